@@ -1,0 +1,44 @@
+# Finds MuJoCo's C library in the `mujoco` wheel of REPLICANT_VENV, or under a
+# prefix named by MuJoCo_ROOT (a release folder with include/ and lib/).
+#
+# Defines MuJoCo::MuJoCo, MuJoCo_VERSION, MuJoCo_LIBRARY, MuJoCo_INCLUDE_DIR.
+file(GLOB _mujoco_wheel "${REPLICANT_VENV}/lib/python3*/site-packages/mujoco")
+
+find_path(MuJoCo_INCLUDE_DIR mujoco/mujoco.h
+  HINTS "${MuJoCo_ROOT}/include" ${_mujoco_wheel} PATH_SUFFIXES include)
+# the wheel holds only the versioned file
+find_library(MuJoCo_LIBRARY
+  NAMES mujoco libmujoco.so.${MuJoCo_FIND_VERSION}
+  HINTS "${MuJoCo_ROOT}/lib" ${_mujoco_wheel})
+
+if(MuJoCo_INCLUDE_DIR)
+  # mjVERSION_HEADER is 3017000 for 3.17.0: major, two or three digits each
+  file(STRINGS "${MuJoCo_INCLUDE_DIR}/mujoco/mujoco.h" _mujoco_define
+    REGEX "#define mjVERSION_HEADER")
+  string(REGEX MATCH "[0-9]+$" _mujoco_number "${_mujoco_define}")
+  if(_mujoco_number GREATER 999999)
+    math(EXPR _mujoco_major "${_mujoco_number} / 1000000")
+    math(EXPR _mujoco_minor "${_mujoco_number} / 1000 % 1000")
+    math(EXPR _mujoco_patch "${_mujoco_number} % 1000")
+  else()
+    math(EXPR _mujoco_major "${_mujoco_number} / 100")
+    math(EXPR _mujoco_minor "${_mujoco_number} / 10 % 10")
+    math(EXPR _mujoco_patch "${_mujoco_number} % 10")
+  endif()
+  set(MuJoCo_VERSION "${_mujoco_major}.${_mujoco_minor}.${_mujoco_patch}")
+endif()
+
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(MuJoCo
+  REQUIRED_VARS MuJoCo_LIBRARY MuJoCo_INCLUDE_DIR
+  VERSION_VAR MuJoCo_VERSION
+  HANDLE_COMPONENTS
+  REASON_FAILURE_MESSAGE "hint: run scripts/setup, or set MuJoCo_ROOT")
+
+if(MuJoCo_FOUND AND NOT TARGET MuJoCo::MuJoCo)
+  add_library(MuJoCo::MuJoCo SHARED IMPORTED GLOBAL)
+  set_target_properties(MuJoCo::MuJoCo PROPERTIES
+    IMPORTED_LOCATION "${MuJoCo_LIBRARY}"
+    INTERFACE_INCLUDE_DIRECTORIES "${MuJoCo_INCLUDE_DIR}")
+endif()
+mark_as_advanced(MuJoCo_LIBRARY MuJoCo_INCLUDE_DIR)

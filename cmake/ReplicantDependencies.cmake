@@ -1,0 +1,29 @@
+# Every third-party library, found once, here. scripts/setup installs them all.
+
+# replicant_find(<package> <debian package> [find_package arguments])
+# Finds an installed package, or stops and names what to install.
+function(replicant_find package debian_package)
+  find_package(${package} QUIET ${ARGN})
+  if(NOT ${package}_FOUND)
+    message(FATAL_ERROR "${package} was not found; hint: run scripts/setup, "
+      "or install the Debian package ${debian_package}, "
+      "or name its prefix in CMAKE_PREFIX_PATH")
+  endif()
+endfunction()
+
+# Imported targets must be visible in every folder, not only in the function.
+set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
+
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+replicant_find(fmt libfmt-dev)
+replicant_find(spdlog libspdlog-dev)
+if(REPLICANT_TESTS)
+  replicant_find(GTest libgtest-dev)
+endif()
+
+# From the wheels in REPLICANT_VENV, or from MuJoCo_ROOT and OneDNN_ROOT.
+find_package(MuJoCo 3.17.0 EXACT REQUIRED)
+find_package(OneDNN 3.2 REQUIRED)
+message(STATUS "MuJoCo ${MuJoCo_VERSION}: ${MuJoCo_LIBRARY}")
+message(STATUS "oneDNN ${OneDNN_VERSION}: ${OneDNN_LIBRARY}")

@@ -1,0 +1,58 @@
+# Flags of every target we own; never put on third-party targets.
+add_library(replicant_flags INTERFACE)
+target_compile_features(replicant_flags INTERFACE cxx_std_20)
+target_compile_options(replicant_flags INTERFACE
+  # one baseline for every file: files of different -march that share inline
+  # templates crash on mixed clusters; anything faster is dispatched at run time
+  $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v3>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wnon-virtual-dtor>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${REPLICANT_WARNINGS_AS_ERRORS}>>:-Werror>)
+if(REPLICANT_SANITIZE)
+  target_compile_options(replicant_flags INTERFACE
+    -fsanitize=${REPLICANT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(replicant_flags INTERFACE -fsanitize=${REPLICANT_SANITIZE})
+endif()
+if(REPLICANT_FUZZ)
+  target_compile_options(replicant_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+# replicant_library(<name> SOURCES a.cc... [DEPS public...] [PRIVATE_DEPS ...])
+# One static library per folder; its DEPS are the arrows of docs/layout.md.
+function(replicant_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS")
+  add_library(${name} STATIC ${ARG_SOURCES})
+  add_library(replicant::${name} ALIAS ${name})
+  target_include_directories(${name} PUBLIC "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${name} PUBLIC ${ARG_DEPS}
+                                PRIVATE replicant_flags ${ARG_PRIVATE_DEPS})
+endfunction()
+
+# replicant_executable(<name> SOURCES a_main.cc... DEPS ...)
+# The target is <name>_main, the file bin/<name>.
+function(replicant_executable name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "SOURCES;DEPS")
+  add_executable(${name}_main ${ARG_SOURCES})
+  set_target_properties(${name}_main PROPERTIES OUTPUT_NAME ${name})
+  target_link_libraries(${name}_main PRIVATE ${ARG_DEPS} replicant_flags)
+endfunction()
+
+# replicant_test(<file_test.cc> DEPS ... [LABELS unit|parity|golden|integration]
+#                [ENVIRONMENT NAME=VALUE...] [TIMEOUT seconds])
+function(replicant_test source)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "TIMEOUT" "DEPS;LABELS;ENVIRONMENT")
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(${name} ${source})
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} replicant_flags
+                                        GTest::gmock GTest::gtest_main)
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+               ENVIRONMENT "${ARG_ENVIRONMENT}")
+endfunction()

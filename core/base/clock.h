@@ -1,0 +1,80 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "core/base/mutex.h"
+
+namespace replicant {
+
+// Where time comes from. Everything that waits or measures takes a Clock, so
+// that a test can run it on a FakeClock without sleeping.
+//
+// Thread-safety: all methods may be called from any thread.
+class Clock {
+ public:
+  using Duration = std::chrono::nanoseconds;
+  // Time since an arbitrary start; never goes back.
+  struct TimePoint {
+    Duration since_start{0};
+
+    auto operator<=>(const TimePoint&) const = default;
+    TimePoint operator+(Duration d) const { return {since_start + d}; }
+    TimePoint operator-(Duration d) const { return {since_start - d}; }
+    Duration operator-(TimePoint other) const {
+      return since_start - other.since_start;
+    }
+  };
+
+  virtual ~Clock() = default;
+
+  virtual TimePoint Now() const = 0;
+
+  // Wall-clock time, for records that people read: nanoseconds since 1970 UTC.
+  virtual int64_t UnixNanos() const = 0;
+
+  // Waits on `condition` until `predicate()` holds or `deadline` is reached,
+  // and returns what `predicate()` says then. `mutex` is held by the caller,
+  // released while waiting and held again on return. Use it like
+  // std::condition_variable::wait_until: whoever changes what the predicate
+  // reads notifies `condition`.
+  virtual bool WaitUntil(Mutex& mutex, CondVar& condition, TimePoint deadline,
+                         const std::function<bool()>& predicate)
+      REQUIRES(mutex) = 0;
+
+  // The steady clock of the operating system; lives for the whole process.
+  static Clock& Real();
+};
+
+// A clock that stands still until Advance() moves it.
+class FakeClock : public Clock {
+ public:
+  TimePoint Now() const override EXCLUDES(mutex_);
+  int64_t UnixNanos() const override EXCLUDES(mutex_);
+  bool WaitUntil(Mutex& mutex, CondVar& condition, TimePoint deadline,
+                 const std::function<bool()>& predicate)
+      REQUIRES(mutex) override;
+
+  // Moves the clock on by `step` >= 0 and wakes every waiter whose deadline is
+  // reached. The caller must not hold a mutex that a waiter waits with.
+  void Advance(Duration step) EXCLUDES(mutex_);
+
+  // Blocks (in real time) until `count` threads are inside WaitUntil, so that
+  // a test advances only once its threads have come to rest.
+  void AwaitWaiters(int count) EXCLUDES(mutex_);
+
+ private:
+  struct Waiter {
+    Mutex* mutex;
+    CondVar* condition;
+  };
+
+  mutable Mutex mutex_;
+  CondVar waiters_changed_;
+  Duration now_ GUARDED_BY(mutex_){0};
+  std::vector<Waiter> waiters_ GUARDED_BY(mutex_);
+};
+
+}  // namespace replicant

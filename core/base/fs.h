@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace replicant {
+
+// A file that appears whole or not at all.
+//
+// Bytes go to a temporary file beside `path`; Commit() forces them to the
+// disk, renames over `path` and forces the folder. A crash at any point leaves
+// either the old file or the new one. Without Commit() the destructor removes
+// the temporary file.
+//
+// Thread-safety: one thread at a time.
+class AtomicFile {
+ public:
+  // Throws IoError if the temporary file cannot be created.
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  // Appends. Throws IoError, for example for a full disk.
+  void Write(std::span<const std::byte> bytes);
+  void Write(std::string_view text);
+  // Throws IoError and leaves the old file, if any.
+  void Commit();
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path temporary_path_;
+  int fd_ = -1;
+};
+
+// Writes a whole file through AtomicFile.
+void AtomicWriteFile(const std::filesystem::path& path, std::string_view text);
+
+// Reads a whole file. Throws IoError if it cannot be read or holds more than
+// `max_size_bytes`; nothing is allocated for a file that is too large.
+std::string ReadFile(const std::filesystem::path& path,
+                     uint64_t max_size_bytes = uint64_t{1} << 40);
+
+// Creates a folder and its parents. Throws IoError.
+void MakeFolders(const std::filesystem::path& path);
+
+// A fresh folder under the system's temporary folder, removed with all it
+// holds by the destructor.
+class TemporaryFolder {
+ public:
+  // Throws IoError. `name` becomes part of the folder's name.
+  explicit TemporaryFolder(std::string_view name = "replicant");
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace replicant
