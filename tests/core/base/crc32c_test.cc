@@ -1,8 +1,8 @@
 #include "core/base/crc32c.h"
 
-#include <string>
-
 #include <gtest/gtest.h>
+
+#include <string>
 
 namespace replicant {
 namespace {

@@ -1,0 +1,136 @@
+#include "core/base/fs.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <string>
+
+#include "core/base/error.h"
+
+namespace replicant {
+namespace {
+
+namespace fs = std::filesystem;
+
+int EntriesOf(const fs::path& folder) {
+  return static_cast<int>(
+      std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+std::string MessageOf(const auto& function) {
+  try {
+    function();
+  } catch (const IoError& e) {
+    return e.what();
+  }
+  return "no IoError";
+}
+
+TEST(AtomicFileTest, CommitReplacesTheOldFileAndLeavesNothingElse) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "state";
+  AtomicWriteFile(path, "old");
+  AtomicWriteFile(path, std::string("new\0bytes", 9));
+  EXPECT_EQ(ReadFile(path), std::string("new\0bytes", 9));
+  EXPECT_EQ(EntriesOf(folder.path()), 1);
+}
+
+TEST(AtomicFileTest, WithoutCommitTheOldFileStaysAndTheNewOneGoes) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "state";
+  AtomicWriteFile(path, "old");
+  {
+    AtomicFile file(path);
+    file.Write("half a fi");
+    EXPECT_EQ(ReadFile(path), "old");
+  }
+  EXPECT_EQ(ReadFile(path), "old");
+  EXPECT_EQ(EntriesOf(folder.path()), 1);
+}
+
+// Would catch a temporary name shared by two writers of one file.
+TEST(AtomicFileTest, TwoWritersOfOnePathDoNotMix) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "state";
+  AtomicFile first(path);
+  AtomicFile second(path);
+  first.Write("first");
+  second.Write("second");
+  second.Commit();
+  first.Commit();
+  EXPECT_EQ(ReadFile(path), "first");
+}
+
+TEST(AtomicFileTest, ErrorNamesTheFileAndTheReason) {
+  const std::string message =
+      MessageOf([] { AtomicFile file("/no/such/folder/state"); });
+  EXPECT_TRUE(message.starts_with("create: /no/such/folder/state.tmp-"))
+      << message;
+  EXPECT_TRUE(message.ends_with(": No such file or directory")) << message;
+}
+
+// A disk that is full must be an error, not a short file. The limit on the size
+// of a file stands in for the disk.
+TEST(AtomicFileTest, FullDiskIsAnErrorAndTheOldFileStays) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "state";
+  AtomicWriteFile(path, "old");
+
+  rlimit old_limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old_limit), 0);
+  const rlimit limit{4096, old_limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
+  const std::string message =
+      MessageOf([&] { AtomicWriteFile(path, std::string(5000, 'x')); });
+  ::signal(SIGXFSZ, old_handler);
+  ::setrlimit(RLIMIT_FSIZE, &old_limit);
+
+  EXPECT_TRUE(message.starts_with("write: " + path.string())) << message;
+  EXPECT_TRUE(message.ends_with(": File too large")) << message;
+  EXPECT_EQ(ReadFile(path), "old");
+  EXPECT_EQ(EntriesOf(folder.path()), 1);
+}
+
+TEST(AtomicFileDeathTest, WriteAfterCommitIsABug) {
+  const TemporaryFolder folder;
+  AtomicFile file(folder.path() / "state");
+  file.Commit();
+  EXPECT_DEATH(file.Write("more"), "after Commit");
+}
+
+TEST(ReadFileTest, ReadsAFileWhoseSizeIsNotKnownBefore) {
+  EXPECT_TRUE(ReadFile("/proc/self/status").starts_with("Name:"));
+}
+
+TEST(ReadFileTest, LimitHoldsToTheByte) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "bytes";
+  AtomicWriteFile(path, std::string(10'000, 'x'));
+  EXPECT_EQ(ReadFile(path, 10'000).size(), 10'000U);
+  EXPECT_EQ(MessageOf([&] { ReadFile(path, 9'999); }),
+            "read: " + path.string() + ": larger than the allowed 9999 bytes");
+}
+
+TEST(ReadFileTest, MissingFileAndFolderAreErrors) {
+  EXPECT_EQ(MessageOf([] { ReadFile("/no/such/file"); }),
+            "open: /no/such/file: No such file or directory");
+  EXPECT_EQ(MessageOf([] { ReadFile("/proc"); }),
+            "read: /proc: Is a directory");
+}
+
+TEST(TemporaryFolderTest, GoesWithAllItHolds) {
+  fs::path path;
+  {
+    const TemporaryFolder folder("some-test");
+    path = folder.path();
+    MakeFolders(path / "a" / "b");
+    AtomicWriteFile(path / "a" / "b" / "file", "x");
+    EXPECT_TRUE(fs::exists(path / "a" / "b" / "file"));
+  }
+  EXPECT_FALSE(fs::exists(path));
+}
+
+}  // namespace
+}  // namespace replicant

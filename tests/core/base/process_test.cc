@@ -1,0 +1,158 @@
+#include "core/base/process.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <string>
+
+#include "core/base/error.h"
+#include "core/base/fs.h"
+
+namespace replicant {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr seconds kTimeout(20);
+
+// Runs a line of shell and returns how it ended and what it printed.
+CommandResult Shell(const std::string& line, ProcessOptions options = {}) {
+  options.command = {"sh", "-c", line};
+  return RunCommand(std::move(options), kTimeout);
+}
+
+std::string MessageOf(const auto& function) {
+  try {
+    function();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no Error";
+}
+
+// Whether a process is there and not a zombie.
+bool IsAlive(pid_t pid) {
+  try {
+    const std::string stat = ReadFile("/proc/" + std::to_string(pid) + "/stat");
+    return stat.find(") Z ") == std::string::npos;
+  } catch (const IoError&) {
+    return false;
+  }
+}
+
+TEST(ProcessTest, ReportsExitCodeAndSignal) {
+  EXPECT_EQ(Shell("exit 3").status, (ExitStatus{3, 0}));
+  EXPECT_EQ(Shell("kill -9 $$").status, (ExitStatus{-1, SIGKILL}));
+  EXPECT_EQ((ExitStatus{3, 0}).ToString(), "exit code 3");
+  EXPECT_EQ((ExitStatus{-1, SIGKILL}).ToString(), "signal 9 (Killed)");
+}
+
+TEST(ProcessTest, PassesArgumentsEnvironmentFolderAndProcessors) {
+  const TemporaryFolder folder;
+  const int cpu = CpuSet::OfThisThread().cpus().back();
+  ::setenv("REPLICANT_TEST_KEPT", "kept", /*overwrite=*/1);
+  ::setenv("REPLICANT_TEST_REPLACED", "old", /*overwrite=*/1);
+  const CommandResult result = Shell(
+      "echo $REPLICANT_TEST_KEPT $REPLICANT_TEST_REPLACED; pwd; "
+      "grep Cpus_allowed_list /proc/self/status | cut -f2; cat",
+      {.environment = {"REPLICANT_TEST_REPLACED=new"},
+       .working_folder = folder.path(),
+       .cpus = CpuSet({cpu})});
+  EXPECT_EQ(result.output, "kept new\n" + folder.path().string() + "\n" +
+                               std::to_string(cpu) + "\n");
+}
+
+TEST(ProcessTest, ProgramThatCannotRunIsAnErrorAtOnce) {
+  EXPECT_EQ(MessageOf([] { Process({.command = {"no-such-program"}}); }),
+            "execute: no-such-program: No such file or directory");
+  EXPECT_EQ(MessageOf([] { Process({.command = {}}); }),
+            "Process: the command is empty");
+  EXPECT_EQ(MessageOf([] {
+              Process({.command = {"true"}, .working_folder = "/no/folder"});
+            }),
+            "change folder to: /no/folder: No such file or directory");
+  EXPECT_EQ(MessageOf([] {
+              Process({.command = {"true"}, .stdout_file = "/no/folder/out"});
+            }),
+            "open stdout: /no/folder/out: No such file or directory");
+}
+
+TEST(ProcessTest, WaitGivesUpAtItsTimeoutAndSignalReachesTheWholeGroup) {
+  const TemporaryFolder folder;
+  const auto out = folder.path() / "out";
+  // the shell's own child is in the group, too
+  Process process({.command = {"sh", "-c", "sleep 100 & echo $!; wait"},
+                   .stdout_file = out});
+  EXPECT_EQ(process.Wait(milliseconds(1)), std::nullopt);
+  std::string text;
+  while (text.empty()) text = ReadFile(out);
+  const pid_t grandchild = std::stoi(text);
+
+  process.Signal(SIGTERM);
+  EXPECT_EQ(process.Wait(kTimeout), (ExitStatus{-1, SIGTERM}));
+  while (IsAlive(grandchild)) ::usleep(100);
+  EXPECT_EQ(process.Wait(milliseconds(0)), (ExitStatus{-1, SIGTERM}));
+}
+
+TEST(ProcessTest, DestructorKillsTheGroupAndReapsTheChild) {
+  pid_t pid = -1;
+  {
+    const Process process({.command = {"sleep", "100"}});
+    pid = process.pid();
+    EXPECT_TRUE(IsAlive(pid));
+  }
+  EXPECT_EQ(::kill(pid, 0), -1);
+}
+
+// The child that the dying parent leaves must go with it, whatever killed it.
+TEST(ProcessTest, ChildDiesWithItsParent) {
+  int report[2];
+  ASSERT_EQ(::pipe(report), 0);
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    const Process child({.command = {"sleep", "100"}});
+    const pid_t pid = child.pid();
+    if (::write(report[1], &pid, sizeof(pid)) != sizeof(pid)) ::_exit(1);
+    ::pause();
+  }
+  pid_t child = -1;
+  ASSERT_EQ(::read(report[0], &child, sizeof(child)), ssize_t{sizeof(child)});
+  EXPECT_TRUE(IsAlive(child));
+  ::kill(parent, SIGKILL);
+  while (IsAlive(child)) ::usleep(100);
+}
+
+TEST(ProcessTest, RunCommandThatTakesTooLongShowsWhatItPrinted) {
+  EXPECT_EQ(MessageOf([] {
+              RunCommand({.command = {"sh", "-c", "echo begun; sleep 100"}},
+                         milliseconds(200));
+            }),
+            "sh: not finished after 200 ms; it printed:\nbegun\n");
+}
+
+TEST(StopSignalTest, CountsSignalsInsteadOfEndingTheProcess) {
+  StopSignal stop;
+  EXPECT_EQ(stop.count(), 0);
+  ::raise(SIGTERM);
+  EXPECT_EQ(stop.count(), 1);
+  pollfd poll_fd{stop.fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&poll_fd, 1, 0), 1);
+  ::raise(SIGINT);
+  EXPECT_EQ(stop.count(), 2);
+}
+
+TEST(StopSignalDeathTest, HandlersAreRestoredByTheDestructor) {
+  { const StopSignal stop; }
+  EXPECT_EXIT(::raise(SIGTERM), ::testing::KilledBySignal(SIGTERM), "");
+}
+
+TEST(StopSignalDeathTest, SecondOneAtATimeIsABug) {
+  const StopSignal stop;
+  EXPECT_DEATH(StopSignal(), "a second StopSignal");
+}
+
+}  // namespace
+}  // namespace replicant

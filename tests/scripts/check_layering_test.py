@@ -1,0 +1,84 @@
+"""scripts/check_layering.py finds each kind of violation, and only those."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CHECKER = pathlib.Path(__file__).parents[2] / "scripts" / "check_layering.py"
+
+
+def check(files):
+    """Lays out {path: text}, runs the checker, returns (exit code, output)."""
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in files.items():
+            file = pathlib.Path(root, path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        result = subprocess.run([sys.executable, CHECKER, root], text=True,
+                                capture_output=True, check=False)
+        return result.returncode, result.stdout + result.stderr
+
+
+class CheckLayeringTest(unittest.TestCase):
+
+    def test_downward_includes_pass(self):
+        self.assertEqual(check({
+            "core/base/check.h": "#include <string>\n",
+            "core/graph/graph.h": '#include "core/base/check.h"\n',
+            "env/env.cc": '#include "core/base/check.h"\n#include <mujoco/mujoco.h>\n',
+        }), (0, ""))
+
+    def test_upward_include_names_file_line_and_what_is_allowed(self):
+        self.assertEqual(check({
+            "core/base/check.h": '#pragma once\n#include "core/tensor/shape.h"\n',
+            "core/tensor/shape.h": "",
+        }), (1, "core/base/check.h:2: core/base may not include core/tensor; "
+                "it may use nothing else\n"))
+
+    def test_sideways_include_of_actors_and_learner_fails(self):
+        code, output = check({
+            "actors/a.h": '#include "learner/l.h"\n',
+            "learner/l.h": '#include "actors/a.h"\n',
+        })
+        self.assertEqual(code, 1)
+        self.assertEqual(len(output.splitlines()), 2)
+
+    def test_replay_and_env_may_not_use_the_graph(self):
+        for folder in ("replay", "env"):
+            code, _ = check({
+                f"{folder}/x.cc": '#include "core/graph/graph.h"\n',
+                "core/graph/graph.h": "",
+            })
+            self.assertEqual(code, 1)
+
+    def test_executables_and_tests_may_put_everything_together(self):
+        self.assertEqual(check({
+            "fleet/lockstep_main.cc": '#include "actors/a.h"\n',
+            "tests/integration/x_test.cc": '#include "actors/a.h"\n',
+            "actors/a.h": "",
+        }), (0, ""))
+
+    def test_vendor_header_in_a_public_header_of_another_folder_fails(self):
+        self.assertEqual(check({"replay/service.h": "#include <zmq.hpp>\n"}),
+                         (1, "replay/service.h:1: <zmq.hpp> may not stand in a "
+                             "public header outside core/rpc\n"))
+        self.assertEqual(check({"replay/service.cc": "#include <zmq.hpp>\n"}),
+                         (0, ""))
+
+    def test_include_that_does_not_start_at_the_root_fails(self):
+        code, output = check({"env/a.cc": '#include "b.h"\n', "env/b.h": ""})
+        self.assertEqual(code, 1)
+        self.assertIn("project includes start at its root", output)
+
+    def test_library_may_not_include_tests(self):
+        code, _ = check({
+            "env/a.cc": '#include "tests/support/x.h"\n',
+            "tests/support/x.h": "",
+        })
+        self.assertEqual(code, 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
