@@ -9,9 +9,7 @@ namespace {
 
 class RealClock : public Clock {
  public:
-  TimePoint Now() const override {
-    return {std::chrono::steady_clock::now().time_since_epoch()};
-  }
+  TimePoint Now() const override { return std::chrono::steady_clock::now(); }
 
   int64_t UnixNanos() const override {
     return std::chrono::duration_cast<Duration>(
@@ -22,10 +20,9 @@ class RealClock : public Clock {
   bool WaitUntil(Mutex& mutex, CondVar& condition, TimePoint deadline,
                  const std::function<bool()>& predicate)
       REQUIRES(mutex) override {
-    const std::chrono::steady_clock::time_point end(deadline.since_start);
     while (!predicate()) {
       if (Now() >= deadline) return predicate();
-      condition.WaitUntil(mutex, end);
+      condition.WaitUntil(mutex, deadline);
     }
     return true;
   }
@@ -40,12 +37,12 @@ Clock& Clock::Real() {
 
 Clock::TimePoint FakeClock::Now() const {
   MutexLock lock(mutex_);
-  return {now_};
+  return now_;
 }
 
 int64_t FakeClock::UnixNanos() const {
   MutexLock lock(mutex_);
-  return now_.count();
+  return now_.time_since_epoch().count();
 }
 
 bool FakeClock::WaitUntil(Mutex& mutex, CondVar& condition, TimePoint deadline,

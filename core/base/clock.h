@@ -17,16 +17,8 @@ class Clock {
  public:
   using Duration = std::chrono::nanoseconds;
   // Time since an arbitrary start; never goes back.
-  struct TimePoint {
-    Duration since_start{0};
-
-    auto operator<=>(const TimePoint&) const = default;
-    TimePoint operator+(Duration d) const { return {since_start + d}; }
-    TimePoint operator-(Duration d) const { return {since_start - d}; }
-    Duration operator-(TimePoint other) const {
-      return since_start - other.since_start;
-    }
-  };
+  using TimePoint =
+      std::chrono::time_point<std::chrono::steady_clock, Duration>;
 
   virtual ~Clock() = default;
 
@@ -73,7 +65,7 @@ class FakeClock : public Clock {
 
   mutable Mutex mutex_;
   CondVar waiters_changed_;
-  Duration now_ GUARDED_BY(mutex_){0};
+  TimePoint now_ GUARDED_BY(mutex_);
   std::vector<Waiter> waiters_ GUARDED_BY(mutex_);
 };
 
