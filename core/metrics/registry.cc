@@ -124,6 +124,7 @@ void Histogram::Observe(double value) {
 
 std::vector<uint64_t> Histogram::counts() const {
   std::vector<uint64_t> counts;
+  counts.reserve(counts_.size());
   for (const auto& count : counts_) {
     counts.push_back(count.load(std::memory_order_relaxed));
   }

@@ -142,6 +142,7 @@ TEST_F(EventWriterTest, ThreadsMayShareAWriter) {
   EventWriter writer({folder_.path(), seconds(0)}, clock_);
   {
     std::vector<std::unique_ptr<Thread>> threads;
+    threads.reserve(4);
     for (int t = 0; t < 4; ++t) {
       threads.push_back(
           std::make_unique<Thread>("adder", [&](const Thread::StopToken&) {

@@ -26,9 +26,9 @@ std::string MessageOf(const ImageView& image) {
 TEST(PngTest, DecodesToTheSamePixels) {
   constexpr int kHeight = 5;
   constexpr int kWidth = 3;
-  std::vector<uint8_t> pixels;
-  for (int i = 0; i < kHeight * kWidth * 3; ++i) {
-    pixels.push_back(static_cast<uint8_t>(i * 37));
+  std::vector<uint8_t> pixels(kHeight * kWidth * 3);
+  for (size_t i = 0; i < pixels.size(); ++i) {
+    pixels[i] = static_cast<uint8_t>(i * 37);
   }
   const std::string bytes = EncodePng({pixels, kHeight, kWidth});
 

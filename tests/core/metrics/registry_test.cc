@@ -157,6 +157,7 @@ TEST(RegistryTest, ThreadsLoseNoIncrement) {
   Histogram& histogram = registry.AddHistogram("h", "H.", {1});
   {
     std::vector<std::unique_ptr<Thread>> threads;
+    threads.reserve(4);
     for (int t = 0; t < 4; ++t) {
       threads.push_back(
           std::make_unique<Thread>("adder", [&](const Thread::StopToken&) {
