@@ -36,18 +36,11 @@ TEST_F(ModelFieldsTest, ReachesFloatingPointArraysOnly) {
   EXPECT_EQ(
       MessageOf<InvalidArgument>([&] { ModelField(*model_, "jnt_qposadr"); }),
       "model field 'jnt_qposadr': mjModel has no floating-point array of "
-      "that name; did you mean 'jnt_pos'?");
-}
-
-EXPECT_EQ(MessageOf<InvalidArgument>([&] {
-            ModelField(*model_, "jnt_qposadr");
-          }),
-          "model field 'jnt_qposadr': mjModel has no floating-point array of "
-          "that name");
-EXPECT_EQ(
-    MessageOf<InvalidArgument>([&] { ModelField(*model_, "geom_poss"); }),
-    "model field 'geom_poss': mjModel has no floating-point array of that "
-    "name; did you mean 'geom_pos'?");
+      "that name");
+  EXPECT_EQ(
+      MessageOf<InvalidArgument>([&] { ModelField(*model_, "geom_poss"); }),
+      "model field 'geom_poss': mjModel has no floating-point array of that "
+      "name; did you mean 'geom_pos'?");
 }
 
 TEST_F(ModelFieldsTest, ReplacesAnArray) {
