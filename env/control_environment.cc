@@ -63,11 +63,10 @@ ControlEnvironment::ControlEnvironment(std::unique_ptr<Physics> physics,
   ObservationWriter recorder;
   task_->Observe(*physics_, recorder);
   spec_ = recorder.Spec();
-  state_size_ = static_cast<size_t>(spec_.state_size());
 }
 
 TimeStep ControlEnvironment::Reset(const ObservationBuffer& out) {
-  CheckBuffer(out);
+  CheckBuffer(out, spec_, physics_->name());
   RandomStream random =
       random_.Substream(fmt::format("episode-{}", counters_.episodes));
   for (int attempt = 1;; ++attempt) {
@@ -85,7 +84,7 @@ TimeStep ControlEnvironment::Reset(const ObservationBuffer& out) {
 
 TimeStep ControlEnvironment::ResetTo(std::span<const double> state,
                                      const ObservationBuffer& out) {
-  CheckBuffer(out);
+  CheckBuffer(out, spec_, physics_->name());
   const mjModel& model = physics_->model();
   const auto wanted =
       static_cast<size_t>(mj_stateSize(&model, mjSTATE_INTEGRATION));
@@ -107,7 +106,7 @@ TimeStep ControlEnvironment::ResetTo(std::span<const double> state,
 TimeStep ControlEnvironment::Step(std::span<const double> action,
                                   const ObservationBuffer& out) {
   if (is_episode_over_) return Reset(out);
-  CheckBuffer(out);
+  CheckBuffer(out, spec_, physics_->name());
   CheckAction(action, action_spec_, physics_->name());
 
   std::copy(action.begin(), action.end(), physics_->mutable_ctrl().begin());
@@ -125,13 +124,13 @@ TimeStep ControlEnvironment::Step(std::span<const double> action,
     ++counters_.divergences;
     is_episode_over_ = true;
     physics_->Reset();
-    Observe(out);
+    Write(out);
     return {.step_type = StepType::kLast, .reward = 0.0, .discount = 0.0};
   }
 
   TimeStep step{.step_type = StepType::kMid};
   step.reward = task_->Reward(*physics_);
-  Observe(out);
+  Write(out);
   if (static_cast<double>(step_count_) >= step_limit_) {
     step.step_type = StepType::kLast;
   } else if (const auto discount = task_->Termination(*physics_)) {
@@ -142,20 +141,12 @@ TimeStep ControlEnvironment::Step(std::span<const double> action,
   return step;
 }
 
-void ControlEnvironment::CheckBuffer(const ObservationBuffer& out) const {
-  if (!out.state.empty() && out.state.size() != state_size_) {
-    throw InvalidArgument(
-        fmt::format("{}: state buffer has {} elements, want {}",
-                    physics_->name(), out.state.size(), state_size_));
-  }
-  if (!out.pixels.empty()) {
-    throw InvalidArgument(fmt::format(
-        "{}: this environment has no pixels; hint: wrap it in one that has",
-        physics_->name()));
-  }
+void ControlEnvironment::Observe(const ObservationBuffer& out) {
+  CheckBuffer(out, spec_, physics_->name());
+  Write(out);
 }
 
-void ControlEnvironment::Observe(const ObservationBuffer& out) const {
+void ControlEnvironment::Write(const ObservationBuffer& out) const {
   if (out.state.empty()) return;
   ObservationWriter writer(out.state);
   task_->Observe(*physics_, writer);
@@ -166,7 +157,7 @@ TimeStep ControlEnvironment::FirstStep(const ObservationBuffer& out) {
   ++counters_.episodes;
   step_count_ = 0;
   is_episode_over_ = false;
-  Observe(out);
+  Write(out);
   return {.step_type = StepType::kFirst};
 }
 

@@ -42,6 +42,7 @@ class ControlEnvironment : public Environment {
   TimeStep Reset(const ObservationBuffer& out) override;
   TimeStep Step(std::span<const double> action,
                 const ObservationBuffer& out) override;
+  void Observe(const ObservationBuffer& out) override;
   const Physics& physics() const override { return *physics_; }
   const EnvironmentCounters& counters() const override { return counters_; }
 
@@ -60,8 +61,7 @@ class ControlEnvironment : public Environment {
   }
 
  private:
-  void CheckBuffer(const ObservationBuffer& out) const;
-  void Observe(const ObservationBuffer& out) const;
+  void Write(const ObservationBuffer& out) const;
   TimeStep FirstStep(const ObservationBuffer& out);
 
   std::unique_ptr<Physics> physics_;
@@ -69,7 +69,6 @@ class ControlEnvironment : public Environment {
   RandomStream random_;
   ObservationSpec spec_;
   ActionSpec action_spec_;
-  size_t state_size_ = 0;
   int physics_steps_ = 1;
   double step_limit_ = 0.0;
   int64_t step_count_ = 0;

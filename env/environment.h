@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 
 #include "env/physics.h"
 #include "env/specs.h"
@@ -43,10 +45,50 @@ class Environment {
   virtual TimeStep Step(std::span<const double> action,
                         const ObservationBuffer& out) = 0;
 
+  // Writes the observation of the present state again. A wrapper whose step
+  // ends at a place that it cannot know before uses it.
+  // Throws InvalidArgument if a buffer has a wrong size.
+  virtual void Observe(const ObservationBuffer& out) = 0;
+
   // What is simulated, for renderers.
   virtual const Physics& physics() const = 0;
 
   virtual const EnvironmentCounters& counters() const = 0;
+};
+
+// An environment around another, which it owns; everything is passed on but
+// what a subclass overrides. The base of wrappers.
+class EnvironmentWrapper : public Environment {
+ public:
+  explicit EnvironmentWrapper(std::unique_ptr<Environment> environment)
+      : environment_(std::move(environment)) {}
+
+  const ObservationSpec& observation_spec() const override {
+    return environment_->observation_spec();
+  }
+  const ActionSpec& action_spec() const override {
+    return environment_->action_spec();
+  }
+  TimeStep Reset(const ObservationBuffer& out) override {
+    return environment_->Reset(out);
+  }
+  TimeStep Step(std::span<const double> action,
+                const ObservationBuffer& out) override {
+    return environment_->Step(action, out);
+  }
+  void Observe(const ObservationBuffer& out) override {
+    environment_->Observe(out);
+  }
+  const Physics& physics() const override { return environment_->physics(); }
+  const EnvironmentCounters& counters() const override {
+    return environment_->counters();
+  }
+
+ protected:
+  Environment& inner() { return *environment_; }
+
+ private:
+  std::unique_ptr<Environment> environment_;
 };
 
 }  // namespace replicant::env

@@ -64,4 +64,23 @@ void CheckAction(std::span<const double> action, const ActionSpec& spec,
   }
 }
 
+void CheckBuffer(const ObservationBuffer& out, const ObservationSpec& spec,
+                 const std::string& where) {
+  const auto state_size = static_cast<size_t>(spec.state_size());
+  if (!out.state.empty() && out.state.size() != state_size) {
+    throw InvalidArgument(
+        fmt::format("{}: state buffer has {} elements, want {}", where,
+                    out.state.size(), state_size));
+  }
+  const auto pixels_size = static_cast<size_t>(spec.pixels_size());
+  if (!out.pixels.empty() && out.pixels.size() != pixels_size) {
+    throw InvalidArgument(
+        fmt::format("{}: pixels buffer has {} elements, want {}{}", where,
+                    out.pixels.size(), pixels_size,
+                    pixels_size == 0 ? "; hint: this environment does not "
+                                       "render, wrap it in one that does"
+                                     : ""));
+  }
+}
+
 }  // namespace replicant::env

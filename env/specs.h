@@ -54,4 +54,9 @@ struct ObservationBuffer {
   std::span<uint8_t> pixels;
 };
 
+// Throws InvalidArgument unless every span is empty or of the size in `spec`.
+// `where` starts the message.
+void CheckBuffer(const ObservationBuffer& out, const ObservationSpec& spec,
+                 const std::string& where);
+
 }  // namespace replicant::env

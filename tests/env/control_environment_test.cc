@@ -162,8 +162,8 @@ TEST_F(ControlEnvironmentTest, BuffersOfAWrongSizeAreRefused) {
   std::array<uint8_t, 3> pixels{};
   EXPECT_EQ(MessageOf<InvalidArgument>(
                 [&] { environment->Reset({.pixels = pixels}); }),
-            "small-push: this environment has no pixels; hint: wrap it in one "
-            "that has");
+            "small-push: pixels buffer has 3 elements, want 0; hint: this "
+            "environment does not render, wrap it in one that does");
   EXPECT_EQ(environment->counters().episodes, 0);
 }
 
