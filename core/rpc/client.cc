@@ -183,7 +183,7 @@ void Client::Step(Clock::TimePoint end) {
   }
   if (is_send_blocked_ && items[0].can_send) {
     is_send_blocked_ = false;
-    if (session_id_ == 0) next_hello_ = Now();
+    if (session_id_ == 0 && !is_hello_sent_) next_hello_ = Now();
   }
   // replies that came before a disconnection are still good
   ReceiveAll();
@@ -230,6 +230,7 @@ void Client::SendHello(Clock::TimePoint now) {
   Message payload = hello.Encode();
   next_hello_ = now + options_.attempt_timeout;
   if (SendMessage(kHelloKind, 0, 0, payload) == SendResult::kOk) {
+    is_hello_sent_ = true;
     ++metrics_.hellos;
   }
 }
@@ -400,10 +401,11 @@ void Client::HandleConnectionEvents() {
     switch (event->kind) {
       case ConnectionEvent::Kind::kConnected:
         handshake_failure_.clear();
-        if (session_id_ == 0) next_hello_ = Now();
+        if (session_id_ == 0 && !is_hello_sent_) next_hello_ = Now();
         break;
       case ConnectionEvent::Kind::kDisconnected:
         ++metrics_.disconnects;
+        is_hello_sent_ = false;
         LoseSession();
         ResendOrGiveUp();
         break;
@@ -420,6 +422,7 @@ void Client::HandleConnectionEvents() {
 void Client::LoseSession() {
   if (session_id_ == 0) return;
   session_id_ = 0;
+  is_hello_sent_ = false;
   next_hello_ = Now();
 }
 

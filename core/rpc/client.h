@@ -205,6 +205,8 @@ class Client {
   bool is_closed_ = false;
   // there was no connection, or no room in the queue, for the last message
   bool is_send_blocked_ = false;
+  // a hello went out on this connection and was not answered yet
+  bool is_hello_sent_ = false;
   uint64_t num_received_ = 0;
   // no timer of a pending request fires before this
   Clock::TimePoint next_request_timer_;
