@@ -77,6 +77,9 @@ std::string WhyRefused(const RateLimiterConfig& config,
           config.min_size_to_sample, limits.max_size);
     }
   }
+  if (config.mode == RateLimiterMode::kQueue && limits.max_times_sampled == 0) {
+    return "a queue needs max_times_sampled: a full one would stay full";
+  }
   return config.mode == RateLimiterMode::kRatio
              ? WhyRatioRefused(config, limits)
              : "";

@@ -45,7 +45,8 @@ struct RateLimiterLimits {
 //    and asked for at once,
 //      error_buffer >= max(samples_per_insert insert_chunk, samples_in_flight)
 //    and 2 error_buffer >= samples_per_insert + 1,
-//  - items go after fewer samples than samples_per_insert asks for.
+//  - items go after fewer samples than samples_per_insert asks for, or, in a
+//    queue, never.
 std::string WhyRefused(const RateLimiterConfig& config,
                        const RateLimiterLimits& limits);
 

@@ -95,7 +95,8 @@ TEST(RateLimiterTest, MinSizeModeNeverStopsInserts) {
 }
 
 TEST(RateLimiterTest, QueueModeHoldsEachSideAtItsEnd) {
-  RateLimiter limiter({.mode = RateLimiterMode::kQueue}, {.max_size = 5});
+  RateLimiter limiter({.mode = RateLimiterMode::kQueue},
+                      {.max_size = 5, .max_times_sampled = 1});
   EXPECT_EQ(limiter.AdmitInserts(7, 2), 3);
   EXPECT_EQ(limiter.AdmitSamples(7, 2), 2);
   EXPECT_EQ(limiter.WhyInsertsWait(5), "the queue is full with 5 items");
@@ -138,6 +139,8 @@ TEST(RateLimiterTest, RefusesWhatCouldBlockWithTheReason) {
   EXPECT_EQ(reason(Ratio(4, 10, 8), {.max_size = 1000, .max_times_sampled = 3}),
             "max_times_sampled 3 is below samples_per_insert 4: items would go "
             "before they were sampled often enough");
+  EXPECT_EQ(reason({.mode = RateLimiterMode::kQueue}, kLimits),
+            "a queue needs max_times_sampled: a full one would stay full");
 }
 
 // A checkpoint of a run with another ratio must not stop this one.
