@@ -27,3 +27,6 @@ find_package(MuJoCo 3.17.0 EXACT REQUIRED)
 find_package(OneDNN 3.2 REQUIRED)
 message(STATUS "MuJoCo ${MuJoCo_VERSION}: ${MuJoCo_LIBRARY}")
 message(STATUS "oneDNN ${OneDNN_VERSION}: ${OneDNN_LIBRARY}")
+
+# The Control Suite's models, read from the dm_control wheel.
+file(GLOB REPLICANT_SUITE_DIR "${REPLICANT_VENV}/lib/python3*/site-packages/dm_control/suite")

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <mujoco/mujoco.h>
+
+#include <cstdint>
+#include <span>
+
+namespace replicant::env {
+
+// Draws what a camera of a MuJoCo model sees, with the visual defaults of
+// dm_control: all categories of geoms, skins and sites of groups 0-2,
+// textures, shadows, reflection, sky box, four samples per pixel; no range
+// finder rays.
+//
+// A renderer is made for one model, whose textures, meshes and height fields
+// it keeps. Render() may be given that model later with other numbers in it
+// (colours, sizes, positions, lights), or a copy of it; after a change of
+// hfield_data, tex_data or mesh_* call ReloadAssets().
+//
+// Thread-safety: one thread at a time; different renderers are independent.
+class Renderer {
+ public:
+  virtual ~Renderer() = default;
+
+  // Draws the state in `data` as it stands: positions of bodies, cameras and
+  // lights must be up to date (mj_step1, mj_forward or mj_kinematics, mj_comPos
+  // and mj_camlight). `data` is only written to by MuJoCo's scratch stack.
+  //
+  //   camera   id of a camera of the model, or -1 for the default free camera
+  //   rgb      uint8 [height, width, 3], row 0 on top
+  //
+  // Throws InvalidArgument if `camera` does not exist, a side is not in
+  // [1, 4096], or `rgb` does not have height * width * 3 bytes;
+  // UnsupportedScene if the scene holds what this renderer cannot draw.
+  virtual void Render(const mjModel& model, mjData& data, int camera,
+                      int height, int width, std::span<uint8_t> rgb) = 0;
+
+  // Takes over changed height fields, textures and meshes.
+  virtual void ReloadAssets(const mjModel& model) = 0;
+};
+
+}  // namespace replicant::env
