@@ -3,9 +3,34 @@
 #include <mujoco/mujoco.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string_view>
+
+#include "env/renderer/gl_context.h"
 
 namespace replicant::env {
+
+// How pictures are made.
+enum class RendererKind {
+  // Our own ray caster on the CPU: no driver, 0.1 ms a picture, the same bits
+  // on every machine (env/renderer/raycast/raycast_renderer.h).
+  kRaycast,
+  // MuJoCo's own OpenGL renderer: dm_control's pictures to the bit.
+  kGl,
+};
+
+// "raycast", "gl".
+std::string_view ToString(RendererKind kind);
+// Throws InvalidArgument for any other name.
+RendererKind ParseRendererKind(std::string_view name);
+
+struct RendererOptions {
+  RendererKind kind = RendererKind::kRaycast;
+  // Where OpenGL comes from; used by kGl only.
+  GlPlatform gl_platform = GlPlatform::kAuto;
+  int egl_device = 0;
+};
 
 // Draws what a camera of a MuJoCo model sees, with the visual defaults of
 // dm_control: all categories of geoms, skins and sites of groups 0-2,
@@ -38,5 +63,11 @@ class Renderer {
   // Takes over changed height fields, textures and meshes.
   virtual void ReloadAssets(const mjModel& model) = 0;
 };
+
+// Makes a renderer of `options.kind` for `model`.
+// Throws DeviceError if OpenGL is asked for and cannot be had on this machine;
+// UnsupportedScene if the model has assets that the renderer cannot draw.
+std::unique_ptr<Renderer> MakeRenderer(const mjModel& model,
+                                       const RendererOptions& options);
 
 }  // namespace replicant::env

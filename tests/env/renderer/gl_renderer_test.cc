@@ -38,12 +38,6 @@ const std::vector<Case>& Cases() {
   return cases;
 }
 
-std::vector<uint8_t> Draw(Renderer& renderer, SuiteModel& model, int camera) {
-  std::vector<uint8_t> rgb(kBytes);
-  renderer.Render(*model.model, *model.data, camera, kHeight, kWidth, rgb);
-  return rgb;
-}
-
 class GlRendererTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -80,7 +74,7 @@ TEST_F(GlRendererTest, EqualsDmControlToTheBit) {
     SuiteModel model(c.domain);
     model.SetPose(c.pose);
     GlRenderer renderer(*model.model, GlPlatform::kOsMesa, 0);
-    const std::vector<uint8_t> rgb = Draw(renderer, model, c.camera);
+    const Picture rgb = Draw(renderer, model, c.camera);
     size_t differing = 0;
     for (size_t k = 0; k < kBytes; ++k) {
       differing += rgb[k] != static_cast<uint8_t>(expected[i * kBytes + k]);

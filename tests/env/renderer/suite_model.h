@@ -4,18 +4,23 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "env/mujoco.h"
+#include "env/renderer/renderer.h"
 
 namespace replicant::env {
 
 // The folder of dm_control's models.
 inline std::filesystem::path SuiteFolder() { return REPLICANT_SUITE; }
 
-// A Control Suite model as its file has it, without the task's edits.
+// A Control Suite model as its file has it, without the task's edits, or the
+// model of another file.
 struct SuiteModel {
-  explicit SuiteModel(const std::string& domain) {
-    const auto path = SuiteFolder() / (domain + ".xml");
+  explicit SuiteModel(const std::string& domain)
+      : SuiteModel(SuiteFolder() / (domain + ".xml")) {}
+  explicit SuiteModel(const char* domain) : SuiteModel(std::string(domain)) {}
+  explicit SuiteModel(const std::filesystem::path& path) {
     const MjSpecPtr spec = ParseMjcf(path);
     model = CompileModel(*spec, path);
     data = MakeData(*model);
@@ -34,5 +39,15 @@ struct SuiteModel {
   MjModelPtr model;
   MjDataPtr data;
 };
+
+using Picture = std::vector<uint8_t>;
+
+inline Picture Draw(Renderer& renderer, SuiteModel& model, int camera,
+                    int height = 84, int width = 84) {
+  Picture rgb(size_t{3} * static_cast<size_t>(height) *
+              static_cast<size_t>(width));
+  renderer.Render(*model.model, *model.data, camera, height, width, rgb);
+  return rgb;
+}
 
 }  // namespace replicant::env
