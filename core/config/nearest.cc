@@ -1,6 +1,7 @@
 #include "core/config/nearest.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 namespace replicant::config {
@@ -35,10 +36,13 @@ std::string NearestName(std::string_view given,
   std::string nearest;
   int smallest = std::max(2, static_cast<int>(given.size()) / 3) + 1;
   for (const std::string& name : names) {
+    // a difference in length takes as many edits; most names end here
+    const size_t shorter = std::min(given.size(), name.size());
+    const size_t longer = std::max(given.size(), name.size());
+    if (longer - shorter >= static_cast<size_t>(smallest)) continue;
     const int distance = EditDistance(given, name);
     // a name that shares no character is no help
-    const int whole = static_cast<int>(std::max(given.size(), name.size()));
-    if (distance < smallest && distance < whole) {
+    if (distance < smallest && distance < static_cast<int>(longer)) {
       smallest = distance;
       nearest = name;
     }
@@ -46,10 +50,10 @@ std::string NearestName(std::string_view given,
   if (!nearest.empty() || given.size() < 3) return nearest;
 
   // a name that was only begun
-  const auto longer = std::find_if(
+  const auto begun = std::find_if(
       names.begin(), names.end(),
       [given](const std::string& name) { return name.starts_with(given); });
-  return longer == names.end() ? "" : *longer;
+  return begun == names.end() ? "" : *begun;
 }
 
 }  // namespace replicant::config

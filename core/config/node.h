@@ -1,8 +1,8 @@
 #pragma once
 
-#include <compare>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 namespace replicant::config {
@@ -15,7 +15,12 @@ struct Place {
   int line = 1;
   int column = 1;
 
-  auto operator<=>(const Place&) const = default;
+  bool operator==(const Place&) const = default;
+  // The order in which problems are shown.
+  bool operator<(const Place& other) const {
+    return std::tie(file, line, column) <
+           std::tie(other.file, other.line, other.column);
+  }
 };
 
 // A YAML value and where it stands: a plain tree, aliases already expanded.

@@ -65,12 +65,12 @@ TEST(LoadTest, WritesEveryKeyWithTheValueInForce) {
 
 // A text of characters that YAML gives a meaning.
 std::string RandomText(std::mt19937_64& rng) {
-  static const std::vector<std::string> kParts = {
+  static const std::vector<std::string> parts = {
       "a",  "0",  "1e3", ":",    ": ", " #", "-",    "- ", "'",  "\"",  "\\",
       "\n", "\t", "\r",  "\x01", "[",  "]",  "{",    "}",  ",",  "*",   "&",
       "!",  "|",  ">",   "%",    "@",  "`",  "null", "ä",  "日", "yes", " "};
   std::string text;
-  for (size_t i = rng() % 6; i > 0; --i) text += kParts[rng() % kParts.size()];
+  for (size_t i = rng() % 6; i > 0; --i) text += parts[rng() % parts.size()];
   return text;
 }
 
