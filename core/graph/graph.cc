@@ -252,6 +252,18 @@ Output Graph::OutputOf(Output first, int index) {
   return {first.graph, first.node, index};
 }
 
+std::string Graph::ReserveStreamName(const std::string& name, CallSite site) {
+  const std::string full_name = scope_ + name;
+  if (!stream_names_.insert(full_name).second) {
+    throw InvalidArgument(
+        fmt::format("{}: the random stream '{}' is taken; hint: two ops of one "
+                    "stream would "
+                    "draw the same numbers",
+                    site.ToString(), full_name));
+  }
+  return full_name;
+}
+
 void Graph::CopyDeclarations(const Graph& other) {
   REPLICANT_CHECK(nodes_.empty() && variables_.empty(),
                   "CopyDeclarations into a graph that is not empty");

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -202,6 +203,10 @@ class Graph {
   // Output `index` of the node that `first` is the first output of.
   static Output OutputOf(Output first, int index);
 
+  // Reserves the name of a stream of random numbers under the open scopes and
+  // returns it with them. Throws InvalidArgument if it is taken.
+  std::string ReserveStreamName(const std::string& name, CallSite site);
+
   // Copies seed, variables and scopes of `other` into this empty graph: the
   // start of a pass, which then adds nodes one by one.
   void CopyDeclarations(const Graph& other);
@@ -261,6 +266,7 @@ class Graph {
   std::vector<Endpoint> versions_;
   // the names taken, each with the number to try next for a repetition
   std::map<std::string, int, std::less<>> names_;
+  std::set<std::string> stream_names_;
   std::string scope_;
   CallSite site_override_;
   bool has_site_override_ = false;

@@ -50,6 +50,12 @@ using KernelTable = std::map<std::string_view, MakeFunction>;
 // One per family; each adds its rows.
 void AddElementwiseKernels(KernelTable& table);
 void AddMatMulKernels(KernelTable& table);
+void AddConvKernels(KernelTable& table);
+void AddPoolKernels(KernelTable& table);
+void AddNormKernels(KernelTable& table);
+void AddLossKernels(KernelTable& table);
+void AddIndexingKernels(KernelTable& table);
+void AddOptimizerKernels(KernelTable& table);
 void AddReduceKernels(KernelTable& table);
 void AddShapeKernels(KernelTable& table);
 

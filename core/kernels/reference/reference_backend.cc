@@ -20,6 +20,12 @@ const KernelTable& Table() {
     KernelTable rows;
     reference::AddElementwiseKernels(rows);
     reference::AddMatMulKernels(rows);
+    reference::AddConvKernels(rows);
+    reference::AddPoolKernels(rows);
+    reference::AddNormKernels(rows);
+    reference::AddLossKernels(rows);
+    reference::AddIndexingKernels(rows);
+    reference::AddOptimizerKernels(rows);
     reference::AddReduceKernels(rows);
     reference::AddShapeKernels(rows);
     return rows;
