@@ -139,6 +139,7 @@ std::vector<double> ExponentialLimits(double first, double factor, int count) {
         kMaxLimits, first, factor, count));
   }
   std::vector<double> limits;
+  limits.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
     limits.push_back(first * std::pow(factor, i));
   }

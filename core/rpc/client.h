@@ -46,6 +46,9 @@ struct CallOptions {
   bool is_idempotent = false;
   // Adds a checksum of the payload.
   bool has_crc = false;
+  // How long to wait before it is sent again; 0: as the client's. Longer than
+  // a service may take to answer on purpose.
+  Clock::Duration attempt_timeout{0};
 };
 
 enum class [[nodiscard]] CallResult{
@@ -154,6 +157,7 @@ class Client {
     Message payload;
     bool is_idempotent = false;
     bool has_crc = false;
+    Clock::Duration attempt_timeout{0};
     Clock::TimePoint deadline;
     Clock::TimePoint retry_at;
     bool is_sent = false;  // and may be answered
@@ -205,6 +209,8 @@ class Client {
   bool is_closed_ = false;
   // there was no connection, or no room in the queue, for the last message
   bool is_send_blocked_ = false;
+  // a hello went out on this connection and was not answered yet
+  bool is_hello_sent_ = false;
   uint64_t num_received_ = 0;
   // no timer of a pending request fires before this
   Clock::TimePoint next_request_timer_;

@@ -135,6 +135,15 @@ HostTensor Transposed(const HostTensor& column_major) {
   return result;
 }
 
+HostTensor ReadFromSource(const ByteSource& source, const std::string& where) {
+  uint64_t offset = 0;
+  const auto read = [&](std::span<std::byte> out) {
+    source.ReadAt(offset, out);
+    offset += out.size();
+  };
+  return ReadNpyStream(source.size_bytes(), read, where);
+}
+
 }  // namespace
 
 HostTensor ReadNpyStream(uint64_t size_bytes, const NpyReadFunction& read,
@@ -162,19 +171,6 @@ HostTensor ReadNpyStream(uint64_t size_bytes, const NpyReadFunction& read,
   }
   return tensor;
 }
-
-namespace {
-
-HostTensor ReadFromSource(const ByteSource& source, const std::string& where) {
-  uint64_t offset = 0;
-  const auto read = [&](std::span<std::byte> out) {
-    source.ReadAt(offset, out);
-    offset += out.size();
-  };
-  return ReadNpyStream(source.size_bytes(), read, where);
-}
-
-}  // namespace
 
 HostTensor ReadNpy(const std::filesystem::path& path) {
   return ReadFromSource(*OpenFile(path), path.string());

@@ -206,8 +206,9 @@ HostTensor NpzReader::Read(std::string_view name) const {
   zip_t* zip = archive_->zip.get();
 
   zip_stat_t stat;
-  REPLICANT_CHECK(::zip_stat_index(zip, found->second, 0, &stat) == 0, "{}",
-                  entry);
+  if (::zip_stat_index(zip, found->second, 0, &stat) != 0) {
+    throw IoError(fmt::format("{}: {}", entry, ::zip_strerror(zip)));
+  }
   archive_->CheckEntry(stat, entry);
   const ZipFilePtr file(::zip_fopen_index(zip, found->second, 0));
   if (file == nullptr) {

@@ -46,9 +46,7 @@ class SafetensorsReader {
   SafetensorsReader& operator=(SafetensorsReader&&) noexcept;
   ~SafetensorsReader();
 
-  const std::map<std::string, std::string>& metadata() const {
-    return header_.metadata;
-  }
+  const SafetensorsMetadata& metadata() const { return header_.metadata; }
   // Every tensor, in the order of the data.
   const std::vector<SafetensorsInfo>& tensors() const {
     return header_.tensors;
@@ -80,7 +78,6 @@ class SafetensorsReader {
 // Throws InvalidArgument for two tensors of one name, the name "__metadata__",
 // text that is not UTF-8, and a header over 100,000,000 bytes; IoError if the
 // file cannot be written.
-using SafetensorsMetadata = std::map<std::string, std::string>;
 void WriteSafetensors(const std::filesystem::path& path,
                       std::span<const NamedTensorView> tensors,
                       const SafetensorsMetadata& metadata = {});

@@ -24,8 +24,11 @@ struct SafetensorsInfo {
   uint64_t end = 0;
 };
 
+// Free texts, by name.
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
 struct SafetensorsHeader {
-  std::map<std::string, std::string> metadata;
+  SafetensorsMetadata metadata;
   // in the order of the data
   std::vector<SafetensorsInfo> tensors;
 };

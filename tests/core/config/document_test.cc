@@ -1,5 +1,6 @@
 #include "core/config/document.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -93,9 +94,8 @@ TEST(DocumentTest, ShowsACycleOfBases) {
 TEST(DocumentTest, BoundsTheNumberOfFiles) {
   Files files;
   for (int i = 0; i < 40; ++i) {
-    const std::string next = std::to_string(i + 1) + ".yaml";
-    files[i == 0 ? "run.yaml" : std::to_string(i) + ".yaml"] =
-        "base: [" + next + ", " + next + "]\n";
+    files[i == 0 ? "run.yaml" : fmt::format("{}.yaml", i)] =
+        fmt::format("base: [{0}.yaml, {0}.yaml]\n", i + 1);
   }
   EXPECT_NE(ProblemsOf(files).find("base: more than 32 files"),
             std::string::npos);

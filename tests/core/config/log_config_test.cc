@@ -12,7 +12,7 @@ namespace {
 
 LogOptions Read(const std::string& text) {
   Reader reader(Document::FromText("run.yaml", text));
-  const LogOptions options = ReadLogOptions(reader);
+  LogOptions options = ReadLogOptions(reader);
   reader.Finish();
   return options;
 }

@@ -1,5 +1,6 @@
 #include "core/config/yaml_parser.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -70,9 +71,8 @@ TEST(YamlParserTest, ExpandsAliases) {
 TEST(YamlParserTest, BoundsTheExpansionOfAliases) {
   std::string text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i < 10; ++i) {
-    const std::string last = "*a" + std::to_string(i - 1);
-    text += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [";
-    for (int k = 0; k < 10; ++k) text += last + ", ";
+    text += fmt::format("a{0}: &a{0} [", i);
+    for (int k = 0; k < 10; ++k) text += fmt::format("*a{}, ", i - 1);
     text += "]\n";
   }
   EXPECT_EQ(ProblemsOf(text),
@@ -98,9 +98,7 @@ TEST(YamlParserTest, BoundsTheDepth) {
   // aliases must not get around it
   std::string text = "a0: &a0 [x]\n";
   for (int i = 1; i < 70; ++i) {
-    const std::string number = std::to_string(i);
-    text +=
-        "a" + number + ": &a" + number + " [*a" + std::to_string(i - 1) + "]\n";
+    text += fmt::format("a{0}: &a{0} [*a{1}]\n", i, i - 1);
   }
   EXPECT_NE(ProblemsOf(text).find("more than 64 levels deep"),
             std::string::npos);

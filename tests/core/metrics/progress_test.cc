@@ -29,7 +29,7 @@ class ProgressLineTest : public ::testing::Test {
   // What has been printed since the last call.
   std::string Printed() {
     const std::string all = ReadFile(path_);
-    const std::string text = all.substr(num_seen_);
+    std::string text = all.substr(num_seen_);
     num_seen_ = all.size();
     return text;
   }

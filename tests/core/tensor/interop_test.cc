@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +47,7 @@ std::vector<NamedTensor> Arrays() {
 
 std::vector<NamedTensorView> ViewsOf(const std::vector<NamedTensor>& arrays) {
   std::vector<NamedTensorView> views;
+  views.reserve(arrays.size());
   for (const auto& [name, tensor] : arrays) {
     views.push_back({name, tensor.view()});
   }
@@ -70,24 +70,24 @@ std::string RunScript(const std::string& mode,
          "hint: scripts/setup installs numpy and safetensors";
 }
 
-// What the script makes is made once for all tests.
+// What the script makes, once for all tests.
+struct MadeFiles {
+  TemporaryFolder folder;
+  std::string problem = RunScript("make", folder.path());
+};
+
+const MadeFiles& Made() {
+  static const MadeFiles made;
+  return made;
+}
+
+std::filesystem::path File(const std::string& name) {
+  return Made().folder.path() / name;
+}
+
 class NumpyInteropTest : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    folder_ = std::make_unique<TemporaryFolder>();
-    problem_ = RunScript("make", folder_->path());
-  }
-  static void TearDownTestSuite() { folder_.reset(); }
-  // here, because a failure in SetUpTestSuite() only skips the tests
-  void SetUp() override { ASSERT_EQ(problem_, ""); }
-
-  static std::filesystem::path File(const std::string& name) {
-    return folder_->path() / name;
-  }
-
- private:
-  static inline std::unique_ptr<TemporaryFolder> folder_;
-  static inline std::string problem_;
+  void SetUp() override { ASSERT_EQ(Made().problem, ""); }
 };
 
 // Would catch an order, a byte order or a header that numpy writes and our own

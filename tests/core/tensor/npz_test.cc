@@ -40,6 +40,7 @@ std::string Archive(const std::vector<std::string>& names,
                     NpzCompression compression = NpzCompression::kStored) {
   const HostTensor tensor = CountingTensor(DType::kF32, {2, 3});
   std::vector<NamedTensorView> views;
+  views.reserve(names.size());
   for (const std::string& name : names) views.push_back({name, tensor.view()});
   return EncodeNpz(views, compression);
 }
@@ -81,6 +82,7 @@ TEST(NpzTest, RoundTripsEveryTypeStoredAndDeflated) {
     }
   }
   std::vector<NamedTensorView> views;
+  views.reserve(tensors.size());
   for (const auto& [name, tensor] : tensors) {
     views.push_back({name, tensor.view()});
   }

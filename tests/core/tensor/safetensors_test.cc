@@ -58,6 +58,7 @@ TEST(SafetensorsTest, RoundTripsEveryTypeAndRank) {
     }
   }
   std::vector<NamedTensorView> views;
+  views.reserve(tensors.size());
   for (const auto& [name, tensor] : tensors) {
     views.push_back({name, tensor.view()});
   }
@@ -107,6 +108,7 @@ TEST(SafetensorsTest, RefusesNamesThatCannotBeWritten) {
   const HostTensor tensor(DType::kU8, {1});
   const auto error = [&](const std::vector<std::string>& names) {
     std::vector<NamedTensorView> views;
+    views.reserve(names.size());
     for (const std::string& name : names)
       views.push_back({name, tensor.view()});
     return ThrownMessage<InvalidArgument>([&] { EncodeSafetensors(views); });

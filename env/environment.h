@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "env/physics.h"
+#include "env/specs.h"
+#include "env/time_step.h"
+
+namespace replicant::env {
+
+// How often something happened in the life of an environment.
+struct EnvironmentCounters {
+  int64_t episodes = 0;     // started
+  int64_t steps = 0;        // control steps; resets are not counted
+  int64_t divergences = 0;  // steps after which the physics was not valid
+};
+
+// A reinforcement-learning environment in the terms of dm_env, which writes
+// its observations into buffers of the caller: a step allocates nothing.
+//
+// Thread-safety: one thread at a time; different objects are independent.
+class Environment {
+ public:
+  virtual ~Environment() = default;
+
+  virtual const ObservationSpec& observation_spec() const = 0;
+  virtual const ActionSpec& action_spec() const = 0;
+
+  // Starts an episode; returns its first step.
+  // Throws InvalidArgument, leaving the state, if a buffer has a wrong size.
+  virtual TimeStep Reset(const ObservationBuffer& out) = 0;
+
+  // Makes one control step. After a last step, and before the first Reset(),
+  // it starts an episode instead and ignores the action, as dm_env does.
+  //
+  // A step after which the physics has diverged ends the episode with reward 0
+  // and discount 0; its observation is that of the model's default pose.
+  //
+  // Throws InvalidArgument, leaving the state, if the action has not
+  // action_spec().size() elements or one is not finite, or if a buffer has a
+  // wrong size.
+  virtual TimeStep Step(std::span<const double> action,
+                        const ObservationBuffer& out) = 0;
+
+  // What is simulated, for renderers.
+  virtual const Physics& physics() const = 0;
+
+  virtual const EnvironmentCounters& counters() const = 0;
+};
+
+}  // namespace replicant::env
