@@ -27,6 +27,8 @@ HWY_INLINE Float HitUnitSphere(Vec3 o, Vec3 d) {
   const Float a = Dot(d, d);
   const Vec3 moment = Cross(o, d);
   const Float discriminant = a - Dot(moment, moment);
+  // roots and quotients cost more than all the rest
+  if (hn::AllTrue(kFloat, discriminant < Zero())) return Set(kMiss);
   const Float root = hn::Sqrt(hn::Max(discriminant, Zero()));
   const Float t = (Zero() - Dot(o, d) - root) / a;
   return If(discriminant < Zero(), Set(kMiss), t);
@@ -44,8 +46,9 @@ HWY_INLINE Float HitUnitTube(Vec3 o, Vec3 d, Mask* missed) {
   const Float a = hn::Max(d.x * d.x + d.y * d.y, Set(1e-20f));
   const Float moment = o.x * d.y - o.y * d.x;
   const Float discriminant = a - moment * moment;
-  const Float root = hn::Sqrt(hn::Max(discriminant, Zero()));
   *missed = discriminant < Zero();
+  if (hn::AllTrue(kFloat, *missed)) return Set(kMiss);
+  const Float root = hn::Sqrt(hn::Max(discriminant, Zero()));
   return (Zero() - (o.x * d.x + o.y * d.y) - root) / a;
 }
 
@@ -56,6 +59,7 @@ HWY_INLINE Float HitCapsule(const Primitive& p, Vec3 o, Vec3 d) {
   const Vec3 unit_d = d * scale;
   Mask missed;
   const Float side = HitUnitTube(unit_o, unit_d, &missed);
+  if (hn::AllTrue(kFloat, missed)) return Set(kMiss);
   // past an end the ball at that end decides
   const Float z = unit_o.z + side * unit_d.z;
   const Mask is_on_side = hn::Abs(z) <= half;
@@ -72,6 +76,7 @@ HWY_INLINE Float HitCylinder(const Primitive& p, Vec3 o, Vec3 d) {
   const Vec3 unit_d = d * scale;
   Mask missed;
   const Float side = HitUnitTube(unit_o, unit_d, &missed);
+  if (hn::AllTrue(kFloat, missed)) return Set(kMiss);
   const Float z = unit_o.z + side * unit_d.z;
   const Mask is_on_side = hn::Abs(z) <= half;
   // past an end the disk at that end decides
