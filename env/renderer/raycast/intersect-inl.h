@@ -109,6 +109,33 @@ HWY_INLINE Float HitPlane(const Primitive& p, Vec3 o, Vec3 d) {
   return If(is_inside, t, Set(kMiss));
 }
 
+// The first triangle, one lane after the other: neighbouring rays part ways in
+// the tree.
+HWY_INLINE Float HitTriangles(const Primitive& p, Vec3 o, Vec3 d, Int* index) {
+  constexpr size_t kMaxLanes = 64;
+  HWY_ALIGN std::array<float, kMaxLanes> ox, oy, oz, dx, dy, dz, t;
+  HWY_ALIGN std::array<int32_t, kMaxLanes> indices;
+  hn::Store(o.x, kFloat, ox.data());
+  hn::Store(o.y, kFloat, oy.data());
+  hn::Store(o.z, kFloat, oz.data());
+  hn::Store(d.x, kFloat, dx.data());
+  hn::Store(d.y, kFloat, dy.data());
+  hn::Store(d.z, kFloat, dz.data());
+  for (size_t i = 0; i < NumLanes(); ++i) {
+    const TriangleSet::Hit hit =
+        p.triangles->FirstHit({ox[i], oy[i], oz[i]}, {dx[i], dy[i], dz[i]});
+    t[i] = hit.t;
+    indices[i] = hit.index;
+  }
+  *index = hn::Load(kInt, indices.data());
+  return hn::Load(kFloat, t.data());
+}
+
+HWY_INLINE Float HitTriangles(const Primitive& p, Vec3 o, Vec3 d) {
+  Int index;
+  return HitTriangles(p, o, d, &index);
+}
+
 template <Shape kShape>
 HWY_INLINE Float Hit(const Primitive& p, Vec3 o, Vec3 d) {
   if constexpr (kShape == Shape::kPlane) return HitPlane(p, o, d);
@@ -116,6 +143,7 @@ HWY_INLINE Float Hit(const Primitive& p, Vec3 o, Vec3 d) {
   if constexpr (kShape == Shape::kCapsule) return HitCapsule(p, o, d);
   if constexpr (kShape == Shape::kCylinder) return HitCylinder(p, o, d);
   if constexpr (kShape == Shape::kBox) return HitBox(p, o, d);
+  if constexpr (kShape == Shape::kTriangles) return HitTriangles(p, o, d);
 }
 
 HWY_INLINE Float HitAny(const Primitive& p, Vec3 o, Vec3 d) {
@@ -130,6 +158,8 @@ HWY_INLINE Float HitAny(const Primitive& p, Vec3 o, Vec3 d) {
       return HitCylinder(p, o, d);
     case Shape::kBox:
       return HitBox(p, o, d);
+    case Shape::kTriangles:
+      return HitTriangles(p, o, d);
   }
   return Set(kMiss);
 }

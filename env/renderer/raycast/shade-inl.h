@@ -39,6 +39,8 @@ inline HWY_ATTR void Shade(const Drawing& drawing, size_t count, Frame& frame) {
       return ShadeRange<Shape::kCylinder>(drawing, 0, count, frame);
     case Shape::kBox:
       return ShadeRange<Shape::kBox>(drawing, 0, count, frame);
+    case Shape::kTriangles:
+      return ShadeRange<Shape::kTriangles>(drawing, 0, count, frame);
   }
 }
 

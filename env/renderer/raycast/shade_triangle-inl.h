@@ -163,6 +163,30 @@ HWY_INLINE Vec3 FindHit(const Drawing& drawing, const PixelPlaces& at) {
   return origin + ray * hn::Min(Hit<kShape>(p, origin, ray), Set(1e6f));
 }
 
+// The triangle of a mesh or height field that is hit, and where.
+HWY_INLINE Triangle LoadTriangle(const Drawing& drawing, const PixelPlaces& at,
+                                 Vec3* hit) {
+  const Primitive& p = *drawing.primitive;
+  const Vec3 origin = Set(drawing.rays.origin);
+  const Vec3 ray = drawing.rays.Direction(at.sample_x, at.sample_y);
+  Int index;
+  const Float t = HitTriangles(p, origin, ray, &index);
+  *hit = origin + ray * hn::Min(t, Set(1e6f));
+  // lanes without a hit take any triangle
+  index = hn::Max(index, hn::Zero(kInt));
+  Triangle triangle;
+  for (size_t k = 0; k < 3; ++k) {
+    const TriangleSet& set = *p.triangles;
+    triangle.corner[k] = {Gather(set.corner(k, 0), index),
+                          Gather(set.corner(k, 1), index),
+                          Gather(set.corner(k, 2), index)};
+    triangle.normal[k] = Normalized({Gather(set.normal(k, 0), index),
+                                     Gather(set.normal(k, 1), index),
+                                     Gather(set.normal(k, 2), index)});
+  }
+  return triangle;
+}
+
 // Adds up the passes. `blend(pass, index, light, share1, share2)` gives the
 // colour of one at the pixels' centres: pass number `index`, with light number
 // `light`.
@@ -209,9 +233,14 @@ HWY_INLINE Bytes ShadeTriangle(const Drawing& drawing, const PixelPlaces& at,
 template <Shape kShape>
 HWY_INLINE Bytes ShadePixels(const Drawing& drawing, Int pixels, Int samples) {
   const PixelPlaces at = FindPlaces(pixels, samples);
-  const Vec3 hit = FindHit<kShape>(drawing, at);
-  const Triangle triangle =
-      FindTriangle<kShape>(*drawing.tables, *drawing.primitive, hit);
+  Vec3 hit;
+  Triangle triangle;
+  if constexpr (kShape == Shape::kTriangles) {
+    triangle = LoadTriangle(drawing, at, &hit);
+  } else {
+    hit = FindHit<kShape>(drawing, at);
+    triangle = FindTriangle<kShape>(*drawing.tables, *drawing.primitive, hit);
+  }
   const auto blend = [&](Pass pass, int /*index*/, int light, Float share1,
                          Float share2) HWY_ATTR {
     return BlendCorners(drawing.scene, pass, light, triangle, share1, share2);

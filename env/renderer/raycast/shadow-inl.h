@@ -11,6 +11,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace replicant::env::raycast::HWY_NAMESPACE {
 
+// Casters beyond this part of the way from the light to a point are the point's
+// own surface.
+inline constexpr float kShadowEnd = 0.9990f;
+
 // The primitives that may stand between a light and one receiver.
 struct Casters {
   const Light* light = nullptr;
@@ -57,7 +61,8 @@ inline void FindCasters(const Snapshot& snapshot, const Light& light,
   casters.primitives.clear();
   for (const Primitive& caster : snapshot.primitives) {
     // convex shapes do not shade themselves where they face the light
-    if (&caster == &primitive || !caster.casts_shadow) continue;
+    if (&caster == &primitive && caster.shape != Shape::kTriangles) continue;
+    if (!caster.casts_shadow) continue;
     if (!MayShade(light, caster, receiver)) continue;
     casters.primitives.push_back(&caster);
   }

@@ -78,6 +78,9 @@ inline HWY_ATTR void Cover(const Snapshot& snapshot, int index, Layer layer,
     case Shape::kBox:
       return CoverShape<Shape::kBox>(p, index, rect, rays, near_depth, frame,
                                      layer);
+    case Shape::kTriangles:
+      return CoverShape<Shape::kTriangles>(p, index, rect, rays, near_depth,
+                                           frame, layer);
   }
 }
 
