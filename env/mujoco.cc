@@ -14,13 +14,14 @@
 namespace replicant::env {
 namespace {
 
-// MuJoCo prints its warnings and writes them to a file in the current folder;
-// a library only logs. The callback is a global of MuJoCo.
+// MuJoCo prints its warnings and writes them to a file in the current folder.
+// Here they go to the log, for debugging: that a simulation is no longer valid
+// is told by Physics::Step(). The callback is a global of MuJoCo.
 void LogWarnings() {
   static std::once_flag once;
   std::call_once(once, [] {
     mju_user_warning = [](const char* text) {
-      spdlog::warn("mujoco: {}", text);
+      spdlog::debug("mujoco: {}", text);
     };
   });
 }

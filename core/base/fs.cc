@@ -40,14 +40,15 @@ std::atomic<uint64_t> temporary_count{0};
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+AtomicFile::AtomicFile(std::filesystem::path path, unsigned mode)
+    : path_(std::move(path)) {
   // a name of its own, so that two writers of one path do not meet in one
   // temporary file; a leftover of a crashed process is passed over
   do {
     temporary_path_ = fmt::format("{}.tmp-{}-{}", path_.string(), ::getpid(),
                                   temporary_count.fetch_add(1));
     fd_ = ::open(temporary_path_.c_str(),
-                 O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+                 O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   } while (fd_ < 0 && errno == EEXIST);
   if (fd_ < 0) throw IoError::FromErrno("create", temporary_path_, errno);
 }
@@ -85,8 +86,9 @@ void AtomicFile::Commit() {
   SyncFolder(FolderOf(path_));
 }
 
-void AtomicWriteFile(const std::filesystem::path& path, std::string_view text) {
-  AtomicFile file(path);
+void AtomicWriteFile(const std::filesystem::path& path, std::string_view text,
+                     unsigned mode) {
+  AtomicFile file(path, mode);
   file.Write(text);
   file.Commit();
 }

@@ -19,8 +19,10 @@ namespace replicant {
 // Thread-safety: one thread at a time.
 class AtomicFile {
  public:
-  // Throws IoError if the temporary file cannot be created.
-  explicit AtomicFile(std::filesystem::path path);
+  // `mode` holds the permission bits, less the umask; 0600 for a secret, which
+  // is then never readable by others, not even while it is written. Throws
+  // IoError if the temporary file cannot be created.
+  explicit AtomicFile(std::filesystem::path path, unsigned mode = 0666);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -38,7 +40,8 @@ class AtomicFile {
 };
 
 // Writes a whole file through AtomicFile.
-void AtomicWriteFile(const std::filesystem::path& path, std::string_view text);
+void AtomicWriteFile(const std::filesystem::path& path, std::string_view text,
+                     unsigned mode = 0666);
 
 // Reads a whole file. Throws IoError if it cannot be read or holds more than
 // `max_size_bytes`; nothing is allocated for a file that is too large.

@@ -1,0 +1,115 @@
+#include "core/config/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <string_view>
+
+#include "core/base/error.h"
+#include "core/config/nearest.h"
+#include "core/config/problems.h"
+
+namespace replicant::config {
+namespace {
+
+// What is wrong with an argument that no option took.
+std::string ExtraProblem(const std::string& argument,
+                         const std::vector<std::string>& known) {
+  if (!argument.starts_with('-')) {
+    return Quote(argument) +
+           ": unexpected argument; hint: a configuration is named with "
+           "--config FILE";
+  }
+  const std::string option = argument.substr(0, argument.find('='));
+  const std::string near = NearestName(option, known);
+  return Printable(option) + ": unknown option; " +
+         (near.empty() ? "hint: --help lists them"
+                       : "did you mean '" + near + "'?");
+}
+
+}  // namespace
+
+struct CommandLine::Parser {
+  Parser(const std::string& program, const std::string& about)
+      : app(about, program) {}
+
+  CLI::App app;
+  std::vector<std::string> names;
+  bool wants_help = false;
+  std::string docs_format;
+  std::string config_file;
+  std::vector<std::string> overrides;
+};
+
+CommandLine::CommandLine(const std::string& program, const std::string& about)
+    : parser_(std::make_unique<Parser>(program, about)) {
+  CLI::App& app = parser_->app;
+  // unknown options are judged in Parse(): they come before a missing one
+  app.allow_extras();
+  app.set_help_flag();
+  app.add_flag("-h,--help", parser_->wants_help, "Print this and end");
+  app.add_option("--config", parser_->config_file, "The configuration to use")
+      ->type_name("FILE");
+  // one value each, so that what follows is not swallowed
+  app.add_option("--set", parser_->overrides,
+                 "Override a value of the configuration; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  app.add_flag("--print_config_docs{text}", parser_->docs_format,
+               "Print every key of the configuration and end; "
+               "=markdown or =yaml choose another form");
+  parser_->names = {"--help", "--config", "--set", "--print_config_docs"};
+}
+
+CommandLine::~CommandLine() = default;
+
+void CommandLine::AddFlag(const std::string& name, bool* value,
+                          const std::string& help) {
+  parser_->app.add_flag(name, *value, help);
+  parser_->names.push_back(name);
+}
+
+void CommandLine::AddOption(const std::string& name, std::string* value,
+                            const std::string& help) {
+  parser_->app.add_option(name, *value, help)
+      ->type_name("VALUE")
+      ->capture_default_str();
+  parser_->names.push_back(name);
+}
+
+Arguments CommandLine::Parse(int argc, const char* const* argv,
+                             const Manual& manual) {
+  CLI::App& app = parser_->app;
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    throw ConfigError(std::string(error.what()) + "; hint: see --help");
+  }
+  std::string problems;
+  for (const std::string& argument : app.remaining()) {
+    problems +=
+        (problems.empty() ? "" : "\n") + ExtraProblem(argument, parser_->names);
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+
+  Arguments arguments;
+  if (parser_->wants_help) {
+    arguments.text_to_print = app.help();
+  } else if (parser_->docs_format == "text") {
+    arguments.text_to_print = manual.text();
+  } else if (parser_->docs_format == "markdown") {
+    arguments.text_to_print = manual.markdown();
+  } else if (parser_->docs_format == "yaml") {
+    arguments.text_to_print = manual.reference_yaml();
+  } else if (!parser_->docs_format.empty()) {
+    throw ConfigError("--print_config_docs: " + Quote(parser_->docs_format) +
+                      " is not one of text, markdown, yaml");
+  } else if (parser_->config_file.empty()) {
+    throw ConfigError(
+        "--config FILE is missing; hint: --help lists the options, "
+        "--print_config_docs what a file can hold");
+  }
+  arguments.config_file = parser_->config_file;
+  arguments.overrides = parser_->overrides;
+  return arguments;
+}
+
+}  // namespace replicant::config

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/config/manual.h"
+
+namespace replicant::config {
+
+// The command line that every program shares:
+//
+//   --config FILE                 the configuration
+//   --set a.b=c                   overrides one of its values; may be repeated
+//   --print_config_docs[=FORMAT]  prints every key: text, markdown or yaml
+//   -h, --help
+//
+//   int main(int argc, char** argv) {
+//     try {
+//       config::CommandLine command_line("learner", "Trains a policy.");
+//       const config::Arguments arguments =
+//           command_line.Parse(argc, argv, config::Describe<RunConfig>());
+//       if (!arguments.text_to_print.empty()) {
+//         std::fputs(arguments.text_to_print.c_str(), stdout);
+//         return 0;
+//       }
+//       const auto [run, resolved_yaml] = config::Load<RunConfig>(
+//           config::Document::FromFile(arguments.config_file,
+//                                      arguments.overrides));
+//
+// Thread-safety: one thread at a time.
+struct Arguments {
+  // If not empty: print it on stdout and end with success.
+  std::string text_to_print;
+  std::filesystem::path config_file;
+  // for Document::FromFile
+  std::vector<std::string> overrides;
+};
+
+class CommandLine {
+ public:
+  // `about` is a sentence for --help.
+  CommandLine(const std::string& program, const std::string& about);
+  ~CommandLine();
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+
+  // Adds options of one program, "--name" and "--name VALUE". `*value` is the
+  // default, is set by Parse() and must outlive it.
+  void AddFlag(const std::string& name, bool* value, const std::string& help);
+  void AddOption(const std::string& name, std::string* value,
+                 const std::string& help);
+
+  // Throws ConfigError for an unknown option (with the nearest name), an
+  // argument without an option, an option without its value, or no --config.
+  Arguments Parse(int argc, const char* const* argv, const Manual& manual);
+
+ private:
+  struct Parser;
+  std::unique_ptr<Parser> parser_;
+};
+
+}  // namespace replicant::config

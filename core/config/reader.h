@@ -1,0 +1,213 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/config/document.h"
+#include "core/config/node.h"
+#include "core/config/range.h"
+#include "core/config/record.h"
+#include "core/config/scalar.h"
+
+namespace replicant::config {
+
+// The names of an enum's values, for Field().
+template <typename E>
+using Names = std::initializer_list<std::pair<std::string_view, E>>;
+
+template <typename T>
+concept NumberType = std::is_same_v<T, int> || std::is_same_v<T, int64_t> ||
+    std::is_same_v<T, double>;
+template <typename T>
+concept PlainType = std::is_same_v<T, bool> || std::is_same_v<T, std::string>;
+template <typename T>
+concept EnumType = std::is_enum_v<T>;
+
+// Reads a configuration into structs and collects every problem, so that one
+// run reports all of them. A struct declares each of its keys once, in Read():
+//
+//   struct RateLimiterConfig {
+//     double samples_per_insert = 32.0;
+//     int64_t min_size_to_sample = 1000;  // items
+//     static RateLimiterConfig Read(config::Reader& reader);
+//   };
+//
+//   RateLimiterConfig RateLimiterConfig::Read(config::Reader& reader) {
+//     RateLimiterConfig c;
+//     reader.Field("samples_per_insert", &c.samples_per_insert, {1e-3, 1e4},
+//                  "mean number of times one item is sampled in its life");
+//     reader.Field("min_size_to_sample", &c.min_size_to_sample, {1, 1'000'000},
+//                  "items the table must hold before the first sample");
+//     return c;
+//   }
+//
+// The same calls parse the values, know the keys (any other is a problem),
+// print the manual and write the values back (core/config/load.h). So every run
+// of Read() must make the same calls in the same order, whatever the values;
+// only Error() may depend on them. A field keeps its default, the value it
+// had, if its key is absent or has a problem. A default that its own range
+// does not hold, a key declared twice, or one that is not [a-z0-9_]+ is a bug.
+//
+// A Reader is a handle of one section; it must not outlive the root's Reader.
+// Thread-safety: one thread at a time.
+class Reader {
+ public:
+  // The root of a configuration.
+  explicit Reader(Document document);
+  // The root of a manual: an empty configuration in which each list or map of
+  // sections has one element, called "N" or "NAME", to show its keys.
+  static Reader ForManual();
+
+  Reader(Reader&&) noexcept;
+  Reader& operator=(Reader&&) = delete;
+  ~Reader();
+
+  // --- one value ---
+
+  // int, int64_t or double within a range.
+  template <NumberType T>
+  void Field(std::string_view key, T* value,
+             std::type_identity_t<Range<T>> range, std::string_view doc);
+  // bool or std::string.
+  template <PlainType T>
+  void Field(std::string_view key, T* value, std::string_view doc);
+  // An enum, by the name of its value.
+  template <EnumType E>
+  void Field(std::string_view key, E* value,
+             std::type_identity_t<Names<E>> names, std::string_view doc);
+
+  // --- a value or none: "key: null" is std::nullopt ---
+
+  template <NumberType T>
+  void Field(std::string_view key, std::optional<T>* value,
+             std::type_identity_t<Range<T>> range, std::string_view doc);
+  template <PlainType T>
+  void Field(std::string_view key, std::optional<T>* value,
+             std::string_view doc);
+  template <EnumType E>
+  void Field(std::string_view key, std::optional<E>* value,
+             std::type_identity_t<Names<E>> names, std::string_view doc);
+
+  // --- a list of values; `length` is the allowed number of them ---
+
+  template <NumberType T>
+  void Field(std::string_view key, std::vector<T>* value,
+             std::type_identity_t<Range<T>> range, Range<int64_t> length,
+             std::string_view doc);
+  template <PlainType T>
+  void Field(std::string_view key, std::vector<T>* value, Range<int64_t> length,
+             std::string_view doc);
+  template <EnumType E>
+  void Field(std::string_view key, std::vector<E>* value,
+             std::type_identity_t<Names<E>> names, Range<int64_t> length,
+             std::string_view doc);
+
+  // --- sections ---
+
+  // A section within this one.
+  Reader Section(std::string_view key, std::string_view doc);
+  // The same, read into a struct.
+  template <typename T>
+  void Section(std::string_view key, T* value, std::string_view doc);
+  // A list of sections, or a map of sections by name ([A-Za-z0-9_-]+). Both are
+  // empty by default (checked); `size` is the allowed number of elements.
+  template <typename T>
+  void Sections(std::string_view key, std::vector<T>* value,
+                Range<int64_t> size, std::string_view doc);
+  template <typename T>
+  void Sections(std::string_view key, std::map<std::string, T>* value,
+                Range<int64_t> size, std::string_view doc);
+
+  // --- rules ---
+
+  // Whether the configuration holds this key of this section.
+  bool Has(std::string_view key) const;
+  // Records a broken rule about several keys. `key` is the one to show, and may
+  // be dotted ("rate_limiter.error_buffer"). If that key has a problem of its
+  // own the rule says nothing new and is left out.
+  void Error(std::string_view key, std::string message);
+
+  // At the root (checked), after everything is read: adds unknown keys to the
+  // problems and throws ConfigError if there are any, one a line, ordered by
+  // place: "file:line:column: dotted.key: message".
+  void Finish();
+
+  // What was declared through this Reader.
+  const SectionRecord& record() const { return *record_; }
+
+ private:
+  struct State;
+  // How many values a field has.
+  enum class Form { kOne, kOptional, kList };
+  struct Declaration {
+    std::string_view key;
+    ScalarType type;
+    Form form;
+    Range<int64_t> length;
+    std::string_view doc;
+  };
+
+  Reader(State* state, SectionRecord* record, const Node* node, Place place);
+
+  template <NumberType T>
+  static ScalarType TypeOf(Range<T> range);
+  template <PlainType T>
+  static ScalarType TypeOf();
+  template <EnumType E>
+  static ScalarType TypeOf(Names<E> names);
+  template <typename T>
+  void ReadOne(std::string_view key, ScalarType type, T* value,
+               std::string_view doc, Names<T> names = {});
+  template <typename T>
+  void ReadOptional(std::string_view key, ScalarType type,
+                    std::optional<T>* value, std::string_view doc,
+                    Names<T> names = {});
+  template <typename T>
+  void ReadList(std::string_view key, ScalarType type, std::vector<T>* value,
+                Range<int64_t> length, std::string_view doc,
+                Names<T> names = {});
+
+  // Declares a field and reads it: replaces `*values`, which holds the default,
+  // and returns true if the configuration has a good value.
+  bool ReadField(const Declaration& declaration, std::vector<Scalar>* values);
+  bool ParseField(const Declaration& declaration, std::vector<Scalar>* values);
+  bool ParseElement(const Node& node, const Place& place,
+                    const std::string& path, const Declaration& declaration,
+                    std::vector<Scalar>* values);
+
+  // Declares a list or map of sections and returns a Reader for each element,
+  // with its name.
+  std::vector<std::pair<std::string, Reader>> Elements(std::string_view key,
+                                                       SectionRecord::Form form,
+                                                       Range<int64_t> size,
+                                                       std::string_view doc);
+
+  SectionRecord* AddSection(std::string_view key, SectionRecord::Form form,
+                            std::string_view doc);
+  void CheckNewKey(std::string_view key) const;
+  std::string PathOf(std::string_view key) const;
+  const Node::Entry* Find(std::string_view key) const;
+
+  // owned by the root only
+  std::unique_ptr<State> owned_;
+  State* state_;
+  SectionRecord* record_;
+  // the section's map, or nullptr if the configuration has none
+  const Node* node_;
+  // where a problem of the whole section stands
+  Place place_;
+};
+
+}  // namespace replicant::config
+
+// The templates above.
+#include "core/config/reader_fields.h"

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "core/config/node.h"
+#include "core/config/problems.h"
+
+namespace replicant::config {
+
+// Limits of one file, far above what a configuration needs: what comes from
+// outside can neither exhaust the memory nor the stack.
+struct YamlLimits {
+  static constexpr size_t kFileBytes = size_t{256} << 10;
+  // memory of the tree, aliases expanded
+  static constexpr size_t kTreeBytes = size_t{4} << 20;
+  static constexpr int kDepth = 64;
+  static constexpr size_t kMapKeys = 4096;
+};
+
+// Reads one YAML document into a tree. `file` is the text's number from
+// Problems::AddFile.
+//
+// What YAML allows and a configuration does not need is a problem: tags, keys
+// that are not text, merge keys ("<<"), several documents, bytes that are not
+// UTF-8, control characters, a key twice in one map (both places are shown).
+// An empty text is an empty map. Returns std::nullopt, with a problem added, if
+// there is no tree; a duplicate key alone is a problem that leaves a tree.
+std::optional<Node> ParseYaml(const std::string& text, int file,
+                              Problems* problems);
+
+}  // namespace replicant::config

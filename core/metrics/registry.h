@@ -1,0 +1,119 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace replicant::metrics {
+
+// A total that only grows: steps, bytes, errors.
+//
+// Thread-safety: any thread; lock-free. Whole numbers are exact to 2^53.
+class Counter {
+ public:
+  // `amount` is finite and >= 0 (checked).
+  void Increment(double amount = 1.0);
+  double value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<double> value_{0.0};
+};
+
+// A value that goes up and down: items in a table, a loss, a temperature.
+//
+// Thread-safety: any thread; lock-free.
+class Gauge {
+ public:
+  void Set(double value) { value_.store(value, std::memory_order_relaxed); }
+  void Add(double amount) {
+    value_.fetch_add(amount, std::memory_order_relaxed);
+  }
+  double value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<double> value_{0.0};
+};
+
+// Counts observations in buckets: durations, sizes.
+//
+// Bucket i counts the values in (limits[i-1], limits[i]]; a last one counts
+// what is above all limits, and NaN, which does not enter the sum.
+//
+// Thread-safety: any thread; lock-free. A reader may see an observation in the
+// count and not yet in the sum.
+class Histogram {
+ public:
+  // Throws InvalidArgument unless there are 1 to 100 limits, finite and
+  // strictly ascending.
+  explicit Histogram(std::vector<double> limits);
+
+  // O(log buckets).
+  void Observe(double value);
+
+  const std::vector<double>& limits() const { return limits_; }
+  // One number for each limit and one for the rest; not cumulative.
+  std::vector<uint64_t> counts() const;
+  double sum() const { return sum_.load(std::memory_order_relaxed); }
+
+ private:
+  const std::vector<double> limits_;
+  std::vector<std::atomic<uint64_t>> counts_;
+  std::atomic<double> sum_{0.0};
+};
+
+// first, first * factor, ..., `count` limits, for Histogram. Throws
+// InvalidArgument unless first > 0, factor > 1 and count is in [1, 100].
+std::vector<double> ExponentialLimits(double first, double factor, int count);
+
+// What tells the series of one metric apart: {{"actor", "3"}}.
+using Labels = std::map<std::string, std::string>;
+
+// The metrics of a process, by name and labels.
+//
+//   Registry registry;
+//   Counter& steps = registry.AddCounter(
+//       "replicant_actor_env_steps_total", "Control steps taken.");
+//   steps.Increment();
+//
+// A metric that is added again with the same name, labels and kind is the same
+// object. The references stay valid as long as the registry.
+//
+// Names follow docs/metrics.md: base units (seconds, bytes) as a suffix, and
+// "_total" for a counter and for nothing else. Label values are made valid
+// UTF-8.
+//
+// The Add...() methods throw InvalidArgument, leaving the registry unchanged,
+// for a bad name or label name, an empty help text or one of several lines, a
+// name that has another kind, help, or limits, and for more than 10000 series
+// of one name: a label must not be something that never repeats.
+//
+// Thread-safety: any thread. Adding takes a lock: keep the reference.
+class Registry {
+ public:
+  Registry();
+  ~Registry();
+  Registry(const Registry&) = delete;
+  Registry& operator=(const Registry&) = delete;
+
+  Counter& AddCounter(const std::string& name, const std::string& help,
+                      const Labels& labels = {});
+  Gauge& AddGauge(const std::string& name, const std::string& help,
+                  const Labels& labels = {});
+  Histogram& AddHistogram(const std::string& name, const std::string& help,
+                          std::vector<double> limits,
+                          const Labels& labels = {});
+
+  // All values in Prometheus' text format 0.0.4, sorted by name and labels.
+  std::string ToText() const;
+
+ private:
+  friend class Exposer;
+  class Impl;
+  // shared with the server threads of an Exposer
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace replicant::metrics

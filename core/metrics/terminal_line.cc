@@ -1,0 +1,137 @@
+#include "core/metrics/terminal_line.h"
+
+#include <spdlog/sinks/ansicolor_sink.h>
+#include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "core/metrics/utf8.h"
+
+namespace replicant::metrics {
+namespace {
+
+// ECMA-48 EL: erases from the cursor to the end of the line.
+constexpr std::string_view kEraseRight = "\x1b[K";
+
+bool IsLive(int fd) {
+  const char* term = std::getenv("TERM");
+  return ::isatty(fd) == 1 && term != nullptr &&
+         std::string_view(term) != "dumb" && *term != '\0';
+}
+
+int WidthOf(int fd) {
+  constexpr int kUsualColumns = 80;
+  winsize size{};
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
+    return kUsualColumns;
+  }
+  return size.ws_col;
+}
+
+void WriteAll(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+// Hands everything to another sink, with the line out of the way.
+class AboveLineSink : public spdlog::sinks::sink {
+ public:
+  AboveLineSink(spdlog::sink_ptr inner, TerminalLine& line)
+      : inner_(std::move(inner)), line_(line) {
+    set_level(inner_->level());
+  }
+
+  void log(const spdlog::details::log_msg& message) override {
+    line_.PrintAbove([&] {
+      inner_->log(message);
+      inner_->flush();
+    });
+  }
+  void flush() override { inner_->flush(); }
+  void set_pattern(const std::string& pattern) override {
+    inner_->set_pattern(pattern);
+  }
+  void set_formatter(std::unique_ptr<spdlog::formatter> formatter) override {
+    inner_->set_formatter(std::move(formatter));
+  }
+
+ private:
+  const spdlog::sink_ptr inner_;
+  TerminalLine& line_;
+};
+
+bool IsConsole(const spdlog::sinks::sink& sink) {
+  using Mt = spdlog::sinks::ansicolor_sink<spdlog::details::console_mutex>;
+  using St = spdlog::sinks::ansicolor_sink<spdlog::details::console_nullmutex>;
+  return dynamic_cast<const Mt*>(&sink) != nullptr ||
+         dynamic_cast<const St*>(&sink) != nullptr;
+}
+
+}  // namespace
+
+TerminalLine::TerminalLine(int fd) : fd_(fd), is_live_(IsLive(fd)) {}
+
+TerminalLine::~TerminalLine() { Finish(); }
+
+void TerminalLine::Show(std::string_view text) {
+  MutexLock lock(mutex_);
+  if (!is_live_) {
+    WriteAll(fd_, std::string(text) + "\n");
+    return;
+  }
+  text_ = text;
+  Paint();
+}
+
+void TerminalLine::PrintAbove(const std::function<void()>& print) {
+  MutexLock lock(mutex_);
+  if (!text_.empty()) WriteAll(fd_, "\r" + std::string(kEraseRight));
+  print();
+  if (!text_.empty()) Paint();
+}
+
+void TerminalLine::Finish() {
+  MutexLock lock(mutex_);
+  if (text_.empty()) return;
+  Paint();
+  WriteAll(fd_, "\n");
+  text_.clear();
+}
+
+void TerminalLine::Paint() {
+  // a character in the last column would make some terminals wrap
+  const std::string line = FitToColumns(text_, WidthOf(fd_) - 1);
+  // one write, so that no other program's output comes in between
+  WriteAll(fd_, "\r" + line + std::string(kEraseRight) + "\r");
+}
+
+struct LogAboveLine::Wrapped {
+  std::shared_ptr<spdlog::logger> logger;
+  std::vector<spdlog::sink_ptr> old_sinks;
+};
+
+LogAboveLine::LogAboveLine(TerminalLine& line)
+    : wrapped_(std::make_unique<Wrapped>()) {
+  wrapped_->logger = spdlog::default_logger();
+  std::vector<spdlog::sink_ptr>& sinks = wrapped_->logger->sinks();
+  wrapped_->old_sinks = sinks;
+  if (!line.is_live()) return;
+  for (spdlog::sink_ptr& sink : sinks) {
+    if (IsConsole(*sink)) sink = std::make_shared<AboveLineSink>(sink, line);
+  }
+}
+
+LogAboveLine::~LogAboveLine() {
+  wrapped_->logger->sinks() = wrapped_->old_sinks;
+}
+
+}  // namespace replicant::metrics

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/base/mutex.h"
+
+namespace replicant::metrics {
+
+// One line at the bottom of a terminal that is rewritten in place.
+//
+// The text is cut to the width that the terminal has at that moment, and the
+// cursor rests at the start of the line: what another program prints replaces
+// the line instead of standing behind it. The cursor is never hidden and no
+// terminal mode is changed, so that a killed process leaves a good terminal.
+// Errors of the terminal are ignored: the line is decoration.
+//
+// Thread-safety: any thread.
+class TerminalLine {
+ public:
+  // `fd` stays the caller's and open. Live only if it is a terminal that can
+  // erase to the end of a line (TERM is set and not "dumb").
+  explicit TerminalLine(int fd);
+  // Finishes.
+  ~TerminalLine();
+  TerminalLine(const TerminalLine&) = delete;
+  TerminalLine& operator=(const TerminalLine&) = delete;
+
+  // If false, Show() prints each text whole, as a line of its own.
+  bool is_live() const { return is_live_; }
+
+  void Show(std::string_view text) EXCLUDES(mutex_);
+
+  // Takes the line away, runs `print`, which may write whole lines to the
+  // terminal but must not call this object, and puts the line back.
+  void PrintAbove(const std::function<void()>& print) EXCLUDES(mutex_);
+
+  // Leaves the last text where it is, with the cursor below it.
+  void Finish() EXCLUDES(mutex_);
+
+ private:
+  void Paint() REQUIRES(mutex_);
+
+  const int fd_;
+  const bool is_live_;
+  Mutex mutex_;
+  // what is on the screen; empty for nothing
+  std::string text_ GUARDED_BY(mutex_);
+};
+
+// While it lives, what the default logger prints on the console appears above
+// a live line. It wraps the console sinks of the logger.
+//
+// Thread-safety: make and destroy it while no other thread logs, after
+// InitLogging(). The line must outlive it.
+class LogAboveLine {
+ public:
+  explicit LogAboveLine(TerminalLine& line);
+  ~LogAboveLine();
+  LogAboveLine(const LogAboveLine&) = delete;
+  LogAboveLine& operator=(const LogAboveLine&) = delete;
+
+ private:
+  struct Wrapped;
+  std::unique_ptr<Wrapped> wrapped_;
+};
+
+}  // namespace replicant::metrics

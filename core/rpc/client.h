@@ -1,0 +1,224 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "core/base/clock.h"
+#include "core/rpc/envelope.h"
+#include "core/rpc/monitor.h"
+#include "core/rpc/socket.h"
+
+namespace replicant::rpc {
+
+struct ClientOptions {
+  SocketOptions socket =
+      {};  // max_parts and is_immediate are set by the client
+  EnvelopeLimits limits = {};
+  // What the server calls this client in its log: printable ASCII, at most 128
+  // bytes.
+  std::string name = "client";
+  // An idempotent request without a reply is sent again after this time; so
+  // is a hello.
+  Clock::Duration attempt_timeout = std::chrono::seconds(1);
+  // While nothing else is sent, a heartbeat is, so often.
+  Clock::Duration heartbeat_interval = std::chrono::seconds(1);
+  // A server that was silent for longer is not responsive.
+  Clock::Duration server_timeout = std::chrono::seconds(5);
+  size_t max_in_flight = 1024;
+  // Names this run of the client; 0 draws a random one.
+  uint64_t sender_id = 0;
+  // Called when a server of another session answers, with both session ids:
+  // it was restarted, and may have lost what it knew. It must not call the
+  // client; have it note that there is something to do.
+  std::function<void(uint64_t old_session, uint64_t new_session)>
+      on_session_change = {};
+};
+
+struct CallOptions {
+  Clock::Duration timeout = std::chrono::seconds(5);
+  // The request may be executed twice, also by a restarted server: it is sent
+  // again until there is a reply.
+  bool is_idempotent = false;
+  // Adds a checksum of the payload.
+  bool has_crc = false;
+  // How long to wait before it is sent again; 0: as the client's. Longer than
+  // a service may take to answer on purpose.
+  Clock::Duration attempt_timeout{0};
+};
+
+enum class [[nodiscard]] CallResult{
+    kOk,
+    kTimeout,  // no reply within the timeout
+    // The connection broke or the server was restarted after the request was
+    // sent: whether it was executed is not known. Never for idempotent ones.
+    kLost,
+    kError,   // the server refused it: see error and error_text
+    kClosed,  // the context was shut down
+};
+
+struct [[nodiscard]] CallReply {
+  CallResult result = CallResult::kOk;
+  Message payload;
+  ErrorCode error = ErrorCode::kNone;
+  std::string error_text;
+};
+
+// Counts since the client was made.
+struct ClientMetrics {
+  uint64_t requests = 0;
+  uint64_t replies = 0;       // that ended a request, errors included
+  uint64_t retries = 0;       // requests sent again
+  uint64_t late_replies = 0;  // dropped: their request had ended before
+  uint64_t malformed = 0;     // replies that broke the format
+  uint64_t hellos = 0;
+  uint64_t session_changes = 0;
+  uint64_t disconnects = 0;
+};
+
+// The other end of a Server: a DEALER socket with deadlines, retries and
+// reconnection. The rules of the conversation are in docs/rpc.md.
+//
+//   Client client(context, kReplayProtocol, {.name = "learner"});
+//   client.Connect(endpoint);
+//   CallReply reply = client.Call(kStatus, {}, {.timeout = 1s});
+//
+// Several requests may be in flight: Start() them, then Wait() for each or
+// WaitAny() for the next one. All work is done inside the calls: a client that
+// is not called sends no heartbeat, so call Process() now and then.
+//
+// Reconnection is automatic (not for inproc). Requests that were started while
+// the server is away wait for it, until their timeout. After a reconnection
+// the client says hello; a server of a new session is reported by
+// on_session_change before any request goes to it.
+//
+// Every method that processes messages throws CommError if the server speaks
+// another protocol or refuses this client's key, since waiting cannot help;
+// the requests stay, and end at their timeouts.
+//
+// Thread-safety: as ZmqSocket, one thread; DetachFromThread() hands it over.
+class Client {
+ public:
+  using RequestId = uint64_t;
+
+  Client(ZmqContext& context, Protocol protocol, ClientOptions options = {});
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  // Once. Connects in the background and returns at once; throws CommError for
+  // an endpoint that cannot be parsed.
+  void Connect(const std::string& endpoint);
+
+  // Waits until the server has answered the hello. kTimeout if it has not;
+  // CommError instead if handshakes failed meanwhile.
+  CallResult AwaitSession(Clock::Duration timeout);
+
+  // Sends a request, now or once there is a session. std::nullopt if
+  // max_in_flight requests are under way. Throws InvalidArgument for a payload
+  // over the limits.
+  [[nodiscard]] std::optional<RequestId> Start(uint16_t kind, Message payload,
+                                               const CallOptions& options = {});
+  // Waits for the reply, at most until the request's timeout. `id` must be one
+  // of Start() that has not been waited for (checked).
+  CallReply Wait(RequestId id);
+  // Waits until some request is done, whose reply Wait() then returns at once.
+  // std::nullopt after `timeout`, or at once if no request is under way.
+  [[nodiscard]] std::optional<RequestId> WaitAny(Clock::Duration timeout);
+  // Start() and Wait().
+  CallReply Call(uint16_t kind, Message payload,
+                 const CallOptions& options = {});
+
+  // Sends a message that has no reply; waits for a session and for room in the
+  // queue. kOk says that it was queued, not that it arrived.
+  SendResult SendOneWay(uint16_t kind, Message payload,
+                        Clock::Duration timeout);
+
+  // Receives, retries and sends heartbeats. Returns after `timeout`, or sooner
+  // once something was received.
+  void Process(Clock::Duration timeout);
+
+  void DetachFromThread();
+
+  // 0 until the server has answered the hello, and while it is away.
+  uint64_t session_id() const { return session_id_; }
+  uint64_t sender_id() const { return options_.sender_id; }
+  // Whether there is a session and the server was heard of within
+  // server_timeout.
+  bool IsResponsive() const;
+  const ClientMetrics& metrics() const { return metrics_; }
+
+ private:
+  struct Pending {
+    uint16_t kind = 0;
+    Message payload;
+    bool is_idempotent = false;
+    bool has_crc = false;
+    Clock::Duration attempt_timeout{0};
+    Clock::TimePoint deadline;
+    Clock::TimePoint retry_at;
+    bool is_sent = false;  // and may be answered
+    bool is_done = false;
+    CallReply reply;
+  };
+
+  void CheckPayload(const Message& payload) const;
+  // One round of timers, sending, waiting until `end` at most, and receiving.
+  void Step(Clock::TimePoint end);
+  Clock::TimePoint NextTimer(Clock::TimePoint end) const;
+
+  void RunTimers();
+  void RunRequestTimers(Clock::TimePoint now);
+  void SendHello(Clock::TimePoint now);
+  void SendUnsent();
+  // Shares `payload`. Anything but kOk has sent nothing.
+  SendResult SendMessage(uint16_t kind, uint32_t flags, uint64_t request_id,
+                         Message& payload);
+
+  void ReceiveAll();
+  void HandleMessage(Message message);
+  void HandleHelloReply(const Header& header);
+  void HandleError(const Header& header, ErrorBody error);
+  void HandleConnectionEvents();
+
+  // Hello must be said again before anything else is sent.
+  void LoseSession();
+  // Sends what is idempotent again, gives the rest of what was sent up.
+  void ResendOrGiveUp();
+  void Resend(RequestId id, Pending& pending);
+  void Finish(RequestId id, Pending& pending, CallReply reply);
+  void Close();
+  static Clock::TimePoint Now() { return Clock::Real().Now(); }
+
+  const Protocol protocol_;
+  const ClientOptions options_;
+  ZmqSocket socket_;
+  SocketMonitor monitor_;
+  std::string endpoint_;
+
+  uint64_t session_id_ = 0;
+  uint64_t last_session_id_ = 0;  // survives the loss of the session
+  RequestId last_request_id_ = 0;
+  std::map<RequestId, Pending> pending_;
+  // ids to be sent, oldest first; may hold ids that are done or gone
+  std::deque<RequestId> unsent_;
+  std::deque<RequestId> done_;  // not yet returned by WaitAny() or Wait()
+  bool is_closed_ = false;
+  // there was no connection, or no room in the queue, for the last message
+  bool is_send_blocked_ = false;
+  // a hello went out on this connection and was not answered yet
+  bool is_hello_sent_ = false;
+  uint64_t num_received_ = 0;
+  // no timer of a pending request fires before this
+  Clock::TimePoint next_request_timer_;
+  Clock::TimePoint next_hello_;
+  Clock::TimePoint next_heartbeat_;
+  Clock::TimePoint last_heard_;
+  std::string handshake_failure_;  // the last one since the last success
+  ClientMetrics metrics_;
+};
+
+}  // namespace replicant::rpc

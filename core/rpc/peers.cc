@@ -1,0 +1,34 @@
+#include "core/rpc/peers.h"
+
+#include <utility>
+
+namespace replicant::rpc {
+
+bool Peers::Hello(uint64_t id, std::string_view name, Clock::TimePoint now) {
+  const auto found = peers_.find(id);
+  if (found == peers_.end() && peers_.size() >= max_peers_) return false;
+  peers_[id] = {id, std::string(name), now};
+  return true;
+}
+
+const Peer* Peers::Touch(uint64_t id, Clock::TimePoint now) {
+  const auto found = peers_.find(id);
+  if (found == peers_.end()) return nullptr;
+  found->second.last_seen = now;
+  return &found->second;
+}
+
+std::vector<Peer> Peers::Expire(Clock::TimePoint oldest) {
+  std::vector<Peer> expired;
+  for (auto it = peers_.begin(); it != peers_.end();) {
+    if (it->second.last_seen >= oldest) {
+      ++it;
+      continue;
+    }
+    expired.push_back(std::move(it->second));
+    it = peers_.erase(it);
+  }
+  return expired;
+}
+
+}  // namespace replicant::rpc

@@ -1,0 +1,204 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "core/base/clock.h"
+#include "core/base/mutex.h"
+#include "core/rpc/envelope.h"
+#include "core/rpc/peers.h"
+#include "core/rpc/socket.h"
+#include "core/rpc/wake_queue.h"
+
+namespace replicant::rpc {
+
+struct ServerOptions {
+  SocketOptions socket = {};  // max_parts follows from limits
+  EnvelopeLimits limits = {};
+  // A peer that is silent for longer is forgotten and reported.
+  Clock::Duration peer_timeout = std::chrono::seconds(10);
+  // How often the tick callback runs and deadlines are looked at.
+  Clock::Duration tick_interval = std::chrono::milliseconds(100);
+  // A request that was not answered for so long gets kDeadline.
+  Clock::Duration reply_timeout = std::chrono::seconds(60);
+  size_t max_peers = 4096;
+  // Requests that wait for their answer; one more gets kBusy.
+  size_t max_unanswered = 65536;
+  // Answers to malformed messages in a second; the rest is only counted.
+  int64_t max_error_replies_per_s = 100;
+  // Names this run of the service; 0 draws a random one.
+  uint64_t session_id = 0;
+  Clock* clock = &Clock::Real();
+};
+
+// A message to a handler.
+struct Request {
+  uint16_t kind = 0;
+  // Unique among the requests of one peer; a request that is sent again after
+  // a timeout keeps it, so (peer_id, request_id) tells a repeated one.
+  uint64_t request_id = 0;
+  uint64_t peer_id = 0;
+  std::string_view peer_name;  // valid during the handler
+  bool is_one_way = false;     // a reply would not be sent
+  Message payload;
+};
+
+class Server;
+
+// The right to answer one request, now or later. Copies stand for the same
+// request: the first answer counts.
+//
+// Thread-safety: for the thread of the loop (use Server::Post() from others),
+// and only while the server lives.
+class Responder {
+ public:
+  // Return false, doing nothing, if the request was answered before, by its
+  // deadline among others. A message that the peer's queue has no room for, or
+  // whose peer is gone, is dropped and counted. `has_crc` adds a checksum of
+  // the payload.
+  bool Reply(Message payload, bool has_crc = false) const;
+  bool ReplyError(ErrorCode code, std::string_view text) const;
+  // Changes when the loop answers with kDeadline by itself.
+  void SetDeadline(Clock::TimePoint deadline) const;
+
+ private:
+  friend class Server;
+  Responder(Server* server, uint64_t token) : server_(server), token_(token) {}
+
+  Server* server_;
+  uint64_t token_;
+};
+
+// Counts since the server was made.
+struct ServerMetrics {
+  uint64_t messages_received = 0;
+  uint64_t bytes_received = 0;
+  uint64_t messages_sent = 0;
+  uint64_t bytes_sent = 0;
+  uint64_t malformed = 0;           // messages that broke the format
+  uint64_t mismatched = 0;          // of another version or message table
+  uint64_t unknown_session = 0;     // answered "hello again"
+  uint64_t handler_errors = 0;      // exceptions of handlers and posted work
+  uint64_t errors_sent = 0;         // error replies of all kinds
+  uint64_t errors_withheld = 0;     // not sent: over the limit of a second
+  uint64_t dropped_full = 0;        // replies to a peer whose queue was full
+  uint64_t dropped_unroutable = 0;  // replies to a peer that is gone
+  uint64_t deadlines_missed = 0;    // requests answered with kDeadline
+  uint64_t peers_expired = 0;
+  uint64_t peers = 0;       // now
+  uint64_t unanswered = 0;  // requests waiting now
+};
+
+// A service: one loop on a ROUTER socket that hands each message to the
+// handler of its kind. The rules of the conversation are in docs/rpc.md.
+//
+//   Server server(context, kReplayProtocol, options);
+//   server.Handle(kSample, [&](Request& request, Responder responder) { ... });
+//   const std::string endpoint = server.Bind("tcp://127.0.0.1:*");
+//   Thread loop("replay", [&](const auto&) { server.Run(); });
+//   ...
+//   server.Stop();
+//
+// The loop never ends for a message and never waits for a client: what a
+// handler throws becomes an error reply (MalformedMessage: kMalformed,
+// InvalidArgument: kInvalidArgument, all else: kFailed), and a reply that its
+// client does not fetch is dropped and counted once socket.send_queue_messages
+// of them are queued.
+//
+// Thread-safety: Post(), Stop(), metrics() and session_id() may be called from
+// any thread; everything else before Run(), or from the loop's own thread.
+class Server {
+ public:
+  // May take the payload out of the request.
+  using Handler = std::function<void(Request& request, Responder responder)>;
+
+  Server(ZmqContext& context, Protocol protocol, ServerOptions options = {});
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // `kind` must be in [1, kFirstReservedKind) and have no handler (checked).
+  void Handle(uint16_t kind, Handler handler);
+  // Called every tick_interval.
+  void OnTick(std::function<void()> callback);
+  // Called when a peer has been silent for peer_timeout. Should it come back,
+  // it says hello again.
+  void OnPeerExpired(std::function<void(const Peer&)> callback);
+
+  // As ZmqSocket::Bind(); may be called for several endpoints.
+  std::string Bind(const std::string& endpoint);
+
+  // Serves until Stop(), or until the context is shut down; the caller's
+  // thread is the loop's. Unanswered requests then get kShuttingDown. Can be
+  // called once.
+  void Run();
+  // Makes Run() return soon; at once if it is called later.
+  void Stop();
+  // Runs `work` in the loop. Not run if the loop has ended.
+  void Post(std::function<void()> work);
+
+  // As of the end of the loop's last turn.
+  ServerMetrics metrics() const EXCLUDES(metrics_mutex_);
+  uint64_t session_id() const { return options_.session_id; }
+
+ private:
+  friend class Responder;
+
+  // Where an answer goes.
+  struct ReplyTo {
+    Frame address;
+    uint16_t kind = 0;
+    uint64_t request_id = 0;
+    uint64_t sender_id = 0;
+  };
+  struct Unanswered {
+    ReplyTo reply_to;
+    bool is_one_way = false;
+    Clock::TimePoint deadline;
+  };
+
+  void ReceiveSome();
+  void HandleMessage(Message message);
+  void HandleEnvelope(Frame address, Envelope envelope);
+  void HandleHello(ReplyTo reply_to, const Envelope& envelope);
+  void HandleRequest(ReplyTo reply_to, Envelope envelope, const Peer& peer);
+  void PublishMetrics() EXCLUDES(metrics_mutex_);
+  void RunPosted();
+  void RunTick();
+  // Runs `call`; an exception is logged and counted.
+  void Guard(const char* what, const std::function<void()>& call);
+
+  // Answers a message that breaks the rules, within the limit of a second.
+  void Complain(ReplyTo reply_to, ErrorCode code, std::string_view text);
+  void SendReply(ReplyTo reply_to, uint32_t flags, Message payload);
+  void SendError(ReplyTo reply_to, ErrorCode code, std::string_view text);
+  bool Answer(uint64_t token, uint32_t flags, Message payload);
+  bool AnswerError(uint64_t token, ErrorCode code, std::string_view text);
+  Clock::TimePoint Now() const { return options_.clock->Now(); }
+
+  const Protocol protocol_;
+  const ServerOptions options_;
+  ZmqSocket socket_;
+  WakeQueue wake_queue_;
+  std::atomic<bool> is_stop_requested_{false};
+  std::unordered_map<uint16_t, Handler> handlers_;
+  std::function<void()> on_tick_;
+  std::function<void(const Peer&)> on_peer_expired_;
+  Peers peers_;
+  std::unordered_map<uint64_t, Unanswered> unanswered_;  // by token
+  uint64_t last_token_ = 0;
+  Clock::TimePoint next_tick_;
+  // complaints sent since complaints_since_
+  int64_t num_complaints_ = 0;
+  Clock::TimePoint complaints_since_;
+  ServerMetrics counters_;
+  // a copy of counters_, made at the end of every turn of the loop
+  mutable Mutex metrics_mutex_;
+  ServerMetrics metrics_ GUARDED_BY(metrics_mutex_);
+};
+
+}  // namespace replicant::rpc

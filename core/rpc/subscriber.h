@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "core/base/clock.h"
+#include "core/rpc/envelope.h"
+#include "core/rpc/socket.h"
+
+namespace replicant::rpc {
+
+struct SubscriberOptions {
+  // A small queue: only the newest value matters.
+  SocketOptions socket = {.receive_queue_messages = 4};
+  EnvelopeLimits limits = {};
+  Clock* clock = &Clock::Real();
+};
+
+// The newest value of a topic.
+struct Publication {
+  uint64_t version = 0;   // as given to Publish()
+  uint64_t sequence = 0;  // 1, 2, ... in one session
+  uint64_t session_id = 0;
+  int64_t published_unix_nanos = 0;  // the publisher's wall clock
+  Clock::TimePoint received_at;      // this side's clock
+  Message payload;
+};
+
+// Counts since the subscriber was made.
+struct SubscriberMetrics {
+  uint64_t received = 0;    // newer values taken
+  uint64_t missed = 0;      // values that never came, by their sequence numbers
+  uint64_t duplicates = 0;  // not newer than what was there; dropped
+  uint64_t malformed = 0;   // of a wrong form, checksum or message table
+  uint64_t session_changes = 0;  // restarts of the publisher
+};
+
+// Keeps the newest value of each topic it subscribed to, from one Publisher.
+// Reconnects, and subscribes again, by itself (not for inproc).
+//
+// Thread-safety: as ZmqSocket, one thread.
+class Subscriber {
+ public:
+  Subscriber(ZmqContext& context, Protocol protocol,
+             SubscriberOptions options = {});
+
+  void Connect(const std::string& endpoint) { socket_.Connect(endpoint); }
+  void Subscribe(std::string_view topic);
+  // Subscribes once more, upon which the publisher sends its newest value: for
+  // when a value looks too old, as one may have been dropped on the way.
+  void Refresh(std::string_view topic);
+
+  // Takes what has come; waits for something newer until `timeout`. kOk if
+  // some topic has a newer value than before the call. May return early if
+  // hundreds of messages came and none was newer.
+  ReceiveResult Process(Clock::Duration timeout);
+
+  // nullptr if nothing has come yet. Valid until the next Process(). Its
+  // payload may be moved out.
+  Publication* Newest(std::string_view topic);
+
+  void DetachFromThread() { socket_.DetachFromThread(); }
+  const SubscriberMetrics& metrics() const { return metrics_; }
+
+ private:
+  // Whether the message was a newer value.
+  bool HandleMessage(Message message);
+  bool IsNewer(const Publication& value, const Publication& old);
+
+  const Protocol protocol_;
+  const SubscriberOptions options_;
+  ZmqSocket socket_;
+  std::map<std::string, Publication, std::less<>> newest_;  // by topic
+  SubscriberMetrics metrics_;
+};
+
+}  // namespace replicant::rpc

@@ -1,0 +1,42 @@
+#include "core/rpc/wake_queue.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace replicant::rpc {
+
+WakeQueue::WakeQueue() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (fd_ < 0) throw IoError::FromErrno("create", "eventfd", errno);
+}
+
+WakeQueue::~WakeQueue() { ::close(fd_); }
+
+void WakeQueue::Post(Work work) {
+  {
+    MutexLock lock(mutex_);
+    work_.push_back(std::move(work));
+  }
+  Wake();
+}
+
+void WakeQueue::Wake() {
+  // fails only if the counter is full, and then fd_ is readable anyway
+  while (::eventfd_write(fd_, 1) != 0 && errno == EINTR) {
+  }
+}
+
+std::vector<WakeQueue::Work> WakeQueue::TakeAll() {
+  // cleared before the work is taken: work that comes in between wakes again
+  eventfd_t count = 0;
+  while (::eventfd_read(fd_, &count) != 0 && errno == EINTR) {
+  }
+  MutexLock lock(mutex_);
+  return std::exchange(work_, {});
+}
+
+}  // namespace replicant::rpc

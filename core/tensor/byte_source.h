@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace replicant {
+
+// Bytes at random offsets: what the readers of this folder read from. A file
+// is read with pread(), not mapped: a file that shrinks under a mapping kills
+// the process, under pread() it is an IoError.
+//
+// Thread-safety: const methods may run concurrently.
+class ByteSource {
+ public:
+  ByteSource() = default;
+  virtual ~ByteSource() = default;
+  ByteSource(const ByteSource&) = delete;
+  ByteSource& operator=(const ByteSource&) = delete;
+
+  virtual uint64_t size_bytes() const = 0;
+
+  // Fills `out` from `offset` on; offset + out.size() <= size_bytes().
+  // Throws IoError if the file cannot be read or has become shorter.
+  virtual void ReadAt(uint64_t offset, std::span<std::byte> out) const = 0;
+};
+
+// Throws IoError if the file cannot be opened.
+std::unique_ptr<ByteSource> OpenFile(const std::filesystem::path& path);
+
+// Borrows `bytes`, which must outlive the source.
+std::unique_ptr<ByteSource> BorrowBytes(std::span<const std::byte> bytes);
+
+// Throws IoError, starting with `where`, unless every byte is 0 or 1: a C++
+// bool may hold nothing else.
+void CheckBoolBytes(std::span<const std::byte> bytes, const std::string& where);
+
+}  // namespace replicant

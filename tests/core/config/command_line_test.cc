@@ -1,0 +1,102 @@
+#include "core/config/command_line.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/config/load.h"
+#include "tests/core/config/sample_config.h"
+
+namespace replicant::config {
+namespace {
+
+using testing::RateConfig;
+using Overrides = std::vector<std::string>;
+
+Arguments Parse(CommandLine& command_line, std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "prog");
+  return command_line.Parse(static_cast<int>(arguments.size()),
+                            arguments.data(), Describe<RateConfig>());
+}
+
+Arguments Parse(const std::vector<const char*>& arguments) {
+  CommandLine command_line("prog", "Does things.");
+  return Parse(command_line, arguments);
+}
+
+std::string ProblemsOf(const std::vector<const char*>& arguments) {
+  try {
+    Parse(arguments);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CommandLineTest, ReturnsFileAndOverridesInOrder) {
+  const Arguments arguments =
+      Parse({"--config", "run.yaml", "--set", "a.b=[1, 2]", "--set=c=-1",
+             "--set", "d={e: 'f g'}"});
+  EXPECT_EQ(arguments.config_file, "run.yaml");
+  EXPECT_EQ(arguments.overrides,
+            (Overrides{"a.b=[1, 2]", "c=-1", "d={e: 'f g'}"}));
+  EXPECT_EQ(arguments.text_to_print, "");
+}
+
+// CLI11 alone would say that --config is missing.
+TEST(CommandLineTest, NamesTheNearestOptionBeforeAMissingOne) {
+  EXPECT_EQ(ProblemsOf({"--confg", "run.yaml", "--sett=a=b"}),
+            "--confg: unknown option; did you mean '--config'?\n"
+            "'run.yaml': unexpected argument; hint: a configuration is named "
+            "with --config FILE\n"
+            "--sett: unknown option; did you mean '--set'?");
+  EXPECT_EQ(ProblemsOf({"--verbose"}),
+            "--verbose: unknown option; hint: --help lists them");
+}
+
+// A greedy --set would take the next argument for a second value.
+TEST(CommandLineTest, ReportsWhatIsMissingOrTooMuch) {
+  EXPECT_EQ(ProblemsOf({}),
+            "--config FILE is missing; hint: --help lists the options, "
+            "--print_config_docs what a file can hold");
+  EXPECT_EQ(ProblemsOf({"--config", "a", "--set", "b=1", "c=1"}),
+            "'c=1': unexpected argument; hint: a configuration is named with "
+            "--config FILE");
+  EXPECT_EQ(ProblemsOf({"--config"}),
+            "--config: 1 required FILE missing; hint: see --help");
+}
+
+TEST(CommandLineTest, PrintsHelpWithoutAConfiguration) {
+  const std::string help = Parse({"--help"}).text_to_print;
+  for (const char* part : {"Does things.", "--config FILE", "--set KEY=VALUE",
+                           "--print_config_docs"}) {
+    EXPECT_NE(help.find(part), std::string::npos) << part << " in\n" << help;
+  }
+}
+
+TEST(CommandLineTest, PrintsTheManualInEachForm) {
+  const Manual manual = Describe<RateConfig>();
+  EXPECT_EQ(Parse({"--print_config_docs"}).text_to_print, manual.text());
+  EXPECT_EQ(Parse({"--print_config_docs=markdown"}).text_to_print,
+            manual.markdown());
+  EXPECT_EQ(Parse({"--print_config_docs=yaml"}).text_to_print,
+            manual.reference_yaml());
+  EXPECT_EQ(ProblemsOf({"--print_config_docs=html"}),
+            "--print_config_docs: 'html' is not one of text, markdown, yaml");
+}
+
+TEST(CommandLineTest, TakesTheOptionsOfOneProgram) {
+  bool resume = false;
+  std::string role = "main";
+  CommandLine command_line("prog", "Does things.");
+  command_line.AddFlag("--resume", &resume, "Go on");
+  command_line.AddOption("--role", &role, "Who this is");
+  Parse(command_line, {"--config", "a", "--resume", "--role", "actor"});
+  EXPECT_TRUE(resume);
+  EXPECT_EQ(role, "actor");
+}
+
+}  // namespace
+}  // namespace replicant::config

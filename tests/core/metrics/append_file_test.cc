@@ -1,0 +1,125 @@
+#include "core/metrics/append_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "core/base/error.h"
+#include "core/base/fs.h"
+
+namespace replicant::metrics {
+namespace {
+
+// Limits how large a file of this process may grow: the write that passes the
+// limit is cut short and the next fails, as on a full disk.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t size_bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &old_);
+    old_handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{size_bytes, old_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &old_);
+    std::signal(SIGXFSZ, old_handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit old_{};
+  void (*old_handler_)(int) = nullptr;
+};
+
+std::string MessageOf(const std::function<void()>& function) {
+  try {
+    function();
+  } catch (const IoError& e) {
+    return e.what();
+  }
+  return "no IoError";
+}
+
+TEST(AppendFileTest, RecordsReachTheFileAtFlushAndAtTheEnd) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "records";
+  {
+    AppendFile file(path, AppendFile::Mode::kCreate);
+    file.Append("one,");
+    EXPECT_EQ(ReadFile(path), "");
+    file.Flush();
+    EXPECT_EQ(ReadFile(path), "one,");
+    file.Append("two,");
+  }
+  EXPECT_EQ(ReadFile(path), "one,two,");
+  AppendFile(path, AppendFile::Mode::kAppend).Append("three");
+  EXPECT_EQ(ReadFile(path), "one,two,three");
+}
+
+// Would catch memory that grows without end where nobody flushes.
+TEST(AppendFileTest, AMebibyteOfRecordsIsFlushedUnasked) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "records";
+  AppendFile file(path, AppendFile::Mode::kCreate);
+  const std::string record(size_t{1} << 19, 'x');
+  file.Append(record);
+  file.Append(record);
+  EXPECT_EQ(std::filesystem::file_size(path), 0U);
+  file.Append(record);
+  EXPECT_EQ(std::filesystem::file_size(path), size_t{1} << 20);
+}
+
+TEST(AppendFileTest, AnExistingFileIsNotCreatedAgain) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "records";
+  AtomicWriteFile(path, "precious");
+  EXPECT_EQ(MessageOf([&] { AppendFile(path, AppendFile::Mode::kCreate); }),
+            "open: " + path.string() + ": File exists");
+  EXPECT_EQ(ReadFile(path), "precious");
+}
+
+TEST(AppendFileTest, AMissingFolderIsNamed) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "missing" / "records";
+  EXPECT_EQ(MessageOf([&] { AppendFile(path, AppendFile::Mode::kAppend); }),
+            "open: " + path.string() + ": No such file or directory");
+}
+
+// Would catch a torn record in the middle of the file, behind which a reader
+// of TFRecords sees nothing.
+TEST(AppendFileTest, AWriteThatFailsHalfWayIsTakenBack) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "records";
+  AppendFile file(path, AppendFile::Mode::kCreate);
+  file.Append("first.");
+  file.Flush();
+  {
+    const FileSizeLimit limit(10);
+    file.Append("second.");
+    file.Append("third.");
+    EXPECT_EQ(
+        MessageOf([&] { file.Flush(); }),
+        "write (2 records dropped): " + path.string() + ": File too large");
+  }
+  EXPECT_EQ(ReadFile(path), "first.");
+
+  // and there is space again
+  file.Append("fourth.");
+  file.Flush();
+  EXPECT_EQ(ReadFile(path), "first.fourth.");
+}
+
+TEST(AppendFileTest, AFullDeviceIsAnError) {
+  AppendFile file("/dev/full", AppendFile::Mode::kAppend);
+  file.Append("x");
+  EXPECT_EQ(MessageOf([&] { file.Flush(); }),
+            "write (1 records dropped): /dev/full: No space left on device");
+}
+
+}  // namespace
+}  // namespace replicant::metrics

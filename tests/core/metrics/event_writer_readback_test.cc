@@ -1,0 +1,78 @@
+// What EventWriter writes is what TensorBoard's own reader finds: every record
+// checksum, field number and wire type is checked by code that is not ours.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/fs.h"
+#include "core/base/process.h"
+#include "core/metrics/event_writer.h"
+
+namespace replicant::metrics {
+namespace {
+
+using std::chrono::seconds;
+
+// What read_events.py prints for `folder`.
+std::string ReadByTensorBoard(const std::filesystem::path& folder) {
+  const CommandResult result = RunCommand(
+      {.command = {REPLICANT_PYTHON,
+                   REPLICANT_SOURCE_DIR "/tests/core/metrics/read_events.py",
+                   folder.string()}},
+      seconds(50));
+  EXPECT_TRUE(result.status.ok()) << result.status.ToString();
+  return result.output;
+}
+
+class EventWriterReadbackTest : public ::testing::Test {
+ protected:
+  TemporaryFolder folder_;
+  FakeClock clock_;
+};
+
+TEST_F(EventWriterReadbackTest, TensorBoardFindsEveryKindOfValue) {
+  clock_.Advance(seconds(1'700'000'000));
+  {
+    EventWriter writer({folder_.path(), seconds(10), 2}, clock_);
+    writer.AddScalar("learner/loss", 0.25, 1);
+    clock_.Advance(seconds(1));
+    writer.AddScalar("learner/loss", std::numeric_limits<double>::quiet_NaN(),
+                     2);
+    writer.AddScalar("learner/loss", -1e300, int64_t{1} << 40);
+    const std::vector<uint8_t> pixels = {1, 2, 3, 4, 5, 6};
+    writer.AddImage("eval/frame", {pixels, 1, 2}, 3);
+    const std::vector<float> values = {1, 1.5, 4, 5};
+    writer.AddHistogram("learner/weights", values, 4);
+    writer.AddHistogram("learner/none", {}, 4);
+    writer.AddText("run/config", "# r\xC3\xA9sum\xC3\xA9\n\xFF", 5);
+  }
+  EXPECT_EQ(ReadByTensorBoard(folder_.path()),
+            "scalar learner/loss 1 0.25 1700000000.0\n"
+            "scalar learner/loss 2 nan 1700000001.0\n"
+            "scalar learner/loss 1099511627776 -inf 1700000001.0\n"
+            "image eval/frame 3 (1, 2) [[[1, 2, 3], [4, 5, 6]]]\n"
+            "histogram learner/none 4 0.0 0.0 0.0 0.0 0.0 [] []\n"
+            "histogram learner/weights 4 1.0 5.0 4.0 11.5 44.25 [3.0, 5.0] "
+            "[2.0, 2.0]\n"
+            "text run/config 5 ['# résumé\\n\xEF\xBF\xBD']\n");
+}
+
+// A run that was started again: its two files read as one series.
+TEST_F(EventWriterReadbackTest, TensorBoardJoinsTheFilesOfARestartedRun) {
+  EventWriter({folder_.path()}, clock_).AddScalar("a", 1, 10);
+  clock_.Advance(seconds(5));
+  EventWriter({folder_.path()}, clock_).AddScalar("a", 2, 20);
+  EXPECT_EQ(ReadByTensorBoard(folder_.path()),
+            "scalar a 10 1.0 0.0\n"
+            "scalar a 20 2.0 5.0\n");
+}
+
+}  // namespace
+}  // namespace replicant::metrics

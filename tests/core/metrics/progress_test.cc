@@ -1,0 +1,153 @@
+#include "core/metrics/progress.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "core/base/fs.h"
+#include "core/metrics/registry.h"
+#include "tests/core/metrics/fake_terminal.h"
+
+namespace replicant::metrics {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+
+class ProgressLineTest : public ::testing::Test {
+ protected:
+  ~ProgressLineTest() override { ::close(options_.fd); }
+
+  // What has been printed since the last call.
+  std::string Printed() {
+    const std::string all = ReadFile(path_);
+    std::string text = all.substr(num_seen_);
+    num_seen_ = all.size();
+    return text;
+  }
+
+  const TemporaryFolder folder_;
+  const std::filesystem::path path_ = folder_.path() / "output";
+  const ProgressOptions options_{
+      .fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)};
+  FakeClock clock_;
+  Counter steps_;
+  Gauge episode_return_;
+
+ private:
+  size_t num_seen_ = 0;
+};
+
+TEST_F(ProgressLineTest, ShowsCountsRatesAndValues) {
+  ProgressLine progress(options_, clock_);
+  progress.AddCount(
+      "step", [&] { return steps_.value(); }, 100'000);
+  progress.AddRate("steps/s", [&] { return steps_.value(); });
+  progress.AddCount("env-steps", [&] { return 4 * steps_.value(); });
+  progress.AddValue("return", [&] { return episode_return_.value(); });
+
+  // nothing is known of the rate yet
+  progress.Update();
+  EXPECT_EQ(Printed(),
+            "step 0/100k 0% eta ?  steps/s -  env-steps 0  return 0\n");
+
+  clock_.Advance(seconds(30));
+  steps_.Increment(12'600);
+  episode_return_.Set(123.4);
+  progress.Update();
+  // 420 a second: 87400 more take 208 s
+  EXPECT_EQ(Printed(),
+            "step 12.6k/100k 12% eta 3m28s  steps/s 420  env-steps 50.4k  "
+            "return 123.4\n");
+}
+
+// Would catch a log file that is filled by a line for every step.
+TEST_F(ProgressLineTest, PlainLinesKeepTheirInterval) {
+  ProgressLine progress(options_, clock_);
+  progress.AddCount("step", [&] { return steps_.value(); });
+  progress.Update();
+  EXPECT_EQ(Printed(), "step 0\n");
+  for (int s = 1; s < 30; ++s) {
+    clock_.Advance(seconds(1));
+    steps_.Increment();
+    progress.Update();
+  }
+  EXPECT_EQ(Printed(), "");
+  clock_.Advance(seconds(1));
+  progress.Update();
+  EXPECT_EQ(Printed(), "step 29\n");
+}
+
+TEST_F(ProgressLineTest, TheEndShowsTheLastState) {
+  {
+    ProgressLine progress(options_, clock_);
+    progress.AddCount(
+        "step", [&] { return steps_.value(); }, 10);
+    progress.Update();
+    steps_.Increment(10);
+  }
+  EXPECT_EQ(Printed(), "step 0/10 0% eta ?\nstep 10/10 100%\n");
+}
+
+// 99.6 % is not yet done, and no goal is passed by more than 100 %.
+TEST_F(ProgressLineTest, PercentsAreRoundedDownAndEndAt100) {
+  double value = 996;
+  ProgressLine progress(options_, clock_);
+  progress.AddCount(
+      "step", [&] { return value; }, 1000);
+  progress.Update();
+  value = 1001;
+  clock_.Advance(seconds(30));
+  progress.Update();
+  EXPECT_EQ(Printed(), "step 996/1000 99% eta ?\nstep 1001/1000 100%\n");
+}
+
+TEST_F(ProgressLineTest, ALiveLineIsRewrittenInPlace) {
+  FakeTerminal terminal(40);
+  ProgressLine progress({.fd = terminal.fd()}, clock_);
+  progress.AddCount("step", [&] { return steps_.value(); });
+  progress.Update();
+  steps_.Increment(5);
+  clock_.Advance(milliseconds(249));
+  progress.Update();
+  EXPECT_THAT(terminal.Screen(), ElementsAre("step 0", "0"));
+  clock_.Advance(milliseconds(1));
+  progress.Update();
+  EXPECT_THAT(terminal.Screen(), ElementsAre("step 5", "0"));
+}
+
+// Would catch a deadlock between the line and the log that appears above it.
+TEST_F(ProgressLineTest, ASourceMayLog) {
+  FakeTerminal terminal(40);
+  ProgressLine progress({.fd = terminal.fd()}, clock_);
+  progress.AddValue("return", [] {
+    spdlog::info("asked");
+    return 1.0;
+  });
+  progress.Update();
+  clock_.Advance(seconds(1));
+  progress.Update();
+  EXPECT_THAT(terminal.Screen(), ElementsAre("return 1", "0"));
+}
+
+TEST_F(ProgressLineTest, IntervalsMustBePositive) {
+  try {
+    const ProgressLine progress({.rate_window = seconds(0)}, clock_);
+    FAIL() << "no InvalidArgument";
+  } catch (const InvalidArgument& e) {
+    EXPECT_STREQ(e.what(),
+                 "ProgressLine: live_interval, plain_interval and rate_window "
+                 "must be > 0, got 0 ns");
+  }
+}
+
+}  // namespace
+}  // namespace replicant::metrics

@@ -1,0 +1,273 @@
+#include "core/rpc/client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/fs.h"
+#include "tests/core/rpc/running_server.h"
+
+namespace replicant::rpc {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::RunningServer;
+
+constexpr Clock::Duration kLong = seconds(10);
+constexpr uint16_t kEcho = 1;
+constexpr uint16_t kRefuse = 2;
+constexpr uint16_t kSilent = 3;
+constexpr const char* kAddress = "tcp://127.0.0.1:*";
+
+const Protocol& TestProtocol() {
+  static const Protocol protocol = Protocol::FromTable("test", 1, "echo");
+  return protocol;
+}
+
+void SetUpService(Server& server) {
+  server.Handle(kEcho, [](Request& request, Responder responder) {
+    responder.Reply(std::move(request.payload), /*has_crc=*/true);
+  });
+  server.Handle(kRefuse, [](Request& /*request*/, Responder responder) {
+    responder.ReplyError(ErrorCode::kBusy, "limiter is closed");
+  });
+  server.Handle(kSilent, [](Request& /*request*/, Responder /*responder*/) {});
+}
+
+Message Text(const std::string& text) { return MakeMessage(Frame::Copy(text)); }
+
+class ClientTransportTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ClientTransportTest, CallIsAnswered) {
+  const TemporaryFolder folder;
+  std::string address = GetParam();
+  if (address == "ipc") address = "ipc://" + (folder.path() / "s").string();
+  RunningServer server(TestProtocol(), address, SetUpService);
+  ZmqContext context;
+  Client client(context, TestProtocol());
+  client.Connect(server.endpoint());
+  const CallReply reply =
+      client.Call(kEcho, Text("ping"), {.timeout = kLong, .has_crc = true});
+  ASSERT_EQ(reply.result, CallResult::kOk);
+  EXPECT_EQ(reply.payload.at(0).text(), "ping");
+  EXPECT_EQ(client.session_id(), server.server().session_id());
+  EXPECT_TRUE(client.IsResponsive());
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, ClientTransportTest,
+                         ::testing::Values(kAddress, "ipc"));
+
+TEST(ClientTest, InprocServesWithinOneContext) {
+  ZmqContext context;
+  Server server(context, TestProtocol());
+  SetUpService(server);
+  server.Bind("inproc://service");
+  Thread loop("server", [&](const auto&) { server.Run(); });
+  Client client(context, TestProtocol());
+  client.Connect("inproc://service");
+  EXPECT_EQ(client.Call(kEcho, Text("x"), {.timeout = kLong}).result,
+            CallResult::kOk);
+  server.Stop();
+  loop.Join();
+}
+
+TEST(ClientTest, ManyRequestsInFlightAreEachAnsweredOnce) {
+  RunningServer server(TestProtocol(), kAddress, SetUpService);
+  ZmqContext context;
+  Client client(context, TestProtocol(), {.max_in_flight = 100});
+  client.Connect(server.endpoint());
+  std::set<Client::RequestId> ids;
+  for (int i = 1; i <= 100; ++i) {
+    const auto id =
+        client.Start(kEcho, Text(std::to_string(i)), {.timeout = kLong});
+    ASSERT_TRUE(id.has_value());
+    ids.insert(*id);
+  }
+  EXPECT_FALSE(client.Start(kEcho, {}).has_value());
+  EXPECT_EQ(client.Call(kEcho, {}).error_text,
+            "100 requests are in flight already");
+  while (!ids.empty()) {
+    const auto id = client.WaitAny(kLong);
+    ASSERT_TRUE(id.has_value());
+    ASSERT_EQ(ids.erase(*id), 1u);
+    const CallReply reply = client.Wait(*id);
+    ASSERT_EQ(reply.result, CallResult::kOk);
+    EXPECT_EQ(reply.payload.at(0).text(), std::to_string(*id));
+  }
+  EXPECT_FALSE(client.WaitAny(kLong).has_value());
+  EXPECT_EQ(client.metrics().replies, 100u);
+  EXPECT_EQ(client.metrics().late_replies, 0u);
+}
+
+TEST(ClientTest, RefusalOfTheServerComesWithCodeAndText) {
+  RunningServer server(TestProtocol(), kAddress, SetUpService);
+  ZmqContext context;
+  Client client(context, TestProtocol());
+  client.Connect(server.endpoint());
+  const CallReply reply = client.Call(kRefuse, {}, {.timeout = kLong});
+  EXPECT_EQ(reply.result, CallResult::kError);
+  EXPECT_EQ(reply.error, ErrorCode::kBusy);
+  EXPECT_EQ(reply.error_text, "limiter is closed");
+}
+
+TEST(ClientTest, CallWithoutServerTimesOutAndSoDoesAwaitSession) {
+  const TemporaryFolder folder;
+  ZmqContext context;
+  Client client(context, TestProtocol());
+  client.Connect("ipc://" + (folder.path() / "nobody").string());
+  EXPECT_EQ(client.AwaitSession(milliseconds(10)), CallResult::kTimeout);
+  EXPECT_EQ(client.Call(kEcho, {}, {.timeout = milliseconds(10)}).result,
+            CallResult::kTimeout);
+  EXPECT_EQ(client.SendOneWay(kEcho, {}, milliseconds(10)),
+            SendResult::kTimeout);
+  EXPECT_FALSE(client.IsResponsive());
+}
+
+// The server answers the first attempt only once the second has come: the
+// reply ends the request, the second one is late.
+TEST(ClientTest, IdempotentRequestIsRepeatedAndTheLateReplyDropped) {
+  std::vector<Responder> attempts;
+  std::set<uint64_t> request_ids;
+  const auto set_up = [&](Server& server) {
+    SetUpService(server);
+    server.Handle(9, [&](Request& request, Responder responder) {
+      request_ids.insert(request.request_id);
+      attempts.push_back(responder);
+      if (attempts.size() < 2) return;
+      for (const Responder& attempt : attempts) attempt.Reply(Text("done"));
+    });
+  };
+  RunningServer server(TestProtocol(), kAddress, set_up);
+  ZmqContext context;
+  Client client(context, TestProtocol(), {.attempt_timeout = milliseconds(20)});
+  client.Connect(server.endpoint());
+  ASSERT_EQ(client.AwaitSession(kLong), CallResult::kOk);
+  const CallReply reply =
+      client.Call(9, {}, {.timeout = kLong, .is_idempotent = true});
+  EXPECT_EQ(reply.result, CallResult::kOk);
+  // what comes after the late reply tells that it was seen
+  EXPECT_EQ(client.Call(kEcho, Text("x"), {.timeout = kLong}).result,
+            CallResult::kOk);
+  EXPECT_GE(client.metrics().retries, 1u);
+  EXPECT_GE(client.metrics().late_replies, 1u);
+  server.Stop();
+  // repeated under one id, so that the server can tell
+  EXPECT_EQ(request_ids.size(), 1u);
+}
+
+TEST(ClientTest, RequestThatIsNotIdempotentIsSentOnce) {
+  RunningServer server(TestProtocol(), kAddress, SetUpService);
+  ZmqContext context;
+  Client client(context, TestProtocol(), {.attempt_timeout = milliseconds(5)});
+  client.Connect(server.endpoint());
+  ASSERT_EQ(client.AwaitSession(kLong), CallResult::kOk);
+  EXPECT_EQ(client.Call(kSilent, {}, {.timeout = milliseconds(30)}).result,
+            CallResult::kTimeout);
+  EXPECT_EQ(client.metrics().retries, 0u);
+  EXPECT_EQ(server.metrics().unanswered, 1u);
+}
+
+TEST(ClientTest, OtherMessageTableIsAnErrorThatNamesBoth) {
+  RunningServer server({"replay", 2, 0xaa}, kAddress, SetUpService);
+  ZmqContext context;
+  Client client(context, {"replay", 1, 0xbb}, {.name = "actor-3"});
+  client.Connect(server.endpoint());
+  try {
+    static_cast<void>(client.AwaitSession(kLong));
+    FAIL() << "no CommError";
+  } catch (const CommError& e) {
+    EXPECT_EQ(e.what(),
+              server.endpoint() +
+                  ": the server speaks replay version 2 (schema "
+                  "0x00000000000000aa), the client 'actor-3' replay version 1 "
+                  "(schema 0x00000000000000bb); hint: run the same build on "
+                  "both sides");
+  }
+}
+
+TEST(ClientTest, OneWayMessagesArriveInOrderWithRequests) {
+  std::vector<std::string> seen;
+  const auto set_up = [&](Server& server) {
+    server.Handle(9, [&](Request& request, Responder responder) {
+      seen.emplace_back(request.payload.at(0).text());
+      responder.Reply({});
+    });
+  };
+  RunningServer server(TestProtocol(), kAddress, set_up);
+  ZmqContext context;
+  Client client(context, TestProtocol());
+  client.Connect(server.endpoint());
+  const auto first = client.Start(9, Text("a"), {.timeout = kLong});
+  ASSERT_EQ(client.SendOneWay(9, Text("b"), kLong), SendResult::kOk);
+  ASSERT_EQ(client.Call(9, Text("c"), {.timeout = kLong}).result,
+            CallResult::kOk);
+  EXPECT_EQ(client.Wait(*first).result, CallResult::kOk);
+  server.Stop();
+  EXPECT_THAT(seen, ::testing::ElementsAre("a", "b", "c"));
+}
+
+TEST(ClientTest, OversizedRequestIsRefusedBeforeItIsSent) {
+  ZmqContext context;
+  Client client(context, TestProtocol(), {.socket = {.max_part_bytes = 10}});
+  try {
+    static_cast<void>(client.Start(kEcho, Text("eleven byte")));
+    FAIL() << "no InvalidArgument";
+  } catch (const InvalidArgument& e) {
+    EXPECT_STREQ(e.what(),
+                 "message of 1 parts, the longest of 11 bytes, 11 bytes in "
+                 "all; allowed are 1024 parts of 10 bytes, 4294967296 bytes in "
+                 "all");
+  }
+}
+
+// A server that forgot a silent client is not a restarted one.
+TEST(ClientTest, ForgottenClientSaysHelloAgainAndNobodyNotices) {
+  FakeClock clock;
+  ServerOptions options;
+  options.clock = &clock;
+  options.tick_interval = milliseconds(1);
+  RunningServer server(TestProtocol(), kAddress, SetUpService, options);
+  ZmqContext context;
+  Client client(context, TestProtocol());
+  client.Connect(server.endpoint());
+  ASSERT_EQ(client.AwaitSession(kLong), CallResult::kOk);
+  clock.Advance(seconds(60));
+  while (server.metrics().peers > 0) {
+  }
+  EXPECT_EQ(client.Call(kEcho, Text("x"), {.timeout = kLong}).result,
+            CallResult::kOk);
+  EXPECT_EQ(client.metrics().hellos, 2u);
+  EXPECT_EQ(client.metrics().session_changes, 0u);
+}
+
+TEST(ClientTest, IdleClientKeepsItsPlaceByHeartbeats) {
+  RunningServer server(TestProtocol(), kAddress, SetUpService);
+  ZmqContext context;
+  Client client(context, TestProtocol(),
+                {.heartbeat_interval = milliseconds(5)});
+  client.Connect(server.endpoint());
+  ASSERT_EQ(client.AwaitSession(kLong), CallResult::kOk);
+  const uint64_t before = server.metrics().messages_received;
+  // returns once the heartbeat was answered
+  client.Process(kLong);
+  EXPECT_GT(server.metrics().messages_received, before);
+}
+
+TEST(ClientTest, ShutdownOfTheContextEndsEveryCall) {
+  ZmqContext context;
+  Client client(context, TestProtocol());
+  client.Connect("tcp://127.0.0.1:9");
+  context.Shutdown();
+  EXPECT_EQ(client.Call(kEcho, {}, {.timeout = kLong}).result,
+            CallResult::kClosed);
+  EXPECT_EQ(client.AwaitSession(kLong), CallResult::kClosed);
+  EXPECT_EQ(client.SendOneWay(kEcho, {}, kLong), SendResult::kClosed);
+}
+
+}  // namespace
+}  // namespace replicant::rpc

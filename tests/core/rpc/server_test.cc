@@ -1,0 +1,412 @@
+#include "core/rpc/server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/rpc/wire.h"
+#include "tests/core/rpc/running_server.h"
+
+namespace replicant::rpc {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::RunningServer;
+
+constexpr Clock::Duration kLong = seconds(10);
+constexpr uint16_t kEcho = 1;
+constexpr uint16_t kThrow = 2;
+constexpr uint16_t kLater = 3;
+constexpr uint64_t kSession = 4711;
+constexpr uint64_t kSender = 42;
+
+const Protocol& TestProtocol() {
+  static const Protocol protocol = Protocol::FromTable("test", 1, "echo");
+  return protocol;
+}
+
+void SetUpEcho(Server& server) {
+  server.Handle(kEcho, [](Request& request, Responder responder) {
+    responder.Reply(std::move(request.payload));
+  });
+  server.Handle(kThrow, [](Request& request, Responder /*responder*/) {
+    const std::string text(request.payload.at(0).text());
+    if (text == "argument") throw InvalidArgument("bad argument");
+    if (text == "payload") WireReader("m", {}).Read<int>("x");
+    throw IoError("disk full");
+  });
+}
+
+// A client that sends whatever bytes the test wants.
+class RawClient {
+ public:
+  explicit RawClient(const std::string& endpoint)
+      : socket_(context_, SocketType::kDealer) {
+    socket_.Connect(endpoint);
+  }
+
+  void Send(Message message) {
+    EXPECT_EQ(socket_.Send(message, kLong), SendResult::kOk);
+  }
+  void Send(const Header& header, Message payload) {
+    Send(Encode(header, std::move(payload)));
+  }
+  // The next message; an empty envelope if none comes in time.
+  Envelope Receive(Clock::Duration timeout = kLong) {
+    Message message;
+    const ReceiveResult result = socket_.Receive(&message, timeout);
+    EXPECT_EQ(result, ReceiveResult::kOk);
+    return result == ReceiveResult::kOk ? Decode(message) : Envelope{};
+  }
+  ErrorBody ReceiveError() {
+    const Envelope envelope = Receive();
+    EXPECT_TRUE(envelope.header.has(kError));
+    return ErrorBody::Decode(envelope.payload);
+  }
+  void Hello() {
+    Send(MakeHeader(kHelloKind), HelloBody{"test", 1, "raw"}.Encode());
+    EXPECT_EQ(Receive().header.session_id, kSession);
+  }
+
+  static Header MakeHeader(uint16_t kind, uint64_t request_id = 1) {
+    return {.kind = kind,
+            .session_id = kSession,
+            .schema_hash = TestProtocol().schema_hash,
+            .request_id = request_id,
+            .sender_id = kSender};
+  }
+
+ private:
+  ZmqContext context_;
+  ZmqSocket socket_;
+};
+
+ServerOptions TestOptions() {
+  ServerOptions options;
+  options.session_id = kSession;
+  options.tick_interval = milliseconds(5);
+  return options;
+}
+
+constexpr const char* kAddress = "tcp://127.0.0.1:*";
+
+TEST(ServerTest, HelloThenRequestIsAnsweredWithItsIds) {
+  RunningServer server(TestProtocol(), kAddress, SetUpEcho, TestOptions());
+  RawClient client(server.endpoint());
+  client.Hello();
+  client.Send(RawClient::MakeHeader(kEcho, 99),
+              MakeMessage(Frame::Copy("ping")));
+  const Envelope reply = client.Receive();
+  EXPECT_EQ(reply.header, (Header{.kind = kEcho,
+                                  .flags = kReply,
+                                  .session_id = kSession,
+                                  .schema_hash = TestProtocol().schema_hash,
+                                  .request_id = 99,
+                                  .sender_id = kSender}));
+  EXPECT_EQ(reply.payload.at(0).text(), "ping");
+}
+
+TEST(ServerTest, UnknownSessionAndUnknownPeerAreAnsweredHelloAgain) {
+  RunningServer server(TestProtocol(), kAddress, SetUpEcho, TestOptions());
+  RawClient client(server.endpoint());
+  // the right session, but it never said hello
+  client.Send(RawClient::MakeHeader(kEcho), {});
+  EXPECT_EQ(client.ReceiveError().code, ErrorCode::kUnknownSession);
+  client.Hello();
+  Header old = RawClient::MakeHeader(kEcho);
+  old.session_id = kSession - 1;
+  client.Send(old, {});
+  const ErrorBody error = client.ReceiveError();
+  EXPECT_EQ(error.code, ErrorCode::kUnknownSession);
+  EXPECT_EQ(error.text, "hello again");
+  EXPECT_EQ(server.metrics().unknown_session, 2u);
+}
+
+TEST(ServerTest, ExceptionOfAHandlerBecomesAnErrorReplyAndTheLoopGoesOn) {
+  RunningServer server(TestProtocol(), kAddress, SetUpEcho, TestOptions());
+  RawClient client(server.endpoint());
+  client.Hello();
+  const auto ask = [&](const char* text) {
+    client.Send(RawClient::MakeHeader(kThrow), MakeMessage(Frame::Copy(text)));
+    return client.ReceiveError();
+  };
+  EXPECT_EQ(ask("argument").code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(ask("payload").code, ErrorCode::kMalformed);
+  const ErrorBody error = ask("disk");
+  EXPECT_EQ(error.code, ErrorCode::kFailed);
+  EXPECT_EQ(error.text, "disk full");
+  client.Send(RawClient::MakeHeader(77), {});
+  EXPECT_EQ(client.ReceiveError().text, "no handler for messages of kind 77");
+  client.Send(RawClient::MakeHeader(kEcho), {});
+  EXPECT_EQ(client.Receive().header.flags, kReply);
+}
+
+TEST(ServerTest, OtherSchemaIsRefusedWithBothNamesVersionsAndHashes) {
+  const Protocol ours{"replay", 2, 0xaa};
+  RunningServer server(ours, kAddress, SetUpEcho, TestOptions());
+  RawClient client(server.endpoint());
+  Header header = RawClient::MakeHeader(kHelloKind);
+  header.schema_hash = 0xbb;
+  client.Send(header, HelloBody{"replay", 1, "actor-3"}.Encode());
+  const ErrorBody error = client.ReceiveError();
+  EXPECT_EQ(error.code, ErrorCode::kSchemaMismatch);
+  EXPECT_EQ(error.text,
+            "the server speaks replay version 2 (schema 0x00000000000000aa), "
+            "the client 'actor-3' replay version 1 (schema "
+            "0x00000000000000bb); hint: run the same build on both sides");
+}
+
+// Every message that is cut, changed or nonsense is counted and answered, and
+// a good client is served all the while.
+TEST(ServerTest, MalformedMessagesAreCountedAndAnsweredAndNeverEndTheLoop) {
+  ServerOptions options = TestOptions();
+  options.max_error_replies_per_s = 1'000'000;
+  RunningServer server(TestProtocol(), kAddress, SetUpEcho, options);
+  RawClient client(server.endpoint());
+  client.Hello();
+  Message good = Encode(RawClient::MakeHeader(kEcho), {});
+  const std::vector<std::byte> header(good[0].bytes().begin(),
+                                      good[0].bytes().end());
+  for (size_t size = 0; size < header.size(); ++size) {
+    client.Send(MakeMessage(Frame::Copy(std::span(header).first(size))));
+    EXPECT_EQ(client.ReceiveError().code, ErrorCode::kMalformed) << size;
+  }
+  for (size_t bit = 0; bit < 8 * header.size(); ++bit) {
+    std::vector<std::byte> changed = header;
+    changed[bit / 8] ^= std::byte{1} << (bit % 8);
+    client.Send(MakeMessage(Frame::Copy(changed)));
+    const bool is_version = bit / 16 == 2;
+    EXPECT_EQ(client.ReceiveError().code,
+              is_version ? ErrorCode::kVersionMismatch : ErrorCode::kMalformed)
+        << bit;
+  }
+  // a hello without a body, a reply sent to a server, too many parts
+  client.Send(RawClient::MakeHeader(kHelloKind), {});
+  EXPECT_EQ(client.ReceiveError().code, ErrorCode::kMalformed);
+  Header reply = RawClient::MakeHeader(kEcho);
+  reply.flags = kReply;
+  client.Send(reply, {});
+  EXPECT_EQ(client.ReceiveError().code, ErrorCode::kMalformed);
+  client.Send(RawClient::MakeHeader(kEcho), Message(1025));
+  EXPECT_EQ(client.ReceiveError().text, "more than 1025 parts");
+
+  const ServerMetrics metrics = server.metrics();
+  EXPECT_EQ(metrics.malformed, 64u + 512 - 16 + 3);
+  EXPECT_EQ(metrics.mismatched, 16u);
+  client.Send(RawClient::MakeHeader(kEcho), {});
+  EXPECT_EQ(client.Receive().header.flags, kReply);
+}
+
+TEST(ServerTest, ErrorRepliesToMalformedMessagesAreLimited) {
+  FakeClock clock;
+  ServerOptions options = TestOptions();
+  options.clock = &clock;
+  options.max_error_replies_per_s = 3;
+  RunningServer server(TestProtocol(), kAddress, SetUpEcho, options);
+  RawClient client(server.endpoint());
+  for (int i = 0; i < 10; ++i) client.Send(MakeMessage(Frame::Copy("x")));
+  for (int i = 0; i < 3; ++i) static_cast<void>(client.ReceiveError());
+  // answers come in order, so this one tells that the seven got none
+  client.Hello();
+  EXPECT_EQ(server.metrics().errors_withheld, 7u);
+  clock.Advance(seconds(1));
+  client.Send(MakeMessage(Frame::Copy("x")));
+  EXPECT_EQ(client.ReceiveError().code, ErrorCode::kMalformed);
+}
+
+TEST(ServerTest, AnswerMayComeLaterAndOnlyTheFirstCounts) {
+  std::vector<Responder> waiting;
+  const auto set_up = [&](Server& server) {
+    server.Handle(kLater, [&](Request& /*request*/, Responder responder) {
+      waiting.push_back(responder);
+    });
+  };
+  RunningServer server(TestProtocol(), kAddress, set_up, TestOptions());
+  RawClient client(server.endpoint());
+  client.Hello();
+  client.Send(RawClient::MakeHeader(kLater, 5), {});
+  client.Send(RawClient::MakeHeader(kHeartbeatKind, 6), {});
+  // the later message is answered first
+  EXPECT_EQ(client.Receive().header.request_id, 6u);
+  EXPECT_EQ(server.metrics().unanswered, 1u);
+  std::promise<std::pair<bool, bool>> answered;
+  server.server().Post([&] {
+    const bool first = waiting.at(0).Reply(MakeMessage(Frame::Copy("done")));
+    answered.set_value({first, waiting.at(0).Reply({})});
+  });
+  const Envelope reply = client.Receive();
+  EXPECT_EQ(reply.header.request_id, 5u);
+  EXPECT_EQ(reply.payload.at(0).text(), "done");
+  EXPECT_EQ(answered.get_future().get(), std::make_pair(true, false));
+  EXPECT_EQ(server.metrics().unanswered, 0u);
+}
+
+TEST(ServerTest, DeadlineOfADeferredAnswerIsKept) {
+  FakeClock clock;
+  ServerOptions options = TestOptions();
+  options.clock = &clock;
+  const auto set_up = [&](Server& server) {
+    server.Handle(kLater, [&](Request& /*request*/, Responder responder) {
+      responder.SetDeadline(clock.Now() + seconds(2));
+    });
+  };
+  RunningServer server(TestProtocol(), kAddress, set_up, options);
+  RawClient client(server.endpoint());
+  client.Hello();
+  client.Send(RawClient::MakeHeader(kLater), {});
+  // answered in order: the request is waiting now
+  client.Send(RawClient::MakeHeader(kHeartbeatKind), {});
+  EXPECT_EQ(client.Receive().header.kind, kHeartbeatKind);
+  clock.Advance(seconds(2));
+  EXPECT_EQ(client.ReceiveError().code, ErrorCode::kDeadline);
+  EXPECT_EQ(server.metrics().deadlines_missed, 1u);
+}
+
+TEST(ServerTest, StopAnswersWhatIsStillWaiting) {
+  const auto set_up = [](Server& server) {
+    server.Handle(kLater, [](Request& /*request*/, Responder /*responder*/) {});
+  };
+  RunningServer server(TestProtocol(), kAddress, set_up, TestOptions());
+  RawClient client(server.endpoint());
+  client.Hello();
+  client.Send(RawClient::MakeHeader(kLater), {});
+  client.Send(RawClient::MakeHeader(kHeartbeatKind), {});
+  static_cast<void>(client.Receive());
+  server.Stop();
+  EXPECT_EQ(client.ReceiveError().code, ErrorCode::kShuttingDown);
+}
+
+TEST(ServerTest, LimitsOfPeersAndOfWaitingRequestsHold) {
+  ServerOptions options = TestOptions();
+  options.max_peers = 1;
+  options.max_unanswered = 1;
+  const auto set_up = [](Server& server) {
+    server.Handle(kLater, [](Request& /*request*/, Responder /*responder*/) {});
+  };
+  RunningServer server(TestProtocol(), kAddress, set_up, options);
+  RawClient client(server.endpoint());
+  client.Hello();
+  Header other = RawClient::MakeHeader(kHelloKind);
+  other.sender_id = kSender + 1;
+  client.Send(other, HelloBody{"test", 1, "second"}.Encode());
+  EXPECT_EQ(client.ReceiveError().text,
+            "the server has its limit of 1 clients");
+  client.Send(RawClient::MakeHeader(kLater), {});
+  client.Send(RawClient::MakeHeader(kLater), {});
+  EXPECT_EQ(client.ReceiveError().text, "1 requests are waiting");
+}
+
+TEST(ServerTest, SilentPeerIsReportedAndMustSayHelloAgain) {
+  FakeClock clock;
+  ServerOptions options = TestOptions();
+  options.clock = &clock;
+  std::promise<std::string> expired;
+  const auto set_up = [&](Server& server) {
+    SetUpEcho(server);
+    server.OnPeerExpired([&](const Peer& peer) {
+      expired.set_value(peer.name);
+      throw IoError("must not end the loop");
+    });
+  };
+  RunningServer server(TestProtocol(), kAddress, set_up, options);
+  RawClient client(server.endpoint());
+  client.Hello();
+  // a heartbeat just before the timeout keeps it
+  clock.Advance(seconds(9));
+  client.Send(RawClient::MakeHeader(kHeartbeatKind), {});
+  static_cast<void>(client.Receive());
+  clock.Advance(seconds(9));
+  EXPECT_EQ(server.metrics().peers, 1u);
+  clock.Advance(seconds(2));
+  EXPECT_EQ(expired.get_future().get(), "raw");
+  client.Send(RawClient::MakeHeader(kHeartbeatKind), {});
+  EXPECT_EQ(client.ReceiveError().code, ErrorCode::kUnknownSession);
+  EXPECT_EQ(server.metrics().peers_expired, 1u);
+}
+
+// A client that vanishes before its answers must cost nothing. The socket
+// learns of the disconnection a little later, so some answers may still be
+// queued before the first one is dropped.
+TEST(ServerTest, AnswerToAVanishedClientIsDroppedAndCounted) {
+  constexpr int kRequests = 5000;
+  std::vector<Responder> waiting;
+  const auto set_up = [&](Server& server) {
+    server.Handle(kLater, [&](Request& /*request*/, Responder responder) {
+      waiting.push_back(responder);
+    });
+  };
+  RunningServer server(TestProtocol(), kAddress, set_up, TestOptions());
+  {
+    RawClient client(server.endpoint());
+    client.Hello();
+    for (int i = 0; i < kRequests; ++i) {
+      client.Send(RawClient::MakeHeader(kLater), {});
+    }
+    client.Send(RawClient::MakeHeader(kHeartbeatKind), {});
+    static_cast<void>(client.Receive());
+  }
+  for (int i = 0; i < kRequests; ++i) {
+    server.server().Post([&] {
+      waiting.back().Reply({});
+      waiting.pop_back();
+    });
+    if (server.metrics().dropped_unroutable > 0) break;
+  }
+  EXPECT_GT(server.metrics().dropped_unroutable, 0u);
+}
+
+TEST(ServerTest, OneWayMessageIsHandledAndNotAnswered) {
+  RunningServer server(TestProtocol(), kAddress, SetUpEcho, TestOptions());
+  RawClient client(server.endpoint());
+  client.Hello();
+  Header header = RawClient::MakeHeader(kEcho, 3);
+  header.flags = kOneWay;
+  client.Send(header, {});
+  header.kind = kThrow;
+  client.Send(header, MakeMessage(Frame::Copy("disk")));
+  client.Send(RawClient::MakeHeader(kEcho, 4), {});
+  EXPECT_EQ(client.Receive().header.request_id, 4u);
+  EXPECT_EQ(server.metrics().unanswered, 0u);
+  EXPECT_EQ(server.metrics().handler_errors, 1u);
+}
+
+TEST(ServerTest, TickAndPostedWorkRunAndTheirExceptionsDoNotEndTheLoop) {
+  std::promise<void> ticked;
+  int ticks = 0;
+  const auto set_up = [&](Server& server) {
+    SetUpEcho(server);
+    server.OnTick([&] {
+      if (++ticks == 3) ticked.set_value();
+      throw IoError("tick");
+    });
+  };
+  RunningServer server(TestProtocol(), kAddress, set_up, TestOptions());
+  server.server().Post([] { throw IoError("posted"); });
+  ticked.get_future().wait();
+  EXPECT_GE(server.metrics().handler_errors, 4u);
+}
+
+TEST(ServerTest, StopBeforeRunEndsItAtOnce) {
+  ZmqContext context;
+  Server server(context, TestProtocol());
+  server.Stop();
+  server.Run();
+  EXPECT_NE(server.session_id(), 0u);
+}
+
+TEST(ServerDeathTest, SecondHandlerOfAKindAborts) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ZmqContext context;
+  Server server(context, TestProtocol());
+  server.Handle(5, {});
+  EXPECT_DEATH(server.Handle(5, {}), "a second handler of kind 5");
+  EXPECT_DEATH(server.Handle(kHelloKind, {}), "kind 0xff01");
+}
+
+}  // namespace
+}  // namespace replicant::rpc

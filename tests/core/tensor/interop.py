@@ -1,0 +1,111 @@
+"""The other half of interop_test.cc: files of numpy and safetensors.
+
+interop.py make FOLDER    writes files for Replicant to read
+interop.py check FOLDER   reads the files that Replicant wrote
+
+Both sides know the arrays by heart: element i in row-major order is i, modulo
+251 for u8 and modulo 2 for bool.
+"""
+
+import json
+import pathlib
+import struct
+import sys
+import zipfile
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+DTYPES = {"f32": "f4", "f64": "f8", "u8": "u1", "i32": "i4", "i64": "i8",
+          "bool": "?"}
+SHAPES = {"scalar": (), "vector": (5,), "empty": (0, 3), "cube": (2, 3, 4)}
+
+
+def counting(dtype, shape):
+    count = np.arange(int(np.prod(shape)))
+    modulus = {"u8": 251, "bool": 2}.get(dtype, 1 << 62)
+    return (count % modulus).astype(DTYPES[dtype]).reshape(shape)
+
+
+def arrays():
+    return {f"{dtype}_{shape}": counting(dtype, SHAPES[shape])
+            for dtype in DTYPES for shape in SHAPES}
+
+
+def same(a, b):
+    return a.dtype == b.dtype and a.shape == b.shape and np.array_equal(a, b)
+
+
+def bfloat16_bits(count):
+    """Whole numbers to 256 are exact in the upper half of a float32."""
+    return (np.arange(count, dtype="f4").view("u4") >> 16).astype("u2")
+
+
+def spec(dtype, array):
+    """numpy has no bfloat16, so its bits are passed under another name."""
+    return safetensors.TensorSpec(dtype=dtype, shape=array.shape,
+                                  data_ptr=array.ctypes.data,
+                                  data_len=array.nbytes)
+
+
+def make(folder):
+    for name, array in arrays().items():
+        np.save(folder / f"{name}.npy", array)
+        np.save(folder / f"fortran_{name}.npy", np.array(array, order="F"))
+        swapped = array.astype(array.dtype.newbyteorder(">"))
+        np.save(folder / f"big_endian_{name}.npy", swapped)
+    np.save(folder / "float16.npy", np.zeros(2, "f2"))
+    np.save(folder / "object.npy", np.array([{}]), allow_pickle=True)
+    np.save(folder / "structured.npy", np.zeros(2, [("x", "f4")]))
+
+    np.savez(folder / "stored.npz", **arrays())
+    np.savez_compressed(folder / "deflated.npz", **arrays())
+    # as if every size and offset were over 4 GiB: zip64 fields everywhere
+    zipfile.ZIP64_LIMIT = 1
+    zipfile.ZIP_FILECOUNT_LIMIT = 0
+    np.savez(folder / "stored_zip64.npz", **arrays())
+    np.savez_compressed(folder / "deflated_zip64.npz", **arrays())
+    np.savez_compressed(folder / "small_zip64.npz", a=counting("f32", (2, 3)))
+
+    safetensors.numpy.save_file(arrays(), folder / "numpy.safetensors",
+                                metadata={"made_by": "safetensors"})
+    bits = bfloat16_bits(4)
+    safetensors.serialize_file(
+        {"b": spec("bfloat16", bits), "h": spec("float16", bits)},
+        folder / "half.safetensors")
+
+
+def check(folder):
+    expected = arrays()
+    for name, array in expected.items():
+        assert same(np.load(folder / f"{name}.npy"), array), name
+
+    for file in "stored.npz", "deflated.npz":
+        assert zipfile.ZipFile(folder / file).testzip() is None, file
+        with np.load(folder / file) as archive:
+            assert sorted(archive) == sorted(expected), file
+            for name, array in expected.items():
+                assert same(archive[name], array), (file, name)
+
+    path = folder / "numpy.safetensors"
+    loaded = safetensors.numpy.load_file(path)
+    assert sorted(loaded) == sorted(expected)
+    for name, array in expected.items():
+        assert same(loaded[name], array), name
+    # the reference writes the same bytes
+    metadata = {"made_by": "safetensors"}
+    ours = path.read_bytes()
+    theirs = safetensors.numpy.save(expected, metadata=metadata)
+    length = struct.unpack("<Q", ours[:8])[0]
+    assert json.loads(ours[8:8 + length])["__metadata__"] == metadata
+    assert ours == theirs
+
+    half = safetensors.deserialize((folder / "half.safetensors").read_bytes())
+    [(name, tensor)] = half
+    assert name == "b" and tensor["dtype"] == "BF16", half
+    assert tensor["shape"] == [4], half
+    assert bytes(tensor["data"]) == bfloat16_bits(4).tobytes(), half
+
+
+{"make": make, "check": check}[sys.argv[1]](pathlib.Path(sys.argv[2]))

@@ -1,0 +1,42 @@
+// Any bytes, as a file that a run finds and goes on with.
+//
+// The writer either refuses the file and leaves it as it was, or keeps all
+// whole lines of it, cuts only what follows the last newline and appends.
+#include <spdlog/spdlog.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/base/fs.h"
+#include "core/metrics/json_lines.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const replicant::TemporaryFolder folder("json-lines-fuzz");
+  spdlog::set_level(spdlog::level::off);
+  const std::string_view before(reinterpret_cast<const char*>(data), size);
+  const auto path = folder.path() / "metrics.jsonl";
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << before;
+
+  bool is_taken = true;
+  try {
+    replicant::metrics::JsonLinesWriter({path}).Write(
+        replicant::metrics::JsonObject().Add("a", 1));
+  } catch (const replicant::IoError&) {
+    is_taken = false;
+  }
+  const std::string after = replicant::ReadFile(path);
+  if (is_taken) {
+    const size_t num_kept = before.rfind('\n') + 1;
+    REPLICANT_CHECK(
+        after == std::string(before.substr(0, num_kept)) + "{\"a\":1}\n",
+        "a whole line changed");
+  } else {
+    REPLICANT_CHECK(after == before, "a refused file changed");
+  }
+  return 0;
+}
