@@ -66,6 +66,7 @@ function(replicant_test source)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
   endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+  # a test of a parameter is called by the parameter's name, not by its bytes
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
 endfunction()
