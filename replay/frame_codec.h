@@ -1,0 +1,128 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace replicant::replay {
+
+// How frames are compressed. Measured in docs/decisions.md; kLz4 is the
+// default. Beyond frames of 64 KiB LZ4 cannot look back as far as the first
+// frame of the group, and kZstd is the better choice.
+enum class FrameCodec : uint16_t { kNone = 0, kLz4 = 1, kZstd = 2 };
+
+// "none", "lz4", "zstd".
+std::string_view ToString(FrameCodec codec);
+
+// A frame group is 1 to kMaxGroupFrames successive frames of one episode, all
+// of frame_bytes bytes, in one block of memory. The first frame is compressed
+// alone, the others with the first as their dictionary, so that any frame is
+// had by decoding at most two. Little-endian:
+//
+//   offset  size  field
+//        0     4  magic "RFG1"
+//        4     2  codec (0 none, 1 LZ4 block, 2 zstd frame)
+//        6     2  num_frames
+//        8     4  frame_bytes, 1 to kMaxFrameBytes
+//       12     4  zero
+//       16   4 n  ends: where in the payload frame i ends; it begins where
+//                 frame i - 1 ends, the first at 0
+//   16 + 4 n      payload, to the end of the block
+//
+// A frame that compression does not make smaller is stored as it is: its length
+// in the payload is then frame_bytes.
+inline constexpr int64_t kMaxGroupFrames = 256;
+inline constexpr int64_t kMaxFrameBytes = int64_t{1} << 26;
+
+// Compresses the frames of one episode, group by group.
+//
+// Thread-safety: one thread at a time.
+class FrameGroupEncoder {
+ public:
+  // Throws InvalidArgument unless frame_bytes is in [1, kMaxFrameBytes] and
+  // group_size in [1, kMaxGroupFrames].
+  FrameGroupEncoder(FrameCodec codec, int64_t frame_bytes, int64_t group_size);
+  ~FrameGroupEncoder();
+  FrameGroupEncoder(FrameGroupEncoder&&) noexcept;
+  FrameGroupEncoder& operator=(FrameGroupEncoder&&) noexcept;
+
+  // Compresses one more frame into the group that is being filled. Throws
+  // InvalidArgument if `frame` has another length than frame_bytes.
+  // Precondition: not full() (checked; aborts).
+  void Add(std::span<const std::byte> frame);
+
+  int64_t num_frames() const;
+  bool full() const;
+
+  // Returns the block of the frames added since the last call and starts the
+  // next group. Precondition: num_frames() > 0 (checked; aborts).
+  std::vector<std::byte> Finish();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The checked header of a frame group; borrows the block.
+//
+// Thread-safety: immutable.
+class FrameGroupView {
+ public:
+  // Checks all of the header, and that the payload has the stated length.
+  // Throws IoError naming what is wrong; reads nothing outside `block`, which
+  // may hold anything.
+  explicit FrameGroupView(std::span<const std::byte> block);
+
+  FrameCodec codec() const { return codec_; }
+  int64_t num_frames() const { return num_frames_; }
+  int64_t frame_bytes() const { return frame_bytes_; }
+  // The compressed bytes of frame `index` in [0, num_frames()).
+  std::span<const std::byte> Payload(int64_t index) const;
+
+  // A block that holds only what decoding the frames [first, first + count)
+  // needs: these frames and, if they are compressed with it, the first one.
+  // Frame first + i of this group is frame SubsetIndex(first) + i there.
+  // WriteSubset fills `out`, whose length is SubsetBytes of the same range.
+  // Precondition: the range lies within the group, count > 0 (checked).
+  size_t SubsetBytes(int64_t first, int64_t count) const;
+  void WriteSubset(int64_t first, int64_t count,
+                   std::span<std::byte> out) const;
+  int64_t SubsetIndex(int64_t first) const;
+
+ private:
+  // Where frame `index` ends in the payload.
+  uint32_t End(int64_t index) const;
+  bool NeedsFirst(int64_t first) const;
+
+  FrameCodec codec_;
+  int64_t num_frames_;
+  int64_t frame_bytes_;
+  std::span<const std::byte> block_;
+};
+
+// Decompresses frames of groups.
+//
+// Thread-safety: one thread at a time; a reader has one per thread.
+class FrameDecoder {
+ public:
+  FrameDecoder();
+  ~FrameDecoder();
+  FrameDecoder(FrameDecoder&&) noexcept;
+  FrameDecoder& operator=(FrameDecoder&&) noexcept;
+
+  // Writes the frames [first, first + count) one after the other to `out`,
+  // [count, frame_bytes]. Precondition: the range lies within the group and
+  // `out` has that length (checked; aborts). Throws IoError, with `out` then
+  // undefined, if the payload breaks the format.
+  void Decode(const FrameGroupView& group, int64_t first, int64_t count,
+              std::span<std::byte> out);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace replicant::replay

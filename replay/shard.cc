@@ -1,0 +1,337 @@
+#include "replay/shard.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <utility>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+
+namespace replicant::replay {
+
+Shard::Shard(ShardConfig config, Clock* clock)
+    : config_(std::move(config)), clock_(clock) {
+  if (config_.tables.empty()) throw InvalidArgument("shard: no table");
+  if (config_.max_bytes < 1) {
+    throw InvalidArgument(
+        fmt::format("shard: max_bytes {} must be > 0", config_.max_bytes));
+  }
+  std::set<std::string> names;
+  const RandomStream random(config_.seed, "replay");
+  for (const TableConfig& table : config_.tables) {
+    if (!names.insert(table.name).second) {
+      throw InvalidArgument(
+          fmt::format("shard: two tables are called '{}'", table.name));
+    }
+    // says now what a first writer would run into
+    const NStepAssembler checked(table.n_step, &store_);
+    const auto index = static_cast<uint32_t>(tables_.size());
+    tables_.push_back({.table = std::make_unique<Table>(table, config_.limits,
+                                                        index, &store_),
+                       .random = random.Substream(table.name)});
+  }
+}
+
+Shard::~Shard() {
+  for (auto& [id, writer] : writers_) {
+    ForgetOpenEpisode(writer);
+    ForgetWaitingItems(writer);
+  }
+}
+
+Shard::TableState& Shard::TableAt(int64_t table) {
+  REPLICANT_CHECK(table >= 0 && table < num_tables(), "table {} of {}", table,
+                  num_tables());
+  return tables_[static_cast<size_t>(table)];
+}
+
+std::optional<int64_t> Shard::FindTable(std::string_view name) const {
+  for (size_t i = 0; i < config_.tables.size(); ++i) {
+    if (config_.tables[i].name == name) return static_cast<int64_t>(i);
+  }
+  return std::nullopt;
+}
+
+// --- writers ---
+
+Shard::Writer& Shard::FindOrAddWriter(uint64_t id) {
+  Writer& writer = writers_[id];
+  if (writer.assemblers.empty()) {
+    for (const TableConfig& table : config_.tables) {
+      writer.assemblers.emplace_back(table.n_step, &store_);
+    }
+    writer.waiting.resize(config_.tables.size());
+  }
+  return writer;
+}
+
+void Shard::ForgetOpenEpisode(Writer& writer) {
+  // the tables differ in what they still wait for: count what the one with the
+  // longest n-step lost
+  int64_t lost = 0;
+  for (NStepAssembler& assembler : writer.assemblers) {
+    lost = std::max(lost, assembler.num_open_steps());
+    assembler.Reset();
+  }
+  counts_.abandoned_steps += lost;
+  writer.is_open = false;
+}
+
+void Shard::ForgetWaitingItems(Writer& writer) {
+  for (std::deque<NStepItem>& items : writer.waiting) {
+    for (const NStepItem& item : items) {
+      store_.ReleaseRange(*item.first, item.num_groups);
+    }
+    counts_.abandoned_items += static_cast<int64_t>(items.size());
+    items.clear();
+  }
+}
+
+bool Shard::Prepare(Writer& writer, const StepGroupView& group) {
+  if (writer.is_open && group.episode() == writer.episode &&
+      group.first_step() == writer.next_step) {
+    return true;
+  }
+  if (writer.is_open) ForgetOpenEpisode(writer);
+  return group.first_step() == 0;
+}
+
+void Shard::Evict(Group& group) {
+  // the list belongs to the group, which may go with its last item
+  const std::vector<Group::ItemOfTable> items = std::move(group.items);
+  group.items.clear();
+  for (const auto& [table, key] : items) {
+    Table& owner = *tables_[table].table;
+    const int64_t size = owner.size();
+    owner.Remove(key);
+    counts_.evicted_items += size - owner.size();
+  }
+}
+
+bool Shard::MakeRoom(int64_t bytes) {
+  const auto& groups = store_.groups();
+  auto it = groups.begin();
+  while (it != groups.end() &&
+         store_.size_bytes() + bytes > config_.max_bytes) {
+    const uint64_t serial = (*it)->serial;
+    Evict(**it);
+    // the group is gone unless an open episode needs it, and later ones may be
+    // gone with it: look from the front for the next that is there
+    it = groups.begin();
+    while (it != groups.end() && (*it)->serial <= serial) ++it;
+  }
+  return store_.size_bytes() + bytes <= config_.max_bytes;
+}
+
+bool Shard::Admit(uint64_t id, Writer& writer) {
+  bool is_done = true;
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    std::deque<NStepItem>& items = writer.waiting[i];
+    if (items.empty()) continue;
+    TableState& state = tables_[i];
+    while (!items.empty() && state.table->AdmitInserts(1) == 1) {
+      state.table->Insert(items.front());
+      items.pop_front();
+      state.insert_wait.NoteAdmitted();
+    }
+    if (!items.empty()) {
+      is_done = false;
+      state.insert_wait.NoteRefused(fmt::format("writer {}", id),
+                                    clock_->Now());
+    }
+  }
+  changed_.NotifyAll();
+  return is_done;
+}
+
+InsertResult Shard::InsertLocked(uint64_t id, uint64_t sequence,
+                                 std::shared_ptr<Group> group) {
+  if (is_closed_) return InsertResult::kClosed;
+  Writer& writer = FindOrAddWriter(id);
+  // what came before goes in first
+  const bool is_admitted = Admit(id, writer);
+  if (sequence <= writer.last_sequence) {
+    ++counts_.duplicate_groups;
+    return is_admitted ? InsertResult::kInserted : InsertResult::kWait;
+  }
+  const auto bytes =
+      static_cast<int64_t>(group->block.size()) + kGroupOverheadBytes;
+  if (!MakeRoom(bytes)) return InsertResult::kNoRoom;
+
+  writer.last_sequence = sequence;
+  const StepGroupView& view = group->view;
+  if (!Prepare(writer, view)) {
+    ++counts_.dropped_groups;
+    return InsertResult::kDropped;
+  }
+  group->writer = id;
+  group->sequence = sequence;
+  Group& added = store_.Add(std::move(group));
+  if (writer.is_open) {
+    writer.assemblers.front().open_groups().back()->next = &added;
+  }
+  std::vector<NStepItem> items;
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    items.clear();
+    writer.assemblers[i].Append(added, &items);
+    writer.waiting[i].insert(writer.waiting[i].end(), items.begin(),
+                             items.end());
+  }
+  counts_.inserted_steps += view.num_steps();
+  writer.is_open = !view.ends_episode();
+  writer.episode = view.episode();
+  writer.next_step = view.end_observation();
+  store_.Release(added);
+  return Admit(id, writer) ? InsertResult::kInserted : InsertResult::kWait;
+}
+
+InsertResult Shard::TryInsert(uint64_t writer, uint64_t sequence,
+                              std::vector<std::byte> block) {
+  auto group = std::make_shared<Group>(std::move(block), config_.shape);
+  MutexLock lock(mutex_);
+  return InsertLocked(writer, sequence, std::move(group));
+}
+
+InsertResult Shard::Resume(uint64_t writer) {
+  MutexLock lock(mutex_);
+  if (is_closed_) return InsertResult::kClosed;
+  return Admit(writer, FindOrAddWriter(writer)) ? InsertResult::kInserted
+                                                : InsertResult::kWait;
+}
+
+InsertResult Shard::Insert(uint64_t writer, uint64_t sequence,
+                           std::vector<std::byte> block,
+                           Clock::TimePoint deadline) {
+  auto group = std::make_shared<Group>(std::move(block), config_.shape);
+  MutexLock lock(mutex_);
+  InsertResult result = InsertLocked(writer, sequence, std::move(group));
+  if (result != InsertResult::kWait) return result;
+  clock_->WaitUntil(mutex_, changed_, deadline, [&]() REQUIRES(mutex_) {
+    if (!is_closed_ && result == InsertResult::kWait && CanAdmit(writer) &&
+        Admit(writer, FindOrAddWriter(writer))) {
+      result = InsertResult::kInserted;
+    }
+    return is_closed_ || result == InsertResult::kInserted;
+  });
+  return is_closed_ && result == InsertResult::kWait ? InsertResult::kClosed
+                                                     : result;
+}
+
+bool Shard::CanAdmit(uint64_t id) const {
+  const auto found = writers_.find(id);
+  if (found == writers_.end()) return true;
+  const Writer& writer = found->second;
+  bool has_waiting = false;
+  for (size_t i = 0; i < writer.waiting.size(); ++i) {
+    if (writer.waiting[i].empty()) continue;
+    has_waiting = true;
+    if (tables_[i].table->AdmitInserts(1) == 1) return true;
+  }
+  // nothing left to wait for: another call has admitted or forgotten it
+  return !has_waiting;
+}
+
+uint64_t Shard::LastSequence(uint64_t writer) const {
+  MutexLock lock(mutex_);
+  const auto found = writers_.find(writer);
+  return found == writers_.end() ? 0 : found->second.last_sequence;
+}
+
+void Shard::CloseWriter(uint64_t writer) {
+  MutexLock lock(mutex_);
+  const auto found = writers_.find(writer);
+  if (found == writers_.end()) return;
+  ForgetOpenEpisode(found->second);
+  ForgetWaitingItems(found->second);
+  found->second.assemblers.clear();
+}
+
+// --- readers ---
+
+int64_t Shard::SampleLocked(int64_t table, int64_t wanted, std::string_view who,
+                            SampledBatch* batch) {
+  TableState& state = TableAt(table);
+  const int64_t drawn = state.table->Sample(wanted, state.random, batch);
+  // whoever is served in part waits for the rest from now on
+  if (drawn > 0) state.sample_wait.NoteAdmitted();
+  if (drawn < wanted) state.sample_wait.NoteRefused(who, clock_->Now());
+  if (drawn > 0) changed_.NotifyAll();
+  return drawn;
+}
+
+int64_t Shard::TrySample(int64_t table, int64_t wanted, std::string_view who,
+                         SampledBatch* batch) {
+  MutexLock lock(mutex_);
+  return is_closed_ ? 0 : SampleLocked(table, wanted, who, batch);
+}
+
+SampleResult Shard::Sample(int64_t table, int64_t count, std::string_view who,
+                           Clock::TimePoint deadline, SampledBatch* batch) {
+  MutexLock lock(mutex_);
+  int64_t missing = count;
+  clock_->WaitUntil(mutex_, changed_, deadline, [&]() REQUIRES(mutex_) {
+    if (!is_closed_) missing -= SampleLocked(table, missing, who, batch);
+    return is_closed_ || missing == 0;
+  });
+  if (missing == 0) return SampleResult::kOk;
+  return is_closed_ ? SampleResult::kClosed : SampleResult::kTimeout;
+}
+
+int64_t Shard::UpdatePriorities(int64_t table,
+                                std::span<const PriorityUpdate> updates) {
+  MutexLock lock(mutex_);
+  TableState& state = TableAt(table);
+  const int64_t updated = state.table->UpdatePriorities(updates);
+  state.updates += updated;
+  state.late_updates += static_cast<int64_t>(updates.size()) - updated;
+  changed_.NotifyAll();
+  return updated;
+}
+
+void Shard::Close() {
+  MutexLock lock(mutex_);
+  is_closed_ = true;
+  changed_.NotifyAll();
+}
+
+WaitStatus Shard::StatusOf(const WaitRecord& record, std::string why) const {
+  if (!record.is_waiting()) return {};
+  return {.is_waiting = true,
+          .who = record.who(),
+          .why = std::move(why),
+          .waiting_s = record.waiting_s(clock_->Now())};
+}
+
+ShardStatus Shard::Status() const {
+  MutexLock lock(mutex_);
+  ShardStatus status = counts_;
+  for (const TableState& state : tables_) {
+    const Table& table = *state.table;
+    const RateLimiter& limiter = table.rate_limiter();
+    std::string why_samples = limiter.WhySamplesWait(table.size());
+    if (why_samples.empty()) why_samples = "no item has a priority above zero";
+    status.tables.push_back(
+        {.name = table.config().name,
+         .size = table.size(),
+         .max_size = table.config().max_size,
+         .mass = table.mass(),
+         .inserts = limiter.inserts(),
+         .samples = limiter.samples(),
+         .error = limiter.error(),
+         .updates = state.updates,
+         .late_updates = state.late_updates,
+         .insert_wait =
+             StatusOf(state.insert_wait, limiter.WhyInsertsWait(table.size())),
+         .sample_wait = StatusOf(state.sample_wait, std::move(why_samples))});
+  }
+  status.size_bytes = store_.size_bytes();
+  status.max_bytes = config_.max_bytes;
+  status.num_groups = store_.num_groups();
+  for (const auto& [id, writer] : writers_) {
+    if (!writer.assemblers.empty()) ++status.num_writers;
+  }
+  return status;
+}
+
+}  // namespace replicant::replay

@@ -1,0 +1,196 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/mutex.h"
+#include "core/base/rng.h"
+#include "replay/frame_store.h"
+#include "replay/n_step.h"
+#include "replay/table.h"
+
+namespace replicant::replay {
+
+struct ShardConfig {
+  StepShape shape;
+  std::vector<TableConfig> tables;  // at least one, of different names
+  // Step groups beyond this are evicted, the oldest first, with every item that
+  // lies in them; replay/frame_store.h says what counts.
+  int64_t max_bytes = int64_t{1} << 33;
+  // What the clients keep in flight; max_size and max_times_sampled are each
+  // table's own.
+  RateLimiterLimits limits;
+  uint64_t seed = 0;
+};
+
+enum class [[nodiscard]] InsertResult{
+    // The steps are in, and every item that they completed.
+    kInserted,
+    // The steps are in, but items of them wait for a rate limiter. Nothing has
+    // to
+    // be sent again: Resume() goes on.
+    kWait,
+    // The steps do not continue an episode that is known here: the writer
+    // should
+    // go on with its next episode. They were counted and forgotten.
+    kDropped,
+    // Not in: open episodes hold the memory up to max_bytes. Send it again
+    // later.
+    kNoRoom,
+    // The shard is closed.
+    kClosed};
+
+enum class [[nodiscard]] SampleResult{kOk, kTimeout, kClosed};
+
+// Why one side of a table waits.
+struct WaitStatus {
+  bool is_waiting = false;
+  std::string who;
+  std::string why;
+  double waiting_s = 0.0;
+};
+
+struct TableStatus {
+  std::string name;
+  int64_t size = 0, max_size = 0;
+  double mass = 0.0;
+  int64_t inserts = 0, samples = 0;
+  double error = 0.0;  // of replay/rate_limiter.h
+  int64_t updates = 0, late_updates = 0;
+  WaitStatus insert_wait, sample_wait;
+};
+
+struct ShardStatus {
+  std::vector<TableStatus> tables;
+  int64_t size_bytes = 0, max_bytes = 0;
+  int64_t num_groups = 0, num_writers = 0;
+  int64_t inserted_steps = 0;
+  int64_t duplicate_groups = 0;  // sent again by a writer
+  int64_t dropped_groups = 0;    // that continued no known episode
+  int64_t abandoned_steps = 0;   // in no item: their episode never ended
+  int64_t abandoned_items = 0;   // still waiting when their writer went
+  int64_t evicted_items = 0;     // that went for max_bytes
+};
+
+// All that one replay service holds: tables, steps and what it knows of its
+// writers. The network is around it (replay/service.h).
+//
+// A writer is a number that no other writer uses, and numbers its step groups
+// 1, 2, 3, ...; a number that was seen is not taken in again, so that a group
+// may be sent twice. An episode that begins anew, or does not go on where it
+// stopped, ends the one before without its last steps, which are counted.
+//
+// Thread-safety: all methods may be called from any thread. One lock guards
+// everything; step groups are checked and copied outside it.
+class Shard {
+ public:
+  // Throws InvalidArgument for settings that cannot be used. `clock` outlives
+  // the shard.
+  Shard(ShardConfig config, Clock* clock);
+  ~Shard();
+  Shard(const Shard&) = delete;
+  Shard& operator=(const Shard&) = delete;
+
+  // --- writers ---
+
+  // Takes in a step group (replay/step_group.h) without waiting. Throws IoError
+  // if it breaks the format; nothing has changed then.
+  InsertResult TryInsert(uint64_t writer, uint64_t sequence,
+                         std::vector<std::byte> block);
+  // Admits what waits of `writer`; kInserted if nothing does any more.
+  InsertResult Resume(uint64_t writer);
+  // TryInsert and Resume until all is in or `deadline` has come: kWait then.
+  InsertResult Insert(uint64_t writer, uint64_t sequence,
+                      std::vector<std::byte> block, Clock::TimePoint deadline);
+  // The sequence of the last group of `writer` that is in, or 0.
+  uint64_t LastSequence(uint64_t writer) const;
+  // The writer is gone: forgets its open episode and what waits of it. Its last
+  // sequence is remembered, in case it comes back.
+  void CloseWriter(uint64_t writer);
+
+  // --- readers; `table` is the number of a table in the config (checked) ---
+
+  int64_t num_tables() const { return static_cast<int64_t>(tables_.size()); }
+  // The number of a table by name.
+  std::optional<int64_t> FindTable(std::string_view name) const;
+
+  // Adds to `batch` as many items as are admitted now, at most `wanted`;
+  // returns how many. `who` stands in the status if none is.
+  int64_t TrySample(int64_t table, int64_t wanted, std::string_view who,
+                    SampledBatch* batch);
+  // Fills `batch` with `count` items, as they are admitted. After kTimeout and
+  // kClosed it holds those that came before.
+  SampleResult Sample(int64_t table, int64_t count, std::string_view who,
+                      Clock::TimePoint deadline, SampledBatch* batch);
+  // Returns how many of the keys were of items that still live. Throws like
+  // Table::UpdatePriorities.
+  int64_t UpdatePriorities(int64_t table,
+                           std::span<const PriorityUpdate> updates);
+
+  // Ends all waits with kClosed, and what is called later too.
+  void Close();
+
+  ShardStatus Status() const;
+  const ShardConfig& config() const { return config_; }
+
+ private:
+  friend class ShardSnapshot;
+
+  struct Writer {
+    uint64_t last_sequence = 0;
+    bool is_open = false;  // in the middle of an episode
+    uint64_t episode = 0;
+    int64_t next_step = 0;
+    std::vector<NStepAssembler> assemblers;      // by table
+    std::vector<std::deque<NStepItem>> waiting;  // by table
+  };
+  struct TableState {
+    std::unique_ptr<Table> table;
+    RandomStream random;
+    WaitRecord insert_wait, sample_wait;
+    int64_t updates = 0, late_updates = 0;
+  };
+
+  Writer& FindOrAddWriter(uint64_t id) REQUIRES(mutex_);
+  // Whether `group` continues the writer's episode or begins one.
+  bool Prepare(Writer& writer, const StepGroupView& group) REQUIRES(mutex_);
+  void ForgetOpenEpisode(Writer& writer) REQUIRES(mutex_);
+  void ForgetWaitingItems(Writer& writer) REQUIRES(mutex_);
+  bool MakeRoom(int64_t bytes) REQUIRES(mutex_);
+  void Evict(Group& group) REQUIRES(mutex_);
+  InsertResult InsertLocked(uint64_t id, uint64_t sequence,
+                            std::shared_ptr<Group> group) REQUIRES(mutex_);
+  // Moves waiting items into the tables; whether none is left.
+  bool Admit(uint64_t id, Writer& writer) REQUIRES(mutex_);
+  // Whether Admit() would change anything.
+  bool CanAdmit(uint64_t id) const REQUIRES(mutex_);
+  int64_t SampleLocked(int64_t table, int64_t wanted, std::string_view who,
+                       SampledBatch* batch) REQUIRES(mutex_);
+  WaitStatus StatusOf(const WaitRecord& record, std::string why) const
+      REQUIRES(mutex_);
+  TableState& TableAt(int64_t table) REQUIRES(mutex_);
+
+  const ShardConfig config_;
+  Clock* const clock_;
+
+  mutable Mutex mutex_;
+  // notified when a wait of Insert() or Sample() may be over
+  CondVar changed_;
+  bool is_closed_ GUARDED_BY(mutex_) = false;
+  // before the tables and writers, which release what they use of it
+  FrameStore store_ GUARDED_BY(mutex_);
+  // the vector itself never changes
+  std::vector<TableState> tables_;
+  std::map<uint64_t, Writer> writers_ GUARDED_BY(mutex_);
+  ShardStatus counts_ GUARDED_BY(mutex_);  // only its counters are used
+};
+
+}  // namespace replicant::replay

@@ -1,0 +1,165 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "replay/frame_store.h"
+#include "replay/n_step.h"
+#include "replay/rate_limiter.h"
+#include "replay/selector.h"
+
+namespace replicant::replay {
+
+// One table of a service.
+struct TableConfig {
+  std::string name = "default";
+  // Items; one more than this removes one.
+  int64_t max_size = 1'000'000;
+  SelectorKind sampler = SelectorKind::kPrioritized;
+  double priority_exponent = 0.6;
+  // kFifo, kLifo or kLowestPriority.
+  SelectorKind remover = SelectorKind::kFifo;
+  // An item goes after so many samples; 0 for never.
+  int64_t max_times_sampled = 0;
+  NStepConfig n_step;
+  RateLimiterConfig rate_limiter;
+};
+
+// One item as it is drawn.
+struct SampledItem {
+  ItemKey key;
+  // With which the draw gave this item; 1 for deterministic samplers.
+  double probability = 0.0;
+  float priority = 0.0f;
+  float reward = 0.0f;        // R of replay/n_step.h
+  float discount = 0.0f;      // D
+  int64_t times_sampled = 0;  // this draw included
+  int64_t step = 0;           // t
+  int64_t n = 0;              // k
+  // Its groups in SampledBatch::groups, from the one that holds
+  // o_{max(0, t - stack + 1)} to the one that holds o_{t+k}.
+  int64_t first_group = 0;
+  int64_t num_groups = 0;
+};
+
+// Drawn items, and the groups that they lie in. The groups stay as they are for
+// as long as the batch lives, whatever the table removes meanwhile.
+struct SampledBatch {
+  std::vector<SampledItem> items;
+  // A group that several items share appears for each of them.
+  std::vector<std::shared_ptr<const Group>> groups;
+  // What the (last) draw was from: a reader of several shards needs both.
+  int64_t table_size = 0;
+  double table_mass = 0.0;  // Selector::mass()
+
+  // The group of `item` that holds observation `step` of its episode.
+  // Precondition: it lies in the item's groups (checked; aborts).
+  const Group& GroupOf(const SampledItem& item, int64_t step) const;
+};
+
+// A new priority for an item.
+struct PriorityUpdate {
+  ItemKey key;
+  float priority = 0.0f;
+};
+
+// Items that are sampled by priority, age or evenly; their steps lie in a
+// FrameStore shared with other tables.
+//
+// Thread-safety: none of its own; the shard's lock guards it.
+class Table {
+ public:
+  struct Item {
+    Group* first = nullptr;  // nullptr: the slot is free
+    uint32_t generation = 0;
+    int32_t step = 0;
+    uint16_t n = 0;
+    uint16_t num_groups = 0;
+    float reward = 0.0f;
+    float discount = 0.0f;
+    float priority = 0.0f;
+    int32_t times_sampled = 0;
+  };
+
+  // Throws InvalidArgument, with the table's name, for settings that cannot be
+  // used. `index` is this table's number in the shard; `store` outlives it.
+  Table(const TableConfig& config, const RateLimiterLimits& limits,
+        uint32_t index, FrameStore* store);
+  ~Table();
+  Table(const Table&) = delete;
+  Table& operator=(const Table&) = delete;
+
+  // How many inserts are admitted now, of `wanted`. All are while nothing can
+  // be sampled because every priority is zero, or both sides would wait.
+  int64_t AdmitInserts(int64_t wanted) const;
+  // Takes in an item and the uses it comes with; its priority is the writer's,
+  // or the largest that the table has seen. Removes another if it is full.
+  // Precondition: AdmitInserts(1) == 1 (checked; aborts).
+  void Insert(const NStepItem& item);
+
+  // Draws as many items as are admitted now, at most `wanted`, and adds them to
+  // `batch`; returns how many. The draws of one call are stratified, unless
+  // items can go while they are drawn (max_times_sampled): those are drawn one
+  // by one, each from what is left.
+  int64_t Sample(int64_t wanted, RandomStream& random, SampledBatch* batch);
+
+  // Sets priorities; returns how many keys were of items that still live.
+  // Throws InvalidArgument, changing nothing, if a priority is negative or not
+  // finite.
+  int64_t UpdatePriorities(std::span<const PriorityUpdate> updates);
+
+  // Removes the item, unless it is gone already.
+  void Remove(ItemKey key);
+
+  int64_t size() const { return size_; }
+  double mass() const { return sampler_->mass(); }
+  const TableConfig& config() const { return config_; }
+  const RateLimiter& rate_limiter() const { return limiter_; }
+  float max_priority() const { return max_priority_; }
+
+  // --- for a checkpoint ---
+
+  // [slots used so far]
+  const std::vector<Item>& items() const { return items_; }
+  // Slots in the order of insertion, for the selectors that go by it.
+  std::vector<uint32_t> SlotsByAge() const;
+  // Fills an empty table. `items` by slot, those that live hold their groups'
+  // pointers and no uses; `slots_by_age` lists exactly them. What does not fit
+  // in max_size, which may be another now, is removed, oldest first.
+  void Restore(std::vector<Item> items, std::span<const uint32_t> slots_by_age,
+               int64_t inserts, int64_t samples, float max_priority);
+
+ private:
+  uint32_t TakeSlot();
+  void RemoveSlot(uint32_t slot);
+  void Enter(uint32_t slot);
+  void AddToBatch(const Draw& draw, SampledBatch* batch);
+  bool IsLive(ItemKey key) const;
+
+  const TableConfig config_;
+  const uint32_t index_;
+  FrameStore* const store_;
+  RateLimiter limiter_;
+  std::unique_ptr<Selector> sampler_;
+  std::unique_ptr<Selector> remover_;
+
+  std::vector<Item> items_;  // by slot; grows up to max_size
+  std::vector<uint32_t> free_slots_;
+  // Order of insertion of the item in each slot.
+  std::vector<uint64_t> order_;
+  uint64_t num_ordered_ = 0;
+  // The least generation of an item that is new in this process: above all that
+  // a process before it can have given away, which a checkpoint does not tell.
+  static constexpr uint32_t kGenerationsPerRestore = 1 << 20;
+  uint32_t first_generation_ = 0;
+  int64_t size_ = 0;
+  float max_priority_ = 1.0f;
+  std::vector<Draw> draws_;  // kept for its memory
+};
+
+}  // namespace replicant::replay

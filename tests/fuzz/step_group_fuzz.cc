@@ -1,0 +1,43 @@
+// Step groups come from writers and from disk: whatever the bytes, they are
+// refused with an IoError or every row of them can be read.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/base/error.h"
+#include "replay/step_group.h"
+
+namespace {
+
+volatile float sink;
+
+// Reads one byte of every row, for the sanitizer to see.
+void ReadAll(const replicant::replay::StepGroupView& group) {
+  float sum = 0.0f;
+  for (int64_t i = 0; i < group.num_steps(); ++i) {
+    sum += group.reward(i) + group.discount(i);
+    if (group.has_priorities()) sum += group.priority(i);
+    for (const std::byte b : group.Action(i)) sum += static_cast<float>(b);
+  }
+  for (int64_t i = 0; i < group.num_observations(); ++i) {
+    for (const std::byte b : group.Observation(i)) sum += static_cast<float>(b);
+  }
+  for (const std::byte b : group.frames()) sum += static_cast<float>(b);
+  sink = sum;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto block = std::as_bytes(std::span(data, size));
+  using replicant::replay::StepShape;
+  for (const StepShape& shape :
+       {StepShape{.observation_bytes = 3, .action_bytes = 2},
+        StepShape{.action_bytes = 2, .frame_bytes = 16}}) {
+    try {
+      ReadAll(replicant::replay::StepGroupView(block, shape));
+    } catch (const replicant::IoError&) {
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,263 @@
+#include "replay/selector.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+
+namespace replicant::replay {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::FloatNear;
+
+constexpr SelectorKind kAllKinds[] = {
+    SelectorKind::kPrioritized, SelectorKind::kUniform, SelectorKind::kFifo,
+    SelectorKind::kLifo, SelectorKind::kLowestPriority};
+
+struct Held {
+  double priority;
+  int order;
+};
+// What a selector holds, kept the slow and obvious way.
+using Model = std::map<int64_t, Held>;
+
+// Whether `kind` may draw `slot` from `model`, and with which probability.
+double ExpectedProbability(SelectorKind kind, double exponent,
+                           const Model& model, int64_t slot) {
+  const Held& held = model.at(slot);
+  double total = 0.0;
+  for (const auto& [other, other_held] : model) {
+    total += other_held.priority == 0.0
+                 ? 0.0
+                 : std::pow(other_held.priority, exponent);
+    const bool is_beaten =
+        (kind == SelectorKind::kFifo && other_held.order < held.order) ||
+        (kind == SelectorKind::kLifo && other_held.order > held.order) ||
+        (kind == SelectorKind::kLowestPriority &&
+         std::pair(other_held.priority, other_held.order) <
+             std::pair(held.priority, held.order));
+    if (is_beaten) return 0.0;
+  }
+  if (kind == SelectorKind::kPrioritized) {
+    return held.priority == 0.0 ? 0.0
+                                : std::pow(held.priority, exponent) / total;
+  }
+  if (kind == SelectorKind::kUniform) {
+    return 1.0 / static_cast<double>(model.size());
+  }
+  return 1.0;
+}
+
+// Catches a selector that loses a slot, returns a removed one, orders wrongly
+// after updates, or reports another probability than it draws with.
+TEST(SelectorTest, AgreesWithAnObviousModelOverRandomOperations) {
+  constexpr int64_t kCapacity = 37;
+  constexpr double kExponent = 0.6;
+  for (const SelectorKind kind : kAllKinds) {
+    SCOPED_TRACE(ToString(kind));
+    RandomStream random(5, ToString(kind));
+    const auto selector = MakeSelector(kind, kCapacity, kExponent);
+    Model model;
+    for (int i = 0; i < 5000; ++i) {
+      const int64_t slot = random.UniformInt(kCapacity);
+      // few values, so that priorities tie; zero among them
+      const auto priority = static_cast<double>(random.UniformInt(4));
+      if (!model.contains(slot)) {
+        selector->Insert(slot, priority);
+        model[slot] = {priority, i};
+      } else if (random.UniformInt(2) == 0) {
+        selector->Update(slot, priority);
+        model[slot].priority = priority;
+      } else {
+        selector->Remove(slot);
+        model.erase(slot);
+      }
+      if (!selector->CanSelect()) continue;
+      Draw draws[3];
+      selector->Select(random, draws);
+      for (const Draw& draw : draws) {
+        ASSERT_TRUE(model.contains(draw.slot));
+        // weights are held to 2^-20
+        ASSERT_NEAR(draw.probability,
+                    ExpectedProbability(kind, kExponent, model, draw.slot),
+                    1e-5);
+        ASSERT_GT(draw.probability, 0.0);
+      }
+    }
+  }
+}
+
+TEST(SelectorTest, CanSelectExactlyWhenSomethingCanBeDrawn) {
+  for (const SelectorKind kind : kAllKinds) {
+    SCOPED_TRACE(ToString(kind));
+    const auto selector = MakeSelector(kind, 2);
+    EXPECT_FALSE(selector->CanSelect());
+    selector->Insert(1, 0.0);
+    EXPECT_EQ(selector->CanSelect(), kind != SelectorKind::kPrioritized);
+    selector->Update(1, 2.0);
+    EXPECT_TRUE(selector->CanSelect());
+    selector->Remove(1);
+    EXPECT_FALSE(selector->CanSelect());
+    EXPECT_EQ(selector->mass(), 0.0);
+  }
+}
+
+// Draws are stratified, so the counts lie closer to their mean than those of
+// independent draws, for which five standard deviations are allowed.
+void ExpectFrequencies(const Selector& selector,
+                       const std::vector<double>& probabilities) {
+  constexpr int kBatches = 2000, kBatch = 64;
+  RandomStream random(20190201, "frequencies");
+  std::vector<int> counts(probabilities.size(), 0);
+  for (int i = 0; i < kBatches; ++i) {
+    Draw draws[kBatch];
+    selector.Select(random, draws);
+    for (const Draw& draw : draws) {
+      const auto slot = static_cast<size_t>(draw.slot);
+      ++counts[slot];
+      ASSERT_NEAR(draw.probability, probabilities[slot], 1e-5);
+    }
+  }
+  constexpr double kDraws = kBatches * kBatch;
+  for (size_t slot = 0; slot < counts.size(); ++slot) {
+    const double p = probabilities[slot];
+    EXPECT_NEAR(counts[slot], kDraws * p, 5.0 * std::sqrt(kDraws * p * (1 - p)))
+        << "slot " << slot;
+  }
+}
+
+TEST(SelectorTest, PrioritizedDrawsInProportionToPriorityToTheExponent) {
+  const auto selector = MakeSelector(SelectorKind::kPrioritized, 4, 0.5);
+  const std::vector<double> priorities = {1.0, 0.0, 4.0, 25.0};
+  for (size_t i = 0; i < 4; ++i) {
+    selector->Insert(static_cast<int64_t>(i), priorities[i]);
+  }
+  EXPECT_EQ(selector->mass(), 8.0);
+  ExpectFrequencies(*selector, {1.0 / 8, 0.0, 2.0 / 8, 5.0 / 8});
+}
+
+TEST(SelectorTest, UniformDrawsAllAlike) {
+  const auto selector = MakeSelector(SelectorKind::kUniform, 8);
+  for (const int64_t slot : {6, 0, 3, 5}) selector->Insert(slot, 1.0);
+  selector->Remove(0);
+  ExpectFrequencies(*selector, {0, 0, 0, 1.0 / 3, 0, 1.0 / 3, 1.0 / 3, 0});
+}
+
+// One draw from each quarter: with four equal slots, every slot exactly once.
+TEST(SelectorTest, DrawsOfOneCallAreStratified) {
+  for (const SelectorKind kind :
+       {SelectorKind::kPrioritized, SelectorKind::kUniform}) {
+    const auto selector = MakeSelector(kind, 4);
+    for (int64_t slot = 0; slot < 4; ++slot) selector->Insert(slot, 3.0);
+    RandomStream random(1, "strata");
+    for (int i = 0; i < 100; ++i) {
+      Draw draws[4];
+      selector->Select(random, draws);
+      for (int64_t j = 0; j < 4; ++j) EXPECT_EQ(draws[j].slot, j);
+    }
+  }
+}
+
+TEST(SelectorTest, PrioritizedHoldsTinyAndHugePrioritiesAtItsLimits) {
+  const auto selector = MakeSelector(SelectorKind::kPrioritized, 2);
+  selector->Insert(0, 1e-300);
+  EXPECT_EQ(selector->mass(), 0x1p-20);
+  selector->Update(0, 1e300);
+  EXPECT_NEAR(selector->mass(), 0x1p18, 1.0);
+}
+
+TEST(SelectorTest, MoreDrawsThanUnitsOfWeightStillFindTheSlot) {
+  const auto selector = MakeSelector(SelectorKind::kPrioritized, 2);
+  selector->Insert(1, 1e-9);
+  RandomStream random(1, "units");
+  std::vector<Draw> draws(1000);
+  selector->Select(random, draws);
+  for (const Draw& draw : draws) EXPECT_EQ(draw, (Draw{1, 1.0}));
+}
+
+TEST(SelectorTest, FiniteNumbersThatAreNotNegativeArePriorities) {
+  EXPECT_TRUE(IsPriority(0.0));
+  EXPECT_TRUE(IsPriority(1e300));
+  EXPECT_FALSE(IsPriority(-1e-9));
+  EXPECT_FALSE(IsPriority(std::numeric_limits<double>::infinity()));
+  EXPECT_FALSE(IsPriority(std::numeric_limits<double>::quiet_NaN()));
+}
+
+TEST(ImportanceWeightsTest, AreThePowerOfTheProbabilityScaledToOne) {
+  std::vector<float> weights(3);
+  ImportanceWeights(std::vector<double>{0.1, 0.4, 0.2}, 0.5, weights);
+  EXPECT_THAT(weights,
+              ElementsAre(1.0f, 0.5f, FloatNear(std::sqrt(0.5f), 1e-6f)));
+  ImportanceWeights(std::vector<double>{0.1, 0.4, 0.2}, 0.0, weights);
+  EXPECT_THAT(weights, ElementsAre(1.0f, 1.0f, 1.0f));
+}
+
+// The estimate that importance sampling is for: with exponent 1 the weighted
+// mean over prioritized draws equals the plain mean over all items.
+TEST(ImportanceWeightsTest, UndoTheUnevenSampling) {
+  const auto selector = MakeSelector(SelectorKind::kPrioritized, 3, 0.6);
+  const std::vector<double> priorities = {0.2, 1.0, 7.0};
+  const std::vector<double> values = {3.0, -1.0, 10.0};
+  for (size_t i = 0; i < 3; ++i) {
+    selector->Insert(static_cast<int64_t>(i), priorities[i]);
+  }
+  constexpr size_t kDraws = 100'000;
+  RandomStream random(4, "estimate");
+  std::vector<Draw> draws(kDraws);
+  selector->Select(random, draws);
+  std::vector<double> probabilities(kDraws);
+  for (size_t i = 0; i < kDraws; ++i) probabilities[i] = draws[i].probability;
+  std::vector<float> weights(kDraws);
+  ImportanceWeights(probabilities, 1.0, weights);
+  double sum = 0.0, sum_of_weights = 0.0;
+  for (size_t i = 0; i < kDraws; ++i) {
+    sum += weights[i] * values[static_cast<size_t>(draws[i].slot)];
+    sum_of_weights += weights[i];
+  }
+  // stratified: the error is of order 1 / kDraws per boundary
+  EXPECT_NEAR(sum / sum_of_weights, 4.0, 1e-3);
+}
+
+template <typename Function>
+std::string MessageOf(Function function) {
+  try {
+    function();
+  } catch (const InvalidArgument& e) {
+    return e.what();
+  }
+  return "no InvalidArgument";
+}
+
+TEST(SelectorTest, RefusesBadSettings) {
+  EXPECT_EQ(MessageOf([] { MakeSelector(SelectorKind::kFifo, 0); }),
+            "MakeSelector: capacity 0 is outside [1, 16777216]");
+  EXPECT_EQ(MessageOf([] { MakeSelector(SelectorKind::kPrioritized, 1, 1.5); }),
+            "MakeSelector: priority_exponent 1.5 is outside [0, 1]");
+}
+
+TEST(ImportanceWeightsTest, RefuseWhatIsNotAProbability) {
+  std::vector<float> weights(1);
+  EXPECT_EQ(
+      MessageOf([&] { ImportanceWeights(std::vector{0.0}, 0.5, weights); }),
+      "ImportanceWeights: probability 0 is outside (0, 1]");
+  EXPECT_EQ(
+      MessageOf([&] { ImportanceWeights(std::vector{0.5}, 2.0, weights); }),
+      "ImportanceWeights: exponent 2 is outside [0, 1]");
+}
+
+TEST(SelectorDeathTest, SelectFromNothingAborts) {
+  const auto selector = MakeSelector(SelectorKind::kUniform, 4);
+  RandomStream random(1, "death");
+  Draw draw;
+  EXPECT_DEATH(selector->Select(random, {&draw, 1}), "no slot");
+}
+
+}  // namespace
+}  // namespace replicant::replay
