@@ -15,11 +15,6 @@ int64_t SizeOf(const Group& group) {
 }  // namespace
 
 Group& FrameStore::Add(std::shared_ptr<Group> group) {
-  group->serial = last_serial_ + 1;
-  return AddRestored(std::move(group));
-}
-
-Group& FrameStore::AddRestored(std::shared_ptr<Group> group) {
   REPLICANT_CHECK_GT(group->serial, last_serial_);
   last_serial_ = group->serial;
   size_bytes_ += SizeOf(*group);

@@ -47,6 +47,7 @@ struct Group : std::enable_shared_from_this<Group> {
   // The next group of the same episode. May be followed from an item whose
   // steps go on there: its use keeps that group alive.
   Group* next = nullptr;
+  uint64_t next_serial = 0;  // its serial, also when it has gone; 0 for none
   // Items and open episodes that need this group.
   int64_t uses = 0;
   // Items whose first group this is; some may be gone since.
@@ -67,11 +68,9 @@ class FrameStore {
   FrameStore(const FrameStore&) = delete;
   FrameStore& operator=(const FrameStore&) = delete;
 
-  // Takes in a group with one use, which the caller releases.
+  // Takes in a group with one use, which the caller releases. Its serial is
+  // larger than that of all groups before it (checked).
   Group& Add(std::shared_ptr<Group> group);
-  // Takes in a group of a checkpoint, which has its serial already: larger than
-  // that of all groups added so far.
-  Group& AddRestored(std::shared_ptr<Group> group);
 
   void Use(Group& group) { ++group.uses; }
   // May end the group, unless it is pinned.

@@ -156,9 +156,11 @@ std::string RateLimiter::WhySamplesWait(int64_t size) const {
       config_.error_buffer);
 }
 
-void RateLimiter::Restore(int64_t inserts, int64_t samples) {
-  inserts_ = inserts;
-  samples_ = samples;
+void RateLimiter::Restore(const State& state) {
+  inserts_ = state.inserts;
+  samples_ = state.samples;
+  correction_ = state.correction;
+  if (state.config == config_) return;
   correction_ = 0.0;
   const double plain = error();
   correction_ =

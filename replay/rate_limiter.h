@@ -24,6 +24,8 @@ struct RateLimiterConfig {
   int64_t min_size_to_sample = 1000;
   // How far the samples may lead or lag, in samples; kRatio only.
   double error_buffer = 8000.0;
+
+  bool operator==(const RateLimiterConfig&) const = default;
 };
 
 // What else decides whether a RateLimiterConfig can work.
@@ -82,10 +84,17 @@ class RateLimiter {
   std::string WhyInsertsWait(int64_t size) const;
   std::string WhySamplesWait(int64_t size) const;
 
-  // Continues the counts of a checkpoint. The settings stay those of this
-  // limiter; an error outside its buffer, as other settings can leave it, is
-  // moved to the nearer end, so that neither side has to make up for the past.
-  void Restore(int64_t inserts, int64_t samples);
+  // What a checkpoint keeps.
+  struct State {
+    RateLimiterConfig config;
+    int64_t inserts = 0, samples = 0;
+    double correction = 0.0;
+  };
+  State state() const { return {config_, inserts_, samples_, correction_}; }
+  // Goes on from `state` with the settings of this limiter. If they are others
+  // than the state's, an error outside the buffer is moved to the nearer end,
+  // so that neither side has to make up for the past.
+  void Restore(const State& state);
 
   int64_t inserts() const { return inserts_; }
   int64_t samples() const { return samples_; }

@@ -33,10 +33,13 @@ uint64_t DrawFromPart(RandomStream& random, uint64_t total, size_t j,
                      random.UniformInt(static_cast<int64_t>(end - begin)));
 }
 
-class PrioritizedSelector : public Selector {
+// kPrioritized, and kUniform as the same weight for every slot: what is drawn
+// depends on the slots and their weights only, not on the order of earlier
+// calls, so that a restored table draws what the saved one would have.
+class WeightedSelector : public Selector {
  public:
-  PrioritizedSelector(int64_t capacity, double exponent)
-      : exponent_(exponent), tree_(capacity) {}
+  WeightedSelector(int64_t capacity, bool is_uniform, double exponent)
+      : is_uniform_(is_uniform), exponent_(exponent), tree_(capacity) {}
 
   void Insert(int64_t slot, double priority) override {
     tree_.Set(slot, WeightOf(priority));
@@ -48,7 +51,7 @@ class PrioritizedSelector : public Selector {
   bool CanSelect() const override { return tree_.total() > 0; }
 
   void Select(RandomStream& random, std::span<Draw> draws) const override {
-    REPLICANT_CHECK(CanSelect(), "no slot of priority above zero");
+    REPLICANT_CHECK(CanSelect(), "no slot that can be drawn");
     // in blocks, so that the targets need no memory of their own
     constexpr size_t kBlock = 256;
     uint64_t targets[kBlock];
@@ -74,6 +77,7 @@ class PrioritizedSelector : public Selector {
 
  private:
   SumTree::Weight WeightOf(double priority) const {
+    if (is_uniform_) return static_cast<SumTree::Weight>(kUnitsPerWeight);
     if (priority == 0.0) return 0;
     const double weight =
         exponent_ == 1.0 ? priority : std::pow(priority, exponent_);
@@ -82,52 +86,9 @@ class PrioritizedSelector : public Selector {
         std::clamp(std::nearbyint(weight * kUnitsPerWeight), 1.0, kMaxUnits));
   }
 
+  const bool is_uniform_;
   const double exponent_;
   SumTree tree_;
-};
-
-// Holds the slots without gaps, in no particular order.
-class UniformSelector : public Selector {
- public:
-  explicit UniformSelector(int64_t capacity)
-      : place_(static_cast<size_t>(capacity), kNone) {}
-
-  void Insert(int64_t slot, double /*priority*/) override {
-    REPLICANT_CHECK_EQ(place_[Index(slot)], kNone);
-    place_[Index(slot)] = static_cast<int32_t>(slots_.size());
-    slots_.push_back(static_cast<int32_t>(slot));
-  }
-  void Update(int64_t /*slot*/, double /*priority*/) override {}
-  void Remove(int64_t slot) override {
-    // the last one takes the place that becomes free
-    const int32_t place = place_[Index(slot)];
-    REPLICANT_CHECK_NE(place, kNone);
-    slots_[Index(place)] = slots_.back();
-    place_[Index(slots_.back())] = place;
-    place_[Index(slot)] = kNone;
-    slots_.pop_back();
-  }
-  bool CanSelect() const override { return !slots_.empty(); }
-
-  void Select(RandomStream& random, std::span<Draw> draws) const override {
-    REPLICANT_CHECK(CanSelect(), "no slot");
-    const size_t size = slots_.size();
-    for (size_t j = 0; j < draws.size(); ++j) {
-      // a 2^32 times finer scale, so that parts need not be whole slots
-      const uint64_t fine =
-          DrawFromPart(random, uint64_t{size} << 32, j, draws.size());
-      draws[j] = {slots_[fine >> 32], 1.0 / static_cast<double>(size)};
-    }
-  }
-
-  double mass() const override { return static_cast<double>(slots_.size()); }
-
- private:
-  static size_t Index(int64_t number) { return static_cast<size_t>(number); }
-
-  std::vector<int32_t> slots_;
-  // [capacity], where in slots_ a slot stands, or kNone
-  std::vector<int32_t> place_;
 };
 
 // A doubly linked list of the slots in the order of insertion.
@@ -297,9 +258,11 @@ std::unique_ptr<Selector> MakeSelector(SelectorKind kind, int64_t capacity,
   }
   switch (kind) {
     case SelectorKind::kPrioritized:
-      return std::make_unique<PrioritizedSelector>(capacity, priority_exponent);
+      return std::make_unique<WeightedSelector>(capacity, /*is_uniform=*/false,
+                                                priority_exponent);
     case SelectorKind::kUniform:
-      return std::make_unique<UniformSelector>(capacity);
+      return std::make_unique<WeightedSelector>(capacity, /*is_uniform=*/true,
+                                                0.0);
     case SelectorKind::kFifo:
       return std::make_unique<QueueSelector>(capacity, /*takes_newest=*/false);
     case SelectorKind::kLifo:

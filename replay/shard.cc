@@ -27,9 +27,10 @@ Shard::Shard(ShardConfig config, Clock* clock)
     // says now what a first writer would run into
     const NStepAssembler checked(table.n_step, &store_);
     const auto index = static_cast<uint32_t>(tables_.size());
-    tables_.push_back({.table = std::make_unique<Table>(table, config_.limits,
-                                                        index, &store_),
-                       .random = random.Substream(table.name)});
+    auto created =
+        std::make_unique<Table>(table, config_.limits, index, &store_);
+    tables_.push_back(
+        {.table = std::move(created), .random = random.Substream(table.name)});
   }
 }
 
@@ -159,17 +160,24 @@ InsertResult Shard::InsertLocked(uint64_t id, uint64_t sequence,
       static_cast<int64_t>(group->block.size()) + kGroupOverheadBytes;
   if (!MakeRoom(bytes)) return InsertResult::kNoRoom;
 
-  writer.last_sequence = sequence;
   const StepGroupView& view = group->view;
   if (!Prepare(writer, view)) {
+    writer.last_sequence = sequence;
     ++counts_.dropped_groups;
     return InsertResult::kDropped;
   }
+  group->serial = store_.last_serial() + 1;
   group->writer = id;
   group->sequence = sequence;
+  // the last thing that can fail
+  if (journal_) journal_(*group);
+  writer.last_sequence = sequence;
+  writer.steps += view.num_steps();
   Group& added = store_.Add(std::move(group));
   if (writer.is_open) {
-    writer.assemblers.front().open_groups().back()->next = &added;
+    Group& previous = *writer.assemblers.front().open_groups().back();
+    previous.next = &added;
+    previous.next_serial = added.serial;
   }
   std::vector<NStepItem> items;
   for (size_t i = 0; i < tables_.size(); ++i) {
@@ -236,6 +244,12 @@ uint64_t Shard::LastSequence(uint64_t writer) const {
   MutexLock lock(mutex_);
   const auto found = writers_.find(writer);
   return found == writers_.end() ? 0 : found->second.last_sequence;
+}
+
+int64_t Shard::StepsOf(uint64_t writer) const {
+  MutexLock lock(mutex_);
+  const auto found = writers_.find(writer);
+  return found == writers_.end() ? 0 : found->second.steps;
 }
 
 void Shard::CloseWriter(uint64_t writer) {

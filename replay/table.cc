@@ -94,14 +94,13 @@ uint32_t Table::TakeSlot() {
     return slot;
   }
   items_.push_back({.generation = first_generation_});
-  order_.push_back(0);
   return static_cast<uint32_t>(items_.size() - 1);
 }
 
 // Makes the item that lies in `slot` known to the selectors and its group.
 void Table::Enter(uint32_t slot) {
-  const Item& item = items_[slot];
-  order_[slot] = ++num_ordered_;
+  TableItem& item = items_[slot];
+  item.order = ++num_ordered_;
   const auto priority = static_cast<double>(item.priority);
   sampler_->Insert(slot, priority);
   remover_->Insert(slot, priority);
@@ -112,7 +111,7 @@ void Table::Enter(uint32_t slot) {
 void Table::Insert(const NStepItem& source) {
   REPLICANT_CHECK_EQ(AdmitInserts(1), 1);
   const uint32_t slot = TakeSlot();
-  Item& item = items_[slot];
+  TableItem& item = items_[slot];
   item.first = source.first;
   item.step = static_cast<int32_t>(source.step);
   item.n = static_cast<uint16_t>(source.n);
@@ -127,12 +126,13 @@ void Table::Insert(const NStepItem& source) {
 }
 
 void Table::RemoveSlot(uint32_t slot) {
-  Item& item = items_[slot];
+  TableItem& item = items_[slot];
   sampler_->Remove(slot);
   remover_->Remove(slot);
   Group* const first = item.first;
   item.first = nullptr;
   item.generation = std::max(item.generation + 1, first_generation_);
+  max_generation_ = std::max(max_generation_, item.generation);
   free_slots_.push_back(slot);
   --size_;
   store_->ReleaseRange(*first, item.num_groups);
@@ -179,7 +179,7 @@ int64_t Table::Sample(int64_t wanted, RandomStream& random,
 }
 
 void Table::AddToBatch(const Draw& draw, SampledBatch* batch) {
-  Item& item = items_[static_cast<size_t>(draw.slot)];
+  TableItem& item = items_[static_cast<size_t>(draw.slot)];
   ++item.times_sampled;
   batch->items.push_back(
       {.key = {static_cast<uint32_t>(draw.slot), item.generation},
@@ -218,48 +218,49 @@ int64_t Table::UpdatePriorities(std::span<const PriorityUpdate> updates) {
   return num_updated;
 }
 
-std::vector<uint32_t> Table::SlotsByAge() const {
-  std::vector<uint32_t> slots;
-  slots.reserve(static_cast<size_t>(size_));
-  for (uint32_t slot = 0; slot < items_.size(); ++slot) {
-    if (items_[slot].first != nullptr) slots.push_back(slot);
-  }
-  std::sort(slots.begin(), slots.end(),
-            [this](uint32_t a, uint32_t b) { return order_[a] < order_[b]; });
-  return slots;
+TableContents Table::Contents() const {
+  return {.items = items_,
+          .free_slots = free_slots_,
+          .limiter = limiter_.state(),
+          .max_priority = max_priority_,
+          .max_generation = max_generation_};
 }
 
-void Table::Restore(std::vector<Item> items,
-                    std::span<const uint32_t> slots_by_age, int64_t inserts,
-                    int64_t samples, float max_priority) {
+void Table::Restore(const TableContents& contents) {
   REPLICANT_CHECK(items_.empty(), "the table holds items");
-  max_priority_ = max_priority;
-  limiter_.Restore(inserts, samples);
-  for (const Item& item : items) {
-    first_generation_ = std::max(first_generation_, item.generation);
+  max_priority_ = contents.max_priority;
+  limiter_.Restore(contents.limiter);
+  first_generation_ = contents.max_generation + kGenerationsPerRestore;
+  max_generation_ = first_generation_;
+
+  // the selectors learn the items in the order in which they once came
+  std::vector<size_t> slots_by_age;
+  for (size_t slot = 0; slot < contents.items.size(); ++slot) {
+    if (contents.items[slot].first != nullptr) slots_by_age.push_back(slot);
   }
-  first_generation_ += kGenerationsPerRestore;
+  std::sort(slots_by_age.begin(), slots_by_age.end(), [&](size_t a, size_t b) {
+    return contents.items[a].order < contents.items[b].order;
+  });
 
   // a slot keeps its number, and so an item its key, unless the slots of a
   // larger table do not all exist in this one
   const auto max_size = static_cast<size_t>(config_.max_size);
-  const bool keeps_slots = items.size() <= max_size;
+  const bool keeps_slots = contents.items.size() <= max_size;
   const size_t num_kept = std::min(slots_by_age.size(), max_size);
-  items_.resize(keeps_slots ? items.size() : num_kept,
+  items_.resize(keeps_slots ? contents.items.size() : num_kept,
                 {.generation = first_generation_});
-  order_.assign(items_.size(), 0);
-  uint32_t next_slot = 0;
-  for (const uint32_t old_slot : slots_by_age.last(num_kept)) {
-    const uint32_t slot = keeps_slots ? old_slot : next_slot++;
-    Item& item = items_[slot];
-    item = items[old_slot];
+  size_t next_slot = 0;
+  for (size_t i = slots_by_age.size() - num_kept; i < slots_by_age.size();
+       ++i) {
+    const size_t old_slot = slots_by_age[i];
+    const size_t slot = keeps_slots ? old_slot : next_slot++;
+    TableItem& item = items_[slot];
+    item = contents.items[old_slot];
     if (!keeps_slots) item.generation = first_generation_;
     store_->UseRange(*item.first, item.num_groups);
-    Enter(slot);
+    Enter(static_cast<uint32_t>(slot));
   }
-  for (uint32_t slot = 0; slot < items_.size(); ++slot) {
-    if (items_[slot].first == nullptr) free_slots_.push_back(slot);
-  }
+  if (keeps_slots) free_slots_ = contents.free_slots;
 }
 
 }  // namespace replicant::replay

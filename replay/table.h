@@ -68,24 +68,36 @@ struct PriorityUpdate {
   float priority = 0.0f;
 };
 
+// One slot of a table.
+struct TableItem {
+  Group* first = nullptr;  // nullptr: the slot is free
+  uint64_t order = 0;      // of insertion
+  uint32_t generation = 0;
+  int32_t step = 0;
+  int32_t times_sampled = 0;
+  float reward = 0.0f;
+  float discount = 0.0f;
+  float priority = 0.0f;
+  uint16_t n = 0;
+  uint16_t num_groups = 0;
+};
+
+// What a checkpoint keeps of a table.
+struct TableContents {
+  std::vector<TableItem> items;      // by slot
+  std::vector<uint32_t> free_slots;  // in the order that they are taken from
+  RateLimiter::State limiter;
+  float max_priority = 1.0f;
+  // No item had a larger one.
+  uint32_t max_generation = 0;
+};
+
 // Items that are sampled by priority, age or evenly; their steps lie in a
 // FrameStore shared with other tables.
 //
 // Thread-safety: none of its own; the shard's lock guards it.
 class Table {
  public:
-  struct Item {
-    Group* first = nullptr;  // nullptr: the slot is free
-    uint32_t generation = 0;
-    int32_t step = 0;
-    uint16_t n = 0;
-    uint16_t num_groups = 0;
-    float reward = 0.0f;
-    float discount = 0.0f;
-    float priority = 0.0f;
-    int32_t times_sampled = 0;
-  };
-
   // Throws InvalidArgument, with the table's name, for settings that cannot be
   // used. `index` is this table's number in the shard; `store` outlives it.
   Table(const TableConfig& config, const RateLimiterLimits& limits,
@@ -124,15 +136,12 @@ class Table {
 
   // --- for a checkpoint ---
 
-  // [slots used so far]
-  const std::vector<Item>& items() const { return items_; }
-  // Slots in the order of insertion, for the selectors that go by it.
-  std::vector<uint32_t> SlotsByAge() const;
-  // Fills an empty table. `items` by slot, those that live hold their groups'
-  // pointers and no uses; `slots_by_age` lists exactly them. What does not fit
-  // in max_size, which may be another now, is removed, oldest first.
-  void Restore(std::vector<Item> items, std::span<const uint32_t> slots_by_age,
-               int64_t inserts, int64_t samples, float max_priority);
+  TableContents Contents() const;
+  // Fills an empty table; `contents.items` hold their groups and no uses. A
+  // live item keeps its key, and later items take the slots that they would
+  // have taken, unless the table has become too small for its slots; of what
+  // does not fit the oldest is left out. Precondition: empty (checked).
+  void Restore(const TableContents& contents);
 
  private:
   uint32_t TakeSlot();
@@ -148,15 +157,14 @@ class Table {
   std::unique_ptr<Selector> sampler_;
   std::unique_ptr<Selector> remover_;
 
-  std::vector<Item> items_;  // by slot; grows up to max_size
+  std::vector<TableItem> items_;  // by slot; grows up to max_size
   std::vector<uint32_t> free_slots_;
-  // Order of insertion of the item in each slot.
-  std::vector<uint64_t> order_;
   uint64_t num_ordered_ = 0;
   // The least generation of an item that is new in this process: above all that
   // a process before it can have given away, which a checkpoint does not tell.
   static constexpr uint32_t kGenerationsPerRestore = 1 << 20;
   uint32_t first_generation_ = 0;
+  uint32_t max_generation_ = 0;
   int64_t size_ = 0;
   float max_priority_ = 1.0f;
   std::vector<Draw> draws_;  // kept for its memory

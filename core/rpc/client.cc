@@ -15,6 +15,8 @@ namespace replicant::rpc {
 namespace {
 
 constexpr Clock::TimePoint kNever{Clock::Duration::max()};
+// Messages taken in a row before timers and deadlines get their turn.
+constexpr int kMessagesPerTurn = 256;
 
 ClientOptions Complete(ClientOptions options) {
   if (options.sender_id == 0) options.sender_id = RandomId();
@@ -93,6 +95,9 @@ std::optional<Client::RequestId> Client::Start(uint16_t kind, Message payload,
   pending.payload = std::move(payload);
   pending.is_idempotent = options.is_idempotent;
   pending.has_crc = options.has_crc;
+  pending.attempt_timeout = options.attempt_timeout.count() > 0
+                                ? options.attempt_timeout
+                                : options_.attempt_timeout;
   pending.deadline = Now() + options.timeout;
   next_request_timer_ = std::min(next_request_timer_, pending.deadline);
   ++metrics_.requests;
@@ -247,7 +252,7 @@ void Client::SendUnsent() {
         return;
       }
       pending.is_sent = true;
-      pending.retry_at = Now() + options_.attempt_timeout;
+      pending.retry_at = Now() + pending.attempt_timeout;
       if (pending.is_idempotent) {
         next_request_timer_ = std::min(next_request_timer_, pending.retry_at);
       }
@@ -275,7 +280,7 @@ SendResult Client::SendMessage(uint16_t kind, uint32_t flags,
 
 void Client::ReceiveAll() {
   Message message;
-  while (true) {
+  for (int i = 0; i < kMessagesPerTurn; ++i) {
     switch (socket_.Receive(&message, Clock::Duration(0))) {
       case ReceiveResult::kOk:
         ++num_received_;

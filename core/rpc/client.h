@@ -46,6 +46,9 @@ struct CallOptions {
   bool is_idempotent = false;
   // Adds a checksum of the payload.
   bool has_crc = false;
+  // How long to wait before it is sent again; 0: as the client's. Longer than
+  // a service may take to answer on purpose.
+  Clock::Duration attempt_timeout{0};
 };
 
 enum class [[nodiscard]] CallResult{
@@ -154,6 +157,7 @@ class Client {
     Message payload;
     bool is_idempotent = false;
     bool has_crc = false;
+    Clock::Duration attempt_timeout{0};
     Clock::TimePoint deadline;
     Clock::TimePoint retry_at;
     bool is_sent = false;  // and may be answered

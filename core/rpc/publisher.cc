@@ -14,6 +14,8 @@ namespace {
 // A zero byte ends the topic on the wire: ZeroMQ matches prefixes, and "a"
 // must not match "ab".
 constexpr char kTopicEnd = '\0';
+// Messages taken in one call, so that a flood of them cannot hold it up.
+constexpr int kMessagesPerTurn = 256;
 
 PublisherOptions Complete(PublisherOptions options) {
   if (options.session_id == 0) options.session_id = RandomId();
@@ -68,21 +70,21 @@ void Publisher::Send(Value& value) {
 ReceiveResult Publisher::Process(Clock::Duration timeout) {
   // all that wait first, so that a topic goes out once for many subscribers
   std::set<std::string, std::less<>> topics;
-  Message message;
-  ReceiveResult result = socket_.Receive(&message, timeout);
-  while (result == ReceiveResult::kOk) {
+  for (int i = 0; i < kMessagesPerTurn; ++i) {
+    Message message;
+    const ReceiveResult result =
+        socket_.Receive(&message, i == 0 ? timeout : Clock::Duration(0));
+    if (result == ReceiveResult::kClosed) return result;
+    if (result == ReceiveResult::kTimeout) break;
     // 1 and the topic; 0 is the end of a subscription, all else is nonsense
     const std::string_view text = message[0].text();
     if (text.size() >= 2 && text.front() == 1 && text.back() == kTopicEnd) {
       const std::string_view topic = text.substr(1, text.size() - 2);
       if (values_.contains(topic)) topics.emplace(topic);
     }
-    result = socket_.Receive(&message, Clock::Duration(0));
   }
   for (const std::string& topic : topics) Send(values_[topic]);
-  return result == ReceiveResult::kTimeout && !topics.empty()
-             ? ReceiveResult::kOk
-             : result;
+  return topics.empty() ? ReceiveResult::kTimeout : ReceiveResult::kOk;
 }
 
 }  // namespace replicant::rpc

@@ -47,7 +47,7 @@ class Publisher {
   void Publish(std::string_view topic, uint64_t version, Message payload);
 
   // Answers new subscriptions. Call it often; returns after `timeout`, or
-  // sooner once something was answered. kClosed if the context was shut down.
+  // sooner once something came: kOk if it was answered.
   ReceiveResult Process(Clock::Duration timeout);
 
   void DetachFromThread() { socket_.DetachFromThread(); }

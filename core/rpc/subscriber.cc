@@ -13,6 +13,8 @@ namespace {
 
 // See publisher.cc.
 constexpr char kTopicEnd = '\0';
+// Messages taken in one call, so that a flood of them cannot hold it up.
+constexpr int kMessagesPerTurn = 256;
 
 SubscriberOptions Complete(SubscriberOptions options) {
   // topic, header, description and payload
@@ -42,7 +44,7 @@ void Subscriber::Refresh(std::string_view topic) {
 ReceiveResult Subscriber::Process(Clock::Duration timeout) {
   const Clock::TimePoint end = Clock::Real().Now() + timeout;
   bool has_newer = false;
-  while (true) {
+  for (int i = 0; i < kMessagesPerTurn; ++i) {
     // once there is something newer, only what has come already is taken
     const Clock::Duration wait =
         has_newer ? Clock::Duration(0) : end - Clock::Real().Now();
@@ -60,6 +62,7 @@ ReceiveResult Subscriber::Process(Clock::Duration timeout) {
         return ReceiveResult::kClosed;
     }
   }
+  return has_newer ? ReceiveResult::kOk : ReceiveResult::kTimeout;
 }
 
 bool Subscriber::HandleMessage(Message message) {

@@ -53,8 +53,9 @@ class Subscriber {
   // when a value looks too old, as one may have been dropped on the way.
   void Refresh(std::string_view topic);
 
-  // Takes all that has come; waits for something newer until `timeout`. kOk
-  // if some topic has a newer value than before the call.
+  // Takes what has come; waits for something newer until `timeout`. kOk if
+  // some topic has a newer value than before the call. May return early if
+  // hundreds of messages came and none was newer.
   ReceiveResult Process(Clock::Duration timeout);
 
   // nullptr if nothing has come yet. Valid until the next Process(). Its

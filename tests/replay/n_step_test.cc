@@ -27,7 +27,9 @@ Group& AddGroup(FrameStore& store, int64_t first_step, int64_t num_steps,
     builder.AddStep({}, {}, reward, i + 1 == num_steps ? last_discount : 1.0f);
   }
   if (ends) builder.AddLastObservation({});
-  return store.Add(std::make_shared<Group>(builder.Finish({}), kShape));
+  auto group = std::make_shared<Group>(builder.Finish({}), kShape);
+  group->serial = store.last_serial() + 1;
+  return store.Add(std::move(group));
 }
 
 // Groups of one episode, with rows [num_steps...], the last one ending it.
@@ -57,6 +59,7 @@ struct Sums {
 };
 std::vector<Sums> SumsOf(const std::vector<NStepItem>& items) {
   std::vector<Sums> sums;
+  sums.reserve(items.size());
   for (const NStepItem& item : items) {
     sums.push_back({item.step, item.n, item.reward, item.discount});
   }
@@ -112,6 +115,7 @@ TEST(NStepTest, ItemsSpanTheGroupsOfTheirStackAndTheirLastObservation) {
   const auto items = ItemsOf(store, {.n_step = 1, .discount = 1.0, .stack = 3},
                              {2, 2, 2}, 1.0f);
   std::vector<std::pair<uint64_t, int64_t>> spans;
+  spans.reserve(items.size());
   for (const NStepItem& item : items) {
     spans.push_back({item.first->serial, item.num_groups});
   }

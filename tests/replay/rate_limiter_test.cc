@@ -146,15 +146,29 @@ TEST(RateLimiterTest, RefusesWhatCouldBlockWithTheReason) {
 // A checkpoint of a run with another ratio must not stop this one.
 TEST(RateLimiterTest, RestoreWithOtherSettingsLeavesBothSidesInTheBuffer) {
   RateLimiter limiter(Ratio(4.0, 10, 8.0), kLimits);
-  limiter.Restore(/*inserts=*/1000, /*samples=*/32'000);
+  RateLimiter::State state = {
+      .config = Ratio(32.0, 10, 64.0), .inserts = 1000, .samples = 32'000};
+  limiter.Restore(state);
   EXPECT_EQ(limiter.error(), -8.0);
   EXPECT_EQ(limiter.AdmitInserts(1, 500), 1);
-  limiter.Restore(1000, 10);
+  state.samples = 10;
+  limiter.Restore(state);
   EXPECT_EQ(limiter.error(), 8.0);
   EXPECT_EQ(limiter.AdmitSamples(100, 500), 16);
   // within the buffer nothing is changed
-  limiter.Restore(1000, 4 * 990 + 3);
+  state.samples = 4 * 990 + 3;
+  limiter.Restore(state);
   EXPECT_EQ(limiter.error(), -3.0);
+}
+
+TEST(RateLimiterTest, RestoreWithTheSameSettingsGoesOnExactly) {
+  RateLimiter limiter(Ratio(4.0, 10, 8.0), kLimits);
+  // far out of the buffer, as when the table was emptied and filled again
+  limiter.CountInserts(1000);
+  RateLimiter restored(Ratio(4.0, 10, 8.0), kLimits);
+  restored.Restore(limiter.state());
+  EXPECT_EQ(restored.error(), 4.0 * 990);
+  EXPECT_EQ(restored.inserts(), 1000);
 }
 
 TEST(WaitRecordTest, CountsFromTheFirstRefusal) {

@@ -256,7 +256,8 @@ TEST(SelectorDeathTest, SelectFromNothingAborts) {
   const auto selector = MakeSelector(SelectorKind::kUniform, 4);
   RandomStream random(1, "death");
   Draw draw;
-  EXPECT_DEATH(selector->Select(random, {&draw, 1}), "no slot");
+  EXPECT_DEATH(selector->Select(random, {&draw, 1}),
+               "no slot that can be drawn");
 }
 
 }  // namespace

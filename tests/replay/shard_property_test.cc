@@ -6,10 +6,13 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "core/base/fs.h"
 #include "core/base/rng.h"
+#include "replay/checkpointer.h"
 #include "replay/shard.h"
 #include "tests/replay/shard_model.h"
 
@@ -95,7 +98,9 @@ class Property {
  public:
   Property(uint64_t seed, int64_t max_groups)
       : random_(seed, "operations"),
-        shard_(PropertyConfig(max_groups), &clock_),
+        config_(PropertyConfig(max_groups)),
+        shard_(std::make_unique<Shard>(config_, &clock_)),
+        checkpointer_(std::make_unique<Checkpointer>(Options(), shard_.get())),
         model_(PropertyConfig(max_groups)),
         players_(kWriters),
         keys_(PropertyConfig().tables.size()) {}
@@ -112,8 +117,10 @@ class Property {
       Sample();
     } else if (what < 99) {
       Update();
-    } else {
+    } else if (random_.UniformInt(2) == 0) {
       CloseWriter(RandomWriter());
+    } else {
+      Restart();
     }
     Compare();
   }
@@ -183,7 +190,7 @@ class Property {
     const InsertResult expected =
         model_.Insert(writer, player.sequence + 1, group);
     const InsertResult result =
-        shard_.TryInsert(writer, player.sequence + 1, block);
+        shard_->TryInsert(writer, player.sequence + 1, block);
     ASSERT_EQ(result, expected);
     if (result == InsertResult::kNoRoom) {
       had_no_room_ = true;
@@ -205,35 +212,49 @@ class Property {
     if (player.sequence == 0) return;
     const InsertResult expected =
         model_.Insert(writer, player.sequence, player.last_group);
-    ASSERT_EQ(shard_.TryInsert(writer, player.sequence, player.last_block),
+    ASSERT_EQ(shard_->TryInsert(writer, player.sequence, player.last_block),
               expected);
     player.is_waiting = expected == InsertResult::kWait;
   }
 
   void Resume(uint64_t writer) {
     const InsertResult expected = model_.Resume(writer);
-    ASSERT_EQ(shard_.Resume(writer), expected);
+    ASSERT_EQ(shard_->Resume(writer), expected);
     PlayerOf(writer).is_waiting = expected == InsertResult::kWait;
   }
 
   void CloseWriter(uint64_t writer) {
     model_.CloseWriter(writer);
-    shard_.CloseWriter(writer);
+    shard_->CloseWriter(writer);
     Player& player = PlayerOf(writer);
     player.is_waiting = false;
     ++player.episode;
     player.next_step = 0;
   }
 
+  // As if the process had ended after a checkpoint: nothing may be different.
+  void Restart() {
+    checkpointer_->Save(checkpointer_->last_id() + 1);
+    checkpointer_.reset();
+    shard_ = std::make_unique<Shard>(config_, &clock_);
+    checkpointer_ = std::make_unique<Checkpointer>(Options(), shard_.get());
+    ASSERT_EQ(checkpointer_->restored().id, checkpointer_->last_id());
+    ASSERT_TRUE(checkpointer_->restored().problems.empty());
+  }
+  CheckpointOptions Options() const {
+    // small, so that segments are closed, copied and deleted
+    return {.folder = folder_.path(), .segment_bytes = 4000};
+  }
+
   void Sample() {
-    const int64_t table = random_.UniformInt(shard_.num_tables());
+    const int64_t table = random_.UniformInt(shard_->num_tables());
     const int64_t wanted = 1 + random_.UniformInt(8);
     SampledBatch batch;
     const bool goes =
         PropertyConfig().tables[static_cast<size_t>(table)].max_times_sampled >
         0;
     const int64_t admitted = model_.AdmitSamples(table, wanted);
-    const int64_t drawn = shard_.TrySample(table, wanted, "reader", &batch);
+    const int64_t drawn = shard_->TrySample(table, wanted, "reader", &batch);
     ASSERT_EQ(static_cast<size_t>(drawn), batch.items.size());
     if (!goes) {
       ASSERT_EQ(drawn, admitted);
@@ -285,7 +306,7 @@ class Property {
   // New priorities for keys that were drawn at any time, most of them of items
   // that are gone.
   void Update() {
-    const int64_t table = random_.UniformInt(shard_.num_tables());
+    const int64_t table = random_.UniformInt(shard_->num_tables());
     auto& keys = keys_[static_cast<size_t>(table)];
     if (keys.empty()) return;
     if (keys.size() > 200) keys.erase(keys.begin(), keys.begin() + 100);
@@ -302,12 +323,12 @@ class Property {
       ++live;
       model_.Update(*item, priority);
     }
-    ASSERT_EQ(shard_.UpdatePriorities(table, updates), live);
+    ASSERT_EQ(shard_->UpdatePriorities(table, updates), live);
   }
 
   void Compare() {
-    const ShardStatus status = shard_.Status();
-    for (int64_t i = 0; i < shard_.num_tables(); ++i) {
+    const ShardStatus status = shard_->Status();
+    for (int64_t i = 0; i < shard_->num_tables(); ++i) {
       const TableStatus& table = status.tables[static_cast<size_t>(i)];
       ASSERT_EQ(table.size, model_.size(i)) << table.name;
       ASSERT_EQ(table.inserts, model_.inserts(i)) << table.name;
@@ -327,7 +348,10 @@ class Property {
   bool had_no_room_ = false;
   RandomStream random_;
   FakeClock clock_;
-  Shard shard_;
+  const ShardConfig config_;
+  const TemporaryFolder folder_;
+  std::unique_ptr<Shard> shard_;
+  std::unique_ptr<Checkpointer> checkpointer_;
   ShardModel model_;
   std::vector<Player> players_;
   std::vector<std::vector<std::pair<ItemKey, Mark>>> keys_;  // by table
@@ -340,7 +364,8 @@ int64_t NumOperations() {
 
 // Catches wrong n-step sums and windows, lost or doubled items, wrong order of
 // removal, memory that stays or goes too early, late updates that hit the next
-// item of a slot, and a limiter that miscounts.
+// item of a slot, a limiter that miscounts, and a restart that loses or changes
+// anything.
 TEST(ShardPropertyTest, AgreesWithTheObviousModel) {
   uint64_t seed = 0;
   for (const int64_t max_groups : {40, 20, 8}) {

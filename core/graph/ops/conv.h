@@ -1,0 +1,44 @@
+#pragma once
+
+#include "core/graph/graph.h"
+
+namespace replicant::graph {
+
+struct Conv2dOptions {
+  int64_t stride = 1;
+  // Zeros around the image, on each side.
+  int64_t padding = 0;
+};
+
+// The two-dimensional convolution of deep learning (a cross-correlation)
+//
+//   y[b,i,j,o] = sum_{u,v,c} x[b, i*stride + u - padding,
+//                               j*stride + v - padding, c] * w[o,c,u,v]
+//
+// with x taken as 0 outside.
+//
+// Args:
+//   x  [B, H, W, C]      images, channels last
+//   w  [O, C, KH, KW]    the layout of PyTorch's weights
+// Returns:
+//   y  [B, H', W', O]    H' = (H + 2 padding - KH) / stride + 1, rounded down
+// Floating, one dtype; accumulated in at least f32.
+// Throws ShapeError for other ranks, channels that differ, stride < 1,
+// padding < 0 or a kernel larger than the padded image.
+//
+// Passes may add a bias [O] as input 2 and the attribute "activation", as for
+// MatMul.
+Output Conv2d(Output x, Output w, const Conv2dOptions& options = {},
+              CallSite site = CallSite::Here());
+
+// The adjoints of Conv2d, which its gradient adds. No gradient of their own: a
+// second derivative through a convolution is not needed anywhere yet.
+//
+//   Conv2dInputGradient(dy, w):  dx of shape `x_shape`
+//   Conv2dWeightGradient(x, dy): dw of shape `w_shape`
+Output Conv2dInputGradient(Output dy, Output w, const Shape& x_shape,
+                           const Conv2dOptions& options, CallSite site);
+Output Conv2dWeightGradient(Output x, Output dy, const Shape& w_shape,
+                            const Conv2dOptions& options, CallSite site);
+
+}  // namespace replicant::graph

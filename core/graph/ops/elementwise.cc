@@ -1,0 +1,518 @@
+#include "core/graph/ops/elementwise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/graph/ops/reduce.h"
+
+namespace replicant::graph {
+namespace {
+
+enum class Operands { kFloating, kNumeric, kAny, kBool };
+
+Operands OperandsOf(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::kExp:
+    case ScalarOp::kLog:
+    case ScalarOp::kSqrt:
+    case ScalarOp::kSin:
+    case ScalarOp::kCos:
+    case ScalarOp::kTanh:
+    case ScalarOp::kSigmoid:
+    case ScalarOp::kSoftplus:
+    case ScalarOp::kLeakyRelu:
+    case ScalarOp::kElu:
+      return Operands::kFloating;
+    case ScalarOp::kCopy:
+    case ScalarOp::kEqual:
+    case ScalarOp::kNotEqual:
+    case ScalarOp::kSelect:
+      return Operands::kAny;
+    case ScalarOp::kNot:
+    case ScalarOp::kAnd:
+    case ScalarOp::kOr:
+      return Operands::kBool;
+    default:
+      return Operands::kNumeric;
+  }
+}
+
+bool Accepts(Operands operands, DType dtype) {
+  switch (operands) {
+    case Operands::kFloating:
+      return IsFloating(dtype);
+    case Operands::kNumeric:
+      return dtype != DType::kBool;
+    case Operands::kBool:
+      return dtype == DType::kBool;
+    case Operands::kAny:
+      return true;
+  }
+  return false;
+}
+
+std::string_view NameOf(Operands operands) {
+  switch (operands) {
+    case Operands::kFloating:
+      return "a floating dtype (f32, f64, bf16)";
+    case Operands::kNumeric:
+      return "a numeric dtype (any but bool)";
+    case Operands::kBool:
+      return "bool";
+    case Operands::kAny:
+      return "any dtype";
+  }
+  return "";
+}
+
+bool IsComparison(ScalarOp op) {
+  return op >= ScalarOp::kLess && op <= ScalarOp::kNotEqual;
+}
+
+std::string List(std::span<const TensorType> types) {
+  std::string text;
+  for (const TensorType& type : types) {
+    text += (text.empty() ? "" : ", ") + type.ToString();
+  }
+  return text;
+}
+
+void CheckOperands(const InferContext& context, ScalarOp op) {
+  // Where's condition is bool; its branches are of one other dtype
+  const size_t first = op == ScalarOp::kSelect ? 1 : 0;
+  if (first == 1 && context.dtype(0) != DType::kBool) {
+    context.Fail(fmt::format("want a bool condition, got {}",
+                             context.inputs[0].ToString()));
+  }
+  const Operands operands = OperandsOf(op);
+  for (size_t i = first; i < context.inputs.size(); ++i) {
+    if (!Accepts(operands, context.inputs[i].dtype)) {
+      context.Fail(fmt::format("want {}, got {}", NameOf(operands),
+                               List(context.inputs)));
+    }
+    if (context.inputs[i].dtype != context.inputs[first].dtype) {
+      context.Fail(fmt::format(
+          "want inputs of one dtype, got {}; hint: Cast one of them",
+          List(context.inputs)));
+    }
+  }
+}
+
+std::vector<TensorType> Infer(const InferContext& context) {
+  const ScalarProgram& program = context.attributes.Program("program");
+  REPLICANT_CHECK(program.num_inputs == context.num_inputs() &&
+                      !program.instructions.empty(),
+                  "program of {} inputs on {}", program.num_inputs,
+                  context.num_inputs());
+  // a fused program's dtypes were checked op by op
+  if (program.instructions.size() == 1) {
+    CheckOperands(context, program.instructions[0].op);
+  }
+
+  Shape shape = context.shape(0);
+  for (const TensorType& input : context.inputs) {
+    const auto broadcast = BroadcastShapes(shape, input.shape);
+    if (!broadcast) {
+      context.Fail(fmt::format(
+          "shapes do not broadcast: {}; counted from the last, dimensions must "
+          "be equal or one of them 1",
+          List(context.inputs)));
+    }
+    shape = *broadcast;
+  }
+  if (context.attributes.Has("shape")) {
+    const Shape wanted{std::span(context.attributes.Ints("shape"))};
+    if (BroadcastShapes(shape, wanted) != wanted) {
+      context.Fail(fmt::format("{} does not broadcast to {}",
+                               List(context.inputs), wanted.ToString()));
+    }
+    shape = wanted;
+  }
+  return {{program.instructions.back().dtype, shape}};
+}
+
+Output Zero(const Output& like) {
+  return like.graph->Scalar(0.0, like.dtype());
+}
+
+const ScalarProgram::Instruction& InstructionOf(
+    const GradientContext& context) {
+  return context.node.attributes.Program("program").instructions[0];
+}
+
+// dy * d y / d x of an op of one input, most of them from y, so that the input
+// need not be kept.
+Output UnaryGradient(const GradientContext& context) {
+  const Output& x = context.input(0);
+  const Output& y = context.output();
+  const Output& dy = context.output_gradient();
+  const ScalarProgram::Instruction& instruction = InstructionOf(context);
+  switch (instruction.op) {
+    case ScalarOp::kCopy:
+      return Cast(dy, x.dtype());
+    case ScalarOp::kNegate:
+      return Neg(dy);
+    case ScalarOp::kAbs:
+      return Mul(dy, Sign(x));
+    case ScalarOp::kExp:
+      return Mul(dy, y);
+    case ScalarOp::kLog:
+      return Div(dy, x);
+    case ScalarOp::kSqrt:
+      return Div(Mul(dy, 0.5), y);
+    case ScalarOp::kSquare:
+      return Mul(dy, Mul(x, 2.0));
+    case ScalarOp::kSin:
+      return Mul(dy, Cos(x));
+    case ScalarOp::kCos:
+      return Neg(Mul(dy, Sin(x)));
+    case ScalarOp::kTanh:
+      return Mul(dy, Affine(Square(y), -1.0, 1.0));
+    case ScalarOp::kSigmoid:
+      return Mul(dy, Mul(y, Affine(y, -1.0, 1.0)));
+    case ScalarOp::kSoftplus:
+      return Mul(dy, Sigmoid(x));
+    case ScalarOp::kRelu:
+      return Where(Greater(y, Zero(y)), dy, Zero(dy));
+    case ScalarOp::kLeakyRelu:
+      return Where(Greater(y, Zero(y)), dy, Mul(dy, instruction.p));
+    case ScalarOp::kElu:
+      // for x <= 0: d/dx p (e^x - 1) = p e^x = y + p
+      return Where(Greater(y, Zero(y)), dy, Mul(dy, Add(y, instruction.p)));
+    case ScalarOp::kClip: {
+      const Output low = x.graph->Scalar(instruction.p, x.dtype());
+      const Output high = x.graph->Scalar(instruction.q, x.dtype());
+      return Where(And(GreaterEqual(x, low), LessEqual(x, high)), dy, Zero(dy));
+    }
+    case ScalarOp::kAffine:
+      return Mul(dy, instruction.p);
+    default:
+      break;
+  }
+  REPLICANT_CHECK(false, "no gradient of {}", ScalarOpName(instruction.op));
+}
+
+// The side that is taken gets dy; where both are equal each gets half of it.
+std::array<Output, 2> ExtremumGradient(const Output& a, const Output& b,
+                                       const Output& dy, bool is_maximum) {
+  const Output half = Mul(dy, 0.5);
+  const Output tied = Equal(a, b);
+  const Output a_taken = is_maximum ? Greater(a, b) : Less(a, b);
+  const Output b_taken = is_maximum ? Less(a, b) : Greater(a, b);
+  return {Where(a_taken, dy, Where(tied, half, Zero(dy))),
+          Where(b_taken, dy, Where(tied, half, Zero(dy)))};
+}
+
+std::array<Output, 2> BinaryGradient(const GradientContext& context) {
+  const Output& a = context.input(0);
+  const Output& b = context.input(1);
+  const Output& dy = context.output_gradient();
+  switch (InstructionOf(context).op) {
+    case ScalarOp::kAdd:
+      return {dy, dy};
+    case ScalarOp::kSubtract:
+      return {dy, Neg(dy)};
+    case ScalarOp::kMultiply:
+      return {Mul(dy, b), Mul(dy, a)};
+    case ScalarOp::kDivide:
+      return {Div(dy, b), Neg(Div(Mul(dy, context.output()), b))};
+    case ScalarOp::kMinimum:
+      return ExtremumGradient(a, b, dy, /*is_maximum=*/false);
+    case ScalarOp::kMaximum:
+      return ExtremumGradient(a, b, dy, /*is_maximum=*/true);
+    default:
+      break;
+  }
+  REPLICANT_CHECK(false, "no gradient of {}",
+                  ScalarOpName(InstructionOf(context).op));
+}
+
+std::vector<Output> Gradient(const GradientContext& context) {
+  std::vector<Output> gradients;
+  const Output& dy = context.output_gradient();
+  switch (context.inputs.size()) {
+    case 1:
+      // a number that came from an integer cannot be differentiated
+      if (!IsFloating(context.input(0).dtype())) return {kNoGradient};
+      gradients = {UnaryGradient(context)};
+      break;
+    case 2: {
+      const auto [da, db] = BinaryGradient(context);
+      gradients = {da, db};
+      break;
+    }
+    default: {
+      const Output& condition = context.input(0);
+      gradients = {kNoGradient, Where(condition, dy, Zero(dy)),
+                   Where(condition, Zero(dy), dy)};
+    }
+  }
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].is_valid()) continue;
+    gradients[i] = SumTo(gradients[i], context.inputs[i].shape());
+  }
+  return gradients;
+}
+
+std::string_view WhyNoGradient(ScalarOp op) {
+  if (IsComparison(op)) return "a comparison is a step";
+  switch (op) {
+    case ScalarOp::kSign:
+      return "it is zero wherever it exists";
+    case ScalarOp::kModulo:
+      return "it is meant for counters";
+    case ScalarOp::kNot:
+    case ScalarOp::kAnd:
+    case ScalarOp::kOr:
+      return "it is an op on bool";
+    default:
+      return {};
+  }
+}
+
+const OpDef& OpDefOf(ScalarOp op) {
+  static const std::array<OpDef, kNumScalarOps> ops = [] {
+    std::array<OpDef, kNumScalarOps> table;
+    for (int i = 0; i < kNumScalarOps; ++i) {
+      const auto scalar_op = static_cast<ScalarOp>(i);
+      const std::string_view reason = WhyNoGradient(scalar_op);
+      table[static_cast<size_t>(i)] = {
+          .name = ScalarOpName(scalar_op),
+          .infer = &Infer,
+          .gradient = reason.empty() ? &Gradient : nullptr,
+          .no_gradient_reason = reason,
+          .is_elementwise = true};
+    }
+    return table;
+  }();
+  return ops[static_cast<size_t>(op)];
+}
+
+Output AddCopy(const Output& x, DType dtype, const Shape* shape,
+               CallSite site) {
+  Attributes attributes;
+  attributes.Set("program",
+                 ScalarProgram{1, {{.op = ScalarOp::kCopy, .dtype = dtype}}});
+  if (shape != nullptr) {
+    attributes.Set("shape", std::vector<int64_t>(shape->dims().begin(),
+                                                 shape->dims().end()));
+  }
+  return x.graph->Add({.op = &OpDefOf(ScalarOp::kCopy),
+                       .inputs = {x},
+                       .attributes = std::move(attributes),
+                       .name = shape != nullptr ? "BroadcastTo" : "Cast"},
+                      site);
+}
+
+void CheckParameter(bool is_good, std::string_view what, CallSite site) {
+  if (is_good) return;
+  throw InvalidArgument(fmt::format("{}: {}", site.ToString(), what));
+}
+
+}  // namespace
+
+std::optional<Shape> BroadcastShapes(const Shape& a, const Shape& b) {
+  const int rank = std::max(a.rank(), b.rank());
+  std::array<int64_t, Shape::kMaxRank> dims{};
+  for (int i = 0; i < rank; ++i) {
+    // missing leading dimensions count as 1
+    const int axis_a = i - (rank - a.rank());
+    const int axis_b = i - (rank - b.rank());
+    const int64_t dim_a = axis_a < 0 ? 1 : a[axis_a];
+    const int64_t dim_b = axis_b < 0 ? 1 : b[axis_b];
+    if (dim_a != dim_b && dim_a != 1 && dim_b != 1) return std::nullopt;
+    dims[static_cast<size_t>(i)] = dim_a == 1 ? dim_b : dim_a;
+  }
+  return Shape(std::span<const int64_t>(dims).first(static_cast<size_t>(rank)));
+}
+
+const OpDef& FusedElementwiseOp() {
+  static const OpDef op{.name = "FusedElementwise",
+                        .infer = &Infer,
+                        .no_gradient_reason = "it is made after Gradients()",
+                        .is_elementwise = true};
+  return op;
+}
+
+Output AddScalarOp(ScalarOp op, const std::vector<Output>& inputs, double p,
+                   double q, CallSite site) {
+  REPLICANT_CHECK(static_cast<int>(inputs.size()) == ScalarOpArity(op),
+                  "{} of {} inputs", ScalarOpName(op), inputs.size());
+  DType dtype = inputs.back().dtype();
+  if (IsComparison(op)) dtype = DType::kBool;
+  ScalarProgram program{
+      static_cast<int>(inputs.size()),
+      {{.op = op, .dtype = dtype, .operands = {0, 1, 2}, .p = p, .q = q}}};
+  Attributes attributes;
+  attributes.Set("program", std::move(program));
+  return inputs[0].graph->Add({.op = &OpDefOf(op),
+                               .inputs = inputs,
+                               .attributes = std::move(attributes)},
+                              site);
+}
+
+Output Exp(Output x, CallSite site) {
+  return AddScalarOp(ScalarOp::kExp, {x}, 0.0, 0.0, site);
+}
+
+Output Log(Output x, CallSite site) {
+  return AddScalarOp(ScalarOp::kLog, {x}, 0.0, 0.0, site);
+}
+
+Output Sqrt(Output x, CallSite site) {
+  return AddScalarOp(ScalarOp::kSqrt, {x}, 0.0, 0.0, site);
+}
+
+Output Sin(Output x, CallSite site) {
+  return AddScalarOp(ScalarOp::kSin, {x}, 0.0, 0.0, site);
+}
+
+Output Cos(Output x, CallSite site) {
+  return AddScalarOp(ScalarOp::kCos, {x}, 0.0, 0.0, site);
+}
+
+Output Tanh(Output x, CallSite site) {
+  return AddScalarOp(ScalarOp::kTanh, {x}, 0.0, 0.0, site);
+}
+
+Output Sigmoid(Output x, CallSite site) {
+  return AddScalarOp(ScalarOp::kSigmoid, {x}, 0.0, 0.0, site);
+}
+
+Output Softplus(Output x, CallSite site) {
+  return AddScalarOp(ScalarOp::kSoftplus, {x}, 0.0, 0.0, site);
+}
+
+Output Neg(Output x, CallSite site) {
+  return AddScalarOp(ScalarOp::kNegate, {x}, 0.0, 0.0, site);
+}
+
+Output Abs(Output x, CallSite site) {
+  return AddScalarOp(ScalarOp::kAbs, {x}, 0.0, 0.0, site);
+}
+
+Output Sign(Output x, CallSite site) {
+  return AddScalarOp(ScalarOp::kSign, {x}, 0.0, 0.0, site);
+}
+
+Output Square(Output x, CallSite site) {
+  return AddScalarOp(ScalarOp::kSquare, {x}, 0.0, 0.0, site);
+}
+
+Output Relu(Output x, CallSite site) {
+  return AddScalarOp(ScalarOp::kRelu, {x}, 0.0, 0.0, site);
+}
+
+Output Not(Output x, CallSite site) {
+  return AddScalarOp(ScalarOp::kNot, {x}, 0.0, 0.0, site);
+}
+
+Output Add(Output a, Output b, CallSite site) {
+  return AddScalarOp(ScalarOp::kAdd, {a, b}, 0.0, 0.0, site);
+}
+
+Output Sub(Output a, Output b, CallSite site) {
+  return AddScalarOp(ScalarOp::kSubtract, {a, b}, 0.0, 0.0, site);
+}
+
+Output Mul(Output a, Output b, CallSite site) {
+  return AddScalarOp(ScalarOp::kMultiply, {a, b}, 0.0, 0.0, site);
+}
+
+Output Div(Output a, Output b, CallSite site) {
+  return AddScalarOp(ScalarOp::kDivide, {a, b}, 0.0, 0.0, site);
+}
+
+Output Modulo(Output a, Output b, CallSite site) {
+  return AddScalarOp(ScalarOp::kModulo, {a, b}, 0.0, 0.0, site);
+}
+
+Output Minimum(Output a, Output b, CallSite site) {
+  return AddScalarOp(ScalarOp::kMinimum, {a, b}, 0.0, 0.0, site);
+}
+
+Output Maximum(Output a, Output b, CallSite site) {
+  return AddScalarOp(ScalarOp::kMaximum, {a, b}, 0.0, 0.0, site);
+}
+
+Output Less(Output a, Output b, CallSite site) {
+  return AddScalarOp(ScalarOp::kLess, {a, b}, 0.0, 0.0, site);
+}
+
+Output LessEqual(Output a, Output b, CallSite site) {
+  return AddScalarOp(ScalarOp::kLessEqual, {a, b}, 0.0, 0.0, site);
+}
+
+Output Greater(Output a, Output b, CallSite site) {
+  return AddScalarOp(ScalarOp::kGreater, {a, b}, 0.0, 0.0, site);
+}
+
+Output GreaterEqual(Output a, Output b, CallSite site) {
+  return AddScalarOp(ScalarOp::kGreaterEqual, {a, b}, 0.0, 0.0, site);
+}
+
+Output Equal(Output a, Output b, CallSite site) {
+  return AddScalarOp(ScalarOp::kEqual, {a, b}, 0.0, 0.0, site);
+}
+
+Output NotEqual(Output a, Output b, CallSite site) {
+  return AddScalarOp(ScalarOp::kNotEqual, {a, b}, 0.0, 0.0, site);
+}
+
+Output And(Output a, Output b, CallSite site) {
+  return AddScalarOp(ScalarOp::kAnd, {a, b}, 0.0, 0.0, site);
+}
+
+Output Or(Output a, Output b, CallSite site) {
+  return AddScalarOp(ScalarOp::kOr, {a, b}, 0.0, 0.0, site);
+}
+
+Output LeakyRelu(Output x, double slope, CallSite site) {
+  CheckParameter(slope >= 0.0,
+                 fmt::format("LeakyRelu: want slope >= 0, got {}", slope),
+                 site);
+  return AddScalarOp(ScalarOp::kLeakyRelu, {x}, slope, 0.0, site);
+}
+
+Output Elu(Output x, double alpha, CallSite site) {
+  CheckParameter(alpha >= 0.0,
+                 fmt::format("Elu: want alpha >= 0, got {}", alpha), site);
+  return AddScalarOp(ScalarOp::kElu, {x}, alpha, 0.0, site);
+}
+
+Output Clip(Output x, double low, double high, CallSite site) {
+  CheckParameter(
+      low <= high,
+      fmt::format("Clip: want low <= high, got {} and {}", low, high), site);
+  return AddScalarOp(ScalarOp::kClip, {x}, low, high, site);
+}
+
+Output Affine(Output x, double scale, double offset, CallSite site) {
+  return AddScalarOp(ScalarOp::kAffine, {x}, scale, offset, site);
+}
+
+Output Add(Output x, double number, CallSite site) {
+  return Affine(x, 1.0, number, site);
+}
+
+Output Mul(Output x, double number, CallSite site) {
+  return Affine(x, number, 0.0, site);
+}
+
+Output Where(Output condition, Output a, Output b, CallSite site) {
+  return AddScalarOp(ScalarOp::kSelect, {condition, a, b}, 0.0, 0.0, site);
+}
+
+Output Cast(Output x, DType dtype, CallSite site) {
+  return x.dtype() == dtype ? x : AddCopy(x, dtype, nullptr, site);
+}
+
+Output BroadcastTo(Output x, const Shape& shape, CallSite site) {
+  return x.shape() == shape ? x : AddCopy(x, x.dtype(), &shape, site);
+}
+
+}  // namespace replicant::graph

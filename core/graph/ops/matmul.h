@@ -1,0 +1,30 @@
+#pragma once
+
+#include "core/graph/graph.h"
+
+namespace replicant::graph {
+
+struct MatMulOptions {
+  bool transpose_a = false;
+  bool transpose_b = false;
+};
+
+// The matrix product
+//
+//   c[m,n] = sum_k a[m,k] * b[k,n]
+//
+// Args:
+//   a  [M, K], or [K, M] with transpose_a
+//   b  [K, N], or [N, K] with transpose_b: the form of a linear layer's weight
+// Returns:
+//   c  [M, N]
+// Floating, one dtype; accumulated in at least f32.
+// Throws ShapeError unless both are matrices of one K.
+//
+// Passes may add inputs and attributes, which kernels must then apply:
+//   input 2                 bias [N], added to each row
+//   attribute "activation"  ScalarProgram of one input, applied last
+Output MatMul(Output a, Output b, const MatMulOptions& options = {},
+              CallSite site = CallSite::Here());
+
+}  // namespace replicant::graph

@@ -1,0 +1,235 @@
+#include "core/graph/ops/optimizer.h"
+
+#include <fmt/format.h>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/graph/ops/elementwise.h"
+#include "core/graph/ops/reduce.h"
+
+namespace replicant::graph {
+namespace {
+
+constexpr std::string_view kStateReason = "state is not differentiated through";
+
+// Inputs come in `groups` of `count` tensors, the first `num_updated` of them
+// variables; every group has the types of the first. Scalars follow.
+std::vector<TensorType> InferGroups(const InferContext& context,
+                                    int num_updated) {
+  const auto count = static_cast<size_t>(context.attributes.Int("count"));
+  const auto groups = static_cast<size_t>(context.attributes.Int("groups"));
+  for (size_t i = 0; i < count; ++i) {
+    const TensorType& first = context.inputs[i];
+    if (!IsFloating(first.dtype)) {
+      context.Fail(
+          fmt::format("want floating variables, got {}", first.ToString()));
+    }
+    for (size_t group = 1; group < groups; ++group) {
+      const TensorType& other = context.inputs[group * count + i];
+      if (other != first) {
+        context.Fail(
+            fmt::format("variable {} is {}, its slot or gradient is {}", i,
+                        first.ToString(), other.ToString()));
+      }
+    }
+  }
+  return {context.inputs.begin(),
+          context.inputs.begin() + static_cast<int64_t>(count) * num_updated};
+}
+
+void CheckScalar(const InferContext& context, size_t input, DType dtype,
+                 std::string_view what) {
+  const TensorType wanted{dtype, Shape({})};
+  if (context.inputs[input] != wanted) {
+    context.Fail(fmt::format("want {} of {}, got {}", what, wanted.ToString(),
+                             context.inputs[input].ToString()));
+  }
+}
+
+std::vector<TensorType> InferSgd(const InferContext& context) {
+  const size_t n = context.inputs.size();
+  CheckScalar(context, n - 2, DType::kF32, "learning_rate");
+  CheckScalar(context, n - 1, DType::kF32, "gradient_scale");
+  return InferGroups(context,
+                     static_cast<int>(context.attributes.Int("groups")) - 1);
+}
+
+std::vector<TensorType> InferAdam(const InferContext& context) {
+  const size_t n = context.inputs.size();
+  CheckScalar(context, n - 3, DType::kF32, "learning_rate");
+  CheckScalar(context, n - 2, DType::kF32, "gradient_scale");
+  CheckScalar(context, n - 1, DType::kI64, "step");
+  return InferGroups(context, 3);
+}
+
+std::vector<TensorType> InferMovingAverage(const InferContext& context) {
+  CheckScalar(context, context.inputs.size() - 1, DType::kF32, "rate");
+  return InferGroups(context, 1);
+}
+
+std::vector<TensorType> InferGlobalNorm(const InferContext& context) {
+  for (const TensorType& input : context.inputs) {
+    if (!IsFloating(input.dtype)) {
+      context.Fail(
+          fmt::format("want floating tensors, got {}", input.ToString()));
+    }
+  }
+  return {{DType::kF32, Shape({})}};
+}
+
+// Reads variables group by group: an update's first inputs.
+struct Variables {
+  void Read(Graph& graph, const std::vector<VariableId>& group, CallSite site) {
+    for (const VariableId variable : group) {
+      inputs.push_back(graph.Read(variable, site));
+      updates.push_back(variable);
+    }
+  }
+
+  std::vector<Output> inputs;
+  std::vector<VariableId> updates;
+};
+
+void CheckGroup(size_t size, size_t wanted, std::string_view what,
+                CallSite site) {
+  if (size == wanted) return;
+  throw InvalidArgument(fmt::format("{}: {} variables but {} {}",
+                                    site.ToString(), wanted, size, what));
+}
+
+void CheckPositive(double value, std::string_view what, CallSite site) {
+  if (value > 0.0) return;
+  throw InvalidArgument(
+      fmt::format("{}: want {} > 0, got {}", site.ToString(), what, value));
+}
+
+}  // namespace
+
+Output SgdUpdate(const std::vector<VariableId>& parameters,
+                 const std::vector<VariableId>& momenta,
+                 const std::vector<Output>& gradients, Output learning_rate,
+                 Output gradient_scale, const SgdUpdateOptions& options,
+                 CallSite site) {
+  static const OpDef op{.name = "SgdUpdate",
+                        .infer = &InferSgd,
+                        .no_gradient_reason = kStateReason,
+                        .is_pure = false};
+  CheckGroup(gradients.size(), parameters.size(), "gradients", site);
+  const bool has_momentum = options.momentum != 0.0;
+  CheckGroup(momenta.size(), has_momentum ? parameters.size() : 0, "momenta",
+             site);
+  Graph& graph = *learning_rate.graph;
+  Variables variables;
+  variables.Read(graph, parameters, site);
+  variables.Read(graph, momenta, site);
+  std::vector<Output> inputs = variables.inputs;
+  inputs.insert(inputs.end(), gradients.begin(), gradients.end());
+  inputs.insert(inputs.end(), {learning_rate, gradient_scale});
+  return graph.Add(
+      {.op = &op,
+       .inputs = std::move(inputs),
+       .attributes = {{"count", static_cast<int64_t>(parameters.size())},
+                      {"groups", int64_t{has_momentum ? 3 : 2}},
+                      {"momentum", options.momentum},
+                      {"nesterov", options.nesterov},
+                      {"weight_decay", options.weight_decay}},
+       .updates = std::move(variables.updates)},
+      site);
+}
+
+Output AdamUpdate(Graph& graph, const AdamVariables& variables,
+                  const std::vector<Output>& gradients, Output learning_rate,
+                  Output gradient_scale, Output step,
+                  const AdamUpdateOptions& options, CallSite site) {
+  static const OpDef op{.name = "AdamUpdate",
+                        .infer = &InferAdam,
+                        .no_gradient_reason = kStateReason,
+                        .is_pure = false};
+  const size_t count = variables.parameters.size();
+  CheckGroup(variables.first_moments.size(), count, "first moments", site);
+  CheckGroup(variables.second_moments.size(), count, "second moments", site);
+  CheckGroup(gradients.size(), count, "gradients", site);
+  Variables read;
+  read.Read(graph, variables.parameters, site);
+  read.Read(graph, variables.first_moments, site);
+  read.Read(graph, variables.second_moments, site);
+  std::vector<Output> inputs = read.inputs;
+  inputs.insert(inputs.end(), gradients.begin(), gradients.end());
+  inputs.insert(inputs.end(), {learning_rate, gradient_scale, step});
+  return graph.Add({.op = &op,
+                    .inputs = std::move(inputs),
+                    .attributes = {{"count", static_cast<int64_t>(count)},
+                                   {"groups", int64_t{4}},
+                                   {"beta1", options.beta1},
+                                   {"beta2", options.beta2},
+                                   {"epsilon", options.epsilon},
+                                   {"weight_decay", options.weight_decay}},
+                    .updates = std::move(read.updates)},
+                   site);
+}
+
+Output MovingAverageUpdate(const std::vector<VariableId>& targets,
+                           const std::vector<Output>& sources, Output rate,
+                           CallSite site) {
+  static const OpDef op{.name = "MovingAverageUpdate",
+                        .infer = &InferMovingAverage,
+                        .no_gradient_reason = kStateReason,
+                        .is_pure = false};
+  CheckGroup(sources.size(), targets.size(), "sources", site);
+  Graph& graph = *rate.graph;
+  Variables variables;
+  variables.Read(graph, targets, site);
+  std::vector<Output> inputs = variables.inputs;
+  inputs.insert(inputs.end(), sources.begin(), sources.end());
+  inputs.push_back(rate);
+  return graph.Add(
+      {.op = &op,
+       .inputs = std::move(inputs),
+       .attributes = {{"count", static_cast<int64_t>(targets.size())},
+                      {"groups", int64_t{2}}},
+       .updates = std::move(variables.updates)},
+      site);
+}
+
+Output PeriodicCopyUpdate(const std::vector<VariableId>& targets,
+                          const std::vector<Output>& sources, Output step,
+                          int64_t period, CallSite site) {
+  CheckPositive(static_cast<double>(period), "PeriodicCopyUpdate: period",
+                site);
+  Graph& graph = *step.graph;
+  const Output zero = graph.Scalar(0.0, step.dtype(), site);
+  const Output length =
+      graph.Scalar(static_cast<double>(period), step.dtype(), site);
+  const Output is_due = Equal(Modulo(step, length, site), zero, site);
+  return MovingAverageUpdate(targets, sources, Cast(is_due, DType::kF32, site),
+                             site);
+}
+
+Output GlobalNorm(const std::vector<Output>& xs, CallSite site) {
+  static const OpDef op{.name = "GlobalNorm",
+                        .infer = &InferGlobalNorm,
+                        .no_gradient_reason = "it is applied to gradients"};
+  REPLICANT_CHECK(!xs.empty(), "{}: GlobalNorm of nothing", site.ToString());
+  return xs[0].graph->Add({.op = &op, .inputs = xs}, site);
+}
+
+Output GlobalNormClipScale(const std::vector<Output>& xs, double max_norm,
+                           CallSite site) {
+  CheckPositive(max_norm, "GlobalNormClipScale: max_norm", site);
+  const Output norm = GlobalNorm(xs, site);
+  Graph& graph = *norm.graph;
+  const Output scale = Div(graph.Scalar(max_norm, DType::kF32, site),
+                           Add(norm, 1e-6, site), site);
+  return Minimum(scale, graph.Scalar(1.0, DType::kF32, site), site);
+}
+
+Output ClipRowsByNorm(Output x, double max_norm, CallSite site) {
+  CheckPositive(max_norm, "ClipRowsByNorm: max_norm", site);
+  const Output norm =
+      Sqrt(ReduceSum(Square(x, site), {.axes = {-1}, .keep_dims = true}, site),
+           site);
+  const Output limit = x.graph->Scalar(max_norm, x.dtype(), site);
+  return Mul(x, Div(limit, Maximum(norm, limit, site), site), site);
+}
+
+}  // namespace replicant::graph

@@ -1,0 +1,80 @@
+#include "core/graph/ops/random.h"
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
+namespace replicant::graph {
+namespace {
+
+std::vector<TensorType> Infer(const InferContext& context) {
+  const Shape shape(std::span(context.attributes.Ints("shape")));
+  if (shape.rank() < 1) {
+    context.Fail("want a shape of at least one dimension, got []");
+  }
+  if (context.inputs[0] != TensorType{DType::kI64, Shape({})}) {
+    context.Fail(fmt::format("want a scalar i64 as step, got {}",
+                             context.inputs[0].ToString()));
+  }
+  return {{*ParseDType(context.attributes.Text("dtype")), shape}};
+}
+
+Output AddRandom(const OpDef& op, const RandomOptions& options, DType dtype,
+                 const Shape& shape, const Attributes& more, CallSite site) {
+  Graph& graph = *options.step.graph;
+  if (options.name.empty()) {
+    throw InvalidArgument(
+        fmt::format("{}: {}: the name is empty; hint: it names the stream of "
+                    "random numbers",
+                    site.ToString(), op.name));
+  }
+  const std::string stream = graph.ReserveStreamName(options.name, site);
+  RandomStream random(graph.seed(), stream);
+  Attributes attributes = more;
+  attributes.Set("key", static_cast<int64_t>(random()));
+  attributes.Set("first_row", options.first_row);
+  attributes.Set("dtype", std::string(DTypeName(dtype)));
+  attributes.Set(
+      "shape", std::vector<int64_t>(shape.dims().begin(), shape.dims().end()));
+  return graph.Add({.op = &op,
+                    .inputs = {options.step},
+                    .attributes = std::move(attributes),
+                    .name = options.name},
+                   site);
+}
+
+constexpr std::string_view kNothingPutIn = "nothing is put into it";
+
+}  // namespace
+
+Output RandomUniform(const RandomOptions& options, DType dtype,
+                     const Shape& shape, CallSite site) {
+  static const OpDef op{.name = "RandomUniform",
+                        .infer = &Infer,
+                        .no_gradient_reason = kNothingPutIn};
+  return AddRandom(op, options, dtype, shape, {}, site);
+}
+
+Output RandomNormal(const RandomOptions& options, DType dtype,
+                    const Shape& shape, CallSite site) {
+  static const OpDef op{.name = "RandomNormal",
+                        .infer = &Infer,
+                        .no_gradient_reason = kNothingPutIn};
+  return AddRandom(op, options, dtype, shape, {}, site);
+}
+
+Output RandomInt(const RandomOptions& options, const Shape& shape, int64_t low,
+                 int64_t high, CallSite site) {
+  static const OpDef op{.name = "RandomInt",
+                        .infer = &Infer,
+                        .no_gradient_reason = kNothingPutIn};
+  if (low >= high || low < INT32_MIN || high > INT32_MAX) {
+    throw InvalidArgument(
+        fmt::format("{}: RandomInt: want low < high within i32, got {} and {}",
+                    site.ToString(), low, high));
+  }
+  return AddRandom(op, options, DType::kI32, shape,
+                   {{"low", low}, {"high", high}}, site);
+}
+
+}  // namespace replicant::graph

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/graph/graph.h"
+
+// Ops that move elements and compute nothing. Any dtype. Every function throws
+// ShapeError at `site` where the arguments do not fit the input's shape.
+namespace replicant::graph {
+
+// The same elements in row-major order under another shape. One dimension may
+// be -1: what is left for it.
+Output Reshape(Output x, const std::vector<int64_t>& dims,
+               CallSite site = CallSite::Here());
+Output ReshapeTo(Output x, const Shape& shape,
+                 CallSite site = CallSite::Here());
+
+// Axis i of the result is axis permutation[i] of x.
+Output Transpose(Output x, const std::vector<int64_t>& permutation,
+                 CallSite site = CallSite::Here());
+
+// Tensors that are equal in all dimensions but `axis`, one after the other
+// along it; -rank <= axis < rank.
+Output Concat(const std::vector<Output>& xs, int64_t axis,
+              CallSite site = CallSite::Here());
+
+// x[begin[0] : begin[0] + size[0], ...]; one entry per axis.
+Output Slice(Output x, const std::vector<int64_t>& begin,
+             const std::vector<int64_t>& size,
+             CallSite site = CallSite::Here());
+
+// x with before[i] elements in front of axis i and after[i] behind it, all of
+// them `value` (rounded to x's dtype).
+Output Pad(Output x, const std::vector<int64_t>& before,
+           const std::vector<int64_t>& after, double value = 0.0,
+           CallSite site = CallSite::Here());
+
+// x itself; no gradient flows through it.
+Output StopGradient(Output x, CallSite site = CallSite::Here());
+
+// A copy of x: keeps the old version of a variable for use after an update.
+Output Identity(Output x, CallSite site = CallSite::Here());
+
+// x in another layout; made by the layout pass. Attribute "layout" (the tag).
+Output Relayout(Output x, const Layout& layout, CallSite site);
+
+}  // namespace replicant::graph

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "core/graph/graph.h"
+
+namespace replicant::graph {
+
+// Makes `value` the newest version of the variable and returns that version.
+// Give the result to PlanSpec::updates (or use it) to have it run.
+// Throws ShapeError unless `value` has the variable's dtype and shape.
+// No gradient: state is not differentiated through.
+Output Assign(Graph& graph, VariableId variable, Output value,
+              CallSite site = CallSite::Here());
+
+}  // namespace replicant::graph

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+
+#include "core/tensor/dtype.h"
+#include "core/tensor/shape.h"
+
+namespace replicant::graph {
+
+// How the elements of a tensor lie in memory.
+//
+// The empty tag is row-major, the logical layout: the only one that enters or
+// leaves a plan. Any other tag ("nChw16c") means something to the backend that
+// chose it (TargetInfo::ChooseLayouts) and to nobody else; such a tensor may
+// take more bytes than its elements.
+struct Layout {
+  bool is_row_major() const { return tag.empty(); }
+  bool operator==(const Layout&) const = default;
+
+  std::string tag;
+};
+
+// What is known of a tensor when the graph is built.
+struct TensorType {
+  bool operator==(const TensorType&) const = default;
+
+  // "f32[3,51]"; "f32[3,51]@tag" where the layout is not row-major.
+  std::string ToString() const;
+
+  DType dtype = DType::kF32;
+  Shape shape;
+  Layout layout = {};
+};
+
+// f32, f64 or bf16.
+bool IsFloating(DType dtype);
+
+}  // namespace replicant::graph

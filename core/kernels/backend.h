@@ -1,0 +1,156 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "core/graph/target_info.h"
+
+namespace replicant::kernels {
+
+// The interface between a compiled plan and what computes it.
+//
+// A Backend drives one device. It hands out memory (Buffer), queues (Stream)
+// and marks in queues (Event), and turns graph nodes into Kernels. The caller
+// (runtime::Executor) decides where every tensor lies before the first run:
+//
+//   CompileKernel(node) -> scratch_size_bytes() -> Bind(addresses) -> Launch*
+//
+// so that a launch allocates nothing and looks nothing up. Launches on one
+// stream run in order; between streams an Event orders them. On the CPU
+// backends a launch has run when it returns; callers must not rely on that,
+// but on Stream::Synchronize().
+//
+// Destruction: kernels, streams, events and buffers before their backend.
+//
+// Thread-safety: a Backend's methods may be called from any thread, one at a
+// time; a Stream and the kernels launched on it belong to one thread at a time.
+
+// Memory of a device, aligned to at least Backend::kAlignment.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+
+  // The address as kernels of this backend take it; only host memory may be
+  // touched by the caller (Backend::is_host_memory()).
+  virtual std::byte* data() = 0;
+  virtual size_t size_bytes() const = 0;
+};
+
+// A mark in a stream.
+class Event {
+ public:
+  virtual ~Event() = default;
+
+  // Blocks until everything launched before the last Stream::Record() of this
+  // event is done; returns at once if it was never recorded. Throws
+  // DeviceError if the device failed.
+  virtual void Synchronize() = 0;
+};
+
+// A queue of work on a device, run in order.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+
+  virtual void Record(Event& event) = 0;
+  // Work launched from now on starts after what `event` marks.
+  virtual void Wait(Event& event) = 0;
+  // Blocks until the stream is empty. Throws DeviceError.
+  virtual void Synchronize() = 0;
+
+  // Copies `size_bytes`, in stream order; host memory must stay valid until
+  // then. Ranges of one copy must not overlap.
+  virtual void CopyToDevice(std::byte* device, const std::byte* host,
+                            size_t size_bytes) = 0;
+  virtual void CopyToHost(std::byte* host, const std::byte* device,
+                          size_t size_bytes) = 0;
+  virtual void CopyOnDevice(std::byte* to, const std::byte* from,
+                            size_t size_bytes) = 0;
+};
+
+// Where the operands of a kernel lie. The tensors have the types of the node's
+// inputs and outputs; memory of different operands does not overlap, except
+// - output i and input i are the same for i < node.updates.size(): the
+//   variable that the node updates in place,
+// - output o is the same as input i where the planner chose to, which it does
+//   only after CanShare(i, o).
+struct KernelBindings {
+  std::vector<const std::byte*> inputs;
+  std::vector<std::byte*> outputs;
+  // scratch_size_bytes() bytes, shared with other kernels of the stream:
+  // nothing in it survives a launch.
+  std::byte* scratch = nullptr;
+};
+
+// One node, prepared for a device: primitives made, programs decoded.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+
+  virtual size_t scratch_size_bytes() const { return 0; }
+  // Whether output `output` may lie in the memory of input `input`, of equal
+  // size, whose value nobody needs afterwards.
+  virtual bool CanShare(int /*input*/, int /*output*/) const { return false; }
+
+  // Fixes the operands; called before the first launch, and again only if
+  // they move.
+  virtual void Bind(const KernelBindings& bindings) = 0;
+  // Runs, or queues, the kernel. Makes no allocation. Throws DeviceError.
+  virtual void Launch(Stream& stream) = 0;
+};
+
+class Backend {
+ public:
+  static constexpr size_t kAlignment = 64;
+
+  virtual ~Backend() = default;
+
+  // "reference", "cpu", "cuda".
+  virtual std::string_view name() const = 0;
+  // For messages: "cuda:3", "cpu, 2 threads".
+  virtual std::string device() const = 0;
+  // Whether Buffer::data() may be read and written by the host.
+  virtual bool is_host_memory() const = 0;
+  // What passes ask. Lives as long as the backend.
+  virtual const graph::TargetInfo& target() const = 0;
+
+  // Whether CompileKernel() can make `node`; target().WhyUnsupported() says
+  // why not. Asked for every node before anything runs.
+  [[nodiscard]] bool SupportsOp(const graph::Graph& graph,
+                                const graph::Node& node) const {
+    return target().WhyUnsupported(graph, node).empty();
+  }
+
+  // Not initialised. Throws DeviceError if the device has not that much.
+  virtual std::unique_ptr<Buffer> Allocate(size_t size_bytes) = 0;
+  virtual std::unique_ptr<Stream> CreateStream() = 0;
+  virtual std::unique_ptr<Event> CreateEvent() = 0;
+  // The kernel keeps no reference to graph or node. Throws DeviceError
+  // "<device> cannot run <op> '<name>' (<site>): <why>".
+  virtual std::unique_ptr<Kernel> CompileKernel(const graph::Graph& graph,
+                                                const graph::Node& node) = 0;
+};
+
+struct BackendOptions {
+  // Threads of one kernel, the launching one among them; CPU only.
+  int num_threads = 1;
+  // Which device of its kind; GPU only.
+  int device_index = 0;
+};
+
+// Makes a backend by name. Throws InvalidArgument naming the known ones, and
+// DeviceError if this build or this machine lacks what it needs.
+std::unique_ptr<Backend> MakeBackend(std::string_view name,
+                                     const BackendOptions& options = {});
+
+// Names of the backends of this build that can run here, "reference" first:
+// what the parity tests go through.
+std::vector<std::string> BuiltBackends();
+
+}  // namespace replicant::kernels

@@ -1,0 +1,163 @@
+#include <algorithm>
+
+#include "core/kernels/reference/element.h"
+#include "core/kernels/reference/kernel_table.h"
+#include "core/kernels/reference/programs.h"
+
+namespace replicant::kernels::reference {
+namespace {
+
+// x [B, H, W, C], w [O, C, KH, KW], y [B, YH, YW, O]
+struct ConvPlan {
+  int64_t b, h, w, c;
+  int64_t o, kh, kw;
+  int64_t yh, yw;
+  int64_t stride, padding;
+
+  // Calls visit(x offset, w offset) for every pixel and channel that y's pixel
+  // (row, column) of image n and channel `out` sees.
+  template <typename Visit>
+  void ForWindow(int64_t n, int64_t row, int64_t column, int64_t out,
+                 const Visit& visit) const {
+    for (int64_t u = 0; u < kh; ++u) {
+      const int64_t i = row * stride + u - padding;
+      if (i < 0 || i >= h) continue;
+      for (int64_t v = 0; v < kw; ++v) {
+        const int64_t j = column * stride + v - padding;
+        if (j < 0 || j >= w) continue;
+        for (int64_t k = 0; k < c; ++k) {
+          visit(((n * h + i) * w + j) * c + k,
+                ((out * c + k) * kh + u) * kw + v);
+        }
+      }
+    }
+  }
+
+  // Calls visit(y offset, image, row, column, channel) for all of y.
+  template <typename Visit>
+  void ForOutputs(const Visit& visit) const {
+    int64_t offset = 0;
+    for (int64_t n = 0; n < b; ++n) {
+      for (int64_t row = 0; row < yh; ++row) {
+        for (int64_t column = 0; column < yw; ++column) {
+          for (int64_t out = 0; out < o; ++out) {
+            visit(offset++, n, row, column, out);
+          }
+        }
+      }
+    }
+  }
+};
+
+ConvPlan PlanOf(const Shape& x, const Shape& w, const Shape& y,
+                const graph::Attributes& attributes) {
+  return {.b = x[0],
+          .h = x[1],
+          .w = x[2],
+          .c = x[3],
+          .o = w[0],
+          .kh = w[2],
+          .kw = w[3],
+          .yh = y[1],
+          .yw = y[2],
+          .stride = attributes.Int("stride"),
+          .padding = attributes.Int("padding")};
+}
+
+RunFunction MakeConv(const KernelRequest& request) {
+  const ConvPlan plan = PlanOf(request.input(0).shape, request.input(1).shape,
+                               request.output().shape, request.node.attributes);
+  const bool has_bias = request.node.inputs.size() > 2;
+  const Activation activation(request.node.attributes);
+  return DispatchFloating(
+      request.output().dtype, [&]<typename T>() -> RunFunction {
+        return [plan, has_bias, activation](const Operands& operands) {
+          const T* x = operands.input<T>(0);
+          const T* w = operands.input<T>(1);
+          T* y = operands.output<T>();
+          plan.ForOutputs([&](int64_t at, int64_t n, int64_t row,
+                              int64_t column, int64_t out) {
+            double sum = 0.0;
+            plan.ForWindow(n, row, column, out, [&](int64_t xi, int64_t wi) {
+              sum += ToDouble(x[xi]) * ToDouble(w[wi]);
+            });
+            // each step rounds as the node that it replaced did
+            if (has_bias) {
+              sum = ToDouble(FromDouble<T>(sum)) +
+                    ToDouble(operands.input<T>(2)[out]);
+            }
+            y[at] = FromDouble<T>(activation(ToDouble(FromDouble<T>(sum))));
+          });
+        };
+      });
+}
+
+// The adjoints add up in double, in memory made while compiling.
+std::vector<double>& Cleared(std::vector<double>& sums) {
+  std::fill(sums.begin(), sums.end(), 0.0);
+  return sums;
+}
+
+template <typename T>
+void Round(const std::vector<double>& sums, T* output) {
+  for (size_t i = 0; i < sums.size(); ++i) output[i] = FromDouble<T>(sums[i]);
+}
+
+std::vector<double> SumsFor(const KernelRequest& request) {
+  return std::vector<double>(
+      static_cast<size_t>(request.output().shape.num_elements()));
+}
+
+// inputs: dy, w
+RunFunction MakeInputGradient(const KernelRequest& request) {
+  const ConvPlan plan = PlanOf(request.output().shape, request.input(1).shape,
+                               request.input(0).shape, request.node.attributes);
+  return DispatchFloating(
+      request.output().dtype, [&]<typename T>() -> RunFunction {
+        return [plan,
+                sums = SumsFor(request)](const Operands& operands) mutable {
+          const T* dy = operands.input<T>(0);
+          const T* w = operands.input<T>(1);
+          std::vector<double>& dx = Cleared(sums);
+          plan.ForOutputs([&](int64_t at, int64_t n, int64_t row,
+                              int64_t column, int64_t out) {
+            plan.ForWindow(n, row, column, out, [&](int64_t xi, int64_t wi) {
+              dx[static_cast<size_t>(xi)] += ToDouble(dy[at]) * ToDouble(w[wi]);
+            });
+          });
+          Round(dx, operands.output<T>());
+        };
+      });
+}
+
+// inputs: x, dy
+RunFunction MakeWeightGradient(const KernelRequest& request) {
+  const ConvPlan plan = PlanOf(request.input(0).shape, request.output().shape,
+                               request.input(1).shape, request.node.attributes);
+  return DispatchFloating(
+      request.output().dtype, [&]<typename T>() -> RunFunction {
+        return [plan,
+                sums = SumsFor(request)](const Operands& operands) mutable {
+          const T* x = operands.input<T>(0);
+          const T* dy = operands.input<T>(1);
+          std::vector<double>& dw = Cleared(sums);
+          plan.ForOutputs([&](int64_t at, int64_t n, int64_t row,
+                              int64_t column, int64_t out) {
+            plan.ForWindow(n, row, column, out, [&](int64_t xi, int64_t wi) {
+              dw[static_cast<size_t>(wi)] += ToDouble(dy[at]) * ToDouble(x[xi]);
+            });
+          });
+          Round(dw, operands.output<T>());
+        };
+      });
+}
+
+}  // namespace
+
+void AddConvKernels(KernelTable& table) {
+  table.emplace("Conv2d", &MakeConv);
+  table.emplace("Conv2dInputGradient", &MakeInputGradient);
+  table.emplace("Conv2dWeightGradient", &MakeWeightGradient);
+}
+
+}  // namespace replicant::kernels::reference

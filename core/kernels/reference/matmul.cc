@@ -1,0 +1,73 @@
+#include "core/kernels/reference/element.h"
+#include "core/kernels/reference/kernel_table.h"
+#include "core/kernels/reference/programs.h"
+
+namespace replicant::kernels::reference {
+namespace {
+
+// Strides of a matrix's element (row, column).
+struct MatrixStrides {
+  int64_t row;
+  int64_t column;
+};
+
+MatrixStrides StridesOf(const Shape& shape, bool is_transposed) {
+  return is_transposed ? MatrixStrides{1, shape[1]}
+                       : MatrixStrides{shape[1], 1};
+}
+
+struct MatMulPlan {
+  int64_t m, n, k;
+  MatrixStrides a, b;
+  bool has_bias;
+  Activation activation;
+};
+
+template <typename T>
+void Run(const MatMulPlan& plan, const Operands& operands) {
+  const T* a = operands.input<T>(0);
+  const T* b = operands.input<T>(1);
+  T* c = operands.output<T>();
+  for (int64_t m = 0; m < plan.m; ++m) {
+    for (int64_t n = 0; n < plan.n; ++n) {
+      double sum = 0.0;
+      for (int64_t k = 0; k < plan.k; ++k) {
+        sum += ToDouble(a[m * plan.a.row + k * plan.a.column]) *
+               ToDouble(b[k * plan.b.row + n * plan.b.column]);
+      }
+      // each step rounds as the node that it replaced did
+      if (plan.has_bias) {
+        sum = ToDouble(FromDouble<T>(sum)) + ToDouble(operands.input<T>(2)[n]);
+      }
+      c[m * plan.n + n] =
+          FromDouble<T>(plan.activation(ToDouble(FromDouble<T>(sum))));
+    }
+  }
+}
+
+RunFunction MakeMatMul(const KernelRequest& request) {
+  const graph::Attributes& attributes = request.node.attributes;
+  const bool transpose_a = attributes.Bool("transpose_a");
+  const Shape& a = request.input(0).shape;
+  const Shape& c = request.output().shape;
+  const MatMulPlan plan{
+      .m = c[0],
+      .n = c[1],
+      .k = a[transpose_a ? 0 : 1],
+      .a = StridesOf(a, transpose_a),
+      .b = StridesOf(request.input(1).shape, attributes.Bool("transpose_b")),
+      .has_bias = request.node.inputs.size() > 2,
+      .activation = Activation(attributes)};
+  return DispatchFloating(
+      request.output().dtype, [&]<typename T>() -> RunFunction {
+        return [plan](const Operands& operands) { Run<T>(plan, operands); };
+      });
+}
+
+}  // namespace
+
+void AddMatMulKernels(KernelTable& table) {
+  table.emplace("MatMul", &MakeMatMul);
+}
+
+}  // namespace replicant::kernels::reference

@@ -1,0 +1,162 @@
+#include <algorithm>
+#include <cmath>
+
+#include "core/kernels/reference/element.h"
+#include "core/kernels/reference/kernel_table.h"
+#include "core/kernels/reference/programs.h"
+
+namespace replicant::kernels::reference {
+namespace {
+
+// A norm as groups of elements that share their statistics. Layer norm: a
+// group is a row, gamma belongs to the place in it. Batch norm: a group is a
+// channel, gamma belongs to the group.
+struct NormPlan {
+  int64_t groups, size;
+  // offset of element e of group g: g * group_stride + e * element_stride
+  int64_t group_stride, element_stride;
+  bool is_batch_norm;
+  double epsilon;
+  DType dtype;
+
+  int64_t Offset(int64_t group, int64_t element) const {
+    return group * group_stride + element * element_stride;
+  }
+  // which entry of gamma and beta belongs to the element
+  int64_t Channel(int64_t group, int64_t element) const {
+    return is_batch_norm ? group : element;
+  }
+};
+
+NormPlan PlanOf(const graph::TensorType& x, const graph::Node& node,
+                bool is_batch_norm) {
+  const int64_t channels = x.shape[x.shape.rank() - 1];
+  const int64_t rows = channels == 0 ? 0 : x.shape.num_elements() / channels;
+  return {.groups = is_batch_norm ? channels : rows,
+          .size = is_batch_norm ? rows : channels,
+          .group_stride = is_batch_norm ? 1 : channels,
+          .element_stride = is_batch_norm ? channels : 1,
+          .is_batch_norm = is_batch_norm,
+          .epsilon = node.attributes.Float("epsilon"),
+          .dtype = x.dtype};
+}
+
+struct Statistics {
+  double mean;
+  double variance;
+};
+
+// Two passes: the difference of squares would lose everything for a mean that
+// is large against the spread.
+Statistics StatisticsOf(const NormPlan& plan, const std::byte* x,
+                        int64_t group) {
+  const auto count = static_cast<double>(plan.size);
+  double sum = 0.0;
+  for (int64_t e = 0; e < plan.size; ++e) {
+    sum += Load(x, plan.dtype, plan.Offset(group, e));
+  }
+  const double mean = sum / count;
+  double squares = 0.0;
+  for (int64_t e = 0; e < plan.size; ++e) {
+    const double d = Load(x, plan.dtype, plan.Offset(group, e)) - mean;
+    squares += d * d;
+  }
+  return {mean, squares / count};
+}
+
+RunFunction MakeNorm(const KernelRequest& request, bool is_batch_norm) {
+  const NormPlan plan = PlanOf(request.input(0), request.node, is_batch_norm);
+  const Activation activation(request.node.attributes);
+  return [plan, activation](const Operands& operands) {
+    for (int64_t group = 0; group < plan.groups; ++group) {
+      const Statistics s = StatisticsOf(plan, operands.inputs[0], group);
+      const double scale = 1.0 / std::sqrt(s.variance + plan.epsilon);
+      for (int64_t e = 0; e < plan.size; ++e) {
+        const int64_t at = plan.Offset(group, e);
+        const int64_t channel = plan.Channel(group, e);
+        const double x_hat =
+            (Load(operands.inputs[0], plan.dtype, at) - s.mean) * scale;
+        const double y = x_hat * Load(operands.inputs[1], plan.dtype, channel) +
+                         Load(operands.inputs[2], plan.dtype, channel);
+        // rounds before the activation, as the node of its own did
+        Store(operands.outputs[0], plan.dtype, at,
+              activation(graph::RoundToDType(y, plan.dtype)));
+      }
+      Store(operands.outputs[1], plan.dtype, group, s.mean);
+      Store(operands.outputs[2], plan.dtype, group,
+            plan.is_batch_norm ? s.variance : scale);
+    }
+  };
+}
+
+// inputs: dy, x, gamma, mean, and variance (batch) or 1/sqrt (layer);
+// outputs: dx, dgamma, dbeta.
+//
+// With x^ = (x - mean) * scale and d = dy * gamma, over a group of n:
+//   dx = scale * (d - sum(d) / n - x^ * sum(d x^) / n)
+//   dgamma = sum(dy x^), dbeta = sum(dy)
+RunFunction MakeNormGradient(const KernelRequest& request, bool is_batch_norm) {
+  const NormPlan plan = PlanOf(request.input(1), request.node, is_batch_norm);
+  const auto channels =
+      static_cast<size_t>(request.input(2).shape.num_elements());
+  std::vector<double> dgamma(channels);
+  std::vector<double> dbeta(channels);
+  return [plan, dgamma, dbeta](const Operands& operands) mutable {
+    const auto load = [&](size_t input, int64_t at) {
+      return Load(operands.inputs[input], plan.dtype, at);
+    };
+    std::fill(dgamma.begin(), dgamma.end(), 0.0);
+    std::fill(dbeta.begin(), dbeta.end(), 0.0);
+    const auto count = static_cast<double>(plan.size);
+    for (int64_t group = 0; group < plan.groups; ++group) {
+      const double mean = load(3, group);
+      const double scale = plan.is_batch_norm
+                               ? 1.0 / std::sqrt(load(4, group) + plan.epsilon)
+                               : load(4, group);
+      double sum_d = 0.0;
+      double sum_dx_hat = 0.0;
+      for (int64_t e = 0; e < plan.size; ++e) {
+        const int64_t at = plan.Offset(group, e);
+        const auto channel = plan.Channel(group, e);
+        const double dy = load(0, at);
+        const double x_hat = (load(1, at) - mean) * scale;
+        const double d = dy * load(2, channel);
+        sum_d += d;
+        sum_dx_hat += d * x_hat;
+        dgamma[static_cast<size_t>(channel)] += dy * x_hat;
+        dbeta[static_cast<size_t>(channel)] += dy;
+      }
+      for (int64_t e = 0; e < plan.size; ++e) {
+        const int64_t at = plan.Offset(group, e);
+        const double x_hat = (load(1, at) - mean) * scale;
+        const double d = load(0, at) * load(2, plan.Channel(group, e));
+        Store(operands.outputs[0], plan.dtype, at,
+              scale * (d - sum_d / count - x_hat * sum_dx_hat / count));
+      }
+    }
+    for (size_t channel = 0; channel < dgamma.size(); ++channel) {
+      const auto at = static_cast<int64_t>(channel);
+      Store(operands.outputs[1], plan.dtype, at, dgamma[channel]);
+      Store(operands.outputs[2], plan.dtype, at, dbeta[channel]);
+    }
+  };
+}
+
+}  // namespace
+
+void AddNormKernels(KernelTable& table) {
+  table.emplace("LayerNorm", [](const KernelRequest& request) {
+    return MakeNorm(request, /*is_batch_norm=*/false);
+  });
+  table.emplace("LayerNormGradient", [](const KernelRequest& request) {
+    return MakeNormGradient(request, /*is_batch_norm=*/false);
+  });
+  table.emplace("BatchNorm", [](const KernelRequest& request) {
+    return MakeNorm(request, /*is_batch_norm=*/true);
+  });
+  table.emplace("BatchNormGradient", [](const KernelRequest& request) {
+    return MakeNormGradient(request, /*is_batch_norm=*/true);
+  });
+}
+
+}  // namespace replicant::kernels::reference

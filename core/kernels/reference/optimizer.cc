@@ -1,0 +1,135 @@
+#include <cmath>
+
+#include "core/kernels/reference/element.h"
+#include "core/kernels/reference/kernel_table.h"
+
+namespace replicant::kernels::reference {
+namespace {
+
+// The variables of an update: input g * count + i is tensor i of group g.
+struct GroupPlan {
+  size_t count;
+  std::vector<graph::TensorType> types;
+};
+
+GroupPlan PlanOf(const KernelRequest& request) {
+  GroupPlan plan{.count =
+                     static_cast<size_t>(request.node.attributes.Int("count"))};
+  for (size_t i = 0; i < plan.count; ++i)
+    plan.types.push_back(request.input(i));
+  return plan;
+}
+
+// Calls visit(tensor number, its dtype, element) for all elements.
+template <typename Visit>
+void ForElements(const GroupPlan& plan, const Visit& visit) {
+  for (size_t i = 0; i < plan.count; ++i) {
+    for (int64_t e = 0; e < plan.types[i].shape.num_elements(); ++e) {
+      visit(i, plan.types[i].dtype, e);
+    }
+  }
+}
+
+// inputs: parameters, momenta (if any), gradients, learning rate, scale
+RunFunction MakeSgd(const KernelRequest& request) {
+  const GroupPlan plan = PlanOf(request);
+  const graph::Attributes& attributes = request.node.attributes;
+  const double momentum = attributes.Float("momentum");
+  const double weight_decay = attributes.Float("weight_decay");
+  const bool nesterov = attributes.Bool("nesterov");
+  const size_t n = plan.count;
+  const size_t gradients = momentum != 0.0 ? 2 * n : n;
+  return [=](const Operands& operands) {
+    const double rate = ToDouble(operands.input<float>(gradients + n)[0]);
+    const double scale = ToDouble(operands.input<float>(gradients + n + 1)[0]);
+    ForElements(plan, [&](size_t i, DType dtype, int64_t e) {
+      const double p = Load(operands.inputs[i], dtype, e);
+      const double d = scale * Load(operands.inputs[gradients + i], dtype, e) +
+                       weight_decay * p;
+      double direction = d;
+      if (momentum != 0.0) {
+        const double u = momentum * Load(operands.inputs[n + i], dtype, e) + d;
+        direction = nesterov ? d + momentum * u : u;
+        Store(operands.outputs[n + i], dtype, e, u);
+      }
+      Store(operands.outputs[i], dtype, e, p - rate * direction);
+    });
+  };
+}
+
+// inputs: parameters, m, v, gradients, learning rate, scale, step
+RunFunction MakeAdam(const KernelRequest& request) {
+  const GroupPlan plan = PlanOf(request);
+  const graph::Attributes& attributes = request.node.attributes;
+  const double beta1 = attributes.Float("beta1");
+  const double beta2 = attributes.Float("beta2");
+  const double epsilon = attributes.Float("epsilon");
+  const double weight_decay = attributes.Float("weight_decay");
+  const size_t n = plan.count;
+  return [=](const Operands& operands) {
+    const double rate = ToDouble(operands.input<float>(4 * n)[0]);
+    const double scale = ToDouble(operands.input<float>(4 * n + 1)[0]);
+    const double t =
+        static_cast<double>(operands.input<int64_t>(4 * n + 2)[0]) + 1.0;
+    const double correction1 = 1.0 - std::pow(beta1, t);
+    const double correction2 = 1.0 - std::pow(beta2, t);
+    ForElements(plan, [&](size_t i, DType dtype, int64_t e) {
+      const double g = scale * Load(operands.inputs[3 * n + i], dtype, e);
+      const double m =
+          beta1 * Load(operands.inputs[n + i], dtype, e) + (1.0 - beta1) * g;
+      const double v = beta2 * Load(operands.inputs[2 * n + i], dtype, e) +
+                       (1.0 - beta2) * g * g;
+      const double p =
+          Load(operands.inputs[i], dtype, e) * (1.0 - rate * weight_decay);
+      Store(operands.outputs[n + i], dtype, e, m);
+      Store(operands.outputs[2 * n + i], dtype, e, v);
+      Store(operands.outputs[i], dtype, e,
+            p - rate * (m / correction1) /
+                    (std::sqrt(v / correction2) + epsilon));
+    });
+  };
+}
+
+// inputs: targets, sources, rate
+RunFunction MakeMovingAverage(const KernelRequest& request) {
+  const GroupPlan plan = PlanOf(request);
+  return [plan](const Operands& operands) {
+    const double rate = ToDouble(operands.input<float>(2 * plan.count)[0]);
+    // an infinite source must not reach a target that is not to change
+    if (rate == 0.0) return;
+    ForElements(plan, [&](size_t i, DType dtype, int64_t e) {
+      const double target = Load(operands.inputs[i], dtype, e);
+      const double source = Load(operands.inputs[plan.count + i], dtype, e);
+      Store(operands.outputs[i], dtype, e,
+            rate == 1.0 ? source : (1.0 - rate) * target + rate * source);
+    });
+  };
+}
+
+RunFunction MakeGlobalNorm(const KernelRequest& request) {
+  std::vector<graph::TensorType> types;
+  for (size_t i = 0; i < request.node.inputs.size(); ++i) {
+    types.push_back(request.input(i));
+  }
+  return [types](const Operands& operands) {
+    double sum = 0.0;
+    for (size_t i = 0; i < types.size(); ++i) {
+      for (int64_t e = 0; e < types[i].shape.num_elements(); ++e) {
+        const double x = Load(operands.inputs[i], types[i].dtype, e);
+        sum += x * x;
+      }
+    }
+    operands.output<float>()[0] = static_cast<float>(std::sqrt(sum));
+  };
+}
+
+}  // namespace
+
+void AddOptimizerKernels(KernelTable& table) {
+  table.emplace("SgdUpdate", &MakeSgd);
+  table.emplace("AdamUpdate", &MakeAdam);
+  table.emplace("MovingAverageUpdate", &MakeMovingAverage);
+  table.emplace("GlobalNorm", &MakeGlobalNorm);
+}
+
+}  // namespace replicant::kernels::reference

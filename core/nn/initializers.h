@@ -1,0 +1,36 @@
+#pragma once
+
+#include "core/graph/graph.h"
+
+// First values of variables. A weight is [out, in] (dense) or
+// [out, in, kernel_h, kernel_w] (convolution), as in PyTorch; with r the
+// product of the kernel's dimensions, fan_in = in * r and fan_out = out * r.
+// Floating dtypes only (checked).
+namespace replicant::nn {
+
+using graph::Initializer;
+
+Initializer Constant(double value);
+Initializer Uniform(double low, double high);
+Initializer Normal(double mean, double standard_deviation);
+
+// A random matrix [out, fan_in] whose rows (or columns, if there are fewer) are
+// orthogonal and of norm `gain` (arXiv:1312.6120). Gram and Schmidt, twice, in
+// double. Complexity: O(out * fan_in * min(out, fan_in)).
+Initializer Orthogonal(double gain = 1.0);
+
+// Normal with variance 2 / fan_in (arXiv:1502.01852, eq. 10).
+Initializer HeNormal();
+// Uniform in +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010, eq. 16).
+Initializer GlorotUniform();
+
+// What PyTorch gives a Linear or Conv2d: weight and bias uniform in
+// +-1 / sqrt(fan_in); the bias must be told the fan_in of its weight.
+Initializer PyTorchWeight();
+Initializer PyTorchBias(int64_t fan_in);
+
+// `initializer` with every value multiplied by `factor`: the small last layer
+// of a policy.
+Initializer Scaled(Initializer initializer, double factor);
+
+}  // namespace replicant::nn

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "core/graph/ops/optimizer.h"
+
+// Optimizers with the variables that they need, and what drives them.
+namespace replicant::nn {
+
+using graph::CallSite;
+using graph::Graph;
+using graph::Output;
+using graph::VariableId;
+
+// The number of updates so far: a scalar i64 variable that starts at 0.
+struct StepCounter {
+  Output value;    // before this run
+  Output advance;  // the update that adds one
+};
+StepCounter AddStepCounter(Graph& graph, const std::string& name = "step",
+                           CallSite site = CallSite::Here());
+
+struct ClipOptions {
+  // Global norm that the gradients are brought down to; 0 for no limit.
+  double max_global_norm = 0.0;
+};
+
+// graph::AdamUpdate of all `parameters` in one node. The moments are variables
+// "<name>/m/<parameter>" and "<name>/v/<parameter>", not trained. Throws
+// InvalidArgument unless there is one gradient per parameter.
+Output Adam(Graph& graph, const std::string& name,
+            const std::vector<VariableId>& parameters,
+            const std::vector<Output>& gradients, Output learning_rate,
+            Output step, const graph::AdamUpdateOptions& options = {},
+            const ClipOptions& clip = {}, CallSite site = CallSite::Here());
+
+// graph::SgdUpdate, with momenta "<name>/momentum/<parameter>" where the
+// momentum is not 0.
+Output Sgd(Graph& graph, const std::string& name,
+           const std::vector<VariableId>& parameters,
+           const std::vector<Output>& gradients, Output learning_rate,
+           const graph::SgdUpdateOptions& options = {},
+           const ClipOptions& clip = {}, CallSite site = CallSite::Here());
+
+// Numbers that change with `step` (scalar i64), as f32[] in the graph. Steps
+// beyond 2^24 are rounded to f32 before they are used.
+
+// From `first` at step `begin` in a straight line to `last` at step `end`;
+// constant before and after. Throws InvalidArgument unless begin < end.
+Output LinearSchedule(Output step, double first, double last, int64_t begin,
+                      int64_t end, CallSite site = CallSite::Here());
+// first * (1 + cos(pi * min(step, length) / length)) / 2. Throws
+// InvalidArgument unless length >= 1.
+Output CosineSchedule(Output step, double first, int64_t length,
+                      CallSite site = CallSite::Here());
+// values[i] from step boundaries[i-1] on. Throws InvalidArgument unless there
+// is one value more than boundaries and these ascend.
+Output PiecewiseConstantSchedule(Output step,
+                                 const std::vector<int64_t>& boundaries,
+                                 const std::vector<double>& values,
+                                 CallSite site = CallSite::Here());
+
+}  // namespace replicant::nn

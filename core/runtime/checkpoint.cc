@@ -1,0 +1,160 @@
+#include "core/runtime/checkpoint.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/fs.h"
+#include "core/tensor/safetensors.h"
+
+namespace replicant::runtime {
+namespace {
+
+namespace stdfs = std::filesystem;
+
+constexpr int64_t kFormat = 1;
+// a few numbers and texts; anything larger is not ours
+constexpr uint64_t kMaxInfoSizeBytes = uint64_t{64} << 20;
+constexpr const char* kVariablesFile = "variables.safetensors";
+constexpr const char* kInfoFile = "checkpoint.json";
+
+void ForceFolderToDisk(const stdfs::path& folder) {
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) throw IoError::FromErrno("cannot open", folder, errno);
+  const int status = fsync(fd);
+  const int error_number = errno;
+  close(fd);
+  if (status != 0) {
+    throw IoError::FromErrno("cannot force to disk", folder, error_number);
+  }
+}
+
+void WriteVariables(const stdfs::path& path, const VariableStore& store) {
+  std::vector<HostTensor> values;
+  std::vector<NamedTensorView> views;
+  for (const auto& [name, variable] : store.variables()) {
+    values.push_back(store.Get(name));
+    views.push_back({name, values.back().view()});
+  }
+  WriteSafetensors(path, views);
+}
+
+CheckpointInfo ReadInfo(const stdfs::path& path) {
+  const std::string text = ReadFile(path, kMaxInfoSizeBytes);
+  const auto fail = [&](const std::string& what) {
+    throw IoError(fmt::format("{}: {}", path.string(), what));
+  };
+  const auto json = nlohmann::json::parse(text, nullptr, /*exceptions=*/false);
+  if (!json.is_object()) fail("not a JSON object; the file is damaged");
+  const auto number = [&](const char* key) {
+    const auto found = json.find(key);
+    if (found == json.end() || !found->is_number_integer()) {
+      fail(fmt::format("want a whole number as '{}'", key));
+    }
+    return found->get<int64_t>();
+  };
+  if (const int64_t format = number("format"); format != kFormat) {
+    fail(fmt::format("format {}; this program reads format {}", format,
+                     kFormat));
+  }
+  CheckpointInfo info{.step = number("step")};
+  const auto metadata = json.find("metadata");
+  if (metadata == json.end() || !metadata->is_object()) {
+    fail("want an object as 'metadata'");
+  }
+  for (const auto& [key, value] : metadata->items()) {
+    if (!value.is_string()) {
+      fail(fmt::format("want a text as metadata '{}'", key));
+    }
+    info.metadata[key] = value.get<std::string>();
+  }
+  return info;
+}
+
+std::string TypeText(DType dtype, const Shape& shape) {
+  return fmt::format("{}{}", DTypeName(dtype), shape.ToString());
+}
+
+// All variables, read and checked before any is set.
+std::map<std::string, HostTensor> ReadVariables(const stdfs::path& path,
+                                                const VariableStore& store) {
+  const SafetensorsReader reader(path);
+  for (const SafetensorsInfo& tensor : reader.tensors()) {
+    if (!store.Has(tensor.name)) {
+      throw IoError(fmt::format(
+          "{}: holds variable '{}', which the program has not; hint: it was "
+          "written by another configuration",
+          path.string(), tensor.name));
+    }
+  }
+  std::map<std::string, HostTensor> values;
+  for (const auto& [name, variable] : store.variables()) {
+    if (!reader.Has(name)) {
+      throw IoError(fmt::format(
+          "{}: lacks variable '{}' of the program; hint: it was written by "
+          "another configuration",
+          path.string(), name));
+    }
+    HostTensor value = reader.Read(name);
+    const graph::VariableSpec& spec = variable.spec;
+    if (value.dtype() != spec.dtype || value.shape() != spec.shape) {
+      throw IoError(fmt::format("{}: variable '{}' is {}, the program wants {}",
+                                path.string(), name,
+                                TypeText(value.dtype(), value.shape()),
+                                TypeText(spec.dtype, spec.shape)));
+    }
+    values.emplace(name, std::move(value));
+  }
+  return values;
+}
+
+}  // namespace
+
+void SaveCheckpoint(const stdfs::path& folder, const VariableStore& store,
+                    const CheckpointInfo& info) {
+  if (stdfs::exists(folder)) {
+    throw IoError(
+        fmt::format("{}: is there already; a checkpoint is never "
+                    "written over",
+                    folder.string()));
+  }
+  stdfs::path parent = folder.parent_path();
+  if (parent.empty()) parent = ".";
+  MakeFolders(parent);
+  const stdfs::path temporary =
+      parent / fmt::format(".{}.{}", folder.filename().string(), getpid());
+  std::error_code ignored;
+  try {
+    // left by a crash of a process of the same number
+    stdfs::remove_all(temporary, ignored);
+    MakeFolders(temporary);
+    WriteVariables(temporary / kVariablesFile, store);
+    const nlohmann::json json = {
+        {"format", kFormat}, {"step", info.step}, {"metadata", info.metadata}};
+    AtomicWriteFile(temporary / kInfoFile, json.dump(/*indent=*/2) + "\n");
+    ForceFolderToDisk(temporary);
+    if (rename(temporary.c_str(), folder.c_str()) != 0) {
+      throw IoError::FromErrno("cannot rename to", folder, errno);
+    }
+    ForceFolderToDisk(parent);
+  } catch (...) {
+    stdfs::remove_all(temporary, ignored);
+    throw;
+  }
+}
+
+CheckpointInfo LoadCheckpoint(const stdfs::path& folder, VariableStore& store) {
+  CheckpointInfo info = ReadInfo(folder / kInfoFile);
+  for (const auto& [name, value] :
+       ReadVariables(folder / kVariablesFile, store)) {
+    store.Set(name, value.view());
+  }
+  return info;
+}
+
+}  // namespace replicant::runtime

@@ -1,0 +1,458 @@
+#include "core/runtime/executor.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "core/base/check.h"
+#include "core/graph/ops/shape_ops.h"
+#include "core/graph/print.h"
+#include "core/runtime/schedule.h"
+
+namespace replicant::runtime {
+namespace {
+
+using graph::Endpoint;
+using graph::Graph;
+using graph::Node;
+using graph::NodeId;
+using graph::Output;
+using kernels::Backend;
+using kernels::Buffer;
+using kernels::Kernel;
+
+constexpr size_t kAlignment = Backend::kAlignment;
+
+size_t RoundUp(size_t size) {
+  return (size + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+bool IsLeaf(const Node& node) {
+  return node.op == &graph::InputOp() || node.op == &graph::ConstantOp() ||
+         node.op == &graph::VariableOp();
+}
+
+// A fetched leaf or variable version gets a copy of its own, because its memory
+// belongs to somebody else and may have changed at the end of the run.
+void CopyFetchedState(graph::Program& program) {
+  for (Output& output : program.outputs) {
+    const Node& node = output.producer();
+    const bool is_version =
+        output.index < static_cast<int32_t>(node.updates.size());
+    if (IsLeaf(node) || is_version) {
+      output = graph::Identity(output, node.site);
+    }
+  }
+}
+
+graph::Program MakeProgram(const Graph& graph, const PlanSpec& spec,
+                           const graph::TargetInfo& target,
+                           const CompileOptions& options) {
+  graph::PassOptions passes = options.passes;
+  if (options.check_finite) {
+    for (const graph::Pass& pass : graph::AllPasses()) {
+      if (pass.name != "prune") passes.off.emplace_back(pass.name);
+    }
+  }
+  graph::Program program =
+      graph::ExtractProgram(graph, spec.outputs, spec.updates);
+  program = graph::RunPasses(std::move(program), target, passes);
+  CopyFetchedState(program);
+  return program;
+}
+
+// Where a tensor lies.
+struct Place {
+  enum class Kind { kArena, kBoundary, kConstant, kVariable };
+
+  Kind kind = Kind::kArena;
+  // number of the block, or offset within the boundary or constant buffer
+  size_t position = 0;
+  graph::VariableId variable = -1;
+};
+
+// Decides where every tensor of a scheduled program lies.
+class Placement {
+ public:
+  Placement(const graph::Program& program, const std::vector<NodeId>& order,
+            const std::map<NodeId, std::unique_ptr<Kernel>>& kernels,
+            const graph::TargetInfo& target)
+      : graph_(*program.graph), target_(target) {
+    FindLastUses(order);
+    for (const Output& output : program.outputs) {
+      PlaceAtBoundary(output.endpoint());
+    }
+    for (size_t step = 0; step < order.size(); ++step) {
+      PlaceOutputs(graph_.node(order[step]), static_cast<int32_t>(step),
+                   kernels);
+    }
+    memory_ = PlanMemory(blocks_, kAlignment);
+  }
+
+  const Place& of(Endpoint endpoint) const { return places_.at(endpoint); }
+  size_t ArenaOffset(const Place& place) const {
+    return memory_.offsets[place.position];
+  }
+  const MemoryPlan& memory() const { return memory_; }
+  size_t boundary_size_bytes() const { return boundary_size_; }
+  size_t constant_size_bytes() const { return constant_size_; }
+
+ private:
+  void FindLastUses(const std::vector<NodeId>& order) {
+    for (size_t step = 0; step < order.size(); ++step) {
+      for (const Endpoint& input : graph_.node(order[step]).inputs) {
+        last_use_[input] = static_cast<int32_t>(step);
+      }
+    }
+  }
+
+  size_t SizeOf(Endpoint endpoint) const {
+    return target_.SizeBytes(graph_.type(endpoint));
+  }
+
+  void PlaceAtBoundary(Endpoint endpoint) {
+    if (places_.contains(endpoint)) return;
+    places_[endpoint] = {Place::Kind::kBoundary, boundary_size_};
+    boundary_size_ += RoundUp(SizeOf(endpoint));
+  }
+
+  void PlaceOutputs(const Node& node, int32_t step,
+                    const std::map<NodeId, std::unique_ptr<Kernel>>& kernels) {
+    for (int32_t i = 0; i < static_cast<int32_t>(node.outputs.size()); ++i) {
+      const Endpoint endpoint{node.id, i};
+      if (node.op == &graph::InputOp()) {
+        PlaceAtBoundary(endpoint);
+      } else if (node.op == &graph::ConstantOp()) {
+        places_[endpoint] = {Place::Kind::kConstant, constant_size_};
+        constant_size_ += RoundUp(SizeOf(endpoint));
+      } else if (node.op == &graph::VariableOp()) {
+        places_[endpoint] = {
+            Place::Kind::kVariable, 0,
+            static_cast<graph::VariableId>(node.attributes.Int("variable"))};
+      } else if (static_cast<size_t>(i) < node.updates.size()) {
+        places_[endpoint] = {Place::Kind::kVariable, 0,
+                             node.updates[static_cast<size_t>(i)]};
+      } else if (!places_.contains(endpoint)) {
+        PlaceInArena(endpoint, node, step, *kernels.at(node.id));
+      }
+    }
+  }
+
+  // In the memory of an input that nobody needs any more, or in a new block.
+  void PlaceInArena(Endpoint endpoint, const Node& node, int32_t step,
+                    const Kernel& kernel) {
+    const auto found = last_use_.find(endpoint);
+    const int32_t last = found == last_use_.end() ? step : found->second;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const Endpoint input = node.inputs[i];
+      const Place place = places_.at(input);
+      if (place.kind != Place::Kind::kArena ||
+          !kernel.CanShare(static_cast<int>(i), endpoint.index) ||
+          SizeOf(input) != SizeOf(endpoint)) {
+        continue;
+      }
+      Lifetime& block = blocks_[place.position];
+      // taken once only: `last` is beyond this step, so that a second output
+      // finds the block in use
+      if (last == step || block.last_step != step) continue;
+      block.last_step = last;
+      places_[endpoint] = place;
+      return;
+    }
+    places_[endpoint] = {Place::Kind::kArena, blocks_.size()};
+    blocks_.push_back({.size_bytes = SizeOf(endpoint),
+                       .first_step = step,
+                       .last_step = last});
+  }
+
+  const Graph& graph_;
+  const graph::TargetInfo& target_;
+  std::map<Endpoint, int32_t> last_use_;
+  std::map<Endpoint, Place> places_;
+  std::vector<Lifetime> blocks_;
+  MemoryPlan memory_;
+  size_t boundary_size_ = 0;
+  size_t constant_size_ = 0;
+};
+
+// The number of the first element that is not finite; nothing if all are.
+std::optional<int64_t> FindNotFinite(const HostTensor& tensor) {
+  const auto find = [](const auto& elements) -> std::optional<int64_t> {
+    for (size_t i = 0; i < elements.size(); ++i) {
+      if (!std::isfinite(static_cast<double>(elements[i]))) {
+        return static_cast<int64_t>(i);
+      }
+    }
+    return std::nullopt;
+  };
+  if (tensor.dtype() == DType::kF32) return find(tensor.Span<float>());
+  if (tensor.dtype() == DType::kF64) return find(tensor.Span<double>());
+  if (tensor.dtype() != DType::kBF16) return std::nullopt;
+  const auto elements = tensor.Span<BFloat16>();
+  for (size_t i = 0; i < elements.size(); ++i) {
+    if (!std::isfinite(static_cast<float>(elements[i]))) {
+      return static_cast<int64_t>(i);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string PlanReport::ToString() const {
+  return fmt::format(
+      "plan: {} nodes, {} kernels, peak {} bytes (intermediate {} of {} "
+      "unshared, lower bound {}; scratch {}, constants {}, boundary {}), "
+      "variables {} bytes",
+      num_nodes, num_kernels, peak_size_bytes(), memory.arena_size_bytes,
+      memory.unshared_size_bytes, memory.lower_bound_bytes, scratch_size_bytes,
+      constant_size_bytes, boundary_size_bytes, variable_size_bytes);
+}
+
+class Executor::Impl {
+ public:
+  Impl(const Graph& graph, const PlanSpec& spec, VariableStore& store,
+       const CompileOptions& options)
+      : store_(store),
+        backend_(store.backend()),
+        check_finite_(options.check_finite),
+        program_(MakeProgram(graph, spec, backend_.target(), options)),
+        stream_(backend_.CreateStream()) {
+    report_.num_nodes = static_cast<int>(graph.nodes().size());
+    store.Declare(*program_.graph);
+    const std::vector<NodeId> order = ScheduleNodes(*program_.graph);
+    CompileKernels(order);
+    const Placement placement(program_, order, kernels_, backend_.target());
+    Allocate(placement);
+    BindKernels(order, placement);
+    BindBoundary(placement);
+  }
+
+  MutableTensorView input(std::string_view name) {
+    const auto found = inputs_.find(name);
+    if (found == inputs_.end()) {
+      throw InvalidArgument(fmt::format("Executor: no input '{}'; inputs: {}",
+                                        name, fmt::join(input_names(), ", ")));
+    }
+    return found->second.view;
+  }
+
+  std::vector<std::string> input_names() const {
+    std::vector<std::string> names;
+    for (const auto& [name, boundary] : inputs_) names.push_back(name);
+    return names;
+  }
+
+  TensorView output(size_t index) const {
+    REPLICANT_CHECK_LT(index, outputs_.size());
+    return outputs_[index].view;
+  }
+
+  size_t num_outputs() const { return outputs_.size(); }
+
+  void Run() {
+    const bool is_host = backend_.is_host_memory();
+    if (!is_host) {
+      for (auto& [name, input] : inputs_) {
+        stream_->CopyToDevice(input.device, input.view.data(),
+                              input.view.size_bytes());
+      }
+    }
+    if (check_finite_) {
+      for (size_t i = 0; i < launches_.size(); ++i) {
+        launches_[i]->Launch(*stream_);
+        CheckFinite(launched_nodes_[i]);
+      }
+    } else {
+      for (Kernel* kernel : launches_) kernel->Launch(*stream_);
+    }
+    if (!is_host) {
+      for (Boundary& output : outputs_) {
+        stream_->CopyToHost(output.view.data(), output.device,
+                            output.view.size_bytes());
+      }
+    }
+    stream_->Synchronize();
+  }
+
+  const PlanReport& report() const { return report_; }
+  std::string ToText() const { return graph::PrintText(*program_.graph); }
+
+ private:
+  // An input or output: where the device has it and where the caller sees it.
+  struct Boundary {
+    std::byte* device;
+    MutableTensorView view;
+  };
+
+  void CompileKernels(const std::vector<NodeId>& order) {
+    const Graph& graph = *program_.graph;
+    // all are asked for before any is made: compiling may take long
+    for (const NodeId id : order) {
+      const Node& node = graph.node(id);
+      if (IsLeaf(node)) continue;
+      const std::string why = backend_.target().WhyUnsupported(graph, node);
+      if (!why.empty()) {
+        throw DeviceError(fmt::format("{} cannot run {} '{}' ({}): {}",
+                                      backend_.device(), node.op->name,
+                                      node.name, node.site.ToString(), why));
+      }
+    }
+    for (const NodeId id : order) {
+      const Node& node = graph.node(id);
+      if (IsLeaf(node)) continue;
+      auto kernel = backend_.CompileKernel(graph, node);
+      report_.scratch_size_bytes =
+          std::max(report_.scratch_size_bytes, kernel->scratch_size_bytes());
+      kernels_.emplace(id, std::move(kernel));
+    }
+    report_.num_kernels = static_cast<int>(kernels_.size());
+  }
+
+  void Allocate(const Placement& placement) {
+    report_.memory = placement.memory();
+    report_.boundary_size_bytes = placement.boundary_size_bytes();
+    report_.constant_size_bytes = placement.constant_size_bytes();
+    arena_ = backend_.Allocate(report_.memory.arena_size_bytes);
+    boundary_ = backend_.Allocate(report_.boundary_size_bytes);
+    constants_ = backend_.Allocate(report_.constant_size_bytes);
+    scratch_ = backend_.Allocate(report_.scratch_size_bytes);
+    for (const Node& node : program_.graph->nodes()) {
+      if (node.op == &graph::ConstantOp()) {
+        stream_->CopyToDevice(Address({node.id, 0}, placement),
+                              node.constant->bytes().data(),
+                              node.constant->size_bytes());
+      } else if (node.op == &graph::VariableOp()) {
+        report_.variable_size_bytes +=
+            store_.at(node.name).buffer->size_bytes();
+      }
+    }
+    stream_->Synchronize();
+  }
+
+  std::byte* Address(Endpoint endpoint, const Placement& placement) {
+    const Place& place = placement.of(endpoint);
+    switch (place.kind) {
+      case Place::Kind::kArena:
+        return arena_->data() + placement.ArenaOffset(place);
+      case Place::Kind::kBoundary:
+        return boundary_->data() + place.position;
+      case Place::Kind::kConstant:
+        return constants_->data() + place.position;
+      case Place::Kind::kVariable:
+        return store_.at(program_.graph->variable(place.variable).name)
+            .buffer->data();
+    }
+    REPLICANT_CHECK(false, "unknown place");
+  }
+
+  void BindKernels(const std::vector<NodeId>& order,
+                   const Placement& placement) {
+    for (const NodeId id : order) {
+      const auto kernel = kernels_.find(id);
+      if (kernel == kernels_.end()) continue;
+      const Node& node = program_.graph->node(id);
+      kernels::KernelBindings bindings{.scratch = scratch_->data()};
+      for (const Endpoint& input : node.inputs) {
+        bindings.inputs.push_back(Address(input, placement));
+      }
+      for (int32_t i = 0; i < static_cast<int32_t>(node.outputs.size()); ++i) {
+        bindings.outputs.push_back(Address({id, i}, placement));
+      }
+      kernel->second->Bind(bindings);
+      launches_.push_back(kernel->second.get());
+      launched_nodes_.push_back(id);
+      if (check_finite_) bound_outputs_[id] = bindings.outputs;
+    }
+  }
+
+  // The caller's view: the device's own memory where the host can reach it.
+  Boundary MakeBoundary(Endpoint endpoint, const Placement& placement) {
+    const graph::TensorType& type = program_.graph->type(endpoint);
+    std::byte* device = Address(endpoint, placement);
+    if (backend_.is_host_memory()) {
+      return {device, MutableTensorView(type.dtype, type.shape, device)};
+    }
+    staging_.emplace_back(type.dtype, type.shape);
+    return {device, staging_.back().mutable_view()};
+  }
+
+  void BindBoundary(const Placement& placement) {
+    for (const Node& node : program_.graph->nodes()) {
+      if (node.op != &graph::InputOp()) continue;
+      inputs_.emplace(node.name, MakeBoundary({node.id, 0}, placement));
+    }
+    for (const Output& output : program_.outputs) {
+      outputs_.push_back(MakeBoundary(output.endpoint(), placement));
+    }
+  }
+
+  void CheckFinite(NodeId id) {
+    const Node& node = program_.graph->node(id);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const graph::TensorType& type = node.outputs[i];
+      if (!graph::IsFloating(type.dtype)) continue;
+      HostTensor value(type.dtype, type.shape);
+      stream_->CopyToHost(value.bytes().data(), bound_outputs_.at(id)[i],
+                          value.size_bytes());
+      stream_->Synchronize();
+      const std::optional<int64_t> element = FindNotFinite(value);
+      if (!element) continue;
+      throw NumericError(fmt::format(
+          "{}: {} '{}': element {} of output {}, {}, is not finite; it is the "
+          "first op of this run that made such a value",
+          node.site.ToString(), node.op->name, node.name, *element, i,
+          type.ToString()));
+    }
+  }
+
+  VariableStore& store_;
+  Backend& backend_;
+  bool check_finite_;
+  graph::Program program_;
+  PlanReport report_;
+  std::unique_ptr<kernels::Stream> stream_;
+  std::unique_ptr<Buffer> arena_;
+  std::unique_ptr<Buffer> boundary_;
+  std::unique_ptr<Buffer> constants_;
+  std::unique_ptr<Buffer> scratch_;
+  std::vector<HostTensor> staging_;
+  std::map<NodeId, std::unique_ptr<Kernel>> kernels_;
+  // in the order of the schedule
+  std::vector<Kernel*> launches_;
+  std::vector<NodeId> launched_nodes_;
+  // debug mode only
+  std::map<NodeId, std::vector<std::byte*>> bound_outputs_;
+  std::map<std::string, Boundary, std::less<>> inputs_;
+  std::vector<Boundary> outputs_;
+};
+
+Executor::Executor(const Graph& graph, const PlanSpec& spec,
+                   VariableStore& store, const CompileOptions& options)
+    : impl_(std::make_unique<Impl>(graph, spec, store, options)) {}
+
+Executor::~Executor() = default;
+
+MutableTensorView Executor::input(std::string_view name) {
+  return impl_->input(name);
+}
+
+std::vector<std::string> Executor::input_names() const {
+  return impl_->input_names();
+}
+
+TensorView Executor::output(size_t index) const { return impl_->output(index); }
+
+size_t Executor::num_outputs() const { return impl_->num_outputs(); }
+
+void Executor::Run() { impl_->Run(); }
+
+const PlanReport& Executor::report() const { return impl_->report(); }
+
+std::string Executor::ToText() const { return impl_->ToText(); }
+
+}  // namespace replicant::runtime

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/graph/graph.h"
+#include "core/graph/passes/passes.h"
+#include "core/kernels/backend.h"
+#include "core/runtime/memory_planner.h"
+#include "core/runtime/variable_store.h"
+#include "core/tensor/host_tensor.h"
+#include "core/tensor/tensor_view.h"
+
+namespace replicant::runtime {
+
+// A value that is not finite, found in debug mode.
+class NumericError : public Error {
+ public:
+  using Error::Error;
+};
+
+// What one plan computes of a graph.
+struct PlanSpec {
+  // Read with output(i) after a run.
+  std::vector<graph::Output> outputs;
+  // Nodes that write variables, to be run; an update that another one builds
+  // on comes along.
+  std::vector<graph::Output> updates;
+};
+
+struct CompileOptions {
+  graph::PassOptions passes;
+  // Debug mode: after each kernel its floating-point outputs are looked
+  // through, and the first that holds NaN or infinity ends the run with a
+  // NumericError that names it. Slow; and switches off all fusion, so that
+  // what is named is what the user wrote.
+  bool check_finite = false;
+};
+
+struct PlanReport {
+  int num_nodes = 0;    // of the graph, as given
+  int num_kernels = 0;  // launched by a run
+  MemoryPlan memory;    // intermediate tensors
+  size_t scratch_size_bytes = 0;
+  size_t constant_size_bytes = 0;
+  // inputs and fetched outputs
+  size_t boundary_size_bytes = 0;
+  // variables that the plan uses (owned by the store)
+  size_t variable_size_bytes = 0;
+
+  // Everything that the plan itself allocates.
+  size_t peak_size_bytes() const {
+    return memory.arena_size_bytes + scratch_size_bytes + constant_size_bytes +
+           boundary_size_bytes;
+  }
+  // One line for a log.
+  std::string ToString() const;
+};
+
+// A compiled graph: compile once, run many times.
+//
+//   Executor step(graph, {.outputs = {loss}, .updates = {adam}}, store);
+//   for (...) {
+//     ... fill step.input("observation") ...
+//     step.Run();
+//     ... read step.output(0) ...
+//   }
+//
+// Compiling runs the passes, orders the nodes, lays every tensor out in memory
+// and prepares every kernel. Run() makes no allocation. The same inputs,
+// variables, build and number of threads give the same bits.
+//
+// A node that updates a variable runs after everything that uses the version
+// it replaces.
+//
+// Thread-safety: all calls from one thread, the one whose affinity the
+// backend's threads inherit.
+class Executor {
+ public:
+  // The store (and its backend) must outlive the executor; the graph need not.
+  // Variables that the store lacks are declared in it.
+  // Throws InvalidArgument if an output is used in a way that needs both the
+  // old and the new version of a variable at once, DeviceError if the backend
+  // cannot run a node or has not enough memory, ShapeError if the store holds
+  // a variable of another type.
+  Executor(const graph::Graph& graph, const PlanSpec& spec,
+           VariableStore& store, const CompileOptions& options = {});
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // Memory of the input, to be filled before Run(); it keeps its contents.
+  // Inputs that the plan does not need are there all the same.
+  // Throws InvalidArgument, naming the inputs, for an unknown name.
+  MutableTensorView input(std::string_view name);
+  std::vector<std::string> input_names() const;
+
+  // Value of PlanSpec::outputs[index] after the last Run().
+  TensorView output(size_t index) const;
+  size_t num_outputs() const;
+
+  // Throws DeviceError, and NumericError in debug mode.
+  void Run();
+
+  const PlanReport& report() const;
+  // The compiled program, one line a node (graph::PrintText).
+  std::string ToText() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace replicant::runtime

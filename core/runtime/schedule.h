@@ -1,0 +1,17 @@
+#pragma once
+
+#include <vector>
+
+#include "core/graph/graph.h"
+
+namespace replicant::runtime {
+
+// An order in which the nodes of a graph can run: inputs before users, and all
+// users of a version of a variable before the update that replaces it. Among
+// the nodes that could run next the one added first does.
+//
+// Throws InvalidArgument, naming variable and update, if a node needs a
+// version and also the one that replaces it.
+std::vector<graph::NodeId> ScheduleNodes(const graph::Graph& graph);
+
+}  // namespace replicant::runtime

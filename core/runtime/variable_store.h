@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "core/kernels/backend.h"
+#include "core/tensor/host_tensor.h"
+#include "core/tensor/tensor_view.h"
+
+namespace replicant::runtime {
+
+// The state of a training: every variable by name, in memory of one backend,
+// row-major. Plans that are compiled against one store share its variables.
+//
+// Thread-safety: one thread at a time, and not while a plan that uses the
+// store runs.
+class VariableStore {
+ public:
+  struct Variable {
+    graph::VariableSpec spec;
+    std::unique_ptr<kernels::Buffer> buffer;
+  };
+
+  // First values are drawn from RandomStream(seed, "variable/<name>"). The
+  // backend must outlive the store.
+  VariableStore(kernels::Backend& backend, uint64_t seed);
+
+  // Adds the variables of `graph` that the store has not yet, and gives them
+  // their first values. Throws ShapeError, adding none, if one is there with
+  // another dtype or shape.
+  void Declare(const graph::Graph& graph);
+
+  bool Has(std::string_view name) const;
+  // Throws InvalidArgument for an unknown name.
+  Variable& at(std::string_view name);
+  const Variable& at(std::string_view name) const;
+  // Sorted by name.
+  const std::map<std::string, Variable, std::less<>>& variables() const {
+    return variables_;
+  }
+  size_t size_bytes() const;
+
+  // A copy of the value.
+  HostTensor Get(std::string_view name) const;
+  // Throws InvalidArgument for an unknown name, ShapeError for another dtype
+  // or shape; the value is unchanged then.
+  void Set(std::string_view name, TensorView value);
+
+  kernels::Backend& backend() const { return backend_; }
+
+ private:
+  kernels::Backend& backend_;
+  uint64_t seed_;
+  std::unique_ptr<kernels::Stream> stream_;
+  std::map<std::string, Variable, std::less<>> variables_;
+};
+
+}  // namespace replicant::runtime

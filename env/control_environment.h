@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "core/base/rng.h"
+#include "env/environment.h"
+#include "env/task.h"
+
+namespace replicant::env {
+
+struct ControlOptions {
+  // Episodes are cut off (discount 1) at the first control step that reaches
+  // this simulated time; kInfinity for never.
+  double time_limit_s = 0.0;
+  // Simulated time per action, a whole multiple of the model's timestep; 0 for
+  // one timestep.
+  double control_timestep_s = 0.0;
+};
+
+// A physics and a task: the environment that the Control Suite is made of.
+//
+// Step: controls := action; physics advances by control_timestep; reward and
+// observation are read. Reset: default pose; the task draws a start; derived
+// quantities are computed with actuation off.
+//
+// Episode number k of an environment draws from the stream "episode-k" below
+// the one that it was given: it does not depend on how earlier episodes went.
+//
+// Source: dm_control.rl.control.Environment (arXiv:2006.12983, sec. 2).
+class ControlEnvironment : public Environment {
+ public:
+  // Throws InvalidArgument if the task does not fit the model or the control
+  // timestep is not a multiple of the physics timestep.
+  ControlEnvironment(std::unique_ptr<Physics> physics,
+                     std::unique_ptr<Task> task, const ControlOptions& options,
+                     const RandomStream& random);
+
+  const ObservationSpec& observation_spec() const override { return spec_; }
+  const ActionSpec& action_spec() const override { return action_spec_; }
+  TimeStep Reset(const ObservationBuffer& out) override;
+  TimeStep Step(std::span<const double> action,
+                const ObservationBuffer& out) override;
+  void Observe(const ObservationBuffer& out) override;
+  const Physics& physics() const override { return *physics_; }
+  const EnvironmentCounters& counters() const override { return counters_; }
+
+  // Starts an episode in a given state instead of a drawn one.
+  //   state  mj_getState of mjSTATE_INTEGRATION
+  // Model arrays that the reset would have drawn are to be set before, through
+  // mutable_physics(). Throws InvalidArgument for a state of another size or
+  // one that is not valid.
+  TimeStep ResetTo(std::span<const double> state, const ObservationBuffer& out);
+
+  Physics& mutable_physics() { return *physics_; }
+  const Task& task() const { return *task_; }
+  int physics_steps_per_action() const { return physics_steps_; }
+  double control_timestep_s() const {
+    return physics_->timestep_s() * physics_steps_;
+  }
+
+ private:
+  void Write(const ObservationBuffer& out) const;
+  TimeStep FirstStep(const ObservationBuffer& out);
+
+  std::unique_ptr<Physics> physics_;
+  std::unique_ptr<Task> task_;
+  RandomStream random_;
+  ObservationSpec spec_;
+  ActionSpec action_spec_;
+  int physics_steps_ = 1;
+  double step_limit_ = 0.0;
+  int64_t step_count_ = 0;
+  bool is_episode_over_ = true;
+  EnvironmentCounters counters_;
+};
+
+}  // namespace replicant::env

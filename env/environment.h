@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "env/physics.h"
+#include "env/specs.h"
+#include "env/time_step.h"
+
+namespace replicant::env {
+
+// How often something happened in the life of an environment.
+struct EnvironmentCounters {
+  int64_t episodes = 0;     // started
+  int64_t steps = 0;        // control steps; resets are not counted
+  int64_t divergences = 0;  // steps after which the physics was not valid
+};
+
+// A reinforcement-learning environment in the terms of dm_env, which writes
+// its observations into buffers of the caller: a step allocates nothing.
+//
+// Thread-safety: one thread at a time; different objects are independent.
+class Environment {
+ public:
+  virtual ~Environment() = default;
+
+  virtual const ObservationSpec& observation_spec() const = 0;
+  virtual const ActionSpec& action_spec() const = 0;
+
+  // Starts an episode; returns its first step.
+  // Throws InvalidArgument, leaving the state, if a buffer has a wrong size.
+  virtual TimeStep Reset(const ObservationBuffer& out) = 0;
+
+  // Makes one control step. After a last step, and before the first Reset(),
+  // it starts an episode instead and ignores the action, as dm_env does.
+  //
+  // A step after which the physics has diverged ends the episode with reward 0
+  // and discount 0; its observation is that of the model's default pose.
+  //
+  // Throws InvalidArgument, leaving the state, if the action has not
+  // action_spec().size() elements or one is not finite, or if a buffer has a
+  // wrong size.
+  virtual TimeStep Step(std::span<const double> action,
+                        const ObservationBuffer& out) = 0;
+
+  // Writes the observation of the present state again. A wrapper whose step
+  // ends at a place that it cannot know before uses it.
+  // Throws InvalidArgument if a buffer has a wrong size.
+  virtual void Observe(const ObservationBuffer& out) = 0;
+
+  // What is simulated, for renderers.
+  virtual const Physics& physics() const = 0;
+
+  virtual const EnvironmentCounters& counters() const = 0;
+};
+
+// An environment around another, which it owns; everything is passed on but
+// what a subclass overrides. The base of wrappers.
+class EnvironmentWrapper : public Environment {
+ public:
+  explicit EnvironmentWrapper(std::unique_ptr<Environment> environment)
+      : environment_(std::move(environment)) {}
+
+  const ObservationSpec& observation_spec() const override {
+    return environment_->observation_spec();
+  }
+  const ActionSpec& action_spec() const override {
+    return environment_->action_spec();
+  }
+  TimeStep Reset(const ObservationBuffer& out) override {
+    return environment_->Reset(out);
+  }
+  TimeStep Step(std::span<const double> action,
+                const ObservationBuffer& out) override {
+    return environment_->Step(action, out);
+  }
+  void Observe(const ObservationBuffer& out) override {
+    environment_->Observe(out);
+  }
+  const Physics& physics() const override { return environment_->physics(); }
+  const EnvironmentCounters& counters() const override {
+    return environment_->counters();
+  }
+
+ protected:
+  Environment& inner() { return *environment_; }
+
+ private:
+  std::unique_ptr<Environment> environment_;
+};
+
+}  // namespace replicant::env

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+
+#include "env/mujoco.h"
+
+namespace replicant::env {
+
+// Changes of a model before it is compiled, for TaskDefinition::edit. All
+// throw InvalidArgument if the model has no part of that name.
+
+// The element of that type and name.
+mjsElement& FindElement(mjSpec& spec, mjtObj type, const std::string& name);
+mjsBody& FindBody(mjSpec& spec, const std::string& name);
+mjsGeom& FindGeom(mjSpec& spec, const std::string& name);
+// The settings that elements of a class start from.
+const mjsDefault& FindDefault(mjSpec& spec, const std::string& name);
+
+// Removes it with everything inside.
+void DeleteElement(mjSpec& spec, mjtObj type, const std::string& name);
+
+// Aborts if the name is taken (a mistake in the edit).
+void SetName(mjsElement* element, const std::string& name);
+
+}  // namespace replicant::env

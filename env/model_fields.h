@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/tensor/tensor_view.h"
+#include "env/mujoco.h"
+
+namespace replicant::env {
+
+// Arrays of mjModel by name, as a reset changes them and as files hold them:
+// "geom_pos" is [ngeom, 3] of f64, "geom_rgba" [ngeom, 4] of f32. An array of
+// single numbers has one dimension.
+//
+// Only floating-point arrays can be reached: the integer ones hold indices, and
+// a wrong index would make MuJoCo read outside its memory.
+
+// Valid as long as the model. Throws InvalidArgument, with the nearest name, if
+// there is no such floating-point array.
+MutableTensorView ModelField(mjModel& model, const std::string& name);
+
+// All names that ModelField() knows, in the order of mjModel.
+std::vector<std::string> ModelFieldNames(const mjModel& model);
+
+// Replaces an array. Throws InvalidArgument, leaving the model unchanged, for
+// an unknown name, another element type, another shape or a number that is not
+// finite.
+void SetModelField(mjModel& model, const std::string& name,
+                   const TensorView& value);
+
+}  // namespace replicant::env

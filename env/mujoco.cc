@@ -1,0 +1,77 @@
+#include "env/mujoco.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <array>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+
+namespace replicant::env {
+namespace {
+
+// MuJoCo prints its warnings and writes them to a file in the current folder.
+// Here they go to the log, for debugging: that a simulation is no longer valid
+// is told by Physics::Step(). The callback is a global of MuJoCo.
+void LogWarnings() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    mju_user_warning = [](const char* text) {
+      spdlog::debug("mujoco: {}", text);
+    };
+  });
+}
+
+// MuJoCo's error text as one line.
+std::string OneLine(std::string_view text) {
+  std::string line;
+  for (const char c : text) line += c == '\n' ? ' ' : c;
+  while (!line.empty() && line.back() == ' ') line.pop_back();
+  return line;
+}
+
+}  // namespace
+
+MjSpecPtr ParseMjcf(const std::filesystem::path& path) {
+  LogWarnings();
+  if (!std::filesystem::is_regular_file(path)) {
+    throw IoError(fmt::format("MJCF: {}: no such file", path.string()));
+  }
+  std::array<char, 1024> error{};
+  MjSpecPtr spec(mj_parseXML(path.c_str(), /*vfs=*/nullptr, error.data(),
+                             static_cast<int>(error.size())));
+  if (spec == nullptr) {
+    throw IoError(
+        fmt::format("MJCF: {}: {}", path.string(), OneLine(error.data())));
+  }
+  return spec;
+}
+
+MjModelPtr CompileModel(mjSpec& spec, const std::filesystem::path& path) {
+  LogWarnings();
+  MjModelPtr model(mj_compile(&spec, /*vfs=*/nullptr));
+  if (model == nullptr) {
+    throw IoError(fmt::format("MJCF: {}: {}", path.string(),
+                              OneLine(mjs_getError(&spec))));
+  }
+  return model;
+}
+
+MjModelPtr CopyModel(const mjModel& model) {
+  MjModelPtr copy(mj_copyModel(nullptr, &model));
+  REPLICANT_CHECK(copy != nullptr, "mj_copyModel");
+  return copy;
+}
+
+MjDataPtr MakeData(const mjModel& model) {
+  LogWarnings();
+  MjDataPtr data(mj_makeData(&model));
+  REPLICANT_CHECK(data != nullptr, "mj_makeData");
+  return data;
+}
+
+}  // namespace replicant::env

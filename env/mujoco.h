@@ -1,0 +1,43 @@
+#pragma once
+
+// The only place that includes MuJoCo: its C API with owning handles, and
+// loading with exceptions instead of error buffers.
+#include <mujoco/mujoco.h>
+
+#include <filesystem>
+#include <memory>
+
+namespace replicant::env {
+
+struct MjModelDeleter {
+  void operator()(mjModel* model) const { mj_deleteModel(model); }
+};
+struct MjDataDeleter {
+  void operator()(mjData* data) const { mj_deleteData(data); }
+};
+struct MjSpecDeleter {
+  void operator()(mjSpec* spec) const { mj_deleteSpec(spec); }
+};
+
+// Each owns one object of MuJoCo and frees it.
+using MjModelPtr = std::unique_ptr<mjModel, MjModelDeleter>;
+using MjDataPtr = std::unique_ptr<mjData, MjDataDeleter>;
+using MjSpecPtr = std::unique_ptr<mjSpec, MjSpecDeleter>;
+
+// Reads an MJCF file into a specification that can still be edited. Includes
+// and assets are found relative to the file.
+// Throws IoError with MuJoCo's message if there is no such file or it cannot
+// be understood.
+MjSpecPtr ParseMjcf(const std::filesystem::path& path);
+
+// Compiles `spec`, which came from `path` (for messages only).
+// Throws IoError with MuJoCo's message if the model cannot be built.
+MjModelPtr CompileModel(mjSpec& spec, const std::filesystem::path& path);
+
+// Copies of a model share nothing.
+MjModelPtr CopyModel(const mjModel& model);
+
+// The simulation state that belongs to `model`, at the model's defaults.
+MjDataPtr MakeData(const mjModel& model);
+
+}  // namespace replicant::env

@@ -1,0 +1,154 @@
+#include "env/physics.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/config/nearest.h"
+
+namespace replicant::env {
+namespace {
+
+std::string NearestInModel(const mjModel& model, mjtObj type, int count,
+                           const std::string& name) {
+  std::vector<std::string> names;
+  for (int id = 0; id < count; ++id) {
+    const char* text = mj_id2name(&model, type, id);
+    if (text != nullptr) names.emplace_back(text);
+  }
+  return config::NearestName(name, names);
+}
+
+int CountOf(const mjModel& model, mjtObj type) {
+  switch (type) {
+    case mjOBJ_BODY:
+      return static_cast<int>(model.nbody);
+    case mjOBJ_GEOM:
+      return static_cast<int>(model.ngeom);
+    case mjOBJ_SITE:
+      return static_cast<int>(model.nsite);
+    case mjOBJ_JOINT:
+      return static_cast<int>(model.njnt);
+    case mjOBJ_SENSOR:
+      return static_cast<int>(model.nsensor);
+    case mjOBJ_LIGHT:
+      return static_cast<int>(model.nlight);
+    case mjOBJ_CAMERA:
+      return static_cast<int>(model.ncam);
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+Physics::Physics(MjModelPtr model, std::string name)
+    : model_(std::move(model)), name_(std::move(name)) {
+  REPLICANT_CHECK(model_ != nullptr, "no model");
+  data_ = MakeData(*model_);
+  Reset();
+}
+
+void Physics::Reset() {
+  mj_resetData(model_.get(), data_.get());
+  (void)ForwardWithoutActuation();
+}
+
+PhysicsStatus Physics::ForwardWithoutActuation() {
+  const WarningCounts before = CountWarnings();
+  const int flags = model_->opt.disableflags;
+  model_->opt.disableflags = flags | mjDSBL_ACTUATION;
+  mj_forward(model_.get(), data_.get());
+  model_->opt.disableflags = flags;
+  return StatusSince(before);
+}
+
+PhysicsStatus Physics::Step(int count) {
+  REPLICANT_CHECK_GE(count, 1);
+  const WarningCounts before = CountWarnings();
+  if (model_->opt.integrator == mjINT_RK4) {
+    for (int i = 0; i < count; ++i) mj_step(model_.get(), data_.get());
+  } else {
+    // the first half of this step was done at the end of the one before
+    mj_step2(model_.get(), data_.get());
+    for (int i = 1; i < count; ++i) mj_step(model_.get(), data_.get());
+  }
+  // bring everything that follows from position and velocity up to date
+  mj_step1(model_.get(), data_.get());
+  return StatusSince(before);
+}
+
+Physics::WarningCounts Physics::CountWarnings() const {
+  WarningCounts counts;
+  for (int i = 0; i < mjNWARNING; ++i) {
+    counts[static_cast<size_t>(i)] = data_->warning[i].number;
+  }
+  return counts;
+}
+
+PhysicsStatus Physics::StatusSince(const WarningCounts& before) const {
+  for (int i = 0; i < mjNWARNING; ++i) {
+    // a state that MuJoCo reset by itself starts counting again from zero
+    if (data_->warning[i].number > before[static_cast<size_t>(i)]) {
+      return PhysicsStatus::kDiverged;
+    }
+  }
+  return PhysicsStatus::kOk;
+}
+
+std::string Physics::WarningText() const {
+  std::string text;
+  for (int i = 0; i < mjNWARNING; ++i) {
+    const mjWarningStat& warning = data_->warning[i];
+    if (warning.number == 0) continue;
+    if (!text.empty()) text += "; ";
+    text += mju_warningText(i, static_cast<size_t>(warning.lastinfo));
+  }
+  return text;
+}
+
+int Physics::Id(mjtObj type, const std::string& name) const {
+  const int id = mj_name2id(model_.get(), type, name.c_str());
+  if (id < 0) {
+    const std::string nearest =
+        NearestInModel(*model_, type, CountOf(*model_, type), name);
+    throw InvalidArgument(fmt::format(
+        "{}: no {} named '{}' in the model{}", name_, mju_type2Str(type), name,
+        nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
+  }
+  return id;
+}
+
+int Physics::QposAddress(const std::string& joint) const {
+  return model_->jnt_qposadr[JointId(joint)];
+}
+
+int Physics::DofAddress(const std::string& joint) const {
+  return model_->jnt_dofadr[JointId(joint)];
+}
+
+int Physics::SensorAddress(const std::string& sensor) const {
+  return model_->sensor_adr[Id(mjOBJ_SENSOR, sensor)];
+}
+
+Vec3 Minus(Span3 a, Span3 b) { return {a[0] - b[0], a[1] - b[1], a[2] - b[2]}; }
+
+double Norm(std::span<const double> v) {
+  double sum = 0.0;
+  for (const double value : v) sum += value * value;
+  return std::sqrt(sum);
+}
+
+Vec3 ToFrame(Span3 v, Span9 frame) {
+  Vec3 result;
+  for (size_t j = 0; j < 3; ++j) {
+    result[j] = v[0] * frame[j] + v[1] * frame[3 + j] + v[2] * frame[6 + j];
+  }
+  return result;
+}
+
+}  // namespace replicant::env

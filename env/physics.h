@@ -1,0 +1,129 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "env/mujoco.h"
+
+namespace replicant::env {
+
+// Vectors and matrices as MuJoCo stores them: row-major, borrowed from mjData.
+using Vec3 = std::array<double, 3>;
+using Span3 = std::span<const double, 3>;
+using Span9 = std::span<const double, 9>;
+
+// Where the axes of a body lie in its 3x3 rotation matrix: kZX is the
+// component of the local z axis ... in dm_control's names, row then column.
+enum MatrixIndex { kXX, kXY, kXZ, kYX, kYY, kYZ, kZX, kZY, kZZ };
+
+// Outcome of advancing the simulation.
+enum class [[nodiscard]] PhysicsStatus{
+    kOk,
+    // MuJoCo gave a warning (a bad or huge number in the state, a full contact
+    // buffer): the state is not to be trusted, and may have been reset.
+    kDiverged,
+};
+
+// One MuJoCo model with its simulation state, stepped in the order of
+// dm_control: after every call the quantities that follow from positions and
+// velocities (body frames, velocity sensors, contacts) belong to the present
+// state, while sensors of the acceleration stage (touch, force, accelerometer)
+// are those of the last step taken.
+//
+// The model is this object's own: tasks change it at reset (target positions,
+// terrain), so environments never share one.
+//
+// Thread-safety: one thread at a time; different objects are independent.
+class Physics {
+ public:
+  // `name` is for messages. The state is that after Reset().
+  explicit Physics(MjModelPtr model, std::string name = "model");
+
+  const mjModel& model() const { return *model_; }
+  mjModel& mutable_model() { return *model_; }
+  const mjData& data() const { return *data_; }
+  mjData& mutable_data() { return *data_; }
+  const std::string& name() const { return name_; }
+
+  // The model's default state, made consistent by ForwardWithoutActuation().
+  // A warning that it gives is not an error here: the state is about to change.
+  void Reset();
+
+  // Computes all derived quantities of the present state, with the actuators
+  // switched off because no action was given yet.
+  PhysicsStatus ForwardWithoutActuation();
+
+  // Advances by `count` >= 1 physics timesteps with the controls as they are.
+  // Needs what ForwardWithoutActuation() or an earlier Step() left behind; if
+  // the state was changed since, the first step still uses the derived
+  // quantities of the old one, as dm_control does (see the cheetah).
+  PhysicsStatus Step(int count);
+
+  // MuJoCo's words for the warnings since the last Reset(); "" if none.
+  std::string WarningText() const;
+
+  // Numbers of things by name. Throw InvalidArgument, naming the nearest name
+  // in the model, if there is none.
+  int Id(mjtObj type, const std::string& name) const;
+  int BodyId(const std::string& name) const { return Id(mjOBJ_BODY, name); }
+  int GeomId(const std::string& name) const { return Id(mjOBJ_GEOM, name); }
+  int SiteId(const std::string& name) const { return Id(mjOBJ_SITE, name); }
+  int JointId(const std::string& name) const { return Id(mjOBJ_JOINT, name); }
+  // First index of a joint in qpos, and in qvel.
+  int QposAddress(const std::string& joint) const;
+  int DofAddress(const std::string& joint) const;
+  // First index of a sensor's reading in sensordata.
+  int SensorAddress(const std::string& sensor) const;
+
+  double timestep_s() const { return model_->opt.timestep; }
+
+  std::span<const double> qpos() const {
+    return {data_->qpos, Size(model_->nq)};
+  }
+  std::span<double> mutable_qpos() { return {data_->qpos, Size(model_->nq)}; }
+  std::span<const double> qvel() const {
+    return {data_->qvel, Size(model_->nv)};
+  }
+  std::span<double> mutable_qvel() { return {data_->qvel, Size(model_->nv)}; }
+  std::span<const double> ctrl() const {
+    return {data_->ctrl, Size(model_->nu)};
+  }
+  std::span<double> mutable_ctrl() { return {data_->ctrl, Size(model_->nu)}; }
+  std::span<const double> act() const { return {data_->act, Size(model_->na)}; }
+
+  // World position and rotation of a body, site or geom.
+  Span3 BodyPosition(int id) const { return Span3(data_->xpos + 3 * id, 3); }
+  Span9 BodyMatrix(int id) const { return Span9(data_->xmat + 9 * id, 9); }
+  Span3 SitePosition(int id) const {
+    return Span3(data_->site_xpos + 3 * id, 3);
+  }
+  Span9 SiteMatrix(int id) const { return Span9(data_->site_xmat + 9 * id, 9); }
+  Span3 GeomPosition(int id) const {
+    return Span3(data_->geom_xpos + 3 * id, 3);
+  }
+  Span9 GeomMatrix(int id) const { return Span9(data_->geom_xmat + 9 * id, 9); }
+  // `size` readings from `address` on.
+  std::span<const double> Sensor(int address, int size) const {
+    return {data_->sensordata + address, Size(size)};
+  }
+
+ private:
+  static size_t Size(int64_t n) { return static_cast<size_t>(n); }
+  using WarningCounts = std::array<int, mjNWARNING>;
+  WarningCounts CountWarnings() const;
+  PhysicsStatus StatusSince(const WarningCounts& before) const;
+
+  MjModelPtr model_;
+  MjDataPtr data_;
+  std::string name_;
+};
+
+// Vectors of the world: difference, length, and `v` seen from a frame whose
+// rotation matrix is `frame` (its transpose applied to v).
+Vec3 Minus(Span3 a, Span3 b);
+double Norm(std::span<const double> v);
+Vec3 ToFrame(Span3 v, Span9 frame);
+
+}  // namespace replicant::env

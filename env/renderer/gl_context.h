@@ -1,0 +1,63 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+namespace replicant::env {
+
+// Where OpenGL comes from.
+enum class GlPlatform {
+  kAuto,            // an EGL device where there is a GPU, else OSMesa
+  kOsMesa,          // Mesa's software renderer without a window system
+  kEglDevice,       // one of the devices that EGL lists, a GPU as a rule
+  kEglSurfaceless,  // EGL of Mesa without any device file: software
+};
+
+// "auto", "osmesa", "egl", "egl-surfaceless".
+std::string_view ToString(GlPlatform platform);
+// Throws InvalidArgument for any other name.
+GlPlatform ParseGlPlatform(std::string_view name);
+
+// An OpenGL context without a window.
+//
+// The libraries are opened with dlopen when the first context is made, so that
+// a program that never draws with OpenGL runs where there is none. MuJoCo looks
+// OpenGL up in the process once and for all; all contexts of a process
+// therefore come from one platform.
+//
+// Mesa's software renderer starts a thread per core; LP_NUM_THREADS=0 is put
+// into the environment before it is loaded, unless the variable is set, since
+// one process per core draws here.
+//
+// Thread-safety: Make() may be called from any thread, a context is for one
+// thread at a time.
+class GlContext {
+ public:
+  virtual ~GlContext() = default;
+
+  // Throws DeviceError if the platform is missing or refuses, or if this
+  // process has a context of another platform. `egl_device` counts the devices
+  // that EGL lists, from 0; used by kEglDevice only.
+  static std::unique_ptr<GlContext> Make(GlPlatform platform, int egl_device);
+
+  // Binds the context to the calling thread while it lives.
+  class Scope {
+   public:
+    explicit Scope(GlContext& context) : context_(context) {
+      context_.MakeCurrent();
+    }
+    ~Scope() { context_.Release(); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    GlContext& context_;
+  };
+
+ protected:
+  // Throws DeviceError.
+  virtual void MakeCurrent() = 0;
+  virtual void Release() = 0;
+};
+
+}  // namespace replicant::env

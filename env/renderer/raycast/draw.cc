@@ -1,0 +1,365 @@
+#include "env/renderer/raycast/draw.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <vector>
+
+// Compiled once for plain C++ and once per instruction set that is worth it.
+// The project's baseline is AVX2, so SSE has no processor to run on.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#define HWY_COMPILE_ALL_ATTAINABLE
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "env/renderer/raycast/draw.cc"
+#include <hwy/foreach_target.h>
+
+#include "env/renderer/raycast/shade-inl.h"
+#include "env/renderer/raycast/visibility-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace replicant::env::raycast::HWY_NAMESPACE {
+
+// ---------------------------------------------------------------------- sky
+
+HWY_ATTR void PaintSky(const Snapshot& snapshot, Sky& sky, size_t stride) {
+  const Rays& rays = snapshot.rays;
+  const Float distance = Set(snapshot.sky_distance);
+  for (int y = 0; y < snapshot.height; ++y) {
+    const size_t row = static_cast<size_t>(y) * stride;
+    for (size_t x = 0; x < stride; x += NumLanes()) {
+      const Float column = FirstColumn(static_cast<int>(x));
+      const auto direction = [&](float dx, float dy) HWY_ATTR {
+        return Set(rays.base) + Set(rays.per_x) * (column + Set(dx)) +
+               Set(rays.per_y) * Set(static_cast<float>(y) + dy);
+      };
+      for (size_t s = 0; s < kNumSamples; ++s) {
+        // the sky is a cylinder of that radius and half height
+        const Vec3 d = direction(kSampleX[s], kSampleY[s]);
+        const Float across = hn::Sqrt(d.x * d.x + d.y * d.y);
+        const Float depth = distance / hn::Max(across, hn::Abs(d.z));
+        const Float far_depth = Set(snapshot.far_depth);
+        hn::StoreU(
+            snapshot.sky == nullptr ? far_depth : hn::Min(depth, far_depth),
+            kFloat, sky.depth[s].data() + row + x);
+      }
+      Int color = hn::Zero(kInt);
+      if (snapshot.sky != nullptr) {
+        // MuJoCo turns the cube by 90 degrees about x
+        const auto turned = [](Vec3 d) HWY_ATTR {
+          return Vec3{d.x, d.z, Zero() - d.y};
+        };
+        color = Pack(ToBytes(
+            SampleCube(*snapshot.sky, turned(direction(0.5f, 0.5f)),
+                       turned(Set(rays.per_x)), turned(Set(rays.per_y)))));
+      }
+      hn::StoreU(color, kInt,
+                 reinterpret_cast<int32_t*>(sky.color.data()) + row + x);
+    }
+  }
+}
+
+// ----------------------------------------------------------------- deposits
+
+size_t PixelIndex(int32_t pixel, size_t stride) {
+  return static_cast<size_t>(pixel >> 16) * stride +
+         static_cast<size_t>(pixel & 0xFFFF);
+}
+
+uint32_t CountBits(int32_t samples) {
+  return static_cast<uint32_t>(std::popcount(static_cast<uint32_t>(samples)));
+}
+
+// Sum of two packed colours, each channel at most 255.
+uint32_t AddSaturated(uint32_t a, uint32_t b) {
+  uint32_t sum = 0;
+  for (int shift = 0; shift < 3 * kChannelBits; shift += kChannelBits) {
+    const uint32_t channel =
+        ((a >> shift) & kChannelMask) + ((b >> shift) & kChannelMask);
+    sum |= std::min(channel, 255u) << shift;
+  }
+  return sum;
+}
+
+// `share` of a packed colour over another, rounded to 8 bits.
+uint32_t BlendOver(uint32_t over, uint32_t under, float share) {
+  uint32_t blend = 0;
+  for (int shift = 0; shift < 3 * kChannelBits; shift += kChannelBits) {
+    const auto a = static_cast<float>((over >> shift) & kChannelMask);
+    const auto b = static_cast<float>((under >> shift) & kChannelMask);
+    const float value = a * share + b * (1.0f - share);
+    blend |= static_cast<uint32_t>(value + 0.5f) << shift;
+  }
+  return blend;
+}
+
+// Puts the shaded list into the picture: into the sums, and into the samples
+// if transparent geoms will be laid over them.
+void Deposit(size_t count, bool keeps_samples, bool is_mirror, Frame& frame) {
+  const int32_t* pixels = frame.pixels.data();
+  const int32_t* samples = frame.samples.data();
+  const uint32_t* shaded = frame.shaded.data();
+  for (size_t i = 0; i < count; ++i) {
+    const size_t at = PixelIndex(pixels[i], frame.stride);
+    frame.sum.data()[at] += shaded[i] * CountBits(samples[i]);
+    if (is_mirror) frame.mirror_color.data()[at] = shaded[i];
+    if (!keeps_samples) continue;
+    for (size_t s = 0; s < kNumSamples; ++s) {
+      if ((samples[i] >> s & 1) != 0) frame.color[s].data()[at] = shaded[i];
+    }
+  }
+}
+
+// Adds the shaded list to the mirror's own colour, sample by sample.
+void DepositMirrored(size_t count, bool keeps_samples, Frame& frame) {
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t samples = frame.samples.data()[i];
+    const size_t at = PixelIndex(frame.pixels.data()[i], frame.stride);
+    const uint32_t own = frame.mirror_color.data()[at];
+    const uint32_t both = AddSaturated(own, frame.shaded.data()[i]);
+    frame.sum.data()[at] += (both - own) * CountBits(samples);
+    if (!keeps_samples) continue;
+    for (size_t s = 0; s < kNumSamples; ++s) {
+      if ((samples >> s & 1) != 0) frame.color[s].data()[at] = both;
+    }
+  }
+}
+
+void DepositTransparent(size_t count, float alpha, Frame& frame) {
+  for (size_t i = 0; i < count; ++i) {
+    const size_t at = PixelIndex(frame.pixels.data()[i], frame.stride);
+    for (size_t s = 0; s < kNumSamples; ++s) {
+      if ((frame.samples.data()[i] >> s & 1) == 0) continue;
+      uint32_t& color = frame.color[s].data()[at];
+      color = BlendOver(frame.shaded.data()[i], color, alpha);
+    }
+  }
+}
+
+// ------------------------------------------------------------------- layers
+
+void DrawDirect(const Snapshot& snapshot, const Tables& tables, Frame& frame) {
+  const bool keeps_samples = !snapshot.transparent.empty();
+  std::vector<Casters> casters;
+  for (size_t k = 0; k < snapshot.primitives.size(); ++k) {
+    const Primitive& p = snapshot.primitives[k];
+    if (p.is_transparent || p.rect.empty()) continue;
+    const size_t count =
+        Collect(snapshot, static_cast<int>(k), Layer::kDirect, frame);
+    if (count == 0) continue;
+    casters.clear();
+    for (const Light& light : snapshot.lights) {
+      if (!light.casts_shadow) continue;
+      FindCasters(snapshot, light, p, casters.emplace_back());
+    }
+    const Drawing drawing{
+        &snapshot,
+        &tables,
+        &p,
+        ToLocal(p, snapshot.rays),
+        MakeLocalScene(snapshot, p, snapshot.rays.origin, 1.0f),
+        &casters};
+    Shade(drawing, count, frame);
+    Deposit(count, keeps_samples, static_cast<int>(k) == snapshot.mirror,
+            frame);
+  }
+}
+
+void DrawMirrored(const Snapshot& snapshot, const Tables& tables,
+                  Frame& frame) {
+  const bool keeps_samples = !snapshot.transparent.empty();
+  const float reflectance =
+      snapshot.primitives[static_cast<size_t>(snapshot.mirror)].reflectance;
+  for (size_t k = 0; k < snapshot.primitives.size(); ++k) {
+    const Primitive& p = snapshot.primitives[k];
+    if (p.is_transparent || p.mirrored_rect.empty()) continue;
+    if (static_cast<int>(k) == snapshot.mirror) continue;
+    const size_t count =
+        Collect(snapshot, static_cast<int>(k), Layer::kMirrored, frame);
+    if (count == 0) continue;
+    const Drawing drawing{
+        &snapshot,
+        &tables,
+        &p,
+        ToLocal(p, snapshot.mirrored_rays),
+        MakeLocalScene(snapshot, p, snapshot.mirrored_rays.origin, reflectance),
+        nullptr};
+    Shade(drawing, count, frame);
+    DepositMirrored(count, keeps_samples, frame);
+  }
+}
+
+void DrawTransparent(const Snapshot& snapshot, const Tables& tables,
+                     Frame& frame) {
+  // MuJoCo draws them twice: from near to far and from far to near
+  const auto num = snapshot.transparent.size();
+  for (size_t i = 0; i < 2 * num; ++i) {
+    const int k = snapshot.transparent[i < num ? i : 2 * num - 1 - i];
+    const Primitive& p = snapshot.primitives[static_cast<size_t>(k)];
+    if (p.rect.empty()) continue;
+    const size_t count = CollectTransparent(snapshot, k, frame);
+    if (count == 0) continue;
+    const Drawing drawing{
+        &snapshot,
+        &tables,
+        &p,
+        ToLocal(p, snapshot.rays),
+        MakeLocalScene(snapshot, p, snapshot.rays.origin, 1.0f),
+        nullptr};
+    Shade(drawing, count, frame);
+    DepositTransparent(count, p.rgba[3], frame);
+  }
+}
+
+// ------------------------------------------------------------------ resolve
+
+// Adds the sky to the samples that see nothing else.
+HWY_ATTR void AddSky(const Snapshot& snapshot, Frame& frame) {
+  const size_t size = static_cast<size_t>(snapshot.height) * frame.stride;
+  const bool keeps_samples = !snapshot.transparent.empty();
+  const Int nothing = hn::Set(kInt, -1);
+  for (size_t i = 0; i < size; i += NumLanes()) {
+    const Int sky = hn::LoadU(
+        kInt, reinterpret_cast<const int32_t*>(frame.sky.color.data()) + i);
+    auto* sum = reinterpret_cast<int32_t*>(frame.sum.data()) + i;
+    Int total = hn::LoadU(kInt, sum);
+    for (size_t s = 0; s < kNumSamples; ++s) {
+      const auto is_sky =
+          hn::Eq(hn::LoadU(kInt, frame.id[s].data() + i), nothing);
+      total = total + hn::IfThenElseZero(is_sky, sky);
+      if (!keeps_samples) continue;
+      auto* color = reinterpret_cast<int32_t*>(frame.color[s].data()) + i;
+      hn::StoreU(hn::IfThenElse(is_sky, sky, hn::LoadU(kInt, color)), kInt,
+                 color);
+    }
+    hn::StoreU(total, kInt, sum);
+  }
+}
+
+void SumSamples(const Snapshot& snapshot, Frame& frame) {
+  const size_t size = static_cast<size_t>(snapshot.height) * frame.stride;
+  for (size_t i = 0; i < size; ++i) {
+    uint32_t sum = 0;
+    for (size_t s = 0; s < kNumSamples; ++s) sum += frame.color[s].data()[i];
+    frame.sum.data()[i] = sum;
+  }
+}
+
+// Averages the samples into bytes.
+HWY_ATTR void Resolve(const Snapshot& snapshot, const Frame& frame,
+                      uint8_t* rgb) {
+  const hn::Rebind<uint8_t, IntTag> byte_tag;
+  const Int mask = hn::Set(kInt, static_cast<int32_t>(kChannelMask));
+  const Int half = hn::Set(kInt, kNumSamples / 2);
+  std::array<uint8_t, 3 * 64> last;
+  const auto width = static_cast<size_t>(snapshot.width);
+  for (size_t y = 0; y < static_cast<size_t>(snapshot.height); ++y) {
+    const auto* row =
+        reinterpret_cast<const int32_t*>(frame.sum.data()) + y * frame.stride;
+    uint8_t* out = rgb + y * width * 3;
+    for (size_t x = 0; x < width; x += NumLanes()) {
+      const Int sum = hn::LoadU(kInt, row + x);
+      const auto average = [&](Int channel) HWY_ATTR {
+        const Int v = hn::ShiftRight<2>(hn::And(channel, mask) + half);
+        return hn::DemoteTo(byte_tag, v);
+      };
+      const auto r = average(sum);
+      const auto g = average(hn::ShiftRight<kChannelBits>(sum));
+      const auto b = average(hn::ShiftRight<2 * kChannelBits>(sum));
+      if (x + NumLanes() <= width) {
+        hn::StoreInterleaved3(r, g, b, byte_tag, out + 3 * x);
+      } else {
+        hn::StoreInterleaved3(r, g, b, byte_tag, last.data());
+        std::copy_n(last.data(), 3 * (width - x), out + 3 * x);
+      }
+    }
+  }
+}
+
+HWY_ATTR void DrawFrame(const Snapshot& snapshot, const Tables& tables,
+                        bool paints_sky, Frame& frame, uint8_t* rgb) {
+  if (paints_sky) PaintSky(snapshot, frame.sky, frame.stride);
+  Clear(snapshot, frame);
+  const auto count = static_cast<int>(snapshot.primitives.size());
+  for (int k = 0; k < count; ++k) {
+    const Primitive& p = snapshot.primitives[static_cast<size_t>(k)];
+    if (!p.is_transparent) Cover(snapshot, k, Layer::kDirect, frame);
+  }
+  DrawDirect(snapshot, tables, frame);
+  if (snapshot.mirror >= 0) {
+    for (int k = 0; k < count; ++k) {
+      const Primitive& p = snapshot.primitives[static_cast<size_t>(k)];
+      if (p.is_transparent || k == snapshot.mirror) continue;
+      Cover(snapshot, k, Layer::kMirrored, frame);
+    }
+    DrawMirrored(snapshot, tables, frame);
+  }
+  AddSky(snapshot, frame);
+  if (!snapshot.transparent.empty()) {
+    DrawTransparent(snapshot, tables, frame);
+    SumSamples(snapshot, frame);
+  }
+  Resolve(snapshot, frame, rgb);
+}
+
+}  // namespace replicant::env::raycast::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace replicant::env::raycast {
+namespace {
+
+HWY_EXPORT(DrawFrame);
+
+// Fits the memory to the picture; tells whether the sky must be painted.
+bool Prepare(const Snapshot& snapshot, Frame& frame) {
+  // whole vectors of any width: 16 floats at most
+  constexpr size_t kLargestVector = 16;
+  frame.stride = (static_cast<size_t>(snapshot.width) + kLargestVector - 1) /
+                 kLargestVector * kLargestVector;
+  const size_t size = frame.stride * static_cast<size_t>(snapshot.height);
+  for (size_t s = 0; s < kNumSamples; ++s) {
+    frame.depth[s].Resize(size);
+    frame.id[s].Resize(size);
+    if (snapshot.mirror >= 0) {
+      frame.mirrored_depth[s].Resize(size);
+      frame.mirrored_id[s].Resize(size);
+    }
+    if (!snapshot.transparent.empty()) frame.color[s].Resize(size);
+    frame.sky.depth[s].Resize(size);
+  }
+  if (snapshot.mirror >= 0) frame.mirror_color.Resize(size);
+  frame.sum.Resize(size);
+  frame.pixels.Resize(kNumSamples * size);
+  frame.samples.Resize(kNumSamples * size);
+  frame.shaded.Resize(kNumSamples * size);
+  frame.sky.color.Resize(size);
+
+  Sky& sky = frame.sky;
+  const bool is_same =
+      sky.texture == snapshot.sky && sky.orientation == snapshot.orientation &&
+      sky.rays.base == snapshot.rays.base &&
+      sky.rays.per_x == snapshot.rays.per_x &&
+      sky.rays.per_y == snapshot.rays.per_y && sky.height == snapshot.height &&
+      sky.width == snapshot.width && sky.distance == snapshot.sky_distance;
+  sky.texture = snapshot.sky;
+  sky.orientation = snapshot.orientation;
+  sky.rays = snapshot.rays;
+  sky.height = snapshot.height;
+  sky.width = snapshot.width;
+  sky.distance = snapshot.sky_distance;
+  return !is_same;
+}
+
+}  // namespace
+
+void Draw(const Snapshot& snapshot, const Tables& tables, Frame& frame,
+          std::span<uint8_t> rgb) {
+  const bool paints_sky = Prepare(snapshot, frame);
+  HWY_DYNAMIC_DISPATCH(DrawFrame)
+  (snapshot, tables, paints_sky, frame, rgb.data());
+}
+
+int64_t CompiledTargets() { return HWY_TARGETS; }
+
+}  // namespace replicant::env::raycast
+#endif

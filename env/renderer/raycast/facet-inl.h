@@ -1,0 +1,290 @@
+// The triangle of MuJoCo's display lists that a hit lies on. Included once per
+// instruction set.
+#include "env/renderer/raycast/intersect-inl.h"
+#include "env/renderer/raycast/tables.h"
+
+#if defined(REPLICANT_RAYCAST_FACET_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef REPLICANT_RAYCAST_FACET_INL_H_
+#undef REPLICANT_RAYCAST_FACET_INL_H_
+#else
+#define REPLICANT_RAYCAST_FACET_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace replicant::env::raycast::HWY_NAMESPACE {
+
+// OpenGL lights the corners of triangles and blends the colours between them,
+// so that what a curved geom looks like depends on how MuJoCo cuts it: by
+// default 28 slices around the axis and 16 stacks along it. Here nothing is cut
+// beforehand; the triangle is found from the point that the ray hits on the
+// true shape.
+//
+// All display lists are made of cells with the corners, in cell coordinates
+// (u, v) in [0, 1]:
+//
+//   D (0,1) ---- C (1,1)
+//   |                 |
+//   A (0,0) ---- B (1,0)
+//
+// A cell whose corners are listed A, B, C, D is drawn as the triangles A B D
+// and B C D; one listed D, C, B, A as D C A and C B A; a cell at a pole has C =
+// D and is A B D alone.
+struct Triangle {
+  Vec3 corner[3];  // local
+  Vec3 normal[3];  // unit
+};
+
+// Which of the two values a triangle's corners have along u and v.
+struct CornerChoice {
+  Mask u0, v0;  // corner 0 is C where set, else A
+  Mask v1;      // corner 1 is C where set, else B
+  Mask u2, v2;  // corner 2: B where u2, else D
+};
+
+HWY_INLINE CornerChoice ChooseCorners(Float u, Float v, Mask is_reversed,
+                                      Mask is_pole) {
+  const Mask is_second_abcd = u + v >= Set(1.0f);
+  const Mask is_second_dcba = u >= v;
+  const Mask is_plain = hn::Or(is_pole, hn::Not(is_reversed));
+  const Mask takes_c =
+      hn::And(hn::And(is_plain, hn::Not(is_pole)), is_second_abcd);
+  const Mask takes_b = hn::AndNot(is_plain, is_second_dcba);
+  return {takes_c, takes_c, hn::Not(is_plain), takes_b, hn::Not(takes_b)};
+}
+
+// A row of corners around the axis z: radius and height, and the same of the
+// normal.
+struct Row {
+  Float radius, z, normal_radius, normal_z;
+};
+HWY_INLINE Row If(Mask m, const Row& yes, const Row& no) {
+  return {If(m, yes.radius, no.radius), If(m, yes.z, no.z),
+          If(m, yes.normal_radius, no.normal_radius),
+          If(m, yes.normal_z, no.normal_z)};
+}
+
+HWY_INLINE void SetCorner(const Primitive& p, const Row& row, Float cos_azimuth,
+                          Float sin_azimuth, int i, Triangle* triangle) {
+  const Float radius_x = row.radius * Set(p.size[0]);
+  const Float radius_y = row.radius * Set(p.size[1]);
+  triangle->corner[i] = {radius_x * cos_azimuth, radius_y * sin_azimuth, row.z};
+  const Vec3 normal = {row.normal_radius * cos_azimuth * Set(1.0f / p.size[0]),
+                       row.normal_radius * sin_azimuth * Set(1.0f / p.size[1]),
+                       row.normal_z};
+  triangle->normal[i] = Normalized(normal);
+}
+
+// The cell of a shape that is round about z: the two rows and the place in it.
+struct RoundCell {
+  Row low, high;
+  Float v;
+  Mask is_reversed, is_pole;
+};
+
+// Cells of a half sphere of unit radius; `z` and `radius` are the hit's.
+HWY_INLINE RoundCell SphereCell(const Tables& tables, const Primitive& p,
+                                Float radius, Float z, Float center) {
+  const auto rows = static_cast<float>(tables.num_stacks / 2);
+  constexpr float kHalfPi = 1.57079633f;
+  const Float scaled = Atan2(hn::Abs(z), radius) * Set(rows / kHalfPi);
+  const Float row = Clamp(hn::Floor(scaled), 0.0f, rows - 1.0f);
+  const Int index = ToInt(row);
+  const Int next = index + hn::Set(kInt, 1);
+  RoundCell cell;
+  cell.v = scaled - row;
+  cell.is_reversed = z < Zero();
+  cell.is_pole = row >= Set(rows - 1.0f);
+  const Float size_z = Set(p.shape == Shape::kCapsule ? p.size[0] : p.size[2]);
+  const Float inverse_z = Set(1.0f) / size_z;
+  const Float sign = hn::CopySign(Set(1.0f), z);
+  const auto make = [&](Int i) HWY_ATTR {
+    const Float c = Gather(tables.cos_elevation.data(), i);
+    const Float s = Gather(tables.sin_elevation.data(), i) * sign;
+    return Row{c, center + s * size_z, c, s * inverse_z};
+  };
+  cell.low = make(index);
+  cell.high = make(next);
+  return cell;
+}
+
+// Cells of the wall of a cylinder of unit radius and half height `half`.
+HWY_INLINE RoundCell TubeCell(const Tables& tables, Float half, Float z) {
+  const auto rows = static_cast<float>(tables.num_stacks);
+  const Float height = (half + half) * Set(1.0f / rows);
+  const Float scaled = (z + half) / height;
+  const Float row = Clamp(hn::Floor(scaled), 0.0f, rows - 1.0f);
+  RoundCell cell;
+  cell.v = scaled - row;
+  cell.is_reversed = Set(0.0f) > Set(1.0f);
+  cell.is_pole = cell.is_reversed;
+  const Float bottom = row * height - half;
+  cell.low = {Set(1.0f), bottom, Set(1.0f), Zero()};
+  cell.high = {Set(1.0f), bottom + height, Set(1.0f), Zero()};
+  return cell;
+}
+
+// Cells of the disk that closes a cylinder; rings count from the outside.
+HWY_INLINE RoundCell DiskCell(const Tables& tables, Float half, Float radius,
+                              Float z) {
+  const auto rings = static_cast<float>(tables.num_stacks / 2);
+  const Float scaled = radius * Set(rings);
+  const Float ring = Clamp(hn::Floor(scaled), 0.0f, rings - 1.0f);
+  const Float sign = hn::CopySign(Set(1.0f), z);
+  const Float inner = ring * Set(1.0f / rings);
+  RoundCell cell;
+  cell.v = Set(1.0f) - (scaled - ring);
+  cell.is_reversed = z < Zero();
+  cell.is_pole = ring < Set(0.5f);
+  cell.low = {inner + Set(1.0f / rings), half * sign, Zero(), sign};
+  cell.high = {inner, half * sign, Zero(), sign};
+  return cell;
+}
+
+template <Shape kShape>
+HWY_INLINE RoundCell FindRoundCell(const Tables& tables, const Primitive& p,
+                                   Float radius, Float z) {
+  if constexpr (kShape == Shape::kEllipsoid) {
+    return SphereCell(tables, p, radius, z * Set(1.0f / p.size[2]), Zero());
+  }
+  const Float half = Set(p.size[2]);
+  const RoundCell wall = TubeCell(tables, half, z);
+  RoundCell end;
+  Mask is_end;
+  if constexpr (kShape == Shape::kCapsule) {
+    const Float center = hn::CopySign(half, z);
+    end = SphereCell(tables, p, radius, (z - center) * Set(1.0f / p.size[0]),
+                     center);
+    // inside the caps' range of z the ball's own sign would be wrong
+    is_end = hn::Abs(z) > half;
+  } else {
+    end = DiskCell(tables, half, radius, z);
+    // hits on the disk lie exactly in its plane, up to rounding
+    is_end = hn::Abs(z) >= half * Set(0.99999f);
+  }
+  return {If(is_end, end.low, wall.low), If(is_end, end.high, wall.high),
+          If(is_end, end.v, wall.v), hn::And(is_end, end.is_reversed),
+          hn::And(is_end, end.is_pole)};
+}
+
+template <Shape kShape>
+HWY_INLINE Triangle FindRoundTriangle(const Tables& tables, const Primitive& p,
+                                      Vec3 hit) {
+  const Float x = hit.x * Set(1.0f / p.size[0]);
+  const Float y = hit.y * Set(1.0f / p.size[1]);
+  const Float radius = hn::Sqrt(x * x + y * y);
+  const RoundCell cell = FindRoundCell<kShape>(tables, p, radius, hit.z);
+
+  const auto slices = static_cast<float>(tables.num_slices);
+  constexpr float kTwoPi = 6.28318531f;
+  const Float scaled = Atan2(y, x) * Set(slices / kTwoPi);
+  const Float slice = Clamp(hn::Floor(scaled), 0.0f, slices - 1.0f);
+  const Int index = ToInt(slice);
+  const Int next = index + hn::Set(kInt, 1);
+  const Float cos_low = Gather(tables.cos_azimuth.data(), index);
+  const Float sin_low = Gather(tables.sin_azimuth.data(), index);
+  const Float cos_high = Gather(tables.cos_azimuth.data(), next);
+  const Float sin_high = Gather(tables.sin_azimuth.data(), next);
+
+  const CornerChoice c =
+      ChooseCorners(scaled - slice, cell.v, cell.is_reversed, cell.is_pole);
+  Triangle triangle;
+  SetCorner(p, If(c.v0, cell.high, cell.low), If(c.u0, cos_high, cos_low),
+            If(c.u0, sin_high, sin_low), 0, &triangle);
+  SetCorner(p, If(c.v1, cell.high, cell.low), cos_high, sin_high, 1, &triangle);
+  SetCorner(p, If(c.v2, cell.high, cell.low), If(c.u2, cos_high, cos_low),
+            If(c.u2, sin_high, sin_low), 2, &triangle);
+  return triangle;
+}
+
+// A flat face: u and v are the other two axes in cyclic or anticyclic order.
+HWY_INLINE Triangle FindBoxTriangle(const Tables& tables, const Primitive& p,
+                                    Vec3 hit) {
+  const Vec3 unit = {hit.x * Set(1.0f / p.size[0]),
+                     hit.y * Set(1.0f / p.size[1]),
+                     hit.z * Set(1.0f / p.size[2])};
+  const Float ax = hn::Abs(unit.x);
+  const Float ay = hn::Abs(unit.y);
+  const Float az = hn::Abs(unit.z);
+  const Mask is_x = hn::And(ax >= ay, ax >= az);
+  const Mask is_y = hn::AndNot(is_x, ay >= az);
+  const Float along = If(is_x, unit.x, If(is_y, unit.y, unit.z));
+  const Float sign = hn::CopySign(Set(1.0f), along);
+  // faces +z, +x and -y list their corners A B C D, the others D C B A
+  const Mask is_reversed = (If(is_y, Zero() - sign, sign)) < Zero();
+
+  const auto squares = static_cast<float>(tables.num_quads);
+  const Float u = (If(is_x, unit.y, unit.x) + Set(1.0f)) * Set(0.5f * squares);
+  const Float v = (If(hn::Or(is_x, is_y), unit.z, unit.y) + Set(1.0f)) *
+                  Set(0.5f * squares);
+  const Float iu = Clamp(hn::Floor(u), 0.0f, squares - 1.0f);
+  const Float iv = Clamp(hn::Floor(v), 0.0f, squares - 1.0f);
+  const Float step = Set(2.0f / squares);
+  const Float u_low = iu * step - Set(1.0f);
+  const Float v_low = iv * step - Set(1.0f);
+
+  const CornerChoice c =
+      ChooseCorners(u - iu, v - iv, is_reversed, Set(0.0f) > Set(1.0f));
+  const Vec3 normal = {If(is_x, sign, Zero()), If(is_y, sign, Zero()),
+                       If(hn::Or(is_x, is_y), Zero(), sign)};
+  const auto place = [&](Float pu, Float pv) HWY_ATTR {
+    return Vec3{If(is_x, sign, pu) * Set(p.size[0]),
+                If(is_x, pu, If(is_y, sign, pv)) * Set(p.size[1]),
+                If(hn::Or(is_x, is_y), pv, sign) * Set(p.size[2])};
+  };
+  const Float u_high = u_low + step;
+  const Float v_high = v_low + step;
+  return {{place(If(c.u0, u_high, u_low), If(c.v0, v_high, v_low)),
+           place(u_high, If(c.v1, v_high, v_low)),
+           place(If(c.u2, u_high, u_low), If(c.v2, v_high, v_low))},
+          {normal, normal, normal}};
+}
+
+// The cell of a plane's grid along one side: index and its two lines.
+struct GridCell {
+  Int index;
+  Float low, high;
+};
+HWY_INLINE GridCell FindGridCell(const PlaneGrid& grid, Float at) {
+  const auto last = static_cast<float>(grid.num_cells - 1);
+  const Float from_edge = at + Set(grid.half) - Set(grid.pad);
+  // cell 0 is the border; cell k > 0 begins at pad + (k - 1) step
+  const Float k =
+      Clamp(hn::Floor(from_edge / Set(grid.step)) + Set(1.0f), 0.0f, last);
+  const auto line = [&](Float i) HWY_ATTR {
+    const Float inner =
+        Set(-grid.half) + Set(grid.pad) + (i - Set(1.0f)) * Set(grid.step);
+    return If(i <= Set(0.0f), Set(-grid.half), hn::Min(inner, Set(grid.half)));
+  };
+  return {ToInt(k), line(k), line(k + Set(1.0f))};
+}
+
+HWY_INLINE Triangle FindPlaneTriangle(const Primitive& p, Vec3 hit) {
+  const GridCell x = FindGridCell(p.grid[0], hit.x);
+  const GridCell y = FindGridCell(p.grid[1], hit.y);
+  const Float u = (hit.x - x.low) / hn::Max(x.high - x.low, Set(1e-20f));
+  const Float v = (hit.y - y.low) / hn::Max(y.high - y.low, Set(1e-20f));
+  const Mask never = Set(0.0f) > Set(1.0f);
+  const CornerChoice c = ChooseCorners(u, v, never, never);
+  const Vec3 normal = {Zero(), Zero(), Set(1.0f)};
+  return {{{If(c.u0, x.high, x.low), If(c.v0, y.high, y.low), Zero()},
+           {x.high, If(c.v1, y.high, y.low), Zero()},
+           {If(c.u2, x.high, x.low), If(c.v2, y.high, y.low), Zero()}},
+          {normal, normal, normal}};
+}
+
+template <Shape kShape>
+HWY_INLINE Triangle FindTriangle(const Tables& tables, const Primitive& p,
+                                 Vec3 hit) {
+  if constexpr (kShape == Shape::kPlane) {
+    return FindPlaneTriangle(p, hit);
+  } else if constexpr (kShape == Shape::kBox) {
+    return FindBoxTriangle(tables, p, hit);
+  } else {
+    return FindRoundTriangle<kShape>(tables, p, hit);
+  }
+}
+
+}  // namespace replicant::env::raycast::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <mujoco/mujoco.h>
+
+#include <span>
+#include <vector>
+
+#include "env/renderer/raycast/frame.h"
+#include "env/renderer/raycast/snapshot.h"
+#include "env/renderer/raycast/tables.h"
+#include "env/renderer/renderer.h"
+#include "env/renderer/scene.h"
+
+namespace replicant::env {
+
+// Our own ray caster: looks like MuJoCo's OpenGL renderer, needs no OpenGL.
+//
+// Four rays per pixel find what is seen, at the places where llvmpipe takes its
+// samples. Each geom is then shaded once per pixel as OpenGL would shade the
+// triangle that is hit: lit at its corners, blended between them, textured with
+// mip maps; lights with shadow in passes of their own, each pass rounded to
+// 8 bits. Work is done in vectors of pixels; the instruction set is chosen at
+// run time and all give the same bits, on every machine.
+//
+// Draws planes, spheres, ellipsoids, capsules, cylinders and boxes.
+//
+// Thread-safety: one thread at a time; renderers share nothing.
+class RaycastRenderer : public Renderer {
+ public:
+  // Throws UnsupportedScene for textures that cannot be drawn.
+  explicit RaycastRenderer(const mjModel& model);
+
+  void Render(const mjModel& model, mjData& data, int camera, int height,
+              int width, std::span<uint8_t> rgb) override;
+  void ReloadAssets(const mjModel& model) override;
+
+ private:
+  Scene scene_;
+  raycast::Tables tables_;
+  std::vector<raycast::Texture> textures_;
+  raycast::Snapshot snapshot_;
+  raycast::Frame frame_;
+};
+
+}  // namespace replicant::env

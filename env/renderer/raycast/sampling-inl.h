@@ -1,0 +1,176 @@
+// Textures, filtered as llvmpipe does. Included once per instruction set.
+#include "env/renderer/raycast/lighting-inl.h"
+
+#if defined(REPLICANT_RAYCAST_SAMPLING_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef REPLICANT_RAYCAST_SAMPLING_INL_H_
+#undef REPLICANT_RAYCAST_SAMPLING_INL_H_
+#else
+#define REPLICANT_RAYCAST_SAMPLING_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace replicant::env::raycast::HWY_NAMESPACE {
+
+// The two mip map levels that a texture is blended from.
+struct MipLevels {
+  Int level;
+  // share of level + 1; none where <= 0
+  Float share;
+};
+
+// `rho` is the largest distance in texels of level 0 between neighbouring
+// pixels. llvmpipe blends two levels over half the range only ("brilinear",
+// lp_bld_sample.c): with rho * 1.2374 = 2^e m it takes level e and the share
+// 2 m - 3 of level e + 1.
+HWY_INLINE MipLevels ChooseLevels(const Texture& texture, Float rho) {
+  constexpr float kPreFactor = 3.5f / (2.0f * 1.41421356f);
+  Float exponent, mantissa;
+  SplitFloat(hn::Max(rho * Set(kPreFactor), Set(1e-6f)), &exponent, &mantissa);
+  const Float last = Set(static_cast<float>(texture.num_levels - 1));
+  const Float share = mantissa * Set(2.0f) - Set(3.0f);
+  // nothing to blend with outside the levels there are
+  const Mask is_blended = hn::And(exponent >= Zero(), exponent < last);
+  return {ToInt(hn::Min(hn::Max(exponent, Zero()), last)),
+          If(is_blended, share, Set(-1.0f))};
+}
+
+HWY_INLINE Color UnpackTexel(Int texel) {
+  const Int mask = hn::Set(kInt, 0xFF);
+  return {ToFloat(hn::And(texel, mask)),
+          ToFloat(hn::And(hn::ShiftRight<8>(texel), mask)),
+          ToFloat(hn::And(hn::ShiftRight<16>(texel), mask))};
+}
+
+HWY_INLINE Color FetchTexel(const Texture& texture, Int index) {
+  return UnpackTexel(hn::GatherIndex(
+      kInt, reinterpret_cast<const int32_t*>(texture.texels.data()), index));
+}
+
+HWY_INLINE Color Lerp(Color a, Color b, Float share) {
+  return a + (b - a) * share;
+}
+
+// Index of the image that a lane reads: level and, for cubes, face.
+struct Image {
+  Int offset, width;
+  Float width_float, height_float;
+};
+HWY_INLINE Image FindImage(const Texture& texture, Int level, Int face) {
+  Image image;
+  image.width = hn::GatherIndex(kInt, texture.width.data(), level);
+  const Int height = hn::GatherIndex(kInt, texture.height.data(), level);
+  image.offset = hn::GatherIndex(kInt, texture.offset.data(), level) +
+                 face * image.width * height;
+  image.width_float = ToFloat(image.width);
+  image.height_float = ToFloat(height);
+  return image;
+}
+
+// Four texels about (s, t), coordinates in [0, 1] over the image; repeated
+// outside for a flat texture, held at the edge for a face of a cube.
+HWY_INLINE Color Bilinear(const Texture& texture, Int level, Int face, Float s,
+                          Float t) {
+  const Image image = FindImage(texture, level, face);
+  const Float one = Set(1.0f);
+  Float x = s * image.width_float - Set(0.5f);
+  Float y = t * image.height_float - Set(0.5f);
+  Float x0 = hn::Floor(x);
+  Float y0 = hn::Floor(y);
+  const Float fx = x - x0;
+  const Float fy = y - y0;
+  Float x1 = x0 + one;
+  Float y1 = y0 + one;
+  const Float last_x = image.width_float - one;
+  const Float last_y = image.height_float - one;
+  if (texture.is_cube) {
+    x0 = hn::Min(hn::Max(x0, Zero()), last_x);
+    y0 = hn::Min(hn::Max(y0, Zero()), last_y);
+    x1 = hn::Min(hn::Max(x1, Zero()), last_x);
+    y1 = hn::Min(hn::Max(y1, Zero()), last_y);
+  } else {
+    // s and t lie in [0, 1): at most one texel beyond an edge
+    x0 = If(x0 < Zero(), last_x, x0);
+    y0 = If(y0 < Zero(), last_y, y0);
+    x1 = If(x1 > last_x, Zero(), x1);
+    y1 = If(y1 > last_y, Zero(), y1);
+  }
+  const Int left = ToInt(x0);
+  const Int right = ToInt(x1);
+  const Int top = image.offset + ToInt(y0) * image.width;
+  const Int bottom = image.offset + ToInt(y1) * image.width;
+  const Color upper = Lerp(FetchTexel(texture, top + left),
+                           FetchTexel(texture, top + right), fx);
+  const Color lower = Lerp(FetchTexel(texture, bottom + left),
+                           FetchTexel(texture, bottom + right), fx);
+  return Lerp(upper, lower, fy);
+}
+
+HWY_INLINE Color Filtered(const Texture& texture, Float rho, Int face, Float s,
+                          Float t) {
+  const MipLevels mip = ChooseLevels(texture, rho);
+  Color color = Bilinear(texture, mip.level, face, s, t);
+  const Mask is_blended = mip.share > Zero();
+  if (!hn::AllFalse(kFloat, is_blended)) {
+    const Int next = If(is_blended, mip.level + hn::Set(kInt, 1), mip.level);
+    const Color coarse = Bilinear(texture, next, face, s, t);
+    color = If(is_blended, Lerp(color, coarse, mip.share), color);
+  }
+  return color * Set(1.0f / 255.0f);
+}
+
+// Colour in [0, 1] of a flat texture at coordinates (s, t), which move by
+// `dx` and `dy` from pixel to pixel.
+HWY_INLINE Color SampleFlat(const Texture& texture, Float s, Float t, Float sx,
+                            Float tx, Float sy, Float ty) {
+  const Float width = Set(static_cast<float>(texture.width[0]));
+  const Float height = Set(static_cast<float>(texture.height[0]));
+  const Float rho = hn::Max(hn::Max(hn::Abs(sx), hn::Abs(sy)) * width,
+                            hn::Max(hn::Abs(tx), hn::Abs(ty)) * height);
+  return Filtered(texture, rho, hn::Zero(kInt), s - hn::Floor(s),
+                  t - hn::Floor(t));
+}
+
+// The face's own axes of a direction: s and t axis and major axis, signed as
+// in table 3.21 of the OpenGL 2.1 specification.
+HWY_INLINE Vec3 CubeAxes(Vec3 d, Mask is_x, Mask is_y, Mask is_negative) {
+  const Float s_x = If(is_negative, d.z, Zero() - d.z);
+  const Float s_z = If(is_negative, Zero() - d.x, d.x);
+  const Float t_y = If(is_negative, Zero() - d.z, d.z);
+  const Float major = If(is_x, d.x, If(is_y, d.y, d.z));
+  return {If(is_x, s_x, If(is_y, d.x, s_z)), If(is_y, t_y, Zero() - d.y),
+          If(is_negative, Zero() - major, major)};
+}
+
+// Colour of a cube texture in direction `d`, which moves by `dx` and `dy` from
+// pixel to pixel.
+HWY_INLINE Color SampleCube(const Texture& texture, Vec3 d, Vec3 dx, Vec3 dy) {
+  const Float ax = hn::Abs(d.x);
+  const Float ay = hn::Abs(d.y);
+  const Float az = hn::Abs(d.z);
+  const Mask is_x = hn::And(ax >= ay, ax >= az);
+  const Mask is_y = hn::AndNot(is_x, ay >= az);
+  const Mask is_negative = If(is_x, d.x, If(is_y, d.y, d.z)) < Zero();
+  const Int axis =
+      If(is_x, hn::Zero(kInt), If(is_y, hn::Set(kInt, 2), hn::Set(kInt, 4)));
+  const Int face = axis + If(is_negative, hn::Set(kInt, 1), hn::Zero(kInt));
+
+  const Vec3 a = CubeAxes(d, is_x, is_y, is_negative);
+  const Float inverse = Set(1.0f) / hn::Max(a.z, Set(1e-20f));
+  const Float s = a.x * inverse;
+  const Float t = a.y * inverse;
+  // quotient rule: (a.x / a.z)' = (a.x' - s a.z') / a.z
+  const auto move = [&](Vec3 step) HWY_ATTR {
+    const Vec3 v = CubeAxes(step, is_x, is_y, is_negative);
+    return hn::Max(hn::Abs((v.x - s * v.z) * inverse),
+                   hn::Abs((v.y - t * v.z) * inverse));
+  };
+  const Float half_width = Set(0.5f * static_cast<float>(texture.width[0]));
+  const Float rho = hn::Max(move(dx), move(dy)) * half_width;
+  return Filtered(texture, rho, face, s * Set(0.5f) + Set(0.5f),
+                  t * Set(0.5f) + Set(0.5f));
+}
+
+}  // namespace replicant::env::raycast::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,457 @@
+#include "env/renderer/raycast/snapshot.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "env/renderer/scene.h"
+
+namespace replicant::env::raycast {
+namespace {
+
+// OpenGL's fixed pipeline has eight lights; MuJoCo's calls for further ones
+// have no effect.
+constexpr int kMaxLights = 8;
+
+Float3 ToFloat3(const float* v) { return {v[0], v[1], v[2]}; }
+
+float Dot(const Float3& a, const Float3& b) {
+  return a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
+}
+
+Float3 AddScaled(const Float3& a, const Float3& b, float scale) {
+  return {a[0] + b[0] * scale, a[1] + b[1] * scale, a[2] + b[2] * scale};
+}
+
+Float3 Sub(const Float3& a, const Float3& b) { return AddScaled(a, b, -1); }
+
+Float3 Cross(const Float3& a, const Float3& b) {
+  return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2],
+          a[0] * b[1] - a[1] * b[0]};
+}
+
+Float3 Normalized(const Float3& v) {
+  const float length = std::sqrt(Dot(v, v));
+  if (length < 1e-10f) return {0, 0, 1};
+  return {v[0] / length, v[1] / length, v[2] / length};
+}
+
+Float3 Axis(const Float9& rotation, size_t column) {
+  return {rotation[column], rotation[3 + column], rotation[6 + column]};
+}
+
+// Mirrors a direction at a plane with unit normal `normal`.
+Float3 Mirrored(const Float3& v, const Float3& normal) {
+  return AddScaled(v, normal, -2 * Dot(v, normal));
+}
+
+// ------------------------------------------------------------------- camera
+
+void TakeCamera(const mjvScene& scene, Snapshot& s) {
+  const mjvGLCamera camera =
+      mjv_averageCamera(&scene.camera[0], &scene.camera[1]);
+  if (camera.orthographic != 0) {
+    throw UnsupportedScene(
+        "raycast: an orthographic camera cannot be drawn; hint: use the "
+        "renderer gl");
+  }
+  const Float3 forward = Normalized(ToFloat3(camera.forward));
+  const Float3 right = Normalized(Cross(forward, ToFloat3(camera.up)));
+  const Float3 up = Normalized(Cross(right, forward));
+  for (size_t i = 0; i < 3; ++i) {
+    s.orientation[i] = forward[i];
+    s.orientation[3 + i] = right[i];
+    s.orientation[6 + i] = up[i];
+  }
+  s.near_depth = camera.frustum_near;
+  s.far_depth = camera.frustum_far;
+  s.sky_distance = 0.70f * camera.frustum_far;
+
+  const float height = camera.frustum_top - camera.frustum_bottom;
+  const float half_width = camera.frustum_width != 0
+                               ? camera.frustum_width
+                               : 0.5f * static_cast<float>(s.width) /
+                                     static_cast<float>(s.height) * height;
+  const float left = (camera.frustum_center - half_width) / camera.frustum_near;
+  const float top = camera.frustum_top / camera.frustum_near;
+  s.slope_x =
+      2 * half_width / camera.frustum_near / static_cast<float>(s.width);
+  s.slope_y = height / camera.frustum_near / static_cast<float>(s.height);
+  s.rays.origin = ToFloat3(camera.pos);
+  s.rays.base = AddScaled(AddScaled(forward, right, left), up, top);
+  s.rays.per_x = AddScaled({}, right, s.slope_x);
+  s.rays.per_y = AddScaled({}, up, -s.slope_y);
+}
+
+// ------------------------------------------------------------------- lights
+
+// Axes of the shadow map's square, as mjr_render chooses them.
+void SetShadowAxes(Light& light) {
+  Float3 up = Cross(light.direction, {-1, 0, 0});
+  if (Dot(up, up) <= 0.01f) up = Cross(light.direction, {0, 1, 0});
+  light.shadow_x = Normalized(Cross(light.direction, Normalized(up)));
+  light.shadow_y = Normalized(Cross(light.shadow_x, light.direction));
+}
+
+Light TakeLight(const mjModel& model, const mjvLight& from, float near_depth) {
+  Light light;
+  light.is_directional = from.type == mjLIGHT_DIRECTIONAL;
+  light.casts_shadow = from.castshadow != 0 && model.vis.quality.shadowsize > 0;
+  light.position = ToFloat3(from.pos);
+  light.direction = Normalized(ToFloat3(from.dir));
+  light.ambient = ToFloat3(from.ambient);
+  light.diffuse = ToFloat3(from.diffuse);
+  light.specular = ToFloat3(from.specular);
+  light.shadow_near = near_depth;
+  SetShadowAxes(light);
+  if (light.is_directional) {
+    light.attenuation = {1, 0, 0};
+    light.shadow_half =
+        static_cast<float>(model.stat.extent) * model.vis.map.shadowclip;
+    return light;
+  }
+  if (from.type != mjLIGHT_SPOT) {
+    throw UnsupportedScene(fmt::format(
+        "raycast: light {} is of a type that mjr_render leaves out (point or "
+        "image); hint: make it a spot light with cutoff 180",
+        from.id));
+  }
+  light.attenuation = ToFloat3(from.attenuation);
+  constexpr double kRadians = std::numbers::pi / 180;
+  // 180 degrees stand for a point light
+  light.cos_cutoff =
+      from.cutoff >= 180
+          ? -2.0f
+          : static_cast<float>(std::cos(double{from.cutoff} * kRadians));
+  light.exponent = from.exponent;
+  const double angle =
+      std::min(2.0 * from.cutoff * model.vis.map.shadowscale, 160.0);
+  light.shadow_half = static_cast<float>(std::tan(0.5 * angle * kRadians));
+  return light;
+}
+
+void TakeLights(const mjModel& model, const mjvScene& scene, Snapshot& s) {
+  s.lights.clear();
+  for (int i = 0; i < std::min(scene.nlight, kMaxLights); ++i) {
+    s.lights.push_back(TakeLight(model, scene.lights[i], s.near_depth));
+  }
+  // MuJoCo's light of last resort
+  const float ambient = scene.nlight > 0 ? 0.0f : 0.3f;
+  s.global_ambient = {ambient, ambient, ambient};
+}
+
+// --------------------------------------------------------------- primitives
+
+// The cells of one side of a plane, as MuJoCo's display list has them:
+// `half` is half the side, `cell` the plane's third size.
+PlaneGrid MakeGrid(double half, double cell, double zfar, double repeat) {
+  constexpr int kMaxCells = mjMAXPLANEGRID;
+  PlaneGrid grid;
+  if (half > 0) {
+    const double half_step = std::max(cell, half / (kMaxCells - 2));
+    auto count = static_cast<int>(
+        std::floor(half / std::max(double{mjMINVAL}, half_step)));
+    count -= count % 2;
+    grid.half = static_cast<float>(half);
+    grid.pad = static_cast<float>(half - count * half_step);
+    grid.step = static_cast<float>(2 * half_step);
+    grid.num_cells = count + 2;
+    return grid;
+  }
+  // an infinite side
+  const double unit = repeat > 0 ? 2 / repeat : 2.1 * zfar / (kMaxCells - 2);
+  const double step = (2.1 * zfar + 2 * unit) / kMaxCells;
+  constexpr int kMiddle = kMaxCells / 2;
+  grid.half = static_cast<float>(step * kMiddle);
+  grid.pad = 0;
+  grid.step = static_cast<float>(step);
+  grid.num_cells = kMaxCells + 2;
+  return grid;
+}
+
+Shape ShapeOf(const mjvGeom& geom) {
+  switch (geom.type) {
+    case mjGEOM_PLANE:
+      return Shape::kPlane;
+    case mjGEOM_SPHERE:
+    case mjGEOM_ELLIPSOID:
+      return Shape::kEllipsoid;
+    case mjGEOM_CAPSULE:
+      return Shape::kCapsule;
+    case mjGEOM_CYLINDER:
+      return Shape::kCylinder;
+    case mjGEOM_BOX:
+      return Shape::kBox;
+    default:
+      break;
+  }
+  struct Name {
+    int type;
+    const char* name;
+  };
+  constexpr std::array<Name, 11> kNames{{{mjGEOM_HFIELD, "height field"},
+                                         {mjGEOM_MESH, "mesh"},
+                                         {mjGEOM_SDF, "signed distance field"},
+                                         {mjGEOM_ARROW, "arrow"},
+                                         {mjGEOM_ARROW1, "arrow"},
+                                         {mjGEOM_ARROW2, "arrow"},
+                                         {mjGEOM_LINE, "line"},
+                                         {mjGEOM_LINEBOX, "line box"},
+                                         {mjGEOM_FLEX, "flex"},
+                                         {mjGEOM_SKIN, "skin"},
+                                         {mjGEOM_TRIANGLE, "triangle"}}};
+  const char* name = "geom";
+  for (const Name& entry : kNames) {
+    if (entry.type == geom.type) name = entry.name;
+  }
+  throw UnsupportedScene(
+      fmt::format("raycast: the scene has a {} (object {}), which cannot be "
+                  "drawn; hint: use the renderer gl",
+                  name, geom.objid));
+}
+
+// Half sides of the box around a primitive, in local coordinates.
+Float3 HalfBox(const Primitive& p) {
+  switch (p.shape) {
+    case Shape::kPlane:
+      return {p.grid[0].half, p.grid[1].half, 0};
+    case Shape::kCapsule:
+      return {p.size[0], p.size[0], p.size[2] + p.size[0]};
+    default:
+      return p.size;
+  }
+}
+
+// The texture of a geom and how local coordinates become its coordinates.
+void SetTexture(const mjModel& model, const mjvGeom& geom,
+                const std::vector<Texture>& textures, Primitive& p) {
+  int id = -1;
+  bool is_uniform = false;
+  std::array<float, 2> repeat{};
+  if (geom.matid < 0) return;
+  if (geom.texid >= 0) {
+    id = geom.texid;
+    is_uniform = geom.texuniform != 0;
+    repeat = {geom.texrepeat[0], geom.texrepeat[1]};
+  } else {
+    id = model.mat_texid[mjNTEXROLE * geom.matid + mjTEXROLE_RGB];
+    is_uniform = model.mat_texuniform[geom.matid] != 0;
+    repeat = {model.mat_texrepeat[2 * geom.matid],
+              model.mat_texrepeat[2 * geom.matid + 1]};
+  }
+  if (id < 0) return;
+  p.texture = &textures[static_cast<size_t>(id)];
+  if (p.texture->is_srgb) {
+    throw UnsupportedScene(fmt::format(
+        "raycast: texture {} is in sRGB, which cannot be drawn; hint: use the "
+        "renderer gl",
+        id));
+  }
+
+  if (p.texture->is_cube) {
+    // object coordinates: local ones over the size
+    for (size_t i = 0; i < 3; ++i) {
+      const float size = geom.size[i];
+      p.texture_scale[i] = is_uniform || size <= 0 ? 1.0f : 1.0f / size;
+    }
+    return;
+  }
+  if (p.shape != Shape::kPlane) {
+    throw UnsupportedScene(fmt::format(
+        "raycast: geom {} has the flat texture {}; only planes can have one; "
+        "hint: use a cube texture or the renderer gl",
+        geom.objid, id));
+  }
+  // s runs over the whole plane from left to right, t from far to near
+  for (size_t i = 0; i < 2; ++i) {
+    const float sign = i == 0 ? 1.0f : -1.0f;
+    const float size = geom.size[i];
+    const float scale =
+        repeat[i] * (is_uniform || size <= 0 ? 0.5f : 0.5f / size);
+    p.texture_scale[i] = sign * scale;
+    p.texture_offset[i] = scale * std::max(size, 0.0f);
+  }
+}
+
+Primitive TakeGeom(const mjModel& model, const mjvGeom& geom,
+                   const std::vector<Texture>& textures, const Float3& eye) {
+  Primitive p;
+  p.shape = ShapeOf(geom);
+  p.position = ToFloat3(geom.pos);
+  for (size_t i = 0; i < 9; ++i) p.rotation[i] = geom.mat[i];
+  p.size = ToFloat3(geom.size);
+  for (size_t i = 0; i < 4; ++i) p.rgba[i] = geom.rgba[i];
+  p.emission = geom.emission;
+  p.specular = geom.specular;
+  p.shininess = geom.shininess * 128.0f;
+  p.reflectance = geom.reflectance;
+  p.casts_shadow = geom.category != mjCAT_DECOR;
+  p.is_transparent = geom.rgba[3] < 0.995f;
+
+  if (p.shape == Shape::kPlane) {
+    const double zfar = double{model.vis.map.zfar} * model.stat.extent;
+    for (size_t i = 0; i < 2; ++i) {
+      if (geom.dataid >= 0) {
+        const double repeat =
+            geom.matid >= 0
+                ? model.mat_texrepeat[2 * geom.matid + static_cast<int>(i)]
+                : 0.0;
+        p.grid[i] = MakeGrid(p.size[i], p.size[2], zfar, repeat);
+      } else {
+        p.grid[i].half = p.size[i];
+        p.grid[i].step =
+            2 * p.size[i] / static_cast<float>(model.vis.quality.numquads);
+        p.grid[i].num_cells = model.vis.quality.numquads + 2;
+      }
+    }
+    // seen from behind it lets more through
+    if (Dot(Sub(eye, p.position), Axis(p.rotation, 2)) < 0) {
+      p.is_transparent = true;
+      p.rgba[3] *= 0.3f;
+    }
+  }
+  SetTexture(model, geom, textures, p);
+  const Float3 half = HalfBox(p);
+  p.bounding_radius = p.shape == Shape::kCapsule ? half[2]
+                      : p.shape == Shape::kEllipsoid
+                          ? std::max({half[0], half[1], half[2]})
+                          : std::sqrt(Dot(half, half));
+  return p;
+}
+
+// The rectangle of the picture that holds the box around `p`, mirrored at
+// `mirror` if that is not null. A box that reaches behind the camera may be
+// anywhere.
+ScreenRect RectOf(const Snapshot& s, const Primitive& p,
+                  const Primitive* mirror) {
+  const ScreenRect everything{0, 0, s.width, s.height};
+  const Float3 half = HalfBox(p);
+  const Float3 forward{s.orientation[0], s.orientation[1], s.orientation[2]};
+  const Float3 right{s.orientation[3], s.orientation[4], s.orientation[5]};
+  const Float3 up{s.orientation[6], s.orientation[7], s.orientation[8]};
+  const float left = Dot(s.rays.base, right);
+  const float top = Dot(s.rays.base, up);
+  float x0 = std::numeric_limits<float>::max(), x1 = -x0, y0 = x0, y1 = -x0;
+  for (int corner = 0; corner < 8; ++corner) {
+    Float3 at = p.position;
+    for (size_t i = 0; i < 3; ++i) {
+      at = AddScaled(at, Axis(p.rotation, i),
+                     ((corner >> i) & 1) != 0 ? half[i] : -half[i]);
+    }
+    if (mirror != nullptr) {
+      const Float3 normal = Axis(mirror->rotation, 2);
+      at = AddScaled(at, normal, -2 * Dot(Sub(at, mirror->position), normal));
+    }
+    const Float3 v = Sub(at, s.rays.origin);
+    const float depth = Dot(v, forward);
+    if (depth < s.near_depth) return everything;
+    const float x = (Dot(v, right) / depth - left) / s.slope_x;
+    const float y = (top - Dot(v, up) / depth) / s.slope_y;
+    x0 = std::min(x0, x);
+    x1 = std::max(x1, x);
+    y0 = std::min(y0, y);
+    y1 = std::max(y1, y);
+  }
+  const auto clamp = [](float v, int limit) {
+    return static_cast<int>(
+        std::clamp(v, -1.0f, static_cast<float>(limit) + 1.0f));
+  };
+  return {std::max(0, clamp(std::floor(x0 - 0.01f), s.width)),
+          std::max(0, clamp(std::floor(y0 - 0.01f), s.height)),
+          std::min(s.width, clamp(std::ceil(x1 + 0.01f), s.width)),
+          std::min(s.height, clamp(std::ceil(y1 + 0.01f), s.height))};
+}
+
+void SortTransparent(const mjvScene& scene, Snapshot& s) {
+  s.transparent.clear();
+  std::vector<float> distance(s.primitives.size());
+  for (size_t i = 0; i < s.primitives.size(); ++i) {
+    const Primitive& p = s.primitives[i];
+    if (!p.is_transparent) continue;
+    s.transparent.push_back(static_cast<int>(i));
+    const Float3 v = Sub(p.position, s.rays.origin);
+    const float model_radius = scene.geoms[i].modelrbound;
+    distance[i] =
+        p.shape == Shape::kPlane
+            ? 1e10f
+            : std::sqrt(Dot(v, v)) -
+                  (model_radius > 0 ? model_radius : p.bounding_radius);
+  }
+  std::stable_sort(s.transparent.begin(), s.transparent.end(),
+                   [&](int a, int b) {
+                     return distance[static_cast<size_t>(a)] <
+                            distance[static_cast<size_t>(b)];
+                   });
+}
+
+// Finds the mirror and turns the camera's rays at it.
+void SetMirror(Snapshot& s) {
+  s.mirror = -1;
+  for (size_t i = 0; i < s.primitives.size(); ++i) {
+    const Primitive& p = s.primitives[i];
+    if (p.reflectance <= 0 || p.is_transparent) continue;
+    if (p.shape == Shape::kBox) {
+      throw UnsupportedScene(
+          "raycast: the scene has a box that reflects, which cannot be drawn; "
+          "hint: make a plane of it or use the renderer gl");
+    }
+    if (p.shape != Shape::kPlane) continue;
+    s.mirror = static_cast<int>(i);
+    const Float3 normal = Axis(p.rotation, 2);
+    s.mirrored_rays.origin =
+        AddScaled(s.rays.origin, normal,
+                  -2 * Dot(Sub(s.rays.origin, p.position), normal));
+    s.mirrored_rays.base = Mirrored(s.rays.base, normal);
+    s.mirrored_rays.per_x = Mirrored(s.rays.per_x, normal);
+    s.mirrored_rays.per_y = Mirrored(s.rays.per_y, normal);
+    return;
+  }
+}
+
+}  // namespace
+
+float PlaneGrid::Line(int k) const {
+  if (k <= 0) return -half;
+  return std::min(half, -half + pad + static_cast<float>(k - 1) * step);
+}
+
+void TakeSnapshot(const mjModel& model, const mjvScene& scene,
+                  const std::vector<Texture>& textures, int height, int width,
+                  Snapshot& snapshot) {
+  Snapshot& s = snapshot;
+  s.height = height;
+  s.width = width;
+  s.num_slices = model.vis.quality.numslices;
+  s.num_stacks = model.vis.quality.numstacks;
+  s.num_quads = model.vis.quality.numquads;
+  TakeCamera(scene, s);
+  TakeLights(model, scene, s);
+  s.primitives.clear();
+  for (int i = 0; i < scene.ngeom; ++i) {
+    s.primitives.push_back(
+        TakeGeom(model, scene.geoms[i], textures, s.rays.origin));
+  }
+  SortTransparent(scene, s);
+  SetMirror(s);
+  for (Primitive& p : s.primitives) {
+    p.rect = RectOf(s, p, nullptr);
+    if (s.mirror >= 0) {
+      p.mirrored_rect =
+          RectOf(s, p, &s.primitives[static_cast<size_t>(s.mirror)]);
+    }
+  }
+  s.sky = nullptr;
+  for (const Texture& texture : textures) {
+    // mjr_render takes the first sky box
+    const auto id = static_cast<int>(&texture - textures.data());
+    if (model.tex_type[id] == mjTEXTURE_SKYBOX) {
+      s.sky = &texture;
+      break;
+    }
+  }
+}
+
+}  // namespace replicant::env::raycast

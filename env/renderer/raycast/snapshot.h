@@ -1,0 +1,141 @@
+#pragma once
+
+#include <mujoco/mujoco.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "env/renderer/raycast/texture.h"
+
+namespace replicant::env::raycast {
+
+using Float3 = std::array<float, 3>;
+// row-major
+using Float9 = std::array<float, 9>;
+
+// What a ray can hit. Local coordinates have their origin at the geom.
+enum class Shape {
+  kPlane,      // z = 0, |x| <= size[0], |y| <= size[1], seen from either side
+  kEllipsoid,  // half axes `size`; spheres too
+  kCapsule,    // radius size[0], half length of the cylinder size[2] along z
+  kCylinder,   // radii size[0], size[1], half length size[2] along z
+  kBox,        // half sides `size`
+};
+
+// How one side of a plane is cut into cells, whose corners are lit: a border
+// cell `pad` wide at either end and cells of `step` between them.
+struct PlaneGrid {
+  float half = 0;  // the side reaches from -half to half
+  float pad = 0;
+  float step = 1;
+  int num_cells = 1;
+
+  // Coordinate of grid line k, 0 <= k <= num_cells.
+  float Line(int k) const;
+};
+
+// Picture coordinates [x0, x1) x [y0, y1) that a primitive cannot leave.
+struct ScreenRect {
+  int x0 = 0, y0 = 0, x1 = 0, y1 = 0;
+  bool empty() const { return x0 >= x1 || y0 >= y1; }
+};
+
+// Rays through the picture: at picture coordinates (x, y), x to the right, y
+// down, in pixels, a ray starts at `origin` and has the direction
+//   base + x * per_x + y * per_y,
+// whose component along the view direction is 1: a hit's ray parameter is its
+// depth.
+struct Rays {
+  Float3 origin;
+  Float3 base;
+  Float3 per_x;
+  Float3 per_y;
+};
+
+// A light; the sums and products are those of OpenGL's fixed pipeline.
+struct Light {
+  bool is_directional = false;
+  bool casts_shadow = false;
+  Float3 position{};   // of a spot light; of the shadow map's eye otherwise
+  Float3 direction{};  // unit, away from the light
+  Float3 ambient{}, diffuse{}, specular{};
+  Float3 attenuation{};  // constant, linear, quadratic
+  float cos_cutoff = -1;
+  float exponent = 0;
+  // Only points inside this square (spot: slope to the axis, directional:
+  // distance) about the light's axis can be shadowed; its sides are along
+  // `shadow_x` and `shadow_y`.
+  float shadow_half = 0;
+  Float3 shadow_x{}, shadow_y{};
+  // casters nearer to the light than this throw no shadow
+  float shadow_near = 0;
+};
+
+// One geom of the scene.
+struct Primitive {
+  Shape shape = Shape::kEllipsoid;
+  Float3 position{};
+  Float9 rotation{};  // local to world
+  Float3 size{};
+  float bounding_radius = 0;
+
+  std::array<float, 4> rgba{};
+  float emission = 0;
+  float specular = 0;
+  float shininess = 0;  // exponent
+  float reflectance = 0;
+  bool is_transparent = false;
+  bool casts_shadow = true;
+
+  // Texture coordinates are local coordinates times `texture_scale` plus
+  // `texture_offset`; null without a texture.
+  const Texture* texture = nullptr;
+  Float3 texture_scale{}, texture_offset{};
+
+  std::array<PlaneGrid, 2> grid;  // kPlane
+  ScreenRect rect;                // in the picture
+  ScreenRect mirrored_rect;       // in the mirror, if the scene has one
+};
+
+// All that one picture is made of.
+//
+// The camera's projection, the lights and the geoms in the order in which
+// MuJoCo lists them, which decides ties.
+struct Snapshot {
+  int height = 0;
+  int width = 0;
+  float near_depth = 0;
+  float far_depth = 0;
+  // view direction, right and up: the sky depends on nothing else
+  Float9 orientation{};
+  float slope_x = 0, slope_y = 0;
+
+  Rays rays;
+  // the rays after the mirror, when `mirror` >= 0
+  Rays mirrored_rays;
+  // index of the first reflecting primitive, -1 without one
+  int mirror = -1;
+
+  std::vector<Light> lights;
+  Float3 global_ambient{};
+  std::vector<Primitive> primitives;
+  // transparent primitives from near to far
+  std::vector<int> transparent;
+
+  const Texture* sky = nullptr;
+  // half height and radius of the cylinder that the sky is painted on
+  float sky_distance = 0;
+
+  // slices and stacks of curved shapes, squares per side of boxes
+  int num_slices = 0, num_stacks = 0, num_quads = 0;
+};
+
+// Takes over `scene`, a picture of [height, width], into `snapshot`, whose
+// memory is used again. `textures` holds the model's textures by id.
+// Throws UnsupportedScene if the scene holds what cannot be drawn.
+void TakeSnapshot(const mjModel& model, const mjvScene& scene,
+                  const std::vector<Texture>& textures, int height, int width,
+                  Snapshot& snapshot);
+
+}  // namespace replicant::env::raycast

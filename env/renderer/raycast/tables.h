@@ -1,0 +1,23 @@
+#pragma once
+
+#include <array>
+
+namespace replicant::env::raycast {
+
+// Sines and cosines of the corners of MuJoCo's display lists.
+struct Tables {
+  static constexpr int kMaxSlices = 256;
+
+  int num_slices = 0;
+  int num_stacks = 0;
+  int num_quads = 0;
+  // of 2 pi k / num_slices, 0 <= k <= num_slices
+  std::array<float, kMaxSlices + 1> cos_azimuth{}, sin_azimuth{};
+  // of pi / 2 * k / (num_stacks / 2), 0 <= k <= num_stacks / 2
+  std::array<float, kMaxSlices + 1> cos_elevation{}, sin_elevation{};
+};
+
+// Throws UnsupportedScene for more slices or stacks than kMaxSlices.
+Tables MakeTables(int num_slices, int num_stacks, int num_quads);
+
+}  // namespace replicant::env::raycast

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <mujoco/mujoco.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace replicant::env::raycast {
+
+// A texture with its mip maps, as OpenGL keeps them: level 0 is the model's,
+// level k + 1 has half the sides of level k (rounded down, at least 1) down to
+// 1 x 1, each filtered from the one before it by two by two texels and rounded
+// to 8 bits.
+//
+// A texel is one uint32: red in bits 0-7, green 8-15, blue 16-23, alpha 24-31.
+// Level k starts at `offset[k]`; a 2D texture has one image per level, row 0
+// first; a cube texture six: +x, -x, +y, -y, +z, -z.
+struct Texture {
+  static constexpr int kMaxLevels = 16;
+
+  bool is_cube = false;
+  bool is_srgb = false;
+  int num_levels = 0;
+  std::array<int32_t, kMaxLevels> width{};
+  std::array<int32_t, kMaxLevels> height{};
+  // in texels, of the whole level
+  std::array<int32_t, kMaxLevels> offset{};
+  std::vector<uint32_t> texels;
+};
+
+// Reads texture `id` of `model` and builds its mip maps. Throws
+// UnsupportedScene if the texture is not RGB or RGBA, or is in sRGB.
+Texture MakeTexture(const mjModel& model, int id);
+
+}  // namespace replicant::env::raycast

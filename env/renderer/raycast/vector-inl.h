@@ -1,0 +1,180 @@
+// Vectors of floats and of points in space. Included once per instruction set.
+#include <hwy/highway.h>
+
+#include "env/renderer/raycast/snapshot.h"
+
+#if defined(REPLICANT_RAYCAST_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef REPLICANT_RAYCAST_VECTOR_INL_H_
+#undef REPLICANT_RAYCAST_VECTOR_INL_H_
+#else
+#define REPLICANT_RAYCAST_VECTOR_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace replicant::env::raycast::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Every operation below rounds once and in the same way on every instruction
+// set: no fused multiply-add, no approximate reciprocal or root. Lanes never
+// mix. A lane's result therefore does not depend on the vector's length.
+using FloatTag = hn::ScalableTag<float>;
+using IntTag = hn::ScalableTag<int32_t>;
+using Float = hn::Vec<FloatTag>;
+using Int = hn::Vec<IntTag>;
+using Mask = hn::Mask<FloatTag>;
+
+inline constexpr FloatTag kFloat;
+inline constexpr IntTag kInt;
+
+HWY_INLINE Float Set(float v) { return hn::Set(kFloat, v); }
+HWY_INLINE Float Zero() { return hn::Zero(kFloat); }
+HWY_INLINE size_t NumLanes() { return hn::Lanes(kFloat); }
+HWY_INLINE Float If(Mask m, Float yes, Float no) {
+  return hn::IfThenElse(m, yes, no);
+}
+HWY_INLINE Int If(Mask m, Int yes, Int no) {
+  return hn::IfThenElse(hn::RebindMask(kInt, m), yes, no);
+}
+HWY_INLINE Mask IntEqual(Int a, Int b) {
+  return hn::RebindMask(kFloat, hn::Eq(a, b));
+}
+HWY_INLINE Float ToFloat(Int v) { return hn::ConvertTo(kFloat, v); }
+// towards zero; |v| < 2^31
+HWY_INLINE Int ToInt(Float v) { return hn::ConvertTo(kInt, v); }
+HWY_INLINE Float Clamp(Float v, float low, float high) {
+  return hn::Min(hn::Max(v, Set(low)), Set(high));
+}
+HWY_INLINE Float Gather(const float* table, Int index) {
+  return hn::GatherIndex(kFloat, table, index);
+}
+
+// A point or direction per lane.
+struct Vec3 {
+  Float x, y, z;
+};
+
+HWY_INLINE Vec3 Set(const Float3& v) {
+  return {Set(v[0]), Set(v[1]), Set(v[2])};
+}
+HWY_INLINE Vec3 operator+(Vec3 a, Vec3 b) {
+  return {a.x + b.x, a.y + b.y, a.z + b.z};
+}
+HWY_INLINE Vec3 operator-(Vec3 a, Vec3 b) {
+  return {a.x - b.x, a.y - b.y, a.z - b.z};
+}
+HWY_INLINE Vec3 operator*(Vec3 a, Float s) {
+  return {a.x * s, a.y * s, a.z * s};
+}
+HWY_INLINE Vec3 operator*(Vec3 a, Vec3 b) {
+  return {a.x * b.x, a.y * b.y, a.z * b.z};
+}
+HWY_INLINE Float Dot(Vec3 a, Vec3 b) {
+  return a.x * b.x + a.y * b.y + a.z * b.z;
+}
+HWY_INLINE Vec3 Cross(Vec3 a, Vec3 b) {
+  return {a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x};
+}
+HWY_INLINE Vec3 Normalized(Vec3 v) {
+  return v * (Set(1.0f) / hn::Sqrt(Dot(v, v) + Set(1e-30f)));
+}
+HWY_INLINE Vec3 If(Mask m, Vec3 yes, Vec3 no) {
+  return {If(m, yes.x, no.x), If(m, yes.y, no.y), If(m, yes.z, no.z)};
+}
+// Matrix (row-major) times vector, and its transpose times vector.
+HWY_INLINE Vec3 Rotate(const Float9& m, Vec3 v) {
+  return {Set(m[0]) * v.x + Set(m[1]) * v.y + Set(m[2]) * v.z,
+          Set(m[3]) * v.x + Set(m[4]) * v.y + Set(m[5]) * v.z,
+          Set(m[6]) * v.x + Set(m[7]) * v.y + Set(m[8]) * v.z};
+}
+HWY_INLINE Vec3 RotateBack(const Float9& m, Vec3 v) {
+  return {Set(m[0]) * v.x + Set(m[3]) * v.y + Set(m[6]) * v.z,
+          Set(m[1]) * v.x + Set(m[4]) * v.y + Set(m[7]) * v.z,
+          Set(m[2]) * v.x + Set(m[5]) * v.y + Set(m[8]) * v.z};
+}
+
+// Arc tangent of y / x in [0, 2 pi), to 2e-5.
+// Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 4.4.49.
+HWY_INLINE Float Atan2(Float y, Float x) {
+  constexpr float kPi = 3.14159265f;
+  const Float ax = hn::Abs(x);
+  const Float ay = hn::Abs(y);
+  const Float big = hn::Max(hn::Max(ax, ay), Set(1e-30f));
+  const Float q = hn::Min(ax, ay) / big;
+  const Float s = q * q;
+  Float a = Set(0.0208351f);
+  a = a * s + Set(-0.0851330f);
+  a = a * s + Set(0.1801410f);
+  a = a * s + Set(-0.3302995f);
+  a = a * s + Set(0.9998660f);
+  a = a * q;
+  a = If(ay > ax, Set(kPi / 2) - a, a);
+  a = If(x < Zero(), Set(kPi) - a, a);
+  return If(y < Zero(), Set(2 * kPi) - a, a);
+}
+
+// Base-2 logarithm of v > 0 to 4e-6, and its parts: v = 2^exponent * mantissa
+// with mantissa in [1, 2).
+HWY_INLINE void SplitFloat(Float v, Float* exponent, Float* mantissa) {
+  const Int bits = hn::BitCast(kInt, v);
+  *exponent = ToFloat(hn::ShiftRight<23>(bits) - hn::Set(kInt, 127));
+  *mantissa =
+      hn::BitCast(kFloat, hn::Or(hn::And(bits, hn::Set(kInt, 0x007FFFFF)),
+                                 hn::Set(kInt, 0x3F800000)));
+}
+
+HWY_INLINE Float Log2(Float v) {
+  Float exponent, m;
+  SplitFloat(v, &exponent, &m);
+  // centre on 1, then log2(m) = 2 / ln 2 * atanh((m - 1) / (m + 1))
+  const Mask is_large = m > Set(1.41421356f);
+  m = If(is_large, m * Set(0.5f), m);
+  exponent = If(is_large, exponent + Set(1.0f), exponent);
+  const Float q = (m - Set(1.0f)) / (m + Set(1.0f));
+  const Float s = q * q;
+  Float a = Set(1.0f / 7);
+  a = a * s + Set(1.0f / 5);
+  a = a * s + Set(1.0f / 3);
+  a = a * s + Set(1.0f);
+  return exponent + Set(2.88539008f) * q * a;
+}
+
+// 2^v for v <= 0, to 3e-7 relative; 0 below 2^-126.
+HWY_INLINE Float Exp2(Float v) {
+  const Mask is_tiny = v < Set(-126.0f);
+  v = hn::Max(v, Set(-126.0f));
+  const Float whole = hn::Floor(v);
+  // Taylor series of e^(f ln 2) about f = 1/2
+  const Float f = (v - whole - Set(0.5f)) * Set(0.693147181f);
+  Float a = Set(1.0f / 720);
+  a = a * f + Set(1.0f / 120);
+  a = a * f + Set(1.0f / 24);
+  a = a * f + Set(1.0f / 6);
+  a = a * f + Set(0.5f);
+  a = a * f + Set(1.0f);
+  a = a * f + Set(1.0f);
+  a = a * Set(1.41421356f);
+  const Int scale = hn::ShiftLeft<23>(ToInt(whole) + hn::Set(kInt, 127));
+  return If(is_tiny, Zero(), a * hn::BitCast(kFloat, scale));
+}
+
+// v^exponent for v in [0, 1]; by repeated squaring for the whole exponents
+// that materials usually have.
+HWY_INLINE Float Pow(Float v, float exponent) {
+  const int whole = static_cast<int>(exponent);
+  if (static_cast<float>(whole) == exponent && whole >= 0 && whole <= 1024) {
+    Float result = Set(1.0f);
+    for (int bits = whole; bits != 0; bits >>= 1) {
+      if ((bits & 1) != 0) result = result * v;
+      v = v * v;
+    }
+    return result;
+  }
+  const Float power = Exp2(Set(exponent) * Log2(hn::Max(v, Set(1e-30f))));
+  return If(v > Zero(), power, Zero());
+}
+
+}  // namespace replicant::env::raycast::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,249 @@
+// Draws the same poses of MuJoCo models with both renderers and prints how far
+// the pictures are apart and what they cost.
+#include <fmt/format.h>
+#include <png.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/rng.h"
+#include "env/mujoco.h"
+#include "env/renderer/renderer.h"
+
+namespace replicant::env {
+namespace {
+
+struct Options {
+  std::vector<std::string> models;
+  int camera = 0;
+  int poses = 50;
+  int height = 84;
+  int width = 84;
+  int repeats = 1;
+  std::string sheet;
+  std::string gl_platform = "auto";
+};
+
+double CpuMilliseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 +
+         static_cast<double>(now.tv_nsec) * 1e-6;
+}
+
+// As dm_control randomises: limited joints over their range, free hinges over
+// the circle, balls and free joints over all orientations.
+void RandomPose(const mjModel& model, RandomStream& random, mjData& data) {
+  constexpr double kPi = 3.14159265358979323846;
+  mj_resetData(&model, &data);
+  for (int j = 0; j < model.njnt; ++j) {
+    double* q = data.qpos + model.jnt_qposadr[j];
+    const double* range = model.jnt_range + 2 * j;
+    const int type = model.jnt_type[j];
+    if (type == mjJNT_FREE || type == mjJNT_BALL) {
+      double* quat = type == mjJNT_FREE ? q + 3 : q;
+      for (int k = 0; k < 4; ++k) quat[k] = random.Normal();
+      mju_normalize4(quat);
+    } else if (model.jnt_limited[j] != 0) {
+      *q = random.Uniform(range[0], range[1]);
+    } else if (type == mjJNT_HINGE) {
+      *q = random.Uniform(-kPi, kPi);
+    }
+  }
+  mj_forward(&model, &data);
+}
+
+// What pictures of one model came to.
+struct Score {
+  double sum = 0;         // of absolute differences
+  double sum_square = 0;  // of squared differences
+  int64_t count = 0;
+  int64_t far_pixels = 0;  // off by more than 16 in any channel
+  int pictures = 0;
+  double raycast_ms = 0;
+  double gl_ms = 0;
+
+  double mean() const { return sum / static_cast<double>(count); }
+  double psnr() const {
+    if (sum_square == 0) return std::numeric_limits<double>::infinity();
+    return 10 *
+           std::log10(255.0 * 255.0 * static_cast<double>(count) / sum_square);
+  }
+};
+
+using Image = std::vector<uint8_t>;
+
+void Compare(const Image& a, const Image& b, Score& score) {
+  for (size_t i = 0; i < a.size(); i += 3) {
+    int worst = 0;
+    for (size_t c = 0; c < 3; ++c) {
+      const int difference = std::abs(int{a[i + c]} - int{b[i + c]});
+      score.sum += difference;
+      score.sum_square += difference * difference;
+      worst = std::max(worst, difference);
+    }
+    score.far_pixels += worst > 16 ? 1 : 0;
+  }
+  score.count += static_cast<int64_t>(a.size());
+  ++score.pictures;
+}
+
+// Pictures beside and below one another, each enlarged.
+class ContactSheet {
+ public:
+  static constexpr int kScale = 3;
+  static constexpr int kColumns = 3;  // gl, raycast, difference x 8
+
+  explicit ContactSheet(const Options& options)
+      : height_(options.height), width_(options.width) {}
+
+  void AddRow(const Image& gl, const Image& raycast) {
+    Image difference(gl.size());
+    for (size_t i = 0; i < gl.size(); ++i) {
+      const int d = 8 * std::abs(int{gl[i]} - int{raycast[i]});
+      difference[i] = static_cast<uint8_t>(std::min(d, 255));
+    }
+    rows_.push_back({gl, raycast, difference});
+  }
+
+  // Throws IoError.
+  void Write(const std::string& path) const {
+    const int groups = static_cast<int>(rows_.size() + 4) / 5;
+    const int columns = kColumns * std::max(1, groups);
+    const int lines = std::min<int>(5, static_cast<int>(rows_.size()));
+    const auto full_width =
+        static_cast<size_t>(columns) * static_cast<size_t>(width_) * kScale;
+    const auto full_height =
+        static_cast<size_t>(lines) * static_cast<size_t>(height_) * kScale;
+    Image sheet(full_width * full_height * 3);
+    for (size_t y = 0; y < full_height; ++y) {
+      for (size_t x = 0; x < full_width; ++x) {
+        const size_t px = x / kScale, py = y / kScale;
+        const auto w = static_cast<size_t>(width_);
+        const auto h = static_cast<size_t>(height_);
+        const size_t column = px / w;
+        const size_t row = column / kColumns * 5 + py / h;
+        if (row >= rows_.size()) continue;
+        const Image& image = rows_[row][column % kColumns];
+        for (size_t c = 0; c < 3; ++c) {
+          sheet[(y * full_width + x) * 3 + c] =
+              image[((py % h) * w + px % w) * 3 + c];
+        }
+      }
+    }
+    png_image png{};
+    png.version = PNG_IMAGE_VERSION;
+    png.width = static_cast<png_uint_32>(full_width);
+    png.height = static_cast<png_uint_32>(full_height);
+    png.format = PNG_FORMAT_RGB;
+    if (png_image_write_to_file(&png, path.c_str(), 0, sheet.data(), 0,
+                                nullptr) == 0) {
+      throw IoError(fmt::format("{}: {}", path, png.message));
+    }
+  }
+
+ private:
+  int height_, width_;
+  std::vector<std::array<Image, kColumns>> rows_;
+};
+
+Score CompareModel(const std::string& path, const Options& options,
+                   ContactSheet& sheet) {
+  const MjSpecPtr spec = ParseMjcf(path);
+  const MjModelPtr model = CompileModel(*spec, path);
+  const MjDataPtr data = MakeData(*model);
+  const auto gl = MakeRenderer(
+      *model, {.kind = RendererKind::kGl,
+               .gl_platform = ParseGlPlatform(options.gl_platform)});
+  const auto raycast = MakeRenderer(*model, {.kind = RendererKind::kRaycast});
+  const size_t bytes = size_t{3} * static_cast<size_t>(options.height) *
+                       static_cast<size_t>(options.width);
+  Image gl_image(bytes), raycast_image(bytes);
+  RandomStream random(1, std::filesystem::path(path).stem().string());
+  const auto draw = [&](Renderer& renderer, Image& image, int repeats) {
+    const double start = CpuMilliseconds();
+    for (int i = 0; i < repeats; ++i) {
+      renderer.Render(*model, *data, options.camera, options.height,
+                      options.width, image);
+    }
+    return (CpuMilliseconds() - start) / repeats;
+  };
+
+  Score score;
+  double worst = -1;
+  Image worst_gl, worst_raycast;
+  for (int pose = 0; pose < options.poses; ++pose) {
+    RandomPose(*model, random, *data);
+    score.gl_ms += draw(*gl, gl_image, 1);
+    score.raycast_ms += draw(*raycast, raycast_image, options.repeats);
+    const double before = score.sum;
+    Compare(gl_image, raycast_image, score);
+    if (score.sum - before > worst) {
+      worst = score.sum - before;
+      worst_gl = gl_image;
+      worst_raycast = raycast_image;
+    }
+  }
+  sheet.AddRow(worst_gl, worst_raycast);
+  return score;
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Compares the renderers raycast and gl.");
+  app.add_option("models", options.models, "MJCF files")->required();
+  app.add_option("--camera", options.camera, "camera id, -1: free camera");
+  app.add_option("--poses", options.poses, "random poses per model");
+  app.add_option("--height", options.height, "rows of a picture");
+  app.add_option("--width", options.width, "columns of a picture");
+  app.add_option("--repeats", options.repeats,
+                 "times that raycast draws each pose, for the timing");
+  app.add_option("--gl", options.gl_platform,
+                 "auto, osmesa, egl or egl-surfaceless");
+  app.add_option("--sheet", options.sheet,
+                 "PNG file for the worst pose of each model: gl, raycast and "
+                 "8 x their difference");
+  CLI11_PARSE(app, argc, argv);
+
+  fmt::print("{:<16} {:>8} {:>7} {:>9} {:>11} {:>8}\n", "model", "mean", "PSNR",
+             "far px", "raycast ms", "gl ms");
+  ContactSheet sheet(options);
+  bool is_complete = true;
+  for (const std::string& path : options.models) {
+    const std::string name = std::filesystem::path(path).stem().string();
+    try {
+      const Score score = CompareModel(path, options, sheet);
+      const double n = score.pictures;
+      fmt::print("{:<16} {:>8.3f} {:>7.2f} {:>9.1f} {:>11.3f} {:>8.2f}\n", name,
+                 score.mean(), score.psnr(),
+                 static_cast<double>(score.far_pixels) / n,
+                 score.raycast_ms / n, score.gl_ms / n);
+    } catch (const Error& e) {
+      fmt::print("{:<16} {}\n", name, e.what());
+      is_complete = false;
+    }
+    std::fflush(stdout);
+  }
+  if (!options.sheet.empty()) sheet.Write(options.sheet);
+  return is_complete ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace replicant::env
+
+int main(int argc, char** argv) {
+  try {
+    return replicant::env::Main(argc, argv);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "render_compare: {}\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,75 @@
+#include "env/renderer/scene.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace replicant::env {
+namespace {
+
+// What mjv_updateScene can add for one model: a geom per geom and site, three
+// per actuator and a slider-crank or tendon segment each, with room for decor.
+int MaxSceneGeoms(const mjModel& model) {
+  const auto count = model.ngeom + model.nsite + model.nskin + model.nflex +
+                     6 * model.nu + 4 * model.nwrap + 2 * model.ncam +
+                     2 * model.nlight;
+  return static_cast<int>(std::max<int64_t>(1000, 2 * count));
+}
+
+}  // namespace
+
+Scene::Scene(const mjModel& model) {
+  mjv_defaultScene(&scene_);
+  mjv_makeScene(&model, &scene_, MaxSceneGeoms(model));
+  mjv_defaultOption(&option_);
+  option_.flags[mjVIS_RANGEFINDER] = 0;
+  mjv_defaultPerturb(&perturb_);
+  mjv_defaultCamera(&camera_);
+}
+
+Scene::~Scene() { mjv_freeScene(&scene_); }
+
+mjvScene& Scene::Update(const mjModel& model, mjData& data, int camera) {
+  if (camera < -1 || camera >= model.ncam) {
+    throw InvalidArgument(
+        fmt::format("Renderer: camera {} given, the model has cameras -1 (free)"
+                    " to {}",
+                    camera, model.ncam - 1));
+  }
+  camera_.fixedcamid = camera;
+  if (camera == -1) {
+    camera_.type = mjCAMERA_FREE;
+    mjv_defaultFreeCamera(&model, &camera_);
+  } else {
+    camera_.type = mjCAMERA_FIXED;
+  }
+  mjv_updateScene(&model, &data, &option_, &perturb_, &camera_, mjCAT_ALL,
+                  &scene_);
+  if (scene_.status != 0) {
+    throw Error(fmt::format(
+        "Renderer: the scene has more than {} geoms; hint: was the renderer "
+        "made for another model?",
+        scene_.maxgeom));
+  }
+  return scene_;
+}
+
+void CheckImage(int height, int width, std::span<const uint8_t> rgb) {
+  constexpr int kMaxSide = 4096;
+  if (height < 1 || width < 1 || height > kMaxSide || width > kMaxSide) {
+    throw InvalidArgument(
+        fmt::format("Renderer: a picture of {} x {} asked for, each side must "
+                    "be in [1, {}]",
+                    height, width, kMaxSide));
+  }
+  const size_t want =
+      size_t{3} * static_cast<size_t>(height) * static_cast<size_t>(width);
+  if (rgb.size() != want) {
+    throw InvalidArgument(
+        fmt::format("Renderer: {} bytes given for a picture of {} x {} x 3, "
+                    "which needs {}",
+                    rgb.size(), height, width, want));
+  }
+}
+
+}  // namespace replicant::env

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <mujoco/mujoco.h>
+
+#include <cstdint>
+#include <span>
+
+#include "core/base/error.h"
+
+namespace replicant::env {
+
+// A scene that holds something a renderer cannot draw; the message names it.
+class UnsupportedScene : public Error {
+ public:
+  using Error::Error;
+};
+
+// MuJoCo's abstract picture of a state: the list of geoms and lights and the
+// camera, as mjv_updateScene fills it with dm_control's options. Both
+// renderers draw from it.
+//
+// Thread-safety: one thread at a time.
+class Scene {
+ public:
+  explicit Scene(const mjModel& model);
+  ~Scene();
+  Scene(const Scene&) = delete;
+  Scene& operator=(const Scene&) = delete;
+
+  // Fills the scene from `data`, seen by `camera` (-1: the free camera).
+  // Throws InvalidArgument if `camera` does not exist, and Error if the scene
+  // holds more geoms than the model can have. mjr_render changes the scene it
+  // draws, hence the result is not const; it is valid until the next call.
+  mjvScene& Update(const mjModel& model, mjData& data, int camera);
+
+ private:
+  mjvScene scene_;
+  mjvOption option_;
+  mjvPerturb perturb_;
+  mjvCamera camera_;
+};
+
+// Throws InvalidArgument unless `rgb` can hold a picture [height, width, 3]
+// and both sides are in [1, 4096].
+void CheckImage(int height, int width, std::span<const uint8_t> rgb);
+
+}  // namespace replicant::env

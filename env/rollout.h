@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/tensor/tensor_view.h"
+#include "env/control_environment.h"
+
+namespace replicant::env {
+
+// A recorded piece of an episode, to be played again.
+struct RolloutInput {
+  // mj_getState of mjSTATE_INTEGRATION, right after the reset.
+  std::span<const double> state;
+  // [steps, action size], row-major.
+  std::span<const double> actions;
+  // Arrays of mjModel that the reset had changed.
+  std::vector<NamedTensorView> model_fields;
+};
+
+// What the environment answered, T control steps; T is smaller than the number
+// of actions if the episode ended before.
+struct Rollout {
+  std::vector<double> observation;  // [T + 1, state size]; row 0 is the start
+  std::vector<double> reward;       // [T]
+  std::vector<double> discount;     // [T]
+  std::vector<int64_t> step_type;   // [T + 1]
+};
+
+// Puts `environment` into the recorded start and makes the recorded actions.
+// Throws InvalidArgument for arrays that do not fit the task.
+Rollout PlayRollout(ControlEnvironment& environment, const RolloutInput& input);
+
+}  // namespace replicant::env

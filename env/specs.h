@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/tensor/dtype.h"
+#include "core/tensor/shape.h"
+
+namespace replicant::env {
+
+// One named array of an observation.
+struct ArraySpec {
+  std::string name;
+  Shape shape;  // a scalar has rank 0
+  DType dtype = DType::kF64;
+};
+
+// What an observation consists of: arrays in the order of dm_control's keys.
+// The f64 arrays lie one after the other in ObservationBuffer::state, the u8
+// arrays in ObservationBuffer::pixels.
+struct ObservationSpec {
+  std::vector<ArraySpec> arrays;
+
+  // Number of elements of all f64 arrays, and of all u8 arrays.
+  int64_t state_size() const;
+  int64_t pixels_size() const;
+  // Throws InvalidArgument, with the nearest name, if there is no such array.
+  const ArraySpec& Find(const std::string& name) const;
+  // Index of the array's first element in its buffer. Throws as Find() does.
+  int64_t Offset(const std::string& name) const;
+};
+
+// Bounds of an action, both included; -1e10 and 1e10 where the actuator has
+// none. An action outside is passed on to MuJoCo as it is.
+struct ActionSpec {
+  std::vector<double> minimum;
+  std::vector<double> maximum;
+
+  int64_t size() const { return static_cast<int64_t>(minimum.size()); }
+};
+
+// Throws InvalidArgument unless `action` has spec.size() finite elements.
+// `where` starts the message.
+void CheckAction(std::span<const double> action, const ActionSpec& spec,
+                 const std::string& where);
+
+// Where an environment writes an observation, row-major, without a copy in
+// between. A span is either of the size that the spec says or empty: an empty
+// one is not written, and what would have gone there is not computed.
+struct ObservationBuffer {
+  std::span<double> state;
+  std::span<uint8_t> pixels;
+};
+
+// Throws InvalidArgument unless every span is empty or of the size in `spec`.
+// `where` starts the message.
+void CheckBuffer(const ObservationBuffer& out, const ObservationSpec& spec,
+                 const std::string& where);
+
+}  // namespace replicant::env

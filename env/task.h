@@ -1,0 +1,96 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "env/physics.h"
+#include "env/specs.h"
+
+namespace replicant::env {
+
+// Takes the arrays of an observation from a task, in order. The same calls
+// describe the observation (names and shapes) and fill the caller's buffer.
+//
+//   writer.Array("position", physics.qpos());
+//   writer.Scalar("height", physics.BodyPosition(torso_)[2]);
+//   writer.Begin("orientations");              // then element by element
+//   for (...) writer.Append(...);
+//
+// Thread-safety: one thread at a time.
+class ObservationWriter {
+ public:
+  // Records names and shapes.
+  ObservationWriter() = default;
+  // Fills `out`, which has the size that was recorded.
+  explicit ObservationWriter(std::span<double> out)
+      : out_(out), is_recording_(false) {}
+
+  // Starts an array. `row_size` > 0 makes it a matrix of rows of that size.
+  void Begin(const char* name, int64_t row_size = 0) {
+    if (is_recording_) Record(name, row_size);
+  }
+  void Append(double value) { Append(std::span<const double>(&value, 1)); }
+  void Append(std::span<const double> values);
+  void Array(const char* name, std::span<const double> values) {
+    Begin(name);
+    Append(values);
+  }
+  void Scalar(const char* name, double value);
+
+  // What was recorded.
+  ObservationSpec Spec() const;
+  // Checks (aborts) that `out` was filled to its end.
+  void Finish() const;
+
+ private:
+  struct Entry {
+    std::string name;
+    int64_t row_size;  // 0: one dimension; -1: a scalar
+    int64_t size;
+  };
+  void Record(const char* name, int64_t row_size);
+
+  std::span<double> out_;
+  size_t position_ = 0;
+  bool is_recording_ = true;
+  std::vector<Entry> entries_;
+};
+
+// What makes an environment out of a physics: how an episode starts, what is
+// seen, what is rewarded, when it ends.
+//
+// A task keeps the numbers of the model's parts that it needs, and nothing of
+// the episode: everything that changes is in the physics, so that a restored
+// state continues exactly.
+//
+// Thread-safety: as that of the environment that owns it.
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  // Called once, with the physics in its default pose: looks up names, measures
+  // the default pose, and draws what is random in the model for the life of the
+  // environment. Throws InvalidArgument if the model lacks something.
+  virtual void Bind(Physics& physics, RandomStream& random) = 0;
+
+  // Draws the start of an episode. The physics is in its default pose, the
+  // model as the last episode left it; derived quantities are updated after.
+  // Throws Error if no start can be found.
+  virtual void InitializeEpisode(Physics& physics, RandomStream& random) = 0;
+
+  // Writes the observation.
+  virtual void Observe(const Physics& physics,
+                       ObservationWriter& writer) const = 0;
+
+  // The reward of the control step that was just made.
+  virtual double Reward(const Physics& physics) const = 0;
+
+  // The last discount if the episode ends here; by default it goes on until
+  // the time limit.
+  virtual std::optional<double> Termination(const Physics& physics) const;
+};
+
+}  // namespace replicant::env

@@ -1,0 +1,89 @@
+#include "env/task_registry.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "core/base/error.h"
+#include "core/config/nearest.h"
+
+namespace replicant::env {
+namespace {
+
+std::filesystem::path ModelPath(const TaskDefinition& task,
+                                const EnvironmentOptions& options) {
+  if (!options.mjcf.empty()) return options.mjcf;
+  if (task.model.is_absolute()) return task.model;
+  const std::filesystem::path folder =
+      options.suite_folder.empty() ? SuiteModelFolder() : options.suite_folder;
+  if (!std::filesystem::is_directory(folder)) {
+    throw IoError(fmt::format(
+        "{}: no folder {} with the Control Suite's models; hint: run "
+        "scripts/setup, or set REPLICANT_SUITE_MODELS to the folder "
+        "dm_control/suite of a dm_control 1.0.50",
+        task.name, folder.string()));
+  }
+  return folder / task.model;
+}
+
+}  // namespace
+
+std::filesystem::path SuiteModelFolder() {
+  // read once at start of a program, before it has threads
+  const char* folder =
+      std::getenv("REPLICANT_SUITE_MODELS");  // NOLINT(concurrency-mt-unsafe)
+  if (folder != nullptr && *folder != '\0') return folder;
+  return REPLICANT_SUITE_FOLDER;
+}
+
+MjModelPtr LoadModel(const TaskDefinition& task,
+                     const EnvironmentOptions& options) {
+  const std::filesystem::path path = ModelPath(task, options);
+  const MjSpecPtr spec = ParseMjcf(path);
+  if (task.edit) task.edit(*spec);
+  return CompileModel(*spec, path);
+}
+
+std::unique_ptr<ControlEnvironment> MakeEnvironment(
+    const TaskDefinition& task, const EnvironmentOptions& options,
+    const mjModel& model) {
+  const RandomStream random(options.seed,
+                            fmt::format("environment-{}", options.index));
+  return std::make_unique<ControlEnvironment>(
+      std::make_unique<Physics>(CopyModel(model), task.name), task.make_task(),
+      task.options, random);
+}
+
+std::unique_ptr<ControlEnvironment> MakeEnvironment(
+    const TaskDefinition& task, const EnvironmentOptions& options) {
+  return MakeEnvironment(task, options, *LoadModel(task, options));
+}
+
+TaskRegistry::TaskRegistry(std::vector<TaskDefinition> tasks) {
+  for (TaskDefinition& task : tasks) Add(std::move(task));
+}
+
+void TaskRegistry::Add(TaskDefinition task) {
+  for (const TaskDefinition& other : tasks_) {
+    if (other.name == task.name) {
+      throw InvalidArgument(
+          fmt::format("task '{}' is registered already", task.name));
+    }
+  }
+  tasks_.push_back(std::move(task));
+}
+
+const TaskDefinition& TaskRegistry::Find(std::string_view name) const {
+  std::vector<std::string> names;
+  for (const TaskDefinition& task : tasks_) {
+    if (task.name == name) return task;
+    names.push_back(task.name);
+  }
+  const std::string nearest = config::NearestName(name, names);
+  throw InvalidArgument(fmt::format(
+      "task '{}' is not known{}; hint: env_rollout --list prints all names",
+      name,
+      nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
+}
+
+}  // namespace replicant::env

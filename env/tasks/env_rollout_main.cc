@@ -1,0 +1,188 @@
+// Plays recorded actions in a task, or draws starts of it, and writes what the
+// environment answers. See docs/environments.md for the files.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/tensor/npz.h"
+#include "env/rollout.h"
+#include "env/task_registry.h"
+#include "env/tasks/suite.h"
+
+namespace replicant::env {
+namespace {
+
+struct Options {
+  bool list = false;
+  std::string task;
+  EnvironmentOptions environment;
+  std::filesystem::path input;
+  std::filesystem::path output;
+  int64_t resets = 0;
+  int64_t random_steps = 0;
+};
+
+// Prefix of the arrays of a file that replace arrays of the model.
+constexpr std::string_view kModelPrefix = "model/";
+// An input file holds one trajectory: more is a mistake.
+constexpr uint64_t kMaxTensorBytes = uint64_t{1} << 30;
+
+template <typename T>
+NamedTensorView Named(const char* name, const std::vector<T>& values,
+                      const Shape& shape) {
+  return {name, TensorView(kDTypeOf<T>, shape, values.data())};
+}
+
+void PrintTasks(const TaskRegistry& registry) {
+  for (const TaskDefinition& task : registry.tasks()) {
+    fmt::print("{}\n", task.name);
+  }
+}
+
+// --input: plays it and writes the answers.
+void Play(ControlEnvironment& environment, const Options& options) {
+  const NpzReader reader(options.input, kMaxTensorBytes);
+  const HostTensor state = reader.Read("state");
+  const HostTensor action = reader.Read("action");
+  const int64_t action_size = environment.action_spec().size();
+  if (action.shape().rank() != 2 || action.shape()[1] != action_size) {
+    throw InvalidArgument(fmt::format(
+        "{}: action has shape {}, want [steps,{}]", options.input.string(),
+        action.shape().ToString(), action_size));
+  }
+  RolloutInput input{.state = state.Span<double>(),
+                     .actions = action.Span<double>()};
+  std::vector<HostTensor> fields;
+  for (const std::string& name : reader.names()) {
+    if (!name.starts_with(kModelPrefix)) continue;
+    fields.push_back(reader.Read(name));
+    input.model_fields.push_back(
+        {name.substr(kModelPrefix.size()), fields.back().view()});
+  }
+
+  const Rollout rollout = PlayRollout(environment, input);
+  const auto steps = static_cast<int64_t>(rollout.reward.size());
+  const int64_t size = environment.observation_spec().state_size();
+  const std::vector<NamedTensorView> tensors = {
+      Named("observation", rollout.observation, Shape({steps + 1, size})),
+      Named("reward", rollout.reward, Shape({steps})),
+      Named("discount", rollout.discount, Shape({steps})),
+      Named("step_type", rollout.step_type, Shape({steps + 1}))};
+  WriteNpz(options.output, tensors);
+}
+
+// --resets: draws starts and writes their states and observations.
+void DrawStarts(ControlEnvironment& environment, const Options& options) {
+  const mjModel& model = environment.physics().model();
+  const int64_t state_size = mj_stateSize(&model, mjSTATE_INTEGRATION);
+  const int64_t observation_size = environment.observation_spec().state_size();
+  std::vector<double> states;
+  std::vector<double> observations;
+  std::vector<double> state(static_cast<size_t>(state_size));
+  std::vector<double> observation(static_cast<size_t>(observation_size));
+  for (int64_t i = 0; i < options.resets; ++i) {
+    environment.Reset({.state = observation});
+    mj_getState(&model, &environment.physics().data(), state.data(),
+                mjSTATE_INTEGRATION);
+    states.insert(states.end(), state.begin(), state.end());
+    observations.insert(observations.end(), observation.begin(),
+                        observation.end());
+  }
+  const std::vector<NamedTensorView> tensors = {
+      Named("state", states, Shape({options.resets, state_size})),
+      Named("observation", observations,
+            Shape({options.resets, observation_size}))};
+  WriteNpz(options.output, tensors);
+}
+
+// --random: plays uniform actions and prints each episode's return.
+void PlayRandomActions(ControlEnvironment& environment,
+                       const Options& options) {
+  RandomStream random(options.environment.seed, "random-actions");
+  const ActionSpec& spec = environment.action_spec();
+  std::vector<double> action(spec.minimum.size());
+  double episode_return = 0.0;
+  environment.Reset({});
+  for (int64_t t = 0; t < options.random_steps; ++t) {
+    for (size_t i = 0; i < action.size(); ++i) {
+      action[i] = random.Uniform(std::max(spec.minimum[i], -1.0),
+                                 std::min(spec.maximum[i], 1.0));
+    }
+    const TimeStep step = environment.Step(action, {});
+    episode_return += step.reward;
+    if (step.IsLast() || t + 1 == options.random_steps) {
+      const EnvironmentCounters& counters = environment.counters();
+      fmt::print("episode {}: return {:.6g} after {} steps, {} divergences\n",
+                 counters.episodes, episode_return, counters.steps,
+                 counters.divergences);
+      episode_return = 0.0;
+    }
+  }
+}
+
+void CheckOptions(const Options& options) {
+  const int modes = (options.input.empty() ? 0 : 1) +
+                    (options.resets > 0 ? 1 : 0) +
+                    (options.random_steps > 0 ? 1 : 0);
+  if (options.task.empty() || modes != 1) {
+    throw ConfigError(
+        "env_rollout: give --task and one of --input, --resets, --random; "
+        "hint: --help");
+  }
+  if (options.random_steps == 0 && options.output.empty()) {
+    throw ConfigError("env_rollout: --input and --resets need --output");
+  }
+}
+
+void Run(const Options& options) {
+  const TaskRegistry registry(SuiteTasks());
+  if (options.list) return PrintTasks(registry);
+  CheckOptions(options);
+  const auto environment =
+      MakeEnvironment(registry.Find(options.task), options.environment);
+  if (!options.input.empty()) return Play(*environment, options);
+  if (options.resets > 0) return DrawStarts(*environment, options);
+  PlayRandomActions(*environment, options);
+}
+
+}  // namespace
+}  // namespace replicant::env
+
+int main(int argc, char** argv) {
+  using replicant::env::Options;
+  Options options;
+  CLI::App app("Runs one Control Suite task.", "env_rollout");
+  app.add_flag("--list", options.list, "print the names of all tasks");
+  app.add_option("--task", options.task, "DOMAIN-TASK");
+  app.add_option("--input", options.input,
+                 "npz with state, action and model/FIELD arrays to play");
+  app.add_option("--output", options.output, "npz to write");
+  app.add_option("--resets", options.resets, "draw this many starts")
+      ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--random", options.random_steps,
+                 "make this many random actions, print the returns")
+      ->check(CLI::Range(1, 1'000'000'000));
+  app.add_option("--seed", options.environment.seed, "default 0");
+  app.add_option("--mjcf", options.environment.mjcf,
+                 "model file instead of the task's own");
+  app.add_option("--suite_folder", options.environment.suite_folder,
+                 "folder dm_control/suite with the models");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    replicant::InitLogging({.role = "env_rollout"});
+    replicant::env::Run(options);
+    return 0;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "env_rollout: {}\n", e.what());
+    return 1;
+  }
+}

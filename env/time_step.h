@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+
+namespace replicant::env {
+
+// Where in its episode a time step lies; the numbers are dm_env's.
+enum class StepType : int8_t { kFirst = 0, kMid = 1, kLast = 2 };
+
+// What an environment returns besides the observation, which it writes into
+// the caller's buffers.
+//
+// The discount is 1 while the episode goes on and where it is cut off (time
+// limit), and 0 where it ends for good. Reward and discount of a first step
+// mean nothing (dm_env has None there); they are 0 and 1.
+//
+// Source of the terms: dm_env (github.com/google-deepmind/dm_env).
+struct TimeStep {
+  StepType step_type = StepType::kFirst;
+  double reward = 0.0;
+  double discount = 1.0;
+
+  bool IsFirst() const { return step_type == StepType::kFirst; }
+  bool IsLast() const { return step_type == StepType::kLast; }
+};
+
+}  // namespace replicant::env

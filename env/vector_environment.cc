@@ -1,0 +1,270 @@
+#include "env/vector_environment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace replicant::env {
+namespace {
+
+bool HaveEqualSpecs(const Environment& a, const Environment& b) {
+  if (a.action_spec().minimum != b.action_spec().minimum ||
+      a.action_spec().maximum != b.action_spec().maximum) {
+    return false;
+  }
+  const auto& arrays_a = a.observation_spec().arrays;
+  const auto& arrays_b = b.observation_spec().arrays;
+  return std::equal(arrays_a.begin(), arrays_a.end(), arrays_b.begin(),
+                    arrays_b.end(), [](const ArraySpec& x, const ArraySpec& y) {
+                      return x.name == y.name && x.shape == y.shape &&
+                             x.dtype == y.dtype;
+                    });
+}
+
+const Environment& FirstOf(
+    const std::vector<std::unique_ptr<Environment>>& environments) {
+  if (environments.empty()) {
+    throw InvalidArgument("VectorEnvironment: want at least one environment");
+  }
+  return *environments[0];
+}
+
+// Row `id` of a batch buffer, or nothing of none.
+template <typename T>
+std::span<T> Row(std::span<T> batch, int id, size_t size) {
+  if (batch.empty()) return {};
+  return batch.subspan(static_cast<size_t>(id) * size, size);
+}
+
+}  // namespace
+
+VectorEnvironment::VectorEnvironment(
+    std::vector<std::unique_ptr<Environment>> environments,
+    const VectorOptions& options)
+    : environments_(std::move(environments)),
+      action_size_(FirstOf(environments_).action_spec().minimum.size()),
+      state_size_(static_cast<size_t>(observation_spec().state_size())),
+      pixels_size_(static_cast<size_t>(observation_spec().pixels_size())),
+      actions_(environments_.size() * action_size_),
+      jobs_(environments_.size()),
+      all_ids_(environments_.size()),
+      received_(environments_.size()),
+      is_under_way_(environments_.size()) {
+  for (size_t i = 1; i < environments_.size(); ++i) {
+    if (!HaveEqualSpecs(*environments_[0], *environments_[i])) {
+      throw InvalidArgument(fmt::format(
+          "VectorEnvironment: environment {} has other specs than 0", i));
+    }
+  }
+  if (options.threads < 0) {
+    throw InvalidArgument(fmt::format(
+        "VectorEnvironment: threads must be >= 0, got {}", options.threads));
+  }
+  num_threads_ = static_cast<size_t>(options.threads);
+  std::iota(all_ids_.begin(), all_ids_.end(), 0);
+  queue_.reserve(environments_.size());
+  done_.reserve(environments_.size());
+  for (int i = 0; i < options.threads; ++i) {
+    const size_t turn =
+        options.cpus.empty() ? 0 : static_cast<size_t>(i) % options.cpus.size();
+    threads_.push_back(std::make_unique<Thread>(
+        fmt::format("env-{}", i),
+        options.cpus.empty() ? CpuSet() : options.cpus[turn],
+        [this](const Thread::StopToken& /*token*/) { Work(); }));
+  }
+}
+
+VectorEnvironment::~VectorEnvironment() {
+  MutexLock lock(mutex_);
+  is_stopping_ = true;
+  work_arrived_.NotifyAll();
+}
+
+EnvironmentCounters VectorEnvironment::counters() const {
+  EnvironmentCounters sum;
+  for (const auto& environment : environments_) {
+    const EnvironmentCounters& counters = environment->counters();
+    sum.episodes += counters.episodes;
+    sum.steps += counters.steps;
+    sum.divergences += counters.divergences;
+  }
+  return sum;
+}
+
+void VectorEnvironment::Reset(const BatchBuffer& out) {
+  CheckBatch(out);
+  RunAll(Call::kReset, out);
+}
+
+void VectorEnvironment::Step(std::span<const double> actions,
+                             const BatchBuffer& out) {
+  CheckBatch(out);
+  CheckActions(environments_.size(), actions);
+  std::copy(actions.begin(), actions.end(), actions_.begin());
+  RunAll(Call::kStep, out);
+}
+
+void VectorEnvironment::RunAll(Call call, const BatchBuffer& out) {
+  if (num_under_way_ > 0) {
+    throw InvalidArgument(fmt::format(
+        "VectorEnvironment: {} environments are under way; hint: Receive() "
+        "them first",
+        num_under_way_));
+  }
+  for (const int id : all_ids_) Prepare(id, call, out);
+  Submit(all_ids_);
+  Receive(received_);
+}
+
+void VectorEnvironment::Send(std::span<const int> ids,
+                             std::span<const double> actions,
+                             const BatchBuffer& out) {
+  CheckBatch(out);
+  CheckActions(ids.size(), actions);
+  for (size_t k = 0; k < ids.size(); ++k) {
+    if (ids[k] < 0 || ids[k] >= size()) {
+      throw InvalidArgument(
+          fmt::format("VectorEnvironment: environment {} is outside [0, {})",
+                      ids[k], size()));
+    }
+    const auto others = ids.first(k);
+    if (is_under_way_[static_cast<size_t>(ids[k])] ||
+        std::find(others.begin(), others.end(), ids[k]) != others.end()) {
+      throw InvalidArgument(fmt::format(
+          "VectorEnvironment: environment {} is under way already", ids[k]));
+    }
+  }
+  for (size_t k = 0; k < ids.size(); ++k) {
+    const auto action = actions.subspan(k * action_size_, action_size_);
+    const size_t row = static_cast<size_t>(ids[k]) * action_size_;
+    std::copy(action.begin(), action.end(),
+              actions_.begin() + static_cast<std::ptrdiff_t>(row));
+    Prepare(ids[k], Call::kStep, out);
+  }
+  Submit(ids);
+}
+
+void VectorEnvironment::Receive(std::span<int> ids) {
+  if (ids.size() > static_cast<size_t>(num_under_way_)) {
+    throw InvalidArgument(
+        fmt::format("VectorEnvironment: {} environments asked for, {} are "
+                    "under way",
+                    ids.size(), num_under_way_));
+  }
+  {
+    MutexLock lock(mutex_);
+    wanted_ = ids.size();
+    while (done_.size() < ids.size()) work_done_.Wait(mutex_);
+    wanted_ = 0;
+    std::copy_n(done_.begin(), ids.size(), ids.begin());
+    done_.erase(done_.begin(),
+                done_.begin() + static_cast<std::ptrdiff_t>(ids.size()));
+  }
+  std::exception_ptr exception;
+  for (const int id : ids) {
+    Job& job = jobs_[static_cast<size_t>(id)];
+    is_under_way_[static_cast<size_t>(id)] = false;
+    --num_under_way_;
+    if (job.exception != nullptr) {
+      exception = std::exchange(job.exception, nullptr);
+    }
+  }
+  if (exception != nullptr) std::rethrow_exception(exception);
+}
+
+void VectorEnvironment::CheckBatch(const BatchBuffer& out) const {
+  const size_t batch = environments_.size();
+  const auto check = [](const char* what, size_t given, size_t wanted) {
+    if (given == wanted) return;
+    throw InvalidArgument(
+        fmt::format("VectorEnvironment: {} buffer has {} elements, want {}",
+                    what, given, wanted));
+  };
+  if (!out.state.empty()) check("state", out.state.size(), batch * state_size_);
+  if (!out.pixels.empty()) {
+    check("pixels", out.pixels.size(), batch * pixels_size_);
+  }
+  check("steps", out.steps.size(), batch);
+}
+
+void VectorEnvironment::CheckActions(size_t count,
+                                     std::span<const double> actions) const {
+  if (actions.size() != count * action_size_) {
+    throw InvalidArgument(
+        fmt::format("VectorEnvironment: actions have {} elements, want {}",
+                    actions.size(), count * action_size_));
+  }
+  for (size_t k = 0; k < count; ++k) {
+    CheckAction(actions.subspan(k * action_size_, action_size_), action_spec(),
+                "VectorEnvironment");
+  }
+}
+
+void VectorEnvironment::Prepare(int id, Call call, const BatchBuffer& out) {
+  jobs_[static_cast<size_t>(id)] = {
+      .call = call,
+      .out = {.state = Row(out.state, id, state_size_),
+              .pixels = Row(out.pixels, id, pixels_size_)},
+      .step = &out.steps[static_cast<size_t>(id)]};
+}
+
+void VectorEnvironment::Submit(std::span<const int> ids) {
+  for (const int id : ids) is_under_way_[static_cast<size_t>(id)] = true;
+  num_under_way_ += static_cast<int>(ids.size());
+  if (num_threads_ == 0) {
+    for (const int id : ids) RunJob(id);
+    HandBack(ids);
+    return;
+  }
+  MutexLock lock(mutex_);
+  queue_.insert(queue_.end(), ids.begin(), ids.end());
+  work_arrived_.NotifyAll();
+}
+
+void VectorEnvironment::RunJob(int id) {
+  const auto i = static_cast<size_t>(id);
+  Job& job = jobs_[i];
+  try {
+    const std::span<const double> action(actions_.data() + i * action_size_,
+                                         action_size_);
+    *job.step = job.call == Call::kReset
+                    ? environments_[i]->Reset(job.out)
+                    : environments_[i]->Step(action, job.out);
+  } catch (...) {
+    job.exception = std::current_exception();
+  }
+}
+
+void VectorEnvironment::Work() {
+  std::vector<int> share;
+  share.reserve(environments_.size());
+  while (TakeShare(share)) {
+    for (const int id : share) RunJob(id);
+    HandBack(share);
+  }
+}
+
+bool VectorEnvironment::TakeShare(std::vector<int>& share) {
+  MutexLock lock(mutex_);
+  while (queue_.empty() && !is_stopping_) work_arrived_.Wait(mutex_);
+  if (is_stopping_) return false;
+  // leaves work for the others, so that a slow environment does not hold up
+  // many that wait behind it
+  const size_t size = std::max<size_t>(1, queue_.size() / (2 * num_threads_));
+  const auto end = queue_.begin() + static_cast<std::ptrdiff_t>(size);
+  share.assign(queue_.begin(), end);
+  queue_.erase(queue_.begin(), end);
+  return true;
+}
+
+void VectorEnvironment::HandBack(std::span<const int> ids) {
+  MutexLock lock(mutex_);
+  done_.insert(done_.end(), ids.begin(), ids.end());
+  if (wanted_ > 0 && done_.size() >= wanted_) work_done_.NotifyOne();
+}
+
+}  // namespace replicant::env

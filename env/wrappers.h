@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "env/environment.h"
+
+namespace replicant::env {
+
+// How the rewards of repeated steps become one.
+enum class RewardReduction { kMean, kSum };
+
+// Makes every action several control steps long. Only where they end is
+// observed (and rendered). An episode that ends within ends the step; the mean
+// is over the steps that were made.
+class ActionRepeat : public EnvironmentWrapper {
+ public:
+  // Throws InvalidArgument unless `count` >= 1.
+  ActionRepeat(std::unique_ptr<Environment> environment, int count,
+               RewardReduction reduction);
+
+  TimeStep Step(std::span<const double> action,
+                const ObservationBuffer& out) override;
+
+ private:
+  int count_;
+  RewardReduction reduction_;
+};
+
+// Cuts episodes off after a number of steps, with discount 1.
+class StepLimit : public EnvironmentWrapper {
+ public:
+  // Throws InvalidArgument unless `max_steps` >= 1.
+  StepLimit(std::unique_ptr<Environment> environment, int64_t max_steps);
+
+  TimeStep Reset(const ObservationBuffer& out) override;
+  TimeStep Step(std::span<const double> action,
+                const ObservationBuffer& out) override;
+
+ private:
+  int64_t max_steps_;
+  int64_t step_ = 0;
+  bool is_episode_over_ = true;
+};
+
+// The last `depth` frames of an episode as one image whose channels are those
+// of all frames, oldest first: what a wrapper that renders hands to the
+// network.
+//
+//   frame   [pixels, channels]
+//   stack   [pixels, depth * channels]
+//
+// The first frame of an episode fills the stack. No allocation after the
+// constructor. Thread-safety: one thread at a time.
+class FrameStack {
+ public:
+  // Throws InvalidArgument unless all are >= 1.
+  FrameStack(int64_t pixels, int64_t channels, int64_t depth);
+
+  // Where the next frame is to be written; Push() or Fill() takes it from
+  // there.
+  std::span<uint8_t> frame() { return frame_; }
+  // Adds the frame as the newest and drops the oldest.
+  void Push();
+  // Makes the stack of the frame alone: the start of an episode.
+  void Fill();
+  // pixels * depth * channels bytes.
+  std::span<const uint8_t> stack() const { return stack_; }
+
+ private:
+  int64_t pixels_, channels_, depth_;
+  std::vector<uint8_t> frame_;
+  std::vector<uint8_t> stack_;
+};
+
+}  // namespace replicant::env

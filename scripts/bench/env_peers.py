@@ -1,0 +1,81 @@
+"""Steps a peer's environments for scripts/bench/env.
+
+    env_peers.py (dm_control | envpool) TASK SECONDS
+
+For every line on stdin it measures once and prints a JSON line: environment
+steps per second of time and per second of CPU, on one thread.
+"""
+
+import json
+import sys
+import time
+
+import numpy as np
+
+ENVIRONMENTS = 16
+
+
+def rates(step, steps_per_call, seconds):
+    calls, cpu, start = 0, time.process_time(), time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        step()
+        calls += 1
+    steps = calls * steps_per_call
+    return {"value": steps / (time.perf_counter() - start),
+            "per_cpu_second": steps / (time.process_time() - cpu)}
+
+
+def dm_control(task, seconds):
+    from dm_control import suite
+    environment = suite.load(*task.split("-", 1), task_kwargs={"random": 0})
+    spec = environment.action_spec()
+    actions = iter_rows(spec.minimum, spec.maximum, (spec.shape[0],))
+    environment.reset()
+    yield from serve(lambda: rates(lambda: environment.step(next(actions)), 1, seconds))
+
+
+def envpool(task, seconds):
+    import envpool as pool
+    words = task.replace("-", "_").split("_")
+    name = "".join(word.capitalize() for word in words) + "-v1"
+    sync = pool.make_dm(name, num_envs=ENVIRONMENTS, num_threads=1)
+    spec = sync.action_spec()
+    shape = (ENVIRONMENTS,) + spec.shape
+    actions = iter_rows(-1.0, 1.0, shape)
+    sync.reset()
+
+    # twice as many environments as are waited for, as EnvPool recommends
+    batch = ENVIRONMENTS // 2
+    asynchronous = pool.make_gymnasium(
+        name, num_envs=2 * ENVIRONMENTS, batch_size=batch, num_threads=1)
+    asynchronous.async_reset()
+    batch_actions = iter_rows(-1.0, 1.0, (batch,) + spec.shape)
+
+    def step_asynchronous():
+        info = asynchronous.recv()[-1]
+        asynchronous.send(next(batch_actions), info["env_id"])
+
+    def measure():
+        a = rates(lambda: sync.step(next(actions)), ENVIRONMENTS, seconds / 2)
+        b = rates(step_asynchronous, batch, seconds / 2)
+        # the better of its two modes
+        return {key: max(a[key], b[key]) for key in a}
+
+    yield from serve(measure)
+
+
+def iter_rows(low, high, shape):
+    rows = np.random.RandomState(0).uniform(low, high, (64,) + shape)
+    while True:
+        yield from rows
+
+
+def serve(measure):
+    for _ in sys.stdin:
+        yield measure()
+
+
+if __name__ == "__main__":
+    peer = {"dm_control": dm_control, "envpool": envpool}[sys.argv[1]]
+    for result in peer(sys.argv[2], float(sys.argv[3])):
+        print(json.dumps(result), flush=True)

@@ -1,0 +1,222 @@
+#include "core/graph/ops/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/graph/ops/elementwise.h"
+#include "core/graph/ops/state.h"
+#include "tests/support/graph_runner.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::graph {
+namespace {
+
+using testing::GraphRunner;
+using testing::kGradientTolerance;
+using testing::MessageOf;
+using testing::RandomNormal;
+using testing::Values;
+using V = std::vector<double>;
+
+constexpr CallSite kSite{"model.cc", 12};
+
+// A graph with two f64 parameters of 3 and 2 elements and gradients for them.
+struct Problem {
+  explicit Problem(int num_slots) {
+    Graph& g = runner.graph();
+    for (const auto& [name, size] :
+         {std::pair<std::string, int64_t>{"a", 3}, {"b", 2}}) {
+      parameters.push_back(Add(name, size));
+      gradients.push_back(
+          runner.Input("d" + name, RandomNormal(DType::kF64, Shape({size}),
+                                                static_cast<uint64_t>(size))));
+      for (int slot = 0; slot < num_slots; ++slot) {
+        slots.resize(static_cast<size_t>(num_slots));
+        slots[static_cast<size_t>(slot)].push_back(
+            Add(name + std::to_string(slot), size));
+      }
+    }
+    runner.store().Declare(g);
+    runner.store().Set("a", Values(DType::kF64, Shape({3}), {1, 2, 3}).view());
+    runner.store().Set("b", Values(DType::kF64, Shape({2}), {-1, 0.5}).view());
+    rate = g.Scalar(0.125, DType::kF32);
+    scale = g.Scalar(0.5, DType::kF32);
+    step = g.AddVariable(
+        {.name = "step", .dtype = DType::kI64, .shape = Shape({})});
+    step_value = g.Read(step);
+    advance = Assign(g, step, graph::Add(step_value, 1.0));
+  }
+
+  VariableId Add(const std::string& name, int64_t size) {
+    return runner.graph().AddVariable(
+        {.name = name, .dtype = DType::kF64, .shape = Shape({size})});
+  }
+
+  // All parameters after `steps` runs.
+  V After(const Output& update, int steps) {
+    const auto plan = runner.Compile({.updates = {update, advance}});
+    for (int i = 0; i < steps; ++i) plan->Run();
+    return Parameters();
+  }
+  V Parameters() {
+    V result = testing::ToDoubles(runner.store().Get("a").view());
+    const V b = testing::ToDoubles(runner.store().Get("b").view());
+    result.insert(result.end(), b.begin(), b.end());
+    return result;
+  }
+  V Gradients() {
+    V result = runner.Eval(gradients[0]);
+    const V b = runner.Eval(gradients[1]);
+    result.insert(result.end(), b.begin(), b.end());
+    return result;
+  }
+
+  GraphRunner runner;
+  std::vector<VariableId> parameters;
+  std::vector<std::vector<VariableId>> slots;
+  std::vector<Output> gradients;
+  Output rate, scale, step_value, advance;
+  VariableId step = -1;
+};
+
+void ExpectNear(const V& actual, const V& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    EXPECT_NEAR(actual[i], expected[i], 1e-14);
+  }
+}
+
+TEST(SgdUpdateTest, FollowsTheFormulaWithAndWithoutNesterov) {
+  for (const bool nesterov : {false, true}) {
+    Problem problem(1);
+    V p = problem.Parameters();
+    const V g = problem.Gradients();
+    const Output update = SgdUpdate(
+        problem.parameters, problem.slots[0], problem.gradients, problem.rate,
+        problem.scale,
+        {.momentum = 0.9, .nesterov = nesterov, .weight_decay = 0.01});
+    V u(p.size(), 0.0);
+    for (int step = 0; step < 3; ++step) {
+      for (size_t i = 0; i < p.size(); ++i) {
+        const double d = 0.5 * g[i] + 0.01 * p[i];
+        u[i] = 0.9 * u[i] + d;
+        p[i] -= 0.125 * (nesterov ? d + 0.9 * u[i] : u[i]);
+      }
+    }
+    ExpectNear(problem.After(update, 3), p);
+  }
+}
+
+TEST(SgdUpdateTest, WithoutMomentumNeedsNoSlots) {
+  Problem problem(0);
+  V p = problem.Parameters();
+  const V g = problem.Gradients();
+  const Output update = SgdUpdate(problem.parameters, {}, problem.gradients,
+                                  problem.rate, problem.scale);
+  for (size_t i = 0; i < p.size(); ++i) p[i] -= 0.125 * 0.5 * g[i];
+  ExpectNear(problem.After(update, 1), p);
+}
+
+TEST(AdamUpdateTest, FollowsTheFormula) {
+  Problem problem(2);
+  V p = problem.Parameters();
+  const V g = problem.Gradients();
+  const Output update =
+      AdamUpdate(problem.runner.graph(),
+                 {problem.parameters, problem.slots[0], problem.slots[1]},
+                 problem.gradients, problem.rate, problem.scale,
+                 problem.step_value, {.weight_decay = 0.1});
+  V m(p.size(), 0.0), v(p.size(), 0.0);
+  for (int t = 1; t <= 4; ++t) {
+    for (size_t i = 0; i < p.size(); ++i) {
+      const double d = 0.5 * g[i];
+      m[i] = 0.9 * m[i] + 0.1 * d;
+      v[i] = 0.999 * v[i] + 0.001 * d * d;
+      const double m_hat = m[i] / (1.0 - std::pow(0.9, t));
+      const double v_hat = v[i] / (1.0 - std::pow(0.999, t));
+      p[i] = p[i] * (1.0 - 0.125 * 0.1) -
+             0.125 * m_hat / (std::sqrt(v_hat) + 1e-8);
+    }
+  }
+  ExpectNear(problem.After(update, 4), p);
+}
+
+TEST(MovingAverageUpdateTest, MovesCopiesOrLeaves) {
+  for (const double rate : {0.25, 1.0, 0.0}) {
+    Problem problem(0);
+    const V p = problem.Parameters();
+    const V g = problem.Gradients();
+    const Output update =
+        MovingAverageUpdate(problem.parameters, problem.gradients,
+                            problem.runner.graph().Scalar(rate, DType::kF32));
+    V expected(p.size());
+    for (size_t i = 0; i < p.size(); ++i) {
+      expected[i] = (1.0 - rate) * p[i] + rate * g[i];
+    }
+    EXPECT_EQ(problem.After(update, 1), expected);
+  }
+}
+
+TEST(PeriodicCopyUpdateTest, CopiesAtMultiplesOfThePeriod) {
+  Problem problem(0);
+  Graph& g = problem.runner.graph();
+  const VariableId copy = problem.Add("copy", 3);
+  // what is copied changes every step
+  const Output source =
+      Mul(g.Read(problem.parameters[0]), Cast(problem.step_value, DType::kF64));
+  const Output update =
+      PeriodicCopyUpdate({copy}, {source}, problem.step_value, 3);
+  const auto plan =
+      problem.runner.Compile({.updates = {update, problem.advance}});
+  V seen;
+  for (int step = 0; step < 7; ++step) {
+    plan->Run();
+    seen.push_back(problem.runner.store().Get("copy").Span<double>()[0]);
+  }
+  EXPECT_EQ(seen, (V{0, 0, 0, 3, 3, 3, 6}));
+}
+
+TEST(ClipTest, GlobalNormScalesAllByOneFactor) {
+  GraphRunner runner;
+  const Output a = runner.Input("a", Values(DType::kF32, Shape({2}), {3, 0}));
+  const Output b = runner.Input("b", Values(DType::kF32, Shape({1}), {4}));
+  EXPECT_EQ(runner.Eval(GlobalNorm({a, b})), (V{5}));
+  EXPECT_NEAR(runner.Eval(GlobalNormClipScale({a, b}, 1.0))[0], 0.2, 1e-6);
+  EXPECT_EQ(runner.Eval(GlobalNormClipScale({a, b}, 10.0)), (V{1}));
+}
+
+TEST(ClipTest, RowsAreClippedOneByOne) {
+  GraphRunner runner;
+  const Output x =
+      runner.Input("x", Values(DType::kF64, Shape({2, 2}), {3, 4, 0.3, 0.4}));
+  const V y = runner.Eval(ClipRowsByNorm(x, 1.0));
+  ExpectNear(y, {0.6, 0.8, 0.3, 0.4});
+  EXPECT_LT(runner.MaxGradientError(ClipRowsByNorm(x, 1.0), {x}),
+            kGradientTolerance);
+}
+
+TEST(OptimizerTest, RefusesWhatDoesNotFit) {
+  Problem problem(1);
+  const auto& p = problem.parameters;
+  const Output g = problem.gradients[0];
+  EXPECT_EQ(MessageOf([&] {
+              SgdUpdate(p, {}, {g}, problem.rate, problem.scale, {}, kSite);
+            }),
+            "model.cc:12: 2 variables but 1 gradients");
+  EXPECT_EQ(MessageOf([&] {
+              SgdUpdate(p, {}, {g, g}, problem.rate, problem.scale, {}, kSite);
+            }),
+            "model.cc:12: SgdUpdate 'SgdUpdate': variable 1 is f64[2], its "
+            "slot or gradient is f64[3]");
+  EXPECT_EQ(MessageOf([&] {
+              SgdUpdate({p[0]}, {}, {g}, g, problem.scale, {}, kSite);
+            }),
+            "model.cc:12: SgdUpdate 'SgdUpdate': want learning_rate of f32[], "
+            "got f64[3]");
+  EXPECT_EQ(MessageOf([&] { GlobalNormClipScale({g}, 0.0, kSite); }),
+            "model.cc:12: want GlobalNormClipScale: max_norm > 0, got 0");
+}
+
+}  // namespace
+}  // namespace replicant::graph

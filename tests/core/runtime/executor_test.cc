@@ -1,0 +1,230 @@
+#include "core/runtime/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <new>
+
+#include "core/graph/gradients.h"
+#include "core/graph/ops/elementwise.h"
+#include "core/graph/ops/matmul.h"
+#include "core/graph/ops/reduce.h"
+#include "core/graph/ops/shape_ops.h"
+#include "core/graph/ops/state.h"
+#include "tests/support/graph_runner.h"
+
+namespace {
+// counts every allocation of this program
+int64_t num_allocations = 0;
+}  // namespace
+
+void* operator new(size_t size) {
+  ++num_allocations;
+  void* memory = std::malloc(size);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t /*size*/) noexcept {
+  std::free(memory);
+}
+
+namespace replicant::runtime {
+namespace {
+
+using graph::CallSite;
+using graph::Graph;
+using graph::Output;
+using graph::VariableId;
+using testing::GraphRunner;
+using testing::RandomNormal;
+using testing::ToDoubles;
+using testing::Values;
+using V = std::vector<double>;
+
+constexpr CallSite kSite{"model.cc", 12};
+
+TEST(ExecutorTest, RunsAgainWithNewInputs) {
+  GraphRunner runner;
+  const Output x = runner.Input("x", Values(DType::kF32, Shape({2}), {1, 2}));
+  const auto plan = runner.Compile({.outputs = {graph::Square(x)}});
+  plan->Run();
+  EXPECT_EQ(ToDoubles(plan->output(0)), (V{1, 4}));
+  plan->input("x").Span<float>()[0] = 3.0F;
+  plan->Run();
+  EXPECT_EQ(ToDoubles(plan->output(0)), (V{9, 4}));
+}
+
+TEST(ExecutorTest, AnUpdateIsSeenByTheNextRunAndByOtherPlans) {
+  GraphRunner runner;
+  Graph& g = runner.graph();
+  const VariableId step =
+      g.AddVariable({.name = "step", .dtype = DType::kI64, .shape = Shape({})});
+  const Output before = g.Read(step);
+  const Output after = graph::Assign(g, step, graph::Add(before, 1.0));
+  const auto plan =
+      runner.Compile({.outputs = {before, after}, .updates = {after}});
+  for (int i = 0; i < 3; ++i) {
+    plan->Run();
+    EXPECT_EQ(ToDoubles(plan->output(0)), (V{static_cast<double>(i)}));
+    EXPECT_EQ(ToDoubles(plan->output(1)), (V{i + 1.0}));
+  }
+  EXPECT_EQ(runner.Eval(before), (V{3}));
+}
+
+// The old version is used by a node that was added after the update.
+TEST(ExecutorTest, UsersOfTheOldVersionRunBeforeTheUpdate) {
+  GraphRunner runner;
+  Graph& g = runner.graph();
+  const VariableId v = g.AddVariable({.name = "v", .shape = Shape({2})});
+  const Output old_value = g.Read(v);
+  const Output new_value = graph::Assign(g, v, graph::Add(old_value, 1.0));
+  const Output late_use = graph::Mul(graph::Add(old_value, 10.0), 2.0);
+  const auto plan =
+      runner.Compile({.outputs = {late_use, graph::Mul(new_value, 3.0)}});
+  plan->Run();
+  EXPECT_EQ(ToDoubles(plan->output(0)), (V{20, 20}));
+  EXPECT_EQ(ToDoubles(plan->output(1)), (V{3, 3}));
+}
+
+TEST(ExecutorTest, RefusesANodeThatNeedsOldAndNewVersion) {
+  GraphRunner runner;
+  Graph& g = runner.graph();
+  const VariableId v = g.AddVariable({.name = "v", .shape = Shape({2})});
+  const Output old_value = g.Read(v);
+  const Output new_value =
+      graph::Assign(g, v, graph::Add(old_value, 1.0), kSite);
+  const Output difference = graph::Sub(new_value, old_value);
+  try {
+    runner.Compile({.outputs = {difference}});
+    FAIL() << "no InvalidArgument";
+  } catch (const InvalidArgument& e) {
+    EXPECT_STREQ(e.what(),
+                 "model.cc:12: Assign 'Assign_v' replaces variable 'v', but "
+                 "what needs the old value also needs the new one; hint: take "
+                 "Identity() of the old value");
+  }
+}
+
+TEST(ExecutorTest, IdentityKeepsTheOldVersion) {
+  GraphRunner runner;
+  Graph& g = runner.graph();
+  const VariableId v = g.AddVariable({.name = "v", .shape = Shape({2})});
+  const Output old_value = graph::Identity(g.Read(v));
+  const Output new_value =
+      graph::Assign(g, v, graph::Add(g.Read(v), 1.0), kSite);
+  EXPECT_EQ(runner.Eval(graph::Sub(new_value, old_value)), (V{1, 1}));
+}
+
+// A deep chain of odd sizes, two branches and a gradient: the plan that shares
+// memory gives what separate plans of single values give.
+TEST(ExecutorTest, SharedMemoryDoesNotChangeResults) {
+  GraphRunner runner;
+  const Output x =
+      runner.Input("x", RandomNormal(DType::kF64, Shape({7, 5}), 1));
+  const Output w =
+      runner.Input("w", RandomNormal(DType::kF64, Shape({5, 5}), 2));
+  std::vector<Output> values;
+  Output h = x;
+  for (int i = 0; i < 6; ++i) {
+    h = graph::Tanh(graph::MatMul(h, w));
+    values.push_back(graph::ReduceMean(graph::Mul(h, x)));
+  }
+  const Output loss = graph::ReduceSum(graph::Square(h));
+  values.push_back(graph::Gradients(loss, {w})[0]);
+  const auto plan = runner.Compile({.outputs = values});
+  plan->Run();
+  EXPECT_LT(plan->report().memory.arena_size_bytes,
+            plan->report().memory.unshared_size_bytes);
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_EQ(ToDoubles(plan->output(i)), runner.Eval(values[i]));
+  }
+}
+
+TEST(ExecutorTest, ARunMakesNoAllocation) {
+  GraphRunner runner;
+  Graph& g = runner.graph();
+  const VariableId w = g.AddVariable({.name = "w", .shape = Shape({4, 4})});
+  const Output x =
+      runner.Input("x", RandomNormal(DType::kF32, Shape({8, 4}), 1));
+  const Output y = graph::Relu(graph::MatMul(x, g.Read(w)));
+  const Output loss = graph::ReduceMean(graph::Square(graph::Sub(y, x)));
+  const Output dw = graph::Gradients(loss, {g.Read(w)})[0];
+  const Output update =
+      graph::Assign(g, w, graph::Sub(g.Read(w), graph::Mul(dw, 0.1)));
+  const auto plan = runner.Compile({.outputs = {loss}, .updates = {update}});
+  plan->Run();
+  const int64_t before = num_allocations;
+  for (int i = 0; i < 10; ++i) plan->Run();
+  EXPECT_EQ(num_allocations, before);
+}
+
+TEST(ExecutorTest, TheSameSeedGivesTheSameBits) {
+  std::vector<V> results;
+  for (int round = 0; round < 2; ++round) {
+    GraphRunner runner("reference", /*seed=*/5);
+    const VariableId w = runner.graph().AddVariable(
+        {.name = "w",
+         .shape = Shape({3, 3}),
+         .initializer = [](RandomStream& random, MutableTensorView view) {
+           for (float& x : view.Span<float>()) {
+             x = static_cast<float>(random.Normal());
+           }
+         }});
+    const Output x = runner.graph().Read(w);
+    results.push_back(runner.Eval(graph::MatMul(x, graph::Tanh(x))));
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+TEST(ExecutorTest, DebugModeNamesTheFirstOpThatMadeANan) {
+  GraphRunner runner;
+  const Output x =
+      runner.Input("x", Values(DType::kF32, Shape({3}), {1, -1, 2}));
+  const Output bad = graph::Log(x, kSite);
+  const Output loss = graph::ReduceSum(graph::Mul(bad, 2.0));
+  const auto plan = runner.Compile({.outputs = {loss}}, {.check_finite = true});
+  try {
+    plan->Run();
+    FAIL() << "no NumericError";
+  } catch (const NumericError& e) {
+    EXPECT_STREQ(e.what(),
+                 "model.cc:12: Log 'Log': element 1 of output 0, f32[3], is "
+                 "not finite; it is the first op of this run that made such a "
+                 "value");
+  }
+}
+
+TEST(ExecutorTest, RefusesAnUnknownInput) {
+  GraphRunner runner;
+  const Output x = runner.Input("x", Values(DType::kF32, Shape({1}), {1}));
+  runner.Input("unused", Values(DType::kF32, Shape({1}), {1}));
+  const auto plan = runner.Compile({.outputs = {x}});
+  try {
+    plan->input("y");
+    FAIL() << "no InvalidArgument";
+  } catch (const InvalidArgument& e) {
+    EXPECT_STREQ(e.what(), "Executor: no input 'y'; inputs: unused, x");
+  }
+}
+
+TEST(ExecutorTest, RefusesAStoreThatHoldsAnotherShape) {
+  GraphRunner runner;
+  Graph other;
+  other.AddVariable({.name = "w", .shape = Shape({2})});
+  runner.store().Declare(other);
+  const VariableId w =
+      runner.graph().AddVariable({.name = "w", .shape = Shape({3})});
+  try {
+    runner.Eval(runner.graph().Read(w));
+    FAIL() << "no ShapeError";
+  } catch (const ShapeError& e) {
+    EXPECT_STREQ(e.what(),
+                 "VariableStore::Declare: variable 'w' is f32[2], the graph "
+                 "wants f32[3]");
+  }
+}
+
+}  // namespace
+}  // namespace replicant::runtime

@@ -1,0 +1,76 @@
+#include "env/physics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/base/error.h"
+#include "tests/env/small_task.h"
+
+namespace replicant::env {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::MessageOf;
+
+MjModelPtr ModelOf(const std::string& mjcf) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "model.xml";
+  AtomicWriteFile(path, mjcf);
+  return CompileModel(*ParseMjcf(path), path);
+}
+
+TEST(PhysicsTest, FindsPartsByNameAndSuggestsTheNearest) {
+  const Physics physics(ModelOf(testing::kSmallModel), "small");
+  EXPECT_EQ(physics.BodyId("mass"), 1);
+  EXPECT_EQ(physics.QposAddress("slide"), 0);
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] { physics.BodyId("mas"); }),
+            "small: no body named 'mas' in the model; did you mean 'mass'?");
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] { physics.SensorAddress("touch"); }),
+            "small: no sensor named 'touch' in the model");
+}
+
+TEST(PhysicsTest, StepsGiveTheStateOfPlainSteppingWithFramesUpToDate) {
+  Physics physics(ModelOf(testing::kSmallModel));
+  const MjModelPtr model = CopyModel(physics.model());
+  const MjDataPtr plain = MakeData(*model);
+  physics.mutable_ctrl()[0] = plain->ctrl[0] = 1.0;
+  EXPECT_EQ(physics.Step(3), PhysicsStatus::kOk);
+  for (int i = 0; i < 3; ++i) mj_step(model.get(), plain.get());
+  // a Runge-Kutta model and one with Euler integration would differ here
+  EXPECT_NEAR(physics.qpos()[0], plain->qpos[0], 1e-15);
+  EXPECT_EQ(physics.BodyPosition(1)[0], physics.qpos()[0]);
+  // plain stepping leaves the frames one step behind
+  EXPECT_NE(plain->xpos[3], plain->qpos[0]);
+}
+
+TEST(PhysicsTest, AForwardPassWithoutActuationIgnoresControls) {
+  Physics physics(ModelOf(testing::kSmallModel));
+  physics.mutable_ctrl()[0] = 1.0;
+  EXPECT_EQ(physics.ForwardWithoutActuation(), PhysicsStatus::kOk);
+  EXPECT_EQ(physics.data().qacc[0], 0.0);
+  EXPECT_EQ(physics.model().opt.disableflags & mjDSBL_ACTUATION, 0);
+}
+
+TEST(PhysicsTest, AStateThatIsNotANumberIsADivergenceWithAReason) {
+  Physics physics(ModelOf(testing::kSmallModel));
+  physics.mutable_qvel()[0] = std::nan("");
+  EXPECT_EQ(physics.Step(1), PhysicsStatus::kDiverged);
+  EXPECT_THAT(physics.WarningText(), HasSubstr("Nan"));
+  physics.Reset();
+  EXPECT_EQ(physics.WarningText(), "");
+  EXPECT_EQ(physics.Step(1), PhysicsStatus::kOk);
+}
+
+TEST(PhysicsTest, VectorsTurnIntoAFrame) {
+  // a frame turned by 90 degrees around z: its x axis is the world's y axis
+  const std::array<double, 9> frame = {0, -1, 0, 1, 0, 0, 0, 0, 1};
+  const Vec3 v = {1.0, 2.0, 3.0};
+  EXPECT_EQ(ToFrame(v, frame), (Vec3{2.0, -1.0, 3.0}));
+  EXPECT_EQ(Minus(v, Vec3{1.0, 1.0, 1.0}), (Vec3{0.0, 1.0, 2.0}));
+  EXPECT_EQ(Norm(Vec3{2.0, 3.0, 6.0}), 7.0);
+}
+
+}  // namespace
+}  // namespace replicant::env
