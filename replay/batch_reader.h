@@ -1,0 +1,185 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/mutex.h"
+#include "core/base/rng.h"
+#include "core/base/thread.h"
+#include "core/rpc/client.h"
+#include "core/tensor/host_buffer.h"
+#include "replay/batch_codec.h"
+#include "replay/protocol.h"
+
+namespace replicant::replay {
+
+struct BatchReaderOptions {
+  // One service each; a batch comes from all of them.
+  std::vector<std::string> endpoints;
+  std::string name = "reader";
+  rpc::CurveRole curve = {};
+  StepShape shape;
+  std::string table = "default";
+  int64_t batch_size = 256;
+  // Batches that are asked for, on their way, or ready.
+  int64_t prefetch = 2;
+  int64_t decode_threads = 1;
+  // The exponent of the importance weights, in [0, 1]; 0: all are 1.
+  double importance_exponent = 0.0;
+  // A service answers after this time with what it has; the rest is asked for
+  // again.
+  std::chrono::milliseconds wait = std::chrono::milliseconds(400);
+  uint64_t seed = 0;  // of the choice among the services
+};
+
+// B transitions as the learner takes them, in aligned memory.
+struct Batch {
+  int64_t size = 0;  // B
+  int64_t stack = 1;
+  HostBuffer observations;       // [B, observation_bytes] o_t
+  HostBuffer next_observations;  // [B, observation_bytes] o_{t+k}
+  HostBuffer actions;            // [B, action_bytes] a_t
+  HostBuffer frames;             // [B, stack, frame_bytes] of o_t
+  HostBuffer next_frames;        // [B, stack, frame_bytes] of o_{t+k}
+  // [B] each
+  std::vector<float> rewards;         // R
+  std::vector<float> discounts;       // D
+  std::vector<float> priorities;      // as they were when drawn
+  std::vector<float> weights;         // importance weights, the largest is 1
+  std::vector<double> probabilities;  // of each draw, over all services
+  std::vector<int64_t> times_sampled;
+  std::vector<ItemKey> keys;
+  std::vector<int32_t> shards;  // index of the endpoint that it came from
+};
+
+enum class [[nodiscard]] ReadResult{kOk, kTimeout, kClosed};
+
+// Counts since the reader was made.
+struct BatchReaderMetrics {
+  int64_t batches = 0;          // made ready
+  int64_t received_bytes = 0;   // payload
+  int64_t partial_replies = 0;  // that held less than was asked for
+  int64_t lost_requests = 0;    // without an answer: asked for again
+  int64_t sent_updates = 0;
+  int64_t dropped_updates = 0;  // a service was away, or slow
+  int64_t ready_batches = 0;    // now
+};
+
+// Draws batches from one or more replay services, ahead of time.
+//
+// A thread of its own keeps `prefetch` batches under way; decode threads
+// decompress and stack them into a batch's buffers. Each draw of a batch goes
+// to service s with probability M_s / sum M, where M_s is the mass that its
+// table stated last (replay/selector.h); so the probability of item i is
+//
+//   (M_s / sum M) P_i
+//
+// with P_i that of the draw within the service. That is exact whatever the
+// masses have become meanwhile, because both factors are those of the draw.
+//
+// Thread-safety: Next(), UpdatePriorities(), metrics() and Close() may be
+// called from any thread.
+class BatchReader {
+ public:
+  // Connects in the background. Throws InvalidArgument for options outside
+  // their range, CommError for an endpoint that cannot be parsed.
+  explicit BatchReader(BatchReaderOptions options);
+  ~BatchReader();
+  BatchReader(const BatchReader&) = delete;
+  BatchReader& operator=(const BatchReader&) = delete;
+
+  // Swaps the next batch with `batch`, whose memory is used again. Throws
+  // CommError if a service refuses this reader or its batches are broken.
+  ReadResult Next(Clock::TimePoint deadline, Batch* batch) EXCLUDES(mutex_);
+
+  // Sends a new priority for each item of `batch`, without waiting. Throws
+  // InvalidArgument if one is negative or not finite, or not one for each.
+  void UpdatePriorities(const Batch& batch, std::span<const float> priorities)
+      EXCLUDES(mutex_);
+
+  // Ends all waits with kClosed; priorities that were given are sent first.
+  void Close() EXCLUDES(mutex_);
+
+  BatchReaderMetrics metrics() const EXCLUDES(mutex_);
+
+ private:
+  // What one service has given for a batch.
+  struct Part {
+    int32_t shard;
+    double share;  // M_s / sum M of the draw
+    BatchMessage message;
+  };
+  // A batch on its way.
+  struct Assembly {
+    int64_t missing = 0;
+    std::vector<Part> parts;
+  };
+  struct SampleInFlight {
+    std::shared_ptr<Assembly> assembly;
+    int64_t count = 0;
+    double share = 0.0;
+  };
+  struct Shard {
+    std::string endpoint;
+    std::unique_ptr<rpc::Client> client;
+    bool is_checked = false;
+    Clock::TimePoint next_check;  // while it is not checked
+    Clock::TimePoint down_until;  // its last request was lost
+    double mass = 1.0;
+    std::map<rpc::Client::RequestId, SampleInFlight> in_flight;
+  };
+  struct Update {
+    int32_t shard;
+    std::vector<PriorityUpdate> updates;
+  };
+
+  // --- the network's thread ---
+  void Run(const Thread::StopToken& stop);
+  bool CheckService(Shard& shard, bool is_needed);
+  bool AskForBatches() EXCLUDES(mutex_);
+  // Asks the services, by their masses, for what the batch misses.
+  void Request(const std::shared_ptr<Assembly>& assembly, int64_t count);
+  std::vector<double> Shares() const;
+  void Receive(Shard& shard, int32_t index, Clock::Duration timeout)
+      EXCLUDES(mutex_);
+  void HandleReply(Shard& shard, int32_t index, SampleInFlight in_flight,
+                   rpc::CallReply reply) EXCLUDES(mutex_);
+  void SendUpdates() EXCLUDES(mutex_);
+
+  // --- the decode threads ---
+  void Decode(const Thread::StopToken& stop) EXCLUDES(mutex_);
+  void Fill(const Assembly& assembly, FrameDecoder& decoder,
+            std::vector<std::byte>& scratch, Batch* batch) const;
+  void Fail() EXCLUDES(mutex_);
+
+  const BatchReaderOptions options_;
+  rpc::ZmqContext context_;
+  std::vector<Shard> shards_;  // the network thread's
+  RandomStream random_;        // the network thread's
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::deque<std::shared_ptr<Assembly>> received_ GUARDED_BY(mutex_);
+  std::deque<Batch> ready_ GUARDED_BY(mutex_);
+  std::vector<Batch> spare_ GUARDED_BY(mutex_);
+  std::deque<Update> updates_ GUARDED_BY(mutex_);
+  // asked for and not yet given away
+  int64_t num_under_way_ GUARDED_BY(mutex_) = 0;
+  bool is_closed_ GUARDED_BY(mutex_) = false;
+  std::exception_ptr failure_ GUARDED_BY(mutex_);
+  BatchReaderMetrics metrics_ GUARDED_BY(mutex_);
+
+  // last: they use all of the above
+  std::vector<std::unique_ptr<Thread>> threads_;
+};
+
+}  // namespace replicant::replay

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "replay/frame_codec.h"
+#include "replay/step_group.h"
+
+namespace replicant::replay::testing {
+
+// Steps whose every byte follows from episode and step, so that a test knows
+// what a sampled item must hold.
+struct EpisodeMaker {
+  StepShape shape = {.observation_bytes = 16, .action_bytes = 8};
+  int64_t group_steps = 4;
+  FrameCodec codec = FrameCodec::kLz4;
+
+  // The observation: episode and step as two u64.
+  std::vector<std::byte> Observation(uint64_t episode, int64_t step) const {
+    const uint64_t row[] = {episode, static_cast<uint64_t>(step)};
+    return Bytes(row, sizeof(row));
+  }
+  std::vector<std::byte> Action(uint64_t episode, int64_t step) const {
+    const uint64_t row[] = {episode * 1000 + static_cast<uint64_t>(step)};
+    return Bytes(row, sizeof(row));
+  }
+  // A slope that moves with the step.
+  std::vector<std::byte> Frame(uint64_t episode, int64_t step) const {
+    std::vector<std::byte> frame(static_cast<size_t>(shape.frame_bytes));
+    for (size_t i = 0; i < frame.size(); ++i) {
+      frame[i] = static_cast<std::byte>(i / 8 + episode * 7 +
+                                        static_cast<uint64_t>(step) * 13);
+    }
+    return frame;
+  }
+  // frames max(0, step - stack + 1 + j) one after the other.
+  std::vector<std::byte> Stack(uint64_t episode, int64_t step,
+                               int64_t stack) const {
+    std::vector<std::byte> all;
+    for (int64_t j = 0; j < stack; ++j) {
+      const auto frame =
+          Frame(episode, std::max<int64_t>(0, step - stack + 1 + j));
+      all.insert(all.end(), frame.begin(), frame.end());
+    }
+    return all;
+  }
+  static float Reward(int64_t step) { return static_cast<float>(step % 3); }
+
+  // The step groups of the first `num_steps` of an episode, which ends there
+  // unless `is_open`; d is 1 throughout.
+  std::vector<std::vector<std::byte>> Groups(uint64_t episode,
+                                             int64_t num_steps,
+                                             bool is_open = false) const {
+    std::vector<std::vector<std::byte>> groups;
+    for (int64_t first = 0; first < num_steps; first += group_steps) {
+      StepGroupBuilder builder(shape, episode, first);
+      const int64_t end = std::min(num_steps, first + group_steps);
+      const bool ends = end == num_steps && !is_open;
+      for (int64_t t = first; t < end; ++t) {
+        builder.AddStep(Observation(episode, t), Action(episode, t), Reward(t),
+                        1.0f);
+      }
+      if (ends) builder.AddLastObservation(Observation(episode, end));
+      groups.push_back(
+          builder.Finish(Frames(episode, first, end - first + (ends ? 1 : 0))));
+    }
+    return groups;
+  }
+
+ private:
+  static std::vector<std::byte> Bytes(const void* data, size_t size) {
+    std::vector<std::byte> bytes(size);
+    std::memcpy(bytes.data(), data, size);
+    return bytes;
+  }
+  std::vector<std::byte> Frames(uint64_t episode, int64_t first,
+                                int64_t count) const {
+    if (shape.frame_bytes == 0) return {};
+    FrameGroupEncoder encoder(codec, shape.frame_bytes, count);
+    for (int64_t i = 0; i < count; ++i) encoder.Add(Frame(episode, first + i));
+    return encoder.Finish();
+  }
+};
+
+}  // namespace replicant::replay::testing
