@@ -59,6 +59,8 @@ class ControlEnvironment : public Environment {
 
   const Task& task() const { return *task_; }
   int physics_steps_per_action() const { return physics_steps_; }
+  // Control steps of an episode, rounded up; infinite without a time limit.
+  double step_limit() const { return step_limit_; }
   double control_timestep_s() const {
     return physics_->timestep_s() * physics_steps_;
   }
