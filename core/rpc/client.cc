@@ -47,10 +47,6 @@ void Client::DetachFromThread() {
   monitor_.socket().DetachFromThread();
 }
 
-bool Client::IsResponsive() const {
-  return session_id_ != 0 && Now() - last_heard_ <= options_.server_timeout;
-}
-
 void Client::Connect(const std::string& endpoint) {
   REPLICANT_CHECK(endpoint_.empty(), "connected to {} already", endpoint_);
   socket_.Connect(endpoint);
@@ -193,6 +189,7 @@ void Client::Step(Clock::TimePoint end) {
   // replies that came before a disconnection are still good
   ReceiveAll();
   HandleConnectionEvents();
+  CheckSilence();
 }
 
 Clock::TimePoint Client::NextTimer(Clock::TimePoint end) const {
@@ -207,8 +204,9 @@ void Client::RunTimers() {
   if (session_id_ != 0 && now >= next_heartbeat_) {
     next_heartbeat_ = now + options_.heartbeat_interval;
     Message empty;
-    // if there is no room, what fills the queue will be answered
+    // if there is no room, the server is as silent as without an answer
     static_cast<void>(SendMessage(kHeartbeatKind, 0, 0, empty));
+    if (!heartbeat_sent_at_) heartbeat_sent_at_ = now;
   }
 }
 
@@ -314,8 +312,8 @@ void Client::HandleMessage(Message message) {
     return;
   }
   const Header& header = envelope.header;
-  last_heard_ = Now();
-  next_heartbeat_ = last_heard_ + options_.heartbeat_interval;
+  heartbeat_sent_at_.reset();
+  next_heartbeat_ = Now() + options_.heartbeat_interval;
   if (header.has(kError)) {
     HandleError(header, std::move(error));
     return;
@@ -409,10 +407,7 @@ void Client::HandleConnectionEvents() {
         if (session_id_ == 0 && !is_hello_sent_) next_hello_ = Now();
         break;
       case ConnectionEvent::Kind::kDisconnected:
-        ++metrics_.disconnects;
-        is_hello_sent_ = false;
-        LoseSession();
-        ResendOrGiveUp();
+        HandleDisconnect();
         break;
       case ConnectionEvent::Kind::kHandshakeFailed:
         handshake_failure_ = event->text;
@@ -422,6 +417,26 @@ void Client::HandleConnectionEvents() {
         throw CommError(fmt::format("connect {}: {}", endpoint_, event->text));
     }
   }
+}
+
+void Client::HandleDisconnect() {
+  ++metrics_.disconnects;
+  is_hello_sent_ = false;
+  heartbeat_sent_at_.reset();
+  LoseSession();
+  ResendOrGiveUp();
+}
+
+void Client::CheckSilence() {
+  if (!heartbeat_sent_at_ ||
+      Now() - *heartbeat_sent_at_ < options_.server_timeout) {
+    return;
+  }
+  // the transport would wait for minutes for a host that is gone
+  spdlog::warn("{}: the server does not answer", endpoint_);
+  socket_.Disconnect(endpoint_);
+  socket_.Connect(endpoint_);
+  HandleDisconnect();
 }
 
 void Client::LoseSession() {

@@ -27,8 +27,9 @@ struct ClientOptions {
   Clock::Duration attempt_timeout = std::chrono::seconds(1);
   // While nothing else is sent, a heartbeat is, so often.
   Clock::Duration heartbeat_interval = std::chrono::seconds(1);
-  // A server that was silent for longer is not responsive.
-  Clock::Duration server_timeout = std::chrono::seconds(5);
+  // A server that leaves a heartbeat unanswered for longer is taken for dead:
+  // the connection is given up and made anew.
+  Clock::Duration server_timeout = std::chrono::seconds(10);
   size_t max_in_flight = 1024;
   // Names this run of the client; 0 draws a random one.
   uint64_t sender_id = 0;
@@ -77,7 +78,7 @@ struct ClientMetrics {
   uint64_t malformed = 0;     // replies that broke the format
   uint64_t hellos = 0;
   uint64_t session_changes = 0;
-  uint64_t disconnects = 0;
+  uint64_t disconnects = 0;  // broken connections and silent servers
 };
 
 // The other end of a Server: a DEALER socket with deadlines, retries and
@@ -146,9 +147,8 @@ class Client {
   // 0 until the server has answered the hello, and while it is away.
   uint64_t session_id() const { return session_id_; }
   uint64_t sender_id() const { return options_.sender_id; }
-  // Whether there is a session and the server was heard of within
-  // server_timeout.
-  bool IsResponsive() const;
+  // Whether the server answers, as far as is known.
+  bool IsResponsive() const { return session_id_ != 0; }
   const ClientMetrics& metrics() const { return metrics_; }
 
  private:
@@ -183,6 +183,9 @@ class Client {
   void HandleHelloReply(const Header& header);
   void HandleError(const Header& header, ErrorBody error);
   void HandleConnectionEvents();
+  void HandleDisconnect();
+  // Makes the connection anew if the server is silent for too long.
+  void CheckSilence();
 
   // Hello must be said again before anything else is sent.
   void LoseSession();
@@ -216,7 +219,8 @@ class Client {
   Clock::TimePoint next_request_timer_;
   Clock::TimePoint next_hello_;
   Clock::TimePoint next_heartbeat_;
-  Clock::TimePoint last_heard_;
+  // the oldest heartbeat since something was received
+  std::optional<Clock::TimePoint> heartbeat_sent_at_;
   std::string handshake_failure_;  // the last one since the last success
   ClientMetrics metrics_;
 };

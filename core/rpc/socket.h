@@ -70,13 +70,13 @@ struct SocketOptions {
   bool is_immediate = false;
   // Time for a peer to finish the handshake, encryption included.
   int handshake_ms = 5000;
-  // Pings of the transport (ZMTP), answered by the I/O thread: a peer that is
-  // silent for the timeout is disconnected. 0: none.
-  int heartbeat_ms = 1000;
-  int heartbeat_timeout_ms = 5000;
-  // Probes of an idle TCP connection: first after, then every; lost after 3.
-  int tcp_keepalive_idle_s = 30;
-  int tcp_keepalive_interval_s = 10;
+  // Probes of a TCP connection on which nothing arrives: first after, then
+  // every; lost after 3. They find a host or network that is gone, while
+  // nothing waits to be acknowledged. The pings of ZMTP are never used: libzmq
+  // 4.3.4 aborts the process if a peer leaves while the queue from it is full
+  // and a ping is due, and cuts off peers whose queue is full for longer.
+  int tcp_keepalive_idle_s = 5;
+  int tcp_keepalive_interval_s = 2;
   // Accept and connect IPv6 as well as IPv4.
   bool use_ipv6 = false;
   CurveRole curve = {};
@@ -138,6 +138,8 @@ class ZmqSocket {
   // Connects in the background, again and again while the peer is away.
   // Throws CommError for an endpoint that cannot be parsed.
   void Connect(const std::string& endpoint);
+  // Ends the connection of Connect(), dropping what is queued for it.
+  void Disconnect(const std::string& endpoint);
 
   // SUB: asks for messages that begin with `prefix`, or no longer.
   void Subscribe(std::string_view prefix);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
 #include <set>
 #include <string>
 #include <vector>
@@ -169,6 +170,9 @@ TEST(ClientTest, RequestThatIsNotIdempotentIsSentOnce) {
   EXPECT_EQ(client.Call(kSilent, {}, {.timeout = milliseconds(30)}).result,
             CallResult::kTimeout);
   EXPECT_EQ(client.metrics().retries, 0u);
+  // messages come in order: whatever was sent has arrived by then
+  ASSERT_EQ(client.Call(kEcho, Text("x"), {.timeout = kLong}).result,
+            CallResult::kOk);
   EXPECT_EQ(server.metrics().unanswered, 1u);
 }
 
@@ -233,11 +237,13 @@ TEST(ClientTest, ForgottenClientSaysHelloAgainAndNobodyNotices) {
   options.tick_interval = milliseconds(1);
   RunningServer server(TestProtocol(), kAddress, SetUpService, options);
   ZmqContext context;
-  Client client(context, TestProtocol());
+  // one hello only, however slow this machine is
+  Client client(context, TestProtocol(), {.attempt_timeout = kLong});
   client.Connect(server.endpoint());
   ASSERT_EQ(client.AwaitSession(kLong), CallResult::kOk);
   clock.Advance(seconds(60));
-  while (server.metrics().peers > 0) {
+  const Clock::TimePoint end = Clock::Real().Now() + kLong;
+  while (server.metrics().peers > 0 && Clock::Real().Now() < end) {
   }
   EXPECT_EQ(client.Call(kEcho, Text("x"), {.timeout = kLong}).result,
             CallResult::kOk);
@@ -256,6 +262,40 @@ TEST(ClientTest, IdleClientKeepsItsPlaceByHeartbeats) {
   // returns once the heartbeat was answered
   client.Process(kLong);
   EXPECT_GT(server.metrics().messages_received, before);
+}
+
+// The connection is fine, but the server's loop hangs: as good as dead.
+TEST(ClientTest, SilentServerIsGivenUpAndFoundAgain) {
+  std::promise<void> may_go_on;
+  std::shared_future<void> go_on = may_go_on.get_future().share();
+  const auto set_up = [&](Server& server) {
+    SetUpService(server);
+    server.Handle(9, [&](Request& /*request*/, Responder responder) {
+      go_on.wait();
+      responder.Reply({});
+    });
+  };
+  RunningServer server(TestProtocol(), kAddress, set_up);
+  ZmqContext context;
+  Client client(context, TestProtocol(),
+                {.heartbeat_interval = milliseconds(5),
+                 .server_timeout = milliseconds(50)});
+  client.Connect(server.endpoint());
+  // its own answer may be lost as well, so it must be one that may be repeated
+  const auto echo =
+      client.Start(kEcho, Text("x"), {.timeout = kLong, .is_idempotent = true});
+  ASSERT_TRUE(echo.has_value());
+  ASSERT_EQ(client.Wait(*echo).result, CallResult::kOk);
+  const auto lost = client.Start(9, {}, {.timeout = kLong});
+  ASSERT_TRUE(lost.has_value());
+  EXPECT_EQ(client.Wait(*lost).result, CallResult::kLost);
+  EXPECT_GE(client.metrics().disconnects, 1u);
+  may_go_on.set_value();
+  EXPECT_EQ(
+      client.Call(kEcho, Text("x"), {.timeout = kLong, .is_idempotent = true})
+          .result,
+      CallResult::kOk);
+  EXPECT_EQ(client.metrics().session_changes, 0u);
 }
 
 TEST(ClientTest, ShutdownOfTheContextEndsEveryCall) {
