@@ -22,6 +22,9 @@ void RaycastRenderer::Render(const mjModel& model, mjData& data, int camera,
 
 void RaycastRenderer::ReloadAssets(const mjModel& model) {
   assets_ = {};
+  assets_.textures.reserve(static_cast<size_t>(model.ntex));
+  assets_.meshes.reserve(static_cast<size_t>(model.nmesh));
+  assets_.height_fields.reserve(static_cast<size_t>(model.nhfield));
   for (int id = 0; id < model.ntex; ++id) {
     assets_.textures.push_back(raycast::MakeTexture(model, id));
   }

@@ -180,6 +180,7 @@ TriangleSet MakeMesh(const mjModel& model, int id) {
   const float* normals = model.mesh_normal + 3 * model.mesh_normaladr[id];
   const bool has_texcoord = model.mesh_texcoordadr[id] >= 0;
   const int begin = model.mesh_faceadr[id];
+  triangles.reserve(static_cast<size_t>(model.mesh_facenum[id]));
   for (int face = begin; face < begin + model.mesh_facenum[id]; ++face) {
     Triangle t;
     for (size_t k = 0; k < 3; ++k) {
