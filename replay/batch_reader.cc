@@ -17,7 +17,10 @@ namespace {
 // How long the thread waits for an answer before it looks at the priorities to
 // be sent and the room for batches.
 constexpr auto kLookInterval = std::chrono::milliseconds(1);
-constexpr auto kRetryInterval = std::chrono::seconds(1);
+// Between attempts to reach a service that was not there when the reader began,
+// and one that was lost.
+constexpr auto kCheckInterval = std::chrono::seconds(1);
+constexpr auto kRetryInterval = std::chrono::milliseconds(100);
 constexpr auto kIdleInterval = std::chrono::milliseconds(200);
 // What a service is given beyond the wait that it was asked for.
 constexpr auto kGrace = std::chrono::seconds(5);
@@ -183,6 +186,7 @@ void BatchReader::Run(const Thread::StopToken& stop) {
         is_any_checked |= CheckService(shard, !is_any_checked);
       }
       SendUpdates();
+      AskForPostponed();
       const bool is_waiting = is_any_checked && AskForBatches();
       bool is_any_in_flight = false;
       for (size_t i = 0; i < shards_.size(); ++i) {
@@ -210,7 +214,7 @@ bool BatchReader::CheckService(Shard& shard, bool is_needed) {
   if (shard.is_checked) return true;
   const Clock::TimePoint now = Clock::Real().Now();
   if (!is_needed && now < shard.next_check) return false;
-  shard.next_check = now + kRetryInterval;
+  shard.next_check = now + kCheckInterval;
   rpc::CallOptions call;
   call.timeout = kIdleInterval / 4;
   call.is_idempotent = true;
@@ -241,6 +245,14 @@ bool BatchReader::AskForBatches() {
   }
 }
 
+void BatchReader::AskForPostponed() {
+  if (postponed_.empty() || Shares().empty()) return;
+  for (const auto& [assembly, count] : std::exchange(postponed_, {})) {
+    Request(assembly, count);
+  }
+}
+
+// Empty while no service is up.
 std::vector<double> BatchReader::Shares() const {
   const Clock::TimePoint now = Clock::Real().Now();
   std::vector<double> shares;
@@ -250,13 +262,7 @@ std::vector<double> BatchReader::Shares() const {
     shares.push_back(is_up ? shard.mass : 0.0);
     total += shares.back();
   }
-  // nobody is up, or nobody has anything: ask all that have ever answered
-  if (total == 0.0) {
-    for (size_t i = 0; i < shards_.size(); ++i) {
-      shares[i] = shards_[i].is_checked ? 1.0 : 0.0;
-      total += shares[i];
-    }
-  }
+  if (total == 0.0) return {};
   for (double& share : shares) share /= total;
   return shares;
 }
@@ -264,6 +270,10 @@ std::vector<double> BatchReader::Shares() const {
 void BatchReader::Request(const std::shared_ptr<Assembly>& assembly,
                           int64_t count) {
   const std::vector<double> shares = Shares();
+  if (shares.empty()) {
+    postponed_.emplace_back(assembly, count);
+    return;
+  }
   // systematic: service s gets count share_s draws, rounded up or down with
   // the right probability
   const double start = random_.Uniform();

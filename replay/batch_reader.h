@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/clock.h"
@@ -148,6 +149,7 @@ class BatchReader {
   bool AskForBatches() EXCLUDES(mutex_);
   // Asks the services, by their masses, for what the batch misses.
   void Request(const std::shared_ptr<Assembly>& assembly, int64_t count);
+  void AskForPostponed();
   std::vector<double> Shares() const;
   void Receive(Shard& shard, int32_t index, Clock::Duration timeout)
       EXCLUDES(mutex_);
@@ -165,6 +167,8 @@ class BatchReader {
   rpc::ZmqContext context_;
   std::vector<Shard> shards_;  // the network thread's
   RandomStream random_;        // the network thread's
+  // What no service could be asked for; the network thread's.
+  std::vector<std::pair<std::shared_ptr<Assembly>, int64_t>> postponed_;
 
   mutable Mutex mutex_;
   CondVar changed_;

@@ -1,0 +1,37 @@
+// A client that was written from docs/replay_protocol.md speaks with the
+// service.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "core/base/process.h"
+#include "tests/replay/episodes.h"
+#include "tests/replay/running_service.h"
+
+namespace replicant::replay {
+namespace {
+
+TEST(PythonClientTest, InsertsSamplesAndUpdates) {
+  const char* venv = std::getenv("REPLICANT_VENV");
+  ASSERT_NE(venv, nullptr) << "REPLICANT_VENV is not set; hint: use ctest";
+  ShardConfig config;
+  config.shape = testing::EpisodeMaker().shape;
+  config.tables = {{.name = "t",
+                    .max_size = 100,
+                    .priority_exponent = 1.0,
+                    .n_step = {.n_step = 2, .discount = 0.5},
+                    .rate_limiter = {.mode = RateLimiterMode::kMinSize,
+                                     .min_size_to_sample = 6}}};
+  testing::RunningService service(config);
+  const CommandResult result =
+      RunCommand({.command = {std::string(venv) + "/bin/python",
+                              REPLICANT_PYTHON_CLIENT_TEST, REPLICANT_SCRIPTS,
+                              service.endpoint()}},
+                 std::chrono::seconds(60));
+  EXPECT_TRUE(result.status.ok());
+  EXPECT_EQ(result.output, "ok\n");
+}
+
+}  // namespace
+}  // namespace replicant::replay
