@@ -1,6 +1,6 @@
 // Measures the replay without a network: what a service can do at most.
 //
-//   bench_replay [--list] [--filter SUBSTRING] [--seconds S] [--frames FILE.u8]
+//   bench_shard [--list] [--filter SUBSTRING] [--seconds S] [--frames FILE.u8]
 //
 // One JSON line per case. The pixel cases need 84x84x3 frames recorded by
 // scripts/bench/record_frames.py; without --frames they are left out.
