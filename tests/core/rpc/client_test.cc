@@ -254,8 +254,9 @@ TEST(ClientTest, ForgottenClientSaysHelloAgainAndNobodyNotices) {
 TEST(ClientTest, IdleClientKeepsItsPlaceByHeartbeats) {
   RunningServer server(TestProtocol(), kAddress, SetUpService);
   ZmqContext context;
-  Client client(context, TestProtocol(),
-                {.heartbeat_interval = milliseconds(5)});
+  Client client(
+      context, TestProtocol(),
+      {.attempt_timeout = kLong, .heartbeat_interval = milliseconds(5)});
   client.Connect(server.endpoint());
   ASSERT_EQ(client.AwaitSession(kLong), CallResult::kOk);
   const uint64_t before = server.metrics().messages_received;
