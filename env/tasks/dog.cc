@@ -128,6 +128,7 @@ class Stand : public Task {
   static std::vector<int> Addresses(const Physics& physics,
                                     const std::vector<std::string>& sensors) {
     std::vector<int> addresses;
+    addresses.reserve(sensors.size());
     for (const std::string& name : sensors) {
       addresses.push_back(physics.SensorAddress(name));
     }

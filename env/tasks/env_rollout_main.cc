@@ -158,31 +158,31 @@ void Run(const Options& options) {
 }  // namespace replicant::env
 
 int main(int argc, char** argv) {
-  using replicant::env::Options;
-  Options options;
-  CLI::App app("Runs one Control Suite task.", "env_rollout");
-  app.add_flag("--list", options.list, "print the names of all tasks");
-  app.add_option("--task", options.task, "DOMAIN-TASK");
-  app.add_option("--input", options.input,
-                 "npz with state, action and model/FIELD arrays to play");
-  app.add_option("--output", options.output, "npz to write");
-  app.add_option("--resets", options.resets, "draw this many starts")
-      ->check(CLI::Range(1, 1'000'000));
-  app.add_option("--random", options.random_steps,
-                 "make this many random actions, print the returns")
-      ->check(CLI::Range(1, 1'000'000'000));
-  app.add_option("--seed", options.environment.seed, "default 0");
-  app.add_option("--mjcf", options.environment.mjcf,
-                 "model file instead of the task's own");
-  app.add_option("--suite_folder", options.environment.suite_folder,
-                 "folder dm_control/suite with the models");
-  CLI11_PARSE(app, argc, argv);
   try {
+    using replicant::env::Options;
+    Options options;
+    CLI::App app("Runs one Control Suite task.", "env_rollout");
+    app.add_flag("--list", options.list, "print the names of all tasks");
+    app.add_option("--task", options.task, "DOMAIN-TASK");
+    app.add_option("--input", options.input,
+                   "npz with state, action and model/FIELD arrays to play");
+    app.add_option("--output", options.output, "npz to write");
+    app.add_option("--resets", options.resets, "draw this many starts")
+        ->check(CLI::Range(1, 1'000'000));
+    app.add_option("--random", options.random_steps,
+                   "make this many random actions, print the returns")
+        ->check(CLI::Range(1, 1'000'000'000));
+    app.add_option("--seed", options.environment.seed, "default 0");
+    app.add_option("--mjcf", options.environment.mjcf,
+                   "model file instead of the task's own");
+    app.add_option("--suite_folder", options.environment.suite_folder,
+                   "folder dm_control/suite with the models");
+    CLI11_PARSE(app, argc, argv);
     replicant::InitLogging({.role = "env_rollout"});
     replicant::env::Run(options);
     return 0;
   } catch (const std::exception& e) {
-    fmt::print(stderr, "env_rollout: {}\n", e.what());
+    std::fprintf(stderr, "env_rollout: %s\n", e.what());
     return 1;
   }
 }

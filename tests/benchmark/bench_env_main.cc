@@ -171,17 +171,17 @@ void RunCase(const Case& c, const TaskRegistry& registry, double seconds) {
 }  // namespace replicant::env
 
 int main(int argc, char** argv) {
-  using replicant::env::Case;
-  bool list = false;
-  std::string filter;
-  double seconds = 1.0;
-  CLI::App app("Measures the environments.", "bench_env");
-  app.add_flag("--list", list, "print the names of all cases");
-  app.add_option("--filter", filter, "run only names that contain this");
-  app.add_option("--seconds", seconds, "time per case, default 1")
-      ->check(CLI::Range(0.001, 3600.0));
-  CLI11_PARSE(app, argc, argv);
   try {
+    using replicant::env::Case;
+    bool list = false;
+    std::string filter;
+    double seconds = 1.0;
+    CLI::App app("Measures the environments.", "bench_env");
+    app.add_flag("--list", list, "print the names of all cases");
+    app.add_option("--filter", filter, "run only names that contain this");
+    app.add_option("--seconds", seconds, "time per case, default 1")
+        ->check(CLI::Range(0.001, 3600.0));
+    CLI11_PARSE(app, argc, argv);
     replicant::InitLogging({.role = "bench_env"});
     const replicant::env::TaskRegistry registry(replicant::env::SuiteTasks());
     for (const Case& c : replicant::env::AllCases(registry)) {
@@ -195,7 +195,7 @@ int main(int argc, char** argv) {
     }
     return 0;
   } catch (const std::exception& e) {
-    fmt::print(stderr, "bench_env: {}\n", e.what());
+    std::fprintf(stderr, "bench_env: %s\n", e.what());
     return 1;
   }
 }
