@@ -71,6 +71,7 @@ std::vector<std::shared_ptr<Group>> Checkpointer::ReadGroups(
     auto& places = entry.second;
     std::sort(places.begin(), places.end());
     std::vector<int64_t> offsets;
+    offsets.reserve(places.size());
     for (const auto& [offset, index] : places) offsets.push_back(offset);
     size_t next = 0;
     const std::filesystem::path path = SegmentPath(options_.folder, number);
@@ -104,7 +105,8 @@ void Checkpointer::ReplayJournal(uint64_t first_segment) {
     SegmentInfo& info = segments_[number];
     try {
       const int64_t left = ReadAllRecords(
-          path, number, [&](int64_t offset, const SegmentRecord& record) {
+          path, number,
+          [&](int64_t offset, const SegmentRecord& record) REQUIRES(mutex_) {
             info.max_serial = std::max(info.max_serial, record.serial);
             // a group that was written again, or was in the checkpoint
             if (record.serial <= last_serial) return;
