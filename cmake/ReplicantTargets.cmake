@@ -43,22 +43,30 @@ function(replicant_executable name)
 endfunction()
 
 # replicant_test(<file_test.cc> DEPS ... [LABELS unit|parity|golden|integration]
-#                [ENVIRONMENT NAME=VALUE...] [TIMEOUT seconds])
+#                [TIMEOUT seconds] [FINDS_FILES])
+# With FINDS_FILES the test finds what is not its own by two macros:
+# REPLICANT_SOURCE_DIR, the root of the repository, and REPLICANT_PYTHON, the
+# interpreter of scripts/setup.
 function(replicant_test source)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "TIMEOUT" "DEPS;LABELS;ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "FINDS_FILES" "TIMEOUT" "DEPS;LABELS")
   get_filename_component(name ${source} NAME_WE)
   add_executable(${name} ${source})
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} replicant_flags
                                         GTest::gmock GTest::gtest_main)
+  if(ARG_FINDS_FILES)
+    target_compile_definitions(${name} PRIVATE
+      REPLICANT_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+      REPLICANT_PYTHON="${REPLICANT_VENV}/bin/python")
+  endif()
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
   endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
-    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
-               ENVIRONMENT "${ARG_ENVIRONMENT}")
+  # a test of a parameter is called by the parameter's name, not by its bytes
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
+    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
 endfunction()

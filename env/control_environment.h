@@ -44,6 +44,10 @@ class ControlEnvironment : public Environment {
                 const ObservationBuffer& out) override;
   void Observe(const ObservationBuffer& out) override;
   const Physics& physics() const override { return *physics_; }
+  Physics& mutable_physics() override { return *physics_; }
+  bool ResetChangesAssets() const override {
+    return task_->ResetChangesAssets();
+  }
   const EnvironmentCounters& counters() const override { return counters_; }
 
   // Starts an episode in a given state instead of a drawn one.
@@ -53,9 +57,10 @@ class ControlEnvironment : public Environment {
   // one that is not valid.
   TimeStep ResetTo(std::span<const double> state, const ObservationBuffer& out);
 
-  Physics& mutable_physics() { return *physics_; }
   const Task& task() const { return *task_; }
   int physics_steps_per_action() const { return physics_steps_; }
+  // Control steps of an episode, rounded up; infinite without a time limit.
+  double step_limit() const { return step_limit_; }
   double control_timestep_s() const {
     return physics_->timestep_s() * physics_steps_;
   }

@@ -50,8 +50,13 @@ class Environment {
   // Throws InvalidArgument if a buffer has a wrong size.
   virtual void Observe(const ObservationBuffer& out) = 0;
 
-  // What is simulated, for renderers.
+  // What is simulated, for renderers (which use scratch space in mjData).
   virtual const Physics& physics() const = 0;
+  virtual Physics& mutable_physics() = 0;
+
+  // Whether a reset may change height fields, textures or meshes of the model,
+  // of which a renderer keeps copies.
+  virtual bool ResetChangesAssets() const = 0;
 
   virtual const EnvironmentCounters& counters() const = 0;
 };
@@ -80,6 +85,12 @@ class EnvironmentWrapper : public Environment {
     environment_->Observe(out);
   }
   const Physics& physics() const override { return environment_->physics(); }
+  Physics& mutable_physics() override {
+    return environment_->mutable_physics();
+  }
+  bool ResetChangesAssets() const override {
+    return environment_->ResetChangesAssets();
+  }
   const EnvironmentCounters& counters() const override {
     return environment_->counters();
   }

@@ -91,6 +91,10 @@ class Task {
   // The last discount if the episode ends here; by default it goes on until
   // the time limit.
   virtual std::optional<double> Termination(const Physics& physics) const;
+
+  // Whether InitializeEpisode() changes height fields, textures or meshes, so
+  // that renderers must load them again.
+  virtual bool ResetChangesAssets() const { return false; }
 };
 
 }  // namespace replicant::env

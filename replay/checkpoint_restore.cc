@@ -65,7 +65,10 @@ std::vector<std::shared_ptr<Group>> Checkpointer::ReadGroups(
     by_segment[location.segment].push_back({location.offset, i});
   }
   std::vector<std::shared_ptr<Group>> groups(encoded.places.size());
-  for (auto& [number, places] : by_segment) {
+  for (auto& entry : by_segment) {
+    // names, not bindings: clang 14 lets no lambda capture those
+    const uint64_t number = entry.first;
+    auto& places = entry.second;
     std::sort(places.begin(), places.end());
     std::vector<int64_t> offsets;
     for (const auto& [offset, index] : places) offsets.push_back(offset);

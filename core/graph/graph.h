@@ -27,7 +27,10 @@ using VariableId = int32_t;
 
 // One output of one node, within its graph.
 struct Endpoint {
-  auto operator<=>(const Endpoint&) const = default;
+  bool operator==(const Endpoint&) const = default;
+  bool operator<(const Endpoint& other) const {
+    return node != other.node ? node < other.node : index < other.index;
+  }
 
   NodeId node = -1;
   int32_t index = 0;

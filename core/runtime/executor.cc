@@ -263,6 +263,7 @@ class Executor::Impl {
       }
     }
     if (check_finite_) {
+      CheckSourcesFinite();
       for (size_t i = 0; i < launches_.size(); ++i) {
         launches_[i]->Launch(*stream_);
         CheckFinite(launched_nodes_[i]);
@@ -389,6 +390,27 @@ class Executor::Impl {
     for (const Output& output : program_.outputs) {
       outputs_.push_back(MakeBoundary(output.endpoint(), placement));
     }
+  }
+
+  // What the run starts from: an op is not to blame for what it was given.
+  void CheckSourcesFinite() {
+    for (const auto& [name, input] : inputs_) {
+      ThrowIfNotFinite("input", name, HostTensor::Clone(input.view));
+    }
+    for (const Node& node : program_.graph->nodes()) {
+      if (node.op == &graph::VariableOp()) {
+        ThrowIfNotFinite("variable", node.name, store_.Get(node.name));
+      }
+    }
+  }
+
+  static void ThrowIfNotFinite(std::string_view kind, const std::string& name,
+                               const HostTensor& value) {
+    const std::optional<int64_t> element = FindNotFinite(value);
+    if (!element) return;
+    throw NumericError(fmt::format(
+        "{} '{}': element {} of {}{} is not finite before the run", kind, name,
+        *element, DTypeName(value.dtype()), value.shape().ToString()));
   }
 
   void CheckFinite(NodeId id) {

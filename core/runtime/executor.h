@@ -34,10 +34,10 @@ struct PlanSpec {
 
 struct CompileOptions {
   graph::PassOptions passes;
-  // Debug mode: after each kernel its floating-point outputs are looked
-  // through, and the first that holds NaN or infinity ends the run with a
-  // NumericError that names it. Slow; and switches off all fusion, so that
-  // what is named is what the user wrote.
+  // Debug mode: inputs and variables are looked through before a run, each
+  // kernel's floating-point outputs after it, and the first that holds NaN or
+  // infinity ends the run with a NumericError that names it. Slow; and switches
+  // off all fusion, so that what is named is what the user wrote.
   bool check_finite = false;
 };
 

@@ -60,9 +60,29 @@ struct Constraints {
   throw InvalidArgument("ScheduleNodes: the graph has a cycle");
 }
 
+// An update of several variables goes through them one after the other, so it
+// must not read a version that it has replaced by then.
+void CheckNoUpdateReadsWhatItReplaces(const Graph& graph, const Node& node) {
+  const size_t count = node.updates.size();
+  if (count < 2) return;
+  for (size_t j = count; j < node.inputs.size(); ++j) {
+    for (size_t i = 0; i < count; ++i) {
+      if (node.inputs[j] != node.inputs[i]) continue;
+      throw InvalidArgument(fmt::format(
+          "{}: {} '{}' replaces variable '{}' and also takes its old value as "
+          "input {}; hint: take Identity() of the old value",
+          node.site.ToString(), node.op->name, node.name,
+          graph.variable(node.updates[i]).name, j));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<NodeId> ScheduleNodes(const Graph& graph) {
+  for (const Node& node : graph.nodes()) {
+    CheckNoUpdateReadsWhatItReplaces(graph, node);
+  }
   Constraints constraints(graph);
   std::priority_queue<NodeId, std::vector<NodeId>, std::greater<>> ready;
   for (const Node& node : graph.nodes()) {

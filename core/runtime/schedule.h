@@ -11,7 +11,8 @@ namespace replicant::runtime {
 // the nodes that could run next the one added first does.
 //
 // Throws InvalidArgument, naming variable and update, if a node needs a
-// version and also the one that replaces it.
+// version and also the one that replaces it, or if an update of several
+// variables reads the old value of one of them beside replacing it.
 std::vector<graph::NodeId> ScheduleNodes(const graph::Graph& graph);
 
 }  // namespace replicant::runtime

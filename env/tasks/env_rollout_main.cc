@@ -135,11 +135,11 @@ void CheckOptions(const Options& options) {
                     (options.random_steps > 0 ? 1 : 0);
   if (options.task.empty() || modes != 1) {
     throw ConfigError(
-        "env_rollout: give --task and one of --input, --resets, --random; "
+        "give --task and one of --input, --resets, --random; "
         "hint: --help");
   }
   if (options.random_steps == 0 && options.output.empty()) {
-    throw ConfigError("env_rollout: --input and --resets need --output");
+    throw ConfigError("--input and --resets need --output");
   }
 }
 

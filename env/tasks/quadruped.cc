@@ -199,6 +199,8 @@ class Escape : public Quadruped {
                                 .value_at_margin = 0.0});
   }
 
+  bool ResetChangesAssets() const override { return true; }
+
  private:
   // A sinusoidal bowl times smooth random bumps.
   static void DrawTerrain(Physics& physics, RandomStream& random) {

@@ -7,8 +7,11 @@ steps per second of time and per second of CPU, on one thread.
 """
 
 import json
+import os
 import sys
 import time
+
+os.environ.setdefault("MUJOCO_GL", "osmesa")  # nothing is drawn
 
 import numpy as np
 

@@ -67,6 +67,7 @@ std::vector<TensorType> InferTranspose(const InferContext& context) {
                              Ints(permutation), context.inputs[0].ToString()));
   }
   std::vector<int64_t> dims;
+  dims.reserve(permutation.size());
   for (const int64_t axis : permutation) {
     dims.push_back(shape[static_cast<int>(axis)]);
   }

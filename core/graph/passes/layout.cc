@@ -27,6 +27,7 @@ class LayoutChooser {
   void Visit(const Node& node) {
     std::vector<Layout> offered;
     const std::vector<Output> inputs = rewriter_.MappedInputs(node);
+    offered.reserve(inputs.size());
     for (const Output& input : inputs) offered.push_back(input.type().layout);
     LayoutChoice choice = target_.ChooseLayouts(*program_.graph, node, offered);
     // variables are row-major, whatever reads or writes them

@@ -36,7 +36,8 @@ struct Pass {
 
 // All passes in the order in which they run:
 //   fold              compute what depends on constants only
-//   cse               one node for equal ops on equal inputs
+//   cse               one node for equal ops on equal inputs, none for
+//                     StopGradient
 //   fuse_epilogue     bias and activation into MatMul, Conv2d; activation into
 //                     norms
 //   fuse_elementwise  chains of elementwise ops into one program

@@ -27,6 +27,7 @@ bool IsFoldable(const Node& node, const std::vector<Output>& inputs) {
 bool Fold(const Node& node, const std::vector<Output>& inputs,
           const TargetInfo& target, Rewriter& rewriter) {
   std::vector<TensorView> values;
+  values.reserve(inputs.size());
   for (const Output& input : inputs) {
     values.push_back(input.producer().constant->view());
   }
@@ -85,6 +86,11 @@ Program EliminateCommonSubexpressions(const Program& program,
   // nodes that were kept, by op and first input: few candidates to compare
   std::map<std::pair<const OpDef*, Endpoint>, std::vector<NodeId>> kept;
   for (const Node& node : program.graph->nodes()) {
+    // gradients are made already: it is its input and nothing else
+    if (node.op->name == "StopGradient") {
+      rewriter.Map({node.id, 0}, rewriter.Mapped(node.inputs[0]));
+      continue;
+    }
     const bool is_constant = node.op == &ConstantOp();
     if (!is_constant && (!node.op->is_pure || !node.updates.empty())) {
       rewriter.Copy(node);

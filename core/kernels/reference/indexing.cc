@@ -18,7 +18,7 @@ int64_t LoadIndex(const std::byte* data, DType dtype, int64_t i) {
 }
 
 RunFunction MakeGather(const KernelRequest& request) {
-  const graph::TensorType table = request.input(0);
+  const graph::TensorType& table = request.input(0);
   const DType index_type = request.input(1).dtype;
   const int64_t count = request.input(1).shape.num_elements();
   const size_t row_bytes =

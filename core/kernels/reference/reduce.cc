@@ -108,7 +108,7 @@ RunFunction MakeMin(const KernelRequest& request) {
 }
 
 RunFunction MakeArgMax(const KernelRequest& request) {
-  const graph::TensorType input = request.input(0);
+  const graph::TensorType& input = request.input(0);
   const int64_t columns = input.shape[input.shape.rank() - 1];
   const int64_t rows = request.output().shape.num_elements();
   return [input, rows, columns](const Operands& operands) {

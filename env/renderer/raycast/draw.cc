@@ -87,7 +87,7 @@ uint32_t BlendOver(uint32_t over, uint32_t under, float share) {
     const auto a = static_cast<float>((over >> shift) & kChannelMask);
     const auto b = static_cast<float>((under >> shift) & kChannelMask);
     const float value = a * share + b * (1.0f - share);
-    blend |= static_cast<uint32_t>(value + 0.5f) << shift;
+    blend |= static_cast<uint32_t>(std::lround(value)) << shift;
   }
   return blend;
 }
@@ -149,7 +149,7 @@ void DrawDirect(const Snapshot& snapshot, const Tables& tables, Frame& frame) {
     casters.clear();
     for (const Light& light : snapshot.lights) {
       if (!light.casts_shadow) continue;
-      FindCasters(snapshot, light, p, casters.emplace_back());
+      casters.emplace_back().light = &light;
     }
     const Drawing drawing{
         &snapshot,

@@ -27,6 +27,8 @@ HWY_INLINE Float HitUnitSphere(Vec3 o, Vec3 d) {
   const Float a = Dot(d, d);
   const Vec3 moment = Cross(o, d);
   const Float discriminant = a - Dot(moment, moment);
+  // roots and quotients cost more than all the rest
+  if (hn::AllTrue(kFloat, discriminant < Zero())) return Set(kMiss);
   const Float root = hn::Sqrt(hn::Max(discriminant, Zero()));
   const Float t = (Zero() - Dot(o, d) - root) / a;
   return If(discriminant < Zero(), Set(kMiss), t);
@@ -44,8 +46,9 @@ HWY_INLINE Float HitUnitTube(Vec3 o, Vec3 d, Mask* missed) {
   const Float a = hn::Max(d.x * d.x + d.y * d.y, Set(1e-20f));
   const Float moment = o.x * d.y - o.y * d.x;
   const Float discriminant = a - moment * moment;
-  const Float root = hn::Sqrt(hn::Max(discriminant, Zero()));
   *missed = discriminant < Zero();
+  if (hn::AllTrue(kFloat, *missed)) return Set(kMiss);
+  const Float root = hn::Sqrt(hn::Max(discriminant, Zero()));
   return (Zero() - (o.x * d.x + o.y * d.y) - root) / a;
 }
 
@@ -56,6 +59,7 @@ HWY_INLINE Float HitCapsule(const Primitive& p, Vec3 o, Vec3 d) {
   const Vec3 unit_d = d * scale;
   Mask missed;
   const Float side = HitUnitTube(unit_o, unit_d, &missed);
+  if (hn::AllTrue(kFloat, missed)) return Set(kMiss);
   // past an end the ball at that end decides
   const Float z = unit_o.z + side * unit_d.z;
   const Mask is_on_side = hn::Abs(z) <= half;
@@ -72,6 +76,7 @@ HWY_INLINE Float HitCylinder(const Primitive& p, Vec3 o, Vec3 d) {
   const Vec3 unit_d = d * scale;
   Mask missed;
   const Float side = HitUnitTube(unit_o, unit_d, &missed);
+  if (hn::AllTrue(kFloat, missed)) return Set(kMiss);
   const Float z = unit_o.z + side * unit_d.z;
   const Mask is_on_side = hn::Abs(z) <= half;
   // past an end the disk at that end decides
@@ -104,6 +109,33 @@ HWY_INLINE Float HitPlane(const Primitive& p, Vec3 o, Vec3 d) {
   return If(is_inside, t, Set(kMiss));
 }
 
+// The first triangle, one lane after the other: neighbouring rays part ways in
+// the tree.
+HWY_INLINE Float HitTriangles(const Primitive& p, Vec3 o, Vec3 d, Int* index) {
+  constexpr size_t kMaxLanes = 64;
+  HWY_ALIGN std::array<float, kMaxLanes> ox, oy, oz, dx, dy, dz, t;
+  HWY_ALIGN std::array<int32_t, kMaxLanes> indices;
+  hn::Store(o.x, kFloat, ox.data());
+  hn::Store(o.y, kFloat, oy.data());
+  hn::Store(o.z, kFloat, oz.data());
+  hn::Store(d.x, kFloat, dx.data());
+  hn::Store(d.y, kFloat, dy.data());
+  hn::Store(d.z, kFloat, dz.data());
+  for (size_t i = 0; i < NumLanes(); ++i) {
+    const TriangleSet::Hit hit =
+        p.triangles->FirstHit({ox[i], oy[i], oz[i]}, {dx[i], dy[i], dz[i]});
+    t[i] = hit.t;
+    indices[i] = hit.index;
+  }
+  *index = hn::Load(kInt, indices.data());
+  return hn::Load(kFloat, t.data());
+}
+
+HWY_INLINE Float HitTriangles(const Primitive& p, Vec3 o, Vec3 d) {
+  Int index;
+  return HitTriangles(p, o, d, &index);
+}
+
 template <Shape kShape>
 HWY_INLINE Float Hit(const Primitive& p, Vec3 o, Vec3 d) {
   if constexpr (kShape == Shape::kPlane) return HitPlane(p, o, d);
@@ -111,6 +143,7 @@ HWY_INLINE Float Hit(const Primitive& p, Vec3 o, Vec3 d) {
   if constexpr (kShape == Shape::kCapsule) return HitCapsule(p, o, d);
   if constexpr (kShape == Shape::kCylinder) return HitCylinder(p, o, d);
   if constexpr (kShape == Shape::kBox) return HitBox(p, o, d);
+  if constexpr (kShape == Shape::kTriangles) return HitTriangles(p, o, d);
 }
 
 HWY_INLINE Float HitAny(const Primitive& p, Vec3 o, Vec3 d) {
@@ -125,6 +158,8 @@ HWY_INLINE Float HitAny(const Primitive& p, Vec3 o, Vec3 d) {
       return HitCylinder(p, o, d);
     case Shape::kBox:
       return HitBox(p, o, d);
+    case Shape::kTriangles:
+      return HitTriangles(p, o, d);
   }
   return Set(kMiss);
 }

@@ -3,7 +3,6 @@
 #include <mujoco/mujoco.h>
 
 #include <span>
-#include <vector>
 
 #include "env/renderer/raycast/frame.h"
 #include "env/renderer/raycast/snapshot.h"
@@ -22,7 +21,8 @@ namespace replicant::env {
 // 8 bits. Work is done in vectors of pixels; the instruction set is chosen at
 // run time and all give the same bits, on every machine.
 //
-// Draws planes, spheres, ellipsoids, capsules, cylinders and boxes.
+// Draws planes, spheres, ellipsoids, capsules, cylinders, boxes, meshes and
+// height fields.
 //
 // Thread-safety: one thread at a time; renderers share nothing.
 class RaycastRenderer : public Renderer {
@@ -37,7 +37,7 @@ class RaycastRenderer : public Renderer {
  private:
   Scene scene_;
   raycast::Tables tables_;
-  std::vector<raycast::Texture> textures_;
+  raycast::Assets assets_;
   raycast::Snapshot snapshot_;
   raycast::Frame frame_;
 };

@@ -57,10 +57,19 @@ struct Image {
 };
 HWY_INLINE Image FindImage(const Texture& texture, Int level, Int face) {
   Image image;
-  image.width = hn::GatherIndex(kInt, texture.width.data(), level);
-  const Int height = hn::GatherIndex(kInt, texture.height.data(), level);
-  image.offset = hn::GatherIndex(kInt, texture.offset.data(), level) +
-                 face * image.width * height;
+  Int height, offset;
+  // neighbouring pixels mostly read the same level
+  if (int32_t shared = 0; IsUniform(level, &shared)) {
+    const auto i = static_cast<size_t>(shared);
+    image.width = hn::Set(kInt, texture.width[i]);
+    height = hn::Set(kInt, texture.height[i]);
+    offset = hn::Set(kInt, texture.offset[i]);
+  } else {
+    image.width = hn::GatherIndex(kInt, texture.width.data(), level);
+    height = hn::GatherIndex(kInt, texture.height.data(), level);
+    offset = hn::GatherIndex(kInt, texture.offset.data(), level);
+  }
+  image.offset = offset + face * image.width * height;
   image.width_float = ToFloat(image.width);
   image.height_float = ToFloat(height);
   return image;

@@ -1,8 +1,7 @@
 // Colours of the pixels that one primitive covers. Included once per
 // instruction set.
-#include "env/renderer/raycast/facet-inl.h"
-#include "env/renderer/raycast/sampling-inl.h"
-#include "env/renderer/raycast/shadow-inl.h"
+#include "env/renderer/raycast/plane-inl.h"
+#include "env/renderer/raycast/shade_triangle-inl.h"
 
 #if defined(REPLICANT_RAYCAST_SHADE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef REPLICANT_RAYCAST_SHADE_INL_H_
@@ -14,221 +13,34 @@
 HWY_BEFORE_NAMESPACE();
 namespace replicant::env::raycast::HWY_NAMESPACE {
 
-// How a list of pixels is drawn.
-struct Drawing {
-  const Snapshot* snapshot;
-  const Tables* tables;
-  const Primitive* primitive;
-  LocalRays rays;
-  LocalScene scene;
-  // one per light with shadow; empty when all lights shine in one pass
-  const std::vector<Casters>* casters;
-};
-
-// Positions of a vector of pixels: coordinates of the top left corner, and of
-// the place whose triangle is drawn: the centre of a pixel that is covered in
-// full, else the first sample that is covered.
-struct PixelPlaces {
-  Float x, y, sample_x, sample_y;
-};
-
-HWY_INLINE PixelPlaces FindPlaces(Int pixels, Int samples) {
-  const Float x = ToFloat(hn::And(pixels, hn::Set(kInt, 0xFFFF)));
-  const Float y = ToFloat(hn::ShiftRight<16>(pixels));
-  Float dx = Set(0.5f);
-  Float dy = Set(0.5f);
-  for (size_t s = kNumSamples; s-- > 0;) {
-    const Mask is_covered = hn::RebindMask(
-        kFloat,
-        hn::Gt(hn::And(samples, hn::Set(kInt, 1 << s)), hn::Zero(kInt)));
-    dx = If(is_covered, Set(kSampleX[s]), dx);
-    dy = If(is_covered, Set(kSampleY[s]), dy);
-  }
-  const Mask is_full = IntEqual(samples, hn::Set(kInt, kAllSamples));
-  return {x, y, x + If(is_full, Set(0.5f), dx), y + If(is_full, Set(0.5f), dy)};
-}
-
-// A triangle's plane, and blends between its corners.
-struct TrianglePlane {
-  Vec3 corner, edge1, edge2;
-  Vec3 normal;          // edge1 x edge2
-  Vec3 outward;         // the same, out of the shape
-  Float inverse_area2;  // 1 / normal^2
-};
-
-HWY_INLINE TrianglePlane MakePlane(const Triangle& t) {
-  TrianglePlane plane;
-  plane.corner = t.corner[0];
-  plane.edge1 = t.corner[1] - t.corner[0];
-  plane.edge2 = t.corner[2] - t.corner[0];
-  plane.normal = Cross(plane.edge1, plane.edge2);
-  plane.inverse_area2 =
-      Set(1.0f) / hn::Max(Dot(plane.normal, plane.normal), Set(1e-36f));
-  const Vec3 out = t.normal[0] + t.normal[1] + t.normal[2];
-  const Mask is_inward = Dot(plane.normal, out) < Zero();
-  plane.outward = plane.normal * If(is_inward, Set(-1.0f), Set(1.0f));
-  return plane;
-}
-
-// Where a ray meets the plane of a triangle; `fallback` where it does not meet
-// its front at a fair angle.
-HWY_INLINE Vec3 MeetPlane(const TrianglePlane& plane, const Float3& origin,
-                          Vec3 direction, Vec3 fallback) {
-  const Vec3 to_corner = plane.corner - Set(origin);
-  const Float slope = Dot(plane.outward, direction);
-  const Float height = Dot(plane.outward, to_corner);
-  const Mask is_front = hn::And(slope < Zero(), height < Zero());
-  const Float t = height / If(is_front, slope, Set(-1.0f));
-  const Vec3 point = Set(origin) + direction * t;
-  // far outside the picture's scene nothing is drawn that matters
-  const Mask is_near = t < Set(1e6f);
-  return If(hn::And(is_front, is_near), point, fallback);
-}
-
-// Shares of corners 1 and 2 at a point of the plane; outside the triangle the
-// colours go on as they change inside, as OpenGL's do at a pixel's centre.
-HWY_INLINE void Shares(const TrianglePlane& plane, Vec3 point, Float* share1,
-                       Float* share2) {
-  const Vec3 v = point - plane.corner;
-  *share1 = Dot(Cross(v, plane.edge2), plane.normal) * plane.inverse_area2;
-  *share2 = Dot(Cross(plane.edge1, v), plane.normal) * plane.inverse_area2;
-}
-
-// Colour of a pass at the pixels' centres.
-HWY_INLINE Color BlendCorners(const LocalScene& scene, Pass pass, int light,
-                              const Triangle& triangle, Float share1,
-                              Float share2) {
-  const Color c0 =
-      CornerColor(scene, pass, light, triangle.corner[0], triangle.normal[0]);
-  const Color c1 =
-      CornerColor(scene, pass, light, triangle.corner[1], triangle.normal[1]);
-  const Color c2 =
-      CornerColor(scene, pass, light, triangle.corner[2], triangle.normal[2]);
-  return c0 + (c1 - c0) * share1 + (c2 - c0) * share2;
-}
-
-// Texture colour at the centres of a vector of pixels. Neighbours within an
-// aligned square of two by two pixels, counted from the bottom row, share
-// their differences, as in OpenGL.
-HWY_INLINE Color TextureColor(const Drawing& drawing, const PixelPlaces& at,
-                              const TrianglePlane& plane, Vec3 center) {
-  const Primitive& p = *drawing.primitive;
-  const Texture& texture = *p.texture;
-  const Vec3 scale = Set(p.texture_scale);
-  const Float height = Set(static_cast<float>(drawing.snapshot->height));
-  const Float half = Set(0.5f);
-  const auto even = [&](Float v)
-                        HWY_ATTR { return hn::Floor(v * half) * Set(2.0f); };
-  const Float x0 = even(at.x);
-  // rows from the bottom
-  const Float row0 = even(height - Set(1.0f) - at.y);
-  const Float y0 = height - Set(1.0f) - row0;
-  const auto meet = [&](Float x, Float y) HWY_ATTR {
-    const Vec3 d = drawing.rays.Direction(x + half, y + half);
-    return MeetPlane(plane, drawing.rays.origin, d, center) * scale;
-  };
-  const Vec3 place = center * scale;
-  const Vec3 origin = meet(x0, y0);
-  const Vec3 dx = meet(x0 + Set(1.0f), y0) - origin;
-  const Vec3 dy = meet(x0, y0 - Set(1.0f)) - origin;
-  if (texture.is_cube) return SampleCube(texture, place, dx, dy);
-  return SampleFlat(texture, place.x + Set(p.texture_offset[0]),
-                    place.y + Set(p.texture_offset[1]), dx.x, dx.y, dy.x, dy.y);
-}
-
-// Rounds a colour to 8 bits, as the frame buffer does after each pass.
-struct Bytes {
-  Int r, g, b;
-};
-HWY_INLINE Int ToByte(Float v) {
-  return ToInt(Clamp(v, 0, 1) * Set(255.0f) + Set(0.5f));
-}
-HWY_INLINE Bytes ToBytes(Color c) {
-  return {ToByte(c.x), ToByte(c.y), ToByte(c.z)};
-}
-HWY_INLINE Int Pack(Bytes c) {
-  return hn::Or(c.r, hn::Or(hn::ShiftLeft<kChannelBits>(c.g),
-                            hn::ShiftLeft<2 * kChannelBits>(c.b)));
-}
-
-template <Shape kShape>
-HWY_INLINE Bytes ShadePixels(const Drawing& drawing, Int pixels, Int samples) {
-  const Primitive& p = *drawing.primitive;
-  const PixelPlaces at = FindPlaces(pixels, samples);
-  const Vec3 origin = Set(drawing.rays.origin);
-  const Vec3 ray = drawing.rays.Direction(at.sample_x, at.sample_y);
-  // a sample that grazes the shape may miss it here by rounding: any near
-  // point of it will do
-  const Float t = hn::Min(Hit<kShape>(p, origin, ray), Set(1e6f));
-  const Vec3 hit = origin + ray * t;
-
-  const Triangle triangle = FindTriangle<kShape>(*drawing.tables, p, hit);
-  const TrianglePlane plane = MakePlane(triangle);
-  const Float half = Set(0.5f);
-  const Vec3 center =
-      MeetPlane(plane, drawing.rays.origin,
-                drawing.rays.Direction(at.x + half, at.y + half), hit);
-  Float share1, share2;
-  Shares(plane, center, &share1, &share2);
-
-  Color texture = Set(Float3{1, 1, 1});
-  if (p.texture != nullptr) texture = TextureColor(drawing, at, plane, center);
-
-  const LocalScene& scene = drawing.scene;
-  if (drawing.casters == nullptr) {
-    return ToBytes(
-        BlendCorners(scene, Pass::kAll, 0, triangle, share1, share2) * texture);
-  }
-  Bytes bytes = ToBytes(
-      BlendCorners(scene, Pass::kShadowless, 0, triangle, share1, share2) *
-      texture);
-  const Vec3 world = Rotate(p.rotation, center) + Set(p.position);
-  const Int limit = hn::Set(kInt, 255);
-  for (const Casters& casters : *drawing.casters) {
-    const Mask is_lit = IsLit(casters, world);
-    if (hn::AllFalse(kFloat, is_lit)) continue;
-    const auto light =
-        static_cast<int>(casters.light - drawing.snapshot->lights.data());
-    const Bytes more = ToBytes(
-        BlendCorners(scene, Pass::kOneLight, light, triangle, share1, share2) *
-        texture);
-    const Int none = hn::Zero(kInt);
-    bytes.r = hn::Min(bytes.r + If(is_lit, more.r, none), limit);
-    bytes.g = hn::Min(bytes.g + If(is_lit, more.g, none), limit);
-    bytes.b = hn::Min(bytes.b + If(is_lit, more.b, none), limit);
-  }
-  return bytes;
-}
-
-template <Shape kShape>
-HWY_ATTR void ShadeList(const Drawing& drawing, size_t count, Frame& frame) {
+// Shades the first `count` pixels of the frame's list.
+inline HWY_ATTR void Shade(const Drawing& drawing, size_t count, Frame& frame) {
   // fill the last vector with copies of a real pixel
   for (size_t i = count; i < count + NumLanes(); ++i) {
     frame.pixels.data()[i] = frame.pixels.data()[0];
     frame.samples.data()[i] = frame.samples.data()[0];
   }
-  for (size_t i = 0; i < count; i += NumLanes()) {
-    const Int pixels = hn::LoadU(kInt, frame.pixels.data() + i);
-    const Int samples = hn::LoadU(kInt, frame.samples.data() + i);
-    const Bytes bytes = ShadePixels<kShape>(drawing, pixels, samples);
-    hn::StoreU(Pack(bytes), kInt,
-               reinterpret_cast<int32_t*>(frame.shaded.data()) + i);
+  const Primitive& p = *drawing.primitive;
+  if (p.shape == Shape::kPlane) return ShadePlane(drawing, count, frame);
+  if (drawing.casters != nullptr) {
+    const Ball ball{p.position, p.bounding_radius};
+    for (Casters& casters : *drawing.casters) {
+      FindCasters(*drawing.snapshot, *casters.light, p, ball, casters);
+    }
   }
-}
-
-// Shades the first `count` pixels of the frame's list.
-HWY_ATTR void Shade(const Drawing& drawing, size_t count, Frame& frame) {
-  switch (drawing.primitive->shape) {
+  switch (p.shape) {
     case Shape::kPlane:
-      return ShadeList<Shape::kPlane>(drawing, count, frame);
+      return;
     case Shape::kEllipsoid:
-      return ShadeList<Shape::kEllipsoid>(drawing, count, frame);
+      return ShadeRange<Shape::kEllipsoid>(drawing, 0, count, frame);
     case Shape::kCapsule:
-      return ShadeList<Shape::kCapsule>(drawing, count, frame);
+      return ShadeRange<Shape::kCapsule>(drawing, 0, count, frame);
     case Shape::kCylinder:
-      return ShadeList<Shape::kCylinder>(drawing, count, frame);
+      return ShadeRange<Shape::kCylinder>(drawing, 0, count, frame);
     case Shape::kBox:
-      return ShadeList<Shape::kBox>(drawing, count, frame);
+      return ShadeRange<Shape::kBox>(drawing, 0, count, frame);
+    case Shape::kTriangles:
+      return ShadeRange<Shape::kTriangles>(drawing, 0, count, frame);
   }
 }
 

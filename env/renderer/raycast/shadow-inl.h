@@ -11,16 +11,26 @@
 HWY_BEFORE_NAMESPACE();
 namespace replicant::env::raycast::HWY_NAMESPACE {
 
+// Casters beyond this part of the way from the light to a point are the point's
+// own surface.
+inline constexpr float kShadowEnd = 0.9990f;
+
 // The primitives that may stand between a light and one receiver.
 struct Casters {
   const Light* light = nullptr;
   std::vector<const Primitive*> primitives;
 };
 
-// Whether the ball around `caster` can reach between the light and the ball
-// around `receiver`. Cones are taken for cylinders: never false by mistake.
+// A ball that holds the points which may be shaded, in world coordinates.
+struct Ball {
+  Float3 center;
+  float radius;
+};
+
+// Whether the ball around `caster` can reach between the light and `receiver`.
+// Cones are taken for cylinders: never false by mistake.
 inline bool MayShade(const Light& light, const Primitive& caster,
-                     const Primitive& receiver) {
+                     const Ball& receiver) {
   const auto dot = [](const Float3& a, const Float3& b) {
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
   };
@@ -29,27 +39,30 @@ inline bool MayShade(const Light& light, const Primitive& caster,
   };
   // axis: unit, from the light to the receiver
   Float3 axis = light.direction;
-  const Float3 to_receiver = sub(receiver.position, light.position);
   if (!light.is_directional) {
-    const float length = std::sqrt(dot(to_receiver, to_receiver));
+    const Float3 v = sub(receiver.center, light.position);
+    const float length = std::sqrt(dot(v, v));
     if (length < 1e-6f) return true;
-    for (size_t i = 0; i < 3; ++i) axis[i] = to_receiver[i] / length;
+    for (size_t i = 0; i < 3; ++i) axis[i] = v[i] / length;
   }
-  const Float3 between = sub(caster.position, receiver.position);
+  const Float3 between = sub(caster.position, receiver.center);
   const float ahead = dot(between, axis);
-  const float reach = caster.bounding_radius + receiver.bounding_radius;
+  const float reach = caster.bounding_radius + receiver.radius;
   if (ahead > reach) return false;
   const float aside2 = dot(between, between) - ahead * ahead;
   return aside2 <= reach * reach;
 }
 
+// Lists what may shade points of `primitive` that lie in `receiver`.
 inline void FindCasters(const Snapshot& snapshot, const Light& light,
-                        const Primitive& receiver, Casters& casters) {
+                        const Primitive& primitive, const Ball& receiver,
+                        Casters& casters) {
   casters.light = &light;
   casters.primitives.clear();
   for (const Primitive& caster : snapshot.primitives) {
     // convex shapes do not shade themselves where they face the light
-    if (&caster == &receiver || !caster.casts_shadow) continue;
+    if (&caster == &primitive && caster.shape != Shape::kTriangles) continue;
+    if (!caster.casts_shadow) continue;
     if (!MayShade(light, caster, receiver)) continue;
     casters.primitives.push_back(&caster);
   }

@@ -185,6 +185,12 @@ Shape ShapeOf(const mjvGeom& geom) {
       return Shape::kCylinder;
     case mjGEOM_BOX:
       return Shape::kBox;
+    case mjGEOM_HFIELD:
+      return Shape::kTriangles;
+    case mjGEOM_MESH:
+      // odd numbers stand for convex hulls
+      if (geom.dataid % 2 == 0) return Shape::kTriangles;
+      break;
     default:
       break;
   }
@@ -192,8 +198,7 @@ Shape ShapeOf(const mjvGeom& geom) {
     int type;
     const char* name;
   };
-  constexpr std::array<Name, 11> kNames{{{mjGEOM_HFIELD, "height field"},
-                                         {mjGEOM_MESH, "mesh"},
+  constexpr std::array<Name, 10> kNames{{{mjGEOM_MESH, "convex hull of a mesh"},
                                          {mjGEOM_SDF, "signed distance field"},
                                          {mjGEOM_ARROW, "arrow"},
                                          {mjGEOM_ARROW1, "arrow"},
@@ -220,6 +225,8 @@ Float3 HalfBox(const Primitive& p) {
       return {p.grid[0].half, p.grid[1].half, 0};
     case Shape::kCapsule:
       return {p.size[0], p.size[0], p.size[2] + p.size[0]};
+    case Shape::kTriangles:
+      return p.triangles->half_box();
     default:
       return p.size;
   }
@@ -255,7 +262,12 @@ void SetTexture(const mjModel& model, const mjvGeom& geom,
     // object coordinates: local ones over the size
     for (size_t i = 0; i < 3; ++i) {
       const float size = geom.size[i];
-      p.texture_scale[i] = is_uniform || size <= 0 ? 1.0f : 1.0f / size;
+      // display lists of triangles are not scaled
+      if (p.shape == Shape::kTriangles) {
+        p.texture_scale[i] = is_uniform ? size : 1.0f;
+      } else {
+        p.texture_scale[i] = is_uniform || size <= 0 ? 1.0f : 1.0f / size;
+      }
     }
     return;
   }
@@ -277,7 +289,7 @@ void SetTexture(const mjModel& model, const mjvGeom& geom,
 }
 
 Primitive TakeGeom(const mjModel& model, const mjvGeom& geom,
-                   const std::vector<Texture>& textures, const Float3& eye) {
+                   const Assets& assets, const Float3& eye) {
   Primitive p;
   p.shape = ShapeOf(geom);
   p.position = ToFloat3(geom.pos);
@@ -313,7 +325,18 @@ Primitive TakeGeom(const mjModel& model, const mjvGeom& geom,
       p.rgba[3] *= 0.3f;
     }
   }
-  SetTexture(model, geom, textures, p);
+  if (p.shape == Shape::kTriangles) {
+    if (p.is_transparent) {
+      throw UnsupportedScene(fmt::format(
+          "raycast: geom {} is a transparent mesh or height field, which "
+          "cannot be drawn; hint: use the renderer gl",
+          geom.objid));
+    }
+    p.triangles = geom.type == mjGEOM_MESH
+                      ? &assets.meshes[static_cast<size_t>(geom.dataid / 2)]
+                      : &assets.height_fields[static_cast<size_t>(geom.dataid)];
+  }
+  SetTexture(model, geom, assets.textures, p);
   const Float3 half = HalfBox(p);
   p.bounding_radius = p.shape == Shape::kCapsule ? half[2]
                       : p.shape == Shape::kEllipsoid
@@ -419,7 +442,7 @@ float PlaneGrid::Line(int k) const {
 }
 
 void TakeSnapshot(const mjModel& model, const mjvScene& scene,
-                  const std::vector<Texture>& textures, int height, int width,
+                  const Assets& assets, int height, int width,
                   Snapshot& snapshot) {
   Snapshot& s = snapshot;
   s.height = height;
@@ -432,7 +455,7 @@ void TakeSnapshot(const mjModel& model, const mjvScene& scene,
   s.primitives.clear();
   for (int i = 0; i < scene.ngeom; ++i) {
     s.primitives.push_back(
-        TakeGeom(model, scene.geoms[i], textures, s.rays.origin));
+        TakeGeom(model, scene.geoms[i], assets, s.rays.origin));
   }
   SortTransparent(scene, s);
   SetMirror(s);
@@ -444,9 +467,9 @@ void TakeSnapshot(const mjModel& model, const mjvScene& scene,
     }
   }
   s.sky = nullptr;
-  for (const Texture& texture : textures) {
+  for (const Texture& texture : assets.textures) {
     // mjr_render takes the first sky box
-    const auto id = static_cast<int>(&texture - textures.data());
+    const auto id = static_cast<int>(&texture - assets.textures.data());
     if (model.tex_type[id] == mjTEXTURE_SKYBOX) {
       s.sky = &texture;
       break;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "env/renderer/raycast/texture.h"
+#include "env/renderer/raycast/triangles.h"
 
 namespace replicant::env::raycast {
 
@@ -21,6 +22,7 @@ enum class Shape {
   kCapsule,    // radius size[0], half length of the cylinder size[2] along z
   kCylinder,   // radii size[0], size[1], half length size[2] along z
   kBox,        // half sides `size`
+  kTriangles,  // a mesh or a height field
 };
 
 // How one side of a plane is cut into cells, whose corners are lit: a border
@@ -93,9 +95,10 @@ struct Primitive {
   const Texture* texture = nullptr;
   Float3 texture_scale{}, texture_offset{};
 
-  std::array<PlaneGrid, 2> grid;  // kPlane
-  ScreenRect rect;                // in the picture
-  ScreenRect mirrored_rect;       // in the mirror, if the scene has one
+  std::array<PlaneGrid, 2> grid;           // kPlane
+  const TriangleSet* triangles = nullptr;  // kTriangles
+  ScreenRect rect;                         // in the picture
+  ScreenRect mirrored_rect;  // in the mirror, if the scene has one
 };
 
 // All that one picture is made of.
@@ -131,11 +134,18 @@ struct Snapshot {
   int num_slices = 0, num_stacks = 0, num_quads = 0;
 };
 
+// What a model has once and for all, by id.
+struct Assets {
+  std::vector<Texture> textures;
+  std::vector<TriangleSet> meshes;
+  std::vector<TriangleSet> height_fields;
+};
+
 // Takes over `scene`, a picture of [height, width], into `snapshot`, whose
-// memory is used again. `textures` holds the model's textures by id.
+// memory is used again and which points into `assets`.
 // Throws UnsupportedScene if the scene holds what cannot be drawn.
 void TakeSnapshot(const mjModel& model, const mjvScene& scene,
-                  const std::vector<Texture>& textures, int height, int width,
+                  const Assets& assets, int height, int width,
                   Snapshot& snapshot);
 
 }  // namespace replicant::env::raycast

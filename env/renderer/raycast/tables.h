@@ -11,6 +11,10 @@ struct Tables {
   int num_slices = 0;
   int num_stacks = 0;
   int num_quads = 0;
+
+  // rows of cells of half a sphere, rings of a disk
+  int num_rows() const { return num_stacks / 2; }
+
   // of 2 pi k / num_slices, 0 <= k <= num_slices
   std::array<float, kMaxSlices + 1> cos_azimuth{}, sin_azimuth{};
   // of pi / 2 * k / (num_stacks / 2), 0 <= k <= num_stacks / 2

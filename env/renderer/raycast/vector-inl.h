@@ -49,6 +49,12 @@ HWY_INLINE Float Gather(const float* table, Int index) {
   return hn::GatherIndex(kFloat, table, index);
 }
 
+// Whether all lanes hold the number of the first one, which is then `*value`.
+HWY_INLINE bool IsUniform(Int v, int32_t* value) {
+  *value = hn::GetLane(v);
+  return hn::AllTrue(kInt, hn::Eq(v, hn::Set(kInt, *value)));
+}
+
 // A point or direction per lane.
 struct Vec3 {
   Float x, y, z;

@@ -55,8 +55,8 @@ HWY_ATTR void CoverShape(const Primitive& p, int index, const ScreenRect& rect,
   }
 }
 
-HWY_ATTR void Cover(const Snapshot& snapshot, int index, Layer layer,
-                    Frame& frame) {
+inline HWY_ATTR void Cover(const Snapshot& snapshot, int index, Layer layer,
+                           Frame& frame) {
   const Primitive& p = snapshot.primitives[static_cast<size_t>(index)];
   const bool is_direct = layer == Layer::kDirect;
   const ScreenRect& rect = is_direct ? p.rect : p.mirrored_rect;
@@ -78,6 +78,9 @@ HWY_ATTR void Cover(const Snapshot& snapshot, int index, Layer layer,
     case Shape::kBox:
       return CoverShape<Shape::kBox>(p, index, rect, rays, near_depth, frame,
                                      layer);
+    case Shape::kTriangles:
+      return CoverShape<Shape::kTriangles>(p, index, rect, rays, near_depth,
+                                           frame, layer);
   }
 }
 
@@ -113,8 +116,8 @@ HWY_INLINE size_t Append(Int samples, int x, int y, bool per_sample,
 }
 
 // Lists the pixels in which primitive `index` is seen.
-HWY_ATTR size_t Collect(const Snapshot& snapshot, int index, Layer layer,
-                        Frame& frame) {
+inline HWY_ATTR size_t Collect(const Snapshot& snapshot, int index, Layer layer,
+                               Frame& frame) {
   const Primitive& p = snapshot.primitives[static_cast<size_t>(index)];
   const bool is_direct = layer == Layer::kDirect;
   const ScreenRect& rect = is_direct ? p.rect : p.mirrored_rect;
@@ -154,8 +157,8 @@ HWY_ATTR size_t Collect(const Snapshot& snapshot, int index, Layer layer,
 
 // Lists the pixels that a transparent primitive covers in front of what is
 // opaque.
-HWY_ATTR size_t CollectTransparent(const Snapshot& snapshot, int index,
-                                   Frame& frame) {
+inline HWY_ATTR size_t CollectTransparent(const Snapshot& snapshot, int index,
+                                          Frame& frame) {
   const Primitive& p = snapshot.primitives[static_cast<size_t>(index)];
   const LocalRays rays = ToLocal(p, snapshot.rays);
   const Vec3 origin = Set(rays.origin);
@@ -185,7 +188,7 @@ HWY_ATTR size_t CollectTransparent(const Snapshot& snapshot, int index,
 }
 
 // Starts a picture: nothing seen but the sky, nothing seen in the mirror.
-HWY_ATTR void Clear(const Snapshot& snapshot, Frame& frame) {
+inline HWY_ATTR void Clear(const Snapshot& snapshot, Frame& frame) {
   const size_t size = static_cast<size_t>(snapshot.height) * frame.stride;
   const Int nothing = hn::Set(kInt, -1);
   for (size_t s = 0; s < kNumSamples; ++s) {

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -50,9 +49,7 @@ struct RunConfig {
 };
 
 std::string ReadPage() {
-  const char* folder = std::getenv("REPLICANT_SOURCE_DIR");
-  REPLICANT_CHECK(folder != nullptr, "run this test with ctest");
-  return ReadFile(std::filesystem::path(folder) / "docs/config.md");
+  return ReadFile(REPLICANT_SOURCE_DIR "/docs/config.md");
 }
 
 // The text of the block that follows the line "<!-- name -->".

@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <string>
@@ -21,26 +20,19 @@ namespace {
 
 using std::chrono::seconds;
 
-// What read_events.py, run by `python`, prints for `folder`.
-std::string ReadByTensorBoard(const std::string& python,
-                              const std::filesystem::path& folder) {
+// What read_events.py prints for `folder`.
+std::string ReadByTensorBoard(const std::filesystem::path& folder) {
   const CommandResult result = RunCommand(
-      {.command = {python, READ_EVENTS_SCRIPT, folder.string()}}, seconds(50));
+      {.command = {REPLICANT_PYTHON,
+                   REPLICANT_SOURCE_DIR "/tests/core/metrics/read_events.py",
+                   folder.string()}},
+      seconds(50));
   EXPECT_TRUE(result.status.ok()) << result.status.ToString();
   return result.output;
 }
 
 class EventWriterReadbackTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const char* python = std::getenv("REPLICANT_PYTHON");
-    if (python == nullptr) {
-      GTEST_SKIP() << "REPLICANT_PYTHON is not set; hint: run ctest";
-    }
-    python_ = python;
-  }
-
-  std::string python_;
   TemporaryFolder folder_;
   FakeClock clock_;
 };
@@ -61,7 +53,7 @@ TEST_F(EventWriterReadbackTest, TensorBoardFindsEveryKindOfValue) {
     writer.AddHistogram("learner/none", {}, 4);
     writer.AddText("run/config", "# r\xC3\xA9sum\xC3\xA9\n\xFF", 5);
   }
-  EXPECT_EQ(ReadByTensorBoard(python_, folder_.path()),
+  EXPECT_EQ(ReadByTensorBoard(folder_.path()),
             "scalar learner/loss 1 0.25 1700000000.0\n"
             "scalar learner/loss 2 nan 1700000001.0\n"
             "scalar learner/loss 1099511627776 -inf 1700000001.0\n"
@@ -77,7 +69,7 @@ TEST_F(EventWriterReadbackTest, TensorBoardJoinsTheFilesOfARestartedRun) {
   EventWriter({folder_.path()}, clock_).AddScalar("a", 1, 10);
   clock_.Advance(seconds(5));
   EventWriter({folder_.path()}, clock_).AddScalar("a", 2, 20);
-  EXPECT_EQ(ReadByTensorBoard(python_, folder_.path()),
+  EXPECT_EQ(ReadByTensorBoard(folder_.path()),
             "scalar a 10 1.0 0.0\n"
             "scalar a 20 2.0 5.0\n");
 }

@@ -13,20 +13,46 @@
 #include "core/graph/ops/shape_ops.h"
 #include "core/graph/ops/state.h"
 #include "tests/support/graph_runner.h"
+#include "tests/support/message_of.h"
 
 namespace {
+
 // counts every allocation of this program
 int64_t num_allocations = 0;
-}  // namespace
 
-void* operator new(size_t size) {
+void* CountedAllocation(size_t size, size_t alignment) {
   ++num_allocations;
-  void* memory = std::malloc(size);
+  // aligned_alloc wants whole multiples
+  const size_t rounded = (size + alignment - 1) / alignment * alignment;
+  return std::aligned_alloc(alignment, rounded);
+}
+
+void* CountedOrThrow(size_t size, size_t alignment) {
+  void* memory = CountedAllocation(size, alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
+
+}  // namespace
+
+// all that are not forwarded to one of these, so that none is counted by the
+// library and freed here
+void* operator new(size_t size) { return CountedOrThrow(size, 16); }
+void* operator new(size_t size, const std::nothrow_t& /*tag*/) noexcept {
+  return CountedAllocation(size, 16);
+}
+void* operator new(size_t size, std::align_val_t alignment) {
+  return CountedOrThrow(size, static_cast<size_t>(alignment));
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t /*size*/) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t /*alignment*/) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, size_t /*size*/,
+                     std::align_val_t /*alignment*/) noexcept {
   std::free(memory);
 }
 
@@ -38,6 +64,7 @@ using graph::Graph;
 using graph::Output;
 using graph::VariableId;
 using testing::GraphRunner;
+using testing::MessageOf;
 using testing::RandomNormal;
 using testing::ToDoubles;
 using testing::Values;
@@ -194,6 +221,24 @@ TEST(ExecutorTest, DebugModeNamesTheFirstOpThatMadeANan) {
                  "not finite; it is the first op of this run that made such a "
                  "value");
   }
+}
+
+TEST(ExecutorTest, DebugModeNamesAnInputOrVariableThatIsNotFinite) {
+  GraphRunner runner;
+  const double nan = std::nan("");
+  const Output x = runner.Input("x", Values(DType::kF32, Shape({2}), {1, 2}));
+  const VariableId w =
+      runner.graph().AddVariable({.name = "w", .shape = Shape({2})});
+  const Output y = graph::Mul(x, runner.graph().Read(w));
+  const auto plan = runner.Compile({.outputs = {y}}, {.check_finite = true});
+  plan->Run();
+  plan->input("x").Span<float>()[1] = static_cast<float>(nan);
+  EXPECT_EQ(MessageOf([&] { plan->Run(); }),
+            "input 'x': element 1 of f32[2] is not finite before the run");
+  plan->input("x").Span<float>()[1] = 2.0F;
+  runner.store().Set("w", Values(DType::kF32, Shape({2}), {nan, 0}).view());
+  EXPECT_EQ(MessageOf([&] { plan->Run(); }),
+            "variable 'w': element 0 of f32[2] is not finite before the run");
 }
 
 TEST(ExecutorTest, RefusesAnUnknownInput) {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -58,11 +57,9 @@ std::vector<NamedTensorView> ViewsOf(const std::vector<NamedTensor>& arrays) {
 // returns what went wrong.
 std::string RunScript(const std::string& mode,
                       const std::filesystem::path& folder) {
-  const char* venv = std::getenv("REPLICANT_VENV");
-  if (venv == nullptr) return "REPLICANT_VENV is not set; hint: use ctest";
   ProcessOptions options;
-  options.command = {std::string(venv) + "/bin/python",
-                     REPLICANT_TEST_FOLDER "/interop.py", mode,
+  options.command = {REPLICANT_PYTHON,
+                     REPLICANT_SOURCE_DIR "/tests/core/tensor/interop.py", mode,
                      folder.string()};
   const CommandResult result = RunCommand(options, std::chrono::seconds(50));
   if (result.status.ok()) return "";

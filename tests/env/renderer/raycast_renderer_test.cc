@@ -4,9 +4,11 @@
 #include <hwy/highway.h>
 
 #include <cmath>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "core/base/crc32c.h"
 #include "core/base/error.h"
 #include "core/base/fs.h"
 #include "core/base/thread.h"
@@ -94,6 +96,77 @@ INSTANTIATE_TEST_SUITE_P(
                       LikeGl{"hopper", 0.45}, LikeGl{"ball_in_cup", 0.45}),
     [](const auto& test) { return std::string(test.param.domain); });
 
+// Two meshes with and without texture, one smooth, a height field, a box with a
+// cube texture, on a mirror, with sky and shadow.
+constexpr const char* kAssetScene = R"(
+<mujoco>
+  <asset>
+    <mesh name="solid" vertex="0 0 0 .4 0 0 0 .4 0 0 0 .4 .3 .3 .3"/>
+    <mesh name="ball" builtin="sphere" params="3" scale=".3 .3 .3"/>
+    <texture name="sky" type="skybox" builtin="gradient" rgb1=".4 .6 .8"
+             rgb2="0 0 0" width="100" height="600"/>
+    <texture name="cube" type="cube" builtin="checker" rgb1=".8 .2 .2"
+             rgb2=".2 .2 .8" width="60" height="360"/>
+    <texture name="grid" type="2d" builtin="checker" rgb1=".1 .2 .3"
+             rgb2=".2 .3 .4" width="300" height="300"/>
+    <material name="cube" texture="cube"/>
+    <material name="grid" texture="grid" texuniform="true" reflectance=".2"/>
+    <hfield name="hills" nrow="3" ncol="4" size=".5 .5 .3 .1"
+            elevation="0 .1 .2 .3 .4 .9 .6 .1 .8 .2 .9 .1"/>
+  </asset>
+  <worldbody>
+    <light pos="0 0 3"/>
+    <geom type="plane" size="3 3 .2" material="grid"/>
+    <geom type="mesh" mesh="solid" pos=".3 0 .3" rgba=".7 .5 .3 1"/>
+    <geom type="mesh" mesh="ball" pos="0 -.6 .6" rgba=".8 .8 .2 1"/>
+    <geom type="mesh" mesh="solid" pos="1 .5 .6" material="cube"/>
+    <geom type="box" size=".2 .2 .2" pos="1 -.6 .6" material="cube"
+          euler="20 30 40"/>
+    <geom type="hfield" hfield="hills" pos="-1 0 .15" rgba=".3 .6 .3 1"/>
+    <camera pos="0 -3 2" xyaxes="1 0 0 0 .5 .8"/>
+  </worldbody>
+</mujoco>)";
+
+TEST(RaycastRendererTest, MeshesHeightFieldsAndCubeTexturesLookLikeOpenGl) {
+  SuiteModel model = ModelOf(kAssetScene);
+  RaycastRenderer raycast(*model.model);
+  std::unique_ptr<GlRenderer> gl;
+  try {
+    gl = std::make_unique<GlRenderer>(*model.model, GlPlatform::kOsMesa, 0);
+  } catch (const DeviceError& e) {
+    GTEST_SKIP() << e.what();
+  }
+  const Picture expected = Draw(*gl, model, 0);
+  const Picture rgb = Draw(raycast, model, 0);
+  EXPECT_LE(MeanDifference(rgb, expected), 0.6);
+  EXPECT_GE(Psnr(rgb, expected), 38.0);
+}
+
+TEST(RaycastRendererTest, AChangedHeightFieldIsSeenAfterReloading) {
+  SuiteModel model = ModelOf(kAssetScene);
+  RaycastRenderer renderer(*model.model);
+  const Picture before = Draw(renderer, model, 0);
+  for (int i = 0; i < 12; ++i) model.model->hfield_data[i] = 0;
+  EXPECT_EQ(Draw(renderer, model, 0), before);
+  renderer.ReloadAssets(*model.model);
+  const Picture after = Draw(renderer, model, 0);
+  EXPECT_NE(after, before);
+  RaycastRenderer fresh(*model.model);
+  EXPECT_EQ(Draw(fresh, model, 0), after);
+}
+
+// Recorded on one processor; all others must give the same.
+TEST(RaycastRendererTest, PicturesAreTheSameOnEveryMachine) {
+  const auto checksum = [](SuiteModel model) {
+    RaycastRenderer renderer(*model.model);
+    const Picture rgb = Draw(renderer, model, 0);
+    return Crc32c(std::as_bytes(std::span(rgb)));
+  };
+  EXPECT_EQ(checksum(SuiteModel("cheetah")), 3907241634u);
+  EXPECT_EQ(checksum(SuiteModel("humanoid")), 2150356337u);
+  EXPECT_EQ(checksum(ModelOf(kAssetScene)), 2337610247u);
+}
+
 TEST(RaycastRendererTest, EveryInstructionSetGivesTheSameBits) {
   for (const char* domain : {"cheetah", "humanoid", "manipulator", "lqr"}) {
     SCOPED_TRACE(domain);
@@ -108,8 +181,16 @@ TEST(RaycastRendererTest, EveryInstructionSetGivesTheSameBits) {
       if (num_targets++ == 0) first = rgb;
       EXPECT_EQ(rgb, first);
     });
-    EXPECT_GE(num_targets, 1);
+    EXPECT_GE(num_targets, 2);
   }
+  SuiteModel assets = ModelOf(kAssetScene);
+  Picture first;
+  ForEachTarget([&](int64_t) {
+    RaycastRenderer renderer(*assets.model);
+    const Picture rgb = Draw(renderer, assets, 0, 40, 50);
+    if (first.empty()) first = rgb;
+    EXPECT_EQ(rgb, first);
+  });
 }
 
 TEST(RaycastRendererTest, ThreadsDrawTheSameBits) {
@@ -174,10 +255,17 @@ std::string MessageOf(const std::string& mjcf) {
 TEST(RaycastRendererTest, NamesWhatItCannotDraw) {
   EXPECT_EQ(
       MessageOf("<mujoco><asset><mesh name='m' vertex='0 0 0 1 0 0 0 1 0 0 0 1'"
-                "/></asset><worldbody><geom type='mesh' mesh='m'/></worldbody>"
-                "</mujoco>"),
-      "raycast: the scene has a mesh (object 0), which cannot be drawn; hint: "
-      "use the renderer gl");
+                "/></asset><worldbody><geom type='mesh' mesh='m' "
+                "rgba='1 1 1 .5'/></worldbody></mujoco>"),
+      "raycast: geom 0 is a transparent mesh or height field, which cannot be "
+      "drawn; hint: use the renderer gl");
+  EXPECT_EQ(
+      MessageOf("<mujoco><asset><texture name='t' type='2d' builtin='checker' "
+                "width='8' height='8'/><material name='m' texture='t'/></asset>"
+                "<worldbody><geom type='box' size='1 1 1' material='m'/>"
+                "</worldbody></mujoco>"),
+      "raycast: geom 0 has the flat texture 0; only planes can have one; hint: "
+      "use a cube texture or the renderer gl");
   EXPECT_EQ(
       MessageOf("<mujoco><asset><material name='m' reflectance='.5'/></asset>"
                 "<worldbody><geom type='box' size='1 1 1' material='m'/>"

@@ -158,6 +158,20 @@ TEST(MovingAverageUpdateTest, MovesCopiesOrLeaves) {
   }
 }
 
+// One after the other would give both variables the same value.
+TEST(MovingAverageUpdateTest, RefusesToSwapVariables) {
+  GraphRunner runner;
+  Graph& g = runner.graph();
+  const VariableId a = g.AddVariable({.name = "a", .shape = Shape({2})});
+  const VariableId b = g.AddVariable({.name = "b", .shape = Shape({2})});
+  const Output swap = MovingAverageUpdate({a, b}, {g.Read(b), g.Read(a)},
+                                          g.Scalar(1.0, DType::kF32), kSite);
+  EXPECT_EQ(MessageOf([&] { runner.Compile({.updates = {swap}}); }),
+            "model.cc:12: MovingAverageUpdate 'MovingAverageUpdate' replaces "
+            "variable 'b' and also takes its old value as input 2; hint: take "
+            "Identity() of the old value");
+}
+
 TEST(PeriodicCopyUpdateTest, CopiesAtMultiplesOfThePeriod) {
   Problem problem(0);
   Graph& g = problem.runner.graph();

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/graph/gradients.h"
 #include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/matmul.h"
@@ -62,6 +64,14 @@ TEST(PassesTest, CseKeepsOneOfEqualNodes) {
             "x = Input() -> f32[]\n"
             "Tanh = Tanh(x) program={%1=Tanh(%0):f32} -> f32[]\n"
             "Mul = Mul(Tanh, Tanh) program={%2=Mul(%0,%1):f32} -> f32[]\n");
+}
+
+TEST(PassesTest, CseDropsStopGradient) {
+  GraphRunner runner;
+  const Output x = runner.Input("x", Values(DType::kF32, Shape({}), {2}));
+  EXPECT_EQ(TextWith(runner, {Square(StopGradient(x))}, {"cse"}),
+            "x = Input() -> f32[]\n"
+            "Square = Square(x) program={%1=Square(%0):f32} -> f32[]\n");
 }
 
 TEST(PassesTest, CseKeepsNodesThatDiffer) {
@@ -170,6 +180,59 @@ TEST(PassesTest, FusionDoesNotMoveAReadBehindTheUpdate) {
   const Output h = Cos(Tanh(g.Read(v)));
   const Output updated = Assign(g, v, Add(g.Read(v), 1.0));
   EXPECT_EQ(runner.Eval(Mul(h, Mul(updated, 3.0))), (V{3, 3}));
+}
+
+// A target whose products want their first input, and give their output, in a
+// layout of their own; everything else takes what it is offered.
+class BlockedTarget : public TargetInfo {
+ public:
+  std::string_view name() const override { return "blocked"; }
+  std::string WhyUnsupported(const Graph& /*graph*/,
+                             const Node& /*node*/) const override {
+    return {};
+  }
+  LayoutChoice ChooseLayouts(const Graph& graph, const Node& node,
+                             std::span<const Layout> offered) const override {
+    LayoutChoice choice = TargetInfo::ChooseLayouts(graph, node, offered);
+    if (node.op->name == "MatMul") {
+      choice.inputs[0] = {"blocked"};
+      choice.outputs[0] = {"blocked"};
+    } else if (node.op->is_elementwise) {
+      choice.inputs.assign(offered.begin(), offered.end());
+      choice.outputs[0] = offered[0];
+    }
+    return choice;
+  }
+};
+
+// One Relayout for the input that two products share, none between product,
+// activation and product, one where the result leaves the plan.
+TEST(PassesTest, LayoutPutsARelayoutWhereWishesMeet) {
+  Graph g;
+  const Output x = g.Input("x", DType::kF32, Shape({2, 2}));
+  const Output w = g.Input("w", DType::kF32, Shape({2, 2}));
+  const Output y = MatMul(Relu(MatMul(x, w)), w);
+  const Output z = MatMul(x, y);
+  const Program program = RunPasses(ExtractProgram(g, {z}, {}), BlockedTarget(),
+                                    {AllBut({"layout", "prune"})});
+  const std::string options = " transpose_a=false transpose_b=false";
+  EXPECT_EQ(PrintText(*program.graph),
+            "x = Input() -> f32[2,2]\n"
+            "w = Input() -> f32[2,2]\n"
+            "Relayout = Relayout(x) layout=blocked -> f32[2,2]@blocked\n"
+            "MatMul = MatMul(Relayout, w)" +
+                options +
+                " -> f32[2,2]@blocked\n"
+                "Relu = Relu(MatMul) program={%1=Relu(%0):f32} -> "
+                "f32[2,2]@blocked\n"
+                "MatMul_1 = MatMul(Relu, w)" +
+                options +
+                " -> f32[2,2]@blocked\n"
+                "Relayout_1 = Relayout(MatMul_1) layout= -> f32[2,2]\n"
+                "MatMul_2 = MatMul(Relayout, Relayout_1)" +
+                options +
+                " -> f32[2,2]@blocked\n"
+                "Relayout_2 = Relayout(MatMul_2) layout= -> f32[2,2]\n");
 }
 
 TEST(PassesTest, RefuseToSwitchOffAPassThatThereIsNot) {

@@ -1,0 +1,269 @@
+// Colours of pixels from the triangle that each of them shows. Included once
+// per instruction set.
+#include "env/renderer/raycast/facet-inl.h"
+#include "env/renderer/raycast/sampling-inl.h"
+#include "env/renderer/raycast/shadow-inl.h"
+
+#if defined(REPLICANT_RAYCAST_SHADE_TRIANGLE_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef REPLICANT_RAYCAST_SHADE_TRIANGLE_INL_H_
+#undef REPLICANT_RAYCAST_SHADE_TRIANGLE_INL_H_
+#else
+#define REPLICANT_RAYCAST_SHADE_TRIANGLE_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace replicant::env::raycast::HWY_NAMESPACE {
+
+// How a list of pixels is drawn.
+struct Drawing {
+  const Snapshot* snapshot;
+  const Tables* tables;
+  const Primitive* primitive;
+  LocalRays rays;
+  LocalScene scene;
+  // one per light with shadow; null when all lights shine in one pass
+  std::vector<Casters>* casters;
+};
+
+// Positions of a vector of pixels: coordinates of the top left corner, and of
+// the place whose triangle is drawn: the centre of a pixel that is covered in
+// full, else the first sample that is covered.
+struct PixelPlaces {
+  Float x, y, sample_x, sample_y;
+};
+
+HWY_INLINE PixelPlaces FindPlaces(Int pixels, Int samples) {
+  const Float x = ToFloat(hn::And(pixels, hn::Set(kInt, 0xFFFF)));
+  const Float y = ToFloat(hn::ShiftRight<16>(pixels));
+  Float dx = Set(0.5f);
+  Float dy = Set(0.5f);
+  for (size_t s = kNumSamples; s-- > 0;) {
+    const Mask is_covered = hn::RebindMask(
+        kFloat,
+        hn::Gt(hn::And(samples, hn::Set(kInt, 1 << s)), hn::Zero(kInt)));
+    dx = If(is_covered, Set(kSampleX[s]), dx);
+    dy = If(is_covered, Set(kSampleY[s]), dy);
+  }
+  const Mask is_full = IntEqual(samples, hn::Set(kInt, kAllSamples));
+  return {x, y, x + If(is_full, Set(0.5f), dx), y + If(is_full, Set(0.5f), dy)};
+}
+
+// A triangle's plane, and blends between its corners.
+struct TrianglePlane {
+  Vec3 corner, edge1, edge2;
+  Vec3 normal;          // edge1 x edge2
+  Vec3 outward;         // the same, out of the shape
+  Float inverse_area2;  // 1 / normal^2
+};
+
+HWY_INLINE TrianglePlane MakePlane(const Triangle& t) {
+  TrianglePlane plane;
+  plane.corner = t.corner[0];
+  plane.edge1 = t.corner[1] - t.corner[0];
+  plane.edge2 = t.corner[2] - t.corner[0];
+  plane.normal = Cross(plane.edge1, plane.edge2);
+  plane.inverse_area2 =
+      Set(1.0f) / hn::Max(Dot(plane.normal, plane.normal), Set(1e-36f));
+  const Vec3 out = t.normal[0] + t.normal[1] + t.normal[2];
+  const Mask is_inward = Dot(plane.normal, out) < Zero();
+  plane.outward = plane.normal * If(is_inward, Set(-1.0f), Set(1.0f));
+  return plane;
+}
+
+// Where a ray meets the plane of a triangle; `fallback` where it does not meet
+// its front at a fair angle.
+HWY_INLINE Vec3 MeetPlane(const TrianglePlane& plane, const Float3& origin,
+                          Vec3 direction, Vec3 fallback) {
+  const Vec3 to_corner = plane.corner - Set(origin);
+  const Float slope = Dot(plane.outward, direction);
+  const Float height = Dot(plane.outward, to_corner);
+  const Mask is_front = hn::And(slope < Zero(), height < Zero());
+  const Float t = height / If(is_front, slope, Set(-1.0f));
+  const Vec3 point = Set(origin) + direction * t;
+  // far outside the picture's scene nothing is drawn that matters
+  const Mask is_near = t < Set(1e6f);
+  return If(hn::And(is_front, is_near), point, fallback);
+}
+
+// Shares of corners 1 and 2 at a point of the plane; outside the triangle the
+// colours go on as they change inside, as OpenGL's do at a pixel's centre.
+HWY_INLINE void Shares(const TrianglePlane& plane, Vec3 point, Float* share1,
+                       Float* share2) {
+  const Vec3 v = point - plane.corner;
+  *share1 = Dot(Cross(v, plane.edge2), plane.normal) * plane.inverse_area2;
+  *share2 = Dot(Cross(plane.edge1, v), plane.normal) * plane.inverse_area2;
+}
+
+// Colour of a pass at the pixels' centres.
+HWY_INLINE Color BlendCorners(const LocalScene& scene, Pass pass, int light,
+                              const Triangle& triangle, Float share1,
+                              Float share2) {
+  const Color c0 =
+      CornerColor(scene, pass, light, triangle.corner[0], triangle.normal[0]);
+  const Color c1 =
+      CornerColor(scene, pass, light, triangle.corner[1], triangle.normal[1]);
+  const Color c2 =
+      CornerColor(scene, pass, light, triangle.corner[2], triangle.normal[2]);
+  return c0 + (c1 - c0) * share1 + (c2 - c0) * share2;
+}
+
+// Texture colour at the centres of a vector of pixels. Neighbours within an
+// aligned square of two by two pixels, counted from the bottom row, share
+// their differences, as in OpenGL.
+HWY_INLINE Color TextureColor(const Drawing& drawing, const PixelPlaces& at,
+                              const TrianglePlane& plane, Vec3 center) {
+  const Primitive& p = *drawing.primitive;
+  const Texture& texture = *p.texture;
+  const Vec3 scale = Set(p.texture_scale);
+  const Float height = Set(static_cast<float>(drawing.snapshot->height));
+  const Float half = Set(0.5f);
+  const auto even = [&](Float v)
+                        HWY_ATTR { return hn::Floor(v * half) * Set(2.0f); };
+  const Float x0 = even(at.x);
+  // rows from the bottom
+  const Float row0 = even(height - Set(1.0f) - at.y);
+  const Float y0 = height - Set(1.0f) - row0;
+  const auto meet = [&](Float x, Float y) HWY_ATTR {
+    const Vec3 d = drawing.rays.Direction(x + half, y + half);
+    return MeetPlane(plane, drawing.rays.origin, d, center) * scale;
+  };
+  const Vec3 place = center * scale;
+  const Vec3 origin = meet(x0, y0);
+  const Vec3 dx = meet(x0 + Set(1.0f), y0) - origin;
+  const Vec3 dy = meet(x0, y0 - Set(1.0f)) - origin;
+  if (texture.is_cube) return SampleCube(texture, place, dx, dy);
+  return SampleFlat(texture, place.x + Set(p.texture_offset[0]),
+                    place.y + Set(p.texture_offset[1]), dx.x, dx.y, dy.x, dy.y);
+}
+
+// Rounds a colour to 8 bits, as the frame buffer does after each pass.
+struct Bytes {
+  Int r, g, b;
+};
+HWY_INLINE Int ToByte(Float v) {
+  return ToInt(Clamp(v, 0, 1) * Set(255.0f) + Set(0.5f));
+}
+HWY_INLINE Bytes ToBytes(Color c) {
+  return {ToByte(c.x), ToByte(c.y), ToByte(c.z)};
+}
+HWY_INLINE Int Pack(Bytes c) {
+  return hn::Or(c.r, hn::Or(hn::ShiftLeft<kChannelBits>(c.g),
+                            hn::ShiftLeft<2 * kChannelBits>(c.b)));
+}
+
+// Where a vector of pixels meets a shape, on the sample's own ray.
+template <Shape kShape>
+HWY_INLINE Vec3 FindHit(const Drawing& drawing, const PixelPlaces& at) {
+  const Primitive& p = *drawing.primitive;
+  const Vec3 origin = Set(drawing.rays.origin);
+  const Vec3 ray = drawing.rays.Direction(at.sample_x, at.sample_y);
+  // a sample that grazes the shape may miss it here by rounding: any near
+  // point of it will do
+  return origin + ray * hn::Min(Hit<kShape>(p, origin, ray), Set(1e6f));
+}
+
+// The triangle of a mesh or height field that is hit, and where.
+HWY_INLINE Triangle LoadTriangle(const Drawing& drawing, const PixelPlaces& at,
+                                 Vec3* hit) {
+  const Primitive& p = *drawing.primitive;
+  const Vec3 origin = Set(drawing.rays.origin);
+  const Vec3 ray = drawing.rays.Direction(at.sample_x, at.sample_y);
+  Int index;
+  const Float t = HitTriangles(p, origin, ray, &index);
+  *hit = origin + ray * hn::Min(t, Set(1e6f));
+  // lanes without a hit take any triangle
+  index = hn::Max(index, hn::Zero(kInt));
+  Triangle triangle;
+  for (size_t k = 0; k < 3; ++k) {
+    const TriangleSet& set = *p.triangles;
+    triangle.corner[k] = {Gather(set.corner(k, 0), index),
+                          Gather(set.corner(k, 1), index),
+                          Gather(set.corner(k, 2), index)};
+    triangle.normal[k] = Normalized({Gather(set.normal(k, 0), index),
+                                     Gather(set.normal(k, 1), index),
+                                     Gather(set.normal(k, 2), index)});
+  }
+  return triangle;
+}
+
+// Adds up the passes. `blend(pass, index, light, share1, share2)` gives the
+// colour of one at the pixels' centres: pass number `index`, with light number
+// `light`.
+template <typename Blend>
+HWY_INLINE Bytes ShadeTriangle(const Drawing& drawing, const PixelPlaces& at,
+                               const Triangle& triangle, Vec3 hit,
+                               const Blend& blend) {
+  const Primitive& p = *drawing.primitive;
+  const TrianglePlane plane = MakePlane(triangle);
+  const Float half = Set(0.5f);
+  const Vec3 center =
+      MeetPlane(plane, drawing.rays.origin,
+                drawing.rays.Direction(at.x + half, at.y + half), hit);
+  Float share1, share2;
+  Shares(plane, center, &share1, &share2);
+
+  Color texture = Set(Float3{1, 1, 1});
+  if (p.texture != nullptr) texture = TextureColor(drawing, at, plane, center);
+  if (drawing.casters == nullptr) {
+    return ToBytes(blend(Pass::kAll, 0, 0, share1, share2) * texture);
+  }
+  Bytes bytes =
+      ToBytes(blend(Pass::kShadowless, 0, 0, share1, share2) * texture);
+  const Vec3 world = Rotate(p.rotation, center) + Set(p.position);
+  const Int limit = hn::Set(kInt, 255);
+  const Int none = hn::Zero(kInt);
+  int index = 0;
+  for (const Casters& casters : *drawing.casters) {
+    ++index;
+    const Mask is_lit = IsLit(casters, world);
+    if (hn::AllFalse(kFloat, is_lit)) continue;
+    const auto light =
+        static_cast<int>(casters.light - drawing.snapshot->lights.data());
+    const Bytes more =
+        ToBytes(blend(Pass::kOneLight, index, light, share1, share2) * texture);
+    bytes.r = hn::Min(bytes.r + If(is_lit, more.r, none), limit);
+    bytes.g = hn::Min(bytes.g + If(is_lit, more.g, none), limit);
+    bytes.b = hn::Min(bytes.b + If(is_lit, more.b, none), limit);
+  }
+  return bytes;
+}
+
+// Shades pixels whose corners are lit one by one.
+template <Shape kShape>
+HWY_INLINE Bytes ShadePixels(const Drawing& drawing, Int pixels, Int samples) {
+  const PixelPlaces at = FindPlaces(pixels, samples);
+  Vec3 hit;
+  Triangle triangle;
+  if constexpr (kShape == Shape::kTriangles) {
+    triangle = LoadTriangle(drawing, at, &hit);
+  } else {
+    hit = FindHit<kShape>(drawing, at);
+    triangle = FindTriangle<kShape>(*drawing.tables, *drawing.primitive, hit);
+  }
+  const auto blend = [&](Pass pass, int /*index*/, int light, Float share1,
+                         Float share2) HWY_ATTR {
+    return BlendCorners(drawing.scene, pass, light, triangle, share1, share2);
+  };
+  return ShadeTriangle(drawing, at, triangle, hit, blend);
+}
+
+HWY_INLINE void StoreShaded(Bytes bytes, size_t i, Frame& frame) {
+  hn::StoreU(Pack(bytes), kInt,
+             reinterpret_cast<int32_t*>(frame.shaded.data()) + i);
+}
+
+template <Shape kShape>
+HWY_ATTR void ShadeRange(const Drawing& drawing, size_t begin, size_t end,
+                         Frame& frame) {
+  for (size_t i = begin; i < end; i += NumLanes()) {
+    const Int pixels = hn::LoadU(kInt, frame.pixels.data() + i);
+    const Int samples = hn::LoadU(kInt, frame.samples.data() + i);
+    StoreShaded(ShadePixels<kShape>(drawing, pixels, samples), i, frame);
+  }
+}
+
+}  // namespace replicant::env::raycast::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

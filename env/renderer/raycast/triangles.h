@@ -1,0 +1,73 @@
+#pragma once
+
+#include <mujoco/mujoco.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace replicant::env::raycast {
+
+// The triangles of a mesh or of a height field, in the geom's coordinates, with
+// a tree of boxes to find the one that a ray hits first.
+//
+// The tree is a bounding volume hierarchy, cut at the median of the longest
+// side down to four triangles. A ray takes O(log n) steps.
+//
+// Thread-safety: const methods may run concurrently.
+class TriangleSet {
+ public:
+  using Point = std::array<float, 3>;
+  struct Triangle {
+    std::array<Point, 3> corner;  // counter-clockwise from outside
+    std::array<Point, 3> normal;  // unit, at the corners
+  };
+
+  TriangleSet() = default;
+  explicit TriangleSet(std::vector<Triangle> triangles);
+
+  // A ray's parameter and triangle; index -1 without a hit.
+  struct Hit {
+    float t;
+    int32_t index;
+  };
+  // The first triangle whose front the ray o + t d, t > 0, meets.
+  Hit FirstHit(const Point& o, const Point& d) const;
+
+  // Coordinate `axis` of corner (or normal) k of all triangles.
+  const float* corner(size_t k, size_t axis) const {
+    return corners_[3 * k + axis].data();
+  }
+  const float* normal(size_t k, size_t axis) const {
+    return normals_[3 * k + axis].data();
+  }
+  // Half sides of a box about the origin that holds everything.
+  const Point& half_box() const { return half_box_; }
+
+ private:
+  struct Node {
+    Point low, high;
+    // leaf: triangles [first, first + count); inner (count 0): its children are
+    // the next node and node `first`
+    int32_t first, count;
+  };
+
+  int32_t Build(std::vector<Triangle>& triangles, size_t begin, size_t end);
+  bool MeetsBox(const Node& node, const Point& o, const Point& inverse,
+                float limit) const;
+  void MeetTriangle(int32_t i, const Point& o, const Point& d, Hit* hit) const;
+
+  std::vector<Node> nodes_;
+  std::array<std::vector<float>, 9> corners_, normals_;
+  Point half_box_{};
+};
+
+// Mesh `id` with the normals that MuJoCo draws it with: a corner's own, or the
+// triangle's where the two are more than 37 degrees apart.
+TriangleSet MakeMesh(const mjModel& model, int id);
+
+// Height field `id`: its surface, four sides and the bottom, as MuJoCo draws
+// them; one normal per triangle.
+TriangleSet MakeHeightField(const mjModel& model, int id);
+
+}  // namespace replicant::env::raycast

@@ -1,0 +1,100 @@
+// The example of docs/environments.md: a task of one's own runs through the
+// same registry, configuration and wrappers as the suite's.
+#include "env/example/see_saw.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <filesystem>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/config/load.h"
+#include "env/task_config.h"
+#include "env/tasks/suite.h"
+#include "env/vector_environment.h"
+
+namespace replicant::env {
+namespace {
+
+const std::filesystem::path kModel =
+    std::filesystem::path(REPLICANT_EXAMPLE_FOLDER) / "see_saw.xml";
+
+TaskConfig FromYaml(const std::string& yaml) {
+  return config::Load<TaskConfig>(config::Document::FromText("run.yaml", yaml))
+      .config;
+}
+
+TEST(SeeSawTest, RunsFromYamlByItsNameAndAModelFile) {
+  TaskRegistry registry(SuiteTasks());
+  // registered without a model: YAML names the file
+  registry.Add(SeeSawTask("/nowhere/see_saw.xml"));
+  const TaskConfig task =
+      FromYaml("name: example-see_saw\nmjcf: " + kModel.string() +
+               "\naction_repeat: 2\n");
+  const auto environment =
+      MakeConfiguredEnvironment(registry, task, /*seed=*/1, /*index=*/0);
+  EXPECT_EQ(environment->observation_spec().state_size(), 5);
+  EXPECT_EQ(environment->action_spec().size(), 1);
+
+  std::array<double, 5> state{};
+  EXPECT_TRUE(environment->Reset({.state = state}).IsFirst());
+  int steps = 0;
+  TimeStep step;
+  while (!step.IsLast()) {
+    step = environment->Step(std::array{0.0}, {.state = state});
+    EXPECT_GE(step.reward, 0.0);
+    EXPECT_LE(step.reward, 1.0);
+    ++steps;
+  }
+  // 10 s of 20 ms, two to a step
+  EXPECT_EQ(steps, 250);
+  EXPECT_EQ(environment->counters().divergences, 0);
+}
+
+TEST(SeeSawTest, HasAMeshAndATexture) {
+  const MjModelPtr model = LoadModel(SeeSawTask(kModel), {});
+  EXPECT_EQ(model->nmesh, 1);
+  EXPECT_EQ(model->ntex, 1);
+  EXPECT_EQ(model->ncam, 1);
+}
+
+TEST(SeeSawTest, StepsInABatchOnTwoThreads) {
+  const TaskDefinition task = SeeSawTask(kModel);
+  const MjModelPtr model = LoadModel(task, {});
+  std::vector<std::unique_ptr<Environment>> environments;
+  for (int i = 0; i < 4; ++i) {
+    environments.push_back(MakeEnvironment(task, {.index = i}, *model));
+  }
+  VectorEnvironment batch(std::move(environments), {.threads = 2});
+  std::vector<double> state(20);
+  std::vector<TimeStep> steps(4);
+  batch.Reset({.state = state, .steps = steps});
+  batch.Step(std::vector<double>(4, 0.5), {.state = state, .steps = steps});
+  EXPECT_EQ(steps[3].step_type, StepType::kMid);
+}
+
+TEST(TaskConfigTest, ReportsEveryProblem) {
+  try {
+    FromYaml("nam: x\naction_repeat: 0\naction_repeat_reward: max\n");
+    FAIL() << "no ConfigError";
+  } catch (const ConfigError& e) {
+    EXPECT_STREQ(
+        e.what(),
+        "run.yaml:1:1: nam: unknown key; did you mean 'name'?\n"
+        "run.yaml:2:16: action_repeat: 0 is outside [1, 100] (control steps "
+        "that every action is held for)\n"
+        "run.yaml:3:23: action_repeat_reward: 'max' is not one of mean, sum "
+        "(how the rewards of these steps become one); did you mean 'mean'?");
+  }
+}
+
+TEST(TaskConfigTest, DefaultsAreASuiteTaskWithoutRepeat) {
+  const TaskConfig task = FromYaml("{}");
+  EXPECT_EQ(task.name, "cartpole-swingup");
+  EXPECT_EQ(task.action_repeat, 1);
+  EXPECT_EQ(task.action_repeat_reward, RewardReduction::kMean);
+}
+
+}  // namespace
+}  // namespace replicant::env

@@ -1,0 +1,92 @@
+// The program env_rollout from the outside: its files and its errors.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/fs.h"
+#include "core/base/process.h"
+#include "core/tensor/npz.h"
+
+namespace replicant::env {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::filesystem::path kGoldens = REPLICANT_GOLDEN_FOLDER;
+
+CommandResult Rollout(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), REPLICANT_ENV_ROLLOUT);
+  return RunCommand({.command = std::move(arguments)},
+                    std::chrono::seconds(50));
+}
+
+TEST(EnvRolloutTest, WritesWhatDmControlAnswered) {
+  const TemporaryFolder folder;
+  const auto output = folder.path() / "out.npz";
+  const auto input = kGoldens / "reacher-hard.npz";
+  const CommandResult result =
+      Rollout({"--task", "reacher-hard", "--input", input, "--output", output});
+  ASSERT_TRUE(result.status.ok()) << result.output;
+  const NpzReader golden(input);
+  const NpzReader ours(output);
+  for (const char* name : {"observation", "reward", "discount"}) {
+    const HostTensor expected = golden.Read(name);
+    const HostTensor actual = ours.Read(name);
+    ASSERT_EQ(actual.shape(), expected.shape()) << name;
+    for (size_t i = 0; i < expected.Span<double>().size(); ++i) {
+      EXPECT_NEAR(actual.Span<double>()[i], expected.Span<double>()[i], 1e-9);
+    }
+  }
+  EXPECT_EQ(ours.Read("step_type").dtype(), DType::kI64);
+}
+
+TEST(EnvRolloutTest, DrawsStarts) {
+  const TemporaryFolder folder;
+  const auto output = folder.path() / "out.npz";
+  ASSERT_TRUE(Rollout({"--task", "cartpole-balance", "--resets", "7",
+                       "--output", output})
+                  .status.ok());
+  EXPECT_EQ(NpzReader(output).Read("observation").shape(), Shape({7, 5}));
+}
+
+TEST(EnvRolloutTest, PlaysRandomActions) {
+  const CommandResult result =
+      Rollout({"--task", "pendulum-swingup", "--random", "1001"});
+  EXPECT_TRUE(result.status.ok());
+  EXPECT_THAT(result.output, HasSubstr("after 1000 steps, 0 divergences"));
+}
+
+// Each ends with exit code 1 and one line.
+TEST(EnvRolloutTest, SaysWhatIsWrongWithItsInput) {
+  const TemporaryFolder folder;
+  const std::string output = folder.path() / "out.npz";
+  const auto error_of = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--output", output});
+    const CommandResult result = Rollout(std::move(arguments));
+    EXPECT_EQ(result.status.code, 1);
+    return result.output;
+  };
+  EXPECT_EQ(error_of({"--task", "waker-walk", "--resets", "1"}),
+            "env_rollout: task 'waker-walk' is not known; did you mean "
+            "'walker-walk'?; hint: env_rollout --list prints all names\n");
+  EXPECT_EQ(error_of({"--task", "walker-walk"}),
+            "env_rollout: give --task and one of --input, --resets, --random; "
+            "hint: --help\n");
+  EXPECT_EQ(error_of({"--task", "walker-walk", "--resets", "1", "--mjcf",
+                      "/nowhere.xml"}),
+            "env_rollout: MJCF: /nowhere.xml: no such file\n");
+  // a recording of another task
+  const std::string reacher = kGoldens / "reacher-hard.npz";
+  EXPECT_EQ(error_of({"--task", "walker-walk", "--input", reacher}),
+            "env_rollout: " + reacher +
+                ": action has shape [40,2], want [steps,6]\n");
+  EXPECT_FALSE(std::filesystem::exists(output));
+}
+
+}  // namespace
+}  // namespace replicant::env

@@ -1,0 +1,92 @@
+// What holds for every task of the suite; the numbers are held against
+// dm_control in suite_parity_test.cc.
+#include "env/tasks/suite.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "env/rewards.h"
+#include "env/task_registry.h"
+
+namespace replicant::env {
+namespace {
+
+TEST(SuiteTest, HasTheTasksOfDmControl) {
+  EXPECT_EQ(TaskRegistry(SuiteTasks()).tasks().size(), 51U);
+}
+
+class EverySuiteTask : public ::testing::TestWithParam<std::string> {
+ protected:
+  EverySuiteTask()
+      : definition_(TaskRegistry(SuiteTasks()).Find(GetParam())),
+        model_(LoadModel(definition_, {})) {}
+
+  std::unique_ptr<ControlEnvironment> Make(uint64_t seed) {
+    return MakeEnvironment(definition_, {.seed = seed}, *model_);
+  }
+
+  const TaskDefinition definition_;
+  const MjModelPtr model_;
+};
+
+// Observations and rewards of a few steps of two episodes.
+std::vector<double> Play(ControlEnvironment& environment) {
+  const ActionSpec& spec = environment.action_spec();
+  RandomStream random(5, "test");
+  std::vector<double> all;
+  std::vector<double> state(
+      static_cast<size_t>(environment.observation_spec().state_size()));
+  std::vector<double> action(spec.minimum.size());
+  for (int episode = 0; episode < 2; ++episode) {
+    environment.Reset({.state = state});
+    all.insert(all.end(), state.begin(), state.end());
+    for (int t = 0; t < 3; ++t) {
+      for (double& a : action) a = random.Uniform(-1.0, 1.0);
+      all.push_back(environment.Step(action, {.state = state}).reward);
+      all.insert(all.end(), state.begin(), state.end());
+    }
+  }
+  return all;
+}
+
+TEST_P(EverySuiteTask, SameSeedGivesTheSameBitsAndAnotherOthers) {
+  const auto first = Make(1);
+  const auto second = Make(1);
+  const auto other = Make(2);
+  const std::vector<double> numbers = Play(*first);
+  EXPECT_EQ(numbers, Play(*second));
+  EXPECT_NE(numbers, Play(*other));
+  EXPECT_TRUE(std::all_of(numbers.begin(), numbers.end(),
+                          [](double x) { return std::isfinite(x); }));
+  EXPECT_EQ(first->counters().divergences, 0);
+}
+
+TEST_P(EverySuiteTask, AnEpisodeHasAThousandStepsButLqrHasNoLimit) {
+  const auto environment = Make(1);
+  if (GetParam().starts_with("lqr")) {
+    EXPECT_EQ(environment->step_limit(), kInfinity);
+  } else {
+    EXPECT_EQ(std::ceil(environment->step_limit()), 1000.0);
+  }
+}
+
+std::vector<std::string> TaskNames() {
+  std::vector<std::string> names;
+  for (const TaskDefinition& task : SuiteTasks()) names.push_back(task.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(AllTasks, EverySuiteTask,
+                         ::testing::ValuesIn(TaskNames()),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace replicant::env
