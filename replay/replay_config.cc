@@ -38,7 +38,7 @@ void ReadTables(config::Reader& reader, ReplayConfig* c) {
     limits.max_size = section.table.max_size;
     limits.max_times_sampled = section.table.max_times_sampled;
     const std::string why = WhyRefused(section.table.rate_limiter, limits);
-    if (!why.empty()) reader.Error("tables", name + ": " + why);
+    if (!why.empty()) reader.Error("tables", fmt::format("{}: {}", name, why));
   }
 }
 
