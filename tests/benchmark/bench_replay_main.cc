@@ -158,15 +158,15 @@ void Write(StepWriter& writer, const StepShape& shape, const Frames& frames,
     for (int64_t t = 0; t < kEpisodeSteps; ++t, ++step) {
       if (writer.Append({observation, frames.Of(step), action, 1.0f, 1.0f},
                         deadline) != AppendResult::kOk) {
-        throw CommError("bench_replay_net: an episode was dropped");
+        throw CommError("bench_replay: an episode was dropped");
       }
     }
     if (writer.EndEpisode(observation, frames.Of(step), deadline) !=
         AppendResult::kOk) {
-      throw CommError("bench_replay_net: an episode was dropped");
+      throw CommError("bench_replay: an episode was dropped");
     }
   }
-  if (!writer.Flush(deadline)) throw CommError("bench_replay_net: no answer");
+  if (!writer.Flush(deadline)) throw CommError("bench_replay: no answer");
 }
 
 StepWriterOptions WriterOf(const Case& c, const LocalService& service,
@@ -250,7 +250,7 @@ Timing RunSample(const Case& c, const Frames& frames, double seconds) {
   const auto step = [&] {
     if (reader.Next(Clock::Real().Now() + std::chrono::seconds(30), &batch) !=
         ReadResult::kOk) {
-      throw CommError("bench_replay_net: no batch");
+      throw CommError("bench_replay: no batch");
     }
     return batch.size;
   };
@@ -272,12 +272,12 @@ Timing RunUpdate(const Case& c, double seconds) {
     for (int i = 0; i < 100; ++i) {
       if (client.SendOneWay(kUpdateKind, request.Encode(),
                             std::chrono::seconds(30)) != rpc::SendResult::kOk) {
-        throw CommError("bench_replay_net: an update could not be sent");
+        throw CommError("bench_replay: an update could not be sent");
       }
     }
     const rpc::CallReply reply = client.Call(kUpdateKind, request.Encode());
     if (UpdateReply::Decode(reply.payload).num_updated != kBatch) {
-      throw CommError("bench_replay_net: an update did not arrive");
+      throw CommError("bench_replay: an update did not arrive");
     }
     return int64_t{101} * kBatch;
   });
@@ -314,7 +314,7 @@ int Main(int argc, char** argv) {
   bool list = false;
   std::string filter, frames_path;
   double seconds = 1.0;
-  CLI::App app("Measures the replay service.", "bench_replay_net");
+  CLI::App app("Measures the replay service.", "bench_replay");
   app.add_flag("--list", list, "print the names of all cases");
   app.add_option("--filter", filter, "run only names that contain this");
   app.add_option("--seconds", seconds, "time per case, default 1")
@@ -322,7 +322,7 @@ int Main(int argc, char** argv) {
   app.add_option("--frames", frames_path,
                  "raw frames of 84 x 84 x 3 bytes, for the pixel cases");
   CLI11_PARSE(app, argc, argv);
-  InitLogging({.role = "bench_replay_net"});
+  InitLogging({.role = "bench_replay"});
   const Frames frames =
       frames_path.empty() ? Frames() : ReadFrames(frames_path);
   for (const Case& c : AllCases()) {
@@ -345,7 +345,7 @@ int main(int argc, char** argv) {
   try {
     return replicant::replay::Main(argc, argv);
   } catch (const std::exception& e) {
-    fmt::print(stderr, "bench_replay_net: {}\n", e.what());
+    fmt::print(stderr, "bench_replay: {}\n", e.what());
     return 1;
   }
 }
