@@ -2,9 +2,6 @@
 // service.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <string>
-
 #include "core/base/process.h"
 #include "tests/replay/episodes.h"
 #include "tests/replay/running_service.h"
@@ -13,8 +10,6 @@ namespace replicant::replay {
 namespace {
 
 TEST(PythonClientTest, InsertsSamplesAndUpdates) {
-  const char* venv = std::getenv("REPLICANT_VENV");
-  ASSERT_NE(venv, nullptr) << "REPLICANT_VENV is not set; hint: use ctest";
   ShardConfig config;
   config.shape = testing::EpisodeMaker().shape;
   config.tables = {{.name = "t",
@@ -24,11 +19,11 @@ TEST(PythonClientTest, InsertsSamplesAndUpdates) {
                     .rate_limiter = {.mode = RateLimiterMode::kMinSize,
                                      .min_size_to_sample = 6}}};
   testing::RunningService service(config);
-  const CommandResult result =
-      RunCommand({.command = {std::string(venv) + "/bin/python",
-                              REPLICANT_PYTHON_CLIENT_TEST, REPLICANT_SCRIPTS,
-                              service.endpoint()}},
-                 std::chrono::seconds(60));
+  const CommandResult result = RunCommand(
+      {.command = {REPLICANT_PYTHON,
+                   REPLICANT_SOURCE_DIR "/tests/replay/python_client.py",
+                   REPLICANT_SOURCE_DIR "/scripts", service.endpoint()}},
+      std::chrono::seconds(60));
   EXPECT_TRUE(result.status.ok());
   EXPECT_EQ(result.output, "ok\n");
 }

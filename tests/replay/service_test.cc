@@ -256,7 +256,7 @@ TEST(ReplayServiceTest, ABadStepGroupIsRefusedAndWhatCameBeforeItStays) {
   InsertRequest request{.writer = 5, .blocks = {groups[0], groups[1]}};
   EXPECT_EQ(caller.ErrorOf(kInsertKind, request.Encode()).substr(0, 41),
             "replay.insert: group 2 of writer 0x5: ste");
-  EXPECT_EQ(caller.Status()["network"]["malformed"], 1);
+  EXPECT_EQ(service.server().metrics().malformed, 1u);
   EXPECT_EQ(service.shard().LastSequence(5), 1u);
 }
 
