@@ -6,8 +6,11 @@
 #include "core/base/fs.h"
 #include "env/control_environment.h"
 #include "env/task_registry.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::env::testing {
+
+using replicant::testing::MessageOf;
 
 // A mass on a slide with a motor, timestep 0.01 s: small enough to be known by
 // heart. Starts at U(-1, 1); the reward is the position; ends with discount 0
@@ -65,17 +68,6 @@ inline TaskDefinition DefineSmallTask(const TemporaryFolder& folder,
           .model = path,
           .options = options,
           .make_task = TaskMaker<SmallTask>()};
-}
-
-// The message of the exception of type E that `call` throws.
-template <typename E, typename Call>
-std::string MessageOf(const Call& call) {
-  try {
-    call();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "nothing thrown";
 }
 
 }  // namespace replicant::env::testing

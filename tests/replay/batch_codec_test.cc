@@ -6,7 +6,7 @@
 #include "core/rpc/wire.h"
 #include "replay/shard.h"
 #include "tests/replay/episodes.h"
-#include "tests/support/thrown_message.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::replay {
 namespace {
@@ -119,7 +119,7 @@ TEST(BatchCodecTest, RefusesABatchThatNoReaderWouldAccept) {
   EpisodeMaker maker;
   Shard shard(ConfigOf(maker, 1, 1), &Clock::Real());
   const SampledBatch batch = Draw(shard, maker, 4);
-  EXPECT_EQ(replicant::testing::ThrownMessage<InvalidArgument>([&] {
+  EXPECT_EQ(replicant::testing::MessageOf<InvalidArgument>([&] {
               EncodeBatch(batch, BatchState::kFull, maker.shape, 1, 100);
             }),
             "replay.sample: 4 items make 160 bytes of rows; at most 100 are "

@@ -9,7 +9,7 @@
 #include "core/base/error.h"
 #include "tests/replay/episodes.h"
 #include "tests/replay/running_service.h"
-#include "tests/support/thrown_message.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::replay {
 namespace {
@@ -253,7 +253,7 @@ TEST(BatchReaderTest, WaitsAreEndedByDeadlineAndByClose) {
 
 TEST(BatchReaderTest, SaysWhatItCannotHave) {
   const EpisodeMaker maker = Pixels();
-  EXPECT_EQ(replicant::testing::ThrownMessage<InvalidArgument>(
+  EXPECT_EQ(replicant::testing::MessageOf<InvalidArgument>(
                 [&] { BatchReader reader(BatchReaderOptions{}); }),
             "BatchReader: number of endpoints 0 is outside [1, 1024]");
   RunningService service(ConfigOf(maker));
@@ -261,13 +261,13 @@ TEST(BatchReaderTest, SaysWhatItCannotHave) {
                       .shape = maker.shape,
                       .table = "others"});
   Batch batch;
-  EXPECT_EQ(replicant::testing::ThrownMessage<CommError>([&] {
+  EXPECT_EQ(replicant::testing::MessageOf<CommError>([&] {
               static_cast<void>(reader.Next(After(seconds(20)), &batch));
             }),
             service.endpoint() +
                 ": replay.sample: no table 'others'; there are: default");
   batch.size = 1;
-  EXPECT_EQ(replicant::testing::ThrownMessage<InvalidArgument>(
+  EXPECT_EQ(replicant::testing::MessageOf<InvalidArgument>(
                 [&] { reader.UpdatePriorities(batch, {}); }),
             "BatchReader: 0 priorities for a batch of 1");
 }

@@ -8,7 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/rpc/wire.h"
-#include "tests/support/thrown_message.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::replay {
 namespace {
@@ -67,7 +67,7 @@ TEST(ReplayProtocolTest, EveryMessageComesBackAsItWent) {
 
 TEST(ReplayProtocolTest, SaysWhatIsWrongWithAMessage) {
   const auto message = [](auto&& decode) {
-    return testing::ThrownMessage<MalformedMessage>(decode);
+    return testing::MessageOf<MalformedMessage>(decode);
   };
   EXPECT_EQ(message([] { SampleRequest::Decode({}); }),
             "replay.sample: 0 parts, want 1");
@@ -102,12 +102,12 @@ TEST(ReplayProtocolTest, BlocksMustFillTheirPartExactly) {
   Message insert =
       InsertRequest{.writer = 1, .blocks = {Bytes("abc")}}.Encode();
   insert[1] = rpc::Frame::Copy("ab");
-  EXPECT_EQ(testing::ThrownMessage<MalformedMessage>(
+  EXPECT_EQ(testing::MessageOf<MalformedMessage>(
                 [&] { InsertRequest::Decode(insert); }),
             "replay.insert blocks: field 'block' at offset 0: want 3 bytes, 2 "
             "are left");
   insert[1] = rpc::Frame::Copy("abcd");
-  EXPECT_EQ(testing::ThrownMessage<MalformedMessage>(
+  EXPECT_EQ(testing::MessageOf<MalformedMessage>(
                 [&] { InsertRequest::Decode(insert); }),
             "replay.insert blocks: 1 bytes after the last field, at offset 3");
 }

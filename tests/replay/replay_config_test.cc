@@ -4,7 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/config/load.h"
-#include "tests/support/thrown_message.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::replay {
 namespace {
@@ -48,7 +48,7 @@ replay:
 
 // The limiter's own reason stands in the message, with the place.
 TEST(ReplayConfigTest, RefusesALimiterThatCouldDeadlock) {
-  EXPECT_EQ(replicant::testing::ThrownMessage<ConfigError>([] {
+  EXPECT_EQ(replicant::testing::MessageOf<ConfigError>([] {
               ReadText(
                   "replay:\n"
                   "  samples_in_flight: 512\n"
@@ -61,7 +61,7 @@ TEST(ReplayConfigTest, RefusesALimiterThatCouldDeadlock) {
 
 TEST(ReplayConfigTest, RefusesHalfOfAPair) {
   EXPECT_EQ(
-      replicant::testing::ThrownMessage<ConfigError>(
+      replicant::testing::MessageOf<ConfigError>(
           [] { ReadText("replay:\n  key_file: a\n  durability: journal\n"); }),
       "run.yaml:2:13: replay.key_file: and allowed_clients_file must be given "
       "together\n"

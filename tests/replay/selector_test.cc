@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::replay {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::FloatNear;
+using testing::MessageOf;
 
 constexpr SelectorKind kAllKinds[] = {
     SelectorKind::kPrioritized, SelectorKind::kUniform, SelectorKind::kFifo,
@@ -225,31 +227,23 @@ TEST(ImportanceWeightsTest, UndoTheUnevenSampling) {
   EXPECT_NEAR(sum / sum_of_weights, 4.0, 1e-3);
 }
 
-template <typename Function>
-std::string MessageOf(Function function) {
-  try {
-    function();
-  } catch (const InvalidArgument& e) {
-    return e.what();
-  }
-  return "no InvalidArgument";
-}
-
 TEST(SelectorTest, RefusesBadSettings) {
-  EXPECT_EQ(MessageOf([] { MakeSelector(SelectorKind::kFifo, 0); }),
-            "MakeSelector: capacity 0 is outside [1, 16777216]");
-  EXPECT_EQ(MessageOf([] { MakeSelector(SelectorKind::kPrioritized, 1, 1.5); }),
+  EXPECT_EQ(
+      MessageOf<InvalidArgument>([] { MakeSelector(SelectorKind::kFifo, 0); }),
+      "MakeSelector: capacity 0 is outside [1, 16777216]");
+  EXPECT_EQ(MessageOf<InvalidArgument>(
+                [] { MakeSelector(SelectorKind::kPrioritized, 1, 1.5); }),
             "MakeSelector: priority_exponent 1.5 is outside [0, 1]");
 }
 
 TEST(ImportanceWeightsTest, RefuseWhatIsNotAProbability) {
   std::vector<float> weights(1);
-  EXPECT_EQ(
-      MessageOf([&] { ImportanceWeights(std::vector{0.0}, 0.5, weights); }),
-      "ImportanceWeights: probability 0 is outside (0, 1]");
-  EXPECT_EQ(
-      MessageOf([&] { ImportanceWeights(std::vector{0.5}, 2.0, weights); }),
-      "ImportanceWeights: exponent 2 is outside [0, 1]");
+  EXPECT_EQ(MessageOf<InvalidArgument>(
+                [&] { ImportanceWeights(std::vector{0.0}, 0.5, weights); }),
+            "ImportanceWeights: probability 0 is outside (0, 1]");
+  EXPECT_EQ(MessageOf<InvalidArgument>(
+                [&] { ImportanceWeights(std::vector{0.5}, 2.0, weights); }),
+            "ImportanceWeights: exponent 2 is outside [0, 1]");
 }
 
 TEST(SelectorDeathTest, SelectFromNothingAborts) {

@@ -5,7 +5,7 @@
 #include "core/base/error.h"
 #include "tests/replay/episodes.h"
 #include "tests/replay/running_service.h"
-#include "tests/support/thrown_message.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::replay {
 namespace {
@@ -220,7 +220,7 @@ TEST(StepWriterTest, CloseInMidEpisodeFreesWhatTheServiceHeldForIt) {
 
 TEST(StepWriterTest, RefusesWhatDoesNotFit) {
   const EpisodeMaker maker = Pixels();
-  EXPECT_EQ(replicant::testing::ThrownMessage<InvalidArgument>([&] {
+  EXPECT_EQ(replicant::testing::MessageOf<InvalidArgument>([&] {
               StepWriter writer({.endpoint = "tcp://127.0.0.1:1",
                                  .shape = maker.shape,
                                  .group_steps = 0});
@@ -233,7 +233,7 @@ TEST(StepWriterTest, RefusesWhatDoesNotFit) {
                      .name = "actor 3",
                      .shape = maker.shape,
                      .group_steps = 1});
-  EXPECT_EQ(replicant::testing::ThrownMessage<CommError>([&] {
+  EXPECT_EQ(replicant::testing::MessageOf<CommError>([&] {
               writer.BeginEpisode();
               static_cast<void>(AppendSteps(writer, maker, 1, 0, 1));
               static_cast<void>(writer.Flush(After(seconds(20))));

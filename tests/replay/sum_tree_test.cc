@@ -10,9 +10,12 @@
 
 #include "core/base/error.h"
 #include "core/base/rng.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::replay {
 namespace {
+
+using testing::MessageOf;
 
 using Weight = SumTree::Weight;
 
@@ -166,32 +169,22 @@ TEST(SumTreeTest, DrawsInProportionToTheWeights) {
   }
 }
 
-template <typename Function>
-std::string MessageOf(Function function) {
-  try {
-    function();
-  } catch (const InvalidArgument& e) {
-    return e.what();
-  }
-  return "no InvalidArgument";
-}
-
 TEST(SumTreeTest, RefusesBadInputAndKeepsItsState) {
-  EXPECT_EQ(MessageOf([] { SumTree(0); }),
+  EXPECT_EQ(MessageOf<InvalidArgument>([] { SumTree(0); }),
             "SumTree: capacity 0 is outside [1, 16777216]");
   SumTree tree(2);
   tree.Set(0, 3);
   using Slots = std::vector<int64_t>;
   using Weights = std::vector<Weight>;
-  EXPECT_EQ(MessageOf([&] {
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] {
               tree.Set(Slots{1, 2}, Weights{1, 1});
             }),
             "SumTree::Set: slot 2 is outside [0, 2)");
-  EXPECT_EQ(MessageOf([&] {
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] {
               tree.Set(Slots{1}, Weights{1, 2});
             }),
             "SumTree::Set: 1 slots, but 2 weights");
-  EXPECT_EQ(MessageOf([&] {
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] {
               tree.Set(Slots{1, 0}, Weights{1, SumTree::kMaxWeight + 1});
             }),
             "SumTree::Set: weight 274877906944 is above 274877906943");

@@ -6,15 +6,16 @@
 
 namespace replicant::testing {
 
-// The message of the replicant::Error that `function` throws.
-template <typename Function>
+// What the E that `function` throws says; "no exception" if it throws none.
+// Another exception passes through and fails the test.
+template <typename E = Error, typename Function>
 std::string MessageOf(const Function& function) {
   try {
     function();
-  } catch (const Error& e) {
+  } catch (const E& e) {
     return e.what();
   }
-  return "no error";
+  return "no exception";
 }
 
 }  // namespace replicant::testing

@@ -7,24 +7,18 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "tests/support/message_of.h"
 
 namespace replicant {
 namespace {
+
+using testing::MessageOf;
 
 namespace fs = std::filesystem;
 
 int EntriesOf(const fs::path& folder) {
   return static_cast<int>(
       std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
-}
-
-std::string MessageOf(const auto& function) {
-  try {
-    function();
-  } catch (const IoError& e) {
-    return e.what();
-  }
-  return "no IoError";
 }
 
 TEST(AtomicFileTest, CommitReplacesTheOldFileAndLeavesNothingElse) {
@@ -64,7 +58,7 @@ TEST(AtomicFileTest, TwoWritersOfOnePathDoNotMix) {
 
 TEST(AtomicFileTest, ErrorNamesTheFileAndTheReason) {
   const std::string message =
-      MessageOf([] { AtomicFile file("/no/such/folder/state"); });
+      MessageOf<IoError>([] { AtomicFile file("/no/such/folder/state"); });
   EXPECT_TRUE(message.starts_with("create: /no/such/folder/state.tmp-"))
       << message;
   EXPECT_TRUE(message.ends_with(": No such file or directory")) << message;
@@ -82,8 +76,8 @@ TEST(AtomicFileTest, FullDiskIsAnErrorAndTheOldFileStays) {
   const rlimit limit{4096, old_limit.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
   const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
-  const std::string message =
-      MessageOf([&] { AtomicWriteFile(path, std::string(5000, 'x')); });
+  const std::string message = MessageOf<IoError>(
+      [&] { AtomicWriteFile(path, std::string(5000, 'x')); });
   ::signal(SIGXFSZ, old_handler);
   ::setrlimit(RLIMIT_FSIZE, &old_limit);
 
@@ -109,14 +103,14 @@ TEST(ReadFileTest, LimitHoldsToTheByte) {
   const fs::path path = folder.path() / "bytes";
   AtomicWriteFile(path, std::string(10'000, 'x'));
   EXPECT_EQ(ReadFile(path, 10'000).size(), 10'000U);
-  EXPECT_EQ(MessageOf([&] { ReadFile(path, 9'999); }),
+  EXPECT_EQ(MessageOf<IoError>([&] { ReadFile(path, 9'999); }),
             "read: " + path.string() + ": larger than the allowed 9999 bytes");
 }
 
 TEST(ReadFileTest, MissingFileAndFolderAreErrors) {
-  EXPECT_EQ(MessageOf([] { ReadFile("/no/such/file"); }),
+  EXPECT_EQ(MessageOf<IoError>([] { ReadFile("/no/such/file"); }),
             "open: /no/such/file: No such file or directory");
-  EXPECT_EQ(MessageOf([] { ReadFile("/proc"); }),
+  EXPECT_EQ(MessageOf<IoError>([] { ReadFile("/proc"); }),
             "read: /proc: Is a directory");
 }
 

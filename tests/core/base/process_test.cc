@@ -9,12 +9,14 @@
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
+#include "tests/support/message_of.h"
 
 namespace replicant {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::MessageOf;
 
 constexpr seconds kTimeout(20);
 
@@ -22,15 +24,6 @@ constexpr seconds kTimeout(20);
 CommandResult Shell(const std::string& line, ProcessOptions options = {}) {
   options.command = {"sh", "-c", line};
   return RunCommand(std::move(options), kTimeout);
-}
-
-std::string MessageOf(const auto& function) {
-  try {
-    function();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no Error";
 }
 
 // Whether a process is there and not a zombie.

@@ -10,9 +10,12 @@
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::metrics {
 namespace {
+
+using testing::MessageOf;
 
 // Limits how large a file of this process may grow: the write that passes the
 // limit is cut short and the next fails, as on a full disk.
@@ -35,15 +38,6 @@ class FileSizeLimit {
   rlimit old_{};
   void (*old_handler_)(int) = nullptr;
 };
-
-std::string MessageOf(const std::function<void()>& function) {
-  try {
-    function();
-  } catch (const IoError& e) {
-    return e.what();
-  }
-  return "no IoError";
-}
 
 TEST(AppendFileTest, RecordsReachTheFileAtFlushAndAtTheEnd) {
   const TemporaryFolder folder;
@@ -78,16 +72,18 @@ TEST(AppendFileTest, AnExistingFileIsNotCreatedAgain) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "records";
   AtomicWriteFile(path, "precious");
-  EXPECT_EQ(MessageOf([&] { AppendFile(path, AppendFile::Mode::kCreate); }),
-            "open: " + path.string() + ": File exists");
+  EXPECT_EQ(
+      MessageOf<IoError>([&] { AppendFile(path, AppendFile::Mode::kCreate); }),
+      "open: " + path.string() + ": File exists");
   EXPECT_EQ(ReadFile(path), "precious");
 }
 
 TEST(AppendFileTest, AMissingFolderIsNamed) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "missing" / "records";
-  EXPECT_EQ(MessageOf([&] { AppendFile(path, AppendFile::Mode::kAppend); }),
-            "open: " + path.string() + ": No such file or directory");
+  EXPECT_EQ(
+      MessageOf<IoError>([&] { AppendFile(path, AppendFile::Mode::kAppend); }),
+      "open: " + path.string() + ": No such file or directory");
 }
 
 // Would catch a torn record in the middle of the file, behind which a reader
@@ -103,7 +99,7 @@ TEST(AppendFileTest, AWriteThatFailsHalfWayIsTakenBack) {
     file.Append("second.");
     file.Append("third.");
     EXPECT_EQ(
-        MessageOf([&] { file.Flush(); }),
+        MessageOf<IoError>([&] { file.Flush(); }),
         "write (2 records dropped): " + path.string() + ": File too large");
   }
   EXPECT_EQ(ReadFile(path), "first.");
@@ -117,7 +113,7 @@ TEST(AppendFileTest, AWriteThatFailsHalfWayIsTakenBack) {
 TEST(AppendFileTest, AFullDeviceIsAnError) {
   AppendFile file("/dev/full", AppendFile::Mode::kAppend);
   file.Append("x");
-  EXPECT_EQ(MessageOf([&] { file.Flush(); }),
+  EXPECT_EQ(MessageOf<IoError>([&] { file.Flush(); }),
             "write (1 records dropped): /dev/full: No space left on device");
 }
 

@@ -15,20 +15,13 @@
 #include "core/base/fs.h"
 #include "core/base/thread.h"
 #include "core/metrics/event_encoding.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::metrics {
 namespace {
 
 using std::chrono::seconds;
-
-std::string MessageOf(const std::function<void()>& function) {
-  try {
-    function();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no Error";
-}
+using testing::MessageOf;
 
 class EventWriterTest : public ::testing::Test {
  protected:

@@ -11,20 +11,13 @@
 
 #include "core/base/error.h"
 #include "core/base/thread.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::metrics {
 namespace {
 
 using ::testing::ElementsAre;
-
-std::string MessageOf(const std::function<void()>& function) {
-  try {
-    function();
-  } catch (const InvalidArgument& e) {
-    return e.what();
-  }
-  return "no InvalidArgument";
-}
+using testing::MessageOf;
 
 // The text that Prometheus scrapes: sorted, with cumulative buckets.
 TEST(RegistryTest, TextHoldsEveryMetricInOrder) {
@@ -84,31 +77,36 @@ TEST(RegistryTest, BadMetricsAreNamedAndNotAdded) {
   registry.AddGauge("a", "A.");
   const std::string before = registry.ToText();
 
-  EXPECT_EQ(MessageOf([&] { registry.AddGauge("a b", "A."); }),
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] { registry.AddGauge("a b", "A."); }),
             "metric 'a b': want a name of letters, digits and '_', such as "
             "replicant_replay_items");
-  EXPECT_EQ(MessageOf([&] { registry.AddCounter("steps", "A."); }),
-            "metric 'steps': the name of a counter must end in _total");
-  EXPECT_EQ(MessageOf([&] { registry.AddGauge("b_total", "A."); }),
-            "metric 'b_total': the name of a gauge must not end in _total");
-  EXPECT_EQ(MessageOf([&] { registry.AddGauge("b", "A\nB"); }),
+  EXPECT_EQ(
+      MessageOf<InvalidArgument>([&] { registry.AddCounter("steps", "A."); }),
+      "metric 'steps': the name of a counter must end in _total");
+  EXPECT_EQ(
+      MessageOf<InvalidArgument>([&] { registry.AddGauge("b_total", "A."); }),
+      "metric 'b_total': the name of a gauge must not end in _total");
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] { registry.AddGauge("b", "A\nB"); }),
             "metric 'b': the help text must be one line");
-  EXPECT_EQ(MessageOf([&] {
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] {
               registry.AddGauge("b", "B.", {{"le", "1"}});
             }),
             "metric 'b': label 'le': want a name of letters, digits and '_' "
             "that does not begin with '__' and is not 'le'");
-  EXPECT_EQ(MessageOf([&] { registry.AddGauge("a", "Other."); }),
-            "metric 'a': was added before as a gauge with the help text 'A.'");
-  EXPECT_EQ(MessageOf([&] { registry.AddHistogram("a", "A.", {1}); }),
+  EXPECT_EQ(
+      MessageOf<InvalidArgument>([&] { registry.AddGauge("a", "Other."); }),
+      "metric 'a': was added before as a gauge with the help text 'A.'");
+  EXPECT_EQ(MessageOf<InvalidArgument>(
+                [&] { registry.AddHistogram("a", "A.", {1}); }),
             "metric 'a': was added before as a gauge with the help text 'A.' "
             "and other limits");
-  EXPECT_EQ(MessageOf([&] {
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] {
               registry.AddHistogram("h", "H.", {2, 1});
             }),
             "Histogram: bucket limits must be finite and ascending, got 2, 1");
-  EXPECT_EQ(MessageOf([&] { registry.AddHistogram("h", "H.", {}); }),
-            "Histogram: want 1 to 100 bucket limits, got 0");
+  EXPECT_EQ(
+      MessageOf<InvalidArgument>([&] { registry.AddHistogram("h", "H.", {}); }),
+      "Histogram: want 1 to 100 bucket limits, got 0");
   EXPECT_EQ(registry.ToText(), before);
 }
 
@@ -120,7 +118,7 @@ TEST(RegistryTest, SeriesWithoutEndAreRefused) {
   };
   for (int i = 0; i < 10000; ++i) add(i);
   add(0);
-  EXPECT_EQ(MessageOf([&] { add(10000); }),
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] { add(10000); }),
             "metric 'a': more than 10000 series; hint: a label must not be "
             "something that never repeats");
 }
@@ -143,7 +141,7 @@ TEST(HistogramTest, NanIsCountedAndNotSummed) {
 
 TEST(HistogramTest, ExponentialLimitsGrowByTheFactor) {
   EXPECT_THAT(ExponentialLimits(0.5, 2, 4), ElementsAre(0.5, 1, 2, 4));
-  EXPECT_EQ(MessageOf([] { ExponentialLimits(0, 2, 4); }),
+  EXPECT_EQ(MessageOf<InvalidArgument>([] { ExponentialLimits(0, 2, 4); }),
             "ExponentialLimits: want first > 0, factor > 1 and count in "
             "[1, 100], got 0, 2, 4");
 }

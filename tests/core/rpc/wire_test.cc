@@ -4,19 +4,12 @@
 
 #include <limits>
 
+#include "tests/support/message_of.h"
+
 namespace replicant::rpc {
 namespace {
 
-// The text of the exception that `call` throws.
-template <typename Call>
-std::string MessageOf(const Call& call) {
-  try {
-    call();
-  } catch (const MalformedMessage& e) {
-    return e.what();
-  }
-  return "nothing thrown";
-}
+using testing::MessageOf;
 
 TEST(WireTest, EveryFieldComesBackAsItWasWritten) {
   WireWriter writer;
@@ -62,7 +55,7 @@ TEST(WireTest, EndOfBytesIsAnErrorThatNamesFieldAndOffset) {
   WireReader reader("replay.insert", writer.bytes());
   static_cast<void>(reader.Read<uint16_t>("version"));
   EXPECT_EQ(
-      MessageOf([&] { reader.Read<uint64_t>("slot"); }),
+      MessageOf<MalformedMessage>([&] { reader.Read<uint64_t>("slot"); }),
       "replay.insert: field 'slot' at offset 2: want 8 bytes, 2 are left");
 }
 
@@ -72,10 +65,10 @@ TEST(WireTest, HugeCountIsRefusedBeforeAllocation) {
   writer.Write(std::numeric_limits<uint32_t>::max());
   WireReader limited("m", writer.bytes());
   EXPECT_EQ(
-      MessageOf([&] { limited.ReadArray<double>("x", 10); }),
+      MessageOf<MalformedMessage>([&] { limited.ReadArray<double>("x", 10); }),
       "m: field 'x' at offset 0: count 4294967295 is over the limit of 10");
   WireReader unlimited("m", writer.bytes());
-  EXPECT_EQ(MessageOf([&] {
+  EXPECT_EQ(MessageOf<MalformedMessage>([&] {
               unlimited.ReadArray<double>("x",
                                           std::numeric_limits<uint32_t>::max());
             }),
@@ -86,7 +79,7 @@ TEST(WireTest, BoolOtherThanZeroAndOneIsAnError) {
   WireWriter writer;
   writer.Write<uint8_t>(2);
   WireReader reader("m", writer.bytes());
-  EXPECT_EQ(MessageOf([&] { reader.ReadBool("is_last"); }),
+  EXPECT_EQ(MessageOf<MalformedMessage>([&] { reader.ReadBool("is_last"); }),
             "m: field 'is_last' at offset 0: want 0 or 1, got 2");
 }
 
@@ -95,7 +88,7 @@ TEST(WireTest, BytesAfterTheLastFieldAreAnError) {
   writer.Write<uint32_t>(1);
   WireReader reader("m", writer.bytes());
   static_cast<void>(reader.Read<uint8_t>("x"));
-  EXPECT_EQ(MessageOf([&] { reader.Finish(); }),
+  EXPECT_EQ(MessageOf<MalformedMessage>([&] { reader.Finish(); }),
             "m: 3 bytes after the last field, at offset 1");
 }
 

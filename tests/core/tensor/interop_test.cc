@@ -14,15 +14,15 @@
 #include "core/tensor/npy.h"
 #include "core/tensor/npz.h"
 #include "core/tensor/safetensors.h"
+#include "tests/support/message_of.h"
 #include "tests/support/tensors.h"
-#include "tests/support/thrown_message.h"
 
 namespace replicant {
 namespace {
 
 using testing::CountingTensor;
 using testing::IsSameTensor;
-using testing::ThrownMessage;
+using testing::MessageOf;
 
 struct NamedTensor {
   std::string name;
@@ -101,7 +101,7 @@ TEST_F(NumpyInteropTest, ReadsNpyFilesOfNumpy) {
 
 TEST_F(NumpyInteropTest, RefusesNpyFilesOfNumpyItDoesNotSupport) {
   const auto error = [](const std::filesystem::path& path) {
-    const std::string message = ThrownMessage<IoError>([&] { ReadNpy(path); });
+    const std::string message = MessageOf<IoError>([&] { ReadNpy(path); });
     return message.substr(std::min(message.size(), path.string().size()));
   };
   EXPECT_EQ(error(File("float16.npy")),
@@ -140,7 +140,7 @@ TEST_F(NumpyInteropTest, RefusesZip64ArchivesCutAtAnyByte) {
   };
   EXPECT_EQ(open(text), Shape({2, 3}));
   for (size_t size = 1; size < text.size(); ++size) {
-    EXPECT_EQ(ThrownMessage<IoError>([&] { open(text.substr(0, size)); }),
+    EXPECT_EQ(MessageOf<IoError>([&] { open(text.substr(0, size)); }),
               "x.npz: not a readable zip archive: Not a zip archive")
         << size;
   }

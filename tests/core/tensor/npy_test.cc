@@ -11,8 +11,8 @@
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
+#include "tests/support/message_of.h"
 #include "tests/support/tensors.h"
-#include "tests/support/thrown_message.h"
 
 namespace replicant {
 namespace {
@@ -20,14 +20,14 @@ namespace {
 using testing::CountingTensor;
 using testing::IsSameTensor;
 using testing::MakeTensor;
-using testing::ThrownMessage;
+using testing::MessageOf;
 
 HostTensor Parse(std::string_view text) {
   return ParseNpy(std::as_bytes(std::span(text)), "x.npy");
 }
 
 std::string ParseError(std::string_view text) {
-  return ThrownMessage<IoError>([&] { Parse(text); });
+  return MessageOf<IoError>([&] { Parse(text); });
 }
 
 std::string TextOf(const TensorView& tensor) {
@@ -81,7 +81,7 @@ TEST(NpyTest, ElementsAreAlignedInTheFile) {
 TEST(NpyTest, RefusesToWriteBFloat16AndLeavesNoFile) {
   const TemporaryFolder folder;
   const HostTensor tensor(DType::kBF16, {2});
-  EXPECT_EQ(ThrownMessage<InvalidArgument>(
+  EXPECT_EQ(MessageOf<InvalidArgument>(
                 [&] { WriteNpy(folder.path() / "x.npy", tensor.view()); }),
             "npy: numpy has no dtype bf16; hint: convert to f32, or write "
             "safetensors");
@@ -228,9 +228,9 @@ TEST(NpyTest, RefusesBoolsOtherThanZeroAndOne) {
 TEST(NpyTest, NamesTheFileThatCannotBeOpened) {
   const TemporaryFolder folder;
   const std::string path = (folder.path() / "no.npy").string();
-  EXPECT_EQ(ThrownMessage<IoError>([&] { ReadNpy(path); }),
+  EXPECT_EQ(MessageOf<IoError>([&] { ReadNpy(path); }),
             "open: " + path + ": No such file or directory");
-  EXPECT_EQ(ThrownMessage<IoError>([&] { ReadNpy(folder.path()); }),
+  EXPECT_EQ(MessageOf<IoError>([&] { ReadNpy(folder.path()); }),
             "read: " + folder.path().string() + ": Is a directory");
 }
 

@@ -11,28 +11,28 @@
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
+#include "tests/support/message_of.h"
 #include "tests/support/tensors.h"
-#include "tests/support/thrown_message.h"
 
 namespace replicant {
 namespace {
 
 using testing::CountingTensor;
 using testing::IsSameTensor;
-using testing::ThrownMessage;
+using testing::MessageOf;
 
 NpzReader Open(std::string_view text) {
   return {std::as_bytes(std::span(text)), "x.npz"};
 }
 
 std::string OpenError(std::string_view text) {
-  return ThrownMessage<IoError>([&] { Open(text); });
+  return MessageOf<IoError>([&] { Open(text); });
 }
 
 // What reading array "a" of an archive says.
 std::string ReadError(std::string_view text) {
   const NpzReader reader = Open(text);
-  return ThrownMessage<IoError>([&] { reader.Read("a"); });
+  return MessageOf<IoError>([&] { reader.Read("a"); });
 }
 
 // An archive of f32 [2,3] arrays with these names.
@@ -108,7 +108,7 @@ TEST(NpzTest, KeepsTheOrderAndFoldersOfNames) {
             (std::vector<std::string>{"w", "layer/b", "\xC3\xA9", "a"}));
   EXPECT_TRUE(reader.Has("layer/b"));
   EXPECT_FALSE(reader.Has("b"));
-  EXPECT_EQ(ThrownMessage<IoError>([&] { reader.Read("b"); }),
+  EXPECT_EQ(MessageOf<IoError>([&] { reader.Read("b"); }),
             "x.npz: no array 'b'; it holds: w, layer/b, \xC3\xA9, a");
 }
 
@@ -140,7 +140,7 @@ TEST(NpzTest, RefusesNamesThatLeaveTheArchive) {
 
 TEST(NpzTest, RefusesNamesThatCannotBeWritten) {
   const auto error = [](const std::vector<std::string>& names) {
-    return ThrownMessage<InvalidArgument>([&] { Archive(names); });
+    return MessageOf<InvalidArgument>([&] { Archive(names); });
   };
   EXPECT_EQ(error({"a", "a"}), "WriteNpz: two tensors are named 'a'");
   EXPECT_EQ(error({""}),
@@ -179,7 +179,7 @@ TEST(NpzTest, RefusesArraysOverTheCallersLimit) {
   const std::string text = Archive({"a"});
   const NpzReader reader(std::as_bytes(std::span(text)), "x.npz",
                          /*max_tensor_bytes=*/100);
-  EXPECT_EQ(ThrownMessage<IoError>([&] { reader.Read("a"); }),
+  EXPECT_EQ(MessageOf<IoError>([&] { reader.Read("a"); }),
             "x.npz: entry 'a.npy': claims 152 bytes; at most 100 are allowed");
 }
 
@@ -229,9 +229,8 @@ TEST(NpzTest, RefusesArchivesCutAtAnyByte) {
 TEST(NpzTest, NamesTheFileThatCannotBeOpened) {
   const TemporaryFolder folder;
   const std::string path = (folder.path() / "no.npz").string();
-  EXPECT_EQ(
-      ThrownMessage<IoError>([&] { NpzReader{std::filesystem::path(path)}; }),
-      "open: " + path + ": No such file or directory");
+  EXPECT_EQ(MessageOf<IoError>([&] { NpzReader{std::filesystem::path(path)}; }),
+            "open: " + path + ": No such file or directory");
 }
 
 }  // namespace

@@ -12,15 +12,15 @@
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
+#include "tests/support/message_of.h"
 #include "tests/support/tensors.h"
-#include "tests/support/thrown_message.h"
 
 namespace replicant {
 namespace {
 
 using testing::CountingTensor;
 using testing::IsSameTensor;
-using testing::ThrownMessage;
+using testing::MessageOf;
 
 SafetensorsReader Open(std::string_view text) {
   return {std::as_bytes(std::span(text)), "x.safetensors"};
@@ -28,7 +28,7 @@ SafetensorsReader Open(std::string_view text) {
 
 // What opening a file says.
 std::string OpenError(std::string_view text) {
-  return ThrownMessage<IoError>([&] { Open(text); });
+  return MessageOf<IoError>([&] { Open(text); });
 }
 
 // A file with this header and this many zero bytes of data.
@@ -111,7 +111,7 @@ TEST(SafetensorsTest, RefusesNamesThatCannotBeWritten) {
     views.reserve(names.size());
     for (const std::string& name : names)
       views.push_back({name, tensor.view()});
-    return ThrownMessage<InvalidArgument>([&] { EncodeSafetensors(views); });
+    return MessageOf<InvalidArgument>([&] { EncodeSafetensors(views); });
   };
   EXPECT_EQ(error({"a", "a"}), "WriteSafetensors: two tensors are named 'a'");
   EXPECT_EQ(error({"__metadata__"}),
@@ -128,10 +128,10 @@ TEST(SafetensorsTest, ListsTypesItCannotReadAndSaysSoOnRead) {
   const SafetensorsReader reader = Open(text);
   EXPECT_EQ(reader.tensors()[0].dtype_name, "F16");
   EXPECT_EQ(reader.Read("i").Span<int32_t>()[0], 0);
-  EXPECT_EQ(ThrownMessage<IoError>([&] { reader.Read("h"); }),
+  EXPECT_EQ(MessageOf<IoError>([&] { reader.Read("h"); }),
             "x.safetensors: tensor 'h' has dtype 'F16'; allowed: F32, F64, "
             "BF16, U8, I32, I64, BOOL");
-  EXPECT_EQ(ThrownMessage<IoError>([&] { reader.Read("j"); }),
+  EXPECT_EQ(MessageOf<IoError>([&] { reader.Read("j"); }),
             "x.safetensors: no tensor 'j' among its 2");
 }
 
@@ -253,7 +253,7 @@ TEST(SafetensorsTest, RefusesBoolsOtherThanZeroAndOne) {
       File(R"({"a":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}})", 2);
   text.back() = '\x80';
   const SafetensorsReader reader = Open(text);
-  EXPECT_EQ(ThrownMessage<IoError>([&] { reader.Read("a"); }),
+  EXPECT_EQ(MessageOf<IoError>([&] { reader.Read("a"); }),
             "x.safetensors: tensor 'a': bool element 1 is 128; allowed: 0 and "
             "1");
 }
@@ -287,7 +287,7 @@ TEST(SafetensorsTest, NoticesAFileThatBecomesShorter) {
   const SafetensorsReader reader(path);
   const auto size = std::filesystem::file_size(path);
   std::filesystem::resize_file(path, size - 1);
-  EXPECT_EQ(ThrownMessage<IoError>([&] { reader.Read("a"); }),
+  EXPECT_EQ(MessageOf<IoError>([&] { reader.Read("a"); }),
             path.string() + ": became shorter while it was read: it had " +
                 std::to_string(size) + " bytes and now ends at " +
                 std::to_string(size - 1));

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "tests/support/thrown_message.h"
+#include "tests/support/message_of.h"
 
 namespace replicant {
 namespace {
 
-using testing::ThrownMessage;
+using testing::MessageOf;
 
 TEST(ShapeTest, CountsElementsOfScalarsAndEmptyShapes) {
   EXPECT_EQ(Shape().num_elements(), 1);
@@ -42,14 +42,14 @@ TEST(ShapeTest, StridesAreProductsOfTheInnerDimensions) {
 }
 
 TEST(ShapeTest, RefusesNegativeDimensions) {
-  EXPECT_EQ(ThrownMessage<ShapeError>([] {
+  EXPECT_EQ(MessageOf<ShapeError>([] {
               Shape({2, -1});
             }),
             "Shape: [2,-1] has a negative dimension");
 }
 
 TEST(ShapeTest, RefusesMoreThanEightDimensions) {
-  EXPECT_EQ(ThrownMessage<ShapeError>([] {
+  EXPECT_EQ(MessageOf<ShapeError>([] {
               Shape({1, 1, 1, 1, 1, 1, 1, 1, 1});
             }),
             "Shape: 9 dimensions, at most 8 are allowed");
@@ -69,7 +69,7 @@ TEST(ShapeTest, RefusesProductsThatOverflow) {
   for (const std::vector<int64_t>& dims : too_large) {
     EXPECT_THROW(Shape(std::span<const int64_t>(dims)), ShapeError);
   }
-  EXPECT_EQ(ThrownMessage<ShapeError>([] {
+  EXPECT_EQ(MessageOf<ShapeError>([] {
               Shape({0, int64_t{1} << 30, int64_t{1} << 30});
             }),
             "Shape: [0,1073741824,1073741824] has more than 2^60 - 1 elements "

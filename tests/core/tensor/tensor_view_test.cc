@@ -6,12 +6,12 @@
 #include <cstdint>
 
 #include "core/base/error.h"
-#include "tests/support/thrown_message.h"
+#include "tests/support/message_of.h"
 
 namespace replicant {
 namespace {
 
-using testing::ThrownMessage;
+using testing::MessageOf;
 
 TEST(TensorViewTest, SpanSeesTheElementsInOrder) {
   const std::array<float, 6> values = {0, 1, 2, 3, 4, 5};
@@ -24,7 +24,7 @@ TEST(TensorViewTest, SpanSeesTheElementsInOrder) {
 TEST(TensorViewTest, SpanOfAnotherTypeIsRefused) {
   const std::array<float, 6> values{};
   const TensorView view(DType::kF32, {2, 3}, values.data());
-  EXPECT_EQ(ThrownMessage<ShapeError>([&] { view.Span<int32_t>(); }),
+  EXPECT_EQ(MessageOf<ShapeError>([&] { view.Span<int32_t>(); }),
             "Span: i32 elements wanted of a tensor [2,3] of f32");
 }
 
