@@ -38,5 +38,10 @@ find_package(OneDNN 3.2 REQUIRED)
 message(STATUS "MuJoCo ${MuJoCo_VERSION}: ${MuJoCo_LIBRARY}")
 message(STATUS "oneDNN ${OneDNN_VERSION}: ${OneDNN_LIBRARY}")
 
-# The Control Suite's models, read from the dm_control wheel.
-file(GLOB REPLICANT_SUITE_DIR "${REPLICANT_VENV}/lib/python3*/site-packages/dm_control/suite")
+# The Control Suite's models, in the dm_control wheel of REPLICANT_VENV.
+file(GLOB REPLICANT_SUITE_FOLDER
+  "${REPLICANT_VENV}/lib/python3*/site-packages/dm_control/suite")
+if(NOT REPLICANT_SUITE_FOLDER)
+  message(FATAL_ERROR "dm_control was not found in ${REPLICANT_VENV}; "
+    "hint: run scripts/setup")
+endif()
