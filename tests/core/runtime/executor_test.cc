@@ -44,15 +44,19 @@ void* operator new(size_t size, const std::nothrow_t& /*tag*/) noexcept {
 void* operator new(size_t size, std::align_val_t alignment) {
   return CountedOrThrow(size, static_cast<size_t>(alignment));
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t /*size*/) noexcept {
+// not inlined, or g++ sees free() meet operator new and warns
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, std::align_val_t /*alignment*/) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, size_t /*size*/) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, size_t /*size*/,
-                     std::align_val_t /*alignment*/) noexcept {
+[[gnu::noinline]] void operator delete(
+    void* memory, std::align_val_t /*alignment*/) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(
+    void* memory, size_t /*size*/, std::align_val_t /*alignment*/) noexcept {
   std::free(memory);
 }
 
