@@ -135,16 +135,35 @@ Initializer PyTorchBias(int64_t fan_in) {
   return Uniform(-bound, bound);
 }
 
-Initializer Scaled(Initializer initializer, double factor) {
-  return [initializer = std::move(initializer), factor](
+namespace {
+
+// `initializer` with every value x at index i replaced by change(x, i), in
+// double, so that the change costs one rounding.
+template <typename Change>
+Initializer Changed(Initializer initializer, Change change) {
+  return [initializer = std::move(initializer), change](
              RandomStream& random, MutableTensorView view) {
-    // scaled in double, so that the factor costs one rounding
     HostTensor values(DType::kF64, view.shape());
     initializer(random, values.mutable_view());
     const auto elements = values.MutableSpan<double>();
     size_t next = 0;
-    Fill(view, [&] { return factor * elements[next++]; });
+    Fill(view, [&] {
+      const size_t i = next++;
+      return change(elements[i], static_cast<double>(i));
+    });
   };
+}
+
+}  // namespace
+
+Initializer Scaled(Initializer initializer, double factor) {
+  return Changed(std::move(initializer),
+                 [factor](double x, double /*i*/) { return factor * x; });
+}
+
+Initializer PlusRamp(Initializer initializer, double slope) {
+  return Changed(std::move(initializer),
+                 [slope](double x, double i) { return x + slope * i; });
 }
 
 }  // namespace replicant::nn

@@ -32,5 +32,8 @@ Initializer PyTorchBias(int64_t fan_in);
 // `initializer` with every value multiplied by `factor`: the small last layer
 // of a policy.
 Initializer Scaled(Initializer initializer, double factor);
+// `initializer` with slope * i added to value i: the last bias of a critic
+// whose first distribution is to lean to one side.
+Initializer PlusRamp(Initializer initializer, double slope);
 
 }  // namespace replicant::nn

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/config/reader.h"
+
+// What a D4PG agent is made of (arXiv:1804.08617), section `agent` of a run.
+// One struct per section; the keys, their ranges and meaning are in config.cc.
+namespace replicant::agents::d4pg {
+
+enum class EncoderKind { kState, kNature, kDrq, kLight, kCustom };
+enum class Activation { kElu, kRelu };
+enum class Initialization { kOrthogonal, kPyTorch };
+enum class TargetUpdate { kMovingAverage, kPeriodicCopy };
+enum class Schedule { kConstant, kLinear, kCosine };
+enum class Priority { kCrossEntropy, kAbsoluteTdError };
+
+// One convolution with a square kernel, no padding, followed by relu.
+struct ConvLayer {
+  int64_t channels = 0;
+  int64_t kernel = 0;
+  int64_t stride = 0;
+};
+
+// What turns an observation into features.
+struct EncoderConfig {
+  EncoderKind kind = EncoderKind::kState;
+  // kCustom only; all of one length
+  std::vector<int64_t> channels;
+  std::vector<int64_t> kernels;
+  std::vector<int64_t> strides;
+
+  static EncoderConfig Read(config::Reader& reader);
+
+  bool has_pixels() const { return kind != EncoderKind::kState; }
+  // The convolutions, first to last; none for kState.
+  //   kNature  8x8/4 32, 4x4/2 64, 3x3/1 64 (Mnih et al. 2015, "Methods")
+  //   kDrq     3x3/2 32, three of 3x3/1 32 (arXiv:2107.09645, section 3.1)
+  //   kLight   8x8/4 16, 4x4/2 32
+  std::vector<ConvLayer> Layers() const;
+};
+
+struct NetworkConfig {
+  EncoderConfig encoder;
+  // size of LayerNorm + tanh embedding between encoder and heads; pixels only
+  int64_t embedding_size = 50;
+  std::vector<int64_t> policy_hidden_sizes = {256, 256, 256};
+  std::vector<int64_t> critic_hidden_sizes = {512, 512, 256};
+  Activation activation = Activation::kElu;
+  Initialization initialization = Initialization::kOrthogonal;
+  double policy_last_layer_scale = 0.01;
+  double critic_last_layer_scale = 0.1;
+  // atom k starts with a bias of -slope * k, so that values start low
+  double critic_bias_slope = 0.0;
+
+  static NetworkConfig Read(config::Reader& reader);
+};
+
+struct DistributionConfig {
+  int64_t num_atoms = 51;
+  // none: MakeSupport() takes the range that returns can have
+  std::optional<double> v_min;
+  std::optional<double> v_max;
+
+  static DistributionConfig Read(config::Reader& reader);
+};
+
+struct TargetConfig {
+  TargetUpdate update = TargetUpdate::kMovingAverage;
+  double rate = 0.005;      // kMovingAverage
+  int64_t period = 100;     // kPeriodicCopy; updates
+  bool has_encoder = true;  // else next observations go through the online one
+
+  static TargetConfig Read(config::Reader& reader);
+};
+
+struct OptimizerConfig {
+  double learning_rate = 1e-4;
+  Schedule schedule = Schedule::kConstant;
+  int64_t schedule_steps = 1'000'000;  // kLinear, kCosine; updates
+  double final_learning_rate = 0.0;    // kLinear
+  double max_gradient_norm = 40.0;     // global norm; 0: no limit
+
+  static OptimizerConfig Read(config::Reader& reader);
+};
+
+struct D4pgConfig {
+  NetworkConfig networks;
+  DistributionConfig distribution;
+  TargetConfig target;
+  OptimizerConfig policy_optimizer;
+  OptimizerConfig critic_optimizer;
+  // norm of dq/da per row of a batch; 0: no limit
+  double max_action_gradient_norm = 1.0;
+  // weight * mean(max(|u| - limit, 0)^2), u the policy's value before tanh
+  double pre_tanh_penalty_weight = 0.0;
+  double pre_tanh_penalty_limit = 2.0;
+  int64_t random_shift = 0;  // pixels; 0: none
+  Priority priority = Priority::kCrossEntropy;
+
+  static D4pgConfig Read(config::Reader& reader);
+};
+
+}  // namespace replicant::agents::d4pg

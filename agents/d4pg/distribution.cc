@@ -1,0 +1,70 @@
+#include "agents/d4pg/distribution.h"
+
+#include <fmt/format.h>
+
+#include <span>
+
+#include "core/base/error.h"
+#include "core/graph/ops/elementwise.h"
+#include "core/graph/ops/reduce.h"
+#include "core/tensor/host_tensor.h"
+
+namespace replicant::agents::d4pg {
+namespace {
+
+// z as a row [K]
+graph::Output Atoms(graph::Graph& graph, const Support& support, DType dtype,
+                    graph::CallSite site) {
+  HostTensor z(dtype, Shape({support.num_atoms}));
+  const double gap = (support.v_max - support.v_min) /
+                     static_cast<double>(support.num_atoms - 1);
+  const auto fill = [&]<typename T>(std::span<T> atoms) {
+    double k = 0.0;
+    for (T& atom : atoms) atom = static_cast<T>(support.v_min + gap * k++);
+  };
+  if (dtype == DType::kF64) {
+    fill(z.MutableSpan<double>());
+  } else {
+    fill(z.MutableSpan<float>());
+  }
+  return graph.Constant(z.view(), site);
+}
+
+}  // namespace
+
+Support MakeSupport(const DistributionConfig& config, double discount,
+                    double largest_reward) {
+  if (!(discount >= 0.0 && discount < 1.0)) {
+    throw ConfigError(fmt::format(
+        "D4PG: want a discount in [0, 1), got {}; returns of endless episodes "
+        "have no bound otherwise",
+        discount));
+  }
+  const double largest_return = largest_reward / (1.0 - discount);
+  const Support support{.v_min = config.v_min.value_or(0.0),
+                        .v_max = config.v_max.value_or(largest_return),
+                        .num_atoms = config.num_atoms};
+  // a bound written with a few digits less is meant as the bound
+  constexpr double kTolerance = 1e-3;
+  if (support.v_min > 0.0 ||
+      support.v_max < largest_return * (1.0 - kTolerance) ||
+      support.v_min >= support.v_max) {
+    throw ConfigError(fmt::format(
+        "D4PG: distribution.v_min {} and v_max {} cut the returns that there "
+        "can be: [0, {:.6g}] with a largest reward of {} per agent step and "
+        "discount {}; hint: leave them out, or widen them",
+        support.v_min, support.v_max, largest_return, largest_reward,
+        discount));
+  }
+  return support;
+}
+
+graph::Output ExpectedValue(graph::Output probabilities, const Support& support,
+                            graph::CallSite site) {
+  const graph::Output atoms =
+      Atoms(*probabilities.graph, support, probabilities.dtype(), site);
+  return graph::ReduceSum(graph::Mul(probabilities, atoms, site), {.axes = {1}},
+                          site);
+}
+
+}  // namespace replicant::agents::d4pg

@@ -1,0 +1,67 @@
+#include "agents/d4pg/losses.h"
+
+#include "core/graph/gradients.h"
+#include "core/graph/ops/elementwise.h"
+#include "core/graph/ops/losses.h"
+#include "core/graph/ops/optimizer.h"
+#include "core/graph/ops/reduce.h"
+#include "core/graph/ops/shape_ops.h"
+
+namespace replicant::agents::d4pg {
+
+CriticLossResult CriticLoss(const CriticLossInputs& inputs,
+                            const Support& support, Priority priority,
+                            CallSite site) {
+  const Output target = graph::StopGradient(
+      graph::CategoricalProjection(inputs.next_probabilities, inputs.reward,
+                                   inputs.discount, support.v_min,
+                                   support.v_max, site),
+      site);
+  const Output cross_entropy =
+      graph::SoftmaxCrossEntropy(inputs.logits, target, site);
+  CriticLossResult result;
+  result.loss = graph::ReduceMean(
+      graph::Mul(cross_entropy, inputs.weight, site), {}, site);
+  result.value =
+      ExpectedValue(graph::Softmax(inputs.logits, site), support, site);
+  if (priority == Priority::kCrossEntropy) {
+    result.priority = graph::StopGradient(cross_entropy, site);
+  } else {
+    const Output error =
+        graph::Sub(ExpectedValue(target, support, site), result.value, site);
+    result.priority = graph::StopGradient(graph::Abs(error, site), site);
+  }
+  return result;
+}
+
+PolicyLossResult PolicyLoss(const PolicyNetwork::Result& policy, Output value,
+                            const D4pgConfig& config, CallSite site) {
+  PolicyLossResult result;
+  result.loss = graph::Neg(graph::ReduceMean(value, {}, site), site);
+  result.objective = result.loss;
+  if (config.max_action_gradient_norm > 0.0) {
+    // action * clipped gradient has that gradient by the action
+    const Output gradient = graph::Gradients(graph::ReduceSum(value, {}, site),
+                                             {policy.action}, site)[0];
+    const Output clipped = graph::StopGradient(
+        graph::ClipRowsByNorm(gradient, config.max_action_gradient_norm, site),
+        site);
+    const Output rows = graph::ReduceSum(
+        graph::Mul(policy.action, clipped, site), {.axes = {1}}, site);
+    result.objective = graph::Neg(graph::ReduceMean(rows, {}, site), site);
+  }
+  if (config.pre_tanh_penalty_weight > 0.0) {
+    const Output excess =
+        graph::Relu(graph::Add(graph::Abs(policy.pre_tanh, site),
+                               -config.pre_tanh_penalty_limit, site),
+                    site);
+    const Output penalty =
+        graph::Mul(graph::ReduceMean(graph::Square(excess, site), {}, site),
+                   config.pre_tanh_penalty_weight, site);
+    result.loss = graph::Add(result.loss, penalty, site);
+    result.objective = graph::Add(result.objective, penalty, site);
+  }
+  return result;
+}
+
+}  // namespace replicant::agents::d4pg

@@ -1,0 +1,46 @@
+#pragma once
+
+#include "agents/d4pg/config.h"
+#include "agents/d4pg/distribution.h"
+#include "agents/d4pg/networks.h"
+
+// What D4PG minimises (arXiv:1804.08617, algorithm 1). B batch, A actions, K
+// atoms.
+namespace replicant::agents::d4pg {
+
+struct CriticLossInputs {
+  Output logits;              // [B, K], of the sampled actions
+  Output next_probabilities;  // [B, K], of the target networks
+  Output reward;              // [B], n-step
+  Output discount;            // [B], n-step, 0 after a terminal step
+  Output weight;              // [B], importance weights, at most 1
+};
+
+struct CriticLossResult {
+  // mean_b weight[b] * H(m[b], softmax(logits[b])), m the projection of
+  // reward + discount * z onto the atoms; no gradient flows into m. []
+  Output loss;
+  // what `Priority` asks for, [B]; no gradient flows through it
+  Output priority;
+  // expected return of the sampled actions, [B]
+  Output value;
+};
+CriticLossResult CriticLoss(const CriticLossInputs& inputs,
+                            const Support& support, Priority priority,
+                            CallSite site = CallSite::Here());
+
+struct PolicyLossResult {
+  // -mean_b value[b] + penalty, []
+  Output loss;
+  // The scalar whose gradient by the policy's parameters trains it: that of
+  // `loss`, with dvalue/daction clipped per row.
+  Output objective;
+};
+// value [B] is the critic's for policy.action, and depends on it.
+//
+//   penalty = weight * mean(max(|pre_tanh| - limit, 0)^2)
+PolicyLossResult PolicyLoss(const PolicyNetwork::Result& policy, Output value,
+                            const D4pgConfig& config,
+                            CallSite site = CallSite::Here());
+
+}  // namespace replicant::agents::d4pg

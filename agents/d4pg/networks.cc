@@ -1,0 +1,260 @@
+#include "agents/d4pg/networks.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/graph/ops/elementwise.h"
+#include "core/graph/ops/image.h"
+#include "core/graph/ops/shape_ops.h"
+
+namespace replicant::agents::d4pg {
+namespace {
+
+// First values of a layer that relu follows (`gain` sqrt 2) or not (1).
+nn::LayerOptions LayerOptionsOf(const NetworkConfig& config, double gain,
+                                DType dtype) {
+  nn::LayerOptions options{.dtype = dtype};
+  if (config.initialization == Initialization::kOrthogonal) {
+    options.weight = nn::Orthogonal(gain);
+    options.bias = nn::Constant(0.0);
+  }
+  return options;
+}
+
+// The same for a last layer whose weights are `scale` times as large, and whose
+// bias i starts lower by bias_slope * i.
+nn::LayerOptions LastLayerOptions(const NetworkConfig& config, double scale,
+                                  double bias_slope, int64_t in, DType dtype) {
+  nn::LayerOptions options = LayerOptionsOf(config, 1.0, dtype);
+  options.weight =
+      nn::Scaled(options.weight ? options.weight : nn::PyTorchWeight(), scale);
+  const nn::Initializer bias =
+      nn::Scaled(options.bias ? options.bias : nn::PyTorchBias(in), scale);
+  if (bias_slope == 0.0) {
+    options.bias = bias;
+  } else {
+    options.bias = nn::PlusRamp(bias, -bias_slope);
+  }
+  return options;
+}
+
+Output Activate(Output x, Activation activation, CallSite site) {
+  return activation == Activation::kElu ? graph::Elu(x, 1.0, site)
+                                        : graph::Relu(x, site);
+}
+
+int64_t ConvSize(int64_t size, const ConvLayer& layer) {
+  return size < layer.kernel ? 0 : (size - layer.kernel) / layer.stride + 1;
+}
+
+// Height, width and channels after the convolutions; zero sizes where the image
+// is too small.
+std::array<int64_t, 3> ConvnetSize(const NetworkConfig& config,
+                                   const Shape& image) {
+  std::array<int64_t, 3> size = {image[0], image[1], image[2]};
+  for (const ConvLayer& layer : config.encoder.Layers()) {
+    size = {ConvSize(size[0], layer), ConvSize(size[1], layer), layer.channels};
+  }
+  return size;
+}
+
+std::optional<Embedding> MakeTrunk(Graph& graph, const NetworkConfig& config,
+                                   int64_t feature_size, DType dtype,
+                                   CallSite site) {
+  if (!config.encoder.has_pixels()) return std::nullopt;
+  const Graph::Scope scope(graph, "trunk");
+  return Embedding(graph, config, feature_size, config.embedding_size, dtype,
+                   site);
+}
+
+}  // namespace
+
+graph::TensorType AgentSpec::ObservationType(const NetworkConfig& config,
+                                             int64_t batch) const {
+  std::vector<int64_t> dims = {batch};
+  dims.insert(dims.end(), observation.dims().begin(), observation.dims().end());
+  return {config.encoder.has_pixels() ? DType::kU8 : dtype,
+          Shape(std::span<const int64_t>(dims))};
+}
+
+void CheckSpec(const NetworkConfig& config, const AgentSpec& spec) {
+  if (spec.action_size < 1) {
+    throw ConfigError(fmt::format("D4PG: want at least one action, got {}",
+                                  spec.action_size));
+  }
+  const bool has_pixels = config.encoder.has_pixels();
+  const Shape& observation = spec.observation;
+  if (observation.rank() != (has_pixels ? 3 : 1) ||
+      observation.num_elements() < 1) {
+    throw ConfigError(
+        fmt::format("D4PG: the encoder wants observations {}, got {}; hint: "
+                    "networks.encoder.kind",
+                    has_pixels ? "[H,W,C]" : "[O]", observation.ToString()));
+  }
+  if (!has_pixels) return;
+  const auto [height, width, channels] = ConvnetSize(config, observation);
+  if (height < 1 || width < 1) {
+    throw ConfigError(fmt::format(
+        "D4PG: images {} are too small for the encoder's convolutions; hint: "
+        "networks.encoder.kind",
+        observation.ToString()));
+  }
+}
+
+Encoder::Encoder(Graph& graph, const NetworkConfig& config,
+                 const AgentSpec& spec, CallSite site)
+    : dtype_(spec.dtype), has_pixels_(config.encoder.has_pixels()) {
+  CheckSpec(config, spec);
+  if (!has_pixels_) {
+    feature_size_ = spec.observation[0];
+    return;
+  }
+  const Graph::Scope scope(graph, "encoder/convnet");
+  int64_t in = spec.observation[2];
+  for (const ConvLayer& layer : config.encoder.Layers()) {
+    // a module each for the convolution and its relu
+    const std::string name = std::to_string(2 * layers_.size());
+    layers_.emplace_back(graph, name, in, layer.channels, layer.kernel,
+                         graph::Conv2dOptions{.stride = layer.stride},
+                         LayerOptionsOf(config, std::sqrt(2.0), spec.dtype),
+                         site);
+    in = layer.channels;
+  }
+  const auto [height, width, channels] = ConvnetSize(config, spec.observation);
+  feature_size_ = height * width * channels;
+}
+
+Output Encoder::operator()(Output observation, CallSite site) const {
+  if (!has_pixels_) return observation;
+  Output x =
+      graph::NormalizePixels(observation, dtype_, 1.0 / 255.0, -0.5, site);
+  for (const nn::Conv2d& layer : layers_) {
+    x = graph::Relu(layer(x, site), site);
+  }
+  return graph::Reshape(x, {x.shape()[0], feature_size_}, site);
+}
+
+std::vector<VariableId> Encoder::variables() const {
+  std::vector<VariableId> all;
+  for (const nn::Conv2d& layer : layers_) {
+    all.insert(all.end(), layer.variables().begin(), layer.variables().end());
+  }
+  return all;
+}
+
+Embedding::Embedding(Graph& graph, const NetworkConfig& config, int64_t in,
+                     int64_t size, DType dtype, CallSite site)
+    : linear_(graph, "0", in, size, LayerOptionsOf(config, 1.0, dtype), site),
+      norm_(graph, "1", size, dtype, /*epsilon=*/1e-5, site) {}
+
+Output Embedding::operator()(Output x, CallSite site) const {
+  return graph::Tanh(norm_(linear_(x, site), site), site);
+}
+
+void Embedding::AppendVariables(std::vector<VariableId>* variables) const {
+  for (const auto* layer : {&linear_.variables(), &norm_.variables()}) {
+    variables->insert(variables->end(), layer->begin(), layer->end());
+  }
+}
+
+Head::Head(Graph& graph, const NetworkConfig& config, const Options& options,
+           CallSite site)
+    : activation_(config.activation),
+      first_(graph, config, options.in, options.hidden_sizes.at(0),
+             options.last_layer.dtype, site) {
+  const auto& sizes = options.hidden_sizes;
+  const double gain =
+      config.activation == Activation::kRelu ? std::sqrt(2.0) : 1.0;
+  for (size_t i = 1; i <= sizes.size(); ++i) {
+    const bool is_last = i == sizes.size();
+    // 0, 1, 2 are linear, norm and tanh; then a module each for a layer and
+    // its activation
+    layers_.emplace_back(
+        graph, std::to_string(2 * i + 1), sizes[i - 1],
+        is_last ? options.out : sizes[i],
+        is_last ? options.last_layer
+                : LayerOptionsOf(config, gain, options.last_layer.dtype),
+        site);
+  }
+}
+
+Output Head::operator()(Output x, CallSite site) const {
+  x = first_(x, site);
+  for (size_t i = 0; i + 1 < layers_.size(); ++i) {
+    x = Activate(layers_[i](x, site), activation_, site);
+  }
+  return layers_.back()(x, site);
+}
+
+void Head::AppendVariables(std::vector<VariableId>* variables) const {
+  first_.AppendVariables(variables);
+  for (const nn::Dense& layer : layers_) {
+    variables->insert(variables->end(), layer.variables().begin(),
+                      layer.variables().end());
+  }
+}
+
+PolicyNetwork::PolicyNetwork(Graph& graph, const NetworkConfig& config,
+                             const AgentSpec& spec, int64_t feature_size,
+                             CallSite site) {
+  const Graph::Scope scope(graph, "policy");
+  trunk_ = MakeTrunk(graph, config, feature_size, spec.dtype, site);
+  {
+    const Graph::Scope head_scope(graph, "head");
+    const auto& sizes = config.policy_hidden_sizes;
+    head_.emplace(
+        graph, config,
+        Head::Options{.hidden_sizes = sizes,
+                      .in = trunk_ ? config.embedding_size : feature_size,
+                      .out = spec.action_size,
+                      .last_layer = LastLayerOptions(
+                          config, config.policy_last_layer_scale,
+                          /*bias_slope=*/0.0, sizes.back(), spec.dtype)},
+        site);
+  }
+  if (trunk_) trunk_->AppendVariables(&variables_);
+  head_->AppendVariables(&variables_);
+}
+
+PolicyNetwork::Result PolicyNetwork::operator()(Output features,
+                                                CallSite site) const {
+  const Output x = trunk_ ? (*trunk_)(features, site) : features;
+  const Output pre_tanh = (*head_)(x, site);
+  return {.action = graph::Tanh(pre_tanh, site), .pre_tanh = pre_tanh};
+}
+
+CriticNetwork::CriticNetwork(Graph& graph, const NetworkConfig& config,
+                             const AgentSpec& spec, int64_t feature_size,
+                             int64_t num_atoms, CallSite site) {
+  const Graph::Scope scope(graph, "critic");
+  trunk_ = MakeTrunk(graph, config, feature_size, spec.dtype, site);
+  {
+    const Graph::Scope head_scope(graph, "head");
+    const auto& sizes = config.critic_hidden_sizes;
+    const int64_t embedding_size =
+        trunk_ ? config.embedding_size : feature_size;
+    head_.emplace(
+        graph, config,
+        Head::Options{.hidden_sizes = sizes,
+                      .in = embedding_size + spec.action_size,
+                      .out = num_atoms,
+                      .last_layer = LastLayerOptions(
+                          config, config.critic_last_layer_scale,
+                          config.critic_bias_slope, sizes.back(), spec.dtype)},
+        site);
+  }
+  if (trunk_) trunk_->AppendVariables(&variables_);
+  head_->AppendVariables(&variables_);
+}
+
+Output CriticNetwork::operator()(Output features, Output action,
+                                 CallSite site) const {
+  const Output x = trunk_ ? (*trunk_)(features, site) : features;
+  return (*head_)(graph::Concat({x, action}, /*axis=*/1, site), site);
+}
+
+}  // namespace replicant::agents::d4pg

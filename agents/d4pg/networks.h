@@ -1,0 +1,145 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agents/d4pg/config.h"
+#include "core/graph/graph.h"
+#include "core/nn/layers.h"
+
+// The networks of a D4PG agent. Their variables have the names of PyTorch
+// modules (with '/' for '.'):
+//
+//   encoder/convnet/0, 2, 4 ...  convolutions, relu between them
+//   policy/trunk/0, 1            Linear, LayerNorm (then tanh); pixels only
+//   policy/head/0, 1, 3, 5 ...   Linear, LayerNorm (then tanh), Linear (then
+//                                the activation) ..., Linear
+//   critic/trunk, critic/head    the same
+//
+// Letters: B batch, H W C image, F features, A actions, K atoms.
+//
+// Constructors throw InvalidArgument for a name that is taken in the graph.
+namespace replicant::agents::d4pg {
+
+using graph::CallSite;
+using graph::Graph;
+using graph::Output;
+using graph::VariableId;
+
+// What the agent sees and does.
+struct AgentSpec {
+  // of one observation: [O] floating, or [H, W, C] u8 for pixels
+  Shape observation;
+  // actions are in [-1, 1]^A; the actor brings them to the task's range
+  int64_t action_size = 0;
+  // of parameters and computation
+  DType dtype = DType::kF32;
+
+  // The type of `batch` observations as an input of a graph.
+  graph::TensorType ObservationType(const NetworkConfig& config,
+                                    int64_t batch) const;
+};
+
+// Throws ConfigError, with the reason, unless networks of `config` can be built
+// for `spec`: no action, another rank of the observation than the encoder
+// wants, or an image too small for its convolutions.
+void CheckSpec(const NetworkConfig& config, const AgentSpec& spec);
+
+// Pixels [B, H, W, C] u8 to features [B, F], F = H' W' C' of the last
+// convolution in that order; pixels become [-0.5, 0.5] first. Observations of
+// kState pass unchanged.
+class Encoder {
+ public:
+  Encoder(Graph& graph, const NetworkConfig& config, const AgentSpec& spec,
+          CallSite site = CallSite::Here());
+
+  Output operator()(Output observation, CallSite site = CallSite::Here()) const;
+  int64_t feature_size() const { return feature_size_; }
+  // Empty for kState.
+  std::vector<VariableId> variables() const;
+
+ private:
+  DType dtype_;
+  bool has_pixels_;
+  std::vector<nn::Conv2d> layers_;
+  int64_t feature_size_ = 0;
+};
+
+// x -> tanh(LayerNorm(Linear(x))): [B, in] -> [B, size]. Layers 0 and 1 of the
+// scope that is open when it is made.
+class Embedding {
+ public:
+  Embedding(Graph& graph, const NetworkConfig& config, int64_t in, int64_t size,
+            DType dtype, CallSite site);
+
+  Output operator()(Output x, CallSite site) const;
+  void AppendVariables(std::vector<VariableId>* variables) const;
+
+ private:
+  nn::Dense linear_;
+  nn::LayerNorm norm_;
+};
+
+// Embedding -> (Linear -> activation)* -> Linear: [B, in] -> [B, out].
+class Head {
+ public:
+  struct Options {
+    std::vector<int64_t> hidden_sizes;
+    int64_t in = 0;
+    int64_t out = 0;
+    nn::LayerOptions last_layer;
+  };
+  Head(Graph& graph, const NetworkConfig& config, const Options& options,
+       CallSite site);
+
+  Output operator()(Output x, CallSite site) const;
+  void AppendVariables(std::vector<VariableId>* variables) const;
+
+ private:
+  Activation activation_;
+  Embedding first_;
+  // those between the first and the last, and the last
+  std::vector<nn::Dense> layers_;
+};
+
+// Features to actions.
+class PolicyNetwork {
+ public:
+  PolicyNetwork(Graph& graph, const NetworkConfig& config,
+                const AgentSpec& spec, int64_t feature_size,
+                CallSite site = CallSite::Here());
+
+  struct Result {
+    Output action;    // tanh(pre_tanh), [B, A]
+    Output pre_tanh;  // [B, A]
+  };
+  Result operator()(Output features, CallSite site = CallSite::Here()) const;
+  const std::vector<VariableId>& variables() const { return variables_; }
+
+ private:
+  std::optional<Embedding> trunk_;
+  std::optional<Head> head_;
+  std::vector<VariableId> variables_;
+};
+
+// Features and actions to the logits of the return's distribution.
+class CriticNetwork {
+ public:
+  CriticNetwork(Graph& graph, const NetworkConfig& config,
+                const AgentSpec& spec, int64_t feature_size, int64_t num_atoms,
+                CallSite site = CallSite::Here());
+
+  // features [B, F], action [B, A] -> [B, K]
+  Output operator()(Output features, Output action,
+                    CallSite site = CallSite::Here()) const;
+  const std::vector<VariableId>& variables() const { return variables_; }
+
+ private:
+  std::optional<Embedding> trunk_;
+  std::optional<Head> head_;
+  std::vector<VariableId> variables_;
+};
+
+}  // namespace replicant::agents::d4pg
