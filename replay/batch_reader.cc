@@ -116,11 +116,15 @@ ReadResult BatchReader::Next(Clock::TimePoint deadline, Batch* batch) {
   MutexLock lock(mutex_);
   Clock::Real().WaitUntil(mutex_, changed_, deadline,
                           [this]() REQUIRES(mutex_) {
-                            return !ready_.empty() || is_closed_ || failure_;
+                            return !ready_.empty() || is_closed_ || failure_ ||
+                                   (is_paused_ && num_under_way_ == 0);
                           });
   if (failure_) std::rethrow_exception(failure_);
   if (is_closed_) return ReadResult::kClosed;
-  if (ready_.empty()) return ReadResult::kTimeout;
+  if (ready_.empty()) {
+    return is_paused_ && num_under_way_ == 0 ? ReadResult::kPaused
+                                             : ReadResult::kTimeout;
+  }
   std::swap(*batch, ready_.front());
   if (ready_.front().size > 0) spare_.push_back(std::move(ready_.front()));
   ready_.pop_front();
@@ -151,6 +155,29 @@ void BatchReader::UpdatePriorities(const Batch& batch,
     if (!update.updates.empty()) updates_.push_back(std::move(update));
   }
   changed_.NotifyAll();
+}
+
+void BatchReader::SetPaused(bool is_paused) {
+  MutexLock lock(mutex_);
+  is_paused_ = is_paused;
+  changed_.NotifyAll();
+}
+
+bool BatchReader::Checkpoint(uint64_t id, Clock::TimePoint deadline) {
+  if (id == 0) throw InvalidArgument("BatchReader: a checkpoint needs an id");
+  MutexLock lock(mutex_);
+  checkpoint_ = {
+      .id = id, .deadline = deadline, .num_missing = options_.endpoints.size()};
+  changed_.NotifyAll();
+  Clock::Real().WaitUntil(
+      mutex_, changed_, deadline, [this]() REQUIRES(mutex_) {
+        return checkpoint_.num_missing == 0 || is_closed_ || failure_;
+      });
+  // one that could not be sent in time is not sent later
+  checkpoint_.is_sent = true;
+  if (failure_) std::rethrow_exception(failure_);
+  if (!checkpoint_.problem.empty()) throw CommError(checkpoint_.problem);
+  return checkpoint_.num_missing == 0;
 }
 
 void BatchReader::Close() {
@@ -190,17 +217,19 @@ void BatchReader::Run(const Thread::StopToken& stop) {
       const bool is_waiting = is_any_checked && AskForBatches();
       bool is_any_in_flight = false;
       for (size_t i = 0; i < shards_.size(); ++i) {
-        is_any_in_flight |= !shards_[i].in_flight.empty();
+        is_any_in_flight |= !shards_[i].in_flight.empty() ||
+                            shards_[i].checkpoint_request.has_value();
         Receive(shards_[i], static_cast<int32_t>(i), kLookInterval);
       }
       if (is_any_in_flight || !is_waiting) continue;
       MutexLock lock(mutex_);
-      Clock::Real().WaitUntil(mutex_, changed_,
-                              Clock::Real().Now() + kIdleInterval,
-                              [this]() REQUIRES(mutex_) {
-                                return is_closed_ || !updates_.empty() ||
-                                       num_under_way_ < options_.prefetch;
-                              });
+      Clock::Real().WaitUntil(
+          mutex_, changed_, Clock::Real().Now() + kIdleInterval,
+          [this]() REQUIRES(mutex_) {
+            return is_closed_ || !updates_.empty() ||
+                   (checkpoint_.id != 0 && !checkpoint_.is_sent) ||
+                   (!is_paused_ && num_under_way_ < options_.prefetch);
+          });
     }
     SendUpdates();
   } catch (...) {
@@ -236,7 +265,9 @@ bool BatchReader::AskForBatches() {
   while (true) {
     {
       MutexLock lock(mutex_);
-      if (num_under_way_ >= options_.prefetch || is_closed_) return true;
+      if (num_under_way_ >= options_.prefetch || is_closed_ || is_paused_) {
+        return true;
+      }
       ++num_under_way_;
     }
     auto assembly = std::make_shared<Assembly>();
@@ -307,7 +338,7 @@ void BatchReader::Request(const std::shared_ptr<Assembly>& assembly,
 
 void BatchReader::Receive(Shard& shard, int32_t index,
                           Clock::Duration timeout) {
-  if (shard.in_flight.empty()) {
+  if (shard.in_flight.empty() && !shard.checkpoint_request.has_value()) {
     shard.client->Process(Clock::Duration(0));
     return;
   }
@@ -317,6 +348,8 @@ void BatchReader::Receive(Shard& shard, int32_t index,
     if (!in_flight.empty()) {
       HandleReply(shard, index, std::move(in_flight.mapped()),
                   std::move(reply));
+    } else if (shard.checkpoint_request == *id) {
+      HandleCheckpointReply(shard, reply);
     }
     timeout = Clock::Duration(0);
   }
@@ -363,23 +396,62 @@ void BatchReader::HandleReply(Shard& shard, int32_t index,
 
 void BatchReader::SendUpdates() {
   std::deque<Update> updates;
+  std::optional<CheckpointCall> checkpoint;
   {
+    // together: the checkpoint goes after the priorities given before it
     MutexLock lock(mutex_);
     updates.swap(updates_);
+    if (checkpoint_.id != 0 && !checkpoint_.is_sent) {
+      checkpoint = checkpoint_;
+      checkpoint_.is_sent = true;
+    }
   }
   int64_t num_sent = 0, num_dropped = 0;
   for (Update& update : updates) {
     const auto count = static_cast<int64_t>(update.updates.size());
     rpc::Client& client = *shards_[static_cast<size_t>(update.shard)].client;
     const UpdateRequest request{options_.table, std::move(update.updates)};
-    // a priority is worth little later: never wait for a service
-    const auto result =
-        client.SendOneWay(kUpdateKind, request.Encode(), Clock::Duration(0));
+    // a priority is worth little later: never wait for a service, unless a
+    // checkpoint is to hold it
+    const auto timeout = checkpoint ? checkpoint->deadline - Clock::Real().Now()
+                                    : Clock::Duration(0);
+    const auto result = client.SendOneWay(
+        kUpdateKind, request.Encode(), std::max(timeout, Clock::Duration(0)));
     (result == rpc::SendResult::kOk ? num_sent : num_dropped) += count;
   }
+  if (checkpoint) SendCheckpoint(checkpoint->id, checkpoint->deadline);
   MutexLock lock(mutex_);
   metrics_.sent_updates += num_sent;
   metrics_.dropped_updates += num_dropped;
+}
+
+void BatchReader::SendCheckpoint(uint64_t id, Clock::TimePoint deadline) {
+  // sent again, it would be of a later moment: so never by itself
+  rpc::CallOptions call;
+  call.timeout = std::max(deadline - Clock::Real().Now(), Clock::Duration(1));
+  for (Shard& shard : shards_) {
+    shard.checkpoint_request = shard.client->Start(
+        kCheckpointKind, CheckpointRequest{id}.Encode(), call);
+    if (!shard.checkpoint_request.has_value()) {
+      throw CommError(
+          fmt::format("{}: too many requests are under way", shard.endpoint));
+    }
+  }
+}
+
+void BatchReader::HandleCheckpointReply(Shard& shard,
+                                        const rpc::CallReply& reply) {
+  shard.checkpoint_request.reset();
+  if (reply.result == rpc::CallResult::kTimeout) return;
+  MutexLock lock(mutex_);
+  if (reply.result != rpc::CallResult::kOk) {
+    checkpoint_.problem = fmt::format(
+        "{}: checkpoint {}: {}", shard.endpoint, checkpoint_.id,
+        reply.result == rpc::CallResult::kError ? reply.error_text
+                                                : "the connection was lost");
+  }
+  --checkpoint_.num_missing;
+  changed_.NotifyAll();
 }
 
 // --- the decode threads ---

@@ -62,7 +62,10 @@ struct Batch {
   std::vector<int32_t> shards;  // index of the endpoint that it came from
 };
 
-enum class [[nodiscard]] ReadResult{kOk, kTimeout, kClosed};
+enum class [[nodiscard]] ReadResult{
+    kOk, kTimeout, kClosed,
+    // Every batch that was under way has been given, and the reader is paused.
+    kPaused};
 
 // Counts since the reader was made.
 struct BatchReaderMetrics {
@@ -107,6 +110,18 @@ class BatchReader {
   void UpdatePriorities(const Batch& batch, std::span<const float> priorities)
       EXCLUDES(mutex_);
 
+  // While it is paused the reader asks for no batch: Next() gives those that
+  // are under way, and then kPaused. So that a checkpoint counts no item as
+  // sampled that nobody has seen.
+  void SetPaused(bool is_paused) EXCLUDES(mutex_);
+  // Has every service write checkpoint `id`, and waits until it is on the disk
+  // of all of them: false if it is not by `deadline`. It holds every priority
+  // that was given before, and none that is given later. Throws CommError with
+  // the reason if a service cannot write it, or was restarted meanwhile, and
+  // InvalidArgument if `id` is 0. One call at a time.
+  [[nodiscard]] bool Checkpoint(uint64_t id, Clock::TimePoint deadline)
+      EXCLUDES(mutex_);
+
   // Ends all waits with kClosed; priorities that were given are sent first.
   void Close() EXCLUDES(mutex_);
 
@@ -137,6 +152,15 @@ class BatchReader {
     Clock::TimePoint down_until;  // its last request was lost
     double mass = 1.0;
     std::map<rpc::Client::RequestId, SampleInFlight> in_flight;
+    std::optional<rpc::Client::RequestId> checkpoint_request;
+  };
+  // What Checkpoint() has asked for.
+  struct CheckpointCall {
+    uint64_t id = 0;
+    Clock::TimePoint deadline;
+    bool is_sent = false;
+    size_t num_missing = 0;  // services that have not answered
+    std::string problem;
   };
   struct Update {
     int32_t shard;
@@ -156,6 +180,9 @@ class BatchReader {
   void HandleReply(Shard& shard, int32_t index, SampleInFlight in_flight,
                    rpc::CallReply reply) EXCLUDES(mutex_);
   void SendUpdates() EXCLUDES(mutex_);
+  void SendCheckpoint(uint64_t id, Clock::TimePoint deadline);
+  void HandleCheckpointReply(Shard& shard, const rpc::CallReply& reply)
+      EXCLUDES(mutex_);
 
   // --- the decode threads ---
   void Decode(const Thread::StopToken& stop) EXCLUDES(mutex_);
@@ -179,6 +206,8 @@ class BatchReader {
   // asked for and not yet given away
   int64_t num_under_way_ GUARDED_BY(mutex_) = 0;
   bool is_closed_ GUARDED_BY(mutex_) = false;
+  bool is_paused_ GUARDED_BY(mutex_) = false;
+  CheckpointCall checkpoint_ GUARDED_BY(mutex_);
   std::exception_ptr failure_ GUARDED_BY(mutex_);
   BatchReaderMetrics metrics_ GUARDED_BY(mutex_);
 

@@ -24,8 +24,8 @@ constexpr std::string_view kMessageTable = R"(replay 1
     u32 credits, u32 num_tables, num_tables x
     (string name, u32 n_step, u32 stack, f64 discount)
 2 insert
-  request part 0: u64 writer, u64 base_sequence, u64 first_sequence,
-    u32 wait_ms, array of u32 block_bytes
+  request part 0: u64 writer, u64 base_sequence, u64 base_steps,
+    u64 first_sequence, u32 wait_ms, array of u32 block_bytes
   request part 1: the step groups "RSG1" of these lengths, without gaps
   reply: u8 state (0 taken, 1 waiting, 2 no room, 3 no credits,
     4 out of order, 5 closed), u64 last_sequence, u32 credits,
@@ -51,6 +51,9 @@ constexpr std::string_view kMessageTable = R"(replay 1
 6 status
   request: no part
   reply: string of JSON
+7 checkpoint
+  request: u64 id
+  reply: no part
 )";
 
 // The only part of a message of one part.
@@ -158,6 +161,7 @@ Message InsertRequest::Encode() const {
   WireWriter header;
   header.Write(writer);
   header.Write(base_sequence);
+  header.Write(base_steps);
   header.Write(first_sequence);
   header.Write(wait_ms);
   header.WriteArray<uint32_t>(sizes);
@@ -181,11 +185,17 @@ InsertRequest InsertRequest::Decode(std::span<const Frame> payload) {
   InsertRequest request;
   request.writer = ReadWriter(reader, kName);
   request.base_sequence = reader.Read<uint64_t>("base_sequence");
+  request.base_steps = reader.Read<uint64_t>("base_steps");
   request.first_sequence = reader.Read<uint64_t>("first_sequence");
   request.wait_ms = ReadWaitMs(reader, kName);
   const auto sizes =
       reader.ReadArray<uint32_t>("block_bytes", kMaxGroupsPerInsert);
   reader.Finish();
+  if (request.base_steps > kMaxSteps) {
+    throw MalformedMessage(
+        fmt::format("{}: field 'base_steps': {} is over the limit of {}", kName,
+                    request.base_steps, kMaxSteps));
+  }
   // room for the last number, too: it must not wrap round
   constexpr uint64_t kMaxSequence = ~uint64_t{0} - kMaxGroupsPerInsert;
   if (request.base_sequence == 0 ||
@@ -339,6 +349,23 @@ UpdateReply UpdateReply::Decode(std::span<const Frame> payload) {
   const UpdateReply reply{reader.Read<uint32_t>("num_updated")};
   reader.Finish();
   return reply;
+}
+
+Message CheckpointRequest::Encode() const {
+  WireWriter writer;
+  writer.Write(id);
+  return MakeMessage(writer.Finish());
+}
+
+CheckpointRequest CheckpointRequest::Decode(std::span<const Frame> payload) {
+  constexpr std::string_view kName = "replay.checkpoint";
+  WireReader reader(kName, OnlyPart(kName, payload));
+  const CheckpointRequest request{reader.Read<uint64_t>("id")};
+  reader.Finish();
+  if (request.id == 0) {
+    throw MalformedMessage(fmt::format("{}: field 'id' must not be 0", kName));
+  }
+  return request;
 }
 
 Message StatusReply::Encode() const {

@@ -30,6 +30,7 @@ enum MessageKind : uint16_t {
   kSampleKind = 4,
   kUpdateKind = 5,
   kStatusKind = 6,
+  kCheckpointKind = 7,
 };
 
 inline constexpr uint32_t kMaxNameBytes = 128;
@@ -38,6 +39,7 @@ inline constexpr uint32_t kMaxGroupsPerInsert = 4096;
 inline constexpr uint32_t kMaxItemsPerBatch = 65536;
 inline constexpr uint32_t kMaxUpdatesPerMessage = 65536;
 inline constexpr uint32_t kMaxStatusBytes = 1 << 20;
+inline constexpr uint64_t kMaxSteps = uint64_t{1} << 62;
 // How long a request may ask to be kept until it can be answered.
 inline constexpr uint32_t kMaxWaitMs = 30'000;
 
@@ -77,6 +79,10 @@ struct ServiceInfo {
 struct InsertRequest {
   uint64_t writer = 0;  // a random number other than 0
   uint64_t base_sequence = 1;
+  // Steps of the groups below base_sequence that were acknowledged and not
+  // dropped: those that a service does not have were lost when it was
+  // restarted.
+  uint64_t base_steps = 0;
   uint64_t first_sequence = 1;
   // The service keeps the answer back so long while the writer has no credits.
   uint32_t wait_ms = 0;
@@ -159,6 +165,16 @@ struct StatusReply {
 
   rpc::Message Encode() const;
   static StatusReply Decode(std::span<const rpc::Frame> payload);
+};
+
+// kCheckpoint: a checkpoint of everything as it is when the message is handled;
+// the answer, which is empty, comes once it is on the disk. It holds all that
+// its sender sent before it on this connection, and nothing sent after.
+struct CheckpointRequest {
+  uint64_t id = 0;  // under which it is restored; not 0
+
+  rpc::Message Encode() const;
+  static CheckpointRequest Decode(std::span<const rpc::Frame> payload);
 };
 
 // Checks that a message has `count` parts.

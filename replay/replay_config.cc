@@ -106,7 +106,10 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
   reader.Field("checkpoint_interval_s", &c.checkpoint_interval_s, {0.0, 1e6},
                "time between checkpoints; 0: only at the end");
   reader.Field("num_kept_checkpoints", &c.num_kept_checkpoints, {1, 1000},
-               "checkpoints kept");
+               "checkpoints kept: so many taken on time, and so many that "
+               "clients asked for");
+  reader.Field("restore_checkpoint", &c.restore_checkpoint, {0, INT64_MAX},
+               "id of the checkpoint to go back to; 0: the newest");
   reader.Field("key_file", &c.key_file,
                "CURVE key pair of the service; empty: no encryption");
   reader.Field("allowed_clients_file", &c.allowed_clients_file,
@@ -117,6 +120,9 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
   }
   if (c.durability == Durability::kJournal && c.checkpoint_folder.empty()) {
     reader.Error("durability", "journal needs a checkpoint_folder");
+  }
+  if (c.restore_checkpoint != 0 && c.checkpoint_folder.empty()) {
+    reader.Error("restore_checkpoint", "needs a checkpoint_folder");
   }
   return c;
 }

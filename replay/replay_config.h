@@ -35,6 +35,7 @@ struct ReplayConfig {
   Durability durability = Durability::kCheckpoint;
   double checkpoint_interval_s = 300.0;  // 0: only at the end
   int64_t num_kept_checkpoints = 2;
+  int64_t restore_checkpoint = 0;  // 0: the newest
 
   std::string key_file;  // empty: no encryption
   std::string allowed_clients_file;

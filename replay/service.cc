@@ -16,6 +16,12 @@ namespace replicant::replay {
 using rpc::Request;
 using rpc::Responder;
 
+namespace {
+
+constexpr auto kCheckpointTimeout = std::chrono::hours(1);
+
+}  // namespace
+
 Service::Service(Shard* shard, ServiceOptions options, Clock* clock)
     : shard_(shard),
       options_(options),
@@ -38,6 +44,11 @@ Service::Service(Shard* shard, ServiceOptions options, Clock* clock)
     throw InvalidArgument(
         fmt::format("replay service: table '{}': a name has 1 to {} bytes",
                     table.name, kMaxNameBytes));
+  }
+  // those of a restored shard may come back, or not
+  for (const uint64_t id : shard->OpenWriters()) writers_[id];
+  if (!writers_.empty()) {
+    absent_until_ = clock->Now() + options_.return_timeout;
   }
 }
 
@@ -63,6 +74,9 @@ void Service::AttachTo(rpc::Server& server) {
   server.Handle(kStatusKind, [this](Request& request, Responder responder) {
     CheckNumParts("replay.status", request.payload, 0);
     responder.Reply(StatusReply{StatusJson()}.Encode());
+  });
+  server.Handle(kCheckpointKind, [this](Request& request, Responder responder) {
+    HandleCheckpoint(request, responder);
   });
   server.OnTick([this] { HandleTick(); });
   server.OnPeerExpired(
@@ -95,6 +109,36 @@ int64_t Service::TableOf(std::string_view message,
                                     name, fmt::join(names, ", ")));
 }
 
+// --- checkpoints ---
+
+void Service::HandleCheckpoint(Request& request, Responder responder) {
+  const auto checkpoint = CheckpointRequest::Decode(request.payload);
+  if (saver_ == nullptr) {
+    throw InvalidArgument(
+        "replay.checkpoint: this service keeps none; hint: give it a "
+        "checkpoint_folder");
+  }
+  // as long as the disk takes
+  responder.SetDeadline(clock_->Now() + kCheckpointTimeout);
+  const auto answer = [responder](const std::string& problem) {
+    if (problem.empty()) {
+      responder.Reply({});
+    } else {
+      responder.ReplyError(rpc::ErrorCode::kFailed, problem);
+    }
+  };
+  const bool is_started =
+      saver_->Start(checkpoint.id, [this, answer](const std::string& problem) {
+        server_->Post([answer, problem] { answer(problem); });
+      });
+  if (!is_started) {
+    responder.ReplyError(
+        rpc::ErrorCode::kBusy,
+        fmt::format("replay.checkpoint: {} checkpoints wait to be written",
+                    CheckpointSaver::kMaxWaiting));
+  }
+}
+
 // --- writers ---
 
 uint32_t Service::CreditsOf(const Writer& writer) const {
@@ -106,6 +150,7 @@ void Service::HandleInsert(Request& request, Responder responder) {
   ++counts_.inserts;
   Writer& writer = writers_[insert.writer];
   writer.peer = request.peer_id;
+  NoteLostSteps(insert);
   PendingAck pending{insert.writer, Take(insert, writer), {}, responder};
   const bool must_wait =
       pending.ack.credits == 0 && insert.wait_ms > 0 && !is_closed_;
@@ -211,6 +256,32 @@ void Service::CloseWriter(uint64_t id) {
   std::erase_if(pending_acks_, [id](const PendingAck& pending) {
     return pending.writer == id;
   });
+}
+
+void Service::NoteLostSteps(const InsertRequest& request) {
+  const int64_t lost = shard_->NoteStepsOf(
+      request.writer, static_cast<int64_t>(request.base_steps));
+  if (lost == 0) return;
+  spdlog::warn(
+      "replay: {} steps of writer {:#x} are lost: they were acknowledged by a "
+      "service before this one, after its last checkpoint",
+      lost, request.writer);
+}
+
+void Service::ForgetAbsentWriters() {
+  if (!absent_until_.has_value() || clock_->Now() < *absent_until_) return;
+  absent_until_.reset();
+  std::vector<uint64_t> absent;
+  for (const auto& [id, writer] : writers_) {
+    if (writer.peer == 0) absent.push_back(id);
+  }
+  for (const uint64_t id : absent) {
+    spdlog::warn(
+        "replay: writer {:#x} did not come back: its open episode is dropped",
+        id);
+    CloseWriter(id);
+    ++counts_.expired_writers;
+  }
 }
 
 void Service::HandlePeerExpired(const rpc::Peer& peer) {
@@ -346,6 +417,7 @@ void Service::EndLate(Clock::TimePoint now) {
 
 void Service::HandleTick() {
   const Clock::TimePoint now = clock_->Now();
+  ForgetAbsentWriters();
   Pump();
   EndLate(now);
   UpdateRates(now);

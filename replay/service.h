@@ -10,6 +10,7 @@
 #include "core/base/clock.h"
 #include "core/rpc/server.h"
 #include "replay/batch_codec.h"
+#include "replay/checkpoint_saver.h"
 #include "replay/protocol.h"
 #include "replay/shard.h"
 
@@ -19,6 +20,8 @@ struct ServiceOptions {
   // Step groups that a writer may have unacknowledged, in [1,
   // kMaxGroupsPerInsert].
   uint32_t credits = 64;
+  // A writer that was restored with an open episode has so long to come back.
+  Clock::Duration return_timeout = std::chrono::seconds(10);
   // The longest part of a message that readers accept.
   size_t max_part_bytes = size_t{256} << 20;
 };
@@ -68,6 +71,10 @@ class Service {
   // Takes over the handlers, the tick and the expiry of `server`.
   void AttachTo(rpc::Server& server);
 
+  // Who writes the checkpoints that clients ask for; without, none are taken.
+  // Outlives the service, or is taken away (nullptr) before.
+  void SetCheckpointSaver(CheckpointSaver* saver) { saver_ = saver; }
+
   // Closes the shard and answers what waits.
   void Close();
 
@@ -79,7 +86,7 @@ class Service {
 
  private:
   struct Writer {
-    uint64_t peer = 0;
+    uint64_t peer = 0;  // 0: restored, and not heard of since
     // Groups that are in while items of theirs, or before, wait for a limiter.
     uint32_t unadmitted = 0;
     bool is_waiting = false;
@@ -105,6 +112,7 @@ class Service {
   void HandleSample(rpc::Request& request, rpc::Responder responder);
   void HandleUpdate(rpc::Request& request, rpc::Responder responder);
   void HandleCloseWriter(rpc::Request& request, rpc::Responder responder);
+  void HandleCheckpoint(rpc::Request& request, rpc::Responder responder);
   void HandleTick();
   void HandlePeerExpired(const rpc::Peer& peer);
 
@@ -115,6 +123,9 @@ class Service {
                  std::span<const std::byte> block, Writer& writer,
                  InsertAck* ack);
   void CloseWriter(uint64_t id);
+  // Ends the open episodes of restored writers that did not come back.
+  void ForgetAbsentWriters();
+  void NoteLostSteps(const InsertRequest& request);
   uint32_t CreditsOf(const Writer& writer) const;
   void Answer(const PendingAck& pending);
   void Answer(int64_t table, PendingBatch& pending, BatchState state);
@@ -131,8 +142,11 @@ class Service {
   const ServiceOptions options_;
   Clock* const clock_;
   rpc::Server* server_ = nullptr;
+  CheckpointSaver* saver_ = nullptr;
   bool is_closed_ = false;
   std::map<uint64_t, Writer> writers_;
+  // When restored writers that are still absent are given up; none: no longer.
+  std::optional<Clock::TimePoint> absent_until_;
   std::deque<uint64_t> waiting_writers_;  // by the start of their wait
   std::vector<PendingAck> pending_acks_;
   std::vector<std::deque<PendingBatch>> pending_batches_;  // by table

@@ -43,6 +43,8 @@ void ServiceMetrics::Update(const ShardStatus& shard,
   Value("writers", "Writers that are known and open.",
         number(shard.num_writers));
   Total("steps", "Steps taken in.", number(shard.inserted_steps));
+  Total("lost_steps", "Acknowledged steps that a crash has cost.",
+        number(shard.lost_steps));
   Total("dropped_groups", "Step groups that continued no known episode.",
         number(shard.dropped_groups));
   Total("abandoned_steps", "Steps whose episode never ended.",

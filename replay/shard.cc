@@ -252,6 +252,25 @@ int64_t Shard::StepsOf(uint64_t writer) const {
   return found == writers_.end() ? 0 : found->second.steps;
 }
 
+int64_t Shard::NoteStepsOf(uint64_t writer, int64_t steps) {
+  MutexLock lock(mutex_);
+  const auto found = writers_.find(writer);
+  const int64_t known = found == writers_.end() ? 0 : found->second.steps;
+  if (steps <= known) return 0;
+  FindOrAddWriter(writer).steps = steps;
+  counts_.lost_steps += steps - known;
+  return steps - known;
+}
+
+std::vector<uint64_t> Shard::OpenWriters() const {
+  MutexLock lock(mutex_);
+  std::vector<uint64_t> open;
+  for (const auto& [id, writer] : writers_) {
+    if (!writer.assemblers.empty()) open.push_back(id);
+  }
+  return open;
+}
+
 void Shard::CloseWriter(uint64_t writer) {
   MutexLock lock(mutex_);
   const auto found = writers_.find(writer);

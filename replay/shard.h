@@ -80,6 +80,7 @@ struct ShardStatus {
   int64_t abandoned_steps = 0;   // in no item: their episode never ended
   int64_t abandoned_items = 0;   // still waiting when their writer went
   int64_t evicted_items = 0;     // that went for max_bytes
+  int64_t lost_steps = 0;        // that a service before this one had taken in
 };
 
 // All that one replay service holds: tables, steps and what it knows of its
@@ -114,9 +115,14 @@ class Shard {
                       std::vector<std::byte> block, Clock::TimePoint deadline);
   // The sequence of the last group of `writer` that is in, or 0.
   uint64_t LastSequence(uint64_t writer) const;
-  // How many steps of `writer` are in: what a writer had acknowledged beyond
-  // that is lost, as after a crash without a journal.
+  // How many steps of `writer` have come in.
   int64_t StepsOf(uint64_t writer) const;
+  // The writer had `steps` acknowledged. Returns how many of them never came
+  // in here: they are lost, as after a crash without a journal. They are
+  // counted, and come in from now on.
+  int64_t NoteStepsOf(uint64_t writer, int64_t steps);
+  // The writers that were not closed, ascending.
+  std::vector<uint64_t> OpenWriters() const;
   // The writer is gone: forgets its open episode and what waits of it. Its last
   // sequence is remembered, in case it comes back.
   void CloseWriter(uint64_t writer);

@@ -17,7 +17,8 @@ namespace {
 auto CountersOf(ShardStatus& status) {
   return std::array{&status.inserted_steps,  &status.duplicate_groups,
                     &status.dropped_groups,  &status.abandoned_steps,
-                    &status.abandoned_items, &status.evicted_items};
+                    &status.abandoned_items, &status.evicted_items,
+                    &status.lost_steps};
 }
 
 void CheckSameItems(const TableConfig& config, const NStepConfig& saved) {

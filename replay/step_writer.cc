@@ -296,6 +296,8 @@ bool StepWriter::SendGroups() {
     const auto limit = static_cast<size_t>(options_.message_groups);
     request.writer = options_.writer_id;
     request.base_sequence = BaseSequence();
+    request.base_steps = static_cast<uint64_t>(
+        std::max<int64_t>(0, metrics_.acknowledged_steps));
     request.first_sequence = num_under_way_ < sent_.size()
                                  ? sent_[num_under_way_].sequence
                                  : next_sequence_;

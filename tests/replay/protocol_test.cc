@@ -32,6 +32,7 @@ TEST(ReplayProtocolTest, EveryMessageComesBackAsItWent) {
   const Message insert = InsertRequest{
       .writer = 7,
       .base_sequence = 3,
+      .base_steps = 40,
       .first_sequence = 5,
       .wait_ms = 100,
       .blocks = {
@@ -39,6 +40,7 @@ TEST(ReplayProtocolTest, EveryMessageComesBackAsItWent) {
   const InsertRequest back = InsertRequest::Decode(insert);
   EXPECT_EQ(back.writer, 7u);
   EXPECT_EQ(back.base_sequence, 3u);
+  EXPECT_EQ(back.base_steps, 40u);
   EXPECT_EQ(back.first_sequence, 5u);
   EXPECT_EQ(back.wait_ms, 100u);
   ASSERT_EQ(back.blocks.size(), 3u);
@@ -63,6 +65,7 @@ TEST(ReplayProtocolTest, EveryMessageComesBackAsItWent) {
   EXPECT_EQ(update.updates[1].priority, 1.5f);
   EXPECT_EQ(UpdateReply::Decode(UpdateReply{3}.Encode()).num_updated, 3u);
   EXPECT_EQ(StatusReply::Decode(StatusReply{"{}"}.Encode()).json, "{}");
+  EXPECT_EQ(CheckpointRequest::Decode(CheckpointRequest{9}.Encode()).id, 9u);
 }
 
 TEST(ReplayProtocolTest, SaysWhatIsWrongWithAMessage) {

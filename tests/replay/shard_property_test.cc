@@ -234,11 +234,11 @@ class Property {
 
   // As if the process had ended after a checkpoint: nothing may be different.
   void Restart() {
-    checkpointer_->Save(checkpointer_->last_id() + 1);
+    checkpointer_->Save();
     checkpointer_.reset();
     shard_ = std::make_unique<Shard>(config_, &clock_);
     checkpointer_ = std::make_unique<Checkpointer>(Options(), shard_.get());
-    ASSERT_EQ(checkpointer_->restored().id, checkpointer_->last_id());
+    ASSERT_EQ(checkpointer_->restored().number, checkpointer_->last_number());
     ASSERT_TRUE(checkpointer_->restored().problems.empty());
   }
   CheckpointOptions Options() const {
