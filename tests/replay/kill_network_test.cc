@@ -144,7 +144,7 @@ TEST(ReplayKillNetworkTest, KilledWritersAndReadersLeaveNothingBehind) {
   }
   const nlohmann::json status =
       service.AwaitStatus([&](const nlohmann::json& now) {
-        return now["writers"] == 1 &&
+        return now["writers"] == 1 && now["network"]["peers"] == 3 &&
                now["counts"]["expired_writers"] == num_kills;
       });
   EXPECT_EQ(status["writers"], 1);
