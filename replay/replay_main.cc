@@ -126,7 +126,10 @@ int Serve(const ReplayConfig& config) {
     zap.emplace(context, rpc::ReadPublicKeys(config.allowed_clients_file));
   }
   rpc::Server server(context, ReplayProtocol(), ServerOptionsOf(config));
-  Service service(&shard, {.credits = static_cast<uint32_t>(config.credits)},
+  Service service(&shard,
+                  {.credits = static_cast<uint32_t>(config.credits),
+                   .shares_memory = config.shared_memory,
+                   .encode_threads = config.encode_threads},
                   &Clock::Real());
   service.AttachTo(server);
   spdlog::info("listening at {}", server.Bind(config.bind));
