@@ -102,6 +102,11 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
                "bytes of the files there, at least 1 MiB; 0: no disk tier");
   reader.Field("credits", &c.credits, {1, kMaxGroupsPerInsert},
                "step groups that a writer may have unacknowledged");
+  reader.Field("shared_memory", &c.shared_memory,
+               "batches go to readers of this host through memory that they"
+               " share");
+  reader.Field("encode_threads", &c.encode_threads, {0, 64},
+               "threads that gather batches with pixels; 0: the service's own");
   reader.Field("peer_timeout_s", &c.peer_timeout_s, {0.1, 3600.0},
                "a writer that is silent for longer loses its open episode");
   reader.Field("seed", &c.seed, {0, INT64_MAX}, "of the draws");

@@ -141,6 +141,8 @@ int Serve(const ReplayConfig& config) {
   rpc::Server server(context, ReplayProtocol(), ServerOptionsOf(config));
   ServiceOptions service_options;
   service_options.credits = static_cast<uint32_t>(config.credits);
+  service_options.shares_memory = config.shared_memory;
+  service_options.encode_threads = config.encode_threads;
   service_options.return_timeout = 3 * ServerOptionsOf(config).peer_timeout;
   Service service(&shard, service_options, &Clock::Real());
   std::optional<CheckpointSaver> saver;
