@@ -137,6 +137,7 @@ class Service {
   void PumpWriters();
   void EndLate(Clock::TimePoint now);
   void UpdateRates(Clock::TimePoint now);
+  void LogStalls(const ShardStatus& status);
 
   Shard* const shard_;
   const ServiceOptions options_;
@@ -150,6 +151,7 @@ class Service {
   std::deque<uint64_t> waiting_writers_;  // by the start of their wait
   std::vector<PendingAck> pending_acks_;
   std::vector<std::deque<PendingBatch>> pending_batches_;  // by table
+  std::vector<std::string> stalled_sides_;  // by table, as the log knows them
   ServiceCounts counts_;
   ServiceRates rates_;
   ServiceRates totals_;  // at rates_since_
