@@ -7,8 +7,8 @@
 
 namespace replicant::env {
 
-Rollout PlayRollout(ControlEnvironment& environment,
-                    const RolloutInput& input) {
+Rollout PlayRollout(ControlEnvironment& environment, const RolloutInput& input,
+                    Camera* camera) {
   const auto action_size =
       static_cast<size_t>(environment.action_spec().size());
   if (action_size == 0 || input.actions.size() % action_size != 0) {
@@ -20,6 +20,7 @@ Rollout PlayRollout(ControlEnvironment& environment,
     SetModelField(environment.mutable_physics().mutable_model(), field.name,
                   field.tensor);
   }
+  if (camera != nullptr) camera->ReloadAssets(environment.physics());
 
   Rollout rollout;
   const auto size =
@@ -29,6 +30,11 @@ Rollout PlayRollout(ControlEnvironment& environment,
     rollout.observation.insert(rollout.observation.end(), observation.begin(),
                                observation.end());
     rollout.step_type.push_back(static_cast<int64_t>(step.step_type));
+    if (camera == nullptr) return;
+    const size_t end = rollout.pixels.size();
+    rollout.pixels.resize(end + camera->size_bytes());
+    camera->Render(environment.mutable_physics(),
+                   std::span(rollout.pixels).subspan(end));
   };
   TimeStep step = environment.ResetTo(input.state, {.state = observation});
   record(step);

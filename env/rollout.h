@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/tensor/tensor_view.h"
+#include "env/camera.h"
 #include "env/control_environment.h"
 
 namespace replicant::env {
@@ -28,10 +29,13 @@ struct Rollout {
   std::vector<double> reward;       // [T]
   std::vector<double> discount;     // [T]
   std::vector<int64_t> step_type;   // [T + 1]
+  std::vector<uint8_t> pixels;      // [T + 1, H, W, 3] if there was a camera
 };
 
-// Puts `environment` into the recorded start and makes the recorded actions.
-// Throws InvalidArgument for arrays that do not fit the task.
-Rollout PlayRollout(ControlEnvironment& environment, const RolloutInput& input);
+// Puts `environment` into the recorded start and makes the recorded actions;
+// `camera`, if there is one, sees every state. Throws InvalidArgument for
+// arrays that do not fit the task, and what Camera::Render() throws.
+Rollout PlayRollout(ControlEnvironment& environment, const RolloutInput& input,
+                    Camera* camera = nullptr);
 
 }  // namespace replicant::env

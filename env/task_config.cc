@@ -20,23 +20,62 @@ TaskConfig TaskConfig::Read(config::Reader& reader) {
       "action_repeat_reward", &c.action_repeat_reward,
       {{"mean", RewardReduction::kMean}, {"sum", RewardReduction::kSum}},
       "how the rewards of these steps become one");
+  config::Reader pixels = reader.Section(
+      "pixels", "what a camera sees, as part of the observation");
+  pixels.Field("enabled", &c.has_pixels,
+               "whether the observation has pixels: uint8 [height, width, "
+               "3 * frame_stack]");
+  CameraOptions& camera = c.pixels.camera;
+  pixels.Field("height", &camera.height, {1, 4096}, "rows of a frame");
+  pixels.Field("width", &camera.width, {1, 4096}, "columns of a frame");
+  pixels.Field("camera", &camera.camera,
+               "name or number of a camera of the model; -1: the free camera");
+  pixels.Field(
+      "renderer", &camera.renderer.kind,
+      {{"raycast", RendererKind::kRaycast}, {"gl", RendererKind::kGl}},
+      "raycast: our own, on any processor; gl: MuJoCo's OpenGL, slower without "
+      "a GPU");
+  pixels.Field("gl_platform", &camera.renderer.gl_platform,
+               {{"auto", GlPlatform::kAuto},
+                {"osmesa", GlPlatform::kOsMesa},
+                {"egl", GlPlatform::kEglDevice},
+                {"egl-surfaceless", GlPlatform::kEglSurfaceless}},
+               "where OpenGL comes from");
+  pixels.Field("egl_device", &camera.renderer.egl_device, {0, 63},
+               "GPU of the platform egl");
+  pixels.Field("frame_stack", &c.pixels.frame_stack, {1, 16},
+               "frames in an observation, oldest first");
   return c;
+}
+
+std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
+    const TaskRegistry& registry, const TaskConfig& config, uint64_t seed,
+    int64_t first_index, int64_t count) {
+  const TaskDefinition& task = registry.Find(config.name);
+  EnvironmentOptions options{
+      .seed = seed, .mjcf = config.mjcf, .suite_folder = config.suite_folder};
+  const MjModelPtr model = LoadModel(task, options);
+  std::vector<std::unique_ptr<Environment>> environments;
+  for (int64_t i = 0; i < count; ++i) {
+    options.index = first_index + i;
+    std::unique_ptr<Environment> one = MakeEnvironment(task, options, *model);
+    if (config.action_repeat > 1) {
+      one = std::make_unique<ActionRepeat>(std::move(one), config.action_repeat,
+                                           config.action_repeat_reward);
+    }
+    if (config.has_pixels) {
+      one = std::make_unique<Pixels>(std::move(one), config.pixels);
+    }
+    environments.push_back(std::move(one));
+  }
+  return environments;
 }
 
 std::unique_ptr<Environment> MakeConfiguredEnvironment(
     const TaskRegistry& registry, const TaskConfig& config, uint64_t seed,
     int64_t index) {
-  std::unique_ptr<Environment> environment = MakeEnvironment(
-      registry.Find(config.name), {.seed = seed,
-                                   .index = index,
-                                   .mjcf = config.mjcf,
-                                   .suite_folder = config.suite_folder});
-  if (config.action_repeat > 1) {
-    environment = std::make_unique<ActionRepeat>(std::move(environment),
-                                                 config.action_repeat,
-                                                 config.action_repeat_reward);
-  }
-  return environment;
+  return std::move(
+      MakeConfiguredEnvironments(registry, config, seed, index, 1)[0]);
 }
 
 }  // namespace replicant::env

@@ -1,62 +1,83 @@
 // The reading half of Checkpointer; the rest is in replay/checkpointer.cc.
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "core/base/error.h"
-#include "replay/checkpoint_file.h"
 #include "replay/checkpointer.h"
 
 namespace replicant::replay {
 
-void Checkpointer::RestoreNewest() {
-  const auto segments = ListNumbered(options_.folder, "segment", "log");
-  const auto ids = ListNumbered(options_.folder, "checkpoint", "ckpt");
-  // numbers are never used twice, whatever the files of the others are worth
-  if (!segments.empty()) next_segment_ = *segments.rbegin() + 1;
-  if (!ids.empty()) last_id_ = *ids.rbegin();
-
-  uint64_t journal_segment = 0;
-  for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
+// What is in the folder; a checkpoint whose head is damaged is not known.
+void Checkpointer::FindFiles() {
+  for (const uint64_t number :
+       ListNumbered(options_.folder, "segment", "log")) {
+    // numbers are never used twice, whatever the files of the others are worth
+    next_segment_ = number + 1;
+    segments_[number].size_bytes = static_cast<int64_t>(
+        std::filesystem::file_size(SegmentPath(options_.folder, number)));
+  }
+  const auto numbers = ListNumbered(options_.folder, "checkpoint", "ckpt");
+  for (auto number = numbers.rbegin(); number != numbers.rend(); ++number) {
+    last_number_ = std::max(last_number_, *number);
     try {
-      RestoreFrom(*id);
-      restored_.id = *id;
-      journal_segment = kept_.at(*id).journal_segment;
-      break;
+      kept_[*number] = ReadCheckpointHead(options_.folder, *number);
     } catch (const IoError& e) {
       restored_.problems.emplace_back(e.what());
-      spdlog::warn("checkpoint {} is passed over: {}", *id, e.what());
     }
-  }
-  if (options_.durability == Durability::kJournal) {
-    ReplayJournal(journal_segment);
   }
 }
 
-void Checkpointer::RestoreFrom(uint64_t id) {
-  const CheckpointFile file = ReadCheckpointFile(options_.folder, id);
+void Checkpointer::RestoreNewest() {
+  uint64_t journal_segment = 0;
+  std::set<uint64_t> ids;
+  std::vector<uint64_t> damaged;
+  for (auto it = kept_.rbegin(); it != kept_.rend(); ++it) {
+    const auto& [number, head] = *it;
+    if (head.id != 0) ids.insert(head.id);
+    if (options_.restore_id != 0 && head.id != options_.restore_id) continue;
+    try {
+      RestoreFrom(number);
+      restored_.number = number;
+      restored_.id = head.id;
+      journal_segment = head.journal_segment;
+      break;
+    } catch (const IoError& e) {
+      damaged.push_back(number);
+      restored_.problems.emplace_back(e.what());
+    }
+  }
+  for (const uint64_t number : damaged) kept_.erase(number);
+  if (options_.restore_id == 0) {
+    if (options_.durability == Durability::kJournal) {
+      ReplayJournal(journal_segment);
+    }
+  } else if (!restored_.number.has_value()) {
+    throw IoError(
+        fmt::format("{}: no whole checkpoint of id {}; {}",
+                    options_.folder.string(), options_.restore_id,
+                    restored_.problems.empty()
+                        ? fmt::format("there are ids: {}", fmt::join(ids, ", "))
+                        : restored_.problems.front()));
+  }
+}
+
+void Checkpointer::RestoreFrom(uint64_t number) {
+  const CheckpointFile file = ReadCheckpointFile(options_.folder, number);
   const EncodedSnapshot encoded = DecodePlaces(file.snapshot());
   const ShardSnapshot snapshot = DecodeSnapshot(encoded, ReadGroups(encoded));
   // the shard is changed only once everything has been read
   shard_->Restore(snapshot);
 
-  Kept kept;
-  kept.journal_segment = file.journal_segment;
   for (const EncodedSnapshot::Place& place : encoded.places) {
     locations_[place.serial] = place.location;
-    kept.segments.insert(place.location.segment);
     SegmentInfo& info = segments_[place.location.segment];
     info.max_serial = std::max(info.max_serial, place.serial);
   }
-  for (auto& [number, info] : segments_) {
-    info.size_bytes = static_cast<int64_t>(
-        std::filesystem::file_size(SegmentPath(options_.folder, number)));
-  }
-  kept_[id] = std::move(kept);
 }
 
-std::vector<std::shared_ptr<Group>> Checkpointer::ReadGroups(
+std::vector<std::shared_ptr<StoredGroup>> Checkpointer::ReadGroups(
     const EncodedSnapshot& encoded) {
   // one pass over each segment, in the order of its bytes
   std::map<uint64_t, std::vector<std::pair<int64_t, size_t>>> by_segment;
@@ -64,7 +85,13 @@ std::vector<std::shared_ptr<Group>> Checkpointer::ReadGroups(
     const GroupLocation& location = encoded.places[i].location;
     by_segment[location.segment].push_back({location.offset, i});
   }
-  std::vector<std::shared_ptr<Group>> groups(encoded.places.size());
+  std::vector<std::shared_ptr<StoredGroup>> groups(encoded.places.size());
+  // the bytes still to come, at most: what memory has no room for at the end
+  // goes to the disk at once
+  int64_t bytes_left = 0;
+  for (const auto& [number, places] : by_segment) {
+    bytes_left += segments_[number].size_bytes;
+  }
   for (auto& entry : by_segment) {
     // names, not bindings: clang 14 lets no lambda capture those
     const uint64_t number = entry.first;
@@ -75,23 +102,20 @@ std::vector<std::shared_ptr<Group>> Checkpointer::ReadGroups(
     for (const auto& [offset, index] : places) offsets.push_back(offset);
     size_t next = 0;
     const std::filesystem::path path = SegmentPath(options_.folder, number);
-    ReadRecords(
-        path, number, offsets,
-        [&](int64_t offset, const SegmentRecord& record) {
-          const size_t index = places[next++].second;
-          if (record.serial != encoded.places[index].serial) {
-            throw IoError(fmt::format("{}: group {} at byte {}, want {}",
-                                      path.string(), record.serial, offset,
-                                      encoded.places[index].serial));
-          }
-          auto group = std::make_shared<Group>(
-              std::vector<std::byte>(record.block.begin(), record.block.end()),
-              shard_->config().shape);
-          group->serial = record.serial;
-          group->writer = record.writer;
-          group->sequence = record.sequence;
-          groups[index] = std::move(group);
-        });
+    ReadRecords(path, number, offsets,
+                [&](int64_t offset, const SegmentRecord& record) {
+                  const size_t index = places[next++].second;
+                  if (record.serial != encoded.places[index].serial) {
+                    throw IoError(fmt::format(
+                        "{}: group {} at byte {}, want {}", path.string(),
+                        record.serial, offset, encoded.places[index].serial));
+                  }
+                  groups[index] = shard_->MakeGroup(
+                      {record.block.begin(), record.block.end()}, record.serial,
+                      record.writer, record.sequence,
+                      /*wants_disk=*/bytes_left > shard_->config().max_bytes);
+                  bytes_left -= static_cast<int64_t>(record.block.size());
+                });
   }
   return groups;
 }
@@ -130,7 +154,6 @@ void Checkpointer::ReplayJournal(uint64_t first_segment) {
     } catch (const IoError& e) {
       restored_.problems.emplace_back(e.what());
     }
-    info.size_bytes = static_cast<int64_t>(std::filesystem::file_size(path));
   }
 }
 

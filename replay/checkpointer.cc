@@ -9,7 +9,6 @@
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
-#include "replay/checkpoint_file.h"
 
 namespace replicant::replay {
 namespace {
@@ -37,7 +36,12 @@ Checkpointer::Checkpointer(const CheckpointOptions& options, Shard* shard)
   MakeFolders(options.folder);
   {
     MutexLock lock(mutex_);
+    FindFiles();
     RestoreNewest();
+  }
+  // what came after it must not be the newest any more
+  if (options.restore_id != 0) {
+    Save(shard->TakeSnapshot(), options.restore_id);
   }
   if (options.durability == Durability::kJournal) {
     shard->SetJournal([this](const Group& group) {
@@ -49,25 +53,21 @@ Checkpointer::Checkpointer(const CheckpointOptions& options, Shard* shard)
 
 Checkpointer::~Checkpointer() { shard_->SetJournal(nullptr); }
 
-uint64_t Checkpointer::last_id() const {
+uint64_t Checkpointer::last_number() const {
   MutexLock lock(mutex_);
-  return last_id_;
+  return last_number_;
 }
 
-void Checkpointer::Save(uint64_t id) { Save(id, shard_->TakeSnapshot()); }
+uint64_t Checkpointer::Save() { return Save(shard_->TakeSnapshot(), 0); }
 
-void Checkpointer::Save(uint64_t id, const ShardSnapshot& snapshot) {
+uint64_t Checkpointer::Save(const ShardSnapshot& snapshot, uint64_t id) {
   MutexLock save_lock(save_mutex_);
-  if (id <= last_id()) {
-    throw InvalidArgument(
-        fmt::format("checkpoint {} of {} does not follow checkpoint {}", id,
-                    options_.folder.string(), last_id()));
-  }
   AppendNewGroups(snapshot);
   AppendLiveOfSparseSegments(snapshot);
   SyncSegments();
-  WriteCheckpoint(id, snapshot);
+  const uint64_t number = WriteCheckpoint(snapshot, id);
   ForgetOld(snapshot);
+  return number;
 }
 
 void Checkpointer::AppendLocked(const Group& group) {
@@ -93,7 +93,7 @@ bool Checkpointer::IsOpen(uint64_t segment) const {
 void Checkpointer::AppendNewGroups(const ShardSnapshot& snapshot) {
   for (const ShardSnapshot::SavedGroup& saved : snapshot.groups) {
     MutexLock lock(mutex_);
-    if (!locations_.contains(saved.group->serial)) AppendLocked(*saved.group);
+    if (!locations_.contains(saved.group->serial)) AppendLocked(*saved.data);
   }
 }
 
@@ -105,8 +105,8 @@ void Checkpointer::AppendLiveOfSparseSegments(const ShardSnapshot& snapshot) {
     std::map<uint64_t, int64_t> live_bytes;
     for (const ShardSnapshot::SavedGroup& saved : snapshot.groups) {
       const uint64_t segment = locations_.at(saved.group->serial).segment;
-      groups[segment].push_back(saved.group.get());
-      live_bytes[segment] += static_cast<int64_t>(saved.group->block.size());
+      groups[segment].push_back(saved.data.get());
+      live_bytes[segment] += static_cast<int64_t>(saved.data->block.size());
     }
     for (const auto& [number, bytes] : live_bytes) {
       const auto size = static_cast<double>(segments_[number].size_bytes);
@@ -144,49 +144,59 @@ void Checkpointer::SyncSegments() {
   }
 }
 
-void Checkpointer::WriteCheckpoint(uint64_t id, const ShardSnapshot& snapshot) {
-  Kept kept;
+uint64_t Checkpointer::WriteCheckpoint(const ShardSnapshot& snapshot,
+                                       uint64_t id) {
+  CheckpointHead head;
+  head.id = id;
   const auto location = [&](uint64_t serial) {
     MutexLock lock(mutex_);
     const GroupLocation place = locations_.at(serial);
-    kept.segments.insert(place.segment);
+    head.segments.insert(place.segment);
     return place;
   };
   const std::vector<std::byte> bytes = EncodeSnapshot(snapshot, location);
   {
     MutexLock lock(mutex_);
+    head.number = last_number_ + 1;
     // the first segment that may hold a group of after the snapshot
-    kept.journal_segment = next_segment_;
+    head.journal_segment = next_segment_;
     for (const auto& [number, info] : segments_) {
       if (info.max_serial > snapshot.last_serial || IsOpen(number)) {
-        kept.journal_segment = std::min(kept.journal_segment, number);
+        head.journal_segment = std::min(head.journal_segment, number);
       }
     }
   }
-  WriteCheckpointFile(options_.folder, id, kept.journal_segment, bytes);
+  WriteCheckpointFile(options_.folder, head, bytes);
   MutexLock lock(mutex_);
-  kept_[id] = std::move(kept);
-  last_id_ = id;
+  last_number_ = head.number;
+  kept_[head.number] = std::move(head);
+  return last_number_;
+}
+
+void Checkpointer::ForgetOldHeads() {
+  int64_t num_with_id = 0, num_without = 0;
+  for (auto it = kept_.end(); it != kept_.begin();) {
+    --it;
+    int64_t& count = it->second.id == 0 ? num_without : num_with_id;
+    if (++count > options_.num_kept) it = kept_.erase(it);
+  }
 }
 
 void Checkpointer::ForgetOld(const ShardSnapshot& snapshot) {
   std::set<uint64_t> live;
   for (const auto& saved : snapshot.groups) live.insert(saved.group->serial);
-  std::set<uint64_t> needed;
-  uint64_t oldest_id = 0;
+  std::set<uint64_t> kept, needed;
   {
     MutexLock lock(mutex_);
     std::erase_if(locations_, [&](const auto& entry) {
       return entry.first <= snapshot.last_serial && !live.contains(entry.first);
     });
-    while (static_cast<int64_t>(kept_.size()) > options_.num_kept) {
-      kept_.erase(kept_.begin());
-    }
-    oldest_id = kept_.begin()->first;
+    ForgetOldHeads();
     uint64_t journal_segment = next_segment_;
-    for (const auto& [id, kept] : kept_) {
-      needed.insert(kept.segments.begin(), kept.segments.end());
-      journal_segment = std::min(journal_segment, kept.journal_segment);
+    for (const auto& [number, head] : kept_) {
+      kept.insert(number);
+      needed.insert(head.segments.begin(), head.segments.end());
+      journal_segment = std::min(journal_segment, head.journal_segment);
     }
     for (const auto& writer : writers_) needed.insert(writer->number());
     for (const auto& [number, info] : segments_) {
@@ -200,10 +210,10 @@ void Checkpointer::ForgetOld(const ShardSnapshot& snapshot) {
   }
   // segments that begin from here on are younger than this list
   const auto segments = ListNumbered(options_.folder, "segment", "log");
-  const auto checkpoints = ListNumbered(options_.folder, "checkpoint", "ckpt");
   const uint64_t newest = needed.empty() ? 0 : *needed.rbegin();
-  for (const uint64_t id : checkpoints) {
-    if (id < oldest_id) Delete(CheckpointPath(options_.folder, id));
+  for (const uint64_t number :
+       ListNumbered(options_.folder, "checkpoint", "ckpt")) {
+    if (!kept.contains(number)) Delete(CheckpointPath(options_.folder, number));
   }
   for (const uint64_t number : segments) {
     if (number < newest && !needed.contains(number)) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/mutex.h"
+#include "replay/checkpoint_file.h"
 #include "replay/segment.h"
 #include "replay/shard.h"
 #include "replay/snapshot.h"
@@ -33,15 +34,20 @@ struct CheckpointOptions {
   Durability durability = Durability::kCheckpoint;
   // Segments are closed beyond this size.
   int64_t segment_bytes = int64_t{64} << 20;
-  // Complete checkpoints to keep, at least 1: the older ones are for the case
-  // that the newest turns out damaged.
+  // Complete checkpoints to keep, at least 1, of those without an id, and as
+  // many of those with one: the older ones are for the case that the newest
+  // turns out damaged, or that somebody goes back.
   int64_t num_kept = 2;
+  // The id of the checkpoint to restore; 0: the newest, whatever it is called.
+  uint64_t restore_id = 0;
 };
 
 // What was found in the folder.
 struct RestoreReport {
-  // The checkpoint that was loaded; none if there is none that can be.
-  std::optional<uint64_t> id;
+  // The number of the checkpoint that was loaded; none if there is none that
+  // can be.
+  std::optional<uint64_t> number;
+  uint64_t id = 0;  // its id, or 0
   // Groups of the journal taken in after it.
   int64_t journal_groups = 0;
   // Why newer checkpoints were passed over, or the journal stopped; one line
@@ -62,19 +68,27 @@ struct RestoreReport {
 // again, so that the folder stays below about twice the shard's size for each
 // kept checkpoint.
 //
-// A checkpoint file is: magic "RCK1" u32, version 1 u32, id u64, first segment
-// of the journal after it u64, length u64, CRC-32C of all but itself u32, zero
-// u32, the snapshot (replay/snapshot.h).
+// Checkpoints are numbered 1, 2, 3, ... One that a client asked for has an id,
+// which it chose, beside its number. Whoever restores an id goes back to that
+// moment: the journal after it is left out, and the state is saved again at
+// once under the next number, so that it is the newest from then on.
+//
+// A checkpoint file is: magic "RCK1" u32, version 2 u32, number u64, id u64,
+// first segment of the journal after it u64, bytes of the snapshot u64, number
+// of segments u32, CRC-32C of all up to the snapshot but itself u32, CRC-32C of
+// the snapshot u32, zero u32, the segments that its groups lie in, u64 each,
+// the snapshot (replay/snapshot.h).
 //
 // Thread-safety: all methods may be called from any thread; Save() calls of
 // several threads go one after the other.
 class Checkpointer {
  public:
   // Takes over the folder, which is made if it is not there, restores `shard`,
-  // which must be new, from its newest checkpoint that is whole, and with
-  // kJournal has the shard write its journal from now on. Throws IoError if the
-  // folder cannot be used, InvalidArgument like Shard::Restore. `shard`
-  // outlives this object.
+  // which must be new, from its newest checkpoint that is whole, or the newest
+  // of restore_id, and with kJournal has the shard write its journal from now
+  // on. Throws IoError if the folder cannot be used, or has no whole checkpoint
+  // of restore_id; InvalidArgument like Shard::Restore. `shard` outlives this
+  // object.
   Checkpointer(const CheckpointOptions& options, Shard* shard);
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
@@ -83,34 +97,28 @@ class Checkpointer {
   // What the constructor did.
   const RestoreReport& restored() const { return restored_; }
 
-  // Writes checkpoint `id` of the shard as it is now. Throws InvalidArgument if
-  // id is not above all before it, and IoError, leaving the checkpoints before
-  // it, if it cannot be written.
-  void Save(uint64_t id);
+  // Writes a checkpoint of the shard as it is now; returns its number. Throws
+  // IoError, leaving the checkpoints before it, if it cannot be written.
+  uint64_t Save();
   // The same for a snapshot that was taken before, as when the moment of the
-  // snapshot matters and writing it can wait.
-  void Save(uint64_t id, const ShardSnapshot& snapshot);
+  // snapshot matters and writing it can wait; `id` is 0 or the client's. The
+  // newest of one id counts.
+  uint64_t Save(const ShardSnapshot& snapshot, uint64_t id);
 
-  // The last checkpoint saved or restored, or 0.
-  uint64_t last_id() const;
+  // The number of the last checkpoint saved or found, or 0.
+  uint64_t last_number() const;
 
  private:
   struct SegmentInfo {
     int64_t size_bytes = 0;
     uint64_t max_serial = 0;  // of its records
   };
-  // What a kept checkpoint needs of the folder.
-  struct Kept {
-    std::set<uint64_t> segments;
-    // The journal after it begins in this one, or later.
-    uint64_t journal_segment = 0;
-  };
-
   // In replay/checkpoint_restore.cc.
+  void FindFiles() REQUIRES(mutex_);
   void RestoreNewest() REQUIRES(mutex_);
-  void RestoreFrom(uint64_t id) REQUIRES(mutex_);
-  std::vector<std::shared_ptr<Group>> ReadGroups(const EncodedSnapshot& encoded)
-      REQUIRES(mutex_);
+  void RestoreFrom(uint64_t number) REQUIRES(mutex_);
+  std::vector<std::shared_ptr<StoredGroup>> ReadGroups(
+      const EncodedSnapshot& encoded) REQUIRES(mutex_);
   void ReplayJournal(uint64_t first_segment) REQUIRES(mutex_);
 
   void AppendLocked(const Group& group) REQUIRES(mutex_);
@@ -120,8 +128,10 @@ class Checkpointer {
   void AppendLiveOfSparseSegments(const ShardSnapshot& snapshot)
       EXCLUDES(mutex_);
   void SyncSegments() EXCLUDES(mutex_);
-  void WriteCheckpoint(uint64_t id, const ShardSnapshot& snapshot)
+  uint64_t WriteCheckpoint(const ShardSnapshot& snapshot, uint64_t id)
       EXCLUDES(mutex_);
+  // Takes the checkpoints beyond num_kept off the list.
+  void ForgetOldHeads() REQUIRES(mutex_);
   void ForgetOld(const ShardSnapshot& snapshot) EXCLUDES(mutex_);
 
   const CheckpointOptions options_;
@@ -139,8 +149,9 @@ class Checkpointer {
   // Where groups lie, by serial.
   std::unordered_map<uint64_t, GroupLocation> locations_ GUARDED_BY(mutex_);
   std::map<uint64_t, SegmentInfo> segments_ GUARDED_BY(mutex_);
-  std::map<uint64_t, Kept> kept_ GUARDED_BY(mutex_);  // by id
-  uint64_t last_id_ GUARDED_BY(mutex_) = 0;
+  // Of the checkpoints kept, by number.
+  std::map<uint64_t, CheckpointHead> kept_ GUARDED_BY(mutex_);
+  uint64_t last_number_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace replicant::replay

@@ -24,8 +24,8 @@ constexpr std::string_view kMessageTable = R"(replay 1
     u32 credits, u32 num_tables, num_tables x
     (string name, u32 n_step, u32 stack, f64 discount)
 2 insert
-  request part 0: u64 writer, u64 base_sequence, u64 first_sequence,
-    u32 wait_ms, array of u32 block_bytes
+  request part 0: u64 writer, u64 base_sequence, u64 base_steps,
+    u64 first_sequence, u32 wait_ms, array of u32 block_bytes
   request part 1: the step groups "RSG1" of these lengths, without gaps
   reply: u8 state (0 taken, 1 waiting, 2 no room, 3 no credits,
     4 out of order, 5 closed), u64 last_sequence, u32 credits,
@@ -34,16 +34,21 @@ constexpr std::string_view kMessageTable = R"(replay 1
   request: u64 writer
   reply: no part
 4 sample
-  request: string table, u32 count, u32 wait_ms
+  request: string table, u32 count, u32 wait_ms, bool has_place and, if so,
+    u64 token 0, u64 token 1, u64 memory_bytes, u32 pid, u32 fd,
+    u64 observations, u64 next_observations, u64 actions, u64 frames,
+    u64 next_frames, u64 segments, u64 segments_bytes, u32 first_row
   reply part 0: u8 state (0 full, 1 timeout, 2 closed), u64 table_size,
-    f64 table_mass, u32 stack, arrays of one length B of
+    f64 table_mass, u32 stack, bool rows_in_memory, bool segments_in_memory,
+    arrays of one length B of
     u32 slot, u32 generation, f64 probability, f32 priority, f32 reward,
     f32 discount, u32 times_sampled, u32 step, u32 n, u32 num_segments,
     then arrays of one length, the sum of num_segments, of
     u32 first_step, u32 num_frames, u32 skip, u32 segment_bytes
   reply part 1: B rows of observation_bytes (o_t), B more (o_{t+k}),
-    B rows of action_bytes (a_t), without gaps
-  reply part 2: the segments, frame groups "RFG1", without gaps
+    B rows of action_bytes (a_t), without gaps; empty if rows_in_memory
+  reply part 2: the segments, frame groups "RFG1", without gaps; empty if
+    segments_in_memory
 5 update priorities
   request: string table, array of u32 slot, array of u32 generation,
     array of f32 priority, of one length
@@ -51,6 +56,9 @@ constexpr std::string_view kMessageTable = R"(replay 1
 6 status
   request: no part
   reply: string of JSON
+7 checkpoint
+  request: u64 id
+  reply: no part
 )";
 
 // The only part of a message of one part.
@@ -158,6 +166,7 @@ Message InsertRequest::Encode() const {
   WireWriter header;
   header.Write(writer);
   header.Write(base_sequence);
+  header.Write(base_steps);
   header.Write(first_sequence);
   header.Write(wait_ms);
   header.WriteArray<uint32_t>(sizes);
@@ -181,11 +190,17 @@ InsertRequest InsertRequest::Decode(std::span<const Frame> payload) {
   InsertRequest request;
   request.writer = ReadWriter(reader, kName);
   request.base_sequence = reader.Read<uint64_t>("base_sequence");
+  request.base_steps = reader.Read<uint64_t>("base_steps");
   request.first_sequence = reader.Read<uint64_t>("first_sequence");
   request.wait_ms = ReadWaitMs(reader, kName);
   const auto sizes =
       reader.ReadArray<uint32_t>("block_bytes", kMaxGroupsPerInsert);
   reader.Finish();
+  if (request.base_steps > kMaxSteps) {
+    throw MalformedMessage(
+        fmt::format("{}: field 'base_steps': {} is over the limit of {}", kName,
+                    request.base_steps, kMaxSteps));
+  }
   // room for the last number, too: it must not wrap round
   constexpr uint64_t kMaxSequence = ~uint64_t{0} - kMaxGroupsPerInsert;
   if (request.base_sequence == 0 ||
@@ -269,8 +284,46 @@ Message SampleRequest::Encode() const {
   writer.WriteString(table);
   writer.Write(count);
   writer.Write(wait_ms);
+  writer.WriteBool(place.has_value());
+  if (place) {
+    writer.Write(place->memory.token[0]);
+    writer.Write(place->memory.token[1]);
+    writer.Write(place->memory.size_bytes);
+    writer.Write(place->memory.pid);
+    writer.Write(place->memory.fd);
+    writer.Write(place->observations);
+    writer.Write(place->next_observations);
+    writer.Write(place->actions);
+    writer.Write(place->frames);
+    writer.Write(place->next_frames);
+    writer.Write(place->segments);
+    writer.Write(place->segments_bytes);
+    writer.Write(place->first_row);
+  }
   return MakeMessage(writer.Finish());
 }
+
+namespace {
+
+BatchPlace ReadPlace(WireReader& reader) {
+  BatchPlace place;
+  place.memory.token[0] = reader.Read<uint64_t>("token 0");
+  place.memory.token[1] = reader.Read<uint64_t>("token 1");
+  place.memory.size_bytes = reader.Read<uint64_t>("memory_bytes");
+  place.memory.pid = reader.Read<uint32_t>("pid");
+  place.memory.fd = reader.Read<uint32_t>("fd");
+  place.observations = reader.Read<uint64_t>("observations");
+  place.next_observations = reader.Read<uint64_t>("next_observations");
+  place.actions = reader.Read<uint64_t>("actions");
+  place.frames = reader.Read<uint64_t>("frames");
+  place.next_frames = reader.Read<uint64_t>("next_frames");
+  place.segments = reader.Read<uint64_t>("segments");
+  place.segments_bytes = reader.Read<uint64_t>("segments_bytes");
+  place.first_row = reader.Read<uint32_t>("first_row");
+  return place;
+}
+
+}  // namespace
 
 SampleRequest SampleRequest::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kName = "replay.sample";
@@ -284,6 +337,7 @@ SampleRequest SampleRequest::Decode(std::span<const Frame> payload) {
                     request.count, kMaxItemsPerBatch));
   }
   request.wait_ms = ReadWaitMs(reader, kName);
+  if (reader.ReadBool("has_place")) request.place = ReadPlace(reader);
   reader.Finish();
   return request;
 }
@@ -339,6 +393,23 @@ UpdateReply UpdateReply::Decode(std::span<const Frame> payload) {
   const UpdateReply reply{reader.Read<uint32_t>("num_updated")};
   reader.Finish();
   return reply;
+}
+
+Message CheckpointRequest::Encode() const {
+  WireWriter writer;
+  writer.Write(id);
+  return MakeMessage(writer.Finish());
+}
+
+CheckpointRequest CheckpointRequest::Decode(std::span<const Frame> payload) {
+  constexpr std::string_view kName = "replay.checkpoint";
+  WireReader reader(kName, OnlyPart(kName, payload));
+  const CheckpointRequest request{reader.Read<uint64_t>("id")};
+  reader.Finish();
+  if (request.id == 0) {
+    throw MalformedMessage(fmt::format("{}: field 'id' must not be 0", kName));
+  }
+  return request;
 }
 
 Message StatusReply::Encode() const {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 
 #include "core/rpc/envelope.h"
 #include "core/rpc/frame.h"
+#include "core/rpc/shared_memory.h"
 #include "replay/step_group.h"
 #include "replay/table.h"
 
@@ -30,6 +32,7 @@ enum MessageKind : uint16_t {
   kSampleKind = 4,
   kUpdateKind = 5,
   kStatusKind = 6,
+  kCheckpointKind = 7,
 };
 
 inline constexpr uint32_t kMaxNameBytes = 128;
@@ -38,6 +41,7 @@ inline constexpr uint32_t kMaxGroupsPerInsert = 4096;
 inline constexpr uint32_t kMaxItemsPerBatch = 65536;
 inline constexpr uint32_t kMaxUpdatesPerMessage = 65536;
 inline constexpr uint32_t kMaxStatusBytes = 1 << 20;
+inline constexpr uint64_t kMaxSteps = uint64_t{1} << 62;
 // How long a request may ask to be kept until it can be answered.
 inline constexpr uint32_t kMaxWaitMs = 30'000;
 
@@ -77,6 +81,10 @@ struct ServiceInfo {
 struct InsertRequest {
   uint64_t writer = 0;  // a random number other than 0
   uint64_t base_sequence = 1;
+  // Steps of the groups below base_sequence that were acknowledged and not
+  // dropped: those that a service does not have were lost when it was
+  // restarted.
+  uint64_t base_steps = 0;
   uint64_t first_sequence = 1;
   // The service keeps the answer back so long while the writer has no credits.
   uint32_t wait_ms = 0;
@@ -126,12 +134,33 @@ struct CloseWriterRequest {
   static CloseWriterRequest Decode(std::span<const rpc::Frame> payload);
 };
 
+// Where in its reader's memory a batch goes. Row r of an array begins at the
+// array's offset + r times the bytes of a row; the batch takes the rows from
+// first_row on. Offsets are of SharedMemory::bytes().
+struct BatchPlace {
+  rpc::SharedMemoryHandle memory;
+  uint64_t observations = 0;       // of o_t
+  uint64_t next_observations = 0;  // of o_{t+k}
+  uint64_t actions = 0;
+  uint64_t frames = 0;       // [stack, frame_bytes] a row, of o_t
+  uint64_t next_frames = 0;  // the same of o_{t+k}
+  // Room for segments, this batch's alone.
+  uint64_t segments = 0;
+  uint64_t segments_bytes = 0;
+  uint32_t first_row = 0;
+
+  bool operator==(const BatchPlace&) const = default;
+};
+
 // kSample: the answer is a batch (replay/batch_codec.h), once it is full or
 // wait_ms have passed.
 struct SampleRequest {
   std::string table;
   uint32_t count = 0;  // in [1, kMaxItemsPerBatch]
   uint32_t wait_ms = 0;
+  // Memory that the reader shares. A service that cannot reach it answers as
+  // if none had been offered.
+  std::optional<BatchPlace> place = {};
 
   rpc::Message Encode() const;
   static SampleRequest Decode(std::span<const rpc::Frame> payload);
@@ -159,6 +188,16 @@ struct StatusReply {
 
   rpc::Message Encode() const;
   static StatusReply Decode(std::span<const rpc::Frame> payload);
+};
+
+// kCheckpoint: a checkpoint of everything as it is when the message is handled;
+// the answer, which is empty, comes once it is on the disk. It holds all that
+// its sender sent before it on this connection, and nothing sent after.
+struct CheckpointRequest {
+  uint64_t id = 0;  // under which it is restored; not 0
+
+  rpc::Message Encode() const;
+  static CheckpointRequest Decode(std::span<const rpc::Frame> payload);
 };
 
 // Checks that a message has `count` parts.

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <future>
 #include <memory>
@@ -61,14 +62,20 @@ std::unique_ptr<Checkpointer> MakeCheckpointer(const ReplayConfig& config,
   options.folder = config.checkpoint_folder;
   options.durability = config.durability;
   options.num_kept = config.num_kept_checkpoints;
+  options.restore_id = static_cast<uint64_t>(config.restore_checkpoint);
   auto checkpointer = std::make_unique<Checkpointer>(options, shard);
   const RestoreReport& report = checkpointer->restored();
   for (const std::string& problem : report.problems) {
     spdlog::warn("checkpoint: {}", problem);
   }
-  if (report.id.has_value()) {
-    spdlog::info("restored checkpoint {} and {} step groups of the journal",
-                 *report.id, report.journal_groups);
+  if (report.number.has_value() || report.journal_groups > 0) {
+    spdlog::info(
+        "restored checkpoint {}{} and {} step groups of the journal: {} steps "
+        "taken in so far, {} writers open",
+        report.number.value_or(0),
+        report.id == 0 ? "" : fmt::format(" of id {}", report.id),
+        report.journal_groups, shard->Status().inserted_steps,
+        shard->OpenWriters().size());
   }
   return checkpointer;
 }
@@ -76,8 +83,7 @@ std::unique_ptr<Checkpointer> MakeCheckpointer(const ReplayConfig& config,
 // A checkpoint that fails costs no service: the one before is still there.
 void SaveCheckpoint(Checkpointer& checkpointer) {
   try {
-    checkpointer.Save(checkpointer.last_id() + 1);
-    spdlog::info("saved checkpoint {}", checkpointer.last_id());
+    spdlog::info("saved checkpoint {}", checkpointer.Save());
   } catch (const IoError& e) {
     spdlog::error("checkpoint: {}", e.what());
   }
@@ -86,7 +92,7 @@ void SaveCheckpoint(Checkpointer& checkpointer) {
 // Waits for a stop signal, and does what has to be done meanwhile.
 void RunUntilStopped(const ReplayConfig& config, const StopSignal& stop,
                      const Shard& shard, const rpc::Server& server,
-                     Checkpointer* checkpointer) {
+                     CheckpointSaver* saver) {
   metrics::Registry registry;
   std::optional<metrics::Exposer> exposer;
   if (!config.metrics_address.empty()) {
@@ -101,10 +107,17 @@ void RunUntilStopped(const ReplayConfig& config, const StopSignal& stop,
   while (stop.count() == 0) {
     service_metrics.Update(shard.Status(), server.metrics());
     pollfd waiting = {stop.fd(), POLLIN, 0};
-    poll(&waiting, 1, /*timeout_ms=*/500);
-    if (checkpointer != nullptr && interval.count() > 0 &&
-        clock.Now() >= next_checkpoint) {
-      SaveCheckpoint(*checkpointer);
+    auto timeout = std::chrono::milliseconds(500);
+    if (saver != nullptr && interval.count() > 0) {
+      timeout =
+          std::clamp(std::chrono::duration_cast<std::chrono::milliseconds>(
+                         next_checkpoint - clock.Now()),
+                     std::chrono::milliseconds(1), timeout);
+    }
+    poll(&waiting, 1, static_cast<int>(timeout.count()));
+    if (saver != nullptr && interval.count() > 0 &&
+        clock.Now() >= next_checkpoint &&
+        saver->Start(/*id=*/0, /*done=*/nullptr)) {
       next_checkpoint = clock.Now() + interval;
     }
   }
@@ -126,14 +139,23 @@ int Serve(const ReplayConfig& config) {
     zap.emplace(context, rpc::ReadPublicKeys(config.allowed_clients_file));
   }
   rpc::Server server(context, ReplayProtocol(), ServerOptionsOf(config));
-  Service service(&shard, {.credits = static_cast<uint32_t>(config.credits)},
-                  &Clock::Real());
+  ServiceOptions service_options;
+  service_options.credits = static_cast<uint32_t>(config.credits);
+  service_options.shares_memory = config.shared_memory;
+  service_options.encode_threads = config.encode_threads;
+  service_options.return_timeout = 3 * ServerOptionsOf(config).peer_timeout;
+  Service service(&shard, service_options, &Clock::Real());
+  std::optional<CheckpointSaver> saver;
+  if (checkpointer != nullptr) {
+    saver.emplace(&shard, checkpointer.get());
+    service.SetCheckpointSaver(&*saver);
+  }
   service.AttachTo(server);
   spdlog::info("listening at {}", server.Bind(config.bind));
   Thread loop("replay", [&](const Thread::StopToken&) { server.Run(); });
   const StopOnExit stop_on_exit{server};
 
-  RunUntilStopped(config, stop, shard, server, checkpointer.get());
+  RunUntilStopped(config, stop, shard, server, saver ? &*saver : nullptr);
   spdlog::info("stopping");
   // what was acknowledged is in the checkpoint: nothing is taken in after it
   std::promise<void> is_closed;
@@ -142,7 +164,11 @@ int Serve(const ReplayConfig& config) {
     is_closed.set_value();
   });
   is_closed.get_future().wait();
-  if (checkpointer != nullptr) SaveCheckpoint(*checkpointer);
+  if (saver.has_value()) {
+    // those that clients asked for go first, so that the last is the newest
+    saver->Finish();
+    SaveCheckpoint(*checkpointer);
+  }
   return 0;
 }
 

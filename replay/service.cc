@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/rpc/wire.h"
@@ -15,6 +16,15 @@ namespace replicant::replay {
 
 using rpc::Request;
 using rpc::Responder;
+
+namespace {
+
+constexpr auto kCheckpointTimeout = std::chrono::hours(1);
+// Blocks of one reader: its prefetched batches, and some that it is about to
+// let go.
+constexpr int64_t kMaxMemoriesPerPeer = 64;
+
+}  // namespace
 
 Service::Service(Shard* shard, ServiceOptions options, Clock* clock)
     : shard_(shard),
@@ -38,6 +48,14 @@ Service::Service(Shard* shard, ServiceOptions options, Clock* clock)
     throw InvalidArgument(
         fmt::format("replay service: table '{}': a name has 1 to {} bytes",
                     table.name, kMaxNameBytes));
+  }
+  // those of a restored shard may come back, or not
+  for (const uint64_t id : shard->OpenWriters()) writers_[id];
+  if (!writers_.empty()) {
+    absent_until_ = clock->Now() + options_.return_timeout;
+  }
+  if (options_.encode_threads > 0 && shard->config().shape.frame_bytes > 0) {
+    encoder_ = std::make_unique<BatchEncoder>(options_.encode_threads);
   }
 }
 
@@ -64,7 +82,13 @@ void Service::AttachTo(rpc::Server& server) {
     CheckNumParts("replay.status", request.payload, 0);
     responder.Reply(StatusReply{StatusJson()}.Encode());
   });
+  server.Handle(kCheckpointKind, [this](Request& request, Responder responder) {
+    HandleCheckpoint(request, responder);
+  });
   server.OnTick([this] { HandleTick(); });
+  server.OnEnd([this] {
+    if (encoder_ != nullptr) encoder_->Stop();
+  });
   server.OnPeerExpired(
       [this](const rpc::Peer& peer) { HandlePeerExpired(peer); });
 }
@@ -95,6 +119,36 @@ int64_t Service::TableOf(std::string_view message,
                                     name, fmt::join(names, ", ")));
 }
 
+// --- checkpoints ---
+
+void Service::HandleCheckpoint(Request& request, Responder responder) {
+  const auto checkpoint = CheckpointRequest::Decode(request.payload);
+  if (saver_ == nullptr) {
+    throw InvalidArgument(
+        "replay.checkpoint: this service keeps none; hint: give it a "
+        "checkpoint_folder");
+  }
+  // as long as the disk takes
+  responder.SetDeadline(clock_->Now() + kCheckpointTimeout);
+  const auto answer = [responder](const std::string& problem) {
+    if (problem.empty()) {
+      responder.Reply({});
+    } else {
+      responder.ReplyError(rpc::ErrorCode::kFailed, problem);
+    }
+  };
+  const bool is_started =
+      saver_->Start(checkpoint.id, [this, answer](const std::string& problem) {
+        server_->Post([answer, problem] { answer(problem); });
+      });
+  if (!is_started) {
+    responder.ReplyError(
+        rpc::ErrorCode::kBusy,
+        fmt::format("replay.checkpoint: {} checkpoints wait to be written",
+                    CheckpointSaver::kMaxWaiting));
+  }
+}
+
 // --- writers ---
 
 uint32_t Service::CreditsOf(const Writer& writer) const {
@@ -106,6 +160,7 @@ void Service::HandleInsert(Request& request, Responder responder) {
   ++counts_.inserts;
   Writer& writer = writers_[insert.writer];
   writer.peer = request.peer_id;
+  NoteLostSteps(insert);
   PendingAck pending{insert.writer, Take(insert, writer), {}, responder};
   const bool must_wait =
       pending.ack.credits == 0 && insert.wait_ms > 0 && !is_closed_;
@@ -213,6 +268,32 @@ void Service::CloseWriter(uint64_t id) {
   });
 }
 
+void Service::NoteLostSteps(const InsertRequest& request) {
+  const int64_t lost = shard_->NoteStepsOf(
+      request.writer, static_cast<int64_t>(request.base_steps));
+  if (lost == 0) return;
+  spdlog::warn(
+      "replay: {} steps of writer {:#x} are lost: they were acknowledged by a "
+      "service before this one, after its last checkpoint",
+      lost, request.writer);
+}
+
+void Service::ForgetAbsentWriters() {
+  if (!absent_until_.has_value() || clock_->Now() < *absent_until_) return;
+  absent_until_.reset();
+  std::vector<uint64_t> absent;
+  for (const auto& [id, writer] : writers_) {
+    if (writer.peer == 0) absent.push_back(id);
+  }
+  for (const uint64_t id : absent) {
+    spdlog::warn(
+        "replay: writer {:#x} did not come back: its open episode is dropped",
+        id);
+    CloseWriter(id);
+    ++counts_.expired_writers;
+  }
+}
+
 void Service::HandlePeerExpired(const rpc::Peer& peer) {
   std::vector<uint64_t> gone;
   for (const auto& [id, writer] : writers_) {
@@ -234,10 +315,43 @@ void Service::HandlePeerExpired(const rpc::Peer& peer) {
       return true;
     });
   }
+  ForgetMemory(
+      [&](const PeerMemory& memory) { return memory.peer == peer.id; });
   Pump();
 }
 
 // --- readers ---
+
+void Service::ForgetMemory(
+    const std::function<bool(const PeerMemory&)>& is_gone) {
+  std::erase_if(memories_, [&](const PeerMemory& memory) {
+    if (!is_gone(memory)) return false;
+    counts_.shared_memory_bytes -=
+        static_cast<int64_t>(memory.memory->bytes().size());
+    return true;
+  });
+}
+
+std::optional<BatchTarget> Service::TargetOf(uint64_t peer,
+                                             const BatchPlace& place) {
+  if (!options_.shares_memory) return std::nullopt;
+  int64_t num_of_peer = 0;
+  for (const PeerMemory& known : memories_) {
+    if (known.peer != peer) continue;
+    if (known.memory->handle() == place.memory) return {{place, known.memory}};
+    ++num_of_peer;
+  }
+  if (num_of_peer >= kMaxMemoriesPerPeer) return std::nullopt;
+  std::string why;
+  auto memory = rpc::SharedMemory::Open(place.memory, &why);
+  if (memory == nullptr) {
+    spdlog::debug("replay: the memory of a reader cannot be shared: {}", why);
+    return std::nullopt;
+  }
+  memories_.push_back({peer, memory});
+  counts_.shared_memory_bytes += static_cast<int64_t>(memory->bytes().size());
+  return {{place, std::move(memory)}};
+}
 
 void Service::HandleSample(Request& request, Responder responder) {
   const SampleRequest sample = SampleRequest::Decode(request.payload);
@@ -248,7 +362,17 @@ void Service::HandleSample(Request& request, Responder responder) {
       sample.count,
       clock_->Now() + std::chrono::milliseconds(sample.wait_ms),
       {},
+      {},
       responder};
+  if (sample.place) {
+    pending.target = TargetOf(request.peer_id, *sample.place);
+  }
+  if (pending.target) {
+    const ShardConfig& config = shard_->config();
+    pending.target->Check(
+        sample.count, config.shape,
+        config.tables[static_cast<size_t>(table)].n_step.stack);
+  }
   auto& queue = pending_batches_[static_cast<size_t>(table)];
   queue.push_back(std::move(pending));
   Pump();
@@ -265,16 +389,42 @@ void Service::HandleUpdate(Request& request, Responder responder) {
 
 void Service::Answer(int64_t table, PendingBatch& pending, BatchState state) {
   const ShardConfig& config = shard_->config();
-  const int64_t stack = config.tables[static_cast<size_t>(table)].n_step.stack;
   ++(state == BatchState::kFull ? counts_.batches : counts_.partial_batches);
-  try {
-    pending.responder.Reply(EncodeBatch(pending.batch, state, config.shape,
-                                        stack, options_.max_part_bytes));
-  } catch (const InvalidArgument& e) {
-    counts_.undelivered_items +=
-        static_cast<int64_t>(pending.batch.items.size());
-    pending.responder.ReplyError(rpc::ErrorCode::kInvalidArgument, e.what());
+  if (pending.target) ++counts_.memory_batches;
+  const auto num_items = static_cast<int64_t>(pending.batch.items.size());
+  EncodeJob job{std::move(pending.batch),
+                state,
+                config.shape,
+                config.tables[static_cast<size_t>(table)].n_step.stack,
+                options_.max_part_bytes,
+                std::move(pending.target)};
+  const Responder responder = pending.responder;
+  if (encoder_ == nullptr) {
+    try {
+      Answer(responder, num_items, Encode(job), {});
+    } catch (const InvalidArgument& e) {
+      Answer(responder, num_items, {}, e.what());
+    }
+    return;
   }
+  // a message cannot be copied, and what is posted must be
+  encoder_->Start(std::move(job), [this, responder, num_items](
+                                      rpc::Message message, std::string error) {
+    auto shared = std::make_shared<rpc::Message>(std::move(message));
+    server_->Post([this, responder, num_items, shared, error] {
+      Answer(responder, num_items, std::move(*shared), error);
+    });
+  });
+}
+
+void Service::Answer(const Responder& responder, int64_t num_items,
+                     rpc::Message message, std::string_view error) {
+  if (error.empty()) {
+    responder.Reply(std::move(message));
+    return;
+  }
+  counts_.undelivered_items += num_items;
+  responder.ReplyError(rpc::ErrorCode::kInvalidArgument, error);
 }
 
 // --- what waits ---
@@ -346,9 +496,12 @@ void Service::EndLate(Clock::TimePoint now) {
 
 void Service::HandleTick() {
   const Clock::TimePoint now = clock_->Now();
+  ForgetAbsentWriters();
   Pump();
   EndLate(now);
   UpdateRates(now);
+  ForgetMemory(
+      [](const PeerMemory& memory) { return memory.memory->IsWithdrawn(); });
 }
 
 void Service::UpdateRates(Clock::TimePoint now) {

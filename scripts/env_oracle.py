@@ -1,9 +1,11 @@
 """Records trajectories of dm_control, which our environments must reproduce.
 
-Used by make_env_goldens.py, check_env_parity and check_env_resets.
+Used by make_env_goldens.py, check_env_parity, check_env_pixels and
+check_env_resets.
 """
 
 import os
+import subprocess
 
 # quadruped-escape makes a rendering context at reset
 os.environ.setdefault("MUJOCO_GL", "osmesa")
@@ -65,8 +67,11 @@ def random_actions(spec, steps, seed):
     return rng.uniform(low, high, (steps,) + spec.shape)
 
 
-def record(task, seed, steps):
-    """One trajectory: what env_rollout reads, and what it should answer."""
+def record(task, seed, steps, look=lambda environment: None):
+    """One trajectory: what env_rollout reads, and what it should answer.
+
+    look(environment) is called in every state.
+    """
     environment = load(task, seed)
     time_steps = [environment.reset()]
     arrays = {"state": integration_state(environment.physics)}
@@ -74,11 +79,24 @@ def record(task, seed, steps):
     arrays["action"] = random_actions(environment.action_spec(), steps, seed)
     # a copy: dm_control returns views of the simulation
     observations = [flat(time_steps[0].observation)]
+    look(environment)
     for action in arrays["action"]:
         time_steps.append(environment.step(action))
         observations.append(flat(time_steps[-1].observation))
+        look(environment)
     arrays["observation"] = np.array(observations, np.float64)
     arrays["reward"] = np.array([t.reward for t in time_steps[1:]], np.float64)
     arrays["discount"] = np.array([t.discount for t in time_steps[1:]], np.float64)
     arrays["step_type"] = np.array([int(t.step_type) for t in time_steps], np.int64)
     return arrays
+
+
+def play(env_rollout, task, arrays, folder, options=()):
+    """What env_rollout answers to a recording."""
+    source, result = folder / "in.npz", folder / "out.npz"
+    inputs = {k: v for k, v in arrays.items()
+              if k in ("state", "action") or k.startswith("model/")}
+    np.savez(source, **inputs)
+    subprocess.run([env_rollout, "--task", task, "--input", source,
+                    "--output", result, *options], check=True)
+    return dict(np.load(result))

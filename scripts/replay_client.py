@@ -23,7 +23,7 @@ import zmq
 MAGIC, VERSION = 0x314C5052, 1
 REPLY, ERROR, ONE_WAY = 1, 2, 4
 HELLO = 0xFF01
-DESCRIBE, INSERT, CLOSE_WRITER, SAMPLE, UPDATE, STATUS = 1, 2, 3, 4, 5, 6
+DESCRIBE, INSERT, CLOSE_WRITER, SAMPLE, UPDATE, STATUS, CHECKPOINT = 1, 2, 3, 4, 5, 6, 7
 HEADER = struct.Struct("<IHHIIQQQQQI")  # and the checksum of these 60 bytes
 PROTOCOL = pathlib.Path(__file__).parents[1] / "docs" / "replay_protocol.md"
 
@@ -153,11 +153,12 @@ class Client:
         return info
 
     def sample(self, table, count, wait_ms=5000):
-        request = string(table) + struct.pack("<II", count, wait_ms)
+        request = string(table) + struct.pack("<II?", count, wait_ms, False)
         header, rows, segments = self.call(SAMPLE, [request])
         reader = Reader(header)
         batch = dict(zip(("state", "table_size", "table_mass", "stack"),
                          reader.take("BQdI")))
+        reader.take("??")  # nothing is in memory, as none was offered
         for name, dtype in (("slot", "u4"), ("generation", "u4"),
                             ("probability", "f8"), ("priority", "f4"),
                             ("reward", "f4"), ("discount", "f4"),
@@ -173,6 +174,10 @@ class Client:
                    array(priorities, "f4"))
         return Reader(self.call(UPDATE, [request])[0]).take("I")
 
+    def checkpoint(self, id):
+        """Returns once checkpoint `id` is on the service's disk."""
+        self.call(CHECKPOINT, [struct.pack("<Q", id)])
+
     def status(self):
         return json.loads(Reader(self.call(STATUS, [])[0]).string())
 
@@ -184,14 +189,18 @@ class Writer:
         self.client = client
         self.id = secrets.randbits(64) | 1
         self.next_sequence = 1
+        self.steps = 0  # acknowledged and not dropped
 
     def insert(self, groups, wait_ms=1000):
-        header = struct.pack("<QQQI", self.id, self.next_sequence,
+        header = struct.pack("<QQQQI", self.id, self.next_sequence, self.steps,
                              self.next_sequence, wait_ms)
         header += array([len(group) for group in groups], "u4")
         reader = Reader(self.client.call(INSERT, [header, b"".join(groups)])[0])
         ack = dict(zip(("state", "last_sequence", "credits"), reader.take("BQI")))
         ack["dropped"] = reader.array("u8").tolist()
+        for sequence, group in enumerate(groups, self.next_sequence):
+            if sequence <= ack["last_sequence"] and sequence not in ack["dropped"]:
+                self.steps += struct.unpack_from("<H", group, 4)[0]
         self.next_sequence = ack["last_sequence"] + 1
         return ack
 

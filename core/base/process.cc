@@ -84,6 +84,7 @@ struct ChildPlan {
   std::string folder;
   std::string stdout_file;
   std::string stderr_file;
+  int stdin_fd = -1;
   cpu_set_t cpus;
   bool has_cpus = false;
 };
@@ -94,6 +95,7 @@ ChildPlan MakePlan(const ProcessOptions& options) {
   plan.environment = MergeEnvironment(options.environment);
   plan.argv = PointersTo(plan.command);
   plan.envp = PointersTo(plan.environment);
+  plan.stdin_fd = options.stdin_fd;
   plan.folder = options.working_folder.string();
   plan.stdout_file = options.stdout_file.string();
   plan.stderr_file = options.stderr_file.string();
@@ -123,7 +125,10 @@ ChildPlan MakePlan(const ProcessOptions& options) {
   ::signal(SIGPIPE, SIG_DFL);
 
   constexpr int kAppend = O_WRONLY | O_CREAT | O_APPEND;
-  if (!OpenAs(STDIN_FILENO, "/dev/null", O_RDONLY)) fail(kStdin);
+  const bool has_stdin = plan.stdin_fd >= 0
+                             ? ::dup2(plan.stdin_fd, STDIN_FILENO) >= 0
+                             : OpenAs(STDIN_FILENO, "/dev/null", O_RDONLY);
+  if (!has_stdin) fail(kStdin);
   if (!plan.stdout_file.empty() &&
       !OpenAs(STDOUT_FILENO, plan.stdout_file.c_str(), kAppend)) {
     fail(kStdout);
@@ -147,7 +152,9 @@ std::string SubjectOf(const StartFailure& failure,
                       const ProcessOptions& options) {
   switch (failure.call) {
     case kStdin:
-      return "/dev/null";
+      return options.stdin_fd < 0
+                 ? "/dev/null"
+                 : fmt::format("descriptor {}", options.stdin_fd);
     case kStdout:
       return options.stdout_file;
     case kStderr:

@@ -31,6 +31,9 @@ struct ProcessOptions {
   std::vector<std::string> command;
   // "NAME=value", added to (or replacing in) this process's environment.
   std::vector<std::string> environment;
+  // Descriptor that becomes the child's standard input, which stays the
+  // caller's to close; -1: an empty input.
+  int stdin_fd = -1;
   std::filesystem::path working_folder;  // empty: this process's
   // Files that stdout and stderr are appended to; empty: this process's own.
   // Both may name one file.
@@ -51,8 +54,8 @@ struct ProcessOptions {
 // Thread-safety: one thread at a time.
 class Process {
  public:
-  // Starts the command; its standard input is empty. Throws IoError, and
-  // nothing runs, if the program cannot be executed or a file not opened.
+  // Starts the command. Throws IoError, and nothing runs, if the program cannot
+  // be executed or a file not opened.
   explicit Process(const ProcessOptions& options);
   ~Process();
   Process(Process&& other) noexcept;

@@ -127,6 +127,13 @@ class Reader {
   void Sections(std::string_view key, std::map<std::string, T>* value,
                 Range<int64_t> size, std::string_view doc);
 
+  // --- what other programs read ---
+
+  // At the root (checked): one file serves several programs, and `key` belongs
+  // to another one. Whatever it holds is no problem here and stands in the
+  // resolved YAML as it was given.
+  void Foreign(std::string_view key);
+
   // --- rules ---
 
   // Whether the configuration holds this key of this section.

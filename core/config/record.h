@@ -5,6 +5,8 @@
 #include <variant>
 #include <vector>
 
+#include "core/config/node.h"
+
 namespace replicant::config {
 
 // One key with a value, as a Read() function declared it.
@@ -15,6 +17,12 @@ struct FieldRecord {
   std::string default_yaml;   // "32.0"
   std::string resolved_yaml;  // the value in force
   std::string doc;
+};
+
+// A key that another program reads.
+struct ForeignRecord {
+  std::string key;
+  std::vector<std::string> yaml;  // its lines; none if the key is absent
 };
 
 // One section: what Read() declared, in that order. The manual and the resolved
@@ -33,13 +41,19 @@ struct SectionRecord {
   std::string doc;
   std::string allowed;  // kList, kMap: how many elements; empty if any number
   std::vector<Item> items;
+  // of the root: what other programs read, as lines of YAML
+  std::vector<ForeignRecord> foreign;
 };
 
 // The key of a field or of a section.
 const std::string& KeyOf(const SectionRecord::Item& item);
 
-// The values in force as YAML: every key, in the order of the Read() functions.
-// Reading it again gives the same values.
+// A key with its value as lines of YAML that read back to the same node.
+std::vector<std::string> EntryToYaml(const Node::Entry& entry);
+
+// The values in force as YAML: every key, in the order of the Read() functions,
+// then the foreign keys as they were given. Reading it again gives the same
+// values.
 std::string ResolvedYaml(const SectionRecord& root);
 
 }  // namespace replicant::config

@@ -386,7 +386,10 @@ ParsedScalar ParseScalar(const Node& node, const ScalarType& type) {
 }
 
 std::string TextToYaml(std::string_view text) {
-  if (IsPlainText(text)) return std::string(text);
+  return IsPlainText(text) ? std::string(text) : QuotedToYaml(text);
+}
+
+std::string QuotedToYaml(std::string_view text) {
   std::string out = "\"";
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);

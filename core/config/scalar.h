@@ -61,6 +61,8 @@ ParsedScalar ParseScalar(const Node& node, const ScalarType& type);
 std::string ToYaml(const Scalar& value);
 // Any text as YAML, for keys too.
 std::string TextToYaml(std::string_view text);
+// The same, between quotes in any case.
+std::string QuotedToYaml(std::string_view text);
 
 // "no value", "a list", "a map" or the quoted text, for messages.
 std::string DescribeNode(const Node& node);

@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
+#include "core/runtime/parameters.h"
 #include "core/tensor/safetensors.h"
 
 namespace replicant::runtime {
@@ -76,39 +77,18 @@ CheckpointInfo ReadInfo(const stdfs::path& path) {
   return info;
 }
 
-std::string TypeText(DType dtype, const Shape& shape) {
-  return fmt::format("{}{}", DTypeName(dtype), shape.ToString());
-}
-
 // All variables, read and checked before any is set.
-std::map<std::string, HostTensor> ReadVariables(const stdfs::path& path,
-                                                const VariableStore& store) {
-  const SafetensorsReader reader(path);
-  for (const SafetensorsInfo& tensor : reader.tensors()) {
-    if (!store.Has(tensor.name)) {
-      throw IoError(fmt::format(
-          "{}: holds variable '{}', which the program has not; hint: it was "
-          "written by another configuration",
-          path.string(), tensor.name));
-    }
-  }
-  std::map<std::string, HostTensor> values;
+std::map<std::string, HostTensor> ReadAllVariables(const stdfs::path& path,
+                                                   const VariableStore& store) {
+  std::map<std::string, HostTensor> values =
+      ReadVariables(SafetensorsReader(path), path.string(), store);
   for (const auto& [name, variable] : store.variables()) {
-    if (!reader.Has(name)) {
+    if (!values.contains(name)) {
       throw IoError(fmt::format(
           "{}: lacks variable '{}' of the program; hint: it was written by "
           "another configuration",
           path.string(), name));
     }
-    HostTensor value = reader.Read(name);
-    const graph::VariableSpec& spec = variable.spec;
-    if (value.dtype() != spec.dtype || value.shape() != spec.shape) {
-      throw IoError(fmt::format("{}: variable '{}' is {}, the program wants {}",
-                                path.string(), name,
-                                TypeText(value.dtype(), value.shape()),
-                                TypeText(spec.dtype, spec.shape)));
-    }
-    values.emplace(name, std::move(value));
   }
   return values;
 }
@@ -151,7 +131,7 @@ void SaveCheckpoint(const stdfs::path& folder, const VariableStore& store,
 CheckpointInfo LoadCheckpoint(const stdfs::path& folder, VariableStore& store) {
   CheckpointInfo info = ReadInfo(folder / kInfoFile);
   for (const auto& [name, value] :
-       ReadVariables(folder / kVariablesFile, store)) {
+       ReadAllVariables(folder / kVariablesFile, store)) {
     store.Set(name, value.view());
   }
   return info;

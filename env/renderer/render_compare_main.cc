@@ -1,5 +1,5 @@
-// Draws the same poses of MuJoCo models with both renderers and prints how far
-// the pictures are apart and what they cost.
+// Draws the same poses of tasks or MuJoCo models with both renderers and prints
+// how far the pictures are apart and what they cost.
 #include <fmt/format.h>
 #include <png.h>
 
@@ -9,21 +9,25 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/base/rng.h"
+#include "env/camera.h"
 #include "env/mujoco.h"
-#include "env/renderer/renderer.h"
+#include "env/task_registry.h"
+#include "env/tasks/suite.h"
 
 namespace replicant::env {
 namespace {
 
 struct Options {
-  std::vector<std::string> models;
-  int camera = 0;
+  std::vector<std::string> names;
+  int steps = 10;
+  std::string camera = "0";
   int poses = 50;
   int height = 84;
   int width = 84;
@@ -155,25 +159,28 @@ class ContactSheet {
   std::vector<std::array<Image, kColumns>> rows_;
 };
 
-Score CompareModel(const std::string& path, const Options& options,
-                   ContactSheet& sheet) {
-  const MjSpecPtr spec = ParseMjcf(path);
-  const MjModelPtr model = CompileModel(*spec, path);
-  const MjDataPtr data = MakeData(*model);
-  const auto gl = MakeRenderer(
-      *model, {.kind = RendererKind::kGl,
-               .gl_platform = ParseGlPlatform(options.gl_platform)});
-  const auto raycast = MakeRenderer(*model, {.kind = RendererKind::kRaycast});
-  const size_t bytes = size_t{3} * static_cast<size_t>(options.height) *
-                       static_cast<size_t>(options.width);
-  Image gl_image(bytes), raycast_image(bytes);
-  RandomStream random(1, std::filesystem::path(path).stem().string());
-  const auto draw = [&](Renderer& renderer, Image& image, int repeats) {
+// What is drawn: a physics and a way to its next pose.
+struct Subject {
+  Physics* physics;
+  std::function<void()> next_pose;
+  // whether a new pose may come with other height fields
+  bool changes_assets = false;
+};
+
+Score Compare(const Subject& subject, const Options& options,
+              ContactSheet& sheet) {
+  Physics& physics = *subject.physics;
+  CameraOptions camera{.camera = options.camera,
+                       .height = options.height,
+                       .width = options.width};
+  Camera raycast(physics, camera);
+  camera.renderer = {.kind = RendererKind::kGl,
+                     .gl_platform = ParseGlPlatform(options.gl_platform)};
+  Camera gl(physics, camera);
+  Image gl_image(gl.size_bytes()), raycast_image(gl.size_bytes());
+  const auto draw = [&](Camera& from, Image& image, int repeats) {
     const double start = CpuMilliseconds();
-    for (int i = 0; i < repeats; ++i) {
-      renderer.Render(*model, *data, options.camera, options.height,
-                      options.width, image);
-    }
+    for (int i = 0; i < repeats; ++i) from.Render(physics, image);
     return (CpuMilliseconds() - start) / repeats;
   };
 
@@ -181,9 +188,13 @@ Score CompareModel(const std::string& path, const Options& options,
   double worst = -1;
   Image worst_gl, worst_raycast;
   for (int pose = 0; pose < options.poses; ++pose) {
-    RandomPose(*model, random, *data);
-    score.gl_ms += draw(*gl, gl_image, 1);
-    score.raycast_ms += draw(*raycast, raycast_image, options.repeats);
+    subject.next_pose();
+    if (subject.changes_assets) {
+      gl.ReloadAssets(physics);
+      raycast.ReloadAssets(physics);
+    }
+    score.gl_ms += draw(gl, gl_image, 1);
+    score.raycast_ms += draw(raycast, raycast_image, options.repeats);
     const double before = score.sum;
     Compare(gl_image, raycast_image, score);
     if (score.sum - before > worst) {
@@ -196,12 +207,70 @@ Score CompareModel(const std::string& path, const Options& options,
   return score;
 }
 
+// A model file as it is, in random poses.
+Score CompareModel(const std::string& path, const Options& options,
+                   ContactSheet& sheet) {
+  Physics physics(CompileModel(*ParseMjcf(path), path), path);
+  RandomStream random(1, std::filesystem::path(path).stem().string());
+  return Compare({.physics = &physics,
+                  .next_pose =
+                      [&] {
+                        RandomPose(physics.model(), random,
+                                   physics.mutable_data());
+                      }},
+                 options, sheet);
+}
+
+// A task with its edits; each pose is that of an episode of its own after a few
+// random actions.
+Score CompareTask(const TaskDefinition& task, const Options& options,
+                  ContactSheet& sheet) {
+  const auto environment = MakeEnvironment(task, {.seed = 1});
+  RandomStream random(1, "actions");
+  const ActionSpec& spec = environment->action_spec();
+  std::vector<double> action(spec.minimum.size());
+  const auto next_pose = [&] {
+    environment->Reset({});
+    for (int t = 0; t < options.steps; ++t) {
+      for (size_t i = 0; i < action.size(); ++i) {
+        action[i] = random.Uniform(std::max(spec.minimum[i], -1.0),
+                                   std::min(spec.maximum[i], 1.0));
+      }
+      environment->Step(action, {});
+    }
+  };
+  return Compare({.physics = &environment->mutable_physics(),
+                  .next_pose = next_pose,
+                  .changes_assets = environment->ResetChangesAssets()},
+                 options, sheet);
+}
+
+// Tasks to compare if none is named: all, or the first of each domain.
+std::vector<std::string> DefaultNames(const TaskRegistry& registry,
+                                      bool one_per_domain) {
+  std::vector<std::string> names;
+  std::string last;
+  for (const TaskDefinition& task : registry.tasks()) {
+    const std::string domain = task.name.substr(0, task.name.find('-'));
+    if (!one_per_domain || domain != last) names.push_back(task.name);
+    last = domain;
+  }
+  return names;
+}
+
 int Main(int argc, char** argv) {
   Options options;
   CLI::App app("Compares the renderers raycast and gl.");
-  app.add_option("models", options.models, "MJCF files")->required();
-  app.add_option("--camera", options.camera, "camera id, -1: free camera");
-  app.add_option("--poses", options.poses, "random poses per model");
+  bool one_per_domain = false;
+  app.add_option("names", options.names,
+                 "tasks of the suite or MJCF files (.xml); all tasks if none");
+  app.add_flag("--domains", one_per_domain,
+               "without names: the first task of each domain");
+  app.add_option("--steps", options.steps,
+                 "random actions from a task's reset to a pose, default 10");
+  app.add_option("--camera", options.camera,
+                 "name or number, default 0; -1: the free camera");
+  app.add_option("--poses", options.poses, "poses of each, default 50");
   app.add_option("--height", options.height, "rows of a picture");
   app.add_option("--width", options.width, "columns of a picture");
   app.add_option("--repeats", options.repeats,
@@ -209,25 +278,31 @@ int Main(int argc, char** argv) {
   app.add_option("--gl", options.gl_platform,
                  "auto, osmesa, egl or egl-surfaceless");
   app.add_option("--sheet", options.sheet,
-                 "PNG file for the worst pose of each model: gl, raycast and "
+                 "PNG file for the worst pose of each: gl, raycast and "
                  "8 x their difference");
   CLI11_PARSE(app, argc, argv);
 
-  fmt::print("{:<16} {:>8} {:>7} {:>9} {:>11} {:>8}\n", "model", "mean", "PSNR",
-             "far px", "raycast ms", "gl ms");
+  const TaskRegistry registry(SuiteTasks());
+  if (options.names.empty()) {
+    options.names = DefaultNames(registry, one_per_domain);
+  }
+  fmt::print("{:<26} {:>8} {:>7} {:>9} {:>11} {:>8}\n", "task or model", "mean",
+             "PSNR", "far px", "raycast ms", "gl ms");
   ContactSheet sheet(options);
   bool is_complete = true;
-  for (const std::string& path : options.models) {
-    const std::string name = std::filesystem::path(path).stem().string();
+  for (const std::string& name : options.names) {
     try {
-      const Score score = CompareModel(path, options, sheet);
+      const Score score =
+          name.ends_with(".xml")
+              ? CompareModel(name, options, sheet)
+              : CompareTask(registry.Find(name), options, sheet);
       const double n = score.pictures;
-      fmt::print("{:<16} {:>8.3f} {:>7.2f} {:>9.1f} {:>11.3f} {:>8.2f}\n", name,
+      fmt::print("{:<26} {:>8.3f} {:>7.2f} {:>9.1f} {:>11.3f} {:>8.2f}\n", name,
                  score.mean(), score.psnr(),
                  static_cast<double>(score.far_pixels) / n,
                  score.raycast_ms / n, score.gl_ms / n);
     } catch (const Error& e) {
-      fmt::print("{:<16} {}\n", name, e.what());
+      fmt::print("{:<26} {}\n", name, e.what());
       is_complete = false;
     }
     std::fflush(stdout);

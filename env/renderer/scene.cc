@@ -54,7 +54,7 @@ mjvScene& Scene::Update(const mjModel& model, mjData& data, int camera) {
   return scene_;
 }
 
-void CheckImage(int height, int width, std::span<const uint8_t> rgb) {
+void CheckImageSize(int height, int width) {
   constexpr int kMaxSide = 4096;
   if (height < 1 || width < 1 || height > kMaxSide || width > kMaxSide) {
     throw InvalidArgument(
@@ -62,6 +62,10 @@ void CheckImage(int height, int width, std::span<const uint8_t> rgb) {
                     "be in [1, {}]",
                     height, width, kMaxSide));
   }
+}
+
+void CheckImage(int height, int width, std::span<const uint8_t> rgb) {
+  CheckImageSize(height, width);
   const size_t want =
       size_t{3} * static_cast<size_t>(height) * static_cast<size_t>(width);
   if (rgb.size() != want) {

@@ -40,6 +40,9 @@ class Scene {
   mjvCamera camera_;
 };
 
+// Throws InvalidArgument unless both sides are in [1, 4096].
+void CheckImageSize(int height, int width);
+
 // Throws InvalidArgument unless `rgb` can hold a picture [height, width, 3]
 // and both sides are in [1, 4096].
 void CheckImage(int height, int width, std::span<const uint8_t> rgb);

@@ -8,15 +8,19 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/tensor/npz.h"
+#include "env/camera.h"
 #include "env/rollout.h"
 #include "env/task_registry.h"
 #include "env/tasks/suite.h"
+#include "env/video_writer.h"
 
 namespace replicant::env {
 namespace {
@@ -29,6 +33,10 @@ struct Options {
   std::filesystem::path output;
   int64_t resets = 0;
   int64_t random_steps = 0;
+  // With --input a name of a renderer asks for pixels.
+  std::string render;
+  std::filesystem::path video;
+  CameraOptions camera;
 };
 
 // Prefix of the arrays of a file that replace arrays of the model.
@@ -69,14 +77,23 @@ void Play(ControlEnvironment& environment, const Options& options) {
         {name.substr(kModelPrefix.size()), fields.back().view()});
   }
 
-  const Rollout rollout = PlayRollout(environment, input);
+  std::unique_ptr<Camera> camera;
+  if (!options.render.empty()) {
+    camera = std::make_unique<Camera>(environment.physics(), options.camera);
+  }
+  const Rollout rollout = PlayRollout(environment, input, camera.get());
   const auto steps = static_cast<int64_t>(rollout.reward.size());
   const int64_t size = environment.observation_spec().state_size();
-  const std::vector<NamedTensorView> tensors = {
+  std::vector<NamedTensorView> tensors = {
       Named("observation", rollout.observation, Shape({steps + 1, size})),
       Named("reward", rollout.reward, Shape({steps})),
       Named("discount", rollout.discount, Shape({steps})),
       Named("step_type", rollout.step_type, Shape({steps + 1}))};
+  if (camera != nullptr) {
+    tensors.push_back(
+        Named("pixels", rollout.pixels,
+              Shape({steps + 1, camera->height(), camera->width(), 3})));
+  }
   WriteNpz(options.output, tensors);
 }
 
@@ -104,6 +121,32 @@ void DrawStarts(ControlEnvironment& environment, const Options& options) {
   WriteNpz(options.output, tensors);
 }
 
+// --video: draws every state into a file.
+class Recorder {
+ public:
+  Recorder(ControlEnvironment& environment, const Options& options)
+      : environment_(environment),
+        camera_(environment.physics(), options.camera),
+        writer_(options.video, camera_.height(), camera_.width(),
+                1.0 / environment.control_timestep_s()),
+        frame_(camera_.size_bytes()) {}
+
+  void Record(const TimeStep& step) {
+    if (step.IsFirst() && environment_.ResetChangesAssets()) {
+      camera_.ReloadAssets(environment_.physics());
+    }
+    camera_.Render(environment_.mutable_physics(), frame_);
+    writer_.Write(frame_);
+  }
+  void Finish() { writer_.Finish(); }
+
+ private:
+  ControlEnvironment& environment_;
+  Camera camera_;
+  VideoWriter writer_;
+  std::vector<uint8_t> frame_;
+};
+
 // --random: plays uniform actions and prints each episode's return.
 void PlayRandomActions(ControlEnvironment& environment,
                        const Options& options) {
@@ -111,13 +154,17 @@ void PlayRandomActions(ControlEnvironment& environment,
   const ActionSpec& spec = environment.action_spec();
   std::vector<double> action(spec.minimum.size());
   double episode_return = 0.0;
-  environment.Reset({});
+  std::optional<Recorder> recorder;
+  if (!options.video.empty()) recorder.emplace(environment, options);
+  const TimeStep first = environment.Reset({});
+  if (recorder) recorder->Record(first);
   for (int64_t t = 0; t < options.random_steps; ++t) {
     for (size_t i = 0; i < action.size(); ++i) {
       action[i] = random.Uniform(std::max(spec.minimum[i], -1.0),
                                  std::min(spec.maximum[i], 1.0));
     }
     const TimeStep step = environment.Step(action, {});
+    if (recorder) recorder->Record(step);
     episode_return += step.reward;
     if (step.IsLast() || t + 1 == options.random_steps) {
       const EnvironmentCounters& counters = environment.counters();
@@ -127,6 +174,7 @@ void PlayRandomActions(ControlEnvironment& environment,
       episode_return = 0.0;
     }
   }
+  if (recorder) recorder->Finish();
 }
 
 void CheckOptions(const Options& options) {
@@ -140,6 +188,12 @@ void CheckOptions(const Options& options) {
   }
   if (options.random_steps == 0 && options.output.empty()) {
     throw ConfigError("--input and --resets need --output");
+  }
+  if (!options.video.empty() && options.random_steps == 0) {
+    throw ConfigError("--video needs --random");
+  }
+  if (!options.render.empty() && options.resets > 0) {
+    throw ConfigError("--render needs --input or --video");
   }
 }
 
@@ -172,6 +226,16 @@ int main(int argc, char** argv) {
     app.add_option("--random", options.random_steps,
                    "make this many random actions, print the returns")
         ->check(CLI::Range(1, 1'000'000'000));
+    app.add_option("--render", options.render,
+                   "raycast or gl; with --input writes pixels");
+    app.add_option("--height", options.camera.height,
+                   "rows of a picture, default 84");
+    app.add_option("--width", options.camera.width,
+                   "columns of a picture, default 84");
+    app.add_option("--camera", options.camera.camera,
+                   "name or number, default 0; -1: the free camera");
+    app.add_option("--video", options.video,
+                   "with --random: film it, MP4 to write (needs ffmpeg)");
     app.add_option("--seed", options.environment.seed, "default 0");
     app.add_option("--mjcf", options.environment.mjcf,
                    "model file instead of the task's own");
@@ -179,6 +243,10 @@ int main(int argc, char** argv) {
                    "folder dm_control/suite with the models");
     CLI11_PARSE(app, argc, argv);
     replicant::InitLogging({.role = "env_rollout"});
+    if (!options.render.empty()) {
+      options.camera.renderer.kind =
+          replicant::env::ParseRendererKind(options.render);
+    }
     replicant::env::Run(options);
     return 0;
   } catch (const std::exception& e) {

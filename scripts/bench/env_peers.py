@@ -1,21 +1,27 @@
 """Steps a peer's environments for scripts/bench/env.
 
-    env_peers.py (dm_control | envpool) TASK SECONDS
+    env_peers.py (dm_control | envpool) TASK (state | pixels) SECONDS
 
 For every line on stdin it measures once and prints a JSON line: environment
-steps per second of time and per second of CPU, on one thread.
+steps per second of time and per second of CPU, on one thread. With pixels a
+step repeats its action and ends with one picture.
 """
 
+import collections
 import json
 import os
 import sys
 import time
 
-os.environ.setdefault("MUJOCO_GL", "osmesa")  # nothing is drawn
+os.environ.setdefault("MUJOCO_GL", "osmesa")
 
 import numpy as np
 
 ENVIRONMENTS = 16
+# With pixels.
+SIDE = 84
+ACTION_REPEAT = 2
+FRAME_STACK = 3
 
 
 def rates(step, steps_per_call, seconds):
@@ -26,6 +32,42 @@ def rates(step, steps_per_call, seconds):
     steps = calls * steps_per_call
     return {"value": steps / (time.perf_counter() - start),
             "per_cpu_second": steps / (time.process_time() - cpu)}
+
+
+def dm_control_pixels(task, seconds):
+    from dm_control import suite
+    environment = suite.load(*task.split("-", 1), task_kwargs={"random": 0})
+    spec = environment.action_spec()
+    actions = iter_rows(spec.minimum, spec.maximum, (spec.shape[0],))
+    environment.reset()
+    frames = collections.deque(maxlen=FRAME_STACK)
+
+    def step():
+        action = next(actions)
+        for _ in range(ACTION_REPEAT):
+            environment.step(action)
+        frames.append(environment.physics.render(SIDE, SIDE, camera_id=0))
+        return np.concatenate(frames, axis=-1)
+
+    yield from serve(lambda: rates(step, 1, seconds))
+
+
+def envpool_pixels(task, seconds):
+    import envpool as pool
+    environments = 4
+    sync = pool.make_gymnasium(
+        envpool_name(task), num_envs=environments, num_threads=1,
+        from_pixels=True, render_height=SIDE, render_width=SIDE,
+        frame_stack=FRAME_STACK, frame_skip=ACTION_REPEAT)
+    actions = iter_rows(-1.0, 1.0, (environments,) + sync.action_space.shape)
+    sync.reset()
+    yield from serve(lambda: rates(lambda: sync.step(next(actions)),
+                                   environments, seconds))
+
+
+def envpool_name(task):
+    words = task.replace("-", "_").split("_")
+    return "".join(word.capitalize() for word in words) + "-v1"
 
 
 def dm_control(task, seconds):
@@ -39,8 +81,7 @@ def dm_control(task, seconds):
 
 def envpool(task, seconds):
     import envpool as pool
-    words = task.replace("-", "_").split("_")
-    name = "".join(word.capitalize() for word in words) + "-v1"
+    name = envpool_name(task)
     sync = pool.make_dm(name, num_envs=ENVIRONMENTS, num_threads=1)
     spec = sync.action_spec()
     shape = (ENVIRONMENTS,) + spec.shape
@@ -79,6 +120,9 @@ def serve(measure):
 
 
 if __name__ == "__main__":
-    peer = {"dm_control": dm_control, "envpool": envpool}[sys.argv[1]]
-    for result in peer(sys.argv[2], float(sys.argv[3])):
+    peer = {("dm_control", "state"): dm_control,
+            ("dm_control", "pixels"): dm_control_pixels,
+            ("envpool", "state"): envpool,
+            ("envpool", "pixels"): envpool_pixels}[sys.argv[1], sys.argv[3]]
+    for result in peer(sys.argv[2], float(sys.argv[4])):
         print(json.dumps(result), flush=True)

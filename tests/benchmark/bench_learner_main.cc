@@ -27,7 +27,7 @@
 #include "core/kernels/backend.h"
 #include "core/metrics/json_lines.h"
 #include "core/runtime/executor.h"
-#include "learner/workloads/d4pg/workload.h"
+#include "learner/workloads/d4pg/workload_graph.h"
 
 namespace replicant::learner {
 namespace {

@@ -212,7 +212,7 @@ Result CheckpointSave(const Options& /*options*/) {
   double cpu_start = CpuSeconds();
   {
     Checkpointer checkpointer(where, shard.get());
-    checkpointer.Save(1);
+    checkpointer.Save();
   }
   Result result = {.value = Seconds(start), .unit = "s"};
   const double cpu_s = CpuSeconds() - cpu_start;

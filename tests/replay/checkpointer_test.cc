@@ -3,20 +3,20 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <csignal>
 #include <fstream>
 #include <string>
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
 #include "replay/checkpoint_file.h"
+#include "tests/replay/file_size_limit.h"
 
 namespace replicant::replay {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::FileSizeLimit;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -84,11 +84,11 @@ TEST(CheckpointerTest, ARestoredShardDrawsWhatTheSavedOneWouldHave) {
           item.key, 0.1f * static_cast<float>(item.key.slot + 1)};
       saved.shard.UpdatePriorities(0, {&update, 1});
     }
-    saved.checkpointer.Save(1);
+    saved.checkpointer.Save();
     expected = Draw(saved.shard, 40);
   }
   Service restored(folder.path());
-  EXPECT_EQ(restored.checkpointer.restored().id, 1u);
+  EXPECT_EQ(restored.checkpointer.restored().number, 1u);
   const std::vector<SampledItem> drawn = Draw(restored.shard, 40);
   for (size_t i = 0; i < drawn.size(); ++i) {
     EXPECT_EQ(drawn[i].key, expected[i].key);
@@ -103,7 +103,7 @@ TEST(CheckpointerTest, AnOpenEpisodeGoesOnAfterARestart) {
     Service saved(folder.path());
     ASSERT_EQ(saved.shard.TryInsert(1, 1, Steps(1, 0, 3, false)),
               InsertResult::kInserted);
-    saved.checkpointer.Save(1);
+    saved.checkpointer.Save();
   }
   Service restored(folder.path());
   EXPECT_EQ(restored.size(), 1);
@@ -119,7 +119,7 @@ TEST(CheckpointerTest, WithoutAJournalTheStepsSinceTheCheckpointAreGone) {
   {
     Service saved(folder.path());
     ASSERT_EQ(saved.Insert(1), InsertResult::kInserted);
-    saved.checkpointer.Save(1);
+    saved.checkpointer.Save();
     ASSERT_EQ(saved.Insert(2), InsertResult::kInserted);
   }
   const Service restored(folder.path());
@@ -133,20 +133,20 @@ TEST(CheckpointerTest, WithAJournalNothingIsGone) {
     Service saved(folder.path(), Durability::kJournal);
     for (uint64_t i = 1; i <= 30; ++i) {
       ASSERT_EQ(saved.Insert(i, 1), InsertResult::kInserted);
-      if (i == 7 || i == 20) saved.checkpointer.Save(i);
+      if (i == 7 || i == 20) saved.checkpointer.Save();
     }
   }
   {
     const Service restored(folder.path(), Durability::kJournal);
-    EXPECT_EQ(restored.checkpointer.restored().id, 20u);
+    EXPECT_EQ(restored.checkpointer.restored().number, 2u);
     EXPECT_EQ(restored.checkpointer.restored().journal_groups, 10);
     EXPECT_EQ(restored.shard.LastSequence(1), 30u);
     EXPECT_EQ(restored.size(), 30);
   }
   // also from the older checkpoint, and again from what that process left
-  std::filesystem::remove(CheckpointPath(folder.path(), 20));
+  std::filesystem::remove(CheckpointPath(folder.path(), 2));
   const Service restored(folder.path(), Durability::kJournal);
-  EXPECT_EQ(restored.checkpointer.restored().id, 7u);
+  EXPECT_EQ(restored.checkpointer.restored().number, 1u);
   EXPECT_EQ(restored.checkpointer.restored().journal_groups, 23);
   EXPECT_EQ(restored.size(), 30);
 }
@@ -158,7 +158,7 @@ TEST(CheckpointerTest, AJournalAloneIsEnough) {
     ASSERT_EQ(saved.Insert(1), InsertResult::kInserted);
   }
   const Service restored(folder.path(), Durability::kJournal);
-  EXPECT_EQ(restored.checkpointer.restored().id, std::nullopt);
+  EXPECT_EQ(restored.checkpointer.restored().number, std::nullopt);
   EXPECT_EQ(restored.size(), 3);
 }
 
@@ -170,13 +170,13 @@ struct Damage {
   Damage() {
     Service saved(folder.path());
     EXPECT_EQ(saved.Insert(1, 1), InsertResult::kInserted);
-    saved.checkpointer.Save(1);
+    saved.checkpointer.Save();
     newest_segment = SegmentPath(folder.path(), 2);
     newest_checkpoint = CheckpointPath(folder.path(), 2);
     // a second process, so that the second checkpoint has its own segment
     Service again(folder.path());
     EXPECT_EQ(again.Insert(2, 1), InsertResult::kInserted);
-    again.checkpointer.Save(2);
+    again.checkpointer.Save();
   }
 };
 
@@ -188,7 +188,7 @@ void WriteBytes(const std::filesystem::path& path, const std::string& bytes) {
 void ExpectOlderCheckpoint(const Damage& damage, const std::string& place) {
   const Service restored(damage.folder.path());
   const RestoreReport& report = restored.checkpointer.restored();
-  ASSERT_EQ(report.id, 1u) << place;
+  ASSERT_EQ(report.number, 1u) << place;
   ASSERT_THAT(report.problems, SizeIs(1)) << place;
   ASSERT_EQ(restored.size(), 1) << place;
 }
@@ -205,7 +205,7 @@ TEST(CheckpointerTest, AFileCutOffAtAnyByteGivesTheOlderCheckpoint) {
     }
     WriteBytes(path, good);
   }
-  EXPECT_EQ(Service(damage.folder.path()).checkpointer.restored().id, 2u);
+  EXPECT_EQ(Service(damage.folder.path()).checkpointer.restored().number, 2u);
 }
 
 TEST(CheckpointerTest, AFlippedBitGivesTheOlderCheckpoint) {
@@ -244,18 +244,89 @@ TEST(CheckpointerTest, AfterDamageNewCheckpointsAreNumberedOn) {
   const Damage damage;
   WriteBytes(damage.newest_checkpoint, "x");
   Service restored(damage.folder.path());
-  ASSERT_EQ(restored.checkpointer.restored().id, 1u);
-  EXPECT_EQ(restored.checkpointer.last_id(), 2u);
-  try {
-    restored.checkpointer.Save(2);
-    FAIL() << "no InvalidArgument";
-  } catch (const InvalidArgument& e) {
-    EXPECT_EQ(e.what(), fmt::format("checkpoint 2 of {} does not follow "
-                                    "checkpoint 2",
-                                    damage.folder.path().string()));
+  ASSERT_EQ(restored.checkpointer.restored().number, 1u);
+  EXPECT_EQ(restored.checkpointer.Save(), 3u);
+  EXPECT_EQ(Service(damage.folder.path()).checkpointer.restored().number, 3u);
+}
+
+// A client's checkpoints have ids, and stay beside those taken on time.
+TEST(CheckpointerTest, GoesBackToACheckpointByItsId) {
+  const TemporaryFolder folder;
+  const auto options = [&](uint64_t id) {
+    return CheckpointOptions{.folder = folder.path(),
+                             .durability = Durability::kJournal,
+                             .segment_bytes = 2000,
+                             .restore_id = id};
+  };
+  FakeClock clock;
+  {
+    Service saved(folder.path(), Durability::kJournal);
+    for (uint64_t i = 1; i <= 12; ++i) {
+      ASSERT_EQ(saved.Insert(i, 1), InsertResult::kInserted);
+      const uint64_t id = i == 2 ? 20 : i == 4 ? 40 : 0;
+      saved.checkpointer.Save(saved.shard.TakeSnapshot(), id);
+    }
   }
-  restored.checkpointer.Save(3);
-  EXPECT_EQ(Service(damage.folder.path()).checkpointer.restored().id, 3u);
+  {
+    Shard shard(Config(), &clock);
+    const Checkpointer checkpointer(options(20), &shard);
+    EXPECT_EQ(checkpointer.restored().number, 2u);
+    EXPECT_EQ(checkpointer.restored().id, 20u);
+    // without the journal after it
+    EXPECT_EQ(shard.LastSequence(1), 2u);
+    EXPECT_EQ(checkpointer.last_number(), 13u);
+  }
+  {
+    // it is the newest now, and goes on with a journal of its own
+    Service service(folder.path(), Durability::kJournal);
+    EXPECT_EQ(service.shard.LastSequence(1), 2u);
+    ASSERT_EQ(service.Insert(3, 2), InsertResult::kInserted);
+  }
+  {
+    const Service service(folder.path(), Durability::kJournal);
+    EXPECT_EQ(service.checkpointer.restored().number, 13u);
+    EXPECT_EQ(service.shard.LastSequence(1), 3u);
+    EXPECT_EQ(service.size(), 4);
+  }
+  {
+    Shard shard(Config(), &clock);
+    const Checkpointer checkpointer(options(40), &shard);
+    EXPECT_EQ(shard.LastSequence(1), 4u);
+  }
+  Shard shard(Config(), &clock);
+  try {
+    const Checkpointer checkpointer(options(30), &shard);
+    FAIL() << "no IoError";
+  } catch (const IoError& e) {
+    EXPECT_EQ(e.what(),
+              fmt::format("{}: no whole checkpoint of id 30; there are ids: "
+                          "20, 40",
+                          folder.path().string()));
+  }
+}
+
+// Nobody is given another checkpoint than the one that was asked for.
+TEST(CheckpointerTest, ADamagedCheckpointIsNotReplacedWhereItsIdIsWanted) {
+  const TemporaryFolder folder;
+  {
+    Service saved(folder.path());
+    saved.checkpointer.Save(saved.shard.TakeSnapshot(), 7);
+    ASSERT_EQ(saved.Insert(1), InsertResult::kInserted);
+    saved.checkpointer.Save(saved.shard.TakeSnapshot(), 8);
+  }
+  const auto path = SegmentPath(folder.path(), 1);
+  WriteBytes(path, ReadFile(path).substr(0, 40));
+  FakeClock clock;
+  Shard shard(Config(), &clock);
+  try {
+    const Checkpointer checkpointer({.folder = folder.path(), .restore_id = 8},
+                                    &shard);
+    FAIL() << "no IoError";
+  } catch (const IoError& e) {
+    EXPECT_EQ(e.what(), fmt::format("{}: no whole checkpoint of id 8; {}: no "
+                                    "whole record at byte 16 of 40",
+                                    folder.path().string(), path.string()));
+  }
 }
 
 TEST(CheckpointerTest, AJournalThatEndsInATornRecordGivesTheGroupsBefore) {
@@ -281,58 +352,39 @@ TEST(CheckpointerTest, TheFolderKeepsWhatItsCheckpointsNeed) {
   size_t most_segments = 0;
   for (uint64_t i = 1; i <= 400; ++i) {
     ASSERT_EQ(service.Insert(i), InsertResult::kInserted);
-    if (i % 10 == 0) service.checkpointer.Save(i);
+    if (i % 10 == 0) service.checkpointer.Save();
     most_segments = std::max(
         most_segments, ListNumbered(folder.path(), "segment", "log").size());
   }
   EXPECT_THAT(ListNumbered(folder.path(), "checkpoint", "ckpt"),
-              ElementsAre(390u, 400u));
+              ElementsAre(39u, 40u));
   // 17 episodes of some 180 bytes live, in segments of 2000
   EXPECT_LE(most_segments, 6u);
   EXPECT_EQ(Service(folder.path()).size(), 50);
 }
-
-// Limits the size of files that this process may write, as a full disk does.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    old_handler_ = std::signal(SIGXFSZ, SIG_IGN);
-    ::getrlimit(RLIMIT_FSIZE, &old_limit_);
-    const rlimit limit = {bytes, old_limit_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &old_limit_);
-    std::signal(SIGXFSZ, old_handler_);
-  }
-
- private:
-  rlimit old_limit_ = {};
-  void (*old_handler_)(int) = nullptr;
-};
 
 TEST(CheckpointerTest, AFullDiskIsAnErrorAndLeavesTheCheckpointBefore) {
   const TemporaryFolder folder;
   {
     Service service(folder.path());
     ASSERT_EQ(service.Insert(1), InsertResult::kInserted);
-    service.checkpointer.Save(1);
+    service.checkpointer.Save();
     for (const rlim_t bytes : {200, 250, 300, 340}) {
       ASSERT_EQ(service.Insert(bytes), InsertResult::kInserted);
       const FileSizeLimit limit(bytes);
       try {
-        service.checkpointer.Save(2);
+        service.checkpointer.Save();
         FAIL() << "no IoError";
       } catch (const IoError& e) {
         EXPECT_THAT(e.what(), HasSubstr(folder.path().string()));
       }
     }
-    EXPECT_EQ(Service(folder.path()).checkpointer.restored().id, 1u);
+    EXPECT_EQ(Service(folder.path()).checkpointer.restored().number, 1u);
     // with room again it goes on, and loses nothing
-    service.checkpointer.Save(2);
+    service.checkpointer.Save();
   }
   const Service restored(folder.path());
-  EXPECT_EQ(restored.checkpointer.restored().id, 2u);
+  EXPECT_EQ(restored.checkpointer.restored().number, 2u);
   EXPECT_EQ(restored.size(), 15);
 }
 
@@ -371,7 +423,7 @@ TEST(CheckpointerTest, ItemsOfAnotherKindAreRefused) {
   {
     Service saved(folder.path());
     ASSERT_EQ(saved.Insert(1), InsertResult::kInserted);
-    saved.checkpointer.Save(1);
+    saved.checkpointer.Save();
   }
   ShardConfig config = Config();
   config.tables[0].n_step.n_step = 5;
@@ -393,7 +445,7 @@ TEST(CheckpointerTest, ASmallerTableKeepsTheNewestItems) {
     for (uint64_t i = 1; i <= 10; ++i) {
       ASSERT_EQ(saved.Insert(i, 1), InsertResult::kInserted);
     }
-    saved.checkpointer.Save(1);
+    saved.checkpointer.Save();
   }
   ShardConfig config = Config();
   config.tables[0].max_size = 4;

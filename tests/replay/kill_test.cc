@@ -49,7 +49,7 @@ std::vector<std::byte> Block(uint64_t sequence) {
 // What the killed process has told, in memory shared with it.
 struct Told {
   std::atomic<uint64_t> acknowledged{0};    // sequence
-  std::atomic<uint64_t> saved_id{0};        // completed checkpoint
+  std::atomic<uint64_t> saved_number{0};    // completed checkpoint
   std::atomic<uint64_t> saved_sequence{0};  // in that one at least
 };
 
@@ -63,10 +63,9 @@ struct Told {
   Thread saver("saver", [&](const Thread::StopToken& stop) {
     while (!stop.IsStopRequested()) {
       const uint64_t sequence = told.acknowledged.load();
-      const uint64_t id = checkpointer.last_id() + 1;
-      checkpointer.Save(id);
+      const uint64_t number = checkpointer.Save();
       told.saved_sequence.store(sequence);
-      told.saved_id.store(id);
+      told.saved_number.store(number);
     }
   });
   for (uint64_t sequence = shard.LastSequence(kWriter) + 1;; ++sequence) {
@@ -117,7 +116,7 @@ void KillAndRestart(Durability durability) {
     int status = 0;
     const auto deadline = Clock::Real().Now() + std::chrono::seconds(30);
     while (told.acknowledged.load() < goal ||
-           (wants_save && told.saved_id.load() == 0)) {
+           (wants_save && told.saved_number.load() == 0)) {
       ASSERT_EQ(::waitpid(child, &status, WNOHANG), 0) << "ended by itself";
       ASSERT_LT(Clock::Real().Now(), deadline);
       ::sched_yield();
@@ -131,7 +130,7 @@ void KillAndRestart(Durability durability) {
     const uint64_t found = shard.LastSequence(kWriter);
     const RestoreReport& report = checkpointer.restored();
     // never older than what was reported complete, and no checkpoint is damaged
-    ASSERT_GE(report.id.value_or(0), told.saved_id.load());
+    ASSERT_GE(report.number.value_or(0), told.saved_number.load());
     ASSERT_GE(found, told.saved_sequence.load());
     if (durability == Durability::kJournal) {
       ASSERT_GE(found, told.acknowledged.load());

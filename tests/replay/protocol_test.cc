@@ -32,6 +32,7 @@ TEST(ReplayProtocolTest, EveryMessageComesBackAsItWent) {
   const Message insert = InsertRequest{
       .writer = 7,
       .base_sequence = 3,
+      .base_steps = 40,
       .first_sequence = 5,
       .wait_ms = 100,
       .blocks = {
@@ -39,6 +40,7 @@ TEST(ReplayProtocolTest, EveryMessageComesBackAsItWent) {
   const InsertRequest back = InsertRequest::Decode(insert);
   EXPECT_EQ(back.writer, 7u);
   EXPECT_EQ(back.base_sequence, 3u);
+  EXPECT_EQ(back.base_steps, 40u);
   EXPECT_EQ(back.first_sequence, 5u);
   EXPECT_EQ(back.wait_ms, 100u);
   ASSERT_EQ(back.blocks.size(), 3u);
@@ -55,6 +57,21 @@ TEST(ReplayProtocolTest, EveryMessageComesBackAsItWent) {
   EXPECT_EQ(sample.table, "default");
   EXPECT_EQ(sample.count, 256u);
   EXPECT_EQ(sample.wait_ms, 500u);
+  EXPECT_FALSE(sample.place.has_value());
+  const BatchPlace place = {
+      .memory = {.token = {1, 2}, .size_bytes = 3, .pid = 4, .fd = 5},
+      .observations = 6,
+      .next_observations = 7,
+      .actions = 8,
+      .frames = 9,
+      .next_frames = 10,
+      .segments = 11,
+      .segments_bytes = 12,
+      .first_row = 13};
+  EXPECT_EQ(
+      SampleRequest::Decode(SampleRequest{"default", 256, 500, place}.Encode())
+          .place,
+      place);
 
   const auto update = UpdateRequest::Decode(
       UpdateRequest{"t", {{{1, 2}, 0.5f}, {{3, 4}, 1.5f}}}.Encode());
@@ -63,6 +80,7 @@ TEST(ReplayProtocolTest, EveryMessageComesBackAsItWent) {
   EXPECT_EQ(update.updates[1].priority, 1.5f);
   EXPECT_EQ(UpdateReply::Decode(UpdateReply{3}.Encode()).num_updated, 3u);
   EXPECT_EQ(StatusReply::Decode(StatusReply{"{}"}.Encode()).json, "{}");
+  EXPECT_EQ(CheckpointRequest::Decode(CheckpointRequest{9}.Encode()).id, 9u);
 }
 
 TEST(ReplayProtocolTest, SaysWhatIsWrongWithAMessage) {

@@ -54,5 +54,6 @@ except replay_client.ServiceError as error:
     assert str(error) == "error 6: replay.sample: no table 'others'; there are: t", error
 status = client.status()
 assert status["counts"]["inserted_steps"] == 6, status
+client.checkpoint(17)
 writer.close()
 print("ok")

@@ -2,6 +2,7 @@
 // service.
 #include <gtest/gtest.h>
 
+#include "core/base/fs.h"
 #include "core/base/process.h"
 #include "tests/replay/episodes.h"
 #include "tests/replay/running_service.h"
@@ -9,7 +10,7 @@
 namespace replicant::replay {
 namespace {
 
-TEST(PythonClientTest, InsertsSamplesAndUpdates) {
+TEST(PythonClientTest, InsertsSamplesUpdatesAndSaves) {
   ShardConfig config;
   config.shape = testing::EpisodeMaker().shape;
   config.tables = {{.name = "t",
@@ -18,7 +19,10 @@ TEST(PythonClientTest, InsertsSamplesAndUpdates) {
                     .n_step = {.n_step = 2, .discount = 0.5},
                     .rate_limiter = {.mode = RateLimiterMode::kMinSize,
                                      .min_size_to_sample = 6}}};
-  testing::RunningService service(config);
+  const TemporaryFolder folder;
+  testing::RunningService service(config, "tcp://127.0.0.1:*",
+                                  testing::RunningService::FastTicks(), {},
+                                  {.folder = folder.path()});
   const CommandResult result = RunCommand(
       {.command = {REPLICANT_PYTHON,
                    REPLICANT_SOURCE_DIR "/tests/replay/python_client.py",
@@ -26,6 +30,7 @@ TEST(PythonClientTest, InsertsSamplesAndUpdates) {
       std::chrono::seconds(60));
   EXPECT_TRUE(result.status.ok());
   EXPECT_EQ(result.output, "ok\n");
+  EXPECT_EQ(ReadCheckpointHead(folder.path(), 1).id, 17u);
 }
 
 }  // namespace

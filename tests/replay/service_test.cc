@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/fs.h"
 #include "core/rpc/client.h"
 #include "replay/batch_codec.h"
 #include "replay/service_status.h"
@@ -234,6 +235,57 @@ TEST(ReplayServiceTest, AWriterThatIsSilentLosesItsOpenEpisode) {
   EXPECT_EQ(writer.Insert({.writer = 5, .first_sequence = 2},
                           {groups[1], maker.Groups(2, 4)[0]}),
             (InsertAck{InsertState::kTaken, 3, 64, {2}}));
+}
+
+// A restarted service knows fewer steps than the writer had acknowledged.
+TEST(ReplayServiceTest, CountsTheStepsThatACrashHasCostOnce) {
+  const EpisodeMaker maker;
+  RunningService service(ConfigOf(maker, kFromOne));
+  Caller caller(service.endpoint());
+  const auto groups = maker.Groups(2, 8);
+  for (uint64_t i = 0; i < 2; ++i) {
+    caller.Insert({.writer = 5,
+                   .base_sequence = 9 + i,
+                   .base_steps = 30 + 4 * i,
+                   .first_sequence = 9 + i},
+                  {groups[i]});
+  }
+  EXPECT_EQ(caller.Status()["counts"]["lost_steps"], 30);
+  EXPECT_EQ(caller.Status()["counts"]["inserted_steps"], 8);
+}
+
+// Whoever was killed together with the service holds no memory for ever.
+TEST(ReplayServiceTest, ARestoredWriterThatStaysAwayLosesItsOpenEpisode) {
+  const EpisodeMaker maker;
+  const TemporaryFolder folder;
+  const CheckpointOptions checkpoints = {.folder = folder.path()};
+  {
+    Shard shard(ConfigOf(maker, kFromOne), &Clock::Real());
+    Checkpointer checkpointer(checkpoints, &shard);
+    for (const uint64_t writer : {5, 6}) {
+      ASSERT_EQ(shard.TryInsert(writer, 1, maker.Groups(1, 8)[0]),
+                InsertResult::kInserted);
+    }
+    checkpointer.Save();
+  }
+  RunningService service(ConfigOf(maker, kFromOne), "tcp://127.0.0.1:*",
+                         RunningService::FastTicks(),
+                         {.return_timeout = milliseconds(300)}, checkpoints);
+  Caller caller(service.endpoint());
+  EXPECT_EQ(service.shard().OpenWriters(), (std::vector<uint64_t>{5, 6}));
+  caller.Insert({.writer = 6, .base_sequence = 2, .first_sequence = 2}, {});
+  const auto give_up = Clock::Real().Now() + seconds(20);
+  while (caller.Status()["counts"]["expired_writers"] == 0 &&
+         Clock::Real().Now() < give_up) {
+  }
+  EXPECT_EQ(service.shard().OpenWriters(), (std::vector<uint64_t>{6}));
+  EXPECT_EQ(caller.Status()["counts"]["abandoned_steps"], 1);
+  EXPECT_EQ(caller.Status()["counts"]["lost_steps"], 0);
+  // the one that came back goes on
+  EXPECT_EQ(
+      caller.Insert({.writer = 6, .base_sequence = 2, .first_sequence = 2},
+                    {maker.Groups(1, 8)[1]}),
+      (InsertAck{InsertState::kTaken, 2, 64, {}}));
 }
 
 TEST(ReplayServiceTest, AWriterThatClosesLosesItsOpenEpisodeAtOnce) {

@@ -1,5 +1,6 @@
 #include "core/base/process.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <unistd.h>
@@ -41,6 +42,17 @@ TEST(ProcessTest, ReportsExitCodeAndSignal) {
   EXPECT_EQ(Shell("kill -9 $$").status, (ExitStatus{-1, SIGKILL}));
   EXPECT_EQ((ExitStatus{3, 0}).ToString(), "exit code 3");
   EXPECT_EQ((ExitStatus{-1, SIGKILL}).ToString(), "signal 9 (Killed)");
+}
+
+TEST(ProcessTest, ReadsItsInputFromADescriptor) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  ASSERT_EQ(::write(ends[1], "abc", 3), 3);
+  ::close(ends[1]);
+  EXPECT_EQ(Shell("cat", {.stdin_fd = ends[0]}).output, "abc");
+  EXPECT_EQ(::close(ends[0]), 0);
+  EXPECT_EQ(MessageOf<IoError>([] { Shell("cat", {.stdin_fd = 987654}); }),
+            "open stdin: descriptor 987654: Bad file descriptor");
 }
 
 TEST(ProcessTest, PassesArgumentsEnvironmentFolderAndProcessors) {

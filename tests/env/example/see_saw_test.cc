@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <vector>
@@ -52,6 +53,34 @@ TEST(SeeSawTest, RunsFromYamlByItsNameAndAModelFile) {
   EXPECT_EQ(environment->counters().divergences, 0);
 }
 
+TEST(SeeSawTest, IsSeenThroughTheSameWrappers) {
+  TaskRegistry registry;
+  registry.Add(SeeSawTask(kModel));
+  const TaskConfig task = FromYaml(
+      "name: example-see_saw\naction_repeat: 2\n"
+      "pixels: {enabled: true, height: 40, width: 60, camera: side}\n");
+  VectorEnvironment batch(MakeConfiguredEnvironments(registry, task, /*seed=*/1,
+                                                     /*first_index=*/0, 3),
+                          {.threads = 2});
+  const ObservationSpec& spec = batch.observation_spec();
+  EXPECT_EQ(spec.Find("pixels").shape, Shape({40, 60, 9}));
+
+  std::vector<uint8_t> pixels(static_cast<size_t>(3 * spec.pixels_size()));
+  std::vector<TimeStep> steps(3);
+  batch.Reset({.pixels = pixels, .steps = steps});
+  const std::vector<uint8_t> start = pixels;
+  for (int t = 0; t < 5; ++t) {
+    batch.Step(std::vector<double>(3, 1.0), {.pixels = pixels, .steps = steps});
+  }
+  // the beam of each has tilted
+  for (size_t i = 0; i < 3; ++i) {
+    const auto begin = static_cast<std::ptrdiff_t>(i) * spec.pixels_size();
+    EXPECT_FALSE(std::equal(pixels.begin() + begin,
+                            pixels.begin() + begin + spec.pixels_size(),
+                            start.begin() + begin));
+  }
+}
+
 TEST(SeeSawTest, HasAMeshAndATexture) {
   const MjModelPtr model = LoadModel(SeeSawTask(kModel), {});
   EXPECT_EQ(model->nmesh, 1);
@@ -76,7 +105,9 @@ TEST(SeeSawTest, StepsInABatchOnTwoThreads) {
 
 TEST(TaskConfigTest, ReportsEveryProblem) {
   try {
-    FromYaml("nam: x\naction_repeat: 0\naction_repeat_reward: max\n");
+    FromYaml(
+        "nam: x\naction_repeat: 0\naction_repeat_reward: max\n"
+        "pixels: {renderer: opengl}\n");
     FAIL() << "no ConfigError";
   } catch (const ConfigError& e) {
     EXPECT_STREQ(
@@ -85,7 +116,10 @@ TEST(TaskConfigTest, ReportsEveryProblem) {
         "run.yaml:2:16: action_repeat: 0 is outside [1, 100] (control steps "
         "that every action is held for)\n"
         "run.yaml:3:23: action_repeat_reward: 'max' is not one of mean, sum "
-        "(how the rewards of these steps become one); did you mean 'mean'?");
+        "(how the rewards of these steps become one); did you mean 'mean'?\n"
+        "run.yaml:4:20: pixels.renderer: 'opengl' is not one of raycast, gl "
+        "(raycast: our own, on any processor; gl: MuJoCo's OpenGL, slower "
+        "without a GPU)");
   }
 }
 
@@ -94,6 +128,23 @@ TEST(TaskConfigTest, DefaultsAreASuiteTaskWithoutRepeat) {
   EXPECT_EQ(task.name, "cartpole-swingup");
   EXPECT_EQ(task.action_repeat, 1);
   EXPECT_EQ(task.action_repeat_reward, RewardReduction::kMean);
+  EXPECT_FALSE(task.has_pixels);
+}
+
+TEST(TaskConfigTest, ReadsWhichPixelsAreWanted) {
+  const TaskConfig task = FromYaml(
+      "pixels: {enabled: true, height: 64, width: 48, camera: back,\n"
+      "         renderer: gl, gl_platform: egl, egl_device: 1,\n"
+      "         frame_stack: 4}\n");
+  EXPECT_TRUE(task.has_pixels);
+  EXPECT_EQ(task.pixels.frame_stack, 4);
+  const CameraOptions& camera = task.pixels.camera;
+  EXPECT_EQ(camera.height, 64);
+  EXPECT_EQ(camera.width, 48);
+  EXPECT_EQ(camera.camera, "back");
+  EXPECT_EQ(camera.renderer.kind, RendererKind::kGl);
+  EXPECT_EQ(camera.renderer.gl_platform, GlPlatform::kEglDevice);
+  EXPECT_EQ(camera.renderer.egl_device, 1);
 }
 
 }  // namespace

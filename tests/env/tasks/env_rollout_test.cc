@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <string>
@@ -61,6 +62,51 @@ TEST(EnvRolloutTest, PlaysRandomActions) {
   EXPECT_THAT(result.output, HasSubstr("after 1000 steps, 0 divergences"));
 }
 
+TEST(EnvRolloutTest, DrawsEveryStateOfARecording) {
+  const TemporaryFolder folder;
+  const auto output = folder.path() / "out.npz";
+  const auto play = [&](const std::string& task) {
+    const CommandResult result =
+        Rollout({"--task", task, "--input", kGoldens / (task + ".npz"),
+                 "--output", output, "--render", "raycast", "--height", "20",
+                 "--width", "30", "--camera", "-1"});
+    EXPECT_TRUE(result.status.ok()) << result.output;
+    return NpzReader(output).Read("pixels");
+  };
+  // escape has a recorded height field
+  for (const char* task : {"reacher-hard", "quadruped-escape"}) {
+    const HostTensor pixels = play(task);
+    EXPECT_EQ(pixels.dtype(), DType::kU8);
+    EXPECT_EQ(pixels.shape(), Shape({41, 20, 30, 3}));
+    const auto bytes = pixels.Span<uint8_t>();
+    const size_t frame = size_t{20} * 30 * 3;
+    EXPECT_FALSE(std::equal(bytes.begin(), bytes.begin() + frame,
+                            bytes.begin() + 40 * frame));
+  }
+}
+
+// The frames that ffmpeg decodes from a video, raw.
+std::string Decode(const std::filesystem::path& video) {
+  return RunCommand({.command = {"ffmpeg", "-loglevel", "error", "-i", video,
+                                 "-f", "rawvideo", "-pix_fmt", "rgb24", "-"}},
+                    std::chrono::seconds(50))
+      .output;
+}
+
+TEST(EnvRolloutTest, FilmsRandomActions) {
+  const TemporaryFolder folder;
+  const auto video = folder.path() / "out.mp4";
+  const CommandResult result =
+      Rollout({"--task", "reacher-easy", "--random", "9", "--video", video,
+               "--height", "33", "--width", "64"});
+  if (result.output.find("hint: videos are written") != std::string::npos) {
+    GTEST_SKIP() << result.output;
+  }
+  ASSERT_TRUE(result.status.ok()) << result.output;
+  // the start and nine steps, the odd side padded
+  EXPECT_EQ(Decode(video).size(), size_t{10} * 34 * 64 * 3);
+}
+
 // Each ends with exit code 1 and one line.
 TEST(EnvRolloutTest, SaysWhatIsWrongWithItsInput) {
   const TemporaryFolder folder;
@@ -85,6 +131,22 @@ TEST(EnvRolloutTest, SaysWhatIsWrongWithItsInput) {
   EXPECT_EQ(error_of({"--task", "walker-walk", "--input", reacher}),
             "env_rollout: " + reacher +
                 ": action has shape [40,2], want [steps,6]\n");
+  // cameras, sizes, renderers
+  const auto render_error = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(),
+                     {"--task", "reacher-hard", "--input", reacher});
+    return error_of(std::move(arguments));
+  };
+  EXPECT_EQ(render_error({"--render", "raycast", "--camera", "3"}),
+            "env_rollout: reacher-hard: there is no camera '3', only -1 "
+            "(free), 0 fixed, 1 hand\n");
+  EXPECT_EQ(render_error({"--render", "raycast", "--height", "9999"}),
+            "env_rollout: Renderer: a picture of 9999 x 84 asked for, each "
+            "side must be in [1, 4096]\n");
+  EXPECT_EQ(render_error({"--render", "opengl"}),
+            "env_rollout: renderer 'opengl' given, raycast or gl is allowed\n");
+  EXPECT_EQ(render_error({"--video", folder.path() / "x.mp4"}),
+            "env_rollout: --video needs --random\n");
   EXPECT_FALSE(std::filesystem::exists(output));
 }
 

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "core/base/check.h"
+#include "core/graph/scalar_program.h"
+#include "core/tensor/dtype.h"
+
+// Elements of any dtype as double, for kernels in which speed does not matter.
+namespace replicant::kernels {
+
+inline double Load(const std::byte* data, DType dtype, int64_t i) {
+  switch (dtype) {
+    case DType::kF32:
+      return static_cast<double>(reinterpret_cast<const float*>(data)[i]);
+    case DType::kF64:
+      return reinterpret_cast<const double*>(data)[i];
+    case DType::kBF16:
+      return static_cast<double>(
+          static_cast<float>(reinterpret_cast<const BFloat16*>(data)[i]));
+    case DType::kU8:
+      return reinterpret_cast<const uint8_t*>(data)[i];
+    case DType::kI32:
+      return reinterpret_cast<const int32_t*>(data)[i];
+    case DType::kI64:
+      return static_cast<double>(reinterpret_cast<const int64_t*>(data)[i]);
+    case DType::kBool:
+      return reinterpret_cast<const uint8_t*>(data)[i];
+  }
+  REPLICANT_CHECK(false, "unknown dtype {}", static_cast<int>(dtype));
+}
+
+// Rounds as graph::RoundToDType().
+inline void Store(std::byte* data, DType dtype, int64_t i, double value) {
+  switch (dtype) {
+    case DType::kF32:
+      reinterpret_cast<float*>(data)[i] = static_cast<float>(value);
+      return;
+    case DType::kF64:
+      reinterpret_cast<double*>(data)[i] = value;
+      return;
+    case DType::kBF16:
+      reinterpret_cast<BFloat16*>(data)[i] =
+          BFloat16(static_cast<float>(value));
+      return;
+    case DType::kU8:
+      reinterpret_cast<uint8_t*>(data)[i] =
+          static_cast<uint8_t>(graph::RoundToDType(value, dtype));
+      return;
+    case DType::kI32:
+      reinterpret_cast<int32_t*>(data)[i] =
+          static_cast<int32_t>(graph::RoundToDType(value, dtype));
+      return;
+    case DType::kI64: {
+      // 2^63 is the double that the largest int64_t rounds to
+      const double rounded = graph::RoundToDType(value, dtype);
+      reinterpret_cast<int64_t*>(data)[i] =
+          rounded >= 0x1p63 ? INT64_MAX : static_cast<int64_t>(rounded);
+      return;
+    }
+    case DType::kBool:
+      reinterpret_cast<uint8_t*>(data)[i] = value != 0.0 ? 1 : 0;
+      return;
+  }
+  REPLICANT_CHECK(false, "unknown dtype {}", static_cast<int>(dtype));
+}
+
+// A floating element as double and back.
+template <typename T>
+double ToDouble(T value) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    return static_cast<double>(static_cast<float>(value));
+  } else {
+    return static_cast<double>(value);
+  }
+}
+
+template <typename T>
+T FromDouble(double value) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    return BFloat16(static_cast<float>(value));
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+// Calls function.operator()<T>() with the C++ type of a floating dtype.
+template <typename Function>
+auto DispatchFloating(DType dtype, const Function& function) {
+  switch (dtype) {
+    case DType::kF64:
+      return function.template operator()<double>();
+    case DType::kBF16:
+      return function.template operator()<BFloat16>();
+    default:
+      break;
+  }
+  REPLICANT_CHECK(dtype == DType::kF32, "{} is not floating", DTypeName(dtype));
+  return function.template operator()<float>();
+}
+
+}  // namespace replicant::kernels

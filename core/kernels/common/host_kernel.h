@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "core/kernels/backend.h"
+
+// Kernels that are plain functions on host memory: all of the reference
+// backend, and what other CPU backends do not do faster.
+namespace replicant::kernels {
+
+// The operands of one launch, by number.
+struct Operands {
+  template <typename T>
+  const T* input(size_t i) const {
+    return reinterpret_cast<const T*>(inputs[i]);
+  }
+  template <typename T>
+  T* output(size_t i = 0) const {
+    return reinterpret_cast<T*>(outputs[i]);
+  }
+
+  std::vector<const std::byte*> inputs;
+  std::vector<std::byte*> outputs;
+};
+
+// What a kernel is made from; used while compiling only.
+struct KernelRequest {
+  const graph::TensorType& input(size_t i) const {
+    return graph.type(node.inputs[i]);
+  }
+  const graph::TensorType& output(size_t i = 0) const {
+    return node.outputs[i];
+  }
+
+  const graph::Graph& graph;
+  const graph::Node& node;
+};
+
+// Computes the outputs; allocates nothing.
+using RunFunction = std::function<void(const Operands&)>;
+// Decodes a node into the function that runs it.
+using MakeRunFunction = RunFunction (*)(const KernelRequest&);
+
+// By the op's name.
+using HostKernelTable = std::map<std::string_view, MakeRunFunction>;
+
+// The families that every CPU backend may use as they are, for any dtype, on
+// one thread and one element at a time; each adds its rows.
+void AddElementwiseKernels(HostKernelTable& table);
+void AddIndexingKernels(HostKernelTable& table);
+void AddReduceKernels(HostKernelTable& table);
+void AddShapeKernels(HostKernelTable& table);
+
+// The kernel that runs `run` on the operands of `request`. Its output 0 may
+// take the memory of an input where the op goes element by element.
+std::unique_ptr<Kernel> MakeHostKernel(const KernelRequest& request,
+                                       RunFunction run);
+
+}  // namespace replicant::kernels

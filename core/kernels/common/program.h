@@ -1,0 +1,33 @@
+#pragma once
+
+#include <span>
+
+#include "core/graph/attributes.h"
+#include "core/graph/scalar_program.h"
+
+namespace replicant::kernels {
+
+// The value of a program for one element of each input, in double, each
+// instruction's result rounded to its dtype.
+double EvaluateProgram(const graph::ScalarProgram& program,
+                       std::span<const double> inputs);
+
+// The attribute "activation" of a node, ready to apply; nothing if it has none.
+class Activation {
+ public:
+  explicit Activation(const graph::Attributes& attributes) {
+    if (attributes.Has("activation")) {
+      program_ = attributes.Program("activation");
+    }
+  }
+
+  double operator()(double x) const {
+    if (program_.instructions.empty()) return x;
+    return EvaluateProgram(program_, std::span(&x, 1));
+  }
+
+ private:
+  graph::ScalarProgram program_;
+};
+
+}  // namespace replicant::kernels

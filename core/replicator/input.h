@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/graph/call_site.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/shape.h"
+#include "core/tensor/tensor_view.h"
+
+namespace replicant::replicator {
+
+// One tensor of a batch, as one replica gets it.
+struct InputSpec {
+  std::string name;
+  DType dtype = DType::kF32;
+  Shape shape;
+};
+
+enum class [[nodiscard]] NextResult{
+    kOk,
+    kTimeout,  // no batch by the deadline; ask again
+    kEnd,      // there will be no more
+};
+
+// Where the batches of a step come from.
+//
+// Thread-safety: one thread at a time.
+class InputPipeline {
+ public:
+  virtual ~InputPipeline() = default;
+
+  // The tensors of a batch; the same for the pipeline's life.
+  virtual const std::vector<InputSpec>& specs() const = 0;
+
+  // Writes the next batch: batch[i] has the type of specs()[i]. What was
+  // written is used only if it returns kOk.
+  virtual NextResult Next(Clock::TimePoint deadline,
+                          std::span<const MutableTensorView> batch) = 0;
+};
+
+// Which part of the input a pipeline is to give.
+struct InputContext {
+  int num_replicas = 1;
+  // This pipeline, of num_pipelines that share the work.
+  int pipeline_id = 0;
+  int num_pipelines = 1;
+
+  // The rows of one replica. Throws InvalidArgument unless the replicas divide
+  // `global_batch_size` >= 1 evenly.
+  int64_t PerReplicaBatchSize(
+      int64_t global_batch_size,
+      graph::CallSite site = graph::CallSite::Here()) const;
+};
+
+using InputFn =
+    std::function<std::unique_ptr<InputPipeline>(const InputContext&)>;
+
+}  // namespace replicant::replicator

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "core/graph/graph.h"
+
+namespace replicant::replicator {
+
+using graph::CallSite;
+using graph::Graph;
+using graph::Output;
+using graph::VariableId;
+
+enum class ReduceOp { kSum, kMean, kMin, kMax, kProd };
+std::string_view ToString(ReduceOp op);
+
+// An optimizer as a step function calls it: adds the update of `parameters` by
+// `gradients` (one each) to the graph and returns it.
+using Optimizer = std::function<Output(const std::vector<VariableId>&,
+                                       const std::vector<Output>&)>;
+
+// One replica while its part of a step is built: what step functions are given
+// (TF-Replicator, arXiv:1902.00465, section 3).
+//
+// The primitives may be used anywhere in a step. Contract: every replica calls
+// the same primitives on the same types in the same order. They throw
+// ShapeError at `site` for types that do not fit.
+//
+// Thread-safety: one thread at a time.
+class ReplicaContext {
+ public:
+  virtual ~ReplicaContext() = default;
+
+  // Where the step is built.
+  Graph& graph() const { return graph_; }
+  int replica_id() const { return replica_id_; }
+  int num_replicas() const { return num_replicas_; }
+
+  // x reduced over all replicas, elementwise; each gets the result. kMean is
+  // for floating x.
+  Output AllReduce(Output x, ReduceOp op, CallSite site = CallSite::Here());
+  std::vector<Output> AllReduce(const std::vector<Output>& xs, ReduceOp op,
+                                CallSite site = CallSite::Here());
+  Output AllSum(Output x, CallSite site = CallSite::Here()) {
+    return AllReduce(x, ReduceOp::kSum, site);
+  }
+  Output AllMin(Output x, CallSite site = CallSite::Here()) {
+    return AllReduce(x, ReduceOp::kMin, site);
+  }
+  Output AllMax(Output x, CallSite site = CallSite::Here()) {
+    return AllReduce(x, ReduceOp::kMax, site);
+  }
+  // [...] -> [num_replicas, ...]: every replica's x.
+  Output AllGather(Output x, CallSite site = CallSite::Here());
+  // [num_replicas * n, ...] -> [n, ...]: this replica's rows of the reduced x.
+  Output ReduceScatter(Output x, ReduceOp op, CallSite site = CallSite::Here());
+  // The x of replica `source`. Throws InvalidArgument for one there is not.
+  Output Broadcast(Output x, int source, CallSite site = CallSite::Here());
+
+  // fn(x) of every replica, reduced or gathered.
+  using MapFn = std::function<Output(Output)>;
+  Output MapReduce(const MapFn& fn, Output x, ReduceOp op,
+                   CallSite site = CallSite::Here()) {
+    return AllReduce(fn(x), op, site);
+  }
+  Output MapGather(const MapFn& fn, Output x,
+                   CallSite site = CallSite::Here()) {
+    return AllGather(fn(x), site);
+  }
+
+  // `optimizer` on the mean of all replicas' gradients.
+  Optimizer WrapOptimizer(Optimizer optimizer,
+                          CallSite site = CallSite::Here());
+
+ protected:
+  ReplicaContext(Graph& graph, int replica_id, int num_replicas)
+      : graph_(graph), replica_id_(replica_id), num_replicas_(num_replicas) {}
+
+ private:
+  // What a strategy does; arguments are checked.
+  virtual Output DoAllReduce(Output x, ReduceOp op, CallSite site) = 0;
+  virtual Output DoAllGather(Output x, CallSite site) = 0;
+  virtual Output DoReduceScatter(Output x, ReduceOp op, CallSite site) = 0;
+  virtual Output DoBroadcast(Output x, int source, CallSite site) = 0;
+
+  Graph& graph_;
+  int replica_id_;
+  int num_replicas_;
+};
+
+}  // namespace replicant::replicator

@@ -1,0 +1,62 @@
+#include "core/replicator/replicator.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/replicator/single_replicator.h"
+#include "core/replicator/step_interface.h"
+
+namespace replicant::replicator {
+
+std::unique_ptr<Replicator> Replicator::Create(const ReplicationConfig& config,
+                                               uint64_t seed) {
+  switch (config.strategy) {
+    case Strategy::kSingle:
+      return MakeSingleReplicator(config, seed);
+  }
+  REPLICANT_CHECK(false, "Strategy {}", static_cast<int>(config.strategy));
+}
+
+Output Inputs::at(std::string_view name, CallSite site) const {
+  std::vector<std::string> known;
+  for (const auto& [known_name, output] : tensors_) {
+    if (known_name == name) return output;
+    known.push_back(known_name);
+  }
+  ThrowUnknownName(site.ToString() + ": the batch has no", name, known);
+}
+
+void ThrowUnknownName(std::string_view what, std::string_view name,
+                      const std::vector<std::string>& known) {
+  throw InvalidArgument(fmt::format("{} '{}'; there are: {}", what, name,
+                                    fmt::join(known, ", ")));
+}
+
+Inputs AddInputs(Graph& graph, const std::vector<InputSpec>& specs) {
+  std::vector<std::pair<std::string, Output>> tensors;
+  tensors.reserve(specs.size());
+  for (const InputSpec& spec : specs) {
+    tensors.emplace_back(spec.name,
+                         graph.Input(spec.name, spec.dtype, spec.shape));
+  }
+  return Inputs(std::move(tensors));
+}
+
+std::vector<std::string> ValueNames(const StepOutputs& outputs) {
+  std::vector<std::string> names;
+  names.reserve(outputs.values.size());
+  for (const auto& [name, output] : outputs.values) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      throw InvalidArgument(
+          fmt::format("the step function gives two values called '{}'", name));
+    }
+    names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace replicant::replicator

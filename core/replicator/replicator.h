@@ -1,0 +1,109 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/replicator/input.h"
+#include "core/replicator/replica_context.h"
+#include "core/replicator/replication_config.h"
+#include "core/runtime/executor.h"
+#include "core/runtime/variable_store.h"
+#include "core/tensor/tensor_view.h"
+
+// A step written for one replica, run on as many as the configuration says,
+// after TF-Replicator (arXiv:1902.00465):
+//
+//   auto replicator = Replicator::Create(config.replication, seed);
+//   auto input = replicator->MakeInput(input_fn);
+//   auto step = replicator->Build(*input, [&](ReplicaContext& replica,
+//                                             const Inputs& batch) {
+//     Output loss = Loss(batch.at("observation"));
+//     Output update = replica.WrapOptimizer(adam)(parameters,
+//                                                 Gradients(loss, ...));
+//     return StepOutputs{.values = {{"loss", loss}}, .updates = {update}};
+//   });
+//   while (step->Run(deadline) == NextResult::kOk) Log(step->value("loss"));
+//
+// Thread-safety: one thread makes all calls; see runtime::Executor.
+namespace replicant::replicator {
+
+// The batch of one replica while a step is built.
+class Inputs {
+ public:
+  explicit Inputs(std::vector<std::pair<std::string, Output>> tensors)
+      : tensors_(std::move(tensors)) {}
+
+  // Throws InvalidArgument, naming those that there are.
+  Output at(std::string_view name, CallSite site = CallSite::Here()) const;
+
+ private:
+  std::vector<std::pair<std::string, Output>> tensors_;
+};
+
+// What a step function returns.
+struct StepOutputs {
+  // To be read after a run, by name.
+  std::vector<std::pair<std::string, Output>> values;
+  // Nodes that write variables.
+  std::vector<Output> updates;
+};
+
+using StepFn = std::function<StepOutputs(ReplicaContext&, const Inputs&)>;
+
+// What a replicator makes of an input function; steps draw batches from it.
+// Several steps may share one: each batch then goes to one of them, in the
+// order of their runs.
+class Input {
+ public:
+  virtual ~Input() = default;
+};
+
+// A step, compiled for every replica.
+class Step {
+ public:
+  virtual ~Step() = default;
+
+  // Waits for a batch until `deadline` and makes one step with it. Anything but
+  // kOk means that nothing has run.
+  // Throws what the input throws, and what runtime::Executor::Run() throws.
+  virtual NextResult Run(Clock::TimePoint deadline) = 0;
+
+  // A value of the last step that ran; those of replica 0 where there are
+  // several. Throws InvalidArgument, naming those that there are.
+  virtual TensorView value(std::string_view name) const = 0;
+
+  // The plan, for a log and for profiles.
+  virtual const runtime::PlanReport& report() const = 0;
+};
+
+class Replicator {
+ public:
+  // `seed` draws the first values of variables and feeds random ops.
+  // Throws what kernels::MakeBackend() throws.
+  static std::unique_ptr<Replicator> Create(const ReplicationConfig& config,
+                                            uint64_t seed);
+  virtual ~Replicator() = default;
+
+  virtual int num_replicas() const = 0;
+
+  // Calls `input_fn` for each pipeline that the strategy needs.
+  virtual std::unique_ptr<Input> MakeInput(const InputFn& input_fn) = 0;
+
+  // Calls `step_fn` for each replica and compiles what they built. `input` is
+  // one of this replicator's (checked); it and the replicator outlive the step.
+  // Throws what `step_fn` and runtime::Executor throw, and InvalidArgument if
+  // two values have one name.
+  virtual std::unique_ptr<Step> Build(
+      Input& input, const StepFn& step_fn,
+      const runtime::CompileOptions& options = {}) = 0;
+
+  // The variables of all steps. Not to be touched while a step runs.
+  virtual runtime::VariableStore& variables() = 0;
+};
+
+}  // namespace replicant::replicator

@@ -1,0 +1,138 @@
+#include "core/replicator/single_replicator.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/check.h"
+#include "core/graph/ops/shape_ops.h"
+#include "core/kernels/backend.h"
+#include "core/replicator/step_interface.h"
+
+namespace replicant::replicator {
+namespace {
+
+class SingleReplica : public ReplicaContext {
+ public:
+  explicit SingleReplica(Graph& graph)
+      : ReplicaContext(graph, /*replica_id=*/0, /*num_replicas=*/1) {}
+
+ private:
+  Output DoAllReduce(Output x, ReduceOp /*op*/, CallSite /*site*/) override {
+    return x;
+  }
+  Output DoAllGather(Output x, CallSite site) override {
+    std::vector<int64_t> dims = {1};
+    for (int axis = 0; axis < x.shape().rank(); ++axis) {
+      dims.push_back(x.shape()[axis]);
+    }
+    return graph::Reshape(x, dims, site);
+  }
+  Output DoReduceScatter(Output x, ReduceOp /*op*/,
+                         CallSite /*site*/) override {
+    return x;
+  }
+  Output DoBroadcast(Output x, int /*source*/, CallSite /*site*/) override {
+    return x;
+  }
+};
+
+class SingleInput : public Input {
+ public:
+  SingleInput(const Replicator* owner, std::unique_ptr<InputPipeline> pipeline)
+      : owner_(owner), pipeline_(std::move(pipeline)) {}
+
+  const Replicator* owner() const { return owner_; }
+  InputPipeline& pipeline() { return *pipeline_; }
+
+ private:
+  const Replicator* owner_;
+  std::unique_ptr<InputPipeline> pipeline_;
+};
+
+class SingleStep : public Step {
+ public:
+  SingleStep(InputPipeline& pipeline, std::vector<std::string> value_names,
+             std::unique_ptr<runtime::Executor> plan)
+      : pipeline_(pipeline),
+        value_names_(std::move(value_names)),
+        plan_(std::move(plan)) {
+    for (const InputSpec& spec : pipeline_.specs()) {
+      batch_.push_back(plan_->input(spec.name));
+    }
+  }
+
+  NextResult Run(Clock::TimePoint deadline) override {
+    const NextResult result = pipeline_.Next(deadline, batch_);
+    if (result == NextResult::kOk) plan_->Run();
+    return result;
+  }
+
+  TensorView value(std::string_view name) const override {
+    const auto found =
+        std::find(value_names_.begin(), value_names_.end(), name);
+    if (found == value_names_.end()) {
+      ThrowUnknownName("step has no value", name, value_names_);
+    }
+    return plan_->output(static_cast<size_t>(found - value_names_.begin()));
+  }
+
+  const runtime::PlanReport& report() const override { return plan_->report(); }
+
+ private:
+  InputPipeline& pipeline_;
+  std::vector<std::string> value_names_;
+  std::unique_ptr<runtime::Executor> plan_;
+  std::vector<MutableTensorView> batch_;
+};
+
+class SingleReplicator : public Replicator {
+ public:
+  SingleReplicator(const ReplicationConfig& config, uint64_t seed)
+      : seed_(seed),
+        backend_(kernels::MakeBackend(config.backend,
+                                      {.num_threads = config.threads})),
+        variables_(*backend_, seed) {}
+
+  int num_replicas() const override { return 1; }
+
+  std::unique_ptr<Input> MakeInput(const InputFn& input_fn) override {
+    return std::make_unique<SingleInput>(this, input_fn(InputContext{}));
+  }
+
+  std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
+                              const runtime::CompileOptions& options) override {
+    auto* own_input = dynamic_cast<SingleInput*>(&input);
+    REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
+                    "Build: the input is another replicator's");
+    Graph graph(seed_);
+    SingleReplica replica(graph);
+    const StepOutputs outputs =
+        step_fn(replica, AddInputs(graph, own_input->pipeline().specs()));
+    std::vector<std::string> names = ValueNames(outputs);
+    runtime::PlanSpec spec{.outputs = {}, .updates = outputs.updates};
+    for (const auto& [name, output] : outputs.values) {
+      spec.outputs.push_back(output);
+    }
+    return std::make_unique<SingleStep>(
+        own_input->pipeline(), std::move(names),
+        std::make_unique<runtime::Executor>(graph, spec, variables_, options));
+  }
+
+  runtime::VariableStore& variables() override { return variables_; }
+
+ private:
+  uint64_t seed_;
+  std::unique_ptr<kernels::Backend> backend_;
+  runtime::VariableStore variables_;
+};
+
+}  // namespace
+
+std::unique_ptr<Replicator> MakeSingleReplicator(
+    const ReplicationConfig& config, uint64_t seed) {
+  return std::make_unique<SingleReplicator>(config, seed);
+}
+
+}  // namespace replicant::replicator

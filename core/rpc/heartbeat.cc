@@ -1,0 +1,217 @@
+#include "core/rpc/heartbeat.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/error.h"
+#include "core/rpc/wire.h"
+
+namespace replicant::rpc {
+namespace {
+
+constexpr std::string_view kMessageTable = R"(supervision 1
+1 beat
+  request: string role, u32 index, u32 incarnation, u32 pid,
+    u8 state (0 starting, 1 running, 2 draining, 3 waiting),
+    string reason, f64 waiting_s, u32 num_numbers, num_numbers x
+    (string name, u8 kind (0 counter, 1 gauge), f64 value)
+  reply: u8 order (0 go on, 1 stop), string reason
+)";
+
+bool IsControl(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return byte < 0x20 || byte == 0x7f;
+}
+
+bool IsLowerOrDigit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+// One line of at most kMaxReasonBytes, cut between two UTF-8 characters.
+std::string OneLine(std::string_view text) {
+  if (text.size() > kMaxReasonBytes) {
+    size_t end = kMaxReasonBytes;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) {
+      --end;
+    }
+    text = text.substr(0, end);
+  }
+  std::string line(text);
+  std::replace_if(line.begin(), line.end(), IsControl, ' ');
+  return line;
+}
+
+std::string ReadReason(WireReader& reader, std::string_view message) {
+  std::string reason = reader.ReadString("reason", kMaxReasonBytes);
+  if (std::any_of(reason.begin(), reason.end(), IsControl)) {
+    throw MalformedMessage(
+        fmt::format("{}: field 'reason' has control characters", message));
+  }
+  return reason;
+}
+
+// A byte that stands for one of the values 0 ... `largest`.
+template <typename E>
+E ReadEnum(WireReader& reader, std::string_view message, std::string_view field,
+           E largest) {
+  const auto value = reader.Read<uint8_t>(field);
+  if (value > static_cast<uint8_t>(largest)) {
+    throw MalformedMessage(fmt::format("{}: field '{}': {} is not in [0, {}]",
+                                       message, field, value,
+                                       static_cast<int>(largest)));
+  }
+  return static_cast<E>(value);
+}
+
+std::span<const std::byte> OnlyPart(std::string_view message,
+                                    std::span<const Frame> payload) {
+  if (payload.size() != 1) {
+    throw MalformedMessage(
+        fmt::format("{}: {} parts, want 1", message, payload.size()));
+  }
+  return payload[0].bytes();
+}
+
+// What is wrong with the fields that Encode() and Decode() both check; empty
+// if nothing is.
+std::string ProblemOf(const Heartbeat& beat) {
+  if (!IsRoleName(beat.id.role)) {
+    return "field 'role' is not of the form [a-z0-9_-]{1,32}";
+  }
+  if (beat.incarnation == 0) return "field 'incarnation' must not be 0";
+  if (!std::isfinite(beat.waiting_s) || beat.waiting_s < 0.0) {
+    return fmt::format("field 'waiting_s': {} is not finite and >= 0",
+                       beat.waiting_s);
+  }
+  if (beat.numbers.size() > kMaxBeatNumbers) {
+    return fmt::format("field 'num_numbers': {} is over the limit of {}",
+                       beat.numbers.size(), kMaxBeatNumbers);
+  }
+  for (const auto& [name, number] : beat.numbers) {
+    if (!IsNumberName(name)) {
+      return "field 'name' is not of the form [A-Za-z0-9_./-]{1,64}";
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string_view SupervisionMessageTable() { return kMessageTable; }
+
+const Protocol& SupervisionProtocol() {
+  static const auto protocol =
+      Protocol::FromTable("supervision", 1, kMessageTable);
+  return protocol;
+}
+
+std::string ToString(RoleState state) {
+  switch (state) {
+    case RoleState::kStarting:
+      return "starting";
+    case RoleState::kRunning:
+      return "running";
+    case RoleState::kDraining:
+      return "draining";
+    case RoleState::kWaiting:
+      return "waiting";
+  }
+  return "unknown";
+}
+
+std::string RoleId::ToString() const {
+  return fmt::format("{}-{}", role, index);
+}
+
+bool IsRoleName(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxRoleBytes &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return IsLowerOrDigit(c) || c == '_' || c == '-';
+         });
+}
+
+bool IsNumberName(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxNumberNameBytes &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return IsLowerOrDigit(c) || (c >= 'A' && c <= 'Z') || c == '_' ||
+                  c == '.' || c == '/' || c == '-';
+         });
+}
+
+Message Heartbeat::Encode() const {
+  if (const std::string problem = ProblemOf(*this); !problem.empty()) {
+    throw InvalidArgument("Heartbeat: " + problem);
+  }
+  WireWriter writer;
+  writer.WriteString(id.role);
+  writer.Write(id.index);
+  writer.Write(incarnation);
+  writer.Write(pid);
+  writer.Write(static_cast<uint8_t>(state));
+  writer.WriteString(OneLine(reason));
+  writer.Write(waiting_s);
+  writer.Write(static_cast<uint32_t>(numbers.size()));
+  for (const auto& [name, number] : numbers) {
+    writer.WriteString(name);
+    writer.Write(static_cast<uint8_t>(number.kind));
+    writer.Write(number.value);
+  }
+  return MakeMessage(writer.Finish());
+}
+
+Heartbeat Heartbeat::Decode(std::span<const Frame> payload) {
+  constexpr std::string_view kName = "supervision.beat";
+  WireReader reader(kName, OnlyPart(kName, payload));
+  Heartbeat beat;
+  beat.id.role = reader.ReadString("role", kMaxRoleBytes);
+  beat.id.index = reader.Read<uint32_t>("index");
+  beat.incarnation = reader.Read<uint32_t>("incarnation");
+  beat.pid = reader.Read<uint32_t>("pid");
+  beat.state = ReadEnum(reader, kName, "state", RoleState::kWaiting);
+  beat.reason = ReadReason(reader, kName);
+  beat.waiting_s = reader.Read<double>("waiting_s");
+  const auto num_numbers = reader.Read<uint32_t>("num_numbers");
+  if (num_numbers > kMaxBeatNumbers) {
+    throw MalformedMessage(
+        fmt::format("{}: field 'num_numbers': {} is over the limit of {}",
+                    kName, num_numbers, kMaxBeatNumbers));
+  }
+  for (uint32_t i = 0; i < num_numbers; ++i) {
+    std::string name = reader.ReadString("name", kMaxNumberNameBytes);
+    BeatNumber number;
+    number.kind = ReadEnum(reader, kName, "kind", BeatNumber::Kind::kGauge);
+    number.value = reader.Read<double>("value");
+    // ascending, as they are written: so none comes twice
+    if (!beat.numbers.empty() && name <= beat.numbers.rbegin()->first) {
+      throw MalformedMessage(
+          fmt::format("{}: field 'name' is not in ascending order", kName));
+    }
+    beat.numbers.emplace_hint(beat.numbers.end(), std::move(name), number);
+  }
+  reader.Finish();
+  if (const std::string problem = ProblemOf(beat); !problem.empty()) {
+    throw MalformedMessage(fmt::format("{}: {}", kName, problem));
+  }
+  return beat;
+}
+
+Message BeatReply::Encode() const {
+  WireWriter writer;
+  writer.Write(static_cast<uint8_t>(order));
+  writer.WriteString(OneLine(reason));
+  return MakeMessage(writer.Finish());
+}
+
+BeatReply BeatReply::Decode(std::span<const Frame> payload) {
+  constexpr std::string_view kName = "supervision.beat reply";
+  WireReader reader(kName, OnlyPart(kName, payload));
+  BeatReply reply;
+  reply.order = ReadEnum(reader, kName, "order", Order::kStop);
+  reply.reason = ReadReason(reader, kName);
+  reader.Finish();
+  return reply;
+}
+
+}  // namespace replicant::rpc

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/mutex.h"
+#include "core/rpc/heartbeat.h"
+#include "core/rpc/server.h"
+
+namespace replicant::rpc {
+
+// The latest heartbeat of each role of a fleet, and what is answered.
+//
+//   HeartbeatMonitor monitor;
+//   Server server(context, SupervisionProtocol(), options);
+//   monitor.AttachTo(server);
+//   monitor.Expect({"actor", 3}, /*incarnation=*/1);
+//
+// Only expected roles are kept, so that nobody else can fill the memory or
+// speak for a process that has been replaced: such a sender is told to stop.
+//
+// Thread-safety: all methods may be called from any thread.
+class HeartbeatMonitor {
+ public:
+  struct Entry {
+    Heartbeat beat;
+    Clock::TimePoint time;  // when it came
+  };
+
+  // `clock` must outlive the monitor.
+  explicit HeartbeatMonitor(Clock& clock = Clock::Real()) : clock_(clock) {}
+  HeartbeatMonitor(const HeartbeatMonitor&) = delete;
+  HeartbeatMonitor& operator=(const HeartbeatMonitor&) = delete;
+
+  // Makes `server` hand heartbeats to this object, which must outlive its loop.
+  void AttachTo(Server& server);
+  // Notes a heartbeat and says what to answer.
+  BeatReply Receive(Heartbeat beat) EXCLUDES(mutex_);
+
+  // From now on only this incarnation speaks for `id`; what an older one said
+  // is forgotten.
+  void Expect(const RoleId& id, uint32_t incarnation) EXCLUDES(mutex_);
+  // Tells an expected role to drain and end, in the answers to its heartbeats.
+  void OrderStop(const RoleId& id, std::string reason) EXCLUDES(mutex_);
+
+  // std::nullopt before the expected incarnation's first heartbeat.
+  std::optional<Entry> Latest(const RoleId& id) const EXCLUDES(mutex_);
+  // Of every role that has sent one, ordered by role and index.
+  std::vector<Entry> All() const EXCLUDES(mutex_);
+
+ private:
+  struct Role {
+    uint32_t incarnation = 0;
+    std::optional<Entry> latest;
+    BeatReply reply;
+  };
+
+  Clock& clock_;
+  mutable Mutex mutex_;
+  std::map<RoleId, Role> roles_ GUARDED_BY(mutex_);
+};
+
+}  // namespace replicant::rpc

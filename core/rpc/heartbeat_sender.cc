@@ -1,0 +1,214 @@
+#include "core/rpc/heartbeat_sender.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace replicant::rpc {
+namespace {
+
+// How soon a request under way notices that the sender ends.
+constexpr auto kStep = std::chrono::milliseconds(20);
+// For the answer to the last heartbeat.
+constexpr auto kLastTimeout = std::chrono::milliseconds(300);
+
+void ReadVariable(const char* name, uint32_t* value) {
+  const char* text = std::getenv(name);
+  if (text == nullptr) return;
+  const std::string_view view(text);
+  const char* end = view.data() + view.size();
+  const auto [stop, error] = std::from_chars(view.data(), end, *value);
+  if (error != std::errc() || stop != end) {
+    throw InvalidArgument(fmt::format(
+        "environment: {}: want a whole number >= 0, got '{}'", name, view));
+  }
+}
+
+void ReadVariable(const char* name, std::string* value) {
+  if (const char* text = std::getenv(name)) *value = text;
+}
+
+void CheckIdentity(const RoleId& id, uint32_t incarnation) {
+  if (!IsRoleName(id.role)) {
+    throw InvalidArgument(fmt::format(
+        "heartbeat: role '{}' is not of the form [a-z0-9_-]{{1,32}}", id.role));
+  }
+  if (incarnation == 0) {
+    throw InvalidArgument("heartbeat: incarnation must be >= 1, got 0");
+  }
+}
+
+// Passing through these states is news: somebody waits for it.
+bool IsPassing(RoleState state) {
+  return state == RoleState::kStarting || state == RoleState::kDraining;
+}
+
+}  // namespace
+
+HeartbeatSenderOptions HeartbeatSenderOptions::FromEnvironment(
+    HeartbeatSenderOptions defaults) {
+  ReadVariable("REPLICANT_SUPERVISOR", &defaults.endpoint);
+  ReadVariable("REPLICANT_ROLE", &defaults.id.role);
+  ReadVariable("REPLICANT_ROLE_INDEX", &defaults.id.index);
+  ReadVariable("REPLICANT_INCARNATION", &defaults.incarnation);
+  return defaults;
+}
+
+std::vector<std::string> HeartbeatSenderOptions::ToEnvironment() const {
+  return {"REPLICANT_SUPERVISOR=" + endpoint, "REPLICANT_ROLE=" + id.role,
+          fmt::format("REPLICANT_ROLE_INDEX={}", id.index),
+          fmt::format("REPLICANT_INCARNATION={}", incarnation)};
+}
+
+HeartbeatSender::HeartbeatSender(HeartbeatSenderOptions options)
+    : options_(std::move(options)) {
+  CheckIdentity(options_.id, options_.incarnation);
+  if (options_.endpoint.empty()) return;
+  ClientOptions client_options;
+  client_options.socket = options_.socket;
+  client_options.name = options_.id.ToString();
+  client_.emplace(context_, SupervisionProtocol(), client_options);
+  client_->Connect(options_.endpoint);
+  client_->DetachFromThread();
+  thread_.emplace("heartbeat", [this](const Thread::StopToken&) { Run(); });
+}
+
+HeartbeatSender::~HeartbeatSender() {
+  {
+    MutexLock lock(mutex_);
+    is_ending_ = true;
+  }
+  changed_.NotifyAll();
+}
+
+void HeartbeatSender::SetState(RoleState state, std::string_view reason) {
+  const Clock::TimePoint now = Clock::Real().Now();
+  bool is_news = false;
+  {
+    MutexLock lock(mutex_);
+    if (state != state_) {
+      if (state_ == RoleState::kWaiting) waited_ += now - waiting_since_;
+      if (state == RoleState::kWaiting) waiting_since_ = now;
+      is_news = IsPassing(state_) || IsPassing(state);
+      has_news_ |= is_news;
+      state_ = state;
+    }
+    // while it runs, the reason of the last wait is still to be told
+    if (state != RoleState::kRunning) reason_ = reason;
+  }
+  if (is_news) changed_.NotifyAll();
+}
+
+void HeartbeatSender::SetCounter(std::string_view name, double total) {
+  SetNumber(name, {BeatNumber::Kind::kCounter, total});
+}
+
+void HeartbeatSender::SetGauge(std::string_view name, double value) {
+  SetNumber(name, {BeatNumber::Kind::kGauge, value});
+}
+
+void HeartbeatSender::SetNumber(std::string_view name, BeatNumber number) {
+  MutexLock lock(mutex_);
+  const auto known = numbers_.find(name);
+  if (known != numbers_.end()) {
+    known->second = number;
+    return;
+  }
+  if (!IsNumberName(name)) {
+    throw InvalidArgument(fmt::format(
+        "heartbeat: name '{}' is not of the form [A-Za-z0-9_./-]{{1,64}}",
+        name));
+  }
+  if (numbers_.size() == kMaxBeatNumbers) {
+    throw InvalidArgument(
+        fmt::format("heartbeat: '{}' would be one more than the {} numbers "
+                    "allowed",
+                    name, kMaxBeatNumbers));
+  }
+  numbers_.emplace(name, number);
+}
+
+std::optional<std::string> HeartbeatSender::StopOrder() const {
+  MutexLock lock(mutex_);
+  return stop_order_;
+}
+
+bool HeartbeatSender::IsEnding() const {
+  MutexLock lock(mutex_);
+  return is_ending_;
+}
+
+bool HeartbeatSender::AwaitNext(Clock::TimePoint next) {
+  MutexLock lock(mutex_);
+  Clock::Real().WaitUntil(mutex_, changed_, next, [this]() REQUIRES(mutex_) {
+    return is_ending_ || has_news_;
+  });
+  has_news_ = false;
+  return !is_ending_;
+}
+
+void HeartbeatSender::Run() {
+  Clock::TimePoint next = Clock::Real().Now();
+  while (AwaitNext(next)) {
+    next = Clock::Real().Now() + options_.interval;
+    Beat(options_.interval, /*is_last=*/false);
+  }
+  if (client_->IsResponsive()) Beat(kLastTimeout, /*is_last=*/true);
+}
+
+void HeartbeatSender::Beat(Clock::Duration timeout, bool is_last) {
+  try {
+    const auto id =
+        client_->Start(kBeatKind, Snapshot().Encode(), {.timeout = timeout});
+    // requests given up below end by their timeouts
+    if (!id) return;
+    while (is_last || !IsEnding()) {
+      const auto done = client_->WaitAny(kStep);
+      if (!done) continue;
+      HandleReply(client_->Wait(*done));
+      if (*done == *id) return;
+    }
+  } catch (const CommError& e) {
+    // a supervisor of another version: no reason for the role to end
+    if (last_problem_ != e.what()) spdlog::warn("heartbeat: {}", e.what());
+    last_problem_ = e.what();
+  }
+}
+
+Heartbeat HeartbeatSender::Snapshot() {
+  const Clock::TimePoint now = Clock::Real().Now();
+  Heartbeat beat;
+  beat.id = options_.id;
+  beat.incarnation = options_.incarnation;
+  beat.pid = static_cast<uint32_t>(::getpid());
+  MutexLock lock(mutex_);
+  beat.state = state_;
+  beat.reason = reason_;
+  if (state_ == RoleState::kRunning) reason_.clear();
+  Clock::Duration waited = waited_;
+  if (state_ == RoleState::kWaiting) waited += now - waiting_since_;
+  beat.waiting_s = std::chrono::duration<double>(waited).count();
+  beat.numbers.insert(numbers_.begin(), numbers_.end());
+  return beat;
+}
+
+void HeartbeatSender::HandleReply(const CallReply& reply) {
+  if (reply.result == CallResult::kError) {
+    throw CommError(fmt::format("{}: {}: {}", options_.endpoint,
+                                ToString(reply.error), reply.error_text));
+  }
+  if (reply.result != CallResult::kOk) return;
+  const BeatReply answer = BeatReply::Decode(reply.payload);
+  last_problem_.clear();
+  if (answer.order != BeatReply::Order::kStop) return;
+  MutexLock lock(mutex_);
+  if (!stop_order_) stop_order_ = answer.reason;
+}
+
+}  // namespace replicant::rpc

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/mutex.h"
+#include "core/base/thread.h"
+#include "core/rpc/client.h"
+#include "core/rpc/heartbeat.h"
+
+namespace replicant::rpc {
+
+struct HeartbeatSenderOptions {
+  // Of the supervisor; empty: nobody watches, and nothing is sent.
+  std::string endpoint;
+  RoleId id;
+  uint32_t incarnation = 1;
+  Clock::Duration interval = std::chrono::seconds(1);
+  SocketOptions socket = {};
+
+  // Takes what a supervisor gives to the processes that it starts; a variable
+  // that is not set leaves the default as it is.
+  //
+  //   REPLICANT_SUPERVISOR    endpoint
+  //   REPLICANT_ROLE          role
+  //   REPLICANT_ROLE_INDEX    index
+  //   REPLICANT_INCARNATION   incarnation
+  //
+  // Throws InvalidArgument, naming the variable, for one that cannot be used.
+  static HeartbeatSenderOptions FromEnvironment(
+      HeartbeatSenderOptions defaults);
+  // The same variables, "NAME=value", for a process to be started.
+  std::vector<std::string> ToEnvironment() const;
+};
+
+// Tells a supervisor once an interval that this process lives and how it does.
+//
+//   HeartbeatSender heartbeat(HeartbeatSenderOptions::FromEnvironment(
+//       {.id = {"actor"}}));
+//   heartbeat.SetState(RoleState::kRunning);
+//   while (stop.count() == 0 && !heartbeat.StopOrder()) {
+//     Step();
+//     heartbeat.SetCounter("env_steps", env_steps);
+//   }
+//
+// Messages go out from a thread of its own; the methods only note what is to
+// be said, so that no supervisor, slow or gone, holds the role up. The sender
+// goes on trying for as long as it lives. It beats at once, and not only at the
+// next interval, when the state becomes or stops being kStarting or kDraining.
+// The destructor sends a last heartbeat if the supervisor answers.
+//
+// A heartbeat proves that the process lives, not that its main loop makes
+// progress; that is told by the numbers.
+//
+// Thread-safety: all methods may be called from any thread.
+class HeartbeatSender {
+ public:
+  // Throws InvalidArgument for a role that breaks its form, CommError for an
+  // endpoint that cannot be parsed.
+  explicit HeartbeatSender(HeartbeatSenderOptions options);
+  ~HeartbeatSender();
+  HeartbeatSender(const HeartbeatSender&) = delete;
+  HeartbeatSender& operator=(const HeartbeatSender&) = delete;
+
+  // `reason` says why it waits, starts or drains. Cheap enough for every step.
+  void SetState(RoleState state, std::string_view reason = {}) EXCLUDES(mutex_);
+  // Throw InvalidArgument for a name that breaks its form, or one too many.
+  void SetCounter(std::string_view name, double total) EXCLUDES(mutex_);
+  void SetGauge(std::string_view name, double value) EXCLUDES(mutex_);
+
+  // Why the supervisor wants this process to drain and end; std::nullopt while
+  // it does not.
+  std::optional<std::string> StopOrder() const EXCLUDES(mutex_);
+
+ private:
+  void SetNumber(std::string_view name, BeatNumber number) EXCLUDES(mutex_);
+  void Run() EXCLUDES(mutex_);
+  // Sends what is to be said now and waits for the answer, at most for
+  // `timeout`; not at all once the destructor runs, unless `is_last`.
+  void Beat(Clock::Duration timeout, bool is_last) EXCLUDES(mutex_);
+  Heartbeat Snapshot() EXCLUDES(mutex_);
+  void HandleReply(const CallReply& reply) EXCLUDES(mutex_);
+  bool IsEnding() const EXCLUDES(mutex_);
+  // Waits for the next interval, news or the end; false at the end.
+  bool AwaitNext(Clock::TimePoint next) EXCLUDES(mutex_);
+
+  const HeartbeatSenderOptions options_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  RoleState state_ GUARDED_BY(mutex_) = RoleState::kStarting;
+  std::string reason_ GUARDED_BY(mutex_);
+  Clock::Duration waited_ GUARDED_BY(mutex_){0};  // before waiting_since_
+  Clock::TimePoint waiting_since_ GUARDED_BY(mutex_);
+  std::map<std::string, BeatNumber, std::less<>> numbers_ GUARDED_BY(mutex_);
+  std::optional<std::string> stop_order_ GUARDED_BY(mutex_);
+  bool has_news_ GUARDED_BY(mutex_) = false;
+  bool is_ending_ GUARDED_BY(mutex_) = false;
+
+  // of the sender's thread
+  std::string last_problem_;
+  ZmqContext context_;
+  std::optional<Client> client_;
+  std::optional<Thread> thread_;
+};
+
+}  // namespace replicant::rpc

@@ -1,0 +1,62 @@
+#include "env/camera.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "core/base/error.h"
+#include "env/renderer/scene.h"
+
+namespace replicant::env {
+namespace {
+
+// "-1 (free), 0 side, 1 back".
+std::string CameraList(const mjModel& model) {
+  std::string list = "-1 (free)";
+  for (int i = 0; i < model.ncam; ++i) {
+    const char* name = mj_id2name(&model, mjOBJ_CAMERA, i);
+    list += fmt::format(", {}", i);
+    if (name != nullptr) list += fmt::format(" {}", name);
+  }
+  return list;
+}
+
+}  // namespace
+
+int FindCamera(const Physics& physics, const std::string& camera) {
+  const mjModel& model = physics.model();
+  int id = mj_name2id(&model, mjOBJ_CAMERA, camera.c_str());
+  if (id >= 0) return id;
+  const char* end = camera.data() + camera.size();
+  const auto parsed = std::from_chars(camera.data(), end, id);
+  if (parsed.ec != std::errc{} || parsed.ptr != end || id < -1 ||
+      id >= model.ncam) {
+    throw InvalidArgument(fmt::format("{}: there is no camera '{}', only {}",
+                                      physics.name(), camera,
+                                      CameraList(model)));
+  }
+  return id;
+}
+
+Camera::Camera(const Physics& physics, const CameraOptions& options)
+    : id_(FindCamera(physics, options.camera)),
+      height_(options.height),
+      width_(options.width) {
+  CheckImageSize(height_, width_);
+  renderer_ = MakeRenderer(physics.model(), options.renderer);
+}
+
+void Camera::Render(Physics& physics, std::span<uint8_t> rgb) {
+  renderer_->Render(physics.model(), physics.mutable_data(), id_, height_,
+                    width_, rgb);
+}
+
+void Camera::ReloadAssets(const Physics& physics) {
+  renderer_->ReloadAssets(physics.model());
+}
+
+size_t Camera::size_bytes() const {
+  return size_t{3} * static_cast<size_t>(height_) * static_cast<size_t>(width_);
+}
+
+}  // namespace replicant::env

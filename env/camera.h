@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "env/physics.h"
+#include "env/renderer/renderer.h"
+
+namespace replicant::env {
+
+// What a picture shows and how it is made.
+struct CameraOptions {
+  // Name of a camera of the model or its number; -1 is MuJoCo's free camera.
+  std::string camera = "0";
+  int height = 84;
+  int width = 84;
+  RendererOptions renderer;
+};
+
+// The number of the camera that `camera` names, by name or number.
+// Throws InvalidArgument, listing the model's cameras, if there is none.
+int FindCamera(const Physics& physics, const std::string& camera);
+
+// A camera of one model, with a renderer of its own.
+//
+// Thread-safety: one thread at a time, which may change between calls.
+class Camera {
+ public:
+  // Throws InvalidArgument for a camera that is not there or a picture of a
+  // wrong size, and what MakeRenderer() throws.
+  Camera(const Physics& physics, const CameraOptions& options);
+
+  // Draws the present state of `physics`, of the model that the camera was
+  // made for: uint8 [height, width, 3], row 0 on top. The simulation does not
+  // notice. Throws what Renderer::Render() throws.
+  void Render(Physics& physics, std::span<uint8_t> rgb);
+
+  // To be called after a change of the model's height fields, textures or
+  // meshes.
+  void ReloadAssets(const Physics& physics);
+
+  int height() const { return height_; }
+  int width() const { return width_; }
+  // height * width * 3.
+  size_t size_bytes() const;
+
+ private:
+  int id_;
+  int height_, width_;
+  std::unique_ptr<Renderer> renderer_;
+};
+
+}  // namespace replicant::env

@@ -1,0 +1,102 @@
+#include "env/video_writer.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace replicant::env {
+namespace {
+
+std::vector<std::string> Command(const std::filesystem::path& file, int height,
+                                 int width, double frames_per_second) {
+  return {"ffmpeg", "-hide_banner", "-loglevel", "error", "-nostdin", "-y",
+          // what comes over the pipe
+          "-f", "rawvideo", "-pixel_format", "rgb24", "-video_size",
+          fmt::format("{}x{}", width, height), "-framerate",
+          fmt::format("{}", frames_per_second), "-i", "pipe:0",
+          // players want even sides and half of the colours' resolution
+          "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p",
+          // a name with a colon or a dash is a file all the same
+          "file:" + file.string()};
+}
+
+}  // namespace
+
+VideoWriter::VideoWriter(std::filesystem::path file, int height, int width,
+                         double frames_per_second)
+    : file_(std::move(file)), frame_bytes_(0), messages_("replicant-video") {
+  if (height < 1 || width < 1 || !(frames_per_second > 0.0)) {
+    throw InvalidArgument(
+        fmt::format("video {}: {} x {} pixels at {} frames per second given, "
+                    "all must be > 0",
+                    file_.string(), height, width, frames_per_second));
+  }
+  frame_bytes_ =
+      size_t{3} * static_cast<size_t>(height) * static_cast<size_t>(width);
+
+  // a socket, unlike a pipe, can be written to without SIGPIPE
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    throw IoError::FromErrno("socketpair", file_.string(), errno);
+  }
+  pipe_ = ends[0];
+  const std::filesystem::path messages = messages_.path() / "messages";
+  try {
+    process_ = std::make_unique<Process>(ProcessOptions{
+        .command = Command(file_, height, width, frames_per_second),
+        .stdin_fd = ends[1],
+        .stdout_file = messages,
+        .stderr_file = messages});
+  } catch (const IoError& e) {
+    ::close(ends[0]);
+    ::close(ends[1]);
+    throw IoError(
+        fmt::format("video {}: {}; hint: videos are written by the program "
+                    "ffmpeg, install it",
+                    file_.string(), e.what()));
+  }
+  ::close(ends[1]);
+}
+
+VideoWriter::~VideoWriter() {
+  if (pipe_ >= 0) ::close(pipe_);
+}
+
+void VideoWriter::Write(std::span<const uint8_t> rgb) {
+  if (rgb.size() != frame_bytes_) {
+    throw InvalidArgument(fmt::format("video {}: frame of {} bytes, want {}",
+                                      file_.string(), rgb.size(),
+                                      frame_bytes_));
+  }
+  while (!rgb.empty()) {
+    const ssize_t sent = ::send(pipe_, rgb.data(), rgb.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) {
+      WaitForEnd();
+      throw IoError(fmt::format("video {}: ffmpeg ended before its input",
+                                file_.string()));
+    }
+    rgb = rgb.subspan(static_cast<size_t>(sent));
+  }
+}
+
+void VideoWriter::Finish() {
+  ::close(std::exchange(pipe_, -1));
+  WaitForEnd();
+}
+
+void VideoWriter::WaitForEnd() {
+  const ExitStatus status = process_->Wait();
+  if (status.ok()) return;
+  std::string words = ReadFile(messages_.path() / "messages");
+  while (!words.empty() && words.back() == '\n') words.pop_back();
+  throw IoError(fmt::format("video {}: ffmpeg ended with {}: {}",
+                            file_.string(), status.ToString(), words));
+}
+
+}  // namespace replicant::env

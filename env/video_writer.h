@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "core/base/fs.h"
+#include "core/base/process.h"
+
+namespace replicant::env {
+
+// Writes frames into a video file (H.264 in MP4, or what the file's ending asks
+// for) by the program ffmpeg, which gets them over a pipe.
+//
+// Thread-safety: one thread at a time.
+class VideoWriter {
+ public:
+  // Throws IoError, with what to do, if ffmpeg cannot be started, and
+  // InvalidArgument unless both sides and the rate are > 0.
+  VideoWriter(std::filesystem::path file, int height, int width,
+              double frames_per_second);
+  // Ends ffmpeg; the file is only whole after Finish().
+  ~VideoWriter();
+  VideoWriter(const VideoWriter&) = delete;
+  VideoWriter& operator=(const VideoWriter&) = delete;
+
+  // Adds a frame: uint8 [height, width, 3], row 0 on top. Throws IoError with
+  // ffmpeg's words if it has failed, InvalidArgument for a wrong size.
+  void Write(std::span<const uint8_t> rgb);
+
+  // Waits until the file is whole. Throws IoError with ffmpeg's words if it
+  // could not be written. No frame may follow.
+  void Finish();
+
+ private:
+  // Waits for ffmpeg; throws unless it ended well.
+  void WaitForEnd();
+
+  std::filesystem::path file_;
+  size_t frame_bytes_;
+  // what ffmpeg says
+  TemporaryFolder messages_;
+  int pipe_ = -1;
+  std::unique_ptr<Process> process_;
+};
+
+}  // namespace replicant::env

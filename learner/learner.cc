@@ -1,0 +1,185 @@
+#include "learner/learner.h"
+
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <utility>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/runtime/parameters.h"
+
+namespace replicant::learner {
+namespace {
+
+// How long a step waits for input before the loop looks around.
+constexpr auto kPatience = std::chrono::milliseconds(100);
+
+Clock::Duration Seconds(double seconds) {
+  return std::chrono::duration_cast<Clock::Duration>(
+      std::chrono::duration<double>(seconds));
+}
+
+double ToSeconds(Clock::Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+}  // namespace
+
+std::string_view ToString(EndReason reason) {
+  switch (reason) {
+    case EndReason::kStepLimit:
+      return "step limit";
+    case EndReason::kTimeLimit:
+      return "time limit";
+    case EndReason::kFrameLimit:
+      return "frame limit";
+    case EndReason::kEndOfInput:
+      return "end of the input";
+    case EndReason::kStopped:
+      return "asked to stop";
+  }
+  REPLICANT_CHECK(false, "EndReason {}", static_cast<int>(reason));
+}
+
+bool Learner::Interval::HasPassed(Clock::TimePoint now) {
+  if (length.count() == 0 || now < next) return false;
+  next = now + length;
+  return true;
+}
+
+Learner::Learner(const LearnerConfig& config, std::filesystem::path folder,
+                 Workload* workload, LearnerHooks hooks, Clock* clock)
+    : config_(config),
+      workload_(*workload),
+      hooks_(std::move(hooks)),
+      clock_(*clock),
+      checkpoints_(folder / "checkpoints", config.num_kept_checkpoints),
+      events_({.folder = folder}, *clock),
+      lines_({.path = folder / "learner.jsonl"}, *clock) {
+  if (const auto info = checkpoints_.LoadNewest(workload_.variables())) {
+    workload_.Restore(info->metadata);
+    step_ = info->step;
+    spdlog::info("goes on from the checkpoint of step {}", step_);
+  }
+  if (!config_.parameter_bind.empty()) {
+    parameters_.emplace(config_.parameter_bind);
+    spdlog::info("publishes parameters at {}", parameters_->endpoint());
+  }
+}
+
+std::string Learner::parameter_endpoint() const {
+  return parameters_ ? parameters_->endpoint() : "";
+}
+
+EndReason Learner::Run() {
+  start_ = reported_at_ = clock_.Now();
+  reported_step_ = step_;
+  reported_wait_s_ = workload_.WaitSeconds();
+  report_ = {.next = start_, .length = Seconds(config_.log_interval_s)};
+  report_.next += report_.length;
+  publish_ = {.next = start_, .length = Seconds(config_.publish_interval_s)};
+  checkpoint_ = {.next = start_,
+                 .length = Seconds(config_.checkpoint_interval_s)};
+  checkpoint_.next += checkpoint_.length;
+
+  std::optional<EndReason> end;
+  while (!(end = FindEnd(clock_.Now()))) {
+    // what actors begin with, and then what was learned
+    if (published_step_ != step_ && publish_.HasPassed(clock_.Now())) Publish();
+    TakeStep();
+    const Clock::TimePoint now = clock_.Now();
+    if (report_.HasPassed(now)) Report(now);
+    if (checkpoint_.HasPassed(now)) {
+      try {
+        SaveCheckpoint();
+      } catch (const IoError& error) {
+        spdlog::error("no checkpoint at step {}: {}", step_, error.what());
+      }
+    }
+  }
+  Report(clock_.Now());
+  Publish();
+  SaveCheckpoint();
+  events_.Flush();
+  lines_.Flush();
+  spdlog::info("ends at step {}: {}", step_, ToString(*end));
+  return *end;
+}
+
+std::optional<EndReason> Learner::FindEnd(Clock::TimePoint now) const {
+  const LimitsConfig& limits = config_.limits;
+  if (is_input_over_) return EndReason::kEndOfInput;
+  if (limits.max_steps > 0 && step_ >= limits.max_steps) {
+    return EndReason::kStepLimit;
+  }
+  if (limits.max_frames > 0 && workload_.NumFrames() >= limits.max_frames) {
+    return EndReason::kFrameLimit;
+  }
+  if (limits.max_seconds > 0.0 && now - start_ >= Seconds(limits.max_seconds)) {
+    return EndReason::kTimeLimit;
+  }
+  if (hooks_.should_stop()) return EndReason::kStopped;
+  return std::nullopt;
+}
+
+void Learner::TakeStep() {
+  switch (workload_.Step(clock_.Now() + kPatience)) {
+    case NextResult::kOk:
+      ++step_;
+      wait_reason_.clear();
+      break;
+    case NextResult::kTimeout:
+      wait_reason_ = workload_.WaitReason();
+      break;
+    case NextResult::kEnd:
+      is_input_over_ = true;
+      break;
+  }
+}
+
+void Learner::Report(Clock::TimePoint now) {
+  const double interval_s = ToSeconds(now - reported_at_);
+  const double wait_s = workload_.WaitSeconds();
+  Progress progress{.step = step_,
+                    .seconds = ToSeconds(now - start_),
+                    .wait_reason = wait_reason_};
+  if (interval_s > 0.0) {
+    progress.steps_per_s =
+        static_cast<double>(step_ - reported_step_) / interval_s;
+    progress.wait_share = (wait_s - reported_wait_s_) / interval_s;
+  }
+  metrics::JsonObject line;
+  line.Add("step", step_).Add("seconds", progress.seconds);
+  const auto add = [&](const std::string& name, double value) {
+    line.Add(name, value);
+    events_.AddScalar("learner/" + name, value, step_);
+  };
+  add("steps_per_s", progress.steps_per_s);
+  add("wait_share", progress.wait_share);
+  // nothing was computed yet where nothing was learned
+  if (step_ > reported_step_) {
+    for (const auto& [name, value] : workload_.Scalars()) add(name, value);
+  }
+  lines_.Write(line);
+  reported_at_ = now;
+  reported_step_ = step_;
+  reported_wait_s_ = wait_s;
+  hooks_.on_progress(progress);
+}
+
+void Learner::Publish() {
+  if (!parameters_) return;
+  const std::vector<std::string> names = workload_.PublishedVariables();
+  if (names.empty()) return;
+  parameters_->Publish("policy", static_cast<uint64_t>(step_),
+                       runtime::EncodeVariables(workload_.variables(), names));
+  published_step_ = step_;
+}
+
+void Learner::SaveCheckpoint() {
+  checkpoints_.Save(workload_.variables(),
+                    {.step = step_, .metadata = workload_.State()});
+}
+
+}  // namespace replicant::learner

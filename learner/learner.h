@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/base/clock.h"
+#include "core/metrics/event_writer.h"
+#include "core/metrics/json_lines.h"
+#include "learner/checkpoint_folder.h"
+#include "learner/learner_config.h"
+#include "learner/parameter_server.h"
+#include "learner/workload.h"
+
+namespace replicant::learner {
+
+enum class EndReason {
+  kStepLimit,
+  kTimeLimit,
+  kFrameLimit,
+  kEndOfInput,
+  kStopped,  // asked to
+};
+std::string_view ToString(EndReason reason);
+
+// Where a run stands.
+struct Progress {
+  int64_t step = 0;          // training steps, those before a resume included
+  double seconds = 0.0;      // in this process
+  double steps_per_s = 0.0;  // since the last report
+  // Share of that time spent waiting for input, in [0, 1].
+  double wait_share = 0.0;
+  std::string wait_reason;  // empty unless the last try found no input
+};
+
+struct LearnerHooks {
+  // Asked between steps; true ends the run.
+  std::function<bool()> should_stop = [] { return false; };
+  // Told every log_interval_s, and at the end.
+  std::function<void(const Progress&)> on_progress = [](const Progress&) {};
+};
+
+// Runs a workload to its end: steps, curves, checkpoints, published parameters.
+//
+// The folder of the run gets
+//
+//   checkpoints/step-...   see CheckpointFolder
+//   learner.jsonl          one line every log_interval_s
+//   events.out.tfevents.*  the same for TensorBoard
+//
+// If there are checkpoints, the run goes on from the newest.
+//
+// A workload's scalars appear as "learner/<name>"; with them
+// "learner/steps_per_s" and "learner/wait_share".
+//
+// Thread-safety: one thread, the workload's.
+class Learner {
+ public:
+  // `workload` and `clock` outlive the learner. Throws IoError for a folder
+  // that cannot be written or a checkpoint that does not fit, CommError if the
+  // parameters' address cannot be bound.
+  Learner(const LearnerConfig& config, std::filesystem::path folder,
+          Workload* workload, LearnerHooks hooks = {},
+          Clock* clock = &Clock::Real());
+
+  // Returns after a last checkpoint. Throws what the workload's Step() throws,
+  // and IoError if that checkpoint cannot be written; one that fails before is
+  // logged and tried again after the interval.
+  EndReason Run();
+
+  int64_t step() const { return step_; }
+  // Where parameters are published; empty if they are not.
+  std::string parameter_endpoint() const;
+
+ private:
+  struct Interval {
+    Clock::TimePoint next;
+    Clock::Duration length{0};
+
+    // Whether it has passed; the next one begins then.
+    bool HasPassed(Clock::TimePoint now);
+  };
+
+  std::optional<EndReason> FindEnd(Clock::TimePoint now) const;
+  void TakeStep();
+  void Report(Clock::TimePoint now);
+  void Publish();
+  void SaveCheckpoint();
+
+  const LearnerConfig config_;
+  Workload& workload_;
+  const LearnerHooks hooks_;
+  Clock& clock_;
+  CheckpointFolder checkpoints_;
+  metrics::EventWriter events_;
+  metrics::JsonLinesWriter lines_;
+  std::optional<ParameterServer> parameters_;
+
+  int64_t step_ = 0;
+  bool is_input_over_ = false;
+  std::string wait_reason_;
+  Clock::TimePoint start_;
+  Interval report_, publish_, checkpoint_;
+  // when the last report was made, and what stood in it
+  Clock::TimePoint reported_at_;
+  int64_t reported_step_ = 0;
+  double reported_wait_s_ = 0.0;
+  int64_t published_step_ = -1;
+};
+
+}  // namespace replicant::learner

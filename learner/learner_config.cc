@@ -1,0 +1,35 @@
+#include "learner/learner_config.h"
+
+namespace replicant::learner {
+
+LimitsConfig LimitsConfig::Read(config::Reader& reader) {
+  LimitsConfig c;
+  reader.Field("max_steps", &c.max_steps, {0, int64_t{1} << 53},
+               "training steps after which the run ends; 0 for no limit");
+  reader.Field("max_seconds", &c.max_seconds, {0.0, 1e9},
+               "seconds after which the run ends, waiting included; 0 for no "
+               "limit");
+  reader.Field("max_frames", &c.max_frames, {0, int64_t{1} << 53},
+               "environment frames after which the run ends; 0 for no limit");
+  return c;
+}
+
+LearnerConfig LearnerConfig::Read(config::Reader& reader) {
+  LearnerConfig c;
+  reader.Field("workload", &c.workload, "what is trained, by name");
+  reader.Section("replication", &c.replication, "on what a step runs, and how");
+  reader.Section("limits", &c.limits, "when the training ends");
+  reader.Field("log_interval_s", &c.log_interval_s, {0.01, 3600.0},
+               "seconds between two points of a curve");
+  reader.Field("checkpoint_interval_s", &c.checkpoint_interval_s, {0.0, 1e6},
+               "seconds between checkpoints; 0 for one at the end only");
+  reader.Field("num_kept_checkpoints", &c.num_kept_checkpoints, {1, 1000},
+               "how many checkpoints, the newest, are kept");
+  reader.Field("parameter_bind", &c.parameter_bind,
+               "address at which parameters are published; empty for none");
+  reader.Field("publish_interval_s", &c.publish_interval_s, {0.001, 3600.0},
+               "least seconds between two publications of parameters");
+  return c;
+}
+
+}  // namespace replicant::learner

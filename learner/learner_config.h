@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/config/reader.h"
+#include "core/replicator/replication_config.h"
+
+namespace replicant::learner {
+
+// When a training ends; 0 means no such limit.
+struct LimitsConfig {
+  int64_t max_steps = 0;
+  double max_seconds = 0.0;  // of this process, waiting included
+  int64_t max_frames = 0;    // environment frames
+
+  static LimitsConfig Read(config::Reader& reader);
+};
+
+// Section `learner`: the loop around a workload.
+struct LearnerConfig {
+  std::string workload = "d4pg";
+  replicator::ReplicationConfig replication;
+  LimitsConfig limits;
+  double log_interval_s = 5.0;
+
+  double checkpoint_interval_s = 300.0;  // 0: only at the end
+  int num_kept_checkpoints = 2;
+
+  std::string parameter_bind = "tcp://127.0.0.1:7002";  // empty: none published
+  double publish_interval_s = 1.0;
+
+  static LearnerConfig Read(config::Reader& reader);
+};
+
+}  // namespace replicant::learner

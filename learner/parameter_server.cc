@@ -1,0 +1,48 @@
+#include "learner/parameter_server.h"
+
+#include <chrono>
+#include <utility>
+
+#include "core/runtime/parameters.h"
+
+namespace replicant::learner {
+namespace {
+
+// How long a value may wait for the thread to look.
+constexpr auto kInterval = std::chrono::milliseconds(20);
+
+}  // namespace
+
+ParameterServer::ParameterServer(const std::string& endpoint)
+    : publisher_(context_, rpc::Protocol::FromTable("parameters", 1,
+                                                    runtime::kParameterTable)),
+      endpoint_(publisher_.Bind(endpoint)) {
+  publisher_.DetachFromThread();
+  thread_.emplace("parameters",
+                  [this](const Thread::StopToken& stop) { Run(stop); });
+}
+
+void ParameterServer::Publish(const std::string& topic, uint64_t version,
+                              std::string bytes) {
+  const MutexLock lock(mutex_);
+  waiting_[topic] = {version, std::move(bytes)};
+}
+
+void ParameterServer::Run(const Thread::StopToken& stop) {
+  while (!stop.IsStopRequested()) {
+    std::map<std::string, Value> values;
+    {
+      const MutexLock lock(mutex_);
+      values.swap(waiting_);
+    }
+    for (auto& [topic, value] : values) {
+      publisher_.Publish(topic, value.version,
+                         rpc::MakeMessage(rpc::Frame::Copy(value.bytes)));
+    }
+    if (publisher_.Process(kInterval) == rpc::ReceiveResult::kClosed) break;
+  }
+  // for the destructor, which another thread runs
+  publisher_.DetachFromThread();
+}
+
+}  // namespace replicant::learner

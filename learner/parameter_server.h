@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "core/base/mutex.h"
+#include "core/base/thread.h"
+#include "core/rpc/publisher.h"
+#include "core/rpc/socket.h"
+
+namespace replicant::learner {
+
+// Publishes sets of variables (core/runtime/parameters.h) from a thread of its
+// own: whoever subscribes gets the newest at once, and then each newer one.
+//
+// Thread-safety: Publish() is for any thread.
+class ParameterServer {
+ public:
+  // Binds `endpoint`; "tcp://127.0.0.1:*" takes a free port. Throws CommError.
+  explicit ParameterServer(const std::string& endpoint);
+  ParameterServer(const ParameterServer&) = delete;
+  ParameterServer& operator=(const ParameterServer&) = delete;
+
+  // What to connect to.
+  const std::string& endpoint() const { return endpoint_; }
+
+  // Replaces the value of `topic`. Never waits: a value that was not sent yet
+  // when a newer one comes is left out.
+  void Publish(const std::string& topic, uint64_t version, std::string bytes)
+      EXCLUDES(mutex_);
+
+ private:
+  struct Value {
+    uint64_t version = 0;
+    std::string bytes;
+  };
+
+  void Run(const Thread::StopToken& stop) EXCLUDES(mutex_);
+
+  rpc::ZmqContext context_;
+  rpc::Publisher publisher_;
+  std::string endpoint_;
+  Mutex mutex_;
+  std::map<std::string, Value> waiting_ GUARDED_BY(mutex_);  // by topic
+  std::optional<Thread> thread_;  // last: it uses all of the above
+};
+
+}  // namespace replicant::learner

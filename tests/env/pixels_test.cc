@@ -1,0 +1,252 @@
+#include "env/pixels.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "env/renderer/scene.h"
+#include "env/task_config.h"
+#include "env/tasks/suite.h"
+#include "env/vector_environment.h"
+#include "tests/env/small_task.h"
+
+namespace replicant::env {
+namespace {
+
+using testing::MessageOf;
+using Bytes = std::vector<uint8_t>;
+
+constexpr int kHeight = 12;
+constexpr int kWidth = 16;
+constexpr size_t kPixels = size_t{kHeight} * kWidth;
+constexpr std::array kPush = {1.0, 0.5};
+
+PixelOptions Small(int frame_stack) {
+  return {.camera = {.camera = "-1", .height = kHeight, .width = kWidth},
+          .frame_stack = frame_stack};
+}
+
+// Frame `index` of a stack of `depth`.
+Bytes FrameOf(const Bytes& stack, size_t depth, size_t index) {
+  Bytes frame;
+  for (size_t i = 0; i < kPixels; ++i) {
+    const auto* pixel = stack.data() + (i * depth + index) * 3;
+    frame.insert(frame.end(), pixel, pixel + 3);
+  }
+  return frame;
+}
+
+class PixelsTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Environment> Make(double time_limit_s = 0.1) {
+    return MakeEnvironment(
+        testing::DefineSmallTask(folder_, {.time_limit_s = time_limit_s}), {});
+  }
+  // The frame that a camera sees now.
+  static Bytes Look(Environment& environment) {
+    Camera camera(environment.physics(), Small(1).camera);
+    Bytes rgb(camera.size_bytes());
+    camera.Render(environment.mutable_physics(), rgb);
+    return rgb;
+  }
+
+  TemporaryFolder folder_;
+  Bytes pixels_ = Bytes(kPixels * 9);
+  const ObservationBuffer out_{.pixels = pixels_};
+};
+
+TEST_F(PixelsTest, HoldsTheLastFramesOfTheEpisode) {
+  Pixels environment(Make(), Small(3));
+  const ArraySpec& spec = environment.observation_spec().Find("pixels");
+  EXPECT_EQ(spec.shape, Shape({kHeight, kWidth, 9}));
+  EXPECT_EQ(spec.dtype, DType::kU8);
+  EXPECT_EQ(environment.observation_spec().state_size(), 4);
+
+  std::vector<Bytes> frames;
+  environment.Reset(out_);
+  frames.push_back(Look(environment));
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(FrameOf(pixels_, 3, i), frames[0]);
+  // over the end of an episode, 10 steps, into the next
+  for (int t = 1; t <= 13; ++t) {
+    if (environment.Step(kPush, out_).IsFirst()) frames.clear();
+    frames.push_back(Look(environment));
+    for (size_t i = 0; i < 3; ++i) {
+      const size_t back = std::min(2 - i, frames.size() - 1);
+      EXPECT_EQ(FrameOf(pixels_, 3, i), frames[frames.size() - 1 - back])
+          << "step " << t << ", frame " << i;
+    }
+  }
+  EXPECT_LT(frames.size(), 5U);  // a new episode was begun
+}
+
+TEST_F(PixelsTest, WritesTheStateBesideThePixels) {
+  const auto plain = Make();
+  Pixels environment(Make(), Small(1));
+  std::array<double, 4> state{}, expected{};
+  Bytes pixels(kPixels * 3);
+  plain->Reset({.state = expected});
+  environment.Reset({.state = state, .pixels = pixels});
+  EXPECT_EQ(state, expected);
+  plain->Step(kPush, {.state = expected});
+  environment.Step(kPush, {.state = state, .pixels = pixels});
+  EXPECT_EQ(state, expected);
+  Bytes again(pixels.size());
+  environment.Observe({.pixels = again});
+  EXPECT_EQ(again, pixels);
+}
+
+// Only the last of the repeated steps is seen, whichever way round; an episode
+// that ends within a repeated step too.
+TEST_F(PixelsTest, ActionRepeatInsideAndAroundGiveTheSameFrames) {
+  Pixels inside(
+      std::make_unique<ActionRepeat>(Make(0.07), 3, RewardReduction::kMean),
+      Small(3));
+  ActionRepeat around(std::make_unique<Pixels>(Make(0.07), Small(3)), 3,
+                      RewardReduction::kMean);
+  Bytes pixels(pixels_.size());
+  inside.Reset(out_);
+  around.Reset({.pixels = pixels});
+  EXPECT_EQ(pixels, pixels_);
+  for (int t = 0; t < 6; ++t) {
+    const TimeStep a = inside.Step(kPush, out_);
+    const TimeStep b = around.Step(kPush, {.pixels = pixels});
+    EXPECT_EQ(a.step_type, b.step_type);
+    EXPECT_EQ(pixels, pixels_) << "step " << t;
+  }
+}
+
+TEST_F(PixelsTest, AnUnseenStartDoesNotBringBackTheLastEpisode) {
+  Pixels environment(Make(), Small(3));
+  environment.Reset(out_);
+  environment.Step(kPush, out_);
+  environment.Reset({});
+  environment.Step(kPush, out_);
+  const Bytes now = Look(environment);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(FrameOf(pixels_, 3, i), now);
+}
+
+TEST_F(PixelsTest, ADivergedPhysicsIsSeenInItsDefaultPose) {
+  Pixels environment(Make(), Small(1));
+  Bytes pixels(kPixels * 3);
+  const ObservationBuffer out{.pixels = pixels};
+  environment.Reset(out);
+  environment.mutable_physics().mutable_data().qvel[0] = 1e20;
+  const TimeStep step = environment.Step(kPush, out);
+  EXPECT_TRUE(step.IsLast());
+  EXPECT_EQ(step.discount, 0.0);
+  EXPECT_EQ(environment.counters().divergences, 1);
+  EXPECT_EQ(environment.physics().qpos()[0], 0.0);
+  EXPECT_EQ(pixels, Look(environment));
+}
+
+TEST_F(PixelsTest, BadInputIsRefused) {
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] {
+              PixelOptions options = Small(1);
+              options.camera.camera = "front";
+              Pixels(Make(), options);
+            }),
+            "small-push: there is no camera 'front', only -1 (free)");
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] { Pixels(Make(), Small(0)); }),
+            "FrameStack: depth must be in [1, 64], got 0");
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] {
+              Pixels(std::make_unique<Pixels>(Make(), Small(1)), Small(1));
+            }),
+            "Pixels: the environment has pixels already");
+
+  Pixels environment(Make(), Small(1));
+  Bytes pixels(kPixels * 3);
+  environment.Reset({.pixels = pixels});
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] {
+              environment.Step(kPush, {.pixels = std::span(pixels).first(5)});
+            }),
+            "Pixels: pixels buffer has 5 elements, want 576");
+  EXPECT_EQ(
+      MessageOf<InvalidArgument>([&] {
+        environment.Step(std::array{std::nan(""), 0.0}, {.pixels = pixels});
+      }),
+      "small-push: action[0] is nan, want a finite number");
+  EXPECT_EQ(environment.counters().steps, 0);
+}
+
+// Resets of the escape change the terrain, of which the renderer keeps a copy.
+TEST(SuitePixelsTest, ANewTerrainIsSeen) {
+  const TaskRegistry registry(SuiteTasks());
+  TaskConfig config{.name = "quadruped-escape", .has_pixels = true};
+  config.pixels.camera = {.height = 24, .width = 32};
+  config.pixels.frame_stack = 1;
+  const auto environment = MakeConfiguredEnvironment(registry, config, 1, 0);
+  Bytes pixels(size_t{24} * 32 * 3);
+  for (int episode = 0; episode < 2; ++episode) {
+    environment->Reset({.pixels = pixels});
+    Camera fresh(environment->physics(), config.pixels.camera);
+    Bytes expected(pixels.size());
+    fresh.Render(environment->mutable_physics(), expected);
+    EXPECT_EQ(pixels, expected) << "episode " << episode;
+  }
+}
+
+// The pixels of a batch over a few steps, sent in halves if `threads` > 0.
+std::vector<Bytes> Film(const TaskRegistry& registry, const TaskConfig& config,
+                        int threads) {
+  constexpr int kBatch = 4;
+  VectorEnvironment batch(
+      MakeConfiguredEnvironments(registry, config, 7, 0, kBatch),
+      {.threads = threads});
+  Bytes pixels(
+      static_cast<size_t>(kBatch * batch.observation_spec().pixels_size()));
+  std::vector<TimeStep> steps(kBatch);
+  const BatchBuffer out{.pixels = pixels, .steps = steps};
+  batch.Reset(out);
+  std::vector<Bytes> film = {pixels};
+  const auto size = static_cast<size_t>(batch.action_spec().size());
+  for (int t = 0; t < 4; ++t) {
+    const std::vector<double> actions(kBatch * size, std::sin(t + 1.0));
+    if (threads == 0) {
+      batch.Step(actions, out);
+    } else {
+      const std::vector<int> halves[] = {{0, 2}, {3, 1}};
+      std::vector<int> done(kBatch);
+      for (const auto& half : halves) {
+        batch.Send(half, std::span(actions).first(2 * size), out);
+      }
+      batch.Receive(done);
+    }
+    film.push_back(pixels);
+  }
+  return film;
+}
+
+TEST(SuitePixelsTest, ABatchGivesTheSameBitsForAnyNumberOfThreads) {
+  const TaskRegistry registry(SuiteTasks());
+  for (const char* task : {"cheetah-run", "reacher-hard"}) {
+    TaskConfig config{.name = task, .action_repeat = 2, .has_pixels = true};
+    config.pixels.camera = {.height = 40, .width = 50};
+    const auto expected = Film(registry, config, /*threads=*/0);
+    EXPECT_NE(expected[0], expected[4]);
+    for (const int threads : {0, 1, 2, 3}) {
+      EXPECT_EQ(Film(registry, config, threads), expected)
+          << task << ", " << threads << " threads";
+    }
+  }
+}
+
+TEST(SuitePixelsTest, WhatTheRayCasterCannotDrawIsAnErrorThatOffersGl) {
+  const TaskRegistry registry(SuiteTasks());
+  const TaskConfig config{.name = "dog-stand", .has_pixels = true};
+  const auto environment = MakeConfiguredEnvironment(registry, config, 1, 0);
+  Bytes pixels(
+      static_cast<size_t>(environment->observation_spec().pixels_size()));
+  EXPECT_EQ(MessageOf<UnsupportedScene>(
+                [&] { environment->Reset({.pixels = pixels}); }),
+            "raycast: the scene has a skin (object 0), which cannot be drawn; "
+            "hint: use the renderer gl");
+}
+
+}  // namespace
+}  // namespace replicant::env

@@ -1,0 +1,34 @@
+// Heartbeats come from any process that can connect: whatever the bytes, they
+// are refused with a MalformedMessage, or are written again as they came.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+
+#include "core/rpc/heartbeat.h"
+#include "core/rpc/wire.h"
+
+namespace {
+
+template <typename Body>
+void ReadAndWrite(const replicant::rpc::Message& payload) {
+  try {
+    const Body body = Body::Decode(payload);
+    const replicant::rpc::Message written = body.Encode();
+    if (written.size() != 1 || written[0].text() != payload[0].text()) {
+      std::abort();
+    }
+  } catch (const replicant::rpc::MalformedMessage&) {
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  replicant::rpc::Message payload;
+  payload.push_back(
+      replicant::rpc::Frame::Copy(std::as_bytes(std::span(data, size))));
+  ReadAndWrite<replicant::rpc::Heartbeat>(payload);
+  ReadAndWrite<replicant::rpc::BeatReply>(payload);
+  return 0;
+}

@@ -1,0 +1,180 @@
+#include "learner/learner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+
+#include "core/base/error.h"
+#include "core/base/fs.h"
+#include "tests/support/graph_runner.h"
+
+namespace replicant::learner {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::GraphRunner;
+using ::testing::HasSubstr;
+using testing::ToDoubles;
+using testing::Values;
+
+// "Learns" by adding up random numbers, a second a step; its input fails now
+// and then.
+class SumWorkload : public Workload {
+ public:
+  explicit SumWorkload(FakeClock* clock) : clock_(*clock) {
+    runner_.graph().AddVariable(
+        {.name = "sum", .dtype = DType::kF64, .shape = Shape({1})});
+    runner_.store().Declare(runner_.graph());
+  }
+
+  NextResult Step(Clock::TimePoint /*deadline*/) override {
+    if (num_timeouts > 0) {
+      --num_timeouts;
+      clock_.Advance(std::chrono::milliseconds(100));
+      wait_seconds_ += 0.1;
+      return NextResult::kTimeout;
+    }
+    if (num_batches == 0) return NextResult::kEnd;
+    --num_batches;
+    clock_.Advance(std::chrono::seconds(1));
+    const double sum = Sum() + random_.Uniform();
+    variables().Set("sum", Values(DType::kF64, Shape({1}), {sum}).view());
+    return NextResult::kOk;
+  }
+  std::string WaitReason() const override { return "the test"; }
+  double WaitSeconds() const override { return wait_seconds_; }
+  runtime::VariableStore& variables() override { return runner_.store(); }
+  std::map<std::string, std::string> State() const override {
+    return {{"random_position", std::to_string(random_.position())}};
+  }
+  void Restore(const std::map<std::string, std::string>& state) override {
+    random_.set_position(std::stoull(state.at("random_position")));
+  }
+  std::vector<std::pair<std::string, double>> Scalars() const override {
+    return {{"loss", 0.5}};
+  }
+  int64_t NumFrames() const override {
+    return 4 * static_cast<int64_t>(random_.position());
+  }
+
+  double Sum() { return ToDoubles(variables().Get("sum").view())[0]; }
+
+  int num_timeouts = 0;
+  int num_batches = 1000;
+
+ private:
+  FakeClock& clock_;
+  GraphRunner runner_;
+  RandomStream random_{/*seed=*/3, "sum"};
+  double wait_seconds_ = 0.0;
+};
+
+class LearnerTest : public ::testing::Test {
+ protected:
+  // A run of its own workload in the folder of the test.
+  struct Run {
+    EndReason reason;
+    int64_t step;
+    double sum;
+  };
+  Run RunUntil(const LimitsConfig& limits, const std::string& name = "run") {
+    config_.limits = limits;
+    FakeClock clock;
+    SumWorkload workload(&clock);
+    Learner learner(config_, folder_.path() / name, &workload, {}, &clock);
+    const EndReason reason = learner.Run();
+    return {reason, learner.step(), workload.Sum()};
+  }
+
+  std::vector<int64_t> CheckpointSteps() const {
+    return CheckpointFolder(folder_.path() / "run" / "checkpoints", 1).Steps();
+  }
+
+  LearnerConfig config_ = {.parameter_bind = ""};
+  TemporaryFolder folder_;
+};
+
+TEST_F(LearnerTest, EndsAtEachLimit) {
+  EXPECT_EQ(RunUntil({.max_steps = 5}).step, 5);
+  // the same run goes on: 20 frames, 4 a step, were seen
+  const Run frames = RunUntil({.max_frames = 32});
+  EXPECT_EQ(frames.reason, EndReason::kFrameLimit);
+  EXPECT_EQ(frames.step, 8);
+  const Run seconds = RunUntil({.max_seconds = 2.5});
+  EXPECT_EQ(seconds.reason, EndReason::kTimeLimit);
+  EXPECT_EQ(seconds.step, 11);
+}
+
+TEST_F(LearnerTest, ARunThatIsResumedEqualsOneThatWasNot) {
+  const Run whole = RunUntil({.max_steps = 20}, "whole");
+  EXPECT_EQ(whole.reason, EndReason::kStepLimit);
+  RunUntil({.max_steps = 7}, "parts");
+  const Run parts = RunUntil({.max_steps = 20}, "parts");
+  EXPECT_EQ(parts.step, 20);
+  EXPECT_EQ(parts.sum, whole.sum);
+}
+
+TEST_F(LearnerTest, EndsWithItsInputAndWhenAsked) {
+  FakeClock clock;
+  SumWorkload workload(&clock);
+  workload.num_batches = 3;
+  Learner learner(config_, folder_.path() / "run", &workload, {}, &clock);
+  EXPECT_EQ(learner.Run(), EndReason::kEndOfInput);
+  EXPECT_THAT(CheckpointSteps(), ElementsAre(3));
+
+  SumWorkload again(&clock);
+  Learner stopped(config_, folder_.path() / "run", &again,
+                  {.should_stop = [&] { return again.NumFrames() >= 24; }},
+                  &clock);
+  EXPECT_EQ(stopped.Run(), EndReason::kStopped);
+  EXPECT_EQ(stopped.step(), 6);
+}
+
+TEST_F(LearnerTest, ReportsRatesAndWhatItWaitsFor) {
+  config_.limits.max_steps = 12;
+  config_.log_interval_s = 5.0;
+  FakeClock clock;
+  SumWorkload workload(&clock);
+  workload.num_timeouts = 60;
+  std::vector<Progress> reports;
+  Learner learner(
+      config_, folder_.path(), &workload,
+      {.on_progress = [&](const Progress& p) { reports.push_back(p); }},
+      &clock);
+  EXPECT_EQ(learner.Run(), EndReason::kStepLimit);
+  ASSERT_EQ(reports.size(), 4U);
+  EXPECT_EQ(reports[0].step, 0);
+  EXPECT_DOUBLE_EQ(reports[0].seconds, 5.0);
+  EXPECT_EQ(reports[0].wait_reason, "the test");
+  EXPECT_NEAR(reports[0].wait_share, 1.0, 1e-9);
+  // a second of waiting, then four steps
+  EXPECT_EQ(reports[1].step, 4);
+  EXPECT_NEAR(reports[1].wait_share, 0.2, 1e-9);
+  EXPECT_NEAR(reports[1].steps_per_s, 0.8, 1e-9);
+  EXPECT_EQ(reports[1].wait_reason, "");
+  EXPECT_EQ(reports[3].step, 12);
+
+  const std::string lines = ReadFile(folder_.path() / "learner.jsonl");
+  EXPECT_THAT(lines, HasSubstr("\"loss\":0.5"));
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 4);
+}
+
+TEST_F(LearnerTest, WritesCheckpointsWhileItRuns) {
+  config_.checkpoint_interval_s = 4.0;
+  config_.num_kept_checkpoints = 3;
+  RunUntil({.max_steps = 10});
+  EXPECT_THAT(CheckpointSteps(), ElementsAre(4, 8, 10));
+}
+
+TEST_F(LearnerTest, RefusesAFolderThatCannotBeWritten) {
+  std::ofstream(folder_.path() / "file") << "x";
+  FakeClock clock;
+  SumWorkload workload(&clock);
+  EXPECT_THROW(Learner(config_, folder_.path() / "file", &workload, {}, &clock),
+               IoError);
+}
+
+}  // namespace
+}  // namespace replicant::learner

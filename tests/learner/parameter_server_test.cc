@@ -1,0 +1,91 @@
+#include "learner/parameter_server.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "core/base/error.h"
+#include "core/rpc/subscriber.h"
+#include "core/runtime/parameters.h"
+#include "tests/support/graph_runner.h"
+
+namespace replicant::learner {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::GraphRunner;
+using testing::Values;
+
+class ParameterSubscriber {
+ public:
+  explicit ParameterSubscriber(const std::string& endpoint) {
+    subscriber_.Connect(endpoint);
+    subscriber_.Subscribe("policy");
+  }
+
+  // Waits for `version`; false if it does not come.
+  bool Await(uint64_t version) {
+    const auto deadline = Clock::Real().Now() + 20s;
+    while (Clock::Real().Now() < deadline) {
+      static_cast<void>(subscriber_.Process(100ms));
+      rpc::Publication* newest = subscriber_.Newest("policy");
+      if (newest != nullptr && newest->version == version) {
+        text = std::string(newest->payload.at(0).text());
+        return true;
+      }
+    }
+    return false;
+  }
+
+  std::string text;
+
+ private:
+  rpc::ZmqContext context_;
+  rpc::Subscriber subscriber_{
+      context_,
+      rpc::Protocol::FromTable("parameters", 1, runtime::kParameterTable)};
+};
+
+TEST(ParameterServerTest, GivesTheNewestOnJoiningAndEachNewerOne) {
+  ParameterServer server("tcp://127.0.0.1:*");
+  server.Publish("policy", 1, "old");
+  server.Publish("policy", 2, "new");
+  ParameterSubscriber early(server.endpoint());
+  ASSERT_TRUE(early.Await(2));
+  EXPECT_EQ(early.text, "new");
+  server.Publish("policy", 3, "newer");
+  EXPECT_TRUE(early.Await(3));
+  ParameterSubscriber late(server.endpoint());
+  ASSERT_TRUE(late.Await(3));
+  EXPECT_EQ(late.text, "newer");
+}
+
+TEST(ParameterServerTest, VariablesArriveWhole) {
+  GraphRunner learner;
+  learner.graph().AddVariable({.name = "policy/w", .shape = Shape({2})});
+  learner.graph().AddVariable({.name = "critic/w", .shape = Shape({2})});
+  learner.store().Declare(learner.graph());
+  learner.store().Set("policy/w",
+                      Values(DType::kF32, Shape({2}), {1.5, -2}).view());
+  ParameterServer server("tcp://127.0.0.1:*");
+  server.Publish("policy", 7,
+                 runtime::EncodeVariables(learner.store(), {"policy/w"}));
+  ParameterSubscriber actor(server.endpoint());
+  ASSERT_TRUE(actor.Await(7));
+
+  GraphRunner policy;
+  policy.graph().AddVariable({.name = "policy/w", .shape = Shape({2})});
+  policy.store().Declare(policy.graph());
+  runtime::SetVariables(std::as_bytes(std::span(actor.text)), "policy",
+                        policy.store());
+  EXPECT_EQ(testing::ToDoubles(policy.store().Get("policy/w").view()),
+            (std::vector<double>{1.5, -2}));
+}
+
+TEST(ParameterServerTest, RefusesAnAddressInUse) {
+  const ParameterServer server("tcp://127.0.0.1:*");
+  EXPECT_THROW(ParameterServer(server.endpoint()), CommError);
+}
+
+}  // namespace
+}  // namespace replicant::learner
