@@ -85,6 +85,7 @@ std::vector<PlacedRole> Place(const CpuTopology& topology,
   const bool can_exclude = machine.num_left() >= num_exclusive + reserved;
 
   std::vector<PlacedRole> placed;
+  placed.reserve(requests.size());
   for (const RoleRequest& request : requests) placed.push_back({request, {}});
   int num_behind = num_exclusive;
   for (PlacedRole& role : placed) {

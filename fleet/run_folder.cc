@@ -120,7 +120,7 @@ std::string ToString(RunStatus status) {
   return "unknown";
 }
 
-RunFolder::RunFolder(std::filesystem::path path)
+RunFolder::RunFolder(const std::filesystem::path& path)
     : path_(std::filesystem::absolute(path)) {
   const std::string file = path_ / kLockName;
   lock_fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);

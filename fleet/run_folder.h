@@ -66,7 +66,7 @@ class RunFolder {
 
  private:
   // Takes the lock.
-  explicit RunFolder(std::filesystem::path path);
+  explicit RunFolder(const std::filesystem::path& path);
   void BeginStart(const std::string& name, int64_t seed);
   void WriteState() const;
 

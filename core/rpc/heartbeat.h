@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "core/rpc/envelope.h"
 #include "core/rpc/frame.h"
@@ -44,7 +45,9 @@ struct RoleId {
   // "actor-3".
   std::string ToString() const;
   bool operator==(const RoleId&) const = default;
-  auto operator<=>(const RoleId&) const = default;
+  bool operator<(const RoleId& other) const {
+    return std::tie(role, index) < std::tie(other.role, other.index);
+  }
 };
 
 // A number of a heartbeat.

@@ -33,7 +33,7 @@ struct FakeConfig {
 
 RoleSpec ReadRole(const std::vector<std::string>& words, size_t begin,
                   size_t end) {
-  static const std::map<std::string, RoleSpec::OnSuccess> kOnSuccess = {
+  static const std::map<std::string, RoleSpec::OnSuccess> on_success = {
       {"restart", RoleSpec::OnSuccess::kRestart},
       {"done", RoleSpec::OnSuccess::kDone},
       {"completes", RoleSpec::OnSuccess::kCompletesRun}};
@@ -44,13 +44,13 @@ RoleSpec ReadRole(const std::vector<std::string>& words, size_t begin,
   spec.stop_stage = std::stoi(words.at(begin + 3));
   spec.restart = {.initial_backoff_s = 0.01,
                   .budget = std::stol(words.at(begin + 4))};
-  spec.on_success = kOnSuccess.at(words.at(begin + 5));
+  spec.on_success = on_success.at(words.at(begin + 5));
   for (size_t i = begin + 6; i < end; ++i) spec.command.push_back(words[i]);
   return spec;
 }
 
 int Main(const std::vector<std::string>& words) {
-  const std::string path = words.at(0);
+  const std::string& path = words.at(0);
   bool is_resume = false;
   std::vector<std::string> overrides = {"run.dir=" + path};
   FleetRun run;
