@@ -16,6 +16,7 @@ set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
 replicant_find(CLI11 libcli11-dev)
 replicant_find(fmt libfmt-dev)
 replicant_find(hwy libhwy-dev)

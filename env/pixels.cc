@@ -1,6 +1,5 @@
 #include "env/pixels.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "core/base/error.h"
@@ -11,8 +10,7 @@ Pixels::Pixels(std::unique_ptr<Environment> environment,
                const PixelOptions& options)
     : EnvironmentWrapper(std::move(environment)),
       camera_(inner().physics(), options.camera),
-      stack_(int64_t{camera_.height()} * camera_.width(), /*channels=*/3,
-             options.frame_stack),
+      stack_(int64_t{camera_.height()} * camera_.width(), options.frame_stack),
       spec_(inner().observation_spec()) {
   if (spec_.pixels_size() != 0) {
     throw InvalidArgument("Pixels: the environment has pixels already");
@@ -66,7 +64,7 @@ void Pixels::WritePixels(std::span<uint8_t> out) {
     }
     content_ = Content::kPresent;
   }
-  std::copy(stack_.stack().begin(), stack_.stack().end(), out.begin());
+  stack_.CopyTo(out);
 }
 
 }  // namespace replicant::env

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
+#include "core/base/check.h"
 #include "core/base/error.h"
 
 namespace replicant::env {
@@ -13,6 +16,29 @@ namespace {
 void CheckPositive(const char* what, int64_t value) {
   if (value < 1) {
     throw InvalidArgument(fmt::format("{} must be >= 1, got {}", what, value));
+  }
+}
+
+constexpr size_t kChannels = 3;
+constexpr size_t kMaxDepth = 64;
+
+// Puts the pixels of `depth` frames beside one another. kDepth is the same
+// number, or 0 if it is not known when this is compiled.
+template <size_t kDepth>
+void Interleave(const uint8_t* const* from, size_t depth, size_t pixels,
+                uint8_t* out) {
+  if constexpr (kDepth != 0) depth = kDepth;
+  // four bytes at a time are quicker than three; what is too much is
+  // overwritten by the next, and the last pixel has no room for it
+  for (size_t i = 0; i + 1 < pixels; ++i) {
+    for (size_t k = 0; k < depth; ++k) {
+      std::memcpy(out, from[k] + i * kChannels, kChannels + 1);
+      out += kChannels;
+    }
+  }
+  for (size_t k = 0; k < depth; ++k) {
+    std::memcpy(out, from[k] + (pixels - 1) * kChannels, kChannels);
+    out += kChannels;
   }
 }
 
@@ -72,28 +98,46 @@ TimeStep StepLimit::Step(std::span<const double> action,
   return step;
 }
 
-FrameStack::FrameStack(int64_t pixels, int64_t channels, int64_t depth)
-    : pixels_(pixels), channels_(channels), depth_(depth) {
+FrameStack::FrameStack(int64_t pixels, int64_t depth)
+    : pixels_(static_cast<size_t>(pixels)), depth_(static_cast<size_t>(depth)) {
   CheckPositive("FrameStack: pixels", pixels);
-  CheckPositive("FrameStack: channels", channels);
-  CheckPositive("FrameStack: depth", depth);
-  frame_.resize(static_cast<size_t>(pixels * channels));
-  stack_.resize(static_cast<size_t>(pixels * channels * depth));
+  if (depth < 1 || depth > int64_t{kMaxDepth}) {
+    throw InvalidArgument(fmt::format(
+        "FrameStack: depth must be in [1, {}], got {}", kMaxDepth, depth));
+  }
+  frames_.assign(depth_ + 1, std::vector<uint8_t>(pixels_ * kChannels));
 }
 
 void FrameStack::Push() {
-  const auto channels = static_cast<size_t>(channels_);
-  const size_t row = channels * static_cast<size_t>(depth_);
-  // per pixel: the newer frames move down by one, the new one comes behind
-  for (size_t i = 0; i < static_cast<size_t>(pixels_); ++i) {
-    uint8_t* pixel = stack_.data() + i * row;
-    std::memmove(pixel, pixel + channels, row - channels);
-    std::memcpy(pixel + row - channels, frame_.data() + i * channels, channels);
-  }
+  next_ = (next_ + 1) % frames_.size();
+  count_ = std::min(count_ + 1, depth_);
 }
 
 void FrameStack::Fill() {
-  for (int64_t i = 0; i < depth_; ++i) Push();
+  count_ = 0;
+  Push();
+}
+
+void FrameStack::CopyTo(std::span<uint8_t> out) const {
+  REPLICANT_CHECK(count_ > 0 && out.size() == pixels_ * depth_ * kChannels,
+                  "{} frames, {} bytes", count_, out.size());
+  // oldest first; where there are too few, the first one stands for those
+  // before it
+  std::array<const uint8_t*, kMaxDepth> from;
+  for (size_t i = 0; i < depth_; ++i) {
+    const size_t back = std::min(depth_ - i, count_);
+    from[i] = frames_[(next_ + frames_.size() - back) % frames_.size()].data();
+  }
+  switch (depth_) {
+    case 1:
+      return Interleave<1>(from.data(), depth_, pixels_, out.data());
+    case 3:
+      return Interleave<3>(from.data(), depth_, pixels_, out.data());
+    case 4:
+      return Interleave<4>(from.data(), depth_, pixels_, out.data());
+    default:
+      return Interleave<0>(from.data(), depth_, pixels_, out.data());
+  }
 }
 
 }  // namespace replicant::env

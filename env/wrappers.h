@@ -49,30 +49,34 @@ class StepLimit : public EnvironmentWrapper {
 // of all frames, oldest first: what a wrapper that renders hands to the
 // network.
 //
-//   frame   [pixels, channels]
-//   stack   [pixels, depth * channels]
+//   frame   [pixels, 3]
+//   stack   [pixels, depth * 3]
 //
 // The first frame of an episode fills the stack. No allocation after the
 // constructor. Thread-safety: one thread at a time.
 class FrameStack {
  public:
-  // Throws InvalidArgument unless all are >= 1.
-  FrameStack(int64_t pixels, int64_t channels, int64_t depth);
+  // Throws InvalidArgument unless `pixels` >= 1 and `depth` is in [1, 64].
+  FrameStack(int64_t pixels, int64_t depth);
 
   // Where the next frame is to be written; Push() or Fill() takes it from
   // there.
-  std::span<uint8_t> frame() { return frame_; }
+  std::span<uint8_t> frame() { return frames_[next_]; }
   // Adds the frame as the newest and drops the oldest.
   void Push();
   // Makes the stack of the frame alone: the start of an episode.
   void Fill();
-  // pixels * depth * channels bytes.
-  std::span<const uint8_t> stack() const { return stack_; }
+  // Writes the stack: pixels * depth * 3 bytes. There must be a frame
+  // (checked).
+  void CopyTo(std::span<uint8_t> out) const;
 
  private:
-  int64_t pixels_, channels_, depth_;
-  std::vector<uint8_t> frame_;
-  std::vector<uint8_t> stack_;
+  size_t pixels_, depth_;
+  // a ring of depth + 1: the stack and the next frame
+  std::vector<std::vector<uint8_t>> frames_;
+  size_t next_ = 0;
+  // frames of this episode in the ring, at most `depth`
+  size_t count_ = 0;
 };
 
 }  // namespace replicant::env

@@ -2,12 +2,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/rpc/frame.h"
+#include "core/rpc/shared_memory.h"
 #include "replay/frame_codec.h"
+#include "replay/protocol.h"
 #include "replay/table.h"
 
 namespace replicant::replay {
@@ -27,13 +30,28 @@ enum class BatchState : uint8_t {
 // The stack of o_e, 0 the first frame of its episode, is
 //
 //   frames max(0, e - stack + 1 + j), j = 0 ... stack - 1.
+//
+// Where the reader shares memory, rows and segments go there, and the frames of
+// an item whose groups are not compressed straight to their stacks: it has no
+// segments then. Segments that do not fit go with the message.
+
+// Memory that a reader shares, and where in it a batch goes.
+struct BatchTarget {
+  BatchPlace place;
+  std::shared_ptr<rpc::SharedMemory> memory;
+
+  // Throws InvalidArgument unless `count` items fit at the place.
+  void Check(uint32_t count, const StepShape& shape, int64_t stack) const;
+};
 
 // Makes the message of `batch`, which was drawn from a table of this stack. The
-// only copy of the bytes on the service's side. Throws InvalidArgument if a
-// part would be longer than `max_part_bytes`, before it is allocated.
+// only copy of the bytes on the service's side. `target` is checked for these
+// items, or nullptr. Throws InvalidArgument if a part would be longer than
+// `max_part_bytes`, before it is allocated.
 rpc::Message EncodeBatch(const SampledBatch& batch, BatchState state,
                          const StepShape& shape, int64_t stack,
-                         size_t max_part_bytes);
+                         size_t max_part_bytes,
+                         const BatchTarget* target = nullptr);
 
 // A batch that came as a message. [B] items.
 //
@@ -42,8 +60,10 @@ rpc::Message EncodeBatch(const SampledBatch& batch, BatchState state,
 class BatchMessage {
  public:
   // Takes the message over and checks all but the contents of the segments.
-  // Throws rpc::MalformedMessage.
-  BatchMessage(rpc::Message payload, const StepShape& shape);
+  // `target` is what the request offered, for as many items as it asked for, or
+  // nullptr. Throws rpc::MalformedMessage.
+  BatchMessage(rpc::Message payload, const StepShape& shape,
+               const BatchTarget* target = nullptr);
 
   BatchState state() const { return state_; }
   int64_t size() const { return static_cast<int64_t>(items_.size()); }
@@ -54,17 +74,21 @@ class BatchMessage {
   int64_t stack() const { return stack_; }
   const StepShape& shape() const { return shape_; }
 
+  // Whether the rows, and the stacks of items without segments, lie in the
+  // memory of the target.
+  bool AreRowsInMemory() const { return are_rows_in_memory_; }
+  bool has_segments() const { return !segments_.empty(); }
+
   // The rows of item `index` (checked).
   std::span<const std::byte> Observation(int64_t index) const;
   std::span<const std::byte> NextObservation(int64_t index) const;
   std::span<const std::byte> Action(int64_t index) const;
 
   // Decompresses the two stacks of an item: `frames` for o_t and `next_frames`
-  // for o_{t+k}, each [stack, frame_bytes] (checked). `scratch` is kept for its
-  // memory. Throws rpc::MalformedMessage or IoError if the segments are not
-  // what they should be; the output is undefined then.
+  // for o_{t+k}, each [stack, frame_bytes] (checked). Does nothing where they
+  // lie there already. Throws rpc::MalformedMessage or IoError if the segments
+  // are not what they should be; the output is undefined then.
   void DecodeFrames(int64_t index, FrameDecoder& decoder,
-                    std::vector<std::byte>& scratch,
                     std::span<std::byte> frames,
                     std::span<std::byte> next_frames) const;
 
@@ -73,25 +97,37 @@ class BatchMessage {
     int64_t first_step = 0;
     int64_t num_frames = 0;
     int64_t skip = 0;
-    size_t offset = 0;  // in the third part
+    size_t offset = 0;  // in segment_data_
     size_t size = 0;
   };
 
   void ReadColumns();
+  // Where rows and segments lie.
+  void FindRows(const BatchTarget* target);
+  void FindSegments(const BatchTarget* target);
   void CheckSegments() const;
-  std::span<const std::byte> Row(size_t begin, int64_t index,
-                                 int64_t row_bytes) const;
+  std::span<const std::byte> RowOf(std::span<const std::byte> rows,
+                                   int64_t index, int64_t row_bytes) const;
 
   rpc::Message payload_;
+  std::shared_ptr<rpc::SharedMemory> memory_;
   const StepShape shape_;
   BatchState state_ = BatchState::kFull;
   int64_t table_size_ = 0;
   double table_mass_ = 0.0;
   int64_t stack_ = 1;
+  bool are_rows_in_memory_ = false;
+  bool are_segments_in_memory_ = false;
   std::vector<SampledItem> items_;
   std::vector<Segment> segments_;
   // of item i: [segment_ends_[i - 1], segment_ends_[i])
   std::vector<size_t> segment_ends_;
+  size_t segments_bytes_ = 0;
+  // [B, ...] each
+  std::span<const std::byte> observations_, next_observations_, actions_;
+  // stacks of the items without segments
+  std::span<const std::byte> frames_, next_frames_;
+  std::span<const std::byte> segment_data_;
 };
 
 }  // namespace replicant::replay

@@ -14,9 +14,6 @@
 namespace replicant::replay {
 namespace {
 
-// How long the thread waits for an answer before it looks at the priorities to
-// be sent and the room for batches.
-constexpr auto kLookInterval = std::chrono::milliseconds(1);
 // Between attempts to reach a service that was not there when the reader began,
 // and one that was lost.
 constexpr auto kCheckInterval = std::chrono::seconds(1);
@@ -47,12 +44,32 @@ BatchReaderOptions Checked(BatchReaderOptions options) {
   return options;
 }
 
-// Makes `buffer` hold `size` bytes; keeps its memory where it does already.
-void Resize(HostBuffer& buffer, int64_t size) {
-  if (buffer.size_bytes() == static_cast<size_t>(size)) return;
-  buffer =
-      HostBuffer(static_cast<size_t>(size), HostBuffer::Fill::kUninitialised);
-}
+// Where the buffers of a batch lie in one block of memory.
+struct Layout {
+  uint64_t observations = 0, next_observations = 0, actions = 0, frames = 0,
+           next_frames = 0, segments = 0, end = 0;
+  // Room for compressed frames: half of what the stacks take, which only
+  // pictures that hardly compress need; their segments are sent.
+  uint64_t segment_bytes_per_row = 0;
+
+  Layout(int64_t size, int64_t stack, const StepShape& shape) {
+    const auto rows = static_cast<uint64_t>(size);
+    const auto take = [&, this](uint64_t* offset, int64_t row_bytes) {
+      constexpr uint64_t kAlignment = 4096;
+      *offset = end;
+      end += rows * static_cast<uint64_t>(row_bytes);
+      end = (end + kAlignment - 1) / kAlignment * kAlignment;
+    };
+    const int64_t stack_bytes = stack * shape.frame_bytes;
+    take(&observations, shape.observation_bytes);
+    take(&next_observations, shape.observation_bytes);
+    take(&actions, shape.action_bytes);
+    take(&frames, stack_bytes);
+    take(&next_frames, stack_bytes);
+    segment_bytes_per_row = static_cast<uint64_t>(stack_bytes);
+    take(&segments, stack_bytes);
+  }
+};
 
 std::span<std::byte> RowOf(HostBuffer& buffer, int64_t row, int64_t bytes) {
   return buffer.bytes().subspan(static_cast<size_t>(row * bytes),
@@ -65,31 +82,12 @@ void CopyRow(HostBuffer& to, int64_t row, std::span<const std::byte> from) {
               from.data(), from.size());
 }
 
-void Prepare(Batch& batch, int64_t size, int64_t stack,
-             const StepShape& shape) {
-  batch.size = size;
-  batch.stack = stack;
-  Resize(batch.observations, size * shape.observation_bytes);
-  Resize(batch.next_observations, size * shape.observation_bytes);
-  Resize(batch.actions, size * shape.action_bytes);
-  Resize(batch.frames, size * stack * shape.frame_bytes);
-  Resize(batch.next_frames, size * stack * shape.frame_bytes);
-  const auto count = static_cast<size_t>(size);
-  batch.rewards.resize(count);
-  batch.discounts.resize(count);
-  batch.priorities.resize(count);
-  batch.weights.resize(count);
-  batch.probabilities.resize(count);
-  batch.times_sampled.resize(count);
-  batch.keys.resize(count);
-  batch.shards.resize(count);
-}
-
 }  // namespace
 
 BatchReader::BatchReader(BatchReaderOptions options)
     : options_(Checked(std::move(options))),
-      random_(options_.seed, "replay-reader") {
+      random_(options_.seed, "replay-reader"),
+      can_share_memory_(options_.shares_memory) {
   rpc::ClientOptions client;
   client.name = options_.name;
   client.socket.curve = options_.curve;
@@ -100,6 +98,7 @@ BatchReader::BatchReader(BatchReaderOptions options)
         std::make_unique<rpc::Client>(context_, ReplayProtocol(), client);
     shard.client->Connect(endpoint);
     shard.client->DetachFromThread();
+    clients_.push_back(shard.client.get());
     shards_.push_back(std::move(shard));
   }
   for (int64_t i = 0; i < options_.decode_threads; ++i) {
@@ -114,7 +113,7 @@ BatchReader::~BatchReader() { Close(); }
 
 ReadResult BatchReader::Next(Clock::TimePoint deadline, Batch* batch) {
   MutexLock lock(mutex_);
-  Clock::Real().WaitUntil(mutex_, changed_, deadline,
+  Clock::Real().WaitUntil(mutex_, ready_changed_, deadline,
                           [this]() REQUIRES(mutex_) {
                             return !ready_.empty() || is_closed_ || failure_ ||
                                    (is_paused_ && num_under_way_ == 0);
@@ -129,7 +128,7 @@ ReadResult BatchReader::Next(Clock::TimePoint deadline, Batch* batch) {
   if (ready_.front().size > 0) spare_.push_back(std::move(ready_.front()));
   ready_.pop_front();
   --num_under_way_;
-  changed_.NotifyAll();
+  wake_.Wake();
   return ReadResult::kOk;
 }
 
@@ -154,13 +153,14 @@ void BatchReader::UpdatePriorities(const Batch& batch,
   for (Update& update : updates) {
     if (!update.updates.empty()) updates_.push_back(std::move(update));
   }
-  changed_.NotifyAll();
+  wake_.Wake();
 }
 
 void BatchReader::SetPaused(bool is_paused) {
   MutexLock lock(mutex_);
   is_paused_ = is_paused;
-  changed_.NotifyAll();
+  ready_changed_.NotifyAll();
+  wake_.Wake();
 }
 
 bool BatchReader::Checkpoint(uint64_t id, Clock::TimePoint deadline) {
@@ -168,9 +168,9 @@ bool BatchReader::Checkpoint(uint64_t id, Clock::TimePoint deadline) {
   MutexLock lock(mutex_);
   checkpoint_ = {
       .id = id, .deadline = deadline, .num_missing = options_.endpoints.size()};
-  changed_.NotifyAll();
+  wake_.Wake();
   Clock::Real().WaitUntil(
-      mutex_, changed_, deadline, [this]() REQUIRES(mutex_) {
+      mutex_, ready_changed_, deadline, [this]() REQUIRES(mutex_) {
         return checkpoint_.num_missing == 0 || is_closed_ || failure_;
       });
   // one that could not be sent in time is not sent later
@@ -184,9 +184,11 @@ void BatchReader::Close() {
   {
     MutexLock lock(mutex_);
     is_closed_ = true;
-    changed_.NotifyAll();
+    ready_changed_.NotifyAll();
+    received_changed_.NotifyAll();
   }
   for (auto& thread : threads_) thread->RequestStop();
+  wake_.Wake();
   for (auto& thread : threads_) thread->Join();
 }
 
@@ -200,7 +202,7 @@ BatchReaderMetrics BatchReader::metrics() const {
 void BatchReader::Fail() {
   MutexLock lock(mutex_);
   if (!failure_) failure_ = std::current_exception();
-  changed_.NotifyAll();
+  ready_changed_.NotifyAll();
 }
 
 // --- the network's thread ---
@@ -208,33 +210,28 @@ void BatchReader::Fail() {
 void BatchReader::Run(const Thread::StopToken& stop) {
   try {
     while (!stop.IsStopRequested()) {
-      bool is_any_checked = false;
-      for (Shard& shard : shards_) {
-        is_any_checked |= CheckService(shard, !is_any_checked);
-      }
-      SendUpdates();
-      AskForPostponed();
-      const bool is_waiting = is_any_checked && AskForBatches();
-      bool is_any_in_flight = false;
-      for (size_t i = 0; i < shards_.size(); ++i) {
-        is_any_in_flight |= !shards_[i].in_flight.empty() ||
-                            shards_[i].checkpoint_request.has_value();
-        Receive(shards_[i], static_cast<int32_t>(i), kLookInterval);
-      }
-      if (is_any_in_flight || !is_waiting) continue;
-      MutexLock lock(mutex_);
-      Clock::Real().WaitUntil(
-          mutex_, changed_, Clock::Real().Now() + kIdleInterval,
-          [this]() REQUIRES(mutex_) {
-            return is_closed_ || !updates_.empty() ||
-                   (checkpoint_.id != 0 && !checkpoint_.is_sent) ||
-                   (!is_paused_ && num_under_way_ < options_.prefetch);
-          });
+      rpc::Client::AwaitAny(clients_, wake_, RunOnce());
     }
     SendUpdates();
   } catch (...) {
     Fail();
   }
+}
+
+Clock::Duration BatchReader::RunOnce() {
+  bool is_any_checked = false;
+  for (Shard& shard : shards_) {
+    is_any_checked |= CheckService(shard, !is_any_checked);
+  }
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    Receive(shards_[i], static_cast<int32_t>(i));
+  }
+  SendUpdates();
+  AskForPostponed();
+  if (is_any_checked) AskForBatches();
+  if (!is_any_checked) return Clock::Duration(0);
+  return postponed_.empty() ? Clock::Duration(kIdleInterval)
+                            : Clock::Duration(kRetryInterval);
 }
 
 // Whether the service is known to hold what this reader wants. One that is away
@@ -256,30 +253,127 @@ bool BatchReader::CheckService(Shard& shard, bool is_needed) {
         "expects; hint: give both the same task",
         shard.endpoint, options_.name));
   }
+  for (const TableInfo& table : info.tables) {
+    if (table.name == options_.table) stack_ = table.stack;
+  }
   shard.is_checked = true;
   return true;
 }
 
-// Starts batches while there is room for them. Whether all room is used.
-bool BatchReader::AskForBatches() {
+// Starts batches while there is room for them.
+void BatchReader::AskForBatches() {
   while (true) {
     {
       MutexLock lock(mutex_);
       if (num_under_way_ >= options_.prefetch || is_closed_ || is_paused_) {
-        return true;
+        return;
       }
       ++num_under_way_;
     }
-    auto assembly = std::make_shared<Assembly>();
-    assembly->missing = options_.batch_size;
-    Request(assembly, options_.batch_size);
+    Request(NewAssembly(), /*first_row=*/0, options_.batch_size);
   }
+}
+
+std::shared_ptr<BatchReader::Assembly> BatchReader::NewAssembly() {
+  auto assembly = std::make_shared<Assembly>();
+  assembly->missing = options_.batch_size;
+  {
+    MutexLock lock(mutex_);
+    if (!spare_.empty()) {
+      assembly->batch = std::move(spare_.back());
+      spare_.pop_back();
+    }
+  }
+  Prepare(assembly->batch);
+  return assembly;
+}
+
+void BatchReader::Prepare(Batch& batch) {
+  const int64_t size = options_.batch_size;
+  const auto count = static_cast<size_t>(size);
+  const StepShape& shape = options_.shape;
+  const int64_t stack_bytes = stack_ * shape.frame_bytes;
+  const auto fits = [size](const HostBuffer& buffer, int64_t row_bytes) {
+    return static_cast<int64_t>(buffer.size_bytes()) == size * row_bytes;
+  };
+  // the memory of a batch that came back, perhaps from another reader
+  const bool is_usable =
+      batch.size == size && batch.stack == stack_ &&
+      fits(batch.observations, shape.observation_bytes) &&
+      fits(batch.next_observations, shape.observation_bytes) &&
+      fits(batch.actions, shape.action_bytes) &&
+      fits(batch.frames, stack_bytes) && fits(batch.next_frames, stack_bytes);
+  if (!is_usable) batch = Batch();
+  batch.size = size;
+  batch.stack = stack_;
+  batch.rewards.resize(count);
+  batch.discounts.resize(count);
+  batch.priorities.resize(count);
+  batch.weights.resize(count);
+  batch.probabilities.resize(count);
+  batch.times_sampled.resize(count);
+  batch.keys.resize(count);
+  batch.shards.resize(count);
+
+  if (is_usable) return;
+
+  const Layout layout(size, stack_, shape);
+  bool is_shared = false;
+  for (const Shard& shard : shards_) is_shared |= shard.takes_memory;
+  if (is_shared && can_share_memory_) {
+    try {
+      batch.memory = rpc::SharedMemory::Create(layout.end);
+    } catch (const IoError& e) {
+      spdlog::warn("reader '{}': {}; batches come by messages", options_.name,
+                   e.what());
+      can_share_memory_ = false;
+    }
+  }
+  const auto buffer = [&](uint64_t offset, int64_t row_bytes) {
+    const auto bytes = static_cast<size_t>(size * row_bytes);
+    if (batch.memory == nullptr) {
+      return HostBuffer(bytes, HostBuffer::Fill::kUninitialised);
+    }
+    return HostBuffer::Adopt(batch.memory->bytes().subspan(offset, bytes),
+                             batch.memory);
+  };
+  batch.observations = buffer(layout.observations, shape.observation_bytes);
+  batch.next_observations =
+      buffer(layout.next_observations, shape.observation_bytes);
+  batch.actions = buffer(layout.actions, shape.action_bytes);
+  batch.frames = buffer(layout.frames, stack_bytes);
+  batch.next_frames = buffer(layout.next_frames, stack_bytes);
+}
+
+std::optional<BatchTarget> BatchReader::TargetOf(const Assembly& assembly,
+                                                 const Shard& shard,
+                                                 int64_t first_row,
+                                                 int64_t count) const {
+  if (assembly.batch.memory == nullptr || !shard.takes_memory) {
+    return std::nullopt;
+  }
+  const Layout layout(options_.batch_size, stack_, options_.shape);
+  const auto row = static_cast<uint64_t>(first_row);
+  BatchTarget target{{}, assembly.batch.memory};
+  target.place = {
+      .memory = target.memory->handle(),
+      .observations = layout.observations,
+      .next_observations = layout.next_observations,
+      .actions = layout.actions,
+      .frames = layout.frames,
+      .next_frames = layout.next_frames,
+      .segments = layout.segments + row * layout.segment_bytes_per_row,
+      .segments_bytes =
+          static_cast<uint64_t>(count) * layout.segment_bytes_per_row,
+      .first_row = static_cast<uint32_t>(first_row)};
+  return target;
 }
 
 void BatchReader::AskForPostponed() {
   if (postponed_.empty() || Shares().empty()) return;
-  for (const auto& [assembly, count] : std::exchange(postponed_, {})) {
-    Request(assembly, count);
+  for (const Postponed& rows : std::exchange(postponed_, {})) {
+    if (rows.assembly->is_given_up) continue;
+    Request(rows.assembly, rows.first_row, rows.count);
   }
 }
 
@@ -299,10 +393,10 @@ std::vector<double> BatchReader::Shares() const {
 }
 
 void BatchReader::Request(const std::shared_ptr<Assembly>& assembly,
-                          int64_t count) {
+                          int64_t first_row, int64_t count) {
   const std::vector<double> shares = Shares();
   if (shares.empty()) {
-    postponed_.emplace_back(assembly, count);
+    postponed_.push_back({assembly, first_row, count});
     return;
   }
   // systematic: service s gets count share_s draws, rounded up or down with
@@ -321,28 +415,27 @@ void BatchReader::Request(const std::shared_ptr<Assembly>& assembly,
                       given, count);
     const int64_t wanted = upto - given;
     if (wanted == 0) continue;
+    Shard& shard = shards_[i];
+    SampleInFlight rows{assembly, first_row + given, wanted, shares[i], {}};
+    rows.target = TargetOf(*assembly, shard, rows.first_row, wanted);
     given = upto;
-    const SampleRequest request{options_.table, static_cast<uint32_t>(wanted),
-                                static_cast<uint32_t>(options_.wait.count())};
+    SampleRequest request{options_.table, static_cast<uint32_t>(wanted),
+                          static_cast<uint32_t>(options_.wait.count())};
+    if (rows.target) request.place = rows.target->place;
     rpc::CallOptions call;
     call.timeout = options_.wait + kGrace;
-    const auto id =
-        shards_[i].client->Start(kSampleKind, request.Encode(), call);
+    const auto id = shard.client->Start(kSampleKind, request.Encode(), call);
     if (!id.has_value()) {
-      throw CommError(fmt::format("{}: too many requests are under way",
-                                  shards_[i].endpoint));
+      throw CommError(
+          fmt::format("{}: too many requests are under way", shard.endpoint));
     }
-    shards_[i].in_flight[*id] = {assembly, wanted, shares[i]};
+    shard.in_flight[*id] = std::move(rows);
   }
 }
 
-void BatchReader::Receive(Shard& shard, int32_t index,
-                          Clock::Duration timeout) {
-  if (shard.in_flight.empty() && !shard.checkpoint_request.has_value()) {
-    shard.client->Process(Clock::Duration(0));
-    return;
-  }
-  while (const auto id = shard.client->WaitAny(timeout)) {
+void BatchReader::Receive(Shard& shard, int32_t index) {
+  shard.client->Process(Clock::Duration(0));
+  while (const auto id = shard.client->WaitAny(Clock::Duration(0))) {
     auto in_flight = shard.in_flight.extract(*id);
     rpc::CallReply reply = shard.client->Wait(*id);
     if (!in_flight.empty()) {
@@ -351,47 +444,99 @@ void BatchReader::Receive(Shard& shard, int32_t index,
     } else if (shard.checkpoint_request == *id) {
       HandleCheckpointReply(shard, reply);
     }
-    timeout = Clock::Duration(0);
   }
 }
 
 void BatchReader::HandleReply(Shard& shard, int32_t index,
                               SampleInFlight in_flight, rpc::CallReply reply) {
-  Assembly& assembly = *in_flight.assembly;
-  int64_t missing = in_flight.count;
-  if (reply.result == rpc::CallResult::kOk) {
-    const auto bytes = static_cast<int64_t>(rpc::SizeBytes(reply.payload));
-    BatchMessage message(std::move(reply.payload), options_.shape);
-    if (message.state() == BatchState::kClosed) {
-      shard.down_until = Clock::Real().Now() + kRetryInterval;
-    }
-    if (message.table_mass() > 0.0) shard.mass = message.table_mass();
-    if (message.size() > missing) {
-      throw CommError(fmt::format("{}: {} items, {} were asked for",
-                                  shard.endpoint, message.size(), missing));
-    }
-    missing -= message.size();
-    assembly.missing -= message.size();
-    if (message.size() > 0) {
-      assembly.parts.push_back({index, in_flight.share, std::move(message)});
-    }
-    MutexLock lock(mutex_);
-    metrics_.received_bytes += bytes;
-    if (missing > 0) ++metrics_.partial_replies;
-  } else if (reply.result == rpc::CallResult::kError &&
-             (reply.error == rpc::ErrorCode::kInvalidArgument ||
-              reply.error == rpc::ErrorCode::kMalformed)) {
+  if (reply.result == rpc::CallResult::kError &&
+      (reply.error == rpc::ErrorCode::kInvalidArgument ||
+       reply.error == rpc::ErrorCode::kMalformed)) {
     throw CommError(fmt::format("{}: {}", shard.endpoint, reply.error_text));
-  } else {
+  }
+  Assembly& assembly = *in_flight.assembly;
+  if (assembly.is_given_up) return;
+  if (reply.result != rpc::CallResult::kOk) {
+    HandleLoss(shard, in_flight);
+    return;
+  }
+  const int64_t taken =
+      TakeReply(shard, index, in_flight, std::move(reply.payload));
+  assembly.missing -= taken;
+  if (taken < in_flight.count) {
+    Request(in_flight.assembly, in_flight.first_row + taken,
+            in_flight.count - taken);
+  }
+  if (assembly.missing == 0) HandOver(std::move(in_flight.assembly));
+}
+
+int64_t BatchReader::TakeReply(Shard& shard, int32_t index,
+                               const SampleInFlight& in_flight,
+                               rpc::Message payload) {
+  const auto bytes = static_cast<int64_t>(rpc::SizeBytes(payload));
+  BatchMessage message(std::move(payload), options_.shape,
+                       in_flight.target ? &*in_flight.target : nullptr);
+  if (message.state() == BatchState::kClosed) {
     shard.down_until = Clock::Real().Now() + kRetryInterval;
+  }
+  if (message.table_mass() > 0.0) shard.mass = message.table_mass();
+  const int64_t taken = message.size();
+  if (taken > in_flight.count) {
+    throw CommError(fmt::format("{}: {} items, {} were asked for",
+                                shard.endpoint, taken, in_flight.count));
+  }
+  if (message.stack() != stack_) {
+    throw CommError(fmt::format("{}: stacks of {}, want {}", shard.endpoint,
+                                message.stack(), stack_));
+  }
+  const bool is_in_memory = message.AreRowsInMemory();
+  if (in_flight.target && !is_in_memory && shard.takes_memory) {
+    spdlog::info("{}: batches come by messages: no memory is shared",
+                 shard.endpoint);
+    shard.takes_memory = false;
+  }
+  if (taken > 0) {
+    in_flight.assembly->parts.push_back(
+        {index, in_flight.share, in_flight.first_row, std::move(message)});
+  }
+  MutexLock lock(mutex_);
+  metrics_.received_bytes += bytes;
+  if (is_in_memory) ++metrics_.memory_replies;
+  if (taken < in_flight.count) ++metrics_.partial_replies;
+  return taken;
+}
+
+void BatchReader::HandleLoss(Shard& shard, const SampleInFlight& in_flight) {
+  shard.down_until = Clock::Real().Now() + kRetryInterval;
+  {
     MutexLock lock(mutex_);
     ++metrics_.lost_requests;
   }
-  if (missing > 0) Request(in_flight.assembly, missing);
-  if (assembly.missing > 0) return;
+  if (!in_flight.target) {
+    Request(in_flight.assembly, in_flight.first_row, in_flight.count);
+    return;
+  }
+  // the service may still write to the memory: that is left to it
+  in_flight.assembly->is_given_up = true;
+  Request(NewAssembly(), /*first_row=*/0, options_.batch_size);
+}
+
+// To the decode threads, if there is something to decode.
+void BatchReader::HandOver(std::shared_ptr<Assembly> assembly) {
+  bool is_decoded = true;
+  for (const Part& part : assembly->parts) {
+    is_decoded &=
+        options_.shape.frame_bytes == 0 ||
+        (part.message.AreRowsInMemory() && !part.message.has_segments());
+  }
+  if (is_decoded) {
+    Fill(*assembly, unused_decoder_);
+    PushReady(std::move(assembly->batch));
+    return;
+  }
   MutexLock lock(mutex_);
-  received_.push_back(std::move(in_flight.assembly));
-  changed_.NotifyAll();
+  received_.push_back(std::move(assembly));
+  received_changed_.NotifyOne();
 }
 
 void BatchReader::SendUpdates() {
@@ -451,7 +596,7 @@ void BatchReader::HandleCheckpointReply(Shard& shard,
                                                 : "the connection was lost");
   }
   --checkpoint_.num_missing;
-  changed_.NotifyAll();
+  ready_changed_.NotifyAll();
 }
 
 // --- the decode threads ---
@@ -459,72 +604,66 @@ void BatchReader::HandleCheckpointReply(Shard& shard,
 void BatchReader::Decode(const Thread::StopToken& stop) {
   try {
     FrameDecoder decoder;
-    std::vector<std::byte> scratch;
     while (!stop.IsStopRequested()) {
       std::shared_ptr<Assembly> assembly;
-      Batch batch;
       {
         MutexLock lock(mutex_);
-        Clock::Real().WaitUntil(
-            mutex_, changed_, Clock::Real().Now() + kIdleInterval,
-            [this]()
-                REQUIRES(mutex_) { return is_closed_ || !received_.empty(); });
-        if (received_.empty()) continue;
+        while (received_.empty() && !is_closed_) received_changed_.Wait(mutex_);
+        if (is_closed_) return;
         assembly = std::move(received_.front());
         received_.pop_front();
-        if (!spare_.empty()) {
-          batch = std::move(spare_.back());
-          spare_.pop_back();
-        }
       }
-      Fill(*assembly, decoder, scratch, &batch);
-      MutexLock lock(mutex_);
-      ready_.push_back(std::move(batch));
-      ++metrics_.batches;
-      changed_.NotifyAll();
+      Fill(*assembly, decoder);
+      PushReady(std::move(assembly->batch));
     }
   } catch (...) {
     Fail();
   }
 }
 
-void BatchReader::Fill(const Assembly& assembly, FrameDecoder& decoder,
-                       std::vector<std::byte>& scratch, Batch* batch) const {
-  const int64_t stack = assembly.parts.front().message.stack();
-  Prepare(*batch, options_.batch_size, stack, options_.shape);
-  const int64_t stack_bytes = stack * options_.shape.frame_bytes;
-  int64_t row = 0;
-  for (const Part& part : assembly.parts) {
-    const BatchMessage& message = part.message;
-    if (message.stack() != stack) {
-      throw CommError(fmt::format("replay: stacks of {} and {} in one batch",
-                                  stack, message.stack()));
-    }
-    for (int64_t i = 0; i < message.size(); ++i, ++row) {
-      const auto r = static_cast<size_t>(row);
-      const SampledItem& item = message.items()[static_cast<size_t>(i)];
-      CopyRow(batch->observations, row, message.Observation(i));
-      CopyRow(batch->next_observations, row, message.NextObservation(i));
-      CopyRow(batch->actions, row, message.Action(i));
-      if (stack_bytes > 0) {
-        message.DecodeFrames(i, decoder, scratch,
-                             RowOf(batch->frames, row, stack_bytes),
-                             RowOf(batch->next_frames, row, stack_bytes));
-      }
-      batch->rewards[r] = item.reward;
-      batch->discounts[r] = item.discount;
-      batch->priorities[r] = item.priority;
-      batch->probabilities[r] = item.probability * part.share;
-      batch->times_sampled[r] = item.times_sampled;
-      batch->keys[r] = item.key;
-      batch->shards[r] = part.shard;
-    }
-  }
+void BatchReader::PushReady(Batch batch) {
+  MutexLock lock(mutex_);
+  ready_.push_back(std::move(batch));
+  ++metrics_.batches;
+  // others than Next() wait on it, too
+  ready_changed_.NotifyAll();
+}
+
+void BatchReader::Fill(Assembly& assembly, FrameDecoder& decoder) const {
+  Batch& batch = assembly.batch;
+  for (const Part& part : assembly.parts) FillPart(part, decoder, batch);
   if (options_.importance_exponent == 0.0) {
-    std::fill(batch->weights.begin(), batch->weights.end(), 1.0f);
+    std::fill(batch.weights.begin(), batch.weights.end(), 1.0f);
   } else {
-    ImportanceWeights(batch->probabilities, options_.importance_exponent,
-                      batch->weights);
+    ImportanceWeights(batch.probabilities, options_.importance_exponent,
+                      batch.weights);
+  }
+}
+
+void BatchReader::FillPart(const Part& part, FrameDecoder& decoder,
+                           Batch& batch) const {
+  const BatchMessage& message = part.message;
+  const int64_t stack_bytes = batch.stack * options_.shape.frame_bytes;
+  for (int64_t i = 0; i < message.size(); ++i) {
+    const int64_t row = part.first_row + i;
+    const auto r = static_cast<size_t>(row);
+    const SampledItem& item = message.items()[static_cast<size_t>(i)];
+    if (!message.AreRowsInMemory()) {
+      CopyRow(batch.observations, row, message.Observation(i));
+      CopyRow(batch.next_observations, row, message.NextObservation(i));
+      CopyRow(batch.actions, row, message.Action(i));
+    }
+    if (stack_bytes > 0) {
+      message.DecodeFrames(i, decoder, RowOf(batch.frames, row, stack_bytes),
+                           RowOf(batch.next_frames, row, stack_bytes));
+    }
+    batch.rewards[r] = item.reward;
+    batch.discounts[r] = item.discount;
+    batch.priorities[r] = item.priority;
+    batch.probabilities[r] = item.probability * part.share;
+    batch.times_sampled[r] = item.times_sampled;
+    batch.keys[r] = item.key;
+    batch.shards[r] = part.shard;
   }
 }
 

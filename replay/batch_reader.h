@@ -39,6 +39,9 @@ struct BatchReaderOptions {
   // A service answers after this time with what it has; the rest is asked for
   // again.
   std::chrono::milliseconds wait = std::chrono::milliseconds(400);
+  // Takes batches from services of this host through memory that it shares with
+  // them; those of other hosts, and all without it, send them.
+  bool shares_memory = true;
   uint64_t seed = 0;  // of the choice among the services
 };
 
@@ -60,6 +63,8 @@ struct Batch {
   std::vector<int64_t> times_sampled;
   std::vector<ItemKey> keys;
   std::vector<int32_t> shards;  // index of the endpoint that it came from
+  // What the buffers are parts of, if a reader shares them with its services.
+  std::shared_ptr<rpc::SharedMemory> memory;
 };
 
 enum class [[nodiscard]] ReadResult{
@@ -70,7 +75,8 @@ enum class [[nodiscard]] ReadResult{
 // Counts since the reader was made.
 struct BatchReaderMetrics {
   int64_t batches = 0;          // made ready
-  int64_t received_bytes = 0;   // payload
+  int64_t received_bytes = 0;   // payload, without what came through memory
+  int64_t memory_replies = 0;   // that came through shared memory
   int64_t partial_replies = 0;  // that held less than was asked for
   int64_t lost_requests = 0;    // without an answer: asked for again
   int64_t sent_updates = 0;
@@ -89,6 +95,11 @@ struct BatchReaderMetrics {
 //
 // with P_i that of the draw within the service. That is exact whatever the
 // masses have become meanwhile, because both factors are those of the draw.
+//
+// The buffers of a batch lie in memory that the services of this host write to
+// (core/rpc/shared_memory.h): rows and uncompressed frames come straight to
+// their place, compressed ones are decoded from there. A batch of which a reply
+// was lost begins anew in other memory, as the reply could still be written.
 //
 // Thread-safety: Next(), UpdatePriorities(), metrics() and Close() may be
 // called from any thread.
@@ -132,22 +143,29 @@ class BatchReader {
   struct Part {
     int32_t shard;
     double share;  // M_s / sum M of the draw
+    int64_t first_row;
     BatchMessage message;
   };
   // A batch on its way.
   struct Assembly {
+    Batch batch;
     int64_t missing = 0;
     std::vector<Part> parts;
+    bool is_given_up = false;  // another has taken its place
   };
+  // Rows of a batch, asked for from one service.
   struct SampleInFlight {
     std::shared_ptr<Assembly> assembly;
+    int64_t first_row = 0;
     int64_t count = 0;
     double share = 0.0;
+    std::optional<BatchTarget> target;
   };
   struct Shard {
     std::string endpoint;
     std::unique_ptr<rpc::Client> client;
     bool is_checked = false;
+    bool takes_memory = true;     // as far as is known
     Clock::TimePoint next_check;  // while it is not checked
     Clock::TimePoint down_until;  // its last request was lost
     double mass = 1.0;
@@ -162,6 +180,12 @@ class BatchReader {
     size_t num_missing = 0;  // services that have not answered
     std::string problem;
   };
+  // Rows that no service could be asked for.
+  struct Postponed {
+    std::shared_ptr<Assembly> assembly;
+    int64_t first_row = 0;
+    int64_t count = 0;
+  };
   struct Update {
     int32_t shard;
     std::vector<PriorityUpdate> updates;
@@ -169,16 +193,32 @@ class BatchReader {
 
   // --- the network's thread ---
   void Run(const Thread::StopToken& stop);
+  // One turn of its loop, without the wait; how long that may be.
+  Clock::Duration RunOnce();
   bool CheckService(Shard& shard, bool is_needed);
-  bool AskForBatches() EXCLUDES(mutex_);
-  // Asks the services, by their masses, for what the batch misses.
-  void Request(const std::shared_ptr<Assembly>& assembly, int64_t count);
+  void AskForBatches() EXCLUDES(mutex_);
+  std::shared_ptr<Assembly> NewAssembly() EXCLUDES(mutex_);
+  // Gives `batch` buffers for options_.batch_size items, in memory that is
+  // shared if some service takes it.
+  void Prepare(Batch& batch);
+  // Asks the services, by their masses, for rows of the batch.
+  void Request(const std::shared_ptr<Assembly>& assembly, int64_t first_row,
+               int64_t count);
+  std::optional<BatchTarget> TargetOf(const Assembly& assembly,
+                                      const Shard& shard, int64_t first_row,
+                                      int64_t count) const;
   void AskForPostponed();
   std::vector<double> Shares() const;
-  void Receive(Shard& shard, int32_t index, Clock::Duration timeout)
-      EXCLUDES(mutex_);
+  void Receive(Shard& shard, int32_t index) EXCLUDES(mutex_);
   void HandleReply(Shard& shard, int32_t index, SampleInFlight in_flight,
                    rpc::CallReply reply) EXCLUDES(mutex_);
+  // Takes what came; how many items that is.
+  int64_t TakeReply(Shard& shard, int32_t index,
+                    const SampleInFlight& in_flight, rpc::Message payload)
+      EXCLUDES(mutex_);
+  void HandleLoss(Shard& shard, const SampleInFlight& in_flight)
+      EXCLUDES(mutex_);
+  void HandOver(std::shared_ptr<Assembly> assembly) EXCLUDES(mutex_);
   void SendUpdates() EXCLUDES(mutex_);
   void SendCheckpoint(uint64_t id, Clock::TimePoint deadline);
   void HandleCheckpointReply(Shard& shard, const rpc::CallReply& reply)
@@ -186,19 +226,28 @@ class BatchReader {
 
   // --- the decode threads ---
   void Decode(const Thread::StopToken& stop) EXCLUDES(mutex_);
-  void Fill(const Assembly& assembly, FrameDecoder& decoder,
-            std::vector<std::byte>& scratch, Batch* batch) const;
+  // Completes the batch of an assembly that misses nothing.
+  void Fill(Assembly& assembly, FrameDecoder& decoder) const;
+  void FillPart(const Part& part, FrameDecoder& decoder, Batch& batch) const;
+  void PushReady(Batch batch) EXCLUDES(mutex_);
   void Fail() EXCLUDES(mutex_);
 
   const BatchReaderOptions options_;
   rpc::ZmqContext context_;
-  std::vector<Shard> shards_;  // the network thread's
-  RandomStream random_;        // the network thread's
-  // What no service could be asked for; the network thread's.
-  std::vector<std::pair<std::shared_ptr<Assembly>, int64_t>> postponed_;
+  std::vector<Shard> shards_;          // the network thread's
+  std::vector<rpc::Client*> clients_;  // of shards_, for waiting
+  // the network thread's
+  RandomStream random_;
+  std::vector<Postponed> postponed_;
+  int64_t stack_ = 1;  // of the table, once a service has told it
+  bool can_share_memory_;
+  FrameDecoder unused_decoder_;
+  // wakes the network thread: room for a batch, priorities, the end
+  rpc::WakeEvent wake_;
 
   mutable Mutex mutex_;
-  CondVar changed_;
+  CondVar ready_changed_;     // or is_closed_, failure_, checkpoint_
+  CondVar received_changed_;  // or is_closed_
   std::deque<std::shared_ptr<Assembly>> received_ GUARDED_BY(mutex_);
   std::deque<Batch> ready_ GUARDED_BY(mutex_);
   std::vector<Batch> spare_ GUARDED_BY(mutex_);

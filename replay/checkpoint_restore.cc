@@ -77,7 +77,7 @@ void Checkpointer::RestoreFrom(uint64_t number) {
   }
 }
 
-std::vector<std::shared_ptr<Group>> Checkpointer::ReadGroups(
+std::vector<std::shared_ptr<StoredGroup>> Checkpointer::ReadGroups(
     const EncodedSnapshot& encoded) {
   // one pass over each segment, in the order of its bytes
   std::map<uint64_t, std::vector<std::pair<int64_t, size_t>>> by_segment;
@@ -85,7 +85,13 @@ std::vector<std::shared_ptr<Group>> Checkpointer::ReadGroups(
     const GroupLocation& location = encoded.places[i].location;
     by_segment[location.segment].push_back({location.offset, i});
   }
-  std::vector<std::shared_ptr<Group>> groups(encoded.places.size());
+  std::vector<std::shared_ptr<StoredGroup>> groups(encoded.places.size());
+  // the bytes still to come, at most: what memory has no room for at the end
+  // goes to the disk at once
+  int64_t bytes_left = 0;
+  for (const auto& [number, places] : by_segment) {
+    bytes_left += segments_[number].size_bytes;
+  }
   for (auto& entry : by_segment) {
     // names, not bindings: clang 14 lets no lambda capture those
     const uint64_t number = entry.first;
@@ -96,23 +102,20 @@ std::vector<std::shared_ptr<Group>> Checkpointer::ReadGroups(
     for (const auto& [offset, index] : places) offsets.push_back(offset);
     size_t next = 0;
     const std::filesystem::path path = SegmentPath(options_.folder, number);
-    ReadRecords(
-        path, number, offsets,
-        [&](int64_t offset, const SegmentRecord& record) {
-          const size_t index = places[next++].second;
-          if (record.serial != encoded.places[index].serial) {
-            throw IoError(fmt::format("{}: group {} at byte {}, want {}",
-                                      path.string(), record.serial, offset,
-                                      encoded.places[index].serial));
-          }
-          auto group = std::make_shared<Group>(
-              std::vector<std::byte>(record.block.begin(), record.block.end()),
-              shard_->config().shape);
-          group->serial = record.serial;
-          group->writer = record.writer;
-          group->sequence = record.sequence;
-          groups[index] = std::move(group);
-        });
+    ReadRecords(path, number, offsets,
+                [&](int64_t offset, const SegmentRecord& record) {
+                  const size_t index = places[next++].second;
+                  if (record.serial != encoded.places[index].serial) {
+                    throw IoError(fmt::format(
+                        "{}: group {} at byte {}, want {}", path.string(),
+                        record.serial, offset, encoded.places[index].serial));
+                  }
+                  groups[index] = shard_->MakeGroup(
+                      {record.block.begin(), record.block.end()}, record.serial,
+                      record.writer, record.sequence,
+                      /*wants_disk=*/bytes_left > shard_->config().max_bytes);
+                  bytes_left -= static_cast<int64_t>(record.block.size());
+                });
   }
   return groups;
 }

@@ -93,7 +93,7 @@ bool Checkpointer::IsOpen(uint64_t segment) const {
 void Checkpointer::AppendNewGroups(const ShardSnapshot& snapshot) {
   for (const ShardSnapshot::SavedGroup& saved : snapshot.groups) {
     MutexLock lock(mutex_);
-    if (!locations_.contains(saved.group->serial)) AppendLocked(*saved.group);
+    if (!locations_.contains(saved.group->serial)) AppendLocked(*saved.data);
   }
 }
 
@@ -105,8 +105,8 @@ void Checkpointer::AppendLiveOfSparseSegments(const ShardSnapshot& snapshot) {
     std::map<uint64_t, int64_t> live_bytes;
     for (const ShardSnapshot::SavedGroup& saved : snapshot.groups) {
       const uint64_t segment = locations_.at(saved.group->serial).segment;
-      groups[segment].push_back(saved.group.get());
-      live_bytes[segment] += static_cast<int64_t>(saved.group->block.size());
+      groups[segment].push_back(saved.data.get());
+      live_bytes[segment] += static_cast<int64_t>(saved.data->block.size());
     }
     for (const auto& [number, bytes] : live_bytes) {
       const auto size = static_cast<double>(segments_[number].size_bytes);

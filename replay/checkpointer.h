@@ -117,8 +117,8 @@ class Checkpointer {
   void FindFiles() REQUIRES(mutex_);
   void RestoreNewest() REQUIRES(mutex_);
   void RestoreFrom(uint64_t number) REQUIRES(mutex_);
-  std::vector<std::shared_ptr<Group>> ReadGroups(const EncodedSnapshot& encoded)
-      REQUIRES(mutex_);
+  std::vector<std::shared_ptr<StoredGroup>> ReadGroups(
+      const EncodedSnapshot& encoded) REQUIRES(mutex_);
   void ReplayJournal(uint64_t first_segment) REQUIRES(mutex_);
 
   void AppendLocked(const Group& group) REQUIRES(mutex_);

@@ -5,9 +5,11 @@
 #include <zstd.h>
 
 #include <cstring>
+#include <optional>
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "replay/lz4_dictionary_encoder.h"
 
 namespace replicant::replay {
 namespace {
@@ -72,14 +74,18 @@ struct FrameGroupEncoder::Impl {
   int64_t frame_bytes;
   int64_t group_size;
   std::vector<uint32_t> ends;
-  std::vector<std::byte> payload;
+  // [payload_capacity], of which ends.back() bytes are used
+  std::unique_ptr<std::byte[]> payload;
   std::vector<std::byte> first;  // the dictionary
-  // LZ4: state after reading the dictionary, copied for every frame, which
-  // costs less than reading the dictionary again
+  // LZ4, for frames of a size that it takes: the faster way
+  std::optional<Lz4DictionaryEncoder> similar;
+  // LZ4, for others: state after reading the dictionary, copied for every
+  // frame, which costs less than reading the dictionary again
   LZ4_stream_t loaded;
   LZ4_stream_t working;
   std::unique_ptr<ZSTD_CCtx, FreeZstd> zstd;
 
+  size_t PayloadBytes() const { return ends.empty() ? 0 : ends.back(); }
   // Returns the compressed size, or 0 if it would not be below frame_bytes.
   size_t Compress(Bytes frame, std::byte* out);
 };
@@ -91,6 +97,7 @@ size_t FrameGroupEncoder::Impl::Compress(Bytes frame, std::byte* out) {
     case FrameCodec::kNone:
       return 0;
     case FrameCodec::kLz4: {
+      if (!is_first && similar) return similar->Compress(frame, out);
       if (is_first) {
         LZ4_initStream(&working, sizeof(working));
       } else {
@@ -131,6 +138,15 @@ FrameGroupEncoder::FrameGroupEncoder(FrameCodec codec, int64_t frame_bytes,
   impl_->codec = codec;
   impl_->frame_bytes = frame_bytes;
   impl_->group_size = group_size;
+  // not initialised: pages that are never reached are never taken
+  impl_->payload.reset(
+      new std::byte[static_cast<size_t>(group_size * frame_bytes) +
+                    Lz4DictionaryEncoder::kSlackBytes]);
+  if (codec == FrameCodec::kLz4 &&
+      frame_bytes <=
+          static_cast<int64_t>(Lz4DictionaryEncoder::kMaxFrameBytes)) {
+    impl_->similar.emplace(static_cast<size_t>(frame_bytes));
+  }
   if (codec == FrameCodec::kZstd) {
     impl_->zstd.reset(ZSTD_createCCtx());
     ZSTD_CCtx_setParameter(impl_->zstd.get(), ZSTD_c_compressionLevel,
@@ -159,37 +175,37 @@ void FrameGroupEncoder::Add(std::span<const std::byte> frame) {
         fmt::format("FrameGroupEncoder::Add: a frame of {} bytes, want {}",
                     frame.size(), impl_->frame_bytes));
   }
-  std::vector<std::byte>& payload = impl_->payload;
-  const size_t begin = payload.size();
-  payload.resize(begin + frame.size());
-  size_t size = impl_->Compress(frame, payload.data() + begin);
+  const size_t begin = impl_->PayloadBytes();
+  std::byte* const out = impl_->payload.get() + begin;
+  size_t size = impl_->Compress(frame, out);
   if (size == 0) {
-    std::memcpy(payload.data() + begin, frame.data(), frame.size());
+    std::memcpy(out, frame.data(), frame.size());
     size = frame.size();
   }
-  payload.resize(begin + size);
   if (impl_->ends.empty() && impl_->codec != FrameCodec::kNone) {
     impl_->first.assign(frame.begin(), frame.end());
-    if (impl_->codec == FrameCodec::kLz4) {
+    if (impl_->similar) {
+      impl_->similar->SetDictionary(frame);
+    } else if (impl_->codec == FrameCodec::kLz4) {
       LZ4_initStream(&impl_->loaded, sizeof(impl_->loaded));
       LZ4_loadDict(&impl_->loaded, Chars(impl_->first.data()),
                    static_cast<int>(impl_->first.size()));
     }
   }
-  impl_->ends.push_back(static_cast<uint32_t>(payload.size()));
+  impl_->ends.push_back(static_cast<uint32_t>(begin + size));
 }
 
 std::vector<std::byte> FrameGroupEncoder::Finish() {
   REPLICANT_CHECK(num_frames() > 0, "an empty group");
-  std::vector<std::byte> block(kHeaderBytes +
-                               impl_->ends.size() * sizeof(uint32_t) +
-                               impl_->payload.size());
-  const size_t begin =
-      WriteHeader(impl_->codec, impl_->frame_bytes, impl_->ends, block);
-  std::memcpy(block.data() + begin, impl_->payload.data(),
-              impl_->payload.size());
+  const size_t header_bytes =
+      kHeaderBytes + impl_->ends.size() * sizeof(uint32_t);
+  std::vector<std::byte> block;
+  block.reserve(header_bytes + impl_->PayloadBytes());
+  block.resize(header_bytes);
+  WriteHeader(impl_->codec, impl_->frame_bytes, impl_->ends, block);
+  block.insert(block.end(), impl_->payload.get(),
+               impl_->payload.get() + impl_->PayloadBytes());
   impl_->ends.clear();
-  impl_->payload.clear();
   return block;
 }
 
@@ -336,31 +352,41 @@ FrameDecoder::~FrameDecoder() = default;
 FrameDecoder::FrameDecoder(FrameDecoder&&) noexcept = default;
 FrameDecoder& FrameDecoder::operator=(FrameDecoder&&) noexcept = default;
 
+void FrameDecoder::Decode(const FrameGroupView& group,
+                          std::span<const Target> targets) {
+  const auto frame_bytes = static_cast<size_t>(group.frame_bytes());
+  Bytes dictionary;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const auto& [index, out] = targets[i];
+    REPLICANT_CHECK(index >= 0 && index < group.num_frames(), "frame {} of {}",
+                    index, group.num_frames());
+    if (i > 0 && targets[i - 1].index == index) {
+      std::memcpy(out, targets[i - 1].out, frame_bytes);
+      continue;
+    }
+    REPLICANT_CHECK(i == 0 || targets[i - 1].index < index,
+                    "targets out of order");
+    // the first frame goes straight to its place if it is wanted
+    if (index > 0 && dictionary.empty() && group.codec() != FrameCodec::kNone) {
+      impl_->first.resize(frame_bytes);
+      impl_->DecodeOne(group, 0, {}, impl_->first);
+      dictionary = impl_->first;
+    }
+    impl_->DecodeOne(group, index, dictionary, {out, frame_bytes});
+    if (index == 0) dictionary = {out, frame_bytes};
+  }
+}
+
 void FrameDecoder::Decode(const FrameGroupView& group, int64_t first,
                           int64_t count, std::span<std::byte> out) {
-  REPLICANT_CHECK(
-      first >= 0 && count > 0 && first + count <= group.num_frames(),
-      "frames [{}, {}) of {}", first, first + count, group.num_frames());
+  REPLICANT_CHECK(count > 0 && count <= kMaxGroupFrames, "{} frames", count);
   const auto frame_bytes = static_cast<size_t>(group.frame_bytes());
   REPLICANT_CHECK_EQ(out.size(), static_cast<size_t>(count) * frame_bytes);
-
-  // the first frame goes straight to `out` if it is wanted
-  Bytes dictionary;
-  int64_t done = 0;
-  if (first == 0) {
-    impl_->DecodeOne(group, 0, {}, out.first(frame_bytes));
-    dictionary = out.first(frame_bytes);
-    done = 1;
-  } else if (group.codec() != FrameCodec::kNone) {
-    impl_->first.resize(frame_bytes);
-    impl_->DecodeOne(group, 0, {}, impl_->first);
-    dictionary = impl_->first;
+  Target targets[kMaxGroupFrames];
+  for (int64_t i = 0; i < count; ++i) {
+    targets[i] = {first + i, out.data() + static_cast<size_t>(i) * frame_bytes};
   }
-  for (; done < count; ++done) {
-    impl_->DecodeOne(
-        group, first + done, dictionary,
-        out.subspan(static_cast<size_t>(done) * frame_bytes, frame_bytes));
-  }
+  Decode(group, {targets, static_cast<size_t>(count)});
 }
 
 }  // namespace replicant::replay

@@ -113,10 +113,19 @@ class FrameDecoder {
   FrameDecoder(FrameDecoder&&) noexcept;
   FrameDecoder& operator=(FrameDecoder&&) noexcept;
 
-  // Writes the frames [first, first + count) one after the other to `out`,
-  // [count, frame_bytes]. Precondition: the range lies within the group and
-  // `out` has that length (checked; aborts). Throws IoError, with `out` then
-  // undefined, if the payload breaks the format.
+  // A frame of a group and where it goes, [frame_bytes].
+  struct Target {
+    int64_t index;
+    std::byte* out;
+  };
+  // Decodes frames of a group, each to its own place and only once; a frame
+  // that has several targets is copied. Preconditions: `targets` ascend by
+  // index, lie within the group (checked; aborts) and do not overlap in memory.
+  // Throws IoError, with what was written then undefined, if the payload breaks
+  // the format.
+  void Decode(const FrameGroupView& group, std::span<const Target> targets);
+  // The frames [first, first + count) one after the other to `out`,
+  // [count, frame_bytes] (checked; aborts).
   void Decode(const FrameGroupView& group, int64_t first, int64_t count,
               std::span<std::byte> out);
 

@@ -5,7 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "replay/step_group.h"
+#include "replay/disk_tier.h"
+#include "replay/group.h"
 
 namespace replicant::replay {
 
@@ -19,40 +20,35 @@ struct ItemKey {
   bool operator==(const ItemKey&) const = default;
 };
 
-// A step group as the replay holds it. The block never changes; what links it
-// to items and to the rest of its episode is guarded by the shard's lock.
-//
-// Ownership: the store and everything that reads the block outside the lock
-// share it (shared_ptr); items count as uses.
-struct Group : std::enable_shared_from_this<Group> {
-  // Throws IoError like StepGroupView.
-  Group(std::vector<std::byte> bytes, const StepShape& shape)
-      : block(std::move(bytes)), view(block, shape) {}
+// A step group's place in a store: what links it to items and to the rest of
+// its episode. Guarded by the shard's lock; items count as uses.
+struct StoredGroup {
+  explicit StoredGroup(std::shared_ptr<const Group> group,
+                       std::shared_ptr<const void> use = nullptr)
+      : data(std::move(group)),
+        disk_use(std::move(use)),
+        serial(data->serial) {}
 
-  const std::vector<std::byte> block;
-  const StepGroupView view;
+  const StepGroupView& view() const { return data->view; }
 
   struct ItemOfTable {
     uint32_t table;
     ItemKey key;
   };
 
-  // --- guarded by the shard's lock ---
-
-  // Counts the groups of a store, from 1, in the order of Add(); the same in
-  // every checkpoint.
-  uint64_t serial = 0;
-  uint64_t writer = 0;
-  uint64_t sequence = 0;
+  // Replaced when its bytes move to the disk.
+  std::shared_ptr<const Group> data;
+  std::shared_ptr<const void> disk_use;  // of DiskTier::Moved, while stored
+  const uint64_t serial;
   // The next group of the same episode. May be followed from an item whose
   // steps go on there: its use keeps that group alive.
-  Group* next = nullptr;
+  StoredGroup* next = nullptr;
   uint64_t next_serial = 0;  // its serial, also when it has gone; 0 for none
   // Items and open episodes that need this group.
   int64_t uses = 0;
   // Items whose first group this is; some may be gone since.
   std::vector<ItemOfTable> items;
-  std::list<std::shared_ptr<Group>>::iterator place;
+  std::list<std::shared_ptr<StoredGroup>>::iterator place;
 };
 
 // Holds the step groups of a shard, the oldest first, and counts their bytes.
@@ -63,41 +59,67 @@ struct Group : std::enable_shared_from_this<Group> {
 // Thread-safety: none of its own; the shard's lock guards it.
 class FrameStore {
  public:
-  FrameStore() = default;
+  using Groups = std::list<std::shared_ptr<StoredGroup>>;
+
+  // Without a disk tier.
+  FrameStore() : first_in_memory_(groups_.end()) {}
+  // Throws like DiskTier; max_bytes 0 stands for none.
+  FrameStore(const DiskTierConfig& disk, const StepShape& shape);
   // Groups that readers still pin may outlive the store.
   FrameStore(const FrameStore&) = delete;
   FrameStore& operator=(const FrameStore&) = delete;
 
   // Takes in a group with one use, which the caller releases. Its serial is
   // larger than that of all groups before it (checked).
-  Group& Add(std::shared_ptr<Group> group);
+  StoredGroup& Add(std::shared_ptr<StoredGroup> group);
 
-  void Use(Group& group) { ++group.uses; }
+  void Use(StoredGroup& group) { ++group.uses; }
   // May end the group, unless it is pinned.
-  void Release(Group& group);
+  void Release(StoredGroup& group);
   // The same for `count` groups in a row of one episode.
-  void UseRange(Group& first, int64_t count);
-  void ReleaseRange(Group& first, int64_t count);
+  void UseRange(StoredGroup& first, int64_t count);
+  void ReleaseRange(StoredGroup& first, int64_t count);
 
-  // Bytes of the groups in the store; pinned ones that left are not counted.
-  int64_t size_bytes() const { return size_bytes_; }
+  // --- the disk tier ---
+
+  // nullptr: none.
+  DiskTier* disk() { return disk_.get(); }
+  const DiskTier* disk() const { return disk_.get(); }
+  // Moves a group's bytes there. Throws IoError like DiskTier::Write().
+  // Preconditions: there is one; the group is in memory (checked).
+  void MoveToDisk(StoredGroup& group);
+  // The oldest group whose bytes are in memory, or the oldest after `group`;
+  // nullptr if there is none.
+  StoredGroup* OldestInMemory() const;
+  StoredGroup* NextInMemory(const StoredGroup& group) const;
+
+  // Bytes of memory that the groups in the store take; pinned ones that left
+  // are not counted.
+  int64_t memory_bytes() const { return memory_bytes_; }
   int64_t num_groups() const { return static_cast<int64_t>(groups_.size()); }
+  int64_t num_on_disk() const { return num_on_disk_; }
   // The serial of the group added last, or 0.
   uint64_t last_serial() const { return last_serial_; }
   void set_last_serial(uint64_t serial) { last_serial_ = serial; }
 
   // The oldest first.
-  const std::list<std::shared_ptr<Group>>& groups() const { return groups_; }
+  const Groups& groups() const { return groups_; }
 
  private:
-  std::list<std::shared_ptr<Group>> groups_;
-  int64_t size_bytes_ = 0;
+  Groups::const_iterator InMemoryFrom(Groups::const_iterator it) const;
+
+  const StepShape shape_;
+  std::unique_ptr<DiskTier> disk_;
+  Groups groups_;
+  Groups::const_iterator first_in_memory_;
+  int64_t memory_bytes_ = 0;
+  int64_t num_on_disk_ = 0;
   uint64_t last_serial_ = 0;
 };
 
 // What a group costs besides its block, in bytes, so that many small groups
 // count for what they take.
 inline constexpr int64_t kGroupOverheadBytes =
-    static_cast<int64_t>(sizeof(Group)) + 64;
+    static_cast<int64_t>(sizeof(StoredGroup) + sizeof(Group)) + 128;
 
 }  // namespace replicant::replay

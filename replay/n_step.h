@@ -25,7 +25,7 @@ inline constexpr int64_t kMaxStack = 64;
 // with k = min(n, T - t); the learner bootstraps with D at o_{t+k}. A truncated
 // episode bootstraps (its last d is 1), a terminated one does not (0).
 struct NStepItem {
-  Group* first = nullptr;         // holds o_{max(0, t - stack + 1)}
+  StoredGroup* first = nullptr;   // holds o_{max(0, t - stack + 1)}
   int64_t num_groups = 0;         // from `first` to the one that holds o_{t+k}
   int64_t step = 0;               // t
   int64_t n = 0;                  // k
@@ -54,7 +54,7 @@ class NStepAssembler {
   // whoever holds the item releases (FrameStore::ReleaseRange).
   // Precondition: the group begins an episode, or continues the one that is
   // open (checked; aborts).
-  void Append(Group& group, std::vector<NStepItem>* items);
+  void Append(StoredGroup& group, std::vector<NStepItem>* items);
 
   // Forgets an open episode, as when its writer is gone.
   void Reset();
@@ -65,13 +65,13 @@ class NStepAssembler {
   // --- for a checkpoint ---
 
   // The groups held, oldest first, and the t of the next item.
-  const std::vector<Group*>& open_groups() const { return groups_; }
+  const std::vector<StoredGroup*>& open_groups() const { return groups_; }
   int64_t next_step() const { return next_step_; }
   // Takes up an open episode again. Precondition: nothing is open.
-  void Restore(const std::vector<Group*>& groups, int64_t next_step);
+  void Restore(const std::vector<StoredGroup*>& groups, int64_t next_step);
 
  private:
-  void AddGroup(Group& group);
+  void AddGroup(StoredGroup& group);
   NStepItem MakeItem(int64_t n) const;
   // Releases what the items from next_step_ on do not need.
   void DropOldGroups();
@@ -80,7 +80,7 @@ class NStepAssembler {
   NStepConfig config_;
   FrameStore* store_;
   // The groups that items to come need; empty between episodes.
-  std::vector<Group*> groups_;
+  std::vector<StoredGroup*> groups_;
   int64_t next_step_ = 0;
 };
 

@@ -34,16 +34,21 @@ constexpr std::string_view kMessageTable = R"(replay 1
   request: u64 writer
   reply: no part
 4 sample
-  request: string table, u32 count, u32 wait_ms
+  request: string table, u32 count, u32 wait_ms, bool has_place and, if so,
+    u64 token 0, u64 token 1, u64 memory_bytes, u32 pid, u32 fd,
+    u64 observations, u64 next_observations, u64 actions, u64 frames,
+    u64 next_frames, u64 segments, u64 segments_bytes, u32 first_row
   reply part 0: u8 state (0 full, 1 timeout, 2 closed), u64 table_size,
-    f64 table_mass, u32 stack, arrays of one length B of
+    f64 table_mass, u32 stack, bool rows_in_memory, bool segments_in_memory,
+    arrays of one length B of
     u32 slot, u32 generation, f64 probability, f32 priority, f32 reward,
     f32 discount, u32 times_sampled, u32 step, u32 n, u32 num_segments,
     then arrays of one length, the sum of num_segments, of
     u32 first_step, u32 num_frames, u32 skip, u32 segment_bytes
   reply part 1: B rows of observation_bytes (o_t), B more (o_{t+k}),
-    B rows of action_bytes (a_t), without gaps
-  reply part 2: the segments, frame groups "RFG1", without gaps
+    B rows of action_bytes (a_t), without gaps; empty if rows_in_memory
+  reply part 2: the segments, frame groups "RFG1", without gaps; empty if
+    segments_in_memory
 5 update priorities
   request: string table, array of u32 slot, array of u32 generation,
     array of f32 priority, of one length
@@ -279,8 +284,46 @@ Message SampleRequest::Encode() const {
   writer.WriteString(table);
   writer.Write(count);
   writer.Write(wait_ms);
+  writer.WriteBool(place.has_value());
+  if (place) {
+    writer.Write(place->memory.token[0]);
+    writer.Write(place->memory.token[1]);
+    writer.Write(place->memory.size_bytes);
+    writer.Write(place->memory.pid);
+    writer.Write(place->memory.fd);
+    writer.Write(place->observations);
+    writer.Write(place->next_observations);
+    writer.Write(place->actions);
+    writer.Write(place->frames);
+    writer.Write(place->next_frames);
+    writer.Write(place->segments);
+    writer.Write(place->segments_bytes);
+    writer.Write(place->first_row);
+  }
   return MakeMessage(writer.Finish());
 }
+
+namespace {
+
+BatchPlace ReadPlace(WireReader& reader) {
+  BatchPlace place;
+  place.memory.token[0] = reader.Read<uint64_t>("token 0");
+  place.memory.token[1] = reader.Read<uint64_t>("token 1");
+  place.memory.size_bytes = reader.Read<uint64_t>("memory_bytes");
+  place.memory.pid = reader.Read<uint32_t>("pid");
+  place.memory.fd = reader.Read<uint32_t>("fd");
+  place.observations = reader.Read<uint64_t>("observations");
+  place.next_observations = reader.Read<uint64_t>("next_observations");
+  place.actions = reader.Read<uint64_t>("actions");
+  place.frames = reader.Read<uint64_t>("frames");
+  place.next_frames = reader.Read<uint64_t>("next_frames");
+  place.segments = reader.Read<uint64_t>("segments");
+  place.segments_bytes = reader.Read<uint64_t>("segments_bytes");
+  place.first_row = reader.Read<uint32_t>("first_row");
+  return place;
+}
+
+}  // namespace
 
 SampleRequest SampleRequest::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kName = "replay.sample";
@@ -294,6 +337,7 @@ SampleRequest SampleRequest::Decode(std::span<const Frame> payload) {
                     request.count, kMaxItemsPerBatch));
   }
   request.wait_ms = ReadWaitMs(reader, kName);
+  if (reader.ReadBool("has_place")) request.place = ReadPlace(reader);
   reader.Finish();
   return request;
 }

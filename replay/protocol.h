@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 
 #include "core/rpc/envelope.h"
 #include "core/rpc/frame.h"
+#include "core/rpc/shared_memory.h"
 #include "replay/step_group.h"
 #include "replay/table.h"
 
@@ -132,12 +134,33 @@ struct CloseWriterRequest {
   static CloseWriterRequest Decode(std::span<const rpc::Frame> payload);
 };
 
+// Where in its reader's memory a batch goes. Row r of an array begins at the
+// array's offset + r times the bytes of a row; the batch takes the rows from
+// first_row on. Offsets are of SharedMemory::bytes().
+struct BatchPlace {
+  rpc::SharedMemoryHandle memory;
+  uint64_t observations = 0;       // of o_t
+  uint64_t next_observations = 0;  // of o_{t+k}
+  uint64_t actions = 0;
+  uint64_t frames = 0;       // [stack, frame_bytes] a row, of o_t
+  uint64_t next_frames = 0;  // the same of o_{t+k}
+  // Room for segments, this batch's alone.
+  uint64_t segments = 0;
+  uint64_t segments_bytes = 0;
+  uint32_t first_row = 0;
+
+  bool operator==(const BatchPlace&) const = default;
+};
+
 // kSample: the answer is a batch (replay/batch_codec.h), once it is full or
 // wait_ms have passed.
 struct SampleRequest {
   std::string table;
   uint32_t count = 0;  // in [1, kMaxItemsPerBatch]
   uint32_t wait_ms = 0;
+  // Memory that the reader shares. A service that cannot reach it answers as
+  // if none had been offered.
+  std::optional<BatchPlace> place = {};
 
   rpc::Message Encode() const;
   static SampleRequest Decode(std::span<const rpc::Frame> payload);

@@ -91,9 +91,22 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
                {1, 1'000'000'000},
                "replicas x prefetch depth x batch size of all readers");
   reader.Field("max_bytes", &c.max_bytes, {1 << 20, int64_t{1} << 50},
-               "bytes of steps held; beyond them the oldest go");
+               "bytes of memory for steps; beyond them the oldest go, to the "
+               "disk or for good");
+  std::string disk_folder;
+  reader.Field("disk_folder", &disk_folder,
+               "where steps go that memory has no room for; needs "
+               "disk_max_bytes");
+  c.disk.folder = disk_folder;
+  reader.Field("disk_max_bytes", &c.disk.max_bytes, {0, int64_t{1} << 50},
+               "bytes of the files there, at least 1 MiB; 0: no disk tier");
   reader.Field("credits", &c.credits, {1, kMaxGroupsPerInsert},
                "step groups that a writer may have unacknowledged");
+  reader.Field("shared_memory", &c.shared_memory,
+               "batches go to readers of this host through memory that they"
+               " share");
+  reader.Field("encode_threads", &c.encode_threads, {0, 64},
+               "threads that gather batches with pixels; 0: the service's own");
   reader.Field("peer_timeout_s", &c.peer_timeout_s, {0.1, 3600.0},
                "a writer that is silent for longer loses its open episode");
   reader.Field("seed", &c.seed, {0, INT64_MAX}, "of the draws");
@@ -121,6 +134,13 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
   if (c.durability == Durability::kJournal && c.checkpoint_folder.empty()) {
     reader.Error("durability", "journal needs a checkpoint_folder");
   }
+  if (c.disk.folder.empty() != (c.disk.max_bytes == 0)) {
+    reader.Error("disk_folder", "and disk_max_bytes must be given together");
+  }
+  if (c.disk.max_bytes != 0 && c.disk.max_bytes < kMinDiskTierBytes) {
+    reader.Error("disk_max_bytes",
+                 fmt::format("must be 0 or >= {}", kMinDiskTierBytes));
+  }
   if (c.restore_checkpoint != 0 && c.checkpoint_folder.empty()) {
     reader.Error("restore_checkpoint", "needs a checkpoint_folder");
   }
@@ -131,6 +151,7 @@ ShardConfig ReplayConfig::MakeShardConfig() const {
   ShardConfig config;
   config.shape = shape;
   config.max_bytes = max_bytes;
+  config.disk = disk;
   config.limits = limits;
   config.seed = static_cast<uint64_t>(seed);
   for (const auto& [name, section] : tables) {

@@ -27,7 +27,10 @@ struct ReplayConfig {
   std::map<std::string, TableSection> tables;  // none: one called "default"
   RateLimiterLimits limits;
   int64_t max_bytes = int64_t{1} << 33;
+  DiskTierConfig disk;
   int64_t credits = 64;
+  bool shared_memory = true;
+  int64_t encode_threads = 1;
   double peer_timeout_s = 10.0;
   int64_t seed = 0;
 

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <future>
 #include <memory>
@@ -106,7 +107,14 @@ void RunUntilStopped(const ReplayConfig& config, const StopSignal& stop,
   while (stop.count() == 0) {
     service_metrics.Update(shard.Status(), server.metrics());
     pollfd waiting = {stop.fd(), POLLIN, 0};
-    poll(&waiting, 1, /*timeout_ms=*/500);
+    auto timeout = std::chrono::milliseconds(500);
+    if (saver != nullptr && interval.count() > 0) {
+      timeout =
+          std::clamp(std::chrono::duration_cast<std::chrono::milliseconds>(
+                         next_checkpoint - clock.Now()),
+                     std::chrono::milliseconds(1), timeout);
+    }
+    poll(&waiting, 1, static_cast<int>(timeout.count()));
     if (saver != nullptr && interval.count() > 0 &&
         clock.Now() >= next_checkpoint &&
         saver->Start(/*id=*/0, /*done=*/nullptr)) {
@@ -133,6 +141,8 @@ int Serve(const ReplayConfig& config) {
   rpc::Server server(context, ReplayProtocol(), ServerOptionsOf(config));
   ServiceOptions service_options;
   service_options.credits = static_cast<uint32_t>(config.credits);
+  service_options.shares_memory = config.shared_memory;
+  service_options.encode_threads = config.encode_threads;
   service_options.return_timeout = 3 * ServerOptionsOf(config).peer_timeout;
   Service service(&shard, service_options, &Clock::Real());
   std::optional<CheckpointSaver> saver;

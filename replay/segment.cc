@@ -83,7 +83,7 @@ std::filesystem::path SegmentPath(const std::filesystem::path& folder,
 
 SegmentWriter::SegmentWriter(std::filesystem::path path, uint64_t number)
     : path_(std::move(path)), number_(number) {
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd_ < 0) throw IoError::FromErrno("create", path_, errno);
   const SegmentHeader header = {kMagic, kVersion, number};
   const ssize_t written = ::write(fd_, &header, sizeof(header));

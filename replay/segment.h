@@ -52,6 +52,8 @@ class SegmentWriter {
   void Sync() const;
 
   uint64_t number() const { return number_; }
+  // Open for reading, too.
+  int fd() const { return fd_; }
   int64_t size_bytes() const { return size_bytes_; }
 
  private:

@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/rpc/wire.h"
@@ -19,6 +20,9 @@ using rpc::Responder;
 namespace {
 
 constexpr auto kCheckpointTimeout = std::chrono::hours(1);
+// Blocks of one reader: its prefetched batches, and some that it is about to
+// let go.
+constexpr int64_t kMaxMemoriesPerPeer = 64;
 
 }  // namespace
 
@@ -50,6 +54,9 @@ Service::Service(Shard* shard, ServiceOptions options, Clock* clock)
   if (!writers_.empty()) {
     absent_until_ = clock->Now() + options_.return_timeout;
   }
+  if (options_.encode_threads > 0 && shard->config().shape.frame_bytes > 0) {
+    encoder_ = std::make_unique<BatchEncoder>(options_.encode_threads);
+  }
 }
 
 void Service::AttachTo(rpc::Server& server) {
@@ -79,6 +86,9 @@ void Service::AttachTo(rpc::Server& server) {
     HandleCheckpoint(request, responder);
   });
   server.OnTick([this] { HandleTick(); });
+  server.OnEnd([this] {
+    if (encoder_ != nullptr) encoder_->Stop();
+  });
   server.OnPeerExpired(
       [this](const rpc::Peer& peer) { HandlePeerExpired(peer); });
 }
@@ -305,10 +315,43 @@ void Service::HandlePeerExpired(const rpc::Peer& peer) {
       return true;
     });
   }
+  ForgetMemory(
+      [&](const PeerMemory& memory) { return memory.peer == peer.id; });
   Pump();
 }
 
 // --- readers ---
+
+void Service::ForgetMemory(
+    const std::function<bool(const PeerMemory&)>& is_gone) {
+  std::erase_if(memories_, [&](const PeerMemory& memory) {
+    if (!is_gone(memory)) return false;
+    counts_.shared_memory_bytes -=
+        static_cast<int64_t>(memory.memory->bytes().size());
+    return true;
+  });
+}
+
+std::optional<BatchTarget> Service::TargetOf(uint64_t peer,
+                                             const BatchPlace& place) {
+  if (!options_.shares_memory) return std::nullopt;
+  int64_t num_of_peer = 0;
+  for (const PeerMemory& known : memories_) {
+    if (known.peer != peer) continue;
+    if (known.memory->handle() == place.memory) return {{place, known.memory}};
+    ++num_of_peer;
+  }
+  if (num_of_peer >= kMaxMemoriesPerPeer) return std::nullopt;
+  std::string why;
+  auto memory = rpc::SharedMemory::Open(place.memory, &why);
+  if (memory == nullptr) {
+    spdlog::debug("replay: the memory of a reader cannot be shared: {}", why);
+    return std::nullopt;
+  }
+  memories_.push_back({peer, memory});
+  counts_.shared_memory_bytes += static_cast<int64_t>(memory->bytes().size());
+  return {{place, std::move(memory)}};
+}
 
 void Service::HandleSample(Request& request, Responder responder) {
   const SampleRequest sample = SampleRequest::Decode(request.payload);
@@ -319,7 +362,17 @@ void Service::HandleSample(Request& request, Responder responder) {
       sample.count,
       clock_->Now() + std::chrono::milliseconds(sample.wait_ms),
       {},
+      {},
       responder};
+  if (sample.place) {
+    pending.target = TargetOf(request.peer_id, *sample.place);
+  }
+  if (pending.target) {
+    const ShardConfig& config = shard_->config();
+    pending.target->Check(
+        sample.count, config.shape,
+        config.tables[static_cast<size_t>(table)].n_step.stack);
+  }
   auto& queue = pending_batches_[static_cast<size_t>(table)];
   queue.push_back(std::move(pending));
   Pump();
@@ -336,16 +389,42 @@ void Service::HandleUpdate(Request& request, Responder responder) {
 
 void Service::Answer(int64_t table, PendingBatch& pending, BatchState state) {
   const ShardConfig& config = shard_->config();
-  const int64_t stack = config.tables[static_cast<size_t>(table)].n_step.stack;
   ++(state == BatchState::kFull ? counts_.batches : counts_.partial_batches);
-  try {
-    pending.responder.Reply(EncodeBatch(pending.batch, state, config.shape,
-                                        stack, options_.max_part_bytes));
-  } catch (const InvalidArgument& e) {
-    counts_.undelivered_items +=
-        static_cast<int64_t>(pending.batch.items.size());
-    pending.responder.ReplyError(rpc::ErrorCode::kInvalidArgument, e.what());
+  if (pending.target) ++counts_.memory_batches;
+  const auto num_items = static_cast<int64_t>(pending.batch.items.size());
+  EncodeJob job{std::move(pending.batch),
+                state,
+                config.shape,
+                config.tables[static_cast<size_t>(table)].n_step.stack,
+                options_.max_part_bytes,
+                std::move(pending.target)};
+  const Responder responder = pending.responder;
+  if (encoder_ == nullptr) {
+    try {
+      Answer(responder, num_items, Encode(job), {});
+    } catch (const InvalidArgument& e) {
+      Answer(responder, num_items, {}, e.what());
+    }
+    return;
   }
+  // a message cannot be copied, and what is posted must be
+  encoder_->Start(std::move(job), [this, responder, num_items](
+                                      rpc::Message message, std::string error) {
+    auto shared = std::make_shared<rpc::Message>(std::move(message));
+    server_->Post([this, responder, num_items, shared, error] {
+      Answer(responder, num_items, std::move(*shared), error);
+    });
+  });
+}
+
+void Service::Answer(const Responder& responder, int64_t num_items,
+                     rpc::Message message, std::string_view error) {
+  if (error.empty()) {
+    responder.Reply(std::move(message));
+    return;
+  }
+  counts_.undelivered_items += num_items;
+  responder.ReplyError(rpc::ErrorCode::kInvalidArgument, error);
 }
 
 // --- what waits ---
@@ -421,6 +500,8 @@ void Service::HandleTick() {
   Pump();
   EndLate(now);
   UpdateRates(now);
+  ForgetMemory(
+      [](const PeerMemory& memory) { return memory.memory->IsWithdrawn(); });
 }
 
 void Service::UpdateRates(Clock::TimePoint now) {

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "core/base/clock.h"
 #include "core/rpc/server.h"
 #include "replay/batch_codec.h"
+#include "replay/batch_encoder.h"
 #include "replay/checkpoint_saver.h"
 #include "replay/protocol.h"
 #include "replay/shard.h"
@@ -24,6 +27,11 @@ struct ServiceOptions {
   Clock::Duration return_timeout = std::chrono::seconds(10);
   // The longest part of a message that readers accept.
   size_t max_part_bytes = size_t{256} << 20;
+  // Writes batches to the memory of readers that share theirs.
+  bool shares_memory = true;
+  // Batches with pixels are encoded in so many threads beside the loop; 0: in
+  // the loop.
+  int64_t encode_threads = 1;
 };
 
 // Per second, over the last whole second or more.
@@ -41,10 +49,12 @@ struct ServiceCounts {
   int64_t out_of_order = 0;      // messages refused from some group on,
   int64_t refused_no_room = 0;   //   by reason
   int64_t refused_no_credits = 0;
-  int64_t batches = 0;            // sent full
-  int64_t partial_batches = 0;    // sent at their deadline
-  int64_t undelivered_items = 0;  // drawn for readers that went
-  int64_t expired_writers = 0;    // whose peer went silent
+  int64_t batches = 0;              // sent full
+  int64_t partial_batches = 0;      // sent at their deadline
+  int64_t memory_batches = 0;       // of all, written to a reader's memory
+  int64_t undelivered_items = 0;    // drawn for readers that went
+  int64_t expired_writers = 0;      // whose peer went silent
+  int64_t shared_memory_bytes = 0;  // of readers, mapped now
 };
 
 // Answers the messages of replay/protocol.h from a shard: what cannot be
@@ -105,7 +115,13 @@ class Service {
     int64_t count = 0;
     Clock::TimePoint deadline;
     SampledBatch batch;
+    std::optional<BatchTarget> target;
     rpc::Responder responder;
+  };
+  // A block of memory that a peer shares.
+  struct PeerMemory {
+    uint64_t peer = 0;
+    std::shared_ptr<rpc::SharedMemory> memory;
   };
 
   void HandleInsert(rpc::Request& request, rpc::Responder responder);
@@ -129,6 +145,11 @@ class Service {
   uint32_t CreditsOf(const Writer& writer) const;
   void Answer(const PendingAck& pending);
   void Answer(int64_t table, PendingBatch& pending, BatchState state);
+  void Answer(const rpc::Responder& responder, int64_t num_items,
+              rpc::Message message, std::string_view error);
+  void ForgetMemory(const std::function<bool(const PeerMemory&)>& is_gone);
+  // Where a peer wants its batch; nothing if its memory cannot be reached.
+  std::optional<BatchTarget> TargetOf(uint64_t peer, const BatchPlace& place);
 
   // Serves what waits, as far as the limiters let it.
   void Pump();
@@ -150,6 +171,8 @@ class Service {
   std::deque<uint64_t> waiting_writers_;  // by the start of their wait
   std::vector<PendingAck> pending_acks_;
   std::vector<std::deque<PendingBatch>> pending_batches_;  // by table
+  std::vector<PeerMemory> memories_;
+  std::unique_ptr<BatchEncoder> encoder_;  // none: batches are small
   ServiceCounts counts_;
   ServiceRates rates_;
   ServiceRates totals_;  // at rates_since_

@@ -40,6 +40,10 @@ void ServiceMetrics::Update(const ShardStatus& shard,
   Value("held_bytes", "Bytes of steps held.", number(shard.size_bytes));
   Value("max_bytes", "Bytes of steps that may be held.",
         number(shard.max_bytes));
+  Value("disk_bytes", "Bytes of the disk tier's files.",
+        number(shard.disk_bytes));
+  Total("disk_errors", "Step groups that the disk tier could not take.",
+        number(shard.disk_errors));
   Value("writers", "Writers that are known and open.",
         number(shard.num_writers));
   Total("steps", "Steps taken in.", number(shard.inserted_steps));

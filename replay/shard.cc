@@ -1,6 +1,7 @@
 #include "replay/shard.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <set>
 #include <utility>
@@ -11,7 +12,9 @@
 namespace replicant::replay {
 
 Shard::Shard(ShardConfig config, Clock* clock)
-    : config_(std::move(config)), clock_(clock) {
+    : config_(std::move(config)),
+      clock_(clock),
+      store_(config_.disk, config_.shape) {
   if (config_.tables.empty()) throw InvalidArgument("shard: no table");
   if (config_.max_bytes < 1) {
     throw InvalidArgument(
@@ -98,9 +101,9 @@ bool Shard::Prepare(Writer& writer, const StepGroupView& group) {
   return group.first_step() == 0;
 }
 
-void Shard::Evict(Group& group) {
+void Shard::Evict(StoredGroup& group) {
   // the list belongs to the group, which may go with its last item
-  const std::vector<Group::ItemOfTable> items = std::move(group.items);
+  const std::vector<StoredGroup::ItemOfTable> items = std::move(group.items);
   group.items.clear();
   for (const auto& [table, key] : items) {
     Table& owner = *tables_[table].table;
@@ -110,19 +113,65 @@ void Shard::Evict(Group& group) {
   }
 }
 
-bool Shard::MakeRoom(int64_t bytes) {
-  const auto& groups = store_.groups();
-  auto it = groups.begin();
-  while (it != groups.end() &&
-         store_.size_bytes() + bytes > config_.max_bytes) {
-    const uint64_t serial = (*it)->serial;
-    Evict(**it);
-    // the group is gone unless an open episode needs it, and later ones may be
-    // gone with it: look from the front for the next that is there
-    it = groups.begin();
-    while (it != groups.end() && (*it)->serial <= serial) ++it;
+bool Shard::EvictOldestOnDisk(uint64_t* last_evicted) {
+  for (const auto& group : store_.groups()) {
+    if (!group->data->is_on_disk || group->serial <= *last_evicted) continue;
+    *last_evicted = group->serial;
+    Evict(*group);
+    return true;
   }
-  return store_.size_bytes() + bytes <= config_.max_bytes;
+  return false;
+}
+
+void Shard::NoteDiskError(const IoError& error) {
+  ++counts_.disk_errors;
+  // once, until it works again
+  if (!is_disk_failing_) {
+    spdlog::error(
+        "replay: the disk tier fails, the oldest steps in memory are evicted: "
+        "{}",
+        error.what());
+  }
+  is_disk_failing_ = true;
+}
+
+bool Shard::MoveToDisk(StoredGroup& group, uint64_t* last_evicted) {
+  DiskTier* const disk = store_.disk();
+  if (disk == nullptr) return false;
+  const std::shared_ptr<StoredGroup> pinned = *group.place;
+  while (!disk->HasRoomFor(*pinned->data)) {
+    if (!EvictOldestOnDisk(last_evicted)) return false;
+  }
+  // it may have gone with items of before
+  if (pinned->uses == 0) return true;
+  try {
+    store_.MoveToDisk(group);
+    is_disk_failing_ = false;
+    return true;
+  } catch (const IoError& e) {
+    NoteDiskError(e);
+    return false;
+  }
+}
+
+bool Shard::MakeRoom(int64_t bytes) {
+  uint64_t last_moved = 0, last_evicted = 0;
+  while (store_.memory_bytes() + bytes > config_.max_bytes) {
+    // a group may be gone together with later ones, or be needed by an open
+    // episode: look from the front for the next that is there
+    StoredGroup* group = store_.OldestInMemory();
+    while (group != nullptr && group->serial <= last_moved) {
+      group = store_.NextInMemory(*group);
+    }
+    if (group == nullptr) {
+      // what is left is what the groups on the disk take of memory
+      if (!EvictOldestOnDisk(&last_evicted)) break;
+      continue;
+    }
+    last_moved = group->serial;
+    if (!MoveToDisk(*group, &last_evicted)) Evict(*group);
+  }
+  return store_.memory_bytes() + bytes <= config_.max_bytes;
 }
 
 bool Shard::Admit(uint64_t id, Writer& writer) {
@@ -173,9 +222,10 @@ InsertResult Shard::InsertLocked(uint64_t id, uint64_t sequence,
   if (journal_) journal_(*group);
   writer.last_sequence = sequence;
   writer.steps += view.num_steps();
-  Group& added = store_.Add(std::move(group));
+  StoredGroup& added =
+      store_.Add(std::make_shared<StoredGroup>(std::move(group)));
   if (writer.is_open) {
-    Group& previous = *writer.assemblers.front().open_groups().back();
+    StoredGroup& previous = *writer.assemblers.front().open_groups().back();
     previous.next = &added;
     previous.next_serial = added.serial;
   }
@@ -358,7 +408,12 @@ ShardStatus Shard::Status() const {
              StatusOf(state.insert_wait, limiter.WhyInsertsWait(table.size())),
          .sample_wait = StatusOf(state.sample_wait, std::move(why_samples))});
   }
-  status.size_bytes = store_.size_bytes();
+  status.size_bytes = store_.memory_bytes();
+  status.num_groups_on_disk = store_.num_on_disk();
+  if (const DiskTier* disk = store_.disk(); disk != nullptr) {
+    status.disk_bytes = disk->size_bytes();
+    status.max_disk_bytes = disk->max_bytes();
+  }
   status.max_bytes = config_.max_bytes;
   status.num_groups = store_.num_groups();
   for (const auto& [id, writer] : writers_) {

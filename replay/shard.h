@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/base/error.h"
 #include "core/base/mutex.h"
 #include "core/base/rng.h"
 #include "replay/frame_store.h"
@@ -24,9 +25,11 @@ namespace replicant::replay {
 struct ShardConfig {
   StepShape shape;
   std::vector<TableConfig> tables;  // at least one, of different names
-  // Step groups beyond this are evicted, the oldest first, with every item that
-  // lies in them; replay/frame_store.h says what counts.
+  // Memory for step groups; replay/frame_store.h says what counts. The oldest
+  // beyond it go to the disk tier, and where there is none, or no room, they
+  // are evicted with every item that lies in them.
   int64_t max_bytes = int64_t{1} << 33;
+  DiskTierConfig disk;
   // What the clients keep in flight; max_size and max_times_sampled are each
   // table's own.
   RateLimiterLimits limits;
@@ -72,14 +75,17 @@ struct TableStatus {
 
 struct ShardStatus {
   std::vector<TableStatus> tables;
-  int64_t size_bytes = 0, max_bytes = 0;
+  int64_t size_bytes = 0, max_bytes = 0;  // of memory
+  int64_t disk_bytes = 0, max_disk_bytes = 0;
   int64_t num_groups = 0, num_writers = 0;
+  int64_t num_groups_on_disk = 0;
   int64_t inserted_steps = 0;
   int64_t duplicate_groups = 0;  // sent again by a writer
   int64_t dropped_groups = 0;    // that continued no known episode
   int64_t abandoned_steps = 0;   // in no item: their episode never ended
   int64_t abandoned_items = 0;   // still waiting when their writer went
   int64_t evicted_items = 0;     // that went for max_bytes
+  int64_t disk_errors = 0;       // groups that the disk tier could not take
   int64_t lost_steps = 0;        // that a service before this one had taken in
 };
 
@@ -151,6 +157,11 @@ class Shard {
   // Everything as it is now. The lock is held while the items are copied: about
   // 50 ns per item.
   ShardSnapshot TakeSnapshot() const;
+  // A group of a snapshot, for Restore(); with its bytes on the disk if they
+  // are wanted there and there is room. Throws IoError like Group.
+  std::shared_ptr<StoredGroup> MakeGroup(std::vector<std::byte> block,
+                                         uint64_t serial, uint64_t writer,
+                                         uint64_t sequence, bool wants_disk);
   // Takes up a snapshot. Items of tables that this config does not name are
   // left out. Throws InvalidArgument if a table makes other items than the
   // snapshot holds (n_step, discount, stack). Precondition: it is one of
@@ -199,7 +210,12 @@ class Shard {
   void ForgetOpenEpisode(Writer& writer) REQUIRES(mutex_);
   void ForgetWaitingItems(Writer& writer) REQUIRES(mutex_);
   bool MakeRoom(int64_t bytes) REQUIRES(mutex_);
-  void Evict(Group& group) REQUIRES(mutex_);
+  // Whether the group is on the disk now, or gone. May evict groups that are on
+  // the disk, those above `last_evicted`, which it raises.
+  bool MoveToDisk(StoredGroup& group, uint64_t* last_evicted) REQUIRES(mutex_);
+  bool EvictOldestOnDisk(uint64_t* last_evicted) REQUIRES(mutex_);
+  void NoteDiskError(const IoError& error) REQUIRES(mutex_);
+  void Evict(StoredGroup& group) REQUIRES(mutex_);
   InsertResult InsertLocked(uint64_t id, uint64_t sequence,
                             std::shared_ptr<Group> group) REQUIRES(mutex_);
   // Moves waiting items into the tables; whether none is left.
@@ -222,6 +238,7 @@ class Shard {
   Journal journal_ GUARDED_BY(mutex_);
   // before the tables and writers, which release what they use of it
   FrameStore store_ GUARDED_BY(mutex_);
+  bool is_disk_failing_ GUARDED_BY(mutex_) = false;
   // the vector itself never changes
   std::vector<TableState> tables_;
   std::map<uint64_t, Writer> writers_ GUARDED_BY(mutex_);

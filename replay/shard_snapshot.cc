@@ -18,7 +18,7 @@ auto CountersOf(ShardStatus& status) {
   return std::array{&status.inserted_steps,  &status.duplicate_groups,
                     &status.dropped_groups,  &status.abandoned_steps,
                     &status.abandoned_items, &status.evicted_items,
-                    &status.lost_steps};
+                    &status.lost_steps,      &status.disk_errors};
 }
 
 void CheckSameItems(const TableConfig& config, const NStepConfig& saved) {
@@ -42,8 +42,8 @@ ShardSnapshot Shard::TakeSnapshot() const {
   ShardSnapshot snapshot;
   MutexLock lock(mutex_);
   snapshot.groups.reserve(static_cast<size_t>(store_.num_groups()));
-  for (const std::shared_ptr<Group>& group : store_.groups()) {
-    snapshot.groups.push_back({group, group->next_serial});
+  for (const std::shared_ptr<StoredGroup>& group : store_.groups()) {
+    snapshot.groups.push_back({group, group->data, group->next_serial});
   }
   snapshot.last_serial = store_.last_serial();
   for (const TableState& state : tables_) {
@@ -96,7 +96,7 @@ void Shard::Restore(const ShardSnapshot& snapshot) {
     is_same = is_same && snapshot.tables[i].name == config_.tables[i].name;
   }
 
-  std::map<uint64_t, Group*> by_serial;
+  std::map<uint64_t, StoredGroup*> by_serial;
   for (const auto& saved : snapshot.groups) {
     by_serial[saved.group->serial] = &store_.Add(saved.group);
   }
@@ -124,6 +124,7 @@ void Shard::Restore(const ShardSnapshot& snapshot) {
   }
   // what nothing needs in this config goes with the use that Add() gave
   for (const auto& [serial, group] : by_serial) store_.Release(*group);
+  MakeRoom(0);
 }
 
 void Shard::RestoreWriter(const ShardSnapshot::SavedWriter& saved,
@@ -144,6 +145,28 @@ void Shard::RestoreWriter(const ShardSnapshot::SavedWriter& saved,
       writer.waiting[i].push_back(item);
     }
   }
+}
+
+std::shared_ptr<StoredGroup> Shard::MakeGroup(std::vector<std::byte> block,
+                                              uint64_t serial, uint64_t writer,
+                                              uint64_t sequence,
+                                              bool wants_disk) {
+  auto group = std::make_shared<Group>(std::move(block), config_.shape);
+  group->serial = serial;
+  group->writer = writer;
+  group->sequence = sequence;
+  MutexLock lock(mutex_);
+  DiskTier* const disk = store_.disk();
+  if (wants_disk && disk != nullptr && disk->HasRoomFor(*group)) {
+    try {
+      DiskTier::Moved moved = disk->Write(*group, config_.shape);
+      return std::make_shared<StoredGroup>(std::move(moved.group),
+                                           std::move(moved.use));
+    } catch (const IoError& e) {
+      NoteDiskError(e);
+    }
+  }
+  return std::make_shared<StoredGroup>(std::move(group));
 }
 
 uint64_t Shard::last_serial() const {

@@ -117,7 +117,7 @@ void WriteSavedWriter(rpc::WireWriter& writer,
   writer.Write(static_cast<uint32_t>(saved.assemblers.size()));
   for (const ShardSnapshot::SavedAssembler& assembler : saved.assemblers) {
     std::vector<uint64_t> serials;
-    for (const Group* group : assembler.groups) {
+    for (const StoredGroup* group : assembler.groups) {
       serials.push_back(group->serial);
     }
     writer.WriteArray<uint64_t>(serials);
@@ -136,7 +136,7 @@ class GroupIndex {
     for (const auto& saved : groups) groups_[saved.group->serial] = &saved;
   }
 
-  Group* Find(uint64_t serial) const {
+  StoredGroup* Find(uint64_t serial) const {
     const auto found = groups_.find(serial);
     if (found == groups_.end()) {
       throw IoError(fmt::format("checkpoint: no group {}", serial));
@@ -146,14 +146,14 @@ class GroupIndex {
 
   // Throws IoError unless `count` groups from `serial` on follow each other and
   // hold the observations [first, last].
-  Group* FindRange(uint64_t serial, int64_t count, int64_t first,
-                   int64_t last) const {
-    Group* const begin = Find(serial);
+  StoredGroup* FindRange(uint64_t serial, int64_t count, int64_t first,
+                         int64_t last) const {
+    StoredGroup* const begin = Find(serial);
     uint64_t at = serial;
     for (int64_t i = 1; i < count; ++i)
       at = groups_.at(at)->next_serial, Find(at);
-    if (count < 1 || first < begin->view.first_step() || last < first ||
-        last >= Find(at)->view.end_observation()) {
+    if (count < 1 || first < begin->view().first_step() || last < first ||
+        last >= Find(at)->view().end_observation()) {
       throw IoError(fmt::format(
           "checkpoint: steps {} to {} are not in the {} groups from "
           "{} on",
@@ -332,12 +332,13 @@ EncodedSnapshot DecodePlaces(std::span<const std::byte> bytes) {
 }
 
 ShardSnapshot DecodeSnapshot(const EncodedSnapshot& encoded,
-                             std::vector<std::shared_ptr<Group>> groups) {
+                             std::vector<std::shared_ptr<StoredGroup>> groups) {
   REPLICANT_CHECK_EQ(groups.size(), encoded.places.size());
   ShardSnapshot snapshot;
   for (size_t i = 0; i < groups.size(); ++i) {
+    auto data = groups[i]->data;
     snapshot.groups.push_back(
-        {std::move(groups[i]), encoded.places[i].next_serial});
+        {std::move(groups[i]), std::move(data), encoded.places[i].next_serial});
   }
   const GroupIndex index(snapshot.groups);
   try {

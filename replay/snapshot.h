@@ -22,7 +22,9 @@ namespace replicant::replay {
 // does. Thread-safety: immutable once made.
 struct ShardSnapshot {
   struct SavedGroup {
-    std::shared_ptr<Group> group;
+    std::shared_ptr<StoredGroup> group;
+    // Its data at that moment: those of the group may move since.
+    std::shared_ptr<const Group> data;
     uint64_t next_serial = 0;  // of Group::next, or 0
   };
   struct SavedTable {
@@ -33,7 +35,7 @@ struct ShardSnapshot {
     int64_t updates = 0, late_updates = 0;
   };
   struct SavedAssembler {
-    std::vector<Group*> groups;
+    std::vector<StoredGroup*> groups;
     int64_t next_step = 0;
     std::vector<NStepItem> waiting;
   };
@@ -80,6 +82,6 @@ EncodedSnapshot DecodePlaces(std::span<const std::byte> bytes);
 // Reads the rest; `groups` are those of encoded.places, in that order. Throws
 // IoError if a number points to no group or slot.
 ShardSnapshot DecodeSnapshot(const EncodedSnapshot& encoded,
-                             std::vector<std::shared_ptr<Group>> groups);
+                             std::vector<std::shared_ptr<StoredGroup>> groups);
 
 }  // namespace replicant::replay

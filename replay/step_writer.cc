@@ -13,9 +13,6 @@ namespace {
 
 // Messages under way: more of them only make the answers to each later.
 constexpr int64_t kMaxRequests = 4;
-// A group waits at most so long for the thread to look at the queue while it
-// waits for answers.
-constexpr auto kLookInterval = std::chrono::milliseconds(1);
 constexpr auto kIdleInterval = std::chrono::milliseconds(200);
 // The service may be away for long; what is under way then is sent again.
 constexpr rpc::CallOptions kCall = {.timeout = std::chrono::minutes(10),
@@ -170,7 +167,8 @@ AppendResult StepWriter::QueueGroup(Clock::TimePoint deadline) {
     return AppendResult::kEpisodeDropped;
   }
   queue_.push_back(std::move(group));
-  changed_.NotifyAll();
+  // once: until the thread has woken up, more groups may gather
+  if (std::exchange(wants_group_, false)) wake_.Wake();
   return AppendResult::kOk;
 }
 
@@ -204,6 +202,7 @@ void StepWriter::Close() {
     changed_.NotifyAll();
   }
   thread_->RequestStop();
+  wake_.Wake();
   thread_->Join();
 }
 
@@ -221,21 +220,12 @@ void StepWriter::Run(const Thread::StopToken& stop) {
   try {
     while (!stop.IsStopRequested()) {
       if (!is_checked_ && !CheckService()) continue;
-      const bool is_sent = SendGroups();
-      if (num_requests_ == 0 && !is_sent) {
-        AwaitGroups();
-        client_.Process(Clock::Duration(0));
-        continue;
-      }
-      // take all answers that have come, then look for more to send
-      auto timeout = Clock::Duration(kLookInterval);
-      while (const auto id = client_.WaitAny(timeout)) {
+      client_.Process(Clock::Duration(0));
+      while (const auto id = client_.WaitAny(Clock::Duration(0))) {
         --num_requests_;
         HandleReply(client_.Wait(*id));
-        timeout = Clock::Duration(0);
       }
-      MutexLock lock(mutex_);
-      metrics_.is_connected = client_.IsResponsive();
+      if (!SendGroups()) Await();
     }
     SayGoodbye();
   } catch (const std::exception&) {
@@ -267,15 +257,23 @@ bool StepWriter::CheckService() {
   return true;
 }
 
-void StepWriter::AwaitGroups() {
+void StepWriter::Await() {
   const Clock::TimePoint now = clock_->Now();
   const bool is_paused = resume_at_ > now;
+  {
+    MutexLock lock(mutex_);
+    metrics_.is_connected = client_.IsResponsive();
+    wants_group_ = !is_paused && num_requests_ < kMaxRequests &&
+                   !must_rewind_ &&
+                   (next_sequence_ <= last_allowed_ || num_requests_ == 0);
+    if (wants_group_ && !queue_.empty()) return;
+  }
+  rpc::Client* const client = &client_;
+  rpc::Client::AwaitAny(
+      {&client, 1}, wake_,
+      is_paused ? resume_at_ - now : Clock::Duration(kIdleInterval));
   MutexLock lock(mutex_);
-  clock_->WaitUntil(mutex_, changed_,
-                    is_paused ? resume_at_ : now + kIdleInterval,
-                    [&]() REQUIRES(mutex_) {
-                      return is_closed_ || (!is_paused && !queue_.empty());
-                    });
+  wants_group_ = false;
 }
 
 uint64_t StepWriter::BaseSequence() const {

@@ -139,10 +139,11 @@ class StepWriter {
   bool CheckService();
   // Sends what may be sent; whether something was.
   bool SendGroups() EXCLUDES(mutex_);
+  // Until an answer, a group that may be sent, or the end of a pause.
+  void Await() EXCLUDES(mutex_);
   void SendRequest(const InsertRequest& request);
   // The sequence of the oldest group that is not acknowledged.
   uint64_t BaseSequence() const REQUIRES(mutex_);
-  void AwaitGroups() EXCLUDES(mutex_);
   void HandleReply(rpc::CallReply reply) EXCLUDES(mutex_);
   void HandleAck(const InsertAck& ack) EXCLUDES(mutex_);
   void Pause() { resume_at_ = clock_->Now() + std::chrono::milliseconds(50); }
@@ -152,6 +153,7 @@ class StepWriter {
   Clock* const clock_;
   rpc::ZmqContext context_;
   rpc::Client client_;
+  rpc::WakeEvent wake_;  // wakes the thread
 
   // the caller's: the episode that is open, and its group so far
   uint64_t episode_ = 0;
@@ -169,6 +171,8 @@ class StepWriter {
   size_t num_under_way_ GUARDED_BY(mutex_) = 0;
   uint64_t dropped_episode_ GUARDED_BY(mutex_) = 0;
   bool is_closed_ GUARDED_BY(mutex_) = false;
+  // The thread sleeps, and could send a group that came.
+  bool wants_group_ GUARDED_BY(mutex_) = false;
   std::exception_ptr failure_ GUARDED_BY(mutex_);
   StepWriterMetrics metrics_ GUARDED_BY(mutex_);
 

@@ -129,7 +129,7 @@ void Table::RemoveSlot(uint32_t slot) {
   TableItem& item = items_[slot];
   sampler_->Remove(slot);
   remover_->Remove(slot);
-  Group* const first = item.first;
+  StoredGroup* const first = item.first;
   item.first = nullptr;
   item.generation = std::max(item.generation + 1, first_generation_);
   max_generation_ = std::max(max_generation_, item.generation);
@@ -192,9 +192,10 @@ void Table::AddToBatch(const Draw& draw, SampledBatch* batch) {
        .n = item.n,
        .first_group = static_cast<int64_t>(batch->groups.size()),
        .num_groups = item.num_groups});
-  const Group* group = item.first;
+  const StoredGroup* group = item.first;
   for (int i = 0; i < item.num_groups; ++i, group = group->next) {
-    batch->groups.push_back(group->shared_from_this());
+    group->data->WillRead();
+    batch->groups.push_back(group->data);
   }
 }
 

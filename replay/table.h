@@ -70,8 +70,8 @@ struct PriorityUpdate {
 
 // One slot of a table.
 struct TableItem {
-  Group* first = nullptr;  // nullptr: the slot is free
-  uint64_t order = 0;      // of insertion
+  StoredGroup* first = nullptr;  // nullptr: the slot is free
+  uint64_t order = 0;            // of insertion
   uint32_t generation = 0;
   int32_t step = 0;
   int32_t times_sampled = 0;

@@ -153,11 +153,12 @@ class Client:
         return info
 
     def sample(self, table, count, wait_ms=5000):
-        request = string(table) + struct.pack("<II", count, wait_ms)
+        request = string(table) + struct.pack("<II?", count, wait_ms, False)
         header, rows, segments = self.call(SAMPLE, [request])
         reader = Reader(header)
         batch = dict(zip(("state", "table_size", "table_mass", "stack"),
                          reader.take("BQdI")))
+        reader.take("??")  # nothing is in memory, as none was offered
         for name, dtype in (("slot", "u4"), ("generation", "u4"),
                             ("probability", "f8"), ("priority", "f4"),
                             ("reward", "f4"), ("discount", "f4"),

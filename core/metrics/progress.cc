@@ -51,11 +51,18 @@ void ProgressLine::AddValue(std::string label, Source value) {
   AddField(Field::Kind::kValue, std::move(label), std::move(value), 0.0);
 }
 
+void ProgressLine::AddText(std::string label,
+                           std::function<std::string()> text) {
+  MutexLock lock(mutex_);
+  fields_.push_back({Field::Kind::kText, std::move(label), nullptr, 0.0,
+                     RateMeter(rate_window_), std::move(text)});
+}
+
 void ProgressLine::AddField(Field::Kind kind, std::string label, Source source,
                             double goal) {
   MutexLock lock(mutex_);
   fields_.push_back({kind, std::move(label), std::move(source), goal,
-                     RateMeter(rate_window_)});
+                     RateMeter(rate_window_), nullptr});
 }
 
 void ProgressLine::Update() {
@@ -76,6 +83,9 @@ void ProgressLine::Show(Clock::TimePoint now) {
 }
 
 std::string ProgressLine::Format(Field& field, Clock::TimePoint now) {
+  if (field.kind == Field::Kind::kText) {
+    return fmt::format("{} {}", field.label, field.text());
+  }
   const double value = field.source();
   if (field.kind == Field::Kind::kValue) {
     return fmt::format("{} {}", field.label, FormatQuantity(value));

@@ -61,16 +61,21 @@ class ProgressLine {
   // "label 123.4".
   void AddValue(std::string label, Source value) EXCLUDES(mutex_);
 
+  // "label text".
+  void AddText(std::string label, std::function<std::string()> text)
+      EXCLUDES(mutex_);
+
   // Shows the state if the interval has passed; cheap if not.
   void Update() EXCLUDES(mutex_);
 
  private:
   struct Field {
-    enum class Kind { kCount, kRate, kValue } kind;
+    enum class Kind { kCount, kRate, kValue, kText } kind;
     std::string label;
     Source source;
     double goal;
     RateMeter meter;
+    std::function<std::string()> text;  // kText
   };
 
   void AddField(Field::Kind kind, std::string label, Source source, double goal)

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "core/base/check.h"
 #include "core/base/error.h"
@@ -169,6 +170,24 @@ void Client::Process(Clock::Duration timeout) {
   do {
     Step(end);
   } while (num_received_ == received && !is_closed_ && Now() < end);
+}
+
+void Client::AwaitAny(std::span<Client* const> clients, WakeEvent& wake,
+                      Clock::Duration timeout) {
+  Clock::TimePoint end = Now() + timeout;
+  std::vector<PollItem> items(1);
+  items[0].fd = wake.fd();
+  for (Client* const client : clients) {
+    // replies that were taken in already
+    if (!client->done_.empty()) return;
+    end = client->NextTimer(end);
+    items.push_back(
+        {.socket = &client->socket_, .wants_send = client->is_send_blocked_});
+    items.push_back({.socket = &client->monitor_.socket()});
+  }
+  // a context that was shut down shows in the clients' own calls
+  static_cast<void>(Poll(items, end - Now()));
+  if (items[0].can_receive) wake.Clear();
 }
 
 void Client::Step(Clock::TimePoint end) {

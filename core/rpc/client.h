@@ -6,12 +6,14 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "core/base/clock.h"
 #include "core/rpc/envelope.h"
 #include "core/rpc/monitor.h"
 #include "core/rpc/socket.h"
+#include "core/rpc/wake_queue.h"
 
 namespace replicant::rpc {
 
@@ -141,6 +143,12 @@ class Client {
   // Receives, retries and sends heartbeats. Returns after `timeout`, or sooner
   // once something was received.
   void Process(Clock::Duration timeout);
+
+  // Waits until one of `clients`, all of the calling thread, has something to
+  // do in Process(0), `wake` is woken from any thread (and clears that), or
+  // `timeout` has passed.
+  static void AwaitAny(std::span<Client* const> clients, WakeEvent& wake,
+                       Clock::Duration timeout);
 
   void DetachFromThread();
 

@@ -61,6 +61,10 @@ void Server::OnPeerExpired(std::function<void(const Peer&)> callback) {
   on_peer_expired_ = std::move(callback);
 }
 
+void Server::OnEnd(std::function<void()> callback) {
+  on_end_ = std::move(callback);
+}
+
 std::string Server::Bind(const std::string& endpoint) {
   std::string bound = socket_.Bind(endpoint);
   // Run() may be called from another thread
@@ -69,6 +73,16 @@ std::string Server::Bind(const std::string& endpoint) {
 }
 
 void Server::Run() {
+  RunLoop();
+  if (on_end_) Guard("end", on_end_);
+  while (!unanswered_.empty()) {
+    AnswerError(unanswered_.begin()->first, ErrorCode::kShuttingDown,
+                "the service is about to end");
+  }
+  PublishMetrics();
+}
+
+void Server::RunLoop() {
   std::array<PollItem, 2> items{};
   items[0].socket = &socket_;
   items[1].fd = wake_queue_.fd();
@@ -84,11 +98,6 @@ void Server::Run() {
     if (Now() >= next_tick_) RunTick();
     PublishMetrics();
   }
-  while (!unanswered_.empty()) {
-    AnswerError(unanswered_.begin()->first, ErrorCode::kShuttingDown,
-                "the service is about to end");
-  }
-  PublishMetrics();
 }
 
 void Server::Stop() {

@@ -129,6 +129,9 @@ class Server {
   // it says hello again.
   void OnPeerExpired(std::function<void(const Peer&)> callback);
 
+  // Called once, when the loop ends: nothing that is posted from then on runs.
+  void OnEnd(std::function<void()> callback);
+
   // As ZmqSocket::Bind(); may be called for several endpoints.
   std::string Bind(const std::string& endpoint);
 
@@ -161,6 +164,7 @@ class Server {
     Clock::TimePoint deadline;
   };
 
+  void RunLoop();
   void ReceiveSome();
   void HandleMessage(Message message);
   void HandleEnvelope(Frame address, Envelope envelope);
@@ -188,6 +192,7 @@ class Server {
   std::unordered_map<uint16_t, Handler> handlers_;
   std::function<void()> on_tick_;
   std::function<void(const Peer&)> on_peer_expired_;
+  std::function<void()> on_end_;
   Peers peers_;
   std::unordered_map<uint64_t, Unanswered> unanswered_;  // by token
   uint64_t last_token_ = 0;

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <utility>
+#include <vector>
 
 #include "core/base/check.h"
 #include "core/base/error.h"
@@ -332,9 +333,11 @@ ReceiveResult ZmqSocket::Receive(Message* message, Clock::Duration timeout) {
 }
 
 PollResult Poll(std::span<PollItem> items, Clock::Duration timeout) {
-  constexpr size_t kMaxItems = 8;
-  REPLICANT_CHECK_LE(items.size(), kMaxItems);
-  std::array<zmq_pollitem_t, kMaxItems> polled{};
+  std::array<zmq_pollitem_t, 8> few{};
+  std::vector<zmq_pollitem_t> many;
+  if (items.size() > few.size()) many.resize(items.size());
+  const std::span<zmq_pollitem_t> polled =
+      many.empty() ? std::span(few).first(items.size()) : std::span(many);
   for (size_t i = 0; i < items.size(); ++i) {
     const int events = ZMQ_POLLIN | (items[i].wants_send ? ZMQ_POLLOUT : 0);
     polled[i].events = static_cast<short>(events);
@@ -343,8 +346,7 @@ PollResult Poll(std::span<PollItem> items, Clock::Duration timeout) {
     items[i].socket->CheckThread();
     polled[i].socket = items[i].socket->handle_;
   }
-  const PollResult result =
-      PollUntil({polled.data(), items.size()}, DeadlineAfter(timeout));
+  const PollResult result = PollUntil(polled, DeadlineAfter(timeout));
   for (size_t i = 0; i < items.size(); ++i) {
     items[i].can_receive = (polled[i].revents & ZMQ_POLLIN) != 0;
     items[i].can_send = (polled[i].revents & ZMQ_POLLOUT) != 0;

@@ -188,7 +188,7 @@ struct PollItem {
   bool can_send = false;
 };
 
-// Waits until one of at most 8 items is ready.
+// Waits until one of the items is ready.
 PollResult Poll(std::span<PollItem> items, Clock::Duration timeout);
 
 // Whether a TCP endpoint names a loopback address by its number; true for

@@ -10,11 +10,23 @@
 
 namespace replicant::rpc {
 
-WakeQueue::WakeQueue() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+WakeEvent::WakeEvent() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   if (fd_ < 0) throw IoError::FromErrno("create", "eventfd", errno);
 }
 
-WakeQueue::~WakeQueue() { ::close(fd_); }
+WakeEvent::~WakeEvent() { ::close(fd_); }
+
+void WakeEvent::Wake() {
+  // fails only if the counter is full, and then fd_ is readable anyway
+  while (::eventfd_write(fd_, 1) != 0 && errno == EINTR) {
+  }
+}
+
+void WakeEvent::Clear() {
+  eventfd_t count = 0;
+  while (::eventfd_read(fd_, &count) != 0 && errno == EINTR) {
+  }
+}
 
 void WakeQueue::Post(Work work) {
   {
@@ -24,17 +36,9 @@ void WakeQueue::Post(Work work) {
   Wake();
 }
 
-void WakeQueue::Wake() {
-  // fails only if the counter is full, and then fd_ is readable anyway
-  while (::eventfd_write(fd_, 1) != 0 && errno == EINTR) {
-  }
-}
-
 std::vector<WakeQueue::Work> WakeQueue::TakeAll() {
   // cleared before the work is taken: work that comes in between wakes again
-  eventfd_t count = 0;
-  while (::eventfd_read(fd_, &count) != 0 && errno == EINTR) {
-  }
+  event_.Clear();
   MutexLock lock(mutex_);
   return std::exchange(work_, {});
 }

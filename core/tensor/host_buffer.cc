@@ -2,10 +2,13 @@
 
 #include <sys/mman.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <utility>
+
+#include "core/base/check.h"
 
 namespace replicant {
 namespace {
@@ -31,12 +34,25 @@ std::byte* Allocate(size_t size_bytes) {
 
 }  // namespace
 
-void HostBuffer::Deleter::operator()(std::byte* data) const { std::free(data); }
+void HostBuffer::Deleter::operator()(std::byte* data) const {
+  if (owner == nullptr) std::free(data);
+}
 
 HostBuffer::HostBuffer(size_t size_bytes, Fill fill) : size_bytes_(size_bytes) {
   if (size_bytes == 0) return;
   data_.reset(Allocate(size_bytes));
   if (fill == Fill::kZero) std::memset(data_.get(), 0, size_bytes);
+}
+
+HostBuffer HostBuffer::Adopt(std::span<std::byte> bytes,
+                             std::shared_ptr<void> owner) {
+  REPLICANT_CHECK(owner != nullptr, "memory without an owner");
+  REPLICANT_CHECK_EQ(reinterpret_cast<uintptr_t>(bytes.data()) % kAlignment,
+                     0u);
+  HostBuffer buffer;
+  buffer.data_ = {bytes.data(), Deleter{std::move(owner)}};
+  buffer.size_bytes_ = bytes.size();
+  return buffer;
 }
 
 HostBuffer::HostBuffer(HostBuffer&& other) noexcept

@@ -24,6 +24,10 @@ class HostBuffer {
   // Throws std::bad_alloc. Decoders check a size that came from outside before
   // they call this.
   explicit HostBuffer(size_t size_bytes, Fill fill = Fill::kZero);
+  // Memory that `owner` holds, such as a part of a larger block; it must be
+  // aligned to kAlignment (checked).
+  static HostBuffer Adopt(std::span<std::byte> bytes,
+                          std::shared_ptr<void> owner);
   HostBuffer(HostBuffer&& other) noexcept;
   HostBuffer& operator=(HostBuffer&& other) noexcept;
   ~HostBuffer() = default;
@@ -38,6 +42,7 @@ class HostBuffer {
 
  private:
   struct Deleter {
+    std::shared_ptr<void> owner;  // none: the memory is the buffer's own
     void operator()(std::byte* data) const;
   };
   std::unique_ptr<std::byte, Deleter> data_;

@@ -142,7 +142,9 @@ Stages MeasureStages(const Case& c, const TaskDefinition& task,
     camera = std::make_unique<Camera>(physics, camera_options);
   }
   FrameStack stack(int64_t{camera_options.height} * camera_options.width,
-                   /*channels=*/3, config.pixels.frame_stack);
+                   config.pixels.frame_stack);
+  std::vector<uint8_t> stacked(static_cast<size_t>(config.pixels.frame_stack) *
+                               stack.frame().size());
 
   Stages sum;
   size_t row = 0;
@@ -171,6 +173,7 @@ Stages MeasureStages(const Case& c, const TaskDefinition& task,
     camera->Render(physics, stack.frame());
     lap(&sum.render_us);
     stack.Push();
+    stack.CopyTo(stacked);
     lap(&sum.stack_us);
   });
   const auto calls = static_cast<double>(timing.calls);

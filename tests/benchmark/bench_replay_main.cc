@@ -1,19 +1,30 @@
-// Measures the replay service from end to end, over tcp loopback: the service's
-// loop, its clients and their threads run in this process. One JSON line per
-// case.
+// Measures the replay service from end to end: the service in one process, its
+// clients in another. One JSON line per case.
+//
+// "shm" is what clients of the service's host do by default: batches come
+// through shared memory, steps go over tcp loopback. "tcp" is what clients of
+// other hosts do: everything goes over tcp. An item counts when it is in the
+// replay, or stacked and decompressed in the reader's buffer.
 //
 // Pixel cases take recorded frames (scripts/bench/record_frames.py): what a
 // codec costs and saves depends on the picture.
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,42 +49,52 @@ constexpr int64_t kActionBytes = 6 * 4;
 constexpr int64_t kEpisodeSteps = 500;
 constexpr int64_t kBatch = 256;
 
-enum class Kind { kInsert, kSample, kUpdate };
+enum class Kind { kInsert, kSample, kUpdate, kEncode };
 
 struct Case {
-  Kind kind;
-  std::optional<FrameCodec> codec;  // none: state
+  Kind kind = Kind::kInsert;
+  std::optional<FrameCodec> codec = {};  // none: state
+  bool is_shm = true;
   int writers = 1;
 
   std::string Name() const {
     const std::string what =
         codec ? fmt::format("pixels-84-{}", ToString(*codec)) : "state";
+    const char* const transport = is_shm ? "shm" : "tcp";
     switch (kind) {
       case Kind::kInsert:
-        return fmt::format("replay/insert/{}/tcp/writers-{}", what, writers);
+        return fmt::format("replay/insert/{}/{}/writers-{}", what, transport,
+                           writers);
       case Kind::kSample:
-        return fmt::format("replay/sample/{}-{}/tcp", what, kBatch);
+        return fmt::format("replay/sample/{}-{}/{}", what, kBatch, transport);
       case Kind::kUpdate:
+        return fmt::format("replay/update/{}", kBatch);
+      case Kind::kEncode:
         break;
     }
-    return fmt::format("replay/update/{}", kBatch);
+    return fmt::format("replay/encode/{}", what);
   }
 };
 
 std::vector<Case> AllCases() {
-  return {{Kind::kInsert, std::nullopt, 1},
-          {Kind::kInsert, std::nullopt, 2},
-          {Kind::kInsert, FrameCodec::kLz4, 1},
-          {Kind::kInsert, FrameCodec::kLz4, 2},
-          {Kind::kSample, std::nullopt},
-          {Kind::kSample, FrameCodec::kLz4},
-          {Kind::kSample, FrameCodec::kNone},
-          {Kind::kUpdate, std::nullopt}};
+  std::vector<Case> cases;
+  for (const bool is_shm : {true, false}) {
+    for (const int writers : {1, 2}) {
+      cases.push_back({Kind::kInsert, std::nullopt, is_shm, writers});
+      cases.push_back({Kind::kInsert, FrameCodec::kLz4, is_shm, writers});
+    }
+    cases.push_back({Kind::kSample, std::nullopt, is_shm});
+    cases.push_back({Kind::kSample, FrameCodec::kLz4, is_shm});
+    cases.push_back({Kind::kSample, FrameCodec::kNone, is_shm});
+  }
+  cases.push_back({.kind = Kind::kUpdate});
+  cases.push_back({Kind::kEncode, FrameCodec::kLz4});
+  return cases;
 }
 
-double CpuSeconds() {
+double SecondsOf(clockid_t clock) {
   timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  clock_gettime(clock, &now);
   return static_cast<double>(now.tv_sec) +
          1e-9 * static_cast<double>(now.tv_nsec);
 }
@@ -103,33 +124,6 @@ Frames ReadFrames(const std::string& path) {
   return {{view.begin(), view.end()}};
 }
 
-// A service on a port of this host.
-class LocalService {
- public:
-  explicit LocalService(const ShardConfig& config)
-      : shard_(config, &Clock::Real()),
-        server_(context_, ReplayProtocol(), {}),
-        service_(&shard_, {}, &Clock::Real()) {
-    service_.AttachTo(server_);
-    endpoint_ = server_.Bind("tcp://127.0.0.1:*");
-    loop_.emplace("replay", [this](const auto&) { server_.Run(); });
-  }
-  ~LocalService() {
-    server_.Stop();
-    loop_->Join();
-  }
-  Shard& shard() { return shard_; }
-  const std::string& endpoint() const { return endpoint_; }
-
- private:
-  Shard shard_;
-  rpc::ZmqContext context_;
-  rpc::Server server_;
-  Service service_;
-  std::string endpoint_;
-  std::optional<Thread> loop_;
-};
-
 ShardConfig ConfigOf(const Case& c) {
   ShardConfig config;
   config.shape = {.observation_bytes = c.codec ? 0 : kObservationBytes,
@@ -142,6 +136,66 @@ ShardConfig ConfigOf(const Case& c) {
                                      .min_size_to_sample = 1}}};
   return config;
 }
+
+void Serve(const ShardConfig& config, int endpoint_fd) {
+  Shard shard(config, &Clock::Real());
+  rpc::ZmqContext context;
+  rpc::Server server(context, ReplayProtocol(), rpc::ServerOptions());
+  Service service(&shard, {}, &Clock::Real());
+  service.AttachTo(server);
+  const std::string endpoint = server.Bind("tcp://127.0.0.1:*");
+  if (write(endpoint_fd, endpoint.data(), endpoint.size()) < 0) return;
+  close(endpoint_fd);
+  server.Run();
+}
+
+// A service in a process of its own, on a port of this host. No thread may run
+// while it is made.
+class ServiceProcess {
+ public:
+  explicit ServiceProcess(const Case& c) : config_(ConfigOf(c)) {
+    std::array<int, 2> fds{};
+    if (pipe(fds.data()) != 0) throw IoError::FromErrno("pipe", "", errno);
+    pid_ = fork();
+    if (pid_ < 0) throw IoError::FromErrno("fork", "", errno);
+    if (pid_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      Serve(config_, fds[1]);
+      _exit(1);
+    }
+    close(fds[1]);
+    std::array<char, 256> text{};
+    const ssize_t size = read(fds[0], text.data(), text.size());
+    close(fds[0]);
+    if (size <= 0) throw CommError("bench_replay: the service did not start");
+    endpoint_.assign(text.data(), static_cast<size_t>(size));
+    clock_getcpuclockid(pid_, &cpu_clock_);
+  }
+  ~ServiceProcess() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  ServiceProcess(const ServiceProcess&) = delete;
+  ServiceProcess& operator=(const ServiceProcess&) = delete;
+
+  const std::string& endpoint() const { return endpoint_; }
+  const StepShape& shape() const { return config_.shape; }
+  double CpuSeconds() const { return SecondsOf(cpu_clock_); }
+
+  nlohmann::json Status() const {
+    rpc::ZmqContext context;
+    rpc::Client client(context, ReplayProtocol(), rpc::ClientOptions());
+    client.Connect(endpoint_);
+    const rpc::CallReply reply = client.Call(kStatusKind, {});
+    return nlohmann::json::parse(StatusReply::Decode(reply.payload).json);
+  }
+
+ private:
+  const ShardConfig config_;
+  pid_t pid_ = -1;
+  clockid_t cpu_clock_ = CLOCK_PROCESS_CPUTIME_ID;
+  std::string endpoint_;
+};
 
 // Streams episodes until `until`, or `max_steps`.
 void Write(StepWriter& writer, const StepShape& shape, const Frames& frames,
@@ -169,11 +223,10 @@ void Write(StepWriter& writer, const StepShape& shape, const Frames& frames,
   if (!writer.Flush(deadline)) throw CommError("bench_replay: no answer");
 }
 
-StepWriterOptions WriterOf(const Case& c, const LocalService& service,
-                           const StepShape& shape) {
+StepWriterOptions WriterOf(const Case& c, const ServiceProcess& service) {
   StepWriterOptions options;
   options.endpoint = service.endpoint();
-  options.shape = shape;
+  options.shape = service.shape();
   options.codec = c.codec.value_or(FrameCodec::kNone);
   return options;
 }
@@ -181,70 +234,88 @@ StepWriterOptions WriterOf(const Case& c, const LocalService& service,
 struct Timing {
   int64_t items = 0;
   double wall_s = 0.0;
-  double cpu_s = 0.0;
+  double client_cpu_s = 0.0;
+  double service_cpu_s = 0.0;
   double bytes_per_step = 0.0;  // stored
 };
 
-Timing RunInsert(const Case& c, const Frames& frames, double seconds) {
-  const ShardConfig config = ConfigOf(c);
-  LocalService service(config);
-  const auto start = Clock::Real().Now();
-  const double cpu_start = CpuSeconds();
-  const auto until = start + std::chrono::duration_cast<Clock::Duration>(
-                                 std::chrono::duration<double>(seconds));
-  {
-    std::vector<std::unique_ptr<Thread>> threads;
-    for (int i = 0; i < c.writers; ++i) {
-      threads.push_back(
-          std::make_unique<Thread>("env", [&](const Thread::StopToken&) {
-            StepWriter writer(WriterOf(c, service, config.shape));
-            Write(writer, config.shape, frames, until, INT64_MAX);
-          }));
-    }
-    for (auto& thread : threads) thread->Join();
-  }
-  const ShardStatus status = service.shard().Status();
-  return {status.tables[0].inserts,
-          std::chrono::duration<double>(Clock::Real().Now() - start).count(),
-          CpuSeconds() - cpu_start,
-          static_cast<double>(status.size_bytes) /
-              static_cast<double>(status.tables[0].size)};
-}
+// Reads the clocks when it is made, and adds what has passed since to `timing`.
+class Stopwatch {
+ public:
+  explicit Stopwatch(const ServiceProcess* service)
+      : service_(service),
+        wall_(SecondsOf(CLOCK_MONOTONIC)),
+        client_cpu_(SecondsOf(CLOCK_PROCESS_CPUTIME_ID)),
+        service_cpu_(ServiceSeconds()) {}
 
-// A service that holds some steps, for the cases that read.
-std::unique_ptr<LocalService> FilledService(const Case& c,
-                                            const Frames& frames) {
-  const ShardConfig config = ConfigOf(c);
-  auto service = std::make_unique<LocalService>(config);
-  StepWriter writer(WriterOf(c, *service, config.shape));
-  Write(writer, config.shape, frames,
-        Clock::Real().Now() + std::chrono::minutes(5),
-        c.codec ? 10'000 : 200'000);
-  return service;
-}
+  double WallSeconds() const { return SecondsOf(CLOCK_MONOTONIC) - wall_; }
+  void Read(Timing* timing) const {
+    timing->wall_s = WallSeconds();
+    timing->client_cpu_s = SecondsOf(CLOCK_PROCESS_CPUTIME_ID) - client_cpu_;
+    timing->service_cpu_s = ServiceSeconds() - service_cpu_;
+  }
+
+ private:
+  double ServiceSeconds() const {
+    return service_ == nullptr ? 0.0 : service_->CpuSeconds();
+  }
+
+  const ServiceProcess* service_;
+  double wall_, client_cpu_, service_cpu_;
+};
 
 template <typename Step>
-Timing TimeFor(double seconds, const Step& step) {
+Timing TimeFor(const ServiceProcess* service, double seconds,
+               const Step& step) {
   Timing timing;
-  const double cpu_start = CpuSeconds();
-  const auto start = Clock::Real().Now();
-  while (timing.wall_s < seconds) {
-    timing.items += step();
-    timing.wall_s =
-        std::chrono::duration<double>(Clock::Real().Now() - start).count();
-  }
-  timing.cpu_s = CpuSeconds() - cpu_start;
+  const Stopwatch watch(service);
+  while (watch.WallSeconds() < seconds) timing.items += step();
+  watch.Read(&timing);
   return timing;
 }
 
+Timing RunInsert(const Case& c, const Frames& frames, double seconds) {
+  const ServiceProcess service(c);
+  Timing timing;
+  const Stopwatch watch(&service);
+  const auto until =
+      Clock::Real().Now() + std::chrono::duration_cast<Clock::Duration>(
+                                std::chrono::duration<double>(seconds));
+  std::vector<std::unique_ptr<Thread>> threads;
+  for (int i = 0; i < c.writers; ++i) {
+    threads.push_back(
+        std::make_unique<Thread>("env", [&](const Thread::StopToken&) {
+          StepWriter writer(WriterOf(c, service));
+          Write(writer, service.shape(), frames, until, INT64_MAX);
+        }));
+  }
+  for (auto& thread : threads) thread->Join();
+  watch.Read(&timing);
+  const nlohmann::json status = service.Status();
+  const nlohmann::json& table = status.at("tables").at(0);
+  timing.items = table.at("inserts").get<int64_t>();
+  timing.bytes_per_step = status.at("memory").at("bytes").get<double>() /
+                          table.at("size").get<double>();
+  return timing;
+}
+
+void Fill(const Case& c, const ServiceProcess& service, const Frames& frames) {
+  StepWriter writer(WriterOf(c, service));
+  Write(writer, service.shape(), frames,
+        Clock::Real().Now() + std::chrono::minutes(5),
+        c.codec ? 10'000 : 200'000);
+}
+
 Timing RunSample(const Case& c, const Frames& frames, double seconds) {
-  const auto service = FilledService(c, frames);
+  const ServiceProcess service(c);
+  Fill(c, service, frames);
   BatchReaderOptions options;
-  options.endpoints = {service->endpoint()};
-  options.shape = ConfigOf(c).shape;
+  options.endpoints = {service.endpoint()};
+  options.shape = service.shape();
   options.batch_size = kBatch;
   options.prefetch = 4;
   options.importance_exponent = 0.4;
+  options.shares_memory = c.is_shm;
   BatchReader reader(options);
   Batch batch;
   const auto step = [&] {
@@ -254,20 +325,25 @@ Timing RunSample(const Case& c, const Frames& frames, double seconds) {
     }
     return batch.size;
   };
-  TimeFor(seconds / 10, step);
-  return TimeFor(seconds, step);
+  TimeFor(&service, seconds / 10, step);
+  const Timing timing = TimeFor(&service, seconds, step);
+  if ((reader.metrics().memory_replies > 0) != c.is_shm) {
+    throw CommError("bench_replay: batches did not come by " + c.Name());
+  }
+  return timing;
 }
 
 Timing RunUpdate(const Case& c, double seconds) {
-  const auto service = FilledService(c, {});
+  const ServiceProcess service(c);
+  Fill(c, service, {});
   rpc::ZmqContext context;
-  rpc::Client client(context, ReplayProtocol(), {});
-  client.Connect(service->endpoint());
+  rpc::Client client(context, ReplayProtocol(), rpc::ClientOptions());
+  client.Connect(service.endpoint());
   UpdateRequest request{"default", {}};
   for (uint32_t i = 0; i < kBatch; ++i) {
     request.updates.push_back({{i * 701, 0}, 2.0f});
   }
-  return TimeFor(seconds, [&] {
+  return TimeFor(&service, seconds, [&] {
     // a hundred one way, and one whose answer says that all are in
     for (int i = 0; i < 100; ++i) {
       if (client.SendOneWay(kUpdateKind, request.Encode(),
@@ -283,27 +359,47 @@ Timing RunUpdate(const Case& c, double seconds) {
   });
 }
 
-void RunCase(const Case& c, const Frames& frames, double seconds) {
-  Timing timing;
+// What a writer's thread spends on compression.
+Timing RunEncode(const Case& c, const Frames& frames, double seconds) {
+  constexpr int64_t kGroup = 8;
+  FrameGroupEncoder encoder(*c.codec, kFrameBytes, kGroup);
+  int64_t step = 0;
+  size_t bytes = 0;
+  Timing timing = TimeFor(nullptr, seconds, [&] {
+    for (int64_t i = 0; i < kGroup; ++i) encoder.Add(frames.Of(step++));
+    bytes += encoder.Finish().size();
+    return kGroup;
+  });
+  timing.bytes_per_step =
+      static_cast<double>(bytes) / static_cast<double>(timing.items);
+  return timing;
+}
+
+Timing Run(const Case& c, const Frames& frames, double seconds) {
   switch (c.kind) {
     case Kind::kInsert:
-      timing = RunInsert(c, frames, seconds);
-      break;
+      return RunInsert(c, frames, seconds);
     case Kind::kSample:
-      timing = RunSample(c, frames, seconds);
-      break;
+      return RunSample(c, frames, seconds);
     case Kind::kUpdate:
-      timing = RunUpdate(c, seconds);
+      return RunUpdate(c, seconds);
+    case Kind::kEncode:
       break;
   }
+  return RunEncode(c, frames, seconds);
+}
+
+void RunCase(const Case& c, const Frames& frames, double seconds) {
+  const Timing timing = Run(c, c.codec ? frames : Frames(), seconds);
   const auto items = static_cast<double>(timing.items);
   metrics::JsonObject line;
   line.Add("name", c.Name())
       .Add("value", items / timing.wall_s)
-      .Add("unit", "items/s")
+      .Add("unit", c.kind == Kind::kEncode ? "frames/s" : "items/s")
       .Add("items", timing.items)
-      .Add("cpu_us_per_item", 1e6 * timing.cpu_s / items);
-  if (c.kind == Kind::kInsert) {
+      .Add("client_cpu_us", 1e6 * timing.client_cpu_s / items)
+      .Add("service_cpu_us", 1e6 * timing.service_cpu_s / items);
+  if (timing.bytes_per_step > 0.0) {
     line.Add("bytes_per_step", timing.bytes_per_step);
   }
   fmt::print("{}\n", line.ToString());

@@ -153,7 +153,7 @@ TEST_F(PixelsTest, BadInputIsRefused) {
             }),
             "small-push: there is no camera 'front', only -1 (free)");
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { Pixels(Make(), Small(0)); }),
-            "FrameStack: depth must be >= 1, got 0");
+            "FrameStack: depth must be in [1, 64], got 0");
   EXPECT_EQ(MessageOf<InvalidArgument>([&] {
               Pixels(std::make_unique<Pixels>(Make(), Small(1)), Small(1));
             }),

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <string>
+#include <vector>
 
 #include "core/base/error.h"
 #include "env/rewards.h"
@@ -96,29 +99,73 @@ TEST_F(WrappersTest, StepLimitCutsOffWithDiscountOne) {
             "StepLimit: max_steps must be >= 1, got 0");
 }
 
+// Bytes first, first + 1, ... as the next frame of a stack.
+void WriteFrame(FrameStack& stack, uint8_t first) {
+  std::iota(stack.frame().begin(), stack.frame().end(), first);
+}
+
+std::vector<uint8_t> Copy(const FrameStack& stack, size_t size) {
+  std::vector<uint8_t> out(size + 1, 255);
+  stack.CopyTo(std::span(out).first(size));
+  EXPECT_EQ(out.back(), 255) << "written beyond the end";
+  out.pop_back();
+  return out;
+}
+
 TEST(FrameStackTest, HoldsTheLastFramesPerPixelOldestFirst) {
-  // two pixels of two channels
-  FrameStack stack(/*pixels=*/2, /*channels=*/2, /*depth=*/3);
-  const auto write = [&stack](uint8_t first) {
-    std::generate(stack.frame().begin(), stack.frame().end(),
-                  [&first] { return first++; });
-  };
-  write(10);
+  FrameStack stack(/*pixels=*/2, /*depth=*/2);
+  WriteFrame(stack, 10);
   stack.Fill();
-  EXPECT_THAT(stack.stack(), ElementsAre(10, 11, 10, 11, 10, 11,  //
-                                         12, 13, 12, 13, 12, 13));
-  write(20);
+  EXPECT_THAT(Copy(stack, 12),
+              ElementsAre(10, 11, 12, 10, 11, 12, 13, 14, 15, 13, 14, 15));
+  WriteFrame(stack, 20);
   stack.Push();
-  write(30);
+  EXPECT_THAT(Copy(stack, 12),
+              ElementsAre(10, 11, 12, 20, 21, 22, 13, 14, 15, 23, 24, 25));
+  WriteFrame(stack, 30);
+  // what is not pushed yet is not seen
+  EXPECT_EQ(Copy(stack, 12)[3], 20);
   stack.Push();
-  EXPECT_THAT(stack.stack(), ElementsAre(10, 11, 20, 21, 30, 31,  //
-                                         12, 13, 22, 23, 32, 33));
-  write(40);
-  stack.Push();
-  EXPECT_THAT(stack.stack(), ElementsAre(20, 21, 30, 31, 40, 41,  //
-                                         22, 23, 32, 33, 42, 43));
-  EXPECT_EQ(MessageOf<InvalidArgument>([] { FrameStack(4, 3, 0); }),
-            "FrameStack: depth must be >= 1, got 0");
+  EXPECT_THAT(Copy(stack, 12),
+              ElementsAre(20, 21, 22, 30, 31, 32, 23, 24, 25, 33, 34, 35));
+}
+
+// Every depth against frames kept in a list.
+TEST(FrameStackTest, EqualsAListOfFramesAtEveryDepth) {
+  constexpr size_t kPixels = 5;
+  for (size_t depth = 1; depth <= 6; ++depth) {
+    FrameStack stack(kPixels, static_cast<int64_t>(depth));
+    std::vector<std::vector<uint8_t>> frames;
+    for (uint8_t t = 0; t < 20; ++t) {
+      WriteFrame(stack, static_cast<uint8_t>(7 * t));
+      // an episode starts with every seventh frame
+      if (t % 7 == 0) frames.clear();
+      frames.emplace_back(stack.frame().begin(), stack.frame().end());
+      t % 7 == 0 ? stack.Fill() : stack.Push();
+      const std::vector<uint8_t> out = Copy(stack, kPixels * depth * 3);
+      for (size_t k = 0; k < depth; ++k) {
+        const size_t back = std::min(depth - k, frames.size());
+        const auto& frame = frames[frames.size() - back];
+        for (size_t i = 0; i < kPixels * 3; ++i) {
+          EXPECT_EQ(out[(i / 3 * depth + k) * 3 + i % 3], frame[i]);
+        }
+      }
+    }
+  }
+}
+
+TEST(FrameStackTest, RefusesADepthOutOfRange) {
+  for (const int64_t depth : {0, 65}) {
+    EXPECT_EQ(
+        MessageOf<InvalidArgument>([&] { FrameStack(4, depth); }),
+        "FrameStack: depth must be in [1, 64], got " + std::to_string(depth));
+  }
+}
+
+TEST(FrameStackDeathTest, CopyingWithoutAFrameIsABug) {
+  const FrameStack stack(1, 1);
+  std::vector<uint8_t> out(3);
+  EXPECT_DEATH(stack.CopyTo(out), "0 frames, 3 bytes");
 }
 
 }  // namespace

@@ -40,13 +40,13 @@ void ReadBatch(Message message, const replicant::replay::StepShape& shape) {
   const replicant::replay::BatchMessage batch(std::move(message), shape);
   const auto stack_bytes =
       static_cast<size_t>(batch.stack() * shape.frame_bytes);
-  std::vector<std::byte> scratch, frames(stack_bytes), next(stack_bytes);
+  std::vector<std::byte> frames(stack_bytes), next(stack_bytes);
   replicant::replay::FrameDecoder decoder;
   for (int64_t i = 0; i < batch.size(); ++i) {
     sink = sink + batch.Observation(i).size() +
            batch.NextObservation(i).size() + batch.Action(i).size();
     if (shape.frame_bytes > 0) {
-      batch.DecodeFrames(i, decoder, scratch, frames, next);
+      batch.DecodeFrames(i, decoder, frames, next);
     }
   }
 }

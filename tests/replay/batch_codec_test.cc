@@ -40,6 +40,61 @@ SampledBatch Draw(Shard& shard, const EpisodeMaker& maker, int64_t count) {
   return batch;
 }
 
+// Memory for `count` items of `rows`, from row 2 on.
+BatchTarget MakeTarget(int64_t count, const StepShape& shape, int64_t stack,
+                       uint64_t segments_bytes) {
+  const auto rows = static_cast<uint64_t>(count + 2);
+  uint64_t end = 0;
+  const auto take = [&](int64_t row_bytes) {
+    const uint64_t begin = end;
+    end += rows * static_cast<uint64_t>(row_bytes);
+    return begin;
+  };
+  BatchTarget target;
+  target.place.first_row = 2;
+  target.place.observations = take(shape.observation_bytes);
+  target.place.next_observations = take(shape.observation_bytes);
+  target.place.actions = take(shape.action_bytes);
+  target.place.frames = take(stack * shape.frame_bytes);
+  target.place.next_frames = take(stack * shape.frame_bytes);
+  target.place.segments = end;
+  target.place.segments_bytes = segments_bytes;
+  target.memory = rpc::SharedMemory::Create(end + segments_bytes);
+  target.place.memory = target.memory->handle();
+  target.Check(static_cast<uint32_t>(count), shape, stack);
+  return target;
+}
+
+void ExpectItems(const BatchMessage& read, const SampledBatch& batch,
+                 const EpisodeMaker& maker, int64_t stack) {
+  ASSERT_EQ(read.size(), static_cast<int64_t>(batch.items.size()));
+  EXPECT_EQ(read.stack(), stack);
+  EXPECT_EQ(read.table_size(), 18);
+  FrameDecoder decoder;
+  std::vector<std::byte> frames(static_cast<size_t>(stack * 300));
+  std::vector<std::byte> next_frames(frames.size());
+  for (int64_t i = 0; i < read.size(); ++i) {
+    const SampledItem& item = read.items()[static_cast<size_t>(i)];
+    const SampledItem& drawn = batch.items[static_cast<size_t>(i)];
+    ASSERT_EQ(item.key, drawn.key);
+    ASSERT_EQ(item.probability, drawn.probability);
+    ASSERT_EQ(item.reward, drawn.reward);
+    ASSERT_EQ(item.discount, drawn.discount);
+    ASSERT_EQ(item.times_sampled, drawn.times_sampled);
+    const uint64_t episode = batch.GroupOf(drawn, item.step).view.episode();
+    ASSERT_TRUE(std::ranges::equal(read.Observation(i),
+                                   maker.Observation(episode, item.step)));
+    ASSERT_TRUE(
+        std::ranges::equal(read.NextObservation(i),
+                           maker.Observation(episode, item.step + item.n)));
+    ASSERT_TRUE(
+        std::ranges::equal(read.Action(i), maker.Action(episode, item.step)));
+    read.DecodeFrames(i, decoder, frames, next_frames);
+    ASSERT_EQ(frames, maker.Stack(episode, item.step, stack));
+    ASSERT_EQ(next_frames, maker.Stack(episode, item.step + item.n, stack));
+  }
+}
+
 // Episodes of 1, 6 and 11 steps: stacks at the start, groups that a window
 // straddles, and n-steps that jump over whole groups.
 TEST(BatchCodecTest, EveryItemComesOutAsItsStepsWentIn) {
@@ -54,43 +109,55 @@ TEST(BatchCodecTest, EveryItemComesOutAsItsStepsWentIn) {
         maker.codec = codec;
         Shard shard(ConfigOf(maker, n_step, stack), &Clock::Real());
         const SampledBatch batch = Draw(shard, maker, 64);
-        const BatchMessage read(
-            EncodeBatch(batch, BatchState::kFull, maker.shape, stack, kNoLimit),
-            maker.shape);
-        ASSERT_EQ(read.size(), 64);
-        EXPECT_EQ(read.stack(), stack);
-        EXPECT_EQ(read.table_size(), 18);
-        FrameDecoder decoder;
-        std::vector<std::byte> scratch;
-        std::vector<std::byte> frames(static_cast<size_t>(stack * 300));
-        std::vector<std::byte> next_frames(frames.size());
-        for (int64_t i = 0; i < read.size(); ++i) {
-          const SampledItem& item = read.items()[static_cast<size_t>(i)];
-          const SampledItem& drawn = batch.items[static_cast<size_t>(i)];
-          ASSERT_EQ(item.key, drawn.key);
-          ASSERT_EQ(item.probability, drawn.probability);
-          ASSERT_EQ(item.reward, drawn.reward);
-          ASSERT_EQ(item.discount, drawn.discount);
-          ASSERT_EQ(item.times_sampled, drawn.times_sampled);
-          const uint64_t episode =
-              batch.GroupOf(drawn, item.step).view.episode();
-          const auto equal = [](std::span<const std::byte> a,
-                                const std::vector<std::byte>& b) {
-            return std::ranges::equal(a, b);
-          };
-          ASSERT_TRUE(equal(read.Observation(i),
-                            maker.Observation(episode, item.step)));
-          ASSERT_TRUE(equal(read.NextObservation(i),
-                            maker.Observation(episode, item.step + item.n)));
-          ASSERT_TRUE(equal(read.Action(i), maker.Action(episode, item.step)));
-          read.DecodeFrames(i, decoder, scratch, frames, next_frames);
-          ASSERT_EQ(frames, maker.Stack(episode, item.step, stack));
-          ASSERT_EQ(next_frames,
-                    maker.Stack(episode, item.step + item.n, stack));
-        }
+        const auto expect_items = [&](const BatchTarget* target) {
+          rpc::Message message = EncodeBatch(
+              batch, BatchState::kFull, maker.shape, stack, kNoLimit, target);
+          const BatchMessage read(std::move(message), maker.shape, target);
+          EXPECT_EQ(read.AreRowsInMemory(), target != nullptr);
+          EXPECT_EQ(read.has_segments(),
+                    target == nullptr || codec != FrameCodec::kNone);
+          ExpectItems(read, batch, maker, stack);
+        };
+        expect_items(nullptr);
+        const BatchTarget roomy = MakeTarget(64, maker.shape, stack, 1 << 20);
+        expect_items(&roomy);
+        // segments that find no room go with the message
+        const BatchTarget narrow = MakeTarget(64, maker.shape, stack, 100);
+        expect_items(&narrow);
       }
     }
   }
+}
+
+TEST(BatchCodecTest, RefusesAPlaceOutsideTheMemory) {
+  const EpisodeMaker maker;  // rows of 16 + 16 + 8 bytes
+  BatchTarget target = MakeTarget(4, maker.shape, 1, 0);
+  const auto why = [&](uint32_t count) {
+    return replicant::testing::MessageOf<InvalidArgument>(
+        [&] { target.Check(count, maker.shape, 1); });
+  };
+  EXPECT_EQ(why(5),
+            "replay.sample: place: 56 bytes of actions at offset 192 of a "
+            "memory of 240");
+  target.place.segments = ~uint64_t{0};
+  target.place.segments_bytes = 2;
+  EXPECT_EQ(why(4),
+            "replay.sample: place: 2 bytes of segments at offset "
+            "18446744073709551615 of a memory of 240");
+}
+
+TEST(BatchCodecTest, RefusesAnAnswerInMemoryThatWasNotOffered) {
+  const EpisodeMaker maker;
+  Shard shard(ConfigOf(maker, 1, 1), &Clock::Real());
+  const SampledBatch batch = Draw(shard, maker, 4);
+  const BatchTarget target = MakeTarget(4, maker.shape, 1, 0);
+  EXPECT_EQ(replicant::testing::MessageOf<rpc::MalformedMessage>([&] {
+              const BatchMessage read(
+                  EncodeBatch(batch, BatchState::kFull, maker.shape, 1,
+                              kNoLimit, &target),
+                  maker.shape);
+            }),
+            "replay.sample reply: in memory that was not offered");
 }
 
 TEST(BatchCodecTest, SendsOnlyTheFramesThatTheStacksNeed) {
@@ -136,7 +203,7 @@ TEST(BatchCodecTest, RefusesSegmentsThatDoNotHoldTheFrames) {
       EncodeBatch(batch, BatchState::kFull, maker.shape, 1, kNoLimit);
   std::vector<std::byte> header(message[0].bytes().begin(),
                                 message[0].bytes().end());
-  header[17] = std::byte{3};
+  header[17] = std::byte{3};  // the stack
   message[0] = rpc::Frame::Own(std::move(header));
   EXPECT_THROW(BatchMessage(std::move(message), maker.shape),
                rpc::MalformedMessage);

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <thread>
 
 #include "core/base/error.h"
 #include "tests/replay/episodes.h"
@@ -16,29 +18,13 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::After;
 using testing::EpisodeMaker;
+using testing::MakePixels;
 using testing::RunningService;
 
-Clock::TimePoint After(Clock::Duration time) {
-  return Clock::Real().Now() + time;
-}
-
-EpisodeMaker Pixels() {
-  EpisodeMaker maker;
-  maker.shape.frame_bytes = 300;
-  return maker;
-}
-
 ShardConfig ConfigOf(const EpisodeMaker& maker) {
-  ShardConfig config;
-  config.shape = maker.shape;
-  config.tables = {{.name = "default",
-                    .max_size = 10'000,
-                    .priority_exponent = 1.0,
-                    .n_step = {.n_step = 3, .stack = 3},
-                    .rate_limiter = {.mode = RateLimiterMode::kMinSize,
-                                     .min_size_to_sample = 1}}};
-  return config;
+  return testing::OpenTable(maker, {.n_step = 3, .stack = 3});
 }
 
 void Insert(Shard& shard, const EpisodeMaker& maker, uint64_t writer,
@@ -66,7 +52,7 @@ std::vector<std::byte> RowOf(const HostBuffer& buffer, int64_t row,
 }
 
 TEST(BatchReaderTest, BatchesHoldTheStepsAndStacksThatWereInserted) {
-  const EpisodeMaker maker = Pixels();
+  const EpisodeMaker maker = MakePixels();
   RunningService service(ConfigOf(maker));
   for (uint64_t episode = 1; episode <= 5; ++episode) {
     Insert(service.shard(), maker, 1, episode,
@@ -107,8 +93,132 @@ TEST(BatchReaderTest, BatchesHoldTheStepsAndStacksThatWereInserted) {
   }
 }
 
+bool AreEqual(const HostBuffer& a, const HostBuffer& b) {
+  return std::ranges::equal(a.bytes(), b.bytes());
+}
+
+// Two services that draw the same, one read through memory and one over tcp.
+TEST(BatchReaderTest, SharedMemoryAndMessagesGiveTheSameBatches) {
+  for (const FrameCodec codec :
+       {FrameCodec::kNone, FrameCodec::kLz4, FrameCodec::kZstd}) {
+    SCOPED_TRACE(ToString(codec));
+    const EpisodeMaker maker = MakePixels(codec);
+    RunningService service(ConfigOf(maker)), twin(ConfigOf(maker));
+    for (uint64_t episode = 1; episode <= 5; ++episode) {
+      const auto num_steps = static_cast<int64_t>(3 * episode - 2);
+      Insert(service.shard(), maker, 1, episode, num_steps);
+      Insert(twin.shard(), maker, 1, episode, num_steps);
+    }
+    BatchReaderOptions options{.endpoints = {service.endpoint()},
+                               .shape = maker.shape,
+                               .batch_size = 32,
+                               .prefetch = 1,
+                               .importance_exponent = 0.5};
+    BatchReader in_memory(options);
+    options.endpoints = {twin.endpoint()};
+    options.shares_memory = false;
+    BatchReader by_message(options);
+    Batch a, b;
+    for (int i = 0; i < 20; ++i) {
+      ASSERT_EQ(in_memory.Next(After(seconds(20)), &a), ReadResult::kOk);
+      ASSERT_EQ(by_message.Next(After(seconds(20)), &b), ReadResult::kOk);
+      ASSERT_NE(a.memory, nullptr);
+      ASSERT_EQ(b.memory, nullptr);
+      ASSERT_TRUE(AreEqual(a.observations, b.observations));
+      ASSERT_TRUE(AreEqual(a.next_observations, b.next_observations));
+      ASSERT_TRUE(AreEqual(a.actions, b.actions));
+      ASSERT_TRUE(AreEqual(a.frames, b.frames));
+      ASSERT_TRUE(AreEqual(a.next_frames, b.next_frames));
+      ASSERT_EQ(a.rewards, b.rewards);
+      ASSERT_EQ(a.discounts, b.discounts);
+      ASSERT_EQ(a.priorities, b.priorities);
+      ASSERT_EQ(a.weights, b.weights);
+      ASSERT_EQ(a.probabilities, b.probabilities);
+      ASSERT_EQ(a.keys, b.keys);
+    }
+    EXPECT_EQ(by_message.metrics().memory_replies, 0);
+    EXPECT_GE(in_memory.metrics().memory_replies, 20);
+    EXPECT_GT(by_message.metrics().received_bytes,
+              2 * in_memory.metrics().received_bytes);
+  }
+}
+
+TEST(BatchReaderTest, AServiceThatSharesNoMemorySendsItsBatches) {
+  const EpisodeMaker maker = MakePixels();
+  RunningService shares(ConfigOf(maker)),
+      sends(ConfigOf(maker), "tcp://127.0.0.1:*", RunningService::FastTicks(),
+            {.shares_memory = false});
+  Insert(shares.shard(), maker, 1, 1, 10);
+  Insert(sends.shard(), maker, 1, 2, 10);
+  BatchReader reader({.endpoints = {shares.endpoint(), sends.endpoint()},
+                      .shape = maker.shape,
+                      .batch_size = 64});
+  Batch batch;
+  bool is_mixed = false;
+  const auto give_up = After(seconds(20));
+  while (!is_mixed && Clock::Real().Now() < give_up) {
+    ASSERT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kOk);
+    for (int64_t i = 0; i < batch.size; ++i) {
+      const auto episode = Load<uint64_t>(batch.observations, 2 * i);
+      const auto step = Load<int64_t>(batch.observations, 2 * i + 1);
+      const int32_t shard = batch.shards[static_cast<size_t>(i)];
+      ASSERT_EQ(episode, static_cast<uint64_t>(shard + 1));
+      ASSERT_EQ(RowOf(batch.frames, i, 900), maker.Stack(episode, step, 3));
+      is_mixed |= shard != batch.shards[0];
+    }
+  }
+  EXPECT_TRUE(is_mixed);
+  EXPECT_GT(shares.counts().memory_batches, 0);
+  EXPECT_EQ(sends.counts().memory_batches, 0);
+}
+
+// A batch whose reply is lost begins anew: the lost reply may still be written.
+TEST(BatchReaderTest, ALostReplyLeavesItsMemoryToTheService) {
+  const EpisodeMaker maker = MakePixels();
+  auto service = std::make_unique<RunningService>(ConfigOf(maker));
+  const std::string endpoint = service->endpoint();
+  BatchReader reader({.endpoints = {endpoint},
+                      .shape = maker.shape,
+                      .batch_size = 4,
+                      .prefetch = 1,
+                      .wait = seconds(20)});
+  // a request waits for the first item while its service goes
+  const auto give_up = After(seconds(20));
+  while (service->counts().shared_memory_bytes == 0 &&
+         Clock::Real().Now() < give_up) {
+    std::this_thread::yield();
+  }
+  service.reset();
+  service = std::make_unique<RunningService>(ConfigOf(maker), endpoint);
+  Insert(service->shard(), maker, 1, 2, 8);
+  Batch batch;
+  ASSERT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kOk);
+  EXPECT_EQ(Load<uint64_t>(batch.observations, 0), 2u);
+  EXPECT_GE(reader.metrics().lost_requests, 1);
+}
+
+TEST(BatchReaderTest, TheServiceLetsMemoryGoWithItsReader) {
+  const EpisodeMaker maker = MakePixels();
+  RunningService service(ConfigOf(maker));
+  Insert(service.shard(), maker, 1, 1, 8);
+  {
+    BatchReader reader({.endpoints = {service.endpoint()},
+                        .shape = maker.shape,
+                        .batch_size = 4});
+    Batch batch;
+    ASSERT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kOk);
+    EXPECT_GT(service.counts().shared_memory_bytes, 0);
+  }
+  const auto give_up = After(seconds(5));
+  while (service.counts().shared_memory_bytes > 0 &&
+         Clock::Real().Now() < give_up) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(service.counts().shared_memory_bytes, 0);
+}
+
 TEST(BatchReaderTest, PrioritiesComeBackAndChangeTheDraws) {
-  const EpisodeMaker maker = Pixels();
+  const EpisodeMaker maker = MakePixels();
   RunningService service(ConfigOf(maker));
   Insert(service.shard(), maker, 1, 1, 4);
   BatchReader reader({.endpoints = {service.endpoint()},
@@ -146,7 +256,7 @@ TEST(BatchReaderTest, PrioritiesComeBackAndChangeTheDraws) {
 // Three services that hold 10, 20 and 70 of 100 items give each item the
 // probability that one service with all of them gives it, and draw it as often.
 TEST(BatchReaderTest, ThreeShardsDrawAndWeighLikeOne) {
-  const EpisodeMaker maker = Pixels();
+  const EpisodeMaker maker = MakePixels();
   std::vector<std::unique_ptr<RunningService>> services;
   BatchReaderOptions options{
       .shape = maker.shape, .batch_size = 64, .importance_exponent = 0.5};
@@ -213,7 +323,7 @@ TEST(BatchReaderTest, ThreeShardsDrawAndWeighLikeOne) {
 }
 
 TEST(BatchReaderTest, ANewServiceIsReadAfterARestart) {
-  const EpisodeMaker maker = Pixels();
+  const EpisodeMaker maker = MakePixels();
   auto service = std::make_unique<RunningService>(ConfigOf(maker));
   const std::string endpoint = service->endpoint();
   Insert(service->shard(), maker, 1, 1, 8);
@@ -235,7 +345,7 @@ TEST(BatchReaderTest, ANewServiceIsReadAfterARestart) {
 }
 
 TEST(BatchReaderTest, WaitsAreEndedByDeadlineAndByClose) {
-  const EpisodeMaker maker = Pixels();
+  const EpisodeMaker maker = MakePixels();
   RunningService service(ConfigOf(maker));
   BatchReader reader({.endpoints = {service.endpoint()},
                       .shape = maker.shape,
@@ -252,7 +362,7 @@ TEST(BatchReaderTest, WaitsAreEndedByDeadlineAndByClose) {
 }
 
 TEST(BatchReaderTest, SaysWhatItCannotHave) {
-  const EpisodeMaker maker = Pixels();
+  const EpisodeMaker maker = MakePixels();
   EXPECT_EQ(replicant::testing::MessageOf<InvalidArgument>(
                 [&] { BatchReader reader(BatchReaderOptions{}); }),
             "BatchReader: number of endpoints 0 is outside [1, 1024]");

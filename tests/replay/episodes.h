@@ -84,4 +84,12 @@ struct EpisodeMaker {
   }
 };
 
+// Episodes with frames of 300 bytes.
+inline EpisodeMaker MakePixels(FrameCodec codec = FrameCodec::kLz4) {
+  EpisodeMaker maker;
+  maker.shape.frame_bytes = 300;
+  maker.codec = codec;
+  return maker;
+}
+
 }  // namespace replicant::replay::testing

@@ -18,8 +18,8 @@ using ::testing::IsEmpty;
 constexpr StepShape kShape = {};
 
 // A group whose step t has reward 10^t; d is 1, or `last_discount` at its end.
-Group& AddGroup(FrameStore& store, int64_t first_step, int64_t num_steps,
-                bool ends, float last_discount = 1.0f) {
+StoredGroup& AddGroup(FrameStore& store, int64_t first_step, int64_t num_steps,
+                      bool ends, float last_discount = 1.0f) {
   StepGroupBuilder builder(kShape, 1, first_step);
   float reward = 1.0f;
   for (int64_t t = 0; t < first_step; ++t) reward *= 10.0f;
@@ -29,7 +29,7 @@ Group& AddGroup(FrameStore& store, int64_t first_step, int64_t num_steps,
   if (ends) builder.AddLastObservation({});
   auto group = std::make_shared<Group>(builder.Finish({}), kShape);
   group->serial = store.last_serial() + 1;
-  return store.Add(std::move(group));
+  return store.Add(std::make_shared<StoredGroup>(std::move(group)));
 }
 
 // Groups of one episode, with rows [num_steps...], the last one ending it.
@@ -38,12 +38,12 @@ std::vector<NStepItem> ItemsOf(FrameStore& store, const NStepConfig& config,
                                float last_discount) {
   NStepAssembler assembler(config, &store);
   std::vector<NStepItem> items;
-  Group* previous = nullptr;
+  StoredGroup* previous = nullptr;
   int64_t first_step = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
     const bool ends = i + 1 == sizes.size();
-    Group& group = AddGroup(store, first_step, sizes[i], ends,
-                            ends ? last_discount : 1.0f);
+    StoredGroup& group = AddGroup(store, first_step, sizes[i], ends,
+                                  ends ? last_discount : 1.0f);
     if (previous != nullptr) previous->next = &group;
     previous = &group;
     assembler.Append(group, &items);
@@ -134,14 +134,14 @@ TEST(NStepTest, ItemsAloneHoldTheGroupsOfAnEpisodeThatEnded) {
     store.ReleaseRange(*item.first, item.num_groups);
   }
   EXPECT_EQ(store.num_groups(), 0);
-  EXPECT_EQ(store.size_bytes(), 0);
+  EXPECT_EQ(store.memory_bytes(), 0);
 }
 
 TEST(NStepTest, ResetForgetsTheOpenStepsAndTheirGroups) {
   FrameStore store;
   NStepAssembler assembler({.n_step = 3}, &store);
   std::vector<NStepItem> items;
-  Group& group = AddGroup(store, 0, 2, /*ends=*/false);
+  StoredGroup& group = AddGroup(store, 0, 2, /*ends=*/false);
   assembler.Append(group, &items);
   store.Release(group);
   EXPECT_THAT(items, IsEmpty());

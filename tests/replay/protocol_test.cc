@@ -57,6 +57,21 @@ TEST(ReplayProtocolTest, EveryMessageComesBackAsItWent) {
   EXPECT_EQ(sample.table, "default");
   EXPECT_EQ(sample.count, 256u);
   EXPECT_EQ(sample.wait_ms, 500u);
+  EXPECT_FALSE(sample.place.has_value());
+  const BatchPlace place = {
+      .memory = {.token = {1, 2}, .size_bytes = 3, .pid = 4, .fd = 5},
+      .observations = 6,
+      .next_observations = 7,
+      .actions = 8,
+      .frames = 9,
+      .next_frames = 10,
+      .segments = 11,
+      .segments_bytes = 12,
+      .first_row = 13};
+  EXPECT_EQ(
+      SampleRequest::Decode(SampleRequest{"default", 256, 500, place}.Encode())
+          .place,
+      place);
 
   const auto update = UpdateRequest::Decode(
       UpdateRequest{"t", {{{1, 2}, 0.5f}, {{3, 4}, 1.5f}}}.Encode());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,8 +9,27 @@
 #include "replay/service.h"
 #include "replay/shard.h"
 #include "tests/core/rpc/running_server.h"
+#include "tests/replay/episodes.h"
 
 namespace replicant::replay::testing {
+
+inline Clock::TimePoint After(Clock::Duration time) {
+  return Clock::Real().Now() + time;
+}
+
+// One table, "default", that can be sampled from its first item on.
+inline ShardConfig OpenTable(const EpisodeMaker& maker,
+                             const NStepConfig& n_step) {
+  ShardConfig config;
+  config.shape = maker.shape;
+  config.tables = {{.name = "default",
+                    .max_size = 100'000,
+                    .priority_exponent = 1.0,
+                    .n_step = n_step,
+                    .rate_limiter = {.mode = RateLimiterMode::kMinSize,
+                                     .min_size_to_sample = 1}}};
+  return config;
+}
 
 // A shard with its service, served on a port of this host in a thread of its
 // own; with `checkpoints.folder`, restored from there and saved there.
@@ -52,6 +72,13 @@ class RunningService {
   Checkpointer& checkpointer() { return *checkpointer_; }
   const std::string& endpoint() const { return server_.endpoint(); }
   rpc::testing::RunningServer& server() { return server_; }
+
+  // As of a moment after the call.
+  ServiceCounts counts() {
+    std::promise<ServiceCounts> counts;
+    server_.server().Post([&] { counts.set_value(service_.counts()); });
+    return counts.get_future().get();
+  }
 
   void Close() {
     server_.server().Post([this] { service_.Close(); });

@@ -96,12 +96,14 @@ struct Player {
 
 class Property {
  public:
-  Property(uint64_t seed, int64_t max_groups)
-      : random_(seed, "operations"),
-        config_(PropertyConfig(max_groups)),
+  // With a disk tier the model is one with memory for everything.
+  Property(uint64_t seed, int64_t max_groups, bool has_disk = false)
+      : has_disk_(has_disk),
+        random_(seed, "operations"),
+        config_(WithDisk(PropertyConfig(max_groups))),
         shard_(std::make_unique<Shard>(config_, &clock_)),
         checkpointer_(std::make_unique<Checkpointer>(Options(), shard_.get())),
-        model_(PropertyConfig(max_groups)),
+        model_(PropertyConfig(has_disk ? 1 << 20 : max_groups)),
         players_(kWriters),
         keys_(PropertyConfig().tables.size()) {}
 
@@ -125,6 +127,7 @@ class Property {
     Compare();
   }
 
+  int64_t most_on_disk() const { return most_on_disk_; }
   bool has_evicted() const { return model_.counts.evicted_items > 0; }
   bool had_no_room() const { return had_no_room_; }
 
@@ -335,7 +338,13 @@ class Property {
       ASSERT_EQ(table.samples, model_.samples(i)) << table.name;
     }
     ASSERT_EQ(status.num_groups, model_.num_groups());
-    ASSERT_EQ(status.size_bytes, model_.size_bytes());
+    most_on_disk_ = std::max(most_on_disk_, status.num_groups_on_disk);
+    if (has_disk_) {
+      ASSERT_LE(status.size_bytes, config_.max_bytes);
+      ASSERT_EQ(status.disk_bytes == 0, status.num_groups_on_disk == 0);
+    } else {
+      ASSERT_EQ(status.size_bytes, model_.size_bytes());
+    }
     ASSERT_EQ(status.num_writers, model_.num_writers());
     ASSERT_EQ(status.inserted_steps, model_.counts.inserted_steps);
     ASSERT_EQ(status.duplicate_groups, model_.counts.duplicate_groups);
@@ -345,7 +354,19 @@ class Property {
     ASSERT_EQ(status.evicted_items, model_.counts.evicted_items);
   }
 
+  ShardConfig WithDisk(ShardConfig config) const {
+    if (has_disk_) {
+      config.disk = {.folder = disk_folder_.path(), .max_bytes = 1 << 20};
+      // of 40 groups, the bytes of all but some ten go to the disk
+      config.max_bytes = 40 * kGroupOverheadBytes + 10 * 200;
+    }
+    return config;
+  }
+
   bool had_no_room_ = false;
+  int64_t most_on_disk_ = 0;
+  const bool has_disk_;
+  const TemporaryFolder disk_folder_;
   RandomStream random_;
   FakeClock clock_;
   const ShardConfig config_;
@@ -378,6 +399,17 @@ TEST(ShardPropertyTest, AgreesWithTheObviousModel) {
     EXPECT_EQ(property.has_evicted(), max_groups < 40);
     EXPECT_EQ(property.had_no_room(), max_groups < 20);
   }
+}
+
+// Catches a group that is lost or changed on its way to the disk and back.
+TEST(ShardPropertyTest, WithADiskTierItAgreesWithAModelOfEndlessMemory) {
+  Property property(/*seed=*/9, /*max_groups=*/40, /*has_disk=*/true);
+  for (int64_t i = 0; i < NumOperations() / 3; ++i) {
+    property.Step();
+    ASSERT_FALSE(HasFatalFailure()) << "operation " << i;
+  }
+  EXPECT_FALSE(property.has_evicted());
+  EXPECT_GT(property.most_on_disk(), 10);
 }
 
 }  // namespace

@@ -12,28 +12,13 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::After;
 using testing::EpisodeMaker;
+using testing::MakePixels;
 using testing::RunningService;
 
-Clock::TimePoint After(Clock::Duration time) {
-  return Clock::Real().Now() + time;
-}
-
-EpisodeMaker Pixels() {
-  EpisodeMaker maker;
-  maker.shape.frame_bytes = 300;
-  return maker;
-}
-
 ShardConfig ConfigOf(const EpisodeMaker& maker) {
-  ShardConfig config;
-  config.shape = maker.shape;
-  config.tables = {{.name = "t",
-                    .max_size = 100'000,
-                    .n_step = {.n_step = 2, .stack = 2},
-                    .rate_limiter = {.mode = RateLimiterMode::kMinSize,
-                                     .min_size_to_sample = 1}}};
-  return config;
+  return testing::OpenTable(maker, {.n_step = 2, .stack = 2});
 }
 
 // Appends steps [begin, end) of an episode.
@@ -71,7 +56,7 @@ SampledBatch AllItems(const ShardConfig& config, Shard& shard) {
 // End to end: what a writer streams is what the same groups make when they are
 // given to a shard in this process.
 TEST(StepWriterTest, WhatArrivesEqualsALocalShard) {
-  const EpisodeMaker maker = Pixels();
+  const EpisodeMaker maker = MakePixels();
   ShardConfig config = ConfigOf(maker);
   config.tables[0].sampler = SelectorKind::kFifo;
   config.tables[0].max_times_sampled = 1;
@@ -118,7 +103,7 @@ TEST(StepWriterTest, WhatArrivesEqualsALocalShard) {
 // The service dies and another takes its place: without its memory the open
 // episode cannot go on, and everything else is there once.
 TEST(StepWriterTest, ARestartedServiceGetsWhatWasNotAcknowledgedOnce) {
-  const EpisodeMaker maker = Pixels();
+  const EpisodeMaker maker = MakePixels();
   auto service = std::make_unique<RunningService>(ConfigOf(maker));
   const std::string endpoint = service->endpoint();
   StepWriter writer({.endpoint = endpoint,
@@ -152,7 +137,7 @@ TEST(StepWriterTest, ARestartedServiceGetsWhatWasNotAcknowledgedOnce) {
 }
 
 TEST(StepWriterTest, AFullQueueDropsTheEpisodeAtTheDeadline) {
-  const EpisodeMaker maker = Pixels();
+  const EpisodeMaker maker = MakePixels();
   // nobody listens there
   StepWriter writer({.endpoint = "tcp://127.0.0.1:1",
                      .shape = maker.shape,
@@ -180,7 +165,7 @@ TEST(StepWriterTest, AFullQueueDropsTheEpisodeAtTheDeadline) {
 }
 
 TEST(StepWriterTest, ABindingLimiterHoldsTheWriterUpAndLosesNothing) {
-  const EpisodeMaker maker = Pixels();
+  const EpisodeMaker maker = MakePixels();
   ShardConfig config = ConfigOf(maker);
   config.tables[0].rate_limiter = {
       .samples_per_insert = 1.0, .min_size_to_sample = 2, .error_buffer = 4.0};
@@ -204,7 +189,7 @@ TEST(StepWriterTest, ABindingLimiterHoldsTheWriterUpAndLosesNothing) {
 }
 
 TEST(StepWriterTest, CloseInMidEpisodeFreesWhatTheServiceHeldForIt) {
-  const EpisodeMaker maker = Pixels();
+  const EpisodeMaker maker = MakePixels();
   RunningService service(ConfigOf(maker));
   StepWriter writer(
       {.endpoint = service.endpoint(), .shape = maker.shape, .group_steps = 1});
@@ -219,7 +204,7 @@ TEST(StepWriterTest, CloseInMidEpisodeFreesWhatTheServiceHeldForIt) {
 }
 
 TEST(StepWriterTest, RefusesWhatDoesNotFit) {
-  const EpisodeMaker maker = Pixels();
+  const EpisodeMaker maker = MakePixels();
   EXPECT_EQ(replicant::testing::MessageOf<InvalidArgument>([&] {
               StepWriter writer({.endpoint = "tcp://127.0.0.1:1",
                                  .shape = maker.shape,

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "core/kernels/reference/element.h"
-#include "core/kernels/reference/kernel_table.h"
-#include "core/kernels/reference/programs.h"
+#include "core/kernels/common/element.h"
+#include "core/kernels/common/program.h"
+#include "core/kernels/reference/reference_kernels.h"
 
 namespace replicant::kernels::reference {
 namespace {
@@ -154,7 +154,7 @@ RunFunction MakeWeightGradient(const KernelRequest& request) {
 
 }  // namespace
 
-void AddConvKernels(KernelTable& table) {
+void AddConvKernels(HostKernelTable& table) {
   table.emplace("Conv2d", &MakeConv);
   table.emplace("Conv2dInputGradient", &MakeInputGradient);
   table.emplace("Conv2dWeightGradient", &MakeWeightGradient);

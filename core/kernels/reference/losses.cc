@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
-#include "core/kernels/reference/element.h"
-#include "core/kernels/reference/kernel_table.h"
+#include "core/kernels/common/element.h"
+#include "core/kernels/reference/reference_kernels.h"
 
 namespace replicant::kernels::reference {
 namespace {
@@ -13,10 +13,10 @@ struct RowPlan {
   DType dtype;
 
   double Load(const std::byte* data, int64_t row, int64_t column) const {
-    return reference::Load(data, dtype, row * columns + column);
+    return kernels::Load(data, dtype, row * columns + column);
   }
   void Store(std::byte* data, int64_t row, int64_t column, double value) const {
-    reference::Store(data, dtype, row * columns + column, value);
+    kernels::Store(data, dtype, row * columns + column, value);
   }
 };
 
@@ -105,7 +105,7 @@ RunFunction MakeProjection(const KernelRequest& request) {
 
 }  // namespace
 
-void AddLossKernels(KernelTable& table) {
+void AddLossKernels(HostKernelTable& table) {
   table.emplace("Softmax", &MakeSoftmax);
   table.emplace("LogSoftmax", &MakeSoftmax);
   table.emplace("SoftmaxCrossEntropy", &MakeCrossEntropy);

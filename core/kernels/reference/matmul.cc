@@ -1,6 +1,6 @@
-#include "core/kernels/reference/element.h"
-#include "core/kernels/reference/kernel_table.h"
-#include "core/kernels/reference/programs.h"
+#include "core/kernels/common/element.h"
+#include "core/kernels/common/program.h"
+#include "core/kernels/reference/reference_kernels.h"
 
 namespace replicant::kernels::reference {
 namespace {
@@ -66,7 +66,7 @@ RunFunction MakeMatMul(const KernelRequest& request) {
 
 }  // namespace
 
-void AddMatMulKernels(KernelTable& table) {
+void AddMatMulKernels(HostKernelTable& table) {
   table.emplace("MatMul", &MakeMatMul);
 }
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/kernels/reference/element.h"
-#include "core/kernels/reference/kernel_table.h"
-#include "core/kernels/reference/programs.h"
+#include "core/kernels/common/element.h"
+#include "core/kernels/common/program.h"
+#include "core/kernels/reference/reference_kernels.h"
 
 namespace replicant::kernels::reference {
 namespace {
@@ -144,7 +144,7 @@ RunFunction MakeNormGradient(const KernelRequest& request, bool is_batch_norm) {
 
 }  // namespace
 
-void AddNormKernels(KernelTable& table) {
+void AddNormKernels(HostKernelTable& table) {
   table.emplace("LayerNorm", [](const KernelRequest& request) {
     return MakeNorm(request, /*is_batch_norm=*/false);
   });

@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "core/kernels/reference/element.h"
-#include "core/kernels/reference/kernel_table.h"
+#include "core/kernels/common/element.h"
+#include "core/kernels/reference/reference_kernels.h"
 
 namespace replicant::kernels::reference {
 namespace {
@@ -125,7 +125,7 @@ RunFunction MakeGlobalNorm(const KernelRequest& request) {
 
 }  // namespace
 
-void AddOptimizerKernels(KernelTable& table) {
+void AddOptimizerKernels(HostKernelTable& table) {
   table.emplace("SgdUpdate", &MakeSgd);
   table.emplace("AdamUpdate", &MakeAdam);
   table.emplace("MovingAverageUpdate", &MakeMovingAverage);

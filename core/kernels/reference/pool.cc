@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
-#include "core/kernels/reference/element.h"
-#include "core/kernels/reference/kernel_table.h"
+#include "core/kernels/common/element.h"
+#include "core/kernels/reference/reference_kernels.h"
 
 namespace replicant::kernels::reference {
 namespace {
@@ -179,7 +179,7 @@ RunFunction MakeUpsample(const KernelRequest& request) {
 
 }  // namespace
 
-void AddPoolKernels(KernelTable& table) {
+void AddPoolKernels(HostKernelTable& table) {
   table.emplace("MaxPool2d", &MakeMaxPool);
   table.emplace("AveragePool2d", &MakeAveragePool);
   table.emplace("MaxPool2dGradient", &MakeMaxPoolGradient);

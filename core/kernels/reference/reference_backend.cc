@@ -5,76 +5,33 @@
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "core/kernels/common/host_device.h"
-#include "core/kernels/reference/kernel_table.h"
+#include "core/kernels/reference/reference_kernels.h"
 
 namespace replicant::kernels {
 namespace {
 
-using reference::KernelTable;
-using reference::MakeFunction;
-using reference::Operands;
-using reference::RunFunction;
-
-const KernelTable& Table() {
-  static const KernelTable table = [] {
-    KernelTable rows;
-    reference::AddElementwiseKernels(rows);
+const HostKernelTable& Table() {
+  static const HostKernelTable table = [] {
+    HostKernelTable rows;
+    AddElementwiseKernels(rows);
+    AddIndexingKernels(rows);
+    AddReduceKernels(rows);
+    AddShapeKernels(rows);
     reference::AddMatMulKernels(rows);
     reference::AddConvKernels(rows);
     reference::AddPoolKernels(rows);
     reference::AddNormKernels(rows);
     reference::AddLossKernels(rows);
-    reference::AddIndexingKernels(rows);
     reference::AddOptimizerKernels(rows);
-    reference::AddReduceKernels(rows);
-    reference::AddShapeKernels(rows);
     return rows;
   }();
   return table;
 }
 
-MakeFunction FindKernel(const graph::Node& node) {
+MakeRunFunction FindKernel(const graph::Node& node) {
   const auto row = Table().find(node.op->name);
   return row == Table().end() ? nullptr : row->second;
 }
-
-// Whether output 0 may overwrite input `input`: each element of the result
-// must depend on the same element of the input only.
-bool IsElementByElement(const graph::Graph& graph, const graph::Node& node,
-                        int input) {
-  const graph::TensorType& from =
-      graph.type(node.inputs[static_cast<size_t>(input)]);
-  const bool is_copy = node.op->name == "Reshape" ||
-                       node.op->name == "StopGradient" ||
-                       node.op->name == "Identity";
-  return is_copy ||
-         (node.op->is_elementwise && from.shape == node.outputs[0].shape &&
-          DTypeSize(from.dtype) == DTypeSize(node.outputs[0].dtype));
-}
-
-class ReferenceKernel : public Kernel {
- public:
-  ReferenceKernel(const graph::Graph& graph, const graph::Node& node,
-                  MakeFunction make)
-      : run_(make({.graph = graph, .node = node})) {
-    for (int i = 0; i < static_cast<int>(node.inputs.size()); ++i) {
-      can_share_.push_back(IsElementByElement(graph, node, i));
-    }
-  }
-
-  bool CanShare(int input, int output) const override {
-    return output == 0 && can_share_[static_cast<size_t>(input)];
-  }
-  void Bind(const KernelBindings& bindings) override {
-    operands_ = {.inputs = bindings.inputs, .outputs = bindings.outputs};
-  }
-  void Launch(Stream& /*stream*/) override { run_(operands_); }
-
- private:
-  RunFunction run_;
-  std::vector<bool> can_share_;
-  Operands operands_;
-};
 
 class ReferenceTarget : public graph::TargetInfo {
  public:
@@ -102,7 +59,7 @@ class ReferenceTarget : public graph::TargetInfo {
   bool Evaluate(const graph::Graph& graph, const graph::Node& node,
                 std::span<const TensorView> inputs,
                 std::span<const MutableTensorView> outputs) const override {
-    const MakeFunction make = FindKernel(node);
+    const MakeRunFunction make = FindKernel(node);
     if (make == nullptr) return false;
     Operands operands;
     for (const TensorView& input : inputs) {
@@ -143,7 +100,8 @@ std::unique_ptr<Kernel> ReferenceBackend::CompileKernel(
                                   node.op->name, node.name,
                                   node.site.ToString(), why));
   }
-  return std::make_unique<ReferenceKernel>(graph, node, FindKernel(node));
+  const KernelRequest request{.graph = graph, .node = node};
+  return MakeHostKernel(request, FindKernel(node)(request));
 }
 
 }  // namespace replicant::kernels

@@ -109,31 +109,103 @@ HWY_INLINE Float HitPlane(const Primitive& p, Vec3 o, Vec3 d) {
   return If(is_inside, t, Set(kMiss));
 }
 
-// The first triangle, one lane after the other: neighbouring rays part ways in
-// the tree.
-HWY_INLINE Float HitTriangles(const Primitive& p, Vec3 o, Vec3 d, Int* index) {
-  constexpr size_t kMaxLanes = 64;
-  HWY_ALIGN std::array<float, kMaxLanes> ox, oy, oz, dx, dy, dz, t;
-  HWY_ALIGN std::array<int32_t, kMaxLanes> indices;
-  hn::Store(o.x, kFloat, ox.data());
-  hn::Store(o.y, kFloat, oy.data());
-  hn::Store(o.z, kFloat, oz.data());
-  hn::Store(d.x, kFloat, dx.data());
-  hn::Store(d.y, kFloat, dy.data());
-  hn::Store(d.z, kFloat, dz.data());
-  for (size_t i = 0; i < NumLanes(); ++i) {
-    const TriangleSet::Hit hit =
-        p.triangles->FirstHit({ox[i], oy[i], oz[i]}, {dx[i], dy[i], dz[i]});
-    t[i] = hit.t;
-    indices[i] = hit.index;
+// Triangles that rays hit: parameter and number, kMiss and -1 without a hit.
+struct TriangleHits {
+  Float t;
+  Int index;
+};
+
+// Where rays o + t d meet the fronts of triangle `i`; `*is_hit` where they do.
+// Source: Moeller and Trumbore, Fast, Minimum Storage Ray/Triangle
+// Intersection, Journal of Graphics Tools 2(1), 1997.
+HWY_INLINE Float MeetTriangle(const TriangleSet& set, size_t i, Vec3 o, Vec3 d,
+                              Mask* is_hit) {
+  const auto load = [&](size_t k) HWY_ATTR {
+    return Vec3{Set(set.corner(k, 0)[i]), Set(set.corner(k, 1)[i]),
+                Set(set.corner(k, 2)[i])};
+  };
+  const Vec3 corner = load(0);
+  const Vec3 edge1 = load(1) - corner;
+  const Vec3 edge2 = load(2) - corner;
+  const Vec3 p = Cross(d, edge2);
+  const Float determinant = Dot(edge1, p);
+  const Vec3 v = o - corner;
+  const Float a = Dot(v, p);
+  const Vec3 q = Cross(v, edge1);
+  const Float b = Dot(d, q);
+  // not seen from behind or edge on
+  const Mask is_front = determinant > Set(1e-30f);
+  const Mask is_inside =
+      hn::And(hn::And(a >= Zero(), b >= Zero()), a + b <= determinant);
+  *is_hit = hn::And(is_front, is_inside);
+  return Dot(edge2, q) / If(is_front, determinant, Set(1.0f));
+}
+
+// The first triangles with t_min < t < t_max; with kAny some triangle. Lanes
+// with t_max < t_min take no part.
+//
+// All lanes go through the tree together, which neighbouring rays mostly would
+// anyway. A lane's result does not depend on the others nor on the order of the
+// visits: a hit counts from where its ray enters the leaf's box on, so that no
+// box that was passed over, being entered behind the best hit, could have held
+// a better one; of equal hits the one of the lower number stays.
+template <bool kAny>
+HWY_ATTR TriangleHits FindTriangles(const TriangleSet& set, Vec3 o, Vec3 d,
+                                    Float t_min, Float t_max) {
+  const auto& nodes = set.nodes();
+  Float best = t_max;
+  Int index = hn::Set(kInt, -1);
+  if (nodes.empty()) return {Set(kMiss), index};
+  const Vec3 inverse = {SafeInverse(d.x), SafeInverse(d.y), SafeInverse(d.z)};
+  // which child of a node comes first for the first ray
+  const std::array<bool, 3> is_backward = {
+      hn::GetLane(d.x) < 0, hn::GetLane(d.y) < 0, hn::GetLane(d.z) < 0};
+  // a tree of 2^31 triangles is 32 deep
+  std::array<int32_t, 64> stack;
+  size_t depth = 0;
+  stack[depth++] = 0;
+  while (depth > 0) {
+    const int32_t at = stack[--depth];
+    const TriangleSet::Node& node = nodes[static_cast<size_t>(at)];
+    const Vec3 low = (Set(node.low) - o) * inverse;
+    const Vec3 high = (Set(node.high) - o) * inverse;
+    const Float enter = hn::Max(
+        hn::Max(hn::Max(t_min, hn::Min(low.x, high.x)), hn::Min(low.y, high.y)),
+        hn::Min(low.z, high.z));
+    const Float leave =
+        hn::Min(hn::Min(hn::Max(low.x, high.x), hn::Max(low.y, high.y)),
+                hn::Max(low.z, high.z));
+    // room for rounding: no edge of a triangle may be lost
+    const Mask meets = hn::And(enter <= leave * Set(1.00001f), enter <= best);
+    if (hn::AllFalse(kFloat, meets)) continue;
+    if (node.count == 0) {
+      const bool is_far_first = is_backward[static_cast<size_t>(node.axis)];
+      stack[depth++] = is_far_first ? at + 1 : node.first;
+      stack[depth++] = is_far_first ? node.first : at + 1;
+      continue;
+    }
+    for (int32_t i = node.first; i < node.first + node.count; ++i) {
+      Mask is_hit;
+      const Float t = hn::Max(
+          MeetTriangle(set, static_cast<size_t>(i), o, d, &is_hit), enter);
+      const Int number = hn::Set(kInt, i);
+      const Mask is_lower = hn::RebindMask(kFloat, hn::Lt(number, index));
+      const Mask is_better =
+          hn::Or(t < best, hn::And(IsEqual(t, best), is_lower));
+      const Mask is_found =
+          hn::And(hn::And(meets, is_hit), hn::And(t > t_min, is_better));
+      index = If(is_found, number, index);
+      // who looks for any is done
+      best = If(is_found, kAny ? Set(-kMiss) : t, best);
+    }
   }
-  *index = hn::Load(kInt, indices.data());
-  return hn::Load(kFloat, t.data());
+  const Mask is_found =
+      hn::RebindMask(kFloat, hn::Gt(index, hn::Set(kInt, -1)));
+  return {If(is_found, best, Set(kMiss)), index};
 }
 
 HWY_INLINE Float HitTriangles(const Primitive& p, Vec3 o, Vec3 d) {
-  Int index;
-  return HitTriangles(p, o, d, &index);
+  return FindTriangles<false>(*p.triangles, o, d, Zero(), Set(kMiss)).t;
 }
 
 template <Shape kShape>

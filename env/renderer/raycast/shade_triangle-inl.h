@@ -169,11 +169,11 @@ HWY_INLINE Triangle LoadTriangle(const Drawing& drawing, const PixelPlaces& at,
   const Primitive& p = *drawing.primitive;
   const Vec3 origin = Set(drawing.rays.origin);
   const Vec3 ray = drawing.rays.Direction(at.sample_x, at.sample_y);
-  Int index;
-  const Float t = HitTriangles(p, origin, ray, &index);
-  *hit = origin + ray * hn::Min(t, Set(1e6f));
+  const TriangleHits hits =
+      FindTriangles<false>(*p.triangles, origin, ray, Zero(), Set(kMiss));
+  *hit = origin + ray * hn::Min(hits.t, Set(1e6f));
   // lanes without a hit take any triangle
-  index = hn::Max(index, hn::Zero(kInt));
+  const Int index = hn::Max(hits.index, hn::Zero(kInt));
   Triangle triangle;
   for (size_t k = 0; k < 3; ++k) {
     const TriangleSet& set = *p.triangles;

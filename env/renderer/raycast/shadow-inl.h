@@ -13,7 +13,7 @@ namespace replicant::env::raycast::HWY_NAMESPACE {
 
 // Casters beyond this part of the way from the light to a point are the point's
 // own surface.
-inline constexpr float kShadowEnd = 0.9990f;
+inline constexpr float kShadowEnd = 0.9999f;
 
 // The primitives that may stand between a light and one receiver.
 struct Casters {
@@ -85,14 +85,23 @@ HWY_INLINE Mask IsLit(const Casters& casters, Vec3 point) {
   const Vec3 direction =
       light.is_directional ? Set(light.direction) * depth : v;
   const Vec3 origin = point - direction;
+  const Float first =
+      Set(light.shadow_near) / hn::Max(depth, Set(light.shadow_near));
+  const Float last = Set(kShadowEnd);
   Mask is_open = is_mapped;
   for (const Primitive* caster : casters.primitives) {
     if (hn::AllFalse(kFloat, is_open)) break;
     const Vec3 o = RotateBack(caster->rotation, origin - Set(caster->position));
     const Vec3 d = RotateBack(caster->rotation, direction);
+    if (caster->shape == Shape::kTriangles) {
+      const TriangleHits hits = FindTriangles<true>(
+          *caster->triangles, o, d, first, If(is_open, last, Set(-1.0f)));
+      is_open = hn::And(
+          is_open, hn::RebindMask(kFloat, hn::Lt(hits.index, hn::Zero(kInt))));
+      continue;
+    }
     const Float t = HitAny(*caster, o, d);
-    const Mask is_between =
-        hn::And(t<Set(0.9999f), t * depth> Set(light.shadow_near));
+    const Mask is_between = hn::And(t<last, t> first);
     is_open = hn::AndNot(is_between, is_open);
   }
   return hn::Or(is_open, hn::Not(is_mapped));

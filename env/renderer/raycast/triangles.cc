@@ -76,7 +76,8 @@ int32_t TriangleSet::Build(std::vector<Triangle>& triangles, size_t begin,
   Node node{{kInfinity, kInfinity, kInfinity},
             {-kInfinity, -kInfinity, -kInfinity},
             static_cast<int32_t>(begin),
-            static_cast<int32_t>(end - begin)};
+            static_cast<int32_t>(end - begin),
+            /*axis=*/0};
   for (size_t i = begin; i < end; ++i) {
     for (const Point& corner : triangles[i].corner) {
       for (size_t axis = 0; axis < 3; ++axis) {
@@ -102,76 +103,11 @@ int32_t TriangleSet::Build(std::vector<Triangle>& triangles, size_t begin,
                    });
   Build(triangles, begin, middle);
   const int32_t right = Build(triangles, middle, end);
-  nodes_[static_cast<size_t>(index)].first = right;
-  nodes_[static_cast<size_t>(index)].count = 0;
+  Node& inner = nodes_[static_cast<size_t>(index)];
+  inner.first = right;
+  inner.count = 0;
+  inner.axis = static_cast<int32_t>(axis);
   return index;
-}
-
-bool TriangleSet::MeetsBox(const Node& node, const Point& o,
-                           const Point& inverse, float limit) const {
-  float enter = 0;
-  float leave = limit;
-  for (size_t axis = 0; axis < 3; ++axis) {
-    const float a = (node.low[axis] - o[axis]) * inverse[axis];
-    const float b = (node.high[axis] - o[axis]) * inverse[axis];
-    enter = std::max(enter, std::min(a, b));
-    leave = std::min(leave, std::max(a, b));
-  }
-  // room for rounding: no edge of a triangle may be lost
-  return enter <= leave * 1.00001f;
-}
-
-// Source: Moeller and Trumbore, Fast, Minimum Storage Ray/Triangle
-// Intersection, Journal of Graphics Tools 2(1), 1997.
-void TriangleSet::MeetTriangle(int32_t i, const Point& o, const Point& d,
-                               Hit* hit) const {
-  const auto at = static_cast<size_t>(i);
-  const auto load = [&](size_t k) {
-    return Point{corners_[3 * k][at], corners_[3 * k + 1][at],
-                 corners_[3 * k + 2][at]};
-  };
-  const Point corner = load(0);
-  const Point edge1 = Sub(load(1), corner);
-  const Point edge2 = Sub(load(2), corner);
-  const Point p = Cross(d, edge2);
-  const float determinant = Dot(edge1, p);
-  // seen from behind, or edge on
-  if (determinant <= 1e-30f) return;
-  const Point v = Sub(o, corner);
-  const float u = Dot(v, p);
-  if (u < 0 || u > determinant) return;
-  const Point q = Cross(v, edge1);
-  const float w = Dot(d, q);
-  if (w < 0 || u + w > determinant) return;
-  const float t = Dot(edge2, q) / determinant;
-  if (t > 0 && t < hit->t) *hit = {t, i};
-}
-
-TriangleSet::Hit TriangleSet::FirstHit(const Point& o, const Point& d) const {
-  Hit hit{kMiss, -1};
-  if (nodes_.empty()) return hit;
-  Point inverse;
-  for (size_t axis = 0; axis < 3; ++axis) {
-    inverse[axis] = 1.0f / (std::abs(d[axis]) < 1e-20f ? 1e-20f : d[axis]);
-  }
-  // a tree of 2^31 triangles is 31 deep
-  std::array<int32_t, 64> stack;
-  size_t depth = 0;
-  stack[depth++] = 0;
-  while (depth > 0) {
-    const int32_t index = stack[--depth];
-    const Node& node = nodes_[static_cast<size_t>(index)];
-    if (!MeetsBox(node, o, inverse, hit.t)) continue;
-    if (node.count == 0) {
-      stack[depth++] = node.first;
-      stack[depth++] = index + 1;
-      continue;
-    }
-    for (int32_t i = 0; i < node.count; ++i) {
-      MeetTriangle(node.first + i, o, d, &hit);
-    }
-  }
-  return hit;
 }
 
 TriangleSet MakeMesh(const mjModel& model, int id) {

@@ -9,10 +9,9 @@
 namespace replicant::env::raycast {
 
 // The triangles of a mesh or of a height field, in the geom's coordinates, with
-// a tree of boxes to find the one that a ray hits first.
-//
-// The tree is a bounding volume hierarchy, cut at the median of the longest
-// side down to four triangles. A ray takes O(log n) steps.
+// a tree of boxes to find the one that a ray hits first (FindTriangles() in
+// intersect-inl.h): a bounding volume hierarchy, cut at the median of the
+// longest side down to four triangles.
 //
 // Thread-safety: const methods may run concurrently.
 class TriangleSet {
@@ -26,13 +25,15 @@ class TriangleSet {
   TriangleSet() = default;
   explicit TriangleSet(std::vector<Triangle> triangles);
 
-  // A ray's parameter and triangle; index -1 without a hit.
-  struct Hit {
-    float t;
-    int32_t index;
+  // A box of the tree.
+  struct Node {
+    Point low, high;
+    // leaf: triangles [first, first + count); inner (count 0): its children are
+    // the next node and node `first`, which lies further along `axis`
+    int32_t first, count, axis;
   };
-  // The first triangle whose front the ray o + t d, t > 0, meets.
-  Hit FirstHit(const Point& o, const Point& d) const;
+  // From the root on; empty without triangles. At most 32 nodes deep.
+  const std::vector<Node>& nodes() const { return nodes_; }
 
   // Coordinate `axis` of corner (or normal) k of all triangles.
   const float* corner(size_t k, size_t axis) const {
@@ -45,17 +46,7 @@ class TriangleSet {
   const Point& half_box() const { return half_box_; }
 
  private:
-  struct Node {
-    Point low, high;
-    // leaf: triangles [first, first + count); inner (count 0): its children are
-    // the next node and node `first`
-    int32_t first, count;
-  };
-
   int32_t Build(std::vector<Triangle>& triangles, size_t begin, size_t end);
-  bool MeetsBox(const Node& node, const Point& o, const Point& inverse,
-                float limit) const;
-  void MeetTriangle(int32_t i, const Point& o, const Point& d, Hit* hit) const;
 
   std::vector<Node> nodes_;
   std::array<std::vector<float>, 9> corners_, normals_;

@@ -39,6 +39,7 @@ HWY_INLINE Int If(Mask m, Int yes, Int no) {
 HWY_INLINE Mask IntEqual(Int a, Int b) {
   return hn::RebindMask(kFloat, hn::Eq(a, b));
 }
+HWY_INLINE Mask IsEqual(Float a, Float b) { return hn::Eq(a, b); }
 HWY_INLINE Float ToFloat(Int v) { return hn::ConvertTo(kFloat, v); }
 // towards zero; |v| < 2^31
 HWY_INLINE Int ToInt(Float v) { return hn::ConvertTo(kInt, v); }

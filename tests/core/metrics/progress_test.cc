@@ -69,6 +69,14 @@ TEST_F(ProgressLineTest, ShowsCountsRatesAndValues) {
             "return 123.4\n");
 }
 
+TEST_F(ProgressLineTest, ShowsText) {
+  ProgressLine progress(options_, clock_);
+  progress.AddCount("step", [&] { return steps_.value(); });
+  progress.AddText("limit", [] { return std::string("actors"); });
+  progress.Update();
+  EXPECT_EQ(Printed(), "step 0  limit actors\n");
+}
+
 // Would catch a log file that is filled by a line for every step.
 TEST_F(ProgressLineTest, PlainLinesKeepTheirInterval) {
   ProgressLine progress(options_, clock_);

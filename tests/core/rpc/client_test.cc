@@ -42,6 +42,42 @@ void SetUpService(Server& server) {
 
 Message Text(const std::string& text) { return MakeMessage(Frame::Copy(text)); }
 
+TEST(ClientTest, AwaitAnyEndsWithAReplyAWakeOrTheTimeout) {
+  RunningServer server(TestProtocol(), kAddress, SetUpService);
+  ZmqContext context;
+  Client first(context, TestProtocol()), second(context, TestProtocol());
+  first.Connect(server.endpoint());
+  second.Connect(server.endpoint());
+  ASSERT_EQ(first.AwaitSession(kLong), CallResult::kOk);
+  ASSERT_EQ(second.AwaitSession(kLong), CallResult::kOk);
+  Client* const clients[] = {&first, &second};
+  WakeEvent wake;
+  const auto start = Clock::Real().Now();
+
+  // a reply to the second one
+  const auto id = second.Start(kEcho, Text("ping"), {.timeout = kLong});
+  ASSERT_TRUE(id.has_value());
+  std::optional<Client::RequestId> done;
+  while (!done.has_value() && Clock::Real().Now() < start + kLong) {
+    Client::AwaitAny(clients, wake, kLong);
+    second.Process(Clock::Duration(0));
+    done = second.WaitAny(Clock::Duration(0));
+  }
+  EXPECT_EQ(done, id);
+  EXPECT_EQ(second.Wait(*id).payload.at(0).text(), "ping");
+
+  // another thread, before the wait and during it
+  wake.Wake();
+  Client::AwaitAny(clients, wake, kLong);
+  Thread waker("waker", [&](const Thread::StopToken&) { wake.Wake(); });
+  // heartbeats end a wait, too, after a second
+  Client::AwaitAny(clients, wake, kLong);
+  waker.Join();
+  EXPECT_LT(Clock::Real().Now(), start + kLong);
+  wake.Clear();
+  Client::AwaitAny(clients, wake, milliseconds(1));
+}
+
 class ClientTransportTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ClientTransportTest, CallIsAnswered) {

@@ -30,6 +30,19 @@ const Protocol& TestProtocol() {
   return protocol;
 }
 
+TEST(ServerEndTest, TellsOnceThatItsLoopHasEnded) {
+  int num_ends = 0;
+  {
+    RunningServer server(TestProtocol(), "inproc://end",
+                         [&](Server& s) { s.OnEnd([&] { ++num_ends; }); });
+    server.metrics();
+    EXPECT_EQ(num_ends, 0);
+    server.Stop();
+    EXPECT_EQ(num_ends, 1);
+  }
+  EXPECT_EQ(num_ends, 1);
+}
+
 void SetUpEcho(Server& server) {
   server.Handle(kEcho, [](Request& request, Responder responder) {
     responder.Reply(std::move(request.payload));

@@ -55,6 +55,26 @@ TEST(HostBufferTest, MovingKeepsTheAddressAndEmptiesTheSource) {
   EXPECT_EQ(a.data(), data);
 }
 
+TEST(HostBufferTest, AdoptedMemoryLivesAsLongAsTheBufferAndIsNotFreed) {
+  auto block = std::make_shared<HostBuffer>(256);
+  const std::weak_ptr<HostBuffer> watched = block;
+  std::byte* const data = block->data() + 64;
+  HostBuffer part = HostBuffer::Adopt({data, 100}, std::move(block));
+  EXPECT_EQ(part.data(), data);
+  EXPECT_EQ(part.size_bytes(), 100U);
+  HostBuffer moved = std::move(part);
+  EXPECT_EQ(moved.data(), data);
+  EXPECT_FALSE(watched.expired());
+  moved = HostBuffer(10);
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST(HostBufferDeathTest, AdoptedMemoryMustBeAligned) {
+  auto block = std::make_shared<HostBuffer>(256);
+  EXPECT_DEATH(HostBuffer::Adopt(block->bytes().subspan(1), block),
+               "kAlignment");
+}
+
 TEST(HostTensorTest, CloneIsEqualAndSeparate) {
   const HostTensor original = MakeTensor<float>({2, 2}, {1, 2, 3, 4});
   HostTensor copy = HostTensor::Clone(original.view());

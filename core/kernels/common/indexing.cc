@@ -4,12 +4,12 @@
 #include <numbers>
 
 #include "core/base/rng.h"
-#include "core/kernels/reference/element.h"
-#include "core/kernels/reference/kernel_table.h"
+#include "core/kernels/common/element.h"
+#include "core/kernels/common/host_kernel.h"
 
 // Kernels that choose or make elements by number: gather, one-hot, image
 // shift, random numbers.
-namespace replicant::kernels::reference {
+namespace replicant::kernels {
 namespace {
 
 int64_t LoadIndex(const std::byte* data, DType dtype, int64_t i) {
@@ -180,7 +180,7 @@ RunFunction MakeRandomInt(const KernelRequest& request) {
 
 }  // namespace
 
-void AddIndexingKernels(KernelTable& table) {
+void AddIndexingKernels(HostKernelTable& table) {
   table.emplace("Gather", &MakeGather);
   table.emplace("ScatterAdd", &MakeScatterAdd);
   table.emplace("OneHot", &MakeOneHot);
@@ -190,4 +190,4 @@ void AddIndexingKernels(KernelTable& table) {
   table.emplace("RandomInt", &MakeRandomInt);
 }
 
-}  // namespace replicant::kernels::reference
+}  // namespace replicant::kernels

@@ -9,7 +9,7 @@
 #include "core/tensor/dtype.h"
 
 // Elements of any dtype as double, for kernels in which speed does not matter.
-namespace replicant::kernels::reference {
+namespace replicant::kernels {
 
 inline double Load(const std::byte* data, DType dtype, int64_t i) {
   switch (dtype) {
@@ -101,4 +101,4 @@ auto DispatchFloating(DType dtype, const Function& function) {
   return function.template operator()<float>();
 }
 
-}  // namespace replicant::kernels::reference
+}  // namespace replicant::kernels

@@ -5,7 +5,7 @@
 #include "core/graph/attributes.h"
 #include "core/graph/scalar_program.h"
 
-namespace replicant::kernels::reference {
+namespace replicant::kernels {
 
 // The value of a program for one element of each input, in double, each
 // instruction's result rounded to its dtype.
@@ -30,4 +30,4 @@ class Activation {
   graph::ScalarProgram program_;
 };
 
-}  // namespace replicant::kernels::reference
+}  // namespace replicant::kernels

@@ -1,10 +1,10 @@
 #include <cstring>
 
-#include "core/kernels/reference/element.h"
-#include "core/kernels/reference/kernel_table.h"
+#include "core/kernels/common/element.h"
+#include "core/kernels/common/host_kernel.h"
 
 // Kernels that move elements: they know sizes, not dtypes.
-namespace replicant::kernels::reference {
+namespace replicant::kernels {
 namespace {
 
 // Output 0 becomes a copy of one of the inputs.
@@ -132,7 +132,7 @@ RunFunction MakePad(const KernelRequest& request) {
 
 }  // namespace
 
-void AddShapeKernels(KernelTable& table) {
+void AddShapeKernels(HostKernelTable& table) {
   table.emplace("Reshape", &MakeCopy);
   table.emplace("StopGradient", &MakeCopy);
   table.emplace("Identity", &MakeCopy);
@@ -143,4 +143,4 @@ void AddShapeKernels(KernelTable& table) {
   table.emplace("Pad", &MakePad);
 }
 
-}  // namespace replicant::kernels::reference
+}  // namespace replicant::kernels

@@ -2,10 +2,10 @@
 #include <cmath>
 #include <limits>
 
-#include "core/kernels/reference/element.h"
-#include "core/kernels/reference/kernel_table.h"
+#include "core/kernels/common/element.h"
+#include "core/kernels/common/host_kernel.h"
 
-namespace replicant::kernels::reference {
+namespace replicant::kernels {
 namespace {
 
 // How to walk a reduction: for each kept index, all reduced ones.
@@ -127,7 +127,7 @@ RunFunction MakeArgMax(const KernelRequest& request) {
 
 }  // namespace
 
-void AddReduceKernels(KernelTable& table) {
+void AddReduceKernels(HostKernelTable& table) {
   table.emplace("ReduceSum", &MakeSum);
   table.emplace("ReduceMean", &MakeMean);
   table.emplace("ReduceMax", &MakeMax);
@@ -135,4 +135,4 @@ void AddReduceKernels(KernelTable& table) {
   table.emplace("ArgMax", &MakeArgMax);
 }
 
-}  // namespace replicant::kernels::reference
+}  // namespace replicant::kernels

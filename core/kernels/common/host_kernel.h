@@ -3,13 +3,16 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string_view>
 #include <vector>
 
 #include "core/graph/graph.h"
+#include "core/kernels/backend.h"
 
-// How the families of reference kernels present themselves.
-namespace replicant::kernels::reference {
+// Kernels that are plain functions on host memory: all of the reference
+// backend, and what other CPU backends do not do faster.
+namespace replicant::kernels {
 
 // The operands of one launch, by number.
 struct Operands {
@@ -42,21 +45,21 @@ struct KernelRequest {
 // Computes the outputs; allocates nothing.
 using RunFunction = std::function<void(const Operands&)>;
 // Decodes a node into the function that runs it.
-using MakeFunction = RunFunction (*)(const KernelRequest&);
+using MakeRunFunction = RunFunction (*)(const KernelRequest&);
 
 // By the op's name.
-using KernelTable = std::map<std::string_view, MakeFunction>;
+using HostKernelTable = std::map<std::string_view, MakeRunFunction>;
 
-// One per family; each adds its rows.
-void AddElementwiseKernels(KernelTable& table);
-void AddMatMulKernels(KernelTable& table);
-void AddConvKernels(KernelTable& table);
-void AddPoolKernels(KernelTable& table);
-void AddNormKernels(KernelTable& table);
-void AddLossKernels(KernelTable& table);
-void AddIndexingKernels(KernelTable& table);
-void AddOptimizerKernels(KernelTable& table);
-void AddReduceKernels(KernelTable& table);
-void AddShapeKernels(KernelTable& table);
+// The families that every CPU backend may use as they are, for any dtype, on
+// one thread and one element at a time; each adds its rows.
+void AddElementwiseKernels(HostKernelTable& table);
+void AddIndexingKernels(HostKernelTable& table);
+void AddReduceKernels(HostKernelTable& table);
+void AddShapeKernels(HostKernelTable& table);
 
-}  // namespace replicant::kernels::reference
+// The kernel that runs `run` on the operands of `request`. Its output 0 may
+// take the memory of an input where the op goes element by element.
+std::unique_ptr<Kernel> MakeHostKernel(const KernelRequest& request,
+                                       RunFunction run);
+
+}  // namespace replicant::kernels

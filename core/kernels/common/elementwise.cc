@@ -1,11 +1,11 @@
 #include <array>
 
 #include "core/graph/scalar_program.h"
-#include "core/kernels/reference/element.h"
-#include "core/kernels/reference/kernel_table.h"
-#include "core/kernels/reference/programs.h"
+#include "core/kernels/common/element.h"
+#include "core/kernels/common/host_kernel.h"
+#include "core/kernels/common/program.h"
 
-namespace replicant::kernels::reference {
+namespace replicant::kernels {
 namespace {
 
 using graph::ScalarProgram;
@@ -84,7 +84,7 @@ double EvaluateProgram(const ScalarProgram& program,
   return values[next - 1];
 }
 
-void AddElementwiseKernels(KernelTable& table) {
+void AddElementwiseKernels(HostKernelTable& table) {
   for (int i = 0; i < graph::kNumScalarOps; ++i) {
     table.emplace(graph::ScalarOpName(static_cast<graph::ScalarOp>(i)),
                   &MakeElementwise);
@@ -92,4 +92,4 @@ void AddElementwiseKernels(KernelTable& table) {
   table.emplace("FusedElementwise", &MakeElementwise);
 }
 
-}  // namespace replicant::kernels::reference
+}  // namespace replicant::kernels

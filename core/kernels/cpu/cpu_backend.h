@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/kernels/backend.h"
+
+namespace replicant::kernels {
+
+// The fast CPU backend, in f32: oneDNN primitives for matrix products and
+// convolutions, prepared once; own vector loops for everything between them.
+//
+// Types: floating ops take f32 (f64 is the reference's, bf16 is refused); ops
+// that only move or index elements take any dtype. Layouts: row-major, which
+// for images is channels last; weights of convolutions are packed by the
+// kernels that use them.
+//
+// Threads: a kernel runs on `num_threads` threads of the OpenMP team of the
+// thread that launches it, which inherit that thread's affinity when they are
+// made. Work is divided by position only, so that the same number of threads
+// gives the same bits.
+std::unique_ptr<Backend> MakeCpuBackend(const BackendOptions& options);
+
+}  // namespace replicant::kernels

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/kernels/backend.h"
+#include "core/kernels/common/host_kernel.h"
+
+// How the families of CPU kernels present themselves.
+namespace replicant::kernels::cpu {
+
+// What a kernel is made from; used while compiling only.
+struct CpuRequest : KernelRequest {
+  int num_threads = 1;
+};
+
+using MakeKernel = std::unique_ptr<Kernel> (*)(const CpuRequest&);
+// Why the family cannot run the node; empty if it can.
+using WhyNot = std::string (*)(const KernelRequest&);
+
+// One op's row. Without `make`, the op runs as in common/.
+struct CpuKernel {
+  MakeKernel make = nullptr;
+  WhyNot why_not = nullptr;
+};
+
+// By the op's name.
+using CpuKernelTable = std::map<std::string_view, CpuKernel>;
+
+// One per family; each adds its rows.
+void AddElementwiseKernels(CpuKernelTable& table);
+void AddMatMulKernels(CpuKernelTable& table);
+void AddConvKernels(CpuKernelTable& table);
+void AddPoolKernels(CpuKernelTable& table);
+void AddNormKernels(CpuKernelTable& table);
+void AddLossKernels(CpuKernelTable& table);
+void AddOptimizerKernels(CpuKernelTable& table);
+void AddReduceKernels(CpuKernelTable& table);
+void AddShapeKernels(CpuKernelTable& table);
+
+// The rule of floating ops: every floating operand is f32.
+std::string WhyNotF32(const KernelRequest& request);
+
+}  // namespace replicant::kernels::cpu

@@ -1,0 +1,153 @@
+#include "core/kernels/cpu/cpu_kernels.h"
+#include "core/kernels/cpu/parallel.h"
+#include "core/kernels/cpu/primitive.h"
+#include "core/kernels/cpu/tile_program.h"
+
+namespace replicant::kernels::cpu {
+namespace {
+
+using dnnl::memory;
+
+struct MatMulShape {
+  int64_t m, n, k;
+  bool transpose_a, transpose_b;
+};
+
+MatMulShape ShapeOf(const KernelRequest& request) {
+  const graph::Attributes& attributes = request.node.attributes;
+  const bool transpose_a = attributes.Bool("transpose_a");
+  return {.m = request.output().shape[0],
+          .n = request.output().shape[1],
+          .k = request.input(0).shape[transpose_a ? 0 : 1],
+          .transpose_a = transpose_a,
+          .transpose_b = attributes.Bool("transpose_b")};
+}
+
+// A matrix [rows, columns], which may be stored the other way round.
+memory::desc Matrix(int64_t rows, int64_t columns, bool is_transposed) {
+  return {{rows, columns},
+          memory::data_type::f32,
+          is_transposed ? memory::dims{1, rows} : memory::dims{columns, 1}};
+}
+
+class MatMulKernel : public Kernel {
+ public:
+  explicit MatMulKernel(const CpuRequest& request)
+      : has_bias_(request.node.inputs.size() > 2) {
+    const MatMulShape s = ShapeOf(request);
+    const memory::desc a = Matrix(s.m, s.k, s.transpose_a);
+    const memory::desc b = Matrix(s.k, s.n, s.transpose_b);
+    const memory::desc c = Matrix(s.m, s.n, false);
+    const dnnl::primitive_attr attributes =
+        AttributesOf(request.node.attributes);
+    const memory::desc bias = Matrix(1, s.n, false);
+    const auto description =
+        has_bias_
+            ? dnnl::matmul::primitive_desc(Engine(), a, b, bias, c, attributes)
+            : dnnl::matmul::primitive_desc(Engine(), a, b, c, attributes);
+    std::vector<Primitive::Argument> arguments = {
+        {DNNL_ARG_SRC, a},
+        {DNNL_ARG_WEIGHTS, b},
+        {DNNL_ARG_DST, c},
+        {DNNL_ARG_SCRATCHPAD, description.scratchpad_desc()}};
+    if (has_bias_) arguments.emplace_back(DNNL_ARG_BIAS, bias);
+    matmul_ = Primitive(dnnl::matmul(description), arguments);
+    scratch_size_ = description.scratchpad_desc().get_size();
+  }
+
+  size_t scratch_size_bytes() const override { return scratch_size_; }
+  void Bind(const KernelBindings& bindings) override {
+    matmul_.Bind(DNNL_ARG_SRC, bindings.inputs[0]);
+    matmul_.Bind(DNNL_ARG_WEIGHTS, bindings.inputs[1]);
+    if (has_bias_) matmul_.Bind(DNNL_ARG_BIAS, bindings.inputs[2]);
+    matmul_.Bind(DNNL_ARG_DST, bindings.outputs[0]);
+    matmul_.Bind(DNNL_ARG_SCRATCHPAD, bindings.scratch);
+  }
+  void Launch(Stream& /*stream*/) override { matmul_.Run(); }
+
+ private:
+  bool has_bias_;
+  Primitive matmul_;
+  size_t scratch_size_ = 0;
+};
+
+// Few rows against a matrix stored [N, K]: each element of the result is the
+// product of two contiguous rows, and what limits is the memory of the matrix.
+class MatVecKernel : public Kernel {
+ public:
+  // More rows than this are worth a blocked product.
+  static constexpr int64_t kMaxRows = 4;
+
+  static bool CanRun(const KernelRequest& request) {
+    const MatMulShape s = ShapeOf(request);
+    return s.m <= kMaxRows && s.transpose_b && !s.transpose_a;
+  }
+
+  explicit MatVecKernel(const CpuRequest& request)
+      : shape_(ShapeOf(request)), has_bias_(request.node.inputs.size() > 2) {
+    const graph::Attributes& attributes = request.node.attributes;
+    if (attributes.Has("activation")) {
+      activation_ = TileProgram(attributes.Program("activation"));
+    }
+    num_threads_ =
+        ThreadsFor(request.num_threads, shape_.m * shape_.n * shape_.k / 8);
+  }
+
+  size_t scratch_size_bytes() const override {
+    return static_cast<size_t>(num_threads_) * activation_.workspace_size() *
+           sizeof(float);
+  }
+  void Bind(const KernelBindings& bindings) override { bindings_ = bindings; }
+
+  void Launch(Stream& /*stream*/) override {
+    ParallelFor(num_threads_, shape_.n,
+                [&](int thread, int64_t begin, int64_t end) {
+                  RunColumns(thread, begin, end);
+                });
+  }
+
+ private:
+  void RunColumns(int thread, int64_t begin, int64_t end) const {
+    const auto* a = reinterpret_cast<const float*>(bindings_.inputs[0]);
+    const auto* b = reinterpret_cast<const float*>(bindings_.inputs[1]);
+    auto* c = reinterpret_cast<float*>(bindings_.outputs[0]);
+    for (int64_t n = begin; n < end; ++n) {
+      const float bias =
+          has_bias_ ? reinterpret_cast<const float*>(bindings_.inputs[2])[n]
+                    : 0.0f;
+      for (int64_t m = 0; m < shape_.m; ++m) {
+        c[m * shape_.n + n] = DotProduct(a + m * shape_.k, b + n * shape_.k,
+                                         static_cast<size_t>(shape_.k)) +
+                              bias;
+      }
+    }
+    if (activation_.is_empty()) return;
+    float* workspace =
+        reinterpret_cast<float*>(bindings_.scratch) +
+        static_cast<size_t>(thread) * activation_.workspace_size();
+    for (int64_t m = 0; m < shape_.m; ++m) {
+      activation_.RunInPlace(c + m * shape_.n + begin, end - begin, workspace);
+    }
+  }
+
+  MatMulShape shape_;
+  bool has_bias_;
+  TileProgram activation_;
+  int num_threads_ = 1;
+  KernelBindings bindings_;
+};
+
+std::unique_ptr<Kernel> MakeMatMul(const CpuRequest& request) {
+  if (MatVecKernel::CanRun(request)) {
+    return std::make_unique<MatVecKernel>(request);
+  }
+  return std::make_unique<MatMulKernel>(request);
+}
+
+}  // namespace
+
+void AddMatMulKernels(CpuKernelTable& table) {
+  table["MatMul"] = {.make = &MakeMatMul, .why_not = &WhyNotF32};
+}
+
+}  // namespace replicant::kernels::cpu

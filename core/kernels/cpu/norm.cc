@@ -1,0 +1,322 @@
+#include <cmath>
+#include <vector>
+
+#include "core/kernels/cpu/cpu_kernels.h"
+#include "core/kernels/cpu/parallel.h"
+#include "core/kernels/cpu/tile_program.h"
+
+// Norms in own loops: they move memory, and oneDNN's would not move less.
+namespace replicant::kernels::cpu {
+namespace {
+
+// x as a matrix [rows, channels].
+struct NormShape {
+  int64_t rows, channels;
+  float epsilon;
+  int num_threads;
+};
+
+NormShape ShapeOf(const CpuRequest& request, const Shape& x) {
+  const int64_t channels = x[x.rank() - 1];
+  return {
+      .rows = channels == 0 ? 0 : x.num_elements() / channels,
+      .channels = channels,
+      .epsilon = static_cast<float>(request.node.attributes.Float("epsilon")),
+      .num_threads = ThreadsFor(request.num_threads, 4 * x.num_elements())};
+}
+
+float Sum(const float* x, int64_t n) {
+  float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += x[i];
+  return sum;
+}
+
+float SumOfSquaresAround(const float* x, float center, int64_t n) {
+  float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += (x[i] - center) * (x[i] - center);
+  return sum;
+}
+
+std::unique_ptr<Kernel> MakeLayerNorm(const CpuRequest& request) {
+  const NormShape s = ShapeOf(request, request.input(0).shape);
+  TileProgram activation;
+  if (request.node.attributes.Has("activation")) {
+    activation = TileProgram(request.node.attributes.Program("activation"));
+  }
+  // each thread has the activation's workspace
+  std::vector<float> workspace(static_cast<size_t>(s.num_threads) *
+                               activation.workspace_size());
+  return MakeHostKernel(request, [s, activation,
+                                  workspace](const Operands& operands) mutable {
+    const float* x = operands.input<float>(0);
+    const float* gamma = operands.input<float>(1);
+    const float* beta = operands.input<float>(2);
+    float* y = operands.output<float>(0);
+    const auto n = static_cast<float>(s.channels);
+    ParallelFor(
+        s.num_threads, s.rows, [&](int thread, int64_t begin, int64_t end) {
+          float* own = workspace.data() + static_cast<size_t>(thread) *
+                                              activation.workspace_size();
+          for (int64_t row = begin; row < end; ++row) {
+            const float* xr = x + row * s.channels;
+            float* yr = y + row * s.channels;
+            const float mean = Sum(xr, s.channels) / n;
+            const float variance = SumOfSquaresAround(xr, mean, s.channels) / n;
+            const float scale = 1.0f / std::sqrt(variance + s.epsilon);
+#pragma omp simd
+            for (int64_t c = 0; c < s.channels; ++c) {
+              yr[c] = (xr[c] - mean) * scale * gamma[c] + beta[c];
+            }
+            if (!activation.is_empty())
+              activation.RunInPlace(yr, s.channels, own);
+            operands.output<float>(1)[row] = mean;
+            operands.output<float>(2)[row] = scale;
+          }
+        });
+  });
+}
+
+// Column sums that several threads make: each adds blocks of rows in f32, and
+// the blocks in double.
+class ColumnSums {
+ public:
+  // Rows whose sum in f32 loses less than its last two bits.
+  static constexpr int64_t kBlockRows = 64;
+
+  ColumnSums(int num_threads, int64_t num_sums)
+      : num_sums_(static_cast<size_t>(num_sums)),
+        block_(static_cast<size_t>(num_threads) * num_sums_),
+        total_(static_cast<size_t>(num_threads) * num_sums_) {}
+
+  void Clear() {
+    std::fill(block_.begin(), block_.end(), 0.0f);
+    std::fill(total_.begin(), total_.end(), 0.0);
+  }
+  // The sums of the block that the thread is in.
+  float* block(int thread) {
+    return block_.data() + static_cast<size_t>(thread) * num_sums_;
+  }
+  // Ends the thread's block.
+  void Flush(int thread) {
+    float* block_sums = block(thread);
+    double* total = total_.data() + static_cast<size_t>(thread) * num_sums_;
+    for (size_t i = 0; i < num_sums_; ++i) {
+      total[i] += static_cast<double>(block_sums[i]);
+      block_sums[i] = 0.0f;
+    }
+  }
+  // Over all threads, in their order.
+  double Total(int64_t i) const {
+    double sum = 0.0;
+    for (size_t at = static_cast<size_t>(i); at < total_.size();
+         at += num_sums_) {
+      sum += total_[at];
+    }
+    return sum;
+  }
+
+ private:
+  size_t num_sums_;
+  std::vector<float> block_;
+  std::vector<double> total_;
+};
+
+// Calls add(thread, row) for all rows and flushes the sums after each block.
+template <typename Add>
+void SumRows(const NormShape& s, ColumnSums& sums, const Add& add) {
+  sums.Clear();
+  ParallelFor(s.num_threads, s.rows,
+              [&](int thread, int64_t begin, int64_t end) {
+                for (int64_t row = begin; row < end; ++row) {
+                  add(thread, row);
+                  if ((row - begin) % ColumnSums::kBlockRows ==
+                      ColumnSums::kBlockRows - 1) {
+                    sums.Flush(thread);
+                  }
+                }
+                sums.Flush(thread);
+              });
+}
+
+// inputs: dy, x, gamma, mean, 1/sqrt(variance + epsilon); formulas as in the
+// reference
+std::unique_ptr<Kernel> MakeLayerNormGradient(const CpuRequest& request) {
+  const NormShape s = ShapeOf(request, request.input(1).shape);
+  return MakeHostKernel(
+      request, [s, sums = ColumnSums(s.num_threads, 2 * s.channels)](
+                   const Operands& operands) mutable {
+        const float* dy = operands.input<float>(0);
+        const float* x = operands.input<float>(1);
+        const float* gamma = operands.input<float>(2);
+        float* dx = operands.output<float>(0);
+        const auto n = static_cast<float>(s.channels);
+        SumRows(s, sums, [&](int thread, int64_t row) {
+          float* dgamma = sums.block(thread);
+          float* dbeta = dgamma + s.channels;
+          const float* dyr = dy + row * s.channels;
+          const float* xr = x + row * s.channels;
+          float* dxr = dx + row * s.channels;
+          const float mean = operands.input<float>(3)[row];
+          const float scale = operands.input<float>(4)[row];
+          float sum_d = 0.0f;
+          float sum_d_x_hat = 0.0f;
+#pragma omp simd reduction(+ : sum_d, sum_d_x_hat)
+          for (int64_t c = 0; c < s.channels; ++c) {
+            const float x_hat = (xr[c] - mean) * scale;
+            const float d = dyr[c] * gamma[c];
+            sum_d += d;
+            sum_d_x_hat += d * x_hat;
+            dgamma[c] += dyr[c] * x_hat;
+            dbeta[c] += dyr[c];
+          }
+          const float mean_d = sum_d / n;
+          const float mean_d_x_hat = sum_d_x_hat / n;
+#pragma omp simd
+          for (int64_t c = 0; c < s.channels; ++c) {
+            const float x_hat = (xr[c] - mean) * scale;
+            dxr[c] =
+                scale * (dyr[c] * gamma[c] - mean_d - x_hat * mean_d_x_hat);
+          }
+        });
+        for (int64_t c = 0; c < s.channels; ++c) {
+          operands.output<float>(1)[c] = static_cast<float>(sums.Total(c));
+          operands.output<float>(2)[c] =
+              static_cast<float>(sums.Total(s.channels + c));
+        }
+      });
+}
+
+std::unique_ptr<Kernel> MakeBatchNorm(const CpuRequest& request) {
+  const NormShape s = ShapeOf(request, request.input(0).shape);
+  TileProgram activation;
+  if (request.node.attributes.Has("activation")) {
+    activation = TileProgram(request.node.attributes.Program("activation"));
+  }
+  std::vector<float> workspace(static_cast<size_t>(s.num_threads) *
+                               activation.workspace_size());
+  // per channel: y = x * factor + offset
+  std::vector<float> factor(static_cast<size_t>(s.channels));
+  std::vector<float> offset(static_cast<size_t>(s.channels));
+  return MakeHostKernel(request, [s, activation, workspace, factor, offset,
+                                  sums = ColumnSums(s.num_threads, s.channels)](
+                                     const Operands& operands) mutable {
+    const float* x = operands.input<float>(0);
+    float* y = operands.output<float>(0);
+    float* mean = operands.output<float>(1);
+    float* variance = operands.output<float>(2);
+    const auto n = static_cast<double>(s.rows);
+    SumRows(s, sums, [&](int thread, int64_t row) {
+      float* sum = sums.block(thread);
+      const float* xr = x + row * s.channels;
+#pragma omp simd
+      for (int64_t c = 0; c < s.channels; ++c) sum[c] += xr[c];
+    });
+    for (int64_t c = 0; c < s.channels; ++c) {
+      mean[c] = static_cast<float>(sums.Total(c) / n);
+    }
+    SumRows(s, sums, [&](int thread, int64_t row) {
+      float* sum = sums.block(thread);
+      const float* xr = x + row * s.channels;
+#pragma omp simd
+      for (int64_t c = 0; c < s.channels; ++c) {
+        sum[c] += (xr[c] - mean[c]) * (xr[c] - mean[c]);
+      }
+    });
+    for (int64_t c = 0; c < s.channels; ++c) {
+      const auto at = static_cast<size_t>(c);
+      variance[c] = static_cast<float>(sums.Total(c) / n);
+      factor[at] =
+          operands.input<float>(1)[c] / std::sqrt(variance[c] + s.epsilon);
+      offset[at] = operands.input<float>(2)[c];
+    }
+    ParallelFor(
+        s.num_threads, s.rows, [&](int thread, int64_t begin, int64_t end) {
+          float* own = workspace.data() + static_cast<size_t>(thread) *
+                                              activation.workspace_size();
+          for (int64_t row = begin; row < end; ++row) {
+            const float* xr = x + row * s.channels;
+            float* yr = y + row * s.channels;
+#pragma omp simd
+            for (int64_t c = 0; c < s.channels; ++c) {
+              yr[c] = (xr[c] - mean[c]) * factor[static_cast<size_t>(c)] +
+                      offset[static_cast<size_t>(c)];
+            }
+            if (!activation.is_empty())
+              activation.RunInPlace(yr, s.channels, own);
+          }
+        });
+  });
+}
+
+// inputs: dy, x, gamma, mean, variance
+std::unique_ptr<Kernel> MakeBatchNormGradient(const CpuRequest& request) {
+  const NormShape s = ShapeOf(request, request.input(1).shape);
+  // per channel: 1 / sqrt(variance + epsilon), mean of dy and of dy x^
+  const std::vector<float> zeros(static_cast<size_t>(s.channels));
+  return MakeHostKernel(
+      request, [s, scale = zeros, mean_dy = zeros, mean_dy_x_hat = zeros,
+                sums = ColumnSums(s.num_threads, 2 * s.channels)](
+                   const Operands& operands) mutable {
+        const float* dy = operands.input<float>(0);
+        const float* x = operands.input<float>(1);
+        const float* gamma = operands.input<float>(2);
+        const float* mean = operands.input<float>(3);
+        const float* variance = operands.input<float>(4);
+        float* dx = operands.output<float>(0);
+        float* s_scale = scale.data();
+        float* s_dy = mean_dy.data();
+        float* s_dy_x_hat = mean_dy_x_hat.data();
+        for (int64_t c = 0; c < s.channels; ++c) {
+          s_scale[c] = 1.0f / std::sqrt(variance[c] + s.epsilon);
+        }
+        SumRows(s, sums, [&](int thread, int64_t row) {
+          float* dgamma = sums.block(thread);
+          float* dbeta = dgamma + s.channels;
+          const float* dyr = dy + row * s.channels;
+          const float* xr = x + row * s.channels;
+#pragma omp simd
+          for (int64_t c = 0; c < s.channels; ++c) {
+            dgamma[c] += dyr[c] * (xr[c] - mean[c]) * s_scale[c];
+            dbeta[c] += dyr[c];
+          }
+        });
+        for (int64_t c = 0; c < s.channels; ++c) {
+          const double dgamma = sums.Total(c);
+          const double dbeta = sums.Total(s.channels + c);
+          operands.output<float>(1)[c] = static_cast<float>(dgamma);
+          operands.output<float>(2)[c] = static_cast<float>(dbeta);
+          s_dy[c] = static_cast<float>(dbeta / static_cast<double>(s.rows));
+          s_dy_x_hat[c] =
+              static_cast<float>(dgamma / static_cast<double>(s.rows));
+        }
+        ParallelFor(s.num_threads, s.rows,
+                    [&](int /*thread*/, int64_t begin, int64_t end) {
+                      for (int64_t row = begin; row < end; ++row) {
+                        const float* dyr = dy + row * s.channels;
+                        const float* xr = x + row * s.channels;
+                        float* dxr = dx + row * s.channels;
+#pragma omp simd
+                        for (int64_t c = 0; c < s.channels; ++c) {
+                          const float x_hat = (xr[c] - mean[c]) * s_scale[c];
+                          dxr[c] = gamma[c] * s_scale[c] *
+                                   (dyr[c] - s_dy[c] - x_hat * s_dy_x_hat[c]);
+                        }
+                      }
+                    });
+      });
+}
+
+}  // namespace
+
+void AddNormKernels(CpuKernelTable& table) {
+  table["LayerNorm"] = {.make = &MakeLayerNorm, .why_not = &WhyNotF32};
+  table["LayerNormGradient"] = {.make = &MakeLayerNormGradient,
+                                .why_not = &WhyNotF32};
+  table["BatchNorm"] = {.make = &MakeBatchNorm, .why_not = &WhyNotF32};
+  table["BatchNormGradient"] = {.make = &MakeBatchNormGradient,
+                                .why_not = &WhyNotF32};
+}
+
+}  // namespace replicant::kernels::cpu

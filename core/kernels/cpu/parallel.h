@@ -1,0 +1,38 @@
+#pragma once
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace replicant::kernels::cpu {
+
+// Waking the team costs about as much as this many simple operations on
+// elements; smaller work stays on the launching thread.
+inline constexpr int64_t kParallelWork = 32 * 1024;
+
+// Threads for `work` operations on elements.
+inline int ThreadsFor(int num_threads, int64_t work) {
+  return work < kParallelWork ? 1 : num_threads;
+}
+
+// Calls run(thread, begin, end) for contiguous parts of [0, count), one per
+// thread of the team; a part may be empty. The parts depend on the arguments
+// only. `run` does not throw.
+template <typename Run>
+void ParallelFor(int num_threads, int64_t count, const Run& run) {
+  if (num_threads == 1 || count <= 1) {
+    run(0, int64_t{0}, count);
+    return;
+  }
+#pragma omp parallel num_threads(num_threads)
+  {
+    const int64_t thread = omp_get_thread_num();
+    // the team may be smaller than was asked for
+    const int64_t team = omp_get_num_threads();
+    run(static_cast<int>(thread), count * thread / team,
+        count * (thread + 1) / team);
+  }
+}
+
+}  // namespace replicant::kernels::cpu

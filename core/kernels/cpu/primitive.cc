@@ -1,0 +1,127 @@
+#include "core/kernels/cpu/primitive.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+
+namespace replicant::kernels::cpu {
+namespace {
+
+using graph::ScalarOp;
+
+// How oneDNN calls a scalar op, with its parameters.
+struct Eltwise {
+  dnnl::algorithm algorithm;
+  float alpha = 0.0f;
+  float beta = 0.0f;
+};
+
+std::optional<Eltwise> EltwiseOf(
+    const graph::ScalarProgram::Instruction& instruction) {
+  const auto p = static_cast<float>(instruction.p);
+  const auto q = static_cast<float>(instruction.q);
+  switch (instruction.op) {
+    case ScalarOp::kRelu:
+      return Eltwise{dnnl::algorithm::eltwise_relu};
+    case ScalarOp::kLeakyRelu:
+      return Eltwise{dnnl::algorithm::eltwise_relu, p};
+    case ScalarOp::kElu:
+      return Eltwise{dnnl::algorithm::eltwise_elu, p};
+    case ScalarOp::kTanh:
+      return Eltwise{dnnl::algorithm::eltwise_tanh};
+    case ScalarOp::kSigmoid:
+      return Eltwise{dnnl::algorithm::eltwise_logistic};
+    case ScalarOp::kSquare:
+      return Eltwise{dnnl::algorithm::eltwise_square};
+    case ScalarOp::kAbs:
+      return Eltwise{dnnl::algorithm::eltwise_abs};
+    case ScalarOp::kAffine:
+      return Eltwise{dnnl::algorithm::eltwise_linear, p, q};
+    case ScalarOp::kClip:
+      return Eltwise{dnnl::algorithm::eltwise_clip, p, q};
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+const dnnl::engine& Engine() {
+  // a handle to the host; it has no state that one user could see of another
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+Primitive::Primitive(dnnl::primitive primitive,
+                     const std::vector<Argument>& arguments)
+    : primitive_(std::move(primitive)), stream_(Engine()) {
+  for (const auto& [argument, desc] : arguments) {
+    // what a primitive does not need (an empty scratchpad) has size 0
+    memories_.push_back(dnnl::memory(desc, Engine(), DNNL_MEMORY_NONE));
+    arguments_.push_back({argument, memories_.back().get()});
+  }
+}
+
+void Primitive::Bind(int argument, const std::byte* data) {
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    if (arguments_[i].arg != argument) continue;
+    // the library has one handle type for what it reads and what it writes
+    memories_[i].set_data_handle(const_cast<std::byte*>(data));
+    return;
+  }
+  REPLICANT_CHECK(false, "no argument {}", argument);
+}
+
+void Primitive::Run() {
+  const dnnl_status_t status = dnnl_primitive_execute(
+      primitive_.get(), stream_.get(), static_cast<int>(arguments_.size()),
+      arguments_.data());
+  if (status != dnnl_success) {
+    throw DeviceError(fmt::format(
+        "cpu: oneDNN: a primitive failed with status {} (dnnl_status_t)",
+        static_cast<int>(status)));
+  }
+}
+
+Primitive MakeReorder(const dnnl::memory::desc& from,
+                      const dnnl::memory::desc& to) {
+  if (from == to) return {};
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::library);
+  const dnnl::reorder::primitive_desc description(Engine(), from, Engine(), to,
+                                                  attributes);
+  return {dnnl::reorder(description),
+          {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
+}
+
+dnnl::memory::desc RowMajor(const Shape& shape) {
+  const Shape::Strides strides = shape.RowMajorStrides();
+  const auto dims = shape.dims();
+  return {dnnl::memory::dims(dims.begin(), dims.end()),
+          dnnl::memory::data_type::f32,
+          dnnl::memory::dims(strides.begin(), strides.begin() + shape.rank())};
+}
+
+dnnl::primitive_attr AttributesOf(const graph::Attributes& attributes) {
+  dnnl::primitive_attr result;
+  result.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (attributes.Has("activation")) {
+    const auto eltwise =
+        EltwiseOf(attributes.Program("activation").instructions[0]);
+    dnnl::post_ops post_ops;
+    post_ops.append_eltwise(eltwise->algorithm, eltwise->alpha, eltwise->beta);
+    result.set_post_ops(post_ops);
+  }
+  return result;
+}
+
+bool CanBePostOp(const graph::ScalarProgram& activation) {
+  return activation.instructions.size() == 1 &&
+         activation.instructions[0].dtype == DType::kF32 &&
+         EltwiseOf(activation.instructions[0]).has_value();
+}
+
+}  // namespace replicant::kernels::cpu

@@ -1,0 +1,281 @@
+#include "core/kernels/cpu/vector_functions.h"
+
+#include <limits>
+#include <type_traits>
+
+// Compiled once per instruction set that is worth it. The project's baseline is
+// AVX2, so SSE has no processor to run on.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/kernels/cpu/vector_functions.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+// after foreach_target.h, which brings this file in again
+#include <hwy/contrib/math/math-inl.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace replicant::kernels::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using graph::ScalarOp;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+HWY_INLINE V One() { return hn::Set(D(), 1.0f); }
+HWY_INLINE V Zero() { return hn::Zero(D()); }
+HWY_INLINE V Truth(hn::Mask<D> mask) { return hn::IfThenElseZero(mask, One()); }
+
+// What the library's polynomials make of NaN is their secret.
+HWY_INLINE V KeepNaN(V a, V value) {
+  return hn::IfThenElse(hn::IsNaN(a), a, value);
+}
+
+HWY_INLINE V Exp(V a) {
+  // ln of the largest float
+  const V limit = hn::Set(D(), 88.7228394f);
+  const V e = hn::Exp(D(), hn::Min(a, limit));
+  return KeepNaN(a,
+                 hn::IfThenElse(hn::Gt(a, limit), hn::Set(D(), kInfinity), e));
+}
+
+HWY_INLINE V Expm1(V a) {
+  const V limit = hn::Set(D(), 88.7228394f);
+  const V e = hn::Expm1(D(), hn::Min(a, limit));
+  return KeepNaN(a,
+                 hn::IfThenElse(hn::Gt(a, limit), hn::Set(D(), kInfinity), e));
+}
+
+HWY_INLINE V Log(V a) {
+  const V infinity = hn::Set(D(), kInfinity);
+  V log = hn::Log(D(), a);
+  log = hn::IfThenElse(hn::Eq(a, infinity), infinity, log);
+  log = hn::IfThenElse(hn::Eq(a, Zero()), hn::Neg(infinity), log);
+  const V nan = hn::Set(D(), std::numeric_limits<float>::quiet_NaN());
+  return KeepNaN(a, hn::IfThenElse(hn::Lt(a, Zero()), nan, log));
+}
+
+// max(a, 0) + ln(1 + e^-|a|), which cannot overflow
+HWY_INLINE V Softplus(V a) {
+  const V tail = hn::Log1p(D(), hn::Exp(D(), hn::Neg(hn::Abs(a))));
+  return KeepNaN(a, hn::Max(a, Zero()) + tail);
+}
+
+// 1 / (1 + e^-a), from e^-|a|
+HWY_INLINE V Sigmoid(V a) {
+  const V e = hn::Exp(D(), hn::Neg(hn::Abs(a)));
+  const V upper = One() / (One() + e);
+  return KeepNaN(a, hn::IfThenElse(hn::Lt(a, Zero()), e * upper, upper));
+}
+
+HWY_INLINE V Sign(V a) {
+  return KeepNaN(a, Truth(hn::Gt(a, Zero())) - Truth(hn::Lt(a, Zero())));
+}
+
+HWY_INLINE V Select(hn::Mask<D> mask, V yes, V no) {
+  return hn::IfThenElse(mask, yes, no);
+}
+
+// Applies f(a, b, c, p, q) to all elements; `kArity` operands are read.
+template <int kArity, typename F>
+HWY_INLINE void Apply(const float* a, const float* b, const float* c, float p,
+                      float q, float* out, size_t n, const F& f) {
+  const D d;
+  const size_t lanes = hn::Lanes(d);
+  const V vp = hn::Set(d, p);
+  const V vq = hn::Set(d, q);
+  const auto load = [&](const float* x, size_t i, bool is_read) HWY_ATTR {
+    return is_read ? hn::LoadU(d, x + i) : hn::Zero(d);
+  };
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    hn::StoreU(f(load(a, i, true), load(b, i, kArity > 1),
+                 load(c, i, kArity > 2), vp, vq),
+               d, out + i);
+  }
+  if (i == n) return;
+  // the rest in full vectors elsewhere: same code, same bits
+  alignas(64) float rest[4][hn::MaxLanes(D())] = {};
+  const float* const operands[] = {a, b, c};
+  for (size_t k = 0; k < kArity; ++k) {
+    for (size_t j = i; j < n; ++j) rest[k][j - i] = operands[k][j];
+  }
+  hn::Store(f(hn::Load(d, rest[0]), hn::Load(d, rest[1]), hn::Load(d, rest[2]),
+              vp, vq),
+            d, rest[3]);
+  for (size_t j = i; j < n; ++j) out[j] = rest[3][j - i];
+}
+
+// The functions of one, two and three operands; `F` has no state. A unary one
+// may also take the parameters p and q.
+template <typename F>
+VectorFunction Unary(F) {
+  return [](const float* a, const float* b, const float* c, float p, float q,
+            float* out, size_t n) HWY_ATTR {
+    Apply<1>(a, b, c, p, q, out, n,
+             [](V va, V, V, [[maybe_unused]] V vp, [[maybe_unused]] V vq)
+                 HWY_ATTR {
+                   if constexpr (std::is_invocable_v<F, V>) {
+                     return F{}(va);
+                   } else {
+                     return F{}(va, vp, vq);
+                   }
+                 });
+  };
+}
+
+template <typename F>
+VectorFunction Binary(F) {
+  return [](const float* a, const float* b, const float* c, float p, float q,
+            float* out, size_t n) HWY_ATTR {
+    Apply<2>(a, b, c, p, q, out, n,
+             [](V va, V vb, V, V, V) HWY_ATTR { return F{}(va, vb); });
+  };
+}
+
+template <typename F>
+VectorFunction Ternary(F) {
+  return [](const float* a, const float* b, const float* c, float p, float q,
+            float* out, size_t n) HWY_ATTR {
+    Apply<3>(a, b, c, p, q, out, n,
+             [](V va, V vb, V vc, V, V) HWY_ATTR { return F{}(va, vb, vc); });
+  };
+}
+
+VectorFunction Find(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::kCopy:
+      return Unary([](V a) HWY_ATTR { return a; });
+    case ScalarOp::kNegate:
+      return Unary([](V a) HWY_ATTR { return hn::Neg(a); });
+    case ScalarOp::kAbs:
+      return Unary([](V a) HWY_ATTR { return hn::Abs(a); });
+    case ScalarOp::kSign:
+      return Unary([](V a) HWY_ATTR { return Sign(a); });
+    case ScalarOp::kExp:
+      return Unary([](V a) HWY_ATTR { return Exp(a); });
+    case ScalarOp::kLog:
+      return Unary([](V a) HWY_ATTR { return Log(a); });
+    case ScalarOp::kSqrt:
+      return Unary([](V a) HWY_ATTR { return hn::Sqrt(a); });
+    case ScalarOp::kSquare:
+      return Unary([](V a) HWY_ATTR { return a * a; });
+    case ScalarOp::kSin:
+      return Unary([](V a) HWY_ATTR { return KeepNaN(a, hn::Sin(D(), a)); });
+    case ScalarOp::kCos:
+      return Unary([](V a) HWY_ATTR { return KeepNaN(a, hn::Cos(D(), a)); });
+    case ScalarOp::kTanh:
+      return Unary([](V a) HWY_ATTR { return KeepNaN(a, hn::Tanh(D(), a)); });
+    case ScalarOp::kSigmoid:
+      return Unary([](V a) HWY_ATTR { return Sigmoid(a); });
+    case ScalarOp::kSoftplus:
+      return Unary([](V a) HWY_ATTR { return Softplus(a); });
+    case ScalarOp::kRelu:
+      return Unary(
+          [](V a) HWY_ATTR { return Select(hn::Le(a, Zero()), Zero(), a); });
+    case ScalarOp::kLeakyRelu:
+      return Unary([](V a, V p, V) HWY_ATTR {
+        return Select(hn::Gt(a, Zero()), a, p * a);
+      });
+    case ScalarOp::kElu:
+      return Unary([](V a, V p, V) HWY_ATTR {
+        return Select(hn::Gt(a, Zero()), a, p * Expm1(a));
+      });
+    case ScalarOp::kClip:
+      return Unary([](V a, V p, V q) HWY_ATTR {
+        return KeepNaN(a, hn::Min(hn::Max(a, p), q));
+      });
+    case ScalarOp::kAffine:
+      return Unary([](V a, V p, V q) HWY_ATTR { return hn::MulAdd(p, a, q); });
+    case ScalarOp::kNot:
+      return Unary([](V a) HWY_ATTR { return Truth(hn::Eq(a, Zero())); });
+    case ScalarOp::kAdd:
+      return Binary([](V a, V b) HWY_ATTR { return a + b; });
+    case ScalarOp::kSubtract:
+      return Binary([](V a, V b) HWY_ATTR { return a - b; });
+    case ScalarOp::kMultiply:
+      return Binary([](V a, V b) HWY_ATTR { return a * b; });
+    case ScalarOp::kDivide:
+      return Binary([](V a, V b) HWY_ATTR { return a / b; });
+    case ScalarOp::kModulo:
+      return Binary([](V a, V b) HWY_ATTR {
+        return Select(hn::Eq(b, Zero()), Zero(),
+                      hn::NegMulAdd(b, hn::Floor(a / b), a));
+      });
+    case ScalarOp::kMinimum:
+      return Binary([](V a, V b) HWY_ATTR {
+        return KeepNaN(a, KeepNaN(b, Select(hn::Lt(b, a), b, a)));
+      });
+    case ScalarOp::kMaximum:
+      return Binary([](V a, V b) HWY_ATTR {
+        return KeepNaN(a, KeepNaN(b, Select(hn::Gt(b, a), b, a)));
+      });
+    case ScalarOp::kLess:
+      return Binary([](V a, V b) HWY_ATTR { return Truth(hn::Lt(a, b)); });
+    case ScalarOp::kLessEqual:
+      return Binary([](V a, V b) HWY_ATTR { return Truth(hn::Le(a, b)); });
+    case ScalarOp::kGreater:
+      return Binary([](V a, V b) HWY_ATTR { return Truth(hn::Gt(a, b)); });
+    case ScalarOp::kGreaterEqual:
+      return Binary([](V a, V b) HWY_ATTR { return Truth(hn::Ge(a, b)); });
+    case ScalarOp::kEqual:
+      return Binary([](V a, V b) HWY_ATTR { return Truth(hn::Eq(a, b)); });
+    case ScalarOp::kNotEqual:
+      return Binary([](V a, V b) HWY_ATTR { return Truth(hn::Ne(a, b)); });
+    case ScalarOp::kAnd:
+      return Binary([](V a, V b) HWY_ATTR {
+        return Truth(hn::And(hn::Ne(a, Zero()), hn::Ne(b, Zero())));
+      });
+    case ScalarOp::kOr:
+      return Binary([](V a, V b) HWY_ATTR {
+        return Truth(hn::Or(hn::Ne(a, Zero()), hn::Ne(b, Zero())));
+      });
+    case ScalarOp::kSelect:
+      return Ternary([](V a, V b, V c)
+                         HWY_ATTR { return Select(hn::Ne(a, Zero()), b, c); });
+  }
+  return nullptr;
+}
+
+float Dot(const float* a, const float* b, size_t n) {
+  const D d;
+  const size_t lanes = hn::Lanes(d);
+  V sums[4] = {Zero(), Zero(), Zero(), Zero()};
+  size_t i = 0;
+  // four sums, because one would wait for itself
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    for (size_t k = 0; k < 4; ++k) {
+      sums[k] = hn::MulAdd(hn::LoadU(d, a + i + k * lanes),
+                           hn::LoadU(d, b + i + k * lanes), sums[k]);
+    }
+  }
+  for (; i + lanes <= n; i += lanes) {
+    sums[0] = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sums[0]);
+  }
+  float sum =
+      hn::GetLane(hn::SumOfLanes(d, (sums[0] + sums[1]) + (sums[2] + sums[3])));
+  for (; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+}  // namespace replicant::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace replicant::kernels::cpu {
+
+HWY_EXPORT(Find);
+HWY_EXPORT(Dot);
+
+VectorFunction FindVectorFunction(graph::ScalarOp op) {
+  return HWY_DYNAMIC_DISPATCH(Find)(op);
+}
+
+float DotProduct(const float* a, const float* b, size_t n) {
+  return HWY_DYNAMIC_DISPATCH(Dot)(a, b, n);
+}
+
+}  // namespace replicant::kernels::cpu
+#endif  // HWY_ONCE

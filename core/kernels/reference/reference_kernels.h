@@ -1,0 +1,16 @@
+#pragma once
+
+#include "core/kernels/common/host_kernel.h"
+
+// The families of which the reference has kernels of its own; the others are
+// in common/.
+namespace replicant::kernels::reference {
+
+void AddMatMulKernels(HostKernelTable& table);
+void AddConvKernels(HostKernelTable& table);
+void AddPoolKernels(HostKernelTable& table);
+void AddNormKernels(HostKernelTable& table);
+void AddLossKernels(HostKernelTable& table);
+void AddOptimizerKernels(HostKernelTable& table);
+
+}  // namespace replicant::kernels::reference

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <filesystem>
+#include <limits>
+#include <vector>
+
+#include "core/base/thread.h"
+
+namespace replicant::fleet {
+
+// A logical processor, and the physical core that it is a thread of.
+struct Processor {
+  int cpu = 0;
+  int core = 0;  // smallest processor of the core
+  int package = 0;
+
+  bool operator==(const Processor&) const = default;
+};
+
+// The processors that this process may use.
+struct CpuTopology {
+  // Best first: one thread of every core, package by package, then the second
+  // threads in the same order.
+  std::vector<Processor> processors;
+  // Processors' worth of time that the control group allows.
+  double quota = std::numeric_limits<double>::infinity();
+
+  // How many processors can be kept busy: those that there are, or the whole
+  // ones of the quota; at least 1.
+  int NumUsable() const;
+};
+
+// Reads /sys and /proc/self/cgroup (cgroup v1 and v2) below `root`. What cannot
+// be read counts as: a core of its own, no quota. `allowed` must not be empty.
+CpuTopology ReadCpuTopology(const CpuSet& allowed = CpuSet::OfThisThread(),
+                            const std::filesystem::path& root = "/");
+
+}  // namespace replicant::fleet

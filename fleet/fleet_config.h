@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "core/config/reader.h"
+#include "fleet/restart_policy.h"
+
+namespace replicant::fleet {
+
+// Section `run`: what a run is called and where it lies.
+struct RunConfig {
+  std::string name = "run";
+  std::string dir;  // empty: runs/NAME-TIMESTAMP
+  int64_t seed = 1;
+
+  static RunConfig Read(config::Reader& reader);
+};
+
+// Section `fleet`: how the processes of a run are watched.
+struct FleetConfig {
+  double start_timeout_s = 60.0;
+  double heartbeat_timeout_s = 15.0;
+  double stop_timeout_s = 60.0;
+  double progress_interval_s = 30.0;
+  // by role; FleetConfig::Read() fills in replay, learner, actor and evaluator
+  std::map<std::string, RestartPolicy> restart;
+
+  static FleetConfig Read(config::Reader& reader);
+};
+
+}  // namespace replicant::fleet

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "core/base/clock.h"
+#include "core/base/rng.h"
+#include "core/config/reader.h"
+
+namespace replicant::fleet {
+
+// When a role that failed is started again, and how often: an element of
+// section `fleet.restart`.
+//
+// The k-th failure within the last window_s seconds is followed by a pause of
+//
+//   min(initial_backoff_s * 2^(k-1), max_backoff_s) * u,
+//   u uniform in [1 - jitter, 1 + jitter)
+//
+// so that roles that failed together do not come back together. More than
+// `budget` failures in a window end the run.
+struct RestartPolicy {
+  double initial_backoff_s = 0.5;
+  double max_backoff_s = 30.0;
+  double jitter = 0.2;
+  int64_t budget = 10;  // restarts
+  double window_s = 600.0;
+
+  // Reads over what `defaults` says.
+  static RestartPolicy Read(config::Reader& reader, RestartPolicy defaults);
+};
+
+// Applies a policy to one role.
+//
+// Thread-safety: one thread at a time.
+class RestartTracker {
+ public:
+  RestartTracker(const RestartPolicy& policy, RandomStream random)
+      : policy_(policy), random_(random) {}
+
+  // Notes a failure at `now`, which does not go back. Returns how long to wait
+  // before the role is started again, or std::nullopt if it has no budget left.
+  std::optional<Clock::Duration> Failed(Clock::TimePoint now);
+
+  // Failures within the window that ended at the last one.
+  int64_t num_recent() const { return static_cast<int64_t>(recent_.size()); }
+  const RestartPolicy& policy() const { return policy_; }
+
+ private:
+  RestartPolicy policy_;
+  RandomStream random_;
+  std::deque<Clock::TimePoint> recent_;
+};
+
+}  // namespace replicant::fleet

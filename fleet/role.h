@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/thread.h"
+#include "core/rpc/heartbeat.h"
+#include "fleet/restart_policy.h"
+
+namespace replicant::fleet {
+
+// One process of a run, as the supervisor keeps it alive.
+struct RoleSpec {
+  enum class OnSuccess {
+    kRestart,       // should not have ended: as a failure
+    kDone,          // has done its part
+    kCompletesRun,  // the run has reached its end
+  };
+
+  rpc::RoleId id;
+  std::vector<std::string> command;
+  // Put behind the command of every incarnation but the first.
+  std::vector<std::string> resume_arguments;
+  // "NAME=value"; those of HeartbeatSenderOptions are added.
+  std::vector<std::string> environment;
+  CpuSet cpus;  // empty: all
+  // A role starts once all of smaller start_stage run, and drains once all of
+  // smaller stop_stage have ended.
+  int start_stage = 0;
+  int stop_stage = 0;
+  OnSuccess on_success = OnSuccess::kRestart;
+  RestartPolicy restart;
+};
+
+}  // namespace replicant::fleet

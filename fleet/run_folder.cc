@@ -1,0 +1,267 @@
+#include "fleet/run_folder.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <fstream>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/fs.h"
+#include "core/base/process.h"
+#include "core/config/load.h"
+#include "core/config/scalar.h"
+#include "fleet/version.h"
+
+namespace replicant::fleet {
+namespace {
+
+constexpr const char* kLockName = "lock";
+constexpr const char* kConfigName = "config.yaml";
+constexpr const char* kRunName = "run.yaml";
+constexpr const char* kStateName = "state.yaml";
+
+// state.yaml; WriteState() writes the same keys.
+struct IncarnationSection {
+  int64_t last = 1;
+
+  static IncarnationSection Read(config::Reader& reader) {
+    IncarnationSection c;
+    reader.Field("last", &c.last, {1, UINT32_MAX}, "number of processes");
+    return c;
+  }
+};
+struct StateFile {
+  RunStatus status = RunStatus::kRunning;
+  int64_t starts = 1;
+  std::map<std::string, IncarnationSection> roles;
+
+  static StateFile Read(config::Reader& reader) {
+    StateFile c;
+    reader.Field("status", &c.status,
+                 {{"running", RunStatus::kRunning},
+                  {"complete", RunStatus::kComplete},
+                  {"stopped", RunStatus::kStopped},
+                  {"failed", RunStatus::kFailed}},
+                 "how the run stands");
+    reader.Field("starts", &c.starts, {1, INT64_MAX}, "number of starts");
+    reader.Sections("roles", &c.roles, {0, 100'000}, "roles by name");
+    return c;
+  }
+};
+
+std::string UtcTime(const char* format) {
+  const std::time_t now = std::time(nullptr);
+  return fmt::format(fmt::runtime(format), fmt::gmtime(now));
+}
+
+std::filesystem::path NewFolder(const RunConfig& run) {
+  if (!run.dir.empty()) return run.dir;
+  const auto base = std::filesystem::path("runs") /
+                    fmt::format("{}-{}", run.name, UtcTime("{:%Y%m%d-%H%M%S}"));
+  std::filesystem::path path = base;
+  for (int i = 2; std::filesystem::exists(path); ++i) {
+    path = fmt::format("{}-{}", base.string(), i);
+  }
+  return path;
+}
+
+// Whether a folder holds anything but the lock.
+bool IsInUse(const std::filesystem::path& path) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    if (entry.path().filename() != kLockName) return true;
+  }
+  return false;
+}
+
+[[noreturn]] void ThrowNoRun(const std::filesystem::path& path,
+                             const char* missing) {
+  throw IoError(
+      fmt::format("run folder {}: no run to resume, since it has no {}",
+                  path.string(), missing));
+}
+
+// Runs `work` and adds what it was for to its IoError.
+template <typename Work>
+void ForNewFolder(const std::filesystem::path& path, const Work& work) {
+  try {
+    work();
+  } catch (const IoError& e) {
+    throw IoError(
+        fmt::format("run folder {}: {}; hint: --set run.dir=FOLDER puts the "
+                    "run somewhere else",
+                    path.string(), e.what()));
+  }
+}
+
+}  // namespace
+
+std::string ToString(RunStatus status) {
+  switch (status) {
+    case RunStatus::kRunning:
+      return "running";
+    case RunStatus::kComplete:
+      return "complete";
+    case RunStatus::kStopped:
+      return "stopped";
+    case RunStatus::kFailed:
+      return "failed";
+  }
+  return "unknown";
+}
+
+RunFolder::RunFolder(std::filesystem::path path)
+    : path_(std::filesystem::absolute(path)) {
+  const std::string file = path_ / kLockName;
+  lock_fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (lock_fd_ < 0) throw IoError::FromErrno("open", file, errno);
+  if (::flock(lock_fd_, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    ::close(lock_fd_);
+    if (error != EWOULDBLOCK) throw IoError::FromErrno("lock", file, error);
+    throw IoError(fmt::format("another fleet runs here: {}",
+                              ReadFile(file, /*max_size_bytes=*/4096)));
+  }
+  // for the message above only
+  const std::string owner = HostAndPid();
+  if (::ftruncate(lock_fd_, 0) != 0 ||
+      ::pwrite(lock_fd_, owner.data(), owner.size(), 0) < 0) {
+    const int error = errno;
+    ::close(lock_fd_);
+    throw IoError::FromErrno("write", file, error);
+  }
+}
+
+RunFolder::~RunFolder() {
+  // closing gives the lock back
+  if (lock_fd_ >= 0) ::close(lock_fd_);
+}
+
+RunFolder::RunFolder(RunFolder&& other) noexcept
+    : path_(std::move(other.path_)),
+      lock_fd_(std::exchange(other.lock_fd_, -1)),
+      status_(other.status_),
+      previous_status_(other.previous_status_),
+      num_starts_(other.num_starts_),
+      incarnations_(std::move(other.incarnations_)) {}
+
+RunFolder RunFolder::Create(const RunConfig& run,
+                            const std::string& resolved_yaml) {
+  const std::filesystem::path path = NewFolder(run);
+  std::optional<RunFolder> folder;
+  ForNewFolder(path, [&] {
+    MakeFolders(path);
+    folder.emplace(RunFolder(path));
+    if (IsInUse(path)) {
+      throw IoError(
+          "it is not empty; hint: fleet --resume FOLDER goes on with a run");
+    }
+    AtomicWriteFile(path / kConfigName, resolved_yaml);
+    folder->BeginStart(run.name, run.seed);
+  });
+  return std::move(*folder);
+}
+
+std::filesystem::path RunFolder::ConfigFile(const std::filesystem::path& path) {
+  for (const char* name : {kConfigName, kStateName}) {
+    if (!std::filesystem::exists(path / name)) ThrowNoRun(path, name);
+  }
+  return path / kConfigName;
+}
+
+RunFolder RunFolder::Resume(const std::filesystem::path& path) {
+  ConfigFile(path);
+  try {
+    RunFolder folder(path);
+    const StateFile state =
+        config::Load<StateFile>(config::Document::FromFile(path / kStateName))
+            .config;
+    folder.num_starts_ = state.starts;
+    for (const auto& [role, section] : state.roles) {
+      folder.incarnations_[role] = static_cast<uint32_t>(section.last);
+    }
+    folder.previous_status_ = state.status;
+    folder.BeginStart("", 0);
+    return folder;
+  } catch (const IoError& e) {
+    throw IoError(fmt::format("run folder {}: {}", path.string(), e.what()));
+  }
+}
+
+void RunFolder::BeginStart(const std::string& name, int64_t seed) {
+  MakeFolders(path_ / "logs");
+  ++num_starts_;
+  const std::filesystem::path file = path_ / kRunName;
+  std::string text;
+  if (num_starts_ == 1) {
+    text = fmt::format("name: {}\nseed: {}\nstarts:\n",
+                       config::TextToYaml(name), seed);
+  } else {
+    text = ReadFile(file, /*max_size_bytes=*/1 << 24);
+  }
+  text += fmt::format("  - time: {}\n    version: {}\n    process: {}\n",
+                      UtcTime("{:%Y-%m-%dT%H:%M:%SZ}"),
+                      config::TextToYaml(Version()),
+                      config::TextToYaml(HostAndPid()));
+  AtomicWriteFile(file, text);
+  WriteState();
+}
+
+void RunFolder::WriteState() const {
+  std::string text =
+      fmt::format("status: {}\nstarts: {}\n", ToString(status_), num_starts_);
+  if (!incarnations_.empty()) text += "roles:\n";
+  for (const auto& [role, last] : incarnations_) {
+    text += fmt::format("  {}: {{last: {}}}\n", role, last);
+  }
+  AtomicWriteFile(path_ / kStateName, text);
+}
+
+std::filesystem::path RunFolder::LogFile(const rpc::RoleId& id,
+                                         uint32_t incarnation) const {
+  return path_ / "logs" / fmt::format("{}.{}.log", id.ToString(), incarnation);
+}
+
+uint32_t RunFolder::NextIncarnation(const rpc::RoleId& id) {
+  const uint32_t incarnation = ++incarnations_[id.ToString()];
+  WriteState();
+  return incarnation;
+}
+
+void RunFolder::SetStatus(RunStatus status) {
+  status_ = status;
+  WriteState();
+}
+
+std::string LogTail(const std::filesystem::path& path, int max_lines,
+                    const std::string& indent) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return "";
+  constexpr std::streamoff kMaxBytes = 8192;
+  const std::streamoff size = file.tellg();
+  const std::streamoff begin = std::max<std::streamoff>(0, size - kMaxBytes);
+  file.seekg(begin);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  // what was cut off at the front is no whole line
+  if (begin > 0 && lines.size() > 1) lines.erase(lines.begin());
+  const size_t count =
+      std::min(lines.size(), static_cast<size_t>(std::max(max_lines, 0)));
+  std::string text;
+  for (size_t i = lines.size() - count; i < lines.size(); ++i) {
+    text += (text.empty() ? "" : "\n") + indent + lines[i];
+  }
+  return text;
+}
+
+}  // namespace replicant::fleet

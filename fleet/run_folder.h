@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "core/rpc/heartbeat.h"
+#include "fleet/fleet_config.h"
+
+namespace replicant::fleet {
+
+enum class RunStatus {
+  kRunning,   // or the fleet was killed
+  kComplete,  // the run reached its end
+  kStopped,   // on request, before its end
+  kFailed,    // a role could not go on
+};
+// "running", "complete", "stopped", "failed".
+std::string ToString(RunStatus status);
+
+// The folder that a run leaves.
+//
+//   config.yaml    the configuration with every value in force
+//   run.yaml       name, seed, program version, host and time of every start
+//   state.yaml     status and incarnations, for a resumed run
+//   lock           held while a fleet runs here
+//   logs/          ROLE-INDEX.INCARNATION.log, what each process printed
+//
+// The roles add their own: metrics, checkpoints, videos.
+//
+// While the object lives no other one of the same folder can be made, in any
+// process. Thread-safety: one thread at a time.
+class RunFolder {
+ public:
+  // A new run in run.dir, or in runs/NAME-TIMESTAMP below the working folder
+  // (UTC; with -2, -3 ... if that exists). Throws IoError if the folder holds
+  // anything, is in use or cannot be written.
+  static RunFolder Create(const RunConfig& run,
+                          const std::string& resolved_yaml);
+  // Goes on with an earlier one. Throws IoError if it is none or is in use,
+  // ConfigError if its state cannot be read.
+  static RunFolder Resume(const std::filesystem::path& path);
+  // The configuration that Resume() goes on with. Throws IoError, as it does,
+  // if there is none.
+  static std::filesystem::path ConfigFile(const std::filesystem::path& path);
+
+  ~RunFolder();
+  RunFolder(RunFolder&& other) noexcept;
+  RunFolder& operator=(RunFolder&&) = delete;
+
+  // Absolute.
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path LogFile(const rpc::RoleId& id,
+                                uint32_t incarnation) const;
+
+  // Counts on: 1 for a role's first process in this run, resumed or not. It is
+  // on the disk before it is returned. Throws IoError.
+  uint32_t NextIncarnation(const rpc::RoleId& id);
+  // How often the run was started, and how it stood before this start; kRunning
+  // for a new one, or if the fleet before this one was killed.
+  int64_t num_starts() const { return num_starts_; }
+  RunStatus previous_status() const { return previous_status_; }
+  // Throws IoError.
+  void SetStatus(RunStatus status);
+
+ private:
+  // Takes the lock.
+  explicit RunFolder(std::filesystem::path path);
+  void BeginStart(const std::string& name, int64_t seed);
+  void WriteState() const;
+
+  std::filesystem::path path_;
+  int lock_fd_ = -1;
+  RunStatus status_ = RunStatus::kRunning;
+  RunStatus previous_status_ = RunStatus::kRunning;
+  int64_t num_starts_ = 0;
+  std::map<std::string, uint32_t> incarnations_;  // by "actor-3"
+};
+
+// The last `max_lines` lines of a file, each behind `indent`, from its last
+// 8 KiB; "" if it cannot be read or is empty.
+std::string LogTail(const std::filesystem::path& path, int max_lines,
+                    const std::string& indent);
+
+}  // namespace replicant::fleet

@@ -1,0 +1,339 @@
+#include "fleet/supervisor.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <csignal>
+#include <set>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/base/rng.h"
+#include "core/rpc/heartbeat_sender.h"
+
+namespace replicant::fleet {
+namespace {
+
+// How much of a log a message shows.
+constexpr int kLogTailLines = 10;
+
+Clock::Duration ToDuration(double duration_s) {
+  return std::chrono::duration_cast<Clock::Duration>(
+      std::chrono::duration<double>(duration_s));
+}
+
+double ToSeconds(Clock::Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+void CheckSpecs(const std::vector<RoleSpec>& specs) {
+  if (specs.empty()) throw InvalidArgument("fleet: there are no roles");
+  std::set<rpc::RoleId> ids;
+  for (const RoleSpec& spec : specs) {
+    const std::string name = spec.id.ToString();
+    if (!rpc::IsRoleName(spec.id.role)) {
+      throw InvalidArgument(
+          fmt::format("fleet: role '{}' is not of the form [a-z0-9_-]{{1,32}}",
+                      spec.id.role));
+    }
+    if (!ids.insert(spec.id).second) {
+      throw InvalidArgument(fmt::format("fleet: {} is given twice", name));
+    }
+    if (spec.command.empty()) {
+      throw InvalidArgument(fmt::format("fleet: {} has no command", name));
+    }
+  }
+}
+
+}  // namespace
+
+Supervisor::Supervisor(Options options, std::vector<RoleSpec> specs,
+                       RunFolder* folder, Backend* backend,
+                       rpc::HeartbeatMonitor* monitor, Clock* clock)
+    : options_(std::move(options)),
+      folder_(*folder),
+      backend_(*backend),
+      monitor_(*monitor),
+      clock_(*clock),
+      now_(clock->Now()),
+      watching_since_(now_) {
+  CheckSpecs(specs);
+  for (RoleSpec& spec : specs) {
+    const RandomStream random(options_.seed,
+                              "fleet/backoff/" + spec.id.ToString());
+    RestartTracker tracker(spec.restart, random);
+    members_.push_back({std::move(spec), std::move(tracker)});
+  }
+}
+
+void Supervisor::Step() {
+  const Clock::TimePoint now = clock_.Now();
+  const auto timeout = ToDuration(options_.config.heartbeat_timeout_s);
+  if (now - now_ > timeout / 2) watching_since_ = now;
+  now_ = now;
+  for (Member& member : members_) CheckExit(member);
+  if (!IsStopping()) {
+    for (Member& member : members_) CheckHeartbeat(member);
+    StartDue();
+  }
+  // also what has just begun to stop
+  if (IsStopping()) AdvanceStop();
+}
+
+void Supervisor::CheckExit(Member& member) {
+  if (member.process == nullptr) return;
+  const std::optional<ExitStatus> status = member.process->Poll();
+  if (!status) return;
+  member.process.reset();
+  const std::string name = member.spec.id.ToString();
+  const bool was_killed = member.phase == RolePhase::kKilled;
+  const std::string why =
+      was_killed ? member.killed_because : status->ToString();
+  if (IsStopping()) {
+    member.phase = RolePhase::kEnded;
+    if (status->ok()) {
+      spdlog::info("{} has ended", name);
+    } else if (!is_stopping_now_) {
+      result_->problems.push_back(fmt::format("{}: {} while it drained; see {}",
+                                              name, why, LogOf(member)));
+      spdlog::warn("{}", result_->problems.back());
+    }
+    return;
+  }
+  if (status->ok() && !was_killed &&
+      member.spec.on_success != RoleSpec::OnSuccess::kRestart) {
+    member.phase = RolePhase::kEnded;
+    spdlog::info("{} is done", name);
+    if (member.spec.on_success == RoleSpec::OnSuccess::kCompletesRun) {
+      BeginStop(RunStatus::kComplete, name + " has completed the run");
+    }
+    return;
+  }
+  HandleFailure(member, why);
+}
+
+void Supervisor::CheckHeartbeat(Member& member) {
+  if (member.phase != RolePhase::kStarting &&
+      member.phase != RolePhase::kReady) {
+    return;
+  }
+  const auto latest = monitor_.Latest(member.spec.id);
+  if (member.phase == RolePhase::kStarting) {
+    if (latest && latest->beat.state != rpc::RoleState::kStarting) {
+      member.phase = RolePhase::kReady;
+      spdlog::info("{} runs", member.spec.id.ToString());
+    } else if (now_ - member.started_at >
+               ToDuration(options_.config.start_timeout_s)) {
+      const std::string reason = latest ? latest->beat.reason : "";
+      Kill(member,
+           fmt::format("not running {:.3g} s after its start{}{}",
+                       options_.config.start_timeout_s,
+                       reason.empty() ? "" : ", but starting: ", reason));
+      return;
+    }
+  }
+  if (!latest) return;
+  const auto silence = now_ - std::max(latest->time, watching_since_);
+  if (silence > ToDuration(options_.config.heartbeat_timeout_s)) {
+    Kill(member, fmt::format("no heartbeat for {:.3g} s", ToSeconds(silence)));
+  }
+}
+
+bool Supervisor::MayStart(const Member& member) const {
+  return std::all_of(members_.begin(), members_.end(), [&](const Member& m) {
+    return m.spec.start_stage >= member.spec.start_stage ||
+           m.phase == RolePhase::kReady || m.phase == RolePhase::kEnded;
+  });
+}
+
+void Supervisor::StartDue() {
+  for (Member& member : members_) {
+    const bool is_due =
+        member.phase == RolePhase::kPending
+            ? MayStart(member)
+            : member.phase == RolePhase::kBackingOff && now_ >= member.start_at;
+    if (is_due) Start(member);
+    if (IsStopping()) return;
+  }
+}
+
+void Supervisor::Start(Member& member) {
+  const RoleSpec& spec = member.spec;
+  const bool is_first = member.incarnation == 0;
+  const auto give_up = [&](const IoError& e) {
+    member.phase = RolePhase::kEnded;
+    BeginStop(RunStatus::kFailed, fmt::format("{} cannot be started: {}",
+                                              spec.id.ToString(), e.what()));
+  };
+  try {
+    member.incarnation = folder_.NextIncarnation(spec.id);
+  } catch (const IoError& e) {
+    give_up(e);
+    return;
+  }
+  rpc::HeartbeatSenderOptions heartbeat;
+  heartbeat.endpoint = options_.heartbeat_endpoint;
+  heartbeat.id = spec.id;
+  heartbeat.incarnation = member.incarnation;
+
+  ProcessOptions process;
+  process.command = spec.command;
+  if (member.incarnation > 1) {
+    process.command.insert(process.command.end(), spec.resume_arguments.begin(),
+                           spec.resume_arguments.end());
+  }
+  process.environment = spec.environment;
+  for (std::string& variable : heartbeat.ToEnvironment()) {
+    process.environment.push_back(std::move(variable));
+  }
+  process.stdout_file = folder_.LogFile(spec.id, member.incarnation);
+  process.stderr_file = process.stdout_file;
+  process.cpus = spec.cpus;
+
+  monitor_.Expect(spec.id, member.incarnation);
+  member.started_at = now_;
+  try {
+    member.process = backend_.Start(spec, process);
+  } catch (const IoError& e) {
+    // a program that has never run will not run at the next attempt either
+    if (is_first) {
+      give_up(e);
+    } else {
+      HandleFailure(member, e.what());
+    }
+    return;
+  }
+  member.phase = RolePhase::kStarting;
+  spdlog::info("{} starts{}", spec.id.ToString(),
+               member.incarnation == 1
+                   ? ""
+                   : fmt::format(" (incarnation {})", member.incarnation));
+}
+
+void Supervisor::Kill(Member& member, std::string why) {
+  spdlog::warn("{}: {}; killing it", member.spec.id.ToString(), why);
+  member.phase = RolePhase::kKilled;
+  member.killed_because = std::move(why);
+  member.process->Signal(SIGKILL);
+}
+
+void Supervisor::HandleFailure(Member& member, const std::string& why) {
+  const std::string name = member.spec.id.ToString();
+  const RestartPolicy& policy = member.tracker.policy();
+  ++member.num_failures;
+  member.last_failure = why;
+  const std::optional<Clock::Duration> pause = member.tracker.Failed(now_);
+  if (pause) {
+    member.phase = RolePhase::kBackingOff;
+    member.start_at = now_ + *pause;
+    spdlog::warn(
+        "{}: {}; starts again in {:.2g} s ({} of {} restarts in {:g} "
+        "s); see {}",
+        name, why, ToSeconds(*pause), member.tracker.num_recent(),
+        policy.budget, policy.window_s, LogOf(member));
+    return;
+  }
+  member.phase = RolePhase::kEnded;
+  const std::string tail =
+      LogTail(LogOf(member), kLogTailLines, /*indent=*/"  ");
+  BeginStop(
+      RunStatus::kFailed,
+      fmt::format("{}: {}, after the {} restarts in {:g} s that are "
+                  "allowed; {} {}{}",
+                  name, why, policy.budget, policy.window_s, LogOf(member),
+                  tail.empty() ? "is empty" : "ends with:\n", tail));
+}
+
+void Supervisor::RequestStop(const std::string& why) {
+  if (!IsStopping()) BeginStop(RunStatus::kStopped, why);
+}
+
+void Supervisor::BeginStop(RunStatus status, std::string message) {
+  if (status == RunStatus::kFailed) {
+    spdlog::error("{}", message);
+  } else {
+    spdlog::info("{}; draining", message);
+  }
+  result_ = RunResult{status, std::move(message), {}};
+  for (Member& member : members_) {
+    if (member.process == nullptr) member.phase = RolePhase::kEnded;
+  }
+}
+
+void Supervisor::StopNow(const std::string& why) {
+  if (!IsStopping()) BeginStop(RunStatus::kStopped, why);
+  is_stopping_now_ = true;
+  result_->problems.push_back(why);
+  for (Member& member : members_) {
+    if (member.process != nullptr) Kill(member, why);
+  }
+}
+
+void Supervisor::AdvanceStop() {
+  std::optional<int> stage;
+  for (const Member& member : members_) {
+    if (member.process == nullptr) continue;
+    if (!stage || member.spec.stop_stage < *stage) {
+      stage = member.spec.stop_stage;
+    }
+  }
+  const auto timeout = ToDuration(options_.config.stop_timeout_s);
+  for (Member& member : members_) {
+    if (member.process == nullptr || member.spec.stop_stage != *stage ||
+        member.phase == RolePhase::kKilled) {
+      continue;
+    }
+    if (!member.drain_deadline) {
+      member.drain_deadline = now_ + timeout;
+      monitor_.OrderStop(member.spec.id, result_->message.substr(
+                                             0, result_->message.find('\n')));
+      member.process->Signal(SIGTERM);
+    } else if (now_ >= *member.drain_deadline) {
+      Kill(member, fmt::format("not ended {:.3g} s after the order to drain",
+                               options_.config.stop_timeout_s));
+    }
+  }
+}
+
+bool Supervisor::IsFinished() const {
+  return IsStopping() &&
+         std::all_of(members_.begin(), members_.end(),
+                     [](const Member& m) { return m.process == nullptr; });
+}
+
+RunResult Supervisor::result() const {
+  return IsFinished() ? *result_ : RunResult{};
+}
+
+std::string Supervisor::LogOf(const Member& member) const {
+  return folder_.LogFile(member.spec.id, member.incarnation);
+}
+
+std::vector<Supervisor::RoleView> Supervisor::Roles() const {
+  std::vector<RoleView> views;
+  for (const Member& member : members_) {
+    RoleView view = {.id = member.spec.id,
+                     .phase = member.phase,
+                     .incarnation = member.incarnation,
+                     .num_failures = member.num_failures,
+                     .last_failure = member.last_failure};
+    if (member.phase == RolePhase::kBackingOff) {
+      view.backoff_s = std::max(0.0, ToSeconds(member.start_at - clock_.Now()));
+    }
+    views.push_back(std::move(view));
+  }
+  return views;
+}
+
+std::vector<int> Supervisor::ExitFds() const {
+  std::vector<int> fds;
+  for (const Member& member : members_) {
+    if (member.process != nullptr && member.process->fd() >= 0) {
+      fds.push_back(member.process->fd());
+    }
+  }
+  return fds;
+}
+
+}  // namespace replicant::fleet

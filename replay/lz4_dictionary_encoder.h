@@ -1,0 +1,52 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace replicant::replay {
+
+// Makes LZ4 blocks, which every LZ4 library decodes with the dictionary as its
+// external one, of frames that resemble a dictionary of the same length.
+//
+// Pictures of one episode are mostly equal at the same place. So a match is
+// looked for there first, which needs no hash and finds the long ones, and only
+// where that fails in a table of what came before. On pictures of the Control
+// Suite this takes half the time of LZ4's own encoder and gives smaller blocks
+// (docs/decisions.md).
+//
+// Thread-safety: one thread at a time.
+// Source: https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md
+class Lz4DictionaryEncoder {
+ public:
+  // Positions in dictionary and frame fit in 16 bits.
+  static constexpr size_t kMaxFrameBytes = 32767;
+  // What Compress() may write behind the block.
+  static constexpr size_t kSlackBytes = 64;
+
+  // Precondition: frame_bytes in [1, kMaxFrameBytes] (checked; aborts).
+  explicit Lz4DictionaryEncoder(size_t frame_bytes);
+
+  // Takes the dictionary of the frames to come, [frame_bytes] (checked).
+  void SetDictionary(std::span<const std::byte> dictionary);
+
+  // Writes the block of `frame`, [frame_bytes] (checked), to `out` and returns
+  // its size; 0 if that would not be below frame_bytes. `out` has room for
+  // frame_bytes + kSlackBytes (not checked).
+  size_t Compress(std::span<const std::byte> frame, std::byte* out);
+
+ private:
+  static constexpr int kHashBits = 13;
+  // For every hash of 5 bytes the last position that had it.
+  using Table = std::array<uint16_t, size_t{1} << kHashBits>;
+
+  const size_t frame_bytes_;
+  Table dictionary_table_{};
+  Table table_{};
+  // the dictionary, the frame behind it, and some bytes that may be read
+  std::vector<uint8_t> window_;
+};
+
+}  // namespace replicant::replay

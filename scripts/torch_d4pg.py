@@ -1,0 +1,260 @@
+"""The D4PG agent of agents/d4pg in PyTorch: the other side of the goldens and
+of the learner benchmarks. Same parameters by the same names, same formulas;
+the configuration is that of docs/workload_probe.md with every key given.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+CONVOLUTIONS = {  # kind: (channels, kernel, stride) each
+    "state": [],
+    "nature": [(32, 8, 4), (64, 4, 2), (64, 3, 1)],
+    "drq": [(32, 3, 2), (32, 3, 1), (32, 3, 1), (32, 3, 1)],
+    "light": [(16, 8, 4), (32, 4, 2)],
+}
+
+
+def convolutions(encoder):
+    if encoder["kind"] != "custom":
+        return CONVOLUTIONS[encoder["kind"]]
+    return list(zip(encoder["channels"], encoder["kernels"], encoder["strides"]))
+
+
+class Encoder(nn.Module):
+    """Pixels [B, H, W, C] u8 to features [B, F]; vectors pass."""
+
+    def __init__(self, config, observation):
+        super().__init__()
+        layers, size = [], list(observation)
+        for channels, kernel, stride in convolutions(config["encoder"]):
+            layers += [nn.Conv2d(size[-1], channels, kernel, stride), nn.ReLU()]
+            size = [(size[0] - kernel) // stride + 1,
+                    (size[1] - kernel) // stride + 1, channels]
+        self.feature_size = math.prod(size)
+        self.convnet = nn.Sequential(*layers) if layers else None
+
+    def forward(self, x, dtype):
+        if self.convnet is None:
+            return x
+        # channels last in memory: the permutations move nothing
+        x = x.permute(0, 3, 1, 2).to(dtype) * (1 / 255) - 0.5
+        return self.convnet(x).permute(0, 2, 3, 1).flatten(1)
+
+
+def embedding(in_size, size):
+    return [nn.Linear(in_size, size), nn.LayerNorm(size), nn.Tanh()]
+
+
+class Network(nn.Module):
+    """Trunk (pixels only) and head of the policy or the critic."""
+
+    def __init__(self, config, feature_size, hidden_sizes, more_inputs, out):
+        super().__init__()
+        self.trunk = None
+        if config["encoder"]["kind"] != "state":
+            self.trunk = nn.Sequential(
+                *embedding(feature_size, config["embedding_size"]))
+            feature_size = config["embedding_size"]
+        activation = nn.ELU if config["activation"] == "elu" else nn.ReLU
+        layers = embedding(feature_size + more_inputs, hidden_sizes[0])
+        for a, b in zip(hidden_sizes, hidden_sizes[1:]):
+            layers += [nn.Linear(a, b), activation()]
+        self.head = nn.Sequential(*layers, nn.Linear(hidden_sizes[-1], out))
+
+    def forward(self, features, *more):
+        x = features if self.trunk is None else self.trunk(features)
+        return self.head(torch.cat([x, *more], 1) if more else x)
+
+
+class Networks(nn.Module):
+    def __init__(self, workload, has_encoder=True):
+        super().__init__()
+        networks = workload["agent"]["networks"]
+        encoder = Encoder(networks, workload["observation"])
+        if has_encoder:
+            self.encoder = encoder
+        self.policy = Network(networks, encoder.feature_size,
+                              networks["policy_hidden_sizes"], 0,
+                              workload["action_size"])
+        self.critic = Network(networks, encoder.feature_size,
+                              networks["critic_hidden_sizes"],
+                              workload["action_size"],
+                              workload["agent"]["distribution"]["num_atoms"])
+
+
+class Agent(Networks):
+    """Online networks, and the target ones as a module `target`."""
+
+    def __init__(self, workload):
+        super().__init__(workload)
+        self.target = Networks(workload,
+                               workload["agent"]["target"]["has_encoder"])
+        online = dict(self.named_parameters())
+        for name, p in self.target.named_parameters():
+            p.data.copy_(online[name].data)
+            p.requires_grad_(False)
+
+
+def project(p, reward, discount, z):
+    gap = z[1] - z[0]
+    moved = (reward[:, None] + discount[:, None] * z).clamp(z[0], z[-1])
+    near = (1 - (moved[:, None, :] - z[None, :, None]).abs() / gap).clamp(0, 1)
+    return (near * p[:, None, :]).sum(2)
+
+
+def shift(x, offsets):
+    """Frames moved by whole pixels, the border repeated."""
+    batch, height, width, _ = x.shape
+    rows = (torch.arange(height) + offsets[:, :1]).clamp(0, height - 1)
+    columns = (torch.arange(width) + offsets[:, 1:]).clamp(0, width - 1)
+    return x[torch.arange(batch)[:, None, None], rows[:, :, None],
+             columns[:, None, :]]
+
+
+class Learner:
+    """One update of everything, like BuildUpdate()."""
+
+    def __init__(self, workload, dtype, compile=False):
+        self.config = workload["agent"]
+        self.dtype = dtype
+        self.agent = Agent(workload).to(dtype)
+        if self.agent.encoder.convnet is not None:
+            self.agent.to(memory_format=torch.channels_last)
+        distribution = self.config["distribution"]
+        v_max = distribution.get("v_max")
+        if v_max is None:
+            v_max = workload["largest_reward"] / (1 - workload["discount"])
+        self.z = torch.linspace(0, v_max, distribution["num_atoms"], dtype=dtype)
+        agent = self.agent
+        self.critic_parameters = {
+            n: p for n, p in agent.named_parameters()
+            if n.startswith(("encoder.", "critic."))}
+        self.policy_parameters = {
+            n: p for n, p in agent.named_parameters() if n.startswith("policy.")}
+        self.critic_optimizer = self.adam("critic_optimizer",
+                                          self.critic_parameters)
+        self.policy_optimizer = self.adam("policy_optimizer",
+                                          self.policy_parameters)
+        online = dict(agent.named_parameters())
+        self.targets = [p.data for p in agent.target.parameters()]
+        self.sources = [online[n].data
+                        for n, _ in agent.target.named_parameters()]
+        self.num_updates = 0
+        self.critic_forward, self.policy_forward = (
+            (torch.compile(self.critic_loss), torch.compile(self.policy_value))
+            if compile else (self.critic_loss, self.policy_value))
+
+    def adam(self, name, parameters):
+        if self.config[name]["schedule"] != "constant":
+            raise NotImplementedError("learning rate schedules")
+        return torch.optim.Adam(parameters.values(), fused=True,
+                                lr=self.config[name]["learning_rate"])
+
+    def shifted(self, x):
+        pixels = self.config["random_shift"]
+        if pixels == 0:
+            return x
+        return shift(x, torch.randint(-pixels, pixels + 1, (len(x), 2)))
+
+    def critic_loss(self, o, a, r, d, o2, w):
+        agent, target = self.agent, self.agent.target
+        with torch.no_grad():
+            encoder = target.encoder if hasattr(target, "encoder") else agent.encoder
+            h2 = encoder(self.shifted(o2), self.dtype)
+            p2 = F.softmax(target.critic(h2, torch.tanh(target.policy(h2))), 1)
+            m = project(p2, r, d, self.z)
+        h = agent.encoder(self.shifted(o), self.dtype)
+        logits = agent.critic(h, a)
+        cross_entropy = -(m * F.log_softmax(logits, 1)).sum(1)
+        loss = (cross_entropy * (w / w.max())).mean()
+        value = (F.softmax(logits.detach(), 1) * self.z).sum(1)
+        if self.config["priority"] == "cross_entropy":
+            priority = cross_entropy.detach()
+        else:
+            priority = ((m * self.z).sum(1) - value).abs()
+        return loss, h, priority, value
+
+    def policy_value(self, h):
+        pre_tanh = self.agent.policy(h)
+        action = torch.tanh(pre_tanh)
+        chosen = action.detach().requires_grad_()
+        probabilities = F.softmax(self.agent.critic(h, chosen), 1)
+        return pre_tanh, action, chosen, (probabilities * self.z).sum(1)
+
+    def policy_gradients(self, h):
+        pre_tanh, action, chosen, value = self.policy_forward(h)
+        gradient, = torch.autograd.grad(value.sum(), chosen)
+        limit = self.config["max_action_gradient_norm"]
+        if limit > 0:
+            norm = gradient.norm(dim=1, keepdim=True)
+            gradient = gradient * (limit / norm.clamp(min=limit))
+        outputs, seeds = [action], [-gradient / len(action)]
+        loss = -value.mean()
+        weight = self.config["pre_tanh_penalty_weight"]
+        if weight > 0:
+            excess = (pre_tanh.abs() - self.config["pre_tanh_penalty_limit"]).relu()
+            penalty = weight * excess.square().mean()
+            outputs.append(penalty)
+            seeds.append(torch.ones_like(penalty))
+            loss = loss + penalty
+        return loss.detach(), torch.autograd.grad(
+            outputs, list(self.policy_parameters.values()), seeds)
+
+    def apply(self, optimizer, name, parameters, gradients):
+        limit = self.config[name]["max_gradient_norm"]
+        for p, g in zip(parameters.values(), gradients):
+            p.grad = g
+        if limit > 0:
+            nn.utils.clip_grad_norm_(parameters.values(), limit, foreach=True)
+        optimizer.step()
+
+    def step(self, o, a, r, d, o2, w):
+        loss, h, priority, value = self.critic_forward(o, a, r, d, o2, w)
+        critic_gradients = torch.autograd.grad(
+            loss, list(self.critic_parameters.values()))
+        policy_loss, policy_gradients = self.policy_gradients(h.detach())
+        # clones: clipping works in place
+        self.gradients = None if not self.keep_gradients else {
+            n: g.clone() for n, g in zip(
+                [*self.critic_parameters, *self.policy_parameters],
+                [*critic_gradients, *policy_gradients])}
+        self.apply(self.critic_optimizer, "critic_optimizer",
+                   self.critic_parameters, critic_gradients)
+        self.apply(self.policy_optimizer, "policy_optimizer",
+                   self.policy_parameters, policy_gradients)
+        self.num_updates += 1
+        target = self.config["target"]
+        if target["update"] == "moving_average":
+            torch._foreach_lerp_(self.targets, self.sources, target["rate"])
+        elif self.num_updates % target["period"] == 0:
+            torch._foreach_copy_(self.targets, self.sources)
+        return {"critic_loss": loss.detach(), "policy_loss": policy_loss,
+                "priority": priority, "value": value}
+
+    keep_gradients = False
+
+
+def random_batch(workload, dtype, generator):
+    """A batch of the workload's shapes, in the order of Learner.step()."""
+    batch, shape = workload["batch_size"], workload["observation"]
+
+    def observation():
+        if len(shape) == 3:
+            return torch.randint(0, 256, (batch, *shape), dtype=torch.uint8,
+                                 generator=generator)
+        return torch.randn(batch, *shape, dtype=dtype, generator=generator)
+
+    def uniform(*dims):
+        return torch.rand(*dims, dtype=dtype, generator=generator)
+
+    discount = workload["discount"] ** 3 * (uniform(batch) > 0.1)
+    return [observation(), uniform(batch, workload["action_size"]) * 2 - 1,
+            uniform(batch) * 3 * workload["largest_reward"], discount.to(dtype),
+            observation(), 0.1 + uniform(batch)]
+
+
+BATCH_NAMES = ["observation", "action", "reward", "discount",
+               "next_observation", "importance_weight"]

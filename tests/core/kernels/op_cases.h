@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "core/tensor/host_tensor.h"
+
+namespace replicant::testing {
+
+// Builds the graph of one case in one floating dtype, and keeps the values of
+// its inputs. Values are drawn in f32, so that both dtypes hold them exactly.
+class CaseBuilder {
+ public:
+  explicit CaseBuilder(DType floating)
+      : floating_(floating), graph_(/*seed=*/5) {}
+
+  graph::Graph& graph() { return graph_; }
+  DType floating() const { return floating_; }
+
+  // Inputs that a gradient is taken of.
+  graph::Output Normal(const Shape& shape);
+  graph::Output Uniform(const Shape& shape, double low, double high);
+  // Rows that sum to 1; no gradient is taken.
+  graph::Output Distribution(int64_t rows, int64_t columns);
+  // Whole numbers in [low, high); no gradient.
+  graph::Output Whole(DType dtype, const Shape& shape, int64_t low,
+                      int64_t high);
+  // A variable with random values, and its newest version.
+  graph::VariableId Variable(const Shape& shape, double low = -1.0,
+                             double high = 1.0);
+
+  // The inputs that a gradient is taken of.
+  const std::vector<graph::Output>& differentiable() const {
+    return differentiable_;
+  }
+  const std::vector<std::pair<std::string, HostTensor>>& values() const {
+    return values_;
+  }
+
+ private:
+  graph::Output Input(HostTensor value);
+
+  DType floating_;
+  graph::Graph graph_;
+  std::vector<graph::Output> differentiable_;
+  std::vector<std::pair<std::string, HostTensor>> values_;
+};
+
+// One op at one size.
+struct OpCase {
+  // "MatMul_7x13x5"
+  std::string name;
+  // Adds the op and returns what to compare. Variables that it updates are
+  // compared as well.
+  std::function<std::vector<graph::Output>(CaseBuilder&)> build;
+  // Terms of the longest sum: how far roundings may add up.
+  double length = 1.0;
+  // Whether the gradients of the first output are compared, too.
+  bool has_gradient = true;
+};
+
+std::vector<OpCase> AllOpCases();
+
+}  // namespace replicant::testing

@@ -1,0 +1,149 @@
+// Every op, forward and gradient, on every built backend in f32 against the
+// reference in f64.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/graph/gradients.h"
+#include "core/graph/ops/elementwise.h"
+#include "core/graph/ops/reduce.h"
+#include "core/runtime/executor.h"
+#include "tests/core/kernels/op_cases.h"
+#include "tests/support/tensor_values.h"
+
+namespace replicant::kernels {
+namespace {
+
+using graph::Output;
+using testing::CaseBuilder;
+using testing::OpCase;
+
+// What a run gave: the outputs of the op, its gradients, and the variables that
+// it updated.
+struct Results {
+  std::vector<std::vector<double>> values;
+  std::vector<Shape> shapes;
+};
+
+// The gradients of sum_i w_i y_i for fixed w, with respect to all inputs.
+std::vector<Output> GradientsOf(CaseBuilder& builder, Output y) {
+  const HostTensor weights =
+      testing::RandomUniform(DType::kF32, y.shape(), -1.0, 1.0, /*seed=*/99);
+  const HostTensor cast =
+      testing::Values(y.dtype(), y.shape(), testing::ToDoubles(weights.view()));
+  const Output loss =
+      graph::ReduceSum(graph::Mul(y, builder.graph().Constant(cast.view())));
+  return graph::Gradients(loss, builder.differentiable());
+}
+
+Results RunCase(const OpCase& op_case, DType floating, Backend& backend) {
+  CaseBuilder builder(floating);
+  std::vector<Output> fetched = op_case.build(builder);
+  if (op_case.has_gradient) {
+    for (const Output& g : GradientsOf(builder, fetched[0])) {
+      fetched.push_back(g);
+    }
+  }
+  runtime::PlanSpec spec;
+  for (const Output& output : fetched) {
+    const bool is_update = !output.producer().updates.empty();
+    (is_update ? spec.updates : spec.outputs).push_back(output);
+  }
+  runtime::VariableStore store(backend, /*seed=*/1);
+  runtime::Executor plan(builder.graph(), spec, store);
+  for (const auto& [name, value] : builder.values()) {
+    const auto view = plan.input(name);
+    std::memcpy(view.data(), value.bytes().data(), value.size_bytes());
+  }
+  plan.Run();
+
+  Results results;
+  for (size_t i = 0; i < plan.num_outputs(); ++i) {
+    results.values.push_back(testing::ToDoubles(plan.output(i)));
+    results.shapes.push_back(plan.output(i).shape());
+  }
+  for (const auto& [name, variable] : store.variables()) {
+    results.values.push_back(testing::ToDoubles(store.Get(name).view()));
+    results.shapes.push_back(variable.spec.shape);
+  }
+  return results;
+}
+
+// Largest difference relative to the largest value of the reference, or to 1
+// where all of it is smaller than 1e-3 (a gradient that cancels).
+double RelativeError(const std::vector<double>& x,
+                     const std::vector<double>& reference) {
+  double scale = 0.0;
+  for (const double r : reference) scale = std::max(scale, std::fabs(r));
+  if (scale < 1e-3) scale = 1.0;
+  double error = 0.0;
+  for (size_t i = 0; i < reference.size(); ++i) {
+    const double distance = std::fabs(x[i] - reference[i]) / scale;
+    // written so that NaN counts as the largest error
+    if (!(distance <= error)) error = distance;
+  }
+  return error;
+}
+
+// The rounding errors of a sum of n terms in f32 add up like a random walk,
+// sqrt(n) * 2^-24 of the terms' size. Four times that is hardly ever reached;
+// another factor 4 covers functions that are exact to 4 units in the last place
+// and an op's gradient, which is a few ops.
+double Tolerance(const OpCase& op_case) {
+  const double tolerance = 16.0 * std::sqrt(op_case.length) * 0x1p-24;
+  const char* scale = std::getenv("REPLICANT_TOL_SCALE");
+  return scale == nullptr ? tolerance : tolerance * std::atof(scale);
+}
+
+class OpParity
+    : public ::testing::TestWithParam<std::tuple<std::string, int, OpCase>> {};
+
+TEST_P(OpParity, MatchesTheReference) {
+  const auto& [backend_name, num_threads, op_case] = GetParam();
+  const auto reference = MakeBackend("reference");
+  const auto backend = MakeBackend(backend_name, {.num_threads = num_threads});
+  const Results want = RunCase(op_case, DType::kF64, *reference);
+  const Results got = RunCase(op_case, DType::kF32, *backend);
+  ASSERT_EQ(got.values.size(), want.values.size());
+  for (size_t i = 0; i < want.values.size(); ++i) {
+    EXPECT_EQ(got.shapes[i], want.shapes[i]);
+    EXPECT_LE(RelativeError(got.values[i], want.values[i]), Tolerance(op_case))
+        << "result " << i << " of shape " << want.shapes[i].ToString();
+  }
+}
+
+TEST_P(OpParity, TheSameThreadsGiveTheSameBits) {
+  const auto& [backend_name, num_threads, op_case] = GetParam();
+  const auto backend = MakeBackend(backend_name, {.num_threads = num_threads});
+  EXPECT_EQ(RunCase(op_case, DType::kF32, *backend).values,
+            RunCase(op_case, DType::kF32, *backend).values);
+}
+
+std::vector<std::tuple<std::string, int, OpCase>> AllParameters() {
+  std::vector<std::tuple<std::string, int, OpCase>> result;
+  for (const OpCase& op_case : testing::AllOpCases()) {
+    for (const std::string& backend : BuiltBackends()) {
+      result.emplace_back(backend, 1, op_case);
+      if (backend == "cpu") result.emplace_back(backend, 2, op_case);
+    }
+  }
+  return result;
+}
+
+std::string CaseName(
+    const ::testing::TestParamInfo<OpParity::ParamType>& parameter) {
+  const auto& [backend_name, num_threads, op_case] = parameter.param;
+  return backend_name + std::to_string(num_threads) + "_" + op_case.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, OpParity,
+                         ::testing::ValuesIn(AllParameters()), CaseName);
+
+}  // namespace
+}  // namespace replicant::kernels

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+
+#include "core/base/error.h"
+
+namespace replicant::replay::testing {
+
+// What a replay_load process has done.
+struct LoadReport {
+  std::atomic<int64_t> rounds{0};  // episodes written, or batches read
+  std::atomic<int64_t> steps{0};   // acknowledged
+};
+
+// A LoadReport in a file that several processes share; made if it is not there.
+class LoadReportFile {
+ public:
+  explicit LoadReportFile(const std::filesystem::path& path) {
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || ::ftruncate(fd, sizeof(LoadReport)) != 0) {
+      throw IoError::FromErrno("open", path, errno);
+    }
+    memory_ = ::mmap(nullptr, sizeof(LoadReport), PROT_READ | PROT_WRITE,
+                     MAP_SHARED, fd, 0);
+    ::close(fd);
+    if (memory_ == MAP_FAILED) throw IoError::FromErrno("map", path, errno);
+  }
+  ~LoadReportFile() { ::munmap(memory_, sizeof(LoadReport)); }
+  LoadReportFile(const LoadReportFile&) = delete;
+  LoadReportFile& operator=(const LoadReportFile&) = delete;
+
+  // Zeros are an empty report.
+  LoadReport& operator*() const { return *static_cast<LoadReport*>(memory_); }
+  LoadReport* operator->() const { return static_cast<LoadReport*>(memory_); }
+
+ private:
+  void* memory_ = nullptr;
+};
+
+}  // namespace replicant::replay::testing
