@@ -46,6 +46,12 @@ Camera::Camera(const Physics& physics, const CameraOptions& options)
   renderer_ = MakeRenderer(physics.model(), options.renderer);
 }
 
+Camera::Camera(const Camera& sibling, const Physics& physics)
+    : id_(sibling.id_),
+      height_(sibling.height_),
+      width_(sibling.width_),
+      renderer_(sibling.renderer_->MakeSibling(physics.model())) {}
+
 void Camera::Render(Physics& physics, std::span<uint8_t> rgb) {
   renderer_->Render(physics.model(), physics.mutable_data(), id_, height_,
                     width_, rgb);

@@ -32,6 +32,10 @@ class Camera {
   // wrong size, and what MakeRenderer() throws.
   Camera(const Physics& physics, const CameraOptions& options);
 
+  // The same camera for a copy of the model: the two share what they keep of
+  // its textures, meshes and height fields.
+  Camera(const Camera& sibling, const Physics& physics);
+
   // Draws the present state of `physics`, of the model that the camera was
   // made for: uint8 [height, width, 3], row 0 on top. The simulation does not
   // notice. Throws what Renderer::Render() throws.

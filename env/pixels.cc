@@ -6,20 +6,36 @@
 
 namespace replicant::env {
 
+namespace {
+
+ObservationSpec MakeSpec(ObservationSpec spec, const Camera& camera,
+                         int frame_stack) {
+  if (spec.pixels_size() != 0) {
+    throw InvalidArgument("Pixels: the environment has pixels already");
+  }
+  spec.arrays.push_back(
+      {.name = "pixels",
+       .shape = Shape({camera.height(), camera.width(), 3 * frame_stack}),
+       .dtype = DType::kU8});
+  return spec;
+}
+
+}  // namespace
+
 Pixels::Pixels(std::unique_ptr<Environment> environment,
                const PixelOptions& options)
     : EnvironmentWrapper(std::move(environment)),
       camera_(inner().physics(), options.camera),
-      stack_(int64_t{camera_.height()} * camera_.width(), options.frame_stack),
-      spec_(inner().observation_spec()) {
-  if (spec_.pixels_size() != 0) {
-    throw InvalidArgument("Pixels: the environment has pixels already");
-  }
-  spec_.arrays.push_back({.name = "pixels",
-                          .shape = Shape({camera_.height(), camera_.width(),
-                                          3 * options.frame_stack}),
-                          .dtype = DType::kU8});
-}
+      frame_stack_(options.frame_stack),
+      stack_(int64_t{camera_.height()} * camera_.width(), frame_stack_),
+      spec_(MakeSpec(inner().observation_spec(), camera_, frame_stack_)) {}
+
+Pixels::Pixels(std::unique_ptr<Environment> environment, const Pixels& sibling)
+    : EnvironmentWrapper(std::move(environment)),
+      camera_(sibling.camera_, inner().physics()),
+      frame_stack_(sibling.frame_stack_),
+      stack_(int64_t{camera_.height()} * camera_.width(), frame_stack_),
+      spec_(MakeSpec(inner().observation_spec(), camera_, frame_stack_)) {}
 
 TimeStep Pixels::Reset(const ObservationBuffer& out) {
   CheckBuffer(out, spec_, "Pixels");

@@ -32,6 +32,9 @@ class Pixels : public EnvironmentWrapper {
   // Throws InvalidArgument if the environment has pixels already or
   // `frame_stack` < 1, and what Camera's constructor throws.
   Pixels(std::unique_ptr<Environment> environment, const PixelOptions& options);
+  // The same for another environment of the same model, before any was reset:
+  // the two share what a renderer keeps of it.
+  Pixels(std::unique_ptr<Environment> environment, const Pixels& sibling);
 
   const ObservationSpec& observation_spec() const override { return spec_; }
   TimeStep Reset(const ObservationBuffer& out) override;
@@ -51,6 +54,7 @@ class Pixels : public EnvironmentWrapper {
   void WritePixels(std::span<uint8_t> out);
 
   Camera camera_;
+  int frame_stack_;
   FrameStack stack_;
   ObservationSpec spec_;
   Content content_ = Content::kOtherEpisode;

@@ -56,6 +56,7 @@ std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
       .seed = seed, .mjcf = config.mjcf, .suite_folder = config.suite_folder};
   const MjModelPtr model = LoadModel(task, options);
   std::vector<std::unique_ptr<Environment>> environments;
+  const Pixels* first_pixels = nullptr;
   for (int64_t i = 0; i < count; ++i) {
     options.index = first_index + i;
     std::unique_ptr<Environment> one = MakeEnvironment(task, options, *model);
@@ -64,7 +65,12 @@ std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
                                            config.action_repeat_reward);
     }
     if (config.has_pixels) {
-      one = std::make_unique<Pixels>(std::move(one), config.pixels);
+      auto pixels =
+          first_pixels == nullptr
+              ? std::make_unique<Pixels>(std::move(one), config.pixels)
+              : std::make_unique<Pixels>(std::move(one), *first_pixels);
+      if (first_pixels == nullptr) first_pixels = pixels.get();
+      one = std::move(pixels);
     }
     environments.push_back(std::move(one));
   }

@@ -91,11 +91,12 @@ std::vector<PlacedRole> Place(const CpuTopology& topology,
     if (!role.request.is_exclusive || !can_exclude) continue;
     --num_behind;
     const int most = machine.num_left() - num_behind - reserved;
-    const int wanted =
-        role.request.threads > 0
-            ? role.request.threads
-            : machine.num_left() - num_behind -
-                  std::max(reserved, static_cast<int>(std::ceil(shared_load)));
+    // of what the others leave, an equal part
+    const int left =
+        machine.num_left() -
+        std::max(reserved, static_cast<int>(std::ceil(shared_load)));
+    const int wanted = role.request.threads > 0 ? role.request.threads
+                                                : left / (num_behind + 1);
     role.cpus = machine.TakeForOne(std::clamp(wanted, 1, most));
   }
   for (PlacedRole& role : placed) {

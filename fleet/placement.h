@@ -12,7 +12,8 @@ namespace replicant::fleet {
 // What a role wants of the machine.
 struct RoleRequest {
   rpc::RoleId id;
-  // Threads that compute. 0 is for exclusive roles: what the others leave.
+  // Threads that compute. 0 is for exclusive roles: what the others leave, in
+  // equal parts.
   int threads = 1;
   // Part of a processor that each thread keeps busy.
   double load = 1.0;

@@ -57,6 +57,14 @@ void AwaitEvent(const Supervisor& supervisor, const StopSignal& stop,
 
 RunResult RunFleet(const FleetRun& run, RunFolder& folder) {
   const StopSignal stop;
+  FleetStatus status;
+  metrics::ProgressOptions progress_options;
+  progress_options.plain_interval = std::chrono::duration_cast<Clock::Duration>(
+      std::chrono::duration<double>(run.config.progress_interval_s));
+  // made before the server's thread, which may log
+  metrics::ProgressLine progress(progress_options);
+  status.AddTo(progress, run.progress);
+
   rpc::HeartbeatMonitor monitor;
   const HeartbeatServer server(&monitor);
   LocalBackend backend;
@@ -64,12 +72,6 @@ RunResult RunFleet(const FleetRun& run, RunFolder& folder) {
                          .heartbeat_endpoint = server.endpoint(),
                          .seed = run.seed},
                         run.roles, &folder, &backend, &monitor, &Clock::Real());
-  FleetStatus status;
-  metrics::ProgressOptions progress_options;
-  progress_options.plain_interval = std::chrono::duration_cast<Clock::Duration>(
-      std::chrono::duration<double>(run.config.progress_interval_s));
-  metrics::ProgressLine progress(progress_options);
-  status.AddTo(progress, run.progress);
 
   int num_signals = 0;
   while (!supervisor.IsFinished()) {

@@ -88,15 +88,20 @@ void Supervisor::CheckExit(Member& member) {
   member.process.reset();
   const std::string name = member.spec.id.ToString();
   const bool was_killed = member.phase == RolePhase::kKilled;
-  const std::string why =
-      was_killed ? member.killed_because : status->ToString();
   if (IsStopping()) {
+    // what has not got as far as to handle SIGTERM has nothing to save
+    const bool is_good =
+        status->ok() ||
+        (member.phase == RolePhase::kStarting && status->signal == SIGTERM);
     member.phase = RolePhase::kEnded;
-    if (status->ok()) {
+    if (is_good) {
       spdlog::info("{} has ended", name);
     } else if (!is_stopping_now_) {
-      result_->problems.push_back(fmt::format("{}: {} while it drained; see {}",
-                                              name, why, LogOf(member)));
+      result_->problems.push_back(fmt::format(
+          "{}: {}; see {}", name,
+          was_killed ? member.killed_because
+                     : status->ToString() + " while the run was stopped",
+          LogOf(member)));
       spdlog::warn("{}", result_->problems.back());
     }
     return;
@@ -110,7 +115,8 @@ void Supervisor::CheckExit(Member& member) {
     }
     return;
   }
-  HandleFailure(member, why);
+  HandleFailure(member,
+                was_killed ? member.killed_because : status->ToString());
 }
 
 void Supervisor::CheckHeartbeat(Member& member) {

@@ -6,7 +6,10 @@ namespace replicant::env {
 
 GlRenderer::GlRenderer(const mjModel& model, GlPlatform platform,
                        int egl_device)
-    : scene_(model), context_(GlContext::Make(platform, egl_device)) {
+    : platform_(platform),
+      egl_device_(egl_device),
+      scene_(model),
+      context_(GlContext::Make(platform, egl_device)) {
   const GlContext::Scope current(*context_);
   mjr_defaultContext(&resources_);
   mjr_makeContext(&model, &resources_, mjFONTSCALE_150);
@@ -55,6 +58,10 @@ void GlRenderer::ReloadAssets(const mjModel& model) {
   for (int i = 0; i < model.nmesh; ++i) {
     mjr_uploadMesh(&model, &resources_, i);
   }
+}
+
+std::unique_ptr<Renderer> GlRenderer::MakeSibling(const mjModel& model) const {
+  return std::make_unique<GlRenderer>(model, platform_, egl_device_);
 }
 
 }  // namespace replicant::env

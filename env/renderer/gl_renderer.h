@@ -29,8 +29,11 @@ class GlRenderer : public Renderer {
   void Render(const mjModel& model, mjData& data, int camera, int height,
               int width, std::span<uint8_t> rgb) override;
   void ReloadAssets(const mjModel& model) override;
+  std::unique_ptr<Renderer> MakeSibling(const mjModel& model) const override;
 
  private:
+  GlPlatform platform_;
+  int egl_device_;
   Scene scene_;
   std::unique_ptr<GlContext> context_;
   mjrContext resources_;

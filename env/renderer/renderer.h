@@ -62,6 +62,10 @@ class Renderer {
 
   // Takes over changed height fields, textures and meshes.
   virtual void ReloadAssets(const mjModel& model) = 0;
+
+  // A renderer of the same kind for a copy of this one's model, with the same
+  // assets, which the two share where they can. Throws as MakeRenderer() does.
+  virtual std::unique_ptr<Renderer> MakeSibling(const mjModel& model) const = 0;
 };
 
 // Makes a renderer of `options.kind` for `model`.

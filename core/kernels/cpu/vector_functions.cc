@@ -8,11 +8,11 @@
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/vector_functions.cc"
+// clang-format off: foreach_target.h comes before what it is to repeat
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
-
-// after foreach_target.h, which brings this file in again
+// clang-format on
 #include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace replicant::kernels::cpu::HWY_NAMESPACE {

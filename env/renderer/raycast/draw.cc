@@ -213,13 +213,14 @@ void DrawTransparent(const Snapshot& snapshot, const Tables& tables,
 // ------------------------------------------------------------------ resolve
 
 // Adds the sky to the samples that see nothing else.
-HWY_ATTR void AddSky(const Snapshot& snapshot, Frame& frame) {
+HWY_ATTR void AddSky(const Snapshot& snapshot, const Sky& painted,
+                     Frame& frame) {
   const size_t size = static_cast<size_t>(snapshot.height) * frame.stride;
   const bool keeps_samples = !snapshot.transparent.empty();
   const Int nothing = hn::Set(kInt, -1);
   for (size_t i = 0; i < size; i += NumLanes()) {
     const Int sky = hn::LoadU(
-        kInt, reinterpret_cast<const int32_t*>(frame.sky.color.data()) + i);
+        kInt, reinterpret_cast<const int32_t*>(painted.color.data()) + i);
     auto* sum = reinterpret_cast<int32_t*>(frame.sum.data()) + i;
     Int total = hn::LoadU(kInt, sum);
     for (size_t s = 0; s < kNumSamples; ++s) {
@@ -276,9 +277,9 @@ HWY_ATTR void Resolve(const Snapshot& snapshot, const Frame& frame,
 }
 
 HWY_ATTR void DrawFrame(const Snapshot& snapshot, const Tables& tables,
-                        bool paints_sky, Frame& frame, uint8_t* rgb) {
-  if (paints_sky) PaintSky(snapshot, frame.sky, frame.stride);
-  Clear(snapshot, frame);
+                        bool paints_sky, Frame& frame, Sky& sky, uint8_t* rgb) {
+  if (paints_sky) PaintSky(snapshot, sky, frame.stride);
+  Clear(snapshot, sky, frame);
   const auto count = static_cast<int>(snapshot.primitives.size());
   for (int k = 0; k < count; ++k) {
     const Primitive& p = snapshot.primitives[static_cast<size_t>(k)];
@@ -293,7 +294,7 @@ HWY_ATTR void DrawFrame(const Snapshot& snapshot, const Tables& tables,
     }
     DrawMirrored(snapshot, tables, frame);
   }
-  AddSky(snapshot, frame);
+  AddSky(snapshot, sky, frame);
   if (!snapshot.transparent.empty()) {
     DrawTransparent(snapshot, tables, frame);
     SumSamples(snapshot, frame);
@@ -311,7 +312,7 @@ namespace {
 HWY_EXPORT(DrawFrame);
 
 // Fits the memory to the picture; tells whether the sky must be painted.
-bool Prepare(const Snapshot& snapshot, Frame& frame) {
+bool Prepare(const Snapshot& snapshot, Frame& frame, Sky& sky) {
   // whole vectors of any width: 16 floats at most
   constexpr size_t kLargestVector = 16;
   frame.stride = (static_cast<size_t>(snapshot.width) + kLargestVector - 1) /
@@ -325,16 +326,15 @@ bool Prepare(const Snapshot& snapshot, Frame& frame) {
       frame.mirrored_id[s].Resize(size);
     }
     if (!snapshot.transparent.empty()) frame.color[s].Resize(size);
-    frame.sky.depth[s].Resize(size);
+    sky.depth[s].Resize(size);
   }
   if (snapshot.mirror >= 0) frame.mirror_color.Resize(size);
   frame.sum.Resize(size);
   frame.pixels.Resize(kNumSamples * size);
   frame.samples.Resize(kNumSamples * size);
   frame.shaded.Resize(kNumSamples * size);
-  frame.sky.color.Resize(size);
+  sky.color.Resize(size);
 
-  Sky& sky = frame.sky;
   const bool is_same =
       sky.texture == snapshot.sky && sky.orientation == snapshot.orientation &&
       sky.rays.base == snapshot.rays.base &&
@@ -353,10 +353,10 @@ bool Prepare(const Snapshot& snapshot, Frame& frame) {
 }  // namespace
 
 void Draw(const Snapshot& snapshot, const Tables& tables, Frame& frame,
-          std::span<uint8_t> rgb) {
-  const bool paints_sky = Prepare(snapshot, frame);
+          Sky& sky, std::span<uint8_t> rgb) {
+  const bool paints_sky = Prepare(snapshot, frame, sky);
   HWY_DYNAMIC_DISPATCH(DrawFrame)
-  (snapshot, tables, paints_sky, frame, rgb.data());
+  (snapshot, tables, paints_sky, frame, sky, rgb.data());
 }
 
 int64_t CompiledTargets() { return HWY_TARGETS; }

@@ -11,8 +11,9 @@ namespace replicant::env::raycast {
 
 // Draws `snapshot` into `rgb`, uint8 [height, width, 3], with the widest
 // vectors that this processor has. The result is the same for all widths.
+// `sky` is kept from picture to picture; `frame` is working memory alone.
 void Draw(const Snapshot& snapshot, const Tables& tables, Frame& frame,
-          std::span<uint8_t> rgb);
+          Sky& sky, std::span<uint8_t> rgb);
 
 // The instruction sets that Draw() is compiled for, as a mask of Highway's
 // HWY_* targets.

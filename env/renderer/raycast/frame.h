@@ -86,8 +86,6 @@ struct Frame {
   Lanes<int32_t> pixels;
   Lanes<int32_t> samples;
   Lanes<uint32_t> shaded;
-
-  Sky sky;
 };
 
 }  // namespace replicant::env::raycast

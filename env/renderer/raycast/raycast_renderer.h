@@ -2,6 +2,7 @@
 
 #include <mujoco/mujoco.h>
 
+#include <memory>
 #include <span>
 
 #include "env/renderer/raycast/frame.h"
@@ -33,13 +34,17 @@ class RaycastRenderer : public Renderer {
   void Render(const mjModel& model, mjData& data, int camera, int height,
               int width, std::span<uint8_t> rgb) override;
   void ReloadAssets(const mjModel& model) override;
+  std::unique_ptr<Renderer> MakeSibling(const mjModel& model) const override;
 
  private:
+  RaycastRenderer(const mjModel& model,
+                  std::shared_ptr<const raycast::Assets> assets);
+
   Scene scene_;
   raycast::Tables tables_;
-  raycast::Assets assets_;
-  raycast::Snapshot snapshot_;
-  raycast::Frame frame_;
+  // shared with siblings; another object after a change
+  std::shared_ptr<const raycast::Assets> assets_;
+  raycast::Sky sky_;
 };
 
 }  // namespace replicant::env

@@ -233,8 +233,8 @@ Float3 HalfBox(const Primitive& p) {
 }
 
 // The texture of a geom and how local coordinates become its coordinates.
-void SetTexture(const mjModel& model, const mjvGeom& geom,
-                const std::vector<Texture>& textures, Primitive& p) {
+void SetTexture(const mjModel& model, const mjvGeom& geom, const Assets& assets,
+                Primitive& p) {
   int id = -1;
   bool is_uniform = false;
   std::array<float, 2> repeat{};
@@ -250,7 +250,7 @@ void SetTexture(const mjModel& model, const mjvGeom& geom,
               model.mat_texrepeat[2 * geom.matid + 1]};
   }
   if (id < 0) return;
-  p.texture = &textures[static_cast<size_t>(id)];
+  p.texture = assets.textures[static_cast<size_t>(id)].get();
   if (p.texture->is_srgb) {
     throw UnsupportedScene(fmt::format(
         "raycast: texture {} is in sRGB, which cannot be drawn; hint: use the "
@@ -336,7 +336,7 @@ Primitive TakeGeom(const mjModel& model, const mjvGeom& geom,
                       ? &assets.meshes[static_cast<size_t>(geom.dataid / 2)]
                       : &assets.height_fields[static_cast<size_t>(geom.dataid)];
   }
-  SetTexture(model, geom, assets.textures, p);
+  SetTexture(model, geom, assets, p);
   const Float3 half = HalfBox(p);
   p.bounding_radius = p.shape == Shape::kCapsule ? half[2]
                       : p.shape == Shape::kEllipsoid
@@ -467,12 +467,10 @@ void TakeSnapshot(const mjModel& model, const mjvScene& scene,
     }
   }
   s.sky = nullptr;
-  for (const Texture& texture : assets.textures) {
-    // mjr_render takes the first sky box
-    const auto id = static_cast<int>(&texture - assets.textures.data());
+  // mjr_render takes the first sky box
+  for (size_t id = 0; id < assets.textures.size() && s.sky == nullptr; ++id) {
     if (model.tex_type[id] == mjTEXTURE_SKYBOX) {
-      s.sky = &texture;
-      break;
+      s.sky = assets.textures[id].get();
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "env/renderer/raycast/texture.h"
@@ -136,7 +137,7 @@ struct Snapshot {
 
 // What a model has once and for all, by id.
 struct Assets {
-  std::vector<Texture> textures;
+  std::vector<std::shared_ptr<const Texture>> textures;
   std::vector<TriangleSet> meshes;
   std::vector<TriangleSet> height_fields;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "core/base/check.h"
 #include "env/renderer/scene.h"
@@ -45,6 +46,18 @@ uint32_t Blend(const uint32_t* from, int width, const Tap& x, const Tap& y) {
   return texel;
 }
 
+// The mean of four texels, rounded half up in every channel: Blend() of weights
+// one half, two channels at a time.
+uint32_t Mean(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  constexpr uint32_t kEven = 0x00FF00FF;
+  constexpr uint32_t kHalf = 0x00020002;
+  const auto even = [](uint32_t texel) { return texel & kEven; };
+  const auto odd = [](uint32_t texel) { return texel >> 8 & kEven; };
+  const uint32_t low = even(a) + even(b) + even(c) + even(d) + kHalf;
+  const uint32_t high = odd(a) + odd(b) + odd(c) + odd(d) + kHalf;
+  return (low >> 2 & kEven) | (high >> 2 & kEven) << 8;
+}
+
 // Appends the levels below level 0, which is there.
 void MakeMipMaps(Texture& texture) {
   const int num_faces = texture.is_cube ? 6 : 1;
@@ -64,6 +77,18 @@ void MakeMipMaps(Texture& texture) {
                              face * from_width * from_height;
       uint32_t* to =
           texture.texels.data() + texture.offset[level] + face * width * height;
+      // most textures have even sides most of the way
+      if (from_width % 2 == 0 && from_height % 2 == 0) {
+        for (int y = 0; y < height; ++y) {
+          const uint32_t* row = from + 2 * y * from_width;
+          const uint32_t* below = row + from_width;
+          for (int x = 0; x < width; ++x) {
+            to[y * width + x] = Mean(row[2 * x], row[2 * x + 1], below[2 * x],
+                                     below[2 * x + 1]);
+          }
+        }
+        continue;
+      }
       for (int y = 0; y < height; ++y) {
         const Tap row = TapOf(y, from_height, height);
         for (int x = 0; x < width; ++x) {
@@ -76,7 +101,47 @@ void MakeMipMaps(Texture& texture) {
   }
 }
 
+// Number of texels in level 0.
+size_t NumTexels(const Texture& texture) {
+  return static_cast<size_t>(texture.width[0]) *
+         static_cast<size_t>(texture.height[0]) * (texture.is_cube ? 6 : 1);
+}
+
+// Texel `i` of level 0 of texture `id`.
+class Source {
+ public:
+  Source(const mjModel& model, int id)
+      : data_(model.tex_data + model.tex_adr[id]),
+        channels_(static_cast<size_t>(model.tex_nchannel[id])),
+        // the six faces of a cube stand one below the other; a square one is
+        // used for all of them
+        period_(model.tex_type[id] != mjTEXTURE_2D &&
+                        model.tex_height[id] == model.tex_width[id]
+                    ? static_cast<size_t>(model.tex_width[id]) *
+                          static_cast<size_t>(model.tex_width[id])
+                    : SIZE_MAX) {}
+
+  uint32_t operator()(size_t i) const {
+    const mjtByte* p = data_ + (i < period_ ? i : i % period_) * channels_;
+    const uint32_t alpha = channels_ == 4 ? p[3] : 255u;
+    return p[0] | uint32_t{p[1]} << 8 | uint32_t{p[2]} << 16 | alpha << 24;
+  }
+
+ private:
+  const mjtByte* data_;
+  size_t channels_;
+  size_t period_;
+};
+
 }  // namespace
+
+bool IsTextureOf(const Texture& texture, const mjModel& model, int id) {
+  const Source source(model, id);
+  for (size_t i = 0; i < NumTexels(texture); ++i) {
+    if (texture.texels[i] != source(i)) return false;
+  }
+  return true;
+}
 
 Texture MakeTexture(const mjModel& model, int id) {
   const int channels = model.tex_nchannel[id];
@@ -89,25 +154,15 @@ Texture MakeTexture(const mjModel& model, int id) {
   texture.is_cube = model.tex_type[id] != mjTEXTURE_2D;
   texture.is_srgb = model.tex_colorspace[id] == mjCOLORSPACE_SRGB;
   const int width = model.tex_width[id];
-  // the six faces of a cube stand one below the other; a square one is used
-  // for all of them
   const int height = texture.is_cube ? width : model.tex_height[id];
-  const bool is_repeated =
-      texture.is_cube && model.tex_height[id] == model.tex_width[id];
-  const int num_faces = texture.is_cube ? 6 : 1;
   texture.num_levels = 1;
   texture.width[0] = width;
   texture.height[0] = height;
 
-  const mjtByte* data = model.tex_data + model.tex_adr[id];
-  const size_t face_texels = static_cast<size_t>(width) * height;
-  texture.texels.resize(face_texels * num_faces);
+  const Source source(model, id);
+  texture.texels.resize(NumTexels(texture));
   for (size_t i = 0; i < texture.texels.size(); ++i) {
-    const mjtByte* p = data + (is_repeated ? i % face_texels : i) *
-                                  static_cast<size_t>(channels);
-    const uint32_t alpha = channels == 4 ? p[3] : 255u;
-    texture.texels[i] =
-        p[0] | uint32_t{p[1]} << 8 | uint32_t{p[2]} << 16 | alpha << 24;
+    texture.texels[i] = source(i);
   }
   MakeMipMaps(texture);
   return texture;

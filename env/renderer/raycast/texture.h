@@ -33,4 +33,8 @@ struct Texture {
 // UnsupportedScene if the texture is not RGB or RGBA, or is in sRGB.
 Texture MakeTexture(const mjModel& model, int id);
 
+// Whether `texture`, which was made of texture `id` of `model` or a copy of it,
+// still has its texels.
+bool IsTextureOf(const Texture& texture, const mjModel& model, int id);
+
 }  // namespace replicant::env::raycast

@@ -188,11 +188,12 @@ inline HWY_ATTR size_t CollectTransparent(const Snapshot& snapshot, int index,
 }
 
 // Starts a picture: nothing seen but the sky, nothing seen in the mirror.
-inline HWY_ATTR void Clear(const Snapshot& snapshot, Frame& frame) {
+inline HWY_ATTR void Clear(const Snapshot& snapshot, const Sky& painted,
+                           Frame& frame) {
   const size_t size = static_cast<size_t>(snapshot.height) * frame.stride;
   const Int nothing = hn::Set(kInt, -1);
   for (size_t s = 0; s < kNumSamples; ++s) {
-    const float* sky = frame.sky.depth[s].data();
+    const float* sky = painted.depth[s].data();
     for (size_t i = 0; i < size; i += NumLanes()) {
       const Float depth = hn::LoadU(kFloat, sky + i);
       hn::StoreU(depth, kFloat, frame.depth[s].data() + i);

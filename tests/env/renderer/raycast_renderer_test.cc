@@ -155,6 +155,25 @@ TEST(RaycastRendererTest, AChangedHeightFieldIsSeenAfterReloading) {
   EXPECT_EQ(Draw(fresh, model, 0), after);
 }
 
+TEST(RaycastRendererTest, ASiblingDrawsTheSameAndKeepsItsOwnChanges) {
+  SuiteModel model = ModelOf(kAssetScene);
+  RaycastRenderer first(*model.model);
+  const Picture before = Draw(first, model, 0);
+  const auto sibling = first.MakeSibling(*model.model);
+  EXPECT_EQ(Draw(*sibling, model, 0), before);
+
+  // another texture and terrain, for the sibling alone
+  for (int i = 0; i < 12; ++i) model.model->hfield_data[i] = 0;
+  const int sky = 0;
+  ASSERT_EQ(model.model->tex_type[sky], mjTEXTURE_SKYBOX);
+  model.model->tex_data[model.model->tex_adr[sky]] = 255;
+  sibling->ReloadAssets(*model.model);
+  RaycastRenderer fresh(*model.model);
+  EXPECT_NE(Draw(fresh, model, 0), before);
+  EXPECT_EQ(Draw(*sibling, model, 0), Draw(fresh, model, 0));
+  EXPECT_EQ(Draw(first, model, 0), before);
+}
+
 // Recorded on one processor; all others must give the same.
 TEST(RaycastRendererTest, PicturesAreTheSameOnEveryMachine) {
   const auto checksum = [](SuiteModel model) {

@@ -1,0 +1,94 @@
+// Runs a fleet of any roles:
+//
+//   fake_fleet FOLDER [--resume] [--set KEY=VALUE]...
+//     [--role ROLE INDEX START_STAGE STOP_STAGE BUDGET restart|done|completes
+//      COMMAND...]...
+//
+// FOLDER is the run's. Ends with 0 if the run went well, else 1; prints the
+// result as its last lines.
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/log.h"
+#include "core/config/load.h"
+#include "fleet/run_fleet.h"
+
+namespace replicant::fleet {
+namespace {
+
+struct FakeConfig {
+  RunConfig run;
+  FleetConfig fleet;
+
+  static FakeConfig Read(config::Reader& reader) {
+    FakeConfig c;
+    reader.Section("run", &c.run, "the run");
+    reader.Section("fleet", &c.fleet, "its processes");
+    return c;
+  }
+};
+
+RoleSpec ReadRole(const std::vector<std::string>& words, size_t begin,
+                  size_t end) {
+  static const std::map<std::string, RoleSpec::OnSuccess> kOnSuccess = {
+      {"restart", RoleSpec::OnSuccess::kRestart},
+      {"done", RoleSpec::OnSuccess::kDone},
+      {"completes", RoleSpec::OnSuccess::kCompletesRun}};
+  RoleSpec spec;
+  spec.id = {words.at(begin),
+             static_cast<uint32_t>(std::stoul(words.at(begin + 1)))};
+  spec.start_stage = std::stoi(words.at(begin + 2));
+  spec.stop_stage = std::stoi(words.at(begin + 3));
+  spec.restart = {.initial_backoff_s = 0.01,
+                  .budget = std::stol(words.at(begin + 4))};
+  spec.on_success = kOnSuccess.at(words.at(begin + 5));
+  for (size_t i = begin + 6; i < end; ++i) spec.command.push_back(words[i]);
+  return spec;
+}
+
+int Main(const std::vector<std::string>& words) {
+  const std::string path = words.at(0);
+  bool is_resume = false;
+  std::vector<std::string> overrides = {"run.dir=" + path};
+  FleetRun run;
+  for (size_t i = 1; i < words.size(); ++i) {
+    if (words[i] == "--resume") is_resume = true;
+    if (words[i] == "--set") overrides.push_back(words.at(++i));
+    if (words[i] == "--role") {
+      size_t end = i + 1;
+      while (end < words.size() && words[end] != "--role") ++end;
+      run.roles.push_back(ReadRole(words, i + 1, end));
+      i = end - 1;
+    }
+  }
+  InitLogging({.role = "fleet"});
+  const auto loaded = config::Load<FakeConfig>(
+      config::Document::FromText("defaults", "", overrides));
+  run.config = loaded.config.fleet;
+  run.progress = {{.kind = ProgressField::Kind::kCount,
+                   .label = "steps",
+                   .role = "actor",
+                   .number = "steps"}};
+  RunFolder folder =
+      is_resume ? RunFolder::Resume(path)
+                : RunFolder::Create(loaded.config.run, loaded.resolved_yaml);
+  const RunResult result = RunFleet(run, folder);
+  std::fprintf(stderr, "%s: %s\n", ToString(result.status).c_str(),
+               result.message.c_str());
+  return result.ok() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace replicant::fleet
+
+int main(int argc, char** argv) {
+  try {
+    return replicant::fleet::Main({argv + 1, argv + argc});
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "fleet: %s\n", e.what());
+    return 1;
+  }
+}

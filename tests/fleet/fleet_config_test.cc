@@ -1,0 +1,103 @@
+#include "fleet/fleet_config.h"
+
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "core/base/fs.h"
+#include "core/config/load.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::fleet {
+namespace {
+
+using replicant::testing::MessageOf;
+
+struct Sections {
+  RunConfig run;
+  FleetConfig fleet;
+
+  static Sections Read(config::Reader& reader) {
+    Sections c;
+    reader.Section("run", &c.run, "what is run, and where it lies");
+    reader.Section("fleet", &c.fleet, "how its processes are watched");
+    return c;
+  }
+};
+
+Sections Read(const std::string& text) {
+  return config::Load<Sections>(config::Document::FromText("run.yaml", text))
+      .config;
+}
+
+TEST(FleetConfigTest, ReadsEveryKey) {
+  const Sections c = Read(
+      "run: {name: walker, dir: /tmp/x, seed: 7}\n"
+      "fleet:\n"
+      "  start_timeout_s: 5\n"
+      "  heartbeat_timeout_s: 2\n"
+      "  stop_timeout_s: 3\n"
+      "  progress_interval_s: 4\n"
+      "  restart:\n"
+      "    actor: {initial_backoff_s: 0.25, max_backoff_s: 9, jitter: 0,\n"
+      "            budget: 3, window_s: 60}\n");
+  EXPECT_EQ(c.run.name, "walker");
+  EXPECT_EQ(c.run.dir, "/tmp/x");
+  EXPECT_EQ(c.run.seed, 7);
+  EXPECT_EQ(c.fleet.start_timeout_s, 5.0);
+  EXPECT_EQ(c.fleet.heartbeat_timeout_s, 2.0);
+  EXPECT_EQ(c.fleet.stop_timeout_s, 3.0);
+  EXPECT_EQ(c.fleet.progress_interval_s, 4.0);
+  const RestartPolicy& actor = c.fleet.restart.at("actor");
+  EXPECT_EQ(actor.initial_backoff_s, 0.25);
+  EXPECT_EQ(actor.max_backoff_s, 9.0);
+  EXPECT_EQ(actor.jitter, 0.0);
+  EXPECT_EQ(actor.budget, 3);
+  EXPECT_EQ(actor.window_s, 60.0);
+}
+
+TEST(FleetConfigTest, EachRoleHasItsDefaults) {
+  const FleetConfig c = Read("").fleet;
+  EXPECT_EQ(c.restart.size(), 4u);
+  EXPECT_EQ(c.restart.at("actor").budget, 20);
+  EXPECT_EQ(c.restart.at("replay").budget, 5);
+  EXPECT_EQ(c.restart.at("learner").budget, 5);
+  EXPECT_EQ(c.restart.at("evaluator").initial_backoff_s, 2.0);
+}
+
+TEST(FleetConfigTest, ThePageHoldsTheManual) {
+  const std::string page =
+      ReadFile(std::filesystem::path(REPLICANT_SOURCE_DIR) / "docs/fleet.md");
+  // the sections of the other roles repeat the one of the actors
+  const std::string all = config::Describe<Sections>().markdown();
+  const std::string manual =
+      all.substr(0, all.find("\n### `fleet.restart.replay`"));
+  EXPECT_NE(page.find(manual), std::string::npos)
+      << "docs/fleet.md should hold\n"
+      << manual;
+}
+
+TEST(FleetConfigTest, SaysWhatIsWrong) {
+  EXPECT_EQ(
+      MessageOf<ConfigError>([] {
+        Read(
+            "run: {name: a/b, seed: -1}\n"
+            "fleet:\n"
+            "  heartbeat_timeout_s: 0.5\n"
+            "  restart:\n"
+            "    actors: {}\n"
+            "    learner: {initial_backoff_s: 40}\n");
+      }),
+      "run.yaml:1:13: run.name: want at most 100 letters, digits, '_', '-' and "
+      "'.', and not '.' first: a folder is called after it\n"
+      "run.yaml:1:24: run.seed: -1 is outside >= 0 (all "
+      "random numbers of the run follow from it)\n"
+      "run.yaml:3:24: fleet.heartbeat_timeout_s: 0.5 is outside [1, 3600] (a "
+      "process that is silent for so many seconds is killed and has failed; it "
+      "should beat once a second)\n"
+      "run.yaml:5:5: fleet.restart.actors: unknown key; did you mean 'actor'?\n"
+      "run.yaml:6:5: fleet.restart.learner.max_backoff_s: must be >= "
+      "initial_backoff_s");
+}
+
+}  // namespace
+}  // namespace replicant::fleet

@@ -1,0 +1,191 @@
+#include "fleet/run_folder.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "core/base/error.h"
+#include "core/base/fs.h"
+#include "core/base/process.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::fleet {
+namespace {
+
+using replicant::testing::MessageOf;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::StartsWith;
+
+class RunFolderTest : public ::testing::Test {
+ protected:
+  RunConfig Config() const {
+    return {.name = "walker", .dir = path_.string(), .seed = 7};
+  }
+  std::string File(const char* name) const { return ReadFile(path_ / name); }
+
+  const TemporaryFolder parent_;
+  const std::filesystem::path path_ = parent_.path() / "a" / "run";
+};
+
+TEST_F(RunFolderTest, ANewFolderSaysWhatIsRun) {
+  const RunFolder folder = RunFolder::Create(Config(), "run:\n  seed: 7\n");
+  EXPECT_EQ(folder.path(), path_);
+  EXPECT_EQ(folder.num_starts(), 1);
+  EXPECT_EQ(File("config.yaml"), "run:\n  seed: 7\n");
+  // the version is that of the repository that this was built in
+  EXPECT_THAT(File("run.yaml"),
+              MatchesRegex("name: walker\nseed: 7\nstarts:\n"
+                           "  - time: 20..-..-..T..:..:..Z\n"
+                           "    version: .?[0-9.]+ .(git [0-9a-f+changes]+|no "
+                           "git)..?\n    process: .*/[0-9]+.?\n"));
+  EXPECT_EQ(File("state.yaml"), "status: running\nstarts: 1\n");
+  EXPECT_EQ(folder.LogFile({"actor", 3}, 2), path_ / "logs" / "actor-3.2.log");
+  EXPECT_TRUE(std::filesystem::is_directory(path_ / "logs"));
+}
+
+TEST_F(RunFolderTest, WithoutANameForItTheFolderIsCalledAfterTheTime) {
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(parent_.path());
+  const RunFolder first = RunFolder::Create({.name = "x"}, "{}\n");
+  const RunFolder second = RunFolder::Create({.name = "x"}, "{}\n");
+  std::filesystem::current_path(before);
+  EXPECT_THAT(first.path().string(),
+              MatchesRegex(".*/runs/x-20[0-9]{6}-[0-9]{6}"));
+  EXPECT_NE(first.path(), second.path());
+  EXPECT_TRUE(std::filesystem::exists(second.path() / "config.yaml"));
+}
+
+TEST_F(RunFolderTest, AResumedRunGoesOnCounting) {
+  {
+    RunFolder folder = RunFolder::Create(Config(), "{}\n");
+    EXPECT_EQ(folder.NextIncarnation({"actor", 0}), 1u);
+    EXPECT_EQ(folder.NextIncarnation({"actor", 0}), 2u);
+    EXPECT_EQ(folder.NextIncarnation({"learner", 0}), 1u);
+    folder.SetStatus(RunStatus::kStopped);
+  }
+  EXPECT_EQ(File("state.yaml"),
+            "status: stopped\nstarts: 1\nroles:\n  actor-0: {last: 2}\n"
+            "  learner-0: {last: 1}\n");
+  EXPECT_EQ(RunFolder::ConfigFile(path_), path_ / "config.yaml");
+  RunFolder folder = RunFolder::Resume(path_);
+  EXPECT_EQ(folder.previous_status(), RunStatus::kStopped);
+  EXPECT_EQ(folder.num_starts(), 2);
+  EXPECT_EQ(folder.NextIncarnation({"actor", 0}), 3u);
+  EXPECT_EQ(folder.NextIncarnation({"actor", 1}), 1u);
+  EXPECT_THAT(File("state.yaml"), StartsWith("status: running\nstarts: 2\n"));
+  const std::string run = File("run.yaml");
+  EXPECT_THAT(run, StartsWith("name: walker\nseed: 7\nstarts:\n"));
+  EXPECT_NE(run.find("- time"), run.rfind("- time"));
+}
+
+TEST_F(RunFolderTest, RefusesAFolderThatHoldsSomething) {
+  MakeFolders(path_);
+  std::ofstream(path_ / "notes.txt") << "mine";
+  const std::string message =
+      "run folder " + path_.string() +
+      ": it is not empty; hint: fleet --resume FOLDER goes on with a run; "
+      "hint: --set run.dir=FOLDER puts the run somewhere else";
+  EXPECT_EQ(MessageOf<IoError>([&] { RunFolder::Create(Config(), ""); }),
+            message);
+  // and again: what the refusal left behind changes nothing
+  EXPECT_EQ(MessageOf<IoError>([&] { RunFolder::Create(Config(), ""); }),
+            message);
+  std::filesystem::remove(path_ / "notes.txt");
+  EXPECT_EQ(MessageOf<IoError>([&] { RunFolder::Create(Config(), ""); }),
+            "no exception");
+}
+
+TEST_F(RunFolderTest, TwoFleetsNeverShareAFolder) {
+  std::optional<RunFolder> folder(RunFolder::Create(Config(), "{}\n"));
+  EXPECT_EQ(MessageOf<IoError>([&] { RunFolder::Resume(path_); }),
+            "run folder " + path_.string() +
+                ": another fleet runs here: " + HostAndPid());
+  EXPECT_THAT(MessageOf<IoError>([&] { RunFolder::Create(Config(), ""); }),
+              HasSubstr("another fleet runs here: " + HostAndPid()));
+  // a moved folder is the same one
+  {
+    const RunFolder moved = std::move(*folder);
+    EXPECT_THROW(RunFolder::Resume(path_), IoError);
+  }
+  EXPECT_EQ(RunFolder::Resume(path_).num_starts(), 2);
+}
+
+TEST_F(RunFolderTest, ResumesOnlyARun) {
+  const auto resume = [this] {
+    return MessageOf([&] { RunFolder::Resume(path_); });
+  };
+  EXPECT_EQ(resume(), "run folder " + path_.string() +
+                          ": no run to resume, since it has no config.yaml");
+  { RunFolder::Create(Config(), "{}\n"); }
+  AtomicWriteFile(path_ / "state.yaml", "status: over\nstarts: 1\n");
+  EXPECT_EQ(resume(), (path_ / "state.yaml").string() +
+                          ":1:9: status: 'over' is not one of running, "
+                          "complete, stopped, failed (how the run stands)");
+  std::filesystem::remove(path_ / "state.yaml");
+  EXPECT_EQ(resume(), "run folder " + path_.string() +
+                          ": no run to resume, since it has no state.yaml");
+}
+
+TEST_F(RunFolderTest, SaysWhereItCannotBeMade) {
+  // below a file there is no folder, whoever asks
+  std::ofstream(parent_.path() / "a") << "a file";
+  EXPECT_EQ(MessageOf<IoError>([&] { RunFolder::Create(Config(), ""); }),
+            "run folder " + path_.string() +
+                ": create folder: " + path_.string() +
+                ": Not a directory; hint: --set run.dir=FOLDER puts the run "
+                "somewhere else");
+}
+
+// A disk that takes no byte more, in a child process: the limit cannot be
+// taken back.
+TEST_F(RunFolderTest, SaysThatNothingCanBeWritten) {
+  const auto message_file = parent_.path() / "message";
+  const int message_fd = ::open(message_file.c_str(), O_CREAT | O_RDWR, 0666);
+  ASSERT_GE(message_fd, 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    // the lock's few bytes fit, the configuration does not
+    const rlimit limit = {1000, 1000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const std::string message = MessageOf<IoError>(
+        [&] { RunFolder::Create(Config(), std::string(5000, '#')); });
+    std::_Exit(::write(message_fd, message.data(), message.size()) > 0 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ::close(message_fd);
+  EXPECT_EQ(status, 0);
+  EXPECT_THAT(ReadFile(message_file),
+              MatchesRegex("run folder .*/a/run: write: .*: File too large; "
+                           "hint: --set run.dir=FOLDER puts the run somewhere "
+                           "else"));
+}
+
+TEST(LogTailTest, ShowsTheLastWholeLines) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "log";
+  EXPECT_EQ(LogTail(file, 3, "  "), "");
+  std::ofstream(file) << "one\ntwo\nthree\nfour";
+  EXPECT_EQ(LogTail(file, 3, "  "), "  two\n  three\n  four");
+  EXPECT_EQ(LogTail(file, 9, ""), "one\ntwo\nthree\nfour");
+  {
+    std::ofstream log(file);
+    for (int i = 0; i < 10'000; ++i) log << "line " << i << "\n";
+  }
+  EXPECT_EQ(LogTail(file, 1, "> "), "> line 9999");
+  // no half of a line where the read begins
+  EXPECT_THAT(LogTail(file, 100'000, ""), StartsWith("line "));
+  std::ofstream(file).close();
+  EXPECT_EQ(LogTail(file, 3, ""), "");
+}
+
+}  // namespace
+}  // namespace replicant::fleet

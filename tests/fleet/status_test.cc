@@ -1,0 +1,155 @@
+#include "fleet/status.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+
+#include "core/base/fs.h"
+
+namespace replicant::fleet {
+namespace {
+
+using rpc::BeatNumber;
+using rpc::Heartbeat;
+using rpc::RoleState;
+using std::chrono::seconds;
+
+class FleetStatusTest : public ::testing::Test {
+ protected:
+  // What a role says from now on.
+  Heartbeat& Beat(const std::string& role, uint32_t index) {
+    Heartbeat& beat = beats_[{role, index}];
+    beat.id = {role, index};
+    return beat;
+  }
+  void Update(bool is_stopping = false) {
+    clock_.Advance(seconds(1));
+    std::vector<rpc::HeartbeatMonitor::Entry> entries;
+    for (const auto& [id, beat] : beats_) {
+      entries.push_back({beat, clock_.Now()});
+    }
+    status_.Update(roles_, entries, is_stopping, clock_.Now());
+  }
+
+  FakeClock clock_;
+  FleetStatus status_;
+  std::map<rpc::RoleId, Heartbeat> beats_;
+  std::vector<Supervisor::RoleView> roles_;
+};
+
+TEST_F(FleetStatusTest, AddsAveragesAndKeepsTheLast) {
+  EXPECT_TRUE(std::isnan(status_.Sum("actor", "return")));
+  EXPECT_TRUE(std::isnan(status_.Mean("actor", "return")));
+  EXPECT_TRUE(std::isnan(status_.Last("actor", "return")));
+  Beat("actor", 0).numbers["return"] = {BeatNumber::Kind::kGauge, 1.0};
+  Beat("actor", 1).numbers["return"] = {BeatNumber::Kind::kGauge, 4.0};
+  Beat("evaluator", 0).numbers["return"] = {BeatNumber::Kind::kGauge, 100.0};
+  Update();
+  EXPECT_EQ(status_.Sum("actor", "return"), 5.0);
+  EXPECT_EQ(status_.Mean("actor", "return"), 2.5);
+  EXPECT_EQ(status_.Last("evaluator", "return"), 100.0);
+  EXPECT_TRUE(std::isnan(status_.Sum("actor", "steps")));
+}
+
+// A total must not fall when an actor is started again: rates and the count
+// of frames would be wrong.
+TEST_F(FleetStatusTest, CountersOfEarlierIncarnationsStay) {
+  Heartbeat& beat = Beat("actor", 0);
+  beat.numbers["env_steps"] = {BeatNumber::Kind::kCounter, 100.0};
+  beat.numbers["return"] = {BeatNumber::Kind::kGauge, 1.0};
+  Update();
+  beat.numbers["env_steps"].value = 150.0;
+  Update();
+  EXPECT_EQ(status_.Sum("actor", "env_steps"), 150.0);
+  beat.incarnation = 2;
+  beat.numbers.clear();
+  Update();
+  EXPECT_EQ(status_.Sum("actor", "env_steps"), 150.0);
+  beat.numbers["env_steps"] = {BeatNumber::Kind::kCounter, 7.0};
+  beat.numbers["return"] = {BeatNumber::Kind::kGauge, 2.0};
+  Update();
+  EXPECT_EQ(status_.Sum("actor", "env_steps"), 157.0);
+  EXPECT_EQ(status_.Sum("actor", "return"), 2.0);
+}
+
+TEST_F(FleetStatusTest, TheSideThatDoesNotWaitIsTheLimit) {
+  Heartbeat& learner = Beat("learner", 0);
+  Heartbeat& actor0 = Beat("actor", 0);
+  Heartbeat& actor1 = Beat("actor", 1);
+  Update();
+  EXPECT_EQ(status_.Limit(), "none");
+  // the learner waits 60 % of the time
+  learner.reason = "no batch";
+  for (int i = 0; i < 5; ++i) {
+    learner.waiting_s += 0.6;
+    Update();
+  }
+  EXPECT_EQ(status_.Limit(), "actors: learner waits 60% (no batch)");
+  // then the actors: one always, the other never
+  learner.reason.clear();
+  for (int i = 0; i < 12; ++i) {
+    actor0.waiting_s += 1.0;
+    actor1.reason = "";
+    Update();
+  }
+  EXPECT_EQ(status_.Limit(), "learner: actors wait 50%");
+  Beat("replay", 0).reason = "samples per insert 32 reached";
+  Update();
+  EXPECT_EQ(status_.Limit(),
+            "learner: actors wait 45% (samples per insert 32 reached)");
+}
+
+TEST_F(FleetStatusTest, ARoleThatIsNotThereIsTheLimit) {
+  roles_ = {{.id = {"actor", 1},
+             .phase = RolePhase::kBackingOff,
+             .backoff_s = 3.2,
+             .last_failure = "exit code 3"}};
+  Update();
+  EXPECT_EQ(status_.Limit(), "actor-1 restarts in 4 s (exit code 3)");
+  roles_[0].phase = RolePhase::kStarting;
+  Update();
+  EXPECT_EQ(status_.Limit(), "actor-1 starts");
+  roles_[0].phase = RolePhase::kReady;
+  Update();
+  EXPECT_EQ(status_.Limit(), "none");
+  Update(/*is_stopping=*/true);
+  EXPECT_EQ(status_.Limit(), "stopping");
+}
+
+TEST_F(FleetStatusTest, FillsTheProgressLine) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "line";
+  const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT, 0666);
+  {
+    metrics::ProgressLine line({.fd = fd}, clock_);
+    status_.AddTo(
+        line, {{.kind = ProgressField::Kind::kCount,
+                .label = "step",
+                .role = "learner",
+                .number = "step",
+                .goal = 1000},
+               {.kind = ProgressField::Kind::kRate,
+                .label = "frames/s",
+                .role = "actor",
+                .number = "frames"},
+               {.label = "return", .role = "evaluator", .number = "return"}});
+    line.Update();
+    Beat("learner", 0).numbers["step"] = {BeatNumber::Kind::kGauge, 500.0};
+    Beat("actor", 0).numbers["frames"] = {BeatNumber::Kind::kCounter, 3000.0};
+    Beat("evaluator", 0).numbers["return"] = {BeatNumber::Kind::kGauge, 12.5};
+    clock_.Advance(seconds(29));
+    Update();
+    line.Update();
+  }
+  ::close(fd);
+  const std::string last =
+      "step 500/1000 50% eta 30s  frames/s 100  return 12.5  limit none\n";
+  EXPECT_EQ(
+      ReadFile(file),
+      "step 0/1000 0% eta ?  frames/s -  return -  limit none\n" + last + last);
+}
+
+}  // namespace
+}  // namespace replicant::fleet
