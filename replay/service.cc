@@ -307,13 +307,18 @@ void Service::HandlePeerExpired(const rpc::Peer& peer) {
     CloseWriter(id);
     ++counts_.expired_writers;
   }
-  for (auto& batches : pending_batches_) {
-    std::erase_if(batches, [&](const PendingBatch& pending) {
-      if (pending.peer != peer.id) return false;
-      counts_.undelivered_items +=
-          static_cast<int64_t>(pending.batch.items.size());
-      return true;
-    });
+  for (size_t t = 0; t < pending_batches_.size(); ++t) {
+    auto& batches = pending_batches_[t];
+    const size_t num_gone =
+        std::erase_if(batches, [&](const PendingBatch& pending) {
+          if (pending.peer != peer.id) return false;
+          counts_.undelivered_items +=
+              static_cast<int64_t>(pending.batch.items.size());
+          return true;
+        });
+    if (num_gone > 0 && batches.empty()) {
+      shard_->ForgetSampleWait(static_cast<int64_t>(t));
+    }
   }
   ForgetMemory(
       [&](const PeerMemory& memory) { return memory.peer == peer.id; });
@@ -509,6 +514,7 @@ void Service::UpdateRates(Clock::TimePoint now) {
       std::chrono::duration<double>(now - rates_since_).count();
   if (seconds < 1.0) return;
   const ShardStatus status = shard_->Status();
+  LogStalls(status);
   ServiceRates totals;
   totals.inserted_steps = static_cast<double>(status.inserted_steps);
   for (const TableStatus& table : status.tables) {
@@ -525,6 +531,28 @@ void Service::UpdateRates(Clock::TimePoint now) {
             rate(totals.updates, totals_.updates)};
   totals_ = totals;
   rates_since_ = now;
+}
+
+// Once when a side stalls, and once when it goes on.
+void Service::LogStalls(const ShardStatus& status) {
+  stalled_sides_.resize(status.tables.size());
+  for (size_t i = 0; i < status.tables.size(); ++i) {
+    const TableStatus& table = status.tables[i];
+    const StalledSide& stalled = table.stalled;
+    if (stalled_sides_[i] == stalled.side) continue;
+    stalled_sides_[i] = stalled.side;
+    if (stalled.side.empty()) {
+      spdlog::info("replay: table '{}': both sides go on", table.name);
+      continue;
+    }
+    const WaitStatus& wait =
+        stalled.side == "readers" ? table.insert_wait : table.sample_wait;
+    spdlog::warn(
+        "replay: table '{}': the {} have stalled for {:.1f} s, last was {}; {} "
+        "waits: {}",
+        table.name, stalled.side, stalled.idle_s,
+        stalled.last.empty() ? "nobody" : stalled.last, wait.who, wait.why);
+  }
 }
 
 void Service::Close() {

@@ -158,6 +158,7 @@ class Service {
   void PumpWriters();
   void EndLate(Clock::TimePoint now);
   void UpdateRates(Clock::TimePoint now);
+  void LogStalls(const ShardStatus& status);
 
   Shard* const shard_;
   const ServiceOptions options_;
@@ -173,6 +174,7 @@ class Service {
   std::vector<std::deque<PendingBatch>> pending_batches_;  // by table
   std::vector<PeerMemory> memories_;
   std::unique_ptr<BatchEncoder> encoder_;  // none: batches are small
+  std::vector<std::string> stalled_sides_;  // by table, as the log knows them
   ServiceCounts counts_;
   ServiceRates rates_;
   ServiceRates totals_;  // at rates_since_

@@ -16,6 +16,13 @@ json ToObject(const WaitStatus& wait) {
   return {{"who", wait.who}, {"why", wait.why}, {"seconds", wait.waiting_s}};
 }
 
+json ToObject(const StalledSide& stalled) {
+  if (stalled.side.empty()) return nullptr;
+  return {{"side", stalled.side},
+          {"last", stalled.last},
+          {"seconds", stalled.idle_s}};
+}
+
 json ToObject(const TableStatus& table) {
   return {{"name", table.name},
           {"size", table.size},
@@ -27,7 +34,8 @@ json ToObject(const TableStatus& table) {
           {"updates", table.updates},
           {"late_updates", table.late_updates},
           {"insert_wait", ToObject(table.insert_wait)},
-          {"sample_wait", ToObject(table.sample_wait)}};
+          {"sample_wait", ToObject(table.sample_wait)},
+          {"stalled", ToObject(table.stalled)}};
 }
 
 std::string WaitText(const char* side, const json& wait) {
@@ -36,6 +44,15 @@ std::string WaitText(const char* side, const json& wait) {
                      wait.at("who").get<std::string>(),
                      wait.at("seconds").get<double>(),
                      wait.at("why").get<std::string>());
+}
+
+std::string StallText(const json& stalled) {
+  if (stalled.is_null()) return "";
+  const auto last = stalled.at("last").get<std::string>();
+  return fmt::format("  the {} have stalled for {:.1f} s; last was {}\n",
+                     stalled.at("side").get<std::string>(),
+                     stalled.at("seconds").get<double>(),
+                     last.empty() ? "nobody" : last);
 }
 
 }  // namespace
@@ -116,6 +133,15 @@ std::string StatusText(const std::string& text) {
         status.at("network").at("peers").get<int64_t>(),
         status.at("writers").get<int64_t>(),
         status.at("network").at("unanswered").get<int64_t>());
+    const json& disk = status.at("disk");
+    if (disk.at("max_bytes").get<int64_t>() > 0) {
+      out += fmt::format(
+          "disk      {:.1f} of {:.1f} MiB with {} step groups; {} found no "
+          "room\n",
+          disk.at("bytes").get<double>() / (1 << 20),
+          disk.at("max_bytes").get<double>() / (1 << 20),
+          disk.at("groups").get<int64_t>(), disk.at("errors").get<int64_t>());
+    }
     for (const json& table : status.at("tables")) {
       out += fmt::format(
           "table '{}': {} of {} items, {} inserts, {} samples, error {:.1f}\n",
@@ -125,6 +151,7 @@ std::string StatusText(const std::string& text) {
           table.at("samples").get<int64_t>(), table.at("error").get<double>());
       out += WaitText("inserts", table.at("insert_wait"));
       out += WaitText("samples", table.at("sample_wait"));
+      out += StallText(table.at("stalled"));
     }
     return out;
   } catch (const json::exception& e) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -180,10 +181,15 @@ bool Shard::Admit(uint64_t id, Writer& writer) {
     std::deque<NStepItem>& items = writer.waiting[i];
     if (items.empty()) continue;
     TableState& state = tables_[i];
+    const size_t num_waiting = items.size();
     while (!items.empty() && state.table->AdmitInserts(1) == 1) {
       state.table->Insert(items.front());
       items.pop_front();
       state.insert_wait.NoteAdmitted();
+    }
+    if (items.size() < num_waiting) {
+      state.last_writer = id;
+      state.last_insert = clock_->Now();
     }
     if (!items.empty()) {
       is_done = false;
@@ -328,6 +334,20 @@ void Shard::CloseWriter(uint64_t writer) {
   ForgetOpenEpisode(found->second);
   ForgetWaitingItems(found->second);
   found->second.assemblers.clear();
+  // nobody waits who is gone
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    const bool is_any_waiting =
+        std::any_of(writers_.begin(), writers_.end(), [i](const auto& entry) {
+          const auto& waiting = entry.second.waiting;
+          return i < waiting.size() && !waiting[i].empty();
+        });
+    if (!is_any_waiting) tables_[i].insert_wait.NoteAdmitted();
+  }
+}
+
+void Shard::ForgetSampleWait(int64_t table) {
+  MutexLock lock(mutex_);
+  TableAt(table).sample_wait.NoteAdmitted();
 }
 
 // --- readers ---
@@ -337,7 +357,11 @@ int64_t Shard::SampleLocked(int64_t table, int64_t wanted, std::string_view who,
   TableState& state = TableAt(table);
   const int64_t drawn = state.table->Sample(wanted, state.random, batch);
   // whoever is served in part waits for the rest from now on
-  if (drawn > 0) state.sample_wait.NoteAdmitted();
+  if (drawn > 0) {
+    state.sample_wait.NoteAdmitted();
+    state.last_reader = who;
+    state.last_sample = clock_->Now();
+  }
   if (drawn < wanted) state.sample_wait.NoteRefused(who, clock_->Now());
   if (drawn > 0) changed_.NotifyAll();
   return drawn;
@@ -386,6 +410,30 @@ WaitStatus Shard::StatusOf(const WaitRecord& record, std::string why) const {
           .waiting_s = record.waiting_s(clock_->Now())};
 }
 
+StalledSide Shard::StalledSideOf(const TableState& state) const {
+  const Clock::TimePoint now = clock_->Now();
+  const auto has_stalled = [now](const WaitRecord& wait) {
+    return wait.waiting_s(now) >=
+           std::chrono::duration<double>(kStallTime).count();
+  };
+  const auto seconds_since = [now](Clock::TimePoint since) {
+    return std::chrono::duration<double>(now - since).count();
+  };
+  const bool are_inserts_waiting = has_stalled(state.insert_wait);
+  if (are_inserts_waiting == has_stalled(state.sample_wait)) return {};
+  if (are_inserts_waiting) {
+    const bool is_any = !state.last_reader.empty();
+    return {"readers", state.last_reader,
+            is_any ? seconds_since(state.last_sample)
+                   : state.insert_wait.waiting_s(now)};
+  }
+  const bool is_any = state.last_writer != 0;
+  return {"writers",
+          is_any ? fmt::format("writer {:#x}", state.last_writer) : "",
+          is_any ? seconds_since(state.last_insert)
+                 : state.sample_wait.waiting_s(now)};
+}
+
 ShardStatus Shard::Status() const {
   MutexLock lock(mutex_);
   ShardStatus status = counts_;
@@ -406,7 +454,8 @@ ShardStatus Shard::Status() const {
          .late_updates = state.late_updates,
          .insert_wait =
              StatusOf(state.insert_wait, limiter.WhyInsertsWait(table.size())),
-         .sample_wait = StatusOf(state.sample_wait, std::move(why_samples))});
+         .sample_wait = StatusOf(state.sample_wait, std::move(why_samples)),
+         .stalled = StalledSideOf(state)});
   }
   status.size_bytes = store_.memory_bytes();
   status.num_groups_on_disk = store_.num_on_disk();

@@ -63,6 +63,13 @@ struct WaitStatus {
   double waiting_s = 0.0;
 };
 
+// The side of a table that the other one waits for.
+struct StalledSide {
+  std::string side;     // "writers" or "readers"; empty: neither
+  std::string last;     // who of them was served last; empty: nobody so far
+  double idle_s = 0.0;  // since then, or since the other side began to wait
+};
+
 struct TableStatus {
   std::string name;
   int64_t size = 0, max_size = 0;
@@ -71,7 +78,10 @@ struct TableStatus {
   double error = 0.0;  // of replay/rate_limiter.h
   int64_t updates = 0, late_updates = 0;
   WaitStatus insert_wait, sample_wait;
+  // Named once the other side has waited for kStallTime.
+  StalledSide stalled;
 };
+inline constexpr Clock::Duration kStallTime = std::chrono::seconds(2);
 
 struct ShardStatus {
   std::vector<TableStatus> tables;
@@ -147,6 +157,8 @@ class Shard {
   // kClosed it holds those that came before.
   SampleResult Sample(int64_t table, int64_t count, std::string_view who,
                       Clock::TimePoint deadline, SampledBatch* batch);
+  // Whoever waited has gone: the status names it no more.
+  void ForgetSampleWait(int64_t table);
   // Returns how many of the keys were of items that still live. Throws like
   // Table::UpdatePriorities.
   int64_t UpdatePriorities(int64_t table,
@@ -199,6 +211,9 @@ class Shard {
     std::unique_ptr<Table> table;
     RandomStream random;
     WaitRecord insert_wait, sample_wait;
+    uint64_t last_writer = 0;
+    std::string last_reader;
+    Clock::TimePoint last_insert, last_sample;
     int64_t updates = 0, late_updates = 0;
   };
 
@@ -226,6 +241,7 @@ class Shard {
                        SampledBatch* batch) REQUIRES(mutex_);
   WaitStatus StatusOf(const WaitRecord& record, std::string why) const
       REQUIRES(mutex_);
+  StalledSide StalledSideOf(const TableState& state) const REQUIRES(mutex_);
   TableState& TableAt(int64_t table) REQUIRES(mutex_);
 
   const ShardConfig config_;

@@ -241,6 +241,40 @@ TEST(ShardTest, RefusesSettingsThatCannotWork) {
   EXPECT_EQ(message(config), "shard: no table");
 }
 
+// Whom a fleet waits for is named within 5 seconds.
+TEST(ShardTest, NamesTheSideThatHasStalled) {
+  FakeClock clock;
+  Shard shard(OneTable(kTight), &clock);
+  const auto stalled = [&] { return shard.Status().tables[0].stalled; };
+  SampledBatch batch;
+  ASSERT_EQ(shard.TrySample(0, 1, "learner", &batch), 0);
+  EXPECT_EQ(stalled().side, "");
+  clock.Advance(seconds(5));
+  EXPECT_EQ(stalled().side, "writers");
+  EXPECT_EQ(stalled().last, "");
+  EXPECT_EQ(stalled().idle_s, 5.0);
+  // they come, and stop again
+  ASSERT_EQ(shard.TryInsert(10, 1, Episode(1, 2)), InsertResult::kInserted);
+  ASSERT_EQ(shard.TrySample(0, 9, "learner", &batch), 4);
+  EXPECT_EQ(stalled().side, "");
+  clock.Advance(seconds(5));
+  EXPECT_EQ(stalled().side, "writers");
+  EXPECT_EQ(stalled().last, "writer 0xa");
+  EXPECT_EQ(stalled().idle_s, 5.0);
+  // now it is the reader that stops
+  ASSERT_EQ(shard.TryInsert(10, 2, Episode(2, 1)), InsertResult::kInserted);
+  ASSERT_EQ(shard.TrySample(0, 1, "learner", &batch), 1);
+  ASSERT_EQ(shard.TryInsert(10, 3, Episode(3, 20)), InsertResult::kWait);
+  EXPECT_EQ(stalled().side, "");
+  clock.Advance(seconds(5));
+  EXPECT_EQ(stalled().side, "readers");
+  EXPECT_EQ(stalled().last, "learner");
+  EXPECT_EQ(stalled().idle_s, 5.0);
+  // nobody waits for them any more
+  shard.CloseWriter(10);
+  EXPECT_EQ(stalled().side, "");
+}
+
 TEST(ShardTest, BadPrioritiesChangeNothing) {
   FakeClock clock;
   Shard shard(OneTable(kFromTwo), &clock);
