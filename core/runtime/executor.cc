@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -220,6 +222,7 @@ class Executor::Impl {
       : store_(store),
         backend_(store.backend()),
         check_finite_(options.check_finite),
+        has_profile_(options.has_profile),
         program_(MakeProgram(graph, spec, backend_.target(), options)),
         stream_(backend_.CreateStream()) {
     report_.num_nodes = static_cast<int>(graph.nodes().size());
@@ -268,6 +271,8 @@ class Executor::Impl {
         launches_[i]->Launch(*stream_);
         CheckFinite(launched_nodes_[i]);
       }
+    } else if (has_profile_) {
+      LaunchTimed();
     } else {
       for (Kernel* kernel : launches_) kernel->Launch(*stream_);
     }
@@ -283,12 +288,39 @@ class Executor::Impl {
   const PlanReport& report() const { return report_; }
   std::string ToText() const { return graph::PrintText(*program_.graph); }
 
+  std::vector<KernelProfile> profile() const {
+    std::vector<KernelProfile> kernels;
+    for (size_t i = 0; i < launch_ms_.size(); ++i) {
+      const Node& node = program_.graph->node(launched_nodes_[i]);
+      kernels.push_back({.op = std::string(node.op->name),
+                         .name = node.name,
+                         .mean_ms = launch_ms_[i] / num_profiled_runs_});
+    }
+    std::ranges::stable_sort(kernels, std::ranges::greater(),
+                             &KernelProfile::mean_ms);
+    return kernels;
+  }
+
  private:
   // An input or output: where the device has it and where the caller sees it.
   struct Boundary {
     std::byte* device;
     MutableTensorView view;
   };
+
+  void LaunchTimed() {
+    using Clock = std::chrono::steady_clock;
+    launch_ms_.resize(launches_.size(), 0.0);
+    for (size_t i = 0; i < launches_.size(); ++i) {
+      const auto start = Clock::now();
+      launches_[i]->Launch(*stream_);
+      stream_->Synchronize();
+      launch_ms_[i] +=
+          std::chrono::duration<double, std::milli>(Clock::now() - start)
+              .count();
+    }
+    ++num_profiled_runs_;
+  }
 
   void CompileKernels(const std::vector<NodeId>& order) {
     const Graph& graph = *program_.graph;
@@ -435,6 +467,7 @@ class Executor::Impl {
   VariableStore& store_;
   Backend& backend_;
   bool check_finite_;
+  bool has_profile_;
   graph::Program program_;
   PlanReport report_;
   std::unique_ptr<kernels::Stream> stream_;
@@ -447,6 +480,9 @@ class Executor::Impl {
   // in the order of the schedule
   std::vector<Kernel*> launches_;
   std::vector<NodeId> launched_nodes_;
+  // profile only: time of every launch, summed over the runs
+  std::vector<double> launch_ms_;
+  int num_profiled_runs_ = 0;
   // debug mode only
   std::map<NodeId, std::vector<std::byte*>> bound_outputs_;
   std::map<std::string, Boundary, std::less<>> inputs_;
@@ -474,6 +510,10 @@ size_t Executor::num_outputs() const { return impl_->num_outputs(); }
 void Executor::Run() { impl_->Run(); }
 
 const PlanReport& Executor::report() const { return impl_->report(); }
+
+std::vector<KernelProfile> Executor::profile() const {
+  return impl_->profile();
+}
 
 std::string Executor::ToText() const { return impl_->ToText(); }
 

@@ -39,6 +39,15 @@ struct CompileOptions {
   // infinity ends the run with a NumericError that names it. Slow; and switches
   // off all fusion, so that what is named is what the user wrote.
   bool check_finite = false;
+  // Whether every kernel is timed (see Executor::profile()).
+  bool has_profile = false;
+};
+
+// The time of one kernel of a plan.
+struct KernelProfile {
+  std::string op;
+  std::string name;
+  double mean_ms = 0.0;  // per run
 };
 
 struct PlanReport {
@@ -107,6 +116,10 @@ class Executor {
   void Run();
 
   const PlanReport& report() const;
+  // With CompileOptions::has_profile: the kernels, the slowest first, over the
+  // runs so far. Empty without. The stream is emptied after each kernel, so
+  // that a device is slower than unprofiled.
+  std::vector<KernelProfile> profile() const;
   // The compiled program, one line a node (graph::PrintText).
   std::string ToText() const;
 

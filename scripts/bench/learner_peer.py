@@ -1,0 +1,87 @@
+"""One case of bench_learner in PyTorch, for scripts/bench/learner.
+
+    learner_peer.py NAME eager|compile SECONDS
+
+Warms up, then prints one JSON line for every line that it reads.
+"""
+
+import json
+import pathlib
+import sys
+import time
+
+import torch
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+import torch_d4pg  # noqa: E402
+
+ACTOR_WORKLOADS = {"nature": "d4pg-nature-128", "drq": "d4pg-drq-256"}
+WARM_UP_RUNS = 5
+
+
+def load(name):
+    path = ROOT / "tests/benchmark/workloads" / f"{name}.yaml"
+    return yaml.safe_load(path.read_text())
+
+
+def learner_step(name, is_compiled):
+    workload = load(name)
+    learner = torch_d4pg.Learner(workload, torch.float32, compile=is_compiled)
+    batch = torch_d4pg.random_batch(workload, torch.float32,
+                                    torch.Generator().manual_seed(1))
+    return lambda: learner.step(*batch)
+
+
+def actor_step(name, is_compiled):
+    kind, batch = name.rsplit("-", 1)
+    workload = load(ACTOR_WORKLOADS[kind])
+    agent = torch_d4pg.Agent(workload)
+    agent.to(memory_format=torch.channels_last)
+    x = torch.randint(0, 256, (int(batch), *workload["observation"]),
+                      dtype=torch.uint8)
+
+    def act(pixels):
+        return torch.tanh(agent.policy(agent.encoder(pixels, torch.float32)))
+
+    if is_compiled:
+        act = torch.compile(act)
+
+    def step():
+        with torch.inference_mode():
+            return act(x)
+    return step
+
+
+def time_runs(step, seconds):
+    times, begin = [], time.perf_counter()
+    while time.perf_counter() - begin < seconds or len(times) < 5:
+        start = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - start)
+    times.sort()
+    return times
+
+
+def main():
+    name, mode, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+    group, case, _, threads = name.split("/")
+    torch.set_num_threads(int(threads.removeprefix("threads-")))
+    torch.manual_seed(1)
+    make = learner_step if group == "learner" else actor_step
+    step = make(case, mode == "compile")
+    for _ in range(WARM_UP_RUNS):
+        step()
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        # the caches are another process's now
+        for _ in range(WARM_UP_RUNS):
+            step()
+        times = time_runs(step, seconds)
+        print(json.dumps({"value": times[len(times) // 2] * 1e3,
+                          "min_ms": times[0] * 1e3}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

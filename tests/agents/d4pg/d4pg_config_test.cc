@@ -1,0 +1,63 @@
+#include <gtest/gtest.h>
+
+#include "agents/d4pg/config.h"
+#include "core/config/load.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::agents::d4pg {
+namespace {
+
+using testing::MessageOf;
+
+D4pgConfig Load(const std::string& yaml) {
+  return config::Load<D4pgConfig>(
+             config::Document::FromText("agent.yaml", yaml))
+      .config;
+}
+
+TEST(D4pgConfigTest, NamedEncodersAreThoseOfTheirPapers) {
+  const auto layers = [](const std::string& kind) {
+    std::vector<std::vector<int64_t>> all;
+    for (const ConvLayer& layer :
+         Load("networks: {encoder: {kind: " + kind + "}}")
+             .networks.encoder.Layers()) {
+      all.push_back({layer.channels, layer.kernel, layer.stride});
+    }
+    return all;
+  };
+  using Layers = std::vector<std::vector<int64_t>>;
+  EXPECT_EQ(layers("state"), Layers());
+  EXPECT_EQ(layers("nature"), (Layers{{32, 8, 4}, {64, 4, 2}, {64, 3, 1}}));
+  EXPECT_EQ(layers("drq"),
+            (Layers{{32, 3, 2}, {32, 3, 1}, {32, 3, 1}, {32, 3, 1}}));
+  EXPECT_EQ(layers("light"), (Layers{{16, 8, 4}, {32, 4, 2}}));
+  EXPECT_EQ(
+      layers("custom, channels: [5, 6], kernels: [3, 2], strides: [2, 1]"),
+      (Layers{{5, 3, 2}, {6, 2, 1}}));
+}
+
+TEST(D4pgConfigTest, RefusesWhatDoesNotFitTogetherWithItsPlace) {
+  EXPECT_EQ(MessageOf([] { Load("random_shift: 4"); }),
+            "agent.yaml:1:15: random_shift: wants pixels, but "
+            "networks.encoder.kind is state");
+  EXPECT_EQ(MessageOf([] {
+              Load(
+                  "networks: {encoder: {kind: drq, channels: [5], kernels: "
+                  "[3], strides: [1]}}");
+            }),
+            "agent.yaml:1:28: networks.encoder.kind: channels, kernels and "
+            "strides are given, which only custom has");
+  EXPECT_EQ(MessageOf([] {
+              Load(
+                  "networks:\n  encoder:\n    kind: custom\n    channels: [5, "
+                  "6]\n    kernels: [3]\n    strides: [1, 1]\n");
+            }),
+            "agent.yaml:4:15: networks.encoder.channels: want as many channels "
+            "as kernels and strides, got 2, 1 and 2");
+  EXPECT_EQ(MessageOf([] { Load("distribution: {num_atoms: 1}"); }),
+            "agent.yaml:1:27: distribution.num_atoms: 1 is not in [2, 1001] "
+            "(values that a return can have)");
+}
+
+}  // namespace
+}  // namespace replicant::agents::d4pg

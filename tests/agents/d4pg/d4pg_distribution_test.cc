@@ -1,0 +1,54 @@
+#include <gtest/gtest.h>
+
+#include "agents/d4pg/distribution.h"
+#include "tests/support/graph_runner.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::agents::d4pg {
+namespace {
+
+using graph::Output;
+using testing::GraphRunner;
+using testing::MessageOf;
+using testing::Values;
+
+TEST(MakeSupportTest, DefaultsToTheRangeThatReturnsCanHave) {
+  const Support averaged = MakeSupport({}, 0.97, /*largest_reward=*/1.0);
+  EXPECT_EQ(averaged.v_min, 0.0);
+  EXPECT_NEAR(averaged.v_max, 1.0 / 0.03, 1e-12);
+  EXPECT_EQ(averaged.num_atoms, 51);
+  const Support summed = MakeSupport({}, 0.97, /*largest_reward=*/8.0);
+  EXPECT_NEAR(summed.v_max, 8.0 / 0.03, 1e-12);
+  // rounded to what one writes
+  EXPECT_EQ(MakeSupport({.v_max = 33.3}, 0.97, 1.0).v_max, 33.3);
+  EXPECT_EQ(MakeSupport({.v_min = -5.0, .v_max = 40.0}, 0.97, 1.0).v_min, -5.0);
+}
+
+TEST(MakeSupportTest, RefusesARangeThatCutsReturns) {
+  const std::string tail =
+      " cut the returns that there can be: [0, 100] with a largest reward of 1 "
+      "per agent step and discount 0.99; hint: leave them out, or widen them";
+  EXPECT_EQ(
+      MessageOf<ConfigError>([] { MakeSupport({.v_max = 99.0}, 0.99, 1.0); }),
+      "D4PG: distribution.v_min 0 and v_max 99" + tail);
+  EXPECT_EQ(MessageOf<ConfigError>([] {
+              MakeSupport({.v_min = 0.5}, 0.99, 1.0);
+            }).substr(0, 28),
+            "D4PG: distribution.v_min 0.5");
+  EXPECT_EQ(MessageOf<ConfigError>([] { MakeSupport({}, 1.0, 1.0); }),
+            "D4PG: want a discount in [0, 1), got 1; returns of endless "
+            "episodes have no bound otherwise");
+}
+
+TEST(ExpectedValueTest, WeighsTheAtoms) {
+  GraphRunner runner;
+  const Output p = runner.Input(
+      "p", Values(DType::kF64, Shape({2, 3}), {0.5, 0.25, 0.25, 0, 0, 1}));
+  const auto value = runner.Eval(
+      ExpectedValue(p, {.v_min = -2.0, .v_max = 4.0, .num_atoms = 3}));
+  EXPECT_NEAR(value[0], 0.5 * -2 + 0.25 * 1 + 0.25 * 4, 1e-15);
+  EXPECT_EQ(value[1], 4.0);
+}
+
+}  // namespace
+}  // namespace replicant::agents::d4pg

@@ -1,0 +1,147 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "agents/d4pg/networks.h"
+#include "tests/support/graph_runner.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::agents::d4pg {
+namespace {
+
+using testing::GraphRunner;
+using testing::MessageOf;
+
+NetworkConfig Small(EncoderKind kind) {
+  return {.encoder = {.kind = kind},
+          .embedding_size = 5,
+          .policy_hidden_sizes = {7, 6},
+          .critic_hidden_sizes = {8, 7}};
+}
+
+std::vector<std::string> NamesAndShapes(const Graph& graph) {
+  std::vector<std::string> all;
+  for (const auto& spec : graph.variables()) {
+    all.push_back(spec.name + " " + spec.shape.ToString());
+  }
+  return all;
+}
+
+TEST(NetworksTest, VariablesAreCalledAndShapedAsPyTorchModules) {
+  Graph graph;
+  const AgentSpec spec{.observation = Shape({64, 64, 9}), .action_size = 2};
+  const NetworkConfig config = Small(EncoderKind::kLight);
+  const Encoder encoder(graph, config, spec);
+  const PolicyNetwork policy(graph, config, spec, encoder.feature_size());
+  const CriticNetwork critic(graph, config, spec, encoder.feature_size(), 11);
+  EXPECT_EQ(NamesAndShapes(graph),
+            (std::vector<std::string>{"encoder/convnet/0/weight [16,9,8,8]",
+                                      "encoder/convnet/0/bias [16]",
+                                      "encoder/convnet/2/weight [32,16,4,4]",
+                                      "encoder/convnet/2/bias [32]",
+                                      "policy/trunk/0/weight [5,1152]",
+                                      "policy/trunk/0/bias [5]",
+                                      "policy/trunk/1/weight [5]",
+                                      "policy/trunk/1/bias [5]",
+                                      "policy/head/0/weight [7,5]",
+                                      "policy/head/0/bias [7]",
+                                      "policy/head/1/weight [7]",
+                                      "policy/head/1/bias [7]",
+                                      "policy/head/3/weight [6,7]",
+                                      "policy/head/3/bias [6]",
+                                      "policy/head/5/weight [2,6]",
+                                      "policy/head/5/bias [2]",
+                                      "critic/trunk/0/weight [5,1152]",
+                                      "critic/trunk/0/bias [5]",
+                                      "critic/trunk/1/weight [5]",
+                                      "critic/trunk/1/bias [5]",
+                                      "critic/head/0/weight [8,7]",
+                                      "critic/head/0/bias [8]",
+                                      "critic/head/1/weight [8]",
+                                      "critic/head/1/bias [8]",
+                                      "critic/head/3/weight [7,8]",
+                                      "critic/head/3/bias [7]",
+                                      "critic/head/5/weight [11,7]",
+                                      "critic/head/5/bias [11]"}));
+  // every variable is one of exactly one network
+  EXPECT_EQ(encoder.variables().size() + policy.variables().size() +
+                critic.variables().size(),
+            graph.variables().size());
+}
+
+TEST(NetworksTest, FeatureSizesAreThoseOfThePapers) {
+  const auto size = [](EncoderKind kind, int64_t pixels) {
+    Graph graph;
+    return Encoder(
+               graph, Small(kind),
+               {.observation = Shape({pixels, pixels, 9}), .action_size = 1})
+        .feature_size();
+  };
+  EXPECT_EQ(size(EncoderKind::kNature, 64), 4 * 4 * 64);
+  EXPECT_EQ(size(EncoderKind::kDrq, 84), 35 * 35 * 32);
+  EXPECT_EQ(size(EncoderKind::kLight, 64), 6 * 6 * 32);
+}
+
+TEST(NetworksTest, StateHasNeitherEncoderNorTrunk) {
+  Graph graph;
+  const AgentSpec spec{.observation = Shape({4}), .action_size = 2};
+  const NetworkConfig config = Small(EncoderKind::kState);
+  const Encoder encoder(graph, config, spec);
+  const PolicyNetwork policy(graph, config, spec, encoder.feature_size());
+  EXPECT_TRUE(encoder.variables().empty());
+  EXPECT_EQ(graph.variables()[0].name, "policy/head/0/weight");
+  const Output x = graph.Input("x", DType::kF32, Shape({3, 4}));
+  EXPECT_EQ(encoder(x), x);
+  EXPECT_EQ(policy(x).action.shape(), Shape({3, 2}));
+}
+
+// What a recipe needs to start: small actions, and values near v_min.
+TEST(NetworksTest, FirstValuesOfLastLayersAreScaledAndLean) {
+  NetworkConfig config = Small(EncoderKind::kState);
+  config.critic_bias_slope = 0.15;
+  const AgentSpec spec{.observation = Shape({4}), .action_size = 2};
+  GraphRunner runner;
+  Graph& graph = runner.graph();
+  const PolicyNetwork policy(graph, config, spec, 4);
+  const CriticNetwork critic(graph, config, spec, 4, 11);
+  runner.store().Declare(graph);
+  const auto bias =
+      testing::ToDoubles(runner.store().Get("critic/head/5/bias").view());
+  for (size_t k = 0; k < bias.size(); ++k) {
+    EXPECT_NEAR(bias[k], -0.15 * static_cast<double>(k), 1e-6);
+  }
+  // orthogonal rows of norm 0.01
+  const auto weight =
+      testing::ToDoubles(runner.store().Get("policy/head/5/weight").view());
+  double square = 0.0, product = 0.0;
+  for (size_t i = 0; i < 6; ++i) {
+    square += weight[i] * weight[i];
+    product += weight[i] * weight[6 + i];
+  }
+  EXPECT_NEAR(std::sqrt(square), 0.01, 1e-8);
+  EXPECT_NEAR(product, 0.0, 1e-10);
+}
+
+TEST(NetworksTest, RefusesObservationsThatTheEncoderCannotTake) {
+  const auto check = [](EncoderKind kind, const Shape& observation,
+                        int64_t actions) {
+    return MessageOf<ConfigError>([&] {
+      CheckSpec(Small(kind),
+                {.observation = observation, .action_size = actions});
+    });
+  };
+  EXPECT_EQ(check(EncoderKind::kState, Shape({64, 64, 9}), 1),
+            "D4PG: the encoder wants observations [O], got [64,64,9]; hint: "
+            "networks.encoder.kind");
+  EXPECT_EQ(check(EncoderKind::kDrq, Shape({24}), 1),
+            "D4PG: the encoder wants observations [H,W,C], got [24]; hint: "
+            "networks.encoder.kind");
+  EXPECT_EQ(check(EncoderKind::kNature, Shape({35, 64, 9}), 1),
+            "D4PG: images [35,64,9] are too small for the encoder's "
+            "convolutions; hint: networks.encoder.kind");
+  EXPECT_EQ(check(EncoderKind::kState, Shape({24}), 0),
+            "D4PG: want at least one action, got 0");
+}
+
+}  // namespace
+}  // namespace replicant::agents::d4pg

@@ -1,0 +1,251 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "agents/d4pg/update.h"
+#include "core/graph/gradients.h"
+#include "core/graph/ops/image.h"
+#include "tests/support/graph_runner.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::agents::d4pg {
+namespace {
+
+using testing::GraphRunner;
+using testing::MessageOf;
+using testing::ToDoubles;
+using V = std::vector<double>;
+
+constexpr int64_t kBatch = 6;
+constexpr int64_t kAtoms = 11;
+constexpr Support kSupport = {.v_min = 0.0, .v_max = 10.0, .num_atoms = kAtoms};
+constexpr CallSite kSite{"learner.cc", 5};
+
+D4pgConfig SmallConfig() {
+  D4pgConfig config;
+  config.networks = {
+      .encoder = {.kind = EncoderKind::kCustom,
+                  .channels = {4},
+                  .kernels = {3},
+                  .strides = {2}},
+      .embedding_size = 5,
+      .policy_hidden_sizes = {8, 6},
+      .critic_hidden_sizes = {8, 6},
+      .policy_last_layer_scale = 1.0,
+      .critic_last_layer_scale = 1.0,
+  };
+  config.policy_optimizer.learning_rate = 1e-3;
+  config.critic_optimizer.learning_rate = 1e-2;
+  return config;
+}
+
+const AgentSpec kSpec = {
+    .observation = Shape({9, 9, 3}), .action_size = 2, .dtype = DType::kF64};
+
+HostTensor Pixels(uint64_t seed) {
+  HostTensor pixels(DType::kU8, Shape({kBatch, 9, 9, 3}));
+  RandomStream random(seed, "pixels");
+  for (uint8_t& x : pixels.MutableSpan<uint8_t>()) {
+    x = static_cast<uint8_t>(random.UniformInt(256));
+  }
+  return pixels;
+}
+
+// A batch of the runner's inputs.
+Batch FixedBatch(GraphRunner& runner) {
+  const auto uniform = [&](const std::string& name, const Shape& shape,
+                           double low, double high, uint64_t seed) {
+    return runner.Input(
+        name, testing::RandomUniform(DType::kF64, shape, low, high, seed));
+  };
+  return {.observation = runner.Input("observation", Pixels(1)),
+          .action = uniform("action", Shape({kBatch, 2}), -1, 1, 2),
+          .reward = uniform("reward", Shape({kBatch}), 0, 3, 3),
+          .discount = uniform("discount", Shape({kBatch}), 0.5, 0.9, 4),
+          .next_observation = runner.Input("next_observation", Pixels(5)),
+          .importance_weight = uniform("weight", Shape({kBatch}), 0.1, 2, 6)};
+}
+
+void CopyTargets(GraphRunner& runner, const D4pgConfig& config) {
+  Graph graph;
+  const Output copy = BuildTargetCopy(graph, config, kSpec, kAtoms);
+  runtime::Executor plan(graph, {.updates = {copy}}, runner.store());
+  plan.Run();
+}
+
+TEST(D4pgUpdateTest, GradientsStopWhereTheyShould) {
+  GraphRunner runner;
+  Graph& graph = runner.graph();
+  D4pgConfig config = SmallConfig();
+  config.target.has_encoder = false;
+  const Update update =
+      BuildUpdate(graph, config, kSpec, kSupport, FixedBatch(runner));
+  // the variables as the losses saw them: the first read of each
+  const auto depends = [&](Output loss, const std::string& name) {
+    const Output first{
+        &graph, [&] {
+          for (const graph::Node& node : graph.nodes()) {
+            if (node.op == &graph::VariableOp() && node.name == name) {
+              return node.id;
+            }
+          }
+          return graph::NodeId{-1};
+        }()};
+    return MessageOf<InvalidArgument>([&] {
+             graph::Gradients(loss, {first}, kSite);
+           }) == "no exception";
+  };
+  EXPECT_TRUE(depends(update.critic_loss, "encoder/convnet/0/weight"));
+  EXPECT_TRUE(depends(update.critic_loss, "critic/head/0/weight"));
+  EXPECT_FALSE(depends(update.critic_loss, "policy/head/0/weight"));
+  EXPECT_FALSE(depends(update.critic_loss, "target/critic/head/0/weight"));
+  EXPECT_FALSE(depends(update.critic_loss, "target/policy/head/0/weight"));
+  EXPECT_TRUE(depends(update.policy_loss, "policy/head/0/weight"));
+  EXPECT_FALSE(depends(update.policy_loss, "encoder/convnet/0/weight"));
+  // the policy's loss depends on the critic, but does not train it
+  for (const VariableId v : update.policy_parameters) {
+    EXPECT_TRUE(graph.variable(v).name.starts_with("policy/"));
+  }
+  for (const VariableId v : update.critic_parameters) {
+    EXPECT_FALSE(graph.variable(v).name.starts_with("policy/"));
+  }
+  EXPECT_EQ(update.critic_gradients.size(), update.critic_parameters.size());
+}
+
+TEST(D4pgUpdateTest, LearnsAFixedBatchAndMovesTheTargets) {
+  GraphRunner runner;
+  D4pgConfig config = SmallConfig();
+  config.target.rate = 0.25;
+  const Update update =
+      BuildUpdate(runner.graph(), config, kSpec, kSupport, FixedBatch(runner));
+  const auto plan =
+      runner.Compile({.outputs = {update.critic_loss, update.policy_loss,
+                                  update.priority, update.value},
+                      .updates = update.updates});
+  CopyTargets(runner, config);
+  const std::string name = "critic/head/0/weight";
+  const auto get = [&](const std::string& n) {
+    return ToDoubles(runner.store().Get(n).view());
+  };
+  const V before = get(name);
+  ASSERT_EQ(get("target/" + name), before);
+
+  plan->Run();
+  const double first_loss = plan->output(0).Span<double>()[0];
+  const V after = get(name);
+  const V target = get("target/" + name);
+  EXPECT_NE(after, before);
+  for (size_t i = 0; i < target.size(); ++i) {
+    EXPECT_NEAR(target[i], 0.75 * before[i] + 0.25 * after[i], 1e-12);
+  }
+  EXPECT_EQ(runner.store().Get("step").Span<int64_t>()[0], 1);
+
+  for (int i = 0; i < 100; ++i) plan->Run();
+  // half of it was ignorance; the rest is the entropy of the targets
+  EXPECT_LT(plan->output(0).Span<double>()[0], 0.8 * first_loss);
+  // the importance weights are at most 1, so the priorities are larger
+  const V priority = ToDoubles(plan->output(2));
+  double mean = 0.0;
+  for (const double p : priority) mean += p / kBatch;
+  EXPECT_GT(mean, plan->output(0).Span<double>()[0]);
+}
+
+TEST(D4pgUpdateTest, PeriodicCopyWaitsForItsPeriod) {
+  GraphRunner runner;
+  D4pgConfig config = SmallConfig();
+  config.target.update = TargetUpdate::kPeriodicCopy;
+  config.target.period = 3;
+  const Update update =
+      BuildUpdate(runner.graph(), config, kSpec, kSupport, FixedBatch(runner));
+  const auto plan = runner.Compile({.updates = update.updates});
+  CopyTargets(runner, config);
+  const auto get = [&](const std::string& name) {
+    return ToDoubles(runner.store().Get(name).view());
+  };
+  const V first = get("policy/head/0/weight");
+  for (int i = 1; i <= 2; ++i) {
+    plan->Run();
+    EXPECT_EQ(get("target/policy/head/0/weight"), first);
+  }
+  plan->Run();
+  EXPECT_NE(get("target/policy/head/0/weight"), first);
+  EXPECT_EQ(get("target/policy/head/0/weight"), get("policy/head/0/weight"));
+}
+
+// The update with random shifts is the one without, on frames that were moved
+// by the offsets that it tells.
+TEST(D4pgUpdateTest, RandomShiftMovesBothStacksByWhatItTells) {
+  D4pgConfig config = SmallConfig();
+  config.random_shift = 2;
+  GraphRunner shifting(/*backend=*/"reference", /*seed=*/3);
+  const Update with = BuildUpdate(shifting.graph(), config, kSpec, kSupport,
+                                  FixedBatch(shifting));
+  ASSERT_TRUE(with.shift.is_valid());
+  const auto plan = shifting.Compile(
+      {.outputs = {with.critic_loss, with.shift, with.next_shift}});
+  plan->Run();
+  const V offsets = ToDoubles(plan->output(1));
+  const V next_offsets = ToDoubles(plan->output(2));
+  EXPECT_NE(offsets, next_offsets);
+  EXPECT_NE(offsets, V(offsets.size(), offsets[0]));
+  for (const double x : offsets) EXPECT_LE(std::fabs(x), 2.0);
+
+  config.random_shift = 0;
+  GraphRunner plain(/*backend=*/"reference", /*seed=*/3);
+  Batch batch = FixedBatch(plain);
+  const auto shifted = [&](Output frames, const std::string& name,
+                           const V& by) {
+    return graph::RandomShift(
+        frames, plain.Input(name, testing::Values(DType::kI32,
+                                                  Shape({kBatch, 2}), by)));
+  };
+  batch.observation = shifted(batch.observation, "by", offsets);
+  batch.next_observation =
+      shifted(batch.next_observation, "next_by", next_offsets);
+  const Update without =
+      BuildUpdate(plain.graph(), config, kSpec, kSupport, batch);
+  EXPECT_EQ(plain.Eval(without.critic_loss)[0],
+            plan->output(0).Span<double>()[0]);
+}
+
+// What the replicator is to put in: one call with all gradients, and the
+// largest importance weight of all replicas.
+TEST(D4pgUpdateTest, HooksSeeGradientsAndLargestWeight) {
+  GraphRunner runner;
+  size_t num_gradients = 0;
+  int num_calls = 0;
+  const ReplicaHooks hooks{.mean_gradients =
+                               [&](const std::vector<Output>& gradients) {
+                                 num_gradients = gradients.size();
+                                 ++num_calls;
+                                 return gradients;
+                               },
+                           .max =
+                               [&](Output largest) {
+                                 EXPECT_EQ(largest.shape(), Shape({}));
+                                 ++num_calls;
+                                 return largest;
+                               }};
+  const Update update = BuildUpdate(runner.graph(), SmallConfig(), kSpec,
+                                    kSupport, FixedBatch(runner), hooks);
+  EXPECT_EQ(num_calls, 2);
+  EXPECT_EQ(num_gradients,
+            update.critic_gradients.size() + update.policy_gradients.size());
+}
+
+TEST(D4pgUpdateTest, RefusesABatchOfOtherShapes) {
+  GraphRunner runner;
+  Batch batch = FixedBatch(runner);
+  batch.reward = runner.graph().Input("few", DType::kF64, Shape({kBatch - 1}));
+  EXPECT_EQ(MessageOf<ShapeError>([&] {
+              BuildUpdate(runner.graph(), SmallConfig(), kSpec, kSupport, batch,
+                          {}, kSite);
+            }),
+            "learner.cc:5: CategoricalProjection 'CategoricalProjection': want "
+            "probabilities [B,K], K >= 2, and reward, discount [B] of one "
+            "floating dtype, got f64[6,11], f64[5], f64[6]");
+}
+
+}  // namespace
+}  // namespace replicant::agents::d4pg

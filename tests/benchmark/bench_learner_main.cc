@@ -1,0 +1,266 @@
+// Measures training steps and policies; one JSON line per case. With
+// scripts/bench/learner beside PyTorch.
+//
+//   bench_learner [--list] [--filter SUBSTRING] [--seconds S] [--backend NAME]
+//                 [--threads N] [--profile]
+//
+// The workloads are the YAML files of tests/benchmark/workloads.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agents/d4pg/policy.h"
+#include "core/base/rng.h"
+#include "core/config/load.h"
+#include "core/graph/passes/passes.h"
+#include "core/kernels/backend.h"
+#include "core/metrics/json_lines.h"
+#include "core/runtime/executor.h"
+#include "learner/workloads/d4pg/workload_graph.h"
+
+namespace replicant::learner {
+namespace {
+
+struct Options {
+  double seconds = 2.0;
+  std::string backend = "cpu";
+  int threads = 0;  // 0: the cases of 1 and of 2
+  bool has_profile = false;
+};
+
+// Timed one by one until the time is over.
+constexpr int kWarmUpRuns = 5;
+constexpr size_t kMinRuns = 5;
+
+struct Case {
+  std::string group;     // "learner" or "actor"
+  std::string name;      // "d4pg-state-256", "nature-4"
+  std::string workload;  // the file
+  int64_t batch = 0;     // actor only
+  int threads = 1;
+
+  std::string FullName() const {
+    return fmt::format("{}/{}/f32/threads-{}", group, name, threads);
+  }
+};
+
+std::vector<Case> AllCases(const Options& options) {
+  std::vector<Case> cases;
+  for (const int threads : {1, 2}) {
+    if (options.threads != 0 && options.threads != threads) continue;
+    for (const char* name : {"d4pg-state-256", "d4pg-nature-128",
+                             "d4pg-drq-256", "d4pg-light-64"}) {
+      cases.push_back({.group = "learner",
+                       .name = name,
+                       .workload = name,
+                       .threads = threads});
+    }
+    for (const auto& [kind, workload] :
+         {std::pair{"nature", "d4pg-nature-128"}, {"drq", "d4pg-drq-256"}}) {
+      for (const int64_t batch : {1, 4, 16}) {
+        cases.push_back({.group = "actor",
+                         .name = fmt::format("{}-{}", kind, batch),
+                         .workload = workload,
+                         .batch = batch,
+                         .threads = threads});
+      }
+    }
+  }
+  return cases;
+}
+
+d4pg::WorkloadConfig LoadWorkload(const std::string& name) {
+  const auto path = std::filesystem::path(REPLICANT_SOURCE_DIR) /
+                    "tests/benchmark/workloads" / (name + ".yaml");
+  return config::Load<d4pg::WorkloadConfig>(config::Document::FromFile(path))
+      .config;
+}
+
+WorkloadGraph BuildCase(const Case& c) {
+  const d4pg::WorkloadConfig config = LoadWorkload(c.workload);
+  if (c.group == "learner") return d4pg::BuildWorkload(config, DType::kF32);
+  WorkloadGraph policy;
+  policy.graph = std::make_unique<graph::Graph>();
+  policy.outputs = {
+      {"action",
+       agents::d4pg::BuildPolicy(
+           *policy.graph, config.agent.networks, config.Spec(DType::kF32),
+           {.num_environments = c.batch, .has_noise = false})}};
+  return policy;
+}
+
+// What a learner reads after a step: losses and priorities.
+runtime::PlanSpec SpecOf(const WorkloadGraph& workload) {
+  runtime::PlanSpec spec{.updates = workload.updates};
+  for (const auto* list : {&workload.losses, &workload.outputs}) {
+    for (const NamedOutput& named : *list) spec.outputs.push_back(named.output);
+  }
+  return spec;
+}
+
+// Any batch: bytes, or numbers in (0, 1), which suit every input.
+void FillInputs(runtime::Executor& plan) {
+  RandomStream random(1, "batch");
+  for (const std::string& name : plan.input_names()) {
+    const MutableTensorView view = plan.input(name);
+    if (view.dtype() == DType::kU8) {
+      for (uint8_t& x : view.Span<uint8_t>()) {
+        x = static_cast<uint8_t>(random.UniformInt(256));
+      }
+    } else {
+      for (float& x : view.Span<float>()) {
+        x = static_cast<float>(random.Uniform(0.1, 0.9));
+      }
+    }
+  }
+}
+
+// Multiplications and additions of the matrix products and convolutions that a
+// run does, in 1e9: equal nodes counted once.
+double GigaFlop(const WorkloadGraph& workload, const runtime::PlanSpec& spec,
+                const graph::TargetInfo& target) {
+  const graph::Program program = graph::RunPasses(
+      graph::ExtractProgram(*workload.graph, spec.outputs, spec.updates),
+      target, {.off = {"fold", "fuse_epilogue", "fuse_elementwise", "layout"}});
+  const graph::Graph& g = *program.graph;
+  double flop = 0.0;
+  for (const graph::Node& node : g.nodes()) {
+    const auto elements = [&](size_t input) {
+      return static_cast<double>(
+          g.type(node.inputs[input]).shape.num_elements());
+    };
+    const auto outputs = static_cast<double>(
+        node.outputs.empty() ? 0 : node.output_type().shape.num_elements());
+    if (node.op->name == "MatMul") {
+      // sqrt of (M K)(K N)(M N) is M K N
+      flop += 2.0 * std::sqrt(elements(0) * elements(1) * outputs);
+    } else if (node.op->name == "Conv2d" ||
+               node.op->name == "Conv2dInputGradient") {
+      // positions of the output image times the weights
+      const graph::TensorType& w = g.type(node.inputs[1]);
+      const double positions =
+          (node.op->name == "Conv2d" ? outputs : elements(0)) /
+          static_cast<double>(w.shape[0]);
+      flop += 2.0 * positions * static_cast<double>(w.shape.num_elements());
+    } else if (node.op->name == "Conv2dWeightGradient") {
+      const graph::TensorType& dw = node.output_type();
+      flop += 2.0 * elements(1) / static_cast<double>(dw.shape[0]) *
+              static_cast<double>(dw.shape.num_elements());
+    }
+  }
+  return flop * 1e-9;
+}
+
+int64_t NumParameters(const WorkloadGraph& workload) {
+  int64_t count = 0;
+  for (const NamedOutput& gradient : workload.gradients) {
+    count += gradient.output.shape().num_elements();
+  }
+  return count;
+}
+
+// Times of single runs in ms, ascending.
+std::vector<double> TimeRuns(runtime::Executor& plan, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  for (int i = 0; i < kWarmUpRuns; ++i) plan.Run();
+  std::vector<double> times;
+  const auto begin = Clock::now();
+  while (std::chrono::duration<double>(Clock::now() - begin).count() <
+             seconds ||
+         times.size() < kMinRuns) {
+    const auto start = Clock::now();
+    plan.Run();
+    times.push_back(
+        std::chrono::duration<double, std::milli>(Clock::now() - start)
+            .count());
+  }
+  std::ranges::sort(times);
+  return times;
+}
+
+// Mean time per run of every op, largest first.
+void PrintProfile(const runtime::Executor& plan) {
+  double total = 0.0;
+  for (const auto& kernel : plan.profile()) total += kernel.mean_ms;
+  for (const auto& kernel : plan.profile()) {
+    fmt::print(stderr, "{:8.4f} ms {:5.1f} %  {:22} {}\n", kernel.mean_ms,
+               100.0 * kernel.mean_ms / total, kernel.op, kernel.name);
+  }
+}
+
+metrics::JsonObject RunCase(const Case& c, const Options& options) {
+  const WorkloadGraph workload = BuildCase(c);
+  const runtime::PlanSpec spec = SpecOf(workload);
+  const auto backend =
+      kernels::MakeBackend(options.backend, {.num_threads = c.threads});
+  runtime::VariableStore store(*backend, /*seed=*/1);
+  runtime::Executor plan(*workload.graph, spec, store,
+                         {.has_profile = options.has_profile});
+  FillInputs(plan);
+  const std::vector<double> times = TimeRuns(plan, options.seconds);
+  if (options.has_profile) PrintProfile(plan);
+
+  const double median = times[times.size() / 2];
+  const double gflop = GigaFlop(workload, spec, backend->target());
+  const auto peak =
+      plan.report().peak_size_bytes() + plan.report().variable_size_bytes;
+  const char* wait_policy = std::getenv("OMP_WAIT_POLICY");
+  metrics::JsonObject line;
+  line.Add("name", c.FullName())
+      .Add("value", median)
+      .Add("unit", "ms")
+      .Add("min_ms", times.front())
+      .Add("gflop", gflop)
+      .Add("gflops", gflop / (median * 1e-3))
+      .Add("peak_mb", static_cast<double>(peak) / 1e6)
+      .Add("runs", times.size())
+      .Add("parameters", NumParameters(workload))
+      .Add("backend", backend->device())
+      .Add("wait_policy", wait_policy == nullptr ? "default" : wait_policy);
+  return line;
+}
+
+}  // namespace
+}  // namespace replicant::learner
+
+int main(int argc, char** argv) {
+  namespace learner = replicant::learner;
+  CLI::App app("Measures training steps and policies.");
+  bool is_list = false;
+  std::string filter;
+  learner::Options options;
+  app.add_flag("--list", is_list, "print the names of the cases");
+  app.add_option("--filter", filter, "run the cases whose name holds this");
+  app.add_option("--seconds", options.seconds, "per case");
+  app.add_option("--backend", options.backend, "what computes");
+  app.add_option("--threads", options.threads, "only the cases of so many")
+      ->check(CLI::Range(1, 2));
+  app.add_flag("--profile", options.has_profile,
+               "print the time of every kernel to stderr");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    for (const learner::Case& c : learner::AllCases(options)) {
+      if (c.FullName().find(filter) == std::string::npos) continue;
+      if (is_list) {
+        fmt::print("{}\n", c.FullName());
+        continue;
+      }
+      fmt::print("{}\n", learner::RunCase(c, options).ToString());
+      std::fflush(stdout);
+    }
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "bench_learner: {}\n", e.what());
+    return 1;
+  }
+}
