@@ -8,7 +8,6 @@
 namespace replicant::agents {
 namespace {
 
-constexpr int64_t kColors = 3;
 // What env/specs.h gives for an action without a bound.
 constexpr double kUnbounded = 1e10;
 
@@ -39,32 +38,30 @@ void TaskSpec::ToTaskRange(std::span<const float> action,
   }
 }
 
-TaskSpec MakeTaskSpec(const env::Environment& environment,
-                      int64_t frame_stack) {
+TaskSpec MakeTaskSpec(const env::TaskConfig& config,
+                      const env::Environment& environment) {
   const env::ActionSpec& actions = environment.action_spec();
-  TaskSpec spec{.has_pixels = frame_stack > 0,
-                .observation = Shape({}),
-                .frame_stack = frame_stack > 0 ? frame_stack : 1,
-                .action_minimum = actions.minimum,
-                .action_maximum = actions.maximum};
   for (size_t i = 0; i < actions.minimum.size(); ++i) {
     if (actions.minimum[i] <= -kUnbounded || actions.maximum[i] >= kUnbounded) {
-      throw ConfigError(fmt::format(
-          "action {} of the task has no bounds; an agent needs them", i));
+      throw ConfigError(
+          fmt::format("task.name: action {} of {} has no bounds; an agent "
+                      "needs them",
+                      i, config.name));
     }
   }
+  const bool is_mean =
+      config.action_repeat_reward == env::RewardReduction::kMean;
+  const auto repeat = static_cast<double>(config.action_repeat);
   const env::ObservationSpec& observations = environment.observation_spec();
-  if (!spec.has_pixels) {
-    spec.observation = Shape({observations.state_size()});
-    return spec;
-  }
-  spec.observation = observations.Find("pixels").shape;
-  if (spec.observation[2] != kColors * frame_stack) {
-    throw ConfigError(fmt::format(
-        "pixels are {}; a stack of {} frames has {} channels",
-        spec.observation.ToString(), frame_stack, kColors * frame_stack));
-  }
-  return spec;
+  return {.has_pixels = config.has_pixels,
+          .observation = config.has_pixels ? observations.Find("pixels").shape
+                                           : Shape({observations.state_size()}),
+          .frame_stack = config.has_pixels ? config.pixels.frame_stack : 1,
+          .action_repeat = config.action_repeat,
+          .largest_reward = is_mean ? 1.0 : repeat,
+          .return_scale = is_mean ? repeat : 1.0,
+          .action_minimum = actions.minimum,
+          .action_maximum = actions.maximum};
 }
 
 }  // namespace replicant::agents

@@ -6,6 +6,7 @@
 
 #include "core/tensor/shape.h"
 #include "env/environment.h"
+#include "env/task_config.h"
 
 namespace replicant::agents {
 
@@ -16,6 +17,14 @@ struct TaskSpec {
   // What the agent sees: [O], or [H, W, 3 * frame_stack] with pixels.
   Shape observation;
   int64_t frame_stack = 1;
+  // Control steps of an agent step, of which each is a frame.
+  int64_t action_repeat = 1;
+  // Of one agent step; rewards of the Control Suite are in [0, 1] per control
+  // step.
+  double largest_reward = 1.0;
+  // What brings a sum of agent steps' rewards to the Control Suite's return,
+  // the sum over control steps.
+  double return_scale = 1.0;
   // The task's own range of actions.
   std::vector<double> action_minimum;
   std::vector<double> action_maximum;

@@ -14,7 +14,6 @@
 #include "actors/actors_config.h"
 #include "actors/evaluation.h"
 #include "actors/evaluation_config.h"
-#include "agents/d4pg/distribution.h"
 #include "core/base/fs.h"
 #include "core/base/process.h"
 #include "core/config/command_line.h"
@@ -53,16 +52,6 @@ struct LockstepConfig {
     reader.Foreign("fleet");
     c.log = config::ReadLogOptions(reader);
     return c;
-  }
-
-  int64_t frame_stack() const {
-    return task.has_pixels ? task.pixels.frame_stack : 0;
-  }
-  // Control steps that one reward of an agent step stands for.
-  double return_scale() const {
-    return task.action_repeat_reward == env::RewardReduction::kMean
-               ? static_cast<double>(task.action_repeat)
-               : 1.0;
   }
 };
 
@@ -130,20 +119,6 @@ class LockstepTransitions : public learner::TransitionSource {
   bool has_learned_ = true;
 };
 
-learner::D4pgWorkloadOptions WorkloadOptions(const LockstepConfig& config,
-                                             const agents::TaskSpec& task,
-                                             double discount) {
-  const double largest_reward =
-      config.return_scale() > 1.0 ? 1.0 : config.task.action_repeat;
-  return {.agent = config.agent,
-          .task = task,
-          .support = agents::d4pg::MakeSupport(config.agent.distribution,
-                                               discount, largest_reward),
-          .batch_size = config.learner.batch_size,
-          .replication = config.learner.replication,
-          .seed = static_cast<uint64_t>(config.run.seed)};
-}
-
 int Run(const LockstepConfig& config, const std::string& resolved_yaml) {
   const auto seed = static_cast<uint64_t>(config.run.seed);
   const env::TaskRegistry registry(env::SuiteTasks());
@@ -154,8 +129,7 @@ int Run(const LockstepConfig& config, const std::string& resolved_yaml) {
       {});
   const auto trial = env::MakeConfiguredEnvironment(
       registry, config.task, static_cast<uint64_t>(config.evaluation.seed), 0);
-  const agents::TaskSpec task =
-      agents::MakeTaskSpec(*trial, config.frame_stack());
+  const agents::TaskSpec task = agents::MakeTaskSpec(config.task, *trial);
 
   replay::LocalReplayOptions replay_options{
       .shard = config.replay.MakeShardConfig(),
@@ -205,7 +179,7 @@ int Run(const LockstepConfig& config, const std::string& resolved_yaml) {
     const actors::EvaluationResult result =
         actors::Evaluate(task, trial.get(), &trial_policy,
                          {.num_episodes = config.evaluation.episodes,
-                          .return_scale = config.return_scale()});
+                          .return_scale = task.return_scale});
     spdlog::info(
         "{:.0f} s: {} updates, {} frames, {:.1f} updates/s, return {:.1f} +- "
         "{:.1f}",

@@ -64,8 +64,7 @@ struct Rig {
         sinks(static_cast<size_t>(num_environments)) {
     const auto alone = env::MakeConfiguredEnvironment(
         env::TaskRegistry(env::SuiteTasks()), config, 3, 0);
-    task = agents::MakeTaskSpec(
-        *alone, config.has_pixels ? config.pixels.frame_stack : 0);
+    task = agents::MakeTaskSpec(config, *alone);
     agents::d4pg::NetworkConfig networks{.policy_hidden_sizes = {8}};
     if (config.has_pixels) {
       networks.encoder = {.kind = agents::d4pg::EncoderKind::kCustom,

@@ -20,13 +20,26 @@ std::unique_ptr<env::Environment> Make(const env::TaskConfig& config) {
 }
 
 TEST(TaskSpecTest, OfAStateTask) {
-  const auto environment = Make({.name = "cheetah-run"});
-  const TaskSpec spec = MakeTaskSpec(*environment, /*frame_stack=*/0);
+  const env::TaskConfig config = {.name = "cheetah-run", .action_repeat = 4};
+  const TaskSpec spec = MakeTaskSpec(config, *Make(config));
   EXPECT_EQ(spec.observation, Shape({17}));
   EXPECT_EQ(spec.action_size(), 6);
   EXPECT_EQ(spec.observation_bytes(), 17 * 4);
   EXPECT_EQ(spec.action_bytes(), 6 * 4);
   EXPECT_EQ(spec.frame_bytes(), 0);
+  EXPECT_EQ(spec.action_repeat, 4);
+}
+
+// The largest return is 1000, whichever way rewards are reduced.
+TEST(TaskSpecTest, RewardsOfRepeatedActions) {
+  env::TaskConfig config = {.name = "cheetah-run", .action_repeat = 4};
+  const TaskSpec mean = MakeTaskSpec(config, *Make(config));
+  EXPECT_EQ(mean.largest_reward, 1.0);
+  EXPECT_EQ(mean.return_scale, 4.0);
+  config.action_repeat_reward = env::RewardReduction::kSum;
+  const TaskSpec sum = MakeTaskSpec(config, *Make(config));
+  EXPECT_EQ(sum.largest_reward, 4.0);
+  EXPECT_EQ(sum.return_scale, 1.0);
 }
 
 TEST(TaskSpecTest, OfAPixelTask) {
@@ -38,7 +51,6 @@ TEST(TaskSpecTest, OfAPixelTask) {
   EXPECT_EQ(spec.observation, Shape({16, 24, 6}));
   EXPECT_EQ(spec.observation_bytes(), 0);
   EXPECT_EQ(spec.frame_bytes(), 16 * 24 * 3);
-  EXPECT_THROW(MakeTaskSpec(*environment, /*frame_stack=*/3), ConfigError);
 }
 
 TEST(TaskSpecTest, ScalesActions) {
@@ -51,9 +63,11 @@ TEST(TaskSpecTest, ScalesActions) {
 }
 
 TEST(TaskSpecTest, RefusesActionsWithoutBounds) {
-  const auto environment = Make({.name = "lqr-lqr_2_1"});
-  EXPECT_EQ(MessageOf<ConfigError>([&] { MakeTaskSpec(*environment, 0); }),
-            "action 0 of the task has no bounds; an agent needs them");
+  const env::TaskConfig config = {.name = "lqr-lqr_2_1"};
+  const auto environment = Make(config);
+  EXPECT_EQ(MessageOf<ConfigError>([&] { MakeTaskSpec(config, *environment); }),
+            "task.name: action 0 of lqr-lqr_2_1 has no bounds; an agent needs "
+            "them");
 }
 
 }  // namespace

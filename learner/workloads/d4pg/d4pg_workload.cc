@@ -33,6 +33,19 @@ double Mean(std::span<const float> values) {
 
 }  // namespace
 
+D4pgWorkloadOptions MakeD4pgWorkloadOptions(const LearnerConfig& learner,
+                                            const d4pg::D4pgConfig& agent,
+                                            const agents::TaskSpec& task,
+                                            double discount, int64_t seed) {
+  return {.agent = agent,
+          .task = task,
+          .support = d4pg::MakeSupport(agent.distribution, discount,
+                                       task.largest_reward),
+          .batch_size = learner.batch_size,
+          .replication = learner.replication,
+          .seed = static_cast<uint64_t>(seed)};
+}
+
 D4pgWorkload::D4pgWorkload(const D4pgWorkloadOptions& options,
                            TransitionSource* source)
     : options_(options),

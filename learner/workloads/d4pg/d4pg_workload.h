@@ -11,6 +11,7 @@
 #include "agents/d4pg/distribution.h"
 #include "agents/task_spec.h"
 #include "core/replicator/replicator.h"
+#include "learner/learner_config.h"
 #include "learner/workload.h"
 #include "learner/workloads/d4pg/batch_pipeline.h"
 #include "learner/workloads/d4pg/transition_source.h"
@@ -22,11 +23,15 @@ struct D4pgWorkloadOptions {
   agents::TaskSpec task;
   agents::d4pg::Support support;
   int64_t batch_size = 256;
-  // Environment frames of an agent step: the action repeat.
-  int64_t frames_per_step = 1;
   replicator::ReplicationConfig replication;
   uint64_t seed = 0;
 };
+
+// What a run's sections say. `discount` is the replay's, per agent step. Throws
+// what agents::d4pg::MakeSupport() throws.
+D4pgWorkloadOptions MakeD4pgWorkloadOptions(
+    const LearnerConfig& learner, const agents::d4pg::D4pgConfig& agent,
+    const agents::TaskSpec& task, double discount, int64_t seed);
 
 // D4PG (arXiv:1804.08617): draws n-step transitions, makes the whole update of
 // agents/d4pg/update.h as one step, sends the new priorities back.
