@@ -19,7 +19,8 @@ namespace replicant::kernels {
 // and marks in queues (Event), and turns graph nodes into Kernels. The caller
 // (runtime::Executor) decides where every tensor lies before the first run:
 //
-//   CompileKernel(node) -> scratch_size_bytes() -> Bind(addresses) -> Launch*
+//   CompileKernel(node) -> KeepInput(i)* -> scratch_size_bytes()
+//     -> Bind(addresses) -> (InputChanged(i)*, Launch)*
 //
 // so that a launch allocates nothing and looks nothing up. Launches on one
 // stream run in order; between streams an Event orders them. On the CPU
@@ -92,6 +93,15 @@ struct KernelBindings {
 class Kernel {
  public:
   virtual ~Kernel() = default;
+
+  // Says that input `input` changes between runs only: a constant, or a
+  // variable that the plan does not write. What the kernel makes of its value
+  // (weights in another layout) it may keep from launch to launch until
+  // InputChanged(). Called before scratch_size_bytes() is asked for.
+  virtual void KeepInput(int /*input*/) {}
+  // The value of an input named to KeepInput() is another one from the next
+  // launch on.
+  virtual void InputChanged(int /*input*/) {}
 
   virtual size_t scratch_size_bytes() const { return 0; }
   // Whether output `output` may lie in the memory of input `input`, of equal

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "core/base/check.h"
 #include "core/graph/ops/shape_ops.h"
@@ -229,6 +230,7 @@ class Executor::Impl {
     store.Declare(*program_.graph);
     const std::vector<NodeId> order = ScheduleNodes(*program_.graph);
     CompileKernels(order);
+    FindKeptInputs();
     const Placement placement(program_, order, kernels_, backend_.target());
     Allocate(placement);
     BindKernels(order, placement);
@@ -265,6 +267,13 @@ class Executor::Impl {
                               input.view.size_bytes());
       }
     }
+    for (KeptInput& kept : kept_) {
+      if (kept.variable->version == kept.version) continue;
+      kept.version = kept.variable->version;
+      kept.kernel->InputChanged(kept.input);
+    }
+    // said before the launches: a run that fails may have written as well
+    for (VariableStore::Variable* variable : written_) ++variable->version;
     if (check_finite_) {
       CheckSourcesFinite();
       for (size_t i = 0; i < launches_.size(); ++i) {
@@ -302,6 +311,14 @@ class Executor::Impl {
   }
 
  private:
+  // A variable of which a kernel may keep something, as it was last seen.
+  struct KeptInput {
+    Kernel* kernel;
+    int input;
+    const VariableStore::Variable* variable;
+    uint64_t version;
+  };
+
   // An input or output: where the device has it and where the caller sees it.
   struct Boundary {
     std::byte* device;
@@ -338,12 +355,35 @@ class Executor::Impl {
     for (const NodeId id : order) {
       const Node& node = graph.node(id);
       if (IsLeaf(node)) continue;
-      auto kernel = backend_.CompileKernel(graph, node);
-      report_.scratch_size_bytes =
-          std::max(report_.scratch_size_bytes, kernel->scratch_size_bytes());
-      kernels_.emplace(id, std::move(kernel));
+      kernels_.emplace(id, backend_.CompileKernel(graph, node));
     }
     report_.num_kernels = static_cast<int>(kernels_.size());
+  }
+
+  // Tells kernels which inputs no kernel of this plan writes, and notes what
+  // may change these between runs.
+  void FindKeptInputs() {
+    const Graph& graph = *program_.graph;
+    for (const Node& node : graph.nodes()) {
+      for (const graph::VariableId id : node.updates) {
+        written_.insert(&store_.at(graph.variable(id).name));
+      }
+    }
+    for (auto& [id, kernel] : kernels_) {
+      const Node& node = graph.node(id);
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        const Node& source = graph.node(node.inputs[i].node);
+        const auto input = static_cast<int>(i);
+        if (source.op == &graph::ConstantOp()) kernel->KeepInput(input);
+        if (source.op != &graph::VariableOp()) continue;
+        VariableStore::Variable& variable = store_.at(source.name);
+        if (written_.contains(&variable)) continue;
+        kernel->KeepInput(input);
+        kept_.push_back({kernel.get(), input, &variable, variable.version});
+      }
+      report_.scratch_size_bytes =
+          std::max(report_.scratch_size_bytes, kernel->scratch_size_bytes());
+    }
   }
 
   void Allocate(const Placement& placement) {
@@ -477,6 +517,9 @@ class Executor::Impl {
   std::unique_ptr<Buffer> scratch_;
   std::vector<HostTensor> staging_;
   std::map<NodeId, std::unique_ptr<Kernel>> kernels_;
+  std::vector<KeptInput> kept_;
+  // the store's variables that the plan updates; entries of a map stay put
+  std::set<VariableStore::Variable*> written_;
   // in the order of the schedule
   std::vector<Kernel*> launches_;
   std::vector<NodeId> launched_nodes_;

@@ -87,6 +87,7 @@ void VariableStore::Set(std::string_view name, TensorView value) {
   stream_->CopyToDevice(variable.buffer->data(), value.data(),
                         value.size_bytes());
   stream_->Synchronize();
+  ++variable.version;
 }
 
 }  // namespace replicant::runtime

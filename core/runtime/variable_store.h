@@ -24,6 +24,10 @@ class VariableStore {
   struct Variable {
     graph::VariableSpec spec;
     std::unique_ptr<kernels::Buffer> buffer;
+    // Counts writes, by Set() and by plans: a plan that keeps something made
+    // of the value makes it anew when this has changed. Whoever writes into
+    // the buffer himself adds to it.
+    uint64_t version = 0;
   };
 
   // First values are drawn from RandomStream(seed, "variable/<name>"). The

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "core/base/error.h"
@@ -58,6 +59,12 @@ HostTensor ConvertFloating(TensorView tensor, DType dtype) {
                       converted.MutableSpan<float>().begin());
   }
   return converted;
+}
+
+// A scalar for a message: NaN has no sign there.
+double PrintableLoss(TensorView loss) {
+  const double value = FloatingAs<double>(loss)[0];
+  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
 void CopyInto(MutableTensorView to, TensorView from) {
@@ -245,7 +252,7 @@ class Probe {
         throw runtime::NumericError(fmt::format(
             "loss '{}' is {} at step {}; hint: debug mode (--check_finite) "
             "names the first op that made such a value",
-            loss.name, FloatingAs<double>(value)[0], step_));
+            loss.name, PrintableLoss(value), step_));
       }
       Append("losses/" + loss.name, value);
     }

@@ -12,8 +12,8 @@
 #include "core/config/load.h"
 #include "core/kernels/backend.h"
 #include "core/tensor/safetensors.h"
-#include "learner/workloads/probe.h"
 #include "learner/workloads/d4pg/workload_graph.h"
+#include "learner/workloads/probe.h"
 
 namespace replicant::learner {
 namespace {

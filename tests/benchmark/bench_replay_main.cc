@@ -314,6 +314,7 @@ Timing RunSample(const Case& c, const Frames& frames, double seconds) {
   options.shape = service.shape();
   options.batch_size = kBatch;
   options.prefetch = 4;
+  options.decode_threads = 2;
   options.importance_exponent = 0.4;
   options.shares_memory = c.is_shm;
   BatchReader reader(options);

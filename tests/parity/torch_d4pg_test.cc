@@ -7,8 +7,8 @@
 #include "core/config/load.h"
 #include "core/kernels/backend.h"
 #include "core/tensor/safetensors.h"
-#include "learner/workloads/probe.h"
 #include "learner/workloads/d4pg/workload_graph.h"
+#include "learner/workloads/probe.h"
 #include "tests/parity/golden_error.h"
 
 namespace replicant::learner {

@@ -46,4 +46,20 @@ std::unique_ptr<Kernel> MakeHostKernel(const KernelRequest& request,
   return std::make_unique<HostKernel>(request, std::move(run));
 }
 
+bool EvaluateOnHost(const HostKernelTable& table, const KernelRequest& request,
+                    std::span<const TensorView> inputs,
+                    std::span<const MutableTensorView> outputs) {
+  const auto row = table.find(request.node.op->name);
+  if (row == table.end()) return false;
+  Operands operands;
+  for (const TensorView& input : inputs) {
+    operands.inputs.push_back(input.data());
+  }
+  for (const MutableTensorView& output : outputs) {
+    operands.outputs.push_back(output.data());
+  }
+  row->second(request)(operands);
+  return true;
+}
+
 }  // namespace replicant::kernels

@@ -4,11 +4,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "core/graph/graph.h"
 #include "core/kernels/backend.h"
+#include "core/tensor/tensor_view.h"
 
 // Kernels that are plain functions on host memory: all of the reference
 // backend, and what other CPU backends do not do faster.
@@ -61,5 +63,11 @@ void AddShapeKernels(HostKernelTable& table);
 // take the memory of an input where the op goes element by element.
 std::unique_ptr<Kernel> MakeHostKernel(const KernelRequest& request,
                                        RunFunction run);
+
+// Computes a node whose inputs are there already (TargetInfo::Evaluate()).
+// Returns false, having written nothing, if the table lacks the op.
+bool EvaluateOnHost(const HostKernelTable& table, const KernelRequest& request,
+                    std::span<const TensorView> inputs,
+                    std::span<const MutableTensorView> outputs);
 
 }  // namespace replicant::kernels

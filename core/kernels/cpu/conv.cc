@@ -1,8 +1,12 @@
+#include <optional>
+
 #include "core/kernels/cpu/cpu_kernels.h"
 #include "core/kernels/cpu/primitive.h"
+#include "core/tensor/host_buffer.h"
 
 // Convolutions by oneDNN. Images are channels last, as everywhere; weights are
-// packed into the layout that the primitive likes.
+// packed into the layout that the primitive likes. Channels last is what its
+// kernels for AVX2 and AVX-512 take as gladly as blocks of channels.
 namespace replicant::kernels::cpu {
 namespace {
 
@@ -57,33 +61,80 @@ struct ConvShape {
   memory::dims strides, before, after;
 };
 
-// Weights as a primitive wants them, made anew at each launch.
+// Weights as a primitive wants them: made anew at each launch in scratch
+// memory, or kept where they seldom change.
 class PackedWeights {
  public:
   PackedWeights() = default;
-  PackedWeights(const memory::desc& plain, const memory::desc& packed,
-                ScratchLayout& scratch)
-      : reorder_(MakeReorder(plain, packed)) {
-    if (reorder_.is_valid()) offset_ = scratch.Add(packed.get_size());
-  }
+  PackedWeights(const memory::desc& plain, const memory::desc& packed)
+      : reorder_(MakeReorder(plain, packed)), size_bytes_(packed.get_size()) {}
 
-  // Where the primitive finds them.
+  void Keep() {
+    if (reorder_.is_valid()) kept_.emplace(size_bytes_);
+  }
+  void MarkChanged() { is_stale_ = true; }
+  // What Bind() needs of `scratch`.
+  size_t scratch_size_bytes() const {
+    return reorder_.is_valid() && !kept_ ? size_bytes_ : 0;
+  }
+  // Where the primitive finds the weights.
   const std::byte* Bind(const std::byte* plain, std::byte* scratch) {
     if (!reorder_.is_valid()) return plain;
+    std::byte* packed = kept_ ? kept_->data() : scratch;
     reorder_.Bind(DNNL_ARG_FROM, plain);
-    reorder_.Bind(DNNL_ARG_TO, scratch + offset_);
-    return scratch + offset_;
+    reorder_.Bind(DNNL_ARG_TO, packed);
+    is_stale_ = true;
+    return packed;
   }
   void Pack() {
-    if (reorder_.is_valid()) reorder_.Run();
+    if (!reorder_.is_valid() || (kept_ && !is_stale_)) return;
+    reorder_.Run();
+    is_stale_ = false;
   }
 
  private:
   Primitive reorder_;
-  size_t offset_ = 0;
+  size_t size_bytes_ = 0;
+  std::optional<HostBuffer> kept_;
+  bool is_stale_ = true;
 };
 
-class ConvKernel : public Kernel {
+// A convolution that reads weights, input 1: forward, or the input's gradient.
+class WeightedConvKernel : public Kernel {
+ public:
+  void KeepInput(int input) override {
+    if (input == 1) weights_.Keep();
+  }
+  void InputChanged(int input) override {
+    if (input == 1) weights_.MarkChanged();
+  }
+  size_t scratch_size_bytes() const override {
+    ScratchLayout scratch;
+    scratch.Add(weights_.scratch_size_bytes());
+    scratch.Add(scratchpad_size_);
+    return scratch.size_bytes();
+  }
+  void Launch(Stream& /*stream*/) override {
+    weights_.Pack();
+    conv_.Run();
+  }
+
+ protected:
+  void BindWeights(const KernelBindings& bindings) {
+    ScratchLayout scratch;
+    const size_t packed = scratch.Add(weights_.scratch_size_bytes());
+    const size_t scratchpad = scratch.Add(scratchpad_size_);
+    conv_.Bind(DNNL_ARG_WEIGHTS,
+               weights_.Bind(bindings.inputs[1], bindings.scratch + packed));
+    conv_.Bind(DNNL_ARG_SCRATCHPAD, bindings.scratch + scratchpad);
+  }
+
+  PackedWeights weights_;
+  Primitive conv_;
+  size_t scratchpad_size_ = 0;
+};
+
+class ConvKernel : public WeightedConvKernel {
  public:
   explicit ConvKernel(const CpuRequest& request)
       : has_bias_(request.node.inputs.size() > 2) {
@@ -94,8 +145,8 @@ class ConvKernel : public Kernel {
     const dnnl::convolution_forward::primitive_desc description(
         Engine(), prop_kind::forward_inference, kAlgorithm, s.x, s.w, bias, s.y,
         s.strides, s.before, s.after, AttributesOf(request.node.attributes));
-    weights_ = PackedWeights(s.plain_w, description.weights_desc(), scratch_);
-    scratchpad_ = scratch_.Add(description.scratchpad_desc().get_size());
+    weights_ = PackedWeights(s.plain_w, description.weights_desc());
+    scratchpad_size_ = description.scratchpad_desc().get_size();
     std::vector<Primitive::Argument> arguments = {
         {DNNL_ARG_SRC, s.x},
         {DNNL_ARG_WEIGHTS, description.weights_desc()},
@@ -105,30 +156,19 @@ class ConvKernel : public Kernel {
     conv_ = Primitive(dnnl::convolution_forward(description), arguments);
   }
 
-  size_t scratch_size_bytes() const override { return scratch_.size_bytes(); }
   void Bind(const KernelBindings& bindings) override {
+    BindWeights(bindings);
     conv_.Bind(DNNL_ARG_SRC, bindings.inputs[0]);
-    conv_.Bind(DNNL_ARG_WEIGHTS,
-               weights_.Bind(bindings.inputs[1], bindings.scratch));
     if (has_bias_) conv_.Bind(DNNL_ARG_BIAS, bindings.inputs[2]);
     conv_.Bind(DNNL_ARG_DST, bindings.outputs[0]);
-    conv_.Bind(DNNL_ARG_SCRATCHPAD, bindings.scratch + scratchpad_);
-  }
-  void Launch(Stream& /*stream*/) override {
-    weights_.Pack();
-    conv_.Run();
   }
 
  private:
   bool has_bias_;
-  ScratchLayout scratch_;
-  PackedWeights weights_;
-  size_t scratchpad_ = 0;
-  Primitive conv_;
 };
 
 // inputs: dy, w
-class ConvInputGradientKernel : public Kernel {
+class ConvInputGradientKernel : public WeightedConvKernel {
  public:
   explicit ConvInputGradientKernel(const CpuRequest& request) {
     const ConvShape s(request, request.output().shape, request.input(1).shape,
@@ -136,8 +176,8 @@ class ConvInputGradientKernel : public Kernel {
     const dnnl::convolution_backward_data::primitive_desc description(
         Engine(), kAlgorithm, s.x, s.w, s.y, s.strides, s.before, s.after,
         s.Forward(), AttributesOf({}));
-    weights_ = PackedWeights(s.plain_w, description.weights_desc(), scratch_);
-    scratchpad_ = scratch_.Add(description.scratchpad_desc().get_size());
+    weights_ = PackedWeights(s.plain_w, description.weights_desc());
+    scratchpad_size_ = description.scratchpad_desc().get_size();
     conv_ = Primitive(dnnl::convolution_backward_data(description),
                       {{DNNL_ARG_DIFF_DST, s.y},
                        {DNNL_ARG_WEIGHTS, description.weights_desc()},
@@ -145,24 +185,11 @@ class ConvInputGradientKernel : public Kernel {
                        {DNNL_ARG_SCRATCHPAD, description.scratchpad_desc()}});
   }
 
-  size_t scratch_size_bytes() const override { return scratch_.size_bytes(); }
   void Bind(const KernelBindings& bindings) override {
+    BindWeights(bindings);
     conv_.Bind(DNNL_ARG_DIFF_DST, bindings.inputs[0]);
-    conv_.Bind(DNNL_ARG_WEIGHTS,
-               weights_.Bind(bindings.inputs[1], bindings.scratch));
     conv_.Bind(DNNL_ARG_DIFF_SRC, bindings.outputs[0]);
-    conv_.Bind(DNNL_ARG_SCRATCHPAD, bindings.scratch + scratchpad_);
   }
-  void Launch(Stream& /*stream*/) override {
-    weights_.Pack();
-    conv_.Run();
-  }
-
- private:
-  ScratchLayout scratch_;
-  PackedWeights weights_;
-  size_t scratchpad_ = 0;
-  Primitive conv_;
 };
 
 // inputs: x, dy

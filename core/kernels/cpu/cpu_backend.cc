@@ -83,17 +83,8 @@ class CpuTarget : public graph::TargetInfo {
                 std::span<const TensorView> inputs,
                 std::span<const MutableTensorView> outputs) const override {
     // constants are small; those that only common/ computes are left to the run
-    const auto make = CommonTable().find(node.op->name);
-    if (make == CommonTable().end()) return false;
-    Operands operands;
-    for (const TensorView& input : inputs) {
-      operands.inputs.push_back(input.data());
-    }
-    for (const MutableTensorView& output : outputs) {
-      operands.outputs.push_back(output.data());
-    }
-    make->second({.graph = graph, .node = node})(operands);
-    return true;
+    return EvaluateOnHost(CommonTable(), {.graph = graph, .node = node}, inputs,
+                          outputs);
   }
 };
 
@@ -104,6 +95,8 @@ class TeamKernel : public Kernel {
   TeamKernel(std::unique_ptr<Kernel> kernel, int num_threads)
       : kernel_(std::move(kernel)), num_threads_(num_threads) {}
 
+  void KeepInput(int input) override { kernel_->KeepInput(input); }
+  void InputChanged(int input) override { kernel_->InputChanged(input); }
   size_t scratch_size_bytes() const override {
     return kernel_->scratch_size_bytes();
   }
@@ -163,7 +156,7 @@ class CpuBackend : public Backend {
     const CpuRequest request{{.graph = graph, .node = node}, num_threads_};
     const CpuKernel& row = Table().at(node.op->name);
     if (row.make != nullptr) return row.make(request);
-    return MakeHostKernel(request, CommonTable().at(node.op->name)(request));
+    return MakeCommonKernel(request);
   }
 
   [[noreturn]] void Fail(const graph::Node& node,
@@ -178,6 +171,12 @@ class CpuBackend : public Backend {
 };
 
 }  // namespace
+
+std::unique_ptr<Kernel> MakeCommonKernel(const KernelRequest& request) {
+  const auto row = CommonTable().find(request.node.op->name);
+  REPLICANT_CHECK(row != CommonTable().end(), "{}", request.node.op->name);
+  return MakeHostKernel(request, row->second(request));
+}
 
 std::string WhyNotF32(const KernelRequest& request) {
   const auto check = [](const graph::TensorType& type) -> std::string {

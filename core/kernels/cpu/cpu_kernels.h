@@ -40,6 +40,10 @@ void AddOptimizerKernels(CpuKernelTable& table);
 void AddReduceKernels(CpuKernelTable& table);
 void AddShapeKernels(CpuKernelTable& table);
 
+// The kernel that common/ has for the op (checked: it has one): slow, for what
+// a family does not do itself.
+std::unique_ptr<Kernel> MakeCommonKernel(const KernelRequest& request);
+
 // The rule of floating ops: every floating operand is f32.
 std::string WhyNotF32(const KernelRequest& request);
 

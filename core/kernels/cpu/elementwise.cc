@@ -210,12 +210,7 @@ class ElementwiseKernel : public Kernel {
 
 std::unique_ptr<Kernel> MakeElementwise(const CpuRequest& request) {
   if (RunsInTiles(request)) return std::make_unique<ElementwiseKernel>(request);
-  static const HostKernelTable table = [] {
-    HostKernelTable rows;
-    kernels::AddElementwiseKernels(rows);
-    return rows;
-  }();
-  return MakeHostKernel(request, table.at(request.node.op->name)(request));
+  return MakeCommonKernel(request);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "core/kernels/cpu/parallel.h"
 #include "core/kernels/cpu/primitive.h"
 #include "core/kernels/cpu/tile_program.h"
+#include "core/kernels/cpu/vector_functions.h"
 
 namespace replicant::kernels::cpu {
 namespace {
@@ -111,15 +112,17 @@ class MatVecKernel : public Kernel {
     const auto* a = reinterpret_cast<const float*>(bindings_.inputs[0]);
     const auto* b = reinterpret_cast<const float*>(bindings_.inputs[1]);
     auto* c = reinterpret_cast<float*>(bindings_.outputs[0]);
-    for (int64_t n = begin; n < end; ++n) {
-      const float bias =
-          has_bias_ ? reinterpret_cast<const float*>(bindings_.inputs[2])[n]
-                    : 0.0f;
-      for (int64_t m = 0; m < shape_.m; ++m) {
-        c[m * shape_.n + n] = DotProduct(a + m * shape_.k, b + n * shape_.k,
-                                         static_cast<size_t>(shape_.k)) +
-                              bias;
-      }
+    const auto* bias = has_bias_
+                           ? reinterpret_cast<const float*>(bindings_.inputs[2])
+                           : nullptr;
+    for (int64_t m = 0; m < shape_.m; ++m) {
+      float* row = c + m * shape_.n;
+      MatrixTimesVector(b + begin * shape_.k, static_cast<size_t>(end - begin),
+                        static_cast<size_t>(shape_.k), a + m * shape_.k,
+                        row + begin);
+      if (bias == nullptr) continue;
+#pragma omp simd
+      for (int64_t n = begin; n < end; ++n) row[n] += bias[n];
     }
     if (activation_.is_empty()) return;
     float* workspace =

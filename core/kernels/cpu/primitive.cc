@@ -40,8 +40,6 @@ std::optional<Eltwise> EltwiseOf(
       return Eltwise{dnnl::algorithm::eltwise_abs};
     case ScalarOp::kAffine:
       return Eltwise{dnnl::algorithm::eltwise_linear, p, q};
-    case ScalarOp::kClip:
-      return Eltwise{dnnl::algorithm::eltwise_clip, p, q};
     default:
       return std::nullopt;
   }

@@ -212,12 +212,7 @@ std::unique_ptr<Kernel> MakeReduce(const CpuRequest& request) {
   }
   if (is_ours && op == "ReduceMax") return MakeReduction<MaxOf>(request, s);
   if (is_ours && op == "ReduceMin") return MakeReduction<MinOf>(request, s);
-  static const HostKernelTable table = [] {
-    HostKernelTable rows;
-    kernels::AddReduceKernels(rows);
-    return rows;
-  }();
-  return MakeHostKernel(request, table.at(op)(request));
+  return MakeCommonKernel(request);
 }
 
 }  // namespace

@@ -239,25 +239,42 @@ VectorFunction Find(ScalarOp op) {
   return nullptr;
 }
 
-float Dot(const float* a, const float* b, size_t n) {
+// kRows rows at once: as many sums that do not wait for each other.
+template <size_t kRows>
+HWY_INLINE void RowsTimesVector(const float* matrix, size_t n, const float* x,
+                                float* y) {
   const D d;
   const size_t lanes = hn::Lanes(d);
-  V sums[4] = {Zero(), Zero(), Zero(), Zero()};
+  V sums[kRows];
+  for (size_t r = 0; r < kRows; ++r) sums[r] = Zero();
   size_t i = 0;
-  // four sums, because one would wait for itself
-  for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    for (size_t k = 0; k < 4; ++k) {
-      sums[k] = hn::MulAdd(hn::LoadU(d, a + i + k * lanes),
-                           hn::LoadU(d, b + i + k * lanes), sums[k]);
+  for (; i + lanes <= n; i += lanes) {
+    const V vx = hn::LoadU(d, x + i);
+    for (size_t r = 0; r < kRows; ++r) {
+      sums[r] = hn::MulAdd(hn::LoadU(d, matrix + r * n + i), vx, sums[r]);
     }
   }
-  for (; i + lanes <= n; i += lanes) {
-    sums[0] = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sums[0]);
+  if (i < n) {
+    const auto rest = hn::FirstN(d, n - i);
+    const V vx = hn::MaskedLoad(rest, d, x + i);
+    for (size_t r = 0; r < kRows; ++r) {
+      sums[r] =
+          hn::MulAdd(hn::MaskedLoad(rest, d, matrix + r * n + i), vx, sums[r]);
+    }
   }
-  float sum =
-      hn::GetLane(hn::SumOfLanes(d, (sums[0] + sums[1]) + (sums[2] + sums[3])));
-  for (; i < n; ++i) sum += a[i] * b[i];
-  return sum;
+  for (size_t r = 0; r < kRows; ++r) {
+    y[r] = hn::GetLane(hn::SumOfLanes(d, sums[r]));
+  }
+}
+
+void TimesVector(const float* matrix, size_t num_rows, size_t n, const float* x,
+                 float* y) {
+  constexpr size_t kRows = 8;
+  size_t r = 0;
+  for (; r + kRows <= num_rows; r += kRows) {
+    RowsTimesVector<kRows>(matrix + r * n, n, x, y + r);
+  }
+  for (; r < num_rows; ++r) RowsTimesVector<1>(matrix + r * n, n, x, y + r);
 }
 
 }  // namespace replicant::kernels::cpu::HWY_NAMESPACE
@@ -267,14 +284,15 @@ HWY_AFTER_NAMESPACE();
 namespace replicant::kernels::cpu {
 
 HWY_EXPORT(Find);
-HWY_EXPORT(Dot);
+HWY_EXPORT(TimesVector);
 
 VectorFunction FindVectorFunction(graph::ScalarOp op) {
   return HWY_DYNAMIC_DISPATCH(Find)(op);
 }
 
-float DotProduct(const float* a, const float* b, size_t n) {
-  return HWY_DYNAMIC_DISPATCH(Dot)(a, b, n);
+void MatrixTimesVector(const float* matrix, size_t num_rows, size_t n,
+                       const float* x, float* y) {
+  HWY_DYNAMIC_DISPATCH(TimesVector)(matrix, num_rows, n, x, y);
 }
 
 }  // namespace replicant::kernels::cpu

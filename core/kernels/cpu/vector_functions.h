@@ -18,7 +18,9 @@ using VectorFunction = void (*)(const float* a, const float* b, const float* c,
 // The function of an op for the instruction set of this processor.
 VectorFunction FindVectorFunction(graph::ScalarOp op);
 
-// sum_i a[i] * b[i]
-float DotProduct(const float* a, const float* b, size_t n);
+// y[r] = sum_i matrix[r * n + i] * x[i] for r < num_rows: a row-major matrix
+// times a vector. A row's result does not depend on the other rows.
+void MatrixTimesVector(const float* matrix, size_t num_rows, size_t n,
+                       const float* x, float* y);
 
 }  // namespace replicant::kernels::cpu

@@ -59,17 +59,8 @@ class ReferenceTarget : public graph::TargetInfo {
   bool Evaluate(const graph::Graph& graph, const graph::Node& node,
                 std::span<const TensorView> inputs,
                 std::span<const MutableTensorView> outputs) const override {
-    const MakeRunFunction make = FindKernel(node);
-    if (make == nullptr) return false;
-    Operands operands;
-    for (const TensorView& input : inputs) {
-      operands.inputs.push_back(input.data());
-    }
-    for (const MutableTensorView& output : outputs) {
-      operands.outputs.push_back(output.data());
-    }
-    make({.graph = graph, .node = node})(operands);
-    return true;
+    return EvaluateOnHost(Table(), {.graph = graph, .node = node}, inputs,
+                          outputs);
   }
 };
 

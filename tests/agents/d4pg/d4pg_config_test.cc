@@ -55,7 +55,7 @@ TEST(D4pgConfigTest, RefusesWhatDoesNotFitTogetherWithItsPlace) {
             "agent.yaml:4:15: networks.encoder.channels: want as many channels "
             "as kernels and strides, got 2, 1 and 2");
   EXPECT_EQ(MessageOf([] { Load("distribution: {num_atoms: 1}"); }),
-            "agent.yaml:1:27: distribution.num_atoms: 1 is not in [2, 1001] "
+            "agent.yaml:1:27: distribution.num_atoms: 1 is outside [2, 1001] "
             "(values that a return can have)");
 }
 

@@ -359,53 +359,16 @@ void AddImages(Cases& cases) {
   }
 }
 
-void AddRows(Cases& cases) {
-  for (const Shape& shape :
-       {Shape({5, 1}), Shape({3, 7, 50}), Shape({300, 129})}) {
+const std::vector<Shape>& RowShapes() {
+  static const std::vector<Shape> shapes = {Shape({5, 1}), Shape({3, 7, 50}),
+                                            Shape({300, 129})};
+  return shapes;
+}
+
+void AddReductions(Cases& cases) {
+  for (const Shape& shape : RowShapes()) {
     const std::string size = shape.ToString();
-    const Shape c({shape[shape.rank() - 1]});
     const auto length = static_cast<double>(shape.num_elements());
-    // one element has no spread to divide by
-    if (c[0] > 1) {
-      cases.push_back({"LayerNorm_" + size,
-                       [shape, c](CaseBuilder& b) {
-                         return Outputs{graph::LayerNorm(
-                             b.Normal(shape), b.Normal(c), b.Normal(c))};
-                       },
-                       length});
-      cases.push_back({"LayerNormTanh_" + size,
-                       [shape, c](CaseBuilder& b) {
-                         return Outputs{graph::Tanh(graph::LayerNorm(
-                             b.Normal(shape), b.Normal(c), b.Normal(c)))};
-                       },
-                       length});
-    }
-    cases.push_back({"BatchNorm_" + size,
-                     [shape, c](CaseBuilder& b) {
-                       const auto norm = graph::BatchNorm(
-                           b.Normal(shape), b.Normal(c), b.Normal(c));
-                       return Outputs{norm.y, norm.mean, norm.variance};
-                     },
-                     length});
-    cases.push_back({"BatchNormRelu_" + size,
-                     [shape, c](CaseBuilder& b) {
-                       const auto norm = graph::BatchNorm(
-                           b.Normal(shape), b.Normal(c), b.Normal(c));
-                       return Outputs{graph::Relu(norm.y)};
-                     },
-                     length});
-    cases.push_back({"Softmax_" + size,
-                     [shape](CaseBuilder& b) {
-                       return Outputs{
-                           graph::Softmax(b.Uniform(shape, -20, 20))};
-                     },
-                     129.0});
-    cases.push_back({"LogSoftmax_" + size,
-                     [shape](CaseBuilder& b) {
-                       return Outputs{
-                           graph::LogSoftmax(b.Uniform(shape, -20, 20))};
-                     },
-                     129.0});
     for (const auto& axes : std::vector<std::vector<int64_t>>{{}, {0}, {-1}}) {
       const graph::ReduceOptions options{.axes = axes};
       const std::string name =
@@ -453,6 +416,55 @@ void AddRows(Cases& cases) {
              b.Whole(DType::kI64, Shape({5, 6}), -9, 9), {.axes = {1}})};
        },
        1.0, false});
+}
+
+void AddNormsAndLosses(Cases& cases) {
+  for (const Shape& shape : RowShapes()) {
+    const std::string size = shape.ToString();
+    const Shape c({shape[shape.rank() - 1]});
+    const auto length = static_cast<double>(shape.num_elements());
+    // one element has no spread to divide by
+    if (c[0] > 1) {
+      cases.push_back({"LayerNorm_" + size,
+                       [shape, c](CaseBuilder& b) {
+                         return Outputs{graph::LayerNorm(
+                             b.Normal(shape), b.Normal(c), b.Normal(c))};
+                       },
+                       length});
+      cases.push_back({"LayerNormTanh_" + size,
+                       [shape, c](CaseBuilder& b) {
+                         return Outputs{graph::Tanh(graph::LayerNorm(
+                             b.Normal(shape), b.Normal(c), b.Normal(c)))};
+                       },
+                       length});
+    }
+    cases.push_back({"BatchNorm_" + size,
+                     [shape, c](CaseBuilder& b) {
+                       const auto norm = graph::BatchNorm(
+                           b.Normal(shape), b.Normal(c), b.Normal(c));
+                       return Outputs{norm.y, norm.mean, norm.variance};
+                     },
+                     length});
+    cases.push_back({"BatchNormRelu_" + size,
+                     [shape, c](CaseBuilder& b) {
+                       const auto norm = graph::BatchNorm(
+                           b.Normal(shape), b.Normal(c), b.Normal(c));
+                       return Outputs{graph::Relu(norm.y)};
+                     },
+                     length});
+    cases.push_back({"Softmax_" + size,
+                     [shape](CaseBuilder& b) {
+                       return Outputs{
+                           graph::Softmax(b.Uniform(shape, -20, 20))};
+                     },
+                     129.0});
+    cases.push_back({"LogSoftmax_" + size,
+                     [shape](CaseBuilder& b) {
+                       return Outputs{
+                           graph::LogSoftmax(b.Uniform(shape, -20, 20))};
+                     },
+                     129.0});
+  }
   cases.push_back(
       {"SoftmaxCrossEntropy",
        [](CaseBuilder& b) {
@@ -606,7 +618,8 @@ std::vector<OpCase> AllOpCases() {
   AddLogic(cases);
   AddMatMul(cases);
   AddImages(cases);
-  AddRows(cases);
+  AddReductions(cases);
+  AddNormsAndLosses(cases);
   AddIndexing(cases);
   AddUpdates(cases);
   // names of tests have letters, digits and underscores

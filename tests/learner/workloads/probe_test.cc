@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "core/config/load.h"
@@ -51,9 +52,9 @@ std::map<std::string, HostTensor> GoodInput(const WorkloadGraph& workload) {
   return tensors;
 }
 
-ProbeResult Run(const WorkloadGraph& workload,
-                const std::map<std::string, HostTensor>& tensors,
-                const ProbeOptions& options = {}) {
+ProbeResult RunWith(const WorkloadGraph& workload,
+                    const std::map<std::string, HostTensor>& tensors,
+                    const ProbeOptions& options = {}) {
   std::vector<NamedTensorView> views;
   for (const auto& [name, tensor] : tensors) {
     views.push_back({name, tensor.view()});
@@ -71,20 +72,20 @@ ProbeResult Run(const WorkloadGraph& workload,
 TEST(ProbeTest, GoesOnFromWhatItWrote) {
   const WorkloadGraph workload = SmallWorkload();
   const auto input = GoodInput(workload);
-  const ProbeResult three = Run(workload, input, {.steps = 3});
+  const ProbeResult three = RunWith(workload, input, {.steps = 3});
   ASSERT_EQ(three.at("losses/critic_loss").shape(), Shape({3}));
   ASSERT_EQ(three.at("steps/priority").shape(), Shape({3, 2}));
   ASSERT_TRUE(three.contains("gradients/critic.head.0.weight"));
   ASSERT_TRUE(
       three.contains("variables/critic_optimizer.m.critic.head.0.bias"));
 
-  const ProbeResult two = Run(workload, input, {.steps = 2});
+  const ProbeResult two = RunWith(workload, input, {.steps = 2});
   std::map<std::string, HostTensor> next = GoodInput(workload);
   for (const auto& [name, tensor] : two) {
     if (!name.starts_with("variables/")) continue;
     next.insert_or_assign(name, HostTensor::Clone(tensor.view()));
   }
-  const ProbeResult third = Run(workload, next);
+  const ProbeResult third = RunWith(workload, next);
   EXPECT_EQ(third.at("losses/critic_loss").Span<float>()[0],
             three.at("losses/critic_loss").Span<float>()[2]);
 }
@@ -93,13 +94,13 @@ TEST(ProbeTest, GoesOnFromWhatItWrote) {
 TEST(ProbeTest, TargetsThatAreNotGivenAreCopies) {
   const WorkloadGraph workload = SmallWorkload();
   auto input = GoodInput(workload);
-  const ProbeResult without = Run(workload, input);
+  const ProbeResult without = RunWith(workload, input);
   for (const auto& [name, tensor] : GoodInput(workload)) {
     if (!name.starts_with("variables/")) continue;
     input.emplace("variables/target." + name.substr(10),
                   HostTensor::Clone(tensor.view()));
   }
-  const ProbeResult with = Run(workload, input);
+  const ProbeResult with = RunWith(workload, input);
   EXPECT_EQ(with.at("losses/critic_loss").Span<float>()[0],
             without.at("losses/critic_loss").Span<float>()[0]);
 }
@@ -109,7 +110,7 @@ TEST(ProbeTest, RefusesAFileThatDoesNotFit) {
   const auto message = [&](const auto& spoil) {
     auto input = GoodInput(workload);
     spoil(input);
-    return MessageOf<IoError>([&] { Run(workload, input); });
+    return MessageOf<IoError>([&] { RunWith(workload, input); });
   };
   EXPECT_EQ(
       message([](auto& input) {
@@ -150,13 +151,14 @@ TEST(ProbeTest, NamesTheLossThatIsNotFinite) {
   // softmax takes infinity minus infinity
   auto bias = input.at("variables/critic.head.3.bias").MutableSpan<float>();
   bias[0] = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(MessageOf<runtime::NumericError>([&] { Run(workload, input); }),
+  EXPECT_EQ(MessageOf<runtime::NumericError>([&] { RunWith(workload, input); }),
             "loss 'critic_loss' is nan at step 0; hint: debug mode "
             "(--check_finite) names the first op that made such a value");
-  EXPECT_EQ(MessageOf<runtime::NumericError>(
-                [&] { Run(workload, input, {.check_finite = true}); }),
-            "variable 'critic/head/3/bias': element 0 of f32[5] is not finite "
-            "before the run");
+  EXPECT_EQ(
+      MessageOf<runtime::NumericError>(
+          [&] { RunWith(workload, input, {.check_finite = true}); }),
+      "variable 'target/critic/head/3/bias': element 0 of f32[5] is not finite "
+      "before the run");
   bias[0] = 0.0F;
   // exp(large) is no problem of a stable softmax; a product of large ones is
   for (float& x :
@@ -168,7 +170,7 @@ TEST(ProbeTest, NamesTheLossThatIsNotFinite) {
     x = 3.0F;
   }
   const std::string message = MessageOf<runtime::NumericError>(
-      [&] { Run(workload, input, {.check_finite = true}); });
+      [&] { RunWith(workload, input, {.check_finite = true}); });
   EXPECT_NE(message.find("MatMul 'MatMul"), std::string::npos) << message;
   EXPECT_NE(message.find("it is the first op of this run that made such a "
                          "value"),

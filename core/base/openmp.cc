@@ -1,0 +1,24 @@
+#include "core/base/openmp.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/base/error.h"
+
+namespace replicant {
+
+void UsePassiveOpenMp(char* const* argv) {
+  constexpr const char* kPolicy = "OMP_WAIT_POLICY";
+  if (std::getenv(kPolicy) != nullptr) return;
+  ::setenv(kPolicy, "passive", /*overwrite=*/1);
+  ::execv("/proc/self/exe", argv);
+  // only a failure comes back
+  throw IoError(fmt::format("UsePassiveOpenMp: cannot start {} again: {}",
+                            argv[0], std::strerror(errno)));
+}
+
+}  // namespace replicant
