@@ -77,8 +77,7 @@ int Run(const LearnerMainConfig& config) {
       {.should_stop = [&] { return stop.count() > 0 || heartbeat.StopOrder(); },
        .on_progress =
            [&](const Progress& progress) {
-             heartbeat.SetCounter("updates",
-                                  static_cast<double>(progress.step));
+             heartbeat.SetGauge("updates", static_cast<double>(progress.step));
              spdlog::info("step {}: {:.1f} steps/s, {:.0f} % of it waiting",
                           progress.step, progress.steps_per_s,
                           100.0 * progress.wait_share);
