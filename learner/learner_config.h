@@ -20,6 +20,7 @@ struct LimitsConfig {
 // Section `learner`: the loop around a workload.
 struct LearnerConfig {
   std::string workload = "d4pg";
+  int64_t batch_size = 256;  // of all replicas together
   replicator::ReplicationConfig replication;
   LimitsConfig limits;
   double log_interval_s = 5.0;

@@ -5,11 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "core/base/error.h"
-#include "replay/selector.h"
 
 namespace replicant::replay {
 namespace {
@@ -70,17 +68,6 @@ struct Layout {
     take(&segments, stack_bytes);
   }
 };
-
-std::span<std::byte> RowOf(HostBuffer& buffer, int64_t row, int64_t bytes) {
-  return buffer.bytes().subspan(static_cast<size_t>(row * bytes),
-                                static_cast<size_t>(bytes));
-}
-
-void CopyRow(HostBuffer& to, int64_t row, std::span<const std::byte> from) {
-  if (from.empty()) return;
-  std::memcpy(RowOf(to, row, static_cast<int64_t>(from.size())).data(),
-              from.data(), from.size());
-}
 
 }  // namespace
 
@@ -290,33 +277,14 @@ std::shared_ptr<BatchReader::Assembly> BatchReader::NewAssembly() {
 
 void BatchReader::Prepare(Batch& batch) {
   const int64_t size = options_.batch_size;
-  const auto count = static_cast<size_t>(size);
   const StepShape& shape = options_.shape;
-  const int64_t stack_bytes = stack_ * shape.frame_bytes;
-  const auto fits = [size](const HostBuffer& buffer, int64_t row_bytes) {
-    return static_cast<int64_t>(buffer.size_bytes()) == size * row_bytes;
-  };
   // the memory of a batch that came back, perhaps from another reader
-  const bool is_usable =
-      batch.size == size && batch.stack == stack_ &&
-      fits(batch.observations, shape.observation_bytes) &&
-      fits(batch.next_observations, shape.observation_bytes) &&
-      fits(batch.actions, shape.action_bytes) &&
-      fits(batch.frames, stack_bytes) && fits(batch.next_frames, stack_bytes);
+  const bool is_usable = batch.HasBuffersFor(size, stack_, shape);
   if (!is_usable) batch = Batch();
-  batch.size = size;
-  batch.stack = stack_;
-  batch.rewards.resize(count);
-  batch.discounts.resize(count);
-  batch.priorities.resize(count);
-  batch.weights.resize(count);
-  batch.probabilities.resize(count);
-  batch.times_sampled.resize(count);
-  batch.keys.resize(count);
-  batch.shards.resize(count);
-
+  batch.Resize(size, stack_);
   if (is_usable) return;
 
+  const int64_t stack_bytes = stack_ * shape.frame_bytes;
   const Layout layout(size, stack_, shape);
   bool is_shared = false;
   for (const Shard& shard : shards_) is_shared |= shard.takes_memory;
@@ -631,40 +599,10 @@ void BatchReader::PushReady(Batch batch) {
 
 void BatchReader::Fill(Assembly& assembly, FrameDecoder& decoder) const {
   Batch& batch = assembly.batch;
-  for (const Part& part : assembly.parts) FillPart(part, decoder, batch);
-  if (options_.importance_exponent == 0.0) {
-    std::fill(batch.weights.begin(), batch.weights.end(), 1.0f);
-  } else {
-    ImportanceWeights(batch.probabilities, options_.importance_exponent,
-                      batch.weights);
+  for (const Part& part : assembly.parts) {
+    batch.Take(part.message, part.first_row, part.shard, part.share, decoder);
   }
-}
-
-void BatchReader::FillPart(const Part& part, FrameDecoder& decoder,
-                           Batch& batch) const {
-  const BatchMessage& message = part.message;
-  const int64_t stack_bytes = batch.stack * options_.shape.frame_bytes;
-  for (int64_t i = 0; i < message.size(); ++i) {
-    const int64_t row = part.first_row + i;
-    const auto r = static_cast<size_t>(row);
-    const SampledItem& item = message.items()[static_cast<size_t>(i)];
-    if (!message.AreRowsInMemory()) {
-      CopyRow(batch.observations, row, message.Observation(i));
-      CopyRow(batch.next_observations, row, message.NextObservation(i));
-      CopyRow(batch.actions, row, message.Action(i));
-    }
-    if (stack_bytes > 0) {
-      message.DecodeFrames(i, decoder, RowOf(batch.frames, row, stack_bytes),
-                           RowOf(batch.next_frames, row, stack_bytes));
-    }
-    batch.rewards[r] = item.reward;
-    batch.discounts[r] = item.discount;
-    batch.priorities[r] = item.priority;
-    batch.probabilities[r] = item.probability * part.share;
-    batch.times_sampled[r] = item.times_sampled;
-    batch.keys[r] = item.key;
-    batch.shards[r] = part.shard;
-  }
+  batch.SetWeights(options_.importance_exponent);
 }
 
 }  // namespace replicant::replay

@@ -18,6 +18,7 @@
 #include "core/base/thread.h"
 #include "core/rpc/client.h"
 #include "core/tensor/host_buffer.h"
+#include "replay/batch.h"
 #include "replay/batch_codec.h"
 #include "replay/protocol.h"
 
@@ -43,28 +44,6 @@ struct BatchReaderOptions {
   // them; those of other hosts, and all without it, send them.
   bool shares_memory = true;
   uint64_t seed = 0;  // of the choice among the services
-};
-
-// B transitions as the learner takes them, in aligned memory.
-struct Batch {
-  int64_t size = 0;  // B
-  int64_t stack = 1;
-  HostBuffer observations;       // [B, observation_bytes] o_t
-  HostBuffer next_observations;  // [B, observation_bytes] o_{t+k}
-  HostBuffer actions;            // [B, action_bytes] a_t
-  HostBuffer frames;             // [B, stack, frame_bytes] of o_t
-  HostBuffer next_frames;        // [B, stack, frame_bytes] of o_{t+k}
-  // [B] each
-  std::vector<float> rewards;         // R
-  std::vector<float> discounts;       // D
-  std::vector<float> priorities;      // as they were when drawn
-  std::vector<float> weights;         // importance weights, the largest is 1
-  std::vector<double> probabilities;  // of each draw, over all services
-  std::vector<int64_t> times_sampled;
-  std::vector<ItemKey> keys;
-  std::vector<int32_t> shards;  // index of the endpoint that it came from
-  // What the buffers are parts of, if a reader shares them with its services.
-  std::shared_ptr<rpc::SharedMemory> memory;
 };
 
 enum class [[nodiscard]] ReadResult{
@@ -228,7 +207,6 @@ class BatchReader {
   void Decode(const Thread::StopToken& stop) EXCLUDES(mutex_);
   // Completes the batch of an assembly that misses nothing.
   void Fill(Assembly& assembly, FrameDecoder& decoder) const;
-  void FillPart(const Part& part, FrameDecoder& decoder, Batch& batch) const;
   void PushReady(Batch batch) EXCLUDES(mutex_);
   void Fail() EXCLUDES(mutex_);
 

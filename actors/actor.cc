@@ -1,0 +1,163 @@
+#include "actors/actor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/base/check.h"
+
+namespace replicant::actors {
+namespace {
+
+template <typename T>
+std::span<const T> Row(const std::vector<T>& rows, int64_t index,
+                       int64_t num_rows) {
+  const size_t size = rows.size() / static_cast<size_t>(num_rows);
+  return {rows.data() + static_cast<size_t>(index) * size, size};
+}
+
+}  // namespace
+
+Actor::Actor(const agents::TaskSpec& task, env::VectorEnvironment* environments,
+             PolicyRunner* policy, std::vector<StepSink*> sinks,
+             ActorOptions options)
+    : task_(task),
+      environments_(*environments),
+      policy_(*policy),
+      sinks_(std::move(sinks)),
+      options_(std::move(options)),
+      random_(options_.seed,
+              fmt::format("actor-{}/exploration", options_.first_environment)),
+      now_(MakeObserved()),
+      next_(MakeObserved()),
+      actions_(static_cast<size_t>(size() * task_.action_size())),
+      task_actions_(actions_.size()),
+      episodes_(static_cast<size_t>(size())) {
+  REPLICANT_CHECK_EQ(sinks_.size(), static_cast<size_t>(size()));
+  for (int64_t e = 0; e < size(); ++e) {
+    episodes_[static_cast<size_t>(e)].environment =
+        options_.first_environment + e;
+  }
+  environments_.Reset(BufferOf(now_));
+  Convert(now_);
+  for (StepSink* sink : sinks_) sink->BeginEpisode();
+}
+
+Actor::Observed Actor::MakeObserved() const {
+  const auto num_rows = static_cast<size_t>(size());
+  Observed made;
+  made.steps.resize(num_rows);
+  if (task_.has_pixels) {
+    made.pixels.resize(num_rows *
+                       static_cast<size_t>(task_.observation.num_elements()));
+    made.frames.resize(num_rows * static_cast<size_t>(task_.frame_bytes()));
+  } else {
+    made.state.resize(num_rows *
+                      static_cast<size_t>(task_.observation.num_elements()));
+    made.observations.resize(made.state.size());
+  }
+  return made;
+}
+
+env::BatchBuffer Actor::BufferOf(Observed& observed) {
+  return {.state = observed.state,
+          .pixels = observed.pixels,
+          .steps = observed.steps};
+}
+
+void Actor::Convert(Observed& observed) const {
+  std::copy(observed.state.begin(), observed.state.end(),
+            observed.observations.begin());
+  if (!task_.has_pixels) return;
+  // the newest frame is the last channels of every pixel
+  const auto num_channels = static_cast<size_t>(task_.observation[2]);
+  const size_t num_newest =
+      num_channels / static_cast<size_t>(task_.frame_stack);
+  const uint8_t* from = observed.pixels.data() + num_channels - num_newest;
+  for (size_t i = 0; i < observed.frames.size(); i += num_newest) {
+    std::memcpy(observed.frames.data() + i, from, num_newest);
+    from += num_channels;
+  }
+}
+
+std::span<const std::byte> Actor::ObservationOf(const Observed& observed,
+                                                int64_t index) const {
+  return std::as_bytes(Row(observed.observations, index, size()));
+}
+
+std::span<const std::byte> Actor::FrameOf(const Observed& observed,
+                                          int64_t index) const {
+  return std::as_bytes(Row(observed.frames, index, size()));
+}
+
+int64_t Actor::num_all_steps() const {
+  return num_steps_ * options_.num_all_environments / size();
+}
+
+void Actor::ChooseActions() {
+  const int64_t num_done = num_all_steps();
+  if (options_.exploration.IsRandom(num_done)) {
+    for (float& action : actions_) {
+      action = static_cast<float>(random_.Uniform(-1.0, 1.0));
+    }
+  } else {
+    const std::span<std::byte> wanted = policy_.observations().bytes();
+    const auto seen = task_.has_pixels
+                          ? std::as_bytes(std::span(now_.pixels))
+                          : std::as_bytes(std::span(now_.observations));
+    REPLICANT_CHECK_EQ(wanted.size(), seen.size());
+    std::memcpy(wanted.data(), seen.data(), seen.size());
+    const std::span<float> scales = policy_.noise_scales();
+    for (size_t e = 0; e < scales.size(); ++e) {
+      scales[e] = static_cast<float>(options_.exploration.Scale(
+          num_done, options_.first_environment + static_cast<int64_t>(e),
+          options_.num_all_environments));
+    }
+    const auto chosen = policy_.Act(num_calls_).Span<float>();
+    std::copy(chosen.begin(), chosen.end(), actions_.begin());
+  }
+  for (int64_t e = 0; e < size(); ++e) {
+    const auto action_size = static_cast<size_t>(task_.action_size());
+    task_.ToTaskRange(
+        Row(actions_, e, size()),
+        std::span(task_actions_)
+            .subspan(static_cast<size_t>(e) * action_size, action_size));
+  }
+}
+
+void Actor::Step() {
+  ChooseActions();
+  ++num_calls_;
+  environments_.Step(task_actions_, BufferOf(next_));
+  Convert(next_);
+  for (int64_t e = 0; e < size(); ++e) HandOn(e);
+  std::swap(now_, next_);
+}
+
+void Actor::HandOn(int64_t index) {
+  const auto e = static_cast<size_t>(index);
+  const env::TimeStep& step = next_.steps[e];
+  StepSink& sink = *sinks_[e];
+  EpisodeResult& episode = episodes_[e];
+  if (step.IsFirst()) {
+    sink.BeginEpisode();
+    return;
+  }
+  sink.Append({.observation = ObservationOf(now_, index),
+               .frame = FrameOf(now_, index),
+               .action = std::as_bytes(Row(actions_, index, size())),
+               .reward = static_cast<float>(step.reward),
+               .discount = static_cast<float>(step.discount)});
+  ++num_steps_;
+  ++episode.length;
+  episode.episode_return += step.reward;
+  if (!step.IsLast()) return;
+  sink.EndEpisode(ObservationOf(next_, index), FrameOf(next_, index));
+  options_.on_episode(episode);
+  episode.length = 0;
+  episode.episode_return = 0.0;
+}
+
+}  // namespace replicant::actors

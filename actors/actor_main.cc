@@ -1,0 +1,202 @@
+// An actor: acts in its environments by the newest policy that the learner
+// published, and streams every step to the replay.
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/actor.h"
+#include "actors/actors_config.h"
+#include "actors/parameter_client.h"
+#include "actors/remote_sink.h"
+#include "agents/d4pg/config.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/base/process.h"
+#include "core/config/command_line.h"
+#include "core/config/load.h"
+#include "core/config/log_config.h"
+#include "core/rpc/heartbeat_sender.h"
+#include "env/task_config.h"
+#include "env/tasks/suite.h"
+#include "fleet/fleet_config.h"
+#include "learner/learner_config.h"
+#include "replay/replay_config.h"
+
+namespace replicant::actors {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct ActorMainConfig {
+  fleet::RunConfig run;
+  env::TaskConfig task;
+  agents::d4pg::D4pgConfig agent;
+  replay::ReplayConfig replay;
+  ActorsConfig actors;
+  learner::LearnerConfig learner;
+  LogOptions log;
+
+  static ActorMainConfig Read(config::Reader& reader) {
+    ActorMainConfig c;
+    reader.Section("run", &c.run, "the run as a whole");
+    reader.Section("task", &c.task, "what the agent acts in");
+    reader.Section("agent", &c.agent, "the D4PG agent");
+    reader.Section("replay", &c.replay, "where steps are kept");
+    reader.Section("actors", &c.actors, "who acts");
+    reader.Section("learner", &c.learner, "where parameters come from");
+    reader.Foreign("evaluation");
+    reader.Foreign("fleet");
+    c.log = config::ReadLogOptions(reader);
+    return c;
+  }
+};
+
+// A policy that follows the learner's.
+class FollowedPolicy {
+ public:
+  FollowedPolicy(const std::string& endpoint, PolicyRunner* policy)
+      : client_(endpoint), policy_(*policy) {}
+
+  // Takes up what is newer; waits for it until `timeout`.
+  void Poll(Clock::Duration timeout) {
+    const auto newest = client_.Poll(timeout);
+    if (!newest) return;
+    policy_.SetParameters(
+        newest->bytes, fmt::format("parameters of step {}", newest->version));
+    version_ = newest->version;
+  }
+  // The learner's step, or nothing before the first value.
+  std::optional<uint64_t> version() const { return version_; }
+
+ private:
+  ParameterClient client_;
+  PolicyRunner& policy_;
+  std::optional<uint64_t> version_;
+};
+
+int Run(const ActorMainConfig& config, int64_t index) {
+  const StopSignal stop;
+  rpc::HeartbeatSender heartbeat(rpc::HeartbeatSenderOptions::FromEnvironment(
+      {.id = {"actor", static_cast<uint32_t>(index)}}));
+  const int64_t num_environments = config.actors.environments;
+  const int64_t first_environment = index * num_environments;
+  const auto seed = static_cast<uint64_t>(config.run.seed);
+  const env::TaskRegistry registry(env::SuiteTasks());
+  env::VectorEnvironment environments(
+      env::MakeConfiguredEnvironments(registry, config.task, seed,
+                                      first_environment, num_environments),
+      {.threads = config.actors.env_threads});
+  const agents::TaskSpec task = agents::MakeTaskSpec(
+      config.task,
+      *env::MakeConfiguredEnvironment(registry, config.task, seed, 0));
+  PolicyRunner policy(config.agent.networks, task,
+                      {.backend = config.learner.replication.backend,
+                       .num_environments = num_environments,
+                       .first_environment = first_environment,
+                       .seed = seed});
+  FollowedPolicy followed(config.learner.parameter_bind, &policy);
+
+  std::vector<std::unique_ptr<RemoteSink>> sinks;
+  std::vector<StepSink*> sink_pointers;
+  for (int64_t e = 0; e < num_environments; ++e) {
+    replay::StepWriterOptions writer;
+    writer.endpoint = config.replay.bind;
+    writer.name = fmt::format("actor-{}/{}", index, e);
+    writer.shape = {.observation_bytes = task.observation_bytes(),
+                    .action_bytes = task.action_bytes(),
+                    .frame_bytes = task.frame_bytes()};
+    writer.group_steps = config.actors.group_steps;
+    writer.codec = config.actors.codec;
+    sinks.push_back(std::make_unique<RemoteSink>(
+        writer,
+        std::chrono::duration_cast<Clock::Duration>(
+            std::chrono::duration<double>(config.actors.append_timeout_s))));
+    sink_pointers.push_back(sinks.back().get());
+  }
+
+  double last_return = 0.0;
+  int64_t num_episodes = 0;
+  Actor actor(task, &environments, &policy, sink_pointers,
+              {.exploration = config.actors.exploration,
+               .first_environment = first_environment,
+               .num_all_environments = config.actors.count * num_environments,
+               .seed = seed,
+               .on_episode = [&](const EpisodeResult& episode) {
+                 last_return = episode.episode_return * task.return_scale;
+                 ++num_episodes;
+               }});
+  const auto is_over = [&] {
+    return stop.count() > 0 || heartbeat.StopOrder().has_value();
+  };
+  // the first policy is the learner's, too
+  heartbeat.SetState(rpc::RoleState::kWaiting, "parameters of the learner");
+  while (!is_over() && !followed.version()) followed.Poll(100ms);
+  heartbeat.SetState(rpc::RoleState::kRunning);
+  while (!is_over()) {
+    actor.Step();
+    followed.Poll(0ms);
+    heartbeat.SetCounter("agent_steps", static_cast<double>(actor.num_steps()));
+    heartbeat.SetCounter(
+        "frames", static_cast<double>(actor.num_steps() * task.action_repeat));
+    heartbeat.SetCounter("episodes", static_cast<double>(num_episodes));
+    if (num_episodes > 0) heartbeat.SetGauge("return", last_return);
+    heartbeat.SetGauge("policy_step", static_cast<double>(*followed.version()));
+  }
+  heartbeat.SetState(rpc::RoleState::kDraining, "steps under way");
+  for (const auto& sink : sinks) {
+    if (!sink->writer().Flush(Clock::Real().Now() + 5s)) {
+      spdlog::warn("some steps did not reach the replay");
+    }
+    sink->writer().Close();
+  }
+  spdlog::info("ends after {} agent steps and {} episodes", actor.num_steps(),
+               num_episodes);
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  config::CommandLine command_line(
+      "actor", "Acts in environments and streams the steps to the replay.");
+  std::string index_text = "0";
+  command_line.AddOption("index", &index_text, "which of actors.count this is");
+  const config::Arguments arguments =
+      command_line.Parse(argc, argv, config::Describe<ActorMainConfig>());
+  if (!arguments.text_to_print.empty()) {
+    std::fputs(arguments.text_to_print.c_str(), stdout);
+    return 0;
+  }
+  auto config = config::Load<ActorMainConfig>(
+                    config::Document::FromFile(arguments.config_file,
+                                               arguments.overrides))
+                    .config;
+  int64_t index = -1;
+  const auto [end, error] = std::from_chars(
+      index_text.data(), index_text.data() + index_text.size(), index);
+  if (error != std::errc() || end != index_text.data() + index_text.size() ||
+      index < 0 || index >= config.actors.count) {
+    throw ConfigError(fmt::format("--index {}: want one in [0, {}]", index_text,
+                                  config.actors.count - 1));
+  }
+  config.log.role = fmt::format("actor-{}", index);
+  InitLogging(config.log);
+  return Run(config, index);
+}
+
+}  // namespace
+}  // namespace replicant::actors
+
+int main(int argc, char** argv) {
+  try {
+    return replicant::actors::Main(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "actor: %s\n", e.what());
+    return 1;
+  }
+}

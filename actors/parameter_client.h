@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/rpc/socket.h"
+#include "core/rpc/subscriber.h"
+
+namespace replicant::actors {
+
+// Follows the policy that a learner publishes (core/runtime/parameters.h).
+//
+// Thread-safety: one thread makes all calls.
+class ParameterClient {
+ public:
+  // Connects in the background, and again whenever the learner comes back.
+  // Throws CommError for an endpoint that cannot be parsed.
+  explicit ParameterClient(const std::string& endpoint);
+
+  struct Parameters {
+    uint64_t version = 0;              // the learner's step
+    std::span<const std::byte> bytes;  // valid until the next call
+  };
+  // The newest value, if there is one that was not returned before. Waits for
+  // it until `timeout`.
+  std::optional<Parameters> Poll(Clock::Duration timeout);
+
+ private:
+  rpc::ZmqContext context_;
+  rpc::Subscriber subscriber_;
+};
+
+}  // namespace replicant::actors

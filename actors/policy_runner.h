@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "agents/d4pg/config.h"
+#include "agents/task_spec.h"
+#include "core/kernels/backend.h"
+#include "core/runtime/executor.h"
+#include "core/runtime/variable_store.h"
+
+namespace replicant::actors {
+
+struct PolicyRunnerOptions {
+  std::string backend = "cpu";
+  int threads = 1;
+  int64_t num_environments = 1;
+  bool has_noise = true;
+  // Global number of environment 0: keys the noise.
+  int64_t first_environment = 0;
+  uint64_t seed = 0;
+};
+
+// A policy that acts for E environments at once.
+//
+// Thread-safety: one thread makes all calls.
+class PolicyRunner {
+ public:
+  // Throws ConfigError if the networks do not fit the task.
+  PolicyRunner(const agents::d4pg::NetworkConfig& networks,
+               const agents::TaskSpec& task,
+               const PolicyRunnerOptions& options);
+
+  // Takes up parameters that a learner published, or those of a checkpoint.
+  // Throws IoError, leaving the policy as it was, if they do not fit.
+  void SetParameters(std::span<const std::byte> bytes,
+                     const std::string& where);
+  runtime::VariableStore& variables() { return variables_; }
+
+  // To be filled before Act(): observations [E, ...] of the task's shape, u8 or
+  // f32, and with noise its scale by environment [E].
+  MutableTensorView observations() { return observations_; }
+  std::span<float> noise_scales() { return noise_scales_; }
+
+  // Actions in [-1, 1], f32 [E, A]; valid until the next call. `step` keys the
+  // noise: never the same twice.
+  TensorView Act(int64_t step);
+
+ private:
+  std::unique_ptr<kernels::Backend> backend_;
+  runtime::VariableStore variables_;
+  runtime::Executor plan_;
+  MutableTensorView observations_;
+  std::span<float> noise_scales_;
+  int64_t* step_ = nullptr;
+};
+
+}  // namespace replicant::actors

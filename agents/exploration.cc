@@ -1,0 +1,37 @@
+#include "agents/exploration.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace replicant::agents {
+
+ExplorationConfig ExplorationConfig::Read(config::Reader& reader) {
+  ExplorationConfig c;
+  reader.Field("random_steps", &c.random_steps, {0, 1'000'000'000},
+               "agent steps of uniform random actions before the policy acts");
+  reader.Field("initial_scale", &c.initial_scale, {0.0, 10.0},
+               "standard deviation of the noise at first; 1 is half an "
+               "action's range");
+  reader.Field("final_scale", &c.final_scale, {0.0, 10.0},
+               "standard deviation of the noise after decay_steps");
+  reader.Field("decay_steps", &c.decay_steps, {0, 1'000'000'000},
+               "agent steps from the first scale to the last; 0 for none");
+  reader.Field("spread", &c.spread, {1e-3, 1e3},
+               "the last environment's scale over the first one's");
+  return c;
+}
+
+double ExplorationConfig::Scale(int64_t agent_steps, int64_t index,
+                                int64_t num_environments) const {
+  const double share =
+      decay_steps == 0 ? 1.0
+                       : std::min(1.0, static_cast<double>(agent_steps) /
+                                           static_cast<double>(decay_steps));
+  const double scale = initial_scale + share * (final_scale - initial_scale);
+  if (num_environments < 2) return scale;
+  return scale *
+         std::pow(spread, static_cast<double>(index) /
+                              static_cast<double>(num_environments - 1));
+}
+
+}  // namespace replicant::agents

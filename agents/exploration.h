@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/config/reader.h"
+
+namespace replicant::agents {
+
+// Section `actors.exploration`: Gaussian noise on the policy's actions, in
+// units of half the action's range. Agent steps are those of all actors
+// together.
+struct ExplorationConfig {
+  // Uniform random actions before the policy acts.
+  int64_t random_steps = 500;
+  // The scale goes from `initial` in a straight line to `final` in
+  // `decay_steps` agent steps; 0 steps: `final` from the start.
+  double initial_scale = 0.3;
+  double final_scale = 0.3;
+  int64_t decay_steps = 0;
+  // Environment i of N acts with scale * spread^(i / (N - 1)): fixed per
+  // environment, as in Ape-X (arXiv:1803.00933). 1: all alike.
+  double spread = 1.0;
+
+  static ExplorationConfig Read(config::Reader& reader);
+
+  bool IsRandom(int64_t agent_steps) const {
+    return agent_steps < random_steps;
+  }
+  // Of environment `index` of `num_environments` after `agent_steps`.
+  double Scale(int64_t agent_steps, int64_t index,
+               int64_t num_environments) const;
+};
+
+}  // namespace replicant::agents

@@ -1,0 +1,67 @@
+#include "agents/task_spec.h"
+
+#include <fmt/format.h>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+
+namespace replicant::agents {
+namespace {
+
+// What env/specs.h gives for an action without a bound.
+constexpr double kUnbounded = 1e10;
+
+}  // namespace
+
+int64_t TaskSpec::observation_bytes() const {
+  return has_pixels
+             ? 0
+             : observation.num_elements() * static_cast<int64_t>(sizeof(float));
+}
+
+int64_t TaskSpec::action_bytes() const {
+  return action_size() * static_cast<int64_t>(sizeof(float));
+}
+
+int64_t TaskSpec::frame_bytes() const {
+  return has_pixels ? observation.num_elements() / frame_stack : 0;
+}
+
+void TaskSpec::ToTaskRange(std::span<const float> action,
+                           std::span<double> out) const {
+  REPLICANT_CHECK_EQ(action.size(), action_minimum.size());
+  REPLICANT_CHECK_EQ(out.size(), action_minimum.size());
+  for (size_t i = 0; i < action.size(); ++i) {
+    const double share = (static_cast<double>(action[i]) + 1.0) / 2.0;
+    out[i] =
+        action_minimum[i] + share * (action_maximum[i] - action_minimum[i]);
+  }
+}
+
+TaskSpec MakeTaskSpec(const env::TaskConfig& config,
+                      const env::Environment& environment) {
+  const env::ActionSpec& actions = environment.action_spec();
+  for (size_t i = 0; i < actions.minimum.size(); ++i) {
+    if (actions.minimum[i] <= -kUnbounded || actions.maximum[i] >= kUnbounded) {
+      throw ConfigError(
+          fmt::format("task.name: action {} of {} has no bounds; an agent "
+                      "needs them",
+                      i, config.name));
+    }
+  }
+  const bool is_mean =
+      config.action_repeat_reward == env::RewardReduction::kMean;
+  const auto repeat = static_cast<double>(config.action_repeat);
+  const env::ObservationSpec& observations = environment.observation_spec();
+  return {.has_pixels = config.has_pixels,
+          .observation = config.has_pixels ? observations.Find("pixels").shape
+                                           : Shape({observations.state_size()}),
+          .frame_stack = config.has_pixels ? config.pixels.frame_stack : 1,
+          .action_repeat = config.action_repeat,
+          .largest_reward = is_mean ? 1.0 : repeat,
+          .return_scale = is_mean ? repeat : 1.0,
+          .action_minimum = actions.minimum,
+          .action_maximum = actions.maximum};
+}
+
+}  // namespace replicant::agents

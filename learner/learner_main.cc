@@ -1,0 +1,121 @@
+// The learner: draws batches, trains, publishes parameters.
+#include <spdlog/spdlog.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "agents/d4pg/config.h"
+#include "agents/task_spec.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/base/process.h"
+#include "core/config/command_line.h"
+#include "core/config/load.h"
+#include "core/config/log_config.h"
+#include "core/rpc/heartbeat_sender.h"
+#include "env/task_config.h"
+#include "env/tasks/suite.h"
+#include "fleet/fleet_config.h"
+#include "learner/learner.h"
+#include "learner/workloads/d4pg/d4pg_workload.h"
+#include "replay/replay_config.h"
+
+namespace replicant::learner {
+namespace {
+
+struct LearnerMainConfig {
+  fleet::RunConfig run;
+  env::TaskConfig task;
+  agents::d4pg::D4pgConfig agent;
+  replay::ReplayConfig replay;
+  LearnerConfig learner;
+  LogOptions log;
+
+  static LearnerMainConfig Read(config::Reader& reader) {
+    LearnerMainConfig c;
+    reader.Section("run", &c.run, "the run as a whole");
+    reader.Section("task", &c.task, "what the agent acts in");
+    reader.Section("agent", &c.agent, "the D4PG agent");
+    reader.Section("replay", &c.replay, "where steps are kept");
+    reader.Section("learner", &c.learner, "the training");
+    reader.Foreign("actors");
+    reader.Foreign("evaluation");
+    reader.Foreign("fleet");
+    c.log = config::ReadLogOptions(reader);
+    return c;
+  }
+};
+
+int Run(const LearnerMainConfig& config) {
+  const StopSignal stop;
+  rpc::HeartbeatSender heartbeat(
+      rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"learner", 0}}));
+  const agents::TaskSpec task = agents::MakeTaskSpec(
+      config.task, *env::MakeConfiguredEnvironment(
+                       env::TaskRegistry(env::SuiteTasks()), config.task,
+                       static_cast<uint64_t>(config.run.seed), 0));
+  replay::BatchReaderOptions reader;
+  reader.endpoints = {config.replay.bind};
+  reader.name = "learner";
+  reader.shape = {.observation_bytes = task.observation_bytes(),
+                  .action_bytes = task.action_bytes(),
+                  .frame_bytes = task.frame_bytes()};
+  reader.batch_size = config.learner.batch_size;
+  reader.seed = static_cast<uint64_t>(config.run.seed);
+  RemoteTransitions transitions(reader);
+  const replay::ShardConfig shard = config.replay.MakeShardConfig();
+  D4pgWorkload workload(
+      MakeD4pgWorkloadOptions(config.learner, config.agent, task,
+                              shard.tables[0].n_step.discount, config.run.seed),
+      &transitions);
+
+  std::filesystem::path folder = config.run.dir;
+  if (folder.empty()) folder = std::filesystem::path("runs") / config.run.name;
+  Learner learner(
+      config.learner, folder, &workload,
+      {.should_stop = [&] { return stop.count() > 0 || heartbeat.StopOrder(); },
+       .on_progress =
+           [&](const Progress& progress) {
+             heartbeat.SetGauge("updates", static_cast<double>(progress.step));
+             spdlog::info("step {}: {:.1f} steps/s, {:.0f} % of it waiting",
+                          progress.step, progress.steps_per_s,
+                          100.0 * progress.wait_share);
+           }});
+  heartbeat.SetState(rpc::RoleState::kRunning);
+  learner.Run();
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  config::CommandLine command_line("learner", "Trains on batches of a replay.");
+  const config::Arguments arguments =
+      command_line.Parse(argc, argv, config::Describe<LearnerMainConfig>());
+  if (!arguments.text_to_print.empty()) {
+    std::fputs(arguments.text_to_print.c_str(), stdout);
+    return 0;
+  }
+  auto config = config::Load<LearnerMainConfig>(
+                    config::Document::FromFile(arguments.config_file,
+                                               arguments.overrides))
+                    .config;
+  if (config.learner.workload != "d4pg") {
+    throw ConfigError("learner.workload: '" + config.learner.workload +
+                      "' is not known; there is: d4pg");
+  }
+  config.log.role = "learner";
+  InitLogging(config.log);
+  return Run(config);
+}
+
+}  // namespace
+}  // namespace replicant::learner
+
+int main(int argc, char** argv) {
+  try {
+    return replicant::learner::Main(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "learner: %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "agents/task_spec.h"
+#include "core/replicator/input.h"
+#include "learner/workloads/d4pg/transition_source.h"
+
+namespace replicant::learner {
+
+// Batches of transitions as the inputs of agents::d4pg::AddBatchInputs(): the
+// frames of a stack become the channels of one image, oldest first.
+//
+// Thread-safety: one thread at a time.
+class TransitionPipeline : public replicator::InputPipeline {
+ public:
+  // `source` outlives the pipeline.
+  TransitionPipeline(const agents::TaskSpec& task, int64_t batch_size,
+                     TransitionSource* source);
+
+  const std::vector<replicator::InputSpec>& specs() const override {
+    return specs_;
+  }
+  // Throws CommError if the source's batches are not of the task.
+  replicator::NextResult Next(
+      Clock::TimePoint deadline,
+      std::span<const MutableTensorView> batch) override;
+
+  // What Next() gave last.
+  const replay::Batch& batch() const { return batch_; }
+  double wait_seconds() const { return wait_seconds_; }
+
+ private:
+  void CopyObservations(const HostBuffer& rows, const HostBuffer& frames,
+                        const MutableTensorView& out) const;
+
+  const agents::TaskSpec task_;
+  const int64_t batch_size_;
+  TransitionSource& source_;
+  std::vector<replicator::InputSpec> specs_;
+  replay::Batch batch_;
+  double wait_seconds_ = 0.0;
+};
+
+// frames [B, stack, pixels, channels] -> out [B, pixels, stack * channels].
+// Throws InvalidArgument unless both have as many bytes.
+void InterleaveFrames(std::span<const std::byte> frames, int64_t stack,
+                      int64_t pixels, int64_t channels,
+                      std::span<std::byte> out);
+
+}  // namespace replicant::learner

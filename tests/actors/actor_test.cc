@@ -1,0 +1,229 @@
+#include "actors/actor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <optional>
+
+#include "core/runtime/parameters.h"
+#include "env/task_config.h"
+#include "env/tasks/suite.h"
+
+namespace replicant::actors {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+template <typename T>
+std::vector<T> ToVector(std::span<const std::byte> bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+// Keeps what it is given.
+class RecordingSink : public StepSink {
+ public:
+  struct Step {
+    std::vector<float> observation;
+    std::vector<uint8_t> frame;
+    std::vector<float> action;
+    float reward;
+    float discount;
+  };
+  struct Episode {
+    std::vector<Step> steps;
+    std::optional<std::vector<float>> last_observation;
+    std::vector<uint8_t> last_frame;
+  };
+
+  void BeginEpisode() override { episodes.emplace_back(); }
+  void Append(const ActorStep& step) override {
+    episodes.back().steps.push_back(
+        {ToVector<float>(step.observation), ToVector<uint8_t>(step.frame),
+         ToVector<float>(step.action), step.reward, step.discount});
+  }
+  void EndEpisode(std::span<const std::byte> observation,
+                  std::span<const std::byte> frame) override {
+    episodes.back().last_observation = ToVector<float>(observation);
+    episodes.back().last_frame = ToVector<uint8_t>(frame);
+  }
+
+  std::vector<Episode> episodes;
+};
+
+struct Rig {
+  explicit Rig(const env::TaskConfig& config, int64_t num_environments,
+               ActorOptions actor_options = {})
+      : environments(env::MakeConfiguredEnvironments(
+                         env::TaskRegistry(env::SuiteTasks()), config,
+                         /*seed=*/3, /*first_index=*/0, num_environments),
+                     {}),
+        sinks(static_cast<size_t>(num_environments)) {
+    const auto alone = env::MakeConfiguredEnvironment(
+        env::TaskRegistry(env::SuiteTasks()), config, 3, 0);
+    task = agents::MakeTaskSpec(config, *alone);
+    agents::d4pg::NetworkConfig networks{.policy_hidden_sizes = {8}};
+    if (config.has_pixels) {
+      networks.encoder = {.kind = agents::d4pg::EncoderKind::kCustom,
+                          .channels = {4},
+                          .kernels = {4},
+                          .strides = {4}};
+    }
+    policy.emplace(networks, task,
+                   PolicyRunnerOptions{.backend = "reference",
+                                       .num_environments = num_environments});
+    std::vector<StepSink*> pointers;
+    for (RecordingSink& sink : sinks) pointers.push_back(&sink);
+    actor_options.num_all_environments = num_environments;
+    actor.emplace(task, &environments, &*policy, pointers, actor_options);
+  }
+
+  env::VectorEnvironment environments;
+  std::vector<RecordingSink> sinks;
+  agents::TaskSpec task;
+  std::optional<PolicyRunner> policy;
+  std::optional<Actor> actor;
+};
+
+// 1000 control steps of the task in 10 agent steps.
+constexpr int kRepeat = 100;
+const env::TaskConfig kState = {.name = "cartpole-balance",
+                                .action_repeat = kRepeat};
+
+TEST(ActorTest, HandsOnWholeEpisodes) {
+  std::vector<EpisodeResult> results;
+  Rig rig(kState, 2, {.on_episode = [&](const EpisodeResult& result) {
+            results.push_back(result);
+          }});
+  // 10 steps and the one that starts the next episode, twice
+  for (int i = 0; i < 22; ++i) rig.actor->Step();
+  EXPECT_EQ(rig.actor->num_steps(), 2 * 20);
+  for (const RecordingSink& sink : rig.sinks) {
+    ASSERT_EQ(sink.episodes.size(), 3U);
+    for (int i = 0; i < 2; ++i) {
+      const RecordingSink::Episode& episode =
+          sink.episodes[static_cast<size_t>(i)];
+      ASSERT_EQ(episode.steps.size(), 10U);
+      EXPECT_TRUE(episode.last_observation.has_value());
+      // a time limit cuts off: the learner bootstraps
+      for (const auto& step : episode.steps) EXPECT_EQ(step.discount, 1.0F);
+    }
+    EXPECT_TRUE(sink.episodes[2].steps.empty());
+  }
+  ASSERT_EQ(results.size(), 4U);
+  double sum = 0.0;
+  for (const auto& step : rig.sinks[0].episodes[0].steps) sum += step.reward;
+  EXPECT_EQ(results[0].environment, 0);
+  EXPECT_EQ(results[0].length, 10);
+  EXPECT_NEAR(results[0].episode_return, sum, 1e-5);
+  EXPECT_EQ(results[1].environment, 1);
+}
+
+// Step t comes with o_t, not with the observation that followed.
+TEST(ActorTest, AStepHoldsTheObservationThatItActedOn) {
+  Rig rig(kState, 1, {.exploration = {.random_steps = 1000}});
+  for (int i = 0; i < 10; ++i) rig.actor->Step();
+  const auto same = env::MakeConfiguredEnvironment(
+      env::TaskRegistry(env::SuiteTasks()), kState, /*seed=*/3, /*index=*/0);
+  std::vector<double> state(
+      static_cast<size_t>(same->observation_spec().state_size()));
+  same->Reset({.state = state, .pixels = {}});
+  for (const auto& step : rig.sinks[0].episodes[0].steps) {
+    EXPECT_EQ(step.observation, std::vector<float>(state.begin(), state.end()));
+    ASSERT_EQ(step.action.size(), 1U);
+    const std::vector<double> action = {static_cast<double>(step.action[0])};
+    const env::TimeStep made =
+        same->Step(action, {.state = state, .pixels = {}});
+    EXPECT_EQ(step.reward, static_cast<float>(made.reward));
+  }
+  EXPECT_EQ(*rig.sinks[0].episodes[0].last_observation,
+            std::vector<float>(state.begin(), state.end()));
+}
+
+TEST(ActorTest, FramesAreTheNewestOfTheStack) {
+  const env::TaskConfig pixels = {
+      .name = "cartpole-balance",
+      .action_repeat = kRepeat,
+      .has_pixels = true,
+      .pixels = {.camera = {.height = 16, .width = 16}, .frame_stack = 2}};
+  Rig rig(pixels, 1, {.exploration = {.random_steps = 1000}});
+  for (int i = 0; i < 10; ++i) rig.actor->Step();
+  const auto same = env::MakeConfiguredEnvironment(
+      env::TaskRegistry(env::SuiteTasks()), pixels, /*seed=*/3, /*index=*/0);
+  std::vector<uint8_t> stack(16 * 16 * 6);
+  same->Reset({.state = {}, .pixels = stack});
+  const auto newest = [&] {
+    std::vector<uint8_t> frame;
+    for (size_t i = 0; i < stack.size(); i += 6) {
+      frame.insert(frame.end(), stack.begin() + static_cast<int64_t>(i) + 3,
+                   stack.begin() + static_cast<int64_t>(i) + 6);
+    }
+    return frame;
+  };
+  for (const auto& step : rig.sinks[0].episodes[0].steps) {
+    EXPECT_TRUE(step.observation.empty());
+    EXPECT_EQ(step.frame, newest());
+    const std::vector<double> action = {static_cast<double>(step.action[0])};
+    same->Step(action, {.state = {}, .pixels = stack});
+  }
+  EXPECT_EQ(rig.sinks[0].episodes[0].last_frame, newest());
+}
+
+TEST(ActorTest, RandomAtFirstThenByThePolicy) {
+  Rig rig(kState, 1, {.exploration = {.random_steps = 4, .final_scale = 0.0}});
+  // a policy that always gives tanh(100) = 1
+  runtime::VariableStore& variables = rig.policy->variables();
+  std::string last_bias;
+  for (const auto& [name, variable] : variables.variables()) {
+    if (name.ends_with("bias") && variable.spec.shape == Shape({1})) {
+      last_bias = name;
+    }
+  }
+  ASSERT_FALSE(last_bias.empty());
+  const float large = 100.0F;
+  variables.Set(last_bias, TensorView(DType::kF32, Shape({1}), &large));
+  for (int i = 0; i < 8; ++i) rig.actor->Step();
+  const auto& steps = rig.sinks[0].episodes[0].steps;
+  for (size_t i = 0; i < 4; ++i) EXPECT_LT(steps[i].action[0], 1.0F);
+  for (size_t i = 4; i < 8; ++i) EXPECT_EQ(steps[i].action[0], 1.0F);
+}
+
+TEST(ActorTest, TheSameSeedActsTheSame) {
+  const auto actions = [] {
+    Rig rig(kState, 2,
+            {.exploration = {.random_steps = 4, .final_scale = 0.5}});
+    for (int i = 0; i < 9; ++i) rig.actor->Step();
+    std::vector<float> all;
+    for (const auto& step : rig.sinks[1].episodes[0].steps) {
+      all.push_back(step.action[0]);
+    }
+    return all;
+  };
+  const std::vector<float> first = actions();
+  EXPECT_EQ(first, actions());
+  EXPECT_EQ(first.size(), 9U);
+}
+
+TEST(PolicyRunnerTest, TakesUpPublishedParameters) {
+  Rig from(kState, 1);
+  Rig to(kState, 1);
+  std::vector<std::string> names;
+  for (const auto& [name, variable] : from.policy->variables().variables()) {
+    names.push_back(name);
+    HostTensor value(variable.spec.dtype, variable.spec.shape);
+    for (float& element : value.MutableSpan<float>()) element = 0.25F;
+    from.policy->variables().Set(name, value.view());
+  }
+  const std::string bytes =
+      runtime::EncodeVariables(from.policy->variables(), names);
+  to.policy->SetParameters(std::as_bytes(std::span(bytes)), "policy");
+  for (const std::string& name : names) {
+    EXPECT_THAT(to.policy->variables().Get(name).Span<float>(), Each(0.25F));
+  }
+}
+
+}  // namespace
+}  // namespace replicant::actors

@@ -1,0 +1,74 @@
+#include "agents/task_spec.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "core/base/error.h"
+#include "env/task_config.h"
+#include "env/tasks/suite.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::agents {
+namespace {
+
+using testing::MessageOf;
+
+std::unique_ptr<env::Environment> Make(const env::TaskConfig& config) {
+  return env::MakeConfiguredEnvironment(env::TaskRegistry(env::SuiteTasks()),
+                                        config, /*seed=*/1, /*index=*/0);
+}
+
+TEST(TaskSpecTest, OfAStateTask) {
+  const env::TaskConfig config = {.name = "cheetah-run", .action_repeat = 4};
+  const TaskSpec spec = MakeTaskSpec(config, *Make(config));
+  EXPECT_EQ(spec.observation, Shape({17}));
+  EXPECT_EQ(spec.action_size(), 6);
+  EXPECT_EQ(spec.observation_bytes(), 17 * 4);
+  EXPECT_EQ(spec.action_bytes(), 6 * 4);
+  EXPECT_EQ(spec.frame_bytes(), 0);
+  EXPECT_EQ(spec.action_repeat, 4);
+}
+
+// The largest return is 1000, whichever way rewards are reduced.
+TEST(TaskSpecTest, RewardsOfRepeatedActions) {
+  env::TaskConfig config = {.name = "cheetah-run", .action_repeat = 4};
+  const TaskSpec mean = MakeTaskSpec(config, *Make(config));
+  EXPECT_EQ(mean.largest_reward, 1.0);
+  EXPECT_EQ(mean.return_scale, 4.0);
+  config.action_repeat_reward = env::RewardReduction::kSum;
+  const TaskSpec sum = MakeTaskSpec(config, *Make(config));
+  EXPECT_EQ(sum.largest_reward, 4.0);
+  EXPECT_EQ(sum.return_scale, 1.0);
+}
+
+TEST(TaskSpecTest, OfAPixelTask) {
+  const auto environment = Make(
+      {.name = "cartpole-swingup",
+       .has_pixels = true,
+       .pixels = {.camera = {.height = 16, .width = 24}, .frame_stack = 2}});
+  const TaskSpec spec = MakeTaskSpec(*environment, /*frame_stack=*/2);
+  EXPECT_EQ(spec.observation, Shape({16, 24, 6}));
+  EXPECT_EQ(spec.observation_bytes(), 0);
+  EXPECT_EQ(spec.frame_bytes(), 16 * 24 * 3);
+}
+
+TEST(TaskSpecTest, ScalesActions) {
+  const TaskSpec spec{.action_minimum = {-2.0, 0.0},
+                      .action_maximum = {4.0, 1.0}};
+  std::array<double, 2> out{};
+  spec.ToTaskRange(std::array{-1.0F, 0.5F}, out);
+  EXPECT_DOUBLE_EQ(out[0], -2.0);
+  EXPECT_DOUBLE_EQ(out[1], 0.75);
+}
+
+TEST(TaskSpecTest, RefusesActionsWithoutBounds) {
+  const env::TaskConfig config = {.name = "lqr-lqr_2_1"};
+  const auto environment = Make(config);
+  EXPECT_EQ(MessageOf<ConfigError>([&] { MakeTaskSpec(config, *environment); }),
+            "task.name: action 0 of lqr-lqr_2_1 has no bounds; an agent needs "
+            "them");
+}
+
+}  // namespace
+}  // namespace replicant::agents

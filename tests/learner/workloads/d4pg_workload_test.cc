@@ -1,0 +1,147 @@
+#include "learner/workloads/d4pg/d4pg_workload.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "core/base/error.h"
+#include "core/base/rng.h"
+
+namespace replicant::learner {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::Gt;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr int64_t kBatch = 16;
+
+// A bandit: the reward is 1 - (a - 0.5)^2, whatever is observed.
+class BanditTransitions : public TransitionSource {
+ public:
+  replay::ReadResult Next(Clock::TimePoint /*deadline*/,
+                          replay::Batch* batch) override {
+    if (is_empty) return replay::ReadResult::kTimeout;
+    batch->size = kBatch;
+    batch->observations = HostBuffer(kBatch * 2 * sizeof(float));
+    batch->next_observations = HostBuffer(kBatch * 2 * sizeof(float));
+    batch->actions = HostBuffer(kBatch * sizeof(float));
+    batch->rewards.clear();
+    std::vector<float> actions;
+    for (int64_t i = 0; i < kBatch; ++i) {
+      const double action = random_.Uniform(-1.0, 1.0);
+      actions.push_back(static_cast<float>(action));
+      batch->rewards.push_back(
+          static_cast<float>(1.0 - (action - 0.5) * (action - 0.5)));
+    }
+    std::memcpy(batch->actions.data(), actions.data(),
+                batch->actions.size_bytes());
+    batch->discounts.assign(kBatch, 0.0F);
+    batch->weights.assign(kBatch, 1.0F);
+    return replay::ReadResult::kOk;
+  }
+  void UpdatePriorities(const replay::Batch& /*batch*/,
+                        std::span<const float> priorities) override {
+    last_priorities.assign(priorities.begin(), priorities.end());
+    ++num_updates;
+  }
+
+  bool is_empty = false;
+  int num_updates = 0;
+  std::vector<float> last_priorities;
+
+ private:
+  RandomStream random_{/*seed=*/5, "bandit"};
+};
+
+D4pgWorkloadOptions Options() {
+  D4pgWorkloadOptions options;
+  options.agent.networks.policy_hidden_sizes = {16, 16};
+  options.agent.networks.critic_hidden_sizes = {32, 32};
+  options.agent.distribution.num_atoms = 21;
+  options.agent.critic_optimizer.learning_rate = 3e-3;
+  options.agent.policy_optimizer.learning_rate = 1e-3;
+  options.task = {.observation = Shape({2}),
+                  .action_minimum = {-1.0},
+                  .action_maximum = {1.0}};
+  options.support =
+      agents::d4pg::MakeSupport(options.agent.distribution, /*discount=*/0.0,
+                                /*largest_reward=*/1.0);
+  options.batch_size = kBatch;
+  options.replication.backend = "reference";
+  options.seed = 1;
+  return options;
+}
+
+double ScalarOf(const Workload& workload, const std::string& name) {
+  for (const auto& [key, value] : workload.Scalars()) {
+    if (key == name) return value;
+  }
+  ADD_FAILURE() << "no scalar " << name;
+  return 0.0;
+}
+
+TEST(D4pgWorkloadTest, LearnsABandit) {
+  BanditTransitions bandit;
+  D4pgWorkload workload(Options(), &bandit);
+  ASSERT_EQ(workload.Step({}), NextResult::kOk);
+  const double first_policy_loss = ScalarOf(workload, "policy_loss");
+  for (int i = 0; i < 400; ++i) {
+    ASSERT_EQ(workload.Step({}), NextResult::kOk);
+  }
+  // the best action's value is 1, the first policy's near 0.75
+  EXPECT_LT(ScalarOf(workload, "policy_loss"), -0.9);
+  EXPECT_GT(first_policy_loss, -0.8);
+  EXPECT_EQ(bandit.num_updates, 401);
+  EXPECT_EQ(bandit.last_priorities.size(), static_cast<size_t>(kBatch));
+  EXPECT_THAT(bandit.last_priorities, Each(Gt(0.0F)));
+}
+
+TEST(D4pgWorkloadTest, TargetsBeginAsCopies) {
+  BanditTransitions bandit;
+  D4pgWorkload workload(Options(), &bandit);
+  int num_targets = 0;
+  for (const auto& [name, variable] : workload.variables().variables()) {
+    if (!name.starts_with("target/")) continue;
+    ++num_targets;
+    const HostTensor target = workload.variables().Get(name);
+    const HostTensor online =
+        workload.variables().Get(name.substr(strlen("target/")));
+    EXPECT_EQ(std::memcmp(target.bytes().data(), online.bytes().data(),
+                          target.size_bytes()),
+              0)
+        << name;
+  }
+  EXPECT_GT(num_targets, 8);
+}
+
+TEST(D4pgWorkloadTest, PublishesThePolicyAlone) {
+  BanditTransitions bandit;
+  const D4pgWorkload workload(Options(), &bandit);
+  EXPECT_THAT(workload.PublishedVariables(), Each(StartsWith("policy/")));
+  EXPECT_THAT(workload.PublishedVariables(),
+              Not(Contains(StartsWith("critic"))));
+  EXPECT_FALSE(workload.PublishedVariables().empty());
+}
+
+TEST(D4pgWorkloadTest, WaitsWithoutTransitions) {
+  BanditTransitions bandit;
+  bandit.is_empty = true;
+  D4pgWorkload workload(Options(), &bandit);
+  EXPECT_EQ(workload.Step({}), NextResult::kTimeout);
+  EXPECT_EQ(bandit.num_updates, 0);
+}
+
+TEST(D4pgWorkloadTest, RefusesABatchOfAnotherSize) {
+  BanditTransitions bandit;
+  D4pgWorkloadOptions options = Options();
+  options.batch_size = 32;
+  D4pgWorkload workload(options, &bandit);
+  EXPECT_THROW(static_cast<void>(workload.Step({})), CommError);
+}
+
+}  // namespace
+}  // namespace replicant::learner
