@@ -11,49 +11,19 @@
 #include <vector>
 
 #include "actors/actor.h"
-#include "actors/actors_config.h"
 #include "actors/evaluation.h"
-#include "actors/evaluation_config.h"
 #include "core/base/fs.h"
 #include "core/base/process.h"
 #include "core/config/command_line.h"
 #include "core/config/load.h"
-#include "core/config/log_config.h"
-#include "env/task_config.h"
 #include "env/tasks/suite.h"
-#include "fleet/fleet_config.h"
+#include "fleet/training_config.h"
 #include "learner/learner.h"
 #include "learner/workloads/d4pg/d4pg_workload.h"
 #include "replay/local_replay.h"
-#include "replay/replay_config.h"
 
 namespace replicant::fleet {
 namespace {
-
-struct LockstepConfig {
-  RunConfig run;
-  env::TaskConfig task;
-  agents::d4pg::D4pgConfig agent;
-  replay::ReplayConfig replay;
-  actors::ActorsConfig actors;
-  learner::LearnerConfig learner;
-  actors::EvaluationConfig evaluation;
-  LogOptions log;
-
-  static LockstepConfig Read(config::Reader& reader) {
-    LockstepConfig c;
-    reader.Section("run", &c.run, "the run as a whole");
-    reader.Section("task", &c.task, "what the agent acts in");
-    reader.Section("agent", &c.agent, "the D4PG agent");
-    reader.Section("replay", &c.replay, "where steps are kept");
-    reader.Section("actors", &c.actors, "who acts");
-    reader.Section("learner", &c.learner, "the training");
-    reader.Section("evaluation", &c.evaluation, "trials without noise");
-    reader.Foreign("fleet");
-    c.log = config::ReadLogOptions(reader);
-    return c;
-  }
-};
 
 // Steps that go straight into the replay.
 class LocalSink : public actors::StepSink {
@@ -119,7 +89,7 @@ class LockstepTransitions : public learner::TransitionSource {
   bool has_learned_ = true;
 };
 
-int Run(const LockstepConfig& config, const std::string& resolved_yaml) {
+int Run(const TrainingConfig& config, const std::string& resolved_yaml) {
   const auto seed = static_cast<uint64_t>(config.run.seed);
   const env::TaskRegistry registry(env::SuiteTasks());
   env::VectorEnvironment environments(
@@ -205,12 +175,12 @@ int Main(int argc, char** argv) {
   config::CommandLine command_line("lockstep",
                                    "Trains in one process, in a fixed order.");
   const config::Arguments arguments =
-      command_line.Parse(argc, argv, config::Describe<LockstepConfig>());
+      command_line.Parse(argc, argv, config::Describe<TrainingConfig>());
   if (!arguments.text_to_print.empty()) {
     std::fputs(arguments.text_to_print.c_str(), stdout);
     return 0;
   }
-  const auto loaded = config::Load<LockstepConfig>(
+  const auto loaded = config::Load<TrainingConfig>(
       config::Document::FromFile(arguments.config_file, arguments.overrides));
   InitLogging(loaded.config.log);
   return Run(loaded.config, loaded.resolved_yaml);

@@ -1,0 +1,185 @@
+// Runs a whole training on this machine: replay, learner and actors, started,
+// watched, started again and stopped together.
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "agents/d4pg/distribution.h"
+#include "agents/d4pg/networks.h"
+#include "agents/task_spec.h"
+#include "core/base/error.h"
+#include "core/base/thread.h"
+#include "core/config/command_line.h"
+#include "core/config/load.h"
+#include "env/tasks/suite.h"
+#include "fleet/placement.h"
+#include "fleet/run_fleet.h"
+#include "fleet/training_config.h"
+
+namespace replicant::fleet {
+namespace {
+
+// Where the programs of the roles are: beside this one.
+std::filesystem::path ProgramFolder() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
+}
+
+// Finds what would stop the roles a second after their start.
+agents::TaskSpec CheckTraining(const TrainingConfig& config) {
+  const agents::TaskSpec task = agents::MakeTaskSpec(
+      config.task, *env::MakeConfiguredEnvironment(
+                       env::TaskRegistry(env::SuiteTasks()), config.task,
+                       static_cast<uint64_t>(config.run.seed), 0));
+  agents::d4pg::CheckSpec(
+      config.agent.networks,
+      {.observation = task.observation, .action_size = task.action_size()});
+  const replay::ShardConfig shard = config.replay.MakeShardConfig();
+  agents::d4pg::MakeSupport(config.agent.distribution,
+                            shard.tables[0].n_step.discount,
+                            task.largest_reward);
+  if (config.learner.parameter_bind.empty()) {
+    throw ConfigError(
+        "learner.parameter_bind: empty, but the actors need parameters");
+  }
+  return task;
+}
+
+std::vector<RoleRequest> Requests(const TrainingConfig& config) {
+  std::vector<RoleRequest> requests = {
+      {.id = {"learner", 0},
+       .threads = config.learner.replication.threads,
+       .is_exclusive = true},
+      {.id = {"replay", 0}, .load = 0.2}};
+  for (int64_t i = 0; i < config.actors.count; ++i) {
+    requests.push_back({.id = {"actor", static_cast<uint32_t>(i)}});
+  }
+  return requests;
+}
+
+RoleSpec MakeRole(const PlacedRole& placed, const TrainingConfig& config,
+                  const agents::TaskSpec& task,
+                  const std::filesystem::path& folder) {
+  const std::string& role = placed.request.id.role;
+  RoleSpec spec;
+  spec.id = placed.request.id;
+  spec.cpus = placed.cpus;
+  spec.restart = config.fleet.restart.at(role);
+  spec.command = {(ProgramFolder() / role).string(), "--config",
+                  (folder / "config.yaml").string()};
+  const auto set = [&spec](const std::string& setting) {
+    spec.command.push_back("--set");
+    spec.command.push_back(setting);
+  };
+  set("run.dir=" + folder.string());
+  if (role == "replay") {
+    spec.start_stage = 0;
+    spec.stop_stage = 2;
+    set(fmt::format("replay.observation_bytes={}", task.observation_bytes()));
+    set(fmt::format("replay.action_bytes={}", task.action_bytes()));
+    set(fmt::format("replay.frame_bytes={}", task.frame_bytes()));
+    set(fmt::format("replay.checkpoint_folder={}",
+                    (folder / "replay").string()));
+  } else if (role == "learner") {
+    spec.start_stage = 1;
+    spec.stop_stage = 1;
+    spec.on_success = RoleSpec::OnSuccess::kCompletesRun;
+  } else {
+    spec.start_stage = 2;
+    spec.stop_stage = 0;
+    spec.command.push_back("--index");
+    spec.command.push_back(fmt::format("{}", placed.request.id.index));
+  }
+  return spec;
+}
+
+int Run(const TrainingConfig& config, RunFolder folder) {
+  const agents::TaskSpec task = CheckTraining(config);
+  FleetRun run{.config = config.fleet,
+               .seed = static_cast<uint64_t>(config.run.seed),
+               .roles = {},
+               .progress = {}};
+  const CpuTopology topology = ReadCpuTopology();
+  const std::vector<PlacedRole> placed = Place(topology, Requests(config));
+  std::fputs(PlacementTable(topology, placed).c_str(), stdout);
+  std::printf("run folder: %s\n", folder.path().c_str());
+  std::fflush(stdout);
+  for (const PlacedRole& role : placed) {
+    run.roles.push_back(MakeRole(role, config, task, folder.path()));
+  }
+  using Kind = ProgressField::Kind;
+  run.progress = {{.kind = Kind::kValue,
+                   .label = "updates",
+                   .role = "learner",
+                   .number = "updates"},
+                  {.kind = Kind::kValue,
+                   .label = "updates/s",
+                   .role = "learner",
+                   .number = "updates_per_s"},
+                  {.kind = Kind::kCount,
+                   .label = "frames",
+                   .role = "actor",
+                   .number = "frames"},
+                  {.kind = Kind::kRate,
+                   .label = "frames/s",
+                   .role = "actor",
+                   .number = "frames"},
+                  {.kind = Kind::kValue,
+                   .label = "return",
+                   .role = "actor",
+                   .number = "return"}};
+  const RunResult result = RunFleet(run, folder);
+  for (const std::string& problem : result.problems) {
+    std::fprintf(stderr, "fleet: %s\n", problem.c_str());
+  }
+  std::fprintf(result.ok() ? stdout : stderr, "%s\n", result.message.c_str());
+  return result.ok() ? 0 : 1;
+}
+
+int Main(int argc, char** argv) {
+  config::CommandLine command_line(
+      "fleet", "Runs a training: replay, learner and actors on this machine.");
+  std::string resumed;
+  command_line.AddOption("resume", &resumed,
+                         "go on with the run of this folder, by the "
+                         "configuration that lies in it");
+  std::vector<const char*> words(argv, argv + argc);
+  std::string config_file;
+  // a resumed run has its configuration
+  for (int i = 1; i + 1 < argc; ++i) {
+    if (std::string(argv[i]) != "--resume") continue;
+    config_file = RunFolder::ConfigFile(argv[i + 1]).string();
+    words.push_back("--config");
+    words.push_back(config_file.c_str());
+  }
+  const config::Arguments arguments =
+      command_line.Parse(static_cast<int>(words.size()), words.data(),
+                         config::Describe<TrainingConfig>());
+  if (!arguments.text_to_print.empty()) {
+    std::fputs(arguments.text_to_print.c_str(), stdout);
+    return 0;
+  }
+  auto [config, resolved_yaml] = config::Load<TrainingConfig>(
+      config::Document::FromFile(arguments.config_file, arguments.overrides));
+  config.log.role = "fleet";
+  InitLogging(config.log);
+  CheckTraining(config);
+  return Run(config, resumed.empty()
+                         ? RunFolder::Create(config.run, resolved_yaml)
+                         : RunFolder::Resume(resumed));
+}
+
+}  // namespace
+}  // namespace replicant::fleet
+
+int main(int argc, char** argv) {
+  try {
+    return replicant::fleet::Main(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "fleet: %s\n", e.what());
+    return 1;
+  }
+}

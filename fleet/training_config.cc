@@ -1,0 +1,21 @@
+#include "fleet/training_config.h"
+
+#include "core/config/log_config.h"
+
+namespace replicant::fleet {
+
+TrainingConfig TrainingConfig::Read(config::Reader& reader) {
+  TrainingConfig c;
+  reader.Section("run", &c.run, "the run as a whole");
+  reader.Section("task", &c.task, "what the agent acts in");
+  reader.Section("agent", &c.agent, "the D4PG agent");
+  reader.Section("replay", &c.replay, "where steps are kept");
+  reader.Section("actors", &c.actors, "who acts");
+  reader.Section("learner", &c.learner, "the training");
+  reader.Section("evaluation", &c.evaluation, "trials without noise");
+  reader.Section("fleet", &c.fleet, "how the run's processes are watched");
+  c.log = config::ReadLogOptions(reader);
+  return c;
+}
+
+}  // namespace replicant::fleet

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "actors/actors_config.h"
+#include "actors/evaluation_config.h"
+#include "agents/d4pg/config.h"
+#include "core/base/log.h"
+#include "core/config/reader.h"
+#include "env/task_config.h"
+#include "fleet/fleet_config.h"
+#include "learner/learner_config.h"
+#include "replay/replay_config.h"
+
+namespace replicant::fleet {
+
+// A whole training: every section that its programs read. For programs that
+// know all of them, so not part of the library.
+struct TrainingConfig {
+  RunConfig run;
+  env::TaskConfig task;
+  agents::d4pg::D4pgConfig agent;
+  replay::ReplayConfig replay;
+  actors::ActorsConfig actors;
+  learner::LearnerConfig learner;
+  actors::EvaluationConfig evaluation;
+  FleetConfig fleet;
+  LogOptions log;
+
+  static TrainingConfig Read(config::Reader& reader);
+};
+
+}  // namespace replicant::fleet
