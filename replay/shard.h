@@ -166,8 +166,7 @@ class Shard {
 
   // --- checkpoints (replay/checkpointer.h) ---
 
-  // Everything as it is now. The lock is held while the items are copied: about
-  // 50 ns per item.
+  // Everything as it is now. The lock is held while the items are copied.
   ShardSnapshot TakeSnapshot() const;
   // A group of a snapshot, for Restore(); with its bytes on the disk if they
   // are wanted there and there is room. Throws IoError like Group.

@@ -40,19 +40,31 @@ void CheckSameItems(const TableConfig& config, const NStepConfig& saved) {
 
 ShardSnapshot Shard::TakeSnapshot() const {
   ShardSnapshot snapshot;
+  snapshot.tables.resize(tables_.size());
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    size_t num_slots = 0;
+    {
+      MutexLock lock(mutex_);
+      num_slots = tables_[i].table->num_slots();
+    }
+    // fresh memory costs more than the copy: touched before the lock is taken
+    snapshot.tables[i].contents.items.resize(num_slots);
+  }
   MutexLock lock(mutex_);
   snapshot.groups.reserve(static_cast<size_t>(store_.num_groups()));
   for (const std::shared_ptr<StoredGroup>& group : store_.groups()) {
     snapshot.groups.push_back({group, group->data, group->next_serial});
   }
   snapshot.last_serial = store_.last_serial();
-  for (const TableState& state : tables_) {
-    snapshot.tables.push_back({.n_step = state.table->config().n_step,
-                               .name = state.table->config().name,
-                               .contents = state.table->Contents(),
-                               .random_position = state.random.position(),
-                               .updates = state.updates,
-                               .late_updates = state.late_updates});
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    const TableState& state = tables_[i];
+    ShardSnapshot::SavedTable& saved = snapshot.tables[i];
+    saved.n_step = state.table->config().n_step;
+    saved.name = state.table->config().name;
+    state.table->ReadContents(&saved.contents);
+    saved.random_position = state.random.position();
+    saved.updates = state.updates;
+    saved.late_updates = state.late_updates;
   }
   for (const auto& [id, writer] : writers_) {
     ShardSnapshot::SavedWriter saved = {

@@ -219,12 +219,12 @@ int64_t Table::UpdatePriorities(std::span<const PriorityUpdate> updates) {
   return num_updated;
 }
 
-TableContents Table::Contents() const {
-  return {.items = items_,
-          .free_slots = free_slots_,
-          .limiter = limiter_.state(),
-          .max_priority = max_priority_,
-          .max_generation = max_generation_};
+void Table::ReadContents(TableContents* contents) const {
+  contents->items.assign(items_.begin(), items_.end());
+  contents->free_slots.assign(free_slots_.begin(), free_slots_.end());
+  contents->limiter = limiter_.state();
+  contents->max_priority = max_priority_;
+  contents->max_generation = max_generation_;
 }
 
 void Table::Restore(const TableContents& contents) {

@@ -136,7 +136,9 @@ class Table {
 
   // --- for a checkpoint ---
 
-  TableContents Contents() const;
+  // Fills `contents`, using the memory that its vectors have.
+  void ReadContents(TableContents* contents) const;
+  size_t num_slots() const { return items_.size(); }
   // Fills an empty table; `contents.items` hold their groups and no uses. A
   // live item keeps its key, and later items take the slots that they would
   // have taken, unless the table has become too small for its slots; of what

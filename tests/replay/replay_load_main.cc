@@ -1,11 +1,16 @@
 // One end of a replay service as a process of its own, for tests that kill it:
 //
-//   replay_load write ENDPOINT REPORT    streams episodes without end
-//   replay_load read ENDPOINT REPORT     draws batches and checks every item
+//   replay_load write ENDPOINT REPORT [PAUSE_MS]  streams episodes without end
+//   replay_load read ENDPOINT REPORT [PAUSE_MS]   draws batches, checks each
+//   item
+//
+// It pauses after every episode and batch, as the machine is for others, too: 1
+// ms, or at full rate 0.
 //
 // SIGTERM ends it, a writer after everything was acknowledged. What it has done
 // stands in the file REPORT (replay_load.h), also after it was killed.
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -43,7 +48,8 @@ void Flush(StepWriter& writer, LoadReport& report) {
   report.steps.store(writer.metrics().acknowledged_steps);
 }
 
-void Write(const std::string& endpoint, LoadReport& report) {
+void Write(const std::string& endpoint, LoadReport& report,
+           std::chrono::milliseconds pause) {
   const StopSignal stop;
   const EpisodeMaker maker;
   StepWriter writer({.endpoint = endpoint,
@@ -54,8 +60,7 @@ void Write(const std::string& endpoint, LoadReport& report) {
   for (; stop.count() == 0; ++report.rounds) {
     AppendEpisode(writer, maker, ++episode);
     report.steps.store(writer.metrics().acknowledged_steps);
-    // the machine is for others, too
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(pause);
   }
   // the second tells the service of every step of the first
   for (int i = 0; i < 2; ++i) {
@@ -89,7 +94,8 @@ void CheckBatch(const Batch& batch) {
   }
 }
 
-void Read(const std::string& endpoint, LoadReport& report) {
+void Read(const std::string& endpoint, LoadReport& report,
+          std::chrono::milliseconds pause) {
   const StopSignal stop;
   BatchReader reader({.endpoints = {endpoint},
                       .shape = EpisodeMaker().shape,
@@ -103,7 +109,7 @@ void Read(const std::string& endpoint, LoadReport& report) {
     reader.UpdatePriorities(
         batch, std::vector<float>(static_cast<size_t>(batch.size), 0.5f));
     ++report.rounds;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(pause);
   }
 }
 
@@ -113,9 +119,12 @@ void Read(const std::string& endpoint, LoadReport& report) {
 int main(int argc, char** argv) {
   using namespace replicant::replay::testing;  // NOLINT
   try {
-    if (argc != 4) throw std::runtime_error("want write|read ENDPOINT REPORT");
+    if (argc != 4 && argc != 5) {
+      throw std::runtime_error("want write|read ENDPOINT REPORT [PAUSE_MS]");
+    }
     const LoadReportFile report(argv[3]);
-    (std::string(argv[1]) == "write" ? Write : Read)(argv[2], *report);
+    const std::chrono::milliseconds pause(argc == 5 ? std::atoi(argv[4]) : 1);
+    (std::string(argv[1]) == "write" ? Write : Read)(argv[2], *report, pause);
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "replay_load: %s\n", e.what());
