@@ -165,6 +165,11 @@ ShardConfig ReplayConfig::MakeShardConfig() const {
 ReplayMainConfig ReplayMainConfig::Read(config::Reader& reader) {
   ReplayMainConfig c;
   reader.Section("replay", &c.replay, "the replay service");
+  // of the other programs of a run
+  for (const char* section :
+       {"run", "task", "agent", "actors", "learner", "evaluation", "fleet"}) {
+    reader.Foreign(section);
+  }
   c.log = config::ReadLogOptions(reader);
   c.log.role = "replay";
   return c;

@@ -18,6 +18,7 @@
 #include "core/config/load.h"
 #include "core/metrics/exposer.h"
 #include "core/rpc/client.h"
+#include "core/rpc/heartbeat_sender.h"
 #include "core/rpc/zap.h"
 #include "replay/replay_config.h"
 #include "replay/service.h"
@@ -89,10 +90,30 @@ void SaveCheckpoint(Checkpointer& checkpointer) {
   }
 }
 
+// Tells a supervisor how the service does, and who waits for it.
+void Beat(const ShardStatus& status, rpc::HeartbeatSender* heartbeat) {
+  heartbeat->SetCounter("steps", static_cast<double>(status.inserted_steps));
+  heartbeat->SetGauge("bytes", static_cast<double>(status.size_bytes));
+  double num_items = 0.0;
+  const WaitStatus* wait = nullptr;
+  for (const TableStatus& table : status.tables) {
+    num_items += static_cast<double>(table.size);
+    for (const WaitStatus* side : {&table.insert_wait, &table.sample_wait}) {
+      if (side->is_waiting && wait == nullptr) wait = side;
+    }
+  }
+  heartbeat->SetGauge("items", num_items);
+  if (wait != nullptr) {
+    heartbeat->SetState(rpc::RoleState::kWaiting, wait->why);
+  } else {
+    heartbeat->SetState(rpc::RoleState::kRunning);
+  }
+}
+
 // Waits for a stop signal, and does what has to be done meanwhile.
 void RunUntilStopped(const ReplayConfig& config, const StopSignal& stop,
                      const Shard& shard, const rpc::Server& server,
-                     CheckpointSaver* saver) {
+                     CheckpointSaver* saver, rpc::HeartbeatSender* heartbeat) {
   metrics::Registry registry;
   std::optional<metrics::Exposer> exposer;
   if (!config.metrics_address.empty()) {
@@ -104,8 +125,10 @@ void RunUntilStopped(const ReplayConfig& config, const StopSignal& stop,
   const auto interval = std::chrono::duration_cast<Clock::Duration>(
       std::chrono::duration<double>(config.checkpoint_interval_s));
   Clock::TimePoint next_checkpoint = clock.Now() + interval;
-  while (stop.count() == 0) {
-    service_metrics.Update(shard.Status(), server.metrics());
+  while (stop.count() == 0 && !heartbeat->StopOrder()) {
+    const ShardStatus status = shard.Status();
+    service_metrics.Update(status, server.metrics());
+    Beat(status, heartbeat);
     pollfd waiting = {stop.fd(), POLLIN, 0};
     auto timeout = std::chrono::milliseconds(500);
     if (saver != nullptr && interval.count() > 0) {
@@ -131,6 +154,8 @@ struct StopOnExit {
 
 int Serve(const ReplayConfig& config) {
   const StopSignal stop;
+  rpc::HeartbeatSender heartbeat(
+      rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"replay", 0}}));
   Shard shard(config.MakeShardConfig(), &Clock::Real());
   const auto checkpointer = MakeCheckpointer(config, &shard);
   rpc::ZmqContext context;
@@ -155,7 +180,9 @@ int Serve(const ReplayConfig& config) {
   Thread loop("replay", [&](const Thread::StopToken&) { server.Run(); });
   const StopOnExit stop_on_exit{server};
 
-  RunUntilStopped(config, stop, shard, server, saver ? &*saver : nullptr);
+  RunUntilStopped(config, stop, shard, server, saver ? &*saver : nullptr,
+                  &heartbeat);
+  heartbeat.SetState(rpc::RoleState::kDraining, "the last checkpoint");
   spdlog::info("stopping");
   // what was acknowledged is in the checkpoint: nothing is taken in after it
   std::promise<void> is_closed;
