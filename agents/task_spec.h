@@ -42,9 +42,9 @@ struct TaskSpec {
   void ToTaskRange(std::span<const float> action, std::span<double> out) const;
 };
 
-// `frame_stack` is 0 for an environment without pixels; else the agent sees its
-// array "pixels" alone. Throws ConfigError if an action has no bounds (lqr), or
-// if the channels are not frame_stack times 3.
-TaskSpec MakeTaskSpec(const env::Environment& environment, int64_t frame_stack);
+// Of an environment that was made of `config`. With pixels the agent sees these
+// alone. Throws ConfigError if an action has no bounds (lqr).
+TaskSpec MakeTaskSpec(const env::TaskConfig& config,
+                      const env::Environment& environment);
 
 }  // namespace replicant::agents

@@ -123,8 +123,10 @@ int Run(const TrainingConfig& config, const std::string& resolved_yaml) {
   actors::PolicyRunner policy = make_policy(environments.size(), true);
   actors::PolicyRunner trial_policy = make_policy(1, false);
   LockstepTransitions transitions(&replay, &policy);
-  learner::D4pgWorkload workload(WorkloadOptions(config, task, n_step.discount),
-                                 &transitions);
+  learner::D4pgWorkload workload(
+      learner::MakeD4pgWorkloadOptions(config.learner, config.agent, task,
+                                       n_step.discount, config.run.seed),
+      &transitions);
 
   std::vector<LocalSink> sinks;
   for (int64_t e = 0; e < environments.size(); ++e) {

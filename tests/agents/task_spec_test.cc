@@ -43,11 +43,11 @@ TEST(TaskSpecTest, RewardsOfRepeatedActions) {
 }
 
 TEST(TaskSpecTest, OfAPixelTask) {
-  const auto environment = Make(
-      {.name = "cartpole-swingup",
-       .has_pixels = true,
-       .pixels = {.camera = {.height = 16, .width = 24}, .frame_stack = 2}});
-  const TaskSpec spec = MakeTaskSpec(*environment, /*frame_stack=*/2);
+  const env::TaskConfig config = {
+      .name = "cartpole-swingup",
+      .has_pixels = true,
+      .pixels = {.camera = {.height = 16, .width = 24}, .frame_stack = 2}};
+  const TaskSpec spec = MakeTaskSpec(config, *Make(config));
   EXPECT_EQ(spec.observation, Shape({16, 24, 6}));
   EXPECT_EQ(spec.observation_bytes(), 0);
   EXPECT_EQ(spec.frame_bytes(), 16 * 24 * 3);
