@@ -29,7 +29,7 @@ struct ReplayConfig {
   int64_t max_bytes = int64_t{1} << 33;
   int64_t credits = 64;
   bool shared_memory = true;
-  int64_t encode_threads = 1;
+  int64_t encode_threads = 2;
   double peer_timeout_s = 10.0;
   int64_t seed = 0;
 
