@@ -108,21 +108,41 @@ void CopyRows(const SampledBatch& batch, RowSpans to) {
   }
 }
 
-// Copies the frames of an item whose groups are not compressed to its stacks.
-void CopyStacks(const SampledBatch& batch, const SampledItem& item,
-                int64_t stack, size_t frame_bytes, std::byte* frames,
-                std::byte* next_frames) {
-  const auto copy = [&](int64_t top, std::byte* to) {
-    for (int64_t j = 0; j < stack; ++j) {
+// A frame that is stored as it is, and its place in a stack.
+struct FrameCopy {
+  const std::byte* from;
+  std::byte* to;
+};
+
+// Adds the frames of an item whose groups are not compressed.
+void AddStackCopies(const SampledBatch& batch, const SampledItem& item,
+                    int64_t stack, size_t frame_bytes, std::byte* frames,
+                    std::byte* next_frames, std::vector<FrameCopy>* copies) {
+  const auto add = [&](int64_t top, std::byte* to) {
+    for (int64_t j = 0; j < stack; ++j, to += frame_bytes) {
       const int64_t step = std::max<int64_t>(0, top - stack + 1 + j);
       const StepGroupView& view = batch.GroupOf(item, step).view;
       const FrameGroupView group(view.frames());
-      std::memcpy(to + static_cast<size_t>(j) * frame_bytes,
-                  group.Payload(step - view.first_step()).data(), frame_bytes);
+      copies->push_back({group.Payload(step - view.first_step()).data(), to});
     }
   };
-  copy(item.step, frames);
-  copy(item.step + item.n, next_frames);
+  add(item.step, frames);
+  add(item.step + item.n, next_frames);
+}
+
+void CopyFrames(std::span<const FrameCopy> copies, size_t frame_bytes) {
+  constexpr size_t kPage = 4096;
+  for (size_t i = 0; i < copies.size(); ++i) {
+    // frames lie anywhere in gigabytes: the processor, which looks ahead within
+    // a page only, would wait at each of them
+    if (i + 1 < copies.size()) {
+      for (size_t offset = 0; offset < frame_bytes; offset += kPage) {
+        __builtin_prefetch(copies[i + 1].from + offset, /*rw=*/0);
+        __builtin_prefetch(copies[i + 1].to + offset, /*rw=*/1);
+      }
+    }
+    std::memcpy(copies[i].to, copies[i].from, frame_bytes);
+  }
 }
 
 template <typename T, typename Items, typename Value>
@@ -153,9 +173,10 @@ struct Plan {
   std::vector<uint32_t> cuts_of_item;
   std::vector<uint32_t> sizes;  // of each cut's frame group
   size_t total_bytes = 0;
+  std::vector<FrameCopy> copies;  // of the items without segments
 };
 
-// Items whose frames were copied to their stacks in `target` get no segments.
+// Items whose frames can be copied to their stacks in `target` get no segments.
 Plan MakePlan(const SampledBatch& batch, const StepShape& shape, int64_t stack,
               const BatchTarget* target) {
   Plan plan;
@@ -178,9 +199,10 @@ Plan MakePlan(const SampledBatch& batch, const StepShape& shape, int64_t stack,
                       plan.cuts.end());
       const size_t row = i * static_cast<size_t>(stack_bytes);
       const BatchPlace& place = target->place;
-      CopyStacks(batch, item, stack, static_cast<size_t>(shape.frame_bytes),
-                 RowInMemory(*target, place.frames, stack_bytes) + row,
-                 RowInMemory(*target, place.next_frames, stack_bytes) + row);
+      AddStackCopies(batch, item, stack, static_cast<size_t>(shape.frame_bytes),
+                     RowInMemory(*target, place.frames, stack_bytes) + row,
+                     RowInMemory(*target, place.next_frames, stack_bytes) + row,
+                     &plan.copies);
     }
     for (size_t c = begin; c < plan.cuts.size(); ++c) {
       const Cut& cut = plan.cuts[c];
@@ -258,6 +280,7 @@ rpc::Message EncodeBatch(const SampledBatch& batch, BatchState state,
   CopyRows(batch,
            PlaceRows(batch.items.size(), shape, max_part_bytes, target, &rows));
   const Plan plan = MakePlan(batch, shape, stack, target);
+  CopyFrames(plan.copies, static_cast<size_t>(shape.frame_bytes));
   const bool are_segments_in_memory =
       target != nullptr && plan.total_bytes <= target->place.segments_bytes;
   rpc::Frame segments;

@@ -30,7 +30,7 @@ struct ReplayConfig {
   DiskTierConfig disk;
   int64_t credits = 64;
   bool shared_memory = true;
-  int64_t encode_threads = 1;
+  int64_t encode_threads = 2;
   double peer_timeout_s = 10.0;
   int64_t seed = 0;
 

@@ -31,7 +31,7 @@ struct ServiceOptions {
   bool shares_memory = true;
   // Batches with pixels are encoded in so many threads beside the loop; 0: in
   // the loop.
-  int64_t encode_threads = 1;
+  int64_t encode_threads = 2;
 };
 
 // Per second, over the last whole second or more.

@@ -64,9 +64,9 @@ int OpenMemoryFile(const std::string& path, std::string* why) {
 
 }  // namespace
 
-std::byte* SharedMemory::Map(int fd, size_t size_bytes) {
+std::byte* SharedMemory::Map(int fd, size_t size_bytes, int flags) {
   void* mapped = ::mmap(nullptr, kHeaderBytes + size_bytes,
-                        PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd,
+                        PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd,
                         /*offset=*/0);
   return mapped == MAP_FAILED ? nullptr : static_cast<std::byte*>(mapped);
 }
@@ -81,7 +81,7 @@ std::shared_ptr<SharedMemory> SharedMemory::Create(size_t size_bytes) {
       ::fcntl(file.fd, F_ADD_SEALS, kSeals) != 0) {
     throw IoError::FromErrno("share", what, errno);
   }
-  std::byte* mapped = Map(file.fd, size_bytes);
+  std::byte* mapped = Map(file.fd, size_bytes, MAP_POPULATE);
   if (mapped == nullptr) throw IoError::FromErrno("share", what, errno);
 
   SharedMemoryHandle handle;
@@ -113,7 +113,8 @@ std::shared_ptr<SharedMemory> SharedMemory::Open(
         "another size";
     return nullptr;
   }
-  std::byte* mapped = Map(file.fd, handle.size_bytes);
+  // not populated: a service's loop opens, and other threads write
+  std::byte* mapped = Map(file.fd, handle.size_bytes, /*flags=*/0);
   if (mapped == nullptr) {
     *why = fmt::format("map: {}", std::strerror(errno));
     return nullptr;

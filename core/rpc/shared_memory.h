@@ -66,8 +66,9 @@ class SharedMemory {
                bool is_creator)
       : handle_(handle), fd_(fd), mapped_(mapped), is_creator_(is_creator) {}
   Header* header() const { return reinterpret_cast<Header*>(mapped_); }
-  // Maps `fd` and takes it over; nullptr if there is no memory, with errno.
-  static std::byte* Map(int fd, size_t size_bytes);
+  // nullptr if there is no memory, with errno. `flags` as for mmap, beside
+  // MAP_SHARED.
+  static std::byte* Map(int fd, size_t size_bytes, int flags);
 
   const SharedMemoryHandle handle_;
   const int fd_;  // -1 where it was opened: the mapping is enough
