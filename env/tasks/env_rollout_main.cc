@@ -192,7 +192,8 @@ void CheckOptions(const Options& options) {
   if (!options.video.empty() && options.random_steps == 0) {
     throw ConfigError("--video needs --random");
   }
-  if (!options.render.empty() && options.resets > 0) {
+  if (!options.render.empty() && options.input.empty() &&
+      options.video.empty()) {
     throw ConfigError("--render needs --input or --video");
   }
 }

@@ -145,6 +145,9 @@ TEST(EnvRolloutTest, SaysWhatIsWrongWithItsInput) {
             "side must be in [1, 4096]\n");
   EXPECT_EQ(render_error({"--render", "opengl"}),
             "env_rollout: renderer 'opengl' given, raycast or gl is allowed\n");
+  EXPECT_EQ(error_of({"--task", "reacher-hard", "--random", "1", "--render",
+                      "raycast"}),
+            "env_rollout: --render needs --input or --video\n");
   EXPECT_EQ(render_error({"--video", folder.path() / "x.mp4"}),
             "env_rollout: --video needs --random\n");
   EXPECT_FALSE(std::filesystem::exists(output));

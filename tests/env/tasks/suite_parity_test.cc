@@ -12,6 +12,7 @@
 #include "env/rollout.h"
 #include "env/task_registry.h"
 #include "env/tasks/suite.h"
+#include "tests/env/tasks/every_task.h"
 
 namespace replicant::env {
 namespace {
@@ -112,19 +113,9 @@ TEST_P(SuiteParity, DrawsStartsFromDmControlsDistribution) {
   }
 }
 
-std::vector<std::string> TaskNames() {
-  std::vector<std::string> names;
-  for (const TaskDefinition& task : SuiteTasks()) names.push_back(task.name);
-  return names;
-}
-
 INSTANTIATE_TEST_SUITE_P(AllTasks, SuiteParity,
-                         ::testing::ValuesIn(TaskNames()),
-                         [](const auto& test) {
-                           std::string name = test.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         ::testing::ValuesIn(testing::TaskNames()),
+                         testing::TestName);
 
 }  // namespace
 }  // namespace replicant::env

@@ -11,6 +11,7 @@
 
 #include "env/rewards.h"
 #include "env/task_registry.h"
+#include "tests/env/tasks/every_task.h"
 
 namespace replicant::env {
 namespace {
@@ -74,19 +75,9 @@ TEST_P(EverySuiteTask, AnEpisodeHasAThousandStepsButLqrHasNoLimit) {
   }
 }
 
-std::vector<std::string> TaskNames() {
-  std::vector<std::string> names;
-  for (const TaskDefinition& task : SuiteTasks()) names.push_back(task.name);
-  return names;
-}
-
 INSTANTIATE_TEST_SUITE_P(AllTasks, EverySuiteTask,
-                         ::testing::ValuesIn(TaskNames()),
-                         [](const auto& test) {
-                           std::string name = test.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         ::testing::ValuesIn(testing::TaskNames()),
+                         testing::TestName);
 
 }  // namespace
 }  // namespace replicant::env
