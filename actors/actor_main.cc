@@ -165,7 +165,8 @@ int Main(int argc, char** argv) {
   config::CommandLine command_line(
       "actor", "Acts in environments and streams the steps to the replay.");
   std::string index_text = "0";
-  command_line.AddOption("index", &index_text, "which of actors.count this is");
+  command_line.AddOption("--index", &index_text,
+                         "which of actors.count this is");
   const config::Arguments arguments =
       command_line.Parse(argc, argv, config::Describe<ActorMainConfig>());
   if (!arguments.text_to_print.empty()) {

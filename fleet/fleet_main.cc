@@ -143,7 +143,7 @@ int Main(int argc, char** argv) {
   config::CommandLine command_line(
       "fleet", "Runs a training: replay, learner and actors on this machine.");
   std::string resumed;
-  command_line.AddOption("resume", &resumed,
+  command_line.AddOption("--resume", &resumed,
                          "go on with the run of this folder, by the "
                          "configuration that lies in it");
   std::vector<const char*> words(argv, argv + argc);

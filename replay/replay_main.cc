@@ -203,7 +203,7 @@ int Main(int argc, char** argv) {
   config::CommandLine command_line(
       "replay", "Holds the steps of actors and serves batches to learners.");
   std::string status_endpoint;
-  command_line.AddOption("status", &status_endpoint,
+  command_line.AddOption("--status", &status_endpoint,
                          "print the status of the service at this address, "
                          "without --config");
   // needs no configuration

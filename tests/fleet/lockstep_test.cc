@@ -33,7 +33,7 @@ class LockstepTest : public ::testing::Test {
                          std::vector<std::string> settings = {}) {
     std::vector<std::string> all = {
         "run.dir=" + (folder_.path() / name).string(),
-        "learner.parameter_bind=",
+        "learner.parameter_bind=\"\"",
         "agent.networks.policy_hidden_sizes=[16]",
         "agent.networks.critic_hidden_sizes=[16]",
         "learner.limits.max_steps=30",

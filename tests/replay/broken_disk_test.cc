@@ -85,7 +85,7 @@ TEST_F(BrokenDiskTest, AFullDiskIsToldAndTheServiceGoesOn) {
   ASSERT_TRUE(Insert(500));
   EXPECT_THAT(SaveProblem(2), HasSubstr(Checkpoints().string()));
   EXPECT_EQ(Items(), 510);
-  EXPECT_THAT(service_.log(), HasSubstr("checkpoint: append "));
+  EXPECT_THAT(service_.log(), HasSubstr("checkpoint: append: "));
   service_.Kill();
 
   // the one before is there
@@ -160,7 +160,7 @@ TEST_F(BrokenDiskTest, DamagedFilesGiveTheOlderCheckpoint) {
 TEST_F(BrokenDiskTest, AFolderThatCannotBeUsedEndsItWithOneLine) {
   std::ofstream(folder_.path() / "checkpoints") << "a file";
   EXPECT_THAT(replicant::testing::MessageOf([&] { service_.Start(); }),
-              HasSubstr("replay: create folder " + Checkpoints().string()));
+              HasSubstr("replay: create folder: " + Checkpoints().string()));
 }
 
 // In this process, which can drop the rights of root for a while.
