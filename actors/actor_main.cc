@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "actors/actor.h"
@@ -19,6 +20,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/process.h"
+#include "core/base/thread.h"
 #include "core/config/command_line.h"
 #include "core/config/load.h"
 #include "core/config/log_config.h"
@@ -132,9 +134,19 @@ int Run(const ActorMainConfig& config, int64_t index) {
                  last_return = episode.episode_return * task.return_scale;
                  ++num_episodes;
                }});
-  const auto is_over = [&] {
+  const auto is_over = [&stop, &heartbeat] {
     return stop.count() > 0 || heartbeat.StopOrder().has_value();
   };
+  // an order to stop ends a wait for the replay, too
+  const Thread watch("stop-watch", [&](const Thread::StopToken& token) {
+    while (!token.IsStopRequested()) {
+      if (is_over()) {
+        for (const auto& sink : sinks) sink->writer().StopWaiting();
+        return;
+      }
+      std::this_thread::sleep_for(50ms);
+    }
+  });
   // the first policy is the learner's, too
   heartbeat.SetState(rpc::RoleState::kWaiting, "parameters of the learner");
   while (!is_over() && !followed.version()) followed.Poll(100ms);
@@ -150,8 +162,9 @@ int Run(const ActorMainConfig& config, int64_t index) {
     heartbeat.SetGauge("policy_step", static_cast<double>(*followed.version()));
   }
   heartbeat.SetState(rpc::RoleState::kDraining, "steps under way");
+  const Clock::TimePoint deadline = Clock::Real().Now() + 2s;
   for (const auto& sink : sinks) {
-    if (!sink->writer().Flush(Clock::Real().Now() + 5s)) {
+    if (!sink->writer().Flush(deadline)) {
       spdlog::warn("some steps did not reach the replay");
     }
     sink->writer().Close();

@@ -156,8 +156,10 @@ AppendResult StepWriter::QueueGroup(Clock::TimePoint deadline) {
     return static_cast<int64_t>(queue_.size()) < options_.queue_groups ||
            is_closed_ || failure_ || dropped_episode_ == episode_;
   };
-  const bool is_in_time =
-      clock_->WaitUntil(mutex_, changed_, deadline, has_room);
+  clock_->WaitUntil(mutex_, changed_, deadline, [&]() REQUIRES(mutex_) {
+    return has_room() || never_waits_;
+  });
+  const bool is_in_time = has_room();
   if (failure_) std::rethrow_exception(failure_);
   if (is_closed_) return AppendResult::kClosed;
   if (!is_in_time || dropped_episode_ == episode_) {
@@ -193,6 +195,12 @@ bool StepWriter::Flush(Clock::TimePoint deadline) {
       });
   if (failure_) std::rethrow_exception(failure_);
   return is_done && queue_.empty() && sent_.empty();
+}
+
+void StepWriter::StopWaiting() {
+  MutexLock lock(mutex_);
+  never_waits_ = true;
+  changed_.NotifyAll();
 }
 
 void StepWriter::Close() {

@@ -75,7 +75,8 @@ struct StepWriterMetrics {
 // held. What was sent and not acknowledged is sent again after a reconnection,
 // and taken in once.
 //
-// Thread-safety: metrics() may be called from any thread, the rest by one.
+// Thread-safety: metrics() and StopWaiting() may be called from any thread, the
+// rest by one.
 class StepWriter {
  public:
   // Connects in the background. Throws InvalidArgument for options outside
@@ -108,6 +109,9 @@ class StepWriter {
 
   // Waits until all groups are acknowledged; false at the deadline.
   [[nodiscard]] bool Flush(Clock::TimePoint deadline) EXCLUDES(mutex_);
+  // From any thread: no call waits any longer for room in the queue, now or
+  // later; an episode for which there is none is dropped. For an end in time.
+  void StopWaiting() EXCLUDES(mutex_);
   // Tells the service that this writer ends, and stops. What is queued is
   // dropped. Later appends return kClosed.
   void Close() EXCLUDES(mutex_);
@@ -171,6 +175,7 @@ class StepWriter {
   size_t num_under_way_ GUARDED_BY(mutex_) = 0;
   uint64_t dropped_episode_ GUARDED_BY(mutex_) = 0;
   bool is_closed_ GUARDED_BY(mutex_) = false;
+  bool never_waits_ GUARDED_BY(mutex_) = false;
   // The thread sleeps, and could send a group that came.
   bool wants_group_ GUARDED_BY(mutex_) = false;
   std::exception_ptr failure_ GUARDED_BY(mutex_);

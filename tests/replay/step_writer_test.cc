@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "core/base/error.h"
+#include "core/base/thread.h"
 #include "tests/replay/episodes.h"
 #include "tests/replay/running_service.h"
 #include "tests/support/message_of.h"
@@ -162,6 +166,27 @@ TEST(StepWriterTest, AFullQueueDropsTheEpisodeAtTheDeadline) {
   writer.BeginEpisode();
   EXPECT_EQ(AppendSteps(writer, maker, 2, 0, 3), AppendResult::kOk);
   EXPECT_FALSE(writer.Flush(After(milliseconds(1))));
+}
+
+TEST(StepWriterTest, StopWaitingEndsAWaitForRoom) {
+  const EpisodeMaker maker = MakePixels();
+  StepWriter writer({.endpoint = "tcp://127.0.0.1:1",
+                     .shape = maker.shape,
+                     .group_steps = 1,
+                     .queue_groups = 3});
+  writer.BeginEpisode();
+  ASSERT_EQ(AppendSteps(writer, maker, 1, 0, 3), AppendResult::kOk);
+  const auto observation = maker.Observation(1, 3);
+  const auto frame = maker.Frame(1, 3);
+  const auto action = maker.Action(1, 3);
+  const Thread stopper("stopper", [&](const Thread::StopToken&) {
+    std::this_thread::sleep_for(milliseconds(20));
+    writer.StopWaiting();
+  });
+  EXPECT_EQ(
+      writer.Append({observation, frame, action}, After(std::chrono::hours(1))),
+      AppendResult::kEpisodeDropped);
+  EXPECT_EQ(writer.metrics().dropped_steps, 4);
 }
 
 TEST(StepWriterTest, ABindingLimiterHoldsTheWriterUpAndLosesNothing) {
