@@ -78,6 +78,7 @@ int Run(const LearnerMainConfig& config) {
        .on_progress =
            [&](const Progress& progress) {
              heartbeat.SetGauge("updates", static_cast<double>(progress.step));
+             heartbeat.SetGauge("updates_per_s", progress.steps_per_s);
              spdlog::info("step {}: {:.1f} steps/s, {:.0f} % of it waiting",
                           progress.step, progress.steps_per_s,
                           100.0 * progress.wait_share);
