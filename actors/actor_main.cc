@@ -13,52 +13,24 @@
 #include <vector>
 
 #include "actors/actor.h"
-#include "actors/actors_config.h"
 #include "actors/parameter_client.h"
 #include "actors/remote_sink.h"
-#include "agents/d4pg/config.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/process.h"
 #include "core/base/thread.h"
 #include "core/config/command_line.h"
 #include "core/config/load.h"
-#include "core/config/log_config.h"
 #include "core/rpc/heartbeat_sender.h"
-#include "env/task_config.h"
 #include "env/tasks/suite.h"
-#include "fleet/fleet_config.h"
-#include "learner/learner_config.h"
-#include "replay/replay_config.h"
+#include "training/training_config.h"
 
 namespace replicant::actors {
 namespace {
 
+using training::TrainingConfig;
+
 using namespace std::chrono_literals;
-
-struct ActorMainConfig {
-  fleet::RunConfig run;
-  env::TaskConfig task;
-  agents::d4pg::D4pgConfig agent;
-  replay::ReplayConfig replay;
-  ActorsConfig actors;
-  learner::LearnerConfig learner;
-  LogOptions log;
-
-  static ActorMainConfig Read(config::Reader& reader) {
-    ActorMainConfig c;
-    reader.Section("run", &c.run, "the run as a whole");
-    reader.Section("task", &c.task, "what the agent acts in");
-    reader.Section("agent", &c.agent, "the D4PG agent");
-    reader.Section("replay", &c.replay, "where steps are kept");
-    reader.Section("actors", &c.actors, "who acts");
-    reader.Section("learner", &c.learner, "where parameters come from");
-    reader.Foreign("evaluation");
-    reader.Foreign("fleet");
-    c.log = config::ReadLogOptions(reader);
-    return c;
-  }
-};
 
 // A policy that follows the learner's.
 class FollowedPolicy {
@@ -83,7 +55,7 @@ class FollowedPolicy {
   std::optional<uint64_t> version_;
 };
 
-int Run(const ActorMainConfig& config, int64_t index) {
+int Run(const TrainingConfig& config, int64_t index) {
   const StopSignal stop;
   rpc::HeartbeatSender heartbeat(rpc::HeartbeatSenderOptions::FromEnvironment(
       {.id = {"actor", static_cast<uint32_t>(index)}}));
@@ -181,12 +153,12 @@ int Main(int argc, char** argv) {
   command_line.AddOption("--index", &index_text,
                          "which of actors.count this is");
   const config::Arguments arguments =
-      command_line.Parse(argc, argv, config::Describe<ActorMainConfig>());
+      command_line.Parse(argc, argv, config::Describe<TrainingConfig>());
   if (!arguments.text_to_print.empty()) {
     std::fputs(arguments.text_to_print.c_str(), stdout);
     return 0;
   }
-  auto config = config::Load<ActorMainConfig>(
+  auto config = config::Load<TrainingConfig>(
                     config::Document::FromFile(arguments.config_file,
                                                arguments.overrides))
                     .config;

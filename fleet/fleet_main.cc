@@ -18,10 +18,12 @@
 #include "env/tasks/suite.h"
 #include "fleet/placement.h"
 #include "fleet/run_fleet.h"
-#include "fleet/training_config.h"
+#include "training/training_config.h"
 
 namespace replicant::fleet {
 namespace {
+
+using training::TrainingConfig;
 
 // Where the programs of the roles are: beside this one.
 std::filesystem::path ProgramFolder() {
@@ -30,7 +32,7 @@ std::filesystem::path ProgramFolder() {
 
 // Finds what would stop the roles a second after their start.
 agents::TaskSpec CheckTraining(const TrainingConfig& config) {
-  const agents::TaskSpec task = agents::MakeTaskSpec(
+  agents::TaskSpec task = agents::MakeTaskSpec(
       config.task, *env::MakeConfiguredEnvironment(
                        env::TaskRegistry(env::SuiteTasks()), config.task,
                        static_cast<uint64_t>(config.run.seed), 0));

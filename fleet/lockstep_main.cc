@@ -17,13 +17,15 @@
 #include "core/config/command_line.h"
 #include "core/config/load.h"
 #include "env/tasks/suite.h"
-#include "fleet/training_config.h"
 #include "learner/learner.h"
 #include "learner/workloads/d4pg/d4pg_workload.h"
 #include "replay/local_replay.h"
+#include "training/training_config.h"
 
 namespace replicant::fleet {
 namespace {
+
+using training::TrainingConfig;
 
 // Steps that go straight into the replay.
 class LocalSink : public actors::StepSink {
@@ -133,6 +135,7 @@ int Run(const TrainingConfig& config, const std::string& resolved_yaml) {
     sinks.emplace_back(&replay, static_cast<uint64_t>(e) + 1);
   }
   std::vector<actors::StepSink*> sink_pointers;
+  sink_pointers.reserve(sinks.size());
   for (LocalSink& sink : sinks) sink_pointers.push_back(&sink);
   actors::Actor actor(task, &environments, &policy, sink_pointers,
                       {.exploration = config.actors.exploration,

@@ -5,49 +5,24 @@
 #include <filesystem>
 #include <string>
 
-#include "agents/d4pg/config.h"
 #include "agents/task_spec.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/process.h"
 #include "core/config/command_line.h"
 #include "core/config/load.h"
-#include "core/config/log_config.h"
 #include "core/rpc/heartbeat_sender.h"
-#include "env/task_config.h"
 #include "env/tasks/suite.h"
-#include "fleet/fleet_config.h"
 #include "learner/learner.h"
 #include "learner/workloads/d4pg/d4pg_workload.h"
-#include "replay/replay_config.h"
+#include "training/training_config.h"
 
 namespace replicant::learner {
 namespace {
 
-struct LearnerMainConfig {
-  fleet::RunConfig run;
-  env::TaskConfig task;
-  agents::d4pg::D4pgConfig agent;
-  replay::ReplayConfig replay;
-  LearnerConfig learner;
-  LogOptions log;
+using training::TrainingConfig;
 
-  static LearnerMainConfig Read(config::Reader& reader) {
-    LearnerMainConfig c;
-    reader.Section("run", &c.run, "the run as a whole");
-    reader.Section("task", &c.task, "what the agent acts in");
-    reader.Section("agent", &c.agent, "the D4PG agent");
-    reader.Section("replay", &c.replay, "where steps are kept");
-    reader.Section("learner", &c.learner, "the training");
-    reader.Foreign("actors");
-    reader.Foreign("evaluation");
-    reader.Foreign("fleet");
-    c.log = config::ReadLogOptions(reader);
-    return c;
-  }
-};
-
-int Run(const LearnerMainConfig& config) {
+int Run(const TrainingConfig& config) {
   const StopSignal stop;
   rpc::HeartbeatSender heartbeat(
       rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"learner", 0}}));
@@ -91,12 +66,12 @@ int Run(const LearnerMainConfig& config) {
 int Main(int argc, char** argv) {
   config::CommandLine command_line("learner", "Trains on batches of a replay.");
   const config::Arguments arguments =
-      command_line.Parse(argc, argv, config::Describe<LearnerMainConfig>());
+      command_line.Parse(argc, argv, config::Describe<TrainingConfig>());
   if (!arguments.text_to_print.empty()) {
     std::fputs(arguments.text_to_print.c_str(), stdout);
     return 0;
   }
-  auto config = config::Load<LearnerMainConfig>(
+  auto config = config::Load<TrainingConfig>(
                     config::Document::FromFile(arguments.config_file,
                                                arguments.overrides))
                     .config;

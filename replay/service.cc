@@ -416,9 +416,10 @@ void Service::Answer(int64_t table, PendingBatch& pending, BatchState state) {
   encoder_->Start(std::move(job), [this, responder, num_items](
                                       rpc::Message message, std::string error) {
     auto shared = std::make_shared<rpc::Message>(std::move(message));
-    server_->Post([this, responder, num_items, shared, error] {
-      Answer(responder, num_items, std::move(*shared), error);
-    });
+    server_->Post(
+        [this, responder, num_items, shared, error = std::move(error)] {
+          Answer(responder, num_items, std::move(*shared), error);
+        });
   });
 }
 

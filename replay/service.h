@@ -173,7 +173,7 @@ class Service {
   std::vector<PendingAck> pending_acks_;
   std::vector<std::deque<PendingBatch>> pending_batches_;  // by table
   std::vector<PeerMemory> memories_;
-  std::unique_ptr<BatchEncoder> encoder_;  // none: batches are small
+  std::unique_ptr<BatchEncoder> encoder_;   // none: batches are small
   std::vector<std::string> stalled_sides_;  // by table, as the log knows them
   ServiceCounts counts_;
   ServiceRates rates_;

@@ -31,6 +31,7 @@ MAY_USE = {
     "actors": ["agents", "env", "core/runtime", "replay", "core/metrics"],
     "learner": ["agents", "core/replicator", "replay", "env", "core/metrics"],
     "fleet": ["core/config", "core/rpc", "core/metrics"],
+    "training": ["actors", "learner", "fleet"],
 }
 # A vendor's headers, and the folder whose public headers alone may show them.
 VENDOR_HEADERS = [

@@ -55,7 +55,7 @@ class RunningService {
               service_.SetCheckpointSaver(saver_.get());
               service_.AttachTo(server);
             },
-            server_options) {}
+            std::move(server_options)) {}
   ~RunningService() {
     // the saver's last answers go to the server
     server_.Stop();

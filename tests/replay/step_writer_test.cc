@@ -140,53 +140,53 @@ TEST(StepWriterTest, ARestartedServiceGetsWhatWasNotAcknowledgedOnce) {
   EXPECT_EQ(metrics.appended_steps, 16 + 4 + 13);
 }
 
-TEST(StepWriterTest, AFullQueueDropsTheEpisodeAtTheDeadline) {
+// A writer to nowhere whose queue is full, three steps into an episode.
+struct FullWriter {
+  FullWriter() {
+    writer.BeginEpisode();
+    EXPECT_EQ(AppendSteps(writer, maker, 1, 0, 3), AppendResult::kOk);
+  }
+  AppendResult Append(Clock::TimePoint deadline) {
+    return writer.Append({observation, frame, action}, deadline);
+  }
+
   const EpisodeMaker maker = MakePixels();
   // nobody listens there
-  StepWriter writer({.endpoint = "tcp://127.0.0.1:1",
+  StepWriter writer{{.endpoint = "tcp://127.0.0.1:1",
                      .shape = maker.shape,
                      .group_steps = 1,
-                     .queue_groups = 3});
-  writer.BeginEpisode();
-  ASSERT_EQ(AppendSteps(writer, maker, 1, 0, 3), AppendResult::kOk);
-  const auto observation = maker.Observation(1, 3);
-  const auto frame = maker.Frame(1, 3);
-  const auto action = maker.Action(1, 3);
-  EXPECT_EQ(writer.Append({observation, frame, action}, After(milliseconds(5))),
-            AppendResult::kEpisodeDropped);
-  EXPECT_EQ(writer.Append({observation, frame, action}, After(seconds(99))),
-            AppendResult::kEpisodeDropped);
-  EXPECT_EQ(writer.EndEpisode(observation, frame, After(seconds(99))),
-            AppendResult::kEpisodeDropped);
-  const StepWriterMetrics metrics = writer.metrics();
+                     .queue_groups = 3}};
+  const std::vector<std::byte> observation = maker.Observation(1, 3);
+  const std::vector<std::byte> frame = maker.Frame(1, 3);
+  const std::vector<std::byte> action = maker.Action(1, 3);
+};
+
+TEST(StepWriterTest, AFullQueueDropsTheEpisodeAtTheDeadline) {
+  FullWriter full;
+  EXPECT_EQ(full.Append(After(milliseconds(5))), AppendResult::kEpisodeDropped);
+  EXPECT_EQ(full.Append(After(seconds(99))), AppendResult::kEpisodeDropped);
+  EXPECT_EQ(
+      full.writer.EndEpisode(full.observation, full.frame, After(seconds(99))),
+      AppendResult::kEpisodeDropped);
+  const StepWriterMetrics metrics = full.writer.metrics();
   EXPECT_EQ(metrics.dropped_episodes, 1);
   EXPECT_EQ(metrics.dropped_steps, 4);
   EXPECT_EQ(metrics.queued_groups, 0);
   // the next one finds room
-  writer.BeginEpisode();
-  EXPECT_EQ(AppendSteps(writer, maker, 2, 0, 3), AppendResult::kOk);
-  EXPECT_FALSE(writer.Flush(After(milliseconds(1))));
+  full.writer.BeginEpisode();
+  EXPECT_EQ(AppendSteps(full.writer, full.maker, 2, 0, 3), AppendResult::kOk);
+  EXPECT_FALSE(full.writer.Flush(After(milliseconds(1))));
 }
 
 TEST(StepWriterTest, StopWaitingEndsAWaitForRoom) {
-  const EpisodeMaker maker = MakePixels();
-  StepWriter writer({.endpoint = "tcp://127.0.0.1:1",
-                     .shape = maker.shape,
-                     .group_steps = 1,
-                     .queue_groups = 3});
-  writer.BeginEpisode();
-  ASSERT_EQ(AppendSteps(writer, maker, 1, 0, 3), AppendResult::kOk);
-  const auto observation = maker.Observation(1, 3);
-  const auto frame = maker.Frame(1, 3);
-  const auto action = maker.Action(1, 3);
+  FullWriter full;
   const Thread stopper("stopper", [&](const Thread::StopToken&) {
     std::this_thread::sleep_for(milliseconds(20));
-    writer.StopWaiting();
+    full.writer.StopWaiting();
   });
-  EXPECT_EQ(
-      writer.Append({observation, frame, action}, After(std::chrono::hours(1))),
-      AppendResult::kEpisodeDropped);
-  EXPECT_EQ(writer.metrics().dropped_steps, 4);
+  EXPECT_EQ(full.Append(After(std::chrono::hours(1))),
+            AppendResult::kEpisodeDropped);
+  EXPECT_EQ(full.writer.metrics().dropped_steps, 4);
 }
 
 TEST(StepWriterTest, ABindingLimiterHoldsTheWriterUpAndLosesNothing) {

@@ -1,17 +1,13 @@
 // What holds for plans on the CPU backend, beyond the values of its ops.
 #include "core/kernels/cpu/cpu_backend.h"
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <new>
 #include <optional>
-#include <string_view>
 
 #include "core/graph/gradients.h"
 #include "core/graph/ops/conv.h"
@@ -26,68 +22,9 @@
 #include "core/nn/layers.h"
 #include "core/nn/optimizers.h"
 #include "core/runtime/executor.h"
+#include "tests/support/allocation_counter.h"
 #include "tests/support/message_of.h"
 #include "tests/support/tensor_values.h"
-
-namespace {
-
-// Allocations by who asked: this program, or a library (oneDNN makes a few
-// small ones whenever it runs a primitive).
-std::atomic<int64_t> num_own_allocations = 0;
-std::atomic<int64_t> num_library_allocations = 0;
-std::atomic<bool> is_counting = false;
-
-// Whether the address lies in the library of oneDNN.
-bool IsInOneDnn(void* address) {
-  Dl_info info;
-  return ::dladdr(address, &info) != 0 && info.dli_fname != nullptr &&
-         std::string_view(info.dli_fname).find("libdnnl") !=
-             std::string_view::npos;
-}
-
-void* Allocate(size_t size, size_t alignment, void* caller) {
-  if (is_counting) {
-    ++(IsInOneDnn(caller) ? num_library_allocations : num_own_allocations);
-  }
-  // aligned_alloc wants whole multiples
-  const size_t rounded = (size + alignment - 1) / alignment * alignment;
-  return std::aligned_alloc(alignment, rounded);
-}
-
-void* AllocateOrThrow(size_t size, size_t alignment, void* caller) {
-  void* memory = Allocate(size, alignment, caller);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-// not inlined: the return address says who asked
-[[gnu::noinline]] void* operator new(size_t size) {
-  return AllocateOrThrow(size, 16, __builtin_return_address(0));
-}
-[[gnu::noinline]] void* operator new(size_t size,
-                                     const std::nothrow_t& /*tag*/) noexcept {
-  return Allocate(size, 16, __builtin_return_address(0));
-}
-[[gnu::noinline]] void* operator new(size_t size, std::align_val_t alignment) {
-  return AllocateOrThrow(size, static_cast<size_t>(alignment),
-                         __builtin_return_address(0));
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, size_t /*size*/) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(
-    void* memory, std::align_val_t /*alignment*/) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(
-    void* memory, size_t /*size*/, std::align_val_t /*alignment*/) noexcept {
-  std::free(memory);
-}
 
 namespace replicant::kernels {
 namespace {
@@ -122,6 +59,7 @@ class TrainingStep {
       parameters.insert(parameters.end(), ids->begin(), ids->end());
     }
     std::vector<Output> values;
+    values.reserve(parameters.size());
     for (const VariableId id : parameters) values.push_back(graph_.Read(id));
     const nn::StepCounter step = nn::AddStepCounter(graph_);
     const Output update =
@@ -185,16 +123,14 @@ TEST_P(CpuPlanTest, TheSameSeedAndThreadsGiveTheSameBits) {
 TEST_P(CpuPlanTest, ARunMakesNoAllocationOfOurs) {
   TrainingStep step(GetParam());
   for (int i = 0; i < 3; ++i) step.Run();
-  num_own_allocations = 0;
-  num_library_allocations = 0;
-  is_counting = true;
-  for (int i = 0; i < 10; ++i) step.Run();
-  is_counting = false;
-  EXPECT_EQ(num_own_allocations.load(), 0);
+  const testing::AllocationCounts counts = testing::CountAllocations([&] {
+    for (int i = 0; i < 10; ++i) step.Run();
+  });
+  EXPECT_EQ(counts.own, 0);
   // what oneDNN makes is the same small number at every run
-  EXPECT_EQ(num_library_allocations.load() % 10, 0);
+  EXPECT_EQ(counts.library % 10, 0);
   RecordProperty("library_allocations_per_run",
-                 static_cast<int>(num_library_allocations / 10));
+                 static_cast<int>(counts.library / 10));
 }
 
 // Bytes of memory that are in use, from /proc/self/statm.

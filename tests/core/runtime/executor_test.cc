@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <new>
 
 #include "core/graph/gradients.h"
 #include "core/graph/ops/elementwise.h"
@@ -12,53 +11,9 @@
 #include "core/graph/ops/reduce.h"
 #include "core/graph/ops/shape_ops.h"
 #include "core/graph/ops/state.h"
+#include "tests/support/allocation_counter.h"
 #include "tests/support/graph_runner.h"
 #include "tests/support/message_of.h"
-
-namespace {
-
-// counts every allocation of this program
-int64_t num_allocations = 0;
-
-void* CountedAllocation(size_t size, size_t alignment) {
-  ++num_allocations;
-  // aligned_alloc wants whole multiples
-  const size_t rounded = (size + alignment - 1) / alignment * alignment;
-  return std::aligned_alloc(alignment, rounded);
-}
-
-void* CountedOrThrow(size_t size, size_t alignment) {
-  void* memory = CountedAllocation(size, alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-// all that are not forwarded to one of these, so that none is counted by the
-// library and freed here
-void* operator new(size_t size) { return CountedOrThrow(size, 16); }
-void* operator new(size_t size, const std::nothrow_t& /*tag*/) noexcept {
-  return CountedAllocation(size, 16);
-}
-void* operator new(size_t size, std::align_val_t alignment) {
-  return CountedOrThrow(size, static_cast<size_t>(alignment));
-}
-// not inlined, or g++ sees free() meet operator new and warns
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, size_t /*size*/) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(
-    void* memory, std::align_val_t /*alignment*/) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(
-    void* memory, size_t /*size*/, std::align_val_t /*alignment*/) noexcept {
-  std::free(memory);
-}
 
 namespace replicant::runtime {
 namespace {
@@ -186,9 +141,10 @@ TEST(ExecutorTest, ARunMakesNoAllocation) {
       graph::Assign(g, w, graph::Sub(g.Read(w), graph::Mul(dw, 0.1)));
   const auto plan = runner.Compile({.outputs = {loss}, .updates = {update}});
   plan->Run();
-  const int64_t before = num_allocations;
-  for (int i = 0; i < 10; ++i) plan->Run();
-  EXPECT_EQ(num_allocations, before);
+  const testing::AllocationCounts counts = testing::CountAllocations([&] {
+    for (int i = 0; i < 10; ++i) plan->Run();
+  });
+  EXPECT_EQ(counts.own, 0);
 }
 
 TEST(ExecutorTest, TheSameSeedGivesTheSameBits) {

@@ -1,8 +1,8 @@
-#include "fleet/training_config.h"
+#include "training/training_config.h"
 
 #include "core/config/log_config.h"
 
-namespace replicant::fleet {
+namespace replicant::training {
 
 TrainingConfig TrainingConfig::Read(config::Reader& reader) {
   TrainingConfig c;
@@ -18,4 +18,4 @@ TrainingConfig TrainingConfig::Read(config::Reader& reader) {
   return c;
 }
 
-}  // namespace replicant::fleet
+}  // namespace replicant::training

@@ -10,22 +10,22 @@
 #include "learner/learner_config.h"
 #include "replay/replay_config.h"
 
-namespace replicant::fleet {
+namespace replicant::training {
 
-// A whole training: every section that its programs read. For programs that
-// know all of them, so not part of the library.
+// The configuration of a whole training. Each of its programs (fleet, learner,
+// actor, lockstep) reads all of it, so that a mistake is found by the first.
 struct TrainingConfig {
-  RunConfig run;
+  fleet::RunConfig run;
   env::TaskConfig task;
   agents::d4pg::D4pgConfig agent;
   replay::ReplayConfig replay;
   actors::ActorsConfig actors;
   learner::LearnerConfig learner;
   actors::EvaluationConfig evaluation;
-  FleetConfig fleet;
+  fleet::FleetConfig fleet;
   LogOptions log;
 
   static TrainingConfig Read(config::Reader& reader);
 };
 
-}  // namespace replicant::fleet
+}  // namespace replicant::training
