@@ -17,6 +17,7 @@
 #include "actors/remote_sink.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/openmp.h"
 #include "core/base/process.h"
 #include "core/base/thread.h"
 #include "core/config/command_line.h"
@@ -180,6 +181,7 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    replicant::UsePassiveOpenMp(argv);
     return replicant::actors::Main(argc, argv);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "actor: %s\n", e.what());

@@ -13,6 +13,7 @@
 #include "actors/actor.h"
 #include "actors/evaluation.h"
 #include "core/base/fs.h"
+#include "core/base/openmp.h"
 #include "core/base/process.h"
 #include "core/config/command_line.h"
 #include "core/config/load.h"
@@ -196,6 +197,7 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    replicant::UsePassiveOpenMp(argv);
     return replicant::fleet::Main(argc, argv);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "lockstep: %s\n", e.what());

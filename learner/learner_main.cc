@@ -8,6 +8,7 @@
 #include "agents/task_spec.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/openmp.h"
 #include "core/base/process.h"
 #include "core/config/command_line.h"
 #include "core/config/load.h"
@@ -89,6 +90,7 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    replicant::UsePassiveOpenMp(argv);
     return replicant::learner::Main(argc, argv);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "learner: %s\n", e.what());

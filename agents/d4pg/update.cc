@@ -67,6 +67,7 @@ std::vector<Output> ReadAll(Graph& graph,
                             const std::vector<VariableId>& variables,
                             CallSite site) {
   std::vector<Output> values;
+  values.reserve(variables.size());
   for (const VariableId variable : variables) {
     values.push_back(graph.Read(variable, site));
   }
