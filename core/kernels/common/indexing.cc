@@ -41,7 +41,7 @@ RunFunction MakeGather(const KernelRequest& request) {
 
 // inputs: dy, indices
 RunFunction MakeScatterAdd(const KernelRequest& request) {
-  const graph::TensorType output = request.output();
+  const graph::TensorType& output = request.output();
   const DType index_type = request.input(1).dtype;
   const int64_t count = request.input(1).shape.num_elements();
   const int64_t row_size = output.shape.WithoutLeading().num_elements();
