@@ -98,8 +98,8 @@ RoleSpec MakeRole(const PlacedRole& placed, const TrainingConfig& config,
   return spec;
 }
 
-int Run(const TrainingConfig& config, RunFolder folder) {
-  const agents::TaskSpec task = CheckTraining(config);
+int Run(const TrainingConfig& config, const agents::TaskSpec& task,
+        RunFolder folder) {
   FleetRun run{.config = config.fleet,
                .seed = static_cast<uint64_t>(config.run.seed),
                .roles = {},
@@ -168,10 +168,11 @@ int Main(int argc, char** argv) {
       config::Document::FromFile(arguments.config_file, arguments.overrides));
   config.log.role = "fleet";
   InitLogging(config.log);
-  CheckTraining(config);
-  return Run(config, resumed.empty()
-                         ? RunFolder::Create(config.run, resolved_yaml)
-                         : RunFolder::Resume(resumed));
+  // before there is a folder
+  const agents::TaskSpec task = CheckTraining(config);
+  return Run(config, task,
+             resumed.empty() ? RunFolder::Create(config.run, resolved_yaml)
+                             : RunFolder::Resume(resumed));
 }
 
 }  // namespace
