@@ -3,28 +3,21 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "actors/actor.h"
-#include "actors/parameter_client.h"
+#include "actors/followed_policy.h"
 #include "actors/remote_sink.h"
-#include "core/base/error.h"
 #include "core/base/log.h"
-#include "core/base/openmp.h"
 #include "core/base/process.h"
 #include "core/base/thread.h"
-#include "core/config/command_line.h"
-#include "core/config/load.h"
 #include "core/rpc/heartbeat_sender.h"
 #include "env/tasks/suite.h"
-#include "training/training_config.h"
+#include "training/program.h"
 
 namespace replicant::actors {
 namespace {
@@ -32,29 +25,6 @@ namespace {
 using training::TrainingConfig;
 
 using namespace std::chrono_literals;
-
-// A policy that follows the learner's.
-class FollowedPolicy {
- public:
-  FollowedPolicy(const std::string& endpoint, PolicyRunner* policy)
-      : client_(endpoint), policy_(*policy) {}
-
-  // Takes up what is newer; waits for it until `timeout`.
-  void Poll(Clock::Duration timeout) {
-    const auto newest = client_.Poll(timeout);
-    if (!newest) return;
-    policy_.SetParameters(
-        newest->bytes, fmt::format("parameters of step {}", newest->version));
-    version_ = newest->version;
-  }
-  // The learner's step, or nothing before the first value.
-  std::optional<uint64_t> version() const { return version_; }
-
- private:
-  ParameterClient client_;
-  PolicyRunner& policy_;
-  std::optional<uint64_t> version_;
-};
 
 int Run(const TrainingConfig& config, int64_t index) {
   const StopSignal stop;
@@ -148,43 +118,27 @@ int Run(const TrainingConfig& config, int64_t index) {
 }
 
 int Main(int argc, char** argv) {
-  config::CommandLine command_line(
-      "actor", "Acts in environments and streams the steps to the replay.");
   std::string index_text = "0";
-  command_line.AddOption("--index", &index_text,
-                         "which of actors.count this is");
-  const config::Arguments arguments =
-      command_line.Parse(argc, argv, config::Describe<TrainingConfig>());
-  if (!arguments.text_to_print.empty()) {
-    std::fputs(arguments.text_to_print.c_str(), stdout);
-    return 0;
-  }
-  auto config = config::Load<TrainingConfig>(
-                    config::Document::FromFile(arguments.config_file,
-                                               arguments.overrides))
-                    .config;
-  int64_t index = -1;
-  const auto [end, error] = std::from_chars(
-      index_text.data(), index_text.data() + index_text.size(), index);
-  if (error != std::errc() || end != index_text.data() + index_text.size() ||
-      index < 0 || index >= config.actors.count) {
-    throw ConfigError(fmt::format("--index {}: want one in [0, {}]", index_text,
-                                  config.actors.count - 1));
-  }
-  config.log.role = fmt::format("actor-{}", index);
-  InitLogging(config.log);
-  return Run(config, index);
+  return training::RunProgram(
+      argc, argv,
+      {.name = "actor",
+       .about = "Acts in environments and streams the steps to the replay.",
+       .add_options =
+           [&](config::CommandLine& command_line) {
+             command_line.AddOption("--index", &index_text,
+                                    "which of actors.count this is");
+           }},
+      [&](const config::Loaded<TrainingConfig>& loaded) {
+        const int64_t index = training::ParseInteger(
+            "--index", index_text, {0, loaded.config.actors.count - 1});
+        LogOptions log = loaded.config.log;
+        log.role = fmt::format("actor-{}", index);
+        InitLogging(log);
+        return Run(loaded.config, index);
+      });
 }
 
 }  // namespace
 }  // namespace replicant::actors
 
-int main(int argc, char** argv) {
-  try {
-    replicant::UsePassiveOpenMp(argv);
-    return replicant::actors::Main(argc, argv);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "actor: %s\n", e.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return replicant::actors::Main(argc, argv); }

@@ -13,12 +13,10 @@
 #include "agents/task_spec.h"
 #include "core/base/error.h"
 #include "core/base/thread.h"
-#include "core/config/command_line.h"
-#include "core/config/load.h"
 #include "env/tasks/suite.h"
 #include "fleet/placement.h"
 #include "fleet/run_fleet.h"
-#include "training/training_config.h"
+#include "training/program.h"
 
 namespace replicant::fleet {
 namespace {
@@ -142,47 +140,30 @@ int Run(const TrainingConfig& config, const agents::TaskSpec& task,
 }
 
 int Main(int argc, char** argv) {
-  config::CommandLine command_line(
-      "fleet", "Runs a training: replay, learner and actors on this machine.");
   std::string resumed;
-  command_line.AddOption("--resume", &resumed,
-                         "go on with the run of this folder, by the "
-                         "configuration that lies in it");
-  std::vector<const char*> words(argv, argv + argc);
-  std::string config_file;
-  // a resumed run has its configuration
-  for (int i = 1; i + 1 < argc; ++i) {
-    if (std::string(argv[i]) != "--resume") continue;
-    config_file = RunFolder::ConfigFile(argv[i + 1]).string();
-    words.push_back("--config");
-    words.push_back(config_file.c_str());
-  }
-  const config::Arguments arguments =
-      command_line.Parse(static_cast<int>(words.size()), words.data(),
-                         config::Describe<TrainingConfig>());
-  if (!arguments.text_to_print.empty()) {
-    std::fputs(arguments.text_to_print.c_str(), stdout);
-    return 0;
-  }
-  auto [config, resolved_yaml] = config::Load<TrainingConfig>(
-      config::Document::FromFile(arguments.config_file, arguments.overrides));
-  config.log.role = "fleet";
-  InitLogging(config.log);
-  // before there is a folder
-  const agents::TaskSpec task = CheckTraining(config);
-  return Run(config, task,
-             resumed.empty() ? RunFolder::Create(config.run, resolved_yaml)
-                             : RunFolder::Resume(resumed));
+  return training::RunProgram(
+      argc, argv,
+      {.name = "fleet",
+       .about = "Runs a training: replay, learner and actors on this machine.",
+       .add_options =
+           [&](config::CommandLine& command_line) {
+             command_line.AddConfigOption(
+                 "--resume", &resumed,
+                 "go on with the run of this folder, by the configuration "
+                 "that lies in it",
+                 RunFolder::ConfigFile);
+           }},
+      [&](const config::Loaded<TrainingConfig>& loaded) {
+        // before there is a folder
+        const agents::TaskSpec task = CheckTraining(loaded.config);
+        return Run(loaded.config, task,
+                   resumed.empty() ? RunFolder::Create(loaded.config.run,
+                                                       loaded.resolved_yaml)
+                                   : RunFolder::Resume(resumed));
+      });
 }
 
 }  // namespace
 }  // namespace replicant::fleet
 
-int main(int argc, char** argv) {
-  try {
-    return replicant::fleet::Main(argc, argv);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "fleet: %s\n", e.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return replicant::fleet::Main(argc, argv); }

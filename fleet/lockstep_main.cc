@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -13,15 +12,12 @@
 #include "actors/actor.h"
 #include "actors/evaluation.h"
 #include "core/base/fs.h"
-#include "core/base/openmp.h"
 #include "core/base/process.h"
-#include "core/config/command_line.h"
-#include "core/config/load.h"
 #include "env/tasks/suite.h"
 #include "learner/learner.h"
 #include "learner/workloads/d4pg/d4pg_workload.h"
 #include "replay/local_replay.h"
-#include "training/training_config.h"
+#include "training/program.h"
 
 namespace replicant::fleet {
 namespace {
@@ -178,29 +174,15 @@ int Run(const TrainingConfig& config, const std::string& resolved_yaml) {
 }
 
 int Main(int argc, char** argv) {
-  config::CommandLine command_line("lockstep",
-                                   "Trains in one process, in a fixed order.");
-  const config::Arguments arguments =
-      command_line.Parse(argc, argv, config::Describe<TrainingConfig>());
-  if (!arguments.text_to_print.empty()) {
-    std::fputs(arguments.text_to_print.c_str(), stdout);
-    return 0;
-  }
-  const auto loaded = config::Load<TrainingConfig>(
-      config::Document::FromFile(arguments.config_file, arguments.overrides));
-  InitLogging(loaded.config.log);
-  return Run(loaded.config, loaded.resolved_yaml);
+  return training::RunProgram(
+      argc, argv,
+      {.name = "lockstep", .about = "Trains in one process, in a fixed order."},
+      [](const config::Loaded<TrainingConfig>& loaded) {
+        return Run(loaded.config, loaded.resolved_yaml);
+      });
 }
 
 }  // namespace
 }  // namespace replicant::fleet
 
-int main(int argc, char** argv) {
-  try {
-    replicant::UsePassiveOpenMp(argv);
-    return replicant::fleet::Main(argc, argv);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "lockstep: %s\n", e.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return replicant::fleet::Main(argc, argv); }

@@ -1,22 +1,16 @@
 // The learner: draws batches, trains, publishes parameters.
 #include <spdlog/spdlog.h>
 
-#include <cstdio>
-#include <filesystem>
 #include <string>
 
 #include "agents/task_spec.h"
 #include "core/base/error.h"
-#include "core/base/log.h"
-#include "core/base/openmp.h"
 #include "core/base/process.h"
-#include "core/config/command_line.h"
-#include "core/config/load.h"
 #include "core/rpc/heartbeat_sender.h"
 #include "env/tasks/suite.h"
 #include "learner/learner.h"
 #include "learner/workloads/d4pg/d4pg_workload.h"
-#include "training/training_config.h"
+#include "training/program.h"
 
 namespace replicant::learner {
 namespace {
@@ -24,6 +18,10 @@ namespace {
 using training::TrainingConfig;
 
 int Run(const TrainingConfig& config) {
+  if (config.learner.workload != "d4pg") {
+    throw ConfigError("learner.workload: '" + config.learner.workload +
+                      "' is not known; there is: d4pg");
+  }
   const StopSignal stop;
   rpc::HeartbeatSender heartbeat(
       rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"learner", 0}}));
@@ -46,10 +44,8 @@ int Run(const TrainingConfig& config) {
                               shard.tables[0].n_step.discount, config.run.seed),
       &transitions);
 
-  std::filesystem::path folder = config.run.dir;
-  if (folder.empty()) folder = std::filesystem::path("runs") / config.run.name;
   Learner learner(
-      config.learner, folder, &workload,
+      config.learner, training::RunFolderOf(config), &workload,
       {.should_stop = [&] { return stop.count() > 0 || heartbeat.StopOrder(); },
        .on_progress =
            [&](const Progress& progress) {
@@ -65,35 +61,15 @@ int Run(const TrainingConfig& config) {
 }
 
 int Main(int argc, char** argv) {
-  config::CommandLine command_line("learner", "Trains on batches of a replay.");
-  const config::Arguments arguments =
-      command_line.Parse(argc, argv, config::Describe<TrainingConfig>());
-  if (!arguments.text_to_print.empty()) {
-    std::fputs(arguments.text_to_print.c_str(), stdout);
-    return 0;
-  }
-  auto config = config::Load<TrainingConfig>(
-                    config::Document::FromFile(arguments.config_file,
-                                               arguments.overrides))
-                    .config;
-  if (config.learner.workload != "d4pg") {
-    throw ConfigError("learner.workload: '" + config.learner.workload +
-                      "' is not known; there is: d4pg");
-  }
-  config.log.role = "learner";
-  InitLogging(config.log);
-  return Run(config);
+  return training::RunProgram(
+      argc, argv,
+      {.name = "learner", .about = "Trains on batches of a replay."},
+      [](const config::Loaded<TrainingConfig>& loaded) {
+        return Run(loaded.config);
+      });
 }
 
 }  // namespace
 }  // namespace replicant::learner
 
-int main(int argc, char** argv) {
-  try {
-    replicant::UsePassiveOpenMp(argv);
-    return replicant::learner::Main(argc, argv);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "learner: %s\n", e.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return replicant::learner::Main(argc, argv); }

@@ -18,4 +18,9 @@ TrainingConfig TrainingConfig::Read(config::Reader& reader) {
   return c;
 }
 
+std::filesystem::path RunFolderOf(const TrainingConfig& config) {
+  if (!config.run.dir.empty()) return config.run.dir;
+  return std::filesystem::path("runs") / config.run.name;
+}
+
 }  // namespace replicant::training

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <filesystem>
+
 #include "actors/actors_config.h"
 #include "actors/evaluation_config.h"
 #include "agents/d4pg/config.h"
@@ -13,7 +15,8 @@
 namespace replicant::training {
 
 // The configuration of a whole training. Each of its programs (fleet, learner,
-// actor, lockstep) reads all of it, so that a mistake is found by the first.
+// actor, evaluator, lockstep) reads all of it, so that a mistake is found by
+// the first.
 struct TrainingConfig {
   fleet::RunConfig run;
   env::TaskConfig task;
@@ -27,5 +30,8 @@ struct TrainingConfig {
 
   static TrainingConfig Read(config::Reader& reader);
 };
+
+// Where the programs of a run put what they make: run.dir, or runs/NAME.
+std::filesystem::path RunFolderOf(const TrainingConfig& config);
 
 }  // namespace replicant::training

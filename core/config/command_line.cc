@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string_view>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/config/nearest.h"
@@ -37,7 +38,37 @@ struct CommandLine::Parser {
   std::string docs_format;
   std::string config_file;
   std::vector<std::string> overrides;
+  std::vector<std::string> settings;  // by options of their own
+  // what may be given instead of --config
+  struct ConfigOption {
+    std::string name;
+    const std::string* value;
+    std::function<std::filesystem::path(const std::string&)> config_file;
+  };
+  std::vector<ConfigOption> config_options;
+
+  // The file that the arguments name.
+  std::filesystem::path ConfigFile() const;
 };
+
+std::filesystem::path CommandLine::Parser::ConfigFile() const {
+  std::string alternatives;
+  for (const ConfigOption& option : config_options) {
+    alternatives += " or " + option.name;
+    if (option.value->empty()) continue;
+    if (!config_file.empty()) {
+      throw ConfigError("--config: not with " + option.name +
+                        ", which has its own configuration");
+    }
+    return option.config_file(*option.value);
+  }
+  if (config_file.empty()) {
+    throw ConfigError("--config FILE" + alternatives +
+                      " is missing; hint: --help lists the options, "
+                      "--print_config_docs what a file can hold");
+  }
+  return config_file;
+}
 
 CommandLine::CommandLine(const std::string& program, const std::string& about)
     : parser_(std::make_unique<Parser>(program, about)) {
@@ -75,6 +106,38 @@ void CommandLine::AddOption(const std::string& name, std::string* value,
   parser_->names.push_back(name);
 }
 
+void CommandLine::AddOption(const std::string& name,
+                            std::optional<std::string>* value,
+                            const std::string& help) {
+  parser_->app
+      .add_option_function<std::string>(
+          name, [value](const std::string& given) { *value = given; }, help)
+      ->type_name("[VALUE]")
+      ->expected(0, 1)
+      ->default_str("");
+  parser_->names.push_back(name);
+}
+
+void CommandLine::AddSetting(const std::string& name, const std::string& key,
+                             const std::string& help) {
+  parser_->app
+      .add_option_function<std::string>(
+          name,
+          [this, key](const std::string& given) {
+            parser_->settings.push_back(key + "=" + given);
+          },
+          help)
+      ->type_name("VALUE");
+  parser_->names.push_back(name);
+}
+
+void CommandLine::AddConfigOption(
+    const std::string& name, std::string* value, const std::string& help,
+    std::function<std::filesystem::path(const std::string&)> config_file) {
+  AddOption(name, value, help);
+  parser_->config_options.push_back({name, value, std::move(config_file)});
+}
+
 Arguments CommandLine::Parse(int argc, const char* const* argv,
                              const Manual& manual) {
   CLI::App& app = parser_->app;
@@ -102,13 +165,13 @@ Arguments CommandLine::Parse(int argc, const char* const* argv,
   } else if (!parser_->docs_format.empty()) {
     throw ConfigError("--print_config_docs: " + Quote(parser_->docs_format) +
                       " is not one of text, markdown, yaml");
-  } else if (parser_->config_file.empty()) {
-    throw ConfigError(
-        "--config FILE is missing; hint: --help lists the options, "
-        "--print_config_docs what a file can hold");
+  } else {
+    arguments.config_file = parser_->ConfigFile();
   }
-  arguments.config_file = parser_->config_file;
   arguments.overrides = parser_->overrides;
+  arguments.overrides.insert(arguments.overrides.end(),
+                             parser_->settings.begin(),
+                             parser_->settings.end());
   return arguments;
 }
 

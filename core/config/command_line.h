@@ -1,7 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,9 +53,21 @@ class CommandLine {
   void AddFlag(const std::string& name, bool* value, const std::string& help);
   void AddOption(const std::string& name, std::string* value,
                  const std::string& help);
+  // "--name [VALUE]": empty if it is given without a value.
+  void AddOption(const std::string& name, std::optional<std::string>* value,
+                 const std::string& help);
+  // "--name VALUE", short for "--set KEY=VALUE".
+  void AddSetting(const std::string& name, const std::string& key,
+                  const std::string& help);
+  // "--name VALUE", which stands for a configuration: to be given instead of
+  // --config, whose file is then `config_file(VALUE)`.
+  void AddConfigOption(
+      const std::string& name, std::string* value, const std::string& help,
+      std::function<std::filesystem::path(const std::string&)> config_file);
 
   // Throws ConfigError for an unknown option (with the nearest name), an
-  // argument without an option, an option without its value, or no --config.
+  // argument without an option, an option without its value, and unless one of
+  // --config and what stands for it is given; and what a `config_file` throws.
   Arguments Parse(int argc, const char* const* argv, const Manual& manual);
 
  private:

@@ -2,16 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/config/load.h"
 #include "tests/core/config/sample_config.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::config {
 namespace {
 
+using replicant::testing::MessageOf;
 using testing::RateConfig;
 using Overrides = std::vector<std::string>;
 
@@ -96,6 +99,52 @@ TEST(CommandLineTest, TakesTheOptionsOfOneProgram) {
   Parse(command_line, {"--config", "a", "--resume", "--role", "actor"});
   EXPECT_TRUE(resume);
   EXPECT_EQ(role, "actor");
+}
+
+TEST(CommandLineTest, AnOptionIsShortForASetting) {
+  CommandLine command_line("prog", "Does things.");
+  command_line.AddSetting("--episodes", "evaluation.episodes", "How many");
+  EXPECT_EQ(
+      Parse(command_line, {"--episodes", "3", "--config", "a", "--set", "b=1"})
+          .overrides,
+      (Overrides{"b=1", "evaluation.episodes=3"}));
+}
+
+TEST(CommandLineTest, AnOptionMayHaveItsValueOrNot) {
+  const auto parse = [](std::vector<const char*> arguments) {
+    std::optional<std::string> video;
+    CommandLine command_line("prog", "Does things.");
+    command_line.AddOption("--video", &video, "Film it");
+    arguments.insert(arguments.begin(), {"--config", "a"});
+    Parse(command_line, arguments);
+    return video;
+  };
+  EXPECT_EQ(parse({}), std::nullopt);
+  EXPECT_EQ(parse({"--video"}), "");
+  EXPECT_EQ(parse({"--video", "--set", "b=1"}), "");
+  EXPECT_EQ(parse({"--video", "a.mp4"}), "a.mp4");
+  EXPECT_EQ(parse({"--video=a.mp4", "--set", "b=1"}), "a.mp4");
+}
+
+TEST(CommandLineTest, AnOptionStandsForTheConfiguration) {
+  const auto parse = [](const std::vector<const char*>& arguments) {
+    std::string run;
+    CommandLine command_line("prog", "Does things.");
+    command_line.AddConfigOption(
+        "--resume", &run, "Go on",
+        [](const std::string& folder) { return folder + "/config.yaml"; });
+    return Parse(command_line, arguments).config_file;
+  };
+  EXPECT_EQ(parse({"--resume", "x"}), "x/config.yaml");
+  EXPECT_EQ(parse({"--resume=x"}), "x/config.yaml");
+  EXPECT_EQ(parse({"--config", "a"}), "a");
+  EXPECT_EQ(MessageOf<ConfigError>([&] {
+              parse({"--config", "a", "--resume", "x"});
+            }),
+            "--config: not with --resume, which has its own configuration");
+  EXPECT_EQ(MessageOf<ConfigError>([&] { parse({}); }),
+            "--config FILE or --resume is missing; hint: --help lists the "
+            "options, --print_config_docs what a file can hold");
 }
 
 }  // namespace

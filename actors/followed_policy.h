@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "actors/parameter_client.h"
+#include "actors/policy_runner.h"
+#include "core/base/clock.h"
+
+namespace replicant::actors {
+
+// A policy that follows the learner's.
+//
+// Thread-safety: one thread makes all calls.
+class FollowedPolicy {
+ public:
+  // `policy` outlives this. Throws what ParameterClient's constructor throws.
+  FollowedPolicy(const std::string& endpoint, PolicyRunner* policy)
+      : client_(endpoint), policy_(*policy) {}
+
+  // Takes up what is newer; waits for it until `timeout`. Throws what
+  // PolicyRunner::SetParameters() throws.
+  void Poll(Clock::Duration timeout);
+  // The learner's step, or nothing before the first value.
+  std::optional<uint64_t> version() const { return version_; }
+
+ private:
+  ParameterClient client_;
+  PolicyRunner& policy_;
+  std::optional<uint64_t> version_;
+};
+
+}  // namespace replicant::actors
