@@ -59,6 +59,7 @@ int Run(const TrainingConfig& config, int64_t index) {
                     .frame_bytes = task.frame_bytes()};
     writer.group_steps = config.actors.group_steps;
     writer.codec = config.actors.codec;
+    writer.queue_groups = config.actors.queue_groups;
     sinks.push_back(std::make_unique<RemoteSink>(
         writer,
         std::chrono::duration_cast<Clock::Duration>(

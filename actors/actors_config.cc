@@ -19,6 +19,9 @@ ActorsConfig ActorsConfig::Read(config::Reader& reader) {
                 {"lz4", replay::FrameCodec::kLz4},
                 {"zstd", replay::FrameCodec::kZstd}},
                "how frames are compressed");
+  reader.Field("queue_groups", &c.queue_groups, {1, 100'000},
+               "step groups of an environment that wait for the replay before "
+               "its actor does; few keep the replay close to the policy");
   reader.Field("append_timeout_s", &c.append_timeout_s, {0.01, 1e6},
                "seconds without room in the replay after which an episode is "
                "given up");

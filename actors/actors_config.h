@@ -18,6 +18,9 @@ struct ActorsConfig {
   // dictionary (replay/frame_codec.h).
   int64_t group_steps = 8;
   replay::FrameCodec codec = replay::FrameCodec::kLz4;
+  // Groups of one environment that wait to be sent before the actor waits. Few
+  // of them keep the replay close to what the policy does now.
+  int64_t queue_groups = 64;
   // An episode is given up when the replay takes nothing in for so long.
   double append_timeout_s = 60.0;
 

@@ -43,6 +43,10 @@ FleetConfig FleetConfig::Read(config::Reader& reader) {
                "seconds that a process has to drain before it is killed");
   reader.Field("progress_interval_s", &c.progress_interval_s, {0.1, 36000.0},
                "seconds between lines of progress where there is no terminal");
+  reader.Field("exclusive_learner", &c.exclusive_learner,
+               "whether the learner's processors are its own; false on a small "
+               "machine where actors, held back by the replay's rate limiter, "
+               "leave theirs idle");
 
   config::Reader restart =
       reader.Section("restart", "when a role that failed is started again");

@@ -24,6 +24,8 @@ struct FleetConfig {
   double heartbeat_timeout_s = 15.0;
   double stop_timeout_s = 60.0;
   double progress_interval_s = 30.0;
+  // whether no other role runs on the learner's processors
+  bool exclusive_learner = true;
   // by role; FleetConfig::Read() fills in replay, learner, actor and evaluator
   std::map<std::string, RestartPolicy> restart;
 

@@ -8,14 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "agents/d4pg/distribution.h"
-#include "agents/d4pg/networks.h"
 #include "agents/task_spec.h"
-#include "core/base/error.h"
 #include "core/base/thread.h"
-#include "env/tasks/suite.h"
 #include "fleet/placement.h"
 #include "fleet/run_fleet.h"
+#include "training/check_training.h"
 #include "training/program.h"
 
 namespace replicant::fleet {
@@ -28,31 +25,11 @@ std::filesystem::path ProgramFolder() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path();
 }
 
-// Finds what would stop the roles a second after their start.
-agents::TaskSpec CheckTraining(const TrainingConfig& config) {
-  agents::TaskSpec task = agents::MakeTaskSpec(
-      config.task, *env::MakeConfiguredEnvironment(
-                       env::TaskRegistry(env::SuiteTasks()), config.task,
-                       static_cast<uint64_t>(config.run.seed), 0));
-  agents::d4pg::CheckSpec(
-      config.agent.networks,
-      {.observation = task.observation, .action_size = task.action_size()});
-  const replay::ShardConfig shard = config.replay.MakeShardConfig();
-  agents::d4pg::MakeSupport(config.agent.distribution,
-                            shard.tables[0].n_step.discount,
-                            task.largest_reward);
-  if (config.learner.parameter_bind.empty()) {
-    throw ConfigError(
-        "learner.parameter_bind: empty, but the actors need parameters");
-  }
-  return task;
-}
-
 std::vector<RoleRequest> Requests(const TrainingConfig& config) {
   std::vector<RoleRequest> requests = {
       {.id = {"learner", 0},
        .threads = config.learner.replication.threads,
-       .is_exclusive = true},
+       .is_exclusive = config.fleet.exclusive_learner},
       {.id = {"replay", 0}, .load = 0.2}};
   for (int64_t i = 0; i < config.actors.count; ++i) {
     requests.push_back({.id = {"actor", static_cast<uint32_t>(i)}});
@@ -81,6 +58,11 @@ RoleSpec MakeRole(const PlacedRole& placed, const TrainingConfig& config,
     set(fmt::format("replay.observation_bytes={}", task.observation_bytes()));
     set(fmt::format("replay.action_bytes={}", task.action_bytes()));
     set(fmt::format("replay.frame_bytes={}", task.frame_bytes()));
+    for (const replay::TableConfig& table :
+         config.replay.MakeShardConfig().tables) {
+      set(fmt::format("replay.tables.{}.stack={}", table.name,
+                      task.frame_stack));
+    }
     set(fmt::format("replay.checkpoint_folder={}",
                     (folder / "replay").string()));
   } else if (role == "learner") {

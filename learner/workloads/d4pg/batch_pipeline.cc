@@ -32,6 +32,22 @@ std::vector<replicator::InputSpec> MakeSpecs(const agents::TaskSpec& task,
           {"importance_weight", DType::kF32, per_row}};
 }
 
+constexpr size_t kPixelBytes = 3;  // red, green, blue
+
+// Pixels go as four bytes, a word, of which the next one written covers the
+// last; only the last position's would end outside.
+void InterleaveRow(const std::byte* frames, size_t num_frames,
+                   size_t num_pixels, std::byte* out) {
+  const auto copy_position = [&](size_t p, size_t bytes) {
+    for (size_t f = 0; f < num_frames; ++f) {
+      std::memcpy(out + (p * num_frames + f) * kPixelBytes,
+                  frames + (f * num_pixels + p) * kPixelBytes, bytes);
+    }
+  };
+  for (size_t p = 0; p + 1 < num_pixels; ++p) copy_position(p, 4);
+  copy_position(num_pixels - 1, kPixelBytes);
+}
+
 void Copy(std::span<const std::byte> from, const MutableTensorView& to) {
   REPLICANT_CHECK_EQ(from.size(), to.size_bytes());
   std::memcpy(to.data(), from.data(), from.size());
@@ -81,33 +97,24 @@ void TransitionPipeline::CopyObservations(const HostBuffer& rows,
     Copy(rows.bytes(), out);
     return;
   }
-  const int64_t channels = task_.observation[2] / task_.frame_stack;
   InterleaveFrames(frames.bytes(), task_.frame_stack,
-                   task_.observation[0] * task_.observation[1], channels,
-                   out.bytes());
+                   task_.observation[0] * task_.observation[1], out.bytes());
 }
 
 void InterleaveFrames(std::span<const std::byte> frames, int64_t stack,
-                      int64_t pixels, int64_t channels,
-                      std::span<std::byte> out) {
-  const auto frame_bytes = static_cast<size_t>(pixels * channels);
-  const size_t row_bytes = frame_bytes * static_cast<size_t>(stack);
+                      int64_t pixels, std::span<std::byte> out) {
+  const auto num_frames = static_cast<size_t>(stack);
+  const auto num_pixels = static_cast<size_t>(pixels);
+  const size_t row_bytes = num_frames * num_pixels * kPixelBytes;
   if (frames.size() != out.size() || frames.size() % row_bytes != 0) {
     throw InvalidArgument(fmt::format(
         "InterleaveFrames: {} bytes into {}; want as many, and whole rows of "
         "{}",
         frames.size(), out.size(), row_bytes));
   }
-  const auto pixel_bytes = static_cast<size_t>(channels);
-  const size_t stride = pixel_bytes * static_cast<size_t>(stack);
   for (size_t row = 0; row < frames.size(); row += row_bytes) {
-    for (size_t s = 0; s < static_cast<size_t>(stack); ++s) {
-      const std::byte* from = frames.data() + row + s * frame_bytes;
-      std::byte* to = out.data() + row + s * pixel_bytes;
-      for (size_t p = 0; p < static_cast<size_t>(pixels); ++p) {
-        std::memcpy(to + p * stride, from + p * pixel_bytes, pixel_bytes);
-      }
-    }
+    InterleaveRow(frames.data() + row, num_frames, num_pixels,
+                  out.data() + row);
   }
 }
 

@@ -45,10 +45,9 @@ class TransitionPipeline : public replicator::InputPipeline {
   double wait_seconds_ = 0.0;
 };
 
-// frames [B, stack, pixels, channels] -> out [B, pixels, stack * channels].
-// Throws InvalidArgument unless both have as many bytes.
+// frames [B, stack, pixels, 3] -> out [B, pixels, stack * 3]. Throws
+// InvalidArgument unless both have as many bytes, and whole rows of them.
 void InterleaveFrames(std::span<const std::byte> frames, int64_t stack,
-                      int64_t pixels, int64_t channels,
-                      std::span<std::byte> out);
+                      int64_t pixels, std::span<std::byte> out);
 
 }  // namespace replicant::learner

@@ -17,20 +17,20 @@ std::vector<std::byte> Bytes(std::initializer_list<int> values) {
 }
 
 TEST(InterleaveFramesTest, FramesBecomeChannels) {
-  // 2 rows of 2 frames of 2 pixels of 3 channels; tens: frame, ones: pixel
+  // 2 rows of 2 frames of 2 pixels; tens: frame, ones: pixel
   const auto frames = Bytes({11, 12, 13, 14, 15, 16, 21, 22, 23, 24, 25, 26,
                              31, 32, 33, 34, 35, 36, 41, 42, 43, 44, 45, 46});
   std::vector<std::byte> out(frames.size());
-  InterleaveFrames(frames, /*stack=*/2, /*pixels=*/2, /*channels=*/3, out);
+  InterleaveFrames(frames, /*stack=*/2, /*pixels=*/2, out);
   EXPECT_EQ(out, Bytes({11, 12, 13, 21, 22, 23, 14, 15, 16, 24, 25, 26,
                         31, 32, 33, 41, 42, 43, 34, 35, 36, 44, 45, 46}));
 }
 
 TEST(InterleaveFramesTest, RefusesOtherSizes) {
   std::vector<std::byte> frames(12), out(12);
-  EXPECT_THROW(InterleaveFrames(frames, 2, 1, 3, std::span(out).first(6)),
+  EXPECT_THROW(InterleaveFrames(frames, 2, 1, std::span(out).first(6)),
                InvalidArgument);
-  EXPECT_THROW(InterleaveFrames(std::span(frames).first(9), 2, 1, 3,
+  EXPECT_THROW(InterleaveFrames(std::span(frames).first(9), 2, 1,
                                 std::span(out).first(9)),
                InvalidArgument);
 }

@@ -1,0 +1,50 @@
+#include "training/check_training.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "agents/d4pg/distribution.h"
+#include "agents/d4pg/networks.h"
+#include "core/base/error.h"
+#include "core/rpc/socket.h"
+#include "env/tasks/suite.h"
+
+namespace replicant::training {
+
+agents::TaskSpec CheckTraining(const TrainingConfig& config) {
+  agents::TaskSpec task = agents::MakeTaskSpec(
+      config.task, *env::MakeConfiguredEnvironment(
+                       env::TaskRegistry(env::SuiteTasks()), config.task,
+                       static_cast<uint64_t>(config.run.seed), 0));
+  agents::d4pg::CheckSpec(
+      config.agent.networks,
+      {.observation = task.observation, .action_size = task.action_size()});
+  const replay::ShardConfig shard = config.replay.MakeShardConfig();
+  agents::d4pg::MakeSupport(config.agent.distribution,
+                            shard.tables[0].n_step.discount,
+                            task.largest_reward);
+  if (config.learner.parameter_bind.empty()) {
+    throw ConfigError(
+        "learner.parameter_bind: empty, but the actors need parameters");
+  }
+  return task;
+}
+
+void CheckAddresses(const TrainingConfig& config) {
+  for (const auto& [key, endpoint] :
+       {std::pair{"replay.bind", config.replay.bind},
+        {"learner.parameter_bind", config.learner.parameter_bind}}) {
+    // a second one at an ipc address takes it from the first
+    if (!endpoint.starts_with("tcp://127.")) continue;
+    rpc::ZmqContext context;
+    try {
+      rpc::ZmqSocket(context, rpc::SocketType::kRouter).Bind(endpoint);
+    } catch (const CommError& error) {
+      throw ConfigError(fmt::format("{}: {}", key, error.what()));
+    }
+  }
+}
+
+}  // namespace replicant::training

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "agents/task_spec.h"
+#include "training/training_config.h"
+
+namespace replicant::training {
+
+// Finds what would stop the roles of a run a second after their start, and
+// returns what the task looks like. Throws ConfigError, and what making the
+// environment throws.
+agents::TaskSpec CheckTraining(const TrainingConfig& config);
+
+// Throws ConfigError if a process listens at one of the run's addresses.
+void CheckAddresses(const TrainingConfig& config);
+
+}  // namespace replicant::training
