@@ -10,6 +10,7 @@
 
 #include "core/base/fs.h"
 #include "core/base/process.h"
+#include "core/rpc/socket.h"
 
 namespace replicant {
 namespace {
@@ -73,6 +74,23 @@ TEST_F(TrainingTest, AMistakeStartsNothing) {
   expect("task.name=cartpole-swingu", "cartpole-swingup");
   expect("agent.distribution.v_max=10", "v_max");
   expect("run.dir=/proc/none", "/proc/none");
+  expect("task.suite_folder=/nowhere", "/nowhere");
+  expect("task.pixels={enabled: true, camera: front}", "front");
+  expect("agent.random_shift=4", "agent.random_shift: wants pixels");
+  expect("replay.bind=tcp://*:0", "replay.bind");
+}
+
+TEST_F(TrainingTest, AnAddressInUseIsNamed) {
+  rpc::ZmqContext context;
+  rpc::ZmqSocket socket(context, rpc::SocketType::kRouter);
+  const std::string endpoint = socket.Bind("tcp://127.0.0.1:*");
+  const CommandResult result = RunFleet({"replay.bind=" + endpoint});
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(result.output,
+              HasSubstr("fleet: replay.bind: bind " + endpoint +
+                        ": Address already in use; hint: another process "
+                        "listens there"));
+  EXPECT_FALSE(std::filesystem::exists(run_));
 }
 
 }  // namespace
