@@ -137,7 +137,8 @@ int Main(int argc, char** argv) {
            }},
       [&](const config::Loaded<TrainingConfig>& loaded) {
         // before there is a folder
-        const agents::TaskSpec task = CheckTraining(loaded.config);
+        const agents::TaskSpec task = training::CheckTraining(loaded.config);
+        training::CheckAddresses(loaded.config);
         return Run(loaded.config, task,
                    resumed.empty() ? RunFolder::Create(loaded.config.run,
                                                        loaded.resolved_yaml)

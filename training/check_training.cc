@@ -36,12 +36,15 @@ void CheckAddresses(const TrainingConfig& config) {
   for (const auto& [key, endpoint] :
        {std::pair{"replay.bind", config.replay.bind},
         {"learner.parameter_bind", config.learner.parameter_bind}}) {
-    // a second one at an ipc address takes it from the first
-    if (!endpoint.starts_with("tcp://127.")) continue;
+    // whoever binds an ipc address takes it from the one before; where there
+    // are keys, the service judges
+    if (!endpoint.starts_with("tcp://") || !config.replay.key_file.empty()) {
+      continue;
+    }
     rpc::ZmqContext context;
     try {
       rpc::ZmqSocket(context, rpc::SocketType::kRouter).Bind(endpoint);
-    } catch (const CommError& error) {
+    } catch (const Error& error) {
       throw ConfigError(fmt::format("{}: {}", key, error.what()));
     }
   }

@@ -10,7 +10,8 @@ namespace replicant::training {
 // environment throws.
 agents::TaskSpec CheckTraining(const TrainingConfig& config);
 
-// Throws ConfigError if a process listens at one of the run's addresses.
+// Throws ConfigError if one of the run's addresses cannot be listened at: it is
+// in use, or not of this host.
 void CheckAddresses(const TrainingConfig& config);
 
 }  // namespace replicant::training
