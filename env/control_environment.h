@@ -42,6 +42,7 @@ class ControlEnvironment : public Environment {
   TimeStep Reset(const ObservationBuffer& out) override;
   TimeStep Step(std::span<const double> action,
                 const ObservationBuffer& out) override;
+  void StartOver(int64_t episode) override;
   void Observe(const ObservationBuffer& out) override;
   const Physics& physics() const override { return *physics_; }
   Physics& mutable_physics() override { return *physics_; }
@@ -61,7 +62,7 @@ class ControlEnvironment : public Environment {
   int physics_steps_per_action() const { return physics_steps_; }
   // Control steps of an episode, rounded up; infinite without a time limit.
   double step_limit() const { return step_limit_; }
-  double control_timestep_s() const {
+  double control_timestep_s() const override {
     return physics_->timestep_s() * physics_steps_;
   }
 

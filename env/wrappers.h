@@ -23,6 +23,9 @@ class ActionRepeat : public EnvironmentWrapper {
 
   TimeStep Step(std::span<const double> action,
                 const ObservationBuffer& out) override;
+  double control_timestep_s() const override {
+    return inner().control_timestep_s() * count_;
+  }
 
  private:
   int count_;
@@ -38,6 +41,10 @@ class StepLimit : public EnvironmentWrapper {
   TimeStep Reset(const ObservationBuffer& out) override;
   TimeStep Step(std::span<const double> action,
                 const ObservationBuffer& out) override;
+  void StartOver(int64_t episode) override {
+    EnvironmentWrapper::StartOver(episode);
+    is_episode_over_ = true;
+  }
 
  private:
   int64_t max_steps_;

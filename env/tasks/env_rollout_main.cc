@@ -17,10 +17,10 @@
 #include "core/base/log.h"
 #include "core/tensor/npz.h"
 #include "env/camera.h"
+#include "env/recorder.h"
 #include "env/rollout.h"
 #include "env/task_registry.h"
 #include "env/tasks/suite.h"
-#include "env/video_writer.h"
 
 namespace replicant::env {
 namespace {
@@ -121,32 +121,6 @@ void DrawStarts(ControlEnvironment& environment, const Options& options) {
   WriteNpz(options.output, tensors);
 }
 
-// --video: draws every state into a file.
-class Recorder {
- public:
-  Recorder(ControlEnvironment& environment, const Options& options)
-      : environment_(environment),
-        camera_(environment.physics(), options.camera),
-        writer_(options.video, camera_.height(), camera_.width(),
-                1.0 / environment.control_timestep_s()),
-        frame_(camera_.size_bytes()) {}
-
-  void Record(const TimeStep& step) {
-    if (step.IsFirst() && environment_.ResetChangesAssets()) {
-      camera_.ReloadAssets(environment_.physics());
-    }
-    camera_.Render(environment_.mutable_physics(), frame_);
-    writer_.Write(frame_);
-  }
-  void Finish() { writer_.Finish(); }
-
- private:
-  ControlEnvironment& environment_;
-  Camera camera_;
-  VideoWriter writer_;
-  std::vector<uint8_t> frame_;
-};
-
 // --random: plays uniform actions and prints each episode's return.
 void PlayRandomActions(ControlEnvironment& environment,
                        const Options& options) {
@@ -155,7 +129,9 @@ void PlayRandomActions(ControlEnvironment& environment,
   std::vector<double> action(spec.minimum.size());
   double episode_return = 0.0;
   std::optional<Recorder> recorder;
-  if (!options.video.empty()) recorder.emplace(environment, options);
+  if (!options.video.empty()) {
+    recorder.emplace(&environment, options.camera, options.video);
+  }
   const TimeStep first = environment.Reset({});
   if (recorder) recorder->Record(first);
   for (int64_t t = 0; t < options.random_steps; ++t) {
