@@ -79,9 +79,10 @@ CheckpointInfo ReadInfo(const stdfs::path& path) {
 
 // All variables, read and checked before any is set.
 std::map<std::string, HostTensor> ReadAllVariables(const stdfs::path& path,
-                                                   const VariableStore& store) {
+                                                   const VariableStore& store,
+                                                   Surplus surplus) {
   std::map<std::string, HostTensor> values =
-      ReadVariables(SafetensorsReader(path), path.string(), store);
+      ReadVariables(SafetensorsReader(path), path.string(), store, surplus);
   for (const auto& [name, variable] : store.variables()) {
     if (!values.contains(name)) {
       throw IoError(fmt::format(
@@ -91,6 +92,16 @@ std::map<std::string, HostTensor> ReadAllVariables(const stdfs::path& path,
     }
   }
   return values;
+}
+
+CheckpointInfo Load(const stdfs::path& folder, Surplus surplus,
+                    VariableStore& store) {
+  CheckpointInfo info = ReadInfo(folder / kInfoFile);
+  for (const auto& [name, value] :
+       ReadAllVariables(folder / kVariablesFile, store, surplus)) {
+    store.Set(name, value.view());
+  }
+  return info;
 }
 
 }  // namespace
@@ -129,12 +140,16 @@ void SaveCheckpoint(const stdfs::path& folder, const VariableStore& store,
 }
 
 CheckpointInfo LoadCheckpoint(const stdfs::path& folder, VariableStore& store) {
-  CheckpointInfo info = ReadInfo(folder / kInfoFile);
-  for (const auto& [name, value] :
-       ReadAllVariables(folder / kVariablesFile, store)) {
-    store.Set(name, value.view());
-  }
-  return info;
+  return Load(folder, Surplus::kRefuse, store);
+}
+
+CheckpointInfo LoadPartOfCheckpoint(const stdfs::path& folder,
+                                    VariableStore& store) {
+  return Load(folder, Surplus::kSkip, store);
+}
+
+CheckpointInfo ReadCheckpointInfo(const stdfs::path& folder) {
+  return ReadInfo(folder / kInfoFile);
 }
 
 }  // namespace replicant::runtime

@@ -36,4 +36,12 @@ void SaveCheckpoint(const std::filesystem::path& folder,
 CheckpointInfo LoadCheckpoint(const std::filesystem::path& folder,
                               VariableStore& store);
 
+// The same for a store that has only some of the checkpoint's variables, such
+// as a policy out of a training.
+CheckpointInfo LoadPartOfCheckpoint(const std::filesystem::path& folder,
+                                    VariableStore& store);
+
+// Without the variables. Throws IoError, as LoadCheckpoint() does.
+CheckpointInfo ReadCheckpointInfo(const std::filesystem::path& folder);
+
 }  // namespace replicant::runtime

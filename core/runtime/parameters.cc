@@ -30,10 +30,12 @@ std::string EncodeVariables(const VariableStore& store,
 
 std::map<std::string, HostTensor> ReadVariables(const SafetensorsReader& reader,
                                                 const std::string& where,
-                                                const VariableStore& store) {
+                                                const VariableStore& store,
+                                                Surplus surplus) {
   std::map<std::string, HostTensor> values;
   for (const SafetensorsInfo& tensor : reader.tensors()) {
     if (!store.Has(tensor.name)) {
+      if (surplus == Surplus::kSkip) continue;
       throw IoError(fmt::format(
           "{}: holds variable '{}', which the program has not; hint: it was "
           "written by another configuration",

@@ -27,12 +27,15 @@ inline constexpr std::string_view kParameterTable =
 std::string EncodeVariables(const VariableStore& store,
                             const std::vector<std::string>& names);
 
+// What becomes of a tensor that the store has not.
+enum class Surplus { kRefuse, kSkip };
+
 // Every tensor of a .safetensors file, as variables of the store. Throws
-// IoError if it holds one that the store has not or has with another dtype or
-// shape; `where` starts the message.
-std::map<std::string, HostTensor> ReadVariables(const SafetensorsReader& reader,
-                                                const std::string& where,
-                                                const VariableStore& store);
+// IoError if it holds one that the store has not, unless these are skipped, or
+// has with another dtype or shape; `where` starts the message.
+std::map<std::string, HostTensor> ReadVariables(
+    const SafetensorsReader& reader, const std::string& where,
+    const VariableStore& store, Surplus surplus = Surplus::kRefuse);
 
 // Sets every variable that `bytes` hold. Throws IoError, leaving the store as
 // it was, if they are no .safetensors file, and what ReadVariables() throws.

@@ -88,6 +88,21 @@ TEST_F(CheckpointTest, RefusesAnUnknownVariable) {
                         path_.string()));
 }
 
+TEST_F(CheckpointTest, APartOfItIsLoaded) {
+  testing::GraphRunner part;
+  part.graph().AddVariable({.name = "net/weight", .shape = Shape({2, 3})});
+  part.store().Declare(part.graph());
+  EXPECT_EQ(LoadPartOfCheckpoint(path_, part.store()).step, 7);
+  EXPECT_EQ(ToDoubles(part.store().Get("net/weight").view()),
+            ToDoubles(value_.view()));
+  Program more;
+  more.runner.graph().AddVariable({.name = "extra", .shape = Shape({1})});
+  more.store().Declare(more.runner.graph());
+  EXPECT_NE(MessageOf([&] { LoadPartOfCheckpoint(path_, more.store()); })
+                .find("lacks variable 'extra'"),
+            std::string::npos);
+}
+
 TEST_F(CheckpointTest, RefusesAMissingVariable) {
   Program more;
   more.runner.graph().AddVariable({.name = "extra", .shape = Shape({1})});
