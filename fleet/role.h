@@ -29,6 +29,8 @@ struct RoleSpec {
   int start_stage = 0;
   int stop_stage = 0;
   OnSuccess on_success = OnSuccess::kRestart;
+  // The run goes on without it if it cannot be kept alive.
+  bool is_optional = false;
   RestartPolicy restart;
 };
 

@@ -111,7 +111,12 @@ void Supervisor::CheckExit(Member& member) {
     member.phase = RolePhase::kEnded;
     spdlog::info("{} is done", name);
     if (member.spec.on_success == RoleSpec::OnSuccess::kCompletesRun) {
-      BeginStop(RunStatus::kComplete, name + " has completed the run");
+      const auto last = monitor_.Latest(member.spec.id);
+      const bool says_why =
+          last && last->beat.state == rpc::RoleState::kDraining;
+      const std::string why = says_why ? last->beat.reason : "";
+      BeginStop(RunStatus::kComplete, name + " has completed the run" +
+                                          (why.empty() ? "" : ": " + why));
     }
     return;
   }
@@ -203,7 +208,7 @@ void Supervisor::Start(Member& member) {
     member.process = backend_.Start(spec, process);
   } catch (const IoError& e) {
     // a program that has never run will not run at the next attempt either
-    if (is_first) {
+    if (is_first && !spec.is_optional) {
       give_up(e);
     } else {
       HandleFailure(member, e.what());
@@ -243,12 +248,16 @@ void Supervisor::HandleFailure(Member& member, const std::string& why) {
   member.phase = RolePhase::kEnded;
   const std::string tail =
       LogTail(LogOf(member), kLogTailLines, /*indent=*/"  ");
-  BeginStop(
-      RunStatus::kFailed,
-      fmt::format("{}: {}, after the {} restarts in {:g} s that are "
-                  "allowed; {} {}{}",
-                  name, why, policy.budget, policy.window_s, LogOf(member),
-                  tail.empty() ? "is empty" : "ends with:\n", tail));
+  const std::string message = fmt::format(
+      "{}: {}, after the {} restarts in {:g} s that are "
+      "allowed; {} {}{}",
+      name, why, policy.budget, policy.window_s, LogOf(member),
+      tail.empty() ? "is empty" : "ends with:\n", tail);
+  if (member.spec.is_optional) {
+    spdlog::warn("the run goes on without {}", message);
+  } else {
+    BeginStop(RunStatus::kFailed, message);
+  }
 }
 
 void Supervisor::RequestStop(const std::string& why) {

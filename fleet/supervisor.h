@@ -50,7 +50,11 @@ struct RunResult {
 // failed if it ends (unless OnSuccess says otherwise), does not run within
 // start_timeout_s, or is silent for heartbeat_timeout_s; then it is killed if
 // it still lives, and started again when its RestartPolicy allows. A role
-// without budget ends the run, and the others drain.
+// without budget ends the run, and the others drain; an optional one is given
+// up with a warning.
+//
+// A role that completes the run may say why in its last heartbeat, as the
+// reason of kDraining.
 //
 // Time during which Step() was not called (the machine slept, the supervisor
 // was stopped in a debugger) does not count as silence.

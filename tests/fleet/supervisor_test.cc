@@ -323,6 +323,42 @@ TEST_F(SupervisorTest, TheLearnersEndCompletesTheRunAndAllDrainInOrder) {
   EXPECT_TRUE(supervisor_->result().ok());
 }
 
+TEST_F(SupervisorTest, ARoleThatCompletesTheRunMaySayWhy) {
+  StartAll();
+  // what it waited for before is no reason
+  Beat(kLearner, RoleState::kWaiting, "no data");
+  Beat(kLearner, RoleState::kDraining, "step limit");
+  Exit("learner-0", {0, 0});
+  supervisor_->Step();
+  supervisor_->StopNow("over");
+  Pass(seconds(1));
+  EXPECT_EQ(supervisor_->result().message,
+            "learner-0 has completed the run: step limit");
+}
+
+// An evaluator without a policy to show is no reason to lose a training.
+TEST_F(SupervisorTest, TheRunGoesOnWithoutAnOptionalRole) {
+  std::vector<RoleSpec> specs = Specs();
+  specs[2].is_optional = true;
+  Make(specs);
+  for (const RoleId& id : {kReplay, kLearner}) {
+    supervisor_->Step();
+    Beat(id);
+  }
+  backend_.start_error = "execute: actor: No such file or directory";
+  supervisor_->Step();
+  EXPECT_EQ(PhaseOf(kActor), RolePhase::kBackingOff);
+  for (int i = 0; i < 20; ++i) {
+    Pass(seconds(1));
+    Beat(kReplay);
+    Beat(kLearner);
+  }
+  EXPECT_EQ(PhaseOf(kActor), RolePhase::kEnded);
+  EXPECT_EQ(supervisor_->Roles()[2].num_failures, 3);
+  EXPECT_FALSE(supervisor_->IsStopping());
+  EXPECT_EQ(PhaseOf(kLearner), RolePhase::kReady);
+}
+
 TEST_F(SupervisorTest, KillsWhatDoesNotDrainInTime) {
   StartAll();
   supervisor_->RequestStop("asked to");
