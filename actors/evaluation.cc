@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 
 #include "core/base/check.h"
@@ -22,9 +21,24 @@ double EvaluationResult::StandardDeviation() const {
   return std::sqrt(sum / static_cast<double>(returns.size() - 1));
 }
 
-EvaluationResult Evaluate(const agents::TaskSpec& task,
-                          env::Environment* environment, PolicyRunner* policy,
-                          const EvaluationOptions& options) {
+double EvaluationResult::Min() const {
+  return *std::min_element(returns.begin(), returns.end());
+}
+
+double EvaluationResult::Max() const {
+  return *std::max_element(returns.begin(), returns.end());
+}
+
+double EvaluationResult::MeanLength() const {
+  return static_cast<double>(
+             std::accumulate(lengths.begin(), lengths.end(), int64_t{0})) /
+         static_cast<double>(lengths.size());
+}
+
+std::optional<EvaluationResult> Evaluate(const agents::TaskSpec& task,
+                                         env::Environment* environment,
+                                         PolicyRunner* policy,
+                                         const EvaluationOptions& options) {
   REPLICANT_CHECK(policy->noise_scales().empty(),
                   "a policy with noise is evaluated");
   const MutableTensorView wanted = policy->observations();
@@ -36,26 +50,31 @@ EvaluationResult Evaluate(const agents::TaskSpec& task,
     state.resize(static_cast<size_t>(task.observation.num_elements()));
     out.state = state;
   }
-  const auto observe = [&] {
+  const auto observe = [&](const env::TimeStep& step) {
     if (!task.has_pixels) {
       std::copy(state.begin(), state.end(), wanted.Span<float>().begin());
     }
-    options.on_step(*environment);
+    options.on_step(step);
   };
   std::vector<double> action(static_cast<size_t>(task.action_size()));
 
   EvaluationResult result;
+  environment->StartOver(/*episode=*/0);
   for (int64_t i = 0; i < options.num_episodes; ++i) {
     env::TimeStep step = environment->Reset(out);
-    observe();
+    observe(step);
     double sum = 0.0;
-    for (int64_t t = 0; !step.IsLast(); ++t) {
-      task.ToTaskRange(policy->Act(t).Span<float>(), action);
+    int64_t length = 0;
+    while (!step.IsLast()) {
+      if (options.should_stop()) return std::nullopt;
+      task.ToTaskRange(policy->Act(length).Span<float>(), action);
       step = environment->Step(action, out);
-      observe();
+      observe(step);
       sum += step.reward;
+      ++length;
     }
     result.returns.push_back(sum * options.return_scale);
+    result.lengths.push_back(length);
   }
   return result;
 }

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
+#include <optional>
 #include <vector>
 
 #include "actors/policy_runner.h"
@@ -15,10 +15,15 @@ namespace replicant::actors {
 // rewards of all control steps.
 struct EvaluationResult {
   std::vector<double> returns;
+  std::vector<int64_t> lengths;  // agent steps
 
+  // Of an evaluation with at least one episode.
   double Mean() const;
   // Of the sample; 0 for less than two.
   double StandardDeviation() const;
+  double Min() const;
+  double Max() const;
+  double MeanLength() const;
 };
 
 struct EvaluationOptions {
@@ -27,14 +32,20 @@ struct EvaluationOptions {
   // averaged over it, else 1.
   double return_scale = 1.0;
   // Called after every step, the first one of an episode included.
-  std::function<void(env::Environment&)> on_step = [](env::Environment&) {};
+  std::function<void(const env::TimeStep&)> on_step = [](const env::TimeStep&) {
+  };
+  // Asked after every step; true gives the evaluation up.
+  std::function<bool()> should_stop = [] { return false; };
 };
 
-// Lets the policy act without noise. `environment` gives what `task` says, and
-// starts its episodes from its own seed; `policy` is for one environment and
-// has no noise (checked).
-EvaluationResult Evaluate(const agents::TaskSpec& task,
-                          env::Environment* environment, PolicyRunner* policy,
-                          const EvaluationOptions& options);
+// Lets the policy act without noise, in the first episodes of the environment:
+// each evaluation begins in the same states. `environment` gives what `task`
+// says; `policy` is for one environment and has no noise (checked).
+//
+// std::nullopt if it was given up.
+std::optional<EvaluationResult> Evaluate(const agents::TaskSpec& task,
+                                         env::Environment* environment,
+                                         PolicyRunner* policy,
+                                         const EvaluationOptions& options);
 
 }  // namespace replicant::actors

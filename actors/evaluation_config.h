@@ -1,27 +1,43 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "core/config/reader.h"
+#include "env/camera.h"
+#include "env/task_config.h"
 
 namespace replicant::actors {
 
+// Section `evaluation.video`: episodes on film.
+struct VideoConfig {
+  bool enabled = true;
+  double interval_s = 300.0;
+  std::string camera;  // empty: that of the agent's pixels
+  int height = 240;
+  int width = 320;
+
+  static VideoConfig Read(config::Reader& reader);
+};
+
 // Section `evaluation`: how the policy is tried out without noise.
 struct EvaluationConfig {
+  bool enabled = true;
   double interval_s = 30.0;
   int64_t episodes = 10;
   int64_t seed = 1000;  // of the environment's first states
+  std::optional<double> stop_at_return;
+  VideoConfig video;
 
-  static EvaluationConfig Read(config::Reader& reader) {
-    EvaluationConfig c;
-    reader.Field("interval_s", &c.interval_s, {0.1, 1e6},
-                 "seconds between two evaluations");
-    reader.Field("episodes", &c.episodes, {1, 10'000},
-                 "episodes of one evaluation");
-    reader.Field("seed", &c.seed, {0, 1'000'000'000},
-                 "seed of the episodes' first states");
-    return c;
+  static EvaluationConfig Read(config::Reader& reader);
+
+  // Whether a policy with this mean return ends the training.
+  bool IsGoodEnough(double mean_return) const {
+    return stop_at_return.has_value() && mean_return >= *stop_at_return;
   }
+  // What films the task: the agent's renderer, with the video's own view.
+  env::CameraOptions VideoCamera(const env::TaskConfig& task) const;
 };
 
 }  // namespace replicant::actors

@@ -1,19 +1,28 @@
-// Runs a whole training on this machine: replay, learner and actors, started,
-// watched, started again and stopped together.
+// Runs a whole training on this machine: replay, learner, actors and evaluator,
+// started, watched, started again and stopped together; then says what came of
+// it.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "actors/evaluation_log.h"
 #include "agents/task_spec.h"
+#include "core/base/error.h"
+#include "core/base/process.h"
 #include "core/base/thread.h"
+#include "core/runtime/checkpoint.h"
 #include "fleet/placement.h"
 #include "fleet/run_fleet.h"
 #include "training/check_training.h"
+#include "training/learning_curve.h"
 #include "training/program.h"
+#include "training/summary.h"
 
 namespace replicant::fleet {
 namespace {
@@ -33,6 +42,9 @@ std::vector<RoleRequest> Requests(const TrainingConfig& config) {
       {.id = {"replay", 0}, .load = 0.2}};
   for (int64_t i = 0; i < config.actors.count; ++i) {
     requests.push_back({.id = {"actor", static_cast<uint32_t>(i)}});
+  }
+  if (config.evaluation.enabled) {
+    requests.push_back({.id = {"evaluator", 0}, .load = 0.3});
   }
   return requests;
 }
@@ -69,6 +81,12 @@ RoleSpec MakeRole(const PlacedRole& placed, const TrainingConfig& config,
     spec.start_stage = 1;
     spec.stop_stage = 1;
     spec.on_success = RoleSpec::OnSuccess::kCompletesRun;
+  } else if (role == "evaluator") {
+    spec.start_stage = 2;
+    spec.stop_stage = 0;
+    // when the policy is good enough
+    spec.on_success = RoleSpec::OnSuccess::kCompletesRun;
+    spec.is_optional = true;
   } else {
     spec.start_stage = 2;
     spec.stop_stage = 0;
@@ -78,46 +96,144 @@ RoleSpec MakeRole(const PlacedRole& placed, const TrainingConfig& config,
   return spec;
 }
 
+// What the progress line shows, for people who wait for returns.
+std::vector<ProgressField> ProgressFields(const TrainingConfig& config) {
+  using Kind = ProgressField::Kind;
+  std::vector<ProgressField> fields = {{.kind = Kind::kValue,
+                                        .label = "updates",
+                                        .role = "learner",
+                                        .number = "updates"},
+                                       {.kind = Kind::kValue,
+                                        .label = "updates/s",
+                                        .role = "learner",
+                                        .number = "updates_per_s"},
+                                       {.kind = Kind::kCount,
+                                        .label = "frames",
+                                        .role = "actor",
+                                        .number = "frames"},
+                                       {.kind = Kind::kRate,
+                                        .label = "frames/s",
+                                        .role = "actor",
+                                        .number = "frames"},
+                                       {.kind = Kind::kValue,
+                                        .label = "samples/insert",
+                                        .role = "replay",
+                                        .number = "samples_per_insert"},
+                                       {.kind = Kind::kValue,
+                                        .label = "return",
+                                        .role = "actor",
+                                        .number = "return"}};
+  if (config.evaluation.enabled) {
+    fields.push_back({.kind = Kind::kValue,
+                      .label = "evaluation",
+                      .role = "evaluator",
+                      .number = "evaluation_return"});
+  }
+  return fields;
+}
+
+// Tries the last checkpoint out, on film, in a process that another signal
+// ends. What goes wrong is logged.
+void EvaluateLastCheckpoint(const TrainingConfig& config,
+                            const std::filesystem::path& folder,
+                            const std::string& began_ms,
+                            const StopSignal& stop) {
+  const std::filesystem::path log = folder / "logs" / "last-evaluation.log";
+  ProcessOptions options;
+  options.command = {(ProgramFolder() / "evaluator").string(), "--checkpoint",
+                     folder.string(), "--began_ms", began_ms};
+  if (config.evaluation.video.enabled) options.command.push_back("--video");
+  options.stdout_file = log;
+  options.stderr_file = log;
+  spdlog::info("evaluates the last checkpoint; a signal skips that");
+  const int num_signals = stop.count();
+  try {
+    Process evaluator(options);
+    std::optional<ExitStatus> status;
+    while (!status && stop.count() == num_signals) {
+      status = evaluator.Wait(std::chrono::milliseconds(50));
+    }
+    if (!status) {
+      spdlog::warn("the last evaluation was skipped");
+    } else if (!status->ok()) {
+      spdlog::warn("the last evaluation: {}; {} ends with:\n{}",
+                   status->ToString(), log.string(),
+                   LogTail(log, /*max_lines=*/5, /*indent=*/"  "));
+    }
+  } catch (const IoError& e) {
+    spdlog::warn("the last evaluation: {}", e.what());
+  }
+}
+
+// Draws the curve and prints what the run came to.
+void Summarize(const TrainingConfig& config, const training::RunTotals& totals,
+               const std::filesystem::path& folder) {
+  try {
+    const auto evaluations = actors::ReadEvaluations(folder);
+    if (!evaluations.empty()) {
+      training::DrawLearningCurve(evaluations, config.task.name,
+                                  folder / "curve.png");
+    }
+  } catch (const IoError& e) {
+    spdlog::warn("{}", e.what());
+  }
+  std::printf(
+      "\n%s",
+      training::SummaryTable(config, totals, folder, ProgramFolder()).c_str());
+  std::fflush(stdout);
+}
+
+// The step that the learner begins with.
+int64_t FirstStep(const std::filesystem::path& folder) {
+  const auto checkpoint = training::NewestCheckpoint(folder);
+  return checkpoint ? runtime::ReadCheckpointInfo(*checkpoint).step : 0;
+}
+
 int Run(const TrainingConfig& config, const agents::TaskSpec& task,
         RunFolder folder) {
+  const std::filesystem::path& path = folder.path();
+  const StopSignal stop;
+  const auto first_step = static_cast<double>(FirstStep(path));
+  const std::string began_ms =
+      fmt::format("{:.0f}", 1e3 * actors::FindBeginning(path));
   FleetRun run{.config = config.fleet,
                .seed = static_cast<uint64_t>(config.run.seed),
                .roles = {},
-               .progress = {}};
+               .progress = ProgressFields(config)};
   const CpuTopology topology = ReadCpuTopology();
   const std::vector<PlacedRole> placed = Place(topology, Requests(config));
   std::fputs(PlacementTable(topology, placed).c_str(), stdout);
-  std::printf("run folder: %s\n", folder.path().c_str());
+  std::printf("run folder: %s\n", path.c_str());
   std::fflush(stdout);
   for (const PlacedRole& role : placed) {
-    run.roles.push_back(MakeRole(role, config, task, folder.path()));
+    run.roles.push_back(MakeRole(role, config, task, path));
+    if (role.request.id.role != "evaluator") continue;
+    std::vector<std::string>& command = run.roles.back().command;
+    command.insert(command.end(), {"--began_ms", began_ms});
   }
-  using Kind = ProgressField::Kind;
-  run.progress = {{.kind = Kind::kValue,
-                   .label = "updates",
-                   .role = "learner",
-                   .number = "updates"},
-                  {.kind = Kind::kValue,
-                   .label = "updates/s",
-                   .role = "learner",
-                   .number = "updates_per_s"},
-                  {.kind = Kind::kCount,
-                   .label = "frames",
-                   .role = "actor",
-                   .number = "frames"},
-                  {.kind = Kind::kRate,
-                   .label = "frames/s",
-                   .role = "actor",
-                   .number = "frames"},
-                  {.kind = Kind::kValue,
-                   .label = "return",
-                   .role = "actor",
-                   .number = "return"}};
-  const RunResult result = RunFleet(run, folder);
+  const Clock::TimePoint start = Clock::Real().Now();
+  FleetStatus status;
+  const RunResult result = RunFleet(run, stop, folder, status);
+  const training::RunTotals totals = {
+      .status = ToString(result.status),
+      .reason = result.message.substr(0, result.message.find('\n')),
+      .wall_clock_s =
+          std::chrono::duration<double>(Clock::Real().Now() - start).count(),
+      .frames = status.Sum("actor", "frames"),
+      .updates = status.Last("learner", "updates") - first_step,
+      .samples_per_insert = status.Last("replay", "samples_per_insert")};
+  // a run that has learned something is worth a look
+  if (training::NewestCheckpoint(path)) {
+    if (config.evaluation.enabled && result.status != RunStatus::kFailed &&
+        stop.count() < 2) {
+      EvaluateLastCheckpoint(config, path, began_ms, stop);
+    }
+    Summarize(config, totals, path);
+  }
   for (const std::string& problem : result.problems) {
     std::fprintf(stderr, "fleet: %s\n", problem.c_str());
   }
-  std::fprintf(result.ok() ? stdout : stderr, "%s\n", result.message.c_str());
+  if (!result.ok()) std::fprintf(stderr, "%s\n", result.message.c_str());
   return result.ok() ? 0 : 1;
 }
 
@@ -126,7 +242,8 @@ int Main(int argc, char** argv) {
   return training::RunProgram(
       argc, argv,
       {.name = "fleet",
-       .about = "Runs a training: replay, learner and actors on this machine.",
+       .about = "Runs a training on this machine: replay, learner, actors and "
+                "evaluator.",
        .add_options =
            [&](config::CommandLine& command_line) {
              command_line.AddConfigOption(

@@ -5,12 +5,14 @@
 #include <spdlog/spdlog.h>
 
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "actors/actor.h"
-#include "actors/evaluation.h"
+#include "actors/evaluation_log.h"
+#include "actors/evaluator.h"
 #include "core/base/fs.h"
 #include "core/base/process.h"
 #include "env/tasks/suite.h"
@@ -88,6 +90,55 @@ class LockstepTransitions : public learner::TransitionSource {
   bool has_learned_ = true;
 };
 
+// Tries a workload's policy out now and then.
+class Trials {
+ public:
+  Trials(const TrainingConfig& config, const env::TaskRegistry& registry,
+         const std::filesystem::path& folder, learner::Workload* workload)
+      : config_(config.evaluation),
+        workload_(*workload),
+        evaluator_(registry, {.task = config.task,
+                              .networks = config.agent.networks,
+                              .evaluation = config.evaluation,
+                              .backend = config.learner.replication.backend}),
+        log_(folder, actors::FindBeginning(folder)) {}
+
+  void Run(const learner::Progress& progress, int64_t num_frames) {
+    for (const std::string& name : workload_.PublishedVariables()) {
+      evaluator_.policy().variables().Set(
+          name, workload_.variables().Get(name).view());
+    }
+    const double seconds = log_.Now();
+    const auto trial = evaluator_.Run(/*video=*/"", [] { return false; });
+    actors::EvaluationRecord record =
+        actors::MakeRecord(seconds, progress.step, trial->result);
+    record.frames = num_frames;
+    log_.Write(record);
+    spdlog::info(
+        "{:.0f} s: {} updates, {} frames, {:.1f} updates/s, return {:.1f} +- "
+        "{:.1f}",
+        progress.seconds, progress.step, num_frames, progress.steps_per_s,
+        record.mean, record.standard_deviation);
+    if (config_.IsGoodEnough(record.mean)) {
+      spdlog::info("the return reaches evaluation.stop_at_return");
+      is_good_enough_ = true;
+    }
+    step_ = progress.step;
+  }
+
+  bool is_good_enough() const { return is_good_enough_; }
+  // What was tried out last.
+  int64_t step() const { return step_; }
+
+ private:
+  const actors::EvaluationConfig config_;
+  learner::Workload& workload_;
+  actors::Evaluator evaluator_;
+  actors::EvaluationLog log_;
+  bool is_good_enough_ = false;
+  int64_t step_ = -1;
+};
+
 int Run(const TrainingConfig& config, const std::string& resolved_yaml) {
   const auto seed = static_cast<uint64_t>(config.run.seed);
   const env::TaskRegistry registry(env::SuiteTasks());
@@ -96,9 +147,9 @@ int Run(const TrainingConfig& config, const std::string& resolved_yaml) {
                                       /*first_index=*/0,
                                       config.actors.environments),
       {});
-  const auto trial = env::MakeConfiguredEnvironment(
-      registry, config.task, static_cast<uint64_t>(config.evaluation.seed), 0);
-  const agents::TaskSpec task = agents::MakeTaskSpec(config.task, *trial);
+  const agents::TaskSpec task = agents::MakeTaskSpec(
+      config.task,
+      *env::MakeConfiguredEnvironment(registry, config.task, seed, 0));
 
   replay::LocalReplayOptions replay_options{
       .shard = config.replay.MakeShardConfig(),
@@ -112,15 +163,10 @@ int Run(const TrainingConfig& config, const std::string& resolved_yaml) {
   n_step.stack = task.frame_stack;
   replay::LocalReplay replay(replay_options);
 
-  const auto make_policy = [&](int64_t num_environments, bool has_noise) {
-    return actors::PolicyRunner(config.agent.networks, task,
-                                {.backend = config.learner.replication.backend,
-                                 .num_environments = num_environments,
-                                 .has_noise = has_noise,
-                                 .seed = seed});
-  };
-  actors::PolicyRunner policy = make_policy(environments.size(), true);
-  actors::PolicyRunner trial_policy = make_policy(1, false);
+  actors::PolicyRunner policy(config.agent.networks, task,
+                              {.backend = config.learner.replication.backend,
+                               .num_environments = environments.size(),
+                               .seed = seed});
   LockstepTransitions transitions(&replay, &policy);
   learner::D4pgWorkload workload(
       learner::MakeD4pgWorkloadOptions(config.learner, config.agent, task,
@@ -140,36 +186,32 @@ int Run(const TrainingConfig& config, const std::string& resolved_yaml) {
                        .seed = seed});
   transitions.Connect(&actor, &workload);
 
-  const std::filesystem::path folder =
-      config.run.dir.empty() ? "runs/" + config.run.name : config.run.dir;
+  const std::filesystem::path folder = training::RunFolderOf(config);
   const StopSignal stop;
+  std::optional<Trials> trials;
+  if (config.evaluation.enabled) {
+    trials.emplace(config, registry, folder, &workload);
+  }
   double next_trial_s = config.evaluation.interval_s;
+  learner::Progress newest;
   const auto evaluate = [&](const learner::Progress& progress) {
-    for (const std::string& name : workload.PublishedVariables()) {
-      trial_policy.variables().Set(name, workload.variables().Get(name).view());
-    }
-    const actors::EvaluationResult result =
-        actors::Evaluate(task, trial.get(), &trial_policy,
-                         {.num_episodes = config.evaluation.episodes,
-                          .return_scale = task.return_scale});
-    spdlog::info(
-        "{:.0f} s: {} updates, {} frames, {:.1f} updates/s, return {:.1f} +- "
-        "{:.1f}",
-        progress.seconds, progress.step,
-        actor.num_steps() * config.task.action_repeat, progress.steps_per_s,
-        result.Mean(), result.StandardDeviation());
+    newest = progress;
+    if (!trials || progress.seconds < next_trial_s) return;
+    next_trial_s = progress.seconds + config.evaluation.interval_s;
+    trials->Run(progress, actor.num_steps() * task.action_repeat);
   };
   learner::Learner learner(config.learner, folder, &workload,
-                           {.should_stop = [&] { return stop.count() > 0; },
-                            .on_progress =
-                                [&](const learner::Progress& progress) {
-                                  if (progress.seconds < next_trial_s) return;
-                                  next_trial_s = progress.seconds +
-                                                 config.evaluation.interval_s;
-                                  evaluate(progress);
-                                }});
+                           {.should_stop =
+                                [&] {
+                                  return stop.count() > 0 ||
+                                         (trials && trials->is_good_enough());
+                                },
+                            .on_progress = evaluate});
   AtomicWriteFile(folder / "config.yaml", resolved_yaml);
   learner.Run();
+  if (trials && trials->step() != newest.step) {
+    trials->Run(newest, actor.num_steps() * task.action_repeat);
+  }
   return 0;
 }
 

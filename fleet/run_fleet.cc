@@ -6,7 +6,6 @@
 #include <chrono>
 
 #include "core/base/error.h"
-#include "core/base/process.h"
 #include "core/base/thread.h"
 #include "core/metrics/progress.h"
 #include "core/rpc/server.h"
@@ -55,9 +54,8 @@ void AwaitEvent(const Supervisor& supervisor, const StopSignal& stop,
 
 }  // namespace
 
-RunResult RunFleet(const FleetRun& run, RunFolder& folder) {
-  const StopSignal stop;
-  FleetStatus status;
+RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
+                   RunFolder& folder, FleetStatus& status) {
   metrics::ProgressOptions progress_options;
   progress_options.plain_interval = std::chrono::duration_cast<Clock::Duration>(
       std::chrono::duration<double>(run.config.progress_interval_s));

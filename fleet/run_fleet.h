@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/base/process.h"
 #include "fleet/fleet_config.h"
 #include "fleet/role.h"
 #include "fleet/run_folder.h"
@@ -24,8 +25,12 @@ struct FleetRun {
 // second time kills them. No process is left when it returns, nor when this
 // process is killed. The end is in the folder's state.
 //
+// `stop` counts the signals, `status` tells afterwards what the roles said
+// last.
+//
 // Call it from main(): the roles die with the calling thread. Throws
 // InvalidArgument for roles that Supervisor refuses.
-RunResult RunFleet(const FleetRun& run, RunFolder& folder);
+RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
+                   RunFolder& folder, FleetStatus& status);
 
 }  // namespace replicant::fleet

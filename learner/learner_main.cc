@@ -56,7 +56,7 @@ int Run(const TrainingConfig& config) {
                           100.0 * progress.wait_share);
            }});
   heartbeat.SetState(rpc::RoleState::kRunning);
-  learner.Run();
+  heartbeat.SetState(rpc::RoleState::kDraining, ToString(learner.Run()));
   return 0;
 }
 

@@ -90,8 +90,20 @@ void SaveCheckpoint(Checkpointer& checkpointer) {
   }
 }
 
+// How often an item of the first table was drawn since draws began; nothing
+// before that.
+std::optional<double> SamplesPerInsert(const ShardConfig& config,
+                                       const ShardStatus& status) {
+  const TableStatus& table = status.tables.at(0);
+  const int64_t inserts =
+      table.inserts - config.tables.at(0).rate_limiter.min_size_to_sample;
+  if (inserts <= 0 || table.samples == 0) return std::nullopt;
+  return static_cast<double>(table.samples) / static_cast<double>(inserts);
+}
+
 // Tells a supervisor how the service does, and who waits for it.
-void Beat(const ShardStatus& status, rpc::HeartbeatSender* heartbeat) {
+void Beat(const ShardConfig& config, const ShardStatus& status,
+          rpc::HeartbeatSender* heartbeat) {
   heartbeat->SetCounter("steps", static_cast<double>(status.inserted_steps));
   heartbeat->SetGauge("bytes", static_cast<double>(status.size_bytes));
   double num_items = 0.0;
@@ -103,6 +115,9 @@ void Beat(const ShardStatus& status, rpc::HeartbeatSender* heartbeat) {
     }
   }
   heartbeat->SetGauge("items", num_items);
+  if (const auto ratio = SamplesPerInsert(config, status)) {
+    heartbeat->SetGauge("samples_per_insert", *ratio);
+  }
   if (wait != nullptr) {
     heartbeat->SetState(rpc::RoleState::kWaiting, wait->why);
   } else {
@@ -121,6 +136,7 @@ void RunUntilStopped(const ReplayConfig& config, const StopSignal& stop,
     spdlog::info("metrics at {}", exposer->Url());
   }
   ServiceMetrics service_metrics(&registry);
+  const ShardConfig shard_config = config.MakeShardConfig();
   Clock& clock = Clock::Real();
   const auto interval = std::chrono::duration_cast<Clock::Duration>(
       std::chrono::duration<double>(config.checkpoint_interval_s));
@@ -128,7 +144,7 @@ void RunUntilStopped(const ReplayConfig& config, const StopSignal& stop,
   while (stop.count() == 0 && !heartbeat->StopOrder()) {
     const ShardStatus status = shard.Status();
     service_metrics.Update(status, server.metrics());
-    Beat(status, heartbeat);
+    Beat(shard_config, status, heartbeat);
     pollfd waiting = {stop.fd(), POLLIN, 0};
     auto timeout = std::chrono::milliseconds(500);
     if (saver != nullptr && interval.count() > 0) {

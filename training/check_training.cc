@@ -9,15 +9,24 @@
 #include "agents/d4pg/networks.h"
 #include "core/base/error.h"
 #include "core/rpc/socket.h"
+#include "env/camera.h"
 #include "env/tasks/suite.h"
 
 namespace replicant::training {
 
 agents::TaskSpec CheckTraining(const TrainingConfig& config) {
-  agents::TaskSpec task = agents::MakeTaskSpec(
-      config.task, *env::MakeConfiguredEnvironment(
-                       env::TaskRegistry(env::SuiteTasks()), config.task,
-                       static_cast<uint64_t>(config.run.seed), 0));
+  const auto environment = env::MakeConfiguredEnvironment(
+      env::TaskRegistry(env::SuiteTasks()), config.task,
+      static_cast<uint64_t>(config.run.seed), 0);
+  agents::TaskSpec task = agents::MakeTaskSpec(config.task, *environment);
+  if (const std::string& camera = config.evaluation.video.camera;
+      !camera.empty()) {
+    try {
+      env::FindCamera(environment->physics(), camera);
+    } catch (const InvalidArgument& e) {
+      throw ConfigError(fmt::format("evaluation.video.camera: {}", e.what()));
+    }
+  }
   agents::d4pg::CheckSpec(
       config.agent.networks,
       {.observation = task.observation, .action_size = task.action_size()});

@@ -1,8 +1,8 @@
 // Runs a fleet of any roles:
 //
 //   fake_fleet FOLDER [--resume] [--set KEY=VALUE]...
-//     [--role ROLE INDEX START_STAGE STOP_STAGE BUDGET restart|done|completes
-//      COMMAND...]...
+//     [--role ROLE INDEX START_STAGE STOP_STAGE BUDGET
+//      restart|done|completes|optional COMMAND...]...
 //
 // FOLDER is the run's. Ends with 0 if the run went well, else 1; prints the
 // result as its last lines.
@@ -36,7 +36,8 @@ RoleSpec ReadRole(const std::vector<std::string>& words, size_t begin,
   static const std::map<std::string, RoleSpec::OnSuccess> on_success = {
       {"restart", RoleSpec::OnSuccess::kRestart},
       {"done", RoleSpec::OnSuccess::kDone},
-      {"completes", RoleSpec::OnSuccess::kCompletesRun}};
+      {"completes", RoleSpec::OnSuccess::kCompletesRun},
+      {"optional", RoleSpec::OnSuccess::kRestart}};
   RoleSpec spec;
   spec.id = {words.at(begin),
              static_cast<uint32_t>(std::stoul(words.at(begin + 1)))};
@@ -45,6 +46,7 @@ RoleSpec ReadRole(const std::vector<std::string>& words, size_t begin,
   spec.restart = {.initial_backoff_s = 0.01,
                   .budget = std::stol(words.at(begin + 4))};
   spec.on_success = on_success.at(words.at(begin + 5));
+  spec.is_optional = words.at(begin + 5) == "optional";
   for (size_t i = begin + 6; i < end; ++i) spec.command.push_back(words[i]);
   return spec;
 }
@@ -75,7 +77,9 @@ int Main(const std::vector<std::string>& words) {
   RunFolder folder =
       is_resume ? RunFolder::Resume(path)
                 : RunFolder::Create(loaded.config.run, loaded.resolved_yaml);
-  const RunResult result = RunFleet(run, folder);
+  const StopSignal stop;
+  FleetStatus status;
+  const RunResult result = RunFleet(run, stop, folder, status);
   std::fprintf(stderr, "%s: %s\n", ToString(result.status).c_str(),
                result.message.c_str());
   return result.ok() ? 0 : 1;

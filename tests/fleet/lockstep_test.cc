@@ -69,6 +69,25 @@ TEST_F(LockstepTest, TheSameSeedGivesTheSameBits) {
               HasSubstr("max_steps: 30"));
 }
 
+TEST_F(LockstepTest, EvaluatesAndStopsAtAGoodReturn) {
+  const CommandResult result = RunShort(
+      "a", {"learner.log_interval_s=0.01", "evaluation.interval_s=0.1",
+            "evaluation.stop_at_return=0.001", "learner.limits.max_steps=0",
+            "learner.limits.max_seconds=100"});
+  EXPECT_TRUE(result.status.ok()) << result.output;
+  EXPECT_THAT(result.output,
+              HasSubstr("the return reaches evaluation.stop_at_return"));
+  EXPECT_THAT(ReadFile(folder_.path() / "a" / "evaluations.jsonl"),
+              HasSubstr("\"frames\":"));
+  // the last policy is tried out in any case, unless nobody wants to know
+  ASSERT_TRUE(RunShort("b").status.ok());
+  EXPECT_THAT(ReadFile(folder_.path() / "b" / "evaluations.jsonl"),
+              HasSubstr("\"step\":30,"));
+  ASSERT_TRUE(RunShort("c", {"evaluation.enabled=false"}).status.ok());
+  EXPECT_FALSE(
+      std::filesystem::exists(folder_.path() / "c" / "evaluations.jsonl"));
+}
+
 TEST_F(LockstepTest, LearnsFromPixels) {
   const CommandResult result = RunShort(
       "pixels",

@@ -160,6 +160,18 @@ TEST_F(RunFleetTest, ARoleThatAlwaysFailsEndsTheRunWithItsLog) {
   EXPECT_THAT(ReadFile(run_ / "state.yaml"), HasSubstr("status: failed\n"));
 }
 
+TEST_F(RunFleetTest, GoesOnWithoutAnOptionalRole) {
+  AddRole("learner", "0", "1", "0", "completes", {"run", "until-stop"});
+  AddRole("actor", "0", "0", "1", "optional", {"run", "exit=1"});
+  Start();
+  ASSERT_TRUE(
+      AwaitOutput("the run goes on without actor-0: exit code 1, after "
+                  "the 1 restarts"))
+      << Output();
+  fleet_->Signal(SIGINT);
+  EXPECT_EQ(ExitCode(), 0) << Output();
+}
+
 TEST_F(RunFleetTest, KillsARoleThatHangs) {
   AddRole("actor", "0", "0", "9", "restart",
           {"run", "1:silent", "1:ignore-stop", "until-stop"});

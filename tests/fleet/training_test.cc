@@ -1,13 +1,18 @@
-// The program `fleet` with the real roles: a whole training, a minute long at
-// most.
+// The program `fleet` with the real roles: whole trainings, seconds long, and
+// what `evaluator` says of them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "core/base/clock.h"
 #include "core/base/fs.h"
 #include "core/base/process.h"
 #include "core/rpc/socket.h"
@@ -16,32 +21,75 @@ namespace replicant {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 using ::testing::Not;
+
+// The process of the role evaluator that a fleet has started.
+pid_t EvaluatorOf(pid_t fleet) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream status(entry.path() / "status");
+    std::string name;
+    std::string parent;
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("Name:\t")) name = line.substr(6);
+      if (line.starts_with("PPid:\t")) parent = line.substr(6);
+    }
+    if (name == "evaluator" && parent == std::to_string(fleet)) {
+      return std::stoi(entry.path().filename().string());
+    }
+  }
+  return 0;
+}
 
 class TrainingTest : public ::testing::Test {
  protected:
   // The shipped recipe, made small, on ports of its own.
-  CommandResult RunFleet(std::vector<std::string> settings,
-                         const std::vector<std::string>& words = {}) {
+  std::vector<std::string> Command(
+      const std::vector<std::string>& more_settings) const {
     std::vector<std::string> command = {
         REPLICANT_FLEET, "--config",
         std::string(REPLICANT_SOURCE_DIR) +
             "/configs/cartpole_swingup_state.yaml"};
-    settings.insert(
-        settings.begin(),
-        {"run.dir=" + run_.string(), "agent.networks.policy_hidden_sizes=[16]",
-         "agent.networks.critic_hidden_sizes=[16]",
-         "learner.limits.max_steps=50", "actors.exploration.random_steps=50",
-         "replay.bind=ipc://" + (folder_.path() / "r").string(),
-         "learner.parameter_bind=ipc://" + (folder_.path() / "p").string(),
-         "replay.tables.default.rate_limiter."
-         "min_size_to_sample=100"});
+    std::vector<std::string> settings = {
+        "run.dir=" + run_.string(),
+        "agent.networks.policy_hidden_sizes=[16]",
+        "agent.networks.critic_hidden_sizes=[16]",
+        "learner.limits.max_steps=50",
+        "actors.exploration.random_steps=50",
+        "evaluation.episodes=2",
+        "evaluation.video={height: 24, width: 32}",
+        "replay.bind=ipc://" + (folder_.path() / "r").string(),
+        "learner.parameter_bind=ipc://" + (folder_.path() / "p").string(),
+        "replay.tables.default.rate_limiter.min_size_to_sample=100"};
+    settings.insert(settings.end(), more_settings.begin(), more_settings.end());
     for (const std::string& setting : settings) {
-      command.push_back("--set");
-      command.push_back(setting);
+      command.insert(command.end(), {"--set", setting});
     }
-    command.insert(command.end(), words.begin(), words.end());
-    return RunCommand({.command = command}, std::chrono::minutes(3));
+    return command;
+  }
+  CommandResult RunFleet(const std::vector<std::string>& settings) const {
+    return RunCommand({.command = Command(settings)}, std::chrono::minutes(3));
+  }
+  CommandResult RunEvaluator(std::vector<std::string> words) const {
+    words.insert(words.begin(), REPLICANT_EVALUATOR);
+    return RunCommand({.command = words}, std::chrono::minutes(1));
+  }
+
+  // Lines of the run's evaluations.
+  std::vector<std::string> Evaluations() const {
+    std::vector<std::string> lines;
+    std::ifstream file(run_ / "evaluations.jsonl");
+    for (std::string line; std::getline(file, line);) lines.push_back(line);
+    return lines;
+  }
+  // What ffprobe says of a video: width, height and number of frames.
+  static std::string Describe(const std::filesystem::path& video) {
+    return RunCommand({.command = {"ffprobe", "-v", "error", "-count_frames",
+                                   "-show_entries",
+                                   "stream=width,height,nb_read_frames", "-of",
+                                   "csv=p=0", video}},
+                      std::chrono::minutes(1))
+        .output;
   }
 
   TemporaryFolder folder_;
@@ -52,13 +100,169 @@ TEST_F(TrainingTest, TrainsAndLeavesAFolder) {
   const CommandResult result = RunFleet({});
   EXPECT_TRUE(result.status.ok()) << result.output;
   for (const char* name :
-       {"config.yaml", "run.yaml", "learner.jsonl",
+       {"config.yaml", "run.yaml", "learner.jsonl", "curve.png",
         "checkpoints/step-000000000050/variables.safetensors"}) {
     EXPECT_TRUE(std::filesystem::exists(run_ / name)) << name;
   }
   EXPECT_THAT(ReadFile(run_ / "logs" / "actor-0.1.log"),
               HasSubstr("ends after"));
   EXPECT_FALSE(std::filesystem::is_empty(run_ / "replay"));
+
+  // the last policy was tried out, and filmed
+  ASSERT_FALSE(Evaluations().empty()) << result.output;
+  EXPECT_THAT(Evaluations().back(), HasSubstr("\"step\":50,\"episodes\":2"));
+  const auto video = run_ / "videos" / "step-000000000050.mp4";
+  // 1000 control steps, 8 at a time
+  EXPECT_EQ(Describe(video), "32,24,126\n");
+  for (const std::string& row :
+       {std::string("task                cartpole-swingup from state\n"),
+        std::string("status              complete: learner-0 has completed the "
+                    "run: step limit\n"),
+        std::string("updates             50 ("),
+        std::string("samples per insert  "),
+        std::string("last return         "),
+        std::string("(2 episodes) at step 50, "),
+        "learning curve      " + run_.string() + "/curve.png\n",
+        "video               " + video.string() + "\n",
+        "/fleet --resume " + run_.string() + "\n",
+        "/evaluator --checkpoint " + run_.string() +
+            " --episodes 2 --video\n"}) {
+    EXPECT_THAT(result.output, HasSubstr(row));
+  }
+}
+
+TEST_F(TrainingTest, AnEvaluationByHandAddsNothingToTheRun) {
+  const CommandResult run = RunFleet({"evaluation.enabled=false"});
+  ASSERT_TRUE(run.status.ok()) << run.output;
+  EXPECT_TRUE(Evaluations().empty());
+  EXPECT_FALSE(std::filesystem::exists(run_ / "curve.png"));
+  EXPECT_THAT(run.output, Not(HasSubstr("evaluator-0")));
+
+  const CommandResult newest =
+      RunEvaluator({"--checkpoint", run_, "--episodes", "3"});
+  EXPECT_TRUE(newest.status.ok()) << newest.output;
+  EXPECT_THAT(newest.output,
+              MatchesRegex("task        cartpole-swingup\n"
+                           "checkpoint  .*/checkpoints/step-000000000050\n"
+                           "step        50\n"
+                           "episodes    3 from seed 1000\n"
+                           "return      [0-9.]+ [+]- [0-9.]+ [(]min [0-9.]+, "
+                           "max [0-9.]+[)]\n"));
+  const auto checkpoint = run_ / "checkpoints" / "step-000000000050";
+  EXPECT_EQ(RunEvaluator(
+                {"--checkpoint", checkpoint.string() + "/", "--episodes", "3"})
+                .output,
+            newest.output);
+  EXPECT_NE(
+      RunEvaluator({"--checkpoint", run_, "--episodes", "3", "--seed", "5"})
+          .output,
+      newest.output);
+  const auto video = folder_.path() / "by hand.mp4";
+  const CommandResult filmed =
+      RunEvaluator({"--checkpoint", run_, "--episodes", "1", "--video", video});
+  EXPECT_TRUE(filmed.status.ok()) << filmed.output;
+  EXPECT_THAT(filmed.output, HasSubstr("video       " + video.string() + "\n"));
+  EXPECT_EQ(Describe(video), "32,24,126\n");
+  EXPECT_TRUE(Evaluations().empty());
+  EXPECT_FALSE(std::filesystem::exists(run_ / "videos"));
+
+  // what was asked for and is not there is no success
+  const CommandResult none =
+      RunEvaluator({"--checkpoint", run_, "--episodes", "1", "--video",
+                    "/proc/none/out.mp4"});
+  EXPECT_EQ(none.status.code, 1);
+  EXPECT_THAT(none.output, HasSubstr("video       none, see above\n"));
+}
+
+TEST_F(TrainingTest, AMistakeOfAnEvaluationIsOneClearLine) {
+  const std::string folder = folder_.path().string();
+  const auto message = [&](const std::vector<std::string>& words) {
+    const CommandResult result = RunEvaluator(words);
+    EXPECT_EQ(result.status.code, 1);
+    return result.output;
+  };
+  EXPECT_EQ(message({"--checkpoint", folder + "/x"}),
+            "evaluator: --checkpoint " + folder + "/x: no such folder\n");
+  EXPECT_EQ(message({"--checkpoint", folder}),
+            "evaluator: --checkpoint " + folder +
+                ": neither the folder of a run, which has a config.yaml, nor a "
+                "checkpoint in one\n");
+  AtomicWriteFile(folder_.path() / "config.yaml", "run: {name: x}\n");
+  EXPECT_EQ(message({"--checkpoint", folder}),
+            "evaluator: --checkpoint " + folder +
+                ": the run has no checkpoint yet\n");
+  EXPECT_THAT(message({"--checkpoint", folder, "--episodes", "none"}),
+              HasSubstr("evaluation.episodes: cannot read 'none'"));
+  EXPECT_EQ(message({"--config", folder + "/config.yaml", "--video"}),
+            "evaluator: --video: only with --checkpoint; hint: "
+            "evaluation.video says what is filmed beside a training\n");
+  EXPECT_THAT(message({}),
+              HasSubstr("evaluator: --config FILE or --checkpoint is missing"));
+}
+
+TEST_F(TrainingTest, AGoodReturnEndsTheRun) {
+  const CommandResult result =
+      RunFleet({"evaluation.stop_at_return=0.001", "evaluation.interval_s=0.1",
+                "learner.limits.max_steps=0", "learner.limits.max_seconds=100",
+                "evaluation.video.enabled=false"});
+  EXPECT_TRUE(result.status.ok()) << result.output;
+  EXPECT_THAT(result.output,
+              HasSubstr("status              complete: evaluator-0 has "
+                        "completed the run: return "));
+  EXPECT_THAT(result.output,
+              HasSubstr("reaches evaluation.stop_at_return = 0.001\n"));
+  EXPECT_FALSE(std::filesystem::exists(run_ / "videos"));
+  // the learner drained as it does at an end of its own
+  EXPECT_FALSE(std::filesystem::is_empty(run_ / "checkpoints"));
+}
+
+TEST_F(TrainingTest, AKilledEvaluatorComesBackAndTheTrainingGoesOn) {
+  const auto output = folder_.path() / "output";
+  Process fleet({.command = Command(
+                     {"learner.limits.max_steps=0", "evaluation.interval_s=0.1",
+                      "evaluation.video.enabled=false",
+                      "fleet.restart.evaluator.initial_backoff_s="
+                      "0.1"}),
+                 .stdout_file = output,
+                 .stderr_file = output});
+  const auto await = [&](const std::function<bool()>& condition) {
+    const auto deadline = Clock::Real().Now() + std::chrono::minutes(1);
+    while (!condition() && Clock::Real().Now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return condition();
+  };
+  const auto has_evaluated = [&](size_t count) {
+    return [this, count] { return Evaluations().size() >= count; };
+  };
+  ASSERT_TRUE(await(has_evaluated(2))) << ReadFile(output);
+  // also when it is asked to end by somebody who is not the fleet
+  for (const int signal : {SIGKILL, SIGTERM}) {
+    const size_t num_before = Evaluations().size();
+    ASSERT_EQ(::kill(EvaluatorOf(fleet.pid()), signal), 0);
+    ASSERT_TRUE(await([&] {
+      return ReadFile(output).find(signal == SIGKILL
+                                       ? "evaluator-0: signal 9 (Killed); "
+                                         "starts again"
+                                       : "evaluator-0: exit code 1; starts "
+                                         "again") != std::string::npos;
+    })) << ReadFile(output);
+    ASSERT_TRUE(await(has_evaluated(num_before + 2))) << ReadFile(output);
+  }
+  fleet.Signal(SIGINT);
+  const auto status = fleet.Wait(std::chrono::minutes(1));
+  ASSERT_TRUE(status && status->ok()) << ReadFile(output);
+  const std::string text = ReadFile(output);
+  EXPECT_THAT(text, HasSubstr("status              stopped: stopped by a "
+                              "signal\n"));
+  EXPECT_THAT(text, Not(HasSubstr("learner-0 starts (incarnation 2)")));
+  // time never goes back
+  double last_s = 0.0;
+  for (const std::string& line : Evaluations()) {
+    const double seconds = std::stod(line.substr(line.find(':') + 1));
+    EXPECT_GE(seconds, last_s) << line;
+    last_s = seconds;
+  }
 }
 
 TEST_F(TrainingTest, AMistakeStartsNothing) {
@@ -74,6 +278,9 @@ TEST_F(TrainingTest, AMistakeStartsNothing) {
   expect("task.name=cartpole-swingu", "cartpole-swingup");
   expect("agent.distribution.v_max=10", "v_max");
   expect("run.dir=/proc/none", "/proc/none");
+  expect("evaluation.video.camera=nowhere", "nowhere");
+  expect("evaluation={enabled: false, stop_at_return: 5}",
+         "evaluation.stop_at_return: needs evaluations");
   expect("task.suite_folder=/nowhere", "/nowhere");
   expect("task.pixels={enabled: true, camera: front}", "front");
   expect("agent.random_shift=4", "agent.random_shift: wants pixels");

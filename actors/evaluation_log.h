@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "actors/evaluation.h"
+#include "core/base/clock.h"
+#include "core/metrics/event_writer.h"
+#include "core/metrics/json_lines.h"
+
+namespace replicant::actors {
+
+// One evaluation of a run.
+struct EvaluationRecord {
+  // When the policy was taken up, in seconds since the run began; the time
+  // between a stop and a resume does not count.
+  double seconds = 0.0;
+  int64_t step = 0;               // the learner's
+  std::optional<int64_t> frames;  // of the environments by then, if known
+  int64_t num_episodes = 0;
+  // Of the episodes' returns.
+  double mean = 0.0;
+  double standard_deviation = 0.0;
+  double min = 0.0;
+  double max = 0.0;
+  double mean_length = 0.0;  // agent steps
+};
+
+EvaluationRecord MakeRecord(double seconds, int64_t step,
+                            const EvaluationResult& result);
+
+// The evaluations of a run, in the order in which they were made:
+// RUN/evaluations.jsonl. Without the file there are none. Throws IoError if it
+// cannot be read or holds something else.
+std::vector<EvaluationRecord> ReadEvaluations(
+    const std::filesystem::path& run_folder);
+
+// When a run that goes on now has begun, as seconds since 1970: so long ago as
+// its last evaluation says.
+double FindBeginning(const std::filesystem::path& run_folder,
+                     const Clock& clock = Clock::Real());
+
+// Writes a run's evaluations:
+//
+//   evaluations.jsonl      a line each: seconds, step, frames, episodes,
+//   return,
+//                          return_std, return_min, return_max, length
+//   events.out.tfevents.*  evaluation/return, evaluation/return_std and
+//                          evaluation/length over the learner's step
+//
+// Each is on the disk at once. Thread-safety: one thread at a time; one process
+// writes a run's.
+class EvaluationLog {
+ public:
+  // `began_s` is when the run began, in seconds since 1970. Throws IoError if
+  // the folder cannot be written.
+  EvaluationLog(const std::filesystem::path& run_folder, double began_s,
+                Clock* clock = &Clock::Real());
+
+  // Seconds since the run began.
+  double Now() const;
+
+  // Throws IoError.
+  void Write(const EvaluationRecord& record);
+
+ private:
+  const double began_s_;
+  Clock& clock_;
+  metrics::EventWriter events_;  // makes the folder
+  metrics::JsonLinesWriter lines_;
+};
+
+}  // namespace replicant::actors

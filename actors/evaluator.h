@@ -1,0 +1,60 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "actors/evaluation.h"
+#include "actors/evaluation_config.h"
+#include "actors/policy_runner.h"
+#include "agents/d4pg/config.h"
+#include "agents/task_spec.h"
+#include "env/task_config.h"
+#include "env/task_registry.h"
+
+namespace replicant::actors {
+
+// All that it takes to try a policy out: an environment, the policy without
+// noise, a camera.
+//
+// Thread-safety: one thread makes all calls.
+class Evaluator {
+ public:
+  struct Options {
+    env::TaskConfig task;
+    agents::d4pg::NetworkConfig networks;
+    EvaluationConfig evaluation;
+    std::string backend = "cpu";
+  };
+  // Throws what MakeConfiguredEnvironment(), MakeTaskSpec() and PolicyRunner's
+  // constructor throw.
+  Evaluator(const env::TaskRegistry& registry, Options options);
+
+  // Whose parameters are tried out.
+  PolicyRunner& policy() { return policy_; }
+
+  struct Trial {
+    EvaluationResult result;
+    // Whether the film that was asked for is there.
+    bool has_video = false;
+  };
+  // One evaluation, with its first episode filmed into `video` unless that is
+  // empty. A film that cannot be made is logged and costs nothing else.
+  // std::nullopt, and no film, if `should_stop` gave it up.
+  std::optional<Trial> Run(const std::filesystem::path& video,
+                           const std::function<bool()>& should_stop);
+
+ private:
+  const Options options_;
+  const std::unique_ptr<env::Environment> environment_;
+  const agents::TaskSpec task_;
+  PolicyRunner policy_;
+};
+
+// RUN/videos/step-000000012000.mp4.
+std::filesystem::path VideoFile(const std::filesystem::path& run_folder,
+                                int64_t step);
+
+}  // namespace replicant::actors

@@ -1,0 +1,258 @@
+// The evaluator: tries the policy out without noise, either beside a training,
+// whose newest parameters it follows, or once by hand with those of a
+// checkpoint.
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "actors/evaluation_log.h"
+#include "actors/evaluator.h"
+#include "actors/followed_policy.h"
+#include "core/base/error.h"
+#include "core/base/process.h"
+#include "core/rpc/heartbeat_sender.h"
+#include "core/runtime/checkpoint.h"
+#include "env/tasks/suite.h"
+#include "training/program.h"
+#include "training/summary.h"
+
+namespace replicant::actors {
+namespace {
+
+using training::TrainingConfig;
+using namespace std::chrono_literals;
+
+struct Options {
+  std::string checkpoint;
+  std::optional<std::string> video;
+  std::string began_ms;
+
+  // When the run began, in seconds since 1970.
+  double BeganSeconds() const {
+    return 1e-3 * static_cast<double>(training::ParseInteger(
+                      "--began_ms", began_ms, {0, int64_t{1} << 53}));
+  }
+};
+
+Evaluator MakeEvaluator(const TrainingConfig& config) {
+  return Evaluator(env::TaskRegistry(env::SuiteTasks()),
+                   {.task = config.task,
+                    .networks = config.agent.networks,
+                    .evaluation = config.evaluation,
+                    .backend = config.learner.replication.backend});
+}
+
+// Evaluates the newest parameters of a learner, again and again.
+class Follower {
+ public:
+  Follower(const TrainingConfig& config, double began_s)
+      : config_(config.evaluation),
+        folder_(training::RunFolderOf(config)),
+        evaluator_(MakeEvaluator(config)),
+        followed_(config.learner.parameter_bind, &evaluator_.policy()),
+        log_(folder_, began_s) {
+    const auto earlier = ReadEvaluations(folder_);
+    if (!earlier.empty()) Report(earlier.back());
+  }
+
+  // Until it is told to stop, or the policy is good enough. Returns the exit
+  // code: success, but for an order to stop, means that the run is complete.
+  int Run() {
+    heartbeat_.SetState(rpc::RoleState::kWaiting, "parameters of the learner");
+    const Clock& clock = Clock::Real();
+    const auto seconds = [](double value) {
+      return std::chrono::duration_cast<Clock::Duration>(
+          std::chrono::duration<double>(value));
+    };
+    Clock::TimePoint next = clock.Now();
+    Clock::TimePoint next_video = next + seconds(config_.video.interval_s);
+    std::optional<uint64_t> evaluated;
+    while (!IsOver()) {
+      followed_.Poll(100ms);
+      const Clock::TimePoint now = clock.Now();
+      // the same policy would do the same again
+      if (followed_.version() == evaluated || now < next) continue;
+      heartbeat_.SetState(rpc::RoleState::kRunning);
+      next = now + seconds(config_.interval_s);
+      const bool has_film = config_.video.enabled && now >= next_video;
+      if (has_film) next_video = now + seconds(config_.video.interval_s);
+      evaluated = followed_.version();
+      if (IsGoodEnough(static_cast<int64_t>(*evaluated), has_film)) return 0;
+    }
+    return AwaitOrder();
+  }
+
+ private:
+  bool IsOver() const { return stop_.count() > 0 || heartbeat_.StopOrder(); }
+
+  void Report(const EvaluationRecord& record) {
+    heartbeat_.SetGauge("evaluation_return", record.mean);
+    heartbeat_.SetGauge("evaluation_step", static_cast<double>(record.step));
+  }
+
+  // Evaluates; whether the result ends the run.
+  bool IsGoodEnough(int64_t step, bool has_film) {
+    const double seconds = log_.Now();
+    const auto trial = evaluator_.Run(has_film ? VideoFile(folder_, step) : "",
+                                      [this] { return IsOver(); });
+    if (!trial) return false;
+    const EvaluationRecord record = MakeRecord(seconds, step, trial->result);
+    log_.Write(record);
+    Report(record);
+    spdlog::info("step {}: return {:.1f} +- {:.1f} of {} episodes", step,
+                 record.mean, record.standard_deviation, record.num_episodes);
+    if (!config_.IsGoodEnough(record.mean)) return false;
+    const std::string why =
+        fmt::format("return {:.1f} at step {} reaches {} = {:g}", record.mean,
+                    step, "evaluation.stop_at_return", *config_.stop_at_return);
+    spdlog::info("{}", why);
+    heartbeat_.SetState(rpc::RoleState::kDraining, why);
+    return true;
+  }
+
+  // A signal of anybody but the supervisor must not look like a complete run.
+  int AwaitOrder() {
+    heartbeat_.SetState(rpc::RoleState::kDraining);
+    if (!is_supervised_) return 0;
+    const Clock::TimePoint deadline = Clock::Real().Now() + 3s;
+    while (!heartbeat_.StopOrder()) {
+      if (Clock::Real().Now() >= deadline) {
+        spdlog::error("stopped by a signal that is not the supervisor's");
+        return 1;
+      }
+      std::this_thread::sleep_for(10ms);
+    }
+    return 0;
+  }
+
+  const rpc::HeartbeatSenderOptions heartbeat_options_ =
+      rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"evaluator", 0}});
+  const bool is_supervised_ = !heartbeat_options_.endpoint.empty();
+  const EvaluationConfig config_;
+  const std::filesystem::path folder_;
+  const StopSignal stop_;
+  rpc::HeartbeatSender heartbeat_{heartbeat_options_};
+  Evaluator evaluator_;
+  FollowedPolicy followed_;
+  EvaluationLog log_;
+};
+
+// The folder of the run that `given` is, or is a checkpoint of.
+std::filesystem::path FindRun(const std::string& given) {
+  std::error_code error;
+  const auto path = std::filesystem::canonical(given, error);
+  if (error || !std::filesystem::is_directory(path)) {
+    throw IoError(fmt::format("--checkpoint {}: no such folder", given));
+  }
+  for (const auto& run : {path, path.parent_path().parent_path()}) {
+    if (std::filesystem::exists(run / "config.yaml")) return run;
+  }
+  throw IoError(
+      fmt::format("--checkpoint {}: neither the folder of a run, which has a "
+                  "config.yaml, nor a checkpoint in one",
+                  given));
+}
+
+std::filesystem::path FindCheckpoint(const std::string& given,
+                                     const std::filesystem::path& run) {
+  const auto path = std::filesystem::canonical(given);
+  if (path != run) return path;
+  if (auto newest = training::NewestCheckpoint(run)) return *newest;
+  throw IoError(
+      fmt::format("--checkpoint {}: the run has no checkpoint yet", given));
+}
+
+// Evaluates a checkpoint and says what came out.
+int TryOut(const TrainingConfig& config, const Options& options) {
+  const std::filesystem::path run = FindRun(options.checkpoint);
+  const std::filesystem::path checkpoint =
+      FindCheckpoint(options.checkpoint, run);
+  Evaluator evaluator = MakeEvaluator(config);
+  const int64_t step =
+      runtime::LoadPartOfCheckpoint(checkpoint, evaluator.policy().variables())
+          .step;
+  std::filesystem::path video = options.video.value_or("");
+  if (options.video && video.empty()) video = VideoFile(run, step);
+
+  const StopSignal stop;
+  std::optional<EvaluationLog> log;
+  if (!options.began_ms.empty()) log.emplace(run, options.BeganSeconds());
+  const double seconds = log ? log->Now() : 0.0;
+  const auto trial = evaluator.Run(video, [&stop] { return stop.count() > 0; });
+  if (!trial) {
+    std::fputs("evaluator: stopped by a signal\n", stderr);
+    return 1;
+  }
+  const EvaluationRecord record = MakeRecord(seconds, step, trial->result);
+  if (log) log->Write(record);
+  fmt::print(
+      "task        {}\n"
+      "checkpoint  {}\n"
+      "step        {}\n"
+      "episodes    {} from seed {}\n"
+      "return      {:.1f} +- {:.1f} (min {:.1f}, max {:.1f})\n",
+      config.task.name, checkpoint.string(), step, record.num_episodes,
+      config.evaluation.seed, record.mean, record.standard_deviation,
+      record.min, record.max);
+  if (!options.video) return 0;
+  fmt::print("video       {}\n",
+             trial->has_video ? video.string() : "none, see above");
+  return trial->has_video ? 0 : 1;
+}
+
+int Run(const TrainingConfig& config, const Options& options) {
+  if (!options.checkpoint.empty()) return TryOut(config, options);
+  if (options.video) {
+    throw ConfigError(
+        "--video: only with --checkpoint; hint: evaluation.video says what is "
+        "filmed beside a training");
+  }
+  return Follower(config, options.began_ms.empty()
+                              ? FindBeginning(training::RunFolderOf(config))
+                              : options.BeganSeconds())
+      .Run();
+}
+
+void AddOptions(config::CommandLine& command_line, Options* options) {
+  command_line.AddConfigOption(
+      "--checkpoint", &options->checkpoint,
+      "evaluate the newest checkpoint of the run in this folder, or this one "
+      "checkpoint, by the run's configuration",
+      [](const std::string& given) { return FindRun(given) / "config.yaml"; });
+  command_line.AddSetting("--episodes", "evaluation.episodes", "how many");
+  command_line.AddSetting("--seed", "evaluation.seed",
+                          "of the episodes' first states");
+  command_line.AddOption("--video", &options->video,
+                         "with --checkpoint: film the first episode into this "
+                         "file, or one in the folder of the run");
+  command_line.AddOption(
+      "--began_ms", &options->began_ms,
+      "when the run began, in milliseconds since 1970; only then the result of "
+      "a checkpoint is added to the run's evaluations.jsonl");
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  return training::RunProgram(
+      argc, argv,
+      {.name = "evaluator",
+       .about = "Tries the policy of a training out, without noise.",
+       .add_options =
+           [&](config::CommandLine& command_line) {
+             AddOptions(command_line, &options);
+           }},
+      [&](const config::Loaded<TrainingConfig>& loaded) {
+        return Run(loaded.config, options);
+      });
+}
+
+}  // namespace
+}  // namespace replicant::actors
+
+int main(int argc, char** argv) { return replicant::actors::Main(argc, argv); }

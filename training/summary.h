@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "training/training_config.h"
+
+namespace replicant::training {
+
+// What the launcher of a run knows of it when it has ended; NaN for what it
+// does not.
+struct RunTotals {
+  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+  // "complete", and in a few words why it ended.
+  std::string status;
+  std::string reason;
+  double wall_clock_s = 0.0;  // of this start
+  // Made in that time.
+  double frames = kUnknown;
+  double updates = kUnknown;
+  double samples_per_insert = kUnknown;
+};
+
+// The newest checkpoint of a run, if there is one.
+std::optional<std::filesystem::path> NewestCheckpoint(
+    const std::filesystem::path& run_folder);
+
+// Says in a table of some lines what a run came to, what lies where in its
+// folder and how to go on. `program_folder` is where fleet and evaluator are.
+// Throws IoError if the folder cannot be read.
+std::string SummaryTable(const TrainingConfig& config, const RunTotals& totals,
+                         const std::filesystem::path& run_folder,
+                         const std::filesystem::path& program_folder);
+
+}  // namespace replicant::training
