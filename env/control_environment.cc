@@ -141,6 +141,15 @@ TimeStep ControlEnvironment::Step(std::span<const double> action,
   return step;
 }
 
+void ControlEnvironment::StartOver(int64_t episode) {
+  if (episode < 0) {
+    throw InvalidArgument(fmt::format("{}: episode {}; the first is 0",
+                                      physics_->name(), episode));
+  }
+  counters_.episodes = episode;
+  is_episode_over_ = true;
+}
+
 void ControlEnvironment::Observe(const ObservationBuffer& out) {
   CheckBuffer(out, spec_, physics_->name());
   Write(out);

@@ -42,6 +42,7 @@ class ControlEnvironment : public Environment {
   TimeStep Reset(const ObservationBuffer& out) override;
   TimeStep Step(std::span<const double> action,
                 const ObservationBuffer& out) override;
+  void StartOver(int64_t episode) override;
   void Observe(const ObservationBuffer& out) override;
   const Physics& physics() const override { return *physics_; }
   Physics& mutable_physics() override { return *physics_; }

@@ -13,7 +13,7 @@ namespace replicant::env {
 
 // How often something happened in the life of an environment.
 struct EnvironmentCounters {
-  int64_t episodes = 0;     // started
+  int64_t episodes = 0;     // started, those that were passed over included
   int64_t steps = 0;        // control steps; resets are not counted
   int64_t divergences = 0;  // steps after which the physics was not valid
 };
@@ -44,6 +44,12 @@ class Environment {
   // wrong size.
   virtual TimeStep Step(std::span<const double> action,
                         const ObservationBuffer& out) = 0;
+
+  // Ends the episode: the next step, or Reset(), starts episode number
+  // `episode` >= 0 of this environment, counted from 0. Given that number and
+  // the actions since, an environment comes to the same state again, to the
+  // bit: that is how a run that is resumed finds it.
+  virtual void StartOver(int64_t episode) = 0;
 
   // Writes the observation of the present state again. A wrapper whose step
   // ends at a place that it cannot know before uses it.
@@ -81,6 +87,7 @@ class EnvironmentWrapper : public Environment {
                 const ObservationBuffer& out) override {
     return environment_->Step(action, out);
   }
+  void StartOver(int64_t episode) override { environment_->StartOver(episode); }
   void Observe(const ObservationBuffer& out) override {
     environment_->Observe(out);
   }

@@ -38,6 +38,10 @@ class StepLimit : public EnvironmentWrapper {
   TimeStep Reset(const ObservationBuffer& out) override;
   TimeStep Step(std::span<const double> action,
                 const ObservationBuffer& out) override;
+  void StartOver(int64_t episode) override {
+    EnvironmentWrapper::StartOver(episode);
+    is_episode_over_ = true;
+  }
 
  private:
   int64_t max_steps_;

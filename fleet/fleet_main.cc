@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -12,6 +13,7 @@
 #include "core/base/thread.h"
 #include "fleet/placement.h"
 #include "fleet/run_fleet.h"
+#include "learner/checkpoint_folder.h"
 #include "training/check_training.h"
 #include "training/program.h"
 
@@ -35,6 +37,15 @@ std::vector<RoleRequest> Requests(const TrainingConfig& config) {
     requests.push_back({.id = {"actor", static_cast<uint32_t>(i)}});
   }
   return requests;
+}
+
+// Has the replay go back to the moment of the learner's newest checkpoint.
+std::vector<std::string> RestoreArguments(const std::filesystem::path& folder) {
+  const auto manifest =
+      learner::CheckpointFolder(folder / "checkpoints", /*num_kept=*/1)
+          .NewestManifest();
+  if (!manifest || !manifest->has_input) return {};
+  return {"--set", fmt::format("replay.restore_checkpoint={}", manifest->id)};
 }
 
 RoleSpec MakeRole(const PlacedRole& placed, const TrainingConfig& config,
@@ -65,6 +76,12 @@ RoleSpec MakeRole(const PlacedRole& placed, const TrainingConfig& config,
     }
     set(fmt::format("replay.checkpoint_folder={}",
                     (folder / "replay").string()));
+    // and the part of the one that the learner is about to complete
+    set(fmt::format(
+        "replay.num_kept_checkpoints={}",
+        std::max<int64_t>(config.replay.num_kept_checkpoints,
+                          config.learner.num_kept_checkpoints + 1)));
+    spec.first_arguments = RestoreArguments(folder);
   } else if (role == "learner") {
     spec.start_stage = 1;
     spec.stop_stage = 1;

@@ -70,6 +70,7 @@ void ExpectItems(const BatchMessage& read, const SampledBatch& batch,
   ASSERT_EQ(read.size(), static_cast<int64_t>(batch.items.size()));
   EXPECT_EQ(read.stack(), stack);
   EXPECT_EQ(read.table_size(), 18);
+  EXPECT_EQ(read.total_steps(), 18);
   FrameDecoder decoder;
   std::vector<std::byte> frames(static_cast<size_t>(stack * 300));
   std::vector<std::byte> next_frames(frames.size());

@@ -1,9 +1,15 @@
 #include "learner/workloads/d4pg/d4pg_workload.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
 #include <numeric>
 #include <span>
 
 #include "agents/d4pg/update.h"
+#include "core/base/error.h"
+#include "core/runtime/parameters.h"
 
 namespace replicant::learner {
 namespace {
@@ -107,10 +113,34 @@ replicator::StepOutputs D4pgWorkload::BuildStep(
 NextResult D4pgWorkload::Step(Clock::TimePoint deadline) {
   const NextResult result = step_->Run(deadline);
   if (result == NextResult::kOk) {
+    // a replay that lost steps counts them late
+    num_agent_steps_ =
+        std::max(num_agent_steps_, pipeline_->batch().total_steps);
     source_.UpdatePriorities(pipeline_->batch(),
                              step_->value("priority").Span<float>());
   }
   return result;
+}
+
+std::map<std::string, std::string> D4pgWorkload::State() const {
+  return {{runtime::kAgentStepsKey, std::to_string(num_agent_steps_)}};
+}
+
+void D4pgWorkload::Restore(const std::map<std::string, std::string>& state) {
+  const auto found = state.find(runtime::kAgentStepsKey);
+  const std::string text = found == state.end() ? "" : found->second;
+  const char* end = text.data() + text.size();
+  int64_t steps = 0;
+  const auto [parsed, error] = std::from_chars(text.data(), end, steps);
+  if (error != std::errc() || parsed != end || steps < 0) {
+    throw InvalidArgument(fmt::format("checkpoint: {} '{}'; want a number >= 0",
+                                      runtime::kAgentStepsKey, text));
+  }
+  num_agent_steps_ = steps;
+}
+
+std::map<std::string, std::string> D4pgWorkload::PublishedMetadata() const {
+  return State();
 }
 
 std::vector<std::pair<std::string, double>> D4pgWorkload::Scalars() const {
