@@ -204,7 +204,7 @@ TEST(BatchCodecTest, RefusesSegmentsThatDoNotHoldTheFrames) {
       EncodeBatch(batch, BatchState::kFull, maker.shape, 1, kNoLimit);
   std::vector<std::byte> header(message[0].bytes().begin(),
                                 message[0].bytes().end());
-  header[17] = std::byte{3};  // the stack
+  header[25] = std::byte{3};  // the stack
   message[0] = rpc::Frame::Own(std::move(header));
   EXPECT_THROW(BatchMessage(std::move(message), maker.shape),
                rpc::MalformedMessage);
