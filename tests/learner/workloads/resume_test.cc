@@ -191,9 +191,9 @@ TEST(ResumeTest, AllPartsOfARunGoOnFromOneStep) {
 TEST(ResumeTest, ACheckpointWithinARunIsOfItsStep) {
   const TemporaryFolder folder;
   LearnerConfig config{.parameter_bind = ""};
-  config.checkpoint_interval_s = 0.02;
+  config.checkpoint_interval_s = 0.01;
   config.num_kept_checkpoints = 1000;
-  config.limits.max_steps = 300;
+  config.limits.max_steps = 1000;
   int64_t newest = 0;
   {
     Roles roles(folder.path(), config);
@@ -204,14 +204,14 @@ TEST(ResumeTest, ACheckpointWithinARunIsOfItsStep) {
     EXPECT_EQ(roles.learner().Run(), EndReason::kStepLimit);
     // as if the run had been killed a checkpoint earlier
     newest = roles.checkpoints().Steps().back();
-    EXPECT_EQ(newest, 300);
-    ASSERT_GT(roles.checkpoints().Steps().size(), 2U);
+    EXPECT_EQ(newest, 1000);
+    ASSERT_GT(roles.checkpoints().Steps().size(), 1U);
     std::filesystem::remove_all(roles.checkpoints().PathOf(newest));
   }
   Roles resumed(folder.path(), config);
   const int64_t step = resumed.learner().step();
   EXPECT_GT(step, 0);
-  EXPECT_LT(step, 300);
+  EXPECT_LT(step, 1000);
   EXPECT_EQ(resumed.shard().Status().tables[0].updates, step * 16);
 }
 
