@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/base/error.h"
 
 namespace replicant::actors {
 namespace {
@@ -34,11 +35,16 @@ Actor::Actor(const agents::TaskSpec& task, env::VectorEnvironment* environments,
       next_(MakeObserved()),
       actions_(static_cast<size_t>(size() * task_.action_size())),
       task_actions_(actions_.size()),
-      episodes_(static_cast<size_t>(size())) {
+      episodes_(static_cast<size_t>(size())),
+      made_(episodes_.size()),
+      num_calls_(options_.first_position) {
   REPLICANT_CHECK_EQ(sinks_.size(), static_cast<size_t>(size()));
-  for (int64_t e = 0; e < size(); ++e) {
-    episodes_[static_cast<size_t>(e)].environment =
-        options_.first_environment + e;
+  random_.set_position(static_cast<uint64_t>(options_.first_position));
+  for (int e = 0; e < environments_.size(); ++e) {
+    const auto i = static_cast<size_t>(e);
+    episodes_[i].environment = options_.first_environment + e;
+    made_[i].number = options_.first_position;
+    environments_.StartOver(e, options_.first_position);
   }
   environments_.Reset(BufferOf(now_));
   Convert(now_);
@@ -93,7 +99,8 @@ std::span<const std::byte> Actor::FrameOf(const Observed& observed,
 }
 
 int64_t Actor::num_all_steps() const {
-  return num_steps_ * options_.num_all_environments / size();
+  return std::max(num_noted_steps_,
+                  num_steps_ * options_.num_all_environments / size());
 }
 
 void Actor::ChooseActions() {
@@ -118,13 +125,15 @@ void Actor::ChooseActions() {
     const auto chosen = policy_.Act(num_calls_).Span<float>();
     std::copy(chosen.begin(), chosen.end(), actions_.begin());
   }
-  for (int64_t e = 0; e < size(); ++e) {
-    const auto action_size = static_cast<size_t>(task_.action_size());
-    task_.ToTaskRange(
-        Row(actions_, e, size()),
-        std::span(task_actions_)
-            .subspan(static_cast<size_t>(e) * action_size, action_size));
-  }
+  for (int64_t e = 0; e < size(); ++e) ToTaskActions(e);
+}
+
+void Actor::ToTaskActions(int64_t index) {
+  const auto action_size = static_cast<size_t>(task_.action_size());
+  task_.ToTaskRange(
+      Row(actions_, index, size()),
+      std::span(task_actions_)
+          .subspan(static_cast<size_t>(index) * action_size, action_size));
 }
 
 void Actor::Step() {
@@ -141,13 +150,20 @@ void Actor::HandOn(int64_t index) {
   const env::TimeStep& step = next_.steps[e];
   StepSink& sink = *sinks_[e];
   EpisodeResult& episode = episodes_[e];
+  ActorState::Episode& made = made_[e];
   if (step.IsFirst()) {
+    if (!is_restoring_) ++made.number;
+    made.actions.clear();
     sink.BeginEpisode();
     return;
   }
+  const std::span<const float> action = Row(actions_, index, size());
+  if (options_.keeps_state) {
+    made.actions.insert(made.actions.end(), action.begin(), action.end());
+  }
   sink.Append({.observation = ObservationOf(now_, index),
                .frame = FrameOf(now_, index),
-               .action = std::as_bytes(Row(actions_, index, size())),
+               .action = std::as_bytes(action),
                .reward = static_cast<float>(step.reward),
                .discount = static_cast<float>(step.discount)});
   ++num_steps_;
@@ -155,9 +171,81 @@ void Actor::HandOn(int64_t index) {
   episode.episode_return += step.reward;
   if (!step.IsLast()) return;
   sink.EndEpisode(ObservationOf(next_, index), FrameOf(next_, index));
-  options_.on_episode(episode);
+  if (!is_restoring_) options_.on_episode(episode);
   episode.length = 0;
   episode.episode_return = 0.0;
+}
+
+ActorState Actor::state() const {
+  REPLICANT_CHECK(options_.keeps_state, "an actor that keeps no state");
+  return {.episodes = made_,
+          .num_steps = num_steps_,
+          .num_calls = num_calls_,
+          .random_position = random_.position()};
+}
+
+void Actor::Restore(const ActorState& state) {
+  const auto action_size = static_cast<size_t>(task_.action_size());
+  bool fits = state.episodes.size() == episodes_.size();
+  size_t longest = 0;
+  for (const ActorState::Episode& episode : state.episodes) {
+    fits &= episode.actions.size() % action_size == 0;
+    longest = std::max(longest, episode.actions.size() / action_size);
+  }
+  if (!fits) {
+    throw InvalidArgument(fmt::format(
+        "Actor::Restore: a state of {} environments, want {} with actions of "
+        "{}",
+        state.episodes.size(), episodes_.size(), action_size));
+  }
+  is_restoring_ = true;
+  for (int e = 0; e < environments_.size(); ++e) {
+    const auto i = static_cast<size_t>(e);
+    environments_.StartOver(e, state.episodes[i].number);
+    made_[i].number = state.episodes[i].number;
+    episodes_[i].length = 0;
+    episodes_[i].episode_return = 0.0;
+  }
+  // each begins so late that all come to the present together
+  for (auto left = static_cast<int64_t>(longest); left >= 0; --left) {
+    std::vector<int> ids;
+    for (int e = 0; e < environments_.size(); ++e) {
+      const auto& actions = state.episodes[static_cast<size_t>(e)].actions;
+      if (static_cast<int64_t>(actions.size() / action_size) >= left) {
+        ids.push_back(e);
+      }
+    }
+    Repeat(state, ids, left);
+  }
+  num_steps_ = state.num_steps;
+  num_calls_ = state.num_calls;
+  random_.set_position(state.random_position);
+  is_restoring_ = false;
+}
+
+void Actor::Repeat(const ActorState& state, const std::vector<int>& ids,
+                   int64_t left) {
+  const auto action_size = static_cast<size_t>(task_.action_size());
+  std::vector<double> sent;
+  for (const int id : ids) {
+    const auto row = static_cast<size_t>(id) * action_size;
+    const auto& actions = state.episodes[static_cast<size_t>(id)].actions;
+    const size_t end = actions.size() - static_cast<size_t>(left) * action_size;
+    // before the first action: the step that starts the episode
+    if (end >= action_size) {
+      std::copy_n(actions.data() + end - action_size, action_size,
+                  actions_.data() + row);
+    }
+    ToTaskActions(id);
+    sent.insert(sent.end(), task_actions_.data() + row,
+                task_actions_.data() + row + action_size);
+  }
+  environments_.Send(ids, sent, BufferOf(next_));
+  std::vector<int> done(ids.size());
+  environments_.Receive(done);
+  Convert(next_);
+  for (const int id : ids) HandOn(id);
+  std::swap(now_, next_);
 }
 
 }  // namespace replicant::actors

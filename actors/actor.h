@@ -22,12 +22,30 @@ struct EpisodeResult {
   double episode_return = 0;  // sum of the agent steps' rewards
 };
 
+// Where an actor stands: with this, one of the same environments goes on to the
+// bit.
+struct ActorState {
+  struct Episode {
+    int64_t number = 0;          // of its environment, the first is 0
+    std::vector<float> actions;  // [T, A], those made in it so far
+  };
+  std::vector<Episode> episodes;  // by environment
+  int64_t num_steps = 0;
+  int64_t num_calls = 0;
+  uint64_t random_position = 0;
+};
+
 struct ActorOptions {
   agents::ExplorationConfig exploration;
   // Global number of environment 0, and how many all actors have.
   int64_t first_environment = 0;
   int64_t num_all_environments = 1;
   uint64_t seed = 0;
+  // Where its random streams and episodes begin: an actor that is started again
+  // gets another number, lest it repeat itself.
+  int64_t first_position = 0;
+  // Remembers the actions of the episodes under way, for state().
+  bool keeps_state = false;
   // Told of every episode.
   std::function<void(const EpisodeResult&)> on_episode =
       [](const EpisodeResult&) {};
@@ -51,8 +69,19 @@ class Actor {
 
   // Agent steps made here, those that only started an episode not counted.
   int64_t num_steps() const { return num_steps_; }
-  // Estimate for all actors: this one's, times their environments over its own.
+  // Of all actors, for the exploration's schedules: what NoteAllSteps() said
+  // last, or, if it is more, this one's times all environments over its own.
   int64_t num_all_steps() const;
+  // The steps of all actors that somebody has counted, those of processes that
+  // are gone included.
+  void NoteAllSteps(int64_t num_steps) { num_noted_steps_ = num_steps; }
+
+  // Precondition: keeps_state (checked).
+  ActorState state() const;
+  // Makes the episodes of `state` again up to where they stood. The sinks get
+  // every step of them, from BeginEpisode() on: they pass over what they have.
+  // Throws InvalidArgument for a state of other environments.
+  void Restore(const ActorState& state);
 
  private:
   // What the environments showed after one step; [E, ...] each.
@@ -74,6 +103,11 @@ class Actor {
   std::span<const std::byte> FrameOf(const Observed& observed,
                                      int64_t index) const;
   void ChooseActions();
+  // The actions of environment `index` in the task's range.
+  void ToTaskActions(int64_t index);
+  // The steps of `ids` that come `left` steps before the present.
+  void Repeat(const ActorState& state, const std::vector<int>& ids,
+              int64_t left);
   // Hands on what environment `index` did between now_ and next_.
   void HandOn(int64_t index);
 
@@ -88,9 +122,12 @@ class Actor {
   // [E, A], in [-1, 1] and in the task's range
   std::vector<float> actions_;
   std::vector<double> task_actions_;
-  std::vector<EpisodeResult> episodes_;  // under way, by environment
+  std::vector<EpisodeResult> episodes_;    // under way, by environment
+  std::vector<ActorState::Episode> made_;  // the same, as state() wants it
   int64_t num_steps_ = 0;
+  int64_t num_noted_steps_ = 0;
   int64_t num_calls_ = 0;
+  bool is_restoring_ = false;
 };
 
 }  // namespace replicant::actors

@@ -26,10 +26,17 @@ using training::TrainingConfig;
 
 using namespace std::chrono_literals;
 
+// Of the random streams of an actor's process: far from those of the ones
+// before it.
+int64_t FirstPosition(uint32_t incarnation) {
+  return (int64_t{incarnation} - 1) << 31;
+}
+
 int Run(const TrainingConfig& config, int64_t index) {
   const StopSignal stop;
-  rpc::HeartbeatSender heartbeat(rpc::HeartbeatSenderOptions::FromEnvironment(
-      {.id = {"actor", static_cast<uint32_t>(index)}}));
+  const auto heartbeat_options = rpc::HeartbeatSenderOptions::FromEnvironment(
+      {.id = {"actor", static_cast<uint32_t>(index)}});
+  rpc::HeartbeatSender heartbeat(heartbeat_options);
   const int64_t num_environments = config.actors.environments;
   const int64_t first_environment = index * num_environments;
   const auto seed = static_cast<uint64_t>(config.run.seed);
@@ -74,6 +81,7 @@ int Run(const TrainingConfig& config, int64_t index) {
                .first_environment = first_environment,
                .num_all_environments = config.actors.count * num_environments,
                .seed = seed,
+               .first_position = FirstPosition(heartbeat_options.incarnation),
                .on_episode = [&](const EpisodeResult& episode) {
                  last_return = episode.episode_return * task.return_scale;
                  ++num_episodes;
@@ -96,6 +104,7 @@ int Run(const TrainingConfig& config, int64_t index) {
   while (!is_over() && !followed.version()) followed.Poll(100ms);
   heartbeat.SetState(rpc::RoleState::kRunning);
   while (!is_over()) {
+    actor.NoteAllSteps(followed.agent_steps());
     actor.Step();
     followed.Poll(0ms);
     heartbeat.SetCounter("agent_steps", static_cast<double>(actor.num_steps()));

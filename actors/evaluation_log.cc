@@ -46,9 +46,11 @@ double UnixSeconds(const Clock& clock) {
 }  // namespace
 
 EvaluationRecord MakeRecord(double seconds, int64_t step,
+                            std::optional<int64_t> frames,
                             const EvaluationResult& result) {
   return {.seconds = seconds,
           .step = step,
+          .frames = frames,
           .num_episodes = static_cast<int64_t>(result.returns.size()),
           .mean = result.Mean(),
           .standard_deviation = result.StandardDeviation(),

@@ -29,6 +29,7 @@ struct EvaluationRecord {
 };
 
 EvaluationRecord MakeRecord(double seconds, int64_t step,
+                            std::optional<int64_t> frames,
                             const EvaluationResult& result);
 
 // The evaluations of a run, in the order in which they were made:

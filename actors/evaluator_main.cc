@@ -14,6 +14,7 @@
 #include "actors/evaluation_log.h"
 #include "actors/evaluator.h"
 #include "actors/followed_policy.h"
+#include "agents/agent_steps.h"
 #include "core/base/error.h"
 #include "core/base/process.h"
 #include "core/rpc/heartbeat_sender.h"
@@ -53,6 +54,7 @@ class Follower {
  public:
   Follower(const TrainingConfig& config, double began_s)
       : config_(config.evaluation),
+        action_repeat_(config.task.action_repeat),
         folder_(training::RunFolderOf(config)),
         evaluator_(MakeEvaluator(config)),
         followed_(config.learner.parameter_bind, &evaluator_.policy()),
@@ -99,10 +101,12 @@ class Follower {
   // Evaluates; whether the result ends the run.
   bool IsGoodEnough(int64_t step, bool has_film) {
     const double seconds = log_.Now();
+    const int64_t frames = followed_.agent_steps() * action_repeat_;
     const auto trial = evaluator_.Run(has_film ? VideoFile(folder_, step) : "",
                                       [this] { return IsOver(); });
     if (!trial) return false;
-    const EvaluationRecord record = MakeRecord(seconds, step, trial->result);
+    const EvaluationRecord record =
+        MakeRecord(seconds, step, frames, trial->result);
     log_.Write(record);
     Report(record);
     spdlog::info("step {}: return {:.1f} +- {:.1f} of {} episodes", step,
@@ -135,6 +139,7 @@ class Follower {
       rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"evaluator", 0}});
   const bool is_supervised_ = !heartbeat_options_.endpoint.empty();
   const EvaluationConfig config_;
+  const int64_t action_repeat_;
   const std::filesystem::path folder_;
   const StopSignal stop_;
   rpc::HeartbeatSender heartbeat_{heartbeat_options_};
@@ -174,11 +179,10 @@ int TryOut(const TrainingConfig& config, const Options& options) {
   const std::filesystem::path checkpoint =
       FindCheckpoint(options.checkpoint, run);
   Evaluator evaluator = MakeEvaluator(config);
-  const int64_t step =
-      runtime::LoadPartOfCheckpoint(checkpoint, evaluator.policy().variables())
-          .step;
+  const runtime::CheckpointInfo info =
+      runtime::LoadPartOfCheckpoint(checkpoint, evaluator.policy().variables());
   std::filesystem::path video = options.video.value_or("");
-  if (options.video && video.empty()) video = VideoFile(run, step);
+  if (options.video && video.empty()) video = VideoFile(run, info.step);
 
   const StopSignal stop;
   std::optional<EvaluationLog> log;
@@ -189,7 +193,10 @@ int TryOut(const TrainingConfig& config, const Options& options) {
     std::fputs("evaluator: stopped by a signal\n", stderr);
     return 1;
   }
-  const EvaluationRecord record = MakeRecord(seconds, step, trial->result);
+  std::optional<int64_t> frames = agents::AgentStepsIn(info.metadata);
+  if (frames) *frames *= config.task.action_repeat;
+  const EvaluationRecord record =
+      MakeRecord(seconds, info.step, frames, trial->result);
   if (log) log->Write(record);
   fmt::print(
       "task        {}\n"
@@ -197,7 +204,7 @@ int TryOut(const TrainingConfig& config, const Options& options) {
       "step        {}\n"
       "episodes    {} from seed {}\n"
       "return      {:.1f} +- {:.1f} (min {:.1f}, max {:.1f})\n",
-      config.task.name, checkpoint.string(), step, record.num_episodes,
+      config.task.name, checkpoint.string(), info.step, record.num_episodes,
       config.evaluation.seed, record.mean, record.standard_deviation,
       record.min, record.max);
   if (!options.video) return 0;

@@ -10,6 +10,7 @@ void FollowedPolicy::Poll(Clock::Duration timeout) {
   policy_.SetParameters(newest->bytes,
                         fmt::format("parameters of step {}", newest->version));
   version_ = newest->version;
+  agent_steps_ = newest->agent_steps;
 }
 
 }  // namespace replicant::actors

@@ -24,11 +24,14 @@ class FollowedPolicy {
   void Poll(Clock::Duration timeout);
   // The learner's step, or nothing before the first value.
   std::optional<uint64_t> version() const { return version_; }
+  // Of all actors, as far as the learner knew then.
+  int64_t agent_steps() const { return agent_steps_; }
 
  private:
   ParameterClient client_;
   PolicyRunner& policy_;
   std::optional<uint64_t> version_;
+  int64_t agent_steps_ = 0;
 };
 
 }  // namespace replicant::actors

@@ -1,19 +1,17 @@
 #include "actors/parameter_client.h"
 
+#include "agents/agent_steps.h"
 #include "core/runtime/parameters.h"
 
 namespace replicant::actors {
-namespace {
-
-constexpr const char* kTopic = "policy";
-
-}  // namespace
 
 ParameterClient::ParameterClient(const std::string& endpoint)
-    : subscriber_(context_, rpc::Protocol::FromTable(
-                                "parameters", 1, runtime::kParameterTable)) {
+    : subscriber_(context_,
+                  rpc::Protocol::FromTable(runtime::kParameterProtocol,
+                                           runtime::kParameterVersion,
+                                           runtime::kParameterTable)) {
   subscriber_.Connect(endpoint);
-  subscriber_.Subscribe(kTopic);
+  subscriber_.Subscribe(runtime::kPolicyTopic);
 }
 
 std::optional<ParameterClient::Parameters> ParameterClient::Poll(
@@ -21,9 +19,12 @@ std::optional<ParameterClient::Parameters> ParameterClient::Poll(
   if (subscriber_.Process(timeout) != rpc::ReceiveResult::kOk) {
     return std::nullopt;
   }
-  const rpc::Publication* newest = subscriber_.Newest(kTopic);
+  const rpc::Publication* newest = subscriber_.Newest(runtime::kPolicyTopic);
   if (newest == nullptr || newest->payload.size() != 1) return std::nullopt;
-  return Parameters{newest->version, newest->payload[0].bytes()};
+  const std::span<const std::byte> bytes = newest->payload[0].bytes();
+  const SafetensorsReader reader(bytes, "published parameters");
+  return Parameters{newest->version,
+                    agents::AgentStepsIn(reader.metadata()).value_or(0), bytes};
 }
 
 }  // namespace replicant::actors

@@ -20,6 +20,7 @@ class ParameterClient {
 
   struct Parameters {
     uint64_t version = 0;              // the learner's step
+    int64_t agent_steps = 0;           // of all actors, as far as it knows
     std::span<const std::byte> bytes;  // valid until the next call
   };
   // The newest value, if there is one that was not returned before. Waits for

@@ -65,6 +65,11 @@ class VectorEnvironment {
   // Starts an episode in every environment.
   void Reset(const BatchBuffer& out);
 
+  // Environment::StartOver() of environment `id`, which is not under way.
+  void StartOver(int id, int64_t episode) {
+    environments_.at(static_cast<size_t>(id))->StartOver(episode);
+  }
+
   // Makes a step in every environment; `actions` is [E, action size].
   // Throws InvalidArgument, before any has moved, for wrong sizes and for
   // actions that are not finite.

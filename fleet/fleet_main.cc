@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -19,6 +20,7 @@
 #include "core/runtime/checkpoint.h"
 #include "fleet/placement.h"
 #include "fleet/run_fleet.h"
+#include "learner/checkpoint_folder.h"
 #include "training/check_training.h"
 #include "training/learning_curve.h"
 #include "training/program.h"
@@ -49,6 +51,15 @@ std::vector<RoleRequest> Requests(const TrainingConfig& config) {
   return requests;
 }
 
+// Has the replay go back to the moment of the learner's newest checkpoint.
+std::vector<std::string> RestoreArguments(const std::filesystem::path& folder) {
+  const auto manifest =
+      learner::CheckpointFolder(folder / "checkpoints", /*num_kept=*/1)
+          .NewestManifest();
+  if (!manifest || !manifest->has_input) return {};
+  return {"--set", fmt::format("replay.restore_checkpoint={}", manifest->id)};
+}
+
 RoleSpec MakeRole(const PlacedRole& placed, const TrainingConfig& config,
                   const agents::TaskSpec& task,
                   const std::filesystem::path& folder) {
@@ -77,6 +88,12 @@ RoleSpec MakeRole(const PlacedRole& placed, const TrainingConfig& config,
     }
     set(fmt::format("replay.checkpoint_folder={}",
                     (folder / "replay").string()));
+    // and the part of the one that the learner is about to complete
+    set(fmt::format(
+        "replay.num_kept_checkpoints={}",
+        std::max<int64_t>(config.replay.num_kept_checkpoints,
+                          config.learner.num_kept_checkpoints + 1)));
+    spec.first_arguments = RestoreArguments(folder);
   } else if (role == "learner") {
     spec.start_stage = 1;
     spec.stop_stage = 1;
@@ -222,14 +239,14 @@ int Run(const TrainingConfig& config, const agents::TaskSpec& task,
       .frames = status.Sum("actor", "frames"),
       .updates = status.Last("learner", "updates") - first_step,
       .samples_per_insert = status.Last("replay", "samples_per_insert")};
-  // a run that has learned something is worth a look
-  if (training::NewestCheckpoint(path)) {
-    if (config.evaluation.enabled && result.status != RunStatus::kFailed &&
-        stop.count() < 2) {
-      EvaluateLastCheckpoint(config, path, began_ms, stop);
-    }
-    Summarize(config, totals, path);
+  const bool has_checkpoint = training::NewestCheckpoint(path).has_value();
+  const bool has_failed = result.status == RunStatus::kFailed;
+  if (has_checkpoint && !has_failed && config.evaluation.enabled &&
+      stop.count() < 2) {
+    EvaluateLastCheckpoint(config, path, began_ms, stop);
   }
+  // of a run that failed before it had learned anything the problem is enough
+  if (has_checkpoint || !has_failed) Summarize(config, totals, path);
   for (const std::string& problem : result.problems) {
     std::fprintf(stderr, "fleet: %s\n", problem.c_str());
   }

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,12 +15,16 @@
 #include "actors/actor.h"
 #include "actors/evaluation_log.h"
 #include "actors/evaluator.h"
+#include "core/base/error.h"
 #include "core/base/fs.h"
 #include "core/base/process.h"
 #include "env/tasks/suite.h"
+#include "learner/checkpoint_folder.h"
 #include "learner/learner.h"
 #include "learner/workloads/d4pg/d4pg_workload.h"
+#include "replay/checkpointer.h"
 #include "replay/local_replay.h"
+#include "training/lockstep_state.h"
 #include "training/program.h"
 
 namespace replicant::fleet {
@@ -40,24 +46,36 @@ class LocalSink : public actors::StepSink {
                   std::span<const std::byte> frame) override {
     writer_.EndEpisode(observation, frame);
   }
+  replay::LocalReplay::Writer& writer() { return writer_; }
 
  private:
   replay::LocalReplay::Writer writer_;
 };
 
-// Lets the actor act until the replay gives a batch.
+// Where in a checkpoint's folder the state of actor and writers lies.
+constexpr const char* kStateFile = "lockstep.safetensors";
+
+// Lets the actor act until the replay gives a batch. Its checkpoints hold
+// everything, so that a run that goes on from one equals one that was not
+// stopped: the shard, and what actor and writers are in the middle of.
 class LockstepTransitions : public learner::TransitionSource {
  public:
-  LockstepTransitions(replay::LocalReplay* replay, actors::PolicyRunner* policy)
-      : replay_(*replay), policy_(*policy) {}
+  LockstepTransitions(replay::LocalReplay* replay,
+                      replay::Checkpointer* checkpointer,
+                      actors::PolicyRunner* policy)
+      : replay_(*replay), checkpointer_(*checkpointer), policy_(*policy) {}
 
-  void Connect(actors::Actor* actor, learner::Workload* workload) {
+  void Connect(actors::Actor* actor, std::vector<LocalSink>* sinks,
+               learner::Workload* workload) {
     actor_ = actor;
+    sinks_ = sinks;
     workload_ = workload;
   }
 
   replay::ReadResult Next(Clock::TimePoint deadline,
                           replay::Batch* batch) override {
+    // a batch that was begun is drawn to its end
+    if (is_paused_ && !replay_.IsDrawing()) return replay::ReadResult::kPaused;
     while (!replay_.Next(batch)) {
       if (Clock::Real().Now() >= deadline) return replay::ReadResult::kTimeout;
       TakeUpParameters();
@@ -73,6 +91,33 @@ class LockstepTransitions : public learner::TransitionSource {
     has_learned_ = true;
   }
 
+  void SetPaused(bool is_paused) override { is_paused_ = is_paused; }
+  void StartCheckpoint(uint64_t id,
+                       const std::filesystem::path& folder) override {
+    training::LockstepState state{.actor = actor_->state(),
+                                  .waiting = replay_.waiting()};
+    for (LocalSink& sink : *sinks_) {
+      state.writers.push_back(sink.writer().state());
+    }
+    training::WriteLockstepState(folder / kStateFile, state);
+    checkpointer_.Save(replay_.shard().TakeSnapshot(), id);
+  }
+  // It is written when StartCheckpoint() returns.
+  learner::InputPart PollCheckpoint() override {
+    return learner::InputPart::kSaved;
+  }
+  // Goes on from the state that StartCheckpoint() wrote.
+  void Restore(const std::filesystem::path& folder) {
+    const training::LockstepState state =
+        training::ReadLockstepState(folder / kStateFile);
+    for (size_t e = 0; e < std::min(state.writers.size(), sinks_->size());
+         ++e) {
+      (*sinks_)[e].writer().Restore(state.writers[e]);
+    }
+    replay_.set_waiting(state.waiting);
+    actor_->Restore(state.actor);
+  }
+
   // The actor's policy becomes the learner's.
   void TakeUpParameters() {
     if (!has_learned_) return;
@@ -84,10 +129,13 @@ class LockstepTransitions : public learner::TransitionSource {
 
  private:
   replay::LocalReplay& replay_;
+  replay::Checkpointer& checkpointer_;
   actors::PolicyRunner& policy_;
   actors::Actor* actor_ = nullptr;
+  std::vector<LocalSink>* sinks_ = nullptr;
   learner::Workload* workload_ = nullptr;
   bool has_learned_ = true;
+  bool is_paused_ = false;
 };
 
 // Tries a workload's policy out now and then.
@@ -110,9 +158,8 @@ class Trials {
     }
     const double seconds = log_.Now();
     const auto trial = evaluator_.Run(/*video=*/"", [] { return false; });
-    actors::EvaluationRecord record =
-        actors::MakeRecord(seconds, progress.step, trial->result);
-    record.frames = num_frames;
+    const actors::EvaluationRecord record =
+        actors::MakeRecord(seconds, progress.step, num_frames, trial->result);
     log_.Write(record);
     spdlog::info(
         "{:.0f} s: {} updates, {} frames, {:.1f} updates/s, return {:.1f} +- "
@@ -138,6 +185,22 @@ class Trials {
   bool is_good_enough_ = false;
   int64_t step_ = -1;
 };
+// The replay's part of the run's checkpoints. Without a complete one of them
+// the run begins anew, and what is left of it is of no use.
+std::unique_ptr<replay::Checkpointer> MakeCheckpointer(
+    const TrainingConfig& config, const std::filesystem::path& folder,
+    const std::optional<learner::Manifest>& manifest, replay::Shard* shard) {
+  replay::CheckpointOptions options;
+  options.folder = folder / "replay";
+  // and the part of the one that is about to become complete
+  options.num_kept = config.learner.num_kept_checkpoints + 1;
+  if (manifest) {
+    options.restore_id = manifest->id;
+  } else {
+    std::filesystem::remove_all(options.folder);
+  }
+  return std::make_unique<replay::Checkpointer>(options, shard);
+}
 
 int Run(const TrainingConfig& config, const std::string& resolved_yaml) {
   const auto seed = static_cast<uint64_t>(config.run.seed);
@@ -162,12 +225,18 @@ int Run(const TrainingConfig& config, const std::string& resolved_yaml) {
   replay::NStepConfig& n_step = replay_options.shard.tables[0].n_step;
   n_step.stack = task.frame_stack;
   replay::LocalReplay replay(replay_options);
+  const std::filesystem::path folder = training::RunFolderOf(config);
+  const learner::CheckpointFolder checkpoints(
+      folder / "checkpoints", config.learner.num_kept_checkpoints);
+  const auto manifest = checkpoints.NewestManifest();
+  const auto checkpointer =
+      MakeCheckpointer(config, folder, manifest, &replay.shard());
 
   actors::PolicyRunner policy(config.agent.networks, task,
                               {.backend = config.learner.replication.backend,
                                .num_environments = environments.size(),
                                .seed = seed});
-  LockstepTransitions transitions(&replay, &policy);
+  LockstepTransitions transitions(&replay, checkpointer.get(), &policy);
   learner::D4pgWorkload workload(
       learner::MakeD4pgWorkloadOptions(config.learner, config.agent, task,
                                        n_step.discount, config.run.seed),
@@ -183,10 +252,11 @@ int Run(const TrainingConfig& config, const std::string& resolved_yaml) {
   actors::Actor actor(task, &environments, &policy, sink_pointers,
                       {.exploration = config.actors.exploration,
                        .num_all_environments = environments.size(),
-                       .seed = seed});
-  transitions.Connect(&actor, &workload);
+                       .seed = seed,
+                       .keeps_state = true});
+  transitions.Connect(&actor, &sinks, &workload);
+  if (manifest) transitions.Restore(checkpoints.PathOf(manifest->step));
 
-  const std::filesystem::path folder = training::RunFolderOf(config);
   const StopSignal stop;
   std::optional<Trials> trials;
   if (config.evaluation.enabled) {
@@ -207,6 +277,11 @@ int Run(const TrainingConfig& config, const std::string& resolved_yaml) {
                                          (trials && trials->is_good_enough());
                                 },
                             .on_progress = evaluate});
+  // the rest is of this step alone
+  if (manifest && learner.step() != manifest->step) {
+    throw IoError(fmt::format("{}: the learner's part cannot be read",
+                              checkpoints.PathOf(manifest->step).string()));
+  }
   AtomicWriteFile(folder / "config.yaml", resolved_yaml);
   learner.Run();
   if (trials && trials->step() != newest.step) {

@@ -21,6 +21,10 @@ struct RoleSpec {
   std::vector<std::string> command;
   // Put behind the command of every incarnation but the first.
   std::vector<std::string> resume_arguments;
+  // Put behind the command until the role has run once since the fleet started:
+  // what a run that is resumed begins with, and a role that is started again
+  // does not go back to.
+  std::vector<std::string> first_arguments;
   // "NAME=value"; those of HeartbeatSenderOptions are added.
   std::vector<std::string> environment;
   CpuSet cpus;  // empty: all

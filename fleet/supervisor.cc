@@ -133,6 +133,7 @@ void Supervisor::CheckHeartbeat(Member& member) {
   if (member.phase == RolePhase::kStarting) {
     if (latest && latest->beat.state != rpc::RoleState::kStarting) {
       member.phase = RolePhase::kReady;
+      member.has_run = true;
       spdlog::info("{} runs", member.spec.id.ToString());
     } else if (now_ - member.started_at >
                ToDuration(options_.config.start_timeout_s)) {
@@ -193,6 +194,10 @@ void Supervisor::Start(Member& member) {
   if (member.incarnation > 1) {
     process.command.insert(process.command.end(), spec.resume_arguments.begin(),
                            spec.resume_arguments.end());
+  }
+  if (!member.has_run) {
+    process.command.insert(process.command.end(), spec.first_arguments.begin(),
+                           spec.first_arguments.end());
   }
   process.environment = spec.environment;
   for (std::string& variable : heartbeat.ToEnvironment()) {

@@ -108,6 +108,7 @@ class Supervisor {
     RolePhase phase = RolePhase::kPending;
     std::unique_ptr<RoleProcess> process;
     uint32_t incarnation = 0;
+    bool has_run = false;
     int64_t num_failures = 0;
     Clock::TimePoint started_at;
     Clock::TimePoint start_at;  // kBackingOff

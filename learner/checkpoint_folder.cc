@@ -13,11 +13,13 @@
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
+#include "core/config/load.h"
 
 namespace replicant::learner {
 namespace {
 
 constexpr std::string_view kPrefix = "step-";
+constexpr const char* kManifestFile = "manifest.yaml";
 
 // The step in "step-000000012000"; std::nullopt for any other name.
 std::optional<int64_t> ParseName(const std::string& name) {
@@ -30,7 +32,21 @@ std::optional<int64_t> ParseName(const std::string& name) {
   return step;
 }
 
+Manifest ReadManifest(const std::filesystem::path& path) {
+  return config::Load<Manifest>(config::Document::FromFile(path)).config;
+}
+
 }  // namespace
+
+Manifest Manifest::Read(config::Reader& reader) {
+  Manifest c;
+  reader.Field("step", &c.step, {0, INT64_MAX}, "training step");
+  int64_t id = 0;
+  reader.Field("id", &id, {0, INT64_MAX}, "of the parts elsewhere");
+  c.id = static_cast<uint64_t>(id);
+  reader.Field("input", &c.has_input, "whether the replay has a part");
+  return c;
+}
 
 CheckpointFolder::CheckpointFolder(std::filesystem::path folder, int num_kept)
     : folder_(std::move(folder)), num_kept_(num_kept) {
@@ -43,24 +59,35 @@ CheckpointFolder::CheckpointFolder(std::filesystem::path folder, int num_kept)
 
 void CheckpointFolder::Save(const runtime::VariableStore& store,
                             const runtime::CheckpointInfo& info) {
-  const std::filesystem::path path = PathOf(info.step);
-  if (std::filesystem::exists(path)) return;
-  runtime::SaveCheckpoint(path, store, info);
-  std::vector<int64_t> steps = Steps();
-  const size_t num_surplus =
-      std::max(steps.size(), static_cast<size_t>(num_kept_)) -
-      static_cast<size_t>(num_kept_);
-  for (size_t i = 0; i < num_surplus; ++i) {
-    std::error_code error;
-    std::filesystem::remove_all(PathOf(steps[i]), error);
-    if (error) {
-      spdlog::warn("cannot remove the old checkpoint {}: {}",
-                   PathOf(steps[i]).string(), error.message());
-    }
+  // what is not complete is worth nothing beside a newer one of the same step
+  Discard(info.step);
+  runtime::SaveCheckpoint(PathOf(info.step), store, info);
+}
+
+void CheckpointFolder::Complete(const Manifest& manifest) {
+  AtomicWriteFile(ManifestOf(manifest.step),
+                  fmt::format("# every part of this checkpoint is on the disk\n"
+                              "step: {}\nid: {}\ninput: {}\n",
+                              manifest.step, manifest.id, manifest.has_input));
+  int num_kept = 0;
+  const std::vector<int64_t> steps = AllSteps();
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    if (!IsComplete(*step) || ++num_kept > num_kept_) Remove(*step);
   }
 }
 
-std::vector<int64_t> CheckpointFolder::Steps() const {
+void CheckpointFolder::Remove(int64_t step) const {
+  std::error_code error;
+  // first: a part of a checkpoint must not look like a whole one
+  std::filesystem::remove(ManifestOf(step), error);
+  if (!error) std::filesystem::remove_all(PathOf(step), error);
+  if (error) {
+    spdlog::warn("cannot remove the old checkpoint {}: {}",
+                 PathOf(step).string(), error.message());
+  }
+}
+
+std::vector<int64_t> CheckpointFolder::AllSteps() const {
   std::vector<int64_t> steps;
   std::error_code error;
   for (const auto& entry :
@@ -73,6 +100,38 @@ std::vector<int64_t> CheckpointFolder::Steps() const {
   }
   std::sort(steps.begin(), steps.end());
   return steps;
+}
+
+std::vector<int64_t> CheckpointFolder::Steps() const {
+  std::vector<int64_t> steps = AllSteps();
+  std::erase_if(steps, [this](int64_t step) { return !IsComplete(step); });
+  return steps;
+}
+
+std::filesystem::path CheckpointFolder::ManifestOf(int64_t step) const {
+  return PathOf(step) / kManifestFile;
+}
+
+bool CheckpointFolder::IsComplete(int64_t step) const {
+  return std::filesystem::exists(ManifestOf(step));
+}
+
+std::optional<Manifest> CheckpointFolder::NewestManifest() const {
+  const std::vector<int64_t> steps = Steps();
+  if (steps.empty()) return std::nullopt;
+  return ReadManifest(ManifestOf(steps.back()));
+}
+
+uint64_t CheckpointFolder::NextId() const {
+  uint64_t last = 0;
+  for (const int64_t step : Steps()) {
+    try {
+      last = std::max(last, ReadManifest(ManifestOf(step)).id);
+    } catch (const Error& error) {
+      spdlog::warn("checkpoint of step {}: {}", step, error.what());
+    }
+  }
+  return last + 1;
 }
 
 std::filesystem::path CheckpointFolder::PathOf(int64_t step) const {

@@ -55,6 +55,7 @@ Learner::Learner(const LearnerConfig& config, std::filesystem::path folder,
       hooks_(std::move(hooks)),
       clock_(*clock),
       checkpoints_(folder / "checkpoints", config.num_kept_checkpoints),
+      run_checkpointer_(&checkpoints_, workload, clock),
       events_({.folder = folder}, *clock),
       lines_({.path = folder / "learner.jsonl"}, *clock) {
   if (const auto info = checkpoints_.LoadNewest(workload_.variables())) {
@@ -83,6 +84,10 @@ EndReason Learner::Run() {
                  .length = Seconds(config_.checkpoint_interval_s)};
   checkpoint_.next += checkpoint_.length;
 
+  if (config_.limits.max_steps > 0) {
+    workload_.LimitInput(config_.limits.max_steps - step_);
+  }
+
   std::optional<EndReason> end;
   while (!(end = FindEnd(clock_.Now()))) {
     // what actors begin with, and then what was learned
@@ -90,17 +95,16 @@ EndReason Learner::Run() {
     TakeStep();
     const Clock::TimePoint now = clock_.Now();
     if (report_.HasPassed(now)) Report(now);
-    if (checkpoint_.HasPassed(now)) {
-      try {
-        SaveCheckpoint();
-      } catch (const IoError& error) {
-        spdlog::error("no checkpoint at step {}: {}", step_, error.what());
-      }
-    }
+    if (checkpoint_.HasPassed(now)) run_checkpointer_.Start(step_);
+    run_checkpointer_.Advance(step_);
   }
+  run_checkpointer_.SaveLast(step_, [this]() -> std::optional<int64_t> {
+    if (IsAtStepLimit() || is_input_over_) return std::nullopt;
+    TakeStep();
+    return step_;
+  });
   Report(clock_.Now());
   Publish();
-  SaveCheckpoint();
   events_.Flush();
   lines_.Flush();
   spdlog::info("ends at step {}: {}", step_, ToString(*end));
@@ -110,9 +114,7 @@ EndReason Learner::Run() {
 std::optional<EndReason> Learner::FindEnd(Clock::TimePoint now) const {
   const LimitsConfig& limits = config_.limits;
   if (is_input_over_) return EndReason::kEndOfInput;
-  if (limits.max_steps > 0 && step_ >= limits.max_steps) {
-    return EndReason::kStepLimit;
-  }
+  if (IsAtStepLimit()) return EndReason::kStepLimit;
   if (limits.max_frames > 0 && workload_.NumFrames() >= limits.max_frames) {
     return EndReason::kFrameLimit;
   }
@@ -143,7 +145,8 @@ void Learner::Report(Clock::TimePoint now) {
   const double wait_s = workload_.WaitSeconds();
   Progress progress{.step = step_,
                     .seconds = ToSeconds(now - start_),
-                    .wait_reason = wait_reason_};
+                    .wait_reason = wait_reason_,
+                    .frames = workload_.NumFrames()};
   if (interval_s > 0.0) {
     progress.steps_per_s =
         static_cast<double>(step_ - reported_step_) / interval_s;
@@ -157,6 +160,7 @@ void Learner::Report(Clock::TimePoint now) {
   };
   add("steps_per_s", progress.steps_per_s);
   add("wait_share", progress.wait_share);
+  add("frames", static_cast<double>(progress.frames));
   // nothing was computed yet where nothing was learned
   if (step_ > reported_step_) {
     for (const auto& [name, value] : workload_.Scalars()) add(name, value);
@@ -172,14 +176,10 @@ void Learner::Publish() {
   if (!parameters_) return;
   const std::vector<std::string> names = workload_.PublishedVariables();
   if (names.empty()) return;
-  parameters_->Publish("policy", static_cast<uint64_t>(step_),
-                       runtime::EncodeVariables(workload_.variables(), names));
+  parameters_->Publish(runtime::kPolicyTopic, static_cast<uint64_t>(step_),
+                       runtime::EncodeVariables(workload_.variables(), names,
+                                                workload_.PublishedMetadata()));
   published_step_ = step_;
-}
-
-void Learner::SaveCheckpoint() {
-  checkpoints_.Save(workload_.variables(),
-                    {.step = step_, .metadata = workload_.State()});
 }
 
 }  // namespace replicant::learner

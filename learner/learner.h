@@ -14,6 +14,7 @@
 #include "learner/checkpoint_folder.h"
 #include "learner/learner_config.h"
 #include "learner/parameter_server.h"
+#include "learner/run_checkpointer.h"
 #include "learner/workload.h"
 
 namespace replicant::learner {
@@ -35,6 +36,7 @@ struct Progress {
   // Share of that time spent waiting for input, in [0, 1].
   double wait_share = 0.0;
   std::string wait_reason;  // empty unless the last try found no input
+  int64_t frames = 0;       // Workload::NumFrames()
 };
 
 struct LearnerHooks {
@@ -48,14 +50,14 @@ struct LearnerHooks {
 //
 // The folder of the run gets
 //
-//   checkpoints/step-...   see CheckpointFolder
+//   checkpoints/step-...   see RunCheckpointer
 //   learner.jsonl          one line every log_interval_s
 //   events.out.tfevents.*  the same for TensorBoard
 //
-// If there are checkpoints, the run goes on from the newest.
+// If there are complete checkpoints, the run goes on from the newest.
 //
 // A workload's scalars appear as "learner/<name>"; with them
-// "learner/steps_per_s" and "learner/wait_share".
+// "learner/steps_per_s", "learner/wait_share" and "learner/frames".
 //
 // Thread-safety: one thread, the workload's.
 class Learner {
@@ -67,9 +69,10 @@ class Learner {
           Workload* workload, LearnerHooks hooks = {},
           Clock* clock = &Clock::Real());
 
-  // Returns after a last checkpoint. Throws what the workload's Step() throws,
-  // and IoError if that checkpoint cannot be written; one that fails before is
-  // logged and tried again after the interval.
+  // Returns after a last checkpoint, RunCheckpointer::SaveLast(). Throws what
+  // the workload's Step() throws, and IoError if that checkpoint cannot be
+  // written; one that fails before is logged and tried again after the
+  // interval.
   EndReason Run();
 
   int64_t step() const { return step_; }
@@ -86,16 +89,19 @@ class Learner {
   };
 
   std::optional<EndReason> FindEnd(Clock::TimePoint now) const;
+  bool IsAtStepLimit() const {
+    return config_.limits.max_steps > 0 && step_ >= config_.limits.max_steps;
+  }
   void TakeStep();
   void Report(Clock::TimePoint now);
   void Publish();
-  void SaveCheckpoint();
 
   const LearnerConfig config_;
   Workload& workload_;
   const LearnerHooks hooks_;
   Clock& clock_;
   CheckpointFolder checkpoints_;
+  RunCheckpointer run_checkpointer_;
   metrics::EventWriter events_;
   metrics::JsonLinesWriter lines_;
   std::optional<ParameterServer> parameters_;

@@ -51,9 +51,11 @@ int Run(const TrainingConfig& config) {
            [&](const Progress& progress) {
              heartbeat.SetGauge("updates", static_cast<double>(progress.step));
              heartbeat.SetGauge("updates_per_s", progress.steps_per_s);
-             spdlog::info("step {}: {:.1f} steps/s, {:.0f} % of it waiting",
-                          progress.step, progress.steps_per_s,
-                          100.0 * progress.wait_share);
+             heartbeat.SetGauge("frames", static_cast<double>(progress.frames));
+             spdlog::info(
+                 "step {}: {:.1f} steps/s, {:.0f} % of it waiting; {} frames",
+                 progress.step, progress.steps_per_s,
+                 100.0 * progress.wait_share, progress.frames);
            }});
   heartbeat.SetState(rpc::RoleState::kRunning);
   heartbeat.SetState(rpc::RoleState::kDraining, ToString(learner.Run()));

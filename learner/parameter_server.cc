@@ -14,7 +14,8 @@ constexpr auto kInterval = std::chrono::milliseconds(20);
 }  // namespace
 
 ParameterServer::ParameterServer(const std::string& endpoint)
-    : publisher_(context_, rpc::Protocol::FromTable("parameters", 1,
+    : publisher_(context_, rpc::Protocol::FromTable(runtime::kParameterProtocol,
+                                                    runtime::kParameterVersion,
                                                     runtime::kParameterTable)),
       endpoint_(publisher_.Bind(endpoint)) {
   publisher_.DetachFromThread();

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <utility>
@@ -12,6 +14,12 @@
 namespace replicant::learner {
 
 using replicator::NextResult;
+
+// How the input's part of a checkpoint stands.
+enum class [[nodiscard]] InputPart{
+    kPending, kSaved,
+    kNone,  // the input keeps no checkpoints
+};
 
 // A training as the learner sees it: what one step is, and what of it others
 // want to know. A workload builds its step on a replicator
@@ -52,6 +60,29 @@ class Workload {
   // Names of the variables that others follow while it trains, such as the
   // policy that actors act by; none by default.
   virtual std::vector<std::string> PublishedVariables() const { return {}; }
+  // What they are told with them (core/runtime/parameters.h).
+  virtual std::map<std::string, std::string> PublishedMetadata() const {
+    return {};
+  }
+
+  // --- the input's part of a checkpoint (learner/run_checkpointer.h); by
+  // default there is none ---
+
+  // Step() will be called for so many more batches: what nobody will take need
+  // not be fetched ahead.
+  virtual void LimitInput(int64_t /*num_batches*/) {}
+  // While it is paused the workload asks for no input; Step() learns from what
+  // is under way already, and then gives kTimeout.
+  virtual void PauseInput(bool /*is_paused*/) {}
+  // Whether a Step() since PauseInput(true) has found that nothing is left.
+  virtual bool IsInputDrained() const { return true; }
+  // Has the input save itself as it is now, under the number `id`; what it has
+  // no place of its own for goes to `folder`. Does not wait for it. Throws
+  // Error if it cannot.
+  virtual void StartSavingInput(uint64_t /*id*/,
+                                const std::filesystem::path& /*folder*/) {}
+  // How far it is. Throws Error with the reason if it could not be saved.
+  virtual InputPart PollSavedInput() { return InputPart::kNone; }
 };
 
 }  // namespace replicant::learner

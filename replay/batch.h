@@ -29,6 +29,8 @@ struct Batch {
   std::vector<int64_t> times_sampled;
   std::vector<ItemKey> keys;
   std::vector<int32_t> shards;  // index of the endpoint that it came from
+  // Steps that all writers had brought when the last of it was drawn.
+  int64_t total_steps = 0;
   // What the buffers are parts of, if a reader shares them with its services.
   std::shared_ptr<rpc::SharedMemory> memory;
 

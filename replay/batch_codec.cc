@@ -233,6 +233,7 @@ rpc::Frame EncodeHeader(const SampledBatch& batch, BatchState state,
   header.Write(static_cast<uint8_t>(state));
   header.Write(static_cast<uint64_t>(batch.table_size));
   header.Write(batch.table_mass);
+  header.Write(static_cast<uint64_t>(batch.total_steps));
   header.Write(static_cast<uint32_t>(stack));
   header.WriteBool(are_rows_in_memory);
   header.WriteBool(are_segments_in_memory);
@@ -399,6 +400,7 @@ void BatchMessage::ReadColumns() {
   state_ = static_cast<BatchState>(state);
   table_size_ = static_cast<int64_t>(reader.Read<uint64_t>("table_size"));
   table_mass_ = reader.Read<double>("table_mass");
+  total_steps_ = static_cast<int64_t>(reader.Read<uint64_t>("total_steps"));
   stack_ = reader.Read<uint32_t>("stack");
   if (stack_ < 1 || stack_ > kMaxStack) {
     throw MalformedMessage(fmt::format(

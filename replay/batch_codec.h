@@ -71,6 +71,7 @@ class BatchMessage {
   const std::vector<SampledItem>& items() const { return items_; }
   int64_t table_size() const { return table_size_; }
   double table_mass() const { return table_mass_; }
+  int64_t total_steps() const { return total_steps_; }
   int64_t stack() const { return stack_; }
   const StepShape& shape() const { return shape_; }
 
@@ -115,6 +116,7 @@ class BatchMessage {
   BatchState state_ = BatchState::kFull;
   int64_t table_size_ = 0;
   double table_mass_ = 0.0;
+  int64_t total_steps_ = 0;
   int64_t stack_ = 1;
   bool are_rows_in_memory_ = false;
   bool are_segments_in_memory_ = false;

@@ -100,21 +100,20 @@ BatchReader::~BatchReader() { Close(); }
 
 ReadResult BatchReader::Next(Clock::TimePoint deadline, Batch* batch) {
   MutexLock lock(mutex_);
-  Clock::Real().WaitUntil(mutex_, ready_changed_, deadline,
-                          [this]() REQUIRES(mutex_) {
-                            return !ready_.empty() || is_closed_ || failure_ ||
-                                   (is_paused_ && num_under_way_ == 0);
-                          });
+  Clock::Real().WaitUntil(
+      mutex_, ready_changed_, deadline, [this]() REQUIRES(mutex_) {
+        return !ready_.empty() || is_closed_ || failure_ || IsDrained();
+      });
   if (failure_) std::rethrow_exception(failure_);
   if (is_closed_) return ReadResult::kClosed;
   if (ready_.empty()) {
-    return is_paused_ && num_under_way_ == 0 ? ReadResult::kPaused
-                                             : ReadResult::kTimeout;
+    return IsDrained() ? ReadResult::kPaused : ReadResult::kTimeout;
   }
   std::swap(*batch, ready_.front());
   if (ready_.front().size > 0) spare_.push_back(std::move(ready_.front()));
   ready_.pop_front();
   --num_under_way_;
+  --num_wanted_;
   wake_.Wake();
   return ReadResult::kOk;
 }
@@ -150,21 +149,53 @@ void BatchReader::SetPaused(bool is_paused) {
   wake_.Wake();
 }
 
-bool BatchReader::Checkpoint(uint64_t id, Clock::TimePoint deadline) {
+void BatchReader::SetLimit(int64_t num_batches) {
+  MutexLock lock(mutex_);
+  num_wanted_ = num_batches;
+  ready_changed_.NotifyAll();
+  wake_.Wake();
+}
+
+void BatchReader::StartCheckpoint(uint64_t id, Clock::TimePoint deadline) {
   if (id == 0) throw InvalidArgument("BatchReader: a checkpoint needs an id");
   MutexLock lock(mutex_);
-  checkpoint_ = {
-      .id = id, .deadline = deadline, .num_missing = options_.endpoints.size()};
+  checkpoint_ = {.id = id,
+                 .deadline = deadline,
+                 .is_sent = false,
+                 .num_missing = options_.endpoints.size()};
   wake_.Wake();
-  Clock::Real().WaitUntil(
-      mutex_, ready_changed_, deadline, [this]() REQUIRES(mutex_) {
-        return checkpoint_.num_missing == 0 || is_closed_ || failure_;
-      });
-  // one that could not be sent in time is not sent later
-  checkpoint_.is_sent = true;
+}
+
+CheckpointState BatchReader::StateOfCheckpoint() const {
   if (failure_) std::rethrow_exception(failure_);
   if (!checkpoint_.problem.empty()) throw CommError(checkpoint_.problem);
-  return checkpoint_.num_missing == 0;
+  if (checkpoint_.is_not_kept) return CheckpointState::kNotKept;
+  if (checkpoint_.num_missing == 0) return CheckpointState::kSaved;
+  return is_closed_ || Clock::Real().Now() >= checkpoint_.deadline
+             ? CheckpointState::kLate
+             : CheckpointState::kPending;
+}
+
+CheckpointState BatchReader::PollCheckpoint() {
+  MutexLock lock(mutex_);
+  const CheckpointState state = StateOfCheckpoint();
+  // one that could not be sent in time is not sent later
+  if (state != CheckpointState::kPending) checkpoint_.is_sent = true;
+  return state;
+}
+
+CheckpointState BatchReader::Checkpoint(uint64_t id,
+                                        Clock::TimePoint deadline) {
+  StartCheckpoint(id, deadline);
+  {
+    MutexLock lock(mutex_);
+    Clock::Real().WaitUntil(
+        mutex_, ready_changed_, deadline, [this]() REQUIRES(mutex_) {
+          return checkpoint_.num_missing == 0 || is_closed_ || failure_ ||
+                 !checkpoint_.problem.empty();
+        });
+  }
+  return PollCheckpoint();
 }
 
 void BatchReader::Close() {
@@ -252,9 +283,10 @@ void BatchReader::AskForBatches() {
   while (true) {
     {
       MutexLock lock(mutex_);
-      if (num_under_way_ >= options_.prefetch || is_closed_ || is_paused_) {
-        return;
-      }
+      const bool is_full =
+          num_under_way_ >= std::min(options_.prefetch, num_wanted_);
+      // what is asked for now is of after a checkpoint that is on its way
+      if (is_full || is_closed_ || is_paused_ || !checkpoint_.is_sent) return;
       ++num_under_way_;
     }
     Request(NewAssembly(), /*first_row=*/0, options_.batch_size);
@@ -448,6 +480,7 @@ int64_t BatchReader::TakeReply(Shard& shard, int32_t index,
     shard.down_until = Clock::Real().Now() + kRetryInterval;
   }
   if (message.table_mass() > 0.0) shard.mass = message.table_mass();
+  shard.total_steps = message.total_steps();
   const int64_t taken = message.size();
   if (taken > in_flight.count) {
     throw CommError(fmt::format("{}: {} items, {} were asked for",
@@ -491,6 +524,10 @@ void BatchReader::HandleLoss(Shard& shard, const SampleInFlight& in_flight) {
 
 // To the decode threads, if there is something to decode.
 void BatchReader::HandOver(std::shared_ptr<Assembly> assembly) {
+  assembly->batch.total_steps = 0;
+  for (const Shard& shard : shards_) {
+    assembly->batch.total_steps += shard.total_steps;
+  }
   bool is_decoded = true;
   for (const Part& part : assembly->parts) {
     is_decoded &=
@@ -526,14 +563,24 @@ void BatchReader::SendUpdates() {
     const UpdateRequest request{options_.table, std::move(update.updates)};
     // a priority is worth little later: never wait for a service, unless a
     // checkpoint is to hold it
-    const auto timeout = checkpoint ? checkpoint->deadline - Clock::Real().Now()
-                                    : Clock::Duration(0);
-    const auto result = client.SendOneWay(
-        kUpdateKind, request.Encode(), std::max(timeout, Clock::Duration(0)));
+    const auto timeout = checkpoint
+                             ? std::clamp<Clock::Duration>(
+                                   checkpoint->deadline - Clock::Real().Now(),
+                                   Clock::Duration(0), kGrace)
+                             : Clock::Duration(0);
+    const auto result =
+        client.SendOneWay(kUpdateKind, request.Encode(), timeout);
     (result == rpc::SendResult::kOk ? num_sent : num_dropped) += count;
   }
-  if (checkpoint) SendCheckpoint(checkpoint->id, checkpoint->deadline);
+  if (checkpoint && num_dropped == 0) {
+    SendCheckpoint(checkpoint->id, checkpoint->deadline);
+  }
   MutexLock lock(mutex_);
+  if (checkpoint && num_dropped > 0) {
+    checkpoint_.problem = fmt::format(
+        "checkpoint {}: the last priorities could not be sent", checkpoint->id);
+    ready_changed_.NotifyAll();
+  }
   metrics_.sent_updates += num_sent;
   metrics_.dropped_updates += num_dropped;
 }
@@ -557,7 +604,10 @@ void BatchReader::HandleCheckpointReply(Shard& shard,
   shard.checkpoint_request.reset();
   if (reply.result == rpc::CallResult::kTimeout) return;
   MutexLock lock(mutex_);
-  if (reply.result != rpc::CallResult::kOk) {
+  if (reply.result == rpc::CallResult::kError &&
+      reply.error == rpc::ErrorCode::kInvalidArgument) {
+    checkpoint_.is_not_kept = true;
+  } else if (reply.result != rpc::CallResult::kOk) {
     checkpoint_.problem = fmt::format(
         "{}: checkpoint {}: {}", shard.endpoint, checkpoint_.id,
         reply.result == rpc::CallResult::kError ? reply.error_text

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -50,6 +51,13 @@ enum class [[nodiscard]] ReadResult{
     kOk, kTimeout, kClosed,
     // Every batch that was under way has been given, and the reader is paused.
     kPaused};
+
+// How the checkpoint stands that was started last.
+enum class [[nodiscard]] CheckpointState{
+    kPending, kSaved,
+    kLate,  // not saved by its deadline
+    // A service has no folder for checkpoints: there will never be any.
+    kNotKept};
 
 // Counts since the reader was made.
 struct BatchReaderMetrics {
@@ -104,12 +112,20 @@ class BatchReader {
   // are under way, and then kPaused. So that a checkpoint counts no item as
   // sampled that nobody has seen.
   void SetPaused(bool is_paused) EXCLUDES(mutex_);
-  // Has every service write checkpoint `id`, and waits until it is on the disk
-  // of all of them: false if it is not by `deadline`. It holds every priority
-  // that was given before, and none that is given later. Throws CommError with
-  // the reason if a service cannot write it, or was restarted meanwhile, and
-  // InvalidArgument if `id` is 0. One call at a time.
-  [[nodiscard]] bool Checkpoint(uint64_t id, Clock::TimePoint deadline)
+  // Next() will give no more than `num_batches` from now on, and then kPaused:
+  // what nobody will take is not asked for. Those that are under way already
+  // come in any case.
+  void SetLimit(int64_t num_batches) EXCLUDES(mutex_);
+  // Has every service write checkpoint `id`. It holds every priority that was
+  // given before, and none that is given later; no batch is asked for until it
+  // is sent. Forgets the checkpoint before. Throws InvalidArgument if `id` is
+  // 0.
+  void StartCheckpoint(uint64_t id, Clock::TimePoint deadline) EXCLUDES(mutex_);
+  // Whether it is on the disk of all services. Throws CommError with the reason
+  // if one cannot write it, or was restarted meanwhile.
+  CheckpointState PollCheckpoint() EXCLUDES(mutex_);
+  // StartCheckpoint(), and the end of it; one call at a time.
+  CheckpointState Checkpoint(uint64_t id, Clock::TimePoint deadline)
       EXCLUDES(mutex_);
 
   // Ends all waits with kClosed; priorities that were given are sent first.
@@ -148,15 +164,17 @@ class BatchReader {
     Clock::TimePoint next_check;  // while it is not checked
     Clock::TimePoint down_until;  // its last request was lost
     double mass = 1.0;
+    int64_t total_steps = 0;
     std::map<rpc::Client::RequestId, SampleInFlight> in_flight;
     std::optional<rpc::Client::RequestId> checkpoint_request;
   };
-  // What Checkpoint() has asked for.
+  // What StartCheckpoint() has asked for.
   struct CheckpointCall {
     uint64_t id = 0;
     Clock::TimePoint deadline;
-    bool is_sent = false;
+    bool is_sent = true;
     size_t num_missing = 0;  // services that have not answered
+    bool is_not_kept = false;
     std::string problem;
   };
   // Rows that no service could be asked for.
@@ -169,6 +187,11 @@ class BatchReader {
     int32_t shard;
     std::vector<PriorityUpdate> updates;
   };
+
+  // Whether Next() has nothing to give, and will have nothing.
+  bool IsDrained() const REQUIRES(mutex_) {
+    return num_under_way_ == 0 && (is_paused_ || num_wanted_ <= 0);
+  }
 
   // --- the network's thread ---
   void Run(const Thread::StopToken& stop);
@@ -200,6 +223,7 @@ class BatchReader {
   void HandOver(std::shared_ptr<Assembly> assembly) EXCLUDES(mutex_);
   void SendUpdates() EXCLUDES(mutex_);
   void SendCheckpoint(uint64_t id, Clock::TimePoint deadline);
+  CheckpointState StateOfCheckpoint() const REQUIRES(mutex_);
   void HandleCheckpointReply(Shard& shard, const rpc::CallReply& reply)
       EXCLUDES(mutex_);
 
@@ -234,6 +258,8 @@ class BatchReader {
   int64_t num_under_way_ GUARDED_BY(mutex_) = 0;
   bool is_closed_ GUARDED_BY(mutex_) = false;
   bool is_paused_ GUARDED_BY(mutex_) = false;
+  // that Next() may still give
+  int64_t num_wanted_ GUARDED_BY(mutex_) = std::numeric_limits<int64_t>::max();
   CheckpointCall checkpoint_ GUARDED_BY(mutex_);
   std::exception_ptr failure_ GUARDED_BY(mutex_);
   BatchReaderMetrics metrics_ GUARDED_BY(mutex_);

@@ -174,11 +174,16 @@ uint64_t Checkpointer::WriteCheckpoint(const ShardSnapshot& snapshot,
 }
 
 void Checkpointer::ForgetOldHeads() {
-  int64_t num_with_id = 0, num_without = 0;
+  int64_t num_without = 0;
+  std::set<uint64_t> ids;
   for (auto it = kept_.end(); it != kept_.begin();) {
     --it;
-    int64_t& count = it->second.id == 0 ? num_without : num_with_id;
-    if (++count > options_.num_kept) it = kept_.erase(it);
+    const uint64_t id = it->second.id;
+    const bool is_kept =
+        id == 0 ? ++num_without <= options_.num_kept
+                : static_cast<int64_t>(ids.size()) < options_.num_kept &&
+                      ids.insert(id).second;
+    if (!is_kept) it = kept_.erase(it);
   }
 }
 

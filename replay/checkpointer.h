@@ -35,8 +35,8 @@ struct CheckpointOptions {
   // Segments are closed beyond this size.
   int64_t segment_bytes = int64_t{64} << 20;
   // Complete checkpoints to keep, at least 1, of those without an id, and as
-  // many of those with one: the older ones are for the case that the newest
-  // turns out damaged, or that somebody goes back.
+  // many ids, the newest of each: the older ones are for the case that the
+  // newest turns out damaged, or that somebody goes back.
   int64_t num_kept = 2;
   // The id of the checkpoint to restore; 0: the newest, whatever it is called.
   uint64_t restore_id = 0;

@@ -18,6 +18,13 @@ void LocalReplay::Writer::BeginEpisode() {
   encoder_.reset();
   ++episode_;
   next_step_ = 0;
+  num_sent_ = std::exchange(num_sent_before_, 0);
+}
+
+void LocalReplay::Writer::Restore(const State& state) {
+  episode_ = state.episode - 1;
+  sequence_ = state.sequence;
+  num_sent_before_ = state.num_sent;
 }
 
 void LocalReplay::Writer::AddFrame(std::span<const std::byte> frame) {
@@ -36,6 +43,10 @@ void LocalReplay::Writer::Append(std::span<const std::byte> observation,
                                  std::span<const std::byte> frame,
                                  std::span<const std::byte> action,
                                  float reward, float discount) {
+  if (next_step_ < num_sent_) {
+    ++next_step_;
+    return;
+  }
   AddFrame(frame);
   builder_->AddStep(observation, action, reward, discount);
   ++next_step_;
@@ -44,7 +55,9 @@ void LocalReplay::Writer::Append(std::span<const std::byte> observation,
 
 void LocalReplay::Writer::EndEpisode(std::span<const std::byte> observation,
                                      std::span<const std::byte> frame) {
+  if (next_step_ < num_sent_) return;
   AddFrame(frame);
+  ++next_step_;
   builder_->AddLastObservation(observation);
   Send();
 }
@@ -53,6 +66,7 @@ void LocalReplay::Writer::Send() {
   std::vector<std::byte> block = builder_->Finish(
       encoder_ ? encoder_->Finish() : std::vector<std::byte>());
   builder_.reset();
+  num_sent_ = next_step_;
   const InsertResult result =
       replay_.shard_.TryInsert(id_, ++sequence_, std::move(block));
   if (result == InsertResult::kWait) replay_.waiting_.push_back(id_);
@@ -96,6 +110,7 @@ bool LocalReplay::Next(Batch* batch) {
   batch->Resize(options_.batch_size, stack);
   batch->Take(message, /*first_row=*/0, /*shard=*/0, /*share=*/1.0, decoder_);
   batch->SetWeights(options_.importance_exponent);
+  batch->total_steps = drawn_.total_steps;
   drawn_ = SampledBatch();
   return true;
 }

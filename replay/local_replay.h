@@ -51,6 +51,17 @@ class LocalReplay {
     void EndEpisode(std::span<const std::byte> observation,
                     std::span<const std::byte> frame);
 
+    // Where it stands in what the replay has taken in.
+    struct State {
+      uint64_t episode = 0;
+      uint64_t sequence = 0;
+      int64_t num_sent = 0;  // observations of that episode
+    };
+    State state() const { return {episode_, sequence_, num_sent_}; }
+    // Goes on from `state`: the episode that begins next is that one, and what
+    // was sent of it is passed over.
+    void Restore(const State& state);
+
    private:
     void AddFrame(std::span<const std::byte> frame);
     void Send();
@@ -60,6 +71,8 @@ class LocalReplay {
     uint64_t episode_ = 0;
     uint64_t sequence_ = 0;
     int64_t next_step_ = 0;
+    int64_t num_sent_ = 0;
+    int64_t num_sent_before_ = 0;  // of the episode that begins next
     std::optional<StepGroupBuilder> builder_;
     std::optional<FrameGroupEncoder> encoder_;
   };
@@ -74,6 +87,14 @@ class LocalReplay {
   void UpdatePriorities(const Batch& batch, std::span<const float> priorities);
 
   Shard& shard() { return shard_; }
+
+  // Beside the shard, what a checkpoint of a replay must hold: the writers
+  // whose items wait for the rate limiter. Between two draws of
+  // a batch there is nothing else.
+  const std::vector<uint64_t>& waiting() const { return waiting_; }
+  void set_waiting(std::vector<uint64_t> ids) { waiting_ = std::move(ids); }
+  // Whether Next() has drawn a part of a batch.
+  bool IsDrawing() const { return !drawn_.items.empty(); }
 
  private:
   const LocalReplayOptions options_;

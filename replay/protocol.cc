@@ -39,8 +39,8 @@ constexpr std::string_view kMessageTable = R"(replay 1
     u64 observations, u64 next_observations, u64 actions, u64 frames,
     u64 next_frames, u64 segments, u64 segments_bytes, u32 first_row
   reply part 0: u8 state (0 full, 1 timeout, 2 closed), u64 table_size,
-    f64 table_mass, u32 stack, bool rows_in_memory, bool segments_in_memory,
-    arrays of one length B of
+    f64 table_mass, u64 total_steps, u32 stack, bool rows_in_memory,
+    bool segments_in_memory, arrays of one length B of
     u32 slot, u32 generation, f64 probability, f32 priority, f32 reward,
     f32 discount, u32 times_sampled, u32 step, u32 n, u32 num_segments,
     then arrays of one length, the sum of num_segments, of

@@ -296,6 +296,11 @@ bool Shard::CanAdmit(uint64_t id) const {
   return !has_waiting;
 }
 
+int64_t Shard::num_steps() const {
+  MutexLock lock(mutex_);
+  return NumSteps();
+}
+
 uint64_t Shard::LastSequence(uint64_t writer) const {
   MutexLock lock(mutex_);
   const auto found = writers_.find(writer);
@@ -356,6 +361,7 @@ int64_t Shard::SampleLocked(int64_t table, int64_t wanted, std::string_view who,
                             SampledBatch* batch) {
   TableState& state = TableAt(table);
   const int64_t drawn = state.table->Sample(wanted, state.random, batch);
+  batch->total_steps = NumSteps();
   // whoever is served in part waits for the rest from now on
   if (drawn > 0) {
     state.sample_wait.NoteAdmitted();

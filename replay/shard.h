@@ -129,6 +129,9 @@ class Shard {
   // TryInsert and Resume until all is in or `deadline` has come: kWait then.
   InsertResult Insert(uint64_t writer, uint64_t sequence,
                       std::vector<std::byte> block, Clock::TimePoint deadline);
+  // Steps that writers have brought so far: those in, those removed since, and
+  // those that came in before a crash and were lost.
+  int64_t num_steps() const;
   // The sequence of the last group of `writer` that is in, or 0.
   uint64_t LastSequence(uint64_t writer) const;
   // How many steps of `writer` have come in.
@@ -242,6 +245,9 @@ class Shard {
       REQUIRES(mutex_);
   StalledSide StalledSideOf(const TableState& state) const REQUIRES(mutex_);
   TableState& TableAt(int64_t table) REQUIRES(mutex_);
+  int64_t NumSteps() const REQUIRES(mutex_) {
+    return counts_.inserted_steps + counts_.lost_steps;
+  }
 
   const ShardConfig config_;
   Clock* const clock_;

@@ -56,6 +56,8 @@ struct SampledBatch {
   // What the (last) draw was from: a reader of several shards needs both.
   int64_t table_size = 0;
   double table_mass = 0.0;  // Selector::mass()
+  // Steps of all writers so far; see Shard::num_steps().
+  int64_t total_steps = 0;
 
   // The group of `item` that holds observation `step` of its episode.
   // Precondition: it lies in the item's groups (checked; aborts).

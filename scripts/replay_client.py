@@ -156,8 +156,8 @@ class Client:
         request = string(table) + struct.pack("<II?", count, wait_ms, False)
         header, rows, segments = self.call(SAMPLE, [request])
         reader = Reader(header)
-        batch = dict(zip(("state", "table_size", "table_mass", "stack"),
-                         reader.take("BQdI")))
+        batch = dict(zip(("state", "table_size", "table_mass", "total_steps",
+                          "stack"), reader.take("BQdQI")))
         reader.take("??")  # nothing is in memory, as none was offered
         for name, dtype in (("slot", "u4"), ("generation", "u4"),
                             ("probability", "f8"), ("priority", "f4"),

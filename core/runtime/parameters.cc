@@ -16,7 +16,8 @@ std::string TypeText(DType dtype, const Shape& shape) {
 }  // namespace
 
 std::string EncodeVariables(const VariableStore& store,
-                            const std::vector<std::string>& names) {
+                            const std::vector<std::string>& names,
+                            const SafetensorsMetadata& metadata) {
   std::vector<HostTensor> values;
   std::vector<NamedTensorView> views;
   values.reserve(names.size());
@@ -25,7 +26,7 @@ std::string EncodeVariables(const VariableStore& store,
     values.push_back(store.Get(name));
     views.push_back({name, values.back().view()});
   }
-  return EncodeSafetensors(views);
+  return EncodeSafetensors(views, metadata);
 }
 
 std::map<std::string, HostTensor> ReadVariables(const SafetensorsReader& reader,

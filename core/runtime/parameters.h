@@ -17,15 +17,20 @@ namespace replicant::runtime {
 // actors take up. The bytes are a .safetensors file, row-major as everything
 // that leaves a plan, so that hosts of different instruction sets agree.
 
-// The table of rpc::Protocol::FromTable("parameters", 1, ...): one topic a set
-// of variables, each value one part.
+// What rpc::Protocol::FromTable() takes: one topic a set of variables, each
+// value one part; its version is the training step.
+inline constexpr const char* kParameterProtocol = "parameters";
+inline constexpr uint32_t kParameterVersion = 1;
 inline constexpr std::string_view kParameterTable =
     "publication: safetensors of the variables of the topic, by name";
+// The topic of the policy that actors act by.
+inline constexpr const char* kPolicyTopic = "policy";
 
 // The named variables of the store. Throws InvalidArgument for an unknown name
 // or one that is there twice.
 std::string EncodeVariables(const VariableStore& store,
-                            const std::vector<std::string>& names);
+                            const std::vector<std::string>& names,
+                            const SafetensorsMetadata& metadata = {});
 
 // What becomes of a tensor that the store has not.
 enum class Surplus { kRefuse, kSkip };

@@ -143,6 +143,79 @@ TEST(ActorTest, AStepHoldsTheObservationThatItActedOn) {
             std::vector<float>(state.begin(), state.end()));
 }
 
+// What is made after Restore() equals what an actor makes that was not stopped.
+TEST(ActorTest, GoesOnFromAState) {
+  for (const bool has_pixels : {false, true}) {
+    env::TaskConfig config = kState;
+    config.has_pixels = has_pixels;
+    config.pixels = {.camera = {.height = 16, .width = 16}, .frame_stack = 2};
+    const ActorOptions options = {.exploration = {.random_steps = 20},
+                                  .keeps_state = true};
+    // the episodes are of 10 steps: mid in one, at its end, at its start
+    for (const int num_steps : {4, 10, 11, 15}) {
+      Rig whole(config, 2, options), parts(config, 2, options);
+      for (int i = 0; i < num_steps; ++i) whole.actor->Step();
+      const ActorState state = whole.actor->state();
+      parts.actor->Restore(state);
+      EXPECT_EQ(parts.actor->num_steps(), whole.actor->num_steps());
+      for (int i = 0; i < 14; ++i) {
+        whole.actor->Step();
+        parts.actor->Step();
+      }
+      for (size_t e = 0; e < 2; ++e) {
+        // the sink got the open episode from its start on
+        const auto& all = whole.sinks[e].episodes;
+        const auto& some = parts.sinks[e].episodes;
+        const size_t passed = all.size() + 1 - some.size();
+        for (size_t k = 1; k < some.size(); ++k) {
+          const auto &a = all[passed + k - 1], &b = some[k];
+          ASSERT_EQ(a.steps.size(), b.steps.size()) << num_steps;
+          for (size_t t = 0; t < a.steps.size(); ++t) {
+            EXPECT_EQ(a.steps[t].observation, b.steps[t].observation);
+            EXPECT_EQ(a.steps[t].frame, b.steps[t].frame);
+            EXPECT_EQ(a.steps[t].action, b.steps[t].action);
+            EXPECT_EQ(a.steps[t].reward, b.steps[t].reward);
+          }
+          EXPECT_EQ(a.last_observation, b.last_observation);
+        }
+      }
+      EXPECT_EQ(parts.actor->state().random_position,
+                whole.actor->state().random_position);
+    }
+  }
+}
+
+TEST(ActorTest, RefusesAStateOfOtherEnvironments) {
+  Rig two(kState, 2, {.keeps_state = true}), one(kState, 1);
+  EXPECT_THROW(one.actor->Restore(two.actor->state()), InvalidArgument);
+}
+
+TEST(ActorTest, AnotherPositionGivesOtherEpisodes) {
+  const agents::ExplorationConfig random = {.random_steps = 1000};
+  Rig first(kState, 1, {.exploration = random}),
+      again(kState, 1, {.exploration = random, .first_position = 1000});
+  first.actor->Step();
+  again.actor->Step();
+  const auto &a = first.sinks[0].episodes[0].steps[0],
+             &b = again.sinks[0].episodes[0].steps[0];
+  EXPECT_NE(a.observation, b.observation);
+  EXPECT_NE(a.action, b.action);
+}
+
+// An actor that is started again does not act at random again.
+TEST(ActorTest, SchedulesFollowTheStepsOfAllActors) {
+  Rig rig(kState, 1, {.exploration = {.random_steps = 1000}});
+  Rig late(kState, 1, {.exploration = {.random_steps = 1000}});
+  late.actor->NoteAllSteps(1000);
+  EXPECT_EQ(late.actor->num_all_steps(), 1000);
+  rig.actor->Step();
+  late.actor->Step();
+  EXPECT_NE(rig.sinks[0].episodes[0].steps[0].action,
+            late.sinks[0].episodes[0].steps[0].action);
+  EXPECT_EQ(rig.actor->num_all_steps(), 1);
+  EXPECT_EQ(late.actor->num_all_steps(), 1000);
+}
+
 TEST(ActorTest, FramesAreTheNewestOfTheStack) {
   const env::TaskConfig pixels = {
       .name = "cartpole-balance",

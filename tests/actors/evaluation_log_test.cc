@@ -30,11 +30,10 @@ TEST_F(EvaluationLogTest, WhatIsWrittenIsRead) {
   EXPECT_TRUE(ReadEvaluations(run_).empty());
   {
     EvaluationLog log(run_, UnixSeconds(), &clock_);
-    EvaluationRecord record = MakeRecord(
-        log.Now(), 5, {.returns = {1.0, 4.0, 7.0}, .lengths = {1, 2, 3}});
-    record.frames = 40;
-    log.Write(record);
-    log.Write(MakeRecord(1.5, 6, {.returns = {2.0}, .lengths = {9}}));
+    log.Write(MakeRecord(log.Now(), 5, 40,
+                         {.returns = {1.0, 4.0, 7.0}, .lengths = {1, 2, 3}}));
+    log.Write(
+        MakeRecord(1.5, 6, std::nullopt, {.returns = {2.0}, .lengths = {9}}));
   }
   EXPECT_EQ(
       ReadFile(run_ / "evaluations.jsonl"),
@@ -66,7 +65,7 @@ TEST_F(EvaluationLogTest, TimeGoesOnWhereAResumedRunStopped) {
     EvaluationLog log(run_, FindBeginning(run_, clock_), &clock_);
     EXPECT_EQ(log.Now(), 0.0);
     clock_.Advance(seconds(30));
-    log.Write(MakeRecord(log.Now(), 1, result));
+    log.Write(MakeRecord(log.Now(), 1, std::nullopt, result));
   }
   clock_.Advance(seconds(36000));
   EvaluationLog log(run_, FindBeginning(run_, clock_), &clock_);
@@ -79,7 +78,7 @@ TEST_F(EvaluationLogTest, TimeGoesOnWhereAResumedRunStopped) {
 TEST_F(EvaluationLogTest, ReadsWhatAnyRunLeaves) {
   {
     EvaluationLog log(run_, 0.0, &clock_);
-    log.Write(MakeRecord(1.0, 1,
+    log.Write(MakeRecord(1.0, 1, std::nullopt,
                          {.returns = {std::nan(""), 1.0}, .lengths = {1, 1}}));
   }
   const auto path = run_ / "evaluations.jsonl";

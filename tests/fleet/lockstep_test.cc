@@ -4,7 +4,10 @@
 
 #include <chrono>
 #include <filesystem>
+#include <map>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/fs.h"
@@ -97,6 +100,67 @@ TEST_F(LockstepTest, LearnsFromPixels) {
        "agent.random_shift=2", "learner.batch_size=8",
        "learner.limits.max_steps=5"});
   EXPECT_TRUE(result.status.ok()) << result.output;
+}
+
+// The losses by step, as the log has them.
+std::map<int64_t, std::string> Losses(const std::filesystem::path& run) {
+  std::map<int64_t, std::string> losses;
+  std::istringstream lines(ReadFile(run / "learner.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t begin = line.find("\"critic_loss\"");
+    if (begin == std::string::npos) continue;
+    losses[std::stoll(line.substr(line.find(':') + 1))] = line.substr(begin);
+  }
+  return losses;
+}
+
+// Stopped at any step and resumed, a run goes on as if it had not been: to the
+// bit, with all that lies beside the learner.
+TEST_F(LockstepTest, ARunThatIsResumedEqualsOneThatWasNot) {
+  const std::vector<std::string> pixels = {
+      "task.pixels={enabled: true, height: 24, width: 24, frame_stack: 2}",
+      "agent.networks.encoder={kind: custom, channels: [4], kernels: [4], "
+      "strides: [4]}",
+      "agent.random_shift=2", "learner.batch_size=8",
+      // episodes of 13 steps: many end in the middle of a group
+      "task.action_repeat=80"};
+  const std::vector<std::string> state = {
+      "actors.environments=2", "actors.exploration.random_steps=150",
+      "replay.tables.default={sampler: prioritized, max_size: 300}",
+      // the rate limiter holds writers up
+      "replay.tables.default.rate_limiter={samples_per_insert: 256, "
+      "min_size_to_sample: 100, error_buffer: 512}"};
+  for (const auto& [name, settings] :
+       {std::pair("pixels", pixels), std::pair("state", state)}) {
+    const auto run = [&](const std::string& folder, int steps) {
+      std::vector<std::string> all = settings;
+      all.push_back("learner.log_interval_s=0.01");
+      all.push_back("learner.limits.max_steps=" + std::to_string(steps));
+      const CommandResult result = RunShort(name + folder, all);
+      ASSERT_TRUE(result.status.ok()) << result.output;
+    };
+    run("-whole", 60);
+    run("-parts", 23);
+    run("-parts", 24);
+    run("-parts", 60);
+    const auto whole = folder_.path() / (name + std::string("-whole"));
+    const auto parts = folder_.path() / (name + std::string("-parts"));
+    for (const char* file :
+         {"variables.safetensors", "checkpoint.json", "lockstep.safetensors"}) {
+      const auto path =
+          std::filesystem::path("checkpoints/step-000000000060") / file;
+      EXPECT_TRUE(ReadFile(whole / path) == ReadFile(parts / path))
+          << name << ": " << file;
+    }
+    // what was logged in both
+    const auto wanted = Losses(whole), losses = Losses(parts);
+    EXPECT_EQ(wanted.at(60), losses.at(60));
+    for (const auto& [step, line] : losses) {
+      if (wanted.contains(step)) {
+        EXPECT_EQ(line, wanted.at(step)) << step;
+      }
+    }
+  }
 }
 
 TEST_F(LockstepTest, AMistakeIsOneClearLine) {

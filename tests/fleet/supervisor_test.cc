@@ -97,6 +97,7 @@ class SupervisorTest : public ::testing::Test {
             {.id = {"learner", 0},
              .command = {"learner", "--config", "x"},
              .resume_arguments = {"--resume"},
+             .first_arguments = {"--from", "7"},
              .environment = {"A=b"},
              .cpus = CpuSet({0}),
              .start_stage = 1,
@@ -193,7 +194,8 @@ TEST_F(SupervisorTest, StartsAStageOnceTheOneBeforeRuns) {
 TEST_F(SupervisorTest, GivesAProcessItsPlaceItsLogAndItsName) {
   StartAll();
   const ProcessOptions& options = backend_.last_options.at("learner-0");
-  EXPECT_THAT(options.command, ElementsAre("learner", "--config", "x"));
+  EXPECT_THAT(options.command,
+              ElementsAre("learner", "--config", "x", "--from", "7"));
   EXPECT_THAT(options.environment,
               ElementsAre("A=b", "REPLICANT_SUPERVISOR=tcp://x",
                           "REPLICANT_ROLE=learner", "REPLICANT_ROLE_INDEX=0",
@@ -225,6 +227,19 @@ TEST_F(SupervisorTest, StartsARoleThatFailedAgainAfterAPause) {
   Beat(kLearner);
   supervisor_->Step();
   EXPECT_EQ(PhaseOf(kLearner), RolePhase::kReady);
+}
+
+TEST_F(SupervisorTest, ARoleBeginsWhereItWasToldUntilItHasRun) {
+  Make();
+  supervisor_->Step();
+  Beat(kReplay);
+  supervisor_->Step();
+  Exit("learner-0", {3, 0});
+  Pass(seconds(3));
+  const ProcessOptions& options = backend_.last_options.at("learner-0");
+  EXPECT_EQ(options.environment.back(), "REPLICANT_INCARNATION=2");
+  EXPECT_THAT(options.command, ElementsAre("learner", "--config", "x",
+                                           "--resume", "--from", "7"));
 }
 
 TEST_F(SupervisorTest, ARoleWithoutBudgetEndsTheRunWithItsLog) {

@@ -26,8 +26,12 @@ class CheckpointFolderTest : public ::testing::Test {
 
   runtime::VariableStore& store() { return runner_.store(); }
 
-  // A checkpoint in which v is the step.
+  // A complete checkpoint in which v is the step.
   void Save(CheckpointFolder& folder, int64_t step) {
+    SavePart(folder, step);
+    folder.Complete({.step = step, .id = folder.NextId()});
+  }
+  void SavePart(CheckpointFolder& folder, int64_t step) {
     store().Set(
         "v",
         Values(DType::kF32, Shape({1}), {static_cast<double>(step)}).view());
@@ -49,6 +53,7 @@ TEST_F(CheckpointFolderTest, KeepsTheNewest) {
 TEST_F(CheckpointFolderTest, LoadsTheNewest) {
   CheckpointFolder folder(path_, 2);
   EXPECT_EQ(folder.LoadNewest(store()), std::nullopt);
+  EXPECT_FALSE(folder.NewestManifest().has_value());
   for (const int64_t step : {3, 9}) Save(folder, step);
   store().Set("v", Values(DType::kF32, Shape({1}), {0}).view());
   const auto info = CheckpointFolder(path_, 2).LoadNewest(store());
@@ -78,11 +83,35 @@ TEST_F(CheckpointFolderTest, WhatIsNoCheckpointIsLeftAlone) {
   EXPECT_TRUE(std::filesystem::exists(path_ / "best"));
 }
 
-TEST_F(CheckpointFolderTest, SavingAStepTwiceKeepsTheFirst) {
+TEST_F(CheckpointFolderTest, WhatIsNotCompleteIsNoCheckpoint) {
   CheckpointFolder folder(path_, 2);
   Save(folder, 4);
-  folder.Save(store(), {.step = 4, .metadata = {{"late", "1"}}});
-  EXPECT_TRUE(folder.LoadNewest(store())->metadata.empty());
+  SavePart(folder, 7);
+  EXPECT_THAT(folder.Steps(), ElementsAre(4));
+  EXPECT_EQ(folder.LoadNewest(store())->step, 4);
+  EXPECT_EQ(folder.NewestManifest()->step, 4);
+  // its id goes to the next, and what there is of it goes with that
+  EXPECT_EQ(folder.NextId(), 2U);
+  SavePart(folder, 7);
+  SavePart(folder, 9);
+  folder.Complete({.step = 9, .id = 2, .has_input = true});
+  EXPECT_THAT(folder.Steps(), ElementsAre(4, 9));
+  EXPECT_FALSE(std::filesystem::exists(folder.PathOf(7)));
+  const auto manifest = CheckpointFolder(path_, 2).NewestManifest();
+  EXPECT_EQ(manifest->id, 2U);
+  EXPECT_TRUE(manifest->has_input);
+  EXPECT_EQ(folder.NextId(), 3U);
+}
+
+TEST_F(CheckpointFolderTest, ACompleteOneIsNotWrittenOverOrDiscarded) {
+  CheckpointFolder folder(path_, 2);
+  Save(folder, 4);
+  EXPECT_THROW(SavePart(folder, 4), IoError);
+  folder.Discard(4);
+  SavePart(folder, 6);
+  folder.Discard(6);
+  EXPECT_FALSE(std::filesystem::exists(folder.PathOf(6)));
+  EXPECT_EQ(folder.LoadNewest(store())->step, 4);
 }
 
 TEST_F(CheckpointFolderTest, RefusesAFolderThatCannotBe) {

@@ -158,6 +158,7 @@ TEST_F(LearnerTest, ReportsRatesAndWhatItWaitsFor) {
 
   const std::string lines = ReadFile(folder_.path() / "learner.jsonl");
   EXPECT_THAT(lines, HasSubstr("\"loss\":0.5"));
+  EXPECT_THAT(lines, HasSubstr("\"frames\":48"));
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 4);
 }
 
@@ -166,6 +167,16 @@ TEST_F(LearnerTest, WritesCheckpointsWhileItRuns) {
   config_.num_kept_checkpoints = 3;
   RunUntil({.max_steps = 10});
   EXPECT_THAT(CheckpointSteps(), ElementsAre(4, 8, 10));
+}
+
+TEST_F(LearnerTest, NothingIsSavedOfARunThatHasNotLearned) {
+  FakeClock clock;
+  SumWorkload workload(&clock);
+  workload.num_batches = 0;
+  config_.checkpoint_interval_s = 1.0;
+  Learner learner(config_, folder_.path() / "run", &workload, {}, &clock);
+  EXPECT_EQ(learner.Run(), EndReason::kEndOfInput);
+  EXPECT_TRUE(CheckpointSteps().empty());
 }
 
 TEST_F(LearnerTest, RefusesAFolderThatCannotBeWritten) {

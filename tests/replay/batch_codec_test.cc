@@ -70,6 +70,7 @@ void ExpectItems(const BatchMessage& read, const SampledBatch& batch,
   ASSERT_EQ(read.size(), static_cast<int64_t>(batch.items.size()));
   EXPECT_EQ(read.stack(), stack);
   EXPECT_EQ(read.table_size(), 18);
+  EXPECT_EQ(read.total_steps(), 18);
   FrameDecoder decoder;
   std::vector<std::byte> frames(static_cast<size_t>(stack * 300));
   std::vector<std::byte> next_frames(frames.size());
@@ -203,7 +204,7 @@ TEST(BatchCodecTest, RefusesSegmentsThatDoNotHoldTheFrames) {
       EncodeBatch(batch, BatchState::kFull, maker.shape, 1, kNoLimit);
   std::vector<std::byte> header(message[0].bytes().begin(),
                                 message[0].bytes().end());
-  header[17] = std::byte{3};  // the stack
+  header[25] = std::byte{3};  // the stack
   message[0] = rpc::Frame::Own(std::move(header));
   EXPECT_THROW(BatchMessage(std::move(message), maker.shape),
                rpc::MalformedMessage);

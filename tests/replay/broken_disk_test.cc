@@ -63,8 +63,9 @@ class BrokenDiskTest : public ::testing::Test {
   std::string SaveProblem(uint64_t id) {
     BatchReader reader(
         {.endpoints = {service_.endpoint()}, .shape = EpisodeMaker().shape});
-    return replicant::testing::MessageOf<CommError>(
-        [&] { EXPECT_TRUE(reader.Checkpoint(id, Soon())); });
+    return replicant::testing::MessageOf<CommError>([&] {
+      EXPECT_EQ(reader.Checkpoint(id, Soon()), CheckpointState::kSaved);
+    });
   }
   int64_t Items() {
     return service_.Status()["tables"][0]["size"].get<int64_t>();

@@ -166,10 +166,14 @@ TEST(ReplayCheckpointMessageTest, AReaderCutsAllItsServicesAtOneStep) {
       result = reader.Next(Soon(), &batch);
     } while (result == ReadResult::kOk);
     ASSERT_EQ(result, ReadResult::kPaused);
-    ASSERT_TRUE(reader.Checkpoint(12, Soon()));
+    // it goes before the batches that are asked for from now on
+    reader.StartCheckpoint(12, Soon());
+    reader.SetPaused(false);
+    CheckpointState state = CheckpointState::kPending;
+    while (state == CheckpointState::kPending) state = reader.PollCheckpoint();
+    ASSERT_EQ(state, CheckpointState::kSaved);
     // later priorities are in the running services only
     reader.UpdatePriorities(batch, std::vector<float>(8, 99.0f));
-    reader.SetPaused(false);
     ASSERT_EQ(reader.Next(Soon(), &batch), ReadResult::kOk);
   }
   int64_t num_sampled = 0;
@@ -186,16 +190,29 @@ TEST(ReplayCheckpointMessageTest, AReaderCutsAllItsServicesAtOneStep) {
   EXPECT_EQ(num_sampled, num_given);
 }
 
-TEST(ReplayCheckpointMessageTest, AReaderIsToldWhyACheckpointFailed) {
+TEST(ReplayCheckpointMessageTest, AReaderIsToldWhyThereIsNoCheckpoint) {
   const EpisodeMaker maker;
-  RunningService service(Config());
-  BatchReader reader(
-      {.endpoints = {service.endpoint()}, .shape = maker.shape, .table = "t"});
-  EXPECT_EQ(replicant::testing::MessageOf<CommError>(
-                [&] { (void)reader.Checkpoint(7, Soon()); }),
-            service.endpoint() +
-                ": checkpoint 7: replay.checkpoint: this service keeps none; "
-                "hint: give it a checkpoint_folder");
+  const auto reader_of = [&](const RunningService& service) {
+    return std::make_unique<BatchReader>(BatchReaderOptions{
+        .endpoints = {service.endpoint()}, .shape = maker.shape, .table = "t"});
+  };
+  RunningService without(Config());
+  EXPECT_EQ(reader_of(without)->Checkpoint(7, Soon()),
+            CheckpointState::kNotKept);
+  const TemporaryFolder folder;
+  const auto service = Serve(folder.path());
+  const auto owned = reader_of(*service);
+  BatchReader& reader = *owned;
+  {
+    const testing::FileSizeLimit full_disk(10);
+    const std::string message = replicant::testing::MessageOf<CommError>(
+        [&] { (void)reader.Checkpoint(7, Soon()); });
+    EXPECT_EQ(message.find(service->endpoint() + ": checkpoint 7: "), 0u)
+        << message;
+    EXPECT_NE(message.find("File too large"), std::string::npos) << message;
+  }
+  // and tries again
+  EXPECT_EQ(reader.Checkpoint(7, Soon()), CheckpointState::kSaved);
   EXPECT_EQ(replicant::testing::MessageOf<InvalidArgument>(
                 [&] { (void)reader.Checkpoint(0, Soon()); }),
             "BatchReader: a checkpoint needs an id");

@@ -28,6 +28,7 @@ assert ack == {"state": 0, "last_sequence": 2, "credits": info["credits"],
 
 batch = client.sample("t", 64)
 assert batch["state"] == 0 and batch["table_size"] == 6, batch
+assert batch["total_steps"] == client.status()["counts"]["inserted_steps"], batch
 observations = np.frombuffer(batch["rows"][: 64 * 16], "<u8").reshape(64, 2)
 following = np.frombuffer(batch["rows"][64 * 16 : 64 * 32], "<u8").reshape(64, 2)
 actions = np.frombuffer(batch["rows"][64 * 32 :], "<u8")

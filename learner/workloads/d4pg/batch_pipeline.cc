@@ -69,6 +69,7 @@ NextResult TransitionPipeline::Next(Clock::TimePoint deadline,
   const replay::ReadResult result = source_.Next(deadline, &batch_);
   wait_seconds_ +=
       std::chrono::duration<double>(Clock::Real().Now() - begin).count();
+  is_drained_ = result == replay::ReadResult::kPaused;
   // paused: the batches under way were given, and more come later
   if (result == replay::ReadResult::kTimeout ||
       result == replay::ReadResult::kPaused) {

@@ -32,6 +32,12 @@ class TransitionPipeline : public replicator::InputPipeline {
   // What Next() gave last.
   const replay::Batch& batch() const { return batch_; }
   double wait_seconds() const { return wait_seconds_; }
+  // Whether the last Next() found the source paused, with nothing left.
+  bool is_drained() const { return is_drained_; }
+  void SetPaused(bool is_paused) {
+    source_.SetPaused(is_paused);
+    is_drained_ = false;
+  }
 
  private:
   void CopyObservations(const HostBuffer& rows, const HostBuffer& frames,
@@ -43,6 +49,7 @@ class TransitionPipeline : public replicator::InputPipeline {
   std::vector<replicator::InputSpec> specs_;
   replay::Batch batch_;
   double wait_seconds_ = 0.0;
+  bool is_drained_ = false;
 };
 
 // frames [B, stack, pixels, 3] -> out [B, pixels, stack * 3]. Throws

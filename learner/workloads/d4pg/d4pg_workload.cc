@@ -1,9 +1,14 @@
 #include "learner/workloads/d4pg/d4pg_workload.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <numeric>
 #include <span>
 
+#include "agents/agent_steps.h"
 #include "agents/d4pg/update.h"
+#include "core/base/error.h"
 
 namespace replicant::learner {
 namespace {
@@ -107,10 +112,30 @@ replicator::StepOutputs D4pgWorkload::BuildStep(
 NextResult D4pgWorkload::Step(Clock::TimePoint deadline) {
   const NextResult result = step_->Run(deadline);
   if (result == NextResult::kOk) {
+    // a replay that lost steps counts them late
+    num_agent_steps_ =
+        std::max(num_agent_steps_, pipeline_->batch().total_steps);
     source_.UpdatePriorities(pipeline_->batch(),
                              step_->value("priority").Span<float>());
   }
   return result;
+}
+
+std::map<std::string, std::string> D4pgWorkload::State() const {
+  return {{agents::kAgentStepsKey, std::to_string(num_agent_steps_)}};
+}
+
+void D4pgWorkload::Restore(const std::map<std::string, std::string>& state) {
+  const auto steps = agents::AgentStepsIn(state);
+  if (!steps) {
+    throw InvalidArgument(
+        fmt::format("checkpoint: no {}", agents::kAgentStepsKey));
+  }
+  num_agent_steps_ = *steps;
+}
+
+std::map<std::string, std::string> D4pgWorkload::PublishedMetadata() const {
+  return State();
 }
 
 std::vector<std::pair<std::string, double>> D4pgWorkload::Scalars() const {

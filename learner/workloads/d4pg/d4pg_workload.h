@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -51,10 +53,29 @@ class D4pgWorkload : public Workload {
   }
   // critic_loss, policy_loss, and the batch's mean value, reward and priority.
   std::vector<std::pair<std::string, double>> Scalars() const override;
-  // The encoder's and the policy's.
+  // The encoder's and the policy's, with the agent steps that they are from.
   std::vector<std::string> PublishedVariables() const override {
     return published_;
   }
+  std::map<std::string, std::string> PublishedMetadata() const override;
+  // Of all that actors have brought to the replay.
+  int64_t NumFrames() const override {
+    return num_agent_steps_ * options_.task.action_repeat;
+  }
+  // The agent steps: everything else that is random is keyed by a variable.
+  std::map<std::string, std::string> State() const override;
+  void Restore(const std::map<std::string, std::string>& state) override;
+
+  void LimitInput(int64_t num_batches) override {
+    source_.SetLimit(num_batches);
+  }
+  void PauseInput(bool is_paused) override { pipeline_->SetPaused(is_paused); }
+  bool IsInputDrained() const override { return pipeline_->is_drained(); }
+  void StartSavingInput(uint64_t id,
+                        const std::filesystem::path& folder) override {
+    source_.StartCheckpoint(id, folder);
+  }
+  InputPart PollSavedInput() override { return source_.PollCheckpoint(); }
 
  private:
   replicator::StepOutputs BuildStep(replicator::ReplicaContext& replica,
@@ -67,6 +88,7 @@ class D4pgWorkload : public Workload {
   std::unique_ptr<replicator::Input> input_;
   std::unique_ptr<replicator::Step> step_;
   std::vector<std::string> published_;
+  int64_t num_agent_steps_ = 0;
 };
 
 }  // namespace replicant::learner

@@ -34,19 +34,26 @@ class EverySuiteTask : public ::testing::TestWithParam<std::string> {
   const MjModelPtr model_;
 };
 
-// Observations and rewards of a few steps of two episodes.
-std::vector<double> Play(ControlEnvironment& environment) {
+// Observations and rewards of a few steps of two episodes, or of the second
+// alone.
+std::vector<double> Play(ControlEnvironment& environment,
+                         int first_episode = 0) {
   const ActionSpec& spec = environment.action_spec();
   RandomStream random(5, "test");
   std::vector<double> all;
   std::vector<double> state(
       static_cast<size_t>(environment.observation_spec().state_size()));
   std::vector<double> action(spec.minimum.size());
+  environment.StartOver(first_episode);
   for (int episode = 0; episode < 2; ++episode) {
-    environment.Reset({.state = state});
-    all.insert(all.end(), state.begin(), state.end());
+    const bool is_played = episode >= first_episode;
+    if (is_played) {
+      environment.Reset({.state = state});
+      all.insert(all.end(), state.begin(), state.end());
+    }
     for (int t = 0; t < 3; ++t) {
       for (double& a : action) a = random.Uniform(-1.0, 1.0);
+      if (!is_played) continue;
       all.push_back(environment.Step(action, {.state = state}).reward);
       all.insert(all.end(), state.begin(), state.end());
     }
@@ -64,6 +71,17 @@ TEST_P(EverySuiteTask, SameSeedGivesTheSameBitsAndAnotherOthers) {
   EXPECT_TRUE(std::all_of(numbers.begin(), numbers.end(),
                           [](double x) { return std::isfinite(x); }));
   EXPECT_EQ(first->counters().divergences, 0);
+}
+
+// A training that is resumed has nothing else of its environments.
+TEST_P(EverySuiteTask, AnEpisodeIsMadeAgainFromItsNumberAndItsActions) {
+  const std::vector<double> all = Play(*Make(1));
+  const std::vector<double> second = Play(*Make(1), /*first_episode=*/1);
+  EXPECT_EQ(second, std::vector<double>(
+                        all.begin() +
+                            static_cast<ptrdiff_t>(all.size() - second.size()),
+                        all.end()));
+  EXPECT_EQ(all.size(), 2 * second.size());
 }
 
 TEST_P(EverySuiteTask, AnEpisodeHasAThousandStepsButLqrHasNoLimit) {

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "agents/agent_steps.h"
 #include "core/base/error.h"
 #include "core/base/rng.h"
 
@@ -41,6 +42,7 @@ class BanditTransitions : public TransitionSource {
                 batch->actions.size_bytes());
     batch->discounts.assign(kBatch, 0.0F);
     batch->weights.assign(kBatch, 1.0F);
+    batch->total_steps = total_steps;
     return replay::ReadResult::kOk;
   }
   void UpdatePriorities(const replay::Batch& /*batch*/,
@@ -48,7 +50,12 @@ class BanditTransitions : public TransitionSource {
     last_priorities.assign(priorities.begin(), priorities.end());
     ++num_updates;
   }
+  void SetPaused(bool /*is_paused*/) override {}
+  void StartCheckpoint(uint64_t /*id*/,
+                       const std::filesystem::path& /*folder*/) override {}
+  InputPart PollCheckpoint() override { return InputPart::kNone; }
 
+  int64_t total_steps = 0;
   bool is_empty = false;
   int num_updates = 0;
   std::vector<float> last_priorities;
@@ -125,6 +132,28 @@ TEST(D4pgWorkloadTest, PublishesThePolicyAlone) {
   EXPECT_THAT(workload.PublishedVariables(),
               Not(Contains(StartsWith("critic"))));
   EXPECT_FALSE(workload.PublishedVariables().empty());
+}
+
+TEST(D4pgWorkloadTest, CountsTheFramesThatTheReplayTellsOf) {
+  BanditTransitions bandit;
+  bandit.total_steps = 500;
+  D4pgWorkloadOptions options = Options();
+  options.task.action_repeat = 4;
+  D4pgWorkload workload(options, &bandit);
+  EXPECT_EQ(workload.NumFrames(), 0);
+  ASSERT_EQ(workload.Step({}), NextResult::kOk);
+  EXPECT_EQ(workload.NumFrames(), 2000);
+  EXPECT_EQ(workload.PublishedMetadata().at(agents::kAgentStepsKey), "500");
+  // a replay that was restored counts what it lost later
+  bandit.total_steps = 300;
+  ASSERT_EQ(workload.Step({}), NextResult::kOk);
+  EXPECT_EQ(workload.NumFrames(), 2000);
+
+  D4pgWorkload resumed(options, &bandit);
+  resumed.Restore(workload.State());
+  EXPECT_EQ(resumed.NumFrames(), 2000);
+  EXPECT_THROW(resumed.Restore({{agents::kAgentStepsKey, "5x"}}),
+               InvalidArgument);
 }
 
 TEST(D4pgWorkloadTest, WaitsWithoutTransitions) {

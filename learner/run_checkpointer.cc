@@ -1,0 +1,130 @@
+#include "learner/run_checkpointer.h"
+
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <thread>
+
+#include "core/base/error.h"
+
+namespace replicant::learner {
+namespace {
+
+using namespace std::chrono_literals;
+
+// How long batches under way are waited for: while it trains, and at its end,
+// when nobody acts any more.
+constexpr auto kDrainPatience = 10s;
+constexpr auto kLastDrainPatience = 2s;
+// Less than the fleet gives a role to end.
+constexpr auto kLastSavePatience = 45s;
+constexpr auto kPollInterval = 5ms;
+
+double Seconds(Clock::Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+}  // namespace
+
+RunCheckpointer::RunCheckpointer(CheckpointFolder* folder, Workload* workload,
+                                 Clock* clock)
+    : folder_(*folder), workload_(*workload), clock_(*clock) {}
+
+bool RunCheckpointer::IsWanted(int64_t step) const {
+  return step > 0 && !folder_.IsComplete(step);
+}
+
+void RunCheckpointer::Pause() {
+  workload_.PauseInput(true);
+  phase_ = Phase::kDraining;
+  drain_until_ = clock_.Now() + kDrainPatience;
+}
+
+bool RunCheckpointer::IsDrained() const {
+  return workload_.IsInputDrained() || clock_.Now() >= drain_until_;
+}
+
+void RunCheckpointer::Start(int64_t step) {
+  if (phase_ == Phase::kIdle && IsWanted(step)) Pause();
+}
+
+void RunCheckpointer::Advance(int64_t step) {
+  const bool is_good = Guard([&] {
+    if (phase_ == Phase::kDraining && IsDrained()) Cut(step);
+    if (phase_ == Phase::kSaving) TryComplete();
+  });
+  if (!is_good) folder_.Discard(manifest_.step);
+}
+
+bool RunCheckpointer::Guard(const std::function<void()>& work) {
+  try {
+    work();
+    return true;
+  } catch (const Error& error) {
+    spdlog::error("no checkpoint of step {}: {}", manifest_.step, error.what());
+    phase_ = Phase::kIdle;
+    return false;
+  }
+}
+
+void RunCheckpointer::Cut(int64_t step) {
+  phase_ = Phase::kIdle;
+  // goes on whatever happens
+  struct Unpause {
+    Workload& workload;
+    ~Unpause() { workload.PauseInput(false); }
+  } const unpause{workload_};
+  const Clock::TimePoint begin = clock_.Now();
+  manifest_ = {.step = step, .id = folder_.NextId()};
+  folder_.Save(workload_.variables(),
+               {.step = step, .metadata = workload_.State()});
+  workload_.StartSavingInput(manifest_.id, folder_.PathOf(step));
+  cut_at_ = clock_.Now();
+  cut_seconds_ = Seconds(cut_at_ - begin);
+  phase_ = Phase::kSaving;
+}
+
+void RunCheckpointer::TryComplete() {
+  const InputPart part = workload_.PollSavedInput();
+  if (part == InputPart::kPending) return;
+  manifest_.has_input = part == InputPart::kSaved;
+  folder_.Complete(manifest_);
+  phase_ = Phase::kIdle;
+  spdlog::info(
+      "checkpoint {} of step {}: stood still for {:.3f} s, whole after {:.3f} "
+      "s",
+      manifest_.id, manifest_.step, cut_seconds_,
+      cut_seconds_ + Seconds(clock_.Now() - cut_at_));
+}
+
+void RunCheckpointer::AwaitInputPart() {
+  const Clock::TimePoint deadline = clock_.Now() + kLastSavePatience;
+  while (phase_ == Phase::kSaving) {
+    Guard([&] { TryComplete(); });
+    if (phase_ != Phase::kSaving) return;
+    if (clock_.Now() >= deadline) {
+      spdlog::error(
+          "no checkpoint of step {}: the replay's part is not there after {} s",
+          manifest_.step, kLastSavePatience.count());
+      phase_ = Phase::kIdle;
+    }
+    std::this_thread::sleep_for(kPollInterval);
+  }
+}
+
+void RunCheckpointer::SaveLast(
+    int64_t step, const std::function<std::optional<int64_t>()>& take_step) {
+  AwaitInputPart();
+  if (!IsWanted(step)) return;
+  Pause();
+  drain_until_ = clock_.Now() + kLastDrainPatience;
+  while (!IsDrained()) {
+    const std::optional<int64_t> next = take_step();
+    if (!next) break;
+    step = *next;
+  }
+  Cut(step);
+  AwaitInputPart();
+}
+
+}  // namespace replicant::learner

@@ -1,0 +1,197 @@
+#include "learner/run_checkpointer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+#include "core/base/error.h"
+#include "core/base/fs.h"
+#include "tests/support/graph_runner.h"
+
+namespace replicant::learner {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// Input of which two batches are under way, and that saves itself when it is
+// told to.
+class FakeWorkload : public Workload {
+ public:
+  FakeWorkload() {
+    runner_.graph().AddVariable({.name = "v", .shape = Shape({1})});
+    runner_.store().Declare(runner_.graph());
+  }
+
+  NextResult Step(Clock::TimePoint /*deadline*/) override {
+    if (is_paused && num_under_way == 0) {
+      is_drained_ = true;
+      return NextResult::kTimeout;
+    }
+    if (!is_coming) return NextResult::kTimeout;
+    if (is_paused) --num_under_way;
+    ++step;
+    return NextResult::kOk;
+  }
+  std::string WaitReason() const override { return ""; }
+  double WaitSeconds() const override { return 0.0; }
+  runtime::VariableStore& variables() override { return runner_.store(); }
+  std::vector<std::pair<std::string, double>> Scalars() const override {
+    return {};
+  }
+  void PauseInput(bool paused) override {
+    is_paused = paused;
+    is_drained_ = false;
+    if (!paused) num_under_way = 2;
+  }
+  bool IsInputDrained() const override { return is_drained_; }
+  void StartSavingInput(uint64_t id,
+                        const std::filesystem::path& /*folder*/) override {
+    EXPECT_TRUE(is_paused);
+    saved_ids.push_back(id);
+  }
+  InputPart PollSavedInput() override {
+    if (!problem.empty()) throw CommError(problem);
+    return part;
+  }
+
+  int64_t step = 0;
+  bool is_coming = true;
+  bool is_paused = false;
+  int num_under_way = 2;
+  std::vector<uint64_t> saved_ids;
+  InputPart part = InputPart::kSaved;
+  std::string problem;
+
+ private:
+  testing::GraphRunner runner_;
+  bool is_drained_ = false;
+};
+
+class RunCheckpointerTest : public ::testing::Test {
+ protected:
+  void Step(int count = 1) {
+    for (int i = 0; i < count; ++i) {
+      static_cast<void>(workload_.Step({}));
+      checkpointer_.Advance(workload_.step);
+    }
+  }
+  void SaveLast() {
+    checkpointer_.SaveLast(workload_.step, [this]() -> std::optional<int64_t> {
+      if (workload_.step >= max_steps_) return std::nullopt;
+      clock_.Advance(seconds(1));
+      static_cast<void>(workload_.Step({}));
+      return workload_.step;
+    });
+  }
+
+  int64_t max_steps_ = 1000;
+  TemporaryFolder temporary_;
+  CheckpointFolder folder_{temporary_.path() / "checkpoints", 2};
+  FakeWorkload workload_;
+  FakeClock clock_;
+  RunCheckpointer checkpointer_{&folder_, &workload_, &clock_};
+};
+
+TEST_F(RunCheckpointerTest, CutsTheRunOnceNothingIsUnderWay) {
+  Step(3);
+  checkpointer_.Start(workload_.step);
+  EXPECT_TRUE(workload_.is_paused);
+  Step(2);
+  EXPECT_THAT(workload_.saved_ids, IsEmpty());
+  // finds that nothing is left, and goes on
+  Step();
+  EXPECT_THAT(workload_.saved_ids, ElementsAre(1));
+  EXPECT_FALSE(workload_.is_paused);
+  EXPECT_THAT(folder_.Steps(), ElementsAre(5));
+  EXPECT_TRUE(folder_.NewestManifest()->has_input);
+  // nothing new: none
+  checkpointer_.Start(5);
+  EXPECT_FALSE(workload_.is_paused);
+}
+
+TEST_F(RunCheckpointerTest, IsCompleteOnlyWithTheInputsPart) {
+  workload_.part = InputPart::kPending;
+  Step();
+  checkpointer_.Start(workload_.step);
+  Step(10);
+  EXPECT_GT(workload_.step, 6);  // it trains meanwhile
+  EXPECT_THAT(folder_.Steps(), IsEmpty());
+  EXPECT_TRUE(std::filesystem::exists(folder_.PathOf(3)));
+  checkpointer_.Start(workload_.step);  // one at a time
+  EXPECT_FALSE(workload_.is_paused);
+  workload_.part = InputPart::kSaved;
+  Step();
+  EXPECT_THAT(folder_.Steps(), ElementsAre(3));
+}
+
+TEST_F(RunCheckpointerTest, OneThatFailsLeavesTheOneBeforeAndItsId) {
+  Step();
+  checkpointer_.Start(workload_.step);
+  Step(3);
+  EXPECT_THAT(folder_.Steps(), ElementsAre(3));
+  Step();
+  workload_.problem = "No space left on device";
+  checkpointer_.Start(workload_.step);
+  Step(5);
+  EXPECT_THAT(folder_.Steps(), ElementsAre(3));
+  // of the one that failed nothing is left
+  int num_folders = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(temporary_.path() / "checkpoints")) {
+    num_folders += entry.is_directory() ? 1 : 0;
+  }
+  EXPECT_EQ(num_folders, 1);
+  workload_.problem.clear();
+  checkpointer_.Start(workload_.step);
+  Step(3);
+  EXPECT_EQ(folder_.Steps().size(), 2U);
+  EXPECT_THAT(workload_.saved_ids, ElementsAre(1, 2, 2));
+}
+
+TEST_F(RunCheckpointerTest, DoesNotWaitForInputThatDoesNotCome) {
+  Step();
+  workload_.is_coming = false;
+  checkpointer_.Start(workload_.step);
+  Step();
+  EXPECT_THAT(workload_.saved_ids, IsEmpty());
+  clock_.Advance(seconds(11));
+  Step();
+  EXPECT_THAT(folder_.Steps(), ElementsAre(1));
+  EXPECT_FALSE(workload_.is_paused);
+}
+
+TEST_F(RunCheckpointerTest, InputWithoutCheckpointsHasNoPart) {
+  workload_.part = InputPart::kNone;
+  Step();
+  SaveLast();
+  EXPECT_FALSE(folder_.NewestManifest()->has_input);
+}
+
+TEST_F(RunCheckpointerTest, TheLastOneLearnsFromWhatIsUnderWay) {
+  Step(4);
+  SaveLast();
+  EXPECT_EQ(workload_.step, 6);
+  EXPECT_THAT(folder_.Steps(), ElementsAre(6));
+  // the limit of the run holds
+  max_steps_ = 7;
+  workload_.PauseInput(false);
+  Step();
+  SaveLast();
+  EXPECT_EQ(workload_.step, 7);
+  EXPECT_THAT(folder_.Steps(), ElementsAre(6, 7));
+}
+
+TEST_F(RunCheckpointerTest, WithoutTheInputsPartTheLastOneIsKeptIncomplete) {
+  workload_.problem = "the replay is gone";
+  Step(4);
+  SaveLast();
+  EXPECT_THAT(folder_.Steps(), IsEmpty());
+  EXPECT_TRUE(std::filesystem::exists(folder_.PathOf(6)));
+}
+
+}  // namespace
+}  // namespace replicant::learner
