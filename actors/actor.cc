@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/base/clock.h"
 #include "core/base/error.h"
 
 namespace replicant::actors {
@@ -137,12 +139,21 @@ void Actor::ToTaskActions(int64_t index) {
 }
 
 void Actor::Step() {
+  Clock::TimePoint begin = Clock::Real().Now();
+  const auto add_to = [&begin](double* seconds) {
+    const Clock::TimePoint now = Clock::Real().Now();
+    *seconds += std::chrono::duration<double>(now - begin).count();
+    begin = now;
+  };
   ChooseActions();
   ++num_calls_;
+  add_to(&times_.policy_s);
   environments_.Step(task_actions_, BufferOf(next_));
   Convert(next_);
+  add_to(&times_.environments_s);
   for (int64_t e = 0; e < size(); ++e) HandOn(e);
   std::swap(now_, next_);
+  add_to(&times_.sinks_s);
 }
 
 void Actor::HandOn(int64_t index) {

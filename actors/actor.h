@@ -35,6 +35,13 @@ struct ActorState {
   uint64_t random_position = 0;
 };
 
+// What an actor has spent its time on, seconds.
+struct ActorTimes {
+  double policy_s = 0.0;
+  double environments_s = 0.0;  // physics and pictures
+  double sinks_s = 0.0;         // compression and waits for the replay included
+};
+
 struct ActorOptions {
   agents::ExplorationConfig exploration;
   // Global number of environment 0, and how many all actors have.
@@ -69,6 +76,7 @@ class Actor {
 
   // Agent steps made here, those that only started an episode not counted.
   int64_t num_steps() const { return num_steps_; }
+  const ActorTimes& times() const { return times_; }
   // Of all actors, for the exploration's schedules: what NoteAllSteps() said
   // last, or, if it is more, this one's times all environments over its own.
   int64_t num_all_steps() const;
@@ -124,6 +132,7 @@ class Actor {
   std::vector<double> task_actions_;
   std::vector<EpisodeResult> episodes_;    // under way, by environment
   std::vector<ActorState::Episode> made_;  // the same, as state() wants it
+  ActorTimes times_;
   int64_t num_steps_ = 0;
   int64_t num_noted_steps_ = 0;
   int64_t num_calls_ = 0;

@@ -86,6 +86,11 @@ int Run(const TrainingConfig& config, int64_t index) {
                  last_return = episode.episode_return * task.return_scale;
                  ++num_episodes;
                }});
+  const auto waited_s = [&sinks] {
+    double sum = 0.0;
+    for (const auto& sink : sinks) sum += sink->writer().metrics().waited_s;
+    return sum;
+  };
   const auto is_over = [&stop, &heartbeat] {
     return stop.count() > 0 || heartbeat.StopOrder().has_value();
   };
@@ -107,6 +112,7 @@ int Run(const TrainingConfig& config, int64_t index) {
     actor.NoteAllSteps(followed.agent_steps());
     actor.Step();
     followed.Poll(0ms);
+    heartbeat.SetWaited(waited_s(), "replay: no room yet");
     heartbeat.SetCounter("agent_steps", static_cast<double>(actor.num_steps()));
     heartbeat.SetCounter(
         "frames", static_cast<double>(actor.num_steps() * task.action_repeat));
@@ -122,8 +128,12 @@ int Run(const TrainingConfig& config, int64_t index) {
     }
     sink->writer().Close();
   }
-  spdlog::info("ends after {} agent steps and {} episodes", actor.num_steps(),
-               num_episodes);
+  spdlog::info(
+      "ends after {} agent steps and {} episodes; policy {:.1f} s, "
+      "environments "
+      "{:.1f} s, replay {:.1f} s, of which waiting {:.1f} s",
+      actor.num_steps(), num_episodes, actor.times().policy_s,
+      actor.times().environments_s, actor.times().sinks_s, waited_s());
   return 0;
 }
 

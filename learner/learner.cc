@@ -145,6 +145,7 @@ void Learner::Report(Clock::TimePoint now) {
   const double wait_s = workload_.WaitSeconds();
   Progress progress{.step = step_,
                     .seconds = ToSeconds(now - start_),
+                    .wait_seconds = wait_s,
                     .wait_reason = wait_reason_,
                     .frames = workload_.NumFrames()};
   if (interval_s > 0.0) {

@@ -35,8 +35,9 @@ struct Progress {
   double steps_per_s = 0.0;  // since the last report
   // Share of that time spent waiting for input, in [0, 1].
   double wait_share = 0.0;
-  std::string wait_reason;  // empty unless the last try found no input
-  int64_t frames = 0;       // Workload::NumFrames()
+  double wait_seconds = 0.0;  // in this process
+  std::string wait_reason;    // empty unless the last try found no input
+  int64_t frames = 0;         // Workload::NumFrames()
 };
 
 struct LearnerHooks {

@@ -51,6 +51,7 @@ int Run(const TrainingConfig& config) {
            [&](const Progress& progress) {
              heartbeat.SetGauge("updates", static_cast<double>(progress.step));
              heartbeat.SetGauge("updates_per_s", progress.steps_per_s);
+             heartbeat.SetWaited(progress.wait_seconds, progress.wait_reason);
              heartbeat.SetGauge("frames", static_cast<double>(progress.frames));
              spdlog::info(
                  "step {}: {:.1f} steps/s, {:.0f} % of it waiting; {} frames",

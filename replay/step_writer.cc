@@ -156,9 +156,12 @@ AppendResult StepWriter::QueueGroup(Clock::TimePoint deadline) {
     return static_cast<int64_t>(queue_.size()) < options_.queue_groups ||
            is_closed_ || failure_ || dropped_episode_ == episode_;
   };
+  const Clock::TimePoint begin = clock_->Now();
   clock_->WaitUntil(mutex_, changed_, deadline, [&]() REQUIRES(mutex_) {
     return has_room() || never_waits_;
   });
+  metrics_.waited_s +=
+      std::chrono::duration<double>(clock_->Now() - begin).count();
   const bool is_in_time = has_room();
   if (failure_) std::rethrow_exception(failure_);
   if (is_closed_) return AppendResult::kClosed;

@@ -55,6 +55,7 @@ struct StepWriterMetrics {
   int64_t dropped_episodes = 0;    // lost from some step on,
   int64_t dropped_steps = 0;       //   with so many steps that were appended
   int64_t resent_groups = 0;
+  double waited_s = 0.0;          // in calls, for room in the queue
   int64_t queued_groups = 0;      // now
   int64_t unanswered_groups = 0;  // sent, now
   bool is_connected = false;

@@ -105,6 +105,12 @@ void HeartbeatSender::SetState(RoleState state, std::string_view reason) {
   if (is_news) changed_.NotifyAll();
 }
 
+void HeartbeatSender::SetWaited(double total_s, std::string_view reason) {
+  MutexLock lock(mutex_);
+  if (total_s > measured_wait_s_) reason_ = reason;
+  measured_wait_s_ = total_s;
+}
+
 void HeartbeatSender::SetCounter(std::string_view name, double total) {
   SetNumber(name, {BeatNumber::Kind::kCounter, total});
 }
@@ -193,7 +199,8 @@ Heartbeat HeartbeatSender::Snapshot() {
   if (state_ == RoleState::kRunning) reason_.clear();
   Clock::Duration waited = waited_;
   if (state_ == RoleState::kWaiting) waited += now - waiting_since_;
-  beat.waiting_s = std::chrono::duration<double>(waited).count();
+  beat.waiting_s =
+      std::chrono::duration<double>(waited).count() + measured_wait_s_;
   beat.numbers.insert(numbers_.begin(), numbers_.end());
   return beat;
 }

@@ -70,6 +70,10 @@ class HeartbeatSender {
 
   // `reason` says why it waits, starts or drains. Cheap enough for every step.
   void SetState(RoleState state, std::string_view reason = {}) EXCLUDES(mutex_);
+  // For a role that measures its waits rather than naming each by kWaiting: the
+  // seconds of all so far, and what the newest was for. They count beside
+  // those in kWaiting.
+  void SetWaited(double total_s, std::string_view reason) EXCLUDES(mutex_);
   // Throw InvalidArgument for a name that breaks its form, or one too many.
   void SetCounter(std::string_view name, double total) EXCLUDES(mutex_);
   void SetGauge(std::string_view name, double value) EXCLUDES(mutex_);
@@ -97,6 +101,7 @@ class HeartbeatSender {
   std::string reason_ GUARDED_BY(mutex_);
   Clock::Duration waited_ GUARDED_BY(mutex_){0};  // before waiting_since_
   Clock::TimePoint waiting_since_ GUARDED_BY(mutex_);
+  double measured_wait_s_ GUARDED_BY(mutex_) = 0.0;
   std::map<std::string, BeatNumber, std::less<>> numbers_ GUARDED_BY(mutex_);
   std::optional<std::string> stop_order_ GUARDED_BY(mutex_);
   bool has_news_ GUARDED_BY(mutex_) = false;

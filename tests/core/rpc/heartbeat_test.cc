@@ -255,6 +255,16 @@ TEST_F(HeartbeatSenderTest, TellsHowLongItWaitedAndWhy) {
   EXPECT_EQ(monitor_.Latest(kId)->beat.waiting_s, waited_s);
 }
 
+TEST_F(HeartbeatSenderTest, TellsOfWaitsThatTheRoleMeasured) {
+  StartSupervisor();
+  HeartbeatSender sender(Options(milliseconds(1)));
+  sender.SetState(RoleState::kRunning);
+  sender.SetWaited(2.5, "no room");
+  Await([&] { return Is(RoleState::kRunning); }, "running");
+  Await([&] { return monitor_.Latest(kId)->beat.waiting_s > 0.0; }, "seconds");
+  EXPECT_EQ(monitor_.Latest(kId)->beat.waiting_s, 2.5);
+}
+
 TEST_F(HeartbeatSenderTest, HearsThatItShallStop) {
   StartSupervisor();
   HeartbeatSender sender(Options(milliseconds(1)));
