@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -171,11 +172,14 @@ void EvaluateLastCheckpoint(const TrainingConfig& config,
       status = evaluator.Wait(std::chrono::milliseconds(50));
     }
     if (!status) {
+      // it takes the film that it has begun away
+      evaluator.Signal(SIGTERM);
+      evaluator.Wait(std::chrono::seconds(2));
       spdlog::warn("the last evaluation was skipped");
     } else if (!status->ok()) {
-      spdlog::warn("the last evaluation: {}; {} ends with:\n{}",
+      spdlog::warn("the last evaluation: {}; {} ends with: {}",
                    status->ToString(), log.string(),
-                   LogTail(log, /*max_lines=*/5, /*indent=*/"  "));
+                   LogTail(log, /*max_lines=*/1, /*indent=*/""));
     }
   } catch (const IoError& e) {
     spdlog::warn("the last evaluation: {}", e.what());
