@@ -189,8 +189,9 @@ void EvaluateLastCheckpoint(const TrainingConfig& config,
 // Draws the curve and prints what the run came to.
 void Summarize(const TrainingConfig& config, const training::RunTotals& totals,
                const std::filesystem::path& folder) {
+  std::vector<actors::EvaluationRecord> evaluations;
   try {
-    const auto evaluations = actors::ReadEvaluations(folder);
+    evaluations = actors::ReadEvaluations(folder);
     if (!evaluations.empty()) {
       training::DrawLearningCurve(evaluations, config.task.name,
                                   folder / "curve.png");
@@ -198,9 +199,9 @@ void Summarize(const TrainingConfig& config, const training::RunTotals& totals,
   } catch (const IoError& e) {
     spdlog::warn("{}", e.what());
   }
-  std::printf(
-      "\n%s",
-      training::SummaryTable(config, totals, folder, ProgramFolder()).c_str());
+  std::printf("\n%s", training::SummaryTable(config, totals, evaluations,
+                                             folder, ProgramFolder())
+                          .c_str());
   std::fflush(stdout);
 }
 
