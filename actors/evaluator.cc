@@ -1,7 +1,6 @@
 #include "actors/evaluator.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <system_error>
 #include <utility>
@@ -45,12 +44,13 @@ class Film {
       std::filesystem::rename(unfinished_, file_);
       is_whole_ = true;
     } catch (const std::exception& e) {
-      spdlog::warn("no video: {}", e.what());
+      problem_ = e.what();
     }
     is_over_ = true;
   }
 
-  bool is_whole() const { return is_whole_; }
+  // Why there is no film; empty while nothing has gone wrong.
+  const std::string& problem() const { return problem_; }
 
  private:
   env::Environment* environment_;
@@ -60,6 +60,7 @@ class Film {
   std::optional<env::Recorder> recorder_;
   bool is_over_ = false;
   bool is_whole_ = false;
+  std::string problem_;
 };
 
 }  // namespace
@@ -91,7 +92,7 @@ std::optional<Evaluator::Trial> Evaluator::Run(
                           .should_stop = should_stop});
   if (!result) return std::nullopt;
   return Trial{.result = std::move(*result),
-               .has_video = film && film->is_whole()};
+               .video_problem = film ? film->problem() : ""};
 }
 
 std::filesystem::path VideoFile(const std::filesystem::path& run_folder,

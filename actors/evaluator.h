@@ -37,12 +37,12 @@ class Evaluator {
 
   struct Trial {
     EvaluationResult result;
-    // Whether the film that was asked for is there.
-    bool has_video = false;
+    // Why the film that was asked for is not there; empty if it is.
+    std::string video_problem;
   };
   // One evaluation, with its first episode filmed into `video` unless that is
-  // empty. A film that cannot be made is logged and costs nothing else.
-  // std::nullopt, and no film, if `should_stop` gave it up.
+  // empty. A film that cannot be made costs nothing else. std::nullopt, and no
+  // film, if `should_stop` gave it up.
   std::optional<Trial> Run(const std::filesystem::path& video,
                            const std::function<bool()>& should_stop);
 

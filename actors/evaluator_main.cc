@@ -105,6 +105,9 @@ class Follower {
     const auto trial = evaluator_.Run(has_film ? VideoFile(folder_, step) : "",
                                       [this] { return IsOver(); });
     if (!trial) return false;
+    if (!trial->video_problem.empty()) {
+      spdlog::warn("no video: {}", trial->video_problem);
+    }
     const EvaluationRecord record =
         MakeRecord(seconds, step, frames, trial->result);
     log_.Write(record);
@@ -166,7 +169,7 @@ std::filesystem::path FindRun(const std::string& given) {
 
 std::filesystem::path FindCheckpoint(const std::string& given,
                                      const std::filesystem::path& run) {
-  const auto path = std::filesystem::canonical(given);
+  std::filesystem::path path = std::filesystem::canonical(given);
   if (path != run) return path;
   if (auto newest = training::NewestCheckpoint(run)) return *newest;
   throw IoError(
@@ -208,9 +211,10 @@ int TryOut(const TrainingConfig& config, const Options& options) {
       config.evaluation.seed, record.mean, record.standard_deviation,
       record.min, record.max);
   if (!options.video) return 0;
+  const bool has_video = trial->video_problem.empty();
   fmt::print("video       {}\n",
-             trial->has_video ? video.string() : "none, see above");
-  return trial->has_video ? 0 : 1;
+             has_video ? video.string() : "none: " + trial->video_problem);
+  return has_video ? 0 : 1;
 }
 
 int Run(const TrainingConfig& config, const Options& options) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -171,11 +172,14 @@ void EvaluateLastCheckpoint(const TrainingConfig& config,
       status = evaluator.Wait(std::chrono::milliseconds(50));
     }
     if (!status) {
+      // it takes the film that it has begun away
+      evaluator.Signal(SIGTERM);
+      evaluator.Wait(std::chrono::seconds(2));
       spdlog::warn("the last evaluation was skipped");
     } else if (!status->ok()) {
-      spdlog::warn("the last evaluation: {}; {} ends with:\n{}",
+      spdlog::warn("the last evaluation: {}; {} ends with: {}",
                    status->ToString(), log.string(),
-                   LogTail(log, /*max_lines=*/5, /*indent=*/"  "));
+                   LogTail(log, /*max_lines=*/1, /*indent=*/""));
     }
   } catch (const IoError& e) {
     spdlog::warn("the last evaluation: {}", e.what());
@@ -185,8 +189,9 @@ void EvaluateLastCheckpoint(const TrainingConfig& config,
 // Draws the curve and prints what the run came to.
 void Summarize(const TrainingConfig& config, const training::RunTotals& totals,
                const std::filesystem::path& folder) {
+  std::vector<actors::EvaluationRecord> evaluations;
   try {
-    const auto evaluations = actors::ReadEvaluations(folder);
+    evaluations = actors::ReadEvaluations(folder);
     if (!evaluations.empty()) {
       training::DrawLearningCurve(evaluations, config.task.name,
                                   folder / "curve.png");
@@ -194,9 +199,9 @@ void Summarize(const TrainingConfig& config, const training::RunTotals& totals,
   } catch (const IoError& e) {
     spdlog::warn("{}", e.what());
   }
-  std::printf(
-      "\n%s",
-      training::SummaryTable(config, totals, folder, ProgramFolder()).c_str());
+  std::printf("\n%s", training::SummaryTable(config, totals, evaluations,
+                                             folder, ProgramFolder())
+                          .c_str());
   std::fflush(stdout);
 }
 

@@ -6,9 +6,7 @@
 #include <cctype>
 #include <cmath>
 #include <utility>
-#include <vector>
 
-#include "actors/evaluation_log.h"
 #include "core/metrics/format.h"
 #include "learner/checkpoint_folder.h"
 
@@ -94,6 +92,7 @@ std::optional<std::filesystem::path> NewestCheckpoint(
 }
 
 std::string SummaryTable(const TrainingConfig& config, const RunTotals& totals,
+                         const std::vector<actors::EvaluationRecord>& records,
                          const std::filesystem::path& run_folder,
                          const std::filesystem::path& program_folder) {
   Rows rows = {{"task", TaskText(config.task)},
@@ -110,7 +109,7 @@ std::string SummaryTable(const TrainingConfig& config, const RunTotals& totals,
     rows.emplace_back("samples per insert",
                       FormatQuantity(totals.samples_per_insert));
   }
-  AddReturns(actors::ReadEvaluations(run_folder), &rows);
+  AddReturns(records, &rows);
   if (const auto curve = run_folder / "curve.png";
       std::filesystem::exists(curve)) {
     rows.emplace_back("learning curve", curve.string());

@@ -5,7 +5,9 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "actors/evaluation_log.h"
 #include "training/training_config.h"
 
 namespace replicant::training {
@@ -33,6 +35,7 @@ std::optional<std::filesystem::path> NewestCheckpoint(
 // folder and how to go on. `program_folder` is where fleet and evaluator are.
 // Throws IoError if the folder cannot be read.
 std::string SummaryTable(const TrainingConfig& config, const RunTotals& totals,
+                         const std::vector<actors::EvaluationRecord>& records,
                          const std::filesystem::path& run_folder,
                          const std::filesystem::path& program_folder);
 

@@ -99,7 +99,8 @@ TEST(EvaluatorTest, FilmsTheFirstEpisodeAsFastAsItHappens) {
   Evaluator evaluator = MakeEvaluator(Cartpole());
   const auto unfilmed = evaluator.Run("", GoOn);
   const auto trial = evaluator.Run(video, GoOn);
-  ASSERT_TRUE(trial && trial->has_video);
+  ASSERT_TRUE(trial);
+  EXPECT_EQ(trial->video_problem, "");
   // ten steps of 100 times 10 ms, and the state before them
   EXPECT_EQ(Describe(video), "32,24,1/1,11\n");
   // the camera changes nothing
@@ -112,7 +113,7 @@ TEST(EvaluatorTest, AFilmThatCannotBeMadeCostsNothingElse) {
   Evaluator evaluator = MakeEvaluator(Cartpole());
   const auto trial = evaluator.Run(VideoFile(folder.path(), 1), GoOn);
   ASSERT_TRUE(trial);
-  EXPECT_FALSE(trial->has_video);
+  EXPECT_THAT(trial->video_problem, HasSubstr("videos"));
   EXPECT_EQ(trial->result.returns.size(), 3U);
 
   // one that was given up leaves nothing behind
@@ -131,6 +132,24 @@ EvaluationConfig Read(const std::string& text) {
   return config::Load<EvaluationConfig>(
              config::Document::FromText("run.yaml", text))
       .config;
+}
+
+TEST(EvaluationConfigTest, ThePageHoldsTheManual) {
+  struct Section {
+    EvaluationConfig evaluation;
+
+    static Section Read(config::Reader& reader) {
+      Section c;
+      reader.Section("evaluation", &c.evaluation, "trials without noise");
+      return c;
+    }
+  };
+  const std::string page = ReadFile(
+      std::filesystem::path(REPLICANT_SOURCE_DIR) / "docs/evaluation.md");
+  const std::string manual = config::Describe<Section>().markdown();
+  EXPECT_NE(page.find(manual), std::string::npos)
+      << "docs/evaluation.md should hold\n"
+      << manual;
 }
 
 TEST(EvaluationConfigTest, EndsTheRunOnlyIfItIsTold) {

@@ -48,6 +48,7 @@ TEST_F(WrappersTest, ActionRepeatEqualsRepeatedSteps) {
   EXPECT_EQ(mean.Step(kPush, out_).reward, reward / 4);
   EXPECT_EQ(state_, plain_state_);
   EXPECT_EQ(mean.counters().steps, 4);
+  EXPECT_EQ(mean.control_timestep_s(), 4 * plain->control_timestep_s());
 }
 
 TEST_F(WrappersTest, ActionRepeatStopsWhereTheEpisodeEndsAndObservesIt) {

@@ -173,7 +173,7 @@ TEST_F(TrainingTest, AnEvaluationByHandAddsNothingToTheRun) {
       RunEvaluator({"--checkpoint", run_, "--episodes", "1", "--video",
                     "/proc/none/out.mp4"});
   EXPECT_EQ(none.status.code, 1);
-  EXPECT_THAT(none.output, HasSubstr("video       none, see above\n"));
+  EXPECT_THAT(none.output, HasSubstr("video       none: "));
 }
 
 TEST_F(TrainingTest, AMistakeOfAnEvaluationIsOneClearLine) {

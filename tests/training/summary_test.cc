@@ -36,12 +36,11 @@ TEST_F(SummaryTest, SaysWhatIsThereAndHowToGoOn) {
   AddEvaluation(130.0, 300, 700.0);
   for (const char* name :
        {"curve.png", "videos/step-000000000100.mp4",
-        "videos/step-000000000300.mp4", "videos/.step-000000000400.mp4"}) {
+        "videos/step-000000000300.mp4", "videos/.step-000000000400.mp4",
+        "checkpoints/step-000000000300/manifest.yaml"}) {
     MakeFolders((run_ / name).parent_path());
     AtomicWriteFile(run_ / name, "");
   }
-  // of a whole checkpoint the file that is looked at
-  MakeFolders(run_ / "checkpoints" / "step-000000000300");
   config_.task.name = "walker-walk";
   config_.task.has_pixels = true;
   config_.task.pixels.camera.height = config_.task.pixels.camera.width = 64;
@@ -55,7 +54,7 @@ TEST_F(SummaryTest, SaysWhatIsThereAndHowToGoOn) {
                     .frames = 100000.0,
                     .updates = 300.0,
                     .samples_per_insert = 31.5},
-                   run_, "/bin/x"),
+                   actors::ReadEvaluations(run_), run_, "/bin/x"),
       "task                walker-walk from pixels, 64x64, 3 frames\n"
       "status              complete: learner-0 has completed the run: step "
       "limit\n"
@@ -87,7 +86,7 @@ TEST_F(SummaryTest, LeavesOutWhatIsNotKnown) {
                          {.status = "stopped",
                           .reason = "stopped by a signal",
                           .wall_clock_s = 3.0},
-                         run_, "/bin/x"),
+                         {}, run_, "/bin/x"),
             "task                cartpole-swingup from state\n"
             "status              stopped: stopped by a signal\n"
             "wall-clock          3s\n");

@@ -89,7 +89,7 @@ TEST_F(CheckpointTest, RefusesAnUnknownVariable) {
 }
 
 TEST_F(CheckpointTest, APartOfItIsLoaded) {
-  testing::GraphRunner part;
+  GraphRunner part;
   part.graph().AddVariable({.name = "net/weight", .shape = Shape({2, 3})});
   part.store().Declare(part.graph());
   EXPECT_EQ(LoadPartOfCheckpoint(path_, part.store()).step, 7);
@@ -98,8 +98,9 @@ TEST_F(CheckpointTest, APartOfItIsLoaded) {
   Program more;
   more.runner.graph().AddVariable({.name = "extra", .shape = Shape({1})});
   more.store().Declare(more.runner.graph());
-  EXPECT_NE(MessageOf([&] { LoadPartOfCheckpoint(path_, more.store()); })
-                .find("lacks variable 'extra'"),
+  EXPECT_NE(MessageOf([&] {
+              LoadPartOfCheckpoint(path_, more.store());
+            }).find("lacks variable 'extra'"),
             std::string::npos);
 }
 
