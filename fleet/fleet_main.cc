@@ -271,17 +271,18 @@ int Main(int argc, char** argv) {
              command_line.AddConfigOption(
                  "--resume", &resumed,
                  "go on with the run of this folder, by the configuration "
-                 "that lies in it",
+                 "that lies in it, changed by --set",
                  RunFolder::ConfigFile);
            }},
       [&](const config::Loaded<TrainingConfig>& loaded) {
         // before there is a folder
         const agents::TaskSpec task = training::CheckTraining(loaded.config);
         training::CheckAddresses(loaded.config);
-        return Run(loaded.config, task,
-                   resumed.empty() ? RunFolder::Create(loaded.config.run,
-                                                       loaded.resolved_yaml)
-                                   : RunFolder::Resume(resumed));
+        return Run(
+            loaded.config, task,
+            resumed.empty()
+                ? RunFolder::Create(loaded.config.run, loaded.resolved_yaml)
+                : RunFolder::Resume(resumed, loaded.resolved_yaml));
       });
 }
 

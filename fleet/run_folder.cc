@@ -179,7 +179,8 @@ std::filesystem::path RunFolder::ConfigFile(const std::filesystem::path& path) {
   return path / kConfigName;
 }
 
-RunFolder RunFolder::Resume(const std::filesystem::path& path) {
+RunFolder RunFolder::Resume(const std::filesystem::path& path,
+                            const std::string& resolved_yaml) {
   ConfigFile(path);
   try {
     RunFolder folder(path);
@@ -191,6 +192,9 @@ RunFolder RunFolder::Resume(const std::filesystem::path& path) {
       folder.incarnations_[role] = static_cast<uint32_t>(section.last);
     }
     folder.previous_status_ = state.status;
+    if (!resolved_yaml.empty()) {
+      AtomicWriteFile(folder.path_ / kConfigName, resolved_yaml);
+    }
     folder.BeginStart("", 0);
     return folder;
   } catch (const IoError& e) {

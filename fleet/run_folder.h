@@ -38,9 +38,11 @@ class RunFolder {
   // anything, is in use or cannot be written.
   static RunFolder Create(const RunConfig& run,
                           const std::string& resolved_yaml);
-  // Goes on with an earlier one. Throws IoError if it is none or is in use,
+  // Goes on with an earlier one, by another configuration unless
+  // `resolved_yaml` is empty. Throws IoError if it is none or is in use,
   // ConfigError if its state cannot be read.
-  static RunFolder Resume(const std::filesystem::path& path);
+  static RunFolder Resume(const std::filesystem::path& path,
+                          const std::string& resolved_yaml = "");
   // The configuration that Resume() goes on with. Throws IoError, as it does,
   // if there is none.
   static std::filesystem::path ConfigFile(const std::filesystem::path& path);

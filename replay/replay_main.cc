@@ -75,8 +75,7 @@ std::unique_ptr<Checkpointer> MakeCheckpointer(const ReplayConfig& config,
         "taken in so far, {} writers open",
         report.number.value_or(0),
         report.id == 0 ? "" : fmt::format(" of id {}", report.id),
-        report.journal_groups, shard->Status().inserted_steps,
-        shard->OpenWriters().size());
+        report.journal_groups, shard->num_steps(), shard->OpenWriters().size());
   }
   return checkpointer;
 }

@@ -1,5 +1,6 @@
 // The program `fleet` with the real roles: whole trainings, seconds long, and
 // what `evaluator` says of them.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -263,6 +264,33 @@ TEST_F(TrainingTest, AKilledEvaluatorComesBackAndTheTrainingGoesOn) {
     EXPECT_GE(seconds, last_s) << line;
     last_s = seconds;
   }
+}
+
+// A run that has ended goes on from its last checkpoint with all its parts,
+// and by what --set changes.
+TEST_F(TrainingTest, AnEndedRunIsResumedAsAWhole) {
+  ASSERT_TRUE(RunFleet({}).status.ok());
+  const auto checkpoint = [&](int step) {
+    return run_ / "checkpoints" / fmt::format("step-{:012}", step);
+  };
+  const std::string variables =
+      ReadFile(checkpoint(50) / "variables.safetensors");
+  EXPECT_THAT(ReadFile(checkpoint(50) / "manifest.yaml"),
+              HasSubstr("step: 50\nid: 1\ninput: true"));
+
+  const CommandResult resumed =
+      RunCommand({.command = {REPLICANT_FLEET, "--resume", run_.string(),
+                              "--set", "learner.limits.max_steps=80"}},
+                 std::chrono::minutes(2));
+  EXPECT_TRUE(resumed.status.ok()) << resumed.output;
+  EXPECT_THAT(ReadFile(run_ / "logs" / "learner-0.2.log"),
+              HasSubstr("goes on from the checkpoint of step 50"));
+  EXPECT_THAT(ReadFile(run_ / "logs" / "replay-0.2.log"),
+              HasSubstr("of id 1 and"));
+  EXPECT_THAT(ReadFile(checkpoint(80) / "manifest.yaml"),
+              HasSubstr("step: 80\nid: 2\ninput: true"));
+  EXPECT_TRUE(ReadFile(checkpoint(50) / "variables.safetensors") == variables);
+  EXPECT_THAT(ReadFile(run_ / "config.yaml"), HasSubstr("max_steps: 80"));
 }
 
 TEST_F(TrainingTest, AMistakeStartsNothing) {

@@ -98,6 +98,28 @@ bool AreEqual(const HostBuffer& a, const HostBuffer& b) {
 }
 
 // Two services that draw the same, one read through memory and one over tcp.
+// What nobody will take is not drawn.
+TEST(BatchReaderTest, DrawsNoMoreThanItsLimit) {
+  const EpisodeMaker maker = MakePixels();
+  RunningService service(ConfigOf(maker));
+  Insert(service.shard(), maker, 1, 1, 10);
+  BatchReader reader({.endpoints = {service.endpoint()},
+                      .shape = maker.shape,
+                      .batch_size = 8,
+                      .prefetch = 3});
+  reader.SetLimit(5);
+  Batch batch;
+  for (int b = 0; b < 5; ++b) {
+    ASSERT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kOk);
+    EXPECT_EQ(batch.total_steps, 10);
+  }
+  EXPECT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kPaused);
+  EXPECT_EQ(service.shard().Status().tables[0].samples, 5 * 8);
+  reader.SetLimit(1);
+  EXPECT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kOk);
+  EXPECT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kPaused);
+}
+
 TEST(BatchReaderTest, SharedMemoryAndMessagesGiveTheSameBatches) {
   for (const FrameCodec codec :
        {FrameCodec::kNone, FrameCodec::kLz4, FrameCodec::kZstd}) {

@@ -305,6 +305,25 @@ TEST(CheckpointerTest, GoesBackToACheckpointByItsId) {
   }
 }
 
+// Attempts that a client has given up do not push out what it relies on.
+TEST(CheckpointerTest, KeepsTheNewestOfEachId) {
+  const TemporaryFolder folder;
+  {
+    Service saved(folder.path());
+    for (const uint64_t id : {1, 2, 3, 3, 3}) {
+      ASSERT_EQ(saved.Insert(id), InsertResult::kInserted);
+      saved.checkpointer.Save(saved.shard.TakeSnapshot(), id);
+    }
+  }
+  EXPECT_EQ(ListNumbered(folder.path(), "checkpoint", "ckpt"),
+            (std::set<uint64_t>{2, 5}));
+  FakeClock clock;
+  Shard shard(Config(), &clock);
+  const Checkpointer checkpointer({.folder = folder.path(), .restore_id = 2},
+                                  &shard);
+  EXPECT_EQ(checkpointer.restored().number, 2u);
+}
+
 // Nobody is given another checkpoint than the one that was asked for.
 TEST(CheckpointerTest, ADamagedCheckpointIsNotReplacedWhereItsIdIsWanted) {
   const TemporaryFolder folder;

@@ -108,6 +108,32 @@ TEST(LocalReplayTest, DrawsAreTheSameForTheSameCalls) {
   EXPECT_EQ(draw(), draw());
 }
 
+// A writer that is told of its episode again goes on where it stopped.
+TEST(LocalReplayTest, AWriterPassesOverWhatItHasSent) {
+  for (const int64_t stop : {3, 4, 6, 10, 11}) {
+    LocalReplay whole(Options()), parts(Options());
+    LocalReplay::Writer uncut(&whole, 1), before(&parts, 1), after(&parts, 1);
+    const auto write = [&](LocalReplay::Writer& writer, int64_t end) {
+      writer.BeginEpisode();
+      for (int64_t t = 0; t < std::min<int64_t>(end, 10); ++t) {
+        WriteStep(writer, t);
+      }
+      if (end > 10) writer.EndEpisode(Filled(4, 10), Filled(kFrameBytes, 10));
+    };
+    write(uncut, 11);
+    write(before, stop);
+    after.Restore(before.state());
+    write(after, 11);
+    for (LocalReplay::Writer* writer : {&uncut, &after}) write(*writer, 11);
+    const ShardStatus wanted = whole.shard().Status(),
+                      status = parts.shard().Status();
+    EXPECT_EQ(status.inserted_steps, 20) << stop;
+    EXPECT_EQ(status.duplicate_groups, 0) << stop;
+    EXPECT_EQ(status.tables[0].inserts, wanted.tables[0].inserts) << stop;
+    EXPECT_EQ(parts.shard().LastSequence(1), whole.shard().LastSequence(1));
+  }
+}
+
 TEST(LocalReplayTest, PrioritiesDecideWhatIsDrawn) {
   LocalReplayOptions options = Options();
   options.shard.tables[0].sampler = SelectorKind::kPrioritized;

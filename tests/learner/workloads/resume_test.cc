@@ -54,7 +54,7 @@ D4pgWorkloadOptions Options() {
                                               /*largest_reward=*/1.0);
   options.batch_size = 16;
   options.replication.backend = "reference";
-  options.action_repeat = 4;
+  options.task.action_repeat = 4;
   options.seed = 1;
   return options;
 }
