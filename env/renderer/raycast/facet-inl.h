@@ -158,8 +158,9 @@ HWY_INLINE RoundCell FindRoundCell(const Tables& tables, const Primitive& p,
     is_end = hn::Abs(z) > half;
   } else {
     end = DiskCell(tables, half, radius, z);
-    // hits on the disk lie exactly in its plane, up to rounding
-    is_end = hn::Abs(z) >= half * Set(0.99999f);
+    // up to rounding a hit lies in the plane of the disk or on the wall
+    const Float from_wall = (Set(1.0f) - radius) * Set(p.size[0]);
+    is_end = from_wall > half - hn::Abs(z);
   }
   return {If(is_end, end.low, wall.low), If(is_end, end.high, wall.high),
           If(is_end, end.v, wall.v), hn::And(is_end, end.is_reversed),

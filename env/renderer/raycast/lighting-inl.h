@@ -78,8 +78,8 @@ HWY_INLINE Color Shine(const LocalLight& local, float shininess, Vec3 point,
   Vec3 to_light;
   Float strength = Set(1.0f);
   if (light.is_directional) {
-    to_light =
-        Set({-local.direction[0], -local.direction[1], -local.direction[2]});
+    to_light = Set(
+        Float3{-local.direction[0], -local.direction[1], -local.direction[2]});
   } else {
     const Vec3 v = Set(local.position) - point;
     const Float distance = hn::Sqrt(Dot(v, v) + Set(1e-30f));

@@ -23,15 +23,14 @@ struct PlanePart {
 };
 
 inline HWY_ATTR PlanePart FindPart(const Drawing& drawing, size_t begin,
-                                   size_t end, const Frame& frame) {
+                                   size_t end, const PixelList& list) {
   const Primitive& p = *drawing.primitive;
   Float x_low = Set(kMiss), x_high = Set(-kMiss);
   Float y_low = Set(kMiss), y_high = Set(-kMiss);
   const Float half = Set(0.5f);
   for (size_t i = begin; i < end; i += NumLanes()) {
-    const PixelPlaces at =
-        FindPlaces(hn::LoadU(kInt, frame.pixels.data() + i),
-                   hn::LoadU(kInt, frame.samples.data() + i));
+    const PixelPlaces at = FindPlaces(hn::LoadU(kInt, list.pixels.data() + i),
+                                      hn::LoadU(kInt, list.samples.data() + i));
     const Vec3 hit = FindHit<Shape::kPlane>(drawing, at);
     // corners belong to the sample's cell, shadows to the pixel's centre, up
     // to half a pixel away
@@ -150,11 +149,11 @@ inline HWY_ATTR void LightCorners(const Drawing& drawing, CornerTable& table) {
 
 inline HWY_ATTR void ShadeWithTable(const Drawing& drawing,
                                     const CornerTable& table, size_t begin,
-                                    size_t end, Frame& frame) {
+                                    size_t end, const PixelList& list,
+                                    Frame& frame) {
   for (size_t i = begin; i < end; i += NumLanes()) {
-    const PixelPlaces at =
-        FindPlaces(hn::LoadU(kInt, frame.pixels.data() + i),
-                   hn::LoadU(kInt, frame.samples.data() + i));
+    const PixelPlaces at = FindPlaces(hn::LoadU(kInt, list.pixels.data() + i),
+                                      hn::LoadU(kInt, list.samples.data() + i));
     const Vec3 hit = FindHit<Shape::kPlane>(drawing, at);
     const PlaneTriangle t = FindPlaneTriangle(*drawing.primitive, hit);
     const CornerIndices corners(table, t);
@@ -184,27 +183,27 @@ inline Ball BallAround(const Primitive& p, const PlanePart& part) {
   return ball;
 }
 
-inline HWY_ATTR void ShadePlane(const Drawing& drawing, size_t count,
+inline HWY_ATTR void ShadePlane(const Drawing& drawing, const PixelList& list,
                                 Frame& frame) {
   // about a row of a small picture
   constexpr size_t kPart = 96;
   const Primitive& p = *drawing.primitive;
   CornerTable table;
-  for (size_t begin = 0; begin < count; begin += kPart) {
-    const size_t end = std::min(count, begin + kPart);
-    table.part = FindPart(drawing, begin, end, frame);
+  for (size_t begin = 0; begin < list.count; begin += kPart) {
+    const size_t end = std::min(list.count, begin + kPart);
+    table.part = FindPart(drawing, begin, end, list);
     if (drawing.casters != nullptr) {
       const Ball ball = BallAround(p, table.part);
       for (Casters& casters : *drawing.casters) {
-        FindCasters(*drawing.snapshot, *casters.light, p, ball, casters);
+        FindCasters(*drawing.snapshot, p, ball, casters);
       }
     }
     // towards the horizon there are more corners than pixels
     if (table.part.num_corners() <= CornerTable::kCapacity) {
       LightCorners(drawing, table);
-      ShadeWithTable(drawing, table, begin, end, frame);
+      ShadeWithTable(drawing, table, begin, end, list, frame);
     } else {
-      ShadeRange<Shape::kPlane>(drawing, begin, end, frame);
+      ShadeRange<Shape::kPlane>(drawing, begin, end, list, frame);
     }
   }
 }

@@ -21,6 +21,7 @@ struct Drawing {
   const Tables* tables;
   const Primitive* primitive;
   LocalRays rays;
+  UnitRays unit_rays;
   LocalScene scene;
   // one per light with shadow; null when all lights shine in one pass
   std::vector<Casters>* casters;
@@ -156,11 +157,13 @@ HWY_INLINE Int Pack(Bytes c) {
 template <Shape kShape>
 HWY_INLINE Vec3 FindHit(const Drawing& drawing, const PixelPlaces& at) {
   const Primitive& p = *drawing.primitive;
-  const Vec3 origin = Set(drawing.rays.origin);
-  const Vec3 ray = drawing.rays.Direction(at.sample_x, at.sample_y);
-  // a sample that grazes the shape may miss it here by rounding: any near
-  // point of it will do
-  return origin + ray * hn::Min(Hit<kShape>(p, origin, ray), Set(1e6f));
+  const Float nearness =
+      Nearness<kShape>(p, Set(drawing.unit_rays.origin),
+                       drawing.unit_rays.Direction(at.sample_x, at.sample_y));
+  // the centre of a pixel may miss the shape by rounding: any point will do
+  const Float t = Set(1.0f) / hn::Max(nearness, Set(1e-6f));
+  return Fma(drawing.rays.Direction(at.sample_x, at.sample_y), t,
+             Set(drawing.rays.origin));
 }
 
 // The triangle of a mesh or height field that is hit, and where.
@@ -216,7 +219,7 @@ HWY_INLINE Bytes ShadeTriangle(const Drawing& drawing, const PixelPlaces& at,
   int index = 0;
   for (const Casters& casters : *drawing.casters) {
     ++index;
-    const Mask is_lit = IsLit(casters, world);
+    const Mask is_lit = IsLit(*drawing.snapshot, casters, world);
     if (hn::AllFalse(kFloat, is_lit)) continue;
     const auto light =
         static_cast<int>(casters.light - drawing.snapshot->lights.data());
@@ -255,10 +258,10 @@ HWY_INLINE void StoreShaded(Bytes bytes, size_t i, Frame& frame) {
 
 template <Shape kShape>
 HWY_ATTR void ShadeRange(const Drawing& drawing, size_t begin, size_t end,
-                         Frame& frame) {
+                         const PixelList& list, Frame& frame) {
   for (size_t i = begin; i < end; i += NumLanes()) {
-    const Int pixels = hn::LoadU(kInt, frame.pixels.data() + i);
-    const Int samples = hn::LoadU(kInt, frame.samples.data() + i);
+    const Int pixels = hn::LoadU(kInt, list.pixels.data() + i);
+    const Int samples = hn::LoadU(kInt, list.samples.data() + i);
     StoreShaded(ShadePixels<kShape>(drawing, pixels, samples), i, frame);
   }
 }

@@ -15,11 +15,30 @@ namespace replicant::env::raycast::HWY_NAMESPACE {
 // own surface.
 inline constexpr float kShadowEnd = 0.9999f;
 
-// The primitives that may stand between a light and one receiver.
+// A light with shadow and the primitives that may stand between it and one
+// receiver.
 struct Casters {
   const Light* light = nullptr;
+  // the spot light's place, for every primitive of the snapshot
+  std::vector<SharedOrigin> origins;
   std::vector<const Primitive*> primitives;
 };
+
+// One per light with shadow.
+inline std::vector<Casters> MakeCasters(const Snapshot& snapshot) {
+  std::vector<Casters> all;
+  for (const Light& light : snapshot.lights) {
+    if (!light.casts_shadow) continue;
+    Casters& casters = all.emplace_back();
+    casters.light = &light;
+    if (light.is_directional) continue;
+    casters.origins.reserve(snapshot.primitives.size());
+    for (const Primitive& p : snapshot.primitives) {
+      casters.origins.push_back(ShareOrigin(p, light.position));
+    }
+  }
+  return all;
+}
 
 // A ball that holds the points which may be shaded, in world coordinates.
 struct Ball {
@@ -54,23 +73,22 @@ inline bool MayShade(const Light& light, const Primitive& caster,
 }
 
 // Lists what may shade points of `primitive` that lie in `receiver`.
-inline void FindCasters(const Snapshot& snapshot, const Light& light,
-                        const Primitive& primitive, const Ball& receiver,
-                        Casters& casters) {
-  casters.light = &light;
+inline void FindCasters(const Snapshot& snapshot, const Primitive& primitive,
+                        const Ball& receiver, Casters& casters) {
   casters.primitives.clear();
   for (const Primitive& caster : snapshot.primitives) {
     // convex shapes do not shade themselves where they face the light
     if (&caster == &primitive && caster.shape != Shape::kTriangles) continue;
     if (!caster.casts_shadow) continue;
-    if (!MayShade(light, caster, receiver)) continue;
+    if (!MayShade(*casters.light, caster, receiver)) continue;
     casters.primitives.push_back(&caster);
   }
 }
 
 // Whether `light` reaches world points `point`. What lies outside the light's
 // shadow map is lit.
-HWY_INLINE Mask IsLit(const Casters& casters, Vec3 point) {
+HWY_INLINE Mask IsLit(const Snapshot& snapshot, const Casters& casters,
+                      Vec3 point) {
   const Light& light = *casters.light;
   const Vec3 v = point - Set(light.position);
   const Float depth = Dot(v, Set(light.direction));
@@ -84,24 +102,33 @@ HWY_INLINE Mask IsLit(const Casters& casters, Vec3 point) {
   // a ray from the light (at t = 0, or from its plane) to the point (t = 1)
   const Vec3 direction =
       light.is_directional ? Set(light.direction) * depth : v;
-  const Vec3 origin = point - direction;
   const Float first =
       Set(light.shadow_near) / hn::Max(depth, Set(light.shadow_near));
-  const Float last = Set(kShadowEnd);
   Mask is_open = is_mapped;
   for (const Primitive* caster : casters.primitives) {
     if (hn::AllFalse(kFloat, is_open)) break;
-    const Vec3 o = RotateBack(caster->rotation, origin - Set(caster->position));
-    const Vec3 d = RotateBack(caster->rotation, direction);
-    if (caster->shape == Shape::kTriangles) {
-      const TriangleHits hits = FindTriangles<true>(
-          *caster->triangles, o, d, first, If(is_open, last, Set(-1.0f)));
-      is_open = hn::And(
-          is_open, hn::RebindMask(kFloat, hn::Lt(hits.index, hn::Zero(kInt))));
-      continue;
-    }
-    const Float t = HitAny(*caster, o, d);
-    const Mask is_between = hn::And(t<last, t> first);
+    const Primitive& p = *caster;
+    const Vec3 d = Rotate(p.world_to_unit, direction);
+    const Mask is_between = VisitShape(p.shape, [&](auto shape) HWY_ATTR {
+      Origin origin;
+      if (light.is_directional) {
+        origin = MakeOrigin<shape()>(
+            p, Rotate(p.world_to_unit, point - direction - Set(p.position)));
+      } else {
+        origin = Set(casters.origins[static_cast<size_t>(
+            caster - snapshot.primitives.data())]);
+      }
+      if constexpr (shape() == Shape::kTriangles) {
+        const TriangleHits hits =
+            FindTriangles<true>(*p.triangles, origin.at, d, first,
+                                If(is_open, Set(kShadowEnd), Set(-1.0f)));
+        return hn::RebindMask(kFloat, hn::Gt(hits.index, hn::Set(kInt, -1)));
+      } else {
+        const Float nearness = Nearness<shape()>(p, origin, d);
+        return hn::And(nearness > Set(1.0f / kShadowEnd),
+                       nearness * first < Set(1.0f));
+      }
+    });
     is_open = hn::AndNot(is_between, is_open);
   }
   return hn::Or(is_open, hn::Not(is_mapped));
