@@ -82,12 +82,14 @@ HWY_INLINE Color Shine(const LocalLight& local, float shininess, Vec3 point,
         Float3{-local.direction[0], -local.direction[1], -local.direction[2]});
   } else {
     const Vec3 v = Set(local.position) - point;
-    const Float distance = hn::Sqrt(Dot(v, v) + Set(1e-30f));
-    to_light = v * (Set(1.0f) / distance);
+    const Float distance2 = Dot(v, v) + Set(1e-30f);
+    const Float inverse_distance = InverseRoot(distance2);
+    to_light = v * inverse_distance;
     const Float3& a = light.attenuation;
     if (a[1] != 0 || a[2] != 0) {
+      const Float distance = distance2 * inverse_distance;
       strength = Set(1.0f) /
-                 (Set(a[0]) + (Set(a[1]) + Set(a[2]) * distance) * distance);
+                 Fma(Fma(Set(a[2]), distance, Set(a[1])), distance, Set(a[0]));
     } else if (a[0] != 1.0f) {
       strength = Set(1.0f / a[0]);
     }
@@ -99,14 +101,14 @@ HWY_INLINE Color Shine(const LocalLight& local, float shininess, Vec3 point,
     }
   }
   const Float facing = hn::Max(Dot(normal, to_light), Zero());
-  Color color = Set(local.ambient) + Set(local.diffuse) * facing;
+  Color color = Fma(Set(local.diffuse), facing, Set(local.ambient));
   if (local.has_specular) {
     const Vec3 half = to_light + to_eye;
-    const Float length = hn::Sqrt(Dot(half, half) + Set(1e-30f));
-    const Float cosine = hn::Max(Dot(normal, half) / length, Zero());
+    const Float inverse_length = InverseRoot(Dot(half, half) + Set(1e-30f));
+    const Float cosine = hn::Max(Dot(normal, half) * inverse_length, Zero());
     const Float highlight = Pow(cosine, shininess);
-    color =
-        color + Set(local.specular) * If(facing > Zero(), highlight, Zero());
+    color = Fma(Set(local.specular),
+                hn::IfThenElseZero(facing > Zero(), highlight), color);
   }
   return color * strength;
 }
@@ -122,10 +124,10 @@ enum class Pass {
   kOneLight,    // one light with shadow
 };
 
-// The colour that OpenGL gives a corner: the sum of a pass, clamped.
+// The colour that OpenGL gives a corner: the sum of a pass, clamped. `to_eye`
+// is the unit direction from there to the eye.
 HWY_INLINE Color CornerColor(const LocalScene& scene, Pass pass, int light,
-                             Vec3 point, Vec3 normal) {
-  const Vec3 to_eye = Normalized(Set(scene.eye) - point);
+                             Vec3 point, Vec3 normal, Vec3 to_eye) {
   if (pass == Pass::kOneLight) {
     return ClampColor(Shine(scene.lights[static_cast<size_t>(light)],
                             scene.shininess, point, normal, to_eye));

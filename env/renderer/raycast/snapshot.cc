@@ -363,7 +363,8 @@ Primitive TakeGeom(const mjModel& model, const mjvGeom& geom,
   }
   SetUnitCoordinates(p);
   SetTexture(model, geom, assets, p);
-  const Float3 half = HalfBox(p);
+  p.half_box = HalfBox(p);
+  const Float3& half = p.half_box;
   p.bounding_radius = p.shape == Shape::kCapsule ? half[2]
                       : p.shape == Shape::kEllipsoid
                           ? std::max({half[0], half[1], half[2]})
@@ -383,7 +384,7 @@ struct Extent {
 Extent ExtentOf(const Snapshot& s, const Primitive& p,
                 const Primitive* mirror) {
   const Extent everything{{0, 0, s.width, s.height}, s.far_depth};
-  const Float3 half = HalfBox(p);
+  const Float3& half = p.half_box;
   const Float3 forward{s.orientation[0], s.orientation[1], s.orientation[2]};
   const Float3 right{s.orientation[3], s.orientation[4], s.orientation[5]};
   const Float3 up{s.orientation[6], s.orientation[7], s.orientation[8]};

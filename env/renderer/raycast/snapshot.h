@@ -81,6 +81,7 @@ struct Primitive {
   Float3 position{};
   Float9 rotation{};  // local to world
   Float3 size{};
+  Float3 half_box{};  // half sides of the box around it, local
   float bounding_radius = 0;
 
   // Unit coordinates, in which rays are traced: local ones over the size, so

@@ -93,6 +93,20 @@ HWY_INLINE Float Root(Float v) {
   return v * InverseRoot(hn::Max(v, Set(1e-36f)));
 }
 
+// table[index] for 0 <= index < `size`; small tables fit into registers.
+HWY_INLINE Float Lookup(const float* table, size_t size, Int index) {
+  const auto lanes = static_cast<int32_t>(NumLanes());
+  if (size > 2 * NumLanes()) return Gather(table, index);
+  const auto place =
+      hn::IndicesFromVec(kFloat, hn::And(index, hn::Set(kInt, lanes - 1)));
+  const Float low = hn::TableLookupLanes(hn::LoadU(kFloat, table), place);
+  if (size <= NumLanes()) return low;
+  const Float high =
+      hn::TableLookupLanes(hn::LoadU(kFloat, table + NumLanes()), place);
+  return If(hn::RebindMask(kFloat, hn::Lt(index, hn::Set(kInt, lanes))), low,
+            high);
+}
+
 // Whether all lanes hold the number of the first one, which is then `*value`.
 HWY_INLINE bool IsUniform(Int v, int32_t* value) {
   *value = hn::GetLane(v);

@@ -22,8 +22,11 @@ enum class Layer { kDirect, kMirrored };
 struct Band {
   int y0, y1;
 
+  // The part of `rect` in the band, begun at a whole vector.
   ScreenRect Cut(const ScreenRect& rect) const {
-    return {rect.x0, std::max(rect.y0, y0), rect.x1, std::min(rect.y1, y1)};
+    if (rect.empty()) return {};
+    return {rect.x0 - rect.x0 % static_cast<int>(NumLanes()),
+            std::max(rect.y0, y0), rect.x1, std::min(rect.y1, y1)};
   }
   // Place of pixel (x, y) in arrays of a band.
   size_t Place(const Frame& frame, int x, int y) const {
