@@ -79,53 +79,97 @@ HWY_INLINE Origin MakeOrigin(const Primitive& p, Vec3 o) {
 // discriminant comes from the moment o x d, as a - (o x d)^2: unlike b^2 - a c
 // it stays exact when the ray starts hundreds of radii away.
 
-HWY_INLINE Float BallNearness(Vec3 o, Float inverse, Vec3 d) {
-  const Vec3 moment = Cross(o, d);
-  const Float discriminant =
-      NegFma(moment.z, moment.z,
-             NegFma(moment.y, moment.y, NegFma(moment.x, moment.x, Dot(d, d))));
-  const Mask missed = discriminant < Zero();
-  if (hn::AllTrue(kFloat, missed)) return Zero();
-  const Float root = Root(hn::Max(discriminant, Zero()));
-  return hn::IfThenZeroElse(missed, (root - Dot(o, d)) * inverse);
+//
+// Rays come several at a time: a processor that waits for one has the others
+// to go on with, and whether any hits is asked once for all.
+template <size_t kCount>
+using Floats = std::array<Float, kCount>;
+template <size_t kCount>
+using Vec3s = std::array<Vec3, kCount>;
+
+// Whether the mask holds for no lane of any.
+template <size_t kCount>
+HWY_INLINE bool IsNone(const std::array<Mask, kCount>& masks) {
+  Mask any = masks[0];
+  for (size_t k = 1; k < kCount; ++k) any = hn::Or(any, masks[k]);
+  return hn::AllFalse(kFloat, any);
 }
 
-// The endless cylinder of radius 1 about z; `*missed` where the ray misses it.
-HWY_INLINE Float TubeNearness(const Origin& o, Vec3 d, Mask* missed) {
-  const Float moment = NegFma(o.at.y, d.x, o.at.x * d.y);
-  const Float a = Fma(d.y, d.y, d.x * d.x);
-  const Float discriminant = NegFma(moment, moment, a);
-  *missed = discriminant < Zero();
-  if (hn::AllTrue(kFloat, *missed)) return Zero();
-  const Float root = Root(hn::Max(discriminant, Zero()));
-  const Float along = Fma(o.at.y, d.y, o.at.x * d.x);
-  return (root - along) * o.inverse.x;
-}
-
-// A capsule or cylinder: the tube, and past an end of it what closes that.
-template <Shape kShape>
-HWY_INLINE Float RoundNearness(const Primitive& p, const Origin& o, Vec3 d) {
-  Mask missed;
-  const Float side = TubeNearness(o, d, &missed);
-  if (hn::AllTrue(kFloat, missed)) return Zero();
-  const Float half = Set(p.unit_half_length);
-  // height of the entry times its nearness
-  const Float z = Fma(o.at.z, side, d.z);
-  const Mask is_on_side = hn::Abs(z) <= half * hn::Abs(side);
-  const Float on_side = hn::IfThenZeroElse(missed, side);
-  if (hn::AllTrue(kFloat, hn::Or(missed, is_on_side))) return on_side;
-  const Float end = hn::CopySign(half, hn::Xor(z, side));
-  const Float inverse = If(end < Zero(), o.inverse.z, o.inverse.y);
-  Float at_end;
-  if constexpr (kShape == Shape::kCapsule) {
-    at_end = BallNearness({o.at.x, o.at.y, o.at.z - end}, inverse, d);
-  } else {
-    const Float disk = d.z * inverse;
-    const Float x = Fma(o.at.x, disk, d.x);
-    const Float y = Fma(o.at.y, disk, d.y);
-    at_end = hn::IfThenElseZero(Fma(y, y, x * x) <= disk * disk, disk);
+template <size_t kCount>
+HWY_INLINE Floats<kCount> BallNearness(const Vec3s<kCount>& o,
+                                       const Floats<kCount>& inverse,
+                                       const Vec3s<kCount>& d) {
+  Floats<kCount> discriminant, nearness;
+  std::array<Mask, kCount> hits;
+  for (size_t k = 0; k < kCount; ++k) {
+    const Vec3 moment = Cross(o[k], d[k]);
+    discriminant[k] =
+        NegFma(moment.z, moment.z,
+               NegFma(moment.y, moment.y,
+                      NegFma(moment.x, moment.x, Dot(d[k], d[k]))));
+    hits[k] = discriminant[k] >= Zero();
+    nearness[k] = Zero();
   }
-  return If(is_on_side, on_side, hn::IfThenZeroElse(missed, at_end));
+  if (IsNone(hits)) return nearness;
+  for (size_t k = 0; k < kCount; ++k) {
+    const Float root = Root(hn::Max(discriminant[k], Zero()));
+    nearness[k] =
+        hn::IfThenElseZero(hits[k], (root - Dot(o[k], d[k])) * inverse[k]);
+  }
+  return nearness;
+}
+
+// A capsule or cylinder: the endless tube of radius 1 about z, and past an end
+// of it what closes that.
+template <Shape kShape, size_t kCount>
+HWY_INLINE Floats<kCount> RoundNearness(const Primitive& p, const Origin& o,
+                                        const Vec3s<kCount>& d) {
+  Floats<kCount> discriminant, nearness;
+  std::array<Mask, kCount> hits;
+  for (size_t k = 0; k < kCount; ++k) {
+    const Float moment = NegFma(o.at.y, d[k].x, o.at.x * d[k].y);
+    const Float a = Fma(d[k].y, d[k].y, d[k].x * d[k].x);
+    discriminant[k] = NegFma(moment, moment, a);
+    hits[k] = discriminant[k] >= Zero();
+    nearness[k] = Zero();
+  }
+  if (IsNone(hits)) return nearness;
+  const Float half = Set(p.unit_half_length);
+  Floats<kCount> end;
+  std::array<Mask, kCount> is_past;
+  for (size_t k = 0; k < kCount; ++k) {
+    const Float root = Root(hn::Max(discriminant[k], Zero()));
+    const Float along = Fma(o.at.y, d[k].y, o.at.x * d[k].x);
+    const Float side = (root - along) * o.inverse.x;
+    // height of the entry times its nearness
+    const Float z = Fma(o.at.z, side, d[k].z);
+    is_past[k] = hn::And(hits[k], hn::Abs(z) > half * hn::Abs(side));
+    end[k] = hn::CopySign(half, hn::Xor(z, side));
+    nearness[k] = hn::IfThenElseZero(hits[k], side);
+  }
+  if (IsNone(is_past)) return nearness;
+  Floats<kCount> inverse, at_end;
+  for (size_t k = 0; k < kCount; ++k) {
+    inverse[k] = If(end[k] < Zero(), o.inverse.z, o.inverse.y);
+  }
+  if constexpr (kShape == Shape::kCapsule) {
+    Vec3s<kCount> from;
+    for (size_t k = 0; k < kCount; ++k) {
+      from[k] = {o.at.x, o.at.y, o.at.z - end[k]};
+    }
+    at_end = BallNearness(from, inverse, d);
+  } else {
+    for (size_t k = 0; k < kCount; ++k) {
+      const Float disk = d[k].z * inverse[k];
+      const Float x = Fma(o.at.x, disk, d[k].x);
+      const Float y = Fma(o.at.y, disk, d[k].y);
+      at_end[k] = hn::IfThenElseZero(Fma(y, y, x * x) <= disk * disk, disk);
+    }
+  }
+  for (size_t k = 0; k < kCount; ++k) {
+    nearness[k] = If(is_past[k], at_end[k], nearness[k]);
+  }
+  return nearness;
 }
 
 // The ray enters the cube from -1 to 1 by the last of the faces turned to its
@@ -257,20 +301,34 @@ HWY_ATTR TriangleHits FindTriangles(const TriangleSet& set, Vec3 o, Vec3 d,
   return {If(is_found, best, Set(kMiss)), index};
 }
 
-template <Shape kShape>
-HWY_INLINE Float Nearness(const Primitive& p, const Origin& o, Vec3 d) {
-  if constexpr (kShape == Shape::kPlane) {
-    return PlaneNearness(p, o, d);
-  } else if constexpr (kShape == Shape::kEllipsoid) {
-    return BallNearness(o.at, o.inverse.x, d);
-  } else if constexpr (kShape == Shape::kBox) {
-    return BoxNearness(o, d);
-  } else if constexpr (kShape == Shape::kTriangles) {
-    const Float t =
-        FindTriangles<false>(*p.triangles, o.at, d, Zero(), Set(kMiss)).t;
-    return hn::IfThenElseZero(t < Set(kMiss), Set(1.0f) / t);
-  } else {
+template <Shape kShape, size_t kCount>
+HWY_INLINE Floats<kCount> Nearness(const Primitive& p, const Origin& o,
+                                   const Vec3s<kCount>& d) {
+  if constexpr (kShape == Shape::kCapsule || kShape == Shape::kCylinder) {
     return RoundNearness<kShape>(p, o, d);
+  } else if constexpr (kShape == Shape::kEllipsoid) {
+    Vec3s<kCount> from;
+    Floats<kCount> inverse;
+    for (size_t k = 0; k < kCount; ++k) {
+      from[k] = o.at;
+      inverse[k] = o.inverse.x;
+    }
+    return BallNearness(from, inverse, d);
+  } else {
+    Floats<kCount> nearness;
+    for (size_t k = 0; k < kCount; ++k) {
+      if constexpr (kShape == Shape::kPlane) {
+        nearness[k] = PlaneNearness(p, o, d[k]);
+      } else if constexpr (kShape == Shape::kBox) {
+        nearness[k] = BoxNearness(o, d[k]);
+      } else {
+        const Float t =
+            FindTriangles<false>(*p.triangles, o.at, d[k], Zero(), Set(kMiss))
+                .t;
+        nearness[k] = hn::IfThenElseZero(t < Set(kMiss), Set(1.0f) / t);
+      }
+    }
+    return nearness;
   }
 }
 

@@ -103,9 +103,10 @@ inline HWY_ATTR void LightCorners(const Drawing& drawing, CornerTable& table) {
   for (size_t i = 0; i < static_cast<size_t>(count); i += NumLanes()) {
     const Vec3 corner = {hn::LoadU(kFloat, x.data() + i),
                          hn::LoadU(kFloat, y.data() + i), Zero()};
-    const Vec3 to_eye = Normalized(Set(scene.eye) - corner);
+    const std::array<SurfacePoint, 1> point = {
+        {{corner, normal, Normalized(Set(scene.eye) - corner)}}};
     const auto store = [&](size_t index, Pass pass, int light) HWY_ATTR {
-      const Color c = CornerColor(scene, pass, light, corner, normal, to_eye);
+      const Color c = CornerColors(scene, pass, light, point)[0];
       float* to = table.colors.data() + i;
       hn::StoreU(c.x, kFloat, to + CornerTable::Offset(index, 0));
       hn::StoreU(c.y, kFloat, to + CornerTable::Offset(index, 1));

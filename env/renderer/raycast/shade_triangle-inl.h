@@ -143,9 +143,9 @@ HWY_INLINE Int Pack(Bytes c) {
 template <Shape kShape>
 HWY_INLINE Vec3 FindHit(const Drawing& drawing, const PixelPlaces& at) {
   const Primitive& p = *drawing.primitive;
-  const Float nearness =
-      Nearness<kShape>(p, Set(drawing.unit_rays.origin),
-                       drawing.unit_rays.Direction(at.sample_x, at.sample_y));
+  const Float nearness = Nearness<kShape>(
+      p, Set(drawing.unit_rays.origin),
+      Vec3s<1>{drawing.unit_rays.Direction(at.sample_x, at.sample_y)})[0];
   // the centre of a pixel may miss the shape by rounding: any point will do
   const Float t = Set(1.0f) / hn::Max(nearness, Set(1e-6f));
   return Fma(drawing.rays.Direction(at.sample_x, at.sample_y), t,
@@ -228,17 +228,14 @@ HWY_INLINE Bytes ShadeTriangle(const Drawing& drawing, const PixelPlaces& at,
   }
 
   const LocalScene& scene = drawing.scene;
-  std::array<Vec3, 3> to_eye;
+  std::array<SurfacePoint, 3> corners;
   for (size_t k = 0; k < 3; ++k) {
-    to_eye[k] = Normalized(Set(scene.eye) - triangle.corner[k]);
+    corners[k] = {triangle.corner[k], triangle.normal[k],
+                  Normalized(Set(scene.eye) - triangle.corner[k])};
   }
   const auto blend = [&](Pass pass, int /*index*/, int light) HWY_ATTR {
-    const auto corner = [&](size_t k) HWY_ATTR {
-      return CornerColor(scene, pass, light, triangle.corner[k],
-                         triangle.normal[k], to_eye[k]);
-    };
-    const Color c0 = corner(0);
-    return Fma(corner(2) - c0, share2, Fma(corner(1) - c0, share1, c0));
+    const auto c = CornerColors(scene, pass, light, corners);
+    return Fma(c[2] - c[0], share2, Fma(c[1] - c[0], share1, c[0]));
   };
   const auto may_shade = [](const Footprint& /*print*/) { return true; };
   return AddPasses(drawing, center, texture, blend, may_shade);

@@ -189,7 +189,7 @@ HWY_INLINE Mask IsLit(const Snapshot& snapshot, const Casters& casters,
                                 If(is_open, Set(kShadowEnd), Set(-1.0f)));
         return hn::RebindMask(kFloat, hn::Gt(hits.index, hn::Set(kInt, -1)));
       } else {
-        const Float nearness = Nearness<shape()>(p, origin, d);
+        const Float nearness = Nearness<shape()>(p, origin, Vec3s<1>{d})[0];
         return hn::And(nearness > Set(1.0f / kShadowEnd),
                        nearness * first < Set(1.0f));
       }

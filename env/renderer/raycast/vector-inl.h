@@ -55,7 +55,7 @@ HWY_INLINE Float Gather(const float* table, Int index) {
 
 // a * b + c, rounded once.
 HWY_INLINE Float Fma(Float a, Float b, Float c) {
-#if HWY_TARGET == HWY_EMU128
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
   // Highway's own rounds twice here
   std::array<float, hn::MaxLanes(FloatTag())> x, y, z;
   hn::StoreU(a, kFloat, x.data());
@@ -69,7 +69,7 @@ HWY_INLINE Float Fma(Float a, Float b, Float c) {
 }
 // c - a * b, rounded once.
 HWY_INLINE Float NegFma(Float a, Float b, Float c) {
-#if HWY_TARGET == HWY_EMU128
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
   return Fma(hn::Neg(a), b, c);
 #else
   return hn::NegMulAdd(a, b, c);
@@ -221,20 +221,27 @@ HWY_INLINE Float Exp2(Float v) {
   return If(is_tiny, Zero(), a * hn::BitCast(kFloat, scale));
 }
 
-// v^exponent for v in [0, 1]; by repeated squaring for the whole exponents
-// that materials usually have.
-HWY_INLINE Float Pow(Float v, float exponent) {
+// Raises all `v`, which lie in [0, 1], to a power; by repeated squaring for the
+// whole exponents that materials usually have.
+template <size_t kCount>
+HWY_INLINE void RaiseAll(float exponent, std::array<Float, kCount>& v) {
   const int whole = static_cast<int>(exponent);
   if (static_cast<float>(whole) == exponent && whole >= 0 && whole <= 1024) {
-    Float result = Set(1.0f);
+    std::array<Float, kCount> result;
+    for (Float& r : result) r = Set(1.0f);
     for (int bits = whole; bits != 0; bits >>= 1) {
-      if ((bits & 1) != 0) result = result * v;
-      v = v * v;
+      for (size_t k = 0; k < kCount; ++k) {
+        if ((bits & 1) != 0) result[k] = result[k] * v[k];
+        v[k] = v[k] * v[k];
+      }
     }
-    return result;
+    v = result;
+    return;
   }
-  const Float power = Exp2(Set(exponent) * Log2(hn::Max(v, Set(1e-30f))));
-  return If(v > Zero(), power, Zero());
+  for (Float& x : v) {
+    const Float power = Exp2(Set(exponent) * Log2(hn::Max(x, Set(1e-30f))));
+    x = hn::IfThenElseZero(x > Zero(), power);
+  }
 }
 
 }  // namespace replicant::env::raycast::HWY_NAMESPACE

@@ -50,22 +50,32 @@ struct Target {
         origin(Set(unit.origin)),
         may_meet_sky(layer == Layer::kDirect && primitive->may_meet_sky) {}
 
-  // 1 / depth at picture coordinates (x, y); 0 or less where there is nothing
-  // to be seen.
+  // 1 / depth of the samples of pixels that begin with (x, y); 0 or less where
+  // there is nothing to be seen.
   template <Shape kShape>
-  HWY_INLINE Float Look(Float x, Float y) const {
-    const Float nearness =
-        Nearness<kShape>(*primitive, origin, rays.Direction(x, y));
+  HWY_INLINE Floats<kNumSamples> Look(int x, int y) const {
+    Vec3s<kNumSamples> d;
+    Floats<kNumSamples> at_x, at_y;
+    const Float column = ToFloat(hn::Iota(kInt, x));
+    for (size_t s = 0; s < kNumSamples; ++s) {
+      at_x[s] = column + Set(kSampleX[s]);
+      at_y[s] = Set(static_cast<float>(y) + kSampleY[s]);
+      d[s] = rays.Direction(at_x[s], at_y[s]);
+    }
+    Floats<kNumSamples> nearness = Nearness<kShape>(*primitive, origin, d);
     if (!may_meet_sky) return nearness;
     // a ray meets the sky where it has gone that far across or up
     const Rays& world = snapshot->rays;
-    const Vec3 d =
-        Fma(Set(world.per_x), x, Fma(Set(world.per_y), y, Set(world.base)));
-    const Float reach = nearness * Set(snapshot->sky_distance);
-    const Float across2 = Fma(d.y, d.y, d.x * d.x);
-    const Mask is_before =
-        hn::And(hn::Abs(d.z) <= reach, across2 <= reach * reach);
-    return hn::IfThenElseZero(is_before, nearness);
+    for (size_t s = 0; s < kNumSamples; ++s) {
+      const Vec3 ray = Fma(Set(world.per_x), at_x[s],
+                           Fma(Set(world.per_y), at_y[s], Set(world.base)));
+      const Float reach = nearness[s] * Set(snapshot->sky_distance);
+      const Float across2 = Fma(ray.y, ray.y, ray.x * ray.x);
+      const Mask is_before =
+          hn::And(hn::Abs(ray.z) <= reach, across2 <= reach * reach);
+      nearness[s] = hn::IfThenElseZero(is_before, nearness[s]);
+    }
+    return nearness;
   }
 };
 
@@ -81,24 +91,25 @@ HWY_ATTR void CoverShape(const Target& target, int index, const Band& band,
   for (int y = rect.y0; y < rect.y1; ++y) {
     for (int x = rect.x0; x < rect.x1; x += lanes) {
       const size_t at = band.Place(frame, x, y);
-      const Float column = ToFloat(hn::Iota(kInt, x));
+      const Floats<kNumSamples> nearness = target.Look<kShape>(x, y);
+      Floats<kNumSamples> old;
+      std::array<Mask, kNumSamples> is_nearer;
       for (size_t s = 0; s < kNumSamples; ++s) {
-        const Float nearness =
-            target.Look<kShape>(column + Set(kSampleX[s]),
-                                Set(static_cast<float>(y) + kSampleY[s]));
-        float* seen_at = seen.nearness[s].data() + at;
-        const Float old = hn::LoadU(kFloat, seen_at);
+        old[s] = hn::LoadU(kFloat, seen.nearness[s].data() + at);
         // the mirror shows only what is in front of it, which lies beyond it
         // on the mirrored ray
         const Float limit =
             kLayer == Layer::kDirect
                 ? nearest
                 : hn::LoadU(kFloat, frame.direct.nearness[s].data() + at);
-        const Mask is_nearer = hn::And(nearness >= old, nearness <= limit);
-        if (hn::AllFalse(kFloat, is_nearer)) continue;
-        hn::StoreU(If(is_nearer, nearness, old), kFloat, seen_at);
+        is_nearer[s] = hn::And(nearness[s] >= old[s], nearness[s] <= limit);
+      }
+      if (IsNone(is_nearer)) continue;
+      for (size_t s = 0; s < kNumSamples; ++s) {
+        hn::StoreU(If(is_nearer[s], nearness[s], old[s]), kFloat,
+                   seen.nearness[s].data() + at);
         int32_t* id_at = seen.id[s].data() + at;
-        hn::StoreU(If(is_nearer, id, hn::LoadU(kInt, id_at)), kInt, id_at);
+        hn::StoreU(If(is_nearer[s], id, hn::LoadU(kInt, id_at)), kInt, id_at);
       }
     }
   }
@@ -115,7 +126,6 @@ HWY_ATTR void Cover(const Target& target, int index, const Band& band,
 // Appends the lanes whose `samples` are not zero to the list.
 HWY_INLINE void AppendNonZero(Int samples, Int pixel, PixelList& list) {
   const auto is_covered = hn::Gt(samples, hn::Zero(kInt));
-  if (hn::AllFalse(kInt, is_covered)) return;
   hn::CompressStore(samples, is_covered, kInt,
                     list.samples.data() + list.count);
   list.count += hn::CompressStore(pixel, is_covered, kInt,
@@ -132,38 +142,43 @@ HWY_INLINE void Append(Int samples, int x, int y, bool per_sample,
   if (!per_sample) return AppendNonZero(samples, pixel, list);
   const auto is_full = hn::Eq(samples, hn::Set(kInt, kAllSamples));
   AppendNonZero(hn::IfThenElseZero(is_full, samples), pixel, list);
-  if (hn::AllTrue(kInt, is_full)) return;
   const Int partial = hn::IfThenZeroElse(is_full, samples);
+  if (hn::AllTrue(kInt, hn::Eq(partial, hn::Zero(kInt)))) return;
   for (int s = 0; s < kNumSamples; ++s) {
     AppendNonZero(hn::And(partial, hn::Set(kInt, 1 << s)), pixel, list);
   }
 }
 
-// Appends the pixels of `rect` for which `is_seen(sample, place)` holds of a
-// sample.
-template <typename IsSeen>
+// Appends the pixels of `rect` by which of their samples are seen:
+// `find_seen(x, y, place)` gives a bit for each.
+template <typename FindSeen>
 HWY_INLINE void AppendSeen(const Snapshot& snapshot, const Band& band,
                            const ScreenRect& rect, bool per_sample,
                            const Frame& frame, PixelList& list,
-                           const IsSeen& is_seen) {
+                           const FindSeen& find_seen) {
   if (rect.empty()) return;
   list.Reserve(static_cast<size_t>(kNumSamples) *
                static_cast<size_t>(rect.y1 - rect.y0) * frame.stride);
   const auto lanes = static_cast<int>(NumLanes());
   for (int y = rect.y0; y < rect.y1; ++y) {
     for (int x = rect.x0; x < rect.x1; x += lanes) {
-      const size_t at = band.Place(frame, x, y);
-      Int samples = hn::Zero(kInt);
-      for (size_t s = 0; s < kNumSamples; ++s) {
-        samples = hn::Or(samples, hn::IfThenElseZero(is_seen(s, x, y, at),
-                                                     hn::Set(kInt, 1 << s)));
-      }
+      const Int samples = find_seen(x, y, band.Place(frame, x, y));
       // lanes right of the picture hold leftovers
       const auto is_inside =
           hn::Lt(hn::Iota(kInt, x), hn::Set(kInt, snapshot.width));
       Append(hn::IfThenElseZero(is_inside, samples), x, y, per_sample, list);
     }
   }
+}
+
+// A bit for every sample for which `is_seen(sample)` holds.
+template <typename IsSeen>
+HWY_INLINE Int SampleBits(const IsSeen& is_seen) {
+  Int bits = hn::Zero(kInt);
+  for (size_t s = 0; s < kNumSamples; ++s) {
+    bits = hn::Or(bits, hn::IfThenElseZero(is_seen(s), hn::Set(kInt, 1 << s)));
+  }
+  return bits;
 }
 
 // Lists the pixels in which primitive `index` is seen directly.
@@ -174,9 +189,11 @@ inline HWY_ATTR void ListDirect(const Snapshot& snapshot, size_t index,
   const bool per_sample = static_cast<int>(index) != snapshot.mirror;
   AppendSeen(snapshot, band, band.Cut(snapshot.primitives[index].rect),
              per_sample, frame, frame.direct_lists[index],
-             [&](size_t s, int /*x*/, int /*y*/, size_t at) HWY_ATTR {
-               return hn::Eq(hn::LoadU(kInt, frame.direct.id[s].data() + at),
-                             id);
+             [&](int /*x*/, int /*y*/, size_t at) HWY_ATTR {
+               return SampleBits([&](size_t s) HWY_ATTR {
+                 return hn::Eq(hn::LoadU(kInt, frame.direct.id[s].data() + at),
+                               id);
+               });
              });
 }
 
@@ -189,10 +206,12 @@ inline HWY_ATTR void ListMirrored(const Snapshot& snapshot, size_t index,
   AppendSeen(
       snapshot, band, band.Cut(snapshot.primitives[index].mirrored_rect),
       /*per_sample=*/true, frame, frame.mirrored_lists[index],
-      [&](size_t s, int /*x*/, int /*y*/, size_t at) HWY_ATTR {
-        return hn::And(
-            hn::Eq(hn::LoadU(kInt, frame.direct.id[s].data() + at), mirror),
-            hn::Eq(hn::LoadU(kInt, frame.mirrored.id[s].data() + at), id));
+      [&](int /*x*/, int /*y*/, size_t at) HWY_ATTR {
+        return SampleBits([&](size_t s) HWY_ATTR {
+          return hn::And(
+              hn::Eq(hn::LoadU(kInt, frame.direct.id[s].data() + at), mirror),
+              hn::Eq(hn::LoadU(kInt, frame.mirrored.id[s].data() + at), id));
+        });
       });
 }
 
@@ -203,17 +222,18 @@ inline HWY_ATTR void ListTransparent(const Target& target, size_t index,
   const Snapshot& snapshot = *target.snapshot;
   const Float nearest = Set(1.0f / snapshot.near_depth);
   VisitShape(target.primitive->shape, [&](auto shape) HWY_ATTR {
-    AppendSeen(snapshot, band, band.Cut(target.primitive->rect),
-               /*per_sample=*/true, frame, frame.direct_lists[index],
-               [&](size_t s, int x, int y, size_t at) HWY_ATTR {
-                 const Float nearness = target.Look<shape()>(
-                     ToFloat(hn::Iota(kInt, x)) + Set(kSampleX[s]),
-                     Set(static_cast<float>(y) + kSampleY[s]));
-                 const Float behind =
-                     hn::LoadU(kFloat, frame.direct.nearness[s].data() + at);
-                 return hn::RebindMask(
-                     kInt, hn::And(nearness >= behind, nearness <= nearest));
-               });
+    AppendSeen(
+        snapshot, band, band.Cut(target.primitive->rect),
+        /*per_sample=*/true, frame, frame.direct_lists[index],
+        [&](int x, int y, size_t at) HWY_ATTR {
+          const Floats<kNumSamples> nearness = target.Look<shape()>(x, y);
+          return SampleBits([&](size_t s) HWY_ATTR {
+            const Float behind =
+                hn::LoadU(kFloat, frame.direct.nearness[s].data() + at);
+            return hn::RebindMask(
+                kInt, hn::And(nearness[s] >= behind, nearness[s] <= nearest));
+          });
+        });
   });
 }
 
@@ -227,6 +247,23 @@ inline HWY_ATTR void ClearSeen(const Snapshot& snapshot, const Band& band,
     for (size_t i = 0; i < size; i += NumLanes()) {
       hn::StoreU(farthest, kFloat, seen.nearness[s].data() + i);
       hn::StoreU(nothing, kInt, seen.id[s].data() + i);
+    }
+  }
+}
+
+// A band that no primitive reaches into.
+inline HWY_ATTR void PutSkyAlone(const Snapshot& snapshot, const Sky& painted,
+                                 const Band& band, Frame& frame) {
+  const size_t begin = static_cast<size_t>(band.y0) * frame.stride;
+  const size_t end = static_cast<size_t>(band.y1) * frame.stride;
+  for (size_t i = begin; i < end; i += NumLanes()) {
+    const Int sky = hn::LoadU(
+        kInt, reinterpret_cast<const int32_t*>(painted.color.data()) + i);
+    hn::StoreU(hn::ShiftLeft<2>(sky), kInt,
+               reinterpret_cast<int32_t*>(frame.sum.data()) + i);
+    if (snapshot.transparent.empty()) continue;
+    for (Lanes<uint32_t>& color : frame.color) {
+      hn::StoreU(sky, kInt, reinterpret_cast<int32_t*>(color.data()) + i);
     }
   }
 }
@@ -302,6 +339,13 @@ inline HWY_ATTR void FindVisible(const Snapshot& snapshot, const Views& views,
   for (PixelList& list : frame.mirrored_lists) list.count = 0;
   for (int y = 0; y < snapshot.height; y += Frame::kBandRows) {
     const Band band{y, std::min(y + Frame::kBandRows, snapshot.height)};
+    const bool is_empty = std::all_of(
+        snapshot.primitives.begin(), snapshot.primitives.end(),
+        [&](const Primitive& p) { return band.Cut(p.rect).empty(); });
+    if (is_empty) {
+      PutSkyAlone(snapshot, sky, band, frame);
+      continue;
+    }
     ClearSeen(snapshot, band, frame, frame.direct);
     for (size_t k = 0; k < num; ++k) {
       const Primitive& p = snapshot.primitives[k];
