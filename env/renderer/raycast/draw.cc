@@ -33,7 +33,7 @@ HWY_ATTR void PaintSky(const Snapshot& snapshot, Sky& sky, size_t stride) {
     auto* color = reinterpret_cast<int32_t*>(sky.color.data()) +
                   static_cast<size_t>(y) * stride;
     for (size_t x = 0; x < stride; x += NumLanes()) {
-      const Float column = ToFloat(hn::Iota(kInt, static_cast<int32_t>(x)));
+      const Float column = ToFloat(CountFrom(static_cast<int32_t>(x)));
       const Vec3 direction = Fma(Set(rays.per_x), column + Set(0.5f), row);
       const Int painted =
           snapshot.sky == nullptr
@@ -80,37 +80,60 @@ uint32_t BlendOver(uint32_t over, uint32_t under, float share) {
   return blend;
 }
 
-// Writes `color` to the samples of a pixel, if samples are kept.
-void KeepSamples(const Snapshot& snapshot, size_t at, int32_t samples,
-                 uint32_t color, Frame& frame) {
-  if (snapshot.transparent.empty()) return;
+// Writes `color` to the samples of a pixel.
+void KeepSamples(size_t at, int32_t samples, uint32_t color, Frame& frame) {
   for (size_t s = 0; s < kNumSamples; ++s) {
     if ((samples >> s & 1) != 0) frame.color[s].data()[at] = color;
   }
 }
 
+// Whether a vector of the list from `i` on is a run of pixels in a row that are
+// covered in full.
+HWY_INLINE bool IsRun(const PixelList& list, size_t i) {
+  const Int pixels = hn::LoadU(kInt, list.pixels.data() + i);
+  const Int samples = hn::LoadU(kInt, list.samples.data() + i);
+  return hn::AllTrue(kInt,
+                     hn::And(hn::Eq(pixels, CountFrom(list.pixels[i])),
+                             hn::Eq(samples, hn::Set(kInt, kAllSamples))));
+}
+
 // Puts the shaded list into the picture: into the sums, and into the samples
 // if transparent geoms will be laid over them.
-void Deposit(const Snapshot& snapshot, const PixelList& list, bool is_mirror,
-             Frame& frame) {
-  for (size_t i = 0; i < list.count; ++i) {
+HWY_ATTR void Deposit(const Snapshot& snapshot, const PixelList& list,
+                      bool is_mirror, Frame& frame) {
+  const bool keeps_samples = !snapshot.transparent.empty();
+  for (size_t i = 0; i < list.count;) {
     const size_t at = PixelIndex(list.pixels[i], frame.stride);
+    if (!keeps_samples && i + NumLanes() <= list.count && IsRun(list, i)) {
+      const Int color = hn::LoadU(
+          kInt, reinterpret_cast<const int32_t*>(frame.shaded.data()) + i);
+      hn::StoreU(hn::ShiftLeft<2>(color), kInt,
+                 reinterpret_cast<int32_t*>(frame.sum.data()) + at);
+      if (is_mirror) {
+        hn::StoreU(color, kInt,
+                   reinterpret_cast<int32_t*>(frame.mirror_color.data()) + at);
+      }
+      i += NumLanes();
+      continue;
+    }
     const uint32_t color = frame.shaded[i];
     frame.sum.data()[at] += color * CountBits(list.samples[i]);
     if (is_mirror) frame.mirror_color.data()[at] = color;
-    KeepSamples(snapshot, at, list.samples[i], color, frame);
+    if (keeps_samples) KeepSamples(at, list.samples[i], color, frame);
+    ++i;
   }
 }
 
 // Adds the shaded list to the mirror's own colour, sample by sample.
 void DepositMirrored(const Snapshot& snapshot, const PixelList& list,
                      Frame& frame) {
+  const bool keeps_samples = !snapshot.transparent.empty();
   for (size_t i = 0; i < list.count; ++i) {
     const size_t at = PixelIndex(list.pixels[i], frame.stride);
     const uint32_t own = frame.mirror_color.data()[at];
     const uint32_t both = AddSaturated(own, frame.shaded[i]);
     frame.sum.data()[at] += (both - own) * CountBits(list.samples[i]);
-    KeepSamples(snapshot, at, list.samples[i], both, frame);
+    if (keeps_samples) KeepSamples(at, list.samples[i], both, frame);
   }
 }
 

@@ -27,6 +27,15 @@ inline constexpr float kMiss = 1e30f;
 inline constexpr int kChannelBits = 10;
 inline constexpr uint32_t kChannelMask = 0x3FF;
 
+// 0, 1, 2, ...
+inline constexpr auto kLaneNumbers = [] {
+  std::array<int32_t, 64> numbers{};
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = static_cast<int32_t>(i);
+  }
+  return numbers;
+}();
+
 // Memory for `size` lanes with room for a whole vector behind the last one.
 template <typename T>
 class Lanes {

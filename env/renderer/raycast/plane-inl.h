@@ -1,5 +1,9 @@
 // Planes in pieces: neighbouring pixels share the corners of a plane's cells
 // and most of what may shade them. Included once per instruction set.
+#include <algorithm>
+#include <array>
+#include <vector>
+
 #include "env/renderer/raycast/shade_triangle-inl.h"
 
 #if defined(REPLICANT_RAYCAST_PLANE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -46,32 +50,88 @@ HWY_INLINE PlanePoints FindPoints(const LocalRays& rays,
   return {hit, MeetPlane(rays, at.x + half, at.y + half, hit)};
 }
 
-inline HWY_ATTR PlanePart FindPart(const Drawing& drawing, size_t begin,
-                                   size_t end, const PixelList& list) {
-  const Primitive& p = *drawing.primitive;
+// The rectangle around the points behind the rectangle of pixels that `list`
+// from `begin` to `end` lies in; false if that reaches beyond the plane's
+// horizon. A list goes through the picture row by row.
+inline bool FindRect(const Drawing& drawing, const PixelList& list,
+                     size_t begin, size_t end, Footprint* rect) {
+  const LocalRays& rays = drawing.rays;
+  const int32_t first = list.pixels[begin];
+  const int32_t last = list.pixels[end - 1];
+  int x0 = 0;
+  int x1 = drawing.snapshot->width;
+  if (first >> 16 == last >> 16) {
+    x0 = first & 0xFFFF;
+    x1 = x0 + 1;
+    for (size_t i = begin; i < end; ++i) {
+      x0 = std::min(x0, list.pixels[i] & 0xFFFF);
+      x1 = std::max(x1, (list.pixels[i] & 0xFFFF) + 1);
+    }
+  }
+  *rect = {kMiss, -kMiss, kMiss, -kMiss};
+  for (const int x : {x0, x1}) {
+    for (const int y : {first >> 16, (last >> 16) + 1}) {
+      Float3 d;
+      for (size_t i = 0; i < 3; ++i) {
+        d[i] = rays.base[i] + static_cast<float>(x) * rays.per_x[i] +
+               static_cast<float>(y) * rays.per_y[i];
+      }
+      const float t = -rays.origin[2] / d[2];
+      // a pixel here may not be larger than the whole picture's scene
+      if (!(t > 0 && t < 1e4f)) return false;
+      rect->x_low = std::min(rect->x_low, rays.origin[0] + d[0] * t);
+      rect->x_high = std::max(rect->x_high, rays.origin[0] + d[0] * t);
+      rect->y_low = std::min(rect->y_low, rays.origin[1] + d[1] * t);
+      rect->y_high = std::max(rect->y_high, rays.origin[1] + d[1] * t);
+    }
+  }
+  return true;
+}
+
+// The same from the points themselves.
+inline HWY_ATTR Footprint MeasureRect(const Drawing& drawing,
+                                      const PixelList& list, size_t begin,
+                                      size_t end) {
   Float x_low = Set(kMiss), x_high = Set(-kMiss);
   Float y_low = Set(kMiss), y_high = Set(-kMiss);
+  const Int last = hn::Set(kInt, static_cast<int32_t>(end));
   for (size_t i = begin; i < end; i += NumLanes()) {
     const PixelPlaces at = FindPlaces(hn::LoadU(kInt, list.pixels.data() + i),
                                       hn::LoadU(kInt, list.samples.data() + i));
     const auto [hit, center] = FindPoints(drawing.rays, at);
-    x_low = hn::Min(x_low, hn::Min(hit.x, center.x));
-    x_high = hn::Max(x_high, hn::Max(hit.x, center.x));
-    y_low = hn::Min(y_low, hn::Min(hit.y, center.y));
-    y_high = hn::Max(y_high, hn::Max(hit.y, center.y));
+    // what lies behind the end must not matter: it differs between vectors of
+    // different lengths
+    const Mask counts = hn::RebindMask(
+        kFloat, hn::Lt(CountFrom(static_cast<int32_t>(i)), last));
+    x_low = If(counts, hn::Min(x_low, hn::Min(hit.x, center.x)), x_low);
+    x_high = If(counts, hn::Max(x_high, hn::Max(hit.x, center.x)), x_high);
+    y_low = If(counts, hn::Min(y_low, hn::Min(hit.y, center.y)), y_low);
+    y_high = If(counts, hn::Max(y_high, hn::Max(hit.y, center.y)), y_high);
   }
+  return {hn::GetLane(hn::MinOfLanes(kFloat, x_low)),
+          hn::GetLane(hn::MaxOfLanes(kFloat, x_high)),
+          hn::GetLane(hn::MinOfLanes(kFloat, y_low)),
+          hn::GetLane(hn::MaxOfLanes(kFloat, y_high))};
+}
+
+inline HWY_ATTR PlanePart FindPart(const Drawing& drawing,
+                                   const PixelList& list, size_t begin,
+                                   size_t end) {
+  const Primitive& p = *drawing.primitive;
   PlanePart part;
-  part.rect = {hn::GetLane(hn::MinOfLanes(kFloat, x_low)),
-               hn::GetLane(hn::MaxOfLanes(kFloat, x_high)),
-               hn::GetLane(hn::MinOfLanes(kFloat, y_low)),
-               hn::GetLane(hn::MaxOfLanes(kFloat, y_high))};
+  if (!FindRect(drawing, list, begin, end, &part.rect)) {
+    part.rect = MeasureRect(drawing, list, begin, end);
+  }
   const auto line = [](const PlaneGrid& grid, float at) HWY_ATTR {
     return hn::GetLane(FindGridCell(grid, Set(at)).index);
   };
-  part.column_low = line(p.grid[0], part.rect.x_low);
-  part.column_high = line(p.grid[0], part.rect.x_high) + 1;
-  part.row_low = line(p.grid[1], part.rect.y_low);
-  part.row_high = line(p.grid[1], part.rect.y_high) + 1;
+  // a line more on either side, for rounding
+  part.column_low = std::max(0, line(p.grid[0], part.rect.x_low) - 1);
+  part.column_high =
+      std::min(p.grid[0].num_cells, line(p.grid[0], part.rect.x_high) + 2);
+  part.row_low = std::max(0, line(p.grid[1], part.rect.y_low) - 1);
+  part.row_high =
+      std::min(p.grid[1].num_cells, line(p.grid[1], part.rect.y_high) + 2);
   return part;
 }
 
@@ -95,10 +155,16 @@ inline HWY_ATTR void LightCorners(const Drawing& drawing, CornerTable& table) {
   const int count = part.num_corners();
   const Vec3 normal = {Zero(), Zero(), Set(1.0f)};
   std::array<float, CornerTable::kCapacity + 64> x, y;
-  for (int i = 0; i < count + static_cast<int>(NumLanes()); ++i) {
-    x[static_cast<size_t>(i)] = p.grid[0].Line(part.column_low + i % columns);
-    y[static_cast<size_t>(i)] = p.grid[1].Line(part.row_low + i / columns);
+  size_t filled = 0;
+  for (int row = part.row_low; row <= part.row_high; ++row) {
+    const float line = p.grid[1].Line(row);
+    for (int column = 0; column < columns; ++column, ++filled) {
+      x[filled] = p.grid[0].Line(part.column_low + column);
+      y[filled] = line;
+    }
   }
+  std::fill_n(x.begin() + filled, NumLanes(), 0.0f);
+  std::fill_n(y.begin() + filled, NumLanes(), 0.0f);
   const LocalScene& scene = drawing.scene;
   for (size_t i = 0; i < static_cast<size_t>(count); i += NumLanes()) {
     const Vec3 corner = {hn::LoadU(kFloat, x.data() + i),
@@ -256,24 +322,33 @@ inline void ChooseCasters(const Casters& all, const Footprint& part,
 
 inline HWY_ATTR void ShadePlane(const Drawing& drawing, const PixelList& list,
                                 Frame& frame) {
-  // about a row of a small picture
-  constexpr size_t kPart = 96;
+  // some rows of a small picture, less where those have too many corners
+  constexpr size_t kLargestPart = 384;
+  constexpr size_t kSmallestPart = 96;
   CornerTable table;
   std::vector<Casters> all;
   if (drawing.casters != nullptr) all = FindFootprints(drawing);
-  for (size_t begin = 0; begin < list.count; begin += kPart) {
-    const size_t end = std::min(list.count, begin + kPart);
-    table.part = FindPart(drawing, begin, end, list);
+  size_t size = kLargestPart;
+  for (size_t begin = 0; begin < list.count;) {
+    const size_t end = std::min(list.count, begin + size);
+    table.part = FindPart(drawing, list, begin, end);
+    const bool fits = table.part.num_corners() <= CornerTable::kCapacity;
+    if (!fits && size > kSmallestPart) {
+      size /= 2;
+      continue;
+    }
     for (size_t i = 0; i < all.size(); ++i) {
       ChooseCasters(all[i], table.part.rect, (*drawing.casters)[i]);
     }
     // towards the horizon there are more corners than pixels
-    if (table.part.num_corners() <= CornerTable::kCapacity) {
+    if (fits) {
       LightCorners(drawing, table);
       ShadeWithTable(drawing, table, begin, end, list, frame);
+      size = std::min(2 * size, kLargestPart);
     } else {
       ShadeRange<Shape::kPlane>(drawing, begin, end, list, frame);
     }
+    begin = end;
   }
 }
 

@@ -32,6 +32,7 @@ struct Drawing {
 // full, else the first sample that is covered.
 struct PixelPlaces {
   Float x, y, sample_x, sample_y;
+  bool are_centers;  // all samples' places
 };
 
 HWY_INLINE PixelPlaces FindPlaces(Int pixels, Int samples) {
@@ -39,7 +40,7 @@ HWY_INLINE PixelPlaces FindPlaces(Int pixels, Int samples) {
   const Float y = ToFloat(hn::ShiftRight<16>(pixels));
   const Float half = Set(0.5f);
   const Mask is_full = IntEqual(samples, hn::Set(kInt, kAllSamples));
-  if (hn::AllTrue(kFloat, is_full)) return {x, y, x + half, y + half};
+  if (hn::AllTrue(kFloat, is_full)) return {x, y, x + half, y + half, true};
   Float dx = half;
   Float dy = half;
   for (size_t s = kNumSamples; s-- > 0;) {
@@ -49,7 +50,7 @@ HWY_INLINE PixelPlaces FindPlaces(Int pixels, Int samples) {
     dx = If(is_covered, Set(kSampleX[s]), dx);
     dy = If(is_covered, Set(kSampleY[s]), dy);
   }
-  return {x, y, x + If(is_full, half, dx), y + If(is_full, half, dy)};
+  return {x, y, x + If(is_full, half, dx), y + If(is_full, half, dy), false};
 }
 
 // A triangle's plane, and blends between its corners.

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "env/renderer/raycast/snapshot.h"
+#include "env/renderer/raycast/frame.h"
 
 #if defined(REPLICANT_RAYCAST_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef REPLICANT_RAYCAST_VECTOR_INL_H_
@@ -91,6 +91,12 @@ HWY_INLINE Float InverseRoot(Float v) {
 // sqrt(v) to 5e-6, for v >= 0.
 HWY_INLINE Float Root(Float v) {
   return v * InverseRoot(hn::Max(v, Set(1e-36f)));
+}
+
+// first, first + 1, ...: Highway's Iota() writes lane by lane to memory.
+HWY_INLINE Int CountFrom(int32_t first) {
+  static_assert(hn::MaxLanes(kInt) <= kLaneNumbers.size());
+  return hn::LoadU(kInt, kLaneNumbers.data()) + hn::Set(kInt, first);
 }
 
 // table[index] for 0 <= index < `size`; small tables fit into registers.

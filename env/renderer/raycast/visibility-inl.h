@@ -56,7 +56,7 @@ struct Target {
   HWY_INLINE Floats<kNumSamples> Look(int x, int y) const {
     Vec3s<kNumSamples> d;
     Floats<kNumSamples> at_x, at_y;
-    const Float column = ToFloat(hn::Iota(kInt, x));
+    const Float column = ToFloat(CountFrom(x));
     for (size_t s = 0; s < kNumSamples; ++s) {
       at_x[s] = column + Set(kSampleX[s]);
       at_y[s] = Set(static_cast<float>(y) + kSampleY[s]);
@@ -138,7 +138,7 @@ HWY_INLINE void AppendNonZero(Int samples, Int pixel, PixelList& list) {
 HWY_INLINE void Append(Int samples, int x, int y, bool per_sample,
                        PixelList& list) {
   if (hn::AllTrue(kInt, hn::Eq(samples, hn::Zero(kInt)))) return;
-  const Int pixel = hn::Iota(kInt, (y << 16) | x);
+  const Int pixel = CountFrom((y << 16) | x);
   if (!per_sample) return AppendNonZero(samples, pixel, list);
   const auto is_full = hn::Eq(samples, hn::Set(kInt, kAllSamples));
   AppendNonZero(hn::IfThenElseZero(is_full, samples), pixel, list);
@@ -165,7 +165,7 @@ HWY_INLINE void AppendSeen(const Snapshot& snapshot, const Band& band,
       const Int samples = find_seen(x, y, band.Place(frame, x, y));
       // lanes right of the picture hold leftovers
       const auto is_inside =
-          hn::Lt(hn::Iota(kInt, x), hn::Set(kInt, snapshot.width));
+          hn::Lt(CountFrom(x), hn::Set(kInt, snapshot.width));
       Append(hn::IfThenElseZero(is_inside, samples), x, y, per_sample, list);
     }
   }
