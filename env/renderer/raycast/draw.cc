@@ -23,37 +23,25 @@ namespace replicant::env::raycast::HWY_NAMESPACE {
 
 HWY_ATTR void PaintSky(const Snapshot& snapshot, Sky& sky, size_t stride) {
   const Rays& rays = snapshot.rays;
-  const Float distance = Set(snapshot.sky_distance);
+  // MuJoCo turns the cube by 90 degrees about x
+  const auto turned = [](Vec3 d) HWY_ATTR {
+    return Vec3{d.x, d.z, Zero() - d.y};
+  };
   for (int y = 0; y < snapshot.height; ++y) {
-    const size_t row = static_cast<size_t>(y) * stride;
+    const Vec3 row =
+        Fma(Set(rays.per_y), Set(static_cast<float>(y) + 0.5f), Set(rays.base));
+    auto* color = reinterpret_cast<int32_t*>(sky.color.data()) +
+                  static_cast<size_t>(y) * stride;
     for (size_t x = 0; x < stride; x += NumLanes()) {
-      const Float column = FirstColumn(static_cast<int>(x));
-      const auto direction = [&](float dx, float dy) HWY_ATTR {
-        return Set(rays.base) + Set(rays.per_x) * (column + Set(dx)) +
-               Set(rays.per_y) * Set(static_cast<float>(y) + dy);
-      };
-      for (size_t s = 0; s < kNumSamples; ++s) {
-        // the sky is a cylinder of that radius and half height
-        const Vec3 d = direction(kSampleX[s], kSampleY[s]);
-        const Float across = hn::Sqrt(d.x * d.x + d.y * d.y);
-        const Float depth = distance / hn::Max(across, hn::Abs(d.z));
-        const Float far_depth = Set(snapshot.far_depth);
-        hn::StoreU(
-            snapshot.sky == nullptr ? far_depth : hn::Min(depth, far_depth),
-            kFloat, sky.depth[s].data() + row + x);
-      }
-      Int color = hn::Zero(kInt);
-      if (snapshot.sky != nullptr) {
-        // MuJoCo turns the cube by 90 degrees about x
-        const auto turned = [](Vec3 d) HWY_ATTR {
-          return Vec3{d.x, d.z, Zero() - d.y};
-        };
-        color = Pack(ToBytes(
-            SampleCube(*snapshot.sky, turned(direction(0.5f, 0.5f)),
-                       turned(Set(rays.per_x)), turned(Set(rays.per_y)))));
-      }
-      hn::StoreU(color, kInt,
-                 reinterpret_cast<int32_t*>(sky.color.data()) + row + x);
+      const Float column = ToFloat(CountFrom(static_cast<int32_t>(x)));
+      const Vec3 direction = Fma(Set(rays.per_x), column + Set(0.5f), row);
+      const Int painted =
+          snapshot.sky == nullptr
+              ? hn::Zero(kInt)
+              : Pack(ToBytes(SampleCube(*snapshot.sky, turned(direction),
+                                        turned(Set(rays.per_x)),
+                                        turned(Set(rays.per_y)))));
+      hn::StoreU(painted, kInt, color + x);
     }
   }
 }
@@ -92,149 +80,141 @@ uint32_t BlendOver(uint32_t over, uint32_t under, float share) {
   return blend;
 }
 
+// Writes `color` to the samples of a pixel.
+void KeepSamples(size_t at, int32_t samples, uint32_t color, Frame& frame) {
+  for (size_t s = 0; s < kNumSamples; ++s) {
+    if ((samples >> s & 1) != 0) frame.color[s].data()[at] = color;
+  }
+}
+
+// Whether a vector of the list from `i` on is a run of pixels in a row that are
+// covered in full.
+HWY_INLINE bool IsRun(const PixelList& list, size_t i) {
+  const Int pixels = hn::LoadU(kInt, list.pixels.data() + i);
+  const Int samples = hn::LoadU(kInt, list.samples.data() + i);
+  return hn::AllTrue(kInt,
+                     hn::And(hn::Eq(pixels, CountFrom(list.pixels[i])),
+                             hn::Eq(samples, hn::Set(kInt, kAllSamples))));
+}
+
 // Puts the shaded list into the picture: into the sums, and into the samples
 // if transparent geoms will be laid over them.
-void Deposit(size_t count, bool keeps_samples, bool is_mirror, Frame& frame) {
-  const int32_t* pixels = frame.pixels.data();
-  const int32_t* samples = frame.samples.data();
-  const uint32_t* shaded = frame.shaded.data();
-  for (size_t i = 0; i < count; ++i) {
-    const size_t at = PixelIndex(pixels[i], frame.stride);
-    frame.sum.data()[at] += shaded[i] * CountBits(samples[i]);
-    if (is_mirror) frame.mirror_color.data()[at] = shaded[i];
-    if (!keeps_samples) continue;
-    for (size_t s = 0; s < kNumSamples; ++s) {
-      if ((samples[i] >> s & 1) != 0) frame.color[s].data()[at] = shaded[i];
+HWY_ATTR void Deposit(const Snapshot& snapshot, const PixelList& list,
+                      bool is_mirror, Frame& frame) {
+  const bool keeps_samples = !snapshot.transparent.empty();
+  for (size_t i = 0; i < list.count;) {
+    const size_t at = PixelIndex(list.pixels[i], frame.stride);
+    if (!keeps_samples && i + NumLanes() <= list.count && IsRun(list, i)) {
+      const Int color = hn::LoadU(
+          kInt, reinterpret_cast<const int32_t*>(frame.shaded.data()) + i);
+      hn::StoreU(hn::ShiftLeft<2>(color), kInt,
+                 reinterpret_cast<int32_t*>(frame.sum.data()) + at);
+      if (is_mirror) {
+        hn::StoreU(color, kInt,
+                   reinterpret_cast<int32_t*>(frame.mirror_color.data()) + at);
+      }
+      i += NumLanes();
+      continue;
     }
+    const uint32_t color = frame.shaded[i];
+    frame.sum.data()[at] += color * CountBits(list.samples[i]);
+    if (is_mirror) frame.mirror_color.data()[at] = color;
+    if (keeps_samples) KeepSamples(at, list.samples[i], color, frame);
+    ++i;
   }
 }
 
 // Adds the shaded list to the mirror's own colour, sample by sample.
-void DepositMirrored(size_t count, bool keeps_samples, Frame& frame) {
-  for (size_t i = 0; i < count; ++i) {
-    const int32_t samples = frame.samples.data()[i];
-    const size_t at = PixelIndex(frame.pixels.data()[i], frame.stride);
+void DepositMirrored(const Snapshot& snapshot, const PixelList& list,
+                     Frame& frame) {
+  const bool keeps_samples = !snapshot.transparent.empty();
+  for (size_t i = 0; i < list.count; ++i) {
+    const size_t at = PixelIndex(list.pixels[i], frame.stride);
     const uint32_t own = frame.mirror_color.data()[at];
-    const uint32_t both = AddSaturated(own, frame.shaded.data()[i]);
-    frame.sum.data()[at] += (both - own) * CountBits(samples);
-    if (!keeps_samples) continue;
-    for (size_t s = 0; s < kNumSamples; ++s) {
-      if ((samples >> s & 1) != 0) frame.color[s].data()[at] = both;
-    }
+    const uint32_t both = AddSaturated(own, frame.shaded[i]);
+    frame.sum.data()[at] += (both - own) * CountBits(list.samples[i]);
+    if (keeps_samples) KeepSamples(at, list.samples[i], both, frame);
   }
 }
 
-void DepositTransparent(size_t count, float alpha, Frame& frame) {
-  for (size_t i = 0; i < count; ++i) {
-    const size_t at = PixelIndex(frame.pixels.data()[i], frame.stride);
+void DepositTransparent(const PixelList& list, float alpha, Frame& frame) {
+  for (size_t i = 0; i < list.count; ++i) {
+    const size_t at = PixelIndex(list.pixels[i], frame.stride);
     for (size_t s = 0; s < kNumSamples; ++s) {
-      if ((frame.samples.data()[i] >> s & 1) == 0) continue;
+      if ((list.samples[i] >> s & 1) == 0) continue;
       uint32_t& color = frame.color[s].data()[at];
-      color = BlendOver(frame.shaded.data()[i], color, alpha);
+      color = BlendOver(frame.shaded[i], color, alpha);
     }
   }
 }
 
 // ------------------------------------------------------------------- layers
 
-void DrawDirect(const Snapshot& snapshot, const Tables& tables, Frame& frame) {
-  const bool keeps_samples = !snapshot.transparent.empty();
-  std::vector<Casters> casters;
+void DrawDirect(const Snapshot& snapshot, const Tables& tables,
+                const Views& views, Frame& frame) {
+  std::vector<Casters> casters = MakeCasters(snapshot);
   for (size_t k = 0; k < snapshot.primitives.size(); ++k) {
     const Primitive& p = snapshot.primitives[k];
-    if (p.is_transparent || p.rect.empty()) continue;
-    const size_t count =
-        Collect(snapshot, static_cast<int>(k), Layer::kDirect, frame);
-    if (count == 0) continue;
-    casters.clear();
-    for (const Light& light : snapshot.lights) {
-      if (!light.casts_shadow) continue;
-      casters.emplace_back().light = &light;
-    }
+    PixelList& list = frame.direct_lists[k];
+    if (p.is_transparent || list.count == 0) continue;
     const Drawing drawing{
         &snapshot,
         &tables,
         &p,
         ToLocal(p, snapshot.rays),
+        views.direct[k],
         MakeLocalScene(snapshot, p, snapshot.rays.origin, 1.0f),
         &casters};
-    Shade(drawing, count, frame);
-    Deposit(count, keeps_samples, static_cast<int>(k) == snapshot.mirror,
-            frame);
+    Shade(drawing, list, frame);
+    Deposit(snapshot, list, static_cast<int>(k) == snapshot.mirror, frame);
   }
 }
 
 void DrawMirrored(const Snapshot& snapshot, const Tables& tables,
-                  Frame& frame) {
-  const bool keeps_samples = !snapshot.transparent.empty();
+                  const Views& views, Frame& frame) {
   const float reflectance =
       snapshot.primitives[static_cast<size_t>(snapshot.mirror)].reflectance;
   for (size_t k = 0; k < snapshot.primitives.size(); ++k) {
     const Primitive& p = snapshot.primitives[k];
-    if (p.is_transparent || p.mirrored_rect.empty()) continue;
-    if (static_cast<int>(k) == snapshot.mirror) continue;
-    const size_t count =
-        Collect(snapshot, static_cast<int>(k), Layer::kMirrored, frame);
-    if (count == 0) continue;
+    PixelList& list = frame.mirrored_lists[k];
+    if (list.count == 0) continue;
     const Drawing drawing{
         &snapshot,
         &tables,
         &p,
         ToLocal(p, snapshot.mirrored_rays),
+        views.mirrored[k],
         MakeLocalScene(snapshot, p, snapshot.mirrored_rays.origin, reflectance),
         nullptr};
-    Shade(drawing, count, frame);
-    DepositMirrored(count, keeps_samples, frame);
+    Shade(drawing, list, frame);
+    DepositMirrored(snapshot, list, frame);
   }
 }
 
 void DrawTransparent(const Snapshot& snapshot, const Tables& tables,
-                     Frame& frame) {
+                     const Views& views, Frame& frame) {
   // MuJoCo draws them twice: from near to far and from far to near
   const auto num = snapshot.transparent.size();
   for (size_t i = 0; i < 2 * num; ++i) {
-    const int k = snapshot.transparent[i < num ? i : 2 * num - 1 - i];
-    const Primitive& p = snapshot.primitives[static_cast<size_t>(k)];
-    if (p.rect.empty()) continue;
-    const size_t count = CollectTransparent(snapshot, k, frame);
-    if (count == 0) continue;
+    const auto k = static_cast<size_t>(
+        snapshot.transparent[i < num ? i : 2 * num - 1 - i]);
+    const Primitive& p = snapshot.primitives[k];
+    PixelList& list = frame.direct_lists[k];
+    if (list.count == 0) continue;
     const Drawing drawing{
         &snapshot,
         &tables,
         &p,
         ToLocal(p, snapshot.rays),
+        views.direct[k],
         MakeLocalScene(snapshot, p, snapshot.rays.origin, 1.0f),
         nullptr};
-    Shade(drawing, count, frame);
-    DepositTransparent(count, p.rgba[3], frame);
+    Shade(drawing, list, frame);
+    DepositTransparent(list, p.rgba[3], frame);
   }
 }
 
 // ------------------------------------------------------------------ resolve
-
-// Adds the sky to the samples that see nothing else.
-HWY_ATTR void AddSky(const Snapshot& snapshot, const Sky& painted,
-                     Frame& frame) {
-  const size_t size = static_cast<size_t>(snapshot.height) * frame.stride;
-  const bool keeps_samples = !snapshot.transparent.empty();
-  const Int nothing = hn::Set(kInt, -1);
-  for (size_t i = 0; i < size; i += NumLanes()) {
-    const Int sky = hn::LoadU(
-        kInt, reinterpret_cast<const int32_t*>(painted.color.data()) + i);
-    auto* sum = reinterpret_cast<int32_t*>(frame.sum.data()) + i;
-    Int total = hn::LoadU(kInt, sum);
-    for (size_t s = 0; s < kNumSamples; ++s) {
-      const auto is_sky =
-          hn::Eq(hn::LoadU(kInt, frame.id[s].data() + i), nothing);
-      total = total + hn::IfThenElseZero(is_sky, sky);
-      if (!keeps_samples) continue;
-      auto* color = reinterpret_cast<int32_t*>(frame.color[s].data()) + i;
-      hn::StoreU(hn::IfThenElse(is_sky, sky, hn::LoadU(kInt, color)), kInt,
-                 color);
-    }
-    hn::StoreU(total, kInt, sum);
-  }
-}
 
 void SumSamples(const Snapshot& snapshot, Frame& frame) {
   const size_t size = static_cast<size_t>(snapshot.height) * frame.stride;
@@ -279,24 +259,12 @@ HWY_ATTR void Resolve(const Snapshot& snapshot, const Frame& frame,
 HWY_ATTR void DrawFrame(const Snapshot& snapshot, const Tables& tables,
                         bool paints_sky, Frame& frame, Sky& sky, uint8_t* rgb) {
   if (paints_sky) PaintSky(snapshot, sky, frame.stride);
-  Clear(snapshot, sky, frame);
-  const auto count = static_cast<int>(snapshot.primitives.size());
-  for (int k = 0; k < count; ++k) {
-    const Primitive& p = snapshot.primitives[static_cast<size_t>(k)];
-    if (!p.is_transparent) Cover(snapshot, k, Layer::kDirect, frame);
-  }
-  DrawDirect(snapshot, tables, frame);
-  if (snapshot.mirror >= 0) {
-    for (int k = 0; k < count; ++k) {
-      const Primitive& p = snapshot.primitives[static_cast<size_t>(k)];
-      if (p.is_transparent || k == snapshot.mirror) continue;
-      Cover(snapshot, k, Layer::kMirrored, frame);
-    }
-    DrawMirrored(snapshot, tables, frame);
-  }
-  AddSky(snapshot, sky, frame);
+  const Views views = MakeViews(snapshot);
+  FindVisible(snapshot, views, sky, frame);
+  DrawDirect(snapshot, tables, views, frame);
+  if (snapshot.mirror >= 0) DrawMirrored(snapshot, tables, views, frame);
   if (!snapshot.transparent.empty()) {
-    DrawTransparent(snapshot, tables, frame);
+    DrawTransparent(snapshot, tables, views, frame);
     SumSamples(snapshot, frame);
   }
   Resolve(snapshot, frame, rgb);
@@ -318,21 +286,22 @@ bool Prepare(const Snapshot& snapshot, Frame& frame, Sky& sky) {
   frame.stride = (static_cast<size_t>(snapshot.width) + kLargestVector - 1) /
                  kLargestVector * kLargestVector;
   const size_t size = frame.stride * static_cast<size_t>(snapshot.height);
-  for (size_t s = 0; s < kNumSamples; ++s) {
-    frame.depth[s].Resize(size);
-    frame.id[s].Resize(size);
-    if (snapshot.mirror >= 0) {
-      frame.mirrored_depth[s].Resize(size);
-      frame.mirrored_id[s].Resize(size);
+  const size_t band = frame.stride * static_cast<size_t>(Frame::kBandRows);
+  for (SeenSamples* seen : {&frame.direct, &frame.mirrored}) {
+    for (size_t s = 0; s < kNumSamples; ++s) {
+      seen->nearness[s].Resize(band);
+      seen->id[s].Resize(band);
     }
-    if (!snapshot.transparent.empty()) frame.color[s].Resize(size);
-    sky.depth[s].Resize(size);
+  }
+  if (!snapshot.transparent.empty()) {
+    for (Lanes<uint32_t>& color : frame.color) color.Resize(size);
   }
   if (snapshot.mirror >= 0) frame.mirror_color.Resize(size);
   frame.sum.Resize(size);
-  frame.pixels.Resize(kNumSamples * size);
-  frame.samples.Resize(kNumSamples * size);
-  frame.shaded.Resize(kNumSamples * size);
+  if (frame.direct_lists.size() < snapshot.primitives.size()) {
+    frame.direct_lists.resize(snapshot.primitives.size());
+    frame.mirrored_lists.resize(snapshot.primitives.size());
+  }
   sky.color.Resize(size);
 
   const bool is_same =
@@ -340,13 +309,12 @@ bool Prepare(const Snapshot& snapshot, Frame& frame, Sky& sky) {
       sky.rays.base == snapshot.rays.base &&
       sky.rays.per_x == snapshot.rays.per_x &&
       sky.rays.per_y == snapshot.rays.per_y && sky.height == snapshot.height &&
-      sky.width == snapshot.width && sky.distance == snapshot.sky_distance;
+      sky.width == snapshot.width;
   sky.texture = snapshot.sky;
   sky.orientation = snapshot.orientation;
   sky.rays = snapshot.rays;
   sky.height = snapshot.height;
   sky.width = snapshot.width;
-  sky.distance = snapshot.sky_distance;
   return !is_same;
 }
 

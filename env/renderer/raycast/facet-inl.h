@@ -53,7 +53,7 @@ HWY_INLINE CornerChoice ChooseCorners(Float u, Float v, Mask is_reversed,
 }
 
 // A row of corners around the axis z: radius and height, and the same of the
-// normal.
+// normal (of any length unless IsRound()).
 struct Row {
   Float radius, z, normal_radius, normal_z;
 };
@@ -63,15 +63,22 @@ HWY_INLINE Row If(Mask m, const Row& yes, const Row& no) {
           If(m, yes.normal_z, no.normal_z)};
 }
 
+// Whether a shape that is round about z has the normals of a ball or tube.
+inline bool IsRound(const Primitive& p) {
+  return p.size[0] == p.size[1] &&
+         (p.shape != Shape::kEllipsoid || p.size[0] == p.size[2]);
+}
+
 HWY_INLINE void SetCorner(const Primitive& p, const Row& row, Float cos_azimuth,
                           Float sin_azimuth, int i, Triangle* triangle) {
   const Float radius_x = row.radius * Set(p.size[0]);
   const Float radius_y = row.radius * Set(p.size[1]);
   triangle->corner[i] = {radius_x * cos_azimuth, radius_y * sin_azimuth, row.z};
-  const Vec3 normal = {row.normal_radius * cos_azimuth * Set(1.0f / p.size[0]),
-                       row.normal_radius * sin_azimuth * Set(1.0f / p.size[1]),
-                       row.normal_z};
-  triangle->normal[i] = Normalized(normal);
+  const Vec3 normal = {
+      row.normal_radius * cos_azimuth,
+      row.normal_radius * sin_azimuth * Set(p.size[0] / p.size[1]),
+      row.normal_z};
+  triangle->normal[i] = IsRound(p) ? normal : Normalized(normal);
 }
 
 // The cell of a shape that is round about z: the two rows and the place in it.
@@ -94,13 +101,14 @@ HWY_INLINE RoundCell SphereCell(const Tables& tables, const Primitive& p,
   cell.v = scaled - row;
   cell.is_reversed = z < Zero();
   cell.is_pole = row >= Set(rows - 1.0f);
-  const Float size_z = Set(p.shape == Shape::kCapsule ? p.size[0] : p.size[2]);
-  const Float inverse_z = Set(1.0f) / size_z;
+  const float size_z = p.shape == Shape::kCapsule ? p.size[0] : p.size[2];
+  const Float flatness = Set(p.size[0] / size_z);
   const Float sign = hn::CopySign(Set(1.0f), z);
   const auto make = [&](Int i) HWY_ATTR {
-    const Float c = Gather(tables.cos_elevation.data(), i);
-    const Float s = Gather(tables.sin_elevation.data(), i) * sign;
-    return Row{c, center + s * size_z, c, s * inverse_z};
+    const auto size = static_cast<size_t>(tables.num_rows() + 1);
+    const Float c = Lookup(tables.cos_elevation.data(), size, i);
+    const Float s = Lookup(tables.sin_elevation.data(), size, i) * sign;
+    return Row{c, Fma(s, Set(size_z), center), c, s * flatness};
   };
   cell.low = make(index);
   cell.high = make(next);
@@ -147,20 +155,26 @@ HWY_INLINE RoundCell FindRoundCell(const Tables& tables, const Primitive& p,
     return SphereCell(tables, p, radius, z * Set(1.0f / p.size[2]), Zero());
   }
   const Float half = Set(p.size[2]);
-  const RoundCell wall = TubeCell(tables, half, z);
-  RoundCell end;
+  const Float above = hn::Abs(z) - half;
   Mask is_end;
   if constexpr (kShape == Shape::kCapsule) {
+    is_end = above > Zero();
+  } else {
+    // up to rounding a hit lies in the plane of the disk or on the wall
+    is_end = above + (Set(1.0f) - radius) * Set(p.size[0]) > Zero();
+  }
+  if (hn::AllFalse(kFloat, is_end)) return TubeCell(tables, half, z);
+  RoundCell end;
+  if constexpr (kShape == Shape::kCapsule) {
+    // inside the caps' range of z the ball's own sign would be wrong
     const Float center = hn::CopySign(half, z);
     end = SphereCell(tables, p, radius, (z - center) * Set(1.0f / p.size[0]),
                      center);
-    // inside the caps' range of z the ball's own sign would be wrong
-    is_end = hn::Abs(z) > half;
   } else {
     end = DiskCell(tables, half, radius, z);
-    // hits on the disk lie exactly in its plane, up to rounding
-    is_end = hn::Abs(z) >= half * Set(0.99999f);
   }
+  if (hn::AllTrue(kFloat, is_end)) return end;
+  const RoundCell wall = TubeCell(tables, half, z);
   return {If(is_end, end.low, wall.low), If(is_end, end.high, wall.high),
           If(is_end, end.v, wall.v), hn::And(is_end, end.is_reversed),
           hn::And(is_end, end.is_pole)};
@@ -180,10 +194,11 @@ HWY_INLINE Triangle FindRoundTriangle(const Tables& tables, const Primitive& p,
   const Float slice = Clamp(hn::Floor(scaled), 0.0f, slices - 1.0f);
   const Int index = ToInt(slice);
   const Int next = index + hn::Set(kInt, 1);
-  const Float cos_low = Gather(tables.cos_azimuth.data(), index);
-  const Float sin_low = Gather(tables.sin_azimuth.data(), index);
-  const Float cos_high = Gather(tables.cos_azimuth.data(), next);
-  const Float sin_high = Gather(tables.sin_azimuth.data(), next);
+  const auto size = static_cast<size_t>(tables.num_slices + 1);
+  const Float cos_low = Lookup(tables.cos_azimuth.data(), size, index);
+  const Float sin_low = Lookup(tables.sin_azimuth.data(), size, index);
+  const Float cos_high = Lookup(tables.cos_azimuth.data(), size, next);
+  const Float sin_high = Lookup(tables.sin_azimuth.data(), size, next);
 
   const CornerChoice c =
       ChooseCorners(scaled - slice, cell.v, cell.is_reversed, cell.is_pole);

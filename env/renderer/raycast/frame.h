@@ -27,6 +27,15 @@ inline constexpr float kMiss = 1e30f;
 inline constexpr int kChannelBits = 10;
 inline constexpr uint32_t kChannelMask = 0x3FF;
 
+// 0, 1, 2, ...
+inline constexpr auto kLaneNumbers = [] {
+  std::array<int32_t, 64> numbers{};
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = static_cast<int32_t>(i);
+  }
+  return numbers;
+}();
+
 // Memory for `size` lanes with room for a whole vector behind the last one.
 template <typename T>
 class Lanes {
@@ -57,35 +66,51 @@ struct Sky {
   Float9 orientation{};
   Rays rays{};
   int height = 0, width = 0;
-  float distance = 0;
-  Lanes<uint32_t> color;          // per pixel
-  PerSample<Lanes<float>> depth;  // where the ray meets it
+  Lanes<uint32_t> color;  // per pixel
+};
+
+// The pixels in which one primitive is seen: y << 16 | x and a bit per sample.
+// A pixel can be there once per sample.
+struct PixelList {
+  std::vector<int32_t> pixels, samples;
+  size_t count = 0;
+
+  // Makes room for `more` and a whole vector behind them.
+  void Reserve(size_t more) {
+    const size_t need = count + more + Lanes<int32_t>::kPadding;
+    if (need <= pixels.size()) return;
+    pixels.resize(2 * need);
+    samples.resize(2 * need);
+  }
+};
+
+// What the samples of some rows see: the nearest primitive's index, -1 for the
+// sky, and 1 / depth of it.
+struct SeenSamples {
+  PerSample<Lanes<float>> nearness;
+  PerSample<Lanes<int32_t>> id;
 };
 
 // Working memory of one picture, used again for the next. Pixel (x, y) is at
 // y * stride + x.
 struct Frame {
+  // Rows that are looked at together: few enough to stay in the fastest cache.
+  static constexpr int kBandRows = 4;
   size_t stride = 0;
 
-  // the nearest primitive of every sample: its depth and index, -1 for the sky
-  PerSample<Lanes<float>> depth;
-  PerSample<Lanes<int32_t>> id;
-  // the same behind the mirror
-  PerSample<Lanes<float>> mirrored_depth;
-  PerSample<Lanes<int32_t>> mirrored_id;
+  // of one band: directly, and behind the mirror
+  SeenSamples direct, mirrored;
+  // of the whole picture, by primitive
+  std::vector<PixelList> direct_lists, mirrored_lists;
+
   // the mirror's own colour, per pixel
   Lanes<uint32_t> mirror_color;
-
   // sum of the colours of a pixel's samples
   Lanes<uint32_t> sum;
   // colour per sample, for scenes with transparent primitives
   PerSample<Lanes<uint32_t>> color;
-
-  // pixels that one primitive covers: y << 16 | x, a bit per sample, the
-  // shaded colour; a pixel can be there once per sample
-  Lanes<int32_t> pixels;
-  Lanes<int32_t> samples;
-  Lanes<uint32_t> shaded;
+  // colours of the list that is being shaded
+  std::vector<uint32_t> shaded;
 };
 
 }  // namespace replicant::env::raycast

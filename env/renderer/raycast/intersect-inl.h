@@ -1,4 +1,6 @@
 // Where rays enter the shapes. Included once per instruction set.
+#include <type_traits>
+
 #include "env/renderer/raycast/frame.h"
 #include "env/renderer/raycast/vector-inl.h"
 
@@ -12,101 +14,196 @@
 HWY_BEFORE_NAMESPACE();
 namespace replicant::env::raycast::HWY_NAMESPACE {
 
-// All functions take a ray o + t d in the shape's local coordinates and give
-// the t at which it enters the shape from outside, of either sign, or kMiss.
-// Discriminants come from the moment o x d: unlike b^2 - a c they stay exact
-// when the ray starts hundreds of radii away.
-
 // 1 / v, large for v = 0.
 HWY_INLINE Float SafeInverse(Float v) {
   const Float tiny = Set(1e-20f);
   return Set(1.0f) / If(hn::Abs(v) < tiny, tiny, v);
 }
 
-HWY_INLINE Float HitUnitSphere(Vec3 o, Vec3 d) {
-  const Float a = Dot(d, d);
-  const Vec3 moment = Cross(o, d);
-  const Float discriminant = a - Dot(moment, moment);
-  // roots and quotients cost more than all the rest
-  if (hn::AllTrue(kFloat, discriminant < Zero())) return Set(kMiss);
-  const Float root = hn::Sqrt(hn::Max(discriminant, Zero()));
-  const Float t = (Zero() - Dot(o, d) - root) / a;
-  return If(discriminant < Zero(), Set(kMiss), t);
+// Where rays o + t d start, in a primitive's unit coordinates, and inverses of
+// what depends on that alone; see Nearness().
+struct Origin {
+  Vec3 at;
+  Vec3 inverse;
+};
+
+// The same for all rays of a picture or of a lamp.
+struct SharedOrigin {
+  Float3 at{}, inverse{};
+};
+HWY_INLINE Origin Set(const SharedOrigin& origin) {
+  return {Set(origin.at), Set(origin.inverse)};
 }
 
-HWY_INLINE Float HitEllipsoid(const Primitive& p, Vec3 o, Vec3 d) {
-  const Vec3 scale =
-      Set({1.0f / p.size[0], 1.0f / p.size[1], 1.0f / p.size[2]});
-  return HitUnitSphere(o * scale, d * scale);
+template <Shape kShape>
+HWY_INLINE Origin MakeOrigin(const Primitive& p, Vec3 o) {
+  const Float half = Set(p.unit_half_length);
+  Vec3 inverse = {Zero(), Zero(), Zero()};
+  if constexpr (kShape == Shape::kPlane) {
+    inverse.x = SafeInverse(Zero() - o.z);
+  }
+  if constexpr (kShape == Shape::kEllipsoid) {
+    inverse.x = SafeInverse(Dot(o, o) - Set(1.0f));
+  }
+  if constexpr (kShape == Shape::kCapsule || kShape == Shape::kCylinder) {
+    const Float side2 = Fma(o.y, o.y, Fma(o.x, o.x, Set(-1.0f)));
+    inverse.x = SafeInverse(side2);
+    const Float above = o.z - half;
+    const Float below = o.z + half;
+    if constexpr (kShape == Shape::kCapsule) {
+      inverse.y = SafeInverse(Fma(above, above, side2));
+      inverse.z = SafeInverse(Fma(below, below, side2));
+    } else {
+      inverse.y = SafeInverse(Zero() - above);
+      inverse.z = SafeInverse(Zero() - below);
+    }
+  }
+  if constexpr (kShape == Shape::kBox) {
+    const auto face = [](Float v) HWY_ATTR {
+      return hn::IfThenElseZero(hn::Abs(v) > Set(1.0f),
+                                SafeInverse(hn::CopySign(Set(1.0f), v) - v));
+    };
+    inverse = {face(o.x), face(o.y), face(o.z)};
+  }
+  return {o, inverse};
 }
 
-// Where the ray enters the endless cylinder of radius 1 about z; `*missed`
-// where it does not. Parallel to z the entry is far up or down.
-HWY_INLINE Float HitUnitTube(Vec3 o, Vec3 d, Mask* missed) {
-  const Float a = hn::Max(d.x * d.x + d.y * d.y, Set(1e-20f));
-  const Float moment = o.x * d.y - o.y * d.x;
-  const Float discriminant = a - moment * moment;
-  *missed = discriminant < Zero();
-  if (hn::AllTrue(kFloat, *missed)) return Set(kMiss);
-  const Float root = hn::Sqrt(hn::Max(discriminant, Zero()));
-  return (Zero() - (o.x * d.x + o.y * d.y) - root) / a;
+// Nearness() gives 1 / t of the point where the ray o + t d enters a shape from
+// outside: positive for t > 0, else zero or negative where the ray misses the
+// shape or enters it behind its start. (Inverse depth, too, is what OpenGL
+// compares.) With |o + t d| = 1 written as a t^2 + 2 b t + c = 0 it is
+//
+//   1 / t = (-b + sqrt(b^2 - a c)) / c,
+//
+// where c belongs to the start alone: there is no division per ray. The
+// discriminant comes from the moment o x d, as a - (o x d)^2: unlike b^2 - a c
+// it stays exact when the ray starts hundreds of radii away.
+
+//
+// Rays come several at a time: a processor that waits for one has the others
+// to go on with, and whether any hits is asked once for all.
+template <size_t kCount>
+using Floats = std::array<Float, kCount>;
+template <size_t kCount>
+using Vec3s = std::array<Vec3, kCount>;
+
+// Whether the mask holds for no lane of any.
+template <size_t kCount>
+HWY_INLINE bool IsNone(const std::array<Mask, kCount>& masks) {
+  Mask any = masks[0];
+  for (size_t k = 1; k < kCount; ++k) any = hn::Or(any, masks[k]);
+  return hn::AllFalse(kFloat, any);
 }
 
-HWY_INLINE Float HitCapsule(const Primitive& p, Vec3 o, Vec3 d) {
-  const Float scale = Set(1.0f / p.size[0]);
-  const Float half = Set(p.size[2]) * scale;
-  const Vec3 unit_o = o * scale;
-  const Vec3 unit_d = d * scale;
-  Mask missed;
-  const Float side = HitUnitTube(unit_o, unit_d, &missed);
-  if (hn::AllTrue(kFloat, missed)) return Set(kMiss);
-  // past an end the ball at that end decides
-  const Float z = unit_o.z + side * unit_d.z;
-  const Mask is_on_side = hn::Abs(z) <= half;
-  const Float center = hn::CopySign(half, z);
-  const Float ball =
-      HitUnitSphere({unit_o.x, unit_o.y, unit_o.z - center}, unit_d);
-  return If(missed, Set(kMiss), If(is_on_side, side, ball));
+template <size_t kCount>
+HWY_INLINE Floats<kCount> BallNearness(const Vec3s<kCount>& o,
+                                       const Floats<kCount>& inverse,
+                                       const Vec3s<kCount>& d) {
+  Floats<kCount> discriminant, nearness;
+  std::array<Mask, kCount> hits;
+  for (size_t k = 0; k < kCount; ++k) {
+    const Vec3 moment = Cross(o[k], d[k]);
+    discriminant[k] =
+        NegFma(moment.z, moment.z,
+               NegFma(moment.y, moment.y,
+                      NegFma(moment.x, moment.x, Dot(d[k], d[k]))));
+    hits[k] = discriminant[k] >= Zero();
+    nearness[k] = Zero();
+  }
+  if (IsNone(hits)) return nearness;
+  for (size_t k = 0; k < kCount; ++k) {
+    const Float root = Root(hn::Max(discriminant[k], Zero()));
+    nearness[k] =
+        hn::IfThenElseZero(hits[k], (root - Dot(o[k], d[k])) * inverse[k]);
+  }
+  return nearness;
 }
 
-HWY_INLINE Float HitCylinder(const Primitive& p, Vec3 o, Vec3 d) {
-  const Vec3 scale = Set({1.0f / p.size[0], 1.0f / p.size[1], 1.0f});
-  const Float half = Set(p.size[2]);
-  const Vec3 unit_o = o * scale;
-  const Vec3 unit_d = d * scale;
-  Mask missed;
-  const Float side = HitUnitTube(unit_o, unit_d, &missed);
-  if (hn::AllTrue(kFloat, missed)) return Set(kMiss);
-  const Float z = unit_o.z + side * unit_d.z;
-  const Mask is_on_side = hn::Abs(z) <= half;
-  // past an end the disk at that end decides
-  const Float end = hn::CopySign(half, z);
-  const Float disk = (end - unit_o.z) * SafeInverse(unit_d.z);
-  const Float x = unit_o.x + disk * unit_d.x;
-  const Float y = unit_o.y + disk * unit_d.y;
-  const Mask is_on_disk = x * x + y * y <= Set(1.0f);
-  const Float at_end = If(is_on_disk, disk, Set(kMiss));
-  return If(missed, Set(kMiss), If(is_on_side, side, at_end));
+// A capsule or cylinder: the endless tube of radius 1 about z, and past an end
+// of it what closes that.
+template <Shape kShape, size_t kCount>
+HWY_INLINE Floats<kCount> RoundNearness(const Primitive& p, const Origin& o,
+                                        const Vec3s<kCount>& d) {
+  Floats<kCount> discriminant, nearness;
+  std::array<Mask, kCount> hits;
+  for (size_t k = 0; k < kCount; ++k) {
+    const Float moment = NegFma(o.at.y, d[k].x, o.at.x * d[k].y);
+    const Float a = Fma(d[k].y, d[k].y, d[k].x * d[k].x);
+    discriminant[k] = NegFma(moment, moment, a);
+    hits[k] = discriminant[k] >= Zero();
+    nearness[k] = Zero();
+  }
+  if (IsNone(hits)) return nearness;
+  const Float half = Set(p.unit_half_length);
+  Floats<kCount> end;
+  std::array<Mask, kCount> is_past;
+  for (size_t k = 0; k < kCount; ++k) {
+    const Float root = Root(hn::Max(discriminant[k], Zero()));
+    const Float along = Fma(o.at.y, d[k].y, o.at.x * d[k].x);
+    const Float side = (root - along) * o.inverse.x;
+    // height of the entry times its nearness
+    const Float z = Fma(o.at.z, side, d[k].z);
+    is_past[k] = hn::And(hits[k], hn::Abs(z) > half * hn::Abs(side));
+    end[k] = hn::CopySign(half, hn::Xor(z, side));
+    nearness[k] = hn::IfThenElseZero(hits[k], side);
+  }
+  if (IsNone(is_past)) return nearness;
+  Floats<kCount> inverse, at_end;
+  for (size_t k = 0; k < kCount; ++k) {
+    inverse[k] = If(end[k] < Zero(), o.inverse.z, o.inverse.y);
+  }
+  if constexpr (kShape == Shape::kCapsule) {
+    Vec3s<kCount> from;
+    for (size_t k = 0; k < kCount; ++k) {
+      from[k] = {o.at.x, o.at.y, o.at.z - end[k]};
+    }
+    at_end = BallNearness(from, inverse, d);
+  } else {
+    for (size_t k = 0; k < kCount; ++k) {
+      const Float disk = d[k].z * inverse[k];
+      const Float x = Fma(o.at.x, disk, d[k].x);
+      const Float y = Fma(o.at.y, disk, d[k].y);
+      at_end[k] = hn::IfThenElseZero(Fma(y, y, x * x) <= disk * disk, disk);
+    }
+  }
+  for (size_t k = 0; k < kCount; ++k) {
+    nearness[k] = If(is_past[k], at_end[k], nearness[k]);
+  }
+  return nearness;
 }
 
-HWY_INLINE Float HitBox(const Primitive& p, Vec3 o, Vec3 d) {
-  const Vec3 inverse = {SafeInverse(d.x), SafeInverse(d.y), SafeInverse(d.z)};
-  const Vec3 reach = {hn::Abs(inverse.x) * Set(p.size[0]),
-                      hn::Abs(inverse.y) * Set(p.size[1]),
-                      hn::Abs(inverse.z) * Set(p.size[2])};
-  const Vec3 center = o * inverse;
-  const Vec3 enter = Set({0, 0, 0}) - center - reach;
-  const Vec3 leave = reach - center;
-  const Float first = hn::Max(hn::Max(enter.x, enter.y), enter.z);
-  const Float last = hn::Min(hn::Min(leave.x, leave.y), leave.z);
-  return If(first <= last, first, Set(kMiss));
+// The ray enters the cube from -1 to 1 by the last of the faces turned to its
+// start that it comes to, unless it has left the cube by then.
+HWY_INLINE Float BoxNearness(const Origin& o, Vec3 d) {
+  const auto is_turned = [](Float inverse)
+                             HWY_ATTR { return inverse != Zero(); };
+  const auto face = [&](Float inverse, Float direction) HWY_ATTR {
+    return If(is_turned(inverse), inverse * direction, Set(kMiss));
+  };
+  const Float nearness =
+      hn::Min(hn::Min(face(o.inverse.x, d.x), face(o.inverse.y, d.y)),
+              face(o.inverse.z, d.z));
+  // of a face that is turned to the start only the one across from it can have
+  // been passed; comparing with itself would leave holes along the edges
+  const auto is_inside = [&](Float at, Float inverse,
+                             Float direction) HWY_ATTR {
+    const Float place = Fma(at, nearness, direction);
+    const Float across = place * hn::CopySign(Set(1.0f), Zero() - at);
+    return If(is_turned(inverse), across, hn::Abs(place)) <= nearness;
+  };
+  const Mask is_hit = hn::And(hn::And(is_inside(o.at.x, o.inverse.x, d.x),
+                                      is_inside(o.at.y, o.inverse.y, d.y)),
+                              is_inside(o.at.z, o.inverse.z, d.z));
+  return hn::IfThenElseZero(is_hit, nearness);
 }
 
-HWY_INLINE Float HitPlane(const Primitive& p, Vec3 o, Vec3 d) {
-  const Float t = (Zero() - o.z) * SafeInverse(d.z);
-  const Mask is_inside = hn::And(hn::Abs(o.x + t * d.x) <= Set(p.grid[0].half),
-                                 hn::Abs(o.y + t * d.y) <= Set(p.grid[1].half));
-  return If(is_inside, t, Set(kMiss));
+HWY_INLINE Float PlaneNearness(const Primitive& p, const Origin& o, Vec3 d) {
+  const Float nearness = d.z * o.inverse.x;
+  const Float x = hn::Abs(Fma(o.at.x, nearness, d.x));
+  const Float y = hn::Abs(Fma(o.at.y, nearness, d.y));
+  const Mask is_inside = hn::And(x <= nearness * Set(p.grid[0].half),
+                                 y <= nearness * Set(p.grid[1].half));
+  return hn::IfThenElseZero(is_inside, nearness);
 }
 
 // Triangles that rays hit: parameter and number, kMiss and -1 without a hit.
@@ -204,46 +301,76 @@ HWY_ATTR TriangleHits FindTriangles(const TriangleSet& set, Vec3 o, Vec3 d,
   return {If(is_found, best, Set(kMiss)), index};
 }
 
-HWY_INLINE Float HitTriangles(const Primitive& p, Vec3 o, Vec3 d) {
-  return FindTriangles<false>(*p.triangles, o, d, Zero(), Set(kMiss)).t;
+template <Shape kShape, size_t kCount>
+HWY_INLINE Floats<kCount> Nearness(const Primitive& p, const Origin& o,
+                                   const Vec3s<kCount>& d) {
+  if constexpr (kShape == Shape::kCapsule || kShape == Shape::kCylinder) {
+    return RoundNearness<kShape>(p, o, d);
+  } else if constexpr (kShape == Shape::kEllipsoid) {
+    Vec3s<kCount> from;
+    Floats<kCount> inverse;
+    for (size_t k = 0; k < kCount; ++k) {
+      from[k] = o.at;
+      inverse[k] = o.inverse.x;
+    }
+    return BallNearness(from, inverse, d);
+  } else {
+    Floats<kCount> nearness;
+    for (size_t k = 0; k < kCount; ++k) {
+      if constexpr (kShape == Shape::kPlane) {
+        nearness[k] = PlaneNearness(p, o, d[k]);
+      } else if constexpr (kShape == Shape::kBox) {
+        nearness[k] = BoxNearness(o, d[k]);
+      } else {
+        const Float t =
+            FindTriangles<false>(*p.triangles, o.at, d[k], Zero(), Set(kMiss))
+                .t;
+        nearness[k] = hn::IfThenElseZero(t < Set(kMiss), Set(1.0f) / t);
+      }
+    }
+    return nearness;
+  }
 }
 
 template <Shape kShape>
-HWY_INLINE Float Hit(const Primitive& p, Vec3 o, Vec3 d) {
-  if constexpr (kShape == Shape::kPlane) return HitPlane(p, o, d);
-  if constexpr (kShape == Shape::kEllipsoid) return HitEllipsoid(p, o, d);
-  if constexpr (kShape == Shape::kCapsule) return HitCapsule(p, o, d);
-  if constexpr (kShape == Shape::kCylinder) return HitCylinder(p, o, d);
-  if constexpr (kShape == Shape::kBox) return HitBox(p, o, d);
-  if constexpr (kShape == Shape::kTriangles) return HitTriangles(p, o, d);
-}
+using ShapeConstant = std::integral_constant<Shape, kShape>;
 
-HWY_INLINE Float HitAny(const Primitive& p, Vec3 o, Vec3 d) {
-  switch (p.shape) {
+// Calls `visit` with the shape as a constant.
+template <typename Visit>
+HWY_INLINE auto VisitShape(Shape shape, const Visit& visit) {
+  switch (shape) {
     case Shape::kPlane:
-      return HitPlane(p, o, d);
+      return visit(ShapeConstant<Shape::kPlane>());
     case Shape::kEllipsoid:
-      return HitEllipsoid(p, o, d);
+      return visit(ShapeConstant<Shape::kEllipsoid>());
     case Shape::kCapsule:
-      return HitCapsule(p, o, d);
+      return visit(ShapeConstant<Shape::kCapsule>());
     case Shape::kCylinder:
-      return HitCylinder(p, o, d);
+      return visit(ShapeConstant<Shape::kCylinder>());
     case Shape::kBox:
-      return HitBox(p, o, d);
+      return visit(ShapeConstant<Shape::kBox>());
     case Shape::kTriangles:
-      return HitTriangles(p, o, d);
+      break;
   }
-  return Set(kMiss);
+  return visit(ShapeConstant<Shape::kTriangles>());
 }
 
-// Rays through the picture in the local coordinates of a primitive.
-struct LocalRays {
-  Float3 origin, base, per_x, per_y;
+// Directions of rays through the picture, in coordinates of a primitive.
+struct RayFan {
+  Float3 base, per_x, per_y;
 
-  // Direction through picture coordinates (x, y).
+  // Through picture coordinates (x, y).
   HWY_INLINE Vec3 Direction(Float x, Float y) const {
-    return Set(base) + Set(per_x) * x + Set(per_y) * y;
+    return Fma(Set(per_x), x, Row(y));
   }
+  // The part of it that depends on y.
+  HWY_INLINE Vec3 Row(Float y) const { return Fma(Set(per_y), y, Set(base)); }
+};
+struct LocalRays : RayFan {
+  Float3 origin;
+};
+struct UnitRays : RayFan {
+  SharedOrigin origin;
 };
 
 inline Float3 RotateBack(const Float9& m, const Float3& v) {
@@ -258,10 +385,37 @@ inline Float3 ToLocal(const Primitive& p, const Float3& point) {
                            point[2] - p.position[2]});
 }
 
+inline Float3 Turn(const Float9& m, const Float3& v) {
+  return {m[0] * v[0] + m[1] * v[1] + m[2] * v[2],
+          m[3] * v[0] + m[4] * v[1] + m[5] * v[2],
+          m[6] * v[0] + m[7] * v[1] + m[8] * v[2]};
+}
+
+inline HWY_ATTR SharedOrigin ShareOrigin(const Primitive& p,
+                                         const Float3& point) {
+  SharedOrigin shared;
+  shared.at =
+      Turn(p.world_to_unit, {point[0] - p.position[0], point[1] - p.position[1],
+                             point[2] - p.position[2]});
+  const Vec3 inverse = VisitShape(p.shape, [&](auto shape) HWY_ATTR {
+    return MakeOrigin<shape()>(p, Set(shared.at)).inverse;
+  });
+  shared.inverse = {hn::GetLane(inverse.x), hn::GetLane(inverse.y),
+                    hn::GetLane(inverse.z)};
+  return shared;
+}
+
+inline UnitRays ToUnit(const Primitive& p, const Rays& rays) {
+  return {{Turn(p.world_to_unit, rays.base), Turn(p.world_to_unit, rays.per_x),
+           Turn(p.world_to_unit, rays.per_y)},
+          ShareOrigin(p, rays.origin)};
+}
+
 inline LocalRays ToLocal(const Primitive& p, const Rays& rays) {
-  return {ToLocal(p, rays.origin), RotateBack(p.rotation, rays.base),
-          RotateBack(p.rotation, rays.per_x),
-          RotateBack(p.rotation, rays.per_y)};
+  return {
+      {RotateBack(p.rotation, rays.base), RotateBack(p.rotation, rays.per_x),
+       RotateBack(p.rotation, rays.per_y)},
+      ToLocal(p, rays.origin)};
 }
 
 }  // namespace replicant::env::raycast::HWY_NAMESPACE

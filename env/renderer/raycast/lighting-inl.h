@@ -64,51 +64,82 @@ inline LocalScene MakeLocalScene(const Snapshot& snapshot, const Primitive& p,
   return scene;
 }
 
-// What one light adds at a surface point with unit normal.
+// A point of a surface with its unit normal and the unit direction to the eye.
+struct SurfacePoint {
+  Vec3 place, normal, to_eye;
+};
+
+// Adds what one light gives some points of a surface:
 //
-//   a * s * (ambient + diffuse * max(0, n.l) + specular * max(0,
-//   n.h)^shininess)
+//   a * s * (ambient + diffuse * max(0, n.l) +
+//            specular * max(0, n.h)^shininess)
 //
 // with a the attenuation, s the spot light's cone, l towards the light and h
 // half way between l and the eye (OpenGL 2.1 specification, 2.14.1, with a
-// local viewer).
-HWY_INLINE Color Shine(const LocalLight& local, float shininess, Vec3 point,
-                       Vec3 normal, Vec3 to_eye) {
+// local viewer). Points are taken together, step by step: a processor that
+// waits for one has the others to go on with.
+template <size_t kCount>
+HWY_INLINE void AddLight(const LocalLight& local, float shininess,
+                         const std::array<SurfacePoint, kCount>& points,
+                         std::array<Color, kCount>& colors) {
   const Light& light = *local.light;
-  Vec3 to_light;
-  Float strength = Set(1.0f);
-  if (light.is_directional) {
-    to_light =
-        Set({-local.direction[0], -local.direction[1], -local.direction[2]});
-  } else {
-    const Vec3 v = Set(local.position) - point;
-    const Float distance = hn::Sqrt(Dot(v, v) + Set(1e-30f));
-    to_light = v * (Set(1.0f) / distance);
+  std::array<Vec3, kCount> to_light;
+  std::array<Float, kCount> strength;
+  for (size_t k = 0; k < kCount; ++k) {
+    strength[k] = Set(1.0f);
+    if (light.is_directional) {
+      to_light[k] = Set(Float3{-local.direction[0], -local.direction[1],
+                               -local.direction[2]});
+      continue;
+    }
+    const Vec3 v = Set(local.position) - points[k].place;
+    const Float distance2 = Dot(v, v) + Set(1e-30f);
+    const Float inverse_distance = InverseRoot(distance2);
+    to_light[k] = v * inverse_distance;
     const Float3& a = light.attenuation;
     if (a[1] != 0 || a[2] != 0) {
-      strength = Set(1.0f) /
-                 (Set(a[0]) + (Set(a[1]) + Set(a[2]) * distance) * distance);
+      const Float distance = distance2 * inverse_distance;
+      strength[k] = Set(1.0f) / Fma(Fma(Set(a[2]), distance, Set(a[1])),
+                                    distance, Set(a[0]));
     } else if (a[0] != 1.0f) {
-      strength = Set(1.0f / a[0]);
-    }
-    if (light.cos_cutoff > -1.5f) {
-      const Float cone = Zero() - Dot(to_light, Set(local.direction));
-      const Mask is_inside = cone >= Set(light.cos_cutoff);
-      const Float falloff = Pow(hn::Max(cone, Zero()), light.exponent);
-      strength = If(is_inside, strength * falloff, Zero());
+      strength[k] = Set(1.0f / a[0]);
     }
   }
-  const Float facing = hn::Max(Dot(normal, to_light), Zero());
-  Color color = Set(local.ambient) + Set(local.diffuse) * facing;
+  if (!light.is_directional && light.cos_cutoff > -1.5f) {
+    std::array<Float, kCount> falloff;
+    for (size_t k = 0; k < kCount; ++k) {
+      const Float cone = Zero() - Dot(to_light[k], Set(local.direction));
+      strength[k] =
+          hn::IfThenElseZero(cone >= Set(light.cos_cutoff), strength[k]);
+      falloff[k] = hn::Max(cone, Zero());
+    }
+    RaiseAll(light.exponent, falloff);
+    for (size_t k = 0; k < kCount; ++k) strength[k] = strength[k] * falloff[k];
+  }
+  std::array<Float, kCount> facing;
+  std::array<Color, kCount> shine;
+  for (size_t k = 0; k < kCount; ++k) {
+    facing[k] = hn::Max(Dot(points[k].normal, to_light[k]), Zero());
+    shine[k] = Fma(Set(local.diffuse), facing[k], Set(local.ambient));
+  }
   if (local.has_specular) {
-    const Vec3 half = to_light + to_eye;
-    const Float length = hn::Sqrt(Dot(half, half) + Set(1e-30f));
-    const Float cosine = hn::Max(Dot(normal, half) / length, Zero());
-    const Float highlight = Pow(cosine, shininess);
-    color =
-        color + Set(local.specular) * If(facing > Zero(), highlight, Zero());
+    std::array<Float, kCount> highlight;
+    for (size_t k = 0; k < kCount; ++k) {
+      const Vec3 half = to_light[k] + points[k].to_eye;
+      const Float inverse_length = InverseRoot(Dot(half, half) + Set(1e-30f));
+      highlight[k] =
+          hn::Max(Dot(points[k].normal, half) * inverse_length, Zero());
+    }
+    RaiseAll(shininess, highlight);
+    for (size_t k = 0; k < kCount; ++k) {
+      shine[k] =
+          Fma(Set(local.specular),
+              hn::IfThenElseZero(facing[k] > Zero(), highlight[k]), shine[k]);
+    }
   }
-  return color * strength;
+  for (size_t k = 0; k < kCount; ++k) {
+    colors[k] = Fma(shine[k], strength[k], colors[k]);
+  }
 }
 
 HWY_INLINE Color ClampColor(Color c) {
@@ -122,21 +153,27 @@ enum class Pass {
   kOneLight,    // one light with shadow
 };
 
-// The colour that OpenGL gives a corner: the sum of a pass, clamped.
-HWY_INLINE Color CornerColor(const LocalScene& scene, Pass pass, int light,
-                             Vec3 point, Vec3 normal) {
-  const Vec3 to_eye = Normalized(Set(scene.eye) - point);
+// The colours that OpenGL gives corners: the sums of a pass, clamped.
+template <size_t kCount>
+HWY_INLINE std::array<Color, kCount> CornerColors(
+    const LocalScene& scene, Pass pass, int light,
+    const std::array<SurfacePoint, kCount>& corners) {
+  std::array<Color, kCount> colors;
+  for (Color& color : colors) {
+    color = Set(pass == Pass::kOneLight ? Float3{} : scene.base);
+  }
   if (pass == Pass::kOneLight) {
-    return ClampColor(Shine(scene.lights[static_cast<size_t>(light)],
-                            scene.shininess, point, normal, to_eye));
+    AddLight(scene.lights[static_cast<size_t>(light)], scene.shininess, corners,
+             colors);
+  } else {
+    for (size_t k = 0; k < static_cast<size_t>(scene.num_lights); ++k) {
+      const LocalLight& local = scene.lights[k];
+      if (pass == Pass::kShadowless && local.light->casts_shadow) continue;
+      AddLight(local, scene.shininess, corners, colors);
+    }
   }
-  Color color = Set(scene.base);
-  for (size_t k = 0; k < static_cast<size_t>(scene.num_lights); ++k) {
-    const LocalLight& local = scene.lights[k];
-    if (pass == Pass::kShadowless && local.light->casts_shadow) continue;
-    color = color + Shine(local, scene.shininess, point, normal, to_eye);
-  }
-  return ClampColor(color);
+  for (Color& color : colors) color = ClampColor(color);
+  return colors;
 }
 
 }  // namespace replicant::env::raycast::HWY_NAMESPACE

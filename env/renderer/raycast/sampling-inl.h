@@ -47,7 +47,7 @@ HWY_INLINE Color FetchTexel(const Texture& texture, Int index) {
 }
 
 HWY_INLINE Color Lerp(Color a, Color b, Float share) {
-  return a + (b - a) * share;
+  return Fma(b - a, share, a);
 }
 
 // Index of the image that a lane reads: level and, for cubes, face.
@@ -81,8 +81,8 @@ HWY_INLINE Color Bilinear(const Texture& texture, Int level, Int face, Float s,
                           Float t) {
   const Image image = FindImage(texture, level, face);
   const Float one = Set(1.0f);
-  Float x = s * image.width_float - Set(0.5f);
-  Float y = t * image.height_float - Set(0.5f);
+  Float x = Fma(s, image.width_float, Set(-0.5f));
+  Float y = Fma(t, image.height_float, Set(-0.5f));
   Float x0 = hn::Floor(x);
   Float y0 = hn::Floor(y);
   const Float fx = x - x0;

@@ -13,35 +13,28 @@
 HWY_BEFORE_NAMESPACE();
 namespace replicant::env::raycast::HWY_NAMESPACE {
 
-// Shades the first `count` pixels of the frame's list.
-inline HWY_ATTR void Shade(const Drawing& drawing, size_t count, Frame& frame) {
+// Shades the pixels of `list`.
+inline HWY_ATTR void Shade(const Drawing& drawing, PixelList& list,
+                           Frame& frame) {
   // fill the last vector with copies of a real pixel
-  for (size_t i = count; i < count + NumLanes(); ++i) {
-    frame.pixels.data()[i] = frame.pixels.data()[0];
-    frame.samples.data()[i] = frame.samples.data()[0];
+  for (size_t i = list.count; i < list.count + NumLanes(); ++i) {
+    list.pixels[i] = list.pixels[0];
+    list.samples[i] = list.samples[0];
+  }
+  if (frame.shaded.size() < list.pixels.size()) {
+    frame.shaded.resize(list.pixels.size());
   }
   const Primitive& p = *drawing.primitive;
-  if (p.shape == Shape::kPlane) return ShadePlane(drawing, count, frame);
+  if (p.shape == Shape::kPlane) return ShadePlane(drawing, list, frame);
   if (drawing.casters != nullptr) {
     const Ball ball{p.position, p.bounding_radius};
     for (Casters& casters : *drawing.casters) {
-      FindCasters(*drawing.snapshot, *casters.light, p, ball, casters);
+      FindCasters(*drawing.snapshot, p, ball, casters);
     }
   }
-  switch (p.shape) {
-    case Shape::kPlane:
-      return;
-    case Shape::kEllipsoid:
-      return ShadeRange<Shape::kEllipsoid>(drawing, 0, count, frame);
-    case Shape::kCapsule:
-      return ShadeRange<Shape::kCapsule>(drawing, 0, count, frame);
-    case Shape::kCylinder:
-      return ShadeRange<Shape::kCylinder>(drawing, 0, count, frame);
-    case Shape::kBox:
-      return ShadeRange<Shape::kBox>(drawing, 0, count, frame);
-    case Shape::kTriangles:
-      return ShadeRange<Shape::kTriangles>(drawing, 0, count, frame);
-  }
+  VisitShape(p.shape, [&](auto shape) HWY_ATTR {
+    ShadeRange<shape()>(drawing, 0, list.count, list, frame);
+  });
 }
 
 }  // namespace replicant::env::raycast::HWY_NAMESPACE

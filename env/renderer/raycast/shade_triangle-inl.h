@@ -21,6 +21,7 @@ struct Drawing {
   const Tables* tables;
   const Primitive* primitive;
   LocalRays rays;
+  UnitRays unit_rays;
   LocalScene scene;
   // one per light with shadow; null when all lights shine in one pass
   std::vector<Casters>* casters;
@@ -31,13 +32,17 @@ struct Drawing {
 // full, else the first sample that is covered.
 struct PixelPlaces {
   Float x, y, sample_x, sample_y;
+  bool are_centers;  // all samples' places
 };
 
 HWY_INLINE PixelPlaces FindPlaces(Int pixels, Int samples) {
   const Float x = ToFloat(hn::And(pixels, hn::Set(kInt, 0xFFFF)));
   const Float y = ToFloat(hn::ShiftRight<16>(pixels));
-  Float dx = Set(0.5f);
-  Float dy = Set(0.5f);
+  const Float half = Set(0.5f);
+  const Mask is_full = IntEqual(samples, hn::Set(kInt, kAllSamples));
+  if (hn::AllTrue(kFloat, is_full)) return {x, y, x + half, y + half, true};
+  Float dx = half;
+  Float dy = half;
   for (size_t s = kNumSamples; s-- > 0;) {
     const Mask is_covered = hn::RebindMask(
         kFloat,
@@ -45,8 +50,7 @@ HWY_INLINE PixelPlaces FindPlaces(Int pixels, Int samples) {
     dx = If(is_covered, Set(kSampleX[s]), dx);
     dy = If(is_covered, Set(kSampleY[s]), dy);
   }
-  const Mask is_full = IntEqual(samples, hn::Set(kInt, kAllSamples));
-  return {x, y, x + If(is_full, Set(0.5f), dx), y + If(is_full, Set(0.5f), dy)};
+  return {x, y, x + If(is_full, half, dx), y + If(is_full, half, dy), false};
 }
 
 // A triangle's plane, and blends between its corners.
@@ -80,7 +84,7 @@ HWY_INLINE Vec3 MeetPlane(const TrianglePlane& plane, const Float3& origin,
   const Float height = Dot(plane.outward, to_corner);
   const Mask is_front = hn::And(slope < Zero(), height < Zero());
   const Float t = height / If(is_front, slope, Set(-1.0f));
-  const Vec3 point = Set(origin) + direction * t;
+  const Vec3 point = Fma(direction, t, Set(origin));
   // far outside the picture's scene nothing is drawn that matters
   const Mask is_near = t < Set(1e6f);
   return If(hn::And(is_front, is_near), point, fallback);
@@ -95,43 +99,27 @@ HWY_INLINE void Shares(const TrianglePlane& plane, Vec3 point, Float* share1,
   *share2 = Dot(Cross(plane.edge1, v), plane.normal) * plane.inverse_area2;
 }
 
-// Colour of a pass at the pixels' centres.
-HWY_INLINE Color BlendCorners(const LocalScene& scene, Pass pass, int light,
-                              const Triangle& triangle, Float share1,
-                              Float share2) {
-  const Color c0 =
-      CornerColor(scene, pass, light, triangle.corner[0], triangle.normal[0]);
-  const Color c1 =
-      CornerColor(scene, pass, light, triangle.corner[1], triangle.normal[1]);
-  const Color c2 =
-      CornerColor(scene, pass, light, triangle.corner[2], triangle.normal[2]);
-  return c0 + (c1 - c0) * share1 + (c2 - c0) * share2;
-}
-
 // Texture colour at the centres of a vector of pixels. Neighbours within an
 // aligned square of two by two pixels, counted from the bottom row, share
-// their differences, as in OpenGL.
+// their differences, as in OpenGL. `meet(x, y)` is the point of the surface
+// behind picture coordinates (x, y), in local coordinates.
+template <typename Meet>
 HWY_INLINE Color TextureColor(const Drawing& drawing, const PixelPlaces& at,
-                              const TrianglePlane& plane, Vec3 center) {
+                              Vec3 center, const Meet& meet) {
   const Primitive& p = *drawing.primitive;
   const Texture& texture = *p.texture;
   const Vec3 scale = Set(p.texture_scale);
-  const Float height = Set(static_cast<float>(drawing.snapshot->height));
+  const Float last_row = Set(static_cast<float>(drawing.snapshot->height - 1));
   const Float half = Set(0.5f);
   const auto even = [&](Float v)
                         HWY_ATTR { return hn::Floor(v * half) * Set(2.0f); };
-  const Float x0 = even(at.x);
+  const Float x0 = even(at.x) + half;
   // rows from the bottom
-  const Float row0 = even(height - Set(1.0f) - at.y);
-  const Float y0 = height - Set(1.0f) - row0;
-  const auto meet = [&](Float x, Float y) HWY_ATTR {
-    const Vec3 d = drawing.rays.Direction(x + half, y + half);
-    return MeetPlane(plane, drawing.rays.origin, d, center) * scale;
-  };
+  const Float y0 = last_row - even(last_row - at.y) + half;
   const Vec3 place = center * scale;
-  const Vec3 origin = meet(x0, y0);
-  const Vec3 dx = meet(x0 + Set(1.0f), y0) - origin;
-  const Vec3 dy = meet(x0, y0 - Set(1.0f)) - origin;
+  const Vec3 origin = meet(x0, y0) * scale;
+  const Vec3 dx = meet(x0 + Set(1.0f), y0) * scale - origin;
+  const Vec3 dy = meet(x0, y0 - Set(1.0f)) * scale - origin;
   if (texture.is_cube) return SampleCube(texture, place, dx, dy);
   return SampleFlat(texture, place.x + Set(p.texture_offset[0]),
                     place.y + Set(p.texture_offset[1]), dx.x, dx.y, dy.x, dy.y);
@@ -156,11 +144,13 @@ HWY_INLINE Int Pack(Bytes c) {
 template <Shape kShape>
 HWY_INLINE Vec3 FindHit(const Drawing& drawing, const PixelPlaces& at) {
   const Primitive& p = *drawing.primitive;
-  const Vec3 origin = Set(drawing.rays.origin);
-  const Vec3 ray = drawing.rays.Direction(at.sample_x, at.sample_y);
-  // a sample that grazes the shape may miss it here by rounding: any near
-  // point of it will do
-  return origin + ray * hn::Min(Hit<kShape>(p, origin, ray), Set(1e6f));
+  const Float nearness = Nearness<kShape>(
+      p, Set(drawing.unit_rays.origin),
+      Vec3s<1>{drawing.unit_rays.Direction(at.sample_x, at.sample_y)})[0];
+  // the centre of a pixel may miss the shape by rounding: any point will do
+  const Float t = Set(1.0f) / hn::Max(nearness, Set(1e-6f));
+  return Fma(drawing.rays.Direction(at.sample_x, at.sample_y), t,
+             Set(drawing.rays.origin));
 }
 
 // The triangle of a mesh or height field that is hit, and where.
@@ -187,65 +177,85 @@ HWY_INLINE Triangle LoadTriangle(const Drawing& drawing, const PixelPlaces& at,
   return triangle;
 }
 
-// Adds up the passes. `blend(pass, index, light, share1, share2)` gives the
-// colour of one at the pixels' centres: pass number `index`, with light number
-// `light`.
-template <typename Blend>
-HWY_INLINE Bytes ShadeTriangle(const Drawing& drawing, const PixelPlaces& at,
-                               const Triangle& triangle, Vec3 hit,
-                               const Blend& blend) {
-  const Primitive& p = *drawing.primitive;
-  const TrianglePlane plane = MakePlane(triangle);
-  const Float half = Set(0.5f);
-  const Vec3 center =
-      MeetPlane(plane, drawing.rays.origin,
-                drawing.rays.Direction(at.x + half, at.y + half), hit);
-  Float share1, share2;
-  Shares(plane, center, &share1, &share2);
-
-  Color texture = Set(Float3{1, 1, 1});
-  if (p.texture != nullptr) texture = TextureColor(drawing, at, plane, center);
+// Adds up the passes. `blend(pass, index, light)` gives the colour of one at
+// the pixels' centres `center` (local): pass number `index`, with light number
+// `light`. `may_shade(footprint)` is asked before a caster is looked at.
+template <typename Blend, typename MayShade>
+HWY_INLINE Bytes AddPasses(const Drawing& drawing, Vec3 center, Color texture,
+                           const Blend& blend, const MayShade& may_shade) {
   if (drawing.casters == nullptr) {
-    return ToBytes(blend(Pass::kAll, 0, 0, share1, share2) * texture);
+    return ToBytes(blend(Pass::kAll, 0, 0) * texture);
   }
-  Bytes bytes =
-      ToBytes(blend(Pass::kShadowless, 0, 0, share1, share2) * texture);
+  const Primitive& p = *drawing.primitive;
+  Bytes bytes = ToBytes(blend(Pass::kShadowless, 0, 0) * texture);
   const Vec3 world = Rotate(p.rotation, center) + Set(p.position);
   const Int limit = hn::Set(kInt, 255);
-  const Int none = hn::Zero(kInt);
   int index = 0;
   for (const Casters& casters : *drawing.casters) {
     ++index;
-    const Mask is_lit = IsLit(casters, world);
-    if (hn::AllFalse(kFloat, is_lit)) continue;
     const auto light =
         static_cast<int>(casters.light - drawing.snapshot->lights.data());
-    const Bytes more =
-        ToBytes(blend(Pass::kOneLight, index, light, share1, share2) * texture);
-    bytes.r = hn::Min(bytes.r + If(is_lit, more.r, none), limit);
-    bytes.g = hn::Min(bytes.g + If(is_lit, more.g, none), limit);
-    bytes.b = hn::Min(bytes.b + If(is_lit, more.b, none), limit);
+    const Bytes more = ToBytes(blend(Pass::kOneLight, index, light) * texture);
+    // where there is no light there is no shadow
+    const Int any = hn::Or(more.r, hn::Or(more.g, more.b));
+    const Mask is_bright = hn::RebindMask(kFloat, hn::Gt(any, hn::Zero(kInt)));
+    if (hn::AllFalse(kFloat, is_bright)) continue;
+    const auto is_lit = hn::RebindMask(
+        kInt, IsLit(*drawing.snapshot, casters, world, is_bright, may_shade));
+    bytes.r = hn::Min(bytes.r + hn::IfThenElseZero(is_lit, more.r), limit);
+    bytes.g = hn::Min(bytes.g + hn::IfThenElseZero(is_lit, more.g), limit);
+    bytes.b = hn::Min(bytes.b + hn::IfThenElseZero(is_lit, more.b), limit);
   }
   return bytes;
+}
+
+// Shades pixels that show one triangle each.
+HWY_INLINE Bytes ShadeTriangle(const Drawing& drawing, const PixelPlaces& at,
+                               const Triangle& triangle, Vec3 hit) {
+  const TrianglePlane plane = MakePlane(triangle);
+  const auto meet = [&](Float x, Float y, Vec3 fallback) HWY_ATTR {
+    return MeetPlane(plane, drawing.rays.origin, drawing.rays.Direction(x, y),
+                     fallback);
+  };
+  const Float half = Set(0.5f);
+  const Vec3 center = meet(at.x + half, at.y + half, hit);
+  Float share1, share2;
+  Shares(plane, center, &share1, &share2);
+  Color texture = Set(Float3{1, 1, 1});
+  if (drawing.primitive->texture != nullptr) {
+    texture = TextureColor(drawing, at, center, [&](Float x, Float y) HWY_ATTR {
+      return meet(x, y, center);
+    });
+  }
+
+  const LocalScene& scene = drawing.scene;
+  std::array<SurfacePoint, 3> corners;
+  for (size_t k = 0; k < 3; ++k) {
+    corners[k] = {triangle.corner[k], triangle.normal[k],
+                  Normalized(Set(scene.eye) - triangle.corner[k])};
+  }
+  const auto blend = [&](Pass pass, int /*index*/, int light) HWY_ATTR {
+    const auto c = CornerColors(scene, pass, light, corners);
+    return Fma(c[2] - c[0], share2, Fma(c[1] - c[0], share1, c[0]));
+  };
+  const auto may_shade = [](const Footprint& /*print*/) { return true; };
+  return AddPasses(drawing, center, texture, blend, may_shade);
 }
 
 // Shades pixels whose corners are lit one by one.
 template <Shape kShape>
 HWY_INLINE Bytes ShadePixels(const Drawing& drawing, Int pixels, Int samples) {
   const PixelPlaces at = FindPlaces(pixels, samples);
-  Vec3 hit;
-  Triangle triangle;
   if constexpr (kShape == Shape::kTriangles) {
-    triangle = LoadTriangle(drawing, at, &hit);
+    Vec3 hit;
+    const Triangle triangle = LoadTriangle(drawing, at, &hit);
+    return ShadeTriangle(drawing, at, triangle, hit);
   } else {
-    hit = FindHit<kShape>(drawing, at);
-    triangle = FindTriangle<kShape>(*drawing.tables, *drawing.primitive, hit);
+    const Vec3 hit = FindHit<kShape>(drawing, at);
+    return ShadeTriangle(
+        drawing, at,
+        FindTriangle<kShape>(*drawing.tables, *drawing.primitive, hit), hit);
   }
-  const auto blend = [&](Pass pass, int /*index*/, int light, Float share1,
-                         Float share2) HWY_ATTR {
-    return BlendCorners(drawing.scene, pass, light, triangle, share1, share2);
-  };
-  return ShadeTriangle(drawing, at, triangle, hit, blend);
 }
 
 HWY_INLINE void StoreShaded(Bytes bytes, size_t i, Frame& frame) {
@@ -255,10 +265,10 @@ HWY_INLINE void StoreShaded(Bytes bytes, size_t i, Frame& frame) {
 
 template <Shape kShape>
 HWY_ATTR void ShadeRange(const Drawing& drawing, size_t begin, size_t end,
-                         Frame& frame) {
+                         const PixelList& list, Frame& frame) {
   for (size_t i = begin; i < end; i += NumLanes()) {
-    const Int pixels = hn::LoadU(kInt, frame.pixels.data() + i);
-    const Int samples = hn::LoadU(kInt, frame.samples.data() + i);
+    const Int pixels = hn::LoadU(kInt, list.pixels.data() + i);
+    const Int samples = hn::LoadU(kInt, list.samples.data() + i);
     StoreShaded(ShadePixels<kShape>(drawing, pixels, samples), i, frame);
   }
 }

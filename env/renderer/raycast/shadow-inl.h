@@ -1,4 +1,9 @@
 // Whether a light reaches a point. Included once per instruction set.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
 #include "env/renderer/raycast/lighting-inl.h"
 
 #if defined(REPLICANT_RAYCAST_SHADOW_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -15,11 +20,42 @@ namespace replicant::env::raycast::HWY_NAMESPACE {
 // own surface.
 inline constexpr float kShadowEnd = 0.9999f;
 
-// The primitives that may stand between a light and one receiver.
+// A rectangle of a plane, in its coordinates.
+struct Footprint {
+  float x_low = -kMiss, x_high = kMiss, y_low = -kMiss, y_high = kMiss;
+
+  bool Overlaps(const Footprint& other) const {
+    return x_low <= other.x_high && x_high >= other.x_low &&
+           y_low <= other.y_high && y_high >= other.y_low;
+  }
+};
+
+// A light with shadow and the primitives that may stand between it and one
+// receiver.
 struct Casters {
   const Light* light = nullptr;
+  // the spot light's place, for every primitive of the snapshot
+  std::vector<SharedOrigin> origins;
   std::vector<const Primitive*> primitives;
+  // where the shadows of these can fall if the receiver is a plane
+  std::vector<Footprint> footprints;
 };
+
+// One per light with shadow.
+inline std::vector<Casters> MakeCasters(const Snapshot& snapshot) {
+  std::vector<Casters> all;
+  for (const Light& light : snapshot.lights) {
+    if (!light.casts_shadow) continue;
+    Casters& casters = all.emplace_back();
+    casters.light = &light;
+    if (light.is_directional) continue;
+    casters.origins.reserve(snapshot.primitives.size());
+    for (const Primitive& p : snapshot.primitives) {
+      casters.origins.push_back(ShareOrigin(p, light.position));
+    }
+  }
+  return all;
+}
 
 // A ball that holds the points which may be shaded, in world coordinates.
 struct Ball {
@@ -53,24 +89,69 @@ inline bool MayShade(const Light& light, const Primitive& caster,
   return aside2 <= reach * reach;
 }
 
+// The rectangle of `plane` that the shadow of `caster` cannot leave.
+inline Footprint FindFootprint(const Light& light, const Primitive& caster,
+                               const Primitive& plane) {
+  // half axes of the box around the caster, in the plane's coordinates
+  std::array<Float3, 3> axes;
+  for (size_t i = 0; i < 3; ++i) {
+    const float half = caster.half_box[i];
+    axes[i] = RotateBack(plane.rotation, Float3{caster.rotation[i] * half,
+                                                caster.rotation[3 + i] * half,
+                                                caster.rotation[6 + i] * half});
+  }
+  const Float3 middle = ToLocal(plane, caster.position);
+  const Float3 lamp = ToLocal(plane, light.position);
+  const Float3 down = RotateBack(plane.rotation, light.direction);
+  Footprint print{kMiss, -kMiss, kMiss, -kMiss};
+  for (unsigned corner = 0; corner < 8; ++corner) {
+    Float3 at = middle;
+    for (size_t i = 0; i < 3; ++i) {
+      const float sign = (corner >> i & 1) != 0 ? 1.0f : -1.0f;
+      for (size_t k = 0; k < 3; ++k) at[k] += sign * axes[i][k];
+    }
+    // along the light's ray through the corner to the plane
+    const Float3 ray =
+        light.is_directional
+            ? down
+            : Float3{at[0] - lamp[0], at[1] - lamp[1], at[2] - lamp[2]};
+    const float start = light.is_directional ? at[2] : lamp[2];
+    const float t = -start / ray[2];
+    // rays that come from behind the lamp or hardly meet the plane
+    if (!(std::abs(t) < 1e4f) || (!light.is_directional && t <= 0)) return {};
+    const Float3& from = light.is_directional ? at : lamp;
+    print.x_low = std::min(print.x_low, from[0] + ray[0] * t);
+    print.x_high = std::max(print.x_high, from[0] + ray[0] * t);
+    print.y_low = std::min(print.y_low, from[1] + ray[1] * t);
+    print.y_high = std::max(print.y_high, from[1] + ray[1] * t);
+  }
+  const float margin =
+      1e-4f + 1e-3f * (print.x_high - print.x_low + print.y_high - print.y_low);
+  return {print.x_low - margin, print.x_high + margin, print.y_low - margin,
+          print.y_high + margin};
+}
+
 // Lists what may shade points of `primitive` that lie in `receiver`.
-inline void FindCasters(const Snapshot& snapshot, const Light& light,
-                        const Primitive& primitive, const Ball& receiver,
-                        Casters& casters) {
-  casters.light = &light;
+inline void FindCasters(const Snapshot& snapshot, const Primitive& primitive,
+                        const Ball& receiver, Casters& casters) {
   casters.primitives.clear();
+  casters.footprints.clear();
   for (const Primitive& caster : snapshot.primitives) {
     // convex shapes do not shade themselves where they face the light
     if (&caster == &primitive && caster.shape != Shape::kTriangles) continue;
     if (!caster.casts_shadow) continue;
-    if (!MayShade(light, caster, receiver)) continue;
+    if (!MayShade(*casters.light, caster, receiver)) continue;
     casters.primitives.push_back(&caster);
+    casters.footprints.emplace_back();
   }
 }
 
-// Whether `light` reaches world points `point`. What lies outside the light's
-// shadow map is lit.
-HWY_INLINE Mask IsLit(const Casters& casters, Vec3 point) {
+// Whether the light reaches world points `point` of those in `wanted`. What
+// lies outside the light's shadow map is lit. `may_shade(footprint)`
+// tells whether the shadow of a caster needs to be looked for.
+template <typename MayShade>
+HWY_INLINE Mask IsLit(const Snapshot& snapshot, const Casters& casters,
+                      Vec3 point, Mask wanted, const MayShade& may_shade) {
   const Light& light = *casters.light;
   const Vec3 v = point - Set(light.position);
   const Float depth = Dot(v, Set(light.direction));
@@ -84,27 +165,38 @@ HWY_INLINE Mask IsLit(const Casters& casters, Vec3 point) {
   // a ray from the light (at t = 0, or from its plane) to the point (t = 1)
   const Vec3 direction =
       light.is_directional ? Set(light.direction) * depth : v;
-  const Vec3 origin = point - direction;
   const Float first =
       Set(light.shadow_near) / hn::Max(depth, Set(light.shadow_near));
-  const Float last = Set(kShadowEnd);
-  Mask is_open = is_mapped;
-  for (const Primitive* caster : casters.primitives) {
+  Mask is_open = hn::And(is_mapped, wanted);
+  for (size_t i = 0; i < casters.primitives.size(); ++i) {
     if (hn::AllFalse(kFloat, is_open)) break;
-    const Vec3 o = RotateBack(caster->rotation, origin - Set(caster->position));
-    const Vec3 d = RotateBack(caster->rotation, direction);
-    if (caster->shape == Shape::kTriangles) {
-      const TriangleHits hits = FindTriangles<true>(
-          *caster->triangles, o, d, first, If(is_open, last, Set(-1.0f)));
-      is_open = hn::And(
-          is_open, hn::RebindMask(kFloat, hn::Lt(hits.index, hn::Zero(kInt))));
-      continue;
-    }
-    const Float t = HitAny(*caster, o, d);
-    const Mask is_between = hn::And(t<last, t> first);
+    if (!may_shade(casters.footprints[i])) continue;
+    const Primitive* caster = casters.primitives[i];
+    const Primitive& p = *caster;
+    const Vec3 d = Rotate(p.world_to_unit, direction);
+    const Mask is_between = VisitShape(p.shape, [&](auto shape) HWY_ATTR {
+      Origin origin;
+      if (light.is_directional) {
+        origin = MakeOrigin<shape()>(
+            p, Rotate(p.world_to_unit, point - direction - Set(p.position)));
+      } else {
+        origin = Set(casters.origins[static_cast<size_t>(
+            caster - snapshot.primitives.data())]);
+      }
+      if constexpr (shape() == Shape::kTriangles) {
+        const TriangleHits hits =
+            FindTriangles<true>(*p.triangles, origin.at, d, first,
+                                If(is_open, Set(kShadowEnd), Set(-1.0f)));
+        return hn::RebindMask(kFloat, hn::Gt(hits.index, hn::Set(kInt, -1)));
+      } else {
+        const Float nearness = Nearness<shape()>(p, origin, Vec3s<1>{d})[0];
+        return hn::And(nearness > Set(1.0f / kShadowEnd),
+                       nearness * first < Set(1.0f));
+      }
+    });
     is_open = hn::AndNot(is_between, is_open);
   }
-  return hn::Or(is_open, hn::Not(is_mapped));
+  return hn::And(wanted, hn::Or(is_open, hn::Not(is_mapped)));
 }
 
 }  // namespace replicant::env::raycast::HWY_NAMESPACE

@@ -232,6 +232,31 @@ Float3 HalfBox(const Primitive& p) {
   }
 }
 
+// What local coordinates are divided by to become unit coordinates.
+Float3 UnitSize(const Primitive& p) {
+  switch (p.shape) {
+    case Shape::kCapsule:
+      return {p.size[0], p.size[0], p.size[0]};
+    case Shape::kCylinder:
+      return {p.size[0], p.size[1], 1};
+    case Shape::kPlane:
+    case Shape::kTriangles:
+      return {1, 1, 1};
+    default:
+      return p.size;
+  }
+}
+
+void SetUnitCoordinates(Primitive& p) {
+  const Float3 unit = UnitSize(p);
+  for (size_t i = 0; i < 3; ++i) {
+    for (size_t j = 0; j < 3; ++j) {
+      p.world_to_unit[3 * i + j] = p.rotation[3 * j + i] / unit[i];
+    }
+  }
+  p.unit_half_length = p.size[2] / unit[2];
+}
+
 // The texture of a geom and how local coordinates become its coordinates.
 void SetTexture(const mjModel& model, const mjvGeom& geom, const Assets& assets,
                 Primitive& p) {
@@ -336,8 +361,10 @@ Primitive TakeGeom(const mjModel& model, const mjvGeom& geom,
                       ? &assets.meshes[static_cast<size_t>(geom.dataid / 2)]
                       : &assets.height_fields[static_cast<size_t>(geom.dataid)];
   }
+  SetUnitCoordinates(p);
   SetTexture(model, geom, assets, p);
-  const Float3 half = HalfBox(p);
+  p.half_box = HalfBox(p);
+  const Float3& half = p.half_box;
   p.bounding_radius = p.shape == Shape::kCapsule ? half[2]
                       : p.shape == Shape::kEllipsoid
                           ? std::max({half[0], half[1], half[2]})
@@ -345,19 +372,26 @@ Primitive TakeGeom(const mjModel& model, const mjvGeom& geom,
   return p;
 }
 
+// Where a primitive can be seen.
+struct Extent {
+  ScreenRect rect;
+  float far_depth = 0;
+};
+
 // The rectangle of the picture that holds the box around `p`, mirrored at
 // `mirror` if that is not null. A box that reaches behind the camera may be
 // anywhere.
-ScreenRect RectOf(const Snapshot& s, const Primitive& p,
-                  const Primitive* mirror) {
-  const ScreenRect everything{0, 0, s.width, s.height};
-  const Float3 half = HalfBox(p);
+Extent ExtentOf(const Snapshot& s, const Primitive& p,
+                const Primitive* mirror) {
+  const Extent everything{{0, 0, s.width, s.height}, s.far_depth};
+  const Float3& half = p.half_box;
   const Float3 forward{s.orientation[0], s.orientation[1], s.orientation[2]};
   const Float3 right{s.orientation[3], s.orientation[4], s.orientation[5]};
   const Float3 up{s.orientation[6], s.orientation[7], s.orientation[8]};
   const float left = Dot(s.rays.base, right);
   const float top = Dot(s.rays.base, up);
   float x0 = std::numeric_limits<float>::max(), x1 = -x0, y0 = x0, y1 = -x0;
+  float far_depth = 0;
   for (int corner = 0; corner < 8; ++corner) {
     Float3 at = p.position;
     for (size_t i = 0; i < 3; ++i) {
@@ -373,6 +407,7 @@ ScreenRect RectOf(const Snapshot& s, const Primitive& p,
     if (depth < s.near_depth) return everything;
     const float x = (Dot(v, right) / depth - left) / s.slope_x;
     const float y = (top - Dot(v, up) / depth) / s.slope_y;
+    far_depth = std::max(far_depth, depth);
     x0 = std::min(x0, x);
     x1 = std::max(x1, x);
     y0 = std::min(y0, y);
@@ -382,10 +417,32 @@ ScreenRect RectOf(const Snapshot& s, const Primitive& p,
     return static_cast<int>(
         std::clamp(v, -1.0f, static_cast<float>(limit) + 1.0f));
   };
-  return {std::max(0, clamp(std::floor(x0 - 0.01f), s.width)),
-          std::max(0, clamp(std::floor(y0 - 0.01f), s.height)),
-          std::min(s.width, clamp(std::ceil(x1 + 0.01f), s.width)),
-          std::min(s.height, clamp(std::ceil(y1 + 0.01f), s.height))};
+  return {{std::max(0, clamp(std::floor(x0 - 0.01f), s.width)),
+           std::max(0, clamp(std::floor(y0 - 0.01f), s.height)),
+           std::min(s.width, clamp(std::ceil(x1 + 0.01f), s.width)),
+           std::min(s.height, clamp(std::ceil(y1 + 0.01f), s.height))},
+          far_depth};
+}
+
+ScreenRect Overlap(const ScreenRect& a, const ScreenRect& b) {
+  return {std::max(a.x0, b.x0), std::max(a.y0, b.y0), std::min(a.x1, b.x1),
+          std::min(a.y1, b.y1)};
+}
+
+// A depth that the sky is not nearer than: it stands at `sky_distance` over
+// the part of a ray that is no longer than the ray, which is longest in a
+// corner of the picture.
+float NearestSky(const Snapshot& s) {
+  if (s.sky == nullptr) return s.far_depth;
+  float longest2 = 0;
+  for (int corner = 0; corner < 4; ++corner) {
+    const auto x = static_cast<float>((corner & 1) != 0 ? s.width : 0);
+    const auto y = static_cast<float>((corner & 2) != 0 ? s.height : 0);
+    const Float3 ray =
+        AddScaled(AddScaled(s.rays.base, s.rays.per_x, x), s.rays.per_y, y);
+    longest2 = std::max(longest2, Dot(ray, ray));
+  }
+  return s.sky_distance / std::sqrt(longest2);
 }
 
 void SortTransparent(const mjvScene& scene, Snapshot& s) {
@@ -459,19 +516,24 @@ void TakeSnapshot(const mjModel& model, const mjvScene& scene,
   }
   SortTransparent(scene, s);
   SetMirror(s);
-  for (Primitive& p : s.primitives) {
-    p.rect = RectOf(s, p, nullptr);
-    if (s.mirror >= 0) {
-      p.mirrored_rect =
-          RectOf(s, p, &s.primitives[static_cast<size_t>(s.mirror)]);
-    }
-  }
   s.sky = nullptr;
   // mjr_render takes the first sky box
   for (size_t id = 0; id < assets.textures.size() && s.sky == nullptr; ++id) {
     if (model.tex_type[id] == mjTEXTURE_SKYBOX) {
       s.sky = assets.textures[id].get();
     }
+  }
+  const float nearest_sky = NearestSky(s);
+  for (Primitive& p : s.primitives) {
+    const Extent extent = ExtentOf(s, p, nullptr);
+    p.rect = extent.rect;
+    p.may_meet_sky =
+        s.sky != nullptr && extent.far_depth >= 0.99f * nearest_sky;
+  }
+  if (s.mirror < 0) return;
+  const Primitive& mirror = s.primitives[static_cast<size_t>(s.mirror)];
+  for (Primitive& p : s.primitives) {
+    p.mirrored_rect = Overlap(ExtentOf(s, p, &mirror).rect, mirror.rect);
   }
 }
 

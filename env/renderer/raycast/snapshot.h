@@ -81,7 +81,15 @@ struct Primitive {
   Float3 position{};
   Float9 rotation{};  // local to world
   Float3 size{};
+  Float3 half_box{};  // half sides of the box around it, local
   float bounding_radius = 0;
+
+  // Unit coordinates, in which rays are traced: local ones over the size, so
+  // that an ellipsoid becomes the unit ball, a box the cube from -1 to 1, a
+  // capsule one of radius 1 and a cylinder one of radius 1 and its own length;
+  // planes and triangles stay as they are.
+  Float9 world_to_unit{};      // of directions
+  float unit_half_length = 0;  // kCapsule, kCylinder
 
   std::array<float, 4> rgba{};
   float emission = 0;
@@ -100,6 +108,8 @@ struct Primitive {
   const TriangleSet* triangles = nullptr;  // kTriangles
   ScreenRect rect;                         // in the picture
   ScreenRect mirrored_rect;  // in the mirror, if the scene has one
+  // whether parts of it may lie behind the painted sky
+  bool may_meet_sky = false;
 };
 
 // All that one picture is made of.

@@ -1,7 +1,9 @@
 // Vectors of floats and of points in space. Included once per instruction set.
 #include <hwy/highway.h>
 
-#include "env/renderer/raycast/snapshot.h"
+#include <cmath>
+
+#include "env/renderer/raycast/frame.h"
 
 #if defined(REPLICANT_RAYCAST_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef REPLICANT_RAYCAST_VECTOR_INL_H_
@@ -16,7 +18,8 @@ namespace replicant::env::raycast::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Every operation below rounds once and in the same way on every instruction
-// set: no fused multiply-add, no approximate reciprocal or root. Lanes never
+// set: multiply and add are fused where Fma() says so and nowhere else, and
+// no processor's own approximation of a reciprocal or root is used. Lanes never
 // mix. A lane's result therefore does not depend on the vector's length.
 using FloatTag = hn::ScalableTag<float>;
 using IntTag = hn::ScalableTag<int32_t>;
@@ -50,6 +53,66 @@ HWY_INLINE Float Gather(const float* table, Int index) {
   return hn::GatherIndex(kFloat, table, index);
 }
 
+// a * b + c, rounded once.
+HWY_INLINE Float Fma(Float a, Float b, Float c) {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  // Highway's own rounds twice here
+  std::array<float, hn::MaxLanes(FloatTag())> x, y, z;
+  hn::StoreU(a, kFloat, x.data());
+  hn::StoreU(b, kFloat, y.data());
+  hn::StoreU(c, kFloat, z.data());
+  for (size_t i = 0; i < x.size(); ++i) x[i] = std::fma(x[i], y[i], z[i]);
+  return hn::LoadU(kFloat, x.data());
+#else
+  return hn::MulAdd(a, b, c);
+#endif
+}
+// c - a * b, rounded once.
+HWY_INLINE Float NegFma(Float a, Float b, Float c) {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  return Fma(hn::Neg(a), b, c);
+#else
+  return hn::NegMulAdd(a, b, c);
+#endif
+}
+
+// 1 / sqrt(v) to 5e-6, for v > 1e-37: two steps of Newton's from the float
+// whose bits are nearly half of v's (Lomont, Fast Inverse Square Root, 2003). A
+// root and a division take three times as long.
+HWY_INLINE Float InverseRoot(Float v) {
+  const Int bits = hn::BitCast(kInt, v);
+  Float y =
+      hn::BitCast(kFloat, hn::Set(kInt, 0x5F375A86) - hn::ShiftRight<1>(bits));
+  const Float half = v * Set(0.5f);
+  y = y * NegFma(half * y, y, Set(1.5f));
+  y = y * NegFma(half * y, y, Set(1.5f));
+  return y;
+}
+// sqrt(v) to 5e-6, for v >= 0.
+HWY_INLINE Float Root(Float v) {
+  return v * InverseRoot(hn::Max(v, Set(1e-36f)));
+}
+
+// first, first + 1, ...: Highway's Iota() writes lane by lane to memory.
+HWY_INLINE Int CountFrom(int32_t first) {
+  static_assert(hn::MaxLanes(kInt) <= kLaneNumbers.size());
+  return hn::LoadU(kInt, kLaneNumbers.data()) + hn::Set(kInt, first);
+}
+
+// table[index] for 0 <= index < `size`; small tables fit into registers.
+HWY_INLINE Float Lookup(const float* table, size_t size, Int index) {
+  const auto lanes = static_cast<int32_t>(NumLanes());
+  if (size > 2 * NumLanes()) return Gather(table, index);
+  const auto place =
+      hn::IndicesFromVec(kFloat, hn::And(index, hn::Set(kInt, lanes - 1)));
+  const Float low = hn::TableLookupLanes(hn::LoadU(kFloat, table), place);
+  if (size <= NumLanes()) return low;
+  const Float high =
+      hn::TableLookupLanes(hn::LoadU(kFloat, table + NumLanes()), place);
+  return If(hn::RebindMask(kFloat, hn::Lt(index, hn::Set(kInt, lanes))), low,
+            high);
+}
+
 // Whether all lanes hold the number of the first one, which is then `*value`.
 HWY_INLINE bool IsUniform(Int v, int32_t* value) {
   *value = hn::GetLane(v);
@@ -76,28 +139,27 @@ HWY_INLINE Vec3 operator*(Vec3 a, Float s) {
 HWY_INLINE Vec3 operator*(Vec3 a, Vec3 b) {
   return {a.x * b.x, a.y * b.y, a.z * b.z};
 }
+// a * s + b
+HWY_INLINE Vec3 Fma(Vec3 a, Float s, Vec3 b) {
+  return {Fma(a.x, s, b.x), Fma(a.y, s, b.y), Fma(a.z, s, b.z)};
+}
 HWY_INLINE Float Dot(Vec3 a, Vec3 b) {
-  return a.x * b.x + a.y * b.y + a.z * b.z;
+  return Fma(a.z, b.z, Fma(a.y, b.y, a.x * b.x));
 }
 HWY_INLINE Vec3 Cross(Vec3 a, Vec3 b) {
-  return {a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x};
+  return {NegFma(a.z, b.y, a.y * b.z), NegFma(a.x, b.z, a.z * b.x),
+          NegFma(a.y, b.x, a.x * b.y)};
 }
 HWY_INLINE Vec3 Normalized(Vec3 v) {
-  return v * (Set(1.0f) / hn::Sqrt(Dot(v, v) + Set(1e-30f)));
+  return v * InverseRoot(Dot(v, v) + Set(1e-30f));
 }
 HWY_INLINE Vec3 If(Mask m, Vec3 yes, Vec3 no) {
   return {If(m, yes.x, no.x), If(m, yes.y, no.y), If(m, yes.z, no.z)};
 }
-// Matrix (row-major) times vector, and its transpose times vector.
+// Matrix (row-major) times vector.
 HWY_INLINE Vec3 Rotate(const Float9& m, Vec3 v) {
-  return {Set(m[0]) * v.x + Set(m[1]) * v.y + Set(m[2]) * v.z,
-          Set(m[3]) * v.x + Set(m[4]) * v.y + Set(m[5]) * v.z,
-          Set(m[6]) * v.x + Set(m[7]) * v.y + Set(m[8]) * v.z};
-}
-HWY_INLINE Vec3 RotateBack(const Float9& m, Vec3 v) {
-  return {Set(m[0]) * v.x + Set(m[3]) * v.y + Set(m[6]) * v.z,
-          Set(m[1]) * v.x + Set(m[4]) * v.y + Set(m[7]) * v.z,
-          Set(m[2]) * v.x + Set(m[5]) * v.y + Set(m[8]) * v.z};
+  return {Dot(Set({m[0], m[1], m[2]}), v), Dot(Set({m[3], m[4], m[5]}), v),
+          Dot(Set({m[6], m[7], m[8]}), v)};
 }
 
 // Arc tangent of y / x in [0, 2 pi), to 2e-5.
@@ -110,10 +172,10 @@ HWY_INLINE Float Atan2(Float y, Float x) {
   const Float q = hn::Min(ax, ay) / big;
   const Float s = q * q;
   Float a = Set(0.0208351f);
-  a = a * s + Set(-0.0851330f);
-  a = a * s + Set(0.1801410f);
-  a = a * s + Set(-0.3302995f);
-  a = a * s + Set(0.9998660f);
+  a = Fma(a, s, Set(-0.0851330f));
+  a = Fma(a, s, Set(0.1801410f));
+  a = Fma(a, s, Set(-0.3302995f));
+  a = Fma(a, s, Set(0.9998660f));
   a = a * q;
   a = If(ay > ax, Set(kPi / 2) - a, a);
   a = If(x < Zero(), Set(kPi) - a, a);
@@ -140,10 +202,10 @@ HWY_INLINE Float Log2(Float v) {
   const Float q = (m - Set(1.0f)) / (m + Set(1.0f));
   const Float s = q * q;
   Float a = Set(1.0f / 7);
-  a = a * s + Set(1.0f / 5);
-  a = a * s + Set(1.0f / 3);
-  a = a * s + Set(1.0f);
-  return exponent + Set(2.88539008f) * q * a;
+  a = Fma(a, s, Set(1.0f / 5));
+  a = Fma(a, s, Set(1.0f / 3));
+  a = Fma(a, s, Set(1.0f));
+  return Fma(Set(2.88539008f) * q, a, exponent);
 }
 
 // 2^v for v <= 0, to 3e-7 relative; 0 below 2^-126.
@@ -154,31 +216,38 @@ HWY_INLINE Float Exp2(Float v) {
   // Taylor series of e^(f ln 2) about f = 1/2
   const Float f = (v - whole - Set(0.5f)) * Set(0.693147181f);
   Float a = Set(1.0f / 720);
-  a = a * f + Set(1.0f / 120);
-  a = a * f + Set(1.0f / 24);
-  a = a * f + Set(1.0f / 6);
-  a = a * f + Set(0.5f);
-  a = a * f + Set(1.0f);
-  a = a * f + Set(1.0f);
+  a = Fma(a, f, Set(1.0f / 120));
+  a = Fma(a, f, Set(1.0f / 24));
+  a = Fma(a, f, Set(1.0f / 6));
+  a = Fma(a, f, Set(0.5f));
+  a = Fma(a, f, Set(1.0f));
+  a = Fma(a, f, Set(1.0f));
   a = a * Set(1.41421356f);
   const Int scale = hn::ShiftLeft<23>(ToInt(whole) + hn::Set(kInt, 127));
   return If(is_tiny, Zero(), a * hn::BitCast(kFloat, scale));
 }
 
-// v^exponent for v in [0, 1]; by repeated squaring for the whole exponents
-// that materials usually have.
-HWY_INLINE Float Pow(Float v, float exponent) {
+// Raises all `v`, which lie in [0, 1], to a power; by repeated squaring for the
+// whole exponents that materials usually have.
+template <size_t kCount>
+HWY_INLINE void RaiseAll(float exponent, std::array<Float, kCount>& v) {
   const int whole = static_cast<int>(exponent);
   if (static_cast<float>(whole) == exponent && whole >= 0 && whole <= 1024) {
-    Float result = Set(1.0f);
+    std::array<Float, kCount> result;
+    for (Float& r : result) r = Set(1.0f);
     for (int bits = whole; bits != 0; bits >>= 1) {
-      if ((bits & 1) != 0) result = result * v;
-      v = v * v;
+      for (size_t k = 0; k < kCount; ++k) {
+        if ((bits & 1) != 0) result[k] = result[k] * v[k];
+        v[k] = v[k] * v[k];
+      }
     }
-    return result;
+    v = result;
+    return;
   }
-  const Float power = Exp2(Set(exponent) * Log2(hn::Max(v, Set(1e-30f))));
-  return If(v > Zero(), power, Zero());
+  for (Float& x : v) {
+    const Float power = Exp2(Set(exponent) * Log2(hn::Max(x, Set(1e-30f))));
+    x = hn::IfThenElseZero(x > Zero(), power);
+  }
 }
 
 }  // namespace replicant::env::raycast::HWY_NAMESPACE

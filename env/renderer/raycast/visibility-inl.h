@@ -1,5 +1,8 @@
 // Which primitive every sample of the picture sees. Included once per
 // instruction set.
+#include <algorithm>
+#include <vector>
+
 #include "env/renderer/raycast/intersect-inl.h"
 
 #if defined(REPLICANT_RAYCAST_VISIBILITY_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -15,199 +18,362 @@ namespace replicant::env::raycast::HWY_NAMESPACE {
 // One pass over the picture: directly, or by way of the mirror.
 enum class Layer { kDirect, kMirrored };
 
-HWY_INLINE Float FirstColumn(int x) { return ToFloat(hn::Iota(kInt, x)); }
+// Rows [y0, y1) of the picture.
+struct Band {
+  int y0, y1;
+
+  // The part of `rect` in the band, begun at a whole vector.
+  ScreenRect Cut(const ScreenRect& rect) const {
+    if (rect.empty()) return {};
+    return {rect.x0 - rect.x0 % static_cast<int>(NumLanes()),
+            std::max(rect.y0, y0), rect.x1, std::min(rect.y1, y1)};
+  }
+  // Place of pixel (x, y) in arrays of a band.
+  size_t Place(const Frame& frame, int x, int y) const {
+    return static_cast<size_t>(y - y0) * frame.stride + static_cast<size_t>(x);
+  }
+};
+
+// A primitive and the rays that may meet it.
+struct Target {
+  const Snapshot* snapshot;
+  const Primitive* primitive;
+  UnitRays rays;
+  Origin origin;
+  bool may_meet_sky;
+
+  HWY_INLINE Target(const Snapshot& scene, size_t index, const UnitRays& unit,
+                    Layer layer)
+      : snapshot(&scene),
+        primitive(&scene.primitives[index]),
+        rays(unit),
+        origin(Set(unit.origin)),
+        may_meet_sky(layer == Layer::kDirect && primitive->may_meet_sky) {}
+
+  // 1 / depth of the samples of pixels that begin with (x, y); 0 or less where
+  // there is nothing to be seen.
+  template <Shape kShape>
+  HWY_INLINE Floats<kNumSamples> Look(int x, int y) const {
+    Vec3s<kNumSamples> d;
+    Floats<kNumSamples> at_x, at_y;
+    const Float column = ToFloat(CountFrom(x));
+    for (size_t s = 0; s < kNumSamples; ++s) {
+      at_x[s] = column + Set(kSampleX[s]);
+      at_y[s] = Set(static_cast<float>(y) + kSampleY[s]);
+      d[s] = rays.Direction(at_x[s], at_y[s]);
+    }
+    Floats<kNumSamples> nearness = Nearness<kShape>(*primitive, origin, d);
+    if (!may_meet_sky) return nearness;
+    // a ray meets the sky where it has gone that far across or up
+    const Rays& world = snapshot->rays;
+    for (size_t s = 0; s < kNumSamples; ++s) {
+      const Vec3 ray = Fma(Set(world.per_x), at_x[s],
+                           Fma(Set(world.per_y), at_y[s], Set(world.base)));
+      const Float reach = nearness[s] * Set(snapshot->sky_distance);
+      const Float across2 = Fma(ray.y, ray.y, ray.x * ray.x);
+      const Mask is_before =
+          hn::And(hn::Abs(ray.z) <= reach, across2 <= reach * reach);
+      nearness[s] = hn::IfThenElseZero(is_before, nearness[s]);
+    }
+    return nearness;
+  }
+};
 
 // Writes primitive `index` to the samples in `rect` that it is the nearest of.
 // At equal depth a later primitive wins, as with OpenGL's GL_GEQUAL.
-template <Shape kShape>
-HWY_ATTR void CoverShape(const Primitive& p, int index, const ScreenRect& rect,
-                         const Rays& world_rays, const Float near_depth,
-                         Frame& frame, Layer layer) {
-  const LocalRays rays = ToLocal(p, world_rays);
-  const Vec3 origin = Set(rays.origin);
+template <Shape kShape, Layer kLayer>
+HWY_ATTR void CoverShape(const Target& target, int index, const Band& band,
+                         const ScreenRect& rect, Frame& frame) {
+  SeenSamples& seen = kLayer == Layer::kDirect ? frame.direct : frame.mirrored;
   const Int id = hn::Set(kInt, index);
-  auto& depths = layer == Layer::kDirect ? frame.depth : frame.mirrored_depth;
-  auto& ids = layer == Layer::kDirect ? frame.id : frame.mirrored_id;
+  const Float nearest = Set(1.0f / target.snapshot->near_depth);
   const auto lanes = static_cast<int>(NumLanes());
   for (int y = rect.y0; y < rect.y1; ++y) {
-    const size_t row = static_cast<size_t>(y) * frame.stride;
     for (int x = rect.x0; x < rect.x1; x += lanes) {
-      const size_t at = row + static_cast<size_t>(x);
-      const Float column = FirstColumn(x);
+      const size_t at = band.Place(frame, x, y);
+      const Floats<kNumSamples> nearness = target.Look<kShape>(x, y);
+      Floats<kNumSamples> old;
+      std::array<Mask, kNumSamples> is_nearer;
       for (size_t s = 0; s < kNumSamples; ++s) {
-        const Vec3 d = rays.Direction(column + Set(kSampleX[s]),
-                                      Set(static_cast<float>(y) + kSampleY[s]));
-        const Float t = Hit<kShape>(p, origin, d);
-        float* depth = depths[s].data() + at;
-        const Float old = hn::LoadU(kFloat, depth);
+        old[s] = hn::LoadU(kFloat, seen.nearness[s].data() + at);
         // the mirror shows only what is in front of it, which lies beyond it
         // on the mirrored ray
-        const Float first = layer == Layer::kDirect
-                                ? near_depth
-                                : hn::LoadU(kFloat, frame.depth[s].data() + at);
-        const Mask is_nearer = hn::And(t <= old, t >= first);
-        if (hn::AllFalse(kFloat, is_nearer)) continue;
-        hn::StoreU(If(is_nearer, t, old), kFloat, depth);
-        int32_t* ids_at = ids[s].data() + at;
-        hn::StoreU(If(is_nearer, id, hn::LoadU(kInt, ids_at)), kInt, ids_at);
+        const Float limit =
+            kLayer == Layer::kDirect
+                ? nearest
+                : hn::LoadU(kFloat, frame.direct.nearness[s].data() + at);
+        is_nearer[s] = hn::And(nearness[s] >= old[s], nearness[s] <= limit);
+      }
+      if (IsNone(is_nearer)) continue;
+      for (size_t s = 0; s < kNumSamples; ++s) {
+        hn::StoreU(If(is_nearer[s], nearness[s], old[s]), kFloat,
+                   seen.nearness[s].data() + at);
+        int32_t* id_at = seen.id[s].data() + at;
+        hn::StoreU(If(is_nearer[s], id, hn::LoadU(kInt, id_at)), kInt, id_at);
       }
     }
   }
 }
 
-inline HWY_ATTR void Cover(const Snapshot& snapshot, int index, Layer layer,
-                           Frame& frame) {
-  const Primitive& p = snapshot.primitives[static_cast<size_t>(index)];
-  const bool is_direct = layer == Layer::kDirect;
-  const ScreenRect& rect = is_direct ? p.rect : p.mirrored_rect;
-  const Rays& rays = is_direct ? snapshot.rays : snapshot.mirrored_rays;
-  const Float near_depth = Set(snapshot.near_depth);
-  switch (p.shape) {
-    case Shape::kPlane:
-      return CoverShape<Shape::kPlane>(p, index, rect, rays, near_depth, frame,
-                                       layer);
-    case Shape::kEllipsoid:
-      return CoverShape<Shape::kEllipsoid>(p, index, rect, rays, near_depth,
-                                           frame, layer);
-    case Shape::kCapsule:
-      return CoverShape<Shape::kCapsule>(p, index, rect, rays, near_depth,
-                                         frame, layer);
-    case Shape::kCylinder:
-      return CoverShape<Shape::kCylinder>(p, index, rect, rays, near_depth,
-                                          frame, layer);
-    case Shape::kBox:
-      return CoverShape<Shape::kBox>(p, index, rect, rays, near_depth, frame,
-                                     layer);
-    case Shape::kTriangles:
-      return CoverShape<Shape::kTriangles>(p, index, rect, rays, near_depth,
-                                           frame, layer);
-  }
+template <Layer kLayer>
+HWY_ATTR void Cover(const Target& target, int index, const Band& band,
+                    const ScreenRect& rect, Frame& frame) {
+  VisitShape(target.primitive->shape, [&](auto shape) HWY_ATTR {
+    CoverShape<shape(), kLayer>(target, index, band, rect, frame);
+  });
 }
 
-// Appends the lanes whose `samples` are not zero to the frame's list and gives
-// its new length.
-HWY_INLINE size_t AppendNonZero(Int samples, Int pixel, size_t count,
-                                Frame& frame) {
+// Appends the lanes whose `samples` are not zero to the list.
+HWY_INLINE void AppendNonZero(Int samples, Int pixel, PixelList& list) {
   const auto is_covered = hn::Gt(samples, hn::Zero(kInt));
-  if (hn::AllFalse(kInt, is_covered)) return count;
-  hn::CompressStore(samples, is_covered, kInt, frame.samples.data() + count);
-  return count + hn::CompressStore(pixel, is_covered, kInt,
-                                   frame.pixels.data() + count);
+  hn::CompressStore(samples, is_covered, kInt,
+                    list.samples.data() + list.count);
+  list.count += hn::CompressStore(pixel, is_covered, kInt,
+                                  list.pixels.data() + list.count);
 }
 
 // Appends the pixels of a vector. With `per_sample` a pixel that is covered in
 // part is listed once for each of its samples: at an edge they lie on triangles
 // that look different.
-HWY_INLINE size_t Append(Int samples, int x, int y, bool per_sample,
-                         size_t count, Frame& frame) {
-  if (hn::AllTrue(kInt, hn::Eq(samples, hn::Zero(kInt)))) return count;
-  const Int pixel = hn::Iota(kInt, (y << 16) | x);
-  if (!per_sample) return AppendNonZero(samples, pixel, count, frame);
+HWY_INLINE void Append(Int samples, int x, int y, bool per_sample,
+                       PixelList& list) {
+  if (hn::AllTrue(kInt, hn::Eq(samples, hn::Zero(kInt)))) return;
+  const Int pixel = CountFrom((y << 16) | x);
+  if (!per_sample) return AppendNonZero(samples, pixel, list);
   const auto is_full = hn::Eq(samples, hn::Set(kInt, kAllSamples));
-  count =
-      AppendNonZero(hn::IfThenElseZero(is_full, samples), pixel, count, frame);
-  if (hn::AllTrue(kInt, is_full)) return count;
+  AppendNonZero(hn::IfThenElseZero(is_full, samples), pixel, list);
   const Int partial = hn::IfThenZeroElse(is_full, samples);
+  if (hn::AllTrue(kInt, hn::Eq(partial, hn::Zero(kInt)))) return;
   for (int s = 0; s < kNumSamples; ++s) {
-    const Int sample = hn::And(partial, hn::Set(kInt, 1 << s));
-    count = AppendNonZero(sample, pixel, count, frame);
+    AppendNonZero(hn::And(partial, hn::Set(kInt, 1 << s)), pixel, list);
   }
-  return count;
 }
 
-// Lists the pixels in which primitive `index` is seen.
-inline HWY_ATTR size_t Collect(const Snapshot& snapshot, int index, Layer layer,
-                               Frame& frame) {
-  const Primitive& p = snapshot.primitives[static_cast<size_t>(index)];
-  const bool is_direct = layer == Layer::kDirect;
-  const ScreenRect& rect = is_direct ? p.rect : p.mirrored_rect;
-  const Int id = hn::Set(kInt, index);
-  const Int mirror = hn::Set(kInt, snapshot.mirror);
-  // the mirror has one colour per pixel, which what it shows is added to
-  const bool per_sample = index != snapshot.mirror;
+// Appends the pixels of `rect` by which of their samples are seen:
+// `find_seen(x, y, place)` gives a bit for each.
+template <typename FindSeen>
+HWY_INLINE void AppendSeen(const Snapshot& snapshot, const Band& band,
+                           const ScreenRect& rect, bool per_sample,
+                           const Frame& frame, PixelList& list,
+                           const FindSeen& find_seen) {
+  if (rect.empty()) return;
+  list.Reserve(static_cast<size_t>(kNumSamples) *
+               static_cast<size_t>(rect.y1 - rect.y0) * frame.stride);
   const auto lanes = static_cast<int>(NumLanes());
-  size_t count = 0;
   for (int y = rect.y0; y < rect.y1; ++y) {
-    const size_t row = static_cast<size_t>(y) * frame.stride;
     for (int x = rect.x0; x < rect.x1; x += lanes) {
-      const size_t at = row + static_cast<size_t>(x);
-      Int samples = hn::Zero(kInt);
-      for (size_t s = 0; s < kNumSamples; ++s) {
-        const Int bit = hn::Set(kInt, 1 << s);
-        const Int direct = hn::LoadU(kInt, frame.id[s].data() + at);
-        if (is_direct) {
-          samples =
-              hn::Or(samples, hn::IfThenElseZero(hn::Eq(direct, id), bit));
-          continue;
-        }
-        // what the mirror shows counts where the mirror itself is seen
-        const Int seen = hn::LoadU(kInt, frame.mirrored_id[s].data() + at);
-        const auto is_seen = hn::And(hn::Eq(direct, mirror), hn::Eq(seen, id));
-        samples = hn::Or(samples, hn::IfThenElseZero(is_seen, bit));
-      }
+      const Int samples = find_seen(x, y, band.Place(frame, x, y));
       // lanes right of the picture hold leftovers
-      const Int column = hn::Iota(kInt, x);
-      samples = hn::IfThenElseZero(
-          hn::Lt(column, hn::Set(kInt, snapshot.width)), samples);
-      count = Append(samples, x, y, per_sample, count, frame);
+      const auto is_inside =
+          hn::Lt(CountFrom(x), hn::Set(kInt, snapshot.width));
+      Append(hn::IfThenElseZero(is_inside, samples), x, y, per_sample, list);
     }
   }
-  return count;
+}
+
+// A bit for every sample for which `is_seen(sample)` holds.
+template <typename IsSeen>
+HWY_INLINE Int SampleBits(const IsSeen& is_seen) {
+  Int bits = hn::Zero(kInt);
+  for (size_t s = 0; s < kNumSamples; ++s) {
+    bits = hn::Or(bits, hn::IfThenElseZero(is_seen(s), hn::Set(kInt, 1 << s)));
+  }
+  return bits;
+}
+
+// Lists the pixels in which primitive `index` is seen directly.
+inline HWY_ATTR void ListDirect(const Snapshot& snapshot, size_t index,
+                                const Band& band, Frame& frame) {
+  const Int id = hn::Set(kInt, static_cast<int32_t>(index));
+  // the mirror has one colour per pixel, which what it shows is added to
+  const bool per_sample = static_cast<int>(index) != snapshot.mirror;
+  AppendSeen(snapshot, band, band.Cut(snapshot.primitives[index].rect),
+             per_sample, frame, frame.direct_lists[index],
+             [&](int /*x*/, int /*y*/, size_t at) HWY_ATTR {
+               return SampleBits([&](size_t s) HWY_ATTR {
+                 return hn::Eq(hn::LoadU(kInt, frame.direct.id[s].data() + at),
+                               id);
+               });
+             });
+}
+
+// Lists the pixels in which primitive `index` is seen in the mirror: it counts
+// where the mirror itself is seen.
+inline HWY_ATTR void ListMirrored(const Snapshot& snapshot, size_t index,
+                                  const Band& band, Frame& frame) {
+  const Int id = hn::Set(kInt, static_cast<int32_t>(index));
+  const Int mirror = hn::Set(kInt, snapshot.mirror);
+  AppendSeen(
+      snapshot, band, band.Cut(snapshot.primitives[index].mirrored_rect),
+      /*per_sample=*/true, frame, frame.mirrored_lists[index],
+      [&](int /*x*/, int /*y*/, size_t at) HWY_ATTR {
+        return SampleBits([&](size_t s) HWY_ATTR {
+          return hn::And(
+              hn::Eq(hn::LoadU(kInt, frame.direct.id[s].data() + at), mirror),
+              hn::Eq(hn::LoadU(kInt, frame.mirrored.id[s].data() + at), id));
+        });
+      });
 }
 
 // Lists the pixels that a transparent primitive covers in front of what is
 // opaque.
-inline HWY_ATTR size_t CollectTransparent(const Snapshot& snapshot, int index,
-                                          Frame& frame) {
-  const Primitive& p = snapshot.primitives[static_cast<size_t>(index)];
-  const LocalRays rays = ToLocal(p, snapshot.rays);
-  const Vec3 origin = Set(rays.origin);
-  const auto lanes = static_cast<int>(NumLanes());
-  size_t count = 0;
-  for (int y = p.rect.y0; y < p.rect.y1; ++y) {
-    const size_t row = static_cast<size_t>(y) * frame.stride;
-    for (int x = p.rect.x0; x < p.rect.x1; x += lanes) {
-      const size_t at = row + static_cast<size_t>(x);
-      Int samples = hn::Zero(kInt);
-      for (size_t s = 0; s < kNumSamples; ++s) {
-        const Vec3 d = rays.Direction(FirstColumn(x) + Set(kSampleX[s]),
-                                      Set(static_cast<float>(y) + kSampleY[s]));
-        const Float t = HitAny(p, origin, d);
-        const Float old = hn::LoadU(kFloat, frame.depth[s].data() + at);
-        const Mask is_nearer = hn::And(t <= old, t >= Set(snapshot.near_depth));
-        samples = hn::Or(samples,
-                         If(is_nearer, hn::Set(kInt, 1 << s), hn::Zero(kInt)));
-      }
-      const Int column = hn::Iota(kInt, x);
-      samples = hn::IfThenElseZero(
-          hn::Lt(column, hn::Set(kInt, snapshot.width)), samples);
-      count = Append(samples, x, y, /*per_sample=*/true, count, frame);
-    }
-  }
-  return count;
+inline HWY_ATTR void ListTransparent(const Target& target, size_t index,
+                                     const Band& band, Frame& frame) {
+  const Snapshot& snapshot = *target.snapshot;
+  const Float nearest = Set(1.0f / snapshot.near_depth);
+  VisitShape(target.primitive->shape, [&](auto shape) HWY_ATTR {
+    AppendSeen(
+        snapshot, band, band.Cut(target.primitive->rect),
+        /*per_sample=*/true, frame, frame.direct_lists[index],
+        [&](int x, int y, size_t at) HWY_ATTR {
+          const Floats<kNumSamples> nearness = target.Look<shape()>(x, y);
+          return SampleBits([&](size_t s) HWY_ATTR {
+            const Float behind =
+                hn::LoadU(kFloat, frame.direct.nearness[s].data() + at);
+            return hn::RebindMask(
+                kInt, hn::And(nearness[s] >= behind, nearness[s] <= nearest));
+          });
+        });
+  });
 }
 
-// Starts a picture: nothing seen but the sky, nothing seen in the mirror.
-inline HWY_ATTR void Clear(const Snapshot& snapshot, const Sky& painted,
-                           Frame& frame) {
-  const size_t size = static_cast<size_t>(snapshot.height) * frame.stride;
+// Nothing is seen yet in a band.
+inline HWY_ATTR void ClearSeen(const Snapshot& snapshot, const Band& band,
+                               const Frame& frame, SeenSamples& seen) {
+  const size_t size = static_cast<size_t>(band.y1 - band.y0) * frame.stride;
+  const Float farthest = Set(1.0f / snapshot.far_depth);
   const Int nothing = hn::Set(kInt, -1);
   for (size_t s = 0; s < kNumSamples; ++s) {
-    const float* sky = painted.depth[s].data();
     for (size_t i = 0; i < size; i += NumLanes()) {
-      const Float depth = hn::LoadU(kFloat, sky + i);
-      hn::StoreU(depth, kFloat, frame.depth[s].data() + i);
-      hn::StoreU(nothing, kInt, frame.id[s].data() + i);
-      if (snapshot.mirror >= 0) {
-        hn::StoreU(Set(snapshot.far_depth), kFloat,
-                   frame.mirrored_depth[s].data() + i);
-        hn::StoreU(nothing, kInt, frame.mirrored_id[s].data() + i);
-      }
+      hn::StoreU(farthest, kFloat, seen.nearness[s].data() + i);
+      hn::StoreU(nothing, kInt, seen.id[s].data() + i);
     }
   }
+}
+
+// A band that no primitive reaches into.
+inline HWY_ATTR void PutSkyAlone(const Snapshot& snapshot, const Sky& painted,
+                                 const Band& band, Frame& frame) {
+  const size_t begin = static_cast<size_t>(band.y0) * frame.stride;
+  const size_t end = static_cast<size_t>(band.y1) * frame.stride;
+  for (size_t i = begin; i < end; i += NumLanes()) {
+    const Int sky = hn::LoadU(
+        kInt, reinterpret_cast<const int32_t*>(painted.color.data()) + i);
+    hn::StoreU(hn::ShiftLeft<2>(sky), kInt,
+               reinterpret_cast<int32_t*>(frame.sum.data()) + i);
+    if (snapshot.transparent.empty()) continue;
+    for (Lanes<uint32_t>& color : frame.color) {
+      hn::StoreU(sky, kInt, reinterpret_cast<int32_t*>(color.data()) + i);
+    }
+  }
+}
+
+// Starts the picture with the sky, in the samples that see nothing else.
+inline HWY_ATTR void PutSky(const Snapshot& snapshot, const Sky& painted,
+                            const Band& band, Frame& frame) {
+  const size_t begin = static_cast<size_t>(band.y0) * frame.stride;
+  const size_t size = static_cast<size_t>(band.y1 - band.y0) * frame.stride;
+  const bool keeps_samples = !snapshot.transparent.empty();
+  const Int nothing = hn::Set(kInt, -1);
   for (size_t i = 0; i < size; i += NumLanes()) {
-    hn::StoreU(hn::Zero(hn::ScalableTag<uint32_t>()),
-               hn::ScalableTag<uint32_t>(), frame.sum.data() + i);
+    const Int sky =
+        hn::LoadU(kInt, reinterpret_cast<const int32_t*>(painted.color.data()) +
+                            begin + i);
+    Int total = hn::Zero(kInt);
+    for (size_t s = 0; s < kNumSamples; ++s) {
+      const Int id = hn::LoadU(kInt, frame.direct.id[s].data() + i);
+      total = total + hn::IfThenElseZero(hn::Eq(id, nothing), sky);
+      if (!keeps_samples) continue;
+      hn::StoreU(sky, kInt,
+                 reinterpret_cast<int32_t*>(frame.color[s].data()) + begin + i);
+    }
+    hn::StoreU(total, kInt,
+               reinterpret_cast<int32_t*>(frame.sum.data()) + begin + i);
+  }
+}
+
+// The rays of every primitive's coordinates.
+struct Views {
+  std::vector<UnitRays> direct, mirrored;
+};
+
+inline Views MakeViews(const Snapshot& snapshot) {
+  Views views;
+  views.direct.reserve(snapshot.primitives.size());
+  views.mirrored.reserve(snapshot.primitives.size());
+  for (const Primitive& p : snapshot.primitives) {
+    views.direct.push_back(ToUnit(p, snapshot.rays));
+    if (snapshot.mirror < 0) continue;
+    views.mirrored.push_back(ToUnit(p, snapshot.mirrored_rays));
+  }
+  return views;
+}
+
+inline void FindMirrored(const Snapshot& snapshot, const Views& views,
+                         const Band& band, Frame& frame) {
+  const auto mirror = static_cast<size_t>(snapshot.mirror);
+  ClearSeen(snapshot, band, frame, frame.mirrored);
+  const auto for_each = [&](const auto& visit) {
+    for (size_t k = 0; k < snapshot.primitives.size(); ++k) {
+      const Primitive& p = snapshot.primitives[k];
+      if (p.is_transparent || k == mirror) continue;
+      const ScreenRect rect = band.Cut(p.mirrored_rect);
+      if (!rect.empty()) visit(k, rect);
+    }
+  };
+  for_each([&](size_t k, const ScreenRect& rect) {
+    Cover<Layer::kMirrored>(
+        Target(snapshot, k, views.mirrored[k], Layer::kMirrored),
+        static_cast<int>(k), band, rect, frame);
+  });
+  for_each([&](size_t k, const ScreenRect& /*rect*/) {
+    ListMirrored(snapshot, k, band, frame);
+  });
+}
+
+// Lists where each primitive is seen and starts the picture with the sky.
+inline HWY_ATTR void FindVisible(const Snapshot& snapshot, const Views& views,
+                                 const Sky& sky, Frame& frame) {
+  const size_t num = snapshot.primitives.size();
+  for (PixelList& list : frame.direct_lists) list.count = 0;
+  for (PixelList& list : frame.mirrored_lists) list.count = 0;
+  for (int y = 0; y < snapshot.height; y += Frame::kBandRows) {
+    const Band band{y, std::min(y + Frame::kBandRows, snapshot.height)};
+    const bool is_empty = std::all_of(
+        snapshot.primitives.begin(), snapshot.primitives.end(),
+        [&](const Primitive& p) { return band.Cut(p.rect).empty(); });
+    if (is_empty) {
+      PutSkyAlone(snapshot, sky, band, frame);
+      continue;
+    }
+    ClearSeen(snapshot, band, frame, frame.direct);
+    for (size_t k = 0; k < num; ++k) {
+      const Primitive& p = snapshot.primitives[k];
+      const ScreenRect rect = band.Cut(p.rect);
+      if (p.is_transparent || rect.empty()) continue;
+      Cover<Layer::kDirect>(
+          Target(snapshot, k, views.direct[k], Layer::kDirect),
+          static_cast<int>(k), band, rect, frame);
+    }
+    for (size_t k = 0; k < num; ++k) {
+      if (!snapshot.primitives[k].is_transparent) {
+        ListDirect(snapshot, k, band, frame);
+      }
+    }
+    if (snapshot.mirror >= 0) {
+      const auto mirror = static_cast<size_t>(snapshot.mirror);
+      const PixelList& list = frame.direct_lists[mirror];
+      const bool is_seen =
+          list.count > 0 && list.pixels[list.count - 1] >> 16 >= y;
+      if (is_seen) FindMirrored(snapshot, views, band, frame);
+    }
+    for (const int k : snapshot.transparent) {
+      const auto index = static_cast<size_t>(k);
+      ListTransparent(
+          Target(snapshot, index, views.direct[index], Layer::kDirect), index,
+          band, frame);
+    }
+    PutSky(snapshot, sky, band, frame);
   }
 }
 
