@@ -315,6 +315,30 @@ TEST_F(TrainingTest, AMistakeStartsNothing) {
   expect("replay.bind=tcp://*:0", "replay.bind");
 }
 
+// A file that may not grow is what a full disk looks like to its writer.
+TEST_F(TrainingTest, ADiskThatFillsUpEndsTheRun) {
+  const auto run_with = [&](int limit_of_half_kib) {
+    std::vector<std::string> command = {"sh", "-c",
+                                        "trap '' XFSZ; ulimit -f " +
+                                            std::to_string(limit_of_half_kib) +
+                                            "; exec \"$@\"",
+                                        "sh"};
+    const auto fleet = Command({"agent.networks.critic_hidden_sizes=[256, 256]",
+                                "fleet.restart.learner.budget=0"});
+    command.insert(command.end(), fleet.begin(), fleet.end());
+    return RunCommand({.command = command}, std::chrono::minutes(1));
+  };
+  const CommandResult at_first = run_with(1);
+  EXPECT_EQ(at_first.status.code, 1);
+  EXPECT_THAT(at_first.output,
+              MatchesRegex("fleet: run folder .*: File too large; hint: .*\n"));
+  std::filesystem::remove_all(run_);
+  const CommandResult later = run_with(100);
+  EXPECT_EQ(later.status.code, 1);
+  EXPECT_THAT(later.output, HasSubstr("learner: write: "));
+  EXPECT_THAT(later.output, HasSubstr(": File too large\n"));
+}
+
 TEST_F(TrainingTest, AnAddressInUseIsNamed) {
   rpc::ZmqContext context;
   rpc::ZmqSocket socket(context, rpc::SocketType::kRouter);
