@@ -60,7 +60,9 @@ class Follower {
         followed_(config.learner.parameter_bind, &evaluator_.policy()),
         log_(folder_, began_s) {
     const auto earlier = ReadEvaluations(folder_);
-    if (!earlier.empty()) Report(earlier.back());
+    if (earlier.empty()) return;
+    Report(earlier.back());
+    evaluated_ = static_cast<uint64_t>(earlier.back().step);
   }
 
   // Until it is told to stop, or the policy is good enough. Returns the exit
@@ -74,18 +76,19 @@ class Follower {
     };
     Clock::TimePoint next = clock.Now();
     Clock::TimePoint next_video = next + seconds(config_.video.interval_s);
-    std::optional<uint64_t> evaluated;
     while (!IsOver()) {
       followed_.Poll(100ms);
       const Clock::TimePoint now = clock.Now();
       // the same policy would do the same again
-      if (followed_.version() == evaluated || now < next) continue;
+      const bool is_new =
+          followed_.version() && followed_.version() != evaluated_;
+      if (!is_new || now < next) continue;
       heartbeat_.SetState(rpc::RoleState::kRunning);
       next = now + seconds(config_.interval_s);
       const bool has_film = config_.video.enabled && now >= next_video;
       if (has_film) next_video = now + seconds(config_.video.interval_s);
-      evaluated = followed_.version();
-      if (IsGoodEnough(static_cast<int64_t>(*evaluated), has_film)) return 0;
+      evaluated_ = followed_.version();
+      if (IsGoodEnough(static_cast<int64_t>(*evaluated_), has_film)) return 0;
     }
     return AwaitOrder();
   }
@@ -149,6 +152,8 @@ class Follower {
   Evaluator evaluator_;
   FollowedPolicy followed_;
   EvaluationLog log_;
+  // the last one that was evaluated, by an earlier process too
+  std::optional<uint64_t> evaluated_;
 };
 
 // The folder of the run that `given` is, or is a checkpoint of.

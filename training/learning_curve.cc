@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
 #include "core/base/process.h"
+#include "core/metrics/format.h"
 
 namespace replicant::training {
 namespace {
@@ -28,6 +30,45 @@ std::string DataBlock(const std::vector<actors::EvaluationRecord>& records) {
   return text + "END\n";
 }
 
+// When the run had made so many frames, in minutes, between evaluations.
+double MinutesAt(const std::vector<actors::EvaluationRecord>& records,
+                 double frames) {
+  double earlier_frames = 0.0;
+  double earlier_s = 0.0;
+  for (const actors::EvaluationRecord& record : records) {
+    const auto now = static_cast<double>(record.frames.value_or(0));
+    if (now >= frames) {
+      const double share = (frames - earlier_frames) / (now - earlier_frames);
+      return (earlier_s + share * (record.seconds - earlier_s)) / 60.0;
+    }
+    earlier_frames = now;
+    earlier_s = record.seconds;
+  }
+  return earlier_s / 60.0;
+}
+
+// A second axis with round numbers of frames where they were reached; empty if
+// frames are not known.
+std::string FrameAxis(const std::vector<actors::EvaluationRecord>& records) {
+  double last = 0.0;
+  for (const actors::EvaluationRecord& record : records) {
+    last = std::max(last, static_cast<double>(record.frames.value_or(0)));
+  }
+  if (last < 1.0) return "";
+  // a step of 1, 2 or 5 times a power of ten, at most eight of them
+  double step = 1.0;
+  for (int i = 1; last / step > 8.0; ++i) step *= i % 3 == 2 ? 2.5 : 2.0;
+  std::string tics;
+  for (int i = 1; i * step <= last; ++i) {
+    const double frames = i * step;
+    tics += fmt::format("{}'{}' {}", tics.empty() ? "" : ", ",
+                        metrics::FormatQuantity(frames),
+                        MinutesAt(records, frames));
+  }
+  return "set xtics nomirror\nset link x2\nset x2label 'frames'\nset x2tics (" +
+         tics + ")\n";
+}
+
 }  // namespace
 
 void DrawLearningCurve(const std::vector<actors::EvaluationRecord>& records,
@@ -45,7 +86,8 @@ void DrawLearningCurve(const std::vector<actors::EvaluationRecord>& records,
           "set xlabel 'minutes'\n"
           "set ylabel 'return of the policy without noise'\n"
           "set xrange [0:*]\n"
-          "set grid\n"
+          "set grid\n" +
+          FrameAxis(records) +
           "set key bottom right\n"
           "plot $evaluations using 1:($2-$3):($2+$3) with filledcurves "
           "lc rgb '#c6dbef' title 'standard deviation of the episodes', "

@@ -8,9 +8,10 @@
 
 namespace replicant::training {
 
-// Draws the mean return of a run's evaluations over its minutes, with a band of
-// one standard deviation, into a PNG file by the program gnuplot. Throws
-// IoError, with what to do, if gnuplot is not there or cannot draw it.
+// Draws the mean return of a run's evaluations over its minutes and, if they
+// are known, frames, with a band of one standard deviation, into a PNG file by
+// the program gnuplot. Throws IoError, with what to do, if gnuplot is not there
+// or cannot draw it.
 void DrawLearningCurve(const std::vector<actors::EvaluationRecord>& records,
                        const std::string& title,
                        const std::filesystem::path& file);

@@ -109,6 +109,9 @@ TEST_F(SummaryTest, DrawsALearningCurve) {
   DrawLearningCurve({{.mean = std::nan("")}, {.seconds = 60.0, .mean = 5.0}},
                     "x", file);
   DrawLearningCurve({{.mean = 5.0}}, "x", file);
+  DrawLearningCurve({{.seconds = 1.0, .frames = 0, .mean = 5.0},
+                     {.seconds = 70.0, .frames = 123456, .mean = 7.0}},
+                    "x", file);
 }
 
 TEST_F(SummaryTest, SaysWhyThereIsNoCurve) {
