@@ -59,7 +59,8 @@ std::string FrameAxis(const std::vector<actors::EvaluationRecord>& records) {
   double step = 1.0;
   for (int i = 1; last / step > 8.0; ++i) step *= i % 3 == 2 ? 2.5 : 2.0;
   std::string tics;
-  for (double frames = step; frames <= last; frames += step) {
+  for (int i = 1; i * step <= last; ++i) {
+    const double frames = i * step;
     tics += fmt::format("{}'{}' {}", tics.empty() ? "" : ", ",
                         metrics::FormatQuantity(frames),
                         MinutesAt(records, frames));
