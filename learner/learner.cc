@@ -48,8 +48,9 @@ bool Learner::Interval::HasPassed(Clock::TimePoint now) {
   return true;
 }
 
-Learner::Learner(const LearnerConfig& config, std::filesystem::path folder,
-                 Workload* workload, LearnerHooks hooks, Clock* clock)
+Learner::Learner(const LearnerConfig& config,
+                 const std::filesystem::path& folder, Workload* workload,
+                 LearnerHooks hooks, Clock* clock)
     : config_(config),
       workload_(*workload),
       hooks_(std::move(hooks)),

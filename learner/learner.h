@@ -66,7 +66,7 @@ class Learner {
   // `workload` and `clock` outlive the learner. Throws IoError for a folder
   // that cannot be written or a checkpoint that does not fit, CommError if the
   // parameters' address cannot be bound.
-  Learner(const LearnerConfig& config, std::filesystem::path folder,
+  Learner(const LearnerConfig& config, const std::filesystem::path& folder,
           Workload* workload, LearnerHooks hooks = {},
           Clock* clock = &Clock::Real());
 
