@@ -291,6 +291,7 @@ bool Prepare(const Snapshot& snapshot, Frame& frame, Sky& sky) {
     for (size_t s = 0; s < kNumSamples; ++s) {
       seen->nearness[s].Resize(band);
       seen->id[s].Resize(band);
+      seen->triangle[s].Resize(band);
     }
   }
   if (!snapshot.transparent.empty()) {

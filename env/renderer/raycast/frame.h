@@ -27,6 +27,20 @@ inline constexpr float kMiss = 1e30f;
 inline constexpr int kChannelBits = 10;
 inline constexpr uint32_t kChannelMask = 0x3FF;
 
+// Where the samples of a row of pixels lie, pixel by pixel.
+inline constexpr auto kSpreadX = [] {
+  std::array<float, 64> x{};
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = static_cast<float>(i / kNumSamples) + kSampleX[i % kNumSamples];
+  }
+  return x;
+}();
+inline constexpr auto kSpreadY = [] {
+  std::array<float, 64> y{};
+  for (size_t i = 0; i < y.size(); ++i) y[i] = kSampleY[i % kNumSamples];
+  return y;
+}();
+
 // 0, 1, 2, ...
 inline constexpr auto kLaneNumbers = [] {
   std::array<int32_t, 64> numbers{};
@@ -69,10 +83,10 @@ struct Sky {
   Lanes<uint32_t> color;  // per pixel
 };
 
-// The pixels in which one primitive is seen: y << 16 | x and a bit per sample.
-// A pixel can be there once per sample.
+// The pixels in which one primitive is seen: y << 16 | x, a bit per sample and
+// of triangles the number. A pixel can be there once per sample.
 struct PixelList {
-  std::vector<int32_t> pixels, samples;
+  std::vector<int32_t> pixels, samples, triangles;
   size_t count = 0;
 
   // Makes room for `more` and a whole vector behind them.
@@ -81,14 +95,15 @@ struct PixelList {
     if (need <= pixels.size()) return;
     pixels.resize(2 * need);
     samples.resize(2 * need);
+    triangles.resize(2 * need);
   }
 };
 
 // What the samples of some rows see: the nearest primitive's index, -1 for the
-// sky, and 1 / depth of it.
+// sky, 1 / depth of it and, if it is made of triangles, the number of one.
 struct SeenSamples {
   PerSample<Lanes<float>> nearness;
-  PerSample<Lanes<int32_t>> id;
+  PerSample<Lanes<int32_t>> id, triangle;
 };
 
 // Working memory of one picture, used again for the next. Pixel (x, y) is at

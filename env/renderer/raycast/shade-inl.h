@@ -20,6 +20,7 @@ inline HWY_ATTR void Shade(const Drawing& drawing, PixelList& list,
   for (size_t i = list.count; i < list.count + NumLanes(); ++i) {
     list.pixels[i] = list.pixels[0];
     list.samples[i] = list.samples[0];
+    list.triangles[i] = list.triangles[0];
   }
   if (frame.shaded.size() < list.pixels.size()) {
     frame.shaded.resize(list.pixels.size());

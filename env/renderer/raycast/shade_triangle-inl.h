@@ -153,20 +153,10 @@ HWY_INLINE Vec3 FindHit(const Drawing& drawing, const PixelPlaces& at) {
              Set(drawing.rays.origin));
 }
 
-// The triangle of a mesh or height field that is hit, and where.
-HWY_INLINE Triangle LoadTriangle(const Drawing& drawing, const PixelPlaces& at,
-                                 Vec3* hit) {
-  const Primitive& p = *drawing.primitive;
-  const Vec3 origin = Set(drawing.rays.origin);
-  const Vec3 ray = drawing.rays.Direction(at.sample_x, at.sample_y);
-  const TriangleHits hits =
-      FindTriangles<false>(*p.triangles, origin, ray, Zero(), Set(kMiss));
-  *hit = origin + ray * hn::Min(hits.t, Set(1e6f));
-  // lanes without a hit take any triangle
-  const Int index = hn::Max(hits.index, hn::Zero(kInt));
+// Triangles of a mesh or height field by number.
+HWY_INLINE Triangle LoadTriangle(const TriangleSet& set, Int index) {
   Triangle triangle;
   for (size_t k = 0; k < 3; ++k) {
-    const TriangleSet& set = *p.triangles;
     triangle.corner[k] = {Gather(set.corner(k, 0), index),
                           Gather(set.corner(k, 1), index),
                           Gather(set.corner(k, 2), index)};
@@ -242,19 +232,24 @@ HWY_INLINE Bytes ShadeTriangle(const Drawing& drawing, const PixelPlaces& at,
   return AddPasses(drawing, center, texture, blend, may_shade);
 }
 
-// Shades pixels whose corners are lit one by one.
+// Shades the vector of the list that begins with pixel `i`; corners are lit for
+// each pixel.
 template <Shape kShape>
-HWY_INLINE Bytes ShadePixels(const Drawing& drawing, Int pixels, Int samples) {
-  const PixelPlaces at = FindPlaces(pixels, samples);
+HWY_INLINE Bytes ShadePixels(const Drawing& drawing, const PixelList& list,
+                             size_t i) {
+  const PixelPlaces at = FindPlaces(hn::LoadU(kInt, list.pixels.data() + i),
+                                    hn::LoadU(kInt, list.samples.data() + i));
+  const Primitive& p = *drawing.primitive;
   if constexpr (kShape == Shape::kTriangles) {
-    Vec3 hit;
-    const Triangle triangle = LoadTriangle(drawing, at, &hit);
-    return ShadeTriangle(drawing, at, triangle, hit);
+    const Triangle t =
+        LoadTriangle(*p.triangles, hn::LoadU(kInt, list.triangles.data() + i));
+    return ShadeTriangle(
+        drawing, at, t,
+        (t.corner[0] + t.corner[1] + t.corner[2]) * Set(1.0f / 3));
   } else {
     const Vec3 hit = FindHit<kShape>(drawing, at);
-    return ShadeTriangle(
-        drawing, at,
-        FindTriangle<kShape>(*drawing.tables, *drawing.primitive, hit), hit);
+    return ShadeTriangle(drawing, at,
+                         FindTriangle<kShape>(*drawing.tables, p, hit), hit);
   }
 }
 
@@ -267,9 +262,7 @@ template <Shape kShape>
 HWY_ATTR void ShadeRange(const Drawing& drawing, size_t begin, size_t end,
                          const PixelList& list, Frame& frame) {
   for (size_t i = begin; i < end; i += NumLanes()) {
-    const Int pixels = hn::LoadU(kInt, list.pixels.data() + i);
-    const Int samples = hn::LoadU(kInt, list.samples.data() + i);
-    StoreShaded(ShadePixels<kShape>(drawing, pixels, samples), i, frame);
+    StoreShaded(ShadePixels<kShape>(drawing, list, i), i, frame);
   }
 }
 

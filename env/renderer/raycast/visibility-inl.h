@@ -64,18 +64,23 @@ struct Target {
     }
     Floats<kNumSamples> nearness = Nearness<kShape>(*primitive, origin, d);
     if (!may_meet_sky) return nearness;
-    // a ray meets the sky where it has gone that far across or up
-    const Rays& world = snapshot->rays;
     for (size_t s = 0; s < kNumSamples; ++s) {
-      const Vec3 ray = Fma(Set(world.per_x), at_x[s],
-                           Fma(Set(world.per_y), at_y[s], Set(world.base)));
-      const Float reach = nearness[s] * Set(snapshot->sky_distance);
-      const Float across2 = Fma(ray.y, ray.y, ray.x * ray.x);
-      const Mask is_before =
-          hn::And(hn::Abs(ray.z) <= reach, across2 <= reach * reach);
-      nearness[s] = hn::IfThenElseZero(is_before, nearness[s]);
+      nearness[s] = BeforeSky(at_x[s], at_y[s], nearness[s]);
     }
     return nearness;
+  }
+
+  // `nearness`, but 0 where the sky is nearer: a ray meets it where it has gone
+  // that far across or up.
+  HWY_INLINE Float BeforeSky(Float x, Float y, Float nearness) const {
+    const Rays& world = snapshot->rays;
+    const Vec3 ray =
+        Fma(Set(world.per_x), x, Fma(Set(world.per_y), y, Set(world.base)));
+    const Float reach = nearness * Set(snapshot->sky_distance);
+    const Float across2 = Fma(ray.y, ray.y, ray.x * ray.x);
+    const Mask is_before =
+        hn::And(hn::Abs(ray.z) <= reach, across2 <= reach * reach);
+    return hn::IfThenElseZero(is_before, nearness);
   }
 };
 
@@ -115,11 +120,66 @@ HWY_ATTR void CoverShape(const Target& target, int index, const Band& band,
   }
 }
 
+// The same for triangles, of which the number is kept. They may be smaller than
+// a pixel: the rays of a vector are those of few pixels, all samples of each,
+// so that they go through the same part of the tree.
+template <Layer kLayer>
+HWY_ATTR void CoverTriangles(const Target& target, int index, const Band& band,
+                             const ScreenRect& rect, Frame& frame) {
+  SeenSamples& seen = kLayer == Layer::kDirect ? frame.direct : frame.mirrored;
+  const TriangleSet& set = *target.primitive->triangles;
+  const float nearest = 1.0f / target.snapshot->near_depth;
+  const int pixels = std::max(1, static_cast<int>(NumLanes()) / kNumSamples);
+  std::array<float, hn::MaxLanes(kFloat)> nearness;
+  std::array<int32_t, hn::MaxLanes(kInt)> triangle;
+  const auto look = [&](int x, int y, size_t first) HWY_ATTR {
+    const Float at_x =
+        hn::LoadU(kFloat, kSpreadX.data() + first) + Set(static_cast<float>(x));
+    const Float at_y =
+        hn::LoadU(kFloat, kSpreadY.data() + first) + Set(static_cast<float>(y));
+    const TriangleHits hits = FindTriangles<false>(
+        set, target.origin.at, target.rays.Direction(at_x, at_y), Zero(),
+        Set(kMiss));
+    const Float near =
+        hn::IfThenElseZero(hits.t < Set(kMiss), Set(1.0f) / hits.t);
+    hn::StoreU(target.may_meet_sky ? target.BeforeSky(at_x, at_y, near) : near,
+               kFloat, nearness.data());
+    hn::StoreU(hits.index, kInt, triangle.data());
+  };
+  const auto keep = [&](size_t lane, size_t s, size_t at) {
+    float& old = seen.nearness[s].data()[at];
+    const float limit = kLayer == Layer::kDirect
+                            ? nearest
+                            : frame.direct.nearness[s].data()[at];
+    if (!(nearness[lane] >= old && nearness[lane] <= limit)) return;
+    old = nearness[lane];
+    seen.id[s].data()[at] = index;
+    seen.triangle[s].data()[at] = triangle[lane];
+  };
+  for (int y = rect.y0; y < rect.y1; ++y) {
+    for (int x = rect.x0; x < rect.x1; x += pixels) {
+      const size_t at = band.Place(frame, x, y);
+      // one vector; several where a vector is shorter than a pixel's samples
+      for (size_t first = 0; first < kNumSamples; first += NumLanes()) {
+        look(x, y, first);
+        for (size_t lane = 0; lane < NumLanes(); ++lane) {
+          const size_t i = first + lane;
+          keep(lane, i % kNumSamples, at + i / kNumSamples);
+        }
+      }
+    }
+  }
+}
+
 template <Layer kLayer>
 HWY_ATTR void Cover(const Target& target, int index, const Band& band,
                     const ScreenRect& rect, Frame& frame) {
   VisitShape(target.primitive->shape, [&](auto shape) HWY_ATTR {
-    CoverShape<shape(), kLayer>(target, index, band, rect, frame);
+    if constexpr (shape() == Shape::kTriangles) {
+      CoverTriangles<kLayer>(target, index, band, rect, frame);
+    } else {
+      CoverShape<shape(), kLayer>(target, index, band, rect, frame);
+    }
   });
 }
 
@@ -131,21 +191,60 @@ HWY_INLINE void AppendNonZero(Int samples, Int pixel, PixelList& list) {
   list.count += hn::CompressStore(pixel, is_covered, kInt,
                                   list.pixels.data() + list.count);
 }
+HWY_INLINE void AppendNonZero(Int samples, Int pixel, const int32_t* triangles,
+                              PixelList& list) {
+  if (triangles != nullptr) {
+    hn::CompressStore(hn::LoadU(kInt, triangles),
+                      hn::Gt(samples, hn::Zero(kInt)), kInt,
+                      list.triangles.data() + list.count);
+  }
+  AppendNonZero(samples, pixel, list);
+}
 
-// Appends the pixels of a vector. With `per_sample` a pixel that is covered in
-// part is listed once for each of its samples: at an edge they lie on triangles
-// that look different.
-HWY_INLINE void Append(Int samples, int x, int y, bool per_sample,
-                       PixelList& list) {
+// How the samples of a primitive's pixels are listed.
+enum class Listing {
+  // all samples of a pixel together: the mirror has one colour per pixel, which
+  // what it shows is added to
+  kPerPixel,
+  // a pixel that is covered in part once for each of its samples: at an edge
+  // they lie on triangles that look different
+  kPerSample,
+  // the same where a pixel's samples see several triangles
+  kPerTriangle,
+};
+
+inline Listing ListingOf(const Snapshot& snapshot, size_t index) {
+  if (snapshot.primitives[index].shape == Shape::kTriangles) {
+    return Listing::kPerTriangle;
+  }
+  return static_cast<int>(index) == snapshot.mirror ? Listing::kPerPixel
+                                                    : Listing::kPerSample;
+}
+
+// Appends the pixels of a vector, of which `seen` has the triangles at `at`.
+HWY_INLINE void Append(Int samples, int x, int y, Listing listing,
+                       const SeenSamples& seen, size_t at, PixelList& list) {
   if (hn::AllTrue(kInt, hn::Eq(samples, hn::Zero(kInt)))) return;
   const Int pixel = CountFrom((y << 16) | x);
-  if (!per_sample) return AppendNonZero(samples, pixel, list);
-  const auto is_full = hn::Eq(samples, hn::Set(kInt, kAllSamples));
-  AppendNonZero(hn::IfThenElseZero(is_full, samples), pixel, list);
+  if (listing == Listing::kPerPixel) {
+    return AppendNonZero(samples, pixel, list);
+  }
+  std::array<const int32_t*, kNumSamples> triangles{};
+  auto is_full = hn::Eq(samples, hn::Set(kInt, kAllSamples));
+  if (listing == Listing::kPerTriangle) {
+    for (size_t s = 0; s < kNumSamples; ++s) {
+      triangles[s] = seen.triangle[s].data() + at;
+      is_full = hn::And(is_full, hn::Eq(hn::LoadU(kInt, triangles[0]),
+                                        hn::LoadU(kInt, triangles[s])));
+    }
+  }
+  AppendNonZero(hn::IfThenElseZero(is_full, samples), pixel, triangles[0],
+                list);
   const Int partial = hn::IfThenZeroElse(is_full, samples);
   if (hn::AllTrue(kInt, hn::Eq(partial, hn::Zero(kInt)))) return;
-  for (int s = 0; s < kNumSamples; ++s) {
-    AppendNonZero(hn::And(partial, hn::Set(kInt, 1 << s)), pixel, list);
+  for (size_t s = 0; s < kNumSamples; ++s) {
+    AppendNonZero(hn::And(partial, hn::Set(kInt, 1 << s)), pixel, triangles[s],
+                  list);
   }
 }
 
@@ -153,20 +252,22 @@ HWY_INLINE void Append(Int samples, int x, int y, bool per_sample,
 // `find_seen(x, y, place)` gives a bit for each.
 template <typename FindSeen>
 HWY_INLINE void AppendSeen(const Snapshot& snapshot, const Band& band,
-                           const ScreenRect& rect, bool per_sample,
-                           const Frame& frame, PixelList& list,
-                           const FindSeen& find_seen) {
+                           const ScreenRect& rect, Listing listing,
+                           const Frame& frame, const SeenSamples& seen,
+                           PixelList& list, const FindSeen& find_seen) {
   if (rect.empty()) return;
   list.Reserve(static_cast<size_t>(kNumSamples) *
                static_cast<size_t>(rect.y1 - rect.y0) * frame.stride);
   const auto lanes = static_cast<int>(NumLanes());
   for (int y = rect.y0; y < rect.y1; ++y) {
     for (int x = rect.x0; x < rect.x1; x += lanes) {
-      const Int samples = find_seen(x, y, band.Place(frame, x, y));
+      const size_t at = band.Place(frame, x, y);
+      const Int samples = find_seen(x, y, at);
       // lanes right of the picture hold leftovers
       const auto is_inside =
           hn::Lt(CountFrom(x), hn::Set(kInt, snapshot.width));
-      Append(hn::IfThenElseZero(is_inside, samples), x, y, per_sample, list);
+      Append(hn::IfThenElseZero(is_inside, samples), x, y, listing, seen, at,
+             list);
     }
   }
 }
@@ -185,16 +286,14 @@ HWY_INLINE Int SampleBits(const IsSeen& is_seen) {
 inline HWY_ATTR void ListDirect(const Snapshot& snapshot, size_t index,
                                 const Band& band, Frame& frame) {
   const Int id = hn::Set(kInt, static_cast<int32_t>(index));
-  // the mirror has one colour per pixel, which what it shows is added to
-  const bool per_sample = static_cast<int>(index) != snapshot.mirror;
-  AppendSeen(snapshot, band, band.Cut(snapshot.primitives[index].rect),
-             per_sample, frame, frame.direct_lists[index],
-             [&](int /*x*/, int /*y*/, size_t at) HWY_ATTR {
-               return SampleBits([&](size_t s) HWY_ATTR {
-                 return hn::Eq(hn::LoadU(kInt, frame.direct.id[s].data() + at),
-                               id);
-               });
-             });
+  AppendSeen(
+      snapshot, band, band.Cut(snapshot.primitives[index].rect),
+      ListingOf(snapshot, index), frame, frame.direct,
+      frame.direct_lists[index], [&](int /*x*/, int /*y*/, size_t at) HWY_ATTR {
+        return SampleBits([&](size_t s) HWY_ATTR {
+          return hn::Eq(hn::LoadU(kInt, frame.direct.id[s].data() + at), id);
+        });
+      });
 }
 
 // Lists the pixels in which primitive `index` is seen in the mirror: it counts
@@ -205,7 +304,8 @@ inline HWY_ATTR void ListMirrored(const Snapshot& snapshot, size_t index,
   const Int mirror = hn::Set(kInt, snapshot.mirror);
   AppendSeen(
       snapshot, band, band.Cut(snapshot.primitives[index].mirrored_rect),
-      /*per_sample=*/true, frame, frame.mirrored_lists[index],
+      ListingOf(snapshot, index), frame, frame.mirrored,
+      frame.mirrored_lists[index],
       [&](int /*x*/, int /*y*/, size_t at) HWY_ATTR {
         return SampleBits([&](size_t s) HWY_ATTR {
           return hn::And(
@@ -223,8 +323,8 @@ inline HWY_ATTR void ListTransparent(const Target& target, size_t index,
   const Float nearest = Set(1.0f / snapshot.near_depth);
   VisitShape(target.primitive->shape, [&](auto shape) HWY_ATTR {
     AppendSeen(
-        snapshot, band, band.Cut(target.primitive->rect),
-        /*per_sample=*/true, frame, frame.direct_lists[index],
+        snapshot, band, band.Cut(target.primitive->rect), Listing::kPerSample,
+        frame, frame.direct, frame.direct_lists[index],
         [&](int x, int y, size_t at) HWY_ATTR {
           const Floats<kNumSamples> nearness = target.Look<shape()>(x, y);
           return SampleBits([&](size_t s) HWY_ATTR {
