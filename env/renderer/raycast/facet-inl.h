@@ -273,13 +273,7 @@ HWY_INLINE GridCell FindGridCell(const PlaneGrid& grid, Float at) {
   return {ToInt(k), line(k), line(k + Set(1.0f))};
 }
 
-// A triangle of a plane, and the grid lines that its corners lie on.
-struct PlaneTriangle {
-  Triangle triangle;
-  Int column[3], row[3];
-};
-
-HWY_INLINE PlaneTriangle FindPlaneTriangle(const Primitive& p, Vec3 hit) {
+HWY_INLINE Triangle FindPlaneTriangle(const Primitive& p, Vec3 hit) {
   const GridCell x = FindGridCell(p.grid[0], hit.x);
   const GridCell y = FindGridCell(p.grid[1], hit.y);
   const Float u = (hit.x - x.low) / hn::Max(x.high - x.low, Set(1e-20f));
@@ -287,27 +281,17 @@ HWY_INLINE PlaneTriangle FindPlaneTriangle(const Primitive& p, Vec3 hit) {
   const Mask never = Set(0.0f) > Set(1.0f);
   const CornerChoice c = ChooseCorners(u, v, never, never);
   const Vec3 normal = {Zero(), Zero(), Set(1.0f)};
-  const Int next_column = x.index + hn::Set(kInt, 1);
-  const Int next_row = y.index + hn::Set(kInt, 1);
-  PlaneTriangle t;
-  t.triangle = {{{If(c.u0, x.high, x.low), If(c.v0, y.high, y.low), Zero()},
-                 {x.high, If(c.v1, y.high, y.low), Zero()},
-                 {If(c.u2, x.high, x.low), If(c.v2, y.high, y.low), Zero()}},
-                {normal, normal, normal}};
-  t.column[0] = If(c.u0, next_column, x.index);
-  t.row[0] = If(c.v0, next_row, y.index);
-  t.column[1] = next_column;
-  t.row[1] = If(c.v1, next_row, y.index);
-  t.column[2] = If(c.u2, next_column, x.index);
-  t.row[2] = If(c.v2, next_row, y.index);
-  return t;
+  return {{{If(c.u0, x.high, x.low), If(c.v0, y.high, y.low), Zero()},
+           {x.high, If(c.v1, y.high, y.low), Zero()},
+           {If(c.u2, x.high, x.low), If(c.v2, y.high, y.low), Zero()}},
+          {normal, normal, normal}};
 }
 
 template <Shape kShape>
 HWY_INLINE Triangle FindTriangle(const Tables& tables, const Primitive& p,
                                  Vec3 hit) {
   if constexpr (kShape == Shape::kPlane) {
-    return FindPlaneTriangle(p, hit).triangle;
+    return FindPlaneTriangle(p, hit);
   } else if constexpr (kShape == Shape::kBox) {
     return FindBoxTriangle(tables, p, hit);
   } else {
