@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/base/rng.h"
 
 namespace replicant::learner {
 namespace {
@@ -24,6 +25,34 @@ TEST(InterleaveFramesTest, FramesBecomeChannels) {
   InterleaveFrames(frames, /*stack=*/2, /*pixels=*/2, out);
   EXPECT_EQ(out, Bytes({11, 12, 13, 21, 22, 23, 14, 15, 16, 24, 25, 26,
                         31, 32, 33, 41, 42, 43, 34, 35, 36, 44, 45, 46}));
+}
+
+TEST(InterleaveFramesTest, EveryByteFindsItsPlace) {
+  for (const int64_t stack : {1, 2, 3, 4, 16}) {
+    for (const int64_t pixels : {1, 5, 20, 21, 64, 4096}) {
+      std::vector<std::byte> frames(
+          static_cast<size_t>(2 * stack * pixels * 3));
+      RandomStream random(7, "frames");
+      for (std::byte& value : frames) {
+        value = static_cast<std::byte>(random() & 0xFF);
+      }
+      std::vector<std::byte> out(frames.size()), wanted(frames.size());
+      for (int64_t row = 0; row < 2; ++row) {
+        for (int64_t f = 0; f < stack; ++f) {
+          for (int64_t p = 0; p < pixels; ++p) {
+            for (int64_t c = 0; c < 3; ++c) {
+              wanted[static_cast<size_t>(((row * pixels + p) * stack + f) * 3 +
+                                         c)] =
+                  frames[static_cast<size_t>(
+                      ((row * stack + f) * pixels + p) * 3 + c)];
+            }
+          }
+        }
+      }
+      InterleaveFrames(frames, stack, pixels, out);
+      EXPECT_TRUE(out == wanted) << stack << " frames of " << pixels;
+    }
+  }
 }
 
 TEST(InterleaveFramesTest, RefusesOtherSizes) {
