@@ -173,8 +173,9 @@ TEST_F(RunFleetTest, GoesOnWithoutAnOptionalRole) {
 }
 
 TEST_F(RunFleetTest, KillsARoleThatHangs) {
+  // it is heard of before it falls silent
   AddRole("actor", "0", "0", "9", "restart",
-          {"run", "1:silent", "1:ignore-stop", "until-stop"});
+          {"run", "1:sleep-ms=500", "1:silent", "1:ignore-stop", "until-stop"});
   Start({"--set", "fleet.heartbeat_timeout_s=1"});
   ASSERT_TRUE(AwaitOutput("actor-0 starts (incarnation 2)")) << Output();
   EXPECT_THAT(Output(), HasSubstr("actor-0: no heartbeat for 1"));
