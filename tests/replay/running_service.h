@@ -35,11 +35,10 @@ inline ShardConfig OpenTable(const EpisodeMaker& maker,
 // own; with `checkpoints.folder`, restored from there and saved there.
 class RunningService {
  public:
-  explicit RunningService(ShardConfig config,
-                          const std::string& endpoint = "tcp://127.0.0.1:*",
-                          rpc::ServerOptions server_options = FastTicks(),
-                          ServiceOptions options = {},
-                          const CheckpointOptions& checkpoints = {})
+  explicit RunningService(
+      ShardConfig config, const std::string& endpoint = "tcp://127.0.0.1:*",
+      const rpc::ServerOptions& server_options = FastTicks(),
+      ServiceOptions options = {}, const CheckpointOptions& checkpoints = {})
       : shard_(std::move(config), &Clock::Real()),
         checkpointer_(
             checkpoints.folder.empty()
@@ -55,7 +54,7 @@ class RunningService {
               service_.SetCheckpointSaver(saver_.get());
               service_.AttachTo(server);
             },
-            std::move(server_options)) {}
+            server_options) {}
   ~RunningService() {
     // the saver's last answers go to the server
     server_.Stop();
