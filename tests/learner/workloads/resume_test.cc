@@ -62,7 +62,7 @@ D4pgWorkloadOptions Options() {
 // Replay, and learner on it, of one run.
 class Roles {
  public:
-  Roles(const std::filesystem::path& folder, LearnerConfig config)
+  Roles(const std::filesystem::path& folder, const LearnerConfig& config)
       : checkpoints_(folder / "checkpoints", 2),
         service_(std::make_unique<RunningService>(
             ShardOf(), "tcp://127.0.0.1:*", RunningService::FastTicks(),
