@@ -125,9 +125,10 @@ std::vector<ProgressField> ProgressFields(const TrainingConfig& config) {
                                         .label = "updates/s",
                                         .role = "learner",
                                         .number = "updates_per_s"},
-                                       {.kind = Kind::kCount,
+                                       // of the run, as max_frames counts
+                                       {.kind = Kind::kValue,
                                         .label = "frames",
-                                        .role = "actor",
+                                        .role = "learner",
                                         .number = "frames"},
                                        {.kind = Kind::kRate,
                                         .label = "frames/s",
