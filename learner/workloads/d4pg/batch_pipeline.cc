@@ -10,6 +10,7 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/kernels/cpu/parallel.h"
 
 namespace replicant::learner {
 namespace {
@@ -111,10 +112,11 @@ void Copy(std::span<const std::byte> from, const MutableTensorView& to) {
 }  // namespace
 
 TransitionPipeline::TransitionPipeline(const agents::TaskSpec& task,
-                                       int64_t batch_size,
+                                       int64_t batch_size, int num_threads,
                                        TransitionSource* source)
     : task_(task),
       batch_size_(batch_size),
+      num_threads_(num_threads),
       source_(*source),
       specs_(MakeSpecs(task, batch_size)) {}
 
@@ -154,11 +156,13 @@ void TransitionPipeline::CopyObservations(const HostBuffer& rows,
     return;
   }
   InterleaveFrames(frames.bytes(), task_.frame_stack,
-                   task_.observation[0] * task_.observation[1], out.bytes());
+                   task_.observation[0] * task_.observation[1], num_threads_,
+                   out.bytes());
 }
 
 void InterleaveFrames(std::span<const std::byte> frames, int64_t stack,
-                      int64_t pixels, std::span<std::byte> out) {
+                      int64_t pixels, int num_threads,
+                      std::span<std::byte> out) {
   const auto num_frames = static_cast<size_t>(stack);
   const auto num_pixels = static_cast<size_t>(pixels);
   const size_t row_bytes = num_frames * num_pixels * kPixelBytes;
@@ -169,9 +173,15 @@ void InterleaveFrames(std::span<const std::byte> frames, int64_t stack,
         frames.size(), out.size(), row_bytes));
   }
   const Interleaver interleaver(num_frames);
-  for (size_t row = 0; row < frames.size(); row += row_bytes) {
-    interleaver.Run(frames.data() + row, num_pixels, out.data() + row);
-  }
+  kernels::cpu::ParallelFor(
+      num_threads, static_cast<int64_t>(frames.size() / row_bytes),
+      [&](int /*thread*/, int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          const size_t offset = static_cast<size_t>(row) * row_bytes;
+          interleaver.Run(frames.data() + offset, num_pixels,
+                          out.data() + offset);
+        }
+      });
 }
 
 }  // namespace replicant::learner

@@ -17,9 +17,9 @@ namespace replicant::learner {
 // Thread-safety: one thread at a time.
 class TransitionPipeline : public replicator::InputPipeline {
  public:
-  // `source` outlives the pipeline.
+  // `source` outlives the pipeline. Frames are put in order on `num_threads`.
   TransitionPipeline(const agents::TaskSpec& task, int64_t batch_size,
-                     TransitionSource* source);
+                     int num_threads, TransitionSource* source);
 
   const std::vector<replicator::InputSpec>& specs() const override {
     return specs_;
@@ -45,6 +45,7 @@ class TransitionPipeline : public replicator::InputPipeline {
 
   const agents::TaskSpec task_;
   const int64_t batch_size_;
+  const int num_threads_;
   TransitionSource& source_;
   std::vector<replicator::InputSpec> specs_;
   replay::Batch batch_;
@@ -55,6 +56,7 @@ class TransitionPipeline : public replicator::InputPipeline {
 // frames [B, stack, pixels, 3] -> out [B, pixels, stack * 3]. Throws
 // InvalidArgument unless both have as many bytes, and whole rows of them.
 void InterleaveFrames(std::span<const std::byte> frames, int64_t stack,
-                      int64_t pixels, std::span<std::byte> out);
+                      int64_t pixels, int num_threads,
+                      std::span<std::byte> out);
 
 }  // namespace replicant::learner

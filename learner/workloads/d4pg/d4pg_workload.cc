@@ -61,7 +61,7 @@ D4pgWorkload::D4pgWorkload(const D4pgWorkloadOptions& options,
       replicator_->MakeInput([this](const replicator::InputContext& context) {
         auto pipeline = std::make_unique<TransitionPipeline>(
             options_.task, context.PerReplicaBatchSize(options_.batch_size),
-            &source_);
+            options_.replication.threads, &source_);
         pipeline_ = pipeline.get();
         return pipeline;
       });

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/base/error.h"
 #include "core/base/rng.h"
 
@@ -22,7 +24,7 @@ TEST(InterleaveFramesTest, FramesBecomeChannels) {
   const auto frames = Bytes({11, 12, 13, 14, 15, 16, 21, 22, 23, 24, 25, 26,
                              31, 32, 33, 34, 35, 36, 41, 42, 43, 44, 45, 46});
   std::vector<std::byte> out(frames.size());
-  InterleaveFrames(frames, /*stack=*/2, /*pixels=*/2, out);
+  InterleaveFrames(frames, /*stack=*/2, /*pixels=*/2, /*num_threads=*/1, out);
   EXPECT_EQ(out, Bytes({11, 12, 13, 21, 22, 23, 14, 15, 16, 24, 25, 26,
                         31, 32, 33, 41, 42, 43, 34, 35, 36, 44, 45, 46}));
 }
@@ -49,17 +51,21 @@ TEST(InterleaveFramesTest, EveryByteFindsItsPlace) {
           }
         }
       }
-      InterleaveFrames(frames, stack, pixels, out);
-      EXPECT_TRUE(out == wanted) << stack << " frames of " << pixels;
+      for (const int num_threads : {1, 2, 3}) {
+        std::fill(out.begin(), out.end(), std::byte{0});
+        InterleaveFrames(frames, stack, pixels, num_threads, out);
+        EXPECT_TRUE(out == wanted)
+            << stack << " frames of " << pixels << ", threads " << num_threads;
+      }
     }
   }
 }
 
 TEST(InterleaveFramesTest, RefusesOtherSizes) {
   std::vector<std::byte> frames(12), out(12);
-  EXPECT_THROW(InterleaveFrames(frames, 2, 1, std::span(out).first(6)),
+  EXPECT_THROW(InterleaveFrames(frames, 2, 1, 1, std::span(out).first(6)),
                InvalidArgument);
-  EXPECT_THROW(InterleaveFrames(std::span(frames).first(9), 2, 1,
+  EXPECT_THROW(InterleaveFrames(std::span(frames).first(9), 2, 1, 1,
                                 std::span(out).first(9)),
                InvalidArgument);
 }
