@@ -79,3 +79,27 @@ function(replicant_test source)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ${environment})
 endfunction()
+
+# replicant_mpi_test(<file_test.cc> RANKS 2 4 ... DEPS ...)
+# A test program that mpirun starts on so many processes, each of which runs all
+# of its tests; one ctest for each number. Nothing without MPI. Many processes
+# may share few processors.
+function(replicant_mpi_test source)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "RANKS;DEPS")
+  if(NOT REPLICANT_HAS_MPI)
+    return()
+  endif()
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(${name} ${source})
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} replicant_flags
+                                        GTest::gmock GTest::gtest_main)
+  foreach(ranks ${ARG_RANKS})
+    add_test(NAME ${name}.ranks-${ranks}
+      COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks} --oversubscribe --allow-run-as-root
+              --bind-to none $<TARGET_FILE:${name}>)
+    set_tests_properties(${name}.ranks-${ranks} PROPERTIES
+      LABELS integration TIMEOUT 120)
+  endforeach()
+endfunction()

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/comm/reduce.h"
+#include "core/tensor/tensor_view.h"
+
+namespace replicant::comm {
+
+// One call of one rank: what all ranks of a group do together. `size` ranks
+// take part, n is a number of elements; `in` and `out` have one dtype.
+struct Collective {
+  enum class Kind {
+    kAllReduce,      // out[n] = op over all ranks of in[n]
+    kAllGather,      // out[size * n] = in[n] of every rank, in rank order
+    kReduceScatter,  // out[n] = rows rank*n.. of the reduced in[size * n]
+    kBroadcast,      // out[n] = in[n] of rank `source`
+    kBarrier,        // nothing: until all ranks are there
+  };
+
+  // "all_reduce sum f32[3,4]".
+  std::string ToString() const;
+
+  Kind kind = Kind::kBarrier;
+  ReduceOp op = ReduceOp::kSum;
+  int source = 0;
+  TensorView in{DType::kU8, Shape({0}), nullptr};
+  MutableTensorView out{DType::kU8, Shape({0}), nullptr};
+};
+
+// A group of ranks that compute together: threads of this process
+// (thread_communicator.h) or processes (mpi_communicator.h). Each rank has its
+// own object, and all ranks make the same calls in the same order.
+//
+// Reductions go in rank order, ((x_0 + x_1) + x_2) + ..., whatever the
+// transport, so that all transports give the same bits at equal size.
+//
+// `in` and `out` of a call may be the same memory, rank by rank: for an
+// all-gather `in` is then row `rank` of `out`, for a reduce-scatter `out` row
+// `rank` of `in`. They may not overlap in another way (checked).
+//
+// Errors: every call has a deadline, CommunicatorOptions::timeout. A rank that
+// does not come, an Abort() and a failed transport end the call on every rank
+// with a CommError that says who misses whom in which call; the group is
+// useless from then on, and every later call throws the same. Memory of a
+// call that failed must outlive the communicators of all ranks in this process.
+// Arguments that do not fit throw InvalidArgument before anything happens.
+//
+// Thread-safety: one thread at a time; Abort() from any.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // "threads", "mpi".
+  virtual std::string_view transport() const = 0;
+
+  // Makes one call; returns when `out` is there and `in` may be written again.
+  void Run(const Collective& collective);
+
+  void AllReduce(TensorView in, MutableTensorView out, ReduceOp op) {
+    Run({Collective::Kind::kAllReduce, op, 0, in, out});
+  }
+  void AllGather(TensorView in, MutableTensorView out) {
+    Run({Collective::Kind::kAllGather, {}, 0, in, out});
+  }
+  void ReduceScatter(TensorView in, MutableTensorView out, ReduceOp op) {
+    Run({Collective::Kind::kReduceScatter, op, 0, in, out});
+  }
+  void Broadcast(MutableTensorView tensor, int source) {
+    Run({Collective::Kind::kBroadcast, {}, source, tensor, tensor});
+  }
+  void Barrier() { Run({}); }
+
+  // A group of those ranks that gave the same `color` >= 0, ordered by `key`
+  // and then by rank; null for a negative one. All ranks call it.
+  virtual std::unique_ptr<Communicator> Split(int color, int key) = 0;
+
+  // Ends the call that any rank is in, and all later ones, with a CommError.
+  // Between processes the others notice at their deadline, unless this process
+  // ends, which ends them all.
+  virtual void Abort(const std::string& reason) = 0;
+
+ private:
+  // Arguments are checked.
+  virtual void DoRun(const Collective& collective) = 0;
+};
+
+struct CommunicatorOptions {
+  // For how long a rank waits in one call for the others.
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+};
+
+}  // namespace replicant::comm

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "core/tensor/dtype.h"
+
+// The arithmetic of collectives, the same for every transport.
+namespace replicant::comm {
+
+enum class ReduceOp { kSum, kMin, kMax, kProd };
+// "sum".
+std::string_view ToString(ReduceOp op);
+
+// out[i] = op over j of inputs[j][i], from j = 0 on, for i in [begin, end),
+// into every one of `outputs`. An output may be one of the inputs. bf16 is
+// computed in f32 and rounded once; whole numbers wrap around. A NaN stays one
+// in sums and products; min and max may lose it. `dtype` is not bool (checked).
+void Reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> inputs,
+            std::span<std::byte* const> outputs, size_t begin, size_t end);
+
+// out[i] = in[i] * factor for floating dtypes (checked); out may be in.
+void Scale(DType dtype, double factor, const std::byte* in, std::byte* out,
+           size_t count);
+
+// A range of elements.
+struct Range {
+  size_t size() const { return end - begin; }
+
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+// Part `index` of `count` elements in `parts`: contiguous, as even as whole
+// multiples of `granularity` allow.
+Range PartOf(size_t count, size_t parts, size_t index, size_t granularity);
+
+}  // namespace replicant::comm

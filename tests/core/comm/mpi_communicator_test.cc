@@ -1,0 +1,43 @@
+// Run by mpirun on kMaxRanks processes, each of which runs all tests.
+#include "core/comm/mpi_communicator.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/core/comm/communicator_conformance.h"
+
+namespace replicant::comm {
+namespace {
+
+Communicator& World() {
+  static const std::unique_ptr<Communicator> world = MakeMpiCommunicator();
+  return *world;
+}
+
+struct MpiTransport {
+  static void RunOn(int size, const std::function<void(Communicator&)>& body) {
+    Communicator& world = World();
+    ASSERT_EQ(world.size(), kMaxRanks);
+    const auto group = world.Split(world.rank() < size ? 0 : -1, world.rank());
+    if (group != nullptr) body(*group);
+    world.Barrier();
+  }
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Mpi, CommunicatorTest, MpiTransport);
+
+// Pieces of 4 MiB a rank: these take three rounds, the last one short.
+TEST(MpiCommunicatorTest, CutsLargeTensorsIntoPieces) {
+  MpiTransport::RunOn(2, [](Communicator& comm) {
+    constexpr int64_t kCount = 5'000'003;
+    CheckReductions<float>(comm, kCount);
+    CheckCopies<uint8_t>(comm, kCount);
+  });
+}
+
+TEST(MpiCommunicatorTest, KnowsHowItWasStarted) {
+  EXPECT_TRUE(HasMpi());
+  EXPECT_TRUE(IsStartedByMpi());
+}
+
+}  // namespace
+}  // namespace replicant::comm
