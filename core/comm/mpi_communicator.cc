@@ -329,10 +329,9 @@ class MpiCommunicator : public Communicator {
 
 bool HasMpi() { return true; }
 
-bool IsStartedByMpi() {
-  // OpenMPI's mpirun; PMIx, which is how srun starts it
-  return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr ||
-         std::getenv("PMIX_RANK") != nullptr;
+int NumMpiProcesses() {
+  const char* const text = std::getenv("OMPI_COMM_WORLD_SIZE");
+  return text == nullptr ? 1 : std::max(1, std::atoi(text));
 }
 
 std::unique_ptr<Communicator> MakeMpiCommunicator(

@@ -8,8 +8,8 @@ namespace replicant::comm {
 
 // Whether this build has MPI.
 bool HasMpi();
-// Whether mpirun, or srun, has started this process as one of several.
-bool IsStartedByMpi();
+// How many processes mpirun has started together with this one; 1 without it.
+int NumMpiProcesses();
 
 // The communicator of all processes that one mpirun has started, one rank each.
 // Initialises MPI with the first call; it is finalised when the process ends

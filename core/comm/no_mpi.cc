@@ -1,6 +1,4 @@
 // What a build without MPI links.
-#include <cstdlib>
-
 #include "core/base/error.h"
 #include "core/comm/mpi_communicator.h"
 
@@ -8,7 +6,7 @@ namespace replicant::comm {
 
 bool HasMpi() { return false; }
 
-bool IsStartedByMpi() { return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr; }
+int NumMpiProcesses() { return 1; }
 
 std::unique_ptr<Communicator> MakeMpiCommunicator(
     const CommunicatorOptions& /*options*/) {

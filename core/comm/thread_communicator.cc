@@ -8,13 +8,12 @@
 #include <atomic>
 #include <cstring>
 #include <map>
-#include <thread>
-#include <tuple>
 #include <utility>
 
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/mutex.h"
+#include "core/base/thread.h"
 
 namespace replicant::comm {
 namespace {
@@ -29,9 +28,7 @@ class ThreadGroup {
   ThreadGroup(int size, const CommunicatorOptions& options)
       : options_(options),
         // a rank that spins must not keep the one it waits for from running
-        spins_(size <= static_cast<int>(std::thread::hardware_concurrency())
-                   ? kSpins
-                   : 1),
+        spins_(size <= CpuSet::OfThisThread().size() ? kSpins : 1),
         slots_(static_cast<size_t>(size)) {}
 
   int size() const { return static_cast<int>(slots_.size()); }

@@ -56,6 +56,22 @@ struct InputContext {
   int64_t PerReplicaBatchSize(
       int64_t global_batch_size,
       graph::CallSite site = graph::CallSite::Here()) const;
+  // The rows of this pipeline: those of all replicas that it feeds.
+  int64_t PipelineBatchSize(
+      int64_t global_batch_size,
+      graph::CallSite site = graph::CallSite::Here()) const {
+    return PerReplicaBatchSize(global_batch_size, site) *
+           (num_replicas / num_pipelines);
+  }
+};
+
+// How many pipelines there are. One that feeds several replicas gives all their
+// rows in one batch, those of the first replica first; every tensor of it then
+// has rows.
+enum class InputMode {
+  kSingle,      // one, in the first process
+  kPerWorker,   // one in every process
+  kPerReplica,  // one for every replica
 };
 
 using InputFn =

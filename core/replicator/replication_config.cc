@@ -4,12 +4,29 @@ namespace replicant::replicator {
 
 ReplicationConfig ReplicationConfig::Read(config::Reader& reader) {
   ReplicationConfig c;
-  reader.Field("strategy", &c.strategy, {{"single", Strategy::kSingle}},
-               "how replicas work together; single is one replica");
+  reader.Field(
+      "strategy", &c.strategy,
+      {{"single", Strategy::kSingle},
+       {"in_graph", Strategy::kInGraph},
+       {"between_graph", Strategy::kBetweenGraph}},
+      "how replicas work together: single is one replica, in_graph are "
+      "several in one process, between_graph is one in each process "
+      "that mpirun starts");
+  reader.Field("replicas", &c.replicas, {1, 1024},
+               "replicas that share each batch, in all processes");
   reader.Field("backend", &c.backend,
                "what computes: cpu, cuda, or reference (slow, exact loops)");
   reader.Field("threads", &c.threads, {1, 1024},
                "threads of one replica on the CPU");
+  reader.Field("bucket_mib", &c.bucket_mib, {1, 1024},
+               "MiB of gradients that replicas exchange at a time, while they "
+               "compute the next ones");
+  reader.Field("timeout_s", &c.timeout_s, {0.1, 36000.0},
+               "seconds that replicas wait for one that does not come, as when "
+               "the first one writes a checkpoint, before all end");
+  if (c.strategy == Strategy::kSingle && c.replicas > 1) {
+    reader.Error("replicas", "single is one replica");
+  }
   return c;
 }
 

@@ -6,15 +6,25 @@
 
 namespace replicant::replicator {
 
-enum class Strategy { kSingle };
+enum class Strategy {
+  kSingle,        // one replica
+  kInGraph,       // replicas in this process, on groups of its processors
+  kBetweenGraph,  // one replica in each process that mpirun starts
+};
 
 // Section `learner.replication`: on what and how a step runs.
 struct ReplicationConfig {
   Strategy strategy = Strategy::kSingle;
+  // Of all processes together.
+  int replicas = 1;
   // "cpu", "cuda", "reference"
   std::string backend = "cpu";
   // Of one replica, on the CPU.
   int threads = 1;
+  // Gradients are reduced as soon as so many MiB of them are there.
+  int bucket_mib = 4;
+  // For how long replicas wait for one that does not come.
+  double timeout_s = 300.0;
 
   static ReplicationConfig Read(config::Reader& reader);
 };

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/replicator/single_replicator.h"
 #include "core/replicator/step_interface.h"
+#include "core/replicator/synchronous_replicator.h"
 
 namespace replicant::replicator {
 
@@ -17,6 +18,9 @@ std::unique_ptr<Replicator> Replicator::Create(const ReplicationConfig& config,
   switch (config.strategy) {
     case Strategy::kSingle:
       return MakeSingleReplicator(config, seed);
+    case Strategy::kInGraph:
+    case Strategy::kBetweenGraph:
+      return MakeSynchronousReplicator(config, seed);
   }
   REPLICANT_CHECK(false, "Strategy {}", static_cast<int>(config.strategy));
 }
@@ -44,6 +48,14 @@ Inputs AddInputs(Graph& graph, const std::vector<InputSpec>& specs) {
                          graph.Input(spec.name, spec.dtype, spec.shape));
   }
   return Inputs(std::move(tensors));
+}
+
+size_t FindValue(const std::vector<std::string>& names, std::string_view name) {
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) {
+    ThrowUnknownName("step has no value", name, names);
+  }
+  return static_cast<size_t>(found - names.begin());
 }
 
 std::vector<std::string> ValueNames(const StepOutputs& outputs) {

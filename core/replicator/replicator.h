@@ -69,12 +69,14 @@ class Step {
   virtual ~Step() = default;
 
   // Waits for a batch until `deadline` and makes one step with it. Anything but
-  // kOk means that nothing has run.
+  // kOk means that nothing has run, on no replica: processes agree before a
+  // step, and a batch that is there already is kept for the next.
   // Throws what the input throws, and what runtime::Executor::Run() throws.
   virtual NextResult Run(Clock::TimePoint deadline) = 0;
 
   // A value of the last step that ran; those of replica 0 where there are
-  // several. Throws InvalidArgument, naming those that there are.
+  // several (the first of this process). Throws InvalidArgument, naming those
+  // that there are.
   virtual TensorView value(std::string_view name) const = 0;
 
   // The plan, for a log and for profiles.
@@ -84,26 +86,45 @@ class Step {
 class Replicator {
  public:
   // `seed` draws the first values of variables and feeds random ops.
-  // Throws what kernels::MakeBackend() throws.
+  // Throws what kernels::MakeBackend() throws, and ConfigError for processes
+  // that do not fit the strategy.
   static std::unique_ptr<Replicator> Create(const ReplicationConfig& config,
                                             uint64_t seed);
   virtual ~Replicator() = default;
 
   virtual int num_replicas() const = 0;
+  // Which of the run's processes this is. The first one leads: it logs, saves
+  // and publishes.
+  virtual int process_id() const = 0;
 
-  // Calls `input_fn` for each pipeline that the strategy needs.
-  virtual std::unique_ptr<Input> MakeInput(const InputFn& input_fn) = 0;
+  // Calls `input_fn` for each pipeline that this process has by `mode`.
+  std::unique_ptr<Input> MakeInput(const InputFn& input_fn,
+                                   InputMode mode = InputMode::kPerWorker) {
+    return DoMakeInput(input_fn, mode);
+  }
 
   // Calls `step_fn` for each replica and compiles what they built. `input` is
   // one of this replicator's (checked); it and the replicator outlive the step.
   // Throws what `step_fn` and runtime::Executor throw, and InvalidArgument if
-  // two values have one name.
+  // two values have one name, if the replicas' steps do not agree
+  // (core/replicator/agreement.h), or if a trained variable would become
+  // another one on every replica.
   virtual std::unique_ptr<Step> Build(
       Input& input, const StepFn& step_fn,
       const runtime::CompileOptions& options = {}) = 0;
 
-  // The variables of all steps. Not to be touched while a step runs.
+  // The variables of all steps. Not to be touched while a step runs. Where
+  // replicas have copies, these are the first one's, and what the first process
+  // writes into them the next step gives to all.
   virtual runtime::VariableStore& variables() = 0;
+
+  // Ends the run of all processes: Step::Run() gives kEnd where others still
+  // call it. For a process that ends while they may go on.
+  virtual void Stop() = 0;
+
+ private:
+  virtual std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
+                                             InputMode mode) = 0;
 };
 
 }  // namespace replicant::replicator

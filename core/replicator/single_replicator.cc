@@ -1,6 +1,5 @@
 #include "core/replicator/single_replicator.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,12 +69,7 @@ class SingleStep : public Step {
   }
 
   TensorView value(std::string_view name) const override {
-    const auto found =
-        std::find(value_names_.begin(), value_names_.end(), name);
-    if (found == value_names_.end()) {
-      ThrowUnknownName("step has no value", name, value_names_);
-    }
-    return plan_->output(static_cast<size_t>(found - value_names_.begin()));
+    return plan_->output(FindValue(value_names_, name));
   }
 
   const runtime::PlanReport& report() const override { return plan_->report(); }
@@ -97,9 +91,7 @@ class SingleReplicator : public Replicator {
 
   int num_replicas() const override { return 1; }
 
-  std::unique_ptr<Input> MakeInput(const InputFn& input_fn) override {
-    return std::make_unique<SingleInput>(this, input_fn(InputContext{}));
-  }
+  int process_id() const override { return 0; }
 
   std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
                               const runtime::CompileOptions& options) override {
@@ -121,8 +113,14 @@ class SingleReplicator : public Replicator {
   }
 
   runtime::VariableStore& variables() override { return variables_; }
+  void Stop() override {}
 
  private:
+  std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
+                                     InputMode /*mode*/) override {
+    return std::make_unique<SingleInput>(this, input_fn(InputContext{}));
+  }
+
   uint64_t seed_;
   std::unique_ptr<kernels::Backend> backend_;
   runtime::VariableStore variables_;

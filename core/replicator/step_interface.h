@@ -16,6 +16,9 @@ namespace replicant::replicator {
 // A graph input for each tensor of a batch.
 Inputs AddInputs(Graph& graph, const std::vector<InputSpec>& specs);
 
+// The place of a value. Throws InvalidArgument, naming those that there are.
+size_t FindValue(const std::vector<std::string>& names, std::string_view name);
+
 // The names of the values. Throws InvalidArgument for one that is there twice.
 std::vector<std::string> ValueNames(const StepOutputs& outputs);
 

@@ -229,7 +229,7 @@ class Executor::Impl {
     report_.num_nodes = static_cast<int>(graph.nodes().size());
     store.Declare(*program_.graph);
     const std::vector<NodeId> order = ScheduleNodes(*program_.graph);
-    CompileKernels(order);
+    CompileKernels(order, options);
     FindKeptInputs();
     const Placement placement(program_, order, kernels_, backend_.target());
     Allocate(placement);
@@ -339,12 +339,19 @@ class Executor::Impl {
     ++num_profiled_runs_;
   }
 
-  void CompileKernels(const std::vector<NodeId>& order) {
+  void CompileKernels(const std::vector<NodeId>& order,
+                      const CompileOptions& options) {
     const Graph& graph = *program_.graph;
+    if (options.make_kernel) {
+      for (const NodeId id : order) {
+        auto kernel = options.make_kernel(graph, graph.node(id));
+        if (kernel != nullptr) kernels_.emplace(id, std::move(kernel));
+      }
+    }
     // all are asked for before any is made: compiling may take long
     for (const NodeId id : order) {
       const Node& node = graph.node(id);
-      if (IsLeaf(node)) continue;
+      if (IsLeaf(node) || kernels_.contains(id)) continue;
       const std::string why = backend_.target().WhyUnsupported(graph, node);
       if (!why.empty()) {
         throw DeviceError(fmt::format("{} cannot run {} '{}' ({}): {}",
@@ -354,7 +361,7 @@ class Executor::Impl {
     }
     for (const NodeId id : order) {
       const Node& node = graph.node(id);
-      if (IsLeaf(node)) continue;
+      if (IsLeaf(node) || kernels_.contains(id)) continue;
       kernels_.emplace(id, backend_.CompileKernel(graph, node));
     }
     report_.num_kernels = static_cast<int>(kernels_.size());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -41,6 +42,11 @@ struct CompileOptions {
   bool check_finite = false;
   // Whether every kernel is timed (see Executor::profile()).
   bool has_profile = false;
+  // Makes the kernels of ops that no backend has, such as calls between
+  // replicas; asked first, and null for a node that is the backend's.
+  std::function<std::unique_ptr<kernels::Kernel>(const graph::Graph&,
+                                                 const graph::Node&)>
+      make_kernel = {};
 };
 
 // The time of one kernel of a plan.

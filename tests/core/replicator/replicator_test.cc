@@ -1,5 +1,6 @@
 #include "core/replicator/replicator.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -255,6 +256,9 @@ TEST(ReplicationConfigTest, ReadsStrategyBackendAndThreads) {
   EXPECT_EQ(load("{backend: reference, threads: 2}").threads, 2);
   EXPECT_THROW(load("{strategy: magic}"), ConfigError);
   EXPECT_THROW(load("{threads: 0}"), ConfigError);
+  EXPECT_EQ(load("{strategy: in_graph, replicas: 4}").replicas, 4);
+  EXPECT_THAT(MessageOf<ConfigError>([&] { load("{replicas: 2}"); }),
+              ::testing::HasSubstr("replicas: single is one replica"));
 }
 
 }  // namespace

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/graph/passes/passes.h"
+#include "core/replicator/replica_context.h"
+
+// What replicas must have in common, found while a step is built.
+namespace replicant::replicator {
+
+// What one replica's step is, as far as the others must have the same.
+struct Signature {
+  struct Entry {
+    // Compared: "AllReduce mean of f32[3]".
+    std::string what;
+    // Told: "step.cc:7"; empty where there is none.
+    std::string where;
+  };
+  struct Section {
+    // One entry of it, in a message: "primitive".
+    std::string name;
+    std::vector<Entry> entries;
+  };
+
+  std::vector<Section> sections;
+};
+
+// The primitives, variables and updates of a program with placeholders. An
+// update counts by how it is computed, whatever the nodes are called.
+Signature SignatureOf(const graph::Program& program);
+
+// Adds the calls of the lowered program.
+void AddCalls(const std::vector<std::string>& calls, Signature* signature);
+
+// Throws InvalidArgument for the first difference that any replica has to
+// replica 0, naming both, the entry and both places.
+void CheckAgreement(const std::vector<Signature>& signatures);
+
+// For the way between processes. Decode() takes what Encode() made.
+std::string Encode(const Signature& signature);
+Signature Decode(const std::string& text);
+
+// The variables that `updates` write with values that differ between replicas:
+// computed from the batch or random numbers by way of no primitive that gives
+// all replicas the same.
+struct LocalUpdate {
+  VariableId variable = -1;
+  CallSite site;  // of the update
+};
+std::vector<LocalUpdate> FindLocalUpdates(const Graph& graph,
+                                          const std::vector<Output>& outputs,
+                                          const std::vector<Output>& updates);
+
+}  // namespace replicant::replicator

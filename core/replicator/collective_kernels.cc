@@ -1,0 +1,160 @@
+#include "core/replicator/collective_kernels.h"
+
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/comm/reduce.h"
+#include "core/replicator/call_ops.h"
+
+namespace replicant::replicator {
+namespace {
+
+using comm::Collective;
+using comm::CollectiveQueue;
+using kernels::Kernel;
+using kernels::KernelBindings;
+using kernels::Stream;
+using SharedWork = CollectiveKernels::SharedWork;
+
+size_t BytesOf(const graph::TensorType& type) {
+  return static_cast<size_t>(type.shape.num_elements()) * DTypeSize(type.dtype);
+}
+
+// A call that the plan waits for, from and to the tensors themselves.
+class CallKernel : public Kernel {
+ public:
+  CallKernel(CollectiveQueue* queue, const graph::Graph& graph,
+             const graph::Node& node)
+      : queue_(*queue),
+        call_(CallSpecOf(node)),
+        in_(graph.type(node.inputs[0])),
+        out_(node.outputs[0]) {}
+
+  bool CanShare(int input, int output) const override {
+    return input == 0 && output == 0 &&
+           (call_.kind == Collective::Kind::kAllReduce ||
+            call_.kind == Collective::Kind::kBroadcast);
+  }
+  void Bind(const KernelBindings& bindings) override {
+    result_ = bindings.outputs[0];
+    work_.emplace(Collective{
+        call_.kind, call_.op, call_.source,
+        TensorView(in_.dtype, in_.shape, bindings.inputs[0]),
+        MutableTensorView(out_.dtype, out_.shape, bindings.outputs[0])});
+  }
+  void Launch(Stream& /*stream*/) override {
+    queue_.Run(*work_);
+    if (call_.factor == 1.0) return;
+    comm::Scale(out_.dtype, call_.factor, result_, result_,
+                static_cast<size_t>(out_.shape.num_elements()));
+  }
+
+ private:
+  CollectiveQueue& queue_;
+  const CallSpec call_;
+  const graph::TensorType in_;
+  const graph::TensorType out_;
+  std::byte* result_ = nullptr;
+  std::optional<CollectiveQueue::Work> work_;
+};
+
+// Packs tensors into a bucket and has it reduced.
+class StartKernel : public Kernel {
+ public:
+  StartKernel(CollectiveQueue* queue, SharedWork bucket,
+              const graph::Graph& graph, const graph::Node& node)
+      : queue_(*queue),
+        bucket_(std::move(bucket)),
+        spec_(BucketSpecOf(node)),
+        type_(node.outputs[0]) {
+    for (size_t i = 0; i + 1 < node.inputs.size(); ++i) {
+      sizes_.push_back(BytesOf(graph.type(node.inputs[i])));
+    }
+  }
+
+  void Bind(const KernelBindings& bindings) override {
+    inputs_ = bindings.inputs;
+    packed_ = bindings.outputs[0];
+    const MutableTensorView all(type_.dtype, type_.shape, packed_);
+    bucket_->emplace(Collective{spec_.call.kind, spec_.call.op, 0, all, all});
+  }
+  void Launch(Stream& /*stream*/) override {
+    std::byte* to = packed_;
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      if (sizes_[i] > 0) std::memcpy(to, inputs_[i], sizes_[i]);
+      to += sizes_[i];
+    }
+    if (spec_.is_async) {
+      queue_.Start(**bucket_);
+    } else {
+      queue_.Run(**bucket_);
+    }
+  }
+
+ private:
+  CollectiveQueue& queue_;
+  const SharedWork bucket_;
+  const BucketSpec spec_;
+  const graph::TensorType type_;
+  std::vector<size_t> sizes_;
+  std::vector<const std::byte*> inputs_;
+  std::byte* packed_ = nullptr;
+};
+
+// Waits for a bucket and unpacks it.
+class WaitKernel : public Kernel {
+ public:
+  WaitKernel(CollectiveQueue* queue, SharedWork bucket, const graph::Node& node)
+      : queue_(*queue),
+        bucket_(std::move(bucket)),
+        spec_(BucketSpecOf(node)),
+        types_(node.outputs) {}
+
+  void Bind(const KernelBindings& bindings) override {
+    packed_ = bindings.inputs[0];
+    outputs_ = bindings.outputs;
+  }
+  void Launch(Stream& /*stream*/) override {
+    if (spec_.is_async) queue_.Wait(**bucket_);
+    const std::byte* from = packed_;
+    for (size_t i = 0; i < types_.size(); ++i) {
+      const size_t size = BytesOf(types_[i]);
+      if (spec_.call.factor != 1.0) {
+        comm::Scale(types_[i].dtype, spec_.call.factor, from, outputs_[i],
+                    static_cast<size_t>(types_[i].shape.num_elements()));
+      } else if (size > 0) {
+        std::memcpy(outputs_[i], from, size);
+      }
+      from += size;
+    }
+  }
+
+ private:
+  CollectiveQueue& queue_;
+  const SharedWork bucket_;
+  const BucketSpec spec_;
+  const std::vector<graph::TensorType> types_;
+  const std::byte* packed_ = nullptr;
+  std::vector<std::byte*> outputs_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> CollectiveKernels::Make(const graph::Graph& graph,
+                                                const graph::Node& node) {
+  const CallNode kind = CallNodeOf(node);
+  if (kind == CallNode::kNone) return nullptr;
+  if (kind == CallNode::kCall) {
+    return std::make_unique<CallKernel>(&queue_, graph, node);
+  }
+  SharedWork& bucket = buckets_[BucketSpecOf(node).number];
+  if (bucket == nullptr) bucket = std::make_shared<SharedWork::element_type>();
+  if (kind == CallNode::kStart) {
+    return std::make_unique<StartKernel>(&queue_, bucket, graph, node);
+  }
+  return std::make_unique<WaitKernel>(&queue_, bucket, node);
+}
+
+}  // namespace replicant::replicator

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "core/replicator/replica_context.h"
+
+// The primitives as nodes of one replica's graph. They stand for calls between
+// the replicas: no backend has a kernel for them, and LowerCollectives() puts
+// the calls in their place once all replicas are built.
+//
+// Gradients take the sum of all replicas' losses as the loss, so that the mean
+// of the replicas' gradients is the gradient of the mean of their losses:
+//
+//   y_r = sum_s x_s            dx_r = sum_s dy_s
+//   y_r = max_s x_s            dx_r = sum_s dy_s, shared among the largest
+//   y_r = (x_0, x_1, ...)      dx_r = row r of sum_s dy_s
+//   y_r = row r of sum_s x_s   dx_r = (dy_0, dy_1, ...)
+//   y_r = x_source             dx_r = sum_s dy_s at the source, else 0
+//
+// A product has none, and neither has a scattered min or max.
+namespace replicant::replicator {
+
+struct ReplicaPlace {
+  int id = 0;
+  int count = 1;
+};
+
+// Arguments are those of ReplicaContext, checked there.
+Output AddAllReduce(Output x, ReduceOp op, ReplicaPlace place, CallSite site);
+Output AddAllGather(Output x, ReplicaPlace place, CallSite site);
+Output AddReduceScatter(Output x, ReduceOp op, ReplicaPlace place,
+                        CallSite site);
+Output AddBroadcast(Output x, int source, ReplicaPlace place, CallSite site);
+
+enum class Primitive {
+  kNone,
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kBroadcast
+};
+// Which primitive the node stands for; kNone if it is no placeholder.
+Primitive PrimitiveOf(const graph::Node& node);
+// Of a kAllReduce or kReduceScatter.
+ReduceOp ReduceOpOf(const graph::Node& node);
+// "AllReduce mean of f32[3]".
+std::string Describe(const Graph& graph, const graph::Node& node);
+
+}  // namespace replicant::replicator

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/comm/collective_queue.h"
+#include "core/tensor/tensor_view.h"
+
+namespace replicant::replicator {
+
+// What the processes of a run tell each other between steps. A lone process
+// agrees with itself.
+//
+// All processes make the same calls in the same order, and none while a plan
+// runs. They throw CommError, as comm::Communicator does.
+//
+// Thread-safety: one thread at a time.
+class Processes {
+ public:
+  // `queue` is null for a lone process, and outlives this.
+  explicit Processes(comm::CollectiveQueue* queue) : queue_(queue) {}
+
+  int rank() const;
+  int size() const;
+
+  // The smallest of everybody's words, place by place.
+  void Min(std::span<int32_t> words);
+  // The first process's tensor becomes everybody's.
+  void Broadcast(MutableTensorView tensor);
+  std::string Broadcast(const std::string& text);
+  // Everybody's text, by rank.
+  std::vector<std::string> Gather(const std::string& text);
+
+ private:
+  void Run(const comm::Collective& collective);
+
+  comm::CollectiveQueue* queue_;
+};
+
+}  // namespace replicant::replicator

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/base/mutex.h"
+#include "core/base/thread.h"
+
+namespace replicant::replicator {
+
+// `cpus` in so many groups of neighbours, as even as can be; where there are
+// fewer processors than groups, several groups have the same one.
+std::vector<CpuSet> CoreGroups(const CpuSet& cpus, int num_groups);
+
+// One thread for each replica of this process, with processors of its own: all
+// that a replica compiles and runs, its thread does.
+//
+// A team of one is the calling thread itself, which keeps its processors.
+//
+// Thread-safety: one thread at a time.
+class ReplicaTeam {
+ public:
+  explicit ReplicaTeam(int size);
+  ~ReplicaTeam();
+
+  int size() const { return size_; }
+
+  // Calls work(i) for every i < size() at once and returns when all are done.
+  // Throws what the first of them has thrown; `work` sees to it that the others
+  // come to an end then.
+  void Run(const std::function<void(int)>& work) EXCLUDES(mutex_);
+
+ private:
+  void Serve(int member) EXCLUDES(mutex_);
+
+  const int size_;
+  Mutex mutex_;
+  CondVar changed_;
+  const std::function<void(int)>* work_ GUARDED_BY(mutex_) = nullptr;
+  // counts the calls of Run()
+  uint64_t round_ GUARDED_BY(mutex_) = 0;
+  int num_busy_ GUARDED_BY(mutex_) = 0;
+  bool is_stopped_ GUARDED_BY(mutex_) = false;
+  std::exception_ptr error_ GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Thread>> threads_;
+};
+
+}  // namespace replicant::replicator

@@ -1,0 +1,426 @@
+#include "core/replicator/synchronous_replicator.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/comm/mpi_communicator.h"
+#include "core/comm/thread_communicator.h"
+#include "core/graph/ops/state.h"
+#include "core/kernels/backend.h"
+#include "core/replicator/agreement.h"
+#include "core/replicator/collective_kernels.h"
+#include "core/replicator/collective_ops.h"
+#include "core/replicator/lowering.h"
+#include "core/replicator/processes.h"
+#include "core/replicator/replica_team.h"
+#include "core/replicator/shared_input.h"
+#include "core/replicator/step_interface.h"
+
+namespace replicant::replicator {
+namespace {
+
+// A replica's part of a step while it is built.
+class GraphReplica : public ReplicaContext {
+ public:
+  GraphReplica(Graph& graph, ReplicaPlace place)
+      : ReplicaContext(graph, place.id, place.count), place_(place) {}
+
+ private:
+  Output DoAllReduce(Output x, ReduceOp op, CallSite site) override {
+    return AddAllReduce(x, op, place_, site);
+  }
+  Output DoAllGather(Output x, CallSite site) override {
+    return AddAllGather(x, place_, site);
+  }
+  Output DoReduceScatter(Output x, ReduceOp op, CallSite site) override {
+    return AddReduceScatter(x, op, place_, site);
+  }
+  Output DoBroadcast(Output x, int source, CallSite site) override {
+    return AddBroadcast(x, source, place_, site);
+  }
+
+  const ReplicaPlace place_;
+};
+
+// What a replica computes with.
+struct Replica {
+  std::unique_ptr<kernels::Backend> backend;
+  std::unique_ptr<runtime::VariableStore> variables;
+  std::unique_ptr<comm::Communicator> communicator;
+  std::unique_ptr<comm::CollectiveQueue> queue;
+};
+
+// A replica's step before it is compiled.
+struct BuiltReplica {
+  LoweredProgram lowered;
+  std::vector<std::string> value_names;
+  Signature signature;
+};
+
+// Has all replicas agree on the variables that each updates on its own, and
+// returns the updates that do it.
+std::vector<Output> AddVariableAgreement(ReplicaContext& replica,
+                                         const std::vector<Output>& outputs,
+                                         const std::vector<Output>& updates) {
+  Graph& graph = replica.graph();
+  std::vector<Output> added;
+  for (const auto& [id, site] : FindLocalUpdates(graph, outputs, updates)) {
+    // copied: adding nodes may move it
+    const graph::VariableSpec spec = graph.variable(id);
+    if (spec.is_trainable) {
+      throw InvalidArgument(fmt::format(
+          "{}: '{}' is trained, but every replica would make something else of "
+          "it; hint: reduce its gradient, by WrapOptimizer or AllReduce",
+          site.ToString(), spec.name));
+    }
+    if (spec.agreement == graph::ReplicaAgreement::kPerReplica) continue;
+    const Output newest = graph.Read(id, site);
+    if (spec.agreement == graph::ReplicaAgreement::kMean &&
+        !graph::IsFloating(spec.dtype)) {
+      throw InvalidArgument(fmt::format(
+          "{}: '{}' differs between the replicas, and {} has no mean; hint: "
+          "reduce what it is updated with, or declare kFirst or kPerReplica",
+          site.ToString(), spec.name, DTypeName(spec.dtype)));
+    }
+    const Output agreed = spec.agreement == graph::ReplicaAgreement::kMean
+                              ? replica.AllReduce(newest, ReduceOp::kMean, site)
+                              : replica.Broadcast(newest, /*source=*/0, site);
+    added.push_back(graph::Assign(graph, id, agreed, site));
+  }
+  return added;
+}
+
+BuiltReplica BuildReplica(uint64_t seed, ReplicaPlace place,
+                          const std::vector<InputSpec>& specs,
+                          const StepFn& step_fn,
+                          const LoweringOptions& options) {
+  Graph graph(seed);
+  GraphReplica replica(graph, place);
+  const StepOutputs made = step_fn(replica, AddInputs(graph, specs));
+  BuiltReplica built{.value_names = ValueNames(made)};
+  std::vector<Output> outputs;
+  for (const auto& [name, output] : made.values) outputs.push_back(output);
+  std::vector<Output> updates = made.updates;
+  for (const Output& update :
+       AddVariableAgreement(replica, outputs, made.updates)) {
+    updates.push_back(update);
+  }
+  // calls whose results nobody needs are not made, on any replica
+  const graph::Program program = graph::ExtractProgram(graph, outputs, updates);
+  built.signature = SignatureOf(program);
+  built.lowered = LowerCollectives(program, options);
+  AddCalls(built.lowered.calls, &built.signature);
+  return built;
+}
+
+// The replicas of this process and what they share.
+class SynchronousReplicator : public Replicator {
+ public:
+  SynchronousReplicator(const ReplicationConfig& config, uint64_t seed)
+      : seed_(seed),
+        bucket_bytes_(static_cast<size_t>(config.bucket_mib) << 20),
+        replicas_(MakeReplicas(config, seed)),
+        processes_(config.strategy == Strategy::kBetweenGraph
+                       ? replicas_[0].queue.get()
+                       : nullptr),
+        local_{.first = processes_.rank(),
+               .count = static_cast<int>(replicas_.size()),
+               .total = config.replicas},
+        team_(local_.count) {}
+
+  ~SynchronousReplicator() override {
+    // the others are not to wait for one that goes down
+    if (std::uncaught_exceptions() > 0) Abort("a replica ended with an error");
+  }
+
+  int num_replicas() const override { return local_.total; }
+  int process_id() const override { return processes_.rank(); }
+  std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
+                              const runtime::CompileOptions& options) override;
+  runtime::VariableStore& variables() override {
+    return *replicas_[0].variables;
+  }
+  void Stop() override {
+    if (processes_.size() == 1 || is_stopped_) return;
+    // they come to it with what they have, which this outdoes
+    static_cast<void>(Agree(NextResult::kEnd));
+  }
+
+  // --- for its steps ---
+
+  // What all processes come to when this one came to `own`: the least of all.
+  // If it is kOk the variables of all replicas are the first one's.
+  NextResult Agree(NextResult own);
+  // Runs `work` for every replica of this process; a failure ends all.
+  void RunTeam(const std::function<void(int)>& work);
+  // Says that variables have been written by steps alone.
+  void NoteVersions();
+
+ private:
+  static std::vector<Replica> MakeReplicas(const ReplicationConfig& config,
+                                           uint64_t seed);
+  std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
+                                     InputMode mode) override {
+    return std::make_unique<SharedInput>(this, &processes_, local_, input_fn,
+                                         mode);
+  }
+  std::vector<BuiltReplica> BuildAll(const SharedInput& input,
+                                     const StepFn& step_fn, bool is_async);
+  void CheckAgreementOfAll(const std::vector<BuiltReplica>& built);
+  void Abort(const std::string& reason) {
+    for (Replica& replica : replicas_) replica.communicator->Abort(reason);
+  }
+  // Whether somebody has written a variable since NoteVersions().
+  bool HaveVariablesChanged() const;
+  void SpreadVariables();
+
+  const uint64_t seed_;
+  const size_t bucket_bytes_;
+  std::vector<Replica> replicas_;
+  Processes processes_;
+  const LocalReplicas local_;
+  ReplicaTeam team_;
+  // of the first replica, by name, after the last step
+  std::map<std::string, uint64_t> versions_;
+  bool is_stopped_ = false;
+};
+
+class SynchronousStep : public Step {
+ public:
+  SynchronousStep(SynchronousReplicator* replicator, SharedInput* input,
+                  std::vector<std::string> value_names,
+                  std::vector<std::unique_ptr<runtime::Executor>> plans)
+      : replicator_(*replicator),
+        input_(*input),
+        value_names_(std::move(value_names)),
+        plans_(std::move(plans)),
+        run_([this](int i) { RunReplica(static_cast<size_t>(i)); }) {
+    for (const auto& plan : plans_) {
+      std::vector<MutableTensorView> batch;
+      for (const InputSpec& spec : input_.specs()) {
+        batch.push_back(plan->input(spec.name));
+      }
+      batches_.push_back(std::move(batch));
+    }
+  }
+
+  NextResult Run(Clock::TimePoint deadline) override {
+    const NextResult result = replicator_.Agree(input_.Fetch(deadline));
+    if (result != NextResult::kOk) return result;
+    input_.Use();
+    replicator_.RunTeam(run_);
+    replicator_.NoteVersions();
+    return result;
+  }
+
+  TensorView value(std::string_view name) const override {
+    return plans_[0]->output(FindValue(value_names_, name));
+  }
+  const runtime::PlanReport& report() const override {
+    return plans_[0]->report();
+  }
+
+ private:
+  void RunReplica(size_t i) {
+    input_.CopyTo(static_cast<int>(i), batches_[i]);
+    plans_[i]->Run();
+  }
+
+  SynchronousReplicator& replicator_;
+  SharedInput& input_;
+  const std::vector<std::string> value_names_;
+  std::vector<std::unique_ptr<runtime::Executor>> plans_;
+  // by replica: where its rows go
+  std::vector<std::vector<MutableTensorView>> batches_;
+  const std::function<void(int)> run_;
+};
+
+std::vector<Replica> SynchronousReplicator::MakeReplicas(
+    const ReplicationConfig& config, uint64_t seed) {
+  const comm::CommunicatorOptions options{
+      .timeout = std::chrono::milliseconds(
+          static_cast<int64_t>(config.timeout_s * 1e3))};
+  std::vector<std::unique_ptr<comm::Communicator>> communicators;
+  if (config.strategy == Strategy::kInGraph) {
+    communicators = comm::MakeThreadCommunicators(config.replicas, options);
+  } else {
+    communicators.push_back(comm::MakeMpiCommunicator(options));
+    if (communicators[0]->size() != config.replicas) {
+      throw ConfigError(fmt::format(
+          "learner.replication: between_graph of {} replicas wants as many "
+          "processes, not {}; hint: mpirun -n {}",
+          config.replicas, communicators[0]->size(), config.replicas));
+    }
+  }
+  std::vector<Replica> replicas;
+  for (auto& communicator : communicators) {
+    Replica replica;
+    replica.backend =
+        kernels::MakeBackend(config.backend, {.num_threads = config.threads});
+    if (!replica.backend->is_host_memory()) {
+      throw ConfigError(fmt::format(
+          "learner.replication: replicas on {} cannot reach each other; use "
+          "cpu",
+          config.backend));
+    }
+    replica.variables =
+        std::make_unique<runtime::VariableStore>(*replica.backend, seed);
+    replica.communicator = std::move(communicator);
+    replica.queue =
+        std::make_unique<comm::CollectiveQueue>(replica.communicator.get());
+    replicas.push_back(std::move(replica));
+  }
+  return replicas;
+}
+
+std::unique_ptr<Step> SynchronousReplicator::Build(
+    Input& input, const StepFn& step_fn,
+    const runtime::CompileOptions& options) {
+  auto* own_input = dynamic_cast<SharedInput*>(&input);
+  REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
+                  "Build: the input is another replicator's");
+  // a bucket under way is not to be looked through
+  std::vector<BuiltReplica> built =
+      BuildAll(*own_input, step_fn, /*is_async=*/!options.check_finite);
+  std::vector<std::unique_ptr<runtime::Executor>> plans(replicas_.size());
+  RunTeam([&](int i) {
+    const auto at = static_cast<size_t>(i);
+    const graph::Program& program = built[at].lowered.program;
+    CollectiveKernels kernels(replicas_[at].queue.get());
+    runtime::CompileOptions with_calls = options;
+    with_calls.make_kernel = [&kernels](const Graph& graph,
+                                        const graph::Node& node) {
+      return kernels.Make(graph, node);
+    };
+    plans[at] = std::make_unique<runtime::Executor>(
+        *program.graph,
+        runtime::PlanSpec{.outputs = program.outputs,
+                          .updates = program.updates},
+        *replicas_[at].variables, with_calls);
+  });
+  return std::make_unique<SynchronousStep>(
+      this, own_input, std::move(built[0].value_names), std::move(plans));
+}
+
+std::vector<BuiltReplica> SynchronousReplicator::BuildAll(
+    const SharedInput& input, const StepFn& step_fn, bool is_async) {
+  std::vector<BuiltReplica> built;
+  std::exception_ptr error;
+  std::string problem;
+  try {
+    for (int i = 0; i < local_.count; ++i) {
+      built.push_back(BuildReplica(
+          seed_, {.id = local_.first + i, .count = local_.total}, input.specs(),
+          step_fn, {.bucket_bytes = bucket_bytes_, .is_async = is_async}));
+    }
+  } catch (const std::exception& e) {
+    error = std::current_exception();
+    problem = e.what();
+  }
+  // the others wait for a word from this process, good or bad
+  const std::vector<std::string> problems = processes_.Gather(problem);
+  if (error) std::rethrow_exception(error);
+  for (size_t process = 0; process < problems.size(); ++process) {
+    if (problems[process].empty()) continue;
+    throw CommError(fmt::format("replica {} cannot be built: {}", process,
+                                problems[process]));
+  }
+  CheckAgreementOfAll(built);
+  return built;
+}
+
+void SynchronousReplicator::CheckAgreementOfAll(
+    const std::vector<BuiltReplica>& built) {
+  std::vector<Signature> signatures;
+  for (const BuiltReplica& replica : built) {
+    signatures.push_back(replica.signature);
+  }
+  if (processes_.size() > 1) {
+    const std::vector<std::string> all =
+        processes_.Gather(Encode(signatures[0]));
+    signatures.clear();
+    for (const std::string& text : all) signatures.push_back(Decode(text));
+  }
+  CheckAgreement(signatures);
+}
+
+NextResult SynchronousReplicator::Agree(NextResult own) {
+  if (is_stopped_) return NextResult::kEnd;
+  // from the end to the step: the least counts
+  constexpr NextResult kResults[] = {NextResult::kEnd, NextResult::kTimeout,
+                                     NextResult::kOk};
+  int32_t place = 0;
+  while (kResults[place] != own) ++place;
+  int32_t words[2] = {place, HaveVariablesChanged() ? 0 : 1};
+  processes_.Min(words);
+  const NextResult result = kResults[words[0]];
+  is_stopped_ = processes_.size() > 1 && result == NextResult::kEnd;
+  if (result == NextResult::kOk && words[1] == 0) SpreadVariables();
+  return result;
+}
+
+void SynchronousReplicator::RunTeam(const std::function<void(int)>& work) {
+  const std::function<void(int)> guarded = [&](int i) {
+    Replica& replica = replicas_[static_cast<size_t>(i)];
+    try {
+      work(i);
+    } catch (const std::exception& e) {
+      replica.communicator->Abort(
+          fmt::format("replica {}: {}", local_.first + i, e.what()));
+      // its memory is not to go while a call is under way
+      replica.queue->Drain();
+      throw;
+    }
+  };
+  team_.Run(guarded);
+}
+
+void SynchronousReplicator::NoteVersions() {
+  for (const auto& [name, variable] : variables().variables()) {
+    versions_[name] = variable.version;
+  }
+}
+
+bool SynchronousReplicator::HaveVariablesChanged() const {
+  const auto& variables = replicas_[0].variables->variables();
+  for (const auto& [name, variable] : variables) {
+    const auto noted = versions_.find(name);
+    // one that is new is the same everywhere
+    const uint64_t version = noted == versions_.end() ? 0 : noted->second;
+    if (variable.version != version) return true;
+  }
+  return false;
+}
+
+void SynchronousReplicator::SpreadVariables() {
+  for (const auto& [name, ignored] : variables().variables()) {
+    runtime::VariableStore::Variable& first = variables().at(name);
+    const MutableTensorView view(first.spec.dtype, first.spec.shape,
+                                 first.buffer->data());
+    if (processes_.size() > 1) {
+      processes_.Broadcast(view);
+      ++first.version;
+    }
+    for (size_t i = 1; i < replicas_.size(); ++i) {
+      replicas_[i].variables->Set(name, view);
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Replicator> MakeSynchronousReplicator(
+    const ReplicationConfig& config, uint64_t seed) {
+  return std::make_unique<SynchronousReplicator>(config, seed);
+}
+
+}  // namespace replicant::replicator

@@ -1,0 +1,66 @@
+// The workload of docs/replicator.md (sine_main.cc), under every strategy.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/base/fs.h"
+#include "core/base/process.h"
+
+namespace replicant::replicator {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr auto kTimeout = std::chrono::seconds(50);
+
+// The loss at the end, with the file's contents as configuration.
+double LossOf(const std::string& yaml, std::vector<std::string> launcher = {}) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("sine-{}", getpid());
+  std::filesystem::create_directories(folder);
+  AtomicWriteFile(folder / "replication.yaml", yaml);
+  std::vector<std::string> command = std::move(launcher);
+  command.emplace_back(REPLICANT_SINE);
+  command.push_back((folder / "replication.yaml").string());
+  const CommandResult result = RunCommand({.command = command}, kTimeout);
+  std::filesystem::remove_all(folder);
+  double loss = NAN;
+  EXPECT_TRUE(result.status.ok()) << result.output;
+  EXPECT_EQ(std::sscanf(result.output.c_str(), "loss %lf", &loss), 1)
+      << result.output;
+  return loss;
+}
+
+TEST(SineTest, ThePageShowsThisProgram) {
+  const std::string root = REPLICANT_SOURCE_DIR;
+  const std::string program =
+      ReadFile(root + "/tests/core/replicator/sine_main.cc");
+  EXPECT_THAT(ReadFile(root + "/docs/replicator.md"),
+              HasSubstr("```cpp\n" + program + "```\n"));
+}
+
+TEST(SineTest, LearnsOnAnyNumberOfReplicas) {
+  const double one = LossOf("{}");
+  EXPECT_LT(one, 0.02);
+  EXPECT_NEAR(LossOf("{strategy: in_graph, replicas: 2}"), one, 1e-4);
+  EXPECT_NEAR(LossOf("{strategy: in_graph, replicas: 4}"), one, 1e-4);
+}
+
+#if REPLICANT_MPI
+TEST(SineTest, LearnsInManyProcesses) {
+  const double in_one = LossOf("{strategy: in_graph, replicas: 2}");
+  const double between = LossOf("{strategy: between_graph, replicas: 2}",
+                                {"mpirun", "-n", "2", "--oversubscribe",
+                                 "--allow-run-as-root", "--bind-to", "none"});
+  EXPECT_EQ(between, in_one);
+}
+#endif
+
+}  // namespace
+}  // namespace replicant::replicator
