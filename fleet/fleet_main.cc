@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/evaluation_log.h"
@@ -18,6 +19,7 @@
 #include "core/base/error.h"
 #include "core/base/process.h"
 #include "core/base/thread.h"
+#include "core/replicator/replication_config.h"
 #include "core/runtime/checkpoint.h"
 #include "fleet/placement.h"
 #include "fleet/run_fleet.h"
@@ -40,7 +42,8 @@ std::filesystem::path ProgramFolder() {
 std::vector<RoleRequest> Requests(const TrainingConfig& config) {
   std::vector<RoleRequest> requests = {
       {.id = {"learner", 0},
-       .threads = config.learner.replication.threads,
+       .threads = config.learner.replication.threads *
+                  config.learner.replication.replicas,
        .is_exclusive = config.fleet.exclusive_learner},
       {.id = {"replay", 0}, .load = 0.2}};
   for (int64_t i = 0; i < config.actors.count; ++i) {
@@ -59,6 +62,18 @@ std::vector<std::string> RestoreArguments(const std::filesystem::path& folder) {
           .NewestManifest();
   if (!manifest || !manifest->has_input) return {};
   return {"--set", fmt::format("replay.restore_checkpoint={}", manifest->id)};
+}
+
+// Has mpirun start the learner's processes, of which the first one speaks for
+// all. It is mpirun that would take a SIGTERM, and end them at once.
+void RunUnderMpi(const replicator::ReplicationConfig& config, RoleSpec* spec) {
+  std::vector<std::string> command = {
+      "mpirun", "-n", std::to_string(config.replicas),
+      // the processors are chosen already, and may be fewer
+      "--oversubscribe", "--bind-to", "none", "--allow-run-as-root"};
+  command.insert(command.end(), spec->command.begin(), spec->command.end());
+  spec->command = std::move(command);
+  spec->takes_sigterm = false;
 }
 
 RoleSpec MakeRole(const PlacedRole& placed, const TrainingConfig& config,
@@ -99,6 +114,11 @@ RoleSpec MakeRole(const PlacedRole& placed, const TrainingConfig& config,
     spec.start_stage = 1;
     spec.stop_stage = 1;
     spec.on_success = RoleSpec::OnSuccess::kCompletesRun;
+    const replicator::ReplicationConfig& replication =
+        config.learner.replication;
+    if (replication.strategy == replicator::Strategy::kBetweenGraph) {
+      RunUnderMpi(replication, &spec);
+    }
   } else if (role == "evaluator") {
     spec.start_stage = 2;
     spec.stop_stage = 0;

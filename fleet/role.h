@@ -33,6 +33,9 @@ struct RoleSpec {
   int start_stage = 0;
   int stop_stage = 0;
   OnSuccess on_success = OnSuccess::kRestart;
+  // Whether SIGTERM has it drain; else the order in the answers to its
+  // heartbeats does alone.
+  bool takes_sigterm = true;
   // The run goes on without it if it cannot be kept alive.
   bool is_optional = false;
   RestartPolicy restart;

@@ -308,7 +308,7 @@ void Supervisor::AdvanceStop() {
       member.drain_deadline = now_ + timeout;
       monitor_.OrderStop(member.spec.id, result_->message.substr(
                                              0, result_->message.find('\n')));
-      member.process->Signal(SIGTERM);
+      if (member.spec.takes_sigterm) member.process->Signal(SIGTERM);
     } else if (now_ >= *member.drain_deadline) {
       Kill(member, fmt::format("not ended {:.3g} s after the order to drain",
                                options_.config.stop_timeout_s));

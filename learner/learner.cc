@@ -42,6 +42,11 @@ std::string_view ToString(EndReason reason) {
   REPLICANT_CHECK(false, "EndReason {}", static_cast<int>(reason));
 }
 
+void Follow(Workload& workload, Clock& clock) {
+  while (workload.Step(clock.Now() + kPatience) != NextResult::kEnd) {
+  }
+}
+
 bool Learner::Interval::HasPassed(Clock::TimePoint now) {
   if (length.count() == 0 || now < next) return false;
   next = now + length;
@@ -104,6 +109,7 @@ EndReason Learner::Run() {
     TakeStep();
     return step_;
   });
+  workload_.Stop();
   Report(clock_.Now());
   Publish();
   events_.Flush();

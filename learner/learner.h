@@ -47,6 +47,9 @@ struct LearnerHooks {
   std::function<void(const Progress&)> on_progress = [](const Progress&) {};
 };
 
+// Takes part in the steps of another process's learner until that one ends.
+void Follow(Workload& workload, Clock& clock = Clock::Real());
+
 // Runs a workload to its end: steps, curves, checkpoints, published parameters.
 //
 // The folder of the run gets

@@ -1,5 +1,7 @@
 #include "learner/learner_config.h"
 
+#include <fmt/format.h>
+
 namespace replicant::learner {
 
 LimitsConfig LimitsConfig::Read(config::Reader& reader) {
@@ -31,6 +33,11 @@ LearnerConfig LearnerConfig::Read(config::Reader& reader) {
                "address at which parameters are published; empty for none");
   reader.Field("publish_interval_s", &c.publish_interval_s, {0.001, 3600.0},
                "least seconds between two publications of parameters");
+  if (c.batch_size % c.replication.replicas != 0) {
+    reader.Error("batch_size",
+                 fmt::format("{} cannot be divided evenly among {} replicas",
+                             c.batch_size, c.replication.replicas));
+  }
   return c;
 }
 

@@ -1,11 +1,14 @@
 // The learner: draws batches, trains, publishes parameters.
 #include <spdlog/spdlog.h>
 
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "agents/task_spec.h"
 #include "core/base/error.h"
 #include "core/base/process.h"
+#include "core/comm/mpi_communicator.h"
 #include "core/rpc/heartbeat_sender.h"
 #include "env/tasks/suite.h"
 #include "learner/learner.h"
@@ -17,18 +20,51 @@ namespace {
 
 using training::TrainingConfig;
 
+agents::TaskSpec TaskOf(const TrainingConfig& config) {
+  return agents::MakeTaskSpec(
+      config.task, *env::MakeConfiguredEnvironment(
+                       env::TaskRegistry(env::SuiteTasks()), config.task,
+                       static_cast<uint64_t>(config.run.seed), 0));
+}
+
+D4pgWorkloadOptions OptionsOf(const TrainingConfig& config,
+                              const agents::TaskSpec& task) {
+  const replay::ShardConfig shard = config.replay.MakeShardConfig();
+  return MakeD4pgWorkloadOptions(config.learner, config.agent, task,
+                                 shard.tables[0].n_step.discount,
+                                 config.run.seed);
+}
+
+// What all processes but the first do: its steps, until it ends.
+int RunFollower(const TrainingConfig& config,
+                std::unique_ptr<replicator::Replicator> replicator) {
+  D4pgWorkload workload(OptionsOf(config, TaskOf(config)),
+                        std::move(replicator), /*source=*/nullptr);
+  Follow(workload);
+  return 0;
+}
+
 int Run(const TrainingConfig& config) {
   if (config.learner.workload != "d4pg") {
     throw ConfigError("learner.workload: '" + config.learner.workload +
                       "' is not known; there is: d4pg");
   }
+  const replicator::ReplicationConfig& replication = config.learner.replication;
+  if (replication.strategy != replicator::Strategy::kBetweenGraph &&
+      comm::NumMpiProcesses() > 1) {
+    throw ConfigError(
+        "learner.replication.strategy: mpirun has started several learners, "
+        "which is for between_graph");
+  }
   const StopSignal stop;
+  auto replicator = replicator::Replicator::Create(
+      replication, static_cast<uint64_t>(config.run.seed));
+  if (replicator->process_id() > 0) {
+    return RunFollower(config, std::move(replicator));
+  }
   rpc::HeartbeatSender heartbeat(
       rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"learner", 0}}));
-  const agents::TaskSpec task = agents::MakeTaskSpec(
-      config.task, *env::MakeConfiguredEnvironment(
-                       env::TaskRegistry(env::SuiteTasks()), config.task,
-                       static_cast<uint64_t>(config.run.seed), 0));
+  const agents::TaskSpec task = TaskOf(config);
   replay::BatchReaderOptions reader;
   reader.endpoints = {config.replay.bind};
   reader.name = "learner";
@@ -38,11 +74,8 @@ int Run(const TrainingConfig& config) {
   reader.batch_size = config.learner.batch_size;
   reader.seed = static_cast<uint64_t>(config.run.seed);
   RemoteTransitions transitions(reader);
-  const replay::ShardConfig shard = config.replay.MakeShardConfig();
-  D4pgWorkload workload(
-      MakeD4pgWorkloadOptions(config.learner, config.agent, task,
-                              shard.tables[0].n_step.discount, config.run.seed),
-      &transitions);
+  D4pgWorkload workload(OptionsOf(config, task), std::move(replicator),
+                        &transitions);
 
   Learner learner(
       config.learner, training::RunFolderOf(config), &workload,

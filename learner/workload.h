@@ -35,6 +35,10 @@ class Workload {
   // but kOk means that nothing was learned.
   virtual NextResult Step(Clock::TimePoint deadline) = 0;
 
+  // The run ends here: where processes train together, the Step() of the others
+  // gives kEnd.
+  virtual void Stop() {}
+
   // What Step() waits for, in a few words: "replay: 812 of 1000 items".
   virtual std::string WaitReason() const = 0;
 

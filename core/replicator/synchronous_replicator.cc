@@ -129,13 +129,11 @@ class SynchronousReplicator : public Replicator {
       : seed_(seed),
         bucket_bytes_(static_cast<size_t>(config.bucket_mib) << 20),
         replicas_(MakeReplicas(config, seed)),
-        processes_(config.strategy == Strategy::kBetweenGraph
-                       ? replicas_[0].queue.get()
-                       : nullptr),
+        team_(static_cast<int>(replicas_.size())),
+        processes_(StartQueues(config.strategy)),
         local_{.first = processes_.rank(),
                .count = static_cast<int>(replicas_.size()),
-               .total = config.replicas},
-        team_(local_.count) {}
+               .total = config.replicas} {}
 
   ~SynchronousReplicator() override {
     // the others are not to wait for one that goes down
@@ -168,6 +166,9 @@ class SynchronousReplicator : public Replicator {
  private:
   static std::vector<Replica> MakeReplicas(const ReplicationConfig& config,
                                            uint64_t seed);
+  // Gives every replica its queue; returns the one between processes, if there
+  // are several.
+  comm::CollectiveQueue* StartQueues(Strategy strategy);
   std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
                                      InputMode mode) override {
     return std::make_unique<SharedInput>(this, &processes_, local_, input_fn,
@@ -186,9 +187,9 @@ class SynchronousReplicator : public Replicator {
   const uint64_t seed_;
   const size_t bucket_bytes_;
   std::vector<Replica> replicas_;
+  ReplicaTeam team_;
   Processes processes_;
   const LocalReplicas local_;
-  ReplicaTeam team_;
   // of the first replica, by name, after the last step
   std::map<std::string, uint64_t> versions_;
   bool is_stopped_ = false;
@@ -275,11 +276,20 @@ std::vector<Replica> SynchronousReplicator::MakeReplicas(
     replica.variables =
         std::make_unique<runtime::VariableStore>(*replica.backend, seed);
     replica.communicator = std::move(communicator);
-    replica.queue =
-        std::make_unique<comm::CollectiveQueue>(replica.communicator.get());
     replicas.push_back(std::move(replica));
   }
   return replicas;
+}
+
+comm::CollectiveQueue* SynchronousReplicator::StartQueues(Strategy strategy) {
+  // from each replica's own thread: the queue's inherits its processors
+  team_.Run([this](int i) {
+    Replica& replica = replicas_[static_cast<size_t>(i)];
+    replica.queue =
+        std::make_unique<comm::CollectiveQueue>(replica.communicator.get());
+  });
+  return strategy == Strategy::kBetweenGraph ? replicas_[0].queue.get()
+                                             : nullptr;
 }
 
 std::unique_ptr<Step> SynchronousReplicator::Build(

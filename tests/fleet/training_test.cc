@@ -134,6 +134,57 @@ TEST_F(TrainingTest, TrainsAndLeavesAFolder) {
   }
 }
 
+TEST_F(TrainingTest, TrainsOnReplicasInOneProcess) {
+  const CommandResult result =
+      RunFleet({"evaluation.enabled=false",
+                "learner.replication={strategy: in_graph, replicas: 2}"});
+  EXPECT_TRUE(result.status.ok()) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("updates             50 ("));
+}
+
+#if REPLICANT_MPI
+TEST_F(TrainingTest, TrainsOnReplicasUnderMpiAndGoesOn) {
+  const CommandResult result =
+      RunFleet({"evaluation.enabled=false",
+                "learner.replication={strategy: between_graph, replicas: 2}"});
+  EXPECT_TRUE(result.status.ok()) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("updates             50 ("));
+  const CommandResult resumed =
+      RunCommand({.command = {REPLICANT_FLEET, "--resume", run_.string(),
+                              "--set", "learner.limits.max_steps=80"}},
+                 std::chrono::minutes(3));
+  EXPECT_TRUE(resumed.status.ok()) << resumed.output;
+  EXPECT_TRUE(std::filesystem::exists(run_ / "checkpoints/step-000000000080"));
+}
+
+TEST_F(TrainingTest, AStopReachesReplicasUnderMpi) {
+  Process fleet({.command = Command(
+                     {"evaluation.enabled=false", "learner.limits.max_steps=0",
+                      "learner.replication={strategy: between_graph, replicas: "
+                      "2}",
+                      "learner.log_interval_s=0.1"}),
+                 .stdout_file = folder_.path() / "out",
+                 .stderr_file = folder_.path() / "out"});
+  // once it learns
+  const auto deadline = Clock::Real().Now() + std::chrono::minutes(2);
+  const auto is_learning = [&] {
+    const auto file = run_ / "learner.jsonl";
+    return std::filesystem::exists(file) &&
+           ReadFile(file).find("critic_loss") != std::string::npos;
+  };
+  while (!is_learning() && Clock::Real().Now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  fleet.Signal(SIGTERM);
+  const auto status = fleet.Wait(std::chrono::minutes(1));
+  const std::string output = ReadFile(folder_.path() / "out");
+  ASSERT_TRUE(status.has_value()) << output;
+  EXPECT_TRUE(status->ok()) << output;
+  // with a last checkpoint
+  EXPECT_FALSE(std::filesystem::is_empty(run_ / "checkpoints")) << output;
+}
+#endif
+
 TEST_F(TrainingTest, AnEvaluationByHandAddsNothingToTheRun) {
   const CommandResult run = RunFleet({"evaluation.enabled=false"});
   ASSERT_TRUE(run.status.ok()) << run.output;

@@ -59,10 +59,13 @@ class SumWorkload : public Workload {
     return 4 * static_cast<int64_t>(random_.position());
   }
 
+  void Stop() override { ++num_stops; }
+
   double Sum() { return ToDoubles(variables().Get("sum").view())[0]; }
 
   int num_timeouts = 0;
   int num_batches = 1000;
+  int num_stops = 0;
 
  private:
   FakeClock& clock_;
@@ -105,6 +108,24 @@ TEST_F(LearnerTest, EndsAtEachLimit) {
   const Run seconds = RunUntil({.max_seconds = 2.5});
   EXPECT_EQ(seconds.reason, EndReason::kTimeLimit);
   EXPECT_EQ(seconds.step, 11);
+}
+
+TEST_F(LearnerTest, StopsTheOtherProcessesWhenItHasSaved) {
+  FakeClock clock;
+  SumWorkload workload(&clock);
+  config_.limits = {.max_steps = 3};
+  Learner(config_, folder_.path() / "run", &workload, {}, &clock).Run();
+  EXPECT_EQ(workload.num_stops, 1);
+}
+
+TEST_F(LearnerTest, AFollowerStepsUntilTheEnd) {
+  FakeClock clock;
+  SumWorkload workload(&clock);
+  workload.num_batches = 4;
+  workload.num_timeouts = 3;
+  Follow(workload, clock);
+  EXPECT_EQ(workload.num_batches, 0);
+  EXPECT_EQ(workload.num_stops, 0);
 }
 
 TEST_F(LearnerTest, ARunThatIsResumedEqualsOneThatWasNot) {

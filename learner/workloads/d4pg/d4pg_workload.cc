@@ -5,30 +5,26 @@
 #include <algorithm>
 #include <numeric>
 #include <span>
+#include <utility>
 
 #include "agents/agent_steps.h"
-#include "agents/d4pg/update.h"
 #include "core/base/error.h"
+#include "learner/workloads/d4pg/d4pg_step.h"
 
 namespace replicant::learner {
 namespace {
 
 namespace d4pg = agents::d4pg;
-using graph::Output;
-using replicator::ReduceOp;
 
 d4pg::AgentSpec AgentSpecOf(const agents::TaskSpec& task) {
   return {.observation = task.observation, .action_size = task.action_size()};
 }
 
-// The targets begin as copies of what they follow.
-void CopyToTargets(const D4pgWorkloadOptions& options,
-                   runtime::VariableStore& variables) {
-  graph::Graph graph(options.seed);
-  const Output copy =
-      d4pg::BuildTargetCopy(graph, options.agent, AgentSpecOf(options.task),
-                            options.support.num_atoms);
-  runtime::Executor(graph, {.outputs = {}, .updates = {copy}}, variables).Run();
+// Of this process: the replicas wait while a batch is put in order.
+int ThreadsOf(const replicator::ReplicationConfig& config) {
+  return config.strategy == replicator::Strategy::kInGraph
+             ? config.threads * config.replicas
+             : config.threads;
 }
 
 double Mean(std::span<const float> values) {
@@ -53,70 +49,52 @@ D4pgWorkloadOptions MakeD4pgWorkloadOptions(const LearnerConfig& learner,
 
 D4pgWorkload::D4pgWorkload(const D4pgWorkloadOptions& options,
                            TransitionSource* source)
-    : options_(options),
-      source_(*source),
-      replicator_(
-          replicator::Replicator::Create(options.replication, options.seed)) {
-  input_ =
-      replicator_->MakeInput([this](const replicator::InputContext& context) {
+    : D4pgWorkload(
+          options,
+          replicator::Replicator::Create(options.replication, options.seed),
+          source) {}
+
+D4pgWorkload::D4pgWorkload(const D4pgWorkloadOptions& options,
+                           std::unique_ptr<replicator::Replicator> replicator,
+                           TransitionSource* source)
+    : options_(options), source_(source), replicator_(std::move(replicator)) {
+  // one process speaks with the replay, so that a checkpoint has one cut
+  input_ = replicator_->MakeInput(
+      [this](const replicator::InputContext& context) {
         auto pipeline = std::make_unique<TransitionPipeline>(
-            options_.task, context.PerReplicaBatchSize(options_.batch_size),
-            options_.replication.threads, &source_);
+            options_.task, context.PipelineBatchSize(options_.batch_size),
+            ThreadsOf(options_.replication), source_);
         pipeline_ = pipeline.get();
         return pipeline;
-      });
-  step_ =
-      replicator_->Build(*input_, [this](replicator::ReplicaContext& replica,
-                                         const replicator::Inputs& inputs) {
-        return BuildStep(replica, inputs);
-      });
-  CopyToTargets(options_, replicator_->variables());
-}
-
-replicator::StepOutputs D4pgWorkload::BuildStep(
-    replicator::ReplicaContext& replica, const replicator::Inputs& inputs) {
-  const Output reward = inputs.at("reward");
-  const d4pg::Update update = d4pg::BuildUpdate(
-      replica.graph(), options_.agent, AgentSpecOf(options_.task),
-      options_.support,
-      {.observation = inputs.at("observation"),
-       .action = inputs.at("action"),
-       .reward = reward,
-       .discount = inputs.at("discount"),
-       .next_observation = inputs.at("next_observation"),
-       .importance_weight = inputs.at("importance_weight")},
-      {.mean_gradients =
-           [&](const std::vector<Output>& gradients) {
-             return replica.AllReduce(gradients, ReduceOp::kMean);
-           },
-       .max = [&](Output x) { return replica.AllMax(x); },
-       .first_row = replica.replica_id() * reward.shape()[0]});
-
-  // each replica adds the same ones
-  published_.clear();
-  for (const auto& variable : replica.graph().variables()) {
-    if (variable.name.starts_with("encoder/") ||
-        variable.name.starts_with("policy/")) {
-      published_.push_back(variable.name);
+      },
+      replicator::InputMode::kSingle);
+  const d4pg::AgentSpec spec = AgentSpecOf(options_.task);
+  step_ = replicator_->Build(*input_, [&](replicator::ReplicaContext& replica,
+                                          const replicator::Inputs& inputs) {
+    auto outputs =
+        BuildD4pgStep(replica, inputs, options_.agent, spec, options_.support);
+    // each replica adds the same ones
+    published_.clear();
+    for (const auto& variable : replica.graph().variables()) {
+      if (variable.name.starts_with("encoder/") ||
+          variable.name.starts_with("policy/")) {
+        published_.push_back(variable.name);
+      }
     }
-  }
-  return {.values = {{"critic_loss",
-                      replica.AllReduce(update.critic_loss, ReduceOp::kMean)},
-                     {"policy_loss",
-                      replica.AllReduce(update.policy_loss, ReduceOp::kMean)},
-                     {"priority", update.priority},
-                     {"value", update.value}},
-          .updates = update.updates};
+    return outputs;
+  });
+  CopyToTargets(options_.agent, spec, options_.support.num_atoms, options_.seed,
+                replicator_->variables());
 }
 
 NextResult D4pgWorkload::Step(Clock::TimePoint deadline) {
   const NextResult result = step_->Run(deadline);
-  if (result == NextResult::kOk) {
+  if (result == NextResult::kOk && pipeline_ != nullptr) {
     // a replay that lost steps counts them late
     num_agent_steps_ =
         std::max(num_agent_steps_, pipeline_->batch().total_steps);
-    source_.UpdatePriorities(pipeline_->batch(),
-                             step_->value("priority").Span<float>());
+    source_->UpdatePriorities(pipeline_->batch(),
+                              step_->value("priority").Span<float>());
   }
   return result;
 }

@@ -42,12 +42,18 @@ class D4pgWorkload : public Workload {
   // `source` outlives the workload. Throws ConfigError if the networks do not
   // fit the task, and what Replicator::Create() throws.
   D4pgWorkload(const D4pgWorkloadOptions& options, TransitionSource* source);
+  // On a replicator of options.replication. Its first process has the source;
+  // the others follow it (learner/learner.h), and give null.
+  D4pgWorkload(const D4pgWorkloadOptions& options,
+               std::unique_ptr<replicator::Replicator> replicator,
+               TransitionSource* source);
 
   NextResult Step(Clock::TimePoint deadline) override;
   std::string WaitReason() const override {
     return "transitions to learn from";
   }
   double WaitSeconds() const override { return pipeline_->wait_seconds(); }
+  void Stop() override { replicator_->Stop(); }
   runtime::VariableStore& variables() override {
     return replicator_->variables();
   }
@@ -67,24 +73,22 @@ class D4pgWorkload : public Workload {
   void Restore(const std::map<std::string, std::string>& state) override;
 
   void LimitInput(int64_t num_batches) override {
-    source_.SetLimit(num_batches);
+    source_->SetLimit(num_batches);
   }
   void PauseInput(bool is_paused) override { pipeline_->SetPaused(is_paused); }
   bool IsInputDrained() const override { return pipeline_->is_drained(); }
   void StartSavingInput(uint64_t id,
                         const std::filesystem::path& folder) override {
-    source_.StartCheckpoint(id, folder);
+    source_->StartCheckpoint(id, folder);
   }
-  InputPart PollSavedInput() override { return source_.PollCheckpoint(); }
+  InputPart PollSavedInput() override { return source_->PollCheckpoint(); }
 
  private:
-  replicator::StepOutputs BuildStep(replicator::ReplicaContext& replica,
-                                    const replicator::Inputs& inputs);
-
   const D4pgWorkloadOptions options_;
-  TransitionSource& source_;
+  TransitionSource* const source_;
   std::unique_ptr<replicator::Replicator> replicator_;
-  TransitionPipeline* pipeline_ = nullptr;  // input_ owns it
+  // input_ owns it; null where another process has it
+  TransitionPipeline* pipeline_ = nullptr;
   std::unique_ptr<replicator::Input> input_;
   std::unique_ptr<replicator::Step> step_;
   std::vector<std::string> published_;

@@ -1,0 +1,206 @@
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "learner/workloads/d4pg/d4pg_step.h"
+
+// D4PG's whole update on N replicas against the same on one: the same global
+// batches, ten steps.
+namespace replicant::learner {
+
+inline constexpr int64_t kReplicaBatch = 16;
+inline constexpr int kReplicaSteps = 10;
+
+struct D4pgCase {
+  agents::d4pg::D4pgConfig agent;
+  agents::d4pg::AgentSpec spec;
+
+  agents::d4pg::Support support() const {
+    return agents::d4pg::MakeSupport(agent.distribution, /*discount=*/0.9,
+                                     /*largest_reward=*/1.0);
+  }
+};
+
+inline D4pgCase StateCase(DType dtype) {
+  D4pgCase c;
+  c.agent.networks.policy_hidden_sizes = {24, 24};
+  c.agent.networks.critic_hidden_sizes = {32, 24};
+  c.agent.distribution.num_atoms = 21;
+  c.agent.critic_optimizer.learning_rate = 1e-3;
+  c.agent.policy_optimizer.learning_rate = 1e-3;
+  c.agent.pre_tanh_penalty_weight = 0.1;
+  // so low that it matters
+  c.agent.critic_optimizer.max_gradient_norm = 0.5;
+  c.spec = {.observation = Shape({5}), .action_size = 2, .dtype = dtype};
+  return c;
+}
+
+inline D4pgCase PixelCase(DType dtype) {
+  D4pgCase c = StateCase(dtype);
+  c.agent.networks.encoder.kind = agents::d4pg::EncoderKind::kCustom;
+  c.agent.networks.encoder.channels = {4, 4};
+  c.agent.networks.encoder.kernels = {3, 3};
+  c.agent.networks.encoder.strides = {2, 1};
+  c.agent.networks.embedding_size = 10;
+  c.agent.random_shift = 2;
+  c.spec.observation = Shape({12, 12, 3});
+  return c;
+}
+
+// Batches by (step, global row).
+class TransitionRows : public replicator::InputPipeline {
+ public:
+  TransitionRows(const D4pgCase& c, const replicator::InputContext& context)
+      : rows_(context.PipelineBatchSize(kReplicaBatch)),
+        first_row_(context.pipeline_id * rows_) {
+    const auto type = c.spec.ObservationType(c.agent.networks, rows_);
+    const Shape per_row({rows_});
+    const DType dtype = c.spec.dtype;
+    specs_ = {{"observation", type.dtype, type.shape},
+              {"action", dtype, Shape({rows_, c.spec.action_size})},
+              {"reward", dtype, per_row},
+              {"discount", dtype, per_row},
+              {"next_observation", type.dtype, type.shape},
+              {"importance_weight", dtype, per_row}};
+  }
+
+  const std::vector<replicator::InputSpec>& specs() const override {
+    return specs_;
+  }
+  replicator::NextResult Next(
+      Clock::TimePoint /*deadline*/,
+      std::span<const MutableTensorView> batch) override {
+    if (step_ == kReplicaSteps) return replicator::NextResult::kEnd;
+    for (size_t i = 0; i < specs_.size(); ++i) {
+      for (int64_t row = 0; row < rows_; ++row) {
+        RandomStream random(
+            /*seed=*/7,
+            fmt::format("{}/{}/{}", specs_[i].name, step_, first_row_ + row));
+        Fill(random, batch[i].Slice(row, row + 1));
+      }
+    }
+    ++step_;
+    return replicator::NextResult::kOk;
+  }
+
+ private:
+  static void Fill(RandomStream& random, const MutableTensorView& row) {
+    if (row.dtype() == DType::kU8) {
+      for (uint8_t& x : row.Span<uint8_t>()) {
+        x = static_cast<uint8_t>(random.UniformInt(256));
+      }
+    } else if (row.dtype() == DType::kF64) {
+      for (double& x : row.Span<double>()) x = random.Uniform(0.05, 0.95);
+    } else {
+      for (float& x : row.Span<float>()) {
+        x = static_cast<float>(random.Uniform(0.05, 0.95));
+      }
+    }
+  }
+
+  const int64_t rows_;
+  const int64_t first_row_;
+  std::vector<replicator::InputSpec> specs_;
+  int step_ = 0;
+};
+
+using Variables = std::map<std::string, std::vector<double>>;
+
+inline Variables ValuesOf(const runtime::VariableStore& store) {
+  Variables values;
+  for (const auto& [name, variable] : store.variables()) {
+    const HostTensor value = store.Get(name);
+    std::vector<double>& out = values[name];
+    if (value.dtype() == DType::kF64) {
+      out.assign(value.Span<double>().begin(), value.Span<double>().end());
+    } else if (value.dtype() == DType::kF32) {
+      out.assign(value.Span<float>().begin(), value.Span<float>().end());
+    } else {
+      values.erase(name);
+    }
+  }
+  return values;
+}
+
+struct D4pgRun {
+  Variables first;  // the start
+  Variables last;
+  // by global row
+  std::vector<double> priorities;
+};
+
+inline D4pgRun TrainD4pg(const D4pgCase& c,
+                         const replicator::ReplicationConfig& config) {
+  const auto replicator = replicator::Replicator::Create(config, /*seed=*/3);
+  const auto input =
+      replicator->MakeInput([&](const replicator::InputContext& context) {
+        return std::make_unique<TransitionRows>(c, context);
+      });
+  const auto step =
+      replicator->Build(*input, [&](replicator::ReplicaContext& replica,
+                                    const replicator::Inputs& inputs) {
+        return BuildD4pgStep(replica, inputs, c.agent, c.spec, c.support());
+      });
+  CopyToTargets(c.agent, c.spec, c.support().num_atoms, /*seed=*/3,
+                replicator->variables());
+  D4pgRun run;
+  run.first = ValuesOf(replicator->variables());
+  while (step->Run({}) == replicator::NextResult::kOk) {
+  }
+  run.last = ValuesOf(replicator->variables());
+  const TensorView priority = step->value("priority");
+  if (priority.dtype() == DType::kF64) {
+    const auto span = priority.Span<double>();
+    run.priorities.assign(span.begin(), span.end());
+  } else {
+    const auto span = priority.Span<float>();
+    run.priorities.assign(span.begin(), span.end());
+  }
+  return run;
+}
+
+inline double Distance(const std::vector<double>& a,
+                       const std::vector<double>& b) {
+  double sum = 0.0;
+  for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return std::sqrt(sum);
+}
+
+// f64: no tensor is further off than 1e-9. f32: by no more than a thousandth of
+// the way that all parameters have gone.
+inline void CheckLearnsAsOneReplica(
+    const D4pgCase& c, const replicator::ReplicationConfig& config) {
+  const D4pgRun one =
+      TrainD4pg(c, {.backend = config.backend, .threads = config.threads});
+  const D4pgRun many = TrainD4pg(c, config);
+  ASSERT_EQ(one.last.size(), many.last.size());
+  double difference = 0.0;
+  double moved = 0.0;
+  for (const auto& [name, value] : one.last) {
+    const double off = Distance(value, many.last.at(name));
+    if (c.spec.dtype == DType::kF64) {
+      EXPECT_LE(off, 1e-9) << name;
+    }
+    if (name.find("optimizer") != std::string::npos) continue;
+    difference += off * off;
+    const double way = Distance(value, one.first.at(name));
+    moved += way * way;
+  }
+  EXPECT_GT(moved, 0.0);
+  EXPECT_LE(std::sqrt(difference), 1e-3 * std::sqrt(moved));
+  ASSERT_EQ(one.priorities.size(), static_cast<size_t>(kReplicaBatch));
+  ASSERT_EQ(many.priorities.size(), static_cast<size_t>(kReplicaBatch));
+  EXPECT_LE(
+      Distance(one.priorities, many.priorities),
+      1e-3 * Distance(one.priorities, std::vector<double>(kReplicaBatch)));
+}
+
+}  // namespace replicant::learner
