@@ -19,3 +19,8 @@ elseif(REPLICANT_MPI STREQUAL "OFF")
 else()
   message(STATUS "MPI: off (libopenmpi-dev was not found)")
 endif()
+# Whether tests may run it: ThreadSanitizer does not see what MPI does.
+set(REPLICANT_TESTS_MPI OFF)
+if(REPLICANT_HAS_MPI AND NOT REPLICANT_SANITIZE MATCHES "thread")
+  set(REPLICANT_TESTS_MPI ON)
+endif()

@@ -42,6 +42,16 @@ function(replicant_executable name)
   target_link_libraries(${name}_main PRIVATE ${ARG_DEPS} replicant_flags)
 endfunction()
 
+# What the sanitizers are not to report of libraries that are not ours.
+set(replicant_test_environment "")
+if(REPLICANT_SANITIZE MATCHES "thread")
+  set(replicant_test_environment ENVIRONMENT
+    "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp")
+elseif(REPLICANT_SANITIZE MATCHES "address")
+  set(replicant_test_environment ENVIRONMENT
+    "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp")
+endif()
+
 # replicant_test(<file_test.cc> DEPS ... [LABELS unit|parity|golden|integration]
 #                [TIMEOUT seconds] [FINDS_FILES])
 # With FINDS_FILES the test finds what is not its own by two macros:
@@ -66,27 +76,19 @@ function(replicant_test source)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
   endif()
-  # what the sanitizers are not to report of libraries that are not ours
-  set(environment "")
-  if(REPLICANT_SANITIZE MATCHES "thread")
-    set(environment ENVIRONMENT
-      "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp")
-  elseif(REPLICANT_SANITIZE MATCHES "address")
-    set(environment ENVIRONMENT
-      "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp")
-  endif()
   # a test of a parameter is called by the parameter's name, not by its bytes
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
-    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ${environment})
+    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+               ${replicant_test_environment})
 endfunction()
 
 # replicant_mpi_test(<file_test.cc> RANKS 2 4 ... DEPS ...)
 # A test program that mpirun starts on so many processes, each of which runs all
-# of its tests; one ctest for each number. Nothing without MPI. Many processes
-# may share few processors.
+# of its tests; one ctest for each number. Many processes may share few
+# processors. Nothing where there is no REPLICANT_TESTS_MPI.
 function(replicant_mpi_test source)
   cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "RANKS;DEPS")
-  if(NOT REPLICANT_HAS_MPI)
+  if(NOT REPLICANT_TESTS_MPI)
     return()
   endif()
   get_filename_component(name ${source} NAME_WE)
@@ -100,6 +102,6 @@ function(replicant_mpi_test source)
       COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks} --oversubscribe --allow-run-as-root
               --bind-to none $<TARGET_FILE:${name}>)
     set_tests_properties(${name}.ranks-${ranks} PROPERTIES
-      LABELS integration TIMEOUT 120)
+      LABELS integration TIMEOUT 120 ${replicant_test_environment})
   endforeach()
 endfunction()

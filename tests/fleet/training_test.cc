@@ -21,6 +21,7 @@
 namespace replicant {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
@@ -70,6 +71,30 @@ class TrainingTest : public ::testing::Test {
   }
   CommandResult RunFleet(const std::vector<std::string>& settings) const {
     return RunCommand({.command = Command(settings)}, std::chrono::minutes(3));
+  }
+  // The fleet, with a learner of two processes, while it runs.
+  Process StartReplicas(std::vector<std::string> settings) const {
+    settings.insert(settings.end(),
+                    {"evaluation.enabled=false", "learner.log_interval_s=0.1",
+                     "learner.replication={strategy: between_graph, replicas: "
+                     "2}"});
+    return Process({.command = Command(settings),
+                    .stdout_file = folder_.path() / "out",
+                    .stderr_file = folder_.path() / "out"});
+  }
+  std::string Output() const { return ReadFile(folder_.path() / "out"); }
+  // Whether `text` comes to stand in the file within two minutes.
+  static bool AwaitFile(const std::filesystem::path& file,
+                        const std::string& text) {
+    const auto deadline = Clock::Real().Now() + std::chrono::minutes(2);
+    while (Clock::Real().Now() < deadline) {
+      if (std::filesystem::exists(file) &&
+          ReadFile(file).find(text) != std::string::npos) {
+        return true;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return false;
   }
   CommandResult RunEvaluator(std::vector<std::string> words) const {
     words.insert(words.begin(), REPLICANT_EVALUATOR);
@@ -158,30 +183,48 @@ TEST_F(TrainingTest, TrainsOnReplicasUnderMpiAndGoesOn) {
 }
 
 TEST_F(TrainingTest, AStopReachesReplicasUnderMpi) {
-  Process fleet({.command = Command(
-                     {"evaluation.enabled=false", "learner.limits.max_steps=0",
-                      "learner.replication={strategy: between_graph, replicas: "
-                      "2}",
-                      "learner.log_interval_s=0.1"}),
-                 .stdout_file = folder_.path() / "out",
-                 .stderr_file = folder_.path() / "out"});
-  // once it learns
-  const auto deadline = Clock::Real().Now() + std::chrono::minutes(2);
-  const auto is_learning = [&] {
-    const auto file = run_ / "learner.jsonl";
-    return std::filesystem::exists(file) &&
-           ReadFile(file).find("critic_loss") != std::string::npos;
-  };
-  while (!is_learning() && Clock::Real().Now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
+  Process fleet = StartReplicas({"learner.limits.max_steps=0"});
+  ASSERT_TRUE(AwaitFile(run_ / "learner.jsonl", "critic_loss")) << Output();
   fleet.Signal(SIGTERM);
   const auto status = fleet.Wait(std::chrono::minutes(1));
-  const std::string output = ReadFile(folder_.path() / "out");
-  ASSERT_TRUE(status.has_value()) << output;
-  EXPECT_TRUE(status->ok()) << output;
+  ASSERT_TRUE(status.has_value()) << Output();
+  EXPECT_TRUE(status->ok()) << Output();
   // with a last checkpoint
-  EXPECT_FALSE(std::filesystem::is_empty(run_ / "checkpoints")) << output;
+  EXPECT_FALSE(std::filesystem::is_empty(run_ / "checkpoints")) << Output();
+}
+
+// The process of rank 1 of a run's learner.
+pid_t SecondReplicaOf(const std::filesystem::path& run) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const auto holds = [&](const char* file, const std::string& text) {
+      std::ifstream in(entry.path() / file);
+      const std::string all{std::istreambuf_iterator<char>(in), {}};
+      return all.find(text) != std::string::npos;
+    };
+    if (holds("environ", "OMPI_COMM_WORLD_RANK=1") &&
+        holds("cmdline", run.string())) {
+      return std::stoi(entry.path().filename().string());
+    }
+  }
+  return 0;
+}
+
+TEST_F(TrainingTest, AReplicaThatIsKilledEndsTheGroupWhichThenGoesOn) {
+  Process fleet = StartReplicas(
+      {"learner.limits.max_steps=600", "learner.checkpoint_interval_s=0.3"});
+  const auto log = run_ / "logs" / "learner-0.1.log";
+  ASSERT_TRUE(AwaitFile(log, "stood still for")) << Output();
+  const pid_t replica = SecondReplicaOf(run_);
+  ASSERT_GT(replica, 0);
+  ::kill(replica, SIGKILL);
+  const auto status = fleet.Wait(std::chrono::minutes(2));
+  ASSERT_TRUE(status.has_value()) << Output();
+  EXPECT_TRUE(status->ok()) << Output();
+  // who it was, and from where all went on
+  EXPECT_THAT(ReadFile(log), AllOf(HasSubstr("process rank 1 with PID"),
+                                   HasSubstr("exited on signal 9")));
+  EXPECT_THAT(ReadFile(run_ / "logs" / "learner-0.2.log"),
+              HasSubstr("goes on from the checkpoint of step"));
 }
 #endif
 
