@@ -2,7 +2,10 @@
 // scripts/bench/learner beside PyTorch.
 //
 //   bench_learner [--list] [--filter SUBSTRING] [--seconds S] [--backend NAME]
-//                 [--threads N] [--profile]
+//                 [--threads N] [--profile] [--replicas R]
+//
+// With --replicas the same global batch is shared among R replicas of this
+// process, each of N threads (1 by default), through the replicator.
 //
 // The workloads are the YAML files of tests/benchmark/workloads.
 #include <fmt/format.h>
@@ -28,6 +31,7 @@
 #include "core/metrics/json_lines.h"
 #include "core/runtime/executor.h"
 #include "learner/workloads/d4pg/workload_graph.h"
+#include "tests/benchmark/time_replicas.h"
 
 namespace replicant::learner {
 namespace {
@@ -37,6 +41,7 @@ struct Options {
   std::string backend = "cpu";
   int threads = 0;  // 0: the cases of 1 and of 2
   bool has_profile = false;
+  int replicas = 0;  // 0: the plan alone, without a replicator
 };
 
 // Timed one by one until the time is over.
@@ -231,6 +236,25 @@ metrics::JsonObject RunCase(const Case& c, const Options& options) {
   return line;
 }
 
+metrics::JsonObject RunReplicas(const Case& c, const Options& options) {
+  const std::vector<double> times = TimeReplicas(
+      LoadWorkload(c.workload),
+      {.strategy = options.replicas == 1 ? replicator::Strategy::kSingle
+                                         : replicator::Strategy::kInGraph,
+       .replicas = options.replicas,
+       .backend = options.backend,
+       .threads = c.threads},
+      options.seconds);
+  metrics::JsonObject line;
+  line.Add("name", fmt::format("{}/{}/f32/replicas-{}/threads-{}", c.group,
+                               c.name, options.replicas, c.threads))
+      .Add("value", times[times.size() / 2])
+      .Add("unit", "ms")
+      .Add("min_ms", times.front())
+      .Add("runs", times.size());
+  return line;
+}
+
 }  // namespace
 }  // namespace replicant::learner
 
@@ -248,7 +272,11 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 2));
   app.add_flag("--profile", options.has_profile,
                "print the time of every kernel to stderr");
+  app.add_option("--replicas", options.replicas,
+                 "the learner's cases on so many replicas")
+      ->check(CLI::Range(1, 64));
   CLI11_PARSE(app, argc, argv);
+  if (options.replicas > 0 && options.threads == 0) options.threads = 1;
   try {
     for (const learner::Case& c : learner::AllCases(options)) {
       if (c.FullName().find(filter) == std::string::npos) continue;
@@ -256,7 +284,11 @@ int main(int argc, char** argv) {
         fmt::print("{}\n", c.FullName());
         continue;
       }
-      fmt::print("{}\n", learner::RunCase(c, options).ToString());
+      if (options.replicas > 0 && c.group != "learner") continue;
+      fmt::print("{}\n",
+                 (options.replicas > 0 ? learner::RunReplicas(c, options)
+                                       : learner::RunCase(c, options))
+                     .ToString());
       std::fflush(stdout);
     }
   } catch (const std::exception& e) {

@@ -184,7 +184,8 @@ TEST_F(TrainingTest, TrainsOnReplicasUnderMpiAndGoesOn) {
 
 TEST_F(TrainingTest, AStopReachesReplicasUnderMpi) {
   Process fleet = StartReplicas({"learner.limits.max_steps=0"});
-  ASSERT_TRUE(AwaitFile(run_ / "learner.jsonl", "critic_loss")) << Output();
+  const auto log = run_ / "logs" / "learner-0.1.log";
+  ASSERT_TRUE(AwaitFile(log, " steps/s")) << Output();
   fleet.Signal(SIGTERM);
   const auto status = fleet.Wait(std::chrono::minutes(1));
   ASSERT_TRUE(status.has_value()) << Output();
