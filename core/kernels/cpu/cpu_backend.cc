@@ -26,6 +26,7 @@ const CpuKernelTable& Table() {
     AddConvKernels(rows);
     AddPoolKernels(rows);
     AddNormKernels(rows);
+    AddBatchNormKernels(rows);
     AddLossKernels(rows);
     AddOptimizerKernels(rows);
     AddReduceKernels(rows);

@@ -35,6 +35,7 @@ void AddMatMulKernels(CpuKernelTable& table);
 void AddConvKernels(CpuKernelTable& table);
 void AddPoolKernels(CpuKernelTable& table);
 void AddNormKernels(CpuKernelTable& table);
+void AddBatchNormKernels(CpuKernelTable& table);
 void AddLossKernels(CpuKernelTable& table);
 void AddOptimizerKernels(CpuKernelTable& table);
 void AddReduceKernels(CpuKernelTable& table);
