@@ -33,12 +33,14 @@ struct BatchNormShape {
   static constexpr int64_t kBlockSize = 8192;
 
   // Calls run(thread, group, first row, number of rows) for all blocks; those
-  // of a thread in order.
+  // of a thread in order, or the last first: what a pass has read last may
+  // still be in the cache when the next pass begins.
   template <typename Run>
-  void ForBlocks(const Run& run) const {
+  void ForBlocks(bool is_reversed, const Run& run) const {
     ParallelFor(num_threads, groups * group_blocks,
                 [&](int thread, int64_t begin, int64_t end) {
-                  for (int64_t block = begin; block < end; ++block) {
+                  for (int64_t i = begin; i < end; ++i) {
+                    const int64_t block = is_reversed ? begin + end - 1 - i : i;
                     const int64_t group = block / group_blocks;
                     const int64_t first = block % group_blocks * block_rows;
                     run(thread, group, group * group_rows + first,
@@ -186,13 +188,15 @@ class BatchNormKernel : public Kernel {
   void Launch(Stream& /*stream*/) override {
     const float* x = operands_.input<float>(0);
     for (Moments& moments : moments_) moments.Clear();
-    s_.ForBlocks([&](int thread, int64_t /*group*/, int64_t row, int64_t rows) {
-      moments_[static_cast<size_t>(thread)].AddBlock(x + row * s_.channels,
-                                                     rows);
-    });
+    s_.ForBlocks(/*is_reversed=*/false,
+                 [&](int thread, int64_t /*group*/, int64_t row, int64_t rows) {
+                   moments_[static_cast<size_t>(thread)].AddBlock(
+                       x + row * s_.channels, rows);
+                 });
     for (size_t i = 1; i < moments_.size(); ++i) moments_[0].Add(moments_[i]);
     FindFactors();
-    s_.ForBlocks([&](int thread, int64_t group, int64_t row, int64_t rows) {
+    s_.ForBlocks(/*is_reversed=*/true, [&](int thread, int64_t group,
+                                           int64_t row, int64_t rows) {
       const int64_t at = row * s_.channels;
       float* y = operands_.output<float>(0) + at;
       normalise_(
@@ -327,11 +331,13 @@ class BatchNormGradientKernel : public Kernel {
           operands_.input<float>(2)[at] * Scale(at % s_.channels);
     }
     std::ranges::fill(totals_, 0.0);
-    s_.ForBlocks([&](int thread, int64_t group, int64_t row, int64_t rows) {
-      AddBlock(thread, group, row, rows);
-    });
+    s_.ForBlocks(/*is_reversed=*/false,
+                 [&](int thread, int64_t group, int64_t row, int64_t rows) {
+                   AddBlock(thread, group, row, rows);
+                 });
     FinishSums();
-    s_.ForBlocks([&](int /*thread*/, int64_t group, int64_t row, int64_t rows) {
+    s_.ForBlocks(/*is_reversed=*/true, [&](int /*thread*/, int64_t group,
+                                           int64_t row, int64_t rows) {
       GradientBlock block = BlockOf(group, row, rows);
       float* dx = operands_.output<float>(0) + row * s_.channels;
       if constexpr (kMask == Mask::kFromY) {

@@ -31,9 +31,10 @@ const CpuKernelTable& Table() {
     AddOptimizerKernels(rows);
     AddReduceKernels(rows);
     AddShapeKernels(rows);
+    AddIndexingKernels(rows);
     for (const std::string_view op :
-         {"Gather", "ScatterAdd", "OneHot", "RandomUniform", "RandomNormal",
-          "RandomInt", "ArgMax", "Transpose", "Slice", "Pad"}) {
+         {"Gather", "OneHot", "RandomUniform", "RandomNormal", "RandomInt",
+          "ArgMax", "Transpose", "Slice", "Pad"}) {
       rows[op] = {};
     }
     return rows;
