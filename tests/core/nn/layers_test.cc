@@ -154,8 +154,8 @@ TEST(TrainingTest, AdamFitsASmallFunction) {
   parameters.insert(parameters.end(), last.variables().begin(),
                     last.variables().end());
   std::vector<Output> reads;
-  std::vector<Output> reads;
   reads.reserve(parameters.size());
+  for (const VariableId parameter : parameters) {
     reads.push_back(g.Read(parameter));
   }
   const StepCounter step = AddStepCounter(g);
