@@ -18,7 +18,8 @@ LimitsConfig LimitsConfig::Read(config::Reader& reader) {
 
 LearnerConfig LearnerConfig::Read(config::Reader& reader) {
   LearnerConfig c;
-  reader.Field("workload", &c.workload, "what is trained, by name");
+  reader.Field("workload", &c.workload,
+               "what is trained: d4pg, resnet50 or sngan");
   reader.Field("batch_size", &c.batch_size, {1, 1'000'000},
                "examples of one training step, over all replicas");
   reader.Section("replication", &c.replication, "on what a step runs, and how");

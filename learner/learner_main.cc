@@ -1,7 +1,8 @@
-// The learner: draws batches, trains, publishes parameters.
+// The learner: draws batches or images, trains, publishes parameters.
 #include <spdlog/spdlog.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,9 @@
 #include "env/tasks/suite.h"
 #include "learner/learner.h"
 #include "learner/workloads/d4pg/d4pg_workload.h"
+#include "learner/workloads/registry.h"
+#include "learner/workloads/resnet50/resnet_workload.h"
+#include "learner/workloads/sngan/sngan_workload.h"
 #include "training/program.h"
 
 namespace replicant::learner {
@@ -35,20 +39,42 @@ D4pgWorkloadOptions OptionsOf(const TrainingConfig& config,
                                  config.run.seed);
 }
 
-// What all processes but the first do: its steps, until it ends.
-int RunFollower(const TrainingConfig& config,
-                std::unique_ptr<replicator::Replicator> replicator) {
-  D4pgWorkload workload(OptionsOf(config, TaskOf(config)),
-                        std::move(replicator), /*source=*/nullptr);
-  Follow(workload);
-  return 0;
+replay::BatchReaderOptions ReaderOptionsOf(const TrainingConfig& config) {
+  const agents::TaskSpec task = TaskOf(config);
+  replay::BatchReaderOptions reader;
+  reader.endpoints = {config.replay.bind};
+  reader.name = "learner";
+  reader.shape = {.observation_bytes = task.observation_bytes(),
+                  .action_bytes = task.action_bytes(),
+                  .frame_bytes = task.frame_bytes()};
+  reader.batch_size = config.learner.batch_size;
+  reader.seed = static_cast<uint64_t>(config.run.seed);
+  return reader;
+}
+
+// The workload that the configuration names. `source` is D4PG's, in the first
+// process.
+std::unique_ptr<Workload> MakeWorkload(
+    const TrainingConfig& config,
+    std::unique_ptr<replicator::Replicator> replicator,
+    TransitionSource* source) {
+  const std::string& name = config.learner.workload;
+  const auto seed = static_cast<uint64_t>(config.run.seed);
+  if (name == "resnet50") {
+    return std::make_unique<ResNetWorkload>(config.resnet50,
+                                            config.learner.batch_size, seed,
+                                            std::move(replicator));
+  }
+  if (name == "sngan") {
+    return std::make_unique<SnganWorkload>(
+        config.sngan, config.learner.batch_size, seed, std::move(replicator));
+  }
+  return std::make_unique<D4pgWorkload>(OptionsOf(config, TaskOf(config)),
+                                        std::move(replicator), source);
 }
 
 int Run(const TrainingConfig& config) {
-  if (config.learner.workload != "d4pg") {
-    throw ConfigError("learner.workload: '" + config.learner.workload +
-                      "' is not known; there is: d4pg");
-  }
+  static_cast<void>(FindWorkload(config.learner.workload, "learner.workload"));
   const replicator::ReplicationConfig& replication = config.learner.replication;
   if (replication.strategy != replicator::Strategy::kBetweenGraph &&
       comm::NumMpiProcesses() > 1) {
@@ -60,25 +86,20 @@ int Run(const TrainingConfig& config) {
   auto replicator = replicator::Replicator::Create(
       replication, static_cast<uint64_t>(config.run.seed));
   if (replicator->process_id() > 0) {
-    return RunFollower(config, std::move(replicator));
+    Follow(*MakeWorkload(config, std::move(replicator), /*source=*/nullptr));
+    return 0;
   }
   rpc::HeartbeatSender heartbeat(
       rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"learner", 0}}));
-  const agents::TaskSpec task = TaskOf(config);
-  replay::BatchReaderOptions reader;
-  reader.endpoints = {config.replay.bind};
-  reader.name = "learner";
-  reader.shape = {.observation_bytes = task.observation_bytes(),
-                  .action_bytes = task.action_bytes(),
-                  .frame_bytes = task.frame_bytes()};
-  reader.batch_size = config.learner.batch_size;
-  reader.seed = static_cast<uint64_t>(config.run.seed);
-  RemoteTransitions transitions(reader);
-  D4pgWorkload workload(OptionsOf(config, task), std::move(replicator),
-                        &transitions);
+  std::optional<RemoteTransitions> transitions;
+  if (config.learner.workload == "d4pg") {
+    transitions.emplace(ReaderOptionsOf(config));
+  }
+  const std::unique_ptr<Workload> workload = MakeWorkload(
+      config, std::move(replicator), transitions ? &*transitions : nullptr);
 
   Learner learner(
-      config.learner, training::RunFolderOf(config), &workload,
+      config.learner, training::RunFolderOf(config), workload.get(),
       {.should_stop = [&] { return stop.count() > 0 || heartbeat.StopOrder(); },
        .on_progress =
            [&](const Progress& progress) {
@@ -99,7 +120,8 @@ int Run(const TrainingConfig& config) {
 int Main(int argc, char** argv) {
   return training::RunProgram(
       argc, argv,
-      {.name = "learner", .about = "Trains on batches of a replay."},
+      {.name = "learner",
+       .about = "Trains on batches of a replay, or on images."},
       [](const config::Loaded<TrainingConfig>& loaded) {
         return Run(loaded.config);
       });

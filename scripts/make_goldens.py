@@ -7,8 +7,10 @@ ops.safetensors: per case "FAMILY/CASE/input0" ..., "output", and for what is
 differentiable "weight" (that of each output element in a loss) and "gradient0"
 ... of sum(weight * output). Images are channels last, as in our graphs.
 
-For each d4pg_*.yaml: d4pg_*.safetensors, an input of workload_probe, and
-d4pg_*.expected.safetensors, what it should write (docs/workload_probe.md).
+For each NAME.yaml beside it: NAME.safetensors, an input of workload_probe, and
+NAME.expected.safetensors, what it should write (docs/workload_probe.md). Those
+of image models also hold "evaluation/OUTPUT": what the workload's kind
+"evaluate" gives for the first batch after the last step.
 
 manifest.json holds versions and seeds. Makes PyTorch's environment first
 (scripts/torch_environment.py).
@@ -26,10 +28,13 @@ import yaml  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
 import torch_d4pg  # noqa: E402
+import torch_resnet50  # noqa: E402
+import torch_sngan  # noqa: E402
 
 FOLDER = torch_environment.ROOT / "tests/golden/torch"
 OPS_SEED = 41
 D4PG_SEED = 42
+MODELS_SEED = 43
 STEPS = 10
 
 
@@ -178,15 +183,53 @@ def cases():
     yield "optimizer/clip_rows_by_norm", clip_rows, [normal(6, 4)]
 
 
+def model_cases():
+    """The same of what the image models need; drawn after everything else."""
+    image, residual = normal(3, 4, 5, 6), normal(3, 4, 5, 6)
+
+    def conditional(x, gamma, beta):
+        y = batch_norm(x, torch.ones(6).double(), torch.zeros(6).double())
+        return y * gamma[:, None, None] + beta[:, None, None]
+
+    yield ("norm/batch_norm_relu", lambda *a: F.relu(batch_norm(*a)),
+           [image, normal(6), normal(6)])
+    yield ("norm/batch_norm_residual_relu",
+           lambda x, g, b, r: F.relu(batch_norm(x, g, b) + r),
+           [image, normal(6), normal(6), residual])
+    yield ("norm/conditional_batch_norm", conditional,
+           [image, normal(3, 6), normal(3, 6)])
+    yield ("norm/conditional_batch_norm_relu",
+           lambda *a: F.relu(conditional(*a)),
+           [image, normal(3, 6), normal(3, 6)])
+    yield "norm/spectral_norm", spectral_norm, [normal(5, 4, 3, 3), normal(5)]
+    yield ("losses/cross_entropy_smoothed",
+           lambda a, t: F.cross_entropy(a, t, reduction="none",
+                                        label_smoothing=0.1),
+           [normal(6, 10), torch.tensor([3, 0, 9, 1, 1, 5])])
+
+
+def spectral_norm(w, u):
+    """torch.nn.utils.spectral_norm, which keeps u to itself."""
+    layer = torch.nn.Module()
+    layer.register_parameter("weight", torch.nn.Parameter(w.detach().clone()))
+    layer.forward = lambda: layer.weight
+    torch.nn.utils.spectral_norm(layer)
+    del layer._parameters["weight_orig"]
+    layer.weight_orig = w
+    layer.weight_u.copy_(u.detach())
+    return layer()
+
+
 # inputs that our ops, by their contract, let no gradient into, and cases with
 # no gradient at all
 NO_GRADIENT = {("losses/cross_entropy", 1), ("losses/categorical_projection", 0),
                ("losses/categorical_projection", 1),
-               ("losses/categorical_projection", 2), ("image/random_shift", 0)}
+               ("losses/categorical_projection", 2), ("image/random_shift", 0),
+               ("norm/spectral_norm", 1)}
 
 
-def add_op_cases(tensors):
-    for name, f, inputs in cases():
+def add_op_cases(tensors, cases):
+    for name, f, inputs in cases:
         wanted = [i for i, t in enumerate(inputs)
                   if t.is_floating_point() and (name, i) not in NO_GRADIENT]
         inputs = [t.clone().requires_grad_(i in wanted)
@@ -263,6 +306,52 @@ def d4pg(workload):
     return tensors, expected
 
 
+# The small tensors of a model's state; losses and logits depend on the others.
+LARGEST_EXPECTED_VARIABLE = 600
+
+
+def model(workload, module, seed):
+    """Inputs and outputs of workload_probe for an image model."""
+    torch.manual_seed(seed)
+    learner = module.Learner(workload, torch.float64)
+    learner.keep_gradients = True
+    network = learner.network
+    with torch.no_grad():
+        for name, p in network.state_dict().items():
+            # scales of 1 and offsets of 0 would hide mistakes
+            if not p.is_floating_point():
+                continue
+            if "norm" in name or "bn" in name:
+                p.add_(0.2 * torch.rand_like(p))
+            # numbers that f32 holds, so that every type starts from the same
+            p.copy_(p.float())
+    tensors = {f"variables/{n}": p.float().clone()
+               for n, p in network.state_dict().items()
+               if p.is_floating_point()}
+    generator = torch.Generator().manual_seed(seed)
+    batches = [module.random_batch(workload, generator) for _ in range(2)]
+    steps, expected = {}, {}
+    for step in range(STEPS):
+        outputs = learner.step(**batches[step % 2])
+        for name, value in outputs.items():
+            steps.setdefault(name, []).append(value.double())
+        if step == 0:
+            for name, gradient in learner.gradients.items():
+                expected[f"gradients/{name}"] = gradient
+    for name in batches[0]:
+        stacked = torch.stack([b[name] for b in batches])
+        tensors[f"batches/{name}"] = (
+            stacked.int() if stacked.dtype == torch.int64 else stacked)
+    for name, values in steps.items():
+        expected[name] = torch.stack(values)
+    for name, p in network.state_dict().items():
+        if p.is_floating_point() and p.numel() <= LARGEST_EXPECTED_VARIABLE:
+            expected[f"variables/{name}"] = p.detach()
+    for name, value in module.evaluate(network.eval(), batches[0]).items():
+        expected[f"evaluation/{name}"] = value.detach()
+    return tensors, expected
+
+
 def save(name, tensors):
     tensors = {n: t.clone(memory_format=torch.contiguous_format) for n, t in tensors.items()}
     path = FOLDER / f"{name}.safetensors"
@@ -276,17 +365,27 @@ def main():
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(OPS_SEED)
     tensors = {}
-    add_op_cases(tensors)
+    add_op_cases(tensors, cases())
     add_optimizer_cases(tensors)
+    add_op_cases(tensors, model_cases())
     save("ops", tensors)
     for path in sorted(FOLDER.glob("d4pg_*.yaml")):
         tensors, expected = d4pg(yaml.safe_load(path.read_text()))
         save(path.stem, tensors)
         save(f"{path.stem}.expected", expected)
+    for name, module in {"resnet50": torch_resnet50, "sngan": torch_sngan}.items():
+        for path in sorted(FOLDER.glob(f"{name}_*.yaml")):
+            workload = yaml.safe_load(path.read_text())
+            # a seed whose network does not blow rounding errors up
+            tensors, expected = model(workload, module,
+                                      MODELS_SEED + workload["seed"])
+            save(path.stem, tensors)
+            save(f"{path.stem}.expected", expected)
     manifest = {"made by": "scripts/make_goldens.py",
                 "torch": torch.__version__.split("+")[0],
                 "dtype": "float64", "ops seed": OPS_SEED,
-                "d4pg seed": D4PG_SEED, "d4pg steps": STEPS}
+                "d4pg seed": D4PG_SEED, "models seed": MODELS_SEED,
+                "steps": STEPS}
     (FOLDER / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
 
 

@@ -15,7 +15,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build/torch_venv"
 TORCH = "torch==2.15.0"
 PACKAGES = [
-    TORCH, "numpy==2.4.6", "safetensors==0.8.0", "pyyaml==6.0.3",
+    # the newest torchvision is of the release before; its models do not mind
+    TORCH, "torchvision==0.29.2", "pillow==13.0.0", "numpy==2.4.6", "safetensors==0.8.0", "pyyaml==6.0.3",
     "sympy==1.14.0", "networkx==3.6.1", "jinja2==3.1.6", "markupsafe==3.0.4",
     "mpmath==1.4.1", "fsspec==2026.9.0", "filelock==4.2.11",
     "typing_extensions==4.16.0", "setuptools==66.1.1",

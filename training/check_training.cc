@@ -15,6 +15,12 @@
 namespace replicant::training {
 
 agents::TaskSpec CheckTraining(const TrainingConfig& config) {
+  if (config.learner.workload != "d4pg") {
+    throw ConfigError(fmt::format(
+        "learner.workload: '{}' has no actors and no replay, want d4pg; hint: "
+        "`learner --config FILE` alone trains it",
+        config.learner.workload));
+  }
   const auto environment = env::MakeConfiguredEnvironment(
       env::TaskRegistry(env::SuiteTasks()), config.task,
       static_cast<uint64_t>(config.run.seed), 0);

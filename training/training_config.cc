@@ -12,6 +12,10 @@ TrainingConfig TrainingConfig::Read(config::Reader& reader) {
   reader.Section("replay", &c.replay, "where steps are kept");
   reader.Section("actors", &c.actors, "who acts");
   reader.Section("learner", &c.learner, "the training");
+  reader.Section("resnet50", &c.resnet50,
+                 "the image classifier, with learner.workload resnet50");
+  reader.Section("sngan", &c.sngan,
+                 "the networks that make images, with learner.workload sngan");
   reader.Section("evaluation", &c.evaluation, "trials without noise");
   reader.Section("fleet", &c.fleet, "how the run's processes are watched");
   c.log = config::ReadLogOptions(reader);

@@ -10,6 +10,8 @@
 #include "env/task_config.h"
 #include "fleet/fleet_config.h"
 #include "learner/learner_config.h"
+#include "learner/workloads/resnet50/config.h"
+#include "learner/workloads/sngan/config.h"
 #include "replay/replay_config.h"
 
 namespace replicant::training {
@@ -24,6 +26,8 @@ struct TrainingConfig {
   replay::ReplayConfig replay;
   actors::ActorsConfig actors;
   learner::LearnerConfig learner;
+  learner::resnet50::ResNetConfig resnet50;
+  learner::sngan::SnganConfig sngan;
   actors::EvaluationConfig evaluation;
   fleet::FleetConfig fleet;
   LogOptions log;

@@ -55,9 +55,11 @@ class Differentiator {
     return depends_[static_cast<size_t>(endpoint.node)] || IsWanted(endpoint);
   }
 
-  // depends_[n]: node n <= last is computed from some x in wrt
+  // depends_[n]: node n <= last is computed from some x in wrt, and not through
+  // StopGradient only
   void MarkDependents(NodeId last) {
     for (NodeId id = 0; id <= last; ++id) {
+      if (graph_.node(id).op->name == "StopGradient") continue;
       for (const Endpoint& input : graph_.node(id).inputs) {
         if (IsOnTheWay(input)) depends_[static_cast<size_t>(id)] = true;
       }

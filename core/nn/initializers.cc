@@ -114,6 +114,12 @@ Initializer HeNormal() {
   };
 }
 
+Initializer HeNormalFanOut() {
+  return [](RandomStream& random, MutableTensorView view) {
+    Normal(0.0, std::sqrt(2.0 / FanOut(view.shape())))(random, view);
+  };
+}
+
 Initializer GlorotUniform() {
   return [](RandomStream& random, MutableTensorView view) {
     const double bound =
@@ -133,6 +139,16 @@ Initializer PyTorchBias(int64_t fan_in) {
   REPLICANT_CHECK_GT(fan_in, 0);
   const double bound = 1.0 / std::sqrt(static_cast<double>(fan_in));
   return Uniform(-bound, bound);
+}
+
+Initializer UnitVector() {
+  return [](RandomStream& random, MutableTensorView view) {
+    std::vector<double> x(static_cast<size_t>(view.shape().num_elements()));
+    for (double& value : x) value = random.Normal();
+    const double norm = std::sqrt(Dot(x, x));
+    size_t next = 0;
+    Fill(view, [&] { return x[next++] / norm; });
+  };
 }
 
 namespace {

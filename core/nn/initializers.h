@@ -21,6 +21,8 @@ Initializer Orthogonal(double gain = 1.0);
 
 // Normal with variance 2 / fan_in (arXiv:1502.01852, eq. 10).
 Initializer HeNormal();
+// Normal with variance 2 / fan_out (eq. 14 there), as torchvision's ResNets.
+Initializer HeNormalFanOut();
 // Uniform in +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010, eq. 16).
 Initializer GlorotUniform();
 
@@ -28,6 +30,9 @@ Initializer GlorotUniform();
 // +-1 / sqrt(fan_in); the bias must be told the fan_in of its weight.
 Initializer PyTorchWeight();
 Initializer PyTorchBias(int64_t fan_in);
+
+// A random direction: normal, divided by the norm.
+Initializer UnitVector();
 
 // `initializer` with every value multiplied by `factor`: the small last layer
 // of a policy.

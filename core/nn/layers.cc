@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/ops/elementwise.h"
+#include "core/graph/ops/indexing.h"
 #include "core/graph/ops/matmul.h"
 #include "core/graph/ops/norm.h"
 #include "core/graph/ops/optimizer.h"
@@ -35,15 +36,29 @@ std::vector<VariableId> AddWeights(Graph& graph, const std::string& name,
   return variables;
 }
 
-std::vector<VariableId> AddScaleAndOffset(Graph& graph, int64_t size,
-                                          DType dtype, CallSite site) {
+// weight (gamma, ones where `first` is empty) and bias (beta, zeros) under the
+// scope `name`
+std::vector<VariableId> AddScaleAndOffset(Graph& graph, const std::string& name,
+                                          const Shape& shape, DType dtype,
+                                          const Initializer& first,
+                                          CallSite site) {
+  const Graph::Scope scope(graph, name);
   return {graph.AddVariable({.name = "weight",
                              .dtype = dtype,
-                             .shape = Shape({size}),
-                             .initializer = Constant(1.0)},
+                             .shape = shape,
+                             .initializer = first ? first : Constant(1.0)},
                             site),
-          graph.AddVariable(
-              {.name = "bias", .dtype = dtype, .shape = Shape({size})}, site)};
+          graph.AddVariable({.name = "bias", .dtype = dtype, .shape = shape},
+                            site)};
+}
+
+// Statistics under the scope `name`.
+RunningStatistics AddStatistics(Graph& graph, const std::string& name,
+                                int64_t size,
+                                const BatchNormLayerOptions& options,
+                                CallSite site) {
+  const Graph::Scope scope(graph, name);
+  return {graph, size, options, site};
 }
 
 }  // namespace
@@ -77,10 +92,9 @@ Output Conv2d::operator()(Output x, CallSite site) const {
 
 LayerNorm::LayerNorm(Graph& graph, const std::string& name, int64_t size,
                      DType dtype, double epsilon, CallSite site)
-    : epsilon_(epsilon) {
-  const Graph::Scope scope(graph, name);
-  variables_ = AddScaleAndOffset(graph, size, dtype, site);
-}
+    : epsilon_(epsilon),
+      variables_(
+          AddScaleAndOffset(graph, name, Shape({size}), dtype, {}, site)) {}
 
 Output LayerNorm::operator()(Output x, CallSite site) const {
   Graph& graph = *x.graph;
@@ -88,31 +102,34 @@ Output LayerNorm::operator()(Output x, CallSite site) const {
                           graph.Read(variables_[1], site), epsilon_, site);
 }
 
-BatchNorm::BatchNorm(Graph& graph, const std::string& name, int64_t size,
-                     DType dtype, double epsilon, double momentum,
-                     CallSite site)
-    : epsilon_(epsilon), momentum_(momentum) {
-  const Graph::Scope scope(graph, name);
-  variables_ = AddScaleAndOffset(graph, size, dtype, site);
-  running_mean_ = graph.AddVariable({.name = "running_mean",
-                                     .dtype = dtype,
-                                     .shape = Shape({size}),
-                                     .is_trainable = false},
-                                    site);
-  running_variance_ = graph.AddVariable({.name = "running_var",
-                                         .dtype = dtype,
-                                         .shape = Shape({size}),
-                                         .initializer = Constant(1.0),
-                                         .is_trainable = false},
-                                        site);
-}
+RunningStatistics::RunningStatistics(Graph& graph, int64_t size,
+                                     const BatchNormLayerOptions& options,
+                                     CallSite site)
+    : epsilon_(options.epsilon),
+      momentum_(options.momentum),
+      mean_(graph.AddVariable({.name = "running_mean",
+                               .dtype = options.dtype,
+                               .shape = Shape({size}),
+                               .is_trainable = false},
+                              site)),
+      variance_(graph.AddVariable({.name = "running_var",
+                                   .dtype = options.dtype,
+                                   .shape = Shape({size}),
+                                   .initializer = Constant(1.0),
+                                   .is_trainable = false},
+                                  site)) {}
 
-Output BatchNorm::Train(Output x, std::vector<Output>* updates,
-                        CallSite site) const {
+Output RunningStatistics::Train(Output x, Output gamma, Output beta,
+                                const NormEpilogue& epilogue,
+                                std::vector<Output>* updates,
+                                CallSite site) const {
   Graph& graph = *x.graph;
   const graph::BatchNormOutputs norm =
-      graph::BatchNorm(x, graph.Read(variables_[0], site),
-                       graph.Read(variables_[1], site), epsilon_, site);
+      graph::BatchNorm(x, gamma, beta,
+                       {.epsilon = epsilon_,
+                        .has_relu = epilogue.has_relu,
+                        .residual = epilogue.residual},
+                       site);
   const auto count = static_cast<double>(x.shape().num_elements()) /
                      static_cast<double>(norm.mean.shape().num_elements());
   if (count < 2.0) {
@@ -124,17 +141,72 @@ Output BatchNorm::Train(Output x, std::vector<Output>* updates,
   const Output unbiased =
       graph::Mul(norm.variance, count / (count - 1.0), site);
   updates->push_back(graph::MovingAverageUpdate(
-      {running_mean_, running_variance_}, {norm.mean, unbiased},
+      {mean_, variance_}, {norm.mean, unbiased},
       graph.Scalar(momentum_, DType::kF32, site), site));
   return norm.y;
 }
 
-Output BatchNorm::Infer(Output x, CallSite site) const {
+Output RunningStatistics::Infer(Output x, Output gamma, Output beta,
+                                const NormEpilogue& epilogue,
+                                CallSite site) const {
   Graph& graph = *x.graph;
-  return graph::BatchNormInference(
-      x, graph.Read(variables_[0], site), graph.Read(variables_[1], site),
-      graph.Read(running_mean_, site), graph.Read(running_variance_, site),
-      epsilon_, site);
+  return graph::BatchNormInference(x, gamma, beta, graph.Read(mean_, site),
+                                   graph.Read(variance_, site),
+                                   {.epsilon = epsilon_,
+                                    .has_relu = epilogue.has_relu,
+                                    .residual = epilogue.residual},
+                                   site);
+}
+
+BatchNorm::BatchNorm(Graph& graph, const std::string& name, int64_t size,
+                     const BatchNormLayerOptions& options, CallSite site)
+    : variables_(AddScaleAndOffset(graph, name, Shape({size}), options.dtype,
+                                   options.weight, site)),
+      statistics_(AddStatistics(graph, name, size, options, site)) {}
+
+Output BatchNorm::Train(Output x, std::vector<Output>* updates,
+                        const NormEpilogue& epilogue, CallSite site) const {
+  Graph& graph = *x.graph;
+  return statistics_.Train(x, graph.Read(variables_[0], site),
+                           graph.Read(variables_[1], site), epilogue, updates,
+                           site);
+}
+
+Output BatchNorm::Infer(Output x, const NormEpilogue& epilogue,
+                        CallSite site) const {
+  Graph& graph = *x.graph;
+  return statistics_.Infer(x, graph.Read(variables_[0], site),
+                           graph.Read(variables_[1], site), epilogue, site);
+}
+
+ConditionalBatchNorm::ConditionalBatchNorm(Graph& graph,
+                                           const std::string& name,
+                                           int64_t num_classes, int64_t size,
+                                           const BatchNormLayerOptions& options,
+                                           CallSite site)
+    : variables_(AddScaleAndOffset(graph, name, Shape({num_classes, size}),
+                                   options.dtype, options.weight, site)),
+      statistics_(AddStatistics(graph, name, size, options, site)) {}
+
+Output ConditionalBatchNorm::Train(Output x, Output labels,
+                                   std::vector<Output>* updates,
+                                   const NormEpilogue& epilogue,
+                                   CallSite site) const {
+  Graph& graph = *x.graph;
+  return statistics_.Train(
+      x, graph::Embedding(graph.Read(variables_[0], site), labels, site),
+      graph::Embedding(graph.Read(variables_[1], site), labels, site), epilogue,
+      updates, site);
+}
+
+Output ConditionalBatchNorm::Infer(Output x, Output labels,
+                                   const NormEpilogue& epilogue,
+                                   CallSite site) const {
+  Graph& graph = *x.graph;
+  return statistics_.Infer(
+      x, graph::Embedding(graph.Read(variables_[0], site), labels, site),
+      graph::Embedding(graph.Read(variables_[1], site), labels, site), epilogue,
+      site);
 }
 
 }  // namespace replicant::nn

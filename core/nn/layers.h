@@ -74,34 +74,96 @@ class LayerNorm {
   std::vector<VariableId> variables_;
 };
 
-// graph::BatchNorm with weight, bias, running_mean and running_var, [C]. The
-// last two are not trained and move by
+struct BatchNormLayerOptions {
+  // First values of gamma; ones where empty.
+  Initializer weight = {};
+  double epsilon = 1e-5;
+  // By how much the running statistics move.
+  double momentum = 0.1;
+  DType dtype = DType::kF32;
+};
+
+// What follows a batch norm, see graph::BatchNormOptions.
+struct NormEpilogue {
+  bool has_relu = false;
+  Output residual = graph::kNoGradient;
+};
+
+// The statistics of batches so far, "running_mean" and "running_var" [C]. They
+// are not trained and move by
 //
 //   running = (1 - momentum) * running + momentum * batch
 //
 // with the unbiased batch variance, as in PyTorch.
-class BatchNorm {
+class RunningStatistics {
  public:
-  BatchNorm(Graph& graph, const std::string& name, int64_t size,
-            DType dtype = DType::kF32, double epsilon = 1e-5,
-            double momentum = 0.1, CallSite site = CallSite::Here());
+  // Under the scope that is open.
+  RunningStatistics(Graph& graph, int64_t size,
+                    const BatchNormLayerOptions& options, CallSite site);
 
-  // With the statistics of this batch; appends the update of the running ones
-  // to `updates`. Throws InvalidArgument for one element per channel.
-  Output Train(Output x, std::vector<Output>* updates,
-               CallSite site = CallSite::Here()) const;
-  // With the newest version of the running statistics: what the run finds, or,
-  // after Train(), what this step makes of them.
-  Output Infer(Output x, CallSite site = CallSite::Here()) const;
-  // weight, bias
-  const std::vector<VariableId>& variables() const { return variables_; }
+  // graph::BatchNorm with the statistics of this batch; appends the update of
+  // the running ones to `updates`. Throws InvalidArgument for one element per
+  // channel.
+  Output Train(Output x, Output gamma, Output beta,
+               const NormEpilogue& epilogue, std::vector<Output>* updates,
+               CallSite site) const;
+  // graph::BatchNormInference with the newest version of the running
+  // statistics: what the run finds, or, after Train(), what this step makes of
+  // them.
+  Output Infer(Output x, Output gamma, Output beta,
+               const NormEpilogue& epilogue, CallSite site) const;
 
  private:
   double epsilon_;
   double momentum_;
+  VariableId mean_;
+  VariableId variance_;
+};
+
+// Batch norm with weight (gamma), bias (beta, first values 0) [C] and running
+// statistics.
+class BatchNorm {
+ public:
+  BatchNorm(Graph& graph, const std::string& name, int64_t size,
+            const BatchNormLayerOptions& options = {},
+            CallSite site = CallSite::Here());
+
+  // See RunningStatistics.
+  Output Train(Output x, std::vector<Output>* updates,
+               const NormEpilogue& epilogue = {},
+               CallSite site = CallSite::Here()) const;
+  Output Infer(Output x, const NormEpilogue& epilogue = {},
+               CallSite site = CallSite::Here()) const;
+  // weight, bias
+  const std::vector<VariableId>& variables() const { return variables_; }
+
+ private:
   std::vector<VariableId> variables_;
-  VariableId running_mean_ = -1;
-  VariableId running_variance_ = -1;
+  RunningStatistics statistics_;
+};
+
+// Batch norm whose gamma and beta are those of each example's class: weight
+// and bias are tables [classes, C], of ones and zeros at first
+// (arXiv:1802.05637, section 4).
+class ConditionalBatchNorm {
+ public:
+  ConditionalBatchNorm(Graph& graph, const std::string& name,
+                       int64_t num_classes, int64_t size,
+                       const BatchNormLayerOptions& options = {},
+                       CallSite site = CallSite::Here());
+
+  // x [B, ..., C]; labels [B], i32 or i64, in [0, classes).
+  Output Train(Output x, Output labels, std::vector<Output>* updates,
+               const NormEpilogue& epilogue = {},
+               CallSite site = CallSite::Here()) const;
+  Output Infer(Output x, Output labels, const NormEpilogue& epilogue = {},
+               CallSite site = CallSite::Here()) const;
+  // weight, bias
+  const std::vector<VariableId>& variables() const { return variables_; }
+
+ private:
+  std::vector<VariableId> variables_;
+  RunningStatistics statistics_;
 };
 
 }  // namespace replicant::nn

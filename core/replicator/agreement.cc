@@ -258,6 +258,7 @@ std::vector<LocalUpdate> FindLocalUpdates(const Graph& graph,
     }
   }
   std::vector<LocalUpdate> result;
+  result.reserve(found.size());
   for (const auto& [variable, site] : found) result.push_back({variable, site});
   return result;
 }

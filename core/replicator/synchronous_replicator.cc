@@ -351,6 +351,7 @@ std::vector<BuiltReplica> SynchronousReplicator::BuildAll(
 void SynchronousReplicator::CheckAgreementOfAll(
     const std::vector<BuiltReplica>& built) {
   std::vector<Signature> signatures;
+  signatures.reserve(built.size());
   for (const BuiltReplica& replica : built) {
     signatures.push_back(replica.signature);
   }

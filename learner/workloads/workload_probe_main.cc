@@ -9,11 +9,10 @@
 
 #include "core/base/error.h"
 #include "core/config/command_line.h"
-#include "core/config/load.h"
 #include "core/kernels/backend.h"
 #include "core/tensor/safetensors.h"
-#include "learner/workloads/d4pg/workload_graph.h"
 #include "learner/workloads/probe.h"
+#include "learner/workloads/registry.h"
 
 namespace replicant::learner {
 namespace {
@@ -41,10 +40,6 @@ int64_t PositiveInteger(const std::string& name, const std::string& text) {
 }
 
 void CheckOptions(const Options& options) {
-  if (options.workload != "d4pg") {
-    throw ConfigError(
-        fmt::format("--workload {}: want one of d4pg", options.workload));
-  }
   if (options.dtype != "f32" && options.dtype != "f64") {
     throw ConfigError(
         fmt::format("--dtype {}: want one of f32, f64", options.dtype));
@@ -55,17 +50,19 @@ void CheckOptions(const Options& options) {
 
 void Run(const Options& options, const config::Arguments& arguments) {
   CheckOptions(options);
-  const auto loaded = config::Load<d4pg::WorkloadConfig>(
-      config::Document::FromFile(arguments.config_file, arguments.overrides));
-  const WorkloadGraph workload =
-      d4pg::BuildWorkload(loaded.config, *ParseDType(options.dtype));
+  const LoadedWorkload loaded =
+      FindWorkload(options.workload, "--workload")
+          .load(config::Document::FromFile(arguments.config_file,
+                                           arguments.overrides),
+                *ParseDType(options.dtype));
   const auto backend = kernels::MakeBackend(
       options.backend, {.num_threads = static_cast<int>(
                             PositiveInteger("threads", options.threads))});
-  const ProbeResult result = RunProbe(
-      workload, *backend, SafetensorsReader(options.input), options.input,
-      {.steps = PositiveInteger("steps", options.steps),
-       .check_finite = options.check_finite});
+  const ProbeResult result =
+      RunProbe(loaded.workload, *backend, SafetensorsReader(options.input),
+               options.input,
+               {.steps = PositiveInteger("steps", options.steps),
+                .check_finite = options.check_finite});
   std::vector<NamedTensorView> tensors;
   for (const auto& [name, tensor] : result) {
     tensors.push_back({name, tensor.view()});
@@ -81,7 +78,8 @@ int Main(int argc, char** argv) {
                                    "Runs training steps of a workload on "
                                    "variables and batches from a file.");
   Options options;
-  command_line.AddOption("--workload", &options.workload, "which one: d4pg");
+  command_line.AddOption("--workload", &options.workload,
+                         "which one: " + WorkloadNames());
   command_line.AddOption("--input", &options.input,
                          "safetensors file with variables and batches");
   command_line.AddOption("--output", &options.output,
@@ -95,8 +93,13 @@ int Main(int argc, char** argv) {
                          "of variables and computation: f32 or f64");
   command_line.AddFlag("--check_finite", &options.check_finite,
                        "name the first op that makes NaN or infinity (slow)");
-  const config::Arguments arguments =
-      command_line.Parse(argc, argv, config::Describe<d4pg::WorkloadConfig>());
+  config::Arguments arguments =
+      command_line.Parse(argc, argv, AllWorkloads()[0].describe());
+  if (!arguments.text_to_print.empty()) {
+    // the manual is that of the workload that was asked for
+    arguments = command_line.Parse(
+        argc, argv, FindWorkload(options.workload, "--workload").describe());
+  }
   if (!arguments.text_to_print.empty()) {
     std::fputs(arguments.text_to_print.c_str(), stdout);
     return 0;

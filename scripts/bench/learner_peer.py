@@ -16,6 +16,8 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 import torch_d4pg  # noqa: E402
+import torch_resnet50  # noqa: E402
+import torch_sngan  # noqa: E402
 
 ACTOR_WORKLOADS = {"nature": "d4pg-nature-128", "drq": "d4pg-drq-256"}
 WARM_UP_RUNS = 5
@@ -26,11 +28,19 @@ def load(name):
     return yaml.safe_load(path.read_text())
 
 
+IMAGE_MODELS = {"resnet50": torch_resnet50, "sngan": torch_sngan}
+
+
 def learner_step(name, is_compiled):
     workload = load(name)
+    generator = torch.Generator().manual_seed(1)
+    module = IMAGE_MODELS.get(name.split("-")[0])
+    if module is not None:
+        learner = module.Learner(workload, torch.float32, compile=is_compiled)
+        batch = module.random_batch(workload, generator, torch.float32)
+        return lambda: learner.step(**batch)
     learner = torch_d4pg.Learner(workload, torch.float32, compile=is_compiled)
-    batch = torch_d4pg.random_batch(workload, torch.float32,
-                                    torch.Generator().manual_seed(1))
+    batch = torch_d4pg.random_batch(workload, torch.float32, generator)
     return lambda: learner.step(*batch)
 
 

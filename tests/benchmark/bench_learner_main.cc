@@ -18,9 +18,11 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agents/d4pg/policy.h"
@@ -31,6 +33,7 @@
 #include "core/metrics/json_lines.h"
 #include "core/runtime/executor.h"
 #include "learner/workloads/d4pg/workload_graph.h"
+#include "learner/workloads/registry.h"
 #include "tests/benchmark/time_replicas.h"
 
 namespace replicant::learner {
@@ -64,8 +67,10 @@ std::vector<Case> AllCases(const Options& options) {
   std::vector<Case> cases;
   for (const int threads : {1, 2}) {
     if (options.threads != 0 && options.threads != threads) continue;
-    for (const char* name : {"d4pg-state-256", "d4pg-nature-128",
-                             "d4pg-drq-256", "d4pg-light-64"}) {
+    for (const char* name :
+         {"d4pg-state-256", "d4pg-nature-128", "d4pg-drq-256", "d4pg-light-64",
+          "resnet50-8", "resnet50-16", "sngan-32-d-16", "sngan-32-g-16",
+          "sngan-64-d-16", "sngan-64-g-16"}) {
       cases.push_back({.group = "learner",
                        .name = name,
                        .workload = name,
@@ -85,16 +90,25 @@ std::vector<Case> AllCases(const Options& options) {
   return cases;
 }
 
-d4pg::WorkloadConfig LoadWorkload(const std::string& name) {
-  const auto path = std::filesystem::path(REPLICANT_SOURCE_DIR) /
-                    "tests/benchmark/workloads" / (name + ".yaml");
-  return config::Load<d4pg::WorkloadConfig>(config::Document::FromFile(path))
-      .config;
+config::Document DocumentOf(const std::string& workload) {
+  return config::Document::FromFile(
+      std::filesystem::path(REPLICANT_SOURCE_DIR) /
+      "tests/benchmark/workloads" / (workload + ".yaml"));
+}
+
+d4pg::WorkloadConfig LoadD4pg(const Case& c) {
+  return config::Load<d4pg::WorkloadConfig>(DocumentOf(c.workload)).config;
 }
 
 WorkloadGraph BuildCase(const Case& c) {
-  const d4pg::WorkloadConfig config = LoadWorkload(c.workload);
-  if (c.group == "learner") return d4pg::BuildWorkload(config, DType::kF32);
+  if (c.group == "learner") {
+    // the file's name begins with the workload's
+    const std::string kind = c.workload.substr(0, c.workload.find('-'));
+    return FindWorkload(kind, "case")
+        .load(DocumentOf(c.workload), DType::kF32)
+        .workload;
+  }
+  const d4pg::WorkloadConfig config = LoadD4pg(c);
   WorkloadGraph policy;
   policy.graph = std::make_unique<graph::Graph>();
   policy.outputs = {
@@ -114,7 +128,8 @@ runtime::PlanSpec SpecOf(const WorkloadGraph& workload) {
   return spec;
 }
 
-// Any batch: bytes, or numbers in (0, 1), which suit every input.
+// Any batch: bytes, classes below 10, or numbers in (0, 1), which suit every
+// input.
 void FillInputs(runtime::Executor& plan) {
   RandomStream random(1, "batch");
   for (const std::string& name : plan.input_names()) {
@@ -122,6 +137,10 @@ void FillInputs(runtime::Executor& plan) {
     if (view.dtype() == DType::kU8) {
       for (uint8_t& x : view.Span<uint8_t>()) {
         x = static_cast<uint8_t>(random.UniformInt(256));
+      }
+    } else if (view.dtype() == DType::kI32) {
+      for (int32_t& x : view.Span<int32_t>()) {
+        x = static_cast<int32_t>(random.UniformInt(10));
       }
     } else {
       for (float& x : view.Span<float>()) {
@@ -194,10 +213,21 @@ std::vector<double> TimeRuns(runtime::Executor& plan, double seconds) {
   return times;
 }
 
-// Mean time per run of every op, largest first.
+// Mean time per run of every op, and of all ops of one kind, largest first.
 void PrintProfile(const runtime::Executor& plan) {
   double total = 0.0;
-  for (const auto& kernel : plan.profile()) total += kernel.mean_ms;
+  std::map<std::string, double> kinds;
+  for (const auto& kernel : plan.profile()) {
+    total += kernel.mean_ms;
+    kinds[kernel.op] += kernel.mean_ms;
+  }
+  std::vector<std::pair<double, std::string>> sums;
+  for (const auto& [op, ms] : kinds) sums.emplace_back(ms, op);
+  std::ranges::sort(sums, std::greater<>());
+  for (const auto& [ms, op] : sums) {
+    fmt::print(stderr, "{:8.4f} ms {:5.1f} %  {:22} all\n", ms,
+               100.0 * ms / total, op);
+  }
   for (const auto& kernel : plan.profile()) {
     fmt::print(stderr, "{:8.4f} ms {:5.1f} %  {:22} {}\n", kernel.mean_ms,
                100.0 * kernel.mean_ms / total, kernel.op, kernel.name);
@@ -238,7 +268,7 @@ metrics::JsonObject RunCase(const Case& c, const Options& options) {
 
 metrics::JsonObject RunReplicas(const Case& c, const Options& options) {
   const std::vector<double> times = TimeReplicas(
-      LoadWorkload(c.workload),
+      LoadD4pg(c),
       {.strategy = options.replicas == 1 ? replicator::Strategy::kSingle
                                          : replicator::Strategy::kInGraph,
        .replicas = options.replicas,
@@ -273,7 +303,7 @@ int main(int argc, char** argv) {
   app.add_flag("--profile", options.has_profile,
                "print the time of every kernel to stderr");
   app.add_option("--replicas", options.replicas,
-                 "the learner's cases on so many replicas")
+                 "the learner's D4PG cases on so many replicas")
       ->check(CLI::Range(1, 64));
   CLI11_PARSE(app, argc, argv);
   if (options.replicas > 0 && options.threads == 0) options.threads = 1;
@@ -284,7 +314,9 @@ int main(int argc, char** argv) {
         fmt::print("{}\n", c.FullName());
         continue;
       }
-      if (options.replicas > 0 && c.group != "learner") continue;
+      const bool is_d4pg_step =
+          c.group == "learner" && c.workload.starts_with("d4pg");
+      if (options.replicas > 0 && !is_d4pg_step) continue;
       fmt::print("{}\n",
                  (options.replicas > 0 ? learner::RunReplicas(c, options)
                                        : learner::RunCase(c, options))

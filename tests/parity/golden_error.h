@@ -12,6 +12,15 @@
 
 namespace replicant::testing {
 
+// The largest absolute value of an element.
+inline double LargestElement(TensorView tensor) {
+  double largest = 0.0;
+  for (const double x : ToDoubles(tensor)) {
+    largest = std::max(largest, std::fabs(x));
+  }
+  return largest;
+}
+
 // Largest difference of two tensors of one shape, divided by the largest
 // element of `expected`; infinite for different shapes or NaN.
 inline double RelativeError(TensorView actual, TensorView expected) {

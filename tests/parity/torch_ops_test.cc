@@ -89,6 +89,24 @@ std::map<std::string, Build> PoolAndNormCases() {
        [](const Inputs& x) { return Tanh(LayerNorm(x[0], x[1], x[2])); }},
       {"norm/batch_norm",
        [](const Inputs& x) { return BatchNorm(x[0], x[1], x[2]).y; }},
+      {"norm/batch_norm_relu",
+       [](const Inputs& x) {
+         return BatchNorm(x[0], x[1], x[2], {.has_relu = true}).y;
+       }},
+      {"norm/batch_norm_residual_relu",
+       [](const Inputs& x) {
+         return BatchNorm(x[0], x[1], x[2],
+                          {.has_relu = true, .residual = x[3]})
+             .y;
+       }},
+      {"norm/conditional_batch_norm",
+       [](const Inputs& x) { return BatchNorm(x[0], x[1], x[2]).y; }},
+      {"norm/conditional_batch_norm_relu",
+       [](const Inputs& x) {
+         return BatchNorm(x[0], x[1], x[2], {.has_relu = true}).y;
+       }},
+      {"norm/spectral_norm",
+       [](const Inputs& x) { return SpectralNorm(x[0], x[1]).y; }},
       {"norm/batch_norm_inference",
        [](const Inputs& x) {
          return BatchNormInference(x[0], x[1], x[2], x[3], x[4]);
@@ -183,6 +201,10 @@ std::map<std::string, Build> OtherCases() {
       {"losses/cross_entropy_labels",
        [](const Inputs& x) {
          return SoftmaxCrossEntropyWithLabels(x[0], x[1]);
+       }},
+      {"losses/cross_entropy_smoothed",
+       [](const Inputs& x) {
+         return SoftmaxCrossEntropyWithLabels(x[0], x[1], 0.1);
        }},
       {"losses/categorical_projection",
        [](const Inputs& x) {

@@ -99,11 +99,25 @@ Output SoftmaxCrossEntropy(Output logits, Output target, CallSite site) {
 }
 
 Output SoftmaxCrossEntropyWithLabels(Output logits, Output labels,
-                                     CallSite site) {
+                                     double label_smoothing, CallSite site) {
+  if (!(label_smoothing >= 0.0 && label_smoothing < 1.0)) {
+    throw InvalidArgument(fmt::format(
+        "{}: SoftmaxCrossEntropyWithLabels: want 0 <= label smoothing < 1, got "
+        "{}",
+        site.ToString(), label_smoothing));
+  }
   const Shape& shape = logits.shape();
   const int64_t depth = shape.rank() == 0 ? 1 : shape[shape.rank() - 1];
-  return SoftmaxCrossEntropy(logits,
-                             OneHot(labels, depth, logits.dtype(), site), site);
+  Output target = OneHot(labels, depth, logits.dtype(), site);
+  if (label_smoothing > 0.0) {
+    // 1 where there is a class, else 0
+    const Output mass =
+        ReduceSum(target, {.axes = {-1}, .keep_dims = true}, site);
+    target = Add(Mul(target, 1.0 - label_smoothing, site),
+                 Mul(mass, label_smoothing / static_cast<double>(depth), site),
+                 site);
+  }
+  return SoftmaxCrossEntropy(logits, target, site);
 }
 
 Output CategoricalProjection(Output probabilities, Output reward,

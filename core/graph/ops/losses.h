@@ -25,9 +25,12 @@ Output LogSoftmax(Output x, CallSite site = CallSite::Here());
 // (arXiv:1804.08617, algorithm 1).
 Output SoftmaxCrossEntropy(Output logits, Output target,
                            CallSite site = CallSite::Here());
-// With class numbers [B] (i32 or i64) as the target. A number outside [0, K)
-// counts as no class: its loss is 0.
+// With class numbers [B] (i32 or i64) as the target. With label smoothing s
+// the target is (1 - s) * one_hot + s / K (arXiv:1512.00567, section 7). A
+// number outside [0, K) counts as no class: its loss is 0. Throws
+// InvalidArgument unless 0 <= s < 1.
 Output SoftmaxCrossEntropyWithLabels(Output logits, Output labels,
+                                     double label_smoothing = 0.0,
                                      CallSite site = CallSite::Here());
 
 // The distribution of a return on fixed atoms z[k] = v_min + k * (v_max -

@@ -2,79 +2,157 @@
 
 #include <fmt/format.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "core/graph/ops/elementwise.h"
+#include "core/graph/ops/matmul.h"
+#include "core/graph/ops/reduce.h"
+#include "core/graph/ops/shape_ops.h"
 
 namespace replicant::graph {
 namespace {
 
-// inputs: x, gamma, beta
-void CheckVectors(const InferContext& context) {
-  const Shape& x = context.shape(0);
-  bool is_good = x.rank() >= 1 && IsFloating(context.dtype(0));
-  for (int i = 1; is_good && i < 3; ++i) {
-    is_good = context.dtype(i) == context.dtype(0) &&
-              context.shape(i) == Shape({x[x.rank() - 1]});
-  }
-  if (!is_good) {
-    context.Fail(fmt::format(
-        "want x [...,C] and gamma, beta [C] of one floating dtype, got {}, {}, "
-        "{}",
-        context.inputs[0].ToString(), context.inputs[1].ToString(),
-        context.inputs[2].ToString()));
-  }
+// Whether gamma and beta, inputs 1 and 2, have this shape, and x's dtype.
+bool AreVectors(const InferContext& context, const Shape& shape) {
+  const DType dtype = context.dtype(0);
+  return context.inputs[1] == TensorType{dtype, shape} &&
+         context.inputs[2] == TensorType{dtype, shape};
 }
 
+std::string DescribeInputs(const InferContext& context) {
+  std::string text;
+  for (const TensorType& input : context.inputs) {
+    text += (text.empty() ? "" : ", ") + input.ToString();
+  }
+  return text;
+}
+
+bool IsFloatingArray(const InferContext& context) {
+  return context.shape(0).rank() >= 1 && IsFloating(context.dtype(0));
+}
+
+Shape LastDimension(const Shape& x) { return Shape({x[x.rank() - 1]}); }
+
 std::vector<TensorType> InferLayerNorm(const InferContext& context) {
-  CheckVectors(context);
   const Shape& x = context.shape(0);
+  if (!IsFloatingArray(context) || !AreVectors(context, LastDimension(x))) {
+    context.Fail(fmt::format(
+        "want x [...,C] and gamma, beta [C] of one floating dtype, got {}",
+        DescribeInputs(context)));
+  }
   const Shape rows(x.dims().first(static_cast<size_t>(x.rank() - 1)));
   const TensorType statistics{context.dtype(0), rows};
   return {context.inputs[0], statistics, statistics};
 }
 
 std::vector<TensorType> InferBatchNorm(const InferContext& context) {
-  CheckVectors(context);
-  if (context.shape(0).num_elements() == 0) {
+  const Shape& x = context.shape(0);
+  const bool is_good =
+      IsFloatingArray(context) &&
+      (AreVectors(context, LastDimension(x)) ||
+       (x.rank() >= 2 &&
+        AreVectors(context, Shape({x[0], x[x.rank() - 1]})))) &&
+      (context.num_inputs() < 4 || context.inputs[3] == context.inputs[0]);
+  if (!is_good) {
+    context.Fail(fmt::format(
+        "want x [B,...,C], gamma, beta [C] or [B,C], and a residual as x, of "
+        "one floating dtype, got {}",
+        DescribeInputs(context)));
+  }
+  if (x.num_elements() == 0) {
     context.Fail(fmt::format("want at least one element per channel, got {}",
                              context.inputs[0].ToString()));
   }
-  return {context.inputs[0], context.inputs[1], context.inputs[1]};
+  const TensorType statistics{context.dtype(0), LastDimension(x)};
+  return {context.inputs[0], statistics, statistics};
 }
 
-// inputs: dy, x, gamma, and two statistics; outputs: dx, dgamma, dbeta
-std::vector<TensorType> InferGradient(const InferContext& context) {
+// inputs: dy, x, gamma, mean, 1 / sqrt(variance + epsilon);
+// outputs: dx, dgamma, dbeta
+std::vector<TensorType> InferLayerNormGradient(const InferContext& context) {
   return {context.inputs[1], context.inputs[2], context.inputs[2]};
 }
 
-std::vector<Output> AddGradient(const OpDef& op,
-                                const GradientContext& context) {
-  // the statistics' own adjoints are ignored: see the header
-  if (!context.output_gradient(0).is_valid()) {
-    return {kNoGradient, kNoGradient, kNoGradient};
-  }
-  const Output first = context.input(0).graph->Add(
-      {.op = &op,
-       .inputs = {context.output_gradient(0), context.input(0),
-                  context.input(1), context.output(1), context.output(2)},
-       .attributes = context.node.attributes},
-      context.node.site);
-  return {first, Graph::OutputOf(first, 1), Graph::OutputOf(first, 2)};
+// inputs: dy, x, gamma, beta, mean, variance, and y where there is a residual
+// before a relu, whose gradient is then output 3; outputs as above
+std::vector<TensorType> InferBatchNormGradient(const InferContext& context) {
+  std::vector<TensorType> outputs = {context.inputs[1], context.inputs[2],
+                                     context.inputs[2]};
+  if (context.num_inputs() == 7) outputs.push_back(context.inputs[1]);
+  return outputs;
 }
 
+// The statistics' own adjoints are ignored: see the header.
 std::vector<Output> LayerNormGradient(const GradientContext& context) {
   static const OpDef op{
       .name = "LayerNormGradient",
-      .infer = &InferGradient,
+      .infer = &InferLayerNormGradient,
       .no_gradient_reason = "there is no second derivative of LayerNorm"};
-  return AddGradient(op, context);
+  const Output& dy = context.output_gradient(0);
+  if (!dy.is_valid()) return {kNoGradient, kNoGradient, kNoGradient};
+  const Output dx =
+      dy.graph->Add({.op = &op,
+                     .inputs = {dy, context.input(0), context.input(1),
+                                context.output(1), context.output(2)},
+                     .attributes = context.node.attributes},
+                    context.node.site);
+  return {dx, Graph::OutputOf(dx, 1), Graph::OutputOf(dx, 2)};
 }
 
 std::vector<Output> BatchNormGradient(const GradientContext& context) {
   static const OpDef op{
       .name = "BatchNormGradient",
-      .infer = &InferGradient,
+      .infer = &InferBatchNormGradient,
       .no_gradient_reason = "there is no second derivative of BatchNorm"};
-  return AddGradient(op, context);
+  const Output& dy = context.output_gradient(0);
+  const bool has_residual = context.inputs.size() > 3;
+  if (!dy.is_valid()) {
+    return std::vector<Output>(context.inputs.size(), kNoGradient);
+  }
+  const bool masks_residual =
+      has_residual && context.node.attributes.Bool("relu");
+  std::vector<Output> inputs = {dy,
+                                context.input(0),
+                                context.input(1),
+                                context.input(2),
+                                context.output(1),
+                                context.output(2)};
+  if (masks_residual) inputs.push_back(context.output(0));
+  const Output dx = dy.graph->Add({.op = &op,
+                                   .inputs = std::move(inputs),
+                                   .attributes = context.node.attributes},
+                                  context.node.site);
+  std::vector<Output> gradients = {dx, Graph::OutputOf(dx, 1),
+                                   Graph::OutputOf(dx, 2)};
+  if (has_residual) {
+    gradients.push_back(masks_residual ? Graph::OutputOf(dx, 3) : dy);
+  }
+  return gradients;
+}
+
+// x [1, N] brought to norm 1.
+Output Normalised(Output x, CallSite site) {
+  const Output norm = Sqrt(ReduceSum(Square(x, site), {}, site), site);
+  const Output least = x.graph->Scalar(1e-12, x.dtype(), site);
+  return Div(x, Maximum(norm, least, site), site);
+}
+
+// The weight as a matrix [O, everything else].
+Output AsMatrix(Output weight, CallSite site) {
+  const Shape& shape = weight.shape();
+  // a reshape of the wrong rank says what is wrong
+  return Reshape(weight, {shape.rank() == 0 ? 0 : shape[0], -1}, site);
+}
+
+// (W v)^T: [1, N] -> [1, O]
+Output TimesVector(Output matrix, Output v, CallSite site) {
+  return MatMul(v, matrix, {.transpose_b = true}, site);
+}
+
+Output DividedBySigma(Output weight, Output u, Output w_v, CallSite site) {
+  return Div(weight, ReduceSum(Mul(u, w_v, site), {}, site), site);
 }
 
 }  // namespace
@@ -90,24 +168,57 @@ Output LayerNorm(Output x, Output gamma, Output beta, double epsilon,
                       site);
 }
 
-BatchNormOutputs BatchNorm(Output x, Output gamma, Output beta, double epsilon,
-                           CallSite site) {
+BatchNormOutputs BatchNorm(Output x, Output gamma, Output beta,
+                           const BatchNormOptions& options, CallSite site) {
   static const OpDef op{.name = "BatchNorm",
                         .infer = &InferBatchNorm,
                         .gradient = &BatchNormGradient};
+  std::vector<Output> inputs = {x, gamma, beta};
+  if (options.residual.is_valid()) inputs.push_back(options.residual);
   const Output y = x.graph->Add({.op = &op,
-                                 .inputs = {x, gamma, beta},
-                                 .attributes = {{"epsilon", epsilon}}},
+                                 .inputs = std::move(inputs),
+                                 .attributes = {{"epsilon", options.epsilon},
+                                                {"relu", options.has_relu}}},
                                 site);
   return {
       .y = y, .mean = Graph::OutputOf(y, 1), .variance = Graph::OutputOf(y, 2)};
 }
 
 Output BatchNormInference(Output x, Output gamma, Output beta, Output mean,
-                          Output variance, double epsilon, CallSite site) {
+                          Output variance, const BatchNormOptions& options,
+                          CallSite site) {
+  // those of each example stand before the dimensions between
+  const auto spread = [&](Output vector) {
+    if (vector.shape().rank() != 2 || x.shape().rank() <= 2) return vector;
+    std::vector<int64_t> dims(static_cast<size_t>(x.shape().rank()), 1);
+    dims.front() = vector.shape()[0];
+    dims.back() = vector.shape()[1];
+    return Reshape(vector, dims, site);
+  };
   const Output scale =
-      Div(gamma, Sqrt(Add(variance, epsilon, site), site), site);
-  return Add(Mul(Sub(x, mean, site), scale, site), beta, site);
+      Div(gamma, Sqrt(Add(variance, options.epsilon, site), site), site);
+  Output y =
+      Add(Mul(Sub(x, mean, site), spread(scale), site), spread(beta), site);
+  if (options.residual.is_valid()) y = Add(y, options.residual, site);
+  return options.has_relu ? Relu(y, site) : y;
+}
+
+SpectralNormOutputs SpectralNorm(Output weight, Output u, CallSite site) {
+  const Output matrix = AsMatrix(weight, site);
+  const Output row = Reshape(u, {1, -1}, site);
+  const Output v =
+      StopGradient(Normalised(MatMul(row, matrix, {}, site), site), site);
+  const Output w_v = TimesVector(matrix, v, site);
+  const Output new_u = StopGradient(Normalised(w_v, site), site);
+  return {.y = DividedBySigma(weight, new_u, w_v, site),
+          .u = Reshape(new_u, {-1}, site),
+          .v = Reshape(v, {-1}, site)};
+}
+
+Output SpectralNormInference(Output weight, Output u, Output v, CallSite site) {
+  const Output w_v =
+      TimesVector(AsMatrix(weight, site), Reshape(v, {1, -1}, site), site);
+  return DividedBySigma(weight, Reshape(u, {1, -1}, site), w_v, site);
 }
 
 }  // namespace replicant::graph

@@ -3,8 +3,8 @@
 #include "core/graph/graph.h"
 
 // Normalisation. Floating, one dtype; statistics are made in at least f32.
-// Every function throws ShapeError at `site` unless the vectors have the size
-// of x's last dimension.
+// Every function throws ShapeError at `site` for vectors of another size than
+// x's last dimension.
 namespace replicant::graph {
 
 // Over the last dimension (arXiv:1607.06450, eq. 4):
@@ -21,6 +21,15 @@ namespace replicant::graph {
 Output LayerNorm(Output x, Output gamma, Output beta, double epsilon = 1e-5,
                  CallSite site = CallSite::Here());
 
+struct BatchNormOptions {
+  double epsilon = 1e-5;
+  // Whether y = max(0, ...), the mask of which costs the gradient no memory.
+  bool has_relu = false;
+  // As x; added before the relu, as at the end of a residual block. Not valid:
+  // none.
+  Output residual = kNoGradient;
+};
+
 struct BatchNormOutputs {
   Output y;         // as x
   Output mean;      // [C]
@@ -34,17 +43,41 @@ struct BatchNormOutputs {
 //
 // Args:
 //   x            [..., C], at least one element per channel
-//   gamma, beta  [C]
+//   gamma, beta  [C], or [B, C] for x [B, ..., C]: those of each example
+//                (conditional batch norm, arXiv:1610.07629, section 2.2)
 // The gradient flows through y only: mean and variance are for the moving
 // statistics. Passes may add the attribute "activation" to y.
 BatchNormOutputs BatchNorm(Output x, Output gamma, Output beta,
-                           double epsilon = 1e-5,
+                           const BatchNormOptions& options = {},
                            CallSite site = CallSite::Here());
 
 // The same with given statistics, as elementwise ops; differentiable in all
 // arguments.
 Output BatchNormInference(Output x, Output gamma, Output beta, Output mean,
-                          Output variance, double epsilon = 1e-5,
+                          Output variance, const BatchNormOptions& options = {},
                           CallSite site = CallSite::Here());
+
+// A weight divided by its largest singular value (arXiv:1802.05957, section 2.1
+// and appendix A), as torch.nn.utils.spectral_norm with one power iteration.
+// With W the weight as a matrix [O, everything else]:
+//
+//   v = W^T u / |W^T u|, u' = W v / |W v|    (norms below 1e-12 count as 1e-12)
+//   y = weight / (u'^T W v)
+//
+// Args:
+//   weight  [O, ...]
+//   u       [O]
+// No gradient flows through u' and v, but one does through W in the divisor.
+// Floating; made of other ops.
+struct SpectralNormOutputs {
+  Output y;  // as weight
+  Output u;  // u', [O]
+  Output v;  // the number of elements of weight / O
+};
+SpectralNormOutputs SpectralNorm(Output weight, Output u,
+                                 CallSite site = CallSite::Here());
+// The same with both vectors given: y. Differentiable in all arguments.
+Output SpectralNormInference(Output weight, Output u, Output v,
+                             CallSite site = CallSite::Here());
 
 }  // namespace replicant::graph

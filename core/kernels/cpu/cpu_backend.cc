@@ -26,13 +26,15 @@ const CpuKernelTable& Table() {
     AddConvKernels(rows);
     AddPoolKernels(rows);
     AddNormKernels(rows);
+    AddBatchNormKernels(rows);
     AddLossKernels(rows);
     AddOptimizerKernels(rows);
     AddReduceKernels(rows);
     AddShapeKernels(rows);
+    AddIndexingKernels(rows);
     for (const std::string_view op :
-         {"Gather", "ScatterAdd", "OneHot", "RandomUniform", "RandomNormal",
-          "RandomInt", "ArgMax", "Transpose", "Slice", "Pad"}) {
+         {"Gather", "OneHot", "RandomUniform", "RandomNormal", "RandomInt",
+          "ArgMax", "Transpose", "Slice", "Pad"}) {
       rows[op] = {};
     }
     return rows;

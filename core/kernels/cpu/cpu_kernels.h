@@ -35,10 +35,12 @@ void AddMatMulKernels(CpuKernelTable& table);
 void AddConvKernels(CpuKernelTable& table);
 void AddPoolKernels(CpuKernelTable& table);
 void AddNormKernels(CpuKernelTable& table);
+void AddBatchNormKernels(CpuKernelTable& table);
 void AddLossKernels(CpuKernelTable& table);
 void AddOptimizerKernels(CpuKernelTable& table);
 void AddReduceKernels(CpuKernelTable& table);
 void AddShapeKernels(CpuKernelTable& table);
+void AddIndexingKernels(CpuKernelTable& table);
 
 // The kernel that common/ has for the op (checked: it has one): slow, for what
 // a family does not do itself.

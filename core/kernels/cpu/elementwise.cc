@@ -52,14 +52,21 @@ class BroadcastInput {
   void Load(const std::byte* data, int64_t begin, int64_t n, float* out) const {
     const Axis& inner = axes_.back();
     int64_t done = 0;
-    while (done < n) {
+    // a short vector that repeats: its first period, and copies of that
+    const bool is_period =
+        axes_.size() == 2 && axes_[0].stride == 0 && 2 * inner.size < n;
+    const int64_t num_loaded = is_period ? inner.size : n;
+    while (done < num_loaded) {
       const int64_t at = begin + done;
       const int64_t column = at % inner.size;
-      const int64_t run = std::min(n - done, inner.size - column);
+      const int64_t run = std::min(num_loaded - done, inner.size - column);
       const int64_t offset =
           OuterOffset(at / inner.size) + column * inner.stride;
       LoadRun(data, offset, inner.stride, run, out + done);
       done += run;
+    }
+    for (; done < n; done += std::min(done, n - done)) {
+      std::copy_n(out, std::min(done, n - done), out + done);
     }
   }
 

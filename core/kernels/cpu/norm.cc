@@ -5,7 +5,7 @@
 #include "core/kernels/cpu/parallel.h"
 #include "core/kernels/cpu/tile_program.h"
 
-// Norms in own loops: they move memory, and oneDNN's would not move less.
+// Layer norm in own loops: it moves memory, and oneDNN's would not move less.
 namespace replicant::kernels::cpu {
 namespace {
 
@@ -188,134 +188,11 @@ std::unique_ptr<Kernel> MakeLayerNormGradient(const CpuRequest& request) {
       });
 }
 
-std::unique_ptr<Kernel> MakeBatchNorm(const CpuRequest& request) {
-  const NormShape s = ShapeOf(request, request.input(0).shape);
-  TileProgram activation;
-  if (request.node.attributes.Has("activation")) {
-    activation = TileProgram(request.node.attributes.Program("activation"));
-  }
-  std::vector<float> workspace(static_cast<size_t>(s.num_threads) *
-                               activation.workspace_size());
-  // per channel: y = x * factor + offset
-  std::vector<float> factor(static_cast<size_t>(s.channels));
-  std::vector<float> offset(static_cast<size_t>(s.channels));
-  return MakeHostKernel(request, [s, activation, workspace, factor, offset,
-                                  sums = ColumnSums(s.num_threads, s.channels)](
-                                     const Operands& operands) mutable {
-    const float* x = operands.input<float>(0);
-    float* y = operands.output<float>(0);
-    float* mean = operands.output<float>(1);
-    float* variance = operands.output<float>(2);
-    const auto n = static_cast<double>(s.rows);
-    SumRows(s, sums, [&](int thread, int64_t row) {
-      float* sum = sums.block(thread);
-      const float* xr = x + row * s.channels;
-#pragma omp simd
-      for (int64_t c = 0; c < s.channels; ++c) sum[c] += xr[c];
-    });
-    for (int64_t c = 0; c < s.channels; ++c) {
-      mean[c] = static_cast<float>(sums.Total(c) / n);
-    }
-    SumRows(s, sums, [&](int thread, int64_t row) {
-      float* sum = sums.block(thread);
-      const float* xr = x + row * s.channels;
-#pragma omp simd
-      for (int64_t c = 0; c < s.channels; ++c) {
-        sum[c] += (xr[c] - mean[c]) * (xr[c] - mean[c]);
-      }
-    });
-    for (int64_t c = 0; c < s.channels; ++c) {
-      const auto at = static_cast<size_t>(c);
-      variance[c] = static_cast<float>(sums.Total(c) / n);
-      factor[at] =
-          operands.input<float>(1)[c] / std::sqrt(variance[c] + s.epsilon);
-      offset[at] = operands.input<float>(2)[c];
-    }
-    ParallelFor(
-        s.num_threads, s.rows, [&](int thread, int64_t begin, int64_t end) {
-          float* own = workspace.data() + static_cast<size_t>(thread) *
-                                              activation.workspace_size();
-          for (int64_t row = begin; row < end; ++row) {
-            const float* xr = x + row * s.channels;
-            float* yr = y + row * s.channels;
-#pragma omp simd
-            for (int64_t c = 0; c < s.channels; ++c) {
-              yr[c] = (xr[c] - mean[c]) * factor[static_cast<size_t>(c)] +
-                      offset[static_cast<size_t>(c)];
-            }
-            if (!activation.is_empty())
-              activation.RunInPlace(yr, s.channels, own);
-          }
-        });
-  });
-}
-
-// inputs: dy, x, gamma, mean, variance
-std::unique_ptr<Kernel> MakeBatchNormGradient(const CpuRequest& request) {
-  const NormShape s = ShapeOf(request, request.input(1).shape);
-  // per channel: 1 / sqrt(variance + epsilon), mean of dy and of dy x^
-  const std::vector<float> zeros(static_cast<size_t>(s.channels));
-  return MakeHostKernel(
-      request, [s, scale = zeros, mean_dy = zeros, mean_dy_x_hat = zeros,
-                sums = ColumnSums(s.num_threads, 2 * s.channels)](
-                   const Operands& operands) mutable {
-        const float* dy = operands.input<float>(0);
-        const float* x = operands.input<float>(1);
-        const float* gamma = operands.input<float>(2);
-        const float* mean = operands.input<float>(3);
-        const float* variance = operands.input<float>(4);
-        float* dx = operands.output<float>(0);
-        float* s_scale = scale.data();
-        float* s_dy = mean_dy.data();
-        float* s_dy_x_hat = mean_dy_x_hat.data();
-        for (int64_t c = 0; c < s.channels; ++c) {
-          s_scale[c] = 1.0f / std::sqrt(variance[c] + s.epsilon);
-        }
-        SumRows(s, sums, [&](int thread, int64_t row) {
-          float* dgamma = sums.block(thread);
-          float* dbeta = dgamma + s.channels;
-          const float* dyr = dy + row * s.channels;
-          const float* xr = x + row * s.channels;
-#pragma omp simd
-          for (int64_t c = 0; c < s.channels; ++c) {
-            dgamma[c] += dyr[c] * (xr[c] - mean[c]) * s_scale[c];
-            dbeta[c] += dyr[c];
-          }
-        });
-        for (int64_t c = 0; c < s.channels; ++c) {
-          const double dgamma = sums.Total(c);
-          const double dbeta = sums.Total(s.channels + c);
-          operands.output<float>(1)[c] = static_cast<float>(dgamma);
-          operands.output<float>(2)[c] = static_cast<float>(dbeta);
-          s_dy[c] = static_cast<float>(dbeta / static_cast<double>(s.rows));
-          s_dy_x_hat[c] =
-              static_cast<float>(dgamma / static_cast<double>(s.rows));
-        }
-        ParallelFor(s.num_threads, s.rows,
-                    [&](int /*thread*/, int64_t begin, int64_t end) {
-                      for (int64_t row = begin; row < end; ++row) {
-                        const float* dyr = dy + row * s.channels;
-                        const float* xr = x + row * s.channels;
-                        float* dxr = dx + row * s.channels;
-#pragma omp simd
-                        for (int64_t c = 0; c < s.channels; ++c) {
-                          const float x_hat = (xr[c] - mean[c]) * s_scale[c];
-                          dxr[c] = gamma[c] * s_scale[c] *
-                                   (dyr[c] - s_dy[c] - x_hat * s_dy_x_hat[c]);
-                        }
-                      }
-                    });
-      });
-}
-
 }  // namespace
 
 void AddNormKernels(CpuKernelTable& table) {
   table["LayerNorm"] = {.make = &MakeLayerNorm, .why_not = &WhyNotF32};
   table["LayerNormGradient"] = {.make = &MakeLayerNormGradient,
-                                .why_not = &WhyNotF32};
-  table["BatchNorm"] = {.make = &MakeBatchNorm, .why_not = &WhyNotF32};
-  table["BatchNormGradient"] = {.make = &MakeBatchNormGradient,
                                 .why_not = &WhyNotF32};
 }
 

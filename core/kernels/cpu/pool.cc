@@ -121,32 +121,38 @@ std::unique_ptr<Kernel> MakeAveragePool(const CpuRequest& request) {
   });
 }
 
-// inputs: x, dy. Each thread notes for each channel which pixel was the first
-// of the largest.
+// inputs: x, dy. Each thread notes for each channel the largest value of the
+// window so far and which pixel of it was the first of these.
 std::unique_ptr<Kernel> MakeMaxPoolGradient(const CpuRequest& request) {
   const PoolShape s =
       ShapeOf(request, request.input(0).shape, request.input(1).shape);
-  std::vector<int64_t> places(
-      static_cast<size_t>(s.c * int64_t{s.num_threads}));
-  return MakeHostKernel(request, [s, places](const Operands& operands) mutable {
+  const auto size = static_cast<size_t>(s.c * int64_t{s.num_threads});
+  return MakeHostKernel(request, [s, values = std::vector<float>(size),
+                                  places = std::vector<int32_t>(size)](
+                                     const Operands& operands) mutable {
     const float* x = operands.input<float>(0);
     const float* dy = operands.input<float>(1);
-    float* dx = operands.output<float>();
     ForImages(s, [&](int thread, int64_t n) {
-      int64_t* place = places.data() + s.c * thread;
-      std::fill_n(dx + n * s.image_size(), s.image_size(), 0.0f);
+      float* best = values.data() + s.c * thread;
+      // as offsets within the image
+      int32_t* place = places.data() + s.c * thread;
+      float* dx = operands.output<float>() + n * s.image_size();
+      std::fill_n(dx, s.image_size(), 0.0f);
       s.ForWindows(
           n, [&](int64_t /*at*/) { std::fill_n(place, s.c, -1); },
           [&](int64_t xi) {
+            const float* pixel = x + xi;
+            const auto offset = static_cast<int32_t>(xi - n * s.image_size());
+#pragma omp simd
             for (int64_t k = 0; k < s.c; ++k) {
-              const float value = x[xi + k];
-              if (place[k] < 0 || value > x[place[k]] || value != value) {
-                place[k] = xi + k;
-              }
+              const bool wins =
+                  place[k] < 0 || pixel[k] > best[k] || pixel[k] != pixel[k];
+              best[k] = wins ? pixel[k] : best[k];
+              place[k] = wins ? offset : place[k];
             }
           },
           [&](int64_t at) {
-            for (int64_t k = 0; k < s.c; ++k) dx[place[k]] += dy[at + k];
+            for (int64_t k = 0; k < s.c; ++k) dx[place[k] + k] += dy[at + k];
           });
     });
   });

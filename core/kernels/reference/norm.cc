@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "core/kernels/common/element.h"
 #include "core/kernels/common/program.h"
@@ -10,12 +11,14 @@ namespace {
 
 // A norm as groups of elements that share their statistics. Layer norm: a
 // group is a row, gamma belongs to the place in it. Batch norm: a group is a
-// channel, gamma belongs to the group.
+// channel, gamma belongs to the group, or to group and example.
 struct NormPlan {
   int64_t groups, size;
   // offset of element e of group g: g * group_stride + e * element_stride
   int64_t group_stride, element_stride;
   bool is_batch_norm;
+  // Batch norm: elements of a group that share an entry of gamma.
+  int64_t example_size;
   double epsilon;
   DType dtype;
 
@@ -23,13 +26,13 @@ struct NormPlan {
     return group * group_stride + element * element_stride;
   }
   // which entry of gamma and beta belongs to the element
-  int64_t Channel(int64_t group, int64_t element) const {
-    return is_batch_norm ? group : element;
+  int64_t Entry(int64_t group, int64_t element) const {
+    return is_batch_norm ? element / example_size * groups + group : element;
   }
 };
 
-NormPlan PlanOf(const graph::TensorType& x, const graph::Node& node,
-                bool is_batch_norm) {
+NormPlan PlanOf(const graph::TensorType& x, const graph::TensorType& gamma,
+                const graph::Node& node, bool is_batch_norm) {
   const int64_t channels = x.shape[x.shape.rank() - 1];
   const int64_t rows = channels == 0 ? 0 : x.shape.num_elements() / channels;
   return {.groups = is_batch_norm ? channels : rows,
@@ -37,6 +40,7 @@ NormPlan PlanOf(const graph::TensorType& x, const graph::Node& node,
           .group_stride = is_batch_norm ? 1 : channels,
           .element_stride = is_batch_norm ? channels : 1,
           .is_batch_norm = is_batch_norm,
+          .example_size = gamma.shape.rank() == 2 ? rows / x.shape[0] : rows,
           .epsilon = node.attributes.Float("epsilon"),
           .dtype = x.dtype};
 }
@@ -65,19 +69,25 @@ Statistics StatisticsOf(const NormPlan& plan, const std::byte* x,
 }
 
 RunFunction MakeNorm(const KernelRequest& request, bool is_batch_norm) {
-  const NormPlan plan = PlanOf(request.input(0), request.node, is_batch_norm);
+  const NormPlan plan =
+      PlanOf(request.input(0), request.input(1), request.node, is_batch_norm);
   const Activation activation(request.node.attributes);
-  return [plan, activation](const Operands& operands) {
+  const bool has_residual = request.node.inputs.size() > 3;
+  const bool has_relu = is_batch_norm && request.node.attributes.Bool("relu");
+  return [=](const Operands& operands) {
     for (int64_t group = 0; group < plan.groups; ++group) {
       const Statistics s = StatisticsOf(plan, operands.inputs[0], group);
       const double scale = 1.0 / std::sqrt(s.variance + plan.epsilon);
       for (int64_t e = 0; e < plan.size; ++e) {
         const int64_t at = plan.Offset(group, e);
-        const int64_t channel = plan.Channel(group, e);
+        const int64_t entry = plan.Entry(group, e);
         const double x_hat =
             (Load(operands.inputs[0], plan.dtype, at) - s.mean) * scale;
-        const double y = x_hat * Load(operands.inputs[1], plan.dtype, channel) +
-                         Load(operands.inputs[2], plan.dtype, channel);
+        double y = x_hat * Load(operands.inputs[1], plan.dtype, entry) +
+                   Load(operands.inputs[2], plan.dtype, entry);
+        if (has_residual) y += Load(operands.inputs[3], plan.dtype, at);
+        // not a number stays
+        if (has_relu && y < 0.0) y = 0.0;
         // rounds before the activation, as the node of its own did
         Store(operands.outputs[0], plan.dtype, at,
               activation(graph::RoundToDType(y, plan.dtype)));
@@ -89,19 +99,22 @@ RunFunction MakeNorm(const KernelRequest& request, bool is_batch_norm) {
   };
 }
 
-// inputs: dy, x, gamma, mean, and variance (batch) or 1/sqrt (layer);
-// outputs: dx, dgamma, dbeta.
+// inputs and outputs as in graph/ops/norm.cc.
 //
 // With x^ = (x - mean) * scale and d = dy * gamma, over a group of n:
 //   dx = scale * (d - sum(d) / n - x^ * sum(d x^) / n)
 //   dgamma = sum(dy x^), dbeta = sum(dy)
+// where dy is 0 for what a relu has cut off.
 RunFunction MakeNormGradient(const KernelRequest& request, bool is_batch_norm) {
-  const NormPlan plan = PlanOf(request.input(1), request.node, is_batch_norm);
-  const auto channels =
+  const NormPlan plan =
+      PlanOf(request.input(1), request.input(2), request.node, is_batch_norm);
+  const auto entries =
       static_cast<size_t>(request.input(2).shape.num_elements());
-  std::vector<double> dgamma(channels);
-  std::vector<double> dbeta(channels);
-  return [plan, dgamma, dbeta](const Operands& operands) mutable {
+  std::vector<double> dgamma(entries);
+  std::vector<double> dbeta(entries);
+  const bool has_relu = is_batch_norm && request.node.attributes.Bool("relu");
+  const bool has_residual = request.node.outputs.size() > 3;
+  return [=](const Operands& operands) mutable {
     const auto load = [&](size_t input, int64_t at) {
       return Load(operands.inputs[input], plan.dtype, at);
     };
@@ -109,35 +122,48 @@ RunFunction MakeNormGradient(const KernelRequest& request, bool is_batch_norm) {
     std::fill(dbeta.begin(), dbeta.end(), 0.0);
     const auto count = static_cast<double>(plan.size);
     for (int64_t group = 0; group < plan.groups; ++group) {
-      const double mean = load(3, group);
-      const double scale = plan.is_batch_norm
-                               ? 1.0 / std::sqrt(load(4, group) + plan.epsilon)
+      const double mean = load(is_batch_norm ? 4 : 3, group);
+      const double scale = is_batch_norm
+                               ? 1.0 / std::sqrt(load(5, group) + plan.epsilon)
                                : load(4, group);
+      const auto x_hat = [&](int64_t at) {
+        return (load(1, at) - mean) * scale;
+      };
+      // dy behind the relu
+      const auto gradient = [&](int64_t at, int64_t entry) {
+        const double dy = load(0, at);
+        if (!has_relu) return dy;
+        const double y = has_residual
+                             ? load(6, at)
+                             : x_hat(at) * load(2, entry) + load(3, entry);
+        return y > 0.0 ? dy : 0.0;
+      };
       double sum_d = 0.0;
       double sum_dx_hat = 0.0;
       for (int64_t e = 0; e < plan.size; ++e) {
         const int64_t at = plan.Offset(group, e);
-        const auto channel = plan.Channel(group, e);
-        const double dy = load(0, at);
-        const double x_hat = (load(1, at) - mean) * scale;
-        const double d = dy * load(2, channel);
+        const int64_t entry = plan.Entry(group, e);
+        const double dy = gradient(at, entry);
+        const double d = dy * load(2, entry);
         sum_d += d;
-        sum_dx_hat += d * x_hat;
-        dgamma[static_cast<size_t>(channel)] += dy * x_hat;
-        dbeta[static_cast<size_t>(channel)] += dy;
+        sum_dx_hat += d * x_hat(at);
+        dgamma[static_cast<size_t>(entry)] += dy * x_hat(at);
+        dbeta[static_cast<size_t>(entry)] += dy;
       }
       for (int64_t e = 0; e < plan.size; ++e) {
         const int64_t at = plan.Offset(group, e);
-        const double x_hat = (load(1, at) - mean) * scale;
-        const double d = load(0, at) * load(2, plan.Channel(group, e));
+        const int64_t entry = plan.Entry(group, e);
+        const double dy = gradient(at, entry);
+        const double d = dy * load(2, entry);
         Store(operands.outputs[0], plan.dtype, at,
-              scale * (d - sum_d / count - x_hat * sum_dx_hat / count));
+              scale * (d - sum_d / count - x_hat(at) * sum_dx_hat / count));
+        if (has_residual) Store(operands.outputs[3], plan.dtype, at, dy);
       }
     }
-    for (size_t channel = 0; channel < dgamma.size(); ++channel) {
-      const auto at = static_cast<int64_t>(channel);
-      Store(operands.outputs[1], plan.dtype, at, dgamma[channel]);
-      Store(operands.outputs[2], plan.dtype, at, dbeta[channel]);
+    for (size_t entry = 0; entry < entries; ++entry) {
+      const auto at = static_cast<int64_t>(entry);
+      Store(operands.outputs[1], plan.dtype, at, dgamma[entry]);
+      Store(operands.outputs[2], plan.dtype, at, dbeta[entry]);
     }
   };
 }

@@ -75,6 +75,14 @@ TEST(GradientsTest, RefuseAnOpWithoutGradientOnTheWay) {
             "if none should flow");
 }
 
+// What lies behind a StopGradient need not be differentiable.
+TEST(GradientsTest, EndAtStopGradient) {
+  GraphRunner runner;
+  const Output x = runner.Input("x", Values(DType::kF64, Shape({}), {3}));
+  const Output loss = Mul(x, Sign(StopGradient(x)));
+  EXPECT_EQ(runner.Eval(Gradients(Mul(loss, Square(x)), {x})[0]), (V{27}));
+}
+
 TEST(GradientsTest, RefuseWhatTheLossDoesNotDependOn) {
   Graph g;
   const Output x = g.Input("x", DType::kF32, Shape({}));

@@ -418,6 +418,48 @@ void AddReductions(Cases& cases) {
        1.0, false});
 }
 
+// Batch norm with what may follow it; blocks of rows that are cut by examples
+// and by threads.
+void AddBatchNorms(Cases& cases) {
+  struct Form {
+    const char* name;
+    bool is_conditional, has_relu, has_residual;
+  };
+  for (const Shape& x : {Shape({3, 5, 7, 19}), Shape({5, 40, 40, 16})}) {
+    for (const Form& form :
+         {Form{"Relu", false, true, false},
+          Form{"Residual", false, false, true},
+          Form{"ReluResidual", false, true, true},
+          Form{"Conditional", true, false, false},
+          Form{"ConditionalRelu", true, true, false},
+          Form{"ConditionalReluResidual", true, true, true}}) {
+      cases.push_back(
+          {fmt::format("BatchNorm{}_{}", form.name, x.ToString()),
+           [x, form](CaseBuilder& b) {
+             const Shape c =
+                 form.is_conditional ? Shape({x[0], x[3]}) : Shape({x[3]});
+             const Output image = b.Normal(x);
+             const Output gamma = b.Normal(c);
+             const Output beta = b.Normal(c);
+             graph::BatchNormOptions options{.has_relu = form.has_relu};
+             if (form.has_residual) options.residual = b.Normal(x);
+             const auto norm = graph::BatchNorm(image, gamma, beta, options);
+             return Outputs{norm.y, norm.mean, norm.variance};
+           },
+           static_cast<double>(x.num_elements() / x[3])});
+    }
+  }
+  cases.push_back({"SpectralNorm",
+                   [](CaseBuilder& b) {
+                     const Output w = b.Normal(Shape({19, 7, 3, 3}));
+                     const Output u =
+                         graph::Reshape(b.Distribution(1, 19), {19});
+                     const auto norm = graph::SpectralNorm(w, u);
+                     return Outputs{norm.y, norm.u, norm.v};
+                   },
+                   1197.0});
+}
+
 void AddNormsAndLosses(Cases& cases) {
   for (const Shape& shape : RowShapes()) {
     const std::string size = shape.ToString();
@@ -619,6 +661,7 @@ std::vector<OpCase> AllOpCases() {
   AddMatMul(cases);
   AddImages(cases);
   AddReductions(cases);
+  AddBatchNorms(cases);
   AddNormsAndLosses(cases);
   AddIndexing(cases);
   AddUpdates(cases);

@@ -62,6 +62,8 @@ TEST(InitializersTest, SpreadFollowsTheFans) {
   const double uniform_error = 5.0 * std::sqrt(0.8 / n);
   EXPECT_NEAR(Variance(Draw(HeNormal(), shape)) * 200.0 / 2.0, 1.0,
               normal_error);
+  EXPECT_NEAR(Variance(Draw(HeNormalFanOut(), shape)) * 1250.0 / 2.0, 1.0,
+              normal_error);
   const std::vector<double> glorot = Draw(GlorotUniform(), shape);
   EXPECT_NEAR(Variance(glorot) * (200.0 + 1250.0) / 2.0, 1.0, uniform_error);
   const std::vector<double> torch = Draw(PyTorchWeight(), shape);

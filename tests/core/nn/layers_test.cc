@@ -81,8 +81,8 @@ TEST(BatchNormTest, RunningStatisticsMoveTowardsTheBatch) {
   GraphRunner runner;
   const Output x =
       runner.Input("x", Values(DType::kF64, Shape({2, 1}), {1, 3}));
-  const BatchNorm layer(runner.graph(), "bn", 1, DType::kF64, /*epsilon=*/1e-5,
-                        /*momentum=*/0.5);
+  const BatchNorm layer(runner.graph(), "bn", 1,
+                        {.momentum = 0.5, .dtype = DType::kF64});
   // asked for before the update is added: reads what a run finds
   const Output inferred = layer.Infer(x);
   std::vector<Output> updates;
@@ -96,12 +96,38 @@ TEST(BatchNormTest, RunningStatisticsMoveTowardsTheBatch) {
               1e-15);
 }
 
+TEST(ConditionalBatchNormTest, UsesTheVectorsOfTheClass) {
+  GraphRunner runner;
+  const Output x =
+      runner.Input("x", Values(DType::kF64, Shape({2, 1}), {1, 3}));
+  const Output labels =
+      runner.Input("labels", Values(DType::kI32, Shape({2}), {2, 0}));
+  const ConditionalBatchNorm layer(runner.graph(), "cbn", 3, 1,
+                                   {.dtype = DType::kF64});
+  runner.store().Declare(runner.graph());
+  runner.store().Set("cbn/weight",
+                     Values(DType::kF64, Shape({3, 1}), {10, 20, 30}).view());
+  runner.store().Set("cbn/bias",
+                     Values(DType::kF64, Shape({3, 1}), {1, 2, 3}).view());
+  // running mean 0 and variance 1, then those of the batch: 2 and 1
+  const double inferred = 1.0 / std::sqrt(1.0 + 1e-5);
+  const V first = runner.Eval(layer.Infer(x, labels));
+  EXPECT_NEAR(first[0], 30 * inferred + 3, 1e-12);
+  EXPECT_NEAR(first[1], 10 * 3 * inferred + 1, 1e-12);
+  std::vector<Output> updates;
+  const V trained =
+      runner.Eval(layer.Train(x, labels, &updates, {.has_relu = true}));
+  EXPECT_EQ(trained[0], 0.0);
+  EXPECT_NEAR(trained[1], 10 * inferred + 1, 1e-12);
+  EXPECT_EQ(updates.size(), 1u);
+}
+
 TEST(BatchNormTest, RefusesToTrainOnOneElement) {
   GraphRunner runner;
   const Output x = runner.graph().Input("x", DType::kF32, Shape({1, 2}));
   const BatchNorm layer(runner.graph(), "bn", 2);
   std::vector<Output> updates;
-  EXPECT_EQ(MessageOf([&] { layer.Train(x, &updates, kSite); }),
+  EXPECT_EQ(MessageOf([&] { layer.Train(x, &updates, {}, kSite); }),
             "model.cc:12: BatchNorm: want at least two elements per channel to "
             "train, got f32[1,2]");
 }
@@ -128,6 +154,7 @@ TEST(TrainingTest, AdamFitsASmallFunction) {
   parameters.insert(parameters.end(), last.variables().begin(),
                     last.variables().end());
   std::vector<Output> reads;
+  reads.reserve(parameters.size());
   for (const VariableId parameter : parameters) {
     reads.push_back(g.Read(parameter));
   }

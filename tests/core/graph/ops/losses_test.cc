@@ -97,6 +97,17 @@ TEST(SoftmaxCrossEntropyTest, LabelsAreOneHotTargets) {
   EXPECT_LT(runner.MaxGradientError(
                 SoftmaxCrossEntropyWithLabels(logits, labels), {logits}),
             kGradientTolerance);
+  // smoothed: a tenth of the target is spread over all classes
+  const V smooth =
+      runner.Eval(SoftmaxCrossEntropyWithLabels(logits, labels, 0.1));
+  const V mean = runner.Eval(ReduceMean(LogSoftmax(logits), {.axes = {1}}));
+  EXPECT_NEAR(smooth[0], -0.9 * log_y[2] - 0.1 * mean[0], 1e-14);
+  EXPECT_EQ(smooth[2], 0.0);
+  EXPECT_EQ(MessageOf([&] {
+              SoftmaxCrossEntropyWithLabels(logits, labels, 1.0, kSite);
+            }),
+            "model.cc:12: SoftmaxCrossEntropyWithLabels: want 0 <= label "
+            "smoothing < 1, got 1");
 }
 
 // The algorithm as the paper writes it: each atom's mass goes to the two atoms

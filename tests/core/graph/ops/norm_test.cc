@@ -4,7 +4,10 @@
 
 #include <cmath>
 
+#include "core/graph/gradients.h"
 #include "core/graph/ops/elementwise.h"
+#include "core/graph/ops/reduce.h"
+#include "core/graph/ops/shape_ops.h"
 #include "tests/support/graph_runner.h"
 #include "tests/support/message_of.h"
 
@@ -107,6 +110,113 @@ TEST(BatchNormTest, GradientsMatchCentralDifferences) {
             kGradientTolerance);
 }
 
+// What the options add is what separate ops would: values and all gradients.
+TEST(BatchNormTest, ReluAndResidualAreThoseOfSeparateOps) {
+  GraphRunner runner;
+  const Output x =
+      runner.Input("x", RandomNormal(DType::kF64, Shape({3, 2, 2, 3}), 1));
+  const Output gamma =
+      runner.Input("gamma", RandomNormal(DType::kF64, Shape({3}), 2));
+  const Output beta =
+      runner.Input("beta", RandomNormal(DType::kF64, Shape({3}), 3));
+  const Output residual = runner.Input(
+      "residual", RandomNormal(DType::kF64, Shape({3, 2, 2, 3}), 4));
+  const Output weight =
+      runner.Input("weight", RandomNormal(DType::kF64, Shape({3, 2, 2, 3}), 5));
+  const auto gradients = [&](Output y, const std::vector<Output>& wrt) {
+    V all = runner.Eval(y);
+    for (const Output& g : Gradients(ReduceSum(Mul(weight, y)), wrt)) {
+      const V values = runner.Eval(g);
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+  };
+  const Output plain = BatchNorm(x, gamma, beta).y;
+  const std::vector<Output> vectors = {x, gamma, beta};
+  const std::vector<Output> all = {x, gamma, beta, residual};
+  const auto expect_equal = [](const V& a, const V& b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-13);
+  };
+  expect_equal(
+      gradients(BatchNorm(x, gamma, beta, {.has_relu = true}).y, vectors),
+      gradients(Relu(plain), vectors));
+  expect_equal(
+      gradients(BatchNorm(x, gamma, beta, {.residual = residual}).y, all),
+      gradients(Add(plain, residual), all));
+  expect_equal(
+      gradients(
+          BatchNorm(x, gamma, beta, {.has_relu = true, .residual = residual}).y,
+          all),
+      gradients(Relu(Add(plain, residual)), all));
+}
+
+// With gamma and beta of each example: those of ones and zeros, scaled.
+TEST(BatchNormTest, VectorsOfEachExampleScaleTheSharedNorm) {
+  GraphRunner runner;
+  const Output x =
+      runner.Input("x", RandomNormal(DType::kF64, Shape({3, 2, 2, 3}), 1));
+  const Output gamma =
+      runner.Input("gamma", RandomNormal(DType::kF64, Shape({3, 3}), 2));
+  const Output beta =
+      runner.Input("beta", RandomNormal(DType::kF64, Shape({3, 3}), 3));
+  const BatchNormOutputs norm = BatchNorm(x, gamma, beta);
+  const Output ones = runner.graph().Constant(
+      Values(DType::kF64, Shape({3}), {1, 1, 1}).view());
+  const Output zeros = runner.graph().Constant(
+      Values(DType::kF64, Shape({3}), {0, 0, 0}).view());
+  const V expected = runner.Eval(
+      Add(Mul(BatchNorm(x, ones, zeros).y, Reshape(gamma, {3, 1, 1, 3})),
+          Reshape(beta, {3, 1, 1, 3})));
+  const V values = runner.Eval(norm.y);
+  const V inference =
+      runner.Eval(BatchNormInference(x, gamma, beta, norm.mean, norm.variance));
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_NEAR(values[i], expected[i], 1e-13);
+    EXPECT_NEAR(inference[i], expected[i], 1e-13);
+  }
+  EXPECT_LT(runner.MaxGradientError(Tanh(norm.y), {x, gamma, beta}),
+            kGradientTolerance);
+}
+
+// At the vectors that it converges to, u^T W v is the largest singular value.
+TEST(SpectralNormTest, ManyIterationsGiveALargestSingularValueOfOne) {
+  GraphRunner runner;
+  // singular values 3 and 1
+  const Output w = runner.Input("w", Values(DType::kF64, Shape({2, 1, 2}),
+                                            {3 * 0.6, 3 * 0.8, -0.8, 0.6}));
+  Output u = runner.Input("u", Values(DType::kF64, Shape({2}), {0.6, 0.8}));
+  SpectralNormOutputs norm;
+  for (int i = 0; i < 20; ++i) {
+    norm = SpectralNorm(w, u);
+    u = norm.u;
+  }
+  const V expected = {0.6, 0.8, -0.8 / 3, 0.6 / 3};
+  const V y = runner.Eval(norm.y);
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(y[i], expected[i], 1e-12);
+  EXPECT_NEAR(runner.Eval(norm.u)[0], 1.0, 1e-12);
+  EXPECT_NEAR(runner.Eval(norm.v)[1], 0.8, 1e-12);
+}
+
+// The vectors count as fixed, so the gradient is that of the inference form.
+TEST(SpectralNormTest, GradientIsThatWithFixedVectors) {
+  GraphRunner runner;
+  const Output w =
+      runner.Input("w", RandomNormal(DType::kF64, Shape({3, 2, 2}), 1));
+  const Output u = runner.Input("u", RandomNormal(DType::kF64, Shape({3}), 2));
+  const SpectralNormOutputs norm = SpectralNorm(w, u);
+  const Output new_u = runner.Input(
+      "new_u", Values(DType::kF64, Shape({3}), runner.Eval(norm.u)));
+  const Output new_v = runner.Input(
+      "new_v", Values(DType::kF64, Shape({4}), runner.Eval(norm.v)));
+  const Output inference = SpectralNormInference(w, new_u, new_v);
+  const V a = runner.Eval(Gradients(ReduceSum(Square(norm.y)), {w})[0]);
+  const V b = runner.Eval(Gradients(ReduceSum(Square(inference)), {w})[0]);
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-13);
+  EXPECT_LT(runner.MaxGradientError(Tanh(inference), {w, new_u, new_v}),
+            kGradientTolerance);
+}
+
 // The fused norm gives the bits of the separate nodes, in f32.
 TEST(NormTest, ActivationIsFusedWithoutAChange) {
   GraphRunner runner;
@@ -136,9 +246,14 @@ TEST(NormTest, RefusesVectorsOfAnotherSize) {
   EXPECT_EQ(MessageOf([&] { LayerNorm(x, v, v, 1e-5, kSite); }),
             "model.cc:12: LayerNorm 'LayerNorm': want x [...,C] and gamma, "
             "beta [C] of one floating dtype, got f32[5,6], f32[5], f32[5]");
-  EXPECT_EQ(MessageOf([&] { BatchNorm(none, v, v, 1e-5, kSite); }),
+  EXPECT_EQ(MessageOf([&] { BatchNorm(none, v, v, {}, kSite); }),
             "model.cc:12: BatchNorm 'BatchNorm': want at least one element per "
             "channel, got f32[0,5]");
+  EXPECT_EQ(
+      MessageOf([&] { BatchNorm(x, x, x, {.residual = v}, kSite); }),
+      "model.cc:12: BatchNorm 'BatchNorm': want x [B,...,C], gamma, "
+      "beta [C] or [B,C], and a residual as x, of one floating dtype, got "
+      "f32[5,6], f32[5,6], f32[5,6], f32[5]");
 }
 
 }  // namespace

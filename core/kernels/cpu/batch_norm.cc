@@ -1,0 +1,452 @@
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "core/kernels/cpu/cpu_kernels.h"
+#include "core/kernels/cpu/parallel.h"
+#include "core/kernels/cpu/tile_program.h"
+
+// Batch norm with the relu and the residual that follow it. What it costs is
+// moving memory, so that each tensor is read as seldom as it can be: once for
+// the statistics or sums, once for the result.
+namespace replicant::kernels::cpu {
+namespace {
+
+using std::size_t;
+
+// x as examples of rows of channels, walked in blocks of rows that stay in the
+// cache. gamma and beta have one row for all examples, or one for each.
+struct BatchNormShape {
+  BatchNormShape(const CpuRequest& request, const Shape& x, const Shape& gamma)
+      : channels(x[x.rank() - 1]),
+        rows(x.num_elements() / channels),
+        groups(gamma.rank() == 2 ? gamma[0] : 1),
+        group_rows(rows / groups),
+        block_rows(std::clamp<int64_t>(kBlockSize / channels, 16, 128)),
+        group_blocks((group_rows + block_rows - 1) / block_rows),
+        epsilon(static_cast<float>(request.node.attributes.Float("epsilon"))),
+        has_relu(request.node.attributes.Bool("relu")),
+        num_threads(ThreadsFor(request.num_threads, 4 * x.num_elements())) {}
+
+  // Elements of a block, unless it must have more for its fewest rows.
+  static constexpr int64_t kBlockSize = 8192;
+
+  // Calls run(thread, group, first row, number of rows) for all blocks; those
+  // of a thread in order, or the last first: what a pass has read last may
+  // still be in the cache when the next pass begins.
+  template <typename Run>
+  void ForBlocks(bool is_reversed, const Run& run) const {
+    ParallelFor(num_threads, groups * group_blocks,
+                [&](int thread, int64_t begin, int64_t end) {
+                  for (int64_t i = begin; i < end; ++i) {
+                    const int64_t block = is_reversed ? begin + end - 1 - i : i;
+                    const int64_t group = block / group_blocks;
+                    const int64_t first = block % group_blocks * block_rows;
+                    run(thread, group, group * group_rows + first,
+                        std::min(block_rows, group_rows - first));
+                  }
+                });
+  }
+
+  int64_t channels, rows, groups, group_rows, block_rows, group_blocks;
+  float epsilon;
+  bool has_relu;
+  int num_threads;
+};
+
+// Mean and squared distance from it, per channel, of rows that come block by
+// block: each block in two passes through the cache in f32, the blocks put
+// together in double (Chan et al. 1979, eq. 2.1).
+class Moments {
+ public:
+  explicit Moments(int64_t channels)
+      : channels_(channels),
+        block_mean_(static_cast<size_t>(channels)),
+        block_squares_(static_cast<size_t>(channels)),
+        mean_(static_cast<size_t>(channels)),
+        squares_(static_cast<size_t>(channels)) {}
+
+  void Clear() {
+    count_ = 0.0;
+    std::ranges::fill(mean_, 0.0);
+    std::ranges::fill(squares_, 0.0);
+  }
+
+  void AddBlock(const float* x, int64_t rows) {
+    float* mean = block_mean_.data();
+    float* squares = block_squares_.data();
+    std::fill_n(mean, channels_, 0.0f);
+    std::fill_n(squares, channels_, 0.0f);
+    for (int64_t row = 0; row < rows; ++row) {
+      const float* xr = x + row * channels_;
+#pragma omp simd
+      for (int64_t c = 0; c < channels_; ++c) mean[c] += xr[c];
+    }
+    const auto factor = 1.0f / static_cast<float>(rows);
+#pragma omp simd
+    for (int64_t c = 0; c < channels_; ++c) mean[c] *= factor;
+    for (int64_t row = 0; row < rows; ++row) {
+      const float* xr = x + row * channels_;
+#pragma omp simd
+      for (int64_t c = 0; c < channels_; ++c) {
+        squares[c] += (xr[c] - mean[c]) * (xr[c] - mean[c]);
+      }
+    }
+    Merge(mean, squares, static_cast<double>(rows));
+  }
+  void Add(const Moments& other) {
+    if (other.count_ > 0.0) {
+      Merge(other.mean_.data(), other.squares_.data(), other.count_);
+    }
+  }
+
+  float mean(int64_t channel) const {
+    return static_cast<float>(mean_[static_cast<size_t>(channel)]);
+  }
+  // Biased.
+  float variance(int64_t channel) const {
+    return static_cast<float>(squares_[static_cast<size_t>(channel)] / count_);
+  }
+
+ private:
+  template <typename T>
+  void Merge(const T* mean, const T* squares, double count) {
+    const double total = count_ + count;
+    const double share = count / total;
+    const double spread = count_ * count / total;
+    double* own_mean = mean_.data();
+    double* own_squares = squares_.data();
+#pragma omp simd
+    for (int64_t c = 0; c < channels_; ++c) {
+      const double distance = static_cast<double>(mean[c]) - own_mean[c];
+      own_mean[c] += share * distance;
+      own_squares[c] +=
+          static_cast<double>(squares[c]) + spread * distance * distance;
+    }
+    count_ = total;
+  }
+
+  int64_t channels_;
+  double count_ = 0.0;
+  std::vector<float> block_mean_, block_squares_;
+  std::vector<double> mean_, squares_;
+};
+
+// What y is of x: (x - mean[c]) * factor[g, c] + beta[g, c].
+template <bool kHasResidual, bool kHasRelu>
+void Normalise(const float* x, const float* residual, const float* mean,
+               const float* factor, const float* beta, int64_t rows,
+               int64_t channels, float* y) {
+  for (int64_t row = 0; row < rows; ++row) {
+    const float* xr = x + row * channels;
+    const float* rr = residual + row * channels;
+    float* yr = y + row * channels;
+#pragma omp simd
+    for (int64_t c = 0; c < channels; ++c) {
+      float value = (xr[c] - mean[c]) * factor[c] + beta[c];
+      if constexpr (kHasResidual) value += rr[c];
+      // not a number stays
+      if constexpr (kHasRelu) value = value < 0.0f ? 0.0f : value;
+      yr[c] = value;
+    }
+  }
+}
+
+auto ChooseNormalise(bool has_residual, bool has_relu) {
+  if (has_residual) {
+    return has_relu ? &Normalise<true, true> : &Normalise<true, false>;
+  }
+  return has_relu ? &Normalise<false, true> : &Normalise<false, false>;
+}
+
+// inputs: x, gamma, beta, perhaps a residual; outputs: y, mean, variance
+class BatchNormKernel : public Kernel {
+ public:
+  explicit BatchNormKernel(const CpuRequest& request)
+      : s_(request, request.input(0).shape, request.input(1).shape),
+        has_residual_(request.node.inputs.size() > 3),
+        normalise_(ChooseNormalise(has_residual_, s_.has_relu)),
+        moments_(static_cast<size_t>(s_.num_threads), Moments(s_.channels)),
+        factor_(static_cast<size_t>(s_.groups * s_.channels)) {
+    if (request.node.attributes.Has("activation")) {
+      activation_ = TileProgram(request.node.attributes.Program("activation"));
+    }
+    workspace_.resize(static_cast<size_t>(s_.num_threads) *
+                      activation_.workspace_size());
+  }
+
+  // y may take the place of x or the residual: element by element, once the
+  // statistics are there
+  bool CanShare(int input, int output) const override {
+    return output == 0 && (input == 0 || input == 3);
+  }
+  void Bind(const KernelBindings& bindings) override {
+    operands_ = {.inputs = bindings.inputs, .outputs = bindings.outputs};
+  }
+
+  void Launch(Stream& /*stream*/) override {
+    const float* x = operands_.input<float>(0);
+    for (Moments& moments : moments_) moments.Clear();
+    s_.ForBlocks(/*is_reversed=*/false,
+                 [&](int thread, int64_t /*group*/, int64_t row, int64_t rows) {
+                   moments_[static_cast<size_t>(thread)].AddBlock(
+                       x + row * s_.channels, rows);
+                 });
+    for (size_t i = 1; i < moments_.size(); ++i) moments_[0].Add(moments_[i]);
+    FindFactors();
+    s_.ForBlocks(/*is_reversed=*/true, [&](int thread, int64_t group,
+                                           int64_t row, int64_t rows) {
+      const int64_t at = row * s_.channels;
+      float* y = operands_.output<float>(0) + at;
+      normalise_(
+          x + at, has_residual_ ? operands_.input<float>(3) + at : nullptr,
+          operands_.output<float>(1), factor_.data() + group * s_.channels,
+          operands_.input<float>(2) + group * s_.channels, rows, s_.channels,
+          y);
+      if (!activation_.is_empty()) {
+        activation_.RunInPlace(
+            y, rows * s_.channels,
+            workspace_.data() +
+                static_cast<size_t>(thread) * activation_.workspace_size());
+      }
+    });
+  }
+
+ private:
+  void FindFactors() {
+    float* mean = operands_.output<float>(1);
+    float* variance = operands_.output<float>(2);
+    for (int64_t c = 0; c < s_.channels; ++c) {
+      mean[c] = moments_[0].mean(c);
+      variance[c] = moments_[0].variance(c);
+      const float scale = 1.0f / std::sqrt(variance[c] + s_.epsilon);
+      for (int64_t g = 0; g < s_.groups; ++g) {
+        const int64_t at = g * s_.channels + c;
+        factor_[static_cast<size_t>(at)] =
+            operands_.input<float>(1)[at] * scale;
+      }
+    }
+  }
+
+  BatchNormShape s_;
+  bool has_residual_;
+  decltype(ChooseNormalise(false, false)) normalise_;
+  TileProgram activation_;
+  std::vector<Moments> moments_;
+  std::vector<float> factor_;
+  std::vector<float> workspace_;
+  Operands operands_;
+};
+
+// How dy is cut by the relu.
+enum class Mask {
+  kNone,
+  kFromX,  // where (x - mean) * factor + beta > 0, as the forward pass had it
+  kFromY,  // where y > 0; the cut dy is written, being the residual's gradient
+};
+
+// What one block of the gradient needs.
+struct GradientBlock {
+  const float* dy;
+  const float* x;
+  const float* y;
+  const float* mean;
+  const float* factor;
+  const float* beta;
+  int64_t rows, channels;
+};
+
+template <Mask kMask>
+float Masked(const GradientBlock& b, int64_t at, int64_t c) {
+  if constexpr (kMask == Mask::kFromX) {
+    const float y = (b.x[at] - b.mean[c]) * b.factor[c] + b.beta[c];
+    return y > 0.0f ? b.dy[at] : 0.0f;
+  } else if constexpr (kMask == Mask::kFromY) {
+    return b.y[at] > 0.0f ? b.dy[at] : 0.0f;
+  } else {
+    return b.dy[at];
+  }
+}
+
+// Adds up dz and dz * (x - mean), dz being the masked dy.
+template <Mask kMask>
+void AddSums(const GradientBlock& b, float* dz, float* sum_dz,
+             float* sum_dz_x) {
+  for (int64_t row = 0; row < b.rows; ++row) {
+    const int64_t begin = row * b.channels;
+#pragma omp simd
+    for (int64_t c = 0; c < b.channels; ++c) {
+      const int64_t at = begin + c;
+      const float d = Masked<kMask>(b, at, c);
+      sum_dz[c] += d;
+      sum_dz_x[c] += d * (b.x[at] - b.mean[c]);
+      if constexpr (kMask == Mask::kFromY) dz[at] = d;
+    }
+  }
+}
+
+// dx = factor * dz - (x - mean) * slope - offset
+template <Mask kMask>
+void WriteGradient(const GradientBlock& b, const float* slope,
+                   const float* offset, float* dx) {
+  for (int64_t row = 0; row < b.rows; ++row) {
+    const int64_t begin = row * b.channels;
+#pragma omp simd
+    for (int64_t c = 0; c < b.channels; ++c) {
+      const int64_t at = begin + c;
+      dx[at] = Masked<kMask>(b, at, c) * b.factor[c] -
+               (b.x[at] - b.mean[c]) * slope[c] - offset[c];
+    }
+  }
+}
+
+// inputs: dy, x, gamma, beta, mean, variance, perhaps y; outputs: dx, dgamma,
+// dbeta, with y also the residual's gradient. Formulas as in the reference.
+template <Mask kMask>
+class BatchNormGradientKernel : public Kernel {
+ public:
+  explicit BatchNormGradientKernel(const CpuRequest& request)
+      : s_(request, request.input(1).shape, request.input(2).shape),
+        entries_(static_cast<size_t>(s_.groups * s_.channels)),
+        factor_(entries_),
+        slope_(static_cast<size_t>(s_.channels)),
+        offset_(static_cast<size_t>(s_.channels)),
+        block_sums_(2 * static_cast<size_t>(s_.num_threads * s_.channels)),
+        totals_(2 * static_cast<size_t>(s_.num_threads) * entries_) {}
+
+  // dx is written when the sums are there, and dy is read no more after them
+  // where its masked form lies elsewhere
+  bool CanShare(int input, int output) const override {
+    if (output == 0) return input == 0 || input == 1 || input == 6;
+    return output == 3 && (input == 0 || input == 6);
+  }
+  void Bind(const KernelBindings& bindings) override {
+    operands_ = {.inputs = bindings.inputs, .outputs = bindings.outputs};
+  }
+
+  void Launch(Stream& /*stream*/) override {
+    for (int64_t at = 0; at < s_.groups * s_.channels; ++at) {
+      factor_[static_cast<size_t>(at)] =
+          operands_.input<float>(2)[at] * Scale(at % s_.channels);
+    }
+    std::ranges::fill(totals_, 0.0);
+    s_.ForBlocks(/*is_reversed=*/false,
+                 [&](int thread, int64_t group, int64_t row, int64_t rows) {
+                   AddBlock(thread, group, row, rows);
+                 });
+    FinishSums();
+    s_.ForBlocks(/*is_reversed=*/true, [&](int /*thread*/, int64_t group,
+                                           int64_t row, int64_t rows) {
+      GradientBlock block = BlockOf(group, row, rows);
+      float* dx = operands_.output<float>(0) + row * s_.channels;
+      if constexpr (kMask == Mask::kFromY) {
+        block.dy = operands_.output<float>(3) + row * s_.channels;
+        WriteGradient<Mask::kNone>(block, slope_.data(), offset_.data(), dx);
+      } else {
+        WriteGradient<kMask>(block, slope_.data(), offset_.data(), dx);
+      }
+    });
+  }
+
+ private:
+  float Scale(int64_t channel) const {
+    return 1.0f / std::sqrt(operands_.input<float>(5)[channel] + s_.epsilon);
+  }
+
+  GradientBlock BlockOf(int64_t group, int64_t row, int64_t rows) const {
+    const int64_t at = row * s_.channels;
+    return {
+        .dy = operands_.input<float>(0) + at,
+        .x = operands_.input<float>(1) + at,
+        .y = kMask == Mask::kFromY ? operands_.input<float>(6) + at : nullptr,
+        .mean = operands_.input<float>(4),
+        .factor = factor_.data() + group * s_.channels,
+        .beta = operands_.input<float>(3) + group * s_.channels,
+        .rows = rows,
+        .channels = s_.channels};
+  }
+
+  // The block's sums in f32, added to the thread's totals of the group.
+  void AddBlock(int thread, int64_t group, int64_t row, int64_t rows) {
+    float* sum_dz = block_sums_.data() + 2 * thread * s_.channels;
+    float* sum_dz_x = sum_dz + s_.channels;
+    std::fill_n(sum_dz, 2 * s_.channels, 0.0f);
+    float* dz = kMask == Mask::kFromY
+                    ? operands_.output<float>(3) + row * s_.channels
+                    : nullptr;
+    AddSums<kMask>(BlockOf(group, row, rows), dz, sum_dz, sum_dz_x);
+    double* total =
+        totals_.data() + 2 * (static_cast<size_t>(thread) * entries_ +
+                              static_cast<size_t>(group * s_.channels));
+#pragma omp simd
+    for (int64_t c = 0; c < 2 * s_.channels; ++c) {
+      total[c] += static_cast<double>(sum_dz[c]);
+    }
+  }
+
+  // dgamma, dbeta, and what every element of dx needs of them.
+  void FinishSums() {
+    const auto count = static_cast<double>(s_.rows);
+    for (int64_t c = 0; c < s_.channels; ++c) {
+      const auto scale = static_cast<double>(Scale(c));
+      double sum_d = 0.0;
+      double sum_d_x_hat = 0.0;
+      for (int64_t g = 0; g < s_.groups; ++g) {
+        const int64_t at = g * s_.channels + c;
+        const double gamma = static_cast<double>(operands_.input<float>(2)[at]);
+        const double dbeta = Total(g, c);
+        const double dgamma = Total(g, s_.channels + c) * scale;
+        operands_.output<float>(1)[at] = static_cast<float>(dgamma);
+        operands_.output<float>(2)[at] = static_cast<float>(dbeta);
+        sum_d += gamma * dbeta;
+        sum_d_x_hat += gamma * dgamma;
+      }
+      const auto channel = static_cast<size_t>(c);
+      offset_[channel] = static_cast<float>(scale * sum_d / count);
+      slope_[channel] = static_cast<float>(scale * scale * sum_d_x_hat / count);
+    }
+  }
+
+  // Over all threads, in their order. Element k of a group: dz for k < C, then
+  // dz * (x - mean).
+  double Total(int64_t group, int64_t k) const {
+    double sum = 0.0;
+    for (size_t at = static_cast<size_t>(2 * group * s_.channels + k);
+         at < totals_.size(); at += 2 * entries_) {
+      sum += totals_[at];
+    }
+    return sum;
+  }
+
+  BatchNormShape s_;
+  size_t entries_;
+  std::vector<float> factor_, slope_, offset_;
+  std::vector<float> block_sums_;
+  std::vector<double> totals_;
+  Operands operands_;
+};
+
+std::unique_ptr<Kernel> MakeBatchNorm(const CpuRequest& request) {
+  return std::make_unique<BatchNormKernel>(request);
+}
+
+std::unique_ptr<Kernel> MakeBatchNormGradient(const CpuRequest& request) {
+  if (!request.node.attributes.Bool("relu")) {
+    return std::make_unique<BatchNormGradientKernel<Mask::kNone>>(request);
+  }
+  if (request.node.inputs.size() > 6) {
+    return std::make_unique<BatchNormGradientKernel<Mask::kFromY>>(request);
+  }
+  return std::make_unique<BatchNormGradientKernel<Mask::kFromX>>(request);
+}
+
+}  // namespace
+
+void AddBatchNormKernels(CpuKernelTable& table) {
+  table["BatchNorm"] = {.make = &MakeBatchNorm, .why_not = &WhyNotF32};
+  table["BatchNormGradient"] = {.make = &MakeBatchNormGradient,
+                                .why_not = &WhyNotF32};
+}
+
+}  // namespace replicant::kernels::cpu

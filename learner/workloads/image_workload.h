@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "core/replicator/replicator.h"
+#include "learner/workload.h"
+#include "learner/workloads/synthetic_images.h"
+
+namespace replicant::learner {
+
+// What workloads that learn from images have in common: the replicator, and the
+// input with its place in a checkpoint.
+//
+// Thread-safety: as a workload.
+class ImageWorkload : public Workload {
+ public:
+  std::string WaitReason() const override { return "images"; }
+  // Synthetic images are made in Step().
+  double WaitSeconds() const override { return 0.0; }
+  runtime::VariableStore& variables() override {
+    return replicator_->variables();
+  }
+  void Stop() override { replicator_->Stop(); }
+  // How many batches were taken; none where another process takes them.
+  std::map<std::string, std::string> State() const override;
+  void Restore(const std::map<std::string, std::string>& state) override;
+
+ protected:
+  // A whole number >= 0 of a checkpoint's state. Throws InvalidArgument if it
+  // is not there.
+  static int64_t CountIn(const std::map<std::string, std::string>& state,
+                         const std::string& key);
+
+  // Throws what making the input throws.
+  ImageWorkload(std::unique_ptr<replicator::Replicator> replicator,
+                const SyntheticImagesOptions& images);
+
+  replicator::Replicator& replicator() { return *replicator_; }
+  replicator::Input& input() { return *input_; }
+
+ private:
+  std::unique_ptr<replicator::Replicator> replicator_;
+  // input_ owns it; null where another process has it
+  SyntheticImages* images_ = nullptr;
+  std::unique_ptr<replicator::Input> input_;
+};
+
+}  // namespace replicant::learner

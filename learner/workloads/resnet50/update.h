@@ -1,0 +1,43 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "learner/workloads/resnet50/network.h"
+#include "learner/workloads/trained_variables.h"
+
+namespace replicant::learner::resnet50 {
+
+// What an update learns from.
+struct Batch {
+  Output image;  // [B, H, W, 3] u8
+  Output label;  // [B] i32
+};
+// Inputs "image" and "label" of the graph.
+Batch AddBatchInputs(Graph& graph, const ResNetConfig& config,
+                     int64_t batch_size, CallSite site = CallSite::Here());
+
+// The learning rate of the update that `step` (i64[]) others came before:
+// f32[].
+Output LearningRate(const SgdConfig& config, Output step,
+                    CallSite site = CallSite::Here());
+
+// Gradients as the optimizer takes them, of those of one replica.
+using ReduceGradients =
+    std::function<std::vector<Output>(const std::vector<Output>&)>;
+
+struct Update {
+  Output loss;      // mean cross-entropy, weight decay not in it
+  Output accuracy;  // share of images whose class has the largest logit
+  Output logits;    // [B, K]
+  TrainedVariables trained;
+  std::vector<Output> updates;
+};
+
+// One step: forward, backward, SGD with the learning rate's schedule, running
+// statistics. Counts updates in the variable "step".
+Update BuildUpdate(Graph& graph, const ResNetConfig& config, DType dtype,
+                   const Batch& batch, const ReduceGradients& reduce = {},
+                   CallSite site = CallSite::Here());
+
+}  // namespace replicant::learner::resnet50

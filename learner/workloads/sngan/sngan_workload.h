@@ -1,0 +1,46 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "learner/workloads/image_workload.h"
+#include "learner/workloads/sngan/config.h"
+
+namespace replicant::learner {
+
+// Learns to make images of given classes by the updates of sngan/update.h: a
+// step is one update of the discriminator, or, after discriminator_steps of
+// them, one of the generator. Both draw from one input; the generator's uses
+// its labels only.
+class SnganWorkload : public ImageWorkload {
+ public:
+  // `batch_size` is that of all replicas. Throws what ImageWorkload and
+  // Replicator::Build() throw.
+  SnganWorkload(const sngan::SnganConfig& config, int64_t batch_size,
+                uint64_t seed,
+                std::unique_ptr<replicator::Replicator> replicator);
+
+  NextResult Step(Clock::TimePoint deadline) override;
+  // discriminator_loss and generator_loss, each of its last update in this
+  // process.
+  std::vector<std::pair<std::string, double>> Scalars() const override;
+  // Also where in the cycle of updates it is.
+  std::map<std::string, std::string> State() const override;
+  void Restore(const std::map<std::string, std::string>& state) override;
+
+ private:
+  std::unique_ptr<replicator::Step> BuildStep(const sngan::SnganConfig& config,
+                                              bool is_generator);
+
+  const int64_t cycle_length_;  // updates of the discriminator, and one
+  std::unique_ptr<replicator::Step> discriminator_step_;
+  std::unique_ptr<replicator::Step> generator_step_;
+  int64_t cycle_position_ = 0;
+  std::optional<double> discriminator_loss_, generator_loss_;
+};
+
+}  // namespace replicant::learner

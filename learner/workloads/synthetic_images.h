@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/replicator/input.h"
+
+namespace replicant::learner {
+
+struct SyntheticImagesOptions {
+  int64_t batch_size = 32;  // of all pipelines together
+  int64_t side = 32;        // pixels
+  int64_t num_classes = 10;
+  uint64_t seed = 0;
+};
+
+// Images that can be told apart, made as they are needed: each class is a wave
+// across the image, of its own direction, length and colours, at a random place
+// and under noise. What a network that learns and one that does not are told by
+// where there is no data set.
+//
+// Inputs: "image" [B, side, side, 3] u8 and "label" [B] i32. Image i of the run
+// is a function of the seed and i, so that any number of pipelines gives the
+// same batches together. There is no end, and no wait.
+//
+// Thread-safety: one thread at a time.
+class SyntheticImages : public replicator::InputPipeline {
+ public:
+  // Throws InvalidArgument if the pipelines do not divide the batch evenly.
+  SyntheticImages(const SyntheticImagesOptions& options,
+                  const replicator::InputContext& context);
+
+  const std::vector<replicator::InputSpec>& specs() const override {
+    return specs_;
+  }
+  replicator::NextResult Next(
+      Clock::TimePoint deadline,
+      std::span<const MutableTensorView> batch) override;
+
+  // Batches given so far; setting it goes on from there.
+  int64_t position() const { return position_; }
+  void set_position(int64_t position) { position_ = position; }
+
+ private:
+  // Writes image `number` of the run, [side, side, 3]; returns its class.
+  int32_t Draw(int64_t number, std::span<uint8_t> image);
+
+  SyntheticImagesOptions options_;
+  int64_t rows_;       // of this pipeline in a batch
+  int64_t first_row_;  // the number of the first of them
+  std::vector<replicator::InputSpec> specs_;
+  int64_t position_ = 0;
+  // sine and cosine of the wave along a row and a column, [side] each
+  std::vector<float> row_sin_, row_cos_, column_sin_, column_cos_;
+};
+
+}  // namespace replicant::learner

@@ -1,0 +1,264 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+
+#include "core/base/error.h"
+#include "learner/workloads/resnet50/resnet_workload.h"
+#include "learner/workloads/resnet50/update.h"
+#include "learner/workloads/sngan/sngan_workload.h"
+#include "learner/workloads/synthetic_images.h"
+#include "tests/support/graph_runner.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::learner {
+namespace {
+
+using testing::GraphRunner;
+using testing::MessageOf;
+using testing::ToDoubles;
+
+// One batch of a pipeline.
+struct ImageBatch {
+  explicit ImageBatch(const SyntheticImages& images)
+      : image(DType::kU8, images.specs()[0].shape),
+        label(DType::kI32, images.specs()[1].shape) {}
+
+  void Fill(SyntheticImages& images) {
+    const std::vector<MutableTensorView> views = {image.mutable_view(),
+                                                  label.mutable_view()};
+    ASSERT_EQ(images.Next({}, views), NextResult::kOk);
+  }
+
+  HostTensor image, label;
+};
+
+constexpr SyntheticImagesOptions kImages{
+    .batch_size = 6, .side = 8, .num_classes = 3, .seed = 7};
+
+TEST(SyntheticImagesTest, PipelinesTogetherGiveTheBatchOfOne) {
+  SyntheticImages one(kImages, {});
+  ImageBatch all(one);
+  all.Fill(one);
+  all.Fill(one);
+  const std::vector<double> images = ToDoubles(all.image.view());
+  const std::vector<double> labels = ToDoubles(all.label.view());
+  for (int id = 0; id < 2; ++id) {
+    SyntheticImages part(
+        kImages, {.num_replicas = 2, .pipeline_id = id, .num_pipelines = 2});
+    ImageBatch batch(part);
+    // the second batch, without the first
+    part.set_position(1);
+    batch.Fill(part);
+    EXPECT_EQ(part.position(), 2);
+    const std::vector<double> own = ToDoubles(batch.image.view());
+    EXPECT_TRUE(std::equal(own.begin(), own.end(),
+                           images.begin() + id * int64_t{3 * 8 * 8 * 3}));
+    const std::vector<double> own_labels = ToDoubles(batch.label.view());
+    EXPECT_TRUE(std::equal(own_labels.begin(), own_labels.end(),
+                           labels.begin() + id * int64_t{3}));
+  }
+}
+
+TEST(SyntheticImagesTest, EveryClassComesAndImagesDiffer) {
+  SyntheticImages images(kImages, {});
+  ImageBatch batch(images);
+  std::map<double, int> count;
+  for (int i = 0; i < 50; ++i) {
+    batch.Fill(images);
+    for (const double label : ToDoubles(batch.label.view())) ++count[label];
+  }
+  // 300 draws: 100 of each, with a standard deviation of 8
+  ASSERT_EQ(count.size(), 3u);
+  for (const auto& [label, times] : count) EXPECT_NEAR(times, 100, 45);
+  const std::vector<double> values = ToDoubles(batch.image.view());
+  EXPECT_FALSE(
+      std::equal(values.begin(), values.begin() + 192, values.begin() + 192));
+}
+
+std::unique_ptr<replicator::Replicator> MakeReplicator(uint64_t seed) {
+  return replicator::Replicator::Create({.backend = "cpu"}, seed);
+}
+
+ResNetWorkload MakeResNet(const resnet50::ResNetConfig& config) {
+  return {config, /*batch_size=*/16, /*seed=*/1, MakeReplicator(1)};
+}
+
+SnganWorkload MakeSngan(const sngan::SnganConfig& config) {
+  // a seed whose first loss is not zero by chance
+  return {config, /*batch_size=*/4, /*seed=*/2, MakeReplicator(2)};
+}
+
+resnet50::ResNetConfig SmallResNet() {
+  resnet50::ResNetConfig config;
+  config.depth = resnet50::Depth::k18;
+  config.stem = resnet50::Stem::kSmall;
+  config.width = 4;
+  config.image_size = 16;
+  config.num_classes = 3;
+  config.optimizer.learning_rate = 0.05;
+  return config;
+}
+
+TEST(ResNetWorkloadTest, LearnsToTellWavesApart) {
+  ResNetWorkload workload = MakeResNet(SmallResNet());
+  double first_loss = 0.0;
+  double accuracy = 0.0;
+  constexpr int kSteps = 60;
+  for (int i = 0; i < kSteps; ++i) {
+    ASSERT_EQ(workload.Step({}), NextResult::kOk);
+    const auto scalars = workload.Scalars();
+    if (i == 0) first_loss = scalars[0].second;
+    // of the last ten batches, 160 images
+    if (i >= kSteps - 10) accuracy += scalars[1].second / 10.0;
+  }
+  // chance is 1/3
+  EXPECT_GT(accuracy, 0.8);
+  EXPECT_GT(first_loss, 0.5);
+}
+
+TEST(ResNetWorkloadTest, GoesOnFromItsState) {
+  ResNetWorkload workload = MakeResNet(SmallResNet());
+  ASSERT_EQ(workload.Step({}), NextResult::kOk);
+  EXPECT_EQ(workload.State().at("batches"), "1");
+  ResNetWorkload resumed = MakeResNet(SmallResNet());
+  resumed.Restore(workload.State());
+  for (const auto& [name, variable] : workload.variables().variables()) {
+    resumed.variables().Set(name, workload.variables().Get(name).view());
+  }
+  ASSERT_EQ(workload.Step({}), NextResult::kOk);
+  ASSERT_EQ(resumed.Step({}), NextResult::kOk);
+  EXPECT_EQ(workload.Scalars(), resumed.Scalars());
+  EXPECT_EQ(MessageOf([&] { resumed.Restore({}); }), "checkpoint: no batches");
+  EXPECT_EQ(MessageOf([&] {
+              resumed.Restore({{"batches", "-1"}});
+            }),
+            "checkpoint: batches: want a whole number >= 0, got '-1'");
+}
+
+// The last norm of a block starts with a scale of zero, the others with one.
+TEST(ResNetTest, BlocksStartAsTheIdentityIfAsked) {
+  for (const bool has_zero_gamma : {true, false}) {
+    GraphRunner runner;
+    resnet50::ResNetConfig config = SmallResNet();
+    config.depth = resnet50::Depth::k50;
+    config.has_zero_gamma = has_zero_gamma;
+    const resnet50::ResNet network(runner.graph(), config);
+    runner.store().Declare(runner.graph());
+    const auto first = [&](const std::string& name) {
+      return ToDoubles(runner.store().Get(name).view())[0];
+    };
+    EXPECT_EQ(first("layer2/1/bn3/weight"), has_zero_gamma ? 0.0 : 1.0);
+    EXPECT_EQ(first("layer2/1/bn2/weight"), 1.0);
+    EXPECT_EQ(first("layer2/0/downsample/1/weight"), 1.0);
+  }
+}
+
+TEST(ResNetTest, LearningRateWarmsUpAndFallsInSteps) {
+  const resnet50::SgdConfig config{
+      .learning_rate = 0.8, .warm_up_steps = 4, .decay_steps = {6, 8}};
+  const std::map<int, double> expected = {{0, 0.2}, {1, 0.4},  {3, 0.8},
+                                          {5, 0.8}, {6, 0.08}, {8, 0.008}};
+  for (const auto& [step, rate] : expected) {
+    GraphRunner runner;
+    const graph::Output value = runner.graph().Scalar(step, DType::kI64);
+    EXPECT_NEAR(runner.Eval(resnet50::LearningRate(config, value))[0], rate,
+                1e-6)
+        << step;
+  }
+}
+
+sngan::SnganConfig SmallSngan() {
+  sngan::SnganConfig config;
+  config.num_classes = 3;
+  config.latent_size = 8;
+  config.generator_channels = 4;
+  config.discriminator_channels = 4;
+  config.discriminator_steps = 2;
+  return config;
+}
+
+// Variables by name, of one network.
+std::map<std::string, std::vector<double>> WeightsOf(
+    SnganWorkload& workload, const std::string& prefix) {
+  std::map<std::string, std::vector<double>> weights;
+  for (const auto& [name, variable] : workload.variables().variables()) {
+    if (name.starts_with(prefix) && variable.spec.is_trainable) {
+      weights[name] = ToDoubles(workload.variables().Get(name).view());
+    }
+  }
+  return weights;
+}
+
+TEST(SnganWorkloadTest, UpdatesTheGeneratorAfterTheDiscriminator) {
+  SnganWorkload workload = MakeSngan(SmallSngan());
+  auto generator = WeightsOf(workload, "generator/");
+  auto discriminator = WeightsOf(workload, "discriminator/");
+  for (int i = 0; i < 6; ++i) {
+    ASSERT_EQ(workload.Step({}), NextResult::kOk);
+    const bool is_generator = i % 3 == 2;
+    const auto new_generator = WeightsOf(workload, "generator/");
+    const auto new_discriminator = WeightsOf(workload, "discriminator/");
+    EXPECT_EQ(generator != new_generator, is_generator) << i;
+    EXPECT_EQ(discriminator != new_discriminator, !is_generator) << i;
+    generator = new_generator;
+    discriminator = new_discriminator;
+    EXPECT_EQ(workload.Scalars().size(), i < 2 ? 1u : 2u);
+    for (const auto& [name, value] : workload.Scalars()) {
+      EXPECT_TRUE(std::isfinite(value)) << name;
+    }
+  }
+}
+
+TEST(SnganWorkloadTest, GoesOnInTheMiddleOfACycle) {
+  SnganWorkload workload = MakeSngan(SmallSngan());
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(workload.Step({}), NextResult::kOk);
+  SnganWorkload resumed = MakeSngan(SmallSngan());
+  resumed.Restore(workload.State());
+  for (const auto& [name, variable] : workload.variables().variables()) {
+    resumed.variables().Set(name, workload.variables().Get(name).view());
+  }
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(workload.Step({}), NextResult::kOk);
+    ASSERT_EQ(resumed.Step({}), NextResult::kOk);
+  }
+  EXPECT_EQ(WeightsOf(workload, "generator/"),
+            WeightsOf(resumed, "generator/"));
+  EXPECT_EQ(WeightsOf(workload, "discriminator/"),
+            WeightsOf(resumed, "discriminator/"));
+}
+
+// The schedule counts updates of the generator: with two updates of the
+// discriminator for one, the third of these has a learning rate of 0.
+TEST(SnganWorkloadTest, LearningRatesOfBothFallTogether) {
+  sngan::SnganConfig config = SmallSngan();
+  config.optimizer.decay_end = 1;
+  SnganWorkload workload = MakeSngan(config);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(workload.Step({}), NextResult::kOk);
+  const auto generator = WeightsOf(workload, "generator/");
+  const auto discriminator = WeightsOf(workload, "discriminator/");
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(workload.Step({}), NextResult::kOk);
+  EXPECT_EQ(generator, WeightsOf(workload, "generator/"));
+  EXPECT_EQ(discriminator, WeightsOf(workload, "discriminator/"));
+}
+
+TEST(SnganConfigTest, NetworksAreThoseOfThePapers) {
+  using Channels = std::vector<int64_t>;
+  sngan::SnganConfig config;
+  EXPECT_EQ(config.GeneratorChannels(), (Channels{256, 256, 256, 256}));
+  EXPECT_EQ(config.DiscriminatorChannels(), (Channels{128, 128, 128, 128}));
+  config.image_size = sngan::ImageSize::k64;
+  EXPECT_EQ(config.GeneratorChannels(), (Channels{1024, 512, 256, 128, 64}));
+  EXPECT_EQ(config.DiscriminatorChannels(),
+            (Channels{64, 128, 256, 512, 1024}));
+  config.image_size = sngan::ImageSize::k128;
+  config.generator_channels = 2;
+  EXPECT_EQ(config.GeneratorChannels(), (Channels{32, 32, 16, 8, 4, 2}));
+  EXPECT_EQ(config.DiscriminatorChannels(),
+            (Channels{64, 128, 256, 512, 1024, 1024}));
+}
+
+}  // namespace
+}  // namespace replicant::learner
