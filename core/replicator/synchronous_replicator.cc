@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <exception>
@@ -369,9 +370,9 @@ NextResult SynchronousReplicator::Agree(NextResult own) {
   // from the end to the step: the least counts
   constexpr NextResult kResults[] = {NextResult::kEnd, NextResult::kTimeout,
                                      NextResult::kOk};
-  int32_t place = 0;
-  while (kResults[place] != own) ++place;
-  int32_t words[2] = {place, HaveVariablesChanged() ? 0 : 1};
+  const auto place = std::ranges::find(kResults, own) - kResults;
+  int32_t words[2] = {static_cast<int32_t>(place),
+                      HaveVariablesChanged() ? 0 : 1};
   processes_.Min(words);
   const NextResult result = kResults[words[0]];
   is_stopped_ = processes_.size() > 1 && result == NextResult::kEnd;
