@@ -72,13 +72,20 @@ PhysicsStatus Physics::Step(int count) {
   const WarningCounts before = CountWarnings();
   if (model_->opt.integrator == mjINT_RK4) {
     for (int i = 0; i < count; ++i) mj_step(model_.get(), data_.get());
-  } else {
-    // the first half of this step was done at the end of the one before
-    mj_step2(model_.get(), data_.get());
-    for (int i = 1; i < count; ++i) mj_step(model_.get(), data_.get());
+    mj_step1(model_.get(), data_.get());
+    return StatusSince(before);
   }
-  // bring everything that follows from position and velocity up to date
-  mj_step1(model_.get(), data_.get());
+  // the first half of the first step was done at the end of the call before;
+  // nobody reads the sensors of the steps before the last, unless later
+  // readings are made of them
+  const int flags = model_->opt.disableflags;
+  const int without_sensors =
+      model_->nhistory == 0 ? flags | mjDSBL_SENSOR : flags;
+  for (int i = 1; i <= count; ++i) {
+    model_->opt.disableflags = i < count ? without_sensors : flags;
+    mj_step2(model_.get(), data_.get());
+    mj_step1(model_.get(), data_.get());
+  }
   return StatusSince(before);
 }
 

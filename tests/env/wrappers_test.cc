@@ -131,11 +131,13 @@ TEST(FrameStackTest, HoldsTheLastFramesPerPixelOldestFirst) {
               ElementsAre(20, 21, 22, 30, 31, 32, 23, 24, 25, 33, 34, 35));
 }
 
-// Every depth against frames kept in a list.
+// Every depth against frames kept in a list, also of as many pixels as are
+// taken together.
 TEST(FrameStackTest, EqualsAListOfFramesAtEveryDepth) {
-  constexpr size_t kPixels = 5;
-  for (size_t depth = 1; depth <= 6; ++depth) {
-    FrameStack stack(kPixels, static_cast<int64_t>(depth));
+  for (size_t i = 0; i < 24; ++i) {
+    const size_t pixels = std::array<size_t, 4>{1, 5, 262, 783}[i % 4];
+    const size_t depth = 1 + i / 4;
+    FrameStack stack(static_cast<int64_t>(pixels), static_cast<int64_t>(depth));
     std::vector<std::vector<uint8_t>> frames;
     for (uint8_t t = 0; t < 20; ++t) {
       WriteFrame(stack, static_cast<uint8_t>(7 * t));
@@ -143,12 +145,12 @@ TEST(FrameStackTest, EqualsAListOfFramesAtEveryDepth) {
       if (t % 7 == 0) frames.clear();
       frames.emplace_back(stack.frame().begin(), stack.frame().end());
       t % 7 == 0 ? stack.Fill() : stack.Push();
-      const std::vector<uint8_t> out = Copy(stack, kPixels * depth * 3);
+      const std::vector<uint8_t> out = Copy(stack, pixels * depth * 3);
       for (size_t k = 0; k < depth; ++k) {
         const size_t back = std::min(depth - k, frames.size());
         const auto& frame = frames[frames.size() - back];
-        for (size_t i = 0; i < kPixels * 3; ++i) {
-          EXPECT_EQ(out[(i / 3 * depth + k) * 3 + i % 3], frame[i]);
+        for (size_t b = 0; b < pixels * 3; ++b) {
+          ASSERT_EQ(out[(b / 3 * depth + k) * 3 + b % 3], frame[b]);
         }
       }
     }

@@ -254,30 +254,33 @@ HWY_INLINE Triangle FindBoxTriangle(const Tables& tables, const Primitive& p,
           {normal, normal, normal}};
 }
 
-// The cell of a plane's grid along one side: index and its two lines.
+// The cell of a plane's grid along one side: index, its two lines and the
+// inverse of its width.
 struct GridCell {
   Int index;
-  Float low, high;
+  Float low, high, per_width;
 };
 HWY_INLINE GridCell FindGridCell(const PlaneGrid& grid, Float at) {
   const auto last = static_cast<float>(grid.num_cells - 1);
   const Float from_edge = at + Set(grid.half) - Set(grid.pad);
   // cell 0 is the border; cell k > 0 begins at pad + (k - 1) step
   const Float k =
-      Clamp(hn::Floor(from_edge / Set(grid.step)) + Set(1.0f), 0.0f, last);
+      Clamp(hn::Floor(from_edge * Set(grid.per_step)) + Set(1.0f), 0.0f, last);
   const auto line = [&](Float i) HWY_ATTR {
     const Float inner =
         Set(-grid.half) + Set(grid.pad) + (i - Set(1.0f)) * Set(grid.step);
     return If(i <= Set(0.0f), Set(-grid.half), hn::Min(inner, Set(grid.half)));
   };
-  return {ToInt(k), line(k), line(k + Set(1.0f))};
+  const Mask is_border = hn::Or(k <= Zero(), k >= Set(last));
+  return {ToInt(k), line(k), line(k + Set(1.0f)),
+          If(is_border, Set(grid.per_pad), Set(grid.per_step))};
 }
 
 HWY_INLINE Triangle FindPlaneTriangle(const Primitive& p, Vec3 hit) {
   const GridCell x = FindGridCell(p.grid[0], hit.x);
   const GridCell y = FindGridCell(p.grid[1], hit.y);
-  const Float u = (hit.x - x.low) / hn::Max(x.high - x.low, Set(1e-20f));
-  const Float v = (hit.y - y.low) / hn::Max(y.high - y.low, Set(1e-20f));
+  const Float u = (hit.x - x.low) * x.per_width;
+  const Float v = (hit.y - y.low) * y.per_width;
   const Mask never = Set(0.0f) > Set(1.0f);
   const CornerChoice c = ChooseCorners(u, v, never, never);
   const Vec3 normal = {Zero(), Zero(), Set(1.0f)};

@@ -2,6 +2,7 @@
 // and most of what may shade them. Included once per instruction set.
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <vector>
 
 #include "env/renderer/raycast/shade_triangle-inl.h"
@@ -46,6 +47,7 @@ HWY_INLINE PlanePoints FindPoints(const LocalRays& rays,
                                   const PixelPlaces& at) {
   const Vec3 hit =
       MeetPlane(rays, at.sample_x, at.sample_y, {Zero(), Zero(), Zero()});
+  if (at.are_centers) return {hit, hit};
   const Float half = Set(0.5f);
   return {hit, MeetPlane(rays, at.x + half, at.y + half, hit)};
 }
@@ -204,44 +206,83 @@ HWY_INLINE CellPlaces FindCellPlaces(const Primitive& p, const PlanePart& part,
                                      const PlanePoints& points) {
   const GridCell x = FindGridCell(p.grid[0], points.hit.x);
   const GridCell y = FindGridCell(p.grid[1], points.hit.y);
-  const Float per_x = Set(1.0f) / hn::Max(x.high - x.low, Set(1e-20f));
-  const Float per_y = Set(1.0f) / hn::Max(y.high - y.low, Set(1e-20f));
-  const Float hit_u = (points.hit.x - x.low) * per_x;
-  const Float hit_v = (points.hit.y - y.low) * per_y;
+  const Float hit_u = (points.hit.x - x.low) * x.per_width;
+  const Float hit_v = (points.hit.y - y.low) * y.per_width;
   return {(y.index - hn::Set(kInt, part.row_low)) *
                   hn::Set(kInt, part.num_columns()) +
               (x.index - hn::Set(kInt, part.column_low)),
-          (points.center.x - x.low) * per_x, (points.center.y - y.low) * per_y,
-          hit_u + hit_v >= Set(1.0f)};
+          (points.center.x - x.low) * x.per_width,
+          (points.center.y - y.low) * y.per_width, hit_u + hit_v >= Set(1.0f)};
 }
 
-// Blends the corners of every pixel's cell, for all passes. The few cells that
-// a vector of pixels lies in are taken one after the other.
+// Where the colours of a cell's corners count: going from corner A (or C, in
+// the second triangle) along one edge and then the other.
+struct CellWeights {
+  Mask is_second;
+  Float first, second;
+};
+
+// The colour between corners A B C D of cells.
+HWY_INLINE Float BlendCorners(const CellWeights& weights, Float a, Float b,
+                              Float c, Float d) {
+  const Float from = If(weights.is_second, c, a);
+  const Float along = If(weights.is_second, d, b);
+  const Float across = If(weights.is_second, b, d);
+  return Fma(across - from, weights.second,
+             Fma(along - from, weights.first, from));
+}
+
+// Blends the corners of every pixel's cell, for all passes. The corners of
+// neighbouring cells are taken from vectors of them, those of the first row and
+// those of the next one.
 HWY_INLINE void BlendCells(const CornerTable& table, const CellPlaces& places,
                            size_t num_passes, Color* colors) {
   const auto columns = static_cast<size_t>(table.part.num_columns());
-  const Float rest_u = Set(1.0f) - places.u;
-  const Float rest_v = Set(1.0f) - places.v;
-  std::array<int32_t, hn::MaxLanes(kInt)> indices;
-  hn::StoreU(places.index, kInt, indices.data());
+  const Float one = Set(1.0f);
+  const CellWeights weights = {places.is_second,
+                               If(places.is_second, one - places.u, places.u),
+                               If(places.is_second, one - places.v, places.v)};
+  constexpr size_t kMaxLanes = hn::MaxLanes(kFloat);
+  if constexpr (kMaxLanes < 4) {
+    for (size_t pass = 0; pass < num_passes; ++pass) {
+      const auto blend = [&](size_t channel) HWY_ATTR {
+        const float* at =
+            table.colors.data() + CornerTable::Offset(pass, channel);
+        return BlendCorners(weights, Gather(at, places.index),
+                            Gather(at + 1, places.index),
+                            Gather(at + columns + 1, places.index),
+                            Gather(at + columns, places.index));
+      };
+      colors[pass] = {blend(0), blend(1), blend(2)};
+    }
+    return;
+  }
+  const auto last = static_cast<int32_t>(NumLanes()) - 1;
   auto todo = hn::Eq(places.index, places.index);
-  bool is_first = true;
-  for (; !hn::AllFalse(kInt, todo); is_first = false) {
-    const int32_t index =
-        indices[static_cast<size_t>(hn::FindFirstTrue(kInt, todo))];
-    const auto is_here = hn::Eq(places.index, hn::Set(kInt, index));
+  while (!hn::AllFalse(kInt, todo)) {
+    const int32_t base = hn::GetLane(hn::MinOfLanes(
+        kInt, hn::IfThenElse(todo, places.index,
+                             hn::Set(kInt, std::numeric_limits<int>::max()))));
+    const Int at = places.index - hn::Set(kInt, base);
+    const auto is_here = hn::And(todo, hn::Lt(at, hn::Set(kInt, last)));
     const Mask here = hn::RebindMask(kFloat, is_here);
+    // lanes that wait for another turn may look up anything
+    const Int mask = hn::Set(kInt, last);
+    const auto own = hn::IndicesFromVec(kFloat, hn::And(at, mask));
+    const auto next =
+        hn::IndicesFromVec(kFloat, hn::And(at + hn::Set(kInt, 1), mask));
     const auto blend = [&](size_t pass, size_t channel, Float old) HWY_ATTR {
-      const float* at = table.colors.data() +
-                        CornerTable::Offset(pass, channel) +
-                        static_cast<size_t>(index);
-      const float a = at[0], b = at[1], c = at[columns + 1], d = at[columns];
-      const Float first =
-          Fma(Set(d - a), places.v, Fma(Set(b - a), places.u, Set(a)));
-      const Float second =
-          Fma(Set(b - c), rest_v, Fma(Set(d - c), rest_u, Set(c)));
-      const Float color = If(places.is_second, second, first);
-      return is_first ? color : If(here, color, old);
+      const float* from = table.colors.data() +
+                          CornerTable::Offset(pass, channel) +
+                          static_cast<size_t>(base);
+      const Float row = hn::LoadU(kFloat, from);
+      const Float row_after = hn::LoadU(kFloat, from + columns);
+      return If(here,
+                BlendCorners(weights, hn::TableLookupLanes(row, own),
+                             hn::TableLookupLanes(row, next),
+                             hn::TableLookupLanes(row_after, next),
+                             hn::TableLookupLanes(row_after, own)),
+                old);
     };
     for (size_t pass = 0; pass < num_passes; ++pass) {
       Color& color = colors[pass];
@@ -252,34 +293,201 @@ HWY_INLINE void BlendCells(const CornerTable& table, const CellPlaces& places,
   }
 }
 
-inline HWY_ATTR void ShadeWithTable(const Drawing& drawing,
-                                    const CornerTable& table, size_t begin,
-                                    size_t end, const PixelList& list,
-                                    Frame& frame) {
+// Pixels of a part: some rows of a small picture.
+inline constexpr size_t kLargestPart = 384;
+
+// Numbers of the pixels of a part, and of a whole vector behind them.
+template <typename T>
+using PerPixel = std::array<T, kLargestPart + 2 * hn::MaxLanes(kFloat)>;
+
+// What is known of the pixels of a part. It is found out step by step for all
+// of them: what a step has to wait for in one vector of pixels, a division or
+// a texel, it awaits in several at a time.
+struct PartPixels {
+  size_t begin, end;  // in the list
+  // where they are on the plane: the place that is coloured, and the one that
+  // chooses the triangle
+  HWY_ALIGN PerPixel<float> x, y, hit_x, hit_y;
+  // of the texture: what it is read at, and colours in [0, 1]
+  HWY_ALIGN PerPixel<float> s, t, share;
+  HWY_ALIGN PerPixel<int32_t> level;
+  HWY_ALIGN PerPixel<float> red, green, blue;
+  // cells and the places in them; `side` is 1 in the second triangle
+  HWY_ALIGN PerPixel<int32_t> cell;
+  HWY_ALIGN PerPixel<float> u, v, side;
+
+  size_t size() const { return end - begin; }
+  HWY_INLINE PlanePoints Points(size_t i) const {
+    return {{hn::LoadU(kFloat, hit_x.data() + i),
+             hn::LoadU(kFloat, hit_y.data() + i), Zero()},
+            {hn::LoadU(kFloat, x.data() + i), hn::LoadU(kFloat, y.data() + i),
+             Zero()}};
+  }
+  HWY_INLINE FlatPlace TexturePlace(size_t i) const {
+    return {hn::LoadU(kFloat, s.data() + i),
+            hn::LoadU(kFloat, t.data() + i),
+            {hn::LoadU(kInt, level.data() + i),
+             hn::LoadU(kFloat, share.data() + i)}};
+  }
+  HWY_INLINE Color TextureColorAt(size_t i) const {
+    return {hn::LoadU(kFloat, red.data() + i),
+            hn::LoadU(kFloat, green.data() + i),
+            hn::LoadU(kFloat, blue.data() + i)};
+  }
+  HWY_INLINE void StoreTexture(Color color, size_t i) {
+    hn::StoreU(color.x, kFloat, red.data() + i);
+    hn::StoreU(color.y, kFloat, green.data() + i);
+    hn::StoreU(color.z, kFloat, blue.data() + i);
+  }
+};
+
+HWY_INLINE PixelPlaces LoadPlaces(const PixelList& list, size_t i) {
+  return FindPlaces(hn::LoadU(kInt, list.pixels.data() + i),
+                    hn::LoadU(kInt, list.samples.data() + i));
+}
+
+inline HWY_ATTR void FindPartPoints(const Drawing& drawing,
+                                    const PixelList& list, PartPixels& part) {
+  for (size_t i = 0; i < part.size(); i += NumLanes()) {
+    const PlanePoints points =
+        FindPoints(drawing.rays, LoadPlaces(list, part.begin + i));
+    hn::StoreU(points.hit.x, kFloat, part.hit_x.data() + i);
+    hn::StoreU(points.hit.y, kFloat, part.hit_y.data() + i);
+    hn::StoreU(points.center.x, kFloat, part.x.data() + i);
+    hn::StoreU(points.center.y, kFloat, part.y.data() + i);
+  }
+}
+
+inline HWY_ATTR TexturePoint FindTexturePoint(const Drawing& drawing,
+                                              const PixelList& list,
+                                              const PartPixels& part,
+                                              size_t i) {
+  const Vec3 center = part.Points(i).center;
+  return FindTexturePoint(drawing, LoadPlaces(list, part.begin + i), center,
+                          [&](Float x, Float y) HWY_ATTR {
+                            return MeetPlane(drawing.rays, x, y, center);
+                          });
+}
+
+inline HWY_ATTR void FindTexturePlaces(const Drawing& drawing,
+                                       const PixelList& list,
+                                       PartPixels& part) {
+  for (size_t i = 0; i < part.size(); i += NumLanes()) {
+    const FlatPlace place = FindFlatPlace(
+        *drawing.primitive, FindTexturePoint(drawing, list, part, i));
+    hn::StoreU(place.s, kFloat, part.s.data() + i);
+    hn::StoreU(place.t, kFloat, part.t.data() + i);
+    hn::StoreU(place.mip.share, kFloat, part.share.data() + i);
+    hn::StoreU(place.mip.level, kInt, part.level.data() + i);
+  }
+}
+
+// Pixels of a part whose texels are to be blended, by number.
+struct BlendedPixels {
+  HWY_ALIGN PerPixel<int32_t> index;
+  size_t count = 0;
+
+  HWY_INLINE void Append(size_t first, Mask which) {
+    count += hn::CompressStore(CountFrom(static_cast<int32_t>(first)),
+                               hn::RebindMask(kInt, which), kInt,
+                               index.data() + count);
+  }
+};
+
+// Reads what is one colour; lists the other pixels.
+inline HWY_ATTR void ReadEvenTexels(const Texture& texture, PartPixels& part,
+                                    BlendedPixels& blended) {
+  for (size_t i = 0; i < part.size(); i += NumLanes()) {
+    Mask is_known;
+    part.StoreTexture(SampleEven(texture, part.TexturePlace(i), &is_known), i);
+    blended.Append(i, hn::Not(is_known));
+  }
+}
+
+inline HWY_ATTR void BlendTexels(const Texture& texture, BlendedPixels& blended,
+                                 PartPixels& part) {
+  // fill the last vector with any pixel
+  std::fill_n(blended.index.begin() + blended.count, NumLanes(), 0);
+  HWY_ALIGN std::array<float, 3 * hn::MaxLanes(kFloat)> rgb;
+  for (size_t i = 0; i < blended.count; i += NumLanes()) {
+    const Int index = hn::LoadU(kInt, blended.index.data() + i);
+    const MipLevels mip = {hn::GatherIndex(kInt, part.level.data(), index),
+                           Gather(part.share.data(), index)};
+    const Color color =
+        Filtered(texture, mip, hn::Zero(kInt), Gather(part.s.data(), index),
+                 Gather(part.t.data(), index));
+    hn::StoreU(color.x, kFloat, rgb.data());
+    hn::StoreU(color.y, kFloat, rgb.data() + NumLanes());
+    hn::StoreU(color.z, kFloat, rgb.data() + 2 * NumLanes());
+    const size_t used = std::min(NumLanes(), blended.count - i);
+    for (size_t lane = 0; lane < used; ++lane) {
+      const auto to = static_cast<size_t>(blended.index[i + lane]);
+      part.red[to] = rgb[lane];
+      part.green[to] = rgb[NumLanes() + lane];
+      part.blue[to] = rgb[2 * NumLanes() + lane];
+    }
+  }
+}
+
+// Reads the texture. Most pixels of a chequered floor see a single colour; the
+// others are brought together before their texels are blended.
+inline HWY_ATTR void ReadTexture(const Drawing& drawing, const PixelList& list,
+                                 PartPixels& part) {
   const Primitive& p = *drawing.primitive;
+  if (p.texture == nullptr) {
+    for (size_t i = 0; i < part.size(); i += NumLanes()) {
+      part.StoreTexture(Set(Float3{1, 1, 1}), i);
+    }
+    return;
+  }
+  if (p.texture->is_cube) {
+    for (size_t i = 0; i < part.size(); i += NumLanes()) {
+      part.StoreTexture(
+          TextureColor(p, FindTexturePoint(drawing, list, part, i)), i);
+    }
+    return;
+  }
+  FindTexturePlaces(drawing, list, part);
+  BlendedPixels blended;
+  ReadEvenTexels(*p.texture, part, blended);
+  BlendTexels(*p.texture, blended, part);
+}
+
+inline HWY_ATTR void FindCells(const Primitive& p, const PlanePart& plane,
+                               PartPixels& part) {
+  // the pixels that fill the last vector may lie in other parts
+  const Int last = hn::Set(kInt, plane.num_corners() - plane.num_columns() - 2);
+  for (size_t i = 0; i < part.size(); i += NumLanes()) {
+    const CellPlaces places = FindCellPlaces(p, plane, part.Points(i));
+    hn::StoreU(hn::Min(hn::Max(places.index, hn::Zero(kInt)), last), kInt,
+               part.cell.data() + i);
+    hn::StoreU(places.u, kFloat, part.u.data() + i);
+    hn::StoreU(places.v, kFloat, part.v.data() + i);
+    hn::StoreU(hn::IfThenElseZero(places.is_second, Set(1.0f)), kFloat,
+               part.side.data() + i);
+  }
+}
+
+// Lights the part and puts it together with the texture.
+inline HWY_ATTR void LightPart(const Drawing& drawing, const CornerTable& table,
+                               const PartPixels& part, Frame& frame) {
   const size_t num_passes =
       drawing.casters == nullptr ? 1 : 1 + drawing.casters->size();
-  for (size_t i = begin; i < end; i += NumLanes()) {
-    const PixelPlaces at = FindPlaces(hn::LoadU(kInt, list.pixels.data() + i),
-                                      hn::LoadU(kInt, list.samples.data() + i));
-    const PlanePoints points = FindPoints(drawing.rays, at);
-    const Vec3 center = points.center;
+  for (size_t i = 0; i < part.size(); i += NumLanes()) {
     std::array<Color, CornerTable::kMaxPasses> colors;
     for (size_t pass = 0; pass < num_passes; ++pass) {
       colors[pass] = {Zero(), Zero(), Zero()};
     }
-    BlendCells(table, FindCellPlaces(p, table.part, points), num_passes,
-               colors.data());
-    Color texture = Set(Float3{1, 1, 1});
-    if (p.texture != nullptr) {
-      texture =
-          TextureColor(drawing, at, center, [&](Float x, Float y) HWY_ATTR {
-            return MeetPlane(drawing.rays, x, y, center);
-          });
-    }
+    const CellPlaces places = {
+        hn::LoadU(kInt, part.cell.data() + i),
+        hn::LoadU(kFloat, part.u.data() + i),
+        hn::LoadU(kFloat, part.v.data() + i),
+        hn::LoadU(kFloat, part.side.data() + i) > Zero()};
+    BlendCells(table, places, num_passes, colors.data());
     const auto blend = [&](Pass /*pass*/, int index, int /*light*/) HWY_ATTR {
       return colors[static_cast<size_t>(index)];
     };
+    const Vec3 center = part.Points(i).center;
     const auto may_shade = [&](const Footprint& print) HWY_ATTR {
       const Mask is_in_x =
           hn::And(center.x >= Set(print.x_low), center.x <= Set(print.x_high));
@@ -287,9 +495,20 @@ inline HWY_ATTR void ShadeWithTable(const Drawing& drawing,
           hn::And(center.y >= Set(print.y_low), center.y <= Set(print.y_high));
       return !hn::AllFalse(kFloat, hn::And(is_in_x, is_in_y));
     };
-    StoreShaded(AddPasses(drawing, center, texture, blend, may_shade), i,
-                frame);
+    StoreShaded(
+        AddPasses(drawing, center, part.TextureColorAt(i), blend, may_shade),
+        part.begin + i, frame);
   }
+}
+
+inline HWY_ATTR void ShadeWithTable(const Drawing& drawing,
+                                    const CornerTable& table,
+                                    const PixelList& list, PartPixels& part,
+                                    Frame& frame) {
+  FindPartPoints(drawing, list, part);
+  ReadTexture(drawing, list, part);
+  FindCells(*drawing.primitive, table.part, part);
+  LightPart(drawing, table, part, frame);
 }
 
 // What can shade the plane, and where.
@@ -313,19 +532,21 @@ inline void ChooseCasters(const Casters& all, const Footprint& part,
                           Casters& chosen) {
   chosen.primitives.clear();
   chosen.footprints.clear();
+  chosen.around = kNowhere;
   for (size_t i = 0; i < all.primitives.size(); ++i) {
     if (!all.footprints[i].Overlaps(part)) continue;
     chosen.primitives.push_back(all.primitives[i]);
     chosen.footprints.push_back(all.footprints[i]);
+    chosen.around.Include(all.footprints[i]);
   }
 }
 
 inline HWY_ATTR void ShadePlane(const Drawing& drawing, const PixelList& list,
                                 Frame& frame) {
-  // some rows of a small picture, less where those have too many corners
-  constexpr size_t kLargestPart = 384;
+  // less where there are too many corners
   constexpr size_t kSmallestPart = 96;
   CornerTable table;
+  PartPixels part;
   std::vector<Casters> all;
   if (drawing.casters != nullptr) all = FindFootprints(drawing);
   size_t size = kLargestPart;
@@ -343,7 +564,9 @@ inline HWY_ATTR void ShadePlane(const Drawing& drawing, const PixelList& list,
     // towards the horizon there are more corners than pixels
     if (fits) {
       LightCorners(drawing, table);
-      ShadeWithTable(drawing, table, begin, end, list, frame);
+      part.begin = begin;
+      part.end = end;
+      ShadeWithTable(drawing, table, list, part, frame);
       size = std::min(2 * size, kLargestPart);
     } else {
       ShadeRange<Shape::kPlane>(drawing, begin, end, list, frame);

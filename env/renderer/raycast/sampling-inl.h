@@ -114,9 +114,8 @@ HWY_INLINE Color Bilinear(const Texture& texture, Int level, Int face, Float s,
   return Lerp(upper, lower, fy);
 }
 
-HWY_INLINE Color Filtered(const Texture& texture, Float rho, Int face, Float s,
-                          Float t) {
-  const MipLevels mip = ChooseLevels(texture, rho);
+HWY_INLINE Color Filtered(const Texture& texture, const MipLevels& mip,
+                          Int face, Float s, Float t) {
   Color color = Bilinear(texture, mip.level, face, s, t);
   const Mask is_blended = mip.share > Zero();
   if (!hn::AllFalse(kFloat, is_blended)) {
@@ -127,16 +126,57 @@ HWY_INLINE Color Filtered(const Texture& texture, Float rho, Int face, Float s,
   return color * Set(1.0f / 255.0f);
 }
 
-// Colour in [0, 1] of a flat texture at coordinates (s, t), which move by
-// `dx` and `dy` from pixel to pixel.
-HWY_INLINE Color SampleFlat(const Texture& texture, Float s, Float t, Float sx,
-                            Float tx, Float sy, Float ty) {
+// What a flat texture is read at: coordinates in [0, 1) and levels.
+struct FlatPlace {
+  Float s, t;
+  MipLevels mip;
+};
+
+// The place of coordinates (s, t), which move by (sx, tx) and (sy, ty) from
+// pixel to pixel.
+HWY_INLINE FlatPlace FindFlatPlace(const Texture& texture, Float s, Float t,
+                                   Float sx, Float tx, Float sy, Float ty) {
   const Float width = Set(static_cast<float>(texture.width[0]));
   const Float height = Set(static_cast<float>(texture.height[0]));
   const Float rho = hn::Max(hn::Max(hn::Abs(sx), hn::Abs(sy)) * width,
                             hn::Max(hn::Abs(tx), hn::Abs(ty)) * height);
-  return Filtered(texture, rho, hn::Zero(kInt), s - hn::Floor(s),
-                  t - hn::Floor(t));
+  return {s - hn::Floor(s), t - hn::Floor(t), ChooseLevels(texture, rho)};
+}
+
+// The first of the four texels that Bilinear() blends in a flat texture.
+HWY_INLINE Int FirstTexel(const Texture& texture, Int level,
+                          const FlatPlace& at) {
+  const Image image = FindImage(texture, level, hn::Zero(kInt));
+  const auto first = [](Float place, Float size) HWY_ATTR {
+    const Float i = hn::Floor(Fma(place, size, Set(-0.5f)));
+    return ToInt(If(i < Zero(), size - Set(1.0f), i));
+  };
+  const Int index = image.offset +
+                    first(at.t, image.height_float) * image.width +
+                    first(at.s, image.width_float);
+  return hn::GatherIndex(
+      kInt, reinterpret_cast<const int32_t*>(texture.texels.data()), index);
+}
+
+// Colour in [0, 1] where the four texels of either level have the same;
+// `*is_known` says where.
+HWY_INLINE Color SampleEven(const Texture& texture, const FlatPlace& at,
+                            Mask* is_known) {
+  const MipLevels& mip = at.mip;
+  const Int fine = FirstTexel(texture, mip.level, at);
+  const Mask is_blended = mip.share > Zero();
+  Int marks = fine;
+  Color color = UnpackTexel(fine);
+  if (!hn::AllFalse(kFloat, is_blended)) {
+    const Int next = If(is_blended, mip.level + hn::Set(kInt, 1), mip.level);
+    const Int coarse = FirstTexel(texture, next, at);
+    marks = hn::And(fine, coarse);
+    color = If(is_blended, Lerp(color, UnpackTexel(coarse), mip.share), color);
+  }
+  *is_known = hn::RebindMask(
+      kFloat,
+      hn::Gt(hn::And(marks, hn::Set(kInt, Texture::kEven)), hn::Zero(kInt)));
+  return color * Set(1.0f / 255.0f);
 }
 
 // The face's own axes of a direction: s and t axis and major axis, signed as
@@ -175,8 +215,8 @@ HWY_INLINE Color SampleCube(const Texture& texture, Vec3 d, Vec3 dx, Vec3 dy) {
   };
   const Float half_width = Set(0.5f * static_cast<float>(texture.width[0]));
   const Float rho = hn::Max(move(dx), move(dy)) * half_width;
-  return Filtered(texture, rho, face, s * Set(0.5f) + Set(0.5f),
-                  t * Set(0.5f) + Set(0.5f));
+  return Filtered(texture, ChooseLevels(texture, rho), face,
+                  s * Set(0.5f) + Set(0.5f), t * Set(0.5f) + Set(0.5f));
 }
 
 }  // namespace replicant::env::raycast::HWY_NAMESPACE

@@ -99,15 +99,20 @@ HWY_INLINE void Shares(const TrianglePlane& plane, Vec3 point, Float* share1,
   *share2 = Dot(Cross(plane.edge1, v), plane.normal) * plane.inverse_area2;
 }
 
-// Texture colour at the centres of a vector of pixels. Neighbours within an
-// aligned square of two by two pixels, counted from the bottom row, share
-// their differences, as in OpenGL. `meet(x, y)` is the point of the surface
-// behind picture coordinates (x, y), in local coordinates.
+// What a texture is read at, and what that moves by from pixel to pixel.
+struct TexturePoint {
+  Vec3 place, dx, dy;
+};
+
+// Those of the centres of a vector of pixels. Neighbours within an aligned
+// square of two by two pixels, counted from the bottom row, share their
+// differences, as in OpenGL. `meet(x, y)` is the point of the surface behind
+// picture coordinates (x, y), in local coordinates.
 template <typename Meet>
-HWY_INLINE Color TextureColor(const Drawing& drawing, const PixelPlaces& at,
-                              Vec3 center, const Meet& meet) {
+HWY_INLINE TexturePoint FindTexturePoint(const Drawing& drawing,
+                                         const PixelPlaces& at, Vec3 center,
+                                         const Meet& meet) {
   const Primitive& p = *drawing.primitive;
-  const Texture& texture = *p.texture;
   const Vec3 scale = Set(p.texture_scale);
   const Float last_row = Set(static_cast<float>(drawing.snapshot->height - 1));
   const Float half = Set(0.5f);
@@ -116,13 +121,22 @@ HWY_INLINE Color TextureColor(const Drawing& drawing, const PixelPlaces& at,
   const Float x0 = even(at.x) + half;
   // rows from the bottom
   const Float y0 = last_row - even(last_row - at.y) + half;
-  const Vec3 place = center * scale;
   const Vec3 origin = meet(x0, y0) * scale;
-  const Vec3 dx = meet(x0 + Set(1.0f), y0) * scale - origin;
-  const Vec3 dy = meet(x0, y0 - Set(1.0f)) * scale - origin;
-  if (texture.is_cube) return SampleCube(texture, place, dx, dy);
-  return SampleFlat(texture, place.x + Set(p.texture_offset[0]),
-                    place.y + Set(p.texture_offset[1]), dx.x, dx.y, dy.x, dy.y);
+  return {center * scale, meet(x0 + Set(1.0f), y0) * scale - origin,
+          meet(x0, y0 - Set(1.0f)) * scale - origin};
+}
+
+HWY_INLINE FlatPlace FindFlatPlace(const Primitive& p, const TexturePoint& at) {
+  return FindFlatPlace(*p.texture, at.place.x + Set(p.texture_offset[0]),
+                       at.place.y + Set(p.texture_offset[1]), at.dx.x, at.dx.y,
+                       at.dy.x, at.dy.y);
+}
+
+HWY_INLINE Color TextureColor(const Primitive& p, const TexturePoint& at) {
+  const Texture& texture = *p.texture;
+  if (texture.is_cube) return SampleCube(texture, at.place, at.dx, at.dy);
+  const FlatPlace flat = FindFlatPlace(p, at);
+  return Filtered(texture, flat.mip, hn::Zero(kInt), flat.s, flat.t);
 }
 
 // Rounds a colour to 8 bits, as the frame buffer does after each pass.
@@ -213,9 +227,11 @@ HWY_INLINE Bytes ShadeTriangle(const Drawing& drawing, const PixelPlaces& at,
   Shares(plane, center, &share1, &share2);
   Color texture = Set(Float3{1, 1, 1});
   if (drawing.primitive->texture != nullptr) {
-    texture = TextureColor(drawing, at, center, [&](Float x, Float y) HWY_ATTR {
-      return meet(x, y, center);
-    });
+    texture = TextureColor(
+        *drawing.primitive,
+        FindTexturePoint(drawing, at, center, [&](Float x, Float y) HWY_ATTR {
+          return meet(x, y, center);
+        }));
   }
 
   const LocalScene& scene = drawing.scene;

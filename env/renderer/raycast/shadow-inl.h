@@ -24,11 +24,19 @@ inline constexpr float kShadowEnd = 0.9999f;
 struct Footprint {
   float x_low = -kMiss, x_high = kMiss, y_low = -kMiss, y_high = kMiss;
 
+  void Include(const Footprint& other) {
+    x_low = std::min(x_low, other.x_low);
+    x_high = std::max(x_high, other.x_high);
+    y_low = std::min(y_low, other.y_low);
+    y_high = std::max(y_high, other.y_high);
+  }
   bool Overlaps(const Footprint& other) const {
     return x_low <= other.x_high && x_high >= other.x_low &&
            y_low <= other.y_high && y_high >= other.y_low;
   }
 };
+
+inline constexpr Footprint kNowhere = {kMiss, -kMiss, kMiss, -kMiss};
 
 // A light with shadow and the primitives that may stand between it and one
 // receiver.
@@ -39,6 +47,8 @@ struct Casters {
   std::vector<const Primitive*> primitives;
   // where the shadows of these can fall if the receiver is a plane
   std::vector<Footprint> footprints;
+  // what these lie in
+  Footprint around = kNowhere;
 };
 
 // One per light with shadow.
@@ -103,7 +113,7 @@ inline Footprint FindFootprint(const Light& light, const Primitive& caster,
   const Float3 middle = ToLocal(plane, caster.position);
   const Float3 lamp = ToLocal(plane, light.position);
   const Float3 down = RotateBack(plane.rotation, light.direction);
-  Footprint print{kMiss, -kMiss, kMiss, -kMiss};
+  Footprint print = kNowhere;
   for (unsigned corner = 0; corner < 8; ++corner) {
     Float3 at = middle;
     for (size_t i = 0; i < 3; ++i) {
@@ -136,6 +146,7 @@ inline void FindCasters(const Snapshot& snapshot, const Primitive& primitive,
                         const Ball& receiver, Casters& casters) {
   casters.primitives.clear();
   casters.footprints.clear();
+  casters.around = {};
   for (const Primitive& caster : snapshot.primitives) {
     // convex shapes do not shade themselves where they face the light
     if (&caster == &primitive && caster.shape != Shape::kTriangles) continue;
@@ -152,6 +163,7 @@ inline void FindCasters(const Snapshot& snapshot, const Primitive& primitive,
 template <typename MayShade>
 HWY_INLINE Mask IsLit(const Snapshot& snapshot, const Casters& casters,
                       Vec3 point, Mask wanted, const MayShade& may_shade) {
+  if (casters.primitives.empty() || !may_shade(casters.around)) return wanted;
   const Light& light = *casters.light;
   const Vec3 v = point - Set(light.position);
   const Float depth = Dot(v, Set(light.direction));

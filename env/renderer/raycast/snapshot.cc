@@ -344,6 +344,10 @@ Primitive TakeGeom(const mjModel& model, const mjvGeom& geom,
         p.grid[i].num_cells = model.vis.quality.numquads + 2;
       }
     }
+    for (PlaneGrid& grid : p.grid) {
+      grid.per_pad = 1 / std::max(grid.pad, 1e-20f);
+      grid.per_step = 1 / std::max(grid.step, 1e-20f);
+    }
     // seen from behind it lets more through
     if (Dot(Sub(eye, p.position), Axis(p.rotation, 2)) < 0) {
       p.is_transparent = true;

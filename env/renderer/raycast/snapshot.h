@@ -33,6 +33,8 @@ struct PlaneGrid {
   float pad = 0;
   float step = 1;
   int num_cells = 1;
+  // 1 / pad (at most 1e20) and 1 / step
+  float per_pad = 0, per_step = 1;
 
   // Coordinate of grid line k, 0 <= k <= num_cells.
   float Line(int k) const;

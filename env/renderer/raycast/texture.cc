@@ -32,7 +32,7 @@ Tap TapOf(int i, int from_size, int to_size) {
 
 uint32_t Blend(const uint32_t* from, int width, const Tap& x, const Tap& y) {
   uint32_t texel = 0;
-  for (int channel = 0; channel < 4; ++channel) {
+  for (int channel = 0; channel < 3; ++channel) {
     const auto at = [&](int column, int row) {
       return static_cast<double>(Channel(from[row * width + column], channel));
     };
@@ -101,6 +101,35 @@ void MakeMipMaps(Texture& texture) {
   }
 }
 
+// Sets kEven in all images.
+void MarkEven(Texture& texture) {
+  for (int level = 0; level < texture.num_levels; ++level) {
+    const int width = texture.width[level];
+    const int height = texture.height[level];
+    const auto after = [&](int i, int size) {
+      return i + 1 < size ? i + 1 : (texture.is_cube ? i : 0);
+    };
+    for (int face = 0; face < (texture.is_cube ? 6 : 1); ++face) {
+      uint32_t* image =
+          texture.texels.data() + texture.offset[level] + face * width * height;
+      const auto color = [&](int x, int y) {
+        return image[y * width + x] & Texture::kColor;
+      };
+      for (int y = 0; y < height; ++y) {
+        const int below = after(y, height);
+        for (int x = 0; x < width; ++x) {
+          const int right = after(x, width);
+          const uint32_t own = color(x, y);
+          const bool is_even = color(right, y) == own &&
+                               color(x, below) == own &&
+                               color(right, below) == own;
+          image[y * width + x] = own | (is_even ? Texture::kEven : 0);
+        }
+      }
+    }
+  }
+}
+
 // Number of texels in level 0.
 size_t NumTexels(const Texture& texture) {
   return static_cast<size_t>(texture.width[0]) *
@@ -123,8 +152,7 @@ class Source {
 
   uint32_t operator()(size_t i) const {
     const mjtByte* p = data_ + (i < period_ ? i : i % period_) * channels_;
-    const uint32_t alpha = channels_ == 4 ? p[3] : 255u;
-    return p[0] | uint32_t{p[1]} << 8 | uint32_t{p[2]} << 16 | alpha << 24;
+    return p[0] | uint32_t{p[1]} << 8 | uint32_t{p[2]} << 16;
   }
 
  private:
@@ -138,7 +166,7 @@ class Source {
 bool IsTextureOf(const Texture& texture, const mjModel& model, int id) {
   const Source source(model, id);
   for (size_t i = 0; i < NumTexels(texture); ++i) {
-    if (texture.texels[i] != source(i)) return false;
+    if ((texture.texels[i] & Texture::kColor) != source(i)) return false;
   }
   return true;
 }
@@ -165,6 +193,7 @@ Texture MakeTexture(const mjModel& model, int id) {
     texture.texels[i] = source(i);
   }
   MakeMipMaps(texture);
+  MarkEven(texture);
   return texture;
 }
 

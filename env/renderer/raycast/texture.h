@@ -13,11 +13,16 @@ namespace replicant::env::raycast {
 // 1 x 1, each filtered from the one before it by two by two texels and rounded
 // to 8 bits.
 //
-// A texel is one uint32: red in bits 0-7, green 8-15, blue 16-23, alpha 24-31.
-// Level k starts at `offset[k]`; a 2D texture has one image per level, row 0
-// first; a cube texture six: +x, -x, +y, -y, +z, -z.
+// A texel is one uint32: red in bits 0-7, green 8-15, blue 16-23. Bit 24,
+// kEven, is set where whatever is blended from the texel, the next one in its
+// row and the two in the row after it has the texel's colour: they all have.
+// Beyond the edges a 2D texture goes on with its other side, a cube's face with
+// the same. Level k starts at `offset[k]`; a 2D texture has one image per
+// level, row 0 first; a cube texture six: +x, -x, +y, -y, +z, -z.
 struct Texture {
   static constexpr int kMaxLevels = 16;
+  static constexpr uint32_t kColor = 0x00FFFFFF;
+  static constexpr uint32_t kEven = 0x01000000;
 
   bool is_cube = false;
   bool is_srgb = false;
