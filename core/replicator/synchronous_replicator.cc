@@ -108,6 +108,7 @@ BuiltReplica BuildReplica(uint64_t seed, ReplicaPlace place,
   const StepOutputs made = step_fn(replica, AddInputs(graph, specs));
   BuiltReplica built{.value_names = ValueNames(made)};
   std::vector<Output> outputs;
+  outputs.reserve(made.values.size());
   for (const auto& [name, output] : made.values) outputs.push_back(output);
   std::vector<Output> updates = made.updates;
   for (const Output& update :
