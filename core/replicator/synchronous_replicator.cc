@@ -51,6 +51,16 @@ class GraphReplica : public ReplicaContext {
   const ReplicaPlace place_;
 };
 
+// From the end to the step: of what processes say, the least counts.
+int32_t ToWord(NextResult result) {
+  if (result == NextResult::kEnd) return 0;
+  return result == NextResult::kTimeout ? 1 : 2;
+}
+NextResult FromWord(int32_t word) {
+  if (word == 0) return NextResult::kEnd;
+  return word == 1 ? NextResult::kTimeout : NextResult::kOk;
+}
+
 // What a replica computes with.
 struct Replica {
   std::unique_ptr<kernels::Backend> backend;
@@ -367,14 +377,9 @@ void SynchronousReplicator::CheckAgreementOfAll(
 
 NextResult SynchronousReplicator::Agree(NextResult own) {
   if (is_stopped_) return NextResult::kEnd;
-  // from the end to the step: the least counts
-  constexpr NextResult kResults[] = {NextResult::kEnd, NextResult::kTimeout,
-                                     NextResult::kOk};
-  int32_t place = 0;
-  while (kResults[place] != own) ++place;
-  int32_t words[2] = {place, HaveVariablesChanged() ? 0 : 1};
+  int32_t words[2] = {ToWord(own), HaveVariablesChanged() ? 0 : 1};
   processes_.Min(words);
-  const NextResult result = kResults[words[0]];
+  const NextResult result = FromWord(words[0]);
   is_stopped_ = processes_.size() > 1 && result == NextResult::kEnd;
   if (result == NextResult::kOk && words[1] == 0) SpreadVariables();
   return result;
