@@ -64,6 +64,7 @@ std::vector<std::string> Processes::Gather(const std::string& text) {
   std::string all(row * num_ranks, '\0');
   Run({Kind::kAllGather, {}, 0, View(Bytes(padded)), View(Bytes(all))});
   std::vector<std::string> texts;
+  texts.reserve(num_ranks);
   for (size_t r = 0; r < num_ranks; ++r) {
     texts.push_back(all.substr(r * row, static_cast<size_t>(sizes[r])));
   }

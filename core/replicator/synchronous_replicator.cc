@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <exception>
@@ -51,6 +50,16 @@ class GraphReplica : public ReplicaContext {
 
   const ReplicaPlace place_;
 };
+
+// From the end to the step: of what processes say, the least counts.
+int32_t ToWord(NextResult result) {
+  if (result == NextResult::kEnd) return 0;
+  return result == NextResult::kTimeout ? 1 : 2;
+}
+NextResult FromWord(int32_t word) {
+  if (word == 0) return NextResult::kEnd;
+  return word == 1 ? NextResult::kTimeout : NextResult::kOk;
+}
 
 // What a replica computes with.
 struct Replica {
@@ -109,6 +118,7 @@ BuiltReplica BuildReplica(uint64_t seed, ReplicaPlace place,
   const StepOutputs made = step_fn(replica, AddInputs(graph, specs));
   BuiltReplica built{.value_names = ValueNames(made)};
   std::vector<Output> outputs;
+  outputs.reserve(made.values.size());
   for (const auto& [name, output] : made.values) outputs.push_back(output);
   std::vector<Output> updates = made.updates;
   for (const Output& update :
@@ -367,14 +377,9 @@ void SynchronousReplicator::CheckAgreementOfAll(
 
 NextResult SynchronousReplicator::Agree(NextResult own) {
   if (is_stopped_) return NextResult::kEnd;
-  // from the end to the step: the least counts
-  constexpr NextResult kResults[] = {NextResult::kEnd, NextResult::kTimeout,
-                                     NextResult::kOk};
-  const auto place = std::ranges::find(kResults, own) - kResults;
-  int32_t words[2] = {static_cast<int32_t>(place),
-                      HaveVariablesChanged() ? 0 : 1};
+  int32_t words[2] = {ToWord(own), HaveVariablesChanged() ? 0 : 1};
   processes_.Min(words);
-  const NextResult result = kResults[words[0]];
+  const NextResult result = FromWord(words[0]);
   is_stopped_ = processes_.size() > 1 && result == NextResult::kEnd;
   if (result == NextResult::kOk && words[1] == 0) SpreadVariables();
   return result;

@@ -124,6 +124,7 @@ std::vector<double> MeasureThreads(const Case& c, double seconds) {
   const auto communicators = MakeThreadCommunicators(c.ranks);
   std::vector<double> times;
   std::vector<std::unique_ptr<Thread>> threads;
+  threads.reserve(static_cast<size_t>(c.ranks));
   for (int rank = 0; rank < c.ranks; ++rank) {
     threads.push_back(std::make_unique<Thread>(
         "rank", [&, rank](const Thread::StopToken& /*stop*/) {
@@ -153,6 +154,7 @@ std::vector<double> MeasureLoops(const Case& c, double seconds) {
   const auto communicators = MakeThreadCommunicators(2);
   std::vector<double> times;
   std::vector<std::unique_ptr<Thread>> threads;
+  threads.reserve(2);
   for (int rank = 0; rank < 2; ++rank) {
     threads.push_back(std::make_unique<Thread>(
         "loop", [&, rank](const Thread::StopToken& /*stop*/) {

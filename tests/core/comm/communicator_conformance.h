@@ -70,6 +70,7 @@ double From(T value) {
 template <typename T>
 std::vector<T> Filled(int64_t count, const std::function<int64_t(int64_t)>& f) {
   std::vector<T> values;
+  values.reserve(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) values.push_back(To<T>(f(i)));
   return values;
 }
@@ -197,6 +198,7 @@ TYPED_TEST_P(CommunicatorTest, AddsInRankOrder) {
   for (const int size : {2, 3, 5, 8}) {
     TypeParam::RunOn(size, [&](Communicator& comm) {
       std::vector<float> x;
+      x.reserve(kCount);
       for (int64_t i = 0; i < kCount; ++i) x.push_back(value(i, comm.rank()));
       comm.AllReduce(View(x, 0, kCount), Mutable(x, 0, kCount), ReduceOp::kSum);
       for (int64_t i = 0; i < kCount; ++i) {

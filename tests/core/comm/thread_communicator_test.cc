@@ -19,6 +19,7 @@ void RunThreads(int size, const CommunicatorOptions& options,
                 const std::function<void(Communicator&)>& body) {
   const auto communicators = MakeThreadCommunicators(size, options);
   std::vector<std::unique_ptr<Thread>> threads;
+  threads.reserve(communicators.size());
   for (const auto& communicator : communicators) {
     threads.push_back(std::make_unique<Thread>(
         "rank", [&](const Thread::StopToken&) { body(*communicator); }));

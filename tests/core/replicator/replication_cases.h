@@ -67,7 +67,7 @@ class RowsPipeline : public InputPipeline {
   int64_t step_ = 0;
 };
 
-inline InputFn Rows(int64_t global_rows, int64_t length, ValueFn value) {
+inline InputFn Rows(int64_t global_rows, int64_t length, const ValueFn& value) {
   return [=](const InputContext& context) {
     return std::make_unique<RowsPipeline>(context, global_rows, length, value);
   };
@@ -97,6 +97,7 @@ inline void CheckPrimitives(const ReplicationConfig& config) {
     const Output x = batch.at("x");
     // a row for every replica
     std::vector<Output> rows;
+    rows.reserve(static_cast<size_t>(n));
     for (int r = 0; r < n; ++r) rows.push_back(graph::Mul(x, r + 1.0));
     const auto twice = [](Output v) { return graph::Mul(v, 2.0); };
     return StepOutputs{
@@ -151,6 +152,7 @@ inline Output LossThroughPrimitives(ReplicaContext& replica, Output x) {
   const int n = replica.num_replicas();
   const double weight = 1.0 + 0.5 * replica.replica_id();
   std::vector<Output> rows;
+  rows.reserve(static_cast<size_t>(n));
   for (int r = 0; r < n; ++r) rows.push_back(graph::Mul(x, r + 0.5));
   const Output stacked = graph::Concat(rows, 0);
   const Output y = replica.AllReduce(graph::Square(x), ReduceOp::kMean);

@@ -54,6 +54,7 @@ static StepOutputs SineStep(ReplicaContext& replica, const Inputs& batch) {
   std::vector<VariableId> parameters = hidden.variables();
   for (const VariableId v : last.variables()) parameters.push_back(v);
   std::vector<Output> values;
+  values.reserve(parameters.size());
   for (const VariableId v : parameters) values.push_back(g.Read(v));
 
   const nn::StepCounter step = nn::AddStepCounter(g);
