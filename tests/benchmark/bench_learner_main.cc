@@ -222,6 +222,7 @@ void PrintProfile(const runtime::Executor& plan) {
     kinds[kernel.op] += kernel.mean_ms;
   }
   std::vector<std::pair<double, std::string>> sums;
+  sums.reserve(kinds.size());
   for (const auto& [op, ms] : kinds) sums.emplace_back(ms, op);
   std::ranges::sort(sums, std::greater<>());
   for (const auto& [ms, op] : sums) {
@@ -288,7 +289,7 @@ metrics::JsonObject RunReplicas(const Case& c, const Options& options) {
 }  // namespace
 }  // namespace replicant::learner
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   namespace learner = replicant::learner;
   CLI::App app("Measures training steps and policies.");
   bool is_list = false;
@@ -307,24 +308,21 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 64));
   CLI11_PARSE(app, argc, argv);
   if (options.replicas > 0 && options.threads == 0) options.threads = 1;
-  try {
-    for (const learner::Case& c : learner::AllCases(options)) {
-      if (c.FullName().find(filter) == std::string::npos) continue;
-      if (is_list) {
-        fmt::print("{}\n", c.FullName());
-        continue;
-      }
-      const bool is_d4pg_step =
-          c.group == "learner" && c.workload.starts_with("d4pg");
-      if (options.replicas > 0 && !is_d4pg_step) continue;
-      fmt::print("{}\n",
-                 (options.replicas > 0 ? learner::RunReplicas(c, options)
-                                       : learner::RunCase(c, options))
-                     .ToString());
-      std::fflush(stdout);
+  for (const learner::Case& c : learner::AllCases(options)) {
+    if (c.FullName().find(filter) == std::string::npos) continue;
+    if (is_list) {
+      fmt::print("{}\n", c.FullName());
+      continue;
     }
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "bench_learner: {}\n", e.what());
-    return 1;
+    const bool is_d4pg_step =
+        c.group == "learner" && c.workload.starts_with("d4pg");
+    if (options.replicas > 0 && !is_d4pg_step) continue;
+    fmt::print("{}\n", (options.replicas > 0 ? learner::RunReplicas(c, options)
+                                             : learner::RunCase(c, options))
+                           .ToString());
+    std::fflush(stdout);
   }
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "bench_learner: %s\n", e.what());
+  return 1;
 }

@@ -133,18 +133,26 @@ class Moments {
   std::vector<double> mean_, squares_;
 };
 
+// Rows of one group, and what normalises them.
+struct ForwardBlock {
+  const float* x;
+  const float* residual;
+  const float* mean;
+  const float* factor;
+  const float* beta;
+  int64_t rows, channels;
+};
+
 // What y is of x: (x - mean[c]) * factor[g, c] + beta[g, c].
 template <bool kHasResidual, bool kHasRelu>
-void Normalise(const float* x, const float* residual, const float* mean,
-               const float* factor, const float* beta, int64_t rows,
-               int64_t channels, float* y) {
-  for (int64_t row = 0; row < rows; ++row) {
-    const float* xr = x + row * channels;
-    const float* rr = residual + row * channels;
-    float* yr = y + row * channels;
+void Normalise(const ForwardBlock& b, float* y) {
+  for (int64_t row = 0; row < b.rows; ++row) {
+    const float* xr = b.x + row * b.channels;
+    const float* rr = kHasResidual ? b.residual + row * b.channels : nullptr;
+    float* yr = y + row * b.channels;
 #pragma omp simd
-    for (int64_t c = 0; c < channels; ++c) {
-      float value = (xr[c] - mean[c]) * factor[c] + beta[c];
+    for (int64_t c = 0; c < b.channels; ++c) {
+      float value = (xr[c] - b.mean[c]) * b.factor[c] + b.beta[c];
       if constexpr (kHasResidual) value += rr[c];
       // not a number stays
       if constexpr (kHasRelu) value = value < 0.0f ? 0.0f : value;
@@ -200,9 +208,13 @@ class BatchNormKernel : public Kernel {
       const int64_t at = row * s_.channels;
       float* y = operands_.output<float>(0) + at;
       normalise_(
-          x + at, has_residual_ ? operands_.input<float>(3) + at : nullptr,
-          operands_.output<float>(1), factor_.data() + group * s_.channels,
-          operands_.input<float>(2) + group * s_.channels, rows, s_.channels,
+          {.x = x + at,
+           .residual = has_residual_ ? operands_.input<float>(3) + at : nullptr,
+           .mean = operands_.output<float>(1),
+           .factor = factor_.data() + group * s_.channels,
+           .beta = operands_.input<float>(2) + group * s_.channels,
+           .rows = rows,
+           .channels = s_.channels},
           y);
       if (!activation_.is_empty()) {
         activation_.RunInPlace(

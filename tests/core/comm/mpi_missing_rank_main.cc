@@ -7,14 +7,15 @@
 #include "core/comm/mpi_communicator.h"
 
 int main() {
-  using namespace replicant::comm;
+  namespace comm = replicant::comm;
   try {
-    const auto comm =
-        MakeMpiCommunicator({.timeout = std::chrono::milliseconds(300)});
-    comm->Barrier();
+    const auto ranks =
+        comm::MakeMpiCommunicator({.timeout = std::chrono::milliseconds(300)});
+    ranks->Barrier();
     // until mpirun kills it
-    if (comm->rank() == 1) std::this_thread::sleep_for(std::chrono::minutes(1));
-    comm->Barrier();
+    if (ranks->rank() == 1)
+      std::this_thread::sleep_for(std::chrono::minutes(1));
+    ranks->Barrier();
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return 1;

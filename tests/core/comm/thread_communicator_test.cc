@@ -69,7 +69,7 @@ TEST(ThreadCommunicatorTest, AnAbortEndsTheCallOfTheOthers) {
 TEST(ThreadCommunicatorTest, RefusesCallsThatDiffer) {
   RunThreads(2, {}, [](Communicator& comm) {
     std::vector<float> x(4);
-    const auto n = static_cast<int64_t>(3 + comm.rank());
+    const int64_t n = comm.rank() + int64_t{3};
     EXPECT_EQ(
         MessageOf<CommError>([&] {
           comm.AllReduce(View(x, 0, n), Mutable(x, 0, n), ReduceOp::kSum);
