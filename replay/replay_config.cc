@@ -166,8 +166,8 @@ ReplayMainConfig ReplayMainConfig::Read(config::Reader& reader) {
   ReplayMainConfig c;
   reader.Section("replay", &c.replay, "the replay service");
   // of the other programs of a run
-  for (const char* section :
-       {"run", "task", "agent", "actors", "learner", "evaluation", "fleet"}) {
+  for (const char* section : {"run", "task", "agent", "resnet50", "sngan",
+                              "actors", "learner", "evaluation", "fleet"}) {
     reader.Foreign(section);
   }
   c.log = config::ReadLogOptions(reader);
