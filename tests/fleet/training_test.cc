@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <regex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -183,15 +184,23 @@ TEST_F(TrainingTest, TrainsOnReplicasUnderMpiAndGoesOn) {
 }
 
 TEST_F(TrainingTest, AStopReachesReplicasUnderMpi) {
-  Process fleet = StartReplicas({"learner.limits.max_steps=0"});
+  Process fleet = StartReplicas(
+      {"learner.limits.max_steps=0", "learner.checkpoint_interval_s=0.3"});
   const auto log = run_ / "logs" / "learner-0.1.log";
-  ASSERT_TRUE(AwaitFile(log, " steps/s")) << Output();
+  // it has learned something
+  ASSERT_TRUE(AwaitFile(log, "stood still for")) << Output();
   fleet.Signal(SIGTERM);
   const auto status = fleet.Wait(std::chrono::minutes(1));
   ASSERT_TRUE(status.has_value()) << Output();
   EXPECT_TRUE(status->ok()) << Output();
-  // with a last checkpoint
-  EXPECT_FALSE(std::filesystem::is_empty(run_ / "checkpoints")) << Output();
+  // with a checkpoint of the last step
+  std::smatch end;
+  const std::string text = ReadFile(log);
+  ASSERT_TRUE(std::regex_search(text, end, std::regex("ends at step (\\d+)")))
+      << text;
+  EXPECT_TRUE(std::filesystem::exists(
+      run_ / "checkpoints" / fmt::format("step-{:012}", std::stoll(end[1]))))
+      << Output();
 }
 
 // The process of rank 1 of a run's learner.
