@@ -52,6 +52,15 @@ elseif(REPLICANT_SANITIZE MATCHES "address")
     "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp")
 endif()
 
+# replicant_add_test_program(name source DEP...): builds it; nothing runs it yet.
+function(replicant_add_test_program name source)
+  add_executable(${name} ${source})
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  target_link_libraries(${name} PRIVATE ${ARGN} replicant_flags
+                                        GTest::gmock GTest::gtest_main)
+endfunction()
+
 # replicant_test(<file_test.cc> DEPS ... [LABELS unit|parity|golden|integration]
 #                [TIMEOUT seconds] [FINDS_FILES])
 # With FINDS_FILES the test finds what is not its own by two macros:
@@ -60,11 +69,7 @@ endif()
 function(replicant_test source)
   cmake_parse_arguments(PARSE_ARGV 1 ARG "FINDS_FILES" "TIMEOUT" "DEPS;LABELS")
   get_filename_component(name ${source} NAME_WE)
-  add_executable(${name} ${source})
-  set_target_properties(${name} PROPERTIES
-    RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
-  target_link_libraries(${name} PRIVATE ${ARG_DEPS} replicant_flags
-                                        GTest::gmock GTest::gtest_main)
+  replicant_add_test_program(${name} ${source} ${ARG_DEPS})
   if(ARG_FINDS_FILES)
     target_compile_definitions(${name} PRIVATE
       REPLICANT_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
@@ -92,11 +97,7 @@ function(replicant_mpi_test source)
     return()
   endif()
   get_filename_component(name ${source} NAME_WE)
-  add_executable(${name} ${source})
-  set_target_properties(${name} PROPERTIES
-    RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
-  target_link_libraries(${name} PRIVATE ${ARG_DEPS} replicant_flags
-                                        GTest::gmock GTest::gtest_main)
+  replicant_add_test_program(${name} ${source} ${ARG_DEPS})
   foreach(ranks ${ARG_RANKS})
     add_test(NAME ${name}.ranks-${ranks}
       COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks} --oversubscribe --allow-run-as-root
