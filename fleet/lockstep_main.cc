@@ -262,7 +262,7 @@ int Run(const TrainingConfig& config, const std::string& resolved_yaml) {
   if (config.evaluation.enabled) {
     trials.emplace(config, registry, folder, &workload);
   }
-  double next_trial_s = config.evaluation.interval_s;
+  double next_trial_s = 0.0;
   learner::Progress newest;
   const auto evaluate = [&](const learner::Progress& progress) {
     newest = progress;
@@ -277,6 +277,7 @@ int Run(const TrainingConfig& config, const std::string& resolved_yaml) {
                                          (trials && trials->is_good_enough());
                                 },
                             .on_progress = evaluate});
+  next_trial_s = learner.seconds() + config.evaluation.interval_s;
   // the rest is of this step alone
   if (manifest && learner.step() != manifest->step) {
     throw IoError(fmt::format("{}: the learner's part cannot be read",

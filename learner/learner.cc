@@ -1,5 +1,6 @@
 #include "learner/learner.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
@@ -14,6 +15,9 @@ namespace {
 
 // How long a step waits for input before the loop looks around.
 constexpr auto kPatience = std::chrono::milliseconds(100);
+
+// Learner::seconds() in a checkpoint's metadata.
+constexpr const char* kSecondsKey = "learner.seconds";
 
 Clock::Duration Seconds(double seconds) {
   return std::chrono::duration_cast<Clock::Duration>(
@@ -61,12 +65,17 @@ Learner::Learner(const LearnerConfig& config,
       hooks_(std::move(hooks)),
       clock_(*clock),
       checkpoints_(folder / "checkpoints", config.num_kept_checkpoints),
-      run_checkpointer_(&checkpoints_, workload, clock),
+      run_checkpointer_(
+          &checkpoints_, workload, [this] { return State(); }, clock),
       events_({.folder = folder}, *clock),
       lines_({.path = folder / "learner.jsonl"}, *clock) {
   if (const auto info = checkpoints_.LoadNewest(workload_.variables())) {
     workload_.Restore(info->metadata);
     step_ = info->step;
+    if (const auto seconds = info->metadata.find(kSecondsKey);
+        seconds != info->metadata.end()) {
+      seconds_before_ = std::stod(seconds->second);
+    }
     spdlog::info("goes on from the checkpoint of step {}", step_);
   }
   if (!config_.parameter_bind.empty()) {
@@ -79,14 +88,24 @@ std::string Learner::parameter_endpoint() const {
   return parameters_ ? parameters_->endpoint() : "";
 }
 
+std::map<std::string, std::string> Learner::State() const {
+  auto state = workload_.State();
+  state[kSecondsKey] = fmt::format("{:.3f}", seconds());
+  return state;
+}
+
+double Learner::seconds() const {
+  return seconds_before_ + (start_ ? ToSeconds(clock_.Now() - *start_) : 0.0);
+}
+
 EndReason Learner::Run() {
   start_ = reported_at_ = clock_.Now();
   reported_step_ = step_;
   reported_wait_s_ = workload_.WaitSeconds();
-  report_ = {.next = start_, .length = Seconds(config_.log_interval_s)};
+  report_ = {.next = *start_, .length = Seconds(config_.log_interval_s)};
   report_.next += report_.length;
-  publish_ = {.next = start_, .length = Seconds(config_.publish_interval_s)};
-  checkpoint_ = {.next = start_,
+  publish_ = {.next = *start_, .length = Seconds(config_.publish_interval_s)};
+  checkpoint_ = {.next = *start_,
                  .length = Seconds(config_.checkpoint_interval_s)};
   checkpoint_.next += checkpoint_.length;
 
@@ -95,7 +114,7 @@ EndReason Learner::Run() {
   }
 
   std::optional<EndReason> end;
-  while (!(end = FindEnd(clock_.Now()))) {
+  while (!(end = FindEnd())) {
     // what actors begin with, and then what was learned
     if (published_step_ != step_ && publish_.HasPassed(clock_.Now())) Publish();
     TakeStep();
@@ -118,14 +137,14 @@ EndReason Learner::Run() {
   return *end;
 }
 
-std::optional<EndReason> Learner::FindEnd(Clock::TimePoint now) const {
+std::optional<EndReason> Learner::FindEnd() const {
   const LimitsConfig& limits = config_.limits;
   if (is_input_over_) return EndReason::kEndOfInput;
   if (IsAtStepLimit()) return EndReason::kStepLimit;
   if (limits.max_frames > 0 && workload_.NumFrames() >= limits.max_frames) {
     return EndReason::kFrameLimit;
   }
-  if (limits.max_seconds > 0.0 && now - start_ >= Seconds(limits.max_seconds)) {
+  if (limits.max_seconds > 0.0 && seconds() >= limits.max_seconds) {
     return EndReason::kTimeLimit;
   }
   if (hooks_.should_stop()) return EndReason::kStopped;
@@ -151,7 +170,7 @@ void Learner::Report(Clock::TimePoint now) {
   const double interval_s = ToSeconds(now - reported_at_);
   const double wait_s = workload_.WaitSeconds();
   Progress progress{.step = step_,
-                    .seconds = ToSeconds(now - start_),
+                    .seconds = seconds(),
                     .wait_seconds = wait_s,
                     .wait_reason = wait_reason_,
                     .frames = workload_.NumFrames()};

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,7 +32,7 @@ std::string_view ToString(EndReason reason);
 // Where a run stands.
 struct Progress {
   int64_t step = 0;          // training steps, those before a resume included
-  double seconds = 0.0;      // in this process
+  double seconds = 0.0;      // of training, those before a resume included
   double steps_per_s = 0.0;  // since the last report
   // Share of that time spent waiting for input, in [0, 1].
   double wait_share = 0.0;
@@ -80,6 +81,8 @@ class Learner {
   EndReason Run();
 
   int64_t step() const { return step_; }
+  // Of training, those before a resume included.
+  double seconds() const;
   // Where parameters are published; empty if they are not.
   std::string parameter_endpoint() const;
 
@@ -92,7 +95,9 @@ class Learner {
     bool HasPassed(Clock::TimePoint now);
   };
 
-  std::optional<EndReason> FindEnd(Clock::TimePoint now) const;
+  std::optional<EndReason> FindEnd() const;
+  // What a checkpoint holds beside the variables.
+  std::map<std::string, std::string> State() const;
   bool IsAtStepLimit() const {
     return config_.limits.max_steps > 0 && step_ >= config_.limits.max_steps;
   }
@@ -113,7 +118,8 @@ class Learner {
   int64_t step_ = 0;
   bool is_input_over_ = false;
   std::string wait_reason_;
-  Clock::TimePoint start_;
+  double seconds_before_ = 0.0;            // the resume
+  std::optional<Clock::TimePoint> start_;  // of Run()
   Interval report_, publish_, checkpoint_;
   // when the last report was made, and what stood in it
   Clock::TimePoint reported_at_;

@@ -8,9 +8,10 @@ LimitsConfig LimitsConfig::Read(config::Reader& reader) {
   LimitsConfig c;
   reader.Field("max_steps", &c.max_steps, {0, int64_t{1} << 53},
                "training steps after which the run ends; 0 for no limit");
-  reader.Field("max_seconds", &c.max_seconds, {0.0, 1e9},
-               "seconds after which the run ends, waiting included; 0 for no "
-               "limit");
+  reader.Field(
+      "max_seconds", &c.max_seconds, {0.0, 1e9},
+      "seconds after which the run ends, waiting included, pauses between "
+      "a stop and a resume not; 0 for no limit");
   reader.Field("max_frames", &c.max_frames, {0, int64_t{1} << 53},
                "environment frames after which the run ends; 0 for no limit");
   return c;

@@ -11,7 +11,7 @@ namespace replicant::learner {
 // When a training ends; 0 means no such limit.
 struct LimitsConfig {
   int64_t max_steps = 0;
-  double max_seconds = 0.0;  // of this process, waiting included
+  double max_seconds = 0.0;  // of the run, waiting included
   int64_t max_frames = 0;    // environment frames
 
   static LimitsConfig Read(config::Reader& reader);

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "core/base/error.h"
 
@@ -27,8 +28,11 @@ double Seconds(Clock::Duration duration) {
 }  // namespace
 
 RunCheckpointer::RunCheckpointer(CheckpointFolder* folder, Workload* workload,
-                                 Clock* clock)
-    : folder_(*folder), workload_(*workload), clock_(*clock) {}
+                                 StateFn state, Clock* clock)
+    : folder_(*folder),
+      workload_(*workload),
+      state_(std::move(state)),
+      clock_(*clock) {}
 
 bool RunCheckpointer::IsWanted(int64_t step) const {
   return step > 0 && !folder_.IsComplete(step);
@@ -76,8 +80,7 @@ void RunCheckpointer::Cut(int64_t step) {
   } const unpause{workload_};
   const Clock::TimePoint begin = clock_.Now();
   manifest_ = {.step = step, .id = folder_.NextId()};
-  folder_.Save(workload_.variables(),
-               {.step = step, .metadata = workload_.State()});
+  folder_.Save(workload_.variables(), {.step = step, .metadata = state_()});
   workload_.StartSavingInput(manifest_.id, folder_.PathOf(step));
   cut_at_ = clock_.Now();
   cut_seconds_ = Seconds(cut_at_ - begin);

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
+#include <string>
 
 #include "core/base/clock.h"
 #include "learner/checkpoint_folder.h"
@@ -29,8 +31,12 @@ namespace replicant::learner {
 // Thread-safety: one thread, the workload's.
 class RunCheckpointer {
  public:
+  // What a checkpoint holds beside the variables.
+  using StateFn = std::function<std::map<std::string, std::string>()>;
+
   // All outlive this object.
-  RunCheckpointer(CheckpointFolder* folder, Workload* workload, Clock* clock);
+  RunCheckpointer(CheckpointFolder* folder, Workload* workload, StateFn state,
+                  Clock* clock);
 
   // Begins a checkpoint, unless one is under way or the newest is of this step.
   // One of step 0 holds nothing that a new run has not.
@@ -63,6 +69,7 @@ class RunCheckpointer {
 
   CheckpointFolder& folder_;
   Workload& workload_;
+  const StateFn state_;
   Clock& clock_;
   Phase phase_ = Phase::kIdle;
   Clock::TimePoint drain_until_;

@@ -105,7 +105,8 @@ TEST_F(LearnerTest, EndsAtEachLimit) {
   const Run frames = RunUntil({.max_frames = 32});
   EXPECT_EQ(frames.reason, EndReason::kFrameLimit);
   EXPECT_EQ(frames.step, 8);
-  const Run seconds = RunUntil({.max_seconds = 2.5});
+  // a step takes a second; eight were before
+  const Run seconds = RunUntil({.max_seconds = 10.5});
   EXPECT_EQ(seconds.reason, EndReason::kTimeLimit);
   EXPECT_EQ(seconds.step, 11);
 }

@@ -10,6 +10,7 @@
 #include "core/kernels/common/host_device.h"
 #include "core/kernels/cpu/cpu_kernels.h"
 #include "core/kernels/cpu/primitive.h"
+#include "core/kernels/cpu/subnormals.h"
 #include "core/kernels/cpu/tile_program.h"
 
 namespace replicant::kernels {
@@ -113,6 +114,7 @@ class TeamKernel : public Kernel {
     if (omp_get_max_threads() != num_threads_) {
       omp_set_num_threads(num_threads_);
     }
+    const FlushSubnormals flush(num_threads_);
     kernel_->Launch(stream);
   }
 

@@ -15,8 +15,11 @@ namespace replicant::kernels {
 // for images is channels last; weights of convolutions are packed by the
 // kernels that use them.
 //
-// Differs from the reference: a Relu that is fused behind MatMul or Conv2d
-// makes 0 of NaN, as oneDNN's does. Debug mode fuses nothing and sees it.
+// Differs from the reference:
+// - a Relu that is fused behind MatMul or Conv2d makes 0 of NaN, as oneDNN's
+//   does. Debug mode fuses nothing and sees it.
+// - floats below 2^-126 are 0, as operands and as results, on the threads that
+//   run a kernel and while they do.
 //
 // Threads: a kernel runs on `num_threads` threads of the OpenMP team of the
 // thread that launches it, which inherit that thread's affinity when they are

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -213,6 +214,30 @@ TEST(CpuBackendTest, NanPassesFusedActivationsButRelu) {
       EXPECT_TRUE(std::isnan(v)) << "output " << i;
     }
   }
+}
+
+TEST_P(CpuPlanTest, SubnormalNumbersAreZeroInKernelsOnly) {
+  constexpr int64_t kCount = 1 << 18;  // enough for the whole team
+  const auto backend = MakeBackend("cpu", {.num_threads = GetParam()});
+  runtime::VariableStore store(*backend, /*seed=*/1);
+  Graph g;
+  const Output x = g.Input("x", DType::kF32, Shape({kCount}));
+  const Output y = g.Input("y", DType::kF32, Shape({kCount}));
+  const Output product = graph::Mul(x, y);
+  runtime::Executor plan(g, {.outputs = {product}}, store);
+  // an operand that is subnormal in one half, a result in the other
+  const auto fill = [](MutableTensorView view, float first, float second) {
+    const auto values = view.Span<float>();
+    const auto middle = values.begin() + kCount / 2;
+    std::fill(values.begin(), middle, first);
+    std::fill(middle, values.end(), second);
+  };
+  fill(plan.input("x"), 1e-40F, 1e-20F);
+  fill(plan.input("y"), 1e20F, 1e-20F);
+  plan.Run();
+  for (const float value : plan.output(0).Span<float>()) ASSERT_EQ(value, 0);
+  volatile float small = 1e-20F;
+  EXPECT_GT(small * small, 0.0F) << "outside kernels";
 }
 
 TEST(CpuBackendTest, RefusesOtherFloatsByName) {
