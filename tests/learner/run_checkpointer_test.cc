@@ -93,7 +93,8 @@ class RunCheckpointerTest : public ::testing::Test {
   CheckpointFolder folder_{temporary_.path() / "checkpoints", 2};
   FakeWorkload workload_;
   FakeClock clock_;
-  RunCheckpointer checkpointer_{&folder_, &workload_, &clock_};
+  RunCheckpointer checkpointer_{&folder_, &workload_,
+                                [this] { return workload_.State(); }, &clock_};
 };
 
 TEST_F(RunCheckpointerTest, CutsTheRunOnceNothingIsUnderWay) {
