@@ -14,10 +14,13 @@
 namespace replicant::graph {
 namespace {
 
-// Whether gamma and beta, inputs 1 and 2, have this shape, and x's dtype.
+// Whether gamma and beta, inputs 1 and 2, have this shape, and x's dtype or,
+// for x of bf16, f32.
 bool AreVectors(const InferContext& context, const Shape& shape) {
-  const DType dtype = context.dtype(0);
-  return context.inputs[1] == TensorType{dtype, shape} &&
+  const DType dtype = context.dtype(1);
+  const bool fits = dtype == context.dtype(0) ||
+                    (context.dtype(0) == DType::kBF16 && dtype == DType::kF32);
+  return fits && context.inputs[1] == TensorType{dtype, shape} &&
          context.inputs[2] == TensorType{dtype, shape};
 }
 
@@ -43,7 +46,7 @@ std::vector<TensorType> InferLayerNorm(const InferContext& context) {
         DescribeInputs(context)));
   }
   const Shape rows(x.dims().first(static_cast<size_t>(x.rank() - 1)));
-  const TensorType statistics{context.dtype(0), rows};
+  const TensorType statistics{context.dtype(1), rows};
   return {context.inputs[0], statistics, statistics};
 }
 
@@ -65,7 +68,7 @@ std::vector<TensorType> InferBatchNorm(const InferContext& context) {
     context.Fail(fmt::format("want at least one element per channel, got {}",
                              context.inputs[0].ToString()));
   }
-  const TensorType statistics{context.dtype(0), LastDimension(x)};
+  const TensorType statistics{context.dtype(1), LastDimension(x)};
   return {context.inputs[0], statistics, statistics};
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/kernels/cpu/cpu_kernels.h"
 #include "core/kernels/cpu/parallel.h"
+#include "core/kernels/cpu/stored.h"
 #include "core/kernels/cpu/tile_program.h"
 
 // Batch norm with the relu and the residual that follow it. What it costs is
@@ -18,16 +19,19 @@ using std::size_t;
 // x as examples of rows of channels, walked in blocks of rows that stay in the
 // cache. gamma and beta have one row for all examples, or one for each.
 struct BatchNormShape {
-  BatchNormShape(const CpuRequest& request, const Shape& x, const Shape& gamma)
-      : channels(x[x.rank() - 1]),
-        rows(x.num_elements() / channels),
+  BatchNormShape(const CpuRequest& request, const graph::TensorType& x,
+                 const Shape& gamma)
+      : dtype(x.dtype),
+        channels(x.shape[x.shape.rank() - 1]),
+        rows(x.shape.num_elements() / channels),
         groups(gamma.rank() == 2 ? gamma[0] : 1),
         group_rows(rows / groups),
         block_rows(std::clamp<int64_t>(kBlockSize / channels, 16, 128)),
         group_blocks((group_rows + block_rows - 1) / block_rows),
         epsilon(static_cast<float>(request.node.attributes.Float("epsilon"))),
         has_relu(request.node.attributes.Bool("relu")),
-        num_threads(ThreadsFor(request.num_threads, 4 * x.num_elements())) {}
+        num_threads(
+            ThreadsFor(request.num_threads, 4 * x.shape.num_elements())) {}
 
   // Elements of a block, unless it must have more for its fewest rows.
   static constexpr int64_t kBlockSize = 8192;
@@ -49,10 +53,32 @@ struct BatchNormShape {
                 });
   }
 
+  DType dtype;
   int64_t channels, rows, groups, group_rows, block_rows, group_blocks;
   float epsilon;
   bool has_relu;
   int num_threads;
+};
+
+// Blocks of what is not stored as f32, as floats: some for each thread.
+class BlockScratch {
+ public:
+  BlockScratch(const BatchNormShape& s, size_t num_blocks)
+      : block_size_(s.dtype == DType::kF32
+                        ? 0
+                        : static_cast<size_t>(s.block_rows * s.channels)),
+        num_blocks_(num_blocks),
+        floats_(static_cast<size_t>(s.num_threads) * num_blocks * block_size_) {
+  }
+
+  float* of(int thread, size_t block) {
+    return floats_.data() +
+           (static_cast<size_t>(thread) * num_blocks_ + block) * block_size_;
+  }
+
+ private:
+  size_t block_size_, num_blocks_;
+  std::vector<float> floats_;
 };
 
 // Mean and squared distance from it, per channel, of rows that come block by
@@ -172,7 +198,8 @@ auto ChooseNormalise(bool has_residual, bool has_relu) {
 class BatchNormKernel : public Kernel {
  public:
   explicit BatchNormKernel(const CpuRequest& request)
-      : s_(request, request.input(0).shape, request.input(1).shape),
+      : s_(request, request.input(0), request.input(1).shape),
+        scratch_(s_, 3),
         has_residual_(request.node.inputs.size() > 3),
         normalise_(ChooseNormalise(has_residual_, s_.has_relu)),
         moments_(static_cast<size_t>(s_.num_threads), Moments(s_.channels)),
@@ -194,22 +221,22 @@ class BatchNormKernel : public Kernel {
   }
 
   void Launch(Stream& /*stream*/) override {
-    const float* x = operands_.input<float>(0);
     for (Moments& moments : moments_) moments.Clear();
     s_.ForBlocks(/*is_reversed=*/false,
                  [&](int thread, int64_t /*group*/, int64_t row, int64_t rows) {
                    moments_[static_cast<size_t>(thread)].AddBlock(
-                       x + row * s_.channels, rows);
+                       Block(thread, 0, row, rows), rows);
                  });
     for (size_t i = 1; i < moments_.size(); ++i) moments_[0].Add(moments_[i]);
     FindFactors();
     s_.ForBlocks(/*is_reversed=*/true, [&](int thread, int64_t group,
                                            int64_t row, int64_t rows) {
       const int64_t at = row * s_.channels;
-      float* y = operands_.output<float>(0) + at;
+      float* y = PlaceOfRun(operands_.outputs[0], s_.dtype, at,
+                            scratch_.of(thread, 2));
       normalise_(
-          {.x = x + at,
-           .residual = has_residual_ ? operands_.input<float>(3) + at : nullptr,
+          {.x = Block(thread, 0, row, rows),
+           .residual = has_residual_ ? Block(thread, 3, row, rows) : nullptr,
            .mean = operands_.output<float>(1),
            .factor = factor_.data() + group * s_.channels,
            .beta = operands_.input<float>(2) + group * s_.channels,
@@ -222,10 +249,17 @@ class BatchNormKernel : public Kernel {
             workspace_.data() +
                 static_cast<size_t>(thread) * activation_.workspace_size());
       }
+      StoreRun(y, operands_.outputs[0], s_.dtype, at, rows * s_.channels);
     });
   }
 
  private:
+  // Rows of x or of the residual.
+  const float* Block(int thread, size_t input, int64_t row, int64_t rows) {
+    return LoadRun(operands_.inputs[input], s_.dtype, row * s_.channels,
+                   rows * s_.channels, scratch_.of(thread, input == 0 ? 0 : 1));
+  }
+
   void FindFactors() {
     float* mean = operands_.output<float>(1);
     float* variance = operands_.output<float>(2);
@@ -242,6 +276,7 @@ class BatchNormKernel : public Kernel {
   }
 
   BatchNormShape s_;
+  BlockScratch scratch_;
   bool has_residual_;
   decltype(ChooseNormalise(false, false)) normalise_;
   TileProgram activation_;
@@ -319,7 +354,8 @@ template <Mask kMask>
 class BatchNormGradientKernel : public Kernel {
  public:
   explicit BatchNormGradientKernel(const CpuRequest& request)
-      : s_(request, request.input(1).shape, request.input(2).shape),
+      : s_(request, request.input(1), request.input(2).shape),
+        scratch_(s_, 5),
         entries_(static_cast<size_t>(s_.groups * s_.channels)),
         factor_(entries_),
         slope_(static_cast<size_t>(s_.channels)),
@@ -348,16 +384,20 @@ class BatchNormGradientKernel : public Kernel {
                    AddBlock(thread, group, row, rows);
                  });
     FinishSums();
-    s_.ForBlocks(/*is_reversed=*/true, [&](int /*thread*/, int64_t group,
+    s_.ForBlocks(/*is_reversed=*/true, [&](int thread, int64_t group,
                                            int64_t row, int64_t rows) {
-      GradientBlock block = BlockOf(group, row, rows);
-      float* dx = operands_.output<float>(0) + row * s_.channels;
+      const int64_t at = row * s_.channels;
+      GradientBlock block = BlockOf(thread, group, row, rows);
+      float* dx = PlaceOfRun(operands_.outputs[0], s_.dtype, at,
+                             scratch_.of(thread, 4));
       if constexpr (kMask == Mask::kFromY) {
-        block.dy = operands_.output<float>(3) + row * s_.channels;
+        block.dy = LoadRun(operands_.outputs[3], s_.dtype, at,
+                           rows * s_.channels, scratch_.of(thread, 3));
         WriteGradient<Mask::kNone>(block, slope_.data(), offset_.data(), dx);
       } else {
         WriteGradient<kMask>(block, slope_.data(), offset_.data(), dx);
       }
+      StoreRun(dx, operands_.outputs[0], s_.dtype, at, rows * s_.channels);
     });
   }
 
@@ -366,17 +406,19 @@ class BatchNormGradientKernel : public Kernel {
     return 1.0f / std::sqrt(operands_.input<float>(5)[channel] + s_.epsilon);
   }
 
-  GradientBlock BlockOf(int64_t group, int64_t row, int64_t rows) const {
-    const int64_t at = row * s_.channels;
-    return {
-        .dy = operands_.input<float>(0) + at,
-        .x = operands_.input<float>(1) + at,
-        .y = kMask == Mask::kFromY ? operands_.input<float>(6) + at : nullptr,
-        .mean = operands_.input<float>(4),
-        .factor = factor_.data() + group * s_.channels,
-        .beta = operands_.input<float>(3) + group * s_.channels,
-        .rows = rows,
-        .channels = s_.channels};
+  GradientBlock BlockOf(int thread, int64_t group, int64_t row, int64_t rows) {
+    const auto load = [&](size_t input, size_t block) {
+      return LoadRun(operands_.inputs[input], s_.dtype, row * s_.channels,
+                     rows * s_.channels, scratch_.of(thread, block));
+    };
+    return {.dy = load(0, 0),
+            .x = load(1, 1),
+            .y = kMask == Mask::kFromY ? load(6, 2) : nullptr,
+            .mean = operands_.input<float>(4),
+            .factor = factor_.data() + group * s_.channels,
+            .beta = operands_.input<float>(3) + group * s_.channels,
+            .rows = rows,
+            .channels = s_.channels};
   }
 
   // The block's sums in f32, added to the thread's totals of the group.
@@ -384,10 +426,15 @@ class BatchNormGradientKernel : public Kernel {
     float* sum_dz = block_sums_.data() + 2 * thread * s_.channels;
     float* sum_dz_x = sum_dz + s_.channels;
     std::fill_n(sum_dz, 2 * s_.channels, 0.0f);
+    const int64_t at = row * s_.channels;
     float* dz = kMask == Mask::kFromY
-                    ? operands_.output<float>(3) + row * s_.channels
+                    ? PlaceOfRun(operands_.outputs[3], s_.dtype, at,
+                                 scratch_.of(thread, 3))
                     : nullptr;
-    AddSums<kMask>(BlockOf(group, row, rows), dz, sum_dz, sum_dz_x);
+    AddSums<kMask>(BlockOf(thread, group, row, rows), dz, sum_dz, sum_dz_x);
+    if constexpr (kMask == Mask::kFromY) {
+      StoreRun(dz, operands_.outputs[3], s_.dtype, at, rows * s_.channels);
+    }
     double* total =
         totals_.data() + 2 * (static_cast<size_t>(thread) * entries_ +
                               static_cast<size_t>(group * s_.channels));
@@ -432,6 +479,7 @@ class BatchNormGradientKernel : public Kernel {
   }
 
   BatchNormShape s_;
+  BlockScratch scratch_;
   size_t entries_;
   std::vector<float> factor_, slope_, offset_;
   std::vector<float> block_sums_;
@@ -456,9 +504,9 @@ std::unique_ptr<Kernel> MakeBatchNormGradient(const CpuRequest& request) {
 }  // namespace
 
 void AddBatchNormKernels(CpuKernelTable& table) {
-  table["BatchNorm"] = {.make = &MakeBatchNorm, .why_not = &WhyNotF32};
+  table["BatchNorm"] = {.make = &MakeBatchNorm, .why_not = &WhyNotF32OrBF16};
   table["BatchNormGradient"] = {.make = &MakeBatchNormGradient,
-                                .why_not = &WhyNotF32};
+                                .why_not = &WhyNotF32OrBF16};
 }
 
 }  // namespace replicant::kernels::cpu

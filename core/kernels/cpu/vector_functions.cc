@@ -239,6 +239,57 @@ VectorFunction Find(ScalarOp op) {
   return nullptr;
 }
 
+using DU = hn::RebindToUnsigned<D>;
+using DHalf = hn::Rebind<uint16_t, D>;
+
+// The upper halves of floats rounded to bf16, as BFloat16::Round().
+HWY_INLINE hn::Vec<DU> RoundedHalves(V a) {
+  const DU du;
+  const hn::Vec<DU> word = hn::BitCast(du, a);
+  const hn::Vec<DU> upper = hn::ShiftRight<16>(word);
+  const hn::Vec<DU> rounding =
+      hn::Add(hn::Set(du, 0x7FFFu), hn::And(upper, hn::Set(du, 1u)));
+  return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(a)),
+                        hn::Or(upper, hn::Set(du, 0x40u)),
+                        hn::ShiftRight<16>(hn::Add(word, rounding)));
+}
+
+HWY_INLINE V RoundToBF16(V a) {
+  return hn::BitCast(D(), hn::ShiftLeft<16>(RoundedHalves(a)));
+}
+
+VectorFunction FindRounding() {
+  return Unary([](V a) HWY_ATTR { return RoundToBF16(a); });
+}
+
+void HalvesToFloats(const BFloat16* x, size_t n, float* out) {
+  const D d;
+  const size_t lanes = hn::Lanes(d);
+  const auto* halves = reinterpret_cast<const uint16_t*>(x);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const hn::Vec<DU> word =
+        hn::ShiftLeft<16>(hn::PromoteTo(DU(), hn::LoadU(DHalf(), halves + i)));
+    hn::StoreU(hn::BitCast(d, word), d, out + i);
+  }
+  for (; i < n; ++i) out[i] = static_cast<float>(x[i]);
+}
+
+void FloatsToHalves(const float* x, size_t n, BFloat16* out) {
+  const D d;
+  const size_t lanes = hn::Lanes(d);
+  auto* halves = reinterpret_cast<uint16_t*>(out);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const hn::Vec<DU> upper = RoundedHalves(hn::LoadU(d, x + i));
+    // they are below 2^16: as signed numbers they lose nothing
+    hn::StoreU(
+        hn::DemoteTo(DHalf(), hn::BitCast(hn::RebindToSigned<D>(), upper)),
+        DHalf(), halves + i);
+  }
+  for (; i < n; ++i) out[i] = BFloat16(x[i]);
+}
+
 // kRows rows at once: as many sums that do not wait for each other.
 template <size_t kRows>
 HWY_INLINE void RowsTimesVector(const float* matrix, size_t n, const float* x,
@@ -285,9 +336,24 @@ namespace replicant::kernels::cpu {
 
 HWY_EXPORT(Find);
 HWY_EXPORT(TimesVector);
+HWY_EXPORT(FindRounding);
+HWY_EXPORT(HalvesToFloats);
+HWY_EXPORT(FloatsToHalves);
 
 VectorFunction FindVectorFunction(graph::ScalarOp op) {
   return HWY_DYNAMIC_DISPATCH(Find)(op);
+}
+
+VectorFunction BF16RoundingFunction() {
+  return HWY_DYNAMIC_DISPATCH(FindRounding)();
+}
+
+void ToFloats(const BFloat16* x, size_t n, float* out) {
+  HWY_DYNAMIC_DISPATCH(HalvesToFloats)(x, n, out);
+}
+
+void ToBF16(const float* x, size_t n, BFloat16* out) {
+  HWY_DYNAMIC_DISPATCH(FloatsToHalves)(x, n, out);
 }
 
 void MatrixTimesVector(const float* matrix, size_t num_rows, size_t n,

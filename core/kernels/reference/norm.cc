@@ -21,6 +21,8 @@ struct NormPlan {
   int64_t example_size;
   double epsilon;
   DType dtype;
+  // of gamma, beta and statistics
+  DType vector_dtype;
 
   int64_t Offset(int64_t group, int64_t element) const {
     return group * group_stride + element * element_stride;
@@ -42,7 +44,8 @@ NormPlan PlanOf(const graph::TensorType& x, const graph::TensorType& gamma,
           .is_batch_norm = is_batch_norm,
           .example_size = gamma.shape.rank() == 2 ? rows / x.shape[0] : rows,
           .epsilon = node.attributes.Float("epsilon"),
-          .dtype = x.dtype};
+          .dtype = x.dtype,
+          .vector_dtype = gamma.dtype};
 }
 
 struct Statistics {
@@ -83,8 +86,8 @@ RunFunction MakeNorm(const KernelRequest& request, bool is_batch_norm) {
         const int64_t entry = plan.Entry(group, e);
         const double x_hat =
             (Load(operands.inputs[0], plan.dtype, at) - s.mean) * scale;
-        double y = x_hat * Load(operands.inputs[1], plan.dtype, entry) +
-                   Load(operands.inputs[2], plan.dtype, entry);
+        double y = x_hat * Load(operands.inputs[1], plan.vector_dtype, entry) +
+                   Load(operands.inputs[2], plan.vector_dtype, entry);
         if (has_residual) y += Load(operands.inputs[3], plan.dtype, at);
         // not a number stays
         if (has_relu && y < 0.0) y = 0.0;
@@ -92,8 +95,8 @@ RunFunction MakeNorm(const KernelRequest& request, bool is_batch_norm) {
         Store(operands.outputs[0], plan.dtype, at,
               activation(graph::RoundToDType(y, plan.dtype)));
       }
-      Store(operands.outputs[1], plan.dtype, group, s.mean);
-      Store(operands.outputs[2], plan.dtype, group,
+      Store(operands.outputs[1], plan.vector_dtype, group, s.mean);
+      Store(operands.outputs[2], plan.vector_dtype, group,
             plan.is_batch_norm ? s.variance : scale);
     }
   };
@@ -115,8 +118,11 @@ RunFunction MakeNormGradient(const KernelRequest& request, bool is_batch_norm) {
   const bool has_relu = is_batch_norm && request.node.attributes.Bool("relu");
   const bool has_residual = request.node.outputs.size() > 3;
   return [=](const Operands& operands) mutable {
+    // dy, x and y; the others are vectors
     const auto load = [&](size_t input, int64_t at) {
-      return Load(operands.inputs[input], plan.dtype, at);
+      const bool is_image = input < 2 || input == 6;
+      return Load(operands.inputs[input],
+                  is_image ? plan.dtype : plan.vector_dtype, at);
     };
     std::fill(dgamma.begin(), dgamma.end(), 0.0);
     std::fill(dbeta.begin(), dbeta.end(), 0.0);
@@ -162,8 +168,8 @@ RunFunction MakeNormGradient(const KernelRequest& request, bool is_batch_norm) {
     }
     for (size_t entry = 0; entry < entries; ++entry) {
       const auto at = static_cast<int64_t>(entry);
-      Store(operands.outputs[1], plan.dtype, at, dgamma[entry]);
-      Store(operands.outputs[2], plan.dtype, at, dbeta[entry]);
+      Store(operands.outputs[1], plan.vector_dtype, at, dgamma[entry]);
+      Store(operands.outputs[2], plan.vector_dtype, at, dbeta[entry]);
     }
   };
 }
