@@ -151,7 +151,8 @@ class Probe {
         options_(options),
         store_(backend, workload.graph->seed()),
         plan_(*workload.graph, MakeSpec(workload), store_,
-              {.check_finite = options.check_finite}) {}
+              {.passes = {.precision = options.precision},
+               .check_finite = options.check_finite}) {}
 
   ProbeResult Run(const ProbeInput& input) {
     Load(input);

@@ -9,28 +9,29 @@ namespace replicant::learner {
 using replicator::ReduceOp;
 
 ResNetWorkload::ResNetWorkload(
-    const resnet50::ResNetConfig& config, int64_t batch_size, uint64_t seed,
+    const resnet50::ResNetConfig& config, int64_t batch_size,
+    graph::Precision precision, uint64_t seed,
     std::unique_ptr<replicator::Replicator> replicator)
-    : ImageWorkload(std::move(replicator), {.batch_size = batch_size,
-                                            .side = config.image_size,
-                                            .num_classes = config.num_classes,
-                                            .seed = seed}) {
-  step_ = ImageWorkload::replicator().Build(
-      input(), [&](replicator::ReplicaContext& replica,
-                   const replicator::Inputs& inputs) {
-        const resnet50::Update update = resnet50::BuildUpdate(
-            replica.graph(), config, DType::kF32,
-            {.image = inputs.at("image"), .label = inputs.at("label")},
-            [&](const std::vector<graph::Output>& gradients) {
-              return replica.AllReduce(gradients, ReduceOp::kMean);
-            });
-        return replicator::StepOutputs{
-            .values = {{"loss",
-                        replica.AllReduce(update.loss, ReduceOp::kMean)},
-                       {"accuracy",
-                        replica.AllReduce(update.accuracy, ReduceOp::kMean)}},
-            .updates = update.updates};
-      });
+    : ImageWorkload(std::move(replicator),
+                    {.batch_size = batch_size,
+                     .side = config.image_size,
+                     .num_classes = config.num_classes,
+                     .seed = seed},
+                    precision) {
+  step_ = BuildStep([&](replicator::ReplicaContext& replica,
+                        const replicator::Inputs& inputs) {
+    const resnet50::Update update = resnet50::BuildUpdate(
+        replica.graph(), config, DType::kF32,
+        {.image = inputs.at("image"), .label = inputs.at("label")},
+        [&](const std::vector<graph::Output>& gradients) {
+          return replica.AllReduce(gradients, ReduceOp::kMean);
+        });
+    return replicator::StepOutputs{
+        .values = {{"loss", replica.AllReduce(update.loss, ReduceOp::kMean)},
+                   {"accuracy",
+                    replica.AllReduce(update.accuracy, ReduceOp::kMean)}},
+        .updates = update.updates};
+  });
 }
 
 std::vector<std::pair<std::string, double>> ResNetWorkload::Scalars() const {

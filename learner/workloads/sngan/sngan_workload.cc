@@ -24,20 +24,23 @@ graph::RandomOptions StreamOf(const replicator::ReplicaContext& replica,
 }  // namespace
 
 SnganWorkload::SnganWorkload(const sngan::SnganConfig& config,
-                             int64_t batch_size, uint64_t seed,
+                             int64_t batch_size, graph::Precision precision,
+                             uint64_t seed,
                              std::unique_ptr<replicator::Replicator> replicator)
-    : ImageWorkload(std::move(replicator), {.batch_size = batch_size,
-                                            .side = config.side(),
-                                            .num_classes = config.num_classes,
-                                            .seed = seed}),
+    : ImageWorkload(std::move(replicator),
+                    {.batch_size = batch_size,
+                     .side = config.side(),
+                     .num_classes = config.num_classes,
+                     .seed = seed},
+                    precision),
       cycle_length_(config.discriminator_steps + 1),
-      discriminator_step_(BuildStep(config, /*is_generator=*/false)),
-      generator_step_(BuildStep(config, /*is_generator=*/true)) {}
+      discriminator_step_(BuildUpdate(config, /*is_generator=*/false)),
+      generator_step_(BuildUpdate(config, /*is_generator=*/true)) {}
 
-std::unique_ptr<replicator::Step> SnganWorkload::BuildStep(
+std::unique_ptr<replicator::Step> SnganWorkload::BuildUpdate(
     const sngan::SnganConfig& config, bool is_generator) {
-  return replicator().Build(input(), [&](replicator::ReplicaContext& replica,
-                                         const replicator::Inputs& inputs) {
+  return BuildStep([&](replicator::ReplicaContext& replica,
+                       const replicator::Inputs& inputs) {
     const sngan::Batch real{.image = inputs.at("image"),
                             .label = inputs.at("label")};
     const int64_t batch_size = real.label.shape()[0];
