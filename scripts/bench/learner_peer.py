@@ -31,20 +31,22 @@ def load(name):
 IMAGE_MODELS = {"resnet50": torch_resnet50, "sngan": torch_sngan}
 
 
-def learner_step(name, is_compiled):
+def learner_step(name, is_compiled, precision):
     workload = load(name)
+    options = {"compile": is_compiled, "autocast": precision == "bf16"}
     generator = torch.Generator().manual_seed(1)
     module = IMAGE_MODELS.get(name.split("-")[0])
     if module is not None:
-        learner = module.Learner(workload, torch.float32, compile=is_compiled)
+        learner = module.Learner(workload, torch.float32, **options)
         batch = module.random_batch(workload, generator, torch.float32)
         return lambda: learner.step(**batch)
-    learner = torch_d4pg.Learner(workload, torch.float32, compile=is_compiled)
+    learner = torch_d4pg.Learner(workload, torch.float32, **options)
     batch = torch_d4pg.random_batch(workload, torch.float32, generator)
     return lambda: learner.step(*batch)
 
 
-def actor_step(name, is_compiled):
+def actor_step(name, is_compiled, precision):
+    assert precision == "f32", precision
     kind, batch = name.rsplit("-", 1)
     workload = load(ACTOR_WORKLOADS[kind])
     agent = torch_d4pg.Agent(workload)
@@ -76,11 +78,11 @@ def time_runs(step, seconds):
 
 def main():
     name, mode, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
-    group, case, _, threads = name.split("/")
+    group, case, precision, threads = name.split("/")
     torch.set_num_threads(int(threads.removeprefix("threads-")))
     torch.manual_seed(1)
     make = learner_step if group == "learner" else actor_step
-    step = make(case, mode == "compile")
+    step = make(case, mode == "compile", precision)
     for _ in range(WARM_UP_RUNS):
         step()
     print("ready", flush=True)
