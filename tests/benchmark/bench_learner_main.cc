@@ -56,10 +56,15 @@ struct Case {
   std::string name;      // "d4pg-state-256", "nature-4"
   std::string workload;  // the file
   int64_t batch = 0;     // actor only
+  graph::Precision precision = graph::Precision::kF32;
   int threads = 1;
 
+  std::string PrecisionName() const {
+    return precision == graph::Precision::kBF16 ? "bf16" : "f32";
+  }
   std::string FullName() const {
-    return fmt::format("{}/{}/f32/threads-{}", group, name, threads);
+    return fmt::format("{}/{}/{}/threads-{}", group, name, PrecisionName(),
+                       threads);
   }
 };
 
@@ -71,10 +76,14 @@ std::vector<Case> AllCases(const Options& options) {
          {"d4pg-state-256", "d4pg-nature-128", "d4pg-drq-256", "d4pg-light-64",
           "resnet50-8", "resnet50-16", "sngan-32-d-16", "sngan-32-g-16",
           "sngan-64-d-16", "sngan-64-g-16"}) {
-      cases.push_back({.group = "learner",
-                       .name = name,
-                       .workload = name,
-                       .threads = threads});
+      for (const auto precision :
+           {graph::Precision::kF32, graph::Precision::kBF16}) {
+        cases.push_back({.group = "learner",
+                         .name = name,
+                         .workload = name,
+                         .precision = precision,
+                         .threads = threads});
+      }
     }
     for (const auto& [kind, workload] :
          {std::pair{"nature", "d4pg-nature-128"}, {"drq", "d4pg-drq-256"}}) {
@@ -242,7 +251,8 @@ metrics::JsonObject RunCase(const Case& c, const Options& options) {
       kernels::MakeBackend(options.backend, {.num_threads = c.threads});
   runtime::VariableStore store(*backend, /*seed=*/1);
   runtime::Executor plan(*workload.graph, spec, store,
-                         {.has_profile = options.has_profile});
+                         {.passes = {.precision = c.precision},
+                          .has_profile = options.has_profile});
   FillInputs(plan);
   const std::vector<double> times = TimeRuns(plan, options.seconds);
   if (options.has_profile) PrintProfile(plan);
@@ -269,7 +279,7 @@ metrics::JsonObject RunCase(const Case& c, const Options& options) {
 
 metrics::JsonObject RunReplicas(const Case& c, const Options& options) {
   const std::vector<double> times = TimeReplicas(
-      LoadD4pg(c),
+      LoadD4pg(c), c.precision,
       {.strategy = options.replicas == 1 ? replicator::Strategy::kSingle
                                          : replicator::Strategy::kInGraph,
        .replicas = options.replicas,
@@ -277,8 +287,9 @@ metrics::JsonObject RunReplicas(const Case& c, const Options& options) {
        .threads = c.threads},
       options.seconds);
   metrics::JsonObject line;
-  line.Add("name", fmt::format("{}/{}/f32/replicas-{}/threads-{}", c.group,
-                               c.name, options.replicas, c.threads))
+  line.Add("name",
+           fmt::format("{}/{}/{}/replicas-{}/threads-{}", c.group, c.name,
+                       c.PrecisionName(), options.replicas, c.threads))
       .Add("value", times[times.size() / 2])
       .Add("unit", "ms")
       .Add("min_ms", times.front())

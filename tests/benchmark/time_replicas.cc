@@ -63,6 +63,7 @@ std::vector<replicator::InputSpec> SpecsOf(const d4pg::WorkloadConfig& workload,
 }  // namespace
 
 std::vector<double> TimeReplicas(const d4pg::WorkloadConfig& workload,
+                                 graph::Precision precision,
                                  const replicator::ReplicationConfig& config,
                                  double seconds) {
   using std::chrono::steady_clock;
@@ -71,12 +72,14 @@ std::vector<double> TimeReplicas(const d4pg::WorkloadConfig& workload,
     return std::make_unique<OneBatch>(
         SpecsOf(workload, context.PipelineBatchSize(workload.batch_size)));
   });
-  const auto step =
-      replicator->Build(*input, [&](replicator::ReplicaContext& replica,
-                                    const replicator::Inputs& inputs) {
+  const auto step = replicator->Build(
+      *input,
+      [&](replicator::ReplicaContext& replica,
+          const replicator::Inputs& inputs) {
         return BuildD4pgStep(replica, inputs, workload.agent,
                              workload.Spec(DType::kF32), workload.Support());
-      });
+      },
+      {.passes = {.precision = precision}});
   const auto run = [&] { static_cast<void>(step->Run({})); };
   for (int i = 0; i < 5; ++i) run();
   std::vector<double> times;
