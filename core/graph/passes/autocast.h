@@ -14,28 +14,22 @@ namespace replicant::graph {
 // behind a product is added before that is rounded; an activation behind a
 // product or a norm may be applied before.
 //
-//   op                             reads              stores
-//   Conv2d, its input gradient,    bf16: others are   bf16
-//     MatMul of matrices             rounded first
-//   their weight gradients: MatMul bf16, likewise     f32
-//     with transpose_a,
-//     Conv2dWeightGradient
-//   MatMul with a size of 1        f32                f32
-//   elementwise                    as stored          bf16 if all floating
-//                                                       inputs of the result's
-//                                                       size are, and there is
-//                                                       one; else f32
-//   norms and their gradients      x (and what has its as x; statistics and
-//                                    shape) as stored,   gradients of gamma,
-//                                    gamma, beta f32     beta f32
-//   pools, upsampling, reshapes    as stored          as read (input 0)
-//     and other moves of elements
-//   Concat                         as stored          bf16 if all inputs are
-//   ReduceSum, ReduceMean          as stored          f32
-//   everything else: losses,       f32                f32
-//     softmax, projections,
-//     random numbers, updates,
-//     calls between replicas
+//   op                                           reads         stores
+//   convolutions, MatMul of matrices, gradients  bf16, rounded bf16
+//     those of weights (1)                       bf16, rounded f32
+//   MatMul with a size of 1                      f32           f32
+//   elementwise                                  as stored     bf16 or f32 (2)
+//   norms and their gradients                    x as stored   as x
+//     gamma, beta, statistics, their gradients   f32           f32
+//   pools, upsampling, reshapes, other moves     as stored     as input 0
+//   Concat                                       as stored     bf16 if all are
+//   ReduceSum, ReduceMean                        as stored     f32
+//   everything else: losses, softmax, updates,   f32           f32
+//     random numbers, calls between replicas
+//
+//   (1) Conv2dWeightGradient, MatMul with transpose_a
+//   (2) bf16 if there are floating inputs of the result's size and all of them
+//       are bf16
 //
 // So master weights, statistics, sums, losses and optimizers are f32. A product
 // with a vector has nothing to gain: power iterations and the policy of a
