@@ -84,7 +84,7 @@ Optimizer ReplicaContext::WrapOptimizer(Optimizer optimizer, CallSite site) {
   return [this, site, optimizer = std::move(optimizer)](
              const std::vector<VariableId>& parameters,
              const std::vector<Output>& gradients) {
-    return optimizer(parameters, AllReduce(gradients, ReduceOp::kMean, site));
+    return optimizer(parameters, MeanGradients(gradients, site));
   };
 }
 

@@ -71,7 +71,12 @@ class ReplicaContext {
     return AllGather(fn(x), site);
   }
 
-  // `optimizer` on the mean of all replicas' gradients.
+  // What an optimizer takes: the mean of all replicas' gradients.
+  std::vector<Output> MeanGradients(const std::vector<Output>& gradients,
+                                    CallSite site = CallSite::Here()) {
+    return AllReduce(gradients, ReduceOp::kMean, site);
+  }
+  // `optimizer` on MeanGradients().
   Optimizer WrapOptimizer(Optimizer optimizer,
                           CallSite site = CallSite::Here());
 

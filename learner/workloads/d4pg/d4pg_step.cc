@@ -35,7 +35,7 @@ replicator::StepOutputs BuildD4pgStep(ReplicaContext& replica,
        .importance_weight = inputs.at("importance_weight")},
       {.mean_gradients =
            [&](const std::vector<Output>& gradients) {
-             return replica.AllReduce(gradients, ReduceOp::kMean);
+             return replica.MeanGradients(gradients);
            },
        .max = [&](Output x) { return replica.AllMax(x); },
        .first_row = replica.replica_id() * reward.shape()[0]});

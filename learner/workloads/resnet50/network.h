@@ -21,10 +21,11 @@ using graph::Output;
 // Convolutions, each with a batch norm, around which the input is added.
 class Block {
  public:
-  // The name scope is open. `width` is the channels within, `out` those of the
-  // result.
-  Block(Graph& graph, const ResNetConfig& config, DType dtype, int64_t in,
-        int64_t width, int64_t stride, CallSite site);
+  // The name scope is open. `norm` has the dtype, `width` is the channels
+  // within.
+  Block(Graph& graph, const ResNetConfig& config,
+        const nn::BatchNormLayerOptions& norm, int64_t in, int64_t width,
+        int64_t stride, CallSite site);
 
   // [B, H, W, in] -> [B, H / stride, W / stride, out_channels()]. Without
   // `updates`: with the running statistics.
@@ -43,9 +44,10 @@ class Block {
 
 class ResNet {
  public:
-  // `dtype` is that of parameters and computation.
+  // `dtype` is that of parameters and computation; with `gather` batch norms
+  // are over all replicas.
   ResNet(Graph& graph, const ResNetConfig& config, DType dtype = DType::kF32,
-         CallSite site = CallSite::Here());
+         const nn::GatherFn& gather = {}, CallSite site = CallSite::Here());
 
   // Images [B, H, W, 3] u8 to logits [B, K]. Pixels are normalised by
   // ImageNet's mean and standard deviation, as for torchvision's weights.

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "learner/workloads/image_steps.h"
 #include "learner/workloads/image_workload.h"
 #include "learner/workloads/sngan/config.h"
 
@@ -34,7 +35,7 @@ class SnganWorkload : public ImageWorkload {
 
  private:
   std::unique_ptr<replicator::Step> BuildStep(const sngan::SnganConfig& config,
-                                              bool is_generator);
+                                              SnganNetwork network);
 
   const int64_t cycle_length_;  // updates of the discriminator, and one
   std::unique_ptr<replicator::Step> discriminator_step_;
