@@ -263,6 +263,16 @@ void Scale(DType dtype, double factor, const std::byte* in, std::byte* out,
   }
 }
 
+void Narrow(const float* in, BFloat16* out, size_t count) {
+  for (size_t i = 0; i < count; ++i) out[i] = BFloat16(in[i]);
+}
+
+void Widen(const BFloat16* in, float factor, float* out, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    out[i] = static_cast<float>(in[i]) * factor;
+  }
+}
+
 Range PartOf(size_t count, size_t parts, size_t index, size_t granularity) {
   const size_t units = (count + granularity - 1) / granularity;
   const auto edge = [&](size_t i) {

@@ -25,6 +25,10 @@ void Reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> inputs,
 void Scale(DType dtype, double factor, const std::byte* in, std::byte* out,
            size_t count);
 
+// bf16 and back, rounded to nearest; the factor is applied to the f32.
+void Narrow(const float* in, BFloat16* out, size_t count);
+void Widen(const BFloat16* in, float factor, float* out, size_t count);
+
 // A range of elements.
 struct Range {
   size_t size() const { return end - begin; }

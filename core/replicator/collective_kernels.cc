@@ -1,5 +1,6 @@
 #include "core/replicator/collective_kernels.h"
 
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -22,12 +23,36 @@ size_t BytesOf(const graph::TensorType& type) {
   return static_cast<size_t>(type.shape.num_elements()) * DTypeSize(type.dtype);
 }
 
+// Where a kernel writes how long it has waited.
+class WaitMeter {
+ public:
+  WaitMeter(std::shared_ptr<CallWaits> waits, bool is_bucket)
+      : waits_(std::move(waits)), index_(waits_->size()) {
+    waits_->push_back({.is_bucket = is_bucket});
+  }
+
+  // Runs `wait` and writes for how long.
+  template <typename Wait>
+  void Measure(const Wait& wait) {
+    using Clock = std::chrono::steady_clock;
+    const auto begin = Clock::now();
+    wait();
+    (*waits_)[index_].seconds =
+        std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+ private:
+  const std::shared_ptr<CallWaits> waits_;
+  const size_t index_;
+};
+
 // A call that the plan waits for, from and to the tensors themselves.
 class CallKernel : public Kernel {
  public:
-  CallKernel(CollectiveQueue* queue, const graph::Graph& graph,
+  CallKernel(CollectiveQueue* queue, WaitMeter meter, const graph::Graph& graph,
              const graph::Node& node)
       : queue_(*queue),
+        meter_(std::move(meter)),
         call_(CallSpecOf(node)),
         in_(graph.type(node.inputs[0])),
         out_(node.outputs[0]) {}
@@ -45,7 +70,7 @@ class CallKernel : public Kernel {
         MutableTensorView(out_.dtype, out_.shape, bindings.outputs[0])});
   }
   void Launch(Stream& /*stream*/) override {
-    queue_.Run(*work_);
+    meter_.Measure([&] { queue_.Run(*work_); });
     if (call_.factor == 1.0) return;
     comm::Scale(out_.dtype, call_.factor, result_, result_,
                 static_cast<size_t>(out_.shape.num_elements()));
@@ -53,6 +78,7 @@ class CallKernel : public Kernel {
 
  private:
   CollectiveQueue& queue_;
+  WaitMeter meter_;
   const CallSpec call_;
   const graph::TensorType in_;
   const graph::TensorType out_;
@@ -81,10 +107,19 @@ class StartKernel : public Kernel {
     bucket_->emplace(Collective{spec_.call.kind, spec_.call.op, 0, all, all});
   }
   void Launch(Stream& /*stream*/) override {
-    std::byte* to = packed_;
-    for (size_t i = 0; i < sizes_.size(); ++i) {
-      if (sizes_[i] > 0) std::memcpy(to, inputs_[i], sizes_[i]);
-      to += sizes_[i];
+    if (spec_.wire == spec_.dtype) {
+      std::byte* to = packed_;
+      for (size_t i = 0; i < sizes_.size(); ++i) {
+        if (sizes_[i] > 0) std::memcpy(to, inputs_[i], sizes_[i]);
+        to += sizes_[i];
+      }
+    } else {
+      auto* to = reinterpret_cast<BFloat16*>(packed_);
+      for (size_t i = 0; i < sizes_.size(); ++i) {
+        const size_t count = sizes_[i] / sizeof(float);
+        comm::Narrow(reinterpret_cast<const float*>(inputs_[i]), to, count);
+        to += count;
+      }
     }
     if (spec_.is_async) {
       queue_.Start(**bucket_);
@@ -106,8 +141,10 @@ class StartKernel : public Kernel {
 // Waits for a bucket and unpacks it.
 class WaitKernel : public Kernel {
  public:
-  WaitKernel(CollectiveQueue* queue, SharedWork bucket, const graph::Node& node)
+  WaitKernel(CollectiveQueue* queue, WaitMeter meter, SharedWork bucket,
+             const graph::Node& node)
       : queue_(*queue),
+        meter_(std::move(meter)),
         bucket_(std::move(bucket)),
         spec_(BucketSpecOf(node)),
         types_(node.outputs) {}
@@ -117,7 +154,11 @@ class WaitKernel : public Kernel {
     outputs_ = bindings.outputs;
   }
   void Launch(Stream& /*stream*/) override {
-    if (spec_.is_async) queue_.Wait(**bucket_);
+    if (spec_.is_async) meter_.Measure([&] { queue_.Wait(**bucket_); });
+    if (spec_.wire != spec_.dtype) {
+      Widen();
+      return;
+    }
     const std::byte* from = packed_;
     for (size_t i = 0; i < types_.size(); ++i) {
       const size_t size = BytesOf(types_[i]);
@@ -132,7 +173,18 @@ class WaitKernel : public Kernel {
   }
 
  private:
+  void Widen() {
+    const auto* from = reinterpret_cast<const BFloat16*>(packed_);
+    for (size_t i = 0; i < types_.size(); ++i) {
+      const auto count = static_cast<size_t>(types_[i].shape.num_elements());
+      comm::Widen(from, static_cast<float>(spec_.call.factor),
+                  reinterpret_cast<float*>(outputs_[i]), count);
+      from += count;
+    }
+  }
+
   CollectiveQueue& queue_;
+  WaitMeter meter_;
   const SharedWork bucket_;
   const BucketSpec spec_;
   const std::vector<graph::TensorType> types_;
@@ -147,14 +199,16 @@ std::unique_ptr<Kernel> CollectiveKernels::Make(const graph::Graph& graph,
   const CallNode kind = CallNodeOf(node);
   if (kind == CallNode::kNone) return nullptr;
   if (kind == CallNode::kCall) {
-    return std::make_unique<CallKernel>(&queue_, graph, node);
+    return std::make_unique<CallKernel>(
+        &queue_, WaitMeter(waits_, /*is_bucket=*/false), graph, node);
   }
   SharedWork& bucket = buckets_[BucketSpecOf(node).number];
   if (bucket == nullptr) bucket = std::make_shared<SharedWork::element_type>();
   if (kind == CallNode::kStart) {
     return std::make_unique<StartKernel>(&queue_, bucket, graph, node);
   }
-  return std::make_unique<WaitKernel>(&queue_, bucket, node);
+  return std::make_unique<WaitKernel>(
+      &queue_, WaitMeter(waits_, /*is_bucket=*/true), bucket, node);
 }
 
 }  // namespace replicant::replicator

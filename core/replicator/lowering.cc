@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "core/graph/passes/rewriter.h"
@@ -63,7 +64,8 @@ class CallPlanner {
   };
 
   void Append(const Node& node) {
-    Bucket& bucket = open_[{ReduceOpOf(node), node.output_type().dtype}];
+    const DType wire = WireOf(graph_, node);
+    Bucket& bucket = open_[{ReduceOpOf(node), node.output_type().dtype, wire}];
     const NodeId ready = node.inputs[0].node;
     const bool fits =
         bucket.size_bytes < bucket_bytes_ &&
@@ -76,18 +78,23 @@ class CallPlanner {
     call.members.push_back(node.id);
     bucket.size_bytes +=
         static_cast<size_t>(node.output_type().shape.num_elements()) *
-        DTypeSize(node.output_type().dtype);
+        DTypeSize(wire);
   }
 
   void Close(Call call) {
-    // between the last input and the first use there is something to compute
-    call.is_bucket = call.members.size() > 1 || call.first_use > call.ready + 1;
+    // between the last input and the first use there is something to compute;
+    // and only a bucket changes what elements travel as
+    const Node& first = graph_.node(call.members.front());
+    call.is_bucket = call.members.size() > 1 ||
+                     call.first_use > call.ready + 1 ||
+                     WireOf(graph_, first) != first.output_type().dtype;
     calls_.push_back(std::move(call));
   }
 
   const Graph& graph_;
   const size_t bucket_bytes_;
-  std::map<std::pair<ReduceOp, DType>, Bucket> open_;
+  // by what they do, of which type, and as what they travel
+  std::map<std::tuple<ReduceOp, DType, DType>, Bucket> open_;
   std::vector<Call> calls_;
 };
 
@@ -134,6 +141,15 @@ class Lowerer {
     return token_;
   }
 
+  BucketSpec BucketOf(size_t number) const {
+    const Node& first = node(calls_[number].members.front());
+    return {.number = static_cast<int64_t>(number),
+            .call = CallOf(first),
+            .dtype = first.output_type().dtype,
+            .wire = WireOf(*program_.graph, first),
+            .is_async = options_.is_async};
+  }
+
   void AddCall(const Node& placeholder) {
     const Output result = AddCollectiveCall(
         rewriter_.Mapped(placeholder.inputs[0]), Token(placeholder.site),
@@ -152,11 +168,7 @@ class Lowerer {
       inputs.push_back(rewriter_.Mapped(node(member).inputs[0]));
     }
     const Output bucket =
-        AddBucketStart(inputs, Token(first.site),
-                       {.number = static_cast<int64_t>(number),
-                        .call = CallOf(first),
-                        .is_async = options_.is_async},
-                       first.site);
+        AddBucketStart(inputs, Token(first.site), BucketOf(number), first.site);
     token_ = Graph::OutputOf(bucket, 1);
     started_[number] = bucket;
     result_.calls.push_back(fmt::format(
@@ -172,12 +184,8 @@ class Lowerer {
     for (const NodeId member : call.members) {
       shapes.push_back(node(member).output_type().shape);
     }
-    const Output reduced =
-        AddBucketWait(started_.at(number), shapes,
-                      {.number = static_cast<int64_t>(number),
-                       .call = CallOf(first),
-                       .is_async = options_.is_async},
-                      first.site);
+    const Output reduced = AddBucketWait(started_.at(number), shapes,
+                                         BucketOf(number), first.site);
     for (size_t i = 0; i < call.members.size(); ++i) {
       rewriter_.Map({call.members[i], 0},
                     Graph::OutputOf(reduced, static_cast<int>(i)));

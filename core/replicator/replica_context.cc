@@ -55,6 +55,17 @@ std::vector<Output> ReplicaContext::AllReduce(const std::vector<Output>& xs,
   return reduced;
 }
 
+std::vector<Output> ReplicaContext::MeanGradients(
+    const std::vector<Output>& gradients, CallSite site) {
+  std::vector<Output> means;
+  means.reserve(gradients.size());
+  for (const Output& gradient : gradients) {
+    CheckReducible("MeanGradients", gradient, ReduceOp::kMean, site);
+    means.push_back(DoMeanGradient(gradient, site));
+  }
+  return means;
+}
+
 Output ReplicaContext::AllGather(Output x, CallSite site) {
   return DoAllGather(x, site);
 }

@@ -60,6 +60,18 @@ class ReplicaContext {
   // The x of replica `source`. Throws InvalidArgument for one there is not.
   Output Broadcast(Output x, int source, CallSite site = CallSite::Here());
 
+  // Where this replica's `rows` rows of a batch stand among all that an update
+  // learns from: what random ops go by (graph::RandomOptions), so that any
+  // number of replicas and batches draws the same.
+  struct RowRange {
+    int64_t first_row = 0;
+    Output row_offset;
+  };
+  RowRange Rows(int64_t rows) {
+    return {.first_row = replica_id_ * rows,
+            .row_offset = DoRowOffset(num_replicas_ * rows)};
+  }
+
   // fn(x) of every replica, reduced or gathered.
   using MapFn = std::function<Output(Output)>;
   Output MapReduce(const MapFn& fn, Output x, ReduceOp op,
@@ -71,11 +83,12 @@ class ReplicaContext {
     return AllGather(fn(x), site);
   }
 
-  // What an optimizer takes: the mean of all replicas' gradients.
+  // What an optimizer takes: the mean of all replicas' gradients, and of all
+  // batches of an update where it learns from several
+  // (ReplicationConfig::accumulation_steps). They travel as
+  // ReplicationConfig::wire says. All of a step are given once.
   std::vector<Output> MeanGradients(const std::vector<Output>& gradients,
-                                    CallSite site = CallSite::Here()) {
-    return AllReduce(gradients, ReduceOp::kMean, site);
-  }
+                                    CallSite site = CallSite::Here());
   // `optimizer` on MeanGradients().
   Optimizer WrapOptimizer(Optimizer optimizer,
                           CallSite site = CallSite::Here());
@@ -90,6 +103,12 @@ class ReplicaContext {
   virtual Output DoAllGather(Output x, CallSite site) = 0;
   virtual Output DoReduceScatter(Output x, ReduceOp op, CallSite site) = 0;
   virtual Output DoBroadcast(Output x, int source, CallSite site) = 0;
+  virtual Output DoMeanGradient(Output gradient, CallSite site) {
+    return DoAllReduce(gradient, ReduceOp::kMean, site);
+  }
+  // Rows of the update's earlier batches, of so many each; not valid where
+  // there are none.
+  virtual Output DoRowOffset(int64_t /*rows_of_all*/) { return {}; }
 
   Graph& graph_;
   int replica_id_;

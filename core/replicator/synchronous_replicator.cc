@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,12 +17,10 @@
 #include "core/base/error.h"
 #include "core/comm/mpi_communicator.h"
 #include "core/comm/thread_communicator.h"
-#include "core/graph/ops/state.h"
 #include "core/kernels/backend.h"
 #include "core/replicator/agreement.h"
+#include "core/replicator/built_replica.h"
 #include "core/replicator/collective_kernels.h"
-#include "core/replicator/collective_ops.h"
-#include "core/replicator/lowering.h"
 #include "core/replicator/processes.h"
 #include "core/replicator/replica_team.h"
 #include "core/replicator/shared_input.h"
@@ -27,29 +28,6 @@
 
 namespace replicant::replicator {
 namespace {
-
-// A replica's part of a step while it is built.
-class GraphReplica : public ReplicaContext {
- public:
-  GraphReplica(Graph& graph, ReplicaPlace place)
-      : ReplicaContext(graph, place.id, place.count), place_(place) {}
-
- private:
-  Output DoAllReduce(Output x, ReduceOp op, CallSite site) override {
-    return AddAllReduce(x, op, place_, site);
-  }
-  Output DoAllGather(Output x, CallSite site) override {
-    return AddAllGather(x, place_, site);
-  }
-  Output DoReduceScatter(Output x, ReduceOp op, CallSite site) override {
-    return AddReduceScatter(x, op, place_, site);
-  }
-  Output DoBroadcast(Output x, int source, CallSite site) override {
-    return AddBroadcast(x, source, place_, site);
-  }
-
-  const ReplicaPlace place_;
-};
 
 // From the end to the step: of what processes say, the least counts.
 int32_t ToWord(NextResult result) {
@@ -69,76 +47,18 @@ struct Replica {
   std::unique_ptr<comm::CollectiveQueue> queue;
 };
 
-// A replica's step before it is compiled.
-struct BuiltReplica {
-  LoweredProgram lowered;
-  std::vector<std::string> value_names;
-  Signature signature;
+// A plan of one replica, with what its calls measure.
+struct ReplicaPlan {
+  std::unique_ptr<runtime::Executor> executor;
+  std::shared_ptr<const CallWaits> waits;
 };
-
-// Has all replicas agree on the variables that each updates on its own, and
-// returns the updates that do it.
-std::vector<Output> AddVariableAgreement(ReplicaContext& replica,
-                                         const std::vector<Output>& outputs,
-                                         const std::vector<Output>& updates) {
-  Graph& graph = replica.graph();
-  std::vector<Output> added;
-  for (const auto& [id, site] : FindLocalUpdates(graph, outputs, updates)) {
-    // copied: adding nodes may move it
-    const graph::VariableSpec spec = graph.variable(id);
-    if (spec.is_trainable) {
-      throw InvalidArgument(fmt::format(
-          "{}: '{}' is trained, but every replica would make something else of "
-          "it; hint: reduce its gradient, by WrapOptimizer or AllReduce",
-          site.ToString(), spec.name));
-    }
-    if (spec.agreement == graph::ReplicaAgreement::kPerReplica) continue;
-    const Output newest = graph.Read(id, site);
-    if (spec.agreement == graph::ReplicaAgreement::kMean &&
-        !graph::IsFloating(spec.dtype)) {
-      throw InvalidArgument(fmt::format(
-          "{}: '{}' differs between the replicas, and {} has no mean; hint: "
-          "reduce what it is updated with, or declare kFirst or kPerReplica",
-          site.ToString(), spec.name, DTypeName(spec.dtype)));
-    }
-    const Output agreed = spec.agreement == graph::ReplicaAgreement::kMean
-                              ? replica.AllReduce(newest, ReduceOp::kMean, site)
-                              : replica.Broadcast(newest, /*source=*/0, site);
-    added.push_back(graph::Assign(graph, id, agreed, site));
-  }
-  return added;
-}
-
-BuiltReplica BuildReplica(uint64_t seed, ReplicaPlace place,
-                          const std::vector<InputSpec>& specs,
-                          const StepFn& step_fn,
-                          const LoweringOptions& options) {
-  Graph graph(seed);
-  GraphReplica replica(graph, place);
-  const StepOutputs made = step_fn(replica, AddInputs(graph, specs));
-  BuiltReplica built{.value_names = ValueNames(made)};
-  std::vector<Output> outputs;
-  outputs.reserve(made.values.size());
-  for (const auto& [name, output] : made.values) outputs.push_back(output);
-  std::vector<Output> updates = made.updates;
-  for (const Output& update :
-       AddVariableAgreement(replica, outputs, made.updates)) {
-    updates.push_back(update);
-  }
-  // calls whose results nobody needs are not made, on any replica
-  const graph::Program program = graph::ExtractProgram(graph, outputs, updates);
-  built.signature = SignatureOf(program);
-  built.lowered = LowerCollectives(program, options);
-  AddCalls(built.lowered.calls, &built.signature);
-  return built;
-}
 
 // The replicas of this process and what they share.
 class SynchronousReplicator : public Replicator {
  public:
   SynchronousReplicator(const ReplicationConfig& config, uint64_t seed)
       : seed_(seed),
-        bucket_bytes_(static_cast<size_t>(config.bucket_mib) << 20),
+        config_(config),
         replicas_(MakeReplicas(config, seed)),
         team_(static_cast<int>(replicas_.size())),
         processes_(StartQueues(config.strategy)),
@@ -152,6 +72,7 @@ class SynchronousReplicator : public Replicator {
   }
 
   int num_replicas() const override { return local_.total; }
+  int accumulation_steps() const override { return config_.accumulation_steps; }
   int process_id() const override { return processes_.rank(); }
   std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
                               const runtime::CompileOptions& options) override;
@@ -186,7 +107,10 @@ class SynchronousReplicator : public Replicator {
                                          mode);
   }
   std::vector<BuiltReplica> BuildAll(const SharedInput& input,
-                                     const StepFn& step_fn, bool is_async);
+                                     const StepFn& step_fn,
+                                     const BuildOptions& options);
+  std::vector<ReplicaPlan> CompileAll(const std::vector<BuiltReplica>& built,
+                                      const runtime::CompileOptions& options);
   void CheckAgreementOfAll(const std::vector<BuiltReplica>& built);
   void Abort(const std::string& reason) {
     for (Replica& replica : replicas_) replica.communicator->Abort(reason);
@@ -196,7 +120,7 @@ class SynchronousReplicator : public Replicator {
   void SpreadVariables();
 
   const uint64_t seed_;
-  const size_t bucket_bytes_;
+  const ReplicationConfig config_;
   std::vector<Replica> replicas_;
   ReplicaTeam team_;
   Processes processes_;
@@ -204,55 +128,113 @@ class SynchronousReplicator : public Replicator {
   // of the first replica, by name, after the last step
   std::map<std::string, uint64_t> versions_;
   bool is_stopped_ = false;
+  int num_steps_ = 0;
+};
+
+// The plans of all replicas of this process for one role of a batch.
+class PlanSet {
+ public:
+  PlanSet(std::vector<ReplicaPlan> plans, const std::vector<InputSpec>& specs)
+      : plans_(std::move(plans)) {
+    for (const ReplicaPlan& plan : plans_) {
+      std::vector<MutableTensorView> batch;
+      for (const InputSpec& spec : specs) {
+        batch.push_back(plan.executor->input(spec.name));
+      }
+      batches_.push_back(std::move(batch));
+      for (const std::string& name : plan.executor->input_names()) {
+        if (name == kIsFirstBatch) {
+          is_first_.push_back(plan.executor->input(name));
+        } else if (name == kBatchNumber) {
+          batch_number_.push_back(plan.executor->input(name));
+        }
+      }
+    }
+  }
+
+  // Says which of an update's batches the next run is for.
+  void SetBatchNumber(int64_t number) {
+    for (const MutableTensorView& view : is_first_) {
+      view.Span<bool>()[0] = number == 0;
+    }
+    for (const MutableTensorView& view : batch_number_) {
+      view.Span<int64_t>()[0] = number;
+    }
+  }
+  void RunReplica(size_t i, const SharedInput& input) {
+    input.CopyTo(static_cast<int>(i), batches_[i]);
+    plans_[i].executor->Run();
+  }
+
+  const runtime::Executor& first() const { return *plans_[0].executor; }
+  ReduceTimes reduce_times() const {
+    ReduceTimes times;
+    for (size_t call = 0; call < plans_[0].waits->size(); ++call) {
+      double least = std::numeric_limits<double>::infinity();
+      for (const ReplicaPlan& plan : plans_) {
+        least = std::min(least, (*plan.waits)[call].seconds);
+      }
+      const bool is_bucket = (*plans_[0].waits)[call].is_bucket;
+      (is_bucket ? times.buckets_s : times.calls_s) += least;
+    }
+    return times;
+  }
+
+ private:
+  std::vector<ReplicaPlan> plans_;
+  // by replica: where its rows go
+  std::vector<std::vector<MutableTensorView>> batches_;
+  // of the replicas whose plans ask for it
+  std::vector<MutableTensorView> is_first_, batch_number_;
 };
 
 class SynchronousStep : public Step {
  public:
+  // `earlier` is for all batches of an update but the last, if it has several.
   SynchronousStep(SynchronousReplicator* replicator, SharedInput* input,
-                  std::vector<std::string> value_names,
-                  std::vector<std::unique_ptr<runtime::Executor>> plans)
+                  std::vector<std::string> value_names, PlanSet last,
+                  std::optional<PlanSet> earlier)
       : replicator_(*replicator),
         input_(*input),
         value_names_(std::move(value_names)),
-        plans_(std::move(plans)),
-        run_([this](int i) { RunReplica(static_cast<size_t>(i)); }) {
-    for (const auto& plan : plans_) {
-      std::vector<MutableTensorView> batch;
-      for (const InputSpec& spec : input_.specs()) {
-        batch.push_back(plan->input(spec.name));
-      }
-      batches_.push_back(std::move(batch));
-    }
-  }
+        last_(std::move(last)),
+        earlier_(std::move(earlier)),
+        current_(&last_),
+        run_([this](int i) {
+          current_->RunReplica(static_cast<size_t>(i), input_);
+        }) {}
 
   NextResult Run(Clock::TimePoint deadline) override {
     const NextResult result = replicator_.Agree(input_.Fetch(deadline));
     if (result != NextResult::kOk) return result;
     input_.Use();
+    const int count = replicator_.accumulation_steps();
+    current_ = batch_number_ + 1 < count ? &*earlier_ : &last_;
+    current_->SetBatchNumber(batch_number_);
     replicator_.RunTeam(run_);
     replicator_.NoteVersions();
+    batch_number_ = (batch_number_ + 1) % count;
     return result;
   }
 
   TensorView value(std::string_view name) const override {
-    return plans_[0]->output(FindValue(value_names_, name));
+    return current_->first().output(FindValue(value_names_, name));
   }
+  ReduceTimes reduce_times() const override { return current_->reduce_times(); }
   const runtime::PlanReport& report() const override {
-    return plans_[0]->report();
+    return last_.first().report();
   }
 
  private:
-  void RunReplica(size_t i) {
-    input_.CopyTo(static_cast<int>(i), batches_[i]);
-    plans_[i]->Run();
-  }
-
   SynchronousReplicator& replicator_;
   SharedInput& input_;
   const std::vector<std::string> value_names_;
-  std::vector<std::unique_ptr<runtime::Executor>> plans_;
-  // by replica: where its rows go
-  std::vector<std::vector<MutableTensorView>> batches_;
+  PlanSet last_;
+  std::optional<PlanSet> earlier_;
+  // those of the last run, or of the one under way
+  PlanSet* current_;
+  // of the next batch, within its update
+  int64_t batch_number_ = 0;
   const std::function<void(int)> run_;
 };
 
@@ -309,10 +291,33 @@ std::unique_ptr<Step> SynchronousReplicator::Build(
   auto* own_input = dynamic_cast<SharedInput*>(&input);
   REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
                   "Build: the input is another replicator's");
-  // a bucket under way is not to be looked through
-  std::vector<BuiltReplica> built =
-      BuildAll(*own_input, step_fn, /*is_async=*/!options.check_finite);
-  std::vector<std::unique_ptr<runtime::Executor>> plans(replicas_.size());
+  BuildOptions build{
+      .seed = seed_,
+      .lowering = {.bucket_bytes = static_cast<size_t>(config_.bucket_mib)
+                                   << 20,
+                   // a bucket under way is not to be looked through
+                   .is_async = !options.check_finite},
+      .wire = config_.wire,
+      .accumulation_steps = config_.accumulation_steps,
+      .step_number = num_steps_++};
+  std::optional<PlanSet> earlier;
+  if (config_.accumulation_steps > 1) {
+    build.role = BatchRole::kEarlier;
+    earlier.emplace(CompileAll(BuildAll(*own_input, step_fn, build), options),
+                    own_input->specs());
+    build.role = BatchRole::kLast;
+  }
+  std::vector<BuiltReplica> built = BuildAll(*own_input, step_fn, build);
+  PlanSet last(CompileAll(built, options), own_input->specs());
+  return std::make_unique<SynchronousStep>(this, own_input,
+                                           std::move(built[0].value_names),
+                                           std::move(last), std::move(earlier));
+}
+
+std::vector<ReplicaPlan> SynchronousReplicator::CompileAll(
+    const std::vector<BuiltReplica>& built,
+    const runtime::CompileOptions& options) {
+  std::vector<ReplicaPlan> plans(replicas_.size());
   RunTeam([&](int i) {
     const auto at = static_cast<size_t>(i);
     const graph::Program& program = built[at].lowered.program;
@@ -322,26 +327,27 @@ std::unique_ptr<Step> SynchronousReplicator::Build(
                                         const graph::Node& node) {
       return kernels.Make(graph, node);
     };
-    plans[at] = std::make_unique<runtime::Executor>(
-        *program.graph,
-        runtime::PlanSpec{.outputs = program.outputs,
-                          .updates = program.updates},
-        *replicas_[at].variables, with_calls);
+    plans[at] = {.executor = std::make_unique<runtime::Executor>(
+                     *program.graph,
+                     runtime::PlanSpec{.outputs = program.outputs,
+                                       .updates = program.updates},
+                     *replicas_[at].variables, with_calls),
+                 .waits = kernels.waits()};
   });
-  return std::make_unique<SynchronousStep>(
-      this, own_input, std::move(built[0].value_names), std::move(plans));
+  return plans;
 }
 
 std::vector<BuiltReplica> SynchronousReplicator::BuildAll(
-    const SharedInput& input, const StepFn& step_fn, bool is_async) {
+    const SharedInput& input, const StepFn& step_fn,
+    const BuildOptions& options) {
   std::vector<BuiltReplica> built;
   std::exception_ptr error;
   std::string problem;
   try {
     for (int i = 0; i < local_.count; ++i) {
-      built.push_back(BuildReplica(
-          seed_, {.id = local_.first + i, .count = local_.total}, input.specs(),
-          step_fn, {.bucket_bytes = bucket_bytes_, .is_async = is_async}));
+      built.push_back(
+          BuildReplica({.id = local_.first + i, .count = local_.total},
+                       input.specs(), step_fn, options));
     }
   } catch (const std::exception& e) {
     error = std::current_exception();

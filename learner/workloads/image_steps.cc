@@ -25,12 +25,14 @@ AcrossReplicas Across(ReplicaContext& replica) {
   return across;
 }
 
-// A stream of random numbers, a row of which is one of the whole batch.
-graph::RandomOptions StreamOf(const ReplicaContext& replica, const char* name,
+// A stream of random numbers, a row of which is one of the whole update.
+graph::RandomOptions StreamOf(ReplicaContext& replica, const char* name,
                               Output step, int64_t batch_size) {
+  const auto rows = replica.Rows(batch_size);
   return {.name = name,
           .step = step,
-          .first_row = replica.replica_id() * batch_size};
+          .first_row = rows.first_row,
+          .row_offset = rows.row_offset};
 }
 
 }  // namespace

@@ -16,7 +16,10 @@ SnganWorkload::SnganWorkload(const sngan::SnganConfig& config,
                                             .side = config.side(),
                                             .num_classes = config.num_classes,
                                             .seed = seed}),
-      cycle_length_(config.discriminator_steps + 1),
+      generator_begin_(ImageWorkload::replicator().accumulation_steps() *
+                       config.discriminator_steps),
+      cycle_length_(generator_begin_ +
+                    ImageWorkload::replicator().accumulation_steps()),
       discriminator_step_(BuildStep(config, SnganNetwork::kDiscriminator)),
       generator_step_(BuildStep(config, SnganNetwork::kGenerator)) {}
 
@@ -29,7 +32,7 @@ std::unique_ptr<replicator::Step> SnganWorkload::BuildStep(
 }
 
 NextResult SnganWorkload::Step(Clock::TimePoint deadline) {
-  const bool is_generator = cycle_position_ + 1 == cycle_length_;
+  const bool is_generator = cycle_position_ >= generator_begin_;
   replicator::Step& step =
       is_generator ? *generator_step_ : *discriminator_step_;
   const NextResult result = step.Run(deadline);

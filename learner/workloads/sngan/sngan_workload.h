@@ -37,7 +37,9 @@ class SnganWorkload : public ImageWorkload {
   std::unique_ptr<replicator::Step> BuildStep(const sngan::SnganConfig& config,
                                               SnganNetwork network);
 
-  const int64_t cycle_length_;  // updates of the discriminator, and one
+  // in a cycle of steps: those of the discriminator's updates, then those of
+  // one of the generator
+  const int64_t generator_begin_, cycle_length_;
   std::unique_ptr<replicator::Step> discriminator_step_;
   std::unique_ptr<replicator::Step> generator_step_;
   int64_t cycle_position_ = 0;
