@@ -19,7 +19,7 @@ namespace {
 class GraphReplica : public ReplicaContext {
  public:
   GraphReplica(Graph& graph, ReplicaPlace place, const BuildOptions& options)
-      : ReplicaContext(graph, place.id, place.count),
+      : ReplicaContext(graph, place.id, place.count, options.logical_devices),
         place_(place),
         options_(options) {}
 
@@ -43,6 +43,7 @@ class GraphReplica : public ReplicaContext {
 
   Output DoMeanGradient(Output gradient, CallSite site) override {
     if (options_.role == BatchRole::kOnly) return Reduce(gradient, site);
+    const Graph::DeviceScope device(graph(), gradient.producer().device);
     const VariableId sum = graph().AddVariable(
         {.name = fmt::format("accumulation/{}/{}", options_.step_number,
                              sums_.size()),
@@ -74,6 +75,7 @@ class GraphReplica : public ReplicaContext {
     return AddAllReduce(gradient, ReduceOp::kMean, place_, site, options_.wire);
   }
 
+  // An input is the first device's, wherever it is used.
   Output HostInput(const char* name, DType dtype) {
     Output& input = host_inputs_[name];
     if (!input.is_valid()) input = graph().Input(name, dtype, Shape({}));
@@ -163,8 +165,10 @@ BuiltReplica BuildReplica(ReplicaPlace place,
   const graph::Program program = graph::ExtractProgram(graph, outputs, updates);
   if (is_earlier) CheckAccumulates(replica, program);
   built.signature = SignatureOf(program);
-  built.lowered = LowerCollectives(program, options.lowering);
-  AddCalls(built.lowered.calls, &built.signature);
+  LoweredProgram lowered = LowerCollectives(program, options.lowering);
+  AddCalls(lowered.calls, &built.signature);
+  built.program =
+      Partition(std::move(lowered.program), options.logical_devices);
   return built;
 }
 

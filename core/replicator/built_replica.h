@@ -8,6 +8,7 @@
 #include "core/replicator/collective_ops.h"
 #include "core/replicator/input.h"
 #include "core/replicator/lowering.h"
+#include "core/replicator/partition.h"
 #include "core/replicator/replicator.h"
 
 // One replica's part of a step, from the step function to the program with
@@ -27,6 +28,7 @@ struct BuildOptions {
   DType wire = DType::kF32;
   // Batches of an update.
   int accumulation_steps = 1;
+  int logical_devices = 1;
   // Of the step: names the sums.
   int step_number = 0;
   BatchRole role = BatchRole::kOnly;
@@ -38,13 +40,14 @@ inline constexpr const char* kIsFirstBatch = "accumulation/is_first";  // bool[]
 inline constexpr const char* kBatchNumber = "accumulation/batch";      // i64[]
 
 struct BuiltReplica {
-  LoweredProgram lowered;
+  PartitionedProgram program;
   std::vector<std::string> value_names;
   Signature signature;
 };
 
 // Calls `step_fn` on a graph of its own, has the replicas agree on variables
-// that each would update on its own, and puts calls in the place of primitives.
+// that each would update on its own, puts calls in the place of primitives and
+// divides the program among the logical devices.
 // Throws what `step_fn` throws, and InvalidArgument for a trained variable that
 // every replica would make something else of, for one that cannot be agreed on,
 // and for a step that cannot be accumulated.

@@ -130,6 +130,8 @@ constexpr OpDef kBroadcast{.name = "Broadcast",
 
 Output Add(const OpDef& op, Output x, ReplicaPlace place,
            graph::Attributes attributes, CallSite site) {
+  // where its input is
+  const Graph::DeviceScope device(*x.graph, x.producer().device);
   attributes.Set("replica_id", int64_t{place.id});
   attributes.Set("num_replicas", int64_t{place.count});
   return x.graph->Add(

@@ -65,7 +65,8 @@ class CallPlanner {
 
   void Append(const Node& node) {
     const DType wire = WireOf(graph_, node);
-    Bucket& bucket = open_[{ReduceOpOf(node), node.output_type().dtype, wire}];
+    Bucket& bucket =
+        open_[{ReduceOpOf(node), node.output_type().dtype, wire, node.device}];
     const NodeId ready = node.inputs[0].node;
     const bool fits =
         bucket.size_bytes < bucket_bytes_ &&
@@ -93,8 +94,8 @@ class CallPlanner {
 
   const Graph& graph_;
   const size_t bucket_bytes_;
-  // by what they do, of which type, and as what they travel
-  std::map<std::tuple<ReduceOp, DType, DType>, Bucket> open_;
+  // by what they do, of which type, as what they travel, and from which device
+  std::map<std::tuple<ReduceOp, DType, DType, int32_t>, Bucket> open_;
   std::vector<Call> calls_;
 };
 
@@ -151,6 +152,7 @@ class Lowerer {
   }
 
   void AddCall(const Node& placeholder) {
+    const Graph::DeviceScope device(rewriter_.graph(), placeholder.device);
     const Output result = AddCollectiveCall(
         rewriter_.Mapped(placeholder.inputs[0]), Token(placeholder.site),
         CallOf(placeholder), placeholder.output_type().shape, placeholder.site);
@@ -162,6 +164,7 @@ class Lowerer {
   void AddStart(size_t number) {
     const Call& call = calls_[number];
     const Node& first = node(call.members.front());
+    const Graph::DeviceScope device(rewriter_.graph(), first.device);
     std::vector<Output> inputs;
     inputs.reserve(call.members.size());
     for (const NodeId member : call.members) {
@@ -179,6 +182,7 @@ class Lowerer {
   void AddWait(size_t number) {
     const Call& call = calls_[number];
     const Node& first = node(call.members.front());
+    const Graph::DeviceScope device(rewriter_.graph(), first.device);
     std::vector<Shape> shapes;
     shapes.reserve(call.members.size());
     for (const NodeId member : call.members) {

@@ -42,6 +42,16 @@ std::string_view ToString(ReduceOp op) {
   REPLICANT_CHECK(false, "ReduceOp {}", static_cast<int>(op));
 }
 
+Graph::DeviceScope ReplicaContext::LogicalDevice(int device, CallSite site) {
+  if (device < 0 || device >= num_logical_devices_) {
+    throw InvalidArgument(fmt::format(
+        "{}: LogicalDevice: {} is none of this replica's; allowed: 0 to {}; "
+        "hint: learner.replication.logical_devices",
+        site.ToString(), device, num_logical_devices_ - 1));
+  }
+  return {graph_, device};
+}
+
 Output ReplicaContext::AllReduce(Output x, ReduceOp op, CallSite site) {
   CheckReducible("AllReduce", x, op, site);
   return DoAllReduce(x, op, site);

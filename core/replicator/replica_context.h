@@ -38,6 +38,18 @@ class ReplicaContext {
   Graph& graph() const { return graph_; }
   int replica_id() const { return replica_id_; }
   int num_replicas() const { return num_replicas_; }
+  int num_logical_devices() const { return num_logical_devices_; }
+
+  // Places what is added while the result lives on one of this replica's
+  // logical devices (ReplicationConfig::logical_devices): ops, and the
+  // variables that they read first. Tensors get from device to device by
+  // themselves.
+  //
+  //   const auto device = replica.LogicalDevice(1);
+  //
+  // Throws InvalidArgument for a device that there is not.
+  [[nodiscard]] Graph::DeviceScope LogicalDevice(
+      int device, CallSite site = CallSite::Here());
 
   // x reduced over all replicas, elementwise; each gets the result. kMean is
   // for floating x.
@@ -94,8 +106,12 @@ class ReplicaContext {
                           CallSite site = CallSite::Here());
 
  protected:
-  ReplicaContext(Graph& graph, int replica_id, int num_replicas)
-      : graph_(graph), replica_id_(replica_id), num_replicas_(num_replicas) {}
+  ReplicaContext(Graph& graph, int replica_id, int num_replicas,
+                 int num_logical_devices = 1)
+      : graph_(graph),
+        replica_id_(replica_id),
+        num_replicas_(num_replicas),
+        num_logical_devices_(num_logical_devices) {}
 
  private:
   // What a strategy does; arguments are checked.
@@ -113,6 +129,7 @@ class ReplicaContext {
   Graph& graph_;
   int replica_id_;
   int num_replicas_;
+  int num_logical_devices_;
 };
 
 }  // namespace replicant::replicator

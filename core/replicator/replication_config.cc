@@ -16,8 +16,11 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader) {
                "replicas that share each batch, in all processes");
   reader.Field("backend", &c.backend,
                "what computes: cpu, cuda, or reference (slow, exact loops)");
+  reader.Field("logical_devices", &c.logical_devices, {1, 64},
+               "devices among which a model that is written for it divides its "
+               "layers, of each replica; on the CPU groups of processors");
   reader.Field("threads", &c.threads, {1, 1024},
-               "threads of one replica on the CPU");
+               "threads of one logical device of a replica on the CPU");
   reader.Field("accumulation_steps", &c.accumulation_steps, {1, 1 << 20},
                "batches whose gradients are added up for one update: as one "
                "batch so many times as large");

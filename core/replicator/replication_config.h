@@ -20,7 +20,10 @@ struct ReplicationConfig {
   int replicas = 1;
   // "cpu", "cuda", "reference"
   std::string backend = "cpu";
-  // Of one replica, on the CPU.
+  // Devices among which the ops of one replica are divided: on the CPU groups
+  // of processors.
+  int logical_devices = 1;
+  // Of one logical device, on the CPU.
   int threads = 1;
   // Batches of one update: every replica adds up their gradients, which are
   // reduced once.

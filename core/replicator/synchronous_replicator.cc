@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <exception>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -21,10 +19,12 @@
 #include "core/replicator/agreement.h"
 #include "core/replicator/built_replica.h"
 #include "core/replicator/collective_kernels.h"
+#include "core/replicator/compiled_step.h"
 #include "core/replicator/processes.h"
 #include "core/replicator/replica_team.h"
 #include "core/replicator/shared_input.h"
 #include "core/replicator/step_interface.h"
+#include "core/replicator/transfers.h"
 
 namespace replicant::replicator {
 namespace {
@@ -39,18 +39,24 @@ NextResult FromWord(int32_t word) {
   return word == 1 ? NextResult::kTimeout : NextResult::kOk;
 }
 
-// What a replica computes with.
+std::chrono::milliseconds TimeoutOf(const ReplicationConfig& config) {
+  return std::chrono::milliseconds(
+      static_cast<int64_t>(config.timeout_s * 1e3));
+}
+
+// What a replica computes with. Its logical devices share all of it.
 struct Replica {
   std::unique_ptr<kernels::Backend> backend;
   std::unique_ptr<runtime::VariableStore> variables;
   std::unique_ptr<comm::Communicator> communicator;
   std::unique_ptr<comm::CollectiveQueue> queue;
-};
+  // of every program
+  std::vector<std::unique_ptr<Channels>> channels;
 
-// A plan of one replica, with what its calls measure.
-struct ReplicaPlan {
-  std::unique_ptr<runtime::Executor> executor;
-  std::shared_ptr<const CallWaits> waits;
+  void Abort(const std::string& reason) {
+    communicator->Abort(reason);
+    for (const auto& channel : channels) channel->Abort(reason);
+  }
 };
 
 // The replicas of this process and what they share.
@@ -60,7 +66,7 @@ class SynchronousReplicator : public Replicator {
       : seed_(seed),
         config_(config),
         replicas_(MakeReplicas(config, seed)),
-        team_(static_cast<int>(replicas_.size())),
+        team_(static_cast<int>(replicas_.size()) * config.logical_devices),
         processes_(StartQueues(config.strategy)),
         local_{.first = processes_.rank(),
                .count = static_cast<int>(replicas_.size()),
@@ -90,8 +96,10 @@ class SynchronousReplicator : public Replicator {
   // What all processes come to when this one came to `own`: the least of all.
   // If it is kOk the variables of all replicas are the first one's.
   NextResult Agree(NextResult own);
-  // Runs `work` for every replica of this process; a failure ends all.
-  void RunTeam(const std::function<void(int)>& work);
+  // Runs work(replica, device) for every logical device of the replicas of this
+  // process, each on its thread; a failure ends all.
+  using DeviceWork = std::function<void(size_t, size_t)>;
+  void RunTeam(const DeviceWork& work);
   // Says that variables have been written by steps alone.
   void NoteVersions();
 
@@ -109,11 +117,13 @@ class SynchronousReplicator : public Replicator {
   std::vector<BuiltReplica> BuildAll(const SharedInput& input,
                                      const StepFn& step_fn,
                                      const BuildOptions& options);
-  std::vector<ReplicaPlan> CompileAll(const std::vector<BuiltReplica>& built,
-                                      const runtime::CompileOptions& options);
+  CompiledStep CompileAll(const std::vector<BuiltReplica>& built,
+                          const SharedInput& input,
+                          const runtime::CompileOptions& options);
+  void AddChannels(const std::vector<BuiltReplica>& built);
   void CheckAgreementOfAll(const std::vector<BuiltReplica>& built);
   void Abort(const std::string& reason) {
-    for (Replica& replica : replicas_) replica.communicator->Abort(reason);
+    for (Replica& replica : replicas_) replica.Abort(reason);
   }
   // Whether somebody has written a variable since NoteVersions().
   bool HaveVariablesChanged() const;
@@ -131,77 +141,20 @@ class SynchronousReplicator : public Replicator {
   int num_steps_ = 0;
 };
 
-// The plans of all replicas of this process for one role of a batch.
-class PlanSet {
- public:
-  PlanSet(std::vector<ReplicaPlan> plans, const std::vector<InputSpec>& specs)
-      : plans_(std::move(plans)) {
-    for (const ReplicaPlan& plan : plans_) {
-      std::vector<MutableTensorView> batch;
-      for (const InputSpec& spec : specs) {
-        batch.push_back(plan.executor->input(spec.name));
-      }
-      batches_.push_back(std::move(batch));
-      for (const std::string& name : plan.executor->input_names()) {
-        if (name == kIsFirstBatch) {
-          is_first_.push_back(plan.executor->input(name));
-        } else if (name == kBatchNumber) {
-          batch_number_.push_back(plan.executor->input(name));
-        }
-      }
-    }
-  }
-
-  // Says which of an update's batches the next run is for.
-  void SetBatchNumber(int64_t number) {
-    for (const MutableTensorView& view : is_first_) {
-      view.Span<bool>()[0] = number == 0;
-    }
-    for (const MutableTensorView& view : batch_number_) {
-      view.Span<int64_t>()[0] = number;
-    }
-  }
-  void RunReplica(size_t i, const SharedInput& input) {
-    input.CopyTo(static_cast<int>(i), batches_[i]);
-    plans_[i].executor->Run();
-  }
-
-  const runtime::Executor& first() const { return *plans_[0].executor; }
-  ReduceTimes reduce_times() const {
-    ReduceTimes times;
-    for (size_t call = 0; call < plans_[0].waits->size(); ++call) {
-      double least = std::numeric_limits<double>::infinity();
-      for (const ReplicaPlan& plan : plans_) {
-        least = std::min(least, (*plan.waits)[call].seconds);
-      }
-      const bool is_bucket = (*plans_[0].waits)[call].is_bucket;
-      (is_bucket ? times.buckets_s : times.calls_s) += least;
-    }
-    return times;
-  }
-
- private:
-  std::vector<ReplicaPlan> plans_;
-  // by replica: where its rows go
-  std::vector<std::vector<MutableTensorView>> batches_;
-  // of the replicas whose plans ask for it
-  std::vector<MutableTensorView> is_first_, batch_number_;
-};
-
 class SynchronousStep : public Step {
  public:
   // `earlier` is for all batches of an update but the last, if it has several.
   SynchronousStep(SynchronousReplicator* replicator, SharedInput* input,
-                  std::vector<std::string> value_names, PlanSet last,
-                  std::optional<PlanSet> earlier)
+                  std::vector<std::string> value_names, CompiledStep last,
+                  std::optional<CompiledStep> earlier)
       : replicator_(*replicator),
         input_(*input),
         value_names_(std::move(value_names)),
         last_(std::move(last)),
         earlier_(std::move(earlier)),
         current_(&last_),
-        run_([this](int i) {
-          current_->RunReplica(static_cast<size_t>(i), input_);
+        run_([this](size_t replica, size_t device) {
+          current_->RunDevice(replica, device, input_);
         }) {}
 
   NextResult Run(Clock::TimePoint deadline) override {
@@ -218,31 +171,27 @@ class SynchronousStep : public Step {
   }
 
   TensorView value(std::string_view name) const override {
-    return current_->first().output(FindValue(value_names_, name));
+    return current_->value(FindValue(value_names_, name));
   }
   ReduceTimes reduce_times() const override { return current_->reduce_times(); }
-  const runtime::PlanReport& report() const override {
-    return last_.first().report();
-  }
+  const runtime::PlanReport& report() const override { return last_.report(); }
 
  private:
   SynchronousReplicator& replicator_;
   SharedInput& input_;
   const std::vector<std::string> value_names_;
-  PlanSet last_;
-  std::optional<PlanSet> earlier_;
+  CompiledStep last_;
+  std::optional<CompiledStep> earlier_;
   // those of the last run, or of the one under way
-  PlanSet* current_;
+  CompiledStep* current_;
   // of the next batch, within its update
   int64_t batch_number_ = 0;
-  const std::function<void(int)> run_;
+  const SynchronousReplicator::DeviceWork run_;
 };
 
 std::vector<Replica> SynchronousReplicator::MakeReplicas(
     const ReplicationConfig& config, uint64_t seed) {
-  const comm::CommunicatorOptions options{
-      .timeout = std::chrono::milliseconds(
-          static_cast<int64_t>(config.timeout_s * 1e3))};
+  const comm::CommunicatorOptions options{.timeout = TimeoutOf(config)};
   std::vector<std::unique_ptr<comm::Communicator>> communicators;
   if (config.strategy == Strategy::kInGraph) {
     communicators = comm::MakeThreadCommunicators(config.replicas, options);
@@ -276,8 +225,10 @@ std::vector<Replica> SynchronousReplicator::MakeReplicas(
 
 comm::CollectiveQueue* SynchronousReplicator::StartQueues(Strategy strategy) {
   // from each replica's own thread: the queue's inherits its processors
-  team_.Run([this](int i) {
-    Replica& replica = replicas_[static_cast<size_t>(i)];
+  team_.Run([this](int member) {
+    const int num_devices = config_.logical_devices;
+    if (member % num_devices != 0) return;
+    Replica& replica = replicas_[static_cast<size_t>(member / num_devices)];
     replica.queue =
         std::make_unique<comm::CollectiveQueue>(replica.communicator.get());
   });
@@ -299,42 +250,60 @@ std::unique_ptr<Step> SynchronousReplicator::Build(
                    .is_async = !options.check_finite},
       .wire = config_.wire,
       .accumulation_steps = config_.accumulation_steps,
+      .logical_devices = config_.logical_devices,
       .step_number = num_steps_++};
-  std::optional<PlanSet> earlier;
+  std::optional<CompiledStep> earlier;
   if (config_.accumulation_steps > 1) {
     build.role = BatchRole::kEarlier;
-    earlier.emplace(CompileAll(BuildAll(*own_input, step_fn, build), options),
-                    own_input->specs());
+    earlier =
+        CompileAll(BuildAll(*own_input, step_fn, build), *own_input, options);
     build.role = BatchRole::kLast;
   }
   std::vector<BuiltReplica> built = BuildAll(*own_input, step_fn, build);
-  PlanSet last(CompileAll(built, options), own_input->specs());
+  CompiledStep last = CompileAll(built, *own_input, options);
   return std::make_unique<SynchronousStep>(this, own_input,
                                            std::move(built[0].value_names),
                                            std::move(last), std::move(earlier));
 }
 
-std::vector<ReplicaPlan> SynchronousReplicator::CompileAll(
-    const std::vector<BuiltReplica>& built,
+CompiledStep SynchronousReplicator::CompileAll(
+    const std::vector<BuiltReplica>& built, const SharedInput& input,
     const runtime::CompileOptions& options) {
-  std::vector<ReplicaPlan> plans(replicas_.size());
-  RunTeam([&](int i) {
-    const auto at = static_cast<size_t>(i);
-    const graph::Program& program = built[at].lowered.program;
-    CollectiveKernels kernels(replicas_[at].queue.get());
-    runtime::CompileOptions with_calls = options;
-    with_calls.make_kernel = [&kernels](const Graph& graph,
-                                        const graph::Node& node) {
-      return kernels.Make(graph, node);
-    };
-    plans[at] = {.executor = std::make_unique<runtime::Executor>(
-                     *program.graph,
-                     runtime::PlanSpec{.outputs = program.outputs,
-                                       .updates = program.updates},
-                     *replicas_[at].variables, with_calls),
-                 .waits = kernels.waits()};
-  });
-  return plans;
+  AddChannels(built);
+  const auto num_devices = static_cast<size_t>(config_.logical_devices);
+  DevicePlans plans(replicas_.size());
+  for (auto& devices : plans) devices.resize(num_devices);
+  // the devices of a replica share its variables: one after the other
+  for (size_t current = 0; current < num_devices; ++current) {
+    RunTeam([&](size_t i, size_t device) {
+      if (device != current) return;
+      Replica& replica = replicas_[i];
+      const graph::Program& program = built[i].program.devices[device];
+      CollectiveKernels kernels(replica.queue.get());
+      Channels& channels = *replica.channels.back();
+      runtime::CompileOptions with_calls = options;
+      with_calls.make_kernel = [&](const Graph& graph,
+                                   const graph::Node& node) {
+        auto kernel = kernels.Make(graph, node);
+        return kernel ? std::move(kernel) : channels.MakeKernel(graph, node);
+      };
+      plans[i][device] = {.executor = std::make_unique<runtime::Executor>(
+                              *program.graph,
+                              runtime::PlanSpec{.outputs = program.outputs,
+                                                .updates = program.updates},
+                              *replica.variables, with_calls),
+                          .waits = kernels.waits()};
+    });
+  }
+  return {std::move(plans), built[0].program.outputs, input.specs()};
+}
+
+void SynchronousReplicator::AddChannels(
+    const std::vector<BuiltReplica>& built) {
+  for (size_t i = 0; i < replicas_.size(); ++i) {
+    replicas_[i].channels.push_back(std::make_unique<Channels>(
+        built[i].program.num_channels, TimeoutOf(config_)));
+  }
 }
 
 std::vector<BuiltReplica> SynchronousReplicator::BuildAll(
@@ -391,14 +360,16 @@ NextResult SynchronousReplicator::Agree(NextResult own) {
   return result;
 }
 
-void SynchronousReplicator::RunTeam(const std::function<void(int)>& work) {
-  const std::function<void(int)> guarded = [&](int i) {
-    Replica& replica = replicas_[static_cast<size_t>(i)];
+void SynchronousReplicator::RunTeam(const DeviceWork& work) {
+  const auto num_devices = static_cast<size_t>(config_.logical_devices);
+  const std::function<void(int)> guarded = [&](int member) {
+    const size_t i = static_cast<size_t>(member) / num_devices;
+    Replica& replica = replicas_[i];
     try {
-      work(i);
+      work(i, static_cast<size_t>(member) % num_devices);
     } catch (const std::exception& e) {
-      replica.communicator->Abort(
-          fmt::format("replica {}: {}", local_.first + i, e.what()));
+      replica.Abort(fmt::format("replica {}: {}",
+                                local_.first + static_cast<int>(i), e.what()));
       // its memory is not to go while a call is under way
       replica.queue->Drain();
       throw;

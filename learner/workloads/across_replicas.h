@@ -29,6 +29,8 @@ struct AcrossReplicas {
   std::function<std::vector<graph::Output>(const std::vector<graph::Output>&)>
       mean_gradients;
   nn::GatherFn gather;
+  // Among which a network may divide its layers.
+  int num_logical_devices = 1;
 
   nn::GatherFn GatherFor(NormStatistics statistics) const {
     return statistics == NormStatistics::kSync ? gather : nn::GatherFn();

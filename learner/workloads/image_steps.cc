@@ -15,13 +15,14 @@ using replicator::ReduceOp;
 using replicator::ReplicaContext;
 
 AcrossReplicas Across(ReplicaContext& replica) {
-  AcrossReplicas across{
-      .mean_gradients = [&](const std::vector<Output>& gradients) {
-        return replica.MeanGradients(gradients);
-      }};
+  AcrossReplicas across;
+  across.mean_gradients = [&](const std::vector<Output>& gradients) {
+    return replica.MeanGradients(gradients);
+  };
   if (replica.num_replicas() > 1) {
     across.gather = [&](Output x) { return replica.AllGather(x); };
   }
+  across.num_logical_devices = replica.num_logical_devices();
   return across;
 }
 

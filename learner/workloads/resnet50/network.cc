@@ -110,14 +110,20 @@ Output Block::operator()(Output x, std::vector<Output>* updates,
 }
 
 ResNet::ResNet(Graph& graph, const ResNetConfig& config, DType dtype,
-               const nn::GatherFn& gather, CallSite site)
+               const AcrossReplicas& replicas, CallSite site)
     : dtype_(dtype),
+      num_devices_(replicas.num_logical_devices),
       has_pool_(config.stem == Stem::kImageNet),
       conv_(config.stem == Stem::kImageNet
                 ? AddConv(graph, "conv1", 3, config.width, 7, 2, dtype, site)
                 : AddConv(graph, "conv1", 3, config.width, 3, 1, dtype, site)),
-      norm_(graph, "bn1", config.width, {.dtype = dtype, .gather = gather},
+      norm_(graph, "bn1", config.width,
+            {.dtype = dtype,
+             .gather = replicas.GatherFor(config.batch_norm_statistics)},
             site) {
+  const nn::BatchNormLayerOptions norm{
+      .dtype = dtype,
+      .gather = replicas.GatherFor(config.batch_norm_statistics)};
   const auto& counts = config.depth == Depth::k50 ? kBlocks50 : kBlocks18;
   int64_t channels = config.width;
   int64_t width = config.width;
@@ -126,10 +132,7 @@ ResNet::ResNet(Graph& graph, const ResNetConfig& config, DType dtype,
     for (int64_t i = 0; i < counts[stage]; ++i) {
       const Graph::Scope block_scope(graph, std::to_string(i));
       const int64_t stride = stage > 0 && i == 0 ? 2 : 1;
-      blocks_.emplace_back(
-          graph, config,
-          nn::BatchNormLayerOptions{.dtype = dtype, .gather = gather}, channels,
-          width, stride, site);
+      blocks_.emplace_back(graph, config, norm, channels, width, stride, site);
       channels = blocks_.back().out_channels();
     }
   }
@@ -144,8 +147,17 @@ Output ResNet::operator()(Output image, std::vector<Output>* updates,
   if (has_pool_) {
     x = graph::MaxPool2d(x, {.window = 3, .stride = 2, .padding = 1}, site);
   }
-  for (const Block& block : blocks_) x = block(x, updates, site);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const Graph::DeviceScope device = DeviceOf(*image.graph, i);
+    x = blocks_[i](x, updates, site);
+  }
+  const Graph::DeviceScope device = DeviceOf(*image.graph, blocks_.size() - 1);
   return (*head_)(graph::GlobalAveragePool(x, site), site);
+}
+
+Graph::DeviceScope ResNet::DeviceOf(Graph& graph, size_t block) const {
+  const auto count = static_cast<size_t>(num_devices_);
+  return {graph, static_cast<int32_t>(block * count / blocks_.size())};
 }
 
 }  // namespace replicant::learner::resnet50

@@ -44,10 +44,11 @@ class Block {
 
 class ResNet {
  public:
-  // `dtype` is that of parameters and computation; with `gather` batch norms
-  // are over all replicas.
+  // `dtype` is that of parameters and computation. Batch norms are over all
+  // replicas if the configuration says so, and blocks are divided evenly among
+  // the logical devices, in their order.
   ResNet(Graph& graph, const ResNetConfig& config, DType dtype = DType::kF32,
-         const nn::GatherFn& gather = {}, CallSite site = CallSite::Here());
+         const AcrossReplicas& replicas = {}, CallSite site = CallSite::Here());
 
   // Images [B, H, W, 3] u8 to logits [B, K]. Pixels are normalised by
   // ImageNet's mean and standard deviation, as for torchvision's weights.
@@ -57,7 +58,11 @@ class ResNet {
                     CallSite site = CallSite::Here()) const;
 
  private:
+  // Where a block is.
+  Graph::DeviceScope DeviceOf(Graph& graph, size_t block) const;
+
   DType dtype_;
+  int num_devices_;
   bool has_pool_;
   nn::Conv2d conv_;
   nn::BatchNorm norm_;

@@ -58,8 +58,7 @@ Batch AddBatchInputs(Graph& graph, const ResNetConfig& config,
 Update BuildUpdate(Graph& graph, const ResNetConfig& config, DType dtype,
                    const Batch& batch, const AcrossReplicas& replicas,
                    CallSite site) {
-  const ResNet network(graph, config, dtype,
-                       replicas.GatherFor(config.batch_norm_statistics), site);
+  const ResNet network(graph, config, dtype, replicas, site);
   const nn::StepCounter step = nn::AddStepCounter(graph, "step", site);
   Update update;
   update.logits = network(batch.image, &update.updates, site);

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <string>
+
 #include "tests/learner/workloads/image_replicas.h"
 
 namespace replicant::learner {
@@ -28,6 +31,46 @@ TEST_P(ImageInGraphTest, SnganLearnsAsOneReplica) {
 
 INSTANTIATE_TEST_SUITE_P(Replicas, ImageInGraphTest,
                          ::testing::Values(2, 4, 8));
+
+// ResNet's blocks on two groups of processors: the same bits.
+TEST(ImageInGraphTest, ResNetOnLogicalDevicesIsResNetOnOne) {
+  for (const int replicas : {1, 2}) {
+    const auto train = [&](int devices) {
+      return TrainResNet(DType::kF32, NormStatistics::kSync,
+                         {.strategy = replicas > 1 ? Strategy::kInGraph
+                                                   : Strategy::kSingle,
+                          .replicas = replicas,
+                          .backend = "cpu",
+                          .logical_devices = devices})
+          .last;
+    };
+    const Variables whole = train(1);
+    EXPECT_EQ(train(2), whole) << replicas;
+    EXPECT_EQ(train(4), whole) << replicas;
+  }
+}
+
+// Gradients of 8 bits: off by less than a part in fifty of the way.
+TEST(ImageInGraphTest, ResNetLearnsTheSameWithGradientsAsBf16) {
+  const auto train = [](DType wire) {
+    return TrainResNet(DType::kF32, NormStatistics::kSync,
+                       {.strategy = Strategy::kInGraph,
+                        .replicas = 4,
+                        .backend = "cpu",
+                        .wire = wire});
+  };
+  const ImageRun exact = train(DType::kF32);
+  const ImageRun rounded = train(DType::kBF16);
+  double difference = 0.0;
+  double moved = 0.0;
+  for (const auto& [name, value] : exact.last) {
+    difference += std::pow(Distance(value, rounded.last.at(name)), 2);
+    moved += std::pow(Distance(value, exact.first.at(name)), 2);
+  }
+  RecordProperty("error", std::to_string(std::sqrt(difference / moved)));
+  EXPECT_GT(difference, 0.0);
+  EXPECT_LE(std::sqrt(difference), 0.02 * std::sqrt(moved));
+}
 
 // Normalised by its own rows each replica has another variance, but what they
 // save is the mean of theirs: after one step the running mean of the first norm
