@@ -39,6 +39,16 @@ TEST(ImageBetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
     };
     EXPECT_EQ(train(Strategy::kBetweenGraph), train(Strategy::kInGraph));
   }
+  // everything that divides an update and its gradients at once
+  const auto train_divided = [&](Strategy strategy) {
+    replicator::ReplicationConfig config = Config(strategy, "cpu");
+    config.logical_devices = 2;
+    config.accumulation_steps = 2;
+    config.wire = DType::kBF16;
+    return TrainResNet(DType::kF32, NormStatistics::kSync, config).last;
+  };
+  EXPECT_EQ(train_divided(Strategy::kBetweenGraph),
+            train_divided(Strategy::kInGraph));
   const auto train = [&](Strategy strategy) {
     return TrainSngan(DType::kF32, Config(strategy, "cpu")).last;
   };
