@@ -100,6 +100,11 @@ class StartKernel : public Kernel {
     }
   }
 
+  // a single tensor may be reduced where it lies
+  bool CanShare(int input, int output) const override {
+    return input == 0 && output == 0 && sizes_.size() == 1 &&
+           spec_.wire == spec_.dtype;
+  }
   void Bind(const KernelBindings& bindings) override {
     inputs_ = bindings.inputs;
     packed_ = bindings.outputs[0];
@@ -110,7 +115,9 @@ class StartKernel : public Kernel {
     if (spec_.wire == spec_.dtype) {
       std::byte* to = packed_;
       for (size_t i = 0; i < sizes_.size(); ++i) {
-        if (sizes_[i] > 0) std::memcpy(to, inputs_[i], sizes_[i]);
+        if (sizes_[i] > 0 && to != inputs_[i]) {
+          std::memcpy(to, inputs_[i], sizes_[i]);
+        }
         to += sizes_[i];
       }
     } else {
@@ -149,6 +156,10 @@ class WaitKernel : public Kernel {
         spec_(BucketSpecOf(node)),
         types_(node.outputs) {}
 
+  bool CanShare(int input, int output) const override {
+    return input == 0 && output == 0 && types_.size() == 1 &&
+           spec_.wire == spec_.dtype;
+  }
   void Bind(const KernelBindings& bindings) override {
     packed_ = bindings.inputs[0];
     outputs_ = bindings.outputs;
@@ -165,7 +176,7 @@ class WaitKernel : public Kernel {
       if (spec_.call.factor != 1.0) {
         comm::Scale(types_[i].dtype, spec_.call.factor, from, outputs_[i],
                     static_cast<size_t>(types_[i].shape.num_elements()));
-      } else if (size > 0) {
+      } else if (size > 0 && from != outputs_[i]) {
         std::memcpy(outputs_[i], from, size);
       }
       from += size;

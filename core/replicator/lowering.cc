@@ -68,18 +68,21 @@ class CallPlanner {
     Bucket& bucket =
         open_[{ReduceOpOf(node), node.output_type().dtype, wire, node.device}];
     const NodeId ready = node.inputs[0].node;
+    const size_t size_bytes =
+        static_cast<size_t>(node.output_type().shape.num_elements()) *
+        DTypeSize(wire);
+    // one that fills a bucket alone stays alone, which needs no copies
     const bool fits =
-        bucket.size_bytes < bucket_bytes_ &&
-        (bucket.call.members.empty() || ready < bucket.call.first_use);
+        bucket.call.members.empty() ||
+        (bucket.size_bytes < bucket_bytes_ && size_bytes <= bucket_bytes_ &&
+         ready < bucket.call.first_use);
     if (!fits) Close(std::exchange(bucket, {}).call);
     Call& call = bucket.call;
     call.first_use =
         call.members.empty() ? node.id : std::min(call.first_use, node.id);
     call.ready = ready;
     call.members.push_back(node.id);
-    bucket.size_bytes +=
-        static_cast<size_t>(node.output_type().shape.num_elements()) *
-        DTypeSize(wire);
+    bucket.size_bytes += size_bytes;
   }
 
   void Close(Call call) {

@@ -108,7 +108,7 @@ void Channels::Take(int64_t channel, std::byte* data, size_t size_bytes) {
     const MutexLock lock(mutex_);
     const bool is_there = Clock::Real().WaitUntil(
         mutex_, changed_, Clock::Real().Now() + timeout_,
-        [&] { return from.is_full || is_aborted_; });
+        [&]() REQUIRES(mutex_) { return from.is_full || is_aborted_; });
     if (!is_there) {
       throw CommError(fmt::format(
           "a logical device waited {} s for tensor {} of another one",

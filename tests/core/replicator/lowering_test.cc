@@ -70,6 +70,13 @@ TEST(LoweringTest, GradientsShareABucketUpToItsSize) {
                   "AllReduce mean of 1 tensors, f32[64]",
                   // needed at once
                   "AllReduce mean of f32[8,8]"));
+  // larger than a bucket: alone
+  EXPECT_THAT(
+      LowerCollectives(ProgramOf(graph, out), {.bucket_bytes = 255}).calls,
+      ElementsAre("AllReduce mean of 1 tensors, f32[1]",
+                  "AllReduce mean of 1 tensors, f32[64]",
+                  "AllReduce mean of 1 tensors, f32[64]",
+                  "AllReduce mean of f32[8,8]"));
 }
 
 TEST(LoweringTest, WhatTravelsAsBf16HasBucketsOfItsOwn) {

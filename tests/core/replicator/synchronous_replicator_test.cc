@@ -322,6 +322,29 @@ TEST(SynchronousReplicatorTest, RandomNumbersGoByTheGlobalRow) {
   EXPECT_EQ(draw(InGraph(4)), draw({.backend = "reference"}));
 }
 
+TEST(SynchronousReplicatorTest, SaysWhatAStepWaitedFor) {
+  const auto times = [](const ReplicationConfig& config, bool is_needed_late) {
+    const auto replicator = Replicator::Create(config, /*seed=*/1);
+    const auto input = replicator->MakeInput(Rows(2, 1, WholeValue));
+    const auto step = replicator->Build(
+        *input, [&](ReplicaContext& replica, const Inputs& batch) {
+          const Output sum = replica.AllSum(batch.at("x"));
+          Output y = batch.at("x");
+          if (!is_needed_late) return ValueOnly(graph::Add(sum, y));
+          for (int i = 0; i < 3; ++i) y = graph::Exp(graph::Mul(y, 0.1));
+          const Output other = replica.AllReduce(y, ReduceOp::kSum);
+          return ValueOnly(graph::Add(sum, other));
+        });
+    EXPECT_EQ(step->Run(kNoWait), NextResult::kOk);
+    return step->reduce_times();
+  };
+  EXPECT_GT(times(InGraph(2), false).calls_s, 0.0);
+  EXPECT_EQ(times(InGraph(2), false).buckets_s, 0.0);
+  EXPECT_GT(times(InGraph(2), true).buckets_s, 0.0);
+  EXPECT_EQ(times({.backend = "reference"}, true).buckets_s, 0.0);
+  EXPECT_EQ(times({.backend = "reference"}, true).calls_s, 0.0);
+}
+
 TEST(SynchronousReplicatorTest, RefusesRowsThatCannotBeDivided) {
   const auto replicator = Replicator::Create(InGraph(3), /*seed=*/1);
   EXPECT_THROW(replicator->MakeInput(Rows(4, 1, WholeValue)), InvalidArgument);
