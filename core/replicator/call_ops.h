@@ -11,7 +11,7 @@
 // before it as its last input and gives one as its last output.
 namespace replicant::replicator {
 
-// What is called, and what is left to do with the result.
+// What is called.
 struct CallSpec {
   comm::Collective::Kind kind = comm::Collective::Kind::kAllReduce;
   comm::ReduceOp op = comm::ReduceOp::kSum;

@@ -63,17 +63,14 @@ class CallKernel : public Kernel {
             call_.kind == Collective::Kind::kBroadcast);
   }
   void Bind(const KernelBindings& bindings) override {
-    result_ = bindings.outputs[0];
     work_.emplace(Collective{
         call_.kind, call_.op, call_.source,
         TensorView(in_.dtype, in_.shape, bindings.inputs[0]),
-        MutableTensorView(out_.dtype, out_.shape, bindings.outputs[0])});
+        MutableTensorView(out_.dtype, out_.shape, bindings.outputs[0]),
+        call_.factor});
   }
   void Launch(Stream& /*stream*/) override {
     meter_.Measure([&] { queue_.Run(*work_); });
-    if (call_.factor == 1.0) return;
-    comm::Scale(out_.dtype, call_.factor, result_, result_,
-                static_cast<size_t>(out_.shape.num_elements()));
   }
 
  private:
@@ -82,7 +79,6 @@ class CallKernel : public Kernel {
   const CallSpec call_;
   const graph::TensorType in_;
   const graph::TensorType out_;
-  std::byte* result_ = nullptr;
   std::optional<CollectiveQueue::Work> work_;
 };
 
@@ -109,7 +105,10 @@ class StartKernel : public Kernel {
     inputs_ = bindings.inputs;
     packed_ = bindings.outputs[0];
     const MutableTensorView all(type_.dtype, type_.shape, packed_);
-    bucket_->emplace(Collective{spec_.call.kind, spec_.call.op, 0, all, all});
+    bucket_->emplace(
+        Collective{spec_.call.kind, spec_.call.op, 0, all, all,
+                   // bf16 is multiplied when it is f32 again
+                   spec_.wire == spec_.dtype ? spec_.call.factor : 1.0});
   }
   void Launch(Stream& /*stream*/) override {
     if (spec_.wire == spec_.dtype) {
@@ -173,10 +172,7 @@ class WaitKernel : public Kernel {
     const std::byte* from = packed_;
     for (size_t i = 0; i < types_.size(); ++i) {
       const size_t size = BytesOf(types_[i]);
-      if (spec_.call.factor != 1.0) {
-        comm::Scale(types_[i].dtype, spec_.call.factor, from, outputs_[i],
-                    static_cast<size_t>(types_[i].shape.num_elements()));
-      } else if (size > 0 && from != outputs_[i]) {
+      if (size > 0 && from != outputs_[i]) {
         std::memcpy(outputs_[i], from, size);
       }
       from += size;
