@@ -39,6 +39,7 @@ class ImageWorkload : public Workload {
                 const SyntheticImagesOptions& images,
                 graph::Precision precision);
 
+  replicator::Replicator& replicator() { return *replicator_; }
   // A step on the images, in the workload's precision. Throws what
   // Replicator::Build() throws.
   std::unique_ptr<replicator::Step> BuildStep(

@@ -1,7 +1,10 @@
 #include "core/graph/passes/autocast.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,7 +20,6 @@ enum class Rule {
   kElementwise,
   kLikeFirst,  // floating inputs get the first one's type
   kNorm,
-  kNormGradient,
   kConcat,
   kSum,
   kF32,
@@ -26,16 +28,21 @@ enum class Rule {
 struct RuleOf {
   std::string_view op;
   Rule rule;
+  // kNorm: the inputs that are as x, which comes first; repeated to fill up.
+  std::array<size_t, 3> images = {};
 };
 
 constexpr std::array kRules = {
     RuleOf{"Conv2d", Rule::kProduct},
     RuleOf{"Conv2dInputGradient", Rule::kProduct},
     RuleOf{"Conv2dWeightGradient", Rule::kProduct},
-    RuleOf{"LayerNorm", Rule::kNorm},
-    RuleOf{"BatchNorm", Rule::kNorm},
-    RuleOf{"LayerNormGradient", Rule::kNormGradient},
-    RuleOf{"BatchNormGradient", Rule::kNormGradient},
+    RuleOf{"LayerNorm", Rule::kNorm, {0, 0, 0}},
+    RuleOf{"LayerNormGradient", Rule::kNorm, {1, 0, 0}},
+    RuleOf{"BatchNorm", Rule::kNorm, {0, 3, 3}},
+    RuleOf{"BatchNormGradient", Rule::kNorm, {1, 0, 6}},
+    RuleOf{"BatchNormApply", Rule::kNorm, {0, 4, 4}},
+    RuleOf{"BatchNormApplyGradient", Rule::kNorm, {1, 0, 5}},
+    RuleOf{"BatchMoments", Rule::kSum},
     RuleOf{"MaxPool2d", Rule::kLikeFirst},
     RuleOf{"MaxPool2dGradient", Rule::kLikeFirst},
     RuleOf{"AveragePool2d", Rule::kLikeFirst},
@@ -81,27 +88,30 @@ class Autocaster {
   }
 
  private:
-  Rule Choose(const Node& node) const {
+  RuleOf Choose(const Node& node) const {
+    constexpr RuleOf kStaysF32{"", Rule::kF32};
     // only what was f32 may become another type
     bool is_f32 = node.updates.empty();
     for (const TensorType& type : node.outputs) {
       is_f32 = is_f32 && (type.dtype == DType::kF32 || node.op->is_elementwise);
     }
-    if (!is_f32) return Rule::kF32;
-    if (node.op->is_elementwise) return Rule::kElementwise;
+    if (!is_f32) return kStaysF32;
+    if (node.op->is_elementwise) return {"", Rule::kElementwise};
     if (node.op->name == "MatMul") {
-      return IsOfMatrices(graph_, node) ? Rule::kProduct : Rule::kF32;
+      return IsOfMatrices(graph_, node) ? RuleOf{"", Rule::kProduct}
+                                        : kStaysF32;
     }
     for (const RuleOf& row : kRules) {
-      if (row.op == node.op->name) return row.rule;
+      if (row.op == node.op->name) return row;
     }
-    return Rule::kF32;
+    return kStaysF32;
   }
 
   void Rewrite(const Node& node) {
     std::vector<Output> inputs = rewriter_.MappedInputs(node);
     Attributes attributes = node.attributes;
-    switch (Choose(node)) {
+    const RuleOf rule = Choose(node);
+    switch (rule.rule) {
       case Rule::kElementwise:
         RewriteElementwise(node, std::move(inputs));
         return;
@@ -115,12 +125,7 @@ class Autocaster {
         }
         break;
       case Rule::kNorm:
-        // x, gamma, beta, residual
-        RestoreBut({0, 3}, inputs[0].dtype(), node, &inputs);
-        break;
-      case Rule::kNormGradient:
-        // dy, x, vectors, and y as the seventh
-        RestoreBut({0, 1, 6}, inputs[1].dtype(), node, &inputs);
+        RestoreBut(rule.images, inputs[rule.images[0]].dtype(), node, &inputs);
         break;
       case Rule::kConcat:
         ToCommonType(node, &inputs);
@@ -144,7 +149,7 @@ class Autocaster {
   }
 
   // Inputs of these numbers become `dtype`, the others what they were.
-  void RestoreBut(const std::vector<size_t>& numbers, DType dtype,
+  void RestoreBut(std::span<const size_t> numbers, DType dtype,
                   const Node& node, std::vector<Output>* inputs) {
     for (size_t i = 0; i < inputs->size(); ++i) {
       const bool is_named =

@@ -23,7 +23,7 @@ namespace replicant::graph {
 //     gamma, beta, statistics, their gradients   f32           f32
 //   pools, upsampling, reshapes, other moves     as stored     as input 0
 //   Concat                                       as stored     bf16 if all are
-//   ReduceSum, ReduceMean                        as stored     f32
+//   ReduceSum, ReduceMean, BatchMoments          as stored     f32
 //   everything else: losses, softmax, updates,   f32           f32
 //     random numbers, calls between replicas
 //

@@ -28,8 +28,12 @@ struct BatchNormShape {
         group_rows(rows / groups),
         block_rows(std::clamp<int64_t>(kBlockSize / channels, 16, 128)),
         group_blocks((group_rows + block_rows - 1) / block_rows),
-        epsilon(static_cast<float>(request.node.attributes.Float("epsilon"))),
-        has_relu(request.node.attributes.Bool("relu")),
+        epsilon(
+            HasAttributes(request)
+                ? static_cast<float>(request.node.attributes.Float("epsilon"))
+                : 0.0f),
+        has_relu(HasAttributes(request) &&
+                 request.node.attributes.Bool("relu")),
         num_threads(
             ThreadsFor(request.num_threads, 4 * x.shape.num_elements())) {}
 
@@ -51,6 +55,11 @@ struct BatchNormShape {
                         std::min(block_rows, group_rows - first));
                   }
                 });
+  }
+
+  // moments are there without what normalises by them
+  static bool HasAttributes(const CpuRequest& request) {
+    return request.node.attributes.Has("epsilon");
   }
 
   DType dtype;
@@ -194,15 +203,72 @@ auto ChooseNormalise(bool has_residual, bool has_relu) {
   return has_relu ? &Normalise<false, true> : &Normalise<false, false>;
 }
 
-// inputs: x, gamma, beta, perhaps a residual; outputs: y, mean, variance
+// The moments of all rows: the first pass of a batch norm.
+class MomentsPass {
+ public:
+  explicit MomentsPass(const BatchNormShape& shape)
+      : moments_(static_cast<size_t>(shape.num_threads),
+                 Moments(shape.channels)) {}
+
+  // Writes mean and biased variance, [C]; uses block 0 of each thread.
+  void Run(const BatchNormShape& s, const std::byte* x, BlockScratch* scratch,
+           float* mean, float* variance) {
+    for (Moments& moments : moments_) moments.Clear();
+    s.ForBlocks(/*is_reversed=*/false,
+                [&](int thread, int64_t /*group*/, int64_t row, int64_t rows) {
+                  moments_[static_cast<size_t>(thread)].AddBlock(
+                      LoadRun(x, s.dtype, row * s.channels, rows * s.channels,
+                              scratch->of(thread, 0)),
+                      rows);
+                });
+    for (size_t i = 1; i < moments_.size(); ++i) moments_[0].Add(moments_[i]);
+    for (int64_t c = 0; c < s.channels; ++c) {
+      mean[c] = moments_[0].mean(c);
+      variance[c] = moments_[0].variance(c);
+    }
+  }
+
+ private:
+  // by thread
+  std::vector<Moments> moments_;
+};
+
+// BatchMoments. inputs: x; outputs: mean and variance, [2, C]
+class BatchMomentsKernel : public Kernel {
+ public:
+  explicit BatchMomentsKernel(const CpuRequest& request)
+      : s_(request, request.input(0), Shape({})), scratch_(s_, 1), pass_(s_) {}
+
+  void Bind(const KernelBindings& bindings) override {
+    operands_ = {.inputs = bindings.inputs, .outputs = bindings.outputs};
+  }
+  void Launch(Stream& /*stream*/) override {
+    auto* moments = operands_.output<float>();
+    pass_.Run(s_, operands_.inputs[0], &scratch_, moments,
+              moments + s_.channels);
+  }
+
+ private:
+  BatchNormShape s_;
+  BlockScratch scratch_;
+  MomentsPass pass_;
+  Operands operands_;
+};
+
+// BatchNorm. inputs: x, gamma, beta, perhaps a residual; outputs: y, mean,
+// variance
+// BatchNormApply. inputs: x, gamma, beta, moments, perhaps a residual; outputs:
+// y
 class BatchNormKernel : public Kernel {
  public:
   explicit BatchNormKernel(const CpuRequest& request)
       : s_(request, request.input(0), request.input(1).shape),
         scratch_(s_, 3),
-        has_residual_(request.node.inputs.size() > 3),
+        has_moments_(request.node.op->name == "BatchNormApply"),
+        residual_(has_moments_ ? 4 : 3),
+        has_residual_(request.node.inputs.size() > residual_),
         normalise_(ChooseNormalise(has_residual_, s_.has_relu)),
-        moments_(static_cast<size_t>(s_.num_threads), Moments(s_.channels)),
+        pass_(s_),
         factor_(static_cast<size_t>(s_.groups * s_.channels)) {
     if (request.node.attributes.Has("activation")) {
       activation_ = TileProgram(request.node.attributes.Program("activation"));
@@ -214,21 +280,24 @@ class BatchNormKernel : public Kernel {
   // y may take the place of x or the residual: element by element, once the
   // statistics are there
   bool CanShare(int input, int output) const override {
-    return output == 0 && (input == 0 || input == 3);
+    return output == 0 && (input == 0 || input == static_cast<int>(residual_));
   }
   void Bind(const KernelBindings& bindings) override {
     operands_ = {.inputs = bindings.inputs, .outputs = bindings.outputs};
   }
 
   void Launch(Stream& /*stream*/) override {
-    for (Moments& moments : moments_) moments.Clear();
-    s_.ForBlocks(/*is_reversed=*/false,
-                 [&](int thread, int64_t /*group*/, int64_t row, int64_t rows) {
-                   moments_[static_cast<size_t>(thread)].AddBlock(
-                       Block(thread, 0, row, rows), rows);
-                 });
-    for (size_t i = 1; i < moments_.size(); ++i) moments_[0].Add(moments_[i]);
-    FindFactors();
+    const float* mean = nullptr;
+    if (has_moments_) {
+      mean = operands_.input<float>(3);
+      FindFactors(mean + s_.channels);
+    } else {
+      mean = operands_.output<float>(1);
+      auto* variance = operands_.output<float>(2);
+      pass_.Run(s_, operands_.inputs[0], &scratch_, operands_.output<float>(1),
+                variance);
+      FindFactors(variance);
+    }
     s_.ForBlocks(/*is_reversed=*/true, [&](int thread, int64_t group,
                                            int64_t row, int64_t rows) {
       const int64_t at = row * s_.channels;
@@ -236,8 +305,9 @@ class BatchNormKernel : public Kernel {
                             scratch_.of(thread, 2));
       normalise_(
           {.x = Block(thread, 0, row, rows),
-           .residual = has_residual_ ? Block(thread, 3, row, rows) : nullptr,
-           .mean = operands_.output<float>(1),
+           .residual =
+               has_residual_ ? Block(thread, residual_, row, rows) : nullptr,
+           .mean = mean,
            .factor = factor_.data() + group * s_.channels,
            .beta = operands_.input<float>(2) + group * s_.channels,
            .rows = rows,
@@ -260,12 +330,8 @@ class BatchNormKernel : public Kernel {
                    rows * s_.channels, scratch_.of(thread, input == 0 ? 0 : 1));
   }
 
-  void FindFactors() {
-    float* mean = operands_.output<float>(1);
-    float* variance = operands_.output<float>(2);
+  void FindFactors(const float* variance) {
     for (int64_t c = 0; c < s_.channels; ++c) {
-      mean[c] = moments_[0].mean(c);
-      variance[c] = moments_[0].variance(c);
       const float scale = 1.0f / std::sqrt(variance[c] + s_.epsilon);
       for (int64_t g = 0; g < s_.groups; ++g) {
         const int64_t at = g * s_.channels + c;
@@ -277,10 +343,13 @@ class BatchNormKernel : public Kernel {
 
   BatchNormShape s_;
   BlockScratch scratch_;
+  bool has_moments_;
+  // which input it is, if there is one
+  size_t residual_;
   bool has_residual_;
   decltype(ChooseNormalise(false, false)) normalise_;
   TileProgram activation_;
-  std::vector<Moments> moments_;
+  MomentsPass pass_;
   std::vector<float> factor_;
   std::vector<float> workspace_;
   Operands operands_;
@@ -316,8 +385,9 @@ float Masked(const GradientBlock& b, int64_t at, int64_t c) {
   }
 }
 
-// Adds up dz and dz * (x - mean), dz being the masked dy.
-template <Mask kMask>
+// Adds up dz and dz * (x - mean), dz being the masked dy, and writes dz where
+// asked.
+template <Mask kMask, bool kWrites>
 void AddSums(const GradientBlock& b, float* dz, float* sum_dz,
              float* sum_dz_x) {
   for (int64_t row = 0; row < b.rows; ++row) {
@@ -328,7 +398,7 @@ void AddSums(const GradientBlock& b, float* dz, float* sum_dz,
       const float d = Masked<kMask>(b, at, c);
       sum_dz[c] += d;
       sum_dz_x[c] += d * (b.x[at] - b.mean[c]);
-      if constexpr (kMask == Mask::kFromY) dz[at] = d;
+      if constexpr (kWrites) dz[at] = d;
     }
   }
 }
@@ -348,77 +418,90 @@ void WriteGradient(const GradientBlock& b, const float* slope,
   }
 }
 
-// inputs: dy, x, gamma, beta, mean, variance, perhaps y; outputs: dx, dgamma,
-// dbeta, with y also the residual's gradient. Formulas as in the reference.
-template <Mask kMask>
-class BatchNormGradientKernel : public Kernel {
+// What a gradient is computed from, and where dgamma, dbeta and perhaps dz go.
+struct GradientOperands {
+  const std::byte* dy;
+  const std::byte* x;
+  const float* gamma;
+  const float* beta;
+  const float* mean;
+  const float* variance;
+  const std::byte* y;
+  float* dgamma;
+  float* dbeta;
+  std::byte* dz;
+};
+
+// The first pass of a gradient: sums of dz and of dz * (x - mean), and what
+// follows from them, per channel.
+template <Mask kMask, bool kWrites>
+class GradientSums {
  public:
-  explicit BatchNormGradientKernel(const CpuRequest& request)
-      : s_(request, request.input(1), request.input(2).shape),
-        scratch_(s_, 5),
+  explicit GradientSums(const BatchNormShape& shape)
+      : s_(shape),
+        scratch_(s_, kNumBlocks),
         entries_(static_cast<size_t>(s_.groups * s_.channels)),
         factor_(entries_),
-        slope_(static_cast<size_t>(s_.channels)),
-        offset_(static_cast<size_t>(s_.channels)),
         block_sums_(2 * static_cast<size_t>(s_.num_threads * s_.channels)),
         totals_(2 * static_cast<size_t>(s_.num_threads) * entries_) {}
 
-  // dx is written when the sums are there, and dy is read no more after them
-  // where its masked form lies elsewhere
-  bool CanShare(int input, int output) const override {
-    if (output == 0) return input == 0 || input == 1 || input == 6;
-    return output == 3 && (input == 0 || input == 6);
-  }
-  void Bind(const KernelBindings& bindings) override {
-    operands_ = {.inputs = bindings.inputs, .outputs = bindings.outputs};
-  }
-
-  void Launch(Stream& /*stream*/) override {
+  void Run(const GradientOperands& operands) {
+    o_ = operands;
     for (int64_t at = 0; at < s_.groups * s_.channels; ++at) {
-      factor_[static_cast<size_t>(at)] =
-          operands_.input<float>(2)[at] * Scale(at % s_.channels);
+      factor_[static_cast<size_t>(at)] = o_.gamma[at] * Scale(at % s_.channels);
     }
     std::ranges::fill(totals_, 0.0);
     s_.ForBlocks(/*is_reversed=*/false,
                  [&](int thread, int64_t group, int64_t row, int64_t rows) {
                    AddBlock(thread, group, row, rows);
                  });
-    FinishSums();
-    s_.ForBlocks(/*is_reversed=*/true, [&](int thread, int64_t group,
-                                           int64_t row, int64_t rows) {
-      const int64_t at = row * s_.channels;
-      GradientBlock block = BlockOf(thread, group, row, rows);
-      float* dx = PlaceOfRun(operands_.outputs[0], s_.dtype, at,
-                             scratch_.of(thread, 4));
-      if constexpr (kMask == Mask::kFromY) {
-        block.dy = LoadRun(operands_.outputs[3], s_.dtype, at,
-                           rows * s_.channels, scratch_.of(thread, 3));
-        WriteGradient<Mask::kNone>(block, slope_.data(), offset_.data(), dx);
-      } else {
-        WriteGradient<kMask>(block, slope_.data(), offset_.data(), dx);
+  }
+
+  // Writes dgamma and dbeta, and calls use(channel, 1 / sqrt(...), sum of
+  // gamma dz, sum of gamma dz x^).
+  template <typename Use>
+  void Finish(const Use& use) const {
+    for (int64_t c = 0; c < s_.channels; ++c) {
+      const auto scale = static_cast<double>(Scale(c));
+      double sum_d = 0.0;
+      double sum_d_x_hat = 0.0;
+      for (int64_t g = 0; g < s_.groups; ++g) {
+        const int64_t at = g * s_.channels + c;
+        const double gamma = static_cast<double>(o_.gamma[at]);
+        const double dbeta = Total(g, c);
+        const double dgamma = Total(g, s_.channels + c) * scale;
+        o_.dgamma[at] = static_cast<float>(dgamma);
+        o_.dbeta[at] = static_cast<float>(dbeta);
+        sum_d += gamma * dbeta;
+        sum_d_x_hat += gamma * dgamma;
       }
-      StoreRun(dx, operands_.outputs[0], s_.dtype, at, rows * s_.channels);
-    });
+      use(c, scale, sum_d, sum_d_x_hat);
+    }
   }
 
- private:
-  float Scale(int64_t channel) const {
-    return 1.0f / std::sqrt(operands_.input<float>(5)[channel] + s_.epsilon);
-  }
-
+  // The block's operands as floats. Until the thread's next block.
   GradientBlock BlockOf(int thread, int64_t group, int64_t row, int64_t rows) {
-    const auto load = [&](size_t input, size_t block) {
-      return LoadRun(operands_.inputs[input], s_.dtype, row * s_.channels,
-                     rows * s_.channels, scratch_.of(thread, block));
+    const auto load = [&](const std::byte* data, size_t block) {
+      return LoadRun(data, s_.dtype, row * s_.channels, rows * s_.channels,
+                     scratch_.of(thread, block));
     };
-    return {.dy = load(0, 0),
-            .x = load(1, 1),
-            .y = kMask == Mask::kFromY ? load(6, 2) : nullptr,
-            .mean = operands_.input<float>(4),
+    return {.dy = load(o_.dy, 0),
+            .x = load(o_.x, 1),
+            .y = kMask == Mask::kFromY ? load(o_.y, 2) : nullptr,
+            .mean = o_.mean,
             .factor = factor_.data() + group * s_.channels,
-            .beta = operands_.input<float>(3) + group * s_.channels,
+            .beta = o_.beta + group * s_.channels,
             .rows = rows,
             .channels = s_.channels};
+  }
+  // Room for one more block of the thread.
+  float* spare_block(int thread) { return scratch_.of(thread, 3); }
+
+ private:
+  static constexpr size_t kNumBlocks = 4;
+
+  float Scale(int64_t channel) const {
+    return 1.0f / std::sqrt(o_.variance[channel] + s_.epsilon);
   }
 
   // The block's sums in f32, added to the thread's totals of the group.
@@ -427,13 +510,12 @@ class BatchNormGradientKernel : public Kernel {
     float* sum_dz_x = sum_dz + s_.channels;
     std::fill_n(sum_dz, 2 * s_.channels, 0.0f);
     const int64_t at = row * s_.channels;
-    float* dz = kMask == Mask::kFromY
-                    ? PlaceOfRun(operands_.outputs[3], s_.dtype, at,
-                                 scratch_.of(thread, 3))
-                    : nullptr;
-    AddSums<kMask>(BlockOf(thread, group, row, rows), dz, sum_dz, sum_dz_x);
-    if constexpr (kMask == Mask::kFromY) {
-      StoreRun(dz, operands_.outputs[3], s_.dtype, at, rows * s_.channels);
+    float* dz = kWrites ? PlaceOfRun(o_.dz, s_.dtype, at, spare_block(thread))
+                        : nullptr;
+    AddSums<kMask, kWrites>(BlockOf(thread, group, row, rows), dz, sum_dz,
+                            sum_dz_x);
+    if constexpr (kWrites) {
+      StoreRun(dz, o_.dz, s_.dtype, at, rows * s_.channels);
     }
     double* total =
         totals_.data() + 2 * (static_cast<size_t>(thread) * entries_ +
@@ -441,29 +523,6 @@ class BatchNormGradientKernel : public Kernel {
 #pragma omp simd
     for (int64_t c = 0; c < 2 * s_.channels; ++c) {
       total[c] += static_cast<double>(sum_dz[c]);
-    }
-  }
-
-  // dgamma, dbeta, and what every element of dx needs of them.
-  void FinishSums() {
-    const auto count = static_cast<double>(s_.rows);
-    for (int64_t c = 0; c < s_.channels; ++c) {
-      const auto scale = static_cast<double>(Scale(c));
-      double sum_d = 0.0;
-      double sum_d_x_hat = 0.0;
-      for (int64_t g = 0; g < s_.groups; ++g) {
-        const int64_t at = g * s_.channels + c;
-        const double gamma = static_cast<double>(operands_.input<float>(2)[at]);
-        const double dbeta = Total(g, c);
-        const double dgamma = Total(g, s_.channels + c) * scale;
-        operands_.output<float>(1)[at] = static_cast<float>(dgamma);
-        operands_.output<float>(2)[at] = static_cast<float>(dbeta);
-        sum_d += gamma * dbeta;
-        sum_d_x_hat += gamma * dgamma;
-      }
-      const auto channel = static_cast<size_t>(c);
-      offset_[channel] = static_cast<float>(scale * sum_d / count);
-      slope_[channel] = static_cast<float>(scale * scale * sum_d_x_hat / count);
     }
   }
 
@@ -481,24 +540,148 @@ class BatchNormGradientKernel : public Kernel {
   BatchNormShape s_;
   BlockScratch scratch_;
   size_t entries_;
-  std::vector<float> factor_, slope_, offset_;
+  std::vector<float> factor_;
   std::vector<float> block_sums_;
   std::vector<double> totals_;
+  GradientOperands o_{};
+};
+
+// inputs: dy, x, gamma, beta, mean, variance, perhaps y; outputs: dx, dgamma,
+// dbeta, with y also the residual's gradient. Formulas as in the reference.
+template <Mask kMask>
+class BatchNormGradientKernel : public Kernel {
+ public:
+  explicit BatchNormGradientKernel(const CpuRequest& request)
+      : s_(request, request.input(1), request.input(2).shape),
+        dx_(s_, 1),
+        sums_(s_),
+        slope_(static_cast<size_t>(s_.channels)),
+        offset_(static_cast<size_t>(s_.channels)) {}
+
+  // dx is written when the sums are there, and dy is read no more after them
+  // where its masked form lies elsewhere
+  bool CanShare(int input, int output) const override {
+    if (output == 0) return input == 0 || input == 1 || input == 6;
+    return output == 3 && (input == 0 || input == 6);
+  }
+  void Bind(const KernelBindings& bindings) override {
+    operands_ = {.inputs = bindings.inputs, .outputs = bindings.outputs};
+  }
+
+  void Launch(Stream& /*stream*/) override {
+    constexpr bool kHasY = kMask == Mask::kFromY;
+    sums_.Run({.dy = operands_.inputs[0],
+               .x = operands_.inputs[1],
+               .gamma = operands_.input<float>(2),
+               .beta = operands_.input<float>(3),
+               .mean = operands_.input<float>(4),
+               .variance = operands_.input<float>(5),
+               .y = kHasY ? operands_.inputs[6] : nullptr,
+               .dgamma = operands_.output<float>(1),
+               .dbeta = operands_.output<float>(2),
+               .dz = kHasY ? operands_.outputs[3] : nullptr});
+    const auto count = static_cast<double>(s_.rows);
+    sums_.Finish([&](int64_t c, double scale, double sum_d,
+                     double sum_d_x_hat) {
+      const auto channel = static_cast<size_t>(c);
+      offset_[channel] = static_cast<float>(scale * sum_d / count);
+      slope_[channel] = static_cast<float>(scale * scale * sum_d_x_hat / count);
+    });
+    s_.ForBlocks(/*is_reversed=*/true, [&](int thread, int64_t group,
+                                           int64_t row, int64_t rows) {
+      const int64_t at = row * s_.channels;
+      GradientBlock block = sums_.BlockOf(thread, group, row, rows);
+      float* dx =
+          PlaceOfRun(operands_.outputs[0], s_.dtype, at, dx_.of(thread, 0));
+      if constexpr (kHasY) {
+        block.dy = LoadRun(operands_.outputs[3], s_.dtype, at,
+                           rows * s_.channels, sums_.spare_block(thread));
+        WriteGradient<Mask::kNone>(block, slope_.data(), offset_.data(), dx);
+      } else {
+        WriteGradient<kMask>(block, slope_.data(), offset_.data(), dx);
+      }
+      StoreRun(dx, operands_.outputs[0], s_.dtype, at, rows * s_.channels);
+    });
+  }
+
+ private:
+  BatchNormShape s_;
+  BlockScratch dx_;
+  GradientSums<kMask, kMask == Mask::kFromY> sums_;
+  std::vector<float> slope_, offset_;
   Operands operands_;
 };
+
+// inputs: dy, x, gamma, beta, moments, perhaps y; outputs: dgamma, dbeta,
+// dmoments, with a relu also dz. Formulas as in the reference.
+template <Mask kMask>
+class BatchNormApplyGradientKernel : public Kernel {
+ public:
+  explicit BatchNormApplyGradientKernel(const CpuRequest& request)
+      : s_(request, request.input(1), request.input(2).shape), sums_(s_) {}
+
+  // dz takes the place of dy or y element by element
+  bool CanShare(int input, int output) const override {
+    return output == 3 && (input == 0 || input == 5);
+  }
+  void Bind(const KernelBindings& bindings) override {
+    operands_ = {.inputs = bindings.inputs, .outputs = bindings.outputs};
+  }
+
+  void Launch(Stream& /*stream*/) override {
+    const float* moments = operands_.input<float>(4);
+    sums_.Run({.dy = operands_.inputs[0],
+               .x = operands_.inputs[1],
+               .gamma = operands_.input<float>(2),
+               .beta = operands_.input<float>(3),
+               .mean = moments,
+               .variance = moments + s_.channels,
+               .y = kMask == Mask::kFromY ? operands_.inputs[5] : nullptr,
+               .dgamma = operands_.output<float>(0),
+               .dbeta = operands_.output<float>(1),
+               .dz = kHasMask ? operands_.outputs[3] : nullptr});
+    auto* dmoments = operands_.output<float>(2);
+    sums_.Finish(
+        [&](int64_t c, double scale, double sum_d, double sum_d_x_hat) {
+          dmoments[c] = static_cast<float>(-scale * sum_d);
+          dmoments[s_.channels + c] =
+              static_cast<float>(-0.5 * scale * scale * sum_d_x_hat);
+        });
+  }
+
+ private:
+  static constexpr bool kHasMask = kMask != Mask::kNone;
+
+  BatchNormShape s_;
+  GradientSums<kMask, kHasMask> sums_;
+  Operands operands_;
+};
+
+std::unique_ptr<Kernel> MakeBatchMoments(const CpuRequest& request) {
+  return std::make_unique<BatchMomentsKernel>(request);
+}
 
 std::unique_ptr<Kernel> MakeBatchNorm(const CpuRequest& request) {
   return std::make_unique<BatchNormKernel>(request);
 }
 
-std::unique_ptr<Kernel> MakeBatchNormGradient(const CpuRequest& request) {
+template <template <Mask> typename GradientKernel>
+std::unique_ptr<Kernel> MakeGradient(const CpuRequest& request, bool has_y) {
   if (!request.node.attributes.Bool("relu")) {
-    return std::make_unique<BatchNormGradientKernel<Mask::kNone>>(request);
+    return std::make_unique<GradientKernel<Mask::kNone>>(request);
   }
-  if (request.node.inputs.size() > 6) {
-    return std::make_unique<BatchNormGradientKernel<Mask::kFromY>>(request);
-  }
-  return std::make_unique<BatchNormGradientKernel<Mask::kFromX>>(request);
+  if (has_y) return std::make_unique<GradientKernel<Mask::kFromY>>(request);
+  return std::make_unique<GradientKernel<Mask::kFromX>>(request);
+}
+
+std::unique_ptr<Kernel> MakeBatchNormGradient(const CpuRequest& request) {
+  return MakeGradient<BatchNormGradientKernel>(request,
+                                               request.node.inputs.size() > 6);
+}
+
+std::unique_ptr<Kernel> MakeBatchNormApplyGradient(const CpuRequest& request) {
+  return MakeGradient<BatchNormApplyGradientKernel>(
+      request, request.node.inputs.size() > 5);
 }
 
 }  // namespace
@@ -507,6 +690,15 @@ void AddBatchNormKernels(CpuKernelTable& table) {
   table["BatchNorm"] = {.make = &MakeBatchNorm, .why_not = &WhyNotF32OrBF16};
   table["BatchNormGradient"] = {.make = &MakeBatchNormGradient,
                                 .why_not = &WhyNotF32OrBF16};
+  table["BatchMoments"] = {.make = &MakeBatchMoments,
+                           .why_not = &WhyNotF32OrBF16};
+  table["BatchNormApply"] = {.make = &MakeBatchNorm,
+                             .why_not = &WhyNotF32OrBF16};
+  table["BatchNormApplyGradient"] = {.make = &MakeBatchNormApplyGradient,
+                                     .why_not = &WhyNotF32OrBF16};
+  // small; as in common/
+  table["CombineMoments"] = {};
+  table["CombineMomentsGradient"] = {};
 }
 
 }  // namespace replicant::kernels::cpu
