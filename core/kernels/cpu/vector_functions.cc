@@ -79,26 +79,23 @@ HWY_INLINE V Select(hn::Mask<D> mask, V yes, V no) {
 }
 
 // Applies f(a, b, c, p, q) to all elements; `kArity` operands are read.
-template <int kArity, typename F>
-HWY_INLINE void Apply(const float* a, const float* b, const float* c, float p,
-                      float q, float* out, size_t n, const F& f) {
+template <size_t kArity, typename F>
+HWY_INLINE void Apply(const float* const* operands, float p, float q,
+                      float* out, size_t n, const F& f) {
   const D d;
   const size_t lanes = hn::Lanes(d);
   const V vp = hn::Set(d, p);
   const V vq = hn::Set(d, q);
-  const auto load = [&](const float* x, size_t i, bool is_read) HWY_ATTR {
-    return is_read ? hn::LoadU(d, x + i) : hn::Zero(d);
+  const auto load = [&](size_t k, size_t i) HWY_ATTR {
+    return k < kArity ? hn::LoadU(d, operands[k] + i) : hn::Zero(d);
   };
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(f(load(a, i, true), load(b, i, kArity > 1),
-                 load(c, i, kArity > 2), vp, vq),
-               d, out + i);
+    hn::StoreU(f(load(0, i), load(1, i), load(2, i), vp, vq), d, out + i);
   }
   if (i == n) return;
   // the rest in full vectors elsewhere: same code, same bits
   alignas(64) float rest[4][hn::MaxLanes(D())] = {};
-  const float* const operands[] = {a, b, c};
   for (size_t k = 0; k < kArity; ++k) {
     for (size_t j = i; j < n; ++j) rest[k][j - i] = operands[k][j];
   }
@@ -114,7 +111,8 @@ template <typename F>
 VectorFunction Unary(F) {
   return [](const float* a, const float* b, const float* c, float p, float q,
             float* out, size_t n) HWY_ATTR {
-    Apply<1>(a, b, c, p, q, out, n,
+    const float* const operands[] = {a, b, c};
+    Apply<1>(operands, p, q, out, n,
              [](V va, V, V, [[maybe_unused]] V vp, [[maybe_unused]] V vq)
                  HWY_ATTR {
                    if constexpr (std::is_invocable_v<F, V>) {
@@ -130,7 +128,8 @@ template <typename F>
 VectorFunction Binary(F) {
   return [](const float* a, const float* b, const float* c, float p, float q,
             float* out, size_t n) HWY_ATTR {
-    Apply<2>(a, b, c, p, q, out, n,
+    const float* const operands[] = {a, b, c};
+    Apply<2>(operands, p, q, out, n,
              [](V va, V vb, V, V, V) HWY_ATTR { return F{}(va, vb); });
   };
 }
@@ -139,7 +138,8 @@ template <typename F>
 VectorFunction Ternary(F) {
   return [](const float* a, const float* b, const float* c, float p, float q,
             float* out, size_t n) HWY_ATTR {
-    Apply<3>(a, b, c, p, q, out, n,
+    const float* const operands[] = {a, b, c};
+    Apply<3>(operands, p, q, out, n,
              [](V va, V vb, V vc, V, V) HWY_ATTR { return F{}(va, vb, vc); });
   };
 }
