@@ -43,9 +43,11 @@ std::vector<RoleRequest> Requests(const TrainingConfig& config) {
   std::vector<RoleRequest> requests = {
       {.id = {"learner", 0},
        .threads = config.learner.replication.threads *
+                  config.learner.replication.logical_devices *
                   config.learner.replication.replicas,
-       .is_exclusive = config.fleet.exclusive_learner},
-      {.id = {"replay", 0}, .load = 0.2}};
+       .is_exclusive = config.fleet.exclusive_learner}};
+  if (!training::HasActors(config)) return requests;
+  requests.push_back({.id = {"replay", 0}, .load = 0.2});
   for (int64_t i = 0; i < config.actors.count; ++i) {
     requests.push_back({.id = {"actor", static_cast<uint32_t>(i)}});
   }
@@ -297,10 +299,16 @@ int Main(int argc, char** argv) {
            }},
       [&](const config::Loaded<TrainingConfig>& loaded) {
         // before there is a folder
-        const agents::TaskSpec task = training::CheckTraining(loaded.config);
-        training::CheckAddresses(loaded.config);
+        TrainingConfig config = loaded.config;
+        agents::TaskSpec task;
+        if (training::HasActors(config)) {
+          task = training::CheckTraining(config);
+          training::CheckAddresses(config);
+        } else {
+          config.evaluation.enabled = false;
+        }
         return Run(
-            loaded.config, task,
+            config, task,
             resumed.empty()
                 ? RunFolder::Create(loaded.config.run, loaded.resolved_yaml)
                 : RunFolder::Resume(resumed, loaded.resolved_yaml));

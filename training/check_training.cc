@@ -14,12 +14,16 @@
 
 namespace replicant::training {
 
+bool HasActors(const TrainingConfig& config) {
+  const std::string& workload = config.learner.workload;
+  return workload != "resnet50" && workload != "sngan";
+}
+
 agents::TaskSpec CheckTraining(const TrainingConfig& config) {
   if (config.learner.workload != "d4pg") {
-    throw ConfigError(fmt::format(
-        "learner.workload: '{}' has no actors and no replay, want d4pg; hint: "
-        "`learner --config FILE` alone trains it",
-        config.learner.workload));
+    throw ConfigError(
+        fmt::format("learner.workload: '{}' is none of d4pg, resnet50, sngan",
+                    config.learner.workload));
   }
   const auto environment = env::MakeConfiguredEnvironment(
       env::TaskRegistry(env::SuiteTasks()), config.task,

@@ -5,9 +5,13 @@
 
 namespace replicant::training {
 
-// Finds what would stop the roles of a run a second after their start, and
-// returns what the task looks like. Throws ConfigError, and what making the
-// environment throws.
+// Whether the run has actors, a replay and a policy to evaluate; what learns
+// from images has none of them.
+bool HasActors(const TrainingConfig& config);
+
+// Of a run with actors: finds what would stop the roles of a run a second after
+// their start, and returns what the task looks like. Throws ConfigError, and
+// what making the environment throws.
 agents::TaskSpec CheckTraining(const TrainingConfig& config);
 
 // Throws ConfigError if one of the run's addresses cannot be listened at: it is

@@ -9,6 +9,7 @@
 
 #include "core/metrics/format.h"
 #include "learner/checkpoint_folder.h"
+#include "training/check_training.h"
 
 namespace replicant::training {
 namespace {
@@ -95,7 +96,9 @@ std::string SummaryTable(const TrainingConfig& config, const RunTotals& totals,
                          const std::vector<actors::EvaluationRecord>& records,
                          const std::filesystem::path& run_folder,
                          const std::filesystem::path& program_folder) {
-  Rows rows = {{"task", TaskText(config.task)},
+  const bool has_actors = HasActors(config);
+  Rows rows = {{has_actors ? "task" : "workload",
+                has_actors ? TaskText(config.task) : config.learner.workload},
                {"status", totals.status + ": " + totals.reason},
                {"wall-clock", FormatDuration(totals.wall_clock_s)}};
   if (!std::isnan(totals.frames)) {
@@ -125,11 +128,13 @@ std::string SummaryTable(const TrainingConfig& config, const RunTotals& totals,
   if (const auto checkpoint = NewestCheckpoint(run_folder)) {
     rows.emplace_back("checkpoint", checkpoint->string());
     rows.emplace_back("to resume", command("fleet", "--resume " + run));
-    rows.emplace_back(
-        "to evaluate",
-        command("evaluator",
-                fmt::format("--checkpoint {} --episodes {} --video", run,
-                            config.evaluation.episodes)));
+    if (has_actors) {
+      rows.emplace_back(
+          "to evaluate",
+          command("evaluator",
+                  fmt::format("--checkpoint {} --episodes {} --video", run,
+                              config.evaluation.episodes)));
+    }
   }
   std::string text;
   for (const auto& [label, value] : rows) {

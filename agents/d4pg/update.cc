@@ -92,8 +92,11 @@ Output LearningRate(Graph& graph, const OptimizerConfig& config, Output step,
 
 // Random whole pixels in [-limit, limit] for every image.
 Output ShiftOffsets(const std::string& name, const Batch& batch, int64_t limit,
-                    Output step, int64_t first_row, CallSite site) {
-  return graph::RandomInt({.name = name, .step = step, .first_row = first_row},
+                    Output step, const ReplicaHooks& hooks, CallSite site) {
+  return graph::RandomInt({.name = name,
+                           .step = step,
+                           .first_row = hooks.first_row,
+                           .row_offset = hooks.row_offset},
                           Shape({batch.reward.shape()[0], 2}), -limit,
                           limit + 1, site);
 }
@@ -219,10 +222,10 @@ Update BuildUpdate(Graph& graph, const D4pgConfig& config,
   Batch shifted = batch;
   if (config.random_shift > 0) {
     update.shift = ShiftOffsets("random_shift", batch, config.random_shift,
-                                step.value, hooks.first_row, site);
+                                step.value, hooks, site);
     update.next_shift =
         ShiftOffsets("next_random_shift", batch, config.random_shift,
-                     step.value, hooks.first_row, site);
+                     step.value, hooks, site);
     shifted.observation =
         graph::RandomShift(batch.observation, update.shift, site);
     shifted.next_observation =

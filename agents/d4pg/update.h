@@ -34,6 +34,8 @@ struct ReplicaHooks {
   std::function<Output(Output)> max = {};
   // Global number of this replica's first row: keys its random numbers.
   int64_t first_row = 0;
+  // Added to it in each run (graph::RandomOptions); not valid: 0.
+  Output row_offset = {};
 };
 
 struct Update {

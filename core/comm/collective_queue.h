@@ -25,7 +25,8 @@ namespace replicant::comm {
 // Errors: the first call that fails throws in its Wait(), and so do all that
 // were started after it.
 //
-// Thread-safety: Start(), Run(), Wait() and Drain() are for one thread.
+// Thread-safety: Wait() and Drain() from any thread; Start() and Run() by one
+// after the other, which the order of the calls asks for.
 class CollectiveQueue {
  public:
   // A call, to be started as often as one likes; it must not be destroyed or

@@ -29,6 +29,9 @@ struct Collective {
   int source = 0;
   TensorView in{DType::kU8, Shape({0}), nullptr};
   MutableTensorView out{DType::kU8, Shape({0}), nullptr};
+  // What a reduction gives is multiplied by it: 1 / size for a mean. Floating
+  // elements only, where it is not 1.
+  double factor = 1.0;
 };
 
 // A group of ranks that compute together: threads of this process

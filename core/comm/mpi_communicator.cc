@@ -198,7 +198,7 @@ class MpiCommunicator : public Communicator {
     Exchange();
     std::byte* const outputs[] = {out.data()};
     Reduce(c.op, c.in.dtype(), inputs_, outputs, 0,
-           out.size() / DTypeSize(c.in.dtype()));
+           out.size() / DTypeSize(c.in.dtype()), c.factor);
   }
 
   void RunAllGather(const Collective& c) {

@@ -218,8 +218,12 @@ std::string_view ToString(ReduceOp op) {
   REPLICANT_CHECK(false, "ReduceOp {}", static_cast<int>(op));
 }
 
-void Reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> inputs,
-            std::span<std::byte* const> outputs, size_t begin, size_t end) {
+namespace {
+
+void ReduceRange(ReduceOp op, DType dtype,
+                 std::span<const std::byte* const> inputs,
+                 std::span<std::byte* const> outputs, size_t begin,
+                 size_t end) {
   switch (dtype) {
     case DType::kF32:
       return HWY_DYNAMIC_DISPATCH(ReduceF32)(op, inputs, outputs, begin, end);
@@ -237,6 +241,27 @@ void Reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> inputs,
       break;
   }
   REPLICANT_CHECK(false, "{} cannot be reduced", DTypeName(dtype));
+}
+
+}  // namespace
+
+void Reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> inputs,
+            std::span<std::byte* const> outputs, size_t begin, size_t end,
+            double factor) {
+  if (factor == 1.0) {
+    ReduceRange(op, dtype, inputs, outputs, begin, end);
+    return;
+  }
+  // multiplied while it is in the cache
+  constexpr size_t kBlock = 4096;
+  for (size_t i = begin; i < end; i += kBlock) {
+    const size_t n = std::min(kBlock, end - i);
+    ReduceRange(op, dtype, inputs, outputs, i, i + n);
+    for (std::byte* const output : outputs) {
+      std::byte* at = output + i * DTypeSize(dtype);
+      Scale(dtype, factor, at, at, n);
+    }
+  }
 }
 
 void Scale(DType dtype, double factor, const std::byte* in, std::byte* out,
@@ -260,6 +285,16 @@ void Scale(DType dtype, double factor, const std::byte* in, std::byte* out,
     }
     default:
       REPLICANT_CHECK(false, "{} cannot be scaled", DTypeName(dtype));
+  }
+}
+
+void Narrow(const float* in, BFloat16* out, size_t count) {
+  for (size_t i = 0; i < count; ++i) out[i] = BFloat16(in[i]);
+}
+
+void Widen(const BFloat16* in, float factor, float* out, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    out[i] = static_cast<float>(in[i]) * factor;
   }
 }
 

@@ -18,12 +18,18 @@ std::string_view ToString(ReduceOp op);
 // into every one of `outputs`. An output may be one of the inputs. bf16 is
 // computed in f32 and rounded once; whole numbers wrap around. A NaN stays one
 // in sums and products; min and max may lose it. `dtype` is not bool (checked).
+// With a factor the result is rounded, and then multiplied as by Scale().
 void Reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> inputs,
-            std::span<std::byte* const> outputs, size_t begin, size_t end);
+            std::span<std::byte* const> outputs, size_t begin, size_t end,
+            double factor = 1.0);
 
 // out[i] = in[i] * factor for floating dtypes (checked); out may be in.
 void Scale(DType dtype, double factor, const std::byte* in, std::byte* out,
            size_t count);
+
+// bf16 and back, rounded to nearest; the factor is applied to the f32.
+void Narrow(const float* in, BFloat16* out, size_t count);
+void Widen(const BFloat16* in, float factor, float* out, size_t count);
 
 // A range of elements.
 struct Range {

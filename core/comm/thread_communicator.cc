@@ -142,6 +142,7 @@ class ThreadGroup {
       const Collective& other = slots_[r].call;
       const bool is_same = first.kind == other.kind && first.op == other.op &&
                            first.source == other.source &&
+                           first.factor == other.factor &&
                            first.in.dtype() == other.in.dtype() &&
                            first.in.size_bytes() == other.in.size_bytes();
       if (is_same) continue;
@@ -253,7 +254,8 @@ class ThreadCommunicator : public Communicator {
                               inputs_.size(), static_cast<size_t>(rank_),
                               kCacheLine / DTypeSize(c.in.dtype()));
     if (part.size() == 0) return;
-    Reduce(c.op, c.in.dtype(), inputs_, outputs_, part.begin, part.end);
+    Reduce(c.op, c.in.dtype(), inputs_, outputs_, part.begin, part.end,
+           c.factor);
   }
 
   void ReduceOwnRow(const Collective& c) {
@@ -264,7 +266,7 @@ class ThreadCommunicator : public Communicator {
       inputs_.push_back(group_->call_of(r).in.data() + row);
     }
     Reduce(c.op, c.in.dtype(), inputs_, outputs_, 0,
-           static_cast<size_t>(c.out.shape().num_elements()));
+           static_cast<size_t>(c.out.shape().num_elements()), c.factor);
   }
 
   const std::shared_ptr<ThreadGroup> group_;

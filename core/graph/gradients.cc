@@ -94,6 +94,7 @@ class Differentiator {
       context.inputs.push_back(graph_.output(input));
     }
     const Graph::SiteOverride override_site(graph_, node.site);
+    const Graph::DeviceScope device(graph_, node.device);
     const Graph::Scope scope(graph_, node.name);
     const std::vector<Output> gradients = node.op->gradient(context);
     REPLICANT_CHECK(gradients.size() == node.inputs.size(),

@@ -186,6 +186,7 @@ Output Graph::Read(VariableId variable, CallSite site) {
     node.name = spec.name;
     node.outputs = {{spec.dtype, spec.shape}};
     node.attributes = std::move(attributes);
+    node.device = device_;
     node.site = EffectiveSite(site);
     version = {node.id, 0};
     nodes_.push_back(std::move(node));
@@ -235,6 +236,7 @@ Output Graph::Add(NodeSpec spec, CallSite site) {
   node.outputs = std::move(outputs);
   node.attributes = std::move(spec.attributes);
   node.updates = std::move(spec.updates);
+  node.device = device_;
   node.constant = std::move(spec.constant);
   node.site = effective;
   for (size_t i = 0; i < node.updates.size(); ++i) {
@@ -321,6 +323,13 @@ Graph::Scope::Scope(Graph& graph, std::string_view name)
 }
 
 Graph::Scope::~Scope() { graph_.scope_.resize(outer_size_); }
+
+Graph::DeviceScope::DeviceScope(Graph& graph, int32_t device)
+    : graph_(graph), outer_(graph.device_) {
+  graph_.device_ = device;
+}
+
+Graph::DeviceScope::~DeviceScope() { graph_.device_ = outer_; }
 
 Graph::SiteOverride::SiteOverride(Graph& graph, CallSite site)
     : graph_(graph),

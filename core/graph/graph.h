@@ -130,6 +130,8 @@ struct Node {
   // new version of updates[i] and lies in the variable's own memory; input i is
   // the version that it replaces.
   std::vector<VariableId> updates;
+  // Which of a replica's logical devices computes it (Graph::DeviceScope).
+  int32_t device = 0;
   // The value of a Constant; null for every other op.
   std::shared_ptr<const HostTensor> constant;
   CallSite site;
@@ -243,6 +245,21 @@ class Graph {
     size_t outer_size_;
   };
 
+  // Places the nodes that are added during its lifetime on a logical device;
+  // outside of one they are on device 0. Adjoint ops are where the op is that
+  // they belong to.
+  class DeviceScope {
+   public:
+    DeviceScope(Graph& graph, int32_t device);
+    ~DeviceScope();
+    DeviceScope(const DeviceScope&) = delete;
+    DeviceScope& operator=(const DeviceScope&) = delete;
+
+   private:
+    Graph& graph_;
+    int32_t outer_;
+  };
+
   // While it lives, nodes get this call site whatever their op function says:
   // adjoint ops are laid to the line of the op that they belong to.
   class SiteOverride {
@@ -271,6 +288,7 @@ class Graph {
   std::map<std::string, int, std::less<>> names_;
   std::set<std::string> stream_names_;
   std::string scope_;
+  int32_t device_ = 0;
   CallSite site_override_;
   bool has_site_override_ = false;
 };

@@ -8,6 +8,7 @@
 #include "core/graph/ops/matmul.h"
 #include "core/graph/ops/norm.h"
 #include "core/graph/ops/optimizer.h"
+#include "core/graph/ops/shape_ops.h"
 
 namespace replicant::nn {
 namespace {
@@ -107,6 +108,7 @@ RunningStatistics::RunningStatistics(Graph& graph, int64_t size,
                                      CallSite site)
     : epsilon_(options.epsilon),
       momentum_(options.momentum),
+      gather_(options.gather),
       mean_(graph.AddVariable({.name = "running_mean",
                                .dtype = options.dtype,
                                .shape = Shape({size}),
@@ -124,14 +126,7 @@ Output RunningStatistics::Train(Output x, Output gamma, Output beta,
                                 std::vector<Output>* updates,
                                 CallSite site) const {
   Graph& graph = *x.graph;
-  const graph::BatchNormOutputs norm =
-      graph::BatchNorm(x, gamma, beta,
-                       {.epsilon = epsilon_,
-                        .has_relu = epilogue.has_relu,
-                        .residual = epilogue.residual},
-                       site);
-  const auto count = static_cast<double>(x.shape().num_elements()) /
-                     static_cast<double>(norm.mean.shape().num_elements());
+  const auto [norm, count] = Normalise(x, gamma, beta, epilogue, site);
   if (count < 2.0) {
     throw InvalidArgument(
         fmt::format("{}: BatchNorm: want at least two elements per channel to "
@@ -144,6 +139,34 @@ Output RunningStatistics::Train(Output x, Output gamma, Output beta,
       {mean_, variance_}, {norm.mean, unbiased},
       graph.Scalar(momentum_, DType::kF32, site), site));
   return norm.y;
+}
+
+RunningStatistics::Normalised RunningStatistics::Normalise(
+    Output x, Output gamma, Output beta, const NormEpilogue& epilogue,
+    CallSite site) const {
+  const graph::BatchNormOptions options{.epsilon = epsilon_,
+                                        .has_relu = epilogue.has_relu,
+                                        .residual = epilogue.residual};
+  const auto count_of = [&](Output mean) {
+    return static_cast<double>(x.shape().num_elements()) /
+           static_cast<double>(mean.shape().num_elements());
+  };
+  if (!gather_) {
+    const auto norm = graph::BatchNorm(x, gamma, beta, options, site);
+    return {norm, count_of(norm.mean)};
+  }
+  const Output gathered = gather_(graph::BatchMoments(x, site));
+  const Output moments = graph::CombineMoments(gathered, site);
+  const auto row = [&](int64_t i) {
+    return graph::Reshape(
+        graph::Slice(moments, {i, 0}, {1, moments.shape()[1]}, site), {-1},
+        site);
+  };
+  const Output mean = row(0);
+  return {{.y = graph::BatchNormApply(x, gamma, beta, moments, options, site),
+           .mean = mean,
+           .variance = row(1)},
+          count_of(mean) * static_cast<double>(gathered.shape()[0])};
 }
 
 Output RunningStatistics::Infer(Output x, Output gamma, Output beta,

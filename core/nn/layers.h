@@ -1,10 +1,12 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "core/graph/graph.h"
 #include "core/graph/ops/conv.h"
+#include "core/graph/ops/norm.h"
 #include "core/nn/initializers.h"
 
 // Layers: the variables of one, and how it is applied. A layer can be applied
@@ -74,6 +76,10 @@ class LayerNorm {
   std::vector<VariableId> variables_;
 };
 
+// What several replicas have, as ReplicaContext::AllGather: [...] ->
+// [replicas, ...].
+using GatherFn = std::function<Output(Output)>;
+
 struct BatchNormLayerOptions {
   // First values of gamma; ones where empty.
   Initializer weight = {};
@@ -81,6 +87,9 @@ struct BatchNormLayerOptions {
   // By how much the running statistics move.
   double momentum = 0.1;
   DType dtype = DType::kF32;
+  // Makes the statistics those of all replicas' batches, of equal size; empty:
+  // of this one's.
+  GatherFn gather = {};
 };
 
 // What follows a batch norm, see graph::BatchNormOptions.
@@ -101,9 +110,9 @@ class RunningStatistics {
   RunningStatistics(Graph& graph, int64_t size,
                     const BatchNormLayerOptions& options, CallSite site);
 
-  // graph::BatchNorm with the statistics of this batch; appends the update of
-  // the running ones to `updates`. Throws InvalidArgument for one element per
-  // channel.
+  // graph::BatchNorm with the statistics of this batch, or of all replicas'
+  // together; appends the update of the running ones to `updates`. Throws
+  // InvalidArgument for one element per channel.
   Output Train(Output x, Output gamma, Output beta,
                const NormEpilogue& epilogue, std::vector<Output>* updates,
                CallSite site) const;
@@ -114,8 +123,17 @@ class RunningStatistics {
                const NormEpilogue& epilogue, CallSite site) const;
 
  private:
+  // y, with mean and variance [C] of so many elements per channel.
+  struct Normalised {
+    graph::BatchNormOutputs norm;
+    double count;
+  };
+  Normalised Normalise(Output x, Output gamma, Output beta,
+                       const NormEpilogue& epilogue, CallSite site) const;
+
   double epsilon_;
   double momentum_;
+  GatherFn gather_;
   VariableId mean_;
   VariableId variance_;
 };

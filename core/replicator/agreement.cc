@@ -51,6 +51,7 @@ std::vector<uint64_t> HashNodes(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
     Hash hash;
     hash.Add(node.op->name);
+    hash.Add(static_cast<uint64_t>(node.device));
     if (PrimitiveOf(node) != Primitive::kNone) {
       // compared by themselves: the result is what the call gives
       hash.Add(num_primitives++);

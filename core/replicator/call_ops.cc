@@ -1,5 +1,7 @@
 #include "core/replicator/call_ops.h"
 
+#include <string>
+
 #include "core/base/check.h"
 #include "core/replicator/collective_ops.h"
 
@@ -39,6 +41,8 @@ Attributes ToAttributes(const BucketSpec& bucket) {
   Attributes attributes = ToAttributes(bucket.call);
   attributes.Set("number", bucket.number);
   attributes.Set("is_async", bucket.is_async);
+  attributes.Set("dtype", std::string(DTypeName(bucket.dtype)));
+  attributes.Set("wire", std::string(DTypeName(bucket.wire)));
   return attributes;
 }
 
@@ -57,16 +61,18 @@ std::vector<TensorType> InferStart(const InferContext& context) {
   for (int i = 0; i + 1 < context.num_inputs(); ++i) {
     count += context.shape(i).num_elements();
   }
-  return {{context.dtype(0), Shape({count})}, context.inputs.back()};
+  const DType wire = *ParseDType(context.attributes.Text("wire"));
+  return {{wire, Shape({count})}, context.inputs.back()};
 }
 
 std::vector<TensorType> InferWait(const InferContext& context) {
   // every shape behind its rank
   const std::span<const int64_t> coded(context.attributes.Ints("shapes"));
+  const DType dtype = *ParseDType(context.attributes.Text("dtype"));
   std::vector<TensorType> types;
   for (size_t i = 0; i < coded.size();) {
     const auto rank = static_cast<size_t>(coded[i]);
-    types.push_back({context.dtype(0), Shape(coded.subspan(i + 1, rank))});
+    types.push_back({dtype, Shape(coded.subspan(i + 1, rank))});
     i += 1 + rank;
   }
   return types;
@@ -166,6 +172,8 @@ CallSpec CallSpecOf(const Node& node) {
 BucketSpec BucketSpecOf(const Node& node) {
   return {.number = node.attributes.Int("number"),
           .call = CallSpecOf(node),
+          .dtype = *ParseDType(node.attributes.Text("dtype")),
+          .wire = *ParseDType(node.attributes.Text("wire")),
           .is_async = node.attributes.Bool("is_async")};
 }
 

@@ -11,7 +11,7 @@
 // before it as its last input and gives one as its last output.
 namespace replicant::replicator {
 
-// What is called, and what is left to do with the result.
+// What is called.
 struct CallSpec {
   comm::Collective::Kind kind = comm::Collective::Kind::kAllReduce;
   comm::ReduceOp op = comm::ReduceOp::kSum;
@@ -26,13 +26,17 @@ CallSpec CallOf(const graph::Node& placeholder);
 struct BucketSpec {
   int64_t number = 0;  // unique in the plan
   CallSpec call;
+  // Of the tensors, and of their elements in the bucket.
+  DType dtype = DType::kF32;
+  DType wire = DType::kF32;
   bool is_async = true;
 };
 
 // x, token -> result [shape], token.
 Output AddCollectiveCall(Output x, Output token, const CallSpec& call,
                          const Shape& shape, CallSite site);
-// xs, token -> all their elements one after the other [n], under way, token.
+// xs, token -> all their elements one after the other [n] as the bucket's
+// `wire`, under way, token.
 Output AddBucketStart(const std::vector<Output>& xs, Output token,
                       const BucketSpec& bucket, CallSite site);
 // What AddBucketStart() gave -> the reduced tensors, one for each shape.

@@ -1,5 +1,6 @@
 #include "core/replicator/collective_kernels.h"
 
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -22,12 +23,36 @@ size_t BytesOf(const graph::TensorType& type) {
   return static_cast<size_t>(type.shape.num_elements()) * DTypeSize(type.dtype);
 }
 
+// Where a kernel writes how long it has waited.
+class WaitMeter {
+ public:
+  WaitMeter(std::shared_ptr<CallWaits> waits, bool is_bucket)
+      : waits_(std::move(waits)), index_(waits_->size()) {
+    waits_->push_back({.is_bucket = is_bucket});
+  }
+
+  // Runs `wait` and writes for how long.
+  template <typename Wait>
+  void Measure(const Wait& wait) {
+    using Clock = std::chrono::steady_clock;
+    const auto begin = Clock::now();
+    wait();
+    (*waits_)[index_].seconds =
+        std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+ private:
+  const std::shared_ptr<CallWaits> waits_;
+  const size_t index_;
+};
+
 // A call that the plan waits for, from and to the tensors themselves.
 class CallKernel : public Kernel {
  public:
-  CallKernel(CollectiveQueue* queue, const graph::Graph& graph,
+  CallKernel(CollectiveQueue* queue, WaitMeter meter, const graph::Graph& graph,
              const graph::Node& node)
       : queue_(*queue),
+        meter_(std::move(meter)),
         call_(CallSpecOf(node)),
         in_(graph.type(node.inputs[0])),
         out_(node.outputs[0]) {}
@@ -38,25 +63,22 @@ class CallKernel : public Kernel {
             call_.kind == Collective::Kind::kBroadcast);
   }
   void Bind(const KernelBindings& bindings) override {
-    result_ = bindings.outputs[0];
     work_.emplace(Collective{
         call_.kind, call_.op, call_.source,
         TensorView(in_.dtype, in_.shape, bindings.inputs[0]),
-        MutableTensorView(out_.dtype, out_.shape, bindings.outputs[0])});
+        MutableTensorView(out_.dtype, out_.shape, bindings.outputs[0]),
+        call_.factor});
   }
   void Launch(Stream& /*stream*/) override {
-    queue_.Run(*work_);
-    if (call_.factor == 1.0) return;
-    comm::Scale(out_.dtype, call_.factor, result_, result_,
-                static_cast<size_t>(out_.shape.num_elements()));
+    meter_.Measure([&] { queue_.Run(*work_); });
   }
 
  private:
   CollectiveQueue& queue_;
+  WaitMeter meter_;
   const CallSpec call_;
   const graph::TensorType in_;
   const graph::TensorType out_;
-  std::byte* result_ = nullptr;
   std::optional<CollectiveQueue::Work> work_;
 };
 
@@ -74,17 +96,36 @@ class StartKernel : public Kernel {
     }
   }
 
+  // a single tensor may be reduced where it lies
+  bool CanShare(int input, int output) const override {
+    return input == 0 && output == 0 && sizes_.size() == 1 &&
+           spec_.wire == spec_.dtype;
+  }
   void Bind(const KernelBindings& bindings) override {
     inputs_ = bindings.inputs;
     packed_ = bindings.outputs[0];
     const MutableTensorView all(type_.dtype, type_.shape, packed_);
-    bucket_->emplace(Collective{spec_.call.kind, spec_.call.op, 0, all, all});
+    bucket_->emplace(
+        Collective{spec_.call.kind, spec_.call.op, 0, all, all,
+                   // bf16 is multiplied when it is f32 again
+                   spec_.wire == spec_.dtype ? spec_.call.factor : 1.0});
   }
   void Launch(Stream& /*stream*/) override {
-    std::byte* to = packed_;
-    for (size_t i = 0; i < sizes_.size(); ++i) {
-      if (sizes_[i] > 0) std::memcpy(to, inputs_[i], sizes_[i]);
-      to += sizes_[i];
+    if (spec_.wire == spec_.dtype) {
+      std::byte* to = packed_;
+      for (size_t i = 0; i < sizes_.size(); ++i) {
+        if (sizes_[i] > 0 && to != inputs_[i]) {
+          std::memcpy(to, inputs_[i], sizes_[i]);
+        }
+        to += sizes_[i];
+      }
+    } else {
+      auto* to = reinterpret_cast<BFloat16*>(packed_);
+      for (size_t i = 0; i < sizes_.size(); ++i) {
+        const size_t count = sizes_[i] / sizeof(float);
+        comm::Narrow(reinterpret_cast<const float*>(inputs_[i]), to, count);
+        to += count;
+      }
     }
     if (spec_.is_async) {
       queue_.Start(**bucket_);
@@ -106,25 +147,32 @@ class StartKernel : public Kernel {
 // Waits for a bucket and unpacks it.
 class WaitKernel : public Kernel {
  public:
-  WaitKernel(CollectiveQueue* queue, SharedWork bucket, const graph::Node& node)
+  WaitKernel(CollectiveQueue* queue, WaitMeter meter, SharedWork bucket,
+             const graph::Node& node)
       : queue_(*queue),
+        meter_(std::move(meter)),
         bucket_(std::move(bucket)),
         spec_(BucketSpecOf(node)),
         types_(node.outputs) {}
 
+  bool CanShare(int input, int output) const override {
+    return input == 0 && output == 0 && types_.size() == 1 &&
+           spec_.wire == spec_.dtype;
+  }
   void Bind(const KernelBindings& bindings) override {
     packed_ = bindings.inputs[0];
     outputs_ = bindings.outputs;
   }
   void Launch(Stream& /*stream*/) override {
-    if (spec_.is_async) queue_.Wait(**bucket_);
+    if (spec_.is_async) meter_.Measure([&] { queue_.Wait(**bucket_); });
+    if (spec_.wire != spec_.dtype) {
+      Widen();
+      return;
+    }
     const std::byte* from = packed_;
     for (size_t i = 0; i < types_.size(); ++i) {
       const size_t size = BytesOf(types_[i]);
-      if (spec_.call.factor != 1.0) {
-        comm::Scale(types_[i].dtype, spec_.call.factor, from, outputs_[i],
-                    static_cast<size_t>(types_[i].shape.num_elements()));
-      } else if (size > 0) {
+      if (size > 0 && from != outputs_[i]) {
         std::memcpy(outputs_[i], from, size);
       }
       from += size;
@@ -132,7 +180,18 @@ class WaitKernel : public Kernel {
   }
 
  private:
+  void Widen() {
+    const auto* from = reinterpret_cast<const BFloat16*>(packed_);
+    for (size_t i = 0; i < types_.size(); ++i) {
+      const auto count = static_cast<size_t>(types_[i].shape.num_elements());
+      comm::Widen(from, static_cast<float>(spec_.call.factor),
+                  reinterpret_cast<float*>(outputs_[i]), count);
+      from += count;
+    }
+  }
+
   CollectiveQueue& queue_;
+  WaitMeter meter_;
   const SharedWork bucket_;
   const BucketSpec spec_;
   const std::vector<graph::TensorType> types_;
@@ -147,14 +206,16 @@ std::unique_ptr<Kernel> CollectiveKernels::Make(const graph::Graph& graph,
   const CallNode kind = CallNodeOf(node);
   if (kind == CallNode::kNone) return nullptr;
   if (kind == CallNode::kCall) {
-    return std::make_unique<CallKernel>(&queue_, graph, node);
+    return std::make_unique<CallKernel>(
+        &queue_, WaitMeter(waits_, /*is_bucket=*/false), graph, node);
   }
   SharedWork& bucket = buckets_[BucketSpecOf(node).number];
   if (bucket == nullptr) bucket = std::make_shared<SharedWork::element_type>();
   if (kind == CallNode::kStart) {
     return std::make_unique<StartKernel>(&queue_, bucket, graph, node);
   }
-  return std::make_unique<WaitKernel>(&queue_, bucket, node);
+  return std::make_unique<WaitKernel>(
+      &queue_, WaitMeter(waits_, /*is_bucket=*/true), bucket, node);
 }
 
 }  // namespace replicant::replicator

@@ -4,11 +4,20 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "core/comm/collective_queue.h"
 #include "core/kernels/backend.h"
 
 namespace replicant::replicator {
+
+// For how long one replica waited in each of its calls, in the last run of its
+// plan; in the order of the plan, which is the same for all replicas.
+struct CallWait {
+  bool is_bucket = false;
+  double seconds = 0.0;
+};
+using CallWaits = std::vector<CallWait>;
 
 // Makes the kernels of the calls (call_ops.h) of one replica's plan, for
 // backends whose memory the host can reach.
@@ -21,12 +30,16 @@ class CollectiveKernels {
   // The queue outlives the kernels.
   explicit CollectiveKernels(comm::CollectiveQueue* queue) : queue_(*queue) {}
 
+  // What the kernels measure, for as long as it is held.
+  std::shared_ptr<const CallWaits> waits() const { return waits_; }
+
   // Null for a node that is no call.
   std::unique_ptr<kernels::Kernel> Make(const graph::Graph& graph,
                                         const graph::Node& node);
 
  private:
   comm::CollectiveQueue& queue_;
+  std::shared_ptr<CallWaits> waits_ = std::make_shared<CallWaits>();
   std::map<int64_t, SharedWork> buckets_;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -129,6 +130,8 @@ constexpr OpDef kBroadcast{.name = "Broadcast",
 
 Output Add(const OpDef& op, Output x, ReplicaPlace place,
            graph::Attributes attributes, CallSite site) {
+  // where its input is
+  const Graph::DeviceScope device(*x.graph, x.producer().device);
   attributes.Set("replica_id", int64_t{place.id});
   attributes.Set("num_replicas", int64_t{place.count});
   return x.graph->Add(
@@ -137,8 +140,13 @@ Output Add(const OpDef& op, Output x, ReplicaPlace place,
 
 }  // namespace
 
-Output AddAllReduce(Output x, ReduceOp op, ReplicaPlace place, CallSite site) {
-  return Add(kAllReduce, x, place, {{"op", static_cast<int64_t>(op)}}, site);
+Output AddAllReduce(Output x, ReduceOp op, ReplicaPlace place, CallSite site,
+                    DType wire) {
+  graph::Attributes attributes = {{"op", static_cast<int64_t>(op)}};
+  if (wire == DType::kBF16 && x.dtype() == DType::kF32) {
+    attributes.Set("wire", std::string(DTypeName(wire)));
+  }
+  return Add(kAllReduce, x, place, std::move(attributes), site);
 }
 
 Output AddAllGather(Output x, ReplicaPlace place, CallSite site) {
@@ -163,6 +171,13 @@ Primitive PrimitiveOf(const Node& node) {
   return Primitive::kNone;
 }
 
+DType WireOf(const Graph& graph, const Node& node) {
+  if (node.attributes.Has("wire")) {
+    return *ParseDType(node.attributes.Text("wire"));
+  }
+  return graph.type(node.inputs[0]).dtype;
+}
+
 ReduceOp ReduceOpOf(const Node& node) {
   return static_cast<ReduceOp>(node.attributes.Int("op"));
 }
@@ -175,7 +190,11 @@ std::string Describe(const Graph& graph, const Node& node) {
   if (node.attributes.Has("source")) {
     text += fmt::format(" from replica {}", node.attributes.Int("source"));
   }
-  return fmt::format("{} of {}", text, graph.type(node.inputs[0]).ToString());
+  text += fmt::format(" of {}", graph.type(node.inputs[0]).ToString());
+  if (node.attributes.Has("wire")) {
+    text += fmt::format(" as {}", node.attributes.Text("wire"));
+  }
+  return text;
 }
 
 }  // namespace replicant::replicator

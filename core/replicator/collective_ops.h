@@ -23,8 +23,11 @@ struct ReplicaPlace {
   int count = 1;
 };
 
-// Arguments are those of ReplicaContext, checked there.
-Output AddAllReduce(Output x, ReduceOp op, ReplicaPlace place, CallSite site);
+// Arguments are those of ReplicaContext, checked there. A sum or mean of f32
+// may travel as bf16 (`wire`): every replica's x is rounded, and so is their
+// sum, which is made in f32.
+Output AddAllReduce(Output x, ReduceOp op, ReplicaPlace place, CallSite site,
+                    DType wire = DType::kF32);
 Output AddAllGather(Output x, ReplicaPlace place, CallSite site);
 Output AddReduceScatter(Output x, ReduceOp op, ReplicaPlace place,
                         CallSite site);
@@ -39,6 +42,8 @@ enum class Primitive {
 };
 // Which primitive the node stands for; kNone if it is no placeholder.
 Primitive PrimitiveOf(const graph::Node& node);
+// As what the elements of a placeholder travel.
+DType WireOf(const Graph& graph, const graph::Node& node);
 // Of a kAllReduce or kReduceScatter.
 ReduceOp ReduceOpOf(const graph::Node& node);
 // "AllReduce mean of f32[3]".

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "core/graph/passes/rewriter.h"
@@ -63,31 +64,41 @@ class CallPlanner {
   };
 
   void Append(const Node& node) {
-    Bucket& bucket = open_[{ReduceOpOf(node), node.output_type().dtype}];
+    const DType wire = WireOf(graph_, node);
+    Bucket& bucket =
+        open_[{ReduceOpOf(node), node.output_type().dtype, wire, node.device}];
     const NodeId ready = node.inputs[0].node;
+    const size_t size_bytes =
+        static_cast<size_t>(node.output_type().shape.num_elements()) *
+        DTypeSize(wire);
+    // one that fills a bucket alone stays alone, which needs no copies
     const bool fits =
-        bucket.size_bytes < bucket_bytes_ &&
-        (bucket.call.members.empty() || ready < bucket.call.first_use);
+        bucket.call.members.empty() ||
+        (bucket.size_bytes < bucket_bytes_ && size_bytes <= bucket_bytes_ &&
+         ready < bucket.call.first_use);
     if (!fits) Close(std::exchange(bucket, {}).call);
     Call& call = bucket.call;
     call.first_use =
         call.members.empty() ? node.id : std::min(call.first_use, node.id);
     call.ready = ready;
     call.members.push_back(node.id);
-    bucket.size_bytes +=
-        static_cast<size_t>(node.output_type().shape.num_elements()) *
-        DTypeSize(node.output_type().dtype);
+    bucket.size_bytes += size_bytes;
   }
 
   void Close(Call call) {
-    // between the last input and the first use there is something to compute
-    call.is_bucket = call.members.size() > 1 || call.first_use > call.ready + 1;
+    // between the last input and the first use there is something to compute;
+    // and only a bucket changes what elements travel as
+    const Node& first = graph_.node(call.members.front());
+    call.is_bucket = call.members.size() > 1 ||
+                     call.first_use > call.ready + 1 ||
+                     WireOf(graph_, first) != first.output_type().dtype;
     calls_.push_back(std::move(call));
   }
 
   const Graph& graph_;
   const size_t bucket_bytes_;
-  std::map<std::pair<ReduceOp, DType>, Bucket> open_;
+  // by what they do, of which type, as what they travel, and from which device
+  std::map<std::tuple<ReduceOp, DType, DType, int32_t>, Bucket> open_;
   std::vector<Call> calls_;
 };
 
@@ -134,7 +145,17 @@ class Lowerer {
     return token_;
   }
 
+  BucketSpec BucketOf(size_t number) const {
+    const Node& first = node(calls_[number].members.front());
+    return {.number = static_cast<int64_t>(number),
+            .call = CallOf(first),
+            .dtype = first.output_type().dtype,
+            .wire = WireOf(*program_.graph, first),
+            .is_async = options_.is_async};
+  }
+
   void AddCall(const Node& placeholder) {
+    const Graph::DeviceScope device(rewriter_.graph(), placeholder.device);
     const Output result = AddCollectiveCall(
         rewriter_.Mapped(placeholder.inputs[0]), Token(placeholder.site),
         CallOf(placeholder), placeholder.output_type().shape, placeholder.site);
@@ -146,17 +167,14 @@ class Lowerer {
   void AddStart(size_t number) {
     const Call& call = calls_[number];
     const Node& first = node(call.members.front());
+    const Graph::DeviceScope device(rewriter_.graph(), first.device);
     std::vector<Output> inputs;
     inputs.reserve(call.members.size());
     for (const NodeId member : call.members) {
       inputs.push_back(rewriter_.Mapped(node(member).inputs[0]));
     }
     const Output bucket =
-        AddBucketStart(inputs, Token(first.site),
-                       {.number = static_cast<int64_t>(number),
-                        .call = CallOf(first),
-                        .is_async = options_.is_async},
-                       first.site);
+        AddBucketStart(inputs, Token(first.site), BucketOf(number), first.site);
     token_ = Graph::OutputOf(bucket, 1);
     started_[number] = bucket;
     result_.calls.push_back(fmt::format(
@@ -167,17 +185,14 @@ class Lowerer {
   void AddWait(size_t number) {
     const Call& call = calls_[number];
     const Node& first = node(call.members.front());
+    const Graph::DeviceScope device(rewriter_.graph(), first.device);
     std::vector<Shape> shapes;
     shapes.reserve(call.members.size());
     for (const NodeId member : call.members) {
       shapes.push_back(node(member).output_type().shape);
     }
-    const Output reduced =
-        AddBucketWait(started_.at(number), shapes,
-                      {.number = static_cast<int64_t>(number),
-                       .call = CallOf(first),
-                       .is_async = options_.is_async},
-                      first.site);
+    const Output reduced = AddBucketWait(started_.at(number), shapes,
+                                         BucketOf(number), first.site);
     for (size_t i = 0; i < call.members.size(); ++i) {
       rewriter_.Map({call.members[i], 0},
                     Graph::OutputOf(reduced, static_cast<int>(i)));

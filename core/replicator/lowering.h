@@ -28,9 +28,13 @@ struct LoweredProgram {
   std::vector<std::string> calls;
 };
 
-// - All-reduces of one op and dtype share a bucket while its size allows, in
-//   the order in which their inputs are computed: gradients of the last layers
-//   come first. None may wait for an input that another's result leads to.
+// - All-reduces of one op and dtype, on one logical device, share a bucket
+// while
+//   its size allows, in the order in which their inputs are computed: gradients
+//   of the last layers come first. None may wait for an input that another's
+//   result leads to.
+// - One that is larger than a bucket has one alone, which is neither packed nor
+//   unpacked.
 // - A bucket is issued (BucketStart, which packs it) right behind the last of
 //   its inputs, and waited for (BucketWait, which unpacks) where the first of
 //   its placeholders stood.

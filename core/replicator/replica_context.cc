@@ -42,6 +42,16 @@ std::string_view ToString(ReduceOp op) {
   REPLICANT_CHECK(false, "ReduceOp {}", static_cast<int>(op));
 }
 
+Graph::DeviceScope ReplicaContext::LogicalDevice(int device, CallSite site) {
+  if (device < 0 || device >= num_logical_devices_) {
+    throw InvalidArgument(fmt::format(
+        "{}: LogicalDevice: {} is none of this replica's; allowed: 0 to {}; "
+        "hint: learner.replication.logical_devices",
+        site.ToString(), device, num_logical_devices_ - 1));
+  }
+  return {graph_, device};
+}
+
 Output ReplicaContext::AllReduce(Output x, ReduceOp op, CallSite site) {
   CheckReducible("AllReduce", x, op, site);
   return DoAllReduce(x, op, site);
@@ -53,6 +63,17 @@ std::vector<Output> ReplicaContext::AllReduce(const std::vector<Output>& xs,
   reduced.reserve(xs.size());
   for (const Output& x : xs) reduced.push_back(AllReduce(x, op, site));
   return reduced;
+}
+
+std::vector<Output> ReplicaContext::MeanGradients(
+    const std::vector<Output>& gradients, CallSite site) {
+  std::vector<Output> means;
+  means.reserve(gradients.size());
+  for (const Output& gradient : gradients) {
+    CheckReducible("MeanGradients", gradient, ReduceOp::kMean, site);
+    means.push_back(DoMeanGradient(gradient, site));
+  }
+  return means;
 }
 
 Output ReplicaContext::AllGather(Output x, CallSite site) {
@@ -84,7 +105,7 @@ Optimizer ReplicaContext::WrapOptimizer(Optimizer optimizer, CallSite site) {
   return [this, site, optimizer = std::move(optimizer)](
              const std::vector<VariableId>& parameters,
              const std::vector<Output>& gradients) {
-    return optimizer(parameters, AllReduce(gradients, ReduceOp::kMean, site));
+    return optimizer(parameters, MeanGradients(gradients, site));
   };
 }
 

@@ -38,6 +38,18 @@ class ReplicaContext {
   Graph& graph() const { return graph_; }
   int replica_id() const { return replica_id_; }
   int num_replicas() const { return num_replicas_; }
+  int num_logical_devices() const { return num_logical_devices_; }
+
+  // Places what is added while the result lives on one of this replica's
+  // logical devices (ReplicationConfig::logical_devices): ops, and the
+  // variables that they read first. Tensors get from device to device by
+  // themselves.
+  //
+  //   const auto device = replica.LogicalDevice(1);
+  //
+  // Throws InvalidArgument for a device that there is not.
+  [[nodiscard]] Graph::DeviceScope LogicalDevice(
+      int device, CallSite site = CallSite::Here());
 
   // x reduced over all replicas, elementwise; each gets the result. kMean is
   // for floating x.
@@ -60,6 +72,18 @@ class ReplicaContext {
   // The x of replica `source`. Throws InvalidArgument for one there is not.
   Output Broadcast(Output x, int source, CallSite site = CallSite::Here());
 
+  // Where this replica's `rows` rows of a batch stand among all that an update
+  // learns from: what random ops go by (graph::RandomOptions), so that any
+  // number of replicas and batches draws the same.
+  struct RowRange {
+    int64_t first_row = 0;
+    Output row_offset;
+  };
+  RowRange Rows(int64_t rows) {
+    return {.first_row = replica_id_ * rows,
+            .row_offset = DoRowOffset(num_replicas_ * rows)};
+  }
+
   // fn(x) of every replica, reduced or gathered.
   using MapFn = std::function<Output(Output)>;
   Output MapReduce(const MapFn& fn, Output x, ReduceOp op,
@@ -71,13 +95,23 @@ class ReplicaContext {
     return AllGather(fn(x), site);
   }
 
-  // `optimizer` on the mean of all replicas' gradients.
+  // What an optimizer takes: the mean of all replicas' gradients, and of all
+  // batches of an update where it learns from several
+  // (ReplicationConfig::accumulation_steps). They travel as
+  // ReplicationConfig::wire says. All of a step are given once.
+  std::vector<Output> MeanGradients(const std::vector<Output>& gradients,
+                                    CallSite site = CallSite::Here());
+  // `optimizer` on MeanGradients().
   Optimizer WrapOptimizer(Optimizer optimizer,
                           CallSite site = CallSite::Here());
 
  protected:
-  ReplicaContext(Graph& graph, int replica_id, int num_replicas)
-      : graph_(graph), replica_id_(replica_id), num_replicas_(num_replicas) {}
+  ReplicaContext(Graph& graph, int replica_id, int num_replicas,
+                 int num_logical_devices = 1)
+      : graph_(graph),
+        replica_id_(replica_id),
+        num_replicas_(num_replicas),
+        num_logical_devices_(num_logical_devices) {}
 
  private:
   // What a strategy does; arguments are checked.
@@ -85,10 +119,17 @@ class ReplicaContext {
   virtual Output DoAllGather(Output x, CallSite site) = 0;
   virtual Output DoReduceScatter(Output x, ReduceOp op, CallSite site) = 0;
   virtual Output DoBroadcast(Output x, int source, CallSite site) = 0;
+  virtual Output DoMeanGradient(Output gradient, CallSite site) {
+    return DoAllReduce(gradient, ReduceOp::kMean, site);
+  }
+  // Rows of the update's earlier batches, of so many each; not valid where
+  // there are none.
+  virtual Output DoRowOffset(int64_t /*rows_of_all*/) { return {}; }
 
   Graph& graph_;
   int replica_id_;
   int num_replicas_;
+  int num_logical_devices_;
 };
 
 }  // namespace replicant::replicator

@@ -16,8 +16,17 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader) {
                "replicas that share each batch, in all processes");
   reader.Field("backend", &c.backend,
                "what computes: cpu, cuda, or reference (slow, exact loops)");
+  reader.Field("logical_devices", &c.logical_devices, {1, 64},
+               "devices among which a model that is written for it divides its "
+               "layers, of each replica; on the CPU groups of processors");
   reader.Field("threads", &c.threads, {1, 1024},
-               "threads of one replica on the CPU");
+               "threads of one logical device of a replica on the CPU");
+  reader.Field("accumulation_steps", &c.accumulation_steps, {1, 1 << 20},
+               "batches whose gradients are added up for one update: as one "
+               "batch so many times as large");
+  reader.Field("wire", &c.wire, {{"f32", DType::kF32}, {"bf16", DType::kBF16}},
+               "as what gradients travel between replicas: bf16 is half the "
+               "bytes, and keeps 8 bits of each number");
   reader.Field("bucket_mib", &c.bucket_mib, {1, 1024},
                "MiB of gradients that replicas exchange at a time, while they "
                "compute the next ones");

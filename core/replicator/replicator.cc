@@ -16,8 +16,15 @@ namespace replicant::replicator {
 std::unique_ptr<Replicator> Replicator::Create(const ReplicationConfig& config,
                                                uint64_t seed) {
   switch (config.strategy) {
-    case Strategy::kSingle:
-      return MakeSingleReplicator(config, seed);
+    case Strategy::kSingle: {
+      if (config.accumulation_steps == 1 && config.logical_devices == 1) {
+        return MakeSingleReplicator(config, seed);
+      }
+      // which knows how to divide an update among batches and devices
+      ReplicationConfig of_one = config;
+      of_one.strategy = Strategy::kInGraph;
+      return MakeSynchronousReplicator(of_one, seed);
+    }
     case Strategy::kInGraph:
     case Strategy::kBetweenGraph:
       return MakeSynchronousReplicator(config, seed);

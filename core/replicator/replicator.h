@@ -63,12 +63,22 @@ class Input {
   virtual ~Input() = default;
 };
 
+// What a step waited for in calls between replicas, seconds. Of every call only
+// the wait of the replica that came to it last counts, so that replicas of
+// different speed do not.
+struct ReduceTimes {
+  double buckets_s = 0.0;  // gradients, reduced while the plan goes on
+  double calls_s = 0.0;    // calls whose result is needed at once
+};
+
 // A step, compiled for every replica.
 class Step {
  public:
   virtual ~Step() = default;
 
-  // Waits for a batch until `deadline` and makes one step with it. Anything but
+  // Waits for a batch until `deadline` and makes one step with it: an update of
+  // the variables, or, with ReplicationConfig::accumulation_steps, a share in
+  // one, all of whose `updates` run with its last batch. Anything but
   // kOk means that nothing has run, on no replica: processes agree before a
   // step, and a batch that is there already is kept for the next.
   // Throws what the input throws, and what runtime::Executor::Run() throws.
@@ -78,6 +88,9 @@ class Step {
   // several (the first of this process). Throws InvalidArgument, naming those
   // that there are.
   virtual TensorView value(std::string_view name) const = 0;
+
+  // Of the last step, over the replicas of this process.
+  virtual ReduceTimes reduce_times() const { return {}; }
 
   // The plan, for a log and for profiles.
   virtual const runtime::PlanReport& report() const = 0;
@@ -93,6 +106,8 @@ class Replicator {
   virtual ~Replicator() = default;
 
   virtual int num_replicas() const = 0;
+  // Steps that make one update together (ReplicationConfig).
+  virtual int accumulation_steps() const { return 1; }
   // Which of the run's processes this is. The first one leads: it logs, saves
   // and publishes.
   virtual int process_id() const = 0;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,42 +15,19 @@
 #include "core/base/error.h"
 #include "core/comm/mpi_communicator.h"
 #include "core/comm/thread_communicator.h"
-#include "core/graph/ops/state.h"
 #include "core/kernels/backend.h"
 #include "core/replicator/agreement.h"
+#include "core/replicator/built_replica.h"
 #include "core/replicator/collective_kernels.h"
-#include "core/replicator/collective_ops.h"
-#include "core/replicator/lowering.h"
+#include "core/replicator/compiled_step.h"
 #include "core/replicator/processes.h"
 #include "core/replicator/replica_team.h"
 #include "core/replicator/shared_input.h"
 #include "core/replicator/step_interface.h"
+#include "core/replicator/transfers.h"
 
 namespace replicant::replicator {
 namespace {
-
-// A replica's part of a step while it is built.
-class GraphReplica : public ReplicaContext {
- public:
-  GraphReplica(Graph& graph, ReplicaPlace place)
-      : ReplicaContext(graph, place.id, place.count), place_(place) {}
-
- private:
-  Output DoAllReduce(Output x, ReduceOp op, CallSite site) override {
-    return AddAllReduce(x, op, place_, site);
-  }
-  Output DoAllGather(Output x, CallSite site) override {
-    return AddAllGather(x, place_, site);
-  }
-  Output DoReduceScatter(Output x, ReduceOp op, CallSite site) override {
-    return AddReduceScatter(x, op, place_, site);
-  }
-  Output DoBroadcast(Output x, int source, CallSite site) override {
-    return AddBroadcast(x, source, place_, site);
-  }
-
-  const ReplicaPlace place_;
-};
 
 // From the end to the step: of what processes say, the least counts.
 int32_t ToWord(NextResult result) {
@@ -61,86 +39,34 @@ NextResult FromWord(int32_t word) {
   return word == 1 ? NextResult::kTimeout : NextResult::kOk;
 }
 
-// What a replica computes with.
+std::chrono::milliseconds TimeoutOf(const ReplicationConfig& config) {
+  return std::chrono::milliseconds(
+      static_cast<int64_t>(config.timeout_s * 1e3));
+}
+
+// What a replica computes with. Its logical devices share all of it.
 struct Replica {
   std::unique_ptr<kernels::Backend> backend;
   std::unique_ptr<runtime::VariableStore> variables;
   std::unique_ptr<comm::Communicator> communicator;
   std::unique_ptr<comm::CollectiveQueue> queue;
-};
+  // of every program
+  std::vector<std::unique_ptr<Channels>> channels;
 
-// A replica's step before it is compiled.
-struct BuiltReplica {
-  LoweredProgram lowered;
-  std::vector<std::string> value_names;
-  Signature signature;
-};
-
-// Has all replicas agree on the variables that each updates on its own, and
-// returns the updates that do it.
-std::vector<Output> AddVariableAgreement(ReplicaContext& replica,
-                                         const std::vector<Output>& outputs,
-                                         const std::vector<Output>& updates) {
-  Graph& graph = replica.graph();
-  std::vector<Output> added;
-  for (const auto& [id, site] : FindLocalUpdates(graph, outputs, updates)) {
-    // copied: adding nodes may move it
-    const graph::VariableSpec spec = graph.variable(id);
-    if (spec.is_trainable) {
-      throw InvalidArgument(fmt::format(
-          "{}: '{}' is trained, but every replica would make something else of "
-          "it; hint: reduce its gradient, by WrapOptimizer or AllReduce",
-          site.ToString(), spec.name));
-    }
-    if (spec.agreement == graph::ReplicaAgreement::kPerReplica) continue;
-    const Output newest = graph.Read(id, site);
-    if (spec.agreement == graph::ReplicaAgreement::kMean &&
-        !graph::IsFloating(spec.dtype)) {
-      throw InvalidArgument(fmt::format(
-          "{}: '{}' differs between the replicas, and {} has no mean; hint: "
-          "reduce what it is updated with, or declare kFirst or kPerReplica",
-          site.ToString(), spec.name, DTypeName(spec.dtype)));
-    }
-    const Output agreed = spec.agreement == graph::ReplicaAgreement::kMean
-                              ? replica.AllReduce(newest, ReduceOp::kMean, site)
-                              : replica.Broadcast(newest, /*source=*/0, site);
-    added.push_back(graph::Assign(graph, id, agreed, site));
+  void Abort(const std::string& reason) {
+    communicator->Abort(reason);
+    for (const auto& channel : channels) channel->Abort(reason);
   }
-  return added;
-}
-
-BuiltReplica BuildReplica(uint64_t seed, ReplicaPlace place,
-                          const std::vector<InputSpec>& specs,
-                          const StepFn& step_fn,
-                          const LoweringOptions& options) {
-  Graph graph(seed);
-  GraphReplica replica(graph, place);
-  const StepOutputs made = step_fn(replica, AddInputs(graph, specs));
-  BuiltReplica built{.value_names = ValueNames(made)};
-  std::vector<Output> outputs;
-  outputs.reserve(made.values.size());
-  for (const auto& [name, output] : made.values) outputs.push_back(output);
-  std::vector<Output> updates = made.updates;
-  for (const Output& update :
-       AddVariableAgreement(replica, outputs, made.updates)) {
-    updates.push_back(update);
-  }
-  // calls whose results nobody needs are not made, on any replica
-  const graph::Program program = graph::ExtractProgram(graph, outputs, updates);
-  built.signature = SignatureOf(program);
-  built.lowered = LowerCollectives(program, options);
-  AddCalls(built.lowered.calls, &built.signature);
-  return built;
-}
+};
 
 // The replicas of this process and what they share.
 class SynchronousReplicator : public Replicator {
  public:
   SynchronousReplicator(const ReplicationConfig& config, uint64_t seed)
       : seed_(seed),
-        bucket_bytes_(static_cast<size_t>(config.bucket_mib) << 20),
+        config_(config),
         replicas_(MakeReplicas(config, seed)),
-        team_(static_cast<int>(replicas_.size())),
+        team_(static_cast<int>(replicas_.size()) * config.logical_devices),
         processes_(StartQueues(config.strategy)),
         local_{.first = processes_.rank(),
                .count = static_cast<int>(replicas_.size()),
@@ -152,6 +78,7 @@ class SynchronousReplicator : public Replicator {
   }
 
   int num_replicas() const override { return local_.total; }
+  int accumulation_steps() const override { return config_.accumulation_steps; }
   int process_id() const override { return processes_.rank(); }
   std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
                               const runtime::CompileOptions& options) override;
@@ -169,8 +96,10 @@ class SynchronousReplicator : public Replicator {
   // What all processes come to when this one came to `own`: the least of all.
   // If it is kOk the variables of all replicas are the first one's.
   NextResult Agree(NextResult own);
-  // Runs `work` for every replica of this process; a failure ends all.
-  void RunTeam(const std::function<void(int)>& work);
+  // Runs work(replica, device) for every logical device of the replicas of this
+  // process, each on its thread; a failure ends all.
+  using DeviceWork = std::function<void(size_t, size_t)>;
+  void RunTeam(const DeviceWork& work);
   // Says that variables have been written by steps alone.
   void NoteVersions();
 
@@ -186,17 +115,22 @@ class SynchronousReplicator : public Replicator {
                                          mode);
   }
   std::vector<BuiltReplica> BuildAll(const SharedInput& input,
-                                     const StepFn& step_fn, bool is_async);
+                                     const StepFn& step_fn,
+                                     const BuildOptions& options);
+  CompiledStep CompileAll(const std::vector<BuiltReplica>& built,
+                          const SharedInput& input,
+                          const runtime::CompileOptions& options);
+  void AddChannels(const std::vector<BuiltReplica>& built);
   void CheckAgreementOfAll(const std::vector<BuiltReplica>& built);
   void Abort(const std::string& reason) {
-    for (Replica& replica : replicas_) replica.communicator->Abort(reason);
+    for (Replica& replica : replicas_) replica.Abort(reason);
   }
   // Whether somebody has written a variable since NoteVersions().
   bool HaveVariablesChanged() const;
   void SpreadVariables();
 
   const uint64_t seed_;
-  const size_t bucket_bytes_;
+  const ReplicationConfig config_;
   std::vector<Replica> replicas_;
   ReplicaTeam team_;
   Processes processes_;
@@ -204,63 +138,60 @@ class SynchronousReplicator : public Replicator {
   // of the first replica, by name, after the last step
   std::map<std::string, uint64_t> versions_;
   bool is_stopped_ = false;
+  int num_steps_ = 0;
 };
 
 class SynchronousStep : public Step {
  public:
+  // `earlier` is for all batches of an update but the last, if it has several.
   SynchronousStep(SynchronousReplicator* replicator, SharedInput* input,
-                  std::vector<std::string> value_names,
-                  std::vector<std::unique_ptr<runtime::Executor>> plans)
+                  std::vector<std::string> value_names, CompiledStep last,
+                  std::optional<CompiledStep> earlier)
       : replicator_(*replicator),
         input_(*input),
         value_names_(std::move(value_names)),
-        plans_(std::move(plans)),
-        run_([this](int i) { RunReplica(static_cast<size_t>(i)); }) {
-    for (const auto& plan : plans_) {
-      std::vector<MutableTensorView> batch;
-      for (const InputSpec& spec : input_.specs()) {
-        batch.push_back(plan->input(spec.name));
-      }
-      batches_.push_back(std::move(batch));
-    }
-  }
+        last_(std::move(last)),
+        earlier_(std::move(earlier)),
+        current_(&last_),
+        run_([this](size_t replica, size_t device) {
+          current_->RunDevice(replica, device, input_);
+        }) {}
 
   NextResult Run(Clock::TimePoint deadline) override {
     const NextResult result = replicator_.Agree(input_.Fetch(deadline));
     if (result != NextResult::kOk) return result;
     input_.Use();
+    const int count = replicator_.accumulation_steps();
+    current_ = batch_number_ + 1 < count ? &*earlier_ : &last_;
+    current_->SetBatchNumber(batch_number_);
     replicator_.RunTeam(run_);
     replicator_.NoteVersions();
+    batch_number_ = (batch_number_ + 1) % count;
     return result;
   }
 
   TensorView value(std::string_view name) const override {
-    return plans_[0]->output(FindValue(value_names_, name));
+    return current_->value(FindValue(value_names_, name));
   }
-  const runtime::PlanReport& report() const override {
-    return plans_[0]->report();
-  }
+  ReduceTimes reduce_times() const override { return current_->reduce_times(); }
+  const runtime::PlanReport& report() const override { return last_.report(); }
 
  private:
-  void RunReplica(size_t i) {
-    input_.CopyTo(static_cast<int>(i), batches_[i]);
-    plans_[i]->Run();
-  }
-
   SynchronousReplicator& replicator_;
   SharedInput& input_;
   const std::vector<std::string> value_names_;
-  std::vector<std::unique_ptr<runtime::Executor>> plans_;
-  // by replica: where its rows go
-  std::vector<std::vector<MutableTensorView>> batches_;
-  const std::function<void(int)> run_;
+  CompiledStep last_;
+  std::optional<CompiledStep> earlier_;
+  // those of the last run, or of the one under way
+  CompiledStep* current_;
+  // of the next batch, within its update
+  int64_t batch_number_ = 0;
+  const SynchronousReplicator::DeviceWork run_;
 };
 
 std::vector<Replica> SynchronousReplicator::MakeReplicas(
     const ReplicationConfig& config, uint64_t seed) {
-  const comm::CommunicatorOptions options{
-      .timeout = std::chrono::milliseconds(
-          static_cast<int64_t>(config.timeout_s * 1e3))};
+  const comm::CommunicatorOptions options{.timeout = TimeoutOf(config)};
   std::vector<std::unique_ptr<comm::Communicator>> communicators;
   if (config.strategy == Strategy::kInGraph) {
     communicators = comm::MakeThreadCommunicators(config.replicas, options);
@@ -294,8 +225,10 @@ std::vector<Replica> SynchronousReplicator::MakeReplicas(
 
 comm::CollectiveQueue* SynchronousReplicator::StartQueues(Strategy strategy) {
   // from each replica's own thread: the queue's inherits its processors
-  team_.Run([this](int i) {
-    Replica& replica = replicas_[static_cast<size_t>(i)];
+  team_.Run([this](int member) {
+    const int num_devices = config_.logical_devices;
+    if (member % num_devices != 0) return;
+    Replica& replica = replicas_[static_cast<size_t>(member / num_devices)];
     replica.queue =
         std::make_unique<comm::CollectiveQueue>(replica.communicator.get());
   });
@@ -309,39 +242,81 @@ std::unique_ptr<Step> SynchronousReplicator::Build(
   auto* own_input = dynamic_cast<SharedInput*>(&input);
   REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
                   "Build: the input is another replicator's");
-  // a bucket under way is not to be looked through
-  std::vector<BuiltReplica> built =
-      BuildAll(*own_input, step_fn, /*is_async=*/!options.check_finite);
-  std::vector<std::unique_ptr<runtime::Executor>> plans(replicas_.size());
-  RunTeam([&](int i) {
-    const auto at = static_cast<size_t>(i);
-    const graph::Program& program = built[at].lowered.program;
-    CollectiveKernels kernels(replicas_[at].queue.get());
-    runtime::CompileOptions with_calls = options;
-    with_calls.make_kernel = [&kernels](const Graph& graph,
-                                        const graph::Node& node) {
-      return kernels.Make(graph, node);
-    };
-    plans[at] = std::make_unique<runtime::Executor>(
-        *program.graph,
-        runtime::PlanSpec{.outputs = program.outputs,
-                          .updates = program.updates},
-        *replicas_[at].variables, with_calls);
-  });
-  return std::make_unique<SynchronousStep>(
-      this, own_input, std::move(built[0].value_names), std::move(plans));
+  BuildOptions build{
+      .seed = seed_,
+      .lowering = {.bucket_bytes = static_cast<size_t>(config_.bucket_mib)
+                                   << 20,
+                   // a bucket under way is not to be looked through
+                   .is_async = !options.check_finite},
+      .wire = config_.wire,
+      .accumulation_steps = config_.accumulation_steps,
+      .logical_devices = config_.logical_devices,
+      .step_number = num_steps_++};
+  std::optional<CompiledStep> earlier;
+  if (config_.accumulation_steps > 1) {
+    build.role = BatchRole::kEarlier;
+    earlier =
+        CompileAll(BuildAll(*own_input, step_fn, build), *own_input, options);
+    build.role = BatchRole::kLast;
+  }
+  std::vector<BuiltReplica> built = BuildAll(*own_input, step_fn, build);
+  CompiledStep last = CompileAll(built, *own_input, options);
+  return std::make_unique<SynchronousStep>(this, own_input,
+                                           std::move(built[0].value_names),
+                                           std::move(last), std::move(earlier));
+}
+
+CompiledStep SynchronousReplicator::CompileAll(
+    const std::vector<BuiltReplica>& built, const SharedInput& input,
+    const runtime::CompileOptions& options) {
+  AddChannels(built);
+  const auto num_devices = static_cast<size_t>(config_.logical_devices);
+  DevicePlans plans(replicas_.size());
+  for (auto& devices : plans) devices.resize(num_devices);
+  // the devices of a replica share its variables: one after the other
+  for (size_t current = 0; current < num_devices; ++current) {
+    RunTeam([&](size_t i, size_t device) {
+      if (device != current) return;
+      Replica& replica = replicas_[i];
+      const graph::Program& program = built[i].program.devices[device];
+      CollectiveKernels kernels(replica.queue.get());
+      Channels& channels = *replica.channels.back();
+      runtime::CompileOptions with_calls = options;
+      with_calls.make_kernel = [&](const Graph& graph,
+                                   const graph::Node& node) {
+        auto kernel = kernels.Make(graph, node);
+        return kernel ? std::move(kernel) : channels.MakeKernel(graph, node);
+      };
+      plans[i][device] = {.executor = std::make_unique<runtime::Executor>(
+                              *program.graph,
+                              runtime::PlanSpec{.outputs = program.outputs,
+                                                .updates = program.updates},
+                              *replica.variables, with_calls),
+                          .waits = kernels.waits()};
+    });
+  }
+  return {std::move(plans), built[0].program.outputs, input.specs()};
+}
+
+void SynchronousReplicator::AddChannels(
+    const std::vector<BuiltReplica>& built) {
+  for (size_t i = 0; i < replicas_.size(); ++i) {
+    replicas_[i].channels.push_back(std::make_unique<Channels>(
+        built[i].program.num_channels, TimeoutOf(config_)));
+  }
 }
 
 std::vector<BuiltReplica> SynchronousReplicator::BuildAll(
-    const SharedInput& input, const StepFn& step_fn, bool is_async) {
+    const SharedInput& input, const StepFn& step_fn,
+    const BuildOptions& options) {
   std::vector<BuiltReplica> built;
   std::exception_ptr error;
   std::string problem;
   try {
     for (int i = 0; i < local_.count; ++i) {
-      built.push_back(BuildReplica(
-          seed_, {.id = local_.first + i, .count = local_.total}, input.specs(),
-          step_fn, {.bucket_bytes = bucket_bytes_, .is_async = is_async}));
+      built.push_back(
+          BuildReplica({.id = local_.first + i, .count = local_.total},
+                       input.specs(), step_fn, options));
     }
   } catch (const std::exception& e) {
     error = std::current_exception();
@@ -385,14 +360,16 @@ NextResult SynchronousReplicator::Agree(NextResult own) {
   return result;
 }
 
-void SynchronousReplicator::RunTeam(const std::function<void(int)>& work) {
-  const std::function<void(int)> guarded = [&](int i) {
-    Replica& replica = replicas_[static_cast<size_t>(i)];
+void SynchronousReplicator::RunTeam(const DeviceWork& work) {
+  const auto num_devices = static_cast<size_t>(config_.logical_devices);
+  const std::function<void(int)> guarded = [&](int member) {
+    const size_t i = static_cast<size_t>(member) / num_devices;
+    Replica& replica = replicas_[i];
     try {
-      work(i);
+      work(i, static_cast<size_t>(member) % num_devices);
     } catch (const std::exception& e) {
-      replica.communicator->Abort(
-          fmt::format("replica {}: {}", local_.first + i, e.what()));
+      replica.Abort(fmt::format("replica {}: {}",
+                                local_.first + static_cast<int>(i), e.what()));
       // its memory is not to go while a call is under way
       replica.queue->Drain();
       throw;

@@ -5,7 +5,11 @@
 //                 [--threads N] [--profile] [--replicas R]
 //
 // With --replicas the same global batch is shared among R replicas of this
-// process, each of N threads (1 by default), through the replicator.
+// process, each of N threads (1 by default), through the replicator. What a
+// step waited for is then printed as well: `reduce_ms` for gradients that are
+// reduced behind the backward pass, `call_ms` for what is needed at once (batch
+// norm over all replicas), without the time for which replicas waited for
+// slower ones.
 //
 // The workloads are the YAML files of tests/benchmark/workloads.
 #include <fmt/format.h>
@@ -96,15 +100,18 @@ config::Document DocumentOf(const std::string& workload) {
       "tests/benchmark/workloads" / (workload + ".yaml"));
 }
 
+// The file's name begins with the workload's.
+std::string WorkloadOf(const Case& c) {
+  return c.workload.substr(0, c.workload.find('-'));
+}
+
 d4pg::WorkloadConfig LoadD4pg(const Case& c) {
   return config::Load<d4pg::WorkloadConfig>(DocumentOf(c.workload)).config;
 }
 
 WorkloadGraph BuildCase(const Case& c) {
   if (c.group == "learner") {
-    // the file's name begins with the workload's
-    const std::string kind = c.workload.substr(0, c.workload.find('-'));
-    return FindWorkload(kind, "case")
+    return FindWorkload(WorkloadOf(c), "case")
         .load(DocumentOf(c.workload), DType::kF32)
         .workload;
   }
@@ -268,21 +275,26 @@ metrics::JsonObject RunCase(const Case& c, const Options& options) {
 }
 
 metrics::JsonObject RunReplicas(const Case& c, const Options& options) {
-  const std::vector<double> times = TimeReplicas(
-      LoadD4pg(c),
+  const ReplicaTimes times = TimeReplicas(
+      MakeReplicaCase(WorkloadOf(c), DocumentOf(c.workload)),
       {.strategy = options.replicas == 1 ? replicator::Strategy::kSingle
                                          : replicator::Strategy::kInGraph,
        .replicas = options.replicas,
        .backend = options.backend,
        .threads = c.threads},
       options.seconds);
+  const double median = times.steps[times.steps.size() / 2];
   metrics::JsonObject line;
   line.Add("name", fmt::format("{}/{}/f32/replicas-{}/threads-{}", c.group,
                                c.name, options.replicas, c.threads))
-      .Add("value", times[times.size() / 2])
+      .Add("value", median)
       .Add("unit", "ms")
-      .Add("min_ms", times.front())
-      .Add("runs", times.size());
+      .Add("min_ms", times.steps.front())
+      .Add("runs", times.steps.size())
+      .Add("reduce_ms", times.buckets)
+      .Add("reduce_share", times.buckets / median)
+      .Add("call_ms", times.calls)
+      .Add("call_share", times.calls / median);
   return line;
 }
 
@@ -304,7 +316,7 @@ int main(int argc, char** argv) try {
   app.add_flag("--profile", options.has_profile,
                "print the time of every kernel to stderr");
   app.add_option("--replicas", options.replicas,
-                 "the learner's D4PG cases on so many replicas")
+                 "the learner's cases on so many replicas")
       ->check(CLI::Range(1, 64));
   CLI11_PARSE(app, argc, argv);
   if (options.replicas > 0 && options.threads == 0) options.threads = 1;
@@ -314,9 +326,7 @@ int main(int argc, char** argv) try {
       fmt::print("{}\n", c.FullName());
       continue;
     }
-    const bool is_d4pg_step =
-        c.group == "learner" && c.workload.starts_with("d4pg");
-    if (options.replicas > 0 && !is_d4pg_step) continue;
+    if (options.replicas > 0 && c.group != "learner") continue;
     fmt::print("{}\n", (options.replicas > 0 ? learner::RunReplicas(c, options)
                                              : learner::RunCase(c, options))
                            .ToString());

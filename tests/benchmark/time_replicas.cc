@@ -8,12 +8,19 @@
 #include "core/base/rng.h"
 #include "core/replicator/replicator.h"
 #include "learner/workloads/d4pg/d4pg_step.h"
+#include "learner/workloads/d4pg/workload_graph.h"
+#include "learner/workloads/image_steps.h"
+#include "learner/workloads/resnet50/workload_graph.h"
+#include "learner/workloads/sngan/workload_graph.h"
 
 namespace replicant::learner {
 namespace {
 
 using replicator::InputContext;
+using replicator::Inputs;
+using replicator::InputSpec;
 using replicator::NextResult;
+using replicator::ReplicaContext;
 
 // The same batch for every step.
 class OneBatch : public replicator::InputPipeline {
@@ -33,6 +40,10 @@ class OneBatch : public replicator::InputPipeline {
         for (uint8_t& x : view.Span<uint8_t>()) {
           x = static_cast<uint8_t>(random.UniformInt(256));
         }
+      } else if (view.dtype() == DType::kI32) {
+        for (int32_t& x : view.Span<int32_t>()) {
+          x = static_cast<int32_t>(random.UniformInt(10));
+        }
       } else {
         for (float& x : view.Span<float>()) {
           x = static_cast<float>(random.Uniform(0.1, 0.9));
@@ -47,50 +58,106 @@ class OneBatch : public replicator::InputPipeline {
   bool is_filled_ = false;
 };
 
-std::vector<replicator::InputSpec> SpecsOf(const d4pg::WorkloadConfig& workload,
-                                           int64_t rows) {
-  const auto spec = workload.Spec(DType::kF32);
-  const auto observation = spec.ObservationType(workload.agent.networks, rows);
-  const Shape per_row({rows});
-  return {{"observation", observation.dtype, observation.shape},
-          {"action", DType::kF32, Shape({rows, workload.action_size})},
-          {"reward", DType::kF32, per_row},
-          {"discount", DType::kF32, per_row},
-          {"next_observation", observation.dtype, observation.shape},
-          {"importance_weight", DType::kF32, per_row}};
+ReplicaCase D4pgCase(const d4pg::WorkloadConfig& workload) {
+  const auto specs = [workload](int64_t rows) {
+    const auto spec = workload.Spec(DType::kF32);
+    const auto observation =
+        spec.ObservationType(workload.agent.networks, rows);
+    const Shape per_row({rows});
+    return std::vector<InputSpec>{
+        {"observation", observation.dtype, observation.shape},
+        {"action", DType::kF32, Shape({rows, workload.action_size})},
+        {"reward", DType::kF32, per_row},
+        {"discount", DType::kF32, per_row},
+        {"next_observation", observation.dtype, observation.shape},
+        {"importance_weight", DType::kF32, per_row}};
+  };
+  return {.batch_size = workload.batch_size,
+          .specs = specs,
+          .step_fn = [workload](ReplicaContext& replica, const Inputs& inputs) {
+            return BuildD4pgStep(replica, inputs, workload.agent,
+                                 workload.Spec(DType::kF32),
+                                 workload.Support());
+          }};
+}
+
+// Images of `side` pixels and their classes.
+ReplicaCase ImageCase(int64_t batch_size, int64_t side,
+                      const replicator::StepFn& step_fn) {
+  return {.batch_size = batch_size,
+          .specs =
+              [side](int64_t rows) {
+                return std::vector<InputSpec>{
+                    {"image", DType::kU8, Shape({rows, side, side, 3})},
+                    {"label", DType::kI32, Shape({rows})}};
+              },
+          .step_fn = step_fn};
+}
+
+double Median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
 }
 
 }  // namespace
 
-std::vector<double> TimeReplicas(const d4pg::WorkloadConfig& workload,
-                                 const replicator::ReplicationConfig& config,
-                                 double seconds) {
+ReplicaCase MakeReplicaCase(const std::string& workload,
+                            config::Document document) {
+  if (workload == "resnet50") {
+    const auto config =
+        config::Load<resnet50::WorkloadConfig>(std::move(document)).config;
+    return ImageCase(config.batch_size, config.model.image_size,
+                     [config](ReplicaContext& replica, const Inputs& inputs) {
+                       return BuildResNetStep(replica, inputs, config.model);
+                     });
+  }
+  if (workload == "sngan") {
+    const auto config =
+        config::Load<sngan::WorkloadConfig>(std::move(document)).config;
+    const auto network = config.kind == sngan::GraphKind::kGenerator
+                             ? SnganNetwork::kGenerator
+                             : SnganNetwork::kDiscriminator;
+    return ImageCase(config.batch_size, config.model.side(),
+                     [=](ReplicaContext& replica, const Inputs& inputs) {
+                       return BuildSnganStep(replica, inputs, config.model,
+                                             network);
+                     });
+  }
+  return D4pgCase(
+      config::Load<d4pg::WorkloadConfig>(std::move(document)).config);
+}
+
+ReplicaTimes TimeReplicas(const ReplicaCase& c,
+                          const replicator::ReplicationConfig& config,
+                          double seconds) {
   using std::chrono::steady_clock;
   const auto replicator = replicator::Replicator::Create(config, /*seed=*/1);
   const auto input = replicator->MakeInput([&](const InputContext& context) {
     return std::make_unique<OneBatch>(
-        SpecsOf(workload, context.PipelineBatchSize(workload.batch_size)));
+        c.specs(context.PipelineBatchSize(c.batch_size)));
   });
-  const auto step =
-      replicator->Build(*input, [&](replicator::ReplicaContext& replica,
-                                    const replicator::Inputs& inputs) {
-        return BuildD4pgStep(replica, inputs, workload.agent,
-                             workload.Spec(DType::kF32), workload.Support());
-      });
+  const auto step = replicator->Build(*input, c.step_fn);
   const auto run = [&] { static_cast<void>(step->Run({})); };
   for (int i = 0; i < 5; ++i) run();
-  std::vector<double> times;
+  ReplicaTimes times;
+  std::vector<double> buckets;
+  std::vector<double> calls;
   const auto begin = steady_clock::now();
   while (std::chrono::duration<double>(steady_clock::now() - begin).count() <
              seconds ||
-         times.size() < 5) {
+         times.steps.size() < 5) {
     const auto start = steady_clock::now();
     run();
-    times.push_back(
+    times.steps.push_back(
         std::chrono::duration<double, std::milli>(steady_clock::now() - start)
             .count());
+    const replicator::ReduceTimes reduce = step->reduce_times();
+    buckets.push_back(1e3 * reduce.buckets_s);
+    calls.push_back(1e3 * reduce.calls_s);
   }
-  std::ranges::sort(times);
+  std::ranges::sort(times.steps);
+  times.buckets = Median(buckets);
+  times.calls = Median(calls);
   return times;
 }
 

@@ -1,16 +1,36 @@
 #pragma once
 
+#include <functional>
+#include <string>
 #include <vector>
 
-#include "core/replicator/replication_config.h"
-#include "learner/workloads/d4pg/workload_graph.h"
+#include "core/config/load.h"
+#include "core/replicator/replicator.h"
 
 namespace replicant::learner {
 
-// Times of single training steps of D4PG on replicas, of one global batch that
-// is there already, in ms, ascending.
-std::vector<double> TimeReplicas(const d4pg::WorkloadConfig& workload,
-                                 const replicator::ReplicationConfig& config,
-                                 double seconds);
+// A training step as replicas make it.
+struct ReplicaCase {
+  int64_t batch_size = 0;  // of all replicas
+  // The inputs of so many rows.
+  std::function<std::vector<replicator::InputSpec>(int64_t rows)> specs;
+  replicator::StepFn step_fn;
+};
+
+// `workload` is d4pg, resnet50 or sngan, whose configuration the document is.
+// Throws ConfigError.
+ReplicaCase MakeReplicaCase(const std::string& workload,
+                            config::Document document);
+
+// Of single steps on one global batch that is there already, in ms.
+struct ReplicaTimes {
+  std::vector<double> steps;  // ascending
+  // Medians of Step::reduce_times().
+  double buckets = 0.0;
+  double calls = 0.0;
+};
+ReplicaTimes TimeReplicas(const ReplicaCase& c,
+                          const replicator::ReplicationConfig& config,
+                          double seconds);
 
 }  // namespace replicant::learner

@@ -123,6 +123,40 @@ class TrainingTest : public ::testing::Test {
   std::filesystem::path run_ = folder_.path() / "run";
 };
 
+// A run without actors: the learner's processes alone, to the same end on every
+// strategy.
+TEST_F(TrainingTest, TrainsImageModelsOnReplicas) {
+  for (const char* recipe : {"resnet18_synthetic", "sngan32_synthetic"}) {
+    for (const char* replication :
+         {"{strategy: single}", "{strategy: in_graph, replicas: 2}"
+#ifdef REPLICANT_MPI
+          ,
+          "{strategy: between_graph, replicas: 2}"
+#endif
+         }) {
+      const CommandResult result = RunCommand(
+          {.command = {REPLICANT_FLEET, "--config",
+                       fmt::format("{}/configs/{}.yaml", REPLICANT_SOURCE_DIR,
+                                   recipe),
+                       "--set", "run.dir=" + run_.string(), "--set",
+                       fmt::format("learner.replication={}", replication),
+                       "--set", "learner.limits.max_steps=4", "--set",
+                       "learner.batch_size=8", "--set", "resnet50.width=4",
+                       "--set", "sngan.generator_channels=4", "--set",
+                       "sngan.discriminator_channels=4"}},
+          std::chrono::minutes(2));
+      EXPECT_TRUE(result.status.ok()) << result.output;
+      EXPECT_THAT(result.output, HasSubstr("workload"));
+      EXPECT_THAT(result.output, Not(HasSubstr("to evaluate")));
+      EXPECT_TRUE(std::filesystem::exists(
+          run_ / "checkpoints/step-000000000004/variables.safetensors"))
+          << recipe << ", " << replication;
+      EXPECT_FALSE(std::filesystem::exists(run_ / "logs" / "actor-0.1.log"));
+      std::filesystem::remove_all(run_);
+    }
+  }
+}
+
 TEST_F(TrainingTest, TrainsAndLeavesAFolder) {
   const CommandResult result = RunFleet({});
   EXPECT_TRUE(result.status.ok()) << result.output;

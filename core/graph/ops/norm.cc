@@ -47,26 +47,70 @@ std::vector<TensorType> InferLayerNorm(const InferContext& context) {
   return {context.inputs[0], statistics, statistics};
 }
 
-std::vector<TensorType> InferBatchNorm(const InferContext& context) {
+void CheckNotEmpty(const InferContext& context) {
+  if (context.shape(0).num_elements() > 0) return;
+  context.Fail(fmt::format("want at least one element per channel, got {}",
+                           context.inputs[0].ToString()));
+}
+
+// Whether x, gamma and beta are inputs 0 to 2, and input `residual`, if there
+// is one, is as x.
+bool AreBatchNormInputs(const InferContext& context, int residual) {
   const Shape& x = context.shape(0);
-  const bool is_good =
-      IsFloatingArray(context) &&
-      (AreVectors(context, LastDimension(x)) ||
-       (x.rank() >= 2 &&
-        AreVectors(context, Shape({x[0], x[x.rank() - 1]})))) &&
-      (context.num_inputs() < 4 || context.inputs[3] == context.inputs[0]);
-  if (!is_good) {
+  return IsFloatingArray(context) &&
+         (AreVectors(context, LastDimension(x)) ||
+          (x.rank() >= 2 &&
+           AreVectors(context, Shape({x[0], x[x.rank() - 1]})))) &&
+         (context.num_inputs() <= residual ||
+          context.inputs[static_cast<size_t>(residual)] == context.inputs[0]);
+}
+
+std::vector<TensorType> InferBatchNorm(const InferContext& context) {
+  if (!AreBatchNormInputs(context, /*residual=*/3)) {
     context.Fail(fmt::format(
         "want x [B,...,C], gamma, beta [C] or [B,C], and a residual as x, of "
         "one floating dtype, got {}",
         DescribeInputs(context)));
   }
-  if (x.num_elements() == 0) {
-    context.Fail(fmt::format("want at least one element per channel, got {}",
-                             context.inputs[0].ToString()));
-  }
-  const TensorType statistics{context.dtype(0), LastDimension(x)};
+  CheckNotEmpty(context);
+  const TensorType statistics{context.dtype(0),
+                              LastDimension(context.shape(0))};
   return {context.inputs[0], statistics, statistics};
+}
+
+TensorType MomentsOf(const TensorType& x) {
+  return {x.dtype, Shape({2, x.shape[x.shape.rank() - 1]})};
+}
+
+std::vector<TensorType> InferBatchMoments(const InferContext& context) {
+  if (!IsFloatingArray(context)) {
+    context.Fail(fmt::format("want x [...,C] of a floating dtype, got {}",
+                             DescribeInputs(context)));
+  }
+  CheckNotEmpty(context);
+  return {MomentsOf(context.inputs[0])};
+}
+
+std::vector<TensorType> InferCombineMoments(const InferContext& context) {
+  const Shape& shape = context.shape(0);
+  if (!IsFloating(context.dtype(0)) || shape.rank() != 3 || shape[0] < 1 ||
+      shape[1] != 2) {
+    context.Fail(fmt::format("want moments [R,2,C] of a floating dtype, got {}",
+                             DescribeInputs(context)));
+  }
+  return {{context.dtype(0), shape.WithoutLeading()}};
+}
+
+std::vector<TensorType> InferBatchNormApply(const InferContext& context) {
+  if (!AreBatchNormInputs(context, /*residual=*/4) ||
+      context.inputs[3] != MomentsOf(context.inputs[0])) {
+    context.Fail(fmt::format(
+        "want x [B,...,C], gamma, beta [C] or [B,C], moments [2,C], and a "
+        "residual as x, of one floating dtype, got {}",
+        DescribeInputs(context)));
+  }
+  CheckNotEmpty(context);
+  return {context.inputs[0]};
 }
 
 // inputs: dy, x, gamma, mean, 1 / sqrt(variance + epsilon);
@@ -82,6 +126,22 @@ std::vector<TensorType> InferBatchNormGradient(const InferContext& context) {
                                      context.inputs[2]};
   if (context.num_inputs() == 7) outputs.push_back(context.inputs[1]);
   return outputs;
+}
+
+// inputs: dy, x, gamma, beta, moments, and y where there is a residual before a
+// relu; outputs: dgamma, dbeta, dmoments, and with a relu dy behind it
+std::vector<TensorType> InferBatchNormApplyGradient(
+    const InferContext& context) {
+  std::vector<TensorType> outputs = {context.inputs[2], context.inputs[3],
+                                     context.inputs[4]};
+  if (context.attributes.Bool("relu")) outputs.push_back(context.inputs[1]);
+  return outputs;
+}
+
+// inputs: dmoments [2, C], moments [R, 2, C] and their combination
+std::vector<TensorType> InferCombineMomentsGradient(
+    const InferContext& context) {
+  return {context.inputs[1]};
 }
 
 // The statistics' own adjoints are ignored: see the header.
@@ -129,6 +189,75 @@ std::vector<Output> BatchNormGradient(const GradientContext& context) {
   if (has_residual) {
     gradients.push_back(masks_residual ? Graph::OutputOf(dx, 3) : dy);
   }
+  return gradients;
+}
+
+// Row 0 (mean) or 1 (variance) of moments: [C].
+Output MomentsRow(Output moments, int64_t row) {
+  const int64_t channels = moments.shape()[1];
+  return Reshape(Slice(moments, {row, 0}, {1, channels}), {-1});
+}
+
+// With n elements a channel: dx = dmean / n + 2 dvariance / n (x - mean),
+// elementwise, to be joined with what else x's gradient is the sum of.
+std::vector<Output> BatchMomentsGradient(const GradientContext& context) {
+  const Output x = context.input(0);
+  const Output mean = MomentsRow(context.output(), 0);
+  const double per_element = static_cast<double>(mean.shape().num_elements()) /
+                             static_cast<double>(x.shape().num_elements());
+  const Output& d = context.output_gradient();
+  const Output slope = Mul(MomentsRow(d, 1), 2.0 * per_element);
+  const Output offset = Mul(MomentsRow(d, 0), per_element);
+  return {Add(Mul(Sub(x, mean), slope), offset)};
+}
+
+std::vector<Output> CombineMomentsGradient(const GradientContext& context) {
+  static const OpDef op{
+      .name = "CombineMomentsGradient",
+      .infer = &InferCombineMomentsGradient,
+      .no_gradient_reason = "there is no second derivative of BatchNorm"};
+  const Output& d = context.output_gradient();
+  return {d.graph->Add(
+      {.op = &op, .inputs = {d, context.input(0), context.output()}},
+      context.node.site)};
+}
+
+// gamma or beta as x sees it: those of each example stand before the
+// dimensions between.
+Output Spread(Output vector, Output x, CallSite site) {
+  if (vector.shape().rank() != 2 || x.shape().rank() <= 2) return vector;
+  std::vector<int64_t> dims(static_cast<size_t>(x.shape().rank()), 1);
+  dims.front() = vector.shape()[0];
+  dims.back() = vector.shape()[1];
+  return Reshape(vector, dims, site);
+}
+
+// dx without the moments' share is dy behind the relu times gamma / sqrt(...),
+// elementwise.
+std::vector<Output> BatchNormApplyGradient(const GradientContext& context) {
+  static const OpDef op{
+      .name = "BatchNormApplyGradient",
+      .infer = &InferBatchNormApplyGradient,
+      .no_gradient_reason = "there is no second derivative of BatchNorm"};
+  const Output& dy = context.output_gradient();
+  const Output x = context.input(0);
+  const bool has_residual = context.inputs.size() > 4;
+  const bool has_relu = context.node.attributes.Bool("relu");
+  std::vector<Output> inputs = {dy, x, context.input(1), context.input(2),
+                                context.input(3)};
+  if (has_relu && has_residual) inputs.push_back(context.output());
+  const Output dgamma = dy.graph->Add({.op = &op,
+                                       .inputs = std::move(inputs),
+                                       .attributes = context.node.attributes},
+                                      context.node.site);
+  const Output dz = has_relu ? Graph::OutputOf(dgamma, 3) : dy;
+  const Output deviation = Sqrt(Add(MomentsRow(context.input(3), 1),
+                                    context.node.attributes.Float("epsilon")));
+  const Output factor = Div(context.input(1), deviation);
+  std::vector<Output> gradients = {
+      Mul(dz, Spread(factor, x, dz.producer().site)), dgamma,
+      Graph::OutputOf(dgamma, 1), Graph::OutputOf(dgamma, 2)};
+  if (has_residual) gradients.push_back(dz);
   return gradients;
 }
 
@@ -187,20 +316,40 @@ BatchNormOutputs BatchNorm(Output x, Output gamma, Output beta,
 Output BatchNormInference(Output x, Output gamma, Output beta, Output mean,
                           Output variance, const BatchNormOptions& options,
                           CallSite site) {
-  // those of each example stand before the dimensions between
-  const auto spread = [&](Output vector) {
-    if (vector.shape().rank() != 2 || x.shape().rank() <= 2) return vector;
-    std::vector<int64_t> dims(static_cast<size_t>(x.shape().rank()), 1);
-    dims.front() = vector.shape()[0];
-    dims.back() = vector.shape()[1];
-    return Reshape(vector, dims, site);
-  };
   const Output scale =
       Div(gamma, Sqrt(Add(variance, options.epsilon, site), site), site);
-  Output y =
-      Add(Mul(Sub(x, mean, site), spread(scale), site), spread(beta), site);
+  Output y = Add(Mul(Sub(x, mean, site), Spread(scale, x, site), site),
+                 Spread(beta, x, site), site);
   if (options.residual.is_valid()) y = Add(y, options.residual, site);
   return options.has_relu ? Relu(y, site) : y;
+}
+
+Output BatchMoments(Output x, CallSite site) {
+  static const OpDef op{.name = "BatchMoments",
+                        .infer = &InferBatchMoments,
+                        .gradient = &BatchMomentsGradient};
+  return x.graph->Add({.op = &op, .inputs = {x}}, site);
+}
+
+Output CombineMoments(Output moments, CallSite site) {
+  static const OpDef op{.name = "CombineMoments",
+                        .infer = &InferCombineMoments,
+                        .gradient = &CombineMomentsGradient};
+  return moments.graph->Add({.op = &op, .inputs = {moments}}, site);
+}
+
+Output BatchNormApply(Output x, Output gamma, Output beta, Output moments,
+                      const BatchNormOptions& options, CallSite site) {
+  static const OpDef op{.name = "BatchNormApply",
+                        .infer = &InferBatchNormApply,
+                        .gradient = &BatchNormApplyGradient};
+  std::vector<Output> inputs = {x, gamma, beta, moments};
+  if (options.residual.is_valid()) inputs.push_back(options.residual);
+  return x.graph->Add({.op = &op,
+                       .inputs = std::move(inputs),
+                       .attributes = {{"epsilon", options.epsilon},
+                                      {"relu", options.has_relu}}},
+                      site);
 }
 
 SpectralNormOutputs SpectralNorm(Output weight, Output u, CallSite site) {

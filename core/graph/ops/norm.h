@@ -57,6 +57,30 @@ Output BatchNormInference(Output x, Output gamma, Output beta, Output mean,
                           Output variance, const BatchNormOptions& options = {},
                           CallSite site = CallSite::Here());
 
+// Batch norm in parts, for statistics over more than this graph's batch: each
+// of several replicas makes the moments of its rows, all are gathered and
+// combined, and each normalises its rows by them.
+//
+//   moments = BatchMoments(x)                        of every replica
+//   y = BatchNormApply(x, gamma, beta, CombineMoments(gathered), options)
+//
+// All are differentiable, so that the statistics' share of the gradient goes
+// back the way that they came.
+
+// Mean and biased variance over all dimensions but the last:
+// x [..., C] -> [2, C], of at least one element per channel.
+Output BatchMoments(Output x, CallSite site = CallSite::Here());
+// Those of all rows together, from the moments of equally many rows each
+// (Chan et al. 1979, eq. 2.1): [R, 2, C] -> [2, C], with
+//
+//   mean     = sum_r mean_r / R
+//   variance = sum_r (variance_r + (mean_r - mean)^2) / R
+Output CombineMoments(Output moments, CallSite site = CallSite::Here());
+// BatchNorm with these moments [2, C]: y.
+Output BatchNormApply(Output x, Output gamma, Output beta, Output moments,
+                      const BatchNormOptions& options = {},
+                      CallSite site = CallSite::Here());
+
 // A weight divided by its largest singular value (arXiv:1802.05957, section 2.1
 // and appendix A), as torch.nn.utils.spectral_norm with one power iteration.
 // With W the weight as a matrix [O, everything else]:

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+#include <vector>
+
 #include "core/base/error.h"
 
 namespace replicant::graph {
@@ -15,6 +18,11 @@ std::vector<TensorType> Infer(const InferContext& context) {
   if (context.inputs[0] != TensorType{DType::kI64, Shape({})}) {
     context.Fail(fmt::format("want a scalar i64 as step, got {}",
                              context.inputs[0].ToString()));
+  }
+  if (context.num_inputs() > 1 &&
+      context.inputs[1] != TensorType{DType::kI64, Shape({})}) {
+    context.Fail(fmt::format("want a scalar i64 as row offset, got {}",
+                             context.inputs[1].ToString()));
   }
   return {{*ParseDType(context.attributes.Text("dtype")), shape}};
 }
@@ -36,8 +44,10 @@ Output AddRandom(const OpDef& op, const RandomOptions& options, DType dtype,
   attributes.Set("dtype", std::string(DTypeName(dtype)));
   attributes.Set(
       "shape", std::vector<int64_t>(shape.dims().begin(), shape.dims().end()));
+  std::vector<Output> inputs = {options.step};
+  if (options.row_offset.is_valid()) inputs.push_back(options.row_offset);
   return graph.Add({.op = &op,
-                    .inputs = {options.step},
+                    .inputs = std::move(inputs),
                     .attributes = std::move(attributes),
                     .name = options.name},
                    site);

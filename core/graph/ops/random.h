@@ -25,11 +25,14 @@ struct RandomOptions {
   Output step;
   // Global number of this replica's row 0.
   int64_t first_row = 0;
+  // Scalar i64 that is added to it in each run; not valid: 0.
+  Output row_offset = kNoGradient;
 };
 
 // Uniform in [0, 1): the top 24 bits for f32 and bf16 (which rounds them), 53
 // bits for f64. Throws ShapeError unless the shape has rank >= 1 and
-// options.step is a scalar i64, InvalidArgument if the name is empty or taken.
+// options.step and row_offset are scalars i64, InvalidArgument if the name is
+// empty or taken.
 Output RandomUniform(const RandomOptions& options, DType dtype,
                      const Shape& shape, CallSite site = CallSite::Here());
 // Standard normal, by Box and Muller from the block's two 53-bit uniforms.

@@ -25,6 +25,7 @@ std::vector<Output> Rewriter::MappedInputs(const Node& node) const {
 void Rewriter::Map(Endpoint source, Output target) { mapped_[source] = target; }
 
 Output Rewriter::Copy(const Node& node) {
+  const Graph::DeviceScope device(*target_, node.device);
   if (node.op == &VariableOp()) {
     // made by the graph itself, which keeps track of versions
     const auto variable =
@@ -45,6 +46,7 @@ Output Rewriter::Copy(const Node& node) {
 }
 
 Output Rewriter::Replace(const Node& node, Graph::NodeSpec spec) {
+  const Graph::DeviceScope device(*target_, node.device);
   const Output first = target_->Add(std::move(spec), node.site);
   for (int i = 0; i < static_cast<int>(node.outputs.size()); ++i) {
     Map({node.id, i}, Graph::OutputOf(first, i));

@@ -23,7 +23,8 @@ class Rewriter {
   std::vector<Output> MappedInputs(const Node& node) const;
 
   void Map(Endpoint source, Output target);
-  // Copies the node as it is, with its inputs as mapped, and maps its outputs.
+  // Copies the node as it is, where it is, with its inputs as mapped, and maps
+  // its outputs.
   // Returns its first output.
   Output Copy(const Node& node);
   // As Copy(), with another spec; outputs are mapped one to one.

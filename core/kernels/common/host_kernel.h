@@ -56,6 +56,7 @@ using HostKernelTable = std::map<std::string_view, MakeRunFunction>;
 // one thread and one element at a time; each adds its rows.
 void AddElementwiseKernels(HostKernelTable& table);
 void AddIndexingKernels(HostKernelTable& table);
+void AddMomentsKernels(HostKernelTable& table);
 void AddReduceKernels(HostKernelTable& table);
 void AddShapeKernels(HostKernelTable& table);
 

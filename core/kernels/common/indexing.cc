@@ -150,10 +150,12 @@ RunFunction MakeRandom(const KernelRequest& request, const Draw& draw) {
       .row_size = output.shape.WithoutLeading().num_elements()};
   return [output, plan, draw](const Operands& operands) {
     const int64_t step = operands.input<int64_t>(0)[0];
+    const int64_t offset =
+        operands.inputs.size() > 1 ? operands.input<int64_t>(1)[0] : 0;
     for (int64_t row = 0; row < plan.rows; ++row) {
       for (int64_t e = 0; e < plan.row_size; ++e) {
         Store(operands.outputs[0], output.dtype, row * plan.row_size + e,
-              draw(plan.Words(step, row, e)));
+              draw(plan.Words(step, offset + row, e)));
       }
     }
   };

@@ -25,8 +25,12 @@ struct BatchNormShape {
         group_rows(rows / groups),
         block_rows(std::clamp<int64_t>(kBlockSize / channels, 16, 128)),
         group_blocks((group_rows + block_rows - 1) / block_rows),
-        epsilon(static_cast<float>(request.node.attributes.Float("epsilon"))),
-        has_relu(request.node.attributes.Bool("relu")),
+        epsilon(
+            HasAttributes(request)
+                ? static_cast<float>(request.node.attributes.Float("epsilon"))
+                : 0.0f),
+        has_relu(HasAttributes(request) &&
+                 request.node.attributes.Bool("relu")),
         num_threads(ThreadsFor(request.num_threads, 4 * x.num_elements())) {}
 
   // Elements of a block, unless it must have more for its fewest rows.
@@ -47,6 +51,11 @@ struct BatchNormShape {
                         std::min(block_rows, group_rows - first));
                   }
                 });
+  }
+
+  // moments are there without what normalises by them
+  static bool HasAttributes(const CpuRequest& request) {
+    return request.node.attributes.Has("epsilon");
   }
 
   int64_t channels, rows, groups, group_rows, block_rows, group_blocks;
@@ -168,14 +177,67 @@ auto ChooseNormalise(bool has_residual, bool has_relu) {
   return has_relu ? &Normalise<false, true> : &Normalise<false, false>;
 }
 
-// inputs: x, gamma, beta, perhaps a residual; outputs: y, mean, variance
+// The moments of all rows: the first pass of a batch norm.
+class MomentsPass {
+ public:
+  explicit MomentsPass(const BatchNormShape& shape)
+      : moments_(static_cast<size_t>(shape.num_threads),
+                 Moments(shape.channels)) {}
+
+  // Writes mean and biased variance, [C].
+  void Run(const BatchNormShape& s, const float* x, float* mean,
+           float* variance) {
+    for (Moments& moments : moments_) moments.Clear();
+    s.ForBlocks(/*is_reversed=*/false,
+                [&](int thread, int64_t /*group*/, int64_t row, int64_t rows) {
+                  moments_[static_cast<size_t>(thread)].AddBlock(
+                      x + row * s.channels, rows);
+                });
+    for (size_t i = 1; i < moments_.size(); ++i) moments_[0].Add(moments_[i]);
+    for (int64_t c = 0; c < s.channels; ++c) {
+      mean[c] = moments_[0].mean(c);
+      variance[c] = moments_[0].variance(c);
+    }
+  }
+
+ private:
+  // by thread
+  std::vector<Moments> moments_;
+};
+
+// BatchMoments. inputs: x; outputs: mean and variance, [2, C]
+class BatchMomentsKernel : public Kernel {
+ public:
+  explicit BatchMomentsKernel(const CpuRequest& request)
+      : s_(request, request.input(0).shape, Shape({})), pass_(s_) {}
+
+  void Bind(const KernelBindings& bindings) override {
+    operands_ = {.inputs = bindings.inputs, .outputs = bindings.outputs};
+  }
+  void Launch(Stream& /*stream*/) override {
+    auto* moments = operands_.output<float>();
+    pass_.Run(s_, operands_.input<float>(0), moments, moments + s_.channels);
+  }
+
+ private:
+  BatchNormShape s_;
+  MomentsPass pass_;
+  Operands operands_;
+};
+
+// BatchNorm. inputs: x, gamma, beta, perhaps a residual; outputs: y, mean,
+// variance
+// BatchNormApply. inputs: x, gamma, beta, moments, perhaps a residual; outputs:
+// y
 class BatchNormKernel : public Kernel {
  public:
   explicit BatchNormKernel(const CpuRequest& request)
       : s_(request, request.input(0).shape, request.input(1).shape),
-        has_residual_(request.node.inputs.size() > 3),
+        has_moments_(request.node.op->name == "BatchNormApply"),
+        residual_(has_moments_ ? 4 : 3),
+        has_residual_(request.node.inputs.size() > residual_),
         normalise_(ChooseNormalise(has_residual_, s_.has_relu)),
-        moments_(static_cast<size_t>(s_.num_threads), Moments(s_.channels)),
+        pass_(s_),
         factor_(static_cast<size_t>(s_.groups * s_.channels)) {
     if (request.node.attributes.Has("activation")) {
       activation_ = TileProgram(request.node.attributes.Program("activation"));
@@ -187,7 +249,7 @@ class BatchNormKernel : public Kernel {
   // y may take the place of x or the residual: element by element, once the
   // statistics are there
   bool CanShare(int input, int output) const override {
-    return output == 0 && (input == 0 || input == 3);
+    return output == 0 && (input == 0 || input == static_cast<int>(residual_));
   }
   void Bind(const KernelBindings& bindings) override {
     operands_ = {.inputs = bindings.inputs, .outputs = bindings.outputs};
@@ -195,22 +257,25 @@ class BatchNormKernel : public Kernel {
 
   void Launch(Stream& /*stream*/) override {
     const float* x = operands_.input<float>(0);
-    for (Moments& moments : moments_) moments.Clear();
-    s_.ForBlocks(/*is_reversed=*/false,
-                 [&](int thread, int64_t /*group*/, int64_t row, int64_t rows) {
-                   moments_[static_cast<size_t>(thread)].AddBlock(
-                       x + row * s_.channels, rows);
-                 });
-    for (size_t i = 1; i < moments_.size(); ++i) moments_[0].Add(moments_[i]);
-    FindFactors();
+    const float* mean = nullptr;
+    if (has_moments_) {
+      mean = operands_.input<float>(3);
+      FindFactors(mean + s_.channels);
+    } else {
+      mean = operands_.output<float>(1);
+      auto* variance = operands_.output<float>(2);
+      pass_.Run(s_, x, operands_.output<float>(1), variance);
+      FindFactors(variance);
+    }
     s_.ForBlocks(/*is_reversed=*/true, [&](int thread, int64_t group,
                                            int64_t row, int64_t rows) {
       const int64_t at = row * s_.channels;
       float* y = operands_.output<float>(0) + at;
       normalise_(
           {.x = x + at,
-           .residual = has_residual_ ? operands_.input<float>(3) + at : nullptr,
-           .mean = operands_.output<float>(1),
+           .residual =
+               has_residual_ ? operands_.input<float>(residual_) + at : nullptr,
+           .mean = mean,
            .factor = factor_.data() + group * s_.channels,
            .beta = operands_.input<float>(2) + group * s_.channels,
            .rows = rows,
@@ -226,12 +291,8 @@ class BatchNormKernel : public Kernel {
   }
 
  private:
-  void FindFactors() {
-    float* mean = operands_.output<float>(1);
-    float* variance = operands_.output<float>(2);
+  void FindFactors(const float* variance) {
     for (int64_t c = 0; c < s_.channels; ++c) {
-      mean[c] = moments_[0].mean(c);
-      variance[c] = moments_[0].variance(c);
       const float scale = 1.0f / std::sqrt(variance[c] + s_.epsilon);
       for (int64_t g = 0; g < s_.groups; ++g) {
         const int64_t at = g * s_.channels + c;
@@ -242,10 +303,13 @@ class BatchNormKernel : public Kernel {
   }
 
   BatchNormShape s_;
+  bool has_moments_;
+  // which input it is, if there is one
+  size_t residual_;
   bool has_residual_;
   decltype(ChooseNormalise(false, false)) normalise_;
   TileProgram activation_;
-  std::vector<Moments> moments_;
+  MomentsPass pass_;
   std::vector<float> factor_;
   std::vector<float> workspace_;
   Operands operands_;
@@ -281,8 +345,9 @@ float Masked(const GradientBlock& b, int64_t at, int64_t c) {
   }
 }
 
-// Adds up dz and dz * (x - mean), dz being the masked dy.
-template <Mask kMask>
+// Adds up dz and dz * (x - mean), dz being the masked dy, and writes dz where
+// asked.
+template <Mask kMask, bool kWrites>
 void AddSums(const GradientBlock& b, float* dz, float* sum_dz,
              float* sum_dz_x) {
   for (int64_t row = 0; row < b.rows; ++row) {
@@ -293,7 +358,7 @@ void AddSums(const GradientBlock& b, float* dz, float* sum_dz,
       const float d = Masked<kMask>(b, at, c);
       sum_dz[c] += d;
       sum_dz_x[c] += d * (b.x[at] - b.mean[c]);
-      if constexpr (kMask == Mask::kFromY) dz[at] = d;
+      if constexpr (kWrites) dz[at] = d;
     }
   }
 }
@@ -313,70 +378,81 @@ void WriteGradient(const GradientBlock& b, const float* slope,
   }
 }
 
-// inputs: dy, x, gamma, beta, mean, variance, perhaps y; outputs: dx, dgamma,
-// dbeta, with y also the residual's gradient. Formulas as in the reference.
-template <Mask kMask>
-class BatchNormGradientKernel : public Kernel {
+// What a gradient is computed from, and where dgamma, dbeta and perhaps dz go.
+struct GradientOperands {
+  const float* dy;
+  const float* x;
+  const float* gamma;
+  const float* beta;
+  const float* mean;
+  const float* variance;
+  const float* y;
+  float* dgamma;
+  float* dbeta;
+  float* dz;
+};
+
+// The first pass of a gradient: sums of dz and of dz * (x - mean), and what
+// follows from them, per channel.
+template <Mask kMask, bool kWrites>
+class GradientSums {
  public:
-  explicit BatchNormGradientKernel(const CpuRequest& request)
-      : s_(request, request.input(1).shape, request.input(2).shape),
+  explicit GradientSums(const BatchNormShape& shape)
+      : s_(shape),
         entries_(static_cast<size_t>(s_.groups * s_.channels)),
         factor_(entries_),
-        slope_(static_cast<size_t>(s_.channels)),
-        offset_(static_cast<size_t>(s_.channels)),
         block_sums_(2 * static_cast<size_t>(s_.num_threads * s_.channels)),
         totals_(2 * static_cast<size_t>(s_.num_threads) * entries_) {}
 
-  // dx is written when the sums are there, and dy is read no more after them
-  // where its masked form lies elsewhere
-  bool CanShare(int input, int output) const override {
-    if (output == 0) return input == 0 || input == 1 || input == 6;
-    return output == 3 && (input == 0 || input == 6);
-  }
-  void Bind(const KernelBindings& bindings) override {
-    operands_ = {.inputs = bindings.inputs, .outputs = bindings.outputs};
-  }
-
-  void Launch(Stream& /*stream*/) override {
+  void Run(const GradientOperands& operands) {
+    o_ = operands;
     for (int64_t at = 0; at < s_.groups * s_.channels; ++at) {
-      factor_[static_cast<size_t>(at)] =
-          operands_.input<float>(2)[at] * Scale(at % s_.channels);
+      factor_[static_cast<size_t>(at)] = o_.gamma[at] * Scale(at % s_.channels);
     }
     std::ranges::fill(totals_, 0.0);
     s_.ForBlocks(/*is_reversed=*/false,
                  [&](int thread, int64_t group, int64_t row, int64_t rows) {
                    AddBlock(thread, group, row, rows);
                  });
-    FinishSums();
-    s_.ForBlocks(/*is_reversed=*/true, [&](int /*thread*/, int64_t group,
-                                           int64_t row, int64_t rows) {
-      GradientBlock block = BlockOf(group, row, rows);
-      float* dx = operands_.output<float>(0) + row * s_.channels;
-      if constexpr (kMask == Mask::kFromY) {
-        block.dy = operands_.output<float>(3) + row * s_.channels;
-        WriteGradient<Mask::kNone>(block, slope_.data(), offset_.data(), dx);
-      } else {
-        WriteGradient<kMask>(block, slope_.data(), offset_.data(), dx);
-      }
-    });
   }
 
- private:
-  float Scale(int64_t channel) const {
-    return 1.0f / std::sqrt(operands_.input<float>(5)[channel] + s_.epsilon);
+  // Writes dgamma and dbeta, and calls use(channel, 1 / sqrt(...), sum of
+  // gamma dz, sum of gamma dz x^).
+  template <typename Use>
+  void Finish(const Use& use) const {
+    for (int64_t c = 0; c < s_.channels; ++c) {
+      const auto scale = static_cast<double>(Scale(c));
+      double sum_d = 0.0;
+      double sum_d_x_hat = 0.0;
+      for (int64_t g = 0; g < s_.groups; ++g) {
+        const int64_t at = g * s_.channels + c;
+        const double gamma = static_cast<double>(o_.gamma[at]);
+        const double dbeta = Total(g, c);
+        const double dgamma = Total(g, s_.channels + c) * scale;
+        o_.dgamma[at] = static_cast<float>(dgamma);
+        o_.dbeta[at] = static_cast<float>(dbeta);
+        sum_d += gamma * dbeta;
+        sum_d_x_hat += gamma * dgamma;
+      }
+      use(c, scale, sum_d, sum_d_x_hat);
+    }
   }
 
   GradientBlock BlockOf(int64_t group, int64_t row, int64_t rows) const {
     const int64_t at = row * s_.channels;
-    return {
-        .dy = operands_.input<float>(0) + at,
-        .x = operands_.input<float>(1) + at,
-        .y = kMask == Mask::kFromY ? operands_.input<float>(6) + at : nullptr,
-        .mean = operands_.input<float>(4),
-        .factor = factor_.data() + group * s_.channels,
-        .beta = operands_.input<float>(3) + group * s_.channels,
-        .rows = rows,
-        .channels = s_.channels};
+    return {.dy = o_.dy + at,
+            .x = o_.x + at,
+            .y = kMask == Mask::kFromY ? o_.y + at : nullptr,
+            .mean = o_.mean,
+            .factor = factor_.data() + group * s_.channels,
+            .beta = o_.beta + group * s_.channels,
+            .rows = rows,
+            .channels = s_.channels};
+  }
+
+ private:
+  float Scale(int64_t channel) const {
+    return 1.0f / std::sqrt(o_.variance[channel] + s_.epsilon);
   }
 
   // The block's sums in f32, added to the thread's totals of the group.
@@ -384,39 +460,14 @@ class BatchNormGradientKernel : public Kernel {
     float* sum_dz = block_sums_.data() + 2 * thread * s_.channels;
     float* sum_dz_x = sum_dz + s_.channels;
     std::fill_n(sum_dz, 2 * s_.channels, 0.0f);
-    float* dz = kMask == Mask::kFromY
-                    ? operands_.output<float>(3) + row * s_.channels
-                    : nullptr;
-    AddSums<kMask>(BlockOf(group, row, rows), dz, sum_dz, sum_dz_x);
+    float* dz = kWrites ? o_.dz + row * s_.channels : nullptr;
+    AddSums<kMask, kWrites>(BlockOf(group, row, rows), dz, sum_dz, sum_dz_x);
     double* total =
         totals_.data() + 2 * (static_cast<size_t>(thread) * entries_ +
                               static_cast<size_t>(group * s_.channels));
 #pragma omp simd
     for (int64_t c = 0; c < 2 * s_.channels; ++c) {
       total[c] += static_cast<double>(sum_dz[c]);
-    }
-  }
-
-  // dgamma, dbeta, and what every element of dx needs of them.
-  void FinishSums() {
-    const auto count = static_cast<double>(s_.rows);
-    for (int64_t c = 0; c < s_.channels; ++c) {
-      const auto scale = static_cast<double>(Scale(c));
-      double sum_d = 0.0;
-      double sum_d_x_hat = 0.0;
-      for (int64_t g = 0; g < s_.groups; ++g) {
-        const int64_t at = g * s_.channels + c;
-        const double gamma = static_cast<double>(operands_.input<float>(2)[at]);
-        const double dbeta = Total(g, c);
-        const double dgamma = Total(g, s_.channels + c) * scale;
-        operands_.output<float>(1)[at] = static_cast<float>(dgamma);
-        operands_.output<float>(2)[at] = static_cast<float>(dbeta);
-        sum_d += gamma * dbeta;
-        sum_d_x_hat += gamma * dgamma;
-      }
-      const auto channel = static_cast<size_t>(c);
-      offset_[channel] = static_cast<float>(scale * sum_d / count);
-      slope_[channel] = static_cast<float>(scale * scale * sum_d_x_hat / count);
     }
   }
 
@@ -433,24 +484,143 @@ class BatchNormGradientKernel : public Kernel {
 
   BatchNormShape s_;
   size_t entries_;
-  std::vector<float> factor_, slope_, offset_;
+  std::vector<float> factor_;
   std::vector<float> block_sums_;
   std::vector<double> totals_;
+  GradientOperands o_{};
+};
+
+// inputs: dy, x, gamma, beta, mean, variance, perhaps y; outputs: dx, dgamma,
+// dbeta, with y also the residual's gradient. Formulas as in the reference.
+template <Mask kMask>
+class BatchNormGradientKernel : public Kernel {
+ public:
+  explicit BatchNormGradientKernel(const CpuRequest& request)
+      : s_(request, request.input(1).shape, request.input(2).shape),
+        sums_(s_),
+        slope_(static_cast<size_t>(s_.channels)),
+        offset_(static_cast<size_t>(s_.channels)) {}
+
+  // dx is written when the sums are there, and dy is read no more after them
+  // where its masked form lies elsewhere
+  bool CanShare(int input, int output) const override {
+    if (output == 0) return input == 0 || input == 1 || input == 6;
+    return output == 3 && (input == 0 || input == 6);
+  }
+  void Bind(const KernelBindings& bindings) override {
+    operands_ = {.inputs = bindings.inputs, .outputs = bindings.outputs};
+  }
+
+  void Launch(Stream& /*stream*/) override {
+    constexpr bool kHasY = kMask == Mask::kFromY;
+    sums_.Run({.dy = operands_.input<float>(0),
+               .x = operands_.input<float>(1),
+               .gamma = operands_.input<float>(2),
+               .beta = operands_.input<float>(3),
+               .mean = operands_.input<float>(4),
+               .variance = operands_.input<float>(5),
+               .y = kHasY ? operands_.input<float>(6) : nullptr,
+               .dgamma = operands_.output<float>(1),
+               .dbeta = operands_.output<float>(2),
+               .dz = kHasY ? operands_.output<float>(3) : nullptr});
+    const auto count = static_cast<double>(s_.rows);
+    sums_.Finish([&](int64_t c, double scale, double sum_d,
+                     double sum_d_x_hat) {
+      const auto channel = static_cast<size_t>(c);
+      offset_[channel] = static_cast<float>(scale * sum_d / count);
+      slope_[channel] = static_cast<float>(scale * scale * sum_d_x_hat / count);
+    });
+    s_.ForBlocks(/*is_reversed=*/true, [&](int /*thread*/, int64_t group,
+                                           int64_t row, int64_t rows) {
+      GradientBlock block = sums_.BlockOf(group, row, rows);
+      float* dx = operands_.output<float>(0) + row * s_.channels;
+      if constexpr (kHasY) {
+        block.dy = operands_.output<float>(3) + row * s_.channels;
+        WriteGradient<Mask::kNone>(block, slope_.data(), offset_.data(), dx);
+      } else {
+        WriteGradient<kMask>(block, slope_.data(), offset_.data(), dx);
+      }
+    });
+  }
+
+ private:
+  BatchNormShape s_;
+  GradientSums<kMask, kMask == Mask::kFromY> sums_;
+  std::vector<float> slope_, offset_;
   Operands operands_;
 };
+
+// inputs: dy, x, gamma, beta, moments, perhaps y; outputs: dgamma, dbeta,
+// dmoments, with a relu also dz. Formulas as in the reference.
+template <Mask kMask>
+class BatchNormApplyGradientKernel : public Kernel {
+ public:
+  explicit BatchNormApplyGradientKernel(const CpuRequest& request)
+      : s_(request, request.input(1).shape, request.input(2).shape),
+        sums_(s_) {}
+
+  // dz takes the place of dy or y element by element
+  bool CanShare(int input, int output) const override {
+    return output == 3 && (input == 0 || input == 5);
+  }
+  void Bind(const KernelBindings& bindings) override {
+    operands_ = {.inputs = bindings.inputs, .outputs = bindings.outputs};
+  }
+
+  void Launch(Stream& /*stream*/) override {
+    const float* moments = operands_.input<float>(4);
+    sums_.Run({.dy = operands_.input<float>(0),
+               .x = operands_.input<float>(1),
+               .gamma = operands_.input<float>(2),
+               .beta = operands_.input<float>(3),
+               .mean = moments,
+               .variance = moments + s_.channels,
+               .y = kMask == Mask::kFromY ? operands_.input<float>(5) : nullptr,
+               .dgamma = operands_.output<float>(0),
+               .dbeta = operands_.output<float>(1),
+               .dz = kHasMask ? operands_.output<float>(3) : nullptr});
+    auto* dmoments = operands_.output<float>(2);
+    sums_.Finish(
+        [&](int64_t c, double scale, double sum_d, double sum_d_x_hat) {
+          dmoments[c] = static_cast<float>(-scale * sum_d);
+          dmoments[s_.channels + c] =
+              static_cast<float>(-0.5 * scale * scale * sum_d_x_hat);
+        });
+  }
+
+ private:
+  static constexpr bool kHasMask = kMask != Mask::kNone;
+
+  BatchNormShape s_;
+  GradientSums<kMask, kHasMask> sums_;
+  Operands operands_;
+};
+
+std::unique_ptr<Kernel> MakeBatchMoments(const CpuRequest& request) {
+  return std::make_unique<BatchMomentsKernel>(request);
+}
 
 std::unique_ptr<Kernel> MakeBatchNorm(const CpuRequest& request) {
   return std::make_unique<BatchNormKernel>(request);
 }
 
-std::unique_ptr<Kernel> MakeBatchNormGradient(const CpuRequest& request) {
+template <template <Mask> typename GradientKernel>
+std::unique_ptr<Kernel> MakeGradient(const CpuRequest& request, bool has_y) {
   if (!request.node.attributes.Bool("relu")) {
-    return std::make_unique<BatchNormGradientKernel<Mask::kNone>>(request);
+    return std::make_unique<GradientKernel<Mask::kNone>>(request);
   }
-  if (request.node.inputs.size() > 6) {
-    return std::make_unique<BatchNormGradientKernel<Mask::kFromY>>(request);
-  }
-  return std::make_unique<BatchNormGradientKernel<Mask::kFromX>>(request);
+  if (has_y) return std::make_unique<GradientKernel<Mask::kFromY>>(request);
+  return std::make_unique<GradientKernel<Mask::kFromX>>(request);
+}
+
+std::unique_ptr<Kernel> MakeBatchNormGradient(const CpuRequest& request) {
+  return MakeGradient<BatchNormGradientKernel>(request,
+                                               request.node.inputs.size() > 6);
+}
+
+std::unique_ptr<Kernel> MakeBatchNormApplyGradient(const CpuRequest& request) {
+  return MakeGradient<BatchNormApplyGradientKernel>(
+      request, request.node.inputs.size() > 5);
 }
 
 }  // namespace
@@ -459,6 +629,13 @@ void AddBatchNormKernels(CpuKernelTable& table) {
   table["BatchNorm"] = {.make = &MakeBatchNorm, .why_not = &WhyNotF32};
   table["BatchNormGradient"] = {.make = &MakeBatchNormGradient,
                                 .why_not = &WhyNotF32};
+  table["BatchMoments"] = {.make = &MakeBatchMoments, .why_not = &WhyNotF32};
+  table["BatchNormApply"] = {.make = &MakeBatchNorm, .why_not = &WhyNotF32};
+  table["BatchNormApplyGradient"] = {.make = &MakeBatchNormApplyGradient,
+                                     .why_not = &WhyNotF32};
+  // small; as in common/
+  table["CombineMoments"] = {};
+  table["CombineMomentsGradient"] = {};
 }
 
 }  // namespace replicant::kernels::cpu

@@ -48,6 +48,7 @@ const HostKernelTable& CommonTable() {
     HostKernelTable rows;
     kernels::AddElementwiseKernels(rows);
     kernels::AddIndexingKernels(rows);
+    kernels::AddMomentsKernels(rows);
     kernels::AddReduceKernels(rows);
     kernels::AddShapeKernels(rows);
     return rows;

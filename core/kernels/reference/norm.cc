@@ -68,28 +68,40 @@ Statistics StatisticsOf(const NormPlan& plan, const std::byte* x,
   return {mean, squares / count};
 }
 
+// What a norm makes of one element: inputs x, gamma, beta and, if
+// `residual` >= 0, input number `residual`.
+double NormValue(const NormPlan& plan, const Operands& operands, int64_t group,
+                 int64_t element, const Statistics& s, int residual,
+                 bool has_relu) {
+  const int64_t at = plan.Offset(group, element);
+  const int64_t entry = plan.Entry(group, element);
+  const double scale = 1.0 / std::sqrt(s.variance + plan.epsilon);
+  const double x_hat =
+      (Load(operands.inputs[0], plan.dtype, at) - s.mean) * scale;
+  double y = x_hat * Load(operands.inputs[1], plan.dtype, entry) +
+             Load(operands.inputs[2], plan.dtype, entry);
+  if (residual >= 0) {
+    y += Load(operands.inputs[static_cast<size_t>(residual)], plan.dtype, at);
+  }
+  // not a number stays
+  return has_relu && y < 0.0 ? 0.0 : y;
+}
+
 RunFunction MakeNorm(const KernelRequest& request, bool is_batch_norm) {
   const NormPlan plan =
       PlanOf(request.input(0), request.input(1), request.node, is_batch_norm);
   const Activation activation(request.node.attributes);
-  const bool has_residual = request.node.inputs.size() > 3;
+  const int residual = request.node.inputs.size() > 3 ? 3 : -1;
   const bool has_relu = is_batch_norm && request.node.attributes.Bool("relu");
   return [=](const Operands& operands) {
     for (int64_t group = 0; group < plan.groups; ++group) {
       const Statistics s = StatisticsOf(plan, operands.inputs[0], group);
       const double scale = 1.0 / std::sqrt(s.variance + plan.epsilon);
       for (int64_t e = 0; e < plan.size; ++e) {
-        const int64_t at = plan.Offset(group, e);
-        const int64_t entry = plan.Entry(group, e);
-        const double x_hat =
-            (Load(operands.inputs[0], plan.dtype, at) - s.mean) * scale;
-        double y = x_hat * Load(operands.inputs[1], plan.dtype, entry) +
-                   Load(operands.inputs[2], plan.dtype, entry);
-        if (has_residual) y += Load(operands.inputs[3], plan.dtype, at);
-        // not a number stays
-        if (has_relu && y < 0.0) y = 0.0;
+        const double y =
+            NormValue(plan, operands, group, e, s, residual, has_relu);
         // rounds before the activation, as the node of its own did
-        Store(operands.outputs[0], plan.dtype, at,
+        Store(operands.outputs[0], plan.dtype, plan.Offset(group, e),
               activation(graph::RoundToDType(y, plan.dtype)));
       }
       Store(operands.outputs[1], plan.dtype, group, s.mean);
@@ -168,6 +180,102 @@ RunFunction MakeNormGradient(const KernelRequest& request, bool is_batch_norm) {
   };
 }
 
+// Moments [2, C] of operand `moments`.
+Statistics LoadMoments(const NormPlan& plan, const std::byte* moments,
+                       int64_t channel) {
+  return {.mean = Load(moments, plan.dtype, channel),
+          .variance = Load(moments, plan.dtype, plan.groups + channel)};
+}
+
+RunFunction MakeBatchMoments(const KernelRequest& request) {
+  const graph::TensorType& x = request.input(0);
+  const int64_t channels = x.shape[x.shape.rank() - 1];
+  const NormPlan plan{.groups = channels,
+                      .size = x.shape.num_elements() / channels,
+                      .group_stride = 1,
+                      .element_stride = channels,
+                      .is_batch_norm = true,
+                      .example_size = 1,
+                      .epsilon = 0.0,
+                      .dtype = x.dtype};
+  return [plan](const Operands& operands) {
+    for (int64_t group = 0; group < plan.groups; ++group) {
+      const Statistics s = StatisticsOf(plan, operands.inputs[0], group);
+      Store(operands.outputs[0], plan.dtype, group, s.mean);
+      Store(operands.outputs[0], plan.dtype, plan.groups + group, s.variance);
+    }
+  };
+}
+
+RunFunction MakeBatchNormApply(const KernelRequest& request) {
+  const NormPlan plan = PlanOf(request.input(0), request.input(1), request.node,
+                               /*is_batch_norm=*/true);
+  const int residual = request.node.inputs.size() > 4 ? 4 : -1;
+  const bool has_relu = request.node.attributes.Bool("relu");
+  return [=](const Operands& operands) {
+    for (int64_t group = 0; group < plan.groups; ++group) {
+      const Statistics s = LoadMoments(plan, operands.inputs[3], group);
+      for (int64_t e = 0; e < plan.size; ++e) {
+        Store(operands.outputs[0], plan.dtype, plan.Offset(group, e),
+              NormValue(plan, operands, group, e, s, residual, has_relu));
+      }
+    }
+  };
+}
+
+// inputs: dy, x, gamma, beta, moments, perhaps y; outputs: dgamma, dbeta,
+// dmoments, perhaps dz. With x^ = (x - mean) * scale and dz = dy behind the
+// relu, over a channel:
+//   dgamma = sum(dz x^), dbeta = sum(dz), each over what shares the entry
+//   dmean = -scale sum(gamma dz), dvariance = -scale^2 / 2 sum(gamma dz x^)
+RunFunction MakeBatchNormApplyGradient(const KernelRequest& request) {
+  const NormPlan plan = PlanOf(request.input(1), request.input(2), request.node,
+                               /*is_batch_norm=*/true);
+  const auto entries =
+      static_cast<size_t>(request.input(2).shape.num_elements());
+  std::vector<double> dgamma(entries);
+  std::vector<double> dbeta(entries);
+  const bool has_relu = request.node.attributes.Bool("relu");
+  const bool has_y = request.node.inputs.size() > 5;
+  return [=](const Operands& operands) mutable {
+    const auto load = [&](size_t input, int64_t at) {
+      return Load(operands.inputs[input], plan.dtype, at);
+    };
+    std::fill(dgamma.begin(), dgamma.end(), 0.0);
+    std::fill(dbeta.begin(), dbeta.end(), 0.0);
+    for (int64_t group = 0; group < plan.groups; ++group) {
+      const Statistics s = LoadMoments(plan, operands.inputs[4], group);
+      const double scale = 1.0 / std::sqrt(s.variance + plan.epsilon);
+      double sum_d = 0.0;
+      double sum_dx_hat = 0.0;
+      for (int64_t e = 0; e < plan.size; ++e) {
+        const int64_t at = plan.Offset(group, e);
+        const int64_t entry = plan.Entry(group, e);
+        const double x_hat = (load(1, at) - s.mean) * scale;
+        double dz = load(0, at);
+        if (has_relu) {
+          const double y =
+              has_y ? load(5, at) : x_hat * load(2, entry) + load(3, entry);
+          if (!(y > 0.0)) dz = 0.0;
+          Store(operands.outputs[3], plan.dtype, at, dz);
+        }
+        sum_d += dz * load(2, entry);
+        sum_dx_hat += dz * load(2, entry) * x_hat;
+        dgamma[static_cast<size_t>(entry)] += dz * x_hat;
+        dbeta[static_cast<size_t>(entry)] += dz;
+      }
+      Store(operands.outputs[2], plan.dtype, group, -scale * sum_d);
+      Store(operands.outputs[2], plan.dtype, plan.groups + group,
+            -0.5 * scale * scale * sum_dx_hat);
+    }
+    for (size_t entry = 0; entry < entries; ++entry) {
+      const auto at = static_cast<int64_t>(entry);
+      Store(operands.outputs[0], plan.dtype, at, dgamma[entry]);
+      Store(operands.outputs[1], plan.dtype, at, dbeta[entry]);
+    }
+  };
+}
+
 }  // namespace
 
 void AddNormKernels(HostKernelTable& table) {
@@ -183,6 +291,9 @@ void AddNormKernels(HostKernelTable& table) {
   table.emplace("BatchNormGradient", [](const KernelRequest& request) {
     return MakeNormGradient(request, /*is_batch_norm=*/true);
   });
+  table.emplace("BatchMoments", &MakeBatchMoments);
+  table.emplace("BatchNormApply", &MakeBatchNormApply);
+  table.emplace("BatchNormApplyGradient", &MakeBatchNormApplyGradient);
 }
 
 }  // namespace replicant::kernels::reference

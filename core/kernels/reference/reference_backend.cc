@@ -15,6 +15,7 @@ const HostKernelTable& Table() {
     HostKernelTable rows;
     AddElementwiseKernels(rows);
     AddIndexingKernels(rows);
+    AddMomentsKernels(rows);
     AddReduceKernels(rows);
     AddShapeKernels(rows);
     reference::AddMatMulKernels(rows);

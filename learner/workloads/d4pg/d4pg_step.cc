@@ -25,20 +25,22 @@ replicator::StepOutputs BuildD4pgStep(ReplicaContext& replica,
                                       const d4pg::AgentSpec& spec,
                                       const d4pg::Support& support) {
   const Output reward = inputs.at("reward");
-  const d4pg::Update update = d4pg::BuildUpdate(
-      replica.graph(), config, spec, support,
-      {.observation = inputs.at("observation"),
-       .action = inputs.at("action"),
-       .reward = reward,
-       .discount = inputs.at("discount"),
-       .next_observation = inputs.at("next_observation"),
-       .importance_weight = inputs.at("importance_weight")},
-      {.mean_gradients =
-           [&](const std::vector<Output>& gradients) {
-             return replica.AllReduce(gradients, ReduceOp::kMean);
-           },
-       .max = [&](Output x) { return replica.AllMax(x); },
-       .first_row = replica.replica_id() * reward.shape()[0]});
+  const auto rows = replica.Rows(reward.shape()[0]);
+  const d4pg::Update update =
+      d4pg::BuildUpdate(replica.graph(), config, spec, support,
+                        {.observation = inputs.at("observation"),
+                         .action = inputs.at("action"),
+                         .reward = reward,
+                         .discount = inputs.at("discount"),
+                         .next_observation = inputs.at("next_observation"),
+                         .importance_weight = inputs.at("importance_weight")},
+                        {.mean_gradients =
+                             [&](const std::vector<Output>& gradients) {
+                               return replica.MeanGradients(gradients);
+                             },
+                         .max = [&](Output x) { return replica.AllMax(x); },
+                         .first_row = rows.first_row,
+                         .row_offset = rows.row_offset});
   return {.values = {{"critic_loss",
                       replica.AllReduce(update.critic_loss, ReduceOp::kMean)},
                      {"policy_loss",

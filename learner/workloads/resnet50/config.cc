@@ -44,6 +44,7 @@ ResNetConfig ResNetConfig::Read(config::Reader& reader) {
   reader.Field("has_zero_gamma", &c.has_zero_gamma,
                "whether the last batch norm of a block starts with a scale of "
                "0, so that the block starts as the identity");
+  ReadNormStatistics(reader, &c.batch_norm_statistics);
   reader.Section("optimizer", &c.optimizer, "SGD with momentum");
   return c;
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/config/reader.h"
+#include "learner/workloads/across_replicas.h"
 
 // What a residual network of images and its training are made of
 // (arXiv:1512.03385, arXiv:1706.02677), section `resnet50` of a run. The keys,
@@ -32,6 +33,7 @@ struct ResNetConfig {
   int64_t num_classes = 1000;
   double label_smoothing = 0.0;
   bool has_zero_gamma = true;
+  NormStatistics batch_norm_statistics = NormStatistics::kPerReplica;
   SgdConfig optimizer;
 
   static ResNetConfig Read(config::Reader& reader);

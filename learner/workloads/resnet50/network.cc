@@ -58,8 +58,9 @@ Output NormalizeColors(Output image, DType dtype, CallSite site) {
 
 }  // namespace
 
-Block::Block(Graph& graph, const ResNetConfig& config, DType dtype, int64_t in,
-             int64_t width, int64_t stride, CallSite site)
+Block::Block(Graph& graph, const ResNetConfig& config,
+             const nn::BatchNormLayerOptions& norm, int64_t in, int64_t width,
+             int64_t stride, CallSite site)
     : out_channels_(config.depth == Depth::k50 ? width * kExpansion : width) {
   struct Layer {
     int64_t out, kernel, stride;
@@ -74,22 +75,21 @@ Block::Block(Graph& graph, const ResNetConfig& config, DType dtype, int64_t in,
   for (size_t i = 0; i < layers.size(); ++i) {
     const Layer& layer = layers[i];
     convs_.push_back(AddConv(graph, fmt::format("conv{}", i + 1), channels,
-                             layer.out, layer.kernel, layer.stride, dtype,
+                             layer.out, layer.kernel, layer.stride, norm.dtype,
                              site));
-    const bool starts_as_zero = config.has_zero_gamma && i + 1 == layers.size();
-    norms_.emplace_back(
-        graph, fmt::format("bn{}", i + 1), layer.out,
-        nn::BatchNormLayerOptions{
-            .weight = nn::Constant(starts_as_zero ? 0.0 : 1.0), .dtype = dtype},
-        site);
+    nn::BatchNormLayerOptions own_norm = norm;
+    if (config.has_zero_gamma && i + 1 == layers.size()) {
+      own_norm.weight = nn::Constant(0.0);
+    }
+    norms_.emplace_back(graph, fmt::format("bn{}", i + 1), layer.out, own_norm,
+                        site);
     channels = layer.out;
   }
   if (stride != 1 || in != out_channels_) {
     const Graph::Scope scope(graph, "downsample");
     shortcut_conv_.emplace(
-        AddConv(graph, "0", in, out_channels_, 1, stride, dtype, site));
-    shortcut_norm_.emplace(graph, "1", out_channels_,
-                           nn::BatchNormLayerOptions{.dtype = dtype}, site);
+        AddConv(graph, "0", in, out_channels_, 1, stride, norm.dtype, site));
+    shortcut_norm_.emplace(graph, "1", out_channels_, norm, site);
   }
 }
 
@@ -110,13 +110,20 @@ Output Block::operator()(Output x, std::vector<Output>* updates,
 }
 
 ResNet::ResNet(Graph& graph, const ResNetConfig& config, DType dtype,
-               CallSite site)
+               const AcrossReplicas& replicas, CallSite site)
     : dtype_(dtype),
+      num_devices_(replicas.num_logical_devices),
       has_pool_(config.stem == Stem::kImageNet),
       conv_(config.stem == Stem::kImageNet
                 ? AddConv(graph, "conv1", 3, config.width, 7, 2, dtype, site)
                 : AddConv(graph, "conv1", 3, config.width, 3, 1, dtype, site)),
-      norm_(graph, "bn1", config.width, {.dtype = dtype}, site) {
+      norm_(graph, "bn1", config.width,
+            {.dtype = dtype,
+             .gather = replicas.GatherFor(config.batch_norm_statistics)},
+            site) {
+  const nn::BatchNormLayerOptions norm{
+      .dtype = dtype,
+      .gather = replicas.GatherFor(config.batch_norm_statistics)};
   const auto& counts = config.depth == Depth::k50 ? kBlocks50 : kBlocks18;
   int64_t channels = config.width;
   int64_t width = config.width;
@@ -125,7 +132,7 @@ ResNet::ResNet(Graph& graph, const ResNetConfig& config, DType dtype,
     for (int64_t i = 0; i < counts[stage]; ++i) {
       const Graph::Scope block_scope(graph, std::to_string(i));
       const int64_t stride = stage > 0 && i == 0 ? 2 : 1;
-      blocks_.emplace_back(graph, config, dtype, channels, width, stride, site);
+      blocks_.emplace_back(graph, config, norm, channels, width, stride, site);
       channels = blocks_.back().out_channels();
     }
   }
@@ -140,8 +147,17 @@ Output ResNet::operator()(Output image, std::vector<Output>* updates,
   if (has_pool_) {
     x = graph::MaxPool2d(x, {.window = 3, .stride = 2, .padding = 1}, site);
   }
-  for (const Block& block : blocks_) x = block(x, updates, site);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const Graph::DeviceScope device = DeviceOf(*image.graph, i);
+    x = blocks_[i](x, updates, site);
+  }
+  const Graph::DeviceScope device = DeviceOf(*image.graph, blocks_.size() - 1);
   return (*head_)(graph::GlobalAveragePool(x, site), site);
+}
+
+Graph::DeviceScope ResNet::DeviceOf(Graph& graph, size_t block) const {
+  const auto count = static_cast<size_t>(num_devices_);
+  return {graph, static_cast<int32_t>(block * count / blocks_.size())};
 }
 
 }  // namespace replicant::learner::resnet50

@@ -21,10 +21,11 @@ using graph::Output;
 // Convolutions, each with a batch norm, around which the input is added.
 class Block {
  public:
-  // The name scope is open. `width` is the channels within, `out` those of the
-  // result.
-  Block(Graph& graph, const ResNetConfig& config, DType dtype, int64_t in,
-        int64_t width, int64_t stride, CallSite site);
+  // The name scope is open. `norm` has the dtype, `width` is the channels
+  // within.
+  Block(Graph& graph, const ResNetConfig& config,
+        const nn::BatchNormLayerOptions& norm, int64_t in, int64_t width,
+        int64_t stride, CallSite site);
 
   // [B, H, W, in] -> [B, H / stride, W / stride, out_channels()]. Without
   // `updates`: with the running statistics.
@@ -43,9 +44,11 @@ class Block {
 
 class ResNet {
  public:
-  // `dtype` is that of parameters and computation.
+  // `dtype` is that of parameters and computation. Batch norms are over all
+  // replicas if the configuration says so, and blocks are divided evenly among
+  // the logical devices, in their order.
   ResNet(Graph& graph, const ResNetConfig& config, DType dtype = DType::kF32,
-         CallSite site = CallSite::Here());
+         const AcrossReplicas& replicas = {}, CallSite site = CallSite::Here());
 
   // Images [B, H, W, 3] u8 to logits [B, K]. Pixels are normalised by
   // ImageNet's mean and standard deviation, as for torchvision's weights.
@@ -55,7 +58,11 @@ class ResNet {
                     CallSite site = CallSite::Here()) const;
 
  private:
+  // Where a block is.
+  Graph::DeviceScope DeviceOf(Graph& graph, size_t block) const;
+
   DType dtype_;
+  int num_devices_;
   bool has_pool_;
   nn::Conv2d conv_;
   nn::BatchNorm norm_;

@@ -2,11 +2,9 @@
 
 #include <utility>
 
-#include "learner/workloads/resnet50/update.h"
+#include "learner/workloads/image_steps.h"
 
 namespace replicant::learner {
-
-using replicator::ReduceOp;
 
 ResNetWorkload::ResNetWorkload(
     const resnet50::ResNetConfig& config, int64_t batch_size, uint64_t seed,
@@ -18,18 +16,7 @@ ResNetWorkload::ResNetWorkload(
   step_ = ImageWorkload::replicator().Build(
       input(), [&](replicator::ReplicaContext& replica,
                    const replicator::Inputs& inputs) {
-        const resnet50::Update update = resnet50::BuildUpdate(
-            replica.graph(), config, DType::kF32,
-            {.image = inputs.at("image"), .label = inputs.at("label")},
-            [&](const std::vector<graph::Output>& gradients) {
-              return replica.AllReduce(gradients, ReduceOp::kMean);
-            });
-        return replicator::StepOutputs{
-            .values = {{"loss",
-                        replica.AllReduce(update.loss, ReduceOp::kMean)},
-                       {"accuracy",
-                        replica.AllReduce(update.accuracy, ReduceOp::kMean)}},
-            .updates = update.updates};
+        return BuildResNetStep(replica, inputs, config);
       });
 }
 

@@ -56,9 +56,9 @@ Batch AddBatchInputs(Graph& graph, const ResNetConfig& config,
 }
 
 Update BuildUpdate(Graph& graph, const ResNetConfig& config, DType dtype,
-                   const Batch& batch, const ReduceGradients& reduce,
+                   const Batch& batch, const AcrossReplicas& replicas,
                    CallSite site) {
-  const ResNet network(graph, config, dtype, site);
+  const ResNet network(graph, config, dtype, replicas, site);
   const nn::StepCounter step = nn::AddStepCounter(graph, "step", site);
   Update update;
   update.logits = network(batch.image, &update.updates, site);
@@ -73,7 +73,10 @@ Update BuildUpdate(Graph& graph, const ResNetConfig& config, DType dtype,
       graph::ReduceMean(graph::Cast(is_right, DType::kF32, site), {}, site);
 
   update.trained = GradientsOf(update.loss, "", site);
-  if (reduce) update.trained.gradients = reduce(update.trained.gradients);
+  if (replicas.mean_gradients) {
+    update.trained.gradients =
+        replicas.mean_gradients(update.trained.gradients);
+  }
   for (const Output& output : AddOptimizer(graph, config.optimizer,
                                            update.trained, step.value, site)) {
     update.updates.push_back(output);

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <functional>
 #include <vector>
 
+#include "learner/workloads/across_replicas.h"
 #include "learner/workloads/resnet50/network.h"
 #include "learner/workloads/trained_variables.h"
 
@@ -22,10 +22,6 @@ Batch AddBatchInputs(Graph& graph, const ResNetConfig& config,
 Output LearningRate(const SgdConfig& config, Output step,
                     CallSite site = CallSite::Here());
 
-// Gradients as the optimizer takes them, of those of one replica.
-using ReduceGradients =
-    std::function<std::vector<Output>(const std::vector<Output>&)>;
-
 struct Update {
   Output loss;      // mean cross-entropy, weight decay not in it
   Output accuracy;  // share of images whose class has the largest logit
@@ -37,7 +33,7 @@ struct Update {
 // One step: forward, backward, SGD with the learning rate's schedule, running
 // statistics. Counts updates in the variable "step".
 Update BuildUpdate(Graph& graph, const ResNetConfig& config, DType dtype,
-                   const Batch& batch, const ReduceGradients& reduce = {},
+                   const Batch& batch, const AcrossReplicas& replicas = {},
                    CallSite site = CallSite::Here());
 
 }  // namespace replicant::learner::resnet50

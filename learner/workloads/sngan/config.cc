@@ -41,6 +41,7 @@ SnganConfig SnganConfig::Read(config::Reader& reader) {
                "the discriminator's; none: 128 for 32 pixels, else 64");
   reader.Field("discriminator_steps", &c.discriminator_steps, {1, 100},
                "updates of the discriminator for one of the generator");
+  ReadNormStatistics(reader, &c.batch_norm_statistics);
   reader.Section("optimizer", &c.optimizer, "Adam, one for each network");
   return c;
 }

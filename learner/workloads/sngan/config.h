@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/config/reader.h"
+#include "learner/workloads/across_replicas.h"
 
 // What a class-conditional SN-GAN and its training are made of
 // (arXiv:1802.05957, arXiv:1802.05637), section `sngan` of a run. The keys,
@@ -31,6 +32,8 @@ struct SnganConfig {
   std::optional<int64_t> generator_channels;
   std::optional<int64_t> discriminator_channels;
   int64_t discriminator_steps = 5;
+  // the generator's
+  NormStatistics batch_norm_statistics = NormStatistics::kSync;
   AdamConfig optimizer;
 
   static SnganConfig Read(config::Reader& reader);

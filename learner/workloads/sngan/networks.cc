@@ -78,10 +78,11 @@ Output Apply(const nn::ConditionalBatchNorm& norm, Output x, Output labels,
 }  // namespace
 
 Generator::Generator(Graph& graph, const SnganConfig& config, DType dtype,
-                     CallSite site) {
+                     const nn::GatherFn& gather, CallSite site) {
   const Graph::Scope scope(graph, "generator");
   const std::vector<int64_t> channels = config.GeneratorChannels();
   first_channels_ = channels.front();
+  const nn::BatchNormLayerOptions norm{.dtype = dtype, .gather = gather};
   linear_.emplace(
       graph, "linear", config.latent_size,
       kFirstSide * kFirstSide * first_channels_,
@@ -90,7 +91,6 @@ Generator::Generator(Graph& graph, const SnganConfig& config, DType dtype,
       site);
   {
     const Graph::Scope blocks_scope(graph, "blocks");
-    const nn::BatchNormLayerOptions norm{.dtype = dtype};
     for (size_t i = 0; i + 1 < channels.size(); ++i) {
       const Graph::Scope block_scope(graph, std::to_string(i));
       const int64_t in = channels[i];
@@ -106,8 +106,7 @@ Generator::Generator(Graph& graph, const SnganConfig& config, DType dtype,
                AddConv(graph, "shortcut", in, out, 1, 1.0, dtype, site)});
     }
   }
-  norm_.emplace(graph, "norm", channels.back(),
-                nn::BatchNormLayerOptions{.dtype = dtype}, site);
+  norm_.emplace(graph, "norm", channels.back(), norm, site);
   conv_.emplace(
       AddConv(graph, "conv", channels.back(), 3, 3, 1.0, dtype, site));
 }

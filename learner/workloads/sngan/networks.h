@@ -28,9 +28,10 @@ using graph::VariableId;
 // Latent numbers and classes to images.
 class Generator {
  public:
-  // `dtype` is that of parameters and computation.
+  // `dtype` is that of parameters and computation; with `gather` batch norms
+  // are over all replicas.
   Generator(Graph& graph, const SnganConfig& config, DType dtype = DType::kF32,
-            CallSite site = CallSite::Here());
+            const nn::GatherFn& gather = {}, CallSite site = CallSite::Here());
 
   // latent [B, Z], labels [B] i32 -> images [B, H, W, 3] in (-1, 1). With
   // `updates`, to which the updates of the running statistics are added, the

@@ -2,24 +2,10 @@
 
 #include <utility>
 
-#include "core/graph/ops/random.h"
-#include "learner/workloads/sngan/update.h"
-
 namespace replicant::learner {
 namespace {
 
-using replicator::ReduceOp;
-
 constexpr const char* kCyclePosition = "cycle_position";
-
-// A stream of random numbers, a row of which is one of the whole batch.
-graph::RandomOptions StreamOf(const replicator::ReplicaContext& replica,
-                              const char* name, graph::Output step,
-                              int64_t batch_size) {
-  return {.name = name,
-          .step = step,
-          .first_row = replica.replica_id() * batch_size};
-}
 
 }  // namespace
 
@@ -30,51 +16,23 @@ SnganWorkload::SnganWorkload(const sngan::SnganConfig& config,
                                             .side = config.side(),
                                             .num_classes = config.num_classes,
                                             .seed = seed}),
-      cycle_length_(config.discriminator_steps + 1),
-      discriminator_step_(BuildStep(config, /*is_generator=*/false)),
-      generator_step_(BuildStep(config, /*is_generator=*/true)) {}
+      generator_begin_(ImageWorkload::replicator().accumulation_steps() *
+                       config.discriminator_steps),
+      cycle_length_(generator_begin_ +
+                    ImageWorkload::replicator().accumulation_steps()),
+      discriminator_step_(BuildStep(config, SnganNetwork::kDiscriminator)),
+      generator_step_(BuildStep(config, SnganNetwork::kGenerator)) {}
 
 std::unique_ptr<replicator::Step> SnganWorkload::BuildStep(
-    const sngan::SnganConfig& config, bool is_generator) {
+    const sngan::SnganConfig& config, SnganNetwork network) {
   return replicator().Build(input(), [&](replicator::ReplicaContext& replica,
                                          const replicator::Inputs& inputs) {
-    const sngan::Batch real{.image = inputs.at("image"),
-                            .label = inputs.at("label")};
-    const int64_t batch_size = real.label.shape()[0];
-    const auto mean = [&](const std::vector<graph::Output>& gradients) {
-      return replica.AllReduce(gradients, ReduceOp::kMean);
-    };
-    sngan::Updates updates(replica.graph(), config, DType::kF32);
-    const Shape latent({batch_size, config.latent_size});
-    sngan::Updates::Update update;
-    if (is_generator) {
-      const graph::Output step = updates.generator_step();
-      update = updates.UpdateGenerator(
-          {.z = graph::RandomNormal(
-               StreamOf(replica, "generator_z", step, batch_size), DType::kF32,
-               latent),
-           .label = real.label},
-          mean);
-    } else {
-      const graph::Output step = updates.discriminator_step();
-      update = updates.UpdateDiscriminator(
-          real,
-          {.z = graph::RandomNormal(
-               StreamOf(replica, "discriminator_z", step, batch_size),
-               DType::kF32, latent),
-           .label = graph::RandomInt(
-               StreamOf(replica, "discriminator_label", step, batch_size),
-               Shape({batch_size}), 0, config.num_classes)},
-          mean);
-    }
-    return replicator::StepOutputs{
-        .values = {{"loss", replica.AllReduce(update.loss, ReduceOp::kMean)}},
-        .updates = update.updates};
+    return BuildSnganStep(replica, inputs, config, network);
   });
 }
 
 NextResult SnganWorkload::Step(Clock::TimePoint deadline) {
-  const bool is_generator = cycle_position_ + 1 == cycle_length_;
+  const bool is_generator = cycle_position_ >= generator_begin_;
   replicator::Step& step =
       is_generator ? *generator_step_ : *discriminator_step_;
   const NextResult result = step.Run(deadline);

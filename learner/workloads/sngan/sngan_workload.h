@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "learner/workloads/image_steps.h"
 #include "learner/workloads/image_workload.h"
 #include "learner/workloads/sngan/config.h"
 
@@ -34,9 +35,11 @@ class SnganWorkload : public ImageWorkload {
 
  private:
   std::unique_ptr<replicator::Step> BuildStep(const sngan::SnganConfig& config,
-                                              bool is_generator);
+                                              SnganNetwork network);
 
-  const int64_t cycle_length_;  // updates of the discriminator, and one
+  // in a cycle of steps: those of the discriminator's updates, then those of
+  // one of the generator
+  const int64_t generator_begin_, cycle_length_;
   std::unique_ptr<replicator::Step> discriminator_step_;
   std::unique_ptr<replicator::Step> generator_step_;
   int64_t cycle_position_ = 0;

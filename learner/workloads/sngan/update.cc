@@ -37,11 +37,13 @@ Batch AddBatchInputs(Graph& graph, const SnganConfig& config,
 }
 
 Updates::Updates(Graph& graph, const SnganConfig& config, DType dtype,
-                 CallSite site)
+                 const AcrossReplicas& replicas, CallSite site)
     : graph_(graph),
       config_(config),
       dtype_(dtype),
-      generator_(graph, config, dtype, site),
+      replicas_(replicas),
+      generator_(graph, config, dtype,
+                 replicas.GatherFor(config.batch_norm_statistics), site),
       discriminator_(graph, config, dtype, site),
       discriminator_step_(
           nn::AddStepCounter(graph, "discriminator_step", site)),
@@ -49,7 +51,6 @@ Updates::Updates(Graph& graph, const SnganConfig& config, DType dtype,
 
 Updates::Update Updates::UpdateDiscriminator(const Batch& real,
                                              const Latent& fake,
-                                             const ReduceGradients& reduce,
                                              CallSite site) {
   Update update;
   const Output real_image =
@@ -68,27 +69,26 @@ Updates::Update Updates::UpdateDiscriminator(const Batch& real,
             site),
       site);
   AddOptimizer("discriminator", discriminator_step_,
-               config_.discriminator_steps, reduce, site, &update);
+               config_.discriminator_steps, site, &update);
   return update;
 }
 
-Updates::Update Updates::UpdateGenerator(const Latent& fake,
-                                         const ReduceGradients& reduce,
-                                         CallSite site) {
+Updates::Update Updates::UpdateGenerator(const Latent& fake, CallSite site) {
   Update update;
   const Output image = generator_(fake.z, fake.label, &update.updates, site);
   update.logits = discriminator_(image, fake.label, &update.updates, site);
   update.loss = graph::Neg(graph::ReduceMean(update.logits, {}, site), site);
-  AddOptimizer("generator", generator_step_, 1, reduce, site, &update);
+  AddOptimizer("generator", generator_step_, 1, site, &update);
   return update;
 }
 
 void Updates::AddOptimizer(const std::string& name, const nn::StepCounter& step,
-                           int64_t num_steps, const ReduceGradients& reduce,
-                           CallSite site, Update* update) {
+                           int64_t num_steps, CallSite site, Update* update) {
   TrainedVariables& trained = update->trained;
   trained = GradientsOf(update->loss, name + "/", site);
-  if (reduce) trained.gradients = reduce(trained.gradients);
+  if (replicas_.mean_gradients) {
+    trained.gradients = replicas_.mean_gradients(trained.gradients);
+  }
   update->updates.push_back(nn::Adam(
       graph_, name + "_optimizer", trained.variables, trained.gradients,
       LearningRate(graph_, config_.optimizer, step.value, num_steps, site),

@@ -1,18 +1,14 @@
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "core/nn/optimizers.h"
+#include "learner/workloads/across_replicas.h"
 #include "learner/workloads/sngan/networks.h"
 #include "learner/workloads/trained_variables.h"
 
 namespace replicant::learner::sngan {
-
-// Gradients as the optimizer takes them, of those of one replica.
-using ReduceGradients =
-    std::function<std::vector<Output>(const std::vector<Output>&)>;
 
 // What images are made from.
 struct Latent {
@@ -34,6 +30,7 @@ Batch AddBatchInputs(Graph& graph, const SnganConfig& config,
 class Updates {
  public:
   Updates(Graph& graph, const SnganConfig& config, DType dtype,
+          const AcrossReplicas& replicas = {},
           CallSite site = CallSite::Here());
 
   struct Update {
@@ -46,11 +43,9 @@ class Updates {
   // fake images go through the discriminator as one batch, with one power
   // iteration. Counts updates in the variable "discriminator_step".
   Update UpdateDiscriminator(const Batch& real, const Latent& fake,
-                             const ReduceGradients& reduce = {},
                              CallSite site = CallSite::Here());
   // -mean(D(fake)), by Adam. Counts updates in "generator_step".
-  Update UpdateGenerator(const Latent& fake, const ReduceGradients& reduce = {},
-                         CallSite site = CallSite::Here());
+  Update UpdateGenerator(const Latent& fake, CallSite site = CallSite::Here());
 
   // Updates of each network so far, i64[].
   Output discriminator_step() const { return discriminator_step_.value; }
@@ -62,12 +57,12 @@ class Updates {
   // `name`: "discriminator" or "generator", which makes `num_steps` updates for
   // one of the generator.
   void AddOptimizer(const std::string& name, const nn::StepCounter& step,
-                    int64_t num_steps, const ReduceGradients& reduce,
-                    CallSite site, Update* update);
+                    int64_t num_steps, CallSite site, Update* update);
 
   Graph& graph_;
   SnganConfig config_;
   DType dtype_;
+  AcrossReplicas replicas_;
   Generator generator_;
   Discriminator discriminator_;
   nn::StepCounter discriminator_step_;

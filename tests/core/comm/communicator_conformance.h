@@ -111,6 +111,7 @@ void CheckReductions(Communicator& comm, int64_t n) {
     ExpectEqual(in, Filled<T>(n, own), "input of all_reduce " + what);
     comm.AllReduce(View(in, 0, n), Mutable(in, 0, n), op);
     ExpectEqual(in, out, "all_reduce in place " + what);
+    const std::vector<T> out_of_all = out;
 
     std::vector<T> all = Filled<T>(rows * n, own);
     const std::vector<T> row =
@@ -122,6 +123,19 @@ void CheckReductions(Communicator& comm, int64_t n) {
     ExpectEqual(
         std::vector<T>(all.begin() + rank * n, all.begin() + (rank + 1) * n),
         row, "reduce_scatter in place " + what);
+
+    if constexpr (!std::is_integral_v<T>) {
+      // halves are exact, too
+      std::vector<T> halves = Filled<T>(n, own);
+      comm.Run({.kind = Collective::Kind::kAllReduce,
+                .op = op,
+                .in = View(halves, 0, n),
+                .out = Mutable(halves, 0, n),
+                .factor = 0.5});
+      for (size_t i = 0; i < halves.size(); ++i) {
+        ASSERT_EQ(From(halves[i]), 0.5 * From(out_of_all[i])) << what;
+      }
+    }
   }
 }
 

@@ -447,6 +447,26 @@ void AddBatchNorms(Cases& cases) {
              return Outputs{norm.y, norm.mean, norm.variance};
            },
            static_cast<double>(x.num_elements() / x[3])});
+      cases.push_back(
+          {fmt::format("BatchNormApply{}_{}", form.name, x.ToString()),
+           [x, form](CaseBuilder& b) {
+             const Shape c =
+                 form.is_conditional ? Shape({x[0], x[3]}) : Shape({x[3]});
+             const Output image = b.Normal(x);
+             const Output gamma = b.Normal(c);
+             const Output beta = b.Normal(c);
+             graph::BatchNormOptions options{.has_relu = form.has_relu};
+             if (form.has_residual) options.residual = b.Normal(x);
+             const Output parts = graph::Concat(
+                 {graph::Reshape(graph::BatchMoments(image), {1, 2, x[3]}),
+                  b.Uniform(Shape({2, 2, x[3]}), 0.5, 2)},
+                 0);
+             const Output moments = graph::CombineMoments(parts);
+             return Outputs{
+                 graph::BatchNormApply(image, gamma, beta, moments, options),
+                 moments};
+           },
+           static_cast<double>(x.num_elements() / x[3])});
     }
   }
   cases.push_back({"SpectralNorm",

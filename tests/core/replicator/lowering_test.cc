@@ -70,6 +70,24 @@ TEST(LoweringTest, GradientsShareABucketUpToItsSize) {
                   "AllReduce mean of 1 tensors, f32[64]",
                   // needed at once
                   "AllReduce mean of f32[8,8]"));
+  // larger than a bucket: alone
+  EXPECT_THAT(
+      LowerCollectives(ProgramOf(graph, out), {.bucket_bytes = 255}).calls,
+      ElementsAre("AllReduce mean of 1 tensors, f32[1]",
+                  "AllReduce mean of 1 tensors, f32[64]",
+                  "AllReduce mean of 1 tensors, f32[64]",
+                  "AllReduce mean of f32[8,8]"));
+}
+
+TEST(LoweringTest, WhatTravelsAsBf16HasBucketsOfItsOwn) {
+  Graph graph;
+  const Chain chain(graph);
+  std::vector<Output> out = chain.Reduce();
+  out.push_back(AddAllReduce(chain.loss, ReduceOp::kMean, kPlace,
+                             CallSite::Here(), DType::kBF16));
+  EXPECT_THAT(LowerCollectives(ProgramOf(graph, out), {}).calls,
+              ElementsAre("AllReduce mean of 1 tensors, bf16[1]",
+                          "AllReduce mean of 3 tensors, f32[192]"));
 }
 
 TEST(LoweringTest, ABucketStartsWhileTheBackwardPassStillRuns) {

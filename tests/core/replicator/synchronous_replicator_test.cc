@@ -322,6 +322,28 @@ TEST(SynchronousReplicatorTest, RandomNumbersGoByTheGlobalRow) {
   EXPECT_EQ(draw(InGraph(4)), draw({.backend = "reference"}));
 }
 
+TEST(SynchronousReplicatorTest, SaysWhatAStepWaitedFor) {
+  const auto times = [](const ReplicationConfig& config, bool is_needed_late) {
+    const auto replicator = Replicator::Create(config, /*seed=*/1);
+    const auto input = replicator->MakeInput(Rows(2, 1, WholeValue));
+    const auto step = replicator->Build(
+        *input, [&](ReplicaContext& replica, const Inputs& batch) {
+          const Output x = batch.at("x");
+          if (!is_needed_late) return ValueOnly(replica.AllSum(x));
+          // there is something to compute before the sum is needed
+          const Output y = graph::Exp(graph::Mul(x, 0.1));
+          return ValueOnly(graph::Add(replica.AllSum(x), y));
+        });
+    EXPECT_EQ(step->Run(kNoWait), NextResult::kOk);
+    return step->reduce_times();
+  };
+  EXPECT_GT(times(InGraph(2), false).calls_s, 0.0);
+  EXPECT_EQ(times(InGraph(2), false).buckets_s, 0.0);
+  EXPECT_GT(times(InGraph(2), true).buckets_s, 0.0);
+  EXPECT_EQ(times({.backend = "reference"}, true).buckets_s, 0.0);
+  EXPECT_EQ(times({.backend = "reference"}, true).calls_s, 0.0);
+}
+
 TEST(SynchronousReplicatorTest, RefusesRowsThatCannotBeDivided) {
   const auto replicator = Replicator::Create(InGraph(3), /*seed=*/1);
   EXPECT_THROW(replicator->MakeInput(Rows(4, 1, WholeValue)), InvalidArgument);

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/base/rng.h"
 #include "learner/workloads/d4pg/d4pg_step.h"
+#include "tests/learner/workloads/variables_of.h"
 
 // D4PG's whole update on N replicas against the same on one: the same global
 // batches, ten steps.
@@ -112,24 +111,6 @@ class TransitionRows : public replicator::InputPipeline {
   int step_ = 0;
 };
 
-using Variables = std::map<std::string, std::vector<double>>;
-
-inline Variables ValuesOf(const runtime::VariableStore& store) {
-  Variables values;
-  for (const auto& [name, variable] : store.variables()) {
-    const HostTensor value = store.Get(name);
-    std::vector<double>& out = values[name];
-    if (value.dtype() == DType::kF64) {
-      out.assign(value.Span<double>().begin(), value.Span<double>().end());
-    } else if (value.dtype() == DType::kF32) {
-      out.assign(value.Span<float>().begin(), value.Span<float>().end());
-    } else {
-      values.erase(name);
-    }
-  }
-  return values;
-}
-
 struct D4pgRun {
   Variables first;  // the start
   Variables last;
@@ -167,35 +148,12 @@ inline D4pgRun TrainD4pg(const D4pgCase& c,
   return run;
 }
 
-inline double Distance(const std::vector<double>& a,
-                       const std::vector<double>& b) {
-  double sum = 0.0;
-  for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
-  return std::sqrt(sum);
-}
-
-// f64: no tensor is further off than 1e-9. f32: by no more than a thousandth of
-// the way that all parameters have gone.
 inline void CheckLearnsAsOneReplica(
     const D4pgCase& c, const replicator::ReplicationConfig& config) {
   const D4pgRun one =
       TrainD4pg(c, {.backend = config.backend, .threads = config.threads});
   const D4pgRun many = TrainD4pg(c, config);
-  ASSERT_EQ(one.last.size(), many.last.size());
-  double difference = 0.0;
-  double moved = 0.0;
-  for (const auto& [name, value] : one.last) {
-    const double off = Distance(value, many.last.at(name));
-    if (c.spec.dtype == DType::kF64) {
-      EXPECT_LE(off, 1e-9) << name;
-    }
-    if (name.find("optimizer") != std::string::npos) continue;
-    difference += off * off;
-    const double way = Distance(value, one.first.at(name));
-    moved += way * way;
-  }
-  EXPECT_GT(moved, 0.0);
-  EXPECT_LE(std::sqrt(difference), 1e-3 * std::sqrt(moved));
+  CheckSameTraining(one.first, one.last, many.last, c.spec.dtype);
   ASSERT_EQ(one.priorities.size(), static_cast<size_t>(kReplicaBatch));
   ASSERT_EQ(many.priorities.size(), static_cast<size_t>(kReplicaBatch));
   EXPECT_LE(

@@ -212,6 +212,25 @@ TEST(SnganWorkloadTest, UpdatesTheGeneratorAfterTheDiscriminator) {
   }
 }
 
+TEST(SnganWorkloadTest, UpdatesOfSeveralBatchesAreOfOneNetwork) {
+  sngan::SnganConfig config = SmallSngan();
+  config.discriminator_steps = 1;
+  SnganWorkload workload(
+      config, /*batch_size=*/4, /*seed=*/2,
+      replicator::Replicator::Create({.accumulation_steps = 2}, /*seed=*/2));
+  auto generator = WeightsOf(workload, "generator/");
+  auto discriminator = WeightsOf(workload, "discriminator/");
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_EQ(workload.Step({}), NextResult::kOk);
+    const auto new_generator = WeightsOf(workload, "generator/");
+    const auto new_discriminator = WeightsOf(workload, "discriminator/");
+    EXPECT_EQ(discriminator != new_discriminator, i % 4 == 1) << i;
+    EXPECT_EQ(generator != new_generator, i % 4 == 3) << i;
+    generator = new_generator;
+    discriminator = new_discriminator;
+  }
+}
+
 TEST(SnganWorkloadTest, GoesOnInTheMiddleOfACycle) {
   SnganWorkload workload = MakeSngan(SmallSngan());
   for (int i = 0; i < 2; ++i) ASSERT_EQ(workload.Step({}), NextResult::kOk);

@@ -110,6 +110,120 @@ TEST(BatchNormTest, GradientsMatchCentralDifferences) {
             kGradientTolerance);
 }
 
+// In parts, as replicas compute it: the same values and gradients as of all
+// rows at once, with what may follow and with vectors for each example.
+TEST(BatchNormTest, PartsOfABatchAreNormalisedAsTheWhole) {
+  for (const bool is_conditional : {false, true}) {
+    for (const bool has_relu : {false, true}) {
+      for (const bool has_residual : {false, true}) {
+        GraphRunner runner;
+        const Shape shape({4, 2, 3, 3});
+        const Shape c = is_conditional ? Shape({4, 3}) : Shape({3});
+        const Output x = runner.Input("x", RandomNormal(DType::kF64, shape, 1));
+        const Output gamma =
+            runner.Input("gamma", RandomNormal(DType::kF64, c, 2));
+        const Output beta =
+            runner.Input("beta", RandomNormal(DType::kF64, c, 3));
+        const Output residual =
+            runner.Input("residual", RandomNormal(DType::kF64, shape, 4));
+        const Output weight =
+            runner.Input("weight", RandomNormal(DType::kF64, shape, 5));
+        // rows 2 i and 2 i + 1 of a tensor
+        const auto part = [](Output all, int64_t i) {
+          std::vector<int64_t> size(all.shape().dims().begin(),
+                                    all.shape().dims().end());
+          std::vector<int64_t> begin(size.size(), 0);
+          begin[0] = 2 * i;
+          size[0] = 2;
+          return Slice(all, begin, size);
+        };
+        const auto vector = [&](Output all, int64_t i) {
+          return is_conditional ? part(all, i) : all;
+        };
+        std::vector<Output> rows;
+        rows.reserve(2);
+        for (int64_t i = 0; i < 2; ++i) {
+          rows.push_back(Reshape(BatchMoments(part(x, i)), {1, 2, 3}));
+        }
+        const Output moments = CombineMoments(Concat(rows, 0));
+        std::vector<Output> ys;
+        ys.reserve(2);
+        for (int64_t i = 0; i < 2; ++i) {
+          BatchNormOptions options{.has_relu = has_relu};
+          if (has_residual) options.residual = part(residual, i);
+          ys.push_back(BatchNormApply(part(x, i), vector(gamma, i),
+                                      vector(beta, i), moments, options));
+        }
+        BatchNormOptions options{.has_relu = has_relu};
+        if (has_residual) options.residual = residual;
+        const BatchNormOutputs whole = BatchNorm(x, gamma, beta, options);
+
+        std::vector<Output> wrt = {x, gamma, beta};
+        if (has_residual) wrt.push_back(residual);
+        const auto all_of = [&](Output y) {
+          V all = runner.Eval(y);
+          for (const Output& g : Gradients(ReduceSum(Mul(weight, y)), wrt)) {
+            const V values = runner.Eval(g);
+            all.insert(all.end(), values.begin(), values.end());
+          }
+          return all;
+        };
+        const V expected = all_of(whole.y);
+        const V in_parts = all_of(Concat(ys, 0));
+        ASSERT_EQ(expected.size(), in_parts.size());
+        for (size_t i = 0; i < expected.size(); ++i) {
+          EXPECT_NEAR(expected[i], in_parts[i], 1e-12);
+        }
+        const V both = runner.Eval(moments);
+        const V mean = runner.Eval(whole.mean);
+        const V variance = runner.Eval(whole.variance);
+        for (size_t i = 0; i < 3; ++i) {
+          EXPECT_NEAR(both[i], mean[i], 1e-14);
+          EXPECT_NEAR(both[3 + i], variance[i], 1e-14);
+        }
+      }
+    }
+  }
+}
+
+TEST(BatchNormTest, GradientsOfPartsMatchCentralDifferences) {
+  GraphRunner runner;
+  const Output x =
+      runner.Input("x", RandomNormal(DType::kF64, Shape({3, 2, 2, 3}), 1));
+  const Output gamma =
+      runner.Input("gamma", RandomNormal(DType::kF64, Shape({3, 3}), 2));
+  const Output beta =
+      runner.Input("beta", RandomNormal(DType::kF64, Shape({3, 3}), 3));
+  EXPECT_LT(runner.MaxGradientError(BatchMoments(x), {x}), kGradientTolerance);
+  const Output gathered = runner.Input(
+      "gathered",
+      testing::RandomUniform(DType::kF64, Shape({4, 2, 3}), 0.5, 2, 4));
+  EXPECT_LT(runner.MaxGradientError(CombineMoments(gathered), {gathered}),
+            kGradientTolerance);
+  const Output moments = runner.Input(
+      "moments", testing::RandomUniform(DType::kF64, Shape({2, 3}), 0.5, 2, 5));
+  EXPECT_LT(runner.MaxGradientError(BatchNormApply(x, gamma, beta, moments),
+                                    {x, gamma, beta, moments}),
+            kGradientTolerance);
+}
+
+TEST(BatchNormTest, PartsRefuseWhatDoesNotFit) {
+  Graph g;
+  const Output x = g.Input("x", DType::kF32, Shape({4, 3}));
+  const Output c = g.Input("c", DType::kF32, Shape({3}));
+  const Output labels = g.Input("labels", DType::kI32, Shape({4, 3}));
+  EXPECT_EQ(MessageOf([&] { BatchMoments(labels, kSite); }),
+            "model.cc:12: BatchMoments 'BatchMoments': want x [...,C] of a "
+            "floating dtype, got i32[4,3]");
+  EXPECT_EQ(MessageOf([&] { CombineMoments(x, kSite); }),
+            "model.cc:12: CombineMoments 'CombineMoments': want moments "
+            "[R,2,C] of a floating dtype, got f32[4,3]");
+  EXPECT_EQ(MessageOf([&] { BatchNormApply(x, c, c, c, {}, kSite); }),
+            "model.cc:12: BatchNormApply 'BatchNormApply': want x [B,...,C], "
+            "gamma, beta [C] or [B,C], moments [2,C], and a residual as x, of "
+            "one floating dtype, got f32[4,3], f32[3], f32[3], f32[3]");
+}
+
 // What the options add is what separate ops would: values and all gradients.
 TEST(BatchNormTest, ReluAndResidualAreThoseOfSeparateOps) {
   GraphRunner runner;

@@ -33,6 +33,20 @@ TEST(RandomTest, RowsDependOnTheirGlobalNumberOnly) {
   EXPECT_EQ(V(whole.begin() + 10, whole.end()), second_half);
 }
 
+TEST(RandomTest, RowsMayBeOffsetInTheRun) {
+  GraphRunner one;
+  const V whole = one.Eval(RandomNormal({.name = "noise", .step = Step(one, 3)},
+                                        DType::kF64, Shape({6, 2})));
+  GraphRunner two;
+  const Output offset = two.graph().Scalar(3.0, DType::kI64);
+  const V part = two.Eval(RandomNormal({.name = "noise",
+                                        .step = Step(two, 3),
+                                        .first_row = 1,
+                                        .row_offset = offset},
+                                       DType::kF64, Shape({2, 2})));
+  EXPECT_EQ(part, V(whole.begin() + 8, whole.end()));
+}
+
 TEST(RandomTest, StepNameAndSeedGiveOtherNumbers) {
   const auto draw = [](uint64_t seed, const std::string& name, double step) {
     GraphRunner runner("reference", seed);

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "core/replicator/replicator.h"
+#include "learner/workloads/resnet50/config.h"
+#include "learner/workloads/sngan/config.h"
+
+// The updates of the image models (resnet50/update.h, sngan/update.h) as steps
+// of one replica, on its rows of the batch: inputs "image" [B, H, W, 3] u8 and
+// "label" [B] i32. Any number of replicas learns what one would learn from all
+// rows, if batch norms are over all replicas.
+//
+// `dtype` is that of parameters and computation.
+namespace replicant::learner {
+
+// Values: "loss" and "accuracy", [], of all rows.
+replicator::StepOutputs BuildResNetStep(replicator::ReplicaContext& replica,
+                                        const replicator::Inputs& inputs,
+                                        const resnet50::ResNetConfig& config,
+                                        DType dtype = DType::kF32);
+
+// Which of its networks a step of SN-GAN updates.
+enum class SnganNetwork { kDiscriminator, kGenerator };
+
+// Value: "loss", [], of all rows. Latent numbers and made labels go by the
+// global row. The generator's step takes the batch's labels only.
+replicator::StepOutputs BuildSnganStep(replicator::ReplicaContext& replica,
+                                       const replicator::Inputs& inputs,
+                                       const sngan::SnganConfig& config,
+                                       SnganNetwork network,
+                                       DType dtype = DType::kF32);
+
+}  // namespace replicant::learner

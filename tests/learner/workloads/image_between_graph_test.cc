@@ -1,0 +1,59 @@
+// Run by mpirun, one replica in each process; every process runs all tests.
+#include <gtest/gtest.h>
+
+#include "core/comm/mpi_communicator.h"
+#include "tests/learner/workloads/image_replicas.h"
+
+namespace replicant::learner {
+namespace {
+
+using replicator::Strategy;
+
+replicator::ReplicationConfig Config(Strategy strategy, const char* backend) {
+  static const int num_processes = comm::MakeMpiCommunicator()->size();
+  return {.strategy = strategy,
+          .replicas = num_processes,
+          .backend = backend,
+          .timeout_s = 100.0};
+}
+
+TEST(ImageBetweenGraphTest, ResNetLearnsAsOneReplica) {
+  CheckResNetLearnsAsOneReplica(DType::kF64,
+                                Config(Strategy::kBetweenGraph, "reference"));
+  CheckResNetLearnsAsOneReplica(DType::kF32,
+                                Config(Strategy::kBetweenGraph, "cpu"));
+}
+
+TEST(ImageBetweenGraphTest, SnganLearnsAsOneReplica) {
+  CheckSnganLearnsAsOneReplica(DType::kF64,
+                               Config(Strategy::kBetweenGraph, "reference"));
+  CheckSnganLearnsAsOneReplica(DType::kF32,
+                               Config(Strategy::kBetweenGraph, "cpu"));
+}
+
+TEST(ImageBetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
+  for (const auto statistics :
+       {NormStatistics::kSync, NormStatistics::kPerReplica}) {
+    const auto train = [&](Strategy strategy) {
+      return TrainResNet(DType::kF32, statistics, Config(strategy, "cpu")).last;
+    };
+    EXPECT_EQ(train(Strategy::kBetweenGraph), train(Strategy::kInGraph));
+  }
+  // everything that divides an update and its gradients at once
+  const auto train_divided = [&](Strategy strategy) {
+    replicator::ReplicationConfig config = Config(strategy, "cpu");
+    config.logical_devices = 2;
+    config.accumulation_steps = 2;
+    config.wire = DType::kBF16;
+    return TrainResNet(DType::kF32, NormStatistics::kSync, config).last;
+  };
+  EXPECT_EQ(train_divided(Strategy::kBetweenGraph),
+            train_divided(Strategy::kInGraph));
+  const auto train = [&](Strategy strategy) {
+    return TrainSngan(DType::kF32, Config(strategy, "cpu")).last;
+  };
+  EXPECT_EQ(train(Strategy::kBetweenGraph), train(Strategy::kInGraph));
+}
+
+}  // namespace
+}  // namespace replicant::learner

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "learner/workloads/image_steps.h"
+#include "learner/workloads/synthetic_images.h"
+#include "tests/learner/workloads/variables_of.h"
+
+// The image models' updates on N replicas against the same on one: the same
+// global batches, ten steps.
+namespace replicant::learner {
+
+inline constexpr int64_t kImageBatch = 8;
+inline constexpr int kImageSteps = 10;
+
+struct ImageRun {
+  Variables first;  // the start
+  Variables last;
+  std::vector<double> losses;
+};
+
+// What a step builds; a training goes through several in turn, on one input.
+using ImageStepFn = std::function<replicator::StepOutputs(
+    replicator::ReplicaContext&, const replicator::Inputs&)>;
+
+inline ImageRun TrainImages(const SyntheticImagesOptions& images,
+                            const std::vector<ImageStepFn>& step_fns,
+                            const replicator::ReplicationConfig& config,
+                            int num_steps = kImageSteps) {
+  const auto replicator = replicator::Replicator::Create(config, /*seed=*/3);
+  const auto input =
+      replicator->MakeInput([&](const replicator::InputContext& context) {
+        return std::make_unique<SyntheticImages>(images, context);
+      });
+  std::vector<std::unique_ptr<replicator::Step>> steps;
+  steps.reserve(step_fns.size());
+  for (const ImageStepFn& step_fn : step_fns) {
+    steps.push_back(replicator->Build(*input, step_fn));
+  }
+  ImageRun run;
+  run.first = ValuesOf(replicator->variables());
+  for (int i = 0; i < num_steps; ++i) {
+    replicator::Step& step = *steps[static_cast<size_t>(i) % steps.size()];
+    EXPECT_EQ(step.Run({}), replicator::NextResult::kOk);
+    const TensorView loss = step.value("loss");
+    run.losses.push_back(loss.dtype() == DType::kF64
+                             ? loss.Span<double>()[0]
+                             : static_cast<double>(loss.Span<float>()[0]));
+  }
+  run.last = ValuesOf(replicator->variables());
+  return run;
+}
+
+inline ImageRun TrainResNet(DType dtype, NormStatistics statistics,
+                            const replicator::ReplicationConfig& config,
+                            int num_steps = kImageSteps) {
+  resnet50::ResNetConfig model;
+  model.depth = resnet50::Depth::k18;
+  model.stem = resnet50::Stem::kSmall;
+  model.width = 4;
+  model.image_size = 16;
+  model.num_classes = 3;
+  // so that every block counts from the first step on
+  model.has_zero_gamma = false;
+  model.optimizer.learning_rate = 0.005;
+  model.batch_norm_statistics = statistics;
+  return TrainImages(
+      {.batch_size = kImageBatch, .side = 16, .num_classes = 3, .seed = 5},
+      {[=](replicator::ReplicaContext& replica,
+           const replicator::Inputs& inputs) {
+        return BuildResNetStep(replica, inputs, model, dtype);
+      }},
+      config, num_steps);
+}
+
+// Two updates of the discriminator for one of the generator.
+inline ImageRun TrainSngan(DType dtype,
+                           const replicator::ReplicationConfig& config) {
+  sngan::SnganConfig model;
+  model.num_classes = 3;
+  model.latent_size = 4;
+  model.generator_channels = 3;
+  model.discriminator_channels = 3;
+  const auto step_fn = [=](SnganNetwork network) {
+    return [=](replicator::ReplicaContext& replica,
+               const replicator::Inputs& inputs) {
+      return BuildSnganStep(replica, inputs, model, network, dtype);
+    };
+  };
+  const ImageStepFn discriminator = step_fn(SnganNetwork::kDiscriminator);
+  return TrainImages(
+      {.batch_size = kImageBatch, .side = 32, .num_classes = 3, .seed = 5},
+      {discriminator, discriminator, step_fn(SnganNetwork::kGenerator)},
+      config);
+}
+
+inline void CheckSameRun(const ImageRun& one, const ImageRun& many,
+                         DType dtype) {
+  CheckSameTraining(one.first, one.last, many.last, dtype);
+  for (size_t i = 0; i < one.losses.size(); ++i) {
+    EXPECT_NEAR(one.losses[i], many.losses[i],
+                dtype == DType::kF64 ? 1e-9 : 1e-4)
+        << i;
+  }
+}
+
+inline void CheckResNetLearnsAsOneReplica(
+    DType dtype, const replicator::ReplicationConfig& config) {
+  CheckSameRun(
+      TrainResNet(dtype, NormStatistics::kSync, {.backend = config.backend}),
+      TrainResNet(dtype, NormStatistics::kSync, config), dtype);
+}
+
+inline void CheckSnganLearnsAsOneReplica(
+    DType dtype, const replicator::ReplicationConfig& config) {
+  CheckSameRun(TrainSngan(dtype, {.backend = config.backend}),
+               TrainSngan(dtype, config), dtype);
+}
+
+}  // namespace replicant::learner
