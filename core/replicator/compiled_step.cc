@@ -17,6 +17,7 @@ CompiledStep::CompiledStep(DevicePlans plans,
     // inputs are the first device's
     runtime::Executor& plan = *devices[0].executor;
     std::vector<MutableTensorView> batch;
+    batch.reserve(specs.size());
     for (const InputSpec& spec : specs) batch.push_back(plan.input(spec.name));
     batches_.push_back(std::move(batch));
     for (const std::string& name : plan.input_names()) {

@@ -146,6 +146,7 @@ class Partitioner {
         if (DeviceOf(node.inputs[i]) == place) elements.push_back(i);
       }
       std::vector<size_t> kept;
+      kept.reserve(node.inputs.size());
       for (size_t group = 0; group < groups; ++group) {
         for (const size_t i : elements) kept.push_back(group * count + i);
       }

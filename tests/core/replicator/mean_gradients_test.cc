@@ -108,7 +108,8 @@ TEST(AccumulationTest, RandomNumbersGoByTheRowOfTheUpdate) {
     std::vector<double> all;
     for (int i = 0; i < batches; ++i) {
       EXPECT_EQ(step->Run(kNoWait), NextResult::kOk);
-      for (const double x : Values(*step, "value")) all.push_back(x);
+      const std::vector<double> values = Values(*step, "value");
+      all.insert(all.end(), values.begin(), values.end());
     }
     return all;
   };

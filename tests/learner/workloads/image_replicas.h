@@ -37,6 +37,7 @@ inline ImageRun TrainImages(const SyntheticImagesOptions& images,
         return std::make_unique<SyntheticImages>(images, context);
       });
   std::vector<std::unique_ptr<replicator::Step>> steps;
+  steps.reserve(step_fns.size());
   for (const ImageStepFn& step_fn : step_fns) {
     steps.push_back(replicator->Build(*input, step_fn));
   }

@@ -141,11 +141,13 @@ TEST(BatchNormTest, PartsOfABatchAreNormalisedAsTheWhole) {
           return is_conditional ? part(all, i) : all;
         };
         std::vector<Output> rows;
+        rows.reserve(2);
         for (int64_t i = 0; i < 2; ++i) {
           rows.push_back(Reshape(BatchMoments(part(x, i)), {1, 2, 3}));
         }
         const Output moments = CombineMoments(Concat(rows, 0));
         std::vector<Output> ys;
+        ys.reserve(2);
         for (int64_t i = 0; i < 2; ++i) {
           BatchNormOptions options{.has_relu = has_relu};
           if (has_residual) options.residual = part(residual, i);
