@@ -294,8 +294,8 @@ void AddImages(Cases& cases) {
                                    // more than is converted at a time
                                    {Shape({4, 64, 64, 72}), 2, 1, 1, 0}};
   for (const Conv& c : convs) {
-    const double length =
-        static_cast<double>(c.x.num_elements() / c.x[3] + c.k * c.k * c.x[3]);
+    const int64_t num_pixels = c.x.num_elements() / c.x[3];
+    const auto length = static_cast<double>(num_pixels + c.k * c.k * c.x[3]);
     const std::string size =
         fmt::format("{}x{}x{}x{}_o{}k{}s{}p{}", c.x[0], c.x[1], c.x[2], c.x[3],
                     c.o, c.k, c.stride, c.padding);
@@ -614,6 +614,7 @@ void AddUpdates(Cases& cases) {
   const std::vector<Shape> shapes = {Shape({70, 131}), Shape({131}), Shape({})};
   const auto variables = [shapes](CaseBuilder& b, double low, double high) {
     std::vector<VariableId> ids;
+    ids.reserve(shapes.size());
     for (const Shape& s : shapes) ids.push_back(b.Variable(s, low, high));
     return ids;
   };
