@@ -23,6 +23,12 @@ LearnerConfig LearnerConfig::Read(config::Reader& reader) {
                "what is trained: d4pg, resnet50 or sngan");
   reader.Field("batch_size", &c.batch_size, {1, 1'000'000},
                "examples of one training step, over all replicas");
+  reader.Field(
+      "precision", &c.precision,
+      {{"f32", graph::Precision::kF32}, {"bf16", graph::Precision::kBF16}},
+      "what a step multiplies and keeps: f32, or bf16 with f32 "
+      "weights, statistics, losses and optimizer (docs/graph.md); a "
+      "run may go on in the other");
   reader.Section("replication", &c.replication, "on what a step runs, and how");
   reader.Section("limits", &c.limits, "when the training ends");
   reader.Field("log_interval_s", &c.log_interval_s, {0.01, 3600.0},

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/config/reader.h"
+#include "core/graph/passes/passes.h"
 #include "core/replicator/replication_config.h"
 
 namespace replicant::learner {
@@ -21,6 +22,7 @@ struct LimitsConfig {
 struct LearnerConfig {
   std::string workload = "d4pg";
   int64_t batch_size = 256;  // of all replicas together
+  graph::Precision precision = graph::Precision::kF32;
   replicator::ReplicationConfig replication;
   LimitsConfig limits;
   double log_interval_s = 5.0;

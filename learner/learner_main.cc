@@ -61,13 +61,14 @@ std::unique_ptr<Workload> MakeWorkload(
   const std::string& name = config.learner.workload;
   const auto seed = static_cast<uint64_t>(config.run.seed);
   if (name == "resnet50") {
-    return std::make_unique<ResNetWorkload>(config.resnet50,
-                                            config.learner.batch_size, seed,
-                                            std::move(replicator));
+    return std::make_unique<ResNetWorkload>(
+        config.resnet50, config.learner.batch_size, config.learner.precision,
+        seed, std::move(replicator));
   }
   if (name == "sngan") {
     return std::make_unique<SnganWorkload>(
-        config.sngan, config.learner.batch_size, seed, std::move(replicator));
+        config.sngan, config.learner.batch_size, config.learner.precision, seed,
+        std::move(replicator));
   }
   return std::make_unique<D4pgWorkload>(OptionsOf(config, TaskOf(config)),
                                         std::move(replicator), source);

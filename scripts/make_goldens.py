@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/golden/torch: what PyTorch computes, in float64.
 
-    scripts/make_goldens.py
+    scripts/make_goldens.py [bf16]
 
 ops.safetensors: per case "FAMILY/CASE/input0" ..., "output", and for what is
 differentiable "weight" (that of each output element in a loss) and "gradient0"
@@ -12,11 +12,16 @@ NAME.expected.safetensors, what it should write (docs/workload_probe.md). Those
 of image models also hold "evaluation/OUTPUT": what the workload's kind
 "evaluate" gives for the first batch after the last step.
 
+bf16_losses.safetensors: "NAME/f64/LOSS" and "NAME/autocast/LOSS" of 20 steps
+from each NAME.safetensors, in float64 and in float32 with autocast to bf16; with
+the argument bf16 only this file is made, from the others.
+
 manifest.json holds versions and seeds. Makes PyTorch's environment first
 (scripts/torch_environment.py).
 """
 
 import json
+import sys
 
 import torch_environment
 
@@ -25,7 +30,7 @@ torch_environment.run_here()
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 import yaml  # noqa: E402
-from safetensors.torch import save_file  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
 
 import torch_d4pg  # noqa: E402
 import torch_resnet50  # noqa: E402
@@ -36,6 +41,7 @@ OPS_SEED = 41
 D4PG_SEED = 42
 MODELS_SEED = 43
 STEPS = 10
+BF16_STEPS = 20
 
 
 def normal(*shape):
@@ -352,6 +358,46 @@ def model(workload, module, seed):
     return tensors, expected
 
 
+def losses(name, dtype, autocast):
+    """Those of BF16_STEPS steps from NAME.safetensors, by name."""
+    workload = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
+    tensors = load_file(FOLDER / f"{name}.safetensors")
+    variables = {n.removeprefix("variables/"): t for n, t in tensors.items()
+                 if n.startswith("variables/")}
+    batches = {n.removeprefix("batches/"):
+               t.to(dtype) if t.is_floating_point() else
+               t.long() if t.dtype == torch.int32 else t
+               for n, t in tensors.items() if n.startswith("batches/")}
+    module = MODULES[name.split("_")[0]]
+    learner = module.Learner(workload, dtype, autocast=autocast)
+    is_d4pg = module is torch_d4pg
+    (learner.agent if is_d4pg else learner.network).load_state_dict(
+        variables, strict=False)
+    series = {}
+    for step in range(BF16_STEPS):
+        batch = {n: t[step % len(t)] for n, t in batches.items()}
+        outputs = (learner.step(*(batch[n] for n in torch_d4pg.BATCH_NAMES))
+                   if is_d4pg else learner.step(**batch))
+        for key, value in outputs.items():
+            if key.endswith("loss"):
+                series.setdefault(key.removeprefix("losses/"), []).append(
+                    value.double())
+    return {n: torch.stack(values) for n, values in series.items()}
+
+
+MODULES = {"d4pg": torch_d4pg, "resnet50": torch_resnet50, "sngan": torch_sngan}
+
+
+def save_bf16_losses():
+    tensors = {}
+    for path in sorted(FOLDER.glob("*.yaml")):
+        for kind, dtype, autocast in (("f64", torch.float64, False),
+                                      ("autocast", torch.float32, True)):
+            tensors |= {f"{path.stem}/{kind}/{n}": t for n, t in
+                        losses(path.stem, dtype, autocast).items()}
+    save("bf16_losses", tensors)
+
+
 def save(name, tensors):
     tensors = {n: t.clone(memory_format=torch.contiguous_format) for n, t in tensors.items()}
     path = FOLDER / f"{name}.safetensors"
@@ -363,6 +409,9 @@ def save(name, tensors):
 def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
+    if sys.argv[1:] == ["bf16"]:
+        save_bf16_losses()
+        return
     torch.manual_seed(OPS_SEED)
     tensors = {}
     add_op_cases(tensors, cases())
@@ -381,11 +430,12 @@ def main():
                                       MODELS_SEED + workload["seed"])
             save(path.stem, tensors)
             save(f"{path.stem}.expected", expected)
+    save_bf16_losses()
     manifest = {"made by": "scripts/make_goldens.py",
                 "torch": torch.__version__.split("+")[0],
                 "dtype": "float64", "ops seed": OPS_SEED,
                 "d4pg seed": D4PG_SEED, "models seed": MODELS_SEED,
-                "steps": STEPS}
+                "steps": STEPS, "bf16 steps": BF16_STEPS}
     (FOLDER / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
 
 

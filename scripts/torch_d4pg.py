@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import torch_environment
+
 CONVOLUTIONS = {  # kind: (channels, kernel, stride) each
     "state": [],
     "nature": [(32, 8, 4), (64, 4, 2), (64, 3, 1)],
@@ -117,7 +119,8 @@ def shift(x, offsets):
 class Learner:
     """One update of everything, like BuildUpdate()."""
 
-    def __init__(self, workload, dtype, compile=False):
+    def __init__(self, workload, dtype, compile=False, autocast=False):
+        self.autocast = autocast
         self.config = workload["agent"]
         self.dtype = dtype
         self.agent = Agent(workload).to(dtype)
@@ -163,11 +166,14 @@ class Learner:
         agent, target = self.agent, self.agent.target
         with torch.no_grad():
             encoder = target.encoder if hasattr(target, "encoder") else agent.encoder
-            h2 = encoder(self.shifted(o2), self.dtype)
-            p2 = F.softmax(target.critic(h2, torch.tanh(target.policy(h2))), 1)
-            m = project(p2, r, d, self.z)
-        h = agent.encoder(self.shifted(o), self.dtype)
-        logits = agent.critic(h, a)
+            with torch_environment.bf16(self.autocast):
+                h2 = encoder(self.shifted(o2), self.dtype)
+                logits2 = target.critic(h2, torch.tanh(target.policy(h2)))
+            m = project(F.softmax(logits2.to(self.dtype), 1), r, d, self.z)
+        with torch_environment.bf16(self.autocast):
+            h = agent.encoder(self.shifted(o), self.dtype)
+            logits = agent.critic(h, a)
+        logits = logits.to(self.dtype)
         cross_entropy = -(m * F.log_softmax(logits, 1)).sum(1)
         loss = (cross_entropy * (w / w.max())).mean()
         value = (F.softmax(logits.detach(), 1) * self.z).sum(1)
@@ -178,10 +184,12 @@ class Learner:
         return loss, h, priority, value
 
     def policy_value(self, h):
-        pre_tanh = self.agent.policy(h)
-        action = torch.tanh(pre_tanh)
-        chosen = action.detach().requires_grad_()
-        probabilities = F.softmax(self.agent.critic(h, chosen), 1)
+        with torch_environment.bf16(self.autocast):
+            pre_tanh = self.agent.policy(h)
+            action = torch.tanh(pre_tanh)
+            chosen = action.detach().requires_grad_()
+            logits = self.agent.critic(h, chosen)
+        probabilities = F.softmax(logits.to(self.dtype), 1)
         return pre_tanh, action, chosen, (probabilities * self.z).sum(1)
 
     def policy_gradients(self, h):

@@ -46,3 +46,9 @@ def run_here():
     interpreter = python()
     if pathlib.Path(sys.prefix).resolve() != FOLDER.resolve():
         os.execv(interpreter, [str(interpreter), *sys.argv])
+
+
+def bf16(is_on):
+    """What forward passes run in: autocast to bf16, or nothing."""
+    import torch
+    return torch.autocast("cpu", torch.bfloat16, enabled=is_on)

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import torch_environment
+
 MEAN = [0.485, 0.456, 0.406]
 STD = [0.229, 0.224, 0.225]
 
@@ -77,7 +79,8 @@ class ResNet(nn.Module):
 class Learner:
     """One update of everything, like BuildUpdate()."""
 
-    def __init__(self, workload, dtype, compile=False):
+    def __init__(self, workload, dtype, compile=False, autocast=False):
+        self.autocast = autocast
         self.model = workload["model"]
         self.network = ResNet(self.model).to(dtype).to(
             memory_format=torch.channels_last)
@@ -94,7 +97,9 @@ class Learner:
         self.forward = torch.compile(self.loss) if compile else self.loss
 
     def loss(self, image, label):
-        logits = self.network(image)
+        with torch_environment.bf16(self.autocast):
+            logits = self.network(image)
+        logits = logits.to(self.network.fc.weight.dtype)
         return F.cross_entropy(
             logits, label, label_smoothing=self.model["label_smoothing"]), logits
 

@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.utils import spectral_norm
 
+import torch_environment
+
 
 def generator_channels(model):
     small = model["image_size"] == 32
@@ -122,7 +124,8 @@ class Learner:
     """The updates of `kind`: like Updates::UpdateDiscriminator() and
     UpdateGenerator()."""
 
-    def __init__(self, workload, dtype, compile=False):
+    def __init__(self, workload, dtype, compile=False, autocast=False):
+        self.autocast = autocast
         model = workload["model"]
         self.kind = workload["kind"]
         self.network = nn.ModuleDict({"generator": Generator(model),
@@ -147,16 +150,20 @@ class Learner:
     def discriminator_loss(self, image, label, z, fake_label):
         dtype = z.dtype
         real = (image.to(dtype) * (2 / 255) - 1).permute(0, 3, 1, 2)
-        with torch.no_grad():
-            fake = self.network["generator"](z, fake_label)
-        logits = self.network["discriminator"](
-            torch.cat([real, fake]), torch.cat([label, fake_label]))
+        with torch_environment.bf16(self.autocast):
+            with torch.no_grad():
+                fake = self.network["generator"](z, fake_label)
+            logits = self.network["discriminator"](
+                torch.cat([real, fake]), torch.cat([label, fake_label]))
+        logits = logits.to(dtype)
         return (F.relu(1 - logits[:len(label)]).mean()
                 + F.relu(1 + logits[len(label):]).mean()), logits
 
     def generator_loss(self, generator_z, generator_label):
-        fake = self.network["generator"](generator_z, generator_label)
-        logits = self.network["discriminator"](fake, generator_label)
+        with torch_environment.bf16(self.autocast):
+            fake = self.network["generator"](generator_z, generator_label)
+            logits = self.network["discriminator"](fake, generator_label)
+        logits = logits.to(generator_z.dtype)
         return -logits.mean(), logits
 
     def update(self, name, *batch):

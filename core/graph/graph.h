@@ -69,6 +69,10 @@ struct InferContext {
   DType dtype(int input) const {
     return inputs[static_cast<size_t>(input)].dtype;
   }
+  // Input 0's, or f32 where a pass has set the attribute "f32_result".
+  DType ResultDType() const {
+    return attributes.Has("f32_result") ? DType::kF32 : dtype(0);
+  }
 
   std::string_view op;
   std::string_view name;

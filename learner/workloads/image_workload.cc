@@ -15,8 +15,9 @@ constexpr const char* kBatches = "batches";
 }  // namespace
 
 ImageWorkload::ImageWorkload(std::unique_ptr<replicator::Replicator> replicator,
-                             const SyntheticImagesOptions& images)
-    : replicator_(std::move(replicator)) {
+                             const SyntheticImagesOptions& images,
+                             graph::Precision precision)
+    : precision_(precision), replicator_(std::move(replicator)) {
   // one process knows how far the images are, so that its checkpoint says it
   input_ = replicator_->MakeInput(
       [&](const replicator::InputContext& context) {

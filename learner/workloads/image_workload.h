@@ -36,12 +36,20 @@ class ImageWorkload : public Workload {
 
   // Throws what making the input throws.
   ImageWorkload(std::unique_ptr<replicator::Replicator> replicator,
-                const SyntheticImagesOptions& images);
+                const SyntheticImagesOptions& images,
+                graph::Precision precision);
 
   replicator::Replicator& replicator() { return *replicator_; }
-  replicator::Input& input() { return *input_; }
+  // A step on the images, in the workload's precision. Throws what
+  // Replicator::Build() throws.
+  std::unique_ptr<replicator::Step> BuildStep(
+      const replicator::StepFn& step_fn) {
+    return replicator_->Build(*input_, step_fn,
+                              {.passes = {.precision = precision_}});
+  }
 
  private:
+  graph::Precision precision_;
   std::unique_ptr<replicator::Replicator> replicator_;
   // input_ owns it; null where another process has it
   SyntheticImages* images_ = nullptr;

@@ -89,6 +89,7 @@ class ProbeInput {
   void CheckNames(const std::vector<std::string>& variables,
                   const std::vector<std::string>& inputs) const {
     std::vector<std::string> known;
+    known.reserve(variables.size() + inputs.size());
     for (const std::string& name : variables) {
       known.push_back(fmt::format("{}{}", kVariables, name));
     }
@@ -133,6 +134,7 @@ class ProbeInput {
  private:
   static std::string DescribeDims(const std::vector<int64_t>& dims) {
     std::vector<std::string> texts;
+    texts.reserve(dims.size());
     for (const int64_t dim : dims) {
       texts.push_back(dim == -1 ? "N" : std::to_string(dim));
     }
@@ -151,7 +153,8 @@ class Probe {
         options_(options),
         store_(backend, workload.graph->seed()),
         plan_(*workload.graph, MakeSpec(workload), store_,
-              {.check_finite = options.check_finite}) {}
+              {.passes = {.precision = options.precision},
+               .check_finite = options.check_finite}) {}
 
   ProbeResult Run(const ProbeInput& input) {
     Load(input);

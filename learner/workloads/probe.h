@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "core/graph/passes/passes.h"
 #include "core/kernels/backend.h"
 #include "core/tensor/host_tensor.h"
 #include "core/tensor/safetensors.h"
@@ -15,6 +16,7 @@ namespace replicant::learner {
 
 struct ProbeOptions {
   int64_t steps = 1;
+  graph::Precision precision = graph::Precision::kF32;
   // Debug mode: the first op that makes a value that is not finite is named.
   bool check_finite = false;
 };

@@ -25,6 +25,7 @@ struct Options {
   std::string backend = "reference";
   std::string threads = "1";
   std::string dtype = "f32";
+  std::string precision = "f32";
   bool check_finite = false;
 };
 
@@ -44,6 +45,14 @@ void CheckOptions(const Options& options) {
     throw ConfigError(
         fmt::format("--dtype {}: want one of f32, f64", options.dtype));
   }
+  if (options.precision != "f32" && options.precision != "bf16") {
+    throw ConfigError(fmt::format("--precision {}: want one of f32, bf16",
+                                  options.precision));
+  }
+  if (options.precision == "bf16" && options.dtype != "f32") {
+    throw ConfigError(fmt::format("--precision bf16: want --dtype f32, got {}",
+                                  options.dtype));
+  }
   if (options.input.empty()) throw ConfigError("--input FILE is missing");
   if (options.output.empty()) throw ConfigError("--output FILE is missing");
 }
@@ -58,11 +67,13 @@ void Run(const Options& options, const config::Arguments& arguments) {
   const auto backend = kernels::MakeBackend(
       options.backend, {.num_threads = static_cast<int>(
                             PositiveInteger("threads", options.threads))});
-  const ProbeResult result =
-      RunProbe(loaded.workload, *backend, SafetensorsReader(options.input),
-               options.input,
-               {.steps = PositiveInteger("steps", options.steps),
-                .check_finite = options.check_finite});
+  const ProbeResult result = RunProbe(
+      loaded.workload, *backend, SafetensorsReader(options.input),
+      options.input,
+      {.steps = PositiveInteger("steps", options.steps),
+       .precision = options.precision == "bf16" ? graph::Precision::kBF16
+                                                : graph::Precision::kF32,
+       .check_finite = options.check_finite});
   std::vector<NamedTensorView> tensors;
   for (const auto& [name, tensor] : result) {
     tensors.push_back({name, tensor.view()});
@@ -91,6 +102,8 @@ int Main(int argc, char** argv) {
                          "threads of the backend");
   command_line.AddOption("--dtype", &options.dtype,
                          "of variables and computation: f32 or f64");
+  command_line.AddOption("--precision", &options.precision,
+                         "what is multiplied and kept: f32 or bf16");
   command_line.AddFlag("--check_finite", &options.check_finite,
                        "name the first op that makes NaN or infinity (slow)");
   config::Arguments arguments =

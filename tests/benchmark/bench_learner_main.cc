@@ -60,10 +60,15 @@ struct Case {
   std::string name;      // "d4pg-state-256", "nature-4"
   std::string workload;  // the file
   int64_t batch = 0;     // actor only
+  graph::Precision precision = graph::Precision::kF32;
   int threads = 1;
 
+  std::string PrecisionName() const {
+    return precision == graph::Precision::kBF16 ? "bf16" : "f32";
+  }
   std::string FullName() const {
-    return fmt::format("{}/{}/f32/threads-{}", group, name, threads);
+    return fmt::format("{}/{}/{}/threads-{}", group, name, PrecisionName(),
+                       threads);
   }
 };
 
@@ -75,10 +80,14 @@ std::vector<Case> AllCases(const Options& options) {
          {"d4pg-state-256", "d4pg-nature-128", "d4pg-drq-256", "d4pg-light-64",
           "resnet50-8", "resnet50-16", "sngan-32-d-16", "sngan-32-g-16",
           "sngan-64-d-16", "sngan-64-g-16"}) {
-      cases.push_back({.group = "learner",
-                       .name = name,
-                       .workload = name,
-                       .threads = threads});
+      for (const auto precision :
+           {graph::Precision::kF32, graph::Precision::kBF16}) {
+        cases.push_back({.group = "learner",
+                         .name = name,
+                         .workload = name,
+                         .precision = precision,
+                         .threads = threads});
+      }
     }
     for (const auto& [kind, workload] :
          {std::pair{"nature", "d4pg-nature-128"}, {"drq", "d4pg-drq-256"}}) {
@@ -249,7 +258,8 @@ metrics::JsonObject RunCase(const Case& c, const Options& options) {
       kernels::MakeBackend(options.backend, {.num_threads = c.threads});
   runtime::VariableStore store(*backend, /*seed=*/1);
   runtime::Executor plan(*workload.graph, spec, store,
-                         {.has_profile = options.has_profile});
+                         {.passes = {.precision = c.precision},
+                          .has_profile = options.has_profile});
   FillInputs(plan);
   const std::vector<double> times = TimeRuns(plan, options.seconds);
   if (options.has_profile) PrintProfile(plan);
@@ -282,11 +292,12 @@ metrics::JsonObject RunReplicas(const Case& c, const Options& options) {
        .replicas = options.replicas,
        .backend = options.backend,
        .threads = c.threads},
-      options.seconds);
+      c.precision, options.seconds);
   const double median = times.steps[times.steps.size() / 2];
   metrics::JsonObject line;
-  line.Add("name", fmt::format("{}/{}/f32/replicas-{}/threads-{}", c.group,
-                               c.name, options.replicas, c.threads))
+  line.Add("name",
+           fmt::format("{}/{}/{}/replicas-{}/threads-{}", c.group, c.name,
+                       c.PrecisionName(), options.replicas, c.threads))
       .Add("value", median)
       .Add("unit", "ms")
       .Add("min_ms", times.steps.front())

@@ -129,14 +129,15 @@ ReplicaCase MakeReplicaCase(const std::string& workload,
 
 ReplicaTimes TimeReplicas(const ReplicaCase& c,
                           const replicator::ReplicationConfig& config,
-                          double seconds) {
+                          graph::Precision precision, double seconds) {
   using std::chrono::steady_clock;
   const auto replicator = replicator::Replicator::Create(config, /*seed=*/1);
   const auto input = replicator->MakeInput([&](const InputContext& context) {
     return std::make_unique<OneBatch>(
         c.specs(context.PipelineBatchSize(c.batch_size)));
   });
-  const auto step = replicator->Build(*input, c.step_fn);
+  const auto step = replicator->Build(*input, c.step_fn,
+                                      {.passes = {.precision = precision}});
   const auto run = [&] { static_cast<void>(step->Run({})); };
   for (int i = 0; i < 5; ++i) run();
   ReplicaTimes times;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/config/load.h"
+#include "core/graph/passes/passes.h"
 #include "core/replicator/replicator.h"
 
 namespace replicant::learner {
@@ -31,6 +32,6 @@ struct ReplicaTimes {
 };
 ReplicaTimes TimeReplicas(const ReplicaCase& c,
                           const replicator::ReplicationConfig& config,
-                          double seconds);
+                          graph::Precision precision, double seconds);
 
 }  // namespace replicant::learner

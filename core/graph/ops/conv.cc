@@ -67,7 +67,7 @@ std::vector<TensorType> InferWeightGradient(const InferContext& context) {
   const Shape w = WantedShape(context);
   REPLICANT_CHECK(OutputShape(context, context.shape(0), w) == context.shape(1),
                   "dy {} does not fit", context.shape(1).ToString());
-  return {{context.dtype(0), w}};
+  return {{context.ResultDType(), w}};
 }
 
 std::vector<Output> ConvGradient(const GradientContext& context) {

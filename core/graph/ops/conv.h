@@ -27,7 +27,7 @@ struct Conv2dOptions {
 // padding < 0 or a kernel larger than the padded image.
 //
 // Passes may add a bias [O] as input 2 and the attribute "activation", as for
-// MatMul.
+// MatMul, and to Conv2dWeightGradient "f32_result".
 Output Conv2d(Output x, Output w, const Conv2dOptions& options = {},
               CallSite site = CallSite::Here());
 

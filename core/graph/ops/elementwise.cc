@@ -108,8 +108,8 @@ std::vector<TensorType> Infer(const InferContext& context) {
                       !program.instructions.empty(),
                   "program of {} inputs on {}", program.num_inputs,
                   context.num_inputs());
-  // a fused program's dtypes were checked op by op
-  if (program.instructions.size() == 1) {
+  // a program that a pass made was checked op by op
+  if (context.op != FusedElementwiseOp().name) {
     CheckOperands(context, program.instructions[0].op);
   }
 

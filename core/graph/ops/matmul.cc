@@ -31,7 +31,7 @@ std::vector<TensorType> Infer(const InferContext& context) {
     REPLICANT_CHECK(context.shape(2) == Shape({n}), "bias {} of {} columns",
                     context.shape(2).ToString(), n);
   }
-  return {{context.dtype(0), Shape({a[transpose_a ? 1 : 0], n})}};
+  return {{context.ResultDType(), Shape({a[transpose_a ? 1 : 0], n})}};
 }
 
 // With A = a or a^T and B = b or b^T: dA = dc B^T and dB = A^T dc, each laid

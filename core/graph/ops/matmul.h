@@ -24,6 +24,8 @@ struct MatMulOptions {
 // Passes may add inputs and attributes, which kernels must then apply:
 //   input 2                 bias [N], added to each row
 //   attribute "activation"  ScalarProgram of one input, applied last
+//   attribute "f32_result"  of bf16 matrices: c is f32, as it was accumulated
+// and the bias of bf16 matrices may be f32.
 Output MatMul(Output a, Output b, const MatMulOptions& options = {},
               CallSite site = CallSite::Here());
 

@@ -14,10 +14,13 @@
 namespace replicant::graph {
 namespace {
 
-// Whether gamma and beta, inputs 1 and 2, have this shape, and x's dtype.
+// Whether gamma and beta, inputs 1 and 2, have this shape, and x's dtype or,
+// for x of bf16, f32.
 bool AreVectors(const InferContext& context, const Shape& shape) {
-  const DType dtype = context.dtype(0);
-  return context.inputs[1] == TensorType{dtype, shape} &&
+  const DType dtype = context.dtype(1);
+  const bool fits = dtype == context.dtype(0) ||
+                    (context.dtype(0) == DType::kBF16 && dtype == DType::kF32);
+  return fits && context.inputs[1] == TensorType{dtype, shape} &&
          context.inputs[2] == TensorType{dtype, shape};
 }
 
@@ -43,7 +46,7 @@ std::vector<TensorType> InferLayerNorm(const InferContext& context) {
         DescribeInputs(context)));
   }
   const Shape rows(x.dims().first(static_cast<size_t>(x.rank() - 1)));
-  const TensorType statistics{context.dtype(0), rows};
+  const TensorType statistics{context.dtype(1), rows};
   return {context.inputs[0], statistics, statistics};
 }
 
@@ -73,13 +76,13 @@ std::vector<TensorType> InferBatchNorm(const InferContext& context) {
         DescribeInputs(context)));
   }
   CheckNotEmpty(context);
-  const TensorType statistics{context.dtype(0),
+  const TensorType statistics{context.dtype(1),
                               LastDimension(context.shape(0))};
   return {context.inputs[0], statistics, statistics};
 }
 
-TensorType MomentsOf(const TensorType& x) {
-  return {x.dtype, Shape({2, x.shape[x.shape.rank() - 1]})};
+TensorType MomentsOf(const Shape& x, DType dtype) {
+  return {dtype, Shape({2, x[x.rank() - 1]})};
 }
 
 std::vector<TensorType> InferBatchMoments(const InferContext& context) {
@@ -88,7 +91,7 @@ std::vector<TensorType> InferBatchMoments(const InferContext& context) {
                              DescribeInputs(context)));
   }
   CheckNotEmpty(context);
-  return {MomentsOf(context.inputs[0])};
+  return {MomentsOf(context.shape(0), context.ResultDType())};
 }
 
 std::vector<TensorType> InferCombineMoments(const InferContext& context) {
@@ -103,7 +106,7 @@ std::vector<TensorType> InferCombineMoments(const InferContext& context) {
 
 std::vector<TensorType> InferBatchNormApply(const InferContext& context) {
   if (!AreBatchNormInputs(context, /*residual=*/4) ||
-      context.inputs[3] != MomentsOf(context.inputs[0])) {
+      context.inputs[3] != MomentsOf(context.shape(0), context.dtype(1))) {
     context.Fail(fmt::format(
         "want x [B,...,C], gamma, beta [C] or [B,C], moments [2,C], and a "
         "residual as x, of one floating dtype, got {}",

@@ -2,7 +2,8 @@
 
 #include "core/graph/graph.h"
 
-// Normalisation. Floating, one dtype; statistics are made in at least f32.
+// Normalisation. Floating, one dtype, but gamma and beta of bf16 images may be
+// f32; statistics have their dtype and are made in at least f32.
 // Every function throws ShapeError at `site` for vectors of another size than
 // x's last dimension.
 namespace replicant::graph {

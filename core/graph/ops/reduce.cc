@@ -48,9 +48,9 @@ Shape ReducedShape(const Shape& shape, const std::vector<int64_t>& axes,
 
 std::vector<TensorType> InferReduced(const InferContext& context) {
   const std::vector<int64_t> axes = NormalizeAxes(context);
-  return {
-      {context.dtype(0), ReducedShape(context.shape(0), axes,
-                                      context.attributes.Bool("keep_dims"))}};
+  return {{context.ResultDType(),
+           ReducedShape(context.shape(0), axes,
+                        context.attributes.Bool("keep_dims"))}};
 }
 
 std::vector<TensorType> InferSum(const InferContext& context) {

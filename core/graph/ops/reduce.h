@@ -20,7 +20,8 @@ struct ReduceOptions {
   bool keep_dims = false;
 };
 
-// Any numeric dtype. The sum over an empty axis is 0.
+// Any numeric dtype. The sum over an empty axis is 0. Passes may add the
+// attribute "f32_result" to the sum or mean of bf16, which is then f32.
 Output ReduceSum(Output x, const ReduceOptions& options = {},
                  CallSite site = CallSite::Here());
 // Floating.

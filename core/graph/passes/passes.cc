@@ -7,6 +7,7 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/graph/passes/autocast.h"
 #include "core/graph/passes/rewriter.h"
 
 namespace replicant::graph {
@@ -94,6 +95,7 @@ Program RunPasses(Program program, const TargetInfo& target,
                                         name, KnownNames()));
     }
   }
+  if (options.precision == Precision::kBF16) program = Autocast(program);
   for (const Pass& pass : AllPasses()) {
     if (std::find(options.off.begin(), options.off.end(), pass.name) ==
         options.off.end()) {

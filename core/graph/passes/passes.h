@@ -45,9 +45,14 @@ struct Pass {
 //   prune             drop what is not needed any more
 const std::vector<Pass>& AllPasses();
 
+// In what a program multiplies and keeps its tensors: see autocast.h.
+enum class Precision { kF32, kBF16 };
+
 struct PassOptions {
   // Names of passes not to run.
   std::vector<std::string> off;
+  // Not f32: Autocast() comes before all passes.
+  Precision precision = Precision::kF32;
 };
 
 // Runs the passes that are on. Throws InvalidArgument for an unknown name in

@@ -86,6 +86,14 @@ T FromDouble(double value) {
   }
 }
 
+// A product to which a fused bias is added: rounded as the node of its own did,
+// but in bf16 the bias comes before the only rounding (graph::Autocast()).
+template <typename T>
+double BeforeBias(double product) {
+  return std::is_same_v<T, BFloat16> ? product
+                                     : ToDouble(FromDouble<T>(product));
+}
+
 // Calls function.operator()<T>() with the C++ type of a floating dtype.
 template <typename Function>
 auto DispatchFloating(DType dtype, const Function& function) {
@@ -99,6 +107,18 @@ auto DispatchFloating(DType dtype, const Function& function) {
   }
   REPLICANT_CHECK(dtype == DType::kF32, "{} is not floating", DTypeName(dtype));
   return function.template operator()<float>();
+}
+
+// Calls function.operator()<In, Out>() for an op that reads floating `in` and
+// stores `out`: the same, or f32 of bf16.
+template <typename Function>
+auto DispatchFloating(DType in, DType out, const Function& function) {
+  if (in == DType::kBF16 && out == DType::kF32) {
+    return function.template operator()<BFloat16, float>();
+  }
+  REPLICANT_CHECK(in == out, "{} to {}", DTypeName(in), DTypeName(out));
+  return DispatchFloating(
+      in, [&]<typename T>() { return function.template operator()<T, T>(); });
 }
 
 }  // namespace replicant::kernels

@@ -19,11 +19,13 @@ struct ReducePlan {
   std::vector<Axis> reduced;
   int64_t num_kept = 1;
   int64_t num_reduced = 1;
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;  // of the elements
+  DType result_dtype = DType::kF32;
 };
 
 ReducePlan PlanOf(const KernelRequest& request) {
-  ReducePlan plan{.dtype = request.output().dtype};
+  ReducePlan plan{.dtype = request.input(0).dtype,
+                  .result_dtype = request.output().dtype};
   const Shape& shape = request.input(0).shape;
   const Shape::Strides strides = shape.RowMajorStrides();
   const std::vector<int64_t>& axes = request.node.attributes.Ints("axes");
@@ -65,7 +67,7 @@ RunFunction MakeReduction(const KernelRequest& request, double start, Fold fold,
         value = fold(value, Load(operands.inputs[0], plan.dtype,
                                  base + OffsetOf(plan.reduced, j)));
       }
-      Store(operands.outputs[0], plan.dtype, i,
+      Store(operands.outputs[0], plan.result_dtype, i,
             finish(value, plan.num_reduced));
     }
   };

@@ -5,6 +5,7 @@
 
 #include "core/kernels/cpu/cpu_kernels.h"
 #include "core/kernels/cpu/parallel.h"
+#include "core/kernels/cpu/stored.h"
 #include "core/kernels/cpu/tile_program.h"
 
 // Batch norm with the relu and the residual that follow it. What it costs is
@@ -18,9 +19,11 @@ using std::size_t;
 // x as examples of rows of channels, walked in blocks of rows that stay in the
 // cache. gamma and beta have one row for all examples, or one for each.
 struct BatchNormShape {
-  BatchNormShape(const CpuRequest& request, const Shape& x, const Shape& gamma)
-      : channels(x[x.rank() - 1]),
-        rows(x.num_elements() / channels),
+  BatchNormShape(const CpuRequest& request, const graph::TensorType& x,
+                 const Shape& gamma)
+      : dtype(x.dtype),
+        channels(x.shape[x.shape.rank() - 1]),
+        rows(x.shape.num_elements() / channels),
         groups(gamma.rank() == 2 ? gamma[0] : 1),
         group_rows(rows / groups),
         block_rows(std::clamp<int64_t>(kBlockSize / channels, 16, 128)),
@@ -31,7 +34,8 @@ struct BatchNormShape {
                 : 0.0f),
         has_relu(HasAttributes(request) &&
                  request.node.attributes.Bool("relu")),
-        num_threads(ThreadsFor(request.num_threads, 4 * x.num_elements())) {}
+        num_threads(
+            ThreadsFor(request.num_threads, 4 * x.shape.num_elements())) {}
 
   // Elements of a block, unless it must have more for its fewest rows.
   static constexpr int64_t kBlockSize = 8192;
@@ -58,10 +62,32 @@ struct BatchNormShape {
     return request.node.attributes.Has("epsilon");
   }
 
+  DType dtype;
   int64_t channels, rows, groups, group_rows, block_rows, group_blocks;
   float epsilon;
   bool has_relu;
   int num_threads;
+};
+
+// Blocks of what is not stored as f32, as floats: some for each thread.
+class BlockScratch {
+ public:
+  BlockScratch(const BatchNormShape& s, size_t num_blocks)
+      : block_size_(s.dtype == DType::kF32
+                        ? 0
+                        : static_cast<size_t>(s.block_rows * s.channels)),
+        num_blocks_(num_blocks),
+        floats_(static_cast<size_t>(s.num_threads) * num_blocks * block_size_) {
+  }
+
+  float* of(int thread, size_t block) {
+    return floats_.data() +
+           (static_cast<size_t>(thread) * num_blocks_ + block) * block_size_;
+  }
+
+ private:
+  size_t block_size_, num_blocks_;
+  std::vector<float> floats_;
 };
 
 // Mean and squared distance from it, per channel, of rows that come block by
@@ -184,14 +210,16 @@ class MomentsPass {
       : moments_(static_cast<size_t>(shape.num_threads),
                  Moments(shape.channels)) {}
 
-  // Writes mean and biased variance, [C].
-  void Run(const BatchNormShape& s, const float* x, float* mean,
-           float* variance) {
+  // Writes mean and biased variance, [C]; uses block 0 of each thread.
+  void Run(const BatchNormShape& s, const std::byte* x, BlockScratch* scratch,
+           float* mean, float* variance) {
     for (Moments& moments : moments_) moments.Clear();
     s.ForBlocks(/*is_reversed=*/false,
                 [&](int thread, int64_t /*group*/, int64_t row, int64_t rows) {
                   moments_[static_cast<size_t>(thread)].AddBlock(
-                      x + row * s.channels, rows);
+                      LoadRun(x, s.dtype, row * s.channels, rows * s.channels,
+                              scratch->of(thread, 0)),
+                      rows);
                 });
     for (size_t i = 1; i < moments_.size(); ++i) moments_[0].Add(moments_[i]);
     for (int64_t c = 0; c < s.channels; ++c) {
@@ -209,18 +237,20 @@ class MomentsPass {
 class BatchMomentsKernel : public Kernel {
  public:
   explicit BatchMomentsKernel(const CpuRequest& request)
-      : s_(request, request.input(0).shape, Shape({})), pass_(s_) {}
+      : s_(request, request.input(0), Shape({})), scratch_(s_, 1), pass_(s_) {}
 
   void Bind(const KernelBindings& bindings) override {
     operands_ = {.inputs = bindings.inputs, .outputs = bindings.outputs};
   }
   void Launch(Stream& /*stream*/) override {
     auto* moments = operands_.output<float>();
-    pass_.Run(s_, operands_.input<float>(0), moments, moments + s_.channels);
+    pass_.Run(s_, operands_.inputs[0], &scratch_, moments,
+              moments + s_.channels);
   }
 
  private:
   BatchNormShape s_;
+  BlockScratch scratch_;
   MomentsPass pass_;
   Operands operands_;
 };
@@ -232,7 +262,8 @@ class BatchMomentsKernel : public Kernel {
 class BatchNormKernel : public Kernel {
  public:
   explicit BatchNormKernel(const CpuRequest& request)
-      : s_(request, request.input(0).shape, request.input(1).shape),
+      : s_(request, request.input(0), request.input(1).shape),
+        scratch_(s_, 3),
         has_moments_(request.node.op->name == "BatchNormApply"),
         residual_(has_moments_ ? 4 : 3),
         has_residual_(request.node.inputs.size() > residual_),
@@ -256,7 +287,6 @@ class BatchNormKernel : public Kernel {
   }
 
   void Launch(Stream& /*stream*/) override {
-    const float* x = operands_.input<float>(0);
     const float* mean = nullptr;
     if (has_moments_) {
       mean = operands_.input<float>(3);
@@ -264,17 +294,19 @@ class BatchNormKernel : public Kernel {
     } else {
       mean = operands_.output<float>(1);
       auto* variance = operands_.output<float>(2);
-      pass_.Run(s_, x, operands_.output<float>(1), variance);
+      pass_.Run(s_, operands_.inputs[0], &scratch_, operands_.output<float>(1),
+                variance);
       FindFactors(variance);
     }
     s_.ForBlocks(/*is_reversed=*/true, [&](int thread, int64_t group,
                                            int64_t row, int64_t rows) {
       const int64_t at = row * s_.channels;
-      float* y = operands_.output<float>(0) + at;
+      float* y = PlaceOfRun(operands_.outputs[0], s_.dtype, at,
+                            scratch_.of(thread, 2));
       normalise_(
-          {.x = x + at,
+          {.x = Block(thread, 0, row, rows),
            .residual =
-               has_residual_ ? operands_.input<float>(residual_) + at : nullptr,
+               has_residual_ ? Block(thread, residual_, row, rows) : nullptr,
            .mean = mean,
            .factor = factor_.data() + group * s_.channels,
            .beta = operands_.input<float>(2) + group * s_.channels,
@@ -287,10 +319,17 @@ class BatchNormKernel : public Kernel {
             workspace_.data() +
                 static_cast<size_t>(thread) * activation_.workspace_size());
       }
+      StoreRun(y, operands_.outputs[0], s_.dtype, at, rows * s_.channels);
     });
   }
 
  private:
+  // Rows of x or of the residual.
+  const float* Block(int thread, size_t input, int64_t row, int64_t rows) {
+    return LoadRun(operands_.inputs[input], s_.dtype, row * s_.channels,
+                   rows * s_.channels, scratch_.of(thread, input == 0 ? 0 : 1));
+  }
+
   void FindFactors(const float* variance) {
     for (int64_t c = 0; c < s_.channels; ++c) {
       const float scale = 1.0f / std::sqrt(variance[c] + s_.epsilon);
@@ -303,6 +342,7 @@ class BatchNormKernel : public Kernel {
   }
 
   BatchNormShape s_;
+  BlockScratch scratch_;
   bool has_moments_;
   // which input it is, if there is one
   size_t residual_;
@@ -380,16 +420,16 @@ void WriteGradient(const GradientBlock& b, const float* slope,
 
 // What a gradient is computed from, and where dgamma, dbeta and perhaps dz go.
 struct GradientOperands {
-  const float* dy;
-  const float* x;
+  const std::byte* dy;
+  const std::byte* x;
   const float* gamma;
   const float* beta;
   const float* mean;
   const float* variance;
-  const float* y;
+  const std::byte* y;
   float* dgamma;
   float* dbeta;
-  float* dz;
+  std::byte* dz;
 };
 
 // The first pass of a gradient: sums of dz and of dz * (x - mean), and what
@@ -399,6 +439,7 @@ class GradientSums {
  public:
   explicit GradientSums(const BatchNormShape& shape)
       : s_(shape),
+        scratch_(s_, kNumBlocks),
         entries_(static_cast<size_t>(s_.groups * s_.channels)),
         factor_(entries_),
         block_sums_(2 * static_cast<size_t>(s_.num_threads * s_.channels)),
@@ -438,19 +479,27 @@ class GradientSums {
     }
   }
 
-  GradientBlock BlockOf(int64_t group, int64_t row, int64_t rows) const {
-    const int64_t at = row * s_.channels;
-    return {.dy = o_.dy + at,
-            .x = o_.x + at,
-            .y = kMask == Mask::kFromY ? o_.y + at : nullptr,
+  // The block's operands as floats. Until the thread's next block.
+  GradientBlock BlockOf(int thread, int64_t group, int64_t row, int64_t rows) {
+    const auto load = [&](const std::byte* data, size_t block) {
+      return LoadRun(data, s_.dtype, row * s_.channels, rows * s_.channels,
+                     scratch_.of(thread, block));
+    };
+    return {.dy = load(o_.dy, 0),
+            .x = load(o_.x, 1),
+            .y = kMask == Mask::kFromY ? load(o_.y, 2) : nullptr,
             .mean = o_.mean,
             .factor = factor_.data() + group * s_.channels,
             .beta = o_.beta + group * s_.channels,
             .rows = rows,
             .channels = s_.channels};
   }
+  // Room for one more block of the thread.
+  float* spare_block(int thread) { return scratch_.of(thread, 3); }
 
  private:
+  static constexpr size_t kNumBlocks = 4;
+
   float Scale(int64_t channel) const {
     return 1.0f / std::sqrt(o_.variance[channel] + s_.epsilon);
   }
@@ -460,8 +509,14 @@ class GradientSums {
     float* sum_dz = block_sums_.data() + 2 * thread * s_.channels;
     float* sum_dz_x = sum_dz + s_.channels;
     std::fill_n(sum_dz, 2 * s_.channels, 0.0f);
-    float* dz = kWrites ? o_.dz + row * s_.channels : nullptr;
-    AddSums<kMask, kWrites>(BlockOf(group, row, rows), dz, sum_dz, sum_dz_x);
+    const int64_t at = row * s_.channels;
+    float* dz = kWrites ? PlaceOfRun(o_.dz, s_.dtype, at, spare_block(thread))
+                        : nullptr;
+    AddSums<kMask, kWrites>(BlockOf(thread, group, row, rows), dz, sum_dz,
+                            sum_dz_x);
+    if constexpr (kWrites) {
+      StoreRun(dz, o_.dz, s_.dtype, at, rows * s_.channels);
+    }
     double* total =
         totals_.data() + 2 * (static_cast<size_t>(thread) * entries_ +
                               static_cast<size_t>(group * s_.channels));
@@ -483,6 +538,7 @@ class GradientSums {
   }
 
   BatchNormShape s_;
+  BlockScratch scratch_;
   size_t entries_;
   std::vector<float> factor_;
   std::vector<float> block_sums_;
@@ -496,7 +552,8 @@ template <Mask kMask>
 class BatchNormGradientKernel : public Kernel {
  public:
   explicit BatchNormGradientKernel(const CpuRequest& request)
-      : s_(request, request.input(1).shape, request.input(2).shape),
+      : s_(request, request.input(1), request.input(2).shape),
+        dx_(s_, 1),
         sums_(s_),
         slope_(static_cast<size_t>(s_.channels)),
         offset_(static_cast<size_t>(s_.channels)) {}
@@ -513,16 +570,16 @@ class BatchNormGradientKernel : public Kernel {
 
   void Launch(Stream& /*stream*/) override {
     constexpr bool kHasY = kMask == Mask::kFromY;
-    sums_.Run({.dy = operands_.input<float>(0),
-               .x = operands_.input<float>(1),
+    sums_.Run({.dy = operands_.inputs[0],
+               .x = operands_.inputs[1],
                .gamma = operands_.input<float>(2),
                .beta = operands_.input<float>(3),
                .mean = operands_.input<float>(4),
                .variance = operands_.input<float>(5),
-               .y = kHasY ? operands_.input<float>(6) : nullptr,
+               .y = kHasY ? operands_.inputs[6] : nullptr,
                .dgamma = operands_.output<float>(1),
                .dbeta = operands_.output<float>(2),
-               .dz = kHasY ? operands_.output<float>(3) : nullptr});
+               .dz = kHasY ? operands_.outputs[3] : nullptr});
     const auto count = static_cast<double>(s_.rows);
     sums_.Finish([&](int64_t c, double scale, double sum_d,
                      double sum_d_x_hat) {
@@ -530,21 +587,26 @@ class BatchNormGradientKernel : public Kernel {
       offset_[channel] = static_cast<float>(scale * sum_d / count);
       slope_[channel] = static_cast<float>(scale * scale * sum_d_x_hat / count);
     });
-    s_.ForBlocks(/*is_reversed=*/true, [&](int /*thread*/, int64_t group,
+    s_.ForBlocks(/*is_reversed=*/true, [&](int thread, int64_t group,
                                            int64_t row, int64_t rows) {
-      GradientBlock block = sums_.BlockOf(group, row, rows);
-      float* dx = operands_.output<float>(0) + row * s_.channels;
+      const int64_t at = row * s_.channels;
+      GradientBlock block = sums_.BlockOf(thread, group, row, rows);
+      float* dx =
+          PlaceOfRun(operands_.outputs[0], s_.dtype, at, dx_.of(thread, 0));
       if constexpr (kHasY) {
-        block.dy = operands_.output<float>(3) + row * s_.channels;
+        block.dy = LoadRun(operands_.outputs[3], s_.dtype, at,
+                           rows * s_.channels, sums_.spare_block(thread));
         WriteGradient<Mask::kNone>(block, slope_.data(), offset_.data(), dx);
       } else {
         WriteGradient<kMask>(block, slope_.data(), offset_.data(), dx);
       }
+      StoreRun(dx, operands_.outputs[0], s_.dtype, at, rows * s_.channels);
     });
   }
 
  private:
   BatchNormShape s_;
+  BlockScratch dx_;
   GradientSums<kMask, kMask == Mask::kFromY> sums_;
   std::vector<float> slope_, offset_;
   Operands operands_;
@@ -556,8 +618,7 @@ template <Mask kMask>
 class BatchNormApplyGradientKernel : public Kernel {
  public:
   explicit BatchNormApplyGradientKernel(const CpuRequest& request)
-      : s_(request, request.input(1).shape, request.input(2).shape),
-        sums_(s_) {}
+      : s_(request, request.input(1), request.input(2).shape), sums_(s_) {}
 
   // dz takes the place of dy or y element by element
   bool CanShare(int input, int output) const override {
@@ -569,16 +630,16 @@ class BatchNormApplyGradientKernel : public Kernel {
 
   void Launch(Stream& /*stream*/) override {
     const float* moments = operands_.input<float>(4);
-    sums_.Run({.dy = operands_.input<float>(0),
-               .x = operands_.input<float>(1),
+    sums_.Run({.dy = operands_.inputs[0],
+               .x = operands_.inputs[1],
                .gamma = operands_.input<float>(2),
                .beta = operands_.input<float>(3),
                .mean = moments,
                .variance = moments + s_.channels,
-               .y = kMask == Mask::kFromY ? operands_.input<float>(5) : nullptr,
+               .y = kMask == Mask::kFromY ? operands_.inputs[5] : nullptr,
                .dgamma = operands_.output<float>(0),
                .dbeta = operands_.output<float>(1),
-               .dz = kHasMask ? operands_.output<float>(3) : nullptr});
+               .dz = kHasMask ? operands_.outputs[3] : nullptr});
     auto* dmoments = operands_.output<float>(2);
     sums_.Finish(
         [&](int64_t c, double scale, double sum_d, double sum_d_x_hat) {
@@ -626,13 +687,15 @@ std::unique_ptr<Kernel> MakeBatchNormApplyGradient(const CpuRequest& request) {
 }  // namespace
 
 void AddBatchNormKernels(CpuKernelTable& table) {
-  table["BatchNorm"] = {.make = &MakeBatchNorm, .why_not = &WhyNotF32};
+  table["BatchNorm"] = {.make = &MakeBatchNorm, .why_not = &WhyNotF32OrBF16};
   table["BatchNormGradient"] = {.make = &MakeBatchNormGradient,
-                                .why_not = &WhyNotF32};
-  table["BatchMoments"] = {.make = &MakeBatchMoments, .why_not = &WhyNotF32};
-  table["BatchNormApply"] = {.make = &MakeBatchNorm, .why_not = &WhyNotF32};
+                                .why_not = &WhyNotF32OrBF16};
+  table["BatchMoments"] = {.make = &MakeBatchMoments,
+                           .why_not = &WhyNotF32OrBF16};
+  table["BatchNormApply"] = {.make = &MakeBatchNorm,
+                             .why_not = &WhyNotF32OrBF16};
   table["BatchNormApplyGradient"] = {.make = &MakeBatchNormApplyGradient,
-                                     .why_not = &WhyNotF32};
+                                     .why_not = &WhyNotF32OrBF16};
   // small; as in common/
   table["CombineMoments"] = {};
   table["CombineMomentsGradient"] = {};

@@ -1,6 +1,10 @@
+#include <algorithm>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "core/kernels/cpu/cpu_kernels.h"
+#include "core/kernels/cpu/parallel.h"
 #include "core/kernels/cpu/primitive.h"
 #include "core/tensor/host_buffer.h"
 
@@ -16,34 +20,37 @@ using dnnl::prop_kind;
 constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
 
 // [B, H, W, C] as oneDNN counts it: b, c, h, w.
-memory::desc Image(const Shape& shape) {
+memory::desc Image(const graph::TensorType& type) {
+  const Shape& shape = type.shape;
   return {{shape[0], shape[3], shape[1], shape[2]},
-          memory::data_type::f32,
+          ComputeTypeOf(type.dtype),
           memory::format_tag::nhwc};
 }
 
 // [O, C, KH, KW] in a layout of the primitive's choice.
-memory::desc AnyWeights(const Shape& shape) {
+memory::desc AnyWeights(const graph::TensorType& type) {
+  const Shape& shape = type.shape;
   return {{shape[0], shape[1], shape[2], shape[3]},
-          memory::data_type::f32,
+          ComputeTypeOf(type.dtype),
           memory::format_tag::any};
 }
 
 struct ConvShape {
-  ConvShape(const KernelRequest& request, const Shape& x_shape,
-            const Shape& w_shape, const Shape& y_shape)
-      : x(Image(x_shape)),
-        w(AnyWeights(w_shape)),
-        y(Image(y_shape)),
-        plain_w(RowMajor(w_shape)),
+  ConvShape(const KernelRequest& request, const graph::TensorType& x_type,
+            const graph::TensorType& w_type, const graph::TensorType& y_type)
+      : x(Image(x_type)),
+        w(AnyWeights(w_type)),
+        y(Image(y_type)),
+        plain_w(RowMajor(w_type.shape, DataTypeOf(w_type.dtype))),
         strides(2, request.node.attributes.Int("stride")),
         before(2, request.node.attributes.Int("padding")) {
     // what the last window leaves out at the far side is negative padding
     const int64_t stride = request.node.attributes.Int("stride");
     const int64_t padding = request.node.attributes.Int("padding");
     for (int axis = 0; axis < 2; ++axis) {
-      after.push_back((y_shape[1 + axis] - 1) * stride + w_shape[2 + axis] -
-                      x_shape[1 + axis] - padding);
+      after.push_back((y_type.shape[1 + axis] - 1) * stride +
+                      w_type.shape[2 + axis] - x_type.shape[1 + axis] -
+                      padding);
     }
   }
 
@@ -61,8 +68,31 @@ struct ConvShape {
   memory::dims strides, before, after;
 };
 
-// Weights as a primitive wants them: made anew at each launch in scratch
-// memory, or kept where they seldom change.
+// How many images a primitive takes at a time: all, but where they are
+// converted so few that what it reads and writes stays in the cache.
+int64_t ImagesAtATime(const KernelRequest& request, const Shape& x,
+                      const Shape& y, int num_threads) {
+  constexpr int64_t kCacheFloats = 1 << 20;
+  const int64_t batch = x[0];
+  const DType dtype = request.input(0).dtype;
+  if (batch == 0 || ComputeTypeOf(dtype) == DataTypeOf(dtype)) return batch;
+  const int64_t floats =
+      std::max<int64_t>(1, (x.num_elements() + y.num_elements()) / batch);
+  int64_t images =
+      std::min(batch, std::max<int64_t>(kCacheFloats / floats, num_threads));
+  while (batch % images != 0) --images;
+  return images;
+}
+
+// The type of some of a tensor's images.
+graph::TensorType Some(const graph::TensorType& type, int64_t images) {
+  std::vector<int64_t> dims(type.shape.dims().begin(), type.shape.dims().end());
+  dims[0] = images;
+  return {type.dtype, Shape(std::span<const int64_t>(dims))};
+}
+
+// Weights as a primitive wants them, converted and packed: made anew at each
+// launch in scratch memory, or kept where they seldom change.
 class PackedWeights {
  public:
   PackedWeights() = default;
@@ -99,9 +129,17 @@ class PackedWeights {
   bool is_stale_ = true;
 };
 
-// A convolution that reads weights, input 1: forward, or the input's gradient.
+// A convolution that reads images, input 0, and weights, input 1, and makes
+// images: forward, or the input's gradient.
 class WeightedConvKernel : public Kernel {
  public:
+  explicit WeightedConvKernel(const CpuRequest& request)
+      : batch_(request.output().shape[0]),
+        images_(ImagesAtATime(request, request.input(0).shape,
+                              request.output().shape, request.num_threads)),
+        from_(Some(request.input(0), images_), request.num_threads, &scratch_),
+        to_(Some(request.output(), images_), request.num_threads, &scratch_) {}
+
   void KeepInput(int input) override {
     if (input == 1) weights_.Keep();
   }
@@ -109,75 +147,95 @@ class WeightedConvKernel : public Kernel {
     if (input == 1) weights_.MarkChanged();
   }
   size_t scratch_size_bytes() const override {
-    ScratchLayout scratch;
+    ScratchLayout scratch = scratch_;
     scratch.Add(weights_.scratch_size_bytes());
-    scratch.Add(scratchpad_size_);
     return scratch.size_bytes();
   }
   void Launch(Stream& /*stream*/) override {
     weights_.Pack();
-    conv_.Run();
+    for (int64_t part = 0; part * images_ < batch_; ++part) {
+      from_.Load(part);
+      conv_.Run();
+      to_.Store(part);
+    }
   }
 
  protected:
-  void BindWeights(const KernelBindings& bindings) {
-    ScratchLayout scratch;
+  // oneDNN's names of the images.
+  void BindImages(const KernelBindings& bindings, int from, int to) {
+    conv_.Bind(from, from_.Bind(bindings.inputs[0], bindings.scratch));
+    conv_.Bind(to, to_.Bind(bindings.outputs[0], bindings.scratch));
+    // the last part, which may have become none
+    ScratchLayout scratch = scratch_;
     const size_t packed = scratch.Add(weights_.scratch_size_bytes());
-    const size_t scratchpad = scratch.Add(scratchpad_size_);
     conv_.Bind(DNNL_ARG_WEIGHTS,
                weights_.Bind(bindings.inputs[1], bindings.scratch + packed));
-    conv_.Bind(DNNL_ARG_SCRATCHPAD, bindings.scratch + scratchpad);
+    conv_.Bind(DNNL_ARG_SCRATCHPAD, bindings.scratch + scratchpad_);
   }
 
+  ScratchLayout scratch_;
+  int64_t batch_;
+  int64_t images_;  // at a time
+  ConvertedOperand from_;
+  ConvertedOperand to_;
   PackedWeights weights_;
   Primitive conv_;
-  size_t scratchpad_size_ = 0;
+  size_t scratchpad_ = 0;
 };
 
 class ConvKernel : public WeightedConvKernel {
  public:
-  explicit ConvKernel(const CpuRequest& request)
-      : has_bias_(request.node.inputs.size() > 2) {
-    const ConvShape s(request, request.input(0).shape, request.input(1).shape,
-                      request.output().shape);
-    const memory::desc bias =
-        has_bias_ ? RowMajor(request.input(2).shape) : memory::desc();
+  explicit ConvKernel(const CpuRequest& request) : WeightedConvKernel(request) {
+    const ConvShape s(request, Some(request.input(0), images_),
+                      request.input(1), Some(request.output(), images_));
+    memory::desc bias;
+    if (request.node.inputs.size() > 2) {
+      const graph::TensorType& type = request.input(2);
+      bias_.emplace(type, request.num_threads, &scratch_);
+      bias = RowMajor(type.shape, ComputeTypeOf(type.dtype));
+    }
     const dnnl::convolution_forward::primitive_desc description(
         Engine(), prop_kind::forward_inference, kAlgorithm, s.x, s.w, bias, s.y,
         s.strides, s.before, s.after, AttributesOf(request.node.attributes));
     weights_ = PackedWeights(s.plain_w, description.weights_desc());
-    scratchpad_size_ = description.scratchpad_desc().get_size();
+    scratchpad_ = scratch_.Add(description.scratchpad_desc().get_size());
     std::vector<Primitive::Argument> arguments = {
         {DNNL_ARG_SRC, s.x},
         {DNNL_ARG_WEIGHTS, description.weights_desc()},
         {DNNL_ARG_DST, s.y},
         {DNNL_ARG_SCRATCHPAD, description.scratchpad_desc()}};
-    if (has_bias_) arguments.emplace_back(DNNL_ARG_BIAS, bias);
+    if (bias_) arguments.emplace_back(DNNL_ARG_BIAS, bias);
     conv_ = Primitive(dnnl::convolution_forward(description), arguments);
   }
 
   void Bind(const KernelBindings& bindings) override {
-    BindWeights(bindings);
-    conv_.Bind(DNNL_ARG_SRC, bindings.inputs[0]);
-    if (has_bias_) conv_.Bind(DNNL_ARG_BIAS, bindings.inputs[2]);
-    conv_.Bind(DNNL_ARG_DST, bindings.outputs[0]);
+    BindImages(bindings, DNNL_ARG_SRC, DNNL_ARG_DST);
+    if (bias_) {
+      conv_.Bind(DNNL_ARG_BIAS,
+                 bias_->Bind(bindings.inputs[2], bindings.scratch));
+    }
+  }
+  void Launch(Stream& stream) override {
+    if (bias_) bias_->Load();
+    WeightedConvKernel::Launch(stream);
   }
 
  private:
-  bool has_bias_;
+  std::optional<ConvertedOperand> bias_;
 };
 
 // inputs: dy, w
 class ConvInputGradientKernel : public WeightedConvKernel {
  public:
-  explicit ConvInputGradientKernel(const CpuRequest& request) {
-    const ConvShape s(request, request.output().shape, request.input(1).shape,
-                      request.input(0).shape);
+  explicit ConvInputGradientKernel(const CpuRequest& request)
+      : WeightedConvKernel(request) {
+    const ConvShape s(request, Some(request.output(), images_),
+                      request.input(1), Some(request.input(0), images_));
     const dnnl::convolution_backward_data::primitive_desc description(
         Engine(), kAlgorithm, s.x, s.w, s.y, s.strides, s.before, s.after,
         s.Forward(), AttributesOf({}));
     weights_ = PackedWeights(s.plain_w, description.weights_desc());
-    scratchpad_size_ = description.scratchpad_desc().get_size();
+    scratchpad_ = scratch_.Add(description.scratchpad_desc().get_size());
     conv_ = Primitive(dnnl::convolution_backward_data(description),
                       {{DNNL_ARG_DIFF_DST, s.y},
                        {DNNL_ARG_WEIGHTS, description.weights_desc()},
@@ -186,24 +244,33 @@ class ConvInputGradientKernel : public WeightedConvKernel {
   }
 
   void Bind(const KernelBindings& bindings) override {
-    BindWeights(bindings);
-    conv_.Bind(DNNL_ARG_DIFF_DST, bindings.inputs[0]);
-    conv_.Bind(DNNL_ARG_DIFF_SRC, bindings.outputs[0]);
+    BindImages(bindings, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC);
   }
 };
 
 // inputs: x, dy
 class ConvWeightGradientKernel : public Kernel {
  public:
-  explicit ConvWeightGradientKernel(const CpuRequest& request) {
-    const ConvShape s(request, request.input(0).shape, request.output().shape,
-                      request.input(1).shape);
+  explicit ConvWeightGradientKernel(const CpuRequest& request)
+      : num_threads_(request.num_threads),
+        batch_(request.input(0).shape[0]),
+        images_(ImagesAtATime(request, request.input(0).shape,
+                              request.input(1).shape, request.num_threads)),
+        x_(Some(request.input(0), images_), num_threads_, &scratch_),
+        dy_(Some(request.input(1), images_), num_threads_, &scratch_) {
+    const graph::TensorType x = Some(request.input(0), images_);
+    const graph::TensorType dy = Some(request.input(1), images_);
+    const ConvShape s(request, x, request.output(), dy);
+    // the hints are those of weights of the images' dtype
+    const ConvShape forward(request, x, {x.dtype, request.output().shape}, dy);
     const dnnl::convolution_backward_weights::primitive_desc description(
         Engine(), kAlgorithm, s.x, s.w, s.y, s.strides, s.before, s.after,
-        s.Forward(), AttributesOf({}));
+        forward.Forward(), AttributesOf({}));
     const memory::desc packed = description.diff_weights_desc();
     unpack_ = MakeReorder(packed, s.plain_w);
+    size_ = static_cast<int64_t>(packed.get_size() / sizeof(float));
     if (unpack_.is_valid()) packed_ = scratch_.Add(packed.get_size());
+    if (images_ < batch_) sum_ = scratch_.Add(packed.get_size());
     scratchpad_ = scratch_.Add(description.scratchpad_desc().get_size());
     conv_ = Primitive(dnnl::convolution_backward_weights(description),
                       {{DNNL_ARG_SRC, s.x},
@@ -214,26 +281,60 @@ class ConvWeightGradientKernel : public Kernel {
 
   size_t scratch_size_bytes() const override { return scratch_.size_bytes(); }
   void Bind(const KernelBindings& bindings) override {
-    conv_.Bind(DNNL_ARG_SRC, bindings.inputs[0]);
-    conv_.Bind(DNNL_ARG_DIFF_DST, bindings.inputs[1]);
+    conv_.Bind(DNNL_ARG_SRC, x_.Bind(bindings.inputs[0], bindings.scratch));
+    conv_.Bind(DNNL_ARG_DIFF_DST,
+               dy_.Bind(bindings.inputs[1], bindings.scratch));
     conv_.Bind(DNNL_ARG_SCRATCHPAD, bindings.scratch + scratchpad_);
+    std::byte* made =
+        unpack_.is_valid() ? bindings.scratch + packed_ : bindings.outputs[0];
+    conv_.Bind(DNNL_ARG_DIFF_WEIGHTS, made);
     if (unpack_.is_valid()) {
-      conv_.Bind(DNNL_ARG_DIFF_WEIGHTS, bindings.scratch + packed_);
-      unpack_.Bind(DNNL_ARG_FROM, bindings.scratch + packed_);
+      unpack_.Bind(DNNL_ARG_FROM, made);
       unpack_.Bind(DNNL_ARG_TO, bindings.outputs[0]);
-    } else {
-      conv_.Bind(DNNL_ARG_DIFF_WEIGHTS, bindings.outputs[0]);
     }
+    part_gradient_ = reinterpret_cast<float*>(made);
+    so_far_ = reinterpret_cast<float*>(bindings.scratch + sum_);
   }
   void Launch(Stream& /*stream*/) override {
-    conv_.Run();
+    for (int64_t part = 0; part * images_ < batch_; ++part) {
+      x_.Load(part);
+      dy_.Load(part);
+      conv_.Run();
+      // the last part's place holds the sum in the end
+      const bool is_last = (part + 1) * images_ >= batch_;
+      if (part > 0) AddSoFar(is_last ? part_gradient_ : so_far_);
+      if (part == 0 && !is_last) {
+        std::copy_n(part_gradient_, size_, so_far_);
+      }
+    }
     if (unpack_.is_valid()) unpack_.Run();
   }
 
  private:
+  // to = so far + this part's
+  void AddSoFar(float* to) const {
+    ParallelFor(ThreadsFor(num_threads_, size_), size_,
+                [&](int /*thread*/, int64_t begin, int64_t end) {
+#pragma omp simd
+                  for (int64_t i = begin; i < end; ++i) {
+                    to[i] = so_far_[i] + part_gradient_[i];
+                  }
+                });
+  }
+
+  int num_threads_;
   ScratchLayout scratch_;
+  int64_t batch_;
+  int64_t images_;  // at a time
+  ConvertedOperand x_;
+  ConvertedOperand dy_;
+  // floats of the gradient as the primitive makes it
+  int64_t size_ = 0;
   size_t packed_ = 0;
+  size_t sum_ = 0;
   size_t scratchpad_ = 0;
+  float* part_gradient_ = nullptr;
+  float* so_far_ = nullptr;
   Primitive conv_;
   Primitive unpack_;
 };
@@ -246,11 +347,11 @@ std::unique_ptr<Kernel> Make(const CpuRequest& request) {
 }  // namespace
 
 void AddConvKernels(CpuKernelTable& table) {
-  table["Conv2d"] = {.make = &Make<ConvKernel>, .why_not = &WhyNotF32};
+  table["Conv2d"] = {.make = &Make<ConvKernel>, .why_not = &WhyNotF32OrBF16};
   table["Conv2dInputGradient"] = {.make = &Make<ConvInputGradientKernel>,
-                                  .why_not = &WhyNotF32};
+                                  .why_not = &WhyNotF32OrBF16};
   table["Conv2dWeightGradient"] = {.make = &Make<ConvWeightGradientKernel>,
-                                   .why_not = &WhyNotF32};
+                                   .why_not = &WhyNotF32OrBF16};
 }
 
 }  // namespace replicant::kernels::cpu

@@ -10,8 +10,11 @@ namespace replicant::kernels {
 // The fast CPU backend, in f32: oneDNN primitives for matrix products and
 // convolutions, prepared once; own vector loops for everything between them.
 //
-// Types: floating ops take f32 (f64 is the reference's, bf16 is refused); ops
-// that only move or index elements take any dtype. Layouts: row-major, which
+// Types: floating ops take f32 (f64 is the reference's), those that
+// graph::Autocast() leaves in bf16 that as well; ops that only move or index
+// elements take any dtype. bf16 is computed with as f32 and rounded where it is
+// stored; matrix products and convolutions take it as it is where the processor
+// multiplies bf16, and elsewhere convert it. Layouts: row-major, which
 // for images is channels last; weights of convolutions are packed by the
 // kernels that use them.
 //

@@ -46,7 +46,8 @@ void AddIndexingKernels(CpuKernelTable& table);
 // a family does not do itself.
 std::unique_ptr<Kernel> MakeCommonKernel(const KernelRequest& request);
 
-// The rule of floating ops: every floating operand is f32.
+// The rules of floating ops: every floating operand is f32, or one of the two.
 std::string WhyNotF32(const KernelRequest& request);
+std::string WhyNotF32OrBF16(const KernelRequest& request);
 
 }  // namespace replicant::kernels::cpu

@@ -6,6 +6,7 @@
 #include "core/kernels/cpu/cpu_kernels.h"
 #include "core/kernels/cpu/parallel.h"
 #include "core/kernels/cpu/tile_program.h"
+#include "core/kernels/cpu/vector_functions.h"
 
 namespace replicant::kernels::cpu {
 namespace {
@@ -13,7 +14,8 @@ namespace {
 constexpr auto kTileSize = static_cast<int64_t>(TileProgram::kTileSize);
 
 bool FitsFloat(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kU8 || dtype == DType::kBool;
+  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kU8 ||
+         dtype == DType::kBool;
 }
 
 // Whether the node's values all fit floats. Others (counters, indices, f64)
@@ -47,6 +49,8 @@ class BroadcastInput {
   bool is_scalar() const { return is_scalar_; }
   // Whether its run can be read where it lies.
   bool is_direct() const { return is_dense_ && dtype_ == DType::kF32; }
+  // Whether a result of `dtype` may take its place, run by run.
+  bool CanBecome(DType dtype) const { return is_dense_ && dtype_ == dtype; }
 
   // Writes elements begin .. begin + n of the broadcast input as floats.
   void Load(const std::byte* data, int64_t begin, int64_t n, float* out) const {
@@ -115,6 +119,12 @@ class BroadcastInput {
     if (dtype_ == DType::kF32) {
       LoadElements(reinterpret_cast<const float*>(data) + offset, stride, n,
                    out);
+    } else if (dtype_ == DType::kBF16 && stride == 1) {
+      ToFloats(reinterpret_cast<const BFloat16*>(data) + offset,
+               static_cast<size_t>(n), out);
+    } else if (dtype_ == DType::kBF16) {
+      LoadElements(reinterpret_cast<const BFloat16*>(data) + offset, stride, n,
+                   out);
     } else {
       LoadElements(reinterpret_cast<const uint8_t*>(data) + offset, stride, n,
                    out);
@@ -135,8 +145,7 @@ class ElementwiseKernel : public Kernel {
         output_dtype_(request.output().dtype) {
     for (size_t i = 0; i < request.node.inputs.size(); ++i) {
       inputs_.emplace_back(request.input(i), request.output().shape);
-      can_share_.push_back(inputs_.back().is_direct() &&
-                           output_dtype_ == DType::kF32);
+      can_share_.push_back(inputs_.back().CanBecome(output_dtype_));
     }
     const auto& program = request.node.attributes.Program("program");
     num_threads_ =
@@ -200,6 +209,11 @@ class ElementwiseKernel : public Kernel {
         continue;
       }
       program_.Run(operands.data(), result, static_cast<size_t>(n), workspace);
+      if (output_dtype_ == DType::kBF16) {
+        ToBF16(result, static_cast<size_t>(n),
+               reinterpret_cast<BFloat16*>(bindings_.outputs[0]) + begin);
+        continue;
+      }
       auto* out = reinterpret_cast<uint8_t*>(bindings_.outputs[0]) + begin;
       for (int64_t i = 0; i < n; ++i) out[i] = result[i] != 0.0f ? 1 : 0;
     }

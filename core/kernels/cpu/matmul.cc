@@ -1,3 +1,6 @@
+#include <array>
+#include <vector>
+
 #include "core/kernels/cpu/cpu_kernels.h"
 #include "core/kernels/cpu/parallel.h"
 #include "core/kernels/cpu/primitive.h"
@@ -25,51 +28,63 @@ MatMulShape ShapeOf(const KernelRequest& request) {
 }
 
 // A matrix [rows, columns], which may be stored the other way round.
-memory::desc Matrix(int64_t rows, int64_t columns, bool is_transposed) {
+memory::desc Matrix(int64_t rows, int64_t columns, bool is_transposed,
+                    DType dtype) {
   return {{rows, columns},
-          memory::data_type::f32,
+          ComputeTypeOf(dtype),
           is_transposed ? memory::dims{1, rows} : memory::dims{columns, 1}};
 }
 
 class MatMulKernel : public Kernel {
  public:
   explicit MatMulKernel(const CpuRequest& request)
-      : has_bias_(request.node.inputs.size() > 2) {
+      : result_(request.output(), request.num_threads, &scratch_) {
     const MatMulShape s = ShapeOf(request);
-    const memory::desc a = Matrix(s.m, s.k, s.transpose_a);
-    const memory::desc b = Matrix(s.k, s.n, s.transpose_b);
-    const memory::desc c = Matrix(s.m, s.n, false);
-    const dnnl::primitive_attr attributes =
-        AttributesOf(request.node.attributes);
-    const memory::desc bias = Matrix(1, s.n, false);
-    const auto description =
-        has_bias_
-            ? dnnl::matmul::primitive_desc(Engine(), a, b, bias, c, attributes)
-            : dnnl::matmul::primitive_desc(Engine(), a, b, c, attributes);
+    for (size_t i = 0; i < request.node.inputs.size(); ++i) {
+      operands_.emplace_back(request.input(i), request.num_threads, &scratch_);
+    }
+    const auto dtype = [&](size_t i) { return request.input(i).dtype; };
+    const memory::desc a = Matrix(s.m, s.k, s.transpose_a, dtype(0));
+    const memory::desc b = Matrix(s.k, s.n, s.transpose_b, dtype(1));
+    const memory::desc c = Matrix(s.m, s.n, false, request.output().dtype);
+    const memory::desc bias =
+        operands_.size() > 2 ? Matrix(1, s.n, false, dtype(2)) : memory::desc();
+    const dnnl::matmul::primitive_desc description(
+        Engine(), a, b, bias, c, AttributesOf(request.node.attributes));
     std::vector<Primitive::Argument> arguments = {
         {DNNL_ARG_SRC, a},
         {DNNL_ARG_WEIGHTS, b},
         {DNNL_ARG_DST, c},
         {DNNL_ARG_SCRATCHPAD, description.scratchpad_desc()}};
-    if (has_bias_) arguments.emplace_back(DNNL_ARG_BIAS, bias);
+    if (operands_.size() > 2) arguments.emplace_back(DNNL_ARG_BIAS, bias);
     matmul_ = Primitive(dnnl::matmul(description), arguments);
-    scratch_size_ = description.scratchpad_desc().get_size();
+    scratchpad_ = scratch_.Add(description.scratchpad_desc().get_size());
   }
 
-  size_t scratch_size_bytes() const override { return scratch_size_; }
+  size_t scratch_size_bytes() const override { return scratch_.size_bytes(); }
   void Bind(const KernelBindings& bindings) override {
-    matmul_.Bind(DNNL_ARG_SRC, bindings.inputs[0]);
-    matmul_.Bind(DNNL_ARG_WEIGHTS, bindings.inputs[1]);
-    if (has_bias_) matmul_.Bind(DNNL_ARG_BIAS, bindings.inputs[2]);
-    matmul_.Bind(DNNL_ARG_DST, bindings.outputs[0]);
-    matmul_.Bind(DNNL_ARG_SCRATCHPAD, bindings.scratch);
+    constexpr std::array kArguments = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS,
+                                       DNNL_ARG_BIAS};
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      matmul_.Bind(kArguments[i],
+                   operands_[i].Bind(bindings.inputs[i], bindings.scratch));
+    }
+    matmul_.Bind(DNNL_ARG_DST,
+                 result_.Bind(bindings.outputs[0], bindings.scratch));
+    matmul_.Bind(DNNL_ARG_SCRATCHPAD, bindings.scratch + scratchpad_);
   }
-  void Launch(Stream& /*stream*/) override { matmul_.Run(); }
+  void Launch(Stream& /*stream*/) override {
+    for (const ConvertedOperand& operand : operands_) operand.Load();
+    matmul_.Run();
+    result_.Store();
+  }
 
  private:
-  bool has_bias_;
+  ScratchLayout scratch_;
+  std::vector<ConvertedOperand> operands_;
+  ConvertedOperand result_;
   Primitive matmul_;
-  size_t scratch_size_ = 0;
+  size_t scratchpad_ = 0;
 };
 
 // Few rows against a matrix stored [N, K]: each element of the result is the
@@ -81,7 +96,8 @@ class MatVecKernel : public Kernel {
 
   static bool CanRun(const KernelRequest& request) {
     const MatMulShape s = ShapeOf(request);
-    return s.m <= kMaxRows && s.transpose_b && !s.transpose_a;
+    return request.input(0).dtype == DType::kF32 && s.m <= kMaxRows &&
+           s.transpose_b && !s.transpose_a;
   }
 
   explicit MatVecKernel(const CpuRequest& request)
@@ -150,7 +166,7 @@ std::unique_ptr<Kernel> MakeMatMul(const CpuRequest& request) {
 }  // namespace
 
 void AddMatMulKernels(CpuKernelTable& table) {
-  table["MatMul"] = {.make = &MakeMatMul, .why_not = &WhyNotF32};
+  table["MatMul"] = {.make = &MakeMatMul, .why_not = &WhyNotF32OrBF16};
 }
 
 }  // namespace replicant::kernels::cpu

@@ -3,6 +3,7 @@
 
 #include "core/kernels/cpu/cpu_kernels.h"
 #include "core/kernels/cpu/parallel.h"
+#include "core/kernels/cpu/stored.h"
 #include "core/kernels/cpu/tile_program.h"
 
 // Layer norm in own loops: it moves memory, and oneDNN's would not move less.
@@ -11,14 +12,17 @@ namespace {
 
 // x as a matrix [rows, channels].
 struct NormShape {
+  DType dtype;
   int64_t rows, channels;
   float epsilon;
   int num_threads;
 };
 
-NormShape ShapeOf(const CpuRequest& request, const Shape& x) {
+NormShape ShapeOf(const CpuRequest& request, const graph::TensorType& type) {
+  const Shape& x = type.shape;
   const int64_t channels = x[x.rank() - 1];
   return {
+      .dtype = type.dtype,
       .rows = channels == 0 ? 0 : x.num_elements() / channels,
       .channels = channels,
       .epsilon = static_cast<float>(request.node.attributes.Float("epsilon")),
@@ -39,8 +43,26 @@ float SumOfSquaresAround(const float* x, float center, int64_t n) {
   return sum;
 }
 
+// Rows of what is not stored as f32, as floats: some for each thread.
+class RowScratch {
+ public:
+  RowScratch(const NormShape& s, size_t num_rows)
+      : row_size_(s.dtype == DType::kF32 ? 0 : static_cast<size_t>(s.channels)),
+        num_rows_(num_rows),
+        floats_(static_cast<size_t>(s.num_threads) * num_rows * row_size_) {}
+
+  float* of(int thread, size_t row) {
+    return floats_.data() +
+           (static_cast<size_t>(thread) * num_rows_ + row) * row_size_;
+  }
+
+ private:
+  size_t row_size_, num_rows_;
+  std::vector<float> floats_;
+};
+
 std::unique_ptr<Kernel> MakeLayerNorm(const CpuRequest& request) {
-  const NormShape s = ShapeOf(request, request.input(0).shape);
+  const NormShape s = ShapeOf(request, request.input(0));
   TileProgram activation;
   if (request.node.attributes.Has("activation")) {
     activation = TileProgram(request.node.attributes.Program("activation"));
@@ -48,34 +70,38 @@ std::unique_ptr<Kernel> MakeLayerNorm(const CpuRequest& request) {
   // each thread has the activation's workspace
   std::vector<float> workspace(static_cast<size_t>(s.num_threads) *
                                activation.workspace_size());
-  return MakeHostKernel(request, [s, activation,
-                                  workspace](const Operands& operands) mutable {
-    const float* x = operands.input<float>(0);
-    const float* gamma = operands.input<float>(1);
-    const float* beta = operands.input<float>(2);
-    float* y = operands.output<float>(0);
-    const auto n = static_cast<float>(s.channels);
-    ParallelFor(
-        s.num_threads, s.rows, [&](int thread, int64_t begin, int64_t end) {
-          float* own = workspace.data() + static_cast<size_t>(thread) *
-                                              activation.workspace_size();
-          for (int64_t row = begin; row < end; ++row) {
-            const float* xr = x + row * s.channels;
-            float* yr = y + row * s.channels;
-            const float mean = Sum(xr, s.channels) / n;
-            const float variance = SumOfSquaresAround(xr, mean, s.channels) / n;
-            const float scale = 1.0f / std::sqrt(variance + s.epsilon);
+  return MakeHostKernel(
+      request, [s, activation, workspace,
+                scratch = RowScratch(s, 2)](const Operands& operands) mutable {
+        const float* gamma = operands.input<float>(1);
+        const float* beta = operands.input<float>(2);
+        const auto n = static_cast<float>(s.channels);
+        ParallelFor(
+            s.num_threads, s.rows, [&](int thread, int64_t begin, int64_t end) {
+              float* own = workspace.data() + static_cast<size_t>(thread) *
+                                                  activation.workspace_size();
+              for (int64_t row = begin; row < end; ++row) {
+                const int64_t at = row * s.channels;
+                const float* xr = LoadRun(operands.inputs[0], s.dtype, at,
+                                          s.channels, scratch.of(thread, 0));
+                float* yr = PlaceOfRun(operands.outputs[0], s.dtype, at,
+                                       scratch.of(thread, 1));
+                const float mean = Sum(xr, s.channels) / n;
+                const float variance =
+                    SumOfSquaresAround(xr, mean, s.channels) / n;
+                const float scale = 1.0f / std::sqrt(variance + s.epsilon);
 #pragma omp simd
-            for (int64_t c = 0; c < s.channels; ++c) {
-              yr[c] = (xr[c] - mean) * scale * gamma[c] + beta[c];
-            }
-            if (!activation.is_empty())
-              activation.RunInPlace(yr, s.channels, own);
-            operands.output<float>(1)[row] = mean;
-            operands.output<float>(2)[row] = scale;
-          }
-        });
-  });
+                for (int64_t c = 0; c < s.channels; ++c) {
+                  yr[c] = (xr[c] - mean) * scale * gamma[c] + beta[c];
+                }
+                if (!activation.is_empty())
+                  activation.RunInPlace(yr, s.channels, own);
+                StoreRun(yr, operands.outputs[0], s.dtype, at, s.channels);
+                operands.output<float>(1)[row] = mean;
+                operands.output<float>(2)[row] = scale;
+              }
+            });
+      });
 }
 
 // Column sums that several threads make: each adds blocks of rows in f32, and
@@ -143,21 +169,22 @@ void SumRows(const NormShape& s, ColumnSums& sums, const Add& add) {
 // inputs: dy, x, gamma, mean, 1/sqrt(variance + epsilon); formulas as in the
 // reference
 std::unique_ptr<Kernel> MakeLayerNormGradient(const CpuRequest& request) {
-  const NormShape s = ShapeOf(request, request.input(1).shape);
+  const NormShape s = ShapeOf(request, request.input(1));
   return MakeHostKernel(
-      request, [s, sums = ColumnSums(s.num_threads, 2 * s.channels)](
-                   const Operands& operands) mutable {
-        const float* dy = operands.input<float>(0);
-        const float* x = operands.input<float>(1);
+      request, [s, sums = ColumnSums(s.num_threads, 2 * s.channels),
+                scratch = RowScratch(s, 3)](const Operands& operands) mutable {
         const float* gamma = operands.input<float>(2);
-        float* dx = operands.output<float>(0);
         const auto n = static_cast<float>(s.channels);
         SumRows(s, sums, [&](int thread, int64_t row) {
           float* dgamma = sums.block(thread);
           float* dbeta = dgamma + s.channels;
-          const float* dyr = dy + row * s.channels;
-          const float* xr = x + row * s.channels;
-          float* dxr = dx + row * s.channels;
+          const int64_t at = row * s.channels;
+          const float* dyr = LoadRun(operands.inputs[0], s.dtype, at,
+                                     s.channels, scratch.of(thread, 0));
+          const float* xr = LoadRun(operands.inputs[1], s.dtype, at, s.channels,
+                                    scratch.of(thread, 1));
+          float* dxr = PlaceOfRun(operands.outputs[0], s.dtype, at,
+                                  scratch.of(thread, 2));
           const float mean = operands.input<float>(3)[row];
           const float scale = operands.input<float>(4)[row];
           float sum_d = 0.0f;
@@ -179,6 +206,7 @@ std::unique_ptr<Kernel> MakeLayerNormGradient(const CpuRequest& request) {
             dxr[c] =
                 scale * (dyr[c] * gamma[c] - mean_d - x_hat * mean_d_x_hat);
           }
+          StoreRun(dxr, operands.outputs[0], s.dtype, at, s.channels);
         });
         for (int64_t c = 0; c < s.channels; ++c) {
           operands.output<float>(1)[c] = static_cast<float>(sums.Total(c));
@@ -191,9 +219,9 @@ std::unique_ptr<Kernel> MakeLayerNormGradient(const CpuRequest& request) {
 }  // namespace
 
 void AddNormKernels(CpuKernelTable& table) {
-  table["LayerNorm"] = {.make = &MakeLayerNorm, .why_not = &WhyNotF32};
+  table["LayerNorm"] = {.make = &MakeLayerNorm, .why_not = &WhyNotF32OrBF16};
   table["LayerNormGradient"] = {.make = &MakeLayerNormGradient,
-                                .why_not = &WhyNotF32};
+                                .why_not = &WhyNotF32OrBF16};
 }
 
 }  // namespace replicant::kernels::cpu

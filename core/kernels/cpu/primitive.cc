@@ -6,6 +6,8 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/kernels/cpu/parallel.h"
+#include "core/kernels/cpu/vector_functions.h"
 
 namespace replicant::kernels::cpu {
 namespace {
@@ -95,12 +97,64 @@ Primitive MakeReorder(const dnnl::memory::desc& from,
           {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
 }
 
-dnnl::memory::desc RowMajor(const Shape& shape) {
+dnnl::memory::desc RowMajor(const Shape& shape, dnnl::memory::data_type type) {
   const Shape::Strides strides = shape.RowMajorStrides();
   const auto dims = shape.dims();
-  return {dnnl::memory::dims(dims.begin(), dims.end()),
-          dnnl::memory::data_type::f32,
+  return {dnnl::memory::dims(dims.begin(), dims.end()), type,
           dnnl::memory::dims(strides.begin(), strides.begin() + shape.rank())};
+}
+
+dnnl::memory::data_type DataTypeOf(DType dtype) {
+  REPLICANT_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "{}",
+                  DTypeName(dtype));
+  return dtype == DType::kF32 ? dnnl::memory::data_type::f32
+                              : dnnl::memory::data_type::bf16;
+}
+
+dnnl::memory::data_type ComputeTypeOf(DType dtype) {
+  // an instruction set's number has the bits of those that it contains
+  constexpr auto kNeeded = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_bf16);
+  const auto isa = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
+  return (isa & kNeeded) == kNeeded ? DataTypeOf(dtype)
+                                    : dnnl::memory::data_type::f32;
+}
+
+ConvertedOperand::ConvertedOperand(const graph::TensorType& type,
+                                   int num_threads, ScratchLayout* scratch)
+    : size_(type.shape.num_elements()),
+      num_threads_(ThreadsFor(num_threads, size_)),
+      is_converted_(ComputeTypeOf(type.dtype) != DataTypeOf(type.dtype)) {
+  if (is_converted_) {
+    offset_ = scratch->Add(static_cast<size_t>(size_) * sizeof(float));
+  }
+}
+
+std::byte* ConvertedOperand::Bind(const std::byte* stored, std::byte* scratch) {
+  // one type for what is read and what is written, as with Primitive
+  stored_ = const_cast<std::byte*>(stored);
+  floats_ = is_converted_ ? scratch + offset_ : stored_;
+  return floats_;
+}
+
+void ConvertedOperand::Load(int64_t part) const {
+  if (!is_converted_) return;
+  ParallelFor(
+      num_threads_, size_, [&](int /*thread*/, int64_t begin, int64_t end) {
+        ToFloats(
+            reinterpret_cast<const BFloat16*>(stored_) + part * size_ + begin,
+            static_cast<size_t>(end - begin),
+            reinterpret_cast<float*>(floats_) + begin);
+      });
+}
+
+void ConvertedOperand::Store(int64_t part) const {
+  if (!is_converted_) return;
+  ParallelFor(
+      num_threads_, size_, [&](int /*thread*/, int64_t begin, int64_t end) {
+        ToBF16(reinterpret_cast<const float*>(floats_) + begin,
+               static_cast<size_t>(end - begin),
+               reinterpret_cast<BFloat16*>(stored_) + part * size_ + begin);
+      });
 }
 
 dnnl::primitive_attr AttributesOf(const graph::Attributes& attributes) {
@@ -118,7 +172,7 @@ dnnl::primitive_attr AttributesOf(const graph::Attributes& attributes) {
 
 bool CanBePostOp(const graph::ScalarProgram& activation) {
   return activation.instructions.size() == 1 &&
-         activation.instructions[0].dtype == DType::kF32 &&
+         activation.instructions[0].dtype != DType::kBool &&
          EltwiseOf(activation.instructions[0]).has_value();
 }
 

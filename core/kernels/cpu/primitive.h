@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/graph/attributes.h"
+#include "core/graph/tensor_type.h"
 #include "core/tensor/shape.h"
 
 namespace replicant::kernels::cpu {
@@ -43,7 +44,17 @@ Primitive MakeReorder(const dnnl::memory::desc& from,
                       const dnnl::memory::desc& to);
 
 // Row-major, of any rank.
-dnnl::memory::desc RowMajor(const Shape& shape);
+dnnl::memory::desc RowMajor(
+    const Shape& shape,
+    dnnl::memory::data_type type = dnnl::memory::data_type::f32);
+
+// A dtype as oneDNN calls it: f32 or bf16 (checked).
+dnnl::memory::data_type DataTypeOf(DType dtype);
+// In what a primitive is to take operands of this dtype. bf16 only where the
+// processor multiplies it (AVX512_BF16 and later): elsewhere oneDNN's
+// primitives of bf16 take five times as long as those of f32, and converting in
+// front and behind gives the same result, bf16 products being exact in f32.
+dnnl::memory::data_type ComputeTypeOf(DType dtype);
 
 // Attributes that every primitive here has: scratch memory from the caller,
 // and the node's activation as a post-op (CanBePostOp()).
@@ -65,6 +76,31 @@ class ScratchLayout {
 
  private:
   size_t size_bytes_ = 0;
+};
+
+// An operand of a primitive that takes it in ComputeTypeOf() its dtype: where
+// it lies, or converted in a part of the kernel's scratch memory.
+class ConvertedOperand {
+ public:
+  // Adds the part to `scratch`, if one is needed.
+  ConvertedOperand(const graph::TensorType& type, int num_threads,
+                   ScratchLayout* scratch);
+
+  // Where the primitive finds it, or puts it.
+  std::byte* Bind(const std::byte* stored, std::byte* scratch);
+  // Converts what is stored for the primitive. `part`: the operand is that many
+  // times `type` further on.
+  void Load(int64_t part = 0) const;
+  // Stores what the primitive has made.
+  void Store(int64_t part = 0) const;
+
+ private:
+  int64_t size_;
+  int num_threads_;
+  bool is_converted_;
+  size_t offset_ = 0;
+  std::byte* stored_ = nullptr;
+  std::byte* floats_ = nullptr;
 };
 
 }  // namespace replicant::kernels::cpu

@@ -27,7 +27,7 @@ struct MinOf {
   }
 };
 
-// A reduction of f32 as one over the middle of [outer, reduced, inner]; other
+// A reduction to f32 as one over the middle of [outer, reduced, inner]; other
 // sets of axes are not of this form.
 struct ReduceShape {
   int64_t outer = 1;
@@ -66,8 +66,8 @@ ReduceShape ShapeOf(const KernelRequest& request, int num_threads) {
 constexpr int64_t kBlock = 256;
 
 // The reduction of n contiguous elements.
-template <typename Op>
-double ReduceRun(const float* x, int64_t n) {
+template <typename Op, typename T>
+double ReduceRun(const T* x, int64_t n) {
   constexpr int64_t kLanes = 16;
   double total = static_cast<double>(Op::kStart);
   for (int64_t begin = 0; begin < n; begin += kBlock * kLanes) {
@@ -79,11 +79,11 @@ double ReduceRun(const float* x, int64_t n) {
     for (; i + kLanes <= end; i += kLanes) {
 #pragma omp simd
       for (int64_t k = 0; k < kLanes; ++k) {
-        lanes[k] = Op::Step(lanes[k], x[i + k]);
+        lanes[k] = Op::Step(lanes[k], static_cast<float>(x[i + k]));
       }
     }
     for (int64_t k = 0; i + k < end; ++k) {
-      lanes[k] = Op::Step(lanes[k], x[i + k]);
+      lanes[k] = Op::Step(lanes[k], static_cast<float>(x[i + k]));
     }
     for (const float lane : lanes) {
       if constexpr (std::is_same_v<Op, SumOf>) {
@@ -99,8 +99,8 @@ double ReduceRun(const float* x, int64_t n) {
 // y[k] = reduction over rows of x[row * stride + k], k < n <= kColumns.
 constexpr int64_t kColumns = 256;
 
-template <typename Op>
-void ReduceColumns(const float* x, int64_t rows, int64_t stride, int64_t n,
+template <typename Op, typename T>
+void ReduceColumns(const T* x, int64_t rows, int64_t stride, int64_t n,
                    float factor, float* y) {
   float block[kColumns];
   double total[kColumns];
@@ -109,9 +109,11 @@ void ReduceColumns(const float* x, int64_t rows, int64_t stride, int64_t n,
     const int64_t end = std::min(rows, begin + kBlock);
     std::fill_n(block, n, Op::kStart);
     for (int64_t row = begin; row < end; ++row) {
-      const float* xr = x + row * stride;
+      const T* xr = x + row * stride;
 #pragma omp simd
-      for (int64_t k = 0; k < n; ++k) block[k] = Op::Step(block[k], xr[k]);
+      for (int64_t k = 0; k < n; ++k) {
+        block[k] = Op::Step(block[k], static_cast<float>(xr[k]));
+      }
     }
     for (int64_t k = 0; k < n; ++k) {
       if constexpr (std::is_same_v<Op, SumOf>) {
@@ -131,14 +133,14 @@ void ReduceColumns(const float* x, int64_t rows, int64_t stride, int64_t n,
 // put together in order.
 constexpr int64_t kRowsPerPart = 4096;
 
-template <typename Op>
+template <typename Op, typename T>
 std::unique_ptr<Kernel> MakeTallReduction(const CpuRequest& request,
                                           const ReduceShape& s) {
   const int64_t parts = (s.reduced + kRowsPerPart - 1) / kRowsPerPart;
   std::vector<float> partial(static_cast<size_t>(parts * s.inner));
   return MakeHostKernel(request, [s, parts,
                                   partial](const Operands& operands) mutable {
-    const float* x = operands.input<float>(0);
+    const T* x = operands.input<T>(0);
     ParallelFor(
         s.num_threads, parts, [&](int /*thread*/, int64_t begin, int64_t end) {
           for (int64_t part = begin; part < end; ++part) {
@@ -153,11 +155,11 @@ std::unique_ptr<Kernel> MakeTallReduction(const CpuRequest& request,
   });
 }
 
-template <typename Op>
+template <typename Op, typename T>
 std::unique_ptr<Kernel> MakeRowReduction(const CpuRequest& request,
                                          const ReduceShape& s) {
   return MakeHostKernel(request, [s](const Operands& operands) {
-    const float* x = operands.input<float>(0);
+    const T* x = operands.input<T>(0);
     ParallelFor(s.num_threads, s.outer,
                 [&](int /*thread*/, int64_t begin, int64_t end) {
                   for (int64_t i = begin; i < end; ++i) {
@@ -170,11 +172,11 @@ std::unique_ptr<Kernel> MakeRowReduction(const CpuRequest& request,
   });
 }
 
-template <typename Op>
+template <typename Op, typename T>
 std::unique_ptr<Kernel> MakeColumnReduction(const CpuRequest& request,
                                             const ReduceShape& s) {
   return MakeHostKernel(request, [s](const Operands& operands) {
-    const float* x = operands.input<float>(0);
+    const T* x = operands.input<T>(0);
     float* y = operands.output<float>();
     const int64_t strips = (s.inner + kColumns - 1) / kColumns;
     ParallelFor(s.num_threads, s.outer * strips,
@@ -191,27 +193,34 @@ std::unique_ptr<Kernel> MakeColumnReduction(const CpuRequest& request,
   });
 }
 
-template <typename Op>
+template <typename Op, typename T>
 std::unique_ptr<Kernel> MakeReduction(const CpuRequest& request,
                                       const ReduceShape& s) {
-  if (s.inner == 1) return MakeRowReduction<Op>(request, s);
+  if (s.inner == 1) return MakeRowReduction<Op, T>(request, s);
   if (s.outer == 1 && s.inner <= kColumns && s.reduced > kRowsPerPart) {
-    return MakeTallReduction<Op>(request, s);
+    return MakeTallReduction<Op, T>(request, s);
   }
-  return MakeColumnReduction<Op>(request, s);
+  return MakeColumnReduction<Op, T>(request, s);
 }
 
 std::unique_ptr<Kernel> MakeReduce(const CpuRequest& request) {
   const std::string_view op = request.node.op->name;
   const ReduceShape s = ShapeOf(request, request.num_threads);
-  const bool is_ours = request.input(0).dtype == DType::kF32 &&
+  const DType dtype = request.input(0).dtype;
+  const bool is_sum = op == "ReduceSum" || op == "ReduceMean";
+  const bool is_ours = request.output().dtype == DType::kF32 &&
                        s.is_of_this_form &&
                        request.input(0).shape.num_elements() > 0;
-  if (is_ours && (op == "ReduceSum" || op == "ReduceMean")) {
-    return MakeReduction<SumOf>(request, s);
+  if (is_ours && is_sum && dtype == DType::kBF16) {
+    return MakeReduction<SumOf, BFloat16>(request, s);
   }
-  if (is_ours && op == "ReduceMax") return MakeReduction<MaxOf>(request, s);
-  if (is_ours && op == "ReduceMin") return MakeReduction<MinOf>(request, s);
+  if (is_ours && is_sum) return MakeReduction<SumOf, float>(request, s);
+  if (is_ours && op == "ReduceMax") {
+    return MakeReduction<MaxOf, float>(request, s);
+  }
+  if (is_ours && op == "ReduceMin") {
+    return MakeReduction<MinOf, float>(request, s);
+  }
   return MakeCommonKernel(request);
 }
 

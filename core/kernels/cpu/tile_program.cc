@@ -10,7 +10,8 @@ using graph::ScalarProgram;
 
 bool TileProgram::CanRun(const ScalarProgram& program) {
   for (const ScalarProgram::Instruction& instruction : program.instructions) {
-    if (instruction.dtype != DType::kF32 && instruction.dtype != DType::kBool) {
+    if (instruction.dtype != DType::kF32 && instruction.dtype != DType::kBF16 &&
+        instruction.dtype != DType::kBool) {
       return false;
     }
   }
@@ -63,6 +64,13 @@ TileProgram::TileProgram(const ScalarProgram& program) {
     free_slots.pop_back();
     slot_of[num_inputs + i] = step.slot;
     steps_.push_back(step);
+    if (instruction.dtype == DType::kBF16 &&
+        i + 1 < program.instructions.size()) {
+      const Operand rounded{.is_input = false, .number = step.slot};
+      steps_.push_back({.function = BF16RoundingFunction(),
+                        .operands = {rounded, rounded, rounded},
+                        .slot = step.slot});
+    }
   }
 }
 

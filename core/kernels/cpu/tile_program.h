@@ -14,7 +14,8 @@ namespace replicant::kernels::cpu {
 // instructions stays in the first-level cache.
 //
 // Truth values and small integers (bool, u8) pass as floats, which hold them
-// exactly; CanRun() says which programs that leaves.
+// exactly, and so does bf16, to which a result is rounded on its way; the last
+// one is rounded by who stores it. CanRun() says which programs that leaves.
 //
 // Thread-safety: Run() may be called at once with different workspaces.
 class TileProgram {
@@ -22,7 +23,7 @@ class TileProgram {
   // Elements of a run at most.
   static constexpr size_t kTileSize = 1024;
 
-  // Whether every value of the program fits a float: results f32 or bool.
+  // Whether every value of the program fits a float: results f32, bf16 or bool.
   static bool CanRun(const graph::ScalarProgram& program);
 
   // The program does nothing until it is given one.

@@ -79,26 +79,23 @@ HWY_INLINE V Select(hn::Mask<D> mask, V yes, V no) {
 }
 
 // Applies f(a, b, c, p, q) to all elements; `kArity` operands are read.
-template <int kArity, typename F>
-HWY_INLINE void Apply(const float* a, const float* b, const float* c, float p,
-                      float q, float* out, size_t n, const F& f) {
+template <size_t kArity, typename F>
+HWY_INLINE void Apply(const float* const* operands, float p, float q,
+                      float* out, size_t n, const F& f) {
   const D d;
   const size_t lanes = hn::Lanes(d);
   const V vp = hn::Set(d, p);
   const V vq = hn::Set(d, q);
-  const auto load = [&](const float* x, size_t i, bool is_read) HWY_ATTR {
-    return is_read ? hn::LoadU(d, x + i) : hn::Zero(d);
+  const auto load = [&](size_t k, size_t i) HWY_ATTR {
+    return k < kArity ? hn::LoadU(d, operands[k] + i) : hn::Zero(d);
   };
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(f(load(a, i, true), load(b, i, kArity > 1),
-                 load(c, i, kArity > 2), vp, vq),
-               d, out + i);
+    hn::StoreU(f(load(0, i), load(1, i), load(2, i), vp, vq), d, out + i);
   }
   if (i == n) return;
   // the rest in full vectors elsewhere: same code, same bits
   alignas(64) float rest[4][hn::MaxLanes(D())] = {};
-  const float* const operands[] = {a, b, c};
   for (size_t k = 0; k < kArity; ++k) {
     for (size_t j = i; j < n; ++j) rest[k][j - i] = operands[k][j];
   }
@@ -114,7 +111,8 @@ template <typename F>
 VectorFunction Unary(F) {
   return [](const float* a, const float* b, const float* c, float p, float q,
             float* out, size_t n) HWY_ATTR {
-    Apply<1>(a, b, c, p, q, out, n,
+    const float* const operands[] = {a, b, c};
+    Apply<1>(operands, p, q, out, n,
              [](V va, V, V, [[maybe_unused]] V vp, [[maybe_unused]] V vq)
                  HWY_ATTR {
                    if constexpr (std::is_invocable_v<F, V>) {
@@ -130,7 +128,8 @@ template <typename F>
 VectorFunction Binary(F) {
   return [](const float* a, const float* b, const float* c, float p, float q,
             float* out, size_t n) HWY_ATTR {
-    Apply<2>(a, b, c, p, q, out, n,
+    const float* const operands[] = {a, b, c};
+    Apply<2>(operands, p, q, out, n,
              [](V va, V vb, V, V, V) HWY_ATTR { return F{}(va, vb); });
   };
 }
@@ -139,7 +138,8 @@ template <typename F>
 VectorFunction Ternary(F) {
   return [](const float* a, const float* b, const float* c, float p, float q,
             float* out, size_t n) HWY_ATTR {
-    Apply<3>(a, b, c, p, q, out, n,
+    const float* const operands[] = {a, b, c};
+    Apply<3>(operands, p, q, out, n,
              [](V va, V vb, V vc, V, V) HWY_ATTR { return F{}(va, vb, vc); });
   };
 }
@@ -239,6 +239,57 @@ VectorFunction Find(ScalarOp op) {
   return nullptr;
 }
 
+using DU = hn::RebindToUnsigned<D>;
+using DHalf = hn::Rebind<uint16_t, D>;
+
+// The upper halves of floats rounded to bf16, as BFloat16::Round().
+HWY_INLINE hn::Vec<DU> RoundedHalves(V a) {
+  const DU du;
+  const hn::Vec<DU> word = hn::BitCast(du, a);
+  const hn::Vec<DU> upper = hn::ShiftRight<16>(word);
+  const hn::Vec<DU> rounding =
+      hn::Add(hn::Set(du, 0x7FFFu), hn::And(upper, hn::Set(du, 1u)));
+  return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(a)),
+                        hn::Or(upper, hn::Set(du, 0x40u)),
+                        hn::ShiftRight<16>(hn::Add(word, rounding)));
+}
+
+HWY_INLINE V RoundToBF16(V a) {
+  return hn::BitCast(D(), hn::ShiftLeft<16>(RoundedHalves(a)));
+}
+
+VectorFunction FindRounding() {
+  return Unary([](V a) HWY_ATTR { return RoundToBF16(a); });
+}
+
+void HalvesToFloats(const BFloat16* x, size_t n, float* out) {
+  const D d;
+  const size_t lanes = hn::Lanes(d);
+  const auto* halves = reinterpret_cast<const uint16_t*>(x);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const hn::Vec<DU> word =
+        hn::ShiftLeft<16>(hn::PromoteTo(DU(), hn::LoadU(DHalf(), halves + i)));
+    hn::StoreU(hn::BitCast(d, word), d, out + i);
+  }
+  for (; i < n; ++i) out[i] = static_cast<float>(x[i]);
+}
+
+void FloatsToHalves(const float* x, size_t n, BFloat16* out) {
+  const D d;
+  const size_t lanes = hn::Lanes(d);
+  auto* halves = reinterpret_cast<uint16_t*>(out);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const hn::Vec<DU> upper = RoundedHalves(hn::LoadU(d, x + i));
+    // they are below 2^16: as signed numbers they lose nothing
+    hn::StoreU(
+        hn::DemoteTo(DHalf(), hn::BitCast(hn::RebindToSigned<D>(), upper)),
+        DHalf(), halves + i);
+  }
+  for (; i < n; ++i) out[i] = BFloat16(x[i]);
+}
+
 // kRows rows at once: as many sums that do not wait for each other.
 template <size_t kRows>
 HWY_INLINE void RowsTimesVector(const float* matrix, size_t n, const float* x,
@@ -285,9 +336,24 @@ namespace replicant::kernels::cpu {
 
 HWY_EXPORT(Find);
 HWY_EXPORT(TimesVector);
+HWY_EXPORT(FindRounding);
+HWY_EXPORT(HalvesToFloats);
+HWY_EXPORT(FloatsToHalves);
 
 VectorFunction FindVectorFunction(graph::ScalarOp op) {
   return HWY_DYNAMIC_DISPATCH(Find)(op);
+}
+
+VectorFunction BF16RoundingFunction() {
+  return HWY_DYNAMIC_DISPATCH(FindRounding)();
+}
+
+void ToFloats(const BFloat16* x, size_t n, float* out) {
+  HWY_DYNAMIC_DISPATCH(HalvesToFloats)(x, n, out);
+}
+
+void ToBF16(const float* x, size_t n, BFloat16* out) {
+  HWY_DYNAMIC_DISPATCH(FloatsToHalves)(x, n, out);
 }
 
 void MatrixTimesVector(const float* matrix, size_t num_rows, size_t n,

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "core/graph/scalar_program.h"
+#include "core/tensor/bfloat16.h"
 
 namespace replicant::kernels::cpu {
 
@@ -17,6 +18,13 @@ using VectorFunction = void (*)(const float* a, const float* b, const float* c,
 
 // The function of an op for the instruction set of this processor.
 VectorFunction FindVectorFunction(graph::ScalarOp op);
+
+// The function of one operand that rounds to what bf16 can hold.
+VectorFunction BF16RoundingFunction();
+
+// n elements of bf16 as floats, and floats rounded as BFloat16 does.
+void ToFloats(const BFloat16* x, size_t n, float* out);
+void ToBF16(const float* x, size_t n, BFloat16* out);
 
 // y[r] = sum_i matrix[r * n + i] * x[i] for r < num_rows: a row-major matrix
 // times a vector. A row's result does not depend on the other rows.

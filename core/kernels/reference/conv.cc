@@ -68,10 +68,12 @@ RunFunction MakeConv(const KernelRequest& request) {
   const ConvPlan plan = PlanOf(request.input(0).shape, request.input(1).shape,
                                request.output().shape, request.node.attributes);
   const bool has_bias = request.node.inputs.size() > 2;
+  const DType bias_dtype = request.input(request.node.inputs.size() - 1).dtype;
   const Activation activation(request.node.attributes);
   return DispatchFloating(
       request.output().dtype, [&]<typename T>() -> RunFunction {
-        return [plan, has_bias, activation](const Operands& operands) {
+        return [plan, has_bias, bias_dtype,
+                activation](const Operands& operands) {
           const T* x = operands.input<T>(0);
           const T* w = operands.input<T>(1);
           T* y = operands.output<T>();
@@ -81,11 +83,11 @@ RunFunction MakeConv(const KernelRequest& request) {
             plan.ForWindow(n, row, column, out, [&](int64_t xi, int64_t wi) {
               sum += ToDouble(x[xi]) * ToDouble(w[wi]);
             });
-            // each step rounds as the node that it replaced did
             if (has_bias) {
-              sum = ToDouble(FromDouble<T>(sum)) +
-                    ToDouble(operands.input<T>(2)[out]);
+              sum = BeforeBias<T>(sum) +
+                    Load(operands.inputs[2], bias_dtype, out);
             }
+            // rounds as the node that had no activation did
             y[at] = FromDouble<T>(activation(ToDouble(FromDouble<T>(sum))));
           });
         };
@@ -135,11 +137,12 @@ RunFunction MakeWeightGradient(const KernelRequest& request) {
   const ConvPlan plan = PlanOf(request.input(0).shape, request.output().shape,
                                request.input(1).shape, request.node.attributes);
   return DispatchFloating(
-      request.output().dtype, [&]<typename T>() -> RunFunction {
+      request.input(0).dtype, request.output().dtype,
+      [&]<typename In, typename Out>() -> RunFunction {
         return [plan,
                 sums = SumsFor(request)](const Operands& operands) mutable {
-          const T* x = operands.input<T>(0);
-          const T* dy = operands.input<T>(1);
+          const In* x = operands.input<In>(0);
+          const In* dy = operands.input<In>(1);
           std::vector<double>& dw = Cleared(sums);
           plan.ForOutputs([&](int64_t at, int64_t n, int64_t row,
                               int64_t column, int64_t out) {
@@ -147,7 +150,7 @@ RunFunction MakeWeightGradient(const KernelRequest& request) {
               dw[static_cast<size_t>(wi)] += ToDouble(dy[at]) * ToDouble(x[xi]);
             });
           });
-          Round(dw, operands.output<T>());
+          Round(dw, operands.output<Out>());
         };
       });
 }

@@ -20,14 +20,15 @@ struct MatMulPlan {
   int64_t m, n, k;
   MatrixStrides a, b;
   bool has_bias;
+  DType bias_dtype;
   Activation activation;
 };
 
-template <typename T>
+template <typename In, typename Out>
 void Run(const MatMulPlan& plan, const Operands& operands) {
-  const T* a = operands.input<T>(0);
-  const T* b = operands.input<T>(1);
-  T* c = operands.output<T>();
+  const In* a = operands.input<In>(0);
+  const In* b = operands.input<In>(1);
+  Out* c = operands.output<Out>();
   for (int64_t m = 0; m < plan.m; ++m) {
     for (int64_t n = 0; n < plan.n; ++n) {
       double sum = 0.0;
@@ -35,12 +36,13 @@ void Run(const MatMulPlan& plan, const Operands& operands) {
         sum += ToDouble(a[m * plan.a.row + k * plan.a.column]) *
                ToDouble(b[k * plan.b.row + n * plan.b.column]);
       }
-      // each step rounds as the node that it replaced did
       if (plan.has_bias) {
-        sum = ToDouble(FromDouble<T>(sum)) + ToDouble(operands.input<T>(2)[n]);
+        sum =
+            BeforeBias<Out>(sum) + Load(operands.inputs[2], plan.bias_dtype, n);
       }
+      // rounds as the node that had no activation did
       c[m * plan.n + n] =
-          FromDouble<T>(plan.activation(ToDouble(FromDouble<T>(sum))));
+          FromDouble<Out>(plan.activation(ToDouble(FromDouble<Out>(sum))));
     }
   }
 }
@@ -57,11 +59,14 @@ RunFunction MakeMatMul(const KernelRequest& request) {
       .a = StridesOf(a, transpose_a),
       .b = StridesOf(request.input(1).shape, attributes.Bool("transpose_b")),
       .has_bias = request.node.inputs.size() > 2,
+      .bias_dtype = request.input(request.node.inputs.size() - 1).dtype,
       .activation = Activation(attributes)};
-  return DispatchFloating(
-      request.output().dtype, [&]<typename T>() -> RunFunction {
-        return [plan](const Operands& operands) { Run<T>(plan, operands); };
-      });
+  return DispatchFloating(request.input(0).dtype, request.output().dtype,
+                          [&]<typename In, typename Out>() -> RunFunction {
+                            return [plan](const Operands& operands) {
+                              Run<In, Out>(plan, operands);
+                            };
+                          });
 }
 
 }  // namespace

@@ -21,6 +21,8 @@ struct NormPlan {
   int64_t example_size;
   double epsilon;
   DType dtype;
+  // of gamma, beta and statistics
+  DType vector_dtype;
 
   int64_t Offset(int64_t group, int64_t element) const {
     return group * group_stride + element * element_stride;
@@ -42,7 +44,8 @@ NormPlan PlanOf(const graph::TensorType& x, const graph::TensorType& gamma,
           .is_batch_norm = is_batch_norm,
           .example_size = gamma.shape.rank() == 2 ? rows / x.shape[0] : rows,
           .epsilon = node.attributes.Float("epsilon"),
-          .dtype = x.dtype};
+          .dtype = x.dtype,
+          .vector_dtype = gamma.dtype};
 }
 
 struct Statistics {
@@ -78,8 +81,8 @@ double NormValue(const NormPlan& plan, const Operands& operands, int64_t group,
   const double scale = 1.0 / std::sqrt(s.variance + plan.epsilon);
   const double x_hat =
       (Load(operands.inputs[0], plan.dtype, at) - s.mean) * scale;
-  double y = x_hat * Load(operands.inputs[1], plan.dtype, entry) +
-             Load(operands.inputs[2], plan.dtype, entry);
+  double y = x_hat * Load(operands.inputs[1], plan.vector_dtype, entry) +
+             Load(operands.inputs[2], plan.vector_dtype, entry);
   if (residual >= 0) {
     y += Load(operands.inputs[static_cast<size_t>(residual)], plan.dtype, at);
   }
@@ -104,8 +107,8 @@ RunFunction MakeNorm(const KernelRequest& request, bool is_batch_norm) {
         Store(operands.outputs[0], plan.dtype, plan.Offset(group, e),
               activation(graph::RoundToDType(y, plan.dtype)));
       }
-      Store(operands.outputs[1], plan.dtype, group, s.mean);
-      Store(operands.outputs[2], plan.dtype, group,
+      Store(operands.outputs[1], plan.vector_dtype, group, s.mean);
+      Store(operands.outputs[2], plan.vector_dtype, group,
             plan.is_batch_norm ? s.variance : scale);
     }
   };
@@ -127,8 +130,11 @@ RunFunction MakeNormGradient(const KernelRequest& request, bool is_batch_norm) {
   const bool has_relu = is_batch_norm && request.node.attributes.Bool("relu");
   const bool has_residual = request.node.outputs.size() > 3;
   return [=](const Operands& operands) mutable {
+    // dy, x and y; the others are vectors
     const auto load = [&](size_t input, int64_t at) {
-      return Load(operands.inputs[input], plan.dtype, at);
+      const bool is_image = input < 2 || input == 6;
+      return Load(operands.inputs[input],
+                  is_image ? plan.dtype : plan.vector_dtype, at);
     };
     std::fill(dgamma.begin(), dgamma.end(), 0.0);
     std::fill(dbeta.begin(), dbeta.end(), 0.0);
@@ -174,8 +180,8 @@ RunFunction MakeNormGradient(const KernelRequest& request, bool is_batch_norm) {
     }
     for (size_t entry = 0; entry < entries; ++entry) {
       const auto at = static_cast<int64_t>(entry);
-      Store(operands.outputs[1], plan.dtype, at, dgamma[entry]);
-      Store(operands.outputs[2], plan.dtype, at, dbeta[entry]);
+      Store(operands.outputs[1], plan.vector_dtype, at, dgamma[entry]);
+      Store(operands.outputs[2], plan.vector_dtype, at, dbeta[entry]);
     }
   };
 }
@@ -183,8 +189,8 @@ RunFunction MakeNormGradient(const KernelRequest& request, bool is_batch_norm) {
 // Moments [2, C] of operand `moments`.
 Statistics LoadMoments(const NormPlan& plan, const std::byte* moments,
                        int64_t channel) {
-  return {.mean = Load(moments, plan.dtype, channel),
-          .variance = Load(moments, plan.dtype, plan.groups + channel)};
+  return {.mean = Load(moments, plan.vector_dtype, channel),
+          .variance = Load(moments, plan.vector_dtype, plan.groups + channel)};
 }
 
 RunFunction MakeBatchMoments(const KernelRequest& request) {
@@ -197,12 +203,14 @@ RunFunction MakeBatchMoments(const KernelRequest& request) {
                       .is_batch_norm = true,
                       .example_size = 1,
                       .epsilon = 0.0,
-                      .dtype = x.dtype};
+                      .dtype = x.dtype,
+                      .vector_dtype = request.output().dtype};
   return [plan](const Operands& operands) {
     for (int64_t group = 0; group < plan.groups; ++group) {
       const Statistics s = StatisticsOf(plan, operands.inputs[0], group);
-      Store(operands.outputs[0], plan.dtype, group, s.mean);
-      Store(operands.outputs[0], plan.dtype, plan.groups + group, s.variance);
+      Store(operands.outputs[0], plan.vector_dtype, group, s.mean);
+      Store(operands.outputs[0], plan.vector_dtype, plan.groups + group,
+            s.variance);
     }
   };
 }
@@ -238,8 +246,11 @@ RunFunction MakeBatchNormApplyGradient(const KernelRequest& request) {
   const bool has_relu = request.node.attributes.Bool("relu");
   const bool has_y = request.node.inputs.size() > 5;
   return [=](const Operands& operands) mutable {
+    // dy, x and y; the others are vectors
     const auto load = [&](size_t input, int64_t at) {
-      return Load(operands.inputs[input], plan.dtype, at);
+      const bool is_image = input < 2 || input == 5;
+      return Load(operands.inputs[input],
+                  is_image ? plan.dtype : plan.vector_dtype, at);
     };
     std::fill(dgamma.begin(), dgamma.end(), 0.0);
     std::fill(dbeta.begin(), dbeta.end(), 0.0);
@@ -264,14 +275,14 @@ RunFunction MakeBatchNormApplyGradient(const KernelRequest& request) {
         dgamma[static_cast<size_t>(entry)] += dz * x_hat;
         dbeta[static_cast<size_t>(entry)] += dz;
       }
-      Store(operands.outputs[2], plan.dtype, group, -scale * sum_d);
-      Store(operands.outputs[2], plan.dtype, plan.groups + group,
+      Store(operands.outputs[2], plan.vector_dtype, group, -scale * sum_d);
+      Store(operands.outputs[2], plan.vector_dtype, plan.groups + group,
             -0.5 * scale * scale * sum_dx_hat);
     }
     for (size_t entry = 0; entry < entries; ++entry) {
       const auto at = static_cast<int64_t>(entry);
-      Store(operands.outputs[0], plan.dtype, at, dgamma[entry]);
-      Store(operands.outputs[1], plan.dtype, at, dbeta[entry]);
+      Store(operands.outputs[0], plan.vector_dtype, at, dgamma[entry]);
+      Store(operands.outputs[1], plan.vector_dtype, at, dbeta[entry]);
     }
   };
 }

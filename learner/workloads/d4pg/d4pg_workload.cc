@@ -43,6 +43,7 @@ D4pgWorkloadOptions MakeD4pgWorkloadOptions(const LearnerConfig& learner,
           .support = d4pg::MakeSupport(agent.distribution, discount,
                                        task.largest_reward),
           .batch_size = learner.batch_size,
+          .precision = learner.precision,
           .replication = learner.replication,
           .seed = static_cast<uint64_t>(seed)};
 }
@@ -69,8 +70,8 @@ D4pgWorkload::D4pgWorkload(const D4pgWorkloadOptions& options,
       },
       replicator::InputMode::kSingle);
   const d4pg::AgentSpec spec = AgentSpecOf(options_.task);
-  step_ = replicator_->Build(*input_, [&](replicator::ReplicaContext& replica,
-                                          const replicator::Inputs& inputs) {
+  const auto step = [&](replicator::ReplicaContext& replica,
+                        const replicator::Inputs& inputs) {
     auto outputs =
         BuildD4pgStep(replica, inputs, options_.agent, spec, options_.support);
     // each replica adds the same ones
@@ -82,7 +83,9 @@ D4pgWorkload::D4pgWorkload(const D4pgWorkloadOptions& options,
       }
     }
     return outputs;
-  });
+  };
+  step_ = replicator_->Build(*input_, step,
+                             {.passes = {.precision = options_.precision}});
   CopyToTargets(options_.agent, spec, options_.support.num_atoms, options_.seed,
                 replicator_->variables());
 }

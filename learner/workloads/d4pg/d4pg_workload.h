@@ -25,6 +25,7 @@ struct D4pgWorkloadOptions {
   agents::TaskSpec task;
   agents::d4pg::Support support;
   int64_t batch_size = 256;
+  graph::Precision precision = graph::Precision::kF32;
   replicator::ReplicationConfig replication;
   uint64_t seed = 0;
 };

@@ -7,17 +7,19 @@
 namespace replicant::learner {
 
 ResNetWorkload::ResNetWorkload(
-    const resnet50::ResNetConfig& config, int64_t batch_size, uint64_t seed,
+    const resnet50::ResNetConfig& config, int64_t batch_size,
+    graph::Precision precision, uint64_t seed,
     std::unique_ptr<replicator::Replicator> replicator)
-    : ImageWorkload(std::move(replicator), {.batch_size = batch_size,
-                                            .side = config.image_size,
-                                            .num_classes = config.num_classes,
-                                            .seed = seed}) {
-  step_ = ImageWorkload::replicator().Build(
-      input(), [&](replicator::ReplicaContext& replica,
-                   const replicator::Inputs& inputs) {
-        return BuildResNetStep(replica, inputs, config);
-      });
+    : ImageWorkload(std::move(replicator),
+                    {.batch_size = batch_size,
+                     .side = config.image_size,
+                     .num_classes = config.num_classes,
+                     .seed = seed},
+                    precision) {
+  step_ = BuildStep([&](replicator::ReplicaContext& replica,
+                        const replicator::Inputs& inputs) {
+    return BuildResNetStep(replica, inputs, config);
+  });
 }
 
 std::vector<std::pair<std::string, double>> ResNetWorkload::Scalars() const {

@@ -17,7 +17,7 @@ class ResNetWorkload : public ImageWorkload {
   // `batch_size` is that of all replicas. Throws what ImageWorkload and
   // Replicator::Build() throw.
   ResNetWorkload(const resnet50::ResNetConfig& config, int64_t batch_size,
-                 uint64_t seed,
+                 graph::Precision precision, uint64_t seed,
                  std::unique_ptr<replicator::Replicator> replicator);
 
   NextResult Step(Clock::TimePoint deadline) override {

@@ -10,23 +10,26 @@ constexpr const char* kCyclePosition = "cycle_position";
 }  // namespace
 
 SnganWorkload::SnganWorkload(const sngan::SnganConfig& config,
-                             int64_t batch_size, uint64_t seed,
+                             int64_t batch_size, graph::Precision precision,
+                             uint64_t seed,
                              std::unique_ptr<replicator::Replicator> replicator)
-    : ImageWorkload(std::move(replicator), {.batch_size = batch_size,
-                                            .side = config.side(),
-                                            .num_classes = config.num_classes,
-                                            .seed = seed}),
+    : ImageWorkload(std::move(replicator),
+                    {.batch_size = batch_size,
+                     .side = config.side(),
+                     .num_classes = config.num_classes,
+                     .seed = seed},
+                    precision),
       generator_begin_(ImageWorkload::replicator().accumulation_steps() *
                        config.discriminator_steps),
       cycle_length_(generator_begin_ +
                     ImageWorkload::replicator().accumulation_steps()),
-      discriminator_step_(BuildStep(config, SnganNetwork::kDiscriminator)),
-      generator_step_(BuildStep(config, SnganNetwork::kGenerator)) {}
+      discriminator_step_(BuildUpdate(config, SnganNetwork::kDiscriminator)),
+      generator_step_(BuildUpdate(config, SnganNetwork::kGenerator)) {}
 
-std::unique_ptr<replicator::Step> SnganWorkload::BuildStep(
+std::unique_ptr<replicator::Step> SnganWorkload::BuildUpdate(
     const sngan::SnganConfig& config, SnganNetwork network) {
-  return replicator().Build(input(), [&](replicator::ReplicaContext& replica,
-                                         const replicator::Inputs& inputs) {
+  return BuildStep([&](replicator::ReplicaContext& replica,
+                       const replicator::Inputs& inputs) {
     return BuildSnganStep(replica, inputs, config, network);
   });
 }

@@ -22,7 +22,7 @@ class SnganWorkload : public ImageWorkload {
   // `batch_size` is that of all replicas. Throws what ImageWorkload and
   // Replicator::Build() throw.
   SnganWorkload(const sngan::SnganConfig& config, int64_t batch_size,
-                uint64_t seed,
+                graph::Precision precision, uint64_t seed,
                 std::unique_ptr<replicator::Replicator> replicator);
 
   NextResult Step(Clock::TimePoint deadline) override;
@@ -34,8 +34,8 @@ class SnganWorkload : public ImageWorkload {
   void Restore(const std::map<std::string, std::string>& state) override;
 
  private:
-  std::unique_ptr<replicator::Step> BuildStep(const sngan::SnganConfig& config,
-                                              SnganNetwork network);
+  std::unique_ptr<replicator::Step> BuildUpdate(
+      const sngan::SnganConfig& config, SnganNetwork network);
 
   // in a cycle of steps: those of the discriminator's updates, then those of
   // one of the generator

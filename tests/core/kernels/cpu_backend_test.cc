@@ -247,7 +247,12 @@ TEST(CpuBackendTest, RefusesOtherFloatsByName) {
   const Output c = graph::MatMul(a, a, {}, graph::CallSite{"model.cc", 12});
   EXPECT_EQ(MessageOf([&] { backend->CompileKernel(g, c.producer()); }),
             "cpu, 2 threads cannot run MatMul 'MatMul' (model.cc:12): it takes "
-            "f32, got f64[2,2]");
+            "f32 or bf16, got f64[2,2]");
+  const Output x = g.Input("x", DType::kBF16, Shape({2, 3}));
+  const Output y = graph::Softmax(x, graph::CallSite{"model.cc", 13});
+  EXPECT_EQ(MessageOf([&] { backend->CompileKernel(g, y.producer()); }),
+            "cpu, 2 threads cannot run Softmax 'Softmax' (model.cc:13): it "
+            "takes f32, got bf16[2,3]");
 }
 
 TEST(CpuBackendTest, RefusesATeamOfNobody) {

@@ -30,11 +30,12 @@ using Outputs = std::vector<Output>;
 
 Output CaseBuilder::Input(HostTensor value) {
   const std::string name = fmt::format("x{}", values_.size());
-  const DType dtype = value.dtype() == DType::kF32 ? floating_ : value.dtype();
+  const bool is_floating = value.dtype() == DType::kF32;
+  const DType dtype = is_floating ? stored_ : value.dtype();
   const Output input = graph_.Input(name, dtype, value.shape());
   values_.emplace_back(name,
                        Values(dtype, value.shape(), ToDoubles(value.view())));
-  return input;
+  return is_floating ? graph::Cast(input, floating_) : input;
 }
 
 Output CaseBuilder::Normal(const Shape& shape) {
@@ -289,10 +290,12 @@ void AddImages(Cases& cases) {
                                    {Shape({2, 8, 8, 16}), 16, 3, 1, 1},
                                    {Shape({2, 7, 7, 33}), 18, 4, 2, 0},
                                    {Shape({1, 12, 10, 32}), 32, 3, 1, 0},
-                                   {Shape({5, 6, 6, 4}), 7, 1, 1, 0}};
+                                   {Shape({5, 6, 6, 4}), 7, 1, 1, 0},
+                                   // more than is converted at a time
+                                   {Shape({4, 64, 64, 72}), 2, 1, 1, 0}};
   for (const Conv& c : convs) {
-    const double length =
-        static_cast<double>(c.x.num_elements() / c.x[3] + c.k * c.k * c.x[3]);
+    const int64_t num_pixels = c.x.num_elements() / c.x[3];
+    const auto length = static_cast<double>(num_pixels + c.k * c.k * c.x[3]);
     const std::string size =
         fmt::format("{}x{}x{}x{}_o{}k{}s{}p{}", c.x[0], c.x[1], c.x[2], c.x[3],
                     c.o, c.k, c.stride, c.padding);
@@ -611,6 +614,7 @@ void AddUpdates(Cases& cases) {
   const std::vector<Shape> shapes = {Shape({70, 131}), Shape({131}), Shape({})};
   const auto variables = [shapes](CaseBuilder& b, double low, double high) {
     std::vector<VariableId> ids;
+    ids.reserve(shapes.size());
     for (const Shape& s : shapes) ids.push_back(b.Variable(s, low, high));
     return ids;
   };

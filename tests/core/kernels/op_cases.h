@@ -12,10 +12,13 @@ namespace replicant::testing {
 
 // Builds the graph of one case in one floating dtype, and keeps the values of
 // its inputs. Values are drawn in f32, so that both dtypes hold them exactly.
+// With `stored` bf16, inputs are stored so and cast to f32: what a graph of f32
+// finds behind ops that graph::Autocast() has put into bf16.
 class CaseBuilder {
  public:
-  explicit CaseBuilder(DType floating)
-      : floating_(floating), graph_(/*seed=*/5) {}
+  explicit CaseBuilder(DType floating) : CaseBuilder(floating, floating) {}
+  CaseBuilder(DType floating, DType stored)
+      : floating_(floating), stored_(stored), graph_(/*seed=*/5) {}
 
   graph::Graph& graph() { return graph_; }
   DType floating() const { return floating_; }
@@ -44,6 +47,7 @@ class CaseBuilder {
   graph::Output Input(HostTensor value);
 
   DType floating_;
+  DType stored_;
   graph::Graph graph_;
   std::vector<graph::Output> differentiable_;
   std::vector<std::pair<std::string, HostTensor>> values_;

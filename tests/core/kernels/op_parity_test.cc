@@ -1,5 +1,5 @@
-// Every op, forward and gradient, on every built backend in f32 against the
-// reference in f64.
+// Every op, forward and gradient, on every built backend: in f32 against the
+// reference in f64, and in bf16 against the reference in bf16.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,8 +42,8 @@ std::vector<Output> GradientsOf(CaseBuilder& builder, Output y) {
   return graph::Gradients(loss, builder.differentiable());
 }
 
-Results RunCase(const OpCase& op_case, DType floating, Backend& backend) {
-  CaseBuilder builder(floating);
+Results RunCase(const OpCase& op_case, CaseBuilder& builder,
+                graph::Precision precision, Backend& backend) {
   std::vector<Output> fetched = op_case.build(builder);
   if (op_case.has_gradient) {
     for (const Output& g : GradientsOf(builder, fetched[0])) {
@@ -56,7 +56,8 @@ Results RunCase(const OpCase& op_case, DType floating, Backend& backend) {
     (is_update ? spec.updates : spec.outputs).push_back(output);
   }
   runtime::VariableStore store(backend, /*seed=*/1);
-  runtime::Executor plan(builder.graph(), spec, store);
+  runtime::Executor plan(builder.graph(), spec, store,
+                         {.passes = {.precision = precision}});
   for (const auto& [name, value] : builder.values()) {
     const auto view = plan.input(name);
     std::memcpy(view.data(), value.bytes().data(), value.size_bytes());
@@ -75,6 +76,17 @@ Results RunCase(const OpCase& op_case, DType floating, Backend& backend) {
   return results;
 }
 
+Results RunCase(const OpCase& op_case, DType floating, Backend& backend) {
+  CaseBuilder builder(floating);
+  return RunCase(op_case, builder, graph::Precision::kF32, backend);
+}
+
+// With everything that goes in stored as bf16.
+Results RunInBF16(const OpCase& op_case, Backend& backend) {
+  CaseBuilder builder(DType::kF32, DType::kBF16);
+  return RunCase(op_case, builder, graph::Precision::kBF16, backend);
+}
+
 // Largest difference relative to the largest value of the reference, or to 1
 // where all of it is smaller than 1e-3 (a gradient that cancels).
 double RelativeError(const std::vector<double>& x,
@@ -91,14 +103,32 @@ double RelativeError(const std::vector<double>& x,
   return error;
 }
 
+double Scaled(double tolerance) {
+  const char* scale = std::getenv("REPLICANT_TOL_SCALE");
+  return scale == nullptr ? tolerance : tolerance * std::atof(scale);
+}
+
 // The rounding errors of a sum of n terms in f32 add up like a random walk,
 // sqrt(n) * 2^-24 of the terms' size. Four times that is hardly ever reached;
 // another factor 4 covers functions that are exact to 4 units in the last place
 // and an op's gradient, which is a few ops.
 double Tolerance(const OpCase& op_case) {
-  const double tolerance = 16.0 * std::sqrt(op_case.length) * 0x1p-24;
-  const char* scale = std::getenv("REPLICANT_TOL_SCALE");
-  return scale == nullptr ? tolerance : tolerance * std::atof(scale);
+  return Scaled(16.0 * std::sqrt(op_case.length) * 0x1p-24);
+}
+
+// Both round at the same places. Where f32 and double lie on two sides of the
+// middle between two values of bf16, these are 2^-8 of each other apart; an op
+// and its gradient round one after the other four times at most. A fused bias
+// or activation saves one of them.
+double BF16Tolerance() { return Scaled(4.0 * 0x1p-8); }
+
+void ExpectNear(const Results& got, const Results& want, double tolerance) {
+  ASSERT_EQ(got.values.size(), want.values.size());
+  for (size_t i = 0; i < want.values.size(); ++i) {
+    EXPECT_EQ(got.shapes[i], want.shapes[i]);
+    EXPECT_LE(RelativeError(got.values[i], want.values[i]), tolerance)
+        << "result " << i << " of shape " << want.shapes[i].ToString();
+  }
 }
 
 class OpParity
@@ -110,12 +140,15 @@ TEST_P(OpParity, MatchesTheReference) {
   const auto backend = MakeBackend(backend_name, {.num_threads = num_threads});
   const Results want = RunCase(op_case, DType::kF64, *reference);
   const Results got = RunCase(op_case, DType::kF32, *backend);
-  ASSERT_EQ(got.values.size(), want.values.size());
-  for (size_t i = 0; i < want.values.size(); ++i) {
-    EXPECT_EQ(got.shapes[i], want.shapes[i]);
-    EXPECT_LE(RelativeError(got.values[i], want.values[i]), Tolerance(op_case))
-        << "result " << i << " of shape " << want.shapes[i].ToString();
-  }
+  ExpectNear(got, want, Tolerance(op_case));
+}
+
+TEST_P(OpParity, MatchesTheReferenceInBF16) {
+  const auto& [backend_name, num_threads, op_case] = GetParam();
+  const auto reference = MakeBackend("reference");
+  const auto backend = MakeBackend(backend_name, {.num_threads = num_threads});
+  ExpectNear(RunInBF16(op_case, *backend), RunInBF16(op_case, *reference),
+             BF16Tolerance());
 }
 
 TEST_P(OpParity, TheSameThreadsGiveTheSameBits) {

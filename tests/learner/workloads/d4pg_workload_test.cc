@@ -91,9 +91,17 @@ double ScalarOf(const Workload& workload, const std::string& name) {
   return 0.0;
 }
 
-TEST(D4pgWorkloadTest, LearnsABandit) {
+class D4pgPrecisionTest : public ::testing::TestWithParam<graph::Precision> {};
+
+INSTANTIATE_TEST_SUITE_P(Both, D4pgPrecisionTest,
+                         ::testing::Values(graph::Precision::kF32,
+                                           graph::Precision::kBF16));
+
+TEST_P(D4pgPrecisionTest, LearnsABandit) {
   BanditTransitions bandit;
-  D4pgWorkload workload(Options(), &bandit);
+  D4pgWorkloadOptions options = Options();
+  options.precision = GetParam();
+  D4pgWorkload workload(options, &bandit);
   ASSERT_EQ(workload.Step({}), NextResult::kOk);
   const double first_policy_loss = ScalarOf(workload, "policy_loss");
   for (int i = 0; i < 400; ++i) {

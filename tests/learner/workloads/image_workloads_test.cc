@@ -82,13 +82,15 @@ std::unique_ptr<replicator::Replicator> MakeReplicator(uint64_t seed) {
   return replicator::Replicator::Create({.backend = "cpu"}, seed);
 }
 
-ResNetWorkload MakeResNet(const resnet50::ResNetConfig& config) {
-  return {config, /*batch_size=*/16, /*seed=*/1, MakeReplicator(1)};
+ResNetWorkload MakeResNet(const resnet50::ResNetConfig& config,
+                          graph::Precision precision = graph::Precision::kF32) {
+  return {config, /*batch_size=*/16, precision, /*seed=*/1, MakeReplicator(1)};
 }
 
 SnganWorkload MakeSngan(const sngan::SnganConfig& config) {
   // a seed whose first loss is not zero by chance
-  return {config, /*batch_size=*/4, /*seed=*/2, MakeReplicator(2)};
+  return {config, /*batch_size=*/4, graph::Precision::kF32, /*seed=*/2,
+          MakeReplicator(2)};
 }
 
 resnet50::ResNetConfig SmallResNet() {
@@ -102,8 +104,15 @@ resnet50::ResNetConfig SmallResNet() {
   return config;
 }
 
-TEST(ResNetWorkloadTest, LearnsToTellWavesApart) {
-  ResNetWorkload workload = MakeResNet(SmallResNet());
+class ResNetPrecisionTest : public ::testing::TestWithParam<graph::Precision> {
+};
+
+INSTANTIATE_TEST_SUITE_P(Both, ResNetPrecisionTest,
+                         ::testing::Values(graph::Precision::kF32,
+                                           graph::Precision::kBF16));
+
+TEST_P(ResNetPrecisionTest, LearnsToTellWavesApart) {
+  ResNetWorkload workload = MakeResNet(SmallResNet(), GetParam());
   double first_loss = 0.0;
   double accuracy = 0.0;
   constexpr int kSteps = 60;
@@ -136,6 +145,24 @@ TEST(ResNetWorkloadTest, GoesOnFromItsState) {
               resumed.Restore({{"batches", "-1"}});
             }),
             "checkpoint: batches: want a whole number >= 0, got '-1'");
+}
+
+TEST(ResNetWorkloadTest, GoesOnInTheOtherPrecision) {
+  ResNetWorkload workload = MakeResNet(SmallResNet());
+  ASSERT_EQ(workload.Step({}), NextResult::kOk);
+  ResNetWorkload resumed = MakeResNet(SmallResNet(), graph::Precision::kBF16);
+  resumed.Restore(workload.State());
+  for (const auto& [name, variable] : workload.variables().variables()) {
+    EXPECT_NE(variable.spec.dtype, DType::kBF16) << name;
+    resumed.variables().Set(name, workload.variables().Get(name).view());
+  }
+  ASSERT_EQ(workload.Step({}), NextResult::kOk);
+  ASSERT_EQ(resumed.Step({}), NextResult::kOk);
+  const double loss = workload.Scalars()[0].second;
+  const double resumed_loss = resumed.Scalars()[0].second;
+  // a step of bf16 is 2^-8; some twenty layers round one after the other
+  EXPECT_NEAR(resumed_loss, loss, 20 * 0x1p-8 * loss);
+  EXPECT_NE(resumed_loss, loss);
 }
 
 // The last norm of a block starts with a scale of zero, the others with one.
@@ -216,7 +243,7 @@ TEST(SnganWorkloadTest, UpdatesOfSeveralBatchesAreOfOneNetwork) {
   sngan::SnganConfig config = SmallSngan();
   config.discriminator_steps = 1;
   SnganWorkload workload(
-      config, /*batch_size=*/4, /*seed=*/2,
+      config, /*batch_size=*/4, graph::Precision::kF32, /*seed=*/2,
       replicator::Replicator::Create({.accumulation_steps = 2}, /*seed=*/2));
   auto generator = WeightsOf(workload, "generator/");
   auto discriminator = WeightsOf(workload, "discriminator/");
