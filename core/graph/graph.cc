@@ -255,7 +255,7 @@ Output Graph::OutputOf(Output first, int index) {
 }
 
 std::string Graph::ReserveStreamName(const std::string& name, CallSite site) {
-  const std::string full_name = scope_ + name;
+  std::string full_name = scope_ + name;
   if (!stream_names_.insert(full_name).second) {
     throw InvalidArgument(
         fmt::format("{}: the random stream '{}' is taken; hint: two ops of one "

@@ -287,12 +287,13 @@ CompiledStep SynchronousReplicator::CompileAll(
         auto kernel = kernels.Make(graph, node);
         return kernel ? std::move(kernel) : channels.MakeKernel(graph, node);
       };
-      plans[i][device] = {.executor = std::make_unique<runtime::Executor>(
-                              *program.graph,
-                              runtime::PlanSpec{.outputs = program.outputs,
-                                                .updates = program.updates},
-                              *replica.variables, with_calls),
-                          .waits = kernels.waits()};
+      DevicePlan& plan = plans[i][device];
+      plan.executor = std::make_unique<runtime::Executor>(
+          *program.graph,
+          runtime::PlanSpec{.outputs = program.outputs,
+                            .updates = program.updates},
+          *replica.variables, with_calls);
+      plan.waits = kernels.waits();
     });
   }
   return {std::move(plans), built[0].program.outputs, input.specs()};

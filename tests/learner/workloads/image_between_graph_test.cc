@@ -45,7 +45,13 @@ TEST(ImageBetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
     config.logical_devices = 2;
     config.accumulation_steps = 2;
     config.wire = DType::kBF16;
-    return TrainResNet(DType::kF32, NormStatistics::kSync, config).last;
+    Variables last =
+        TrainResNet(DType::kF32, NormStatistics::kSync, config).last;
+    // every replica has its own sums
+    std::erase_if(last, [](const auto& variable) {
+      return variable.first.starts_with("accumulation/");
+    });
+    return last;
   };
   EXPECT_EQ(train_divided(Strategy::kBetweenGraph),
             train_divided(Strategy::kInGraph));
