@@ -14,7 +14,7 @@
 #include "core/metrics/json_lines.h"
 #include "learner/checkpoint_folder.h"
 #include "learner/learner_config.h"
-#include "learner/parameter_server.h"
+#include "learner/parameter_publisher.h"
 #include "learner/run_checkpointer.h"
 #include "learner/workload.h"
 
@@ -113,7 +113,7 @@ class Learner {
   RunCheckpointer run_checkpointer_;
   metrics::EventWriter events_;
   metrics::JsonLinesWriter lines_;
-  std::optional<ParameterServer> parameters_;
+  std::optional<ParameterPublisher> parameters_;
 
   int64_t step_ = 0;
   bool is_input_over_ = false;
