@@ -48,8 +48,12 @@ struct LearnerHooks {
   std::function<void(const Progress&)> on_progress = [](const Progress&) {};
 };
 
-// Takes part in the steps of another process's learner until that one ends.
-void Follow(Workload& workload, Clock& clock = Clock::Real());
+// Takes part in the steps of another process's learner, or serves them, until
+// that one ends or it is asked to stop.
+void Follow(
+    Workload& workload,
+    const std::function<bool()>& should_stop = [] { return false; },
+    Clock& clock = Clock::Real());
 
 // Runs a workload to its end: steps, curves, checkpoints, published parameters.
 //

@@ -20,7 +20,7 @@ struct LimitsConfig {
 // Section `learner`: the loop around a workload.
 struct LearnerConfig {
   std::string workload = "d4pg";
-  int64_t batch_size = 256;  // of all replicas together
+  int64_t batch_size = 256;  // of one step
   replicator::ReplicationConfig replication;
   LimitsConfig limits;
   double log_interval_s = 5.0;
