@@ -326,7 +326,7 @@ TEST(ParameterServersTest, RefusesAStepThatNeedsItsOwnUpdate) {
                              .updates = {newest}};
         });
       }),
-      "step.cc:7: Mul 'Mul' combines what the replicas reduced with "
+      "step.cc:7: Affine 'Affine' combines what the replicas reduced with "
       "variables, which servers do after the step; no value of the step and no "
       "gradient can be made of it");
 }
