@@ -123,6 +123,7 @@ void ParameterShard::Handle(ServerMessage kind, rpc::Message payload,
       break;
     case ServerMessage::kAssign: {
       std::vector<MutableTensorView> targets;
+      targets.reserve(names_.size());
       for (const std::string& name : names_) {
         runtime::VariableStore::Variable& variable = variables_.at(name);
         targets.emplace_back(variable.spec.dtype, variable.spec.shape,

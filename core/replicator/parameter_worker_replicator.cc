@@ -1,3 +1,4 @@
+// The workers of core/replicator/parameter_server_replicator.h.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -324,6 +325,7 @@ std::unique_ptr<Step> ParameterWorker::Build(
 void ParameterWorker::Start() {
   is_started_ = true;
   std::vector<const StepSplit*> splits;
+  splits.reserve(splits_.size());
   std::string description;
   for (const auto& split : splits_) {
     splits.push_back(split.get());
@@ -416,6 +418,8 @@ void ParameterWorker::PullAll() {
 void ParameterWorker::Push(const Step& inner, uint32_t step) {
   for (const auto& server : servers_) {
     std::vector<TensorView> tensors;
+    tensors.reserve(server->pushed[step].size() +
+                    server->pushed_variables[step].size());
     for (const size_t number : server->pushed[step]) {
       tensors.push_back(inner.value(PushName(number)));
     }

@@ -22,8 +22,8 @@ using Status = ServerReply::Status;
 
 std::unique_ptr<StepSplit> SplitOf(const StepFn& step_fn) {
   // outlives what points into it
-  static auto* const kGraphs = new std::deque<Graph>();
-  Graph& graph = kGraphs->emplace_back(/*seed=*/1);
+  static auto* const graphs = new std::deque<Graph>();
+  Graph& graph = graphs->emplace_back(/*seed=*/1);
   GraphReplica replica(graph, {.id = 0, .count = 1});
   const Inputs inputs(
       {{"x", graph.Input("x", DType::kF64, Shape({2, kColumns}))}});
