@@ -153,10 +153,9 @@ void ParameterShard::Join(const ServerRequest& request,
   }
   Worker& worker = workers_[request.worker];
   if (worker.run == request.run) return;
-  if (worker.run != 0) {
-    spdlog::info("worker {} has joined again", request.worker);
-    DropPull(request.worker, "has begun anew");
-  }
+  const bool is_again = worker.run != 0;
+  spdlog::info("worker {} joins{}", request.worker, is_again ? " again" : "");
+  if (is_again) DropPull(request.worker, "has begun anew");
   worker = {.run = request.run};
 }
 

@@ -137,11 +137,11 @@ TEST_F(AsynchronousTrainingTest, AKilledWorkerAndServerComeBack) {
   Process fleet({.command = Command(Servers(), {}),
                  .stdout_file = output,
                  .stderr_file = output});
-  ASSERT_TRUE(AwaitLog("learner-0.1", "steps/s")) << ReadFile(output);
+  ASSERT_TRUE(AwaitLog("server-0.1", "worker 1 joins")) << ReadFile(output);
   const pid_t worker = FindProcess("worker", "1");
   ASSERT_GT(worker, 0);
   ::kill(worker, SIGKILL);
-  ASSERT_TRUE(AwaitLog("server-0.1", "worker 1 has joined again"))
+  ASSERT_TRUE(AwaitLog("server-0.1", "worker 1 joins again"))
       << LogOf("server-0.1");
   // once it has saved something
   ASSERT_TRUE(AwaitSaved(0));
