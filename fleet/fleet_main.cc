@@ -45,7 +45,8 @@ std::vector<RoleRequest> Requests(const TrainingConfig& config) {
       replication.strategy == replicator::Strategy::kParameterServer;
   const auto worker = [&](const char* role, uint32_t index) {
     return RoleRequest{.id = {role, index},
-                       .threads = replication.threads * replication.logical_devices *
+                       .threads = replication.threads *
+                                  replication.logical_devices *
                                   (has_servers ? replication.replicas_per_group
                                                : replication.replicas),
                        .is_exclusive = config.fleet.exclusive_learner};

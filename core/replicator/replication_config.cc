@@ -71,6 +71,16 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader) {
                              "of {}",
                              c.replicas, c.replicas_per_group));
   }
+  if (c.strategy == Strategy::kHogwild ||
+      c.strategy == Strategy::kParameterServer) {
+    const auto refuse = [&](const char* key, bool is_default) {
+      if (!is_default) {
+        reader.Error(key, "is not for hogwild and parameter_server");
+      }
+    };
+    refuse("accumulation_steps", c.accumulation_steps == 1);
+    refuse("logical_devices", c.logical_devices == 1);
+  }
   if (c.strategy == Strategy::kSingle && c.replicas > 1) {
     reader.Error("replicas", "single is one replica");
   }

@@ -280,6 +280,9 @@ TEST(ReplicationConfigTest, RefusesWhatDoesNotGoTogether) {
             "evenly into groups of 2");
   EXPECT_EQ(problem("{strategy: hogwild, staleness: 2}"),
             "run.yaml:1:32: staleness: is of strategy parameter_server");
+  EXPECT_EQ(problem("{strategy: hogwild, accumulation_steps: 2}"),
+            "run.yaml:1:41: accumulation_steps: is not for hogwild and "
+            "parameter_server");
   EXPECT_EQ(problem("{strategy: in_graph, servers: [tcp://a:1]}"),
             "run.yaml:1:31: servers: is of strategy parameter_server");
 }
