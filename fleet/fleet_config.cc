@@ -59,6 +59,9 @@ FleetConfig FleetConfig::Read(config::Reader& reader) {
   read("replay", "each of the replay services, from its checkpoint",
        {.budget = 5});
   read("learner", "each of the learners, from its checkpoint", {.budget = 5});
+  read("server", "each of the parameter servers, from its own checkpoint",
+       {.budget = 5});
+  read("worker", "each of the learner's further workers", {.budget = 20});
   read("evaluator", "the evaluator", {.initial_backoff_s = 2.0});
   return c;
 }

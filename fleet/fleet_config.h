@@ -26,7 +26,7 @@ struct FleetConfig {
   double progress_interval_s = 30.0;
   // whether no other role runs on the learner's processors
   bool exclusive_learner = true;
-  // by role; FleetConfig::Read() fills in replay, learner, actor and evaluator
+  // by role; FleetConfig::Read() fills in all that there are
   std::map<std::string, RestartPolicy> restart;
 
   static FleetConfig Read(config::Reader& reader);

@@ -40,12 +40,27 @@ std::filesystem::path ProgramFolder() {
 }
 
 std::vector<RoleRequest> Requests(const TrainingConfig& config) {
-  std::vector<RoleRequest> requests = {
-      {.id = {"learner", 0},
-       .threads = config.learner.replication.threads *
-                  config.learner.replication.logical_devices *
-                  config.learner.replication.replicas,
-       .is_exclusive = config.fleet.exclusive_learner}};
+  const replicator::ReplicationConfig& replication = config.learner.replication;
+  const bool has_servers =
+      replication.strategy == replicator::Strategy::kParameterServer;
+  const auto worker = [&](const char* role, uint32_t index) {
+    return RoleRequest{.id = {role, index},
+                       .threads = replication.threads *
+                                  replication.logical_devices *
+                                  (has_servers ? replication.replicas_per_group
+                                               : replication.replicas),
+                       .is_exclusive = config.fleet.exclusive_learner};
+  };
+  std::vector<RoleRequest> requests = {worker("learner", 0)};
+  if (has_servers) {
+    for (int i = 1; i < replication.num_groups(); ++i) {
+      requests.push_back(worker("worker", static_cast<uint32_t>(i)));
+    }
+    for (size_t i = 0; i < replication.servers.size(); ++i) {
+      requests.push_back(
+          {.id = {"server", static_cast<uint32_t>(i)}, .load = 0.3});
+    }
+  }
   if (!training::HasActors(config)) return requests;
   requests.push_back({.id = {"replay", 0}, .load = 0.2});
   for (int64_t i = 0; i < config.actors.count; ++i) {
@@ -82,12 +97,22 @@ RoleSpec MakeRole(const PlacedRole& placed, const TrainingConfig& config,
                   const agents::TaskSpec& task,
                   const std::filesystem::path& folder) {
   const std::string& role = placed.request.id.role;
+  const auto add_index = [&placed](RoleSpec* spec) {
+    spec->command.insert(spec->command.end(),
+                         {"--index", std::to_string(placed.request.id.index)});
+  };
   RoleSpec spec;
   spec.id = placed.request.id;
   spec.cpus = placed.cpus;
   spec.restart = config.fleet.restart.at(role);
-  spec.command = {(ProgramFolder() / role).string(), "--config",
-                  (folder / "config.yaml").string()};
+  const bool is_beside_learner = role == "worker" || role == "server";
+  spec.command = {
+      (ProgramFolder() / (is_beside_learner ? "learner" : role)).string(),
+      "--config", (folder / "config.yaml").string()};
+  if (is_beside_learner) {
+    spec.command.insert(spec.command.end(), {"--role", role});
+    add_index(&spec);
+  }
   const auto set = [&spec](const std::string& setting) {
     spec.command.push_back("--set");
     spec.command.push_back(setting);
@@ -121,6 +146,15 @@ RoleSpec MakeRole(const PlacedRole& placed, const TrainingConfig& config,
     if (replication.strategy == replicator::Strategy::kBetweenGraph) {
       RunUnderMpi(replication, &spec);
     }
+  } else if (role == "server") {
+    spec.start_stage = 0;
+    spec.stop_stage = 2;
+    // once the learner has ended the training
+    spec.on_success = RoleSpec::OnSuccess::kDone;
+  } else if (role == "worker") {
+    spec.start_stage = 2;
+    spec.stop_stage = 0;
+    spec.on_success = RoleSpec::OnSuccess::kDone;
   } else if (role == "evaluator") {
     spec.start_stage = 2;
     spec.stop_stage = 0;
@@ -130,8 +164,7 @@ RoleSpec MakeRole(const PlacedRole& placed, const TrainingConfig& config,
   } else {
     spec.start_stage = 2;
     spec.stop_stage = 0;
-    spec.command.push_back("--index");
-    spec.command.push_back(fmt::format("{}", placed.request.id.index));
+    add_index(&spec);
   }
   return spec;
 }

@@ -46,8 +46,10 @@ std::string_view ToString(EndReason reason) {
   REPLICANT_CHECK(false, "EndReason {}", static_cast<int>(reason));
 }
 
-void Follow(Workload& workload, Clock& clock) {
-  while (workload.Step(clock.Now() + kPatience) != NextResult::kEnd) {
+void Follow(Workload& workload, const std::function<bool()>& should_stop,
+            Clock& clock) {
+  while (!should_stop() &&
+         workload.Step(clock.Now() + kPatience) != NextResult::kEnd) {
   }
 }
 
@@ -154,7 +156,7 @@ std::optional<EndReason> Learner::FindEnd() const {
 void Learner::TakeStep() {
   switch (workload_.Step(clock_.Now() + kPatience)) {
     case NextResult::kOk:
-      ++step_;
+      step_ += workload_.NumNewSteps();
       wait_reason_.clear();
       break;
     case NextResult::kTimeout:

@@ -14,7 +14,7 @@
 #include "core/metrics/json_lines.h"
 #include "learner/checkpoint_folder.h"
 #include "learner/learner_config.h"
-#include "learner/parameter_server.h"
+#include "learner/parameter_publisher.h"
 #include "learner/run_checkpointer.h"
 #include "learner/workload.h"
 
@@ -48,8 +48,12 @@ struct LearnerHooks {
   std::function<void(const Progress&)> on_progress = [](const Progress&) {};
 };
 
-// Takes part in the steps of another process's learner until that one ends.
-void Follow(Workload& workload, Clock& clock = Clock::Real());
+// Takes part in the steps of another process's learner, or serves them, until
+// that one ends or it is asked to stop.
+void Follow(
+    Workload& workload,
+    const std::function<bool()>& should_stop = [] { return false; },
+    Clock& clock = Clock::Real());
 
 // Runs a workload to its end: steps, curves, checkpoints, published parameters.
 //
@@ -113,7 +117,7 @@ class Learner {
   RunCheckpointer run_checkpointer_;
   metrics::EventWriter events_;
   metrics::JsonLinesWriter lines_;
-  std::optional<ParameterServer> parameters_;
+  std::optional<ParameterPublisher> parameters_;
 
   int64_t step_ = 0;
   bool is_input_over_ = false;

@@ -22,7 +22,8 @@ LearnerConfig LearnerConfig::Read(config::Reader& reader) {
   reader.Field("workload", &c.workload,
                "what is trained: d4pg, resnet50 or sngan");
   reader.Field("batch_size", &c.batch_size, {1, 1'000'000},
-               "examples of one training step, over all replicas");
+               "examples of one training step, over all replicas that make it "
+               "together");
   reader.Field(
       "precision", &c.precision,
       {{"f32", graph::Precision::kF32}, {"bf16", graph::Precision::kBF16}},
@@ -41,10 +42,11 @@ LearnerConfig LearnerConfig::Read(config::Reader& reader) {
                "address at which parameters are published; empty for none");
   reader.Field("publish_interval_s", &c.publish_interval_s, {0.001, 3600.0},
                "least seconds between two publications of parameters");
-  if (c.batch_size % c.replication.replicas != 0) {
+  const int replicas = c.replication.replicas_of_group();
+  if (c.batch_size % replicas != 0) {
     reader.Error("batch_size",
                  fmt::format("{} cannot be divided evenly among {} replicas",
-                             c.batch_size, c.replication.replicas));
+                             c.batch_size, replicas));
   }
   return c;
 }

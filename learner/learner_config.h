@@ -21,7 +21,7 @@ struct LimitsConfig {
 // Section `learner`: the loop around a workload.
 struct LearnerConfig {
   std::string workload = "d4pg";
-  int64_t batch_size = 256;  // of all replicas together
+  int64_t batch_size = 256;  // of one step
   graph::Precision precision = graph::Precision::kF32;
   replicator::ReplicationConfig replication;
   LimitsConfig limits;

@@ -1,4 +1,5 @@
 // The learner: draws batches or images, trains, publishes parameters.
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <memory>
@@ -39,21 +40,24 @@ D4pgWorkloadOptions OptionsOf(const TrainingConfig& config,
                                  config.run.seed);
 }
 
-replay::BatchReaderOptions ReaderOptionsOf(const TrainingConfig& config) {
+replay::BatchReaderOptions ReaderOptionsOf(const TrainingConfig& config,
+                                           int worker) {
   const agents::TaskSpec task = TaskOf(config);
   replay::BatchReaderOptions reader;
   reader.endpoints = {config.replay.bind};
-  reader.name = "learner";
+  reader.name = fmt::format("learner-{}", worker);
   reader.shape = {.observation_bytes = task.observation_bytes(),
                   .action_bytes = task.action_bytes(),
                   .frame_bytes = task.frame_bytes()};
   reader.batch_size = config.learner.batch_size;
-  reader.seed = static_cast<uint64_t>(config.run.seed);
+  // each draws other items; the first one as if it were alone
+  reader.seed = static_cast<uint64_t>(config.run.seed) +
+                static_cast<uint64_t>(worker) * 0x9e3779b97f4a7c15U;
   return reader;
 }
 
-// The workload that the configuration names. `source` is D4PG's, in the first
-// process.
+// The workload that the configuration names. `source` is D4PG's, in a process
+// that draws batches.
 std::unique_ptr<Workload> MakeWorkload(
     const TrainingConfig& config,
     std::unique_ptr<replicator::Replicator> replicator,
@@ -74,6 +78,28 @@ std::unique_ptr<Workload> MakeWorkload(
                                         std::move(replicator), source);
 }
 
+// A process that works along with the learner, by the steps that it shares with
+// it: a parameter server, or a further worker.
+int RunBeside(const TrainingConfig& config, const rpc::RoleId& id,
+              const replicator::ProcessPlace& place) {
+  const StopSignal stop;
+  rpc::HeartbeatSender heartbeat(
+      rpc::HeartbeatSenderOptions::FromEnvironment({.id = id}));
+  auto replicator = replicator::Replicator::Create(
+      config.learner.replication, static_cast<uint64_t>(config.run.seed),
+      place);
+  std::optional<RemoteTransitions> transitions;
+  if (!place.is_server && config.learner.workload == "d4pg") {
+    transitions.emplace(ReaderOptionsOf(config, place.index));
+  }
+  const std::unique_ptr<Workload> workload = MakeWorkload(
+      config, std::move(replicator), transitions ? &*transitions : nullptr);
+  heartbeat.SetState(rpc::RoleState::kRunning);
+  Follow(*workload, [&] { return stop.count() > 0 || heartbeat.StopOrder(); });
+  heartbeat.SetState(rpc::RoleState::kDraining, "the training is over");
+  return 0;
+}
+
 int Run(const TrainingConfig& config) {
   static_cast<void>(FindWorkload(config.learner.workload, "learner.workload"));
   const replicator::ReplicationConfig& replication = config.learner.replication;
@@ -87,6 +113,7 @@ int Run(const TrainingConfig& config) {
   auto replicator = replicator::Replicator::Create(
       replication, static_cast<uint64_t>(config.run.seed));
   if (replicator->process_id() > 0) {
+    // under MPI
     Follow(*MakeWorkload(config, std::move(replicator), /*source=*/nullptr));
     return 0;
   }
@@ -94,7 +121,7 @@ int Run(const TrainingConfig& config) {
       rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"learner", 0}}));
   std::optional<RemoteTransitions> transitions;
   if (config.learner.workload == "d4pg") {
-    transitions.emplace(ReaderOptionsOf(config));
+    transitions.emplace(ReaderOptionsOf(config, /*worker=*/0));
   }
   const std::unique_ptr<Workload> workload = MakeWorkload(
       config, std::move(replicator), transitions ? &*transitions : nullptr);
@@ -118,13 +145,68 @@ int Run(const TrainingConfig& config) {
   return 0;
 }
 
+// What --role and --index ask for.
+int RunRole(const TrainingConfig& config, const std::string& role,
+            const std::string& index_text) {
+  static_cast<void>(FindWorkload(config.learner.workload, "learner.workload"));
+  const replicator::ReplicationConfig& replication = config.learner.replication;
+  const bool is_server = role == "server";
+  if (!is_server && role != "worker" && role != "learner") {
+    throw ConfigError(
+        fmt::format("--role '{}': want learner, worker or server", role));
+  }
+  if (role != "learner" &&
+      replication.strategy != replicator::Strategy::kParameterServer) {
+    throw ConfigError(fmt::format(
+        "--role {}: is for learner.replication.strategy parameter_server",
+        role));
+  }
+  int64_t first = 0;
+  int64_t last = 0;
+  if (is_server) {
+    last = static_cast<int64_t>(replication.servers.size()) - 1;
+  } else if (role == "worker") {
+    // the learner is the first one
+    first = 1;
+    last = replication.num_groups() - 1;
+    if (last < first) {
+      throw ConfigError(
+          "--role worker: learner.replication has one worker, the learner");
+    }
+  }
+  const int64_t index = training::ParseInteger(
+      "--index", index_text.empty() ? std::to_string(first) : index_text,
+      {first, last});
+  if (role == "learner") return Run(config);
+  LogOptions log = config.log;
+  log.role = fmt::format("{}-{}", role, index);
+  InitLogging(log);
+  replicator::ProcessPlace place{.is_server = is_server,
+                                 .index = static_cast<int>(index)};
+  if (is_server) {
+    place.folder = training::RunFolderOf(config) / "servers" / log.role;
+  }
+  return RunBeside(config, {role, static_cast<uint32_t>(index)}, place);
+}
+
 int Main(int argc, char** argv) {
+  std::string role = "learner";
+  std::string index;
   return training::RunProgram(
       argc, argv,
       {.name = "learner",
-       .about = "Trains on batches of a replay, or on images."},
-      [](const config::Loaded<TrainingConfig>& loaded) {
-        return Run(loaded.config);
+       .about = "Trains on batches of a replay, or on images.",
+       .add_options =
+           [&](config::CommandLine& command_line) {
+             command_line.AddOption(
+                 "--role", &role,
+                 "learner, or with strategy parameter_server also worker (a "
+                 "further one) or server");
+             command_line.AddOption("--index", &index,
+                                    "which worker, from 1, or server, from 0");
+           }},
+      [&](const config::Loaded<TrainingConfig>& loaded) {
+        return RunRole(loaded.config, role, index);
       });
 }
 

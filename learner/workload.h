@@ -35,6 +35,10 @@ class Workload {
   // but kOk means that nothing was learned.
   virtual NextResult Step(Clock::TimePoint deadline) = 0;
 
+  // How many steps the run has made since the Step() before the last one: those
+  // of other processes, which do not wait for this one, count.
+  virtual int64_t NumNewSteps() const { return 1; }
+
   // The run ends here: where processes train together, the Step() of the others
   // gives kEnd.
   virtual void Stop() {}

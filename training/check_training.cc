@@ -4,6 +4,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "agents/d4pg/distribution.h"
 #include "agents/d4pg/networks.h"
@@ -52,9 +53,16 @@ agents::TaskSpec CheckTraining(const TrainingConfig& config) {
 }
 
 void CheckAddresses(const TrainingConfig& config) {
-  for (const auto& [key, endpoint] :
-       {std::pair{"replay.bind", config.replay.bind},
-        {"learner.parameter_bind", config.learner.parameter_bind}}) {
+  std::vector<std::pair<std::string, std::string>> addresses = {
+      {"replay.bind", config.replay.bind},
+      {"learner.parameter_bind", config.learner.parameter_bind}};
+  if (config.learner.replication.strategy ==
+      replicator::Strategy::kParameterServer) {
+    for (const std::string& endpoint : config.learner.replication.servers) {
+      addresses.emplace_back("learner.replication.servers", endpoint);
+    }
+  }
+  for (const auto& [key, endpoint] : addresses) {
     // whoever binds an ipc address takes it from the one before; where there
     // are keys, the service judges
     if (!endpoint.starts_with("tcp://") || !config.replay.key_file.empty()) {

@@ -118,6 +118,7 @@ class LocalFinder {
   bool is_local(graph::NodeId id) const {
     return is_local_[static_cast<size_t>(id)];
   }
+  const std::vector<bool>& all() const { return is_local_; }
 
  private:
   bool IsLocal(const Node& node) const {
@@ -141,26 +142,6 @@ class LocalFinder {
   const Graph& graph_;
   std::vector<bool> is_local_;
 };
-
-// by node: whether it is computed on the way to one of these
-std::vector<bool> FindNeeded(const Graph& graph,
-                             const std::vector<Output>& outputs,
-                             const std::vector<Output>& updates) {
-  std::vector<bool> is_needed(graph.nodes().size(), false);
-  for (const auto* list : {&outputs, &updates}) {
-    for (const Output& output : *list) {
-      is_needed[static_cast<size_t>(output.node)] = true;
-    }
-  }
-  for (size_t id = is_needed.size(); id-- > 0;) {
-    if (!is_needed[id]) continue;
-    for (const Endpoint& input :
-         graph.node(static_cast<graph::NodeId>(id)).inputs) {
-      is_needed[static_cast<size_t>(input.node)] = true;
-    }
-  }
-  return is_needed;
-}
 
 }  // namespace
 
@@ -241,11 +222,34 @@ Signature Decode(const std::string& text) {
   return signature;
 }
 
+std::vector<bool> FindLocalNodes(const Graph& graph) {
+  return LocalFinder(graph).all();
+}
+
+std::vector<bool> FindNeededNodes(const Graph& graph,
+                                  const std::vector<Output>& outputs,
+                                  const std::vector<Output>& updates) {
+  std::vector<bool> is_needed(graph.nodes().size(), false);
+  for (const auto* list : {&outputs, &updates}) {
+    for (const Output& output : *list) {
+      is_needed[static_cast<size_t>(output.node)] = true;
+    }
+  }
+  for (size_t id = is_needed.size(); id-- > 0;) {
+    if (!is_needed[id]) continue;
+    for (const Endpoint& input :
+         graph.node(static_cast<graph::NodeId>(id)).inputs) {
+      is_needed[static_cast<size_t>(input.node)] = true;
+    }
+  }
+  return is_needed;
+}
+
 std::vector<LocalUpdate> FindLocalUpdates(const Graph& graph,
                                           const std::vector<Output>& outputs,
                                           const std::vector<Output>& updates) {
   const LocalFinder finder(graph);
-  const std::vector<bool> is_needed = FindNeeded(graph, outputs, updates);
+  const std::vector<bool> is_needed = FindNeededNodes(graph, outputs, updates);
   std::map<VariableId, CallSite> found;
   for (const Node& node : graph.nodes()) {
     if (!is_needed[static_cast<size_t>(node.id)]) continue;

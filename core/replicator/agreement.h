@@ -41,6 +41,14 @@ void CheckAgreement(const std::vector<Signature>& signatures);
 std::string Encode(const Signature& signature);
 Signature Decode(const std::string& text);
 
+// By node: whether what it computes differs between replicas.
+std::vector<bool> FindLocalNodes(const Graph& graph);
+
+// By node: whether it is computed on the way to one of these.
+std::vector<bool> FindNeededNodes(const Graph& graph,
+                                  const std::vector<Output>& outputs,
+                                  const std::vector<Output>& updates);
+
 // The variables that `updates` write with values that differ between replicas:
 // computed from the batch or random numbers by way of no primitive that gives
 // all replicas the same.

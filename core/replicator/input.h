@@ -46,10 +46,14 @@ class InputPipeline {
 
 // Which part of the input a pipeline is to give.
 struct InputContext {
+  // That share a batch: those of one group.
   int num_replicas = 1;
   // This pipeline, of num_pipelines that share the work.
   int pipeline_id = 0;
   int num_pipelines = 1;
+  // The group, of num_groups that draw batches of their own.
+  int group_id = 0;
+  int num_groups = 1;
 
   // The rows of one replica. Throws InvalidArgument unless the replicas divide
   // `global_batch_size` >= 1 evenly.
@@ -65,9 +69,9 @@ struct InputContext {
   }
 };
 
-// How many pipelines there are. One that feeds several replicas gives all their
-// rows in one batch, those of the first replica first; every tensor of it then
-// has rows.
+// How many pipelines a group has. One that feeds several replicas gives all
+// their rows in one batch, those of the first replica first; every tensor of it
+// then has rows.
 enum class InputMode {
   kSingle,      // one, in the first process
   kPerWorker,   // one in every process

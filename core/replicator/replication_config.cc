@@ -1,5 +1,9 @@
 #include "core/replicator/replication_config.h"
 
+#include <fmt/format.h>
+
+#include "core/base/check.h"
+
 namespace replicant::replicator {
 
 ReplicationConfig ReplicationConfig::Read(config::Reader& reader) {
@@ -8,12 +12,17 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader) {
       "strategy", &c.strategy,
       {{"single", Strategy::kSingle},
        {"in_graph", Strategy::kInGraph},
-       {"between_graph", Strategy::kBetweenGraph}},
+       {"between_graph", Strategy::kBetweenGraph},
+       {"hogwild", Strategy::kHogwild},
+       {"parameter_server", Strategy::kParameterServer}},
       "how replicas work together: single is one replica, in_graph are "
       "several in one process, between_graph is one in each process "
-      "that mpirun starts");
+      "that mpirun starts; hogwild are several in one process, each with "
+      "batches of its own, on the same variables without locks; "
+      "parameter_server are groups of replicas, a process each, on variables "
+      "that servers hold and update");
   reader.Field("replicas", &c.replicas, {1, 1024},
-               "replicas that share each batch, in all processes");
+               "replicas in all processes together");
   reader.Field("backend", &c.backend,
                "what computes: cpu, cuda, or reference (slow, exact loops)");
   reader.Field("logical_devices", &c.logical_devices, {1, 64},
@@ -33,10 +42,63 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader) {
   reader.Field("timeout_s", &c.timeout_s, {0.1, 36000.0},
                "seconds that replicas wait for one that does not come, as when "
                "the first one writes a checkpoint, before all end");
+  reader.Field("servers", &c.servers, {1, 64},
+               "addresses of the parameter servers; each holds a part of the "
+               "variables");
+  reader.Field("replicas_per_group", &c.replicas_per_group, {1, 1024},
+               "of parameter_server: replicas that make their steps together, "
+               "in one process; the groups do not wait for each other");
+  reader.Field("staleness", &c.staleness, {0, 1'000'000},
+               "of parameter_server: how many updates by others there may be "
+               "between those that a gradient was made with and its own; who "
+               "would exceed it waits");
+  reader.Field("server_checkpoint_interval_s", &c.server_checkpoint_interval_s,
+               {0.1, 1e6},
+               "seconds between checkpoints of a parameter server, from which "
+               "it goes on if it is started again");
+  const ReplicationConfig defaults;
+  if (c.strategy != Strategy::kParameterServer) {
+    const auto refuse = [&](const char* key, bool is_default) {
+      if (!is_default) reader.Error(key, "is of strategy parameter_server");
+    };
+    refuse("servers", c.servers == defaults.servers);
+    refuse("replicas_per_group",
+           c.replicas_per_group == defaults.replicas_per_group);
+    refuse("staleness", c.staleness == defaults.staleness);
+  } else if (c.replicas % c.replicas_per_group != 0) {
+    reader.Error("replicas_per_group",
+                 fmt::format("{} replicas cannot be divided evenly into groups "
+                             "of {}",
+                             c.replicas, c.replicas_per_group));
+  }
+  if (c.strategy == Strategy::kHogwild ||
+      c.strategy == Strategy::kParameterServer) {
+    const auto refuse = [&](const char* key, bool is_default) {
+      if (!is_default) {
+        reader.Error(key, "is not for hogwild and parameter_server");
+      }
+    };
+    refuse("accumulation_steps", c.accumulation_steps == 1);
+    refuse("logical_devices", c.logical_devices == 1);
+  }
   if (c.strategy == Strategy::kSingle && c.replicas > 1) {
     reader.Error("replicas", "single is one replica");
   }
   return c;
+}
+
+int ReplicationConfig::replicas_of_group() const {
+  switch (strategy) {
+    case Strategy::kHogwild:
+      return 1;
+    case Strategy::kParameterServer:
+      return replicas_per_group;
+    case Strategy::kSingle:
+    case Strategy::kInGraph:
+    case Strategy::kBetweenGraph:
+      return replicas;
+  }
+  REPLICANT_CHECK(false, "Strategy {}", static_cast<int>(strategy));
 }
 
 }  // namespace replicant::replicator

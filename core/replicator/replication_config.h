@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/config/reader.h"
 #include "core/tensor/dtype.h"
@@ -8,9 +10,11 @@
 namespace replicant::replicator {
 
 enum class Strategy {
-  kSingle,        // one replica
-  kInGraph,       // replicas in this process, on groups of its processors
-  kBetweenGraph,  // one replica in each process that mpirun starts
+  kSingle,           // one replica
+  kInGraph,          // replicas in this process, on groups of its processors
+  kBetweenGraph,     // one replica in each process that mpirun starts
+  kHogwild,          // replicas in this process, on the same variables
+  kParameterServer,  // groups of replicas, on variables that servers hold
 };
 
 // Section `learner.replication`: on what and how a step runs.
@@ -34,6 +38,19 @@ struct ReplicationConfig {
   int bucket_mib = 4;
   // For how long replicas wait for one that does not come.
   double timeout_s = 300.0;
+
+  // parameter_server: addresses of the servers, one each.
+  std::vector<std::string> servers = {"tcp://127.0.0.1:7003"};
+  // parameter_server: replicas that make their steps together, in one process.
+  int replicas_per_group = 1;
+  // parameter_server: how many versions a gradient may be behind.
+  int64_t staleness = 4;
+  double server_checkpoint_interval_s = 10.0;
+
+  // That share a batch.
+  int replicas_of_group() const;
+  // That have batches of their own.
+  int num_groups() const { return replicas / replicas_of_group(); }
 
   static ReplicationConfig Read(config::Reader& reader);
 };

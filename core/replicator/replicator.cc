@@ -7,6 +7,8 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/replicator/hogwild_replicator.h"
+#include "core/replicator/parameter_server_replicator.h"
 #include "core/replicator/single_replicator.h"
 #include "core/replicator/step_interface.h"
 #include "core/replicator/synchronous_replicator.h"
@@ -14,7 +16,18 @@
 namespace replicant::replicator {
 
 std::unique_ptr<Replicator> Replicator::Create(const ReplicationConfig& config,
-                                               uint64_t seed) {
+                                               uint64_t seed,
+                                               const ProcessPlace& place) {
+  if (config.strategy == Strategy::kParameterServer) {
+    return place.is_server
+               ? MakeParameterServer(config, seed, place.index, place.folder)
+               : MakeParameterWorker(config, seed, place.index);
+  }
+  if (place.is_server || place.index > 0) {
+    throw ConfigError(
+        "learner.replication.strategy: servers and further workers are for "
+        "parameter_server");
+  }
   switch (config.strategy) {
     case Strategy::kSingle: {
       if (config.accumulation_steps == 1 && config.logical_devices == 1) {
@@ -28,6 +41,10 @@ std::unique_ptr<Replicator> Replicator::Create(const ReplicationConfig& config,
     case Strategy::kInGraph:
     case Strategy::kBetweenGraph:
       return MakeSynchronousReplicator(config, seed);
+    case Strategy::kHogwild:
+      return MakeHogwildReplicator(config, seed);
+    case Strategy::kParameterServer:
+      break;
   }
   REPLICANT_CHECK(false, "Strategy {}", static_cast<int>(config.strategy));
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,7 +17,9 @@
 #include "core/tensor/tensor_view.h"
 
 // A step written for one replica, run on as many as the configuration says,
-// after TF-Replicator (arXiv:1902.00465):
+// after TF-Replicator (arXiv:1902.00465). Replicas that make their steps
+// together are a group; a primitive is between those of one group, and a batch
+// is for one.
 //
 //   auto replicator = Replicator::Create(config.replication, seed);
 //   auto input = replicator->MakeInput(input_fn);
@@ -89,11 +92,29 @@ class Step {
   // that there are.
   virtual TensorView value(std::string_view name) const = 0;
 
+  // How many steps the run has made since the Run() before the last one: those
+  // of groups in other processes count.
+  virtual int64_t num_steps() const { return 1; }
+
+  // Whose step the last one was: InputContext::group_id of its input.
+  virtual int group() const { return 0; }
+
   // Of the last step, over the replicas of this process.
   virtual ReduceTimes reduce_times() const { return {}; }
 
   // The plan, for a log and for profiles.
   virtual const runtime::PlanReport& report() const = 0;
+};
+
+// Which of the processes of a run makes a replicator, where they do not find
+// out by themselves.
+struct ProcessPlace {
+  // A parameter server, or a worker; the others strategies have workers alone.
+  bool is_server = false;
+  // Among its kind.
+  int index = 0;
+  // A server's, for its checkpoints; empty for none.
+  std::filesystem::path folder = {};
 };
 
 class Replicator {
@@ -102,9 +123,11 @@ class Replicator {
   // Throws what kernels::MakeBackend() throws, and ConfigError for processes
   // that do not fit the strategy.
   static std::unique_ptr<Replicator> Create(const ReplicationConfig& config,
-                                            uint64_t seed);
+                                            uint64_t seed,
+                                            const ProcessPlace& place = {});
   virtual ~Replicator() = default;
 
+  // Of all groups.
   virtual int num_replicas() const = 0;
   // Steps that make one update together (ReplicationConfig).
   virtual int accumulation_steps() const { return 1; }
@@ -128,10 +151,15 @@ class Replicator {
       Input& input, const StepFn& step_fn,
       const runtime::CompileOptions& options = {}) = 0;
 
-  // The variables of all steps. Not to be touched while a step runs. Where
-  // replicas have copies, these are the first one's, and what the first process
-  // writes into them the next step gives to all.
+  // The variables of all steps, as they are between steps; not to be touched
+  // once the next one runs. Where replicas have copies, these are the first
+  // one's, and what the first process writes into them the next step gives to
+  // all. Waits for steps that are under way.
   virtual runtime::VariableStore& variables() = 0;
+
+  // Whether steps were begun that no Run() has returned yet: replicas that do
+  // not wait for each other begin more than one.
+  virtual bool HasResults() const { return false; }
 
   // Ends the run of all processes: Step::Run() gives kEnd where others still
   // call it. For a process that ends while they may go on.

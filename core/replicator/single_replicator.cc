@@ -5,37 +5,12 @@
 #include <vector>
 
 #include "core/base/check.h"
-#include "core/graph/ops/shape_ops.h"
 #include "core/kernels/backend.h"
+#include "core/replicator/lone_replica.h"
 #include "core/replicator/step_interface.h"
 
 namespace replicant::replicator {
 namespace {
-
-class SingleReplica : public ReplicaContext {
- public:
-  explicit SingleReplica(Graph& graph)
-      : ReplicaContext(graph, /*replica_id=*/0, /*num_replicas=*/1) {}
-
- private:
-  Output DoAllReduce(Output x, ReduceOp /*op*/, CallSite /*site*/) override {
-    return x;
-  }
-  Output DoAllGather(Output x, CallSite site) override {
-    std::vector<int64_t> dims = {1};
-    for (int axis = 0; axis < x.shape().rank(); ++axis) {
-      dims.push_back(x.shape()[axis]);
-    }
-    return graph::Reshape(x, dims, site);
-  }
-  Output DoReduceScatter(Output x, ReduceOp /*op*/,
-                         CallSite /*site*/) override {
-    return x;
-  }
-  Output DoBroadcast(Output x, int /*source*/, CallSite /*site*/) override {
-    return x;
-  }
-};
 
 class SingleInput : public Input {
  public:
@@ -99,7 +74,7 @@ class SingleReplicator : public Replicator {
     REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
                     "Build: the input is another replicator's");
     Graph graph(seed_);
-    SingleReplica replica(graph);
+    LoneReplica replica(graph);
     const StepOutputs outputs =
         step_fn(replica, AddInputs(graph, own_input->pipeline().specs()));
     std::vector<std::string> names = ValueNames(outputs);

@@ -381,7 +381,7 @@ void SynchronousReplicator::RunTeam(const DeviceWork& work) {
 
 void SynchronousReplicator::NoteVersions() {
   for (const auto& [name, variable] : variables().variables()) {
-    versions_[name] = variable.version;
+    versions_[name] = variable.version.value();
   }
 }
 
@@ -391,7 +391,7 @@ bool SynchronousReplicator::HaveVariablesChanged() const {
     const auto noted = versions_.find(name);
     // one that is new is the same everywhere
     const uint64_t version = noted == versions_.end() ? 0 : noted->second;
-    if (variable.version != version) return true;
+    if (variable.version.value() != version) return true;
   }
   return false;
 }
@@ -403,7 +403,7 @@ void SynchronousReplicator::SpreadVariables() {
                                  first.buffer->data());
     if (processes_.size() > 1) {
       processes_.Broadcast(view);
-      ++first.version;
+      first.version.Add();
     }
     for (size_t i = 1; i < replicas_.size(); ++i) {
       replicas_[i].variables->Set(name, view);

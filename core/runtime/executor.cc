@@ -268,12 +268,13 @@ class Executor::Impl {
       }
     }
     for (KeptInput& kept : kept_) {
-      if (kept.variable->version == kept.version) continue;
-      kept.version = kept.variable->version;
+      const uint64_t version = kept.variable->version.value();
+      if (version == kept.version) continue;
+      kept.version = version;
       kept.kernel->InputChanged(kept.input);
     }
     // said before the launches: a run that fails may have written as well
-    for (VariableStore::Variable* variable : written_) ++variable->version;
+    for (VariableStore::Variable* variable : written_) variable->version.Add();
     if (check_finite_) {
       CheckSourcesFinite();
       for (size_t i = 0; i < launches_.size(); ++i) {
@@ -386,7 +387,8 @@ class Executor::Impl {
         VariableStore::Variable& variable = store_.at(source.name);
         if (written_.contains(&variable)) continue;
         kernel->KeepInput(input);
-        kept_.push_back({kernel.get(), input, &variable, variable.version});
+        kept_.push_back(
+            {kernel.get(), input, &variable, variable.version.value()});
       }
       report_.scratch_size_bytes =
           std::max(report_.scratch_size_bytes, kernel->scratch_size_bytes());

@@ -40,6 +40,13 @@ void VariableStore::Declare(const graph::Graph& graph) {
   variables_.merge(added);
 }
 
+void VariableStore::Share(const Variable& variable) {
+  if (!variables_.emplace(variable.spec.name, variable).second) {
+    throw InvalidArgument(fmt::format(
+        "VariableStore::Share: '{}' is there already", variable.spec.name));
+  }
+}
+
 bool VariableStore::Has(std::string_view name) const {
   return variables_.find(name) != variables_.end();
 }
@@ -87,7 +94,7 @@ void VariableStore::Set(std::string_view name, TensorView value) {
   stream_->CopyToDevice(variable.buffer->data(), value.data(),
                         value.size_bytes());
   stream_->Synchronize();
-  ++variable.version;
+  variable.version.Add();
 }
 
 }  // namespace replicant::runtime

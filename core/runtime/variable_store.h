@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -14,6 +15,20 @@
 
 namespace replicant::runtime {
 
+// Counts the writes of a variable. Copies are one counter: that of a variable
+// which several stores have.
+//
+// Thread-safety: any.
+class WriteCount {
+ public:
+  uint64_t value() const { return count_->load(std::memory_order_relaxed); }
+  void Add() { count_->fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  std::shared_ptr<std::atomic<uint64_t>> count_ =
+      std::make_shared<std::atomic<uint64_t>>(0);
+};
+
 // The state of a training: every variable by name, in memory of one backend,
 // row-major. Plans that are compiled against one store share its variables.
 //
@@ -23,11 +38,11 @@ class VariableStore {
  public:
   struct Variable {
     graph::VariableSpec spec;
-    std::unique_ptr<kernels::Buffer> buffer;
-    // Counts writes, by Set() and by plans: a plan that keeps something made
-    // of the value makes it anew when this has changed. Whoever writes into
-    // the buffer himself adds to it.
-    uint64_t version = 0;
+    std::shared_ptr<kernels::Buffer> buffer;
+    // Of Set() and of plans: a plan that keeps something made of the value
+    // makes it anew when this has changed. Whoever writes into the buffer
+    // himself adds to it.
+    WriteCount version = {};
   };
 
   // First values are drawn from RandomStream(seed, "variable/<name>"). The
@@ -38,6 +53,10 @@ class VariableStore {
   // their first values. Throws ShapeError, adding none, if one is there with
   // another dtype or shape.
   void Declare(const graph::Graph& graph);
+
+  // Adds a variable of another store on the same kind of backend: both have its
+  // memory from then on. Throws InvalidArgument if there is one of the name.
+  void Share(const Variable& variable);
 
   bool Has(std::string_view name) const;
   // Throws InvalidArgument for an unknown name.

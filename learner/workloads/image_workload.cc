@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -22,20 +23,38 @@ ImageWorkload::ImageWorkload(std::unique_ptr<replicator::Replicator> replicator,
   input_ = replicator_->MakeInput(
       [&](const replicator::InputContext& context) {
         auto pipeline = std::make_unique<SyntheticImages>(images, context);
-        images_ = pipeline.get();
+        images_[context.group_id] = pipeline.get();
+        num_groups_ = context.num_groups;
         return pipeline;
       },
       replicator::InputMode::kSingle);
 }
 
 std::map<std::string, std::string> ImageWorkload::State() const {
-  if (images_ == nullptr) return {};
-  return {{kBatches, std::to_string(images_->position())}};
+  if (images_.empty()) return {};
+  int64_t sum = 0;
+  for (const auto& [group, images] : images_) sum += images->position();
+  // groups of other processes are about as far
+  const auto num_here = static_cast<int64_t>(images_.size());
+  return {{kBatches, std::to_string(sum * num_groups_ / num_here)}};
 }
 
 void ImageWorkload::Restore(const std::map<std::string, std::string>& state) {
   const int64_t position = CountIn(state, kBatches);
-  if (images_ != nullptr) images_->set_position(position);
+  for (const auto& [group, images] : images_) {
+    images->set_position((position + num_groups_ - 1 - group) / num_groups_);
+  }
+}
+
+void ImageWorkload::PauseInput(bool is_paused) {
+  for (const auto& [group, images] : images_) images->SetPaused(is_paused);
+}
+
+bool ImageWorkload::IsInputDrained() const {
+  return !replicator_->HasResults() &&
+         std::ranges::all_of(images_, [](const auto& entry) {
+           return entry.second->is_drained();
+         });
 }
 
 int64_t ImageWorkload::CountIn(const std::map<std::string, std::string>& state,

@@ -27,6 +27,8 @@ class ImageWorkload : public Workload {
   // How many batches were taken; none where another process takes them.
   std::map<std::string, std::string> State() const override;
   void Restore(const std::map<std::string, std::string>& state) override;
+  void PauseInput(bool is_paused) override;
+  bool IsInputDrained() const override;
 
  protected:
   // A whole number >= 0 of a checkpoint's state. Throws InvalidArgument if it
@@ -51,8 +53,10 @@ class ImageWorkload : public Workload {
  private:
   graph::Precision precision_;
   std::unique_ptr<replicator::Replicator> replicator_;
-  // input_ owns it; null where another process has it
-  SyntheticImages* images_ = nullptr;
+  // by group; input_ owns them, and there are none where another process has
+  // them
+  std::map<int, SyntheticImages*> images_;
+  int num_groups_ = 1;
   std::unique_ptr<replicator::Input> input_;
 };
 

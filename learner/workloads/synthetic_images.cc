@@ -74,6 +74,7 @@ class Noise {
 SyntheticImages::SyntheticImages(const SyntheticImagesOptions& options,
                                  const replicator::InputContext& context)
     : options_(options),
+      context_(context),
       rows_(context.PipelineBatchSize(options.batch_size)),
       first_row_(rows_ * context.pipeline_id),
       specs_(
@@ -88,12 +89,15 @@ SyntheticImages::SyntheticImages(const SyntheticImagesOptions& options,
 
 replicator::NextResult SyntheticImages::Next(
     Clock::TimePoint /*deadline*/, std::span<const MutableTensorView> batch) {
+  is_drained_ = is_paused_;
+  if (is_paused_) return replicator::NextResult::kTimeout;
+  const int64_t number = position_ * context_.num_groups + context_.group_id;
   const std::span<uint8_t> images = batch[0].Span<uint8_t>();
   const size_t size = images.size() / static_cast<size_t>(rows_);
   for (int64_t row = 0; row < rows_; ++row) {
     const auto at = static_cast<size_t>(row);
     batch[1].Span<int32_t>()[at] =
-        Draw(position_ * options_.batch_size + first_row_ + row,
+        Draw(number * options_.batch_size + first_row_ + row,
              images.subspan(at * size, size));
   }
   ++position_;

@@ -38,19 +38,31 @@ class SyntheticImages : public replicator::InputPipeline {
       Clock::TimePoint deadline,
       std::span<const MutableTensorView> batch) override;
 
-  // Batches given so far; setting it goes on from there.
+  // Batches given so far; setting it goes on from there. Batch i of a group is
+  // number i * num_groups + group_id of the run.
   int64_t position() const { return position_; }
   void set_position(int64_t position) { position_ = position; }
+
+  // While it is paused there is no batch; once Next() has said so it is
+  // drained.
+  void SetPaused(bool is_paused) {
+    is_paused_ = is_paused;
+    is_drained_ = false;
+  }
+  bool is_drained() const { return is_drained_; }
 
  private:
   // Writes image `number` of the run, [side, side, 3]; returns its class.
   int32_t Draw(int64_t number, std::span<uint8_t> image);
 
   SyntheticImagesOptions options_;
+  replicator::InputContext context_;
   int64_t rows_;       // of this pipeline in a batch
   int64_t first_row_;  // the number of the first of them
   std::vector<replicator::InputSpec> specs_;
   int64_t position_ = 0;
+  bool is_paused_ = false;
+  bool is_drained_ = false;
   // sine and cosine of the wave along a row and a column, [side] each
   std::vector<float> row_sin_, row_cos_, column_sin_, column_cos_;
 };

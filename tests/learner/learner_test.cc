@@ -124,7 +124,8 @@ TEST_F(LearnerTest, AFollowerStepsUntilTheEnd) {
   SumWorkload workload(&clock);
   workload.num_batches = 4;
   workload.num_timeouts = 3;
-  Follow(workload, clock);
+  Follow(
+      workload, [] { return false; }, clock);
   EXPECT_EQ(workload.num_batches, 0);
   EXPECT_EQ(workload.num_stops, 0);
 }

@@ -117,13 +117,13 @@ TransitionPipeline::TransitionPipeline(const agents::TaskSpec& task,
     : task_(task),
       batch_size_(batch_size),
       num_threads_(num_threads),
-      source_(*source),
+      source_(source),
       specs_(MakeSpecs(task, batch_size)) {}
 
 NextResult TransitionPipeline::Next(Clock::TimePoint deadline,
                                     std::span<const MutableTensorView> batch) {
   const Clock::TimePoint begin = Clock::Real().Now();
-  const replay::ReadResult result = source_.Next(deadline, &batch_);
+  const replay::ReadResult result = source_->Next(deadline, &batch_);
   wait_seconds_ +=
       std::chrono::duration<double>(Clock::Real().Now() - begin).count();
   is_drained_ = result == replay::ReadResult::kPaused;

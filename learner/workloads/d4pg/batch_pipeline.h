@@ -17,7 +17,8 @@ namespace replicant::learner {
 // Thread-safety: one thread at a time.
 class TransitionPipeline : public replicator::InputPipeline {
  public:
-  // `source` outlives the pipeline. Frames are put in order on `num_threads`.
+  // `source` outlives the pipeline; null where nothing is drawn. Frames are put
+  // in order on `num_threads`.
   TransitionPipeline(const agents::TaskSpec& task, int64_t batch_size,
                      int num_threads, TransitionSource* source);
 
@@ -35,7 +36,7 @@ class TransitionPipeline : public replicator::InputPipeline {
   // Whether the last Next() found the source paused, with nothing left.
   bool is_drained() const { return is_drained_; }
   void SetPaused(bool is_paused) {
-    source_.SetPaused(is_paused);
+    source_->SetPaused(is_paused);
     is_drained_ = false;
   }
 
@@ -46,7 +47,7 @@ class TransitionPipeline : public replicator::InputPipeline {
   const agents::TaskSpec task_;
   const int64_t batch_size_;
   const int num_threads_;
-  TransitionSource& source_;
+  TransitionSource* const source_;
   std::vector<replicator::InputSpec> specs_;
   replay::Batch batch_;
   double wait_seconds_ = 0.0;

@@ -65,7 +65,7 @@ D4pgWorkload::D4pgWorkload(const D4pgWorkloadOptions& options,
         auto pipeline = std::make_unique<TransitionPipeline>(
             options_.task, context.PipelineBatchSize(options_.batch_size),
             ThreadsOf(options_.replication), source_);
-        pipeline_ = pipeline.get();
+        pipelines_[context.group_id] = pipeline.get();
         return pipeline;
       },
       replicator::InputMode::kSingle);
@@ -92,14 +92,32 @@ D4pgWorkload::D4pgWorkload(const D4pgWorkloadOptions& options,
 
 NextResult D4pgWorkload::Step(Clock::TimePoint deadline) {
   const NextResult result = step_->Run(deadline);
-  if (result == NextResult::kOk && pipeline_ != nullptr) {
+  if (result == NextResult::kOk && !pipelines_.empty()) {
     // a replay that lost steps counts them late
-    num_agent_steps_ =
-        std::max(num_agent_steps_, pipeline_->batch().total_steps);
-    source_->UpdatePriorities(pipeline_->batch(),
-                              step_->value("priority").Span<float>());
+    num_agent_steps_ = std::max(num_agent_steps_, batch().total_steps);
+    source_->UpdatePriorities(batch(), step_->value("priority").Span<float>());
   }
   return result;
+}
+
+double D4pgWorkload::WaitSeconds() const {
+  double sum = 0.0;
+  for (const auto& [group, pipeline] : pipelines_) {
+    sum += pipeline->wait_seconds();
+  }
+  return sum;
+}
+
+void D4pgWorkload::PauseInput(bool is_paused) {
+  for (const auto& [group, pipeline] : pipelines_) {
+    pipeline->SetPaused(is_paused);
+  }
+}
+
+bool D4pgWorkload::IsInputDrained() const {
+  // one that was found empty begins no step: then none is under way either
+  return std::ranges::all_of(
+      pipelines_, [](const auto& entry) { return entry.second->is_drained(); });
 }
 
 std::map<std::string, std::string> D4pgWorkload::State() const {
@@ -126,7 +144,7 @@ std::vector<std::pair<std::string, double>> D4pgWorkload::Scalars() const {
   return {{"critic_loss", scalar("critic_loss")},
           {"policy_loss", scalar("policy_loss")},
           {"value", Mean(step_->value("value").Span<float>())},
-          {"reward", Mean(pipeline_->batch().rewards)},
+          {"reward", Mean(batch().rewards)},
           {"priority", Mean(step_->value("priority").Span<float>())}};
 }
 

@@ -50,10 +50,11 @@ class D4pgWorkload : public Workload {
                TransitionSource* source);
 
   NextResult Step(Clock::TimePoint deadline) override;
+  int64_t NumNewSteps() const override { return step_->num_steps(); }
   std::string WaitReason() const override {
     return "transitions to learn from";
   }
-  double WaitSeconds() const override { return pipeline_->wait_seconds(); }
+  double WaitSeconds() const override;
   void Stop() override { replicator_->Stop(); }
   runtime::VariableStore& variables() override {
     return replicator_->variables();
@@ -76,8 +77,8 @@ class D4pgWorkload : public Workload {
   void LimitInput(int64_t num_batches) override {
     source_->SetLimit(num_batches);
   }
-  void PauseInput(bool is_paused) override { pipeline_->SetPaused(is_paused); }
-  bool IsInputDrained() const override { return pipeline_->is_drained(); }
+  void PauseInput(bool is_paused) override;
+  bool IsInputDrained() const override;
   void StartSavingInput(uint64_t id,
                         const std::filesystem::path& folder) override {
     source_->StartCheckpoint(id, folder);
@@ -85,11 +86,17 @@ class D4pgWorkload : public Workload {
   InputPart PollSavedInput() override { return source_->PollCheckpoint(); }
 
  private:
+  // Of the last step.
+  const replay::Batch& batch() const {
+    return pipelines_.at(step_->group())->batch();
+  }
+
   const D4pgWorkloadOptions options_;
   TransitionSource* const source_;
   std::unique_ptr<replicator::Replicator> replicator_;
-  // input_ owns it; null where another process has it
-  TransitionPipeline* pipeline_ = nullptr;
+  // by group; input_ owns them, and there are none where another process has
+  // the source
+  std::map<int, TransitionPipeline*> pipelines_;
   std::unique_ptr<replicator::Input> input_;
   std::unique_ptr<replicator::Step> step_;
   std::vector<std::string> published_;

@@ -23,6 +23,7 @@ class ResNetWorkload : public ImageWorkload {
   NextResult Step(Clock::TimePoint deadline) override {
     return step_->Run(deadline);
   }
+  int64_t NumNewSteps() const override { return step_->num_steps(); }
   // loss and accuracy, of the batch.
   std::vector<std::pair<std::string, double>> Scalars() const override;
 

@@ -36,13 +36,26 @@ std::unique_ptr<replicator::Step> SnganWorkload::BuildUpdate(
 
 NextResult SnganWorkload::Step(Clock::TimePoint deadline) {
   const bool is_generator = cycle_position_ >= generator_begin_;
+  const NextResult result = RunStep(is_generator, deadline);
+  if (result == NextResult::kOk) {
+    cycle_position_ = (cycle_position_ + 1) % cycle_length_;
+  } else if (replicator().HasResults()) {
+    // paused, with steps of the other kind under way
+    return RunStep(!is_generator, deadline);
+  }
+  return result;
+}
+
+NextResult SnganWorkload::RunStep(bool is_generator,
+                                  Clock::TimePoint deadline) {
   replicator::Step& step =
       is_generator ? *generator_step_ : *discriminator_step_;
   const NextResult result = step.Run(deadline);
-  if (result != NextResult::kOk) return result;
-  (is_generator ? generator_loss_ : discriminator_loss_) =
-      step.value("loss").Span<float>()[0];
-  cycle_position_ = (cycle_position_ + 1) % cycle_length_;
+  if (result == NextResult::kOk) {
+    num_new_steps_ = step.num_steps();
+    (is_generator ? generator_loss_ : discriminator_loss_) =
+        step.value("loss").Span<float>()[0];
+  }
   return result;
 }
 

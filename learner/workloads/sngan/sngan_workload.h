@@ -26,6 +26,7 @@ class SnganWorkload : public ImageWorkload {
                 std::unique_ptr<replicator::Replicator> replicator);
 
   NextResult Step(Clock::TimePoint deadline) override;
+  int64_t NumNewSteps() const override { return num_new_steps_; }
   // discriminator_loss and generator_loss, each of its last update in this
   // process.
   std::vector<std::pair<std::string, double>> Scalars() const override;
@@ -36,6 +37,8 @@ class SnganWorkload : public ImageWorkload {
  private:
   std::unique_ptr<replicator::Step> BuildUpdate(
       const sngan::SnganConfig& config, SnganNetwork network);
+  // A step of this kind, whatever comes next in the cycle.
+  NextResult RunStep(bool is_generator, Clock::TimePoint deadline);
 
   // in a cycle of steps: those of the discriminator's updates, then those of
   // one of the generator
@@ -43,6 +46,7 @@ class SnganWorkload : public ImageWorkload {
   std::unique_ptr<replicator::Step> discriminator_step_;
   std::unique_ptr<replicator::Step> generator_step_;
   int64_t cycle_position_ = 0;
+  int64_t num_new_steps_ = 1;
   std::optional<double> discriminator_loss_, generator_loss_;
 };
 

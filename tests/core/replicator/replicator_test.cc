@@ -261,5 +261,46 @@ TEST(ReplicationConfigTest, ReadsStrategyBackendAndThreads) {
               ::testing::HasSubstr("replicas: single is one replica"));
 }
 
+TEST(ReplicationConfigTest, RefusesWhatDoesNotGoTogether) {
+  const auto problem = [](const std::string& text) {
+    return MessageOf<ConfigError>([&] {
+      config::Load<ReplicationConfig>(
+          config::Document::FromText("run.yaml", text));
+    });
+  };
+  const std::string servers = "{strategy: parameter_server, ";
+  EXPECT_THAT(problem(servers + "staleness: -1}"),
+              ::testing::StartsWith("run.yaml:1:41: staleness: -1 is outside "
+                                    "[0, 1000000] ("));
+  EXPECT_EQ(problem(servers + "servers: []}"),
+            "run.yaml:1:39: servers: has 0 elements; the allowed number is "
+            "[1, 64]");
+  EXPECT_EQ(problem(servers + "replicas: 5, replicas_per_group: 2}"),
+            "run.yaml:1:63: replicas_per_group: 5 replicas cannot be divided "
+            "evenly into groups of 2");
+  EXPECT_EQ(problem("{strategy: hogwild, staleness: 2}"),
+            "run.yaml:1:32: staleness: is of strategy parameter_server");
+  EXPECT_EQ(problem("{strategy: hogwild, accumulation_steps: 2}"),
+            "run.yaml:1:41: accumulation_steps: is not for hogwild and "
+            "parameter_server");
+  EXPECT_EQ(problem("{strategy: in_graph, servers: [tcp://a:1]}"),
+            "run.yaml:1:31: servers: is of strategy parameter_server");
+}
+
+TEST(ReplicationConfigTest, GroupsAreThoseThatShareABatch) {
+  const auto groups = [](const ReplicationConfig& c) {
+    return std::pair(c.replicas_of_group(), c.num_groups());
+  };
+  EXPECT_EQ(groups({.strategy = Strategy::kInGraph, .replicas = 4}),
+            std::pair(4, 1));
+  EXPECT_EQ(groups({.strategy = Strategy::kHogwild, .replicas = 4}),
+            std::pair(1, 4));
+  ReplicationConfig servers{.strategy = Strategy::kParameterServer,
+                            .replicas = 4};
+  EXPECT_EQ(groups(servers), std::pair(1, 4));
+  servers.replicas_per_group = 2;
+  EXPECT_EQ(groups(servers), std::pair(2, 2));
+}
+
 }  // namespace
 }  // namespace replicant::replicator

@@ -1,7 +1,10 @@
-// sine FILE.yaml: learns a sine, on as many replicas as the file says.
+// sine FILE.yaml [worker|server INDEX]: learns a sine, on as many replicas as
+// the file says.
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <string_view>
 
 #include "core/config/load.h"
 #include "core/graph/gradients.h"
@@ -68,21 +71,31 @@ static StepOutputs SineStep(ReplicaContext& replica, const Inputs& batch) {
           .updates = {update, step.advance}};
 }
 
-int main(int /*argc*/, char** argv) try {
+int main(int argc, char** argv) try {
   const auto config =
       config::Load<ReplicationConfig>(config::Document::FromFile(argv[1]))
           .config;
-  const auto replicator = Replicator::Create(config, /*seed=*/1);
+  ProcessPlace place;
+  if (argc > 3) {
+    place = {.is_server = std::string_view(argv[2]) == "server",
+             .index = std::atoi(argv[3])};
+  }
+  const auto replicator = Replicator::Create(config, /*seed=*/1, place);
   const auto input = replicator->MakeInput([](const InputContext& context) {
     return std::make_unique<SinePipeline>(context);
   });
   const auto step = replicator->Build(*input, SineStep);
-  for (int i = 0; i < 300; ++i) {
-    const auto deadline = Clock::Real().Now() + std::chrono::seconds(10);
-    if (step->Run(deadline) != NextResult::kOk) return 1;
+  // the first process makes 300 steps, and the others take part until then
+  const bool leads = replicator->process_id() == 0;
+  for (int i = 0; i < 300 || !leads;) {
+    const auto deadline = Clock::Real().Now() + std::chrono::seconds(1);
+    const NextResult result = step->Run(deadline);
+    if (result == NextResult::kEnd) break;
+    if (result == NextResult::kOk) ++i;
   }
-  if (replicator->process_id() == 0) {
+  if (leads) {
     std::printf("loss %.6f\n", step->value("loss").Span<float>()[0]);
+    replicator->Stop();
   }
 } catch (const std::exception& e) {
   std::fprintf(stderr, "sine: %s\n", e.what());

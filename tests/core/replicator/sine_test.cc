@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,40 @@ TEST(SineTest, LearnsOnAnyNumberOfReplicas) {
   EXPECT_LT(one, 0.02);
   EXPECT_NEAR(LossOf("{strategy: in_graph, replicas: 2}"), one, 1e-4);
   EXPECT_NEAR(LossOf("{strategy: in_graph, replicas: 4}"), one, 1e-4);
+}
+
+TEST(SineTest, LearnsOnReplicasThatDoNotWaitForEachOther) {
+  EXPECT_EQ(LossOf("{strategy: hogwild}"), LossOf("{}"));
+  EXPECT_LT(LossOf("{strategy: hogwild, replicas: 2}"), 0.05);
+}
+
+// Starts the other processes of a training, and is the first one.
+TEST(SineTest, LearnsWithParameterServers) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() /
+                                       fmt::format("sine-servers-{}", getpid());
+  std::filesystem::create_directories(folder);
+  const std::string yaml = fmt::format(
+      "{{strategy: parameter_server, replicas: 4, replicas_per_group: 2,\n"
+      " servers: [ipc://{0}/a, ipc://{0}/b], timeout_s: 20}}",
+      folder.string());
+  AtomicWriteFile(folder / "others.yaml", yaml);
+  std::vector<std::unique_ptr<Process>> others;
+  for (const std::vector<std::string>& role :
+       {std::vector<std::string>{"server", "0"},
+        {"server", "1"},
+        {"worker", "1"}}) {
+    ProcessOptions options;
+    options.command = {REPLICANT_SINE, (folder / "others.yaml").string()};
+    options.command.insert(options.command.end(), role.begin(), role.end());
+    others.push_back(std::make_unique<Process>(options));
+  }
+  EXPECT_LT(LossOf(yaml), 0.05);
+  for (const auto& other : others) {
+    const auto status = other->Wait(kTimeout);
+    ASSERT_TRUE(status.has_value());
+    EXPECT_TRUE(status->ok()) << status->ToString();
+  }
+  std::filesystem::remove_all(folder);
 }
 
 #if REPLICANT_MPI

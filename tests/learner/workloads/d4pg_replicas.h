@@ -116,6 +116,7 @@ struct D4pgRun {
   Variables last;
   // by global row
   std::vector<double> priorities;
+  int64_t num_steps = 0;
 };
 
 inline D4pgRun TrainD4pg(const D4pgCase& c,
@@ -134,8 +135,7 @@ inline D4pgRun TrainD4pg(const D4pgCase& c,
                 replicator->variables());
   D4pgRun run;
   run.first = ValuesOf(replicator->variables());
-  while (step->Run({}) == replicator::NextResult::kOk) {
-  }
+  while (step->Run({}) == replicator::NextResult::kOk) ++run.num_steps;
   run.last = ValuesOf(replicator->variables());
   const TensorView priority = step->value("priority");
   if (priority.dtype() == DType::kF64) {

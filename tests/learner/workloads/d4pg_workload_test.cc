@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <set>
 
 #include "agents/agent_steps.h"
 #include "core/base/error.h"
@@ -26,6 +27,7 @@ class BanditTransitions : public TransitionSource {
   replay::ReadResult Next(Clock::TimePoint /*deadline*/,
                           replay::Batch* batch) override {
     if (is_empty) return replay::ReadResult::kTimeout;
+    if (is_paused_) return replay::ReadResult::kPaused;
     batch->size = kBatch;
     batch->observations = HostBuffer(kBatch * 2 * sizeof(float));
     batch->next_observations = HostBuffer(kBatch * 2 * sizeof(float));
@@ -43,14 +45,16 @@ class BanditTransitions : public TransitionSource {
     batch->discounts.assign(kBatch, 0.0F);
     batch->weights.assign(kBatch, 1.0F);
     batch->total_steps = total_steps;
+    batch->keys.assign(kBatch, {.slot = num_batches++});
     return replay::ReadResult::kOk;
   }
-  void UpdatePriorities(const replay::Batch& /*batch*/,
+  void UpdatePriorities(const replay::Batch& batch,
                         std::span<const float> priorities) override {
+    learned.insert(batch.keys.at(0).slot);
     last_priorities.assign(priorities.begin(), priorities.end());
     ++num_updates;
   }
-  void SetPaused(bool /*is_paused*/) override {}
+  void SetPaused(bool is_paused) override { is_paused_ = is_paused; }
   void StartCheckpoint(uint64_t /*id*/,
                        const std::filesystem::path& /*folder*/) override {}
   InputPart PollCheckpoint() override { return InputPart::kNone; }
@@ -59,8 +63,12 @@ class BanditTransitions : public TransitionSource {
   bool is_empty = false;
   int num_updates = 0;
   std::vector<float> last_priorities;
+  uint32_t num_batches = 0;
+  // numbers of those whose priorities came
+  std::set<uint32_t> learned;
 
  private:
+  bool is_paused_ = false;
   RandomStream random_{/*seed=*/5, "bandit"};
 };
 
@@ -113,6 +121,33 @@ TEST_P(D4pgPrecisionTest, LearnsABandit) {
   EXPECT_EQ(bandit.num_updates, 401);
   EXPECT_EQ(bandit.last_priorities.size(), static_cast<size_t>(kBatch));
   EXPECT_THAT(bandit.last_priorities, Each(Gt(0.0F)));
+}
+
+// Replicas that do not wait for each other: every batch's priorities are its
+// own, and a pause leaves nothing under way.
+TEST(D4pgWorkloadTest, LearnsABanditByHogwild) {
+  BanditTransitions bandit;
+  D4pgWorkloadOptions options = Options();
+  options.replication.strategy = replicator::Strategy::kHogwild;
+  options.replication.replicas = 3;
+  D4pgWorkload workload(options, &bandit);
+  int num_steps = 0;
+  for (; num_steps < 600; ++num_steps) {
+    ASSERT_EQ(workload.Step({}), NextResult::kOk);
+  }
+  EXPECT_LT(ScalarOf(workload, "policy_loss"), -0.85);
+  workload.PauseInput(true);
+  EXPECT_FALSE(workload.IsInputDrained());
+  while (!workload.IsInputDrained()) {
+    if (workload.Step({}) == NextResult::kOk) ++num_steps;
+  }
+  EXPECT_EQ(bandit.num_updates, num_steps);
+  EXPECT_EQ(bandit.num_batches, static_cast<uint32_t>(num_steps));
+  EXPECT_EQ(bandit.learned.size(), static_cast<size_t>(num_steps));
+  EXPECT_EQ(workload.variables().Get("step").Span<int64_t>()[0], num_steps);
+  // and it goes on
+  workload.PauseInput(false);
+  EXPECT_EQ(workload.Step({}), NextResult::kOk);
 }
 
 TEST(D4pgWorkloadTest, TargetsBeginAsCopies) {

@@ -93,6 +93,24 @@ SnganWorkload MakeSngan(const sngan::SnganConfig& config) {
           MakeReplicator(2)};
 }
 
+TEST(SyntheticImagesTest, GroupsTakeTurns) {
+  SyntheticImages one(kImages, {});
+  ImageBatch batch(one);
+  std::vector<std::vector<double>> batches;
+  for (int i = 0; i < 4; ++i) {
+    batch.Fill(one);
+    batches.push_back(ToDoubles(batch.image.view()));
+  }
+  for (int group = 0; group < 2; ++group) {
+    SyntheticImages own(kImages, {.group_id = group, .num_groups = 2});
+    for (int i = 0; i < 2; ++i) {
+      batch.Fill(own);
+      EXPECT_EQ(ToDoubles(batch.image.view()),
+                batches[static_cast<size_t>(2 * i + group)]);
+    }
+  }
+}
+
 resnet50::ResNetConfig SmallResNet() {
   resnet50::ResNetConfig config;
   config.depth = resnet50::Depth::k18;
@@ -304,6 +322,39 @@ TEST(SnganConfigTest, NetworksAreThoseOfThePapers) {
   EXPECT_EQ(config.GeneratorChannels(), (Channels{32, 32, 16, 8, 4, 2}));
   EXPECT_EQ(config.DiscriminatorChannels(),
             (Channels{64, 128, 256, 512, 1024, 1024}));
+}
+
+// Image models on replicas that do not wait for each other: steps of both kinds
+// are begun ahead, and a pause brings all of them in.
+TEST(HogwildImagesTest, BothModelsTrainAndPause) {
+  const replicator::ReplicationConfig hogwild{
+      .strategy = replicator::Strategy::kHogwild, .replicas = 2};
+  const auto check = [](Workload& workload,
+                        const std::vector<std::string>& counters) {
+    int64_t num_steps = 0;
+    for (; num_steps < 12; ++num_steps) {
+      ASSERT_EQ(workload.Step({}), NextResult::kOk);
+    }
+    workload.PauseInput(true);
+    while (!workload.IsInputDrained()) {
+      if (workload.Step({}) == NextResult::kOk) ++num_steps;
+    }
+    EXPECT_EQ(workload.State().at("batches"), std::to_string(num_steps));
+    int64_t counted = 0;
+    for (const std::string& name : counters) {
+      counted += workload.variables().Get(name).Span<int64_t>()[0];
+    }
+    EXPECT_EQ(counted, num_steps);
+    for (const auto& [name, value] : workload.Scalars()) {
+      EXPECT_TRUE(std::isfinite(value)) << name;
+    }
+  };
+  ResNetWorkload resnet(SmallResNet(), /*batch_size=*/16, /*seed=*/1,
+                        replicator::Replicator::Create(hogwild, 1));
+  check(resnet, {"step"});
+  SnganWorkload sngan(SmallSngan(), /*batch_size=*/4, /*seed=*/2,
+                      replicator::Replicator::Create(hogwild, 2));
+  check(sngan, {"discriminator_step", "generator_step"});
 }
 
 }  // namespace

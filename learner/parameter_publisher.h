@@ -16,12 +16,12 @@ namespace replicant::learner {
 // own: whoever subscribes gets the newest at once, and then each newer one.
 //
 // Thread-safety: Publish() is for any thread.
-class ParameterServer {
+class ParameterPublisher {
  public:
   // Binds `endpoint`; "tcp://127.0.0.1:*" takes a free port. Throws CommError.
-  explicit ParameterServer(const std::string& endpoint);
-  ParameterServer(const ParameterServer&) = delete;
-  ParameterServer& operator=(const ParameterServer&) = delete;
+  explicit ParameterPublisher(const std::string& endpoint);
+  ParameterPublisher(const ParameterPublisher&) = delete;
+  ParameterPublisher& operator=(const ParameterPublisher&) = delete;
 
   // What to connect to.
   const std::string& endpoint() const { return endpoint_; }

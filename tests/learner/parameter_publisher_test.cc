@@ -1,4 +1,4 @@
-#include "learner/parameter_server.h"
+#include "learner/parameter_publisher.h"
 
 #include <gtest/gtest.h>
 
@@ -46,31 +46,31 @@ class ParameterSubscriber {
       rpc::Protocol::FromTable("parameters", 1, runtime::kParameterTable)};
 };
 
-TEST(ParameterServerTest, GivesTheNewestOnJoiningAndEachNewerOne) {
-  ParameterServer server("tcp://127.0.0.1:*");
-  server.Publish("policy", 1, "old");
-  server.Publish("policy", 2, "new");
-  ParameterSubscriber early(server.endpoint());
+TEST(ParameterPublisherTest, GivesTheNewestOnJoiningAndEachNewerOne) {
+  ParameterPublisher publisher("tcp://127.0.0.1:*");
+  publisher.Publish("policy", 1, "old");
+  publisher.Publish("policy", 2, "new");
+  ParameterSubscriber early(publisher.endpoint());
   ASSERT_TRUE(early.Await(2));
   EXPECT_EQ(early.text, "new");
-  server.Publish("policy", 3, "newer");
+  publisher.Publish("policy", 3, "newer");
   EXPECT_TRUE(early.Await(3));
-  ParameterSubscriber late(server.endpoint());
+  ParameterSubscriber late(publisher.endpoint());
   ASSERT_TRUE(late.Await(3));
   EXPECT_EQ(late.text, "newer");
 }
 
-TEST(ParameterServerTest, VariablesArriveWhole) {
+TEST(ParameterPublisherTest, VariablesArriveWhole) {
   GraphRunner learner;
   learner.graph().AddVariable({.name = "policy/w", .shape = Shape({2})});
   learner.graph().AddVariable({.name = "critic/w", .shape = Shape({2})});
   learner.store().Declare(learner.graph());
   learner.store().Set("policy/w",
                       Values(DType::kF32, Shape({2}), {1.5, -2}).view());
-  ParameterServer server("tcp://127.0.0.1:*");
-  server.Publish("policy", 7,
-                 runtime::EncodeVariables(learner.store(), {"policy/w"}));
-  ParameterSubscriber actor(server.endpoint());
+  ParameterPublisher publisher("tcp://127.0.0.1:*");
+  publisher.Publish("policy", 7,
+                    runtime::EncodeVariables(learner.store(), {"policy/w"}));
+  ParameterSubscriber actor(publisher.endpoint());
   ASSERT_TRUE(actor.Await(7));
 
   GraphRunner policy;
@@ -82,9 +82,9 @@ TEST(ParameterServerTest, VariablesArriveWhole) {
             (std::vector<double>{1.5, -2}));
 }
 
-TEST(ParameterServerTest, RefusesAnAddressInUse) {
-  const ParameterServer server("tcp://127.0.0.1:*");
-  EXPECT_THROW(ParameterServer(server.endpoint()), CommError);
+TEST(ParameterPublisherTest, RefusesAnAddressInUse) {
+  const ParameterPublisher publisher("tcp://127.0.0.1:*");
+  EXPECT_THROW(ParameterPublisher(publisher.endpoint()), CommError);
 }
 
 }  // namespace

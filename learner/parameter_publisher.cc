@@ -1,4 +1,4 @@
-#include "learner/parameter_server.h"
+#include "learner/parameter_publisher.h"
 
 #include <chrono>
 #include <utility>
@@ -13,7 +13,7 @@ constexpr auto kInterval = std::chrono::milliseconds(20);
 
 }  // namespace
 
-ParameterServer::ParameterServer(const std::string& endpoint)
+ParameterPublisher::ParameterPublisher(const std::string& endpoint)
     : publisher_(context_, rpc::Protocol::FromTable(runtime::kParameterProtocol,
                                                     runtime::kParameterVersion,
                                                     runtime::kParameterTable)),
@@ -23,13 +23,13 @@ ParameterServer::ParameterServer(const std::string& endpoint)
                   [this](const Thread::StopToken& stop) { Run(stop); });
 }
 
-void ParameterServer::Publish(const std::string& topic, uint64_t version,
-                              std::string bytes) {
+void ParameterPublisher::Publish(const std::string& topic, uint64_t version,
+                                 std::string bytes) {
   const MutexLock lock(mutex_);
   waiting_[topic] = {version, std::move(bytes)};
 }
 
-void ParameterServer::Run(const Thread::StopToken& stop) {
+void ParameterPublisher::Run(const Thread::StopToken& stop) {
   while (!stop.IsStopRequested()) {
     std::map<std::string, Value> values;
     {

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/base/mutex.h"
+#include "core/base/thread.h"
+
+namespace replicant::replicator {
+
+// One thread for each replica of this process, with processors of its own, as
+// ReplicaTeam has them; but each goes to work by itself.
+//
+// Thread-safety: one thread at a time.
+class AsynchronousTeam {
+ public:
+  // A piece of work, that can be done again and again. It outlives what it
+  // does.
+  class Task {
+   public:
+    explicit Task(std::function<void()> work) : work_(std::move(work)) {}
+
+   private:
+    friend class AsynchronousTeam;
+    const std::function<void()> work_;
+    // the team's mutex guards these
+    bool is_done_ = true;
+    uint64_t number_ = 0;  // of those that the team has done
+    std::exception_ptr error_;
+  };
+
+  explicit AsynchronousTeam(int size);
+  // Waits until all are idle.
+  ~AsynchronousTeam();
+
+  int size() const { return static_cast<int>(members_.size()); }
+
+  bool IsIdle(int member) const EXCLUDES(mutex_);
+  // Has an idle member (checked) do the task, and returns at once.
+  void Start(int member, Task* task) EXCLUDES(mutex_);
+  // Start() and AwaitOne().
+  void Do(int member, const std::function<void()>& work) EXCLUDES(mutex_);
+  // Waits until one of the tasks, which were started, is done; which one, the
+  // first of several. Throws what it has thrown.
+  size_t AwaitOne(std::span<Task* const> tasks) EXCLUDES(mutex_);
+  // Waits until some member is idle.
+  void AwaitIdleMember() const EXCLUDES(mutex_);
+  // Waits until all members are idle. What a task has thrown is kept for
+  // AwaitOne().
+  void AwaitIdle() const EXCLUDES(mutex_);
+
+ private:
+  struct Member {
+    Task* task = nullptr;  // under way
+    std::unique_ptr<Thread> thread;
+  };
+
+  static bool IsIdleMember(const std::unique_ptr<Member>& member) {
+    return member->task == nullptr;
+  }
+  void Serve(Member* member) EXCLUDES(mutex_);
+
+  mutable Mutex mutex_;
+  mutable CondVar changed_;
+  uint64_t num_done_ GUARDED_BY(mutex_) = 0;
+  bool is_stopped_ GUARDED_BY(mutex_) = false;
+  // the tasks are guarded by the mutex
+  std::vector<std::unique_ptr<Member>> members_;
+};
+
+}  // namespace replicant::replicator
