@@ -32,10 +32,6 @@ std::optional<int64_t> ParseName(const std::string& name) {
   return step;
 }
 
-Manifest ReadManifest(const std::filesystem::path& path) {
-  return config::Load<Manifest>(config::Document::FromFile(path)).config;
-}
-
 }  // namespace
 
 Manifest Manifest::Read(config::Reader& reader) {
@@ -44,6 +40,7 @@ Manifest Manifest::Read(config::Reader& reader) {
   int64_t id = 0;
   reader.Field("id", &id, {0, INT64_MAX}, "of the parts elsewhere");
   c.id = static_cast<uint64_t>(id);
+  reader.Field("seconds", &c.seconds, {0.0, 1e12}, "of training by then");
   reader.Field("input", &c.has_input, "whether the replay has a part");
   return c;
 }
@@ -67,8 +64,9 @@ void CheckpointFolder::Save(const runtime::VariableStore& store,
 void CheckpointFolder::Complete(const Manifest& manifest) {
   AtomicWriteFile(ManifestOf(manifest.step),
                   fmt::format("# every part of this checkpoint is on the disk\n"
-                              "step: {}\nid: {}\ninput: {}\n",
-                              manifest.step, manifest.id, manifest.has_input));
+                              "step: {}\nid: {}\ninput: {}\nseconds: {:.3f}\n",
+                              manifest.step, manifest.id, manifest.has_input,
+                              manifest.seconds));
   int num_kept = 0;
   const std::vector<int64_t> steps = AllSteps();
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
@@ -116,17 +114,22 @@ bool CheckpointFolder::IsComplete(int64_t step) const {
   return std::filesystem::exists(ManifestOf(step));
 }
 
+Manifest CheckpointFolder::ReadManifest(int64_t step) const {
+  return config::Load<Manifest>(config::Document::FromFile(ManifestOf(step)))
+      .config;
+}
+
 std::optional<Manifest> CheckpointFolder::NewestManifest() const {
   const std::vector<int64_t> steps = Steps();
   if (steps.empty()) return std::nullopt;
-  return ReadManifest(ManifestOf(steps.back()));
+  return ReadManifest(steps.back());
 }
 
 uint64_t CheckpointFolder::NextId() const {
   uint64_t last = 0;
   for (const int64_t step : Steps()) {
     try {
-      last = std::max(last, ReadManifest(ManifestOf(step)).id);
+      last = std::max(last, ReadManifest(step).id);
     } catch (const Error& error) {
       spdlog::warn("checkpoint of step {}: {}", step, error.what());
     }

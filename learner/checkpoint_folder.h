@@ -17,6 +17,8 @@ struct Manifest {
   int64_t step = 0;
   // What its parts outside the folder are called; unique in the run.
   uint64_t id = 0;
+  // For how long the run has trained by then.
+  double seconds = 0.0;
   // Whether the input has such a part: the replay's checkpoint of this id.
   bool has_input = false;
 
@@ -54,6 +56,9 @@ class CheckpointFolder {
   bool IsComplete(int64_t step) const;
   std::filesystem::path PathOf(int64_t step) const;
 
+  // Of a complete checkpoint. Throws IoError or ConfigError if it cannot be
+  // read.
+  Manifest ReadManifest(int64_t step) const;
   // Of the newest complete checkpoint. Throws IoError or ConfigError if it
   // cannot be read.
   std::optional<Manifest> NewestManifest() const;

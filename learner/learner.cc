@@ -1,6 +1,5 @@
 #include "learner/learner.h"
 
-#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
@@ -15,9 +14,6 @@ namespace {
 
 // How long a step waits for input before the loop looks around.
 constexpr auto kPatience = std::chrono::milliseconds(100);
-
-// Learner::seconds() in a checkpoint's metadata.
-constexpr const char* kSecondsKey = "learner.seconds";
 
 Clock::Duration Seconds(double seconds) {
   return std::chrono::duration_cast<Clock::Duration>(
@@ -68,16 +64,13 @@ Learner::Learner(const LearnerConfig& config,
       clock_(*clock),
       checkpoints_(folder / "checkpoints", config.num_kept_checkpoints),
       run_checkpointer_(
-          &checkpoints_, workload, [this] { return State(); }, clock),
+          &checkpoints_, workload, [this] { return seconds(); }, clock),
       events_({.folder = folder}, *clock),
       lines_({.path = folder / "learner.jsonl"}, *clock) {
   if (const auto info = checkpoints_.LoadNewest(workload_.variables())) {
     workload_.Restore(info->metadata);
     step_ = info->step;
-    if (const auto seconds = info->metadata.find(kSecondsKey);
-        seconds != info->metadata.end()) {
-      seconds_before_ = std::stod(seconds->second);
-    }
+    seconds_before_ = checkpoints_.ReadManifest(step_).seconds;
     spdlog::info("goes on from the checkpoint of step {}", step_);
   }
   if (!config_.parameter_bind.empty()) {
@@ -88,12 +81,6 @@ Learner::Learner(const LearnerConfig& config,
 
 std::string Learner::parameter_endpoint() const {
   return parameters_ ? parameters_->endpoint() : "";
-}
-
-std::map<std::string, std::string> Learner::State() const {
-  auto state = workload_.State();
-  state[kSecondsKey] = fmt::format("{:.3f}", seconds());
-  return state;
 }
 
 double Learner::seconds() const {

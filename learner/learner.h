@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -100,8 +99,6 @@ class Learner {
   };
 
   std::optional<EndReason> FindEnd() const;
-  // What a checkpoint holds beside the variables.
-  std::map<std::string, std::string> State() const;
   bool IsAtStepLimit() const {
     return config_.limits.max_steps > 0 && step_ >= config_.limits.max_steps;
   }

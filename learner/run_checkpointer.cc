@@ -28,10 +28,10 @@ double Seconds(Clock::Duration duration) {
 }  // namespace
 
 RunCheckpointer::RunCheckpointer(CheckpointFolder* folder, Workload* workload,
-                                 StateFn state, Clock* clock)
+                                 std::function<double()> seconds, Clock* clock)
     : folder_(*folder),
       workload_(*workload),
-      state_(std::move(state)),
+      run_seconds_(std::move(seconds)),
       clock_(*clock) {}
 
 bool RunCheckpointer::IsWanted(int64_t step) const {
@@ -79,8 +79,9 @@ void RunCheckpointer::Cut(int64_t step) {
     ~Unpause() { workload.PauseInput(false); }
   } const unpause{workload_};
   const Clock::TimePoint begin = clock_.Now();
-  manifest_ = {.step = step, .id = folder_.NextId()};
-  folder_.Save(workload_.variables(), {.step = step, .metadata = state_()});
+  manifest_ = {.step = step, .id = folder_.NextId(), .seconds = run_seconds_()};
+  folder_.Save(workload_.variables(),
+               {.step = step, .metadata = workload_.State()});
   workload_.StartSavingInput(manifest_.id, folder_.PathOf(step));
   cut_at_ = clock_.Now();
   cut_seconds_ = Seconds(cut_at_ - begin);

@@ -2,9 +2,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
-#include <string>
 
 #include "core/base/clock.h"
 #include "learner/checkpoint_folder.h"
@@ -31,12 +29,10 @@ namespace replicant::learner {
 // Thread-safety: one thread, the workload's.
 class RunCheckpointer {
  public:
-  // What a checkpoint holds beside the variables.
-  using StateFn = std::function<std::map<std::string, std::string>()>;
-
-  // All outlive this object.
-  RunCheckpointer(CheckpointFolder* folder, Workload* workload, StateFn state,
-                  Clock* clock);
+  // `seconds` says for how long the run has trained (Manifest). All outlive
+  // this object.
+  RunCheckpointer(CheckpointFolder* folder, Workload* workload,
+                  std::function<double()> seconds, Clock* clock);
 
   // Begins a checkpoint, unless one is under way or the newest is of this step.
   // One of step 0 holds nothing that a new run has not.
@@ -69,7 +65,7 @@ class RunCheckpointer {
 
   CheckpointFolder& folder_;
   Workload& workload_;
-  const StateFn state_;
+  const std::function<double()> run_seconds_;
   Clock& clock_;
   Phase phase_ = Phase::kIdle;
   Clock::TimePoint drain_until_;

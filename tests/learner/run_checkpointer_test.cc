@@ -93,8 +93,8 @@ class RunCheckpointerTest : public ::testing::Test {
   CheckpointFolder folder_{temporary_.path() / "checkpoints", 2};
   FakeWorkload workload_;
   FakeClock clock_;
-  RunCheckpointer checkpointer_{&folder_, &workload_,
-                                [this] { return workload_.State(); }, &clock_};
+  RunCheckpointer checkpointer_{&folder_, &workload_, [] { return 7.5; },
+                                &clock_};
 };
 
 TEST_F(RunCheckpointerTest, CutsTheRunOnceNothingIsUnderWay) {
@@ -109,6 +109,7 @@ TEST_F(RunCheckpointerTest, CutsTheRunOnceNothingIsUnderWay) {
   EXPECT_FALSE(workload_.is_paused);
   EXPECT_THAT(folder_.Steps(), ElementsAre(5));
   EXPECT_TRUE(folder_.NewestManifest()->has_input);
+  EXPECT_EQ(folder_.NewestManifest()->seconds, 7.5);
   // nothing new: none
   checkpointer_.Start(5);
   EXPECT_FALSE(workload_.is_paused);

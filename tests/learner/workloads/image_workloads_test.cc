@@ -349,10 +349,12 @@ TEST(HogwildImagesTest, BothModelsTrainAndPause) {
       EXPECT_TRUE(std::isfinite(value)) << name;
     }
   };
-  ResNetWorkload resnet(SmallResNet(), /*batch_size=*/16, /*seed=*/1,
+  ResNetWorkload resnet(SmallResNet(), /*batch_size=*/16,
+                        graph::Precision::kF32, /*seed=*/1,
                         replicator::Replicator::Create(hogwild, 1));
   check(resnet, {"step"});
-  SnganWorkload sngan(SmallSngan(), /*batch_size=*/4, /*seed=*/2,
+  SnganWorkload sngan(SmallSngan(), /*batch_size=*/4,
+                      graph::Precision::kF32, /*seed=*/2,
                       replicator::Replicator::Create(hogwild, 2));
   check(sngan, {"discriminator_step", "generator_step"});
 }
