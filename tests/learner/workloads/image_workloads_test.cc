@@ -353,9 +353,8 @@ TEST(HogwildImagesTest, BothModelsTrainAndPause) {
                         graph::Precision::kF32, /*seed=*/1,
                         replicator::Replicator::Create(hogwild, 1));
   check(resnet, {"step"});
-  SnganWorkload sngan(SmallSngan(), /*batch_size=*/4,
-                      graph::Precision::kF32, /*seed=*/2,
-                      replicator::Replicator::Create(hogwild, 2));
+  SnganWorkload sngan(SmallSngan(), /*batch_size=*/4, graph::Precision::kF32,
+                      /*seed=*/2, replicator::Replicator::Create(hogwild, 2));
   check(sngan, {"discriminator_step", "generator_step"});
 }
 
