@@ -16,15 +16,18 @@ constexpr std::array<int64_t, 4> kBlocks50 = {3, 4, 6, 3};
 // Channels of a bottleneck's result by those within.
 constexpr int64_t kExpansion = 4;
 
-nn::Conv2d AddConv(Graph& graph, const std::string& name, int64_t in,
-                   int64_t out, int64_t kernel, int64_t stride, DType dtype,
-                   CallSite site) {
+struct ConvSizes {
+  int64_t in, out, kernel, stride;
+};
+
+nn::Conv2d AddConv(Graph& graph, const std::string& name,
+                   const ConvSizes& sizes, DType dtype, CallSite site) {
   return {graph,
           name,
-          in,
-          out,
-          kernel,
-          {.stride = stride, .padding = kernel / 2},
+          sizes.in,
+          sizes.out,
+          sizes.kernel,
+          {.stride = sizes.stride, .padding = sizes.kernel / 2},
           {.weight = nn::HeNormalFanOut(), .has_bias = false, .dtype = dtype},
           site};
 }
@@ -74,9 +77,9 @@ Block::Block(Graph& graph, const ResNetConfig& config,
   int64_t channels = in;
   for (size_t i = 0; i < layers.size(); ++i) {
     const Layer& layer = layers[i];
-    convs_.push_back(AddConv(graph, fmt::format("conv{}", i + 1), channels,
-                             layer.out, layer.kernel, layer.stride, norm.dtype,
-                             site));
+    convs_.push_back(AddConv(graph, fmt::format("conv{}", i + 1),
+                             {channels, layer.out, layer.kernel, layer.stride},
+                             norm.dtype, site));
     nn::BatchNormLayerOptions own_norm = norm;
     if (config.has_zero_gamma && i + 1 == layers.size()) {
       own_norm.weight = nn::Constant(0.0);
@@ -88,7 +91,7 @@ Block::Block(Graph& graph, const ResNetConfig& config,
   if (stride != 1 || in != out_channels_) {
     const Graph::Scope scope(graph, "downsample");
     shortcut_conv_.emplace(
-        AddConv(graph, "0", in, out_channels_, 1, stride, norm.dtype, site));
+        AddConv(graph, "0", {in, out_channels_, 1, stride}, norm.dtype, site));
     shortcut_norm_.emplace(graph, "1", out_channels_, norm, site);
   }
 }
@@ -114,9 +117,10 @@ ResNet::ResNet(Graph& graph, const ResNetConfig& config, DType dtype,
     : dtype_(dtype),
       num_devices_(replicas.num_logical_devices),
       has_pool_(config.stem == Stem::kImageNet),
-      conv_(config.stem == Stem::kImageNet
-                ? AddConv(graph, "conv1", 3, config.width, 7, 2, dtype, site)
-                : AddConv(graph, "conv1", 3, config.width, 3, 1, dtype, site)),
+      conv_(
+          config.stem == Stem::kImageNet
+              ? AddConv(graph, "conv1", {3, config.width, 7, 2}, dtype, site)
+              : AddConv(graph, "conv1", {3, config.width, 3, 1}, dtype, site)),
       norm_(graph, "bn1", config.width,
             {.dtype = dtype,
              .gather = replicas.GatherFor(config.batch_norm_statistics)},

@@ -23,15 +23,19 @@ nn::Initializer Glorot(double gain) {
 }
 constexpr double kBlockGain = std::numbers::sqrt2;
 
-nn::Conv2d AddConv(Graph& graph, const std::string& name, int64_t in,
-                   int64_t out, int64_t kernel, double gain, DType dtype,
+struct ConvSizes {
+  int64_t in, out, kernel;
+};
+
+nn::Conv2d AddConv(Graph& graph, const std::string& name,
+                   const ConvSizes& sizes, double gain, DType dtype,
                    CallSite site) {
   return {graph,
           name,
-          in,
-          out,
-          kernel,
-          {.padding = kernel / 2},
+          sizes.in,
+          sizes.out,
+          sizes.kernel,
+          {.padding = sizes.kernel / 2},
           {.weight = Glorot(gain), .bias = nn::Constant(0.0), .dtype = dtype},
           site};
 }
@@ -99,16 +103,16 @@ Generator::Generator(Graph& graph, const SnganConfig& config, DType dtype,
           {.norm1 = {graph, "norm1", config.num_classes, in, norm, site},
            .norm2 = {graph, "norm2", config.num_classes, out, norm, site},
            .conv1 =
-               AddConv(graph, "conv1", in, out, 3, kBlockGain, dtype, site),
+               AddConv(graph, "conv1", {in, out, 3}, kBlockGain, dtype, site),
            .conv2 =
-               AddConv(graph, "conv2", out, out, 3, kBlockGain, dtype, site),
+               AddConv(graph, "conv2", {out, out, 3}, kBlockGain, dtype, site),
            .shortcut =
-               AddConv(graph, "shortcut", in, out, 1, 1.0, dtype, site)});
+               AddConv(graph, "shortcut", {in, out, 1}, 1.0, dtype, site)});
     }
   }
   norm_.emplace(graph, "norm", channels.back(), norm, site);
   conv_.emplace(
-      AddConv(graph, "conv", channels.back(), 3, 3, 1.0, dtype, site));
+      AddConv(graph, "conv", {channels.back(), 3, 3}, 1.0, dtype, site));
 }
 
 Output Generator::operator()(Output latent, Output labels,

@@ -449,7 +449,7 @@ void AddBatchNorms(Cases& cases) {
              const auto norm = graph::BatchNorm(image, gamma, beta, options);
              return Outputs{norm.y, norm.mean, norm.variance};
            },
-           static_cast<double>(x.num_elements() / x[3])});
+           static_cast<double>(x[0] * x[1] * x[2])});
       cases.push_back(
           {fmt::format("BatchNormApply{}_{}", form.name, x.ToString()),
            [x, form](CaseBuilder& b) {
@@ -469,7 +469,7 @@ void AddBatchNorms(Cases& cases) {
                  graph::BatchNormApply(image, gamma, beta, moments, options),
                  moments};
            },
-           static_cast<double>(x.num_elements() / x[3])});
+           static_cast<double>(x[0] * x[1] * x[2])});
     }
   }
   cases.push_back({"SpectralNorm",
