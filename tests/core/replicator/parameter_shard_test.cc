@@ -159,7 +159,7 @@ class ParameterShardTest : public ::testing::Test {
       ADD_FAILURE() << "no answer to worker " << worker;
       return {};
     }
-    const Answer answer = answers.front();
+    Answer answer = std::move(answers.front());
     answers.pop_front();
     return answer;
   }

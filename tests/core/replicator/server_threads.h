@@ -1,13 +1,13 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <memory>
 #include <vector>
 
+#include "core/base/fs.h"
 #include "core/base/thread.h"
 #include "core/replicator/replicator.h"
 
@@ -17,16 +17,7 @@ namespace replicant::replicator {
 // A place for sockets and checkpoints, as long as it lives.
 class ServerFolder {
  public:
-  ServerFolder()
-      : path_(std::filesystem::temp_directory_path() /
-              fmt::format("servers-{}-{}", ::getpid(), ++count_)) {
-    std::filesystem::create_directories(path_);
-  }
-  ~ServerFolder() { std::filesystem::remove_all(path_); }
-  ServerFolder(const ServerFolder&) = delete;
-  ServerFolder& operator=(const ServerFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return folder_.path(); }
 
   // So many servers here, and replicas that are a worker each.
   ReplicationConfig Config(int num_servers, int replicas, int64_t staleness,
@@ -38,15 +29,14 @@ class ServerFolder {
     config.servers.clear();
     for (int i = 0; i < num_servers; ++i) {
       config.servers.push_back(
-          fmt::format("ipc://{}/server-{}", path_.string(), i));
+          fmt::format("ipc://{}/server-{}", path().string(), i));
     }
     config.staleness = staleness;
     return config;
   }
 
  private:
-  static inline int count_ = 0;
-  std::filesystem::path path_;
+  TemporaryFolder folder_;
 };
 
 // A server that serves until it is destroyed or the training ends.
