@@ -46,7 +46,8 @@ double RootMeanSquare(const std::vector<double>& a,
 class TorchBF16Test : public ::testing::TestWithParam<Case> {};
 
 TEST_P(TorchBF16Test, TwentyLossesAreAsNearToAutocastAsThatIsToF64) {
-  const auto& [golden, backend_name] = GetParam();
+  const std::string& golden = GetParam().golden;
+  const std::string& backend_name = GetParam().backend;
   const std::filesystem::path folder =
       std::filesystem::path(REPLICANT_SOURCE_DIR) / "tests/golden/torch";
   const LoadedWorkload loaded =

@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <map>
+#include <utility>
 
 #include "core/kernels/backend.h"
 #include "core/replicator/graph_replica.h"
