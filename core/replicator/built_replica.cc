@@ -10,17 +10,17 @@
 #include "core/base/error.h"
 #include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/state.h"
+#include "core/replicator/graph_replica.h"
 #include "core/replicator/step_interface.h"
 
 namespace replicant::replicator {
 namespace {
 
-// A replica's part of a step while it is built.
-class GraphReplica : public ReplicaContext {
+// A replica's part of a step while it is built, for one role of its batch.
+class BatchReplica : public GraphReplica {
  public:
-  GraphReplica(Graph& graph, ReplicaPlace place, const BuildOptions& options)
-      : ReplicaContext(graph, place.id, place.count, options.logical_devices),
-        place_(place),
+  BatchReplica(Graph& graph, ReplicaPlace place, const BuildOptions& options)
+      : GraphReplica(graph, place, options.logical_devices),
         options_(options) {}
 
   // The updates that add gradients to their sums, and the variables of these.
@@ -28,19 +28,6 @@ class GraphReplica : public ReplicaContext {
   bool IsSum(VariableId variable) const { return sums_.contains(variable); }
 
  private:
-  Output DoAllReduce(Output x, ReduceOp op, CallSite site) override {
-    return AddAllReduce(x, op, place_, site);
-  }
-  Output DoAllGather(Output x, CallSite site) override {
-    return AddAllGather(x, place_, site);
-  }
-  Output DoReduceScatter(Output x, ReduceOp op, CallSite site) override {
-    return AddReduceScatter(x, op, place_, site);
-  }
-  Output DoBroadcast(Output x, int source, CallSite site) override {
-    return AddBroadcast(x, source, place_, site);
-  }
-
   Output DoMeanGradient(Output gradient, CallSite site) override {
     if (options_.role == BatchRole::kOnly) return Reduce(gradient, site);
     const Graph::DeviceScope device(graph(), gradient.producer().device);
@@ -72,7 +59,8 @@ class GraphReplica : public ReplicaContext {
   }
 
   Output Reduce(Output gradient, CallSite site) {
-    return AddAllReduce(gradient, ReduceOp::kMean, place_, site, options_.wire);
+    return AddAllReduce(gradient, ReduceOp::kMean, place(), site,
+                        options_.wire);
   }
 
   // An input is the first device's, wherever it is used.
@@ -82,7 +70,6 @@ class GraphReplica : public ReplicaContext {
     return input;
   }
 
-  const ReplicaPlace place_;
   const BuildOptions& options_;
   std::vector<Output> accumulations_;
   std::set<VariableId> sums_;
@@ -123,7 +110,7 @@ std::vector<Output> AddVariableAgreement(ReplicaContext& replica,
 }
 
 // What one batch of several adds up, and nothing else.
-void CheckAccumulates(const GraphReplica& replica,
+void CheckAccumulates(const BatchReplica& replica,
                       const graph::Program& program) {
   if (replica.accumulations().empty()) {
     throw InvalidArgument(
@@ -149,7 +136,7 @@ BuiltReplica BuildReplica(ReplicaPlace place,
                           const std::vector<InputSpec>& specs,
                           const StepFn& step_fn, const BuildOptions& options) {
   Graph graph(options.seed);
-  GraphReplica replica(graph, place, options);
+  BatchReplica replica(graph, place, options);
   const StepOutputs made = step_fn(replica, AddInputs(graph, specs));
   BuiltReplica built{.value_names = ValueNames(made)};
   std::vector<Output> outputs;

@@ -9,8 +9,12 @@ namespace replicant::replicator {
 // (core/replicator/collective_ops.h).
 class GraphReplica : public ReplicaContext {
  public:
-  GraphReplica(Graph& graph, ReplicaPlace place)
-      : ReplicaContext(graph, place.id, place.count), place_(place) {}
+  GraphReplica(Graph& graph, ReplicaPlace place, int num_logical_devices = 1)
+      : ReplicaContext(graph, place.id, place.count, num_logical_devices),
+        place_(place) {}
+
+ protected:
+  const ReplicaPlace& place() const { return place_; }
 
  private:
   Output DoAllReduce(Output x, ReduceOp op, CallSite site) override {
