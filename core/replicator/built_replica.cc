@@ -149,9 +149,14 @@ BuiltReplica BuildReplica(ReplicaPlace place,
     updates.push_back(update);
   }
   // calls whose results nobody needs are not made, on any replica
-  const graph::Program program = graph::ExtractProgram(graph, outputs, updates);
+  graph::Program program = graph::ExtractProgram(graph, outputs, updates);
   if (is_earlier) CheckAccumulates(replica, program);
   built.signature = SignatureOf(program);
+  if (options.shares_updates) {
+    SharedProgram shared = ShareUpdates(std::move(program), place);
+    program = std::move(shared.program);
+    built.variables = std::move(shared.variables);
+  }
   LoweredProgram lowered = LowerCollectives(program, options.lowering);
   AddCalls(lowered.calls, &built.signature);
   built.program =

@@ -10,6 +10,7 @@
 #include "core/replicator/lowering.h"
 #include "core/replicator/partition.h"
 #include "core/replicator/replicator.h"
+#include "core/replicator/shared_updates.h"
 
 // One replica's part of a step, from the step function to the program with
 // calls between the replicas.
@@ -29,6 +30,8 @@ struct BuildOptions {
   // Batches of an update.
   int accumulation_steps = 1;
   int logical_devices = 1;
+  // Whether replicas make updates of what they train together, on one copy.
+  bool shares_updates = false;
   // Of the step: names the sums.
   int step_number = 0;
   BatchRole role = BatchRole::kOnly;
@@ -43,14 +46,17 @@ struct BuiltReplica {
   PartitionedProgram program;
   std::vector<std::string> value_names;
   Signature signature;
+  // With BuildOptions::shares_updates.
+  SharedVariables variables;
 };
 
 // Calls `step_fn` on a graph of its own, has the replicas agree on variables
-// that each would update on its own, puts calls in the place of primitives and
-// divides the program among the logical devices.
-// Throws what `step_fn` throws, and InvalidArgument for a trained variable that
-// every replica would make something else of, for one that cannot be agreed on,
-// and for a step that cannot be accumulated.
+// that each would update on its own, has them make updates together if they
+// share what they train, puts calls in the place of primitives and divides the
+// program among the logical devices. Throws what `step_fn` throws, and
+// InvalidArgument for a trained variable that every replica would make
+// something else of, for one that cannot be agreed on, and for a step that
+// cannot be accumulated.
 BuiltReplica BuildReplica(ReplicaPlace place,
                           const std::vector<InputSpec>& specs,
                           const StepFn& step_fn, const BuildOptions& options);

@@ -1,6 +1,5 @@
 #include "core/replicator/collective_kernels.h"
 
-#include <chrono>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -22,29 +21,6 @@ using SharedWork = CollectiveKernels::SharedWork;
 size_t BytesOf(const graph::TensorType& type) {
   return static_cast<size_t>(type.shape.num_elements()) * DTypeSize(type.dtype);
 }
-
-// Where a kernel writes how long it has waited.
-class WaitMeter {
- public:
-  WaitMeter(std::shared_ptr<CallWaits> waits, bool is_bucket)
-      : waits_(std::move(waits)), index_(waits_->size()) {
-    waits_->push_back({.is_bucket = is_bucket});
-  }
-
-  // Runs `wait` and writes for how long.
-  template <typename Wait>
-  void Measure(const Wait& wait) {
-    using Clock = std::chrono::steady_clock;
-    const auto begin = Clock::now();
-    wait();
-    (*waits_)[index_].seconds =
-        std::chrono::duration<double>(Clock::now() - begin).count();
-  }
-
- private:
-  const std::shared_ptr<CallWaits> waits_;
-  const size_t index_;
-};
 
 // A call that the plan waits for, from and to the tensors themselves.
 class CallKernel : public Kernel {

@@ -8,16 +8,9 @@
 
 #include "core/comm/collective_queue.h"
 #include "core/kernels/backend.h"
+#include "core/replicator/call_waits.h"
 
 namespace replicant::replicator {
-
-// For how long one replica waited in each of its calls, in the last run of its
-// plan; in the order of the plan, which is the same for all replicas.
-struct CallWait {
-  bool is_bucket = false;
-  double seconds = 0.0;
-};
-using CallWaits = std::vector<CallWait>;
 
 // Makes the kernels of the calls (call_ops.h) of one replica's plan, for
 // backends whose memory the host can reach.
@@ -31,7 +24,7 @@ class CollectiveKernels {
   explicit CollectiveKernels(comm::CollectiveQueue* queue) : queue_(*queue) {}
 
   // What the kernels measure, for as long as it is held.
-  std::shared_ptr<const CallWaits> waits() const { return waits_; }
+  const std::shared_ptr<CallWaits>& waits() const { return waits_; }
 
   // Null for a node that is no call.
   std::unique_ptr<kernels::Kernel> Make(const graph::Graph& graph,

@@ -43,6 +43,9 @@ class CompiledStep {
   const runtime::PlanReport& report() const {
     return plans_[0][0].executor->report();
   }
+  std::vector<runtime::KernelProfile> profile() const {
+    return plans_[0][0].executor->profile();
+  }
   ReduceTimes reduce_times() const;
 
  private:

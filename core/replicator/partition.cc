@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/graph/ops/optimizer.h"
 #include "core/graph/passes/rewriter.h"
 #include "core/replicator/transfers.h"
 
@@ -53,11 +54,6 @@ class Partitioner {
     Output token;
   };
 
-  // Whether inputs and updates come in groups of "count" (graph/ops/optimizer).
-  static bool IsGrouped(const Node& node) {
-    return !node.updates.empty() && node.attributes.Has("groups");
-  }
-
   void PlaceNodes() {
     for (const Node& node : graph_.nodes()) {
       device_of_.push_back(
@@ -66,7 +62,7 @@ class Partitioner {
     }
     for (const Node& node : graph_.nodes()) {
       if (node.updates.empty()) continue;
-      if (!IsGrouped(node)) {
+      if (!graph::IsGroupedUpdate(node)) {
         // with its variable
         device_of_[static_cast<size_t>(node.id)] = DeviceOf(node.inputs[0]);
         continue;
@@ -91,7 +87,8 @@ class Partitioner {
 
   // By the element of its groups, for a grouped update; else where the node is.
   std::vector<size_t> PlacesOf(const Node& node) const {
-    if (!IsGrouped(node)) return {device_of_[static_cast<size_t>(node.id)]};
+    if (!graph::IsGroupedUpdate(node))
+      return {device_of_[static_cast<size_t>(node.id)]};
     std::set<size_t> places;
     for (int64_t i = 0; i < node.attributes.Int("count"); ++i) {
       places.insert(DeviceOf(node.inputs[static_cast<size_t>(i)]));

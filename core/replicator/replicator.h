@@ -102,8 +102,11 @@ class Step {
   // Of the last step, over the replicas of this process.
   virtual ReduceTimes reduce_times() const { return {}; }
 
-  // The plan, for a log and for profiles.
+  // The plan, for a log.
   virtual const runtime::PlanReport& report() const = 0;
+  // runtime::Executor::profile() of the first plan; empty where steps keep
+  // none.
+  virtual std::vector<runtime::KernelProfile> profile() const { return {}; }
 };
 
 // Which of the processes of a run makes a replicator, where they do not find

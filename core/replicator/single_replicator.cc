@@ -48,6 +48,9 @@ class SingleStep : public Step {
   }
 
   const runtime::PlanReport& report() const override { return plan_->report(); }
+  std::vector<runtime::KernelProfile> profile() const override {
+    return plan_->profile();
+  }
 
  private:
   InputPipeline& pipeline_;

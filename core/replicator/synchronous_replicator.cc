@@ -7,6 +7,7 @@
 #include <exception>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "core/replicator/processes.h"
 #include "core/replicator/replica_team.h"
 #include "core/replicator/shared_input.h"
+#include "core/replicator/shared_updates.h"
 #include "core/replicator/step_interface.h"
 #include "core/replicator/transfers.h"
 
@@ -121,9 +123,23 @@ class SynchronousReplicator : public Replicator {
                           const SharedInput& input,
                           const runtime::CompileOptions& options);
   void AddChannels(const std::vector<BuiltReplica>& built);
+  // Gives the replicas of this process one memory for what they update
+  // together.
+  void ShareVariables(const BuiltReplica& built);
   void CheckAgreementOfAll(const std::vector<BuiltReplica>& built);
   void Abort(const std::string& reason) {
     for (Replica& replica : replicas_) replica.Abort(reason);
+    for (const auto& updates : shared_updates_) updates->Abort(reason);
+  }
+  // Whether replicas of this process train one copy of the variables. With bf16
+  // on the wire every one gets the rounded gradients, and makes the update.
+  bool SharesUpdates() const {
+    return replicas_.size() > 1 && config_.wire == DType::kF32;
+  }
+  // Whether a variable of another replica is the first one's.
+  bool IsShared(const std::string& name,
+                const runtime::VariableStore& store) const {
+    return store.at(name).buffer == replicas_[0].variables->at(name).buffer;
   }
   // Whether somebody has written a variable since NoteVersions().
   bool HaveVariablesChanged() const;
@@ -132,6 +148,8 @@ class SynchronousReplicator : public Replicator {
   const uint64_t seed_;
   const ReplicationConfig config_;
   std::vector<Replica> replicas_;
+  // of every program
+  std::vector<std::unique_ptr<SharedUpdates>> shared_updates_;
   ReplicaTeam team_;
   Processes processes_;
   const LocalReplicas local_;
@@ -175,6 +193,9 @@ class SynchronousStep : public Step {
   }
   ReduceTimes reduce_times() const override { return current_->reduce_times(); }
   const runtime::PlanReport& report() const override { return last_.report(); }
+  std::vector<runtime::KernelProfile> profile() const override {
+    return last_.profile();
+  }
 
  private:
   SynchronousReplicator& replicator_;
@@ -251,15 +272,21 @@ std::unique_ptr<Step> SynchronousReplicator::Build(
       .wire = config_.wire,
       .accumulation_steps = config_.accumulation_steps,
       .logical_devices = config_.logical_devices,
+      .shares_updates = SharesUpdates(),
       .step_number = num_steps_++};
-  std::optional<CompiledStep> earlier;
+  std::vector<BuiltReplica> built_earlier;
   if (config_.accumulation_steps > 1) {
     build.role = BatchRole::kEarlier;
-    earlier =
-        CompileAll(BuildAll(*own_input, step_fn, build), *own_input, options);
+    built_earlier = BuildAll(*own_input, step_fn, build);
     build.role = BatchRole::kLast;
   }
   std::vector<BuiltReplica> built = BuildAll(*own_input, step_fn, build);
+  // before a plan gives them memory; earlier batches update none of these
+  if (SharesUpdates()) ShareVariables(built[0]);
+  std::optional<CompiledStep> earlier;
+  if (!built_earlier.empty()) {
+    earlier = CompileAll(built_earlier, *own_input, options);
+  }
   CompiledStep last = CompileAll(built, *own_input, options);
   return std::make_unique<SynchronousStep>(this, own_input,
                                            std::move(built[0].value_names),
@@ -271,6 +298,10 @@ CompiledStep SynchronousReplicator::CompileAll(
     const runtime::CompileOptions& options) {
   AddChannels(built);
   const auto num_devices = static_cast<size_t>(config_.logical_devices);
+  shared_updates_.push_back(std::make_unique<SharedUpdates>(
+      replicas_.size(), num_devices,
+      comm::CommunicatorOptions{.timeout = TimeoutOf(config_)}));
+  SharedUpdates& updates = *shared_updates_.back();
   DevicePlans plans(replicas_.size());
   for (auto& devices : plans) devices.resize(num_devices);
   // the devices of a replica share its variables: one after the other
@@ -285,7 +316,12 @@ CompiledStep SynchronousReplicator::CompileAll(
       with_calls.make_kernel = [&](const Graph& graph,
                                    const graph::Node& node) {
         auto kernel = kernels.Make(graph, node);
-        return kernel ? std::move(kernel) : channels.MakeKernel(graph, node);
+        if (!kernel) kernel = channels.MakeKernel(graph, node);
+        if (!kernel) {
+          kernel = updates.MakeKernel(i, device, *replica.backend, graph, node,
+                                      kernels.waits());
+        }
+        return kernel;
       };
       DevicePlan& plan = plans[i][device];
       plan.executor = std::make_unique<runtime::Executor>(
@@ -296,7 +332,32 @@ CompiledStep SynchronousReplicator::CompileAll(
       plan.waits = kernels.waits();
     });
   }
+  updates.Connect();
   return {std::move(plans), built[0].program.outputs, input.specs()};
+}
+
+void SynchronousReplicator::ShareVariables(const BuiltReplica& built) {
+  const Graph& graph = *built.program.devices[0].graph;
+  runtime::VariableStore& first = *replicas_[0].variables;
+  first.Declare(graph);
+  for (size_t i = 1; i < replicas_.size(); ++i) {
+    runtime::VariableStore& store = *replicas_[i].variables;
+    for (const std::string& name : built.variables.shared) {
+      if (!store.Has(name)) store.Share(first.at(name));
+    }
+    const auto check = [&](const std::set<std::string>& names, bool is_shared) {
+      for (const std::string& name : names) {
+        if (!store.Has(name) || IsShared(name, store) == is_shared) continue;
+        throw InvalidArgument(fmt::format(
+            "in_graph: '{}' is brought up to date by all replicas together in "
+            "one step, and by each for itself in another; hint: build the step "
+            "whose optimizer it belongs to first",
+            name));
+      }
+    };
+    check(built.variables.shared, /*is_shared=*/true);
+    check(built.variables.own, /*is_shared=*/false);
+  }
 }
 
 void SynchronousReplicator::AddChannels(
@@ -369,8 +430,8 @@ void SynchronousReplicator::RunTeam(const DeviceWork& work) {
     try {
       work(i, static_cast<size_t>(member) % num_devices);
     } catch (const std::exception& e) {
-      replica.Abort(fmt::format("replica {}: {}",
-                                local_.first + static_cast<int>(i), e.what()));
+      Abort(fmt::format("replica {}: {}", local_.first + static_cast<int>(i),
+                        e.what()));
       // its memory is not to go while a call is under way
       replica.queue->Drain();
       throw;
@@ -406,7 +467,8 @@ void SynchronousReplicator::SpreadVariables() {
       first.version.Add();
     }
     for (size_t i = 1; i < replicas_.size(); ++i) {
-      replicas_[i].variables->Set(name, view);
+      runtime::VariableStore& store = *replicas_[i].variables;
+      if (!IsShared(name, store)) store.Set(name, view);
     }
   }
 }

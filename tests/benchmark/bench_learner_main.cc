@@ -2,14 +2,15 @@
 // scripts/bench/learner beside PyTorch.
 //
 //   bench_learner [--list] [--filter SUBSTRING] [--seconds S] [--backend NAME]
-//                 [--threads N] [--profile] [--replicas R]
+//                 [--threads N] [--profile]
+//                 [--replicas R [--strategy in_graph|between_graph]]
 //
 // With --replicas the same global batch is shared among R replicas of this
-// process, each of N threads (1 by default), through the replicator. What a
-// step waited for is then printed as well: `reduce_ms` for gradients that are
-// reduced behind the backward pass, `call_ms` for what is needed at once (batch
-// norm over all replicas), without the time for which replicas waited for
-// slower ones.
+// process, each of N threads (1 by default), through the replicator; under
+// `mpirun -n R` and by between_graph among R processes. What a step waited for
+// is then printed as well: `reduce_ms` for gradients that are reduced behind
+// the backward pass, `call_ms` for what is needed at once (batch norm over all
+// replicas), without the time for which replicas waited for slower ones.
 //
 // The workloads are the YAML files of tests/benchmark/workloads.
 #include <fmt/format.h>
@@ -49,6 +50,7 @@ struct Options {
   int threads = 0;  // 0: the cases of 1 and of 2
   bool has_profile = false;
   int replicas = 0;  // 0: the plan alone, without a replicator
+  replicator::Strategy strategy = replicator::Strategy::kInGraph;
 };
 
 // Timed one by one until the time is over.
@@ -230,10 +232,10 @@ std::vector<double> TimeRuns(runtime::Executor& plan, double seconds) {
 }
 
 // Mean time per run of every op, and of all ops of one kind, largest first.
-void PrintProfile(const runtime::Executor& plan) {
+void PrintProfile(const std::vector<runtime::KernelProfile>& profile) {
   double total = 0.0;
   std::map<std::string, double> kinds;
-  for (const auto& kernel : plan.profile()) {
+  for (const auto& kernel : profile) {
     total += kernel.mean_ms;
     kinds[kernel.op] += kernel.mean_ms;
   }
@@ -245,7 +247,7 @@ void PrintProfile(const runtime::Executor& plan) {
     fmt::print(stderr, "{:8.4f} ms {:5.1f} %  {:22} all\n", ms,
                100.0 * ms / total, op);
   }
-  for (const auto& kernel : plan.profile()) {
+  for (const auto& kernel : profile) {
     fmt::print(stderr, "{:8.4f} ms {:5.1f} %  {:22} {}\n", kernel.mean_ms,
                100.0 * kernel.mean_ms / total, kernel.op, kernel.name);
   }
@@ -262,7 +264,7 @@ metrics::JsonObject RunCase(const Case& c, const Options& options) {
                           .has_profile = options.has_profile});
   FillInputs(plan);
   const std::vector<double> times = TimeRuns(plan, options.seconds);
-  if (options.has_profile) PrintProfile(plan);
+  if (options.has_profile) PrintProfile(plan.profile());
 
   const double median = times[times.size() / 2];
   const double gflop = GigaFlop(workload, spec, backend->target());
@@ -284,20 +286,29 @@ metrics::JsonObject RunCase(const Case& c, const Options& options) {
   return line;
 }
 
-metrics::JsonObject RunReplicas(const Case& c, const Options& options) {
+// Empty for all processes but the first.
+std::string RunReplicas(const Case& c, const Options& options) {
   const ReplicaTimes times = TimeReplicas(
       MakeReplicaCase(WorkloadOf(c), DocumentOf(c.workload)),
       {.strategy = options.replicas == 1 ? replicator::Strategy::kSingle
-                                         : replicator::Strategy::kInGraph,
+                                         : options.strategy,
        .replicas = options.replicas,
        .backend = options.backend,
        .threads = c.threads},
-      c.precision, options.seconds);
+      {.passes = {.precision = c.precision},
+       .has_profile = options.has_profile},
+      options.seconds);
+  if (times.steps.empty()) return "";
+  if (options.has_profile) PrintProfile(times.profile);
   const double median = times.steps[times.steps.size() / 2];
   metrics::JsonObject line;
   line.Add("name",
-           fmt::format("{}/{}/{}/replicas-{}/threads-{}", c.group, c.name,
-                       c.PrecisionName(), options.replicas, c.threads))
+           fmt::format("{}/{}/{}/{}replicas-{}/threads-{}", c.group, c.name,
+                       c.PrecisionName(),
+                       options.strategy == replicator::Strategy::kBetweenGraph
+                           ? "mpi-"
+                           : "",
+                       options.replicas, c.threads))
       .Add("value", median)
       .Add("unit", "ms")
       .Add("min_ms", times.steps.front())
@@ -306,7 +317,7 @@ metrics::JsonObject RunReplicas(const Case& c, const Options& options) {
       .Add("reduce_share", times.buckets / median)
       .Add("call_ms", times.calls)
       .Add("call_share", times.calls / median);
-  return line;
+  return line.ToString() + "\n";
 }
 
 }  // namespace
@@ -329,6 +340,12 @@ int main(int argc, char** argv) try {
   app.add_option("--replicas", options.replicas,
                  "the learner's cases on so many replicas")
       ->check(CLI::Range(1, 64));
+  app.add_option("--strategy", options.strategy, "of several replicas")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, replicant::replicator::Strategy>{
+              {"in_graph", replicant::replicator::Strategy::kInGraph},
+              {"between_graph",
+               replicant::replicator::Strategy::kBetweenGraph}}));
   CLI11_PARSE(app, argc, argv);
   if (options.replicas > 0 && options.threads == 0) options.threads = 1;
   for (const learner::Case& c : learner::AllCases(options)) {
@@ -338,9 +355,9 @@ int main(int argc, char** argv) try {
       continue;
     }
     if (options.replicas > 0 && c.group != "learner") continue;
-    fmt::print("{}\n", (options.replicas > 0 ? learner::RunReplicas(c, options)
-                                             : learner::RunCase(c, options))
-                           .ToString());
+    fmt::print("{}", options.replicas > 0
+                         ? learner::RunReplicas(c, options)
+                         : learner::RunCase(c, options).ToString() + "\n");
     std::fflush(stdout);
   }
 } catch (const std::exception& e) {

@@ -129,18 +129,23 @@ ReplicaCase MakeReplicaCase(const std::string& workload,
 
 ReplicaTimes TimeReplicas(const ReplicaCase& c,
                           const replicator::ReplicationConfig& config,
-                          graph::Precision precision, double seconds) {
+                          const runtime::CompileOptions& options,
+                          double seconds) {
   using std::chrono::steady_clock;
   const auto replicator = replicator::Replicator::Create(config, /*seed=*/1);
   const auto input = replicator->MakeInput([&](const InputContext& context) {
     return std::make_unique<OneBatch>(
         c.specs(context.PipelineBatchSize(c.batch_size)));
   });
-  const auto step = replicator->Build(*input, c.step_fn,
-                                      {.passes = {.precision = precision}});
+  const auto step = replicator->Build(*input, c.step_fn, options);
   const auto run = [&] { static_cast<void>(step->Run({})); };
-  for (int i = 0; i < 5; ++i) run();
   ReplicaTimes times;
+  if (replicator->process_id() != 0) {
+    while (step->Run({}) != NextResult::kEnd) {
+    }
+    return times;
+  }
+  for (int i = 0; i < 5; ++i) run();
   std::vector<double> buckets;
   std::vector<double> calls;
   const auto begin = steady_clock::now();
@@ -159,6 +164,8 @@ ReplicaTimes TimeReplicas(const ReplicaCase& c,
   std::ranges::sort(times.steps);
   times.buckets = Median(buckets);
   times.calls = Median(calls);
+  times.profile = step->profile();
+  replicator->Stop();
   return times;
 }
 

@@ -23,15 +23,19 @@ struct ReplicaCase {
 ReplicaCase MakeReplicaCase(const std::string& workload,
                             config::Document document);
 
-// Of single steps on one global batch that is there already, in ms.
+// Of single steps on one global batch that is there already, in ms. Of several
+// processes the first one measures, and the others have nothing.
 struct ReplicaTimes {
   std::vector<double> steps;  // ascending
   // Medians of Step::reduce_times().
   double buckets = 0.0;
   double calls = 0.0;
+  // Of the first replica, if it was asked for.
+  std::vector<runtime::KernelProfile> profile = {};
 };
 ReplicaTimes TimeReplicas(const ReplicaCase& c,
                           const replicator::ReplicationConfig& config,
-                          graph::Precision precision, double seconds);
+                          const runtime::CompileOptions& options,
+                          double seconds);
 
 }  // namespace replicant::learner

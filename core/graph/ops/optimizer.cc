@@ -51,7 +51,8 @@ std::vector<TensorType> InferSgd(const InferContext& context) {
   CheckScalar(context, n - 2, DType::kF32, "learning_rate");
   CheckScalar(context, n - 1, DType::kF32, "gradient_scale");
   return InferGroups(context,
-                     static_cast<int>(context.attributes.Int("groups")) - 1);
+                     static_cast<int>(context.attributes.Int("groups") -
+                                      context.attributes.Int("num_gradients")));
 }
 
 std::vector<TensorType> InferAdam(const InferContext& context) {
@@ -130,6 +131,7 @@ Output SgdUpdate(const std::vector<VariableId>& parameters,
        .inputs = std::move(inputs),
        .attributes = {{"count", static_cast<int64_t>(parameters.size())},
                       {"groups", int64_t{has_momentum ? 3 : 2}},
+                      {"num_gradients", int64_t{1}},
                       {"momentum", options.momentum},
                       {"nesterov", options.nesterov},
                       {"weight_decay", options.weight_decay}},
@@ -160,6 +162,7 @@ Output AdamUpdate(Graph& graph, const AdamVariables& variables,
                     .inputs = std::move(inputs),
                     .attributes = {{"count", static_cast<int64_t>(count)},
                                    {"groups", int64_t{4}},
+                                   {"num_gradients", int64_t{1}},
                                    {"beta1", options.beta1},
                                    {"beta2", options.beta2},
                                    {"epsilon", options.epsilon},
@@ -203,6 +206,40 @@ Output PeriodicCopyUpdate(const std::vector<VariableId>& targets,
   const Output is_due = Equal(Modulo(step, length, site), zero, site);
   return MovingAverageUpdate(targets, sources, Cast(is_due, DType::kF32, site),
                              site);
+}
+
+void SetUpdatePart(const UpdatePart& part, Attributes* attributes) {
+  attributes->Set("part", part.index);
+  attributes->Set("num_parts", part.count);
+  if (part.num_gradients == 1) return;
+  attributes->Set("groups", attributes->Int("groups") + part.num_gradients -
+                                attributes->Int("num_gradients"));
+  attributes->Set("num_gradients", part.num_gradients);
+  attributes->Set("gradient_factor", part.gradient_factor);
+}
+
+UpdatePart UpdatePartOf(const Attributes& attributes) {
+  UpdatePart part;
+  if (attributes.Has("num_parts")) {
+    part.index = attributes.Int("part");
+    part.count = attributes.Int("num_parts");
+  }
+  if (attributes.Has("gradient_factor")) {
+    part.num_gradients = attributes.Int("num_gradients");
+    part.gradient_factor = attributes.Float("gradient_factor");
+  }
+  return part;
+}
+
+bool IsGroupedUpdate(const Node& node) {
+  return !node.updates.empty() && node.attributes.Has("groups");
+}
+
+std::optional<size_t> FirstGradient(const Node& node) {
+  if (!node.attributes.Has("num_gradients")) return std::nullopt;
+  return static_cast<size_t>(
+      node.attributes.Int("count") *
+      (node.attributes.Int("groups") - node.attributes.Int("num_gradients")));
 }
 
 Output GlobalNorm(const std::vector<Output>& xs, CallSite site) {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/graph/graph.h"
@@ -71,6 +74,27 @@ Output MovingAverageUpdate(const std::vector<VariableId>& targets,
 Output PeriodicCopyUpdate(const std::vector<VariableId>& targets,
                           const std::vector<Output>& sources, Output step,
                           int64_t period, CallSite site = CallSite::Here());
+
+// Which part of an update of this file a node makes, where nodes of several
+// plans make it together on the same variables: the elements of all variables
+// are cut into `count` parts, by the backend, and it writes those of part
+// `index`. Such a node may have several gradients for each parameter, one group
+// of inputs after the other; what it applies is their sum, in this order,
+// rounded after each of them, times the factor.
+struct UpdatePart {
+  int64_t index = 0;
+  int64_t count = 1;
+  int64_t num_gradients = 1;
+  double gradient_factor = 1.0;  // where there are several
+};
+void SetUpdatePart(const UpdatePart& part, Attributes* attributes);
+UpdatePart UpdatePartOf(const Attributes& attributes);
+
+// Whether inputs and updates of a node come in groups, as those of this file's
+// updates do.
+bool IsGroupedUpdate(const Node& node);
+// The first input of such a node that is a gradient; nothing for an average.
+std::optional<size_t> FirstGradient(const Node& node);
 
 // sqrt of the sum of squares of all elements of all tensors: f32[].
 Output GlobalNorm(const std::vector<Output>& xs,

@@ -1,3 +1,5 @@
+#include "core/graph/ops/optimizer.h"
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -7,16 +9,23 @@
 
 // Updates of all parameters in one sweep: each thread goes once through its
 // part of their elements and of their slots'.
+//
+// A node that makes a part of an update (graph::UpdatePart) goes through its
+// share of the chunks. These are the same for every number of parts, threads
+// and gradients, and so is what a chunk becomes.
 namespace replicant::kernels::cpu {
 namespace {
 
 // A part of one tensor of a group.
 struct Chunk {
+  int64_t size() const { return end - begin; }
+
   size_t tensor;
   int64_t begin, end;
 };
 
-// All elements of tensors 0 .. count of a node, in parts of equal work.
+// Elements of tensors 0 .. count of a node, in pieces of equal work: all, or
+// those of its part of an update.
 struct Sweep {
   // Long enough to hide the call, short enough to balance.
   static constexpr int64_t kChunkSize = 4096;
@@ -31,7 +40,13 @@ struct Sweep {
       }
       size += n;
     }
-    num_threads = ThreadsFor(request.num_threads, 4 * size);
+    const auto part = graph::UpdatePartOf(request.node.attributes);
+    const auto edge = [&](int64_t i) {
+      return chunks.begin() +
+             static_cast<int64_t>(chunks.size()) * i / part.count;
+    };
+    chunks = std::vector<Chunk>(edge(part.index), edge(part.index + 1));
+    num_threads = ThreadsFor(request.num_threads, 4 * size / part.count);
   }
 
   // Calls visit(chunk) for all chunks, on all threads.
@@ -54,17 +69,60 @@ size_t CountOf(const CpuRequest& request) {
   return static_cast<size_t>(request.node.attributes.Int("count"));
 }
 
+// The gradients of a node's parameters.
+class Gradients {
+ public:
+  explicit Gradients(const CpuRequest& request)
+      : part_(graph::UpdatePartOf(request.node.attributes)),
+        first_(*graph::FirstGradient(request.node)),
+        stride_(CountOf(request)) {}
+
+  // The gradient of a chunk: where it lies, or summed into
+  // `sum` [Sweep::kChunkSize].
+  const float* Of(const Operands& operands, const Chunk& chunk,
+                  float* sum) const {
+    const auto gradient = [&](int64_t j) {
+      return operands.input<float>(first_ + static_cast<size_t>(j) * stride_ +
+                                   chunk.tensor) +
+             chunk.begin;
+    };
+    const float* g = gradient(0);
+    if (part_.num_gradients == 1) return g;
+    const int64_t n = chunk.size();
+    for (int64_t j = 1; j < part_.num_gradients; ++j) {
+      const float* added = gradient(j);
+#pragma omp simd
+      for (int64_t e = 0; e < n; ++e) sum[e] = g[e] + added[e];
+      g = sum;
+    }
+    const auto factor = static_cast<float>(part_.gradient_factor);
+#pragma omp simd
+    for (int64_t e = 0; e < n; ++e) sum[e] *= factor;
+    return sum;
+  }
+
+  // Behind all groups.
+  size_t first_scalar() const {
+    return first_ + static_cast<size_t>(part_.num_gradients) * stride_;
+  }
+
+ private:
+  const graph::UpdatePart part_;
+  const size_t first_;
+  const size_t stride_;
+};
+
 struct SgdConstants {
   float rate, scale, momentum, weight_decay;
   bool nesterov;
 };
 
 // `u` is null without momentum
-void UpdateSgd(const SgdConstants& k, const Chunk& chunk, float* p, float* u,
+void UpdateSgd(const SgdConstants& k, int64_t n, float* p, float* u,
                const float* g) {
   if (u == nullptr) {
 #pragma omp simd
-    for (int64_t e = chunk.begin; e < chunk.end; ++e) {
+    for (int64_t e = 0; e < n; ++e) {
       p[e] -= k.rate * (k.scale * g[e] + k.weight_decay * p[e]);
     }
     return;
@@ -72,7 +130,7 @@ void UpdateSgd(const SgdConstants& k, const Chunk& chunk, float* p, float* u,
   const float gradient_share = k.nesterov ? 1.0f : 0.0f;
   const float momentum_share = k.nesterov ? k.momentum : 1.0f;
 #pragma omp simd
-  for (int64_t e = chunk.begin; e < chunk.end; ++e) {
+  for (int64_t e = 0; e < n; ++e) {
     const float d = k.scale * g[e] + k.weight_decay * p[e];
     u[e] = k.momentum * u[e] + d;
     p[e] -= k.rate * (gradient_share * d + momentum_share * u[e]);
@@ -83,22 +141,26 @@ void UpdateSgd(const SgdConstants& k, const Chunk& chunk, float* p, float* u,
 std::unique_ptr<Kernel> MakeSgd(const CpuRequest& request) {
   const graph::Attributes& attributes = request.node.attributes;
   const Sweep sweep(request, CountOf(request));
+  const Gradients gradients(request);
   SgdConstants constants{
       .momentum = static_cast<float>(attributes.Float("momentum")),
       .weight_decay = static_cast<float>(attributes.Float("weight_decay")),
       .nesterov = attributes.Bool("nesterov")};
-  return MakeHostKernel(request, [sweep, constants](const Operands& operands) {
+  return MakeHostKernel(request, [=](const Operands& operands) {
     const size_t n = sweep.num_tensors;
     const bool has_momentum = constants.momentum != 0.0f;
-    const size_t gradients = has_momentum ? 2 * n : n;
+    const size_t scalars = gradients.first_scalar();
     SgdConstants k = constants;
-    k.rate = operands.input<float>(gradients + n)[0];
-    k.scale = operands.input<float>(gradients + n + 1)[0];
+    k.rate = operands.input<float>(scalars)[0];
+    k.scale = operands.input<float>(scalars + 1)[0];
     sweep.Run([&](const Chunk& chunk) {
+      const auto at = [&](size_t output) {
+        return operands.output<float>(output) + chunk.begin;
+      };
       const size_t i = chunk.tensor;
-      UpdateSgd(k, chunk, operands.output<float>(i),
-                has_momentum ? operands.output<float>(n + i) : nullptr,
-                operands.input<float>(gradients + i));
+      float sum[Sweep::kChunkSize];
+      UpdateSgd(k, chunk.size(), at(i), has_momentum ? at(n + i) : nullptr,
+                gradients.Of(operands, chunk, sum));
     });
   });
 }
@@ -111,12 +173,12 @@ struct AdamConstants {
   float step_size, second_correction;
 };
 
-void UpdateAdam(const AdamConstants& k, const Chunk& chunk, float* p, float* m,
-                float* v, const float* g) {
+void UpdateAdam(const AdamConstants& k, int64_t n, float* p, float* m, float* v,
+                const float* g) {
   const float one_minus_beta1 = 1.0f - k.beta1;
   const float one_minus_beta2 = 1.0f - k.beta2;
 #pragma omp simd
-  for (int64_t e = chunk.begin; e < chunk.end; ++e) {
+  for (int64_t e = 0; e < n; ++e) {
     const float d = k.scale * g[e];
     const float first = k.beta1 * m[e] + one_minus_beta1 * d;
     const float second = k.beta2 * v[e] + one_minus_beta2 * d * d;
@@ -132,17 +194,19 @@ void UpdateAdam(const AdamConstants& k, const Chunk& chunk, float* p, float* m,
 std::unique_ptr<Kernel> MakeAdam(const CpuRequest& request) {
   const graph::Attributes& attributes = request.node.attributes;
   const Sweep sweep(request, CountOf(request));
+  const Gradients gradients(request);
   const double beta1 = attributes.Float("beta1");
   const double beta2 = attributes.Float("beta2");
   const double epsilon = attributes.Float("epsilon");
   const double weight_decay = attributes.Float("weight_decay");
   return MakeHostKernel(request, [=](const Operands& operands) {
     const size_t n = sweep.num_tensors;
-    const auto rate = static_cast<double>(operands.input<float>(4 * n)[0]);
+    const size_t scalars = gradients.first_scalar();
+    const auto rate = static_cast<double>(operands.input<float>(scalars)[0]);
     const double t =
-        static_cast<double>(operands.input<int64_t>(4 * n + 2)[0]) + 1.0;
+        static_cast<double>(operands.input<int64_t>(scalars + 2)[0]) + 1.0;
     const AdamConstants k{
-        .scale = operands.input<float>(4 * n + 1)[0],
+        .scale = operands.input<float>(scalars + 1)[0],
         .beta1 = static_cast<float>(beta1),
         .beta2 = static_cast<float>(beta2),
         .epsilon = static_cast<float>(epsilon),
@@ -151,10 +215,13 @@ std::unique_ptr<Kernel> MakeAdam(const CpuRequest& request) {
         .second_correction =
             static_cast<float>(1.0 / (1.0 - std::pow(beta2, t)))};
     sweep.Run([&](const Chunk& chunk) {
+      const auto at = [&](size_t output) {
+        return operands.output<float>(output) + chunk.begin;
+      };
       const size_t i = chunk.tensor;
-      UpdateAdam(
-          k, chunk, operands.output<float>(i), operands.output<float>(n + i),
-          operands.output<float>(2 * n + i), operands.input<float>(3 * n + i));
+      float sum[Sweep::kChunkSize];
+      UpdateAdam(k, chunk.size(), at(i), at(n + i), at(2 * n + i),
+                 gradients.Of(operands, chunk, sum));
     });
   });
 }

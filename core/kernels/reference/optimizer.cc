@@ -1,3 +1,6 @@
+#include "core/graph/ops/optimizer.h"
+
+#include <algorithm>
 #include <cmath>
 
 #include "core/kernels/common/element.h"
@@ -10,25 +13,65 @@ namespace {
 struct GroupPlan {
   size_t count;
   std::vector<graph::TensorType> types;
+  graph::UpdatePart part;
 };
 
 GroupPlan PlanOf(const KernelRequest& request) {
-  GroupPlan plan{.count =
-                     static_cast<size_t>(request.node.attributes.Int("count"))};
+  const graph::Attributes& attributes = request.node.attributes;
+  GroupPlan plan{.count = static_cast<size_t>(attributes.Int("count")),
+                 .part = graph::UpdatePartOf(attributes)};
   for (size_t i = 0; i < plan.count; ++i)
     plan.types.push_back(request.input(i));
   return plan;
 }
 
-// Calls visit(tensor number, its dtype, element) for all elements.
+// Calls visit(tensor number, its dtype, element) for all elements of the node's
+// part of the update.
 template <typename Visit>
 void ForElements(const GroupPlan& plan, const Visit& visit) {
+  int64_t size = 0;
+  for (const auto& type : plan.types) size += type.shape.num_elements();
+  const int64_t begin = size * plan.part.index / plan.part.count;
+  const int64_t end = size * (plan.part.index + 1) / plan.part.count;
+  // of the tensor, among the elements of all
+  int64_t first = 0;
   for (size_t i = 0; i < plan.count; ++i) {
-    for (int64_t e = 0; e < plan.types[i].shape.num_elements(); ++e) {
+    const int64_t n = plan.types[i].shape.num_elements();
+    for (int64_t e = std::max<int64_t>(begin - first, 0);
+         e < std::min(n, end - first); ++e) {
       visit(i, plan.types[i].dtype, e);
     }
+    first += n;
   }
 }
+
+// The gradients of a node's parameters.
+struct Gradients {
+  explicit Gradients(const KernelRequest& request)
+      : plan(PlanOf(request)), first(*graph::FirstGradient(request.node)) {}
+
+  // Of element e of tensor i.
+  double At(const Operands& operands, size_t i, int64_t e) const {
+    const DType dtype = plan.types[i].dtype;
+    double sum = Load(operands.inputs[first + i], dtype, e);
+    if (plan.part.num_gradients == 1) return sum;
+    for (int64_t j = 1; j < plan.part.num_gradients; ++j) {
+      const size_t input = first + static_cast<size_t>(j) * plan.count + i;
+      sum = graph::RoundToDType(sum + Load(operands.inputs[input], dtype, e),
+                                dtype);
+    }
+    const double factor = graph::RoundToDType(plan.part.gradient_factor, dtype);
+    return graph::RoundToDType(sum * factor, dtype);
+  }
+
+  // Behind all groups.
+  size_t first_scalar() const {
+    return first + static_cast<size_t>(plan.part.num_gradients) * plan.count;
+  }
+
+  GroupPlan plan;
+  size_t first;
+};
 
 // inputs: parameters, momenta (if any), gradients, learning rate, scale
 RunFunction MakeSgd(const KernelRequest& request) {
@@ -38,14 +81,14 @@ RunFunction MakeSgd(const KernelRequest& request) {
   const double weight_decay = attributes.Float("weight_decay");
   const bool nesterov = attributes.Bool("nesterov");
   const size_t n = plan.count;
-  const size_t gradients = momentum != 0.0 ? 2 * n : n;
+  const Gradients gradients(request);
+  const size_t scalars = gradients.first_scalar();
   return [=](const Operands& operands) {
-    const double rate = ToDouble(operands.input<float>(gradients + n)[0]);
-    const double scale = ToDouble(operands.input<float>(gradients + n + 1)[0]);
+    const double rate = ToDouble(operands.input<float>(scalars)[0]);
+    const double scale = ToDouble(operands.input<float>(scalars + 1)[0]);
     ForElements(plan, [&](size_t i, DType dtype, int64_t e) {
       const double p = Load(operands.inputs[i], dtype, e);
-      const double d = scale * Load(operands.inputs[gradients + i], dtype, e) +
-                       weight_decay * p;
+      const double d = scale * gradients.At(operands, i, e) + weight_decay * p;
       double direction = d;
       if (momentum != 0.0) {
         const double u = momentum * Load(operands.inputs[n + i], dtype, e) + d;
@@ -66,15 +109,17 @@ RunFunction MakeAdam(const KernelRequest& request) {
   const double epsilon = attributes.Float("epsilon");
   const double weight_decay = attributes.Float("weight_decay");
   const size_t n = plan.count;
+  const Gradients gradients(request);
+  const size_t scalars = gradients.first_scalar();
   return [=](const Operands& operands) {
-    const double rate = ToDouble(operands.input<float>(4 * n)[0]);
-    const double scale = ToDouble(operands.input<float>(4 * n + 1)[0]);
+    const double rate = ToDouble(operands.input<float>(scalars)[0]);
+    const double scale = ToDouble(operands.input<float>(scalars + 1)[0]);
     const double t =
-        static_cast<double>(operands.input<int64_t>(4 * n + 2)[0]) + 1.0;
+        static_cast<double>(operands.input<int64_t>(scalars + 2)[0]) + 1.0;
     const double correction1 = 1.0 - std::pow(beta1, t);
     const double correction2 = 1.0 - std::pow(beta2, t);
     ForElements(plan, [&](size_t i, DType dtype, int64_t e) {
-      const double g = scale * Load(operands.inputs[3 * n + i], dtype, e);
+      const double g = scale * gradients.At(operands, i, e);
       const double m =
           beta1 * Load(operands.inputs[n + i], dtype, e) + (1.0 - beta1) * g;
       const double v = beta2 * Load(operands.inputs[2 * n + i], dtype, e) +

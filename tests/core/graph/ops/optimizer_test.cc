@@ -1,8 +1,13 @@
 #include "core/graph/ops/optimizer.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/state.h"
@@ -105,6 +110,76 @@ TEST(SgdUpdateTest, FollowsTheFormulaWithAndWithoutNesterov) {
       }
     }
     ExpectNear(problem.After(update, 3), p);
+  }
+}
+
+// Two parameters of 9000 and 5 elements after an update by Adam whose gradient
+// is the mean of two: in one node, or in three, each of which sums for its
+// part.
+std::vector<V> AfterAdam(const std::string& backend, bool is_cut) {
+  GraphRunner runner(backend);
+  Graph& g = runner.graph();
+  AdamVariables variables;
+  std::vector<Output> gradients[2];
+  for (const auto& [name, size] :
+       {std::pair<std::string, int64_t>{"a", 9000}, {"b", 5}}) {
+    const Shape shape({size});
+    for (const auto& [group, suffix] : {std::pair{&variables.parameters, ""},
+                                        {&variables.first_moments, "m"},
+                                        {&variables.second_moments, "v"}}) {
+      group->push_back(g.AddVariable({.name = name + suffix, .shape = shape}));
+    }
+    for (uint64_t j = 0; j < 2; ++j) {
+      gradients[j].push_back(runner.Input(fmt::format("d{}{}", name, j),
+                                          RandomNormal(DType::kF32, shape, j)));
+    }
+  }
+  const Output rate = g.Scalar(0.1, DType::kF32);
+  const Output scale = g.Scalar(0.75, DType::kF32);
+  const Output step = g.Scalar(3.0, DType::kI64);
+  std::vector<Output> means;
+  for (size_t i = 0; i < 2; ++i) {
+    means.push_back(Mul(graph::Add(gradients[0][i], gradients[1][i]), 0.5));
+  }
+  const Output whole =
+      AdamUpdate(g, variables, means, rate, scale, step, {.epsilon = 1e-3});
+  if (!is_cut) {
+    runner.Compile({.updates = {whole}})->Run();
+  } else {
+    // as plans of three replicas make it: each reads what the update replaces
+    for (int64_t part = 0; part < 3; ++part) {
+      const Node& node = whole.producer();
+      Graph::NodeSpec spec{.op = node.op,
+                           .attributes = node.attributes,
+                           .updates = node.updates};
+      for (const Endpoint& input : node.inputs) {
+        spec.inputs.push_back(g.output(input));
+      }
+      const auto first =
+          spec.inputs.begin() + static_cast<int64_t>(*FirstGradient(node));
+      std::ranges::copy(gradients[0], first);
+      spec.inputs.insert(first + 2, gradients[1].begin(), gradients[1].end());
+      SetUpdatePart({.index = part,
+                     .count = 3,
+                     .num_gradients = 2,
+                     .gradient_factor = 0.5},
+                    &spec.attributes);
+      const Output update = g.Add(std::move(spec), kSite);
+      runner.Compile({.updates = {update}})->Run();
+    }
+  }
+  std::vector<V> values;
+  for (const char* name : {"a", "b", "am", "bv"}) {
+    values.push_back(testing::ToDoubles(runner.store().Get(name).view()));
+  }
+  return values;
+}
+
+TEST(UpdatePartTest, PartsThatSumTheirGradientsMakeTheWholeBitByBit) {
+  for (const char* backend : {"reference", "cpu"}) {
+    const std::vector<V> whole = AfterAdam(backend, /*is_cut=*/false);
+    EXPECT_EQ(AfterAdam(backend, /*is_cut=*/true), whole) << backend;
+    EXPECT_NE(whole[0][8999], 0.0);
   }
 }
 
