@@ -70,8 +70,10 @@ class Input {
 // the wait of the replica that came to it last counts, so that replicas of
 // different speed do not.
 struct ReduceTimes {
-  double buckets_s = 0.0;  // gradients, reduced while the plan goes on
-  double calls_s = 0.0;    // calls whose result is needed at once
+  // For gradients: of buckets that are reduced while the plan goes on, or in
+  // front of updates that are made together.
+  double buckets_s = 0.0;
+  double calls_s = 0.0;  // calls whose result is needed at once
 };
 
 // A step, compiled for every replica.

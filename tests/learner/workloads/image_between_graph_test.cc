@@ -40,11 +40,11 @@ TEST(ImageBetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
     EXPECT_EQ(train(Strategy::kBetweenGraph), train(Strategy::kInGraph));
   }
   // everything that divides an update and its gradients at once
-  const auto train_divided = [&](Strategy strategy) {
+  const auto train_divided = [&](Strategy strategy, DType wire) {
     replicator::ReplicationConfig config = Config(strategy, "cpu");
     config.logical_devices = 2;
     config.accumulation_steps = 2;
-    config.wire = DType::kBF16;
+    config.wire = wire;
     Variables last =
         TrainResNet(DType::kF32, NormStatistics::kSync, config).last;
     // every replica has its own sums
@@ -53,8 +53,10 @@ TEST(ImageBetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
     });
     return last;
   };
-  EXPECT_EQ(train_divided(Strategy::kBetweenGraph),
-            train_divided(Strategy::kInGraph));
+  for (const DType wire : {DType::kF32, DType::kBF16}) {
+    EXPECT_EQ(train_divided(Strategy::kBetweenGraph, wire),
+              train_divided(Strategy::kInGraph, wire));
+  }
   const auto train = [&](Strategy strategy) {
     return TrainSngan(DType::kF32, Config(strategy, "cpu")).last;
   };
