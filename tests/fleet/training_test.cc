@@ -46,13 +46,13 @@ pid_t EvaluatorOf(pid_t fleet) {
 
 class TrainingTest : public ::testing::Test {
  protected:
-  // The shipped recipe, made small, on ports of its own.
+  // A shipped recipe, made small, on ports of its own.
   std::vector<std::string> Command(
-      const std::vector<std::string>& more_settings) const {
+      const std::vector<std::string>& more_settings,
+      const std::string& recipe = "cartpole_swingup_state") const {
     std::vector<std::string> command = {
         REPLICANT_FLEET, "--config",
-        std::string(REPLICANT_SOURCE_DIR) +
-            "/configs/cartpole_swingup_state.yaml"};
+        fmt::format("{}/configs/{}.yaml", REPLICANT_SOURCE_DIR, recipe)};
     std::vector<std::string> settings = {
         "run.dir=" + run_.string(),
         "agent.networks.policy_hidden_sizes=[16]",
@@ -200,6 +200,28 @@ TEST_F(TrainingTest, TrainsOnReplicasInOneProcess) {
                 "learner.replication={strategy: in_graph, replicas: 2}"});
   EXPECT_TRUE(result.status.ok()) << result.output;
   EXPECT_THAT(result.output, HasSubstr("updates             50 ("));
+}
+
+TEST_F(TrainingTest, TrainsFromPixelsOnReplicas) {
+  for (const char* recipe : {"cartpole_swingup_pixels_in_graph"
+#ifdef REPLICANT_MPI
+                             ,
+                             "cartpole_swingup_pixels_mpi"
+#endif
+       }) {
+    const CommandResult result = RunCommand(
+        {.command =
+             Command({"evaluation.enabled=false", "learner.limits.max_steps=4",
+                      "learner.batch_size=8", "agent.random_shift=2",
+                      "task.pixels={enabled: true, height: 24, width: 24, "
+                      "frame_stack: 2}"},
+                     recipe)},
+        std::chrono::minutes(2));
+    EXPECT_TRUE(result.status.ok()) << result.output;
+    EXPECT_THAT(result.output, HasSubstr("from pixels, 24x24, 2 frames"));
+    EXPECT_THAT(result.output, HasSubstr("updates             4 ("));
+    std::filesystem::remove_all(run_);
+  }
 }
 
 #if REPLICANT_MPI
