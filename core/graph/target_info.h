@@ -49,6 +49,13 @@ class TargetInfo {
     return false;
   }
 
+  // Whether `conv` (Conv2d or Conv2dWeightGradient) may make its image, input
+  // 0, of bytes as it reads them (core/graph/ops/conv.h, PixelConv2dOp()).
+  virtual bool CanFusePixels(const Graph& /*graph*/,
+                             const Node& /*conv*/) const {
+    return false;
+  }
+
   // The layouts that `node` should have when its inputs come in `offered`
   // ones; Relayout nodes are put where offered and wanted differ. Graph
   // inputs, variables and fetched outputs are row-major whatever this says.

@@ -174,7 +174,9 @@ double GigaFlop(const WorkloadGraph& workload, const runtime::PlanSpec& spec,
                 const graph::TargetInfo& target) {
   const graph::Program program = graph::RunPasses(
       graph::ExtractProgram(*workload.graph, spec.outputs, spec.updates),
-      target, {.off = {"fold", "fuse_epilogue", "fuse_elementwise", "layout"}});
+      target,
+      {.off = {"fold", "fuse_epilogue", "fuse_pixels", "fuse_elementwise",
+               "layout"}});
   const graph::Graph& g = *program.graph;
   double flop = 0.0;
   for (const graph::Node& node : g.nodes()) {

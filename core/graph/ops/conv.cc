@@ -70,6 +70,30 @@ std::vector<TensorType> InferWeightGradient(const InferContext& context) {
   return {{context.ResultDType(), w}};
 }
 
+// Only passes make these: from what Conv2d has checked.
+void CheckPixels(const InferContext& context) {
+  const Shape& x = context.shape(0);
+  REPLICANT_CHECK(
+      context.dtype(0) == DType::kU8 && IsFloating(context.dtype(1)),
+      "pixels {} and {}", DTypeName(context.dtype(0)),
+      DTypeName(context.dtype(1)));
+  if (!context.attributes.Has("is_shifted")) return;
+  const TensorType offsets{DType::kI32, Shape({x[0], 2})};
+  REPLICANT_CHECK(context.inputs.back() == offsets, "offsets {}",
+                  context.inputs.back().ToString());
+}
+
+std::vector<TensorType> InferPixelConv(const InferContext& context) {
+  CheckPixels(context);
+  return {{context.dtype(1),
+           OutputShape(context, context.shape(0), context.shape(1))}};
+}
+
+std::vector<TensorType> InferPixelWeightGradient(const InferContext& context) {
+  CheckPixels(context);
+  return {{context.dtype(1), WantedShape(context)}};
+}
+
 std::vector<Output> ConvGradient(const GradientContext& context) {
   const Output& x = context.input(0);
   const Output& w = context.input(1);
@@ -120,6 +144,20 @@ Output Conv2dWeightGradient(Output x, Output dy, const Shape& w_shape,
       .infer = &InferWeightGradient,
       .no_gradient_reason = "there is no second derivative of Conv2d"};
   return AddAdjoint(op, x, dy, w_shape, options, site);
+}
+
+const OpDef& PixelConv2dOp() {
+  static const OpDef op{.name = "PixelConv2d",
+                        .infer = &InferPixelConv,
+                        .no_gradient_reason = "it is made after Gradients()"};
+  return op;
+}
+
+const OpDef& PixelConv2dWeightGradientOp() {
+  static const OpDef op{.name = "PixelConv2dWeightGradient",
+                        .infer = &InferPixelWeightGradient,
+                        .no_gradient_reason = "it is made after Gradients()"};
+  return op;
 }
 
 }  // namespace replicant::graph

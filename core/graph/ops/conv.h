@@ -41,4 +41,18 @@ Output Conv2dInputGradient(Output dy, Output w, const Shape& x_shape,
 Output Conv2dWeightGradient(Output x, Output dy, const Shape& w_shape,
                             const Conv2dOptions& options, CallSite site);
 
+// Conv2d and its weight gradient on images that are made of pixels as they are
+// read, so that the images need not be kept:
+//
+//   PixelConv2d(x, w, [bias], [offsets])  = Conv2d(image, w, [bias])
+//   PixelConv2dWeightGradient(x, dy, [offsets])
+//                                         = Conv2dWeightGradient(image, dy)
+//   image = NormalizePixels(RandomShift(x, offsets), dtype, scale, offset)
+//
+// x is u8[B,H,W,C], offsets i32[B,2], dtype that of w and dy. Attributes beside
+// those of Conv2d: "scale", "offset", and "is_shifted" where there are offsets.
+// The pass fuse_pixels makes them, after Gradients().
+const OpDef& PixelConv2dOp();
+const OpDef& PixelConv2dWeightGradientOp();
+
 }  // namespace replicant::graph

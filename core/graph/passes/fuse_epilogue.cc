@@ -18,13 +18,6 @@ bool CanTakeActivation(const Node& node) {
          !node.attributes.Has("activation");
 }
 
-// The instruction of an elementwise node; null if it has several.
-const ScalarProgram::Instruction* SingleInstruction(const Node& node) {
-  if (!node.op->is_elementwise) return nullptr;
-  const ScalarProgram& program = node.attributes.Program("program");
-  return program.instructions.size() == 1 ? &program.instructions[0] : nullptr;
-}
-
 // Which input of an Add is the bias of `root`'s output: a vector over its last
 // dimension. -1 if none.
 int BiasInput(const Graph& graph, const Node& add, Endpoint root) {

@@ -78,6 +78,8 @@ const std::vector<Pass>& AllPasses() {
        &EliminateCommonSubexpressions},
       {"fuse_epilogue", "bias and activation into the op before them",
        &FuseEpilogues},
+      {"fuse_pixels", "bytes to floats into the convolution that reads them",
+       &FusePixels},
       {"fuse_elementwise", "chains of elementwise ops into one program",
        &FuseElementwise},
       {"layout", "the target's layouts", &ChooseLayouts},

@@ -40,6 +40,8 @@ struct Pass {
 //                     StopGradient
 //   fuse_epilogue     bias and activation into MatMul, Conv2d; activation into
 //                     norms
+//   fuse_pixels       NormalizePixels and RandomShift into Conv2d and its
+//                     weight gradient
 //   fuse_elementwise  chains of elementwise ops into one program
 //   layout            the target's layouts, with Relayout nodes between
 //   prune             drop what is not needed any more

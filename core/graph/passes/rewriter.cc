@@ -101,4 +101,10 @@ bool VersionOrder::MayJoin(const Node& node, const Node& later) const {
   return true;
 }
 
+const ScalarProgram::Instruction* SingleInstruction(const Node& node) {
+  if (!node.op->is_elementwise) return nullptr;
+  const ScalarProgram& program = node.attributes.Program("program");
+  return program.instructions.size() == 1 ? &program.instructions[0] : nullptr;
+}
+
 }  // namespace replicant::graph

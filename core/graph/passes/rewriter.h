@@ -71,10 +71,14 @@ class VersionOrder {
   std::set<Endpoint> replaced_;
 };
 
+// The instruction of an elementwise node; null if it has several, or is none.
+const ScalarProgram::Instruction* SingleInstruction(const Node& node);
+
 Program FoldConstants(const Program& program, const TargetInfo& target);
 Program EliminateCommonSubexpressions(const Program& program,
                                       const TargetInfo& target);
 Program FuseEpilogues(const Program& program, const TargetInfo& target);
+Program FusePixels(const Program& program, const TargetInfo& target);
 Program FuseElementwise(const Program& program, const TargetInfo& target);
 Program ChooseLayouts(const Program& program, const TargetInfo& target);
 Program Prune(const Program& program, const TargetInfo& target);

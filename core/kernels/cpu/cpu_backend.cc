@@ -25,6 +25,7 @@ const CpuKernelTable& Table() {
     AddElementwiseKernels(rows);
     AddMatMulKernels(rows);
     AddConvKernels(rows);
+    AddPixelConvKernels(rows);
     AddPoolKernels(rows);
     AddNormKernels(rows);
     AddBatchNormKernels(rows);
@@ -81,6 +82,10 @@ class CpuTarget : public graph::TargetInfo {
     const std::string_view op = root.op->name;
     if (op == "MatMul" || op == "Conv2d") return CanBePostOp(activation);
     return TileProgram::CanRun(activation);
+  }
+  bool CanFusePixels(const graph::Graph& graph,
+                     const graph::Node& conv) const override {
+    return ShouldReadPixels({.graph = graph, .node = conv});
   }
 
   bool Evaluate(const graph::Graph& graph, const graph::Node& node,

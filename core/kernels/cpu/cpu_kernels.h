@@ -33,6 +33,7 @@ using CpuKernelTable = std::map<std::string_view, CpuKernel>;
 void AddElementwiseKernels(CpuKernelTable& table);
 void AddMatMulKernels(CpuKernelTable& table);
 void AddConvKernels(CpuKernelTable& table);
+void AddPixelConvKernels(CpuKernelTable& table);
 void AddPoolKernels(CpuKernelTable& table);
 void AddNormKernels(CpuKernelTable& table);
 void AddBatchNormKernels(CpuKernelTable& table);
@@ -41,6 +42,10 @@ void AddOptimizerKernels(CpuKernelTable& table);
 void AddReduceKernels(CpuKernelTable& table);
 void AddShapeKernels(CpuKernelTable& table);
 void AddIndexingKernels(CpuKernelTable& table);
+
+// Whether a convolution, or its weight gradient, is faster as one that reads
+// pixels.
+bool ShouldReadPixels(const KernelRequest& conv);
 
 // The kernel that common/ has for the op (checked: it has one): slow, for what
 // a family does not do itself.

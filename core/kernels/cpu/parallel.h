@@ -43,4 +43,21 @@ void ParallelFor(int num_threads, int64_t count, const Run& run) {
 #endif
 }
 
+// Calls run(thread, i) for every i of [0, count), each in the first thread of
+// the team that is free. Which thread that is, and with it which scratch
+// memory, must not change a result. `run` does not throw.
+template <typename Run>
+void ParallelForEach(int num_threads, int64_t count, const Run& run) {
+#ifdef __SANITIZE_THREAD__
+  // as above
+  num_threads = 1;
+#endif
+  if (num_threads == 1 || count <= 1) {
+    for (int64_t i = 0; i < count; ++i) run(0, i);
+    return;
+  }
+#pragma omp parallel for schedule(dynamic) num_threads(num_threads)
+  for (int64_t i = 0; i < count; ++i) run(omp_get_thread_num(), i);
+}
+
 }  // namespace replicant::kernels::cpu

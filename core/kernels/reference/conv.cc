@@ -64,11 +64,18 @@ ConvPlan PlanOf(const Shape& x, const Shape& w, const Shape& y,
           .padding = attributes.Int("padding")};
 }
 
+// The inputs without offsets, which come last.
+size_t NumConvInputs(const KernelRequest& request) {
+  return request.node.inputs.size() -
+         (request.node.attributes.Has("is_shifted") ? 1 : 0);
+}
+
 RunFunction MakeConv(const KernelRequest& request) {
   const ConvPlan plan = PlanOf(request.input(0).shape, request.input(1).shape,
                                request.output().shape, request.node.attributes);
-  const bool has_bias = request.node.inputs.size() > 2;
-  const DType bias_dtype = request.input(request.node.inputs.size() - 1).dtype;
+  const size_t num_inputs = NumConvInputs(request);
+  const bool has_bias = num_inputs > 2;
+  const DType bias_dtype = request.input(num_inputs - 1).dtype;
   const Activation activation(request.node.attributes);
   return DispatchFloating(
       request.output().dtype, [&]<typename T>() -> RunFunction {
@@ -137,7 +144,7 @@ RunFunction MakeWeightGradient(const KernelRequest& request) {
   const ConvPlan plan = PlanOf(request.input(0).shape, request.output().shape,
                                request.input(1).shape, request.node.attributes);
   return DispatchFloating(
-      request.input(0).dtype, request.output().dtype,
+      request.input(1).dtype, request.output().dtype,
       [&]<typename In, typename Out>() -> RunFunction {
         return [plan,
                 sums = SumsFor(request)](const Operands& operands) mutable {
@@ -155,12 +162,67 @@ RunFunction MakeWeightGradient(const KernelRequest& request) {
       });
 }
 
+// Calls visit(offset of the image's element, offset of the byte that it is made
+// of) for all elements of images [B, H, W, C]; `offsets` may be null.
+template <typename Visit>
+void ForPixels(const Shape& x, const int32_t* offsets, const Visit& visit) {
+  int64_t at = 0;
+  for (int64_t n = 0; n < x[0]; ++n) {
+    const int64_t down = offsets == nullptr ? 0 : offsets[2 * n];
+    const int64_t right = offsets == nullptr ? 0 : offsets[2 * n + 1];
+    for (int64_t i = 0; i < x[1]; ++i) {
+      for (int64_t j = 0; j < x[2]; ++j) {
+        const int64_t row = std::clamp<int64_t>(i + down, 0, x[1] - 1);
+        const int64_t column = std::clamp<int64_t>(j + right, 0, x[2] - 1);
+        for (int64_t c = 0; c < x[3]; ++c) {
+          visit(at++, ((n * x[1] + row) * x[2] + column) * x[3] + c);
+        }
+      }
+    }
+  }
+}
+
+// Makes images of the pixels, in memory made while compiling, and gives them to
+// `conv` as its input 0.
+RunFunction OnPixels(const KernelRequest& request, RunFunction conv) {
+  const Shape shape = request.input(0).shape;
+  const DType dtype = request.input(1).dtype;
+  const double scale = request.node.attributes.Float("scale");
+  const double offset = request.node.attributes.Float("offset");
+  const bool is_shifted = request.node.attributes.Has("is_shifted");
+  std::vector<std::byte> images(static_cast<size_t>(shape.num_elements()) *
+                                DTypeSize(dtype));
+  return [=, images = std::move(images),
+          on_images = Operands()](const Operands& operands) mutable {
+    const auto* offsets =
+        is_shifted ? operands.input<int32_t>(operands.inputs.size() - 1)
+                   : nullptr;
+    const auto* bytes = operands.input<uint8_t>(0);
+    ForPixels(shape, offsets, [&](int64_t at, int64_t from) {
+      Store(images.data(), dtype, at, scale * bytes[from] + offset);
+    });
+    on_images = operands;
+    on_images.inputs[0] = images.data();
+    conv(on_images);
+  };
+}
+
+RunFunction MakePixelConv(const KernelRequest& request) {
+  return OnPixels(request, MakeConv(request));
+}
+
+RunFunction MakePixelWeightGradient(const KernelRequest& request) {
+  return OnPixels(request, MakeWeightGradient(request));
+}
+
 }  // namespace
 
 void AddConvKernels(HostKernelTable& table) {
   table.emplace("Conv2d", &MakeConv);
   table.emplace("Conv2dInputGradient", &MakeInputGradient);
   table.emplace("Conv2dWeightGradient", &MakeWeightGradient);
+  table.emplace("PixelConv2d", &MakePixelConv);
+  table.emplace("PixelConv2dWeightGradient", &MakePixelWeightGradient);
 }
 
 }  // namespace replicant::kernels::reference

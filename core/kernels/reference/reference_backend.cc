@@ -56,6 +56,10 @@ class ReferenceTarget : public graph::TargetInfo {
       const graph::ScalarProgram& /*activation*/) const override {
     return true;
   }
+  bool CanFusePixels(const graph::Graph& /*graph*/,
+                     const graph::Node& /*conv*/) const override {
+    return true;
+  }
 
   bool Evaluate(const graph::Graph& graph, const graph::Node& node,
                 std::span<const TensorView> inputs,

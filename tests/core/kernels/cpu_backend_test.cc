@@ -260,5 +260,37 @@ TEST(CpuBackendTest, RefusesATeamOfNobody) {
             "cpu: want at least 1 thread, got 0");
 }
 
+// The gradient's sums are divided by images, not by threads, and threads take
+// images as they get free.
+TEST(CpuBackendTest, TheFirstLayerHasTheSameBitsOnAnyNumberOfThreads) {
+  const auto run = [](int num_threads) {
+    Graph graph(/*seed=*/0);
+    const Shape shape({21, 20, 20, 9});
+    const Output x = graph::NormalizePixels(graph.Input("x", DType::kU8, shape),
+                                            DType::kF32);
+    const Output w = graph.Input("w", DType::kF32, Shape({24, 9, 4, 4}));
+    const Output y = graph::Conv2d(x, w, {.stride = 2});
+    const Output gradient =
+        graph::Gradients(graph::ReduceSum(graph::Square(y)), {w})[0];
+    const auto backend = MakeBackend("cpu", {.num_threads = num_threads});
+    runtime::VariableStore store(*backend, /*seed=*/1);
+    runtime::Executor plan(graph, {.outputs = {y, gradient}}, store);
+    EXPECT_NE(plan.ToText().find("PixelConv2dWeightGradient"),
+              std::string::npos);
+    const auto fill = [&](const char* name, const HostTensor& value) {
+      std::memcpy(plan.input(name).data(), value.bytes().data(),
+                  value.size_bytes());
+    };
+    fill("x", testing::RandomUniform(DType::kU8, shape, 0, 255, /*seed=*/1));
+    fill("w", testing::RandomNormal(DType::kF32, w.shape(), /*seed=*/2));
+    plan.Run();
+    return std::pair(testing::ToDoubles(plan.output(0)),
+                     testing::ToDoubles(plan.output(1)));
+  };
+  const auto one = run(1);
+  EXPECT_EQ(run(2), one);
+  EXPECT_EQ(run(5), one);
+}
+
 }  // namespace
 }  // namespace replicant::kernels

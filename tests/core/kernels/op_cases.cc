@@ -362,6 +362,57 @@ void AddImages(Cases& cases) {
   }
 }
 
+// A first layer: what backends may read as pixels (the pass fuse_pixels).
+void AddPixelConvs(Cases& cases) {
+  struct Conv {
+    Shape x;
+    int64_t o, k, stride, padding;
+    bool is_shifted;
+  };
+  const std::vector<Conv> convs = {
+      {Shape({3, 64, 64, 9}), 16, 8, 4, 0, true},
+      {Shape({2, 16, 16, 9}), 32, 8, 4, 0, false},
+      {Shape({3, 13, 12, 9}), 5, 3, 2, 1, true},
+      // three vectors of channels, the last partly filled
+      {Shape({2, 9, 11, 3}), 41, 3, 3, 0, true},
+      // windows that leave pixels out between them, and see padding alone
+      {Shape({2, 11, 14, 9}), 20, 2, 3, 2, true},
+      // more windows in a row than there are registers
+      {Shape({1, 5, 71, 16}), 33, 3, 1, 1, false},
+      // more images than parts of a batch; one window each
+      {Shape({37, 8, 8, 8}), 1, 8, 1, 0, true},
+      // too few channels: floats are made first
+      {Shape({2, 9, 8, 1}), 4, 3, 1, 1, true}};
+  for (const Conv& c : convs) {
+    const int64_t num_pixels = c.x.num_elements() / c.x[3];
+    const auto length = static_cast<double>(num_pixels + c.k * c.k * c.x[3]);
+    const std::string size =
+        fmt::format("{}x{}x{}x{}_o{}k{}s{}p{}", c.x[0], c.x[1], c.x[2], c.x[3],
+                    c.o, c.k, c.stride, c.padding);
+    const auto conv = [c](CaseBuilder& b) {
+      Output pixels = b.Whole(DType::kU8, c.x, 0, 256);
+      if (c.is_shifted) {
+        // some shifts are wider than the image
+        pixels = graph::RandomShift(
+            pixels, b.Whole(DType::kI32, Shape({c.x[0], 2}), -15, 16));
+      }
+      return graph::Conv2d(graph::NormalizePixels(pixels, b.floating()),
+                           b.Normal(Shape({c.o, c.x[3], c.k, c.k})),
+                           {.stride = c.stride, .padding = c.padding});
+    };
+    cases.push_back({"PixelConv2d_" + size,
+                     [conv](CaseBuilder& b) { return Outputs{conv(b)}; },
+                     length});
+    cases.push_back({"PixelConv2dBiasElu_" + size,
+                     [conv, c](CaseBuilder& b) {
+                       const Output y = conv(b);
+                       return Outputs{
+                           graph::Elu(graph::Add(y, b.Normal(Shape({c.o}))))};
+                     },
+                     length});
+  }
+}
+
 const std::vector<Shape>& RowShapes() {
   static const std::vector<Shape> shapes = {Shape({5, 1}), Shape({3, 7, 50}),
                                             Shape({300, 129})};
@@ -684,6 +735,7 @@ std::vector<OpCase> AllOpCases() {
   AddLogic(cases);
   AddMatMul(cases);
   AddImages(cases);
+  AddPixelConvs(cases);
   AddReductions(cases);
   AddBatchNorms(cases);
   AddNormsAndLosses(cases);

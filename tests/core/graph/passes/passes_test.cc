@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "core/graph/gradients.h"
+#include "core/graph/ops/conv.h"
 #include "core/graph/ops/elementwise.h"
+#include "core/graph/ops/image.h"
 #include "core/graph/ops/matmul.h"
 #include "core/graph/ops/reduce.h"
 #include "core/graph/ops/shape_ops.h"
@@ -20,6 +22,7 @@ namespace {
 using testing::GraphRunner;
 using testing::MessageOf;
 using testing::RandomNormal;
+using testing::RandomUniform;
 using testing::ToDoubles;
 using testing::Values;
 using V = std::vector<double>;
@@ -121,6 +124,70 @@ TEST(PassesTest, FuseEpilogueTakesBiasAndActivationIntoTheProduct) {
             "b = Input() -> f32[2]\n"
             "MatMul = MatMul(x, w, b) activation={%1=Relu(%0):f32} "
             "transpose_a=false transpose_b=false -> f32[4,2]\n");
+}
+
+// A first layer with its gradient, on moved pixels.
+struct FirstLayer {
+  explicit FirstLayer(GraphRunner& runner) {
+    const Output x = runner.Input(
+        "x", RandomUniform(DType::kU8, Shape({2, 6, 5, 3}), 0, 255, 1));
+    const Output offsets = runner.Input(
+        "offsets", Values(DType::kI32, Shape({2, 2}), {1, -2, 0, 7}));
+    const Output w =
+        runner.Input("w", RandomNormal(DType::kF32, Shape({2, 3, 3, 3}), 2));
+    const Output b =
+        runner.Input("b", RandomNormal(DType::kF32, Shape({2}), 3));
+    image = NormalizePixels(RandomShift(x, offsets), DType::kF32);
+    y = Relu(Add(Conv2d(image, w, {.stride = 1, .padding = 1}), b));
+    const std::vector<Output> gradients =
+        Gradients(ReduceSum(Square(y)), {w, b});
+    outputs = {y, gradients[0], gradients[1]};
+  }
+
+  Output image;
+  Output y;
+  std::vector<Output> outputs;
+};
+
+TEST(PassesTest, FusePixelsReadsBytesInTheConvolution) {
+  GraphRunner runner;
+  const FirstLayer layer(runner);
+  EXPECT_EQ(TextWith(runner, {layer.y}, {"fuse_epilogue", "fuse_pixels"}),
+            "x = Input() -> u8[2,6,5,3]\n"
+            "offsets = Input() -> i32[2,2]\n"
+            "w = Input() -> f32[2,3,3,3]\n"
+            "b = Input() -> f32[2]\n"
+            "Conv2d = PixelConv2d(x, w, b, offsets) "
+            "activation={%1=Relu(%0):f32} is_shifted=true offset=-0.5 "
+            "padding=1 scale=0.00392156862745098 stride=1 -> f32[2,6,5,2]\n");
+}
+
+TEST(PassesTest, FusePixelsChangesNoBit) {
+  GraphRunner runner;
+  const FirstLayer layer(runner);
+  const auto plan = runner.Compile({.outputs = layer.outputs});
+  const auto plain =
+      runner.Compile({.outputs = layer.outputs}, {.passes = {{"fuse_pixels"}}});
+  const std::string text = plan->ToText();
+  EXPECT_NE(text.find(" = PixelConv2d("), std::string::npos) << text;
+  EXPECT_NE(text.find(" = PixelConv2dWeightGradient("), std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("RandomShift"), std::string::npos) << text;
+  plan->Run();
+  plain->Run();
+  for (size_t i = 0; i < layer.outputs.size(); ++i) {
+    EXPECT_EQ(ToDoubles(plan->output(i)), ToDoubles(plain->output(i)));
+  }
+}
+
+// The image is computed for who else wants it, and read as bytes nevertheless.
+TEST(PassesTest, FusePixelsLeavesWhatOthersNeed) {
+  GraphRunner runner;
+  const FirstLayer layer(runner);
+  const auto plan = runner.Compile({.outputs = {layer.image, layer.y}});
+  const std::string text = plan->ToText();
+  EXPECT_NE(text.find("PixelConv2d"), std::string::npos) << text;
+  EXPECT_NE(text.find("RandomShift"), std::string::npos) << text;
 }
 
 // A training step with everything in it that passes touch. Each pass alone,
@@ -242,7 +309,7 @@ TEST(PassesTest, RefuseToSwitchOffAPassThatThereIsNot) {
               runner.Compile({.outputs = {x}}, {.passes = {{"fusion"}}});
             }),
             "RunPasses: no pass 'fusion'; known: fold, cse, fuse_epilogue, "
-            "fuse_elementwise, layout, prune");
+            "fuse_pixels, fuse_elementwise, layout, prune");
 }
 
 }  // namespace

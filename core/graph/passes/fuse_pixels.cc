@@ -1,0 +1,113 @@
+// Lets a convolution make its image of bytes as it reads them. The numbers that
+// NormalizePixels() makes, four times as large, and the bytes that
+// RandomShift() has moved are then not kept.
+#include <optional>
+
+#include "core/graph/ops/conv.h"
+#include "core/graph/passes/rewriter.h"
+
+namespace replicant::graph {
+namespace {
+
+// The op that reads pixels in the convolution's place; null if there is none.
+const OpDef* PixelOpOf(const Node& conv) {
+  if (conv.op->name == "Conv2d") return &PixelConv2dOp();
+  if (conv.op->name == "Conv2dWeightGradient") {
+    return &PixelConv2dWeightGradientOp();
+  }
+  return nullptr;
+}
+
+// What an image is made of.
+struct Pixels {
+  Endpoint bytes;
+  // node -1: they are not moved
+  Endpoint offsets;
+  double scale = 1.0;
+  double offset = 0.0;
+};
+
+class PixelFuser {
+ public:
+  PixelFuser(const Program& program, const TargetInfo& target)
+      : program_(program),
+        graph_(*program.graph),
+        target_(target),
+        order_(*program.graph) {}
+
+  Program Run() {
+    Rewriter rewriter(graph_);
+    for (const Node& node : graph_.nodes()) {
+      const OpDef* op = PixelOpOf(node);
+      std::optional<Pixels> pixels;
+      if (op != nullptr && target_.CanFusePixels(graph_, node)) {
+        pixels = Find(node);
+      }
+      if (pixels) {
+        Emit(node, op, *pixels, rewriter);
+      } else {
+        rewriter.Copy(node);
+      }
+    }
+    return rewriter.Finish(program_);
+  }
+
+ private:
+  // The node that makes the endpoint, if it is this op and may be computed with
+  // `conv`; others may use it, too.
+  const Node* Producer(Endpoint endpoint, ScalarOp op, const Node& conv) const {
+    const Node& node = graph_.node(endpoint.node);
+    const ScalarProgram::Instruction* instruction = SingleInstruction(node);
+    const bool is_it = instruction != nullptr && instruction->op == op &&
+                       order_.MayJoin(node, conv);
+    return is_it ? &node : nullptr;
+  }
+
+  // Affine(Cast(bytes)), as NormalizePixels() makes it.
+  std::optional<Pixels> Find(const Node& conv) const {
+    const Node* affine = Producer(conv.inputs[0], ScalarOp::kAffine, conv);
+    if (affine == nullptr) return std::nullopt;
+    const Node* cast = Producer(affine->inputs[0], ScalarOp::kCopy, conv);
+    if (cast == nullptr || graph_.type(cast->inputs[0]).dtype != DType::kU8) {
+      return std::nullopt;
+    }
+    const auto& scaling = *SingleInstruction(*affine);
+    Pixels pixels{
+        .bytes = cast->inputs[0], .scale = scaling.p, .offset = scaling.q};
+    const Node& shift = graph_.node(pixels.bytes.node);
+    if (shift.op->name == "RandomShift" && order_.MayJoin(shift, conv)) {
+      pixels.bytes = shift.inputs[0];
+      pixels.offsets = shift.inputs[1];
+    }
+    return pixels;
+  }
+
+  static void Emit(const Node& conv, const OpDef* op, const Pixels& pixels,
+                   Rewriter& rewriter) {
+    Graph::NodeSpec spec{.op = op,
+                         .inputs = rewriter.MappedInputs(conv),
+                         .attributes = conv.attributes,
+                         .name = conv.name};
+    spec.inputs[0] = rewriter.Mapped(pixels.bytes);
+    spec.attributes.Set("scale", pixels.scale);
+    spec.attributes.Set("offset", pixels.offset);
+    if (pixels.offsets.node >= 0) {
+      spec.inputs.push_back(rewriter.Mapped(pixels.offsets));
+      spec.attributes.Set("is_shifted", true);
+    }
+    rewriter.Replace(conv, std::move(spec));
+  }
+
+  const Program& program_;
+  const Graph& graph_;
+  const TargetInfo& target_;
+  VersionOrder order_;
+};
+
+}  // namespace
+
+Program FusePixels(const Program& program, const TargetInfo& target) {
+  return PixelFuser(program, target).Run();
+}
+
+}  // namespace replicant::graph

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// The inner loops of convolutions over images of few channels, an image at a
+// time. A window's row is a run of KW * C floats that lie side by side; a loop
+// keeps the results of many windows, or of many weights, in registers, and each
+// number of the run meets a vector of channels of the other image.
+//
+// Padding is part of the image here: whoever makes it puts zeros around.
+namespace replicant::kernels::cpu {
+
+// One image and the windows that are laid over it.
+struct Windows {
+  int64_t height, width;  // of a window: KH and KW * C floats
+  int64_t step_down;      // rows from a window to the one below
+  int64_t step;           // floats from a window to the next one of its row
+  int64_t down, across;   // how many there are: H' and W'
+  int64_t channels;       // O
+
+  // What windows see of an image: rows, and steps of a row; the floats of the
+  // last step may reach beyond the image's row.
+  int64_t num_rows() const { return (down - 1) * step_down + height; }
+  int64_t num_steps() const { return across - 1 + (width + step - 1) / step; }
+
+  // A row by blocks: block b of every step, then block b + 1 of every step. So
+  // windows see the same number of their runs at a fixed distance, which costs
+  // the loop no arithmetic.
+  static constexpr int64_t kBlock = 16;
+  int64_t blocks_per_step() const { return (step + kBlock - 1) / kBlock; }
+  int64_t blocked_row_size() const {
+    return blocks_per_step() * num_steps() * kBlock;
+  }
+  // Where float `i` of the row lies.
+  int64_t BlockedPlace(int64_t i) const {
+    const int64_t in_step = i % step;
+    return (in_step / kBlock * num_steps() + i / step) * kBlock +
+           in_step % kBlock;
+  }
+  // A row as it is.
+  int64_t plain_row_size() const { return num_steps() * step; }
+};
+
+// Floats of a vector. Weights and their gradients lie by vectors of channels:
+// [number of vectors, height, width, lanes]; what is more than `channels` of
+// the last vector is read, and has no meaning in a gradient.
+int64_t WindowLanes();
+
+// out[i] = scale * x[i] + offset for n pixels.
+void PixelsToRow(const uint8_t* x, int64_t n, float scale, float offset,
+                 float* out);
+// The same into a row by blocks. Reads kBlock pixels more than the steps have.
+void PixelsToBlocks(const Windows& windows, const uint8_t* x, float scale,
+                    float offset, float* out);
+
+// y[i, j, o] = bias[o] + sum_{u, k} image[i, j; u, k] * w[u, k, o]
+//
+// image: num_rows() rows by blocks; y: [down, across, channels]; bias: whole
+// vectors of channels.
+void ConvolveWindows(const Windows& windows, const float* image, const float* w,
+                     const float* bias, float* y);
+
+// dw[u, k, o] += sum_{i, j} image[i, j; u, k] * dy[i, j, o], with plain rows.
+void AddWindowGradient(const Windows& windows, const float* image,
+                       const float* dy, float* dw);
+
+}  // namespace replicant::kernels::cpu
