@@ -153,7 +153,7 @@ BuiltReplica BuildReplica(ReplicaPlace place,
   if (is_earlier) CheckAccumulates(replica, program);
   built.signature = SignatureOf(program);
   if (options.shares_updates) {
-    SharedProgram shared = ShareUpdates(std::move(program), place);
+    SharedProgram shared = ShareUpdates(program, place);
     program = std::move(shared.program);
     built.variables = std::move(shared.variables);
   }

@@ -231,7 +231,7 @@ class SharedUpdates::UpdateKernel : public Kernel {
   KernelBindings bindings_;
 };
 
-SharedProgram ShareUpdates(Program program, ReplicaPlace place) {
+SharedProgram ShareUpdates(const Program& program, ReplicaPlace place) {
   return UpdateSharer(program, place).Run();
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <set>
@@ -41,7 +40,7 @@ struct SharedProgram {
   graph::Program program;
   SharedVariables variables;
 };
-SharedProgram ShareUpdates(graph::Program program, ReplicaPlace place);
+SharedProgram ShareUpdates(const graph::Program& program, ReplicaPlace place);
 
 // The updates of one compiled program that the replicas make together.
 //

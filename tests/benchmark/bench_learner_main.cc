@@ -3,7 +3,8 @@
 //
 //   bench_learner [--list] [--filter SUBSTRING] [--seconds S] [--backend NAME]
 //                 [--threads N] [--profile]
-//                 [--replicas R [--strategy in_graph|between_graph]]
+//                 [--replicas R [--strategy in_graph|between_graph]
+//                               [--rounds ROUNDS]]
 //
 // With --replicas the same global batch is shared among R replicas of this
 // process, each of N threads (1 by default), through the replicator; under
@@ -51,6 +52,7 @@ struct Options {
   bool has_profile = false;
   int replicas = 0;  // 0: the plan alone, without a replicator
   replicator::Strategy strategy = replicator::Strategy::kInGraph;
+  int rounds = 0;  // 0: replicas alone
 };
 
 // Timed one by one until the time is over.
@@ -288,38 +290,81 @@ metrics::JsonObject RunCase(const Case& c, const Options& options) {
   return line;
 }
 
-// Empty for all processes but the first.
-std::string RunReplicas(const Case& c, const Options& options) {
-  const ReplicaTimes times = TimeReplicas(
+std::string ReplicaName(const Case& c, const Options& options) {
+  const bool is_mpi = options.strategy == replicator::Strategy::kBetweenGraph;
+  return fmt::format("{}/{}/{}/{}replicas-{}/threads-{}", c.group, c.name,
+                     c.PrecisionName(), is_mpi ? "mpi-" : "", options.replicas,
+                     c.threads);
+}
+
+// The case on so many replicas of so many threads.
+std::unique_ptr<ReplicaTimer> MakeTimer(const Case& c, const Options& options,
+                                        int replicas, int threads) {
+  return std::make_unique<ReplicaTimer>(
       MakeReplicaCase(WorkloadOf(c), DocumentOf(c.workload)),
-      {.strategy = options.replicas == 1 ? replicator::Strategy::kSingle
-                                         : options.strategy,
-       .replicas = options.replicas,
-       .backend = options.backend,
-       .threads = c.threads},
-      {.passes = {.precision = c.precision},
-       .has_profile = options.has_profile},
-      options.seconds);
-  if (times.steps.empty()) return "";
-  if (options.has_profile) PrintProfile(times.profile);
-  const double median = times.steps[times.steps.size() / 2];
+      replicator::ReplicationConfig{
+          .strategy =
+              replicas == 1 ? replicator::Strategy::kSingle : options.strategy,
+          .replicas = replicas,
+          .backend = options.backend,
+          .threads = threads},
+      runtime::CompileOptions{.passes = {.precision = c.precision},
+                              .has_profile = options.has_profile});
+}
+
+double Median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+void RunReplicas(const Case& c, const Options& options) {
+  using Clock = std::chrono::steady_clock;
+  const auto timer = MakeTimer(c, options, options.replicas, c.threads);
+  if (!timer->leads()) return;
+  std::vector<double> steps, buckets, calls;
+  const auto begin = Clock::now();
+  while (std::chrono::duration<double>(Clock::now() - begin).count() <
+             options.seconds ||
+         steps.size() < kMinRuns) {
+    steps.push_back(timer->TimeStep());
+    buckets.push_back(timer->bucket_ms());
+    calls.push_back(timer->call_ms());
+  }
+  if (options.has_profile) PrintProfile(timer->profile());
+  const double median = Median(steps);
   metrics::JsonObject line;
-  line.Add("name",
-           fmt::format("{}/{}/{}/{}replicas-{}/threads-{}", c.group, c.name,
-                       c.PrecisionName(),
-                       options.strategy == replicator::Strategy::kBetweenGraph
-                           ? "mpi-"
-                           : "",
-                       options.replicas, c.threads))
+  line.Add("name", ReplicaName(c, options))
       .Add("value", median)
       .Add("unit", "ms")
-      .Add("min_ms", times.steps.front())
-      .Add("runs", times.steps.size())
-      .Add("reduce_ms", times.buckets)
-      .Add("reduce_share", times.buckets / median)
-      .Add("call_ms", times.calls)
-      .Add("call_share", times.calls / median);
-  return line.ToString() + "\n";
+      .Add("min_ms", *std::ranges::min_element(steps))
+      .Add("runs", steps.size())
+      .Add("reduce_ms", Median(buckets))
+      .Add("reduce_share", Median(buckets) / median)
+      .Add("call_ms", Median(calls))
+      .Add("call_share", Median(calls) / median);
+  fmt::print("{}\n", line.ToString());
+}
+
+// One replica with the threads of all, and the replicas, step by step.
+void RunInTurns(const Case& c, const Options& options) {
+  const int threads = options.replicas * c.threads;
+  const auto one = MakeTimer(c, options, 1, threads);
+  const auto many = MakeTimer(c, options, options.replicas, c.threads);
+  for (int round = 0; round < options.rounds; ++round) {
+    metrics::JsonObject line;
+    line.Add("name", ReplicaName(c, options))
+        .Add("one_ms", one->TimeStep())
+        .Add("value", many->TimeStep())
+        .Add("unit", "ms")
+        .Add("reduce_ms", many->bucket_ms())
+        .Add("call_ms", many->call_ms());
+    fmt::print("{}\n", line.ToString());
+    std::fflush(stdout);
+  }
+  if (options.has_profile) {
+    PrintProfile(one->profile());
+    PrintProfile(many->profile());
+  }
 }
 
 }  // namespace
@@ -342,6 +387,10 @@ int main(int argc, char** argv) try {
   app.add_option("--replicas", options.replicas,
                  "the learner's cases on so many replicas")
       ->check(CLI::Range(1, 64));
+  app.add_option("--rounds", options.rounds,
+                 "of one replica and of several, in turns")
+      ->needs("--replicas")
+      ->check(CLI::PositiveNumber);
   app.add_option("--strategy", options.strategy, "of several replicas")
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, replicant::replicator::Strategy>{
@@ -357,9 +406,13 @@ int main(int argc, char** argv) try {
       continue;
     }
     if (options.replicas > 0 && c.group != "learner") continue;
-    fmt::print("{}", options.replicas > 0
-                         ? learner::RunReplicas(c, options)
-                         : learner::RunCase(c, options).ToString() + "\n");
+    if (options.rounds > 0) {
+      learner::RunInTurns(c, options);
+    } else if (options.replicas > 0) {
+      learner::RunReplicas(c, options);
+    } else {
+      fmt::print("{}\n", learner::RunCase(c, options).ToString());
+    }
     std::fflush(stdout);
   }
 } catch (const std::exception& e) {

@@ -1,10 +1,13 @@
 #include "tests/benchmark/time_replicas.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <utility>
 
+#include "core/base/check.h"
 #include "core/base/rng.h"
 #include "core/replicator/replicator.h"
 #include "learner/workloads/d4pg/d4pg_step.h"
@@ -21,6 +24,8 @@ using replicator::Inputs;
 using replicator::InputSpec;
 using replicator::NextResult;
 using replicator::ReplicaContext;
+
+constexpr int kWarmUpSteps = 3;
 
 // The same batch for every step.
 class OneBatch : public replicator::InputPipeline {
@@ -94,11 +99,6 @@ ReplicaCase ImageCase(int64_t batch_size, int64_t side,
           .step_fn = step_fn};
 }
 
-double Median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 }  // namespace
 
 ReplicaCase MakeReplicaCase(const std::string& workload,
@@ -127,46 +127,34 @@ ReplicaCase MakeReplicaCase(const std::string& workload,
       config::Load<d4pg::WorkloadConfig>(std::move(document)).config);
 }
 
-ReplicaTimes TimeReplicas(const ReplicaCase& c,
-                          const replicator::ReplicationConfig& config,
-                          const runtime::CompileOptions& options,
-                          double seconds) {
-  using std::chrono::steady_clock;
-  const auto replicator = replicator::Replicator::Create(config, /*seed=*/1);
-  const auto input = replicator->MakeInput([&](const InputContext& context) {
-    return std::make_unique<OneBatch>(
-        c.specs(context.PipelineBatchSize(c.batch_size)));
-  });
-  const auto step = replicator->Build(*input, c.step_fn, options);
-  const auto run = [&] { static_cast<void>(step->Run({})); };
-  ReplicaTimes times;
-  if (replicator->process_id() != 0) {
-    while (step->Run({}) != NextResult::kEnd) {
+ReplicaTimer::ReplicaTimer(const ReplicaCase& c,
+                           const replicator::ReplicationConfig& config,
+                           const runtime::CompileOptions& options)
+    : replicator_(replicator::Replicator::Create(config, /*seed=*/1)),
+      input_(replicator_->MakeInput([&](const InputContext& context) {
+        return std::make_unique<OneBatch>(
+            c.specs(context.PipelineBatchSize(c.batch_size)));
+      })),
+      step_(replicator_->Build(*input_, c.step_fn, options)) {
+  for (int i = 0; i < kWarmUpSteps && leads(); ++i) TimeStep();
+}
+
+ReplicaTimer::~ReplicaTimer() {
+  try {
+    if (leads()) replicator_->Stop();
+    while (!leads() && step_->Run({}) != NextResult::kEnd) {
     }
-    return times;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "ReplicaTimer: {}\n", e.what());
   }
-  for (int i = 0; i < 5; ++i) run();
-  std::vector<double> buckets;
-  std::vector<double> calls;
-  const auto begin = steady_clock::now();
-  while (std::chrono::duration<double>(steady_clock::now() - begin).count() <
-             seconds ||
-         times.steps.size() < 5) {
-    const auto start = steady_clock::now();
-    run();
-    times.steps.push_back(
-        std::chrono::duration<double, std::milli>(steady_clock::now() - start)
-            .count());
-    const replicator::ReduceTimes reduce = step->reduce_times();
-    buckets.push_back(1e3 * reduce.buckets_s);
-    calls.push_back(1e3 * reduce.calls_s);
-  }
-  std::ranges::sort(times.steps);
-  times.buckets = Median(buckets);
-  times.calls = Median(calls);
-  times.profile = step->profile();
-  replicator->Stop();
-  return times;
+}
+
+double ReplicaTimer::TimeStep() {
+  using std::chrono::steady_clock;
+  const auto start = steady_clock::now();
+  REPLICANT_CHECK(step_->Run({}) == NextResult::kOk, "the batch is there");
+  return std::chrono::duration<double, std::milli>(steady_clock::now() - start)
+      .count();
 }
 
 }  // namespace replicant::learner

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/config/load.h"
-#include "core/graph/passes/passes.h"
 #include "core/replicator/replicator.h"
 
 namespace replicant::learner {
@@ -23,19 +23,36 @@ struct ReplicaCase {
 ReplicaCase MakeReplicaCase(const std::string& workload,
                             config::Document document);
 
-// Of single steps on one global batch that is there already, in ms. Of several
-// processes the first one measures, and the others have nothing.
-struct ReplicaTimes {
-  std::vector<double> steps;  // ascending
-  // Medians of Step::reduce_times().
-  double buckets = 0.0;
-  double calls = 0.0;
+// One replicator with its step on one global batch, which is there already.
+//
+// Of several processes the first one makes steps; the others follow it until it
+// is gone.
+class ReplicaTimer {
+ public:
+  // Builds the step and makes some to warm up.
+  ReplicaTimer(const ReplicaCase& c,
+               const replicator::ReplicationConfig& config,
+               const runtime::CompileOptions& options);
+  ~ReplicaTimer();
+  ReplicaTimer(const ReplicaTimer&) = delete;
+  ReplicaTimer& operator=(const ReplicaTimer&) = delete;
+
+  // Whether this is the process that measures.
+  bool leads() const { return replicator_->process_id() == 0; }
+  // Of one step, in ms.
+  double TimeStep();
+  // What the last one waited for, in ms.
+  double bucket_ms() const { return 1e3 * step_->reduce_times().buckets_s; }
+  double call_ms() const { return 1e3 * step_->reduce_times().calls_s; }
   // Of the first replica, if it was asked for.
-  std::vector<runtime::KernelProfile> profile = {};
+  std::vector<runtime::KernelProfile> profile() const {
+    return step_->profile();
+  }
+
+ private:
+  std::unique_ptr<replicator::Replicator> replicator_;
+  std::unique_ptr<replicator::Input> input_;
+  std::unique_ptr<replicator::Step> step_;
 };
-ReplicaTimes TimeReplicas(const ReplicaCase& c,
-                          const replicator::ReplicationConfig& config,
-                          const runtime::CompileOptions& options,
-                          double seconds);
 
 }  // namespace replicant::learner
