@@ -20,7 +20,7 @@ MAY_USE = {
     "core/rpc": ["core/base"],
     "core/metrics": ["core/base"],
     "core/graph": ["core/tensor"],
-    "core/comm": ["core/tensor"],
+    "core/comm": ["core/tensor", "core/rpc"],
     "core/kernels": ["core/graph"],
     "core/nn": ["core/graph"],
     "core/runtime": ["core/kernels"],

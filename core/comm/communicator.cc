@@ -51,11 +51,13 @@ bool MayBeUsedTogether(const Collective& c, int rank) {
 
 std::string Collective::ToString() const {
   std::string text(NameOf(kind));
-  if (kind == Kind::kBarrier) return text;
   if (IsReduction(kind)) text += fmt::format(" {}", comm::ToString(op));
   if (kind == Kind::kBroadcast) text += fmt::format(" from rank {}", source);
-  return fmt::format("{} {}{}", text, DTypeName(in.dtype()),
-                     in.shape().ToString());
+  if (kind != Kind::kBarrier) {
+    text += fmt::format(" {}{}", DTypeName(in.dtype()), in.shape().ToString());
+  }
+  if (!place.empty()) text += fmt::format(" ({})", place);
+  return text;
 }
 
 void Communicator::Run(const Collective& c) {

@@ -21,7 +21,7 @@ struct Collective {
     kBarrier,        // nothing: until all ranks are there
   };
 
-  // "all_reduce sum f32[3,4]".
+  // "all_reduce sum f32[3,4] (step.cc:41)".
   std::string ToString() const;
 
   Kind kind = Kind::kBarrier;
@@ -32,6 +32,8 @@ struct Collective {
   // What a reduction gives is multiplied by it: 1 / size for a mean. Floating
   // elements only, where it is not 1.
   double factor = 1.0;
+  // What it is called for, for messages ("step.cc:41"); outlives the call.
+  std::string_view place = {};
 };
 
 // A group of ranks that compute together: threads of this process
@@ -84,8 +86,8 @@ class Communicator {
   virtual std::unique_ptr<Communicator> Split(int color, int key) = 0;
 
   // Ends the call that any rank is in, and all later ones, with a CommError.
-  // Between processes the others notice at their deadline, unless this process
-  // ends, which ends them all.
+  // Processes that are not watched (heartbeat_timeout) notice it at their
+  // deadline, unless this process ends, which ends them all.
   virtual void Abort(const std::string& reason) = 0;
 
  private:
@@ -96,6 +98,10 @@ class Communicator {
 struct CommunicatorOptions {
   // For how long a rank waits in one call for the others.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  // Between processes (core/comm/liveness.h): how often a rank tells that it
+  // lives, and after how long a silence all others end; 0: nobody watches.
+  std::chrono::milliseconds heartbeat_interval{200};
+  std::chrono::milliseconds heartbeat_timeout{10'000};
 };
 
 }  // namespace replicant::comm

@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +17,9 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/mutex.h"
+#include "core/base/process.h"
+#include "core/comm/host_addresses.h"
+#include "core/comm/liveness.h"
 #include "core/tensor/host_buffer.h"
 
 namespace replicant::comm {
@@ -84,6 +88,7 @@ class MpiCommunicator : public Communicator {
     MPI_CALL(MPI_Comm_size(comm_, &size_));
   }
   ~MpiCommunicator() override {
+    liveness_.reset();
     if (!MpiProcess::Get().has_failed) MPI_Comm_free(&comm_);
   }
   MpiCommunicator(const MpiCommunicator&) = delete;
@@ -93,21 +98,23 @@ class MpiCommunicator : public Communicator {
   int size() const override { return size_; }
   std::string_view transport() const override { return "mpi"; }
 
+  // All ranks watch each other from now on.
+  void Watch();
+
   std::unique_ptr<Communicator> Split(int color, int key) override {
     MPI_Comm part = MPI_COMM_NULL;
     MPI_CALL(
         MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &part));
     if (part == MPI_COMM_NULL) return nullptr;
     MPI_CALL(MPI_Comm_set_errhandler(part, MPI_ERRORS_RETURN));
-    return std::make_unique<MpiCommunicator>(part, options_);
+    auto result = std::make_unique<MpiCommunicator>(part, options_);
+    result->liveness_ = liveness_;
+    result->is_part_ = true;
+    return result;
   }
 
-  void Abort(const std::string& reason) override EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    if (is_aborted_) return;
-    reason_ = reason;
-    is_aborted_ = true;
-    MpiProcess::Get().has_failed = true;
+  void Abort(const std::string& reason) override {
+    End(reason, fmt::format("rank {} of {}: {}", rank_, size_, reason));
   }
 
  private:
@@ -115,6 +122,8 @@ class MpiCommunicator : public Communicator {
     ThrowIfAborted();
     call_ = &c;
     ++num_calls_;
+    // the order of the calls is that of all ranks
+    const Liveness::CallScope scope(is_part_ ? nullptr : liveness_.get(), c);
     try {
       switch (c.kind) {
         case Collective::Kind::kAllReduce:
@@ -135,7 +144,7 @@ class MpiCommunicator : public Communicator {
           break;
       }
     } catch (const CommError& e) {
-      Abort(e.what());
+      End(e.what(), e.what());
       throw;
     }
   }
@@ -300,7 +309,24 @@ class MpiCommunicator : public Communicator {
         num_calls_, call_->ToString(), fmt::join(missing, ", rank "));
   }
 
+  // Nothing goes any more, for the reason; the others are told, if `to_others`
+  // says something.
+  void End(const std::string& reason, const std::string& to_others)
+      EXCLUDES(mutex_) {
+    {
+      const MutexLock lock(mutex_);
+      if (is_aborted_) return;
+      reason_ = reason;
+      is_aborted_ = true;
+      MpiProcess::Get().has_failed = true;
+    }
+    if (liveness_ && !to_others.empty()) liveness_->Report(to_others);
+  }
+
   void ThrowIfAborted() EXCLUDES(mutex_) {
+    if (liveness_ && liveness_->has_verdict()) {
+      End(liveness_->verdict(), /*to_others=*/"");
+    }
     if (!is_aborted_) return;
     const MutexLock lock(mutex_);
     throw CommError(
@@ -311,6 +337,9 @@ class MpiCommunicator : public Communicator {
   const CommunicatorOptions options_;
   int rank_ = 0;
   int size_ = 1;
+  // null where nobody watches
+  std::shared_ptr<Liveness> liveness_;
+  bool is_part_ = false;
   // the call under way, and how many there were
   const Collective* call_ = nullptr;
   uint64_t num_calls_ = 0;
@@ -324,6 +353,45 @@ class MpiCommunicator : public Communicator {
   Mutex mutex_;
   std::string reason_ GUARDED_BY(mutex_);
 };
+
+void MpiCommunicator::Watch() {
+  // where each rank is
+  struct Place {
+    std::array<char, 256> network{};
+    std::array<char, 256> process{};
+  };
+  const auto copy = [](const std::string& from, std::array<char, 256>* to) {
+    from.copy(to->data(), to->size() - 1);
+  };
+  Place own;
+  copy(NetworkName(), &own.network);
+  copy(HostAndPid(), &own.process);
+  std::vector<Place> places(static_cast<size_t>(size_));
+  MPI_CALL(MPI_Allgather(&own, sizeof(Place), MPI_BYTE, places.data(),
+                         sizeof(Place), MPI_BYTE, comm_));
+  Liveness::Group group{.rank = rank_};
+  for (const Place& place : places) {
+    group.places.emplace_back(place.process.data());
+    group.is_one_host &= place.network == places[0].network;
+  }
+  const auto broadcast = [this](const std::string& text) {
+    auto size = static_cast<int>(text.size());
+    MPI_CALL(MPI_Bcast(&size, 1, MPI_INT, /*root=*/0, comm_));
+    std::string all = text;
+    all.resize(static_cast<size_t>(size));
+    MPI_CALL(MPI_Bcast(all.data(), size, MPI_BYTE, /*root=*/0, comm_));
+    return all;
+  };
+  try {
+    liveness_ = std::make_shared<Liveness>(
+        Liveness::Options{.interval = options_.heartbeat_interval,
+                          .timeout = options_.heartbeat_timeout},
+        std::move(group), broadcast);
+  } catch (...) {
+    MpiProcess::Get().has_failed = true;
+    throw;
+  }
+}
 
 }  // namespace
 
@@ -340,7 +408,11 @@ std::unique_ptr<Communicator> MakeMpiCommunicator(
   MPI_Comm world = MPI_COMM_NULL;
   MPI_CALL(MPI_Comm_dup(MPI_COMM_WORLD, &world));
   MPI_CALL(MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN));
-  return std::make_unique<MpiCommunicator>(world, options);
+  auto communicator = std::make_unique<MpiCommunicator>(world, options);
+  if (communicator->size() > 1 && options.heartbeat_timeout.count() > 0) {
+    communicator->Watch();
+  }
+  return communicator;
 }
 
 }  // namespace replicant::comm

@@ -20,8 +20,12 @@ int NumMpiProcesses();
 // A rank that waits yields its core. Ranks are not checked to make the same
 // calls.
 //
+// Several processes watch each other beside MPI (core/comm/liveness.h): one
+// that dies, stands still or fails ends the calls of all others with a
+// CommError that names it.
+//
 // Throws DeviceError if this build has no MPI, CommError if it cannot be
-// initialised.
+// initialised or the processes cannot reach each other.
 std::unique_ptr<Communicator> MakeMpiCommunicator(
     const CommunicatorOptions& options = {});
 

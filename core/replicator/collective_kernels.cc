@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -31,7 +32,8 @@ class CallKernel : public Kernel {
         meter_(std::move(meter)),
         call_(CallSpecOf(node)),
         in_(graph.type(node.inputs[0])),
-        out_(node.outputs[0]) {}
+        out_(node.outputs[0]),
+        place_(node.site.ToString()) {}
 
   bool CanShare(int input, int output) const override {
     return input == 0 && output == 0 &&
@@ -43,7 +45,7 @@ class CallKernel : public Kernel {
         call_.kind, call_.op, call_.source,
         TensorView(in_.dtype, in_.shape, bindings.inputs[0]),
         MutableTensorView(out_.dtype, out_.shape, bindings.outputs[0]),
-        call_.factor});
+        call_.factor, place_});
   }
   void Launch(Stream& /*stream*/) override {
     meter_.Measure([&] { queue_.Run(*work_); });
@@ -55,6 +57,7 @@ class CallKernel : public Kernel {
   const CallSpec call_;
   const graph::TensorType in_;
   const graph::TensorType out_;
+  const std::string place_;
   std::optional<CollectiveQueue::Work> work_;
 };
 
@@ -66,7 +69,8 @@ class StartKernel : public Kernel {
       : queue_(*queue),
         bucket_(std::move(bucket)),
         spec_(BucketSpecOf(node)),
-        type_(node.outputs[0]) {
+        type_(node.outputs[0]),
+        place_(node.site.ToString()) {
     for (size_t i = 0; i + 1 < node.inputs.size(); ++i) {
       sizes_.push_back(BytesOf(graph.type(node.inputs[i])));
     }
@@ -81,10 +85,10 @@ class StartKernel : public Kernel {
     inputs_ = bindings.inputs;
     packed_ = bindings.outputs[0];
     const MutableTensorView all(type_.dtype, type_.shape, packed_);
-    bucket_->emplace(
-        Collective{spec_.call.kind, spec_.call.op, 0, all, all,
-                   // bf16 is multiplied when it is f32 again
-                   spec_.wire == spec_.dtype ? spec_.call.factor : 1.0});
+    bucket_->emplace(Collective{
+        spec_.call.kind, spec_.call.op, 0, all, all,
+        // bf16 is multiplied when it is f32 again
+        spec_.wire == spec_.dtype ? spec_.call.factor : 1.0, place_});
   }
   void Launch(Stream& /*stream*/) override {
     if (spec_.wire == spec_.dtype) {
@@ -115,6 +119,7 @@ class StartKernel : public Kernel {
   const SharedWork bucket_;
   const BucketSpec spec_;
   const graph::TensorType type_;
+  const std::string place_;
   std::vector<size_t> sizes_;
   std::vector<const std::byte*> inputs_;
   std::byte* packed_ = nullptr;

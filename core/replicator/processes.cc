@@ -73,7 +73,9 @@ std::vector<std::string> Processes::Gather(const std::string& text) {
 
 void Processes::Run(const Collective& collective) {
   if (queue_ == nullptr) return;
-  comm::CollectiveQueue::Work work(collective);
+  Collective named = collective;
+  named.place = "between steps";
+  comm::CollectiveQueue::Work work(named);
   queue_->Run(work);
 }
 

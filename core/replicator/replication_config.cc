@@ -42,6 +42,13 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader) {
   reader.Field("timeout_s", &c.timeout_s, {0.1, 36000.0},
                "seconds that replicas wait for one that does not come, as when "
                "the first one writes a checkpoint, before all end");
+  reader.Field("heartbeat_interval_s", &c.heartbeat_interval_s, {0.01, 60.0},
+               "of between_graph: seconds between two signs of life that a "
+               "process gives");
+  reader.Field("heartbeat_timeout_s", &c.heartbeat_timeout_s, {0.0, 36000.0},
+               "of between_graph: seconds of silence after which a process is "
+               "given up and the others end; 0: nobody watches, and one that "
+               "stands still is found after timeout_s");
   reader.Field("servers", &c.servers, {1, 64},
                "addresses of the parameter servers; each holds a part of the "
                "variables");
@@ -80,6 +87,14 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader) {
     };
     refuse("accumulation_steps", c.accumulation_steps == 1);
     refuse("logical_devices", c.logical_devices == 1);
+  }
+  if (c.heartbeat_timeout_s > 0.0 &&
+      c.heartbeat_timeout_s < 4.0 * c.heartbeat_interval_s) {
+    reader.Error(
+        "heartbeat_timeout_s",
+        fmt::format("must be 0 or >= 4 heartbeat_interval_s = {}, or a "
+                    "late sign of life would end the run",
+                    4.0 * c.heartbeat_interval_s));
   }
   if (c.strategy == Strategy::kSingle && c.replicas > 1) {
     reader.Error("replicas", "single is one replica");

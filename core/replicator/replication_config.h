@@ -38,6 +38,10 @@ struct ReplicationConfig {
   int bucket_mib = 4;
   // For how long replicas wait for one that does not come.
   double timeout_s = 300.0;
+  // between_graph: how often a process tells that it lives, and after how long
+  // a silence the others end; 0: nobody watches.
+  double heartbeat_interval_s = 0.2;
+  double heartbeat_timeout_s = 10.0;
 
   // parameter_server: addresses of the servers, one each.
   std::vector<std::string> servers = {"tcp://127.0.0.1:7003"};

@@ -41,9 +41,8 @@ NextResult FromWord(int32_t word) {
   return word == 1 ? NextResult::kTimeout : NextResult::kOk;
 }
 
-std::chrono::milliseconds TimeoutOf(const ReplicationConfig& config) {
-  return std::chrono::milliseconds(
-      static_cast<int64_t>(config.timeout_s * 1e3));
+std::chrono::milliseconds Milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
 // What a replica computes with. Its logical devices share all of it.
@@ -212,7 +211,10 @@ class SynchronousStep : public Step {
 
 std::vector<Replica> SynchronousReplicator::MakeReplicas(
     const ReplicationConfig& config, uint64_t seed) {
-  const comm::CommunicatorOptions options{.timeout = TimeoutOf(config)};
+  const comm::CommunicatorOptions options{
+      .timeout = Milliseconds(config.timeout_s),
+      .heartbeat_interval = Milliseconds(config.heartbeat_interval_s),
+      .heartbeat_timeout = Milliseconds(config.heartbeat_timeout_s)};
   std::vector<std::unique_ptr<comm::Communicator>> communicators;
   if (config.strategy == Strategy::kInGraph) {
     communicators = comm::MakeThreadCommunicators(config.replicas, options);
@@ -300,7 +302,7 @@ CompiledStep SynchronousReplicator::CompileAll(
   const auto num_devices = static_cast<size_t>(config_.logical_devices);
   shared_updates_.push_back(std::make_unique<SharedUpdates>(
       replicas_.size(), num_devices,
-      comm::CommunicatorOptions{.timeout = TimeoutOf(config_)}));
+      comm::CommunicatorOptions{.timeout = Milliseconds(config_.timeout_s)}));
   SharedUpdates& updates = *shared_updates_.back();
   DevicePlans plans(replicas_.size());
   for (auto& devices : plans) devices.resize(num_devices);
@@ -364,7 +366,7 @@ void SynchronousReplicator::AddChannels(
     const std::vector<BuiltReplica>& built) {
   for (size_t i = 0; i < replicas_.size(); ++i) {
     replicas_[i].channels.push_back(std::make_unique<Channels>(
-        built[i].program.num_channels, TimeoutOf(config_)));
+        built[i].program.num_channels, Milliseconds(config_.timeout_s)));
   }
 }
 

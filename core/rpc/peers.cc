@@ -18,6 +18,11 @@ const Peer* Peers::Touch(uint64_t id, Clock::TimePoint now) {
   return &found->second;
 }
 
+const Peer* Peers::Find(uint64_t id) const {
+  const auto found = peers_.find(id);
+  return found == peers_.end() ? nullptr : &found->second;
+}
+
 std::vector<Peer> Peers::Expire(Clock::TimePoint oldest) {
   std::vector<Peer> expired;
   for (auto it = peers_.begin(); it != peers_.end();) {

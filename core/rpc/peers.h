@@ -31,6 +31,8 @@ class Peers {
   // Refreshes a peer. nullptr if it is not known; otherwise valid until the
   // next call of Hello() or Expire().
   const Peer* Touch(uint64_t id, Clock::TimePoint now);
+  // nullptr if it is not known; valid as long as that of Touch().
+  const Peer* Find(uint64_t id) const;
   // Takes out the peers last seen before `oldest`. O(peers).
   std::vector<Peer> Expire(Clock::TimePoint oldest);
 

@@ -61,6 +61,10 @@ void Server::OnPeerExpired(std::function<void(const Peer&)> callback) {
   on_peer_expired_ = std::move(callback);
 }
 
+void Server::OnPeerLost(std::function<void(const Peer&)> callback) {
+  on_peer_lost_ = std::move(callback);
+}
+
 void Server::OnEnd(std::function<void()> callback) {
   on_end_ = std::move(callback);
 }
@@ -360,6 +364,10 @@ void Server::SendReply(ReplyTo reply_to, uint32_t flags, Message payload) {
       break;
     case SendResult::kUnroutable:
       ++counters_.dropped_unroutable;
+      if (const Peer* peer = peers_.Find(reply_to.sender_id);
+          peer != nullptr && on_peer_lost_) {
+        Guard("peer loss", [&] { on_peer_lost_(*peer); });
+      }
       break;
     case SendResult::kClosed:
       break;

@@ -129,6 +129,10 @@ class Server {
   // it says hello again.
   void OnPeerExpired(std::function<void(const Peer&)> callback);
 
+  // Called when an answer finds that the connection to its peer is gone.
+  // Should the peer come back, it says hello again.
+  void OnPeerLost(std::function<void(const Peer&)> callback);
+
   // Called once, when the loop ends: nothing that is posted from then on runs.
   void OnEnd(std::function<void()> callback);
 
@@ -192,6 +196,7 @@ class Server {
   std::unordered_map<uint16_t, Handler> handlers_;
   std::function<void()> on_tick_;
   std::function<void(const Peer&)> on_peer_expired_;
+  std::function<void(const Peer&)> on_peer_lost_;
   std::function<void()> on_end_;
   Peers peers_;
   std::unordered_map<uint64_t, Unanswered> unanswered_;  // by token

@@ -23,6 +23,7 @@ namespace replicant {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
@@ -78,7 +79,7 @@ class TrainingTest : public ::testing::Test {
     settings.insert(settings.end(),
                     {"evaluation.enabled=false", "learner.log_interval_s=0.1",
                      "learner.replication={strategy: between_graph, replicas: "
-                     "2}"});
+                     "2, heartbeat_timeout_s: 2}"});
     return Process({.command = Command(settings),
                     .stdout_file = folder_.path() / "out",
                     .stderr_file = folder_.path() / "out"});
@@ -259,15 +260,15 @@ TEST_F(TrainingTest, AStopReachesReplicasUnderMpi) {
       << Output();
 }
 
-// The process of rank 1 of a run's learner.
-pid_t SecondReplicaOf(const std::filesystem::path& run) {
+// The process of a rank of a run's learner.
+pid_t ReplicaOf(const std::filesystem::path& run, int rank) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const auto holds = [&](const char* file, const std::string& text) {
       std::ifstream in(entry.path() / file);
       const std::string all{std::istreambuf_iterator<char>(in), {}};
       return all.find(text) != std::string::npos;
     };
-    if (holds("environ", "OMPI_COMM_WORLD_RANK=1") &&
+    if (holds("environ", fmt::format("OMPI_COMM_WORLD_RANK={}", rank)) &&
         holds("cmdline", run.string())) {
       return std::stoi(entry.path().filename().string());
     }
@@ -280,7 +281,7 @@ TEST_F(TrainingTest, AReplicaThatIsKilledEndsTheGroupWhichThenGoesOn) {
       {"learner.limits.max_steps=600", "learner.checkpoint_interval_s=0.3"});
   const auto log = run_ / "logs" / "learner-0.1.log";
   ASSERT_TRUE(AwaitFile(log, "stood still for")) << Output();
-  const pid_t replica = SecondReplicaOf(run_);
+  const pid_t replica = ReplicaOf(run_, 1);
   ASSERT_GT(replica, 0);
   ::kill(replica, SIGKILL);
   const auto status = fleet.Wait(std::chrono::minutes(2));
@@ -291,6 +292,34 @@ TEST_F(TrainingTest, AReplicaThatIsKilledEndsTheGroupWhichThenGoesOn) {
                                    HasSubstr("exited on signal 9")));
   EXPECT_THAT(ReadFile(run_ / "logs" / "learner-0.2.log"),
               HasSubstr("goes on from the checkpoint of step"));
+}
+
+TEST_F(TrainingTest, AReplicaThatStandsStillEndsTheGroupWhichThenGoesOn) {
+  Process fleet = StartReplicas(
+      {"learner.limits.max_steps=0", "learner.checkpoint_interval_s=0.3"});
+  // the second one, and then the first one of those that were started again
+  for (const int rank : {1, 0}) {
+    const int incarnation = 2 - rank;
+    const auto log_of = [&](int number) {
+      return run_ / "logs" / fmt::format("learner-0.{}.log", number);
+    };
+    ASSERT_TRUE(AwaitFile(log_of(incarnation), "stood still for")) << Output();
+    const pid_t replica = ReplicaOf(run_, rank);
+    ASSERT_GT(replica, 0);
+    ::kill(replica, SIGSTOP);
+    ASSERT_TRUE(AwaitFile(log_of(incarnation + 1),
+                          "goes on from the checkpoint of step"))
+        << Output();
+    EXPECT_THAT(ReadFile(log_of(incarnation)),
+                ContainsRegex(fmt::format(
+                    "rank {} of 2 ends: rank {} of 2 \\([^ ]+\\) was not heard "
+                    "of for 2 s; waited for in call [0-9]+, ",
+                    1 - rank, rank)));
+  }
+  fleet.Signal(SIGTERM);
+  const auto status = fleet.Wait(std::chrono::minutes(1));
+  ASSERT_TRUE(status.has_value()) << Output();
+  EXPECT_TRUE(status->ok()) << Output();
 }
 #endif
 

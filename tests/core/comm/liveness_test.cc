@@ -1,0 +1,193 @@
+#include "core/comm/liveness.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/comm/host_addresses.h"
+#include "core/comm/liveness_messages.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::comm {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::MessageOf;
+
+constexpr Liveness::Options kQuick{
+    .interval = 20ms, .timeout = 500ms, .end_grace = 60s};
+// Long enough for a broken connection to be taken for a death.
+constexpr auto kAWhile = 6 * kQuick.interval;
+
+// A group whose ranks are objects of this process.
+class LivenessTest : public ::testing::Test {
+ protected:
+  // The next rank of the group, from 0.
+  std::unique_ptr<Liveness> Make(int size, bool is_one_host = true) {
+    const int rank = num_made_++;
+    std::vector<std::string> places;
+    for (int r = 0; r < size; ++r) places.push_back(fmt::format("host/{}", r));
+    return std::make_unique<Liveness>(
+        kQuick, Liveness::Group{rank, places, is_one_host},
+        [&](const std::string& text) {
+          if (rank == 0) address_ = text;
+          return address_;
+        });
+  }
+  // The next rank as somebody else's client, who beats only when asked to.
+  std::unique_ptr<rpc::Client> MakeClient() {
+    ++num_made_;
+    const LivenessAddress address = LivenessAddress::Decode(address_);
+    rpc::ClientOptions options;
+    options.socket.curve =
+        rpc::CurveClient{address.client_keys, address.server_public_key};
+    auto client =
+        std::make_unique<rpc::Client>(context_, LivenessProtocol(), options);
+    client->Connect(address.endpoints[0]);
+    return client;
+  }
+  static LivenessAnswer Beat(rpc::Client& client, const LivenessBeat& beat) {
+    return LivenessAnswer::Decode(
+        client.Call(kLivenessBeat, beat.Encode()).payload);
+  }
+  // Its verdict, once there is one.
+  static std::string Await(const Liveness& liveness) {
+    const auto deadline = Clock::Real().Now() + 20s;
+    while (!liveness.has_verdict() && Clock::Real().Now() < deadline) {
+      std::this_thread::sleep_for(1ms);
+    }
+    return liveness.verdict();
+  }
+
+  rpc::ZmqContext context_;
+  std::string address_;
+  int num_made_ = 0;
+};
+
+TEST_F(LivenessTest, WhoLeavesIsNotMissed) {
+  auto first = Make(3);
+  auto second = Make(3);
+  auto third = Make(3);
+  second.reset();
+  std::this_thread::sleep_for(kAWhile);
+  EXPECT_EQ(first->verdict(), "");
+  EXPECT_EQ(third->verdict(), "");
+  // whoever is left when the first one leaves watches no more
+  first.reset();
+  std::this_thread::sleep_for(kAWhile);
+  EXPECT_EQ(third->verdict(), "");
+}
+
+TEST_F(LivenessTest, WhatOneReportsAllKnow) {
+  for (size_t reporter = 0; reporter < 3; ++reporter) {
+    num_made_ = 0;
+    std::vector<std::unique_ptr<Liveness>> ranks;
+    for (int r = 0; r < 3; ++r) ranks.push_back(Make(3));
+    ranks[reporter]->Report("out of memory");
+    for (const auto& rank : ranks) EXPECT_EQ(Await(*rank), "out of memory");
+    // whoever reported first, or ends while it is told
+    ranks[reporter].reset();
+  }
+}
+
+TEST_F(LivenessTest, AReportIsDeliveredByOneThatEnds) {
+  auto first = Make(2);
+  auto second = Make(2);
+  second->Report("no such file");
+  second.reset();
+  EXPECT_EQ(Await(*first), "no such file");
+}
+
+TEST_F(LivenessTest, ARankWhoseConnectionBreaksIsNamedAtOnce) {
+  auto first = Make(3);
+  auto client = MakeClient();
+  auto third = Make(3);
+  EXPECT_EQ(Beat(*client, {.rank = 1, .state = {.num_calls = 4}}).order,
+            LivenessAnswer::Order::kGoOn);
+  // an answer is due to it
+  ASSERT_TRUE(client->Start(
+      kLivenessBeat,
+      LivenessBeat{.rank = 1, .state = {.num_calls = 4}}.Encode()));
+  client->Process(5ms);
+  const Collective barrier{.place = "step.cc:7"};
+  std::vector<std::unique_ptr<Liveness::CallScope>> calls;
+  for (int i = 0; i < 5; ++i) {
+    calls.clear();
+    calls.push_back(
+        std::make_unique<Liveness::CallScope>(first.get(), barrier));
+  }
+  client.reset();
+  const std::string verdict =
+      "rank 1 of 3 (host/1) has lost its connection, as one that died; waited "
+      "for in call 5, barrier (step.cc:7), by rank 0";
+  EXPECT_EQ(Await(*first), verdict);
+  EXPECT_EQ(Await(*third), verdict);
+}
+
+TEST_F(LivenessTest, ARankThatIsSilentIsNamedAfterTheTimeout) {
+  auto first = Make(2);
+  auto client = MakeClient();
+  EXPECT_EQ(Beat(*client, {.rank = 1, .state = {.num_calls = 4}}).order,
+            LivenessAnswer::Order::kGoOn);
+  EXPECT_EQ(Await(*first),
+            "rank 1 of 2 (host/1) was not heard of for 0.5 s; it was past call "
+            "4");
+  // which it hears if it wakes up
+  EXPECT_EQ(Beat(*client, {.rank = 1}).verdict, first->verdict());
+}
+
+TEST_F(LivenessTest, RefusesWhoIsNotOfTheGroup) {
+  auto first = Make(2);
+  auto client = MakeClient();
+  const rpc::CallReply reply =
+      client->Call(kLivenessBeat, LivenessBeat{.rank = 7}.Encode());
+  EXPECT_EQ(reply.result, rpc::CallResult::kError);
+  EXPECT_EQ(reply.error_text, "liveness: there are 2 ranks, not 7");
+  EXPECT_EQ(Beat(*client, {.rank = 1, .is_leaving = true}).order,
+            LivenessAnswer::Order::kGoOn);
+}
+
+TEST_F(LivenessTest, HostsReachEachOtherByTheirAddresses) {
+  if (HostAddresses().empty()) GTEST_SKIP() << "no address but loopback";
+  auto first = Make(2, /*is_one_host=*/false);
+  auto second = Make(2, /*is_one_host=*/false);
+  second->Report("so it is");
+  EXPECT_EQ(Await(*first), "so it is");
+}
+
+TEST_F(LivenessTest, SaysWhereTheFirstRankCannotBeReached) {
+  LivenessAddress address;
+  // nobody listens there
+  address.endpoints = {"tcp://127.0.0.1:1", "tcp://127.0.0.2:1"};
+  address_ = address.Encode();
+  num_made_ = 1;
+  EXPECT_EQ(MessageOf<CommError>([&] { Make(2); }),
+            "liveness: rank 1 of 2 (host/1) cannot reach rank 0 (host/0) at "
+            "tcp://127.0.0.1:1, tcp://127.0.0.2:1; hint: let the hosts connect "
+            "to each other, or set heartbeat_timeout_s: 0");
+}
+
+// A process that stands in a call that cannot be interrupted.
+TEST(LivenessDeathTest, WhoDoesNotEndIsEnded) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        const Liveness first(
+            {.interval = 20ms, .timeout = 200ms, .end_grace = 20ms},
+            {0, {"host/0", "host/1"}, true},
+            [](const std::string& text) { return text; });
+        // the other one never comes
+        std::this_thread::sleep_for(1min);
+      },
+      ::testing::ExitedWithCode(1), "");
+}
+
+}  // namespace
+}  // namespace replicant::comm
