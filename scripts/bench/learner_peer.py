@@ -1,11 +1,14 @@
 """One case of bench_learner in PyTorch, for scripts/bench/learner.
 
     learner_peer.py NAME eager|compile SECONDS
+    learner_peer.py NAME eager|compile memory
 
-Warms up, then prints one JSON line for every line that it reads.
+Warms up, then prints one JSON line for every line that it reads; or makes ten
+steps and prints the resident memory after the first and after the tenth.
 """
 
 import json
+import os
 import pathlib
 import sys
 import time
@@ -20,7 +23,10 @@ import torch_resnet50  # noqa: E402
 import torch_sngan  # noqa: E402
 
 ACTOR_WORKLOADS = {"nature": "d4pg-nature-128", "drq": "d4pg-drq-256"}
-WARM_UP_RUNS = 5
+# of slow cases fewer; as in bench_learner
+WARM_UP_RUNS, SLOW_WARM_UP_RUNS = 5, 1
+MIN_RUNS, SLOW_MIN_RUNS = 5, 1
+SLOW_SECONDS = 2.0
 
 
 def load(name):
@@ -67,17 +73,22 @@ def actor_step(name, is_compiled, precision):
 
 
 def warm_up(step):
-    """Five runs; two where they are slow."""
     begin = time.perf_counter()
     for i in range(WARM_UP_RUNS):
-        if i >= 2 and time.perf_counter() - begin > 5.0:
+        if i >= SLOW_WARM_UP_RUNS and time.perf_counter() - begin > SLOW_SECONDS:
             break
         step()
 
 
 def time_runs(step, seconds):
     times, begin = [], time.perf_counter()
-    while time.perf_counter() - begin < seconds or len(times) < 5:
+
+    def is_enough():
+        elapsed = time.perf_counter() - begin
+        return elapsed >= seconds and (
+            len(times) >= MIN_RUNS
+            or len(times) >= SLOW_MIN_RUNS and elapsed > SLOW_SECONDS)
+    while not is_enough():
         start = time.perf_counter()
         step()
         times.append(time.perf_counter() - start)
@@ -85,19 +96,37 @@ def time_runs(step, seconds):
     return times
 
 
+def resident_memory():
+    """Of this process, in MB."""
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGESIZE") / 1e6
+
+
+def measure_memory(step, steps=10):
+    step()
+    first = resident_memory()
+    for _ in range(1, steps):
+        step()
+    last = resident_memory()
+    return {"first_mb": first, "tenth_mb": last, "growth_mb": last - first}
+
+
 def main():
-    name, mode, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+    name, mode, seconds = sys.argv[1:]
     group, case, precision, threads = name.split("/")
     torch.set_num_threads(int(threads.removeprefix("threads-")))
     torch.manual_seed(1)
     make = learner_step if group == "learner" else actor_step
     step = make(case, mode == "compile", precision)
+    if seconds == "memory":
+        print(json.dumps(measure_memory(step)))
+        return
     warm_up(step)
     print("ready", flush=True)
     for _ in sys.stdin:
         # the caches are another process's now
         warm_up(step)
-        times = time_runs(step, seconds)
+        times = time_runs(step, float(seconds))
         print(json.dumps({"value": times[len(times) // 2] * 1e3,
                           "min_ms": times[0] * 1e3}), flush=True)
 

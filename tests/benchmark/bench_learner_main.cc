@@ -2,9 +2,13 @@
 // scripts/bench/learner beside PyTorch.
 //
 //   bench_learner [--list] [--filter SUBSTRING] [--seconds S] [--backend NAME]
-//                 [--threads N] [--profile]
+//                 [--threads N] [--profile] [--memory]
 //                 [--replicas R [--strategy in_graph|between_graph]
 //                               [--rounds ROUNDS]]
+//
+// With --memory nothing is timed: ten steps, and the process's resident memory
+// after the first and after the tenth of them. One case per process, since what
+// a case leaves behind would be counted with the next.
 //
 // With --replicas the same global batch is shared among R replicas of this
 // process, each of N threads (1 by default), through the replicator; under
@@ -15,6 +19,7 @@
 //
 // The workloads are the YAML files of tests/benchmark/workloads.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -24,6 +29,7 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -50,14 +56,19 @@ struct Options {
   std::string backend = "cpu";
   int threads = 0;  // 0: the cases of 1 and of 2
   bool has_profile = false;
+  bool is_memory = false;
   int replicas = 0;  // 0: the plan alone, without a replicator
   replicator::Strategy strategy = replicator::Strategy::kInGraph;
   int rounds = 0;  // 0: replicas alone
 };
 
-// Timed one by one until the time is over.
+// Timed one by one until the time is over and there are enough of them, of slow
+// cases fewer; as in learner_peer.py.
 constexpr int kWarmUpRuns = 5;
 constexpr size_t kMinRuns = 5;
+constexpr int kSlowWarmUpRuns = 1;
+constexpr size_t kSlowMinRuns = 1;
+constexpr double kSlowSeconds = 2.0;
 
 struct Case {
   std::string group;     // "learner" or "actor"
@@ -219,12 +230,22 @@ int64_t NumParameters(const WorkloadGraph& workload) {
 // Times of single runs in ms, ascending.
 std::vector<double> TimeRuns(runtime::Executor& plan, double seconds) {
   using Clock = std::chrono::steady_clock;
-  for (int i = 0; i < kWarmUpRuns; ++i) plan.Run();
+  auto begin = Clock::now();
+  const auto elapsed = [&begin] {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  for (int i = 0; i < kWarmUpRuns; ++i) {
+    if (i >= kSlowWarmUpRuns && elapsed() > kSlowSeconds) break;
+    plan.Run();
+  }
   std::vector<double> times;
-  const auto begin = Clock::now();
-  while (std::chrono::duration<double>(Clock::now() - begin).count() <
-             seconds ||
-         times.size() < kMinRuns) {
+  begin = Clock::now();
+  const auto is_enough = [&] {
+    return elapsed() >= seconds &&
+           (times.size() >= kMinRuns ||
+            (times.size() >= kSlowMinRuns && elapsed() > kSlowSeconds));
+  };
+  while (!is_enough()) {
     const auto start = Clock::now();
     plan.Run();
     times.push_back(
@@ -257,6 +278,31 @@ void PrintProfile(const std::vector<runtime::KernelProfile>& profile) {
   }
 }
 
+// Of this process, in MB.
+double ResidentMemory() {
+  std::ifstream file("/proc/self/statm");
+  double total_pages = 0.0;
+  double resident_pages = 0.0;
+  file >> total_pages >> resident_pages;
+  return resident_pages * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1e6;
+}
+
+// By how much the resident memory grows from the first to the tenth step.
+metrics::JsonObject MeasureMemory(const std::string& name,
+                                  runtime::Executor& plan) {
+  constexpr int kSteps = 10;
+  plan.Run();
+  const double first = ResidentMemory();
+  for (int i = 1; i < kSteps; ++i) plan.Run();
+  const double last = ResidentMemory();
+  metrics::JsonObject line;
+  line.Add("name", name)
+      .Add("first_mb", first)
+      .Add("tenth_mb", last)
+      .Add("growth_mb", last - first);
+  return line;
+}
+
 metrics::JsonObject RunCase(const Case& c, const Options& options) {
   const WorkloadGraph workload = BuildCase(c);
   const runtime::PlanSpec spec = SpecOf(workload);
@@ -267,6 +313,7 @@ metrics::JsonObject RunCase(const Case& c, const Options& options) {
                          {.passes = {.precision = c.precision},
                           .has_profile = options.has_profile});
   FillInputs(plan);
+  if (options.is_memory) return MeasureMemory(c.FullName(), plan);
   const std::vector<double> times = TimeRuns(plan, options.seconds);
   if (options.has_profile) PrintProfile(plan.profile());
 
@@ -382,6 +429,8 @@ int main(int argc, char** argv) try {
   app.add_option("--backend", options.backend, "what computes");
   app.add_option("--threads", options.threads, "only the cases of so many")
       ->check(CLI::Range(1, 2));
+  app.add_flag("--memory", options.is_memory,
+               "print how resident memory grows instead of times");
   app.add_flag("--profile", options.has_profile,
                "print the time of every kernel to stderr");
   app.add_option("--replicas", options.replicas,

@@ -6,6 +6,7 @@
 #include "core/kernels/cpu/cpu_kernels.h"
 #include "core/kernels/cpu/parallel.h"
 #include "core/kernels/cpu/primitive.h"
+#include "core/kernels/cpu/winograd.h"
 #include "core/tensor/host_buffer.h"
 
 // Convolutions by oneDNN. Images are channels last, as everywhere; weights are
@@ -339,19 +340,23 @@ class ConvWeightGradientKernel : public Kernel {
   Primitive unpack_;
 };
 
-template <typename KernelType>
+template <typename KernelType, MakeKernel make_winograd>
 std::unique_ptr<Kernel> Make(const CpuRequest& request) {
+  if (PrefersWinograd(request)) return make_winograd(request);
   return std::make_unique<KernelType>(request);
 }
 
 }  // namespace
 
 void AddConvKernels(CpuKernelTable& table) {
-  table["Conv2d"] = {.make = &Make<ConvKernel>, .why_not = &WhyNotF32OrBF16};
-  table["Conv2dInputGradient"] = {.make = &Make<ConvInputGradientKernel>,
-                                  .why_not = &WhyNotF32OrBF16};
-  table["Conv2dWeightGradient"] = {.make = &Make<ConvWeightGradientKernel>,
-                                   .why_not = &WhyNotF32OrBF16};
+  table["Conv2d"] = {.make = &Make<ConvKernel, MakeWinogradConv>,
+                     .why_not = &WhyNotF32OrBF16};
+  table["Conv2dInputGradient"] = {
+      .make = &Make<ConvInputGradientKernel, MakeWinogradInputGradient>,
+      .why_not = &WhyNotF32OrBF16};
+  table["Conv2dWeightGradient"] = {
+      .make = &Make<ConvWeightGradientKernel, MakeWinogradWeightGradient>,
+      .why_not = &WhyNotF32OrBF16};
 }
 
 }  // namespace replicant::kernels::cpu

@@ -43,23 +43,10 @@ float SumOfSquaresAround(const float* x, float center, int64_t n) {
   return sum;
 }
 
-// Rows of what is not stored as f32, as floats: some for each thread.
-class RowScratch {
- public:
-  RowScratch(const NormShape& s, size_t num_rows)
-      : row_size_(s.dtype == DType::kF32 ? 0 : static_cast<size_t>(s.channels)),
-        num_rows_(num_rows),
-        floats_(static_cast<size_t>(s.num_threads) * num_rows * row_size_) {}
-
-  float* of(int thread, size_t row) {
-    return floats_.data() +
-           (static_cast<size_t>(thread) * num_rows_ + row) * row_size_;
-  }
-
- private:
-  size_t row_size_, num_rows_;
-  std::vector<float> floats_;
-};
+// Rows as floats, num_rows for each thread.
+RunScratch RowScratch(const NormShape& s, size_t num_rows) {
+  return {s.dtype, s.num_threads, num_rows, s.channels};
+}
 
 std::unique_ptr<Kernel> MakeLayerNorm(const CpuRequest& request) {
   const NormShape s = ShapeOf(request, request.input(0));

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "core/kernels/cpu/vector_functions.h"
 #include "core/tensor/dtype.h"
@@ -34,5 +35,26 @@ inline void StoreRun(const float* run, std::byte* data, DType dtype,
   ToBF16(run, static_cast<size_t>(n),
          reinterpret_cast<BFloat16*>(data) + begin);
 }
+
+// Room for runs of a stored tensor as floats, num_runs of run_size elements for
+// each thread; none where it is stored as f32.
+class RunScratch {
+ public:
+  RunScratch(DType dtype, int num_threads, std::size_t num_runs,
+             int64_t run_size)
+      : num_runs_(num_runs),
+        run_size_(dtype == DType::kF32 ? 0
+                                       : static_cast<std::size_t>(run_size)),
+        floats_(static_cast<std::size_t>(num_threads) * num_runs * run_size_) {}
+
+  float* of(int thread, std::size_t run) {
+    return floats_.data() +
+           (static_cast<std::size_t>(thread) * num_runs_ + run) * run_size_;
+  }
+
+ private:
+  std::size_t num_runs_, run_size_;
+  std::vector<float> floats_;
+};
 
 }  // namespace replicant::kernels::cpu

@@ -292,7 +292,12 @@ void AddImages(Cases& cases) {
                                    {Shape({1, 12, 10, 32}), 32, 3, 1, 0},
                                    {Shape({5, 6, 6, 4}), 7, 1, 1, 0},
                                    // more than is converted at a time
-                                   {Shape({4, 64, 64, 72}), 2, 1, 1, 0}};
+                                   {Shape({4, 64, 64, 72}), 2, 1, 1, 0},
+                                   // enough for Winograd's way: one block of
+                                   // tiles, several, and each padding
+                                   {Shape({2, 24, 23, 32}), 48, 3, 1, 1},
+                                   {Shape({5, 31, 34, 48}), 32, 3, 1, 0},
+                                   {Shape({1, 31, 33, 32}), 32, 3, 1, 2}};
   for (const Conv& c : convs) {
     const int64_t num_pixels = c.x.num_elements() / c.x[3];
     const auto length = static_cast<double>(num_pixels + c.k * c.k * c.x[3]);
@@ -472,55 +477,63 @@ void AddReductions(Cases& cases) {
        1.0, false});
 }
 
-// Batch norm with what may follow it; blocks of rows that are cut by examples
-// and by threads.
+// What may follow a batch norm, and what gamma and beta are.
+struct BatchNormForm {
+  const char* name;
+  bool is_conditional, has_relu, has_residual;
+};
+
+// What BatchNorm and BatchNormApply take.
+struct BatchNormInputs {
+  BatchNormInputs(CaseBuilder& b, const Shape& shape, const BatchNormForm& form)
+      : x(b.Normal(shape)),
+        gamma(b.Normal(Channels(shape, form))),
+        beta(b.Normal(Channels(shape, form))) {
+    options.has_relu = form.has_relu;
+    if (form.has_residual) options.residual = b.Normal(shape);
+  }
+  static Shape Channels(const Shape& shape, const BatchNormForm& form) {
+    return form.is_conditional ? Shape({shape[0], shape[3]})
+                               : Shape({shape[3]});
+  }
+
+  Output x, gamma, beta;
+  graph::BatchNormOptions options;
+};
+
+// Blocks of rows that are cut by examples and by threads.
 void AddBatchNorms(Cases& cases) {
-  struct Form {
-    const char* name;
-    bool is_conditional, has_relu, has_residual;
-  };
   for (const Shape& x : {Shape({3, 5, 7, 19}), Shape({5, 40, 40, 16})}) {
-    for (const Form& form :
-         {Form{"Relu", false, true, false},
-          Form{"Residual", false, false, true},
-          Form{"ReluResidual", false, true, true},
-          Form{"Conditional", true, false, false},
-          Form{"ConditionalRelu", true, true, false},
-          Form{"ConditionalReluResidual", true, true, true}}) {
-      cases.push_back(
-          {fmt::format("BatchNorm{}_{}", form.name, x.ToString()),
-           [x, form](CaseBuilder& b) {
-             const Shape c =
-                 form.is_conditional ? Shape({x[0], x[3]}) : Shape({x[3]});
-             const Output image = b.Normal(x);
-             const Output gamma = b.Normal(c);
-             const Output beta = b.Normal(c);
-             graph::BatchNormOptions options{.has_relu = form.has_relu};
-             if (form.has_residual) options.residual = b.Normal(x);
-             const auto norm = graph::BatchNorm(image, gamma, beta, options);
-             return Outputs{norm.y, norm.mean, norm.variance};
-           },
-           static_cast<double>(x[0] * x[1] * x[2])});
+    const auto length = static_cast<double>(x[0] * x[1] * x[2]);
+    for (const BatchNormForm& form :
+         {BatchNormForm{"Relu", false, true, false},
+          BatchNormForm{"Residual", false, false, true},
+          BatchNormForm{"ReluResidual", false, true, true},
+          BatchNormForm{"Conditional", true, false, false},
+          BatchNormForm{"ConditionalRelu", true, true, false},
+          BatchNormForm{"ConditionalReluResidual", true, true, true}}) {
+      cases.push_back({fmt::format("BatchNorm{}_{}", form.name, x.ToString()),
+                       [x, form](CaseBuilder& b) {
+                         const BatchNormInputs in(b, x, form);
+                         const auto norm = graph::BatchNorm(
+                             in.x, in.gamma, in.beta, in.options);
+                         return Outputs{norm.y, norm.mean, norm.variance};
+                       },
+                       length});
       cases.push_back(
           {fmt::format("BatchNormApply{}_{}", form.name, x.ToString()),
            [x, form](CaseBuilder& b) {
-             const Shape c =
-                 form.is_conditional ? Shape({x[0], x[3]}) : Shape({x[3]});
-             const Output image = b.Normal(x);
-             const Output gamma = b.Normal(c);
-             const Output beta = b.Normal(c);
-             graph::BatchNormOptions options{.has_relu = form.has_relu};
-             if (form.has_residual) options.residual = b.Normal(x);
+             const BatchNormInputs in(b, x, form);
              const Output parts = graph::Concat(
-                 {graph::Reshape(graph::BatchMoments(image), {1, 2, x[3]}),
+                 {graph::Reshape(graph::BatchMoments(in.x), {1, 2, x[3]}),
                   b.Uniform(Shape({2, 2, x[3]}), 0.5, 2)},
                  0);
              const Output moments = graph::CombineMoments(parts);
-             return Outputs{
-                 graph::BatchNormApply(image, gamma, beta, moments, options),
-                 moments};
+             return Outputs{graph::BatchNormApply(in.x, in.gamma, in.beta,
+                                                  moments, in.options),
+                            moments};
            },
-           static_cast<double>(x[0] * x[1] * x[2])});
+           length});
     }
   }
   cases.push_back({"SpectralNorm",

@@ -1,0 +1,246 @@
+#include "core/kernels/cpu/winograd_transforms.h"
+
+#include <array>
+#include <utility>
+
+#include "core/tensor/bfloat16.h"
+
+// As vector_functions.cc: once per instruction set that is worth it.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/kernels/cpu/winograd_transforms.cc"
+// clang-format off: foreach_target.h comes before what it is to repeat
+#include <hwy/foreach_target.h>
+// clang-format on
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace replicant::kernels::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+template <size_t kRows, size_t kColumns>
+using Matrix = std::array<std::array<float, kColumns>, kRows>;
+
+template <size_t kRows, size_t kColumns>
+constexpr Matrix<kColumns, kRows> Transposed(
+    const Matrix<kRows, kColumns>& matrix) {
+  Matrix<kColumns, kRows> result{};
+  for (size_t i = 0; i < kRows; ++i) {
+    for (size_t j = 0; j < kColumns; ++j) result[j][i] = matrix[i][j];
+  }
+  return result;
+}
+
+// The points are 0, +-kA, +-kB and infinity.
+constexpr float kA = 0.75f;
+constexpr float kB = 1.5f;
+constexpr float kA2 = kA * kA;
+constexpr float kB2 = kB * kB;
+// 1 over the product of a point's distances from the other ones
+constexpr float kOfZero = 1 / (kA2 * kB2);
+constexpr float kOfA = 1 / (2 * kA2 * (kA2 - kB2));
+constexpr float kOfB = 1 / (2 * kB2 * (kB2 - kA2));
+
+// clang-format off
+// B^T
+constexpr Matrix<6, 6> kImage = {{
+    {kA2 * kB2, 0, -kA2 - kB2, 0, 1, 0},
+    {0, -kA * kB2, -kB2, kA, 1, 0},
+    {0, kA * kB2, -kB2, -kA, 1, 0},
+    {0, -kA2 * kB, -kA2, kB, 1, 0},
+    {0, kA2 * kB, -kA2, -kB, 1, 0},
+    {0, kA2 * kB2, 0, -kA2 - kB2, 0, 1}}};
+// A^T
+constexpr Matrix<4, 6> kResult = {{
+    {1, 1, 1, 1, 1, 0},
+    {0, kA, -kA, kB, -kB, 0},
+    {0, kA2, kA2, kB2, kB2, 0},
+    {0, kA * kA2, -kA * kA2, kB * kB2, -kB * kB2, 1}}};
+// G
+constexpr Matrix<6, 3> kWeights = {{
+    {kOfZero, 0, 0},
+    {kOfA, kA * kOfA, kA2 * kOfA},
+    {kOfA, -kA * kOfA, kA2 * kOfA},
+    {kOfB, kB * kOfB, kB2 * kOfB},
+    {kOfB, -kB * kOfB, kB2 * kOfB},
+    {0, 0, 1}}};
+// clang-format on
+constexpr Matrix<6, 4> kResultGradient = Transposed(kResult);
+constexpr Matrix<3, 6> kWeightGradient = Transposed(kWeights);
+
+// Calls run(std::integral_constant 0), ... (kCount - 1): a loop whose index is
+// a constant.
+template <size_t kCount, typename Run>
+HWY_INLINE void Unrolled(const Run& run) {
+  [&]<size_t... kI>(std::index_sequence<kI...>) HWY_ATTR {
+    (run(std::integral_constant<size_t, kI>()), ...);
+  }
+  (std::make_index_sequence<kCount>());
+}
+
+// sum_k kL[kRow][k] x[k]
+template <const auto& kL, size_t kRow>
+HWY_INLINE V Row(const V* x) {
+  const D d;
+  V sum = hn::Zero(d);
+  Unrolled<kL[0].size()>([&](auto k) HWY_ATTR {
+    constexpr float kFactor = kL[kRow][k];
+    if constexpr (kFactor == 1.0f) {
+      sum = hn::Add(sum, x[k]);
+    } else if constexpr (kFactor != 0.0f) {
+      sum = hn::MulAdd(hn::Set(d, kFactor), x[k], sum);
+    }
+  });
+  return sum;
+}
+
+// L t L^T for a tile t of vectors: load(i, j) gives its elements, store(i, j,
+// value) takes the result's.
+template <const auto& kL, typename Load, typename Store>
+HWY_INLINE void Sandwich(const Load& load, const Store& store) {
+  constexpr size_t kOut = kL.size();
+  constexpr size_t kIn = kL[0].size();
+  V half[kOut][kIn];
+  Unrolled<kIn>([&](auto j) HWY_ATTR {
+    V column[kIn];
+    Unrolled<kIn>([&](auto i) HWY_ATTR { column[i] = load(i, j); });
+    Unrolled<kOut>([&](auto i) HWY_ATTR { half[i][j] = Row<kL, i>(column); });
+  });
+  Unrolled<kOut>([&](auto i) HWY_ATTR {
+    Unrolled<kOut>([&](auto j) HWY_ATTR { store(i, j, Row<kL, j>(half[i])); });
+  });
+}
+
+HWY_INLINE V LoadFloats(const float* x) { return hn::LoadU(D(), x); }
+HWY_INLINE V LoadFloats(const BFloat16* x) {
+  const hn::RebindToUnsigned<D> du;
+  const hn::Rebind<uint16_t, D> half;
+  return hn::BitCast(
+      D(), hn::ShiftLeft<16>(hn::PromoteTo(
+               du, hn::LoadU(half, reinterpret_cast<const uint16_t*>(x)))));
+}
+
+// Pixels of T to the 36 positions.
+template <const auto& kL, typename T>
+HWY_INLINE void FromPixels(const std::byte* const* pixels, size_t n,
+                           float* positions, size_t stride) {
+  constexpr size_t kSide = kL[0].size();
+  for (size_t c = 0; c < n; c += hn::Lanes(D())) {
+    Sandwich<kL>(
+        [&](size_t i, size_t j) HWY_ATTR {
+          return LoadFloats(reinterpret_cast<const T*>(pixels[i * kSide + j]) +
+                            c);
+        },
+        [&](size_t i, size_t j, V value) HWY_ATTR {
+          hn::StoreU(value, D(),
+                     positions + (i * kWinogradInput + j) * stride + c);
+        });
+  }
+}
+
+template <const auto& kL>
+HWY_INLINE void FromStored(const std::byte* const* pixels, DType dtype,
+                           size_t n, float* positions, size_t stride) {
+  if (dtype == DType::kBF16) {
+    FromPixels<kL, BFloat16>(pixels, n, positions, stride);
+  } else {
+    FromPixels<kL, float>(pixels, n, positions, stride);
+  }
+}
+
+void Image(const std::byte* const* pixels, DType dtype, size_t n,
+           float* positions, size_t stride) {
+  FromStored<kImage>(pixels, dtype, n, positions, stride);
+}
+
+void ResultGradient(const std::byte* const* pixels, DType dtype, size_t n,
+                    float* positions, size_t stride) {
+  FromStored<kResultGradient>(pixels, dtype, n, positions, stride);
+}
+
+void Result(const float* positions, size_t stride, const float* bias, size_t n,
+            float* const* pixels) {
+  const D d;
+  for (size_t c = 0; c < n; c += hn::Lanes(d)) {
+    const V offset = bias == nullptr ? hn::Zero(d) : hn::LoadU(d, bias + c);
+    Sandwich<kResult>(
+        [&](size_t i, size_t j) HWY_ATTR {
+          return hn::LoadU(d,
+                           positions + (i * kWinogradInput + j) * stride + c);
+        },
+        [&](size_t i, size_t j, V value) HWY_ATTR {
+          hn::StoreU(hn::Add(value, offset), d,
+                     pixels[i * kWinogradOutput + j] + c);
+        });
+  }
+}
+
+void Weights(const float* weights, size_t n, float* positions, size_t stride) {
+  const D d;
+  for (size_t c = 0; c < n; c += hn::Lanes(d)) {
+    Sandwich<kWeights>(
+        [&](size_t i, size_t j)
+            HWY_ATTR { return hn::LoadU(d, weights + (i * 3 + j) * n + c); },
+        [&](size_t i, size_t j, V value) HWY_ATTR {
+          hn::StoreU(value, d,
+                     positions + (i * kWinogradInput + j) * stride + c);
+        });
+  }
+}
+
+void WeightGradient(const float* positions, size_t stride, size_t n,
+                    float* weights) {
+  const D d;
+  for (size_t c = 0; c < n; c += hn::Lanes(d)) {
+    Sandwich<kWeightGradient>(
+        [&](size_t i, size_t j) HWY_ATTR {
+          return hn::LoadU(d,
+                           positions + (i * kWinogradInput + j) * stride + c);
+        },
+        [&](size_t i, size_t j, V value)
+            HWY_ATTR { hn::StoreU(value, d, weights + (i * 3 + j) * n + c); });
+  }
+}
+
+}  // namespace replicant::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace replicant::kernels::cpu {
+
+HWY_EXPORT(Image);
+HWY_EXPORT(ResultGradient);
+HWY_EXPORT(Result);
+HWY_EXPORT(Weights);
+HWY_EXPORT(WeightGradient);
+
+void TransformImage(const std::byte* const* pixels, DType dtype, size_t n,
+                    float* positions, size_t stride) {
+  HWY_DYNAMIC_DISPATCH(Image)(pixels, dtype, n, positions, stride);
+}
+
+void TransformResultGradient(const std::byte* const* pixels, DType dtype,
+                             size_t n, float* positions, size_t stride) {
+  HWY_DYNAMIC_DISPATCH(ResultGradient)(pixels, dtype, n, positions, stride);
+}
+
+void TransformResult(const float* positions, size_t stride, const float* bias,
+                     size_t n, float* const* pixels) {
+  HWY_DYNAMIC_DISPATCH(Result)(positions, stride, bias, n, pixels);
+}
+
+void TransformWeights(const float* weights, size_t n, float* positions,
+                      size_t stride) {
+  HWY_DYNAMIC_DISPATCH(Weights)(weights, n, positions, stride);
+}
+
+void TransformWeightGradient(const float* positions, size_t stride, size_t n,
+                             float* weights) {
+  HWY_DYNAMIC_DISPATCH(WeightGradient)(positions, stride, n, weights);
+}
+
+}  // namespace replicant::kernels::cpu
+#endif  // HWY_ONCE
