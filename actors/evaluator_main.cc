@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "actors/evaluation_log.h"
 #include "actors/evaluator.h"
@@ -21,6 +20,7 @@
 #include "core/runtime/checkpoint.h"
 #include "env/tasks/suite.h"
 #include "training/program.h"
+#include "training/stop_order.h"
 #include "training/summary.h"
 
 namespace replicant::actors {
@@ -90,7 +90,8 @@ class Follower {
       evaluated_ = followed_.version();
       if (IsGoodEnough(static_cast<int64_t>(*evaluated_), has_film)) return 0;
     }
-    return AwaitOrder();
+    heartbeat_.SetState(rpc::RoleState::kDraining);
+    return training::ExitCodeOfStop(heartbeat_options_, heartbeat_);
   }
 
  private:
@@ -126,24 +127,8 @@ class Follower {
     return true;
   }
 
-  // A signal of anybody but the supervisor must not look like a complete run.
-  int AwaitOrder() {
-    heartbeat_.SetState(rpc::RoleState::kDraining);
-    if (!is_supervised_) return 0;
-    const Clock::TimePoint deadline = Clock::Real().Now() + 3s;
-    while (!heartbeat_.StopOrder()) {
-      if (Clock::Real().Now() >= deadline) {
-        spdlog::error("stopped by a signal that is not the supervisor's");
-        return 1;
-      }
-      std::this_thread::sleep_for(10ms);
-    }
-    return 0;
-  }
-
   const rpc::HeartbeatSenderOptions heartbeat_options_ =
       rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"evaluator", 0}});
-  const bool is_supervised_ = !heartbeat_options_.endpoint.empty();
   const EvaluationConfig config_;
   const int64_t action_repeat_;
   const std::filesystem::path folder_;

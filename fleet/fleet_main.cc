@@ -34,6 +34,11 @@ namespace {
 
 using training::TrainingConfig;
 
+// By how much roles give way to a learner that runs on the same processors: a
+// step's threads wait for each other, so that whoever interrupts one holds up
+// all. They need little, and find it while the learner rests.
+constexpr int kLevelsBesideLearner = 10;
+
 // Where the programs of the roles are: beside this one.
 std::filesystem::path ProgramFolder() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path();
@@ -106,6 +111,10 @@ RoleSpec MakeRole(const PlacedRole& placed, const TrainingConfig& config,
   spec.cpus = placed.cpus;
   spec.restart = config.fleet.restart.at(role);
   const bool is_beside_learner = role == "worker" || role == "server";
+  const bool is_of_learner = role == "learner" || is_beside_learner;
+  if (!config.fleet.exclusive_learner && !is_of_learner) {
+    spec.niceness_levels = kLevelsBesideLearner;
+  }
   spec.command = {
       (ProgramFolder() / (is_beside_learner ? "learner" : role)).string(),
       "--config", (folder / "config.yaml").string()};

@@ -28,6 +28,8 @@ struct RoleSpec {
   // "NAME=value"; those of HeartbeatSenderOptions are added.
   std::vector<std::string> environment;
   CpuSet cpus;  // empty: all
+  // By how much it gives way to others on its processors.
+  int niceness_levels = 0;
   // A role starts once all of smaller start_stage run, and drains once all of
   // smaller stop_stage have ended.
   int start_stage = 0;

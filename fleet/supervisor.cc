@@ -206,6 +206,7 @@ void Supervisor::Start(Member& member) {
   process.stdout_file = folder_.LogFile(spec.id, member.incarnation);
   process.stderr_file = process.stdout_file;
   process.cpus = spec.cpus;
+  process.niceness_levels = spec.niceness_levels;
 
   monitor_.Expect(spec.id, member.incarnation);
   member.started_at = now_;

@@ -19,6 +19,7 @@
 #include "learner/workloads/resnet50/resnet_workload.h"
 #include "learner/workloads/sngan/sngan_workload.h"
 #include "training/program.h"
+#include "training/stop_order.h"
 
 namespace replicant::learner {
 namespace {
@@ -117,8 +118,9 @@ int Run(const TrainingConfig& config) {
     Follow(*MakeWorkload(config, std::move(replicator), /*source=*/nullptr));
     return 0;
   }
-  rpc::HeartbeatSender heartbeat(
-      rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"learner", 0}}));
+  const auto heartbeat_options =
+      rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"learner", 0}});
+  rpc::HeartbeatSender heartbeat(heartbeat_options);
   std::optional<RemoteTransitions> transitions;
   if (config.learner.workload == "d4pg") {
     transitions.emplace(ReaderOptionsOf(config, /*worker=*/0));
@@ -141,8 +143,12 @@ int Run(const TrainingConfig& config) {
                  100.0 * progress.wait_share, progress.frames);
            }});
   heartbeat.SetState(rpc::RoleState::kRunning);
-  heartbeat.SetState(rpc::RoleState::kDraining, ToString(learner.Run()));
-  return 0;
+  const EndReason reason = learner.Run();
+  heartbeat.SetState(rpc::RoleState::kDraining, ToString(reason));
+  // success means that the run is complete
+  return reason == EndReason::kStopped
+             ? training::ExitCodeOfStop(heartbeat_options, heartbeat)
+             : 0;
 }
 
 // What --role and --index ask for.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/priority.h"
 
 namespace replicant::replay {
 namespace {
@@ -19,6 +20,10 @@ constexpr auto kRetryInterval = std::chrono::milliseconds(100);
 constexpr auto kIdleInterval = std::chrono::milliseconds(200);
 // What a service is given beyond the wait that it was asked for.
 constexpr auto kGrace = std::chrono::seconds(5);
+// Batches are decoded ahead of time: where processors are few, while the
+// learner rests, and not in the middle of its step, whose threads wait for each
+// other.
+constexpr int kDecodeLevels = 10;
 
 BatchReaderOptions Checked(BatchReaderOptions options) {
   const auto check = [](const char* name, int64_t value, int64_t low,
@@ -621,6 +626,7 @@ void BatchReader::HandleCheckpointReply(Shard& shard,
 
 void BatchReader::Decode(const Thread::StopToken& stop) {
   try {
+    GiveWay(kDecodeLevels);
     FrameDecoder decoder;
     while (!stop.IsStopRequested()) {
       std::shared_ptr<Assembly> assembly;

@@ -87,6 +87,7 @@ struct ChildPlan {
   int stdin_fd = -1;
   cpu_set_t cpus;
   bool has_cpus = false;
+  int niceness_levels = 0;
 };
 
 ChildPlan MakePlan(const ProcessOptions& options) {
@@ -102,6 +103,7 @@ ChildPlan MakePlan(const ProcessOptions& options) {
   CPU_ZERO(&plan.cpus);
   for (const int cpu : options.cpus.cpus()) CPU_SET(cpu, &plan.cpus);
   plan.has_cpus = !options.cpus.empty();
+  plan.niceness_levels = options.niceness_levels;
   return plan;
 }
 
@@ -141,6 +143,10 @@ ChildPlan MakePlan(const ProcessOptions& options) {
   if (plan.has_cpus &&
       ::sched_setaffinity(0, sizeof(plan.cpus), &plan.cpus) != 0) {
     fail(kAffinity);
+  }
+  // it cannot fail: everybody may become nicer; its result is the new niceness
+  if (plan.niceness_levels > 0) {
+    [[maybe_unused]] const int niceness = ::nice(plan.niceness_levels);
   }
   ::execvpe(plan.argv[0], plan.argv.data(), plan.envp.data());
   fail(kExec);

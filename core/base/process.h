@@ -41,6 +41,8 @@ struct ProcessOptions {
   std::filesystem::path stderr_file;
   // Processors the child may run on; empty: this thread's.
   CpuSet cpus;
+  // By how much it gives way to others (core/base/priority.h).
+  int niceness_levels = 0;
 };
 
 // A child process that never outlives its parent.

@@ -28,8 +28,8 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
 
-// The process of the role evaluator that a fleet has started.
-pid_t EvaluatorOf(pid_t fleet) {
+// The process of a role that a fleet has started.
+pid_t ProcessOf(pid_t fleet, const std::string& role) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     std::ifstream status(entry.path() / "status");
     std::string name;
@@ -38,7 +38,7 @@ pid_t EvaluatorOf(pid_t fleet) {
       if (line.starts_with("Name:\t")) name = line.substr(6);
       if (line.starts_with("PPid:\t")) parent = line.substr(6);
     }
-    if (name == "evaluator" && parent == std::to_string(fleet)) {
+    if (name == role && parent == std::to_string(fleet)) {
       return std::stoi(entry.path().filename().string());
     }
   }
@@ -260,6 +260,30 @@ TEST_F(TrainingTest, AStopReachesReplicasUnderMpi) {
       << Output();
 }
 
+// Somebody stops the learner alone: the run has not come to its end by that.
+TEST_F(TrainingTest, ALearnerThatIsStoppedByHandComesBack) {
+  const auto output = folder_.path() / "output";
+  Process fleet({.command = Command({"learner.limits.max_steps=0",
+                                     "learner.checkpoint_interval_s=0.3",
+                                     "fleet.restart.learner.initial_backoff_s="
+                                     "0.1"}),
+                 .stdout_file = output,
+                 .stderr_file = output});
+  const auto log = run_ / "logs" / "learner-0.1.log";
+  ASSERT_TRUE(AwaitFile(log, "stood still for")) << ReadFile(output);
+  ASSERT_EQ(::kill(ProcessOf(fleet.pid(), "learner"), SIGTERM), 0);
+  ASSERT_TRUE(AwaitFile(run_ / "logs" / "learner-0.2.log",
+                        "goes on from the checkpoint of step"))
+      << ReadFile(output);
+  fleet.Signal(SIGINT);
+  const auto status = fleet.Wait(std::chrono::minutes(1));
+  ASSERT_TRUE(status && status->ok()) << ReadFile(output);
+  const std::string text = ReadFile(output);
+  EXPECT_THAT(text, HasSubstr("learner-0: exit code 1; starts again"));
+  EXPECT_THAT(text, HasSubstr("status              stopped: stopped by a "
+                              "signal\n"));
+}
+
 // The process of a rank of a run's learner.
 pid_t ReplicaOf(const std::filesystem::path& run, int rank) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -429,7 +453,7 @@ TEST_F(TrainingTest, AKilledEvaluatorComesBackAndTheTrainingGoesOn) {
   // also when it is asked to end by somebody who is not the fleet
   for (const int signal : {SIGKILL, SIGTERM}) {
     const size_t num_before = Evaluations().size();
-    ASSERT_EQ(::kill(EvaluatorOf(fleet.pid()), signal), 0);
+    ASSERT_EQ(::kill(ProcessOf(fleet.pid(), "evaluator"), signal), 0);
     ASSERT_TRUE(await([&] {
       return ReadFile(output).find(signal == SIGKILL
                                        ? "evaluator-0: signal 9 (Killed); "

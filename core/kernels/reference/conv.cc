@@ -192,7 +192,7 @@ RunFunction OnPixels(const KernelRequest& request, RunFunction conv) {
   const bool is_shifted = request.node.attributes.Has("is_shifted");
   std::vector<std::byte> images(static_cast<size_t>(shape.num_elements()) *
                                 DTypeSize(dtype));
-  return [=, images = std::move(images),
+  return [=, conv = std::move(conv), images = std::move(images),
           on_images = Operands()](const Operands& operands) mutable {
     const auto* offsets =
         is_shifted ? operands.input<int32_t>(operands.inputs.size() - 1)

@@ -1,0 +1,31 @@
+#include "core/base/priority.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+
+namespace replicant {
+
+void GiveWay(int levels) {
+  if (levels < 0) {
+    throw InvalidArgument(
+        fmt::format("GiveWay: want levels >= 0, got {}", levels));
+  }
+  if (levels == 0) return;
+  constexpr int kNicest = 19;
+  // 0 is the calling thread, and -1 a niceness like any other
+  errno = 0;
+  const int niceness = ::getpriority(PRIO_PROCESS, 0);
+  REPLICANT_CHECK(errno == 0, "getpriority: error {}", errno);
+  const int error =
+      ::setpriority(PRIO_PROCESS, 0, std::min(kNicest, niceness + levels));
+  // everybody may become nicer
+  REPLICANT_CHECK(error == 0, "setpriority: error {}", errno);
+}
+
+}  // namespace replicant
