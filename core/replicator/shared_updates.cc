@@ -273,6 +273,7 @@ void SharedUpdates::Connect() {
     }
     for (size_t i = 0; i < first.size(); ++i) {
       std::vector<const UpdateKernel*> same;
+      same.reserve(replicas.size());
       for (const Place& place : replicas) same.push_back(place.kernels[i]);
       for (const Place& place : replicas) place.kernels[i]->Connect(same);
     }

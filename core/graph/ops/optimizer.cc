@@ -139,6 +139,8 @@ Output SgdUpdate(const std::vector<VariableId>& parameters,
       site);
 }
 
+// Algorithm 1 takes as many.
+// NOLINTNEXTLINE(readability-function-size)
 Output AdamUpdate(Graph& graph, const AdamVariables& variables,
                   const std::vector<Output>& gradients, Output learning_rate,
                   Output gradient_scale, Output step,

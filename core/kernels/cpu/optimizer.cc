@@ -97,7 +97,7 @@ class Gradients {
     }
     const auto factor = static_cast<float>(part_.gradient_factor);
 #pragma omp simd
-    for (int64_t e = 0; e < n; ++e) sum[e] *= factor;
+    for (int64_t e = 0; e < n; ++e) sum[e] = g[e] * factor;
     return sum;
   }
 
