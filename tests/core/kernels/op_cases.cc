@@ -278,11 +278,27 @@ void AddMatMul(Cases& cases) {
   }
 }
 
+struct Conv {
+  std::string ToString() const {
+    return fmt::format("{}x{}x{}x{}_o{}k{}s{}p{}", x[0], x[1], x[2], x[3], o, k,
+                       stride, padding);
+  }
+  // How many products the longest sum has, that of a weight's gradient, with
+  // those of a result.
+  double sum_length() const {
+    return static_cast<double>(x.num_elements() / x[3] + k * k * x[3]);
+  }
+  Output Of(CaseBuilder& b, Output image) const {
+    return graph::Conv2d(image, b.Normal(Shape({o, x[3], k, k})),
+                         {.stride = stride, .padding = padding});
+  }
+
+  Shape x;
+  int64_t o, k, stride, padding;
+  bool is_shifted = false;  // of pixels
+};
+
 void AddImages(Cases& cases) {
-  struct Conv {
-    Shape x;
-    int64_t o, k, stride, padding;
-  };
   const std::vector<Conv> convs = {{Shape({1, 1, 1, 1}), 1, 1, 1, 0},
                                    {Shape({2, 9, 11, 3}), 5, 3, 2, 1},
                                    {Shape({3, 13, 12, 9}), 32, 3, 2, 0},
@@ -299,28 +315,17 @@ void AddImages(Cases& cases) {
                                    {Shape({5, 31, 34, 48}), 32, 3, 1, 0},
                                    {Shape({1, 31, 33, 32}), 32, 3, 1, 2}};
   for (const Conv& c : convs) {
-    const int64_t num_pixels = c.x.num_elements() / c.x[3];
-    const auto length = static_cast<double>(num_pixels + c.k * c.k * c.x[3]);
-    const std::string size =
-        fmt::format("{}x{}x{}x{}_o{}k{}s{}p{}", c.x[0], c.x[1], c.x[2], c.x[3],
-                    c.o, c.k, c.stride, c.padding);
-    cases.push_back({"Conv2d_" + size,
-                     [c](CaseBuilder& b) {
-                       return Outputs{graph::Conv2d(
-                           b.Normal(c.x),
-                           b.Normal(Shape({c.o, c.x[3], c.k, c.k})),
-                           {.stride = c.stride, .padding = c.padding})};
-                     },
-                     length});
     cases.push_back(
-        {"Conv2dBiasRelu_" + size,
-         [c](CaseBuilder& b) {
-           const Output y = graph::Conv2d(
-               b.Normal(c.x), b.Normal(Shape({c.o, c.x[3], c.k, c.k})),
-               {.stride = c.stride, .padding = c.padding});
-           return Outputs{graph::Relu(graph::Add(y, b.Normal(Shape({c.o}))))};
-         },
-         length});
+        {"Conv2d_" + c.ToString(),
+         [c](CaseBuilder& b) { return Outputs{c.Of(b, b.Normal(c.x))}; },
+         c.sum_length()});
+    cases.push_back({"Conv2dBiasRelu_" + c.ToString(),
+                     [c](CaseBuilder& b) {
+                       const Output y = c.Of(b, b.Normal(c.x));
+                       return Outputs{
+                           graph::Relu(graph::Add(y, b.Normal(Shape({c.o}))))};
+                     },
+                     c.sum_length()});
   }
   struct Pool {
     int64_t window, stride, padding;
@@ -369,11 +374,6 @@ void AddImages(Cases& cases) {
 
 // A first layer: what backends may read as pixels (the pass fuse_pixels).
 void AddPixelConvs(Cases& cases) {
-  struct Conv {
-    Shape x;
-    int64_t o, k, stride, padding;
-    bool is_shifted;
-  };
   const std::vector<Conv> convs = {
       {Shape({3, 64, 64, 9}), 16, 8, 4, 0, true},
       {Shape({2, 16, 16, 9}), 32, 8, 4, 0, false},
@@ -389,11 +389,6 @@ void AddPixelConvs(Cases& cases) {
       // too few channels: floats are made first
       {Shape({2, 9, 8, 1}), 4, 3, 1, 1, true}};
   for (const Conv& c : convs) {
-    const int64_t num_pixels = c.x.num_elements() / c.x[3];
-    const auto length = static_cast<double>(num_pixels + c.k * c.k * c.x[3]);
-    const std::string size =
-        fmt::format("{}x{}x{}x{}_o{}k{}s{}p{}", c.x[0], c.x[1], c.x[2], c.x[3],
-                    c.o, c.k, c.stride, c.padding);
     const auto conv = [c](CaseBuilder& b) {
       Output pixels = b.Whole(DType::kU8, c.x, 0, 256);
       if (c.is_shifted) {
@@ -401,20 +396,18 @@ void AddPixelConvs(Cases& cases) {
         pixels = graph::RandomShift(
             pixels, b.Whole(DType::kI32, Shape({c.x[0], 2}), -15, 16));
       }
-      return graph::Conv2d(graph::NormalizePixels(pixels, b.floating()),
-                           b.Normal(Shape({c.o, c.x[3], c.k, c.k})),
-                           {.stride = c.stride, .padding = c.padding});
+      return c.Of(b, graph::NormalizePixels(pixels, b.floating()));
     };
-    cases.push_back({"PixelConv2d_" + size,
+    cases.push_back({"PixelConv2d_" + c.ToString(),
                      [conv](CaseBuilder& b) { return Outputs{conv(b)}; },
-                     length});
-    cases.push_back({"PixelConv2dBiasElu_" + size,
+                     c.sum_length()});
+    cases.push_back({"PixelConv2dBiasElu_" + c.ToString(),
                      [conv, c](CaseBuilder& b) {
                        const Output y = conv(b);
                        return Outputs{
                            graph::Elu(graph::Add(y, b.Normal(Shape({c.o}))))};
                      },
-                     length});
+                     c.sum_length()});
   }
 }
 
