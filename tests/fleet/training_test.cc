@@ -128,11 +128,11 @@ class TrainingTest : public ::testing::Test {
 // strategy.
 TEST_F(TrainingTest, TrainsImageModelsOnReplicas) {
   for (const char* recipe : {"resnet18_synthetic", "sngan32_synthetic"}) {
-    for (const char* replication :
-         {"{strategy: single}", "{strategy: in_graph, replicas: 2}"
-#ifdef REPLICANT_MPI
-          ,
-          "{strategy: between_graph, replicas: 2}"
+    for (const char* replication : {
+           "{strategy: single}", "{strategy: in_graph, replicas: 2}"
+#if REPLICANT_MPI
+               ,
+               "{strategy: between_graph, replicas: 2}"
 #endif
          }) {
       const CommandResult result = RunCommand(
@@ -204,18 +204,19 @@ TEST_F(TrainingTest, TrainsOnReplicasInOneProcess) {
 }
 
 TEST_F(TrainingTest, TrainsFromPixelsOnReplicas) {
-  for (const char* recipe : {"cartpole_swingup_pixels_in_graph"
-#ifdef REPLICANT_MPI
-                             ,
-                             "cartpole_swingup_pixels_mpi"
+  for (const char* recipe : {
+         "cartpole_swingup_pixels_in_graph"
+#if REPLICANT_MPI
+             ,
+             "cartpole_swingup_pixels_mpi"
 #endif
        }) {
     const CommandResult result = RunCommand(
         {.command =
              Command({"evaluation.enabled=false", "learner.limits.max_steps=4",
                       "learner.batch_size=8", "agent.random_shift=2",
-                      "task.pixels={enabled: true, height: 24, width: 24, "
-                      "frame_stack: 2}"},
+                      "task.pixels.height=24", "task.pixels.width=24",
+                      "task.pixels.frame_stack=2"},
                      recipe)},
         std::chrono::minutes(2));
     EXPECT_TRUE(result.status.ok()) << result.output;

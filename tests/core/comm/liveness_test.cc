@@ -33,6 +33,7 @@ class LivenessTest : public ::testing::Test {
   std::unique_ptr<Liveness> Make(int size, bool is_one_host = true) {
     const int rank = num_made_++;
     std::vector<std::string> places;
+    places.reserve(static_cast<size_t>(size));
     for (int r = 0; r < size; ++r) places.push_back(fmt::format("host/{}", r));
     return std::make_unique<Liveness>(
         kQuick, Liveness::Group{rank, places, is_one_host},
@@ -89,6 +90,7 @@ TEST_F(LivenessTest, WhatOneReportsAllKnow) {
   for (size_t reporter = 0; reporter < 3; ++reporter) {
     num_made_ = 0;
     std::vector<std::unique_ptr<Liveness>> ranks;
+    ranks.reserve(3);
     for (int r = 0; r < 3; ++r) ranks.push_back(Make(3));
     ranks[reporter]->Report("out of memory");
     for (const auto& rank : ranks) EXPECT_EQ(Await(*rank), "out of memory");

@@ -286,7 +286,8 @@ struct Conv {
   // How many products the longest sum has, that of a weight's gradient, with
   // those of a result.
   double sum_length() const {
-    return static_cast<double>(x.num_elements() / x[3] + k * k * x[3]);
+    const int64_t num_pixels = x.num_elements() / x[3];
+    return static_cast<double>(num_pixels + k * k * x[3]);
   }
   Output Of(CaseBuilder& b, Output image) const {
     return graph::Conv2d(image, b.Normal(Shape({o, x[3], k, k})),
