@@ -33,15 +33,8 @@ std::map<std::string, std::vector<double>> TrainInBatches(int replicas,
   const auto step = replicator->Build(*input, NetworkStep);
   while (step->Run(kNoWait) == NextResult::kOk) {
   }
-  std::map<std::string, std::vector<double>> variables;
-  for (const auto& [name, variable] : replicator->variables().variables()) {
-    if (variable.spec.dtype != DType::kF64) continue;
-    const HostTensor tensor = replicator->variables().Get(name);
-    const auto span = tensor.Span<double>();
-    variables[name] = {span.begin(), span.end()};
-  }
   EXPECT_EQ(replicator->variables().Get("step").Span<int64_t>()[0], 5);
-  return variables;
+  return VariablesOf<double>(*replicator);
 }
 
 TEST(AccumulationTest, SeveralBatchesMakeTheUpdateOfALargerOne) {

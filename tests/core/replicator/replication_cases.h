@@ -18,6 +18,7 @@
 #include "core/graph/ops/state.h"
 #include "core/nn/optimizers.h"
 #include "core/replicator/replicator.h"
+#include "core/tensor/dtype.h"
 #include "tests/support/message_of.h"
 
 // What every synchronous strategy must do: run in one process for in_graph, and
@@ -270,6 +271,19 @@ inline double RealValue(int64_t step, int64_t row, int64_t column) {
   return std::sin(static_cast<double>(step * 131 + row * 17 + column * 3));
 }
 
+// The variables of type T, by name.
+template <typename T>
+std::map<std::string, std::vector<T>> VariablesOf(Replicator& replicator) {
+  std::map<std::string, std::vector<T>> variables;
+  for (const auto& [name, variable] : replicator.variables().variables()) {
+    if (variable.spec.dtype != kDTypeOf<T>) continue;
+    const HostTensor value = replicator.variables().Get(name);
+    const auto span = value.Span<T>();
+    variables[name] = {span.begin(), span.end()};
+  }
+  return variables;
+}
+
 // The variables after ten steps on batches of 16 rows.
 inline std::map<std::string, std::vector<double>> TrainNetwork(
     const ReplicationConfig& config, InputMode mode = InputMode::kPerWorker) {
@@ -278,14 +292,7 @@ inline std::map<std::string, std::vector<double>> TrainNetwork(
   const auto step = replicator->Build(*input, NetworkStep);
   while (step->Run(kNoWait) == NextResult::kOk) {
   }
-  std::map<std::string, std::vector<double>> variables;
-  for (const auto& [name, variable] : replicator->variables().variables()) {
-    if (variable.spec.dtype != DType::kF64) continue;
-    const HostTensor value = replicator->variables().Get(name);
-    const auto span = value.Span<double>();
-    variables[name] = {span.begin(), span.end()};
-  }
-  return variables;
+  return VariablesOf<double>(*replicator);
 }
 
 inline double NormOfDifference(const std::vector<double>& a,

@@ -282,14 +282,7 @@ std::map<std::string, std::vector<float>> Train(const ReplicationConfig& config,
   });
   while (step->Run(kNoWait) == NextResult::kOk) {
   }
-  std::map<std::string, std::vector<float>> variables;
-  for (const auto& [name, variable] : replicator->variables().variables()) {
-    if (variable.spec.dtype != DType::kF32) continue;
-    const HostTensor tensor = replicator->variables().Get(name);
-    const auto span = tensor.Span<float>();
-    variables[name] = {span.begin(), span.end()};
-  }
-  return variables;
+  return VariablesOf<float>(*replicator);
 }
 
 TEST(SharedUpdatesTest, GradientsSummedOnTheWayGiveTheBitsOfTheirMean) {
