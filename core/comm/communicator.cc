@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
+
 #include "core/base/check.h"
 #include "core/base/error.h"
 
@@ -82,6 +85,23 @@ void Communicator::Run(const Collective& c) {
     }
   }
   DoRun(c);
+}
+
+std::map<int, std::vector<int>> Communicator::GatherParts(int color, int key) {
+  const int64_t own[2] = {color, key};
+  std::vector<int64_t> all(2 * static_cast<size_t>(size()));
+  AllGather(TensorView(DType::kI64, Shape({2}), own),
+            MutableTensorView(DType::kI64, Shape({2 * size()}), all.data()));
+  std::map<int, std::vector<int>> parts;
+  for (int r = 0; r < size(); ++r) {
+    const auto of_rank = static_cast<int>(all[2 * static_cast<size_t>(r)]);
+    if (of_rank >= 0) parts[of_rank].push_back(r);
+  }
+  for (auto& [ignored, ranks] : parts) {
+    std::ranges::stable_sort(
+        ranks, {}, [&](int r) { return all[2 * static_cast<size_t>(r) + 1]; });
+  }
+  return parts;
 }
 
 }  // namespace replicant::comm

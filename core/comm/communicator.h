@@ -1,9 +1,11 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/comm/reduce.h"
 #include "core/tensor/tensor_view.h"
@@ -89,6 +91,11 @@ class Communicator {
   // Processes that are not watched (heartbeat_timeout) notice it at their
   // deadline, unless this process ends, which ends them all.
   virtual void Abort(const std::string& reason) = 0;
+
+ protected:
+  // The ranks of every part that a Split() is to make, by color and in their
+  // order there. All ranks call it.
+  std::map<int, std::vector<int>> GatherParts(int color, int key);
 
  private:
   // Arguments are checked.

@@ -1,396 +1,355 @@
 #include "core/comm/mpi_communicator.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <mpi.h>
-#include <sched.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cstdlib>
-#include <cstring>
-#include <thread>
+#include <iterator>
+#include <map>
+#include <set>
+#include <span>
 #include <utility>
-#include <vector>
 
-#include "core/base/clock.h"
+#include "core/base/check.h"
 #include "core/base/error.h"
-#include "core/base/mutex.h"
-#include "core/base/process.h"
-#include "core/comm/host_addresses.h"
-#include "core/comm/liveness.h"
+#include "core/comm/mpi_exchange.h"
+#include "core/comm/thread_group.h"
 #include "core/tensor/host_buffer.h"
 
 namespace replicant::comm {
 namespace {
 
-// Bytes that go to one rank at a time: small enough for caches, for MPI's int
-// and for the memory that an all-reduce needs, large enough to forget latency.
+// Bytes that go to one process at a time for one rank: small enough for caches,
+// for MPI's int and for the memory that an all-reduce needs, large enough to
+// forget latency.
 constexpr size_t kPieceBytes = size_t{4} << 20;
-// How long a rank polls for the others before it lets the processor rest.
-constexpr auto kPolling = std::chrono::milliseconds(200);
-constexpr auto kRest = std::chrono::microseconds(100);
-constexpr int kTag = 0;
 
-void Check(int code, const char* call) {
-  if (code == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING] = {};
-  int length = 0;
-  MPI_Error_string(code, text, &length);
-  throw CommError(fmt::format("{}: {}", call, text));
-}
-#define MPI_CALL(call) Check((call), #call)
-
-// MPI for the life of the process.
-class MpiProcess {
+// What the ranks of a process share. The first of its threads makes the calls
+// between processes, with the arguments of all.
+class ProcessRanks {
  public:
-  static MpiProcess& Get() {
-    static MpiProcess process;
-    return process;
-  }
-
-  MpiProcess() {
-    int provided = 0;
-    if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided) !=
-            MPI_SUCCESS ||
-        provided < MPI_THREAD_MULTIPLE) {
-      throw CommError(
-          "MPI_Init_thread: this MPI cannot be used by several threads");
+  // `process_of`: by rank.
+  ProcessRanks(std::shared_ptr<MpiExchange> exchange,
+               std::vector<int> process_of)
+      : exchange_(std::move(exchange)),
+        process_of_(std::move(process_of)),
+        thread_of_(process_of_.size(), -1),
+        ranks_(RanksOf(exchange_->process())),
+        threads_(static_cast<int>(ranks_.size()), exchange_->options(),
+                 {.member = "thread"}) {
+    for (size_t t = 0; t < ranks_.size(); ++t) {
+      thread_of_[static_cast<size_t>(ranks_[t])] = static_cast<int>(t);
     }
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   }
-  ~MpiProcess() {
-    // finalising waits for all ranks, which may be the ones that are missing;
-    // mpirun ends them all when one goes without
-    if (!has_failed) MPI_Finalize();
+
+  int num_ranks() const { return static_cast<int>(process_of_.size()); }
+  int num_threads() const { return threads_.size(); }
+  int rank_of(int thread) const { return ranks_[static_cast<size_t>(thread)]; }
+
+  // A thread's part of a call of all ranks.
+  void Run(int thread, const Collective& c) {
+    WithThreads([&] { threads_.Enter(thread, c); });
+    if (thread == 0) RunForAll(c);
+    if (num_threads() == 1) return;
+    WithThreads([&] {
+      threads_.MeetAfterWork(thread);
+      if (thread != 0 && c.kind != Collective::Kind::kReduceScatter &&
+          c.kind != Collective::Kind::kBarrier) {
+        CopyTensor(threads_.call_of(0).out, c.out.data());
+      }
+      threads_.Meet(thread);
+    });
   }
-  MpiProcess(const MpiProcess&) = delete;
-  MpiProcess& operator=(const MpiProcess&) = delete;
 
-  std::atomic<bool> has_failed{false};
-};
+  void Abort(const std::string& reason) {
+    exchange_->Abort(reason);
+    threads_.Abort(reason);
+  }
 
-// One message of an exchange.
-struct Message {
-  int peer = 0;
-  bool is_send = false;
-  std::byte* data = nullptr;
-  size_t size_bytes = 0;
+  // Makes the groups of a Split(), `parts` by color; the first thread does it,
+  // in all processes.
+  void MakeParts(const std::map<int, std::vector<int>>& parts);
+  // The rank of one of its members; between MakeParts() and ForgetParts().
+  std::unique_ptr<Communicator> RankOfPart(int color, int rank) const;
+  void ForgetParts() { parts_.clear(); }
+
+ private:
+  struct Part {
+    std::vector<int> ranks;  // of the whole, in the part's order
+    std::shared_ptr<ProcessRanks> shared;
+  };
+
+  std::vector<int> RanksOf(int process) const {
+    std::vector<int> ranks;
+    for (int r = 0; r < num_ranks(); ++r) {
+      if (process_of_[static_cast<size_t>(r)] == process) ranks.push_back(r);
+    }
+    return ranks;
+  }
+
+  // Meetings of the threads, whose failures are all processes'.
+  template <typename Meet>
+  void WithThreads(const Meet& meet) {
+    try {
+      meet();
+    } catch (const CommError& e) {
+      Abort(e.what());
+      exchange_->ThrowIfAborted();
+    }
+  }
+
+  void RunForAll(const Collective& c) {
+    try {
+      exchange_->Run(c, [&] { Make(c); });
+    } catch (const CommError& e) {
+      threads_.Abort(e.what());
+      throw;
+    }
+  }
+  void Make(const Collective& c);
+  void MakeAllReduce(const Collective& c);
+  void MakeReduceScatter(const Collective& c);
+  template <typename InOf>
+  void GatherAndReduce(const Collective& c, const InOf& in_of,
+                       std::span<std::byte> out);
+  void MakeAllGather(const Collective& c);
+  void MakeBroadcast(const Collective& c);
+
+  // Calls visit(process) for all processes but this one.
+  template <typename Visit>
+  void ForOthers(const Visit& visit) const {
+    for (int p = 0; p < exchange_->num_processes(); ++p) {
+      if (p != exchange_->process()) visit(p);
+    }
+  }
+  std::span<const std::byte> InputOf(size_t thread) const {
+    return threads_.call_of(thread).in.bytes();
+  }
+
+  const std::shared_ptr<MpiExchange> exchange_;
+  const std::vector<int> process_of_;
+  // by rank; -1 for other processes'
+  std::vector<int> thread_of_;
+  const std::vector<int> ranks_;  // by thread
+  ThreadGroup threads_;
+  // by color
+  std::map<int, Part> parts_;
+  // kept so that calls allocate nothing
+  std::vector<const std::byte*> inputs_;
+  HostBuffer scratch_{0};
 };
 
 class MpiCommunicator : public Communicator {
  public:
-  MpiCommunicator(MPI_Comm comm, const CommunicatorOptions& options)
-      : comm_(comm), options_(options) {
-    MPI_CALL(MPI_Comm_rank(comm_, &rank_));
-    MPI_CALL(MPI_Comm_size(comm_, &size_));
-  }
-  ~MpiCommunicator() override {
-    liveness_.reset();
-    if (!MpiProcess::Get().has_failed) MPI_Comm_free(&comm_);
-  }
-  MpiCommunicator(const MpiCommunicator&) = delete;
-  MpiCommunicator& operator=(const MpiCommunicator&) = delete;
+  MpiCommunicator(std::shared_ptr<ProcessRanks> shared, int thread)
+      : shared_(std::move(shared)), thread_(thread) {}
 
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
+  int rank() const override { return shared_->rank_of(thread_); }
+  int size() const override { return shared_->num_ranks(); }
   std::string_view transport() const override { return "mpi"; }
 
-  // All ranks watch each other from now on.
-  void Watch();
-
   std::unique_ptr<Communicator> Split(int color, int key) override {
-    MPI_Comm part = MPI_COMM_NULL;
-    MPI_CALL(
-        MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &part));
-    if (part == MPI_COMM_NULL) return nullptr;
-    MPI_CALL(MPI_Comm_set_errhandler(part, MPI_ERRORS_RETURN));
-    auto result = std::make_unique<MpiCommunicator>(part, options_);
-    result->liveness_ = liveness_;
-    result->is_part_ = true;
+    const std::map<int, std::vector<int>> parts = GatherParts(color, key);
+    if (thread_ == 0) shared_->MakeParts(parts);
+    Barrier();
+    std::unique_ptr<Communicator> result;
+    if (color >= 0) result = shared_->RankOfPart(color, rank());
+    Barrier();
+    if (thread_ == 0) shared_->ForgetParts();
     return result;
   }
 
-  void Abort(const std::string& reason) override {
-    End(reason, fmt::format("rank {} of {}: {}", rank_, size_, reason));
-  }
+  void Abort(const std::string& reason) override { shared_->Abort(reason); }
 
  private:
-  void DoRun(const Collective& c) override {
-    ThrowIfAborted();
-    call_ = &c;
-    ++num_calls_;
-    // the order of the calls is that of all ranks
-    const Liveness::CallScope scope(is_part_ ? nullptr : liveness_.get(), c);
-    try {
-      switch (c.kind) {
-        case Collective::Kind::kAllReduce:
-          RunAllReduce(c);
-          break;
-        case Collective::Kind::kAllGather:
-          RunAllGather(c);
-          break;
-        case Collective::Kind::kReduceScatter:
-          RunReduceScatter(c);
-          break;
-        case Collective::Kind::kBroadcast:
-          RunBroadcast(c);
-          break;
-        case Collective::Kind::kBarrier:
-          for (int peer = 0; peer < size_; ++peer) SendAndReceive(peer, {}, {});
-          Exchange();
-          break;
-      }
-    } catch (const CommError& e) {
-      End(e.what(), e.what());
-      throw;
-    }
-  }
+  void DoRun(const Collective& c) override { shared_->Run(thread_, c); }
 
-  void RunAllReduce(const Collective& c) {
-    const size_t element = DTypeSize(c.in.dtype());
-    const auto count = static_cast<size_t>(c.in.shape().num_elements());
-    const auto ranks = static_cast<size_t>(size_);
-    const size_t piece = ranks * (kPieceBytes / element);
-    for (size_t begin = 0; begin < count; begin += piece) {
-      const size_t n = std::min(piece, count - begin);
-      const auto part_of = [&](size_t rank) {
-        const Range part = PartOf(n, ranks, rank, /*granularity=*/1);
-        return std::span(c.out.data() + (begin + part.begin) * element,
-                         part.size() * element);
-      };
-      const auto in_of = [&](size_t rank) {
-        const Range part = PartOf(n, ranks, rank, /*granularity=*/1);
-        return c.in.bytes().subspan((begin + part.begin) * element,
-                                    part.size() * element);
-      };
-      const std::span<std::byte> own = part_of(static_cast<size_t>(rank_));
-      GatherAndReduce(c, in_of, own);
-      for (int peer = 0; peer < size_; ++peer) {
-        SendAndReceive(peer, own, part_of(static_cast<size_t>(peer)));
-      }
-      Exchange();
-    }
-  }
-
-  void RunReduceScatter(const Collective& c) {
-    const size_t row = c.out.size_bytes();
-    for (size_t begin = 0; begin < row; begin += kPieceBytes) {
-      const size_t n = std::min(kPieceBytes, row - begin);
-      GatherAndReduce(
-          c,
-          [&](size_t rank) {
-            return c.in.bytes().subspan(rank * row + begin, n);
-          },
-          c.out.bytes().subspan(begin, n));
-    }
-  }
-
-  // Sends every rank in_of(rank), and reduces what comes for this one to `out`.
-  template <typename InOf>
-  void GatherAndReduce(const Collective& c, const InOf& in_of,
-                       std::span<std::byte> out) {
-    const auto ranks = static_cast<size_t>(size_);
-    if (scratch_.size_bytes() < out.size() * ranks) {
-      scratch_ = HostBuffer(out.size() * ranks);
-    }
-    inputs_.clear();
-    for (size_t peer = 0; peer < ranks; ++peer) {
-      std::byte* const arrived = scratch_.data() + peer * out.size();
-      const bool is_own = peer == static_cast<size_t>(rank_);
-      inputs_.push_back(is_own ? in_of(peer).data() : arrived);
-      SendAndReceive(static_cast<int>(peer), in_of(peer),
-                     {arrived, out.size()});
-    }
-    Exchange();
-    std::byte* const outputs[] = {out.data()};
-    Reduce(c.op, c.in.dtype(), inputs_, outputs, 0,
-           out.size() / DTypeSize(c.in.dtype()), c.factor);
-  }
-
-  void RunAllGather(const Collective& c) {
-    const size_t row = c.in.size_bytes();
-    std::byte* const own = c.out.data() + static_cast<size_t>(rank_) * row;
-    if (row > 0 && own != c.in.data()) std::memcpy(own, c.in.data(), row);
-    for (size_t begin = 0; begin < row; begin += kPieceBytes) {
-      const size_t n = std::min(kPieceBytes, row - begin);
-      for (int peer = 0; peer < size_; ++peer) {
-        SendAndReceive(
-            peer, {own + begin, n},
-            c.out.bytes().subspan(static_cast<size_t>(peer) * row + begin, n));
-      }
-      Exchange();
-    }
-  }
-
-  void RunBroadcast(const Collective& c) {
-    const size_t size = c.in.size_bytes();
-    if (rank_ == c.source && size > 0 && c.out.data() != c.in.data()) {
-      std::memcpy(c.out.data(), c.in.data(), size);
-    }
-    for (size_t begin = 0; begin < size; begin += kPieceBytes) {
-      const size_t n = std::min(kPieceBytes, size - begin);
-      if (rank_ != c.source) {
-        messages_.push_back(
-            {c.source, /*is_send=*/false, c.out.data() + begin, n});
-      } else {
-        for (int peer = 0; peer < size_; ++peer) {
-          if (peer == rank_) continue;
-          messages_.push_back({peer, /*is_send=*/true,
-                               const_cast<std::byte*>(c.in.data()) + begin, n});
-        }
-      }
-      Exchange();
-    }
-  }
-
-  // Notes two messages of the next exchange; none with oneself.
-  void SendAndReceive(int peer, std::span<const std::byte> send,
-                      std::span<std::byte> receive) {
-    if (peer == rank_) return;
-    messages_.push_back(
-        {peer, /*is_send=*/false, receive.data(), receive.size()});
-    // MPI only reads it
-    messages_.push_back({peer, /*is_send=*/true,
-                         const_cast<std::byte*>(send.data()), send.size()});
-  }
-
-  // Sends and receives all messages noted.
-  void Exchange() {
-    requests_.assign(messages_.size(), MPI_REQUEST_NULL);
-    for (size_t i = 0; i < messages_.size(); ++i) {
-      const Message& m = messages_[i];
-      const auto size = static_cast<int>(m.size_bytes);
-      if (m.is_send) {
-        MPI_CALL(MPI_Isend(m.data, size, MPI_BYTE, m.peer, kTag, comm_,
-                           &requests_[i]));
-      } else {
-        MPI_CALL(MPI_Irecv(m.data, size, MPI_BYTE, m.peer, kTag, comm_,
-                           &requests_[i]));
-      }
-    }
-    WaitForAll();
-    messages_.clear();
-  }
-
-  void WaitForAll() {
-    const Clock::TimePoint start = Clock::Real().Now();
-    while (true) {
-      int is_done = 0;
-      MPI_CALL(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(),
-                           &is_done, MPI_STATUSES_IGNORE));
-      if (is_done != 0) return;
-      ThrowIfAborted();
-      const Clock::Duration waited = Clock::Real().Now() - start;
-      if (waited > options_.timeout) throw CommError(DescribeMissing());
-      if (waited < kPolling) {
-        sched_yield();
-      } else {
-        std::this_thread::sleep_for(kRest);
-      }
-    }
-  }
-
-  std::string DescribeMissing() {
-    std::vector<int> missing;
-    for (size_t i = 0; i < requests_.size(); ++i) {
-      int is_done = 0;
-      MPI_Test(&requests_[i], &is_done, MPI_STATUS_IGNORE);
-      if (is_done == 0) missing.push_back(messages_[i].peer);
-    }
-    std::sort(missing.begin(), missing.end());
-    missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
-    return fmt::format(
-        "mpi: rank {} of {} waited {} s in call {}, {}, for "
-        "rank {}",
-        rank_, size_, static_cast<double>(options_.timeout.count()) / 1e3,
-        num_calls_, call_->ToString(), fmt::join(missing, ", rank "));
-  }
-
-  // Nothing goes any more, for the reason; the others are told, if `to_others`
-  // says something.
-  void End(const std::string& reason, const std::string& to_others)
-      EXCLUDES(mutex_) {
-    {
-      const MutexLock lock(mutex_);
-      if (is_aborted_) return;
-      reason_ = reason;
-      is_aborted_ = true;
-      MpiProcess::Get().has_failed = true;
-    }
-    if (liveness_ && !to_others.empty()) liveness_->Report(to_others);
-  }
-
-  void ThrowIfAborted() EXCLUDES(mutex_) {
-    if (liveness_ && liveness_->has_verdict()) {
-      End(liveness_->verdict(), /*to_others=*/"");
-    }
-    if (!is_aborted_) return;
-    const MutexLock lock(mutex_);
-    throw CommError(
-        fmt::format("mpi, rank {} of {}: {}", rank_, size_, reason_));
-  }
-
-  MPI_Comm comm_;
-  const CommunicatorOptions options_;
-  int rank_ = 0;
-  int size_ = 1;
-  // null where nobody watches
-  std::shared_ptr<Liveness> liveness_;
-  bool is_part_ = false;
-  // the call under way, and how many there were
-  const Collective* call_ = nullptr;
-  uint64_t num_calls_ = 0;
-  // kept so that calls allocate nothing
-  std::vector<Message> messages_;
-  std::vector<MPI_Request> requests_;
-  std::vector<const std::byte*> inputs_;
-  HostBuffer scratch_{0};
-
-  std::atomic<bool> is_aborted_{false};
-  Mutex mutex_;
-  std::string reason_ GUARDED_BY(mutex_);
+  const std::shared_ptr<ProcessRanks> shared_;
+  const int thread_;
 };
 
-void MpiCommunicator::Watch() {
-  // where each rank is
-  struct Place {
-    std::array<char, 256> network{};
-    std::array<char, 256> process{};
-  };
-  const auto copy = [](const std::string& from, std::array<char, 256>* to) {
-    from.copy(to->data(), to->size() - 1);
-  };
-  Place own;
-  copy(NetworkName(), &own.network);
-  copy(HostAndPid(), &own.process);
-  std::vector<Place> places(static_cast<size_t>(size_));
-  MPI_CALL(MPI_Allgather(&own, sizeof(Place), MPI_BYTE, places.data(),
-                         sizeof(Place), MPI_BYTE, comm_));
-  Liveness::Group group{.rank = rank_};
-  for (const Place& place : places) {
-    group.places.emplace_back(place.process.data());
-    group.is_one_host &= place.network == places[0].network;
+void ProcessRanks::Make(const Collective& c) {
+  switch (c.kind) {
+    case Collective::Kind::kAllReduce:
+      return MakeAllReduce(c);
+    case Collective::Kind::kAllGather:
+      return MakeAllGather(c);
+    case Collective::Kind::kReduceScatter:
+      return MakeReduceScatter(c);
+    case Collective::Kind::kBroadcast:
+      return MakeBroadcast(c);
+    case Collective::Kind::kBarrier:
+      ForOthers([&](int process) {
+        exchange_->Receive(process, {});
+        exchange_->Send(process, {});
+      });
+      return exchange_->Exchange();
   }
-  const auto broadcast = [this](const std::string& text) {
-    auto size = static_cast<int>(text.size());
-    MPI_CALL(MPI_Bcast(&size, 1, MPI_INT, /*root=*/0, comm_));
-    std::string all = text;
-    all.resize(static_cast<size_t>(size));
-    MPI_CALL(MPI_Bcast(all.data(), size, MPI_BYTE, /*root=*/0, comm_));
-    return all;
-  };
-  try {
-    liveness_ = std::make_shared<Liveness>(
-        Liveness::Options{.interval = options_.heartbeat_interval,
-                          .timeout = options_.heartbeat_timeout},
-        std::move(group), broadcast);
-  } catch (...) {
-    MpiProcess::Get().has_failed = true;
-    throw;
+  REPLICANT_CHECK(false, "Kind {}", static_cast<int>(c.kind));
+}
+
+void ProcessRanks::MakeAllReduce(const Collective& c) {
+  const size_t element = DTypeSize(c.in.dtype());
+  const auto count = static_cast<size_t>(c.in.shape().num_elements());
+  const auto processes = static_cast<size_t>(exchange_->num_processes());
+  const size_t piece = processes * (kPieceBytes / element);
+  for (size_t begin = 0; begin < count; begin += piece) {
+    const size_t n = std::min(piece, count - begin);
+    const auto part_of = [&](auto bytes, int process) {
+      const Range part = PartOf(n, processes, static_cast<size_t>(process),
+                                /*granularity=*/1);
+      return bytes.subspan((begin + part.begin) * element,
+                           part.size() * element);
+    };
+    const std::span<std::byte> own =
+        part_of(c.out.bytes(), exchange_->process());
+    GatherAndReduce(
+        c,
+        [&](size_t thread, int process) {
+          return part_of(InputOf(thread), process);
+        },
+        own);
+    ForOthers([&](int process) {
+      exchange_->Receive(process, part_of(c.out.bytes(), process));
+      exchange_->Send(process, own);
+    });
+    exchange_->Exchange();
   }
+}
+
+void ProcessRanks::MakeReduceScatter(const Collective& c) {
+  std::vector<std::vector<int>> ranks_of;
+  size_t most_ranks = 0;
+  for (int p = 0; p < exchange_->num_processes(); ++p) {
+    ranks_of.push_back(RanksOf(p));
+    most_ranks = std::max(most_ranks, ranks_of.back().size());
+  }
+  const size_t row = c.out.size_bytes();
+  // one rank of every process at a time; some have none any more
+  for (size_t i = 0; i < most_ranks; ++i) {
+    for (size_t begin = 0; begin < row; begin += kPieceBytes) {
+      const size_t n = std::min(kPieceBytes, row - begin);
+      std::span<std::byte> out;
+      if (i < ranks_.size()) {
+        out = threads_.call_of(i).out.bytes().subspan(begin, n);
+      }
+      GatherAndReduce(
+          c,
+          [&](size_t thread, int process) -> std::span<const std::byte> {
+            const auto& ranks = ranks_of[static_cast<size_t>(process)];
+            if (i >= ranks.size()) return {};
+            return InputOf(thread).subspan(
+                static_cast<size_t>(ranks[i]) * row + begin, n);
+          },
+          out);
+    }
+  }
+}
+
+// Sends every process p in_of(t, p) of every thread t, and reduces what comes
+// for this one, together with its own, to `out`.
+template <typename InOf>
+void ProcessRanks::GatherAndReduce(const Collective& c, const InOf& in_of,
+                                   std::span<std::byte> out) {
+  if (scratch_.size_bytes() < out.size() * process_of_.size()) {
+    scratch_ = HostBuffer(out.size() * process_of_.size());
+  }
+  inputs_.clear();
+  for (size_t r = 0; r < process_of_.size(); ++r) {
+    const int process = process_of_[r];
+    if (process == exchange_->process()) {
+      inputs_.push_back(
+          in_of(static_cast<size_t>(thread_of_[r]), process).data());
+    } else {
+      std::byte* const arrived = scratch_.data() + r * out.size();
+      exchange_->Receive(process, {arrived, out.size()});
+      inputs_.push_back(arrived);
+    }
+  }
+  // in the order in which they are received: that of their ranks
+  ForOthers([&](int process) {
+    for (size_t t = 0; t < ranks_.size(); ++t) {
+      exchange_->Send(process, in_of(t, process));
+    }
+  });
+  exchange_->Exchange();
+  std::byte* const outputs[] = {out.data()};
+  Reduce(c.op, c.in.dtype(), inputs_, outputs, 0,
+         out.size() / DTypeSize(c.in.dtype()), c.factor);
+}
+
+void ProcessRanks::MakeAllGather(const Collective& c) {
+  const size_t row = c.in.size_bytes();
+  const auto row_of = [&](size_t rank) {
+    return c.out.bytes().subspan(rank * row, row);
+  };
+  for (size_t t = 0; t < ranks_.size(); ++t) {
+    CopyTensor(threads_.call_of(t).in,
+               row_of(static_cast<size_t>(ranks_[t])).data());
+  }
+  for (size_t begin = 0; begin < row; begin += kPieceBytes) {
+    const size_t n = std::min(kPieceBytes, row - begin);
+    for (size_t r = 0; r < process_of_.size(); ++r) {
+      if (thread_of_[r] >= 0) continue;
+      exchange_->Receive(process_of_[r], row_of(r).subspan(begin, n));
+    }
+    ForOthers([&](int process) {
+      for (const int r : ranks_) {
+        exchange_->Send(process,
+                        row_of(static_cast<size_t>(r)).subspan(begin, n));
+      }
+    });
+    exchange_->Exchange();
+  }
+}
+
+void ProcessRanks::MakeBroadcast(const Collective& c) {
+  const auto source = static_cast<size_t>(c.source);
+  const int thread = thread_of_[source];
+  if (thread >= 0) {
+    CopyTensor(threads_.call_of(static_cast<size_t>(thread)).in, c.out.data());
+  }
+  const size_t size = c.out.size_bytes();
+  for (size_t begin = 0; begin < size; begin += kPieceBytes) {
+    const auto piece =
+        c.out.bytes().subspan(begin, std::min(kPieceBytes, size - begin));
+    if (thread >= 0) {
+      ForOthers([&](int process) { exchange_->Send(process, piece); });
+    } else {
+      exchange_->Receive(process_of_[source], piece);
+    }
+    exchange_->Exchange();
+  }
+}
+
+void ProcessRanks::MakeParts(const std::map<int, std::vector<int>>& parts) {
+  for (const auto& [color, ranks] : parts) {
+    std::vector<int> process_of;
+    process_of.reserve(ranks.size());
+    for (const int r : ranks) {
+      process_of.push_back(process_of_[static_cast<size_t>(r)]);
+    }
+    // its processes, in order
+    const std::set<int> members(process_of.begin(), process_of.end());
+    for (int& process : process_of) {
+      process = static_cast<int>(
+          std::distance(members.begin(), members.find(process)));
+    }
+    auto exchange = exchange_->Split(members.contains(exchange_->process()));
+    if (exchange == nullptr) continue;
+    parts_[color] = {.ranks = ranks,
+                     .shared = std::make_shared<ProcessRanks>(
+                         std::move(exchange), std::move(process_of))};
+  }
+}
+
+std::unique_ptr<Communicator> ProcessRanks::RankOfPart(int color,
+                                                       int rank) const {
+  const Part& part = parts_.at(color);
+  const auto place = static_cast<size_t>(std::ranges::find(part.ranks, rank) -
+                                         part.ranks.begin());
+  return std::make_unique<MpiCommunicator>(part.shared,
+                                           part.shared->thread_of_[place]);
 }
 
 }  // namespace
@@ -402,17 +361,32 @@ int NumMpiProcesses() {
   return text == nullptr ? 1 : std::max(1, std::atoi(text));
 }
 
+MpiRanks MakeMpiRanks(int count, const CommunicatorOptions& options) {
+  REPLICANT_CHECK(count >= 1, "{} ranks", count);
+  const std::shared_ptr<MpiExchange> exchange =
+      MpiExchange::OfAllProcesses(options);
+  std::vector<int> process_of;
+  std::vector<int> processes;
+  for (const int32_t number : exchange->GatherNumbers(count)) {
+    const auto process = static_cast<int>(processes.size());
+    processes.push_back(process);
+    process_of.insert(process_of.end(), static_cast<size_t>(number), process);
+  }
+  MpiRanks result;
+  result.processes = std::make_unique<MpiCommunicator>(
+      std::make_shared<ProcessRanks>(exchange, std::move(processes)),
+      /*thread=*/0);
+  const auto shared =
+      std::make_shared<ProcessRanks>(exchange, std::move(process_of));
+  for (int t = 0; t < count; ++t) {
+    result.ranks.push_back(std::make_unique<MpiCommunicator>(shared, t));
+  }
+  return result;
+}
+
 std::unique_ptr<Communicator> MakeMpiCommunicator(
     const CommunicatorOptions& options) {
-  MpiProcess::Get();
-  MPI_Comm world = MPI_COMM_NULL;
-  MPI_CALL(MPI_Comm_dup(MPI_COMM_WORLD, &world));
-  MPI_CALL(MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN));
-  auto communicator = std::make_unique<MpiCommunicator>(world, options);
-  if (communicator->size() > 1 && options.heartbeat_timeout.count() > 0) {
-    communicator->Watch();
-  }
-  return communicator;
+  return std::move(MakeMpiRanks(/*count=*/1, options).ranks[0]);
 }
 
 }  // namespace replicant::comm

@@ -1,4 +1,6 @@
 // What a build without MPI links.
+#include <utility>
+
 #include "core/base/error.h"
 #include "core/comm/mpi_communicator.h"
 
@@ -8,11 +10,15 @@ bool HasMpi() { return false; }
 
 int NumMpiProcesses() { return 1; }
 
-std::unique_ptr<Communicator> MakeMpiCommunicator(
-    const CommunicatorOptions& /*options*/) {
+MpiRanks MakeMpiRanks(int /*count*/, const CommunicatorOptions& /*options*/) {
   throw DeviceError(
       "this build has no MPI; hint: install libopenmpi-dev and openmpi-bin and "
       "configure again");
+}
+
+std::unique_ptr<Communicator> MakeMpiCommunicator(
+    const CommunicatorOptions& options) {
+  return std::move(MakeMpiRanks(/*count=*/1, options).processes);
 }
 
 }  // namespace replicant::comm

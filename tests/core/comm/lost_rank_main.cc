@@ -1,39 +1,68 @@
-// lost_rank RANK kill|stop|late: ranks that make two calls, of which one does
-// not come to the second. Run by mpirun.
+// lost_rank PROCESS kill|stop|late|thread: ranks that make two calls, of which
+// the last one of a process does not come to the second. By "thread" there are
+// two in each process. Run by mpirun.
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "core/base/process.h"
+#include "core/base/thread.h"
 #include "core/comm/mpi_communicator.h"
 
+namespace comm = replicant::comm;
+using namespace std::chrono_literals;
+
+// What a lost rank does instead of the second call.
+static void Lose(const std::string& how) {
+  if (how == "thread") return;
+  // once the others have heard of it
+  std::this_thread::sleep_for(300ms);
+  if (how == "kill") std::raise(SIGKILL);
+  if (how == "stop") std::raise(SIGSTOP);
+  std::this_thread::sleep_for(1min);
+}
+
 int main(int /*argc*/, char** argv) {
-  namespace comm = replicant::comm;
-  using namespace std::chrono_literals;
   const int lost = std::atoi(argv[1]);
   const std::string how = argv[2];
+  const bool is_late = how == "late" || how == "thread";
   // mpirun's order to end is not to come before what is to be said
   const replicant::StopSignal stop;
+  std::atomic<bool> has_failed = false;
   try {
-    const auto ranks =
-        comm::MakeMpiCommunicator({.timeout = how == "late" ? 500ms : 60s,
-                                   .heartbeat_interval = 50ms,
-                                   .heartbeat_timeout = 1s});
-    ranks->Barrier();
-    if (ranks->rank() == lost) {
-      // once the others have heard of it
-      std::this_thread::sleep_for(300ms);
-      if (how == "kill") std::raise(SIGKILL);
-      if (how == "stop") std::raise(SIGSTOP);
-      std::this_thread::sleep_for(1min);
+    const comm::MpiRanks world = comm::MakeMpiRanks(
+        how == "thread" ? 2 : 1, {.timeout = is_late ? 500ms : 60s,
+                                  .heartbeat_interval = 50ms,
+                                  .heartbeat_timeout = 1s});
+    const auto run = [&](comm::Communicator& rank, bool is_lost) {
+      try {
+        rank.Barrier();
+        if (is_lost) return Lose(how);
+        rank.Run({.place = "the second"});
+      } catch (const std::exception& e) {
+        std::fprintf(stderr, "%s\n", e.what());
+        has_failed = true;
+      }
+    };
+    std::vector<std::unique_ptr<replicant::Thread>> threads;
+    for (const auto& rank : world.ranks) {
+      const bool is_lost =
+          world.processes->rank() == lost && rank == world.ranks.back();
+      threads.push_back(std::make_unique<replicant::Thread>(
+          "rank", [&run, &rank, is_lost](const replicant::Thread::StopToken&) {
+            run(*rank, is_lost);
+          }));
     }
-    ranks->Run({.place = "the second"});
+    for (const auto& thread : threads) thread->Join();
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());
-    return 1;
+    has_failed = true;
   }
-  return 0;
+  return has_failed ? 1 : 0;
 }

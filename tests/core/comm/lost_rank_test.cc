@@ -71,6 +71,15 @@ TEST_P(LostRankTest, OneThatLivesAndDoesNotComeIsNamedAtTheDeadline) {
                                             GetParam())));
 }
 
+// Of two ranks in a process one does not come: its process says which.
+TEST_P(LostRankTest, AThreadThatDoesNotComeIsNamedAtTheDeadline) {
+  EXPECT_THAT(Lose(GetParam(), "thread"),
+              HasSubstr(fmt::format(
+                  "mpi, rank {} of 3: thread 0 of 2 waited 0.5 s in call 2, "
+                  "barrier (the second), for thread 1 (in call 1)",
+                  GetParam())));
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, LostRankTest, ::testing::Values(0, 1));
 
 }  // namespace
