@@ -90,7 +90,8 @@ std::vector<std::string> RestoreArguments(const std::filesystem::path& folder) {
 // all. It is mpirun that would take a SIGTERM, and end them at once.
 void RunUnderMpi(const replicator::ReplicationConfig& config, RoleSpec* spec) {
   std::vector<std::string> command = {
-      "mpirun", "-n", std::to_string(config.replicas),
+      "mpirun", "-n",
+      std::to_string(config.replicas / config.replicas_per_process),
       // the processors are chosen already, and may be fewer
       "--oversubscribe", "--bind-to", "none", "--allow-run-as-root"};
   command.insert(command.end(), spec->command.begin(), spec->command.end());

@@ -17,7 +17,9 @@ using graph::Endpoint;
 using graph::Node;
 using graph::VariableSpec;
 
-// Between entries, their two texts, and sections: in no name or path.
+// Between signatures, sections, entries and their two texts: in no name or
+// path.
+constexpr char kSignatureMark = '\x1c';
 constexpr char kSectionMark = '\x1d';
 constexpr char kEntryMark = '\x1e';
 constexpr char kTextMark = '\x1f';
@@ -195,31 +197,39 @@ void CheckAgreement(const std::vector<Signature>& signatures) {
   }
 }
 
-std::string Encode(const Signature& signature) {
+std::string Encode(const std::vector<Signature>& signatures) {
   std::string text;
-  for (const Signature::Section& section : signature.sections) {
-    text += section.name + kEntryMark;
-    for (const Signature::Entry& entry : section.entries) {
-      text += entry.what + kTextMark + entry.where + kEntryMark;
+  for (const Signature& signature : signatures) {
+    for (const Signature::Section& section : signature.sections) {
+      text += section.name + kEntryMark;
+      for (const Signature::Entry& entry : section.entries) {
+        text += entry.what + kTextMark + entry.where + kEntryMark;
+      }
+      text += kSectionMark;
     }
-    text += kSectionMark;
+    text += kSignatureMark;
   }
   return text;
 }
 
-Signature Decode(const std::string& text) {
-  Signature signature;
-  for (const std::string_view part : Split(text, kSectionMark)) {
-    const std::vector<std::string_view> lines = Split(part, kEntryMark);
-    Signature::Section section{.name = std::string(lines.at(0)), .entries = {}};
-    for (size_t i = 1; i < lines.size(); ++i) {
-      const size_t middle = lines[i].find(kTextMark);
-      section.entries.push_back({std::string(lines[i].substr(0, middle)),
-                                 std::string(lines[i].substr(middle + 1))});
+std::vector<Signature> Decode(const std::string& text) {
+  std::vector<Signature> signatures;
+  for (const std::string_view sections : Split(text, kSignatureMark)) {
+    Signature signature;
+    for (const std::string_view part : Split(sections, kSectionMark)) {
+      const std::vector<std::string_view> lines = Split(part, kEntryMark);
+      Signature::Section section{.name = std::string(lines.at(0)),
+                                 .entries = {}};
+      for (size_t i = 1; i < lines.size(); ++i) {
+        const size_t middle = lines[i].find(kTextMark);
+        section.entries.push_back({std::string(lines[i].substr(0, middle)),
+                                   std::string(lines[i].substr(middle + 1))});
+      }
+      signature.sections.push_back(std::move(section));
     }
-    signature.sections.push_back(std::move(section));
+    signatures.push_back(std::move(signature));
   }
-  return signature;
+  return signatures;
 }
 
 std::vector<bool> FindLocalNodes(const Graph& graph) {

@@ -37,9 +37,10 @@ void AddCalls(const std::vector<std::string>& calls, Signature* signature);
 // replica 0, naming both, the entry and both places.
 void CheckAgreement(const std::vector<Signature>& signatures);
 
-// For the way between processes. Decode() takes what Encode() made.
-std::string Encode(const Signature& signature);
-Signature Decode(const std::string& text);
+// For the way between processes: those of several replicas, in order. Decode()
+// takes what Encode() made.
+std::string Encode(const std::vector<Signature>& signatures);
+std::vector<Signature> Decode(const std::string& text);
 
 // By node: whether what it computes differs between replicas.
 std::vector<bool> FindLocalNodes(const Graph& graph);

@@ -152,8 +152,8 @@ BuiltReplica BuildReplica(ReplicaPlace place,
   graph::Program program = graph::ExtractProgram(graph, outputs, updates);
   if (is_earlier) CheckAccumulates(replica, program);
   built.signature = SignatureOf(program);
-  if (options.shares_updates) {
-    SharedProgram shared = ShareUpdates(program, place);
+  if (options.sharing.count > 1) {
+    SharedProgram shared = ShareUpdates(program, options.sharing, place.count);
     program = std::move(shared.program);
     built.variables = std::move(shared.variables);
   }

@@ -30,8 +30,9 @@ struct BuildOptions {
   // Batches of an update.
   int accumulation_steps = 1;
   int logical_devices = 1;
-  // Whether replicas make updates of what they train together, on one copy.
-  bool shares_updates = false;
+  // Among the replicas that make updates of what they train together, on one
+  // copy: those of this process.
+  ReplicaPlace sharing;
   // Of the step: names the sums.
   int step_number = 0;
   BatchRole role = BatchRole::kOnly;
@@ -46,7 +47,7 @@ struct BuiltReplica {
   PartitionedProgram program;
   std::vector<std::string> value_names;
   Signature signature;
-  // With BuildOptions::shares_updates.
+  // With BuildOptions::sharing, if these are several.
   SharedVariables variables;
 };
 

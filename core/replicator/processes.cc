@@ -21,11 +21,11 @@ std::span<uint8_t> Bytes(std::string& text) {
 }  // namespace
 
 int Processes::rank() const {
-  return queue_ == nullptr ? 0 : queue_->communicator().rank();
+  return between_ == nullptr ? 0 : between_->rank();
 }
 
 int Processes::size() const {
-  return queue_ == nullptr ? 1 : queue_->communicator().size();
+  return between_ == nullptr ? 1 : between_->size();
 }
 
 void Processes::Min(std::span<int32_t> words) {
@@ -47,7 +47,7 @@ std::string Processes::Broadcast(const std::string& text) {
 }
 
 std::vector<std::string> Processes::Gather(const std::string& text) {
-  if (queue_ == nullptr) return {text};
+  if (between_ == nullptr) return {text};
   const auto num_ranks = static_cast<size_t>(size());
   int64_t own_size[1] = {static_cast<int64_t>(text.size())};
   std::vector<int64_t> sizes(num_ranks);
@@ -72,11 +72,10 @@ std::vector<std::string> Processes::Gather(const std::string& text) {
 }
 
 void Processes::Run(const Collective& collective) {
-  if (queue_ == nullptr) return;
+  if (between_ == nullptr) return;
   Collective named = collective;
   named.place = "between steps";
-  comm::CollectiveQueue::Work work(named);
-  queue_->Run(work);
+  between_->Run(named);
 }
 
 }  // namespace replicant::replicator

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/comm/collective_queue.h"
+#include "core/comm/communicator.h"
 #include "core/tensor/tensor_view.h"
 
 namespace replicant::replicator {
@@ -19,8 +19,9 @@ namespace replicant::replicator {
 // Thread-safety: one thread at a time.
 class Processes {
  public:
-  // `queue` is null for a lone process, and outlives this.
-  explicit Processes(comm::CollectiveQueue* queue) : queue_(queue) {}
+  // `between` has a rank for each process; it is null for a lone one, and
+  // outlives this.
+  explicit Processes(comm::Communicator* between) : between_(between) {}
 
   int rank() const;
   int size() const;
@@ -36,7 +37,7 @@ class Processes {
  private:
   void Run(const comm::Collective& collective);
 
-  comm::CollectiveQueue* queue_;
+  comm::Communicator* between_;
 };
 
 }  // namespace replicant::replicator

@@ -1,10 +1,52 @@
 #include "core/replicator/replication_config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/check.h"
 
 namespace replicant::replicator {
+namespace {
+
+// What only some strategies have, and how replicas are divided.
+void CheckGroups(const ReplicationConfig& c, config::Reader& reader) {
+  const ReplicationConfig defaults;
+  const auto refuse_unless = [&](bool is_allowed, const char* key,
+                                 bool is_default, const char* strategy) {
+    if (is_allowed || is_default) return;
+    reader.Error(key, fmt::format("is of strategy {}", strategy));
+  };
+  const auto check_division = [&](const char* key, int part, const char* what) {
+    if (c.replicas % part == 0) return;
+    std::vector<int> allowed;
+    for (int i = 1; i <= c.replicas; ++i) {
+      if (c.replicas % i == 0) allowed.push_back(i);
+    }
+    reader.Error(key,
+                 fmt::format("{} replicas cannot be divided evenly into {} {}; "
+                             "allowed: {}",
+                             c.replicas, what, part, fmt::join(allowed, ", ")));
+  };
+  const bool has_servers = c.strategy == Strategy::kParameterServer;
+  refuse_unless(has_servers, "servers", c.servers == defaults.servers,
+                "parameter_server");
+  refuse_unless(has_servers, "replicas_per_group", c.replicas_per_group == 1,
+                "parameter_server");
+  refuse_unless(has_servers, "staleness", c.staleness == defaults.staleness,
+                "parameter_server");
+  if (has_servers) {
+    check_division("replicas_per_group", c.replicas_per_group, "groups of");
+  }
+  const bool has_processes = c.strategy == Strategy::kBetweenGraph;
+  refuse_unless(has_processes, "replicas_per_process",
+                c.replicas_per_process == 1, "between_graph");
+  if (has_processes) {
+    check_division("replicas_per_process", c.replicas_per_process,
+                   "processes of");
+  }
+}
+
+}  // namespace
 
 ReplicationConfig ReplicationConfig::Read(config::Reader& reader) {
   ReplicationConfig c;
@@ -16,7 +58,7 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader) {
        {"hogwild", Strategy::kHogwild},
        {"parameter_server", Strategy::kParameterServer}},
       "how replicas work together: single is one replica, in_graph are "
-      "several in one process, between_graph is one in each process "
+      "several in one process, between_graph is some in each process "
       "that mpirun starts; hogwild are several in one process, each with "
       "batches of its own, on the same variables without locks; "
       "parameter_server are groups of replicas, a process each, on variables "
@@ -42,6 +84,8 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader) {
   reader.Field("timeout_s", &c.timeout_s, {0.1, 36000.0},
                "seconds that replicas wait for one that does not come, as when "
                "the first one writes a checkpoint, before all end");
+  reader.Field("replicas_per_process", &c.replicas_per_process, {1, 1024},
+               "of between_graph: replicas in each process that mpirun starts");
   reader.Field("heartbeat_interval_s", &c.heartbeat_interval_s, {0.01, 60.0},
                "of between_graph: seconds between two signs of life that a "
                "process gives");
@@ -63,21 +107,7 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader) {
                {0.1, 1e6},
                "seconds between checkpoints of a parameter server, from which "
                "it goes on if it is started again");
-  const ReplicationConfig defaults;
-  if (c.strategy != Strategy::kParameterServer) {
-    const auto refuse = [&](const char* key, bool is_default) {
-      if (!is_default) reader.Error(key, "is of strategy parameter_server");
-    };
-    refuse("servers", c.servers == defaults.servers);
-    refuse("replicas_per_group",
-           c.replicas_per_group == defaults.replicas_per_group);
-    refuse("staleness", c.staleness == defaults.staleness);
-  } else if (c.replicas % c.replicas_per_group != 0) {
-    reader.Error("replicas_per_group",
-                 fmt::format("{} replicas cannot be divided evenly into groups "
-                             "of {}",
-                             c.replicas, c.replicas_per_group));
-  }
+  CheckGroups(c, reader);
   if (c.strategy == Strategy::kHogwild ||
       c.strategy == Strategy::kParameterServer) {
     const auto refuse = [&](const char* key, bool is_default) {

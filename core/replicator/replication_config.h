@@ -12,7 +12,7 @@ namespace replicant::replicator {
 enum class Strategy {
   kSingle,           // one replica
   kInGraph,          // replicas in this process, on groups of its processors
-  kBetweenGraph,     // one replica in each process that mpirun starts
+  kBetweenGraph,     // replicas in each process that mpirun starts
   kHogwild,          // replicas in this process, on the same variables
   kParameterServer,  // groups of replicas, on variables that servers hold
 };
@@ -38,6 +38,8 @@ struct ReplicationConfig {
   int bucket_mib = 4;
   // For how long replicas wait for one that does not come.
   double timeout_s = 300.0;
+  // between_graph: in each process that mpirun starts.
+  int replicas_per_process = 1;
   // between_graph: how often a process tells that it lives, and after how long
   // a silence the others end; 0: nobody watches.
   double heartbeat_interval_s = 0.2;

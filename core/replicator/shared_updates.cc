@@ -25,10 +25,11 @@ using kernels::KernelBindings;
 // Puts the replica's parts in the place of updates.
 class UpdateSharer {
  public:
-  UpdateSharer(const Program& program, ReplicaPlace place)
+  UpdateSharer(const Program& program, ReplicaPlace place, int num_replicas)
       : program_(program),
         graph_(*program.graph),
         place_(place),
+        has_all_replicas_(place.count == num_replicas),
         uses_(program),
         rewriter_(graph_) {
     FindVariables();
@@ -114,7 +115,8 @@ class UpdateSharer {
   void AddPart(const Node& node) {
     graph::UpdatePart part{.index = place_.id, .count = place_.count};
     std::vector<Output> inputs = rewriter_.MappedInputs(node);
-    if (const auto first = graph::FirstGradient(node)) {
+    const auto first = graph::FirstGradient(node);
+    if (first && has_all_replicas_) {
       TakeOwnGradients(node, *first, &inputs, &part);
     }
     Graph::NodeSpec spec{.op = node.op,
@@ -157,6 +159,7 @@ class UpdateSharer {
   const Program& program_;
   const Graph& graph_;
   const ReplicaPlace place_;
+  const bool has_all_replicas_;
   const graph::UseCounts uses_;
   Rewriter rewriter_;
   std::set<VariableId> shared_;
@@ -231,8 +234,9 @@ class SharedUpdates::UpdateKernel : public Kernel {
   KernelBindings bindings_;
 };
 
-SharedProgram ShareUpdates(const Program& program, ReplicaPlace place) {
-  return UpdateSharer(program, place).Run();
+SharedProgram ShareUpdates(const Program& program, ReplicaPlace place,
+                           int num_replicas) {
+  return UpdateSharer(program, place, num_replicas).Run();
 }
 
 SharedUpdates::SharedUpdates(size_t num_replicas, size_t num_devices,

@@ -14,9 +14,9 @@
 
 // How replicas of one process train one copy of the variables: an update of
 // what they share is made by all of them together, each of whom writes its part
-// of the elements. An optimizer takes the gradients straight from all replicas'
-// memory and sums them on the way, so that every number is read once and
-// nothing is packed, summed and spread before.
+// of the elements. If there are no replicas elsewhere an optimizer takes the
+// gradients straight from their memory and sums them on the way, so that every
+// number is read once and nothing is packed, summed and spread before.
 //
 // Nobody writes a variable before all are done with its old value, and nobody
 // goes on before its new value is whole: replicas meet before such an update
@@ -31,16 +31,19 @@ struct SharedVariables {
   std::set<std::string> own;
 };
 
-// Puts the replica's part of each update that replicas make together in the
-// place of the whole. What is trained is the replica's own only where the
-// program also updates it with what the replica alone knows. `program` has
-// placeholders (collective_ops.h); an optimizer needs none of its gradients'
-// means if they are for it alone, and made of f32 or f64 as they are.
+// Puts the replica's part of each update that `place`, the replicas of this
+// process, make together in the place of the whole. What is trained is the
+// replica's own only where the program also updates it with what the replica
+// alone knows. `program` has placeholders (collective_ops.h) between
+// `num_replicas`; where these are all of this process an optimizer needs none
+// of its gradients' means if they are for it alone, and made of f32 or f64 as
+// they are.
 struct SharedProgram {
   graph::Program program;
   SharedVariables variables;
 };
-SharedProgram ShareUpdates(const graph::Program& program, ReplicaPlace place);
+SharedProgram ShareUpdates(const graph::Program& program, ReplicaPlace place,
+                           int num_replicas);
 
 // The updates of one compiled program that the replicas make together.
 //

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -64,14 +66,7 @@ struct Replica {
 class SynchronousReplicator : public Replicator {
  public:
   SynchronousReplicator(const ReplicationConfig& config, uint64_t seed)
-      : seed_(seed),
-        config_(config),
-        replicas_(MakeReplicas(config, seed)),
-        team_(static_cast<int>(replicas_.size()) * config.logical_devices),
-        processes_(StartQueues(config.strategy)),
-        local_{.first = processes_.rank(),
-               .count = static_cast<int>(replicas_.size()),
-               .total = config.replicas} {}
+      : SynchronousReplicator(config, seed, MakeRanks(config)) {}
 
   ~SynchronousReplicator() override {
     // the others are not to wait for one that goes down
@@ -105,11 +100,27 @@ class SynchronousReplicator : public Replicator {
   void NoteVersions();
 
  private:
-  static std::vector<Replica> MakeReplicas(const ReplicationConfig& config,
-                                           uint64_t seed);
-  // Gives every replica its queue; returns the one between processes, if there
-  // are several.
-  comm::CollectiveQueue* StartQueues(Strategy strategy);
+  SynchronousReplicator(const ReplicationConfig& config, uint64_t seed,
+                        comm::MpiRanks ranks)
+      : seed_(seed),
+        config_(config),
+        between_(std::move(ranks.processes)),
+        replicas_(MakeReplicas(config, seed, std::move(ranks.ranks))),
+        team_(static_cast<int>(replicas_.size()) * config.logical_devices),
+        processes_(between_.get()),
+        local_{.first = replicas_[0].communicator->rank(),
+               .count = static_cast<int>(replicas_.size()),
+               .total = config.replicas} {
+    StartQueues();
+  }
+
+  // Of threads alone for in_graph.
+  static comm::MpiRanks MakeRanks(const ReplicationConfig& config);
+  static std::vector<Replica> MakeReplicas(
+      const ReplicationConfig& config, uint64_t seed,
+      std::vector<std::unique_ptr<comm::Communicator>> communicators);
+  // Gives every replica its queue.
+  void StartQueues();
   std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
                                      InputMode mode) override {
     return std::make_unique<SharedInput>(this, &processes_, local_, input_fn,
@@ -146,6 +157,8 @@ class SynchronousReplicator : public Replicator {
 
   const uint64_t seed_;
   const ReplicationConfig config_;
+  // Null for a process of in_graph.
+  const std::unique_ptr<comm::Communicator> between_;
   std::vector<Replica> replicas_;
   // of every program
   std::vector<std::unique_ptr<SharedUpdates>> shared_updates_;
@@ -209,24 +222,32 @@ class SynchronousStep : public Step {
   const SynchronousReplicator::DeviceWork run_;
 };
 
-std::vector<Replica> SynchronousReplicator::MakeReplicas(
-    const ReplicationConfig& config, uint64_t seed) {
+comm::MpiRanks SynchronousReplicator::MakeRanks(
+    const ReplicationConfig& config) {
   const comm::CommunicatorOptions options{
       .timeout = Milliseconds(config.timeout_s),
       .heartbeat_interval = Milliseconds(config.heartbeat_interval_s),
       .heartbeat_timeout = Milliseconds(config.heartbeat_timeout_s)};
-  std::vector<std::unique_ptr<comm::Communicator>> communicators;
   if (config.strategy == Strategy::kInGraph) {
-    communicators = comm::MakeThreadCommunicators(config.replicas, options);
-  } else {
-    communicators.push_back(comm::MakeMpiCommunicator(options));
-    if (communicators[0]->size() != config.replicas) {
-      throw ConfigError(fmt::format(
-          "learner.replication: between_graph of {} replicas wants as many "
-          "processes, not {}; hint: mpirun -n {}",
-          config.replicas, communicators[0]->size(), config.replicas));
-    }
+    return {.processes = nullptr,
+            .ranks = comm::MakeThreadCommunicators(config.replicas, options)};
   }
+  comm::MpiRanks ranks =
+      comm::MakeMpiRanks(config.replicas_per_process, options);
+  const int num_processes = config.replicas / config.replicas_per_process;
+  if (ranks.processes->size() != num_processes) {
+    throw ConfigError(fmt::format(
+        "learner.replication: between_graph of {} replicas, {} in each "
+        "process, wants {} processes, not {}; hint: mpirun -n {}",
+        config.replicas, config.replicas_per_process, num_processes,
+        ranks.processes->size(), num_processes));
+  }
+  return ranks;
+}
+
+std::vector<Replica> SynchronousReplicator::MakeReplicas(
+    const ReplicationConfig& config, uint64_t seed,
+    std::vector<std::unique_ptr<comm::Communicator>> communicators) {
   std::vector<Replica> replicas;
   for (auto& communicator : communicators) {
     Replica replica;
@@ -246,7 +267,7 @@ std::vector<Replica> SynchronousReplicator::MakeReplicas(
   return replicas;
 }
 
-comm::CollectiveQueue* SynchronousReplicator::StartQueues(Strategy strategy) {
+void SynchronousReplicator::StartQueues() {
   // from each replica's own thread: the queue's inherits its processors
   team_.Run([this](int member) {
     const int num_devices = config_.logical_devices;
@@ -255,8 +276,6 @@ comm::CollectiveQueue* SynchronousReplicator::StartQueues(Strategy strategy) {
     replica.queue =
         std::make_unique<comm::CollectiveQueue>(replica.communicator.get());
   });
-  return strategy == Strategy::kBetweenGraph ? replicas_[0].queue.get()
-                                             : nullptr;
 }
 
 std::unique_ptr<Step> SynchronousReplicator::Build(
@@ -274,7 +293,6 @@ std::unique_ptr<Step> SynchronousReplicator::Build(
       .wire = config_.wire,
       .accumulation_steps = config_.accumulation_steps,
       .logical_devices = config_.logical_devices,
-      .shares_updates = SharesUpdates(),
       .step_number = num_steps_++};
   std::vector<BuiltReplica> built_earlier;
   if (config_.accumulation_steps > 1) {
@@ -351,9 +369,9 @@ void SynchronousReplicator::ShareVariables(const BuiltReplica& built) {
       for (const std::string& name : names) {
         if (!store.Has(name) || IsShared(name, store) == is_shared) continue;
         throw InvalidArgument(fmt::format(
-            "in_graph: '{}' is brought up to date by all replicas together in "
-            "one step, and by each for itself in another; hint: build the step "
-            "whose optimizer it belongs to first",
+            "'{}' is brought up to date by all replicas of a process together "
+            "in one step, and by each for itself in another; hint: build the "
+            "step whose optimizer it belongs to first",
             name));
       }
     };
@@ -378,21 +396,23 @@ std::vector<BuiltReplica> SynchronousReplicator::BuildAll(
   std::string problem;
   try {
     for (int i = 0; i < local_.count; ++i) {
+      BuildOptions own = options;
+      if (SharesUpdates()) own.sharing = {.id = i, .count = local_.count};
       built.push_back(
           BuildReplica({.id = local_.first + i, .count = local_.total},
-                       input.specs(), step_fn, options));
+                       input.specs(), step_fn, own));
     }
   } catch (const std::exception& e) {
     error = std::current_exception();
-    problem = e.what();
+    problem =
+        fmt::format("replica {} cannot be built: {}",
+                    local_.first + static_cast<int>(built.size()), e.what());
   }
   // the others wait for a word from this process, good or bad
   const std::vector<std::string> problems = processes_.Gather(problem);
   if (error) std::rethrow_exception(error);
-  for (size_t process = 0; process < problems.size(); ++process) {
-    if (problems[process].empty()) continue;
-    throw CommError(fmt::format("replica {} cannot be built: {}", process,
-                                problems[process]));
+  for (const std::string& other : problems) {
+    if (!other.empty()) throw CommError(other);
   }
   CheckAgreementOfAll(built);
   return built;
@@ -406,10 +426,11 @@ void SynchronousReplicator::CheckAgreementOfAll(
     signatures.push_back(replica.signature);
   }
   if (processes_.size() > 1) {
-    const std::vector<std::string> all =
-        processes_.Gather(Encode(signatures[0]));
-    signatures.clear();
-    for (const std::string& text : all) signatures.push_back(Decode(text));
+    std::vector<Signature> all;
+    for (const std::string& text : processes_.Gather(Encode(signatures))) {
+      std::ranges::move(Decode(text), std::back_inserter(all));
+    }
+    signatures = std::move(all);
   }
   CheckAgreement(signatures);
 }

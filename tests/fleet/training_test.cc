@@ -132,7 +132,8 @@ TEST_F(TrainingTest, TrainsImageModelsOnReplicas) {
            "{strategy: single}", "{strategy: in_graph, replicas: 2}"
 #if REPLICANT_MPI
                ,
-               "{strategy: between_graph, replicas: 2}"
+               "{strategy: between_graph, replicas: 2}",
+               "{strategy: between_graph, replicas: 4, replicas_per_process: 2}"
 #endif
          }) {
       const CommandResult result = RunCommand(

@@ -24,7 +24,7 @@ d4pg::AgentSpec AgentSpecOf(const agents::TaskSpec& task) {
 int ThreadsOf(const replicator::ReplicationConfig& config) {
   return config.strategy == replicator::Strategy::kInGraph
              ? config.threads * config.replicas
-             : config.threads;
+             : config.threads * config.replicas_per_process;
 }
 
 double Mean(std::span<const float> values) {

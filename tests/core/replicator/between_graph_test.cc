@@ -1,4 +1,5 @@
-// Run by mpirun, one replica in each process; every process runs all tests.
+// Run by mpirun, with one replica in each process and, of at most four
+// processes, with two; every process runs all tests.
 #include <gtest/gtest.h>
 
 #include "core/comm/mpi_communicator.h"
@@ -9,33 +10,42 @@ namespace {
 
 using testing::MessageOf;
 
-ReplicationConfig BetweenGraph() {
-  static const int num_processes = comm::MakeMpiCommunicator()->size();
-  return {.strategy = Strategy::kBetweenGraph,
-          .replicas = num_processes,
-          .backend = "reference",
-          .timeout_s = 60.0};
-}
+// By how many replicas are in each process.
+class BetweenGraphTest : public ::testing::TestWithParam<int> {
+ protected:
+  static ReplicationConfig BetweenGraph() {
+    return {.strategy = Strategy::kBetweenGraph,
+            .replicas = comm::NumMpiProcesses() * GetParam(),
+            .backend = "reference",
+            .timeout_s = 60.0,
+            .replicas_per_process = GetParam()};
+  }
+};
 
-TEST(BetweenGraphTest, PrimitivesGiveWhatTheySay) {
+INSTANTIATE_TEST_SUITE_P(ReplicasPerProcess, BetweenGraphTest,
+                         ::testing::Range(1,
+                                          comm::NumMpiProcesses() > 4 ? 2 : 3));
+
+TEST_P(BetweenGraphTest, PrimitivesGiveWhatTheySay) {
   CheckPrimitives(BetweenGraph());
 }
 
-TEST(BetweenGraphTest, GradientsFlowThroughPrimitives) {
+TEST_P(BetweenGraphTest, GradientsFlowThroughPrimitives) {
   CheckGradients(BetweenGraph());
 }
 
-TEST(BetweenGraphTest, ReplicasTrainAsOne) {
+TEST_P(BetweenGraphTest, ReplicasTrainAsOne) {
   CheckTrainsAsOneReplica(BetweenGraph());
 }
 
-TEST(BetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
+TEST_P(BetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
   ReplicationConfig in_graph = BetweenGraph();
   in_graph.strategy = Strategy::kInGraph;
+  in_graph.replicas_per_process = 1;
   EXPECT_EQ(TrainNetwork(BetweenGraph()), TrainNetwork(in_graph));
 }
 
-TEST(BetweenGraphTest, RefusesReplicasThatCallOtherPrimitives) {
+TEST_P(BetweenGraphTest, RefusesReplicasThatCallOtherPrimitives) {
   const auto replicator = Replicator::Create(BetweenGraph(), /*seed=*/1);
   const int n = replicator->num_replicas();
   const auto input = replicator->MakeInput(Rows(n, 1, WholeValue));
@@ -58,22 +68,24 @@ TEST(BetweenGraphTest, RefusesReplicasThatCallOtherPrimitives) {
       << message;
 }
 
-TEST(BetweenGraphTest, AStepThatOneProcessCannotBuildIsAnErrorOnAll) {
+TEST_P(BetweenGraphTest, AStepThatOneProcessCannotBuildIsAnErrorOnAll) {
   const auto replicator = Replicator::Create(BetweenGraph(), /*seed=*/1);
   const int n = replicator->num_replicas();
   const auto input = replicator->MakeInput(Rows(n, 1, WholeValue));
   const std::string message = MessageOf<Error>([&] {
     replicator->Build(*input, [&](ReplicaContext& replica, const Inputs&) {
-      if (replica.replica_id() == 0) throw IoError("no such network");
+      if (replica.replica_id() == n - 1) throw IoError("no such network");
       return StepOutputs{};
     });
   });
-  EXPECT_EQ(message, replicator->process_id() == 0
-                         ? "no such network"
-                         : "replica 0 cannot be built: no such network");
+  const bool is_last = replicator->process_id() == comm::NumMpiProcesses() - 1;
+  EXPECT_EQ(message,
+            is_last ? "no such network"
+                    : fmt::format("replica {} cannot be built: no such network",
+                                  n - 1));
 }
 
-TEST(BetweenGraphTest, OneThatWaitsOrStopsDoesSoForAll) {
+TEST_P(BetweenGraphTest, OneThatWaitsOrStopsDoesSoForAll) {
   const auto replicator = Replicator::Create(BetweenGraph(), /*seed=*/1);
   const int n = replicator->num_replicas();
   const bool is_leader = replicator->process_id() == 0;
@@ -105,7 +117,7 @@ TEST(BetweenGraphTest, OneThatWaitsOrStopsDoesSoForAll) {
   EXPECT_EQ(step->Run(kNoWait), NextResult::kEnd);
 }
 
-TEST(BetweenGraphTest, WhatTheFirstProcessSetsReachesAll) {
+TEST_P(BetweenGraphTest, WhatTheFirstProcessSetsReachesAll) {
   const auto replicator = Replicator::Create(BetweenGraph(), /*seed=*/1);
   const int n = replicator->num_replicas();
   const auto input = replicator->MakeInput(Rows(n, 1, WholeValue));
@@ -127,13 +139,15 @@ TEST(BetweenGraphTest, WhatTheFirstProcessSetsReachesAll) {
             std::vector<double>(static_cast<size_t>(n), 2.5));
 }
 
-TEST(BetweenGraphTest, WantsAsManyProcessesAsReplicas) {
+TEST_P(BetweenGraphTest, WantsAsManyProcessesAsItsReplicasNeed) {
   ReplicationConfig config = BetweenGraph();
-  const int n = config.replicas++;
+  config.replicas += GetParam();
+  const int n = comm::NumMpiProcesses();
   EXPECT_EQ(MessageOf<ConfigError>([&] { Replicator::Create(config, 1); }),
-            fmt::format("learner.replication: between_graph of {} replicas "
-                        "wants as many processes, not {}; hint: mpirun -n {}",
-                        n + 1, n, n + 1));
+            fmt::format("learner.replication: between_graph of {} replicas, {} "
+                        "in each process, wants {} processes, not {}; hint: "
+                        "mpirun -n {}",
+                        config.replicas, GetParam(), n + 1, n, n + 1));
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ inline void CheckPrimitives(const ReplicationConfig& config) {
   const int n = config.replicas;
   const auto replicator = Replicator::Create(config, /*seed=*/1);
   ASSERT_EQ(replicator->num_replicas(), n);
-  const int id = replicator->process_id();
+  const int id = replicator->process_id() * config.replicas_per_process;
   const auto input = replicator->MakeInput(Rows(n, 2, WholeValue));
   const int source = n - 1;
   const auto step = replicator->Build(*input, [&](ReplicaContext& replica,

@@ -277,7 +277,14 @@ TEST(ReplicationConfigTest, RefusesWhatDoesNotGoTogether) {
             "[1, 64]");
   EXPECT_EQ(problem(servers + "replicas: 5, replicas_per_group: 2}"),
             "run.yaml:1:63: replicas_per_group: 5 replicas cannot be divided "
-            "evenly into groups of 2");
+            "evenly into groups of 2; allowed: 1, 5");
+  EXPECT_EQ(problem("{strategy: between_graph, replicas: 6, "
+                    "replicas_per_process: 4}"),
+            "run.yaml:1:62: replicas_per_process: 6 replicas cannot be divided "
+            "evenly into processes of 4; allowed: 1, 2, 3, 6");
+  EXPECT_EQ(problem("{strategy: in_graph, replicas_per_process: 2}"),
+            "run.yaml:1:44: replicas_per_process: is of strategy "
+            "between_graph");
   EXPECT_EQ(problem("{strategy: hogwild, staleness: 2}"),
             "run.yaml:1:32: staleness: is of strategy parameter_server");
   EXPECT_EQ(problem("{strategy: hogwild, accumulation_steps: 2}"),

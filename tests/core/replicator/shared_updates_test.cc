@@ -34,10 +34,12 @@ struct Problem {
   }
   SharedProgram Share(const std::vector<Output>& outputs,
                       const std::vector<Output>& updates) {
-    return ShareUpdates(graph::ExtractProgram(graph, outputs, updates), kPlace);
+    return ShareUpdates(graph::ExtractProgram(graph, outputs, updates), kPlace,
+                        num_replicas);
   }
 
   Graph graph;
+  int num_replicas = kPlace.count;
   Output x, gradient, mean;
   VariableId w = -1;
 };
@@ -86,6 +88,21 @@ TEST(ShareUpdatesTest, WhatElseNeedsTheMeanKeepsIt) {
   EXPECT_EQ(part.count, 2);
   EXPECT_EQ(part.num_gradients, 1);
   EXPECT_EQ(node.inputs.size(), 5U);
+}
+
+// Those of other processes are elsewhere: the update is cut alone.
+TEST(ShareUpdatesTest, WithReplicasElsewhereGradientsAreReducedFirst) {
+  Problem problem;
+  problem.num_replicas = 4;
+  const Output update = problem.Sgd(problem.mean);
+  const SharedProgram shared = problem.Share({}, {update});
+  EXPECT_TRUE(HasPlaceholders(shared.program));
+  const auto part =
+      graph::UpdatePartOf(Find(shared.program, "SgdUpdate").attributes);
+  EXPECT_EQ(part.index, 1);
+  EXPECT_EQ(part.count, 2);
+  EXPECT_EQ(part.num_gradients, 1);
+  EXPECT_THAT(shared.variables.shared, ElementsAre("sgd/momentum/w", "w"));
 }
 
 TEST(ShareUpdatesTest, GradientsThatAreRoundedOnTheirWayAreReducedFirst) {
@@ -226,7 +243,7 @@ TEST(SharedUpdatesTest, RefusesAVariableThatIsUpdatedInTwoWays) {
                                                      {.momentum = 0.9})}};
             });
       }),
-      "in_graph: 'sgd/momentum/w' is brought up to date by all replicas "
+      "'sgd/momentum/w' is brought up to date by all replicas of a process "
       "together in one step, and by each for itself in another; hint: build "
       "the step whose optimizer it belongs to first");
 }

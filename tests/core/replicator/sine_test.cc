@@ -89,11 +89,15 @@ TEST(SineTest, LearnsWithParameterServers) {
 
 #if REPLICANT_MPI
 TEST(SineTest, LearnsInManyProcesses) {
-  const double in_one = LossOf("{strategy: in_graph, replicas: 2}");
-  const double between = LossOf("{strategy: between_graph, replicas: 2}",
-                                {"mpirun", "-n", "2", "--oversubscribe",
-                                 "--allow-run-as-root", "--bind-to", "none"});
-  EXPECT_EQ(between, in_one);
+  const std::vector<std::string> mpirun = {
+      "mpirun",    "-n",  "2", "--oversubscribe", "--allow-run-as-root",
+      "--bind-to", "none"};
+  EXPECT_EQ(LossOf("{strategy: between_graph, replicas: 2}", mpirun),
+            LossOf("{strategy: in_graph, replicas: 2}"));
+  EXPECT_EQ(LossOf("{strategy: between_graph, replicas: 4, "
+                   "replicas_per_process: 2}",
+                   mpirun),
+            LossOf("{strategy: in_graph, replicas: 4}"));
 }
 #endif
 

@@ -1,4 +1,5 @@
-// Run by mpirun, one replica in each process; every process runs all tests.
+// Run by mpirun, with one replica in each process and, of at most four
+// processes, with two; every process runs all tests.
 #include <gtest/gtest.h>
 
 #include "core/comm/mpi_communicator.h"
@@ -9,29 +10,39 @@ namespace {
 
 using replicator::Strategy;
 
-replicator::ReplicationConfig Config(Strategy strategy, const char* backend) {
-  static const int num_processes = comm::MakeMpiCommunicator()->size();
-  return {.strategy = strategy,
-          .replicas = num_processes,
-          .backend = backend,
-          .timeout_s = 100.0};
-}
+// By how many replicas are in each process.
+class D4pgBetweenGraphTest : public ::testing::TestWithParam<int> {
+ protected:
+  static replicator::ReplicationConfig Config(Strategy strategy,
+                                              const char* backend) {
+    const bool has_processes = strategy == Strategy::kBetweenGraph;
+    return {.strategy = strategy,
+            .replicas = comm::NumMpiProcesses() * GetParam(),
+            .backend = backend,
+            .timeout_s = 100.0,
+            .replicas_per_process = has_processes ? GetParam() : 1};
+  }
+};
 
-TEST(D4pgBetweenGraphTest, LearnsFromStateAsOneReplica) {
+INSTANTIATE_TEST_SUITE_P(ReplicasPerProcess, D4pgBetweenGraphTest,
+                         ::testing::Range(1,
+                                          comm::NumMpiProcesses() > 4 ? 2 : 3));
+
+TEST_P(D4pgBetweenGraphTest, LearnsFromStateAsOneReplica) {
   CheckLearnsAsOneReplica(StateCase(DType::kF64),
                           Config(Strategy::kBetweenGraph, "reference"));
   CheckLearnsAsOneReplica(StateCase(DType::kF32),
                           Config(Strategy::kBetweenGraph, "cpu"));
 }
 
-TEST(D4pgBetweenGraphTest, LearnsFromPixelsAsOneReplica) {
+TEST_P(D4pgBetweenGraphTest, LearnsFromPixelsAsOneReplica) {
   CheckLearnsAsOneReplica(PixelCase(DType::kF64),
                           Config(Strategy::kBetweenGraph, "reference"));
   CheckLearnsAsOneReplica(PixelCase(DType::kF32),
                           Config(Strategy::kBetweenGraph, "cpu"));
 }
 
-TEST(D4pgBetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
+TEST_P(D4pgBetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
   const D4pgRun between =
       TrainD4pg(StateCase(DType::kF32), Config(Strategy::kBetweenGraph, "cpu"));
   const D4pgRun in_graph =

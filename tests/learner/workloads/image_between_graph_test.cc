@@ -1,4 +1,5 @@
-// Run by mpirun, one replica in each process; every process runs all tests.
+// Run by mpirun, with one replica in each process and, of two processes, with
+// two; every process runs all tests.
 #include <gtest/gtest.h>
 
 #include "core/comm/mpi_communicator.h"
@@ -9,29 +10,39 @@ namespace {
 
 using replicator::Strategy;
 
-replicator::ReplicationConfig Config(Strategy strategy, const char* backend) {
-  static const int num_processes = comm::MakeMpiCommunicator()->size();
-  return {.strategy = strategy,
-          .replicas = num_processes,
-          .backend = backend,
-          .timeout_s = 100.0};
-}
+// By how many replicas are in each process.
+class ImageBetweenGraphTest : public ::testing::TestWithParam<int> {
+ protected:
+  static replicator::ReplicationConfig Config(Strategy strategy,
+                                              const char* backend) {
+    const bool has_processes = strategy == Strategy::kBetweenGraph;
+    return {.strategy = strategy,
+            .replicas = comm::NumMpiProcesses() * GetParam(),
+            .backend = backend,
+            .timeout_s = 100.0,
+            .replicas_per_process = has_processes ? GetParam() : 1};
+  }
+};
 
-TEST(ImageBetweenGraphTest, ResNetLearnsAsOneReplica) {
+INSTANTIATE_TEST_SUITE_P(ReplicasPerProcess, ImageBetweenGraphTest,
+                         ::testing::Range(1,
+                                          comm::NumMpiProcesses() > 2 ? 2 : 3));
+
+TEST_P(ImageBetweenGraphTest, ResNetLearnsAsOneReplica) {
   CheckResNetLearnsAsOneReplica(DType::kF64,
                                 Config(Strategy::kBetweenGraph, "reference"));
   CheckResNetLearnsAsOneReplica(DType::kF32,
                                 Config(Strategy::kBetweenGraph, "cpu"));
 }
 
-TEST(ImageBetweenGraphTest, SnganLearnsAsOneReplica) {
+TEST_P(ImageBetweenGraphTest, SnganLearnsAsOneReplica) {
   CheckSnganLearnsAsOneReplica(DType::kF64,
                                Config(Strategy::kBetweenGraph, "reference"));
   CheckSnganLearnsAsOneReplica(DType::kF32,
                                Config(Strategy::kBetweenGraph, "cpu"));
 }
 
-TEST(ImageBetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
+TEST_P(ImageBetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
   for (const auto statistics :
        {NormStatistics::kSync, NormStatistics::kPerReplica}) {
     const auto train = [&](Strategy strategy) {
