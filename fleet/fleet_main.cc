@@ -344,6 +344,7 @@ int Main(int argc, char** argv) {
         // before there is a folder
         TrainingConfig config = loaded.config;
         agents::TaskSpec task;
+        training::CheckHeartbeats(config);
         if (training::HasActors(config)) {
           task = training::CheckTraining(config);
           training::CheckAddresses(config);

@@ -77,4 +77,19 @@ void CheckAddresses(const TrainingConfig& config) {
   }
 }
 
+void CheckHeartbeats(const TrainingConfig& config) {
+  const replicator::ReplicationConfig& replication = config.learner.replication;
+  const double allowed = config.fleet.heartbeat_timeout_s;
+  if (replication.strategy != replicator::Strategy::kBetweenGraph ||
+      replication.heartbeat_timeout_s < allowed) {
+    return;
+  }
+  throw ConfigError(fmt::format(
+      "learner.replication.heartbeat_timeout_s: {} s is not less than "
+      "fleet.heartbeat_timeout_s, {} s, after which the fleet kills a silent "
+      "learner without a word of which process it was; allowed: less, or 0 for "
+      "no watching",
+      replication.heartbeat_timeout_s, allowed));
+}
+
 }  // namespace replicant::training

@@ -18,4 +18,8 @@ agents::TaskSpec CheckTraining(const TrainingConfig& config);
 // in use, or not of this host.
 void CheckAddresses(const TrainingConfig& config);
 
+// Throws ConfigError if the fleet would take a learner of several processes for
+// dead before these could say which of them stands still.
+void CheckHeartbeats(const TrainingConfig& config);
+
 }  // namespace replicant::training
