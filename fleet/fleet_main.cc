@@ -254,16 +254,7 @@ void EvaluateLastCheckpoint(const TrainingConfig& config,
 // Draws the curve and prints what the run came to.
 void Summarize(const TrainingConfig& config, const training::RunTotals& totals,
                const std::filesystem::path& folder) {
-  std::vector<actors::EvaluationRecord> evaluations;
-  try {
-    evaluations = actors::ReadEvaluations(folder);
-    if (!evaluations.empty()) {
-      training::DrawLearningCurve(evaluations, config.task.name,
-                                  folder / "curve.png");
-    }
-  } catch (const IoError& e) {
-    spdlog::warn("{}", e.what());
-  }
+  const auto evaluations = training::DrawCurveOfRun(folder, config.task.name);
   std::printf("\n%s", training::SummaryTable(config, totals, evaluations,
                                              folder, ProgramFolder())
                           .c_str());
