@@ -121,7 +121,8 @@ int Run(const TrainingConfig& config, int64_t index) {
     heartbeat.SetGauge("policy_step", static_cast<double>(*followed.version()));
   }
   heartbeat.SetState(rpc::RoleState::kDraining, "steps under way");
-  const Clock::TimePoint deadline = Clock::Real().Now() + 2s;
+  // what the rate limiter holds back for longer nobody would learn from
+  const Clock::TimePoint deadline = Clock::Real().Now() + 300ms;
   for (const auto& sink : sinks) {
     if (!sink->writer().Flush(deadline)) {
       spdlog::warn("some steps did not reach the replay");

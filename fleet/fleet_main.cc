@@ -24,6 +24,7 @@
 #include "fleet/placement.h"
 #include "fleet/run_fleet.h"
 #include "learner/checkpoint_folder.h"
+#include "replay/checkpointer.h"
 #include "training/check_training.h"
 #include "training/learning_curve.h"
 #include "training/program.h"
@@ -75,6 +76,30 @@ std::vector<RoleRequest> Requests(const TrainingConfig& config) {
     requests.push_back({.id = {"evaluator", 0}, .load = 0.3});
   }
   return requests;
+}
+
+// Leaves out checkpoints newer than the newest one whose part in the replay can
+// be read. If there is none such the replay will say what is wrong.
+void LeaveOutDamaged(const std::filesystem::path& folder) {
+  const learner::CheckpointFolder checkpoints(folder / "checkpoints",
+                                              /*num_kept=*/1);
+  std::vector<std::pair<int64_t, std::string>> damaged;
+  const std::vector<int64_t> steps = checkpoints.Steps();
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    const learner::Manifest manifest = checkpoints.ReadManifest(*step);
+    const std::string damage =
+        manifest.has_input ? replay::FindDamage(folder / "replay", manifest.id)
+                           : "";
+    if (!damage.empty()) {
+      damaged.emplace_back(*step, damage);
+      continue;
+    }
+    for (const auto& [left_out, problem] : damaged) {
+      spdlog::warn("checkpoint of step {} is left out: {}", left_out, problem);
+      checkpoints.LeaveOut(left_out);
+    }
+    return;
+  }
 }
 
 // Has the replay go back to the moment of the learner's newest checkpoint.
@@ -255,16 +280,7 @@ void EvaluateLastCheckpoint(const TrainingConfig& config,
 // Draws the curve and prints what the run came to.
 void Summarize(const TrainingConfig& config, const training::RunTotals& totals,
                const std::filesystem::path& folder) {
-  std::vector<actors::EvaluationRecord> evaluations;
-  try {
-    evaluations = actors::ReadEvaluations(folder);
-    if (!evaluations.empty()) {
-      training::DrawLearningCurve(evaluations, config.task.name,
-                                  folder / "curve.png");
-    }
-  } catch (const IoError& e) {
-    spdlog::warn("{}", e.what());
-  }
+  const auto evaluations = training::DrawCurveOfRun(folder, config.task.name);
   std::printf("\n%s", training::SummaryTable(config, totals, evaluations,
                                              folder, ProgramFolder())
                           .c_str());
@@ -281,6 +297,7 @@ int Run(const TrainingConfig& config, const agents::TaskSpec& task,
         RunFolder folder) {
   const std::filesystem::path& path = folder.path();
   const StopSignal stop;
+  LeaveOutDamaged(path);
   const auto first_step = static_cast<double>(FirstStep(path));
   const std::string began_ms =
       fmt::format("{:.0f}", 1e3 * actors::FindBeginning(path));

@@ -24,6 +24,7 @@
 #include "learner/workloads/d4pg/d4pg_workload.h"
 #include "replay/checkpointer.h"
 #include "replay/local_replay.h"
+#include "training/learning_curve.h"
 #include "training/lockstep_state.h"
 #include "training/program.h"
 
@@ -288,6 +289,7 @@ int Run(const TrainingConfig& config, const std::string& resolved_yaml) {
   if (trials && trials->step() != newest.step) {
     trials->Run(newest, actor.num_steps() * task.action_repeat);
   }
+  if (trials) training::DrawCurveOfRun(folder, config.task.name);
   return 0;
 }
 

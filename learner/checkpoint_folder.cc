@@ -74,6 +74,14 @@ void CheckpointFolder::Complete(const Manifest& manifest) {
   }
 }
 
+void CheckpointFolder::LeaveOut(int64_t step) const {
+  std::error_code error;
+  std::filesystem::remove(ManifestOf(step), error);
+  if (error) {
+    throw IoError::FromErrno("cannot remove", ManifestOf(step), error.value());
+  }
+}
+
 void CheckpointFolder::Remove(int64_t step) const {
   std::error_code error;
   // first: a part of a checkpoint must not look like a whole one

@@ -46,6 +46,9 @@ class CheckpointFolder {
   void Discard(int64_t step) const {
     if (!IsComplete(step)) Remove(step);
   }
+  // Has a complete checkpoint count as not complete, as when one of its parts
+  // elsewhere turns out damaged. Throws IoError.
+  void LeaveOut(int64_t step) const;
   // Every part is on the disk: writes the manifest, then removes the complete
   // ones beyond num_kept, and what is not complete; what cannot be removed is
   // logged. Throws IoError if it cannot be written.

@@ -10,6 +10,7 @@
 #include "agents/task_spec.h"
 #include "core/base/error.h"
 #include "core/base/process.h"
+#include "core/base/thread.h"
 #include "core/comm/mpi_communicator.h"
 #include "core/rpc/heartbeat_sender.h"
 #include "env/tasks/suite.h"
@@ -51,6 +52,13 @@ replay::BatchReaderOptions ReaderOptionsOf(const TrainingConfig& config,
                   .action_bytes = task.action_bytes(),
                   .frame_bytes = task.frame_bytes()};
   reader.batch_size = config.learner.batch_size;
+  // steps that use all processors would only be held up by other threads; they
+  // decode for themselves
+  const replicator::ReplicationConfig& replication = config.learner.replication;
+  const bool has_spare = replication.backend != "cpu" ||
+                         replication.threads * replication.replicas <
+                             CpuSet::OfThisThread().size();
+  reader.decode_threads = has_spare ? 1 : 0;
   // each draws other items; the first one as if it were alone
   reader.seed = static_cast<uint64_t>(config.run.seed) +
                 static_cast<uint64_t>(worker) * 0x9e3779b97f4a7c15U;

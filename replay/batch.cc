@@ -4,20 +4,24 @@
 #include <cstddef>
 #include <cstring>
 #include <span>
+#include <utility>
 
+#include "core/base/check.h"
 #include "replay/selector.h"
 
 namespace replicant::replay {
 namespace {
 
-std::span<std::byte> RowOf(HostBuffer& buffer, int64_t row, int64_t bytes) {
-  return buffer.bytes().subspan(static_cast<size_t>(row * bytes),
-                                static_cast<size_t>(bytes));
+// Row `row` of rows of `bytes` bytes each.
+template <typename Rows>
+auto RowOf(Rows rows, int64_t row, int64_t bytes) {
+  return rows.subspan(static_cast<size_t>(row * bytes),
+                      static_cast<size_t>(bytes));
 }
 
 void CopyRow(HostBuffer& to, int64_t row, std::span<const std::byte> from) {
   if (from.empty()) return;
-  std::memcpy(RowOf(to, row, static_cast<int64_t>(from.size())).data(),
+  std::memcpy(RowOf(to.bytes(), row, static_cast<int64_t>(from.size())).data(),
               from.data(), from.size());
 }
 
@@ -48,11 +52,45 @@ void Batch::Resize(int64_t batch_size, int64_t frame_stack) {
   times_sampled.resize(count);
   keys.resize(count);
   shards.resize(count);
+  compressed.clear();
 }
 
 void Batch::Take(const BatchMessage& message, int64_t first_row, int32_t shard,
                  double share, FrameDecoder& decoder) {
+  TakeItems(message, first_row, shard, share);
   const int64_t stack_bytes = stack * message.shape().frame_bytes;
+  if (stack_bytes == 0) return;
+  for (int64_t i = 0; i < message.size(); ++i) {
+    const int64_t row = first_row + i;
+    message.DecodeFrames(i, decoder, RowOf(frames.bytes(), row, stack_bytes),
+                         RowOf(next_frames.bytes(), row, stack_bytes));
+  }
+}
+
+void Batch::TakeCompressed(BatchMessage message, int64_t first_row,
+                           int32_t shard, double share) {
+  TakeItems(message, first_row, shard, share);
+  compressed.push_back({first_row, std::move(message)});
+}
+
+Batch::Stacks Batch::StacksOf(int64_t row, FrameDecoder& decoder,
+                              std::span<std::byte> room) const {
+  REPLICANT_CHECK(row >= 0 && row < size, "row {} of {}", row, size);
+  for (const auto& [first_row, message] : compressed) {
+    const int64_t index = row - first_row;
+    if (index < 0 || index >= message.size()) continue;
+    const auto first = room.first(room.size() / 2);
+    const auto second = room.subspan(room.size() / 2);
+    message.DecodeFrames(index, decoder, first, second);
+    return {first, second};
+  }
+  const auto stack_bytes = static_cast<int64_t>(frames.size_bytes()) / size;
+  return {RowOf(frames.bytes(), row, stack_bytes),
+          RowOf(next_frames.bytes(), row, stack_bytes)};
+}
+
+void Batch::TakeItems(const BatchMessage& message, int64_t first_row,
+                      int32_t shard, double share) {
   for (int64_t i = 0; i < message.size(); ++i) {
     const int64_t row = first_row + i;
     const auto r = static_cast<size_t>(row);
@@ -61,10 +99,6 @@ void Batch::Take(const BatchMessage& message, int64_t first_row, int32_t shard,
       CopyRow(observations, row, message.Observation(i));
       CopyRow(next_observations, row, message.NextObservation(i));
       CopyRow(actions, row, message.Action(i));
-    }
-    if (stack_bytes > 0) {
-      message.DecodeFrames(i, decoder, RowOf(frames, row, stack_bytes),
-                           RowOf(next_frames, row, stack_bytes));
     }
     rewards[r] = item.reward;
     discounts[r] = item.discount;

@@ -36,7 +36,7 @@ BatchReaderOptions Checked(BatchReaderOptions options) {
         1, 1024);
   check("batch_size", options.batch_size, 1, kMaxItemsPerBatch);
   check("prefetch", options.prefetch, 1, 1024);
-  check("decode_threads", options.decode_threads, 1, 256);
+  check("decode_threads", options.decode_threads, 0, 256);
   check("wait", options.wait.count(), 1, kMaxWaitMs);
   if (!(options.importance_exponent >= 0.0 &&
         options.importance_exponent <= 1.0)) {
@@ -527,7 +527,7 @@ void BatchReader::HandleLoss(Shard& shard, const SampleInFlight& in_flight) {
   Request(NewAssembly(), /*first_row=*/0, options_.batch_size);
 }
 
-// To the decode threads, if there is something to decode.
+// To the decode threads, if there is something for them to decode.
 void BatchReader::HandOver(std::shared_ptr<Assembly> assembly) {
   assembly->batch.total_steps = 0;
   for (const Shard& shard : shards_) {
@@ -539,8 +539,8 @@ void BatchReader::HandOver(std::shared_ptr<Assembly> assembly) {
         options_.shape.frame_bytes == 0 ||
         (part.message.AreRowsInMemory() && !part.message.has_segments());
   }
-  if (is_decoded) {
-    Fill(*assembly, unused_decoder_);
+  if (is_decoded || options_.decode_threads == 0) {
+    Fill(*assembly, is_decoded ? &unused_decoder_ : nullptr);
     PushReady(std::move(assembly->batch));
     return;
   }
@@ -637,7 +637,7 @@ void BatchReader::Decode(const Thread::StopToken& stop) {
         assembly = std::move(received_.front());
         received_.pop_front();
       }
-      Fill(*assembly, decoder);
+      Fill(*assembly, &decoder);
       PushReady(std::move(assembly->batch));
     }
   } catch (...) {
@@ -653,10 +653,16 @@ void BatchReader::PushReady(Batch batch) {
   ready_changed_.NotifyAll();
 }
 
-void BatchReader::Fill(Assembly& assembly, FrameDecoder& decoder) const {
+void BatchReader::Fill(Assembly& assembly, FrameDecoder* decoder) const {
   Batch& batch = assembly.batch;
-  for (const Part& part : assembly.parts) {
-    batch.Take(part.message, part.first_row, part.shard, part.share, decoder);
+  for (Part& part : assembly.parts) {
+    if (decoder != nullptr) {
+      batch.Take(part.message, part.first_row, part.shard, part.share,
+                 *decoder);
+    } else {
+      batch.TakeCompressed(std::move(part.message), part.first_row, part.shard,
+                           part.share);
+    }
   }
   batch.SetWeights(options_.importance_exponent);
 }

@@ -35,6 +35,7 @@ struct BatchReaderOptions {
   int64_t batch_size = 256;
   // Batches that are asked for, on their way, or ready.
   int64_t prefetch = 2;
+  // 0: compressed frames stay so, for Batch::StacksOf().
   int64_t decode_threads = 1;
   // The exponent of the importance weights, in [0, 1]; 0: all are 1.
   double importance_exponent = 0.0;
@@ -74,7 +75,8 @@ struct BatchReaderMetrics {
 // Draws batches from one or more replay services, ahead of time.
 //
 // A thread of its own keeps `prefetch` batches under way; decode threads
-// decompress and stack them into a batch's buffers. Each draw of a batch goes
+// decompress and stack them into a batch's buffers, or leave that to whoever
+// uses the batch, whose processors they would take. Each draw of a batch goes
 // to service s with probability M_s / sum M, where M_s is the mass that its
 // table stated last (replay/selector.h); so the probability of item i is
 //
@@ -229,8 +231,9 @@ class BatchReader {
 
   // --- the decode threads ---
   void Decode(const Thread::StopToken& stop) EXCLUDES(mutex_);
-  // Completes the batch of an assembly that misses nothing.
-  void Fill(Assembly& assembly, FrameDecoder& decoder) const;
+  // Completes the batch of an assembly that misses nothing; without a decoder
+  // its frames stay compressed.
+  void Fill(Assembly& assembly, FrameDecoder* decoder) const;
   void PushReady(Batch batch) EXCLUDES(mutex_);
   void Fail() EXCLUDES(mutex_);
 

@@ -8,6 +8,41 @@
 #include "replay/checkpointer.h"
 
 namespace replicant::replay {
+namespace {
+
+// Calls visit(index of the place, record) for all groups of a snapshot: one
+// pass over each segment, in the order of its bytes. Throws IoError.
+template <typename Visit>
+void ReadPlaces(const std::filesystem::path& folder,
+                const EncodedSnapshot& encoded, const Visit& visit) {
+  std::map<uint64_t, std::vector<std::pair<int64_t, size_t>>> by_segment;
+  for (size_t i = 0; i < encoded.places.size(); ++i) {
+    const GroupLocation& location = encoded.places[i].location;
+    by_segment[location.segment].push_back({location.offset, i});
+  }
+  for (auto& entry : by_segment) {
+    // a name, not a binding: clang 14 lets no lambda capture those
+    auto& places = entry.second;
+    std::sort(places.begin(), places.end());
+    std::vector<int64_t> offsets;
+    offsets.reserve(places.size());
+    for (const auto& [offset, index] : places) offsets.push_back(offset);
+    size_t next = 0;
+    const std::filesystem::path path = SegmentPath(folder, entry.first);
+    ReadRecords(path, entry.first, offsets,
+                [&](int64_t offset, const SegmentRecord& record) {
+                  const size_t index = places[next++].second;
+                  if (record.serial != encoded.places[index].serial) {
+                    throw IoError(fmt::format(
+                        "{}: group {} at byte {}, want {}", path.string(),
+                        record.serial, offset, encoded.places[index].serial));
+                  }
+                  visit(index, record);
+                });
+  }
+}
+
+}  // namespace
 
 // What is in the folder; a checkpoint whose head is damaged is not known.
 void Checkpointer::FindFiles() {
@@ -79,44 +114,25 @@ void Checkpointer::RestoreFrom(uint64_t number) {
 
 std::vector<std::shared_ptr<StoredGroup>> Checkpointer::ReadGroups(
     const EncodedSnapshot& encoded) {
-  // one pass over each segment, in the order of its bytes
-  std::map<uint64_t, std::vector<std::pair<int64_t, size_t>>> by_segment;
-  for (size_t i = 0; i < encoded.places.size(); ++i) {
-    const GroupLocation& location = encoded.places[i].location;
-    by_segment[location.segment].push_back({location.offset, i});
-  }
   std::vector<std::shared_ptr<StoredGroup>> groups(encoded.places.size());
   // the bytes still to come, at most: what memory has no room for at the end
   // goes to the disk at once
+  std::set<uint64_t> segments;
+  for (const auto& place : encoded.places) {
+    segments.insert(place.location.segment);
+  }
   int64_t bytes_left = 0;
-  for (const auto& [number, places] : by_segment) {
+  for (const uint64_t number : segments) {
     bytes_left += segments_[number].size_bytes;
   }
-  for (auto& entry : by_segment) {
-    // names, not bindings: clang 14 lets no lambda capture those
-    const uint64_t number = entry.first;
-    auto& places = entry.second;
-    std::sort(places.begin(), places.end());
-    std::vector<int64_t> offsets;
-    offsets.reserve(places.size());
-    for (const auto& [offset, index] : places) offsets.push_back(offset);
-    size_t next = 0;
-    const std::filesystem::path path = SegmentPath(options_.folder, number);
-    ReadRecords(path, number, offsets,
-                [&](int64_t offset, const SegmentRecord& record) {
-                  const size_t index = places[next++].second;
-                  if (record.serial != encoded.places[index].serial) {
-                    throw IoError(fmt::format(
-                        "{}: group {} at byte {}, want {}", path.string(),
-                        record.serial, offset, encoded.places[index].serial));
-                  }
-                  groups[index] = shard_->MakeGroup(
-                      {record.block.begin(), record.block.end()}, record.serial,
-                      record.writer, record.sequence,
-                      /*wants_disk=*/bytes_left > shard_->config().max_bytes);
-                  bytes_left -= static_cast<int64_t>(record.block.size());
-                });
-  }
+  ReadPlaces(options_.folder, encoded,
+             [&](size_t index, const SegmentRecord& record) {
+               groups[index] = shard_->MakeGroup(
+                   {record.block.begin(), record.block.end()}, record.serial,
+                   record.writer, record.sequence,
+                   /*wants_disk=*/bytes_left > shard_->config().max_bytes);
+               bytes_left -= static_cast<int64_t>(record.block.size());
+             });
   return groups;
 }
 
@@ -155,6 +171,24 @@ void Checkpointer::ReplayJournal(uint64_t first_segment) {
       restored_.problems.emplace_back(e.what());
     }
   }
+}
+
+std::string FindDamage(const std::filesystem::path& folder, uint64_t id) {
+  std::string problem =
+      fmt::format("{}: no checkpoint of id {}", folder.string(), id);
+  const auto numbers = ListNumbered(folder, "checkpoint", "ckpt");
+  for (auto number = numbers.rbegin(); number != numbers.rend(); ++number) {
+    try {
+      if (ReadCheckpointHead(folder, *number).id != id) continue;
+      const CheckpointFile file = ReadCheckpointFile(folder, *number);
+      ReadPlaces(folder, DecodePlaces(file.snapshot()),
+                 [](size_t /*index*/, const SegmentRecord& /*record*/) {});
+      return "";
+    } catch (const IoError& e) {
+      problem = e.what();
+    }
+  }
+  return problem;
 }
 
 }  // namespace replicant::replay

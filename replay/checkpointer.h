@@ -154,4 +154,9 @@ class Checkpointer {
   uint64_t last_number_ GUARDED_BY(mutex_) = 0;
 };
 
+// Why a run cannot go back to checkpoint `id` in `folder`, in one line; empty
+// if all of it can be read, which takes as long as reading its bytes. Changes
+// nothing. Throws IoError if the folder cannot be read.
+std::string FindDamage(const std::filesystem::path& folder, uint64_t id);
+
 }  // namespace replicant::replay

@@ -1,6 +1,7 @@
 #include "training/learning_curve.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
@@ -110,6 +111,20 @@ void DrawLearningCurve(const std::vector<actors::EvaluationRecord>& records,
                               file.string(), result.status.ToString(),
                               result.output));
   }
+}
+
+std::vector<actors::EvaluationRecord> DrawCurveOfRun(
+    const std::filesystem::path& run_folder, const std::string& title) {
+  std::vector<actors::EvaluationRecord> evaluations;
+  try {
+    evaluations = actors::ReadEvaluations(run_folder);
+    if (!evaluations.empty()) {
+      DrawLearningCurve(evaluations, title, run_folder / "curve.png");
+    }
+  } catch (const IoError& e) {
+    spdlog::warn("{}", e.what());
+  }
+  return evaluations;
 }
 
 }  // namespace replicant::training

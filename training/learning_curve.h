@@ -16,4 +16,9 @@ void DrawLearningCurve(const std::vector<actors::EvaluationRecord>& records,
                        const std::string& title,
                        const std::filesystem::path& file);
 
+// Draws the curve of the run in `run_folder` there, as "curve.png", if it was
+// evaluated; returns its evaluations. What goes wrong is logged.
+std::vector<actors::EvaluationRecord> DrawCurveOfRun(
+    const std::filesystem::path& run_folder, const std::string& title);
+
 }  // namespace replicant::training

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <sstream>
@@ -86,6 +87,10 @@ TEST_F(LockstepTest, EvaluatesAndStopsAtAGoodReturn) {
   ASSERT_TRUE(RunShort("b").status.ok());
   EXPECT_THAT(ReadFile(folder_.path() / "b" / "evaluations.jsonl"),
               HasSubstr("\"step\":30,"));
+  const bool has_gnuplot =
+      std::system("command -v gnuplot > /dev/null") == 0;  // NOLINT
+  EXPECT_EQ(std::filesystem::exists(folder_.path() / "b" / "curve.png"),
+            has_gnuplot);
   ASSERT_TRUE(RunShort("c", {"evaluation.enabled=false"}).status.ok());
   EXPECT_FALSE(
       std::filesystem::exists(folder_.path() / "c" / "evaluations.jsonl"));

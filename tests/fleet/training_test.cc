@@ -6,6 +6,8 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -506,6 +508,40 @@ TEST_F(TrainingTest, AnEndedRunIsResumedAsAWhole) {
               HasSubstr("step: 80\nid: 2\ninput: true"));
   EXPECT_TRUE(ReadFile(checkpoint(50) / "variables.safetensors") == variables);
   EXPECT_THAT(ReadFile(run_ / "config.yaml"), HasSubstr("max_steps: 80"));
+}
+
+// The newest checkpoint's part in the replay is damaged: the one before it
+// counts.
+TEST_F(TrainingTest, ADamagedReplayGoesBackOneCheckpointMore) {
+  ASSERT_TRUE(RunFleet({"evaluation.enabled=false"}).status.ok());
+  const auto resume = [&](int max_steps) {
+    return RunCommand(
+        {.command = {REPLICANT_FLEET, "--resume", run_.string(), "--set",
+                     fmt::format("learner.limits.max_steps={}", max_steps)}},
+        std::chrono::minutes(2));
+  };
+  ASSERT_TRUE(resume(80).status.ok());
+  int num_damaged = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(run_ / "replay")) {
+    if (entry.path().extension() != ".ckpt") continue;
+    const std::string bytes = ReadFile(entry.path());
+    uint64_t id = 0;
+    std::memcpy(&id, bytes.data() + 16, sizeof(id));
+    if (id != 2) continue;
+    std::ofstream(entry.path()) << bytes.substr(0, bytes.size() - 1);
+    ++num_damaged;
+  }
+  EXPECT_GT(num_damaged, 0);
+
+  const CommandResult resumed = resume(100);
+  EXPECT_TRUE(resumed.status.ok()) << resumed.output;
+  EXPECT_THAT(resumed.output, HasSubstr("checkpoint of step 80 is left out: " +
+                                        (run_ / "replay").string()));
+  EXPECT_THAT(ReadFile(run_ / "logs" / "learner-0.3.log"),
+              HasSubstr("goes on from the checkpoint of step 50"));
+  EXPECT_TRUE(std::filesystem::exists(
+      run_ / "checkpoints/step-000000000100/manifest.yaml"));
 }
 
 TEST_F(TrainingTest, AMistakeStartsNothing) {

@@ -103,6 +103,19 @@ TEST_F(CheckpointFolderTest, WhatIsNotCompleteIsNoCheckpoint) {
   EXPECT_EQ(folder.NextId(), 3U);
 }
 
+TEST_F(CheckpointFolderTest, OneThatIsLeftOutDoesNotCount) {
+  const CheckpointFolder folder(path_, 3);
+  CheckpointFolder writer(path_, 3);
+  for (const int64_t step : {3, 9}) Save(writer, step);
+  folder.LeaveOut(9);
+  EXPECT_THAT(folder.Steps(), ElementsAre(3));
+  EXPECT_EQ(folder.LoadNewest(store())->step, 3);
+  // its variables can still be looked at, until the next one is complete
+  EXPECT_TRUE(std::filesystem::exists(folder.PathOf(9)));
+  Save(writer, 12);
+  EXPECT_FALSE(std::filesystem::exists(folder.PathOf(9)));
+}
+
 TEST_F(CheckpointFolderTest, ACompleteOneIsNotWrittenOverOrDiscarded) {
   CheckpointFolder folder(path_, 2);
   Save(folder, 4);

@@ -165,6 +165,39 @@ TEST(BatchReaderTest, SharedMemoryAndMessagesGiveTheSameBatches) {
   }
 }
 
+// Without decode threads, whoever has a batch decodes its rows.
+TEST(BatchReaderTest, CompressedBatchesAreDecodedRowByRow) {
+  for (const bool shares_memory : {true, false}) {
+    for (const FrameCodec codec : {FrameCodec::kNone, FrameCodec::kLz4}) {
+      const EpisodeMaker maker = MakePixels(codec);
+      RunningService service(ConfigOf(maker));
+      Insert(service.shard(), maker, 1, 1, 10);
+      BatchReader reader({.endpoints = {service.endpoint()},
+                          .shape = maker.shape,
+                          .batch_size = 32,
+                          .decode_threads = 0,
+                          .shares_memory = shares_memory});
+      Batch batch;
+      FrameDecoder decoder;
+      std::vector<std::byte> memory(2 * 900);
+      for (int b = 0; b < 10; ++b) {
+        ASSERT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kOk);
+        const bool is_direct = codec == FrameCodec::kNone && shares_memory;
+        ASSERT_EQ(batch.compressed.empty(), is_direct);
+        for (int64_t i = 0; i < batch.size; ++i) {
+          const auto step = Load<int64_t>(batch.observations, 2 * i + 1);
+          const auto next = Load<int64_t>(batch.next_observations, 2 * i + 1);
+          const auto stacks = batch.StacksOf(i, decoder, memory);
+          ASSERT_TRUE(
+              std::ranges::equal(stacks.frames, maker.Stack(1, step, 3)));
+          ASSERT_TRUE(
+              std::ranges::equal(stacks.next_frames, maker.Stack(1, next, 3)));
+        }
+      }
+    }
+  }
+}
+
 TEST(BatchReaderTest, AServiceThatSharesNoMemorySendsItsBatches) {
   const EpisodeMaker maker = MakePixels();
   RunningService shares(ConfigOf(maker)),

@@ -20,6 +20,7 @@ using testing::FileSizeLimit;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 constexpr StepShape kShape = {.observation_bytes = 8, .action_bytes = 4};
 
@@ -238,6 +239,35 @@ TEST(CheckpointerTest, DamageIsReportedWithTheFileAndThePlace) {
   EXPECT_THAT(Service(damage.folder.path()).checkpointer.restored().problems,
               ElementsAre(damage.newest_checkpoint.string() +
                           ": the checksum does not match"));
+}
+
+TEST(CheckpointerTest, DamageIsFoundWithoutARestore) {
+  const TemporaryFolder folder;
+  const auto find = [&](uint64_t id) { return FindDamage(folder.path(), id); };
+  {
+    Service saved(folder.path());
+    for (uint64_t id = 1; id <= 2; ++id) {
+      EXPECT_EQ(saved.Insert(id, 1), InsertResult::kInserted);
+      saved.checkpointer.Save(saved.shard.TakeSnapshot(), id);
+    }
+  }
+  EXPECT_EQ(find(1), "");
+  EXPECT_EQ(find(2), "");
+  EXPECT_EQ(find(3), folder.path().string() + ": no checkpoint of id 3");
+  // the second group of the segment
+  const std::filesystem::path path = SegmentPath(folder.path(), 1);
+  const std::string segment = ReadFile(path);
+  std::string bad = segment;
+  bad.back() = static_cast<char>(bad.back() ^ 1);
+  WriteBytes(path, bad);
+  EXPECT_EQ(find(1), "");
+  EXPECT_THAT(find(2), StartsWith(path.string() + ": no whole record at byte"));
+  WriteBytes(path, segment);
+  const std::filesystem::path newest = CheckpointPath(folder.path(), 2);
+  std::string checkpoint = ReadFile(newest);
+  checkpoint.back() = static_cast<char>(checkpoint.back() ^ 1);
+  WriteBytes(newest, checkpoint);
+  EXPECT_EQ(find(2), newest.string() + ": the checksum does not match");
 }
 
 TEST(CheckpointerTest, AfterDamageNewCheckpointsAreNumberedOn) {

@@ -117,9 +117,9 @@ struct SgdConstants {
   bool nesterov;
 };
 
-// `u` is null without momentum
-void UpdateSgd(const SgdConstants& k, int64_t n, float* p, float* u,
-               const float* g) {
+// `u` is null without momentum. The constants come by value: g++ vectorises no
+// loop whose stores might change them.
+void UpdateSgd(SgdConstants k, int64_t n, float* p, float* u, const float* g) {
   if (u == nullptr) {
 #pragma omp simd
     for (int64_t e = 0; e < n; ++e) {
@@ -173,7 +173,8 @@ struct AdamConstants {
   float step_size, second_correction;
 };
 
-void UpdateAdam(const AdamConstants& k, int64_t n, float* p, float* m, float* v,
+// By value as above.
+void UpdateAdam(AdamConstants k, int64_t n, float* p, float* m, float* v,
                 const float* g) {
   const float one_minus_beta1 = 1.0f - k.beta1;
   const float one_minus_beta2 = 1.0f - k.beta2;

@@ -37,7 +37,9 @@ class PixelImages {
  public:
   PixelImages(const CpuRequest& request, const Windows& windows)
       : windows_(windows),
-        shape_(request.input(0).shape),
+        height_(request.input(0).shape[1]),
+        width_(request.input(0).shape[2]),
+        channels_(request.input(0).shape[3]),
         padding_(request.node.attributes.Int("padding")),
         scale_(static_cast<float>(request.node.attributes.Float("scale"))),
         offset_(static_cast<float>(request.node.attributes.Float("offset"))),
@@ -45,7 +47,7 @@ class PixelImages {
 
   // Of pixels of one row, and as many more as the loops read.
   size_t row_size_bytes() const {
-    const int64_t padded = (shape_[2] + 2 * padding_) * shape_[3];
+    const int64_t padded = (width_ + 2 * padding_) * channels_;
     return static_cast<size_t>(std::max(padded, windows_.plain_row_size()) +
                                Windows::kBlock);
   }
@@ -79,17 +81,17 @@ class PixelImages {
             const Convert& convert, const Place& place) const {
     const int64_t down = is_shifted_ ? offsets_[2 * n] : 0;
     const int64_t right = is_shifted_ ? offsets_[2 * n + 1] : 0;
-    const int64_t before = padding_ * shape_[3];
+    const int64_t before = padding_ * channels_;
     const int64_t after =
-        std::min(before + shape_[2] * shape_[3], windows_.plain_row_size());
+        std::min(before + width_ * channels_, windows_.plain_row_size());
     for (int64_t r = 0; r < windows_.num_rows(); ++r, image += row_size) {
       const int64_t i = r - padding_;
-      if (i < 0 || i >= shape_[1]) {
+      if (i < 0 || i >= height_) {
         std::fill_n(image, row_size, 0.0f);
         continue;
       }
-      const int64_t from = std::clamp<int64_t>(i + down, 0, shape_[1] - 1);
-      CopyRow(n * shape_[1] + from, right, row + before);
+      const int64_t from = std::clamp<int64_t>(i + down, 0, height_ - 1);
+      CopyRow(n * height_ + from, right, row + before);
       convert(image);
       if (padding_ == 0) continue;
       for (int64_t k = 0; k < before; ++k) image[place(k)] = 0.0f;
@@ -102,24 +104,23 @@ class PixelImages {
   // Row `line` of all images, each pixel from `right` pixels further on, with
   // the first or last one repeated.
   void CopyRow(int64_t line, int64_t right, uint8_t* to) const {
-    const int64_t width = shape_[2];
-    const auto pixel = static_cast<size_t>(shape_[3]);
-    const uint8_t* from = pixels_ + line * width * shape_[3];
+    const auto pixel = static_cast<size_t>(channels_);
+    const uint8_t* from = pixels_ + line * width_ * channels_;
     const auto copy = [&](int64_t source, int64_t target, int64_t count) {
-      std::memcpy(to + target * shape_[3], from + source * shape_[3],
+      std::memcpy(to + target * channels_, from + source * channels_,
                   static_cast<size_t>(count) * pixel);
     };
     // pixels of the result that have one of their own
-    const int64_t first = std::clamp<int64_t>(-right, 0, width);
-    const int64_t last = std::clamp<int64_t>(width - right, first, width);
+    const int64_t first = std::clamp<int64_t>(-right, 0, width_);
+    const int64_t last = std::clamp<int64_t>(width_ - right, first, width_);
     for (int64_t j = 0; j < first; ++j) copy(0, j, 1);
     if (last > first) copy(first + right, first, last - first);
-    const int64_t border = right > 0 ? width - 1 : 0;
-    for (int64_t j = last; j < width; ++j) copy(border, j, 1);
+    const int64_t border = right > 0 ? width_ - 1 : 0;
+    for (int64_t j = last; j < width_; ++j) copy(border, j, 1);
   }
 
   Windows windows_;
-  Shape shape_;
+  int64_t height_, width_, channels_;
   int64_t padding_;
   float scale_;
   float offset_;

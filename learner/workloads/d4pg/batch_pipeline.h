@@ -1,15 +1,33 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "agents/task_spec.h"
 #include "core/replicator/input.h"
+#include "core/tensor/host_buffer.h"
 #include "learner/workloads/d4pg/transition_source.h"
+#include "replay/frame_codec.h"
 
 namespace replicant::learner {
+
+// Lays the frames of a stack side by side, pixel by pixel, so that they become
+// the channels of one image.
+class FrameInterleaver {
+ public:
+  explicit FrameInterleaver(int64_t stack);
+
+  // frames [stack, pixels, 3] -> out [pixels, stack * 3]. Throws
+  // InvalidArgument unless both have as many bytes, and whole stacks of pixels.
+  void Run(std::span<const std::byte> frames, std::span<std::byte> out) const;
+
+ private:
+  const size_t num_frames_;
+  // [vectors of five positions, num_frames, 16]
+  std::vector<uint8_t> shuffles_;
+};
 
 // Batches of transitions as the inputs of agents::d4pg::AddBatchInputs(): the
 // frames of a stack become the channels of one image, oldest first.
@@ -17,8 +35,8 @@ namespace replicant::learner {
 // Thread-safety: one thread at a time.
 class TransitionPipeline : public replicator::InputPipeline {
  public:
-  // `source` outlives the pipeline; null where nothing is drawn. Frames are put
-  // in order on `num_threads`.
+  // `source` outlives the pipeline; null where nothing is drawn. Frames are
+  // decoded, if they are not, and put in order on `num_threads`.
   TransitionPipeline(const agents::TaskSpec& task, int64_t batch_size,
                      int num_threads, TransitionSource* source);
 
@@ -41,23 +59,25 @@ class TransitionPipeline : public replicator::InputPipeline {
   }
 
  private:
-  void CopyObservations(const HostBuffer& rows, const HostBuffer& frames,
-                        const MutableTensorView& out) const;
+  struct ThreadMemory {
+    replay::FrameDecoder decoder;
+    HostBuffer stacks;
+  };
+
+  // The frames of batch_, as the network takes them.
+  void WriteFrames(const MutableTensorView& observations,
+                   const MutableTensorView& next_observations);
 
   const agents::TaskSpec task_;
   const int64_t batch_size_;
-  const int num_threads_;
+  const FrameInterleaver interleaver_;
+  // of every thread: room for two stacks
+  std::vector<ThreadMemory> threads_;
   TransitionSource* const source_;
   std::vector<replicator::InputSpec> specs_;
   replay::Batch batch_;
   double wait_seconds_ = 0.0;
   bool is_drained_ = false;
 };
-
-// frames [B, stack, pixels, 3] -> out [B, pixels, stack * 3]. Throws
-// InvalidArgument unless both have as many bytes, and whole rows of them.
-void InterleaveFrames(std::span<const std::byte> frames, int64_t stack,
-                      int64_t pixels, int num_threads,
-                      std::span<std::byte> out);
 
 }  // namespace replicant::learner
