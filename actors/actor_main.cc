@@ -32,6 +32,25 @@ int64_t FirstPosition(uint32_t incarnation) {
   return (int64_t{incarnation} - 1) << 31;
 }
 
+// What takes the steps of one environment to the replay.
+std::unique_ptr<RemoteSink> MakeSink(const TrainingConfig& config,
+                                     const agents::TaskSpec& task,
+                                     const std::string& name) {
+  replay::StepWriterOptions writer;
+  writer.endpoint = config.replay.bind;
+  writer.name = name;
+  writer.shape = {.observation_bytes = task.observation_bytes(),
+                  .action_bytes = task.action_bytes(),
+                  .frame_bytes = task.frame_bytes()};
+  writer.group_steps = config.actors.group_steps;
+  writer.codec = config.actors.codec;
+  writer.queue_groups = config.actors.queue_groups;
+  return std::make_unique<RemoteSink>(
+      writer,
+      std::chrono::duration_cast<Clock::Duration>(
+          std::chrono::duration<double>(config.actors.append_timeout_s)));
+}
+
 int Run(const TrainingConfig& config, int64_t index) {
   const StopSignal stop;
   const auto heartbeat_options = rpc::HeartbeatSenderOptions::FromEnvironment(
@@ -58,19 +77,8 @@ int Run(const TrainingConfig& config, int64_t index) {
   std::vector<std::unique_ptr<RemoteSink>> sinks;
   std::vector<StepSink*> sink_pointers;
   for (int64_t e = 0; e < num_environments; ++e) {
-    replay::StepWriterOptions writer;
-    writer.endpoint = config.replay.bind;
-    writer.name = fmt::format("actor-{}/{}", index, e);
-    writer.shape = {.observation_bytes = task.observation_bytes(),
-                    .action_bytes = task.action_bytes(),
-                    .frame_bytes = task.frame_bytes()};
-    writer.group_steps = config.actors.group_steps;
-    writer.codec = config.actors.codec;
-    writer.queue_groups = config.actors.queue_groups;
-    sinks.push_back(std::make_unique<RemoteSink>(
-        writer,
-        std::chrono::duration_cast<Clock::Duration>(
-            std::chrono::duration<double>(config.actors.append_timeout_s))));
+    sinks.push_back(
+        MakeSink(config, task, fmt::format("actor-{}/{}", index, e)));
     sink_pointers.push_back(sinks.back().get());
   }
 
