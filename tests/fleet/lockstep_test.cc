@@ -96,13 +96,15 @@ TEST_F(LockstepTest, EvaluatesAndStopsAtAGoodReturn) {
       std::filesystem::exists(folder_.path() / "c" / "evaluations.jsonl"));
 }
 
+constexpr const char* kSmallEncoder =
+    "agent.networks.encoder={kind: custom, channels: [4], kernels: [4], "
+    "strides: [4]}";
+
 TEST_F(LockstepTest, LearnsFromPixels) {
   const CommandResult result = RunShort(
       "pixels",
       {"task.pixels={enabled: true, height: 24, width: 24, frame_stack: 2}",
-       "agent.networks.encoder={kind: custom, channels: [4], kernels: [4], "
-       "strides: [4]}",
-       "agent.random_shift=2", "learner.batch_size=8",
+       kSmallEncoder, "agent.random_shift=2", "learner.batch_size=8",
        "learner.limits.max_steps=5"});
   EXPECT_TRUE(result.status.ok()) << result.output;
 }
@@ -124,9 +126,7 @@ std::map<int64_t, std::string> Losses(const std::filesystem::path& run) {
 TEST_F(LockstepTest, ARunThatIsResumedEqualsOneThatWasNot) {
   const std::vector<std::string> pixels = {
       "task.pixels={enabled: true, height: 24, width: 24, frame_stack: 2}",
-      "agent.networks.encoder={kind: custom, channels: [4], kernels: [4], "
-      "strides: [4]}",
-      "agent.random_shift=2", "learner.batch_size=8",
+      kSmallEncoder, "agent.random_shift=2", "learner.batch_size=8",
       // episodes of 13 steps: many end in the middle of a group
       "task.action_repeat=80"};
   const std::vector<std::string> state = {
@@ -135,8 +135,11 @@ TEST_F(LockstepTest, ARunThatIsResumedEqualsOneThatWasNot) {
       // the rate limiter holds writers up
       "replay.tables.default.rate_limiter={samples_per_insert: 256, "
       "min_size_to_sample: 100, error_buffer: 512}"};
-  for (const auto& [name, settings] :
+  for (const auto& observed :
        {std::pair("pixels", pixels), std::pair("state", state)}) {
+    // names, not bindings: clang 14 lets no lambda capture those
+    const std::string name = observed.first;
+    const std::vector<std::string>& settings = observed.second;
     const auto run = [&](const std::string& folder, int steps) {
       std::vector<std::string> all = settings;
       all.push_back("learner.log_interval_s=0.01");
@@ -148,8 +151,8 @@ TEST_F(LockstepTest, ARunThatIsResumedEqualsOneThatWasNot) {
     run("-parts", 23);
     run("-parts", 24);
     run("-parts", 60);
-    const auto whole = folder_.path() / (name + std::string("-whole"));
-    const auto parts = folder_.path() / (name + std::string("-parts"));
+    const auto whole = folder_.path() / (name + "-whole");
+    const auto parts = folder_.path() / (name + "-parts");
     for (const char* file :
          {"variables.safetensors", "checkpoint.json", "lockstep.safetensors"}) {
       const auto path =
