@@ -4,6 +4,7 @@
 
 #include "core/comm/mpi_communicator.h"
 #include "tests/learner/workloads/image_replicas.h"
+#include "tests/learner/workloads/mpi_replicas.h"
 
 namespace replicant::learner {
 namespace {
@@ -15,12 +16,7 @@ class ImageBetweenGraphTest : public ::testing::TestWithParam<int> {
  protected:
   static replicator::ReplicationConfig Config(Strategy strategy,
                                               const char* backend) {
-    const bool has_processes = strategy == Strategy::kBetweenGraph;
-    return {.strategy = strategy,
-            .replicas = comm::NumMpiProcesses() * GetParam(),
-            .backend = backend,
-            .timeout_s = 100.0,
-            .replicas_per_process = has_processes ? GetParam() : 1};
+    return ReplicasOfProcesses(strategy, backend, GetParam());
   }
 };
 
