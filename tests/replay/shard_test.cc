@@ -150,7 +150,14 @@ TEST(ShardTest, ASampledBatchOutlivesItsItems) {
 
 TEST(ShardTest, CloseEndsAllWaits) {
   FakeClock clock;
-  Shard shard(OneTable(kTight), &clock);
+  // the writer waits at the first table, the reader at the second, so that
+  // neither serves the other
+  ShardConfig config = OneTable(kTight);
+  config.tables.push_back({.name = "u",
+                           .max_size = 100,
+                           .rate_limiter = {.mode = RateLimiterMode::kMinSize,
+                                            .min_size_to_sample = 50}});
+  Shard shard(config, &clock);
   ASSERT_EQ(shard.Insert(1, 1, Episode(1, 6), clock.Now()),
             InsertResult::kInserted);
   const auto later = clock.Now() + seconds(99);
@@ -162,7 +169,7 @@ TEST(ShardTest, CloseEndsAllWaits) {
   });
   clock.AwaitWaiters(1);
   Thread reader("reader", [&](const Thread::StopToken&) {
-    sampled = shard.Sample(0, 100, "r", later, &batch);
+    sampled = shard.Sample(1, 1, "r", later, &batch);
   });
   clock.AwaitWaiters(2);
   shard.Close();
