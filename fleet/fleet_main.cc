@@ -298,7 +298,7 @@ int Run(const TrainingConfig& config, const agents::TaskSpec& task,
   const std::filesystem::path& path = folder.path();
   const StopSignal stop;
   LeaveOutDamaged(path);
-  const auto first_step = static_cast<double>(FirstStep(path));
+  const int64_t first_step = FirstStep(path);
   const std::string began_ms =
       fmt::format("{:.0f}", 1e3 * actors::FindBeginning(path));
   FleetRun run{.config = config.fleet,
@@ -322,10 +322,12 @@ int Run(const TrainingConfig& config, const agents::TaskSpec& task,
   const training::RunTotals totals = {
       .status = ToString(result.status),
       .reason = result.message.substr(0, result.message.find('\n')),
+      .resumed_at = first_step,
       .wall_clock_s =
           std::chrono::duration<double>(Clock::Real().Now() - start).count(),
       .frames = status.Sum("actor", "frames"),
-      .updates = status.Last("learner", "updates") - first_step,
+      .updates =
+          status.Last("learner", "updates") - static_cast<double>(first_step),
       .samples_per_insert = status.Last("replay", "samples_per_insert")};
   const bool has_checkpoint = training::NewestCheckpoint(path).has_value();
   const bool has_failed = result.status == RunStatus::kFailed;

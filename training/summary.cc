@@ -99,8 +99,13 @@ std::string SummaryTable(const TrainingConfig& config, const RunTotals& totals,
   const bool has_actors = HasActors(config);
   Rows rows = {{has_actors ? "task" : "workload",
                 has_actors ? TaskText(config.task) : config.learner.workload},
-               {"status", totals.status + ": " + totals.reason},
-               {"wall-clock", FormatDuration(totals.wall_clock_s)}};
+               {"status", totals.status + ": " + totals.reason}};
+  std::string wall_clock = FormatDuration(totals.wall_clock_s);
+  if (totals.resumed_at > 0) {
+    wall_clock +=
+        fmt::format(" since step {}, where it was resumed", totals.resumed_at);
+  }
+  rows.emplace_back("wall-clock", wall_clock);
   if (!std::isnan(totals.frames)) {
     rows.emplace_back("frames", AmountText(totals.frames, totals.wall_clock_s));
   }

@@ -20,8 +20,10 @@ struct RunTotals {
   // "complete", and in a few words why it ended.
   std::string status;
   std::string reason;
-  double wall_clock_s = 0.0;  // of this start
-  // Made in that time.
+  // The step that the run was resumed at; 0: it was not.
+  int64_t resumed_at = 0;
+  // Since then.
+  double wall_clock_s = 0.0;
   double frames = kUnknown;
   double updates = kUnknown;
   double samples_per_insert = kUnknown;

@@ -80,6 +80,21 @@ TEST_F(SummaryTest, SaysWhatIsThereAndHowToGoOn) {
           quoted + " --episodes 10 --video\n");
 }
 
+TEST_F(SummaryTest, SaysSinceWhenAResumedRunCounts) {
+  MakeFolders(run_);
+  EXPECT_EQ(SummaryTable(config_,
+                         {.status = "complete",
+                          .reason = "time limit",
+                          .resumed_at = 300,
+                          .wall_clock_s = 20.0,
+                          .updates = 40.0},
+                         {}, run_, "/bin/x"),
+            "task                cartpole-swingup from state\n"
+            "status              complete: time limit\n"
+            "wall-clock          20s since step 300, where it was resumed\n"
+            "updates             40 (2/s)\n");
+}
+
 TEST_F(SummaryTest, LeavesOutWhatIsNotKnown) {
   MakeFolders(run_);
   EXPECT_EQ(SummaryTable(config_,
