@@ -25,7 +25,7 @@ class BatchReplica : public GraphReplica {
 
   // The updates that add gradients to their sums, and the variables of these.
   const std::vector<Output>& accumulations() const { return accumulations_; }
-  bool IsSum(VariableId variable) const { return sums_.contains(variable); }
+  const std::set<VariableId>& sums() const { return sums_; }
 
  private:
   Output DoMeanGradient(Output gradient, CallSite site) override {
@@ -120,7 +120,7 @@ void CheckAccumulates(const BatchReplica& replica,
   for (const graph::Node& node : program.graph->nodes()) {
     for (const VariableId variable : node.updates) {
       // declarations keep their numbers
-      if (replica.IsSum(variable)) continue;
+      if (replica.sums().contains(variable)) continue;
       throw InvalidArgument(fmt::format(
           "{}: accumulation_steps: '{}' is updated on the way to a gradient or "
           "a value, which would happen for every batch; hint: take its value "
@@ -139,6 +139,9 @@ BuiltReplica BuildReplica(ReplicaPlace place,
   BatchReplica replica(graph, place, options);
   const StepOutputs made = step_fn(replica, AddInputs(graph, specs));
   BuiltReplica built{.value_names = ValueNames(made)};
+  for (const VariableId sum : replica.sums()) {
+    built.sums.insert(graph.variable(sum).name);
+  }
   std::vector<Output> outputs;
   outputs.reserve(made.values.size());
   for (const auto& [name, output] : made.values) outputs.push_back(output);

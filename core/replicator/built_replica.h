@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,8 @@ struct BuiltReplica {
   Signature signature;
   // With BuildOptions::sharing, if these are several.
   SharedVariables variables;
+  // With accumulation: the variables that hold the sums, by name.
+  std::set<std::string> sums;
 };
 
 // Calls `step_fn` on a graph of its own, has the replicas agree on variables

@@ -90,7 +90,8 @@ class SynchronousReplicator : public Replicator {
   // --- for its steps ---
 
   // What all processes come to when this one came to `own`: the least of all.
-  // If it is kOk the variables of all replicas are the first one's.
+  // If it is kOk the variables of all replicas are the first one's, but for
+  // sums of gradients, which stay a replica's own.
   NextResult Agree(NextResult own);
   // Runs work(replica, device) for every logical device of the replicas of this
   // process, each on its thread; a failure ends all.
@@ -165,6 +166,8 @@ class SynchronousReplicator : public Replicator {
   ReplicaTeam team_;
   Processes processes_;
   const LocalReplicas local_;
+  // variables in which steps accumulate gradients, by name
+  std::set<std::string> sums_;
   // of the first replica, by name, after the last step
   std::map<std::string, uint64_t> versions_;
   bool is_stopped_ = false;
@@ -301,6 +304,7 @@ std::unique_ptr<Step> SynchronousReplicator::Build(
     build.role = BatchRole::kLast;
   }
   std::vector<BuiltReplica> built = BuildAll(*own_input, step_fn, build);
+  sums_.insert(built[0].sums.begin(), built[0].sums.end());
   // before a plan gives them memory; earlier batches update none of these
   if (SharesUpdates()) ShareVariables(built[0]);
   std::optional<CompiledStep> earlier;
@@ -482,6 +486,8 @@ bool SynchronousReplicator::HaveVariablesChanged() const {
 
 void SynchronousReplicator::SpreadVariables() {
   for (const auto& [name, ignored] : variables().variables()) {
+    // somebody may have written in the middle of an update
+    if (sums_.contains(name)) continue;
     runtime::VariableStore::Variable& first = variables().at(name);
     const MutableTensorView view(first.spec.dtype, first.spec.shape,
                                  first.buffer->data());

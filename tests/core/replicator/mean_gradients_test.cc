@@ -70,6 +70,21 @@ TEST(AccumulationTest, NothingChangesBeforeTheLastBatch) {
   EXPECT_EQ(has_changed, (std::vector<bool>{false, true, false, false, true}));
 }
 
+TEST(AccumulationTest, AWriteBetweenBatchesLeavesEveryReplicaItsSums) {
+  // a written variable makes all replicas' equal, and sums must not be
+  const auto train = [](bool is_written) {
+    const auto replicator = Replicator::Create(Accumulating(2, 2), /*seed=*/3);
+    const auto input = replicator->MakeInput(Rows(8, 2, RealValue));
+    const auto step = replicator->Build(*input, NetworkStep);
+    EXPECT_EQ(step->Run(kNoWait), NextResult::kOk);
+    runtime::VariableStore& variables = replicator->variables();
+    if (is_written) variables.Set("mean", variables.Get("mean").view());
+    EXPECT_EQ(step->Run(kNoWait), NextResult::kOk);
+    return VariablesOf<double>(*replicator);
+  };
+  EXPECT_EQ(train(true), train(false));
+}
+
 TEST(AccumulationTest, RandomNumbersGoByTheRowOfTheUpdate) {
   // the draws of four rows, in the order of the rows
   const auto draw = [](int replicas, int batches) {
