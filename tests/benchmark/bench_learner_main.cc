@@ -3,7 +3,8 @@
 //
 //   bench_learner [--list] [--filter SUBSTRING] [--seconds S] [--backend NAME]
 //                 [--threads N] [--profile] [--memory]
-//                 [--replicas R [--strategy in_graph|between_graph]
+//                 [--replicas R [--strategy in_graph|between_graph
+//                                           [--replicas_per_process P]]
 //                               [--rounds ROUNDS]]
 //
 // With --memory nothing is timed: ten steps, and the process's resident memory
@@ -11,11 +12,12 @@
 // a case leaves behind would be counted with the next.
 //
 // With --replicas the same global batch is shared among R replicas of this
-// process, each of N threads (1 by default), through the replicator; under
-// `mpirun -n R` and by between_graph among R processes. What a step waited for
-// is then printed as well: `reduce_ms` for gradients that are reduced behind
-// the backward pass, `call_ms` for what is needed at once (batch norm over all
-// replicas), without the time for which replicas waited for slower ones.
+// process, each of N threads (1 by default), through the replicator; by
+// between_graph among processes of P of them (1 by default), under
+// `mpirun -n R/P`. What a step waited for is then printed as well: `reduce_ms`
+// for gradients that are reduced behind the backward pass, `call_ms` for what
+// is needed at once (batch norm over all replicas), without the time for which
+// replicas waited for slower ones.
 //
 // The workloads are the YAML files of tests/benchmark/workloads.
 #include <fmt/format.h>
@@ -38,6 +40,7 @@
 #include <vector>
 
 #include "agents/d4pg/policy.h"
+#include "core/base/error.h"
 #include "core/base/rng.h"
 #include "core/config/load.h"
 #include "core/graph/passes/passes.h"
@@ -59,7 +62,8 @@ struct Options {
   bool is_memory = false;
   int replicas = 0;  // 0: the plan alone, without a replicator
   replicator::Strategy strategy = replicator::Strategy::kInGraph;
-  int rounds = 0;  // 0: replicas alone
+  int replicas_per_process = 1;  // between_graph
+  int rounds = 0;                // 0: replicas alone
 };
 
 // Timed one by one until the time is over and there are enough of them, of slow
@@ -338,10 +342,15 @@ metrics::JsonObject RunCase(const Case& c, const Options& options) {
 }
 
 std::string ReplicaName(const Case& c, const Options& options) {
-  const bool is_mpi = options.strategy == replicator::Strategy::kBetweenGraph;
-  return fmt::format("{}/{}/{}/{}replicas-{}/threads-{}", c.group, c.name,
-                     c.PrecisionName(), is_mpi ? "mpi-" : "", options.replicas,
-                     c.threads);
+  std::string replicas = fmt::format("replicas-{}", options.replicas);
+  if (options.strategy == replicator::Strategy::kBetweenGraph) {
+    replicas = "mpi-" + replicas;
+    if (options.replicas_per_process > 1) {
+      replicas += fmt::format("-by-{}", options.replicas_per_process);
+    }
+  }
+  return fmt::format("{}/{}/{}/{}/threads-{}", c.group, c.name,
+                     c.PrecisionName(), replicas, c.threads);
 }
 
 // The case on so many replicas of so many threads.
@@ -354,7 +363,8 @@ std::unique_ptr<ReplicaTimer> MakeTimer(const Case& c, const Options& options,
               replicas == 1 ? replicator::Strategy::kSingle : options.strategy,
           .replicas = replicas,
           .backend = options.backend,
-          .threads = threads},
+          .threads = threads,
+          .replicas_per_process = options.replicas_per_process},
       runtime::CompileOptions{.passes = {.precision = c.precision},
                               .has_profile = options.has_profile});
 }
@@ -446,8 +456,18 @@ int main(int argc, char** argv) try {
               {"in_graph", replicant::replicator::Strategy::kInGraph},
               {"between_graph",
                replicant::replicator::Strategy::kBetweenGraph}}));
+  app.add_option("--replicas_per_process", options.replicas_per_process,
+                 "by between_graph, under mpirun -n R/P")
+      ->needs("--strategy")
+      ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   if (options.replicas > 0 && options.threads == 0) options.threads = 1;
+  if (options.replicas_per_process > 1 &&
+      (options.strategy != replicant::replicator::Strategy::kBetweenGraph ||
+       options.replicas % options.replicas_per_process != 0)) {
+    throw replicant::InvalidArgument(
+        "--replicas_per_process is for between_graph, and divides --replicas");
+  }
   for (const learner::Case& c : learner::AllCases(options)) {
     if (c.FullName().find(filter) == std::string::npos) continue;
     if (is_list) {
