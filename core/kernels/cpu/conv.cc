@@ -5,6 +5,7 @@
 
 #include "core/kernels/cpu/cpu_kernels.h"
 #include "core/kernels/cpu/parallel.h"
+#include "core/kernels/cpu/pointwise_conv.h"
 #include "core/kernels/cpu/primitive.h"
 #include "core/kernels/cpu/winograd.h"
 #include "core/tensor/host_buffer.h"
@@ -342,6 +343,7 @@ class ConvWeightGradientKernel : public Kernel {
 
 template <typename KernelType, MakeKernel make_winograd>
 std::unique_ptr<Kernel> Make(const CpuRequest& request) {
+  if (PrefersProduct(request)) return MakePointwiseConv(request);
   if (PrefersWinograd(request)) return make_winograd(request);
   return std::make_unique<KernelType>(request);
 }

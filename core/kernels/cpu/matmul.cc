@@ -27,14 +27,6 @@ MatMulShape ShapeOf(const KernelRequest& request) {
           .transpose_b = attributes.Bool("transpose_b")};
 }
 
-// A matrix [rows, columns], which may be stored the other way round.
-memory::desc Matrix(int64_t rows, int64_t columns, bool is_transposed,
-                    DType dtype) {
-  return {{rows, columns},
-          ComputeTypeOf(dtype),
-          is_transposed ? memory::dims{1, rows} : memory::dims{columns, 1}};
-}
-
 class MatMulKernel : public Kernel {
  public:
   explicit MatMulKernel(const CpuRequest& request)

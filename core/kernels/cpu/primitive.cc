@@ -104,6 +104,14 @@ dnnl::memory::desc RowMajor(const Shape& shape, dnnl::memory::data_type type) {
           dnnl::memory::dims(strides.begin(), strides.begin() + shape.rank())};
 }
 
+dnnl::memory::desc Matrix(int64_t rows, int64_t columns, bool is_transposed,
+                          DType dtype) {
+  return {{rows, columns},
+          ComputeTypeOf(dtype),
+          is_transposed ? dnnl::memory::dims{1, rows}
+                        : dnnl::memory::dims{columns, 1}};
+}
+
 dnnl::memory::data_type DataTypeOf(DType dtype) {
   REPLICANT_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "{}",
                   DTypeName(dtype));

@@ -48,6 +48,11 @@ dnnl::memory::desc RowMajor(
     const Shape& shape,
     dnnl::memory::data_type type = dnnl::memory::data_type::f32);
 
+// A matrix [rows, columns] in ComputeTypeOf(dtype), which may be stored the
+// other way round.
+dnnl::memory::desc Matrix(int64_t rows, int64_t columns, bool is_transposed,
+                          DType dtype);
+
 // A dtype as oneDNN calls it: f32 or bf16 (checked).
 dnnl::memory::data_type DataTypeOf(DType dtype);
 // In what a primitive is to take operands of this dtype. bf16 only where the

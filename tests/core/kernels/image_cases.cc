@@ -47,6 +47,13 @@ void AddImages(Cases& cases) {
                                    {Shape({2, 7, 7, 33}), 18, 4, 2, 0},
                                    {Shape({1, 12, 10, 32}), 32, 3, 1, 0},
                                    {Shape({5, 6, 6, 4}), 7, 1, 1, 0},
+                                   // windows of one pixel: some pixels unseen,
+                                   // many of them, many weights
+                                   {Shape({2, 7, 5, 12}), 5, 1, 3, 0},
+                                   {Shape({1, 70, 70, 3}), 4, 1, 2, 0},
+                                   {Shape({3, 6, 6, 4}), 7, 1, 2, 1},
+                                   {Shape({2, 5, 4, 384}), 352, 1, 1, 0},
+                                   {Shape({2, 6, 5, 384}), 352, 1, 2, 0},
                                    // more than is converted at a time
                                    {Shape({4, 64, 64, 72}), 2, 1, 1, 0},
                                    // enough for Winograd's way: one block of
