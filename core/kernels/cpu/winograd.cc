@@ -401,7 +401,7 @@ class WinogradWeightGradientKernel : public Kernel {
         images_at_(scratch_.Add(images_.matrices.size_bytes())),
         gradients_at_(scratch_.Add(gradients_.size_bytes())),
         weights_at_(scratch_.Add(weights_.size_bytes())),
-        rows_(static_cast<size_t>(num_threads_ * kTaps * weights_.columns)) {
+        taps_(static_cast<size_t>(num_threads_ * kBlockTaps * kLanes)) {
     product_ = MakeProduct(AttributesOf({}));
     dnnl::post_ops sum;
     sum.append_sum();
@@ -435,6 +435,8 @@ class WinogradWeightGradientKernel : public Kernel {
 
  private:
   static constexpr int64_t kTaps = 9;
+  // of a block's input channels and one output channel
+  static constexpr int64_t kBlockTaps = kLanes * kTaps;
 
   Primitive MakeProduct(const dnnl::primitive_attr& attributes) {
     const memory::desc x = images_.matrices.Desc(/*is_transposed=*/true);
@@ -469,26 +471,36 @@ class WinogradWeightGradientKernel : public Kernel {
         });
   }
 
-  // From [C, O] per position to [O, C, 3, 3].
+  // From [C, O] per position to [O, C, 3, 3], in blocks of both channels, so
+  // that lines of memory are written whole.
   void StoreWeights() {
-    const int64_t n = weights_.columns;
     const float* positions = Place(weights_at_);
     auto* output = operands_.output<float>();
-    ParallelFor(num_threads_, weights_.rows,
+    ParallelFor(num_threads_, weights_.rows / kLanes,
                 [&](int thread, int64_t begin, int64_t end) {
-                  float* row = rows_.data() + thread * kTaps * n;
-                  for (int64_t c = begin; c < end; ++c) {
-                    TransformWeightGradient(
-                        positions + c * n, static_cast<size_t>(weights_.stride),
-                        static_cast<size_t>(n), row);
-                    for (int64_t o = 0; o < n; ++o) {
-                      float* taps = output + kTaps * (o * weights_.rows + c);
-                      for (int64_t k = 0; k < kTaps; ++k) {
-                        taps[k] = row[k * n + o];
-                      }
+                  float* taps = taps_.data() + thread * kBlockTaps * kLanes;
+                  for (int64_t c = begin * kLanes; c < end * kLanes;
+                       c += kLanes) {
+                    for (int64_t o = 0; o < weights_.columns; o += kLanes) {
+                      StoreBlock(positions, c, o, taps, output);
                     }
                   }
                 });
+  }
+
+  // `taps`: room for those of the block's channels, [C, 9, O].
+  void StoreBlock(const float* positions, int64_t first_c, int64_t first_o,
+                  float* taps, float* output) const {
+    for (int64_t c = 0; c < kLanes; ++c) {
+      TransformWeightGradient(
+          positions + (first_c + c) * weights_.columns + first_o,
+          static_cast<size_t>(weights_.stride), kWinogradChannels,
+          taps + c * kTaps * kLanes);
+    }
+    for (int64_t o = 0; o < kLanes; ++o) {
+      float* to = output + kTaps * ((first_o + o) * weights_.rows + first_c);
+      for (int64_t i = 0; i < kBlockTaps; ++i) to[i] = taps[i * kLanes + o];
+    }
   }
 
   int num_threads_;
@@ -500,8 +512,8 @@ class WinogradWeightGradientKernel : public Kernel {
   ScratchLayout scratch_;
   size_t images_at_, gradients_at_, weights_at_;
   std::vector<size_t> scratchpad_at_;
-  // of each thread, [9, O]
-  std::vector<float> rows_;
+  // of each thread, [block of C, 9, block of O]
+  std::vector<float> taps_;
   Primitive product_;
   Primitive product_and_sum_;
   Operands operands_;
@@ -531,11 +543,14 @@ bool PrefersWinograd(const CpuRequest& request) {
     return false;
   }
   // few channels do not pay for the transforms of images, few tiles not for
-  // those of weights
+  // those of weights; the forward one takes these from all over memory
   constexpr int64_t kFewestChannels = 32;
   constexpr int64_t kFewestPixels = 1024;
+  constexpr int64_t kFewestPixelsOfGradients = 512;
+  const bool is_gradient = is_weight_gradient || is_input_gradient;
   return std::min(w[0], w[1]) >= kFewestChannels &&
-         to.num_elements() / to[3] >= kFewestPixels;
+         to.num_elements() / to[3] >=
+             (is_gradient ? kFewestPixelsOfGradients : kFewestPixels);
 }
 
 std::unique_ptr<Kernel> MakeWinogradConv(const CpuRequest& request) {
