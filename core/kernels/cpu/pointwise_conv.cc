@@ -111,6 +111,7 @@ class PointwiseConvKernel : public Kernel {
 
   size_t scratch_size_bytes() const override { return scratch_.size_bytes(); }
   void Bind(const KernelBindings& bindings) override {
+    // written where they are made only
     images_ = made_ == Made::kX ? bindings.outputs[0]
                                 : const_cast<std::byte*>(bindings.inputs[0]);
     pixels_ = seen_.are_all() ? images_ : bindings.scratch + pixels_at_;
