@@ -47,6 +47,9 @@ int64_t FakeClock::UnixNanos() const {
 
 bool FakeClock::WaitUntil(Mutex& mutex, CondVar& condition, TimePoint deadline,
                           const std::function<bool()>& predicate) {
+  // whoever has come to rest has found that it must wait
+  bool holds = predicate();
+  if (holds) return true;
   {
     MutexLock lock(mutex_);
     waiters_.push_back({&mutex, &condition});
@@ -55,7 +58,6 @@ bool FakeClock::WaitUntil(Mutex& mutex, CondVar& condition, TimePoint deadline,
 
   // Advance() takes `mutex` before it notifies, so the clock cannot pass the
   // deadline unseen between Now() and Wait()
-  bool holds = predicate();
   while (!holds && Now() < deadline) {
     condition.Wait(mutex);
     holds = predicate();

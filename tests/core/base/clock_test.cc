@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <thread>
+
 #include "core/base/thread.h"
 
 namespace replicant {
@@ -72,6 +75,28 @@ TEST(ClockTest, NotificationEndsAWaitOnAFakeClockThatStandsStill) {
   }
   waiter.Join();
   EXPECT_TRUE(result);
+}
+
+// What a waiter does before it rests, it does at the time of its coming.
+TEST(ClockTest, AWaiterCountsOnceItHasFoundThatItMustWait) {
+  FakeClock clock;
+  Mutex mutex;
+  CondVar condition;
+  std::optional<Clock::TimePoint> first_look;
+  Thread waiter("waiter", [&](const Thread::StopToken&) {
+    MutexLock lock(mutex);
+    EXPECT_FALSE(
+        clock.WaitUntil(mutex, condition, clock.Now() + seconds(1), [&] {
+          // long enough to be overtaken
+          for (int i = 0; i < 20; ++i) std::this_thread::yield();
+          if (!first_look) first_look = clock.Now();
+          return false;
+        }));
+  });
+  clock.AwaitWaiters(1);
+  clock.Advance(seconds(1));
+  waiter.Join();
+  EXPECT_EQ(first_look, Clock::TimePoint());
 }
 
 TEST(ClockDeathTest, TimeDoesNotGoBack) {
