@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace replicant::replicator {
 
@@ -41,19 +42,18 @@ ReplicaTeam::~ReplicaTeam() {
   threads_.clear();
 }
 
-void ReplicaTeam::Run(const std::function<void(int)>& work) {
-  if (size_ == 1) {
-    work(0);
-    return;
-  }
+void ReplicaTeam::Run(const Work& work, const EndOthers& end_others) {
+  const Job job{work, end_others};
+  if (size_ == 1) Do(job, 0);
   const MutexLock lock(mutex_);
-  work_ = &work;
-  error_ = nullptr;
-  num_busy_ = size_;
-  ++round_;
-  changed_.NotifyAll();
-  while (num_busy_ > 0) changed_.Wait(mutex_);
-  if (error_) std::rethrow_exception(error_);
+  if (size_ > 1) {
+    job_ = &job;
+    num_busy_ = size_;
+    ++round_;
+    changed_.NotifyAll();
+    while (num_busy_ > 0) changed_.Wait(mutex_);
+  }
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
 void ReplicaTeam::Serve(int member) {
@@ -63,18 +63,24 @@ void ReplicaTeam::Serve(int member) {
     while (round_ == round && !is_stopped_) changed_.Wait(mutex_);
     if (is_stopped_) return;
     round = round_;
-    const std::function<void(int)>& work = *work_;
-    std::exception_ptr error;
+    const Job& job = *job_;
     mutex_.Unlock();
-    try {
-      work(member);
-    } catch (...) {
-      error = std::current_exception();
-    }
+    Do(job, member);
     mutex_.Lock();
-    // those that follow have only heard of it
-    if (error && !error_) error_ = error;
     if (--num_busy_ == 0) changed_.NotifyAll();
+  }
+}
+
+void ReplicaTeam::Do(const Job& job, int member) {
+  try {
+    job.work(member);
+  } catch (const std::exception& e) {
+    {
+      // before the others hear of it, and throw that they have
+      const MutexLock lock(mutex_);
+      if (!error_) error_ = std::current_exception();
+    }
+    if (job.end_others) job.end_others(member, e);
   }
 }
 

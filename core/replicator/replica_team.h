@@ -28,22 +28,33 @@ class ReplicaTeam {
 
   int size() const { return size_; }
 
+  using Work = std::function<void(int)>;
+  using EndOthers = std::function<void(int, const std::exception&)>;
+
   // Calls work(i) for every i < size() at once and returns when all are done.
-  // Throws what the first of them has thrown; `work` sees to it that the others
-  // come to an end then.
-  void Run(const std::function<void(int)>& work) EXCLUDES(mutex_);
+  // One that throws calls end_others(i, e), so that the others, which may wait
+  // for it, come to an end, too. Throws what the first of them has thrown.
+  void Run(const Work& work, const EndOthers& end_others = {}) EXCLUDES(mutex_);
 
  private:
+  struct Job {
+    const Work& work;
+    const EndOthers& end_others;
+  };
+
   void Serve(int member) EXCLUDES(mutex_);
+  // Does the member's part of a job; an exception is kept in error_.
+  void Do(const Job& job, int member) EXCLUDES(mutex_);
 
   const int size_;
   Mutex mutex_;
   CondVar changed_;
-  const std::function<void(int)>* work_ GUARDED_BY(mutex_) = nullptr;
+  const Job* job_ GUARDED_BY(mutex_) = nullptr;
   // counts the calls of Run()
   uint64_t round_ GUARDED_BY(mutex_) = 0;
   int num_busy_ GUARDED_BY(mutex_) = 0;
   bool is_stopped_ GUARDED_BY(mutex_) = false;
+  // the first one
   std::exception_ptr error_ GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Thread>> threads_;
 };

@@ -451,20 +451,18 @@ NextResult SynchronousReplicator::Agree(NextResult own) {
 
 void SynchronousReplicator::RunTeam(const DeviceWork& work) {
   const auto num_devices = static_cast<size_t>(config_.logical_devices);
-  const std::function<void(int)> guarded = [&](int member) {
-    const size_t i = static_cast<size_t>(member) / num_devices;
-    Replica& replica = replicas_[i];
-    try {
-      work(i, static_cast<size_t>(member) % num_devices);
-    } catch (const std::exception& e) {
-      Abort(fmt::format("replica {}: {}", local_.first + static_cast<int>(i),
-                        e.what()));
-      // its memory is not to go while a call is under way
-      replica.queue->Drain();
-      throw;
-    }
-  };
-  team_.Run(guarded);
+  team_.Run(
+      [&](int member) {
+        const auto i = static_cast<size_t>(member);
+        work(i / num_devices, i % num_devices);
+      },
+      [&](int member, const std::exception& e) {
+        const size_t i = static_cast<size_t>(member) / num_devices;
+        Abort(fmt::format("replica {}: {}", local_.first + static_cast<int>(i),
+                          e.what()));
+        // its memory is not to go while a call is under way
+        replicas_[i].queue->Drain();
+      });
 }
 
 void SynchronousReplicator::NoteVersions() {

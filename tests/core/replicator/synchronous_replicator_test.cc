@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <latch>
+#include <vector>
+
 #include "core/graph/ops/random.h"
 #include "core/replicator/replica_team.h"
 #include "tests/core/replicator/replication_cases.h"
@@ -376,6 +379,29 @@ TEST(ReplicaTeamTest, RunsEveryMemberAndThrowsTheFirstError) {
             "full");
   team.Run([&](int i) { ++counts[static_cast<size_t>(i)]; });
   EXPECT_EQ(counts, std::vector<int>(3, 21));
+}
+
+// However soon the others hear of it.
+TEST(ReplicaTeamTest, WhatEndsTheOthersIsTheError) {
+  ReplicaTeam team(3);
+  for (int round = 0; round < 20; ++round) {
+    std::latch has_failed(1), have_heard(2);
+    EXPECT_EQ(MessageOf<Error>([&] {
+                team.Run(
+                    [&](int i) {
+                      if (i == 1) throw IoError("full");
+                      has_failed.wait();
+                      have_heard.count_down();
+                      throw CommError("heard of it");
+                    },
+                    [&](int i, const std::exception&) {
+                      if (i != 1) return;
+                      has_failed.count_down();
+                      have_heard.wait();
+                    });
+              }),
+              "full");
+  }
 }
 
 }  // namespace
