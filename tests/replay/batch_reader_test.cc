@@ -64,7 +64,7 @@ TEST(BatchReaderTest, BatchesHoldTheStepsAndStacksThatWereInserted) {
                       .decode_threads = 2});
   Batch batch;
   for (int b = 0; b < 10; ++b) {
-    ASSERT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kOk);
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
     ASSERT_EQ(batch.size, 32);
     ASSERT_EQ(batch.stack, 3);
     for (int64_t i = 0; i < batch.size; ++i) {
@@ -110,14 +110,14 @@ TEST(BatchReaderTest, DrawsNoMoreThanItsLimit) {
   reader.SetLimit(5);
   Batch batch;
   for (int b = 0; b < 5; ++b) {
-    ASSERT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kOk);
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
     EXPECT_EQ(batch.total_steps, 10);
   }
-  EXPECT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kPaused);
+  EXPECT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kPaused);
   EXPECT_EQ(service.shard().Status().tables[0].samples, 5 * 8);
   reader.SetLimit(1);
-  EXPECT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kOk);
-  EXPECT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kPaused);
+  EXPECT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  EXPECT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kPaused);
 }
 
 TEST(BatchReaderTest, SharedMemoryAndMessagesGiveTheSameBatches) {
@@ -142,8 +142,8 @@ TEST(BatchReaderTest, SharedMemoryAndMessagesGiveTheSameBatches) {
     BatchReader by_message(options);
     Batch a, b;
     for (int i = 0; i < 20; ++i) {
-      ASSERT_EQ(in_memory.Next(After(seconds(20)), &a), ReadResult::kOk);
-      ASSERT_EQ(by_message.Next(After(seconds(20)), &b), ReadResult::kOk);
+      ASSERT_EQ(in_memory.Next(After(seconds(60)), &a), ReadResult::kOk);
+      ASSERT_EQ(by_message.Next(After(seconds(60)), &b), ReadResult::kOk);
       ASSERT_NE(a.memory, nullptr);
       ASSERT_EQ(b.memory, nullptr);
       ASSERT_TRUE(AreEqual(a.observations, b.observations));
@@ -181,7 +181,7 @@ TEST(BatchReaderTest, CompressedBatchesAreDecodedRowByRow) {
       FrameDecoder decoder;
       std::vector<std::byte> memory(2 * 900);
       for (int b = 0; b < 10; ++b) {
-        ASSERT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kOk);
+        ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
         const bool is_direct = codec == FrameCodec::kNone && shares_memory;
         ASSERT_EQ(batch.compressed.empty(), is_direct);
         for (int64_t i = 0; i < batch.size; ++i) {
@@ -201,8 +201,8 @@ TEST(BatchReaderTest, CompressedBatchesAreDecodedRowByRow) {
 TEST(BatchReaderTest, AServiceThatSharesNoMemorySendsItsBatches) {
   const EpisodeMaker maker = MakePixels();
   RunningService shares(ConfigOf(maker)),
-      sends(ConfigOf(maker), "tcp://127.0.0.1:*", RunningService::FastTicks(),
-            {.shares_memory = false});
+      sends(ConfigOf(maker), replicant::testing::OwnAddress(),
+            RunningService::FastTicks(), {.shares_memory = false});
   Insert(shares.shard(), maker, 1, 1, 10);
   Insert(sends.shard(), maker, 1, 2, 10);
   BatchReader reader({.endpoints = {shares.endpoint(), sends.endpoint()},
@@ -210,9 +210,9 @@ TEST(BatchReaderTest, AServiceThatSharesNoMemorySendsItsBatches) {
                       .batch_size = 64});
   Batch batch;
   bool is_mixed = false;
-  const auto give_up = After(seconds(20));
+  const auto give_up = After(seconds(60));
   while (!is_mixed && Clock::Real().Now() < give_up) {
-    ASSERT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kOk);
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
     for (int64_t i = 0; i < batch.size; ++i) {
       const auto episode = Load<uint64_t>(batch.observations, 2 * i);
       const auto step = Load<int64_t>(batch.observations, 2 * i + 1);
@@ -238,7 +238,7 @@ TEST(BatchReaderTest, ALostReplyLeavesItsMemoryToTheService) {
                       .prefetch = 1,
                       .wait = seconds(20)});
   // a request waits for the first item while its service goes
-  const auto give_up = After(seconds(20));
+  const auto give_up = After(seconds(60));
   while (service->counts().shared_memory_bytes == 0 &&
          Clock::Real().Now() < give_up) {
     std::this_thread::yield();
@@ -247,7 +247,7 @@ TEST(BatchReaderTest, ALostReplyLeavesItsMemoryToTheService) {
   service = std::make_unique<RunningService>(ConfigOf(maker), endpoint);
   Insert(service->shard(), maker, 1, 2, 8);
   Batch batch;
-  ASSERT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kOk);
+  ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
   EXPECT_EQ(Load<uint64_t>(batch.observations, 0), 2u);
   EXPECT_GE(reader.metrics().lost_requests, 1);
 }
@@ -261,10 +261,10 @@ TEST(BatchReaderTest, TheServiceLetsMemoryGoWithItsReader) {
                         .shape = maker.shape,
                         .batch_size = 4});
     Batch batch;
-    ASSERT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kOk);
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
     EXPECT_GT(service.counts().shared_memory_bytes, 0);
   }
-  const auto give_up = After(seconds(5));
+  const auto give_up = After(seconds(60));
   while (service.counts().shared_memory_bytes > 0 &&
          Clock::Real().Now() < give_up) {
     std::this_thread::yield();
@@ -282,7 +282,7 @@ TEST(BatchReaderTest, PrioritiesComeBackAndChangeTheDraws) {
                       .prefetch = 1,
                       .importance_exponent = 1.0});
   Batch batch;
-  ASSERT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kOk);
+  ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
   // 3 for step 2, 1 for the others
   std::vector<float> priorities;
   for (int64_t i = 0; i < batch.size; ++i) {
@@ -290,14 +290,14 @@ TEST(BatchReaderTest, PrioritiesComeBackAndChangeTheDraws) {
         Load<int64_t>(batch.observations, 2 * i + 1) == 2 ? 3.0f : 1.0f);
   }
   reader.UpdatePriorities(batch, priorities);
-  const auto give_up = After(seconds(20));
+  const auto give_up = After(seconds(60));
   while (service.shard().Status().tables[0].mass != 6.0 &&
          Clock::Real().Now() < give_up) {
-    ASSERT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kOk);
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
   }
   // drawn before the update, and after
   for (int b = 0; b < 3; ++b) {
-    ASSERT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kOk);
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
   }
   for (int64_t i = 0; i < batch.size; ++i) {
     const auto r = static_cast<size_t>(i);
@@ -335,7 +335,7 @@ TEST(BatchReaderTest, ThreeShardsDrawAndWeighLikeOne) {
   BatchReader reader(options);
   Batch batch;
   // the first draws are made before all masses are known
-  const auto give_up = After(seconds(20));
+  const auto give_up = After(seconds(60));
   const auto knows_masses = [&] {
     for (size_t i = 0; i < batch.shards.size(); ++i) {
       const auto episode =
@@ -350,12 +350,12 @@ TEST(BatchReaderTest, ThreeShardsDrawAndWeighLikeOne) {
     return batch.size > 0;
   };
   while (!knows_masses() && Clock::Real().Now() < give_up) {
-    ASSERT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kOk);
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
   }
   std::map<uint64_t, std::map<int64_t, int64_t>> draws;
   constexpr int kBatches = 200;
   for (int b = 0; b < kBatches; ++b) {
-    ASSERT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kOk);
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
     ASSERT_TRUE(knows_masses());
     double least = 1.0;
     for (const double p : batch.probabilities) least = std::min(least, p);
@@ -387,13 +387,13 @@ TEST(BatchReaderTest, ANewServiceIsReadAfterARestart) {
                       .batch_size = 4,
                       .prefetch = 1});
   Batch batch;
-  ASSERT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kOk);
+  ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
   service.reset();
   service = std::make_unique<RunningService>(ConfigOf(maker), endpoint);
   Insert(service->shard(), maker, 1, 2, 8);
   uint64_t episode = 1;
   while (episode == 1) {
-    ASSERT_EQ(reader.Next(After(seconds(20)), &batch), ReadResult::kOk);
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
     episode = Load<uint64_t>(batch.observations, 0);
   }
   EXPECT_EQ(episode, 2u);
@@ -409,7 +409,7 @@ TEST(BatchReaderTest, WaitsAreEndedByDeadlineAndByClose) {
   EXPECT_EQ(reader.Next(After(milliseconds(20)), &batch), ReadResult::kTimeout);
   ReadResult result = ReadResult::kOk;
   Thread waiter("waiter", [&](const Thread::StopToken&) {
-    result = reader.Next(After(seconds(20)), &batch);
+    result = reader.Next(After(seconds(60)), &batch);
   });
   reader.Close();
   waiter.Join();
@@ -427,7 +427,7 @@ TEST(BatchReaderTest, SaysWhatItCannotHave) {
                       .table = "others"});
   Batch batch;
   EXPECT_EQ(replicant::testing::MessageOf<CommError>([&] {
-              static_cast<void>(reader.Next(After(seconds(20)), &batch));
+              static_cast<void>(reader.Next(After(seconds(60)), &batch));
             }),
             service.endpoint() +
                 ": replay.sample: no table 'others'; there are: default");

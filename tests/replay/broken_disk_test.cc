@@ -21,7 +21,7 @@ using std::chrono::seconds;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Clock::TimePoint Soon() { return Clock::Real().Now() + seconds(30); }
+Clock::TimePoint Soon() { return Clock::Real().Now() + seconds(60); }
 
 // Limits every file to 4 KiB, as a full disk would; the log goes elsewhere.
 const std::vector<std::string> kFullDisk = {
@@ -44,7 +44,7 @@ class BrokenDiskTest : public ::testing::Test {
     return folder_.path() / "checkpoints";
   }
   // An episode of so many steps; whether all were acknowledged.
-  bool Insert(int64_t num_steps, seconds timeout = seconds(20)) {
+  bool Insert(int64_t num_steps, seconds timeout = seconds(60)) {
     const EpisodeMaker maker;
     StepWriter writer({.endpoint = service_.endpoint(), .shape = maker.shape});
     writer.BeginEpisode();
@@ -98,9 +98,10 @@ TEST_F(BrokenDiskTest, AFullDiskIsToldAndTheServiceGoesOn) {
 // What cannot be in the journal is not acknowledged.
 TEST_F(BrokenDiskTest, AJournalOnAFullDiskHoldsTheWriterUp) {
   service_.Start({"--set", "replay.durability=journal"}, kFullDisk);
+  ASSERT_TRUE(Insert(10));
   EXPECT_FALSE(Insert(500, seconds(1)));
   const int64_t items = Items();
-  EXPECT_GT(items, 0);
+  EXPECT_GE(items, 10);
   EXPECT_LT(items, 500);
   service_.Kill();
   service_.Start({"--set", "replay.durability=journal"});

@@ -22,7 +22,7 @@ using std::chrono::seconds;
 using testing::EpisodeMaker;
 using testing::RunningService;
 
-constexpr rpc::CallOptions kOnce = {.timeout = seconds(20)};
+constexpr rpc::CallOptions kOnce = {.timeout = seconds(60)};
 
 ShardConfig Config(uint64_t seed = 3) {
   ShardConfig config;
@@ -36,12 +36,12 @@ ShardConfig Config(uint64_t seed = 3) {
   return config;
 }
 
-Clock::TimePoint Soon() { return Clock::Real().Now() + seconds(20); }
+Clock::TimePoint Soon() { return Clock::Real().Now() + seconds(60); }
 
 std::unique_ptr<RunningService> Serve(const std::filesystem::path& folder,
                                       uint64_t restore_id = 0) {
   return std::make_unique<RunningService>(
-      Config(), "tcp://127.0.0.1:*", RunningService::FastTicks(),
+      Config(), replicant::testing::OwnAddress(), RunningService::FastTicks(),
       ServiceOptions{},
       CheckpointOptions{.folder = folder, .restore_id = restore_id});
 }

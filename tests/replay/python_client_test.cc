@@ -20,7 +20,7 @@ TEST(PythonClientTest, InsertsSamplesUpdatesAndSaves) {
                     .rate_limiter = {.mode = RateLimiterMode::kMinSize,
                                      .min_size_to_sample = 6}}};
   const TemporaryFolder folder;
-  testing::RunningService service(config, "tcp://127.0.0.1:*",
+  testing::RunningService service(config, replicant::testing::OwnAddress(),
                                   testing::RunningService::FastTicks(), {},
                                   {.folder = folder.path()});
   const CommandResult result = RunCommand(

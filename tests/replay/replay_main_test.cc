@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "core/base/fs.h"
 #include "core/base/process.h"
 #include "replay/step_writer.h"
 #include "tests/replay/episodes.h"
@@ -26,12 +27,7 @@ std::string Contents(const std::filesystem::path& path) {
 // A service with a folder of its own, stopped by SIGTERM.
 class ReplayMainTest : public ::testing::Test {
  protected:
-  ReplayMainTest()
-      : folder_(
-            std::filesystem::path(::testing::TempDir()) /
-            ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
+  ReplayMainTest() {
     std::ofstream(folder_ / "run.yaml")
         << "replay:\n"
            "  bind: 'tcp://127.0.0.1:*'\n"
@@ -41,7 +37,6 @@ class ReplayMainTest : public ::testing::Test {
            "  checkpoint_folder: "
         << (folder_ / "checkpoints").string() << "\n";
   }
-  ~ReplayMainTest() override { std::filesystem::remove_all(folder_); }
 
   // Starts the service and returns where it listens.
   std::string Start(const std::string& log) {
@@ -52,7 +47,7 @@ class ReplayMainTest : public ::testing::Test {
                                    (folder_ / "run.yaml").string()},
                        .stderr_file = log_file});
     const std::string key = "listening at ";
-    const auto give_up = Clock::Real().Now() + seconds(30);
+    const auto give_up = Clock::Real().Now() + seconds(60);
     while (Clock::Real().Now() < give_up) {
       const std::string text = Contents(log_file);
       const size_t begin = text.find(key);
@@ -68,16 +63,17 @@ class ReplayMainTest : public ::testing::Test {
   }
   ExitStatus StopService() {
     process_->Signal(SIGTERM);
-    return process_->Wait(seconds(30)).value_or(ExitStatus{.code = -2});
+    return process_->Wait(seconds(60)).value_or(ExitStatus{.code = -2});
   }
   std::string Status(const std::string& endpoint) {
     const auto result = RunCommand(
-        {.command = {REPLICANT_REPLAY, "--status", endpoint}}, seconds(30));
+        {.command = {REPLICANT_REPLAY, "--status", endpoint}}, seconds(60));
     EXPECT_TRUE(result.status.ok()) << result.output;
     return result.output;
   }
 
-  const std::filesystem::path folder_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path& folder_ = temporary_.path();
   std::unique_ptr<Process> process_;
 };
 
@@ -88,7 +84,7 @@ TEST_F(ReplayMainTest, AStoppedServiceGoesOnWithWhatItHeld) {
     StepWriter writer(
         {.endpoint = endpoint, .shape = maker.shape, .group_steps = 4});
     writer.BeginEpisode();
-    const auto deadline = Clock::Real().Now() + seconds(20);
+    const auto deadline = Clock::Real().Now() + seconds(60);
     for (int64_t t = 0; t < 10; ++t) {
       ASSERT_EQ(writer.Append({.observation = maker.Observation(1, t),
                                .action = maker.Action(1, t)},
@@ -116,7 +112,7 @@ TEST_F(ReplayMainTest, SaysInOneLineWhyItCannotServe) {
     std::vector<std::string> command = {REPLICANT_REPLAY, "--config",
                                         (folder_ / "run.yaml").string()};
     command.insert(command.end(), options.begin(), options.end());
-    const auto result = RunCommand({.command = command}, seconds(30));
+    const auto result = RunCommand({.command = command}, seconds(60));
     EXPECT_EQ(result.status.code, 1);
     return result.output;
   };
@@ -125,7 +121,7 @@ TEST_F(ReplayMainTest, SaysInOneLineWhyItCannotServe) {
   EXPECT_NE(run({"--set", "replay.bind=tcp://0.0.0.0:*"}).find("loopback"),
             std::string::npos);
   const auto nobody = RunCommand(
-      {.command = {REPLICANT_REPLAY, "--status", "nonsense"}}, seconds(30));
+      {.command = {REPLICANT_REPLAY, "--status", "nonsense"}}, seconds(60));
   EXPECT_EQ(nobody.status.code, 1);
 }
 

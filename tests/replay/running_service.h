@@ -10,6 +10,7 @@
 #include "replay/shard.h"
 #include "tests/core/rpc/running_server.h"
 #include "tests/replay/episodes.h"
+#include "tests/support/own_address.h"
 
 namespace replicant::replay::testing {
 
@@ -32,14 +33,16 @@ inline ShardConfig OpenTable(const EpisodeMaker& maker,
 }
 
 // A shard with its service, served on a port of this host in a thread of its
-// own; with `checkpoints.folder`, restored from there and saved there.
+// own, by the clock of the server's options; with `checkpoints.folder`,
+// restored from there and saved there.
 class RunningService {
  public:
   explicit RunningService(
-      ShardConfig config, const std::string& endpoint = "tcp://127.0.0.1:*",
+      ShardConfig config,
+      const std::string& endpoint = replicant::testing::OwnAddress(),
       const rpc::ServerOptions& server_options = FastTicks(),
       ServiceOptions options = {}, const CheckpointOptions& checkpoints = {})
-      : shard_(std::move(config), &Clock::Real()),
+      : shard_(std::move(config), server_options.clock),
         checkpointer_(
             checkpoints.folder.empty()
                 ? nullptr
@@ -47,7 +50,7 @@ class RunningService {
         saver_(checkpointer_ == nullptr ? nullptr
                                         : std::make_unique<CheckpointSaver>(
                                               &shard_, checkpointer_.get())),
-        service_(&shard_, options, &Clock::Real()),
+        service_(&shard_, options, server_options.clock),
         server_(
             ReplayProtocol(), endpoint,
             [this](rpc::Server& server) {

@@ -16,6 +16,7 @@
 #include "core/base/process.h"
 #include "core/rpc/client.h"
 #include "replay/protocol.h"
+#include "tests/support/own_address.h"
 
 namespace replicant::replay::testing {
 
@@ -43,11 +44,12 @@ class ServiceProcess {
              const std::vector<std::string>& wrapper = {}) {
     log_ = folder_ / ("service-" + std::to_string(++num_starts_) + ".log");
     std::vector<std::string> command = wrapper;
-    command.insert(command.end(),
-                   {program_.string(), "--config",
-                    (folder_ / "run.yaml").string(), "--set",
-                    "replay.bind=" +
-                        (endpoint_.empty() ? "tcp://127.0.0.1:*" : endpoint_)});
+    command.insert(
+        command.end(),
+        {program_.string(), "--config", (folder_ / "run.yaml").string(),
+         "--set",
+         "replay.bind=" + (endpoint_.empty() ? replicant::testing::OwnAddress()
+                                             : endpoint_)});
     command.insert(command.end(), options.begin(), options.end());
     process_ = std::make_unique<Process>(
         ProcessOptions{.command = command, .stderr_file = log_});
@@ -86,13 +88,13 @@ class ServiceProcess {
     }
     const rpc::CallReply reply = client_->Call(
         kStatusKind, {},
-        {.timeout = std::chrono::seconds(30), .is_idempotent = true});
+        {.timeout = std::chrono::seconds(60), .is_idempotent = true});
     return nlohmann::json::parse(StatusReply::Decode(reply.payload).json);
   }
-  // The same until `is_reached` says yes, or half a minute.
+  // The same until `is_reached` says yes, or a minute.
   template <typename Predicate>
   nlohmann::json AwaitStatus(const Predicate& is_reached) {
-    const auto give_up = Clock::Real().Now() + std::chrono::seconds(30);
+    const auto give_up = Clock::Real().Now() + std::chrono::seconds(60);
     nlohmann::json status = Status();
     while (!is_reached(status) && Clock::Real().Now() < give_up) {
       status = Status();

@@ -14,13 +14,16 @@
 namespace replicant::replay {
 namespace {
 
+using replicant::testing::OwnAddress;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::EpisodeMaker;
 using testing::RunningService;
 
-constexpr rpc::CallOptions kIdempotent = {.timeout = seconds(20),
-                                          .is_idempotent = true};
+// Sent once, however slow this machine is.
+constexpr rpc::CallOptions kIdempotent = {.timeout = seconds(60),
+                                          .is_idempotent = true,
+                                          .attempt_timeout = seconds(60)};
 // From the first item on, without a ratio.
 constexpr RateLimiterConfig kFromOne = {.mode = RateLimiterMode::kMinSize,
                                         .min_size_to_sample = 1};
@@ -55,7 +58,7 @@ class Caller {
   uint64_t StartSample(uint32_t count, uint32_t wait_ms) {
     return *client_.Start(kSampleKind,
                           SampleRequest{"t", count, wait_ms}.Encode(),
-                          {.timeout = seconds(20)});
+                          {.timeout = seconds(60)});
   }
   BatchMessage WaitForBatch(uint64_t id, const StepShape& shape) {
     rpc::CallReply reply = client_.Wait(id);
@@ -166,7 +169,7 @@ TEST(ReplayServiceTest, AReaderGetsWhatThereIsByItsDeadline) {
 // 6 items fill the buffer of kTight; a group brings 4.
 TEST(ReplayServiceTest, AWriterHasNoCreditsUntilSamplesMakeRoom) {
   const EpisodeMaker maker;
-  RunningService service(ConfigOf(maker, kTight), "tcp://127.0.0.1:*",
+  RunningService service(ConfigOf(maker, kTight), OwnAddress(),
                          RunningService::FastTicks(), {.credits = 2});
   Caller writer(service.endpoint());
   const auto groups = maker.Groups(1, 20);  // five
@@ -218,14 +221,13 @@ TEST(ReplayServiceTest, AWriterThatIsSilentLosesItsOpenEpisode) {
   const EpisodeMaker maker;
   rpc::ServerOptions options = RunningService::FastTicks();
   options.peer_timeout = milliseconds(200);
-  RunningService service(ConfigOf(maker, kFromOne), "tcp://127.0.0.1:*",
-                         options);
+  RunningService service(ConfigOf(maker, kFromOne), OwnAddress(), options);
   Caller watcher(service.endpoint());
   Caller writer(service.endpoint());
   const auto groups = maker.Groups(1, 8);
   writer.Insert({.writer = 5}, {groups[0]});
   // the writer's client is not called any more, and so says nothing
-  const auto give_up = Clock::Real().Now() + seconds(20);
+  const auto give_up = Clock::Real().Now() + seconds(60);
   while (watcher.Status()["counts"]["expired_writers"] == 0 &&
          Clock::Real().Now() < give_up) {
   }
@@ -268,13 +270,16 @@ TEST(ReplayServiceTest, ARestoredWriterThatStaysAwayLosesItsOpenEpisode) {
     }
     checkpointer.Save();
   }
-  RunningService service(ConfigOf(maker, kFromOne), "tcp://127.0.0.1:*",
-                         RunningService::FastTicks(),
-                         {.return_timeout = milliseconds(300)}, checkpoints);
+  FakeClock clock;
+  rpc::ServerOptions options = RunningService::FastTicks();
+  options.clock = &clock;
+  RunningService service(ConfigOf(maker, kFromOne), OwnAddress(), options,
+                         {.return_timeout = seconds(3)}, checkpoints);
   Caller caller(service.endpoint());
   EXPECT_EQ(service.shard().OpenWriters(), (std::vector<uint64_t>{5, 6}));
   caller.Insert({.writer = 6, .base_sequence = 2, .first_sequence = 2}, {});
-  const auto give_up = Clock::Real().Now() + seconds(20);
+  clock.Advance(seconds(3));
+  const auto give_up = Clock::Real().Now() + seconds(60);
   while (caller.Status()["counts"]["expired_writers"] == 0 &&
          Clock::Real().Now() < give_up) {
   }

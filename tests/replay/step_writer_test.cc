@@ -34,7 +34,7 @@ AppendResult AppendSteps(StepWriter& writer, const EpisodeMaker& maker,
     const auto frame = maker.Frame(episode, t);
     const auto action = maker.Action(episode, t);
     result = writer.Append({observation, frame, action, maker.Reward(t), 1.0f},
-                           After(seconds(20)));
+                           After(seconds(60)));
   }
   return result;
 }
@@ -45,7 +45,7 @@ AppendResult WriteEpisode(StepWriter& writer, const EpisodeMaker& maker,
   const auto result = AppendSteps(writer, maker, episode, 0, num_steps);
   if (result != AppendResult::kOk) return result;
   return writer.EndEpisode(maker.Observation(episode, num_steps),
-                           maker.Frame(episode, num_steps), After(seconds(20)));
+                           maker.Frame(episode, num_steps), After(seconds(60)));
 }
 
 // Every item of the first table, in the order it went in.
@@ -81,7 +81,7 @@ TEST(StepWriterTest, WhatArrivesEqualsALocalShard) {
                 InsertResult::kInserted);
     }
   }
-  ASSERT_TRUE(writer.Flush(After(seconds(20))));
+  ASSERT_TRUE(writer.Flush(After(seconds(60))));
   const SampledBatch there = AllItems(config, service.shard());
   const SampledBatch here = AllItems(config, local);
   ASSERT_EQ(there.items.size(), here.items.size());
@@ -117,18 +117,18 @@ TEST(StepWriterTest, ARestartedServiceGetsWhatWasNotAcknowledgedOnce) {
   ASSERT_EQ(WriteEpisode(writer, maker, 1, 8), AppendResult::kOk);
   writer.BeginEpisode();
   ASSERT_EQ(AppendSteps(writer, maker, 2, 0, 8), AppendResult::kOk);
-  ASSERT_TRUE(writer.Flush(After(seconds(20))));
+  ASSERT_TRUE(writer.Flush(After(seconds(60))));
   service.reset();
 
   // the rest of episode 2, then two more, while nobody is there
   ASSERT_EQ(AppendSteps(writer, maker, 2, 8, 12), AppendResult::kOk);
   service = std::make_unique<RunningService>(ConfigOf(maker), endpoint);
-  ASSERT_TRUE(writer.Flush(After(seconds(20))));
+  ASSERT_TRUE(writer.Flush(After(seconds(60))));
   EXPECT_EQ(AppendSteps(writer, maker, 2, 12, 13),
             AppendResult::kEpisodeDropped);
   ASSERT_EQ(WriteEpisode(writer, maker, 3, 8), AppendResult::kOk);
   ASSERT_EQ(WriteEpisode(writer, maker, 4, 5), AppendResult::kOk);
-  ASSERT_TRUE(writer.Flush(After(seconds(20))));
+  ASSERT_TRUE(writer.Flush(After(seconds(60))));
   const ShardStatus status = service->shard().Status();
   EXPECT_EQ(status.inserted_steps, 13);
   EXPECT_EQ(status.tables[0].size, 13);
@@ -194,7 +194,7 @@ TEST(StepWriterTest, ABindingLimiterHoldsTheWriterUpAndLosesNothing) {
   ShardConfig config = ConfigOf(maker);
   config.tables[0].rate_limiter = {
       .samples_per_insert = 1.0, .min_size_to_sample = 2, .error_buffer = 4.0};
-  RunningService service(config, "tcp://127.0.0.1:*",
+  RunningService service(config, replicant::testing::OwnAddress(),
                          RunningService::FastTicks(), {.credits = 3});
   StepWriter writer({.endpoint = service.endpoint(),
                      .shape = maker.shape,
@@ -205,10 +205,10 @@ TEST(StepWriterTest, ABindingLimiterHoldsTheWriterUpAndLosesNothing) {
   EXPECT_FALSE(writer.Flush(After(milliseconds(50))));
   SampledBatch batch;
   for (int i = 0; i < 98; ++i) {
-    ASSERT_EQ(service.shard().Sample(0, 1, "test", After(seconds(20)), &batch),
+    ASSERT_EQ(service.shard().Sample(0, 1, "test", After(seconds(60)), &batch),
               SampleResult::kOk);
   }
-  ASSERT_TRUE(writer.Flush(After(seconds(20))));
+  ASSERT_TRUE(writer.Flush(After(seconds(60))));
   EXPECT_EQ(service.shard().Status().tables[0].inserts, 100);
   EXPECT_EQ(service.shard().Status().duplicate_groups, 0);
 }
@@ -220,7 +220,7 @@ TEST(StepWriterTest, CloseInMidEpisodeFreesWhatTheServiceHeldForIt) {
       {.endpoint = service.endpoint(), .shape = maker.shape, .group_steps = 1});
   writer.BeginEpisode();
   ASSERT_EQ(AppendSteps(writer, maker, 1, 0, 5), AppendResult::kOk);
-  ASSERT_TRUE(writer.Flush(After(seconds(20))));
+  ASSERT_TRUE(writer.Flush(After(seconds(60))));
   writer.Close();
   EXPECT_EQ(service.shard().Status().abandoned_steps, 2);
   EXPECT_EQ(service.shard().Status().num_writers, 0);
@@ -246,7 +246,7 @@ TEST(StepWriterTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(replicant::testing::MessageOf<CommError>([&] {
               writer.BeginEpisode();
               static_cast<void>(AppendSteps(writer, maker, 1, 0, 1));
-              static_cast<void>(writer.Flush(After(seconds(20))));
+              static_cast<void>(writer.Flush(After(seconds(60))));
             }),
             service.endpoint() +
                 ": the replay holds steps of 16 + 300 + 4 bytes (observation + "

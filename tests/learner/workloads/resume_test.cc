@@ -65,8 +65,8 @@ class Roles {
   Roles(const std::filesystem::path& folder, const LearnerConfig& config)
       : checkpoints_(folder / "checkpoints", 2),
         service_(std::make_unique<RunningService>(
-            ShardOf(), "tcp://127.0.0.1:*", RunningService::FastTicks(),
-            replay::ServiceOptions{},
+            ShardOf(), replicant::testing::OwnAddress(),
+            RunningService::FastTicks(), replay::ServiceOptions{},
             replay::CheckpointOptions{.folder = folder / "replay",
                                       .restore_id = RestoreId()})),
         transitions_({.endpoints = {service_->endpoint()},
