@@ -49,7 +49,7 @@ Liveness::Liveness(const Options& options, Group group,
       group_(std::move(group)),
       name_(fmt::format("rank {} of {}", group_.rank, group_.places.size())),
       table_(group_.places, options.timeout,
-             /*reconnect_time=*/options.interval, &Clock::Real()) {
+             /*reconnect_time=*/options.interval, options.clock) {
   if (group_.rank == 0) {
     for (int rank = 1; rank < table_.size(); ++rank) table_.Watch(rank);
     broadcast(Listen());
@@ -182,7 +182,7 @@ void Liveness::HandleBeat(rpc::Request& request,
   }
   rank_of_peer_[request.peer_id] = rank;
   table_.Hear(rank, std::move(beat.state));
-  // it has asked again before it was answered
+  // the one before, which was held until now
   Answer(rank);
   held_.emplace(rank, HeldBeat{responder, Now()});
   if (!beat.problem.empty()) SetVerdict(beat.problem);
@@ -211,7 +211,10 @@ void Liveness::Tick() {
   const bool is_end = has_verdict_ || IsLeaving();
   std::vector<int> due;
   for (const auto& [rank, held] : held_) {
-    if (is_end || Now() - held.since >= options_.interval) due.push_back(rank);
+    // from a rank that lives another one should have come long ago
+    if (is_end || Now() - held.since >= 2 * options_.interval) {
+      due.push_back(rank);
+    }
   }
   for (const int rank : due) Answer(rank);
   CheckEnd();
@@ -255,7 +258,12 @@ void Liveness::Connect(const std::string& address_text) {
 void Liveness::Beat() {
   rpc::Client* const clients[] = {&*client_};
   std::optional<Clock::TimePoint> lost_at;
+  Clock::TimePoint next_beat;
   bool has_said_farewell = false;
+  // the one before is answered when the first rank has the next one
+  const auto can_beat = [&] {
+    return !has_said_farewell && num_open_beats_ < 2;
+  };
   while (true) {
     std::string problem;
     std::optional<Clock::TimePoint> leaving_at;
@@ -266,8 +274,10 @@ void Liveness::Beat() {
     }
     // the first rank waits until it knows that all have heard it
     const bool is_last = leaving_at || is_over_ || has_verdict_;
-    if (!has_said_farewell && (!beat_ || !problem.empty() || is_last)) {
+    const bool is_news = !problem.empty() || is_last;
+    if ((can_beat() && Now() >= next_beat) || (is_news && !has_said_farewell)) {
       StartBeat(problem, is_last);
+      next_beat = Now() + options_.interval;
       has_said_farewell = is_last;
     }
     const bool is_done =
@@ -275,7 +285,8 @@ void Liveness::Beat() {
     if (is_done && (leaving_at || is_over_)) return;
     if (leaving_at && Now() - *leaving_at >= kFarewell) return;
 
-    rpc::Client::AwaitAny(clients, wake_, options_.interval);
+    rpc::Client::AwaitAny(clients, wake_,
+                          can_beat() ? next_beat - Now() : options_.interval);
     ReceiveAnswers();
     if (is_over_) continue;
     if (client_->IsResponsive()) {
@@ -304,12 +315,14 @@ void Liveness::StartBeat(const std::string& problem, bool is_leaving) {
   beat_ = client_->Start(kLivenessBeat, beat.Encode(),
                          {.timeout = options_.timeout});
   REPLICANT_CHECK(beat_.has_value(), "too many beats under way");
+  ++num_open_beats_;
 }
 
 void Liveness::ReceiveAnswers() {
   client_->Process(Clock::Duration(0));
   while (const auto done = client_->WaitAny(Clock::Duration(0))) {
     const rpc::CallReply reply = client_->Wait(*done);
+    --num_open_beats_;
     if (beat_ == done) beat_.reset();
     if (reply.result != rpc::CallResult::kOk) continue;
     LivenessAnswer answer = LivenessAnswer::Decode(reply.payload);

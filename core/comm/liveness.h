@@ -23,11 +23,13 @@ namespace replicant::comm {
 // Tells the processes of a group which of them is dead or stands still, and
 // ends them, beside a transport whose calls know no such thing (MPI).
 //
-// A thread of every rank tells the first one, over ZeroMQ, in which call it is.
-// The first rank answers after an interval, or at once when the group is at its
-// end, so that all know it at the same moment; and an answer that finds no
-// connection any more is how it hears of a death. It gives a rank up as
-// RankTable says, and so does every other rank with the first one.
+// A thread of every rank tells the first one, over ZeroMQ, in which call it is,
+// once in an interval. The first rank answers when the next word comes, so that
+// there is always one to answer: at once when the group is at its end, so that
+// all know it at the same moment; and when no word comes for two intervals,
+// because an answer that finds no connection any more is how it hears of a
+// death. It gives a rank up as RankTable says, and so does every other rank
+// with the first one.
 //
 // The verdict names the rank that was given up and the call that it is missing
 // from; or it is what a rank that cannot go on has told by Report(). It is
@@ -47,6 +49,8 @@ class Liveness {
     Clock::Duration timeout = std::chrono::seconds(10);
     // For a process to end by itself once there is a verdict.
     Clock::Duration end_grace = std::chrono::seconds(5);
+    // Of the silence.
+    const Clock* clock = &Clock::Real();
   };
   struct Group {
     int rank = 0;
@@ -139,7 +143,8 @@ class Liveness {
   RankTable table_;
   std::map<int, HeldBeat> held_;
   std::map<uint64_t, int> rank_of_peer_;
-  std::optional<rpc::Client::RequestId> beat_;
+  std::optional<rpc::Client::RequestId> beat_;  // the last one, unanswered
+  int num_open_beats_ = 0;
   // why the first rank was given up
   std::string lost_;
   bool is_over_ = false;

@@ -21,11 +21,11 @@ using namespace std::chrono_literals;
 // What a lost rank does instead of the second call.
 static void Lose(const std::string& how) {
   if (how == "thread") return;
-  // once the others have heard of it
-  std::this_thread::sleep_for(300ms);
+  // once the others are in the second call, and have told so many times
+  std::this_thread::sleep_for(1s);
   if (how == "kill") std::raise(SIGKILL);
   if (how == "stop") std::raise(SIGSTOP);
-  std::this_thread::sleep_for(1min);
+  std::this_thread::sleep_for(10min);
 }
 
 int main(int /*argc*/, char** argv) {
@@ -36,10 +36,12 @@ int main(int /*argc*/, char** argv) {
   const replicant::StopSignal stop;
   std::atomic<bool> has_failed = false;
   try {
-    const comm::MpiRanks world = comm::MakeMpiRanks(
-        how == "thread" ? 2 : 1, {.timeout = is_late ? 500ms : 60s,
-                                  .heartbeat_interval = 50ms,
-                                  .heartbeat_timeout = 1s});
+    const comm::MpiRanks world =
+        comm::MakeMpiRanks(how == "thread" ? 2 : 1,
+                           // short only where the test waits for it
+                           {.timeout = is_late ? 2s : 600s,
+                            .heartbeat_interval = 50ms,
+                            .heartbeat_timeout = how == "stop" ? 2s : 600s});
     const auto run = [&](comm::Communicator& rank, bool is_lost) {
       try {
         rank.Barrier();
