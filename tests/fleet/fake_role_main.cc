@@ -5,7 +5,7 @@
 //   wait=REASON     says that it waits
 //   count=N         sets its counter `steps`
 //   print=TEXT      writes a line to its log
-//   sleep-ms=N      sleeps, at most until it is asked to stop
+//   await=FILE      sleeps until there is such a file in FOLDER
 //   until-stop      sleeps until it is asked to stop, then says that it drains
 //   silent          sends no heartbeat any more
 //   ignore-stop     is never asked to stop from here on
@@ -19,10 +19,10 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -64,7 +64,7 @@ class FakeRole {
     if (name == "wait") sender_->SetState(rpc::RoleState::kWaiting, value);
     if (name == "count") sender_->SetCounter("steps", std::stod(value));
     if (name == "print") std::printf("%s\n", value.c_str());
-    if (name == "sleep-ms") Sleep(std::stoi(value));
+    if (name == "await") Await(folder_ + "/" + value);
     if (name == "until-stop") UntilStop();
     if (name == "silent") sender_.reset();
     if (name == "ignore-stop") ignores_stop_ = true;
@@ -80,16 +80,12 @@ class FakeRole {
   }
 
  private:
-  void Sleep(int duration_ms) {
-    const auto end = std::chrono::steady_clock::now() +
-                     std::chrono::milliseconds(duration_ms);
-    while (std::chrono::steady_clock::now() < end) {
-      if (!ignores_stop_ && stop_.count() > 0) return;
-      ::poll(nullptr, 0, /*timeout_ms=*/10);
-    }
+  static void Sleep() { ::poll(nullptr, 0, /*timeout_ms=*/10); }
+  static void Await(const std::string& file) {
+    while (!std::filesystem::exists(file)) Sleep();
   }
   void UntilStop() {
-    Sleep(INT_MAX);
+    while (ignores_stop_ || stop_.count() == 0) Sleep();
     if (sender_) sender_->SetState(rpc::RoleState::kDraining);
   }
 

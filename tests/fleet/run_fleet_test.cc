@@ -24,7 +24,7 @@ using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr auto kLong = seconds(30);
+constexpr auto kLong = seconds(120);
 
 class RunFleetTest : public ::testing::Test {
  protected:
@@ -116,7 +116,7 @@ TEST_F(RunFleetTest, RunsToItsEndAndDrainsInOrder) {
   AddRole("replay", "0", "2", "0", "restart", {"run", "until-stop"});
   AddRole("learner", "2", "1", "0", "completes", {"run"});
   AddRole("actor", "1", "0", "0", "restart",
-          {"wait=no room", "count=7", "until-stop"});
+          {"count=7", "wait=no room", "until-stop"});
   Start();
   EXPECT_EQ(ExitCode(), 0) << Output();
   EXPECT_THAT(Lines("ends"), ElementsAre("learner-0", "actor-0", "replay-0"));
@@ -173,12 +173,14 @@ TEST_F(RunFleetTest, GoesOnWithoutAnOptionalRole) {
 }
 
 TEST_F(RunFleetTest, KillsARoleThatHangs) {
-  // it is heard of before it falls silent
-  AddRole("actor", "0", "0", "9", "restart",
-          {"run", "1:sleep-ms=500", "1:silent", "1:ignore-stop", "until-stop"});
+  AddRole(
+      "actor", "0", "0", "9", "restart",
+      {"run", "1:await=heard-of", "1:silent", "1:ignore-stop", "until-stop"});
   Start({"--set", "fleet.heartbeat_timeout_s=1"});
+  ASSERT_TRUE(AwaitOutput("actor-0 runs")) << Output();
+  AtomicWriteFile(work_.path() / "heard-of", "");
   ASSERT_TRUE(AwaitOutput("actor-0 starts (incarnation 2)")) << Output();
-  EXPECT_THAT(Output(), HasSubstr("actor-0: no heartbeat for 1"));
+  EXPECT_THAT(Output(), HasSubstr("actor-0: no heartbeat for "));
   fleet_->Signal(SIGTERM);
   EXPECT_EQ(ExitCode(), 0) << Output();
 }

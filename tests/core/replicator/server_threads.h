@@ -25,7 +25,7 @@ class ServerFolder {
     ReplicationConfig config{.strategy = Strategy::kParameterServer,
                              .replicas = replicas,
                              .backend = backend,
-                             .timeout_s = 20.0};
+                             .timeout_s = 120.0};
     config.servers.clear();
     for (int i = 0; i < num_servers; ++i) {
       config.servers.push_back(
