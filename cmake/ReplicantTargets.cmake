@@ -67,6 +67,9 @@ endfunction()
 # With FINDS_FILES the test finds what is not its own by two macros:
 # REPLICANT_SOURCE_DIR, the root of the repository, and REPLICANT_PYTHON, the
 # interpreter of scripts/setup.
+#
+# A TIMEOUT ends what hangs for ever; it is many times what a test takes, as
+# machines may be slow and busy.
 function(replicant_test source)
   cmake_parse_arguments(PARSE_ARGV 1 ARG "FINDS_FILES" "TIMEOUT" "DEPS;LABELS")
   get_filename_component(name ${source} NAME_WE)
@@ -80,10 +83,11 @@ function(replicant_test source)
     set(ARG_LABELS unit)
   endif()
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 60)
+    set(ARG_TIMEOUT 300)
   endif()
   # a test of a parameter is called by the parameter's name, not by its bytes
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
+    NO_PRETTY_VALUES
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
                ${replicant_test_environment})
 endfunction()
@@ -104,6 +108,6 @@ function(replicant_mpi_test source)
       COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks} --oversubscribe --allow-run-as-root
               --bind-to none $<TARGET_FILE:${name}>)
     set_tests_properties(${name}.ranks-${ranks} PROPERTIES
-      LABELS integration TIMEOUT 120 ${replicant_test_environment})
+      LABELS integration TIMEOUT 600 ${replicant_test_environment})
   endforeach()
 endfunction()

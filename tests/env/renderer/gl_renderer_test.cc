@@ -64,7 +64,7 @@ TEST_F(GlRendererTest, EqualsDmControlToTheBit) {
     oracle.command.push_back(std::to_string(c.pose));
   }
   const CommandResult result =
-      RunCommand(oracle, /*timeout=*/std::chrono::seconds(100));
+      RunCommand(oracle, /*timeout=*/std::chrono::seconds(600));
   ASSERT_TRUE(result.status.ok()) << result.output;
   const std::string expected = ReadFile(pictures);
   ASSERT_EQ(expected.size(), Cases().size() * kBytes);
