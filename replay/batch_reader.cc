@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/base/priority.h"
 
 namespace replicant::replay {
 namespace {
@@ -20,10 +19,6 @@ constexpr auto kRetryInterval = std::chrono::milliseconds(100);
 constexpr auto kIdleInterval = std::chrono::milliseconds(200);
 // What a service is given beyond the wait that it was asked for.
 constexpr auto kGrace = std::chrono::seconds(5);
-// Batches are decoded ahead of time: where processors are few, while the
-// learner rests, and not in the middle of its step, whose threads wait for each
-// other.
-constexpr int kDecodeLevels = 10;
 
 BatchReaderOptions Checked(BatchReaderOptions options) {
   const auto check = [](const char* name, int64_t value, int64_t low,
@@ -47,39 +42,19 @@ BatchReaderOptions Checked(BatchReaderOptions options) {
   return options;
 }
 
-// Where the buffers of a batch lie in one block of memory.
-struct Layout {
-  uint64_t observations = 0, next_observations = 0, actions = 0, frames = 0,
-           next_frames = 0, segments = 0, end = 0;
-  // Room for compressed frames: half of what the stacks take, which only
-  // pictures that hardly compress need; their segments are sent.
-  uint64_t segment_bytes_per_row = 0;
-
-  Layout(int64_t size, int64_t stack, const StepShape& shape) {
-    const auto rows = static_cast<uint64_t>(size);
-    const auto take = [&, this](uint64_t* offset, int64_t row_bytes) {
-      constexpr uint64_t kAlignment = 4096;
-      *offset = end;
-      end += rows * static_cast<uint64_t>(row_bytes);
-      end = (end + kAlignment - 1) / kAlignment * kAlignment;
-    };
-    const int64_t stack_bytes = stack * shape.frame_bytes;
-    take(&observations, shape.observation_bytes);
-    take(&next_observations, shape.observation_bytes);
-    take(&actions, shape.action_bytes);
-    take(&frames, stack_bytes);
-    take(&next_frames, stack_bytes);
-    segment_bytes_per_row = static_cast<uint64_t>(stack_bytes);
-    take(&segments, stack_bytes);
-  }
-};
-
 }  // namespace
 
 BatchReader::BatchReader(BatchReaderOptions options)
     : options_(Checked(std::move(options))),
       random_(options_.seed, "replay-reader"),
-      can_share_memory_(options_.shares_memory) {
+      assembler_({.name = options_.name,
+                  .shape = options_.shape,
+                  .batch_size = options_.batch_size,
+                  .decode_threads = options_.decode_threads,
+                  .importance_exponent = options_.importance_exponent,
+                  .shares_memory = options_.shares_memory,
+                  .on_ready = [this](Batch b) { PushReady(std::move(b)); },
+                  .on_failure = [this] { Fail(); }}) {
   rpc::ClientOptions client;
   client.name = options_.name;
   client.socket.curve = options_.curve;
@@ -93,12 +68,8 @@ BatchReader::BatchReader(BatchReaderOptions options)
     clients_.push_back(shard.client.get());
     shards_.push_back(std::move(shard));
   }
-  for (int64_t i = 0; i < options_.decode_threads; ++i) {
-    threads_.push_back(std::make_unique<Thread>(
-        "replay-decode", [this](const Thread::StopToken& s) { Decode(s); }));
-  }
-  threads_.push_back(std::make_unique<Thread>(
-      "replay-reader", [this](const Thread::StopToken& s) { Run(s); }));
+  thread_.emplace("replay-reader",
+                  [this](const Thread::StopToken& s) { Run(s); });
 }
 
 BatchReader::~BatchReader() { Close(); }
@@ -208,11 +179,11 @@ void BatchReader::Close() {
     MutexLock lock(mutex_);
     is_closed_ = true;
     ready_changed_.NotifyAll();
-    received_changed_.NotifyAll();
   }
-  for (auto& thread : threads_) thread->RequestStop();
+  thread_->RequestStop();
   wake_.Wake();
-  for (auto& thread : threads_) thread->Join();
+  assembler_.Close();
+  thread_->Join();
 }
 
 BatchReaderMetrics BatchReader::metrics() const {
@@ -220,6 +191,14 @@ BatchReaderMetrics BatchReader::metrics() const {
   BatchReaderMetrics metrics = metrics_;
   metrics.ready_batches = static_cast<int64_t>(ready_.size());
   return metrics;
+}
+
+void BatchReader::PushReady(Batch batch) {
+  MutexLock lock(mutex_);
+  ready_.push_back(std::move(batch));
+  ++metrics_.batches;
+  // others than Next() wait on it, too
+  ready_changed_.NotifyAll();
 }
 
 void BatchReader::Fail() {
@@ -298,80 +277,18 @@ void BatchReader::AskForBatches() {
   }
 }
 
-std::shared_ptr<BatchReader::Assembly> BatchReader::NewAssembly() {
-  auto assembly = std::make_shared<Assembly>();
-  assembly->missing = options_.batch_size;
+std::shared_ptr<BatchAssembly> BatchReader::NewAssembly() {
+  Batch spare;
   {
     MutexLock lock(mutex_);
     if (!spare_.empty()) {
-      assembly->batch = std::move(spare_.back());
+      spare = std::move(spare_.back());
       spare_.pop_back();
     }
   }
-  Prepare(assembly->batch);
-  return assembly;
-}
-
-void BatchReader::Prepare(Batch& batch) {
-  const int64_t size = options_.batch_size;
-  const StepShape& shape = options_.shape;
-  // the memory of a batch that came back, perhaps from another reader
-  const bool is_usable = batch.HasBuffersFor(size, stack_, shape);
-  if (!is_usable) batch = Batch();
-  batch.Resize(size, stack_);
-  if (is_usable) return;
-
-  const int64_t stack_bytes = stack_ * shape.frame_bytes;
-  const Layout layout(size, stack_, shape);
-  bool is_shared = false;
-  for (const Shard& shard : shards_) is_shared |= shard.takes_memory;
-  if (is_shared && can_share_memory_) {
-    try {
-      batch.memory = rpc::SharedMemory::Create(layout.end);
-    } catch (const IoError& e) {
-      spdlog::warn("reader '{}': {}; batches come by messages", options_.name,
-                   e.what());
-      can_share_memory_ = false;
-    }
-  }
-  const auto buffer = [&](uint64_t offset, int64_t row_bytes) {
-    const auto bytes = static_cast<size_t>(size * row_bytes);
-    if (batch.memory == nullptr) {
-      return HostBuffer(bytes, HostBuffer::Fill::kUninitialised);
-    }
-    return HostBuffer::Adopt(batch.memory->bytes().subspan(offset, bytes),
-                             batch.memory);
-  };
-  batch.observations = buffer(layout.observations, shape.observation_bytes);
-  batch.next_observations =
-      buffer(layout.next_observations, shape.observation_bytes);
-  batch.actions = buffer(layout.actions, shape.action_bytes);
-  batch.frames = buffer(layout.frames, stack_bytes);
-  batch.next_frames = buffer(layout.next_frames, stack_bytes);
-}
-
-std::optional<BatchTarget> BatchReader::TargetOf(const Assembly& assembly,
-                                                 const Shard& shard,
-                                                 int64_t first_row,
-                                                 int64_t count) const {
-  if (assembly.batch.memory == nullptr || !shard.takes_memory) {
-    return std::nullopt;
-  }
-  const Layout layout(options_.batch_size, stack_, options_.shape);
-  const auto row = static_cast<uint64_t>(first_row);
-  BatchTarget target{{}, assembly.batch.memory};
-  target.place = {
-      .memory = target.memory->handle(),
-      .observations = layout.observations,
-      .next_observations = layout.next_observations,
-      .actions = layout.actions,
-      .frames = layout.frames,
-      .next_frames = layout.next_frames,
-      .segments = layout.segments + row * layout.segment_bytes_per_row,
-      .segments_bytes =
-          static_cast<uint64_t>(count) * layout.segment_bytes_per_row,
-      .first_row = static_cast<uint32_t>(first_row)};
-  return target;
+  bool takes_memory = false;
+  for (const Shard& shard : shards_) takes_memory |= shard.takes_memory;
+  return assembler_.Begin(std::move(spare), stack_, takes_memory);
 }
 
 void BatchReader::AskForPostponed() {
@@ -397,7 +314,7 @@ std::vector<double> BatchReader::Shares() const {
   return shares;
 }
 
-void BatchReader::Request(const std::shared_ptr<Assembly>& assembly,
+void BatchReader::Request(const std::shared_ptr<BatchAssembly>& assembly,
                           int64_t first_row, int64_t count) {
   const std::vector<double> shares = Shares();
   if (shares.empty()) {
@@ -422,7 +339,9 @@ void BatchReader::Request(const std::shared_ptr<Assembly>& assembly,
     if (wanted == 0) continue;
     Shard& shard = shards_[i];
     SampleInFlight rows{assembly, first_row + given, wanted, shares[i], {}};
-    rows.target = TargetOf(*assembly, shard, rows.first_row, wanted);
+    if (shard.takes_memory) {
+      rows.target = assembler_.TargetOf(*assembly, rows.first_row, wanted);
+    }
     given = upto;
     SampleRequest request{options_.table, static_cast<uint32_t>(wanted),
                           static_cast<uint32_t>(options_.wait.count())};
@@ -459,7 +378,7 @@ void BatchReader::HandleReply(Shard& shard, int32_t index,
        reply.error == rpc::ErrorCode::kMalformed)) {
     throw CommError(fmt::format("{}: {}", shard.endpoint, reply.error_text));
   }
-  Assembly& assembly = *in_flight.assembly;
+  BatchAssembly& assembly = *in_flight.assembly;
   if (assembly.is_given_up) return;
   if (reply.result != rpc::CallResult::kOk) {
     HandleLoss(shard, in_flight);
@@ -527,26 +446,12 @@ void BatchReader::HandleLoss(Shard& shard, const SampleInFlight& in_flight) {
   Request(NewAssembly(), /*first_row=*/0, options_.batch_size);
 }
 
-// To the decode threads, if there is something for them to decode.
-void BatchReader::HandOver(std::shared_ptr<Assembly> assembly) {
+void BatchReader::HandOver(std::shared_ptr<BatchAssembly> assembly) {
   assembly->batch.total_steps = 0;
   for (const Shard& shard : shards_) {
     assembly->batch.total_steps += shard.total_steps;
   }
-  bool is_decoded = true;
-  for (const Part& part : assembly->parts) {
-    is_decoded &=
-        options_.shape.frame_bytes == 0 ||
-        (part.message.AreRowsInMemory() && !part.message.has_segments());
-  }
-  if (is_decoded || options_.decode_threads == 0) {
-    Fill(*assembly, is_decoded ? &unused_decoder_ : nullptr);
-    PushReady(std::move(assembly->batch));
-    return;
-  }
-  MutexLock lock(mutex_);
-  received_.push_back(std::move(assembly));
-  received_changed_.NotifyOne();
+  assembler_.Finish(std::move(assembly));
 }
 
 void BatchReader::SendUpdates() {
@@ -620,51 +525,6 @@ void BatchReader::HandleCheckpointReply(Shard& shard,
   }
   --checkpoint_.num_missing;
   ready_changed_.NotifyAll();
-}
-
-// --- the decode threads ---
-
-void BatchReader::Decode(const Thread::StopToken& stop) {
-  try {
-    GiveWay(kDecodeLevels);
-    FrameDecoder decoder;
-    while (!stop.IsStopRequested()) {
-      std::shared_ptr<Assembly> assembly;
-      {
-        MutexLock lock(mutex_);
-        while (received_.empty() && !is_closed_) received_changed_.Wait(mutex_);
-        if (is_closed_) return;
-        assembly = std::move(received_.front());
-        received_.pop_front();
-      }
-      Fill(*assembly, &decoder);
-      PushReady(std::move(assembly->batch));
-    }
-  } catch (...) {
-    Fail();
-  }
-}
-
-void BatchReader::PushReady(Batch batch) {
-  MutexLock lock(mutex_);
-  ready_.push_back(std::move(batch));
-  ++metrics_.batches;
-  // others than Next() wait on it, too
-  ready_changed_.NotifyAll();
-}
-
-void BatchReader::Fill(Assembly& assembly, FrameDecoder* decoder) const {
-  Batch& batch = assembly.batch;
-  for (Part& part : assembly.parts) {
-    if (decoder != nullptr) {
-      batch.Take(part.message, part.first_row, part.shard, part.share,
-                 *decoder);
-    } else {
-      batch.TakeCompressed(std::move(part.message), part.first_row, part.shard,
-                           part.share);
-    }
-  }
-  batch.SetWeights(options_.importance_exponent);
 }
 
 }  // namespace replicant::replay

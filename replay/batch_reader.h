@@ -20,6 +20,7 @@
 #include "core/rpc/client.h"
 #include "core/tensor/host_buffer.h"
 #include "replay/batch.h"
+#include "replay/batch_assembler.h"
 #include "replay/batch_codec.h"
 #include "replay/protocol.h"
 
@@ -85,10 +86,9 @@ struct BatchReaderMetrics {
 // with P_i that of the draw within the service. That is exact whatever the
 // masses have become meanwhile, because both factors are those of the draw.
 //
-// The buffers of a batch lie in memory that the services of this host write to
-// (core/rpc/shared_memory.h): rows and uncompressed frames come straight to
-// their place, compressed ones are decoded from there. A batch of which a reply
-// was lost begins anew in other memory, as the reply could still be written.
+// Services of this host write to the memory of a batch (BatchAssembler). One of
+// which a reply was lost begins anew in other memory, as the reply could still
+// be written.
 //
 // Thread-safety: Next(), UpdatePriorities(), metrics() and Close() may be
 // called from any thread.
@@ -136,26 +136,12 @@ class BatchReader {
   BatchReaderMetrics metrics() const EXCLUDES(mutex_);
 
  private:
-  // What one service has given for a batch.
-  struct Part {
-    int32_t shard;
-    double share;  // M_s / sum M of the draw
-    int64_t first_row;
-    BatchMessage message;
-  };
-  // A batch on its way.
-  struct Assembly {
-    Batch batch;
-    int64_t missing = 0;
-    std::vector<Part> parts;
-    bool is_given_up = false;  // another has taken its place
-  };
   // Rows of a batch, asked for from one service.
   struct SampleInFlight {
-    std::shared_ptr<Assembly> assembly;
+    std::shared_ptr<BatchAssembly> assembly;
     int64_t first_row = 0;
     int64_t count = 0;
-    double share = 0.0;
+    double share = 0.0;  // M_s / sum M of the draw
     std::optional<BatchTarget> target;
   };
   struct Shard {
@@ -181,7 +167,7 @@ class BatchReader {
   };
   // Rows that no service could be asked for.
   struct Postponed {
-    std::shared_ptr<Assembly> assembly;
+    std::shared_ptr<BatchAssembly> assembly;
     int64_t first_row = 0;
     int64_t count = 0;
   };
@@ -201,16 +187,10 @@ class BatchReader {
   Clock::Duration RunOnce();
   bool CheckService(Shard& shard, bool is_needed);
   void AskForBatches() EXCLUDES(mutex_);
-  std::shared_ptr<Assembly> NewAssembly() EXCLUDES(mutex_);
-  // Gives `batch` buffers for options_.batch_size items, in memory that is
-  // shared if some service takes it.
-  void Prepare(Batch& batch);
+  std::shared_ptr<BatchAssembly> NewAssembly() EXCLUDES(mutex_);
   // Asks the services, by their masses, for rows of the batch.
-  void Request(const std::shared_ptr<Assembly>& assembly, int64_t first_row,
-               int64_t count);
-  std::optional<BatchTarget> TargetOf(const Assembly& assembly,
-                                      const Shard& shard, int64_t first_row,
-                                      int64_t count) const;
+  void Request(const std::shared_ptr<BatchAssembly>& assembly,
+               int64_t first_row, int64_t count);
   void AskForPostponed();
   std::vector<double> Shares() const;
   void Receive(Shard& shard, int32_t index) EXCLUDES(mutex_);
@@ -222,18 +202,14 @@ class BatchReader {
       EXCLUDES(mutex_);
   void HandleLoss(Shard& shard, const SampleInFlight& in_flight)
       EXCLUDES(mutex_);
-  void HandOver(std::shared_ptr<Assembly> assembly) EXCLUDES(mutex_);
+  void HandOver(std::shared_ptr<BatchAssembly> assembly) EXCLUDES(mutex_);
   void SendUpdates() EXCLUDES(mutex_);
   void SendCheckpoint(uint64_t id, Clock::TimePoint deadline);
   CheckpointState StateOfCheckpoint() const REQUIRES(mutex_);
   void HandleCheckpointReply(Shard& shard, const rpc::CallReply& reply)
       EXCLUDES(mutex_);
 
-  // --- the decode threads ---
-  void Decode(const Thread::StopToken& stop) EXCLUDES(mutex_);
-  // Completes the batch of an assembly that misses nothing; without a decoder
-  // its frames stay compressed.
-  void Fill(Assembly& assembly, FrameDecoder* decoder) const;
+  // --- the network's or a decode thread ---
   void PushReady(Batch batch) EXCLUDES(mutex_);
   void Fail() EXCLUDES(mutex_);
 
@@ -245,15 +221,11 @@ class BatchReader {
   RandomStream random_;
   std::vector<Postponed> postponed_;
   int64_t stack_ = 1;  // of the table, once a service has told it
-  bool can_share_memory_;
-  FrameDecoder unused_decoder_;
   // wakes the network thread: room for a batch, priorities, the end
   rpc::WakeEvent wake_;
 
   mutable Mutex mutex_;
-  CondVar ready_changed_;     // or is_closed_, failure_, checkpoint_
-  CondVar received_changed_;  // or is_closed_
-  std::deque<std::shared_ptr<Assembly>> received_ GUARDED_BY(mutex_);
+  CondVar ready_changed_;  // or is_closed_, failure_, checkpoint_
   std::deque<Batch> ready_ GUARDED_BY(mutex_);
   std::vector<Batch> spare_ GUARDED_BY(mutex_);
   std::deque<Update> updates_ GUARDED_BY(mutex_);
@@ -267,8 +239,9 @@ class BatchReader {
   std::exception_ptr failure_ GUARDED_BY(mutex_);
   BatchReaderMetrics metrics_ GUARDED_BY(mutex_);
 
-  // last: they use all of the above
-  std::vector<std::unique_ptr<Thread>> threads_;
+  // last: their threads use all of the above
+  BatchAssembler assembler_;
+  std::optional<Thread> thread_;
 };
 
 }  // namespace replicant::replay
