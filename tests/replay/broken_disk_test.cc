@@ -24,8 +24,10 @@ using ::testing::Not;
 Clock::TimePoint Soon() { return Clock::Real().Now() + seconds(60); }
 
 // Limits every file to 4 KiB, as a full disk would; the log goes elsewhere.
-const std::vector<std::string> kFullDisk = {
-    "bash", "-c", "trap '' XFSZ; ulimit -f 4; exec \"$@\" 2> >(cat >&2)", "-"};
+std::vector<std::string> FullDisk() {
+  return {"bash", "-c", "trap '' XFSZ; ulimit -f 4; exec \"$@\" 2> >(cat >&2)",
+          "-"};
+}
 
 class BrokenDiskTest : public ::testing::Test {
  protected:
@@ -81,7 +83,7 @@ TEST_F(BrokenDiskTest, AFullDiskIsToldAndTheServiceGoesOn) {
   ASSERT_EQ(SaveProblem(1), "no exception");
   service_.Kill();
 
-  service_.Start({}, kFullDisk);
+  service_.Start({}, FullDisk());
   EXPECT_EQ(Items(), 10);
   ASSERT_TRUE(Insert(500));
   EXPECT_THAT(SaveProblem(2), HasSubstr(Checkpoints().string()));
@@ -97,7 +99,7 @@ TEST_F(BrokenDiskTest, AFullDiskIsToldAndTheServiceGoesOn) {
 
 // What cannot be in the journal is not acknowledged.
 TEST_F(BrokenDiskTest, AJournalOnAFullDiskHoldsTheWriterUp) {
-  service_.Start({"--set", "replay.durability=journal"}, kFullDisk);
+  service_.Start({"--set", "replay.durability=journal"}, FullDisk());
   ASSERT_TRUE(Insert(10));
   EXPECT_FALSE(Insert(500, seconds(1)));
   const int64_t items = Items();
@@ -113,7 +115,7 @@ TEST_F(BrokenDiskTest, ADiskTierOnAFullDiskLeavesWhatMemoryHolds) {
   service_.Start({"--set", "replay.max_bytes=1048576", "--set",
                   "replay.disk_max_bytes=16777216", "--set",
                   "replay.disk_folder=" + (folder_.path() / "tier").string()},
-                 kFullDisk);
+                 FullDisk());
   ASSERT_TRUE(Insert(30'000));
   const nlohmann::json status = service_.Status();
   EXPECT_GT(status["disk"]["errors"].get<int64_t>(), 0);
