@@ -62,13 +62,12 @@ D4pgWorkloadOptions Options() {
 // Replay, and learner on it, of one run.
 class Roles {
  public:
-  Roles(const std::filesystem::path& folder, const LearnerConfig& config)
+  // The episodes are there before the learner's reader, which draws at once:
+  // what it draws stays.
+  Roles(const std::filesystem::path& folder, const LearnerConfig& config,
+        uint64_t num_episodes = 0)
       : checkpoints_(folder / "checkpoints", 2),
-        service_(std::make_unique<RunningService>(
-            ShardOf(), replicant::testing::OwnAddress(),
-            RunningService::FastTicks(), replay::ServiceOptions{},
-            replay::CheckpointOptions{.folder = folder / "replay",
-                                      .restore_id = RestoreId()})),
+        service_(MakeService(folder / "replay", num_episodes)),
         transitions_({.endpoints = {service_->endpoint()},
                       .shape = kShape,
                       .batch_size = Options().batch_size,
@@ -95,9 +94,19 @@ class Roles {
   CheckpointFolder& checkpoints() { return checkpoints_; }
 
  private:
-  uint64_t RestoreId() const {
+  std::unique_ptr<RunningService> MakeService(
+      const std::filesystem::path& folder, uint64_t num_episodes) const {
     const auto manifest = checkpoints_.NewestManifest();
-    return manifest ? manifest->id : 0;
+    auto service = std::make_unique<RunningService>(
+        ShardOf(), replicant::testing::OwnAddress(),
+        RunningService::FastTicks(), replay::ServiceOptions{},
+        replay::CheckpointOptions{.folder = folder,
+                                  .restore_id = manifest ? manifest->id : 0});
+    for (uint64_t k = 1; k <= num_episodes; ++k) {
+      EXPECT_EQ(service->shard().TryInsert(3, k, Episode(k)),
+                InsertResult::kInserted);
+    }
+    return service;
   }
 
   CheckpointFolder checkpoints_;
@@ -162,11 +171,7 @@ TEST(ResumeTest, AllPartsOfARunGoOnFromOneStep) {
   LearnerConfig config{.parameter_bind = ""};
   config.checkpoint_interval_s = 0.0;
   config.limits.max_steps = 37;
-  auto first = std::make_unique<Roles>(folder.path(), config);
-  for (uint64_t k = 1; k <= 12; ++k) {
-    ASSERT_EQ(first->shard().TryInsert(3, k, Episode(k)),
-              InsertResult::kInserted);
-  }
+  auto first = std::make_unique<Roles>(folder.path(), config, 12);
   EXPECT_EQ(first->learner().Run(), EndReason::kStepLimit);
   ASSERT_EQ(first->checkpoints().NewestManifest()->step, 37);
   // no batch was drawn that nobody learned from
@@ -196,11 +201,7 @@ TEST(ResumeTest, ACheckpointWithinARunIsOfItsStep) {
   config.limits.max_steps = 1000;
   int64_t newest = 0;
   {
-    Roles roles(folder.path(), config);
-    for (uint64_t k = 1; k <= 12; ++k) {
-      ASSERT_EQ(roles.shard().TryInsert(3, k, Episode(k)),
-                InsertResult::kInserted);
-    }
+    Roles roles(folder.path(), config, 12);
     EXPECT_EQ(roles.learner().Run(), EndReason::kStepLimit);
     // as if the run had been killed a checkpoint earlier
     newest = roles.checkpoints().Steps().back();
@@ -220,11 +221,7 @@ TEST(ResumeTest, TheFrameLimitCountsWhatTheReplayTells) {
   const TemporaryFolder folder;
   LearnerConfig config{.parameter_bind = ""};
   config.limits.max_frames = 5 * 40 * 4;
-  Roles roles(folder.path(), config);
-  for (uint64_t k = 1; k <= 5; ++k) {
-    ASSERT_EQ(roles.shard().TryInsert(3, k, Episode(k)),
-              InsertResult::kInserted);
-  }
+  Roles roles(folder.path(), config, 5);
   EXPECT_EQ(roles.learner().Run(), EndReason::kFrameLimit);
   Roles resumed(folder.path(), config);
   const int64_t step = resumed.learner().step();
