@@ -39,17 +39,28 @@ class Load {
   Process process_;
 };
 
-// Whether the process gets `count` more rounds done within a minute.
-bool GoesOn(Load& load, int64_t count) {
-  const int64_t goal = load.report().rounds.load() + count;
+// Whether the process comes so far within a minute.
+template <typename Done>
+bool Await(Load& load, const Done& is_done) {
   const auto give_up = Clock::Real().Now() + std::chrono::seconds(60);
-  while (load.report().rounds.load() < goal) {
+  while (!is_done()) {
     if (Clock::Real().Now() > give_up ||
         load.process().Wait(std::chrono::milliseconds(1)).has_value()) {
       return false;
     }
   }
   return true;
+}
+
+// Whether it gets `count` more rounds done.
+bool GoesOn(Load& load, int64_t count) {
+  const int64_t goal = load.report().rounds.load() + count;
+  return Await(load, [&] { return load.report().rounds.load() >= goal; });
+}
+
+// Whether the service has some of its steps: a round's may wait to be sent.
+bool IsHeard(Load& writer) {
+  return Await(writer, [&] { return writer.report().steps.load() > 0; });
 }
 
 std::string Settings(const std::filesystem::path& folder,
@@ -135,7 +146,7 @@ TEST(ReplayKillNetworkTest, KilledWritersAndReadersLeaveNothingBehind) {
   for (int i = 0; i < num_kills; ++i) {
     Load killed_writer(service, "write", "w" + std::to_string(i));
     Load killed_reader(service, "read", "r" + std::to_string(i));
-    ASSERT_TRUE(GoesOn(killed_writer, 1 + i % 7));
+    ASSERT_TRUE(GoesOn(killed_writer, 1 + i % 7) && IsHeard(killed_writer));
     ASSERT_TRUE(GoesOn(killed_reader, 1 + i % 7));
     killed_writer.process().Signal(SIGKILL);
     killed_reader.process().Signal(SIGKILL);
