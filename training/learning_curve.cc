@@ -21,12 +21,15 @@ std::string Quote(const std::string& text) {
   return quoted + "'";
 }
 
-// Minutes, mean and standard deviation of each evaluation.
+// Minutes and mean of each evaluation, and the ends of its band: a standard
+// deviation from the mean, but not beyond what an episode returned.
 std::string DataBlock(const std::vector<actors::EvaluationRecord>& records) {
   std::string text = "$evaluations << END\n";
   for (const actors::EvaluationRecord& record : records) {
-    text += fmt::format("{} {} {}\n", record.seconds / 60.0, record.mean,
-                        record.standard_deviation);
+    text += fmt::format(
+        "{} {} {} {}\n", record.seconds / 60.0, record.mean,
+        std::max(record.mean - record.standard_deviation, record.min),
+        std::min(record.mean + record.standard_deviation, record.max));
   }
   return text + "END\n";
 }
@@ -90,7 +93,7 @@ void DrawLearningCurve(const std::vector<actors::EvaluationRecord>& records,
           "set grid\n" +
           FrameAxis(records) +
           "set key bottom right\n"
-          "plot $evaluations using 1:($2-$3):($2+$3) with filledcurves "
+          "plot $evaluations using 1:3:4 with filledcurves "
           "lc rgb '#c6dbef' title 'standard deviation of the episodes', "
           "$evaluations using 1:2 with linespoints lw 2 pt 7 ps 0.6 "
           "lc rgb '#08519c' title 'mean of " +
