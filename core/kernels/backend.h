@@ -10,6 +10,7 @@
 
 #include "core/graph/graph.h"
 #include "core/graph/target_info.h"
+#include "core/kernels/shared_packs.h"
 
 namespace replicant::kernels {
 
@@ -19,7 +20,7 @@ namespace replicant::kernels {
 // and marks in queues (Event), and turns graph nodes into Kernels. The caller
 // (runtime::Executor) decides where every tensor lies before the first run:
 //
-//   CompileKernel(node) -> KeepInput(i)* -> scratch_size_bytes()
+//   CompileKernel(node) -> (KeepInput | ShareInput)(i)* -> scratch_size_bytes()
 //     -> Bind(addresses) -> (InputChanged(i)*, Launch)*
 //
 // so that a launch allocates nothing and looks nothing up. Launches on one
@@ -102,6 +103,13 @@ class Kernel {
   // The value of an input named to KeepInput() is another one from the next
   // launch on.
   virtual void InputChanged(int /*input*/) {}
+  // Says that input `input` is a variable that replicas train together, whose
+  // plans all have this kernel: none runs again before all have updated it.
+  // What the kernel makes of its value it may make with theirs, in a pack of
+  // `packs` whose name begins with `name`. Called before scratch_size_bytes()
+  // is asked for.
+  virtual void ShareInput(int /*input*/, const std::string& /*name*/,
+                          SharedPacks* /*packs*/) {}
 
   virtual size_t scratch_size_bytes() const { return 0; }
   // Whether output `output` may lie in the memory of input `input`, of equal

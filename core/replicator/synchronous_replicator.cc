@@ -326,6 +326,7 @@ CompiledStep SynchronousReplicator::CompileAll(
       replicas_.size(), num_devices,
       comm::CommunicatorOptions{.timeout = Milliseconds(config_.timeout_s)}));
   SharedUpdates& updates = *shared_updates_.back();
+  std::vector<kernels::SharedPacks> packs(num_devices);
   DevicePlans plans(replicas_.size());
   for (auto& devices : plans) devices.resize(num_devices);
   // the devices of a replica share its variables: one after the other
@@ -337,6 +338,7 @@ CompiledStep SynchronousReplicator::CompileAll(
       CollectiveKernels kernels(replica.queue.get());
       Channels& channels = *replica.channels.back();
       runtime::CompileOptions with_calls = options;
+      with_calls.shared_packs = &packs[device];
       with_calls.make_kernel = [&](const Graph& graph,
                                    const graph::Node& node) {
         auto kernel = kernels.Make(graph, node);

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "core/base/check.h"
+#include "core/graph/ops/optimizer.h"
 #include "core/graph/ops/shape_ops.h"
 #include "core/graph/print.h"
 #include "core/runtime/schedule.h"
@@ -230,7 +231,7 @@ class Executor::Impl {
     store.Declare(*program_.graph);
     const std::vector<NodeId> order = ScheduleNodes(*program_.graph);
     CompileKernels(order, options);
-    FindKeptInputs();
+    FindKeptInputs(options.shared_packs);
     const Placement placement(program_, order, kernels_, backend_.target());
     Allocate(placement);
     BindKernels(order, placement);
@@ -369,12 +370,18 @@ class Executor::Impl {
   }
 
   // Tells kernels which inputs no kernel of this plan writes, and notes what
-  // may change these between runs.
-  void FindKeptInputs() {
+  // may change these between runs; and which ones kernels of other replicas'
+  // plans read as they do.
+  void FindKeptInputs(kernels::SharedPacks* packs) {
     const Graph& graph = *program_.graph;
+    std::set<const VariableStore::Variable*> written_together;
     for (const Node& node : graph.nodes()) {
       for (const graph::VariableId id : node.updates) {
-        written_.insert(&store_.at(graph.variable(id).name));
+        VariableStore::Variable* variable = &store_.at(graph.variable(id).name);
+        written_.insert(variable);
+        if (graph::UpdatePartOf(node.attributes).count > 1) {
+          written_together.insert(variable);
+        }
       }
     }
     for (auto& [id, kernel] : kernels_) {
@@ -385,6 +392,10 @@ class Executor::Impl {
         if (source.op == &graph::ConstantOp()) kernel->KeepInput(input);
         if (source.op != &graph::VariableOp()) continue;
         VariableStore::Variable& variable = store_.at(source.name);
+        if (written_together.contains(&variable) && packs != nullptr) {
+          kernel->ShareInput(input, fmt::format("{} {}", id, source.name),
+                             packs);
+        }
         if (written_.contains(&variable)) continue;
         kernel->KeepInput(input);
         kept_.push_back(

@@ -47,6 +47,9 @@ struct CompileOptions {
   std::function<std::unique_ptr<kernels::Kernel>(const graph::Graph&,
                                                  const graph::Node&)>
       make_kernel = {};
+  // Of plans of replicas that make updates together (graph::UpdatePart): what
+  // kernels make of the variables together. Needed while the plan is compiled.
+  kernels::SharedPacks* shared_packs = nullptr;
 };
 
 // The time of one kernel of a plan.

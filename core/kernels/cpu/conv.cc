@@ -1,14 +1,16 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/kernels/cpu/cpu_kernels.h"
+#include "core/kernels/cpu/pack_memory.h"
 #include "core/kernels/cpu/parallel.h"
-#include "core/kernels/cpu/pointwise_conv.h"
+#include "core/kernels/cpu/product_conv.h"
 #include "core/kernels/cpu/primitive.h"
 #include "core/kernels/cpu/winograd.h"
-#include "core/tensor/host_buffer.h"
 
 // Convolutions by oneDNN. Images are channels last, as everywhere; weights are
 // packed into the layout that the primitive likes. Channels last is what its
@@ -93,42 +95,84 @@ graph::TensorType Some(const graph::TensorType& type, int64_t images) {
   return {type.dtype, Shape(std::span<const int64_t>(dims))};
 }
 
-// Weights as a primitive wants them, converted and packed: made anew at each
-// launch in scratch memory, or kept where they seldom change.
+// The reorders of a tensor in pieces along its first dimension, of about equal
+// size; none if the layout cannot be cut so, or not at all.
+std::vector<Primitive> ReorderPieces(const memory::desc& from,
+                                     const memory::desc& to) {
+  if (to.get_format_kind() != memory::format_kind::blocked) return {};
+  // where blocks of the dimension begin
+  int64_t block = 1;
+  const memory::dims sizes = to.get_inner_blks();
+  const memory::dims dimensions = to.get_inner_idxs();
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (dimensions[i] == 0) block *= sizes[i];
+  }
+  memory::dims dims = to.get_dims();
+  const int64_t count = dims[0];
+  if (count % block != 0) return {};
+  const int64_t num_blocks = count / block;
+  const int64_t num_pieces = std::min(num_blocks, PackMemory::kPieces);
+  if (num_pieces < 2) return {};
+  std::vector<Primitive> pieces;
+  memory::dims begin(dims.size(), 0);
+  for (int64_t i = 1; i <= num_pieces; ++i) {
+    const int64_t end = num_blocks * i / num_pieces * block;
+    dims[0] = end - begin[0];
+    pieces.push_back(MakeReorder(from.submemory_desc(dims, begin),
+                                 to.submemory_desc(dims, begin)));
+    begin[0] = end;
+  }
+  return pieces;
+}
+
+// Weights as a primitive wants them, converted and packed.
 class PackedWeights {
  public:
   PackedWeights() = default;
   PackedWeights(const memory::desc& plain, const memory::desc& packed)
-      : reorder_(MakeReorder(plain, packed)), size_bytes_(packed.get_size()) {}
+      : plain_(plain), packed_(packed) {
+    Primitive reorder = MakeReorder(plain, packed);
+    if (!reorder.is_valid()) return;
+    memory_ = PackMemory(packed.get_size());
+    reorders_.push_back(std::move(reorder));
+  }
 
   void Keep() {
-    if (reorder_.is_valid()) kept_.emplace(size_bytes_);
+    if (!reorders_.empty()) memory_.Keep();
   }
-  void MarkChanged() { is_stale_ = true; }
+  void MarkChanged() { memory_.MarkChanged(); }
+  void Share(const std::string& name, SharedPacks* packs) {
+    if (reorders_.empty()) return;
+    std::vector<Primitive> pieces = ReorderPieces(plain_, packed_);
+    if (pieces.empty()) return;
+    reorders_ = std::move(pieces);
+    memory_.Share(name + ", " + LayoutText(packed_), packs);
+  }
   // What Bind() needs of `scratch`.
-  size_t scratch_size_bytes() const {
-    return reorder_.is_valid() && !kept_ ? size_bytes_ : 0;
-  }
+  size_t scratch_size_bytes() const { return memory_.scratch_size_bytes(); }
   // Where the primitive finds the weights.
   const std::byte* Bind(const std::byte* plain, std::byte* scratch) {
-    if (!reorder_.is_valid()) return plain;
-    std::byte* packed = kept_ ? kept_->data() : scratch;
-    reorder_.Bind(DNNL_ARG_FROM, plain);
-    reorder_.Bind(DNNL_ARG_TO, packed);
-    is_stale_ = true;
+    if (reorders_.empty()) return plain;
+    std::byte* packed = memory_.Bind(scratch);
+    for (Primitive& reorder : reorders_) {
+      reorder.Bind(DNNL_ARG_FROM, plain);
+      reorder.Bind(DNNL_ARG_TO, packed);
+    }
     return packed;
   }
   void Pack() {
-    if (!reorder_.is_valid() || (kept_ && !is_stale_)) return;
-    reorder_.Run();
-    is_stale_ = false;
+    if (reorders_.empty()) return;
+    memory_.Refresh(static_cast<int64_t>(reorders_.size()), [&](int64_t piece) {
+      reorders_[static_cast<size_t>(piece)].Run();
+    });
   }
 
  private:
-  Primitive reorder_;
-  size_t size_bytes_ = 0;
-  std::optional<HostBuffer> kept_;
-  bool is_stale_ = true;
+  memory::desc plain_;
+  memory::desc packed_;
+  // one after the other; none where the primitive takes the weights as they lie
+  std::vector<Primitive> reorders_;
+  PackMemory memory_;
 };
 
 // A convolution that reads images, input 0, and weights, input 1, and makes
@@ -147,6 +191,10 @@ class WeightedConvKernel : public Kernel {
   }
   void InputChanged(int input) override {
     if (input == 1) weights_.MarkChanged();
+  }
+  void ShareInput(int input, const std::string& name,
+                  SharedPacks* packs) override {
+    if (input == 1) weights_.Share(name, packs);
   }
   size_t scratch_size_bytes() const override {
     ScratchLayout scratch = scratch_;
@@ -343,7 +391,7 @@ class ConvWeightGradientKernel : public Kernel {
 
 template <typename KernelType, MakeKernel make_winograd>
 std::unique_ptr<Kernel> Make(const CpuRequest& request) {
-  if (PrefersProduct(request)) return MakePointwiseConv(request);
+  if (PrefersProduct(request)) return MakeProductConv(request);
   if (PrefersWinograd(request)) return make_winograd(request);
   return std::make_unique<KernelType>(request);
 }

@@ -106,6 +106,10 @@ class TeamKernel : public Kernel {
 
   void KeepInput(int input) override { kernel_->KeepInput(input); }
   void InputChanged(int input) override { kernel_->InputChanged(input); }
+  void ShareInput(int input, const std::string& name,
+                  SharedPacks* packs) override {
+    kernel_->ShareInput(input, name, packs);
+  }
   size_t scratch_size_bytes() const override {
     return kernel_->scratch_size_bytes();
   }

@@ -1,14 +1,13 @@
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <vector>
 
 #include "core/kernels/cpu/cpu_kernels.h"
+#include "core/kernels/cpu/pack_memory.h"
 #include "core/kernels/cpu/parallel.h"
 #include "core/kernels/cpu/primitive.h"
 #include "core/kernels/cpu/tile_program.h"
 #include "core/kernels/cpu/window_loops.h"
-#include "core/tensor/host_buffer.h"
 
 // Convolutions of the first layer, which read pixels. Own loops: oneDNN's pad
 // few channels to a vector of them, and would want the batch as floats in
@@ -237,6 +236,7 @@ class PixelConvKernel : public Kernel {
                            request.input(1).shape, request.output().shape)),
         images_(request, windows_),
         weights_(request.input(1).shape),
+        packed_(FloatBytes(weights_.size())),
         activation_(ActivationOf(request.node.attributes)),
         batch_(request.output().shape[0]),
         has_bias_(request.node.inputs.size() > 2 &&
@@ -248,13 +248,13 @@ class PixelConvKernel : public Kernel {
         bias_(scratch_.Add(FloatBytes(weights_.num_channels()))) {}
 
   void KeepInput(int input) override {
-    if (input == 1) kept_.emplace(FloatBytes(weights_.size()));
+    if (input == 1) packed_.Keep();
   }
   void InputChanged(int input) override {
-    if (input == 1) is_packed_ = false;
+    if (input == 1) packed_.MarkChanged();
   }
   size_t scratch_size_bytes() const override {
-    return scratch_.size_bytes() + (kept_ ? 0 : FloatBytes(weights_.size()));
+    return scratch_.size_bytes() + packed_.scratch_size_bytes();
   }
   void Bind(const KernelBindings& bindings) override {
     images_.Bind(bindings);
@@ -264,15 +264,14 @@ class PixelConvKernel : public Kernel {
       given_bias_ = reinterpret_cast<const float*>(bindings.inputs[2]);
     }
     // the last part, which may have become none
-    packed_ = reinterpret_cast<float*>(
-        kept_ ? kept_->data() : bindings.scratch + scratch_.size_bytes());
+    packed_weights_ = reinterpret_cast<float*>(
+        packed_.Bind(bindings.scratch + scratch_.size_bytes()));
     padded_bias_ = reinterpret_cast<float*>(bindings.scratch + bias_);
     y_ = reinterpret_cast<float*>(bindings.outputs[0]);
-    is_packed_ = false;
   }
   void Launch(Stream& /*stream*/) override {
-    if (!kept_ || !is_packed_) weights_.Pack(w_, packed_);
-    is_packed_ = true;
+    packed_.Refresh(
+        1, [&](int64_t /*piece*/) { weights_.Pack(w_, packed_weights_); });
     std::fill_n(padded_bias_, weights_.num_channels(), 0.0f);
     if (has_bias_) std::copy_n(given_bias_, windows_.channels, padded_bias_);
     const int64_t size = windows_.down * windows_.across * windows_.channels;
@@ -280,7 +279,7 @@ class PixelConvKernel : public Kernel {
       float* image = threads_.image(thread);
       float* y = y_ + n * size;
       images_.MakeBlocks(n, threads_.row(thread), image);
-      ConvolveWindows(windows_, image, packed_, padded_bias_, y);
+      ConvolveWindows(windows_, image, packed_weights_, padded_bias_, y);
       if (!activation_.is_empty()) {
         activation_.RunInPlace(y, size, threads_.workspace(thread));
       }
@@ -292,17 +291,15 @@ class PixelConvKernel : public Kernel {
   Windows windows_;
   PixelImages images_;
   WindowWeights weights_;
+  PackMemory packed_;
   TileProgram activation_;
   int64_t batch_;
   bool has_bias_;
   ThreadScratch threads_;
   size_t bias_;
-  // the packed weights, where they seldom change
-  std::optional<HostBuffer> kept_;
-  bool is_packed_ = false;
   const float* w_ = nullptr;
   const float* given_bias_ = nullptr;
-  float* packed_ = nullptr;
+  float* packed_weights_ = nullptr;
   float* padded_bias_ = nullptr;
   float* y_ = nullptr;
 };

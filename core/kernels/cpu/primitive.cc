@@ -1,6 +1,7 @@
 #include "core/kernels/cpu/primitive.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <optional>
 
@@ -95,6 +96,15 @@ Primitive MakeReorder(const dnnl::memory::desc& from,
                                                   attributes);
   return {dnnl::reorder(description),
           {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
+}
+
+std::string LayoutText(const dnnl::memory::desc& desc) {
+  return fmt::format(
+      "type {} dims {} padded {} strides {} blocks {} of {}",
+      static_cast<int>(desc.get_data_type()), fmt::join(desc.get_dims(), "x"),
+      fmt::join(desc.get_padded_dims(), "x"),
+      fmt::join(desc.get_strides(), "x"), fmt::join(desc.get_inner_blks(), "x"),
+      fmt::join(desc.get_inner_idxs(), "x"));
 }
 
 dnnl::memory::desc RowMajor(const Shape& shape, dnnl::memory::data_type type) {

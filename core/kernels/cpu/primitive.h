@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,9 @@ class Primitive {
 // Copies between two layouts of one tensor; not valid where they are equal.
 Primitive MakeReorder(const dnnl::memory::desc& from,
                       const dnnl::memory::desc& to);
+
+// Equal for equal layouts of blocks, and for no others.
+std::string LayoutText(const dnnl::memory::desc& desc);
 
 // Row-major, of any rank.
 dnnl::memory::desc RowMajor(

@@ -1,4 +1,4 @@
-#include "core/kernels/cpu/pointwise_conv.h"
+#include "core/kernels/cpu/product_conv.h"
 
 #include <cstring>
 #include <optional>
@@ -31,49 +31,54 @@ struct ConvTypes {
           : made == Made::kX ? request.input(0)
                              : request.input(1)) {}
 
-  // The pixels of x that windows see, [P, C].
-  graph::TensorType SeenX() const {
-    return {x.dtype, Shape({y.shape[0] * y.shape[1] * y.shape[2], x.shape[3]})};
+  // What windows see of x, [P, C KH KW].
+  graph::TensorType Rows() const {
+    return {x.dtype, Shape({y.shape[0] * y.shape[1] * y.shape[2],
+                            w.shape.num_elements() / w.shape[0]})};
   }
 
   Made made;
   const graph::TensorType& x;  // [B, H, W, C]
-  const graph::TensorType& w;  // [O, C, 1, 1]
+  const graph::TensorType& w;  // [O, C, KH, KW]
   const graph::TensorType& y;  // [B, H', W', O]
 };
 
-// The pixels of images that windows of one pixel see: with a stride some of
-// them, which are brought together in memory of their own, [P, C].
-class SeenPixels {
+// What each window of a convolution sees, one row each, in the order of the
+// weights: brought together in memory of its own, but where it is the image.
+class SeenRows {
  public:
-  SeenPixels(const graph::TensorType& x, const Shape& y, int64_t stride,
-             int num_threads)
-      : x_(x.shape),
-        y_(y),
-        stride_(stride),
-        pixel_bytes_(static_cast<size_t>(x_[3]) * DTypeSize(x.dtype)),
-        num_threads_(ThreadsFor(num_threads, x_.num_elements())) {}
+  SeenRows(const ConvTypes& types, const graph::Attributes& attributes,
+           int num_threads)
+      : x_(types.x.shape),
+        y_(types.y.shape),
+        stride_(attributes.Int("stride")),
+        padding_(attributes.Int("padding")),
+        height_(types.w.shape[2]),
+        width_(types.w.shape[3]),
+        element_bytes_(DTypeSize(types.x.dtype)),
+        num_threads_(
+            ThreadsFor(num_threads, types.Rows().shape.num_elements())) {}
 
-  bool are_all() const { return stride_ == 1; }
+  bool are_image() const { return stride_ == 1 && is_of_pixels(); }
 
-  void Gather(const std::byte* images, std::byte* pixels) const {
-    ParallelFor(num_threads_, y_[0] * y_[1],
-                [&](int /*thread*/, int64_t begin, int64_t end) {
-                  for (int64_t row = begin; row < end; ++row) {
-                    const std::byte* from =
-                        images +
-                        LineBytes(row / y_[1] * x_[1] + row % y_[1] * stride_);
-                    std::byte* to = pixels + Bytes(row * y_[2]);
-                    for (int64_t j = 0; j < y_[2]; ++j) {
-                      std::memcpy(to + Bytes(j), from + Bytes(j * stride_),
-                                  pixel_bytes_);
-                    }
-                  }
-                });
+  void Gather(const std::byte* images, std::byte* rows) const {
+    if (is_of_pixels()) {
+      ForLines(rows, [&](int64_t line, std::byte* to) {
+        const std::byte* from = images + LineBytes(LineOf(line));
+        for (int64_t j = 0; j < y_[2]; ++j) {
+          std::memcpy(to + PixelBytes(j), from + PixelBytes(j * stride_),
+                      PixelBytes(1));
+        }
+      });
+    } else if (element_bytes_ == sizeof(float)) {
+      GatherWindows<float>(images, rows);
+    } else {
+      GatherWindows<BFloat16>(images, rows);
+    }
   }
 
-  // What no window sees becomes 0.
-  void Scatter(const std::byte* pixels, std::byte* images) const {
+  // Of windows of one pixel; what none sees becomes 0.
+  void Scatter(const std::byte* rows, std::byte* images) const {
     ParallelFor(num_threads_, x_[0] * x_[1],
                 [&](int /*thread*/, int64_t begin, int64_t end) {
                   for (int64_t line = begin; line < end; ++line) {
@@ -82,57 +87,104 @@ class SeenPixels {
                     const int64_t i = line % x_[1];
                     if (i % stride_ != 0 || i / stride_ >= y_[1]) continue;
                     const int64_t row = line / x_[1] * y_[1] + i / stride_;
-                    const std::byte* from = pixels + Bytes(row * y_[2]);
+                    const std::byte* from = rows + PixelBytes(row * y_[2]);
                     for (int64_t j = 0; j < y_[2]; ++j) {
-                      std::memcpy(to + Bytes(j * stride_), from + Bytes(j),
-                                  pixel_bytes_);
+                      std::memcpy(to + PixelBytes(j * stride_),
+                                  from + PixelBytes(j), PixelBytes(1));
                     }
                   }
                 });
   }
 
  private:
-  size_t Bytes(int64_t num_pixels) const {
-    return static_cast<size_t>(num_pixels) * pixel_bytes_;
+  bool is_of_pixels() const {
+    return height_ == 1 && width_ == 1 && padding_ == 0;
+  }
+  size_t PixelBytes(int64_t num_pixels) const {
+    return static_cast<size_t>(num_pixels * x_[3]) * element_bytes_;
   }
   // Of lines of the images.
-  size_t LineBytes(int64_t num_lines) const { return Bytes(num_lines * x_[2]); }
+  size_t LineBytes(int64_t num_lines) const {
+    return PixelBytes(num_lines * x_[2]);
+  }
+  // The first line of the images that the windows of a line of the result see;
+  // without padding.
+  int64_t LineOf(int64_t line) const {
+    return line / y_[1] * x_[1] + line % y_[1] * stride_;
+  }
+
+  // Calls run(line, its rows) for all lines of the result.
+  template <typename Run>
+  void ForLines(std::byte* rows, const Run& run) const {
+    const size_t bytes = PixelBytes(y_[2] * height_ * width_);
+    ParallelFor(num_threads_, y_[0] * y_[1],
+                [&](int /*thread*/, int64_t begin, int64_t end) {
+                  for (int64_t line = begin; line < end; ++line) {
+                    run(line, rows + static_cast<size_t>(line) * bytes);
+                  }
+                });
+  }
+
+  template <typename T>
+  void GatherWindows(const std::byte* images, std::byte* rows) const {
+    const int64_t taps = height_ * width_;
+    ForLines(rows, [&](int64_t line, std::byte* row) {
+      const int64_t image = line / y_[1];
+      const int64_t top = line % y_[1] * stride_ - padding_;
+      auto* to = reinterpret_cast<T*>(row);
+      for (int64_t j = 0; j < y_[2]; ++j, to += x_[3] * taps) {
+        for (int64_t tap = 0; tap < taps; ++tap) {
+          const int64_t r = top + tap / width_;
+          const int64_t c = j * stride_ - padding_ + tap % width_;
+          const bool is_inside = r >= 0 && r < x_[1] && c >= 0 && c < x_[2];
+          if (!is_inside) {
+            for (int64_t k = 0; k < x_[3]; ++k) to[k * taps + tap] = T();
+            continue;
+          }
+          const auto* pixel = reinterpret_cast<const T*>(
+              images + PixelBytes((image * x_[1] + r) * x_[2] + c));
+          for (int64_t k = 0; k < x_[3]; ++k) to[k * taps + tap] = pixel[k];
+        }
+      }
+    });
+  }
 
   Shape x_, y_;
-  int64_t stride_;
-  size_t pixel_bytes_;
+  int64_t stride_, padding_;
+  int64_t height_, width_;  // of a window
+  size_t element_bytes_;
   int num_threads_;
 };
 
-class PointwiseConvKernel : public Kernel {
+class ProductConvKernel : public Kernel {
  public:
-  explicit PointwiseConvKernel(const CpuRequest& request)
-      : PointwiseConvKernel(request, ConvTypes(request)) {}
+  explicit ProductConvKernel(const CpuRequest& request)
+      : ProductConvKernel(request, ConvTypes(request)) {}
 
   size_t scratch_size_bytes() const override { return scratch_.size_bytes(); }
   void Bind(const KernelBindings& bindings) override {
     // written where they are made only
     images_ = made_ == Made::kX ? bindings.outputs[0]
                                 : const_cast<std::byte*>(bindings.inputs[0]);
-    pixels_ = seen_.are_all() ? images_ : bindings.scratch + pixels_at_;
+    rows_ = seen_.are_image() ? images_ : bindings.scratch + rows_at_;
     const auto bind = [&](int argument, ConvertedOperand& operand,
                           const std::byte* stored) {
       product_.Bind(argument, operand.Bind(stored, bindings.scratch));
     };
     switch (made_) {
       case Made::kY:
-        bind(DNNL_ARG_SRC, x_, pixels_);
+        bind(DNNL_ARG_SRC, x_, rows_);
         bind(DNNL_ARG_WEIGHTS, w_, bindings.inputs[1]);
         bind(DNNL_ARG_DST, y_, bindings.outputs[0]);
         break;
       case Made::kX:
         bind(DNNL_ARG_SRC, y_, bindings.inputs[0]);
         bind(DNNL_ARG_WEIGHTS, w_, bindings.inputs[1]);
-        bind(DNNL_ARG_DST, x_, pixels_);
+        bind(DNNL_ARG_DST, x_, rows_);
         break;
       case Made::kW:
         bind(DNNL_ARG_SRC, y_, bindings.inputs[1]);
-        bind(DNNL_ARG_WEIGHTS, x_, pixels_);
+        bind(DNNL_ARG_WEIGHTS, x_, rows_);
         bind(DNNL_ARG_DST, w_, bindings.outputs[0]);
         break;
     }
@@ -141,27 +193,26 @@ class PointwiseConvKernel : public Kernel {
   }
 
   void Launch(Stream& /*stream*/) override {
-    const bool is_copied = !seen_.are_all();
-    if (is_copied && made_ != Made::kX) seen_.Gather(images_, pixels_);
+    const bool is_copied = !seen_.are_image();
+    if (is_copied && made_ != Made::kX) seen_.Gather(images_, rows_);
     if (made_ != Made::kX) x_.Load();
     if (made_ != Made::kW) w_.Load();
     if (made_ != Made::kY) y_.Load();
     if (bias_) bias_->Load();
     product_.Run();
     Result().Store();
-    if (is_copied && made_ == Made::kX) seen_.Scatter(pixels_, images_);
+    if (is_copied && made_ == Made::kX) seen_.Scatter(rows_, images_);
   }
 
  private:
-  PointwiseConvKernel(const CpuRequest& request, const ConvTypes& types)
+  ProductConvKernel(const CpuRequest& request, const ConvTypes& types)
       : made_(types.made),
-        seen_(types.x, types.y.shape, request.node.attributes.Int("stride"),
-              request.num_threads),
-        x_(types.SeenX(), request.num_threads, &scratch_),
+        seen_(types, request.node.attributes, request.num_threads),
+        x_(types.Rows(), request.num_threads, &scratch_),
         w_(types.w, request.num_threads, &scratch_),
         y_(types.y, request.num_threads, &scratch_) {
-    const int64_t p = types.SeenX().shape[0];
-    const int64_t c = types.x.shape[3];
+    const int64_t p = types.Rows().shape[0];
+    const int64_t c = types.Rows().shape[1];
     const int64_t o = types.y.shape[3];
     const DType x_type = types.x.dtype;
     const DType w_type = types.w.dtype;
@@ -183,8 +234,8 @@ class PointwiseConvKernel : public Kernel {
                     Matrix(o, c, /*is_transposed=*/false, w_type));
         break;
     }
-    if (!seen_.are_all()) {
-      pixels_at_ = scratch_.Add(static_cast<size_t>(p * c) * DTypeSize(x_type));
+    if (!seen_.are_image()) {
+      rows_at_ = scratch_.Add(static_cast<size_t>(p * c) * DTypeSize(x_type));
     }
   }
 
@@ -214,18 +265,17 @@ class PointwiseConvKernel : public Kernel {
   }
 
   const Made made_;
-  const SeenPixels seen_;
+  const SeenRows seen_;
   ScratchLayout scratch_;
-  ConvertedOperand x_;  // [P, C]
+  ConvertedOperand x_;  // [P, C KH KW]
   ConvertedOperand w_;
   ConvertedOperand y_;
   std::optional<ConvertedOperand> bias_;
   Primitive product_;
   size_t scratchpad_at_ = 0;
-  size_t pixels_at_ = 0;
-  // all, and those that are seen
+  size_t rows_at_ = 0;
   std::byte* images_ = nullptr;
-  std::byte* pixels_ = nullptr;
+  std::byte* rows_ = nullptr;
 };
 
 }  // namespace
@@ -233,28 +283,35 @@ class PointwiseConvKernel : public Kernel {
 bool PrefersProduct(const CpuRequest& request) {
   const ConvTypes types(request);
   const graph::Attributes& attributes = request.node.attributes;
-  if (types.w.shape[2] != 1 || types.w.shape[3] != 1 ||
-      attributes.Int("padding") != 0 || types.x.shape.num_elements() == 0 ||
-      types.w.shape.num_elements() == 0) {
+  if (types.x.shape.num_elements() == 0 || types.w.shape.num_elements() == 0) {
     return false;
+  }
+  const int64_t num_pixels = types.Rows().shape[0];
+  const int64_t num_weights = types.w.shape.num_elements();
+  if (types.w.shape[2] != 1 || types.w.shape[3] != 1 ||
+      attributes.Int("padding") != 0) {
+    // unpacking the gradient costs what it costs, however few the pixels
+    constexpr int64_t kMostPixels = 511;
+    constexpr int64_t kFewestWeights = 1 << 20;
+    return types.made == Made::kW && num_pixels <= kMostPixels &&
+           num_weights >= kFewestWeights;
   }
   if (types.made == Made::kW) {
     // oneDNN's convolution has no fast loops for the gradient of many weights,
     // however many the pixels; with a stride and channels that do not fill its
     // vectors it writes past its scratch memory (3.2, AVX-512)
     constexpr int64_t kFewestWeights = 1 << 17;
-    return attributes.Int("stride") > 1 ||
-           types.w.shape.num_elements() >= kFewestWeights;
+    return attributes.Int("stride") > 1 || num_weights >= kFewestWeights;
   }
   // its other loops are as fast as the product; packing the weights costs what
   // it costs, however few the pixels
   constexpr int64_t kMostPixels = 1024;
-  return types.SeenX().shape[0] <= kMostPixels;
+  return num_pixels <= kMostPixels;
 }
 
-std::unique_ptr<Kernel> MakePointwiseConv(const CpuRequest& request) {
+std::unique_ptr<Kernel> MakeProductConv(const CpuRequest& request) {
   REPLICANT_CHECK(PrefersProduct(request), "{}", request.node.name);
-  return std::make_unique<PointwiseConvKernel>(request);
+  return std::make_unique<ProductConvKernel>(request);
 }
 
 }  // namespace replicant::kernels::cpu

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/kernels/cpu/pack_memory.h"
 #include "core/kernels/cpu/parallel.h"
 #include "core/kernels/cpu/primitive.h"
 #include "core/kernels/cpu/stored.h"
 #include "core/kernels/cpu/tile_program.h"
 #include "core/kernels/cpu/winograd_transforms.h"
-#include "core/tensor/host_buffer.h"
 
 namespace replicant::kernels::cpu {
 namespace {
@@ -30,7 +30,6 @@ struct PositionMatrices {
       : rows(num_rows), columns(num_columns), stride(num_rows * num_columns) {}
 
   memory::desc Desc(bool is_transposed = false) const {
-    using dnnl::memory;
     if (is_transposed) {
       return {{kPositions, columns, rows},
               memory::data_type::f32,
@@ -50,14 +49,11 @@ struct PositionMatrices {
 // The result of a convolution, [B, H, W, C], cut into tiles of 4x4 pixels,
 // which are worked on some at a time.
 struct Tiling {
-  explicit Tiling(const Shape& result)
+  Tiling(const Shape& result, int64_t most_tiles)
       : down((result[1] + kSide - 1) / kSide),
         across((result[2] + kSide - 1) / kSide),
         count(result[0] * down * across) {
-    // what a block makes stays in the second or third cache, and the weights
-    // are read once per block
-    constexpr int64_t kMostTiles = 128;
-    const int64_t num_blocks = (count + kMostTiles - 1) / kMostTiles;
+    const int64_t num_blocks = (count + most_tiles - 1) / most_tiles;
     block = (count + num_blocks - 1) / num_blocks;
     // positions at a distance of a power of two would want the same lines of
     // the caches; oneDNN's fastest products take no other gaps
@@ -87,7 +83,7 @@ struct Tiling {
 
   int64_t down, across;  // tiles of an image
   int64_t count;         // of all images
-  int64_t block;         // tiles at a time
+  int64_t block;         // tiles at a time, about as many in each
 };
 
 // The pixels of a tensor that a tile reads; outside of the image, and past the
@@ -176,13 +172,17 @@ class TransformedWeights {
         dtype_(type.dtype),
         is_adjoint_(is_adjoint),
         num_threads_(num_threads),
-        rows_(static_cast<size_t>(num_threads * kTaps * matrices.columns)) {}
+        rows_(static_cast<size_t>(num_threads * RowsSize())) {}
 
-  void Make(const std::byte* weights, float* positions) {
+  // One of `num_pieces` pieces of the channels that are read.
+  void Make(const std::byte* weights, int64_t piece, int64_t num_pieces,
+            float* positions) {
+    const int64_t begin = piece * matrices.rows / num_pieces;
+    const int64_t end = (piece + 1) * matrices.rows / num_pieces;
     if (dtype_ == DType::kBF16) {
-      Make(reinterpret_cast<const BFloat16*>(weights), positions);
+      Make(reinterpret_cast<const BFloat16*>(weights), begin, end, positions);
     } else {
-      Make(reinterpret_cast<const float*>(weights), positions);
+      Make(reinterpret_cast<const float*>(weights), begin, end, positions);
     }
   }
 
@@ -192,32 +192,64 @@ class TransformedWeights {
   static constexpr int64_t kTaps = 9;
 
   template <typename T>
-  void Make(const T* weights, float* positions) {
+  void Make(const T* weights, int64_t first, int64_t last, float* positions) {
     const auto n = matrices.columns;
-    ParallelFor(
-        num_threads_, matrices.rows,
-        [&](int thread, int64_t begin, int64_t end) {
-          float* row = rows_.data() + thread * kTaps * n;
-          for (int64_t from = begin; from < end; ++from) {
-            for (int64_t to = 0; to < n; ++to) {
-              const T* taps =
-                  weights + kTaps * (is_adjoint_ ? from * n + to
-                                                 : to * matrices.rows + from);
-              for (int64_t k = 0; k < kTaps; ++k) {
-                row[k * n + to] =
-                    static_cast<float>(taps[is_adjoint_ ? kTaps - 1 - k : k]);
-              }
-            }
-            TransformWeights(row, static_cast<size_t>(n), positions + from * n,
-                             static_cast<size_t>(matrices.stride));
-          }
-        });
+    ParallelFor(num_threads_, last - first,
+                [&](int thread, int64_t begin, int64_t end) {
+                  float* rows = rows_.data() + thread * RowsSize();
+                  for (int64_t from = first + begin; from < first + end;
+                       from += kLanes) {
+                    const int64_t count = std::min(kLanes, first + end - from);
+                    if (is_adjoint_) {
+                      LoadTurned(weights + from * n * kTaps, count, rows);
+                    } else {
+                      LoadTransposed(weights + from * kTaps, count, rows);
+                    }
+                    for (int64_t i = 0; i < count; ++i) {
+                      TransformWeights(rows + i * kTaps * n,
+                                       static_cast<size_t>(n),
+                                       positions + (from + i) * n,
+                                       static_cast<size_t>(matrices.stride));
+                    }
+                  }
+                });
   }
+
+  // Weights of some channels, [from, to, 9], turned by half a turn.
+  template <typename T>
+  void LoadTurned(const T* weights, int64_t count, float* rows) const {
+    const int64_t n = matrices.columns;
+    for (int64_t i = 0; i < count; ++i) {
+      for (int64_t to = 0; to < n; ++to) {
+        const T* taps = weights + (i * n + to) * kTaps;
+        for (int64_t k = 0; k < kTaps; ++k) {
+          rows[(i * kTaps + k) * n + to] =
+              static_cast<float>(taps[kTaps - 1 - k]);
+        }
+      }
+    }
+  }
+  // [to, from, 9]; lines of memory are read and written whole.
+  template <typename T>
+  void LoadTransposed(const T* weights, int64_t count, float* rows) const {
+    const int64_t n = matrices.columns;
+    for (int64_t to = 0; to < n; to += kLanes) {
+      const T* taps = weights + to * matrices.rows * kTaps;
+      for (int64_t i = 0; i < count * kTaps; ++i) {
+        for (int64_t lane = 0; lane < kLanes; ++lane) {
+          rows[i * n + to + lane] =
+              static_cast<float>(taps[lane * matrices.rows * kTaps + i]);
+        }
+      }
+    }
+  }
+
+  int64_t RowsSize() const { return kLanes * kTaps * matrices.columns; }
 
   DType dtype_;
   bool is_adjoint_;
   int num_threads_;
-  // of each thread, [9, to]
+  // of each thread, [some from, 9, to]
   std::vector<float> rows_;
 };
 
@@ -228,12 +260,13 @@ class WinogradConvKernel : public Kernel {
   WinogradConvKernel(const CpuRequest& request, bool is_adjoint)
       : num_threads_(request.num_threads),
         output_(request.output()),
-        tiling_(output_.shape),
+        tiling_(output_.shape, kTilesPerThread * num_threads_),
         images_(request.input(0), tiling_,
                 is_adjoint ? 2 - request.node.attributes.Int("padding")
                            : request.node.attributes.Int("padding"),
                 num_threads_),
         weights_(request.input(1), is_adjoint, num_threads_),
+        packed_(weights_.matrices.size_bytes()),
         result_(tiling_.block, output_.shape[3]),
         images_at_(scratch_.Add(images_.matrices.size_bytes())),
         result_at_(scratch_.Add(result_.size_bytes())),
@@ -259,14 +292,18 @@ class WinogradConvKernel : public Kernel {
   }
 
   void KeepInput(int input) override {
-    if (input == 1) kept_.emplace(weights_.matrices.size_bytes());
+    if (input == 1) packed_.Keep();
   }
   void InputChanged(int input) override {
-    if (input == 1) is_stale_ = true;
+    if (input == 1) packed_.MarkChanged();
+  }
+  void ShareInput(int input, const std::string& name,
+                  SharedPacks* packs) override {
+    if (input == 1) packed_.Share(name + ", positions", packs);
   }
   size_t scratch_size_bytes() const override {
     ScratchLayout scratch = scratch_;
-    if (!kept_) scratch.Add(weights_.matrices.size_bytes());
+    scratch.Add(packed_.scratch_size_bytes());
     return scratch.size_bytes();
   }
   void Bind(const KernelBindings& bindings) override {
@@ -277,9 +314,8 @@ class WinogradConvKernel : public Kernel {
     images_data_ = place(images_at_);
     result_data_ = place(result_at_);
     // the last part, which may have become none
-    weights_data_ = kept_ ? reinterpret_cast<float*>(kept_->data())
-                          : place(scratch_.size_bytes());
-    is_stale_ = true;
+    weights_data_ = reinterpret_cast<float*>(
+        packed_.Bind(bindings.scratch + scratch_.size_bytes()));
     const auto bind = [&](int argument, const float* data) {
       product_.Bind(argument, reinterpret_cast<const std::byte*>(data));
     };
@@ -290,8 +326,10 @@ class WinogradConvKernel : public Kernel {
   }
 
   void Launch(Stream& /*stream*/) override {
-    if (!kept_ || is_stale_) weights_.Make(operands_.inputs[1], weights_data_);
-    is_stale_ = false;
+    const int64_t num_pieces = packed_.is_shared() ? PackMemory::kPieces : 1;
+    packed_.Refresh(num_pieces, [&](int64_t piece) {
+      weights_.Make(operands_.inputs[1], piece, num_pieces, weights_data_);
+    });
     if (bias_) bias_->Load(operands_.inputs[2]);
     for (int64_t first = 0; first < tiling_.count; first += tiling_.block) {
       images_.Make(operands_.inputs[0], first, images_data_);
@@ -304,6 +342,9 @@ class WinogradConvKernel : public Kernel {
   }
 
  private:
+  // What a block makes stays in the second cache, about; the weights are read
+  // once per block.
+  static constexpr int64_t kTilesPerThread = 32;
   // Rows of pixels that a thread needs beside the result's own: those of a
   // tile, and one pixel for what lies outside.
   static constexpr int64_t kRuns = kSide * kSide + 1;
@@ -370,12 +411,11 @@ class WinogradConvKernel : public Kernel {
   Tiling tiling_;
   TransformedImages images_;
   TransformedWeights weights_;
+  PackMemory packed_;
   PositionMatrices result_;  // [tiles, K]
   ScratchLayout scratch_;
   size_t images_at_, result_at_;
   size_t scratchpad_at_ = 0;
-  std::optional<HostBuffer> kept_;
-  bool is_stale_ = true;
   std::optional<Bias> bias_;
   TileProgram activation_;
   std::vector<float> runs_;
@@ -392,7 +432,7 @@ class WinogradWeightGradientKernel : public Kernel {
  public:
   explicit WinogradWeightGradientKernel(const CpuRequest& request)
       : num_threads_(request.num_threads),
-        tiling_(request.input(1).shape),
+        tiling_(request.input(1).shape, kMostTiles),
         images_(request.input(0), tiling_,
                 request.node.attributes.Int("padding"), num_threads_),
         gradients_(tiling_.block, request.input(1).shape[3]),
@@ -434,6 +474,9 @@ class WinogradWeightGradientKernel : public Kernel {
   }
 
  private:
+  // The sums of a block are read and written once per block; for every number
+  // of threads the same sums.
+  static constexpr int64_t kMostTiles = 128;
   static constexpr int64_t kTaps = 9;
   // of a block's input channels and one output channel
   static constexpr int64_t kBlockTaps = kLanes * kTaps;
@@ -543,14 +586,11 @@ bool PrefersWinograd(const CpuRequest& request) {
     return false;
   }
   // few channels do not pay for the transforms of images, few tiles not for
-  // those of weights; the forward one takes these from all over memory
+  // those of weights
   constexpr int64_t kFewestChannels = 32;
-  constexpr int64_t kFewestPixels = 1024;
-  constexpr int64_t kFewestPixelsOfGradients = 512;
-  const bool is_gradient = is_weight_gradient || is_input_gradient;
+  constexpr int64_t kFewestPixels = 512;
   return std::min(w[0], w[1]) >= kFewestChannels &&
-         to.num_elements() / to[3] >=
-             (is_gradient ? kFewestPixelsOfGradients : kFewestPixels);
+         to.num_elements() / to[3] >= kFewestPixels;
 }
 
 std::unique_ptr<Kernel> MakeWinogradConv(const CpuRequest& request) {

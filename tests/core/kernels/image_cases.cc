@@ -54,6 +54,9 @@ void AddImages(Cases& cases) {
                                    {Shape({3, 6, 6, 4}), 7, 1, 2, 1},
                                    {Shape({2, 5, 4, 384}), 352, 1, 1, 0},
                                    {Shape({2, 6, 5, 384}), 352, 1, 2, 0},
+                                   // few pixels and many weights of larger ones
+                                   {Shape({2, 5, 4, 384}), 304, 3, 1, 1},
+                                   {Shape({1, 7, 6, 384}), 304, 3, 2, 0},
                                    // more than is converted at a time
                                    {Shape({4, 64, 64, 72}), 2, 1, 1, 0},
                                    // enough for Winograd's way: one block of

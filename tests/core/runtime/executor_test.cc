@@ -1,13 +1,19 @@
 #include "core/runtime/executor.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/graph/gradients.h"
 #include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/matmul.h"
+#include "core/graph/ops/optimizer.h"
 #include "core/graph/ops/reduce.h"
 #include "core/graph/ops/shape_ops.h"
 #include "core/graph/ops/state.h"
@@ -199,6 +205,72 @@ TEST(ExecutorTest, DebugModeNamesAnInputOrVariableThatIsNotFinite) {
   runner.store().Set("w", Values(DType::kF32, Shape({2}), {nan, 0}).view());
   EXPECT_EQ(MessageOf([&] { plan->Run(); }),
             "variable 'w': element 0 of f32[2] is not finite before the run");
+}
+
+// Notes what it is told of its inputs.
+class ToldKernel : public kernels::Kernel {
+ public:
+  explicit ToldKernel(std::vector<std::string>* told) : told_(*told) {}
+  void KeepInput(int input) override {
+    told_.push_back(fmt::format("keep {}", input));
+  }
+  void ShareInput(int input, const std::string& name,
+                  kernels::SharedPacks* /*packs*/) override {
+    // behind the node's number
+    told_.push_back(
+        fmt::format("share {} {}", input, name.substr(name.find(' ') + 1)));
+  }
+  void Bind(const kernels::KernelBindings& /*bindings*/) override {}
+  void Launch(kernels::Stream& /*stream*/) override {}
+
+ private:
+  std::vector<std::string>& told_;
+};
+
+// What the kernel of x `variable` is told in a plan that makes one of
+// `num_parts` parts of the update of "trained".
+std::vector<std::string> ToldOf(const char* variable, int64_t num_parts) {
+  GraphRunner runner;
+  Graph& g = runner.graph();
+  for (const char* name : {"trained", "fixed"}) {
+    g.AddVariable({.name = name, .dtype = DType::kF32, .shape = Shape({4, 4})});
+  }
+  const VariableId trained = g.FindVariable("trained");
+  const Output x =
+      runner.Input("x", RandomNormal(DType::kF32, Shape({3, 4}), /*seed=*/1));
+  const Output y = graph::MatMul(x, g.Read(g.FindVariable(variable)));
+  const Output gradient = graph::Square(g.Read(trained));
+  const Output whole =
+      graph::SgdUpdate({trained}, {}, {gradient}, g.Scalar(0.1, DType::kF32),
+                       g.Scalar(1.0, DType::kF32));
+  Graph::NodeSpec spec{.op = whole.producer().op,
+                       .attributes = whole.producer().attributes,
+                       .updates = whole.producer().updates};
+  for (const graph::Endpoint& input : whole.producer().inputs) {
+    spec.inputs.push_back(g.output(input));
+  }
+  graph::SetUpdatePart({.index = 0, .count = num_parts}, &spec.attributes);
+  const Output update = g.Add(std::move(spec), kSite);
+  std::vector<std::string> told;
+  kernels::SharedPacks packs;
+  CompileOptions options;
+  options.make_kernel =
+      [&](const Graph& /*graph*/,
+          const graph::Node& node) -> std::unique_ptr<kernels::Kernel> {
+    if (node.op->name != "MatMul") return nullptr;
+    return std::make_unique<ToldKernel>(&told);
+  };
+  options.shared_packs = &packs;
+  const Executor plan(g, {.outputs = {y}, .updates = {update}}, runner.store(),
+                      options);
+  return told;
+}
+
+TEST(ExecutorTest, TellsKernelsWhatReplicasUpdateTogether) {
+  using Told = std::vector<std::string>;
+  EXPECT_EQ(ToldOf("trained", /*num_parts=*/2), (Told{"share 1 trained"}));
+  EXPECT_EQ(ToldOf("trained", /*num_parts=*/1), Told());
+  EXPECT_EQ(ToldOf("fixed", /*num_parts=*/2), (Told{"keep 1"}));
 }
 
 TEST(ExecutorTest, RefusesAnUnknownInput) {
