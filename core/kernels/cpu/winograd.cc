@@ -586,11 +586,15 @@ bool PrefersWinograd(const CpuRequest& request) {
     return false;
   }
   // few channels do not pay for the transforms of images, few tiles not for
-  // those of weights
+  // those of weights; forward, where these are read in another order than they
+  // lie, many weights want more tiles
   constexpr int64_t kFewestChannels = 32;
-  constexpr int64_t kFewestPixels = 512;
+  constexpr int64_t kManyWeights = 1 << 17;  // per tap
+  const bool is_gradient = is_weight_gradient || is_input_gradient;
+  const int64_t fewest_pixels =
+      is_gradient || w[0] * w[1] < kManyWeights ? 512 : 1024;
   return std::min(w[0], w[1]) >= kFewestChannels &&
-         to.num_elements() / to[3] >= kFewestPixels;
+         to.num_elements() / to[3] >= fewest_pixels;
 }
 
 std::unique_ptr<Kernel> MakeWinogradConv(const CpuRequest& request) {
