@@ -34,6 +34,7 @@ TEST(SharedPackTest, EveryPieceIsMadeOnceInEveryRound) {
   std::barrier round_end(kPlans);
   std::vector<int64_t> num_wrong(kPlans, 0);
   std::vector<std::thread> plans;
+  plans.reserve(kPlans);
   for (int plan = 0; plan < kPlans; ++plan) {
     plans.emplace_back([&, plan] {
       for (int64_t round = 0; round < kRounds; ++round) {
