@@ -8,8 +8,8 @@
 #include "core/kernels/cpu/cpu_kernels.h"
 #include "core/kernels/cpu/pack_memory.h"
 #include "core/kernels/cpu/parallel.h"
-#include "core/kernels/cpu/product_conv.h"
 #include "core/kernels/cpu/primitive.h"
+#include "core/kernels/cpu/product_conv.h"
 #include "core/kernels/cpu/winograd.h"
 
 // Convolutions by oneDNN. Images are channels last, as everywhere; weights are
