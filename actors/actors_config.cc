@@ -1,6 +1,6 @@
 #include "actors/actors_config.h"
 
-#include "replay/step_group.h"
+#include "replay/format/step_group.h"
 
 namespace replicant::actors {
 

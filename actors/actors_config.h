@@ -4,7 +4,7 @@
 
 #include "agents/exploration.h"
 #include "core/config/reader.h"
-#include "replay/frame_codec.h"
+#include "replay/format/frame_codec.h"
 
 namespace replicant::actors {
 
@@ -15,7 +15,7 @@ struct ActorsConfig {
   int env_threads = 0;       // 0: the actor's own thread steps them
   agents::ExplorationConfig exploration;
   // Steps that are sent, stored and evicted together; their frames share a
-  // dictionary (replay/frame_codec.h).
+  // dictionary (replay/format/frame_codec.h).
   int64_t group_steps = 8;
   replay::FrameCodec codec = replay::FrameCodec::kLz4;
   // Groups of one environment that wait to be sent before the actor waits. Few

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "actors/step_sink.h"
-#include "replay/step_writer.h"
+#include "replay/client/step_writer.h"
 
 namespace replicant::actors {
 

@@ -16,8 +16,8 @@ bool IsFolderName(const std::string& name) {
 
 }  // namespace
 
-RunConfig RunConfig::Read(config::Reader& reader) {
-  RunConfig c;
+RunSection RunSection::Read(config::Reader& reader) {
+  RunSection c;
   reader.Field("name", &c.name, "what the run is called");
   reader.Field("dir", &c.dir,
                "folder of the run, new or empty; empty: runs/NAME-TIMESTAMP");

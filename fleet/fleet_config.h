@@ -10,12 +10,12 @@
 namespace replicant::fleet {
 
 // Section `run`: what a run is called and where it lies.
-struct RunConfig {
+struct RunSection {
   std::string name = "run";
   std::string dir;  // empty: runs/NAME-TIMESTAMP
   int64_t seed = 1;
 
-  static RunConfig Read(config::Reader& reader);
+  static RunSection Read(config::Reader& reader);
 };
 
 // Section `fleet`: how the processes of a run are watched.

@@ -64,7 +64,7 @@ std::string UtcTime(const char* format) {
   return fmt::format(fmt::runtime(format), fmt::gmtime(now));
 }
 
-std::filesystem::path NewFolder(const RunConfig& run) {
+std::filesystem::path NewFolder(const RunSection& run) {
   if (!run.dir.empty()) return run.dir;
   const auto base = std::filesystem::path("runs") /
                     fmt::format("{}-{}", run.name, UtcTime("{:%Y%m%d-%H%M%S}"));
@@ -155,7 +155,7 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
       num_starts_(other.num_starts_),
       incarnations_(std::move(other.incarnations_)) {}
 
-RunFolder RunFolder::Create(const RunConfig& run,
+RunFolder RunFolder::Create(const RunSection& run,
                             const std::string& resolved_yaml) {
   const std::filesystem::path path = NewFolder(run);
   std::optional<RunFolder> folder;

@@ -36,7 +36,7 @@ class RunFolder {
   // A new run in run.dir, or in runs/NAME-TIMESTAMP below the working folder
   // (UTC; with -2, -3 ... if that exists). Throws IoError if the folder holds
   // anything, is in use or cannot be written.
-  static RunFolder Create(const RunConfig& run,
+  static RunFolder Create(const RunSection& run,
                           const std::string& resolved_yaml);
   // Goes on with an earlier one, by another configuration unless
   // `resolved_yaml` is empty. Throws IoError if it is none or is in use,

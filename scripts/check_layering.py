@@ -25,14 +25,28 @@ MAY_USE = {
     "core/nn": ["core/graph"],
     "core/runtime": ["core/kernels"],
     "core/replicator": ["core/runtime", "core/comm", "core/config", "core/rpc"],
+    "core/replicator/graph": ["core/replicator"],
+    "core/replicator/strategies": ["core/replicator/graph"],
+    "core/replicator/parameter_server": ["core/replicator/strategies"],
     "env": ["core/tensor", "core/config"],
-    "replay": ["core/tensor", "core/config", "core/rpc", "core/metrics"],
+    "replay/format": ["core/tensor", "core/rpc"],
+    "replay/store": ["replay/format"],
+    "replay/table": ["replay/store"],
+    "replay/checkpoint": ["replay/table"],
+    "replay/client": ["replay/table"],
+    "replay/service": ["replay/checkpoint", "core/config", "core/metrics"],
+    "models": ["core/nn", "core/config"],
     "agents": ["core/nn", "core/config", "env"],
-    "actors": ["agents", "env", "core/runtime", "replay", "core/metrics"],
-    "learner": ["agents", "core/replicator", "replay", "env", "core/metrics"],
+    "actors": ["agents", "env", "core/runtime", "replay/client", "core/metrics"],
+    "learner": ["agents", "models", "core/replicator", "replay/client",
+                "core/metrics"],
     "fleet": ["core/config", "core/rpc", "core/metrics"],
-    "training": ["actors", "learner", "fleet"],
+    "programs": ["actors", "learner", "fleet", "replay/service"],
+    "tools": ["programs"],
 }
+# The files that know every implementation of their part, so that they may
+# include the rooms above their own.
+REGISTRIES = {"core/replicator/replicator.cc"}
 # A vendor's headers, and the folder whose public headers alone may show them.
 VENDOR_HEADERS = [
     (re.compile(r"(oneapi/)?dnnl"), "core/kernels/cpu"),
@@ -71,8 +85,8 @@ def check_project_include(path, included):
         if source is not None and included.startswith("tests/"):
             return "a library may not include tests/"
         return None
-    # tests and executables may put several libraries together
-    if source is None or path.endswith("_main.cc"):
+    # tests may put several libraries together
+    if source is None or path in REGISTRIES:
         return None
     if target not in closure(source):
         allowed = ", ".join(sorted(closure(source) - {source})) or "nothing else"

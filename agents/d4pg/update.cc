@@ -92,7 +92,7 @@ Output LearningRate(Graph& graph, const OptimizerConfig& config, Output step,
 
 // Random whole pixels in [-limit, limit] for every image.
 Output ShiftOffsets(const std::string& name, const Batch& batch, int64_t limit,
-                    Output step, const ReplicaHooks& hooks, CallSite site) {
+                    Output step, const nn::ReplicaHooks& hooks, CallSite site) {
   return graph::RandomInt({.name = name,
                            .step = step,
                            .first_row = hooks.first_row,
@@ -103,7 +103,7 @@ Output ShiftOffsets(const std::string& name, const Batch& batch, int64_t limit,
 
 // Importance weights divided by the largest: they only ever scale down
 // (Prioritized Experience Replay, arXiv:1511.05952, section 3.4).
-Output NormalizedWeight(const Batch& batch, const ReplicaHooks& hooks,
+Output NormalizedWeight(const Batch& batch, const nn::ReplicaHooks& hooks,
                         CallSite site) {
   Output largest = graph::ReduceMax(batch.importance_weight, {}, site);
   if (hooks.max) largest = hooks.max(largest);
@@ -113,7 +113,7 @@ Output NormalizedWeight(const Batch& batch, const ReplicaHooks& hooks,
 // Both losses, and their gradients by the parameters.
 void AddLosses(const D4pgConfig& config, const Support& support,
                const Batch& batch, const AllNetworks& networks,
-               const ReplicaHooks& hooks, CallSite site, Update* update) {
+               const nn::ReplicaHooks& hooks, CallSite site, Update* update) {
   Graph& graph = *batch.reward.graph;
   const Output features = networks.encoder(batch.observation, site);
   const Output next_features =
@@ -151,7 +151,7 @@ void AddLosses(const D4pgConfig& config, const Support& support,
 }
 
 // Makes the gradients those of all replicas, in one call.
-void ReduceGradients(const ReplicaHooks& hooks, Update* update) {
+void ReduceGradients(const nn::ReplicaHooks& hooks, Update* update) {
   if (!hooks.mean_gradients) return;
   std::vector<Output> all = update->critic_gradients;
   all.insert(all.end(), update->policy_gradients.begin(),
@@ -210,7 +210,7 @@ Batch AddBatchInputs(Graph& graph, const NetworkConfig& config,
 
 Update BuildUpdate(Graph& graph, const D4pgConfig& config,
                    const AgentSpec& spec, const Support& support,
-                   const Batch& batch, const ReplicaHooks& hooks,
+                   const Batch& batch, const nn::ReplicaHooks& hooks,
                    CallSite site) {
   const AllNetworks networks(graph, config, spec, support.num_atoms, site);
   const nn::StepCounter step = nn::AddStepCounter(graph, "step", site);

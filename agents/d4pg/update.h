@@ -1,11 +1,11 @@
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "agents/d4pg/config.h"
 #include "agents/d4pg/distribution.h"
 #include "agents/d4pg/networks.h"
+#include "core/nn/replica_hooks.h"
 
 // One update of everything that a D4PG learner has, as one graph.
 namespace replicant::agents::d4pg {
@@ -24,19 +24,6 @@ struct Batch {
 Batch AddBatchInputs(Graph& graph, const NetworkConfig& config,
                      const AgentSpec& spec, int64_t batch_size,
                      CallSite site = CallSite::Here());
-
-// How the replicas of a data-parallel run agree; one replica needs nothing.
-struct ReplicaHooks {
-  // The mean over replicas of each gradient; all are given at once.
-  std::function<std::vector<Output>(const std::vector<Output>&)>
-      mean_gradients = {};
-  // The largest over replicas of a scalar.
-  std::function<Output(Output)> max = {};
-  // Global number of this replica's first row: keys its random numbers.
-  int64_t first_row = 0;
-  // Added to it in each run (graph::RandomOptions); not valid: 0.
-  Output row_offset = {};
-};
 
 struct Update {
   Output critic_loss;  // []
@@ -74,7 +61,7 @@ struct Update {
 // InvalidArgument if the graph has one of the names.
 Update BuildUpdate(Graph& graph, const D4pgConfig& config,
                    const AgentSpec& spec, const Support& support,
-                   const Batch& batch, const ReplicaHooks& hooks = {},
+                   const Batch& batch, const nn::ReplicaHooks& hooks = {},
                    CallSite site = CallSite::Here());
 
 // Adds the networks alone and returns the update that makes the target networks

@@ -7,11 +7,11 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
-#include "core/replicator/hogwild_replicator.h"
-#include "core/replicator/parameter_server_replicator.h"
-#include "core/replicator/single_replicator.h"
-#include "core/replicator/step_interface.h"
-#include "core/replicator/synchronous_replicator.h"
+#include "core/replicator/parameter_server/parameter_server_replicator.h"
+#include "core/replicator/strategies/hogwild_replicator.h"
+#include "core/replicator/strategies/single_replicator.h"
+#include "core/replicator/strategies/step_interface.h"
+#include "core/replicator/strategies/synchronous_replicator.h"
 
 namespace replicant::replicator {
 

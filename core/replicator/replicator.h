@@ -150,7 +150,7 @@ class Replicator {
   // one of this replicator's (checked); it and the replicator outlive the step.
   // Throws what `step_fn` and runtime::Executor throw, and InvalidArgument if
   // two values have one name, if the replicas' steps do not agree
-  // (core/replicator/agreement.h), or if a trained variable would become
+  // (core/replicator/graph/agreement.h), or if a trained variable would become
   // another one on every replica.
   virtual std::unique_ptr<Step> Build(
       Input& input, const StepFn& step_fn,

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "core/replicator/replicator.h"
-#include "learner/workloads/resnet50/config.h"
-#include "learner/workloads/sngan/config.h"
+#include "models/resnet/config.h"
+#include "models/sngan/config.h"
 
 // The updates of the image models (resnet50/update.h, sngan/update.h) as steps
 // of one replica, on its rows of the batch: inputs "image" [B, H, W, 3] u8 and
@@ -13,10 +13,9 @@
 namespace replicant::learner {
 
 // Values: "loss" and "accuracy", [], of all rows.
-replicator::StepOutputs BuildResNetStep(replicator::ReplicaContext& replica,
-                                        const replicator::Inputs& inputs,
-                                        const resnet50::ResNetConfig& config,
-                                        DType dtype = DType::kF32);
+replicator::StepOutputs BuildResNetStep(
+    replicator::ReplicaContext& replica, const replicator::Inputs& inputs,
+    const models::resnet::ResNetConfig& config, DType dtype = DType::kF32);
 
 // Which of its networks a step of SN-GAN updates.
 enum class SnganNetwork { kDiscriminator, kGenerator };
@@ -25,7 +24,7 @@ enum class SnganNetwork { kDiscriminator, kGenerator };
 // global row. The generator's step takes the batch's labels only.
 replicator::StepOutputs BuildSnganStep(replicator::ReplicaContext& replica,
                                        const replicator::Inputs& inputs,
-                                       const sngan::SnganConfig& config,
+                                       const models::sngan::SnganConfig& config,
                                        SnganNetwork network,
                                        DType dtype = DType::kF32);
 

@@ -40,6 +40,7 @@
 #include <vector>
 
 #include "agents/d4pg/policy.h"
+#include "agents/d4pg/step_graph.h"
 #include "core/base/error.h"
 #include "core/base/rng.h"
 #include "core/config/load.h"
@@ -47,7 +48,6 @@
 #include "core/kernels/backend.h"
 #include "core/metrics/json_lines.h"
 #include "core/runtime/executor.h"
-#include "learner/workloads/d4pg/workload_graph.h"
 #include "learner/workloads/registry.h"
 #include "tests/benchmark/time_replicas.h"
 
@@ -133,18 +133,19 @@ std::string WorkloadOf(const Case& c) {
   return c.workload.substr(0, c.workload.find('-'));
 }
 
-d4pg::WorkloadConfig LoadD4pg(const Case& c) {
-  return config::Load<d4pg::WorkloadConfig>(DocumentOf(c.workload)).config;
+agents::d4pg::StepGraphConfig LoadD4pg(const Case& c) {
+  return config::Load<agents::d4pg::StepGraphConfig>(DocumentOf(c.workload))
+      .config;
 }
 
-WorkloadGraph BuildCase(const Case& c) {
+nn::StepGraph BuildCase(const Case& c) {
   if (c.group == "learner") {
     return FindWorkload(WorkloadOf(c), "case")
         .load(DocumentOf(c.workload), DType::kF32)
         .workload;
   }
-  const d4pg::WorkloadConfig config = LoadD4pg(c);
-  WorkloadGraph policy;
+  const agents::d4pg::StepGraphConfig config = LoadD4pg(c);
+  nn::StepGraph policy;
   policy.graph = std::make_unique<graph::Graph>();
   policy.outputs = {
       {"action",
@@ -155,10 +156,11 @@ WorkloadGraph BuildCase(const Case& c) {
 }
 
 // What a learner reads after a step: losses and priorities.
-runtime::PlanSpec SpecOf(const WorkloadGraph& workload) {
+runtime::PlanSpec SpecOf(const nn::StepGraph& workload) {
   runtime::PlanSpec spec{.updates = workload.updates};
   for (const auto* list : {&workload.losses, &workload.outputs}) {
-    for (const NamedOutput& named : *list) spec.outputs.push_back(named.output);
+    for (const nn::NamedOutput& named : *list)
+      spec.outputs.push_back(named.output);
   }
   return spec;
 }
@@ -187,7 +189,7 @@ void FillInputs(runtime::Executor& plan) {
 
 // Multiplications and additions of the matrix products and convolutions that a
 // run does, in 1e9: equal nodes counted once.
-double GigaFlop(const WorkloadGraph& workload, const runtime::PlanSpec& spec,
+double GigaFlop(const nn::StepGraph& workload, const runtime::PlanSpec& spec,
                 const graph::TargetInfo& target) {
   const graph::Program program = graph::RunPasses(
       graph::ExtractProgram(*workload.graph, spec.outputs, spec.updates),
@@ -223,9 +225,9 @@ double GigaFlop(const WorkloadGraph& workload, const runtime::PlanSpec& spec,
   return flop * 1e-9;
 }
 
-int64_t NumParameters(const WorkloadGraph& workload) {
+int64_t NumParameters(const nn::StepGraph& workload) {
   int64_t count = 0;
-  for (const NamedOutput& gradient : workload.gradients) {
+  for (const nn::NamedOutput& gradient : workload.gradients) {
     count += gradient.output.shape().num_elements();
   }
   return count;
@@ -308,7 +310,7 @@ metrics::JsonObject MeasureMemory(const std::string& name,
 }
 
 metrics::JsonObject RunCase(const Case& c, const Options& options) {
-  const WorkloadGraph workload = BuildCase(c);
+  const nn::StepGraph workload = BuildCase(c);
   const runtime::PlanSpec spec = SpecOf(workload);
   const auto backend =
       kernels::MakeBackend(options.backend, {.num_threads = c.threads});

@@ -35,9 +35,9 @@
 #include "core/metrics/json_lines.h"
 #include "core/rpc/client.h"
 #include "core/rpc/server.h"
-#include "replay/batch_reader.h"
-#include "replay/service.h"
-#include "replay/step_writer.h"
+#include "replay/client/batch_reader.h"
+#include "replay/client/step_writer.h"
+#include "replay/service/service.h"
 
 namespace replicant::replay {
 namespace {

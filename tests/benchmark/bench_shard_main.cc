@@ -26,9 +26,9 @@
 #include "core/base/rng.h"
 #include "core/base/thread.h"
 #include "core/metrics/json_lines.h"
-#include "replay/checkpointer.h"
-#include "replay/frame_codec.h"
-#include "replay/shard.h"
+#include "replay/checkpoint/checkpointer.h"
+#include "replay/format/frame_codec.h"
+#include "replay/table/shard.h"
 
 namespace replicant::replay {
 namespace {

@@ -1,5 +1,6 @@
 // Measures how frames could be stored, to choose the codec of
-// replay/frame_codec.h. Prints one line per input, group size and method.
+// replay/format/frame_codec.h. Prints one line per input, group size and
+// method.
 //
 //   codec_study NAME=FILE.u8...   frames recorded by
 //                                 scripts/bench/record_frames.py; noise is

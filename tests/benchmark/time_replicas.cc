@@ -7,14 +7,14 @@
 #include <memory>
 #include <utility>
 
+#include "agents/d4pg/step_graph.h"
 #include "core/base/check.h"
 #include "core/base/rng.h"
 #include "core/replicator/replicator.h"
 #include "learner/workloads/d4pg/d4pg_step.h"
-#include "learner/workloads/d4pg/workload_graph.h"
 #include "learner/workloads/image_steps.h"
-#include "learner/workloads/resnet50/workload_graph.h"
-#include "learner/workloads/sngan/workload_graph.h"
+#include "models/resnet/step_graph.h"
+#include "models/sngan/step_graph.h"
 
 namespace replicant::learner {
 namespace {
@@ -63,7 +63,7 @@ class OneBatch : public replicator::InputPipeline {
   bool is_filled_ = false;
 };
 
-ReplicaCase D4pgCase(const d4pg::WorkloadConfig& workload) {
+ReplicaCase D4pgCase(const agents::d4pg::StepGraphConfig& workload) {
   const auto specs = [workload](int64_t rows) {
     const auto spec = workload.Spec(DType::kF32);
     const auto observation =
@@ -82,7 +82,7 @@ ReplicaCase D4pgCase(const d4pg::WorkloadConfig& workload) {
           .step_fn = [workload](ReplicaContext& replica, const Inputs& inputs) {
             return BuildD4pgStep(replica, inputs, workload.agent,
                                  workload.Spec(DType::kF32),
-                                 workload.Support());
+                                 workload.MakeSupport());
           }};
 }
 
@@ -105,7 +105,8 @@ ReplicaCase MakeReplicaCase(const std::string& workload,
                             config::Document document) {
   if (workload == "resnet50") {
     const auto config =
-        config::Load<resnet50::WorkloadConfig>(std::move(document)).config;
+        config::Load<models::resnet::StepGraphConfig>(std::move(document))
+            .config;
     return ImageCase(config.batch_size, config.model.image_size,
                      [config](ReplicaContext& replica, const Inputs& inputs) {
                        return BuildResNetStep(replica, inputs, config.model);
@@ -113,8 +114,9 @@ ReplicaCase MakeReplicaCase(const std::string& workload,
   }
   if (workload == "sngan") {
     const auto config =
-        config::Load<sngan::WorkloadConfig>(std::move(document)).config;
-    const auto network = config.kind == sngan::GraphKind::kGenerator
+        config::Load<models::sngan::StepGraphConfig>(std::move(document))
+            .config;
+    const auto network = config.kind == models::sngan::GraphKind::kGenerator
                              ? SnganNetwork::kGenerator
                              : SnganNetwork::kDiscriminator;
     return ImageCase(config.batch_size, config.model.side(),
@@ -124,7 +126,7 @@ ReplicaCase MakeReplicaCase(const std::string& workload,
                      });
   }
   return D4pgCase(
-      config::Load<d4pg::WorkloadConfig>(std::move(document)).config);
+      config::Load<agents::d4pg::StepGraphConfig>(std::move(document)).config);
 }
 
 ReplicaTimer::ReplicaTimer(const ReplicaCase& c,

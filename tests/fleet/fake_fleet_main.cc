@@ -20,7 +20,7 @@ namespace replicant::fleet {
 namespace {
 
 struct FakeConfig {
-  RunConfig run;
+  RunSection run;
   FleetConfig fleet;
 
   static FakeConfig Read(config::Reader& reader) {

@@ -13,7 +13,7 @@ namespace {
 using replicant::testing::MessageOf;
 
 struct Sections {
-  RunConfig run;
+  RunSection run;
   FleetConfig fleet;
 
   static Sections Read(config::Reader& reader) {

@@ -25,7 +25,7 @@ using ::testing::StartsWith;
 
 class RunFolderTest : public ::testing::Test {
  protected:
-  RunConfig Config() const {
+  RunSection Config() const {
     return {.name = "walker", .dir = path_.string(), .seed = 7};
   }
   std::string File(const char* name) const { return ReadFile(path_ / name); }

@@ -8,7 +8,7 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
-#include "replay/frame_codec.h"
+#include "replay/format/frame_codec.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using replicant::replay::FrameDecoder;

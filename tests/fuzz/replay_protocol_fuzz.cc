@@ -1,14 +1,14 @@
-// Messages of replay/protocol.h come from any peer: whatever the bytes, they
-// are refused with a MalformedMessage (IoError inside a segment) or can be read
-// in full.
+// Messages of replay/format/protocol.h come from any peer: whatever the bytes,
+// they are refused with a MalformedMessage (IoError inside a segment) or can be
+// read in full.
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "core/base/error.h"
 #include "core/rpc/wire.h"
-#include "replay/batch_codec.h"
-#include "replay/protocol.h"
+#include "replay/format/batch_codec.h"
+#include "replay/format/protocol.h"
 
 namespace {
 

@@ -17,7 +17,7 @@
 #include "core/base/thread.h"
 #include "core/rpc/server.h"
 #include "core/rpc/socket.h"
-#include "replay/service.h"
+#include "replay/service/service.h"
 
 namespace replicant::replay {
 namespace {

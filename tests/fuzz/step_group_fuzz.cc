@@ -5,7 +5,7 @@
 #include <span>
 
 #include "core/base/error.h"
-#include "replay/step_group.h"
+#include "replay/format/step_group.h"
 
 namespace {
 

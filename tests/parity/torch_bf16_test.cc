@@ -9,9 +9,9 @@
 
 #include "core/kernels/backend.h"
 #include "core/tensor/safetensors.h"
-#include "learner/workloads/probe.h"
 #include "learner/workloads/registry.h"
 #include "tests/support/tensor_values.h"
+#include "tools/probe/probe.h"
 
 namespace replicant::learner {
 namespace {
@@ -55,13 +55,13 @@ TEST_P(TorchBF16Test, TwentyLossesAreAsNearToAutocastAsThatIsToF64) {
           .load(config::Document::FromFile(folder / (golden + ".yaml")),
                 DType::kF32);
   const auto backend = kernels::MakeBackend(backend_name);
-  const ProbeResult result =
-      RunProbe(loaded.workload, *backend,
-               SafetensorsReader(folder / (golden + ".safetensors")), golden,
-               {.steps = kSteps, .precision = graph::Precision::kBF16});
+  const probe::ProbeResult result = probe::RunProbe(
+      loaded.workload, *backend,
+      SafetensorsReader(folder / (golden + ".safetensors")), golden,
+      {.steps = kSteps, .precision = graph::Precision::kBF16});
 
   const SafetensorsReader expected(folder / "bf16_losses.safetensors");
-  for (const NamedOutput& loss : loaded.workload.losses) {
+  for (const nn::NamedOutput& loss : loaded.workload.losses) {
     const auto read = [&](const char* kind) {
       return testing::ToDoubles(
           expected.Read(fmt::format("{}/{}/{}", golden, kind, loss.name))

@@ -4,12 +4,12 @@
 
 #include <filesystem>
 
+#include "agents/d4pg/step_graph.h"
 #include "core/config/load.h"
 #include "core/kernels/backend.h"
 #include "core/tensor/safetensors.h"
-#include "learner/workloads/d4pg/workload_graph.h"
-#include "learner/workloads/probe.h"
 #include "tests/parity/golden_error.h"
+#include "tools/probe/probe.h"
 
 namespace replicant::learner {
 namespace {
@@ -58,14 +58,15 @@ TEST_P(TorchD4pgTest, TenUpdatesAreThoseOfPyTorch) {
   const std::filesystem::path folder =
       std::filesystem::path(REPLICANT_SOURCE_DIR) / "tests/golden/torch";
   const std::string name = "d4pg_" + GetParam().golden;
-  const auto config = config::Load<d4pg::WorkloadConfig>(
+  const auto config = config::Load<agents::d4pg::StepGraphConfig>(
                           config::Document::FromFile(folder / (name + ".yaml")))
                           .config;
-  const WorkloadGraph workload = d4pg::BuildWorkload(config, GetParam().dtype);
+  const nn::StepGraph workload =
+      agents::d4pg::BuildStepGraph(config, GetParam().dtype);
   const auto backend = kernels::MakeBackend(GetParam().backend);
   const SafetensorsReader input(folder / (name + ".safetensors"));
-  const ProbeResult result =
-      RunProbe(workload, *backend, input, name, {.steps = kSteps});
+  const probe::ProbeResult result =
+      probe::RunProbe(workload, *backend, input, name, {.steps = kSteps});
 
   const SafetensorsReader expected(folder / (name + ".expected.safetensors"));
   testing::ErrorTable table;
@@ -78,7 +79,7 @@ TEST_P(TorchD4pgTest, TenUpdatesAreThoseOfPyTorch) {
     table.Add(group, "largest error", error);
   }
   // a gradient that PyTorch's side lacks would not have been compared
-  for (const NamedOutput& gradient : workload.gradients) {
+  for (const nn::NamedOutput& gradient : workload.gradients) {
     std::string dotted = gradient.name;
     std::ranges::replace(dotted, '/', '.');
     EXPECT_TRUE(expected.Has("gradients/" + dotted)) << dotted;

@@ -9,9 +9,9 @@
 
 #include "core/kernels/backend.h"
 #include "core/tensor/safetensors.h"
-#include "learner/workloads/probe.h"
 #include "learner/workloads/registry.h"
 #include "tests/parity/golden_error.h"
+#include "tools/probe/probe.h"
 
 namespace replicant::learner {
 namespace {
@@ -53,9 +53,9 @@ LoadedWorkload Load(const Case& c, const std::vector<std::string>& overrides) {
 
 // The state after the last step with the golden's first batch, as an input of
 // a probe.
-std::string EvaluationInput(const ProbeResult& result,
+std::string EvaluationInput(const probe::ProbeResult& result,
                             const SafetensorsReader& golden,
-                            const WorkloadGraph& evaluation) {
+                            const nn::StepGraph& evaluation) {
   std::vector<NamedTensorView> tensors;
   for (const auto& [key, tensor] : result) {
     const bool is_state = key.starts_with("variables/");
@@ -85,8 +85,8 @@ class TorchModelsTest : public ::testing::TestWithParam<Case> {
   TorchModelsTest() : backend_(kernels::MakeBackend(GetParam().backend)) {}
 
   // Holds what the probe gave against the golden's tensors of these groups.
-  void Compare(const ProbeResult& result, const std::string& golden_group,
-               const std::string& group) {
+  void Compare(const probe::ProbeResult& result,
+               const std::string& golden_group, const std::string& group) {
     const double largest = LargestOf(golden_group);
     for (const SafetensorsInfo& info : expected_.tensors()) {
       if (!info.name.starts_with(golden_group + "/")) continue;
@@ -139,13 +139,14 @@ class TorchModelsTest : public ::testing::TestWithParam<Case> {
 
 TEST_P(TorchModelsTest, TenUpdatesAndEvaluationAreThoseOfPyTorch) {
   const LoadedWorkload training = Load(GetParam(), {});
-  const ProbeResult result = RunProbe(training.workload, *backend_, input_,
-                                      GetParam().golden, {.steps = kSteps});
+  const probe::ProbeResult result =
+      probe::RunProbe(training.workload, *backend_, input_, GetParam().golden,
+                      {.steps = kSteps});
   for (const char* group : {"gradients", "losses", "steps", "variables"}) {
     Compare(result, group, group);
   }
   // a gradient that PyTorch's side lacks would not have been compared
-  for (const NamedOutput& gradient : training.workload.gradients) {
+  for (const nn::NamedOutput& gradient : training.workload.gradients) {
     std::string dotted = gradient.name;
     std::ranges::replace(dotted, '/', '.');
     EXPECT_TRUE(expected_.Has("gradients/" + dotted)) << dotted;
@@ -154,11 +155,11 @@ TEST_P(TorchModelsTest, TenUpdatesAndEvaluationAreThoseOfPyTorch) {
   const LoadedWorkload evaluation = Load(GetParam(), {"kind=evaluate"});
   const std::string input =
       EvaluationInput(result, input_, evaluation.workload);
-  const ProbeResult evaluated =
-      RunProbe(evaluation.workload, *backend_,
-               SafetensorsReader(std::as_bytes(std::span(input)), "evaluation"),
-               "evaluation", {});
-  ProbeResult rows;
+  const probe::ProbeResult evaluated = probe::RunProbe(
+      evaluation.workload, *backend_,
+      SafetensorsReader(std::as_bytes(std::span(input)), "evaluation"),
+      "evaluation", {});
+  probe::ProbeResult rows;
   for (const auto& [name, tensor] : evaluated) {
     if (name.starts_with("steps/")) {
       rows.emplace(name, HostTensor::Clone(tensor.view()[0]));

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "replay/frame_codec.h"
-#include "replay/step_group.h"
+#include "replay/format/frame_codec.h"
+#include "replay/format/step_group.h"
 
 namespace replicant::replay::testing {
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "replay/service.h"
-#include "replay/shard.h"
+#include "replay/service/service.h"
+#include "replay/table/shard.h"
 #include "tests/core/rpc/running_server.h"
 #include "tests/replay/episodes.h"
 #include "tests/support/own_address.h"

@@ -55,16 +55,16 @@ class CheckLayeringTest(unittest.TestCase):
 
     def test_executables_and_tests_may_put_everything_together(self):
         self.assertEqual(check({
-            "fleet/lockstep_main.cc": '#include "actors/a.h"\n',
+            "programs/lockstep/lockstep_main.cc": '#include "actors/a.h"\n',
             "tests/integration/x_test.cc": '#include "actors/a.h"\n',
             "actors/a.h": "",
         }), (0, ""))
 
     def test_vendor_header_in_a_public_header_of_another_folder_fails(self):
-        self.assertEqual(check({"replay/service.h": "#include <zmq.hpp>\n"}),
-                         (1, "replay/service.h:1: <zmq.hpp> may not stand in a "
+        self.assertEqual(check({"replay/service/service.h": "#include <zmq.hpp>\n"}),
+                         (1, "replay/service/service.h:1: <zmq.hpp> may not stand in a "
                              "public header outside core/rpc\n"))
-        self.assertEqual(check({"replay/service.cc": "#include <zmq.hpp>\n"}),
+        self.assertEqual(check({"replay/service/service.cc": "#include <zmq.hpp>\n"}),
                          (0, ""))
 
     def test_include_that_does_not_start_at_the_root_fails(self):

@@ -9,7 +9,7 @@
 #include "core/replicator/input.h"
 #include "core/tensor/host_buffer.h"
 #include "learner/workloads/d4pg/transition_source.h"
-#include "replay/frame_codec.h"
+#include "replay/format/frame_codec.h"
 
 namespace replicant::learner {
 

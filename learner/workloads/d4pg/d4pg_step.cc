@@ -3,6 +3,7 @@
 #include "agents/d4pg/update.h"
 #include "core/graph/ops/shape_ops.h"
 #include "core/runtime/executor.h"
+#include "learner/workloads/replica_hooks.h"
 
 namespace replicant::learner {
 namespace {
@@ -25,7 +26,6 @@ replicator::StepOutputs BuildD4pgStep(ReplicaContext& replica,
                                       const d4pg::AgentSpec& spec,
                                       const d4pg::Support& support) {
   const Output reward = inputs.at("reward");
-  const auto rows = replica.Rows(reward.shape()[0]);
   const d4pg::Update update =
       d4pg::BuildUpdate(replica.graph(), config, spec, support,
                         {.observation = inputs.at("observation"),
@@ -34,13 +34,7 @@ replicator::StepOutputs BuildD4pgStep(ReplicaContext& replica,
                          .discount = inputs.at("discount"),
                          .next_observation = inputs.at("next_observation"),
                          .importance_weight = inputs.at("importance_weight")},
-                        {.mean_gradients =
-                             [&](const std::vector<Output>& gradients) {
-                               return replica.MeanGradients(gradients);
-                             },
-                         .max = [&](Output x) { return replica.AllMax(x); },
-                         .first_row = rows.first_row,
-                         .row_offset = rows.row_offset});
+                        HooksOf(replica, reward.shape()[0]));
   return {.values = {{"critic_loss",
                       replica.AllReduce(update.critic_loss, ReduceOp::kMean)},
                      {"policy_loss",

@@ -7,7 +7,7 @@
 
 #include "core/base/clock.h"
 #include "learner/workload.h"
-#include "replay/batch_reader.h"
+#include "replay/client/batch_reader.h"
 
 namespace replicant::learner {
 

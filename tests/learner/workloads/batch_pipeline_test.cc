@@ -10,7 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/rng.h"
 #include "core/tensor/host_tensor.h"
-#include "replay/shard.h"
+#include "replay/table/shard.h"
 #include "tests/replay/episodes.h"
 #include "tests/replay/running_service.h"
 

@@ -2,7 +2,7 @@
 // update of one replica.
 #include <gtest/gtest.h>
 
-#include "tests/core/replicator/server_threads.h"
+#include "tests/core/replicator/parameter_server/server_threads.h"
 #include "tests/learner/workloads/d4pg_replicas.h"
 
 namespace replicant::learner {

@@ -7,9 +7,9 @@ namespace {
 
 // Two updates of ResNet-50 as it is trained, on two images of 224 pixels.
 ImageRun TrainResNet50(int logical_devices) {
-  resnet50::ResNetConfig model;
-  model.depth = resnet50::Depth::k50;
-  model.stem = resnet50::Stem::kImageNet;
+  models::resnet::ResNetConfig model;
+  model.depth = models::resnet::Depth::k50;
+  model.stem = models::resnet::Stem::kImageNet;
   model.width = 64;
   model.image_size = 224;
   model.num_classes = 1000;

@@ -40,7 +40,7 @@ TEST_P(ImageBetweenGraphTest, SnganLearnsAsOneReplica) {
 
 TEST_P(ImageBetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
   for (const auto statistics :
-       {NormStatistics::kSync, NormStatistics::kPerReplica}) {
+       {models::NormStatistics::kSync, models::NormStatistics::kPerReplica}) {
     const auto train = [&](Strategy strategy) {
       return TrainResNet(DType::kF32, statistics, Config(strategy, "cpu")).last;
     };
@@ -53,7 +53,7 @@ TEST_P(ImageBetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
     config.accumulation_steps = 2;
     config.wire = wire;
     Variables last =
-        TrainResNet(DType::kF32, NormStatistics::kSync, config).last;
+        TrainResNet(DType::kF32, models::NormStatistics::kSync, config).last;
     // every replica has its own sums
     std::erase_if(last, [](const auto& variable) {
       return variable.first.starts_with("accumulation/");

@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(Replicas, ImageInGraphTest,
 TEST(ImageInGraphTest, ResNetOnLogicalDevicesIsResNetOnOne) {
   for (const int replicas : {1, 2}) {
     const auto train = [&](int devices) {
-      return TrainResNet(DType::kF32, NormStatistics::kSync,
+      return TrainResNet(DType::kF32, models::NormStatistics::kSync,
                          {.strategy = replicas > 1 ? Strategy::kInGraph
                                                    : Strategy::kSingle,
                           .replicas = replicas,
@@ -54,7 +54,7 @@ TEST(ImageInGraphTest, ResNetOnLogicalDevicesIsResNetOnOne) {
 // the way: momenta, or everything else.
 double WireError(int num_steps, bool of_momenta) {
   const auto train = [&](DType wire) {
-    return TrainResNet(DType::kF32, NormStatistics::kSync,
+    return TrainResNet(DType::kF32, models::NormStatistics::kSync,
                        {.strategy = Strategy::kInGraph,
                         .replicas = 4,
                         .backend = "cpu",
@@ -87,7 +87,7 @@ TEST(ImageInGraphTest, ResNetLearnsMuchTheSameWithGradientsAsBf16) {
 // save is the mean of theirs: after one step the running mean of the first norm
 // is that of all rows, and the running variance is not.
 TEST(ImageInGraphTest, StatisticsOfEachReplicaAreSavedAsTheirMean) {
-  const auto train = [](NormStatistics statistics, int replicas) {
+  const auto train = [](models::NormStatistics statistics, int replicas) {
     return TrainResNet(DType::kF64, statistics,
                        {.strategy = replicas > 1 ? Strategy::kInGraph
                                                  : Strategy::kSingle,
@@ -96,9 +96,9 @@ TEST(ImageInGraphTest, StatisticsOfEachReplicaAreSavedAsTheirMean) {
                        /*num_steps=*/1)
         .last;
   };
-  const Variables one = train(NormStatistics::kPerReplica, 1);
-  const Variables own = train(NormStatistics::kPerReplica, 4);
-  const Variables sync = train(NormStatistics::kSync, 4);
+  const Variables one = train(models::NormStatistics::kPerReplica, 1);
+  const Variables own = train(models::NormStatistics::kPerReplica, 4);
+  const Variables sync = train(models::NormStatistics::kSync, 4);
   EXPECT_LE(Distance(one.at("bn1/running_mean"), own.at("bn1/running_mean")),
             1e-12);
   EXPECT_GE(Distance(one.at("bn1/running_var"), own.at("bn1/running_var")),

@@ -55,12 +55,12 @@ inline ImageRun TrainImages(const SyntheticImagesOptions& images,
   return run;
 }
 
-inline ImageRun TrainResNet(DType dtype, NormStatistics statistics,
+inline ImageRun TrainResNet(DType dtype, models::NormStatistics statistics,
                             const replicator::ReplicationConfig& config,
                             int num_steps = kImageSteps) {
-  resnet50::ResNetConfig model;
-  model.depth = resnet50::Depth::k18;
-  model.stem = resnet50::Stem::kSmall;
+  models::resnet::ResNetConfig model;
+  model.depth = models::resnet::Depth::k18;
+  model.stem = models::resnet::Stem::kSmall;
   model.width = 4;
   model.image_size = 16;
   model.num_classes = 3;
@@ -80,7 +80,7 @@ inline ImageRun TrainResNet(DType dtype, NormStatistics statistics,
 // Two updates of the discriminator for one of the generator.
 inline ImageRun TrainSngan(DType dtype,
                            const replicator::ReplicationConfig& config) {
-  sngan::SnganConfig model;
+  models::sngan::SnganConfig model;
   model.num_classes = 3;
   model.latent_size = 4;
   model.generator_channels = 3;
@@ -110,9 +110,10 @@ inline void CheckSameRun(const ImageRun& one, const ImageRun& many,
 
 inline void CheckResNetLearnsAsOneReplica(
     DType dtype, const replicator::ReplicationConfig& config) {
-  CheckSameRun(
-      TrainResNet(dtype, NormStatistics::kSync, {.backend = config.backend}),
-      TrainResNet(dtype, NormStatistics::kSync, config), dtype);
+  CheckSameRun(TrainResNet(dtype, models::NormStatistics::kSync,
+                           {.backend = config.backend}),
+               TrainResNet(dtype, models::NormStatistics::kSync, config),
+               dtype);
 }
 
 inline void CheckSnganLearnsAsOneReplica(

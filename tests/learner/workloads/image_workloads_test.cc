@@ -12,11 +12,11 @@
 #include "core/base/rng.h"
 #include "core/kernels/backend.h"
 #include "core/runtime/executor.h"
-#include "learner/workloads/resnet50/resnet_workload.h"
-#include "learner/workloads/resnet50/update.h"
-#include "learner/workloads/sngan/sngan_workload.h"
-#include "learner/workloads/sngan/workload_graph.h"
+#include "learner/workloads/resnet_workload.h"
+#include "learner/workloads/sngan_workload.h"
 #include "learner/workloads/synthetic_images.h"
+#include "models/resnet/update.h"
+#include "models/sngan/step_graph.h"
 #include "tests/support/graph_runner.h"
 #include "tests/support/message_of.h"
 
@@ -89,12 +89,12 @@ std::unique_ptr<replicator::Replicator> MakeReplicator(uint64_t seed) {
   return replicator::Replicator::Create({.backend = "cpu"}, seed);
 }
 
-ResNetWorkload MakeResNet(const resnet50::ResNetConfig& config,
+ResNetWorkload MakeResNet(const models::resnet::ResNetConfig& config,
                           graph::Precision precision = graph::Precision::kF32) {
   return {config, /*batch_size=*/16, precision, /*seed=*/1, MakeReplicator(1)};
 }
 
-SnganWorkload MakeSngan(const sngan::SnganConfig& config) {
+SnganWorkload MakeSngan(const models::sngan::SnganConfig& config) {
   // a seed whose first loss is not zero by chance
   return {config, /*batch_size=*/4, graph::Precision::kF32, /*seed=*/2,
           MakeReplicator(2)};
@@ -118,10 +118,10 @@ TEST(SyntheticImagesTest, GroupsTakeTurns) {
   }
 }
 
-resnet50::ResNetConfig SmallResNet() {
-  resnet50::ResNetConfig config;
-  config.depth = resnet50::Depth::k18;
-  config.stem = resnet50::Stem::kSmall;
+models::resnet::ResNetConfig SmallResNet() {
+  models::resnet::ResNetConfig config;
+  config.depth = models::resnet::Depth::k18;
+  config.stem = models::resnet::Stem::kSmall;
   config.width = 4;
   config.image_size = 16;
   config.num_classes = 3;
@@ -194,10 +194,10 @@ TEST(ResNetWorkloadTest, GoesOnInTheOtherPrecision) {
 TEST(ResNetTest, BlocksStartAsTheIdentityIfAsked) {
   for (const bool has_zero_gamma : {true, false}) {
     GraphRunner runner;
-    resnet50::ResNetConfig config = SmallResNet();
-    config.depth = resnet50::Depth::k50;
+    models::resnet::ResNetConfig config = SmallResNet();
+    config.depth = models::resnet::Depth::k50;
     config.has_zero_gamma = has_zero_gamma;
-    const resnet50::ResNet network(runner.graph(), config);
+    const models::resnet::ResNet network(runner.graph(), config);
     runner.store().Declare(runner.graph());
     const auto first = [&](const std::string& name) {
       return ToDoubles(runner.store().Get(name).view())[0];
@@ -209,21 +209,21 @@ TEST(ResNetTest, BlocksStartAsTheIdentityIfAsked) {
 }
 
 TEST(ResNetTest, LearningRateWarmsUpAndFallsInSteps) {
-  const resnet50::SgdConfig config{
+  const models::resnet::SgdConfig config{
       .learning_rate = 0.8, .warm_up_steps = 4, .decay_steps = {6, 8}};
   const std::map<int, double> expected = {{0, 0.2}, {1, 0.4},  {3, 0.8},
                                           {5, 0.8}, {6, 0.08}, {8, 0.008}};
   for (const auto& [step, rate] : expected) {
     GraphRunner runner;
     const graph::Output value = runner.graph().Scalar(step, DType::kI64);
-    EXPECT_NEAR(runner.Eval(resnet50::LearningRate(config, value))[0], rate,
-                1e-6)
+    EXPECT_NEAR(runner.Eval(models::resnet::LearningRate(config, value))[0],
+                rate, 1e-6)
         << step;
   }
 }
 
-sngan::SnganConfig SmallSngan() {
-  sngan::SnganConfig config;
+models::sngan::SnganConfig SmallSngan() {
+  models::sngan::SnganConfig config;
   config.num_classes = 3;
   config.latent_size = 8;
   config.generator_channels = 4;
@@ -265,7 +265,7 @@ TEST(SnganWorkloadTest, UpdatesTheGeneratorAfterTheDiscriminator) {
 }
 
 TEST(SnganWorkloadTest, UpdatesOfSeveralBatchesAreOfOneNetwork) {
-  sngan::SnganConfig config = SmallSngan();
+  models::sngan::SnganConfig config = SmallSngan();
   config.discriminator_steps = 1;
   SnganWorkload workload(
       config, /*batch_size=*/4, graph::Precision::kF32, /*seed=*/2,
@@ -308,21 +308,22 @@ INSTANTIATE_TEST_SUITE_P(Both, SnganPrecisionTest,
                                            graph::Precision::kBF16));
 
 // Losses of updates of one network, with the other as the store has it.
-std::vector<double> TrainOne(sngan::GraphKind kind, graph::Precision precision,
+std::vector<double> TrainOne(models::sngan::GraphKind kind,
+                             graph::Precision precision,
                              runtime::VariableStore& store) {
   constexpr int64_t kBatch = 16;
   constexpr int kUpdates = 40;
-  sngan::SnganConfig config = SmallSngan();
+  models::sngan::SnganConfig config = SmallSngan();
   config.generator_channels = 8;
   config.discriminator_channels = 8;
   config.optimizer.learning_rate = 2e-3;
-  const WorkloadGraph workload = sngan::BuildWorkload(
+  const nn::StepGraph workload = models::sngan::BuildStepGraph(
       {.model = config, .batch_size = kBatch, .kind = kind}, DType::kF32);
   runtime::Executor plan(
       *workload.graph,
       {.outputs = {workload.losses[0].output}, .updates = workload.updates},
       store, {.passes = {.precision = precision}});
-  const bool is_generator = kind == sngan::GraphKind::kGenerator;
+  const bool is_generator = kind == models::sngan::GraphKind::kGenerator;
   SyntheticImages images({.batch_size = kBatch,
                           .side = 32,
                           .num_classes = config.num_classes,
@@ -361,19 +362,19 @@ TEST_P(SnganPrecisionTest, EachNetworkLearnsAgainstTheOther) {
   const auto backend = kernels::MakeBackend("cpu", {.num_threads = 1});
   runtime::VariableStore store(*backend, /*seed=*/2);
   const std::vector<double> discriminator =
-      TrainOne(sngan::GraphKind::kDiscriminator, GetParam(), store);
+      TrainOne(models::sngan::GraphKind::kDiscriminator, GetParam(), store);
   // who cannot tell real from made has 2
   EXPECT_GT(discriminator.front(), 1.5);
   EXPECT_LT(MeanOfLastFive(discriminator), 1.0);
   const std::vector<double> generator =
-      TrainOne(sngan::GraphKind::kGenerator, GetParam(), store);
+      TrainOne(models::sngan::GraphKind::kGenerator, GetParam(), store);
   EXPECT_LT(MeanOfLastFive(generator), generator.front() - 0.5);
 }
 
 // The schedule counts updates of the generator: with two updates of the
 // discriminator for one, the third of these has a learning rate of 0.
 TEST(SnganWorkloadTest, LearningRatesOfBothFallTogether) {
-  sngan::SnganConfig config = SmallSngan();
+  models::sngan::SnganConfig config = SmallSngan();
   config.optimizer.decay_end = 1;
   SnganWorkload workload = MakeSngan(config);
   for (int i = 0; i < 3; ++i) ASSERT_EQ(workload.Step({}), NextResult::kOk);
@@ -386,14 +387,14 @@ TEST(SnganWorkloadTest, LearningRatesOfBothFallTogether) {
 
 TEST(SnganConfigTest, NetworksAreThoseOfThePapers) {
   using Channels = std::vector<int64_t>;
-  sngan::SnganConfig config;
+  models::sngan::SnganConfig config;
   EXPECT_EQ(config.GeneratorChannels(), (Channels{256, 256, 256, 256}));
   EXPECT_EQ(config.DiscriminatorChannels(), (Channels{128, 128, 128, 128}));
-  config.image_size = sngan::ImageSize::k64;
+  config.image_size = models::sngan::ImageSize::k64;
   EXPECT_EQ(config.GeneratorChannels(), (Channels{1024, 512, 256, 128, 64}));
   EXPECT_EQ(config.DiscriminatorChannels(),
             (Channels{64, 128, 256, 512, 1024}));
-  config.image_size = sngan::ImageSize::k128;
+  config.image_size = models::sngan::ImageSize::k128;
   config.generator_channels = 2;
   EXPECT_EQ(config.GeneratorChannels(), (Channels{32, 32, 16, 8, 4, 2}));
   EXPECT_EQ(config.DiscriminatorChannels(),

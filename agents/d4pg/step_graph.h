@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "agents/d4pg/config.h"
+#include "agents/d4pg/distribution.h"
+#include "agents/d4pg/networks.h"
+#include "core/config/reader.h"
+#include "core/nn/step_graph.h"
+
+namespace replicant::agents::d4pg {
+
+// D4PG without the system around it: the agent, and what else fixes the graph
+// of a learner's step. What workload_probe and bench_learner read.
+struct StepGraphConfig {
+  D4pgConfig agent;
+  std::vector<int64_t> observation = {24};
+  int64_t action_size = 6;
+  int64_t batch_size = 256;
+  double discount = 0.99;       // per agent step
+  double largest_reward = 1.0;  // of an agent step
+  int64_t seed = 0;
+
+  static StepGraphConfig Read(config::Reader& reader);
+
+  AgentSpec Spec(DType dtype) const;
+  d4pg::Support MakeSupport() const;
+};
+
+// The whole update, with losses "critic_loss" and "policy_loss" and outputs
+// "priority", "value" and, with random shift, "shift" and "next_shift".
+// Throws what BuildUpdate() and MakeSupport() throw.
+nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype);
+
+}  // namespace replicant::agents::d4pg

@@ -1,0 +1,359 @@
+#include "core/replicator/parameter_server/parameter_server_replicator.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <deque>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/base/mutex.h"
+#include "core/base/thread.h"
+#include "core/kernels/backend.h"
+#include "core/replicator/graph/graph_replica.h"
+#include "core/replicator/parameter_server/parameter_shard.h"
+#include "core/replicator/strategies/step_interface.h"
+#include "core/rpc/server.h"
+#include "core/rpc/wire.h"
+
+namespace replicant::replicator {
+namespace {
+
+using namespace std::chrono_literals;
+
+// After the end workers are still told of it, for so long.
+constexpr auto kFarewell = 3s;
+constexpr auto kTickInterval = 500ms;
+
+Clock::Duration Seconds(double seconds) {
+  return std::chrono::duration_cast<Clock::Duration>(
+      std::chrono::duration<double>(seconds));
+}
+
+// The requests of workers, from the thread that speaks with them to the one
+// that computes.
+class RequestQueue {
+ public:
+  struct Request {
+    ServerMessage kind;
+    rpc::Message payload;
+    rpc::Responder responder;
+  };
+
+  explicit RequestQueue(const std::string& endpoint)
+      : server_(context_, ParameterServerProtocol()) {
+    for (const ServerMessage kind :
+         {ServerMessage::kJoin, ServerMessage::kPull, ServerMessage::kPush,
+          ServerMessage::kAssign, ServerMessage::kEnd}) {
+      server_.Handle(
+          static_cast<uint16_t>(kind),
+          [this, kind](rpc::Request& request, const rpc::Responder& responder) {
+            // who has to wait, waits
+            responder.SetDeadline(Clock::TimePoint::max());
+            const MutexLock lock(mutex_);
+            requests_.push_back({kind, std::move(request.payload), responder});
+            changed_.NotifyAll();
+          });
+    }
+    server_.Bind(endpoint);
+    loop_.emplace("parameters",
+                  [this](const Thread::StopToken&) { server_.Run(); });
+  }
+  ~RequestQueue() { server_.Stop(); }
+
+  std::optional<Request> Next(Clock::TimePoint deadline) EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    while (requests_.empty() && Clock::Real().Now() < deadline) {
+      changed_.WaitUntil(mutex_, deadline);
+    }
+    if (requests_.empty()) return std::nullopt;
+    Request request = std::move(requests_.front());
+    requests_.pop_front();
+    return request;
+  }
+
+  void Reply(const rpc::Responder& responder, rpc::Message message) {
+    // what is posted is copied
+    auto shared = std::make_shared<rpc::Message>(std::move(message));
+    server_.Post([responder, shared] {
+      responder.Reply(std::move(*shared), /*has_crc=*/true);
+    });
+  }
+  void ReplyError(const rpc::Responder& responder, rpc::ErrorCode code,
+                  const std::string& text) {
+    server_.Post([=] { responder.ReplyError(code, text); });
+  }
+
+ private:
+  rpc::ZmqContext context_;
+  rpc::Server server_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Request> requests_ GUARDED_BY(mutex_);
+  std::optional<Thread> loop_;  // last: it uses all of the above
+};
+
+// The folders version-N of a server's checkpoints.
+class ShardCheckpoints {
+ public:
+  explicit ShardCheckpoints(std::filesystem::path folder)
+      : folder_(std::move(folder)) {}
+
+  bool is_kept() const { return !folder_.empty(); }
+
+  void RestoreNewest(ParameterShard* shard) const {
+    const auto versions = Versions();
+    if (versions.empty()) return;
+    shard->Restore(PathOf(*versions.rbegin()));
+    spdlog::info("goes on from version {}", shard->version());
+  }
+
+  // Throws IoError.
+  void Save(const ParameterShard& shard) const {
+    const std::set<int64_t> older = Versions();
+    if (older.contains(shard.version())) return;
+    std::filesystem::create_directories(folder_);
+    shard.Save(PathOf(shard.version()));
+    for (const int64_t version : older) {
+      std::filesystem::remove_all(PathOf(version));
+    }
+  }
+
+ private:
+  static constexpr std::string_view kPrefix = "version-";
+
+  std::filesystem::path PathOf(int64_t version) const {
+    return folder_ / fmt::format("{}{}", kPrefix, version);
+  }
+  std::set<int64_t> Versions() const {
+    std::set<int64_t> versions;
+    if (!is_kept() || !std::filesystem::exists(folder_)) return versions;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with(kPrefix)) continue;
+      int64_t version = 0;
+      const char* end = name.data() + name.size();
+      const auto [stop, error] =
+          std::from_chars(name.data() + kPrefix.size(), end, version);
+      if (error == std::errc() && stop == end) versions.insert(version);
+    }
+    return versions;
+  }
+
+  const std::filesystem::path folder_;
+};
+
+// Says what a batch looks like; none is drawn.
+class SpecInput : public Input {
+ public:
+  SpecInput(const Replicator* owner, const ReplicationConfig& config,
+            const InputFn& input_fn, InputMode mode)
+      : owner_(owner) {
+    const int replicas = config.replicas_of_group();
+    const InputContext context{
+        .num_replicas = replicas,
+        .num_pipelines = mode == InputMode::kPerReplica ? replicas : 1,
+        .num_groups = config.num_groups()};
+    pipeline_ = input_fn(context);
+    specs_ = pipeline_->specs();
+    const int num_fed = replicas / context.num_pipelines;
+    if (num_fed == 1) return;
+    for (InputSpec& spec : specs_) {
+      spec.shape = spec.shape.WithLeading(spec.shape[0] / num_fed);
+    }
+  }
+
+  const Replicator* owner() const { return owner_; }
+  const std::vector<InputSpec>& specs() const { return specs_; }
+
+ private:
+  const Replicator* owner_;
+  // who made it may ask it for its state
+  std::unique_ptr<InputPipeline> pipeline_;
+  std::vector<InputSpec> specs_;
+};
+
+class ParameterServer : public Replicator {
+ public:
+  ParameterServer(const ReplicationConfig& config, uint64_t seed, int server,
+                  const std::filesystem::path& folder)
+      : config_(config),
+        seed_(seed),
+        server_(server),
+        checkpoints_(folder),
+        backend_(kernels::MakeBackend(config.backend,
+                                      {.num_threads = config.threads})),
+        variables_(*backend_, seed) {
+    if (!backend_->is_host_memory()) {
+      throw ConfigError(fmt::format(
+          "learner.replication: a parameter server computes on cpu, not {}",
+          config.backend));
+    }
+  }
+  ~ParameterServer() override {
+    if (shard_ == nullptr) return;
+    const ParameterShard::Stats& stats = shard_->stats();
+    spdlog::info("{} pushes, the stalest {} of {} versions behind; {} lost",
+                 stats.pushes, stats.largest_staleness, config_.staleness,
+                 stats.lost_pushes);
+  }
+
+  int num_replicas() const override { return config_.replicas; }
+  // behind the workers
+  int process_id() const override { return config_.num_groups() + server_; }
+  std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
+                              const runtime::CompileOptions& options) override;
+  // Nobody's: what is served begins with the seed and what is assigned.
+  runtime::VariableStore& variables() override { return variables_; }
+  void Stop() override {}
+
+  // Takes requests until the deadline.
+  NextResult Serve(Clock::TimePoint deadline);
+
+ private:
+  std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
+                                     InputMode mode) override {
+    return std::make_unique<SpecInput>(this, config_, input_fn, mode);
+  }
+  void Start();
+  void Take(RequestQueue::Request request);
+  void Save();
+
+  const ReplicationConfig config_;
+  const uint64_t seed_;
+  const int server_;
+  const ShardCheckpoints checkpoints_;
+  std::unique_ptr<kernels::Backend> backend_;
+  runtime::VariableStore variables_;
+  std::vector<std::unique_ptr<StepSplit>> splits_;
+  std::unique_ptr<ParameterShard> shard_;
+  std::unique_ptr<RequestQueue> requests_;
+  Clock::TimePoint next_tick_;
+  Clock::TimePoint next_save_;
+  std::optional<Clock::TimePoint> end_;
+};
+
+class ServerStep : public Step {
+ public:
+  explicit ServerStep(ParameterServer* server) : server_(*server) {}
+
+  NextResult Run(Clock::TimePoint deadline) override {
+    return server_.Serve(deadline);
+  }
+  TensorView value(std::string_view name) const override {
+    ThrowUnknownName("a parameter server's step has no value", name, {});
+  }
+  const runtime::PlanReport& report() const override { return report_; }
+
+ private:
+  ParameterServer& server_;
+  const runtime::PlanReport report_ = {};
+};
+
+std::unique_ptr<Step> ParameterServer::Build(
+    Input& input, const StepFn& step_fn,
+    const runtime::CompileOptions& /*options*/) {
+  const auto* own_input = dynamic_cast<SpecInput*>(&input);
+  REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
+                  "Build: the input is another replicator's");
+  REPLICANT_CHECK(shard_ == nullptr, "Build: it serves already");
+  Graph graph(seed_);
+  GraphReplica replica(graph, {.id = 0, .count = config_.replicas_of_group()});
+  const StepOutputs outputs =
+      step_fn(replica, AddInputs(graph, own_input->specs()));
+  splits_.push_back(std::make_unique<StepSplit>(SplitStep(graph, outputs)));
+  return std::make_unique<ServerStep>(this);
+}
+
+void ParameterServer::Start() {
+  std::vector<const StepSplit*> splits;
+  splits.reserve(splits_.size());
+  for (const auto& split : splits_) splits.push_back(split.get());
+  const Sharding sharding(splits, static_cast<int>(config_.servers.size()));
+  shard_ = std::make_unique<ParameterShard>(
+      ParameterShard::Options{.server = server_,
+                              .num_workers = config_.num_groups(),
+                              .staleness = config_.staleness,
+                              .patience = Seconds(config_.timeout_s),
+                              .seed = seed_},
+      splits, sharding, backend_.get());
+  checkpoints_.RestoreNewest(shard_.get());
+  const std::string& endpoint = config_.servers[static_cast<size_t>(server_)];
+  requests_ = std::make_unique<RequestQueue>(endpoint);
+  spdlog::info("serves {} variables at {}",
+               HeldVariables(sharding, server_).size(), endpoint);
+  next_save_ =
+      Clock::Real().Now() + Seconds(config_.server_checkpoint_interval_s);
+}
+
+NextResult ParameterServer::Serve(Clock::TimePoint deadline) {
+  if (shard_ == nullptr) Start();
+  while (true) {
+    std::optional<RequestQueue::Request> request = requests_->Next(deadline);
+    if (request) Take(std::move(*request));
+    const Clock::TimePoint now = Clock::Real().Now();
+    if (now >= next_tick_) {
+      shard_->Tick(now);
+      next_tick_ = now + kTickInterval;
+    }
+    if (now >= next_save_) Save();
+    if (shard_->is_over() && !end_) end_ = now + kFarewell;
+    if (end_ && now >= *end_) return NextResult::kEnd;
+    if (now >= deadline) return NextResult::kTimeout;
+  }
+}
+
+void ParameterServer::Take(RequestQueue::Request request) {
+  const rpc::Responder responder = request.responder;
+  const auto fail = [&](rpc::ErrorCode code, const std::exception& e) {
+    spdlog::warn("refuses a request: {}", e.what());
+    requests_->ReplyError(responder, code, e.what());
+  };
+  try {
+    shard_->Handle(
+        request.kind, std::move(request.payload),
+        [this, responder](rpc::Message message) {
+          requests_->Reply(responder, std::move(message));
+        },
+        Clock::Real().Now());
+  } catch (const rpc::MalformedMessage& e) {
+    fail(rpc::ErrorCode::kMalformed, e);
+  } catch (const InvalidArgument& e) {
+    fail(rpc::ErrorCode::kInvalidArgument, e);
+  }
+}
+
+void ParameterServer::Save() {
+  next_save_ =
+      Clock::Real().Now() + Seconds(config_.server_checkpoint_interval_s);
+  if (!checkpoints_.is_kept() || shard_->version() == 0) return;
+  try {
+    checkpoints_.Save(*shard_);
+  } catch (const IoError& e) {
+    spdlog::error("no checkpoint of version {}: {}", shard_->version(),
+                  e.what());
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Replicator> MakeParameterServer(
+    const ReplicationConfig& config, uint64_t seed, int server,
+    const std::filesystem::path& folder) {
+  if (server < 0 || static_cast<size_t>(server) >= config.servers.size()) {
+    throw ConfigError(fmt::format(
+        "learner.replication.servers: there is no server {}; allowed: 0 to {}",
+        server, config.servers.size() - 1));
+  }
+  return std::make_unique<ParameterServer>(config, seed, server, folder);
+}
+
+}  // namespace replicant::replicator

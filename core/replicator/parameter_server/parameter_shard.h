@@ -1,0 +1,124 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/replicator/graph/step_split.h"
+#include "core/replicator/parameter_server/parameter_protocol.h"
+#include "core/replicator/parameter_server/staleness_gate.h"
+#include "core/runtime/executor.h"
+#include "core/runtime/variable_store.h"
+
+namespace replicant::replicator {
+
+// What one parameter server does with the requests of workers: holds its part
+// of the variables and updates them with what is pushed, by the graph of the
+// step, one push at a time. StalenessGate says when.
+//
+// - Pulls wait until the first worker has assigned the variables once, or they
+//   were restored from a checkpoint.
+// - A request that comes again is answered again and executed once.
+// - A worker that begins anew (joins with another run), or is silent for
+//   `patience` between pull and push, is no longer waited for.
+//
+// Thread-safety: one thread.
+class ParameterShard {
+ public:
+  struct Options {
+    int server = 0;
+    int num_workers = 1;
+    int64_t staleness = 0;
+    Clock::Duration patience{0};
+    uint64_t seed = 0;
+  };
+  // Counts since the shard was made.
+  struct Stats {
+    int64_t pushes = 0;
+    int64_t lost_pushes = 0;  // of pulls that were not known any more
+    int64_t largest_staleness = 0;
+  };
+  using Reply = std::function<void(rpc::Message)>;
+
+  // All outlive the shard.
+  ParameterShard(const Options& options,
+                 const std::vector<const StepSplit*>& steps,
+                 const Sharding& sharding, kernels::Backend* backend);
+
+  // Takes a request; its answer comes now or in a later call. Throws
+  // rpc::MalformedMessage, and InvalidArgument for what does not fit this
+  // training; nothing has changed then.
+  void Handle(ServerMessage kind, rpc::Message payload, Reply reply,
+              Clock::TimePoint now);
+  // To be called now and then: stops waiting for who is silent.
+  void Tick(Clock::TimePoint now);
+
+  // Whether a worker has ended the training.
+  bool is_over() const { return is_over_; }
+  int64_t version() const { return gate_.version(); }
+  const Stats& stats() const { return stats_; }
+
+  // As runtime::SaveCheckpoint() and LoadCheckpoint().
+  void Save(const std::filesystem::path& folder) const;
+  void Restore(const std::filesystem::path& folder);
+
+ private:
+  struct Waiting {
+    ServerMessage kind;
+    ServerRequest request;
+    rpc::Message payload;
+    // a request that came again has several
+    std::vector<Reply> replies;
+  };
+  struct Worker {
+    uint64_t run = 0;  // 0: has not joined
+    uint64_t pulled = 0;
+    uint64_t pushed = 0;
+    Clock::TimePoint heard_at;
+  };
+  struct ServedStep {
+    std::vector<std::string> read;  // what a pull gives
+    std::unique_ptr<runtime::Executor> plan;
+    std::vector<MutableTensorView> inputs;  // what a push brings
+  };
+
+  void Join(const ServerRequest& request, const rpc::Message& payload);
+  void CheckPush(const Waiting& waiting) const;
+  void Queue(Waiting waiting);
+  // Answers what waits, as far as the gate lets it.
+  void Advance();
+  // Whether it was answered.
+  bool Try(Waiting& waiting, bool may_pull);
+  void Apply(const Waiting& waiting);
+  void DropPull(uint32_t worker, std::string_view why);
+  std::vector<TensorView> Values(const std::vector<std::string>& names) const;
+  void Answer(Waiting& waiting, ServerReply::Status status,
+              const std::vector<std::string>& names = {});
+
+  const Options options_;
+  std::string description_;
+  runtime::VariableStore variables_;
+  std::vector<std::string> names_;  // of all variables
+  std::vector<ServedStep> steps_;
+  StalenessGate gate_;
+  std::vector<Worker> workers_;
+  std::deque<Waiting> waiting_;  // in the order in which they came
+  bool is_ready_ = false;
+  bool is_over_ = false;
+  Stats stats_;
+};
+
+// The variables that a pull for the step gives, in order.
+std::vector<std::string> PulledVariables(const StepSplit& step,
+                                         const Sharding& sharding, int server);
+// All variables of a server, in order.
+std::vector<std::string> HeldVariables(const Sharding& sharding, int server);
+
+}  // namespace replicant::replicator

@@ -1,0 +1,71 @@
+#include "core/replicator/strategies/compiled_step.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "core/replicator/strategies/built_replica.h"
+
+namespace replicant::replicator {
+
+CompiledStep::CompiledStep(DevicePlans plans,
+                           std::vector<PartitionedProgram::Place> outputs,
+                           const std::vector<InputSpec>& specs)
+    : plans_(std::move(plans)), outputs_(std::move(outputs)) {
+  for (const auto& devices : plans_) {
+    // inputs are the first device's
+    runtime::Executor& plan = *devices[0].executor;
+    std::vector<MutableTensorView> batch;
+    batch.reserve(specs.size());
+    for (const InputSpec& spec : specs) batch.push_back(plan.input(spec.name));
+    batches_.push_back(std::move(batch));
+    for (const std::string& name : plan.input_names()) {
+      // scopes may stand in front
+      if (name.ends_with(kIsFirstBatch)) is_first_.push_back(plan.input(name));
+      if (name.ends_with(kBatchNumber)) {
+        batch_number_.push_back(plan.input(name));
+      }
+    }
+  }
+}
+
+void CompiledStep::SetBatchNumber(int64_t number) {
+  for (const MutableTensorView& view : is_first_) {
+    view.Span<bool>()[0] = number == 0;
+  }
+  for (const MutableTensorView& view : batch_number_) {
+    view.Span<int64_t>()[0] = number;
+  }
+}
+
+void CompiledStep::RunDevice(size_t replica, size_t device,
+                             const SharedInput& input) {
+  if (device == 0) {
+    input.CopyTo(static_cast<int>(replica), batches_[replica]);
+  }
+  plans_[replica][device].executor->Run();
+}
+
+TensorView CompiledStep::value(size_t index) const {
+  const PartitionedProgram::Place place = outputs_[index];
+  return plans_[0][place.device].executor->output(place.index);
+}
+
+ReduceTimes CompiledStep::reduce_times() const {
+  ReduceTimes times;
+  const auto& first = plans_[0];
+  for (size_t device = 0; device < first.size(); ++device) {
+    for (size_t call = 0; call < first[device].waits->size(); ++call) {
+      double least = std::numeric_limits<double>::infinity();
+      for (const auto& devices : plans_) {
+        least = std::min(least, (*devices[device].waits)[call].seconds);
+      }
+      const bool is_bucket = (*first[device].waits)[call].is_bucket;
+      (is_bucket ? times.buckets_s : times.calls_s) += least;
+    }
+  }
+  return times;
+}
+
+}  // namespace replicant::replicator

@@ -1,0 +1,366 @@
+#include "core/replicator/strategies/hogwild_replicator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/base/racy_memory.h"
+#include "core/kernels/backend.h"
+#include "core/replicator/graph/lone_replica.h"
+#include "core/replicator/strategies/asynchronous_team.h"
+#include "core/replicator/strategies/step_interface.h"
+
+namespace replicant::replicator {
+namespace {
+
+using graph::VariableSpec;
+using runtime::VariableStore;
+
+// A variable that counts: see the header.
+bool IsCounter(const VariableSpec& spec) {
+  return !spec.is_trainable &&
+         (spec.dtype == DType::kI64 || spec.dtype == DType::kI32);
+}
+
+// Whether replica `replica` uses the memory that is saved.
+bool IsShared(const VariableSpec& spec, int replica) {
+  if (IsCounter(spec)) return false;
+  const bool is_own = !spec.is_trainable &&
+                      spec.agreement == graph::ReplicaAgreement::kPerReplica;
+  return !is_own || replica == 0;
+}
+
+// Random numbers differ from replica to replica; the first one's are those of
+// `single`. The factor is the golden ratio's, which spreads the bits.
+uint64_t GraphSeed(uint64_t seed, int replica) {
+  return seed + static_cast<uint64_t>(replica) * 0x9e3779b97f4a7c15U;
+}
+
+std::vector<int64_t> ReadCounter(const VariableStore::Variable& variable) {
+  const TensorView view(variable.spec.dtype, variable.spec.shape,
+                        variable.buffer->data());
+  if (view.dtype() == DType::kI64) {
+    return {view.Span<int64_t>().begin(), view.Span<int64_t>().end()};
+  }
+  return {view.Span<int32_t>().begin(), view.Span<int32_t>().end()};
+}
+
+void WriteCounter(const std::vector<int64_t>& value,
+                  VariableStore::Variable& variable) {
+  const MutableTensorView view(variable.spec.dtype, variable.spec.shape,
+                               variable.buffer->data());
+  if (view.dtype() == DType::kI64) {
+    std::ranges::copy(value, view.Span<int64_t>().begin());
+  } else {
+    std::ranges::transform(value, view.Span<int32_t>().begin(),
+                           [](int64_t x) { return static_cast<int32_t>(x); });
+  }
+  variable.version.Add();
+}
+
+// A counter of a step, in the store that is saved and in each replica's.
+struct Counter {
+  std::string name;
+  VariableStore::Variable* shared = nullptr;
+  std::vector<VariableStore::Variable*> own;
+  // by how much a step moves it; unknown before the first
+  std::vector<int64_t> stride;
+  // by replica: where the step under way began, and where it came to
+  std::vector<std::vector<int64_t>> begun_at;
+  std::vector<std::vector<int64_t>> ended_at;
+};
+
+struct Replica {
+  std::unique_ptr<kernels::Backend> backend;
+  std::unique_ptr<VariableStore> variables;
+};
+
+class HogwildReplicator;
+
+class HogwildInput : public Input {
+ public:
+  HogwildInput(const Replicator* owner, int num_replicas,
+               const InputFn& input_fn)
+      : owner_(owner) {
+    for (int i = 0; i < num_replicas; ++i) {
+      pipelines_.push_back(
+          input_fn({.group_id = i, .num_groups = num_replicas}));
+    }
+  }
+
+  const Replicator* owner() const { return owner_; }
+  InputPipeline& pipeline(size_t replica) { return *pipelines_[replica]; }
+
+ private:
+  const Replicator* owner_;
+  std::vector<std::unique_ptr<InputPipeline>> pipelines_;
+};
+
+class HogwildReplicator : public Replicator {
+ public:
+  HogwildReplicator(const ReplicationConfig& config, uint64_t seed);
+
+  int num_replicas() const override { return team_.size(); }
+  int process_id() const override { return 0; }
+  std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
+                              const runtime::CompileOptions& options) override;
+  VariableStore& variables() override {
+    team_.AwaitIdle();
+    return variables_;
+  }
+  bool HasResults() const override { return num_results_ > 0; }
+  void Stop() override {}
+
+  // --- for its steps ---
+
+  AsynchronousTeam& team() { return team_; }
+  // Steps that were begun, less those that Run() has returned.
+  void CountResults(int change) { num_results_ += change; }
+
+ private:
+  std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
+                                     InputMode /*mode*/) override {
+    return std::make_unique<HogwildInput>(this, num_replicas(), input_fn);
+  }
+  // Adds the variables of a replica's graph, in memory that it shares with the
+  // others or of its own.
+  void Declare(const Graph& graph, int replica);
+  std::vector<Counter> FindCounters(const Graph& graph);
+
+  const uint64_t seed_;
+  std::vector<Replica> replicas_;
+  // of the store that is saved
+  std::unique_ptr<kernels::Backend> backend_;
+  VariableStore variables_;
+  int num_results_ = 0;
+  AsynchronousTeam team_;
+};
+
+class HogwildStep : public Step {
+ public:
+  HogwildStep(HogwildReplicator* replicator, HogwildInput* input,
+              std::vector<std::string> value_names,
+              std::vector<std::unique_ptr<runtime::Executor>> plans,
+              std::vector<Counter> counters)
+      : replicator_(*replicator),
+        input_(*input),
+        value_names_(std::move(value_names)),
+        plans_(std::move(plans)),
+        counters_(std::move(counters)) {
+    for (size_t i = 0; i < plans_.size(); ++i) {
+      tasks_.push_back(std::make_unique<AsynchronousTeam::Task>([this, i] {
+        plans_[i]->Run();
+        // here, since the replica may begin another step before Run() returns
+        for (Counter& counter : counters_) {
+          counter.ended_at[i] = ReadCounter(*counter.own[i]);
+        }
+      }));
+      std::vector<MutableTensorView> batch;
+      for (const InputSpec& spec : input_.pipeline(i).specs()) {
+        batch.push_back(plans_[i]->input(spec.name));
+      }
+      batches_.push_back(std::move(batch));
+    }
+  }
+  ~HogwildStep() override {
+    // the plans are not to go while they run
+    replicator_.team().AwaitIdle();
+    replicator_.CountResults(-static_cast<int>(begun_.size()));
+  }
+
+  NextResult Run(Clock::TimePoint deadline) override {
+    const NextResult result = Begin(deadline);
+    if (begun_.empty()) return result;
+    std::vector<AsynchronousTeam::Task*> tasks;
+    tasks.reserve(begun_.size());
+    for (const size_t replica : begun_) tasks.push_back(tasks_[replica].get());
+    const size_t place = replicator_.team().AwaitOne(tasks);
+    newest_ = begun_[place];
+    begun_.erase(begun_.begin() + static_cast<int64_t>(place));
+    replicator_.CountResults(-1);
+    EndCounters();
+    return NextResult::kOk;
+  }
+
+  TensorView value(std::string_view name) const override {
+    return plans_[newest_]->output(FindValue(value_names_, name));
+  }
+  const runtime::PlanReport& report() const override {
+    return plans_[0]->report();
+  }
+  int group() const override { return static_cast<int>(newest_); }
+
+ private:
+  // Has idle replicas begin, as far as there are batches. If none is at work
+  // then, it says why.
+  NextResult Begin(Clock::TimePoint deadline) {
+    NextResult result = NextResult::kEnd;
+    if (begun_.empty()) replicator_.team().AwaitIdleMember();
+    for (size_t i = 0; i < plans_.size(); ++i) {
+      // the first step shows what the counters do
+      if (!has_strides_ && !begun_.empty()) break;
+      if (std::ranges::find(begun_, i) != begun_.end()) continue;
+      if (!replicator_.team().IsIdle(static_cast<int>(i))) {
+        // makes another kind of step, and may have more to learn from
+        result = NextResult::kTimeout;
+        continue;
+      }
+      // nobody waits for input while there is a result to come
+      const NextResult next = input_.pipeline(i).Next(
+          begun_.empty() ? deadline : Clock::Real().Now(), batches_[i]);
+      if (next == NextResult::kTimeout) result = next;
+      if (next != NextResult::kOk) continue;
+      BeginCounters(i);
+      begun_.push_back(i);
+      replicator_.CountResults(1);
+      replicator_.team().Start(static_cast<int>(i), tasks_[i].get());
+    }
+    return result;
+  }
+
+  void BeginCounters(size_t replica) {
+    for (Counter& counter : counters_) {
+      std::vector<int64_t> value = ReadCounter(*counter.shared);
+      counter.begun_at[replica] = value;
+      WriteCounter(value, *counter.own[replica]);
+      for (size_t i = 0; i < counter.stride.size(); ++i) {
+        value[i] += counter.stride[i];
+      }
+      if (has_strides_) WriteCounter(value, *counter.shared);
+    }
+  }
+
+  void EndCounters() {
+    for (Counter& counter : counters_) {
+      const std::vector<int64_t>& value = counter.ended_at[newest_];
+      std::vector<int64_t> stride(value.size());
+      std::ranges::transform(value, counter.begun_at[newest_], stride.begin(),
+                             std::minus<>());
+      if (!has_strides_) {
+        counter.stride = stride;
+        WriteCounter(value, *counter.shared);
+      } else if (stride != counter.stride) {
+        throw InvalidArgument(fmt::format(
+            "hogwild: '{}', which counts, moved by {} in one step and by {} in "
+            "another; replicas that do not wait for each other can only count "
+            "evenly",
+            counter.name, fmt::join(counter.stride, ", "),
+            fmt::join(stride, ", ")));
+      }
+    }
+    has_strides_ = true;
+  }
+
+  HogwildReplicator& replicator_;
+  HogwildInput& input_;
+  const std::vector<std::string> value_names_;
+  // by replica
+  std::vector<std::unique_ptr<runtime::Executor>> plans_;
+  std::vector<std::unique_ptr<AsynchronousTeam::Task>> tasks_;
+  std::vector<std::vector<MutableTensorView>> batches_;
+  std::vector<Counter> counters_;
+  bool has_strides_ = false;
+  // replicas at work on this step, or done and not returned by Run()
+  std::vector<size_t> begun_;
+  // whose values are there
+  size_t newest_ = 0;
+};
+
+std::vector<Replica> MakeReplicas(const ReplicationConfig& config,
+                                  uint64_t seed) {
+  std::vector<Replica> replicas(static_cast<size_t>(config.replicas));
+  for (Replica& replica : replicas) {
+    replica.backend =
+        kernels::MakeBackend(config.backend, {.num_threads = config.threads});
+    if (!replica.backend->is_host_memory()) {
+      throw ConfigError(fmt::format(
+          "learner.replication: replicas on {} do not share their variables; "
+          "use cpu",
+          config.backend));
+    }
+    replica.variables = std::make_unique<VariableStore>(*replica.backend, seed);
+  }
+  return replicas;
+}
+
+HogwildReplicator::HogwildReplicator(const ReplicationConfig& config,
+                                     uint64_t seed)
+    : seed_(seed),
+      replicas_(MakeReplicas(config, seed)),
+      backend_(kernels::MakeBackend(config.backend, {.num_threads = 1})),
+      variables_(*backend_, seed),
+      team_(config.replicas) {}
+
+void HogwildReplicator::Declare(const Graph& graph, int replica) {
+  VariableStore& own = *replicas_[static_cast<size_t>(replica)].variables;
+  variables_.Declare(graph);
+  for (const VariableSpec& spec : graph.variables()) {
+    if (own.Has(spec.name) || !IsShared(spec, replica)) continue;
+    const VariableStore::Variable& shared = variables_.at(spec.name);
+    ExpectRacesOn(shared.buffer->data(), shared.buffer->size_bytes(),
+                  "hogwild: replicas update variables without locks");
+    own.Share(shared);
+  }
+  own.Declare(graph);
+}
+
+std::vector<Counter> HogwildReplicator::FindCounters(const Graph& graph) {
+  std::vector<Counter> counters;
+  for (const VariableSpec& spec : graph.variables()) {
+    if (!IsCounter(spec)) continue;
+    Counter counter{.name = spec.name, .shared = &variables_.at(spec.name)};
+    for (Replica& replica : replicas_) {
+      counter.own.push_back(&replica.variables->at(spec.name));
+    }
+    counter.begun_at.resize(replicas_.size());
+    counter.ended_at.resize(replicas_.size());
+    counters.push_back(std::move(counter));
+  }
+  return counters;
+}
+
+std::unique_ptr<Step> HogwildReplicator::Build(
+    Input& input, const StepFn& step_fn,
+    const runtime::CompileOptions& options) {
+  auto* own_input = dynamic_cast<HogwildInput*>(&input);
+  REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
+                  "Build: the input is another replicator's");
+  std::vector<std::string> names;
+  std::vector<std::unique_ptr<runtime::Executor>> plans;
+  std::vector<Counter> counters;
+  for (int i = 0; i < num_replicas(); ++i) {
+    const auto at = static_cast<size_t>(i);
+    Graph graph(GraphSeed(seed_, i));
+    LoneReplica replica(graph);
+    const StepOutputs outputs =
+        step_fn(replica, AddInputs(graph, own_input->pipeline(at).specs()));
+    names = ValueNames(outputs);
+    runtime::PlanSpec spec{.outputs = {}, .updates = outputs.updates};
+    for (const auto& [name, output] : outputs.values) {
+      spec.outputs.push_back(output);
+    }
+    Declare(graph, i);
+    team_.Do(i, [&] {
+      plans.push_back(std::make_unique<runtime::Executor>(
+          graph, spec, *replicas_[at].variables, options));
+    });
+    if (i + 1 == num_replicas()) counters = FindCounters(graph);
+  }
+  return std::make_unique<HogwildStep>(this, own_input, std::move(names),
+                                       std::move(plans), std::move(counters));
+}
+
+}  // namespace
+
+std::unique_ptr<Replicator> MakeHogwildReplicator(
+    const ReplicationConfig& config, uint64_t seed) {
+  return std::make_unique<HogwildReplicator>(config, seed);
+}
+
+}  // namespace replicant::replicator

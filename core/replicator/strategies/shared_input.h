@@ -1,0 +1,67 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/replicator/replicator.h"
+#include "core/replicator/strategies/processes.h"
+#include "core/tensor/host_tensor.h"
+
+namespace replicant::replicator {
+
+// Which replicas a process has: `count` of `total` from `first` on.
+struct LocalReplicas {
+  int first = 0;
+  int count = 1;
+  int total = 1;
+};
+
+// The pipelines of a process, whose batches are cut into the replicas' rows. A
+// batch stays until it is used, so that processes may decide to wait.
+class SharedInput : public Input {
+ public:
+  // All processes make it; throws what `input_fn` throws, and InvalidArgument
+  // for a tensor whose rows cannot be divided among the replicas.
+  SharedInput(const Replicator* owner, Processes* processes,
+              const LocalReplicas& replicas, const InputFn& input_fn,
+              InputMode mode);
+
+  const Replicator* owner() const { return owner_; }
+  // What one replica gets.
+  const std::vector<InputSpec>& specs() const { return specs_; }
+
+  // Waits for this process's part of the next batch.
+  NextResult Fetch(Clock::TimePoint deadline);
+  // Once all processes have fetched: brings a batch that one of them has to
+  // all, and lets the next Fetch() get another one.
+  void Use();
+  // Copies the rows of a replica of this process.
+  void CopyTo(int local_replica,
+              std::span<const MutableTensorView> batch) const;
+
+ private:
+  struct Feed {
+    // null where another process has it
+    std::unique_ptr<InputPipeline> pipeline;
+    int first_replica = 0;
+    int num_replicas = 1;
+    std::vector<HostTensor> batch;
+    std::vector<MutableTensorView> views;
+    bool is_filled = false;
+  };
+
+  void AddFeed(const InputFn& input_fn, const InputContext& context,
+               int first_replica);
+  void TakeSpecs(const std::vector<InputSpec>& specs, Feed* feed);
+
+  const Replicator* owner_;
+  Processes& processes_;
+  const LocalReplicas replicas_;
+  const bool is_broadcast_;
+  std::vector<InputSpec> specs_;
+  std::vector<Feed> feeds_;
+};
+
+}  // namespace replicant::replicator

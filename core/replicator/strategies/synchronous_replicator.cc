@@ -1,0 +1,512 @@
+#include "core/replicator/strategies/synchronous_replicator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/comm/mpi_communicator.h"
+#include "core/comm/thread_communicator.h"
+#include "core/kernels/backend.h"
+#include "core/replicator/graph/agreement.h"
+#include "core/replicator/graph/collective_kernels.h"
+#include "core/replicator/graph/transfers.h"
+#include "core/replicator/strategies/built_replica.h"
+#include "core/replicator/strategies/compiled_step.h"
+#include "core/replicator/strategies/processes.h"
+#include "core/replicator/strategies/replica_team.h"
+#include "core/replicator/strategies/shared_input.h"
+#include "core/replicator/strategies/shared_updates.h"
+#include "core/replicator/strategies/step_interface.h"
+
+namespace replicant::replicator {
+namespace {
+
+// From the end to the step: of what processes say, the least counts.
+int32_t ToWord(NextResult result) {
+  if (result == NextResult::kEnd) return 0;
+  return result == NextResult::kTimeout ? 1 : 2;
+}
+NextResult FromWord(int32_t word) {
+  if (word == 0) return NextResult::kEnd;
+  return word == 1 ? NextResult::kTimeout : NextResult::kOk;
+}
+
+std::chrono::milliseconds Milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+}
+
+// What a replica computes with. Its logical devices share all of it.
+struct Replica {
+  std::unique_ptr<kernels::Backend> backend;
+  std::unique_ptr<runtime::VariableStore> variables;
+  std::unique_ptr<comm::Communicator> communicator;
+  std::unique_ptr<comm::CollectiveQueue> queue;
+  // of every program
+  std::vector<std::unique_ptr<Channels>> channels;
+
+  void Abort(const std::string& reason) {
+    communicator->Abort(reason);
+    for (const auto& channel : channels) channel->Abort(reason);
+  }
+};
+
+// The replicas of this process and what they share.
+class SynchronousReplicator : public Replicator {
+ public:
+  SynchronousReplicator(const ReplicationConfig& config, uint64_t seed)
+      : SynchronousReplicator(config, seed, MakeRanks(config)) {}
+
+  ~SynchronousReplicator() override {
+    // the others are not to wait for one that goes down
+    if (std::uncaught_exceptions() > 0) Abort("a replica ended with an error");
+  }
+
+  int num_replicas() const override { return local_.total; }
+  int accumulation_steps() const override { return config_.accumulation_steps; }
+  int process_id() const override { return processes_.rank(); }
+  std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
+                              const runtime::CompileOptions& options) override;
+  runtime::VariableStore& variables() override {
+    return *replicas_[0].variables;
+  }
+  void Stop() override {
+    if (processes_.size() == 1 || is_stopped_) return;
+    // they come to it with what they have, which this outdoes
+    static_cast<void>(Agree(NextResult::kEnd));
+  }
+
+  // --- for its steps ---
+
+  // What all processes come to when this one came to `own`: the least of all.
+  // If it is kOk the variables of all replicas are the first one's, but for
+  // sums of gradients, which stay a replica's own.
+  NextResult Agree(NextResult own);
+  // Runs work(replica, device) for every logical device of the replicas of this
+  // process, each on its thread; a failure ends all.
+  using DeviceWork = std::function<void(size_t, size_t)>;
+  void RunTeam(const DeviceWork& work);
+  // Says that variables have been written by steps alone.
+  void NoteVersions();
+
+ private:
+  SynchronousReplicator(const ReplicationConfig& config, uint64_t seed,
+                        comm::MpiRanks ranks)
+      : seed_(seed),
+        config_(config),
+        between_(std::move(ranks.processes)),
+        replicas_(MakeReplicas(config, seed, std::move(ranks.ranks))),
+        team_(static_cast<int>(replicas_.size()) * config.logical_devices),
+        processes_(between_.get()),
+        local_{.first = replicas_[0].communicator->rank(),
+               .count = static_cast<int>(replicas_.size()),
+               .total = config.replicas} {
+    StartQueues();
+  }
+
+  // Of threads alone for in_graph.
+  static comm::MpiRanks MakeRanks(const ReplicationConfig& config);
+  static std::vector<Replica> MakeReplicas(
+      const ReplicationConfig& config, uint64_t seed,
+      std::vector<std::unique_ptr<comm::Communicator>> communicators);
+  // Gives every replica its queue.
+  void StartQueues();
+  std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
+                                     InputMode mode) override {
+    return std::make_unique<SharedInput>(this, &processes_, local_, input_fn,
+                                         mode);
+  }
+  std::vector<BuiltReplica> BuildAll(const SharedInput& input,
+                                     const StepFn& step_fn,
+                                     const BuildOptions& options);
+  CompiledStep CompileAll(const std::vector<BuiltReplica>& built,
+                          const SharedInput& input,
+                          const runtime::CompileOptions& options);
+  void AddChannels(const std::vector<BuiltReplica>& built);
+  // Gives the replicas of this process one memory for what they update
+  // together.
+  void ShareVariables(const BuiltReplica& built);
+  void CheckAgreementOfAll(const std::vector<BuiltReplica>& built);
+  void Abort(const std::string& reason) {
+    for (Replica& replica : replicas_) replica.Abort(reason);
+    for (const auto& updates : shared_updates_) updates->Abort(reason);
+  }
+  // Whether replicas of this process train one copy of the variables. With bf16
+  // on the wire every one gets the rounded gradients, and makes the update.
+  bool SharesUpdates() const {
+    return replicas_.size() > 1 && config_.wire == DType::kF32;
+  }
+  // Whether a variable of another replica is the first one's.
+  bool IsShared(const std::string& name,
+                const runtime::VariableStore& store) const {
+    return store.at(name).buffer == replicas_[0].variables->at(name).buffer;
+  }
+  // Whether somebody has written a variable since NoteVersions().
+  bool HaveVariablesChanged() const;
+  void SpreadVariables();
+
+  const uint64_t seed_;
+  const ReplicationConfig config_;
+  // Null for a process of in_graph.
+  const std::unique_ptr<comm::Communicator> between_;
+  std::vector<Replica> replicas_;
+  // of every program
+  std::vector<std::unique_ptr<SharedUpdates>> shared_updates_;
+  ReplicaTeam team_;
+  Processes processes_;
+  const LocalReplicas local_;
+  // variables in which steps accumulate gradients, by name
+  std::set<std::string> sums_;
+  // of the first replica, by name, after the last step
+  std::map<std::string, uint64_t> versions_;
+  bool is_stopped_ = false;
+  int num_steps_ = 0;
+};
+
+class SynchronousStep : public Step {
+ public:
+  // `earlier` is for all batches of an update but the last, if it has several.
+  SynchronousStep(SynchronousReplicator* replicator, SharedInput* input,
+                  std::vector<std::string> value_names, CompiledStep last,
+                  std::optional<CompiledStep> earlier)
+      : replicator_(*replicator),
+        input_(*input),
+        value_names_(std::move(value_names)),
+        last_(std::move(last)),
+        earlier_(std::move(earlier)),
+        current_(&last_),
+        run_([this](size_t replica, size_t device) {
+          current_->RunDevice(replica, device, input_);
+        }) {}
+
+  NextResult Run(Clock::TimePoint deadline) override {
+    const NextResult result = replicator_.Agree(input_.Fetch(deadline));
+    if (result != NextResult::kOk) return result;
+    input_.Use();
+    const int count = replicator_.accumulation_steps();
+    current_ = batch_number_ + 1 < count ? &*earlier_ : &last_;
+    current_->SetBatchNumber(batch_number_);
+    replicator_.RunTeam(run_);
+    replicator_.NoteVersions();
+    batch_number_ = (batch_number_ + 1) % count;
+    return result;
+  }
+
+  TensorView value(std::string_view name) const override {
+    return current_->value(FindValue(value_names_, name));
+  }
+  ReduceTimes reduce_times() const override { return current_->reduce_times(); }
+  const runtime::PlanReport& report() const override { return last_.report(); }
+  std::vector<runtime::KernelProfile> profile() const override {
+    return last_.profile();
+  }
+
+ private:
+  SynchronousReplicator& replicator_;
+  SharedInput& input_;
+  const std::vector<std::string> value_names_;
+  CompiledStep last_;
+  std::optional<CompiledStep> earlier_;
+  // those of the last run, or of the one under way
+  CompiledStep* current_;
+  // of the next batch, within its update
+  int64_t batch_number_ = 0;
+  const SynchronousReplicator::DeviceWork run_;
+};
+
+comm::MpiRanks SynchronousReplicator::MakeRanks(
+    const ReplicationConfig& config) {
+  const comm::CommunicatorOptions options{
+      .timeout = Milliseconds(config.timeout_s),
+      .heartbeat_interval = Milliseconds(config.heartbeat_interval_s),
+      .heartbeat_timeout = Milliseconds(config.heartbeat_timeout_s)};
+  if (config.strategy == Strategy::kInGraph) {
+    return {.processes = nullptr,
+            .ranks = comm::MakeThreadCommunicators(config.replicas, options)};
+  }
+  comm::MpiRanks ranks =
+      comm::MakeMpiRanks(config.replicas_per_process, options);
+  const int num_processes = config.replicas / config.replicas_per_process;
+  if (ranks.processes->size() != num_processes) {
+    throw ConfigError(fmt::format(
+        "learner.replication: between_graph of {} replicas, {} in each "
+        "process, wants {} processes, not {}; hint: mpirun -n {}",
+        config.replicas, config.replicas_per_process, num_processes,
+        ranks.processes->size(), num_processes));
+  }
+  return ranks;
+}
+
+std::vector<Replica> SynchronousReplicator::MakeReplicas(
+    const ReplicationConfig& config, uint64_t seed,
+    std::vector<std::unique_ptr<comm::Communicator>> communicators) {
+  std::vector<Replica> replicas;
+  for (auto& communicator : communicators) {
+    Replica replica;
+    replica.backend =
+        kernels::MakeBackend(config.backend, {.num_threads = config.threads});
+    if (!replica.backend->is_host_memory()) {
+      throw ConfigError(fmt::format(
+          "learner.replication: replicas on {} cannot reach each other; use "
+          "cpu",
+          config.backend));
+    }
+    replica.variables =
+        std::make_unique<runtime::VariableStore>(*replica.backend, seed);
+    replica.communicator = std::move(communicator);
+    replicas.push_back(std::move(replica));
+  }
+  return replicas;
+}
+
+void SynchronousReplicator::StartQueues() {
+  // from each replica's own thread: the queue's inherits its processors
+  team_.Run([this](int member) {
+    const int num_devices = config_.logical_devices;
+    if (member % num_devices != 0) return;
+    Replica& replica = replicas_[static_cast<size_t>(member / num_devices)];
+    replica.queue =
+        std::make_unique<comm::CollectiveQueue>(replica.communicator.get());
+  });
+}
+
+std::unique_ptr<Step> SynchronousReplicator::Build(
+    Input& input, const StepFn& step_fn,
+    const runtime::CompileOptions& options) {
+  auto* own_input = dynamic_cast<SharedInput*>(&input);
+  REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
+                  "Build: the input is another replicator's");
+  BuildOptions build{
+      .seed = seed_,
+      .lowering = {.bucket_bytes = static_cast<size_t>(config_.bucket_mib)
+                                   << 20,
+                   // a bucket under way is not to be looked through
+                   .is_async = !options.check_finite},
+      .wire = config_.wire,
+      .accumulation_steps = config_.accumulation_steps,
+      .logical_devices = config_.logical_devices,
+      .step_number = num_steps_++};
+  std::vector<BuiltReplica> built_earlier;
+  if (config_.accumulation_steps > 1) {
+    build.role = BatchRole::kEarlier;
+    built_earlier = BuildAll(*own_input, step_fn, build);
+    build.role = BatchRole::kLast;
+  }
+  std::vector<BuiltReplica> built = BuildAll(*own_input, step_fn, build);
+  sums_.insert(built[0].sums.begin(), built[0].sums.end());
+  // before a plan gives them memory; earlier batches update none of these
+  if (SharesUpdates()) ShareVariables(built[0]);
+  std::optional<CompiledStep> earlier;
+  if (!built_earlier.empty()) {
+    earlier = CompileAll(built_earlier, *own_input, options);
+  }
+  CompiledStep last = CompileAll(built, *own_input, options);
+  return std::make_unique<SynchronousStep>(this, own_input,
+                                           std::move(built[0].value_names),
+                                           std::move(last), std::move(earlier));
+}
+
+CompiledStep SynchronousReplicator::CompileAll(
+    const std::vector<BuiltReplica>& built, const SharedInput& input,
+    const runtime::CompileOptions& options) {
+  AddChannels(built);
+  const auto num_devices = static_cast<size_t>(config_.logical_devices);
+  shared_updates_.push_back(std::make_unique<SharedUpdates>(
+      replicas_.size(), num_devices,
+      comm::CommunicatorOptions{.timeout = Milliseconds(config_.timeout_s)}));
+  SharedUpdates& updates = *shared_updates_.back();
+  std::vector<kernels::SharedPacks> packs(num_devices);
+  DevicePlans plans(replicas_.size());
+  for (auto& devices : plans) devices.resize(num_devices);
+  // the devices of a replica share its variables: one after the other
+  for (size_t current = 0; current < num_devices; ++current) {
+    RunTeam([&](size_t i, size_t device) {
+      if (device != current) return;
+      Replica& replica = replicas_[i];
+      const graph::Program& program = built[i].program.devices[device];
+      CollectiveKernels kernels(replica.queue.get());
+      Channels& channels = *replica.channels.back();
+      runtime::CompileOptions with_calls = options;
+      with_calls.shared_packs = &packs[device];
+      with_calls.make_kernel = [&](const Graph& graph,
+                                   const graph::Node& node) {
+        auto kernel = kernels.Make(graph, node);
+        if (!kernel) kernel = channels.MakeKernel(graph, node);
+        if (!kernel) {
+          kernel = updates.MakeKernel(i, device, *replica.backend, graph, node,
+                                      kernels.waits());
+        }
+        return kernel;
+      };
+      DevicePlan& plan = plans[i][device];
+      plan.executor = std::make_unique<runtime::Executor>(
+          *program.graph,
+          runtime::PlanSpec{.outputs = program.outputs,
+                            .updates = program.updates},
+          *replica.variables, with_calls);
+      plan.waits = kernels.waits();
+    });
+  }
+  updates.Connect();
+  return {std::move(plans), built[0].program.outputs, input.specs()};
+}
+
+void SynchronousReplicator::ShareVariables(const BuiltReplica& built) {
+  const Graph& graph = *built.program.devices[0].graph;
+  runtime::VariableStore& first = *replicas_[0].variables;
+  first.Declare(graph);
+  for (size_t i = 1; i < replicas_.size(); ++i) {
+    runtime::VariableStore& store = *replicas_[i].variables;
+    for (const std::string& name : built.variables.shared) {
+      if (!store.Has(name)) store.Share(first.at(name));
+    }
+    const auto check = [&](const std::set<std::string>& names, bool is_shared) {
+      for (const std::string& name : names) {
+        if (!store.Has(name) || IsShared(name, store) == is_shared) continue;
+        throw InvalidArgument(fmt::format(
+            "'{}' is brought up to date by all replicas of a process together "
+            "in one step, and by each for itself in another; hint: build the "
+            "step whose optimizer it belongs to first",
+            name));
+      }
+    };
+    check(built.variables.shared, /*is_shared=*/true);
+    check(built.variables.own, /*is_shared=*/false);
+  }
+}
+
+void SynchronousReplicator::AddChannels(
+    const std::vector<BuiltReplica>& built) {
+  for (size_t i = 0; i < replicas_.size(); ++i) {
+    replicas_[i].channels.push_back(std::make_unique<Channels>(
+        built[i].program.num_channels, Milliseconds(config_.timeout_s)));
+  }
+}
+
+std::vector<BuiltReplica> SynchronousReplicator::BuildAll(
+    const SharedInput& input, const StepFn& step_fn,
+    const BuildOptions& options) {
+  std::vector<BuiltReplica> built;
+  std::exception_ptr error;
+  std::string problem;
+  try {
+    for (int i = 0; i < local_.count; ++i) {
+      BuildOptions own = options;
+      if (SharesUpdates()) own.sharing = {.id = i, .count = local_.count};
+      built.push_back(
+          BuildReplica({.id = local_.first + i, .count = local_.total},
+                       input.specs(), step_fn, own));
+    }
+  } catch (const std::exception& e) {
+    error = std::current_exception();
+    problem =
+        fmt::format("replica {} cannot be built: {}",
+                    local_.first + static_cast<int>(built.size()), e.what());
+  }
+  // the others wait for a word from this process, good or bad
+  const std::vector<std::string> problems = processes_.Gather(problem);
+  if (error) std::rethrow_exception(error);
+  for (const std::string& other : problems) {
+    if (!other.empty()) throw CommError(other);
+  }
+  CheckAgreementOfAll(built);
+  return built;
+}
+
+void SynchronousReplicator::CheckAgreementOfAll(
+    const std::vector<BuiltReplica>& built) {
+  std::vector<Signature> signatures;
+  signatures.reserve(built.size());
+  for (const BuiltReplica& replica : built) {
+    signatures.push_back(replica.signature);
+  }
+  if (processes_.size() > 1) {
+    std::vector<Signature> all;
+    for (const std::string& text : processes_.Gather(Encode(signatures))) {
+      std::ranges::move(Decode(text), std::back_inserter(all));
+    }
+    signatures = std::move(all);
+  }
+  CheckAgreement(signatures);
+}
+
+NextResult SynchronousReplicator::Agree(NextResult own) {
+  if (is_stopped_) return NextResult::kEnd;
+  int32_t words[2] = {ToWord(own), HaveVariablesChanged() ? 0 : 1};
+  processes_.Min(words);
+  const NextResult result = FromWord(words[0]);
+  is_stopped_ = processes_.size() > 1 && result == NextResult::kEnd;
+  if (result == NextResult::kOk && words[1] == 0) SpreadVariables();
+  return result;
+}
+
+void SynchronousReplicator::RunTeam(const DeviceWork& work) {
+  const auto num_devices = static_cast<size_t>(config_.logical_devices);
+  team_.Run(
+      [&](int member) {
+        const auto i = static_cast<size_t>(member);
+        work(i / num_devices, i % num_devices);
+      },
+      [&](int member, const std::exception& e) {
+        const size_t i = static_cast<size_t>(member) / num_devices;
+        Abort(fmt::format("replica {}: {}", local_.first + static_cast<int>(i),
+                          e.what()));
+        // its memory is not to go while a call is under way
+        replicas_[i].queue->Drain();
+      });
+}
+
+void SynchronousReplicator::NoteVersions() {
+  for (const auto& [name, variable] : variables().variables()) {
+    versions_[name] = variable.version.value();
+  }
+}
+
+bool SynchronousReplicator::HaveVariablesChanged() const {
+  const auto& variables = replicas_[0].variables->variables();
+  for (const auto& [name, variable] : variables) {
+    const auto noted = versions_.find(name);
+    // one that is new is the same everywhere
+    const uint64_t version = noted == versions_.end() ? 0 : noted->second;
+    if (variable.version.value() != version) return true;
+  }
+  return false;
+}
+
+void SynchronousReplicator::SpreadVariables() {
+  for (const auto& [name, ignored] : variables().variables()) {
+    // somebody may have written in the middle of an update
+    if (sums_.contains(name)) continue;
+    runtime::VariableStore::Variable& first = variables().at(name);
+    const MutableTensorView view(first.spec.dtype, first.spec.shape,
+                                 first.buffer->data());
+    if (processes_.size() > 1) {
+      processes_.Broadcast(view);
+      first.version.Add();
+    }
+    for (size_t i = 1; i < replicas_.size(); ++i) {
+      runtime::VariableStore& store = *replicas_[i].variables;
+      if (!IsShared(name, store)) store.Set(name, view);
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Replicator> MakeSynchronousReplicator(
+    const ReplicationConfig& config, uint64_t seed) {
+  return std::make_unique<SynchronousReplicator>(config, seed);
+}
+
+}  // namespace replicant::replicator

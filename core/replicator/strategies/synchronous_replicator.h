@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/replicator/replicator.h"
+
+namespace replicant::replicator {
+
+// Strategies `in_graph` and `between_graph`: replicas that make every step
+// together, in one process on groups of its processors, or some in each process
+// under MPI.
+//
+// Each replica has a plan, a store and a communicator of its own. All stores
+// begin with the same values and are changed by the same updates, so that they
+// stay equal, bit by bit; those of one process share what is trained
+// (core/replicator/strategies/shared_updates.h). A variable that is updated
+// with values of one replica only is brought together within the step, as its
+// ReplicaAgreement says.
+//
+// A replica that fails ends the step of all.
+std::unique_ptr<Replicator> MakeSynchronousReplicator(
+    const ReplicationConfig& config, uint64_t seed);
+
+}  // namespace replicant::replicator

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/nn/replica_hooks.h"
+#include "core/replicator/replica_context.h"
+
+namespace replicant::learner {
+
+// Returns the hooks by which a model's update runs on the replicas of
+// `replica`; `rows` is the number of rows of its batch. They refer to
+// `replica`, which outlives the building of its step.
+nn::ReplicaHooks HooksOf(replicator::ReplicaContext& replica, int64_t rows);
+
+}  // namespace replicant::learner

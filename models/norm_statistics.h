@@ -1,0 +1,32 @@
+#pragma once
+
+#include "core/config/reader.h"
+#include "core/nn/layers.h"
+#include "core/nn/replica_hooks.h"
+
+namespace replicant::models {
+
+// The rows that the statistics of a batch norm are computed from.
+enum class NormStatistics {
+  kSync,        // those of all replicas
+  kPerReplica,  // the replica's own
+};
+
+// Reads key `batch_norm_statistics` of an image model.
+inline void ReadNormStatistics(config::Reader& reader, NormStatistics* value) {
+  reader.Field("batch_norm_statistics", value,
+               {{"sync", NormStatistics::kSync},
+                {"per_replica", NormStatistics::kPerReplica}},
+               "batch norm on several replicas: sync normalises by the rows of "
+               "all, so that N replicas learn what one would; per_replica each "
+               "by its own rows, without waiting for the others");
+}
+
+// Returns what a batch norm with these statistics gathers by; null for
+// kPerReplica.
+inline nn::GatherFn GatherFor(const nn::ReplicaHooks& hooks,
+                              NormStatistics statistics) {
+  return statistics == NormStatistics::kSync ? hooks.gather : nn::GatherFn();
+}
+
+}  // namespace replicant::models

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/config/reader.h"
+#include "models/norm_statistics.h"
+
+// What a residual network of images and its training are made of
+// (arXiv:1512.03385, arXiv:1706.02677), section `resnet50` of a run. The keys,
+// their ranges and meaning are in config.cc.
+namespace replicant::models::resnet {
+
+enum class Depth { k18, k50 };
+enum class Stem { kImageNet, kSmall };
+
+struct SgdConfig {
+  double learning_rate = 0.1;
+  double momentum = 0.9;
+  double weight_decay = 1e-4;
+  int64_t warm_up_steps = 0;
+  std::vector<int64_t> decay_steps;
+  double decay_factor = 0.1;
+
+  static SgdConfig Read(config::Reader& reader);
+};
+
+struct ResNetConfig {
+  Depth depth = Depth::k50;
+  Stem stem = Stem::kImageNet;
+  int64_t width = 64;  // channels of the first stage
+  int64_t image_size = 224;
+  int64_t num_classes = 1000;
+  double label_smoothing = 0.0;
+  bool has_zero_gamma = true;
+  NormStatistics batch_norm_statistics = NormStatistics::kPerReplica;
+  SgdConfig optimizer;
+
+  static ResNetConfig Read(config::Reader& reader);
+};
+
+}  // namespace replicant::models::resnet

@@ -1,0 +1,83 @@
+#include "models/sngan/config.h"
+
+#include <fmt/format.h>
+
+namespace replicant::models::sngan {
+
+AdamConfig AdamConfig::Read(config::Reader& reader) {
+  AdamConfig c;
+  reader.Field("learning_rate", &c.learning_rate, {0.0, 1.0}, "of Adam");
+  reader.Field("beta1", &c.beta1, {0.0, 0.9999}, "of Adam");
+  reader.Field("beta2", &c.beta2, {0.0, 0.99999}, "of Adam");
+  reader.Field("decay_begin", &c.decay_begin, {0, 1'000'000'000},
+               "updates of the generator after which the learning rate falls "
+               "in a straight line");
+  reader.Field("decay_end", &c.decay_end, {0, 1'000'000'000},
+               "updates of the generator after which it is 0; 0: it stays");
+  if (c.decay_end != 0 && c.decay_end <= c.decay_begin) {
+    reader.Error("decay_end",
+                 fmt::format("want 0 or more than decay_begin, {}, got {}",
+                             c.decay_begin, c.decay_end));
+  }
+  return c;
+}
+
+SnganConfig SnganConfig::Read(config::Reader& reader) {
+  SnganConfig c;
+  reader.Field(
+      "image_size", &c.image_size,
+      {{"32", ImageSize::k32},
+       {"64", ImageSize::k64},
+       {"128", ImageSize::k128}},
+      "pixels of a side of an image, which says what the networks are");
+  reader.Field("num_classes", &c.num_classes, {1, 1 << 20},
+               "what an image may be");
+  reader.Field("latent_size", &c.latent_size, {1, 1 << 16},
+               "normal numbers that an image is made from");
+  reader.Field("generator_channels", &c.generator_channels, {1, 1024},
+               "the generator's unit of channels; none: 256 for 32 pixels, "
+               "else 64");
+  reader.Field("discriminator_channels", &c.discriminator_channels, {1, 1024},
+               "the discriminator's; none: 128 for 32 pixels, else 64");
+  reader.Field("discriminator_steps", &c.discriminator_steps, {1, 100},
+               "updates of the discriminator for one of the generator");
+  ReadNormStatistics(reader, &c.batch_norm_statistics);
+  reader.Section("optimizer", &c.optimizer, "Adam, one for each network");
+  return c;
+}
+
+int64_t SnganConfig::side() const {
+  switch (image_size) {
+    case ImageSize::k32:
+      return 32;
+    case ImageSize::k64:
+      return 64;
+    case ImageSize::k128:
+      break;
+  }
+  return 128;
+}
+
+std::vector<int64_t> SnganConfig::GeneratorChannels() const {
+  const bool is_small = image_size == ImageSize::k32;
+  const int64_t unit = generator_channels.value_or(is_small ? 256 : 64);
+  if (is_small) return {unit, unit, unit, unit};
+  std::vector<int64_t> channels = {16 * unit, 8 * unit, 4 * unit, 2 * unit,
+                                   unit};
+  if (image_size == ImageSize::k128) {
+    channels.insert(channels.begin(), 16 * unit);
+  }
+  return channels;
+}
+
+std::vector<int64_t> SnganConfig::DiscriminatorChannels() const {
+  const bool is_small = image_size == ImageSize::k32;
+  const int64_t unit = discriminator_channels.value_or(is_small ? 128 : 64);
+  if (is_small) return {unit, unit, unit, unit};
+  std::vector<int64_t> channels = {unit, 2 * unit, 4 * unit, 8 * unit,
+                                   16 * unit};
+  if (image_size == ImageSize::k128) channels.push_back(16 * unit);
+  return channels;
+}
+
+}  // namespace replicant::models::sngan

@@ -1,0 +1,204 @@
+#include "models/sngan/networks.h"
+
+#include <numbers>
+#include <string>
+
+#include "core/graph/ops/conv.h"
+#include "core/graph/ops/elementwise.h"
+#include "core/graph/ops/indexing.h"
+#include "core/graph/ops/matmul.h"
+#include "core/graph/ops/pool.h"
+#include "core/graph/ops/reduce.h"
+#include "core/graph/ops/shape_ops.h"
+
+namespace replicant::models::sngan {
+namespace {
+
+// Side of the image that the generator starts from.
+constexpr int64_t kFirstSide = 4;
+
+// First values as in the authors' code: Glorot's, larger within the blocks.
+nn::Initializer Glorot(double gain) {
+  return nn::Scaled(nn::GlorotUniform(), gain);
+}
+constexpr double kBlockGain = std::numbers::sqrt2;
+
+struct ConvSizes {
+  int64_t in, out, kernel;
+};
+
+nn::Conv2d AddConv(Graph& graph, const std::string& name,
+                   const ConvSizes& sizes, double gain, DType dtype,
+                   CallSite site) {
+  return {graph,
+          name,
+          sizes.in,
+          sizes.out,
+          sizes.kernel,
+          {.padding = sizes.kernel / 2},
+          {.weight = Glorot(gain), .bias = nn::Constant(0.0), .dtype = dtype},
+          site};
+}
+
+nn::SpectralNorm AddWeight(Graph& graph, const std::string& name,
+                           const Shape& shape, double gain, DType dtype,
+                           CallSite site) {
+  const Graph::Scope scope(graph, name);
+  return {graph, shape, Glorot(gain), dtype, site};
+}
+
+NormalisedLayer AddLayer(Graph& graph, const std::string& name,
+                         const Shape& shape, double gain, DType dtype,
+                         CallSite site) {
+  const nn::SpectralNorm weight =
+      AddWeight(graph, name, shape, gain, dtype, site);
+  const Graph::Scope scope(graph, name);
+  return {
+      weight,
+      graph.AddVariable(
+          {.name = "bias", .dtype = dtype, .shape = Shape({shape[0]})}, site)};
+}
+
+Output WeightOf(const nn::SpectralNorm& norm, std::vector<Output>* updates,
+                CallSite site) {
+  return updates == nullptr ? norm.Infer(site) : norm.Train(updates, site);
+}
+
+Output Convolve(const NormalisedLayer& layer, Output x,
+                std::vector<Output>* updates, CallSite site) {
+  const Output weight = WeightOf(layer.weight, updates, site);
+  return graph::Add(
+      graph::Conv2d(x, weight, {.padding = weight.shape()[2] / 2}, site),
+      x.graph->Read(layer.bias, site), site);
+}
+
+Output Apply(const nn::ConditionalBatchNorm& norm, Output x, Output labels,
+             std::vector<Output>* updates, CallSite site) {
+  return updates == nullptr
+             ? norm.Infer(x, labels, {.has_relu = true}, site)
+             : norm.Train(x, labels, updates, {.has_relu = true}, site);
+}
+
+}  // namespace
+
+Generator::Generator(Graph& graph, const SnganConfig& config, DType dtype,
+                     const nn::GatherFn& gather, CallSite site) {
+  const Graph::Scope scope(graph, "generator");
+  const std::vector<int64_t> channels = config.GeneratorChannels();
+  first_channels_ = channels.front();
+  const nn::BatchNormLayerOptions norm{.dtype = dtype, .gather = gather};
+  linear_.emplace(
+      graph, "linear", config.latent_size,
+      kFirstSide * kFirstSide * first_channels_,
+      nn::LayerOptions{
+          .weight = Glorot(1.0), .bias = nn::Constant(0.0), .dtype = dtype},
+      site);
+  {
+    const Graph::Scope blocks_scope(graph, "blocks");
+    for (size_t i = 0; i + 1 < channels.size(); ++i) {
+      const Graph::Scope block_scope(graph, std::to_string(i));
+      const int64_t in = channels[i];
+      const int64_t out = channels[i + 1];
+      blocks_.push_back(
+          {.norm1 = {graph, "norm1", config.num_classes, in, norm, site},
+           .norm2 = {graph, "norm2", config.num_classes, out, norm, site},
+           .conv1 =
+               AddConv(graph, "conv1", {in, out, 3}, kBlockGain, dtype, site),
+           .conv2 =
+               AddConv(graph, "conv2", {out, out, 3}, kBlockGain, dtype, site),
+           .shortcut =
+               AddConv(graph, "shortcut", {in, out, 1}, 1.0, dtype, site)});
+    }
+  }
+  norm_.emplace(graph, "norm", channels.back(), norm, site);
+  conv_.emplace(
+      AddConv(graph, "conv", {channels.back(), 3, 3}, 1.0, dtype, site));
+}
+
+Output Generator::operator()(Output latent, Output labels,
+                             std::vector<Output>* updates,
+                             CallSite site) const {
+  Output x =
+      graph::Reshape((*linear_)(latent, site),
+                     {-1, kFirstSide, kFirstSide, first_channels_}, site);
+  for (const Block& block : blocks_) {
+    Output h = Apply(block.norm1, x, labels, updates, site);
+    h = block.conv1(graph::UpsampleNearest2d(h, 2, site), site);
+    h = Apply(block.norm2, h, labels, updates, site);
+    h = block.conv2(h, site);
+    // a 1x1 convolution gives the same before the upsampling, for a quarter of
+    // the work
+    x = graph::Add(
+        h, graph::UpsampleNearest2d(block.shortcut(x, site), 2, site), site);
+  }
+  const nn::NormEpilogue relu{.has_relu = true};
+  x = updates == nullptr ? norm_->Infer(x, relu, site)
+                         : norm_->Train(x, updates, relu, site);
+  return graph::Tanh((*conv_)(x, site), site);
+}
+
+Discriminator::Discriminator(Graph& graph, const SnganConfig& config,
+                             DType dtype, CallSite site) {
+  const Graph::Scope scope(graph, "discriminator");
+  const std::vector<int64_t> channels = config.DiscriminatorChannels();
+  int64_t in = 3;
+  for (size_t i = 0; i < channels.size(); ++i) {
+    const Graph::Scope blocks_scope(graph, "blocks");
+    const Graph::Scope block_scope(graph, std::to_string(i));
+    const int64_t out = channels[i];
+    const bool is_first = i == 0;
+    const bool halves = static_cast<int64_t>(i) < config.num_halvings();
+    // the channels change at the second convolution, in the first block at the
+    // first
+    const int64_t within = is_first ? out : in;
+    Block block{.conv1 = AddLayer(graph, "conv1", Shape({within, in, 3, 3}),
+                                  kBlockGain, dtype, site),
+                .conv2 = AddLayer(graph, "conv2", Shape({out, within, 3, 3}),
+                                  kBlockGain, dtype, site),
+                .shortcut = {},
+                .is_first = is_first,
+                .halves = halves};
+    if (halves || in != out) {
+      block.shortcut =
+          AddLayer(graph, "shortcut", Shape({out, in, 1, 1}), 1.0, dtype, site);
+    }
+    blocks_.push_back(block);
+    in = out;
+  }
+  linear_ = AddLayer(graph, "linear", Shape({1, in}), 1.0, dtype, site);
+  embedding_ = AddWeight(graph, "embedding", Shape({config.num_classes, in}),
+                         1.0, dtype, site);
+}
+
+Output Discriminator::operator()(Output images, Output labels,
+                                 std::vector<Output>* updates,
+                                 CallSite site) const {
+  Output x = images;
+  for (const Block& block : blocks_) {
+    Output h = block.is_first ? x : graph::Relu(x, site);
+    h = graph::Relu(Convolve(block.conv1, h, updates, site), site);
+    h = Convolve(block.conv2, h, updates, site);
+    if (block.halves) {
+      h = graph::AveragePool2d(h, {}, site);
+      x = graph::AveragePool2d(x, {}, site);
+    }
+    // a 1x1 convolution gives the same after the pooling, for a quarter of the
+    // work
+    if (block.shortcut) x = Convolve(*block.shortcut, x, updates, site);
+    x = graph::Add(h, x, site);
+  }
+  // [B, C]
+  const Output features =
+      graph::ReduceSum(graph::Relu(x, site), {.axes = {1, 2}}, site);
+  const Output linear = graph::Add(
+      graph::MatMul(features, WeightOf(linear_->weight, updates, site),
+                    {.transpose_b = true}, site),
+      images.graph->Read(linear_->bias, site), site);
+  const Output of_class =
+      graph::Embedding(WeightOf(*embedding_, updates, site), labels, site);
+  const Output projection = graph::ReduceSum(
+      graph::Mul(features, of_class, site), {.axes = {1}}, site);
+  return graph::Add(graph::Reshape(linear, {-1}, site), projection, site);
+}
+
+}  // namespace replicant::models::sngan

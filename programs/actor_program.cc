@@ -1,0 +1,173 @@
+// An actor: acts in its environments by the newest policy that the learner
+// published, and streams every step to the replay.
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "actors/actor.h"
+#include "actors/followed_policy.h"
+#include "actors/remote_sink.h"
+#include "core/base/log.h"
+#include "core/base/process.h"
+#include "core/base/thread.h"
+#include "core/rpc/heartbeat_sender.h"
+#include "env/tasks/suite.h"
+#include "programs/program.h"
+
+namespace replicant::actors {
+namespace {
+
+using programs::RunConfig;
+
+using namespace std::chrono_literals;
+
+// Of the random streams of an actor's process: far from those of the ones
+// before it.
+int64_t FirstPosition(uint32_t incarnation) {
+  return (int64_t{incarnation} - 1) << 31;
+}
+
+// What takes the steps of one environment to the replay.
+std::unique_ptr<RemoteSink> MakeSink(const RunConfig& config,
+                                     const agents::TaskSpec& task,
+                                     const std::string& name) {
+  replay::StepWriterOptions writer;
+  writer.endpoint = config.replay.bind;
+  writer.name = name;
+  writer.shape = {.observation_bytes = task.observation_bytes(),
+                  .action_bytes = task.action_bytes(),
+                  .frame_bytes = task.frame_bytes()};
+  writer.group_steps = config.actors.group_steps;
+  writer.codec = config.actors.codec;
+  writer.queue_groups = config.actors.queue_groups;
+  return std::make_unique<RemoteSink>(
+      writer,
+      std::chrono::duration_cast<Clock::Duration>(
+          std::chrono::duration<double>(config.actors.append_timeout_s)));
+}
+
+int Run(const RunConfig& config, int64_t index) {
+  const StopSignal stop;
+  const auto heartbeat_options = rpc::HeartbeatSenderOptions::FromEnvironment(
+      {.id = {"actor", static_cast<uint32_t>(index)}});
+  rpc::HeartbeatSender heartbeat(heartbeat_options);
+  const int64_t num_environments = config.actors.environments;
+  const int64_t first_environment = index * num_environments;
+  const auto seed = static_cast<uint64_t>(config.run.seed);
+  const env::TaskRegistry registry(env::SuiteTasks());
+  env::VectorEnvironment environments(
+      env::MakeConfiguredEnvironments(registry, config.task, seed,
+                                      first_environment, num_environments),
+      {.threads = config.actors.env_threads});
+  const agents::TaskSpec task = agents::MakeTaskSpec(
+      config.task,
+      *env::MakeConfiguredEnvironment(registry, config.task, seed, 0));
+  PolicyRunner policy(config.agent.networks, task,
+                      {.backend = config.learner.replication.backend,
+                       .num_environments = num_environments,
+                       .first_environment = first_environment,
+                       .seed = seed});
+  FollowedPolicy followed(config.learner.parameter_bind, &policy);
+
+  std::vector<std::unique_ptr<RemoteSink>> sinks;
+  std::vector<StepSink*> sink_pointers;
+  for (int64_t e = 0; e < num_environments; ++e) {
+    sinks.push_back(
+        MakeSink(config, task, fmt::format("actor-{}/{}", index, e)));
+    sink_pointers.push_back(sinks.back().get());
+  }
+
+  double last_return = 0.0;
+  int64_t num_episodes = 0;
+  Actor actor(task, &environments, &policy, sink_pointers,
+              {.exploration = config.actors.exploration,
+               .first_environment = first_environment,
+               .num_all_environments = config.actors.count * num_environments,
+               .seed = seed,
+               .first_position = FirstPosition(heartbeat_options.incarnation),
+               .on_episode = [&](const EpisodeResult& episode) {
+                 last_return = episode.episode_return * task.return_scale;
+                 ++num_episodes;
+               }});
+  const auto waited_s = [&sinks] {
+    double sum = 0.0;
+    for (const auto& sink : sinks) sum += sink->writer().metrics().waited_s;
+    return sum;
+  };
+  const auto is_over = [&stop, &heartbeat] {
+    return stop.count() > 0 || heartbeat.StopOrder().has_value();
+  };
+  // an order to stop ends a wait for the replay, too
+  const Thread watch("stop-watch", [&](const Thread::StopToken& token) {
+    while (!token.IsStopRequested()) {
+      if (is_over()) {
+        for (const auto& sink : sinks) sink->writer().StopWaiting();
+        return;
+      }
+      std::this_thread::sleep_for(50ms);
+    }
+  });
+  // the first policy is the learner's, too
+  heartbeat.SetState(rpc::RoleState::kWaiting, "parameters of the learner");
+  while (!is_over() && !followed.version()) followed.Poll(100ms);
+  heartbeat.SetState(rpc::RoleState::kRunning);
+  while (!is_over()) {
+    actor.NoteAllSteps(followed.agent_steps());
+    actor.Step();
+    followed.Poll(0ms);
+    heartbeat.SetWaited(waited_s(), "replay: no room yet");
+    heartbeat.SetCounter("agent_steps", static_cast<double>(actor.num_steps()));
+    heartbeat.SetCounter(
+        "frames", static_cast<double>(actor.num_steps() * task.action_repeat));
+    heartbeat.SetCounter("episodes", static_cast<double>(num_episodes));
+    if (num_episodes > 0) heartbeat.SetGauge("return", last_return);
+    heartbeat.SetGauge("policy_step", static_cast<double>(*followed.version()));
+  }
+  heartbeat.SetState(rpc::RoleState::kDraining, "steps under way");
+  // what the rate limiter holds back for longer nobody would learn from
+  const Clock::TimePoint deadline = Clock::Real().Now() + 300ms;
+  for (const auto& sink : sinks) {
+    if (!sink->writer().Flush(deadline)) {
+      spdlog::warn("some steps did not reach the replay");
+    }
+    sink->writer().Close();
+  }
+  spdlog::info(
+      "ends after {} agent steps and {} episodes; policy {:.1f} s, "
+      "environments "
+      "{:.1f} s, replay {:.1f} s, of which waiting {:.1f} s",
+      actor.num_steps(), num_episodes, actor.times().policy_s,
+      actor.times().environments_s, actor.times().sinks_s, waited_s());
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  std::string index_text = "0";
+  return programs::RunProgram(
+      argc, argv,
+      {.name = "actor",
+       .about = "Acts in environments and streams the steps to the replay.",
+       .add_options =
+           [&](config::CommandLine& command_line) {
+             command_line.AddOption("--index", &index_text,
+                                    "which of actors.count this is");
+           }},
+      [&](const config::Loaded<RunConfig>& loaded) {
+        const int64_t index = programs::ParseInteger(
+            "--index", index_text, {0, loaded.config.actors.count - 1});
+        LogOptions log = loaded.config.log;
+        log.role = fmt::format("actor-{}", index);
+        InitLogging(log);
+        return Run(loaded.config, index);
+      });
+}
+
+}  // namespace
+}  // namespace replicant::actors
+
+int main(int argc, char** argv) { return replicant::actors::Main(argc, argv); }

@@ -1,0 +1,259 @@
+// The evaluator: tries the policy out without noise, either beside a training,
+// whose newest parameters it follows, or once by hand with those of a
+// checkpoint.
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "actors/evaluation_log.h"
+#include "actors/evaluator.h"
+#include "actors/followed_policy.h"
+#include "agents/agent_steps.h"
+#include "core/base/error.h"
+#include "core/base/process.h"
+#include "core/rpc/heartbeat_sender.h"
+#include "core/runtime/checkpoint.h"
+#include "env/tasks/suite.h"
+#include "programs/program.h"
+#include "programs/stop_order.h"
+#include "programs/summary.h"
+
+namespace replicant::actors {
+namespace {
+
+using programs::RunConfig;
+using namespace std::chrono_literals;
+
+struct Options {
+  std::string checkpoint;
+  std::optional<std::string> video;
+  std::string began_ms;
+
+  // When the run began, in seconds since 1970.
+  double BeganSeconds() const {
+    return 1e-3 * static_cast<double>(programs::ParseInteger(
+                      "--began_ms", began_ms, {0, int64_t{1} << 53}));
+  }
+};
+
+Evaluator MakeEvaluator(const RunConfig& config) {
+  return Evaluator(env::TaskRegistry(env::SuiteTasks()),
+                   {.task = config.task,
+                    .networks = config.agent.networks,
+                    .evaluation = config.evaluation,
+                    .backend = config.learner.replication.backend});
+}
+
+// Evaluates the newest parameters of a learner, again and again.
+class Follower {
+ public:
+  Follower(const RunConfig& config, double began_s)
+      : config_(config.evaluation),
+        action_repeat_(config.task.action_repeat),
+        folder_(programs::RunFolderOf(config)),
+        evaluator_(MakeEvaluator(config)),
+        followed_(config.learner.parameter_bind, &evaluator_.policy()),
+        log_(folder_, began_s) {
+    const auto earlier = ReadEvaluations(folder_);
+    if (earlier.empty()) return;
+    Report(earlier.back());
+    evaluated_ = static_cast<uint64_t>(earlier.back().step);
+  }
+
+  // Until it is told to stop, or the policy is good enough. Returns the exit
+  // code: success, but for an order to stop, means that the run is complete.
+  int Run() {
+    heartbeat_.SetState(rpc::RoleState::kWaiting, "parameters of the learner");
+    const Clock& clock = Clock::Real();
+    const auto seconds = [](double value) {
+      return std::chrono::duration_cast<Clock::Duration>(
+          std::chrono::duration<double>(value));
+    };
+    Clock::TimePoint next = clock.Now();
+    Clock::TimePoint next_video = next + seconds(config_.video.interval_s);
+    while (!IsOver()) {
+      followed_.Poll(100ms);
+      const Clock::TimePoint now = clock.Now();
+      // the same policy would do the same again
+      const bool is_new =
+          followed_.version() && followed_.version() != evaluated_;
+      if (!is_new || now < next) continue;
+      heartbeat_.SetState(rpc::RoleState::kRunning);
+      next = now + seconds(config_.interval_s);
+      const bool has_film = config_.video.enabled && now >= next_video;
+      if (has_film) next_video = now + seconds(config_.video.interval_s);
+      evaluated_ = followed_.version();
+      if (IsGoodEnough(static_cast<int64_t>(*evaluated_), has_film)) return 0;
+    }
+    heartbeat_.SetState(rpc::RoleState::kDraining);
+    return programs::ExitCodeOfStop(heartbeat_options_, heartbeat_);
+  }
+
+ private:
+  bool IsOver() const { return stop_.count() > 0 || heartbeat_.StopOrder(); }
+
+  void Report(const EvaluationRecord& record) {
+    heartbeat_.SetGauge("evaluation_return", record.mean);
+    heartbeat_.SetGauge("evaluation_step", static_cast<double>(record.step));
+  }
+
+  // Evaluates; whether the result ends the run.
+  bool IsGoodEnough(int64_t step, bool has_film) {
+    const double seconds = log_.Now();
+    const int64_t frames = followed_.agent_steps() * action_repeat_;
+    const auto trial = evaluator_.Run(has_film ? VideoFile(folder_, step) : "",
+                                      [this] { return IsOver(); });
+    if (!trial) return false;
+    if (!trial->video_problem.empty()) {
+      spdlog::warn("no video: {}", trial->video_problem);
+    }
+    const EvaluationRecord record =
+        MakeRecord(seconds, step, frames, trial->result);
+    log_.Write(record);
+    Report(record);
+    spdlog::info("step {}: return {:.1f} +- {:.1f} of {} episodes", step,
+                 record.mean, record.standard_deviation, record.num_episodes);
+    if (!config_.IsGoodEnough(record.mean)) return false;
+    const std::string why =
+        fmt::format("return {:.1f} at step {} reaches {} = {:g}", record.mean,
+                    step, "evaluation.stop_at_return", *config_.stop_at_return);
+    spdlog::info("{}", why);
+    heartbeat_.SetState(rpc::RoleState::kDraining, why);
+    return true;
+  }
+
+  const rpc::HeartbeatSenderOptions heartbeat_options_ =
+      rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"evaluator", 0}});
+  const EvaluationConfig config_;
+  const int64_t action_repeat_;
+  const std::filesystem::path folder_;
+  const StopSignal stop_;
+  rpc::HeartbeatSender heartbeat_{heartbeat_options_};
+  Evaluator evaluator_;
+  FollowedPolicy followed_;
+  EvaluationLog log_;
+  // the last one that was evaluated, by an earlier process too
+  std::optional<uint64_t> evaluated_;
+};
+
+// The folder of the run that `given` is, or is a checkpoint of.
+std::filesystem::path FindRun(const std::string& given) {
+  std::error_code error;
+  const auto path = std::filesystem::canonical(given, error);
+  if (error || !std::filesystem::is_directory(path)) {
+    throw IoError(fmt::format("--checkpoint {}: no such folder", given));
+  }
+  for (const auto& run : {path, path.parent_path().parent_path()}) {
+    if (std::filesystem::exists(run / "config.yaml")) return run;
+  }
+  throw IoError(
+      fmt::format("--checkpoint {}: neither the folder of a run, which has a "
+                  "config.yaml, nor a checkpoint in one",
+                  given));
+}
+
+std::filesystem::path FindCheckpoint(const std::string& given,
+                                     const std::filesystem::path& run) {
+  std::filesystem::path path = std::filesystem::canonical(given);
+  if (path != run) return path;
+  if (auto newest = programs::NewestCheckpoint(run)) return *newest;
+  throw IoError(
+      fmt::format("--checkpoint {}: the run has no checkpoint yet", given));
+}
+
+// Evaluates a checkpoint and says what came out.
+int TryOut(const RunConfig& config, const Options& options) {
+  const std::filesystem::path run = FindRun(options.checkpoint);
+  const std::filesystem::path checkpoint =
+      FindCheckpoint(options.checkpoint, run);
+  Evaluator evaluator = MakeEvaluator(config);
+  const runtime::CheckpointInfo info =
+      runtime::LoadPartOfCheckpoint(checkpoint, evaluator.policy().variables());
+  std::filesystem::path video = options.video.value_or("");
+  if (options.video && video.empty()) video = VideoFile(run, info.step);
+
+  const StopSignal stop;
+  std::optional<EvaluationLog> log;
+  if (!options.began_ms.empty()) log.emplace(run, options.BeganSeconds());
+  const double seconds = log ? log->Now() : 0.0;
+  const auto trial = evaluator.Run(video, [&stop] { return stop.count() > 0; });
+  if (!trial) {
+    std::fputs("evaluator: stopped by a signal\n", stderr);
+    return 1;
+  }
+  std::optional<int64_t> frames = agents::AgentStepsIn(info.metadata);
+  if (frames) *frames *= config.task.action_repeat;
+  const EvaluationRecord record =
+      MakeRecord(seconds, info.step, frames, trial->result);
+  if (log) log->Write(record);
+  fmt::print(
+      "task        {}\n"
+      "checkpoint  {}\n"
+      "step        {}\n"
+      "episodes    {} from seed {}\n"
+      "return      {:.1f} +- {:.1f} (min {:.1f}, max {:.1f})\n",
+      config.task.name, checkpoint.string(), info.step, record.num_episodes,
+      config.evaluation.seed, record.mean, record.standard_deviation,
+      record.min, record.max);
+  if (!options.video) return 0;
+  const bool has_video = trial->video_problem.empty();
+  fmt::print("video       {}\n",
+             has_video ? video.string() : "none: " + trial->video_problem);
+  return has_video ? 0 : 1;
+}
+
+int Run(const RunConfig& config, const Options& options) {
+  if (!options.checkpoint.empty()) return TryOut(config, options);
+  if (options.video) {
+    throw ConfigError(
+        "--video: only with --checkpoint; hint: evaluation.video says what is "
+        "filmed beside a training");
+  }
+  return Follower(config, options.began_ms.empty()
+                              ? FindBeginning(programs::RunFolderOf(config))
+                              : options.BeganSeconds())
+      .Run();
+}
+
+void AddOptions(config::CommandLine& command_line, Options* options) {
+  command_line.AddConfigOption(
+      "--checkpoint", &options->checkpoint,
+      "evaluate the newest checkpoint of the run in this folder, or this one "
+      "checkpoint, by the run's configuration",
+      [](const std::string& given) { return FindRun(given) / "config.yaml"; });
+  command_line.AddSetting("--episodes", "evaluation.episodes", "how many");
+  command_line.AddSetting("--seed", "evaluation.seed",
+                          "of the episodes' first states");
+  command_line.AddOption("--video", &options->video,
+                         "with --checkpoint: film the first episode into this "
+                         "file, or one in the folder of the run");
+  command_line.AddOption(
+      "--began_ms", &options->began_ms,
+      "when the run began, in milliseconds since 1970; only then the result of "
+      "a checkpoint is added to the run's evaluations.jsonl");
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  return programs::RunProgram(
+      argc, argv,
+      {.name = "evaluator",
+       .about = "Tries the policy of a training out, without noise.",
+       .add_options =
+           [&](config::CommandLine& command_line) {
+             AddOptions(command_line, &options);
+           }},
+      [&](const config::Loaded<RunConfig>& loaded) {
+        return Run(loaded.config, options);
+      });
+}
+
+}  // namespace
+}  // namespace replicant::actors
+
+int main(int argc, char** argv) { return replicant::actors::Main(argc, argv); }

@@ -1,0 +1,133 @@
+#include "programs/learning_curve.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/base/error.h"
+#include "core/base/fs.h"
+#include "core/base/process.h"
+#include "core/metrics/format.h"
+
+namespace replicant::programs {
+namespace {
+
+// A text as gnuplot's single-quoted string.
+std::string Quote(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? "''" : std::string(1, c);
+  return quoted + "'";
+}
+
+// Minutes and mean of each evaluation, and the ends of its band: a standard
+// deviation from the mean, but not beyond what an episode returned.
+std::string DataBlock(const std::vector<actors::EvaluationRecord>& records) {
+  std::string text = "$evaluations << END\n";
+  for (const actors::EvaluationRecord& record : records) {
+    text += fmt::format(
+        "{} {} {} {}\n", record.seconds / 60.0, record.mean,
+        std::max(record.mean - record.standard_deviation, record.min),
+        std::min(record.mean + record.standard_deviation, record.max));
+  }
+  return text + "END\n";
+}
+
+// When the run had made so many frames, in minutes, between evaluations.
+double MinutesAt(const std::vector<actors::EvaluationRecord>& records,
+                 double frames) {
+  double earlier_frames = 0.0;
+  double earlier_s = 0.0;
+  for (const actors::EvaluationRecord& record : records) {
+    const auto now = static_cast<double>(record.frames.value_or(0));
+    if (now >= frames) {
+      const double share = (frames - earlier_frames) / (now - earlier_frames);
+      return (earlier_s + share * (record.seconds - earlier_s)) / 60.0;
+    }
+    earlier_frames = now;
+    earlier_s = record.seconds;
+  }
+  return earlier_s / 60.0;
+}
+
+// A second axis with round numbers of frames where they were reached; empty if
+// frames are not known.
+std::string FrameAxis(const std::vector<actors::EvaluationRecord>& records) {
+  double last = 0.0;
+  for (const actors::EvaluationRecord& record : records) {
+    last = std::max(last, static_cast<double>(record.frames.value_or(0)));
+  }
+  if (last < 1.0) return "";
+  // a step of 1, 2 or 5 times a power of ten, at most eight of them
+  double step = 1.0;
+  for (int i = 1; last / step > 8.0; ++i) step *= i % 3 == 2 ? 2.5 : 2.0;
+  std::string tics;
+  for (int i = 1; i * step <= last; ++i) {
+    const double frames = i * step;
+    tics += fmt::format("{}'{}' {}", tics.empty() ? "" : ", ",
+                        metrics::FormatQuantity(frames),
+                        MinutesAt(records, frames));
+  }
+  return "set xtics nomirror\nset link x2\nset x2label 'frames'\nset x2tics (" +
+         tics + ")\n";
+}
+
+}  // namespace
+
+void DrawLearningCurve(const std::vector<actors::EvaluationRecord>& records,
+                       const std::string& title,
+                       const std::filesystem::path& file) {
+  const TemporaryFolder folder("replicant-curve");
+  const std::filesystem::path script = folder.path() / "curve.gp";
+  AtomicWriteFile(
+      script,
+      "set terminal pngcairo size 960,540 noenhanced\n"
+      "set output " +
+          Quote(file.string()) + "\n" + DataBlock(records) + "set title " +
+          Quote(title) +
+          "\n"
+          "set xlabel 'minutes'\n"
+          "set ylabel 'return of the policy without noise'\n"
+          "set xrange [0:*]\n"
+          "set grid\n" +
+          FrameAxis(records) +
+          "set key bottom right\n"
+          "plot $evaluations using 1:3:4 with filledcurves "
+          "lc rgb '#c6dbef' title 'standard deviation of the episodes', "
+          "$evaluations using 1:2 with linespoints lw 2 pt 7 ps 0.6 "
+          "lc rgb '#08519c' title 'mean of " +
+          fmt::format("{}", records.empty() ? 0 : records.back().num_episodes) +
+          " episodes'\n");
+  CommandResult result;
+  try {
+    result = RunCommand({.command = {"gnuplot", script.string()}},
+                        std::chrono::seconds(60));
+  } catch (const IoError& e) {
+    throw IoError(
+        fmt::format("learning curve {}: {}; hint: it is drawn by the program "
+                    "gnuplot, install it",
+                    file.string(), e.what()));
+  }
+  if (!result.status.ok()) {
+    throw IoError(fmt::format("learning curve {}: gnuplot ended with {}: {}",
+                              file.string(), result.status.ToString(),
+                              result.output));
+  }
+}
+
+std::vector<actors::EvaluationRecord> DrawCurveOfRun(
+    const std::filesystem::path& run_folder, const std::string& title) {
+  std::vector<actors::EvaluationRecord> evaluations;
+  try {
+    evaluations = actors::ReadEvaluations(run_folder);
+    if (!evaluations.empty()) {
+      DrawLearningCurve(evaluations, title, run_folder / "curve.png");
+    }
+  } catch (const IoError& e) {
+    spdlog::warn("{}", e.what());
+  }
+  return evaluations;
+}
+
+}  // namespace replicant::programs

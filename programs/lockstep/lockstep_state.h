@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "actors/actor.h"
+#include "replay/client/local_replay.h"
+
+namespace replicant::programs {
+
+// What a training in lockstep is in the middle of, beside the learner's
+// variables and the shard of its replay.
+struct LockstepState {
+  actors::ActorState actor;
+  // by environment
+  std::vector<replay::LocalReplay::Writer::State> writers;
+  // LocalReplay::waiting()
+  std::vector<uint64_t> waiting;
+};
+
+// A .safetensors file: i64 "actor" [3], "episodes" [E], "writers" [E, 3] and
+// "waiting" [W], f32 "actions/E" of each environment, with the fields in the
+// order of the structs. Throws IoError.
+void WriteLockstepState(const std::filesystem::path& path,
+                        const LockstepState& state);
+// Throws IoError for a file that cannot be read, or holds something else.
+LockstepState ReadLockstepState(const std::filesystem::path& path);
+
+}  // namespace replicant::programs

@@ -1,0 +1,151 @@
+#include "programs/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <utility>
+
+#include "core/metrics/format.h"
+#include "learner/checkpoint_folder.h"
+#include "programs/check_run.h"
+
+namespace replicant::programs {
+namespace {
+
+using metrics::FormatDuration;
+using metrics::FormatQuantity;
+using Rows = std::vector<std::pair<std::string, std::string>>;
+
+// A word of a command as a shell takes it.
+std::string ShellWord(const std::string& word) {
+  const bool is_plain =
+      std::all_of(word.begin(), word.end(), [](unsigned char c) {
+        return std::isalnum(c) != 0 || c == '/' || c == '.' || c == '_' ||
+               c == '-';
+      });
+  if (is_plain && !word.empty()) return word;
+  std::string quoted = "'";
+  for (const char c : word) {
+    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  }
+  return quoted + "'";
+}
+
+std::string TaskText(const env::TaskConfig& task) {
+  if (!task.has_pixels) return task.name + " from state";
+  const env::CameraOptions& camera = task.pixels.camera;
+  return fmt::format("{} from pixels, {}x{}, {} frames", task.name,
+                     camera.height, camera.width, task.pixels.frame_stack);
+}
+
+// "1.23M (4.1k/s)".
+std::string AmountText(double amount, double seconds) {
+  return fmt::format("{} ({}/s)", FormatQuantity(amount),
+                     FormatQuantity(amount / seconds));
+}
+
+void AddReturns(const std::vector<actors::EvaluationRecord>& records,
+                Rows* rows) {
+  if (records.empty()) return;
+  const auto best = std::max_element(
+      records.begin(), records.end(), [](const auto& a, const auto& b) {
+        // a policy that has diverged is none
+        return std::isnan(a.mean) || a.mean < b.mean;
+      });
+  const auto text = [](const actors::EvaluationRecord& record) {
+    return fmt::format("{:.1f} +- {:.1f} ({} episodes) at step {}, {}",
+                       record.mean, record.standard_deviation,
+                       record.num_episodes, record.step,
+                       FormatDuration(record.seconds));
+  };
+  rows->emplace_back("last return", text(records.back()));
+  rows->emplace_back("best return", text(*best));
+}
+
+// The newest video: names hold steps of equal length.
+std::optional<std::filesystem::path> NewestVideo(
+    const std::filesystem::path& run_folder) {
+  std::optional<std::filesystem::path> newest;
+  std::error_code error;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(run_folder / "videos", error)) {
+    const std::filesystem::path& path = entry.path();
+    if (path.extension() != ".mp4" || path.filename().string()[0] == '.') {
+      continue;
+    }
+    if (!newest || path > *newest) newest = path;
+  }
+  return newest;
+}
+
+}  // namespace
+
+std::optional<std::filesystem::path> NewestCheckpoint(
+    const std::filesystem::path& run_folder) {
+  const std::filesystem::path folder = run_folder / "checkpoints";
+  if (!std::filesystem::is_directory(folder)) return std::nullopt;
+  const learner::CheckpointFolder checkpoints(folder, /*num_kept=*/1);
+  const std::vector<int64_t> steps = checkpoints.Steps();
+  if (steps.empty()) return std::nullopt;
+  return checkpoints.PathOf(steps.back());
+}
+
+std::string SummaryTable(const RunConfig& config, const RunTotals& totals,
+                         const std::vector<actors::EvaluationRecord>& records,
+                         const std::filesystem::path& run_folder,
+                         const std::filesystem::path& program_folder) {
+  const bool has_actors = HasActors(config);
+  Rows rows = {{has_actors ? "task" : "workload",
+                has_actors ? TaskText(config.task) : config.learner.workload},
+               {"status", totals.status + ": " + totals.reason}};
+  std::string wall_clock = FormatDuration(totals.wall_clock_s);
+  if (totals.resumed_at > 0) {
+    wall_clock +=
+        fmt::format(" since step {}, where it was resumed", totals.resumed_at);
+  }
+  rows.emplace_back("wall-clock", wall_clock);
+  if (!std::isnan(totals.frames)) {
+    rows.emplace_back("frames", AmountText(totals.frames, totals.wall_clock_s));
+  }
+  if (!std::isnan(totals.updates)) {
+    rows.emplace_back("updates",
+                      AmountText(totals.updates, totals.wall_clock_s));
+  }
+  if (!std::isnan(totals.samples_per_insert)) {
+    rows.emplace_back("samples per insert",
+                      FormatQuantity(totals.samples_per_insert));
+  }
+  AddReturns(records, &rows);
+  if (const auto curve = run_folder / "curve.png";
+      std::filesystem::exists(curve)) {
+    rows.emplace_back("learning curve", curve.string());
+  }
+  if (const auto video = NewestVideo(run_folder)) {
+    rows.emplace_back("video", video->string());
+  }
+  const auto command = [&](const char* program, const std::string& arguments) {
+    return fmt::format("{} {}", ShellWord((program_folder / program).string()),
+                       arguments);
+  };
+  const std::string run = ShellWord(run_folder.string());
+  if (const auto checkpoint = NewestCheckpoint(run_folder)) {
+    rows.emplace_back("checkpoint", checkpoint->string());
+    rows.emplace_back("to resume", command("fleet", "--resume " + run));
+    if (has_actors) {
+      rows.emplace_back(
+          "to evaluate",
+          command("evaluator",
+                  fmt::format("--checkpoint {} --episodes {} --video", run,
+                              config.evaluation.episodes)));
+    }
+  }
+  std::string text;
+  for (const auto& [label, value] : rows) {
+    text += fmt::format("{:<18}  {}\n", label, value);
+  }
+  return text;
+}
+
+}  // namespace replicant::programs

@@ -1,0 +1,196 @@
+// The reading half of Checkpointer; the rest is in
+// replay/checkpoint/checkpointer.cc.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "replay/checkpoint/checkpointer.h"
+#include "replay/store/numbered_files.h"
+
+namespace replicant::replay {
+namespace {
+
+// Calls visit(index of the place, record) for all groups of a snapshot: one
+// pass over each segment, in the order of its bytes. Throws IoError.
+template <typename Visit>
+void ReadPlaces(const std::filesystem::path& folder,
+                const EncodedSnapshot& encoded, const Visit& visit) {
+  std::map<uint64_t, std::vector<std::pair<int64_t, size_t>>> by_segment;
+  for (size_t i = 0; i < encoded.places.size(); ++i) {
+    const GroupLocation& location = encoded.places[i].location;
+    by_segment[location.segment].push_back({location.offset, i});
+  }
+  for (auto& entry : by_segment) {
+    // a name, not a binding: clang 14 lets no lambda capture those
+    auto& places = entry.second;
+    std::sort(places.begin(), places.end());
+    std::vector<int64_t> offsets;
+    offsets.reserve(places.size());
+    for (const auto& [offset, index] : places) offsets.push_back(offset);
+    size_t next = 0;
+    const std::filesystem::path path = SegmentPath(folder, entry.first);
+    ReadRecords(path, entry.first, offsets,
+                [&](int64_t offset, const SegmentRecord& record) {
+                  const size_t index = places[next++].second;
+                  if (record.serial != encoded.places[index].serial) {
+                    throw IoError(fmt::format(
+                        "{}: group {} at byte {}, want {}", path.string(),
+                        record.serial, offset, encoded.places[index].serial));
+                  }
+                  visit(index, record);
+                });
+  }
+}
+
+}  // namespace
+
+// What is in the folder; a checkpoint whose head is damaged is not known.
+void Checkpointer::FindFiles() {
+  for (const uint64_t number :
+       ListNumbered(options_.folder, "segment", "log")) {
+    // numbers are never used twice, whatever the files of the others are worth
+    next_segment_ = number + 1;
+    segments_[number].size_bytes = static_cast<int64_t>(
+        std::filesystem::file_size(SegmentPath(options_.folder, number)));
+  }
+  const auto numbers = ListNumbered(options_.folder, "checkpoint", "ckpt");
+  for (auto number = numbers.rbegin(); number != numbers.rend(); ++number) {
+    last_number_ = std::max(last_number_, *number);
+    try {
+      kept_[*number] = ReadCheckpointHead(options_.folder, *number);
+    } catch (const IoError& e) {
+      restored_.problems.emplace_back(e.what());
+    }
+  }
+}
+
+void Checkpointer::RestoreNewest() {
+  uint64_t journal_segment = 0;
+  std::set<uint64_t> ids;
+  std::vector<uint64_t> damaged;
+  for (auto it = kept_.rbegin(); it != kept_.rend(); ++it) {
+    const auto& [number, head] = *it;
+    if (head.id != 0) ids.insert(head.id);
+    if (options_.restore_id != 0 && head.id != options_.restore_id) continue;
+    try {
+      RestoreFrom(number);
+      restored_.number = number;
+      restored_.id = head.id;
+      journal_segment = head.journal_segment;
+      break;
+    } catch (const IoError& e) {
+      damaged.push_back(number);
+      restored_.problems.emplace_back(e.what());
+    }
+  }
+  for (const uint64_t number : damaged) kept_.erase(number);
+  if (options_.restore_id == 0) {
+    if (options_.durability == Durability::kJournal) {
+      ReplayJournal(journal_segment);
+    }
+  } else if (!restored_.number.has_value()) {
+    throw IoError(
+        fmt::format("{}: no whole checkpoint of id {}; {}",
+                    options_.folder.string(), options_.restore_id,
+                    restored_.problems.empty()
+                        ? fmt::format("there are ids: {}", fmt::join(ids, ", "))
+                        : restored_.problems.front()));
+  }
+}
+
+void Checkpointer::RestoreFrom(uint64_t number) {
+  const CheckpointFile file = ReadCheckpointFile(options_.folder, number);
+  const EncodedSnapshot encoded = DecodePlaces(file.snapshot());
+  const ShardSnapshot snapshot = DecodeSnapshot(encoded, ReadGroups(encoded));
+  // the shard is changed only once everything has been read
+  shard_->Restore(snapshot);
+
+  for (const EncodedSnapshot::Place& place : encoded.places) {
+    locations_[place.serial] = place.location;
+    SegmentInfo& info = segments_[place.location.segment];
+    info.max_serial = std::max(info.max_serial, place.serial);
+  }
+}
+
+std::vector<std::shared_ptr<StoredGroup>> Checkpointer::ReadGroups(
+    const EncodedSnapshot& encoded) {
+  std::vector<std::shared_ptr<StoredGroup>> groups(encoded.places.size());
+  // the bytes still to come, at most: what memory has no room for at the end
+  // goes to the disk at once
+  std::set<uint64_t> segments;
+  for (const auto& place : encoded.places) {
+    segments.insert(place.location.segment);
+  }
+  int64_t bytes_left = 0;
+  for (const uint64_t number : segments) {
+    bytes_left += segments_[number].size_bytes;
+  }
+  ReadPlaces(options_.folder, encoded,
+             [&](size_t index, const SegmentRecord& record) {
+               groups[index] = shard_->MakeGroup(
+                   {record.block.begin(), record.block.end()}, record.serial,
+                   record.writer, record.sequence,
+                   /*wants_disk=*/bytes_left > shard_->config().max_bytes);
+               bytes_left -= static_cast<int64_t>(record.block.size());
+             });
+  return groups;
+}
+
+void Checkpointer::ReplayJournal(uint64_t first_segment) {
+  uint64_t last_serial = shard_->last_serial();
+  for (const uint64_t number :
+       ListNumbered(options_.folder, "segment", "log")) {
+    if (number < first_segment) continue;
+    const std::filesystem::path path = SegmentPath(options_.folder, number);
+    SegmentInfo& info = segments_[number];
+    try {
+      const int64_t left = ReadAllRecords(
+          path, number,
+          [&](int64_t offset, const SegmentRecord& record) REQUIRES(mutex_) {
+            info.max_serial = std::max(info.max_serial, record.serial);
+            // a group that was written again, or was in the checkpoint
+            if (record.serial <= last_serial) return;
+            last_serial = record.serial;
+            const InsertResult result =
+                shard_->Replay(record.serial, record.writer, record.sequence,
+                               {record.block.begin(), record.block.end()});
+            if (result != InsertResult::kInserted &&
+                result != InsertResult::kWait) {
+              restored_.problems.push_back(
+                  fmt::format("{}: the group at byte {} does not fit any more",
+                              path.string(), offset));
+            }
+            locations_[record.serial] = {number, offset};
+            ++restored_.journal_groups;
+          });
+      if (left > 0) {
+        restored_.problems.push_back(fmt::format(
+            "{}: its last {} bytes are no whole record", path.string(), left));
+      }
+    } catch (const IoError& e) {
+      restored_.problems.emplace_back(e.what());
+    }
+  }
+}
+
+std::string FindDamage(const std::filesystem::path& folder, uint64_t id) {
+  std::string problem =
+      fmt::format("{}: no checkpoint of id {}", folder.string(), id);
+  const auto numbers = ListNumbered(folder, "checkpoint", "ckpt");
+  for (auto number = numbers.rbegin(); number != numbers.rend(); ++number) {
+    try {
+      if (ReadCheckpointHead(folder, *number).id != id) continue;
+      const CheckpointFile file = ReadCheckpointFile(folder, *number);
+      ReadPlaces(folder, DecodePlaces(file.snapshot()),
+                 [](size_t /*index*/, const SegmentRecord& /*record*/) {});
+      return "";
+    } catch (const IoError& e) {
+      problem = e.what();
+    }
+  }
+  return problem;
+}
+
+}  // namespace replicant::replay

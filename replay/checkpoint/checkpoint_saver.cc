@@ -1,0 +1,57 @@
+#include "replay/checkpoint/checkpoint_saver.h"
+
+#include <spdlog/spdlog.h>
+
+#include <exception>
+#include <utility>
+
+namespace replicant::replay {
+
+CheckpointSaver::CheckpointSaver(Shard* shard, Checkpointer* checkpointer)
+    : shard_(shard),
+      checkpointer_(checkpointer),
+      thread_("checkpoints", [this](const Thread::StopToken&) { Run(); }) {}
+
+bool CheckpointSaver::Start(uint64_t id, Done done) {
+  // held all along, so that snapshots are written in the order of their moments
+  MutexLock lock(mutex_);
+  if (is_finished_ || jobs_.size() >= kMaxWaiting) return false;
+  jobs_.push_back({shard_->TakeSnapshot(), id, std::move(done)});
+  changed_.NotifyAll();
+  return true;
+}
+
+void CheckpointSaver::Finish() {
+  {
+    MutexLock lock(mutex_);
+    is_finished_ = true;
+    changed_.NotifyAll();
+  }
+  thread_.Join();
+}
+
+void CheckpointSaver::Run() {
+  while (true) {
+    Job job;
+    {
+      MutexLock lock(mutex_);
+      while (jobs_.empty() && !is_finished_) changed_.Wait(mutex_);
+      if (jobs_.empty()) return;
+      job = std::move(jobs_.front());
+      jobs_.pop_front();
+    }
+    std::string problem;
+    try {
+      const uint64_t number = checkpointer_->Save(job.snapshot, job.id);
+      spdlog::info("saved checkpoint {}{}", number,
+                   job.id == 0 ? "" : " of id " + std::to_string(job.id));
+    } catch (const std::exception& e) {
+      // costs no service: the checkpoint before is still there
+      problem = e.what();
+      spdlog::error("checkpoint: {}", problem);
+    }
+    if (job.done) job.done(problem);
+  }
+}
+
+}  // namespace replicant::replay

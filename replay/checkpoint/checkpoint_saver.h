@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+
+#include "core/base/mutex.h"
+#include "core/base/thread.h"
+#include "replay/checkpoint/checkpointer.h"
+#include "replay/table/shard.h"
+
+namespace replicant::replay {
+
+// Writes checkpoints in a thread of its own, one after the other: the moment
+// that a checkpoint shows is the one of Start(), and the caller goes on while
+// it is written.
+//
+// Thread-safety: all methods may be called from any thread.
+class CheckpointSaver {
+ public:
+  // Called in the saver's thread, once the checkpoint is on the disk, or with
+  // the reason why it is not.
+  using Done = std::function<void(const std::string& problem)>;
+
+  // Both outlive this object.
+  CheckpointSaver(Shard* shard, Checkpointer* checkpointer);
+  // Writes what was started.
+  ~CheckpointSaver() { Finish(); }
+  CheckpointSaver(const CheckpointSaver&) = delete;
+  CheckpointSaver& operator=(const CheckpointSaver&) = delete;
+
+  // Takes the snapshot now. `id` is that of Checkpointer::Save(). False, doing
+  // nothing, if kMaxWaiting snapshots wait to be written, which all hold
+  // memory, or after Finish().
+  [[nodiscard]] bool Start(uint64_t id, Done done) EXCLUDES(mutex_);
+  // Waits until everything that was started is written, and ends the thread.
+  void Finish() EXCLUDES(mutex_);
+
+  static constexpr size_t kMaxWaiting = 2;
+
+ private:
+  struct Job {
+    ShardSnapshot snapshot;
+    uint64_t id = 0;
+    Done done;
+  };
+  void Run();
+
+  Shard* const shard_;
+  Checkpointer* const checkpointer_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Job> jobs_ GUARDED_BY(mutex_);
+  bool is_finished_ GUARDED_BY(mutex_) = false;
+  Thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace replicant::replay

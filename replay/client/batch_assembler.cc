@@ -1,0 +1,185 @@
+#include "replay/client/batch_assembler.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/base/priority.h"
+
+namespace replicant::replay {
+namespace {
+
+// Batches are decoded ahead of time: where processors are few, while the
+// learner rests, and not in the middle of its step, whose threads wait for each
+// other.
+constexpr int kDecodeLevels = 10;
+
+// Where the buffers of a batch lie in one block of memory.
+struct Layout {
+  uint64_t observations = 0, next_observations = 0, actions = 0, frames = 0,
+           next_frames = 0, segments = 0, end = 0;
+  // Room for compressed frames: half of what the stacks take, which only
+  // pictures that hardly compress need; their segments are sent.
+  uint64_t segment_bytes_per_row = 0;
+
+  Layout(int64_t size, int64_t stack, const StepShape& shape) {
+    const auto rows = static_cast<uint64_t>(size);
+    const auto take = [&, this](uint64_t* offset, int64_t row_bytes) {
+      constexpr uint64_t kAlignment = 4096;
+      *offset = end;
+      end += rows * static_cast<uint64_t>(row_bytes);
+      end = (end + kAlignment - 1) / kAlignment * kAlignment;
+    };
+    const int64_t stack_bytes = stack * shape.frame_bytes;
+    take(&observations, shape.observation_bytes);
+    take(&next_observations, shape.observation_bytes);
+    take(&actions, shape.action_bytes);
+    take(&frames, stack_bytes);
+    take(&next_frames, stack_bytes);
+    segment_bytes_per_row = static_cast<uint64_t>(stack_bytes);
+    take(&segments, stack_bytes);
+  }
+};
+
+}  // namespace
+
+BatchAssembler::BatchAssembler(Options options)
+    : options_(std::move(options)), can_share_memory_(options_.shares_memory) {
+  for (int64_t i = 0; i < options_.decode_threads; ++i) {
+    threads_.push_back(std::make_unique<Thread>(
+        "replay-decode", [this](const Thread::StopToken&) { Decode(); }));
+  }
+}
+
+BatchAssembler::~BatchAssembler() { Close(); }
+
+void BatchAssembler::Close() {
+  {
+    const MutexLock lock(mutex_);
+    is_closed_ = true;
+    changed_.NotifyAll();
+  }
+  for (const auto& thread : threads_) thread->Join();
+}
+
+std::shared_ptr<BatchAssembly> BatchAssembler::Begin(Batch spare, int64_t stack,
+                                                     bool takes_memory) {
+  auto assembly = std::make_shared<BatchAssembly>();
+  assembly->batch = std::move(spare);
+  assembly->missing = options_.batch_size;
+  Prepare(assembly->batch, stack, takes_memory);
+  return assembly;
+}
+
+void BatchAssembler::Prepare(Batch& batch, int64_t stack, bool takes_memory) {
+  const int64_t size = options_.batch_size;
+  const StepShape& shape = options_.shape;
+  // the memory of a batch that came back, perhaps from another reader
+  const bool is_usable = batch.HasBuffersFor(size, stack, shape);
+  if (!is_usable) batch = Batch();
+  batch.Resize(size, stack);
+  if (is_usable) return;
+
+  const int64_t stack_bytes = stack * shape.frame_bytes;
+  const Layout layout(size, stack, shape);
+  if (takes_memory && can_share_memory_) {
+    try {
+      batch.memory = rpc::SharedMemory::Create(layout.end);
+    } catch (const IoError& e) {
+      spdlog::warn("reader '{}': {}; batches come by messages", options_.name,
+                   e.what());
+      can_share_memory_ = false;
+    }
+  }
+  const auto buffer = [&](uint64_t offset, int64_t row_bytes) {
+    const auto bytes = static_cast<size_t>(size * row_bytes);
+    if (batch.memory == nullptr) {
+      return HostBuffer(bytes, HostBuffer::Fill::kUninitialised);
+    }
+    return HostBuffer::Adopt(batch.memory->bytes().subspan(offset, bytes),
+                             batch.memory);
+  };
+  batch.observations = buffer(layout.observations, shape.observation_bytes);
+  batch.next_observations =
+      buffer(layout.next_observations, shape.observation_bytes);
+  batch.actions = buffer(layout.actions, shape.action_bytes);
+  batch.frames = buffer(layout.frames, stack_bytes);
+  batch.next_frames = buffer(layout.next_frames, stack_bytes);
+}
+
+std::optional<BatchTarget> BatchAssembler::TargetOf(
+    const BatchAssembly& assembly, int64_t first_row, int64_t count) const {
+  if (assembly.batch.memory == nullptr) return std::nullopt;
+  const Layout layout(options_.batch_size, assembly.batch.stack,
+                      options_.shape);
+  const auto row = static_cast<uint64_t>(first_row);
+  BatchTarget target{{}, assembly.batch.memory};
+  target.place = {
+      .memory = target.memory->handle(),
+      .observations = layout.observations,
+      .next_observations = layout.next_observations,
+      .actions = layout.actions,
+      .frames = layout.frames,
+      .next_frames = layout.next_frames,
+      .segments = layout.segments + row * layout.segment_bytes_per_row,
+      .segments_bytes =
+          static_cast<uint64_t>(count) * layout.segment_bytes_per_row,
+      .first_row = static_cast<uint32_t>(first_row)};
+  return target;
+}
+
+void BatchAssembler::Finish(std::shared_ptr<BatchAssembly> assembly) {
+  bool is_decoded = true;
+  for (const BatchAssembly::Part& part : assembly->parts) {
+    is_decoded &=
+        options_.shape.frame_bytes == 0 ||
+        (part.message.AreRowsInMemory() && !part.message.has_segments());
+  }
+  if (is_decoded || options_.decode_threads == 0) {
+    Fill(*assembly, is_decoded ? &unused_decoder_ : nullptr);
+    options_.on_ready(std::move(assembly->batch));
+    return;
+  }
+  const MutexLock lock(mutex_);
+  received_.push_back(std::move(assembly));
+  changed_.NotifyOne();
+}
+
+void BatchAssembler::Decode() {
+  try {
+    GiveWay(kDecodeLevels);
+    FrameDecoder decoder;
+    while (true) {
+      std::shared_ptr<BatchAssembly> assembly;
+      {
+        const MutexLock lock(mutex_);
+        while (received_.empty() && !is_closed_) changed_.Wait(mutex_);
+        if (is_closed_) return;
+        assembly = std::move(received_.front());
+        received_.pop_front();
+      }
+      Fill(*assembly, &decoder);
+      options_.on_ready(std::move(assembly->batch));
+    }
+  } catch (...) {
+    options_.on_failure();
+  }
+}
+
+void BatchAssembler::Fill(BatchAssembly& assembly,
+                          FrameDecoder* decoder) const {
+  Batch& batch = assembly.batch;
+  for (BatchAssembly::Part& part : assembly.parts) {
+    if (decoder != nullptr) {
+      batch.Take(part.message, part.first_row, part.shard, part.share,
+                 *decoder);
+    } else {
+      batch.TakeCompressed(std::move(part.message), part.first_row, part.shard,
+                           part.share);
+    }
+  }
+  batch.SetWeights(options_.importance_exponent);
+}
+
+}  // namespace replicant::replay

@@ -1,0 +1,128 @@
+#include "replay/client/local_replay.h"
+
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "replay/format/batch_codec.h"
+
+namespace replicant::replay {
+
+LocalReplay::LocalReplay(LocalReplayOptions options)
+    : options_(std::move(options)), shard_(options_.shard, &Clock::Real()) {}
+
+void LocalReplay::Writer::BeginEpisode() {
+  builder_.reset();
+  encoder_.reset();
+  ++episode_;
+  next_step_ = 0;
+  num_sent_ = std::exchange(num_sent_before_, 0);
+}
+
+void LocalReplay::Writer::Restore(const State& state) {
+  episode_ = state.episode - 1;
+  sequence_ = state.sequence;
+  num_sent_before_ = state.num_sent;
+}
+
+void LocalReplay::Writer::AddFrame(std::span<const std::byte> frame) {
+  const StepShape& shape = replay_.options_.shard.shape;
+  if (!builder_) builder_.emplace(shape, episode_, next_step_);
+  if (shape.frame_bytes == 0) return;
+  if (!encoder_) {
+    // and the last observation of an episode
+    encoder_.emplace(replay_.options_.codec, shape.frame_bytes,
+                     replay_.options_.group_steps + 1);
+  }
+  encoder_->Add(frame);
+}
+
+void LocalReplay::Writer::Append(std::span<const std::byte> observation,
+                                 std::span<const std::byte> frame,
+                                 std::span<const std::byte> action,
+                                 float reward, float discount) {
+  if (next_step_ < num_sent_) {
+    ++next_step_;
+    return;
+  }
+  AddFrame(frame);
+  builder_->AddStep(observation, action, reward, discount);
+  ++next_step_;
+  if (builder_->num_steps() == replay_.options_.group_steps) Send();
+}
+
+void LocalReplay::Writer::EndEpisode(std::span<const std::byte> observation,
+                                     std::span<const std::byte> frame) {
+  if (next_step_ < num_sent_) return;
+  AddFrame(frame);
+  ++next_step_;
+  builder_->AddLastObservation(observation);
+  Send();
+}
+
+void LocalReplay::Writer::Send() {
+  std::vector<std::byte> block = builder_->Finish(
+      encoder_ ? encoder_->Finish() : std::vector<std::byte>());
+  builder_.reset();
+  num_sent_ = next_step_;
+  const InsertResult result =
+      replay_.shard_.TryInsert(id_, ++sequence_, std::move(block));
+  if (result == InsertResult::kWait) replay_.waiting_.push_back(id_);
+  // the shard is never closed, and its writers end what they begin
+  REPLICANT_CHECK(
+      result == InsertResult::kInserted || result == InsertResult::kWait,
+      "LocalReplay: step group {} of writer {}: result {}", sequence_, id_,
+      static_cast<int>(result));
+}
+
+bool LocalReplay::MayWrite() {
+  std::erase_if(waiting_, [this](uint64_t id) {
+    return shard_.Resume(id) == InsertResult::kInserted;
+  });
+  return waiting_.empty();
+}
+
+bool LocalReplay::Next(Batch* batch) {
+  const int64_t wanted =
+      options_.batch_size - static_cast<int64_t>(drawn_.items.size());
+  if (shard_.TrySample(/*table=*/0, wanted, "local", &drawn_) < wanted) {
+    return false;
+  }
+  const int64_t stack = options_.shard.tables[0].n_step.stack;
+  const BatchMessage message(
+      EncodeBatch(drawn_, BatchState::kFull, options_.shard.shape, stack,
+                  std::numeric_limits<size_t>::max()),
+      options_.shard.shape);
+  const StepShape& shape = options_.shard.shape;
+  if (!batch->HasBuffersFor(options_.batch_size, stack, shape)) {
+    *batch = Batch();
+    const auto buffer = [this](int64_t row_bytes) {
+      return HostBuffer(static_cast<size_t>(options_.batch_size * row_bytes));
+    };
+    batch->observations = buffer(shape.observation_bytes);
+    batch->next_observations = buffer(shape.observation_bytes);
+    batch->actions = buffer(shape.action_bytes);
+    batch->frames = buffer(stack * shape.frame_bytes);
+    batch->next_frames = buffer(stack * shape.frame_bytes);
+  }
+  batch->Resize(options_.batch_size, stack);
+  batch->Take(message, /*first_row=*/0, /*shard=*/0, /*share=*/1.0, decoder_);
+  batch->SetWeights(options_.importance_exponent);
+  batch->total_steps = drawn_.total_steps;
+  drawn_ = SampledBatch();
+  return true;
+}
+
+void LocalReplay::UpdatePriorities(const Batch& batch,
+                                   std::span<const float> priorities) {
+  std::vector<PriorityUpdate> updates;
+  updates.reserve(priorities.size());
+  for (size_t i = 0; i < priorities.size(); ++i) {
+    updates.push_back({batch.keys[i], priorities[i]});
+  }
+  shard_.UpdatePriorities(/*table=*/0, updates);
+}
+
+}  // namespace replicant::replay

@@ -1,0 +1,409 @@
+#include "replay/client/step_writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+
+namespace replicant::replay {
+namespace {
+
+// Messages under way: more of them only make the answers to each later.
+constexpr int64_t kMaxRequests = 4;
+constexpr auto kIdleInterval = std::chrono::milliseconds(200);
+// The service may be away for long; what is under way then is sent again.
+constexpr rpc::CallOptions kCall = {.timeout = std::chrono::minutes(10),
+                                    .is_idempotent = true};
+
+void CheckRange(const char* name, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return;
+  throw InvalidArgument(fmt::format("StepWriter: {} {} is outside [{}, {}]",
+                                    name, value, low, high));
+}
+
+StepWriterOptions Checked(StepWriterOptions options) {
+  CheckRange("group_steps", options.group_steps, 1, kMaxGroupSteps);
+  CheckRange("queue_groups", options.queue_groups, 1, 1 << 20);
+  CheckRange("message_groups", options.message_groups, 1, kMaxGroupsPerInsert);
+  CheckRange("wait", options.wait.count(), 0, kMaxWaitMs);
+  CheckRange("observation_bytes", options.shape.observation_bytes, 0,
+             kMaxRowBytes);
+  CheckRange("action_bytes", options.shape.action_bytes, 0, kMaxRowBytes);
+  CheckRange("frame_bytes", options.shape.frame_bytes, 0, kMaxFrameBytes);
+  if (options.writer_id == 0) options.writer_id = rpc::RandomId();
+  return options;
+}
+
+rpc::ClientOptions ClientOptionsOf(const StepWriterOptions& options) {
+  rpc::ClientOptions client;
+  client.name = options.name;
+  client.socket.curve = options.curve;
+  return client;
+}
+
+}  // namespace
+
+StepWriter::StepWriter(StepWriterOptions options, Clock* clock)
+    : options_(Checked(std::move(options))),
+      clock_(clock),
+      client_(context_, ReplayProtocol(), ClientOptionsOf(options_)) {
+  if (options_.shape.frame_bytes > 0) {
+    // one more than the steps: the last observation's
+    encoder_.emplace(options_.codec, options_.shape.frame_bytes,
+                     options_.group_steps + 1);
+  }
+  client_.Connect(options_.endpoint);
+  client_.DetachFromThread();
+  thread_.emplace("replay-writer",
+                  [this](const Thread::StopToken& stop) { Run(stop); });
+}
+
+StepWriter::~StepWriter() { Close(); }
+
+// --- the caller's side ---
+
+void StepWriter::BeginEpisode() {
+  MutexLock lock(mutex_);
+  if (is_open_) {
+    DropGroup();
+    DropEpisode(episode_);
+  }
+  ++episode_;
+  is_open_ = true;
+  next_step_ = 0;
+}
+
+void StepWriter::DropGroup() {
+  if (!builder_) return;
+  metrics_.dropped_steps += builder_->num_steps();
+  builder_.reset();
+  if (encoder_ && encoder_->num_frames() > 0) encoder_->Finish();
+}
+
+void StepWriter::AddFrame(std::span<const std::byte> frame) {
+  if (static_cast<int64_t>(frame.size()) != options_.shape.frame_bytes) {
+    throw InvalidArgument(
+        fmt::format("StepWriter: a frame of {} bytes, want {}", frame.size(),
+                    options_.shape.frame_bytes));
+  }
+  if (encoder_) encoder_->Add(frame);
+}
+
+AppendResult StepWriter::CheckOpen() {
+  MutexLock lock(mutex_);
+  if (failure_) std::rethrow_exception(failure_);
+  if (is_closed_) return AppendResult::kClosed;
+  if (is_open_ && dropped_episode_ == episode_) {
+    DropGroup();
+    is_open_ = false;
+  }
+  if (!is_open_) return AppendResult::kEpisodeDropped;
+  return AppendResult::kOk;
+}
+
+AppendResult StepWriter::Append(const Step& step, Clock::TimePoint deadline) {
+  REPLICANT_CHECK(episode_ > 0, "Append() before BeginEpisode()");
+  if (const auto result = CheckOpen(); result != AppendResult::kOk) {
+    return result;
+  }
+  if (!builder_) builder_.emplace(options_.shape, episode_, next_step_);
+  if (static_cast<int64_t>(step.frame.size()) != options_.shape.frame_bytes) {
+    AddFrame(step.frame);  // throws, before the row is in
+  }
+  builder_->AddStep(step.observation, step.action, step.reward, step.discount,
+                    step.priority);
+  AddFrame(step.frame);
+  ++next_step_;
+  {
+    MutexLock lock(mutex_);
+    ++metrics_.appended_steps;
+  }
+  if (builder_->num_steps() < options_.group_steps) return AppendResult::kOk;
+  return QueueGroup(deadline);
+}
+
+AppendResult StepWriter::EndEpisode(std::span<const std::byte> observation,
+                                    std::span<const std::byte> frame,
+                                    Clock::TimePoint deadline) {
+  REPLICANT_CHECK(episode_ > 0, "EndEpisode() before BeginEpisode()");
+  if (const auto result = CheckOpen(); result != AppendResult::kOk) {
+    return result;
+  }
+  if (!builder_) builder_.emplace(options_.shape, episode_, next_step_);
+  if (static_cast<int64_t>(frame.size()) != options_.shape.frame_bytes) {
+    AddFrame(frame);
+  }
+  builder_->AddLastObservation(observation);
+  AddFrame(frame);
+  const AppendResult result = QueueGroup(deadline);
+  is_open_ = false;
+  return result;
+}
+
+AppendResult StepWriter::QueueGroup(Clock::TimePoint deadline) {
+  QueuedGroup group;
+  group.episode = episode_;
+  group.num_steps = builder_->num_steps();
+  group.block = builder_->Finish(encoder_ ? encoder_->Finish()
+                                          : std::vector<std::byte>());
+  builder_.reset();
+
+  MutexLock lock(mutex_);
+  const auto has_room = [this]() REQUIRES(mutex_) {
+    return static_cast<int64_t>(queue_.size()) < options_.queue_groups ||
+           is_closed_ || failure_ || dropped_episode_ == episode_;
+  };
+  const Clock::TimePoint begin = clock_->Now();
+  clock_->WaitUntil(mutex_, changed_, deadline, [&]() REQUIRES(mutex_) {
+    return has_room() || never_waits_;
+  });
+  metrics_.waited_s +=
+      std::chrono::duration<double>(clock_->Now() - begin).count();
+  const bool is_in_time = has_room();
+  if (failure_) std::rethrow_exception(failure_);
+  if (is_closed_) return AppendResult::kClosed;
+  if (!is_in_time || dropped_episode_ == episode_) {
+    metrics_.dropped_steps += group.num_steps;
+    DropEpisode(episode_);
+    is_open_ = false;
+    return AppendResult::kEpisodeDropped;
+  }
+  queue_.push_back(std::move(group));
+  // once: until the thread has woken up, more groups may gather
+  if (std::exchange(wants_group_, false)) wake_.Wake();
+  return AppendResult::kOk;
+}
+
+void StepWriter::DropEpisode(uint64_t episode) {
+  std::erase_if(queue_, [&](const QueuedGroup& group) REQUIRES(mutex_) {
+    if (group.episode != episode) return false;
+    metrics_.dropped_steps += group.num_steps;
+    return true;
+  });
+  if (episode > dropped_episode_) {
+    dropped_episode_ = episode;
+    ++metrics_.dropped_episodes;
+  }
+  changed_.NotifyAll();
+}
+
+bool StepWriter::Flush(Clock::TimePoint deadline) {
+  MutexLock lock(mutex_);
+  const bool is_done =
+      clock_->WaitUntil(mutex_, changed_, deadline, [this]() REQUIRES(mutex_) {
+        return (queue_.empty() && sent_.empty()) || is_closed_ || failure_;
+      });
+  if (failure_) std::rethrow_exception(failure_);
+  return is_done && queue_.empty() && sent_.empty();
+}
+
+void StepWriter::StopWaiting() {
+  MutexLock lock(mutex_);
+  never_waits_ = true;
+  changed_.NotifyAll();
+}
+
+void StepWriter::Close() {
+  {
+    MutexLock lock(mutex_);
+    is_closed_ = true;
+    changed_.NotifyAll();
+  }
+  thread_->RequestStop();
+  wake_.Wake();
+  thread_->Join();
+}
+
+StepWriterMetrics StepWriter::metrics() const {
+  MutexLock lock(mutex_);
+  StepWriterMetrics metrics = metrics_;
+  metrics.queued_groups = static_cast<int64_t>(queue_.size());
+  metrics.unanswered_groups = static_cast<int64_t>(sent_.size());
+  return metrics;
+}
+
+// --- the thread ---
+
+void StepWriter::Run(const Thread::StopToken& stop) {
+  try {
+    while (!stop.IsStopRequested()) {
+      if (!is_checked_ && !CheckService()) continue;
+      client_.Process(Clock::Duration(0));
+      while (const auto id = client_.WaitAny(Clock::Duration(0))) {
+        --num_requests_;
+        HandleReply(client_.Wait(*id));
+      }
+      if (!SendGroups()) Await();
+    }
+    SayGoodbye();
+  } catch (const std::exception&) {
+    MutexLock lock(mutex_);
+    failure_ = std::current_exception();
+    changed_.NotifyAll();
+  }
+}
+
+bool StepWriter::CheckService() {
+  rpc::CallOptions options = kCall;
+  options.timeout = kIdleInterval;
+  const rpc::CallReply reply = client_.Call(kDescribeKind, {}, options);
+  if (reply.result != rpc::CallResult::kOk) return false;
+  const ServiceInfo info = ServiceInfo::Decode(reply.payload);
+  if (!(info.shape == options_.shape)) {
+    const auto text = [](const StepShape& shape) {
+      return fmt::format("{} + {} + {}", shape.observation_bytes,
+                         shape.frame_bytes, shape.action_bytes);
+    };
+    throw CommError(fmt::format(
+        "{}: the replay holds steps of {} bytes (observation + frame + action),"
+        " the writer '{}' has {}; hint: give both the same task",
+        options_.endpoint, text(info.shape), options_.name,
+        text(options_.shape)));
+  }
+  last_allowed_ = info.credits;
+  is_checked_ = true;
+  return true;
+}
+
+void StepWriter::Await() {
+  const Clock::TimePoint now = clock_->Now();
+  const bool is_paused = resume_at_ > now;
+  {
+    MutexLock lock(mutex_);
+    metrics_.is_connected = client_.IsResponsive();
+    wants_group_ = !is_paused && num_requests_ < kMaxRequests &&
+                   !must_rewind_ &&
+                   (next_sequence_ <= last_allowed_ || num_requests_ == 0);
+    if (wants_group_ && !queue_.empty()) return;
+  }
+  rpc::Client* const client = &client_;
+  rpc::Client::AwaitAny(
+      {&client, 1}, wake_,
+      is_paused ? resume_at_ - now : Clock::Duration(kIdleInterval));
+  MutexLock lock(mutex_);
+  wants_group_ = false;
+}
+
+uint64_t StepWriter::BaseSequence() const {
+  return sent_.empty() ? next_sequence_ : sent_.front().sequence;
+}
+
+bool StepWriter::SendGroups() {
+  if (num_requests_ >= kMaxRequests || clock_->Now() < resume_at_) return false;
+  InsertRequest request;
+  {
+    MutexLock lock(mutex_);
+    if (must_rewind_) {
+      if (num_requests_ > 0) return false;
+      metrics_.resent_groups += static_cast<int64_t>(num_under_way_);
+      num_under_way_ = 0;
+      must_rewind_ = false;
+    }
+    const auto limit = static_cast<size_t>(options_.message_groups);
+    request.writer = options_.writer_id;
+    request.base_sequence = BaseSequence();
+    request.base_steps = static_cast<uint64_t>(
+        std::max<int64_t>(0, metrics_.acknowledged_steps));
+    request.first_sequence = num_under_way_ < sent_.size()
+                                 ? sent_[num_under_way_].sequence
+                                 : next_sequence_;
+    request.wait_ms = static_cast<uint32_t>(options_.wait.count());
+    // what was sent before, then what is new. The blocks in sent_ stay where
+    // they are until this thread drops them
+    while (request.blocks.size() < limit) {
+      if (num_under_way_ == sent_.size()) {
+        if (queue_.empty() || next_sequence_ > last_allowed_) break;
+        sent_.push_back(std::move(queue_.front()));
+        queue_.pop_front();
+        sent_.back().sequence = next_sequence_++;
+      }
+      if (sent_[num_under_way_].sequence > last_allowed_) break;
+      request.blocks.push_back(sent_[num_under_way_++].block);
+    }
+    const bool has_more = num_under_way_ < sent_.size() || !queue_.empty();
+    if (request.blocks.empty() && (num_requests_ > 0 || !has_more)) {
+      return false;
+    }
+    changed_.NotifyAll();
+  }
+  // without a group it asks for credits
+  SendRequest(request);
+  return true;
+}
+
+void StepWriter::SendRequest(const InsertRequest& request) {
+  const auto id = client_.Start(kInsertKind, request.Encode(), kCall);
+  REPLICANT_CHECK(id.has_value(), "{} requests under way", num_requests_);
+  ++num_requests_;
+}
+
+void StepWriter::HandleReply(rpc::CallReply reply) {
+  switch (reply.result) {
+    case rpc::CallResult::kOk:
+      HandleAck(InsertAck::Decode(reply.payload));
+      return;
+    case rpc::CallResult::kError:
+      if (reply.error == rpc::ErrorCode::kMalformed ||
+          reply.error == rpc::ErrorCode::kInvalidArgument) {
+        throw CommError(
+            fmt::format("{}: {}", options_.endpoint, reply.error_text));
+      }
+      Pause();
+      break;
+    case rpc::CallResult::kTimeout:
+    case rpc::CallResult::kLost:
+    case rpc::CallResult::kClosed:
+      Pause();
+      break;
+  }
+  must_rewind_ = true;
+}
+
+void StepWriter::HandleAck(const InsertAck& ack) {
+  MutexLock lock(mutex_);
+  for (const uint64_t sequence : ack.dropped) {
+    for (const QueuedGroup& group : sent_) {
+      if (group.sequence != sequence) continue;
+      metrics_.dropped_steps += group.num_steps;
+      metrics_.acknowledged_steps -= group.num_steps;
+      DropEpisode(group.episode);
+    }
+  }
+  while (!sent_.empty() && sent_.front().sequence <= ack.last_sequence) {
+    ++metrics_.acknowledged_groups;
+    metrics_.acknowledged_steps += sent_.front().num_steps;
+    sent_.pop_front();
+    if (num_under_way_ > 0) --num_under_way_;
+  }
+  // counted from our side: a service that was restarted may know a smaller one
+  last_allowed_ = BaseSequence() - 1 + ack.credits;
+  changed_.NotifyAll();
+  switch (ack.state) {
+    case InsertState::kTaken:
+    case InsertState::kWaiting:
+      return;
+    case InsertState::kNoRoom:
+    case InsertState::kClosed:
+      Pause();
+      break;
+    case InsertState::kNoCredits:
+    case InsertState::kOutOfOrder:
+      break;
+  }
+  must_rewind_ = true;
+}
+
+void StepWriter::SayGoodbye() {
+  if (client_.session_id() == 0) return;
+  rpc::CallOptions options = kCall;
+  options.timeout = std::chrono::milliseconds(500);
+  // if it does not arrive, the service forgets this writer for its silence
+  static_cast<void>(
+      client_.Call(kCloseWriterKind,
+                   CloseWriterRequest{options_.writer_id}.Encode(), options));
+}
+
+}  // namespace replicant::replay

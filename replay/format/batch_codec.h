@@ -1,0 +1,135 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/rpc/frame.h"
+#include "core/rpc/shared_memory.h"
+#include "replay/format/frame_codec.h"
+#include "replay/format/protocol.h"
+#include "replay/format/sampled_batch.h"
+
+namespace replicant::replay {
+
+enum class BatchState : uint8_t {
+  kFull = 0,     // as many items as were asked for
+  kTimeout = 1,  // those that were admitted by the deadline
+  kClosed = 2,   // the service ends
+};
+
+// A batch as it travels holds, for each item, the rows o_t, o_{t+k} and a_t as
+// bytes, and those frames of its groups that the two stacks need, still
+// compressed, in segments: frame groups (replay/format/frame_codec.h) cut out
+// of the step groups. Frame skip + i of a segment is the one of step first_step
+// + i, 0 <= i < num_frames.
+//
+// The stack of o_e, 0 the first frame of its episode, is
+//
+//   frames max(0, e - stack + 1 + j), j = 0 ... stack - 1.
+//
+// Where the reader shares memory, rows and segments go there, and the frames of
+// an item whose groups are not compressed straight to their stacks: it has no
+// segments then. Segments that do not fit go with the message.
+
+// Memory that a reader shares, and where in it a batch goes.
+struct BatchTarget {
+  BatchPlace place;
+  std::shared_ptr<rpc::SharedMemory> memory;
+
+  // Throws InvalidArgument unless `count` items fit at the place.
+  void Check(uint32_t count, const StepShape& shape, int64_t stack) const;
+};
+
+// Makes the message of `batch`, which was drawn from a table of this stack. The
+// only copy of the bytes on the service's side. `target` is checked for these
+// items, or nullptr. Throws InvalidArgument if a part would be longer than
+// `max_part_bytes`, before it is allocated.
+rpc::Message EncodeBatch(const SampledBatch& batch, BatchState state,
+                         const StepShape& shape, int64_t stack,
+                         size_t max_part_bytes,
+                         const BatchTarget* target = nullptr);
+
+// A batch that came as a message. [B] items.
+//
+// Thread-safety: const methods may run concurrently, each with a decoder of its
+// own.
+class BatchMessage {
+ public:
+  // Takes the message over and checks all but the contents of the segments.
+  // `target` is what the request offered, for as many items as it asked for, or
+  // nullptr. Throws rpc::MalformedMessage.
+  BatchMessage(rpc::Message payload, const StepShape& shape,
+               const BatchTarget* target = nullptr);
+
+  BatchState state() const { return state_; }
+  int64_t size() const { return static_cast<int64_t>(items_.size()); }
+  // first_group and num_groups are of no meaning here.
+  const std::vector<SampledItem>& items() const { return items_; }
+  int64_t table_size() const { return table_size_; }
+  double table_mass() const { return table_mass_; }
+  int64_t total_steps() const { return total_steps_; }
+  int64_t stack() const { return stack_; }
+  const StepShape& shape() const { return shape_; }
+
+  // Whether the rows, and the stacks of items without segments, lie in the
+  // memory of the target.
+  bool AreRowsInMemory() const { return are_rows_in_memory_; }
+  bool has_segments() const { return !segments_.empty(); }
+
+  // The rows of item `index` (checked).
+  std::span<const std::byte> Observation(int64_t index) const;
+  std::span<const std::byte> NextObservation(int64_t index) const;
+  std::span<const std::byte> Action(int64_t index) const;
+
+  // Decompresses the two stacks of an item: `frames` for o_t and `next_frames`
+  // for o_{t+k}, each [stack, frame_bytes] (checked). Does nothing where they
+  // lie there already. Throws rpc::MalformedMessage or IoError if the segments
+  // are not what they should be; the output is undefined then.
+  void DecodeFrames(int64_t index, FrameDecoder& decoder,
+                    std::span<std::byte> frames,
+                    std::span<std::byte> next_frames) const;
+
+ private:
+  struct Segment {
+    int64_t first_step = 0;
+    int64_t num_frames = 0;
+    int64_t skip = 0;
+    size_t offset = 0;  // in segment_data_
+    size_t size = 0;
+  };
+
+  void ReadColumns();
+  // Where rows and segments lie.
+  void FindRows(const BatchTarget* target);
+  void FindSegments(const BatchTarget* target);
+  void CheckSegments() const;
+  std::span<const std::byte> RowOf(std::span<const std::byte> rows,
+                                   int64_t index, int64_t row_bytes) const;
+
+  rpc::Message payload_;
+  std::shared_ptr<rpc::SharedMemory> memory_;
+  const StepShape shape_;
+  BatchState state_ = BatchState::kFull;
+  int64_t table_size_ = 0;
+  double table_mass_ = 0.0;
+  int64_t total_steps_ = 0;
+  int64_t stack_ = 1;
+  bool are_rows_in_memory_ = false;
+  bool are_segments_in_memory_ = false;
+  std::vector<SampledItem> items_;
+  std::vector<Segment> segments_;
+  // of item i: [segment_ends_[i - 1], segment_ends_[i])
+  std::vector<size_t> segment_ends_;
+  size_t segments_bytes_ = 0;
+  // [B, ...] each
+  std::span<const std::byte> observations_, next_observations_, actions_;
+  // stacks of the items without segments
+  std::span<const std::byte> frames_, next_frames_;
+  std::span<const std::byte> segment_data_;
+};
+
+}  // namespace replicant::replay

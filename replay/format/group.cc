@@ -1,0 +1,17 @@
+#include "replay/format/group.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace replicant::replay {
+
+void Group::WillRead() const {
+  if (!is_on_disk) return;
+  // whole pages; what cannot be read ahead is read when it is needed
+  static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(block.data()) / page * page;
+  const auto end = reinterpret_cast<uintptr_t>(block.data()) + block.size();
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_WILLNEED);
+}
+
+}  // namespace replicant::replay

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "replay/format/step_group.h"
+
+namespace replicant::replay {
+
+// A step group as the replay holds it: its bytes, in memory or on the disk, and
+// where they came from. It never changes once it is in a store.
+//
+// Ownership: shared by the store and everything that reads it outside the
+// shard's lock.
+struct Group {
+  // Throws IoError like StepGroupView.
+  Group(std::vector<std::byte> bytes, const StepShape& shape)
+      : Group(std::make_shared<const std::vector<std::byte>>(std::move(bytes)),
+              shape) {}
+  // Bytes that `owner` keeps where they are, on the disk.
+  Group(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+        const StepShape& shape)
+      : block(bytes),
+        view(block, shape),
+        is_on_disk(true),
+        owner_(std::move(owner)) {}
+
+  // Has the bytes read ahead if they are on the disk; does not wait.
+  void WillRead() const;
+
+  const std::span<const std::byte> block;
+  const StepGroupView view;
+  const bool is_on_disk = false;
+  // Counts the groups of a store, from 1, in the order of Add(); the same in
+  // every checkpoint.
+  uint64_t serial = 0;
+  uint64_t writer = 0;
+  uint64_t sequence = 0;
+
+ private:
+  Group(std::shared_ptr<const std::vector<std::byte>> bytes,
+        const StepShape& shape)
+      : block(*bytes), view(block, shape), owner_(std::move(bytes)) {}
+
+  const std::shared_ptr<const void> owner_;
+};
+
+}  // namespace replicant::replay

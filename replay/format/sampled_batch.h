@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "replay/format/group.h"
+
+namespace replicant::replay {
+
+// Limits of a table's n-step returns and of its stacked observations.
+inline constexpr int64_t kMaxNStep = 1000;
+inline constexpr int64_t kMaxStack = 64;
+
+// Names one item of a table while it lives: slot and generation of the slot.
+// The generation changes when the item goes, so that a late message about it
+// does not reach the next item of the slot.
+struct ItemKey {
+  uint32_t slot = 0;
+  uint32_t generation = 0;
+
+  bool operator==(const ItemKey&) const = default;
+};
+
+// One item as it is drawn.
+struct SampledItem {
+  ItemKey key;
+  // With which the draw gave this item; 1 for deterministic samplers.
+  double probability = 0.0;
+  float priority = 0.0f;
+  float reward = 0.0f;        // R of replay/table/n_step.h
+  float discount = 0.0f;      // D
+  int64_t times_sampled = 0;  // this draw included
+  int64_t step = 0;           // t
+  int64_t n = 0;              // k
+  // Its groups in SampledBatch::groups, from the one that holds
+  // o_{max(0, t - stack + 1)} to the one that holds o_{t+k}.
+  int64_t first_group = 0;
+  int64_t num_groups = 0;
+};
+
+// Drawn items, and the groups that they lie in. The groups stay as they are for
+// as long as the batch lives, whatever the table removes meanwhile.
+struct SampledBatch {
+  std::vector<SampledItem> items;
+  // A group that several items share appears for each of them.
+  std::vector<std::shared_ptr<const Group>> groups;
+  // What the (last) draw was from: a reader of several shards needs both.
+  int64_t table_size = 0;
+  double table_mass = 0.0;  // Selector::mass()
+  // Steps of all writers so far; see Shard::num_steps().
+  int64_t total_steps = 0;
+
+  // The group of `item` that holds observation `step` of its episode.
+  // Precondition: it lies in the item's groups (checked; aborts).
+  const Group& GroupOf(const SampledItem& item, int64_t step) const;
+};
+
+// A new priority for an item.
+struct PriorityUpdate {
+  ItemKey key;
+  float priority = 0.0f;
+};
+
+}  // namespace replicant::replay

@@ -1,0 +1,565 @@
+#include "replay/service/service.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/rpc/wire.h"
+#include "replay/format/batch_codec.h"
+#include "replay/service/service_status.h"
+
+namespace replicant::replay {
+
+using rpc::Request;
+using rpc::Responder;
+
+namespace {
+
+constexpr auto kCheckpointTimeout = std::chrono::hours(1);
+// Blocks of one reader: its prefetched batches, and some that it is about to
+// let go.
+constexpr int64_t kMaxMemoriesPerPeer = 64;
+
+}  // namespace
+
+Service::Service(Shard* shard, ServiceOptions options, Clock* clock)
+    : shard_(shard),
+      options_(options),
+      clock_(clock),
+      pending_batches_(static_cast<size_t>(shard->num_tables())),
+      rates_since_(clock->Now()) {
+  if (options_.credits < 1 || options_.credits > kMaxGroupsPerInsert) {
+    throw InvalidArgument(
+        fmt::format("replay service: credits {} are outside "
+                    "[1, {}]",
+                    options_.credits, kMaxGroupsPerInsert));
+  }
+  if (shard->num_tables() > kMaxTables) {
+    throw InvalidArgument(
+        fmt::format("replay service: {} tables; at most {} are allowed",
+                    shard->num_tables(), kMaxTables));
+  }
+  for (const TableConfig& table : shard->config().tables) {
+    if (!table.name.empty() && table.name.size() <= kMaxNameBytes) continue;
+    throw InvalidArgument(
+        fmt::format("replay service: table '{}': a name has 1 to {} bytes",
+                    table.name, kMaxNameBytes));
+  }
+  // those of a restored shard may come back, or not
+  for (const uint64_t id : shard->OpenWriters()) writers_[id];
+  if (!writers_.empty()) {
+    absent_until_ = clock->Now() + options_.return_timeout;
+  }
+  if (options_.encode_threads > 0 && shard->config().shape.frame_bytes > 0) {
+    encoder_ = std::make_unique<BatchEncoder>(options_.encode_threads);
+  }
+}
+
+void Service::AttachTo(rpc::Server& server) {
+  server_ = &server;
+  server.Handle(kDescribeKind, [this](Request& request, Responder responder) {
+    CheckNumParts("replay.describe", request.payload, 0);
+    responder.Reply(Info().Encode());
+  });
+  server.Handle(kInsertKind, [this](Request& request, Responder responder) {
+    HandleInsert(request, responder);
+  });
+  server.Handle(kCloseWriterKind,
+                [this](Request& request, Responder responder) {
+                  HandleCloseWriter(request, responder);
+                });
+  server.Handle(kSampleKind, [this](Request& request, Responder responder) {
+    HandleSample(request, responder);
+  });
+  server.Handle(kUpdateKind, [this](Request& request, Responder responder) {
+    HandleUpdate(request, responder);
+  });
+  server.Handle(kStatusKind, [this](Request& request, Responder responder) {
+    CheckNumParts("replay.status", request.payload, 0);
+    responder.Reply(StatusReply{StatusJson()}.Encode());
+  });
+  server.Handle(kCheckpointKind, [this](Request& request, Responder responder) {
+    HandleCheckpoint(request, responder);
+  });
+  server.OnTick([this] { HandleTick(); });
+  server.OnEnd([this] {
+    if (encoder_ != nullptr) encoder_->Stop();
+  });
+  server.OnPeerExpired(
+      [this](const rpc::Peer& peer) { HandlePeerExpired(peer); });
+}
+
+ServiceInfo Service::Info() const {
+  ServiceInfo info{shard_->config().shape, options_.credits, {}};
+  for (const TableConfig& table : shard_->config().tables) {
+    info.tables.push_back(
+        {table.name, static_cast<uint32_t>(table.n_step.n_step),
+         static_cast<uint32_t>(table.n_step.stack), table.n_step.discount});
+  }
+  return info;
+}
+
+std::string Service::StatusJson() const {
+  return ToJson(shard_->Status(), counts_, rates_,
+                server_ == nullptr ? rpc::ServerMetrics{} : server_->metrics());
+}
+
+int64_t Service::TableOf(std::string_view message,
+                         const std::string& name) const {
+  if (const auto table = shard_->FindTable(name)) return *table;
+  std::vector<std::string> names;
+  for (const TableConfig& table : shard_->config().tables) {
+    names.push_back(table.name);
+  }
+  throw InvalidArgument(fmt::format("{}: no table '{}'; there are: {}", message,
+                                    name, fmt::join(names, ", ")));
+}
+
+// --- checkpoints ---
+
+void Service::HandleCheckpoint(Request& request, Responder responder) {
+  const auto checkpoint = CheckpointRequest::Decode(request.payload);
+  if (saver_ == nullptr) {
+    throw InvalidArgument(
+        "replay.checkpoint: this service keeps none; hint: give it a "
+        "checkpoint_folder");
+  }
+  // as long as the disk takes
+  responder.SetDeadline(clock_->Now() + kCheckpointTimeout);
+  const auto answer = [responder](const std::string& problem) {
+    if (problem.empty()) {
+      responder.Reply({});
+    } else {
+      responder.ReplyError(rpc::ErrorCode::kFailed, problem);
+    }
+  };
+  const bool is_started =
+      saver_->Start(checkpoint.id, [this, answer](const std::string& problem) {
+        server_->Post([answer, problem] { answer(problem); });
+      });
+  if (!is_started) {
+    responder.ReplyError(
+        rpc::ErrorCode::kBusy,
+        fmt::format("replay.checkpoint: {} checkpoints wait to be written",
+                    CheckpointSaver::kMaxWaiting));
+  }
+}
+
+// --- writers ---
+
+uint32_t Service::CreditsOf(const Writer& writer) const {
+  return options_.credits - std::min(options_.credits, writer.unadmitted);
+}
+
+void Service::HandleInsert(Request& request, Responder responder) {
+  const InsertRequest insert = InsertRequest::Decode(request.payload);
+  ++counts_.inserts;
+  Writer& writer = writers_[insert.writer];
+  writer.peer = request.peer_id;
+  NoteLostSteps(insert);
+  PendingAck pending{insert.writer, Take(insert, writer), {}, responder};
+  const bool must_wait =
+      pending.ack.credits == 0 && insert.wait_ms > 0 && !is_closed_;
+  if (must_wait) {
+    pending.deadline =
+        clock_->Now() + std::chrono::milliseconds(insert.wait_ms);
+    pending_acks_.push_back(std::move(pending));
+  } else {
+    Answer(pending);
+  }
+  Pump();
+}
+
+InsertAck Service::Take(const InsertRequest& request, Writer& writer) {
+  InsertAck ack;
+  const uint64_t last = shard_->LastSequence(request.writer);
+  uint64_t expected = std::max(last + 1, request.base_sequence);
+  uint64_t sequence = request.first_sequence;
+  for (const auto& block : request.blocks) {
+    if (sequence > expected) {
+      ack.state = InsertState::kOutOfOrder;
+      ++counts_.out_of_order;
+      break;
+    }
+    if (sequence < expected) {
+      ++counts_.duplicate_groups;
+    } else if (TakeGroup(request.writer, sequence, block, writer, &ack)) {
+      ++expected;
+    } else {
+      break;
+    }
+    ++sequence;
+  }
+  if (is_closed_) ack.state = InsertState::kClosed;
+  if (ack.state == InsertState::kTaken && writer.is_waiting) {
+    ack.state = InsertState::kWaiting;
+  }
+  ack.last_sequence = shard_->LastSequence(request.writer);
+  ack.credits = CreditsOf(writer);
+  return ack;
+}
+
+bool Service::TakeGroup(uint64_t id, uint64_t sequence,
+                        std::span<const std::byte> block, Writer& writer,
+                        InsertAck* ack) {
+  if (CreditsOf(writer) == 0) {
+    ack->state = InsertState::kNoCredits;
+    ++counts_.refused_no_credits;
+    return false;
+  }
+  try {
+    const StepGroupView checked(block, shard_->config().shape);
+  } catch (const IoError& e) {
+    throw rpc::MalformedMessage(fmt::format(
+        "replay.insert: group {} of writer {:#x}: {}", sequence, id, e.what()));
+  }
+  // a journal that cannot be written throws, too: the writer sends it again
+  const InsertResult result = shard_->TryInsert(
+      id, sequence, std::vector<std::byte>(block.begin(), block.end()));
+  switch (result) {
+    case InsertResult::kInserted:
+      break;
+    case InsertResult::kWait:
+      ++writer.unadmitted;
+      if (!writer.is_waiting) waiting_writers_.push_back(id);
+      writer.is_waiting = true;
+      break;
+    case InsertResult::kDropped:
+      ack->dropped.push_back(sequence);
+      break;
+    case InsertResult::kNoRoom:
+      ack->state = InsertState::kNoRoom;
+      ++counts_.refused_no_room;
+      return false;
+    case InsertResult::kClosed:
+      ack->state = InsertState::kClosed;
+      return false;
+  }
+  return true;
+}
+
+void Service::Answer(const PendingAck& pending) {
+  pending.responder.Reply(pending.ack.Encode());
+}
+
+void Service::HandleCloseWriter(Request& request, Responder responder) {
+  const auto close = CloseWriterRequest::Decode(request.payload);
+  CloseWriter(close.writer);
+  responder.Reply({});
+  Pump();
+}
+
+void Service::CloseWriter(uint64_t id) {
+  shard_->CloseWriter(id);
+  writers_.erase(id);
+  std::erase(waiting_writers_, id);
+  // its steps are in, and nothing waits any more
+  for (PendingAck& pending : pending_acks_) {
+    if (pending.writer != id) continue;
+    pending.ack.credits = options_.credits;
+    Answer(pending);
+  }
+  std::erase_if(pending_acks_, [id](const PendingAck& pending) {
+    return pending.writer == id;
+  });
+}
+
+void Service::NoteLostSteps(const InsertRequest& request) {
+  const int64_t lost = shard_->NoteStepsOf(
+      request.writer, static_cast<int64_t>(request.base_steps));
+  if (lost == 0) return;
+  spdlog::warn(
+      "replay: {} steps of writer {:#x} are lost: they were acknowledged by a "
+      "service before this one, after its last checkpoint",
+      lost, request.writer);
+}
+
+void Service::ForgetAbsentWriters() {
+  if (!absent_until_.has_value() || clock_->Now() < *absent_until_) return;
+  absent_until_.reset();
+  std::vector<uint64_t> absent;
+  for (const auto& [id, writer] : writers_) {
+    if (writer.peer == 0) absent.push_back(id);
+  }
+  for (const uint64_t id : absent) {
+    spdlog::warn(
+        "replay: writer {:#x} did not come back: its open episode is dropped",
+        id);
+    CloseWriter(id);
+    ++counts_.expired_writers;
+  }
+}
+
+void Service::HandlePeerExpired(const rpc::Peer& peer) {
+  std::vector<uint64_t> gone;
+  for (const auto& [id, writer] : writers_) {
+    if (writer.peer == peer.id) gone.push_back(id);
+  }
+  for (const uint64_t id : gone) {
+    spdlog::warn(
+        "replay: writer {:#x} of '{}' is silent: its open episode is "
+        "dropped",
+        id, peer.name);
+    CloseWriter(id);
+    ++counts_.expired_writers;
+  }
+  for (size_t t = 0; t < pending_batches_.size(); ++t) {
+    auto& batches = pending_batches_[t];
+    const size_t num_gone =
+        std::erase_if(batches, [&](const PendingBatch& pending) {
+          if (pending.peer != peer.id) return false;
+          counts_.undelivered_items +=
+              static_cast<int64_t>(pending.batch.items.size());
+          return true;
+        });
+    if (num_gone > 0 && batches.empty()) {
+      shard_->ForgetSampleWait(static_cast<int64_t>(t));
+    }
+  }
+  ForgetMemory(
+      [&](const PeerMemory& memory) { return memory.peer == peer.id; });
+  Pump();
+}
+
+// --- readers ---
+
+void Service::ForgetMemory(
+    const std::function<bool(const PeerMemory&)>& is_gone) {
+  std::erase_if(memories_, [&](const PeerMemory& memory) {
+    if (!is_gone(memory)) return false;
+    counts_.shared_memory_bytes -=
+        static_cast<int64_t>(memory.memory->bytes().size());
+    return true;
+  });
+}
+
+std::optional<BatchTarget> Service::TargetOf(uint64_t peer,
+                                             const BatchPlace& place) {
+  if (!options_.shares_memory) return std::nullopt;
+  int64_t num_of_peer = 0;
+  for (const PeerMemory& known : memories_) {
+    if (known.peer != peer) continue;
+    if (known.memory->handle() == place.memory) return {{place, known.memory}};
+    ++num_of_peer;
+  }
+  if (num_of_peer >= kMaxMemoriesPerPeer) return std::nullopt;
+  std::string why;
+  auto memory = rpc::SharedMemory::Open(place.memory, &why);
+  if (memory == nullptr) {
+    spdlog::debug("replay: the memory of a reader cannot be shared: {}", why);
+    return std::nullopt;
+  }
+  memories_.push_back({peer, memory});
+  counts_.shared_memory_bytes += static_cast<int64_t>(memory->bytes().size());
+  return {{place, std::move(memory)}};
+}
+
+void Service::HandleSample(Request& request, Responder responder) {
+  const SampleRequest sample = SampleRequest::Decode(request.payload);
+  const int64_t table = TableOf("replay.sample", sample.table);
+  PendingBatch pending{
+      request.peer_id,
+      std::string(request.peer_name),
+      sample.count,
+      clock_->Now() + std::chrono::milliseconds(sample.wait_ms),
+      {},
+      {},
+      responder};
+  if (sample.place) {
+    pending.target = TargetOf(request.peer_id, *sample.place);
+  }
+  if (pending.target) {
+    const ShardConfig& config = shard_->config();
+    pending.target->Check(
+        sample.count, config.shape,
+        config.tables[static_cast<size_t>(table)].n_step.stack);
+  }
+  auto& queue = pending_batches_[static_cast<size_t>(table)];
+  queue.push_back(std::move(pending));
+  Pump();
+  if (is_closed_ || sample.wait_ms == 0) EndLate(clock_->Now());
+}
+
+void Service::HandleUpdate(Request& request, Responder responder) {
+  const UpdateRequest update = UpdateRequest::Decode(request.payload);
+  const int64_t num_updated = shard_->UpdatePriorities(
+      TableOf("replay.update", update.table), update.updates);
+  responder.Reply(UpdateReply{static_cast<uint32_t>(num_updated)}.Encode());
+  Pump();
+}
+
+void Service::Answer(int64_t table, PendingBatch& pending, BatchState state) {
+  const ShardConfig& config = shard_->config();
+  ++(state == BatchState::kFull ? counts_.batches : counts_.partial_batches);
+  if (pending.target) ++counts_.memory_batches;
+  const auto num_items = static_cast<int64_t>(pending.batch.items.size());
+  EncodeJob job{std::move(pending.batch),
+                state,
+                config.shape,
+                config.tables[static_cast<size_t>(table)].n_step.stack,
+                options_.max_part_bytes,
+                std::move(pending.target)};
+  const Responder responder = pending.responder;
+  if (encoder_ == nullptr) {
+    try {
+      Answer(responder, num_items, Encode(job), {});
+    } catch (const InvalidArgument& e) {
+      Answer(responder, num_items, {}, e.what());
+    }
+    return;
+  }
+  // a message cannot be copied, and what is posted must be
+  encoder_->Start(std::move(job), [this, responder, num_items](
+                                      rpc::Message message, std::string error) {
+    auto shared = std::make_shared<rpc::Message>(std::move(message));
+    server_->Post(
+        [this, responder, num_items, shared, error = std::move(error)] {
+          Answer(responder, num_items, std::move(*shared), error);
+        });
+  });
+}
+
+void Service::Answer(const Responder& responder, int64_t num_items,
+                     rpc::Message message, std::string_view error) {
+  if (error.empty()) {
+    responder.Reply(std::move(message));
+    return;
+  }
+  counts_.undelivered_items += num_items;
+  responder.ReplyError(rpc::ErrorCode::kInvalidArgument, error);
+}
+
+// --- what waits ---
+
+void Service::Pump() {
+  // what one side brings can be what the other waits for
+  do {
+    PumpWriters();
+  } while (PumpBatches());
+}
+
+bool Service::PumpBatches() {
+  bool is_any_drawn = false;
+  for (size_t t = 0; t < pending_batches_.size(); ++t) {
+    const auto table = static_cast<int64_t>(t);
+    auto& queue = pending_batches_[t];
+    while (!queue.empty()) {
+      PendingBatch& first = queue.front();
+      const int64_t missing =
+          first.count - static_cast<int64_t>(first.batch.items.size());
+      const int64_t drawn =
+          shard_->TrySample(table, missing, first.who, &first.batch);
+      is_any_drawn |= drawn > 0;
+      if (drawn < missing) break;
+      Answer(table, first, BatchState::kFull);
+      queue.pop_front();
+    }
+  }
+  return is_any_drawn;
+}
+
+void Service::PumpWriters() {
+  const size_t num_waiting = waiting_writers_.size();
+  std::erase_if(waiting_writers_, [&](uint64_t id) {
+    if (shard_->Resume(id) != InsertResult::kInserted) return false;
+    writers_[id].is_waiting = false;
+    writers_[id].unadmitted = 0;
+    return true;
+  });
+  if (waiting_writers_.size() == num_waiting) return;
+  std::erase_if(pending_acks_, [&](PendingAck& pending) {
+    const Writer& writer = writers_[pending.writer];
+    if (writer.is_waiting) return false;
+    if (pending.ack.state == InsertState::kWaiting) {
+      pending.ack.state = InsertState::kTaken;
+    }
+    pending.ack.credits = CreditsOf(writer);
+    Answer(pending);
+    return true;
+  });
+}
+
+void Service::EndLate(Clock::TimePoint now) {
+  std::erase_if(pending_acks_, [&](const PendingAck& pending) {
+    if (pending.deadline > now && !is_closed_) return false;
+    Answer(pending);
+    return true;
+  });
+  const BatchState state =
+      is_closed_ ? BatchState::kClosed : BatchState::kTimeout;
+  for (size_t t = 0; t < pending_batches_.size(); ++t) {
+    std::erase_if(pending_batches_[t], [&](PendingBatch& pending) {
+      if (pending.deadline > now && !is_closed_) return false;
+      Answer(static_cast<int64_t>(t), pending, state);
+      return true;
+    });
+  }
+}
+
+void Service::HandleTick() {
+  const Clock::TimePoint now = clock_->Now();
+  ForgetAbsentWriters();
+  Pump();
+  EndLate(now);
+  UpdateRates(now);
+  ForgetMemory(
+      [](const PeerMemory& memory) { return memory.memory->IsWithdrawn(); });
+}
+
+void Service::UpdateRates(Clock::TimePoint now) {
+  const double seconds =
+      std::chrono::duration<double>(now - rates_since_).count();
+  if (seconds < 1.0) return;
+  const ShardStatus status = shard_->Status();
+  LogStalls(status);
+  ServiceRates totals;
+  totals.inserted_steps = static_cast<double>(status.inserted_steps);
+  for (const TableStatus& table : status.tables) {
+    totals.inserted_items += static_cast<double>(table.inserts);
+    totals.sampled_items += static_cast<double>(table.samples);
+    totals.updates += static_cast<double>(table.updates + table.late_updates);
+  }
+  const auto rate = [seconds](double is, double was) {
+    return (is - was) / seconds;
+  };
+  rates_ = {rate(totals.inserted_steps, totals_.inserted_steps),
+            rate(totals.inserted_items, totals_.inserted_items),
+            rate(totals.sampled_items, totals_.sampled_items),
+            rate(totals.updates, totals_.updates)};
+  totals_ = totals;
+  rates_since_ = now;
+}
+
+// Once when a side stalls, and once when it goes on.
+void Service::LogStalls(const ShardStatus& status) {
+  stalled_sides_.resize(status.tables.size());
+  for (size_t i = 0; i < status.tables.size(); ++i) {
+    const TableStatus& table = status.tables[i];
+    const StalledSide& stalled = table.stalled;
+    if (stalled_sides_[i] == stalled.side) continue;
+    stalled_sides_[i] = stalled.side;
+    if (stalled.side.empty()) {
+      spdlog::info("replay: table '{}': both sides go on", table.name);
+      continue;
+    }
+    const WaitStatus& wait =
+        stalled.side == "readers" ? table.insert_wait : table.sample_wait;
+    spdlog::warn(
+        "replay: table '{}': the {} have stalled for {:.1f} s, last was {}; {} "
+        "waits: {}",
+        table.name, stalled.side, stalled.idle_s,
+        stalled.last.empty() ? "nobody" : stalled.last, wait.who, wait.why);
+  }
+}
+
+void Service::Close() {
+  is_closed_ = true;
+  shard_->Close();
+  EndLate(clock_->Now());
+}
+
+}  // namespace replicant::replay

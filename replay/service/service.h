@@ -1,0 +1,184 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/rpc/server.h"
+#include "replay/checkpoint/checkpoint_saver.h"
+#include "replay/format/batch_codec.h"
+#include "replay/format/protocol.h"
+#include "replay/service/batch_encoder.h"
+#include "replay/table/shard.h"
+
+namespace replicant::replay {
+
+struct ServiceOptions {
+  // Step groups that a writer may have unacknowledged, in [1,
+  // kMaxGroupsPerInsert].
+  uint32_t credits = 64;
+  // A writer that was restored with an open episode has so long to come back.
+  Clock::Duration return_timeout = std::chrono::seconds(10);
+  // The longest part of a message that readers accept.
+  size_t max_part_bytes = size_t{256} << 20;
+  // Writes batches to the memory of readers that share theirs.
+  bool shares_memory = true;
+  // Batches with pixels are encoded in so many threads beside the loop; 0: in
+  // the loop.
+  int64_t encode_threads = 2;
+};
+
+// Per second, over the last whole second or more.
+struct ServiceRates {
+  double inserted_steps = 0.0;
+  double inserted_items = 0.0;
+  double sampled_items = 0.0;
+  double updates = 0.0;
+};
+
+// Counts since the service was made, beside those of the shard and the server.
+struct ServiceCounts {
+  int64_t inserts = 0;           // messages
+  int64_t duplicate_groups = 0;  // sent again by a writer
+  int64_t out_of_order = 0;      // messages refused from some group on,
+  int64_t refused_no_room = 0;   //   by reason
+  int64_t refused_no_credits = 0;
+  int64_t batches = 0;              // sent full
+  int64_t partial_batches = 0;      // sent at their deadline
+  int64_t memory_batches = 0;       // of all, written to a reader's memory
+  int64_t undelivered_items = 0;    // drawn for readers that went
+  int64_t expired_writers = 0;      // whose peer went silent
+  int64_t shared_memory_bytes = 0;  // of readers, mapped now
+};
+
+// Answers the messages of replay/format/protocol.h from a shard: what cannot be
+// answered yet is kept, in the order it came, until the rate limiter admits it
+// or its own deadline comes.
+//
+//   Shard shard(config, &clock);
+//   rpc::Server server(context, ReplayProtocol(), options);
+//   Service service(&shard, {}, &clock);
+//   service.AttachTo(server);
+//
+// A writer whose peer has been silent for the server's peer_timeout loses its
+// open episode, and may come back with its next one.
+//
+// Thread-safety: for the thread of the server's loop.
+class Service {
+ public:
+  // Throws InvalidArgument for settings outside their range. `shard` and
+  // `clock` outlive the service, and the service the server's loop.
+  Service(Shard* shard, ServiceOptions options, Clock* clock);
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  // Takes over the handlers, the tick and the expiry of `server`.
+  void AttachTo(rpc::Server& server);
+
+  // Who writes the checkpoints that clients ask for; without, none are taken.
+  // Outlives the service, or is taken away (nullptr) before.
+  void SetCheckpointSaver(CheckpointSaver* saver) { saver_ = saver; }
+
+  // Closes the shard and answers what waits.
+  void Close();
+
+  ServiceInfo Info() const;
+  const ServiceCounts& counts() const { return counts_; }
+  const ServiceRates& rates() const { return rates_; }
+  // What kStatus answers; docs/replay_protocol.md lists the fields.
+  std::string StatusJson() const;
+
+ private:
+  struct Writer {
+    uint64_t peer = 0;  // 0: restored, and not heard of since
+    // Groups that are in while items of theirs, or before, wait for a limiter.
+    uint32_t unadmitted = 0;
+    bool is_waiting = false;
+  };
+  // An answer to a writer that is kept until it has credits.
+  struct PendingAck {
+    uint64_t writer = 0;
+    InsertAck ack;
+    Clock::TimePoint deadline;
+    rpc::Responder responder;
+  };
+  // A batch that is not full yet.
+  struct PendingBatch {
+    uint64_t peer = 0;
+    std::string who;
+    int64_t count = 0;
+    Clock::TimePoint deadline;
+    SampledBatch batch;
+    std::optional<BatchTarget> target;
+    rpc::Responder responder;
+  };
+  // A block of memory that a peer shares.
+  struct PeerMemory {
+    uint64_t peer = 0;
+    std::shared_ptr<rpc::SharedMemory> memory;
+  };
+
+  void HandleInsert(rpc::Request& request, rpc::Responder responder);
+  void HandleSample(rpc::Request& request, rpc::Responder responder);
+  void HandleUpdate(rpc::Request& request, rpc::Responder responder);
+  void HandleCloseWriter(rpc::Request& request, rpc::Responder responder);
+  void HandleCheckpoint(rpc::Request& request, rpc::Responder responder);
+  void HandleTick();
+  void HandlePeerExpired(const rpc::Peer& peer);
+
+  int64_t TableOf(std::string_view message, const std::string& name) const;
+  InsertAck Take(const InsertRequest& request, Writer& writer);
+  // Takes one group in; whether the next may follow.
+  bool TakeGroup(uint64_t id, uint64_t sequence,
+                 std::span<const std::byte> block, Writer& writer,
+                 InsertAck* ack);
+  void CloseWriter(uint64_t id);
+  // Ends the open episodes of restored writers that did not come back.
+  void ForgetAbsentWriters();
+  void NoteLostSteps(const InsertRequest& request);
+  uint32_t CreditsOf(const Writer& writer) const;
+  void Answer(const PendingAck& pending);
+  void Answer(int64_t table, PendingBatch& pending, BatchState state);
+  void Answer(const rpc::Responder& responder, int64_t num_items,
+              rpc::Message message, std::string_view error);
+  void ForgetMemory(const std::function<bool(const PeerMemory&)>& is_gone);
+  // Where a peer wants its batch; nothing if its memory cannot be reached.
+  std::optional<BatchTarget> TargetOf(uint64_t peer, const BatchPlace& place);
+
+  // Serves what waits, as far as the limiters let it.
+  void Pump();
+  // Whether anything was drawn.
+  bool PumpBatches();
+  void PumpWriters();
+  void EndLate(Clock::TimePoint now);
+  void UpdateRates(Clock::TimePoint now);
+  void LogStalls(const ShardStatus& status);
+
+  Shard* const shard_;
+  const ServiceOptions options_;
+  Clock* const clock_;
+  rpc::Server* server_ = nullptr;
+  CheckpointSaver* saver_ = nullptr;
+  bool is_closed_ = false;
+  std::map<uint64_t, Writer> writers_;
+  // When restored writers that are still absent are given up; none: no longer.
+  std::optional<Clock::TimePoint> absent_until_;
+  std::deque<uint64_t> waiting_writers_;  // by the start of their wait
+  std::vector<PendingAck> pending_acks_;
+  std::vector<std::deque<PendingBatch>> pending_batches_;  // by table
+  std::vector<PeerMemory> memories_;
+  std::unique_ptr<BatchEncoder> encoder_;   // none: batches are small
+  std::vector<std::string> stalled_sides_;  // by table, as the log knows them
+  ServiceCounts counts_;
+  ServiceRates rates_;
+  ServiceRates totals_;  // at rates_since_
+  Clock::TimePoint rates_since_;
+};
+
+}  // namespace replicant::replay

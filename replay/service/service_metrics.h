@@ -1,0 +1,31 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "core/metrics/registry.h"
+#include "core/rpc/server.h"
+#include "replay/table/shard.h"
+
+namespace replicant::replay {
+
+// Shows the state of a service as Prometheus metrics, "replicant_replay_...".
+//
+// Thread-safety: one thread at a time.
+class ServiceMetrics {
+ public:
+  // `registry` outlives this object.
+  explicit ServiceMetrics(metrics::Registry* registry) : registry_(registry) {}
+
+  void Update(const ShardStatus& shard, const rpc::ServerMetrics& server);
+
+ private:
+  void Total(const std::string& name, const std::string& help, double total,
+             const metrics::Labels& labels = {});
+  void Value(const std::string& name, const std::string& help, double value,
+             const metrics::Labels& labels = {});
+
+  metrics::Registry* const registry_;
+};
+
+}  // namespace replicant::replay

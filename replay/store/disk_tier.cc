@@ -1,0 +1,118 @@
+#include "replay/store/disk_tier.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/base/fs.h"
+#include "replay/store/numbered_files.h"
+#include "replay/store/segment.h"
+
+namespace replicant::replay {
+namespace {
+
+constexpr int64_t kNumSegments = 64;
+
+std::filesystem::path TierPath(const std::filesystem::path& folder,
+                               uint64_t number) {
+  return folder / fmt::format("tier-{}.tmp", number);
+}
+
+int64_t RecordBytes(const Group& group) {
+  return kRecordHeaderBytes + static_cast<int64_t>(group.block.size());
+}
+
+DiskTierConfig Checked(DiskTierConfig config) {
+  if (config.max_bytes >= kMinDiskTierBytes) return config;
+  throw InvalidArgument(fmt::format("disk tier: max_bytes {} must be >= {}",
+                                    config.max_bytes, kMinDiskTierBytes));
+}
+
+}  // namespace
+
+// A file without a name, and its mapping.
+class DiskTier::Segment {
+ public:
+  // Throws IoError.
+  Segment(const std::filesystem::path& path, uint64_t number,
+          int64_t capacity_bytes)
+      : capacity_bytes_(capacity_bytes), writer_(path, number) {
+    std::error_code error;
+    std::filesystem::remove(path, error);
+    memory_ = ::mmap(nullptr, static_cast<size_t>(capacity_bytes), PROT_READ,
+                     MAP_SHARED, writer_.fd(), 0);
+    if (memory_ == MAP_FAILED) throw IoError::FromErrno("map", path, errno);
+    // groups are read in no order: no page beside them is needed
+    ::madvise(memory_, static_cast<size_t>(capacity_bytes), MADV_RANDOM);
+  }
+  ~Segment() { ::munmap(memory_, static_cast<size_t>(capacity_bytes_)); }
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  int64_t size_bytes() const { return writer_.size_bytes(); }
+  bool HasRoomFor(const Group& group) const {
+    return size_bytes() + RecordBytes(group) <= capacity_bytes_;
+  }
+  // Where the block lies.
+  std::span<const std::byte> Append(const Group& group) {
+    const int64_t offset = writer_.Append(
+        {group.serial, group.writer, group.sequence, group.block});
+    return {
+        static_cast<const std::byte*>(memory_) + offset + kRecordHeaderBytes,
+        group.block.size()};
+  }
+
+ private:
+  const int64_t capacity_bytes_;
+  SegmentWriter writer_;
+  void* memory_ = nullptr;
+};
+
+DiskTier::DiskTier(DiskTierConfig config)
+    : config_(Checked(std::move(config))),
+      segment_bytes_(config_.max_bytes / kNumSegments) {
+  MakeFolders(config_.folder);
+  for (const uint64_t number : ListNumbered(config_.folder, "tier", "tmp")) {
+    std::error_code error;
+    std::filesystem::remove(TierPath(config_.folder, number), error);
+  }
+}
+
+int64_t DiskTier::size_bytes() const {
+  int64_t size = 0;
+  std::erase_if(uses_, [&](const std::weak_ptr<FileUse>& weak) {
+    const auto use = weak.lock();
+    if (use != nullptr) size += use->size_bytes;
+    return use == nullptr;
+  });
+  return size;
+}
+
+bool DiskTier::HasRoomFor(const Group& group) const {
+  return size_bytes() + kSegmentHeaderBytes + RecordBytes(group) <=
+         config_.max_bytes;
+}
+
+DiskTier::Moved DiskTier::Write(const Group& group, const StepShape& shape) {
+  if (open_ == nullptr || !open_->HasRoomFor(group)) {
+    open_use_.reset();
+    open_ = std::make_shared<Segment>(
+        TierPath(config_.folder, next_number_), next_number_,
+        std::max(segment_bytes_, kSegmentHeaderBytes + RecordBytes(group)));
+    ++next_number_;
+    open_use_ = std::make_shared<FileUse>();
+    uses_.push_back(open_use_);
+  }
+  auto moved = std::make_shared<Group>(open_->Append(group), open_, shape);
+  open_use_->size_bytes = open_->size_bytes();
+  moved->serial = group.serial;
+  moved->writer = group.writer;
+  moved->sequence = group.sequence;
+  return {std::move(moved), open_use_};
+}
+
+}  // namespace replicant::replay

@@ -1,0 +1,135 @@
+#include "replay/table/n_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+
+namespace replicant::replay {
+
+NStepAssembler::NStepAssembler(const NStepConfig& config, FrameStore* store)
+    : config_(config), store_(store) {
+  if (config.n_step < 1 || config.n_step > kMaxNStep) {
+    throw InvalidArgument(
+        fmt::format("n_step {} is outside [1, {}]", config.n_step, kMaxNStep));
+  }
+  if (config.stack < 1 || config.stack > kMaxStack) {
+    throw InvalidArgument(
+        fmt::format("stack {} is outside [1, {}]", config.stack, kMaxStack));
+  }
+  if (!(config.discount >= 0.0 && config.discount <= 1.0)) {
+    throw InvalidArgument(
+        fmt::format("discount {} is outside [0, 1]", config.discount));
+  }
+}
+
+NStepAssembler::NStepAssembler(NStepAssembler&& other) noexcept
+    : config_(other.config_),
+      store_(other.store_),
+      groups_(std::exchange(other.groups_, {})),
+      next_step_(other.next_step_) {}
+
+int64_t NStepAssembler::WindowBegin(int64_t step) const {
+  return std::max<int64_t>(0, step - config_.stack + 1);
+}
+
+void NStepAssembler::AddGroup(StoredGroup& group) {
+  store_->Use(group);
+  groups_.push_back(&group);
+}
+
+void NStepAssembler::Append(StoredGroup& group, std::vector<NStepItem>* items) {
+  if (groups_.empty()) {
+    REPLICANT_CHECK_EQ(group.view().first_step(), 0);
+    next_step_ = 0;
+  } else {
+    REPLICANT_CHECK_EQ(group.view().first_step(),
+                       groups_.back()->view().end_observation());
+  }
+  AddGroup(group);
+
+  const int64_t last_observation = group.view().end_observation() - 1;
+  for (; next_step_ + config_.n_step <= last_observation; ++next_step_) {
+    items->push_back(MakeItem(config_.n_step));
+  }
+  if (group.view().ends_episode()) {
+    for (; next_step_ < last_observation; ++next_step_) {
+      items->push_back(MakeItem(last_observation - next_step_));
+    }
+  }
+  if (group.view().ends_episode()) {
+    Reset();
+  } else {
+    DropOldGroups();
+  }
+}
+
+NStepItem NStepAssembler::MakeItem(int64_t n) const {
+  const int64_t begin = WindowBegin(next_step_);
+  const int64_t last = next_step_ + n;
+  // groups that hold an observation of [begin, last]
+  size_t first = 0;
+  while (groups_[first]->view().end_observation() <= begin) ++first;
+  size_t end = first;
+  while (groups_[end]->view().end_observation() <= last) ++end;
+
+  NStepItem item;
+  item.first = groups_[first];
+  item.num_groups = static_cast<int64_t>(end - first) + 1;
+  item.step = next_step_;
+  item.n = n;
+  double reward = 0.0;
+  double factor = 1.0;
+  size_t g = first;
+  for (int64_t step = next_step_; step < last; ++step) {
+    while (groups_[g]->view().end_observation() <= step) ++g;
+    const StepGroupView& view = groups_[g]->view();
+    const int64_t row = step - view.first_step();
+    if (step == next_step_ && view.has_priorities()) {
+      item.priority = view.priority(row);
+    }
+    reward += factor * static_cast<double>(view.reward(row));
+    factor *= config_.discount * static_cast<double>(view.discount(row));
+  }
+  item.reward = static_cast<float>(reward);
+  item.discount = static_cast<float>(factor);
+  store_->UseRange(*item.first, item.num_groups);
+  return item;
+}
+
+void NStepAssembler::DropOldGroups() {
+  const int64_t begin = WindowBegin(next_step_);
+  const auto is_needed = [begin](const StoredGroup* group) {
+    return group->view().end_observation() > begin;
+  };
+  const auto needed = std::find_if(groups_.begin(), groups_.end(), is_needed);
+  // the last group stays in any case: the episode goes on from it
+  const auto end = std::min(needed, std::prev(groups_.end()));
+  std::for_each(groups_.begin(), end,
+                [this](StoredGroup* group) { store_->Release(*group); });
+  groups_.erase(groups_.begin(), end);
+}
+
+void NStepAssembler::Reset() {
+  for (StoredGroup* group : groups_) store_->Release(*group);
+  groups_.clear();
+  next_step_ = 0;
+}
+
+int64_t NStepAssembler::num_open_steps() const {
+  if (groups_.empty()) return 0;
+  const StepGroupView& last = groups_.back()->view();
+  return last.first_step() + last.num_steps() - next_step_;
+}
+
+void NStepAssembler::Restore(const std::vector<StoredGroup*>& groups,
+                             int64_t next_step) {
+  REPLICANT_CHECK(groups_.empty(), "an episode is open");
+  for (StoredGroup* group : groups) AddGroup(*group);
+  next_step_ = next_step;
+}
+
+}  // namespace replicant::replay

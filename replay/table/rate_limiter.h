@@ -1,0 +1,136 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/base/clock.h"
+
+namespace replicant::replay {
+
+enum class RateLimiterMode {
+  kRatio,    // samples follow inserts at a ratio, within a buffer
+  kMinSize,  // samples wait for a number of items, inserts never wait
+  kQueue     // inserts wait for room, samples for an item; none is lost
+};
+
+// What a table promises about how often its items are sampled.
+struct RateLimiterConfig {
+  RateLimiterMode mode = RateLimiterMode::kRatio;
+  // Mean number of times that an item is sampled; kRatio only.
+  double samples_per_insert = 8.0;
+  // Items that the table must hold before the first sample; not kQueue.
+  int64_t min_size_to_sample = 1000;
+  // How far the samples may lead or lag, in samples; kRatio only.
+  double error_buffer = 8000.0;
+
+  bool operator==(const RateLimiterConfig&) const = default;
+};
+
+// What else decides whether a RateLimiterConfig can work.
+struct RateLimiterLimits {
+  // Items that the table can hold.
+  int64_t max_size = 0;
+  // How often one item may be sampled; 0 for no limit.
+  int64_t max_times_sampled = 0;
+  // Items that one message of a writer can bring.
+  int64_t insert_chunk = 1;
+  // Samples that all readers together keep asked for: replicas x prefetch
+  // depth x batch size.
+  int64_t samples_in_flight = 1;
+};
+
+// Returns why `config` cannot be used, or "" if it can. It cannot if
+//  - the table can never hold min_size_to_sample items,
+//  - both sides could wait for each other: the buffer must take what is sent
+//    and asked for at once,
+//      error_buffer >= max(samples_per_insert insert_chunk, samples_in_flight)
+//    and 2 error_buffer >= samples_per_insert + 1,
+//  - items go after fewer samples than samples_per_insert asks for, or, in a
+//    queue, never.
+std::string WhyRefused(const RateLimiterConfig& config,
+                       const RateLimiterLimits& limits);
+
+// Decides how many inserts and samples a table admits now, one by one.
+//
+// In mode kRatio, once the table holds min_size_to_sample items,
+//
+//   error = samples_per_insert (inserts - min_size_to_sample) - samples
+//
+// stays within +/- error_buffer: an insert that would raise it above, or a
+// sample that would lower it below, waits. Below min_size_to_sample inserts are
+// always admitted and samples never.
+//
+// One side is always admitted, if WhyRefused() has nothing to say: while
+// inserts wait, error > error_buffer - samples_per_insert, and then
+// error - 1 >= -error_buffer.
+//
+// Thread-safety: one thread at a time. Shard holds the lock
+// (replay/table/shard.h).
+class RateLimiter {
+ public:
+  // Throws InvalidArgument with the reason if WhyRefused() has one.
+  RateLimiter(const RateLimiterConfig& config, const RateLimiterLimits& limits);
+
+  // How many of `wanted` are admitted now, for a table of `size` items.
+  int64_t AdmitInserts(int64_t wanted, int64_t size) const;
+  int64_t AdmitSamples(int64_t wanted, int64_t size) const;
+
+  // Record what was done.
+  void CountInserts(int64_t count) { inserts_ += count; }
+  void CountSamples(int64_t count) { samples_ += count; }
+
+  // "" while one more would be admitted, else what the side waits for.
+  std::string WhyInsertsWait(int64_t size) const;
+  std::string WhySamplesWait(int64_t size) const;
+
+  // What a checkpoint keeps.
+  struct State {
+    RateLimiterConfig config;
+    int64_t inserts = 0, samples = 0;
+    double correction = 0.0;
+  };
+  State state() const { return {config_, inserts_, samples_, correction_}; }
+  // Goes on from `state` with the settings of this limiter. If they are others
+  // than the state's, an error outside the buffer is moved to the nearer end,
+  // so that neither side has to make up for the past.
+  void Restore(const State& state);
+
+  int64_t inserts() const { return inserts_; }
+  int64_t samples() const { return samples_; }
+  // As defined above; 0 in the other modes.
+  double error() const;
+  const RateLimiterConfig& config() const { return config_; }
+
+ private:
+  const RateLimiterConfig config_;
+  const RateLimiterLimits limits_;
+  int64_t inserts_ = 0;
+  int64_t samples_ = 0;
+  // Added to the error; not zero only after Restore().
+  double correction_ = 0.0;
+};
+
+// Since when one side of a table has been waiting, for the status.
+//
+// Thread-safety: one thread at a time.
+class WaitRecord {
+ public:
+  // `who` was refused at `now`; the start of a wait that goes on is kept.
+  void NoteRefused(std::string_view who, Clock::TimePoint now);
+  // The side was admitted: nobody waits.
+  void NoteAdmitted() { since_.reset(); }
+
+  bool is_waiting() const { return since_.has_value(); }
+  // Who was refused first; meaningful while is_waiting().
+  const std::string& who() const { return who_; }
+  // 0 unless is_waiting().
+  double waiting_s(Clock::TimePoint now) const;
+
+ private:
+  std::optional<Clock::TimePoint> since_;
+  std::string who_;
+};
+
+}  // namespace replicant::replay

@@ -1,0 +1,272 @@
+#include "replay/table/selector.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "replay/table/sum_tree.h"
+
+namespace replicant::replay {
+namespace {
+
+constexpr double kUnitsPerWeight = 0x1p20;
+constexpr int32_t kNone = -1;
+
+// The j-th of `count` equal parts of [0, total) is [Part(j), Part(j + 1)).
+uint64_t Part(uint64_t total, size_t j, size_t count) {
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<uint64_t>(Wide{total} * j / count);
+}
+
+// A whole number from the j-th of `count` equal parts of [0, total); from all
+// of it where there are fewer numbers than parts and this part has none.
+uint64_t DrawFromPart(RandomStream& random, uint64_t total, size_t j,
+                      size_t count) {
+  uint64_t begin = Part(total, j, count);
+  uint64_t end = Part(total, j + 1, count);
+  if (begin == end) begin = 0, end = total;
+  return begin + static_cast<uint64_t>(
+                     random.UniformInt(static_cast<int64_t>(end - begin)));
+}
+
+// kPrioritized, and kUniform as the same weight for every slot: what is drawn
+// depends on the slots and their weights only, not on the order of earlier
+// calls, so that a restored table draws what the saved one would have.
+class WeightedSelector : public Selector {
+ public:
+  WeightedSelector(int64_t capacity, bool is_uniform, double exponent)
+      : is_uniform_(is_uniform), exponent_(exponent), tree_(capacity) {}
+
+  void Insert(int64_t slot, double priority) override {
+    tree_.Set(slot, WeightOf(priority));
+  }
+  void Update(int64_t slot, double priority) override {
+    tree_.Set(slot, WeightOf(priority));
+  }
+  void Remove(int64_t slot) override { tree_.Set(slot, 0); }
+  bool CanSelect() const override { return tree_.total() > 0; }
+
+  void Select(RandomStream& random, std::span<Draw> draws) const override {
+    REPLICANT_CHECK(CanSelect(), "no slot that can be drawn");
+    // in blocks, so that the targets need no memory of their own
+    constexpr size_t kBlock = 256;
+    uint64_t targets[kBlock];
+    int64_t slots[kBlock];
+    const auto total = static_cast<double>(tree_.total());
+    for (size_t begin = 0; begin < draws.size(); begin += kBlock) {
+      const size_t count = std::min(kBlock, draws.size() - begin);
+      for (size_t i = 0; i < count; ++i) {
+        targets[i] =
+            DrawFromPart(random, tree_.total(), begin + i, draws.size());
+      }
+      tree_.Find({targets, count}, {slots, count});
+      for (size_t i = 0; i < count; ++i) {
+        const auto weight = static_cast<double>(tree_.weight(slots[i]));
+        draws[begin + i] = {slots[i], weight / total};
+      }
+    }
+  }
+
+  double mass() const override {
+    return static_cast<double>(tree_.total()) / kUnitsPerWeight;
+  }
+
+ private:
+  SumTree::Weight WeightOf(double priority) const {
+    if (is_uniform_) return static_cast<SumTree::Weight>(kUnitsPerWeight);
+    if (priority == 0.0) return 0;
+    const double weight =
+        exponent_ == 1.0 ? priority : std::pow(priority, exponent_);
+    constexpr auto kMaxUnits = static_cast<double>(SumTree::kMaxWeight);
+    return static_cast<SumTree::Weight>(
+        std::clamp(std::nearbyint(weight * kUnitsPerWeight), 1.0, kMaxUnits));
+  }
+
+  const bool is_uniform_;
+  const double exponent_;
+  SumTree tree_;
+};
+
+// A doubly linked list of the slots in the order of insertion.
+class QueueSelector : public Selector {
+ public:
+  QueueSelector(int64_t capacity, bool takes_newest)
+      : takes_newest_(takes_newest), links_(static_cast<size_t>(capacity)) {}
+
+  void Insert(int64_t slot, double /*priority*/) override {
+    const auto added = static_cast<int32_t>(slot);
+    links_[Index(added)] = {.before = newest_, .after = kNone};
+    (newest_ == kNone ? oldest_ : links_[Index(newest_)].after) = added;
+    newest_ = added;
+    ++size_;
+  }
+  void Update(int64_t /*slot*/, double /*priority*/) override {}
+  void Remove(int64_t slot) override {
+    const Link link = links_[static_cast<size_t>(slot)];
+    (link.before == kNone ? oldest_ : links_[Index(link.before)].after) =
+        link.after;
+    (link.after == kNone ? newest_ : links_[Index(link.after)].before) =
+        link.before;
+    --size_;
+  }
+  bool CanSelect() const override { return size_ > 0; }
+
+  void Select(RandomStream& /*random*/, std::span<Draw> draws) const override {
+    REPLICANT_CHECK(CanSelect(), "no slot");
+    const Draw draw = {takes_newest_ ? newest_ : oldest_, 1.0};
+    std::fill(draws.begin(), draws.end(), draw);
+  }
+
+  double mass() const override { return static_cast<double>(size_); }
+
+ private:
+  struct Link {
+    int32_t before = kNone;
+    int32_t after = kNone;
+  };
+  static size_t Index(int32_t slot) { return static_cast<size_t>(slot); }
+
+  const bool takes_newest_;
+  int64_t size_ = 0;
+  int32_t oldest_ = kNone;
+  int32_t newest_ = kNone;
+  std::vector<Link> links_;  // [capacity], read for held slots only
+};
+
+// A binary heap of the slots by (priority, order of insertion), least on top.
+class LowestPrioritySelector : public Selector {
+ public:
+  explicit LowestPrioritySelector(int64_t capacity)
+      : entries_(static_cast<size_t>(capacity)) {}
+
+  void Insert(int64_t slot, double priority) override {
+    entries_[Index(slot)] = {priority, ++num_inserted_, heap_.size()};
+    heap_.push_back(static_cast<int32_t>(slot));
+    MoveUp(heap_.size() - 1);
+  }
+  void Update(int64_t slot, double priority) override {
+    entries_[Index(slot)].priority = priority;
+    Restore(entries_[Index(slot)].place);
+  }
+  void Remove(int64_t slot) override {
+    const size_t place = entries_[Index(slot)].place;
+    REPLICANT_CHECK(place < heap_.size() && heap_[place] == slot,
+                    "slot {} is not held", slot);
+    Put(place, heap_.back());
+    heap_.pop_back();
+    if (place < heap_.size()) Restore(place);
+  }
+  bool CanSelect() const override { return !heap_.empty(); }
+
+  void Select(RandomStream& /*random*/, std::span<Draw> draws) const override {
+    REPLICANT_CHECK(CanSelect(), "no slot");
+    std::fill(draws.begin(), draws.end(), Draw{heap_.front(), 1.0});
+  }
+
+  double mass() const override { return static_cast<double>(heap_.size()); }
+
+ private:
+  struct Entry {
+    double priority = 0.0;
+    uint64_t order = 0;
+    size_t place = 0;
+  };
+  static size_t Index(int64_t slot) { return static_cast<size_t>(slot); }
+
+  bool IsBefore(int32_t a, int32_t b) const {
+    const Entry& x = entries_[Index(a)];
+    const Entry& y = entries_[Index(b)];
+    return x.priority != y.priority ? x.priority < y.priority
+                                    : x.order < y.order;
+  }
+  void Put(size_t place, int32_t slot) {
+    heap_[place] = slot;
+    entries_[Index(slot)].place = place;
+  }
+  void MoveUp(size_t place) {
+    const int32_t slot = heap_[place];
+    for (; place > 0 && IsBefore(slot, heap_[(place - 1) / 2]);
+         place = (place - 1) / 2) {
+      Put(place, heap_[(place - 1) / 2]);
+    }
+    Put(place, slot);
+  }
+  void MoveDown(size_t place) {
+    const int32_t slot = heap_[place];
+    for (size_t child = 2 * place + 1; child < heap_.size();
+         child = 2 * place + 1) {
+      if (child + 1 < heap_.size() &&
+          IsBefore(heap_[child + 1], heap_[child])) {
+        ++child;
+      }
+      if (!IsBefore(heap_[child], slot)) break;
+      Put(place, heap_[child]);
+      place = child;
+    }
+    Put(place, slot);
+  }
+  // The slot at `place` has a new priority, in either direction.
+  void Restore(size_t place) {
+    const int32_t slot = heap_[place];
+    MoveUp(place);
+    MoveDown(entries_[Index(slot)].place);
+  }
+
+  uint64_t num_inserted_ = 0;
+  std::vector<int32_t> heap_;
+  std::vector<Entry> entries_;  // [capacity], read for held slots only
+};
+
+}  // namespace
+
+std::string_view ToString(SelectorKind kind) {
+  switch (kind) {
+    case SelectorKind::kPrioritized:
+      return "prioritized";
+    case SelectorKind::kUniform:
+      return "uniform";
+    case SelectorKind::kFifo:
+      return "fifo";
+    case SelectorKind::kLifo:
+      return "lifo";
+    case SelectorKind::kLowestPriority:
+      return "lowest_priority";
+  }
+  REPLICANT_CHECK(false, "unknown SelectorKind {}", static_cast<int>(kind));
+}
+
+std::unique_ptr<Selector> MakeSelector(SelectorKind kind, int64_t capacity,
+                                       double priority_exponent) {
+  if (capacity < 1 || capacity > SumTree::kMaxCapacity) {
+    throw InvalidArgument(
+        fmt::format("MakeSelector: capacity {} is outside "
+                    "[1, {}]",
+                    capacity, SumTree::kMaxCapacity));
+  }
+  if (!(priority_exponent >= 0.0 && priority_exponent <= 1.0)) {
+    throw InvalidArgument(
+        fmt::format("MakeSelector: priority_exponent {} is outside [0, 1]",
+                    priority_exponent));
+  }
+  switch (kind) {
+    case SelectorKind::kPrioritized:
+      return std::make_unique<WeightedSelector>(capacity, /*is_uniform=*/false,
+                                                priority_exponent);
+    case SelectorKind::kUniform:
+      return std::make_unique<WeightedSelector>(capacity, /*is_uniform=*/true,
+                                                0.0);
+    case SelectorKind::kFifo:
+      return std::make_unique<QueueSelector>(capacity, /*takes_newest=*/false);
+    case SelectorKind::kLifo:
+      return std::make_unique<QueueSelector>(capacity, /*takes_newest=*/true);
+    case SelectorKind::kLowestPriority:
+      return std::make_unique<LowestPrioritySelector>(capacity);
+  }
+  REPLICANT_CHECK(false, "unknown SelectorKind {}", static_cast<int>(kind));
+}
+
+}  // namespace replicant::replay

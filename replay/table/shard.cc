@@ -1,0 +1,480 @@
+#include "replay/table/shard.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+
+namespace replicant::replay {
+
+Shard::Shard(ShardConfig config, Clock* clock)
+    : config_(std::move(config)),
+      clock_(clock),
+      store_(config_.disk, config_.shape) {
+  if (config_.tables.empty()) throw InvalidArgument("shard: no table");
+  if (config_.max_bytes < 1) {
+    throw InvalidArgument(
+        fmt::format("shard: max_bytes {} must be > 0", config_.max_bytes));
+  }
+  std::set<std::string> names;
+  const RandomStream random(config_.seed, "replay");
+  for (const TableConfig& table : config_.tables) {
+    if (!names.insert(table.name).second) {
+      throw InvalidArgument(
+          fmt::format("shard: two tables are called '{}'", table.name));
+    }
+    // says now what a first writer would run into
+    const NStepAssembler checked(table.n_step, &store_);
+    const auto index = static_cast<uint32_t>(tables_.size());
+    auto created =
+        std::make_unique<Table>(table, config_.limits, index, &store_);
+    tables_.push_back(
+        {.table = std::move(created), .random = random.Substream(table.name)});
+  }
+}
+
+Shard::~Shard() {
+  for (auto& [id, writer] : writers_) {
+    ForgetOpenEpisode(writer);
+    ForgetWaitingItems(writer);
+  }
+}
+
+Shard::TableState& Shard::TableAt(int64_t table) {
+  REPLICANT_CHECK(table >= 0 && table < num_tables(), "table {} of {}", table,
+                  num_tables());
+  return tables_[static_cast<size_t>(table)];
+}
+
+std::optional<int64_t> Shard::FindTable(std::string_view name) const {
+  for (size_t i = 0; i < config_.tables.size(); ++i) {
+    if (config_.tables[i].name == name) return static_cast<int64_t>(i);
+  }
+  return std::nullopt;
+}
+
+// --- writers ---
+
+Shard::Writer& Shard::FindOrAddWriter(uint64_t id) {
+  Writer& writer = writers_[id];
+  if (writer.assemblers.empty()) {
+    for (const TableConfig& table : config_.tables) {
+      writer.assemblers.emplace_back(table.n_step, &store_);
+    }
+    writer.waiting.resize(config_.tables.size());
+  }
+  return writer;
+}
+
+void Shard::ForgetOpenEpisode(Writer& writer) {
+  // the tables differ in what they still wait for: count what the one with the
+  // longest n-step lost
+  int64_t lost = 0;
+  for (NStepAssembler& assembler : writer.assemblers) {
+    lost = std::max(lost, assembler.num_open_steps());
+    assembler.Reset();
+  }
+  counts_.abandoned_steps += lost;
+  writer.is_open = false;
+}
+
+void Shard::ForgetWaitingItems(Writer& writer) {
+  for (std::deque<NStepItem>& items : writer.waiting) {
+    for (const NStepItem& item : items) {
+      store_.ReleaseRange(*item.first, item.num_groups);
+    }
+    counts_.abandoned_items += static_cast<int64_t>(items.size());
+    items.clear();
+  }
+}
+
+bool Shard::Prepare(Writer& writer, const StepGroupView& group) {
+  if (writer.is_open && group.episode() == writer.episode &&
+      group.first_step() == writer.next_step) {
+    return true;
+  }
+  if (writer.is_open) ForgetOpenEpisode(writer);
+  return group.first_step() == 0;
+}
+
+void Shard::Evict(StoredGroup& group) {
+  // the list belongs to the group, which may go with its last item
+  const std::vector<StoredGroup::ItemOfTable> items = std::move(group.items);
+  group.items.clear();
+  for (const auto& [table, key] : items) {
+    Table& owner = *tables_[table].table;
+    const int64_t size = owner.size();
+    owner.Remove(key);
+    counts_.evicted_items += size - owner.size();
+  }
+}
+
+bool Shard::EvictOldestOnDisk(uint64_t* last_evicted) {
+  for (const auto& group : store_.groups()) {
+    if (!group->data->is_on_disk || group->serial <= *last_evicted) continue;
+    *last_evicted = group->serial;
+    Evict(*group);
+    return true;
+  }
+  return false;
+}
+
+void Shard::NoteDiskError(const IoError& error) {
+  ++counts_.disk_errors;
+  // once, until it works again
+  if (!is_disk_failing_) {
+    spdlog::error(
+        "replay: the disk tier fails, the oldest steps in memory are evicted: "
+        "{}",
+        error.what());
+  }
+  is_disk_failing_ = true;
+}
+
+bool Shard::MoveToDisk(StoredGroup& group, uint64_t* last_evicted) {
+  DiskTier* const disk = store_.disk();
+  if (disk == nullptr) return false;
+  const std::shared_ptr<StoredGroup> pinned = *group.place;
+  while (!disk->HasRoomFor(*pinned->data)) {
+    if (!EvictOldestOnDisk(last_evicted)) return false;
+  }
+  // it may have gone with items of before
+  if (pinned->uses == 0) return true;
+  try {
+    store_.MoveToDisk(group);
+    is_disk_failing_ = false;
+    return true;
+  } catch (const IoError& e) {
+    NoteDiskError(e);
+    return false;
+  }
+}
+
+bool Shard::MakeRoom(int64_t bytes) {
+  uint64_t last_moved = 0, last_evicted = 0;
+  while (store_.memory_bytes() + bytes > config_.max_bytes) {
+    // a group may be gone together with later ones, or be needed by an open
+    // episode: look from the front for the next that is there
+    StoredGroup* group = store_.OldestInMemory();
+    while (group != nullptr && group->serial <= last_moved) {
+      group = store_.NextInMemory(*group);
+    }
+    if (group == nullptr) {
+      // what is left is what the groups on the disk take of memory
+      if (!EvictOldestOnDisk(&last_evicted)) break;
+      continue;
+    }
+    last_moved = group->serial;
+    if (!MoveToDisk(*group, &last_evicted)) Evict(*group);
+  }
+  return store_.memory_bytes() + bytes <= config_.max_bytes;
+}
+
+bool Shard::Admit(uint64_t id, Writer& writer) {
+  bool is_done = true;
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    std::deque<NStepItem>& items = writer.waiting[i];
+    if (items.empty()) continue;
+    TableState& state = tables_[i];
+    const size_t num_waiting = items.size();
+    while (!items.empty() && state.table->AdmitInserts(1) == 1) {
+      state.table->Insert(items.front());
+      items.pop_front();
+      state.insert_wait.NoteAdmitted();
+    }
+    if (items.size() < num_waiting) {
+      state.last_writer = id;
+      state.last_insert = clock_->Now();
+    }
+    if (!items.empty()) {
+      is_done = false;
+      state.insert_wait.NoteRefused(fmt::format("writer {}", id),
+                                    clock_->Now());
+    }
+  }
+  changed_.NotifyAll();
+  return is_done;
+}
+
+InsertResult Shard::InsertLocked(uint64_t id, uint64_t sequence,
+                                 std::shared_ptr<Group> group) {
+  if (is_closed_) return InsertResult::kClosed;
+  Writer& writer = FindOrAddWriter(id);
+  // what came before goes in first
+  const bool is_admitted = Admit(id, writer);
+  if (sequence <= writer.last_sequence) {
+    ++counts_.duplicate_groups;
+    return is_admitted ? InsertResult::kInserted : InsertResult::kWait;
+  }
+  const auto bytes =
+      static_cast<int64_t>(group->block.size()) + kGroupOverheadBytes;
+  if (!MakeRoom(bytes)) return InsertResult::kNoRoom;
+
+  const StepGroupView& view = group->view;
+  if (!Prepare(writer, view)) {
+    writer.last_sequence = sequence;
+    ++counts_.dropped_groups;
+    return InsertResult::kDropped;
+  }
+  group->serial = store_.last_serial() + 1;
+  group->writer = id;
+  group->sequence = sequence;
+  // the last thing that can fail
+  if (journal_) journal_(*group);
+  writer.last_sequence = sequence;
+  writer.steps += view.num_steps();
+  StoredGroup& added =
+      store_.Add(std::make_shared<StoredGroup>(std::move(group)));
+  if (writer.is_open) {
+    StoredGroup& previous = *writer.assemblers.front().open_groups().back();
+    previous.next = &added;
+    previous.next_serial = added.serial;
+  }
+  std::vector<NStepItem> items;
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    items.clear();
+    writer.assemblers[i].Append(added, &items);
+    writer.waiting[i].insert(writer.waiting[i].end(), items.begin(),
+                             items.end());
+  }
+  counts_.inserted_steps += view.num_steps();
+  writer.is_open = !view.ends_episode();
+  writer.episode = view.episode();
+  writer.next_step = view.end_observation();
+  store_.Release(added);
+  return Admit(id, writer) ? InsertResult::kInserted : InsertResult::kWait;
+}
+
+InsertResult Shard::TryInsert(uint64_t writer, uint64_t sequence,
+                              std::vector<std::byte> block) {
+  auto group = std::make_shared<Group>(std::move(block), config_.shape);
+  MutexLock lock(mutex_);
+  return InsertLocked(writer, sequence, std::move(group));
+}
+
+InsertResult Shard::Resume(uint64_t writer) {
+  MutexLock lock(mutex_);
+  if (is_closed_) return InsertResult::kClosed;
+  return Admit(writer, FindOrAddWriter(writer)) ? InsertResult::kInserted
+                                                : InsertResult::kWait;
+}
+
+InsertResult Shard::Insert(uint64_t writer, uint64_t sequence,
+                           std::vector<std::byte> block,
+                           Clock::TimePoint deadline) {
+  auto group = std::make_shared<Group>(std::move(block), config_.shape);
+  MutexLock lock(mutex_);
+  InsertResult result = InsertLocked(writer, sequence, std::move(group));
+  if (result != InsertResult::kWait) return result;
+  clock_->WaitUntil(mutex_, changed_, deadline, [&]() REQUIRES(mutex_) {
+    if (!is_closed_ && result == InsertResult::kWait && CanAdmit(writer) &&
+        Admit(writer, FindOrAddWriter(writer))) {
+      result = InsertResult::kInserted;
+    }
+    return is_closed_ || result == InsertResult::kInserted;
+  });
+  return is_closed_ && result == InsertResult::kWait ? InsertResult::kClosed
+                                                     : result;
+}
+
+bool Shard::CanAdmit(uint64_t id) const {
+  const auto found = writers_.find(id);
+  if (found == writers_.end()) return true;
+  const Writer& writer = found->second;
+  bool has_waiting = false;
+  for (size_t i = 0; i < writer.waiting.size(); ++i) {
+    if (writer.waiting[i].empty()) continue;
+    has_waiting = true;
+    if (tables_[i].table->AdmitInserts(1) == 1) return true;
+  }
+  // nothing left to wait for: another call has admitted or forgotten it
+  return !has_waiting;
+}
+
+int64_t Shard::num_steps() const {
+  MutexLock lock(mutex_);
+  return NumSteps();
+}
+
+uint64_t Shard::LastSequence(uint64_t writer) const {
+  MutexLock lock(mutex_);
+  const auto found = writers_.find(writer);
+  return found == writers_.end() ? 0 : found->second.last_sequence;
+}
+
+int64_t Shard::StepsOf(uint64_t writer) const {
+  MutexLock lock(mutex_);
+  const auto found = writers_.find(writer);
+  return found == writers_.end() ? 0 : found->second.steps;
+}
+
+int64_t Shard::NoteStepsOf(uint64_t writer, int64_t steps) {
+  MutexLock lock(mutex_);
+  const auto found = writers_.find(writer);
+  const int64_t known = found == writers_.end() ? 0 : found->second.steps;
+  if (steps <= known) return 0;
+  FindOrAddWriter(writer).steps = steps;
+  counts_.lost_steps += steps - known;
+  return steps - known;
+}
+
+std::vector<uint64_t> Shard::OpenWriters() const {
+  MutexLock lock(mutex_);
+  std::vector<uint64_t> open;
+  for (const auto& [id, writer] : writers_) {
+    if (!writer.assemblers.empty()) open.push_back(id);
+  }
+  return open;
+}
+
+void Shard::CloseWriter(uint64_t writer) {
+  MutexLock lock(mutex_);
+  const auto found = writers_.find(writer);
+  if (found == writers_.end()) return;
+  ForgetOpenEpisode(found->second);
+  ForgetWaitingItems(found->second);
+  found->second.assemblers.clear();
+  // nobody waits who is gone
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    const bool is_any_waiting =
+        std::any_of(writers_.begin(), writers_.end(), [i](const auto& entry) {
+          const auto& waiting = entry.second.waiting;
+          return i < waiting.size() && !waiting[i].empty();
+        });
+    if (!is_any_waiting) tables_[i].insert_wait.NoteAdmitted();
+  }
+}
+
+void Shard::ForgetSampleWait(int64_t table) {
+  MutexLock lock(mutex_);
+  TableAt(table).sample_wait.NoteAdmitted();
+}
+
+// --- readers ---
+
+int64_t Shard::SampleLocked(int64_t table, int64_t wanted, std::string_view who,
+                            SampledBatch* batch) {
+  TableState& state = TableAt(table);
+  const int64_t drawn = state.table->Sample(wanted, state.random, batch);
+  batch->total_steps = NumSteps();
+  // whoever is served in part waits for the rest from now on
+  if (drawn > 0) {
+    state.sample_wait.NoteAdmitted();
+    state.last_reader = who;
+    state.last_sample = clock_->Now();
+  }
+  if (drawn < wanted) state.sample_wait.NoteRefused(who, clock_->Now());
+  if (drawn > 0) changed_.NotifyAll();
+  return drawn;
+}
+
+int64_t Shard::TrySample(int64_t table, int64_t wanted, std::string_view who,
+                         SampledBatch* batch) {
+  MutexLock lock(mutex_);
+  return is_closed_ ? 0 : SampleLocked(table, wanted, who, batch);
+}
+
+SampleResult Shard::Sample(int64_t table, int64_t count, std::string_view who,
+                           Clock::TimePoint deadline, SampledBatch* batch) {
+  MutexLock lock(mutex_);
+  int64_t missing = count;
+  clock_->WaitUntil(mutex_, changed_, deadline, [&]() REQUIRES(mutex_) {
+    if (!is_closed_) missing -= SampleLocked(table, missing, who, batch);
+    return is_closed_ || missing == 0;
+  });
+  if (missing == 0) return SampleResult::kOk;
+  return is_closed_ ? SampleResult::kClosed : SampleResult::kTimeout;
+}
+
+int64_t Shard::UpdatePriorities(int64_t table,
+                                std::span<const PriorityUpdate> updates) {
+  MutexLock lock(mutex_);
+  TableState& state = TableAt(table);
+  const int64_t updated = state.table->UpdatePriorities(updates);
+  state.updates += updated;
+  state.late_updates += static_cast<int64_t>(updates.size()) - updated;
+  changed_.NotifyAll();
+  return updated;
+}
+
+void Shard::Close() {
+  MutexLock lock(mutex_);
+  is_closed_ = true;
+  changed_.NotifyAll();
+}
+
+WaitStatus Shard::StatusOf(const WaitRecord& record, std::string why) const {
+  if (!record.is_waiting()) return {};
+  return {.is_waiting = true,
+          .who = record.who(),
+          .why = std::move(why),
+          .waiting_s = record.waiting_s(clock_->Now())};
+}
+
+StalledSide Shard::StalledSideOf(const TableState& state) const {
+  const Clock::TimePoint now = clock_->Now();
+  const auto has_stalled = [now](const WaitRecord& wait) {
+    return wait.waiting_s(now) >=
+           std::chrono::duration<double>(kStallTime).count();
+  };
+  const auto seconds_since = [now](Clock::TimePoint since) {
+    return std::chrono::duration<double>(now - since).count();
+  };
+  const bool are_inserts_waiting = has_stalled(state.insert_wait);
+  if (are_inserts_waiting == has_stalled(state.sample_wait)) return {};
+  if (are_inserts_waiting) {
+    const bool is_any = !state.last_reader.empty();
+    return {"readers", state.last_reader,
+            is_any ? seconds_since(state.last_sample)
+                   : state.insert_wait.waiting_s(now)};
+  }
+  const bool is_any = state.last_writer != 0;
+  return {"writers",
+          is_any ? fmt::format("writer {:#x}", state.last_writer) : "",
+          is_any ? seconds_since(state.last_insert)
+                 : state.sample_wait.waiting_s(now)};
+}
+
+ShardStatus Shard::Status() const {
+  MutexLock lock(mutex_);
+  ShardStatus status = counts_;
+  for (const TableState& state : tables_) {
+    const Table& table = *state.table;
+    const RateLimiter& limiter = table.rate_limiter();
+    std::string why_samples = limiter.WhySamplesWait(table.size());
+    if (why_samples.empty()) why_samples = "no item has a priority above zero";
+    status.tables.push_back(
+        {.name = table.config().name,
+         .size = table.size(),
+         .max_size = table.config().max_size,
+         .mass = table.mass(),
+         .inserts = limiter.inserts(),
+         .samples = limiter.samples(),
+         .error = limiter.error(),
+         .updates = state.updates,
+         .late_updates = state.late_updates,
+         .insert_wait =
+             StatusOf(state.insert_wait, limiter.WhyInsertsWait(table.size())),
+         .sample_wait = StatusOf(state.sample_wait, std::move(why_samples)),
+         .stalled = StalledSideOf(state)});
+  }
+  status.size_bytes = store_.memory_bytes();
+  status.num_groups_on_disk = store_.num_on_disk();
+  if (const DiskTier* disk = store_.disk(); disk != nullptr) {
+    status.disk_bytes = disk->size_bytes();
+    status.max_disk_bytes = disk->max_bytes();
+  }
+  status.max_bytes = config_.max_bytes;
+  status.num_groups = store_.num_groups();
+  for (const auto& [id, writer] : writers_) {
+    if (!writer.assemblers.empty()) ++status.num_writers;
+  }
+  return status;
+}
+
+}  // namespace replicant::replay

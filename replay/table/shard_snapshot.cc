@@ -1,0 +1,204 @@
+// Shard's part in checkpoints; the rest of the class is in
+// replay/table/shard.cc.
+#include <fmt/format.h>
+
+#include <array>
+#include <map>
+#include <utility>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "replay/table/shard.h"
+
+namespace replicant::replay {
+namespace {
+
+// The counters of a status in the order in which they are declared; one list
+// for both directions.
+auto CountersOf(ShardStatus& status) {
+  return std::array{&status.inserted_steps,  &status.duplicate_groups,
+                    &status.dropped_groups,  &status.abandoned_steps,
+                    &status.abandoned_items, &status.evicted_items,
+                    &status.lost_steps,      &status.disk_errors};
+}
+
+void CheckSameItems(const TableConfig& config, const NStepConfig& saved) {
+  const NStepConfig& wanted = config.n_step;
+  if (wanted.n_step == saved.n_step && wanted.discount == saved.discount &&
+      wanted.stack == saved.stack) {
+    return;
+  }
+  throw InvalidArgument(fmt::format(
+      "table '{}': the checkpoint's items have n_step {}, discount {} and "
+      "stack "
+      "{}, the config's {}, {} and {}; hint: start without the checkpoint, or "
+      "call the table otherwise",
+      config.name, saved.n_step, saved.discount, saved.stack, wanted.n_step,
+      wanted.discount, wanted.stack));
+}
+
+}  // namespace
+
+ShardSnapshot Shard::TakeSnapshot() const {
+  ShardSnapshot snapshot;
+  snapshot.tables.resize(tables_.size());
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    size_t num_slots = 0;
+    {
+      MutexLock lock(mutex_);
+      num_slots = tables_[i].table->num_slots();
+    }
+    // fresh memory costs more than the copy: touched before the lock is taken
+    snapshot.tables[i].contents.items.resize(num_slots);
+  }
+  MutexLock lock(mutex_);
+  snapshot.groups.reserve(static_cast<size_t>(store_.num_groups()));
+  for (const std::shared_ptr<StoredGroup>& group : store_.groups()) {
+    snapshot.groups.push_back({group, group->data, group->next_serial});
+  }
+  snapshot.last_serial = store_.last_serial();
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    const TableState& state = tables_[i];
+    ShardSnapshot::SavedTable& saved = snapshot.tables[i];
+    saved.n_step = state.table->config().n_step;
+    saved.name = state.table->config().name;
+    state.table->ReadContents(&saved.contents);
+    saved.random_position = state.random.position();
+    saved.updates = state.updates;
+    saved.late_updates = state.late_updates;
+  }
+  for (const auto& [id, writer] : writers_) {
+    ShardSnapshot::SavedWriter saved = {
+        .id = id,
+        .last_sequence = writer.last_sequence,
+        .episode = writer.episode,
+        .next_step = writer.next_step,
+        .steps = writer.steps,
+        .is_open = writer.is_open,
+        .is_connected = !writer.assemblers.empty()};
+    for (size_t i = 0; i < writer.assemblers.size(); ++i) {
+      const NStepAssembler& assembler = writer.assemblers[i];
+      saved.assemblers.push_back(
+          {.groups = assembler.open_groups(),
+           .next_step = assembler.next_step(),
+           .waiting = {writer.waiting[i].begin(), writer.waiting[i].end()}});
+    }
+    snapshot.writers.push_back(std::move(saved));
+  }
+  ShardStatus counts = counts_;
+  for (const int64_t* counter : CountersOf(counts)) {
+    snapshot.counters.push_back(*counter);
+  }
+  return snapshot;
+}
+
+void Shard::Restore(const ShardSnapshot& snapshot) {
+  MutexLock lock(mutex_);
+  REPLICANT_CHECK(store_.last_serial() == 0 && writers_.empty(),
+                  "a shard that has taken in steps");
+  std::map<std::string, const ShardSnapshot::SavedTable*> saved_tables;
+  for (const auto& saved : snapshot.tables) saved_tables[saved.name] = &saved;
+  bool is_same = snapshot.tables.size() == tables_.size();
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    const auto found = saved_tables.find(config_.tables[i].name);
+    if (found == saved_tables.end()) {
+      is_same = false;
+      continue;
+    }
+    CheckSameItems(config_.tables[i], found->second->n_step);
+    is_same = is_same && snapshot.tables[i].name == config_.tables[i].name;
+  }
+
+  std::map<uint64_t, StoredGroup*> by_serial;
+  for (const auto& saved : snapshot.groups) {
+    by_serial[saved.group->serial] = &store_.Add(saved.group);
+  }
+  for (const auto& saved : snapshot.groups) {
+    const auto next = by_serial.find(saved.next_serial);
+    saved.group->next = next == by_serial.end() ? nullptr : next->second;
+    saved.group->next_serial = saved.next_serial;
+  }
+  store_.set_last_serial(snapshot.last_serial);
+
+  for (TableState& state : tables_) {
+    const auto found = saved_tables.find(state.table->config().name);
+    if (found == saved_tables.end()) continue;
+    const ShardSnapshot::SavedTable& saved = *found->second;
+    state.table->Restore(saved.contents);
+    state.random.set_position(saved.random_position);
+    state.updates = saved.updates;
+    state.late_updates = saved.late_updates;
+  }
+  // an open episode goes on only if every table has seen its beginning
+  for (const auto& saved : snapshot.writers) RestoreWriter(saved, is_same);
+  const auto counters = CountersOf(counts_);
+  for (size_t i = 0; i < counters.size() && i < snapshot.counters.size(); ++i) {
+    *counters[i] = snapshot.counters[i];
+  }
+  // what nothing needs in this config goes with the use that Add() gave
+  for (const auto& [serial, group] : by_serial) store_.Release(*group);
+  MakeRoom(0);
+}
+
+void Shard::RestoreWriter(const ShardSnapshot::SavedWriter& saved,
+                          bool keeps_episode) {
+  Writer& writer = writers_[saved.id];
+  writer.last_sequence = saved.last_sequence;
+  writer.steps = saved.steps;
+  if (!saved.is_connected || !keeps_episode) return;
+  FindOrAddWriter(saved.id);
+  writer.is_open = saved.is_open;
+  writer.episode = saved.episode;
+  writer.next_step = saved.next_step;
+  for (size_t i = 0; i < saved.assemblers.size(); ++i) {
+    const ShardSnapshot::SavedAssembler& from = saved.assemblers[i];
+    writer.assemblers[i].Restore(from.groups, from.next_step);
+    for (const NStepItem& item : from.waiting) {
+      store_.UseRange(*item.first, item.num_groups);
+      writer.waiting[i].push_back(item);
+    }
+  }
+}
+
+std::shared_ptr<StoredGroup> Shard::MakeGroup(std::vector<std::byte> block,
+                                              uint64_t serial, uint64_t writer,
+                                              uint64_t sequence,
+                                              bool wants_disk) {
+  auto group = std::make_shared<Group>(std::move(block), config_.shape);
+  group->serial = serial;
+  group->writer = writer;
+  group->sequence = sequence;
+  MutexLock lock(mutex_);
+  DiskTier* const disk = store_.disk();
+  if (wants_disk && disk != nullptr && disk->HasRoomFor(*group)) {
+    try {
+      DiskTier::Moved moved = disk->Write(*group, config_.shape);
+      return std::make_shared<StoredGroup>(std::move(moved.group),
+                                           std::move(moved.use));
+    } catch (const IoError& e) {
+      NoteDiskError(e);
+    }
+  }
+  return std::make_shared<StoredGroup>(std::move(group));
+}
+
+uint64_t Shard::last_serial() const {
+  MutexLock lock(mutex_);
+  return store_.last_serial();
+}
+
+void Shard::SetJournal(Journal journal) {
+  MutexLock lock(mutex_);
+  journal_ = std::move(journal);
+}
+
+InsertResult Shard::Replay(uint64_t serial, uint64_t writer, uint64_t sequence,
+                           std::vector<std::byte> block) {
+  auto group = std::make_shared<Group>(std::move(block), config_.shape);
+  MutexLock lock(mutex_);
+  REPLICANT_CHECK_GT(serial, store_.last_serial());
+  store_.set_last_serial(serial - 1);
+  return InsertLocked(writer, sequence, std::move(group));
+}
+
+}  // namespace replicant::replay

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "replay/store/frame_store.h"
+#include "replay/table/n_step.h"
+#include "replay/table/table.h"
+
+namespace replicant::replay {
+
+// All of a shard but the bytes of its step groups, at one moment: what a
+// checkpoint holds besides the segments. Settings are not in it, save those
+// that give the items their meaning.
+//
+// It shares the groups with the shard and stays as it is whatever the shard
+// does. Thread-safety: immutable once made.
+struct ShardSnapshot {
+  struct SavedGroup {
+    std::shared_ptr<StoredGroup> group;
+    // Its data at that moment: those of the group may move since.
+    std::shared_ptr<const Group> data;
+    uint64_t next_serial = 0;  // of Group::next, or 0
+  };
+  struct SavedTable {
+    NStepConfig n_step;
+    std::string name;
+    TableContents contents;
+    uint64_t random_position = 0;
+    int64_t updates = 0, late_updates = 0;
+  };
+  struct SavedAssembler {
+    std::vector<StoredGroup*> groups;
+    int64_t next_step = 0;
+    std::vector<NStepItem> waiting;
+  };
+  struct SavedWriter {
+    uint64_t id = 0, last_sequence = 0, episode = 0;
+    int64_t next_step = 0, steps = 0;
+    bool is_open = false, is_connected = false;
+    std::vector<SavedAssembler> assemblers;  // by table; none if gone
+  };
+
+  std::vector<SavedGroup> groups;  // ascending serials
+  uint64_t last_serial = 0;
+  std::vector<SavedTable> tables;
+  std::vector<SavedWriter> writers;
+  // ShardStatus's counters, in the order in which they are declared
+  std::vector<int64_t> counters;
+};
+
+// Where a group lies in the segments.
+struct GroupLocation {
+  uint64_t segment = 0;
+  int64_t offset = 0;
+};
+
+// The bytes of a snapshot, without the blocks of the groups: a location stands
+// for each.
+std::vector<std::byte> EncodeSnapshot(
+    const ShardSnapshot& snapshot,
+    const std::function<GroupLocation(uint64_t serial)>& location);
+
+// A snapshot whose groups are still to be read.
+struct EncodedSnapshot {
+  struct Place {
+    uint64_t serial = 0, next_serial = 0;
+    GroupLocation location;
+  };
+  std::vector<Place> places;  // ascending serials
+  // The rest of it.
+  std::span<const std::byte> body;
+};
+
+// Reads where the groups lie. Throws IoError for bytes that are no snapshot.
+EncodedSnapshot DecodePlaces(std::span<const std::byte> bytes);
+// Reads the rest; `groups` are those of encoded.places, in that order. Throws
+// IoError if a number points to no group or slot.
+ShardSnapshot DecodeSnapshot(const EncodedSnapshot& encoded,
+                             std::vector<std::shared_ptr<StoredGroup>> groups);
+
+}  // namespace replicant::replay

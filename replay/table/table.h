@@ -1,0 +1,137 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "replay/store/frame_store.h"
+#include "replay/table/n_step.h"
+#include "replay/table/rate_limiter.h"
+#include "replay/table/selector.h"
+
+namespace replicant::replay {
+
+// One table of a service.
+struct TableConfig {
+  std::string name = "default";
+  // Items; one more than this removes one.
+  int64_t max_size = 1'000'000;
+  SelectorKind sampler = SelectorKind::kPrioritized;
+  double priority_exponent = 0.6;
+  // kFifo, kLifo or kLowestPriority.
+  SelectorKind remover = SelectorKind::kFifo;
+  // An item goes after so many samples; 0 for never.
+  int64_t max_times_sampled = 0;
+  NStepConfig n_step;
+  RateLimiterConfig rate_limiter;
+};
+
+// One slot of a table.
+struct TableItem {
+  StoredGroup* first = nullptr;  // nullptr: the slot is free
+  uint64_t order = 0;            // of insertion
+  uint32_t generation = 0;
+  int32_t step = 0;
+  int32_t times_sampled = 0;
+  float reward = 0.0f;
+  float discount = 0.0f;
+  float priority = 0.0f;
+  uint16_t n = 0;
+  uint16_t num_groups = 0;
+};
+
+// What a checkpoint keeps of a table.
+struct TableContents {
+  std::vector<TableItem> items;      // by slot
+  std::vector<uint32_t> free_slots;  // in the order that they are taken from
+  RateLimiter::State limiter;
+  float max_priority = 1.0f;
+  // No item had a larger one.
+  uint32_t max_generation = 0;
+};
+
+// Items that are sampled by priority, age or evenly; their steps lie in a
+// FrameStore shared with other tables.
+//
+// Thread-safety: none of its own; the shard's lock guards it.
+class Table {
+ public:
+  // Throws InvalidArgument, with the table's name, for settings that cannot be
+  // used. `index` is this table's number in the shard; `store` outlives it.
+  Table(const TableConfig& config, const RateLimiterLimits& limits,
+        uint32_t index, FrameStore* store);
+  ~Table();
+  Table(const Table&) = delete;
+  Table& operator=(const Table&) = delete;
+
+  // How many inserts are admitted now, of `wanted`. All are while nothing can
+  // be sampled because every priority is zero, or both sides would wait.
+  int64_t AdmitInserts(int64_t wanted) const;
+  // Takes in an item and the uses it comes with; its priority is the writer's,
+  // or the largest that the table has seen. Removes another if it is full.
+  // Precondition: AdmitInserts(1) == 1 (checked; aborts).
+  void Insert(const NStepItem& item);
+
+  // Draws as many items as are admitted now, at most `wanted`, and adds them to
+  // `batch`; returns how many. The draws of one call are stratified, unless
+  // items can go while they are drawn (max_times_sampled): those are drawn one
+  // by one, each from what is left.
+  int64_t Sample(int64_t wanted, RandomStream& random, SampledBatch* batch);
+
+  // Sets priorities; returns how many keys were of items that still live.
+  // Throws InvalidArgument, changing nothing, if a priority is negative or not
+  // finite.
+  int64_t UpdatePriorities(std::span<const PriorityUpdate> updates);
+
+  // Removes the item, unless it is gone already.
+  void Remove(ItemKey key);
+
+  int64_t size() const { return size_; }
+  double mass() const { return sampler_->mass(); }
+  const TableConfig& config() const { return config_; }
+  const RateLimiter& rate_limiter() const { return limiter_; }
+  float max_priority() const { return max_priority_; }
+
+  // --- for a checkpoint ---
+
+  // Fills `contents`, using the memory that its vectors have.
+  void ReadContents(TableContents* contents) const;
+  size_t num_slots() const { return items_.size(); }
+  // Fills an empty table; `contents.items` hold their groups and no uses. A
+  // live item keeps its key, and later items take the slots that they would
+  // have taken, unless the table has become too small for its slots; of what
+  // does not fit the oldest is left out. Precondition: empty (checked).
+  void Restore(const TableContents& contents);
+
+ private:
+  uint32_t TakeSlot();
+  void RemoveSlot(uint32_t slot);
+  void Enter(uint32_t slot);
+  void AddToBatch(const Draw& draw, SampledBatch* batch);
+  bool IsLive(ItemKey key) const;
+
+  const TableConfig config_;
+  const uint32_t index_;
+  FrameStore* const store_;
+  RateLimiter limiter_;
+  std::unique_ptr<Selector> sampler_;
+  std::unique_ptr<Selector> remover_;
+
+  std::vector<TableItem> items_;  // by slot; grows up to max_size
+  std::vector<uint32_t> free_slots_;
+  uint64_t num_ordered_ = 0;
+  // The least generation of an item that is new in this process: above all that
+  // a process before it can have given away, which a checkpoint does not tell.
+  static constexpr uint32_t kGenerationsPerRestore = 1 << 20;
+  uint32_t first_generation_ = 0;
+  uint32_t max_generation_ = 0;
+  int64_t size_ = 0;
+  float max_priority_ = 1.0f;
+  std::vector<Draw> draws_;  // kept for its memory
+};
+
+}  // namespace replicant::replay

@@ -1,0 +1,35 @@
+#include "programs/check_run.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/message_of.h"
+
+namespace replicant::programs {
+namespace {
+
+using testing::MessageOf;
+
+RunConfig OnReplicas(replicator::Strategy strategy, double timeout_s) {
+  RunConfig config;
+  config.learner.replication.strategy = strategy;
+  config.learner.replication.heartbeat_timeout_s = timeout_s;
+  return config;
+}
+
+TEST(CheckHeartbeatsTest, ReplicasAreToNoticeBeforeTheFleet) {
+  using replicator::Strategy;
+  EXPECT_EQ(MessageOf<ConfigError>([] {
+              CheckHeartbeats(OnReplicas(Strategy::kBetweenGraph, 15.0));
+            }),
+            "learner.replication.heartbeat_timeout_s: 15 s is not less than "
+            "fleet.heartbeat_timeout_s, 15 s, after which the fleet kills a "
+            "silent learner without a word of which process it was; allowed: "
+            "less, or 0 for no watching");
+  EXPECT_NO_THROW(CheckHeartbeats(OnReplicas(Strategy::kBetweenGraph, 14.0)));
+  EXPECT_NO_THROW(CheckHeartbeats(OnReplicas(Strategy::kBetweenGraph, 0.0)));
+  // nobody else watches
+  EXPECT_NO_THROW(CheckHeartbeats(OnReplicas(Strategy::kInGraph, 60.0)));
+}
+
+}  // namespace
+}  // namespace replicant::programs

@@ -1,0 +1,58 @@
+// The configurations in configs/.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/base/fs.h"
+#include "core/config/load.h"
+#include "programs/run_config.h"
+
+namespace replicant::programs {
+namespace {
+
+const std::filesystem::path kFolder =
+    std::filesystem::path(REPLICANT_SOURCE_DIR) / "configs";
+
+std::vector<std::filesystem::path> ReadyRuns() {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  }
+  return files;
+}
+
+RunConfig Load(const std::filesystem::path& file) {
+  return config::Load<RunConfig>(config::Document::FromFile(file)).config;
+}
+
+TEST(ConfigsTest, EveryRecipeIsCalledAfterItsFile) {
+  for (const auto& file : ReadyRuns()) {
+    if (file.filename() == "reference.yaml") continue;
+    const RunConfig config = Load(file);
+    EXPECT_EQ(config.run.name, file.stem()) << file;
+    EXPECT_EQ(config.task.has_pixels,
+              config.agent.networks.encoder.has_pixels())
+        << file;
+    // a run that nobody stops ends
+    EXPECT_GT(config.learner.limits.max_seconds, 0.0) << file;
+  }
+}
+
+// To bring it up to date: fleet --print_config_docs=yaml >
+// configs/reference.yaml
+TEST(ConfigsTest, TheReferenceIsCurrent) {
+  EXPECT_TRUE(ReadFile(kFolder / "reference.yaml") ==
+              config::Describe<RunConfig>().reference_yaml());
+}
+
+TEST(ConfigsTest, TheReferenceHoldsTheDefaults) {
+  const RunConfig config = Load(kFolder / "reference.yaml");
+  EXPECT_EQ(config.learner.batch_size, RunConfig().learner.batch_size);
+}
+
+}  // namespace
+}  // namespace replicant::programs

@@ -1,0 +1,512 @@
+#include "replay/checkpoint/checkpointer.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "core/base/error.h"
+#include "core/base/fs.h"
+#include "replay/checkpoint/checkpoint_file.h"
+#include "replay/store/numbered_files.h"
+#include "tests/replay/checkpoint/file_size_limit.h"
+
+namespace replicant::replay {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FileSizeLimit;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+constexpr StepShape kShape = {.observation_bytes = 8, .action_bytes = 4};
+
+ShardConfig Config() {
+  ShardConfig config;
+  config.shape = kShape;
+  config.tables = {{.name = "t",
+                    .max_size = 50,
+                    .n_step = {.n_step = 2},
+                    .rate_limiter = {.mode = RateLimiterMode::kMinSize,
+                                     .min_size_to_sample = 1}}};
+  return config;
+}
+
+// `num_steps` steps; ends the episode unless it is to go on.
+std::vector<std::byte> Steps(uint64_t episode, int64_t first_step,
+                             int64_t num_steps, bool ends) {
+  StepGroupBuilder builder(kShape, episode, first_step);
+  const std::vector<std::byte> row(8, static_cast<std::byte>(episode));
+  for (int64_t i = 0; i < num_steps; ++i) {
+    builder.AddStep(row, std::span(row).first(4), 1.0f, 1.0f);
+  }
+  if (ends) builder.AddLastObservation(row);
+  return builder.Finish({});
+}
+
+// A shard and its folder, as one process has them.
+struct Service {
+  explicit Service(const std::filesystem::path& folder,
+                   Durability durability = Durability::kCheckpoint,
+                   const ShardConfig& config = Config())
+      : shard(config, &clock),
+        checkpointer(
+            {.folder = folder, .durability = durability, .segment_bytes = 2000},
+            &shard) {}
+  InsertResult Insert(uint64_t sequence, int64_t num_steps = 3) {
+    return shard.TryInsert(1, sequence, Steps(sequence, 0, num_steps, true));
+  }
+  int64_t size() const { return shard.Status().tables[0].size; }
+
+  FakeClock clock;
+  Shard shard;
+  Checkpointer checkpointer;
+};
+
+std::vector<SampledItem> Draw(Shard& shard, int64_t count) {
+  SampledBatch batch;
+  EXPECT_EQ(shard.TrySample(0, count, "test", &batch), count);
+  return batch.items;
+}
+
+TEST(CheckpointerTest, ARestoredShardDrawsWhatTheSavedOneWouldHave) {
+  const TemporaryFolder folder;
+  std::vector<SampledItem> expected;
+  {
+    Service saved(folder.path());
+    for (uint64_t i = 1; i <= 20; ++i) {
+      ASSERT_EQ(saved.Insert(i), InsertResult::kInserted);
+    }
+    for (const SampledItem& item : Draw(saved.shard, 30)) {
+      const PriorityUpdate update = {
+          item.key, 0.1f * static_cast<float>(item.key.slot + 1)};
+      saved.shard.UpdatePriorities(0, {&update, 1});
+    }
+    saved.checkpointer.Save();
+    expected = Draw(saved.shard, 40);
+  }
+  Service restored(folder.path());
+  EXPECT_EQ(restored.checkpointer.restored().number, 1u);
+  const std::vector<SampledItem> drawn = Draw(restored.shard, 40);
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    EXPECT_EQ(drawn[i].key, expected[i].key);
+    EXPECT_EQ(drawn[i].probability, expected[i].probability);
+    EXPECT_EQ(drawn[i].times_sampled, expected[i].times_sampled);
+  }
+}
+
+TEST(CheckpointerTest, AnOpenEpisodeGoesOnAfterARestart) {
+  const TemporaryFolder folder;
+  {
+    Service saved(folder.path());
+    ASSERT_EQ(saved.shard.TryInsert(1, 1, Steps(1, 0, 3, false)),
+              InsertResult::kInserted);
+    saved.checkpointer.Save();
+  }
+  Service restored(folder.path());
+  EXPECT_EQ(restored.size(), 1);
+  EXPECT_EQ(restored.shard.LastSequence(1), 1u);
+  EXPECT_EQ(restored.shard.StepsOf(1), 3);
+  EXPECT_EQ(restored.shard.TryInsert(1, 2, Steps(1, 3, 2, true)),
+            InsertResult::kInserted);
+  EXPECT_EQ(restored.size(), 5);
+}
+
+TEST(CheckpointerTest, WithoutAJournalTheStepsSinceTheCheckpointAreGone) {
+  const TemporaryFolder folder;
+  {
+    Service saved(folder.path());
+    ASSERT_EQ(saved.Insert(1), InsertResult::kInserted);
+    saved.checkpointer.Save();
+    ASSERT_EQ(saved.Insert(2), InsertResult::kInserted);
+  }
+  const Service restored(folder.path());
+  EXPECT_EQ(restored.shard.LastSequence(1), 1u);
+  EXPECT_EQ(restored.size(), 3);
+}
+
+TEST(CheckpointerTest, WithAJournalNothingIsGone) {
+  const TemporaryFolder folder;
+  {
+    Service saved(folder.path(), Durability::kJournal);
+    for (uint64_t i = 1; i <= 30; ++i) {
+      ASSERT_EQ(saved.Insert(i, 1), InsertResult::kInserted);
+      if (i == 7 || i == 20) saved.checkpointer.Save();
+    }
+  }
+  {
+    const Service restored(folder.path(), Durability::kJournal);
+    EXPECT_EQ(restored.checkpointer.restored().number, 2u);
+    EXPECT_EQ(restored.checkpointer.restored().journal_groups, 10);
+    EXPECT_EQ(restored.shard.LastSequence(1), 30u);
+    EXPECT_EQ(restored.size(), 30);
+  }
+  // also from the older checkpoint, and again from what that process left
+  std::filesystem::remove(CheckpointPath(folder.path(), 2));
+  const Service restored(folder.path(), Durability::kJournal);
+  EXPECT_EQ(restored.checkpointer.restored().number, 1u);
+  EXPECT_EQ(restored.checkpointer.restored().journal_groups, 23);
+  EXPECT_EQ(restored.size(), 30);
+}
+
+TEST(CheckpointerTest, AJournalAloneIsEnough) {
+  const TemporaryFolder folder;
+  {
+    Service saved(folder.path(), Durability::kJournal);
+    ASSERT_EQ(saved.Insert(1), InsertResult::kInserted);
+  }
+  const Service restored(folder.path(), Durability::kJournal);
+  EXPECT_EQ(restored.checkpointer.restored().number, std::nullopt);
+  EXPECT_EQ(restored.size(), 3);
+}
+
+// Two checkpoints of one item each; `size` bytes of the file that is damaged.
+struct Damage {
+  TemporaryFolder folder;
+  std::filesystem::path newest_segment, newest_checkpoint;
+
+  Damage() {
+    Service saved(folder.path());
+    EXPECT_EQ(saved.Insert(1, 1), InsertResult::kInserted);
+    saved.checkpointer.Save();
+    newest_segment = SegmentPath(folder.path(), 2);
+    newest_checkpoint = CheckpointPath(folder.path(), 2);
+    // a second process, so that the second checkpoint has its own segment
+    Service again(folder.path());
+    EXPECT_EQ(again.Insert(2, 1), InsertResult::kInserted);
+    again.checkpointer.Save();
+  }
+};
+
+void WriteBytes(const std::filesystem::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+// What a new process makes of the folder.
+void ExpectOlderCheckpoint(const Damage& damage, const std::string& place) {
+  const Service restored(damage.folder.path());
+  const RestoreReport& report = restored.checkpointer.restored();
+  ASSERT_EQ(report.number, 1u) << place;
+  ASSERT_THAT(report.problems, SizeIs(1)) << place;
+  ASSERT_EQ(restored.size(), 1) << place;
+}
+
+TEST(CheckpointerTest, AFileCutOffAtAnyByteGivesTheOlderCheckpoint) {
+  const Damage damage;
+  for (const auto& path : {damage.newest_segment, damage.newest_checkpoint}) {
+    const std::string good = ReadFile(path);
+    for (size_t size = 0; size < good.size(); ++size) {
+      WriteBytes(path, good.substr(0, size));
+      ExpectOlderCheckpoint(damage,
+                            fmt::format("{} cut at {}", path.string(), size));
+      if (HasFatalFailure()) return;
+    }
+    WriteBytes(path, good);
+  }
+  EXPECT_EQ(Service(damage.folder.path()).checkpointer.restored().number, 2u);
+}
+
+TEST(CheckpointerTest, AFlippedBitGivesTheOlderCheckpoint) {
+  const Damage damage;
+  for (const auto& path : {damage.newest_segment, damage.newest_checkpoint}) {
+    const std::string good = ReadFile(path);
+    for (size_t i = 0; i < good.size(); ++i) {
+      std::string bad = good;
+      bad[i] = static_cast<char>(bad[i] ^ (1 << (i % 8)));
+      WriteBytes(path, bad);
+      ExpectOlderCheckpoint(
+          damage, fmt::format("{} bit {} of byte {}", path.string(), i % 8, i));
+      if (HasFatalFailure()) return;
+    }
+    WriteBytes(path, good);
+  }
+}
+
+TEST(CheckpointerTest, DamageIsReportedWithTheFileAndThePlace) {
+  const Damage damage;
+  const std::string segment = ReadFile(damage.newest_segment);
+  WriteBytes(damage.newest_segment, segment.substr(0, 40));
+  EXPECT_THAT(Service(damage.folder.path()).checkpointer.restored().problems,
+              ElementsAre(damage.newest_segment.string() +
+                          ": no whole record at byte 16 of 40"));
+  WriteBytes(damage.newest_segment, segment);
+  std::string checkpoint = ReadFile(damage.newest_checkpoint);
+  checkpoint[60] = static_cast<char>(checkpoint[60] ^ 1);
+  WriteBytes(damage.newest_checkpoint, checkpoint);
+  EXPECT_THAT(Service(damage.folder.path()).checkpointer.restored().problems,
+              ElementsAre(damage.newest_checkpoint.string() +
+                          ": the checksum does not match"));
+}
+
+TEST(CheckpointerTest, DamageIsFoundWithoutARestore) {
+  const TemporaryFolder folder;
+  const auto find = [&](uint64_t id) { return FindDamage(folder.path(), id); };
+  {
+    Service saved(folder.path());
+    for (uint64_t id = 1; id <= 2; ++id) {
+      EXPECT_EQ(saved.Insert(id, 1), InsertResult::kInserted);
+      saved.checkpointer.Save(saved.shard.TakeSnapshot(), id);
+    }
+  }
+  EXPECT_EQ(find(1), "");
+  EXPECT_EQ(find(2), "");
+  EXPECT_EQ(find(3), folder.path().string() + ": no checkpoint of id 3");
+  // the second group of the segment
+  const std::filesystem::path path = SegmentPath(folder.path(), 1);
+  const std::string segment = ReadFile(path);
+  std::string bad = segment;
+  bad.back() = static_cast<char>(bad.back() ^ 1);
+  WriteBytes(path, bad);
+  EXPECT_EQ(find(1), "");
+  EXPECT_THAT(find(2), StartsWith(path.string() + ": no whole record at byte"));
+  WriteBytes(path, segment);
+  const std::filesystem::path newest = CheckpointPath(folder.path(), 2);
+  std::string checkpoint = ReadFile(newest);
+  checkpoint.back() = static_cast<char>(checkpoint.back() ^ 1);
+  WriteBytes(newest, checkpoint);
+  EXPECT_EQ(find(2), newest.string() + ": the checksum does not match");
+}
+
+TEST(CheckpointerTest, AfterDamageNewCheckpointsAreNumberedOn) {
+  const Damage damage;
+  WriteBytes(damage.newest_checkpoint, "x");
+  Service restored(damage.folder.path());
+  ASSERT_EQ(restored.checkpointer.restored().number, 1u);
+  EXPECT_EQ(restored.checkpointer.Save(), 3u);
+  EXPECT_EQ(Service(damage.folder.path()).checkpointer.restored().number, 3u);
+}
+
+// A client's checkpoints have ids, and stay beside those taken on time.
+TEST(CheckpointerTest, GoesBackToACheckpointByItsId) {
+  const TemporaryFolder folder;
+  const auto options = [&](uint64_t id) {
+    return CheckpointOptions{.folder = folder.path(),
+                             .durability = Durability::kJournal,
+                             .segment_bytes = 2000,
+                             .restore_id = id};
+  };
+  FakeClock clock;
+  {
+    Service saved(folder.path(), Durability::kJournal);
+    for (uint64_t i = 1; i <= 12; ++i) {
+      ASSERT_EQ(saved.Insert(i, 1), InsertResult::kInserted);
+      const uint64_t id = i == 2 ? 20 : i == 4 ? 40 : 0;
+      saved.checkpointer.Save(saved.shard.TakeSnapshot(), id);
+    }
+  }
+  {
+    Shard shard(Config(), &clock);
+    const Checkpointer checkpointer(options(20), &shard);
+    EXPECT_EQ(checkpointer.restored().number, 2u);
+    EXPECT_EQ(checkpointer.restored().id, 20u);
+    // without the journal after it
+    EXPECT_EQ(shard.LastSequence(1), 2u);
+    EXPECT_EQ(checkpointer.last_number(), 13u);
+  }
+  {
+    // it is the newest now, and goes on with a journal of its own
+    Service service(folder.path(), Durability::kJournal);
+    EXPECT_EQ(service.shard.LastSequence(1), 2u);
+    ASSERT_EQ(service.Insert(3, 2), InsertResult::kInserted);
+  }
+  {
+    const Service service(folder.path(), Durability::kJournal);
+    EXPECT_EQ(service.checkpointer.restored().number, 13u);
+    EXPECT_EQ(service.shard.LastSequence(1), 3u);
+    EXPECT_EQ(service.size(), 4);
+  }
+  {
+    Shard shard(Config(), &clock);
+    const Checkpointer checkpointer(options(40), &shard);
+    EXPECT_EQ(shard.LastSequence(1), 4u);
+  }
+  Shard shard(Config(), &clock);
+  try {
+    const Checkpointer checkpointer(options(30), &shard);
+    FAIL() << "no IoError";
+  } catch (const IoError& e) {
+    EXPECT_EQ(e.what(),
+              fmt::format("{}: no whole checkpoint of id 30; there are ids: "
+                          "20, 40",
+                          folder.path().string()));
+  }
+}
+
+// Attempts that a client has given up do not push out what it relies on.
+TEST(CheckpointerTest, KeepsTheNewestOfEachId) {
+  const TemporaryFolder folder;
+  {
+    Service saved(folder.path());
+    for (const uint64_t id : {1, 2, 3, 3, 3}) {
+      ASSERT_EQ(saved.Insert(id), InsertResult::kInserted);
+      saved.checkpointer.Save(saved.shard.TakeSnapshot(), id);
+    }
+  }
+  EXPECT_EQ(ListNumbered(folder.path(), "checkpoint", "ckpt"),
+            (std::set<uint64_t>{2, 5}));
+  FakeClock clock;
+  Shard shard(Config(), &clock);
+  const Checkpointer checkpointer({.folder = folder.path(), .restore_id = 2},
+                                  &shard);
+  EXPECT_EQ(checkpointer.restored().number, 2u);
+}
+
+// Nobody is given another checkpoint than the one that was asked for.
+TEST(CheckpointerTest, ADamagedCheckpointIsNotReplacedWhereItsIdIsWanted) {
+  const TemporaryFolder folder;
+  {
+    Service saved(folder.path());
+    saved.checkpointer.Save(saved.shard.TakeSnapshot(), 7);
+    ASSERT_EQ(saved.Insert(1), InsertResult::kInserted);
+    saved.checkpointer.Save(saved.shard.TakeSnapshot(), 8);
+  }
+  const auto path = SegmentPath(folder.path(), 1);
+  WriteBytes(path, ReadFile(path).substr(0, 40));
+  FakeClock clock;
+  Shard shard(Config(), &clock);
+  try {
+    const Checkpointer checkpointer({.folder = folder.path(), .restore_id = 8},
+                                    &shard);
+    FAIL() << "no IoError";
+  } catch (const IoError& e) {
+    EXPECT_EQ(e.what(), fmt::format("{}: no whole checkpoint of id 8; {}: no "
+                                    "whole record at byte 16 of 40",
+                                    folder.path().string(), path.string()));
+  }
+}
+
+TEST(CheckpointerTest, AJournalThatEndsInATornRecordGivesTheGroupsBefore) {
+  const TemporaryFolder folder;
+  {
+    Service saved(folder.path(), Durability::kJournal);
+    ASSERT_EQ(saved.Insert(1, 1), InsertResult::kInserted);
+    ASSERT_EQ(saved.Insert(2, 1), InsertResult::kInserted);
+  }
+  const auto path = SegmentPath(folder.path(), 1);
+  const std::string good = ReadFile(path);
+  WriteBytes(path, good.substr(0, good.size() - 1));
+  const Service restored(folder.path(), Durability::kJournal);
+  EXPECT_EQ(restored.shard.LastSequence(1), 1u);
+  EXPECT_THAT(restored.checkpointer.restored().problems,
+              ElementsAre(HasSubstr("bytes are no whole record")));
+}
+
+// Old segments go, so that the folder does not grow with what was evicted.
+TEST(CheckpointerTest, TheFolderKeepsWhatItsCheckpointsNeed) {
+  const TemporaryFolder folder;
+  Service service(folder.path());
+  size_t most_segments = 0;
+  for (uint64_t i = 1; i <= 400; ++i) {
+    ASSERT_EQ(service.Insert(i), InsertResult::kInserted);
+    if (i % 10 == 0) service.checkpointer.Save();
+    most_segments = std::max(
+        most_segments, ListNumbered(folder.path(), "segment", "log").size());
+  }
+  EXPECT_THAT(ListNumbered(folder.path(), "checkpoint", "ckpt"),
+              ElementsAre(39u, 40u));
+  // 17 episodes of some 180 bytes live, in segments of 2000
+  EXPECT_LE(most_segments, 6u);
+  EXPECT_EQ(Service(folder.path()).size(), 50);
+}
+
+TEST(CheckpointerTest, AFullDiskIsAnErrorAndLeavesTheCheckpointBefore) {
+  const TemporaryFolder folder;
+  {
+    Service service(folder.path());
+    ASSERT_EQ(service.Insert(1), InsertResult::kInserted);
+    service.checkpointer.Save();
+    for (const rlim_t bytes : {200, 250, 300, 340}) {
+      ASSERT_EQ(service.Insert(bytes), InsertResult::kInserted);
+      const FileSizeLimit limit(bytes);
+      try {
+        service.checkpointer.Save();
+        FAIL() << "no IoError";
+      } catch (const IoError& e) {
+        EXPECT_THAT(e.what(), HasSubstr(folder.path().string()));
+      }
+    }
+    EXPECT_EQ(Service(folder.path()).checkpointer.restored().number, 1u);
+    // with room again it goes on, and loses nothing
+    service.checkpointer.Save();
+  }
+  const Service restored(folder.path());
+  EXPECT_EQ(restored.checkpointer.restored().number, 2u);
+  EXPECT_EQ(restored.size(), 15);
+}
+
+TEST(CheckpointerTest, AJournalThatCannotBeWrittenRefusesTheInsert) {
+  const TemporaryFolder folder;
+  {
+    Service service(folder.path(), Durability::kJournal);
+    ASSERT_EQ(service.Insert(1), InsertResult::kInserted);
+    {
+      const FileSizeLimit limit(200);
+      EXPECT_THROW((void)service.Insert(2), IoError);
+      EXPECT_EQ(service.shard.LastSequence(1), 1u);
+      EXPECT_EQ(service.size(), 3);
+    }
+    // sent again, once there is room
+    EXPECT_EQ(service.Insert(2), InsertResult::kInserted);
+  }
+  const Service restored(folder.path(), Durability::kJournal);
+  EXPECT_EQ(restored.shard.LastSequence(1), 2u);
+  EXPECT_THAT(restored.checkpointer.restored().problems, IsEmpty());
+}
+
+TEST(CheckpointerTest, AFolderThatCannotBeMadeIsNamed) {
+  const TemporaryFolder folder;
+  WriteBytes(folder.path() / "file", "x");
+  try {
+    const Service service(folder.path() / "file" / "replay");
+    FAIL() << "no IoError";
+  } catch (const IoError& e) {
+    EXPECT_THAT(e.what(), HasSubstr((folder.path() / "file").string()));
+  }
+}
+
+TEST(CheckpointerTest, ItemsOfAnotherKindAreRefused) {
+  const TemporaryFolder folder;
+  {
+    Service saved(folder.path());
+    ASSERT_EQ(saved.Insert(1), InsertResult::kInserted);
+    saved.checkpointer.Save();
+  }
+  ShardConfig config = Config();
+  config.tables[0].n_step.n_step = 5;
+  try {
+    const Service service(folder.path(), Durability::kCheckpoint, config);
+    FAIL() << "no InvalidArgument";
+  } catch (const InvalidArgument& e) {
+    EXPECT_STREQ(e.what(),
+                 "table 't': the checkpoint's items have n_step 2, discount "
+                 "0.99 and stack 1, the config's 5, 0.99 and 1; hint: start "
+                 "without the checkpoint, or call the table otherwise");
+  }
+}
+
+TEST(CheckpointerTest, ASmallerTableKeepsTheNewestItems) {
+  const TemporaryFolder folder;
+  {
+    Service saved(folder.path());
+    for (uint64_t i = 1; i <= 10; ++i) {
+      ASSERT_EQ(saved.Insert(i, 1), InsertResult::kInserted);
+    }
+    saved.checkpointer.Save();
+  }
+  ShardConfig config = Config();
+  config.tables[0].max_size = 4;
+  Service restored(folder.path(), Durability::kCheckpoint, config);
+  EXPECT_EQ(restored.size(), 4);
+  SampledBatch batch;
+  EXPECT_EQ(restored.shard.TrySample(0, 50, "test", &batch), 50);
+  for (const SampledItem& item : batch.items) {
+    EXPECT_GE(batch.GroupOf(item, 0).view.episode(), 7u);
+  }
+}
+
+}  // namespace
+}  // namespace replicant::replay

@@ -1,0 +1,441 @@
+#include "replay/client/batch_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <thread>
+
+#include "core/base/error.h"
+#include "tests/replay/episodes.h"
+#include "tests/replay/running_service.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::replay {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::After;
+using testing::EpisodeMaker;
+using testing::MakePixels;
+using testing::RunningService;
+
+ShardConfig ConfigOf(const EpisodeMaker& maker) {
+  return testing::OpenTable(maker, {.n_step = 3, .stack = 3});
+}
+
+void Insert(Shard& shard, const EpisodeMaker& maker, uint64_t writer,
+            uint64_t episode, int64_t num_steps) {
+  uint64_t sequence = shard.LastSequence(writer);
+  for (auto& group : maker.Groups(episode, num_steps)) {
+    ASSERT_EQ(shard.TryInsert(writer, ++sequence, std::move(group)),
+              InsertResult::kInserted);
+  }
+}
+
+template <typename T>
+T Load(const HostBuffer& buffer, int64_t index) {
+  T value;
+  std::memcpy(&value, buffer.data() + static_cast<size_t>(index) * sizeof(T),
+              sizeof(T));
+  return value;
+}
+
+std::vector<std::byte> RowOf(const HostBuffer& buffer, int64_t row,
+                             int64_t size) {
+  const auto bytes = buffer.bytes().subspan(static_cast<size_t>(row * size),
+                                            static_cast<size_t>(size));
+  return {bytes.begin(), bytes.end()};
+}
+
+TEST(BatchReaderTest, BatchesHoldTheStepsAndStacksThatWereInserted) {
+  const EpisodeMaker maker = MakePixels();
+  RunningService service(ConfigOf(maker));
+  for (uint64_t episode = 1; episode <= 5; ++episode) {
+    Insert(service.shard(), maker, 1, episode,
+           static_cast<int64_t>(3 * episode - 2));
+  }
+  BatchReader reader({.endpoints = {service.endpoint()},
+                      .shape = maker.shape,
+                      .batch_size = 32,
+                      .decode_threads = 2});
+  Batch batch;
+  for (int b = 0; b < 10; ++b) {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+    ASSERT_EQ(batch.size, 32);
+    ASSERT_EQ(batch.stack, 3);
+    for (int64_t i = 0; i < batch.size; ++i) {
+      // an observation is (episode, step)
+      const auto episode = Load<uint64_t>(batch.observations, 2 * i);
+      const auto step = Load<int64_t>(batch.observations, 2 * i + 1);
+      const auto next = Load<int64_t>(batch.next_observations, 2 * i + 1);
+      const auto num_steps = static_cast<int64_t>(3 * episode - 2);
+      ASSERT_EQ(Load<uint64_t>(batch.next_observations, 2 * i), episode);
+      ASSERT_EQ(next, std::min(num_steps, step + 3));
+      ASSERT_EQ(RowOf(batch.actions, i, 8), maker.Action(episode, step));
+      ASSERT_EQ(RowOf(batch.frames, i, 900), maker.Stack(episode, step, 3));
+      ASSERT_EQ(RowOf(batch.next_frames, i, 900),
+                maker.Stack(episode, next, 3));
+      float reward = 0.0f, discount = 1.0f;
+      for (int64_t t = step; t < next; ++t) {
+        reward += discount * EpisodeMaker::Reward(t);
+        discount *= 0.99f;
+      }
+      const auto r = static_cast<size_t>(i);
+      ASSERT_NEAR(batch.rewards[r], reward, 1e-5);
+      ASSERT_NEAR(batch.discounts[r], discount, 1e-6);
+      ASSERT_EQ(batch.weights[r], 1.0f);
+      ASSERT_EQ(batch.probabilities[r], 1.0 / 35);
+    }
+  }
+}
+
+bool AreEqual(const HostBuffer& a, const HostBuffer& b) {
+  return std::ranges::equal(a.bytes(), b.bytes());
+}
+
+// Two services that draw the same, one read through memory and one over tcp.
+// What nobody will take is not drawn.
+TEST(BatchReaderTest, DrawsNoMoreThanItsLimit) {
+  const EpisodeMaker maker = MakePixels();
+  RunningService service(ConfigOf(maker));
+  Insert(service.shard(), maker, 1, 1, 10);
+  BatchReader reader({.endpoints = {service.endpoint()},
+                      .shape = maker.shape,
+                      .batch_size = 8,
+                      .prefetch = 3});
+  reader.SetLimit(5);
+  Batch batch;
+  for (int b = 0; b < 5; ++b) {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+    EXPECT_EQ(batch.total_steps, 10);
+  }
+  EXPECT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kPaused);
+  EXPECT_EQ(service.shard().Status().tables[0].samples, 5 * 8);
+  reader.SetLimit(1);
+  EXPECT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  EXPECT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kPaused);
+}
+
+TEST(BatchReaderTest, SharedMemoryAndMessagesGiveTheSameBatches) {
+  for (const FrameCodec codec :
+       {FrameCodec::kNone, FrameCodec::kLz4, FrameCodec::kZstd}) {
+    SCOPED_TRACE(ToString(codec));
+    const EpisodeMaker maker = MakePixels(codec);
+    RunningService service(ConfigOf(maker)), twin(ConfigOf(maker));
+    for (uint64_t episode = 1; episode <= 5; ++episode) {
+      const auto num_steps = static_cast<int64_t>(3 * episode - 2);
+      Insert(service.shard(), maker, 1, episode, num_steps);
+      Insert(twin.shard(), maker, 1, episode, num_steps);
+    }
+    BatchReaderOptions options{.endpoints = {service.endpoint()},
+                               .shape = maker.shape,
+                               .batch_size = 32,
+                               .prefetch = 1,
+                               .importance_exponent = 0.5};
+    BatchReader in_memory(options);
+    options.endpoints = {twin.endpoint()};
+    options.shares_memory = false;
+    BatchReader by_message(options);
+    Batch a, b;
+    for (int i = 0; i < 20; ++i) {
+      ASSERT_EQ(in_memory.Next(After(seconds(60)), &a), ReadResult::kOk);
+      ASSERT_EQ(by_message.Next(After(seconds(60)), &b), ReadResult::kOk);
+      ASSERT_NE(a.memory, nullptr);
+      ASSERT_EQ(b.memory, nullptr);
+      ASSERT_TRUE(AreEqual(a.observations, b.observations));
+      ASSERT_TRUE(AreEqual(a.next_observations, b.next_observations));
+      ASSERT_TRUE(AreEqual(a.actions, b.actions));
+      ASSERT_TRUE(AreEqual(a.frames, b.frames));
+      ASSERT_TRUE(AreEqual(a.next_frames, b.next_frames));
+      ASSERT_EQ(a.rewards, b.rewards);
+      ASSERT_EQ(a.discounts, b.discounts);
+      ASSERT_EQ(a.priorities, b.priorities);
+      ASSERT_EQ(a.weights, b.weights);
+      ASSERT_EQ(a.probabilities, b.probabilities);
+      ASSERT_EQ(a.keys, b.keys);
+    }
+    EXPECT_EQ(by_message.metrics().memory_replies, 0);
+    EXPECT_GE(in_memory.metrics().memory_replies, 20);
+    EXPECT_GT(by_message.metrics().received_bytes,
+              2 * in_memory.metrics().received_bytes);
+  }
+}
+
+// Without decode threads, whoever has a batch decodes its rows.
+TEST(BatchReaderTest, CompressedBatchesAreDecodedRowByRow) {
+  for (const bool shares_memory : {true, false}) {
+    for (const FrameCodec codec : {FrameCodec::kNone, FrameCodec::kLz4}) {
+      const EpisodeMaker maker = MakePixels(codec);
+      RunningService service(ConfigOf(maker));
+      Insert(service.shard(), maker, 1, 1, 10);
+      BatchReader reader({.endpoints = {service.endpoint()},
+                          .shape = maker.shape,
+                          .batch_size = 32,
+                          .decode_threads = 0,
+                          .shares_memory = shares_memory});
+      Batch batch;
+      FrameDecoder decoder;
+      std::vector<std::byte> memory(2 * 900);
+      for (int b = 0; b < 10; ++b) {
+        ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+        const bool is_direct = codec == FrameCodec::kNone && shares_memory;
+        ASSERT_EQ(batch.compressed.empty(), is_direct);
+        for (int64_t i = 0; i < batch.size; ++i) {
+          const auto step = Load<int64_t>(batch.observations, 2 * i + 1);
+          const auto next = Load<int64_t>(batch.next_observations, 2 * i + 1);
+          const auto stacks = batch.StacksOf(i, decoder, memory);
+          ASSERT_TRUE(
+              std::ranges::equal(stacks.frames, maker.Stack(1, step, 3)));
+          ASSERT_TRUE(
+              std::ranges::equal(stacks.next_frames, maker.Stack(1, next, 3)));
+        }
+      }
+    }
+  }
+}
+
+TEST(BatchReaderTest, AServiceThatSharesNoMemorySendsItsBatches) {
+  const EpisodeMaker maker = MakePixels();
+  RunningService shares(ConfigOf(maker)),
+      sends(ConfigOf(maker), replicant::testing::OwnAddress(),
+            RunningService::FastTicks(), {.shares_memory = false});
+  Insert(shares.shard(), maker, 1, 1, 10);
+  Insert(sends.shard(), maker, 1, 2, 10);
+  BatchReader reader({.endpoints = {shares.endpoint(), sends.endpoint()},
+                      .shape = maker.shape,
+                      .batch_size = 64});
+  Batch batch;
+  bool is_mixed = false;
+  const auto give_up = After(seconds(60));
+  while (!is_mixed && Clock::Real().Now() < give_up) {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+    for (int64_t i = 0; i < batch.size; ++i) {
+      const auto episode = Load<uint64_t>(batch.observations, 2 * i);
+      const auto step = Load<int64_t>(batch.observations, 2 * i + 1);
+      const int32_t shard = batch.shards[static_cast<size_t>(i)];
+      ASSERT_EQ(episode, static_cast<uint64_t>(shard + 1));
+      ASSERT_EQ(RowOf(batch.frames, i, 900), maker.Stack(episode, step, 3));
+      is_mixed |= shard != batch.shards[0];
+    }
+  }
+  EXPECT_TRUE(is_mixed);
+  EXPECT_GT(shares.counts().memory_batches, 0);
+  EXPECT_EQ(sends.counts().memory_batches, 0);
+}
+
+// A batch whose reply is lost begins anew: the lost reply may still be written.
+TEST(BatchReaderTest, ALostReplyLeavesItsMemoryToTheService) {
+  const EpisodeMaker maker = MakePixels();
+  auto service = std::make_unique<RunningService>(ConfigOf(maker));
+  const std::string endpoint = service->endpoint();
+  BatchReader reader({.endpoints = {endpoint},
+                      .shape = maker.shape,
+                      .batch_size = 4,
+                      .prefetch = 1,
+                      .wait = seconds(20)});
+  // a request waits for the first item while its service goes
+  const auto give_up = After(seconds(60));
+  while (service->counts().shared_memory_bytes == 0 &&
+         Clock::Real().Now() < give_up) {
+    std::this_thread::yield();
+  }
+  service.reset();
+  service = std::make_unique<RunningService>(ConfigOf(maker), endpoint);
+  Insert(service->shard(), maker, 1, 2, 8);
+  Batch batch;
+  ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  EXPECT_EQ(Load<uint64_t>(batch.observations, 0), 2u);
+  EXPECT_GE(reader.metrics().lost_requests, 1);
+}
+
+TEST(BatchReaderTest, TheServiceLetsMemoryGoWithItsReader) {
+  const EpisodeMaker maker = MakePixels();
+  RunningService service(ConfigOf(maker));
+  Insert(service.shard(), maker, 1, 1, 8);
+  {
+    BatchReader reader({.endpoints = {service.endpoint()},
+                        .shape = maker.shape,
+                        .batch_size = 4});
+    Batch batch;
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+    EXPECT_GT(service.counts().shared_memory_bytes, 0);
+  }
+  const auto give_up = After(seconds(60));
+  while (service.counts().shared_memory_bytes > 0 &&
+         Clock::Real().Now() < give_up) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(service.counts().shared_memory_bytes, 0);
+}
+
+TEST(BatchReaderTest, PrioritiesComeBackAndChangeTheDraws) {
+  const EpisodeMaker maker = MakePixels();
+  RunningService service(ConfigOf(maker));
+  Insert(service.shard(), maker, 1, 1, 4);
+  BatchReader reader({.endpoints = {service.endpoint()},
+                      .shape = maker.shape,
+                      .batch_size = 16,
+                      .prefetch = 1,
+                      .importance_exponent = 1.0});
+  Batch batch;
+  ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  // 3 for step 2, 1 for the others
+  std::vector<float> priorities;
+  for (int64_t i = 0; i < batch.size; ++i) {
+    priorities.push_back(
+        Load<int64_t>(batch.observations, 2 * i + 1) == 2 ? 3.0f : 1.0f);
+  }
+  reader.UpdatePriorities(batch, priorities);
+  const auto give_up = After(seconds(60));
+  while (service.shard().Status().tables[0].mass != 6.0 &&
+         Clock::Real().Now() < give_up) {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  }
+  // drawn before the update, and after
+  for (int b = 0; b < 3; ++b) {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  }
+  for (int64_t i = 0; i < batch.size; ++i) {
+    const auto r = static_cast<size_t>(i);
+    const bool is_two = Load<int64_t>(batch.observations, 2 * i + 1) == 2;
+    EXPECT_DOUBLE_EQ(batch.probabilities[r], is_two ? 0.5 : 1.0 / 6);
+    EXPECT_FLOAT_EQ(batch.weights[r], is_two ? 1.0f / 3 : 1.0f);
+  }
+  EXPECT_EQ(reader.metrics().dropped_updates, 0);
+}
+
+// Three services that hold 10, 20 and 70 of 100 items give each item the
+// probability that one service with all of them gives it, and draw it as often.
+TEST(BatchReaderTest, ThreeShardsDrawAndWeighLikeOne) {
+  const EpisodeMaker maker = MakePixels();
+  std::vector<std::unique_ptr<RunningService>> services;
+  BatchReaderOptions options{
+      .shape = maker.shape, .batch_size = 64, .importance_exponent = 0.5};
+  double total = 0.0;
+  std::map<uint64_t, std::map<int64_t, double>> priority;
+  for (const int64_t count : {10, 20, 70}) {
+    services.push_back(std::make_unique<RunningService>(ConfigOf(maker)));
+    Shard& shard = services.back()->shard();
+    const auto episode = static_cast<uint64_t>(services.size());
+    Insert(shard, maker, 1, episode, count);
+    for (int64_t step = 0; step < count; ++step) {
+      const auto p = static_cast<float>(1 + (step + count) % 4);
+      // slots are given in the order of the steps
+      const PriorityUpdate update = {{static_cast<uint32_t>(step), 0}, p};
+      ASSERT_EQ(shard.UpdatePriorities(0, {&update, 1}), 1);
+      priority[episode][step] = static_cast<double>(p);
+      total += static_cast<double>(p);
+    }
+    options.endpoints.push_back(services.back()->endpoint());
+  }
+  BatchReader reader(options);
+  Batch batch;
+  // the first draws are made before all masses are known
+  const auto give_up = After(seconds(60));
+  const auto knows_masses = [&] {
+    for (size_t i = 0; i < batch.shards.size(); ++i) {
+      const auto episode =
+          Load<uint64_t>(batch.observations, 2 * static_cast<int64_t>(i));
+      const auto step =
+          Load<int64_t>(batch.observations, 2 * static_cast<int64_t>(i) + 1);
+      if (std::abs(batch.probabilities[i] * total - priority[episode][step]) >
+          1e-9) {
+        return false;
+      }
+    }
+    return batch.size > 0;
+  };
+  while (!knows_masses() && Clock::Real().Now() < give_up) {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  }
+  std::map<uint64_t, std::map<int64_t, int64_t>> draws;
+  constexpr int kBatches = 200;
+  for (int b = 0; b < kBatches; ++b) {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+    ASSERT_TRUE(knows_masses());
+    double least = 1.0;
+    for (const double p : batch.probabilities) least = std::min(least, p);
+    for (size_t i = 0; i < batch.shards.size(); ++i) {
+      ASSERT_NEAR(batch.weights[i], std::sqrt(least / batch.probabilities[i]),
+                  1e-6);
+      const auto row = static_cast<int64_t>(i);
+      ++draws[Load<uint64_t>(batch.observations, 2 * row)]
+             [Load<int64_t>(batch.observations, 2 * row + 1)];
+    }
+  }
+  for (const auto& [episode, steps] : priority) {
+    for (const auto& [step, p] : steps) {
+      const double expected = kBatches * 64 * p / total;
+      // five sigma of independent draws; these are stratified, and vary less
+      EXPECT_NEAR(static_cast<double>(draws[episode][step]), expected,
+                  5 * std::sqrt(expected));
+    }
+  }
+}
+
+TEST(BatchReaderTest, ANewServiceIsReadAfterARestart) {
+  const EpisodeMaker maker = MakePixels();
+  auto service = std::make_unique<RunningService>(ConfigOf(maker));
+  const std::string endpoint = service->endpoint();
+  Insert(service->shard(), maker, 1, 1, 8);
+  BatchReader reader({.endpoints = {endpoint},
+                      .shape = maker.shape,
+                      .batch_size = 4,
+                      .prefetch = 1});
+  Batch batch;
+  ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  service.reset();
+  service = std::make_unique<RunningService>(ConfigOf(maker), endpoint);
+  Insert(service->shard(), maker, 1, 2, 8);
+  uint64_t episode = 1;
+  while (episode == 1) {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+    episode = Load<uint64_t>(batch.observations, 0);
+  }
+  EXPECT_EQ(episode, 2u);
+}
+
+TEST(BatchReaderTest, WaitsAreEndedByDeadlineAndByClose) {
+  const EpisodeMaker maker = MakePixels();
+  RunningService service(ConfigOf(maker));
+  BatchReader reader({.endpoints = {service.endpoint()},
+                      .shape = maker.shape,
+                      .wait = milliseconds(5)});
+  Batch batch;
+  EXPECT_EQ(reader.Next(After(milliseconds(20)), &batch), ReadResult::kTimeout);
+  ReadResult result = ReadResult::kOk;
+  Thread waiter("waiter", [&](const Thread::StopToken&) {
+    result = reader.Next(After(seconds(60)), &batch);
+  });
+  reader.Close();
+  waiter.Join();
+  EXPECT_EQ(result, ReadResult::kClosed);
+}
+
+TEST(BatchReaderTest, SaysWhatItCannotHave) {
+  const EpisodeMaker maker = MakePixels();
+  EXPECT_EQ(replicant::testing::MessageOf<InvalidArgument>(
+                [&] { BatchReader reader(BatchReaderOptions{}); }),
+            "BatchReader: number of endpoints 0 is outside [1, 1024]");
+  RunningService service(ConfigOf(maker));
+  BatchReader reader({.endpoints = {service.endpoint()},
+                      .shape = maker.shape,
+                      .table = "others"});
+  Batch batch;
+  EXPECT_EQ(replicant::testing::MessageOf<CommError>([&] {
+              static_cast<void>(reader.Next(After(seconds(60)), &batch));
+            }),
+            service.endpoint() +
+                ": replay.sample: no table 'others'; there are: default");
+  batch.size = 1;
+  EXPECT_EQ(replicant::testing::MessageOf<InvalidArgument>(
+                [&] { reader.UpdatePriorities(batch, {}); }),
+            "BatchReader: 0 priorities for a batch of 1");
+}
+
+}  // namespace
+}  // namespace replicant::replay

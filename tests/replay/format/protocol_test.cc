@@ -1,0 +1,148 @@
+#include "replay/format/protocol.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "core/base/error.h"
+#include "core/rpc/wire.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::replay {
+namespace {
+
+using rpc::MalformedMessage;
+using rpc::Message;
+
+std::vector<std::byte> Bytes(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+TEST(ReplayProtocolTest, EveryMessageComesBackAsItWent) {
+  const ServiceInfo info{{.observation_bytes = 24, .action_bytes = 8},
+                         64,
+                         {{"default", 3, 3, 0.99}, {"queue", 1, 1, 1.0}}};
+  EXPECT_EQ(ServiceInfo::Decode(info.Encode()), info);
+
+  const auto first = Bytes("abc");
+  const auto second = Bytes("de");
+  const Message insert = InsertRequest{
+      .writer = 7,
+      .base_sequence = 3,
+      .base_steps = 40,
+      .first_sequence = 5,
+      .wait_ms = 100,
+      .blocks = {
+          first, {}, second}}.Encode();
+  const InsertRequest back = InsertRequest::Decode(insert);
+  EXPECT_EQ(back.writer, 7u);
+  EXPECT_EQ(back.base_sequence, 3u);
+  EXPECT_EQ(back.base_steps, 40u);
+  EXPECT_EQ(back.first_sequence, 5u);
+  EXPECT_EQ(back.wait_ms, 100u);
+  ASSERT_EQ(back.blocks.size(), 3u);
+  EXPECT_TRUE(std::ranges::equal(back.blocks[0], first));
+  EXPECT_TRUE(back.blocks[1].empty());
+  EXPECT_TRUE(std::ranges::equal(back.blocks[2], second));
+
+  const InsertAck ack{InsertState::kNoRoom, 9, 12, {8, 9}};
+  EXPECT_EQ(InsertAck::Decode(ack.Encode()), ack);
+  EXPECT_EQ(CloseWriterRequest::Decode(CloseWriterRequest{5}.Encode()).writer,
+            5u);
+  const auto sample =
+      SampleRequest::Decode(SampleRequest{"default", 256, 500}.Encode());
+  EXPECT_EQ(sample.table, "default");
+  EXPECT_EQ(sample.count, 256u);
+  EXPECT_EQ(sample.wait_ms, 500u);
+  EXPECT_FALSE(sample.place.has_value());
+  const BatchPlace place = {
+      .memory = {.token = {1, 2}, .size_bytes = 3, .pid = 4, .fd = 5},
+      .observations = 6,
+      .next_observations = 7,
+      .actions = 8,
+      .frames = 9,
+      .next_frames = 10,
+      .segments = 11,
+      .segments_bytes = 12,
+      .first_row = 13};
+  EXPECT_EQ(
+      SampleRequest::Decode(SampleRequest{"default", 256, 500, place}.Encode())
+          .place,
+      place);
+
+  const auto update = UpdateRequest::Decode(
+      UpdateRequest{"t", {{{1, 2}, 0.5f}, {{3, 4}, 1.5f}}}.Encode());
+  ASSERT_EQ(update.updates.size(), 2u);
+  EXPECT_EQ(update.updates[1].key, (ItemKey{3, 4}));
+  EXPECT_EQ(update.updates[1].priority, 1.5f);
+  EXPECT_EQ(UpdateReply::Decode(UpdateReply{3}.Encode()).num_updated, 3u);
+  EXPECT_EQ(StatusReply::Decode(StatusReply{"{}"}.Encode()).json, "{}");
+  EXPECT_EQ(CheckpointRequest::Decode(CheckpointRequest{9}.Encode()).id, 9u);
+}
+
+TEST(ReplayProtocolTest, SaysWhatIsWrongWithAMessage) {
+  const auto message = [](auto&& decode) {
+    return testing::MessageOf<MalformedMessage>(decode);
+  };
+  EXPECT_EQ(message([] { SampleRequest::Decode({}); }),
+            "replay.sample: 0 parts, want 1");
+  EXPECT_EQ(message([] {
+              SampleRequest::Decode(SampleRequest{"t", 0, 0}.Encode());
+            }),
+            "replay.sample: field 'count': 0 is outside [1, 65536]");
+  EXPECT_EQ(message([] {
+              SampleRequest::Decode(SampleRequest{"t", 1, 30001}.Encode());
+            }),
+            "replay.sample: field 'wait_ms': 30001 is over the limit of 30000");
+  EXPECT_EQ(message([] { InsertRequest::Decode(InsertRequest{}.Encode()); }),
+            "replay.insert: field 'writer' must not be 0");
+  EXPECT_EQ(message([] {
+              InsertRequest::Decode(
+                  InsertRequest{.writer = 1, .base_sequence = 6}.Encode());
+            }),
+            "replay.insert: want 1 <= base_sequence <= first_sequence <= "
+            "18446744073709547519, got 6 and 1");
+  EXPECT_EQ(message([] {
+              rpc::WireWriter writer;
+              writer.WriteString("t");
+              writer.WriteArray<uint32_t>(std::vector<uint32_t>{1, 2});
+              writer.WriteArray<uint32_t>(std::vector<uint32_t>{1});
+              writer.WriteArray<float>(std::vector<float>{});
+              UpdateRequest::Decode(rpc::MakeMessage(writer.Finish()));
+            }),
+            "replay.update: 2 slots, 1 generations and 0 priorities");
+}
+
+TEST(ReplayProtocolTest, BlocksMustFillTheirPartExactly) {
+  Message insert =
+      InsertRequest{.writer = 1, .blocks = {Bytes("abc")}}.Encode();
+  insert[1] = rpc::Frame::Copy("ab");
+  EXPECT_EQ(testing::MessageOf<MalformedMessage>(
+                [&] { InsertRequest::Decode(insert); }),
+            "replay.insert blocks: field 'block' at offset 0: want 3 bytes, 2 "
+            "are left");
+  insert[1] = rpc::Frame::Copy("abcd");
+  EXPECT_EQ(testing::MessageOf<MalformedMessage>(
+                [&] { InsertRequest::Decode(insert); }),
+            "replay.insert blocks: 1 bytes after the last field, at offset 3");
+}
+
+// A client that is written from the document speaks the same schema.
+TEST(ReplayProtocolTest, TheDocumentHoldsTheMessageTableWordForWord) {
+  std::ifstream file(std::string(REPLICANT_DOCS) + "/replay_protocol.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_NE(
+      text.str().find("```\n" + std::string(ReplayMessageTable()) + "```"),
+      std::string::npos);
+  EXPECT_NE(
+      text.str().find(fmt::format("{:#018x}", ReplayProtocol().schema_hash)),
+      std::string::npos)
+      << fmt::format("{:#018x}", ReplayProtocol().schema_hash);
+}
+
+}  // namespace
+}  // namespace replicant::replay

@@ -1,0 +1,165 @@
+#include "replay/format/step_group.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "core/base/error.h"
+#include "core/base/rng.h"
+#include "replay/format/frame_codec.h"
+
+namespace replicant::replay {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr StepShape kState = {.observation_bytes = 3, .action_bytes = 2};
+
+Bytes Row(size_t size, int value) {
+  return Bytes(size, static_cast<std::byte>(value));
+}
+
+Bytes TwoStepsAndTheEnd() {
+  StepGroupBuilder builder(kState, /*episode=*/9, /*first_step=*/4);
+  builder.AddStep(Row(3, 1), Row(2, 11), 0.5f, 1.0f, 2.0f);
+  builder.AddStep(Row(3, 2), Row(2, 12), -1.5f, 0.0f, 3.0f);
+  builder.AddLastObservation(Row(3, 3));
+  return builder.Finish({});
+}
+
+TEST(StepGroupTest, IsReadBackAsItWasWritten) {
+  const Bytes block = TwoStepsAndTheEnd();
+  const StepGroupView group(block, kState);
+  EXPECT_EQ(group.episode(), 9u);
+  EXPECT_EQ(group.first_step(), 4);
+  EXPECT_EQ(group.num_steps(), 2);
+  EXPECT_EQ(group.num_observations(), 3);
+  EXPECT_EQ(group.end_observation(), 7);
+  EXPECT_TRUE(group.ends_episode());
+  EXPECT_EQ(group.reward(1), -1.5f);
+  EXPECT_EQ(group.discount(1), 0.0f);
+  EXPECT_EQ(group.priority(0), 2.0f);
+  for (int i = 0; i < 3; ++i) {
+    const auto row = group.Observation(i);
+    EXPECT_EQ(Bytes(row.begin(), row.end()), Row(3, i + 1));
+  }
+  const auto action = group.Action(1);
+  EXPECT_EQ(Bytes(action.begin(), action.end()), Row(2, 12));
+  EXPECT_TRUE(group.frames().empty());
+}
+
+TEST(StepGroupTest, HoldsOneFramePerObservation) {
+  const StepShape shape = {.action_bytes = 2, .frame_bytes = 50};
+  FrameGroupEncoder encoder(FrameCodec::kLz4, 50, 2);
+  encoder.Add(Row(50, 1));
+  encoder.Add(Row(50, 2));
+  const Bytes frames = encoder.Finish();
+  StepGroupBuilder builder(shape, 1, 0);
+  builder.AddStep({}, Row(2, 0), 0.0f, 1.0f);
+  builder.AddLastObservation({});
+  const Bytes block = builder.Finish(frames);
+  const StepGroupView group(block, shape);
+  EXPECT_EQ(Bytes(group.frames().begin(), group.frames().end()), frames);
+}
+
+std::string MessageOf(const Bytes& block, const StepShape& shape = kState) {
+  try {
+    const StepGroupView group(block, shape);
+  } catch (const IoError& e) {
+    return e.what();
+  }
+  return "is sound";
+}
+
+template <typename T>
+Bytes With(Bytes block, size_t offset, T value) {
+  std::memcpy(block.data() + offset, &value, sizeof(value));
+  return block;
+}
+
+TEST(StepGroupTest, ADamagedGroupIsNamed) {
+  const Bytes good = TwoStepsAndTheEnd();
+  ASSERT_EQ(MessageOf(good), "is sound");
+  EXPECT_EQ(MessageOf(With(good, 0, 'x')),
+            "step group: 69 bytes that do not begin with the magic 'RSG1' and "
+            "a header of 32 bytes");
+  EXPECT_EQ(MessageOf(With(good, 6, uint16_t{8})),
+            "step group: flags 8, 2 steps and first step 4 are not possible");
+  EXPECT_EQ(MessageOf(good, {.observation_bytes = 4, .action_bytes = 2}),
+            "step group: observations of 3 bytes and actions of 2, want 4 and "
+            "2");
+  EXPECT_EQ(MessageOf(Bytes(good.begin(), good.end() - 1)),
+            "step group: 68 bytes, where the header says 69");
+  EXPECT_EQ(MessageOf(With(good, 32, std::nanf(""))),
+            "step group: reward nan or discount 1 of step 4 is out of range");
+  EXPECT_EQ(MessageOf(With(good, 44, 1.5f)),
+            "step group: reward -1.5 or discount 1.5 of step 5 is out of "
+            "range");
+  EXPECT_EQ(MessageOf(With(good, 48, -1.0f)),
+            "step group: priority -1 of step 4 is out of range");
+}
+
+TEST(StepGroupTest, FramesThatDoNotFitTheObservationsAreNamed) {
+  const StepShape shape = {.frame_bytes = 50};
+  FrameGroupEncoder encoder(FrameCodec::kNone, 50, 1);
+  encoder.Add(Row(50, 1));
+  StepGroupBuilder builder(shape, 1, 0);
+  builder.AddStep({}, {}, 0.0f, 1.0f);
+  builder.AddLastObservation({});
+  EXPECT_EQ(MessageOf(builder.Finish(encoder.Finish()), shape),
+            "step group: 1 frames of 50 bytes, want 2 of 50");
+  EXPECT_EQ(MessageOf(builder.Finish({}), shape),
+            "frame group: 0 bytes that do not begin with the magic 'RFG1' and "
+            "a header of 16 bytes");
+}
+
+TEST(StepGroupTest, DamageNeverCrashes) {
+  RandomStream random(1, "damage");
+  const Bytes good = TwoStepsAndTheEnd();
+  for (int i = 0; i < 5000; ++i) {
+    Bytes bad = good;
+    bad[static_cast<size_t>(random.UniformInt(69))] =
+        static_cast<std::byte>(random());
+    bad.resize(static_cast<size_t>(random.UniformInt(70)));
+    MessageOf(bad);
+  }
+}
+
+TEST(StepGroupTest, TheBuilderRefusesWhatDoesNotFit) {
+  const auto message = [](auto function) -> std::string {
+    try {
+      function();
+    } catch (const InvalidArgument& e) {
+      return e.what();
+    }
+    return "no InvalidArgument";
+  };
+  StepGroupBuilder builder(kState, 1, 0);
+  EXPECT_EQ(message([&] { builder.Finish({}); }),
+            "StepGroupBuilder: a group without steps");
+  EXPECT_EQ(message([&] { builder.AddStep(Row(4, 0), Row(2, 0), 0, 1); }),
+            "StepGroupBuilder: an observation of 4 bytes, want 3");
+  builder.AddStep(Row(3, 0), Row(2, 0), 0, 1);
+  EXPECT_EQ(message([&] { builder.AddStep(Row(3, 0), Row(2, 0), 0, 1, 1.0f); }),
+            "StepGroupBuilder: some steps have a priority and some do not");
+  builder.AddLastObservation(Row(3, 0));
+  EXPECT_EQ(message([&] { builder.AddStep(Row(3, 0), Row(2, 0), 0, 1); }),
+            "StepGroupBuilder: no step fits after 1 steps and the last "
+            "observation");
+  EXPECT_EQ(message([&] { builder.AddLastObservation(Row(3, 0)); }),
+            "StepGroupBuilder: a second last observation");
+}
+
+TEST(StepGroupTest, FiniteNumbersThatAreNotNegativeArePriorities) {
+  EXPECT_TRUE(IsPriority(0.0));
+  EXPECT_TRUE(IsPriority(1e300));
+  EXPECT_FALSE(IsPriority(-1e-9));
+  EXPECT_FALSE(IsPriority(std::numeric_limits<double>::infinity()));
+  EXPECT_FALSE(IsPriority(std::numeric_limits<double>::quiet_NaN()));
+}
+
+}  // namespace
+}  // namespace replicant::replay

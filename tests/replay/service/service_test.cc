@@ -1,0 +1,348 @@
+#include "replay/service/service.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/fs.h"
+#include "core/rpc/client.h"
+#include "replay/format/batch_codec.h"
+#include "replay/service/service_status.h"
+#include "tests/replay/episodes.h"
+#include "tests/replay/running_service.h"
+
+namespace replicant::replay {
+namespace {
+
+using replicant::testing::OwnAddress;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::EpisodeMaker;
+using testing::RunningService;
+
+// Sent once, however slow this machine is.
+constexpr rpc::CallOptions kIdempotent = {.timeout = seconds(60),
+                                          .is_idempotent = true,
+                                          .attempt_timeout = seconds(60)};
+// From the first item on, without a ratio.
+constexpr RateLimiterConfig kFromOne = {.mode = RateLimiterMode::kMinSize,
+                                        .min_size_to_sample = 1};
+// Two items, then one insert per sample, with room for four.
+constexpr RateLimiterConfig kTight = {
+    .samples_per_insert = 1.0, .min_size_to_sample = 2, .error_buffer = 4.0};
+
+ShardConfig ConfigOf(const EpisodeMaker& maker,
+                     const RateLimiterConfig& limiter) {
+  ShardConfig config;
+  config.shape = maker.shape;
+  config.tables = {{.name = "t", .max_size = 1000, .rate_limiter = limiter}};
+  return config;
+}
+
+// A client with the calls of the protocol.
+class Caller {
+ public:
+  explicit Caller(const std::string& endpoint, const char* name = "caller")
+      : client_(context_, ReplayProtocol(), {.name = name}) {
+    client_.Connect(endpoint);
+  }
+
+  InsertAck Insert(InsertRequest request,
+                   const std::vector<std::vector<std::byte>>& groups) {
+    for (const auto& group : groups) request.blocks.push_back(group);
+    const rpc::CallReply reply =
+        client_.Call(kInsertKind, request.Encode(), kIdempotent);
+    EXPECT_EQ(reply.result, rpc::CallResult::kOk) << reply.error_text;
+    return InsertAck::Decode(reply.payload);
+  }
+  uint64_t StartSample(uint32_t count, uint32_t wait_ms) {
+    return *client_.Start(kSampleKind,
+                          SampleRequest{"t", count, wait_ms}.Encode(),
+                          {.timeout = seconds(60)});
+  }
+  BatchMessage WaitForBatch(uint64_t id, const StepShape& shape) {
+    rpc::CallReply reply = client_.Wait(id);
+    EXPECT_EQ(reply.result, rpc::CallResult::kOk) << reply.error_text;
+    return {std::move(reply.payload), shape};
+  }
+  nlohmann::json Status() {
+    const rpc::CallReply reply = client_.Call(kStatusKind, {}, kIdempotent);
+    return nlohmann::json::parse(StatusReply::Decode(reply.payload).json);
+  }
+  std::string ErrorOf(uint16_t kind, rpc::Message payload) {
+    const rpc::CallReply reply =
+        client_.Call(kind, std::move(payload), kIdempotent);
+    return reply.result == rpc::CallResult::kError ? reply.error_text : "none";
+  }
+  rpc::Client& client() { return client_; }
+
+ private:
+  rpc::ZmqContext context_;
+  rpc::Client client_;
+};
+
+TEST(ReplayServiceTest, SaysWhatItHolds) {
+  const EpisodeMaker maker;
+  RunningService service(ConfigOf(maker, kFromOne));
+  Caller caller(service.endpoint());
+  const rpc::CallReply reply =
+      caller.client().Call(kDescribeKind, {}, kIdempotent);
+  EXPECT_EQ(ServiceInfo::Decode(reply.payload),
+            (ServiceInfo{maker.shape, 64, {{"t", 1, 1, 0.99}}}));
+}
+
+TEST(ReplayServiceTest, TakesEachGroupOnceAndInOrder) {
+  const EpisodeMaker maker;
+  RunningService service(ConfigOf(maker, kFromOne));
+  Caller caller(service.endpoint());
+  const auto groups = maker.Groups(1, 12);  // three
+  const auto early =
+      caller.Insert({.writer = 5, .first_sequence = 2}, {groups[1]});
+  EXPECT_EQ(early, (InsertAck{InsertState::kOutOfOrder, 0, 64, {}}));
+  EXPECT_EQ(caller.Insert({.writer = 5}, {groups[0], groups[1]}),
+            (InsertAck{InsertState::kTaken, 2, 64, {}}));
+  // sent again together with what follows
+  EXPECT_EQ(caller.Insert({.writer = 5}, groups),
+            (InsertAck{InsertState::kTaken, 3, 64, {}}));
+  EXPECT_EQ(service.shard().Status().inserted_steps, 12);
+  EXPECT_EQ(caller.Status()["counts"]["duplicate_groups"], 2);
+  EXPECT_EQ(caller.Status()["counts"]["out_of_order"], 1);
+}
+
+// A service that lost its memory learns from base_sequence what comes next, and
+// tells the writer which episode it cannot continue.
+TEST(ReplayServiceTest, TakesUpAWriterThatItDoesNotKnow) {
+  const EpisodeMaker maker;
+  RunningService service(ConfigOf(maker, kFromOne));
+  Caller caller(service.endpoint());
+  auto groups = maker.Groups(1, 8);
+  groups.push_back(maker.Groups(2, 4)[0]);
+  groups.erase(groups.begin());
+  EXPECT_EQ(caller.Insert(
+                {.writer = 5, .base_sequence = 8, .first_sequence = 8}, groups),
+            (InsertAck{InsertState::kTaken, 9, 64, {8}}));
+  EXPECT_EQ(service.shard().Status().inserted_steps, 4);
+}
+
+TEST(ReplayServiceTest,
+     AWaitingReaderGetsTheBatchWithTheInsertThatCompletesIt) {
+  const EpisodeMaker maker;
+  RunningService service(ConfigOf(maker, kFromOne));
+  Caller reader(service.endpoint(), "learner");
+  Caller writer(service.endpoint());
+  const uint64_t id = reader.StartSample(3, 20'000);
+  // the request is there once it stands in the status
+  while (writer.Status()["tables"][0]["sample_wait"].is_null()) {
+    reader.client().Process(milliseconds(1));
+  }
+  const auto wait = writer.Status()["tables"][0]["sample_wait"];
+  EXPECT_EQ(wait["who"], "learner");
+  EXPECT_EQ(wait["why"], "the table holds 0 items of min_size_to_sample 1");
+  writer.Insert({.writer = 5}, maker.Groups(7, 4));
+  const BatchMessage batch = reader.WaitForBatch(id, maker.shape);
+  EXPECT_EQ(batch.state(), BatchState::kFull);
+  ASSERT_EQ(batch.size(), 3);
+  for (int64_t i = 0; i < 3; ++i) {
+    const SampledItem& item = batch.items()[static_cast<size_t>(i)];
+    EXPECT_TRUE(std::ranges::equal(batch.Observation(i),
+                                   maker.Observation(7, item.step)));
+    EXPECT_TRUE(std::ranges::equal(batch.NextObservation(i),
+                                   maker.Observation(7, item.step + 1)));
+    EXPECT_EQ(item.reward, EpisodeMaker::Reward(item.step));
+  }
+  EXPECT_TRUE(writer.Status()["tables"][0]["sample_wait"].is_null());
+}
+
+TEST(ReplayServiceTest, AReaderGetsWhatThereIsByItsDeadline) {
+  const EpisodeMaker maker;
+  RunningService service(ConfigOf(maker, kTight));
+  Caller caller(service.endpoint());
+  caller.Insert({.writer = 5}, maker.Groups(1, 2));
+  for (const uint32_t wait_ms : {0u, 10u}) {
+    const BatchMessage batch =
+        caller.WaitForBatch(caller.StartSample(9, wait_ms), maker.shape);
+    EXPECT_EQ(batch.state(), BatchState::kTimeout);
+    EXPECT_EQ(batch.size(), wait_ms == 0 ? 4 : 0);
+  }
+}
+
+// 6 items fill the buffer of kTight; a group brings 4.
+TEST(ReplayServiceTest, AWriterHasNoCreditsUntilSamplesMakeRoom) {
+  const EpisodeMaker maker;
+  RunningService service(ConfigOf(maker, kTight), OwnAddress(),
+                         RunningService::FastTicks(), {.credits = 2});
+  Caller writer(service.endpoint());
+  const auto groups = maker.Groups(1, 20);  // five
+  EXPECT_EQ(writer.Insert({.writer = 5}, {groups[0], groups[1]}),
+            (InsertAck{InsertState::kWaiting, 2, 1, {}}));
+  EXPECT_EQ(
+      writer.Insert({.writer = 5, .first_sequence = 3}, {groups[2], groups[3]}),
+      (InsertAck{InsertState::kNoCredits, 3, 0, {}}));
+  EXPECT_EQ(
+      writer.Insert({.writer = 5, .first_sequence = 4, .wait_ms = 10}, {}),
+      (InsertAck{InsertState::kWaiting, 3, 0, {}}));
+
+  // asks for the answer, which comes with the samples
+  const auto ask = *writer.client().Start(
+      kInsertKind,
+      InsertRequest{.writer = 5, .first_sequence = 4, .wait_ms = 20'000}
+          .Encode(),
+      kIdempotent);
+  Caller reader(service.endpoint());
+  EXPECT_EQ(
+      reader.WaitForBatch(reader.StartSample(8, 20'000), maker.shape).size(),
+      8);
+  const rpc::CallReply reply = writer.client().Wait(ask);
+  EXPECT_EQ(InsertAck::Decode(reply.payload),
+            (InsertAck{InsertState::kTaken, 3, 2, {}}));
+}
+
+TEST(ReplayServiceTest, UpdatesReachLivingItemsOnly) {
+  const EpisodeMaker maker;
+  RunningService service(ConfigOf(maker, kFromOne));
+  Caller caller(service.endpoint());
+  caller.Insert({.writer = 5}, maker.Groups(1, 3));
+  const rpc::CallReply reply = caller.client().Call(
+      kUpdateKind,
+      UpdateRequest{"t", {{{0, 0}, 0.0f}, {{1, 0}, 0.0f}, {{2, 9}, 0.0f}}}
+          .Encode());
+  EXPECT_EQ(UpdateReply::Decode(reply.payload).num_updated, 2u);
+  const BatchMessage batch =
+      caller.WaitForBatch(caller.StartSample(4, 1000), maker.shape);
+  for (const SampledItem& item : batch.items()) EXPECT_EQ(item.key.slot, 2u);
+  EXPECT_EQ(caller.ErrorOf(kUpdateKind,
+                           UpdateRequest{"t", {{{0, 0}, -1.0f}}}.Encode()),
+            "table 't': priority -1 must be finite and >= 0");
+  EXPECT_EQ(caller.ErrorOf(kUpdateKind, UpdateRequest{"u", {}}.Encode()),
+            "replay.update: no table 'u'; there are: t");
+}
+
+TEST(ReplayServiceTest, AWriterThatIsSilentLosesItsOpenEpisode) {
+  const EpisodeMaker maker;
+  rpc::ServerOptions options = RunningService::FastTicks();
+  options.peer_timeout = milliseconds(200);
+  RunningService service(ConfigOf(maker, kFromOne), OwnAddress(), options);
+  Caller watcher(service.endpoint());
+  Caller writer(service.endpoint());
+  const auto groups = maker.Groups(1, 8);
+  writer.Insert({.writer = 5}, {groups[0]});
+  // the writer's client is not called any more, and so says nothing
+  const auto give_up = Clock::Real().Now() + seconds(60);
+  while (watcher.Status()["counts"]["expired_writers"] == 0 &&
+         Clock::Real().Now() < give_up) {
+  }
+  EXPECT_EQ(watcher.Status()["counts"]["abandoned_steps"], 1);
+  EXPECT_EQ(watcher.Status()["writers"], 0);
+  // it comes back with the rest, and then with another episode
+  EXPECT_EQ(writer.Insert({.writer = 5, .first_sequence = 2},
+                          {groups[1], maker.Groups(2, 4)[0]}),
+            (InsertAck{InsertState::kTaken, 3, 64, {2}}));
+}
+
+// A restarted service knows fewer steps than the writer had acknowledged.
+TEST(ReplayServiceTest, CountsTheStepsThatACrashHasCostOnce) {
+  const EpisodeMaker maker;
+  RunningService service(ConfigOf(maker, kFromOne));
+  Caller caller(service.endpoint());
+  const auto groups = maker.Groups(2, 8);
+  for (uint64_t i = 0; i < 2; ++i) {
+    caller.Insert({.writer = 5,
+                   .base_sequence = 9 + i,
+                   .base_steps = 30 + 4 * i,
+                   .first_sequence = 9 + i},
+                  {groups[i]});
+  }
+  EXPECT_EQ(caller.Status()["counts"]["lost_steps"], 30);
+  EXPECT_EQ(caller.Status()["counts"]["inserted_steps"], 8);
+}
+
+// Whoever was killed together with the service holds no memory for ever.
+TEST(ReplayServiceTest, ARestoredWriterThatStaysAwayLosesItsOpenEpisode) {
+  const EpisodeMaker maker;
+  const TemporaryFolder folder;
+  const CheckpointOptions checkpoints = {.folder = folder.path()};
+  {
+    Shard shard(ConfigOf(maker, kFromOne), &Clock::Real());
+    Checkpointer checkpointer(checkpoints, &shard);
+    for (const uint64_t writer : {5, 6}) {
+      ASSERT_EQ(shard.TryInsert(writer, 1, maker.Groups(1, 8)[0]),
+                InsertResult::kInserted);
+    }
+    checkpointer.Save();
+  }
+  FakeClock clock;
+  rpc::ServerOptions options = RunningService::FastTicks();
+  options.clock = &clock;
+  RunningService service(ConfigOf(maker, kFromOne), OwnAddress(), options,
+                         {.return_timeout = seconds(3)}, checkpoints);
+  Caller caller(service.endpoint());
+  EXPECT_EQ(service.shard().OpenWriters(), (std::vector<uint64_t>{5, 6}));
+  caller.Insert({.writer = 6, .base_sequence = 2, .first_sequence = 2}, {});
+  clock.Advance(seconds(3));
+  const auto give_up = Clock::Real().Now() + seconds(60);
+  while (caller.Status()["counts"]["expired_writers"] == 0 &&
+         Clock::Real().Now() < give_up) {
+  }
+  EXPECT_EQ(service.shard().OpenWriters(), (std::vector<uint64_t>{6}));
+  EXPECT_EQ(caller.Status()["counts"]["abandoned_steps"], 1);
+  EXPECT_EQ(caller.Status()["counts"]["lost_steps"], 0);
+  // the one that came back goes on
+  EXPECT_EQ(
+      caller.Insert({.writer = 6, .base_sequence = 2, .first_sequence = 2},
+                    {maker.Groups(1, 8)[1]}),
+      (InsertAck{InsertState::kTaken, 2, 64, {}}));
+}
+
+TEST(ReplayServiceTest, AWriterThatClosesLosesItsOpenEpisodeAtOnce) {
+  const EpisodeMaker maker;
+  RunningService service(ConfigOf(maker, kFromOne));
+  Caller caller(service.endpoint());
+  caller.Insert({.writer = 5}, {maker.Groups(1, 8)[0]});
+  const rpc::CallReply reply = caller.client().Call(
+      kCloseWriterKind, CloseWriterRequest{5}.Encode(), kIdempotent);
+  EXPECT_EQ(reply.result, rpc::CallResult::kOk);
+  EXPECT_EQ(service.shard().Status().abandoned_steps, 1);
+}
+
+TEST(ReplayServiceTest, ABadStepGroupIsRefusedAndWhatCameBeforeItStays) {
+  const EpisodeMaker maker;
+  RunningService service(ConfigOf(maker, kFromOne));
+  Caller caller(service.endpoint());
+  auto groups = maker.Groups(1, 8);
+  groups[1][0] = std::byte{'X'};
+  InsertRequest request{.writer = 5, .blocks = {groups[0], groups[1]}};
+  EXPECT_EQ(caller.ErrorOf(kInsertKind, request.Encode()).substr(0, 41),
+            "replay.insert: group 2 of writer 0x5: ste");
+  EXPECT_EQ(service.server().metrics().malformed, 1u);
+  EXPECT_EQ(service.shard().LastSequence(5), 1u);
+}
+
+TEST(ReplayServiceTest, TheStatusCanBeReadByPeople) {
+  const EpisodeMaker maker;
+  RunningService service(ConfigOf(maker, kTight));
+  Caller caller(service.endpoint());
+  caller.Insert({.writer = 5}, maker.Groups(1, 8));
+  const std::string text = StatusText(caller.Status().dump());
+  EXPECT_NE(text.find("table 't': 6 of 1000 items, 6 inserts, 0 samples, error "
+                      "4.0\n  inserts wait, writer 5 first, for "),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("samples lag: 6 inserts and 0 samples"),
+            std::string::npos);
+  EXPECT_THROW(StatusText("{}"), IoError);
+}
+
+TEST(ReplayServiceTest, CloseAnswersWhatWaits) {
+  const EpisodeMaker maker;
+  RunningService service(ConfigOf(maker, kTight));
+  Caller caller(service.endpoint());
+  const uint64_t id = caller.StartSample(3, 20'000);
+  caller.Status();  // the request before it has arrived
+  service.Close();
+  EXPECT_EQ(caller.WaitForBatch(id, maker.shape).state(), BatchState::kClosed);
+  EXPECT_EQ(caller.Insert({.writer = 5}, maker.Groups(1, 4)).state,
+            InsertState::kClosed);
+}
+
+}  // namespace
+}  // namespace replicant::replay

@@ -1,0 +1,203 @@
+#include "replay/table/selector.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::replay {
+namespace {
+
+using testing::MessageOf;
+
+constexpr SelectorKind kAllKinds[] = {
+    SelectorKind::kPrioritized, SelectorKind::kUniform, SelectorKind::kFifo,
+    SelectorKind::kLifo, SelectorKind::kLowestPriority};
+
+struct Held {
+  double priority;
+  int order;
+};
+// What a selector holds, kept the slow and obvious way.
+using Model = std::map<int64_t, Held>;
+
+// Whether `kind` may draw `slot` from `model`, and with which probability.
+double ExpectedProbability(SelectorKind kind, double exponent,
+                           const Model& model, int64_t slot) {
+  const Held& held = model.at(slot);
+  double total = 0.0;
+  for (const auto& [other, other_held] : model) {
+    total += other_held.priority == 0.0
+                 ? 0.0
+                 : std::pow(other_held.priority, exponent);
+    const bool is_beaten =
+        (kind == SelectorKind::kFifo && other_held.order < held.order) ||
+        (kind == SelectorKind::kLifo && other_held.order > held.order) ||
+        (kind == SelectorKind::kLowestPriority &&
+         std::pair(other_held.priority, other_held.order) <
+             std::pair(held.priority, held.order));
+    if (is_beaten) return 0.0;
+  }
+  if (kind == SelectorKind::kPrioritized) {
+    return held.priority == 0.0 ? 0.0
+                                : std::pow(held.priority, exponent) / total;
+  }
+  if (kind == SelectorKind::kUniform) {
+    return 1.0 / static_cast<double>(model.size());
+  }
+  return 1.0;
+}
+
+// Catches a selector that loses a slot, returns a removed one, orders wrongly
+// after updates, or reports another probability than it draws with.
+TEST(SelectorTest, AgreesWithAnObviousModelOverRandomOperations) {
+  constexpr int64_t kCapacity = 37;
+  constexpr double kExponent = 0.6;
+  for (const SelectorKind kind : kAllKinds) {
+    SCOPED_TRACE(ToString(kind));
+    RandomStream random(5, ToString(kind));
+    const auto selector = MakeSelector(kind, kCapacity, kExponent);
+    Model model;
+    for (int i = 0; i < 5000; ++i) {
+      const int64_t slot = random.UniformInt(kCapacity);
+      // few values, so that priorities tie; zero among them
+      const auto priority = static_cast<double>(random.UniformInt(4));
+      if (!model.contains(slot)) {
+        selector->Insert(slot, priority);
+        model[slot] = {priority, i};
+      } else if (random.UniformInt(2) == 0) {
+        selector->Update(slot, priority);
+        model[slot].priority = priority;
+      } else {
+        selector->Remove(slot);
+        model.erase(slot);
+      }
+      if (!selector->CanSelect()) continue;
+      Draw draws[3];
+      selector->Select(random, draws);
+      for (const Draw& draw : draws) {
+        ASSERT_TRUE(model.contains(draw.slot));
+        // weights are held to 2^-20
+        ASSERT_NEAR(draw.probability,
+                    ExpectedProbability(kind, kExponent, model, draw.slot),
+                    1e-5);
+        ASSERT_GT(draw.probability, 0.0);
+      }
+    }
+  }
+}
+
+TEST(SelectorTest, CanSelectExactlyWhenSomethingCanBeDrawn) {
+  for (const SelectorKind kind : kAllKinds) {
+    SCOPED_TRACE(ToString(kind));
+    const auto selector = MakeSelector(kind, 2);
+    EXPECT_FALSE(selector->CanSelect());
+    selector->Insert(1, 0.0);
+    EXPECT_EQ(selector->CanSelect(), kind != SelectorKind::kPrioritized);
+    selector->Update(1, 2.0);
+    EXPECT_TRUE(selector->CanSelect());
+    selector->Remove(1);
+    EXPECT_FALSE(selector->CanSelect());
+    EXPECT_EQ(selector->mass(), 0.0);
+  }
+}
+
+// Draws are stratified, so the counts lie closer to their mean than those of
+// independent draws, for which five standard deviations are allowed.
+void ExpectFrequencies(const Selector& selector,
+                       const std::vector<double>& probabilities) {
+  constexpr int kBatches = 2000, kBatch = 64;
+  RandomStream random(20190201, "frequencies");
+  std::vector<int> counts(probabilities.size(), 0);
+  for (int i = 0; i < kBatches; ++i) {
+    Draw draws[kBatch];
+    selector.Select(random, draws);
+    for (const Draw& draw : draws) {
+      const auto slot = static_cast<size_t>(draw.slot);
+      ++counts[slot];
+      ASSERT_NEAR(draw.probability, probabilities[slot], 1e-5);
+    }
+  }
+  constexpr double kDraws = kBatches * kBatch;
+  for (size_t slot = 0; slot < counts.size(); ++slot) {
+    const double p = probabilities[slot];
+    EXPECT_NEAR(counts[slot], kDraws * p, 5.0 * std::sqrt(kDraws * p * (1 - p)))
+        << "slot " << slot;
+  }
+}
+
+TEST(SelectorTest, PrioritizedDrawsInProportionToPriorityToTheExponent) {
+  const auto selector = MakeSelector(SelectorKind::kPrioritized, 4, 0.5);
+  const std::vector<double> priorities = {1.0, 0.0, 4.0, 25.0};
+  for (size_t i = 0; i < 4; ++i) {
+    selector->Insert(static_cast<int64_t>(i), priorities[i]);
+  }
+  EXPECT_EQ(selector->mass(), 8.0);
+  ExpectFrequencies(*selector, {1.0 / 8, 0.0, 2.0 / 8, 5.0 / 8});
+}
+
+TEST(SelectorTest, UniformDrawsAllAlike) {
+  const auto selector = MakeSelector(SelectorKind::kUniform, 8);
+  for (const int64_t slot : {6, 0, 3, 5}) selector->Insert(slot, 1.0);
+  selector->Remove(0);
+  ExpectFrequencies(*selector, {0, 0, 0, 1.0 / 3, 0, 1.0 / 3, 1.0 / 3, 0});
+}
+
+// One draw from each quarter: with four equal slots, every slot exactly once.
+TEST(SelectorTest, DrawsOfOneCallAreStratified) {
+  for (const SelectorKind kind :
+       {SelectorKind::kPrioritized, SelectorKind::kUniform}) {
+    const auto selector = MakeSelector(kind, 4);
+    for (int64_t slot = 0; slot < 4; ++slot) selector->Insert(slot, 3.0);
+    RandomStream random(1, "strata");
+    for (int i = 0; i < 100; ++i) {
+      Draw draws[4];
+      selector->Select(random, draws);
+      for (int64_t j = 0; j < 4; ++j) EXPECT_EQ(draws[j].slot, j);
+    }
+  }
+}
+
+TEST(SelectorTest, PrioritizedHoldsTinyAndHugePrioritiesAtItsLimits) {
+  const auto selector = MakeSelector(SelectorKind::kPrioritized, 2);
+  selector->Insert(0, 1e-300);
+  EXPECT_EQ(selector->mass(), 0x1p-20);
+  selector->Update(0, 1e300);
+  EXPECT_NEAR(selector->mass(), 0x1p18, 1.0);
+}
+
+TEST(SelectorTest, MoreDrawsThanUnitsOfWeightStillFindTheSlot) {
+  const auto selector = MakeSelector(SelectorKind::kPrioritized, 2);
+  selector->Insert(1, 1e-9);
+  RandomStream random(1, "units");
+  std::vector<Draw> draws(1000);
+  selector->Select(random, draws);
+  for (const Draw& draw : draws) EXPECT_EQ(draw, (Draw{1, 1.0}));
+}
+
+TEST(SelectorTest, RefusesBadSettings) {
+  EXPECT_EQ(
+      MessageOf<InvalidArgument>([] { MakeSelector(SelectorKind::kFifo, 0); }),
+      "MakeSelector: capacity 0 is outside [1, 16777216]");
+  EXPECT_EQ(MessageOf<InvalidArgument>(
+                [] { MakeSelector(SelectorKind::kPrioritized, 1, 1.5); }),
+            "MakeSelector: priority_exponent 1.5 is outside [0, 1]");
+}
+
+TEST(SelectorDeathTest, SelectFromNothingAborts) {
+  const auto selector = MakeSelector(SelectorKind::kUniform, 4);
+  RandomStream random(1, "death");
+  Draw draw;
+  EXPECT_DEATH(selector->Select(random, {&draw, 1}),
+               "no slot that can be drawn");
+}
+
+}  // namespace
+}  // namespace replicant::replay

@@ -1,0 +1,182 @@
+#include "tools/probe/probe.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "agents/d4pg/step_graph.h"
+#include "core/config/load.h"
+#include "core/runtime/executor.h"
+#include "tests/support/message_of.h"
+#include "tests/support/tensor_values.h"
+
+namespace replicant::probe {
+namespace {
+
+using testing::MessageOf;
+
+nn::StepGraph SmallWorkload() {
+  agents::d4pg::StepGraphConfig config;
+  config.observation = {3};
+  config.action_size = 1;
+  config.batch_size = 2;
+  config.agent.networks.policy_hidden_sizes = {4};
+  config.agent.networks.critic_hidden_sizes = {4};
+  config.agent.distribution.num_atoms = 5;
+  return agents::d4pg::BuildStepGraph(config, DType::kF32);
+}
+
+// What a good input holds, two batches, to be spoilt.
+std::map<std::string, HostTensor> GoodInput(const nn::StepGraph& workload) {
+  std::map<std::string, HostTensor> tensors;
+  uint64_t seed = 0;
+  for (const nn::NamedOutput& gradient : workload.gradients) {
+    std::string name = gradient.name;
+    std::ranges::replace(name, '/', '.');
+    tensors.emplace(
+        "variables/" + name,
+        testing::RandomNormal(DType::kF32, gradient.output.shape(), ++seed));
+  }
+  for (const char* name : {"observation", "next_observation"}) {
+    tensors.emplace(fmt::format("batches/{}", name),
+                    testing::RandomNormal(DType::kF32, Shape({2, 2, 3}), 7));
+  }
+  tensors.emplace("batches/action",
+                  testing::RandomNormal(DType::kF32, Shape({2, 2, 1}), 8));
+  for (const char* name : {"reward", "discount", "importance_weight"}) {
+    tensors.emplace(
+        fmt::format("batches/{}", name),
+        testing::RandomUniform(DType::kF32, Shape({2, 2}), 0.1, 0.9, 9));
+  }
+  return tensors;
+}
+
+ProbeResult RunWith(const nn::StepGraph& workload,
+                    const std::map<std::string, HostTensor>& tensors,
+                    const ProbeOptions& options = {}) {
+  std::vector<NamedTensorView> views;
+  for (const auto& [name, tensor] : tensors) {
+    views.push_back({name, tensor.view()});
+  }
+  const std::string file = EncodeSafetensors(views);
+  const auto backend = kernels::MakeBackend("reference");
+  return RunProbe(
+      workload, *backend,
+      SafetensorsReader(std::as_bytes(std::span(file)), "in.safetensors"),
+      "in.safetensors", options);
+}
+
+// Three steps on two batches are those batches in turn, and what a run writes
+// is what the next one can start from.
+TEST(ProbeTest, GoesOnFromWhatItWrote) {
+  const nn::StepGraph workload = SmallWorkload();
+  const auto input = GoodInput(workload);
+  const ProbeResult three = RunWith(workload, input, {.steps = 3});
+  ASSERT_EQ(three.at("losses/critic_loss").shape(), Shape({3}));
+  ASSERT_EQ(three.at("steps/priority").shape(), Shape({3, 2}));
+  ASSERT_TRUE(three.contains("gradients/critic.head.0.weight"));
+  ASSERT_TRUE(
+      three.contains("variables/critic_optimizer.m.critic.head.0.bias"));
+
+  const ProbeResult two = RunWith(workload, input, {.steps = 2});
+  std::map<std::string, HostTensor> next = GoodInput(workload);
+  for (const auto& [name, tensor] : two) {
+    if (!name.starts_with("variables/")) continue;
+    next.insert_or_assign(name, HostTensor::Clone(tensor.view()));
+  }
+  const ProbeResult third = RunWith(workload, next);
+  EXPECT_EQ(third.at("losses/critic_loss").Span<float>()[0],
+            three.at("losses/critic_loss").Span<float>()[2]);
+}
+
+// Without targets in the file they are what the online networks are.
+TEST(ProbeTest, TargetsThatAreNotGivenAreCopies) {
+  const nn::StepGraph workload = SmallWorkload();
+  auto input = GoodInput(workload);
+  const ProbeResult without = RunWith(workload, input);
+  for (const auto& [name, tensor] : GoodInput(workload)) {
+    if (!name.starts_with("variables/")) continue;
+    input.emplace("variables/target." + name.substr(10),
+                  HostTensor::Clone(tensor.view()));
+  }
+  const ProbeResult with = RunWith(workload, input);
+  EXPECT_EQ(with.at("losses/critic_loss").Span<float>()[0],
+            without.at("losses/critic_loss").Span<float>()[0]);
+}
+
+TEST(ProbeTest, RefusesAFileThatDoesNotFit) {
+  const nn::StepGraph workload = SmallWorkload();
+  const auto message = [&](const auto& spoil) {
+    auto input = GoodInput(workload);
+    spoil(input);
+    return MessageOf<IoError>([&] { RunWith(workload, input); });
+  };
+  EXPECT_EQ(
+      message([](auto& input) {
+        input.emplace("variables/critic.head.0.wieght",
+                      HostTensor(DType::kF32, Shape({4, 4})));
+      }),
+      "in.safetensors: tensor 'variables/critic.head.0.wieght' is not "
+      "one of the workload; want variables/NAME and batches/NAME, did you "
+      "mean 'variables/critic.head.0.weight'?");
+  EXPECT_EQ(message([](auto& input) {
+              input.insert_or_assign("variables/critic.head.0.weight",
+                                     HostTensor(DType::kF32, Shape({4, 3})));
+            }),
+            "in.safetensors: 'variables/critic.head.0.weight' is f32[4,3], "
+            "want f32[4,4]");
+  EXPECT_EQ(message([](auto& input) { input.erase("batches/reward"); }),
+            "in.safetensors: no tensor 'batches/reward'");
+  EXPECT_EQ(
+      message([](auto& input) { input.erase("variables/policy.head.3.bias"); }),
+      "in.safetensors: no tensor 'variables/policy.head.3.bias'");
+  EXPECT_EQ(message([](auto& input) {
+              input.insert_or_assign("batches/action",
+                                     HostTensor(DType::kI64, Shape({2, 2, 1})));
+            }),
+            "in.safetensors: 'batches/action' is i64[2,2,1], want f32[N,2,1]");
+  EXPECT_EQ(message([](auto& input) {
+              input.insert_or_assign("batches/reward",
+                                     HostTensor(DType::kF32, Shape({3, 2})));
+            }),
+            "in.safetensors: 'batches/reward' has 3 batches, 'batches/action' "
+            "has 2");
+}
+
+// In debug mode the op is named, else the loss.
+TEST(ProbeTest, NamesTheLossThatIsNotFinite) {
+  const nn::StepGraph workload = SmallWorkload();
+  auto input = GoodInput(workload);
+  // softmax takes infinity minus infinity
+  auto bias = input.at("variables/critic.head.3.bias").MutableSpan<float>();
+  bias[0] = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(MessageOf<runtime::NumericError>([&] { RunWith(workload, input); }),
+            "loss 'critic_loss' is nan at step 0; hint: debug mode "
+            "(--check_finite) names the first op that made such a value");
+  EXPECT_EQ(
+      MessageOf<runtime::NumericError>(
+          [&] { RunWith(workload, input, {.check_finite = true}); }),
+      "variable 'target/critic/head/3/bias': element 0 of f32[5] is not finite "
+      "before the run");
+  bias[0] = 0.0F;
+  // exp(large) is no problem of a stable softmax; a product of large ones is
+  for (float& x :
+       input.at("variables/critic.head.3.weight").MutableSpan<float>()) {
+    x = 3e38F;
+  }
+  for (float& x :
+       input.at("variables/critic.head.1.bias").MutableSpan<float>()) {
+    x = 3.0F;
+  }
+  const std::string message = MessageOf<runtime::NumericError>(
+      [&] { RunWith(workload, input, {.check_finite = true}); });
+  EXPECT_NE(message.find("MatMul 'MatMul"), std::string::npos) << message;
+  EXPECT_NE(message.find("it is the first op of this run that made such a "
+                         "value"),
+            std::string::npos)
+      << message;
+}
+
+}  // namespace
+}  // namespace replicant::probe

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "core/graph/passes/passes.h"
+#include "core/kernels/backend.h"
+#include "core/nn/step_graph.h"
+#include "core/tensor/host_tensor.h"
+#include "core/tensor/safetensors.h"
+
+// Runs a workload from given variables on given batches, so that it can be held
+// against any other framework. Files and names: docs/workload_probe.md.
+namespace replicant::probe {
+
+struct ProbeOptions {
+  int64_t steps = 1;
+  graph::Precision precision = graph::Precision::kF32;
+  // Debug mode: the first op that makes a value that is not finite is named.
+  bool check_finite = false;
+};
+
+// Name ("losses/critic_loss") to value.
+using ProbeResult = std::map<std::string, HostTensor>;
+
+// Throws IoError, naming `where` (the path of the input), if the input holds
+// - a tensor that is neither "variables/NAME" nor "batches/NAME", or a NAME
+//   that the workload has not (with the nearest name),
+// - one of another shape, or of a type that is not the wanted one (floating
+//   types are converted into each other),
+// - not every trained variable, not every input of the graph, or batches of
+//   different counts;
+// NumericError if a loss is not finite, or, in debug mode, any value.
+ProbeResult RunProbe(const nn::StepGraph& workload, kernels::Backend& backend,
+                     const SafetensorsReader& input, const std::string& where,
+                     const ProbeOptions& options);
+
+}  // namespace replicant::probe
