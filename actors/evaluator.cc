@@ -71,7 +71,7 @@ Evaluator::Evaluator(const env::TaskRegistry& registry, Options options)
           registry, options_.task,
           static_cast<uint64_t>(options_.evaluation.seed), /*index=*/0)),
       task_(agents::MakeTaskSpec(options_.task, *environment_)),
-      policy_(options_.networks, task_,
+      policy_(*options_.agent, task_,
               {.backend = options_.backend, .has_noise = false}) {}
 
 std::optional<Evaluator::Trial> Evaluator::Run(

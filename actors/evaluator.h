@@ -9,7 +9,7 @@
 #include "actors/evaluation.h"
 #include "actors/evaluation_config.h"
 #include "actors/policy_runner.h"
-#include "agents/d4pg/config.h"
+#include "agents/agent.h"
 #include "agents/task_spec.h"
 #include "env/task_config.h"
 #include "env/task_registry.h"
@@ -24,7 +24,7 @@ class Evaluator {
  public:
   struct Options {
     env::TaskConfig task;
-    agents::d4pg::NetworkConfig networks;
+    std::shared_ptr<const agents::Agent> agent;
     EvaluationConfig evaluation;
     std::string backend = "cpu";
   };

@@ -1,34 +1,32 @@
 #include "actors/policy_runner.h"
 
-#include "agents/d4pg/policy.h"
 #include "core/runtime/parameters.h"
 
 namespace replicant::actors {
 namespace {
 
-runtime::Executor Compile(const agents::d4pg::NetworkConfig& networks,
+runtime::Executor Compile(const agents::Agent& agent,
                           const agents::TaskSpec& task,
                           const PolicyRunnerOptions& options,
                           runtime::VariableStore& variables) {
   graph::Graph graph(options.seed);
-  const graph::Output action = agents::d4pg::BuildPolicy(
-      graph, networks,
-      {.observation = task.observation, .action_size = task.action_size()},
-      {.num_environments = options.num_environments,
-       .has_noise = options.has_noise,
-       .first_environment = options.first_environment});
+  const graph::Output action =
+      agent.BuildPolicy(graph, task,
+                        {.num_environments = options.num_environments,
+                         .has_noise = options.has_noise,
+                         .first_environment = options.first_environment});
   return {graph, {.outputs = {action}, .updates = {}}, variables};
 }
 
 }  // namespace
 
-PolicyRunner::PolicyRunner(const agents::d4pg::NetworkConfig& networks,
+PolicyRunner::PolicyRunner(const agents::Agent& agent,
                            const agents::TaskSpec& task,
                            const PolicyRunnerOptions& options)
     : backend_(kernels::MakeBackend(options.backend,
                                     {.num_threads = options.threads})),
       variables_(*backend_, options.seed),
-      plan_(Compile(networks, task, options, variables_)),
+      plan_(Compile(agent, task, options, variables_)),
       observations_(plan_.input("observation")) {
   if (options.has_noise) {
     noise_scales_ = plan_.input("noise_scale").Span<float>();

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "agents/d4pg/config.h"
+#include "agents/agent.h"
 #include "agents/task_spec.h"
 #include "core/kernels/backend.h"
 #include "core/runtime/executor.h"
@@ -29,9 +29,8 @@ struct PolicyRunnerOptions {
 // Thread-safety: one thread makes all calls.
 class PolicyRunner {
  public:
-  // Throws ConfigError if the networks do not fit the task.
-  PolicyRunner(const agents::d4pg::NetworkConfig& networks,
-               const agents::TaskSpec& task,
+  // Throws ConfigError if the agent does not fit the task.
+  PolicyRunner(const agents::Agent& agent, const agents::TaskSpec& task,
                const PolicyRunnerOptions& options);
 
   // Takes up parameters that a learner published, or those of a checkpoint.

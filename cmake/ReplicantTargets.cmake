@@ -1,5 +1,10 @@
+include(ReplicantInstall)
+
 # Flags of every target we own; never put on third-party targets.
 add_library(replicant_flags INTERFACE)
+if(REPLICANT_INSTALL)
+  install(TARGETS replicant_flags EXPORT ReplicantTargets)
+endif()
 target_compile_features(replicant_flags INTERFACE cxx_std_20)
 target_compile_options(replicant_flags INTERFACE
   # one baseline for every file: files of different -march that share inline
@@ -29,9 +34,30 @@ function(replicant_library name)
   cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS")
   add_library(${name} STATIC ${ARG_SOURCES})
   add_library(replicant::${name} ALIAS ${name})
-  target_include_directories(${name} PUBLIC "${PROJECT_SOURCE_DIR}")
+  target_include_directories(${name} PUBLIC
+    "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>"
+    "$<INSTALL_INTERFACE:${REPLICANT_INSTALL_HEADERS}>")
+  target_compile_features(${name} PUBLIC cxx_std_20)
   target_link_libraries(${name} PUBLIC ${ARG_DEPS}
                                 PRIVATE replicant_flags ${ARG_PRIVATE_DEPS})
+  replicant_install_target(${name})
+endfunction()
+
+# replicant_interface_library(<name> DEPS ...): several libraries under one name.
+function(replicant_interface_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "DEPS")
+  add_library(${name} INTERFACE)
+  add_library(replicant::${name} ALIAS ${name})
+  target_link_libraries(${name} INTERFACE ${ARG_DEPS})
+  replicant_install_target(${name})
+endfunction()
+
+# replicant_program(<name> ...): as replicant_executable, and installed.
+function(replicant_program name)
+  replicant_executable(${name} ${ARGN})
+  if(REPLICANT_INSTALL_TARGETS)
+    install(TARGETS ${name}_main RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  endif()
 endfunction()
 
 # replicant_executable(<name> SOURCES a_main.cc... DEPS ...)

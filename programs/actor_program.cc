@@ -1,5 +1,5 @@
-// An actor: acts in its environments by the newest policy that the learner
-// published, and streams every step to the replay.
+#include "programs/actor_program.h"
+
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -16,13 +16,13 @@
 #include "core/base/process.h"
 #include "core/base/thread.h"
 #include "core/rpc/heartbeat_sender.h"
-#include "env/tasks/suite.h"
-#include "programs/program.h"
 
-namespace replicant::actors {
+namespace replicant::programs {
 namespace {
 
-using programs::RunConfig;
+using actors::Actor;
+using actors::RemoteSink;
+using actors::StepSink;
 
 using namespace std::chrono_literals;
 
@@ -51,7 +51,8 @@ std::unique_ptr<RemoteSink> MakeSink(const RunConfig& config,
           std::chrono::duration<double>(config.actors.append_timeout_s)));
 }
 
-int Run(const RunConfig& config, int64_t index) {
+int Run(const Invocation& invocation, int64_t index) {
+  const RunConfig& config = invocation.config();
   const StopSignal stop;
   const auto heartbeat_options = rpc::HeartbeatSenderOptions::FromEnvironment(
       {.id = {"actor", static_cast<uint32_t>(index)}});
@@ -59,7 +60,7 @@ int Run(const RunConfig& config, int64_t index) {
   const int64_t num_environments = config.actors.environments;
   const int64_t first_environment = index * num_environments;
   const auto seed = static_cast<uint64_t>(config.run.seed);
-  const env::TaskRegistry registry(env::SuiteTasks());
+  const env::TaskRegistry& registry = invocation.registry.tasks;
   env::VectorEnvironment environments(
       env::MakeConfiguredEnvironments(registry, config.task, seed,
                                       first_environment, num_environments),
@@ -67,12 +68,12 @@ int Run(const RunConfig& config, int64_t index) {
   const agents::TaskSpec task = agents::MakeTaskSpec(
       config.task,
       *env::MakeConfiguredEnvironment(registry, config.task, seed, 0));
-  PolicyRunner policy(config.agent.networks, task,
-                      {.backend = config.learner.replication.backend,
-                       .num_environments = num_environments,
-                       .first_environment = first_environment,
-                       .seed = seed});
-  FollowedPolicy followed(config.learner.parameter_bind, &policy);
+  actors::PolicyRunner policy(*config.MakeAgent(), task,
+                              {.backend = config.learner.replication.backend,
+                               .num_environments = num_environments,
+                               .first_environment = first_environment,
+                               .seed = seed});
+  actors::FollowedPolicy followed(config.learner.parameter_bind, &policy);
 
   std::vector<std::unique_ptr<RemoteSink>> sinks;
   std::vector<StepSink*> sink_pointers;
@@ -90,7 +91,7 @@ int Run(const RunConfig& config, int64_t index) {
                .num_all_environments = config.actors.count * num_environments,
                .seed = seed,
                .first_position = FirstPosition(heartbeat_options.incarnation),
-               .on_episode = [&](const EpisodeResult& episode) {
+               .on_episode = [&](const actors::EpisodeResult& episode) {
                  last_return = episode.episode_return * task.return_scale;
                  ++num_episodes;
                }});
@@ -146,28 +147,28 @@ int Run(const RunConfig& config, int64_t index) {
   return 0;
 }
 
-int Main(int argc, char** argv) {
-  std::string index_text = "0";
-  return programs::RunProgram(
-      argc, argv,
-      {.name = "actor",
-       .about = "Acts in environments and streams the steps to the replay.",
-       .add_options =
-           [&](config::CommandLine& command_line) {
-             command_line.AddOption("--index", &index_text,
-                                    "which of actors.count this is");
-           }},
-      [&](const config::Loaded<RunConfig>& loaded) {
-        const int64_t index = programs::ParseInteger(
-            "--index", index_text, {0, loaded.config.actors.count - 1});
-        LogOptions log = loaded.config.log;
-        log.role = fmt::format("actor-{}", index);
-        InitLogging(log);
-        return Run(loaded.config, index);
-      });
+}  // namespace
+
+Program ActorProgram() {
+  // shared by the option and the run that reads it
+  const auto index_text = std::make_shared<std::string>("0");
+  return {.name = "actor",
+          .about = "Acts in environments and streams the steps to the replay.",
+          .add_options =
+              [index_text](config::CommandLine& command_line) {
+                command_line.AddOption("--index", index_text.get(),
+                                       "which of actors.count this is");
+              },
+          .run =
+              [index_text](const Invocation& invocation) {
+                const RunConfig& config = invocation.config();
+                const int64_t index = ParseInteger(
+                    "--index", *index_text, {0, config.actors.count - 1});
+                LogOptions log = config.log;
+                log.role = fmt::format("actor-{}", index);
+                InitLogging(log);
+                return Run(invocation, index);
+              }};
 }
 
-}  // namespace
-}  // namespace replicant::actors
-
-int main(int argc, char** argv) { return replicant::actors::Main(argc, argv); }
+}  // namespace replicant::programs

@@ -6,29 +6,16 @@
 #include <utility>
 #include <vector>
 
-#include "agents/d4pg/distribution.h"
-#include "agents/d4pg/networks.h"
 #include "core/base/error.h"
 #include "core/rpc/socket.h"
 #include "env/camera.h"
-#include "env/tasks/suite.h"
 
 namespace replicant::programs {
 
-bool HasActors(const RunConfig& config) {
-  const std::string& workload = config.learner.workload;
-  return workload != "resnet50" && workload != "sngan";
-}
-
-agents::TaskSpec CheckRun(const RunConfig& config) {
-  if (config.learner.workload != "d4pg") {
-    throw ConfigError(
-        fmt::format("learner.workload: '{}' is none of d4pg, resnet50, sngan",
-                    config.learner.workload));
-  }
+agents::TaskSpec CheckRun(const RunConfig& config,
+                          const env::TaskRegistry& tasks) {
   const auto environment = env::MakeConfiguredEnvironment(
-      env::TaskRegistry(env::SuiteTasks()), config.task,
-      static_cast<uint64_t>(config.run.seed), 0);
+      tasks, config.task, static_cast<uint64_t>(config.run.seed), 0);
   agents::TaskSpec task = agents::MakeTaskSpec(config.task, *environment);
   if (const std::string& camera = config.evaluation.video.camera;
       !camera.empty()) {
@@ -38,13 +25,7 @@ agents::TaskSpec CheckRun(const RunConfig& config) {
       throw ConfigError(fmt::format("evaluation.video.camera: {}", e.what()));
     }
   }
-  agents::d4pg::CheckSpec(
-      config.agent.networks,
-      {.observation = task.observation, .action_size = task.action_size()});
-  const replay::ShardConfig shard = config.replay.MakeShardConfig();
-  agents::d4pg::MakeSupport(config.agent.distribution,
-                            shard.tables[0].n_step.discount,
-                            task.largest_reward);
+  config.MakeAgent()->Check({.task = task, .discount = config.discount()});
   if (config.learner.parameter_bind.empty()) {
     throw ConfigError(
         "learner.parameter_bind: empty, but the actors need parameters");

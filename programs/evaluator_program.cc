@@ -1,6 +1,5 @@
-// The evaluator: tries the policy out without noise, either beside a training,
-// whose newest parameters it follows, or once by hand with those of a
-// checkpoint.
+#include "programs/evaluator_program.h"
+
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -18,15 +17,16 @@
 #include "core/base/process.h"
 #include "core/rpc/heartbeat_sender.h"
 #include "core/runtime/checkpoint.h"
-#include "env/tasks/suite.h"
-#include "programs/program.h"
 #include "programs/stop_order.h"
 #include "programs/summary.h"
 
-namespace replicant::actors {
+namespace replicant::programs {
 namespace {
 
-using programs::RunConfig;
+using actors::EvaluationLog;
+using actors::EvaluationRecord;
+using actors::Evaluator;
+using actors::VideoFile;
 using namespace std::chrono_literals;
 
 struct Options {
@@ -36,15 +36,16 @@ struct Options {
 
   // When the run began, in seconds since 1970.
   double BeganSeconds() const {
-    return 1e-3 * static_cast<double>(programs::ParseInteger(
-                      "--began_ms", began_ms, {0, int64_t{1} << 53}));
+    return 1e-3 * static_cast<double>(ParseInteger("--began_ms", began_ms,
+                                                   {0, int64_t{1} << 53}));
   }
 };
 
-Evaluator MakeEvaluator(const RunConfig& config) {
-  return Evaluator(env::TaskRegistry(env::SuiteTasks()),
+Evaluator MakeEvaluator(const Invocation& invocation) {
+  const RunConfig& config = invocation.config();
+  return Evaluator(invocation.registry.tasks,
                    {.task = config.task,
-                    .networks = config.agent.networks,
+                    .agent = config.MakeAgent(),
                     .evaluation = config.evaluation,
                     .backend = config.learner.replication.backend});
 }
@@ -52,14 +53,15 @@ Evaluator MakeEvaluator(const RunConfig& config) {
 // Evaluates the newest parameters of a learner, again and again.
 class Follower {
  public:
-  Follower(const RunConfig& config, double began_s)
-      : config_(config.evaluation),
-        action_repeat_(config.task.action_repeat),
-        folder_(programs::RunFolderOf(config)),
-        evaluator_(MakeEvaluator(config)),
-        followed_(config.learner.parameter_bind, &evaluator_.policy()),
+  Follower(const Invocation& invocation, double began_s)
+      : config_(invocation.config().evaluation),
+        action_repeat_(invocation.config().task.action_repeat),
+        folder_(RunFolderOf(invocation.config())),
+        evaluator_(MakeEvaluator(invocation)),
+        followed_(invocation.config().learner.parameter_bind,
+                  &evaluator_.policy()),
         log_(folder_, began_s) {
-    const auto earlier = ReadEvaluations(folder_);
+    const auto earlier = actors::ReadEvaluations(folder_);
     if (earlier.empty()) return;
     Report(earlier.back());
     evaluated_ = static_cast<uint64_t>(earlier.back().step);
@@ -91,7 +93,7 @@ class Follower {
       if (IsGoodEnough(static_cast<int64_t>(*evaluated_), has_film)) return 0;
     }
     heartbeat_.SetState(rpc::RoleState::kDraining);
-    return programs::ExitCodeOfStop(heartbeat_options_, heartbeat_);
+    return ExitCodeOfStop(heartbeat_options_, heartbeat_);
   }
 
  private:
@@ -113,7 +115,7 @@ class Follower {
       spdlog::warn("no video: {}", trial->video_problem);
     }
     const EvaluationRecord record =
-        MakeRecord(seconds, step, frames, trial->result);
+        actors::MakeRecord(seconds, step, frames, trial->result);
     log_.Write(record);
     Report(record);
     spdlog::info("step {}: return {:.1f} +- {:.1f} of {} episodes", step,
@@ -129,13 +131,13 @@ class Follower {
 
   const rpc::HeartbeatSenderOptions heartbeat_options_ =
       rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"evaluator", 0}});
-  const EvaluationConfig config_;
+  const actors::EvaluationConfig config_;
   const int64_t action_repeat_;
   const std::filesystem::path folder_;
   const StopSignal stop_;
   rpc::HeartbeatSender heartbeat_{heartbeat_options_};
   Evaluator evaluator_;
-  FollowedPolicy followed_;
+  actors::FollowedPolicy followed_;
   EvaluationLog log_;
   // the last one that was evaluated, by an earlier process too
   std::optional<uint64_t> evaluated_;
@@ -161,17 +163,18 @@ std::filesystem::path FindCheckpoint(const std::string& given,
                                      const std::filesystem::path& run) {
   std::filesystem::path path = std::filesystem::canonical(given);
   if (path != run) return path;
-  if (auto newest = programs::NewestCheckpoint(run)) return *newest;
+  if (auto newest = NewestCheckpoint(run)) return *newest;
   throw IoError(
       fmt::format("--checkpoint {}: the run has no checkpoint yet", given));
 }
 
 // Evaluates a checkpoint and says what came out.
-int TryOut(const RunConfig& config, const Options& options) {
+int TryOut(const Invocation& invocation, const Options& options) {
+  const RunConfig& config = invocation.config();
   const std::filesystem::path run = FindRun(options.checkpoint);
   const std::filesystem::path checkpoint =
       FindCheckpoint(options.checkpoint, run);
-  Evaluator evaluator = MakeEvaluator(config);
+  Evaluator evaluator = MakeEvaluator(invocation);
   const runtime::CheckpointInfo info =
       runtime::LoadPartOfCheckpoint(checkpoint, evaluator.policy().variables());
   std::filesystem::path video = options.video.value_or("");
@@ -189,7 +192,7 @@ int TryOut(const RunConfig& config, const Options& options) {
   std::optional<int64_t> frames = agents::AgentStepsIn(info.metadata);
   if (frames) *frames *= config.task.action_repeat;
   const EvaluationRecord record =
-      MakeRecord(seconds, info.step, frames, trial->result);
+      actors::MakeRecord(seconds, info.step, frames, trial->result);
   if (log) log->Write(record);
   fmt::print(
       "task        {}\n"
@@ -207,16 +210,17 @@ int TryOut(const RunConfig& config, const Options& options) {
   return has_video ? 0 : 1;
 }
 
-int Run(const RunConfig& config, const Options& options) {
-  if (!options.checkpoint.empty()) return TryOut(config, options);
+int Run(const Invocation& invocation, const Options& options) {
+  if (!options.checkpoint.empty()) return TryOut(invocation, options);
   if (options.video) {
     throw ConfigError(
         "--video: only with --checkpoint; hint: evaluation.video says what is "
         "filmed beside a training");
   }
-  return Follower(config, options.began_ms.empty()
-                              ? FindBeginning(programs::RunFolderOf(config))
-                              : options.BeganSeconds())
+  return Follower(invocation,
+                  options.began_ms.empty()
+                      ? actors::FindBeginning(RunFolderOf(invocation.config()))
+                      : options.BeganSeconds())
       .Run();
 }
 
@@ -238,22 +242,20 @@ void AddOptions(config::CommandLine& command_line, Options* options) {
       "a checkpoint is added to the run's evaluations.jsonl");
 }
 
-int Main(int argc, char** argv) {
-  Options options;
-  return programs::RunProgram(
-      argc, argv,
-      {.name = "evaluator",
-       .about = "Tries the policy of a training out, without noise.",
-       .add_options =
-           [&](config::CommandLine& command_line) {
-             AddOptions(command_line, &options);
-           }},
-      [&](const config::Loaded<RunConfig>& loaded) {
-        return Run(loaded.config, options);
-      });
+}  // namespace
+
+Program EvaluatorProgram() {
+  const auto options = std::make_shared<Options>();
+  return {.name = "evaluator",
+          .about = "Tries the policy of a training out, without noise.",
+          .add_options =
+              [options](config::CommandLine& command_line) {
+                AddOptions(command_line, options.get());
+              },
+          .run =
+              [options](const Invocation& invocation) {
+                return Run(invocation, *options);
+              }};
 }
 
-}  // namespace
-}  // namespace replicant::actors
-
-int main(int argc, char** argv) { return replicant::actors::Main(argc, argv); }
+}  // namespace replicant::programs

@@ -1,4 +1,5 @@
-// The learner: draws batches or images, trains, publishes parameters.
+#include "programs/learner_program.h"
+
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -13,38 +14,29 @@
 #include "core/base/thread.h"
 #include "core/comm/mpi_communicator.h"
 #include "core/rpc/heartbeat_sender.h"
-#include "env/tasks/suite.h"
 #include "learner/learner.h"
-#include "learner/workloads/d4pg/d4pg_workload.h"
-#include "learner/workloads/registry.h"
-#include "learner/workloads/resnet_workload.h"
-#include "learner/workloads/sngan_workload.h"
-#include "programs/program.h"
+#include "learner/workloads/agent/transition_source.h"
 #include "programs/stop_order.h"
 
-namespace replicant::learner {
+namespace replicant::programs {
 namespace {
 
-using programs::RunConfig;
+using learner::EndReason;
+using learner::RemoteTransitions;
+using learner::Workload;
 
-agents::TaskSpec TaskOf(const RunConfig& config) {
-  return agents::MakeTaskSpec(
-      config.task, *env::MakeConfiguredEnvironment(
-                       env::TaskRegistry(env::SuiteTasks()), config.task,
-                       static_cast<uint64_t>(config.run.seed), 0));
+agents::TaskSpec TaskOf(const Invocation& invocation) {
+  const RunConfig& config = invocation.config();
+  return agents::MakeTaskSpec(config.task,
+                              *env::MakeConfiguredEnvironment(
+                                  invocation.registry.tasks, config.task,
+                                  static_cast<uint64_t>(config.run.seed), 0));
 }
 
-D4pgWorkloadOptions OptionsOf(const RunConfig& config,
-                              const agents::TaskSpec& task) {
-  const replay::ShardConfig shard = config.replay.MakeShardConfig();
-  return MakeD4pgWorkloadOptions(config.learner, config.agent, task,
-                                 shard.tables[0].n_step.discount,
-                                 config.run.seed);
-}
-
-replay::BatchReaderOptions ReaderOptionsOf(const RunConfig& config,
+replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
                                            int worker) {
-  const agents::TaskSpec task = TaskOf(config);
+  const RunConfig& config = invocation.config();
+  const agents::TaskSpec task = TaskOf(invocation);
   replay::BatchReaderOptions reader;
   reader.endpoints = {config.replay.bind};
   reader.name = fmt::format("learner-{}", worker);
@@ -65,31 +57,30 @@ replay::BatchReaderOptions ReaderOptionsOf(const RunConfig& config,
   return reader;
 }
 
-// The workload that the configuration names. `source` is D4PG's, in a process
-// that draws batches.
+// Makes the workload that the configuration names. `source` is null unless this
+// process draws batches for an agent.
 std::unique_ptr<Workload> MakeWorkload(
-    const RunConfig& config, std::unique_ptr<replicator::Replicator> replicator,
-    TransitionSource* source) {
-  const std::string& name = config.learner.workload;
-  const auto seed = static_cast<uint64_t>(config.run.seed);
-  if (name == "resnet50") {
-    return std::make_unique<ResNetWorkload>(
-        config.resnet50, config.learner.batch_size, config.learner.precision,
-        seed, std::move(replicator));
+    const Invocation& invocation,
+    std::unique_ptr<replicator::Replicator> replicator,
+    RemoteTransitions* source) {
+  const RunConfig& config = invocation.config();
+  learner::WorkloadArguments arguments{
+      .learner = config.learner,
+      .seed = static_cast<uint64_t>(config.run.seed),
+      .replicator = std::move(replicator)};
+  if (config.has_actors()) {
+    arguments.spec = {.task = TaskOf(invocation),
+                      .discount = config.discount()};
+    arguments.source = source;
   }
-  if (name == "sngan") {
-    return std::make_unique<SnganWorkload>(
-        config.sngan, config.learner.batch_size, config.learner.precision, seed,
-        std::move(replicator));
-  }
-  return std::make_unique<D4pgWorkload>(OptionsOf(config, TaskOf(config)),
-                                        std::move(replicator), source);
+  return config.workload->make(config.section(), std::move(arguments));
 }
 
 // A process that works along with the learner, by the steps that it shares with
 // it: a parameter server, or a further worker.
-int RunBeside(const RunConfig& config, const rpc::RoleId& id,
+int RunBeside(const Invocation& invocation, const rpc::RoleId& id,
               const replicator::ProcessPlace& place) {
+  const RunConfig& config = invocation.config();
   const StopSignal stop;
   rpc::HeartbeatSender heartbeat(
       rpc::HeartbeatSenderOptions::FromEnvironment({.id = id}));
@@ -97,19 +88,20 @@ int RunBeside(const RunConfig& config, const rpc::RoleId& id,
       config.learner.replication, static_cast<uint64_t>(config.run.seed),
       place);
   std::optional<RemoteTransitions> transitions;
-  if (!place.is_server && config.learner.workload == "d4pg") {
-    transitions.emplace(ReaderOptionsOf(config, place.index));
+  if (!place.is_server && config.has_actors()) {
+    transitions.emplace(ReaderOptionsOf(invocation, place.index));
   }
   const std::unique_ptr<Workload> workload = MakeWorkload(
-      config, std::move(replicator), transitions ? &*transitions : nullptr);
+      invocation, std::move(replicator), transitions ? &*transitions : nullptr);
   heartbeat.SetState(rpc::RoleState::kRunning);
-  Follow(*workload, [&] { return stop.count() > 0 || heartbeat.StopOrder(); });
+  learner::Follow(*workload,
+                  [&] { return stop.count() > 0 || heartbeat.StopOrder(); });
   heartbeat.SetState(rpc::RoleState::kDraining, "the training is over");
   return 0;
 }
 
-int Run(const RunConfig& config) {
-  static_cast<void>(FindWorkload(config.learner.workload, "learner.workload"));
+int Run(const Invocation& invocation) {
+  const RunConfig& config = invocation.config();
   const replicator::ReplicationConfig& replication = config.learner.replication;
   if (replication.strategy != replicator::Strategy::kBetweenGraph &&
       comm::NumMpiProcesses() > 1) {
@@ -122,24 +114,25 @@ int Run(const RunConfig& config) {
       replication, static_cast<uint64_t>(config.run.seed));
   if (replicator->process_id() > 0) {
     // under MPI
-    Follow(*MakeWorkload(config, std::move(replicator), /*source=*/nullptr));
+    learner::Follow(
+        *MakeWorkload(invocation, std::move(replicator), /*source=*/nullptr));
     return 0;
   }
   const auto heartbeat_options =
       rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"learner", 0}});
   rpc::HeartbeatSender heartbeat(heartbeat_options);
   std::optional<RemoteTransitions> transitions;
-  if (config.learner.workload == "d4pg") {
-    transitions.emplace(ReaderOptionsOf(config, /*worker=*/0));
+  if (config.has_actors()) {
+    transitions.emplace(ReaderOptionsOf(invocation, /*worker=*/0));
   }
   const std::unique_ptr<Workload> workload = MakeWorkload(
-      config, std::move(replicator), transitions ? &*transitions : nullptr);
+      invocation, std::move(replicator), transitions ? &*transitions : nullptr);
 
-  Learner learner(
-      config.learner, programs::RunFolderOf(config), workload.get(),
+  learner::Learner learner(
+      config.learner, RunFolderOf(config), workload.get(),
       {.should_stop = [&] { return stop.count() > 0 || heartbeat.StopOrder(); },
        .on_progress =
-           [&](const Progress& progress) {
+           [&](const learner::Progress& progress) {
              heartbeat.SetGauge("updates", static_cast<double>(progress.step));
              heartbeat.SetGauge("updates_per_s", progress.steps_per_s);
              heartbeat.SetWaited(progress.wait_seconds, progress.wait_reason);
@@ -154,14 +147,14 @@ int Run(const RunConfig& config) {
   heartbeat.SetState(rpc::RoleState::kDraining, ToString(reason));
   // success means that the run is complete
   return reason == EndReason::kStopped
-             ? programs::ExitCodeOfStop(heartbeat_options, heartbeat)
+             ? ExitCodeOfStop(heartbeat_options, heartbeat)
              : 0;
 }
 
 // What --role and --index ask for.
-int RunRole(const RunConfig& config, const std::string& role,
+int RunRole(const Invocation& invocation, const std::string& role,
             const std::string& index_text) {
-  static_cast<void>(FindWorkload(config.learner.workload, "learner.workload"));
+  const RunConfig& config = invocation.config();
   const replicator::ReplicationConfig& replication = config.learner.replication;
   const bool is_server = role == "server";
   if (!is_server && role != "worker" && role != "learner") {
@@ -187,43 +180,46 @@ int RunRole(const RunConfig& config, const std::string& role,
           "--role worker: learner.replication has one worker, the learner");
     }
   }
-  const int64_t index = programs::ParseInteger(
+  const int64_t index = ParseInteger(
       "--index", index_text.empty() ? std::to_string(first) : index_text,
       {first, last});
-  if (role == "learner") return Run(config);
+  if (role == "learner") return Run(invocation);
   LogOptions log = config.log;
   log.role = fmt::format("{}-{}", role, index);
   InitLogging(log);
   replicator::ProcessPlace place{.is_server = is_server,
                                  .index = static_cast<int>(index)};
   if (is_server) {
-    place.folder = programs::RunFolderOf(config) / "servers" / log.role;
+    place.folder = RunFolderOf(config) / "servers" / log.role;
   }
-  return RunBeside(config, {role, static_cast<uint32_t>(index)}, place);
+  return RunBeside(invocation, {role, static_cast<uint32_t>(index)}, place);
 }
 
-int Main(int argc, char** argv) {
+struct Options {
   std::string role = "learner";
   std::string index;
-  return programs::RunProgram(
-      argc, argv,
-      {.name = "learner",
-       .about = "Trains on batches of a replay, or on images.",
-       .add_options =
-           [&](config::CommandLine& command_line) {
-             command_line.AddOption(
-                 "--role", &role,
-                 "learner, or with strategy parameter_server also worker (a "
-                 "further one) or server");
-             command_line.AddOption("--index", &index,
-                                    "which worker, from 1, or server, from 0");
-           }},
-      [&](const config::Loaded<RunConfig>& loaded) {
-        return RunRole(loaded.config, role, index);
-      });
-}
+};
 
 }  // namespace
-}  // namespace replicant::learner
 
-int main(int argc, char** argv) { return replicant::learner::Main(argc, argv); }
+Program LearnerProgram() {
+  const auto options = std::make_shared<Options>();
+  return {.name = "learner",
+          .about = "Trains on batches of a replay, or on images.",
+          .add_options =
+              [options](config::CommandLine& command_line) {
+                command_line.AddOption(
+                    "--role", &options->role,
+                    "learner, or with strategy parameter_server also worker (a "
+                    "further one) or server");
+                command_line.AddOption(
+                    "--index", &options->index,
+                    "which worker, from 1, or server, from 0");
+              },
+          .run =
+              [options](const Invocation& invocation) {
+                return RunRole(invocation, options->role, options->index);
+              }};
+}
+
+}  // namespace replicant::programs

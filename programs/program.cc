@@ -1,48 +1,135 @@
 #include "programs/program.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <string_view>
 #include <system_error>
 
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/openmp.h"
+#include "programs/actor_program.h"
+#include "programs/evaluator_program.h"
+#include "programs/fleet_program.h"
+#include "programs/learner_program.h"
+#include "programs/lockstep/lockstep_program.h"
+#include "programs/replay_program.h"
 
 namespace replicant::programs {
 namespace {
 
-int Run(int argc, char** argv, const Program& program,
-        const std::function<int(const config::Loaded<RunConfig>&)>& run) {
-  UsePassiveOpenMp(argv);
+std::filesystem::path ThisExecutable() {
+  return std::filesystem::read_symlink("/proc/self/exe");
+}
+
+int Run(const Program& program, int argc, char** argv, const Registry& registry,
+        const Commands& commands) {
+  if (const auto code = program.run_without_config(argc, argv)) return *code;
   config::CommandLine command_line(program.name, program.about);
   program.add_options(command_line);
   const config::Arguments arguments =
-      command_line.Parse(argc, argv, config::Describe<RunConfig>());
+      command_line.Parse(argc, argv, DescribeRunConfig(registry));
   if (!arguments.text_to_print.empty()) {
     std::fputs(arguments.text_to_print.c_str(), stdout);
     return 0;
   }
-  auto loaded = config::Load<RunConfig>(
-      config::Document::FromFile(arguments.config_file, arguments.overrides));
+  auto loaded = LoadRunConfig(
+      config::Document::FromFile(arguments.config_file, arguments.overrides),
+      registry);
   loaded.config.log.role = program.name;
   InitLogging(loaded.config.log);
-  return run(loaded);
+  return program.run({registry, commands, loaded});
+}
+
+// Finds a program; null if there is none of the name.
+const Program* Find(const std::vector<Program>& programs,
+                    std::string_view name) {
+  const auto found = std::ranges::find(programs, name, &Program::name);
+  return found == programs.end() ? nullptr : &*found;
+}
+
+// Becomes the executable of fleet's --program, if the command line has the
+// option: `EXECUTABLE fleet` with the other arguments. Its registry may know
+// tasks and workloads that this one does not.
+void BecomeProgram(int argc, char** argv) {
+  constexpr std::string_view kOption = "--program";
+  std::string executable;
+  std::vector<char*> rest;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == kOption && i + 1 < argc) {
+      executable = argv[++i];
+    } else if (word.starts_with(kOption) && word[kOption.size()] == '=') {
+      executable = word.substr(kOption.size() + 1);
+    } else {
+      rest.push_back(argv[i]);
+    }
+  }
+  if (executable.empty()) return;
+  std::string program = "fleet";
+  rest.insert(rest.begin(), {executable.data(), program.data()});
+  rest.push_back(nullptr);
+  ::execv(executable.c_str(), rest.data());
+  throw IoError::FromErrno("run", executable, errno);
+}
+
+// Runs `main`; an exception becomes a line on stderr and exit code 1.
+int Guard(const std::string& name, const std::function<int()>& main) {
+  try {
+    return main();
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s: %s\n", name.c_str(), e.what());
+    return 1;
+  }
 }
 
 }  // namespace
 
-int RunProgram(
-    int argc, char** argv, const Program& program,
-    const std::function<int(const config::Loaded<RunConfig>&)>& run) {
-  try {
-    return Run(argc, argv, program, run);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s: %s\n", program.name.c_str(), e.what());
+std::vector<Program> AllPrograms() {
+  return {FleetProgram(),     LearnerProgram(), ActorProgram(),
+          EvaluatorProgram(), ReplayProgram(),  LockstepProgram()};
+}
+
+int RunProgram(int argc, char** argv, const Registry& registry) {
+  UsePassiveOpenMp(argv);
+  const std::filesystem::path executable = ThisExecutable();
+  const std::vector<Program> programs = AllPrograms();
+  const Program* const program = argc < 2 ? nullptr : Find(programs, argv[1]);
+  if (program == nullptr) {
+    std::vector<std::string> names;
+    for (const Program& one : programs) names.push_back(one.name);
+    std::fprintf(stderr, "%s: the first argument is the program: %s\n",
+                 executable.filename().c_str(),
+                 fmt::format("{}", fmt::join(names, ", ")).c_str());
     return 1;
   }
+  return Guard(program->name, [&] {
+    return Run(*program, argc - 1, argv + 1, registry,
+               Commands::OfExecutable(executable));
+  });
+}
+
+int RunProgram(const std::string& name, int argc, char** argv,
+               const Registry& registry) {
+  UsePassiveOpenMp(argv);
+  return Guard(name, [&] {
+    if (name == "fleet") BecomeProgram(argc, argv);
+    const std::vector<Program> programs = AllPrograms();
+    const Program* const program = Find(programs, name);
+    if (program == nullptr) {
+      throw InvalidArgument(fmt::format("no program '{}'", name));
+    }
+    return Run(*program, argc, argv, registry,
+               Commands::InFolder(ThisExecutable().parent_path()));
+  });
 }
 
 int64_t ParseInteger(const std::string& option, const std::string& text,

@@ -2,35 +2,67 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "core/config/command_line.h"
 #include "core/config/load.h"
 #include "core/config/range.h"
+#include "programs/commands.h"
+#include "programs/registry.h"
 #include "programs/run_config.h"
 
 namespace replicant::programs {
 
-// What a program that takes part in a training says of itself.
-struct Program {
-  std::string name;   // "learner": begins its messages and lines of the log
-  std::string about;  // a sentence for --help
-  // Adds the options that are its own.
-  std::function<void(config::CommandLine&)> add_options =
-      [](config::CommandLine&) {};
+// The parts of a run that a program is given.
+struct Invocation {
+  const Registry& registry;
+  const Commands& commands;
+  const config::Loaded<RunConfig>& loaded;
+
+  const RunConfig& config() const { return loaded.config; }
 };
 
-// main() of such a program: reads the command line and the configuration, sets
-// the log up and returns what `run` returns. What --help and
-// --print_config_docs ask for is printed instead. An exception ends it with one
-// line on stderr, "NAME: MESSAGE", and 1.
-//
-// Idle threads of OpenMP sleep, in programs that this one starts too.
-int RunProgram(int argc, char** argv, const Program& program,
-               const std::function<int(const config::Loaded<RunConfig>&)>& run);
+// One program of a run: fleet, learner, actor, evaluator, replay or lockstep.
+struct Program {
+  // The first word of its messages and of the lines of its log.
+  std::string name;
+  // A sentence for --help.
+  std::string about;
+  // Adds the options that only this program has.
+  std::function<void(config::CommandLine&)> add_options =
+      [](config::CommandLine&) {};
+  // Returns the exit code.
+  std::function<int(const Invocation&)> run;
+  // Answers a command line that needs no configuration, and returns the exit
+  // code; returns nothing for any other command line.
+  std::function<std::optional<int>(int argc, const char* const* argv)>
+      run_without_config = [](int, const char* const*) -> std::optional<int> {
+    return std::nullopt;
+  };
+};
 
-// The value of an option. Throws ConfigError unless `text` is a whole number in
-// `range`.
+// The programs of this project.
+std::vector<Program> AllPrograms();
+
+// main() of a user's executable, which is every program of a run: its first
+// argument is the name of the program. Reads the command line and the
+// configuration, sets up the log and returns the exit code of the program.
+// --help and --print_config_docs print and return 0. An exception ends the
+// program with one line on stderr, "NAME: MESSAGE", and 1.
+//
+// Idle OpenMP threads sleep, in the processes that a program starts too.
+int RunProgram(int argc, char** argv, const Registry& registry);
+
+// main() of an executable that is the one program `name`; the others lie beside
+// it. fleet has one more option, --program EXECUTABLE: a user's executable
+// takes its place.
+int RunProgram(const std::string& name, int argc, char** argv,
+               const Registry& registry);
+
+// Returns the value of an option. Throws ConfigError unless `text` is a whole
+// number in `range`.
 int64_t ParseInteger(const std::string& option, const std::string& text,
                      config::Range<int64_t> range);
 

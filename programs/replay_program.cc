@@ -1,5 +1,5 @@
-// The replay service as a program: `replay --config FILE`, and
-// `replay --status ADDRESS` to look at one that runs.
+#include "programs/replay_program.h"
+
 #include <fmt/format.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
@@ -14,8 +14,6 @@
 #include "core/base/error.h"
 #include "core/base/process.h"
 #include "core/base/thread.h"
-#include "core/config/command_line.h"
-#include "core/config/load.h"
 #include "core/metrics/exposer.h"
 #include "core/rpc/client.h"
 #include "core/rpc/heartbeat_sender.h"
@@ -25,27 +23,29 @@
 #include "replay/service/service_metrics.h"
 #include "replay/service/service_status.h"
 
-namespace replicant::replay {
+namespace replicant::programs {
 namespace {
 
 int PrintStatus(const std::string& endpoint) {
   rpc::ZmqContext context;
-  rpc::Client client(context, ReplayProtocol(), {.name = "replay --status"});
+  rpc::Client client(context, replay::ReplayProtocol(),
+                     {.name = "replay --status"});
   client.Connect(endpoint);
   const rpc::CallReply reply =
-      client.Call(kStatusKind, {},
+      client.Call(replay::kStatusKind, {},
                   {.timeout = std::chrono::seconds(5), .is_idempotent = true});
   if (reply.result != rpc::CallResult::kOk) {
     throw CommError(fmt::format("{}: no answer within 5 s{}{}", endpoint,
                                 reply.error_text.empty() ? "" : ": ",
                                 reply.error_text));
   }
-  std::fputs(StatusText(StatusReply::Decode(reply.payload).json).c_str(),
+  std::fputs(replay::StatusText(replay::StatusReply::Decode(reply.payload).json)
+                 .c_str(),
              stdout);
   return 0;
 }
 
-rpc::ServerOptions ServerOptionsOf(const ReplayConfig& config) {
+rpc::ServerOptions ServerOptionsOf(const replay::ReplayConfig& config) {
   rpc::ServerOptions options;
   options.tick_interval = std::chrono::milliseconds(10);
   options.peer_timeout = std::chrono::duration_cast<Clock::Duration>(
@@ -56,16 +56,16 @@ rpc::ServerOptions ServerOptionsOf(const ReplayConfig& config) {
   return options;
 }
 
-std::unique_ptr<Checkpointer> MakeCheckpointer(const ReplayConfig& config,
-                                               Shard* shard) {
+std::unique_ptr<replay::Checkpointer> MakeCheckpointer(
+    const replay::ReplayConfig& config, replay::Shard* shard) {
   if (config.checkpoint_folder.empty()) return nullptr;
-  CheckpointOptions options;
+  replay::CheckpointOptions options;
   options.folder = config.checkpoint_folder;
   options.durability = config.durability;
   options.num_kept = config.num_kept_checkpoints;
   options.restore_id = static_cast<uint64_t>(config.restore_checkpoint);
-  auto checkpointer = std::make_unique<Checkpointer>(options, shard);
-  const RestoreReport& report = checkpointer->restored();
+  auto checkpointer = std::make_unique<replay::Checkpointer>(options, shard);
+  const replay::RestoreReport& report = checkpointer->restored();
   for (const std::string& problem : report.problems) {
     spdlog::warn("checkpoint: {}", problem);
   }
@@ -81,7 +81,7 @@ std::unique_ptr<Checkpointer> MakeCheckpointer(const ReplayConfig& config,
 }
 
 // A checkpoint that fails costs no service: the one before is still there.
-void SaveCheckpoint(Checkpointer& checkpointer) {
+void SaveCheckpoint(replay::Checkpointer& checkpointer) {
   try {
     spdlog::info("saved checkpoint {}", checkpointer.Save());
   } catch (const IoError& e) {
@@ -91,9 +91,9 @@ void SaveCheckpoint(Checkpointer& checkpointer) {
 
 // How often an item of the first table was drawn since draws began; nothing
 // before that.
-std::optional<double> SamplesPerInsert(const ShardConfig& config,
-                                       const ShardStatus& status) {
-  const TableStatus& table = status.tables.at(0);
+std::optional<double> SamplesPerInsert(const replay::ShardConfig& config,
+                                       const replay::ShardStatus& status) {
+  const replay::TableStatus& table = status.tables.at(0);
   const int64_t inserts =
       table.inserts - config.tables.at(0).rate_limiter.min_size_to_sample;
   if (inserts <= 0 || table.samples == 0) return std::nullopt;
@@ -101,15 +101,16 @@ std::optional<double> SamplesPerInsert(const ShardConfig& config,
 }
 
 // Tells a supervisor how the service does, and who waits for it.
-void Beat(const ShardConfig& config, const ShardStatus& status,
+void Beat(const replay::ShardConfig& config, const replay::ShardStatus& status,
           rpc::HeartbeatSender* heartbeat) {
   heartbeat->SetCounter("steps", static_cast<double>(status.inserted_steps));
   heartbeat->SetGauge("bytes", static_cast<double>(status.size_bytes));
   double num_items = 0.0;
-  const WaitStatus* wait = nullptr;
-  for (const TableStatus& table : status.tables) {
+  const replay::WaitStatus* wait = nullptr;
+  for (const replay::TableStatus& table : status.tables) {
     num_items += static_cast<double>(table.size);
-    for (const WaitStatus* side : {&table.insert_wait, &table.sample_wait}) {
+    for (const replay::WaitStatus* side :
+         {&table.insert_wait, &table.sample_wait}) {
       if (side->is_waiting && wait == nullptr) wait = side;
     }
   }
@@ -125,23 +126,24 @@ void Beat(const ShardConfig& config, const ShardStatus& status,
 }
 
 // Waits for a stop signal, and does what has to be done meanwhile.
-void RunUntilStopped(const ReplayConfig& config, const StopSignal& stop,
-                     const Shard& shard, const rpc::Server& server,
-                     CheckpointSaver* saver, rpc::HeartbeatSender* heartbeat) {
+void RunUntilStopped(const replay::ReplayConfig& config, const StopSignal& stop,
+                     const replay::Shard& shard, const rpc::Server& server,
+                     replay::CheckpointSaver* saver,
+                     rpc::HeartbeatSender* heartbeat) {
   metrics::Registry registry;
   std::optional<metrics::Exposer> exposer;
   if (!config.metrics_address.empty()) {
     exposer.emplace(metrics::ExposerOptions{config.metrics_address}, registry);
     spdlog::info("metrics at {}", exposer->Url());
   }
-  ServiceMetrics service_metrics(&registry);
-  const ShardConfig shard_config = config.MakeShardConfig();
+  replay::ServiceMetrics service_metrics(&registry);
+  const replay::ShardConfig shard_config = config.MakeShardConfig();
   Clock& clock = Clock::Real();
   const auto interval = std::chrono::duration_cast<Clock::Duration>(
       std::chrono::duration<double>(config.checkpoint_interval_s));
   Clock::TimePoint next_checkpoint = clock.Now() + interval;
   while (stop.count() == 0 && !heartbeat->StopOrder()) {
-    const ShardStatus status = shard.Status();
+    const replay::ShardStatus status = shard.Status();
     service_metrics.Update(status, server.metrics());
     Beat(shard_config, status, heartbeat);
     pollfd waiting = {stop.fd(), POLLIN, 0};
@@ -167,25 +169,26 @@ struct StopOnExit {
   ~StopOnExit() { server.Stop(); }
 };
 
-int Serve(const ReplayConfig& config) {
+int Serve(const replay::ReplayConfig& config) {
   const StopSignal stop;
   rpc::HeartbeatSender heartbeat(
       rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"replay", 0}}));
-  Shard shard(config.MakeShardConfig(), &Clock::Real());
+  replay::Shard shard(config.MakeShardConfig(), &Clock::Real());
   const auto checkpointer = MakeCheckpointer(config, &shard);
   rpc::ZmqContext context;
   std::optional<rpc::ZapHandler> zap;
   if (!config.key_file.empty()) {
     zap.emplace(context, rpc::ReadPublicKeys(config.allowed_clients_file));
   }
-  rpc::Server server(context, ReplayProtocol(), ServerOptionsOf(config));
-  ServiceOptions service_options;
+  rpc::Server server(context, replay::ReplayProtocol(),
+                     ServerOptionsOf(config));
+  replay::ServiceOptions service_options;
   service_options.credits = static_cast<uint32_t>(config.credits);
   service_options.shares_memory = config.shared_memory;
   service_options.encode_threads = config.encode_threads;
   service_options.return_timeout = 3 * ServerOptionsOf(config).peer_timeout;
-  Service service(&shard, service_options, &Clock::Real());
-  std::optional<CheckpointSaver> saver;
+  replay::Service service(&shard, service_options, &Clock::Real());
+  std::optional<replay::CheckpointSaver> saver;
   if (checkpointer != nullptr) {
     saver.emplace(&shard, checkpointer.get());
     service.SetCheckpointSaver(&*saver);
@@ -214,38 +217,32 @@ int Serve(const ReplayConfig& config) {
   return 0;
 }
 
-int Main(int argc, char** argv) {
-  config::CommandLine command_line(
-      "replay", "Holds the steps of actors and serves batches to learners.");
-  std::string status_endpoint;
-  command_line.AddOption("--status", &status_endpoint,
-                         "print the status of the service at this address, "
-                         "without --config");
-  // needs no configuration
-  if (argc == 3 && std::string_view(argv[1]) == "--status") {
-    return PrintStatus(argv[2]);
-  }
-  const config::Arguments arguments =
-      command_line.Parse(argc, argv, config::Describe<ReplayMainConfig>());
-  if (!arguments.text_to_print.empty()) {
-    std::fputs(arguments.text_to_print.c_str(), stdout);
-    return 0;
-  }
-  if (!status_endpoint.empty()) return PrintStatus(status_endpoint);
-  const auto loaded = config::Load<ReplayMainConfig>(
-      config::Document::FromFile(arguments.config_file, arguments.overrides));
-  InitLogging(loaded.config.log);
-  return Serve(loaded.config.replay);
-}
-
 }  // namespace
-}  // namespace replicant::replay
 
-int main(int argc, char** argv) {
-  try {
-    return replicant::replay::Main(argc, argv);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "replay: %s\n", e.what());
-    return 1;
-  }
+Program ReplayProgram() {
+  const auto status_endpoint = std::make_shared<std::string>();
+  return {.name = "replay",
+          .about = "Holds the steps of actors and serves batches to learners.",
+          .add_options =
+              [status_endpoint](config::CommandLine& command_line) {
+                command_line.AddOption(
+                    "--status", status_endpoint.get(),
+                    "print the status of the service at this address, without "
+                    "--config");
+              },
+          .run =
+              [status_endpoint](const Invocation& invocation) {
+                if (!status_endpoint->empty())
+                  return PrintStatus(*status_endpoint);
+                return Serve(invocation.config().replay);
+              },
+          .run_without_config =
+              [](int argc, const char* const* argv) -> std::optional<int> {
+            if (argc != 3 || std::string_view(argv[1]) != "--status") {
+              return std::nullopt;
+            }
+            return PrintStatus(argv[2]);
+          }};
 }
+
+}  // namespace replicant::programs

@@ -1,41 +1,63 @@
 #pragma once
 
+#include <any>
 #include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
 
 #include "actors/actors_config.h"
 #include "actors/evaluation_config.h"
-#include "agents/d4pg/config.h"
 #include "core/base/log.h"
+#include "core/config/load.h"
 #include "core/config/reader.h"
 #include "env/task_config.h"
 #include "fleet/fleet_config.h"
 #include "learner/learner_config.h"
-#include "models/resnet/config.h"
-#include "models/sngan/config.h"
+#include "programs/registry.h"
 #include "replay/service/replay_config.h"
 
 namespace replicant::programs {
 
-// The configuration of a whole training. Each of its programs (fleet, learner,
-// actor, evaluator, lockstep) reads all of it, so that a mistake is found by
-// the first.
+// The configuration of a whole run. Every program of the run reads all of it,
+// so that the first one finds any mistake.
 struct RunConfig {
   fleet::RunSection run;
   env::TaskConfig task;
-  agents::d4pg::D4pgConfig agent;
   replay::ReplayConfig replay;
   actors::ActorsConfig actors;
   learner::LearnerConfig learner;
-  models::resnet::ResNetConfig resnet50;
-  models::sngan::SnganConfig sngan;
   actors::EvaluationConfig evaluation;
   fleet::FleetConfig fleet;
   LogOptions log;
+  // The section of each registered workload, by the workload's name.
+  std::map<std::string, std::any> workloads;
+  // The workload that learner.workload names; the registry may go before it.
+  std::shared_ptr<const learner::WorkloadDef> workload;
 
-  static RunConfig Read(config::Reader& reader);
+  // Reads the sections above and one for each workload of `registry`. A wrong
+  // learner.workload is a problem of the reader.
+  static RunConfig Read(config::Reader& reader, const Registry& registry);
+
+  // Whether the run has actors, a replay and a policy to evaluate.
+  bool has_actors() const { return workload->has_actors(); }
+  // The agent that its actors run. Precondition: has_actors().
+  std::shared_ptr<const agents::Agent> MakeAgent() const {
+    return workload->make_agent(section());
+  }
+  // The section of learner.workload.
+  const std::any& section() const { return workloads.at(workload->name); }
+  // The discount per agent step: that of the table that the learner samples.
+  double discount() const;
 };
 
-// Where the programs of a run put what they make: run.dir, or runs/NAME.
+// Throws ConfigError that lists every problem.
+config::Loaded<RunConfig> LoadRunConfig(config::Document document,
+                                        const Registry& registry);
+// The manual of a run's configuration.
+config::Manual DescribeRunConfig(const Registry& registry);
+
+// The folder that the programs of a run write to: run.dir, or runs/NAME.
 std::filesystem::path RunFolderOf(const RunConfig& config);
 
 }  // namespace replicant::programs

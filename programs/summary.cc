@@ -9,7 +9,6 @@
 
 #include "core/metrics/format.h"
 #include "learner/checkpoint_folder.h"
-#include "programs/check_run.h"
 
 namespace replicant::programs {
 namespace {
@@ -95,8 +94,8 @@ std::optional<std::filesystem::path> NewestCheckpoint(
 std::string SummaryTable(const RunConfig& config, const RunTotals& totals,
                          const std::vector<actors::EvaluationRecord>& records,
                          const std::filesystem::path& run_folder,
-                         const std::filesystem::path& program_folder) {
-  const bool has_actors = HasActors(config);
+                         const Commands& commands) {
+  const bool has_actors = config.has_actors();
   Rows rows = {{has_actors ? "task" : "workload",
                 has_actors ? TaskText(config.task) : config.learner.workload},
                {"status", totals.status + ": " + totals.reason}};
@@ -126,8 +125,11 @@ std::string SummaryTable(const RunConfig& config, const RunTotals& totals,
     rows.emplace_back("video", video->string());
   }
   const auto command = [&](const char* program, const std::string& arguments) {
-    return fmt::format("{} {}", ShellWord((program_folder / program).string()),
-                       arguments);
+    std::string line;
+    for (const std::string& word : commands.Of(program)) {
+      line += ShellWord(word) + " ";
+    }
+    return line + arguments;
   };
   const std::string run = ShellWord(run_folder.string());
   if (const auto checkpoint = NewestCheckpoint(run_folder)) {

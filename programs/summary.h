@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actors/evaluation_log.h"
+#include "programs/commands.h"
 #include "programs/run_config.h"
 
 namespace replicant::programs {
@@ -34,11 +35,11 @@ std::optional<std::filesystem::path> NewestCheckpoint(
     const std::filesystem::path& run_folder);
 
 // Says in a table of some lines what a run came to, what lies where in its
-// folder and how to go on. `program_folder` is where fleet and evaluator are.
+// folder and how to go on. `commands` start fleet and evaluator.
 // Throws IoError if the folder cannot be read.
 std::string SummaryTable(const RunConfig& config, const RunTotals& totals,
                          const std::vector<actors::EvaluationRecord>& records,
                          const std::filesystem::path& run_folder,
-                         const std::filesystem::path& program_folder);
+                         const Commands& commands);
 
 }  // namespace replicant::programs

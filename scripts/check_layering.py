@@ -126,7 +126,8 @@ def check_file(root, path):
 
 
 def main(root):
-    skipped = {"build", ".git"}
+    # examples is a project of its own
+    skipped = {"build", "examples", ".git"}
     paths = sorted(
         p.relative_to(root).as_posix() for p in root.rglob("*")
         if p.suffix in SOURCE_SUFFIXES

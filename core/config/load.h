@@ -18,23 +18,35 @@ struct Loaded {
   std::string resolved_yaml;
 };
 
-// Reads a whole configuration with T::Read().
-// Throws ConfigError that lists every problem (see Reader::Finish).
-template <typename T>
-Loaded<T> Load(Document document) {
+// Reads a whole configuration by `read`, a T(Reader&). Throws ConfigError that
+// lists every problem (see Reader::Finish).
+template <typename T, typename Read>
+Loaded<T> LoadBy(Document document, const Read& read) {
   Reader reader(std::move(document));
-  T config = T::Read(reader);
+  T config = read(reader);
   reader.Finish();
   return {std::move(config), ResolvedYaml(reader.record())};
+}
+
+// Reads a whole configuration by T::Read().
+template <typename T>
+Loaded<T> Load(Document document) {
+  return LoadBy<T>(std::move(document), T::Read);
+}
+
+// The manual of the configuration that `read`, a T(Reader&), reads.
+template <typename Read>
+Manual DescribeBy(const Read& read) {
+  Reader reader = Reader::ForManual();
+  // only the declarations are wanted
+  static_cast<void>(read(reader));
+  return Manual(reader.record());
 }
 
 // The manual of the configuration that T::Read() reads.
 template <typename T>
 Manual Describe() {
-  Reader reader = Reader::ForManual();
-  // only what it declares is wanted
-  static_cast<void>(T::Read(reader));
-  return Manual(reader.record());
+  return DescribeBy(T::Read);
 }
 
 }  // namespace replicant::config

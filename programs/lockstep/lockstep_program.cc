@@ -1,6 +1,5 @@
-// Actor, replay and learner in one process, in a fixed order and without
-// threads between them: the same seed gives the same run. For tests, debugging
-// and small tasks.
+#include "programs/lockstep/lockstep_program.h"
+
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -18,20 +17,16 @@
 #include "core/base/error.h"
 #include "core/base/fs.h"
 #include "core/base/process.h"
-#include "env/tasks/suite.h"
 #include "learner/checkpoint_folder.h"
 #include "learner/learner.h"
-#include "learner/workloads/d4pg/d4pg_workload.h"
+#include "learner/workloads/agent/transition_source.h"
 #include "programs/learning_curve.h"
 #include "programs/lockstep/lockstep_state.h"
-#include "programs/program.h"
 #include "replay/checkpoint/checkpointer.h"
 #include "replay/client/local_replay.h"
 
-namespace replicant::fleet {
+namespace replicant::programs {
 namespace {
-
-using programs::RunConfig;
 
 // Steps that go straight into the replay.
 class LocalSink : public actors::StepSink {
@@ -95,12 +90,11 @@ class LockstepTransitions : public learner::TransitionSource {
   void SetPaused(bool is_paused) override { is_paused_ = is_paused; }
   void StartCheckpoint(uint64_t id,
                        const std::filesystem::path& folder) override {
-    programs::LockstepState state{.actor = actor_->state(),
-                                  .waiting = replay_.waiting()};
+    LockstepState state{.actor = actor_->state(), .waiting = replay_.waiting()};
     for (LocalSink& sink : *sinks_) {
       state.writers.push_back(sink.writer().state());
     }
-    programs::WriteLockstepState(folder / kStateFile, state);
+    WriteLockstepState(folder / kStateFile, state);
     checkpointer_.Save(replay_.shard().TakeSnapshot(), id);
   }
   // It is written when StartCheckpoint() returns.
@@ -109,8 +103,7 @@ class LockstepTransitions : public learner::TransitionSource {
   }
   // Goes on from the state that StartCheckpoint() wrote.
   void Restore(const std::filesystem::path& folder) {
-    const programs::LockstepState state =
-        programs::ReadLockstepState(folder / kStateFile);
+    const LockstepState state = ReadLockstepState(folder / kStateFile);
     for (size_t e = 0; e < std::min(state.writers.size(), sinks_->size());
          ++e) {
       (*sinks_)[e].writer().Restore(state.writers[e]);
@@ -147,7 +140,7 @@ class Trials {
       : config_(config.evaluation),
         workload_(*workload),
         evaluator_(registry, {.task = config.task,
-                              .networks = config.agent.networks,
+                              .agent = config.MakeAgent(),
                               .evaluation = config.evaluation,
                               .backend = config.learner.replication.backend}),
         log_(folder, actors::FindBeginning(folder)) {}
@@ -203,9 +196,15 @@ std::unique_ptr<replay::Checkpointer> MakeCheckpointer(
   return std::make_unique<replay::Checkpointer>(options, shard);
 }
 
-int Run(const RunConfig& config, const std::string& resolved_yaml) {
+int Run(const Invocation& invocation) {
+  const RunConfig& config = invocation.config();
+  if (!config.has_actors()) {
+    throw ConfigError(fmt::format(
+        "learner.workload: {} has no actors; lockstep trains agents",
+        config.workload->name));
+  }
+  const env::TaskRegistry& registry = invocation.registry.tasks;
   const auto seed = static_cast<uint64_t>(config.run.seed);
-  const env::TaskRegistry registry(env::SuiteTasks());
   env::VectorEnvironment environments(
       env::MakeConfiguredEnvironments(registry, config.task, seed,
                                       /*first_index=*/0,
@@ -226,22 +225,25 @@ int Run(const RunConfig& config, const std::string& resolved_yaml) {
   replay::NStepConfig& n_step = replay_options.shard.tables[0].n_step;
   n_step.stack = task.frame_stack;
   replay::LocalReplay replay(replay_options);
-  const std::filesystem::path folder = programs::RunFolderOf(config);
+  const std::filesystem::path folder = RunFolderOf(config);
   const learner::CheckpointFolder checkpoints(
       folder / "checkpoints", config.learner.num_kept_checkpoints);
   const auto manifest = checkpoints.NewestManifest();
   const auto checkpointer =
       MakeCheckpointer(config, folder, manifest, &replay.shard());
 
-  actors::PolicyRunner policy(config.agent.networks, task,
+  actors::PolicyRunner policy(*config.MakeAgent(), task,
                               {.backend = config.learner.replication.backend,
                                .num_environments = environments.size(),
                                .seed = seed});
   LockstepTransitions transitions(&replay, checkpointer.get(), &policy);
-  learner::D4pgWorkload workload(
-      learner::MakeD4pgWorkloadOptions(config.learner, config.agent, task,
-                                       n_step.discount, config.run.seed),
-      &transitions);
+  const std::unique_ptr<learner::Workload> workload = config.workload->make(
+      config.section(), {.learner = config.learner,
+                         .seed = seed,
+                         .replicator = replicator::Replicator::Create(
+                             config.learner.replication, seed),
+                         .spec = {.task = task, .discount = config.discount()},
+                         .source = &transitions});
 
   std::vector<LocalSink> sinks;
   for (int64_t e = 0; e < environments.size(); ++e) {
@@ -255,13 +257,13 @@ int Run(const RunConfig& config, const std::string& resolved_yaml) {
                        .num_all_environments = environments.size(),
                        .seed = seed,
                        .keeps_state = true});
-  transitions.Connect(&actor, &sinks, &workload);
+  transitions.Connect(&actor, &sinks, workload.get());
   if (manifest) transitions.Restore(checkpoints.PathOf(manifest->step));
 
   const StopSignal stop;
   std::optional<Trials> trials;
   if (config.evaluation.enabled) {
-    trials.emplace(config, registry, folder, &workload);
+    trials.emplace(config, registry, folder, workload.get());
   }
   double next_trial_s = 0.0;
   learner::Progress newest;
@@ -271,7 +273,7 @@ int Run(const RunConfig& config, const std::string& resolved_yaml) {
     next_trial_s = progress.seconds + config.evaluation.interval_s;
     trials->Run(progress, actor.num_steps() * task.action_repeat);
   };
-  learner::Learner learner(config.learner, folder, &workload,
+  learner::Learner learner(config.learner, folder, workload.get(),
                            {.should_stop =
                                 [&] {
                                   return stop.count() > 0 ||
@@ -284,25 +286,21 @@ int Run(const RunConfig& config, const std::string& resolved_yaml) {
     throw IoError(fmt::format("{}: the learner's part cannot be read",
                               checkpoints.PathOf(manifest->step).string()));
   }
-  AtomicWriteFile(folder / "config.yaml", resolved_yaml);
+  AtomicWriteFile(folder / "config.yaml", invocation.loaded.resolved_yaml);
   learner.Run();
   if (trials && trials->step() != newest.step) {
     trials->Run(newest, actor.num_steps() * task.action_repeat);
   }
-  if (trials) programs::DrawCurveOfRun(folder, config.task.name);
+  if (trials) DrawCurveOfRun(folder, config.task.name);
   return 0;
 }
 
-int Main(int argc, char** argv) {
-  return programs::RunProgram(
-      argc, argv,
-      {.name = "lockstep", .about = "Trains in one process, in a fixed order."},
-      [](const config::Loaded<RunConfig>& loaded) {
-        return Run(loaded.config, loaded.resolved_yaml);
-      });
+}  // namespace
+
+Program LockstepProgram() {
+  return {.name = "lockstep",
+          .about = "Trains in one process, in a fixed order.",
+          .run = Run};
 }
 
-}  // namespace
-}  // namespace replicant::fleet
-
-int main(int argc, char** argv) { return replicant::fleet::Main(argc, argv); }
+}  // namespace replicant::programs

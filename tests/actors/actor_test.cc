@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 
+#include "agents/d4pg/agent.h"
 #include "core/runtime/parameters.h"
 #include "env/task_config.h"
 #include "env/tasks/suite.h"
@@ -72,7 +73,7 @@ struct Rig {
                           .kernels = {4},
                           .strides = {4}};
     }
-    policy.emplace(networks, task,
+    policy.emplace(*agents::d4pg::MakeAgent({.networks = networks}), task,
                    PolicyRunnerOptions{.backend = "reference",
                                        .num_environments = num_environments});
     std::vector<StepSink*> pointers;

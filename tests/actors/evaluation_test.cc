@@ -5,6 +5,7 @@
 
 #include "actors/evaluation_config.h"
 #include "actors/evaluator.h"
+#include "agents/d4pg/agent.h"
 #include "core/base/fs.h"
 #include "core/base/process.h"
 #include "core/config/load.h"
@@ -21,7 +22,8 @@ using testing::MessageOf;
 // 1000 control steps of the task in 10 agent steps.
 Evaluator::Options Cartpole(int64_t episodes = 3) {
   return {.task = {.name = "cartpole-balance", .action_repeat = 100},
-          .networks = {.policy_hidden_sizes = {8}},
+          .agent = agents::d4pg::MakeAgent(
+              {.networks = {.policy_hidden_sizes = {8}}}),
           .evaluation = {.episodes = episodes,
                          .video = {.height = 24, .width = 32}},
           .backend = "reference"};

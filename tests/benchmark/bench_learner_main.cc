@@ -48,7 +48,7 @@
 #include "core/kernels/backend.h"
 #include "core/metrics/json_lines.h"
 #include "core/runtime/executor.h"
-#include "learner/workloads/registry.h"
+#include "learner/workloads/built_in.h"
 #include "tests/benchmark/time_replicas.h"
 
 namespace replicant::learner {
@@ -140,9 +140,10 @@ agents::d4pg::StepGraphConfig LoadD4pg(const Case& c) {
 
 nn::StepGraph BuildCase(const Case& c) {
   if (c.group == "learner") {
-    return FindWorkload(WorkloadOf(c), "case")
-        .load(DocumentOf(c.workload), DType::kF32)
-        .workload;
+    return learner::BuiltInWorkloads()
+        .Get(WorkloadOf(c), "case")
+        .step_graph.build(DocumentOf(c.workload), DType::kF32)
+        .step;
   }
   const agents::d4pg::StepGraphConfig config = LoadD4pg(c);
   nn::StepGraph policy;

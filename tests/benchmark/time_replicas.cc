@@ -7,11 +7,12 @@
 #include <memory>
 #include <utility>
 
+#include "agents/d4pg/agent.h"
 #include "agents/d4pg/step_graph.h"
 #include "core/base/check.h"
 #include "core/base/rng.h"
 #include "core/replicator/replicator.h"
-#include "learner/workloads/d4pg/d4pg_step.h"
+#include "learner/workloads/agent/agent_step.h"
 #include "learner/workloads/image_steps.h"
 #include "models/resnet/step_graph.h"
 #include "models/sngan/step_graph.h"
@@ -63,6 +64,16 @@ class OneBatch : public replicator::InputPipeline {
   bool is_filled_ = false;
 };
 
+agents::LearningSpec LearningSpecOf(
+    const agents::d4pg::StepGraphConfig& config) {
+  const auto actions = static_cast<size_t>(config.action_size);
+  return {.task = {.observation = config.Spec(DType::kF32).observation,
+                   .largest_reward = config.largest_reward,
+                   .action_minimum = std::vector<double>(actions, -1.0),
+                   .action_maximum = std::vector<double>(actions, 1.0)},
+          .discount = config.discount};
+}
+
 ReplicaCase D4pgCase(const agents::d4pg::StepGraphConfig& workload) {
   const auto specs = [workload](int64_t rows) {
     const auto spec = workload.Spec(DType::kF32);
@@ -80,9 +91,10 @@ ReplicaCase D4pgCase(const agents::d4pg::StepGraphConfig& workload) {
   return {.batch_size = workload.batch_size,
           .specs = specs,
           .step_fn = [workload](ReplicaContext& replica, const Inputs& inputs) {
-            return BuildD4pgStep(replica, inputs, workload.agent,
-                                 workload.Spec(DType::kF32),
-                                 workload.MakeSupport());
+            return BuildAgentStep(replica, inputs,
+                                  *agents::d4pg::MakeAgent(workload.agent),
+                                  LearningSpecOf(workload))
+                .outputs;
           }};
 }
 

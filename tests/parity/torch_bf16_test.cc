@@ -9,7 +9,7 @@
 
 #include "core/kernels/backend.h"
 #include "core/tensor/safetensors.h"
-#include "learner/workloads/registry.h"
+#include "learner/workloads/built_in.h"
 #include "tests/support/tensor_values.h"
 #include "tools/probe/probe.h"
 
@@ -50,18 +50,20 @@ TEST_P(TorchBF16Test, TwentyLossesAreAsNearToAutocastAsThatIsToF64) {
   const std::string& backend_name = GetParam().backend;
   const std::filesystem::path folder =
       std::filesystem::path(REPLICANT_SOURCE_DIR) / "tests/golden/torch";
-  const LoadedWorkload loaded =
-      FindWorkload(golden.substr(0, golden.find('_')), "golden")
-          .load(config::Document::FromFile(folder / (golden + ".yaml")),
-                DType::kF32);
+  const learner::StepGraphBuilder::Built loaded =
+      learner::BuiltInWorkloads()
+          .Get(golden.substr(0, golden.find('_')), "golden")
+          .step_graph.build(
+              config::Document::FromFile(folder / (golden + ".yaml")),
+              DType::kF32);
   const auto backend = kernels::MakeBackend(backend_name);
   const probe::ProbeResult result = probe::RunProbe(
-      loaded.workload, *backend,
+      loaded.step, *backend,
       SafetensorsReader(folder / (golden + ".safetensors")), golden,
       {.steps = kSteps, .precision = graph::Precision::kBF16});
 
   const SafetensorsReader expected(folder / "bf16_losses.safetensors");
-  for (const nn::NamedOutput& loss : loaded.workload.losses) {
+  for (const nn::NamedOutput& loss : loaded.step.losses) {
     const auto read = [&](const char* kind) {
       return testing::ToDoubles(
           expected.Read(fmt::format("{}/{}/{}", golden, kind, loss.name))

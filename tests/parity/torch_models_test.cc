@@ -9,7 +9,7 @@
 
 #include "core/kernels/backend.h"
 #include "core/tensor/safetensors.h"
-#include "learner/workloads/registry.h"
+#include "learner/workloads/built_in.h"
 #include "tests/parity/golden_error.h"
 #include "tools/probe/probe.h"
 
@@ -45,10 +45,13 @@ std::filesystem::path Golden(const std::string& file) {
          file;
 }
 
-LoadedWorkload Load(const Case& c, const std::vector<std::string>& overrides) {
-  return FindWorkload(c.golden.substr(0, c.golden.find('_')), "golden")
-      .load(config::Document::FromFile(Golden(c.golden + ".yaml"), overrides),
-            c.dtype);
+learner::StepGraphBuilder::Built Load(
+    const Case& c, const std::vector<std::string>& overrides) {
+  return learner::BuiltInWorkloads()
+      .Get(c.golden.substr(0, c.golden.find('_')), "golden")
+      .step_graph.build(
+          config::Document::FromFile(Golden(c.golden + ".yaml"), overrides),
+          c.dtype);
 }
 
 // The state after the last step with the golden's first batch, as an input of
@@ -138,25 +141,24 @@ class TorchModelsTest : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(TorchModelsTest, TenUpdatesAndEvaluationAreThoseOfPyTorch) {
-  const LoadedWorkload training = Load(GetParam(), {});
-  const probe::ProbeResult result =
-      probe::RunProbe(training.workload, *backend_, input_, GetParam().golden,
-                      {.steps = kSteps});
+  const learner::StepGraphBuilder::Built training = Load(GetParam(), {});
+  const probe::ProbeResult result = probe::RunProbe(
+      training.step, *backend_, input_, GetParam().golden, {.steps = kSteps});
   for (const char* group : {"gradients", "losses", "steps", "variables"}) {
     Compare(result, group, group);
   }
   // a gradient that PyTorch's side lacks would not have been compared
-  for (const nn::NamedOutput& gradient : training.workload.gradients) {
+  for (const nn::NamedOutput& gradient : training.step.gradients) {
     std::string dotted = gradient.name;
     std::ranges::replace(dotted, '/', '.');
     EXPECT_TRUE(expected_.Has("gradients/" + dotted)) << dotted;
   }
 
-  const LoadedWorkload evaluation = Load(GetParam(), {"kind=evaluate"});
-  const std::string input =
-      EvaluationInput(result, input_, evaluation.workload);
+  const learner::StepGraphBuilder::Built evaluation =
+      Load(GetParam(), {"kind=evaluate"});
+  const std::string input = EvaluationInput(result, input_, evaluation.step);
   const probe::ProbeResult evaluated = probe::RunProbe(
-      evaluation.workload, *backend_,
+      evaluation.step, *backend_,
       SafetensorsReader(std::as_bytes(std::span(input)), "evaluation"),
       "evaluation", {});
   probe::ProbeResult rows;

@@ -27,7 +27,9 @@ class SummaryTest : public ::testing::Test {
 
   TemporaryFolder folder_;
   const std::filesystem::path run_ = folder_.path() / "it's a run";
-  RunConfig config_;
+  RunConfig config_ = LoadRunConfig(config::Document::FromText("run.yaml", ""),
+                                    Registry::BuiltIn())
+                          .config;
 };
 
 TEST_F(SummaryTest, SaysWhatIsThereAndHowToGoOn) {
@@ -54,7 +56,8 @@ TEST_F(SummaryTest, SaysWhatIsThereAndHowToGoOn) {
                     .frames = 100000.0,
                     .updates = 300.0,
                     .samples_per_insert = 31.5},
-                   actors::ReadEvaluations(run_), run_, "/bin/x"),
+                   actors::ReadEvaluations(run_), run_,
+                   Commands::InFolder("/bin/x")),
       "task                walker-walk from pixels, 64x64, 3 frames\n"
       "status              complete: learner-0 has completed the run: step "
       "limit\n"
@@ -88,7 +91,7 @@ TEST_F(SummaryTest, SaysSinceWhenAResumedRunCounts) {
                           .resumed_at = 300,
                           .wall_clock_s = 20.0,
                           .updates = 40.0},
-                         {}, run_, "/bin/x"),
+                         {}, run_, Commands::InFolder("/bin/x")),
             "task                cartpole-swingup from state\n"
             "status              complete: time limit\n"
             "wall-clock          20s since step 300, where it was resumed\n"
@@ -101,7 +104,7 @@ TEST_F(SummaryTest, LeavesOutWhatIsNotKnown) {
                          {.status = "stopped",
                           .reason = "stopped by a signal",
                           .wall_clock_s = 3.0},
-                         {}, run_, "/bin/x"),
+                         {}, run_, Commands::InFolder("/bin/x")),
             "task                cartpole-swingup from state\n"
             "status              stopped: stopped by a signal\n"
             "wall-clock          3s\n");

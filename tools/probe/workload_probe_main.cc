@@ -11,7 +11,7 @@
 #include "core/config/command_line.h"
 #include "core/kernels/backend.h"
 #include "core/tensor/safetensors.h"
-#include "learner/workloads/registry.h"
+#include "learner/workloads/built_in.h"
 #include "tools/probe/probe.h"
 
 namespace replicant::probe {
@@ -57,19 +57,29 @@ void CheckOptions(const Options& options) {
   if (options.output.empty()) throw ConfigError("--output FILE is missing");
 }
 
+// The bare step of a workload. Throws ConfigError.
+learner::StepGraphBuilder FindStepGraph(
+    const learner::WorkloadRegistry& workloads, const std::string& name) {
+  const learner::StepGraphBuilder& builder =
+      workloads.Get(name, "--workload").step_graph;
+  if (!builder.build) {
+    throw ConfigError(fmt::format("--workload {}: has no step graph", name));
+  }
+  return builder;
+}
+
 void Run(const Options& options, const config::Arguments& arguments) {
   CheckOptions(options);
-  const LoadedWorkload loaded =
-      FindWorkload(options.workload, "--workload")
-          .load(config::Document::FromFile(arguments.config_file,
-                                           arguments.overrides),
-                *ParseDType(options.dtype));
+  const learner::StepGraphBuilder::Built loaded =
+      FindStepGraph(learner::BuiltInWorkloads(), options.workload)
+          .build(config::Document::FromFile(arguments.config_file,
+                                            arguments.overrides),
+                 *ParseDType(options.dtype));
   const auto backend = kernels::MakeBackend(
       options.backend, {.num_threads = static_cast<int>(
                             PositiveInteger("threads", options.threads))});
   const ProbeResult result = RunProbe(
-      loaded.workload, *backend, SafetensorsReader(options.input),
-      options.input,
+      loaded.step, *backend, SafetensorsReader(options.input), options.input,
       {.steps = PositiveInteger("steps", options.steps),
        .precision = options.precision == "bf16" ? graph::Precision::kBF16
                                                 : graph::Precision::kF32,
@@ -85,12 +95,13 @@ void Run(const Options& options, const config::Arguments& arguments) {
 }
 
 int Main(int argc, char** argv) {
+  const learner::WorkloadRegistry workloads = learner::BuiltInWorkloads();
   config::CommandLine command_line("workload_probe",
                                    "Runs training steps of a workload on "
                                    "variables and batches from a file.");
   Options options;
   command_line.AddOption("--workload", &options.workload,
-                         "which one: " + WorkloadNames());
+                         "which one: " + workloads.Names());
   command_line.AddOption("--input", &options.input,
                          "safetensors file with variables and batches");
   command_line.AddOption("--output", &options.output,
@@ -106,12 +117,12 @@ int Main(int argc, char** argv) {
                          "what is multiplied and kept: f32 or bf16");
   command_line.AddFlag("--check_finite", &options.check_finite,
                        "name the first op that makes NaN or infinity (slow)");
-  config::Arguments arguments =
-      command_line.Parse(argc, argv, AllWorkloads()[0].describe());
+  config::Arguments arguments = command_line.Parse(
+      argc, argv, workloads.workloads()[0]->step_graph.describe());
   if (!arguments.text_to_print.empty()) {
     // the manual is that of the workload that was asked for
     arguments = command_line.Parse(
-        argc, argv, FindWorkload(options.workload, "--workload").describe());
+        argc, argv, FindStepGraph(workloads, options.workload).describe());
   }
   if (!arguments.text_to_print.empty()) {
     std::fputs(arguments.text_to_print.c_str(), stdout);

@@ -1,4 +1,4 @@
-#include "learner/workloads/d4pg/batch_pipeline.h"
+#include "learner/workloads/agent/batch_pipeline.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -63,7 +63,10 @@ void CheckParameterServers(const D4pgCase& c, int num_servers, int replicas) {
       },
       [&](replicator::ReplicaContext& replica,
           const replicator::Inputs& inputs) {
-        return BuildD4pgStep(replica, inputs, c.agent, c.spec, c.support());
+        return BuildAgentStep(replica, inputs,
+                              *agents::d4pg::MakeAgent(c.agent),
+                              c.learning_spec())
+            .outputs;
       });
   ExpectSame(TrainD4pg(c, config),
              TrainD4pg(c, replicas == 1 ? ReplicationConfig{}

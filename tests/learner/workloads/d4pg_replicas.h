@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "agents/d4pg/agent.h"
+#include "agents/d4pg/networks.h"
 #include "core/base/rng.h"
-#include "learner/workloads/d4pg/d4pg_step.h"
+#include "learner/workloads/agent/agent_step.h"
 #include "tests/learner/workloads/variables_of.h"
 
 // D4PG's whole update on N replicas against the same on one: the same global
@@ -22,9 +24,13 @@ struct D4pgCase {
   agents::d4pg::D4pgConfig agent;
   agents::d4pg::AgentSpec spec;
 
-  agents::d4pg::Support support() const {
-    return agents::d4pg::MakeSupport(agent.distribution, /*discount=*/0.9,
-                                     /*largest_reward=*/1.0);
+  agents::LearningSpec learning_spec() const {
+    const auto actions = static_cast<size_t>(spec.action_size);
+    return {.task = {.observation = spec.observation,
+                     .action_minimum = std::vector<double>(actions, -1.0),
+                     .action_maximum = std::vector<double>(actions, 1.0)},
+            .discount = 0.9,
+            .dtype = spec.dtype};
   }
 };
 
@@ -121,6 +127,7 @@ struct D4pgRun {
 
 inline D4pgRun TrainD4pg(const D4pgCase& c,
                          const replicator::ReplicationConfig& config) {
+  const auto agent = agents::d4pg::MakeAgent(c.agent);
   const auto replicator = replicator::Replicator::Create(config, /*seed=*/3);
   const auto input =
       replicator->MakeInput([&](const replicator::InputContext& context) {
@@ -129,10 +136,10 @@ inline D4pgRun TrainD4pg(const D4pgCase& c,
   const auto step =
       replicator->Build(*input, [&](replicator::ReplicaContext& replica,
                                     const replicator::Inputs& inputs) {
-        return BuildD4pgStep(replica, inputs, c.agent, c.spec, c.support());
+        return BuildAgentStep(replica, inputs, *agent, c.learning_spec())
+            .outputs;
       });
-  CopyToTargets(c.agent, c.spec, c.support().num_atoms, /*seed=*/3,
-                replicator->variables());
+  RunAgentStart(*agent, c.learning_spec(), /*seed=*/3, replicator->variables());
   D4pgRun run;
   run.first = ValuesOf(replicator->variables());
   while (step->Run({}) == replicator::NextResult::kOk) ++run.num_steps;

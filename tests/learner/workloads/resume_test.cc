@@ -6,9 +6,10 @@
 #include <cstring>
 #include <memory>
 
+#include "agents/d4pg/agent.h"
 #include "core/base/fs.h"
 #include "learner/learner.h"
-#include "learner/workloads/d4pg/d4pg_workload.h"
+#include "learner/workloads/agent/agent_workload.h"
 #include "tests/replay/running_service.h"
 
 namespace replicant::learner {
@@ -41,20 +42,36 @@ std::vector<std::byte> Episode(uint64_t number) {
   return builder.Finish({});
 }
 
-D4pgWorkloadOptions Options() {
-  D4pgWorkloadOptions options;
+struct TestOptions {
+  agents::d4pg::D4pgConfig agent;
+  agents::LearningSpec spec;
+  LearnerConfig learner;
+  uint64_t seed = 1;
+};
+
+AgentWorkload MakeWorkload(const TestOptions& options,
+                           TransitionSource* source) {
+  return {agents::d4pg::MakeAgent(options.agent),
+          {.learner = options.learner,
+           .seed = options.seed,
+           .replicator = replicator::Replicator::Create(
+               options.learner.replication, options.seed),
+           .spec = options.spec,
+           .source = source}};
+}
+
+TestOptions Options() {
+  TestOptions options;
   options.agent.networks.policy_hidden_sizes = {8};
   options.agent.networks.critic_hidden_sizes = {8};
   options.agent.distribution.num_atoms = 11;
-  options.task = {.observation = Shape({2}),
-                  .action_minimum = {-1.0},
-                  .action_maximum = {1.0}};
-  options.support = agents::d4pg::MakeSupport(options.agent.distribution,
-                                              /*discount=*/0.9,
-                                              /*largest_reward=*/1.0);
-  options.batch_size = 16;
-  options.replication.backend = "reference";
-  options.task.action_repeat = 4;
+  options.spec.task = {.observation = Shape({2}),
+                       .action_minimum = {-1.0},
+                       .action_maximum = {1.0}};
+  options.spec.discount = 0.9;
+  options.learner.batch_size = 16;
+  options.learner.replication.backend = "reference";
+  options.spec.task.action_repeat = 4;
   options.seed = 1;
   return options;
 }
@@ -70,9 +87,9 @@ class Roles {
         service_(MakeService(folder / "replay", num_episodes)),
         transitions_({.endpoints = {service_->endpoint()},
                       .shape = kShape,
-                      .batch_size = Options().batch_size,
+                      .batch_size = Options().learner.batch_size,
                       .prefetch = 3}),
-        workload_(Options(), &transitions_),
+        workload_(MakeWorkload(Options(), &transitions_)),
         learner_(config, folder, &workload_) {}
 
   static replay::ShardConfig ShardOf() {
@@ -89,7 +106,7 @@ class Roles {
   }
 
   replay::Shard& shard() { return service_->shard(); }
-  D4pgWorkload& workload() { return workload_; }
+  AgentWorkload& workload() { return workload_; }
   Learner& learner() { return learner_; }
   CheckpointFolder& checkpoints() { return checkpoints_; }
 
@@ -112,7 +129,7 @@ class Roles {
   CheckpointFolder checkpoints_;
   std::unique_ptr<RunningService> service_;
   RemoteTransitions transitions_;
-  D4pgWorkload workload_;
+  AgentWorkload workload_;
   Learner learner_;
 };
 

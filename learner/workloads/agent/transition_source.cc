@@ -1,4 +1,4 @@
-#include "learner/workloads/d4pg/transition_source.h"
+#include "learner/workloads/agent/transition_source.h"
 
 #include <chrono>
 

@@ -1,4 +1,4 @@
-#include "env/example/see_saw.h"
+#include "see_saw.h"
 
 #include "env/rewards.h"
 

@@ -1,6 +1,6 @@
 // The example of docs/environments.md: a task of one's own runs through the
 // same registry, configuration and wrappers as the suite's.
-#include "env/example/see_saw.h"
+#include "examples/own_task/see_saw.h"
 
 #include <gtest/gtest.h>
 

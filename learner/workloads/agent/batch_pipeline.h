@@ -8,7 +8,7 @@
 #include "agents/task_spec.h"
 #include "core/replicator/input.h"
 #include "core/tensor/host_buffer.h"
-#include "learner/workloads/d4pg/transition_source.h"
+#include "learner/workloads/agent/transition_source.h"
 #include "replay/format/frame_codec.h"
 
 namespace replicant::learner {

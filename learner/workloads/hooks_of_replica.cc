@@ -1,4 +1,4 @@
-#include "learner/workloads/replica_hooks.h"
+#include "learner/workloads/hooks_of_replica.h"
 
 #include <vector>
 

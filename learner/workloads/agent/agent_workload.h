@@ -1,5 +1,6 @@
 #pragma once
 
+#include <any>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -9,45 +10,25 @@
 #include <utility>
 #include <vector>
 
-#include "agents/d4pg/config.h"
-#include "agents/d4pg/distribution.h"
+#include "agents/agent.h"
 #include "agents/task_spec.h"
 #include "core/replicator/replicator.h"
-#include "learner/learner_config.h"
 #include "learner/workload.h"
-#include "learner/workloads/d4pg/batch_pipeline.h"
-#include "learner/workloads/d4pg/transition_source.h"
+#include "learner/workload_registry.h"
+#include "learner/workloads/agent/batch_pipeline.h"
+#include "learner/workloads/agent/transition_source.h"
 
 namespace replicant::learner {
 
-struct D4pgWorkloadOptions {
-  agents::d4pg::D4pgConfig agent;
-  agents::TaskSpec task;
-  agents::d4pg::Support support;
-  int64_t batch_size = 256;
-  graph::Precision precision = graph::Precision::kF32;
-  replicator::ReplicationConfig replication;
-  uint64_t seed = 0;
-};
-
-// What a run's sections say. `discount` is the replay's, per agent step. Throws
-// what agents::d4pg::MakeSupport() throws.
-D4pgWorkloadOptions MakeD4pgWorkloadOptions(
-    const LearnerConfig& learner, const agents::d4pg::D4pgConfig& agent,
-    const agents::TaskSpec& task, double discount, int64_t seed);
-
-// D4PG (arXiv:1804.08617): draws n-step transitions, makes the whole update of
-// agents/d4pg/update.h as one step, sends the new priorities back.
-class D4pgWorkload : public Workload {
+// Trains an agent: draws n-step transitions, runs the agent's whole update as
+// one step, sends the new priorities back.
+class AgentWorkload : public Workload {
  public:
-  // `source` outlives the workload. Throws ConfigError if the networks do not
-  // fit the task, and what Replicator::Create() throws.
-  D4pgWorkload(const D4pgWorkloadOptions& options, TransitionSource* source);
-  // On a replicator of options.replication. Its first process has the source;
-  // the others follow it (learner/learner.h), and give null.
-  D4pgWorkload(const D4pgWorkloadOptions& options,
-               std::unique_ptr<replicator::Replicator> replicator,
-               TransitionSource* source);
+  // Only the first process has arguments.source; the others follow it
+  // (learner/learner.h) and give null. Throws what Agent::Check() throws, and
+  // what replicator::Replicator::Build() throws.
+  AgentWorkload(std::shared_ptr<const agents::Agent> agent,
+                WorkloadArguments arguments);
 
   NextResult Step(Clock::TimePoint deadline) override;
   int64_t NumNewSteps() const override { return step_->num_steps(); }
@@ -59,16 +40,17 @@ class D4pgWorkload : public Workload {
   runtime::VariableStore& variables() override {
     return replicator_->variables();
   }
-  // critic_loss, policy_loss, and the batch's mean value, reward and priority.
+  // The agent's losses, and the means of its values, of the reward and of the
+  // priority over the batch.
   std::vector<std::pair<std::string, double>> Scalars() const override;
-  // The encoder's and the policy's, with the agent steps that they are from.
+  // The policy's, with the agent steps that they are from.
   std::vector<std::string> PublishedVariables() const override {
     return published_;
   }
   std::map<std::string, std::string> PublishedMetadata() const override;
   // Of all that actors have brought to the replay.
   int64_t NumFrames() const override {
-    return num_agent_steps_ * options_.task.action_repeat;
+    return num_agent_steps_ * spec_.task.action_repeat;
   }
   // The agent steps: everything else that is random is keyed by a variable.
   std::map<std::string, std::string> State() const override;
@@ -91,7 +73,8 @@ class D4pgWorkload : public Workload {
     return pipelines_.at(step_->group())->batch();
   }
 
-  const D4pgWorkloadOptions options_;
+  const std::shared_ptr<const agents::Agent> agent_;
+  const agents::LearningSpec spec_;
   TransitionSource* const source_;
   std::unique_ptr<replicator::Replicator> replicator_;
   // by group; input_ owns them, and there are none where another process has
@@ -99,8 +82,35 @@ class D4pgWorkload : public Workload {
   std::map<int, TransitionPipeline*> pipelines_;
   std::unique_ptr<replicator::Input> input_;
   std::unique_ptr<replicator::Step> step_;
+  // names of the agent's losses and values
+  std::vector<std::string> losses_, values_;
   std::vector<std::string> published_;
   int64_t num_agent_steps_ = 0;
 };
+
+// Defines the workload that trains an agent. Config has `static Config
+// Read(config::Reader&)`; `make_agent` makes a std::shared_ptr<Agent> of it.
+template <typename Config, typename MakeAgent>
+WorkloadDef DefineAgent(const std::string& name, const std::string& section_doc,
+                        MakeAgent make_agent) {
+  const auto make =
+      [make_agent](
+          const std::any& section) -> std::shared_ptr<const agents::Agent> {
+    return make_agent(std::any_cast<const Config&>(section));
+  };
+  return {
+      .name = name,
+      .section = name,
+      .section_doc = section_doc,
+      .read_section = [](config::Reader& reader) -> std::any {
+        return Config::Read(reader);
+      },
+      .make_agent = make,
+      .make = [make](const std::any& section,
+                     WorkloadArguments arguments) -> std::unique_ptr<Workload> {
+        return std::make_unique<AgentWorkload>(make(section),
+                                               std::move(arguments));
+      }};
+}
 
 }  // namespace replicant::learner

@@ -1,4 +1,4 @@
-#include "learner/workloads/d4pg/d4pg_workload.h"
+#include "learner/workloads/agent/agent_workload.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +7,7 @@
 #include <set>
 
 #include "agents/agent_steps.h"
+#include "agents/d4pg/agent.h"
 #include "core/base/error.h"
 #include "core/base/rng.h"
 
@@ -72,21 +73,37 @@ class BanditTransitions : public TransitionSource {
   RandomStream random_{/*seed=*/5, "bandit"};
 };
 
-D4pgWorkloadOptions Options() {
-  D4pgWorkloadOptions options;
+struct TestOptions {
+  agents::d4pg::D4pgConfig agent;
+  agents::LearningSpec spec;
+  LearnerConfig learner;
+  uint64_t seed = 1;
+};
+
+AgentWorkload MakeWorkload(const TestOptions& options,
+                           TransitionSource* source) {
+  return {agents::d4pg::MakeAgent(options.agent),
+          {.learner = options.learner,
+           .seed = options.seed,
+           .replicator = replicator::Replicator::Create(
+               options.learner.replication, options.seed),
+           .spec = options.spec,
+           .source = source}};
+}
+
+TestOptions Options() {
+  TestOptions options;
   options.agent.networks.policy_hidden_sizes = {16, 16};
   options.agent.networks.critic_hidden_sizes = {32, 32};
   options.agent.distribution.num_atoms = 21;
   options.agent.critic_optimizer.learning_rate = 3e-3;
   options.agent.policy_optimizer.learning_rate = 1e-3;
-  options.task = {.observation = Shape({2}),
-                  .action_minimum = {-1.0},
-                  .action_maximum = {1.0}};
-  options.support =
-      agents::d4pg::MakeSupport(options.agent.distribution, /*discount=*/0.0,
-                                /*largest_reward=*/1.0);
-  options.batch_size = kBatch;
-  options.replication.backend = "reference";
+  options.spec.task = {.observation = Shape({2}),
+                       .action_minimum = {-1.0},
+                       .action_maximum = {1.0}};
+  options.spec.discount = 0.0;
+  options.learner.batch_size = kBatch;
+  options.learner.replication.backend = "reference";
   options.seed = 1;
   return options;
 }
@@ -107,9 +124,9 @@ INSTANTIATE_TEST_SUITE_P(Both, D4pgPrecisionTest,
 
 TEST_P(D4pgPrecisionTest, LearnsABandit) {
   BanditTransitions bandit;
-  D4pgWorkloadOptions options = Options();
-  options.precision = GetParam();
-  D4pgWorkload workload(options, &bandit);
+  TestOptions options = Options();
+  options.learner.precision = GetParam();
+  AgentWorkload workload = MakeWorkload(options, &bandit);
   ASSERT_EQ(workload.Step({}), NextResult::kOk);
   const double first_policy_loss = ScalarOf(workload, "policy_loss");
   for (int i = 0; i < 400; ++i) {
@@ -125,12 +142,12 @@ TEST_P(D4pgPrecisionTest, LearnsABandit) {
 
 // Replicas that do not wait for each other: every batch's priorities are its
 // own, and a pause leaves nothing under way.
-TEST(D4pgWorkloadTest, LearnsABanditByHogwild) {
+TEST(AgentWorkloadTest, LearnsABanditByHogwild) {
   BanditTransitions bandit;
-  D4pgWorkloadOptions options = Options();
-  options.replication.strategy = replicator::Strategy::kHogwild;
-  options.replication.replicas = 3;
-  D4pgWorkload workload(options, &bandit);
+  TestOptions options = Options();
+  options.learner.replication.strategy = replicator::Strategy::kHogwild;
+  options.learner.replication.replicas = 3;
+  AgentWorkload workload = MakeWorkload(options, &bandit);
   int num_steps = 0;
   for (; num_steps < 600; ++num_steps) {
     ASSERT_EQ(workload.Step({}), NextResult::kOk);
@@ -150,9 +167,9 @@ TEST(D4pgWorkloadTest, LearnsABanditByHogwild) {
   EXPECT_EQ(workload.Step({}), NextResult::kOk);
 }
 
-TEST(D4pgWorkloadTest, TargetsBeginAsCopies) {
+TEST(AgentWorkloadTest, TargetsBeginAsCopies) {
   BanditTransitions bandit;
-  D4pgWorkload workload(Options(), &bandit);
+  AgentWorkload workload = MakeWorkload(Options(), &bandit);
   int num_targets = 0;
   for (const auto& [name, variable] : workload.variables().variables()) {
     if (!name.starts_with("target/")) continue;
@@ -168,21 +185,21 @@ TEST(D4pgWorkloadTest, TargetsBeginAsCopies) {
   EXPECT_GT(num_targets, 8);
 }
 
-TEST(D4pgWorkloadTest, PublishesThePolicyAlone) {
+TEST(AgentWorkloadTest, PublishesThePolicyAlone) {
   BanditTransitions bandit;
-  const D4pgWorkload workload(Options(), &bandit);
+  const AgentWorkload workload = MakeWorkload(Options(), &bandit);
   EXPECT_THAT(workload.PublishedVariables(), Each(StartsWith("policy/")));
   EXPECT_THAT(workload.PublishedVariables(),
               Not(Contains(StartsWith("critic"))));
   EXPECT_FALSE(workload.PublishedVariables().empty());
 }
 
-TEST(D4pgWorkloadTest, CountsTheFramesThatTheReplayTellsOf) {
+TEST(AgentWorkloadTest, CountsTheFramesThatTheReplayTellsOf) {
   BanditTransitions bandit;
   bandit.total_steps = 500;
-  D4pgWorkloadOptions options = Options();
-  options.task.action_repeat = 4;
-  D4pgWorkload workload(options, &bandit);
+  TestOptions options = Options();
+  options.spec.task.action_repeat = 4;
+  AgentWorkload workload = MakeWorkload(options, &bandit);
   EXPECT_EQ(workload.NumFrames(), 0);
   ASSERT_EQ(workload.Step({}), NextResult::kOk);
   EXPECT_EQ(workload.NumFrames(), 2000);
@@ -192,26 +209,26 @@ TEST(D4pgWorkloadTest, CountsTheFramesThatTheReplayTellsOf) {
   ASSERT_EQ(workload.Step({}), NextResult::kOk);
   EXPECT_EQ(workload.NumFrames(), 2000);
 
-  D4pgWorkload resumed(options, &bandit);
+  AgentWorkload resumed = MakeWorkload(options, &bandit);
   resumed.Restore(workload.State());
   EXPECT_EQ(resumed.NumFrames(), 2000);
   EXPECT_THROW(resumed.Restore({{agents::kAgentStepsKey, "5x"}}),
                InvalidArgument);
 }
 
-TEST(D4pgWorkloadTest, WaitsWithoutTransitions) {
+TEST(AgentWorkloadTest, WaitsWithoutTransitions) {
   BanditTransitions bandit;
   bandit.is_empty = true;
-  D4pgWorkload workload(Options(), &bandit);
+  AgentWorkload workload = MakeWorkload(Options(), &bandit);
   EXPECT_EQ(workload.Step({}), NextResult::kTimeout);
   EXPECT_EQ(bandit.num_updates, 0);
 }
 
-TEST(D4pgWorkloadTest, RefusesABatchOfAnotherSize) {
+TEST(AgentWorkloadTest, RefusesABatchOfAnotherSize) {
   BanditTransitions bandit;
-  D4pgWorkloadOptions options = Options();
-  options.batch_size = 32;
-  D4pgWorkload workload(options, &bandit);
+  TestOptions options = Options();
+  options.learner.batch_size = 32;
+  AgentWorkload workload = MakeWorkload(options, &bandit);
   EXPECT_THROW(static_cast<void>(workload.Step({})), CommError);
 }
 

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "agents/task_spec.h"
+#include "core/graph/graph.h"
+#include "core/nn/replica_hooks.h"
+#include "core/tensor/dtype.h"
+
+namespace replicant::agents {
+
+// A batch of n-step transitions (replay/table/n_step.h) as inputs of a graph.
+// B rows.
+struct TransitionBatch {
+  graph::Output observation;  // [B, ...]: u8 pixels or f32 states
+  graph::Output action;       // [B, A], in [-1, 1]
+  graph::Output reward;       // [B]: R, the discounted sum of n rewards
+  graph::Output discount;     // [B]: D, product of n discounts; 0 at an end
+  graph::Output next_observation;   // [B, ...]: where the return bootstraps
+  graph::Output importance_weight;  // [B], > 0; largest of the batch is <= 1
+};
+
+// The problem that a learner solves.
+struct LearningSpec {
+  TaskSpec task;
+  double discount = 0.99;  // per agent step
+  // Type of parameters and computation.
+  DType dtype = DType::kF32;
+};
+
+// One update of everything that a learner trains.
+struct AgentUpdate {
+  // Scalars for the curves, each a mean over the replica's rows: "critic_loss".
+  std::vector<std::pair<std::string, graph::Output>> losses;
+  // [B] each; the curves show their means.
+  std::vector<std::pair<std::string, graph::Output>> values;
+  // [B]: new priorities of the sampled items.
+  graph::Output priority;
+  // The nodes that write variables.
+  std::vector<graph::Output> updates;
+};
+
+struct PolicyOptions {
+  // E, the number of environments that act together.
+  int64_t num_environments = 1;
+  // Adds exploration noise of the scale that the caller gives.
+  bool has_noise = true;
+  // Global number of environment 0, which keys the noise: actors with one seed
+  // and different numbers draw different noise.
+  int64_t first_environment = 0;
+};
+
+// An agent: a policy for actors, and the update by which a learner trains it.
+// Both are builders of graphs and share their variables by name.
+//
+// A program adds an agent of its own to its registry (programs/registry.h). The
+// learner, the actors and the evaluator then run it without a change.
+//
+// Thread-safety: const methods may run concurrently on different graphs.
+class Agent {
+ public:
+  virtual ~Agent() = default;
+
+  // Throws ConfigError if the agent cannot learn this.
+  virtual void Check(const LearningSpec& spec) const = 0;
+
+  // Adds the policy and returns the actions, f32 [E, A] in [-1, 1]. Its inputs
+  // are "observation" [E, ...] and, with noise, "noise_scale" f32 [E] (0 for
+  // the mean action) and "step" i64 [], which keys the noise.
+  virtual graph::Output BuildPolicy(graph::Graph& graph, const TaskSpec& task,
+                                    const PolicyOptions& options) const = 0;
+
+  // Adds networks, losses and optimizers for `batch`.
+  virtual AgentUpdate BuildUpdate(graph::Graph& graph, const LearningSpec& spec,
+                                  const TransitionBatch& batch,
+                                  const nn::ReplicaHooks& hooks) const = 0;
+
+  // Adds what a new run runs once before its first update, such as copies to
+  // target networks, and returns the nodes that write. None by default.
+  virtual std::vector<graph::Output> BuildStart(
+      graph::Graph& /*graph*/, const LearningSpec& /*spec*/) const {
+    return {};
+  }
+
+  // Returns whether the policy reads this variable: the learner publishes it.
+  virtual bool IsOfPolicy(std::string_view variable) const = 0;
+};
+
+}  // namespace replicant::agents

@@ -1,0 +1,77 @@
+#include "agents/d4pg/agent.h"
+
+#include "agents/d4pg/distribution.h"
+#include "agents/d4pg/networks.h"
+#include "agents/d4pg/policy.h"
+#include "agents/d4pg/update.h"
+
+namespace replicant::agents::d4pg {
+namespace {
+
+class D4pgAgent : public Agent {
+ public:
+  explicit D4pgAgent(const D4pgConfig& config) : config_(config) {}
+
+  void Check(const LearningSpec& spec) const override {
+    CheckSpec(config_.networks, SpecOf(spec));
+    static_cast<void>(SupportOf(spec));
+  }
+
+  Output BuildPolicy(Graph& graph, const TaskSpec& task,
+                     const agents::PolicyOptions& options) const override {
+    return d4pg::BuildPolicy(graph, config_.networks, SpecOf({.task = task}),
+                             {.num_environments = options.num_environments,
+                              .has_noise = options.has_noise,
+                              .first_environment = options.first_environment});
+  }
+
+  AgentUpdate BuildUpdate(Graph& graph, const LearningSpec& spec,
+                          const TransitionBatch& batch,
+                          const nn::ReplicaHooks& hooks) const override {
+    const Update update =
+        d4pg::BuildUpdate(graph, config_, SpecOf(spec), SupportOf(spec),
+                          {.observation = batch.observation,
+                           .action = batch.action,
+                           .reward = batch.reward,
+                           .discount = batch.discount,
+                           .next_observation = batch.next_observation,
+                           .importance_weight = batch.importance_weight},
+                          hooks);
+    return {.losses = {{"critic_loss", update.critic_loss},
+                       {"policy_loss", update.policy_loss}},
+            .values = {{"value", update.value}},
+            .priority = update.priority,
+            .updates = update.updates};
+  }
+
+  std::vector<Output> BuildStart(Graph& graph,
+                                 const LearningSpec& spec) const override {
+    return {BuildTargetCopy(graph, config_, SpecOf(spec),
+                            SupportOf(spec).num_atoms)};
+  }
+
+  bool IsOfPolicy(std::string_view variable) const override {
+    return variable.starts_with("encoder/") || variable.starts_with("policy/");
+  }
+
+ private:
+  static AgentSpec SpecOf(const LearningSpec& spec) {
+    return {.observation = spec.task.observation,
+            .action_size = spec.task.action_size(),
+            .dtype = spec.dtype};
+  }
+  Support SupportOf(const LearningSpec& spec) const {
+    return MakeSupport(config_.distribution, spec.discount,
+                       spec.task.largest_reward);
+  }
+
+  const D4pgConfig config_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Agent> MakeAgent(const D4pgConfig& config) {
+  return std::make_shared<D4pgAgent>(config);
+}
+
+}  // namespace replicant::agents::d4pg

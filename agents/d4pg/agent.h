@@ -1,0 +1,16 @@
+#pragma once
+
+#include <memory>
+
+#include "agents/agent.h"
+#include "agents/d4pg/config.h"
+
+namespace replicant::agents::d4pg {
+
+// Makes the D4PG agent (arXiv:1804.08617) of agents/d4pg/update.h.
+//
+// Losses "critic_loss" and "policy_loss", values "value". The policy reads the
+// variables "encoder/..." and "policy/...".
+std::shared_ptr<const Agent> MakeAgent(const D4pgConfig& config);
+
+}  // namespace replicant::agents::d4pg

@@ -1,0 +1,9 @@
+#pragma once
+
+#include "learner/workload_registry.h"
+
+// A classifier of two interleaved spirals, as a workload of one's own.
+//
+//   learner: {workload: spirals}
+//   spirals: {hidden_size: 64, learning_rate: 3e-3}
+replicant::learner::WorkloadDef SpiralsWorkload();

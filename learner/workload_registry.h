@@ -1,0 +1,116 @@
+#pragma once
+
+#include <any>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "agents/agent.h"
+#include "core/config/load.h"
+#include "core/config/reader.h"
+#include "core/nn/step_graph.h"
+#include "core/replicator/replicator.h"
+#include "learner/learner_config.h"
+#include "learner/workload.h"
+
+namespace replicant::learner {
+
+class TransitionSource;
+
+// The parts of a run that a workload is made from.
+struct WorkloadArguments {
+  LearnerConfig learner;
+  uint64_t seed = 0;
+  std::unique_ptr<replicator::Replicator> replicator;
+
+  // --- a workload with an agent only ---
+  agents::LearningSpec spec = {};
+  // Draws the batches and outlives the workload; null in a process that follows
+  // another one's steps.
+  TransitionSource* source = nullptr;
+};
+
+// Builds a workload's step as a bare graph, for tools that run it from files.
+struct StepGraphBuilder {
+  struct Built {
+    nn::StepGraph step;
+    std::string resolved_yaml;
+  };
+  // The manual of its configuration.
+  std::function<config::Manual()> describe;
+  // `dtype` is the type of variables and computation. Throws ConfigError.
+  std::function<Built(config::Document document, DType dtype)> build;
+};
+
+// One value of `learner.workload`: something that the learner can train.
+struct WorkloadDef {
+  std::string name;
+  // Key of its section at the root of a run's configuration, and the section's
+  // documentation.
+  std::string section;
+  std::string section_doc;
+  // Reads the section. The value is passed to the functions below.
+  std::function<std::any(config::Reader& reader)> read_section;
+  // Makes the agent that actors run; null for a workload that learns without
+  // actors and a replay.
+  std::function<std::shared_ptr<const agents::Agent>(const std::any& section)>
+      make_agent;
+  // Throws ConfigError for a configuration that cannot be trained.
+  std::function<std::unique_ptr<Workload>(const std::any& section,
+                                          WorkloadArguments arguments)>
+      make;
+  // Empty functions: no tool can run it.
+  StepGraphBuilder step_graph = {};
+
+  bool has_actors() const { return make_agent != nullptr; }
+};
+
+// The workloads of a program, by name.
+//
+// Thread-safety: const methods may run concurrently.
+class WorkloadRegistry {
+ public:
+  // Throws InvalidArgument if the name or the section is taken.
+  void Add(WorkloadDef workload);
+  // Returns null if there is none.
+  const WorkloadDef* Find(std::string_view name) const;
+  // Throws ConfigError that names all of them; `option` is where the name was
+  // given: "--workload".
+  const WorkloadDef& Get(std::string_view name, std::string_view option) const;
+  // "d4pg, resnet50, sngan"
+  std::string Names() const;
+  // In the order of Add(). Pointers to an element live as long as the registry
+  // and its copies do not replace them.
+  const std::vector<std::shared_ptr<const WorkloadDef>>& workloads() const {
+    return workloads_;
+  }
+
+ private:
+  std::vector<std::shared_ptr<const WorkloadDef>> workloads_;
+};
+
+// Defines a workload without actors. Config has `static Config
+// Read(config::Reader&)`; `make` is called with it.
+template <typename Config, typename Make>
+WorkloadDef DefineWorkload(const std::string& name,
+                           const std::string& section_doc, Make make) {
+  return {
+      .name = name,
+      .section = name,
+      .section_doc = section_doc,
+      .read_section = [](config::Reader& reader) -> std::any {
+        return Config::Read(reader);
+      },
+      .make_agent = nullptr,
+      .make =
+          [make](const std::any& section, WorkloadArguments arguments) {
+            return std::unique_ptr<Workload>(make(
+                std::any_cast<const Config&>(section), std::move(arguments)));
+          }};
+}
+
+}  // namespace replicant::learner

@@ -1,0 +1,62 @@
+#include "learner/workloads/agent/agent_step.h"
+
+#include <utility>
+#include <vector>
+
+#include "core/graph/ops/shape_ops.h"
+#include "core/runtime/executor.h"
+#include "learner/workloads/hooks_of_replica.h"
+
+namespace replicant::learner {
+namespace {
+
+using graph::Output;
+using replicator::ReduceOp;
+using replicator::ReplicaContext;
+
+// [rows of one replica] -> [rows of all].
+Output AllRows(ReplicaContext& replica, Output rows) {
+  return graph::Reshape(replica.AllGather(rows), {-1});
+}
+
+}  // namespace
+
+AgentStep BuildAgentStep(ReplicaContext& replica,
+                         const replicator::Inputs& inputs,
+                         const agents::Agent& agent,
+                         const agents::LearningSpec& spec) {
+  const Output reward = inputs.at("reward");
+  const agents::AgentUpdate update =
+      agent.BuildUpdate(replica.graph(), spec,
+                        {.observation = inputs.at("observation"),
+                         .action = inputs.at("action"),
+                         .reward = reward,
+                         .discount = inputs.at("discount"),
+                         .next_observation = inputs.at("next_observation"),
+                         .importance_weight = inputs.at("importance_weight")},
+                        HooksOf(replica, reward.shape()[0]));
+  AgentStep step;
+  step.outputs.updates = update.updates;
+  auto& outputs = step.outputs.values;
+  for (const auto& [name, loss] : update.losses) {
+    outputs.emplace_back(name, replica.AllReduce(loss, ReduceOp::kMean));
+    step.losses.push_back(name);
+  }
+  outputs.emplace_back("priority", AllRows(replica, update.priority));
+  for (const auto& [name, value] : update.values) {
+    outputs.emplace_back(name, AllRows(replica, value));
+    step.values.push_back(name);
+  }
+  return step;
+}
+
+void RunAgentStart(const agents::Agent& agent, const agents::LearningSpec& spec,
+                   uint64_t seed, runtime::VariableStore& variables) {
+  graph::Graph graph(seed);
+  const std::vector<Output> updates = agent.BuildStart(graph, spec);
+  if (updates.empty()) return;
+  runtime::Executor(graph, {.outputs = {}, .updates = updates}, variables)
+      .Run();
+}
+
+}  // namespace replicant::learner

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "agents/agent.h"
+#include "core/replicator/replicator.h"
+#include "core/runtime/variable_store.h"
+
+namespace replicant::learner {
+
+// An agent's step, with the names of what it gives.
+struct AgentStep {
+  replicator::StepOutputs outputs;
+  std::vector<std::string> losses;
+  std::vector<std::string> values;
+};
+
+// Builds an agent's whole update as a step of one replica, on its rows of the
+// batch: inputs "observation", "action", "reward", "discount",
+// "next_observation" and "importance_weight". Any number of replicas learns
+// what one would learn from all rows.
+//
+// Values: the agent's losses, [], over all rows; "priority" and the agent's
+// values, [global batch], by global row.
+AgentStep BuildAgentStep(replicator::ReplicaContext& replica,
+                         const replicator::Inputs& inputs,
+                         const agents::Agent& agent,
+                         const agents::LearningSpec& spec);
+
+// Runs the agent's start (agents::Agent::BuildStart) on `variables`.
+void RunAgentStart(const agents::Agent& agent, const agents::LearningSpec& spec,
+                   uint64_t seed, runtime::VariableStore& variables);
+
+}  // namespace replicant::learner

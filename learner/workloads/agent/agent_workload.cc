@@ -1,0 +1,130 @@
+#include "learner/workloads/agent/agent_workload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "agents/agent_steps.h"
+#include "core/base/error.h"
+#include "learner/workloads/agent/agent_step.h"
+
+namespace replicant::learner {
+namespace {
+
+// Of this process: the replicas wait while a batch is put in order.
+int ThreadsOf(const replicator::ReplicationConfig& config) {
+  return config.strategy == replicator::Strategy::kInGraph
+             ? config.threads * config.replicas
+             : config.threads * config.replicas_per_process;
+}
+
+double Mean(std::span<const float> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) /
+         static_cast<double>(values.size());
+}
+
+}  // namespace
+
+AgentWorkload::AgentWorkload(std::shared_ptr<const agents::Agent> agent,
+                             WorkloadArguments arguments)
+    : agent_(std::move(agent)),
+      spec_(std::move(arguments.spec)),
+      source_(arguments.source),
+      replicator_(std::move(arguments.replicator)) {
+  agent_->Check(spec_);
+  const LearnerConfig& learner = arguments.learner;
+  // one process speaks with the replay, so that a checkpoint has one cut
+  input_ = replicator_->MakeInput(
+      [&](const replicator::InputContext& context) {
+        auto pipeline = std::make_unique<TransitionPipeline>(
+            spec_.task, context.PipelineBatchSize(learner.batch_size),
+            ThreadsOf(learner.replication), source_);
+        pipelines_[context.group_id] = pipeline.get();
+        return pipeline;
+      },
+      replicator::InputMode::kSingle);
+  const auto step = [&](replicator::ReplicaContext& replica,
+                        const replicator::Inputs& inputs) {
+    const AgentStep built = BuildAgentStep(replica, inputs, *agent_, spec_);
+    // every replica builds the same
+    losses_ = built.losses;
+    values_ = built.values;
+    published_.clear();
+    for (const auto& variable : replica.graph().variables()) {
+      if (agent_->IsOfPolicy(variable.name)) {
+        published_.push_back(variable.name);
+      }
+    }
+    return built.outputs;
+  };
+  step_ = replicator_->Build(*input_, step,
+                             {.passes = {.precision = learner.precision}});
+  RunAgentStart(*agent_, spec_, arguments.seed, replicator_->variables());
+}
+
+NextResult AgentWorkload::Step(Clock::TimePoint deadline) {
+  const NextResult result = step_->Run(deadline);
+  if (result == NextResult::kOk && !pipelines_.empty()) {
+    // a replay that lost steps counts them late
+    num_agent_steps_ = std::max(num_agent_steps_, batch().total_steps);
+    source_->UpdatePriorities(batch(), step_->value("priority").Span<float>());
+  }
+  return result;
+}
+
+double AgentWorkload::WaitSeconds() const {
+  double sum = 0.0;
+  for (const auto& [group, pipeline] : pipelines_) {
+    sum += pipeline->wait_seconds();
+  }
+  return sum;
+}
+
+void AgentWorkload::PauseInput(bool is_paused) {
+  for (const auto& [group, pipeline] : pipelines_) {
+    pipeline->SetPaused(is_paused);
+  }
+}
+
+bool AgentWorkload::IsInputDrained() const {
+  // one that was found empty begins no step: then none is under way either
+  return std::ranges::all_of(
+      pipelines_, [](const auto& entry) { return entry.second->is_drained(); });
+}
+
+std::map<std::string, std::string> AgentWorkload::State() const {
+  return {{agents::kAgentStepsKey, std::to_string(num_agent_steps_)}};
+}
+
+void AgentWorkload::Restore(const std::map<std::string, std::string>& state) {
+  const auto steps = agents::AgentStepsIn(state);
+  if (!steps) {
+    throw InvalidArgument(
+        fmt::format("checkpoint: no {}", agents::kAgentStepsKey));
+  }
+  num_agent_steps_ = *steps;
+}
+
+std::map<std::string, std::string> AgentWorkload::PublishedMetadata() const {
+  return State();
+}
+
+std::vector<std::pair<std::string, double>> AgentWorkload::Scalars() const {
+  std::vector<std::pair<std::string, double>> scalars;
+  for (const std::string& name : losses_) {
+    scalars.emplace_back(
+        name, static_cast<double>(step_->value(name).Span<float>()[0]));
+  }
+  for (const std::string& name : values_) {
+    scalars.emplace_back(name, Mean(step_->value(name).Span<float>()));
+  }
+  scalars.emplace_back("reward", Mean(batch().rewards));
+  scalars.emplace_back("priority",
+                       Mean(step_->value("priority").Span<float>()));
+  return scalars;
+}
+
+}  // namespace replicant::learner

@@ -1,0 +1,74 @@
+#include "learner/workloads/built_in.h"
+
+#include <memory>
+#include <utility>
+
+#include "agents/d4pg/agent.h"
+#include "agents/d4pg/config.h"
+#include "agents/d4pg/step_graph.h"
+#include "learner/workloads/agent/agent_workload.h"
+#include "learner/workloads/resnet_workload.h"
+#include "learner/workloads/sngan_workload.h"
+#include "models/resnet/step_graph.h"
+#include "models/sngan/step_graph.h"
+
+namespace replicant::learner {
+namespace {
+
+// `build` is the BuildStepGraph() of the configuration's namespace.
+template <typename Config>
+StepGraphBuilder BuilderOf(nn::StepGraph (*build)(const Config&, DType)) {
+  return {
+      .describe = &config::Describe<Config>,
+      .build = [build](config::Document document,
+                       DType dtype) -> StepGraphBuilder::Built {
+        auto loaded = config::Load<Config>(std::move(document));
+        return {build(loaded.config, dtype), std::move(loaded.resolved_yaml)};
+      }};
+}
+
+WorkloadDef D4pg() {
+  WorkloadDef workload = DefineAgent<agents::d4pg::D4pgConfig>(
+      "d4pg", "the D4PG agent", &agents::d4pg::MakeAgent);
+  workload.section = "agent";
+  workload.step_graph = BuilderOf(&agents::d4pg::BuildStepGraph);
+  return workload;
+}
+
+WorkloadDef ResNet50() {
+  WorkloadDef workload = DefineWorkload<models::resnet::ResNetConfig>(
+      "resnet50", "the image classifier, with learner.workload resnet50",
+      [](const models::resnet::ResNetConfig& config,
+         WorkloadArguments arguments) {
+        return std::make_unique<ResNetWorkload>(
+            config, arguments.learner.batch_size, arguments.learner.precision,
+            arguments.seed, std::move(arguments.replicator));
+      });
+  workload.step_graph = BuilderOf(&models::resnet::BuildStepGraph);
+  return workload;
+}
+
+WorkloadDef Sngan() {
+  WorkloadDef workload = DefineWorkload<models::sngan::SnganConfig>(
+      "sngan", "the networks that make images, with learner.workload sngan",
+      [](const models::sngan::SnganConfig& config,
+         WorkloadArguments arguments) {
+        return std::make_unique<SnganWorkload>(
+            config, arguments.learner.batch_size, arguments.learner.precision,
+            arguments.seed, std::move(arguments.replicator));
+      });
+  workload.step_graph = BuilderOf(&models::sngan::BuildStepGraph);
+  return workload;
+}
+
+}  // namespace
+
+WorkloadRegistry BuiltInWorkloads() {
+  WorkloadRegistry registry;
+  registry.Add(D4pg());
+  registry.Add(ResNet50());
+  registry.Add(Sngan());
+  return registry;
+}
+
+}  // namespace replicant::learner

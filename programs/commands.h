@@ -1,0 +1,30 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace replicant::programs {
+
+// The command lines that start the programs of a run: those of this project,
+// or those of a user's executable, which is all of them.
+class Commands {
+ public:
+  // Each program is an executable of its own in `folder`.
+  static Commands InFolder(std::filesystem::path folder);
+  // `executable` takes the name of the program as its first argument.
+  static Commands OfExecutable(std::filesystem::path executable);
+
+  // Returns the first words of the command that starts `program`.
+  std::vector<std::string> Of(std::string_view program) const;
+
+ private:
+  Commands(std::filesystem::path path, bool is_folder)
+      : path_(std::move(path)), is_folder_(is_folder) {}
+
+  std::filesystem::path path_;
+  bool is_folder_;
+};
+
+}  // namespace replicant::programs

@@ -1,0 +1,233 @@
+#include "programs/fleet_roles.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "core/replicator/replication_config.h"
+#include "learner/checkpoint_folder.h"
+
+namespace replicant::programs {
+namespace {
+
+using fleet::PlacedRole;
+using fleet::RoleRequest;
+using fleet::RoleSpec;
+using OnSuccess = fleet::RoleSpec::OnSuccess;
+
+// Niceness of the roles that share processors with the learner. The threads of
+// a step wait for each other, so one interrupted thread holds up all of them.
+// The other roles need little time, and find it while the learner waits.
+constexpr int kNicenessBesideLearner = 10;
+
+// Adds "--set KEY=VALUE" to a command.
+template <typename Value>
+void Set(const std::string& key, const Value& value, RoleSpec* spec) {
+  spec->command.push_back("--set");
+  spec->command.push_back(fmt::format("{}={}", key, value));
+}
+
+void AddIndex(RoleSpec* spec) {
+  spec->command.insert(spec->command.end(),
+                       {"--index", std::to_string(spec->id.index)});
+}
+
+// Makes the replay restore the moment of the learner's newest checkpoint.
+std::vector<std::string> RestoreArguments(
+    const std::filesystem::path& run_folder) {
+  const auto manifest =
+      learner::CheckpointFolder(run_folder / "checkpoints", /*num_kept=*/1)
+          .NewestManifest();
+  if (!manifest || !manifest->has_input) return {};
+  return {"--set", fmt::format("replay.restore_checkpoint={}", manifest->id)};
+}
+
+// Makes mpirun start the learner's processes; the first of them speaks for all.
+// mpirun would take a SIGTERM and end them at once, so the role drains by the
+// order in the answer to its heartbeat alone.
+void RunUnderMpi(const replicator::ReplicationConfig& config, RoleSpec* spec) {
+  std::vector<std::string> command = {
+      "mpirun", "-n",
+      std::to_string(config.replicas / config.replicas_per_process),
+      // the processors are chosen already, and may be fewer
+      "--oversubscribe", "--bind-to", "none", "--allow-run-as-root"};
+  command.insert(command.end(), spec->command.begin(), spec->command.end());
+  spec->command = std::move(command);
+  spec->takes_sigterm = false;
+}
+
+void MakeReplay(const RolePlan& plan, RoleSpec* spec) {
+  const RunConfig& config = plan.config;
+  spec->start_stage = 0;
+  spec->stop_stage = 2;
+  Set("replay.observation_bytes", plan.task.observation_bytes(), spec);
+  Set("replay.action_bytes", plan.task.action_bytes(), spec);
+  Set("replay.frame_bytes", plan.task.frame_bytes(), spec);
+  for (const replay::TableConfig& table :
+       config.replay.MakeShardConfig().tables) {
+    Set(fmt::format("replay.tables.{}.stack", table.name),
+        plan.task.frame_stack, spec);
+  }
+  Set("replay.checkpoint_folder", (plan.run_folder / "replay").string(), spec);
+  // and the part of the one that the learner is about to complete
+  Set("replay.num_kept_checkpoints",
+      std::max<int64_t>(config.replay.num_kept_checkpoints,
+                        config.learner.num_kept_checkpoints + 1),
+      spec);
+  spec->first_arguments = RestoreArguments(plan.run_folder);
+}
+
+void MakeLearner(const RolePlan& plan, RoleSpec* spec) {
+  spec->start_stage = 1;
+  spec->stop_stage = 1;
+  spec->on_success = OnSuccess::kCompletesRun;
+  const replicator::ReplicationConfig& replication =
+      plan.config.learner.replication;
+  if (replication.strategy == replicator::Strategy::kBetweenGraph) {
+    RunUnderMpi(replication, spec);
+  }
+}
+
+// A parameter server: it has done its part once the learner has ended the
+// training.
+void MakeServer(const RolePlan& /*plan*/, RoleSpec* spec) {
+  spec->start_stage = 0;
+  spec->stop_stage = 2;
+  spec->on_success = OnSuccess::kDone;
+}
+
+void MakeWorker(const RolePlan& /*plan*/, RoleSpec* spec) {
+  spec->start_stage = 2;
+  spec->stop_stage = 0;
+  spec->on_success = OnSuccess::kDone;
+}
+
+// It ends by itself when the policy is good enough.
+void MakeEvaluator(const RolePlan& plan, RoleSpec* spec) {
+  spec->start_stage = 2;
+  spec->stop_stage = 0;
+  spec->on_success = OnSuccess::kCompletesRun;
+  spec->is_optional = true;
+  spec->command.insert(spec->command.end(), {"--began_ms", plan.began_ms});
+}
+
+void MakeActor(const RolePlan& /*plan*/, RoleSpec* spec) {
+  spec->start_stage = 2;
+  spec->stop_stage = 0;
+  AddIndex(spec);
+}
+
+// How each role is run.
+struct RoleKind {
+  std::string_view role;
+  std::string_view program;
+  // Started as `learner --role ROLE --index I`.
+  bool is_of_learner = false;
+  void (*make)(const RolePlan& plan, RoleSpec* spec);
+};
+constexpr RoleKind kRoles[] = {
+    {"replay", "replay", false, &MakeReplay},
+    {"learner", "learner", false, &MakeLearner},
+    {"server", "learner", true, &MakeServer},
+    {"worker", "learner", true, &MakeWorker},
+    {"evaluator", "evaluator", false, &MakeEvaluator},
+    {"actor", "actor", false, &MakeActor},
+};
+
+}  // namespace
+
+std::vector<RoleRequest> RoleRequests(const RunConfig& config) {
+  const replicator::ReplicationConfig& replication = config.learner.replication;
+  const bool has_servers =
+      replication.strategy == replicator::Strategy::kParameterServer;
+  const auto worker = [&](const char* role, uint32_t index) {
+    return RoleRequest{.id = {role, index},
+                       .threads = replication.threads *
+                                  replication.logical_devices *
+                                  (has_servers ? replication.replicas_per_group
+                                               : replication.replicas),
+                       .is_exclusive = config.fleet.exclusive_learner};
+  };
+  std::vector<RoleRequest> requests = {worker("learner", 0)};
+  if (has_servers) {
+    for (int i = 1; i < replication.num_groups(); ++i) {
+      requests.push_back(worker("worker", static_cast<uint32_t>(i)));
+    }
+    for (size_t i = 0; i < replication.servers.size(); ++i) {
+      requests.push_back(
+          {.id = {"server", static_cast<uint32_t>(i)}, .load = 0.3});
+    }
+  }
+  if (!config.has_actors()) return requests;
+  requests.push_back({.id = {"replay", 0}, .load = 0.2});
+  for (int64_t i = 0; i < config.actors.count; ++i) {
+    requests.push_back({.id = {"actor", static_cast<uint32_t>(i)}});
+  }
+  if (config.evaluation.enabled) {
+    requests.push_back({.id = {"evaluator", 0}, .load = 0.3});
+  }
+  return requests;
+}
+
+RoleSpec MakeRole(const PlacedRole& placed, const RolePlan& plan) {
+  const std::string& role = placed.request.id.role;
+  const auto* const kind = std::ranges::find(kRoles, role, &RoleKind::role);
+  RoleSpec spec;
+  spec.id = placed.request.id;
+  spec.cpus = placed.cpus;
+  spec.restart = plan.config.fleet.restart.at(role);
+  if (!plan.config.fleet.exclusive_learner && kind->program != "learner") {
+    spec.niceness_levels = kNicenessBesideLearner;
+  }
+  spec.command = plan.commands.Of(kind->program);
+  spec.command.insert(spec.command.end(),
+                      {"--config", (plan.run_folder / "config.yaml").string()});
+  if (kind->is_of_learner) {
+    spec.command.insert(spec.command.end(), {"--role", role});
+    AddIndex(&spec);
+  }
+  Set("run.dir", plan.run_folder.string(), &spec);
+  kind->make(plan, &spec);
+  return spec;
+}
+
+std::vector<fleet::ProgressField> ProgressFields(const RunConfig& config) {
+  using Kind = fleet::ProgressField::Kind;
+  std::vector<fleet::ProgressField> fields = {
+      {.kind = Kind::kValue,
+       .label = "updates",
+       .role = "learner",
+       .number = "updates"},
+      {.kind = Kind::kValue,
+       .label = "updates/s",
+       .role = "learner",
+       .number = "updates_per_s"},
+      // of the whole run, as learner.limits.max_frames counts them
+      {.kind = Kind::kValue,
+       .label = "frames",
+       .role = "learner",
+       .number = "frames"},
+      {.kind = Kind::kRate,
+       .label = "frames/s",
+       .role = "actor",
+       .number = "frames"},
+      {.kind = Kind::kValue,
+       .label = "samples/insert",
+       .role = "replay",
+       .number = "samples_per_insert"},
+      {.kind = Kind::kValue,
+       .label = "return",
+       .role = "actor",
+       .number = "return"}};
+  if (config.evaluation.enabled) {
+    fields.push_back({.kind = Kind::kValue,
+                      .label = "evaluation",
+                      .role = "evaluator",
+                      .number = "evaluation_return"});
+  }
+  return fields;
+}
+
+}  // namespace replicant::programs

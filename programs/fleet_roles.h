@@ -1,0 +1,38 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "agents/task_spec.h"
+#include "fleet/placement.h"
+#include "fleet/role.h"
+#include "fleet/status.h"
+#include "programs/commands.h"
+#include "programs/run_config.h"
+
+// The processes of a run, as placement and supervisor want them described.
+namespace replicant::programs {
+
+// Returns the roles of the run with the processors that they ask for.
+std::vector<fleet::RoleRequest> RoleRequests(const RunConfig& config);
+
+// The facts that the command lines of the roles are made from.
+struct RolePlan {
+  const RunConfig& config;
+  const Commands& commands;
+  // Undefined for a run without actors.
+  agents::TaskSpec task;
+  std::filesystem::path run_folder;
+  // When the run began, in milliseconds since 1970.
+  std::string began_ms;
+};
+
+// Describes one role to the supervisor: its command, its stages, what its end
+// means. Throws IoError if the run's checkpoints cannot be read.
+fleet::RoleSpec MakeRole(const fleet::PlacedRole& placed, const RolePlan& plan);
+
+// Returns the fields of the progress line.
+std::vector<fleet::ProgressField> ProgressFields(const RunConfig& config);
+
+}  // namespace replicant::programs

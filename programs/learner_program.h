@@ -1,0 +1,11 @@
+#pragma once
+
+#include "programs/program.h"
+
+namespace replicant::programs {
+
+// Makes the learner: it draws batches of the replay or images, trains, and
+// publishes parameters.
+Program LearnerProgram();
+
+}  // namespace replicant::programs

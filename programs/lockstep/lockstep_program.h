@@ -1,0 +1,12 @@
+#pragma once
+
+#include "programs/program.h"
+
+namespace replicant::programs {
+
+// Makes the program that runs actor, replay and learner in one process, in a
+// fixed order and without threads between them: one seed gives one run, to the
+// bit. For tests, debugging and small tasks.
+Program LockstepProgram();
+
+}  // namespace replicant::programs

@@ -1,0 +1,13 @@
+#include "programs/registry.h"
+
+#include "env/tasks/suite.h"
+#include "learner/workloads/built_in.h"
+
+namespace replicant::programs {
+
+Registry Registry::BuiltIn() {
+  return {.tasks = env::TaskRegistry(env::SuiteTasks()),
+          .workloads = learner::BuiltInWorkloads()};
+}
+
+}  // namespace replicant::programs

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "env/task_registry.h"
+#include "learner/workload_registry.h"
+
+namespace replicant::programs {
+
+// Everything that a run's configuration can name. A program of a user's adds
+// its own entries to the built-in ones:
+//
+//   int main(int argc, char** argv) {
+//     auto registry = replicant::programs::Registry::BuiltIn();
+//     registry.tasks.Add(SeeSawTask());
+//     return replicant::programs::RunProgram(argc, argv, registry);
+//   }
+//
+// Thread-safety: const methods of the members may run concurrently.
+struct Registry {
+  // task.name: the environments.
+  env::TaskRegistry tasks;
+  // learner.workload: agents, and models that learn without actors.
+  learner::WorkloadRegistry workloads;
+
+  // The 51 tasks of the Control Suite; workloads d4pg, resnet50 and sngan.
+  static Registry BuiltIn();
+};
+
+}  // namespace replicant::programs

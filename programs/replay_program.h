@@ -1,0 +1,11 @@
+#pragma once
+
+#include "programs/program.h"
+
+namespace replicant::programs {
+
+// Makes the replay service: it holds the steps of actors and serves batches to
+// learners. `replay --status ADDRESS` shows one that runs.
+Program ReplayProgram();
+
+}  // namespace replicant::programs

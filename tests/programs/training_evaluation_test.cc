@@ -1,0 +1,107 @@
+// Evaluations of a training: by the evaluator beside it and by hand.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/base/fs.h"
+#include "core/base/process.h"
+#include "tests/programs/training_fixture.h"
+
+namespace replicant {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+
+class TrainingEvaluationTest : public TrainingFixture {};
+
+TEST_F(TrainingEvaluationTest, AnEvaluationByHandAddsNothingToTheRun) {
+  const CommandResult run = RunFleet({"evaluation.enabled=false"});
+  ASSERT_TRUE(run.status.ok()) << run.output;
+  EXPECT_TRUE(Evaluations().empty());
+  EXPECT_FALSE(std::filesystem::exists(run_ / "curve.png"));
+  EXPECT_THAT(run.output, Not(HasSubstr("evaluator-0")));
+
+  const CommandResult newest =
+      RunEvaluator({"--checkpoint", run_, "--episodes", "3"});
+  EXPECT_TRUE(newest.status.ok()) << newest.output;
+  EXPECT_THAT(newest.output,
+              MatchesRegex("task        cartpole-swingup\n"
+                           "checkpoint  .*/checkpoints/step-000000000050\n"
+                           "step        50\n"
+                           "episodes    3 from seed 1000\n"
+                           "return      [0-9.]+ [+]- [0-9.]+ [(]min [0-9.]+, "
+                           "max [0-9.]+[)]\n"));
+  const auto checkpoint = run_ / "checkpoints" / "step-000000000050";
+  EXPECT_EQ(RunEvaluator(
+                {"--checkpoint", checkpoint.string() + "/", "--episodes", "3"})
+                .output,
+            newest.output);
+  EXPECT_NE(
+      RunEvaluator({"--checkpoint", run_, "--episodes", "3", "--seed", "5"})
+          .output,
+      newest.output);
+  const auto video = folder_.path() / "by hand.mp4";
+  const CommandResult filmed =
+      RunEvaluator({"--checkpoint", run_, "--episodes", "1", "--video", video});
+  EXPECT_TRUE(filmed.status.ok()) << filmed.output;
+  EXPECT_THAT(filmed.output, HasSubstr("video       " + video.string() + "\n"));
+  EXPECT_EQ(Describe(video), "32,24,126\n");
+  EXPECT_TRUE(Evaluations().empty());
+  EXPECT_FALSE(std::filesystem::exists(run_ / "videos"));
+
+  // what was asked for and is not there is no success
+  const CommandResult none =
+      RunEvaluator({"--checkpoint", run_, "--episodes", "1", "--video",
+                    "/proc/none/out.mp4"});
+  EXPECT_EQ(none.status.code, 1);
+  EXPECT_THAT(none.output, HasSubstr("video       none: "));
+}
+
+TEST_F(TrainingEvaluationTest, AMistakeOfAnEvaluationIsOneClearLine) {
+  const std::string folder = folder_.path().string();
+  const auto message = [&](const std::vector<std::string>& words) {
+    const CommandResult result = RunEvaluator(words);
+    EXPECT_EQ(result.status.code, 1);
+    return result.output;
+  };
+  EXPECT_EQ(message({"--checkpoint", folder + "/x"}),
+            "evaluator: --checkpoint " + folder + "/x: no such folder\n");
+  EXPECT_EQ(message({"--checkpoint", folder}),
+            "evaluator: --checkpoint " + folder +
+                ": neither the folder of a run, which has a config.yaml, nor a "
+                "checkpoint in one\n");
+  AtomicWriteFile(folder_.path() / "config.yaml", "run: {name: x}\n");
+  EXPECT_EQ(message({"--checkpoint", folder}),
+            "evaluator: --checkpoint " + folder +
+                ": the run has no checkpoint yet\n");
+  EXPECT_THAT(message({"--checkpoint", folder, "--episodes", "none"}),
+              HasSubstr("evaluation.episodes: cannot read 'none'"));
+  EXPECT_EQ(message({"--config", folder + "/config.yaml", "--video"}),
+            "evaluator: --video: only with --checkpoint; hint: "
+            "evaluation.video says what is filmed beside a training\n");
+  EXPECT_THAT(message({}),
+              HasSubstr("evaluator: --config FILE or --checkpoint is missing"));
+}
+
+TEST_F(TrainingEvaluationTest, AGoodReturnEndsTheRun) {
+  const CommandResult result =
+      RunFleet({"evaluation.stop_at_return=0.001", "evaluation.interval_s=0.1",
+                "learner.limits.max_steps=0", "learner.limits.max_seconds=100",
+                "evaluation.video.enabled=false"});
+  EXPECT_TRUE(result.status.ok()) << result.output;
+  EXPECT_THAT(result.output,
+              HasSubstr("status              complete: evaluator-0 has "
+                        "completed the run: return "));
+  EXPECT_THAT(result.output,
+              HasSubstr("reaches evaluation.stop_at_return = 0.001\n"));
+  EXPECT_FALSE(std::filesystem::exists(run_ / "videos"));
+}
+
+}  // namespace
+}  // namespace replicant

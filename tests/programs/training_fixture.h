@@ -1,0 +1,121 @@
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/types.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/fs.h"
+#include "core/base/process.h"
+
+// What the tests of whole trainings share. They are told of the programs by
+// REPLICANT_FLEET and REPLICANT_EVALUATOR.
+namespace replicant {
+
+// The process of a role that a fleet has started.
+inline pid_t ProcessOf(pid_t fleet, const std::string& role) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream status(entry.path() / "status");
+    std::string name;
+    std::string parent;
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("Name:\t")) name = line.substr(6);
+      if (line.starts_with("PPid:\t")) parent = line.substr(6);
+    }
+    if (name == role && parent == std::to_string(fleet)) {
+      return std::stoi(entry.path().filename().string());
+    }
+  }
+  return 0;
+}
+
+class TrainingFixture : public ::testing::Test {
+ protected:
+  // A shipped recipe, made small, on ports of its own.
+  std::vector<std::string> Command(
+      const std::vector<std::string>& more_settings,
+      const std::string& recipe = "cartpole_swingup_state") const {
+    std::vector<std::string> command = {
+        REPLICANT_FLEET, "--config",
+        fmt::format("{}/configs/{}.yaml", REPLICANT_SOURCE_DIR, recipe)};
+    std::vector<std::string> settings = {
+        "run.dir=" + run_.string(),
+        "agent.networks.policy_hidden_sizes=[16]",
+        "agent.networks.critic_hidden_sizes=[16]",
+        "learner.limits.max_steps=50",
+        "actors.exploration.random_steps=50",
+        "evaluation.episodes=2",
+        "evaluation.video={height: 24, width: 32}",
+        "replay.bind=ipc://" + (folder_.path() / "r").string(),
+        "learner.parameter_bind=ipc://" + (folder_.path() / "p").string(),
+        "replay.tables.default.rate_limiter.min_size_to_sample=100"};
+    settings.insert(settings.end(), more_settings.begin(), more_settings.end());
+    for (const std::string& setting : settings) {
+      command.insert(command.end(), {"--set", setting});
+    }
+    return command;
+  }
+  CommandResult RunFleet(const std::vector<std::string>& settings) const {
+    return RunCommand({.command = Command(settings)}, std::chrono::minutes(3));
+  }
+  // The fleet, with a learner of two processes, while it runs: until it is told
+  // to stop.
+  Process StartReplicas(double heartbeat_timeout_s = 10.0) const {
+    const std::vector<std::string> settings = {
+        "learner.limits.max_steps=0", "learner.checkpoint_interval_s=0.3",
+        "evaluation.enabled=false", "learner.log_interval_s=0.1",
+        fmt::format("learner.replication={{strategy: between_graph, replicas: "
+                    "2, heartbeat_timeout_s: {}}}",
+                    heartbeat_timeout_s)};
+    return Process({.command = Command(settings),
+                    .stdout_file = folder_.path() / "out",
+                    .stderr_file = folder_.path() / "out"});
+  }
+  std::string Output() const { return ReadFile(folder_.path() / "out"); }
+  // Whether `text` comes to stand in the file within three minutes.
+  static bool AwaitFile(const std::filesystem::path& file,
+                        const std::string& text) {
+    const auto deadline = Clock::Real().Now() + std::chrono::minutes(3);
+    while (Clock::Real().Now() < deadline) {
+      if (std::filesystem::exists(file) &&
+          ReadFile(file).find(text) != std::string::npos) {
+        return true;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return false;
+  }
+  CommandResult RunEvaluator(std::vector<std::string> words) const {
+    words.insert(words.begin(), REPLICANT_EVALUATOR);
+    return RunCommand({.command = words}, std::chrono::minutes(3));
+  }
+
+  // Lines of the run's evaluations.
+  std::vector<std::string> Evaluations() const {
+    std::vector<std::string> lines;
+    std::ifstream file(run_ / "evaluations.jsonl");
+    for (std::string line; std::getline(file, line);) lines.push_back(line);
+    return lines;
+  }
+  // What ffprobe says of a video: width, height and number of frames.
+  static std::string Describe(const std::filesystem::path& video) {
+    return RunCommand({.command = {"ffprobe", "-v", "error", "-count_frames",
+                                   "-show_entries",
+                                   "stream=width,height,nb_read_frames", "-of",
+                                   "csv=p=0", video}},
+                      std::chrono::minutes(3))
+        .output;
+  }
+
+  TemporaryFolder folder_;
+  std::filesystem::path run_ = folder_.path() / "run";
+};
+
+}  // namespace replicant

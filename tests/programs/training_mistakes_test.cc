@@ -1,0 +1,83 @@
+// Trainings that cannot go on: wrong settings, a full disk, an address in use.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/base/process.h"
+#include "core/rpc/socket.h"
+#include "tests/programs/training_fixture.h"
+
+namespace replicant {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+class TrainingMistakesTest : public TrainingFixture {};
+
+TEST_F(TrainingMistakesTest, AMistakeStartsNothing) {
+  const auto expect = [&](const std::string& setting,
+                          const std::string& message) {
+    const CommandResult result = RunFleet({setting});
+    EXPECT_EQ(result.status.code, 1) << setting;
+    EXPECT_THAT(result.output, HasSubstr(message));
+    EXPECT_FALSE(std::filesystem::exists(run_)) << setting;
+  };
+  expect("learner.limit.max_steps=5", "unknown key");
+  expect("actors.count=0", "actors.count");
+  expect("task.name=cartpole-swingu", "cartpole-swingup");
+  expect("agent.distribution.v_max=10", "v_max");
+  expect("run.dir=/proc/none", "/proc/none");
+  expect("evaluation.video.camera=nowhere", "nowhere");
+  expect("evaluation={enabled: false, stop_at_return: 5}",
+         "evaluation.stop_at_return: needs evaluations");
+  expect("task.suite_folder=/nowhere", "/nowhere");
+  expect("task.pixels={enabled: true, camera: front}", "front");
+  expect("agent.random_shift=4", "agent.random_shift: wants pixels");
+  expect("replay.bind=tcp://*:0", "replay.bind");
+}
+
+// A file that may not grow is what a full disk looks like to its writer.
+TEST_F(TrainingMistakesTest, ADiskThatFillsUpEndsTheRun) {
+  const auto run_with = [&](int limit_of_half_kib) {
+    std::vector<std::string> command = {"sh", "-c",
+                                        "trap '' XFSZ; ulimit -f " +
+                                            std::to_string(limit_of_half_kib) +
+                                            "; exec \"$@\"",
+                                        "sh"};
+    const auto fleet = Command({"agent.networks.critic_hidden_sizes=[256, 256]",
+                                "fleet.restart.learner.budget=0"});
+    command.insert(command.end(), fleet.begin(), fleet.end());
+    return RunCommand({.command = command}, std::chrono::minutes(3));
+  };
+  const CommandResult at_first = run_with(1);
+  EXPECT_EQ(at_first.status.code, 1);
+  EXPECT_THAT(at_first.output,
+              MatchesRegex("fleet: run folder .*: File too large; hint: .*\n"));
+  std::filesystem::remove_all(run_);
+  const CommandResult later = run_with(100);
+  EXPECT_EQ(later.status.code, 1);
+  EXPECT_THAT(later.output, HasSubstr("learner: write: "));
+  EXPECT_THAT(later.output, HasSubstr(": File too large\n"));
+}
+
+TEST_F(TrainingMistakesTest, AnAddressInUseIsNamed) {
+  rpc::ZmqContext context;
+  rpc::ZmqSocket socket(context, rpc::SocketType::kRouter);
+  const std::string endpoint = socket.Bind("tcp://127.0.0.1:*");
+  const CommandResult result = RunFleet({"replay.bind=" + endpoint});
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(result.output,
+              HasSubstr("fleet: replay.bind: bind " + endpoint +
+                        ": Address already in use; hint: another process "
+                        "listens there"));
+  EXPECT_FALSE(std::filesystem::exists(run_));
+}
+
+}  // namespace
+}  // namespace replicant

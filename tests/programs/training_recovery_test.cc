@@ -1,0 +1,164 @@
+// Trainings that lose a process or part of their state, and go on.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "core/base/clock.h"
+#include "core/base/fs.h"
+#include "core/base/process.h"
+#include "tests/programs/training_fixture.h"
+
+namespace replicant {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class TrainingRecoveryTest : public TrainingFixture {};
+
+// Somebody stops the learner alone: the run has not come to its end by that.
+TEST_F(TrainingRecoveryTest, ALearnerThatIsStoppedByHandComesBack) {
+  const auto output = folder_.path() / "output";
+  Process fleet({.command = Command({"learner.limits.max_steps=0",
+                                     "learner.checkpoint_interval_s=0.3",
+                                     "fleet.restart.learner.initial_backoff_s="
+                                     "0.1"}),
+                 .stdout_file = output,
+                 .stderr_file = output});
+  const auto log = run_ / "logs" / "learner-0.1.log";
+  ASSERT_TRUE(AwaitFile(log, "stood still for")) << ReadFile(output);
+  ASSERT_EQ(::kill(ProcessOf(fleet.pid(), "learner"), SIGTERM), 0);
+  ASSERT_TRUE(AwaitFile(run_ / "logs" / "learner-0.2.log",
+                        "goes on from the checkpoint of step"))
+      << ReadFile(output);
+  fleet.Signal(SIGINT);
+  const auto status = fleet.Wait(std::chrono::minutes(3));
+  ASSERT_TRUE(status && status->ok()) << ReadFile(output);
+  const std::string text = ReadFile(output);
+  EXPECT_THAT(text, HasSubstr("learner-0: exit code 1; starts again"));
+  EXPECT_THAT(text, HasSubstr("status              stopped: stopped by a "
+                              "signal\n"));
+}
+
+TEST_F(TrainingRecoveryTest, AKilledEvaluatorComesBackAndTheTrainingGoesOn) {
+  const auto output = folder_.path() / "output";
+  Process fleet({.command = Command(
+                     {"learner.limits.max_steps=0", "evaluation.interval_s=0.1",
+                      "evaluation.video.enabled=false",
+                      "fleet.restart.evaluator.initial_backoff_s="
+                      "0.1"}),
+                 .stdout_file = output,
+                 .stderr_file = output});
+  const auto await = [&](const std::function<bool()>& condition) {
+    const auto deadline = Clock::Real().Now() + std::chrono::minutes(3);
+    while (!condition() && Clock::Real().Now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return condition();
+  };
+  const auto has_evaluated = [&](size_t count) {
+    return [this, count] { return Evaluations().size() >= count; };
+  };
+  ASSERT_TRUE(await(has_evaluated(2))) << ReadFile(output);
+  // also when it is asked to end by somebody who is not the fleet
+  for (const int signal : {SIGKILL, SIGTERM}) {
+    const size_t num_before = Evaluations().size();
+    ASSERT_EQ(::kill(ProcessOf(fleet.pid(), "evaluator"), signal), 0);
+    ASSERT_TRUE(await([&] {
+      return ReadFile(output).find(signal == SIGKILL
+                                       ? "evaluator-0: signal 9 (Killed); "
+                                         "starts again"
+                                       : "evaluator-0: exit code 1; starts "
+                                         "again") != std::string::npos;
+    })) << ReadFile(output);
+    ASSERT_TRUE(await(has_evaluated(num_before + 2))) << ReadFile(output);
+  }
+  fleet.Signal(SIGINT);
+  const auto status = fleet.Wait(std::chrono::minutes(3));
+  ASSERT_TRUE(status && status->ok()) << ReadFile(output);
+  const std::string text = ReadFile(output);
+  EXPECT_THAT(text, HasSubstr("status              stopped: stopped by a "
+                              "signal\n"));
+  EXPECT_THAT(text, Not(HasSubstr("learner-0 starts (incarnation 2)")));
+  // time never goes back
+  double last_s = 0.0;
+  for (const std::string& line : Evaluations()) {
+    const double seconds = std::stod(line.substr(line.find(':') + 1));
+    EXPECT_GE(seconds, last_s) << line;
+    last_s = seconds;
+  }
+}
+
+// A run that has ended goes on from its last checkpoint with all its parts,
+// and by what --set changes.
+TEST_F(TrainingRecoveryTest, AnEndedRunIsResumedAsAWhole) {
+  ASSERT_TRUE(RunFleet({}).status.ok());
+  const auto checkpoint = [&](int step) {
+    return run_ / "checkpoints" / fmt::format("step-{:012}", step);
+  };
+  const std::string variables =
+      ReadFile(checkpoint(50) / "variables.safetensors");
+  EXPECT_THAT(ReadFile(checkpoint(50) / "manifest.yaml"),
+              HasSubstr("step: 50\nid: 1\ninput: true"));
+
+  const CommandResult resumed =
+      RunCommand({.command = {REPLICANT_FLEET, "--resume", run_.string(),
+                              "--set", "learner.limits.max_steps=80"}},
+                 std::chrono::minutes(3));
+  EXPECT_TRUE(resumed.status.ok()) << resumed.output;
+  EXPECT_THAT(ReadFile(run_ / "logs" / "learner-0.2.log"),
+              HasSubstr("goes on from the checkpoint of step 50"));
+  EXPECT_THAT(ReadFile(run_ / "logs" / "replay-0.2.log"),
+              HasSubstr("of id 1 and"));
+  EXPECT_THAT(ReadFile(checkpoint(80) / "manifest.yaml"),
+              HasSubstr("step: 80\nid: 2\ninput: true"));
+  EXPECT_TRUE(ReadFile(checkpoint(50) / "variables.safetensors") == variables);
+  EXPECT_THAT(ReadFile(run_ / "config.yaml"), HasSubstr("max_steps: 80"));
+}
+
+// The newest checkpoint's part in the replay is damaged: the one before it
+// counts.
+TEST_F(TrainingRecoveryTest, ADamagedReplayGoesBackOneCheckpointMore) {
+  ASSERT_TRUE(RunFleet({"evaluation.enabled=false"}).status.ok());
+  const auto resume = [&](int max_steps) {
+    return RunCommand(
+        {.command = {REPLICANT_FLEET, "--resume", run_.string(), "--set",
+                     fmt::format("learner.limits.max_steps={}", max_steps)}},
+        std::chrono::minutes(3));
+  };
+  ASSERT_TRUE(resume(80).status.ok());
+  int num_damaged = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(run_ / "replay")) {
+    if (entry.path().extension() != ".ckpt") continue;
+    const std::string bytes = ReadFile(entry.path());
+    uint64_t id = 0;
+    std::memcpy(&id, bytes.data() + 16, sizeof(id));
+    if (id != 2) continue;
+    std::ofstream(entry.path()) << bytes.substr(0, bytes.size() - 1);
+    ++num_damaged;
+  }
+  EXPECT_GT(num_damaged, 0);
+
+  const CommandResult resumed = resume(100);
+  EXPECT_TRUE(resumed.status.ok()) << resumed.output;
+  EXPECT_THAT(resumed.output, HasSubstr("checkpoint of step 80 is left out: " +
+                                        (run_ / "replay").string()));
+  EXPECT_THAT(ReadFile(run_ / "logs" / "learner-0.3.log"),
+              HasSubstr("goes on from the checkpoint of step 50"));
+  EXPECT_TRUE(std::filesystem::exists(
+      run_ / "checkpoints/step-000000000100/manifest.yaml"));
+}
+
+}  // namespace
+}  // namespace replicant
