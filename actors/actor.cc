@@ -46,7 +46,7 @@ Actor::Actor(const agents::TaskSpec& task, env::VectorEnvironment* environments,
     const auto i = static_cast<size_t>(e);
     episodes_[i].environment = options_.first_environment + e;
     made_[i].number = options_.first_position;
-    environments_.StartOver(e, options_.first_position);
+    environments_.SeekEpisode(e, options_.first_position);
   }
   environments_.Reset(BufferOf(now_));
   Convert(now_);
@@ -142,7 +142,7 @@ void Actor::Step() {
   Clock::TimePoint begin = Clock::Real().Now();
   const auto add_to = [&begin](double* seconds) {
     const Clock::TimePoint now = Clock::Real().Now();
-    *seconds += std::chrono::duration<double>(now - begin).count();
+    *seconds += ToSeconds(now - begin);
     begin = now;
   };
   ChooseActions();
@@ -212,7 +212,7 @@ void Actor::Restore(const ActorState& state) {
   is_restoring_ = true;
   for (int e = 0; e < environments_.size(); ++e) {
     const auto i = static_cast<size_t>(e);
-    environments_.StartOver(e, state.episodes[i].number);
+    environments_.SeekEpisode(e, state.episodes[i].number);
     made_[i].number = state.episodes[i].number;
     episodes_[i].length = 0;
     episodes_[i].episode_return = 0.0;

@@ -59,7 +59,7 @@ std::optional<EvaluationResult> Evaluate(const agents::TaskSpec& task,
   std::vector<double> action(static_cast<size_t>(task.action_size()));
 
   EvaluationResult result;
-  environment->StartOver(/*episode=*/0);
+  environment->SeekEpisode(/*episode=*/0);
   for (int64_t i = 0; i < options.num_episodes; ++i) {
     env::TimeStep step = environment->Reset(out);
     observe(step);

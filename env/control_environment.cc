@@ -141,7 +141,7 @@ TimeStep ControlEnvironment::Step(std::span<const double> action,
   return step;
 }
 
-void ControlEnvironment::StartOver(int64_t episode) {
+void ControlEnvironment::SeekEpisode(int64_t episode) {
   if (episode < 0) {
     throw InvalidArgument(fmt::format("{}: episode {}; the first is 0",
                                       physics_->name(), episode));

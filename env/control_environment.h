@@ -11,22 +11,22 @@
 namespace replicant::env {
 
 struct ControlOptions {
-  // Episodes are cut off (discount 1) at the first control step that reaches
-  // this simulated time; kInfinity for never.
+  // Simulated time at which an episode is cut off (discount 1), at the first
+  // control step that reaches it; kInfinity for never.
   double time_limit_s = 0.0;
   // Simulated time per action, a whole multiple of the model's timestep; 0 for
   // one timestep.
   double control_timestep_s = 0.0;
 };
 
-// A physics and a task: the environment that the Control Suite is made of.
+// An environment of a physics and a task, as in the Control Suite.
 //
 // Step: controls := action; physics advances by control_timestep; reward and
 // observation are read. Reset: default pose; the task draws a start; derived
 // quantities are computed with actuation off.
 //
-// Episode number k of an environment draws from the stream "episode-k" below
-// the one that it was given: it does not depend on how earlier episodes went.
+// Episode k draws from substream "episode-k" of the environment's stream, so it
+// does not depend on earlier episodes.
 //
 // Source: dm_control.rl.control.Environment (arXiv:2006.12983, sec. 2).
 class ControlEnvironment : public Environment {
@@ -42,7 +42,7 @@ class ControlEnvironment : public Environment {
   TimeStep Reset(const ObservationBuffer& out) override;
   TimeStep Step(std::span<const double> action,
                 const ObservationBuffer& out) override;
-  void StartOver(int64_t episode) override;
+  void SeekEpisode(int64_t episode) override;
   void Observe(const ObservationBuffer& out) override;
   const Physics& physics() const override { return *physics_; }
   Physics& mutable_physics() override { return *physics_; }
@@ -53,9 +53,9 @@ class ControlEnvironment : public Environment {
 
   // Starts an episode in a given state instead of a drawn one.
   //   state  mj_getState of mjSTATE_INTEGRATION
-  // Model arrays that the reset would have drawn are to be set before, through
-  // mutable_physics(). Throws InvalidArgument for a state of another size or
-  // one that is not valid.
+  // Set model arrays that the reset would have drawn before, through
+  // mutable_physics(). Throws InvalidArgument for a state of another size or an
+  // invalid one.
   TimeStep ResetTo(std::span<const double> state, const ObservationBuffer& out);
 
   const Task& task() const { return *task_; }

@@ -11,15 +11,15 @@
 
 namespace replicant::env {
 
-// How often something happened in the life of an environment.
+// Event counts in the life of an environment.
 struct EnvironmentCounters {
-  int64_t episodes = 0;     // started, those that were passed over included
+  int64_t episodes = 0;     // started, including those skipped by a seek
   int64_t steps = 0;        // control steps; resets are not counted
   int64_t divergences = 0;  // steps after which the physics was not valid
 };
 
-// A reinforcement-learning environment in the terms of dm_env, which writes
-// its observations into buffers of the caller: a step allocates nothing.
+// A reinforcement-learning environment in the terms of dm_env. It writes its
+// observations into buffers of the caller; a step allocates nothing.
 //
 // Thread-safety: one thread at a time; different objects are independent.
 class Environment {
@@ -33,45 +33,43 @@ class Environment {
   // Throws InvalidArgument, leaving the state, if a buffer has a wrong size.
   virtual TimeStep Reset(const ObservationBuffer& out) = 0;
 
-  // Makes one control step. After a last step, and before the first Reset(),
-  // it starts an episode instead and ignores the action, as dm_env does.
+  // Makes one control step. After a last step, and before the first Reset(), it
+  // starts an episode instead and ignores the action, as dm_env does.
   //
   // A step after which the physics has diverged ends the episode with reward 0
   // and discount 0; its observation is that of the model's default pose.
   //
-  // Throws InvalidArgument, leaving the state, if the action has not
-  // action_spec().size() elements or one is not finite, or if a buffer has a
-  // wrong size.
+  // Throws InvalidArgument, leaving the state, unless the action has
+  // action_spec().size() finite elements and every buffer the right size.
   virtual TimeStep Step(std::span<const double> action,
                         const ObservationBuffer& out) = 0;
 
-  // Ends the episode: the next step, or Reset(), starts episode number
-  // `episode` >= 0 of this environment, counted from 0. Given that number and
-  // the actions since, an environment comes to the same state again, to the
-  // bit: that is how a run that is resumed finds it.
-  virtual void StartOver(int64_t episode) = 0;
+  // Ends the episode. The next step or Reset() starts episode `episode` >= 0 of
+  // this environment, counted from 0. The episode number and the actions since
+  // its start determine the state to the bit; a resumed run restores it so.
+  virtual void SeekEpisode(int64_t episode) = 0;
 
-  // Writes the observation of the present state again. A wrapper whose step
-  // ends at a place that it cannot know before uses it.
+  // Writes the observation of the present state again, for wrappers that learn
+  // only after a step that the observation is wanted.
   // Throws InvalidArgument if a buffer has a wrong size.
   virtual void Observe(const ObservationBuffer& out) = 0;
 
   // Simulated time of one step.
   virtual double control_timestep_s() const = 0;
 
-  // What is simulated, for renderers (which use scratch space in mjData).
+  // The simulation, for renderers (which use scratch space in mjData).
   virtual const Physics& physics() const = 0;
   virtual Physics& mutable_physics() = 0;
 
   // Whether a reset may change height fields, textures or meshes of the model,
-  // of which a renderer keeps copies.
+  // so that a renderer must reload its copies.
   virtual bool ResetChangesAssets() const = 0;
 
   virtual const EnvironmentCounters& counters() const = 0;
 };
 
-// An environment around another, which it owns; everything is passed on but
-// what a subclass overrides. The base of wrappers.
+// Base of wrappers: an environment that owns another one and forwards every
+// call that a subclass does not override.
 class EnvironmentWrapper : public Environment {
  public:
   explicit EnvironmentWrapper(std::unique_ptr<Environment> environment)
@@ -90,7 +88,9 @@ class EnvironmentWrapper : public Environment {
                 const ObservationBuffer& out) override {
     return environment_->Step(action, out);
   }
-  void StartOver(int64_t episode) override { environment_->StartOver(episode); }
+  void SeekEpisode(int64_t episode) override {
+    environment_->SeekEpisode(episode);
+  }
   void Observe(const ObservationBuffer& out) override {
     environment_->Observe(out);
   }

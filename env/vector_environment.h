@@ -13,14 +13,14 @@
 namespace replicant::env {
 
 struct VectorOptions {
-  // Threads that step environments; 0 to step in the caller's thread.
+  // Threads that step environments; 0: the caller's thread steps them.
   int threads = 0;
-  // The processors of each thread, taken in turn; empty for no restriction.
+  // The processors of each thread, taken in turn; empty: no restriction.
   std::vector<CpuSet> cpus;
 };
 
-// Where a batch of E environments writes: row i belongs to environment i. A
-// span is empty (not wanted) or holds all rows.
+// Output buffers of a batch of E environments; row i belongs to environment i.
+// A span is empty (not wanted) or holds all rows.
 struct BatchBuffer {
   std::span<double> state;    // [E, state size]
   std::span<uint8_t> pixels;  // [E, pixels size]
@@ -29,23 +29,23 @@ struct BatchBuffer {
 
 // E environments of equal specs, stepped together on T threads.
 //
-// Synchronous: Reset() and Step() work on all and return when all are done.
-// Asynchronous: Send() gives actions to some, Receive() hands out those that
-// are done; the others go on meanwhile, so that one half can be simulated and
-// rendered while the policy runs for the other half. The two may be mixed when
-// nothing is under way.
+// Synchronous: Reset() and Step() act on all environments and return when all
+// are done. Asynchronous: Send() gives actions to some and Receive() returns
+// finished ones while the others continue, so that one half can be simulated
+// and rendered while the policy runs for the other half. Both modes may be
+// mixed when no environment is under way.
 //
-// An environment's results do not depend on the number of threads. One whose
-// episode is over starts the next one with its next step, as Environment says.
+// Results do not depend on the number of threads. An environment whose episode
+// is over starts the next one with its next step, as in Environment.
 //
-// An exception from an environment (a renderer without a device, say) is kept
-// and thrown by the call that would have returned it.
+// An exception of an environment (a renderer without a device, say) is kept and
+// thrown by the call that would have returned the environment.
 //
 // Thread-safety: one thread at a time calls the methods.
 class VectorEnvironment {
  public:
-  // Throws InvalidArgument unless there is at least one environment, all have
-  // equal specs, and `threads` >= 0; or if the processors cannot be had.
+  // Throws InvalidArgument unless there is at least one environment, all specs
+  // are equal, `threads` >= 0 and the process may run on the processors.
   VectorEnvironment(std::vector<std::unique_ptr<Environment>> environments,
                     const VectorOptions& options);
   ~VectorEnvironment();
@@ -59,31 +59,32 @@ class VectorEnvironment {
   const ActionSpec& action_spec() const {
     return environments_[0]->action_spec();
   }
-  // Sums over the environments. Call it when nothing is under way.
+  // Sums over the environments. Call it when no environment is under way.
   EnvironmentCounters counters() const;
 
   // Starts an episode in every environment.
   void Reset(const BatchBuffer& out);
 
-  // Environment::StartOver() of environment `id`, which is not under way.
-  void StartOver(int id, int64_t episode) {
-    environments_.at(static_cast<size_t>(id))->StartOver(episode);
+  // Calls Environment::SeekEpisode() of environment `id`, which must not be
+  // under way.
+  void SeekEpisode(int id, int64_t episode) {
+    environments_.at(static_cast<size_t>(id))->SeekEpisode(episode);
   }
 
-  // Makes a step in every environment; `actions` is [E, action size].
-  // Throws InvalidArgument, before any has moved, for wrong sizes and for
-  // actions that are not finite.
+  // Makes a step in every environment; `actions` is [E, action size]. Throws
+  // InvalidArgument, before any environment moves, for wrong sizes and actions
+  // that are not finite.
   void Step(std::span<const double> actions, const BatchBuffer& out);
 
-  // Starts a step in the environments `ids` (none under way, no repetition);
-  // row k of `actions` [ids.size(), action size] is for ids[k]. Returns at
-  // once. `out` is of the whole batch, as for Step(); it must stay until the
-  // environments were received. Throws as Step() does.
+  // Starts a step in the environments `ids` (none under way, none twice) and
+  // returns at once. Row k of `actions` [ids.size(), action size] is for
+  // ids[k]. `out` covers the whole batch, as for Step(), and must live until
+  // the environments are received. Throws as Step() does.
   void Send(std::span<const int> ids, std::span<const double> actions,
             const BatchBuffer& out);
 
-  // Waits until `ids.size()` environments are done and writes which; they are
-  // no longer under way then. Throws InvalidArgument if fewer are under way.
+  // Waits until `ids.size()` environments are done and writes their ids; they
+  // are no longer under way. Throws InvalidArgument if fewer are under way.
   void Receive(std::span<int> ids);
 
   // Environments sent and not received.
@@ -104,9 +105,9 @@ class VectorEnvironment {
   void Prepare(int id, Call call, const BatchBuffer& out);
   void Submit(std::span<const int> ids);
   void RunJob(int id);
-  // What a thread does.
+  // The loop of a thread.
   void Work();
-  // Waits for work; false when it is time to end.
+  // Waits for work; false when the thread should end.
   bool TakeShare(std::vector<int>& share) EXCLUDES(mutex_);
   void HandBack(std::span<const int> ids) EXCLUDES(mutex_);
   void RunAll(Call call, const BatchBuffer& out);
@@ -128,11 +129,11 @@ class VectorEnvironment {
   mutable Mutex mutex_;
   CondVar work_arrived_;
   CondVar work_done_;
-  // Environments to be stepped, first in first out, and those that were; both
-  // have room for all, and an environment is in one of them at most.
+  // Environments to step, first in first out, and finished ones. Both have room
+  // for all environments; an environment is in at most one of them.
   std::vector<int> queue_ GUARDED_BY(mutex_);
   std::vector<int> done_ GUARDED_BY(mutex_);
-  // What Receive() waits for; 0 if it does not wait.
+  // Number of environments that Receive() waits for; 0: it does not wait.
   size_t wanted_ GUARDED_BY(mutex_) = 0;
   bool is_stopping_ GUARDED_BY(mutex_) = false;
   size_t num_threads_ = 0;

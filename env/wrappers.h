@@ -9,12 +9,12 @@
 
 namespace replicant::env {
 
-// How the rewards of repeated steps become one.
+// Reduction of the rewards of repeated steps to one reward.
 enum class RewardReduction { kMean, kSum };
 
-// Makes every action several control steps long. Only where they end is
-// observed (and rendered). An episode that ends within ends the step; the mean
-// is over the steps that were made.
+// Repeats every action for several control steps and observes (and renders)
+// only the last of them. The end of an episode ends the repetition; the mean is
+// over the steps made.
 class ActionRepeat : public EnvironmentWrapper {
  public:
   // Throws InvalidArgument unless `count` >= 1.
@@ -41,8 +41,8 @@ class StepLimit : public EnvironmentWrapper {
   TimeStep Reset(const ObservationBuffer& out) override;
   TimeStep Step(std::span<const double> action,
                 const ObservationBuffer& out) override;
-  void StartOver(int64_t episode) override {
-    EnvironmentWrapper::StartOver(episode);
+  void SeekEpisode(int64_t episode) override {
+    EnvironmentWrapper::SeekEpisode(episode);
     is_episode_over_ = true;
   }
 
@@ -52,9 +52,8 @@ class StepLimit : public EnvironmentWrapper {
   bool is_episode_over_ = true;
 };
 
-// The last `depth` frames of an episode as one image whose channels are those
-// of all frames, oldest first: what a wrapper that renders hands to the
-// network.
+// The last `depth` frames of an episode as one image with the channels of all
+// frames, oldest first: the network's input.
 //
 //   frame   [pixels, 3]
 //   stack   [pixels, depth * 3]
@@ -66,12 +65,11 @@ class FrameStack {
   // Throws InvalidArgument unless `pixels` >= 1 and `depth` is in [1, 64].
   FrameStack(int64_t pixels, int64_t depth);
 
-  // Where the next frame is to be written; Push() or Fill() takes it from
-  // there.
+  // Buffer for the next frame; Push() or Fill() adds it.
   std::span<uint8_t> frame() { return frames_[next_]; }
   // Adds the frame as the newest and drops the oldest.
   void Push();
-  // Makes the stack of the frame alone: the start of an episode.
+  // Fills the whole stack with the frame, at the start of an episode.
   void Fill();
   // Writes the stack: pixels * depth * 3 bytes. There must be a frame
   // (checked).

@@ -15,15 +15,6 @@ namespace {
 // How long a step waits for input before the loop looks around.
 constexpr auto kPatience = std::chrono::milliseconds(100);
 
-Clock::Duration Seconds(double seconds) {
-  return std::chrono::duration_cast<Clock::Duration>(
-      std::chrono::duration<double>(seconds));
-}
-
-double ToSeconds(Clock::Duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
 }  // namespace
 
 std::string_view ToString(EndReason reason) {
@@ -91,11 +82,12 @@ EndReason Learner::Run() {
   start_ = reported_at_ = clock_.Now();
   reported_step_ = step_;
   reported_wait_s_ = workload_.WaitSeconds();
-  report_ = {.next = *start_, .length = Seconds(config_.log_interval_s)};
+  report_ = {.next = *start_, .length = FromSeconds(config_.log_interval_s)};
   report_.next += report_.length;
-  publish_ = {.next = *start_, .length = Seconds(config_.publish_interval_s)};
+  publish_ = {.next = *start_,
+              .length = FromSeconds(config_.publish_interval_s)};
   checkpoint_ = {.next = *start_,
-                 .length = Seconds(config_.checkpoint_interval_s)};
+                 .length = FromSeconds(config_.checkpoint_interval_s)};
   checkpoint_.next += checkpoint_.length;
 
   if (config_.limits.max_steps > 0) {

@@ -21,10 +21,6 @@ constexpr auto kLastDrainPatience = 2s;
 constexpr auto kLastSavePatience = 45s;
 constexpr auto kPollInterval = 5ms;
 
-double Seconds(Clock::Duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
 }  // namespace
 
 RunCheckpointer::RunCheckpointer(CheckpointFolder* folder, Workload* workload,
@@ -84,7 +80,7 @@ void RunCheckpointer::Cut(int64_t step) {
                {.step = step, .metadata = workload_.State()});
   workload_.StartSavingInput(manifest_.id, folder_.PathOf(step));
   cut_at_ = clock_.Now();
-  cut_seconds_ = Seconds(cut_at_ - begin);
+  cut_seconds_ = ToSeconds(cut_at_ - begin);
   phase_ = Phase::kSaving;
 }
 
@@ -98,7 +94,7 @@ void RunCheckpointer::TryComplete() {
       "checkpoint {} of step {}: stood still for {:.3f} s, whole after {:.3f} "
       "s",
       manifest_.id, manifest_.step, cut_seconds_,
-      cut_seconds_ + Seconds(clock_.Now() - cut_at_));
+      cut_seconds_ + ToSeconds(clock_.Now() - cut_at_));
 }
 
 void RunCheckpointer::AwaitInputPart() {

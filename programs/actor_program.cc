@@ -12,6 +12,7 @@
 #include "actors/actor.h"
 #include "actors/followed_policy.h"
 #include "actors/remote_sink.h"
+#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/process.h"
 #include "core/base/thread.h"
@@ -46,9 +47,7 @@ std::unique_ptr<RemoteSink> MakeSink(const RunConfig& config,
   writer.codec = config.actors.codec;
   writer.queue_groups = config.actors.queue_groups;
   return std::make_unique<RemoteSink>(
-      writer,
-      std::chrono::duration_cast<Clock::Duration>(
-          std::chrono::duration<double>(config.actors.append_timeout_s)));
+      writer, FromSeconds(config.actors.append_timeout_s));
 }
 
 int Run(const Invocation& invocation, int64_t index) {

@@ -13,6 +13,7 @@
 #include "actors/evaluator.h"
 #include "actors/followed_policy.h"
 #include "agents/agent_steps.h"
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/process.h"
 #include "core/rpc/heartbeat_sender.h"
@@ -72,12 +73,8 @@ class Follower {
   int Run() {
     heartbeat_.SetState(rpc::RoleState::kWaiting, "parameters of the learner");
     const Clock& clock = Clock::Real();
-    const auto seconds = [](double value) {
-      return std::chrono::duration_cast<Clock::Duration>(
-          std::chrono::duration<double>(value));
-    };
     Clock::TimePoint next = clock.Now();
-    Clock::TimePoint next_video = next + seconds(config_.video.interval_s);
+    Clock::TimePoint next_video = next + FromSeconds(config_.video.interval_s);
     while (!IsOver()) {
       followed_.Poll(100ms);
       const Clock::TimePoint now = clock.Now();
@@ -86,9 +83,9 @@ class Follower {
           followed_.version() && followed_.version() != evaluated_;
       if (!is_new || now < next) continue;
       heartbeat_.SetState(rpc::RoleState::kRunning);
-      next = now + seconds(config_.interval_s);
+      next = now + FromSeconds(config_.interval_s);
       const bool has_film = config_.video.enabled && now >= next_video;
-      if (has_film) next_video = now + seconds(config_.video.interval_s);
+      if (has_film) next_video = now + FromSeconds(config_.video.interval_s);
       evaluated_ = followed_.version();
       if (IsGoodEnough(static_cast<int64_t>(*evaluated_), has_film)) return 0;
     }

@@ -11,6 +11,7 @@
 #include "agents/task_spec.h"
 #include "core/base/error.h"
 #include "core/base/process.h"
+#include "core/base/rng.h"
 #include "core/base/thread.h"
 #include "core/comm/mpi_communicator.h"
 #include "core/rpc/heartbeat_sender.h"
@@ -51,9 +52,9 @@ replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
                          replication.threads * replication.replicas <
                              CpuSet::OfThisThread().size();
   reader.decode_threads = has_spare ? 1 : 0;
-  // each draws other items; the first one as if it were alone
-  reader.seed = static_cast<uint64_t>(config.run.seed) +
-                static_cast<uint64_t>(worker) * 0x9e3779b97f4a7c15U;
+  // each worker draws other items
+  reader.seed =
+      MemberSeed(static_cast<uint64_t>(config.run.seed), "learner", worker);
   return reader;
 }
 

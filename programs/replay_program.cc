@@ -11,6 +11,7 @@
 #include <optional>
 #include <string_view>
 
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/process.h"
 #include "core/base/thread.h"
@@ -48,8 +49,7 @@ int PrintStatus(const std::string& endpoint) {
 rpc::ServerOptions ServerOptionsOf(const replay::ReplayConfig& config) {
   rpc::ServerOptions options;
   options.tick_interval = std::chrono::milliseconds(10);
-  options.peer_timeout = std::chrono::duration_cast<Clock::Duration>(
-      std::chrono::duration<double>(config.peer_timeout_s));
+  options.peer_timeout = FromSeconds(config.peer_timeout_s);
   if (!config.key_file.empty()) {
     options.socket.curve = rpc::CurveServer{rpc::ReadKeyPair(config.key_file)};
   }
@@ -139,8 +139,7 @@ void RunUntilStopped(const replay::ReplayConfig& config, const StopSignal& stop,
   replay::ServiceMetrics service_metrics(&registry);
   const replay::ShardConfig shard_config = config.MakeShardConfig();
   Clock& clock = Clock::Real();
-  const auto interval = std::chrono::duration_cast<Clock::Duration>(
-      std::chrono::duration<double>(config.checkpoint_interval_s));
+  const auto interval = FromSeconds(config.checkpoint_interval_s);
   Clock::TimePoint next_checkpoint = clock.Now() + interval;
   while (stop.count() == 0 && !heartbeat->StopOrder()) {
     const replay::ShardStatus status = shard.Status();

@@ -9,8 +9,8 @@
 
 namespace replicant {
 
-// Where time comes from. Everything that waits or measures takes a Clock, so
-// that a test can run it on a FakeClock without sleeping.
+// A source of time. Everything that waits or measures takes a Clock, so that a
+// test can run it on a FakeClock without sleeping.
 //
 // Thread-safety: all methods may be called from any thread.
 class Clock {
@@ -29,9 +29,9 @@ class Clock {
 
   // Waits on `condition` until `predicate()` holds or `deadline` is reached,
   // and returns what `predicate()` says then. `mutex` is held by the caller,
-  // released while waiting and held again on return. Use it like
-  // std::condition_variable::wait_until: whoever changes what the predicate
-  // reads notifies `condition`.
+  // released while waiting and held again on return. As with
+  // std::condition_variable::wait_until, a thread that changes what the
+  // predicate reads notifies `condition`.
   virtual bool WaitUntil(Mutex& mutex, CondVar& condition, TimePoint deadline,
                          const std::function<bool()>& predicate)
       REQUIRES(mutex) = 0;
@@ -39,6 +39,16 @@ class Clock {
   // The steady clock of the operating system; lives for the whole process.
   static Clock& Real();
 };
+
+// Seconds as the configuration gives them, and back. FromSeconds() rounds
+// towards zero.
+inline Clock::Duration FromSeconds(double seconds) {
+  return std::chrono::duration_cast<Clock::Duration>(
+      std::chrono::duration<double>(seconds));
+}
+inline double ToSeconds(Clock::Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
 
 // A clock that stands still until Advance() moves it.
 class FakeClock : public Clock {
@@ -54,7 +64,7 @@ class FakeClock : public Clock {
   void Advance(Duration step) EXCLUDES(mutex_);
 
   // Blocks (in real time) until `count` threads are inside WaitUntil, so that
-  // a test advances only once its threads have come to rest.
+  // a test advances only once its threads wait.
   void AwaitWaiters(int count) EXCLUDES(mutex_);
 
  private:

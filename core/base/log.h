@@ -9,10 +9,10 @@ enum class LogLevel { kTrace, kDebug, kInfo, kWarning, kError, kOff };
 // How a process logs. The one global of the code base is spdlog's default
 // logger; libraries log with spdlog::info() and the like and never print.
 struct LogOptions {
-  // What this process is in the fleet: "learner", "actor-3".
+  // Role of this process in the fleet: "learner", "actor-3".
   std::string role = "main";
   LogLevel level = LogLevel::kInfo;
-  // Appended to; empty for none. Its folder must exist.
+  // File to append to, in a folder that exists; empty: no file.
   std::string file;
   // Log lines on stderr. stdout stays free for results.
   bool console = true;

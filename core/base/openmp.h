@@ -2,15 +2,16 @@
 
 namespace replicant {
 
-// Makes idle threads of OpenMP sleep after a millisecond or two (unless
-// GOMP_SPINCOUNT says otherwise), instead of spinning on, for programs that
-// share their cores: actors beside a learner turn a spinning team's step of 4
-// ms into 26.
+// Makes idle OpenMP threads sleep after a millisecond or two (unless
+// GOMP_SPINCOUNT says otherwise) instead of spinning. Programs that share their
+// cores need this: with actors beside the learner, a step of 4 ms takes 26 ms
+// on a spinning team.
 //
-// The library reads OMP_WAIT_POLICY when it is loaded, before main(). So where
-// that is not set, this sets it to "passive" and starts the program again in
-// this process, with the same arguments; where it is set, whatever to, it
-// returns at once. Call it first in main(), with main()'s argv.
+// libgomp reads OMP_WAIT_POLICY when it is loaded, before main(). If the
+// variable is unset, this function sets it to "passive" and executes the
+// program again in this process, with the same arguments. If it is set to any
+// value, the function returns at once. Call it first in main(), with main()'s
+// argv.
 //
 // Throws IoError if the program cannot be started again.
 void UsePassiveOpenMp(char* const* argv);

@@ -11,10 +11,10 @@
 
 namespace replicant {
 
-void GiveWay(int levels) {
+void LowerPriority(int levels) {
   if (levels < 0) {
     throw InvalidArgument(
-        fmt::format("GiveWay: want levels >= 0, got {}", levels));
+        fmt::format("LowerPriority: want levels >= 0, got {}", levels));
   }
   if (levels == 0) return;
   constexpr int kNicest = 19;

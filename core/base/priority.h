@@ -2,12 +2,13 @@
 
 namespace replicant {
 
-// Has the calling thread, and those that it starts later, give way to others
-// that want its processor: `levels` are added to its niceness (at most 19). On
-// Linux that is a thread's own, and what waits for nothing else but a turn then
-// interrupts hardly ever what is less nice; it runs where that rests.
+// Adds `levels` to the niceness of the calling thread, up to 19. Threads that
+// it starts later inherit the sum; 0 changes nothing.
 //
-// 0 changes nothing. Throws InvalidArgument for levels < 0.
-void GiveWay(int levels);
+// On Linux niceness belongs to the thread. A niced thread rarely preempts one
+// of lower niceness and runs while that one rests.
+//
+// Throws InvalidArgument for levels < 0.
+void LowerPriority(int levels);
 
 }  // namespace replicant

@@ -41,7 +41,7 @@ struct ProcessOptions {
   std::filesystem::path stderr_file;
   // Processors the child may run on; empty: this thread's.
   CpuSet cpus;
-  // By how much it gives way to others (core/base/priority.h).
+  // Levels added to the child's niceness (core/base/priority.h).
   int niceness_levels = 0;
 };
 
@@ -56,8 +56,8 @@ struct ProcessOptions {
 // Thread-safety: one thread at a time.
 class Process {
  public:
-  // Starts the command. Throws IoError, and nothing runs, if the program cannot
-  // be executed or a file not opened.
+  // Starts the command. Throws IoError if the program cannot be executed or a
+  // file cannot be opened; nothing runs then.
   explicit Process(const ProcessOptions& options);
   ~Process();
   Process(Process&& other) noexcept;
@@ -90,8 +90,8 @@ struct CommandResult {
 CommandResult RunCommand(ProcessOptions options,
                          std::chrono::milliseconds timeout);
 
-// Counts SIGINT and SIGTERM instead of ending the process: a first one asks for
-// a clean stop, a second one for an end at once.
+// Counts SIGINT and SIGTERM instead of ending the process. The first one asks
+// for a clean stop, the second one for an immediate end.
 //
 //   StopSignal stop;
 //   while (stop.count() == 0) Step();

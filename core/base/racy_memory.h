@@ -5,12 +5,12 @@
 namespace replicant {
 
 // Tells ThreadSanitizer that threads read and write these bytes at once on
-// purpose, so that it reports no race on them. Whoever calls it says why that
-// is right. Does nothing in other builds.
+// purpose, so that it reports no race on them. `why` states why the race is
+// harmless. Does nothing in other builds.
 //
-// Numbers of at most eight bytes that lie at a multiple of their size are read
-// and written whole by x86-64, one by one and in vectors, so that a reader sees
-// an old or a new number and no mixture of the two.
+// x86-64 reads and writes a naturally aligned number of at most eight bytes
+// whole, in scalar and in vector instructions: a reader sees the old or the new
+// number, never a mixture.
 void ExpectRacesOn(const void* memory, size_t size_bytes, const char* why);
 
 }  // namespace replicant

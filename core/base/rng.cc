@@ -107,4 +107,9 @@ double RandomStream::Normal() {
   return radius * std::cos(2.0 * std::numbers::pi * ToUnit(word1));
 }
 
+uint64_t MemberSeed(uint64_t seed, std::string_view group, int member) {
+  if (member == 0) return seed;
+  return RandomStream(seed, fmt::format("{}-{}/seed", group, member))();
+}
+
 }  // namespace replicant

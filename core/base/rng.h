@@ -16,10 +16,10 @@ std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
 
 // A named stream of random numbers.
 //
-// A stream is a pure function of (seed, name, position): the same numbers on
-// every machine and for any number of threads, and streams of different names
-// are independent. Every random draw of the system comes from a stream that is
-// named after its use ("actor-3/exploration"), never from a global.
+// A stream is a pure function of (seed, name, position). It gives the same
+// numbers on every machine and for any number of threads, and streams of
+// different names are independent. Every random draw of the system comes from a
+// stream named after its use ("actor-3/exploration"), never from a global.
 //
 // Every draw takes exactly one Philox block, whatever it returns, so that the
 // n-th draw does not depend on the draws before it, and position() is the
@@ -50,7 +50,8 @@ class RandomStream {
   // Standard normal, by Box and Muller: one draw of two uniforms.
   double Normal();
 
-  // Number of draws so far; set_position() of it continues there.
+  // Number of draws so far. set_position(position()) on another copy continues
+  // there.
   uint64_t position() const { return position_; }
   void set_position(uint64_t position) { position_ = position; }
 
@@ -64,5 +65,11 @@ class RandomStream {
   std::array<uint64_t, 2> id_;
   uint64_t position_ = 0;
 };
+
+// Seed for member `member` >= 0 of a group that shares `seed`, such as the
+// workers of a learner. Member 0 keeps `seed`, so it draws the same numbers
+// with and without a group; any other takes the first draw of the stream
+// "<group>-<member>/seed".
+uint64_t MemberSeed(uint64_t seed, std::string_view group, int member);
 
 }  // namespace replicant

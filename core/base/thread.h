@@ -48,10 +48,10 @@ std::string ThreadName();
 
 // A named thread, restricted to some processors, that is always joined.
 //
-// The function is given a token by which it is asked to stop; it must come
-// back soon after token.IsStopRequested() turns true. An exception that it
-// throws is kept and thrown again by Join(). The destructor asks to stop and
-// joins; an exception nobody asked for is then logged as an error.
+// The function receives a stop token and must return soon after
+// token.IsStopRequested() turns true. Join() rethrows an exception of the
+// function. The destructor requests a stop and joins; it logs an exception that
+// no Join() has rethrown as an error.
 //
 // Thread-safety: the methods are for one owner; the token is for any thread.
 class Thread {
@@ -68,7 +68,8 @@ class Thread {
   };
   using Function = std::function<void(const StopToken&)>;
 
-  // Throws InvalidArgument if `cpus` cannot be had; nothing runs then.
+  // Throws InvalidArgument if the process may run on none of `cpus`; nothing
+  // runs then.
   Thread(std::string name, const CpuSet& cpus, Function function);
   Thread(std::string name, Function function);
   ~Thread();

@@ -56,11 +56,9 @@ std::optional<std::string> RankTable::FindLost() {
         rank.disconnected_at && since(*rank.disconnected_at) >= reconnect_time_;
     if (!is_dead && since(rank.heard_at) < timeout_) continue;
     rank.is_watched = false;
-    return Describe(
-        r, is_dead
-               ? "has lost its connection, as one that died"
-               : fmt::format("was not heard of for {:.3g} s",
-                             std::chrono::duration<double>(timeout_).count()));
+    return Describe(r, is_dead ? "has lost its connection, as one that died"
+                               : fmt::format("was not heard of for {:.3g} s",
+                                             ToSeconds(timeout_)));
   }
   return std::nullopt;
 }

@@ -148,7 +148,7 @@ void BatchAssembler::Finish(std::shared_ptr<BatchAssembly> assembly) {
 
 void BatchAssembler::Decode() {
   try {
-    GiveWay(kDecodeLevels);
+    LowerPriority(kDecodeLevels);
     FrameDecoder decoder;
     while (true) {
       std::shared_ptr<BatchAssembly> assembly;

@@ -160,8 +160,7 @@ AppendResult StepWriter::QueueGroup(Clock::TimePoint deadline) {
   clock_->WaitUntil(mutex_, changed_, deadline, [&]() REQUIRES(mutex_) {
     return has_room() || never_waits_;
   });
-  metrics_.waited_s +=
-      std::chrono::duration<double>(clock_->Now() - begin).count();
+  metrics_.waited_s += ToSeconds(clock_->Now() - begin);
   const bool is_in_time = has_room();
   if (failure_) std::rethrow_exception(failure_);
   if (is_closed_) return AppendResult::kClosed;

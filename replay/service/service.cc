@@ -511,8 +511,7 @@ void Service::HandleTick() {
 }
 
 void Service::UpdateRates(Clock::TimePoint now) {
-  const double seconds =
-      std::chrono::duration<double>(now - rates_since_).count();
+  const double seconds = ToSeconds(now - rates_since_);
   if (seconds < 1.0) return;
   const ShardStatus status = shard_->Status();
   LogStalls(status);

@@ -175,7 +175,7 @@ void WaitRecord::NoteRefused(std::string_view who, Clock::TimePoint now) {
 
 double WaitRecord::waiting_s(Clock::TimePoint now) const {
   if (!since_.has_value()) return 0.0;
-  return std::chrono::duration<double>(now - *since_).count();
+  return ToSeconds(now - *since_);
 }
 
 }  // namespace replicant::replay

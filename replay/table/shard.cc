@@ -419,11 +419,10 @@ WaitStatus Shard::StatusOf(const WaitRecord& record, std::string why) const {
 StalledSide Shard::StalledSideOf(const TableState& state) const {
   const Clock::TimePoint now = clock_->Now();
   const auto has_stalled = [now](const WaitRecord& wait) {
-    return wait.waiting_s(now) >=
-           std::chrono::duration<double>(kStallTime).count();
+    return wait.waiting_s(now) >= ToSeconds(kStallTime);
   };
   const auto seconds_since = [now](Clock::TimePoint since) {
-    return std::chrono::duration<double>(now - since).count();
+    return ToSeconds(now - since);
   };
   const bool are_inserts_waiting = has_stalled(state.insert_wait);
   if (are_inserts_waiting == has_stalled(state.sample_wait)) return {};

@@ -278,9 +278,7 @@ Timing RunInsert(const Case& c, const Frames& frames, double seconds) {
   const ServiceProcess service(c);
   Timing timing;
   const Stopwatch watch(&service);
-  const auto until =
-      Clock::Real().Now() + std::chrono::duration_cast<Clock::Duration>(
-                                std::chrono::duration<double>(seconds));
+  const auto until = Clock::Real().Now() + FromSeconds(seconds);
   std::vector<std::unique_ptr<Thread>> threads;
   for (int i = 0; i < c.writers; ++i) {
     threads.push_back(

@@ -50,8 +50,8 @@ struct Options {
   std::string frames;
 };
 
-double Seconds(Clock::TimePoint since) {
-  return std::chrono::duration<double>(Clock::Real().Now() - since).count();
+double SecondsSince(Clock::TimePoint since) {
+  return ToSeconds(Clock::Real().Now() - since);
 }
 
 // Processor time of this process, which other work on the machine leaves alone.
@@ -68,7 +68,7 @@ Result Rate(double seconds, const std::function<int64_t()>& work) {
   const double cpu_start = CpuSeconds();
   int64_t items = 0;
   double spent = 0.0;
-  while ((spent = Seconds(start)) < seconds) items += work();
+  while ((spent = SecondsSince(start)) < seconds) items += work();
   const double cpu = CpuSeconds() - cpu_start;
   return {.value = static_cast<double>(items) / spent,
           .extra = {{"items_per_cpu_s", static_cast<double>(items) / cpu}}};
@@ -201,13 +201,13 @@ Result CheckpointPause(const Options& /*options*/) {
       SampledBatch batch;
       const auto start = Clock::Real().Now();
       REPLICANT_CHECK_EQ(shard->TrySample(0, kBatch, "bench", &batch), kBatch);
-      longest_draw = std::max(longest_draw, Seconds(start));
+      longest_draw = std::max(longest_draw, SecondsSince(start));
     }
   });
   for (int i = 0; i < 5; ++i) {
     const auto start = Clock::Real().Now();
     const ShardSnapshot snapshot = shard->TakeSnapshot();
-    longest = std::max(longest, Seconds(start));
+    longest = std::max(longest, SecondsSince(start));
   }
   is_done.store(true);
   reader.Join();
@@ -232,7 +232,7 @@ double SecondsToRead(const std::filesystem::path& folder) {
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
     REPLICANT_CHECK(!ReadFile(file.path()).empty(), "an empty file");
   }
-  return Seconds(start);
+  return SecondsSince(start);
 }
 
 Result CheckpointSave(const Options& /*options*/) {
@@ -245,13 +245,13 @@ Result CheckpointSave(const Options& /*options*/) {
     Checkpointer checkpointer(where, shard.get());
     checkpointer.Save();
   }
-  Result result = {.value = Seconds(start), .unit = "s"};
+  Result result = {.value = SecondsSince(start), .unit = "s"};
   const double cpu_s = CpuSeconds() - cpu_start;
   cpu_start = CpuSeconds();
   start = Clock::Real().Now();
   Shard restored(StateConfig(), &Clock::Real());
   const Checkpointer checkpointer(where, &restored);
-  const double restore_s = Seconds(start);
+  const double restore_s = SecondsSince(start);
   const auto items = static_cast<double>(restored.Status().tables[0].size);
   result.extra = {{"cpu_s", cpu_s},
                   {"restore_s", restore_s},

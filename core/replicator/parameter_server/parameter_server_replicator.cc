@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/mutex.h"
 #include "core/base/thread.h"
@@ -32,11 +33,6 @@ using namespace std::chrono_literals;
 // After the end workers are still told of it, for so long.
 constexpr auto kFarewell = 3s;
 constexpr auto kTickInterval = 500ms;
-
-Clock::Duration Seconds(double seconds) {
-  return std::chrono::duration_cast<Clock::Duration>(
-      std::chrono::duration<double>(seconds));
-}
 
 // The requests of workers, from the thread that speaks with them to the one
 // that computes.
@@ -282,7 +278,7 @@ void ParameterServer::Start() {
       ParameterShard::Options{.server = server_,
                               .num_workers = config_.num_groups(),
                               .staleness = config_.staleness,
-                              .patience = Seconds(config_.timeout_s),
+                              .patience = FromSeconds(config_.timeout_s),
                               .seed = seed_},
       splits, sharding, backend_.get());
   checkpoints_.RestoreNewest(shard_.get());
@@ -291,7 +287,7 @@ void ParameterServer::Start() {
   spdlog::info("serves {} variables at {}",
                HeldVariables(sharding, server_).size(), endpoint);
   next_save_ =
-      Clock::Real().Now() + Seconds(config_.server_checkpoint_interval_s);
+      Clock::Real().Now() + FromSeconds(config_.server_checkpoint_interval_s);
 }
 
 NextResult ParameterServer::Serve(Clock::TimePoint deadline) {
@@ -333,7 +329,7 @@ void ParameterServer::Take(RequestQueue::Request request) {
 
 void ParameterServer::Save() {
   next_save_ =
-      Clock::Real().Now() + Seconds(config_.server_checkpoint_interval_s);
+      Clock::Real().Now() + FromSeconds(config_.server_checkpoint_interval_s);
   if (!checkpoints_.is_kept() || shard_->version() == 0) return;
   try {
     checkpoints_.Save(*shard_);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/replicator/graph/step_split.h"
 #include "core/replicator/parameter_server/parameter_protocol.h"
@@ -139,8 +140,7 @@ class ServerLink {
         throw CommError(fmt::format(
             "worker {}: {} has not answered for {:.0f} s, asked to {}; hint: "
             "`learner --role server --index {}` serves there",
-            worker_, Name(), std::chrono::duration<double>(timeout_).count(),
-            what_, server_));
+            worker_, Name(), ToSeconds(timeout_), what_, server_));
     }
     const ServerReply header = ServerReply::Decode(reply.payload);
     reply.payload.erase(reply.payload.begin());
@@ -333,8 +333,7 @@ void ParameterWorker::Start() {
     description += DescribeSplit(*split);
   }
   const Sharding sharding(splits, static_cast<int>(config_.servers.size()));
-  const auto timeout = std::chrono::duration_cast<Clock::Duration>(
-      std::chrono::duration<double>(config_.timeout_s));
+  const auto timeout = FromSeconds(config_.timeout_s);
   for (size_t i = 0; i < config_.servers.size(); ++i) {
     const auto server = static_cast<int>(i);
     auto link = std::make_unique<ServerLink>(

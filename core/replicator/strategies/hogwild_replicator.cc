@@ -11,6 +11,7 @@
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "core/base/racy_memory.h"
+#include "core/base/rng.h"
 #include "core/kernels/backend.h"
 #include "core/replicator/graph/lone_replica.h"
 #include "core/replicator/strategies/asynchronous_team.h"
@@ -34,12 +35,6 @@ bool IsShared(const VariableSpec& spec, int replica) {
   const bool is_own = !spec.is_trainable &&
                       spec.agreement == graph::ReplicaAgreement::kPerReplica;
   return !is_own || replica == 0;
-}
-
-// Random numbers differ from replica to replica; the first one's are those of
-// `single`. The factor is the golden ratio's, which spreads the bits.
-uint64_t GraphSeed(uint64_t seed, int replica) {
-  return seed + static_cast<uint64_t>(replica) * 0x9e3779b97f4a7c15U;
 }
 
 std::vector<int64_t> ReadCounter(const VariableStore::Variable& variable) {
@@ -336,7 +331,8 @@ std::unique_ptr<Step> HogwildReplicator::Build(
   std::vector<Counter> counters;
   for (int i = 0; i < num_replicas(); ++i) {
     const auto at = static_cast<size_t>(i);
-    Graph graph(GraphSeed(seed_, i));
+    // the first replica draws the numbers of `single`
+    Graph graph(MemberSeed(seed_, "replica", i));
     LoneReplica replica(graph);
     const StepOutputs outputs =
         step_fn(replica, AddInputs(graph, own_input->pipeline(at).specs()));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/kernels/cpu/parallel.h"
 
@@ -180,8 +181,7 @@ NextResult TransitionPipeline::Next(Clock::TimePoint deadline,
                                     std::span<const MutableTensorView> batch) {
   const Clock::TimePoint begin = Clock::Real().Now();
   const replay::ReadResult result = source_->Next(deadline, &batch_);
-  wait_seconds_ +=
-      std::chrono::duration<double>(Clock::Real().Now() - begin).count();
+  wait_seconds_ += ToSeconds(Clock::Real().Now() - begin);
   is_drained_ = result == replay::ReadResult::kPaused;
   // paused: the batches under way were given, and more come later
   if (result == replay::ReadResult::kTimeout ||

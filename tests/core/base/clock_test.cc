@@ -99,6 +99,12 @@ TEST(ClockTest, AWaiterCountsOnceItHasFoundThatItMustWait) {
   EXPECT_EQ(first_look, Clock::TimePoint());
 }
 
+TEST(ClockTest, SecondsConvertBothWays) {
+  EXPECT_EQ(FromSeconds(1.5), milliseconds(1500));
+  EXPECT_EQ(FromSeconds(1.9e-9), Clock::Duration(1)) << "towards zero";
+  EXPECT_EQ(ToSeconds(milliseconds(250)), 0.25);
+}
+
 TEST(ClockDeathTest, TimeDoesNotGoBack) {
   FakeClock clock;
   EXPECT_DEATH(clock.Advance(seconds(-1)), "time cannot go back");

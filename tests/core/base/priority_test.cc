@@ -22,11 +22,11 @@ void OnThread(const Work& work) {
 TEST(PriorityTest, LevelsAddUpToTheNicest) {
   OnThread([] {
     const int before = Niceness();
-    GiveWay(0);
+    LowerPriority(0);
     EXPECT_EQ(Niceness(), before);
-    GiveWay(2);
+    LowerPriority(2);
     EXPECT_EQ(Niceness(), std::min(19, before + 2));
-    GiveWay(1000);
+    LowerPriority(1000);
     EXPECT_EQ(Niceness(), 19);
   });
 }
@@ -34,7 +34,7 @@ TEST(PriorityTest, LevelsAddUpToTheNicest) {
 TEST(PriorityTest, IsTheThreadsOwnAndItsChildrens) {
   const int before = Niceness();
   OnThread([] {
-    GiveWay(3);
+    LowerPriority(3);
     const int mine = Niceness();
     OnThread([&] { EXPECT_EQ(Niceness(), mine); });
   });
@@ -43,10 +43,10 @@ TEST(PriorityTest, IsTheThreadsOwnAndItsChildrens) {
 
 TEST(PriorityTest, RefusesToPushForward) {
   try {
-    GiveWay(-1);
+    LowerPriority(-1);
     FAIL() << "no InvalidArgument";
   } catch (const InvalidArgument& e) {
-    EXPECT_STREQ(e.what(), "GiveWay: want levels >= 0, got -1");
+    EXPECT_STREQ(e.what(), "LowerPriority: want levels >= 0, got -1");
   }
 }
 

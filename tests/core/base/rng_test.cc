@@ -116,5 +116,18 @@ TEST(RandomStreamTest, RejectsAnEmptyRange) {
   EXPECT_EQ(stream.position(), 0U);
 }
 
+// Would catch a change of a lone learner's numbers, and members that share
+// their numbers.
+TEST(MemberSeedTest, TheFirstMemberKeepsTheSeedAndOthersDiffer) {
+  EXPECT_EQ(MemberSeed(/*seed=*/1, "learner", /*member=*/0), 1U);
+  std::set<uint64_t> seeds;
+  for (int member = 0; member < 100; ++member) {
+    seeds.insert(MemberSeed(/*seed=*/1, "learner", member));
+    seeds.insert(MemberSeed(/*seed=*/2, "learner", member));
+  }
+  EXPECT_EQ(seeds.size(), 200U);
+  EXPECT_NE(MemberSeed(1, "learner", 1), MemberSeed(1, "replica", 1));
+}
+
 }  // namespace
 }  // namespace replicant

@@ -44,7 +44,7 @@ std::vector<double> Play(ControlEnvironment& environment,
   std::vector<double> state(
       static_cast<size_t>(environment.observation_spec().state_size()));
   std::vector<double> action(spec.minimum.size());
-  environment.StartOver(first_episode);
+  environment.SeekEpisode(first_episode);
   for (int episode = 0; episode < 2; ++episode) {
     const bool is_played = episode >= first_episode;
     if (is_played) {
