@@ -9,19 +9,18 @@ namespace replicant::metrics {
 
 // A file that grows by whole records.
 //
-// Records gather in memory and reach the kernel together in Flush(). If that
-// fails half way (full disk, quota), the file is cut back to the records it
-// held before, so that what is written later can still be read. A crash of the
-// process loses what was not flushed and, in the middle of a flush, may leave
-// one torn record at the end. Flush() does not force the disk (no fsync): a
-// power cut may lose more.
+// Records gather in memory and reach the kernel together in Flush(). If a flush
+// fails half way (full disk, quota), the file is cut back to its earlier
+// records, so that later ones stay readable. A crash of the process loses the
+// records since the last flush; a crash during a flush may leave one torn
+// record at the end. Flush() does not call fsync: a power cut may lose more.
 //
 // Thread-safety: one thread at a time. One process writes a file.
 class AppendFile {
  public:
   enum class Mode {
     kCreate,  // a new file; an error if it exists
-    kAppend,  // behind what is there
+    kAppend,  // after the existing records
   };
 
   // Throws IoError if the file cannot be opened.
@@ -31,11 +30,11 @@ class AppendFile {
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
 
-  // Adds a record; flushes first when a mebibyte has gathered. Throws as
-  // Flush() does; the new record is not added then.
+  // Adds a record, after a flush if a mebibyte has gathered. Throws as Flush()
+  // does; the new record is not added then.
   void Append(std::string_view record);
-  // Throws IoError if the records cannot be written. They are dropped then,
-  // which the message says, and the object can still be used.
+  // Throws IoError if the records cannot be written. The message says that they
+  // are dropped; the object stays usable.
   void Flush();
 
   const std::filesystem::path& path() const { return path_; }

@@ -44,13 +44,6 @@ void CheckOptions(const EventWriterOptions& options) {
         fmt::format("EventWriter: flush_interval must be >= 0, got {} ns",
                     options.flush_interval.count()));
   }
-  constexpr int kMaxBuckets = 1000;
-  if (options.num_histogram_buckets < 1 ||
-      options.num_histogram_buckets > kMaxBuckets) {
-    throw InvalidArgument(fmt::format(
-        "EventWriter: num_histogram_buckets must be in [1, {}], got {}",
-        kMaxBuckets, options.num_histogram_buckets));
-  }
 }
 
 void CheckTag(std::string_view tag) {
@@ -95,26 +88,6 @@ void EventWriter::AddText(std::string_view tag, std::string_view markdown,
                     kMaxTextBytes, markdown.size()));
   }
   Add(EncodeText(tag, markdown), step);
-}
-
-void EventWriter::AddImage(std::string_view tag, const ImageView& image,
-                           int64_t step) {
-  CheckTag(tag);
-  const std::string png = EncodePng(image);
-  Add(EncodeImage(tag, image.height, image.width, png), step);
-}
-
-void EventWriter::AddHistogram(std::string_view tag,
-                               std::span<const float> values, int64_t step) {
-  CheckTag(tag);
-  const ValueHistogram histogram =
-      MakeHistogram(values, options_.num_histogram_buckets);
-  Add(EncodeHistogram(tag, histogram), step);
-  if (histogram.num_left_out > 0) {
-    Add(EncodeScalar(fmt::format("{}/not_finite", tag),
-                     static_cast<double>(histogram.num_left_out)),
-        step);
-  }
 }
 
 void EventWriter::Flush() {

@@ -4,44 +4,39 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
 #include "core/base/clock.h"
 #include "core/base/mutex.h"
 #include "core/metrics/append_file.h"
-#include "core/metrics/png.h"
 
 namespace replicant::metrics {
 
 struct EventWriterOptions {
-  // Where the file goes; created with its parents. TensorBoard shows each
-  // folder that holds an event file as one run.
+  // Folder of the file; created with its parents. TensorBoard shows each folder
+  // with event files as one run.
   std::filesystem::path folder;
-  // What is added reaches the file at the first Add...() this long after the
-  // last flush. 0 flushes every time.
+  // Events reach the file at the first Add...() this long after the last flush.
+  // 0 flushes every time.
   Clock::Duration flush_interval = std::chrono::seconds(10);
-  // Buckets of a histogram; TensorBoard's own writers use 30.
-  int num_histogram_buckets = 30;
 };
 
-// Writes what TensorBoard shows: scalars, images, histograms and text over
-// steps, into a new file
+// Writes scalars and text over steps for TensorBoard, into a new file
 //
 //   <folder>/events.out.tfevents.<seconds since 1970>.<host>.<pid>.<n>
 //
-// where n makes the name unused. A restarted run opens its own file beside the
-// old one and TensorBoard joins them; where steps repeat it shows both, or
-// drops the older ones, as its flag --purge_orphaned_data says.
+// where n makes the name unique. A restarted run opens its own file beside the
+// old one and TensorBoard joins them. Where steps repeat, TensorBoard shows
+// both or drops the older ones (its flag --purge_orphaned_data).
 //
-// Tags name a series and are grouped by what stands before the first "/":
-// "learner/critic_loss" (docs/metrics.md has the rules). Steps are the
-// caller's, any int64, usually ascending.
+// A tag names a series. TensorBoard groups tags by the part before the first
+// "/": "learner/critic_loss" (docs/metrics.md has the rules). Steps are any
+// int64, usually ascending.
 //
-// Errors: InvalidArgument for an empty tag, a tag over 1000 bytes or what the
-// method says; IoError if the file cannot be written, see AppendFile. After
-// either the writer can still be used.
+// Errors: InvalidArgument for an empty tag, a tag over 1000 bytes or text that
+// is too long; IoError if the file cannot be written, see AppendFile. The
+// writer stays usable after either.
 //
 // Thread-safety: any thread.
 class EventWriter {
@@ -59,15 +54,6 @@ class EventWriter {
   // Text in Markdown; at most 1 MiB.
   void AddText(std::string_view tag, std::string_view markdown, int64_t step)
       EXCLUDES(mutex_);
-  // Throws as EncodePng() does.
-  void AddImage(std::string_view tag, const ImageView& image, int64_t step)
-      EXCLUDES(mutex_);
-  // How `values` are spread; see MakeHistogram(). O(values). Values that are
-  // not finite are left out and counted in the scalar "<tag>/not_finite",
-  // which is written only when there are some.
-  void AddHistogram(std::string_view tag, std::span<const float> values,
-                    int64_t step) EXCLUDES(mutex_);
-
   void Flush() EXCLUDES(mutex_);
 
   const std::filesystem::path& path() const { return path_; }

@@ -9,13 +9,12 @@ namespace replicant::metrics {
 
 struct ExposerOptions {
   // "<IPv4 address>:<port>"; port 0 takes a free one. (Debian's server is built
-  // without IPv6.) The metrics are for everybody who can connect: an address
-  // other than loopback is a decision of whoever writes the config.
+  // without IPv6.) Every host that reaches the address can read the metrics.
   std::string address = "127.0.0.1:0";
 };
 
-// Serves a registry to Prometheus: GET /metrics, over plain HTTP, from two
-// threads of its own. A registry that has gone is served as empty.
+// Serves a registry to Prometheus: GET /metrics over plain HTTP, on two threads
+// of its own. A destroyed registry is served as empty.
 //
 // The HTTP server inside ignores SIGPIPE for the whole process.
 //
@@ -23,15 +22,15 @@ struct ExposerOptions {
 class Exposer {
  public:
   // Listens. Throws InvalidArgument for an address of another form, and
-  // CommError if it cannot be listened on, for example because another process
-  // does.
+  // CommError if it cannot listen there, for example because the port is in
+  // use.
   Exposer(const ExposerOptions& options, const Registry& registry);
   ~Exposer();
   Exposer(const Exposer&) = delete;
   Exposer& operator=(const Exposer&) = delete;
 
   int port() const { return port_; }
-  // What to give to Prometheus or curl: "http://127.0.0.1:9464/metrics".
+  // URL for Prometheus or curl: "http://127.0.0.1:9464/metrics".
   std::string Url() const;
 
  private:

@@ -68,7 +68,8 @@ void CutTornLine(int fd, const std::filesystem::path& path) {
       (start > 0 || tail.size() == static_cast<size_t>(status.st_size));
   if (!is_ours) {
     throw IoError(fmt::format(
-        "{}: the end of the file is no line of JSON; hint: name another file",
+        "{}: the file does not end with a line of JSON; hint: name another "
+        "file",
         path.string()));
   }
   const auto torn_bytes = static_cast<int64_t>(tail.size() - start);

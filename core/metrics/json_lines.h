@@ -20,10 +20,10 @@ namespace replicant::metrics {
 //
 //   JsonObject().Add("step", 100).Add("loss", 0.25).Add("task", "lqr-2")
 //
-// JSON has no NaN and no infinity: they are written as the strings "NaN",
+// JSON has no NaN and no infinity. They are written as the strings "NaN",
 // "Infinity" and "-Infinity", which Python's float() and JavaScript's Number()
-// read back, so that a diverged loss can be told from a missing one. Other
-// doubles are written with the fewest digits that read back to the same value.
+// read back, so that a diverged loss differs from a missing one. Other doubles
+// are written with the fewest digits that read back to the same value.
 // Text is made valid UTF-8. A key that is added twice is a bug (checked).
 //
 // Thread-safety: one thread at a time.
@@ -53,12 +53,12 @@ class JsonObject {
   JsonObject& AddMember(std::string_view key, std::string_view json);
 
   std::vector<std::string> keys_;
-  // what stands between the braces
+  // the text between the braces
   std::string members_;
 };
 
 struct JsonLinesOptions {
-  // Created if missing, else appended to. Its folder must exist.
+  // The file is created if missing, else appended to. Its folder must exist.
   std::filesystem::path path;
   // As in EventWriterOptions.
   Clock::Duration flush_interval = std::chrono::seconds(10);
@@ -67,21 +67,20 @@ struct JsonLinesOptions {
 // Appends JSON objects to a file, one a line, for scripts (pandas.read_json
 // with lines=True, jq).
 //
-// A run that is started again goes on in the same file. A line that a crash
-// left torn at its end is cut off first, with a warning in the log, so that
-// every line of the file is a whole object.
+// A restarted run continues the same file. A torn line at its end, left by a
+// crash, is cut off first with a warning in the log, so that every line of the
+// file is a whole object.
 //
 // Thread-safety: any thread. One process writes a file.
 class JsonLinesWriter {
  public:
-  // Throws InvalidArgument for a negative interval, and IoError if the file
-  // cannot be opened or ends in something else than JSON lines (it is left as
-  // it was).
+  // Throws InvalidArgument for a negative interval. Throws IoError, leaving the
+  // file unchanged, if it cannot be opened or does not end in JSON lines.
   explicit JsonLinesWriter(JsonLinesOptions options,
                            Clock& clock = Clock::Real());
 
-  // Adds a line. Throws InvalidArgument if it has more than 1 MiB, and
-  // IoError if it cannot be written (see AppendFile).
+  // Adds a line. Throws InvalidArgument for more than 1 MiB, and IoError if the
+  // line cannot be written (see AppendFile).
   void Write(const JsonObject& object) EXCLUDES(mutex_);
 
   void Flush() EXCLUDES(mutex_);

@@ -15,13 +15,13 @@
 namespace replicant::metrics {
 
 struct ProgressOptions {
-  // Where the line goes; stays open as long as the ProgressLine.
+  // File descriptor to write to; must stay open as long as the ProgressLine.
   int fd = STDERR_FILENO;
-  // How often the line is rewritten on a terminal, and how often a line is
-  // printed where there is none (a file, a pipe, a batch system's log).
+  // Interval at which the line is rewritten on a terminal, and at which a new
+  // line is printed elsewhere (a file, a pipe, a batch system's log).
   Clock::Duration live_interval = std::chrono::milliseconds(250);
   Clock::Duration plain_interval = std::chrono::seconds(30);
-  // What rates and the remaining time are measured over.
+  // Window over which rates and the remaining time are measured.
   Clock::Duration rate_window = std::chrono::seconds(10);
 };
 
@@ -30,7 +30,7 @@ struct ProgressOptions {
 //   step 12.3k/100k 12% eta 3m20s  env-steps/s 8.41k  return 123.4
 //
 // On a terminal the line stays at the bottom and log lines appear above it;
-// elsewhere a line is printed now and then. Say what it shows, then call
+// elsewhere a line is printed once an interval. Add the entries, then call
 // Update() from the loop:
 //
 //   ProgressLine progress({});
@@ -56,7 +56,7 @@ class ProgressLine {
   // "label 12.3k", and with a goal > 0 "label 12.3k/100k 12% eta 3m20s".
   void AddCount(std::string label, Source total, double goal = 0.0)
       EXCLUDES(mutex_);
-  // "label 8.41k": how much `total` grows in a second.
+  // "label 8.41k": growth of `total` per second.
   void AddRate(std::string label, Source total) EXCLUDES(mutex_);
   // "label 123.4".
   void AddValue(std::string label, Source value) EXCLUDES(mutex_);
@@ -80,7 +80,7 @@ class ProgressLine {
 
   void AddField(Field::Kind kind, std::string label, Source source, double goal)
       EXCLUDES(mutex_);
-  // Reads every source and shows what they say.
+  // Reads every source and shows the line.
   void Show(Clock::TimePoint now) REQUIRES(mutex_);
   static std::string Format(Field& field, Clock::TimePoint now);
 

@@ -27,9 +27,8 @@ double RateMeter::rate() const {
   if (samples_.empty() || samples_.front().time == samples_.back().time) {
     return std::numeric_limits<double>::quiet_NaN();
   }
-  const std::chrono::duration<double> span =
-      samples_.back().time - samples_.front().time;
-  return (samples_.back().total - samples_.front().total) / span.count();
+  const double span_s = ToSeconds(samples_.back().time - samples_.front().time);
+  return (samples_.back().total - samples_.front().total) / span_s;
 }
 
 }  // namespace replicant::metrics

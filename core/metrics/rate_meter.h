@@ -6,13 +6,13 @@
 
 namespace replicant::metrics {
 
-// How fast a total grows, over a sliding window:
+// The growth rate of a total over a sliding window:
 //
 //   rate = (newest total - oldest total) / (newest time - oldest time)
 //
-// where the oldest sample is the last one that is at least a window old, so
+// where the oldest sample is the newest one that is at least a window old, so
 // that samples rarer than the window still give a rate. A total that shrinks
-// (its process was started again) begins a new window.
+// (its process was restarted) begins a new window.
 //
 // Thread-safety: one thread at a time.
 class RateMeter {

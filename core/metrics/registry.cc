@@ -160,15 +160,15 @@ Registry::Impl::Series& Registry::Impl::FindOrAdd(
     if (known.type != description.type || known.help != description.help ||
         known.limits != description.limits) {
       throw InvalidArgument(fmt::format(
-          "metric '{}': was added before as a {} with the help text '{}'{}",
-          known.name, NameOf(known.type), known.help,
+          "metric '{}': exists as a {} with the help text '{}'{}", known.name,
+          NameOf(known.type), known.help,
           known.limits != description.limits ? " and other limits" : ""));
     }
     if (family->second.series.size() >= kMaxSeries &&
         !family->second.series.contains(labels)) {
       throw InvalidArgument(
           fmt::format("metric '{}': more than {} series; hint: a label must "
-                      "not be something that never repeats",
+                      "not be a value that never repeats",
                       known.name, kMaxSeries));
     }
     return family->second.series[labels];

@@ -39,8 +39,8 @@ class Gauge {
 
 // Counts observations in buckets: durations, sizes.
 //
-// Bucket i counts the values in (limits[i-1], limits[i]]; a last one counts
-// what is above all limits, and NaN, which does not enter the sum.
+// Bucket i counts the values in (limits[i-1], limits[i]]. The last bucket
+// counts the values above all limits, and NaN, which does not enter the sum.
 //
 // Thread-safety: any thread; lock-free. A reader may see an observation in the
 // count and not yet in the sum.
@@ -68,7 +68,7 @@ class Histogram {
 // InvalidArgument unless first > 0, factor > 1 and count is in [1, 100].
 std::vector<double> ExponentialLimits(double first, double factor, int count);
 
-// What tells the series of one metric apart: {{"actor", "3"}}.
+// Labels distinguish the series of one metric: {{"actor", "3"}}.
 using Labels = std::map<std::string, std::string>;
 
 // The metrics of a process, by name and labels.
@@ -78,17 +78,17 @@ using Labels = std::map<std::string, std::string>;
 //       "replicant_actor_env_steps_total", "Control steps taken.");
 //   steps.Increment();
 //
-// A metric that is added again with the same name, labels and kind is the same
-// object. The references stay valid as long as the registry.
+// Adding a metric again with the same name, labels and kind returns the same
+// object. References stay valid as long as the registry.
 //
 // Names follow docs/metrics.md: base units (seconds, bytes) as a suffix, and
 // "_total" for a counter and for nothing else. Label values are made valid
 // UTF-8.
 //
 // The Add...() methods throw InvalidArgument, leaving the registry unchanged,
-// for a bad name or label name, an empty help text or one of several lines, a
-// name that has another kind, help, or limits, and for more than 10000 series
-// of one name: a label must not be something that never repeats.
+// for a bad name or label name, a help text that is empty or has several lines,
+// a name that exists with another kind, help or limits, and more than 10000
+// series of one name: a label must not be a value that never repeats.
 //
 // Thread-safety: any thread. Adding takes a lock: keep the reference.
 class Registry {

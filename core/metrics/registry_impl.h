@@ -1,7 +1,8 @@
 #pragma once
 
-// The inside of Registry, as prometheus-cpp sees it. Included by registry.cc
-// and exposer.cc only: it is what keeps the vendor's headers out of registry.h.
+// The implementation of Registry, as prometheus-cpp sees it. Only registry.cc
+// and exposer.cc include it, which keeps the vendor's headers out of
+// registry.h.
 #include <prometheus/collectable.h>
 #include <prometheus/metric_family.h>
 
@@ -18,7 +19,7 @@ namespace replicant::metrics {
 
 class Registry::Impl : public prometheus::Collectable {
  public:
-  // What all series of one name have in common.
+  // The properties that all series of one name share.
   struct Description {
     std::string name;
     std::string help;
@@ -39,7 +40,7 @@ class Registry::Impl : public prometheus::Collectable {
       EXCLUDES(mutex_);
 
  private:
-  // One of the three, as the type in the description says.
+  // Exactly one is set, by the type in the description.
   struct Series {
     std::unique_ptr<Counter> counter;
     std::unique_ptr<Gauge> gauge;

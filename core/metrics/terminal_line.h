@@ -11,11 +11,11 @@ namespace replicant::metrics {
 
 // One line at the bottom of a terminal that is rewritten in place.
 //
-// The text is cut to the width that the terminal has at that moment, and the
-// cursor rests at the start of the line: what another program prints replaces
-// the line instead of standing behind it. The cursor is never hidden and no
-// terminal mode is changed, so that a killed process leaves a good terminal.
-// Errors of the terminal are ignored: the line is decoration.
+// The text is cut to the present width of the terminal. The cursor rests at the
+// start of the line, so that output of another program replaces the line
+// instead of following it. The cursor is never hidden and no terminal mode is
+// changed, so a killed process leaves the terminal intact. Errors of the
+// terminal are ignored: the line is decoration.
 //
 // Thread-safety: any thread.
 class TerminalLine {
@@ -33,11 +33,11 @@ class TerminalLine {
 
   void Show(std::string_view text) EXCLUDES(mutex_);
 
-  // Takes the line away, runs `print`, which may write whole lines to the
-  // terminal but must not call this object, and puts the line back.
+  // Erases the line, runs `print` and draws the line again. `print` may write
+  // whole lines to the terminal but must not call this object.
   void PrintAbove(const std::function<void()>& print) EXCLUDES(mutex_);
 
-  // Leaves the last text where it is, with the cursor below it.
+  // Leaves the last text on the screen and moves the cursor below it.
   void Finish() EXCLUDES(mutex_);
 
  private:
@@ -50,8 +50,8 @@ class TerminalLine {
   std::string text_ GUARDED_BY(mutex_);
 };
 
-// While it lives, what the default logger prints on the console appears above
-// a live line. It wraps the console sinks of the logger.
+// While it lives, console output of the default logger appears above a live
+// line. It wraps the console sinks of the logger.
 //
 // Thread-safety: make and destroy it while no other thread logs, after
 // InitLogging(). The line must outlive it.

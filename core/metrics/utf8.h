@@ -6,8 +6,8 @@
 namespace replicant::metrics {
 
 // `text` with every byte that is not part of well-formed UTF-8 (RFC 3629)
-// replaced by U+FFFD. Readers of event files, JSON and Prometheus text refuse
-// a whole record for one bad byte, so everything written passes through here.
+// replaced by U+FFFD. Readers of event files, JSON and Prometheus text refuse a
+// whole record for one bad byte, so all written text passes through here.
 std::string ToValidUtf8(std::string_view text);
 
 // `text` as one line of at most `columns` characters for a terminal: control

@@ -1,6 +1,5 @@
-// What EventWriter writes is what TensorBoard's own reader finds: every record
-// checksum, field number and wire type is checked by code that is not ours.
-#include <gmock/gmock.h>
+// TensorBoard's own reader finds what EventWriter writes: an independent check
+// of every record checksum, field number and wire type.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -8,7 +7,6 @@
 #include <filesystem>
 #include <limits>
 #include <string>
-#include <vector>
 
 #include "core/base/clock.h"
 #include "core/base/fs.h"
@@ -40,27 +38,18 @@ class EventWriterReadbackTest : public ::testing::Test {
 TEST_F(EventWriterReadbackTest, TensorBoardFindsEveryKindOfValue) {
   clock_.Advance(seconds(1'700'000'000));
   {
-    EventWriter writer({folder_.path(), seconds(10), 2}, clock_);
+    EventWriter writer({folder_.path(), seconds(10)}, clock_);
     writer.AddScalar("learner/loss", 0.25, 1);
     clock_.Advance(seconds(1));
     writer.AddScalar("learner/loss", std::numeric_limits<double>::quiet_NaN(),
                      2);
     writer.AddScalar("learner/loss", -1e300, int64_t{1} << 40);
-    const std::vector<uint8_t> pixels = {1, 2, 3, 4, 5, 6};
-    writer.AddImage("eval/frame", {pixels, 1, 2}, 3);
-    const std::vector<float> values = {1, 1.5, 4, 5};
-    writer.AddHistogram("learner/weights", values, 4);
-    writer.AddHistogram("learner/none", {}, 4);
     writer.AddText("run/config", "# r\xC3\xA9sum\xC3\xA9\n\xFF", 5);
   }
   EXPECT_EQ(ReadByTensorBoard(folder_.path()),
             "scalar learner/loss 1 0.25 1700000000.0\n"
             "scalar learner/loss 2 nan 1700000001.0\n"
             "scalar learner/loss 1099511627776 -inf 1700000001.0\n"
-            "image eval/frame 3 (1, 2) [[[1, 2, 3], [4, 5, 6]]]\n"
-            "histogram learner/none 4 0.0 0.0 0.0 0.0 0.0 [] []\n"
-            "histogram learner/weights 4 1.0 5.0 4.0 11.5 44.25 [3.0, 5.0] "
-            "[2.0, 2.0]\n"
             "text run/config 5 ['# résumé\\n\xEF\xBF\xBD']\n");
 }
 

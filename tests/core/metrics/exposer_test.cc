@@ -1,46 +1,20 @@
 #include "core/metrics/exposer.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/process.h"
+#include "tests/support/http_get.h"
 
 namespace replicant::metrics {
 namespace {
 
-// The answer to GET `path` from 127.0.0.1:`port`, headers and all.
-std::string Get(int port, std::string_view path) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&address),
-                      sizeof(address)),
-            0);
-  const std::string request = "GET " + std::string(path) +
-                              " HTTP/1.1\r\nHost: localhost\r\n" +
-                              "Connection: close\r\n\r\n";
-  EXPECT_EQ(::send(fd, request.data(), request.size(), MSG_NOSIGNAL),
-            static_cast<ssize_t>(request.size()));
-  std::string answer;
-  char buffer[4096];
-  ssize_t size;
-  while ((size = ::recv(fd, buffer, sizeof(buffer), 0)) > 0) {
-    answer.append(buffer, static_cast<size_t>(size));
-  }
-  ::close(fd);
-  return answer;
-}
+using testing::HttpGet;
 
 std::string MessageOf(const std::string& address) {
   const Registry registry;
@@ -57,7 +31,7 @@ TEST(ExposerTest, ServesWhatTheRegistryHolds) {
   Gauge& items = registry.AddGauge("replicant_replay_items", "Items.");
   const Exposer exposer({}, registry);
   items.Set(7);
-  const std::string answer = Get(exposer.port(), "/metrics");
+  const std::string answer = HttpGet(exposer.port(), "/metrics");
   EXPECT_EQ(answer.rfind("HTTP/1.1 200 OK", 0), 0U) << answer;
   EXPECT_NE(answer.find("\nreplicant_replay_items 7\n"), std::string::npos)
       << answer;
@@ -70,7 +44,8 @@ TEST(ExposerTest, ServesNothingElse) {
   const Registry registry;
   const Exposer exposer({}, registry);
   for (const char* path : {"/", "/CMakeCache.txt", "/../../etc/hostname"}) {
-    EXPECT_EQ(Get(exposer.port(), path).rfind("HTTP/1.1 404", 0), 0U) << path;
+    EXPECT_EQ(HttpGet(exposer.port(), path).rfind("HTTP/1.1 404", 0), 0U)
+        << path;
   }
 }
 
@@ -80,7 +55,7 @@ TEST(ExposerTest, ARegistryThatIsGoneIsServedAsEmpty) {
   registry->AddGauge("replicant_replay_items", "Items.");
   const Exposer exposer({}, *registry);
   registry.reset();
-  EXPECT_EQ(Get(exposer.port(), "/metrics").find("replicant_replay_items"),
+  EXPECT_EQ(HttpGet(exposer.port(), "/metrics").find("replicant_replay_items"),
             std::string::npos);
 }
 

@@ -120,7 +120,7 @@ TEST_F(JsonLinesWriterTest, ATornLineIsCutOff) {
 
 TEST_F(JsonLinesWriterTest, AFileOfAnotherKindIsLeftAlone) {
   const std::string hint =
-      ": the end of the file is no line of JSON; hint: name another file";
+      ": the file does not end with a line of JSON; hint: name another file";
   const std::string text = "a: yaml\nb: file";
   AtomicWriteFile(path_, text);
   EXPECT_EQ(MessageOf({path_}), path_.string() + hint);

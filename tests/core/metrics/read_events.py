@@ -3,11 +3,8 @@
 One line a value, in the order of the tags:  KIND TAG STEP CONTENT
 """
 
-import io
 import sys
 
-import numpy as np
-from PIL import Image
 from tensorboard.backend.event_processing import event_accumulator
 
 
@@ -20,15 +17,6 @@ def main(folder):
     for tag in sorted(tags["scalars"]):
         for e in events.Scalars(tag):
             print("scalar", tag, e.step, e.value, e.wall_time)
-    for tag in sorted(tags["images"]):
-        for e in events.Images(tag):
-            pixels = np.asarray(Image.open(io.BytesIO(e.encoded_image_string)))
-            print("image", tag, e.step, (e.height, e.width), pixels.tolist())
-    for tag in sorted(tags["histograms"]):
-        for e in events.Histograms(tag):
-            h = e.histogram_value
-            print("histogram", tag, e.step, h.min, h.max, h.num, h.sum,
-                  h.sum_squares, list(h.bucket_limit), list(h.bucket))
     for tag in sorted(tags["tensors"]):
         plugin = events.SummaryMetadata(tag).plugin_data.plugin_name
         for e in events.Tensors(tag):

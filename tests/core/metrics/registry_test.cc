@@ -95,10 +95,10 @@ TEST(RegistryTest, BadMetricsAreNamedAndNotAdded) {
             "that does not begin with '__' and is not 'le'");
   EXPECT_EQ(
       MessageOf<InvalidArgument>([&] { registry.AddGauge("a", "Other."); }),
-      "metric 'a': was added before as a gauge with the help text 'A.'");
+      "metric 'a': exists as a gauge with the help text 'A.'");
   EXPECT_EQ(MessageOf<InvalidArgument>(
                 [&] { registry.AddHistogram("a", "A.", {1}); }),
-            "metric 'a': was added before as a gauge with the help text 'A.' "
+            "metric 'a': exists as a gauge with the help text 'A.' "
             "and other limits");
   EXPECT_EQ(MessageOf<InvalidArgument>([&] {
               registry.AddHistogram("h", "H.", {2, 1});
@@ -120,7 +120,7 @@ TEST(RegistryTest, SeriesWithoutEndAreRefused) {
   add(0);
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { add(10000); }),
             "metric 'a': more than 10000 series; hint: a label must not be "
-            "something that never repeats");
+            "a value that never repeats");
 }
 
 TEST(HistogramTest, ALimitBelongsToTheBucketBelow) {
