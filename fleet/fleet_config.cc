@@ -5,7 +5,7 @@
 namespace replicant::fleet {
 namespace {
 
-// A name that is a folder's on every file system, and no hidden one.
+// Whether every file system allows a folder of this name and shows it.
 bool IsFolderName(const std::string& name) {
   return !name.empty() && name.size() <= 100 && name[0] != '.' &&
          std::all_of(name.begin(), name.end(), [](char c) {
@@ -18,50 +18,56 @@ bool IsFolderName(const std::string& name) {
 
 RunSection RunSection::Read(config::Reader& reader) {
   RunSection c;
-  reader.Field("name", &c.name, "what the run is called");
+  reader.Field("name", &c.name, "name of the run");
   reader.Field("dir", &c.dir,
-               "folder of the run, new or empty; empty: runs/NAME-TIMESTAMP");
+               "run folder, new or empty; empty: runs/NAME-TIMESTAMP");
   reader.Field("seed", &c.seed, {0, INT64_MAX},
-               "all random numbers of the run follow from it");
+               "seed of all random numbers of the run");
   if (!IsFolderName(c.name)) {
     reader.Error("name",
-                 "want at most 100 letters, digits, '_', '-' and '.', and not "
-                 "'.' first: a folder is called after it");
+                 "want 1 to 100 letters, digits, '_', '-' and '.', the first "
+                 "not '.', since it names a folder");
   }
   return c;
 }
 
 FleetConfig FleetConfig::Read(config::Reader& reader) {
   FleetConfig c;
-  reader.Field("start_timeout_s", &c.start_timeout_s, {0.1, 36000.0},
-               "a process that does not run so many seconds after its start is "
-               "killed and has failed");
-  reader.Field("heartbeat_timeout_s", &c.heartbeat_timeout_s, {1.0, 3600.0},
-               "a process that is silent for so many seconds is killed and has "
-               "failed; it should beat once a second");
+  reader.Field(
+      "start_timeout_s", &c.start_timeout_s, {0.1, 36000.0},
+      "seconds from the start of a process to its first heartbeat that "
+      "says it runs; a later one is killed and has failed");
+  reader.Field(
+      "heartbeat_timeout_s", &c.heartbeat_timeout_s, {1.0, 3600.0},
+      "seconds without a heartbeat after which a process is killed and "
+      "has failed; processes send one a second");
   reader.Field("stop_timeout_s", &c.stop_timeout_s, {0.1, 36000.0},
-               "seconds that a process has to drain before it is killed");
+               "seconds for a process to drain before it is killed");
   reader.Field("progress_interval_s", &c.progress_interval_s, {0.1, 36000.0},
-               "seconds between lines of progress where there is no terminal");
+               "seconds between progress lines when stderr is no terminal");
+  reader.Field("metrics_address", &c.metrics_address,
+               "ADDRESS:PORT where the fleet serves Prometheus the numbers of "
+               "every role, for example 127.0.0.1:9464; empty: none. An "
+               "address other than loopback serves every host that reaches it");
   reader.Field("exclusive_learner", &c.exclusive_learner,
-               "whether the learner's processors are its own; false on a small "
-               "machine where actors, held back by the replay's rate limiter, "
-               "leave theirs idle");
+               "whether no other role runs on the learner's processors; false "
+               "for a small machine whose actors would leave theirs idle, held "
+               "back by the replay's rate limiter");
 
   config::Reader restart =
-      reader.Section("restart", "when a role that failed is started again");
+      reader.Section("restart", "restarts of failed roles");
   const auto read = [&](const char* role, const char* doc,
                         const RestartPolicy& defaults) {
     config::Reader section = restart.Section(role, doc);
     c.restart[role] = RestartPolicy::Read(section, defaults);
   };
-  read("actor", "each of the actors", {.budget = 20});
-  read("replay", "each of the replay services, from its checkpoint",
+  read("actor", "every actor", {.budget = 20});
+  read("replay", "every replay service; restores its checkpoint",
        {.budget = 5});
-  read("learner", "each of the learners, from its checkpoint", {.budget = 5});
-  read("server", "each of the parameter servers, from its own checkpoint",
+  read("learner", "every learner; restores its checkpoint", {.budget = 5});
+  read("server", "every parameter server; restores its own checkpoint",
        {.budget = 5});
-  read("worker", "each of the learner's further workers", {.budget = 20});
+  read("worker", "every worker beside the learner", {.budget = 20});
   read("evaluator", "the evaluator", {.initial_backoff_s = 2.0});
   return c;
 }

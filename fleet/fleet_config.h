@@ -9,7 +9,7 @@
 
 namespace replicant::fleet {
 
-// Section `run`: what a run is called and where it lies.
+// Section `run`: name, folder and seed of a run.
 struct RunSection {
   std::string name = "run";
   std::string dir;  // empty: runs/NAME-TIMESTAMP
@@ -18,15 +18,16 @@ struct RunSection {
   static RunSection Read(config::Reader& reader);
 };
 
-// Section `fleet`: how the processes of a run are watched.
+// Section `fleet`: supervision of the processes of a run.
 struct FleetConfig {
   double start_timeout_s = 60.0;
   double heartbeat_timeout_s = 15.0;
   double stop_timeout_s = 60.0;
   double progress_interval_s = 30.0;
+  std::string metrics_address;  // empty: none
   // whether no other role runs on the learner's processors
   bool exclusive_learner = true;
-  // by role; FleetConfig::Read() fills in all that there are
+  // by role; FleetConfig::Read() fills in every role
   std::map<std::string, RestartPolicy> restart;
 
   static FleetConfig Read(config::Reader& reader);

@@ -1,7 +1,6 @@
 #include "fleet/restart_policy.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 namespace replicant::fleet {
@@ -10,16 +9,17 @@ RestartPolicy RestartPolicy::Read(config::Reader& reader,
                                   RestartPolicy defaults) {
   RestartPolicy c = defaults;
   reader.Field("initial_backoff_s", &c.initial_backoff_s, {0.0, 3600.0},
-               "pause before the first restart, in seconds; it doubles with "
-               "every failure within the window");
+               "seconds before the first restart; doubled by every further "
+               "failure within the window");
   reader.Field("max_backoff_s", &c.max_backoff_s, {0.0, 3600.0},
-               "longest pause, in seconds");
+               "maximum seconds before a restart");
   reader.Field("jitter", &c.jitter, {0.0, 1.0},
-               "a pause is multiplied by a random number in 1 +/- this");
+               "each pause is multiplied by a random number in 1 +/- jitter");
   reader.Field("budget", &c.budget, {0, 1'000'000},
-               "restarts within the window; one more failure ends the run");
+               "maximum restarts within the window; one more failure ends the "
+               "run");
   reader.Field("window_s", &c.window_s, {1.0, 1e6},
-               "seconds over which failures are counted");
+               "length in seconds of the window in which failures count");
   if (c.max_backoff_s < c.initial_backoff_s) {
     reader.Error("max_backoff_s", "must be >= initial_backoff_s");
   }
@@ -27,8 +27,7 @@ RestartPolicy RestartPolicy::Read(config::Reader& reader,
 }
 
 std::optional<Clock::Duration> RestartTracker::Failed(Clock::TimePoint now) {
-  const auto window = std::chrono::duration_cast<Clock::Duration>(
-      std::chrono::duration<double>(policy_.window_s));
+  const auto window = FromSeconds(policy_.window_s);
   while (!recent_.empty() && now - recent_.front() >= window) {
     recent_.pop_front();
   }
@@ -41,8 +40,7 @@ std::optional<Clock::Duration> RestartTracker::Failed(Clock::TimePoint now) {
           std::ldexp(policy_.initial_backoff_s, static_cast<int>(doublings)),
           policy_.max_backoff_s) *
       random_.Uniform(1.0 - policy_.jitter, 1.0 + policy_.jitter);
-  return std::chrono::duration_cast<Clock::Duration>(
-      std::chrono::duration<double>(pause_s));
+  return FromSeconds(pause_s);
 }
 
 }  // namespace replicant::fleet

@@ -10,16 +10,16 @@
 
 namespace replicant::fleet {
 
-// When a role that failed is started again, and how often: an element of
-// section `fleet.restart`.
+// When and how often a failed role is restarted: an element of section
+// `fleet.restart`.
 //
 // The k-th failure within the last window_s seconds is followed by a pause of
 //
 //   min(initial_backoff_s * 2^(k-1), max_backoff_s) * u,
 //   u uniform in [1 - jitter, 1 + jitter)
 //
-// so that roles that failed together do not come back together. More than
-// `budget` failures in a window end the run.
+// so that roles that failed together do not restart together. More than
+// `budget` failures within the window end the run.
 struct RestartPolicy {
   double initial_backoff_s = 0.5;
   double max_backoff_s = 30.0;
@@ -27,7 +27,7 @@ struct RestartPolicy {
   int64_t budget = 10;  // restarts
   double window_s = 600.0;
 
-  // Reads over what `defaults` says.
+  // Reads a policy whose absent keys keep the values of `defaults`.
   static RestartPolicy Read(config::Reader& reader, RestartPolicy defaults);
 };
 
@@ -39,11 +39,11 @@ class RestartTracker {
   RestartTracker(const RestartPolicy& policy, RandomStream random)
       : policy_(policy), random_(random) {}
 
-  // Notes a failure at `now`, which does not go back. Returns how long to wait
-  // before the role is started again, or std::nullopt if it has no budget left.
+  // Records a failure at `now`, which must not go back. Returns the pause
+  // before the restart, or std::nullopt if the budget is spent.
   std::optional<Clock::Duration> Failed(Clock::TimePoint now);
 
-  // Failures within the window that ended at the last one.
+  // Failures within the window that ends at the last failure.
   int64_t num_recent() const { return static_cast<int64_t>(recent_.size()); }
   const RestartPolicy& policy() const { return policy_; }
 

@@ -9,37 +9,47 @@
 
 namespace replicant::fleet {
 
+// Place of a role in the flow of training data. FleetStatus derives from it
+// which side of the flow holds up the other.
+enum class DataFlow {
+  kNone,
+  kProduces,  // actors
+  kBuffers,   // replay: its rate limiter gives the reason of a wait
+  kConsumes,  // learner
+};
+
 // One process of a run, as the supervisor keeps it alive.
 struct RoleSpec {
   enum class OnSuccess {
-    kRestart,       // should not have ended: as a failure
-    kDone,          // has done its part
-    kCompletesRun,  // the run has reached its end
+    kRestart,       // counts as a failure
+    kDone,          // the role is done; the run continues
+    kCompletesRun,  // the run is complete
   };
 
   rpc::RoleId id;
   std::vector<std::string> command;
-  // Put behind the command of every incarnation but the first.
+  // Appended to the command of every incarnation but the first.
   std::vector<std::string> resume_arguments;
-  // Put behind the command until the role has run once since the fleet started:
-  // what a run that is resumed begins with, and a role that is started again
-  // does not go back to.
+  // Appended to the command until the role has run once since the fleet
+  // started. A resumed run restores its state with these; a restarted role does
+  // not go back to it.
   std::vector<std::string> first_arguments;
-  // "NAME=value"; those of HeartbeatSenderOptions are added.
+  // "NAME=value". The supervisor adds the variables of HeartbeatSenderOptions.
   std::vector<std::string> environment;
   CpuSet cpus;  // empty: all
-  // By how much it gives way to others on its processors.
+  // Added to the niceness of the process (core/base/priority.h).
   int niceness_levels = 0;
-  // A role starts once all of smaller start_stage run, and drains once all of
-  // smaller stop_stage have ended.
+  // A role starts once all roles of a smaller start_stage run. It drains once
+  // all roles of a smaller stop_stage have ended.
   int start_stage = 0;
   int stop_stage = 0;
   OnSuccess on_success = OnSuccess::kRestart;
-  // Whether SIGTERM has it drain; else the order in the answers to its
-  // heartbeats does alone.
+  // Whether SIGTERM asks it to drain, beside the order in the answers to its
+  // heartbeats.
   bool takes_sigterm = true;
-  // The run goes on without it if it cannot be kept alive.
+  // Whether the run continues when its restart budget is spent.
   bool is_optional = false;
+  DataFlow data_flow = DataFlow::kNone;
   RestartPolicy restart;
 };
 

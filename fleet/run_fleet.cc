@@ -3,22 +3,25 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 
-#include <chrono>
+#include <optional>
+#include <vector>
 
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/thread.h"
 #include "core/metrics/progress.h"
 #include "core/rpc/server.h"
 #include "fleet/backends/local.h"
+#include "fleet/metrics_page.h"
 
 namespace replicant::fleet {
 namespace {
 
-// Heartbeats and deadlines are looked at so often; the end of a process and a
-// signal are noticed at once.
+// Interval at which heartbeats and deadlines are checked. The end of a process
+// or a signal ends the wait at once.
 constexpr int kStepMs = 50;
 
-// The server that heartbeats go to, in a thread of its own.
+// The server that receives heartbeats, on its own thread.
 class HeartbeatServer {
  public:
   explicit HeartbeatServer(rpc::HeartbeatMonitor* monitor)
@@ -47,7 +50,7 @@ void AwaitEvent(const Supervisor& supervisor, const StopSignal& stop,
                 int num_signals_seen) {
   std::vector<pollfd> fds;
   for (const int fd : supervisor.ExitFds()) fds.push_back({fd, POLLIN, 0});
-  // stays readable: of use for the first signal only
+  // after the first signal it stays readable and would end every wait
   if (num_signals_seen == 0) fds.push_back({stop.fd(), POLLIN, 0});
   ::poll(fds.data(), fds.size(), kStepMs);
 }
@@ -57,11 +60,16 @@ void AwaitEvent(const Supervisor& supervisor, const StopSignal& stop,
 RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
                    RunFolder& folder, FleetStatus& status) {
   metrics::ProgressOptions progress_options;
-  progress_options.plain_interval = std::chrono::duration_cast<Clock::Duration>(
-      std::chrono::duration<double>(run.config.progress_interval_s));
-  // made before the server's thread, which may log
+  progress_options.plain_interval = FromSeconds(run.config.progress_interval_s);
+  // made before the heartbeat server's thread, which may log
   metrics::ProgressLine progress(progress_options);
   status.AddTo(progress, run.progress);
+
+  std::optional<MetricsPage> page;
+  if (!run.config.metrics_address.empty()) {
+    page.emplace(run.config.metrics_address);
+    spdlog::info("serves metrics of every role at {}", page->Url());
+  }
 
   rpc::HeartbeatMonitor monitor;
   const HeartbeatServer server(&monitor);
@@ -79,8 +87,10 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
       if (num_signals > 1) supervisor.StopNow("stopped by a second signal");
     }
     supervisor.Step();
-    status.Update(supervisor.Roles(), monitor.All(), supervisor.IsStopping(),
-                  Clock::Real().Now());
+    const std::vector<Supervisor::RoleView> roles = supervisor.Roles();
+    const std::vector<rpc::HeartbeatMonitor::Entry> beats = monitor.All();
+    status.Update(roles, beats, supervisor.IsStopping(), Clock::Real().Now());
+    if (page) page->Update(roles, beats);
     progress.Update();
     if (!supervisor.IsFinished()) AwaitEvent(supervisor, stop, num_signals);
   }

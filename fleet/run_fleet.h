@@ -16,20 +16,19 @@ struct FleetRun {
   FleetConfig config;
   uint64_t seed = 0;
   std::vector<RoleSpec> roles;
-  // Of the progress line on stderr; the limit is added.
+  // Entries of the progress line on stderr. The limit is appended.
   std::vector<ProgressField> progress;
 };
 
-// Runs the roles as processes of this machine until the run is complete, has
-// failed or is stopped: SIGINT or SIGTERM once drains every role in order, a
-// second time kills them. No process is left when it returns, nor when this
-// process is killed. The end is in the folder's state.
-//
-// `stop` counts the signals, `status` tells afterwards what the roles said
-// last.
+// Runs the roles as processes of this machine until the run completes, fails or
+// is stopped. The first SIGINT or SIGTERM (counted by `stop`) drains the roles
+// in order, the second one kills them. No process is left when the function
+// returns, nor when this process is killed. The folder's state records the end;
+// `status` holds the last heartbeats of the roles.
 //
 // Call it from main(): the roles die with the calling thread. Throws
-// InvalidArgument for roles that Supervisor refuses.
+// InvalidArgument for roles that Supervisor refuses, and ConfigError if
+// config.metrics_address cannot be listened on.
 RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
                    RunFolder& folder, FleetStatus& status);
 

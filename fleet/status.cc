@@ -12,7 +12,7 @@
 namespace replicant::fleet {
 namespace {
 
-// Less waiting than that is no limit.
+// A side that waits less than this share of the time is no bottleneck.
 constexpr double kLeastShare = 0.05;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -22,8 +22,27 @@ void FleetStatus::Update(const std::vector<Supervisor::RoleView>& roles,
                          const std::vector<rpc::HeartbeatMonitor::Entry>& beats,
                          bool is_stopping, Clock::TimePoint now) {
   MutexLock lock(mutex_);
+  NoteDataFlow(roles);
   for (const auto& entry : beats) TakeIn(entry, now);
   limit_of_phases_ = is_stopping ? "stopping" : LimitOfPhases(roles);
+}
+
+void FleetStatus::NoteDataFlow(const std::vector<Supervisor::RoleView>& roles) {
+  for (const Supervisor::RoleView& role : roles) {
+    switch (role.data_flow) {
+      case DataFlow::kProduces:
+        producer_ = role.id.role;
+        break;
+      case DataFlow::kBuffers:
+        buffer_ = role.id.role;
+        break;
+      case DataFlow::kConsumes:
+        consumer_ = role.id.role;
+        break;
+      case DataFlow::kNone:
+        break;
+    }
+  }
 }
 
 void FleetStatus::TakeIn(const rpc::HeartbeatMonitor::Entry& entry,
@@ -39,7 +58,7 @@ void FleetStatus::TakeIn(const rpc::HeartbeatMonitor::Entry& entry,
     }
   }
   if (is_new || entry.time != member.beat_time) {
-    // at the time of the heartbeat, but for those that crossed
+    // close to the time at which the heartbeat was sent
     member.waiting.Add(now, entry.beat.waiting_s);
     if (!entry.beat.reason.empty()) member.reason = entry.beat.reason;
   }
@@ -131,7 +150,7 @@ double FleetStatus::WaitingShare(std::string_view role) const {
 }
 
 std::string FleetStatus::Reason(std::string_view role) const {
-  for (const std::string_view source : {role, std::string_view("replay")}) {
+  for (const std::string_view source : {role, std::string_view(buffer_)}) {
     for (const auto& [id, member] : members_) {
       if (id.role == source && !member.reason.empty()) return member.reason;
     }
@@ -142,14 +161,17 @@ std::string FleetStatus::Reason(std::string_view role) const {
 std::string FleetStatus::Limit() const {
   MutexLock lock(mutex_);
   if (!limit_of_phases_.empty()) return limit_of_phases_;
-  const double learner = WaitingShare("learner");
-  const double actor = WaitingShare("actor");
-  if (std::max(learner, actor) < kLeastShare) return "none";
-  const bool is_learner = learner >= actor;
-  const std::string reason = Reason(is_learner ? "learner" : "actor");
-  return fmt::format("{}: {} {:.0f}%{}", is_learner ? "actors" : "learner",
-                     is_learner ? "learner waits" : "actors wait",
-                     100.0 * std::max(learner, actor),
+  const double consumer_share = WaitingShare(consumer_);
+  const double producer_share = WaitingShare(producer_);
+  const double share = std::max(consumer_share, producer_share);
+  if (share < kLeastShare) return "none";
+  // the side that waits is held up by the other one
+  const bool is_consumer = consumer_share >= producer_share;
+  const std::string reason = Reason(is_consumer ? consumer_ : producer_);
+  const std::string sides =
+      is_consumer ? fmt::format("{}s: {} waits", producer_, consumer_)
+                  : fmt::format("{}: {}s wait", consumer_, producer_);
+  return fmt::format("{} {:.0f}%{}", sides, 100.0 * share,
                      reason.empty() ? "" : " (" + reason + ")");
 }
 

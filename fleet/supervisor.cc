@@ -15,20 +15,11 @@
 namespace replicant::fleet {
 namespace {
 
-// How much of a log a message shows.
+// Lines of a role's log in a message.
 constexpr int kLogTailLines = 10;
 
-Clock::Duration ToDuration(double duration_s) {
-  return std::chrono::duration_cast<Clock::Duration>(
-      std::chrono::duration<double>(duration_s));
-}
-
-double ToSeconds(Clock::Duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
 void CheckSpecs(const std::vector<RoleSpec>& specs) {
-  if (specs.empty()) throw InvalidArgument("fleet: there are no roles");
+  if (specs.empty()) throw InvalidArgument("fleet: no role is given");
   std::set<rpc::RoleId> ids;
   for (const RoleSpec& spec : specs) {
     const std::string name = spec.id.ToString();
@@ -69,7 +60,7 @@ Supervisor::Supervisor(Options options, std::vector<RoleSpec> specs,
 
 void Supervisor::Step() {
   const Clock::TimePoint now = clock_.Now();
-  const auto timeout = ToDuration(options_.config.heartbeat_timeout_s);
+  const auto timeout = FromSeconds(options_.config.heartbeat_timeout_s);
   if (now - now_ > timeout / 2) watching_since_ = now;
   now_ = now;
   for (Member& member : members_) CheckExit(member);
@@ -77,7 +68,7 @@ void Supervisor::Step() {
     for (Member& member : members_) CheckHeartbeat(member);
     StartDue();
   }
-  // also what has just begun to stop
+  // a stop may have begun above
   if (IsStopping()) AdvanceStop();
 }
 
@@ -89,7 +80,7 @@ void Supervisor::CheckExit(Member& member) {
   const std::string name = member.spec.id.ToString();
   const bool was_killed = member.phase == RolePhase::kKilled;
   if (IsStopping()) {
-    // what has not got as far as to handle SIGTERM has nothing to save
+    // a process that does not handle SIGTERM yet has nothing to save
     const bool is_good =
         status->ok() ||
         (member.phase == RolePhase::kStarting && status->signal == SIGTERM);
@@ -136,7 +127,7 @@ void Supervisor::CheckHeartbeat(Member& member) {
       member.has_run = true;
       spdlog::info("{} runs", member.spec.id.ToString());
     } else if (now_ - member.started_at >
-               ToDuration(options_.config.start_timeout_s)) {
+               FromSeconds(options_.config.start_timeout_s)) {
       const std::string reason = latest ? latest->beat.reason : "";
       Kill(member,
            fmt::format("not running {:.3g} s after its start{}{}",
@@ -147,7 +138,7 @@ void Supervisor::CheckHeartbeat(Member& member) {
   }
   if (!latest) return;
   const auto silence = now_ - std::max(latest->time, watching_since_);
-  if (silence > ToDuration(options_.config.heartbeat_timeout_s)) {
+  if (silence > FromSeconds(options_.config.heartbeat_timeout_s)) {
     Kill(member, fmt::format("no heartbeat for {:.3g} s", ToSeconds(silence)));
   }
 }
@@ -299,7 +290,7 @@ void Supervisor::AdvanceStop() {
       stage = member.spec.stop_stage;
     }
   }
-  const auto timeout = ToDuration(options_.config.stop_timeout_s);
+  const auto timeout = FromSeconds(options_.config.stop_timeout_s);
   for (Member& member : members_) {
     if (member.process == nullptr || member.spec.stop_stage != *stage ||
         member.phase == RolePhase::kKilled) {
@@ -338,7 +329,8 @@ std::vector<Supervisor::RoleView> Supervisor::Roles() const {
                      .phase = member.phase,
                      .incarnation = member.incarnation,
                      .num_failures = member.num_failures,
-                     .last_failure = member.last_failure};
+                     .last_failure = member.last_failure,
+                     .data_flow = member.spec.data_flow};
     if (member.phase == RolePhase::kBackingOff) {
       view.backoff_s = std::max(0.0, ToSeconds(member.start_at - clock_.Now()));
     }

@@ -15,30 +15,30 @@
 
 namespace replicant::fleet {
 
-// Where a role stands, as its supervisor sees it.
+// Life of a role, as its supervisor sees it.
 enum class RolePhase {
   kPending,     // not started yet
-  kStarting,    // no heartbeat has said that it runs
+  kStarting,    // started; no heartbeat says yet that it runs
   kReady,       // runs
-  kKilled,      // was killed, and is about to end
-  kBackingOff,  // failed, and will be started again
+  kKilled,      // got SIGKILL and has not ended yet
+  kBackingOff,  // failed; a restart follows
   kEnded,
 };
 
 // How a run ended.
 struct RunResult {
-  RunStatus status = RunStatus::kRunning;  // that: it has not
-  // One line; of a failure, followed by the last lines of the role's log.
+  RunStatus status = RunStatus::kRunning;  // kRunning: it has not ended
+  // One line. After a failure the last lines of the role's log follow.
   std::string message;
-  // What went wrong while the roles drained, one line each.
+  // Problems while the roles drained, one line each.
   std::vector<std::string> problems;
 
   // Whether the program may end with success.
   bool ok() const { return status != RunStatus::kFailed && problems.empty(); }
 };
 
-// Starts the roles of a run in order, watches them, starts those that fail
-// again and stops all of them in order.
+// Starts the roles of a run in order, watches them, restarts those that fail
+// and stops all of them in order.
 //
 //   Supervisor supervisor(options, specs, &folder, &backend, &monitor, &clock);
 //   while (!supervisor.IsFinished()) {
@@ -46,18 +46,18 @@ struct RunResult {
 //     ... wait until a process ends, or 50 ms
 //   }
 //
-// A role runs once one of its heartbeats says kRunning or kWaiting. It has
-// failed if it ends (unless OnSuccess says otherwise), does not run within
-// start_timeout_s, or is silent for heartbeat_timeout_s; then it is killed if
-// it still lives, and started again when its RestartPolicy allows. A role
-// without budget ends the run, and the others drain; an optional one is given
-// up with a warning.
+// A role runs once one of its heartbeats says kRunning or kWaiting. It fails if
+// it ends (unless OnSuccess says otherwise), does not run within
+// start_timeout_s, or sends no heartbeat for heartbeat_timeout_s. A failed role
+// is killed if it still lives, and restarted as its RestartPolicy allows. When
+// the budget of a role is spent the run fails and the other roles drain; if the
+// role is optional the run continues with a warning.
 //
-// A role that completes the run may say why in its last heartbeat, as the
-// reason of kDraining.
+// A role that completes the run may give the reason in its last heartbeat, as
+// the reason of kDraining.
 //
-// Time during which Step() was not called (the machine slept, the supervisor
-// was stopped in a debugger) does not count as silence.
+// A pause between two calls of Step() (the machine slept, a debugger stopped
+// the supervisor) does not count as silence of the roles.
 //
 // Thread-safety: one thread; with LocalBackend one that lives as long as the
 // roles should.
@@ -65,31 +65,33 @@ class Supervisor {
  public:
   struct Options {
     FleetConfig config;
-    // Of the server that the monitor is attached to.
+    // Endpoint of the server that the monitor is attached to.
     std::string heartbeat_endpoint;
-    uint64_t seed = 0;  // of the pauses' jitter
+    uint64_t seed = 0;  // for the jitter of the backoff
   };
   struct RoleView {
     rpc::RoleId id;
     RolePhase phase = RolePhase::kPending;
     uint32_t incarnation = 0;  // 0: not started yet
-    int64_t num_failures = 0;  // of this start of the run
-    // kBackingOff: seconds until it is started, and why it has to be
+    int64_t num_failures = 0;  // since this start of the run
+    // kBackingOff: seconds until the restart, and its cause
     double backoff_s = 0.0;
     std::string last_failure;
+    DataFlow data_flow = DataFlow::kNone;
   };
 
-  // Throws InvalidArgument for no role, a role given twice or a role without a
-  // command. The pointers must outlive the supervisor.
+  // Throws InvalidArgument for an empty list of roles, a role given twice or a
+  // role without a command. The pointers must outlive the supervisor.
   Supervisor(Options options, std::vector<RoleSpec> specs, RunFolder* folder,
              Backend* backend, rpc::HeartbeatMonitor* monitor, Clock* clock);
 
-  // One look at everything; does not wait.
+  // Checks every process once and acts on what it finds; does not wait.
   void Step();
 
-  // Drains everything in order of the stop stages. The first call counts.
+  // Drains all roles in the order of their stop stages. Only the first call has
+  // an effect.
   void RequestStop(const std::string& why);
-  // Kills everything.
+  // Kills all roles.
   void StopNow(const std::string& why);
 
   bool IsStopping() const { return result_.has_value(); }
@@ -98,7 +100,7 @@ class Supervisor {
   RunResult result() const;
 
   std::vector<RoleView> Roles() const;
-  // Of the processes that run, for poll().
+  // Descriptors of the running processes, for poll().
   std::vector<int> ExitFds() const;
 
  private:
@@ -113,9 +115,9 @@ class Supervisor {
     Clock::TimePoint started_at;
     Clock::TimePoint start_at;  // kBackingOff
     std::string last_failure;
-    // kKilled: why the supervisor did that
+    // kKilled: the reason
     std::string killed_because;
-    // set once it was asked to drain
+    // set when the role is asked to drain
     std::optional<Clock::TimePoint> drain_deadline;
   };
 
@@ -124,8 +126,7 @@ class Supervisor {
   void StartDue();
   void Start(Member& member);
   void AdvanceStop();
-  // Signals a process that does not do what it should; CheckExit() finds its
-  // end.
+  // Sends SIGKILL; CheckExit() finds the end of the process.
   void Kill(Member& member, std::string why);
   void HandleFailure(Member& member, const std::string& why);
   void BeginStop(RunStatus status, std::string message);
@@ -140,7 +141,7 @@ class Supervisor {
   Clock& clock_;
   std::vector<Member> members_;
   Clock::TimePoint now_;
-  // silence is counted from here at the earliest
+  // silence of a role counts from here at the earliest
   Clock::TimePoint watching_since_;
   std::optional<RunResult> result_;
   bool is_stopping_now_ = false;

@@ -15,10 +15,12 @@
 
 #include "actors/evaluation_log.h"
 #include "agents/task_spec.h"
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/process.h"
 #include "core/base/thread.h"
 #include "core/runtime/checkpoint.h"
+#include "fleet/metrics_page.h"
 #include "fleet/placement.h"
 #include "fleet/run_fleet.h"
 #include "learner/checkpoint_folder.h"
@@ -142,8 +144,7 @@ int Run(const RunConfig& config, const Commands& commands,
       .status = ToString(result.status),
       .reason = result.message.substr(0, result.message.find('\n')),
       .resumed_at = first_step,
-      .wall_clock_s =
-          std::chrono::duration<double>(Clock::Real().Now() - start).count(),
+      .wall_clock_s = ToSeconds(Clock::Real().Now() - start),
       .frames = status.Sum("actor", "frames"),
       .updates =
           status.Last("learner", "updates") - static_cast<double>(first_step),
@@ -192,6 +193,7 @@ Program FleetProgram() {
             agents::TaskSpec task;
             // every check comes before there is a folder
             CheckHeartbeats(config);
+            fleet::CheckMetricsAddress(config.fleet);
             if (config.has_actors()) {
               task = CheckRun(config, invocation.registry.tasks);
               CheckAddresses(config);

@@ -60,6 +60,7 @@ void RunUnderMpi(const replicator::ReplicationConfig& config, RoleSpec* spec) {
 
 void MakeReplay(const RolePlan& plan, RoleSpec* spec) {
   const RunConfig& config = plan.config;
+  spec->data_flow = fleet::DataFlow::kBuffers;
   spec->start_stage = 0;
   spec->stop_stage = 2;
   Set("replay.observation_bytes", plan.task.observation_bytes(), spec);
@@ -80,6 +81,7 @@ void MakeReplay(const RolePlan& plan, RoleSpec* spec) {
 }
 
 void MakeLearner(const RolePlan& plan, RoleSpec* spec) {
+  spec->data_flow = fleet::DataFlow::kConsumes;
   spec->start_stage = 1;
   spec->stop_stage = 1;
   spec->on_success = OnSuccess::kCompletesRun;
@@ -114,6 +116,7 @@ void MakeEvaluator(const RolePlan& plan, RoleSpec* spec) {
 }
 
 void MakeActor(const RolePlan& /*plan*/, RoleSpec* spec) {
+  spec->data_flow = fleet::DataFlow::kProduces;
   spec->start_stage = 2;
   spec->stop_stage = 0;
   AddIndex(spec);

@@ -37,6 +37,7 @@ TEST(FleetConfigTest, ReadsEveryKey) {
       "  heartbeat_timeout_s: 2\n"
       "  stop_timeout_s: 3\n"
       "  progress_interval_s: 4\n"
+      "  metrics_address: 127.0.0.1:9464\n"
       "  restart:\n"
       "    actor: {initial_backoff_s: 0.25, max_backoff_s: 9, jitter: 0,\n"
       "            budget: 3, window_s: 60}\n");
@@ -47,6 +48,7 @@ TEST(FleetConfigTest, ReadsEveryKey) {
   EXPECT_EQ(c.fleet.heartbeat_timeout_s, 2.0);
   EXPECT_EQ(c.fleet.stop_timeout_s, 3.0);
   EXPECT_EQ(c.fleet.progress_interval_s, 4.0);
+  EXPECT_EQ(c.fleet.metrics_address, "127.0.0.1:9464");
   const RestartPolicy& actor = c.fleet.restart.at("actor");
   EXPECT_EQ(actor.initial_backoff_s, 0.25);
   EXPECT_EQ(actor.max_backoff_s, 9.0);
@@ -89,13 +91,13 @@ TEST(FleetConfigTest, SaysWhatIsWrong) {
             "    actors: {}\n"
             "    learner: {initial_backoff_s: 40}\n");
       }),
-      "run.yaml:1:13: run.name: want at most 100 letters, digits, '_', '-' and "
-      "'.', and not '.' first: a folder is called after it\n"
-      "run.yaml:1:24: run.seed: -1 is outside >= 0 (all "
-      "random numbers of the run follow from it)\n"
-      "run.yaml:3:24: fleet.heartbeat_timeout_s: 0.5 is outside [1, 3600] (a "
-      "process that is silent for so many seconds is killed and has failed; it "
-      "should beat once a second)\n"
+      "run.yaml:1:13: run.name: want 1 to 100 letters, digits, '_', '-' and "
+      "'.', the first not '.', since it names a folder\n"
+      "run.yaml:1:24: run.seed: -1 is outside >= 0 (seed of all random numbers "
+      "of the run)\n"
+      "run.yaml:3:24: fleet.heartbeat_timeout_s: 0.5 is outside [1, 3600] "
+      "(seconds without a heartbeat after which a process is killed and has "
+      "failed; processes send one a second)\n"
       "run.yaml:5:5: fleet.restart.actors: unknown key; did you mean 'actor'?\n"
       "run.yaml:6:5: fleet.restart.learner.max_backoff_s: must be >= "
       "initial_backoff_s");

@@ -52,7 +52,7 @@ TEST(RestartTrackerTest, JitterSpreadsThePausesWithinItsBounds) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const auto pause = Tracker({.initial_backoff_s = 1.0, .jitter = 0.2}, seed)
                            .Failed(Clock::TimePoint());
-    const double pause_s = std::chrono::duration<double>(*pause).count();
+    const double pause_s = ToSeconds(*pause);
     least = std::min(least, pause_s);
     most = std::max(most, pause_s);
   }

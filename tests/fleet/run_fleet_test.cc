@@ -15,6 +15,7 @@
 #include "core/base/error.h"
 #include "core/base/fs.h"
 #include "core/base/process.h"
+#include "tests/support/http_get.h"
 
 namespace replicant::fleet {
 namespace {
@@ -249,6 +250,35 @@ TEST_F(RunFleetTest, RefusesAFolderInUseAndAProgramThatIsNotThere) {
   EXPECT_THAT(third.output,
               HasSubstr("failed: actor-0 cannot be started: execute: /no/such: "
                         "No such file or directory\n"));
+}
+
+TEST_F(RunFleetTest, ServesTheNumbersOfItsRoles) {
+  AddRole("actor", "0", "0", "0", "restart", {"count=7", "run", "until-stop"});
+  Start({"--set", "fleet.metrics_address=127.0.0.1:0"});
+  const std::string text = "serves metrics of every role at http://127.0.0.1:";
+  ASSERT_TRUE(AwaitOutput("actor-0 runs")) << Output();
+  const std::string port = Output().substr(Output().find(text) + text.size());
+  const int number = std::stoi(port);
+  EXPECT_TRUE(Await([&] {
+    const std::string page = testing::HttpGet(number, "/metrics");
+    return page.find(
+               "replicant_role_steps_total{index=\"0\",role=\"actor\"} "
+               "7\n") != std::string::npos &&
+           page.find(
+               "replicant_fleet_role_up{index=\"0\",role=\"actor\"} "
+               "1\n") != std::string::npos;
+  })) << testing::HttpGet(number, "/metrics");
+
+  const CommandResult second = RunCommand(
+      {.command = {REPLICANT_FAKE_FLEET, run_.string() + "-2", "--set",
+                   "fleet.metrics_address=127.0.0.1:" + std::to_string(number),
+                   "--role", "actor", "0", "0", "0", "9", "restart",
+                   "/no/such"}},
+      kLong);
+  EXPECT_EQ(second.status.code, 1);
+  EXPECT_THAT(second.output, HasSubstr("fleet: fleet.metrics_address: "));
+  fleet_->Signal(SIGTERM);
+  EXPECT_EQ(ExitCode(), 0) << Output();
 }
 
 }  // namespace

@@ -75,6 +75,10 @@ TEST_F(FleetStatusTest, CountersOfEarlierIncarnationsStay) {
 }
 
 TEST_F(FleetStatusTest, TheSideThatDoesNotWaitIsTheLimit) {
+  roles_ = {{.id = {"actor", 0}, .data_flow = DataFlow::kProduces},
+            {.id = {"actor", 1}, .data_flow = DataFlow::kProduces},
+            {.id = {"replay", 0}, .data_flow = DataFlow::kBuffers},
+            {.id = {"learner", 0}, .data_flow = DataFlow::kConsumes}};
   Heartbeat& learner = Beat("learner", 0);
   Heartbeat& actor0 = Beat("actor", 0);
   Heartbeat& actor1 = Beat("actor", 1);

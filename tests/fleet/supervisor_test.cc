@@ -480,7 +480,7 @@ TEST_F(SupervisorTest, ARestartThatCannotBeStartedIsAFailure) {
 
 TEST_F(SupervisorTest, RefusesRolesThatMakeNoSense) {
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { Make({}); }),
-            "fleet: there are no roles");
+            "fleet: no role is given");
   std::vector<RoleSpec> specs = Specs();
   specs[1].command.clear();
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { Make(specs); }),
