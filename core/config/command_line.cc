@@ -57,15 +57,15 @@ std::filesystem::path CommandLine::Parser::ConfigFile() const {
     alternatives += " or " + option.name;
     if (option.value->empty()) continue;
     if (!config_file.empty()) {
-      throw ConfigError("--config: not with " + option.name +
-                        ", which has its own configuration");
+      throw ConfigError("--config: not allowed with " + option.name +
+                        ", which names its own configuration");
     }
     return option.config_file(*option.value);
   }
   if (config_file.empty()) {
     throw ConfigError("--config FILE" + alternatives +
                       " is missing; hint: --help lists the options, "
-                      "--print_config_docs what a file can hold");
+                      "--print_config_docs the keys of a configuration");
   }
   return config_file;
 }
@@ -76,8 +76,8 @@ CommandLine::CommandLine(const std::string& program, const std::string& about)
   // unknown options are judged in Parse(): they come before a missing one
   app.allow_extras();
   app.set_help_flag();
-  app.add_flag("-h,--help", parser_->wants_help, "Print this and end");
-  app.add_option("--config", parser_->config_file, "The configuration to use")
+  app.add_flag("-h,--help", parser_->wants_help, "Print this help and end");
+  app.add_option("--config", parser_->config_file, "Configuration file to use")
       ->type_name("FILE");
   // one value each, so that what follows is not swallowed
   app.add_option("--set", parser_->overrides,

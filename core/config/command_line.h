@@ -11,7 +11,7 @@
 
 namespace replicant::config {
 
-// The command line that every program shares:
+// The command line of every program:
 //
 //   --config FILE                 the configuration
 //   --set a.b=c                   overrides one of its values; may be repeated
@@ -33,7 +33,7 @@ namespace replicant::config {
 //
 // Thread-safety: one thread at a time.
 struct Arguments {
-  // If not empty: print it on stdout and end with success.
+  // If not empty, the program prints it on stdout and ends with success.
   std::string text_to_print;
   std::filesystem::path config_file;
   // for Document::FromFile
@@ -48,26 +48,27 @@ class CommandLine {
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
-  // Adds options of one program, "--name" and "--name VALUE". `*value` is the
-  // default, is set by Parse() and must outlive it.
+  // Add options of this program, "--name" and "--name VALUE". `*value` holds
+  // the default; Parse() sets it, so it must outlive Parse().
   void AddFlag(const std::string& name, bool* value, const std::string& help);
   void AddOption(const std::string& name, std::string* value,
                  const std::string& help);
-  // "--name [VALUE]": empty if it is given without a value.
+  // "--name [VALUE]": empty text if it is given without a value.
   void AddOption(const std::string& name, std::optional<std::string>* value,
                  const std::string& help);
   // "--name VALUE", short for "--set KEY=VALUE".
   void AddSetting(const std::string& name, const std::string& key,
                   const std::string& help);
-  // "--name VALUE", which stands for a configuration: to be given instead of
-  // --config, whose file is then `config_file(VALUE)`.
+  // "--name VALUE" replaces --config; the configuration file is then
+  // `config_file(VALUE)`.
   void AddConfigOption(
       const std::string& name, std::string* value, const std::string& help,
       std::function<std::filesystem::path(const std::string&)> config_file);
 
-  // Throws ConfigError for an unknown option (with the nearest name), an
-  // argument without an option, an option without its value, and unless one of
-  // --config and what stands for it is given; and what a `config_file` throws.
+  // Throws ConfigError for an unknown option (naming the nearest one), an
+  // argument without an option, an option without its value, and unless exactly
+  // one of --config and the options that replace it is given. Passes on the
+  // exceptions of `config_file`.
   Arguments Parse(int argc, const char* const* argv, const Manual& manual);
 
  private:

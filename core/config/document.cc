@@ -169,7 +169,7 @@ class Override {
       return;
     }
     if (keys_.front() == "base") {
-      problems_->Add(place_, "base", "can stand only in a file");
+      problems_->Add(place_, "base", "is only allowed in a file");
       return;
     }
     std::optional<Node> value = ParseValue(text_.substr(equals + 1));
@@ -289,14 +289,14 @@ Document Document::FromText(const std::string& name, std::string_view text,
                             const std::vector<std::string>& overrides) {
   const std::filesystem::path path =
       std::filesystem::path(name).lexically_normal();
-  return FromFile(name, overrides,
-                  [&path, text](const std::filesystem::path& file) {
-                    if (file != path) {
-                      throw IoError("open: " + file.string() +
-                                    ": a text has no files beside it");
-                    }
-                    return std::string(text);
-                  });
+  return FromFile(
+      name, overrides, [&path, text](const std::filesystem::path& file) {
+        if (file != path) {
+          throw IoError("open: " + file.string() +
+                        ": a configuration given as text has no base files");
+        }
+        return std::string(text);
+      });
 }
 
 }  // namespace replicant::config

@@ -14,19 +14,19 @@ namespace replicant::config {
 // Reads a whole configuration file. Throws IoError.
 using FileReader = std::function<std::string(const std::filesystem::path&)>;
 
-// A configuration before it is read into structs: the file, the files it builds
-// on, and the overrides of the command line, merged into one tree in which
-// every value knows where it stands.
+// A configuration before it is read into structs: the file, its bases and the
+// overrides of the command line, merged into one tree in which every value
+// knows its place.
 //
-// Order, the later wins: the files that `base:` names, in their order; the file
-// itself; the overrides, in their order. Maps are merged key by key, scalars
+// The later of these wins: the files named by `base:`, in their order; the file
+// itself; the overrides, in their order. Maps are merged key by key; scalars
 // and lists replace the older value.
 //
 //   base: ../base.yaml            # or a list; relative to this file
 //   replay: {capacity_items: 1e6} # other keys of replay are base.yaml's
 //
-// Problems found on the way (duplicate keys, an override that cannot be
-// applied) wait in problems() for those of the values.
+// problems() holds the problems found on the way (duplicate keys, an override
+// that cannot be applied), to be reported together with those of the values.
 //
 // Thread-safety: one thread at a time.
 class Document {
@@ -39,8 +39,8 @@ class Document {
 
   // Reads a file and its bases. An override is "a.b=value", with the value
   // written as in YAML ("log.level=debug", "sizes=[3, 4]", "hosts.0.port=80").
-  // Throws ConfigError, with every problem known by then, if a file cannot be
-  // read or is not YAML.
+  // Throws ConfigError with every problem found so far if a file cannot be read
+  // or is not YAML.
   static Document FromFile(const std::filesystem::path& path,
                            const std::vector<std::string>& overrides = {});
   // The same with files from `read_file` instead of the disk.

@@ -14,7 +14,7 @@ namespace replicant::config {
 template <typename T>
 struct Loaded {
   T config;
-  // every key with its value; what a run writes beside its logs
+  // every key with its value; a run writes it beside its logs
   std::string resolved_yaml;
 };
 

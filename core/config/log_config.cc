@@ -4,7 +4,7 @@ namespace replicant::config {
 
 LogOptions ReadLogOptions(Reader& parent) {
   LogOptions options;
-  Reader reader = parent.Section("log", "what a process writes to its log");
+  Reader reader = parent.Section("log", "log of each process");
   reader.Field("level", &options.level,
                {{"trace", LogLevel::kTrace},
                 {"debug", LogLevel::kDebug},
@@ -12,12 +12,11 @@ LogOptions ReadLogOptions(Reader& parent) {
                 {"warning", LogLevel::kWarning},
                 {"error", LogLevel::kError},
                 {"off", LogLevel::kOff}},
-               "the least severe lines that are written");
+               "least severe level that is written");
   reader.Field("file", &options.file,
-               "file the lines are appended to, in a folder that exists; empty "
-               "for none");
+               "file to append to, in a folder that exists; empty: none");
   reader.Field("console", &options.console,
-               "whether lines are written to stderr");
+               "whether the log is written to stderr");
   return options;
 }
 

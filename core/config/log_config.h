@@ -5,8 +5,8 @@
 
 namespace replicant::config {
 
-// Declares and reads section `log` within `parent`. The role is no key: main()
-// sets it.
+// Declares and reads section `log` within `parent`. main() sets the role, which
+// is no key.
 LogOptions ReadLogOptions(Reader& parent);
 
 }  // namespace replicant::config

@@ -6,8 +6,8 @@
 
 namespace replicant::config {
 
-// The manual of a configuration in three forms, made from what its Read()
-// functions declare. See Describe() in core/config/load.h.
+// The manual of a configuration in three forms, made from the declarations of
+// its Read() functions. See Describe() in core/config/load.h.
 class Manual {
  public:
   explicit Manual(const SectionRecord& root);

@@ -11,8 +11,8 @@ namespace replicant::config {
 // edited twice). O(a.size() * b.size()).
 int EditDistance(std::string_view a, std::string_view b);
 
-// The one of `names` that `given` most likely means: the smallest edit
-// distance, and of equals the first. Empty if none is within a third of the
+// The name that `given` most likely means: the one at the smallest edit
+// distance, the first of equals. Empty if no name is within a third of the
 // length of `given` (at least 2 edits, but never a whole word) and none begins
 // with `given` (3 characters or more).
 std::string NearestName(std::string_view given,

@@ -7,9 +7,9 @@
 
 namespace replicant::config {
 
-// Where a value stands: `file` counts the sources in the order in which they
-// were opened (see Problems::AddSource), line and column count from 1, columns
-// in bytes.
+// Place of a value. `file` numbers the sources in the order in which they were
+// opened (see Problems::AddFile); line and column count from 1, columns in
+// bytes.
 struct Place {
   int file = 0;
   int line = 1;
@@ -23,7 +23,7 @@ struct Place {
   }
 };
 
-// A YAML value and where it stands: a plain tree, aliases already expanded.
+// A YAML value with its place: a plain tree, aliases already expanded.
 struct Node {
   enum class Kind { kNull, kScalar, kList, kMap };
   struct Entry;
@@ -49,8 +49,8 @@ struct Node::Entry {
   Place key_place;
   Node value;
 
-  // The place to show for a problem with the value: an absent value ("key:")
-  // has none of its own.
+  // The place to show for a problem with the value: that of the key if the
+  // value is absent ("key:").
   Place value_place() const {
     return value.kind == Node::Kind::kNull ? key_place : value.place;
   }

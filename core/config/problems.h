@@ -8,7 +8,7 @@
 
 namespace replicant::config {
 
-// Everything that is wrong with a configuration, so that one run shows it all.
+// Collects all problems of a configuration, so that one run shows them all.
 //
 // A problem prints as
 //

@@ -33,7 +33,7 @@ template <typename T>
 concept EnumType = std::is_enum_v<T>;
 
 // Reads a configuration into structs and collects every problem, so that one
-// run reports all of them. A struct declares each of its keys once, in Read():
+// run reports them all. A struct declares each of its keys once, in Read():
 //
 //   struct RateLimiterConfig {
 //     double samples_per_insert = 32.0;
@@ -50,12 +50,13 @@ concept EnumType = std::is_enum_v<T>;
 //     return c;
 //   }
 //
-// The same calls parse the values, know the keys (any other is a problem),
-// print the manual and write the values back (core/config/load.h). So every run
-// of Read() must make the same calls in the same order, whatever the values;
-// only Error() may depend on them. A field keeps its default, the value it
-// had, if its key is absent or has a problem. A default that its own range
-// does not hold, a key declared twice, or one that is not [a-z0-9_]+ is a bug.
+// The same calls parse the values, define the keys (any other key is a
+// problem), print the manual and write the values back (core/config/load.h).
+// Read() must therefore make the same calls in the same order for all values;
+// only calls of Error() may depend on them. A field keeps its default (its
+// value before the call) if its key is absent or has a problem. A default
+// outside its own range, a key declared twice, and a key that is not [a-z0-9_]+
+// are bugs.
 //
 // A Reader is a handle of one section; it must not outlive the root's Reader.
 // Thread-safety: one thread at a time.
@@ -127,33 +128,33 @@ class Reader {
   void Sections(std::string_view key, std::map<std::string, T>* value,
                 Range<int64_t> size, std::string_view doc);
 
-  // --- what other programs read ---
+  // --- keys of other programs ---
 
-  // At the root (checked): one file serves several programs, and `key` belongs
-  // to another one. Whatever it holds is no problem here and stands in the
-  // resolved YAML as it was given.
+  // Declares that `key` belongs to another program that reads the same file.
+  // Its value is not checked and stays unchanged in the resolved YAML. Only at
+  // the root (checked).
   void Foreign(std::string_view key);
 
   // --- rules ---
 
   // Whether the configuration holds this key of this section.
   bool Has(std::string_view key) const;
-  // Records a broken rule about several keys. `key` is the one to show, and may
-  // be dotted ("rate_limiter.error_buffer"). If that key has a problem of its
-  // own the rule says nothing new and is left out.
+  // Records a broken rule about several keys. The message names `key`, which
+  // may be dotted ("rate_limiter.error_buffer"). A key with a problem of its
+  // own hides the rule.
   void Error(std::string_view key, std::string message);
 
-  // At the root (checked), after everything is read: adds unknown keys to the
-  // problems and throws ConfigError if there are any, one a line, ordered by
-  // place: "file:line:column: dotted.key: message".
+  // Call it at the root (checked) after all fields are read. Adds unknown keys
+  // to the problems. If there are problems, throws ConfigError with one a line,
+  // ordered by place: "file:line:column: dotted.key: message".
   void Finish();
 
-  // What was declared through this Reader.
+  // The declarations made through this Reader.
   const SectionRecord& record() const { return *record_; }
 
  private:
   struct State;
-  // How many values a field has.
+  // Number of values of a field.
   enum class Form { kOne, kOptional, kList };
   struct Declaration {
     std::string_view key;
@@ -210,7 +211,7 @@ class Reader {
   SectionRecord* record_;
   // the section's map, or nullptr if the configuration has none
   const Node* node_;
-  // where a problem of the whole section stands
+  // place of a problem of the whole section
   Place place_;
 };
 

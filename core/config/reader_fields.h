@@ -1,7 +1,7 @@
 #pragma once
 
-// The templates of Reader: each turns a field's C++ type into Scalars and back.
-// Included by core/config/reader.h only.
+// The templates of Reader: each converts a field's C++ type to Scalars and
+// back. Only core/config/reader.h includes it.
 
 #include "core/base/check.h"
 #include "core/config/reader.h"

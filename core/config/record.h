@@ -13,20 +13,20 @@ namespace replicant::config {
 struct FieldRecord {
   std::string key;
   std::string type;           // "integer", "list of number", "text or null"
-  std::string allowed;        // "[1, 64]"; empty if all is
+  std::string allowed;        // "[1, 64]"; empty if every value is
   std::string default_yaml;   // "32.0"
   std::string resolved_yaml;  // the value in force
   std::string doc;
 };
 
-// A key that another program reads.
+// A key of another program.
 struct ForeignRecord {
   std::string key;
   std::vector<std::string> yaml;  // its lines; none if the key is absent
 };
 
-// One section: what Read() declared, in that order. The manual and the resolved
-// configuration are written from it.
+// The declarations of one section, in the order of Read(). The manual and the
+// resolved configuration are written from it.
 struct SectionRecord {
   enum class Form {
     kSection,  // keys and values
@@ -36,12 +36,12 @@ struct SectionRecord {
   using Item = std::variant<FieldRecord, std::unique_ptr<SectionRecord>>;
 
   Form form = Form::kSection;
-  std::string key;   // "rate_limiter"; of an element its index or name
+  std::string key;   // "rate_limiter"; for an element its index or name
   std::string path;  // "replay.rate_limiter"; empty for the root
   std::string doc;
-  std::string allowed;  // kList, kMap: how many elements; empty if any number
+  std::string allowed;  // kList, kMap: number of elements; empty if any
   std::vector<Item> items;
-  // of the root: what other programs read, as lines of YAML
+  // root only: keys of other programs, as lines of YAML
   std::vector<ForeignRecord> foreign;
 };
 

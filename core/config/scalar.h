@@ -15,7 +15,7 @@ namespace replicant::config {
 // One value of a field. A value of an enum is held by its name.
 using Scalar = std::variant<bool, int64_t, double, std::string>;
 
-// What a field's values may be.
+// The allowed values of a field.
 struct ScalarType {
   enum class Kind { kBool, kInteger, kNumber, kText, kName };
 
@@ -33,7 +33,7 @@ struct ScalarType {
   bool Allows(const Scalar& value) const;
 };
 
-// A value, or what is wrong: exactly one of the two.
+// Either a value or a problem.
 struct ParsedScalar {
   std::optional<Scalar> value;
   std::string problem;
@@ -41,27 +41,27 @@ struct ParsedScalar {
   std::string hint;
 };
 
-// Reads a value strictly, as YAML 1.2's core schema means it, and refuses what
-// YAML 1.1 reads otherwise:
+// Reads a value strictly by YAML 1.2's core schema and refuses forms that YAML
+// 1.1 reads differently:
 //
 //   bool     true, false; not yes, no, on, off, True, 1
 //   integer  decimal: 1000000, 1e6 or 2.5e3 if exactly whole and within
 //            int64; not 010, 0x10, 1_000
 //   number   decimal: 0.5, 1e-3, .5; .inf and -.inf where the range holds
-//            them; never .nan; not what is too large or too small for a double
-//   text     what is written, quoted or not
+//            them; never .nan, nor a number too large or too small for a double
+//   text     any text, quoted or not
 //   name     one of the type's names, quoted or not
 //
-// A quoted "12" is text and no number. Lists, maps and null are refused.
+// A quoted "12" is text, not a number. Lists, maps and null are refused.
 ParsedScalar ParseScalar(const Node& node, const ScalarType& type);
 
 // The value as YAML that ParseScalar() reads back to an equal value: numbers in
-// the shortest form that reads back exactly, text quoted where any YAML reader
-// could take it for something else.
+// the shortest form that reads back exactly, text quoted where some YAML reader
+// would not read it as text.
 std::string ToYaml(const Scalar& value);
 // Any text as YAML, for keys too.
 std::string TextToYaml(std::string_view text);
-// The same, between quotes in any case.
+// The same, always in quotes.
 std::string QuotedToYaml(std::string_view text);
 
 // "no value", "a list", "a map" or the quoted text, for messages.

@@ -9,8 +9,8 @@
 
 namespace replicant::config {
 
-// Limits of one file, far above what a configuration needs: what comes from
-// outside can neither exhaust the memory nor the stack.
+// Limits of one file, far above the needs of a configuration, so that no input
+// exhausts the memory or the stack.
 struct YamlLimits {
   static constexpr size_t kFileBytes = size_t{256} << 10;
   // memory of the tree, aliases expanded
@@ -22,11 +22,11 @@ struct YamlLimits {
 // Reads one YAML document into a tree. `file` is the text's number from
 // Problems::AddFile.
 //
-// What YAML allows and a configuration does not need is a problem: tags, keys
+// YAML features that a configuration does not need are problems: tags, keys
 // that are not text, merge keys ("<<"), several documents, bytes that are not
-// UTF-8, control characters, a key twice in one map (both places are shown).
-// An empty text is an empty map. Returns std::nullopt, with a problem added, if
-// there is no tree; a duplicate key alone is a problem that leaves a tree.
+// UTF-8, control characters, a key twice in one map (both places are shown). An
+// empty text is an empty map. Adds a problem and returns std::nullopt if no
+// tree can be made; a duplicate key adds a problem but still leaves a tree.
 std::optional<Node> ParseYaml(const std::string& text, int file,
                               Problems* problems);
 

@@ -21,44 +21,44 @@ struct ClientOptions {
   SocketOptions socket =
       {};  // max_parts and is_immediate are set by the client
   EnvelopeLimits limits = {};
-  // What the server calls this client in its log: printable ASCII, at most 128
+  // Name of this client in the server's log: printable ASCII, at most 128
   // bytes.
   std::string name = "client";
-  // An idempotent request without a reply is sent again after this time; so
-  // is a hello.
+  // Time after which an unanswered idempotent request, or a hello, is sent
+  // again.
   Clock::Duration attempt_timeout = std::chrono::seconds(1);
-  // While nothing else is sent, a heartbeat is, so often.
+  // Interval of the heartbeats while nothing else is sent.
   Clock::Duration heartbeat_interval = std::chrono::seconds(1);
-  // A server that leaves a heartbeat unanswered for longer is taken for dead:
-  // the connection is given up and made anew.
+  // A server that leaves a heartbeat unanswered for longer counts as dead; the
+  // client then opens a new connection.
   Clock::Duration server_timeout = std::chrono::seconds(10);
   size_t max_in_flight = 1024;
   // Names this run of the client; 0 draws a random one.
   uint64_t sender_id = 0;
-  // Called when a server of another session answers, with both session ids:
-  // it was restarted, and may have lost what it knew. It must not call the
-  // client; have it note that there is something to do.
+  // Called with both session ids when a server of another session answers: the
+  // server was restarted and may have lost its state. The callback must not
+  // call the client; let it set a flag.
   std::function<void(uint64_t old_session, uint64_t new_session)>
       on_session_change = {};
 };
 
 struct CallOptions {
   Clock::Duration timeout = std::chrono::seconds(5);
-  // The request may be executed twice, also by a restarted server: it is sent
-  // again until there is a reply.
+  // Whether the request may be executed twice, also by a restarted server. Such
+  // a request is sent again until a reply comes.
   bool is_idempotent = false;
   // Adds a checksum of the payload.
   bool has_crc = false;
-  // How long to wait before it is sent again; 0: as the client's. Longer than
-  // a service may take to answer on purpose.
+  // Time before it is sent again; 0: the client's. Choose it longer than the
+  // service may delay its answer on purpose.
   Clock::Duration attempt_timeout{0};
 };
 
 enum class [[nodiscard]] CallResult{
     kOk,
     kTimeout,  // no reply within the timeout
-    // The connection broke or the server was restarted after the request was
-    // sent: whether it was executed is not known. Never for idempotent ones.
+    // The connection broke or the server restarted after the request was sent;
+    // it may or may not have been executed. Never for idempotent requests.
     kLost,
     kError,   // the server refused it: see error and error_text
     kClosed,  // the context was shut down
@@ -74,7 +74,7 @@ struct [[nodiscard]] CallReply {
 // Counts since the client was made.
 struct ClientMetrics {
   uint64_t requests = 0;
-  uint64_t replies = 0;       // that ended a request, errors included
+  uint64_t replies = 0;       // replies that ended a request, with errors
   uint64_t retries = 0;       // requests sent again
   uint64_t late_replies = 0;  // dropped: their request had ended before
   uint64_t malformed = 0;     // replies that broke the format
@@ -94,14 +94,14 @@ struct ClientMetrics {
 // WaitAny() for the next one. All work is done inside the calls: a client that
 // is not called sends no heartbeat, so call Process() now and then.
 //
-// Reconnection is automatic (not for inproc). Requests that were started while
-// the server is away wait for it, until their timeout. After a reconnection
-// the client says hello; a server of a new session is reported by
-// on_session_change before any request goes to it.
+// Reconnection is automatic (not for inproc). Requests started while the server
+// is away wait for it until their timeout. After a reconnection the client says
+// hello; on_session_change reports a server of a new session before any request
+// goes to it.
 //
 // Every method that processes messages throws CommError if the server speaks
-// another protocol or refuses this client's key, since waiting cannot help;
-// the requests stay, and end at their timeouts.
+// another protocol or refuses this client's key, since waiting cannot help. The
+// requests remain and end at their timeouts.
 //
 // Thread-safety: as ZmqSocket, one thread; DetachFromThread() hands it over.
 class Client {
@@ -192,12 +192,12 @@ class Client {
   void HandleError(const Header& header, ErrorBody error);
   void HandleConnectionEvents();
   void HandleDisconnect();
-  // Makes the connection anew if the server is silent for too long.
+  // Reconnects if the server has been silent for too long.
   void CheckSilence();
 
-  // Hello must be said again before anything else is sent.
+  // Drops the session: the next message must be a hello.
   void LoseSession();
-  // Sends what is idempotent again, gives the rest of what was sent up.
+  // Resends idempotent requests and ends the other sent ones with kLost.
   void ResendOrGiveUp();
   void Resend(RequestId id, Pending& pending);
   void Finish(RequestId id, Pending& pending, CallReply reply);

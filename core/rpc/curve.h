@@ -7,8 +7,8 @@
 
 namespace replicant::rpc {
 
-// A CURVE key pair: two texts of 40 characters (Z85). Whoever holds the secret
-// key is who the public key names.
+// A CURVE key pair: two texts of 40 characters (Z85). The public key names the
+// holder of the secret key.
 struct CurveKeyPair {
   std::string public_key;
   std::string secret_key;

@@ -8,8 +8,8 @@
 
 namespace replicant::rpc {
 
-// One part of a message: a block of bytes that is moved and sent without being
-// copied. It hides the vendor's message type, which counts its references.
+// One part of a message: a block of bytes that moves and is sent without a
+// copy. It hides the vendor's message type, which counts references.
 //
 // bytes() stays valid until the frame is moved, sent or destroyed: a block of
 // a few bytes lies inside the frame itself.
@@ -31,10 +31,10 @@ class Frame {
   static Frame Copy(std::string_view text);
   // Takes the vector over; nothing is copied.
   static Frame Own(std::vector<std::byte> bytes);
-  // Lends `bytes`, which must stay unchanged until `release` is called. That
-  // happens once, when the last frame that shares them is gone, in an I/O
-  // thread of the context or in the thread that drops the frame; it must be
-  // quick and must not throw.
+  // Lends `bytes`, which must stay unchanged until `release` is called. The
+  // call comes once, after the last frame that shares the bytes is gone, on an
+  // I/O thread of the context or on the thread that drops the frame. `release`
+  // must be quick and must not throw.
   static Frame Borrow(std::span<const std::byte> bytes,
                       std::function<void()> release);
 

@@ -10,9 +10,9 @@
 #include "core/rpc/envelope.h"
 #include "core/rpc/frame.h"
 
-// What the processes of a fleet tell their supervisor once a second, inside the
-// envelope of core/rpc; docs/rpc.md has the same table. HeartbeatSender is the
-// side of the role, HeartbeatMonitor that of the supervisor.
+// The message that every process of a fleet sends to its supervisor once a
+// second, inside the envelope of core/rpc; docs/rpc.md has the same table. A
+// role uses HeartbeatSender, the supervisor HeartbeatMonitor.
 //
 // Thread-safety: values and pure functions.
 namespace replicant::rpc {
@@ -23,21 +23,21 @@ inline constexpr uint32_t kMaxReasonBytes = 256;
 inline constexpr uint32_t kMaxBeatNumbers = 256;
 inline constexpr uint32_t kMaxNumberNameBytes = 64;
 
-// The text that the schema hash is made of.
+// The text from which the schema hash is computed.
 std::string_view SupervisionMessageTable();
 const Protocol& SupervisionProtocol();
 
 enum class RoleState : uint8_t {
-  kStarting = 0,  // not of use yet
+  kStarting = 0,  // not ready yet
   kRunning = 1,
   kDraining = 2,  // ends as soon as its work is safe
-  kWaiting = 3,   // ready, but held up: see the reason
+  kWaiting = 3,   // ready, but waiting for the reason given
 };
 // "starting", "running", "draining", "waiting".
 std::string ToString(RoleState state);
 
-// A role is "actor"; with its index it is one member of a fleet; each process
-// that takes that place is an incarnation, counted from 1.
+// A role ("actor") and an index name one member of a fleet. Each process that
+// takes this place is an incarnation, counted from 1.
 struct RoleId {
   std::string role = "main";  // [a-z0-9_-]{1,32}
   uint32_t index = 0;
@@ -54,7 +54,7 @@ struct RoleId {
 struct BeatNumber {
   enum class Kind : uint8_t {
     kCounter = 0,  // a total since the process began
-    kGauge = 1,    // a value that holds now, restored ones among them
+    kGauge = 1,    // the present value, possibly restored from a checkpoint
   };
 
   Kind kind = Kind::kGauge;
@@ -68,22 +68,23 @@ struct Heartbeat {
   uint32_t incarnation = 1;
   uint32_t pid = 0;
   RoleState state = RoleState::kStarting;
-  // One line: why it waits, or last waited since the heartbeat before.
+  // One line: the reason of the present wait, or of the last one since the
+  // previous heartbeat.
   std::string reason;
   // Seconds spent in kWaiting since the process began.
   double waiting_s = 0.0;
   // By name, [A-Za-z0-9_./-]{1,64}; at most kMaxBeatNumbers.
   std::map<std::string, BeatNumber> numbers;
 
-  // A reason that is too long is cut, control characters in it become blanks.
-  // Throws InvalidArgument for another field that breaks its form.
+  // Cuts a reason that is too long and replaces its control characters with
+  // blanks. Throws InvalidArgument for any other field that breaks its form.
   Message Encode() const;
   // Throws MalformedMessage.
   static Heartbeat Decode(std::span<const Frame> payload);
   bool operator==(const Heartbeat&) const = default;
 };
 
-// What the supervisor answers.
+// The supervisor's answer.
 struct BeatReply {
   enum class Order : uint8_t {
     kGoOn = 0,
@@ -91,7 +92,7 @@ struct BeatReply {
   };
 
   Order order = Order::kGoOn;
-  std::string reason;  // one line, as of Heartbeat
+  std::string reason;  // one line, as in Heartbeat
 
   Message Encode() const;
   // Throws MalformedMessage.

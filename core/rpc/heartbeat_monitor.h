@@ -12,22 +12,22 @@
 
 namespace replicant::rpc {
 
-// The latest heartbeat of each role of a fleet, and what is answered.
+// Keeps the latest heartbeat of each role of a fleet, and the answer to it.
 //
 //   HeartbeatMonitor monitor;
 //   Server server(context, SupervisionProtocol(), options);
 //   monitor.AttachTo(server);
 //   monitor.Expect({"actor", 3}, /*incarnation=*/1);
 //
-// Only expected roles are kept, so that nobody else can fill the memory or
-// speak for a process that has been replaced: such a sender is told to stop.
+// Only expected roles are kept, so that no other sender can fill the memory or
+// speak for a process that was replaced. Any other sender is told to stop.
 //
 // Thread-safety: all methods may be called from any thread.
 class HeartbeatMonitor {
  public:
   struct Entry {
     Heartbeat beat;
-    Clock::TimePoint time;  // when it came
+    Clock::TimePoint time;  // of its arrival
   };
 
   // `clock` must outlive the monitor.
@@ -35,20 +35,21 @@ class HeartbeatMonitor {
   HeartbeatMonitor(const HeartbeatMonitor&) = delete;
   HeartbeatMonitor& operator=(const HeartbeatMonitor&) = delete;
 
-  // Makes `server` hand heartbeats to this object, which must outlive its loop.
+  // Makes `server` pass heartbeats to this object, which must outlive its loop.
   void AttachTo(Server& server);
-  // Notes a heartbeat and says what to answer.
+  // Records a heartbeat and returns the answer.
   BeatReply Receive(Heartbeat beat) EXCLUDES(mutex_);
 
-  // From now on only this incarnation speaks for `id`; what an older one said
-  // is forgotten.
+  // Accepts only this incarnation of `id` from now on and forgets the heartbeat
+  // of an older one.
   void Expect(const RoleId& id, uint32_t incarnation) EXCLUDES(mutex_);
   // Tells an expected role to drain and end, in the answers to its heartbeats.
   void OrderStop(const RoleId& id, std::string reason) EXCLUDES(mutex_);
 
   // std::nullopt before the expected incarnation's first heartbeat.
   std::optional<Entry> Latest(const RoleId& id) const EXCLUDES(mutex_);
-  // Of every role that has sent one, ordered by role and index.
+  // The latest heartbeat of every role that has sent one, ordered by role and
+  // index.
   std::vector<Entry> All() const EXCLUDES(mutex_);
 
  private:

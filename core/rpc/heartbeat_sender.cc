@@ -133,8 +133,7 @@ void HeartbeatSender::SetNumber(std::string_view name, BeatNumber number) {
   }
   if (numbers_.size() == kMaxBeatNumbers) {
     throw InvalidArgument(
-        fmt::format("heartbeat: '{}' would be one more than the {} numbers "
-                    "allowed",
+        fmt::format("heartbeat: number '{}' is over the limit of {} numbers",
                     name, kMaxBeatNumbers));
   }
   numbers_.emplace(name, number);
@@ -199,8 +198,7 @@ Heartbeat HeartbeatSender::Snapshot() {
   if (state_ == RoleState::kRunning) reason_.clear();
   Clock::Duration waited = waited_;
   if (state_ == RoleState::kWaiting) waited += now - waiting_since_;
-  beat.waiting_s =
-      std::chrono::duration<double>(waited).count() + measured_wait_s_;
+  beat.waiting_s = ToSeconds(waited) + measured_wait_s_;
   beat.numbers.insert(numbers_.begin(), numbers_.end());
   return beat;
 }

@@ -17,29 +17,30 @@
 namespace replicant::rpc {
 
 struct HeartbeatSenderOptions {
-  // Of the supervisor; empty: nobody watches, and nothing is sent.
+  // Endpoint of the supervisor; empty: none, and nothing is sent.
   std::string endpoint;
   RoleId id;
   uint32_t incarnation = 1;
   Clock::Duration interval = std::chrono::seconds(1);
   SocketOptions socket = {};
 
-  // Takes what a supervisor gives to the processes that it starts; a variable
-  // that is not set leaves the default as it is.
+  // Reads the variables that a supervisor sets for its processes; an unset one
+  // keeps its default.
   //
   //   REPLICANT_SUPERVISOR    endpoint
   //   REPLICANT_ROLE          role
   //   REPLICANT_ROLE_INDEX    index
   //   REPLICANT_INCARNATION   incarnation
   //
-  // Throws InvalidArgument, naming the variable, for one that cannot be used.
+  // Throws InvalidArgument, naming the variable, for a value of the wrong form.
   static HeartbeatSenderOptions FromEnvironment(
       HeartbeatSenderOptions defaults);
   // The same variables, "NAME=value", for a process to be started.
   std::vector<std::string> ToEnvironment() const;
 };
 
-// Tells a supervisor once an interval that this process lives and how it does.
+// Sends the state and the numbers of this process to its supervisor once an
+// interval.
 //
 //   HeartbeatSender heartbeat(HeartbeatSenderOptions::FromEnvironment(
 //       {.id = {"actor"}}));
@@ -49,14 +50,14 @@ struct HeartbeatSenderOptions {
 //     heartbeat.SetCounter("env_steps", env_steps);
 //   }
 //
-// Messages go out from a thread of its own; the methods only note what is to
-// be said, so that no supervisor, slow or gone, holds the role up. The sender
-// goes on trying for as long as it lives. It beats at once, and not only at the
-// next interval, when the state becomes or stops being kStarting or kDraining.
-// The destructor sends a last heartbeat if the supervisor answers.
+// A thread of the sender sends the messages; the methods only record values, so
+// a slow or lost supervisor never blocks the role. The sender retries as long
+// as it lives. A change into or out of kStarting or kDraining is sent at once
+// instead of at the next interval. The destructor sends a last heartbeat if the
+// supervisor answers.
 //
-// A heartbeat proves that the process lives, not that its main loop makes
-// progress; that is told by the numbers.
+// A heartbeat proves that the process lives. Its numbers show whether the main
+// loop makes progress.
 //
 // Thread-safety: all methods may be called from any thread.
 class HeartbeatSender {
@@ -68,25 +69,26 @@ class HeartbeatSender {
   HeartbeatSender(const HeartbeatSender&) = delete;
   HeartbeatSender& operator=(const HeartbeatSender&) = delete;
 
-  // `reason` says why it waits, starts or drains. Cheap enough for every step.
+  // `reason` is why the role waits, starts or drains. Cheap enough for every
+  // step.
   void SetState(RoleState state, std::string_view reason = {}) EXCLUDES(mutex_);
-  // For a role that measures its waits rather than naming each by kWaiting: the
-  // seconds of all so far, and what the newest was for. They count beside
-  // those in kWaiting.
+  // For a role that measures its waits instead of reporting each as kWaiting.
+  // `total_s` is the sum of all waits so far and adds to the time in kWaiting;
+  // `reason` is that of the newest wait.
   void SetWaited(double total_s, std::string_view reason) EXCLUDES(mutex_);
   // Throw InvalidArgument for a name that breaks its form, or one too many.
   void SetCounter(std::string_view name, double total) EXCLUDES(mutex_);
   void SetGauge(std::string_view name, double value) EXCLUDES(mutex_);
 
-  // Why the supervisor wants this process to drain and end; std::nullopt while
-  // it does not.
+  // The reason of the supervisor's order to drain and end; std::nullopt while
+  // there is no order.
   std::optional<std::string> StopOrder() const EXCLUDES(mutex_);
 
  private:
   void SetNumber(std::string_view name, BeatNumber number) EXCLUDES(mutex_);
   void Run() EXCLUDES(mutex_);
-  // Sends what is to be said now and waits for the answer, at most for
-  // `timeout`; not at all once the destructor runs, unless `is_last`.
+  // Sends the present state and waits up to `timeout` for the answer. Once the
+  // destructor runs, only the last heartbeat (`is_last`) is sent.
   void Beat(Clock::Duration timeout, bool is_last) EXCLUDES(mutex_);
   Heartbeat Snapshot() EXCLUDES(mutex_);
   void HandleReply(const CallReply& reply) EXCLUDES(mutex_);

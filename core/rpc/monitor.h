@@ -7,7 +7,7 @@
 
 namespace replicant::rpc {
 
-// What happened to a connection of a socket, as far as a client cares.
+// A change in a connection of a socket, as far as a client needs it.
 struct ConnectionEvent {
   enum class Kind {
     kConnected,     // the handshake is done: messages flow

@@ -13,7 +13,7 @@ namespace replicant::rpc {
 // A client that said hello to a server.
 struct Peer {
   uint64_t id = 0;   // the sender id of its messages: one run of one client
-  std::string name;  // what it calls itself ("actor-3")
+  std::string name;  // the name in its hello ("actor-3")
   Clock::TimePoint last_seen;
 };
 

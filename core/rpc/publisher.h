@@ -12,21 +12,22 @@
 namespace replicant::rpc {
 
 struct PublisherOptions {
-  // A small queue: what a subscriber cannot fetch in time is dropped for it.
+  // A small queue: values that a slow subscriber does not fetch are dropped for
+  // it.
   SocketOptions socket = {.send_queue_messages = 4};
   // Names this run of the publisher; 0 draws a random one.
   uint64_t session_id = 0;
   Clock* clock = &Clock::Real();
 };
 
-// Gives every subscriber the newest value of each topic: at once when it
-// subscribes, and then whenever there is a newer one.
+// Sends every subscriber the newest value of each topic: once when it
+// subscribes, then every newer value.
 //
 // A value's payload is kept, without a copy, until the next one of its topic.
 // Each message carries a sequence number (1, 2, ... per topic and session) and
-// a CRC-32C of its payload; see docs/rpc.md for its form. A subscription
-// makes the topic's value go out again to all its subscribers, which drop what
-// they have already: ZeroMQ cannot send to one of them.
+// a CRC-32C of its payload; docs/rpc.md has its form. ZeroMQ cannot send to one
+// subscriber alone, so a subscription resends the topic's value to all of them;
+// the others drop the duplicate.
 //
 // Thread-safety: as ZmqSocket, one thread.
 class Publisher {
@@ -41,13 +42,13 @@ class Publisher {
     return socket_.Bind(endpoint);
   }
 
-  // Sends a value; never waits. `version` is the caller's name for it (a
-  // learner's step, say), which subscribers are given. Throws InvalidArgument
-  // for a topic that is empty, too long or holds a zero byte.
+  // Sends a value; never waits. `version` travels with it to the subscribers,
+  // for example the learner's step. Throws InvalidArgument for a topic that is
+  // empty, too long or holds a zero byte.
   void Publish(std::string_view topic, uint64_t version, Message payload);
 
-  // Answers new subscriptions. Call it often; returns after `timeout`, or
-  // sooner once something came: kOk if it was answered.
+  // Answers new subscriptions. Call it often. Returns kOk once it has answered
+  // one, at the latest after `timeout`.
   ReceiveResult Process(Clock::Duration timeout);
 
   void DetachFromThread() { socket_.DetachFromThread(); }

@@ -144,7 +144,7 @@ void Server::RunTick() {
 
   for (const Peer& peer : peers_.Expire(now - options_.peer_timeout)) {
     ++counters_.peers_expired;
-    spdlog::warn("{} server: nothing heard of {} for {} ms", protocol_.name,
+    spdlog::warn("{} server: no message from {} for {} ms", protocol_.name,
                  peer.name,
                  std::chrono::duration_cast<std::chrono::milliseconds>(
                      now - peer.last_seen)

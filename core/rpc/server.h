@@ -22,14 +22,15 @@ struct ServerOptions {
   EnvelopeLimits limits = {};
   // A peer that is silent for longer is forgotten and reported.
   Clock::Duration peer_timeout = std::chrono::seconds(10);
-  // How often the tick callback runs and deadlines are looked at.
+  // Interval at which the tick callback runs and deadlines are checked.
   Clock::Duration tick_interval = std::chrono::milliseconds(100);
-  // A request that was not answered for so long gets kDeadline.
+  // Time after which an unanswered request gets kDeadline.
   Clock::Duration reply_timeout = std::chrono::seconds(60);
   size_t max_peers = 4096;
-  // Requests that wait for their answer; one more gets kBusy.
+  // Maximum number of unanswered requests; one more gets kBusy.
   size_t max_unanswered = 65536;
-  // Answers to malformed messages in a second; the rest is only counted.
+  // Maximum answers to malformed messages per second; further ones are only
+  // counted.
   int64_t max_error_replies_per_s = 100;
   // Names this run of the service; 0 draws a random one.
   uint64_t session_id = 0;
@@ -39,8 +40,8 @@ struct ServerOptions {
 // A message to a handler.
 struct Request {
   uint16_t kind = 0;
-  // Unique among the requests of one peer; a request that is sent again after
-  // a timeout keeps it, so (peer_id, request_id) tells a repeated one.
+  // Unique among the requests of one peer. A request that is sent again after a
+  // timeout keeps its id, so (peer_id, request_id) identifies a repetition.
   uint64_t request_id = 0;
   uint64_t peer_id = 0;
   std::string_view peer_name;  // valid during the handler
@@ -50,20 +51,19 @@ struct Request {
 
 class Server;
 
-// The right to answer one request, now or later. Copies stand for the same
-// request: the first answer counts.
+// Answers one request, now or later. Copies stand for the same request; only
+// the first answer is sent.
 //
-// Thread-safety: for the thread of the loop (use Server::Post() from others),
-// and only while the server lives.
+// Thread-safety: the loop's thread only (other threads use Server::Post()), and
+// only while the server lives.
 class Responder {
  public:
-  // Return false, doing nothing, if the request was answered before, by its
-  // deadline among others. A message that the peer's queue has no room for, or
-  // whose peer is gone, is dropped and counted. `has_crc` adds a checksum of
-  // the payload.
+  // Both return false and do nothing if the request has an answer already, its
+  // deadline included. If the peer is gone or its queue is full, the message is
+  // dropped and counted. `has_crc` adds a checksum of the payload.
   bool Reply(Message payload, bool has_crc = false) const;
   bool ReplyError(ErrorCode code, std::string_view text) const;
-  // Changes when the loop answers with kDeadline by itself.
+  // Sets the time at which the loop itself answers with kDeadline.
   void SetDeadline(Clock::TimePoint deadline) const;
 
  private:
@@ -85,7 +85,7 @@ struct ServerMetrics {
   uint64_t unknown_session = 0;     // answered "hello again"
   uint64_t handler_errors = 0;      // exceptions of handlers and posted work
   uint64_t errors_sent = 0;         // error replies of all kinds
-  uint64_t errors_withheld = 0;     // not sent: over the limit of a second
+  uint64_t errors_withheld = 0;     // not sent: over the limit per second
   uint64_t dropped_full = 0;        // replies to a peer whose queue was full
   uint64_t dropped_unroutable = 0;  // replies to a peer that is gone
   uint64_t deadlines_missed = 0;    // requests answered with kDeadline
@@ -104,11 +104,11 @@ struct ServerMetrics {
 //   ...
 //   server.Stop();
 //
-// The loop never ends for a message and never waits for a client: what a
-// handler throws becomes an error reply (MalformedMessage: kMalformed,
-// InvalidArgument: kInvalidArgument, all else: kFailed), and a reply that its
-// client does not fetch is dropped and counted once socket.send_queue_messages
-// of them are queued.
+// No message ends the loop, and the loop never waits for a client. An exception
+// of a handler becomes an error reply (MalformedMessage: kMalformed,
+// InvalidArgument: kInvalidArgument, any other: kFailed). When a client leaves
+// socket.send_queue_messages replies unfetched, further ones are dropped and
+// counted.
 //
 // Thread-safety: Post(), Stop(), metrics() and session_id() may be called from
 // any thread; everything else before Run(), or from the loop's own thread.
@@ -125,15 +125,15 @@ class Server {
   void Handle(uint16_t kind, Handler handler);
   // Called every tick_interval.
   void OnTick(std::function<void()> callback);
-  // Called when a peer has been silent for peer_timeout. Should it come back,
-  // it says hello again.
+  // Called when a peer has been silent for peer_timeout. A peer that returns
+  // says hello again.
   void OnPeerExpired(std::function<void(const Peer&)> callback);
 
-  // Called when an answer finds that the connection to its peer is gone.
-  // Should the peer come back, it says hello again.
+  // Called when an answer cannot be sent because the connection to its peer is
+  // gone. A peer that returns says hello again.
   void OnPeerLost(std::function<void(const Peer&)> callback);
 
-  // Called once, when the loop ends: nothing that is posted from then on runs.
+  // Called once when the loop ends. Work posted from then on does not run.
   void OnEnd(std::function<void()> callback);
 
   // As ZmqSocket::Bind(); may be called for several endpoints.
@@ -143,9 +143,9 @@ class Server {
   // thread is the loop's. Unanswered requests then get kShuttingDown. Can be
   // called once.
   void Run();
-  // Makes Run() return soon; at once if it is called later.
+  // Makes Run() return soon. A later Run() returns at once.
   void Stop();
-  // Runs `work` in the loop. Not run if the loop has ended.
+  // Runs `work` in the loop, unless the loop has ended.
   void Post(std::function<void()> work);
 
   // As of the end of the loop's last turn.
@@ -180,7 +180,7 @@ class Server {
   // Runs `call`; an exception is logged and counted.
   void Guard(const char* what, const std::function<void()>& call);
 
-  // Answers a message that breaks the rules, within the limit of a second.
+  // Answers a message that breaks the rules, within the limit per second.
   void Complain(ReplyTo reply_to, ErrorCode code, std::string_view text);
   void SendReply(ReplyTo reply_to, uint32_t flags, Message payload);
   void SendError(ReplyTo reply_to, ErrorCode code, std::string_view text);

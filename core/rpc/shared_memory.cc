@@ -54,7 +54,7 @@ int OpenMemoryFile(const std::string& path, std::string* why) {
   const ssize_t length = ::readlink(pinned.c_str(), link.data(), link.size());
   if (length < 0 || !std::string_view(link.data(), static_cast<size_t>(length))
                          .starts_with(kLinkPrefix)) {
-    *why = fmt::format("{} is no memory file of this kind", path);
+    *why = fmt::format("{} is not a sealed memory file", path);
     return -1;
   }
   const int fd = ::open(pinned.c_str(), O_RDWR | O_CLOEXEC);

@@ -8,7 +8,7 @@
 
 namespace replicant::rpc {
 
-// Where another process of this host finds a block; travels in a message.
+// Locates a block for another process of this host; travels in a message.
 struct SharedMemoryHandle {
   uint64_t token[2] = {};   // random; proves that both mean the same block
   uint64_t size_bytes = 0;  // of SharedMemory::bytes()
@@ -18,21 +18,19 @@ struct SharedMemoryHandle {
   bool operator==(const SharedMemoryHandle&) const = default;
 };
 
-// A block of memory that processes of one host share: an unnamed file of memory
-// (memfd), so that nothing is left of it when the processes are gone, however
-// they end. One process creates it and sends its handle; another opens it
-// through /proc/PID/fd/FD. That the other is on this host is proven by the
-// token, which stands in front of the block: elsewhere the path leads nowhere,
-// or to something without it.
+// A block of memory that processes of one host share. It is an unnamed memory
+// file (memfd), so nothing of it remains after the processes end, however they
+// end. One process creates it and sends its handle; another opens it through
+// /proc/PID/fd/FD. The token in front of the block proves that both are on the
+// same host: elsewhere the path leads nowhere, or to a file without the token.
 //
-// The block is allocated in full when it is created and can neither grow nor
-// shrink after that, so that no access ends in SIGBUS whatever the other side
-// does. What is written to it needs a message to be ordered; each side only
-// reads what the other has said is complete, and copies a number before it
-// checks it.
+// The block is allocated in full at creation and sealed against growing and
+// shrinking, so no access raises SIGBUS, whatever the other side does. A
+// message orders the writes to the block: each side reads only what the other
+// has declared complete, and copies a number before it checks it.
 //
-// Thread-safety: const methods may run concurrently; who may touch which bytes
-// is the user's to say.
+// Thread-safety: const methods may run concurrently. The user decides which
+// thread may touch which bytes.
 class SharedMemory {
  public:
   // Zeros. The start is a multiple of a page. Throws IoError if there is no
@@ -51,8 +49,8 @@ class SharedMemory {
 
   const SharedMemoryHandle& handle() const { return handle_; }
   std::span<std::byte> bytes() const;
-  // Whether the creator has let go of the block: it is time to follow, or its
-  // memory stays taken. Not told of a creator that was killed.
+  // Whether the creator has released the block. The other side should release
+  // it too, or the memory stays in use. Stays false if the creator was killed.
   bool IsWithdrawn() const;
 
  private:

@@ -37,10 +37,10 @@ class ZmqContext {
 
   void* handle_ = nullptr;
   std::atomic<int> num_sockets_{0};
-  // bound sockets that ask the ZAP handler who may come in
+  // bound sockets whose clients the ZAP handler admits
   std::atomic<int> num_curve_servers_{0};
   std::atomic<bool> has_zap_handler_{false};
-  // makes the addresses of monitors differ
+  // numbers the addresses of the monitors
   std::atomic<int> num_monitors_{0};
 };
 
@@ -70,11 +70,12 @@ struct SocketOptions {
   bool is_immediate = false;
   // Time for a peer to finish the handshake, encryption included.
   int handshake_ms = 5000;
-  // Probes of a TCP connection on which nothing arrives: first after, then
-  // every; lost after 3. They find a host or network that is gone, while
-  // nothing waits to be acknowledged. The pings of ZMTP are never used: libzmq
-  // 4.3.4 aborts the process if a peer leaves while the queue from it is full
-  // and a ping is due, and cuts off peers whose queue is full for longer.
+  // TCP keepalive: the first probe after `idle` seconds of silence, then one
+  // every `interval`; the connection is lost after 3 unanswered probes. Probes
+  // detect a lost host or network while no data is unacknowledged.
+  // ZMTP pings stay off: libzmq 4.3.4 aborts the process if a peer leaves while
+  // the queue from it is full and a ping is due, and disconnects peers whose
+  // queue stays full.
   int tcp_keepalive_idle_s = 5;
   int tcp_keepalive_interval_s = 2;
   // Accept and connect IPv6 as well as IPv4.
@@ -107,11 +108,11 @@ enum class [[nodiscard]] PollResult{kReady, kTimeout, kClosed};
 // A ZeroMQ socket.
 //
 // Thread-safety: a socket belongs to the thread that made it (checked on every
-// call). To give it to another, call DetachFromThread() there, pass it on by
-// something that synchronises (starting a thread, a mutex), and the first
-// thread that uses it then owns it. The destructor may run in any thread.
+// call). To hand it over, call DetachFromThread() on that thread and pass the
+// socket on with synchronisation (a thread start, a mutex); the first thread
+// that uses it then owns it. The destructor may run on any thread.
 //
-// A call that a signal interrupts goes on until its deadline. Timeouts are
+// A call interrupted by a signal continues until its deadline. Timeouts are in
 // real time; 0 does not wait.
 class ZmqSocket {
  public:
@@ -141,7 +142,7 @@ class ZmqSocket {
   // Ends the connection of Connect(), dropping what is queued for it.
   void Disconnect(const std::string& endpoint);
 
-  // SUB: asks for messages that begin with `prefix`, or no longer.
+  // SUB: begins or ends the subscription to messages that begin with `prefix`.
   void Subscribe(std::string_view prefix);
   void Unsubscribe(std::string_view prefix);
 

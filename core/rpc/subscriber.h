@@ -34,7 +34,7 @@ struct SubscriberMetrics {
   uint64_t received = 0;    // newer values taken
   uint64_t missed = 0;      // values that never came, by their sequence numbers
   uint64_t duplicates = 0;  // not newer than what was there; dropped
-  uint64_t malformed = 0;   // of a wrong form, checksum or message table
+  uint64_t malformed = 0;   // wrong form, checksum or message table
   uint64_t session_changes = 0;  // restarts of the publisher
 };
 
@@ -49,13 +49,13 @@ class Subscriber {
 
   void Connect(const std::string& endpoint) { socket_.Connect(endpoint); }
   void Subscribe(std::string_view topic);
-  // Subscribes once more, upon which the publisher sends its newest value: for
-  // when a value looks too old, as one may have been dropped on the way.
+  // Subscribes again, which makes the publisher send its newest value. Use it
+  // when a value looks too old: a newer one may have been dropped on the way.
   void Refresh(std::string_view topic);
 
-  // Takes what has come; waits for something newer until `timeout`. kOk if
-  // some topic has a newer value than before the call. May return early if
-  // hundreds of messages came and none was newer.
+  // Takes the messages that have come and waits up to `timeout` for a newer
+  // value. Returns kOk if some topic has a newer value than before the call.
+  // May return early after hundreds of messages without one.
   ReceiveResult Process(Clock::Duration timeout);
 
   // nullptr if nothing has come yet. Valid until the next Process(). Its

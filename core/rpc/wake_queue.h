@@ -7,8 +7,9 @@
 
 namespace replicant::rpc {
 
-// Wakes a loop that waits in Poll() or Client::AwaitAny(): other threads call
-// Wake(), fd() turns readable, the loop calls Clear() and looks what there is.
+// Wakes a loop that waits in Poll() or Client::AwaitAny(). Other threads call
+// Wake(), which makes fd() readable; the loop calls Clear() and then looks for
+// work.
 //
 // Thread-safety: all methods may be called from any thread.
 class WakeEvent {
@@ -21,15 +22,15 @@ class WakeEvent {
 
   int fd() const { return fd_; }
   void Wake();
-  // Before the loop looks: what comes after that wakes it again.
+  // Call it before looking for work: a later Wake() then wakes the loop again.
   void Clear();
 
  private:
   const int fd_;
 };
 
-// Work for a loop that waits in Poll(): other threads add it, fd() turns
-// readable, the loop takes it.
+// Work for a loop that waits in Poll(). Other threads add work, which makes
+// fd() readable; the loop takes it.
 //
 // Thread-safety: all methods may be called from any thread.
 class WakeQueue {

@@ -19,7 +19,7 @@ namespace replicant::rpc {
 static_assert(std::endian::native == std::endian::little,
               "numbers go to the wire as they lie in memory");
 
-// Bytes that break the format they should have.
+// Bytes that break their format.
 class MalformedMessage : public CommError {
  public:
   using CommError::CommError;
@@ -62,7 +62,8 @@ class WireWriter {
 
   size_t size() const { return bytes_.size(); }
   std::span<const std::byte> bytes() const { return bytes_; }
-  // Hands what was written over as a frame, without a copy, and is empty then.
+  // Returns the written bytes as a frame, without a copy; the writer is empty
+  // afterwards.
   Frame Finish() { return Frame::Own(std::move(bytes_)); }
 
  private:
@@ -76,7 +77,7 @@ class WireWriter {
   std::vector<std::byte> bytes_;
 };
 
-// Reads what a WireWriter wrote, from bytes that may be hostile.
+// Reads the bytes of a WireWriter; they may be hostile.
 //
 //   WireReader reader("replay.insert", frame.bytes());
 //   const auto slot = reader.Read<uint64_t>("slot");

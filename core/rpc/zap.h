@@ -12,11 +12,10 @@
 
 namespace replicant::rpc {
 
-// Decides which clients may connect to the CURVE servers of one context: those
-// whose public key is in a list. Everything else is refused before a message
-// of it is seen. It is the only handler of its context (checked), must be made
-// before the first CURVE server is bound and destroyed after the last one is
-// (checked).
+// Admits a client to the CURVE servers of one context if its public key is in a
+// list. Any other client is refused before its first message. A context has at
+// most one handler, made before the first CURVE server is bound and destroyed
+// after the last one (all checked).
 //
 // Protocol: ZeroMQ RFC 27 (ZAP), a thread that answers on
 // inproc://zeromq.zap.01.
@@ -35,7 +34,7 @@ class ZapHandler {
   uint64_t num_refused() const { return num_refused_; }
 
  private:
-  // Binds the sockets; they then belong to the thread that is yet to start.
+  // Binds the sockets and detaches them for the handler's thread.
   void Open();
   void Run(const Thread::StopToken& stop);
   Message Answer(const Message& request);
@@ -44,7 +43,7 @@ class ZapHandler {
   std::unordered_set<std::string> allowed_keys_;  // 32 bytes each
   std::atomic<uint64_t> num_refused_{0};
   ZmqSocket requests_;
-  // told to end by a message, as it waits without a deadline
+  // the thread waits without a deadline; a message ends it
   ZmqSocket stop_sender_;
   ZmqSocket stop_receiver_;
   std::optional<Thread> thread_;

@@ -3,8 +3,8 @@
 #include <zmq.h>
 
 // Calls a function of libzmq that returns -1 on failure, and throws CommError
-// with the expression, the place and the library's text for the error. A call
-// that a signal interrupted is the caller's to repeat. Only for files of
+// with the expression, the place and the library's text for the error. The
+// caller repeats a call that a signal has interrupted. Only for files of
 // core/rpc: it includes the vendor's header.
 #define ZMQ_CALL(expression)                                                \
   ::replicant::rpc::internal::CheckZmq((expression), #expression, __FILE__, \

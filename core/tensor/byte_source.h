@@ -9,9 +9,9 @@
 
 namespace replicant {
 
-// Bytes at random offsets: what the readers of this folder read from. A file
-// is read with pread(), not mapped: a file that shrinks under a mapping kills
-// the process, under pread() it is an IoError.
+// Random access to bytes, for the readers of this folder. A file is read with
+// pread() instead of a mapping: a file that shrinks kills the process that maps
+// it, but only makes pread() an IoError.
 //
 // Thread-safety: const methods may run concurrently.
 class ByteSource {

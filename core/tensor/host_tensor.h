@@ -10,8 +10,8 @@
 
 namespace replicant {
 
-// A dense row-major tensor that owns its memory: what the readers of files
-// return. Movable; copies are made on purpose, with Clone().
+// A dense row-major tensor that owns its memory; file readers return it.
+// Movable; Clone() makes an explicit copy.
 //
 // Thread-safety: as that of a std::vector.
 class HostTensor {
@@ -33,12 +33,12 @@ class HostTensor {
   std::span<std::byte> bytes() { return buffer_.bytes(); }
   std::span<const std::byte> bytes() const { return buffer_.bytes(); }
 
-  // Borrowed; valid until the tensor is destroyed or assigned to. A move takes
-  // the memory along.
+  // Borrowed; valid until the tensor is destroyed or assigned to. After a move
+  // the new tensor owns the memory.
   TensorView view() const { return {dtype_, shape_, buffer_.data()}; }
   MutableTensorView mutable_view() { return {dtype_, shape_, buffer_.data()}; }
 
-  // As those of the views: throw ShapeError for another element type.
+  // As in the views: throw ShapeError for another element type.
   template <typename T>
   std::span<const T> Span() const {
     return view().Span<T>();

@@ -20,8 +20,8 @@ namespace replicant {
 // Read: versions 1.0, 2.0 and 3.0 of f4, f8, u1, i4, i8 and b1, in either byte
 // order; Fortran order is transposed to row-major. Headers over 65535 bytes,
 // more than 8 dimensions, other dtypes (f2, c8, strings, ...), structured
-// arrays and objects (pickles) are refused, and so is a file that is shorter or
-// longer than its header says.
+// arrays and objects (pickles) are refused, and so is a file whose length does
+// not match its header.
 // Written: version 1.0, row-major, little-endian, elements aligned to 64 bytes.
 // Version 2.0 exists for headers over 65535 bytes, which 8 dimensions cannot
 // reach. numpy has no bfloat16: writing kBF16 throws InvalidArgument.
@@ -46,7 +46,7 @@ HostTensor ReadNpyStream(uint64_t size_bytes, const NpyReadFunction& read,
 // file cannot be written.
 void WriteNpy(const std::filesystem::path& path, const TensorView& tensor);
 
-// What precedes the elements in the file: write it, then tensor.bytes().
+// The bytes before the elements of the file: write them, then tensor.bytes().
 // Throws InvalidArgument for kBF16.
 std::string NpyPrefix(const TensorView& tensor);
 

@@ -17,10 +17,10 @@ struct NpyHeader {
   bool is_big_endian = false;
 };
 
-// Parses the dict literal (what follows the length field). The parser knows
-// only what such a header may hold: exactly these three keys in any order, one
-// string, one of True and False, one tuple of whole numbers; it evaluates
-// nothing. Throws IoError, starting with `where`, for anything else.
+// Parses the dict literal after the length field. The parser accepts exactly
+// these three keys in any order, with one string, one of True and False, and
+// one tuple of whole numbers; it evaluates nothing. Throws IoError, starting
+// with `where`, for any other text.
 NpyHeader ParseNpyHeader(std::string_view text, const std::string& where);
 
 // The dict literal of a row-major, little-endian tensor, without padding.

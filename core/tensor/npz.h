@@ -16,10 +16,10 @@ namespace replicant {
 
 // numpy's .npz files: a zip archive of one .npy file per array, as written by
 // numpy.savez and numpy.savez_compressed. Array "state" is the entry
-// "state.npy"; entries with other endings are not arrays and are passed over.
+// "state.npy"; entries with other endings are not arrays and are skipped.
 //
 // Read: stored and deflated entries, zip64 included (files and entries over
-// 4 GiB). What npy.h refuses is refused; so are encrypted entries, two entries
+// 4 GiB). Refused are arrays that npy.h refuses, encrypted entries, two entries
 // of one name, names that point out of the archive when unpacked ("/a", "../a",
 // "a\b"), and an entry that claims to be larger than its bytes can inflate to.
 // The checksum of an entry is checked when it is read.
@@ -27,8 +27,8 @@ namespace replicant {
 // Thread-safety: one thread at a time.
 class NpzReader {
  public:
-  // What one array may take in memory, checked before it is allocated:
-  // deflate lets a file grow a thousandfold.
+  // Maximum size of one array in memory, checked before its allocation: deflate
+  // expands up to a thousandfold.
   static constexpr uint64_t kDefaultMaxTensorBytes = uint64_t{64} << 30;
 
   // Reads the list of entries. Throws IoError:
@@ -47,8 +47,8 @@ class NpzReader {
   const std::vector<std::string>& names() const;
   bool Has(std::string_view name) const;
 
-  // Reads one array. Throws IoError if there is none of that name, or for what
-  // the class comment lists; the reader stays usable.
+  // Reads one array. Throws IoError for an unknown name or a problem listed in
+  // the class comment; the reader stays usable.
   HostTensor Read(std::string_view name) const;
 
  private:

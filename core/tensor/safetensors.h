@@ -27,10 +27,10 @@ class ByteSource;
 // tensors. Refused are a header over 100,000,000 bytes (the reference's limit)
 // or longer than the file, JSON that is not the format's, two entries of one
 // name, more than 8 dimensions, offsets with gaps, overlaps or outside the
-// file, and a size that is not that of the shape.
+// file, and a size that does not match the shape.
 //
-// A tensor of a type that DType lacks (F16, F8_E4M3, U16, ...) does not keep
-// the file from being opened and listed: Read() of that tensor throws.
+// A file with tensors of a type that DType lacks (F16, F8_E4M3, U16, ...) can
+// be opened and listed; Read() of such a tensor throws.
 //
 // Thread-safety: const methods may run concurrently.
 //

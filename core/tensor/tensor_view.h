@@ -23,8 +23,8 @@ size_t SliceOffset(DType dtype, const Shape& shape, int64_t begin, int64_t end);
 
 }  // namespace internal
 
-// A dense row-major tensor in host memory that somebody else owns. Valid as
-// long as that memory; passed by value, or const reference, for the call.
+// A borrowed dense row-major tensor in host memory. Valid as long as that
+// memory; pass it by value or const reference.
 //
 // A view may be empty (no elements); its data may then be null.
 //
@@ -55,13 +55,13 @@ class MutableTensorView {
             static_cast<size_t>(shape_.num_elements())};
   }
 
-  // Rows [begin, end) of the leading dimension, which stays.
+  // Rows [begin, end) of the leading dimension, which is kept.
   // 0 <= begin <= end <= shape()[0] (checked).
   MutableTensorView Slice(int64_t begin, int64_t end) const {
     const size_t offset = internal::SliceOffset(dtype_, shape_, begin, end);
     return {dtype_, shape_.WithLeading(end - begin), data_ + offset};
   }
-  // Row `index` of the leading dimension, which goes. 0 <= index < shape()[0]
+  // Row `index`, without the leading dimension. 0 <= index < shape()[0]
   // (checked).
   MutableTensorView operator[](int64_t index) const {
     const size_t offset =
@@ -75,7 +75,7 @@ class MutableTensorView {
   DType dtype_;
 };
 
-// The same, for reading only.
+// A read-only MutableTensorView.
 class TensorView {
  public:
   TensorView(DType dtype, const Shape& shape, const void* data)
@@ -84,7 +84,7 @@ class TensorView {
         dtype_(dtype) {
     internal::CheckTensorData(dtype, shape, data);
   }
-  // implicit as T* to const T* is
+  // implicit, like T* to const T*
   // NOLINTNEXTLINE(google-explicit-constructor)
   TensorView(const MutableTensorView& view)
       : data_(view.data()), shape_(view.shape()), dtype_(view.dtype()) {}

@@ -63,7 +63,7 @@ TEST(CommandLineTest, NamesTheNearestOptionBeforeAMissingOne) {
 TEST(CommandLineTest, ReportsWhatIsMissingOrTooMuch) {
   EXPECT_EQ(ProblemsOf({}),
             "--config FILE is missing; hint: --help lists the options, "
-            "--print_config_docs what a file can hold");
+            "--print_config_docs the keys of a configuration");
   EXPECT_EQ(ProblemsOf({"--config", "a", "--set", "b=1", "c=1"}),
             "'c=1': unexpected argument; hint: a configuration is named with "
             "--config FILE");
@@ -138,13 +138,14 @@ TEST(CommandLineTest, AnOptionStandsForTheConfiguration) {
   EXPECT_EQ(parse({"--resume", "x"}), "x/config.yaml");
   EXPECT_EQ(parse({"--resume=x"}), "x/config.yaml");
   EXPECT_EQ(parse({"--config", "a"}), "a");
-  EXPECT_EQ(MessageOf<ConfigError>([&] {
-              parse({"--config", "a", "--resume", "x"});
-            }),
-            "--config: not with --resume, which has its own configuration");
+  EXPECT_EQ(
+      MessageOf<ConfigError>([&] {
+        parse({"--config", "a", "--resume", "x"});
+      }),
+      "--config: not allowed with --resume, which names its own configuration");
   EXPECT_EQ(MessageOf<ConfigError>([&] { parse({}); }),
             "--config FILE or --resume is missing; hint: --help lists the "
-            "options, --print_config_docs what a file can hold");
+            "options, --print_config_docs the keys of a configuration");
 }
 
 }  // namespace

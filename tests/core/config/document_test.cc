@@ -130,8 +130,8 @@ TEST(DocumentTest, ATextHasNoBase) {
     FAIL() << "no ConfigError";
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),
-                 "t.yaml:1:7: base: open: b.yaml: a text has no files beside "
-                 "it");
+                 "t.yaml:1:7: base: open: b.yaml: a configuration given as "
+                 "text has no base files");
   }
 }
 
@@ -167,7 +167,7 @@ TEST(DocumentTest, NamesTheOverrideThatIsWrong) {
       "missing?\n"
       "--set small: want KEY=VALUE, as in replay.shards=2\n"
       "--set a..b=1: want KEY=VALUE, as in replay.shards=2\n"
-      "--set base=x.yaml: base: can stand only in a file\n"
+      "--set base=x.yaml: base: is only allowed in a file\n"
       "--set rate.error_buffer=1: rate.error_buffer: must be >= "
       "samples_per_insert\n"
       "--set small.x=1: small: is a map; want a whole number in [-5, 1000000] "

@@ -40,7 +40,7 @@ TEST(LogConfigTest, NamesTheLevels) {
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),
                  "run.yaml:1:14: log.level: 'warn' is not one of trace, debug, "
-                 "info, warning, error, off (the least severe lines that are "
+                 "info, warning, error, off (least severe level that is "
                  "written); did you mean 'warning'?");
   }
 }

@@ -324,7 +324,7 @@ TEST_F(HeartbeatSenderTest, RefusesWhatCannotBeSent) {
   for (int i = 0; i < 256; ++i) sender.SetGauge(std::to_string(i), i);
   sender.SetGauge("255", 1);
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { sender.SetGauge("more", 1); }),
-            "heartbeat: 'more' would be one more than the 256 numbers allowed");
+            "heartbeat: number 'more' is over the limit of 256 numbers");
 }
 
 TEST_F(HeartbeatSenderTest, FindsItselfInTheEnvironment) {

@@ -83,7 +83,7 @@ TEST(SharedMemoryTest, NothingButASealedMemoryFileIsOpened) {
   int pipe_fds[2];
   ASSERT_EQ(pipe(pipe_fds), 0);
   close(pipe_fds[1]);
-  EXPECT_NE(why_not(pipe_fds[0]).find("is no memory file of this kind"),
+  EXPECT_NE(why_not(pipe_fds[0]).find("is not a sealed memory file"),
             std::string::npos);
   EXPECT_NE(why_not(open("/dev/null", O_RDWR)).find("is no memory file"),
             std::string::npos);
