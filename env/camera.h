@@ -10,7 +10,7 @@
 
 namespace replicant::env {
 
-// What a picture shows and how it is made.
+// Camera, size and renderer of a picture.
 struct CameraOptions {
   // Name of a camera of the model or its number; -1 is MuJoCo's free camera.
   std::string camera = "0";
@@ -28,21 +28,20 @@ int FindCamera(const Physics& physics, const std::string& camera);
 // Thread-safety: one thread at a time, which may change between calls.
 class Camera {
  public:
-  // Throws InvalidArgument for a camera that is not there or a picture of a
-  // wrong size, and what MakeRenderer() throws.
+  // Throws InvalidArgument for an unknown camera or a bad picture size. Passes
+  // on the exceptions of MakeRenderer().
   Camera(const Physics& physics, const CameraOptions& options);
 
-  // The same camera for a copy of the model: the two share what they keep of
-  // its textures, meshes and height fields.
+  // The same camera for a copy of the model. The two share their copies of its
+  // textures, meshes and height fields.
   Camera(const Camera& sibling, const Physics& physics);
 
-  // Draws the present state of `physics`, of the model that the camera was
-  // made for: uint8 [height, width, 3], row 0 on top. The simulation does not
-  // notice. Throws what Renderer::Render() throws.
+  // Draws the present state of `physics` as uint8 [height, width, 3], row 0 on
+  // top. `physics` must be of the camera's model; its simulation is unaffected.
+  // Throws as Renderer::Render() does.
   void Render(Physics& physics, std::span<uint8_t> rgb);
 
-  // To be called after a change of the model's height fields, textures or
-  // meshes.
+  // Call it after a change of the model's height fields, textures or meshes.
   void ReloadAssets(const Physics& physics);
 
   int height() const { return height_; }

@@ -13,10 +13,10 @@ namespace replicant::env {
 mjsElement& FindElement(mjSpec& spec, mjtObj type, const std::string& name);
 mjsBody& FindBody(mjSpec& spec, const std::string& name);
 mjsGeom& FindGeom(mjSpec& spec, const std::string& name);
-// The settings that elements of a class start from.
+// The default settings of the elements of a class.
 const mjsDefault& FindDefault(mjSpec& spec, const std::string& name);
 
-// Removes it with everything inside.
+// Removes the element with everything inside.
 void DeleteElement(mjSpec& spec, mjtObj type, const std::string& name);
 
 // Aborts if the name is taken (a mistake in the edit).

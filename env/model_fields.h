@@ -8,11 +8,11 @@
 
 namespace replicant::env {
 
-// Arrays of mjModel by name, as a reset changes them and as files hold them:
-// "geom_pos" is [ngeom, 3] of f64, "geom_rgba" [ngeom, 4] of f32. An array of
-// single numbers has one dimension.
+// Arrays of mjModel by name, for resets that change them and files that hold
+// them: "geom_pos" is [ngeom, 3] of f64, "geom_rgba" [ngeom, 4] of f32. An
+// array of single numbers has one dimension.
 //
-// Only floating-point arrays can be reached: the integer ones hold indices, and
+// Only floating-point arrays can be accessed. Integer arrays hold indices, and
 // a wrong index would make MuJoCo read outside its memory.
 
 // Valid as long as the model. Throws InvalidArgument, with the nearest name, if

@@ -26,8 +26,8 @@ using MjSpecPtr = std::unique_ptr<mjSpec, MjSpecDeleter>;
 
 // Reads an MJCF file into a specification that can still be edited. Includes
 // and assets are found relative to the file.
-// Throws IoError with MuJoCo's message if there is no such file or it cannot
-// be understood.
+// Throws IoError with MuJoCo's message if the file is missing or cannot be
+// parsed.
 MjSpecPtr ParseMjcf(const std::filesystem::path& path);
 
 // Compiles `spec`, which came from `path` (for messages only).

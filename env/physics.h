@@ -14,26 +14,26 @@ using Vec3 = std::array<double, 3>;
 using Span3 = std::span<const double, 3>;
 using Span9 = std::span<const double, 9>;
 
-// Where the axes of a body lie in its 3x3 rotation matrix: kZX is the
-// component of the local z axis ... in dm_control's names, row then column.
+// Indices into a body's 3x3 rotation matrix by dm_control's names, row then
+// column.
 enum MatrixIndex { kXX, kXY, kXZ, kYX, kYY, kYZ, kZX, kZY, kZZ };
 
 // Outcome of advancing the simulation.
 enum class [[nodiscard]] PhysicsStatus{
     kOk,
     // MuJoCo gave a warning (a bad or huge number in the state, a full contact
-    // buffer): the state is not to be trusted, and may have been reset.
+    // buffer). The state is invalid and may have been reset.
     kDiverged,
 };
 
 // One MuJoCo model with its simulation state, stepped in the order of
-// dm_control: after every call the quantities that follow from positions and
+// dm_control. After every call the quantities derived from positions and
 // velocities (body frames, velocity sensors, contacts) belong to the present
-// state, while sensors of the acceleration stage (touch, force, accelerometer)
-// are those of the last step taken.
+// state; sensors of the acceleration stage (touch, force, accelerometer) belong
+// to the last step.
 //
-// The model is this object's own: tasks change it at reset (target positions,
-// terrain), so environments never share one.
+// The object owns its model, since tasks change it at reset (target positions,
+// terrain).
 //
 // Thread-safety: one thread at a time; different objects are independent.
 class Physics {
@@ -48,24 +48,24 @@ class Physics {
   const std::string& name() const { return name_; }
 
   // The model's default state, made consistent by ForwardWithoutActuation().
-  // A warning that it gives is not an error here: the state is about to change.
+  // A MuJoCo warning is no error here, since the state is about to change.
   void Reset();
 
   // Computes all derived quantities of the present state, with the actuators
   // switched off because no action was given yet.
   PhysicsStatus ForwardWithoutActuation();
 
-  // Advances by `count` >= 1 physics timesteps with the controls as they are.
-  // Needs what ForwardWithoutActuation() or an earlier Step() left behind; if
-  // the state was changed since, the first step still uses the derived
-  // quantities of the old one, as dm_control does (see the cheetah).
+  // Advances by `count` >= 1 physics timesteps with the present controls. Needs
+  // the derived quantities of ForwardWithoutActuation() or an earlier Step().
+  // If the state was changed since, the first step still uses the derived
+  // quantities of the old state, as dm_control does (see the cheetah).
   PhysicsStatus Step(int count);
 
-  // MuJoCo's words for the warnings since the last Reset(); "" if none.
+  // MuJoCo's text of the warnings since the last Reset(); "" if none.
   std::string WarningText() const;
 
-  // Numbers of things by name. Throw InvalidArgument, naming the nearest name
-  // in the model, if there is none.
+  // Ids of objects by name. Throw InvalidArgument with the nearest name in the
+  // model if there is none.
   int Id(mjtObj type, const std::string& name) const;
   int BodyId(const std::string& name) const { return Id(mjOBJ_BODY, name); }
   int GeomId(const std::string& name) const { return Id(mjOBJ_GEOM, name); }

@@ -15,13 +15,13 @@ struct PixelOptions {
   int frame_stack = 3;
 };
 
-// Adds what a camera sees to the observation: the array "pixels", uint8
-// [height, width, 3 * frame_stack], the last frames of the episode with the
-// oldest first. The first frame of an episode fills the stack.
+// Adds camera frames to the observation: the array "pixels", uint8 [height,
+// width, 3 * frame_stack], holds the last frames of the episode, oldest first.
+// The first frame of an episode fills the stack.
 //
-// A frame is drawn where the caller gives a pixel buffer, and only there: a
-// step without one leaves no frame in the stack. So ActionRepeat may lie
-// inside or around, and only the last of the repeated steps is drawn.
+// A frame is drawn only for a call with a pixel buffer; a step without one adds
+// no frame to the stack. ActionRepeat may therefore lie inside or around, and
+// only the last of the repeated steps is drawn.
 //
 // After a divergence the picture is that of the default pose.
 //
@@ -32,8 +32,8 @@ class Pixels : public EnvironmentWrapper {
   // Throws InvalidArgument if the environment has pixels already or
   // `frame_stack` < 1, and what Camera's constructor throws.
   Pixels(std::unique_ptr<Environment> environment, const PixelOptions& options);
-  // The same for another environment of the same model, before any was reset:
-  // the two share what a renderer keeps of it.
+  // The same for another environment of the same model, before the first reset
+  // of either. The two share the renderer's copies of the model's assets.
   Pixels(std::unique_ptr<Environment> environment, const Pixels& sibling);
 
   const ObservationSpec& observation_spec() const override { return spec_; }
@@ -43,13 +43,13 @@ class Pixels : public EnvironmentWrapper {
   void Observe(const ObservationBuffer& out) override;
 
  private:
-  // What the stack holds, against the present state.
+  // Age of the stack relative to the present state.
   enum class Content {
     kOtherEpisode,  // nothing of this episode
     kOlder,         // frames of this episode, not of this state
     kPresent,       // the newest is of this state
   };
-  // Takes note that `step` has led to a new state.
+  // Records that `step` has led to a new state.
   void Follow(const TimeStep& step);
   void WritePixels(std::span<uint8_t> out);
 

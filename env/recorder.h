@@ -11,19 +11,18 @@
 
 namespace replicant::env {
 
-// Films an environment into a video file, as fast as it happens: a step shows
-// for its simulated time.
+// Films an environment into a video file in simulated time.
 //
 // Thread-safety: one thread at a time.
 class Recorder {
  public:
-  // `environment` outlives the recorder. Throws what the constructors of Camera
-  // and VideoWriter throw.
+  // `environment` must outlive the recorder. Throws as the constructors of
+  // Camera and VideoWriter do.
   Recorder(Environment* environment, const CameraOptions& camera,
            const std::filesystem::path& file);
 
-  // Adds the present state, which `step` led to. Throws what Camera::Render()
-  // and VideoWriter::Write() throw.
+  // Adds the present state, the result of `step`. Throws as Camera::Render()
+  // and VideoWriter::Write() do.
   void Record(const TimeStep& step);
 
   // Waits until the file is whole. Throws IoError. No step may follow.

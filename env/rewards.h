@@ -5,8 +5,8 @@
 
 namespace replicant::env {
 
-// How Tolerance() falls off outside its bounds. With d the distance to the
-// nearest bound in units of the margin and v the value at the margin:
+// Decay of Tolerance() outside its bounds. With d the distance to the nearest
+// bound in units of the margin and v the value at the margin:
 //
 //   kGaussian    exp(-d^2 s^2 / 2),  s = sqrt(-2 ln v)
 //   kLongTail    1 / (d^2 s^2 + 1),  s = sqrt(1 / v - 1)
@@ -28,8 +28,8 @@ struct ToleranceOptions {
   double value_at_margin = 0.1;
 };
 
-// 1 for x within the bounds, and from there down to 0 with growing distance.
-// The building block of the Control Suite's rewards; the same function as
+// 1 for x within the bounds, decaying to 0 with the distance from them. The
+// building block of the Control Suite's rewards; equal to
 // dm_control.utils.rewards.tolerance.
 //
 // Source: DeepMind Control Suite, sec. 3 (arXiv:1801.00690).

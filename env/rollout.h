@@ -12,7 +12,7 @@
 
 namespace replicant::env {
 
-// A recorded piece of an episode, to be played again.
+// A recorded part of an episode, for replay.
 struct RolloutInput {
   // mj_getState of mjSTATE_INTEGRATION, right after the reset.
   std::span<const double> state;
@@ -22,8 +22,8 @@ struct RolloutInput {
   std::vector<NamedTensorView> model_fields;
 };
 
-// What the environment answered, T control steps; T is smaller than the number
-// of actions if the episode ended before.
+// The results of T control steps; T is smaller than the number of actions if
+// the episode ended earlier.
 struct Rollout {
   std::vector<double> observation;  // [T + 1, state size]; row 0 is the start
   std::vector<double> reward;       // [T]
@@ -32,9 +32,9 @@ struct Rollout {
   std::vector<uint8_t> pixels;      // [T + 1, H, W, 3] if there was a camera
 };
 
-// Puts `environment` into the recorded start and makes the recorded actions;
-// `camera`, if there is one, sees every state. Throws InvalidArgument for
-// arrays that do not fit the task, and what Camera::Render() throws.
+// Resets `environment` to the recorded start and plays the recorded actions.
+// `camera`, if not null, renders every state. Throws InvalidArgument for arrays
+// that do not fit the task, and as Camera::Render() does.
 Rollout PlayRollout(ControlEnvironment& environment, const RolloutInput& input,
                     Camera* camera = nullptr);
 

@@ -17,7 +17,7 @@ struct ArraySpec {
   DType dtype = DType::kF64;
 };
 
-// What an observation consists of: arrays in the order of dm_control's keys.
+// The arrays of an observation, in the order of dm_control's keys.
 // The f64 arrays lie one after the other in ObservationBuffer::state, the u8
 // arrays in ObservationBuffer::pixels.
 struct ObservationSpec {
@@ -32,8 +32,8 @@ struct ObservationSpec {
   int64_t Offset(const std::string& name) const;
 };
 
-// Bounds of an action, both included; -1e10 and 1e10 where the actuator has
-// none. An action outside is passed on to MuJoCo as it is.
+// Bounds of an action, both included; -1e10 and 1e10 for an actuator without
+// bounds. An action outside reaches MuJoCo unchanged.
 struct ActionSpec {
   std::vector<double> minimum;
   std::vector<double> maximum;
@@ -46,9 +46,9 @@ struct ActionSpec {
 void CheckAction(std::span<const double> action, const ActionSpec& spec,
                  const std::string& where);
 
-// Where an environment writes an observation, row-major, without a copy in
-// between. A span is either of the size that the spec says or empty: an empty
-// one is not written, and what would have gone there is not computed.
+// Buffers into which an environment writes an observation, row-major, without
+// an intermediate copy. A span has the size of the spec or is empty; data for
+// an empty span is not computed.
 struct ObservationBuffer {
   std::span<double> state;
   std::span<uint8_t> pixels;

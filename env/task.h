@@ -11,8 +11,8 @@
 
 namespace replicant::env {
 
-// Takes the arrays of an observation from a task, in order. The same calls
-// describe the observation (names and shapes) and fill the caller's buffer.
+// Receives the arrays of an observation from a task, in order. The same calls
+// describe the observation (names and shapes) or fill the caller's buffer.
 //
 //   writer.Array("position", physics.qpos());
 //   writer.Scalar("height", physics.BodyPosition(torso_)[2]);
@@ -24,7 +24,7 @@ class ObservationWriter {
  public:
   // Records names and shapes.
   ObservationWriter() = default;
-  // Fills `out`, which has the size that was recorded.
+  // Fills `out`, which must have the recorded size.
   explicit ObservationWriter(std::span<double> out)
       : out_(out), is_recording_(false) {}
 
@@ -40,7 +40,7 @@ class ObservationWriter {
   }
   void Scalar(const char* name, double value);
 
-  // What was recorded.
+  // The recorded names and shapes.
   ObservationSpec Spec() const;
   // Checks (aborts) that `out` was filled to its end.
   void Finish() const;
@@ -59,26 +59,26 @@ class ObservationWriter {
   std::vector<Entry> entries_;
 };
 
-// What makes an environment out of a physics: how an episode starts, what is
-// seen, what is rewarded, when it ends.
+// Turns a physics into an environment: defines the start of an episode, the
+// observation, the reward and the end.
 //
-// A task keeps the numbers of the model's parts that it needs, and nothing of
-// the episode: everything that changes is in the physics, so that a restored
-// state continues exactly.
+// A task keeps ids of the model's objects but no state of the episode. All
+// changing state is in the physics, so that a restored state continues exactly.
 //
 // Thread-safety: as that of the environment that owns it.
 class Task {
  public:
   virtual ~Task() = default;
 
-  // Called once, with the physics in its default pose: looks up names, measures
-  // the default pose, and draws what is random in the model for the life of the
-  // environment. Throws InvalidArgument if the model lacks something.
+  // Called once with the physics in its default pose. Looks up names, measures
+  // the default pose and draws model parameters that are random but fixed for
+  // the life of the environment. Throws InvalidArgument if the model lacks an
+  // object.
   virtual void Bind(Physics& physics, RandomStream& random) = 0;
 
-  // Draws the start of an episode. The physics is in its default pose, the
-  // model as the last episode left it; derived quantities are updated after.
-  // Throws Error if no start can be found.
+  // Draws the start of an episode. The physics is in its default pose; the
+  // model is as the last episode left it. Derived quantities are updated
+  // afterwards. Throws Error if no start is found.
   virtual void InitializeEpisode(Physics& physics, RandomStream& random) = 0;
 
   // Writes the observation.
@@ -88,7 +88,7 @@ class Task {
   // The reward of the control step that was just made.
   virtual double Reward(const Physics& physics) const = 0;
 
-  // The last discount if the episode ends here; by default it goes on until
+  // The last discount if the episode ends here. By default it continues until
   // the time limit.
   virtual std::optional<double> Termination(const Physics& physics) const;
 

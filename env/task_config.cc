@@ -7,44 +7,44 @@ namespace replicant::env {
 TaskConfig TaskConfig::Read(config::Reader& reader) {
   TaskConfig c;
   reader.Field("name", &c.name,
-               "DOMAIN-TASK; env_rollout --list prints all names");
+               "DOMAIN-TASK; env_rollout --list prints every name");
   reader.Field("mjcf", &c.mjcf,
-               "MJCF file to use instead of the task's own model; empty for "
-               "that");
+               "MJCF file that replaces the task's own model; empty: the "
+               "task's own");
   reader.Field("suite_folder", &c.suite_folder,
-               "folder dm_control/suite with the Control Suite's models; empty "
-               "for the one that setup installed");
+               "folder dm_control/suite with the Control Suite's models; "
+               "empty: the folder that scripts/setup installed");
   reader.Field("action_repeat", &c.action_repeat, {1, 100},
-               "control steps that every action is held for");
+               "control steps for which each action is held");
   reader.Field(
       "action_repeat_reward", &c.action_repeat_reward,
       {{"mean", RewardReduction::kMean}, {"sum", RewardReduction::kSum}},
-      "how the rewards of these steps become one");
-  config::Reader pixels = reader.Section(
-      "pixels", "what a camera sees, as part of the observation");
+      "reduction of the rewards of these steps to one reward");
+  config::Reader pixels =
+      reader.Section("pixels", "camera frames as part of the observation");
   pixels.Field("enabled", &c.has_pixels,
-               "whether the observation has pixels: uint8 [height, width, "
+               "whether the observation has pixels, uint8 [height, width, "
                "3 * frame_stack]");
   CameraOptions& camera = c.pixels.camera;
   pixels.Field("height", &camera.height, {1, 4096}, "rows of a frame");
   pixels.Field("width", &camera.width, {1, 4096}, "columns of a frame");
   pixels.Field("camera", &camera.camera,
-               "name or number of a camera of the model; -1: the free camera");
+               "name or number of a camera in the model; -1: the free camera");
   pixels.Field(
       "renderer", &camera.renderer.kind,
       {{"raycast", RendererKind::kRaycast}, {"gl", RendererKind::kGl}},
-      "raycast: our own, on any processor; gl: MuJoCo's OpenGL, slower without "
-      "a GPU");
+      "raycast: ray caster on any processor; gl: MuJoCo's OpenGL, slower "
+      "without a GPU");
   pixels.Field("gl_platform", &camera.renderer.gl_platform,
                {{"auto", GlPlatform::kAuto},
                 {"osmesa", GlPlatform::kOsMesa},
                 {"egl", GlPlatform::kEglDevice},
                 {"egl-surfaceless", GlPlatform::kEglSurfaceless}},
-               "where OpenGL comes from");
+               "platform that provides OpenGL");
   pixels.Field("egl_device", &camera.renderer.egl_device, {0, 63},
-               "GPU of the platform egl");
+               "number of the GPU for platform egl");
   pixels.Field("frame_stack", &c.pixels.frame_stack, {1, 16},
-               "frames in an observation, oldest first");
+               "number of frames in an observation, oldest first");
   return c;
 }
 

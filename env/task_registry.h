@@ -15,11 +15,11 @@
 
 namespace replicant::env {
 
-// All that is needed to make an environment of one task.
+// Everything needed to make an environment of one task.
 struct TaskDefinition {
   // DOMAIN-TASK, for example "cheetah-run".
   std::string name;
-  // The MJCF file; a relative path is one in the Control Suite's folder.
+  // The MJCF file; a relative path lies in the Control Suite's folder.
   std::filesystem::path model;
   ControlOptions options;
   // Changes the model before it is compiled; may be empty.
@@ -33,33 +33,33 @@ std::function<std::unique_ptr<Task>()> TaskMaker(Args... args) {
   return [args...] { return std::make_unique<T>(args...); };
 }
 
-// What the caller of MakeEnvironment() may choose.
+// The caller's choices for MakeEnvironment().
 struct EnvironmentOptions {
   uint64_t seed = 0;
-  // Tells environments of one seed apart: each draws from its own streams.
+  // Distinguishes environments of one seed: each draws from its own streams.
   int64_t index = 0;
   // Replaces the task's model; empty for none.
   std::filesystem::path mjcf;
-  // Where the Control Suite's models are; empty for SuiteModelFolder().
+  // Folder with the Control Suite's models; empty: SuiteModelFolder().
   std::filesystem::path suite_folder;
 };
 
-// The folder with the Control Suite's MJCF files: that of the environment
-// variable REPLICANT_SUITE_MODELS, or else of the dm_control package that the
-// build was configured with.
+// The folder with the Control Suite's MJCF files: the environment variable
+// REPLICANT_SUITE_MODELS or, if it is unset, the dm_control package of the
+// build's configuration.
 std::filesystem::path SuiteModelFolder();
 
 // Reads, edits and compiles the task's model.
-// Throws IoError, with what to do, if it is missing or cannot be understood.
+// Throws IoError with a hint if the model is missing or cannot be parsed.
 MjModelPtr LoadModel(const TaskDefinition& task,
                      const EnvironmentOptions& options);
 
-// An environment with its own copy of `model`, as LoadModel() gave it: many
-// environments of one task need to load only once.
+// An environment with its own copy of `model`, the result of LoadModel(). Many
+// environments of one task can share one load.
 std::unique_ptr<ControlEnvironment> MakeEnvironment(
     const TaskDefinition& task, const EnvironmentOptions& options,
     const mjModel& model);
-// The same with a model of its own.
+// The same; loads the model itself.
 std::unique_ptr<ControlEnvironment> MakeEnvironment(
     const TaskDefinition& task, const EnvironmentOptions& options);
 

@@ -10,14 +10,14 @@
 
 namespace replicant::env {
 
-// Writes frames into a video file (H.264 in MP4, or what the file's ending asks
-// for) by the program ffmpeg, which gets them over a pipe.
+// Writes frames into a video file (H.264 in MP4, or the format of the file's
+// ending) through a pipe to the program ffmpeg.
 //
 // Thread-safety: one thread at a time.
 class VideoWriter {
  public:
-  // Throws IoError, with what to do, if ffmpeg cannot be started, and
-  // InvalidArgument unless both sides and the rate are > 0.
+  // Throws IoError with a hint if ffmpeg cannot be started, and InvalidArgument
+  // unless both sides and the rate are > 0.
   VideoWriter(std::filesystem::path file, int height, int width,
               double frames_per_second);
   // Ends ffmpeg; the file is only whole after Finish().
@@ -26,10 +26,10 @@ class VideoWriter {
   VideoWriter& operator=(const VideoWriter&) = delete;
 
   // Adds a frame: uint8 [height, width, 3], row 0 on top. Throws IoError with
-  // ffmpeg's words if it has failed, InvalidArgument for a wrong size.
+  // ffmpeg's message if ffmpeg has failed, InvalidArgument for a wrong size.
   void Write(std::span<const uint8_t> rgb);
 
-  // Waits until the file is whole. Throws IoError with ffmpeg's words if it
+  // Waits until the file is whole. Throws IoError with ffmpeg's message if it
   // could not be written. No frame may follow.
   void Finish();
 
@@ -39,7 +39,7 @@ class VideoWriter {
 
   std::filesystem::path file_;
   size_t frame_bytes_;
-  // what ffmpeg says
+  // ffmpeg's stderr
   TemporaryFolder messages_;
   int pipe_ = -1;
   std::unique_ptr<Process> process_;

@@ -5,7 +5,7 @@
 
 namespace replicant::env {
 
-// Where OpenGL comes from.
+// Provider of OpenGL.
 enum class GlPlatform {
   kAuto,            // an EGL device where there is a GPU, else OSMesa
   kOsMesa,          // Mesa's software renderer without a window system
@@ -21,13 +21,13 @@ GlPlatform ParseGlPlatform(std::string_view name);
 // An OpenGL context without a window.
 //
 // The libraries are opened with dlopen when the first context is made, so that
-// a program that never draws with OpenGL runs where there is none. MuJoCo looks
-// OpenGL up in the process once and for all; all contexts of a process
-// therefore come from one platform.
+// a program that never draws with OpenGL runs on machines without it. MuJoCo
+// looks up OpenGL once per process; all contexts of a process therefore come
+// from one platform.
 //
-// Mesa's software renderer starts a thread per core; LP_NUM_THREADS=0 is put
-// into the environment before it is loaded, unless the variable is set, since
-// one process per core draws here.
+// Mesa's software renderer starts a thread per core. Since one process per core
+// draws here, LP_NUM_THREADS=0 is set before Mesa is loaded, unless the
+// variable is set already.
 //
 // Thread-safety: Make() may be called from any thread, a context is for one
 // thread at a time.
@@ -35,9 +35,9 @@ class GlContext {
  public:
   virtual ~GlContext() = default;
 
-  // Throws DeviceError if the platform is missing or refuses, or if this
-  // process has a context of another platform. `egl_device` counts the devices
-  // that EGL lists, from 0; used by kEglDevice only.
+  // Throws DeviceError if the platform is missing or fails, or if this process
+  // has a context of another platform. `egl_device` is an index into EGL's list
+  // of devices, from 0; used by kEglDevice only.
   static std::unique_ptr<GlContext> Make(GlPlatform platform, int egl_device);
 
   // Binds the context to the calling thread while it lives.

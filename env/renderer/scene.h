@@ -9,15 +9,15 @@
 
 namespace replicant::env {
 
-// A scene that holds something a renderer cannot draw; the message names it.
+// A renderer cannot draw a part of the scene; the message names it.
 class UnsupportedScene : public Error {
  public:
   using Error::Error;
 };
 
-// MuJoCo's abstract picture of a state: the list of geoms and lights and the
-// camera, as mjv_updateScene fills it with dm_control's options. Both
-// renderers draw from it.
+// MuJoCo's abstract picture of a state: geoms, lights and camera, as
+// mjv_updateScene fills them with dm_control's options. Both renderers draw
+// from it.
 //
 // Thread-safety: one thread at a time.
 class Scene {
@@ -29,8 +29,8 @@ class Scene {
 
   // Fills the scene from `data`, seen by `camera` (-1: the free camera).
   // Throws InvalidArgument if `camera` does not exist, and Error if the scene
-  // holds more geoms than the model can have. mjr_render changes the scene it
-  // draws, hence the result is not const; it is valid until the next call.
+  // holds more geoms than the model can have. The result is valid until the
+  // next call; it is not const because mjr_render changes the scene it draws.
   mjvScene& Update(const mjModel& model, mjData& data, int camera);
 
  private:

@@ -114,11 +114,12 @@ TEST(TaskConfigTest, ReportsEveryProblem) {
         e.what(),
         "run.yaml:1:1: nam: unknown key; did you mean 'name'?\n"
         "run.yaml:2:16: action_repeat: 0 is outside [1, 100] (control steps "
-        "that every action is held for)\n"
+        "for which each action is held)\n"
         "run.yaml:3:23: action_repeat_reward: 'max' is not one of mean, sum "
-        "(how the rewards of these steps become one); did you mean 'mean'?\n"
+        "(reduction of the rewards of these steps to one "
+        "reward); did you mean 'mean'?\n"
         "run.yaml:4:20: pixels.renderer: 'opengl' is not one of raycast, gl "
-        "(raycast: our own, on any processor; gl: MuJoCo's OpenGL, slower "
+        "(raycast: ray caster on any processor; gl: MuJoCo's OpenGL, slower "
         "without a GPU)");
   }
 }

@@ -27,7 +27,7 @@ inline constexpr float kMiss = 1e30f;
 inline constexpr int kChannelBits = 10;
 inline constexpr uint32_t kChannelMask = 0x3FF;
 
-// Where the samples of a row of pixels lie, pixel by pixel.
+// Sample positions of a row of pixels, pixel by pixel.
 inline constexpr auto kSpreadX = [] {
   std::array<float, 64> x{};
   for (size_t i = 0; i < x.size(); ++i) {
@@ -73,8 +73,8 @@ class Lanes {
 template <typename T>
 using PerSample = std::array<T, kNumSamples>;
 
-// What the sky looks like from here: a function of the camera's orientation
-// and the picture's size alone, kept from picture to picture.
+// The picture of the sky. It depends only on the camera's orientation and the
+// picture's size and is reused from picture to picture.
 struct Sky {
   const Texture* texture = nullptr;
   Float9 orientation{};
@@ -99,17 +99,18 @@ struct PixelList {
   }
 };
 
-// What the samples of some rows see: the nearest primitive's index, -1 for the
-// sky, 1 / depth of it and, if it is made of triangles, the number of one.
+// The nearest hit of each sample of some rows: index of the primitive (-1:
+// sky), 1 / depth and, for a primitive of triangles, the number of the
+// triangle.
 struct SeenSamples {
   PerSample<Lanes<float>> nearness;
   PerSample<Lanes<int32_t>> id, triangle;
 };
 
-// Working memory of one picture, used again for the next. Pixel (x, y) is at
+// Working memory of one picture, reused for the next one. Pixel (x, y) is at
 // y * stride + x.
 struct Frame {
-  // Rows that are looked at together: few enough to stay in the fastest cache.
+  // Rows that are traced together: few enough to stay in the fastest cache.
   static constexpr int kBandRows = 4;
   size_t stride = 0;
 

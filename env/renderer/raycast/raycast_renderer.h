@@ -13,14 +13,15 @@
 
 namespace replicant::env {
 
-// Our own ray caster: looks like MuJoCo's OpenGL renderer, needs no OpenGL.
+// A ray caster that reproduces the look of MuJoCo's OpenGL renderer without
+// OpenGL.
 //
-// Four rays per pixel find what is seen, at the places where llvmpipe takes its
-// samples. Each geom is then shaded once per pixel as OpenGL would shade the
-// triangle that is hit: lit at its corners, blended between them, textured with
-// mip maps; lights with shadow in passes of their own, each pass rounded to
-// 8 bits. Work is done in vectors of pixels; the instruction set is chosen at
-// run time and all give the same bits, on every machine.
+// Four rays per pixel, at llvmpipe's sample positions, find the visible geoms.
+// Each geom is then shaded once per pixel as OpenGL would shade the triangle
+// that is hit: lit at its corners, blended between them, textured with mip
+// maps. Lights with shadow have passes of their own, each rounded to 8 bits.
+// The code works on vectors of pixels; the instruction set is chosen at run
+// time, and all sets give the same bits on every machine.
 //
 // Draws planes, spheres, ellipsoids, capsules, cylinders, boxes, meshes and
 // height fields.

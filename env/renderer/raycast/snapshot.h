@@ -16,7 +16,7 @@ using Float3 = std::array<float, 3>;
 // row-major
 using Float9 = std::array<float, 9>;
 
-// What a ray can hit. Local coordinates have their origin at the geom.
+// Shapes that a ray can hit. Local coordinates have their origin at the geom.
 enum class Shape {
   kPlane,      // z = 0, |x| <= size[0], |y| <= size[1], seen from either side
   kEllipsoid,  // half axes `size`; spheres too
@@ -26,8 +26,9 @@ enum class Shape {
   kTriangles,  // a mesh or a height field
 };
 
-// How one side of a plane is cut into cells, whose corners are lit: a border
-// cell `pad` wide at either end and cells of `step` between them.
+// The division of one side of a plane into cells whose corners are lit: a
+// border cell of width `pad` at either end and cells of width `step` between
+// them.
 struct PlaneGrid {
   float half = 0;  // the side reaches from -half to half
   float pad = 0;
@@ -114,7 +115,7 @@ struct Primitive {
   bool may_meet_sky = false;
 };
 
-// All that one picture is made of.
+// Everything that one picture is drawn from.
 //
 // The camera's projection, the lights and the geoms in the order in which
 // MuJoCo lists them, which decides ties.
@@ -147,16 +148,16 @@ struct Snapshot {
   int num_slices = 0, num_stacks = 0, num_quads = 0;
 };
 
-// What a model has once and for all, by id.
+// The constant assets of a model, by id.
 struct Assets {
   std::vector<std::shared_ptr<const Texture>> textures;
   std::vector<TriangleSet> meshes;
   std::vector<TriangleSet> height_fields;
 };
 
-// Takes over `scene`, a picture of [height, width], into `snapshot`, whose
-// memory is used again and which points into `assets`.
-// Throws UnsupportedScene if the scene holds what cannot be drawn.
+// Converts `scene`, a picture of [height, width], to `snapshot`, which points
+// into `assets`. Reuses the memory of `snapshot`. Throws UnsupportedScene if
+// the scene cannot be drawn.
 void TakeSnapshot(const mjModel& model, const mjvScene& scene,
                   const Assets& assets, int height, int width,
                   Snapshot& snapshot);

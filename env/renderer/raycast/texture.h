@@ -14,10 +14,10 @@ namespace replicant::env::raycast {
 // to 8 bits.
 //
 // A texel is one uint32: red in bits 0-7, green 8-15, blue 16-23. Bit 24,
-// kEven, is set where whatever is blended from the texel, the next one in its
-// row and the two in the row after it has the texel's colour: they all have.
-// Beyond the edges a 2D texture goes on with its other side, a cube's face with
-// the same. Level k starts at `offset[k]`; a 2D texture has one image per
+// kEven, is set if the texel, the next one in its row and the two below them
+// all have the same colour, so that any blend of the four has it too. Beyond an
+// edge a 2D texture continues with its opposite side, a cube's face with its
+// own edge. Level k starts at `offset[k]`; a 2D texture has one image per
 // level, row 0 first; a cube texture six: +x, -x, +y, -y, +z, -z.
 struct Texture {
   static constexpr int kMaxLevels = 16;
