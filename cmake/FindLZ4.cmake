@@ -1,4 +1,4 @@
-# Finds the LZ4 library, whose Debian package has no CMake file of its own.
+# Finds the LZ4 library; its Debian package has no CMake file.
 #
 # Defines LZ4::LZ4, LZ4_LIBRARY, LZ4_INCLUDE_DIR.
 find_path(LZ4_INCLUDE_DIR lz4.h)

@@ -4,7 +4,7 @@
 # Defines LibZip::LibZip, LibZip_VERSION, LibZip_LIBRARY, LibZip_INCLUDE_DIR.
 find_path(LibZip_INCLUDE_DIR zip.h)
 find_library(LibZip_LIBRARY zip)
-# in a folder of its own where the header depends on the architecture
+# a separate folder if the header depends on the architecture
 find_path(LibZip_CONFIG_DIR zipconf.h)
 
 if(LibZip_CONFIG_DIR)

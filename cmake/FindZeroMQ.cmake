@@ -1,4 +1,4 @@
-# Finds libzmq, 4.3 or newer. Its C interface is all that is used.
+# Finds libzmq, 4.3 or newer. Only its C interface is used.
 #
 # Defines ZeroMQ::ZeroMQ, ZeroMQ_VERSION, ZeroMQ_LIBRARY, ZeroMQ_INCLUDE_DIR.
 find_path(ZeroMQ_INCLUDE_DIR zmq.h)

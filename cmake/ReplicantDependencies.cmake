@@ -1,7 +1,7 @@
 # Every third-party library, found once, here. scripts/setup installs them all.
 
 # replicant_find(<package> <debian package> [find_package arguments])
-# Finds an installed package, or stops and names what to install.
+# Finds an installed package, or stops and names the Debian package to install.
 function(replicant_find package debian_package)
   find_package(${package} QUIET ${ARGN})
   if(NOT ${package}_FOUND)
@@ -11,13 +11,13 @@ function(replicant_find package debian_package)
   endif()
 endfunction()
 
-# Imported targets must be visible in every folder, not only in the function.
+# Makes imported targets visible in every folder, not only in the function.
 set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 if(REPLICANT_FUZZ)
-  # no fuzzer runs a kernel, and clang would want an OpenMP of its own
+  # fuzzers run no kernel, and clang would need its own OpenMP
   add_library(OpenMP::OpenMP_CXX INTERFACE IMPORTED GLOBAL)
 else()
   find_package(OpenMP REQUIRED COMPONENTS CXX)

@@ -1,5 +1,5 @@
-# Decides whether the MPI communicator is built; sets REPLICANT_HAS_MPI and what
-# core/comm compiles for it.
+# Decides whether the MPI communicator is built; sets REPLICANT_HAS_MPI.
+# core/comm compiles its MPI files if it is set.
 set(REPLICANT_HAS_MPI OFF)
 if(NOT REPLICANT_MPI STREQUAL "OFF")
   # the C interface only
@@ -19,7 +19,7 @@ elseif(REPLICANT_MPI STREQUAL "OFF")
 else()
   message(STATUS "MPI: off (libopenmpi-dev was not found)")
 endif()
-# Whether tests may run it: ThreadSanitizer does not see what MPI does.
+# Whether tests may run MPI: ThreadSanitizer does not see inside the library.
 set(REPLICANT_TESTS_MPI OFF)
 if(REPLICANT_HAS_MPI AND NOT REPLICANT_SANITIZE MATCHES "thread")
   set(REPLICANT_TESTS_MPI ON)

@@ -1,6 +1,6 @@
 include(ReplicantInstall)
 
-# Flags of every target we own; never put on third-party targets.
+# Compiler flags of the project's own targets; third-party targets never get them.
 add_library(replicant_flags INTERFACE)
 if(REPLICANT_INSTALL)
   install(TARGETS replicant_flags EXPORT ReplicantTargets)
@@ -8,10 +8,10 @@ endif()
 target_compile_features(replicant_flags INTERFACE cxx_std_20)
 target_compile_options(replicant_flags INTERFACE
   # one baseline for every file: files of different -march that share inline
-  # templates crash on mixed clusters; anything faster is dispatched at run time
+  # templates crash on mixed clusters; faster code is dispatched at run time
   $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v3>
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wnon-virtual-dtor>
-  # a designated initialiser names what it sets; the rest has its default
+  # members that a designated initialiser leaves out have their defaults
   $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${REPLICANT_WARNINGS_AS_ERRORS}>>:-Werror>)
 if(REPLICANT_SANITIZE)
@@ -69,7 +69,7 @@ function(replicant_executable name)
   target_link_libraries(${name}_main PRIVATE ${ARG_DEPS} replicant_flags)
 endfunction()
 
-# What the sanitizers are not to report of libraries that are not ours.
+# Suppressions of sanitizer reports from third-party libraries.
 set(replicant_test_environment "")
 if(REPLICANT_SANITIZE MATCHES "thread")
   set(replicant_test_environment ENVIRONMENT
@@ -79,7 +79,8 @@ elseif(REPLICANT_SANITIZE MATCHES "address")
     "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp")
 endif()
 
-# replicant_add_test_program(name source DEP...): builds it; nothing runs it yet.
+# replicant_add_test_program(name source DEP...)
+# Builds a test program without adding it to ctest.
 function(replicant_add_test_program name source)
   add_executable(${name} ${source})
   set_target_properties(${name} PROPERTIES
@@ -90,11 +91,10 @@ endfunction()
 
 # replicant_test(<file_test.cc> DEPS ... [LABELS unit|parity|golden|integration]
 #                [TIMEOUT seconds] [FINDS_FILES])
-# With FINDS_FILES the test finds what is not its own by two macros:
-# REPLICANT_SOURCE_DIR, the root of the repository, and REPLICANT_PYTHON, the
-# interpreter of scripts/setup.
+# FINDS_FILES defines two macros for the test: REPLICANT_SOURCE_DIR, the root of
+# the repository, and REPLICANT_PYTHON, the interpreter of scripts/setup.
 #
-# A TIMEOUT ends what hangs for ever; it is many times what a test takes, as
+# TIMEOUT ends a test that hangs. It is many times the duration of the test, since
 # machines may be slow and busy.
 function(replicant_test source)
   cmake_parse_arguments(PARSE_ARGV 1 ARG "FINDS_FILES" "TIMEOUT" "DEPS;LABELS")
@@ -111,7 +111,7 @@ function(replicant_test source)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
-  # a test of a parameter is called by the parameter's name, not by its bytes
+  # name a parameterised test by its parameter's name, not by the bytes
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
     NO_PRETTY_VALUES
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
@@ -119,9 +119,9 @@ function(replicant_test source)
 endfunction()
 
 # replicant_mpi_test(<file_test.cc> RANKS 2 4 ... DEPS ...)
-# A test program that mpirun starts on so many processes, each of which runs all
-# of its tests; one ctest for each number. Many processes may share few
-# processors. Nothing where there is no REPLICANT_TESTS_MPI.
+# A test program that mpirun starts on each of these numbers of processes, as one
+# ctest each; every process runs all tests of the program. The processes may
+# outnumber the processors. Adds nothing unless REPLICANT_TESTS_MPI is set.
 function(replicant_mpi_test source)
   cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "RANKS;DEPS")
   if(NOT REPLICANT_TESTS_MPI)

@@ -1,5 +1,5 @@
-# Writes OUTPUT, a header that says which commit is built; run by cmake -P at
-# every build. The file keeps its time if nothing has changed.
+# Writes OUTPUT, a header with the commit of the build; cmake -P runs it at every
+# build. The file keeps its modification time if nothing has changed.
 #
 #   cmake -DSOURCE=... -DOUTPUT=... -P ReplicantVersion.cmake
 set(git "")
