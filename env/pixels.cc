@@ -1,5 +1,6 @@
 #include "env/pixels.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/error.h"
@@ -17,6 +18,7 @@ ObservationSpec MakeSpec(ObservationSpec spec, const Camera& camera,
       {.name = "pixels",
        .shape = Shape({camera.height(), camera.width(), 3 * frame_stack}),
        .dtype = DType::kU8});
+  spec.frame_size = int64_t{3} * camera.height() * camera.width();
   return spec;
 }
 
@@ -41,7 +43,7 @@ TimeStep Pixels::Reset(const ObservationBuffer& out) {
   CheckBuffer(out, spec_, "Pixels");
   const TimeStep step = inner().Reset({.state = out.state});
   Follow(step);
-  WritePixels(out.pixels);
+  WritePixels(out);
   return step;
 }
 
@@ -50,14 +52,14 @@ TimeStep Pixels::Step(std::span<const double> action,
   CheckBuffer(out, spec_, "Pixels");
   const TimeStep step = inner().Step(action, {.state = out.state});
   Follow(step);
-  WritePixels(out.pixels);
+  WritePixels(out);
   return step;
 }
 
 void Pixels::Observe(const ObservationBuffer& out) {
   CheckBuffer(out, spec_, "Pixels");
   inner().Observe({.state = out.state});
-  WritePixels(out.pixels);
+  WritePixels(out);
 }
 
 void Pixels::Follow(const TimeStep& step) {
@@ -69,8 +71,8 @@ void Pixels::Follow(const TimeStep& step) {
   }
 }
 
-void Pixels::WritePixels(std::span<uint8_t> out) {
-  if (out.empty()) return;
+void Pixels::WritePixels(const ObservationBuffer& out) {
+  if (out.pixels.empty() && out.frame.empty()) return;
   if (content_ != Content::kPresent) {
     camera_.Render(mutable_physics(), stack_.frame());
     if (content_ == Content::kOtherEpisode) {
@@ -80,7 +82,8 @@ void Pixels::WritePixels(std::span<uint8_t> out) {
     }
     content_ = Content::kPresent;
   }
-  stack_.CopyTo(out);
+  if (!out.pixels.empty()) stack_.CopyTo(out.pixels);
+  std::copy_n(stack_.newest().begin(), out.frame.size(), out.frame.begin());
 }
 
 }  // namespace replicant::env

@@ -19,9 +19,10 @@ struct PixelOptions {
 // width, 3 * frame_stack], holds the last frames of the episode, oldest first.
 // The first frame of an episode fills the stack.
 //
-// A frame is drawn only for a call with a pixel buffer; a step without one adds
-// no frame to the stack. ActionRepeat may therefore lie inside or around, and
-// only the last of the repeated steps is drawn.
+// A frame is drawn only for a call with a buffer for pixels or for the newest
+// frame; a step without one adds no frame to the stack. ActionRepeat may
+// therefore lie inside or around, and only the last of the repeated steps is
+// drawn.
 //
 // After a divergence the picture is that of the default pose.
 //
@@ -51,7 +52,9 @@ class Pixels : public EnvironmentWrapper {
   };
   // Records that `step` has led to a new state.
   void Follow(const TimeStep& step);
-  void WritePixels(std::span<uint8_t> out);
+  // Draws the present state unless it is drawn, and writes the parts of the
+  // stack that `out` has buffers for.
+  void WritePixels(const ObservationBuffer& out);
 
   Camera camera_;
   int frame_stack_;

@@ -81,6 +81,12 @@ void CheckBuffer(const ObservationBuffer& out, const ObservationSpec& spec,
                                        "render, wrap it in one that does"
                                      : ""));
   }
+  if (!out.frame.empty() &&
+      out.frame.size() != static_cast<size_t>(spec.frame_size)) {
+    throw InvalidArgument(
+        fmt::format("{}: frame buffer has {} elements, want {}", where,
+                    out.frame.size(), spec.frame_size));
+  }
 }
 
 }  // namespace replicant::env

@@ -22,6 +22,8 @@ struct ArraySpec {
 // arrays in ObservationBuffer::pixels.
 struct ObservationSpec {
   std::vector<ArraySpec> arrays;
+  // Bytes of ObservationBuffer::frame; 0 without pixels.
+  int64_t frame_size = 0;
 
   // Number of elements of all f64 arrays, and of all u8 arrays.
   int64_t state_size() const;
@@ -52,6 +54,8 @@ void CheckAction(std::span<const double> action, const ActionSpec& spec,
 struct ObservationBuffer {
   std::span<double> state;
   std::span<uint8_t> pixels;
+  // The newest of the frames that `pixels` stacks, [height, width, 3].
+  std::span<uint8_t> frame;
 };
 
 // Throws InvalidArgument unless every span is empty or of the size in `spec`.

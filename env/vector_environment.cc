@@ -49,6 +49,7 @@ VectorEnvironment::VectorEnvironment(
       action_size_(FirstOf(environments_).action_spec().minimum.size()),
       state_size_(static_cast<size_t>(observation_spec().state_size())),
       pixels_size_(static_cast<size_t>(observation_spec().pixels_size())),
+      frame_size_(static_cast<size_t>(observation_spec().frame_size)),
       actions_(environments_.size() * action_size_),
       jobs_(environments_.size()),
       all_ids_(environments_.size()),
@@ -188,6 +189,9 @@ void VectorEnvironment::CheckBatch(const BatchBuffer& out) const {
   if (!out.pixels.empty()) {
     check("pixels", out.pixels.size(), batch * pixels_size_);
   }
+  if (!out.frames.empty()) {
+    check("frames", out.frames.size(), batch * frame_size_);
+  }
   check("steps", out.steps.size(), batch);
 }
 
@@ -208,7 +212,8 @@ void VectorEnvironment::Prepare(int id, Call call, const BatchBuffer& out) {
   jobs_[static_cast<size_t>(id)] = {
       .call = call,
       .out = {.state = Row(out.state, id, state_size_),
-              .pixels = Row(out.pixels, id, pixels_size_)},
+              .pixels = Row(out.pixels, id, pixels_size_),
+              .frame = Row(out.frames, id, frame_size_)},
       .step = &out.steps[static_cast<size_t>(id)]};
 }
 

@@ -24,6 +24,7 @@ struct VectorOptions {
 struct BatchBuffer {
   std::span<double> state;    // [E, state size]
   std::span<uint8_t> pixels;  // [E, pixels size]
+  std::span<uint8_t> frames;  // [E, frame size], the newest of each stack
   std::span<TimeStep> steps;  // [E]; always wanted
 };
 
@@ -116,6 +117,7 @@ class VectorEnvironment {
   const size_t action_size_;
   const size_t state_size_;
   const size_t pixels_size_;
+  const size_t frame_size_;
   // Row i belongs to environment i: written by the caller before it is queued,
   // then by the worker, and read again by the caller after it is done.
   std::vector<double> actions_;

@@ -1,15 +1,14 @@
 #include "env/wrappers.h"
 
 #include <fmt/format.h>
-#include <hwy/highway.h>
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/tensor/interleave.h"
 
 namespace replicant::env {
 namespace {
@@ -18,96 +17,6 @@ void CheckPositive(const char* what, int64_t value) {
   if (value < 1) {
     throw InvalidArgument(fmt::format("{} must be >= 1, got {}", what, value));
   }
-}
-
-constexpr size_t kChannels = 3;
-constexpr size_t kMaxDepth = 64;
-
-// Puts the pixels of `depth` frames beside one another. kDepth is the same
-// number, or 0 if it is not known when this is compiled.
-template <size_t kDepth>
-void Interleave(const uint8_t* const* from, size_t depth, size_t pixels,
-                uint8_t* out) {
-  if constexpr (kDepth != 0) depth = kDepth;
-  // four bytes at a time are quicker than three; what is too much is
-  // overwritten by the next, and the last pixel has no room for it
-  for (size_t i = 0; i + 1 < pixels; ++i) {
-    for (size_t k = 0; k < depth; ++k) {
-      std::memcpy(out, from[k] + i * kChannels, kChannels + 1);
-      out += kChannels;
-    }
-  }
-  for (size_t k = 0; k < depth; ++k) {
-    std::memcpy(out, from[k] + (pixels - 1) * kChannels, kChannels);
-    out += kChannels;
-  }
-}
-
-// How vectors of 16 bytes put 16 pixels of three frames beside one another: 9
-// of them, each with bytes of one or two pixels of every frame.
-struct ThreeFrames {
-  static constexpr size_t kPixels = 16;
-  static constexpr size_t kBytes = 16;
-  static constexpr size_t kVectors = 3 * kChannels * kPixels / kBytes;
-
-  // Where vector j begins in a frame, and which of the bytes from there on it
-  // takes of frame k (0x80: none).
-  std::array<size_t, kVectors> begin{};
-  alignas(kBytes)
-      std::array<std::array<std::array<uint8_t, kBytes>, 3>, kVectors> take{};
-
-  constexpr ThreeFrames() {
-    for (size_t j = 0; j < kVectors; ++j) {
-      begin[j] = j * kBytes / (3 * kChannels) * kChannels;
-      for (size_t b = 0; b < kBytes; ++b) {
-        const size_t at = j * kBytes + b;
-        const size_t pixel = at / (3 * kChannels);
-        for (auto& frame : take[j]) frame[b] = 0x80;
-        take[j][at / kChannels % 3][b] =
-            static_cast<uint8_t>(pixel * kChannels + at % kChannels - begin[j]);
-      }
-    }
-  }
-};
-
-// Interleave<3>() in vectors.
-void InterleaveThree(const uint8_t* const* from, size_t pixels, uint8_t* out) {
-  // the baseline has what this needs: no choice at run time
-  namespace hn = hwy::HWY_NAMESPACE;
-  static constexpr ThreeFrames kPlan;
-  constexpr size_t kBytes = ThreeFrames::kBytes;
-  const hn::FixedTag<uint8_t, kBytes> tag;
-  constexpr size_t kFrameBlock = ThreeFrames::kPixels * kChannels;
-  constexpr size_t kOutBlock = 3 * kFrameBlock;
-  // blocks that are taken up together: the shuffles of one vector stay in
-  // registers, and what is read and written in the fastest cache
-  constexpr size_t kRun = 16;
-  constexpr size_t kRunPixels = kRun * ThreeFrames::kPixels;
-  // the last vector of a block reads beyond it
-  constexpr size_t kReach = kRunPixels + kBytes / kChannels + 1;
-  size_t i = 0;
-  for (; i + kReach <= pixels; i += kRunPixels) {
-    for (size_t j = 0; j < ThreeFrames::kVectors; ++j) {
-      const auto take0 = hn::Load(tag, kPlan.take[j][0].data());
-      const auto take1 = hn::Load(tag, kPlan.take[j][1].data());
-      const auto take2 = hn::Load(tag, kPlan.take[j][2].data());
-      const size_t begin = i * kChannels + kPlan.begin[j];
-      for (size_t block = 0; block < kRun; ++block) {
-        const size_t at = begin + block * kFrameBlock;
-        const auto mixed = hn::Or(
-            hn::TableLookupBytesOr0(hn::LoadU(tag, from[0] + at), take0),
-            hn::Or(
-                hn::TableLookupBytesOr0(hn::LoadU(tag, from[1] + at), take1),
-                hn::TableLookupBytesOr0(hn::LoadU(tag, from[2] + at), take2)));
-        hn::StoreU(mixed, tag, out + block * kOutBlock + j * kBytes);
-      }
-    }
-    out += kRun * kOutBlock;
-  }
-  const std::array<const uint8_t*, 3> rest = {from[0] + i * kChannels,
-                                              from[1] + i * kChannels,
-                                              from[2] + i * kChannels};
-  Interleave<3>(rest.data(), 3, pixels - i, out);
 }
 
 }  // namespace
@@ -167,13 +76,15 @@ TimeStep StepLimit::Step(std::span<const double> action,
 }
 
 FrameStack::FrameStack(int64_t pixels, int64_t depth)
-    : pixels_(static_cast<size_t>(pixels)), depth_(static_cast<size_t>(depth)) {
+    : frame_size_(static_cast<size_t>(pixels) * kPixelBytes),
+      depth_(static_cast<size_t>(depth)) {
   CheckPositive("FrameStack: pixels", pixels);
-  if (depth < 1 || depth > int64_t{kMaxDepth}) {
-    throw InvalidArgument(fmt::format(
-        "FrameStack: depth must be in [1, {}], got {}", kMaxDepth, depth));
+  if (depth < 1 || depth > int64_t{kMaxInterleavedFrames}) {
+    throw InvalidArgument(
+        fmt::format("FrameStack: depth must be in [1, {}], got {}",
+                    kMaxInterleavedFrames, depth));
   }
-  frames_.assign(depth_ + 1, std::vector<uint8_t>(pixels_ * kChannels));
+  frames_.assign(depth_ + 1, std::vector<uint8_t>(frame_size_));
 }
 
 void FrameStack::Push() {
@@ -186,26 +97,22 @@ void FrameStack::Fill() {
   Push();
 }
 
+std::span<const uint8_t> FrameStack::newest() const {
+  REPLICANT_CHECK(count_ > 0, "an empty stack");
+  return frames_[(next_ + frames_.size() - 1) % frames_.size()];
+}
+
 void FrameStack::CopyTo(std::span<uint8_t> out) const {
-  REPLICANT_CHECK(count_ > 0 && out.size() == pixels_ * depth_ * kChannels,
+  REPLICANT_CHECK(count_ > 0 && out.size() == depth_ * frame_size_,
                   "{} frames, {} bytes", count_, out.size());
   // oldest first; where there are too few, the first one stands for those
   // before it
-  std::array<const uint8_t*, kMaxDepth> from;
+  std::array<std::span<const uint8_t>, kMaxInterleavedFrames> from;
   for (size_t i = 0; i < depth_; ++i) {
     const size_t back = std::min(depth_ - i, count_);
-    from[i] = frames_[(next_ + frames_.size() - back) % frames_.size()].data();
+    from[i] = frames_[(next_ + frames_.size() - back) % frames_.size()];
   }
-  switch (depth_) {
-    case 1:
-      return Interleave<1>(from.data(), depth_, pixels_, out.data());
-    case 3:
-      return InterleaveThree(from.data(), pixels_, out.data());
-    case 4:
-      return Interleave<4>(from.data(), depth_, pixels_, out.data());
-    default:
-      return Interleave<0>(from.data(), depth_, pixels_, out.data());
-  }
+  InterleaveFrames(std::span(from).first(depth_), out);
 }
 
 }  // namespace replicant::env

@@ -71,12 +71,14 @@ class FrameStack {
   void Push();
   // Fills the whole stack with the frame, at the start of an episode.
   void Fill();
+  // The frame that was added last. There must be one (checked).
+  std::span<const uint8_t> newest() const;
   // Writes the stack: pixels * depth * 3 bytes. There must be a frame
   // (checked).
   void CopyTo(std::span<uint8_t> out) const;
 
  private:
-  size_t pixels_, depth_;
+  size_t frame_size_, depth_;
   // a ring of depth + 1: the stack and the next frame
   std::vector<std::vector<uint8_t>> frames_;
   size_t next_ = 0;

@@ -85,6 +85,24 @@ TEST_F(PixelsTest, HoldsTheLastFramesOfTheEpisode) {
   EXPECT_LT(frames.size(), 5U);  // a new episode was begun
 }
 
+// The frame comes with the stack and without, into a new episode, too.
+TEST_F(PixelsTest, WritesTheNewestFrameByItself) {
+  Pixels environment(Make(), Small(3));
+  EXPECT_EQ(environment.observation_spec().frame_size, int64_t{kPixels} * 3);
+  Bytes frame(kPixels * 3), alone(frame.size()), wrong(1);
+  environment.Reset({.pixels = pixels_, .frame = frame});
+  EXPECT_EQ(frame, FrameOf(pixels_, 3, 2));
+  for (int t = 1; t <= 13; ++t) {
+    environment.Step(kPush, {.frame = alone});
+    environment.Observe({.pixels = pixels_, .frame = frame});
+    EXPECT_EQ(frame, FrameOf(pixels_, 3, 2)) << "step " << t;
+    EXPECT_EQ(frame, alone) << "step " << t;
+  }
+  EXPECT_EQ(MessageOf<InvalidArgument>(
+                [&] { environment.Observe({.frame = wrong}); }),
+            "Pixels: frame buffer has 1 elements, want 576");
+}
+
 TEST_F(PixelsTest, WritesTheStateBesideThePixels) {
   const auto plain = Make();
   Pixels environment(Make(), Small(1));
@@ -201,7 +219,9 @@ std::vector<Bytes> Film(const TaskRegistry& registry, const TaskConfig& config,
   Bytes pixels(
       static_cast<size_t>(kBatch * batch.observation_spec().pixels_size()));
   std::vector<TimeStep> steps(kBatch);
-  const BatchBuffer out{.pixels = pixels, .steps = steps};
+  Bytes newest(
+      static_cast<size_t>(kBatch * batch.observation_spec().frame_size));
+  const BatchBuffer out{.pixels = pixels, .frames = newest, .steps = steps};
   batch.Reset(out);
   std::vector<Bytes> film = {pixels};
   const auto size = static_cast<size_t>(batch.action_spec().size());
@@ -218,6 +238,7 @@ std::vector<Bytes> Film(const TaskRegistry& registry, const TaskConfig& config,
       batch.Receive(done);
     }
     film.push_back(pixels);
+    film.push_back(newest);
   }
   return film;
 }
