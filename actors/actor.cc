@@ -24,7 +24,7 @@ std::span<const T> Row(const std::vector<T>& rows, int64_t index,
 }  // namespace
 
 Actor::Actor(const agents::TaskSpec& task, env::VectorEnvironment* environments,
-             PolicyRunner* policy, std::vector<StepSink*> sinks,
+             PolicyRunner* policy, std::vector<replay::StepSink*> sinks,
              ActorOptions options)
     : task_(task),
       environments_(*environments),
@@ -50,7 +50,7 @@ Actor::Actor(const agents::TaskSpec& task, env::VectorEnvironment* environments,
   }
   environments_.Reset(BufferOf(now_));
   Convert(now_);
-  for (StepSink* sink : sinks_) sink->BeginEpisode();
+  for (replay::StepSink* sink : sinks_) sink->BeginEpisode();
 }
 
 Actor::Observed Actor::MakeObserved() const {
@@ -72,22 +72,13 @@ Actor::Observed Actor::MakeObserved() const {
 env::BatchBuffer Actor::BufferOf(Observed& observed) {
   return {.state = observed.state,
           .pixels = observed.pixels,
+          .frames = observed.frames,
           .steps = observed.steps};
 }
 
-void Actor::Convert(Observed& observed) const {
+void Actor::Convert(Observed& observed) {
   std::copy(observed.state.begin(), observed.state.end(),
             observed.observations.begin());
-  if (!task_.has_pixels) return;
-  // the newest frame is the last channels of every pixel
-  const auto num_channels = static_cast<size_t>(task_.observation[2]);
-  const size_t num_newest =
-      num_channels / static_cast<size_t>(task_.frame_stack);
-  const uint8_t* from = observed.pixels.data() + num_channels - num_newest;
-  for (size_t i = 0; i < observed.frames.size(); i += num_newest) {
-    std::memcpy(observed.frames.data() + i, from, num_newest);
-    from += num_channels;
-  }
 }
 
 std::span<const std::byte> Actor::ObservationOf(const Observed& observed,
@@ -101,7 +92,7 @@ std::span<const std::byte> Actor::FrameOf(const Observed& observed,
 }
 
 int64_t Actor::num_all_steps() const {
-  return std::max(num_noted_steps_,
+  return std::max(num_global_steps_,
                   num_steps_ * options_.num_all_environments / size());
 }
 
@@ -151,15 +142,15 @@ void Actor::Step() {
   environments_.Step(task_actions_, BufferOf(next_));
   Convert(next_);
   add_to(&times_.environments_s);
-  for (int64_t e = 0; e < size(); ++e) HandOn(e);
+  for (int64_t e = 0; e < size(); ++e) Emit(e);
   std::swap(now_, next_);
   add_to(&times_.sinks_s);
 }
 
-void Actor::HandOn(int64_t index) {
+void Actor::Emit(int64_t index) {
   const auto e = static_cast<size_t>(index);
   const env::TimeStep& step = next_.steps[e];
-  StepSink& sink = *sinks_[e];
+  replay::StepSink& sink = *sinks_[e];
   EpisodeResult& episode = episodes_[e];
   ActorState::Episode& made = made_[e];
   if (step.IsFirst()) {
@@ -255,7 +246,7 @@ void Actor::Repeat(const ActorState& state, const std::vector<int>& ids,
   std::vector<int> done(ids.size());
   environments_.Receive(done);
   Convert(next_);
-  for (const int id : ids) HandOn(id);
+  for (const int id : ids) Emit(id);
   std::swap(now_, next_);
 }
 

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "actors/policy_runner.h"
-#include "actors/step_sink.h"
 #include "agents/exploration.h"
 #include "agents/task_spec.h"
 #include "core/base/rng.h"
 #include "env/vector_environment.h"
+#include "replay/client/step_sink.h"
 
 namespace replicant::actors {
 
@@ -67,7 +67,7 @@ class Actor {
   // One sink per environment; all arguments outlive the actor. Starts an
   // episode in each environment.
   Actor(const agents::TaskSpec& task, env::VectorEnvironment* environments,
-        PolicyRunner* policy, std::vector<StepSink*> sinks,
+        PolicyRunner* policy, std::vector<replay::StepSink*> sinks,
         ActorOptions options);
 
   // One step in every environment; in one whose episode was over the step
@@ -77,12 +77,12 @@ class Actor {
   // Agent steps made here, those that only started an episode not counted.
   int64_t num_steps() const { return num_steps_; }
   const ActorTimes& times() const { return times_; }
-  // Of all actors, for the exploration's schedules: what NoteAllSteps() said
+  // Of all actors, for the exploration's schedules: what SetGlobalSteps() said
   // last, or, if it is more, this one's times all environments over its own.
   int64_t num_all_steps() const;
   // The steps of all actors that somebody has counted, those of processes that
   // are gone included.
-  void NoteAllSteps(int64_t num_steps) { num_noted_steps_ = num_steps; }
+  void SetGlobalSteps(int64_t num_steps) { num_global_steps_ = num_steps; }
 
   // Precondition: keeps_state (checked).
   ActorState state() const;
@@ -104,8 +104,8 @@ class Actor {
   int64_t size() const { return environments_.size(); }
   Observed MakeObserved() const;
   static env::BatchBuffer BufferOf(Observed& observed);
-  // Fills what follows from what the environments wrote.
-  void Convert(Observed& observed) const;
+  // Makes `observations` of the state that the environments wrote.
+  static void Convert(Observed& observed);
   std::span<const std::byte> ObservationOf(const Observed& observed,
                                            int64_t index) const;
   std::span<const std::byte> FrameOf(const Observed& observed,
@@ -116,13 +116,13 @@ class Actor {
   // The steps of `ids` that come `left` steps before the present.
   void Repeat(const ActorState& state, const std::vector<int>& ids,
               int64_t left);
-  // Hands on what environment `index` did between now_ and next_.
-  void HandOn(int64_t index);
+  // Gives the sink of environment `index` its step between now_ and next_.
+  void Emit(int64_t index);
 
   const agents::TaskSpec task_;
   env::VectorEnvironment& environments_;
   PolicyRunner& policy_;
-  const std::vector<StepSink*> sinks_;
+  const std::vector<replay::StepSink*> sinks_;
   const ActorOptions options_;
   RandomStream random_;
 
@@ -134,7 +134,7 @@ class Actor {
   std::vector<ActorState::Episode> made_;  // the same, as state() wants it
   ActorTimes times_;
   int64_t num_steps_ = 0;
-  int64_t num_noted_steps_ = 0;
+  int64_t num_global_steps_ = 0;
   int64_t num_calls_ = 0;
   bool is_restoring_ = false;
 };

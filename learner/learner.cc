@@ -90,8 +90,9 @@ EndReason Learner::Run() {
                  .length = FromSeconds(config_.checkpoint_interval_s)};
   checkpoint_.next += checkpoint_.length;
 
-  if (config_.limits.max_steps > 0) {
-    workload_.LimitInput(config_.limits.max_steps - step_);
+  CheckpointedInput* const input = workload_.input();
+  if (input && config_.limits.max_steps > 0) {
+    input->SetLimit(config_.limits.max_steps - step_);
   }
 
   std::optional<EndReason> end;

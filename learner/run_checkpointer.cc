@@ -27,6 +27,7 @@ RunCheckpointer::RunCheckpointer(CheckpointFolder* folder, Workload* workload,
                                  std::function<double()> seconds, Clock* clock)
     : folder_(*folder),
       workload_(*workload),
+      input_(workload->input()),
       run_seconds_(std::move(seconds)),
       clock_(*clock) {}
 
@@ -35,13 +36,13 @@ bool RunCheckpointer::IsWanted(int64_t step) const {
 }
 
 void RunCheckpointer::Pause() {
-  workload_.PauseInput(true);
+  if (input_) input_->SetPaused(true);
   phase_ = Phase::kDraining;
   drain_until_ = clock_.Now() + kDrainPatience;
 }
 
 bool RunCheckpointer::IsDrained() const {
-  return workload_.IsInputDrained() || clock_.Now() >= drain_until_;
+  return !input_ || input_->IsDrained() || clock_.Now() >= drain_until_;
 }
 
 void RunCheckpointer::Start(int64_t step) {
@@ -71,23 +72,26 @@ void RunCheckpointer::Cut(int64_t step) {
   phase_ = Phase::kIdle;
   // goes on whatever happens
   struct Unpause {
-    Workload& workload;
-    ~Unpause() { workload.PauseInput(false); }
-  } const unpause{workload_};
+    CheckpointedInput* input;
+    ~Unpause() {
+      if (input) input->SetPaused(false);
+    }
+  } const unpause{input_};
   const Clock::TimePoint begin = clock_.Now();
   manifest_ = {.step = step, .id = folder_.NextId(), .seconds = run_seconds_()};
   folder_.Save(workload_.variables(),
                {.step = step, .metadata = workload_.State()});
-  workload_.StartSavingInput(manifest_.id, folder_.PathOf(step));
+  if (input_) input_->StartSaving(manifest_.id, folder_.PathOf(step));
   cut_at_ = clock_.Now();
   cut_seconds_ = ToSeconds(cut_at_ - begin);
   phase_ = Phase::kSaving;
 }
 
 void RunCheckpointer::TryComplete() {
-  const InputPart part = workload_.PollSavedInput();
-  if (part == InputPart::kPending) return;
-  manifest_.has_input = part == InputPart::kSaved;
+  const auto state =
+      input_ ? input_->PollSaved() : replay::CheckpointState::kNotKept;
+  if (state == replay::CheckpointState::kPending) return;
+  manifest_.has_input = state == replay::CheckpointState::kSaved;
   folder_.Complete(manifest_);
   phase_ = Phase::kIdle;
   spdlog::info(

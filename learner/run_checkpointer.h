@@ -6,6 +6,7 @@
 
 #include "core/base/clock.h"
 #include "learner/checkpoint_folder.h"
+#include "learner/checkpointed_input.h"
 #include "learner/workload.h"
 
 namespace replicant::learner {
@@ -56,8 +57,8 @@ class RunCheckpointer {
   bool IsDrained() const;
   // Step 2. Throws Error, with nothing under way, if it cannot be done.
   void Cut(int64_t step);
-  // Step 3, if the input's part is there. Throws as PollSavedInput() and
-  // CheckpointFolder::Complete() do.
+  // Step 3, if the input's part is there. Throws as
+  // CheckpointedInput::PollSaved() and CheckpointFolder::Complete() do.
   void TryComplete();
   // Runs `work`; false, with the reason logged, if that throws.
   bool Guard(const std::function<void()>& work);
@@ -65,6 +66,7 @@ class RunCheckpointer {
 
   CheckpointFolder& folder_;
   Workload& workload_;
+  CheckpointedInput* const input_;  // the workload's, or null
   const std::function<double()> run_seconds_;
   Clock& clock_;
   Phase phase_ = Phase::kIdle;

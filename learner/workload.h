@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <utility>
@@ -10,16 +9,11 @@
 #include "core/base/clock.h"
 #include "core/replicator/input.h"
 #include "core/runtime/variable_store.h"
+#include "learner/checkpointed_input.h"
 
 namespace replicant::learner {
 
 using replicator::NextResult;
-
-// How the input's part of a checkpoint stands.
-enum class [[nodiscard]] InputPart{
-    kPending, kSaved,
-    kNone,  // the input keeps no checkpoints
-};
 
 // A training as the learner sees it: what one step is, and what of it others
 // want to know. A workload builds its step on a replicator
@@ -73,24 +67,9 @@ class Workload {
     return {};
   }
 
-  // --- the input's part of a checkpoint (learner/run_checkpointer.h); by
-  // default there is none ---
-
-  // Step() will be called for so many more batches: what nobody will take need
-  // not be fetched ahead.
-  virtual void LimitInput(int64_t /*num_batches*/) {}
-  // While it is paused the workload asks for no input; Step() learns from what
-  // is under way already, and then gives kTimeout.
-  virtual void PauseInput(bool /*is_paused*/) {}
-  // Whether a Step() since PauseInput(true) has found that nothing is left.
-  virtual bool IsInputDrained() const { return true; }
-  // Has the input save itself as it is now, under the number `id`; what it has
-  // no place of its own for goes to `folder`. Does not wait for it. Throws
-  // Error if it cannot.
-  virtual void StartSavingInput(uint64_t /*id*/,
-                                const std::filesystem::path& /*folder*/) {}
-  // How far it is. Throws Error with the reason if it could not be saved.
-  virtual InputPart PollSavedInput() { return InputPart::kNone; }
+  // The input's part in the run's checkpoints; null if it has none. Owned by
+  // the workload, and the same in every call.
+  virtual CheckpointedInput* input() { return nullptr; }
 };
 
 }  // namespace replicant::learner

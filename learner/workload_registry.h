@@ -16,10 +16,9 @@
 #include "core/replicator/replicator.h"
 #include "learner/learner_config.h"
 #include "learner/workload.h"
+#include "replay/client/batch_source.h"
 
 namespace replicant::learner {
-
-class TransitionSource;
 
 // The parts of a run that a workload is made from.
 struct WorkloadArguments {
@@ -31,7 +30,7 @@ struct WorkloadArguments {
   agents::LearningSpec spec = {};
   // Draws the batches and outlives the workload; null in a process that follows
   // another one's steps.
-  TransitionSource* source = nullptr;
+  replay::BatchSource* source = nullptr;
 };
 
 // Builds a workload's step as a bare graph, for tools that run it from files.

@@ -11,19 +11,18 @@
 
 #include "actors/actor.h"
 #include "actors/followed_policy.h"
-#include "actors/remote_sink.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/process.h"
 #include "core/base/thread.h"
 #include "core/rpc/heartbeat_sender.h"
+#include "programs/step_shape.h"
+#include "replay/client/step_writer.h"
 
 namespace replicant::programs {
 namespace {
 
 using actors::Actor;
-using actors::RemoteSink;
-using actors::StepSink;
 
 using namespace std::chrono_literals;
 
@@ -33,21 +32,19 @@ int64_t FirstPosition(uint32_t incarnation) {
   return (int64_t{incarnation} - 1) << 31;
 }
 
-// What takes the steps of one environment to the replay.
-std::unique_ptr<RemoteSink> MakeSink(const RunConfig& config,
-                                     const agents::TaskSpec& task,
-                                     const std::string& name) {
+// The writer that takes the steps of one environment to the replay.
+std::unique_ptr<replay::StepWriter> MakeWriter(const RunConfig& config,
+                                               const agents::TaskSpec& task,
+                                               const std::string& name) {
   replay::StepWriterOptions writer;
   writer.endpoint = config.replay.bind;
   writer.name = name;
-  writer.shape = {.observation_bytes = task.observation_bytes(),
-                  .action_bytes = task.action_bytes(),
-                  .frame_bytes = task.frame_bytes()};
+  writer.shape = StepShapeOf(task);
   writer.group_steps = config.actors.group_steps;
   writer.codec = config.actors.codec;
   writer.queue_groups = config.actors.queue_groups;
-  return std::make_unique<RemoteSink>(
-      writer, FromSeconds(config.actors.append_timeout_s));
+  writer.append_timeout = FromSeconds(config.actors.append_timeout_s);
+  return std::make_unique<replay::StepWriter>(writer);
 }
 
 int Run(const Invocation& invocation, int64_t index) {
@@ -74,17 +71,17 @@ int Run(const Invocation& invocation, int64_t index) {
                                .seed = seed});
   actors::FollowedPolicy followed(config.learner.parameter_bind, &policy);
 
-  std::vector<std::unique_ptr<RemoteSink>> sinks;
-  std::vector<StepSink*> sink_pointers;
+  std::vector<std::unique_ptr<replay::StepWriter>> writers;
+  std::vector<replay::StepSink*> sinks;
   for (int64_t e = 0; e < num_environments; ++e) {
-    sinks.push_back(
-        MakeSink(config, task, fmt::format("actor-{}/{}", index, e)));
-    sink_pointers.push_back(sinks.back().get());
+    writers.push_back(
+        MakeWriter(config, task, fmt::format("actor-{}/{}", index, e)));
+    sinks.push_back(writers.back().get());
   }
 
   double last_return = 0.0;
   int64_t num_episodes = 0;
-  Actor actor(task, &environments, &policy, sink_pointers,
+  Actor actor(task, &environments, &policy, sinks,
               {.exploration = config.actors.exploration,
                .first_environment = first_environment,
                .num_all_environments = config.actors.count * num_environments,
@@ -94,9 +91,9 @@ int Run(const Invocation& invocation, int64_t index) {
                  last_return = episode.episode_return * task.return_scale;
                  ++num_episodes;
                }});
-  const auto waited_s = [&sinks] {
+  const auto waited_s = [&writers] {
     double sum = 0.0;
-    for (const auto& sink : sinks) sum += sink->writer().metrics().waited_s;
+    for (const auto& writer : writers) sum += writer->metrics().waited_s;
     return sum;
   };
   const auto is_over = [&stop, &heartbeat] {
@@ -106,7 +103,7 @@ int Run(const Invocation& invocation, int64_t index) {
   const Thread watch("stop-watch", [&](const Thread::StopToken& token) {
     while (!token.IsStopRequested()) {
       if (is_over()) {
-        for (const auto& sink : sinks) sink->writer().StopWaiting();
+        for (const auto& writer : writers) writer->StopWaiting();
         return;
       }
       std::this_thread::sleep_for(50ms);
@@ -117,7 +114,7 @@ int Run(const Invocation& invocation, int64_t index) {
   while (!is_over() && !followed.version()) followed.Poll(100ms);
   heartbeat.SetState(rpc::RoleState::kRunning);
   while (!is_over()) {
-    actor.NoteAllSteps(followed.agent_steps());
+    actor.SetGlobalSteps(followed.agent_steps());
     actor.Step();
     followed.Poll(0ms);
     heartbeat.SetWaited(waited_s(), "replay: no room yet");
@@ -131,11 +128,11 @@ int Run(const Invocation& invocation, int64_t index) {
   heartbeat.SetState(rpc::RoleState::kDraining, "steps under way");
   // what the rate limiter holds back for longer nobody would learn from
   const Clock::TimePoint deadline = Clock::Real().Now() + 300ms;
-  for (const auto& sink : sinks) {
-    if (!sink->writer().Flush(deadline)) {
+  for (const auto& writer : writers) {
+    if (!writer->Flush(deadline)) {
       spdlog::warn("some steps did not reach the replay");
     }
-    sink->writer().Close();
+    writer->Close();
   }
   spdlog::info(
       "ends after {} agent steps and {} episodes; policy {:.1f} s, "

@@ -16,14 +16,14 @@
 #include "core/comm/mpi_communicator.h"
 #include "core/rpc/heartbeat_sender.h"
 #include "learner/learner.h"
-#include "learner/workloads/agent/transition_source.h"
+#include "programs/step_shape.h"
 #include "programs/stop_order.h"
+#include "replay/client/batch_reader.h"
 
 namespace replicant::programs {
 namespace {
 
 using learner::EndReason;
-using learner::RemoteTransitions;
 using learner::Workload;
 
 agents::TaskSpec TaskOf(const Invocation& invocation) {
@@ -41,9 +41,7 @@ replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
   replay::BatchReaderOptions reader;
   reader.endpoints = {config.replay.bind};
   reader.name = fmt::format("learner-{}", worker);
-  reader.shape = {.observation_bytes = task.observation_bytes(),
-                  .action_bytes = task.action_bytes(),
-                  .frame_bytes = task.frame_bytes()};
+  reader.shape = StepShapeOf(task);
   reader.batch_size = config.learner.batch_size;
   // steps that use all processors would only be held up by other threads; they
   // decode for themselves
@@ -63,7 +61,7 @@ replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
 std::unique_ptr<Workload> MakeWorkload(
     const Invocation& invocation,
     std::unique_ptr<replicator::Replicator> replicator,
-    RemoteTransitions* source) {
+    replay::BatchSource* source) {
   const RunConfig& config = invocation.config();
   learner::WorkloadArguments arguments{
       .learner = config.learner,
@@ -88,7 +86,7 @@ int RunBeside(const Invocation& invocation, const rpc::RoleId& id,
   auto replicator = replicator::Replicator::Create(
       config.learner.replication, static_cast<uint64_t>(config.run.seed),
       place);
-  std::optional<RemoteTransitions> transitions;
+  std::optional<replay::BatchReader> transitions;
   if (!place.is_server && config.has_actors()) {
     transitions.emplace(ReaderOptionsOf(invocation, place.index));
   }
@@ -122,7 +120,7 @@ int Run(const Invocation& invocation) {
   const auto heartbeat_options =
       rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"learner", 0}});
   rpc::HeartbeatSender heartbeat(heartbeat_options);
-  std::optional<RemoteTransitions> transitions;
+  std::optional<replay::BatchReader> transitions;
   if (config.has_actors()) {
     transitions.emplace(ReaderOptionsOf(invocation, /*worker=*/0));
   }

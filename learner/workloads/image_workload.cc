@@ -46,13 +46,15 @@ void ImageWorkload::Restore(const std::map<std::string, std::string>& state) {
   }
 }
 
-void ImageWorkload::PauseInput(bool is_paused) {
-  for (const auto& [group, images] : images_) images->SetPaused(is_paused);
+void ImageWorkload::Batches::SetPaused(bool is_paused) {
+  for (const auto& [group, images] : workload_.images_) {
+    images->SetPaused(is_paused);
+  }
 }
 
-bool ImageWorkload::IsInputDrained() const {
-  return !replicator_->HasResults() &&
-         std::ranges::all_of(images_, [](const auto& entry) {
+bool ImageWorkload::Batches::IsDrained() const {
+  return !workload_.replicator_->HasResults() &&
+         std::ranges::all_of(workload_.images_, [](const auto& entry) {
            return entry.second->is_drained();
          });
 }

@@ -27,8 +27,7 @@ class ImageWorkload : public Workload {
   // How many batches were taken; none where another process takes them.
   std::map<std::string, std::string> State() const override;
   void Restore(const std::map<std::string, std::string>& state) override;
-  void PauseInput(bool is_paused) override;
-  bool IsInputDrained() const override;
+  CheckpointedInput* input() override { return &batches_; }
 
  protected:
   // A whole number >= 0 of a checkpoint's state. Throws InvalidArgument if it
@@ -51,6 +50,18 @@ class ImageWorkload : public Workload {
   }
 
  private:
+  // The images of this process. State() saves their position, so that nothing
+  // else of them need be saved.
+  class Batches : public CheckpointedInput {
+   public:
+    explicit Batches(ImageWorkload* workload) : workload_(*workload) {}
+    void SetPaused(bool is_paused) override;
+    bool IsDrained() const override;
+
+   private:
+    ImageWorkload& workload_;
+  };
+
   graph::Precision precision_;
   std::unique_ptr<replicator::Replicator> replicator_;
   // by group; input_ owns them, and there are none where another process has
@@ -58,6 +69,7 @@ class ImageWorkload : public Workload {
   std::map<int, SyntheticImages*> images_;
   int num_groups_ = 1;
   std::unique_ptr<replicator::Input> input_;
+  Batches batches_{this};
 };
 
 }  // namespace replicant::learner

@@ -15,12 +15,12 @@
 
 namespace replicant::replay {
 
-// A batch on its way: its rows come from the services in parts.
+// A batch that is being filled: services reply with parts of its rows.
 struct BatchAssembly {
-  // What one service has given.
+  // One service's reply.
   struct Part {
     int32_t shard;
-    double share;  // with which a draw went to the service
+    double share;  // probability that a draw goes to this service
     int64_t first_row;
     BatchMessage message;
   };
@@ -28,16 +28,16 @@ struct BatchAssembly {
   Batch batch;
   int64_t missing = 0;  // rows
   std::vector<Part> parts;
-  bool is_given_up = false;  // another has taken its place
+  bool is_given_up = false;  // another assembly has replaced this one
 };
 
-// Makes batches of what services reply: gives them memory, decompresses and
-// stacks the frames in threads of its own, or leaves that to whoever uses the
-// batch, and weighs the items.
+// Makes batches from the replies of services: provides their memory, decodes
+// and stacks the frames in its own threads, or leaves frames compressed for the
+// user of the batch, and sets the importance weights.
 //
-// The buffers of a batch lie in memory that the services of this host may write
-// to (core/rpc/shared_memory.h): rows and uncompressed frames come straight to
-// their place, compressed ones are decoded from there.
+// The buffers of a batch lie in memory that services of this host may write to
+// (core/rpc/shared_memory.h). Rows and uncompressed frames arrive at their
+// place; compressed frames are decoded from there.
 //
 // Thread-safety: one thread at a time; on_ready and on_failure come from that
 // one and from the decode threads.
@@ -47,11 +47,11 @@ class BatchAssembler {
     std::string name;  // of the reader, for messages
     StepShape shape;
     int64_t batch_size = 256;
-    // 0: compressed frames stay so, for Batch::StacksOf().
+    // 0 leaves frames compressed, for Batch::StacksOf().
     int64_t decode_threads = 1;
     double importance_exponent = 0.0;
     bool shares_memory = true;
-    // Takes what is complete.
+    // Receives each complete batch.
     std::function<void(Batch)> on_ready;
     // Called in the handler of the exception that ends a decode thread.
     std::function<void()> on_failure;
@@ -62,27 +62,28 @@ class BatchAssembler {
   BatchAssembler(const BatchAssembler&) = delete;
   BatchAssembler& operator=(const BatchAssembler&) = delete;
 
-  // An assembly that misses all rows. `spare` is a batch whose buffers may be
-  // used again. New ones are in shared memory if `takes_memory`, which says
-  // that some service would write there.
+  // Returns an assembly without any row. It uses the buffers of `spare` again
+  // if they fit. New buffers are in shared memory if `takes_memory`: some
+  // service would write there.
   std::shared_ptr<BatchAssembly> Begin(Batch spare, int64_t stack,
                                        bool takes_memory);
-  // Where a service may write these rows; std::nullopt if the buffers are not
-  // shared.
+  // The place where a service may write these rows; std::nullopt if the buffers
+  // are not shared.
   std::optional<BatchTarget> TargetOf(const BatchAssembly& assembly,
                                       int64_t first_row, int64_t count) const;
-  // Completes the batch of an assembly that misses nothing: at once, if there
-  // is nothing to decode. Throws as BatchMessage::DecodeFrames() does.
+  // Completes the batch of an assembly that has all rows: at once if there is
+  // nothing to decode, else in a decode thread. Throws what
+  // BatchMessage::DecodeFrames() throws.
   void Finish(std::shared_ptr<BatchAssembly> assembly) EXCLUDES(mutex_);
 
-  // Ends the decode threads; what they have not begun is dropped.
+  // Ends the decode threads and drops assemblies that they have not begun.
   void Close() EXCLUDES(mutex_);
 
  private:
-  // Gives `batch` buffers.
+  // Makes the buffers of `batch`.
   void Prepare(Batch& batch, int64_t stack, bool takes_memory);
   void Decode() EXCLUDES(mutex_);
-  // Without a decoder frames stay compressed.
+  // Fills the batch from its parts; null leaves frames compressed.
   void Fill(BatchAssembly& assembly, FrameDecoder* decoder) const;
 
   const Options options_;

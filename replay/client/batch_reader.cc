@@ -142,22 +142,25 @@ void BatchReader::StartCheckpoint(uint64_t id, Clock::TimePoint deadline) {
   wake_.Wake();
 }
 
-CheckpointState BatchReader::StateOfCheckpoint() const {
-  if (failure_) std::rethrow_exception(failure_);
-  if (!checkpoint_.problem.empty()) throw CommError(checkpoint_.problem);
-  if (checkpoint_.is_not_kept) return CheckpointState::kNotKept;
-  if (checkpoint_.num_missing == 0) return CheckpointState::kSaved;
-  return is_closed_ || Clock::Real().Now() >= checkpoint_.deadline
-             ? CheckpointState::kLate
-             : CheckpointState::kPending;
+void BatchReader::StartCheckpoint(uint64_t id,
+                                  const std::filesystem::path& /*folder*/) {
+  StartCheckpoint(id, Clock::Real().Now() + options_.checkpoint_timeout);
 }
 
 CheckpointState BatchReader::PollCheckpoint() {
   MutexLock lock(mutex_);
-  const CheckpointState state = StateOfCheckpoint();
-  // one that could not be sent in time is not sent later
-  if (state != CheckpointState::kPending) checkpoint_.is_sent = true;
-  return state;
+  if (failure_) std::rethrow_exception(failure_);
+  if (!checkpoint_.problem.empty()) throw CommError(checkpoint_.problem);
+  const bool is_over =
+      is_closed_ || Clock::Real().Now() >= checkpoint_.deadline;
+  if (!checkpoint_.is_not_kept && checkpoint_.num_missing > 0 && !is_over) {
+    return CheckpointState::kPending;
+  }
+  // a checkpoint that could not be sent in time is not sent later
+  checkpoint_.is_sent = true;
+  if (checkpoint_.is_not_kept) return CheckpointState::kNotKept;
+  if (checkpoint_.num_missing == 0) return CheckpointState::kSaved;
+  throw CommError("the replay has not saved its checkpoint in time");
 }
 
 CheckpointState BatchReader::Checkpoint(uint64_t id,

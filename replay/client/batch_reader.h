@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <memory>
@@ -21,112 +22,108 @@
 #include "core/tensor/host_buffer.h"
 #include "replay/client/batch.h"
 #include "replay/client/batch_assembler.h"
+#include "replay/client/batch_source.h"
 #include "replay/format/batch_codec.h"
 #include "replay/format/protocol.h"
 
 namespace replicant::replay {
 
 struct BatchReaderOptions {
-  // One service each; a batch comes from all of them.
+  // One per service; every batch is drawn from all of them.
   std::vector<std::string> endpoints;
   std::string name = "reader";
   rpc::CurveRole curve = {};
   StepShape shape;
   std::string table = "default";
   int64_t batch_size = 256;
-  // Batches that are asked for, on their way, or ready.
+  // Number of batches that are requested, on their way, or ready.
   int64_t prefetch = 2;
-  // 0: compressed frames stay so, for Batch::StacksOf().
+  // 0 leaves frames compressed, for Batch::StacksOf().
   int64_t decode_threads = 1;
-  // The exponent of the importance weights, in [0, 1]; 0: all are 1.
+  // Exponent of the importance weights, in [0, 1]; 0 makes all weights 1.
   double importance_exponent = 0.0;
-  // A service answers after this time with what it has; the rest is asked for
-  // again.
+  // After this time a service answers with the items that it has; the reader
+  // requests the rest again.
   std::chrono::milliseconds wait = std::chrono::milliseconds(400);
-  // Takes batches from services of this host through memory that it shares with
-  // them; those of other hosts, and all without it, send them.
+  // Services of this host write batches into memory that the reader shares.
+  // Without it, and from other hosts, batches come as messages.
   bool shares_memory = true;
-  uint64_t seed = 0;  // of the choice among the services
+  uint64_t seed = 0;  // of the choice among services
+  // Deadline of a checkpoint that BatchSource's caller starts. Services may
+  // have to write gigabytes of steps.
+  std::chrono::minutes checkpoint_timeout = std::chrono::minutes(30);
 };
-
-enum class [[nodiscard]] ReadResult{
-    kOk, kTimeout, kClosed,
-    // Every batch that was under way has been given, and the reader is paused.
-    kPaused};
-
-// How the checkpoint stands that was started last.
-enum class [[nodiscard]] CheckpointState{
-    kPending, kSaved,
-    kLate,  // not saved by its deadline
-    // A service has no folder for checkpoints: there will never be any.
-    kNotKept};
 
 // Counts since the reader was made.
 struct BatchReaderMetrics {
   int64_t batches = 0;          // made ready
-  int64_t received_bytes = 0;   // payload, without what came through memory
-  int64_t memory_replies = 0;   // that came through shared memory
-  int64_t partial_replies = 0;  // that held less than was asked for
-  int64_t lost_requests = 0;    // without an answer: asked for again
+  int64_t received_bytes = 0;   // payload, without shared memory
+  int64_t memory_replies = 0;   // through shared memory
+  int64_t partial_replies = 0;  // with fewer items than requested
+  int64_t lost_requests = 0;    // without an answer, and repeated
   int64_t sent_updates = 0;
-  int64_t dropped_updates = 0;  // a service was away, or slow
+  int64_t dropped_updates = 0;  // because a service was away or slow
   int64_t ready_batches = 0;    // now
 };
 
 // Draws batches from one or more replay services, ahead of time.
 //
-// A thread of its own keeps `prefetch` batches under way; decode threads
-// decompress and stack them into a batch's buffers, or leave that to whoever
-// uses the batch, whose processors they would take. Each draw of a batch goes
-// to service s with probability M_s / sum M, where M_s is the mass that its
-// table stated last (replay/table/selector.h); so the probability of item i is
+// The reader's thread keeps `prefetch` batches under way. Decode threads decode
+// and stack the frames; with decode_threads 0 the user of the batch does so.
+// Each draw of a batch goes to service s with probability M_s / sum M, where
+// M_s is the mass that the service's table stated last
+// (replay/table/selector.h). Item i has probability
 //
 //   (M_s / sum M) P_i
 //
-// with P_i that of the draw within the service. That is exact whatever the
-// masses have become meanwhile, because both factors are those of the draw.
+// where P_i is its probability within the service. This is exact even if the
+// masses have changed meanwhile, because both factors are those of the draw.
 //
-// Services of this host write to the memory of a batch (BatchAssembler). One of
-// which a reply was lost begins anew in other memory, as the reply could still
-// be written.
+// Services of this host write into the memory of a batch (BatchAssembler). If a
+// reply is lost, the batch begins anew in other memory, because the service may
+// still write to the old one.
 //
 // Thread-safety: Next(), UpdatePriorities(), metrics() and Close() may be
 // called from any thread.
-class BatchReader {
+class BatchReader : public BatchSource {
  public:
   // Connects in the background. Throws InvalidArgument for options outside
   // their range, CommError for an endpoint that cannot be parsed.
   explicit BatchReader(BatchReaderOptions options);
-  ~BatchReader();
+  ~BatchReader() override;
   BatchReader(const BatchReader&) = delete;
   BatchReader& operator=(const BatchReader&) = delete;
 
   // Swaps the next batch with `batch`, whose memory is used again. Throws
   // CommError if a service refuses this reader or its batches are broken.
-  ReadResult Next(Clock::TimePoint deadline, Batch* batch) EXCLUDES(mutex_);
+  ReadResult Next(Clock::TimePoint deadline, Batch* batch) override
+      EXCLUDES(mutex_);
 
   // Sends a new priority for each item of `batch`, without waiting. Throws
   // InvalidArgument if one is negative or not finite, or not one for each.
-  void UpdatePriorities(const Batch& batch, std::span<const float> priorities)
+  void UpdatePriorities(const Batch& batch,
+                        std::span<const float> priorities) override
       EXCLUDES(mutex_);
 
-  // While it is paused the reader asks for no batch: Next() gives those that
-  // are under way, and then kPaused. So that a checkpoint counts no item as
+  // A paused reader asks for no batch, so a checkpoint counts no item as
   // sampled that nobody has seen.
-  void SetPaused(bool is_paused) EXCLUDES(mutex_);
-  // Next() will give no more than `num_batches` from now on, and then kPaused:
-  // what nobody will take is not asked for. Those that are under way already
-  // come in any case.
-  void SetLimit(int64_t num_batches) EXCLUDES(mutex_);
-  // Has every service write checkpoint `id`. It holds every priority that was
-  // given before, and none that is given later; no batch is asked for until it
-  // is sent. Forgets the checkpoint before. Throws InvalidArgument if `id` is
-  // 0.
+  void SetPaused(bool is_paused) override EXCLUDES(mutex_);
+  // Batches that are under way already come even beyond the limit.
+  void SetLimit(int64_t num_batches) override EXCLUDES(mutex_);
+  // Asks every service to write checkpoint `id`, each into its own folder. The
+  // reader asks for no batch until the requests are sent. Throws
+  // InvalidArgument if `id` is 0.
   void StartCheckpoint(uint64_t id, Clock::TimePoint deadline) EXCLUDES(mutex_);
-  // Whether it is on the disk of all services. Throws CommError with the reason
-  // if one cannot write it, or was restarted meanwhile.
-  CheckpointState PollCheckpoint() EXCLUDES(mutex_);
-  // StartCheckpoint(), and the end of it; one call at a time.
+  // The same with checkpoint_timeout from now as the deadline.
+  void StartCheckpoint(uint64_t id,
+                       const std::filesystem::path& folder) override
+      EXCLUDES(mutex_);
+  // kSaved once the checkpoint is on the disk of every service; kNotKept if a
+  // service has no folder for checkpoints. Throws CommError with the reason if
+  // a service cannot write the checkpoint, was restarted meanwhile, or is late.
+  CheckpointState PollCheckpoint() override EXCLUDES(mutex_);
+  // Starts a checkpoint and waits for it; one call at a time. Returns and
+  // throws as PollCheckpoint() does.
   CheckpointState Checkpoint(uint64_t id, Clock::TimePoint deadline)
       EXCLUDES(mutex_);
 
@@ -156,7 +153,7 @@ class BatchReader {
     std::map<rpc::Client::RequestId, SampleInFlight> in_flight;
     std::optional<rpc::Client::RequestId> checkpoint_request;
   };
-  // What StartCheckpoint() has asked for.
+  // The checkpoint that StartCheckpoint() has started last.
   struct CheckpointCall {
     uint64_t id = 0;
     Clock::TimePoint deadline;
@@ -165,7 +162,7 @@ class BatchReader {
     bool is_not_kept = false;
     std::string problem;
   };
-  // Rows that no service could be asked for.
+  // Rows that wait because no service is up.
   struct Postponed {
     std::shared_ptr<BatchAssembly> assembly;
     int64_t first_row = 0;
@@ -176,19 +173,19 @@ class BatchReader {
     std::vector<PriorityUpdate> updates;
   };
 
-  // Whether Next() has nothing to give, and will have nothing.
+  // Whether Next() has no batch to give and none is under way.
   bool IsDrained() const REQUIRES(mutex_) {
     return num_under_way_ == 0 && (is_paused_ || num_wanted_ <= 0);
   }
 
   // --- the network's thread ---
   void Run(const Thread::StopToken& stop);
-  // One turn of its loop, without the wait; how long that may be.
+  // Does one turn of the loop, without its wait; returns the longest wait.
   Clock::Duration RunOnce();
   bool CheckService(Shard& shard, bool is_needed);
   void AskForBatches() EXCLUDES(mutex_);
   std::shared_ptr<BatchAssembly> NewAssembly() EXCLUDES(mutex_);
-  // Asks the services, by their masses, for rows of the batch.
+  // Divides rows of the batch among the services by mass, and requests them.
   void Request(const std::shared_ptr<BatchAssembly>& assembly,
                int64_t first_row, int64_t count);
   void AskForPostponed();
@@ -196,7 +193,7 @@ class BatchReader {
   void Receive(Shard& shard, int32_t index) EXCLUDES(mutex_);
   void HandleReply(Shard& shard, int32_t index, SampleInFlight in_flight,
                    rpc::CallReply reply) EXCLUDES(mutex_);
-  // Takes what came; how many items that is.
+  // Adds the reply to its assembly; returns the number of items.
   int64_t TakeReply(Shard& shard, int32_t index,
                     const SampleInFlight& in_flight, rpc::Message payload)
       EXCLUDES(mutex_);
@@ -205,7 +202,6 @@ class BatchReader {
   void HandOver(std::shared_ptr<BatchAssembly> assembly) EXCLUDES(mutex_);
   void SendUpdates() EXCLUDES(mutex_);
   void SendCheckpoint(uint64_t id, Clock::TimePoint deadline);
-  CheckpointState StateOfCheckpoint() const REQUIRES(mutex_);
   void HandleCheckpointReply(Shard& shard, const rpc::CallReply& reply)
       EXCLUDES(mutex_);
 
@@ -229,11 +225,11 @@ class BatchReader {
   std::deque<Batch> ready_ GUARDED_BY(mutex_);
   std::vector<Batch> spare_ GUARDED_BY(mutex_);
   std::deque<Update> updates_ GUARDED_BY(mutex_);
-  // asked for and not yet given away
+  // requested and not yet given by Next()
   int64_t num_under_way_ GUARDED_BY(mutex_) = 0;
   bool is_closed_ GUARDED_BY(mutex_) = false;
   bool is_paused_ GUARDED_BY(mutex_) = false;
-  // that Next() may still give
+  // batches that Next() may still give
   int64_t num_wanted_ GUARDED_BY(mutex_) = std::numeric_limits<int64_t>::max();
   CheckpointCall checkpoint_ GUARDED_BY(mutex_);
   std::exception_ptr failure_ GUARDED_BY(mutex_);

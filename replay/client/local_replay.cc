@@ -39,16 +39,14 @@ void LocalReplay::Writer::AddFrame(std::span<const std::byte> frame) {
   encoder_->Add(frame);
 }
 
-void LocalReplay::Writer::Append(std::span<const std::byte> observation,
-                                 std::span<const std::byte> frame,
-                                 std::span<const std::byte> action,
-                                 float reward, float discount) {
+void LocalReplay::Writer::Append(const Step& step) {
   if (next_step_ < num_sent_) {
     ++next_step_;
     return;
   }
-  AddFrame(frame);
-  builder_->AddStep(observation, action, reward, discount);
+  AddFrame(step.frame);
+  builder_->AddStep(step.observation, step.action, step.reward, step.discount,
+                    step.priority);
   ++next_step_;
   if (builder_->num_steps() == replay_.options_.group_steps) Send();
 }

@@ -9,6 +9,7 @@
 
 #include "core/base/clock.h"
 #include "replay/client/batch.h"
+#include "replay/client/step_sink.h"
 #include "replay/format/frame_codec.h"
 #include "replay/format/step_group.h"
 #include "replay/table/shard.h"
@@ -24,11 +25,11 @@ struct LocalReplayOptions {
   double importance_exponent = 0.0;
 };
 
-// A replay in its user's own process, without threads and without a network:
-// what is written and drawn depends on the order of the calls alone. For runs
-// in lockstep (programs/lockstep/lockstep_main.cc), tests and debugging. Steps
-// and batches take the same way through codecs as those of a service; its first
-// table is drawn from.
+// A replay in the process of its user, without threads and without a network:
+// its contents and draws depend on the order of the calls alone. For runs
+// in lockstep (programs/lockstep/lockstep_training.h), tests and debugging.
+// Steps and batches take the same way through codecs as those of a service; its
+// first table is drawn from.
 //
 // Thread-safety: one thread makes all calls.
 class LocalReplay {
@@ -37,29 +38,25 @@ class LocalReplay {
   explicit LocalReplay(LocalReplayOptions options);
 
   // Streams the steps of one environment, as StepWriter does.
-  class Writer {
+  class Writer : public StepSink {
    public:
     // `replay` outlives the writer. No two writers have one id.
     Writer(LocalReplay* replay, uint64_t id) : replay_(*replay), id_(id) {}
 
-    void BeginEpisode();
-    // Throw InvalidArgument for a row of another length than the shape's.
-    void Append(std::span<const std::byte> observation,
-                std::span<const std::byte> frame,
-                std::span<const std::byte> action, float reward,
-                float discount);
+    void BeginEpisode() override;
+    void Append(const Step& step) override;
     void EndEpisode(std::span<const std::byte> observation,
-                    std::span<const std::byte> frame);
+                    std::span<const std::byte> frame) override;
 
-    // Where it stands in what the replay has taken in.
+    // The writer's position: the last group that the replay has inserted.
     struct State {
       uint64_t episode = 0;
       uint64_t sequence = 0;
       int64_t num_sent = 0;  // observations of that episode
     };
     State state() const { return {episode_, sequence_, num_sent_}; }
-    // Goes on from `state`: the episode that begins next is that one, and what
-    // was sent of it is passed over.
+    // Goes on from `state`: the next BeginEpisode() begins the episode of the
+    // state again, and Append() skips the steps that the replay has.
     void Restore(const State& state);
 
    private:
@@ -77,8 +74,8 @@ class LocalReplay {
     std::optional<FrameGroupEncoder> encoder_;
   };
 
-  // Whether writers may go on. If not, what they wrote waits for the rate
-  // limiter: draw first.
+  // Inserts waiting items that are admitted now; true if none is left. If not,
+  // the user should draw before it writes more.
   bool MayWrite();
 
   // Draws a batch if the rate limiter admits all of it now; false if not.
@@ -88,12 +85,11 @@ class LocalReplay {
 
   Shard& shard() { return shard_; }
 
-  // Beside the shard, what a checkpoint of a replay must hold: the writers
-  // whose items wait for the rate limiter. Between two draws of
-  // a batch there is nothing else.
+  // The writers whose items wait for the rate limiter. Between two batches, a
+  // checkpoint needs nothing beside them and the shard.
   const std::vector<uint64_t>& waiting() const { return waiting_; }
   void set_waiting(std::vector<uint64_t> ids) { waiting_ = std::move(ids); }
-  // Whether Next() has drawn a part of a batch.
+  // Whether Next() has drawn only part of a batch so far.
   bool IsDrawing() const { return !drawn_.items.empty(); }
 
  private:

@@ -143,6 +143,16 @@ AppendResult StepWriter::EndEpisode(std::span<const std::byte> observation,
   return result;
 }
 
+void StepWriter::Append(const Step& step) {
+  static_cast<void>(Append(step, clock_->Now() + options_.append_timeout));
+}
+
+void StepWriter::EndEpisode(std::span<const std::byte> observation,
+                            std::span<const std::byte> frame) {
+  static_cast<void>(
+      EndEpisode(observation, frame, clock_->Now() + options_.append_timeout));
+}
+
 AppendResult StepWriter::QueueGroup(Clock::TimePoint deadline) {
   QueuedGroup group;
   group.episode = episode_;

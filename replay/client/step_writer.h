@@ -13,6 +13,7 @@
 #include "core/base/mutex.h"
 #include "core/base/thread.h"
 #include "core/rpc/client.h"
+#include "replay/client/step_sink.h"
 #include "replay/format/frame_codec.h"
 #include "replay/format/protocol.h"
 #include "replay/format/step_group.h"
@@ -24,25 +25,28 @@ struct StepWriterOptions {
   std::string name = "writer";
   rpc::CurveRole curve = {};
   StepShape shape;
-  // Steps of a group: the unit of sending, and of eviction in the replay. A
-  // step is held back until its group is full or its episode ends.
+  // Steps of a group: the unit of sending, and of eviction in the replay. The
+  // writer sends a group once it is full or its episode ends.
   int64_t group_steps = 8;
   FrameCodec codec = FrameCodec::kLz4;
-  // Groups that wait for the service before Append() waits.
+  // Groups that may wait to be sent; then Append() waits.
   int64_t queue_groups = 64;
-  // Groups of one message at most.
+  // Maximum number of groups in one message.
   int64_t message_groups = 64;
-  // Answers come within this time while a rate limiter holds the writer up.
+  // Longest time that the service keeps an answer back while a rate limiter
+  // holds the writer up.
   std::chrono::milliseconds wait = std::chrono::milliseconds(400);
-  // Names this run of the writer; 0 draws a random one.
+  // Names this run of the writer; 0 draws a random id.
   uint64_t writer_id = 0;
+  // Longest wait of a StepSink call, which has no deadline of its own.
+  Clock::Duration append_timeout = std::chrono::seconds(60);
 };
 
 enum class [[nodiscard]] AppendResult{
     kOk,
-    // The episode is lost from here on: the queue stayed full until the
-    // deadline, or the service does not know the episode any more. Calls until
-    // the next BeginEpisode() do nothing but return this.
+    // The rest of the episode is lost: the queue stayed full until the
+    // deadline, or the service no longer knows the episode. All calls until the
+    // next BeginEpisode() do nothing and return this.
     kEpisodeDropped,
     kClosed,
 };
@@ -51,11 +55,11 @@ enum class [[nodiscard]] AppendResult{
 struct StepWriterMetrics {
   int64_t appended_steps = 0;
   int64_t acknowledged_groups = 0;
-  int64_t acknowledged_steps = 0;  // in the replay, as an answer said
-  int64_t dropped_episodes = 0;    // lost from some step on,
-  int64_t dropped_steps = 0;       //   with so many steps that were appended
+  int64_t acknowledged_steps = 0;  // in the replay, by its answers
+  int64_t dropped_episodes = 0;    // lost from some step on
+  int64_t dropped_steps = 0;       // appended steps that were lost
   int64_t resent_groups = 0;
-  double waited_s = 0.0;          // in calls, for room in the queue
+  double waited_s = 0.0;          // of the caller, for room in the queue
   int64_t queued_groups = 0;      // now
   int64_t unanswered_groups = 0;  // sent, now
   bool is_connected = false;
@@ -69,37 +73,28 @@ struct StepWriterMetrics {
 //   writer.EndEpisode(last_observation, last_frame, deadline);
 //   writer.Flush(deadline);
 //
-// Append() compresses and puts into a bounded queue; a thread of its own sends,
-// within the credits that the service gives. While the service is away or a
-// rate limiter holds it up the queue fills, and then Append() waits, never
-// longer than its deadline: the episode is given up rather than the environment
-// held. What was sent and not acknowledged is sent again after a reconnection,
-// and taken in once.
+// Append() compresses steps and puts full groups into a bounded queue; the
+// writer's thread sends them within the credits that the service grants. While
+// the service is away, or a rate limiter holds the writer up, the queue fills.
+// Then Append() waits, at most until its deadline, and gives the episode up
+// rather than hold the environment. After a reconnection the writer sends all
+// unacknowledged groups again; the service inserts each once.
 //
 // Thread-safety: metrics() and StopWaiting() may be called from any thread, the
 // rest by one.
-class StepWriter {
+class StepWriter : public StepSink {
  public:
   // Connects in the background. Throws InvalidArgument for options outside
   // their range, CommError for an endpoint that cannot be parsed. `clock`
   // outlives the writer.
   explicit StepWriter(StepWriterOptions options, Clock* clock = &Clock::Real());
   // Drops what is not acknowledged.
-  ~StepWriter();
+  ~StepWriter() override;
   StepWriter(const StepWriter&) = delete;
   StepWriter& operator=(const StepWriter&) = delete;
 
-  struct Step {
-    std::span<const std::byte> observation;  // o_t, observation_bytes
-    std::span<const std::byte> frame;        // of o_t, frame_bytes
-    std::span<const std::byte> action;       // a_t, action_bytes
-    float reward = 0.0f;                     // r_{t+1}
-    float discount = 1.0f;                   // d_{t+1}
-    std::optional<float> priority;           // of the item that begins at t
-  };
-
   // Starts an episode; one that was not ended is dropped and counted.
-  void BeginEpisode();
+  void BeginEpisode() override EXCLUDES(mutex_);
   // The next step of the episode. Throws InvalidArgument for a wrong length,
   // and CommError if the service refuses this writer.
   AppendResult Append(const Step& step, Clock::TimePoint deadline);
@@ -108,13 +103,19 @@ class StepWriter {
                           std::span<const std::byte> frame,
                           Clock::TimePoint deadline);
 
+  // StepSink: the same with append_timeout from now as the deadline. An episode
+  // that was given up is counted in metrics().
+  void Append(const Step& step) override;
+  void EndEpisode(std::span<const std::byte> observation,
+                  std::span<const std::byte> frame) override;
+
   // Waits until all groups are acknowledged; false at the deadline.
   [[nodiscard]] bool Flush(Clock::TimePoint deadline) EXCLUDES(mutex_);
-  // From any thread: no call waits any longer for room in the queue, now or
-  // later; an episode for which there is none is dropped. For an end in time.
+  // From now on no call waits for room in the queue: an episode without room is
+  // dropped. Lets a program end in time.
   void StopWaiting() EXCLUDES(mutex_);
-  // Tells the service that this writer ends, and stops. What is queued is
-  // dropped. Later appends return kClosed.
+  // Drops the queue, tells the service that this writer ends, and stops. Later
+  // appends return kClosed.
   void Close() EXCLUDES(mutex_);
 
   StepWriterMetrics metrics() const EXCLUDES(mutex_);
@@ -130,21 +131,21 @@ class StepWriter {
 
   // --- the caller's side ---
   void AddFrame(std::span<const std::byte> frame);
-  // kOk if the episode can go on.
+  // Returns kOk if the open episode can go on.
   AppendResult CheckOpen() EXCLUDES(mutex_);
   AppendResult QueueGroup(Clock::TimePoint deadline) EXCLUDES(mutex_);
   // Forgets the group that is being filled.
   void DropGroup() REQUIRES(mutex_);
-  // Takes an episode out of the queue and counts it as lost.
+  // Removes an episode from the queue and counts it as lost.
   void DropEpisode(uint64_t episode) REQUIRES(mutex_);
 
   // --- the thread ---
   void Run(const Thread::StopToken& stop);
-  // Compares the service's steps with ours; whether it has answered.
+  // Checks that the service has the writer's StepShape; true once it answers.
   bool CheckService();
-  // Sends what may be sent; whether something was.
+  // Sends queued groups within the credits; true if it sent a message.
   bool SendGroups() EXCLUDES(mutex_);
-  // Until an answer, a group that may be sent, or the end of a pause.
+  // Waits for an answer, a group that may be sent, or the end of a pause.
   void Await() EXCLUDES(mutex_);
   void SendRequest(const InsertRequest& request);
   // The sequence of the oldest group that is not acknowledged.
@@ -177,7 +178,7 @@ class StepWriter {
   uint64_t dropped_episode_ GUARDED_BY(mutex_) = 0;
   bool is_closed_ GUARDED_BY(mutex_) = false;
   bool never_waits_ GUARDED_BY(mutex_) = false;
-  // The thread sleeps, and could send a group that came.
+  // The thread sleeps and could send a new group.
   bool wants_group_ GUARDED_BY(mutex_) = false;
   std::exception_ptr failure_ GUARDED_BY(mutex_);
   StepWriterMetrics metrics_ GUARDED_BY(mutex_);
@@ -185,9 +186,9 @@ class StepWriter {
   // the thread's
   bool is_checked_ = false;
   uint64_t next_sequence_ = 1;
-  uint64_t last_allowed_ = 0;  // by the credits: sequences up to this one
+  uint64_t last_allowed_ = 0;  // last sequence that the credits allow
   int64_t num_requests_ = 0;   // under way
-  // All of sent_ goes again, once the requests under way are answered.
+  // Send all of sent_ again once the requests under way are answered.
   bool must_rewind_ = false;
   Clock::TimePoint resume_at_;
   std::optional<Thread> thread_;  // last: it uses all of the above

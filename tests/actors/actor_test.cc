@@ -25,7 +25,7 @@ std::vector<T> ToVector(std::span<const std::byte> bytes) {
 }
 
 // Keeps what it is given.
-class RecordingSink : public StepSink {
+class RecordingSink : public replay::StepSink {
  public:
   struct Step {
     std::vector<float> observation;
@@ -41,7 +41,7 @@ class RecordingSink : public StepSink {
   };
 
   void BeginEpisode() override { episodes.emplace_back(); }
-  void Append(const ActorStep& step) override {
+  void Append(const replay::Step& step) override {
     episodes.back().steps.push_back(
         {ToVector<float>(step.observation), ToVector<uint8_t>(step.frame),
          ToVector<float>(step.action), step.reward, step.discount});
@@ -76,7 +76,7 @@ struct Rig {
     policy.emplace(*agents::d4pg::MakeAgent({.networks = networks}), task,
                    PolicyRunnerOptions{.backend = "reference",
                                        .num_environments = num_environments});
-    std::vector<StepSink*> pointers;
+    std::vector<replay::StepSink*> pointers;
     for (RecordingSink& sink : sinks) pointers.push_back(&sink);
     actor_options.num_all_environments = num_environments;
     actor.emplace(task, &environments, &*policy, pointers, actor_options);
@@ -207,7 +207,7 @@ TEST(ActorTest, AnotherPositionGivesOtherEpisodes) {
 TEST(ActorTest, SchedulesFollowTheStepsOfAllActors) {
   Rig rig(kState, 1, {.exploration = {.random_steps = 1000}});
   Rig late(kState, 1, {.exploration = {.random_steps = 1000}});
-  late.actor->NoteAllSteps(1000);
+  late.actor->SetGlobalSteps(1000);
   EXPECT_EQ(late.actor->num_all_steps(), 1000);
   rig.actor->Step();
   late.actor->Step();

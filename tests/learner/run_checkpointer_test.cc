@@ -19,7 +19,7 @@ using ::testing::IsEmpty;
 
 // Input of which two batches are under way, and that saves itself when it is
 // told to.
-class FakeWorkload : public Workload {
+class FakeWorkload : public Workload, public CheckpointedInput {
  public:
   FakeWorkload() {
     runner_.graph().AddVariable({.name = "v", .shape = Shape({1})});
@@ -42,18 +42,19 @@ class FakeWorkload : public Workload {
   std::vector<std::pair<std::string, double>> Scalars() const override {
     return {};
   }
-  void PauseInput(bool paused) override {
+  CheckpointedInput* input() override { return this; }
+  void SetPaused(bool paused) override {
     is_paused = paused;
     is_drained_ = false;
     if (!paused) num_under_way = 2;
   }
-  bool IsInputDrained() const override { return is_drained_; }
-  void StartSavingInput(uint64_t id,
-                        const std::filesystem::path& /*folder*/) override {
+  bool IsDrained() const override { return is_drained_; }
+  void StartSaving(uint64_t id,
+                   const std::filesystem::path& /*folder*/) override {
     EXPECT_TRUE(is_paused);
     saved_ids.push_back(id);
   }
-  InputPart PollSavedInput() override {
+  replay::CheckpointState PollSaved() override {
     if (!problem.empty()) throw CommError(problem);
     return part;
   }
@@ -63,7 +64,7 @@ class FakeWorkload : public Workload {
   bool is_paused = false;
   int num_under_way = 2;
   std::vector<uint64_t> saved_ids;
-  InputPart part = InputPart::kSaved;
+  replay::CheckpointState part = replay::CheckpointState::kSaved;
   std::string problem;
 
  private:
@@ -116,7 +117,7 @@ TEST_F(RunCheckpointerTest, CutsTheRunOnceNothingIsUnderWay) {
 }
 
 TEST_F(RunCheckpointerTest, IsCompleteOnlyWithTheInputsPart) {
-  workload_.part = InputPart::kPending;
+  workload_.part = replay::CheckpointState::kPending;
   Step();
   checkpointer_.Start(workload_.step);
   Step(10);
@@ -125,7 +126,7 @@ TEST_F(RunCheckpointerTest, IsCompleteOnlyWithTheInputsPart) {
   EXPECT_TRUE(std::filesystem::exists(folder_.PathOf(3)));
   checkpointer_.Start(workload_.step);  // one at a time
   EXPECT_FALSE(workload_.is_paused);
-  workload_.part = InputPart::kSaved;
+  workload_.part = replay::CheckpointState::kSaved;
   Step();
   EXPECT_THAT(folder_.Steps(), ElementsAre(3));
 }
@@ -167,7 +168,7 @@ TEST_F(RunCheckpointerTest, DoesNotWaitForInputThatDoesNotCome) {
 }
 
 TEST_F(RunCheckpointerTest, InputWithoutCheckpointsHasNoPart) {
-  workload_.part = InputPart::kNone;
+  workload_.part = replay::CheckpointState::kNotKept;
   Step();
   SaveLast();
   EXPECT_FALSE(folder_.NewestManifest()->has_input);
@@ -180,7 +181,7 @@ TEST_F(RunCheckpointerTest, TheLastOneLearnsFromWhatIsUnderWay) {
   EXPECT_THAT(folder_.Steps(), ElementsAre(6));
   // the limit of the run holds
   max_steps_ = 7;
-  workload_.PauseInput(false);
+  workload_.SetPaused(false);
   Step();
   SaveLast();
   EXPECT_EQ(workload_.step, 7);

@@ -33,17 +33,17 @@ AgentWorkload::AgentWorkload(std::shared_ptr<const agents::Agent> agent,
     : agent_(std::move(agent)),
       spec_(std::move(arguments.spec)),
       source_(arguments.source),
-      replicator_(std::move(arguments.replicator)) {
+      replicator_(std::move(arguments.replicator)),
+      transitions_(source_) {
   agent_->Check(spec_);
   const LearnerConfig& learner = arguments.learner;
   // one process speaks with the replay, so that a checkpoint has one cut
   input_ = replicator_->MakeInput(
       [&](const replicator::InputContext& context) {
-        auto pipeline = std::make_unique<TransitionPipeline>(
-            spec_.task, context.PipelineBatchSize(learner.batch_size),
-            ThreadsOf(learner.replication), source_);
-        pipelines_[context.group_id] = pipeline.get();
-        return pipeline;
+        return transitions_.MakePipeline(
+            context.group_id, spec_.task,
+            context.PipelineBatchSize(learner.batch_size),
+            ThreadsOf(learner.replication));
       },
       replicator::InputMode::kSingle);
   const auto step = [&](replicator::ReplicaContext& replica,
@@ -67,32 +67,12 @@ AgentWorkload::AgentWorkload(std::shared_ptr<const agents::Agent> agent,
 
 NextResult AgentWorkload::Step(Clock::TimePoint deadline) {
   const NextResult result = step_->Run(deadline);
-  if (result == NextResult::kOk && !pipelines_.empty()) {
+  if (result == NextResult::kOk && transitions_.is_drawing()) {
     // a replay that lost steps counts them late
     num_agent_steps_ = std::max(num_agent_steps_, batch().total_steps);
     source_->UpdatePriorities(batch(), step_->value("priority").Span<float>());
   }
   return result;
-}
-
-double AgentWorkload::WaitSeconds() const {
-  double sum = 0.0;
-  for (const auto& [group, pipeline] : pipelines_) {
-    sum += pipeline->wait_seconds();
-  }
-  return sum;
-}
-
-void AgentWorkload::PauseInput(bool is_paused) {
-  for (const auto& [group, pipeline] : pipelines_) {
-    pipeline->SetPaused(is_paused);
-  }
-}
-
-bool AgentWorkload::IsInputDrained() const {
-  // one that was found empty begins no step: then none is under way either
-  return std::ranges::all_of(
-      pipelines_, [](const auto& entry) { return entry.second->is_drained(); });
 }
 
 std::map<std::string, std::string> AgentWorkload::State() const {

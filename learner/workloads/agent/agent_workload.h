@@ -2,7 +2,6 @@
 
 #include <any>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,8 +14,7 @@
 #include "core/replicator/replicator.h"
 #include "learner/workload.h"
 #include "learner/workload_registry.h"
-#include "learner/workloads/agent/batch_pipeline.h"
-#include "learner/workloads/agent/transition_source.h"
+#include "learner/workloads/agent/transition_input.h"
 
 namespace replicant::learner {
 
@@ -35,7 +33,7 @@ class AgentWorkload : public Workload {
   std::string WaitReason() const override {
     return "transitions to learn from";
   }
-  double WaitSeconds() const override;
+  double WaitSeconds() const override { return transitions_.WaitSeconds(); }
   void Stop() override { replicator_->Stop(); }
   runtime::VariableStore& variables() override {
     return replicator_->variables();
@@ -56,30 +54,22 @@ class AgentWorkload : public Workload {
   std::map<std::string, std::string> State() const override;
   void Restore(const std::map<std::string, std::string>& state) override;
 
-  void LimitInput(int64_t num_batches) override {
-    source_->SetLimit(num_batches);
+  CheckpointedInput* input() override {
+    return source_ ? &transitions_ : nullptr;
   }
-  void PauseInput(bool is_paused) override;
-  bool IsInputDrained() const override;
-  void StartSavingInput(uint64_t id,
-                        const std::filesystem::path& folder) override {
-    source_->StartCheckpoint(id, folder);
-  }
-  InputPart PollSavedInput() override { return source_->PollCheckpoint(); }
 
  private:
   // Of the last step.
   const replay::Batch& batch() const {
-    return pipelines_.at(step_->group())->batch();
+    return transitions_.batch(step_->group());
   }
 
   const std::shared_ptr<const agents::Agent> agent_;
   const agents::LearningSpec spec_;
-  TransitionSource* const source_;
+  replay::BatchSource* const source_;
   std::unique_ptr<replicator::Replicator> replicator_;
-  // by group; input_ owns them, and there are none where another process has
-  // the source
-  std::map<int, TransitionPipeline*> pipelines_;
+  // input_ owns its pipelines
+  TransitionInput transitions_;
   std::unique_ptr<replicator::Input> input_;
   std::unique_ptr<replicator::Step> step_;
   // names of the agent's losses and values

@@ -8,26 +8,10 @@
 #include "agents/task_spec.h"
 #include "core/replicator/input.h"
 #include "core/tensor/host_buffer.h"
-#include "learner/workloads/agent/transition_source.h"
+#include "replay/client/batch_source.h"
 #include "replay/format/frame_codec.h"
 
 namespace replicant::learner {
-
-// Lays the frames of a stack side by side, pixel by pixel, so that they become
-// the channels of one image.
-class FrameInterleaver {
- public:
-  explicit FrameInterleaver(int64_t stack);
-
-  // frames [stack, pixels, 3] -> out [pixels, stack * 3]. Throws
-  // InvalidArgument unless both have as many bytes, and whole stacks of pixels.
-  void Run(std::span<const std::byte> frames, std::span<std::byte> out) const;
-
- private:
-  const size_t num_frames_;
-  // [vectors of five positions, num_frames, 16]
-  std::vector<uint8_t> shuffles_;
-};
 
 // Batches of transitions as the inputs of agents::d4pg::AddBatchInputs(): the
 // frames of a stack become the channels of one image, oldest first.
@@ -38,7 +22,7 @@ class TransitionPipeline : public replicator::InputPipeline {
   // `source` outlives the pipeline; null where nothing is drawn. Frames are
   // decoded, if they are not, and put in order on `num_threads`.
   TransitionPipeline(const agents::TaskSpec& task, int64_t batch_size,
-                     int num_threads, TransitionSource* source);
+                     int num_threads, replay::BatchSource* source);
 
   const std::vector<replicator::InputSpec>& specs() const override {
     return specs_;
@@ -70,10 +54,9 @@ class TransitionPipeline : public replicator::InputPipeline {
 
   const agents::TaskSpec task_;
   const int64_t batch_size_;
-  const FrameInterleaver interleaver_;
   // of every thread: room for two stacks
   std::vector<ThreadMemory> threads_;
-  TransitionSource* const source_;
+  replay::BatchSource* const source_;
   std::vector<replicator::InputSpec> specs_;
   replay::Batch batch_;
   double wait_seconds_ = 0.0;

@@ -23,7 +23,7 @@ using ::testing::StartsWith;
 constexpr int64_t kBatch = 16;
 
 // A bandit: the reward is 1 - (a - 0.5)^2, whatever is observed.
-class BanditTransitions : public TransitionSource {
+class BanditTransitions : public replay::BatchSource {
  public:
   replay::ReadResult Next(Clock::TimePoint /*deadline*/,
                           replay::Batch* batch) override {
@@ -58,7 +58,9 @@ class BanditTransitions : public TransitionSource {
   void SetPaused(bool is_paused) override { is_paused_ = is_paused; }
   void StartCheckpoint(uint64_t /*id*/,
                        const std::filesystem::path& /*folder*/) override {}
-  InputPart PollCheckpoint() override { return InputPart::kNone; }
+  replay::CheckpointState PollCheckpoint() override {
+    return replay::CheckpointState::kNotKept;
+  }
 
   int64_t total_steps = 0;
   bool is_empty = false;
@@ -81,7 +83,7 @@ struct TestOptions {
 };
 
 AgentWorkload MakeWorkload(const TestOptions& options,
-                           TransitionSource* source) {
+                           replay::BatchSource* source) {
   return {agents::d4pg::MakeAgent(options.agent),
           {.learner = options.learner,
            .seed = options.seed,
@@ -153,9 +155,9 @@ TEST(AgentWorkloadTest, LearnsABanditByHogwild) {
     ASSERT_EQ(workload.Step({}), NextResult::kOk);
   }
   EXPECT_LT(ScalarOf(workload, "policy_loss"), -0.85);
-  workload.PauseInput(true);
-  EXPECT_FALSE(workload.IsInputDrained());
-  while (!workload.IsInputDrained()) {
+  workload.input()->SetPaused(true);
+  EXPECT_FALSE(workload.input()->IsDrained());
+  while (!workload.input()->IsDrained()) {
     if (workload.Step({}) == NextResult::kOk) ++num_steps;
   }
   EXPECT_EQ(bandit.num_updates, num_steps);
@@ -163,7 +165,7 @@ TEST(AgentWorkloadTest, LearnsABanditByHogwild) {
   EXPECT_EQ(bandit.learned.size(), static_cast<size_t>(num_steps));
   EXPECT_EQ(workload.variables().Get("step").Span<int64_t>()[0], num_steps);
   // and it goes on
-  workload.PauseInput(false);
+  workload.input()->SetPaused(false);
   EXPECT_EQ(workload.Step({}), NextResult::kOk);
 }
 

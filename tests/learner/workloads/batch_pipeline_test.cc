@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "core/base/error.h"
-#include "core/base/rng.h"
 #include "core/tensor/host_tensor.h"
+#include "core/tensor/interleave.h"
 #include "replay/table/shard.h"
 #include "tests/replay/episodes.h"
 #include "tests/replay/running_service.h"
@@ -21,59 +21,11 @@ using replay::testing::EpisodeMaker;
 using replay::testing::MakePixels;
 using replay::testing::OpenTable;
 
-std::vector<std::byte> Bytes(std::initializer_list<int> values) {
-  std::vector<std::byte> bytes;
-  for (const int value : values) bytes.push_back(static_cast<std::byte>(value));
-  return bytes;
-}
-
-TEST(FrameInterleaverTest, FramesBecomeChannels) {
-  // 2 frames of 2 pixels; tens: frame, ones: pixel
-  const auto frames = Bytes({11, 12, 13, 14, 15, 16, 21, 22, 23, 24, 25, 26});
-  std::vector<std::byte> out(frames.size());
-  FrameInterleaver(/*stack=*/2).Run(frames, out);
-  EXPECT_EQ(out, Bytes({11, 12, 13, 21, 22, 23, 14, 15, 16, 24, 25, 26}));
-}
-
-TEST(FrameInterleaverTest, EveryByteFindsItsPlace) {
-  for (const int64_t stack : {1, 2, 3, 4, 16}) {
-    const FrameInterleaver interleaver(stack);
-    for (const int64_t pixels : {1, 5, 20, 21, 64, 4096}) {
-      std::vector<std::byte> frames(static_cast<size_t>(stack * pixels * 3));
-      RandomStream random(7, "frames");
-      for (std::byte& value : frames) {
-        value = static_cast<std::byte>(random() & 0xFF);
-      }
-      std::vector<std::byte> out(frames.size()), wanted(frames.size());
-      for (int64_t f = 0; f < stack; ++f) {
-        for (int64_t p = 0; p < pixels; ++p) {
-          for (int64_t c = 0; c < 3; ++c) {
-            wanted[static_cast<size_t>((p * stack + f) * 3 + c)] =
-                frames[static_cast<size_t>((f * pixels + p) * 3 + c)];
-          }
-        }
-      }
-      interleaver.Run(frames, out);
-      EXPECT_TRUE(out == wanted) << stack << " frames of " << pixels;
-    }
-  }
-}
-
-TEST(FrameInterleaverTest, RefusesOtherSizes) {
-  const FrameInterleaver interleaver(/*stack=*/2);
-  std::vector<std::byte> frames(12), out(12);
-  EXPECT_THROW(interleaver.Run(frames, std::span(out).first(6)),
-               InvalidArgument);
-  EXPECT_THROW(
-      interleaver.Run(std::span(frames).first(9), std::span(out).first(9)),
-      InvalidArgument);
-}
-
 constexpr int64_t kBatch = 8;
 constexpr int64_t kStack = 2;
 
 // Batches drawn from a table in this process, whose frames are decoded or not.
-class TableTransitions : public TransitionSource {
+class TableTransitions : public replay::BatchSource {
  public:
   explicit TableTransitions(bool is_compressed)
       : is_compressed_(is_compressed),
@@ -122,7 +74,9 @@ class TableTransitions : public TransitionSource {
   void SetPaused(bool /*is_paused*/) override {}
   void StartCheckpoint(uint64_t /*id*/,
                        const std::filesystem::path& /*folder*/) override {}
-  InputPart PollCheckpoint() override { return InputPart::kNone; }
+  replay::CheckpointState PollCheckpoint() override {
+    return replay::CheckpointState::kNotKept;
+  }
 
   // What the frames of an observation of (episode, step) become.
   std::vector<std::byte> Image(const HostBuffer& observations,
@@ -132,7 +86,7 @@ class TableTransitions : public TransitionSource {
     const auto frames =
         maker_.Stack(place[0], static_cast<int64_t>(place[1]), kStack);
     std::vector<std::byte> image(frames.size());
-    FrameInterleaver(kStack).Run(frames, image);
+    InterleaveFrames(frames, kStack, image);
     return image;
   }
 

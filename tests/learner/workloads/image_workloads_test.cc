@@ -412,8 +412,8 @@ TEST(HogwildImagesTest, BothModelsTrainAndPause) {
     for (; num_steps < 12; ++num_steps) {
       ASSERT_EQ(workload.Step({}), NextResult::kOk);
     }
-    workload.PauseInput(true);
-    while (!workload.IsInputDrained()) {
+    workload.input()->SetPaused(true);
+    while (!workload.input()->IsDrained()) {
       if (workload.Step({}) == NextResult::kOk) ++num_steps;
     }
     EXPECT_EQ(workload.State().at("batches"), std::to_string(num_steps));

@@ -10,6 +10,7 @@
 #include "core/base/fs.h"
 #include "learner/learner.h"
 #include "learner/workloads/agent/agent_workload.h"
+#include "replay/client/batch_reader.h"
 #include "tests/replay/running_service.h"
 
 namespace replicant::learner {
@@ -50,7 +51,7 @@ struct TestOptions {
 };
 
 AgentWorkload MakeWorkload(const TestOptions& options,
-                           TransitionSource* source) {
+                           replay::BatchSource* source) {
   return {agents::d4pg::MakeAgent(options.agent),
           {.learner = options.learner,
            .seed = options.seed,
@@ -128,7 +129,7 @@ class Roles {
 
   CheckpointFolder checkpoints_;
   std::unique_ptr<RunningService> service_;
-  RemoteTransitions transitions_;
+  replay::BatchReader transitions_;
   AgentWorkload workload_;
   Learner learner_;
 };

@@ -31,8 +31,13 @@ std::vector<std::byte> Filled(size_t size, int64_t value) {
 
 // Step t of the episode has t in every byte, and reward t.
 void WriteStep(LocalReplay::Writer& writer, int64_t t) {
-  writer.Append(Filled(4, t), Filled(kFrameBytes, t), Filled(1, t),
-                static_cast<float>(t), 1.0F);
+  const auto observation = Filled(4, t);
+  const auto frame = Filled(kFrameBytes, t);
+  const auto action = Filled(1, t);
+  writer.Append({.observation = observation,
+                 .frame = frame,
+                 .action = action,
+                 .reward = static_cast<float>(t)});
 }
 
 TEST(LocalReplayTest, GivesBackWhatWasWritten) {

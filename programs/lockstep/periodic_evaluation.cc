@@ -1,0 +1,61 @@
+#include "programs/lockstep/periodic_evaluation.h"
+
+#include <spdlog/spdlog.h>
+
+#include <string>
+
+namespace replicant::programs {
+
+PeriodicEvaluation::PeriodicEvaluation(const RunConfig& config,
+                                       const env::TaskRegistry& registry,
+                                       const std::filesystem::path& folder,
+                                       learner::Workload* workload)
+    : config_(config.evaluation),
+      workload_(*workload),
+      evaluator_(registry, {.task = config.task,
+                            .agent = config.MakeAgent(),
+                            .evaluation = config.evaluation,
+                            .backend = config.learner.replication.backend}),
+      log_(folder, actors::FindBeginning(folder)) {}
+
+void PeriodicEvaluation::ScheduleAfter(double seconds) {
+  next_s_ = seconds + config_.interval_s;
+}
+
+void PeriodicEvaluation::RunIfDue(const learner::Progress& progress,
+                                  int64_t num_frames) {
+  if (progress.seconds < next_s_) return;
+  ScheduleAfter(progress.seconds);
+  Run(progress, num_frames);
+}
+
+void PeriodicEvaluation::RunLast(const learner::Progress& progress,
+                                 int64_t num_frames) {
+  if (last_step_ != progress.step) Run(progress, num_frames);
+}
+
+void PeriodicEvaluation::Run(const learner::Progress& progress,
+                             int64_t num_frames) {
+  for (const std::string& name : workload_.PublishedVariables()) {
+    evaluator_.policy().variables().Set(name,
+                                        workload_.variables().Get(name).view());
+  }
+  const double seconds = log_.Now();
+  const auto evaluation =
+      evaluator_.Run(/*video=*/"", /*should_stop=*/[] { return false; });
+  const actors::EvaluationRecord record = actors::MakeRecord(
+      seconds, progress.step, num_frames, evaluation->result);
+  log_.Write(record);
+  spdlog::info(
+      "{:.0f} s: {} updates, {} frames, {:.1f} updates/s, return {:.1f} +- "
+      "{:.1f}",
+      progress.seconds, progress.step, num_frames, progress.steps_per_s,
+      record.mean, record.standard_deviation);
+  if (config_.IsGoodEnough(record.mean)) {
+    spdlog::info("the return reaches evaluation.stop_at_return");
+    is_good_enough_ = true;
+  }
+  last_step_ = progress.step;
+}
+
+}  // namespace replicant::programs
