@@ -6,25 +6,27 @@ namespace replicant::actors {
 
 ActorsConfig ActorsConfig::Read(config::Reader& reader) {
   ActorsConfig c;
-  reader.Field("count", &c.count, {1, 100'000}, "actor processes");
+  reader.Field("count", &c.count, {1, 100'000}, "number of actor processes");
   reader.Field("environments", &c.environments, {1, 4096},
-               "environments of one process, which act together");
+               "environments of one actor; they act in one batch");
   reader.Field("env_threads", &c.env_threads, {0, 256},
-               "threads that step them; 0 for the actor's own");
+               "threads that step the environments of an actor; 0 for the "
+               "actor's own thread");
   reader.Section("exploration", &c.exploration, "noise on the actions");
   reader.Field("group_steps", &c.group_steps, {1, replay::kMaxGroupSteps},
-               "steps that are sent and stored together");
+               "steps that are sent, stored and removed together");
   reader.Field("codec", &c.codec,
                {{"none", replay::FrameCodec::kNone},
                 {"lz4", replay::FrameCodec::kLz4},
                 {"zstd", replay::FrameCodec::kZstd}},
-               "how frames are compressed");
+               "compression of the frames");
   reader.Field("queue_groups", &c.queue_groups, {1, 100'000},
-               "step groups of an environment that wait for the replay before "
-               "its actor does; few keep the replay close to the policy");
+               "maximum number of step groups per environment that wait to be "
+               "sent; then the actor waits. A short queue keeps the replay "
+               "close to the current policy");
   reader.Field("append_timeout_s", &c.append_timeout_s, {0.01, 1e6},
-               "seconds without room in the replay after which an episode is "
-               "given up");
+               "seconds that an actor waits for room in the replay before it "
+               "gives the episode up");
   return c;
 }
 

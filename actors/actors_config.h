@@ -8,7 +8,7 @@
 
 namespace replicant::actors {
 
-// Section `actors`: who acts, and how their steps travel.
+// Section `actors`: the processes that act, and how they send their steps.
 struct ActorsConfig {
   int64_t count = 1;         // processes
   int64_t environments = 1;  // of one process, stepped together
@@ -18,10 +18,10 @@ struct ActorsConfig {
   // dictionary (replay/format/frame_codec.h).
   int64_t group_steps = 8;
   replay::FrameCodec codec = replay::FrameCodec::kLz4;
-  // Groups of one environment that wait to be sent before the actor waits. Few
-  // of them keep the replay close to what the policy does now.
+  // Groups of one environment that may wait to be sent; then the actor waits. A
+  // short queue keeps the replay close to the current policy.
   int64_t queue_groups = 64;
-  // An episode is given up when the replay takes nothing in for so long.
+  // Longest wait for room in the replay; then the episode is given up.
   double append_timeout_s = 60.0;
 
   static ActorsConfig Read(config::Reader& reader);

@@ -4,17 +4,17 @@ namespace replicant::actors {
 
 VideoConfig VideoConfig::Read(config::Reader& reader) {
   VideoConfig c;
-  reader.Field("enabled", &c.enabled,
-               "whether episodes are filmed, one now and then and one at the "
-               "end of the run");
+  reader.Field(
+      "enabled", &c.enabled,
+      "whether to record videos: one per interval_s, and one at the end "
+      "of the run");
   reader.Field("interval_s", &c.interval_s, {0.0, 1e9},
-               "least seconds from one film to the next; the first comes so "
-               "long after the start");
+               "minimum seconds between two videos, and before the first");
   reader.Field("camera", &c.camera,
-               "name or number of a camera of the model, -1: the free camera; "
-               "empty for that of the agent's pixels");
-  reader.Field("height", &c.height, {2, 4096}, "rows of a picture");
-  reader.Field("width", &c.width, {2, 4096}, "columns of a picture");
+               "name or number of a camera of the model, -1 for the free "
+               "camera; empty for the camera of the agent's pixels");
+  reader.Field("height", &c.height, {2, 4096}, "height of the video in pixels");
+  reader.Field("width", &c.width, {2, 4096}, "width of the video in pixels");
   return c;
 }
 
@@ -25,14 +25,13 @@ EvaluationConfig EvaluationConfig::Read(config::Reader& reader) {
   reader.Field("interval_s", &c.interval_s, {0.1, 1e6},
                "seconds between two evaluations");
   reader.Field("episodes", &c.episodes, {1, 10'000},
-               "episodes of one evaluation");
+               "number of episodes of one evaluation");
   reader.Field("seed", &c.seed, {0, 1'000'000'000},
-               "seed of the episodes' first states, the same in every "
-               "evaluation");
+               "seed of the initial states, the same in every evaluation");
   reader.Field("stop_at_return", &c.stop_at_return, {-1e12, 1e12},
-               "mean return of an evaluation that ends the run; null for no "
-               "such limit");
-  reader.Section("video", &c.video, "episodes on film");
+               "mean return of an evaluation at which the run ends; null for "
+               "no such limit");
+  reader.Section("video", &c.video, "videos of evaluation episodes");
   if (c.stop_at_return.has_value() && !c.enabled) {
     reader.Error("stop_at_return", "needs evaluations: enabled is false");
   }

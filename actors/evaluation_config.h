@@ -10,7 +10,7 @@
 
 namespace replicant::actors {
 
-// Section `evaluation.video`: episodes on film.
+// Section `evaluation.video`: videos of evaluation episodes.
 struct VideoConfig {
   bool enabled = true;
   double interval_s = 300.0;
@@ -21,7 +21,8 @@ struct VideoConfig {
   static VideoConfig Read(config::Reader& reader);
 };
 
-// Section `evaluation`: how the policy is tried out without noise.
+// Section `evaluation`: how often and how the policy is evaluated, without
+// exploration noise.
 struct EvaluationConfig {
   bool enabled = true;
   double interval_s = 30.0;
@@ -36,7 +37,8 @@ struct EvaluationConfig {
   bool IsGoodEnough(double mean_return) const {
     return stop_at_return.has_value() && mean_return >= *stop_at_return;
   }
-  // What films the task: the agent's renderer, with the video's own view.
+  // The camera of the video: the agent's renderer with the section's own view
+  // and size.
   env::CameraOptions VideoCamera(const env::TaskConfig& task) const;
 };
 

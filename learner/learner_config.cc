@@ -10,8 +10,8 @@ LimitsConfig LimitsConfig::Read(config::Reader& reader) {
                "training steps after which the run ends; 0 for no limit");
   reader.Field(
       "max_seconds", &c.max_seconds, {0.0, 1e9},
-      "seconds after which the run ends, waiting included, pauses between "
-      "a stop and a resume not; 0 for no limit");
+      "seconds of running after which the run ends: time spent waiting counts, "
+      "time between a stop and a resume does not; 0 for no limit");
   reader.Field("max_frames", &c.max_frames, {0, int64_t{1} << 53},
                "environment frames after which the run ends; 0 for no limit");
   return c;
@@ -20,28 +20,29 @@ LimitsConfig LimitsConfig::Read(config::Reader& reader) {
 LearnerConfig LearnerConfig::Read(config::Reader& reader) {
   LearnerConfig c;
   reader.Field("workload", &c.workload,
-               "what is trained: d4pg, resnet50 or sngan");
+               "model to train: d4pg, resnet50 or sngan");
   reader.Field("batch_size", &c.batch_size, {1, 1'000'000},
-               "examples of one training step, over all replicas that make it "
-               "together");
+               "examples of one training step, over all replicas that compute "
+               "it together");
   reader.Field(
       "precision", &c.precision,
       {{"f32", graph::Precision::kF32}, {"bf16", graph::Precision::kBF16}},
-      "what a step multiplies and keeps: f32, or bf16 with f32 "
-      "weights, statistics, losses and optimizer (docs/graph.md); a "
-      "run may go on in the other");
-  reader.Section("replication", &c.replication, "on what a step runs, and how");
+      "precision of products and activations: f32, or bf16 with weights, "
+      "statistics, losses and optimizer in f32 (docs/graph.md); a run may "
+      "resume in the other one");
+  reader.Section("replication", &c.replication,
+                 "devices and processes that compute a training step");
   reader.Section("limits", &c.limits, "when the training ends");
   reader.Field("log_interval_s", &c.log_interval_s, {0.01, 3600.0},
                "seconds between two points of a curve");
   reader.Field("checkpoint_interval_s", &c.checkpoint_interval_s, {0.0, 1e6},
                "seconds between checkpoints; 0 for one at the end only");
   reader.Field("num_kept_checkpoints", &c.num_kept_checkpoints, {1, 1000},
-               "how many checkpoints, the newest, are kept");
+               "number of newest checkpoints to keep");
   reader.Field("parameter_bind", &c.parameter_bind,
-               "address at which parameters are published; empty for none");
+               "ZeroMQ endpoint that publishes the parameters; empty for none");
   reader.Field("publish_interval_s", &c.publish_interval_s, {0.001, 3600.0},
-               "least seconds between two publications of parameters");
+               "minimum seconds between two publications of the parameters");
   const int replicas = c.replication.replicas_of_group();
   if (c.batch_size % replicas != 0) {
     reader.Error("batch_size",

@@ -9,18 +9,18 @@
 
 namespace replicant::replay {
 
-// What the file of one checkpoint says of itself, before its snapshot. The form
-// is in replay/checkpoint/checkpointer.h.
+// The head of a checkpoint's file, before its snapshot. The file's format is in
+// replay/checkpoint/checkpointer.h.
 struct CheckpointHead {
   uint64_t number = 0;
-  // What a client called it, or 0: taken for no client.
+  // The id that a client gave; 0 for a checkpoint taken on time.
   uint64_t id = 0;
-  // The journal after it begins in this segment, or a later one.
+  // First segment of the journal that follows this checkpoint.
   uint64_t journal_segment = 0;
-  std::set<uint64_t> segments;  // that its groups lie in
+  std::set<uint64_t> segments;  // those that hold its groups
 };
 
-// A whole one.
+// A complete checkpoint file in memory.
 struct CheckpointFile {
   CheckpointHead head;
   std::string bytes;  // of the whole file
@@ -42,7 +42,8 @@ void WriteCheckpointFile(const std::filesystem::path& folder,
 // Throws IoError if the file is missing, cut off or damaged.
 CheckpointFile ReadCheckpointFile(const std::filesystem::path& folder,
                                   uint64_t number);
-// Reads only the head; of damage, it sees that of the head.
+// Reads the head alone. Throws IoError if the head is missing or damaged;
+// damage behind it goes unnoticed.
 CheckpointHead ReadCheckpointHead(const std::filesystem::path& folder,
                                   uint64_t number);
 

@@ -12,15 +12,14 @@
 
 namespace replicant::replay {
 
-// Writes checkpoints in a thread of its own, one after the other: the moment
-// that a checkpoint shows is the one of Start(), and the caller goes on while
-// it is written.
+// Writes checkpoints in its own thread, one after the other. A checkpoint shows
+// the shard as it was at Start(); the caller goes on while the thread writes.
 //
 // Thread-safety: all methods may be called from any thread.
 class CheckpointSaver {
  public:
-  // Called in the saver's thread, once the checkpoint is on the disk, or with
-  // the reason why it is not.
+  // Called in the saver's thread: with "" once the checkpoint is on the disk,
+  // or with the reason why it could not be written.
   using Done = std::function<void(const std::string& problem)>;
 
   // Both outlive this object.
@@ -30,9 +29,9 @@ class CheckpointSaver {
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
-  // Takes the snapshot now. `id` is that of Checkpointer::Save(). False, doing
-  // nothing, if kMaxWaiting snapshots wait to be written, which all hold
-  // memory, or after Finish().
+  // Takes the snapshot now and queues it; `id` is the one of
+  // Checkpointer::Save(). Returns false and does nothing after Finish(), or if
+  // kMaxWaiting snapshots wait already: each of them holds memory.
   [[nodiscard]] bool Start(uint64_t id, Done done) EXCLUDES(mutex_);
   // Waits until everything that was started is written, and ends the thread.
   void Finish() EXCLUDES(mutex_);

@@ -18,14 +18,13 @@
 
 namespace replicant::replay {
 
-// What an acknowledged insert survives.
+// How much of the acknowledged inserts survives a crash.
 enum class Durability {
-  // The shard's memory: after a crash the steps since the last checkpoint are
-  // gone.
+  // A crash loses the steps since the last checkpoint.
   kCheckpoint,
-  // The end of this process at any moment: every group is written to the
-  // journal before its insert returns. The disk is forced at checkpoints only,
-  // so that of a machine that loses power the same holds as above.
+  // A crash of the process loses nothing: every group is in the journal before
+  // its insert returns. The journal is forced to the disk at checkpoints only,
+  // so a crash of the machine loses as much as with kCheckpoint.
   kJournal
 };
 
@@ -34,45 +33,45 @@ struct CheckpointOptions {
   Durability durability = Durability::kCheckpoint;
   // Segments are closed beyond this size.
   int64_t segment_bytes = int64_t{64} << 20;
-  // Complete checkpoints to keep, at least 1, of those without an id, and as
-  // many ids, the newest of each: the older ones are for the case that the
-  // newest turns out damaged, or that somebody goes back.
+  // Number of complete checkpoints to keep, at least 1: so many without an id,
+  // and the newest checkpoint of so many ids. The older ones serve if the
+  // newest is damaged, or if a run goes back.
   int64_t num_kept = 2;
-  // The id of the checkpoint to restore; 0: the newest, whatever it is called.
+  // The id of the checkpoint to restore; 0 for the newest of all.
   uint64_t restore_id = 0;
 };
 
-// What was found in the folder.
+// What the Checkpointer's constructor found and restored.
 struct RestoreReport {
-  // The number of the checkpoint that was loaded; none if there is none that
-  // can be.
+  // The number of the checkpoint that was loaded; none if no checkpoint could
+  // be loaded.
   std::optional<uint64_t> number;
   uint64_t id = 0;  // its id, or 0
-  // Groups of the journal taken in after it.
+  // Groups of the journal that were inserted after it.
   int64_t journal_groups = 0;
-  // Why newer checkpoints were passed over, or the journal stopped; one line
-  // each, with the file.
+  // Why newer checkpoints were skipped, or where the journal stopped: one line
+  // each, naming the file.
   std::vector<std::string> problems;
 };
 
 // Keeps a shard on disk, in one folder:
 //
-//   segment-NNNNNNNN.log     step groups, each written once
-//   (replay/store/segment.h) checkpoint-NNNNNNNN.ckpt a snapshot that says
-//   where its groups lie
+//   segment-NNNNNNNN.log      step groups, each written once
+//                             (replay/store/segment.h)
+//   checkpoint-NNNNNNNN.ckpt  a snapshot, with the places of its groups
 //
 // A checkpoint writes the groups that came since the last one and a snapshot of
-// everything else, forces both to the disk, and only then takes its name; so
-// that a crash at any byte leaves the one before. The shard serves meanwhile:
-// it stops only while TakeSnapshot() copies. Segments that no kept checkpoint
-// needs are deleted; one that is mostly dead has its living groups written
-// again, so that the folder stays below about twice the shard's size for each
-// kept checkpoint.
+// everything else, forces both to the disk, and only then renames its file; so
+// a crash at any byte leaves the checkpoint before. The shard serves meanwhile
+// and stops only while TakeSnapshot() copies. Segments that no kept checkpoint
+// needs are deleted. If most of a segment is dead, its live groups are written
+// again; so the folder stays below about twice the shard's size per kept
+// checkpoint.
 //
-// Checkpoints are numbered 1, 2, 3, ... One that a client asked for has an id,
-// which it chose, beside its number. Whoever restores an id goes back to that
-// moment: the journal after it is left out, and the state is saved again at
-// once under the next number, so that it is the newest from then on.
+// Checkpoints are numbered 1, 2, 3, ... A checkpoint that a client asked for
+// also has the client's id. Restoring an id goes back to that moment: the
+// journal after it is ignored, and the state is saved at once under the next
+// number, which makes it the newest.
 //
 // A checkpoint file is: magic "RCK1" u32, version 2 u32, number u64, id u64,
 // first segment of the journal after it u64, bytes of the snapshot u64, number
@@ -84,26 +83,24 @@ struct RestoreReport {
 // several threads go one after the other.
 class Checkpointer {
  public:
-  // Takes over the folder, which is made if it is not there, restores `shard`,
-  // which must be new, from its newest checkpoint that is whole, or the newest
-  // of restore_id, and with kJournal has the shard write its journal from now
-  // on. Throws IoError if the folder cannot be used, or has no whole checkpoint
-  // of restore_id; InvalidArgument like Shard::Restore. `shard` outlives this
-  // object.
+  // Makes the folder if it is missing and restores `shard`, which must be new,
+  // from the newest whole checkpoint (of restore_id, if given). With kJournal
+  // the shard writes its journal from now on. Throws IoError if the folder
+  // cannot be used or has no whole checkpoint of restore_id, and
+  // InvalidArgument like Shard::Restore. `shard` outlives this object.
   Checkpointer(const CheckpointOptions& options, Shard* shard);
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
-  // What the constructor did.
+  // What the constructor found and restored.
   const RestoreReport& restored() const { return restored_; }
 
   // Writes a checkpoint of the shard as it is now; returns its number. Throws
   // IoError, leaving the checkpoints before it, if it cannot be written.
   uint64_t Save();
-  // The same for a snapshot that was taken before, as when the moment of the
-  // snapshot matters and writing it can wait; `id` is 0 or the client's. The
-  // newest of one id counts.
+  // The same for a snapshot that was taken earlier. `id` is the client's, or 0;
+  // of several checkpoints with one id the newest counts.
   uint64_t Save(const ShardSnapshot& snapshot, uint64_t id);
 
   // The number of the last checkpoint saved or found, or 0.
@@ -123,7 +120,7 @@ class Checkpointer {
   void ReplayJournal(uint64_t first_segment) REQUIRES(mutex_);
 
   void AppendLocked(const Group& group) REQUIRES(mutex_);
-  // Whether groups are appended to this segment.
+  // Whether this segment still takes groups.
   bool IsOpen(uint64_t segment) const REQUIRES(mutex_);
   void AppendNewGroups(const ShardSnapshot& snapshot) EXCLUDES(mutex_);
   void AppendLiveOfSparseSegments(const ShardSnapshot& snapshot)
@@ -131,7 +128,7 @@ class Checkpointer {
   void SyncSegments() EXCLUDES(mutex_);
   uint64_t WriteCheckpoint(const ShardSnapshot& snapshot, uint64_t id)
       EXCLUDES(mutex_);
-  // Takes the checkpoints beyond num_kept off the list.
+  // Removes the checkpoints beyond num_kept from kept_.
   void ForgetOldHeads() REQUIRES(mutex_);
   void ForgetOld(const ShardSnapshot& snapshot) EXCLUDES(mutex_);
 
@@ -139,25 +136,25 @@ class Checkpointer {
   Shard* const shard_;
   RestoreReport restored_;
 
-  // Held for a whole Save(), so that they follow each other.
+  // Held for a whole Save(), so that saves follow each other.
   Mutex save_mutex_;
-  // Held for moments only, since an insert may wait for it; the shard's lock
-  // may be held when it is taken, never the other way round.
+  // Held for moments only, since an insert may wait for it. Lock order: the
+  // shard's lock first, then this one.
   mutable Mutex mutex_;
-  // The last is appended to; the others wait to be forced to the disk.
+  // The last one takes new groups; the others wait to be forced to the disk.
   std::vector<std::shared_ptr<SegmentWriter>> writers_ GUARDED_BY(mutex_);
   uint64_t next_segment_ GUARDED_BY(mutex_) = 1;
-  // Where groups lie, by serial.
+  // The groups' places, by serial.
   std::unordered_map<uint64_t, GroupLocation> locations_ GUARDED_BY(mutex_);
   std::map<uint64_t, SegmentInfo> segments_ GUARDED_BY(mutex_);
-  // Of the checkpoints kept, by number.
+  // The heads of the checkpoints that are kept, by number.
   std::map<uint64_t, CheckpointHead> kept_ GUARDED_BY(mutex_);
   uint64_t last_number_ GUARDED_BY(mutex_) = 0;
 };
 
-// Why a run cannot go back to checkpoint `id` in `folder`, in one line; empty
-// if all of it can be read, which takes as long as reading its bytes. Changes
-// nothing. Throws IoError if the folder cannot be read.
+// Reads all of checkpoint `id` in `folder` and returns in one line why it
+// cannot be restored, or "" if it can. Changes nothing. Throws IoError if the
+// folder cannot be read.
 std::string FindDamage(const std::filesystem::path& folder, uint64_t id);
 
 }  // namespace replicant::replay

@@ -16,26 +16,26 @@
 namespace replicant::replay {
 
 enum class BatchState : uint8_t {
-  kFull = 0,     // as many items as were asked for
-  kTimeout = 1,  // those that were admitted by the deadline
+  kFull = 0,     // as many items as requested
+  kTimeout = 1,  // the items that were admitted by the deadline
   kClosed = 2,   // the service ends
 };
 
-// A batch as it travels holds, for each item, the rows o_t, o_{t+k} and a_t as
-// bytes, and those frames of its groups that the two stacks need, still
-// compressed, in segments: frame groups (replay/format/frame_codec.h) cut out
-// of the step groups. Frame skip + i of a segment is the one of step first_step
-// + i, 0 <= i < num_frames.
+// An encoded batch holds, for each item, the rows o_t, o_{t+k} and a_t, and the
+// frames that its two stacks need. The frames stay compressed, in segments:
+// frame groups (replay/format/frame_codec.h) cut out of the step groups. Frame
+// skip + i of a segment is the frame of step first_step + i,
+// 0 <= i < num_frames.
 //
 // The stack of o_e, 0 the first frame of its episode, is
 //
 //   frames max(0, e - stack + 1 + j), j = 0 ... stack - 1.
 //
-// Where the reader shares memory, rows and segments go there, and the frames of
-// an item whose groups are not compressed straight to their stacks: it has no
-// segments then. Segments that do not fit go with the message.
+// If the reader shares memory, rows and segments are written there. An item
+// whose groups are not compressed has no segments: its frames are written to
+// their stacks. Segments that do not fit go with the message.
 
-// Memory that a reader shares, and where in it a batch goes.
+// The place of a batch in memory that a reader shares.
 struct BatchTarget {
   BatchPlace place;
   std::shared_ptr<rpc::SharedMemory> memory;
@@ -44,30 +44,30 @@ struct BatchTarget {
   void Check(uint32_t count, const StepShape& shape, int64_t stack) const;
 };
 
-// Makes the message of `batch`, which was drawn from a table of this stack. The
-// only copy of the bytes on the service's side. `target` is checked for these
-// items, or nullptr. Throws InvalidArgument if a part would be longer than
-// `max_part_bytes`, before it is allocated.
+// Makes the message of `batch`, which was drawn from a table with this stack.
+// The service copies the bytes only here. `target` was checked for these items,
+// or is nullptr. Throws InvalidArgument before it allocates a part longer than
+// `max_part_bytes`.
 rpc::Message EncodeBatch(const SampledBatch& batch, BatchState state,
                          const StepShape& shape, int64_t stack,
                          size_t max_part_bytes,
                          const BatchTarget* target = nullptr);
 
-// A batch that came as a message. [B] items.
+// A received batch of B items.
 //
 // Thread-safety: const methods may run concurrently, each with a decoder of its
 // own.
 class BatchMessage {
  public:
   // Takes the message over and checks all but the contents of the segments.
-  // `target` is what the request offered, for as many items as it asked for, or
-  // nullptr. Throws rpc::MalformedMessage.
+  // `target` is the one that the request offered, or nullptr. Throws
+  // rpc::MalformedMessage.
   BatchMessage(rpc::Message payload, const StepShape& shape,
                const BatchTarget* target = nullptr);
 
   BatchState state() const { return state_; }
   int64_t size() const { return static_cast<int64_t>(items_.size()); }
-  // first_group and num_groups are of no meaning here.
+  // Without first_group and num_groups, which mean nothing here.
   const std::vector<SampledItem>& items() const { return items_; }
   int64_t table_size() const { return table_size_; }
   double table_mass() const { return table_mass_; }
@@ -85,10 +85,10 @@ class BatchMessage {
   std::span<const std::byte> NextObservation(int64_t index) const;
   std::span<const std::byte> Action(int64_t index) const;
 
-  // Decompresses the two stacks of an item: `frames` for o_t and `next_frames`
-  // for o_{t+k}, each [stack, frame_bytes] (checked). Does nothing where they
-  // lie there already. Throws rpc::MalformedMessage or IoError if the segments
-  // are not what they should be; the output is undefined then.
+  // Decodes the two stacks of an item: `frames` for o_t and `next_frames` for
+  // o_{t+k}, each [stack, frame_bytes] (checked). Does nothing if the service
+  // has written them there. Throws rpc::MalformedMessage or IoError, with
+  // undefined output, if the segments are damaged.
   void DecodeFrames(int64_t index, FrameDecoder& decoder,
                     std::span<std::byte> frames,
                     std::span<std::byte> next_frames) const;
@@ -103,7 +103,7 @@ class BatchMessage {
   };
 
   void ReadColumns();
-  // Where rows and segments lie.
+  // Set the spans of rows and segments.
   void FindRows(const BatchTarget* target);
   void FindSegments(const BatchTarget* target);
   void CheckSegments() const;

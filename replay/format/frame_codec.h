@@ -9,9 +9,9 @@
 
 namespace replicant::replay {
 
-// How frames are compressed. Measured in docs/decisions.md; kLz4 is the
-// default. Beyond frames of 64 KiB LZ4 cannot look back as far as the first
-// frame of the group, and kZstd is the better choice.
+// Compression of frames, measured in docs/decisions.md; kLz4 is the default. In
+// frames above 64 KiB LZ4 cannot refer to the first frame of the group, and
+// kZstd is the better choice.
 enum class FrameCodec : uint16_t { kNone = 0, kLz4 = 1, kZstd = 2 };
 
 // "none", "lz4", "zstd".
@@ -19,8 +19,8 @@ std::string_view ToString(FrameCodec codec);
 
 // A frame group is 1 to kMaxGroupFrames successive frames of one episode, all
 // of frame_bytes bytes, in one block of memory. The first frame is compressed
-// alone, the others with the first as their dictionary, so that any frame is
-// had by decoding at most two. Little-endian:
+// alone, and each other frame with the first as its dictionary; so any frame
+// can be read by decoding at most two. Little-endian:
 //
 //   offset  size  field
 //        0     4  magic "RFG1"

@@ -10,8 +10,8 @@
 
 namespace replicant::replay {
 
-// A step group as the replay holds it: its bytes, in memory or on the disk, and
-// where they came from. It never changes once it is in a store.
+// A step group in the replay: its bytes, in memory or on disk, and its writer.
+// It never changes once it is in a store.
 //
 // Ownership: shared by the store and everything that reads it outside the
 // shard's lock.
@@ -20,7 +20,7 @@ struct Group {
   Group(std::vector<std::byte> bytes, const StepShape& shape)
       : Group(std::make_shared<const std::vector<std::byte>>(std::move(bytes)),
               shape) {}
-  // Bytes that `owner` keeps where they are, on the disk.
+  // For bytes in a mapped file, which `owner` keeps mapped.
   Group(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
         const StepShape& shape)
       : block(bytes),
@@ -28,7 +28,7 @@ struct Group {
         is_on_disk(true),
         owner_(std::move(owner)) {}
 
-  // Has the bytes read ahead if they are on the disk; does not wait.
+  // Starts to read the bytes if they are on disk; does not wait.
   void WillRead() const;
 
   const std::span<const std::byte> block;

@@ -8,14 +8,14 @@
 
 namespace replicant::replay {
 
-// Makes LZ4 blocks, which every LZ4 library decodes with the dictionary as its
-// external one, of frames that resemble a dictionary of the same length.
+// Compresses frames that resemble a dictionary of the same length into LZ4
+// blocks. Every LZ4 library decodes them with that external dictionary.
 //
-// Pictures of one episode are mostly equal at the same place. So a match is
-// looked for there first, which needs no hash and finds the long ones, and only
-// where that fails in a table of what came before. On pictures of the Control
-// Suite this takes half the time of LZ4's own encoder and gives smaller blocks
-// (docs/decisions.md).
+// Frames of one episode are mostly equal at the same position. So the encoder
+// looks for a match at that position of the dictionary first, which needs no
+// hash and finds the long matches, and else in a table of earlier positions. On
+// frames of the Control Suite this takes half the time of LZ4's own encoder and
+// gives smaller blocks (docs/decisions.md).
 //
 // Thread-safety: one thread at a time.
 // Source: https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md

@@ -12,9 +12,9 @@ namespace replicant::replay {
 inline constexpr int64_t kMaxNStep = 1000;
 inline constexpr int64_t kMaxStack = 64;
 
-// Names one item of a table while it lives: slot and generation of the slot.
-// The generation changes when the item goes, so that a late message about it
-// does not reach the next item of the slot.
+// Names a live item of a table: its slot and the slot's generation. The
+// generation changes when the item is removed, so a late message about it does
+// not reach the next item of the slot.
 struct ItemKey {
   uint32_t slot = 0;
   uint32_t generation = 0;
@@ -25,7 +25,7 @@ struct ItemKey {
 // One item as it is drawn.
 struct SampledItem {
   ItemKey key;
-  // With which the draw gave this item; 1 for deterministic samplers.
+  // Probability of this draw; 1 for deterministic samplers.
   double probability = 0.0;
   float priority = 0.0f;
   float reward = 0.0f;        // R of replay/table/n_step.h
@@ -39,16 +39,16 @@ struct SampledItem {
   int64_t num_groups = 0;
 };
 
-// Drawn items, and the groups that they lie in. The groups stay as they are for
-// as long as the batch lives, whatever the table removes meanwhile.
+// Drawn items and the groups that hold them. The batch keeps its groups even if
+// the table removes the items.
 struct SampledBatch {
   std::vector<SampledItem> items;
   // A group that several items share appears for each of them.
   std::vector<std::shared_ptr<const Group>> groups;
-  // What the (last) draw was from: a reader of several shards needs both.
+  // The table at the last draw; a reader of several shards needs both.
   int64_t table_size = 0;
   double table_mass = 0.0;  // Selector::mass()
-  // Steps of all writers so far; see Shard::num_steps().
+  // Shard::num_steps() at the last draw.
   int64_t total_steps = 0;
 
   // The group of `item` that holds observation `step` of its episode.

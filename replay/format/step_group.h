@@ -11,8 +11,8 @@ namespace replicant::replay {
 // Returns whether a step or an item may have this priority: finite and >= 0.
 bool IsPriority(double priority);
 
-// A step group is a few successive steps of one episode in one block of memory:
-// what a writer sends, the replay stores and a checkpoint holds.
+// A step group is a block of memory with a few successive steps of one episode.
+// Writers send, the replay stores, and checkpoints hold step groups.
 //
 // Step t of an episode of T steps is (o_t, a_t, r_{t+1}, d_{t+1}) for t < T;
 // the last observation o_T comes alone, in the group that ends the episode. So
@@ -39,7 +39,7 @@ bool IsPriority(double priority);
 inline constexpr int64_t kMaxGroupSteps = 255;
 inline constexpr int64_t kMaxRowBytes = int64_t{1} << 20;
 
-// What all steps of one service have in common.
+// The lengths of every step in one service.
 struct StepShape {
   int64_t observation_bytes = 0;
   int64_t action_bytes = 0;
@@ -68,8 +68,8 @@ class StepGroupBuilder {
 
   int64_t num_steps() const { return static_cast<int64_t>(rewards_.size()); }
 
-  // The block. `frames` is the frame group of the same observations, or empty.
-  // Throws InvalidArgument if nothing was added.
+  // Returns the block. `frames` is the frame group of the same observations, or
+  // empty. Throws InvalidArgument if nothing was added.
   std::vector<std::byte> Finish(std::span<const std::byte> frames) const;
 
  private:

@@ -15,7 +15,7 @@
 
 namespace replicant::replay {
 
-// A batch that was drawn, on its way to its reader.
+// A drawn batch and the form that its reader wants.
 struct EncodeJob {
   SampledBatch batch;
   BatchState state = BatchState::kFull;
@@ -25,28 +25,28 @@ struct EncodeJob {
   std::optional<BatchTarget> target;
 };
 
-// EncodeBatch(job).
+// Calls EncodeBatch() with the fields of the job.
 rpc::Message Encode(const EncodeJob& job);
 
-// Encodes batches in threads of its own: copying some megabytes must not hold
-// up the messages behind.
+// Encodes batches in its own threads, so that copying megabytes of frames does
+// not delay the service's other messages.
 //
 // Thread-safety: for one thread; `done` is called in the encoder's.
 class BatchEncoder {
  public:
-  // Gets the message, or an empty one and why there is none.
+  // Called with the message, or with an empty one and the reason.
   using Done = std::function<void(rpc::Message message, std::string error)>;
 
   // Throws InvalidArgument unless num_threads is in [1, 64].
   explicit BatchEncoder(int64_t num_threads);
-  // Stops.
+  // Calls Stop().
   ~BatchEncoder();
   BatchEncoder(const BatchEncoder&) = delete;
   BatchEncoder& operator=(const BatchEncoder&) = delete;
 
   void Start(EncodeJob job, Done done) EXCLUDES(mutex_);
-  // Finishes what is being encoded and drops the rest: `done` is not called
-  // after this.
+  // Waits for the jobs that are being encoded and drops the others. No `done`
+  // is called after this.
   void Stop() EXCLUDES(mutex_);
 
  private:

@@ -11,28 +11,31 @@ namespace {
 
 RateLimiterConfig ReadRateLimiter(config::Reader& parent) {
   RateLimiterConfig c;
-  config::Reader reader = parent.Section(
-      "rate_limiter", "how often items are sampled, beside how many come in");
-  reader.Field("mode", &c.mode,
-               {{"ratio", RateLimiterMode::kRatio},
-                {"min_size", RateLimiterMode::kMinSize},
-                {"queue", RateLimiterMode::kQueue}},
-               "ratio: samples follow inserts; min_size: samples wait for items"
-               " only; queue: inserts wait for room");
+  config::Reader reader =
+      parent.Section("rate_limiter",
+                     "how many samples the table gives per item that comes in");
+  reader.Field(
+      "mode", &c.mode,
+      {{"ratio", RateLimiterMode::kRatio},
+       {"min_size", RateLimiterMode::kMinSize},
+       {"queue", RateLimiterMode::kQueue}},
+      "ratio: samples and inserts wait for each other; min_size: samples wait "
+      "until the table holds enough items; queue: inserts wait for room");
   reader.Field("samples_per_insert", &c.samples_per_insert, {1e-3, 1e6},
                "mean number of times that an item is sampled (mode ratio)");
-  reader.Field(
-      "min_size_to_sample", &c.min_size_to_sample, {1, 1'000'000'000},
-      "items that the table holds before the first sample (not queue)");
+  reader.Field("min_size_to_sample", &c.min_size_to_sample, {1, 1'000'000'000},
+               "items that the table must hold before the first sample (modes "
+               "ratio and min_size)");
   reader.Field("error_buffer", &c.error_buffer, {0.0, 1e12},
-               "how far samples may lead or lag, in samples (mode ratio)");
+               "number of samples by which samples may lead or lag inserts "
+               "(mode ratio)");
   return c;
 }
 
 // Reads the sections, and says of each table why it cannot work.
 void ReadTables(config::Reader& reader, ReplayConfig* c) {
   reader.Sections("tables", &c->tables, {0, kMaxTables},
-                  "tables by name; none: one called default");
+                  "tables by name; without any there is one called default");
   for (const auto& [name, section] : c->tables) {
     RateLimiterLimits limits = c->limits;
     limits.max_size = section.table.max_size;
@@ -47,28 +50,30 @@ void ReadTables(config::Reader& reader, ReplayConfig* c) {
 TableSection TableSection::Read(config::Reader& reader) {
   TableSection section;
   TableConfig& c = section.table;
-  reader.Field("max_size", &c.max_size, {1, 100'000'000},
-               "items; one more removes one");
+  reader.Field(
+      "max_size", &c.max_size, {1, 100'000'000},
+      "maximum number of items; an insert into a full table removes one");
   reader.Field("sampler", &c.sampler,
                {{"prioritized", SelectorKind::kPrioritized},
                 {"uniform", SelectorKind::kUniform},
                 {"fifo", SelectorKind::kFifo},
                 {"lifo", SelectorKind::kLifo}},
-               "how items are drawn");
+               "rule that chooses the item to sample");
   reader.Field("priority_exponent", &c.priority_exponent, {0.0, 1.0},
                "exponent of the priorities (sampler prioritized)");
   reader.Field("remover", &c.remover,
                {{"fifo", SelectorKind::kFifo},
                 {"lifo", SelectorKind::kLifo},
                 {"lowest_priority", SelectorKind::kLowestPriority}},
-               "which item goes when the table is full");
-  reader.Field("max_times_sampled", &c.max_times_sampled, {0, 1'000'000},
-               "an item goes after so many samples; 0: never");
+               "rule that chooses the item to remove from a full table");
+  reader.Field(
+      "max_times_sampled", &c.max_times_sampled, {0, 1'000'000},
+      "number of samples after which an item is removed; 0 for no limit");
   reader.Field("n_step", &c.n_step.n_step, {1, kMaxNStep},
-               "steps of a transition");
+               "number of steps of a transition");
   reader.Field("discount", &c.n_step.discount, {0.0, 1.0}, "discount per step");
   reader.Field("stack", &c.n_step.stack, {1, kMaxStack},
-               "frames of a stacked observation");
+               "number of frames in a stacked observation");
   c.rate_limiter = ReadRateLimiter(reader);
   return section;
 }
@@ -76,57 +81,68 @@ TableSection TableSection::Read(config::Reader& reader) {
 ReplayConfig ReplayConfig::Read(config::Reader& reader) {
   ReplayConfig c;
   reader.Field("bind", &c.bind,
-               "ZeroMQ endpoint; without key_file only loopback and ipc");
-  reader.Field("metrics_address", &c.metrics_address,
-               "ADDRESS:PORT where Prometheus finds the metrics; empty: none");
+               "ZeroMQ endpoint of the service; without key_file only loopback "
+               "and ipc are allowed");
+  reader.Field(
+      "metrics_address", &c.metrics_address,
+      "ADDRESS:PORT where Prometheus reads the metrics; empty for none");
   reader.Field("observation_bytes", &c.shape.observation_bytes,
-               {0, kMaxRowBytes}, "bytes of an observation, without pixels");
+               {0, kMaxRowBytes}, "bytes of an observation without its pixels");
   reader.Field("action_bytes", &c.shape.action_bytes, {0, kMaxRowBytes},
                "bytes of an action");
   reader.Field("frame_bytes", &c.shape.frame_bytes, {0, kMaxFrameBytes},
                "bytes of a frame; 0 without pixels");
   reader.Field("insert_chunk", &c.limits.insert_chunk, {1, 1'000'000},
-               "items that one message of a writer can bring");
+               "maximum number of items in one message of a writer; the rate "
+               "limiter's error_buffer must allow for it");
   reader.Field("samples_in_flight", &c.limits.samples_in_flight,
                {1, 1'000'000'000},
-               "replicas x prefetch depth x batch size of all readers");
+               "prefetch depth x batch size, summed over all readers; the rate "
+               "limiter must allow for it");
   reader.Field("max_bytes", &c.max_bytes, {1 << 20, int64_t{1} << 50},
-               "bytes of memory for steps; beyond them the oldest go, to the "
-               "disk or for good");
+               "bytes of memory for steps; beyond them the oldest steps move "
+               "to the disk, or are removed without a disk tier");
   std::string disk_folder;
-  reader.Field("disk_folder", &disk_folder,
-               "where steps go that memory has no room for; needs "
-               "disk_max_bytes");
+  reader.Field(
+      "disk_folder", &disk_folder,
+      "folder for steps that no longer fit into memory; needs disk_max_bytes");
   c.disk.folder = disk_folder;
   reader.Field("disk_max_bytes", &c.disk.max_bytes, {0, int64_t{1} << 50},
-               "bytes of the files there, at least 1 MiB; 0: no disk tier");
+               "maximum bytes of the files in disk_folder, at least 1 MiB; 0 "
+               "for no disk tier");
   reader.Field("credits", &c.credits, {1, kMaxGroupsPerInsert},
-               "step groups that a writer may have unacknowledged");
-  reader.Field("shared_memory", &c.shared_memory,
-               "batches go to readers of this host through memory that they"
-               " share");
+               "maximum number of step groups that a writer may have sent "
+               "without an acknowledgement");
+  reader.Field(
+      "shared_memory", &c.shared_memory,
+      "whether readers of this host receive batches through shared memory");
   reader.Field("encode_threads", &c.encode_threads, {0, 64},
-               "threads that gather batches with pixels; 0: the service's own");
-  reader.Field("peer_timeout_s", &c.peer_timeout_s, {0.1, 3600.0},
-               "a writer that is silent for longer loses its open episode");
-  reader.Field("seed", &c.seed, {0, INT64_MAX}, "of the draws");
+               "threads that gather batches with pixels; 0 for the service's "
+               "own thread");
+  reader.Field(
+      "peer_timeout_s", &c.peer_timeout_s, {0.1, 3600.0},
+      "seconds of silence after which a writer loses its open episode");
+  reader.Field("seed", &c.seed, {0, INT64_MAX}, "seed of the sampling");
   reader.Field("checkpoint_folder", &c.checkpoint_folder,
-               "where checkpoints are written and found; empty: none");
-  reader.Field("durability", &c.durability,
-               {{"checkpoint", Durability::kCheckpoint},
-                {"journal", Durability::kJournal}},
-               "what an acknowledged step survives a crash by");
+               "folder for checkpoints; empty for none");
+  reader.Field(
+      "durability", &c.durability,
+      {{"checkpoint", Durability::kCheckpoint},
+       {"journal", Durability::kJournal}},
+      "what preserves an acknowledged step over a crash: the next checkpoint, "
+      "or a journal that is written before the acknowledgement");
   reader.Field("checkpoint_interval_s", &c.checkpoint_interval_s, {0.0, 1e6},
-               "time between checkpoints; 0: only at the end");
+               "seconds between checkpoints; 0 for one at the end only");
   reader.Field("num_kept_checkpoints", &c.num_kept_checkpoints, {1, 1000},
-               "checkpoints kept: so many taken on time, and so many that "
-               "clients asked for");
+               "number of newest checkpoints to keep, counted apart for those "
+               "taken on time and those that clients asked for");
   reader.Field("restore_checkpoint", &c.restore_checkpoint, {0, INT64_MAX},
-               "id of the checkpoint to go back to; 0: the newest");
+               "id of the checkpoint to restore; 0 for the newest");
   reader.Field("key_file", &c.key_file,
-               "CURVE key pair of the service; empty: no encryption");
-  reader.Field("allowed_clients_file", &c.allowed_clients_file,
-               "public keys of the clients, one a line; needed with key_file");
+               "CURVE key pair of the service; empty for no encryption");
+  reader.Field(
+      "allowed_clients_file", &c.allowed_clients_file,
+      "file with the public key of one client per line; needed with key_file");
   ReadTables(reader, &c);
   if (c.key_file.empty() != c.allowed_clients_file.empty()) {
     reader.Error("key_file", "and allowed_clients_file must be given together");

@@ -20,17 +20,16 @@
 namespace replicant::replay {
 
 struct ServiceOptions {
-  // Step groups that a writer may have unacknowledged, in [1,
+  // Maximum number of unacknowledged step groups of a writer, in [1,
   // kMaxGroupsPerInsert].
   uint32_t credits = 64;
-  // A writer that was restored with an open episode has so long to come back.
+  // Time for a writer to come back that was restored with an open episode.
   Clock::Duration return_timeout = std::chrono::seconds(10);
   // The longest part of a message that readers accept.
   size_t max_part_bytes = size_t{256} << 20;
-  // Writes batches to the memory of readers that share theirs.
+  // Writes batches into memory that readers share.
   bool shares_memory = true;
-  // Batches with pixels are encoded in so many threads beside the loop; 0: in
-  // the loop.
+  // Threads that encode batches with pixels; 0 to encode them in the loop.
   int64_t encode_threads = 2;
 };
 
@@ -51,15 +50,15 @@ struct ServiceCounts {
   int64_t refused_no_credits = 0;
   int64_t batches = 0;              // sent full
   int64_t partial_batches = 0;      // sent at their deadline
-  int64_t memory_batches = 0;       // of all, written to a reader's memory
-  int64_t undelivered_items = 0;    // drawn for readers that went
-  int64_t expired_writers = 0;      // whose peer went silent
-  int64_t shared_memory_bytes = 0;  // of readers, mapped now
+  int64_t memory_batches = 0;       // of both, written to a reader's memory
+  int64_t undelivered_items = 0;    // drawn for readers that have gone
+  int64_t expired_writers = 0;      // closed because their peer was silent
+  int64_t shared_memory_bytes = 0;  // memory of readers that is mapped now
 };
 
-// Answers the messages of replay/format/protocol.h from a shard: what cannot be
-// answered yet is kept, in the order it came, until the rate limiter admits it
-// or its own deadline comes.
+// Answers the messages of replay/format/protocol.h from a shard. A request that
+// cannot be answered yet is kept, in the order of arrival, until the rate
+// limiter admits it or its deadline comes.
 //
 //   Shard shard(config, &clock);
 //   rpc::Server server(context, ReplayProtocol(), options);
@@ -78,26 +77,26 @@ class Service {
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
-  // Takes over the handlers, the tick and the expiry of `server`.
+  // Sets the handlers, the tick and the peer expiry of `server`.
   void AttachTo(rpc::Server& server);
 
-  // Who writes the checkpoints that clients ask for; without, none are taken.
-  // Outlives the service, or is taken away (nullptr) before.
+  // Sets the saver of the checkpoints that clients ask for; with nullptr they
+  // are refused. `saver` outlives the service or its replacement.
   void SetCheckpointSaver(CheckpointSaver* saver) { saver_ = saver; }
 
-  // Closes the shard and answers what waits.
+  // Closes the shard and answers all waiting requests.
   void Close();
 
   ServiceInfo Info() const;
   const ServiceCounts& counts() const { return counts_; }
   const ServiceRates& rates() const { return rates_; }
-  // What kStatus answers; docs/replay_protocol.md lists the fields.
+  // The answer to kStatus; docs/replay_protocol.md lists the fields.
   std::string StatusJson() const;
 
  private:
   struct Writer {
-    uint64_t peer = 0;  // 0: restored, and not heard of since
-    // Groups that are in while items of theirs, or before, wait for a limiter.
+    uint64_t peer = 0;  // 0: restored, and silent since
+    // Groups in the shard of which, or before which, items wait for a limiter.
     uint32_t unadmitted = 0;
     bool is_waiting = false;
   };
@@ -134,7 +133,7 @@ class Service {
 
   int64_t TableOf(std::string_view message, const std::string& name) const;
   InsertAck Take(const InsertRequest& request, Writer& writer);
-  // Takes one group in; whether the next may follow.
+  // Inserts one group; true if the next may follow.
   bool TakeGroup(uint64_t id, uint64_t sequence,
                  std::span<const std::byte> block, Writer& writer,
                  InsertAck* ack);
@@ -148,12 +147,12 @@ class Service {
   void Answer(const rpc::Responder& responder, int64_t num_items,
               rpc::Message message, std::string_view error);
   void ForgetMemory(const std::function<bool(const PeerMemory&)>& is_gone);
-  // Where a peer wants its batch; nothing if its memory cannot be reached.
+  // The target that a peer offers; nothing if its memory cannot be mapped.
   std::optional<BatchTarget> TargetOf(uint64_t peer, const BatchPlace& place);
 
-  // Serves what waits, as far as the limiters let it.
+  // Serves waiting requests as far as the rate limiters admit them.
   void Pump();
-  // Whether anything was drawn.
+  // Draws for waiting batches; true if anything was drawn.
   bool PumpBatches();
   void PumpWriters();
   void EndLate(Clock::TimePoint now);
@@ -167,14 +166,14 @@ class Service {
   CheckpointSaver* saver_ = nullptr;
   bool is_closed_ = false;
   std::map<uint64_t, Writer> writers_;
-  // When restored writers that are still absent are given up; none: no longer.
+  // Deadline of the restored writers that are still absent, if there are any.
   std::optional<Clock::TimePoint> absent_until_;
   std::deque<uint64_t> waiting_writers_;  // by the start of their wait
   std::vector<PendingAck> pending_acks_;
   std::vector<std::deque<PendingBatch>> pending_batches_;  // by table
   std::vector<PeerMemory> memories_;
-  std::unique_ptr<BatchEncoder> encoder_;   // none: batches are small
-  std::vector<std::string> stalled_sides_;  // by table, as the log knows them
+  std::unique_ptr<BatchEncoder> encoder_;   // null: the loop encodes
+  std::vector<std::string> stalled_sides_;  // by table, as logged last
   ServiceCounts counts_;
   ServiceRates rates_;
   ServiceRates totals_;  // at rates_since_

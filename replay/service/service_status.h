@@ -13,8 +13,8 @@ namespace replicant::replay {
 std::string ToJson(const ShardStatus& shard, const ServiceCounts& counts,
                    const ServiceRates& rates, const rpc::ServerMetrics& server);
 
-// The same for people, a few lines of text. `json` is what ToJson() made.
-// Throws IoError if it is not.
+// Returns the status as a few lines of text for people. Throws IoError unless
+// `json` is from ToJson().
 std::string StatusText(const std::string& json);
 
 }  // namespace replicant::replay

@@ -16,22 +16,22 @@ struct DiskTierConfig {
   int64_t max_bytes = 0;  // 0: no disk tier
 };
 
-// Where step groups go that memory has no room for.
+// Holds on disk the step groups that memory has no room for.
 //
-// Groups are appended to segment files (replay/store/segment.h) that have no
-// name any more, so that nothing is left of them however the process ends, and
-// are read back through a mapping of the file, page by page, as a sample needs
-// them. A file goes when the last of its groups does, and counts in full until
-// then; it takes about 1/64 of max_bytes.
+// Groups are appended to segment files (replay/store/segment.h) of about
+// max_bytes / 64. The files have no name, so nothing is left of them however
+// the process ends. A sample reads its groups through a mapping of the file,
+// page by page. A file is deleted with the last of its groups and counts in
+// full until then.
 //
-// A disk that fails while it is read ends the process (SIGBUS), as memory that
-// fails would; the checkpoint is what is left then.
+// A disk error during a read ends the process (SIGBUS), as a memory error
+// would; the run then goes on from its checkpoint.
 //
 // Thread-safety: one thread at a time; the groups can be read by any.
 class DiskTier {
  public:
-  // Makes the folder if it is not there, and removes what a process may have
-  // left of a file that it had just made. Throws IoError, InvalidArgument for
+  // Makes the folder if it is missing, and removes files that another process
+  // made and could not unlink. Throws IoError, and InvalidArgument for
   // max_bytes below kMinDiskTierBytes.
   explicit DiskTier(DiskTierConfig config);
   DiskTier(const DiskTier&) = delete;
@@ -40,17 +40,16 @@ class DiskTier {
   // Whether `group` fits below max_bytes.
   bool HasRoomFor(const Group& group) const;
 
-  // A group whose bytes lie on the disk, and what tells the tier that it is
-  // needed. Whoever reads it after `use` was given up finds it whole: its file
-  // goes with the last reader, but is not counted any more.
+  // A group whose bytes are on disk. The tier counts its file while `use`
+  // lives; the file itself stays until the last reader has released `group`.
   struct Moved {
     std::shared_ptr<const Group> group;
     std::shared_ptr<const void> use;
   };
-  // Throws IoError, as for a full disk.
+  // Throws IoError, for example if the disk is full.
   Moved Write(const Group& group, const StepShape& shape);
 
-  // Of the files that hold a group in use.
+  // Bytes of the files that hold a group in use.
   int64_t size_bytes() const;
   int64_t max_bytes() const { return config_.max_bytes; }
 
@@ -63,10 +62,10 @@ class DiskTier {
   const DiskTierConfig config_;
   const int64_t segment_bytes_;
   uint64_t next_number_ = 1;
-  // what is written to, and its use
+  // the file that takes new groups, and its use
   std::shared_ptr<Segment> open_;
   std::shared_ptr<FileUse> open_use_;
-  // of the files that may still be needed
+  // one for each file that may still be needed
   mutable std::vector<std::weak_ptr<FileUse>> uses_;
 };
 

@@ -11,8 +11,8 @@
 
 namespace replicant::replay {
 
-// A step group's place in a store: what links it to items and to the rest of
-// its episode. Guarded by the shard's lock; items count as uses.
+// A step group in a store, with its links to items and to the rest of its
+// episode. Each item counts as a use. Guarded by the shard's lock.
 struct StoredGroup {
   explicit StoredGroup(std::shared_ptr<const Group> group,
                        std::shared_ptr<const void> use = nullptr)
@@ -31,10 +31,11 @@ struct StoredGroup {
   std::shared_ptr<const Group> data;
   std::shared_ptr<const void> disk_use;  // of DiskTier::Moved, while stored
   const uint64_t serial;
-  // The next group of the same episode. May be followed from an item whose
-  // steps go on there: its use keeps that group alive.
+  // The next group of the same episode. An item whose steps go on there has a
+  // use of that group, so it may follow this link.
   StoredGroup* next = nullptr;
-  uint64_t next_serial = 0;  // its serial, also when it has gone; 0 for none
+  // The serial of `next`, even after that group has gone; 0 for none.
+  uint64_t next_serial = 0;
   // Items and open episodes that need this group.
   int64_t uses = 0;
   // Items whose first group this is; some may be gone since.
@@ -44,8 +45,8 @@ struct StoredGroup {
 
 // Holds the step groups of a shard, the oldest first, and counts their bytes.
 //
-// A group is in the store while something uses it. When the last use is
-// released it leaves, and its memory goes with the last reader that pinned it.
+// A group stays in the store while it has a use. After the last release its
+// memory is freed once no reader pins it any more.
 //
 // Thread-safety: none of its own; the shard's lock guards it.
 class FrameStore {
@@ -54,18 +55,18 @@ class FrameStore {
 
   // Without a disk tier.
   FrameStore() : first_in_memory_(groups_.end()) {}
-  // Throws like DiskTier; max_bytes 0 stands for none.
+  // With a disk tier, unless disk.max_bytes is 0. Throws like DiskTier.
   FrameStore(const DiskTierConfig& disk, const StepShape& shape);
   // Groups that readers still pin may outlive the store.
   FrameStore(const FrameStore&) = delete;
   FrameStore& operator=(const FrameStore&) = delete;
 
-  // Takes in a group with one use, which the caller releases. Its serial is
-  // larger than that of all groups before it (checked).
+  // Adds a group with one use, which the caller releases. Its serial is larger
+  // than the serials of all groups before it (checked).
   StoredGroup& Add(std::shared_ptr<StoredGroup> group);
 
   void Use(StoredGroup& group) { ++group.uses; }
-  // May end the group, unless it is pinned.
+  // Removes the group if this was its last use.
   void Release(StoredGroup& group);
   // The same for `count` groups in a row of one episode.
   void UseRange(StoredGroup& first, int64_t count);
@@ -73,10 +74,10 @@ class FrameStore {
 
   // --- the disk tier ---
 
-  // nullptr: none.
+  // nullptr without one.
   DiskTier* disk() { return disk_.get(); }
   const DiskTier* disk() const { return disk_.get(); }
-  // Moves a group's bytes there. Throws IoError like DiskTier::Write().
+  // Moves a group's bytes to the disk. Throws IoError like DiskTier::Write().
   // Preconditions: there is one; the group is in memory (checked).
   void MoveToDisk(StoredGroup& group);
   // The oldest group whose bytes are in memory, or the oldest after `group`;
@@ -84,8 +85,8 @@ class FrameStore {
   StoredGroup* OldestInMemory() const;
   StoredGroup* NextInMemory(const StoredGroup& group) const;
 
-  // Bytes of memory that the groups in the store take; pinned ones that left
-  // are not counted.
+  // Bytes of memory of the groups in the store; without those that have left
+  // it and are still pinned by readers.
   int64_t memory_bytes() const { return memory_bytes_; }
   int64_t num_groups() const { return static_cast<int64_t>(groups_.size()); }
   int64_t num_on_disk() const { return num_on_disk_; }
@@ -108,8 +109,7 @@ class FrameStore {
   uint64_t last_serial_ = 0;
 };
 
-// What a group costs besides its block, in bytes, so that many small groups
-// count for what they take.
+// Bytes of memory that a group takes besides its block.
 inline constexpr int64_t kGroupOverheadBytes =
     static_cast<int64_t>(sizeof(StoredGroup) + sizeof(Group)) + 128;
 

@@ -8,16 +8,15 @@
 
 namespace replicant::replay {
 
-// Segments are the files that step groups are appended to, for checkpoints and
-// the journal. A segment begins with a header and holds records one after the
-// other; numbers are little-endian:
+// Segments are files of step groups, for checkpoints and the journal: a header,
+// then records one after the other. Numbers are little-endian:
 //
 //   header: magic "RSL1" u32, version 1 u32, number of the segment u64
 //   record: length of the block u32, CRC-32C u32 of all that follows,
 //           serial u64, writer u64, sequence u64, the step group's block
 //
-// A record counts once it is whole: what a crash leaves of one at the end is
-// recognised by its length or checksum and never read as a group.
+// A crash may leave part of a record at the end. Its length or checksum tells,
+// and it is never read as a group.
 struct SegmentRecord {
   uint64_t serial = 0;
   uint64_t writer = 0;
@@ -36,23 +35,23 @@ std::filesystem::path SegmentPath(const std::filesystem::path& folder,
 // Thread-safety: one thread at a time.
 class SegmentWriter {
  public:
-  // Creates the file. Throws IoError, as when it exists.
+  // Creates the file. Throws IoError, for example if it exists.
   SegmentWriter(std::filesystem::path path, uint64_t number);
   ~SegmentWriter();
   SegmentWriter(const SegmentWriter&) = delete;
   SegmentWriter& operator=(const SegmentWriter&) = delete;
 
-  // Returns where the record begins. When this returns, the operating system
-  // has the bytes: they survive the end of this process, not yet that of the
-  // machine. Throws IoError, for example for a full disk; the segment ends then
-  // where it ended before.
+  // Appends a record and returns its offset. On return the operating system has
+  // the bytes: they survive a crash of this process, not yet one of the
+  // machine. Throws IoError, for example if the disk is full; the segment is
+  // unchanged then.
   int64_t Append(const SegmentRecord& record);
   // Forces all records appended so far to the disk; may run beside Append().
   // Throws IoError.
   void Sync() const;
 
   uint64_t number() const { return number_; }
-  // Open for reading, too.
+  // The descriptor of the file, open for reading and writing.
   int fd() const { return fd_; }
   int64_t size_bytes() const { return size_bytes_; }
 
@@ -67,14 +66,14 @@ using RecordVisitor =
     std::function<void(int64_t offset, const SegmentRecord& record)>;
 
 // Reads the records at `offsets` and gives each to `visit`, in that order.
-// Throws IoError naming the file and the place if it is no segment `number`, or
+// Throws IoError with file and offset if the file is not segment `number` or
 // has no whole record there.
 void ReadRecords(const std::filesystem::path& path, uint64_t number,
                  std::span<const int64_t> offsets, const RecordVisitor& visit);
 
-// Reads all records up to the end of the file or the first that is not whole,
-// which is where a crash stopped. Returns how many bytes were left there.
-// Throws IoError if it is no segment `number`.
+// Reads all records up to the end of the file, or up to the first one that is
+// not whole, where a crash stopped. Returns the number of bytes not read.
+// Throws IoError if the file is not segment `number`.
 int64_t ReadAllRecords(const std::filesystem::path& path, uint64_t number,
                        const RecordVisitor& visit);
 

@@ -8,14 +8,14 @@
 
 namespace replicant::replay {
 
-// How a table makes items of steps.
+// How a table makes items from steps.
 struct NStepConfig {
   int64_t n_step = 1;      // n, in [1, kMaxNStep]
   double discount = 0.99;  // gamma, in [0, 1]
   int64_t stack = 1;       // frames of one stacked observation, >= 1
 };
 
-// Where the parts of one n-step transition lie, and its sums.
+// One n-step transition: the groups that hold it, and its sums.
 //
 //   R = sum_{i<k} (prod_{j<i} gamma d_{t+1+j}) r_{t+1+i}
 //   D =  prod_{j<k} gamma d_{t+1+j}
@@ -34,7 +34,7 @@ struct NStepItem {
 
 // Makes the items of the episodes of one writer for one table.
 //
-// It holds a use of each group that an item to come needs.
+// The assembler holds a use of each group that a future item needs.
 //
 // Thread-safety: none of its own; the shard's lock guards it.
 class NStepAssembler {
@@ -46,18 +46,18 @@ class NStepAssembler {
   NStepAssembler(NStepAssembler&& other) noexcept;
   NStepAssembler& operator=(NStepAssembler&&) = delete;
 
-  // Appends to `items`, in the order of t, every item that is complete with
-  // `group`: those whose o_{t+n} has come, and if the group ends the episode
-  // all that are left. Each item comes with a use of each of its groups, which
-  // whoever holds the item releases (FrameStore::ReleaseRange).
+  // Appends to `items`, in the order of t, every item that `group` completes:
+  // those whose o_{t+n} it brings, and all the rest if it ends the episode.
+  // Each item has a use of each of its groups; the item's owner releases them
+  // (FrameStore::ReleaseRange).
   // Precondition: the group begins an episode, or continues the one that is
   // open (checked; aborts).
   void Append(StoredGroup& group, std::vector<NStepItem>* items);
 
-  // Forgets an open episode, as when its writer is gone.
+  // Forgets an open episode, for example because its writer is gone.
   void Reset();
 
-  // Steps that have come and are in no item yet.
+  // Number of steps that are in no item yet.
   int64_t num_open_steps() const;
 
   // --- for a checkpoint ---
@@ -65,19 +65,19 @@ class NStepAssembler {
   // The groups held, oldest first, and the t of the next item.
   const std::vector<StoredGroup*>& open_groups() const { return groups_; }
   int64_t next_step() const { return next_step_; }
-  // Takes up an open episode again. Precondition: nothing is open.
+  // Goes on with an open episode. Precondition: no episode is open.
   void Restore(const std::vector<StoredGroup*>& groups, int64_t next_step);
 
  private:
   void AddGroup(StoredGroup& group);
   NStepItem MakeItem(int64_t n) const;
-  // Releases what the items from next_step_ on do not need.
+  // Releases the groups that the items from next_step_ on do not need.
   void DropOldGroups();
   int64_t WindowBegin(int64_t step) const;
 
   NStepConfig config_;
   FrameStore* store_;
-  // The groups that items to come need; empty between episodes.
+  // The groups that future items need; empty between episodes.
   std::vector<StoredGroup*> groups_;
   int64_t next_step_ = 0;
 };

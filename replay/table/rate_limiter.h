@@ -15,40 +15,40 @@ enum class RateLimiterMode {
   kQueue     // inserts wait for room, samples for an item; none is lost
 };
 
-// What a table promises about how often its items are sampled.
+// How often the items of a table are sampled.
 struct RateLimiterConfig {
   RateLimiterMode mode = RateLimiterMode::kRatio;
   // Mean number of times that an item is sampled; kRatio only.
   double samples_per_insert = 8.0;
   // Items that the table must hold before the first sample; not kQueue.
   int64_t min_size_to_sample = 1000;
-  // How far the samples may lead or lag, in samples; kRatio only.
+  // Number of samples by which samples may lead or lag inserts; kRatio only.
   double error_buffer = 8000.0;
 
   bool operator==(const RateLimiterConfig&) const = default;
 };
 
-// What else decides whether a RateLimiterConfig can work.
+// The limits that a RateLimiterConfig must work with.
 struct RateLimiterLimits {
-  // Items that the table can hold.
+  // Maximum number of items in the table.
   int64_t max_size = 0;
-  // How often one item may be sampled; 0 for no limit.
+  // Maximum number of samples of one item; 0 for no limit.
   int64_t max_times_sampled = 0;
-  // Items that one message of a writer can bring.
+  // Maximum number of items in one message of a writer.
   int64_t insert_chunk = 1;
-  // Samples that all readers together keep asked for: replicas x prefetch
-  // depth x batch size.
+  // Samples that all readers together have requested at once: replicas x
+  // prefetch depth x batch size.
   int64_t samples_in_flight = 1;
 };
 
 // Returns why `config` cannot be used, or "" if it can. It cannot if
 //  - the table can never hold min_size_to_sample items,
-//  - both sides could wait for each other: the buffer must take what is sent
-//    and asked for at once,
+//  - writers and readers could wait for each other: the buffer must take what
+//    is sent and requested at once,
 //      error_buffer >= max(samples_per_insert insert_chunk, samples_in_flight)
 //    and 2 error_buffer >= samples_per_insert + 1,
-//  - items go after fewer samples than samples_per_insert asks for, or, in a
-//    queue, never.
+//  - max_times_sampled removes items before samples_per_insert is reached, or,
+//    in a queue, never removes them.
 std::string WhyRefused(const RateLimiterConfig& config,
                        const RateLimiterLimits& limits);
 
@@ -62,7 +62,7 @@ std::string WhyRefused(const RateLimiterConfig& config,
 // sample that would lower it below, waits. Below min_size_to_sample inserts are
 // always admitted and samples never.
 //
-// One side is always admitted, if WhyRefused() has nothing to say: while
+// With a config that WhyRefused() accepts, one side is always admitted: while
 // inserts wait, error > error_buffer - samples_per_insert, and then
 // error - 1 >= -error_buffer.
 //
@@ -73,7 +73,7 @@ class RateLimiter {
   // Throws InvalidArgument with the reason if WhyRefused() has one.
   RateLimiter(const RateLimiterConfig& config, const RateLimiterLimits& limits);
 
-  // How many of `wanted` are admitted now, for a table of `size` items.
+  // Return how many of `wanted` are admitted now, for a table of `size` items.
   int64_t AdmitInserts(int64_t wanted, int64_t size) const;
   int64_t AdmitSamples(int64_t wanted, int64_t size) const;
 
@@ -81,7 +81,7 @@ class RateLimiter {
   void CountInserts(int64_t count) { inserts_ += count; }
   void CountSamples(int64_t count) { samples_ += count; }
 
-  // "" while one more would be admitted, else what the side waits for.
+  // Return "" if one more would be admitted now, else the reason for the wait.
   std::string WhyInsertsWait(int64_t size) const;
   std::string WhySamplesWait(int64_t size) const;
 
@@ -92,9 +92,9 @@ class RateLimiter {
     double correction = 0.0;
   };
   State state() const { return {config_, inserts_, samples_, correction_}; }
-  // Goes on from `state` with the settings of this limiter. If they are others
-  // than the state's, an error outside the buffer is moved to the nearer end,
-  // so that neither side has to make up for the past.
+  // Goes on from `state` with the settings of this limiter. If the state has
+  // other settings, an error outside the buffer is moved to the nearer end, so
+  // that neither side has to make up for the past.
   void Restore(const State& state);
 
   int64_t inserts() const { return inserts_; }
@@ -112,18 +112,18 @@ class RateLimiter {
   double correction_ = 0.0;
 };
 
-// Since when one side of a table has been waiting, for the status.
+// For the status: how long one side of a table has waited.
 //
 // Thread-safety: one thread at a time.
 class WaitRecord {
  public:
-  // `who` was refused at `now`; the start of a wait that goes on is kept.
+  // `who` was refused at `now`. Starts a wait unless one has begun.
   void NoteRefused(std::string_view who, Clock::TimePoint now);
-  // The side was admitted: nobody waits.
+  // The side was admitted. Ends the wait.
   void NoteAdmitted() { since_.reset(); }
 
   bool is_waiting() const { return since_.has_value(); }
-  // Who was refused first; meaningful while is_waiting().
+  // The name that was refused first in this wait.
   const std::string& who() const { return who_; }
   // 0 unless is_waiting().
   double waiting_s(Clock::TimePoint now) const;

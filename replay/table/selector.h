@@ -28,13 +28,12 @@ struct Draw {
   bool operator==(const Draw&) const = default;
 };
 
-// A Selector chooses one of the slots that it holds: which item a table samples
-// next, or which it removes when it is full.
+// A Selector chooses one of the slots that it holds: the item that a table
+// samples next, or the item that it removes when it is full.
 //
-// Slots are numbers in [0, capacity), each held at most once. That a slot is
-// inserted twice, or updated or removed when it is not held, is a bug of the
-// caller. Priorities are finite and >= 0, which the caller has
-// verified with IsPriority().
+// Slots are numbers in [0, capacity), each held at most once. To insert a slot
+// twice, or to update or remove a slot that is not held, is a bug of the
+// caller. Priorities are finite and >= 0, as IsPriority() says.
 //
 // Thread-safety: const methods may run concurrently; the others need exclusive
 // access. Shard holds the lock (replay/table/shard.h).
@@ -46,19 +45,19 @@ class Selector {
   virtual void Update(int64_t slot, double priority) = 0;
   virtual void Remove(int64_t slot) = 0;
 
-  // Whether Select() can choose anything: a slot of priority zero cannot be
-  // chosen by kPrioritized, and can by all others.
+  // Whether Select() can choose a slot. kPrioritized never chooses a slot of
+  // priority zero; all others do.
   virtual bool CanSelect() const = 0;
 
-  // Fills `draws`, all from the same slots: nothing is removed. kPrioritized
-  // and kUniform stratify: of B draws, draw j comes from the j-th of B equal
-  // parts of the cumulative probability, and slot i is expected B P(i) times.
+  // Fills `draws` from the same slots; removes none. kPrioritized and kUniform
+  // stratify B draws: draw j comes from the j-th of B equal parts of the
+  // cumulative probability, so slot i is expected B P(i) times.
   // Precondition: CanSelect() (checked; aborts).
   virtual void Select(RandomStream& random, std::span<Draw> draws) const = 0;
 
-  // What the slots weigh together, the share of this table when a reader draws
-  // from several: the sum of priority^exponent for kPrioritized, to 2^-20 each;
-  // the number of slots otherwise.
+  // The total weight of the slots: the sum of priority^exponent for
+  // kPrioritized, to 2^-20 each; the number of slots otherwise. A reader of
+  // several services draws from each in proportion to it.
   virtual double mass() const = 0;
 };
 

@@ -25,37 +25,35 @@ namespace replicant::replay {
 struct ShardConfig {
   StepShape shape;
   std::vector<TableConfig> tables;  // at least one, of different names
-  // Memory for step groups; replay/store/frame_store.h says what counts. The
-  // oldest beyond it go to the disk tier, and where there is none, or no room,
-  // they are evicted with every item that lies in them.
+  // Memory for step groups, counted as replay/store/frame_store.h says. Beyond
+  // it the oldest groups move to the disk tier. Without a disk tier, or if the
+  // disk tier is full, they are evicted with every item that lies in them.
   int64_t max_bytes = int64_t{1} << 33;
   DiskTierConfig disk;
-  // What the clients keep in flight; max_size and max_times_sampled are each
-  // table's own.
+  // The limits of the clients; each table sets max_size and max_times_sampled
+  // itself.
   RateLimiterLimits limits;
   uint64_t seed = 0;
 };
 
 enum class [[nodiscard]] InsertResult{
-    // The steps are in, and every item that they completed.
+    // The steps and every item that they complete are in.
     kInserted,
-    // The steps are in, but items of them wait for a rate limiter. Nothing has
-    // to
-    // be sent again: Resume() goes on.
+    // The steps are in, but some of their items wait for a rate limiter. The
+    // writer need not send them again: Resume() goes on.
     kWait,
-    // The steps do not continue an episode that is known here: the writer
-    // should
-    // go on with its next episode. They were counted and forgotten.
+    // The steps continue no known episode and are dropped, but counted. The
+    // writer should go on with its next episode.
     kDropped,
-    // Not in: open episodes hold the memory up to max_bytes. Send it again
-    // later.
+    // The steps are not in: open episodes hold max_bytes of memory. The writer
+    // should send the group again later.
     kNoRoom,
     // The shard is closed.
     kClosed};
 
 enum class [[nodiscard]] SampleResult{kOk, kTimeout, kClosed};
 
-// Why one side of a table waits.
+// The wait of one side of a table, if there is one.
 struct WaitStatus {
   bool is_waiting = false;
   std::string who;
@@ -63,10 +61,10 @@ struct WaitStatus {
   double waiting_s = 0.0;
 };
 
-// The side of a table that the other one waits for.
+// The side of a table for which the other side waits.
 struct StalledSide {
-  std::string side;     // "writers" or "readers"; empty: neither
-  std::string last;     // who of them was served last; empty: nobody so far
+  std::string side;  // "writers" or "readers"; empty for neither
+  std::string last;  // the client that was served last; empty for none so far
   double idle_s = 0.0;  // since then, or since the other side began to wait
 };
 
@@ -78,7 +76,7 @@ struct TableStatus {
   double error = 0.0;  // of replay/table/rate_limiter.h
   int64_t updates = 0, late_updates = 0;
   WaitStatus insert_wait, sample_wait;
-  // Named once the other side has waited for kStallTime.
+  // Set once the other side has waited for kStallTime.
   StalledSide stalled;
 };
 inline constexpr Clock::Duration kStallTime = std::chrono::seconds(2);
@@ -91,21 +89,21 @@ struct ShardStatus {
   int64_t num_groups_on_disk = 0;
   int64_t inserted_steps = 0;
   int64_t duplicate_groups = 0;  // sent again by a writer
-  int64_t dropped_groups = 0;    // that continued no known episode
+  int64_t dropped_groups = 0;    // continued no known episode
   int64_t abandoned_steps = 0;   // in no item: their episode never ended
-  int64_t abandoned_items = 0;   // still waiting when their writer went
-  int64_t evicted_items = 0;     // that went for max_bytes
-  int64_t disk_errors = 0;       // groups that the disk tier could not take
-  int64_t lost_steps = 0;        // that a service before this one had taken in
+  int64_t abandoned_items = 0;   // still waiting when their writer was closed
+  int64_t evicted_items = 0;     // removed to stay below max_bytes
+  int64_t disk_errors = 0;       // groups that could not move to the disk
+  int64_t lost_steps = 0;        // acknowledged before a crash, and lost in it
 };
 
-// All that one replay service holds: tables, steps and what it knows of its
-// writers. The network is around it (replay/service/service.h).
+// The state of one replay service: its tables, their steps, and the position of
+// each writer. replay/service/service.h adds the network.
 //
-// A writer is a number that no other writer uses, and numbers its step groups
-// 1, 2, 3, ...; a number that was seen is not taken in again, so that a group
-// may be sent twice. An episode that begins anew, or does not go on where it
-// stopped, ends the one before without its last steps, which are counted.
+// Each writer has a number of its own and numbers its step groups 1, 2, 3, ...
+// A group whose number was seen is ignored, so a writer may send a group twice.
+// A group that begins an episode, or does not go on where the open one stopped,
+// ends the open episode without its last steps; these are counted.
 //
 // Thread-safety: all methods may be called from any thread. One lock guards
 // everything; step groups are checked and copied outside it.
@@ -120,30 +118,32 @@ class Shard {
 
   // --- writers ---
 
-  // Takes in a step group (replay/format/step_group.h) without waiting. Throws
-  // IoError if it breaks the format; nothing has changed then.
+  // Inserts a step group (replay/format/step_group.h) without waiting. Throws
+  // IoError, changing nothing, if the group breaks the format.
   InsertResult TryInsert(uint64_t writer, uint64_t sequence,
                          std::vector<std::byte> block);
-  // Admits what waits of `writer`; kInserted if nothing does any more.
+  // Inserts the waiting items of `writer` that are admitted now; kInserted if
+  // none is left.
   InsertResult Resume(uint64_t writer);
-  // TryInsert and Resume until all is in or `deadline` has come: kWait then.
+  // TryInsert(), then Resume() until all items are in or `deadline` has come:
+  // kWait then.
   InsertResult Insert(uint64_t writer, uint64_t sequence,
                       std::vector<std::byte> block, Clock::TimePoint deadline);
-  // Steps that writers have brought so far: those in, those removed since, and
-  // those that came in before a crash and were lost.
+  // Number of steps that writers have inserted so far, including steps that
+  // were removed since or were lost in a crash.
   int64_t num_steps() const;
-  // The sequence of the last group of `writer` that is in, or 0.
+  // The sequence of the last group of `writer` that was inserted, or 0.
   uint64_t LastSequence(uint64_t writer) const;
-  // How many steps of `writer` have come in.
+  // Number of steps that `writer` has inserted.
   int64_t StepsOf(uint64_t writer) const;
-  // The writer had `steps` acknowledged. Returns how many of them never came
-  // in here: they are lost, as after a crash without a journal. They are
-  // counted, and come in from now on.
+  // `steps` steps of the writer were acknowledged, perhaps by a service before
+  // this one. Returns how many of them this shard lacks, as after a crash
+  // without a journal, and counts these as lost and as inserted.
   int64_t NoteStepsOf(uint64_t writer, int64_t steps);
   // The writers that were not closed, ascending.
   std::vector<uint64_t> OpenWriters() const;
-  // The writer is gone: forgets its open episode and what waits of it. Its last
-  // sequence is remembered, in case it comes back.
+  // Drops the writer's open episode and waiting items. Its last sequence is
+  // remembered, in case it comes back.
   void CloseWriter(uint64_t writer);
 
   // --- readers; `table` is the number of a table in the config (checked) ---
@@ -152,48 +152,47 @@ class Shard {
   // The number of a table by name.
   std::optional<int64_t> FindTable(std::string_view name) const;
 
-  // Adds to `batch` as many items as are admitted now, at most `wanted`;
-  // returns how many. `who` stands in the status if none is.
+  // Adds to `batch` as many items as are admitted now, at most `wanted`, and
+  // returns how many. If none is, the status names `who` as waiting.
   int64_t TrySample(int64_t table, int64_t wanted, std::string_view who,
                     SampledBatch* batch);
-  // Fills `batch` with `count` items, as they are admitted. After kTimeout and
-  // kClosed it holds those that came before.
+  // Adds `count` items to `batch` as they are admitted. After kTimeout or
+  // kClosed the batch holds the items drawn until then.
   SampleResult Sample(int64_t table, int64_t count, std::string_view who,
                       Clock::TimePoint deadline, SampledBatch* batch);
-  // Whoever waited has gone: the status names it no more.
+  // The waiting reader has gone: the status names it no more.
   void ForgetSampleWait(int64_t table);
-  // Returns how many of the keys were of items that still live. Throws like
-  // Table::UpdatePriorities.
+  // Returns how many of the keys name a live item. Throws like
+  // Table::UpdatePriorities().
   int64_t UpdatePriorities(int64_t table,
                            std::span<const PriorityUpdate> updates);
 
   // --- checkpoints (replay/checkpoint/checkpointer.h) ---
 
-  // Everything as it is now. The lock is held while the items are copied.
+  // Returns the present state. Holds the lock while it copies the items.
   ShardSnapshot TakeSnapshot() const;
-  // A group of a snapshot, for Restore(); with its bytes on the disk if they
-  // are wanted there and there is room. Throws IoError like Group.
+  // Makes a group of a snapshot, for Restore(). Its bytes are on disk if
+  // `wants_disk` and there is room. Throws IoError like Group.
   std::shared_ptr<StoredGroup> MakeGroup(std::vector<std::byte> block,
                                          uint64_t serial, uint64_t writer,
                                          uint64_t sequence, bool wants_disk);
-  // Takes up a snapshot. Items of tables that this config does not name are
-  // left out. Throws InvalidArgument if a table makes other items than the
-  // snapshot holds (n_step, discount, stack). Precondition: it is one of
-  // DecodeSnapshot(), used once; nothing was inserted yet (checked; aborts).
+  // Restores a snapshot, without the tables that this config does not name.
+  // Throws InvalidArgument if a table makes other items than the snapshot holds
+  // (n_step, discount, stack). Precondition: `snapshot` is from
+  // DecodeSnapshot() and used once; nothing was inserted yet (checked; aborts).
   void Restore(const ShardSnapshot& snapshot);
-  // From now on calls `journal` with every group that is taken in, under the
-  // lock and before the call that brings it returns; nothing changes if it
-  // throws. Null ends this.
+  // From now on every insert calls `journal` with its group, under the lock and
+  // before it returns; it changes nothing if `journal` throws. Null ends this.
   using Journal = std::function<void(const Group&)>;
   void SetJournal(Journal journal);
-  // Takes in a group of the journal, as it once was taken in.
+  // Inserts a group of the journal as it was inserted before.
   InsertResult Replay(uint64_t serial, uint64_t writer, uint64_t sequence,
                       std::vector<std::byte> block);
 
-  // Of the group taken in last, or 0.
+  // The serial of the group inserted last, or 0.
   uint64_t last_serial() const;
 
-  // Ends all waits with kClosed, and what is called later too.
+  // Ends all waits, and all later inserts and samples, with kClosed.
   void Close();
 
   ShardStatus Status() const;
@@ -227,15 +226,15 @@ class Shard {
   void ForgetOpenEpisode(Writer& writer) REQUIRES(mutex_);
   void ForgetWaitingItems(Writer& writer) REQUIRES(mutex_);
   bool MakeRoom(int64_t bytes) REQUIRES(mutex_);
-  // Whether the group is on the disk now, or gone. May evict groups that are on
-  // the disk, those above `last_evicted`, which it raises.
+  // Moves the group to the disk; true if it is there now, or evicted. May evict
+  // groups on disk with serials above `last_evicted`, and raises that.
   bool MoveToDisk(StoredGroup& group, uint64_t* last_evicted) REQUIRES(mutex_);
   bool EvictOldestOnDisk(uint64_t* last_evicted) REQUIRES(mutex_);
   void NoteDiskError(const IoError& error) REQUIRES(mutex_);
   void Evict(StoredGroup& group) REQUIRES(mutex_);
   InsertResult InsertLocked(uint64_t id, uint64_t sequence,
                             std::shared_ptr<Group> group) REQUIRES(mutex_);
-  // Moves waiting items into the tables; whether none is left.
+  // Moves waiting items into the tables; true if none is left.
   bool Admit(uint64_t id, Writer& writer) REQUIRES(mutex_);
   // Whether Admit() would change anything.
   bool CanAdmit(uint64_t id) const REQUIRES(mutex_);

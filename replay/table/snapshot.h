@@ -14,16 +14,16 @@
 
 namespace replicant::replay {
 
-// All of a shard but the bytes of its step groups, at one moment: what a
-// checkpoint holds besides the segments. Settings are not in it, save those
-// that give the items their meaning.
+// The state of a shard at one moment, without the bytes of its step groups: a
+// checkpoint consists of it and the segments. Of the settings it holds only
+// those that the items depend on.
 //
-// It shares the groups with the shard and stays as it is whatever the shard
-// does. Thread-safety: immutable once made.
+// The snapshot shares the groups with the shard and does not change when the
+// shard does. Thread-safety: immutable once made.
 struct ShardSnapshot {
   struct SavedGroup {
     std::shared_ptr<StoredGroup> group;
-    // Its data at that moment: those of the group may move since.
+    // The group's data at that moment; group->data may move to disk later.
     std::shared_ptr<const Group> data;
     uint64_t next_serial = 0;  // of Group::next, or 0
   };
@@ -54,19 +54,18 @@ struct ShardSnapshot {
   std::vector<int64_t> counters;
 };
 
-// Where a group lies in the segments.
+// The place of a group in the segments.
 struct GroupLocation {
   uint64_t segment = 0;
   int64_t offset = 0;
 };
 
-// The bytes of a snapshot, without the blocks of the groups: a location stands
-// for each.
+// Encodes a snapshot, with a location in place of each group's block.
 std::vector<std::byte> EncodeSnapshot(
     const ShardSnapshot& snapshot,
     const std::function<GroupLocation(uint64_t serial)>& location);
 
-// A snapshot whose groups are still to be read.
+// An encoded snapshot before its groups are read.
 struct EncodedSnapshot {
   struct Place {
     uint64_t serial = 0, next_serial = 0;
@@ -77,7 +76,8 @@ struct EncodedSnapshot {
   std::span<const std::byte> body;
 };
 
-// Reads where the groups lie. Throws IoError for bytes that are no snapshot.
+// Reads the places of the groups. Throws IoError for bytes that are not a
+// snapshot.
 EncodedSnapshot DecodePlaces(std::span<const std::byte> bytes);
 // Reads the rest; `groups` are those of encoded.places, in that order. Throws
 // IoError if a number points to no group or slot.

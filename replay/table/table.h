@@ -18,13 +18,13 @@ namespace replicant::replay {
 // One table of a service.
 struct TableConfig {
   std::string name = "default";
-  // Items; one more than this removes one.
+  // Maximum number of items; an insert into a full table removes one.
   int64_t max_size = 1'000'000;
   SelectorKind sampler = SelectorKind::kPrioritized;
   double priority_exponent = 0.6;
   // kFifo, kLifo or kLowestPriority.
   SelectorKind remover = SelectorKind::kFifo;
-  // An item goes after so many samples; 0 for never.
+  // An item is removed after so many samples; 0 for no limit.
   int64_t max_times_sampled = 0;
   NStepConfig n_step;
   RateLimiterConfig rate_limiter;
@@ -44,18 +44,18 @@ struct TableItem {
   uint16_t num_groups = 0;
 };
 
-// What a checkpoint keeps of a table.
+// The part of a table that a checkpoint holds.
 struct TableContents {
   std::vector<TableItem> items;      // by slot
   std::vector<uint32_t> free_slots;  // in the order that they are taken from
   RateLimiter::State limiter;
   float max_priority = 1.0f;
-  // No item had a larger one.
+  // The largest generation of any item so far.
   uint32_t max_generation = 0;
 };
 
-// Items that are sampled by priority, age or evenly; their steps lie in a
-// FrameStore shared with other tables.
+// A table of items, sampled by priority, by age or uniformly. The items' steps
+// lie in a FrameStore that all tables of the shard share.
 //
 // Thread-safety: none of its own; the shard's lock guards it.
 class Table {
@@ -68,26 +68,27 @@ class Table {
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
 
-  // How many inserts are admitted now, of `wanted`. All are while nothing can
-  // be sampled because every priority is zero, or both sides would wait.
+  // Returns how many of `wanted` inserts are admitted now. All are while every
+  // priority is zero: nothing can be sampled then, and both sides would wait.
   int64_t AdmitInserts(int64_t wanted) const;
-  // Takes in an item and the uses it comes with; its priority is the writer's,
-  // or the largest that the table has seen. Removes another if it is full.
+  // Inserts an item and takes over its uses of groups. Its priority is the
+  // writer's, or else the largest that the table has seen. Removes another item
+  // if the table is full.
   // Precondition: AdmitInserts(1) == 1 (checked; aborts).
   void Insert(const NStepItem& item);
 
-  // Draws as many items as are admitted now, at most `wanted`, and adds them to
-  // `batch`; returns how many. The draws of one call are stratified, unless
-  // items can go while they are drawn (max_times_sampled): those are drawn one
-  // by one, each from what is left.
+  // Draws as many items as are admitted now, at most `wanted`, adds them to
+  // `batch` and returns how many. The draws of one call are stratified. With
+  // max_times_sampled, a draw may remove its item; so items are drawn one by
+  // one, each from those left.
   int64_t Sample(int64_t wanted, RandomStream& random, SampledBatch* batch);
 
-  // Sets priorities; returns how many keys were of items that still live.
+  // Sets priorities and returns how many of the keys name a live item.
   // Throws InvalidArgument, changing nothing, if a priority is negative or not
   // finite.
   int64_t UpdatePriorities(std::span<const PriorityUpdate> updates);
 
-  // Removes the item, unless it is gone already.
+  // Removes the item if it is live.
   void Remove(ItemKey key);
 
   int64_t size() const { return size_; }
@@ -101,10 +102,10 @@ class Table {
   // Fills `contents`, using the memory that its vectors have.
   void ReadContents(TableContents* contents) const;
   size_t num_slots() const { return items_.size(); }
-  // Fills an empty table; `contents.items` hold their groups and no uses. A
-  // live item keeps its key, and later items take the slots that they would
-  // have taken, unless the table has become too small for its slots; of what
-  // does not fit the oldest is left out. Precondition: empty (checked).
+  // Fills an empty table; `contents.items` hold their groups and no uses. Items
+  // keep their keys, and later items get the slots that they would have got. If
+  // the table has become too small for that, the oldest items are left out.
+  // Precondition: the table is empty (checked).
   void Restore(const TableContents& contents);
 
  private:
@@ -124,8 +125,9 @@ class Table {
   std::vector<TableItem> items_;  // by slot; grows up to max_size
   std::vector<uint32_t> free_slots_;
   uint64_t num_ordered_ = 0;
-  // The least generation of an item that is new in this process: above all that
-  // a process before it can have given away, which a checkpoint does not tell.
+  // The smallest generation of an item that is inserted in this process. It is
+  // above every generation that an earlier process can have used since its last
+  // checkpoint.
   static constexpr uint32_t kGenerationsPerRestore = 1 << 20;
   uint32_t first_generation_ = 0;
   uint32_t max_generation_ = 0;
