@@ -7,12 +7,12 @@
 
 namespace replicant::agents {
 
-// The agent steps of all actors so far, as they stand in the metadata of
-// published parameters and of checkpoints.
+// Metadata key of published parameters and checkpoints: agent steps of all
+// actors so far.
 inline constexpr const char* kAgentStepsKey = "agent_steps";
 
-// std::nullopt if `metadata` does not say. Throws InvalidArgument if it says
-// something other than a number >= 0.
+// Returns the agent steps in `metadata`, or std::nullopt if the key is absent.
+// Throws InvalidArgument if the value is not a number >= 0.
 std::optional<int64_t> AgentStepsIn(
     const std::map<std::string, std::string>& metadata);
 

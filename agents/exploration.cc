@@ -8,16 +8,19 @@ namespace replicant::agents {
 ExplorationConfig ExplorationConfig::Read(config::Reader& reader) {
   ExplorationConfig c;
   reader.Field("random_steps", &c.random_steps, {0, 1'000'000'000},
-               "agent steps of uniform random actions before the policy acts");
+               "agent steps with uniform random actions before the policy "
+               "acts");
   reader.Field("initial_scale", &c.initial_scale, {0.0, 10.0},
-               "standard deviation of the noise at first; 1 is half an "
+               "initial standard deviation of the noise; 1 is half an "
                "action's range");
   reader.Field("final_scale", &c.final_scale, {0.0, 10.0},
                "standard deviation of the noise after decay_steps");
   reader.Field("decay_steps", &c.decay_steps, {0, 1'000'000'000},
-               "agent steps from the first scale to the last; 0 for none");
+               "agent steps over which the scale changes linearly; 0: "
+               "final_scale from the start");
   reader.Field("spread", &c.spread, {1e-3, 1e3},
-               "the last environment's scale over the first one's");
+               "ratio of the last environment's scale to the first one's; "
+               "those between are spaced geometrically");
   return c;
 }
 

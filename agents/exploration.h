@@ -10,15 +10,15 @@ namespace replicant::agents {
 // units of half the action's range. Agent steps are those of all actors
 // together.
 struct ExplorationConfig {
-  // Uniform random actions before the policy acts.
+  // Agent steps with uniform random actions before the policy acts.
   int64_t random_steps = 500;
-  // The scale goes from `initial` in a straight line to `final` in
-  // `decay_steps` agent steps; 0 steps: `final` from the start.
+  // The scale changes linearly from `initial_scale` to `final_scale` over
+  // `decay_steps` agent steps; 0 steps: final_scale from the start.
   double initial_scale = 0.3;
   double final_scale = 0.3;
   int64_t decay_steps = 0;
-  // Environment i of N acts with scale * spread^(i / (N - 1)): fixed per
-  // environment, as in Ape-X (arXiv:1803.00933). 1: all alike.
+  // Environment i of N acts with scale * spread^(i / (N - 1)), as in Ape-X
+  // (arXiv:1803.00933). 1: all environments have one scale.
   double spread = 1.0;
 
   static ExplorationConfig Read(config::Reader& reader);
@@ -26,7 +26,8 @@ struct ExplorationConfig {
   bool IsRandom(int64_t agent_steps) const {
     return agent_steps < random_steps;
   }
-  // Of environment `index` of `num_environments` after `agent_steps`.
+  // Returns the scale of environment `index` of `num_environments` after
+  // `agent_steps`.
   double Scale(int64_t agent_steps, int64_t index,
                int64_t num_environments) const;
 };

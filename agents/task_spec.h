@@ -10,19 +10,19 @@
 
 namespace replicant::agents {
 
-// How an environment looks to an agent and to the replay. An agent's
-// observations and actions are f32, its actions in [-1, 1]; pixels are u8.
+// An environment as agent and replay see it. Observations and actions are f32,
+// actions in [-1, 1]; pixels are u8.
 struct TaskSpec {
   bool has_pixels = false;
-  // What the agent sees: [O], or [H, W, 3 * frame_stack] with pixels.
+  // Shape of an observation: [O], or [H, W, 3 * frame_stack] with pixels.
   Shape observation;
   int64_t frame_stack = 1;
-  // Control steps of an agent step, of which each is a frame.
+  // Control steps per agent step. Each control step counts as a frame.
   int64_t action_repeat = 1;
-  // Of one agent step; rewards of the Control Suite are in [0, 1] per control
-  // step.
+  // Largest reward of one agent step. Rewards of the Control Suite are in [0,
+  // 1] per control step.
   double largest_reward = 1.0;
-  // What brings a sum of agent steps' rewards to the Control Suite's return,
+  // Factor from a sum of agent steps' rewards to the Control Suite's return,
   // the sum over control steps.
   double return_scale = 1.0;
   // The task's own range of actions.
@@ -32,18 +32,18 @@ struct TaskSpec {
   int64_t action_size() const {
     return static_cast<int64_t>(action_minimum.size());
   }
-  // Bytes of one step's rows in the replay: an observation without its frame,
+  // Sizes of one step's rows in the replay: an observation without its frame,
   // an action, and the newest frame [H, W, 3].
   int64_t observation_bytes() const;
   int64_t action_bytes() const;
   int64_t frame_bytes() const;
 
-  // From [-1, 1] to the task's range, linearly.
+  // Maps an action linearly from [-1, 1] to the task's range.
   void ToTaskRange(std::span<const float> action, std::span<double> out) const;
 };
 
-// Of an environment that was made of `config`. With pixels the agent sees these
-// alone. Throws ConfigError if an action has no bounds (lqr).
+// Describes `environment`, which was made from `config`. With pixels the agent
+// sees only the pixels. Throws ConfigError if an action has no bounds (lqr).
 TaskSpec MakeTaskSpec(const env::TaskConfig& config,
                       const env::Environment& environment);
 

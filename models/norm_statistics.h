@@ -17,9 +17,10 @@ inline void ReadNormStatistics(config::Reader& reader, NormStatistics* value) {
   reader.Field("batch_norm_statistics", value,
                {{"sync", NormStatistics::kSync},
                 {"per_replica", NormStatistics::kPerReplica}},
-               "batch norm on several replicas: sync normalises by the rows of "
-               "all, so that N replicas learn what one would; per_replica each "
-               "by its own rows, without waiting for the others");
+               "statistics of batch norm on several replicas. sync: over the "
+               "rows of all replicas, so that N replicas learn what one "
+               "would; per_replica: over each replica's own rows, without "
+               "waiting for the others");
 }
 
 // Returns what a batch norm with these statistics gathers by; null for

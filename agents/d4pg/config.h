@@ -7,8 +7,9 @@
 
 #include "core/config/reader.h"
 
-// What a D4PG agent is made of (arXiv:1804.08617), section `agent` of a run.
-// One struct per section; the keys, their ranges and meaning are in config.cc.
+// Configuration of a D4PG agent (arXiv:1804.08617): section `agent` of a run,
+// one struct per subsection. config.cc has the keys, their ranges and their
+// meaning.
 namespace replicant::agents::d4pg {
 
 enum class EncoderKind { kState, kNature, kDrq, kLight, kCustom };
@@ -25,10 +26,10 @@ struct ConvLayer {
   int64_t stride = 0;
 };
 
-// What turns an observation into features.
+// The encoder from observations to features.
 struct EncoderConfig {
   EncoderKind kind = EncoderKind::kState;
-  // kCustom only; all of one length
+  // kCustom only; the three have one length
   std::vector<int64_t> channels;
   std::vector<int64_t> kernels;
   std::vector<int64_t> strides;
@@ -36,7 +37,7 @@ struct EncoderConfig {
   static EncoderConfig Read(config::Reader& reader);
 
   bool has_pixels() const { return kind != EncoderKind::kState; }
-  // The convolutions, first to last; none for kState.
+  // Returns the convolutions, first to last; none for kState.
   //   kNature  8x8/4 32, 4x4/2 64, 3x3/1 64 (Mnih et al. 2015, "Methods")
   //   kDrq     3x3/2 32, three of 3x3/1 32 (arXiv:2107.09645, section 3.1)
   //   kLight   8x8/4 16, 4x4/2 32
@@ -45,7 +46,8 @@ struct EncoderConfig {
 
 struct NetworkConfig {
   EncoderConfig encoder;
-  // size of LayerNorm + tanh embedding between encoder and heads; pixels only
+  // output size of the embedding (linear, layer norm, tanh) between encoder and
+  // heads; pixels only
   int64_t embedding_size = 50;
   std::vector<int64_t> policy_hidden_sizes = {256, 256, 256};
   std::vector<int64_t> critic_hidden_sizes = {512, 512, 256};
@@ -53,7 +55,8 @@ struct NetworkConfig {
   Initialization initialization = Initialization::kOrthogonal;
   double policy_last_layer_scale = 0.01;
   double critic_last_layer_scale = 0.1;
-  // atom k starts with a bias of -slope * k, so that values start low
+  // atom k starts with an additional bias of -slope * k, so that values start
+  // low
   double critic_bias_slope = 0.0;
 
   static NetworkConfig Read(config::Reader& reader);
@@ -61,7 +64,7 @@ struct NetworkConfig {
 
 struct DistributionConfig {
   int64_t num_atoms = 51;
-  // none: MakeSupport() takes the range that returns can have
+  // none: MakeSupport() computes the range of returns
   std::optional<double> v_min;
   std::optional<double> v_max;
 
@@ -70,9 +73,10 @@ struct DistributionConfig {
 
 struct TargetConfig {
   TargetUpdate update = TargetUpdate::kMovingAverage;
-  double rate = 0.005;      // kMovingAverage
-  int64_t period = 100;     // kPeriodicCopy; updates
-  bool has_encoder = true;  // else next observations go through the online one
+  double rate = 0.005;   // kMovingAverage
+  int64_t period = 100;  // kPeriodicCopy; updates
+  // false: next observations go through the online encoder
+  bool has_encoder = true;
 
   static TargetConfig Read(config::Reader& reader);
 };

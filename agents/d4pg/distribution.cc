@@ -13,8 +13,7 @@ namespace replicant::agents::d4pg {
 namespace {
 
 // z as a row [K]
-graph::Output Atoms(graph::Graph& graph, const Support& support, DType dtype,
-                    graph::CallSite site) {
+graph::Output Atoms(graph::Graph& graph, const Support& support, DType dtype) {
   HostTensor z(dtype, Shape({support.num_atoms}));
   const double gap = (support.v_max - support.v_min) /
                      static_cast<double>(support.num_atoms - 1);
@@ -27,7 +26,7 @@ graph::Output Atoms(graph::Graph& graph, const Support& support, DType dtype,
   } else {
     fill(z.MutableSpan<float>());
   }
-  return graph.Constant(z.view(), site);
+  return graph.Constant(z.view());
 }
 
 }  // namespace
@@ -61,10 +60,10 @@ Support MakeSupport(const DistributionConfig& config, double discount,
 
 graph::Output ExpectedValue(graph::Output probabilities, const Support& support,
                             graph::CallSite site) {
+  const graph::Graph::SiteScope scope(probabilities, site);
   const graph::Output atoms =
-      Atoms(*probabilities.graph, support, probabilities.dtype(), site);
-  return graph::ReduceSum(graph::Mul(probabilities, atoms, site), {.axes = {1}},
-                          site);
+      Atoms(*probabilities.graph, support, probabilities.dtype());
+  return graph::ReduceSum(graph::Mul(probabilities, atoms), {.axes = {1}});
 }
 
 }  // namespace replicant::agents::d4pg

@@ -15,16 +15,16 @@ struct Support {
   int64_t num_atoms = 0;
 };
 
-// The support that `config` asks for. The range that returns can have, for
-// rewards of an agent step in [0, largest_reward], is
+// Returns the support of `config`. For rewards of an agent step in
+// [0, largest_reward], returns are in
 //
 //   [0, largest_reward / (1 - discount)]
 //
-// with `discount` per agent step in [0, 1); largest_reward is 1 if an action
-// repeat averages the rewards of the Control Suite, and the action repeat if it
-// sums them. The range is the default; it is an error, a ConfigError with the
-// reason, if v_min or v_max cut it: returns beyond the outer atoms would all be
-// taken for these.
+// with `discount` per agent step in [0, 1). For the Control Suite,
+// largest_reward is 1 if an action repeat averages rewards, and the action
+// repeat if it sums them. This range is the default support. Throws
+// ConfigError, with the reason, if v_min or v_max cut the range: returns beyond
+// the outer atoms would all be projected onto these.
 Support MakeSupport(const DistributionConfig& config, double discount,
                     double largest_reward);
 

@@ -12,54 +12,48 @@ namespace replicant::agents::d4pg {
 CriticLossResult CriticLoss(const CriticLossInputs& inputs,
                             const Support& support, Priority priority,
                             CallSite site) {
-  const Output target = graph::StopGradient(
-      graph::CategoricalProjection(inputs.next_probabilities, inputs.reward,
-                                   inputs.discount, support.v_min,
-                                   support.v_max, site),
-      site);
+  const Graph::SiteScope scope(inputs.logits, site);
+  const Output target = graph::StopGradient(graph::CategoricalProjection(
+      inputs.next_probabilities, inputs.reward, inputs.discount, support.v_min,
+      support.v_max));
   const Output cross_entropy =
-      graph::SoftmaxCrossEntropy(inputs.logits, target, site);
+      graph::SoftmaxCrossEntropy(inputs.logits, target);
   CriticLossResult result;
-  result.loss = graph::ReduceMean(
-      graph::Mul(cross_entropy, inputs.weight, site), {}, site);
-  result.value =
-      ExpectedValue(graph::Softmax(inputs.logits, site), support, site);
+  result.loss = graph::ReduceMean(graph::Mul(cross_entropy, inputs.weight));
+  result.value = ExpectedValue(graph::Softmax(inputs.logits), support);
   if (priority == Priority::kCrossEntropy) {
-    result.priority = graph::StopGradient(cross_entropy, site);
+    result.priority = graph::StopGradient(cross_entropy);
   } else {
     const Output error =
-        graph::Sub(ExpectedValue(target, support, site), result.value, site);
-    result.priority = graph::StopGradient(graph::Abs(error, site), site);
+        graph::Sub(ExpectedValue(target, support), result.value);
+    result.priority = graph::StopGradient(graph::Abs(error));
   }
   return result;
 }
 
 PolicyLossResult PolicyLoss(const PolicyNetwork::Result& policy, Output value,
                             const D4pgConfig& config, CallSite site) {
+  const Graph::SiteScope scope(value, site);
   PolicyLossResult result;
-  result.loss = graph::Neg(graph::ReduceMean(value, {}, site), site);
+  result.loss = graph::Neg(graph::ReduceMean(value));
   result.objective = result.loss;
   if (config.max_action_gradient_norm > 0.0) {
     // action * clipped gradient has that gradient by the action
-    const Output gradient = graph::Gradients(graph::ReduceSum(value, {}, site),
-                                             {policy.action}, site)[0];
+    const Output gradient =
+        graph::Gradients(graph::ReduceSum(value), {policy.action})[0];
     const Output clipped = graph::StopGradient(
-        graph::ClipRowsByNorm(gradient, config.max_action_gradient_norm, site),
-        site);
-    const Output rows = graph::ReduceSum(
-        graph::Mul(policy.action, clipped, site), {.axes = {1}}, site);
-    result.objective = graph::Neg(graph::ReduceMean(rows, {}, site), site);
+        graph::ClipRowsByNorm(gradient, config.max_action_gradient_norm));
+    const Output rows =
+        graph::ReduceSum(graph::Mul(policy.action, clipped), {.axes = {1}});
+    result.objective = graph::Neg(graph::ReduceMean(rows));
   }
   if (config.pre_tanh_penalty_weight > 0.0) {
-    const Output excess =
-        graph::Relu(graph::Add(graph::Abs(policy.pre_tanh, site),
-                               -config.pre_tanh_penalty_limit, site),
-                    site);
-    const Output penalty =
-        graph::Mul(graph::ReduceMean(graph::Square(excess, site), {}, site),
-                   config.pre_tanh_penalty_weight, site);
-    result.loss = graph::Add(result.loss, penalty, site);
-    result.objective = graph::Add(result.objective, penalty, site);
+    const Output excess = graph::Relu(graph::Add(
+        graph::Abs(policy.pre_tanh), -config.pre_tanh_penalty_limit));
+    const Output penalty = graph::Mul(graph::ReduceMean(graph::Square(excess)),
+                                      config.pre_tanh_penalty_weight);
+    result.loss = graph::Add(result.loss, penalty);
+    result.objective = graph::Add(result.objective, penalty);
   }
   return result;
 }

@@ -4,8 +4,8 @@
 #include "agents/d4pg/distribution.h"
 #include "agents/d4pg/networks.h"
 
-// What D4PG minimises (arXiv:1804.08617, algorithm 1). B batch, A actions, K
-// atoms.
+// The losses of D4PG (arXiv:1804.08617, algorithm 1). Letters: B batch, A
+// actions, K atoms.
 namespace replicant::agents::d4pg {
 
 struct CriticLossInputs {
@@ -20,7 +20,7 @@ struct CriticLossResult {
   // mean_b weight[b] * H(m[b], softmax(logits[b])), m the projection of
   // reward + discount * z onto the atoms; no gradient flows into m. []
   Output loss;
-  // what `Priority` asks for, [B]; no gradient flows through it
+  // new priorities by the rule `priority`, [B]; no gradient flows through them
   Output priority;
   // expected return of the sampled actions, [B]
   Output value;
@@ -32,11 +32,12 @@ CriticLossResult CriticLoss(const CriticLossInputs& inputs,
 struct PolicyLossResult {
   // -mean_b value[b] + penalty, []
   Output loss;
-  // The scalar whose gradient by the policy's parameters trains it: that of
-  // `loss`, with dvalue/daction clipped per row.
+  // A scalar for Gradients() only. Its gradient by the policy's parameters is
+  // that of `loss`, but with dvalue/daction clipped per row.
   Output objective;
 };
-// value [B] is the critic's for policy.action, and depends on it.
+// `value` [B] is the critic's expected return of policy.action; it depends on
+// this output.
 //
 //   penalty = weight * mean(max(|pre_tanh| - limit, 0)^2)
 PolicyLossResult PolicyLoss(const PolicyNetwork::Result& policy, Output value,

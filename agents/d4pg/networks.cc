@@ -42,9 +42,8 @@ nn::LayerOptions LastLayerOptions(const NetworkConfig& config, double scale,
   return options;
 }
 
-Output Activate(Output x, Activation activation, CallSite site) {
-  return activation == Activation::kElu ? graph::Elu(x, 1.0, site)
-                                        : graph::Relu(x, site);
+Output Activate(Output x, Activation activation) {
+  return activation == Activation::kElu ? graph::Elu(x, 1.0) : graph::Relu(x);
 }
 
 int64_t ConvSize(int64_t size, const ConvLayer& layer) {
@@ -63,12 +62,10 @@ std::array<int64_t, 3> ConvnetSize(const NetworkConfig& config,
 }
 
 std::optional<Embedding> MakeTrunk(Graph& graph, const NetworkConfig& config,
-                                   int64_t feature_size, DType dtype,
-                                   CallSite site) {
+                                   int64_t feature_size, DType dtype) {
   if (!config.encoder.has_pixels()) return std::nullopt;
   const Graph::Scope scope(graph, "trunk");
-  return Embedding(graph, config, feature_size, config.embedding_size, dtype,
-                   site);
+  return Embedding(graph, config, feature_size, config.embedding_size, dtype);
 }
 
 }  // namespace
@@ -108,6 +105,7 @@ void CheckSpec(const NetworkConfig& config, const AgentSpec& spec) {
 Encoder::Encoder(Graph& graph, const NetworkConfig& config,
                  const AgentSpec& spec, CallSite site)
     : dtype_(spec.dtype), has_pixels_(config.encoder.has_pixels()) {
+  const Graph::SiteScope site_scope(graph, site);
   CheckSpec(config, spec);
   if (!has_pixels_) {
     feature_size_ = spec.observation[0];
@@ -120,8 +118,7 @@ Encoder::Encoder(Graph& graph, const NetworkConfig& config,
     const std::string name = std::to_string(2 * layers_.size());
     layers_.emplace_back(graph, name, in, layer.channels, layer.kernel,
                          graph::Conv2dOptions{.stride = layer.stride},
-                         LayerOptionsOf(config, std::sqrt(2.0), spec.dtype),
-                         site);
+                         LayerOptionsOf(config, std::sqrt(2.0), spec.dtype));
     in = layer.channels;
   }
   const auto [height, width, channels] = ConvnetSize(config, spec.observation);
@@ -130,12 +127,12 @@ Encoder::Encoder(Graph& graph, const NetworkConfig& config,
 
 Output Encoder::operator()(Output observation, CallSite site) const {
   if (!has_pixels_) return observation;
-  Output x =
-      graph::NormalizePixels(observation, dtype_, 1.0 / 255.0, -0.5, site);
+  const Graph::SiteScope scope(observation, site);
+  Output x = graph::NormalizePixels(observation, dtype_, 1.0 / 255.0, -0.5);
   for (const nn::Conv2d& layer : layers_) {
-    x = graph::Relu(layer(x, site), site);
+    x = graph::Relu(layer(x));
   }
-  return graph::Reshape(x, {x.shape()[0], feature_size_}, site);
+  return graph::Reshape(x, {x.shape()[0], feature_size_});
 }
 
 std::vector<VariableId> Encoder::variables() const {
@@ -147,12 +144,12 @@ std::vector<VariableId> Encoder::variables() const {
 }
 
 Embedding::Embedding(Graph& graph, const NetworkConfig& config, int64_t in,
-                     int64_t size, DType dtype, CallSite site)
-    : linear_(graph, "0", in, size, LayerOptionsOf(config, 1.0, dtype), site),
-      norm_(graph, "1", size, dtype, /*epsilon=*/1e-5, site) {}
+                     int64_t size, DType dtype)
+    : linear_(graph, "0", in, size, LayerOptionsOf(config, 1.0, dtype)),
+      norm_(graph, "1", size, dtype, /*epsilon=*/1e-5) {}
 
-Output Embedding::operator()(Output x, CallSite site) const {
-  return graph::Tanh(norm_(linear_(x, site), site), site);
+Output Embedding::operator()(Output x) const {
+  return graph::Tanh(norm_(linear_(x)));
 }
 
 void Embedding::AppendVariables(std::vector<VariableId>* variables) const {
@@ -161,11 +158,10 @@ void Embedding::AppendVariables(std::vector<VariableId>* variables) const {
   }
 }
 
-Head::Head(Graph& graph, const NetworkConfig& config, const Options& options,
-           CallSite site)
+Head::Head(Graph& graph, const NetworkConfig& config, const Options& options)
     : activation_(config.activation),
       first_(graph, config, options.in, options.hidden_sizes.at(0),
-             options.last_layer.dtype, site) {
+             options.last_layer.dtype) {
   const auto& sizes = options.hidden_sizes;
   const double gain =
       config.activation == Activation::kRelu ? std::sqrt(2.0) : 1.0;
@@ -177,17 +173,16 @@ Head::Head(Graph& graph, const NetworkConfig& config, const Options& options,
         graph, std::to_string(2 * i + 1), sizes[i - 1],
         is_last ? options.out : sizes[i],
         is_last ? options.last_layer
-                : LayerOptionsOf(config, gain, options.last_layer.dtype),
-        site);
+                : LayerOptionsOf(config, gain, options.last_layer.dtype));
   }
 }
 
-Output Head::operator()(Output x, CallSite site) const {
-  x = first_(x, site);
+Output Head::operator()(Output x) const {
+  x = first_(x);
   for (size_t i = 0; i + 1 < layers_.size(); ++i) {
-    x = Activate(layers_[i](x, site), activation_, site);
+    x = Activate(layers_[i](x), activation_);
   }
-  return layers_.back()(x, site);
+  return layers_.back()(x);
 }
 
 void Head::AppendVariables(std::vector<VariableId>* variables) const {
@@ -201,8 +196,9 @@ void Head::AppendVariables(std::vector<VariableId>* variables) const {
 PolicyNetwork::PolicyNetwork(Graph& graph, const NetworkConfig& config,
                              const AgentSpec& spec, int64_t feature_size,
                              CallSite site) {
+  const Graph::SiteScope site_scope(graph, site);
   const Graph::Scope scope(graph, "policy");
-  trunk_ = MakeTrunk(graph, config, feature_size, spec.dtype, site);
+  trunk_ = MakeTrunk(graph, config, feature_size, spec.dtype);
   {
     const Graph::Scope head_scope(graph, "head");
     const auto& sizes = config.policy_hidden_sizes;
@@ -213,8 +209,7 @@ PolicyNetwork::PolicyNetwork(Graph& graph, const NetworkConfig& config,
                       .out = spec.action_size,
                       .last_layer = LastLayerOptions(
                           config, config.policy_last_layer_scale,
-                          /*bias_slope=*/0.0, sizes.back(), spec.dtype)},
-        site);
+                          /*bias_slope=*/0.0, sizes.back(), spec.dtype)});
   }
   if (trunk_) trunk_->AppendVariables(&variables_);
   head_->AppendVariables(&variables_);
@@ -222,16 +217,18 @@ PolicyNetwork::PolicyNetwork(Graph& graph, const NetworkConfig& config,
 
 PolicyNetwork::Result PolicyNetwork::operator()(Output features,
                                                 CallSite site) const {
-  const Output x = trunk_ ? (*trunk_)(features, site) : features;
-  const Output pre_tanh = (*head_)(x, site);
-  return {.action = graph::Tanh(pre_tanh, site), .pre_tanh = pre_tanh};
+  const Graph::SiteScope scope(features, site);
+  const Output x = trunk_ ? (*trunk_)(features) : features;
+  const Output pre_tanh = (*head_)(x);
+  return {.action = graph::Tanh(pre_tanh), .pre_tanh = pre_tanh};
 }
 
 CriticNetwork::CriticNetwork(Graph& graph, const NetworkConfig& config,
                              const AgentSpec& spec, int64_t feature_size,
                              int64_t num_atoms, CallSite site) {
+  const Graph::SiteScope site_scope(graph, site);
   const Graph::Scope scope(graph, "critic");
-  trunk_ = MakeTrunk(graph, config, feature_size, spec.dtype, site);
+  trunk_ = MakeTrunk(graph, config, feature_size, spec.dtype);
   {
     const Graph::Scope head_scope(graph, "head");
     const auto& sizes = config.critic_hidden_sizes;
@@ -244,8 +241,7 @@ CriticNetwork::CriticNetwork(Graph& graph, const NetworkConfig& config,
                       .out = num_atoms,
                       .last_layer = LastLayerOptions(
                           config, config.critic_last_layer_scale,
-                          config.critic_bias_slope, sizes.back(), spec.dtype)},
-        site);
+                          config.critic_bias_slope, sizes.back(), spec.dtype)});
   }
   if (trunk_) trunk_->AppendVariables(&variables_);
   head_->AppendVariables(&variables_);
@@ -253,8 +249,9 @@ CriticNetwork::CriticNetwork(Graph& graph, const NetworkConfig& config,
 
 Output CriticNetwork::operator()(Output features, Output action,
                                  CallSite site) const {
-  const Output x = trunk_ ? (*trunk_)(features, site) : features;
-  return (*head_)(graph::Concat({x, action}, /*axis=*/1, site), site);
+  const Graph::SiteScope scope(features, site);
+  const Output x = trunk_ ? (*trunk_)(features) : features;
+  return (*head_)(graph::Concat({x, action}, /*axis=*/1));
 }
 
 }  // namespace replicant::agents::d4pg

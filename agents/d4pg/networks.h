@@ -28,28 +28,28 @@ using graph::Graph;
 using graph::Output;
 using graph::VariableId;
 
-// What the agent sees and does.
+// Shapes and dtypes of an agent's observations and actions.
 struct AgentSpec {
-  // of one observation: [O] floating, or [H, W, C] u8 for pixels
+  // shape of one observation: [O] floating, or [H, W, C] u8 for pixels
   Shape observation;
-  // actions are in [-1, 1]^A; the actor brings them to the task's range
+  // actions are in [-1, 1]^A; the actor maps them to the task's range
   int64_t action_size = 0;
-  // of parameters and computation
+  // dtype of parameters and computation
   DType dtype = DType::kF32;
 
-  // The type of `batch` observations as an input of a graph.
+  // Type of a batch of `batch` observations as a graph input.
   graph::TensorType ObservationType(const NetworkConfig& config,
                                     int64_t batch) const;
 };
 
-// Throws ConfigError, with the reason, unless networks of `config` can be built
-// for `spec`: no action, another rank of the observation than the encoder
-// wants, or an image too small for its convolutions.
+// Throws ConfigError, with the reason, if networks of `config` cannot be built
+// for `spec`: there is no action, the observation has the wrong rank for the
+// encoder, or the image is too small for its convolutions.
 void CheckSpec(const NetworkConfig& config, const AgentSpec& spec);
 
-// Pixels [B, H, W, C] u8 to features [B, F], F = H' W' C' of the last
-// convolution in that order; pixels become [-0.5, 0.5] first. Observations of
-// kState pass unchanged.
+// Maps pixels [B, H, W, C] u8, scaled to [-0.5, 0.5], to features [B, F], where
+// F = H' W' C' of the last convolution, in that order. Observations of kState
+// pass unchanged.
 class Encoder {
  public:
   Encoder(Graph& graph, const NetworkConfig& config, const AgentSpec& spec,
@@ -67,14 +67,15 @@ class Encoder {
   int64_t feature_size_ = 0;
 };
 
-// x -> tanh(LayerNorm(Linear(x))): [B, in] -> [B, size]. Layers 0 and 1 of the
-// scope that is open when it is made.
+// x -> tanh(LayerNorm(Linear(x))): [B, in] -> [B, size]. Layers "0" and "1"
+// under the scope open at construction. The networks below call it and Head
+// under a Graph::SiteScope of theirs.
 class Embedding {
  public:
   Embedding(Graph& graph, const NetworkConfig& config, int64_t in, int64_t size,
-            DType dtype, CallSite site);
+            DType dtype);
 
-  Output operator()(Output x, CallSite site) const;
+  Output operator()(Output x) const;
   void AppendVariables(std::vector<VariableId>* variables) const;
 
  private:
@@ -91,20 +92,19 @@ class Head {
     int64_t out = 0;
     nn::LayerOptions last_layer;
   };
-  Head(Graph& graph, const NetworkConfig& config, const Options& options,
-       CallSite site);
+  Head(Graph& graph, const NetworkConfig& config, const Options& options);
 
-  Output operator()(Output x, CallSite site) const;
+  Output operator()(Output x) const;
   void AppendVariables(std::vector<VariableId>* variables) const;
 
  private:
   Activation activation_;
   Embedding first_;
-  // those between the first and the last, and the last
+  // all linear layers after the embedding
   std::vector<nn::Dense> layers_;
 };
 
-// Features to actions.
+// Maps features to actions.
 class PolicyNetwork {
  public:
   PolicyNetwork(Graph& graph, const NetworkConfig& config,
@@ -124,7 +124,7 @@ class PolicyNetwork {
   std::vector<VariableId> variables_;
 };
 
-// Features and actions to the logits of the return's distribution.
+// Maps features and actions to the logits of the return's distribution.
 class CriticNetwork {
  public:
   CriticNetwork(Graph& graph, const NetworkConfig& config,

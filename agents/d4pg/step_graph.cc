@@ -5,19 +5,6 @@
 #include "agents/d4pg/update.h"
 
 namespace replicant::agents::d4pg {
-namespace {
-
-
-void AddGradients(const Graph& graph, const std::vector<VariableId>& parameters,
-                  const std::vector<Output>& gradients,
-                  nn::StepGraph* workload) {
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    workload->gradients.push_back(
-        {graph.variable(parameters[i]).name, gradients[i]});
-  }
-}
-
-}  // namespace
 
 StepGraphConfig StepGraphConfig::Read(config::Reader& reader) {
   StepGraphConfig c;
@@ -25,14 +12,14 @@ StepGraphConfig StepGraphConfig::Read(config::Reader& reader) {
   reader.Field("observation", &c.observation, {1, 1 << 20}, {1, 3},
                "dimensions of one observation: [O], or [H, W, C] of pixels");
   reader.Field("action_size", &c.action_size, {1, 1000}, "number of actions");
-  reader.Field("batch_size", &c.batch_size, {1, 65536},
-               "transitions of one step");
-  reader.Field("discount", &c.discount, {0.0, 0.999999}, "per agent step");
+  reader.Field("batch_size", &c.batch_size, {1, 65536}, "transitions per step");
+  reader.Field("discount", &c.discount, {0.0, 0.999999},
+               "discount per agent step");
   reader.Field("largest_reward", &c.largest_reward, {0.0, 1e6},
-               "of an agent step: 1 where the action repeat averages rewards, "
-               "the action repeat where it sums them");
+               "largest reward of an agent step: 1 if the action repeat "
+               "averages rewards, the action repeat if it sums them");
   reader.Field("seed", &c.seed, {0, INT64_MAX},
-               "of first values and random shifts");
+               "seed of initial values and random shifts");
   return c;
 }
 
@@ -42,7 +29,7 @@ AgentSpec StepGraphConfig::Spec(DType dtype) const {
           .dtype = dtype};
 }
 
-d4pg::Support StepGraphConfig::MakeSupport() const {
+Support StepGraphConfig::MakeSupport() const {
   return d4pg::MakeSupport(agent.distribution, discount, largest_reward);
 }
 
@@ -51,30 +38,28 @@ nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
   const Support support = config.MakeSupport();
   const auto seed = static_cast<uint64_t>(config.seed);
 
-  nn::StepGraph workload;
-  workload.graph = std::make_unique<Graph>(seed);
-  Graph& graph = *workload.graph;
+  nn::StepGraph step;
+  step.graph = std::make_unique<Graph>(seed);
+  Graph& graph = *step.graph;
   CheckSpec(config.agent.networks, spec);
   const Update update = BuildUpdate(
       graph, config.agent, spec, support,
       AddBatchInputs(graph, config.agent.networks, spec, config.batch_size));
-  workload.updates = update.updates;
-  workload.losses = {{"critic_loss", update.critic_loss},
-                     {"policy_loss", update.policy_loss}};
-  workload.outputs = {{"priority", update.priority}, {"value", update.value}};
+  step.updates = update.updates;
+  step.losses = {{"critic_loss", update.critic_loss},
+                 {"policy_loss", update.policy_loss}};
+  step.outputs = {{"priority", update.priority}, {"value", update.value}};
   if (update.shift.is_valid()) {
-    workload.outputs.push_back({"shift", update.shift});
-    workload.outputs.push_back({"next_shift", update.next_shift});
+    step.outputs.push_back({"shift", update.shift});
+    step.outputs.push_back({"next_shift", update.next_shift});
   }
-  AddGradients(graph, update.critic_parameters, update.critic_gradients,
-               &workload);
-  AddGradients(graph, update.policy_parameters, update.policy_gradients,
-               &workload);
+  step.AddGradients(update.critic);
+  step.AddGradients(update.policy);
 
-  workload.start_graph = std::make_unique<Graph>(seed);
-  workload.start_updates = {BuildTargetCopy(*workload.start_graph, config.agent,
-                                            spec, support.num_atoms)};
-  return workload;
+  step.start_graph = std::make_unique<Graph>(seed);
+  step.start_updates = {BuildTargetCopy(*step.start_graph, config.agent, spec,
+                                        support.num_atoms)};
+  return step;
 }
 
 }  // namespace replicant::agents::d4pg

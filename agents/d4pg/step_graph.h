@@ -11,8 +11,9 @@
 
 namespace replicant::agents::d4pg {
 
-// D4PG without the system around it: the agent, and what else fixes the graph
-// of a learner's step. What workload_probe and bench_learner read.
+// A D4PG agent and its training outside of a run: everything that determines
+// the graph of a learner's step. The programs workload_probe and bench_learner
+// read it.
 struct StepGraphConfig {
   D4pgConfig agent;
   std::vector<int64_t> observation = {24};
@@ -28,8 +29,8 @@ struct StepGraphConfig {
   d4pg::Support MakeSupport() const;
 };
 
-// The whole update, with losses "critic_loss" and "policy_loss" and outputs
-// "priority", "value" and, with random shift, "shift" and "next_shift".
+// Builds the whole update, with losses "critic_loss" and "policy_loss" and
+// outputs "priority", "value" and, with random shift, "shift" and "next_shift".
 // Throws what BuildUpdate() and MakeSupport() throw.
 nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype);
 

@@ -3,7 +3,6 @@
 #include <optional>
 
 #include "agents/d4pg/losses.h"
-#include "core/graph/gradients.h"
 #include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/image.h"
 #include "core/graph/ops/losses.h"
@@ -19,22 +18,21 @@ namespace {
 // Online and target networks.
 struct AllNetworks {
   AllNetworks(Graph& graph, const D4pgConfig& config, const AgentSpec& spec,
-              int64_t num_atoms, CallSite site)
-      : encoder(graph, config.networks, spec, site),
-        policy(graph, config.networks, spec, encoder.feature_size(), site),
-        critic(graph, config.networks, spec, encoder.feature_size(), num_atoms,
-               site) {
+              int64_t num_atoms)
+      : encoder(graph, config.networks, spec),
+        policy(graph, config.networks, spec, encoder.feature_size()),
+        critic(graph, config.networks, spec, encoder.feature_size(),
+               num_atoms) {
     const Graph::Scope scope(graph, "target");
     if (config.target.has_encoder) {
-      target_encoder.emplace(graph, config.networks, spec, site);
+      target_encoder.emplace(graph, config.networks, spec);
     }
-    target_policy.emplace(graph, config.networks, spec, encoder.feature_size(),
-                          site);
+    target_policy.emplace(graph, config.networks, spec, encoder.feature_size());
     target_critic.emplace(graph, config.networks, spec, encoder.feature_size(),
-                          num_atoms, site);
+                          num_atoms);
   }
 
-  // Pairs of target and online variables, in two lists of one order.
+  // Target and online variables, two lists in the same order.
   std::vector<VariableId> Targets() const {
     return Joined({target_encoder ? target_encoder->variables()
                                   : std::vector<VariableId>{},
@@ -63,148 +61,133 @@ struct AllNetworks {
   std::optional<CriticNetwork> target_critic;
 };
 
-std::vector<Output> ReadAll(Graph& graph,
-                            const std::vector<VariableId>& variables,
-                            CallSite site) {
-  std::vector<Output> values;
-  values.reserve(variables.size());
-  for (const VariableId variable : variables) {
-    values.push_back(graph.Read(variable, site));
-  }
-  return values;
-}
-
-Output LearningRate(Graph& graph, const OptimizerConfig& config, Output step,
-                    CallSite site) {
+Output LearningRate(Graph& graph, const OptimizerConfig& config, Output step) {
   switch (config.schedule) {
     case Schedule::kConstant:
       break;
     case Schedule::kLinear:
       return nn::LinearSchedule(step, config.learning_rate,
                                 config.final_learning_rate, 0,
-                                config.schedule_steps, site);
+                                config.schedule_steps);
     case Schedule::kCosine:
       return nn::CosineSchedule(step, config.learning_rate,
-                                config.schedule_steps, site);
+                                config.schedule_steps);
   }
-  return graph.Scalar(config.learning_rate, DType::kF32, site);
+  return graph.Scalar(config.learning_rate, DType::kF32);
 }
 
-// Random whole pixels in [-limit, limit] for every image.
+// Random shifts of every image, in whole pixels in [-limit, limit].
 Output ShiftOffsets(const std::string& name, const Batch& batch, int64_t limit,
-                    Output step, const nn::ReplicaHooks& hooks, CallSite site) {
+                    Output step, const nn::ReplicaHooks& hooks) {
   return graph::RandomInt({.name = name,
                            .step = step,
                            .first_row = hooks.first_row,
                            .row_offset = hooks.row_offset},
                           Shape({batch.reward.shape()[0], 2}), -limit,
-                          limit + 1, site);
+                          limit + 1);
 }
 
-// Importance weights divided by the largest: they only ever scale down
-// (Prioritized Experience Replay, arXiv:1511.05952, section 3.4).
-Output NormalizedWeight(const Batch& batch, const nn::ReplicaHooks& hooks,
-                        CallSite site) {
-  Output largest = graph::ReduceMax(batch.importance_weight, {}, site);
+// Divides importance weights by the largest one of all replicas, so that they
+// only scale down (Prioritized Experience Replay, arXiv:1511.05952,
+// section 3.4).
+Output NormalizedWeight(const Batch& batch, const nn::ReplicaHooks& hooks) {
+  Output largest = graph::ReduceMax(batch.importance_weight);
   if (hooks.max) largest = hooks.max(largest);
-  return graph::Div(batch.importance_weight, largest, site);
+  return graph::Div(batch.importance_weight, largest);
 }
 
-// Both losses, and their gradients by the parameters.
+// Adds both losses and their gradients by the parameters that they train.
 void AddLosses(const D4pgConfig& config, const Support& support,
                const Batch& batch, const AllNetworks& networks,
-               const nn::ReplicaHooks& hooks, CallSite site, Update* update) {
-  Graph& graph = *batch.reward.graph;
-  const Output features = networks.encoder(batch.observation, site);
+               const nn::ReplicaHooks& hooks, Update* update) {
+  const Output features = networks.encoder(batch.observation);
   const Output next_features =
       networks.target_encoder
-          ? (*networks.target_encoder)(batch.next_observation, site)
-          : graph::StopGradient(networks.encoder(batch.next_observation, site),
-                                site);
-  const Output next_action =
-      (*networks.target_policy)(next_features, site).action;
+          ? (*networks.target_encoder)(batch.next_observation)
+          : graph::StopGradient(networks.encoder(batch.next_observation));
+  const Output next_action = (*networks.target_policy)(next_features).action;
   const Output next_logits =
-      (*networks.target_critic)(next_features, next_action, site);
+      (*networks.target_critic)(next_features, next_action);
   const CriticLossResult critic =
-      CriticLoss({.logits = networks.critic(features, batch.action, site),
-                  .next_probabilities = graph::Softmax(next_logits, site),
+      CriticLoss({.logits = networks.critic(features, batch.action),
+                  .next_probabilities = graph::Softmax(next_logits),
                   .reward = batch.reward,
                   .discount = batch.discount,
-                  .weight = NormalizedWeight(batch, hooks, site)},
-                 support, config.priority, site);
+                  .weight = NormalizedWeight(batch, hooks)},
+                 support, config.priority);
 
-  const Output stopped = graph::StopGradient(features, site);
-  const PolicyNetwork::Result chosen = networks.policy(stopped, site);
+  const Output stopped = graph::StopGradient(features);
+  const PolicyNetwork::Result chosen = networks.policy(stopped);
   const Output value = ExpectedValue(
-      graph::Softmax(networks.critic(stopped, chosen.action, site), site),
-      support, site);
-  const PolicyLossResult policy = PolicyLoss(chosen, value, config, site);
+      graph::Softmax(networks.critic(stopped, chosen.action)), support);
+  const PolicyLossResult policy = PolicyLoss(chosen, value, config);
 
   update->critic_loss = critic.loss;
   update->policy_loss = policy.loss;
   update->priority = critic.priority;
   update->value = critic.value;
-  update->critic_gradients = graph::Gradients(
-      critic.loss, ReadAll(graph, update->critic_parameters, site), site);
-  update->policy_gradients = graph::Gradients(
-      policy.objective, ReadAll(graph, update->policy_parameters, site), site);
+  update->critic = nn::GradientsOf(
+      critic.loss, AllNetworks::Joined({networks.encoder.variables(),
+                                        networks.critic.variables()}));
+  update->policy =
+      nn::GradientsOf(policy.objective, networks.policy.variables());
 }
 
-// Makes the gradients those of all replicas, in one call.
+// Replaces the gradients by their means over all replicas, in one call of the
+// hook.
 void ReduceGradients(const nn::ReplicaHooks& hooks, Update* update) {
   if (!hooks.mean_gradients) return;
-  std::vector<Output> all = update->critic_gradients;
-  all.insert(all.end(), update->policy_gradients.begin(),
-             update->policy_gradients.end());
+  std::vector<Output>& critic = update->critic.gradients;
+  std::vector<Output>& policy = update->policy.gradients;
+  std::vector<Output> all = critic;
+  all.insert(all.end(), policy.begin(), policy.end());
   all = hooks.mean_gradients(all);
-  const auto middle =
-      all.begin() + static_cast<int64_t>(update->critic_gradients.size());
-  update->critic_gradients.assign(all.begin(), middle);
-  update->policy_gradients.assign(middle, all.end());
+  const auto middle = all.begin() + static_cast<int64_t>(critic.size());
+  critic.assign(all.begin(), middle);
+  policy.assign(middle, all.end());
 }
 
 Output AddAdam(Graph& graph, const std::string& name,
                const OptimizerConfig& config,
-               const std::vector<VariableId>& parameters,
-               const std::vector<Output>& gradients, Output step,
-               CallSite site) {
-  return nn::Adam(graph, name, parameters, gradients,
-                  LearningRate(graph, config, step, site), step, {},
-                  {.max_global_norm = config.max_gradient_norm}, site);
+               const nn::TrainedVariables& trained, Output step) {
+  return nn::Adam(graph, name, trained.variables, trained.gradients,
+                  LearningRate(graph, config, step), step, {},
+                  {.max_global_norm = config.max_gradient_norm});
 }
 
 Output AddTargetUpdate(Graph& graph, const TargetConfig& config,
-                       const AllNetworks& networks, const nn::StepCounter& step,
-                       CallSite site) {
+                       const AllNetworks& networks,
+                       const nn::StepCounter& step) {
   const std::vector<VariableId> targets = networks.Targets();
-  const std::vector<Output> sources = ReadAll(graph, networks.Sources(), site);
+  const std::vector<Output> sources = nn::ReadAll(graph, networks.Sources());
   if (config.update == TargetUpdate::kPeriodicCopy) {
-    // counted with this update, so that the first copy is not at once
+    // `advance` counts this update too, so that the first step does not copy
     return graph::PeriodicCopyUpdate(targets, sources, step.advance,
-                                     config.period, site);
+                                     config.period);
   }
-  return graph::MovingAverageUpdate(
-      targets, sources, graph.Scalar(config.rate, DType::kF32, site), site);
+  return graph::MovingAverageUpdate(targets, sources,
+                                    graph.Scalar(config.rate, DType::kF32));
 }
 
 }  // namespace
 
 Batch AddBatchInputs(Graph& graph, const NetworkConfig& config,
                      const AgentSpec& spec, int64_t batch_size, CallSite site) {
+  const Graph::SiteScope scope(graph, site);
   const graph::TensorType observation =
       spec.ObservationType(config, batch_size);
   const Shape per_row({batch_size});
   Batch batch;
   batch.observation =
-      graph.Input("observation", observation.dtype, observation.shape, site);
-  batch.action = graph.Input("action", spec.dtype,
-                             Shape({batch_size, spec.action_size}), site);
-  batch.reward = graph.Input("reward", spec.dtype, per_row, site);
-  batch.discount = graph.Input("discount", spec.dtype, per_row, site);
-  batch.next_observation = graph.Input("next_observation", observation.dtype,
-                                       observation.shape, site);
+      graph.Input("observation", observation.dtype, observation.shape);
+  batch.action =
+      graph.Input("action", spec.dtype, Shape({batch_size, spec.action_size}));
+  batch.reward = graph.Input("reward", spec.dtype, per_row);
+  batch.discount = graph.Input("discount", spec.dtype, per_row);
+  batch.next_observation =
+      graph.Input("next_observation", observation.dtype, observation.shape);
   batch.importance_weight =
-      graph.Input("importance_weight", spec.dtype, per_row, site);
+      graph.Input("importance_weight", spec.dtype, per_row);
   return batch;
 }
 
@@ -212,35 +195,28 @@ Update BuildUpdate(Graph& graph, const D4pgConfig& config,
                    const AgentSpec& spec, const Support& support,
                    const Batch& batch, const nn::ReplicaHooks& hooks,
                    CallSite site) {
-  const AllNetworks networks(graph, config, spec, support.num_atoms, site);
-  const nn::StepCounter step = nn::AddStepCounter(graph, "step", site);
+  const Graph::SiteScope scope(graph, site);
+  const AllNetworks networks(graph, config, spec, support.num_atoms);
+  const nn::StepCounter step = nn::AddStepCounter(graph, "step");
   Update update;
-  update.critic_parameters = AllNetworks::Joined(
-      {networks.encoder.variables(), networks.critic.variables()});
-  update.policy_parameters = networks.policy.variables();
-
   Batch shifted = batch;
   if (config.random_shift > 0) {
     update.shift = ShiftOffsets("random_shift", batch, config.random_shift,
-                                step.value, hooks, site);
-    update.next_shift =
-        ShiftOffsets("next_random_shift", batch, config.random_shift,
-                     step.value, hooks, site);
-    shifted.observation =
-        graph::RandomShift(batch.observation, update.shift, site);
+                                step.value, hooks);
+    update.next_shift = ShiftOffsets("next_random_shift", batch,
+                                     config.random_shift, step.value, hooks);
+    shifted.observation = graph::RandomShift(batch.observation, update.shift);
     shifted.next_observation =
-        graph::RandomShift(batch.next_observation, update.next_shift, site);
+        graph::RandomShift(batch.next_observation, update.next_shift);
   }
-  AddLosses(config, support, shifted, networks, hooks, site, &update);
+  AddLosses(config, support, shifted, networks, hooks, &update);
   ReduceGradients(hooks, &update);
 
   update.updates = {AddAdam(graph, "critic_optimizer", config.critic_optimizer,
-                            update.critic_parameters, update.critic_gradients,
-                            step.value, site),
+                            update.critic, step.value),
                     AddAdam(graph, "policy_optimizer", config.policy_optimizer,
-                            update.policy_parameters, update.policy_gradients,
-                            step.value, site),
-                    AddTargetUpdate(graph, config.target, networks, step, site),
+                            update.policy, step.value),
+                    AddTargetUpdate(graph, config.target, networks, step),
                     step.advance};
   return update;
 }
@@ -248,10 +224,11 @@ Update BuildUpdate(Graph& graph, const D4pgConfig& config,
 Output BuildTargetCopy(Graph& graph, const D4pgConfig& config,
                        const AgentSpec& spec, int64_t num_atoms,
                        CallSite site) {
-  const AllNetworks networks(graph, config, spec, num_atoms, site);
+  const Graph::SiteScope scope(graph, site);
+  const AllNetworks networks(graph, config, spec, num_atoms);
   return graph::MovingAverageUpdate(networks.Targets(),
-                                    ReadAll(graph, networks.Sources(), site),
-                                    graph.Scalar(1.0, DType::kF32, site), site);
+                                    nn::ReadAll(graph, networks.Sources()),
+                                    graph.Scalar(1.0, DType::kF32));
 }
 
 }  // namespace replicant::agents::d4pg

@@ -6,18 +6,20 @@
 #include "agents/d4pg/distribution.h"
 #include "agents/d4pg/networks.h"
 #include "core/nn/replica_hooks.h"
+#include "core/nn/trained_variables.h"
 
-// One update of everything that a D4PG learner has, as one graph.
+// One update of a D4PG learner's networks, as one graph.
 namespace replicant::agents::d4pg {
 
-// A batch of n-step transitions. Inputs of the graph, or computed in it.
+// A batch of n-step transitions: inputs of the graph, or outputs computed in
+// it.
 struct Batch {
   Output observation;        // AgentSpec::ObservationType()
   Output action;             // [B, A], in [-1, 1]
-  Output reward;             // [B], the n-step return's rewards
-  Output discount;           // [B], product of the n discounts; 0 if terminal
-  Output next_observation;   // as observation: where the return bootstraps
-  Output importance_weight;  // [B], > 0; divided by the largest here
+  Output reward;             // [B], discounted sum of n rewards
+  Output discount;           // [B], product of n discounts; 0 if terminal
+  Output next_observation;   // as observation; the return bootstraps from it
+  Output importance_weight;  // [B], > 0; the update divides by the largest
 };
 
 // Adds inputs "observation", "action", ... for B transitions.
@@ -28,33 +30,32 @@ Batch AddBatchInputs(Graph& graph, const NetworkConfig& config,
 struct Update {
   Output critic_loss;  // []
   Output policy_loss;  // []
-  Output priority;     // [B]: what the replay is told of the sampled items
+  Output priority;     // [B]: new priorities of the sampled items
   Output value;        // [B]: expected return of the sampled actions
-  // i32 [B, 2]: by how many rows and columns the frames were moved; not valid
+  // i32 [B, 2]: rows and columns by which the frames are shifted; invalid
   // without random_shift
   Output shift;
   Output next_shift;
-  // What must be run: PlanSpec::updates.
+  // Updates that a run must do (PlanSpec::updates).
   std::vector<Output> updates;
 
-  // Trained by the critic's loss (encoder among them) and by the policy's,
-  // each with its gradient, before clipping by the global norm.
-  std::vector<VariableId> critic_parameters;
-  std::vector<VariableId> policy_parameters;
-  std::vector<Output> critic_gradients;
-  std::vector<Output> policy_gradients;
+  // Parameters with their gradients before clipping by the global norm. The
+  // critic's loss also trains the encoder.
+  nn::TrainedVariables critic;
+  nn::TrainedVariables policy;
 };
 
 // Adds networks, target networks (the same under "target/"), optimizers
 // ("critic_optimizer", "policy_optimizer") and counter ("step") to the graph,
 // and the whole update:
 //
-// - features h = encoder(shift(o)), h' = target encoder(shift'(o')); with
-//   target.has_encoder off the online one makes h', without a gradient
+// - features h = encoder(shift(o)), h' = target encoder(shift'(o')); without
+//   target.has_encoder the online encoder computes h', and no gradient flows
+//   into it from there
 // - critic and encoder: CriticLoss() of (h, action)
-// - policy: PolicyLoss() of critic(stop(h), policy(stop(h))); the encoder does
-//   not learn from it (arXiv:2107.09645, section 3.1), nor does the critic
-// - both losses see the parameters from before the update, as Acme's learner
+// - policy: PolicyLoss() of critic(stop(h), policy(stop(h))); it trains neither
+//   the encoder (arXiv:2107.09645, section 3.1) nor the critic
+// - both losses use the parameters from before the update, as in Acme's learner
 // - Adam for each, then the targets follow the new parameters
 //
 // Throws what CheckSpec() throws, ShapeError for a batch of other types, and
@@ -64,8 +65,9 @@ Update BuildUpdate(Graph& graph, const D4pgConfig& config,
                    const Batch& batch, const nn::ReplicaHooks& hooks = {},
                    CallSite site = CallSite::Here());
 
-// Adds the networks alone and returns the update that makes the target networks
-// equal to the online ones: run once, before the first update of a new run.
+// Adds the networks alone and returns the update that copies the online
+// networks to the target networks. A new training runs it once, before the
+// first update.
 Output BuildTargetCopy(Graph& graph, const D4pgConfig& config,
                        const AgentSpec& spec, int64_t num_atoms,
                        CallSite site = CallSite::Here());

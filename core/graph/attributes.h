@@ -18,9 +18,9 @@ using AttributeValue =
 
 // The compile-time arguments of a node (strides, axes, epsilon), by name.
 //
-// A value type that can be compared, so that two nodes of one op with equal
-// inputs and attributes compute the same (common subexpressions), and printed.
-// Asking for a name that is absent or has another type is a bug (checked).
+// A value type. Equality lets the common-subexpression pass find two nodes that
+// compute the same. Asking for a name that is absent or has another type is a
+// bug (checked).
 class Attributes {
  public:
   using Entry = std::pair<std::string, AttributeValue>;

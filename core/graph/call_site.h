@@ -4,11 +4,12 @@
 
 namespace replicant::graph {
 
-// The place in the source that added a node, for messages.
+// The place in the source that added a node. Error messages name it.
 //
-// Every function that adds an op takes one as its last argument, defaulted to
-// Here(), which is then the place of the caller. A layer function passes its
-// own argument on, so that a message names the user's line.
+// Every public function that adds ops takes a call site as its last argument,
+// defaulted to Here(): the place of the caller. A function that adds several
+// ops opens a Graph::SiteScope with it; the ops inside then name the user's
+// line and need no argument.
 struct CallSite {
   // `file` must outlive the graph; a string literal does.
   static constexpr CallSite Here(const char* file = __builtin_FILE(),
@@ -16,7 +17,7 @@ struct CallSite {
     return {file, line};
   }
 
-  // "networks.cc:41", the path as the compiler was given it.
+  // "networks.cc:41". The path is the one that the compiler was given.
   std::string ToString() const;
 
   const char* file = "";

@@ -13,16 +13,15 @@ namespace {
 
 class Differentiator {
  public:
-  Differentiator(const Output& loss, const std::vector<Output>& wrt,
-                 CallSite site)
-      : graph_(*loss.graph), wrt_(wrt), site_(site) {
+  Differentiator(const Output& loss, const std::vector<Output>& wrt)
+      : graph_(*loss.graph), wrt_(wrt) {
     depends_.resize(static_cast<size_t>(loss.node) + 1, false);
   }
 
   std::vector<Output> Run(const Output& loss) {
     MarkDependents(loss.node);
     const Graph::Scope scope(graph_, "gradients");
-    adjoints_[loss.endpoint()] = graph_.Scalar(1.0, loss.dtype(), site_);
+    adjoints_[loss.endpoint()] = graph_.Scalar(1.0, loss.dtype());
     // inputs are earlier nodes: going backwards, all uses of a node are done
     // before the node itself
     for (NodeId id = loss.node; id >= 0; --id) {
@@ -36,7 +35,7 @@ class Differentiator {
         throw InvalidArgument(fmt::format(
             "{}: Gradients: the loss '{}' does not depend on '{}' in a way "
             "that lets a gradient through",
-            site_.ToString(), loss.producer().name, x.producer().name));
+            graph_.site().ToString(), loss.producer().name, x.producer().name));
       }
       gradients.push_back(found->second);
     }
@@ -86,8 +85,8 @@ class Differentiator {
       throw InvalidArgument(fmt::format(
           "{}: Gradients: {} '{}' ({}) has no gradient: {}; hint: StopGradient "
           "in front of it, if none should flow",
-          site_.ToString(), node.op->name, node.name, node.site.ToString(),
-          node.op->no_gradient_reason));
+          graph_.site().ToString(), node.op->name, node.name,
+          node.site.ToString(), node.op->no_gradient_reason));
     }
 
     for (const Endpoint& input : node.inputs) {
@@ -116,7 +115,6 @@ class Differentiator {
 
   Graph& graph_;
   const std::vector<Output>& wrt_;
-  CallSite site_;
   std::vector<bool> depends_;
   std::map<Endpoint, Output> adjoints_;
 };
@@ -125,23 +123,26 @@ class Differentiator {
 
 std::vector<Output> Gradients(Output loss, const std::vector<Output>& wrt,
                               CallSite site) {
+  const Graph::SiteScope scope(loss, site);
   if (!IsFloating(loss.dtype()) || loss.shape().rank() != 0) {
     throw InvalidArgument(fmt::format(
         "{}: Gradients: want a floating scalar as loss, got '{}' of {}; hint: "
         "ReduceMean or ReduceSum it",
-        site.ToString(), loss.producer().name, loss.type().ToString()));
+        loss.graph->site().ToString(), loss.producer().name,
+        loss.type().ToString()));
   }
   for (const Output& x : wrt) {
     if (!IsFloating(x.dtype())) {
       throw InvalidArgument(fmt::format(
           "{}: Gradients: want floating outputs to differentiate by, got '{}' "
           "of {}",
-          site.ToString(), x.producer().name, x.type().ToString()));
+          loss.graph->site().ToString(), x.producer().name,
+          x.type().ToString()));
     }
     REPLICANT_CHECK(x.graph == loss.graph, "'{}' is of another graph",
                     x.producer().name);
   }
-  return Differentiator(loss, wrt, site).Run(loss);
+  return Differentiator(loss, wrt).Run(loss);
 }
 
 }  // namespace replicant::graph

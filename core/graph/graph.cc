@@ -46,6 +46,12 @@ size_t EditDistance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+Graph& GraphOf(const Output& output, CallSite site) {
+  REPLICANT_CHECK(output.is_valid(), "{}: an Output without graph",
+                  site.ToString());
+  return *output.graph;
+}
+
 }  // namespace
 
 const OpDef& InputOp() {
@@ -107,7 +113,8 @@ Output Graph::Input(const std::string& name, DType dtype, const Shape& shape,
     throw InvalidArgument(fmt::format(
         "{}: Input: the name '{}' is {}; hint: an input needs a name of its "
         "own",
-        site.ToString(), full_name, name.empty() ? "empty" : "taken"));
+        SiteInForce(site).ToString(), full_name,
+        name.empty() ? "empty" : "taken"));
   }
   return Add({.op = &InputOp(),
               .attributes = TypeAttributes(dtype, shape),
@@ -161,7 +168,8 @@ VariableId Graph::AddVariable(VariableSpec spec, CallSite site) {
     throw InvalidArgument(fmt::format(
         "{}: AddVariable: the name '{}' is {}; hint: a variable needs a name "
         "of its own",
-        site.ToString(), full_name, spec.name.empty() ? "empty" : "taken"));
+        SiteInForce(site).ToString(), full_name,
+        spec.name.empty() ? "empty" : "taken"));
   }
   names_[full_name] = 1;
   spec.name = full_name;
@@ -187,7 +195,7 @@ Output Graph::Read(VariableId variable, CallSite site) {
     node.outputs = {{spec.dtype, spec.shape}};
     node.attributes = std::move(attributes);
     node.device = device_;
-    node.site = EffectiveSite(site);
+    node.site = SiteInForce(site);
     version = {node.id, 0};
     nodes_.push_back(std::move(node));
   }
@@ -196,6 +204,7 @@ Output Graph::Read(VariableId variable, CallSite site) {
 
 Output Graph::Add(NodeSpec spec, CallSite site) {
   REPLICANT_CHECK(spec.op != nullptr, "a node without op");
+  site = SiteInForce(site);
   std::vector<Endpoint> inputs;
   std::vector<TensorType> types;
   for (const Output& input : spec.inputs) {
@@ -210,12 +219,11 @@ Output Graph::Add(NodeSpec spec, CallSite site) {
     types.push_back({input.dtype(), input.shape()});
   }
 
-  const CallSite effective = EffectiveSite(site);
   const std::string wanted =
       scope_ + (spec.name.empty() ? std::string(spec.op->name) : spec.name);
   const InferContext context{.op = spec.op->name,
                              .name = wanted,
-                             .site = effective,
+                             .site = site,
                              .inputs = types,
                              .attributes = spec.attributes};
   std::vector<TensorType> outputs = spec.op->infer(context);
@@ -238,7 +246,7 @@ Output Graph::Add(NodeSpec spec, CallSite site) {
   node.updates = std::move(spec.updates);
   node.device = device_;
   node.constant = std::move(spec.constant);
-  node.site = effective;
+  node.site = site;
   for (size_t i = 0; i < node.updates.size(); ++i) {
     versions_[static_cast<size_t>(node.updates[i])] = {node.id,
                                                        static_cast<int32_t>(i)};
@@ -254,14 +262,13 @@ Output Graph::OutputOf(Output first, int index) {
   return {first.graph, first.node, index};
 }
 
-std::string Graph::ReserveStreamName(const std::string& name, CallSite site) {
+std::string Graph::ReserveStreamName(const std::string& name) {
   std::string full_name = scope_ + name;
   if (!stream_names_.insert(full_name).second) {
     throw InvalidArgument(
         fmt::format("{}: the random stream '{}' is taken; hint: two ops of one "
-                    "stream would "
-                    "draw the same numbers",
-                    site.ToString(), full_name));
+                    "stream would draw the same numbers",
+                    site().ToString(), full_name));
   }
   return full_name;
 }
@@ -312,8 +319,9 @@ std::string Graph::UniqueName(const std::string& wanted) {
   }
 }
 
-CallSite Graph::EffectiveSite(CallSite site) const {
-  return has_site_override_ ? site_override_ : site;
+CallSite Graph::site() const {
+  REPLICANT_CHECK(site_.has_value(), "no SiteScope is open");
+  return *site_;
 }
 
 Graph::Scope::Scope(Graph& graph, std::string_view name)
@@ -331,17 +339,23 @@ Graph::DeviceScope::DeviceScope(Graph& graph, int32_t device)
 
 Graph::DeviceScope::~DeviceScope() { graph_.device_ = outer_; }
 
-Graph::SiteOverride::SiteOverride(Graph& graph, CallSite site)
-    : graph_(graph),
-      outer_(graph.site_override_),
-      was_active_(graph.has_site_override_) {
-  graph_.site_override_ = site;
-  graph_.has_site_override_ = true;
+Graph::SiteScope::SiteScope(Graph& graph, CallSite site)
+    : graph_(graph), is_outermost_(!graph.site_.has_value()) {
+  if (is_outermost_) graph_.site_ = site;
 }
 
-Graph::SiteOverride::~SiteOverride() {
-  graph_.site_override_ = outer_;
-  graph_.has_site_override_ = was_active_;
+Graph::SiteScope::SiteScope(const Output& output, CallSite site)
+    : SiteScope(GraphOf(output, site), site) {}
+
+Graph::SiteScope::~SiteScope() {
+  if (is_outermost_) graph_.site_.reset();
 }
+
+Graph::SiteOverride::SiteOverride(Graph& graph, CallSite site)
+    : graph_(graph), outer_(graph.site_) {
+  graph_.site_ = site;
+}
+
+Graph::SiteOverride::~SiteOverride() { graph_.site_ = outer_; }
 
 }  // namespace replicant::graph

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -36,7 +37,7 @@ struct Endpoint {
   int32_t index = 0;
 };
 
-// A handle to one output of one node: what op functions take and return. The
+// A handle to one output of one node. Op functions take and return it. The
 // graph owns the node and must outlive the handle.
 struct Output {
   bool is_valid() const { return graph != nullptr; }
@@ -56,8 +57,8 @@ struct Output {
 // Output per input.
 inline constexpr Output kNoGradient{};
 
-// What an op's InferTypes is given, and how it refuses. Layouts are none of its
-// business: it sees and gives row-major types.
+// The arguments of an op's InferFn. It sees and returns row-major types:
+// layouts come later.
 struct InferContext {
   // Throws ShapeError "<file:line>: <op> '<name>': <message>".
   [[noreturn]] void Fail(const std::string& message) const;
@@ -81,13 +82,13 @@ struct InferContext {
   const Attributes& attributes;
 };
 
-// What an op's gradient is given.
+// The arguments of an op's GradientFn.
 struct GradientContext {
   const Output& input(int i) const { return inputs[static_cast<size_t>(i)]; }
   const Output& output(int i = 0) const {
     return outputs[static_cast<size_t>(i)];
   }
-  // d loss / d output i; not valid where the loss does not depend on it.
+  // d loss / d output i; invalid where the loss does not depend on output i.
   const Output& output_gradient(int i = 0) const {
     return output_gradients[static_cast<size_t>(i)];
   }
@@ -98,22 +99,22 @@ struct GradientContext {
   std::vector<Output> output_gradients;
 };
 
-// What an op is. Each op has one, with static storage; nodes point to it.
+// The definition of an op. It has static storage; nodes point to it.
 struct OpDef {
   using InferFn = std::vector<TensorType> (*)(const InferContext&);
   // Adds the adjoint ops and returns d loss / d input for each input.
   using GradientFn = std::vector<Output> (*)(const GradientContext&);
 
-  // "MatMul"; unique. Backends find their kernel by it.
+  // Unique: "MatMul". Backends look up their kernel by this name.
   std::string_view name;
   InferFn infer = nullptr;
-  // Null for an op without gradient; then the reason is given.
+  // Null for an op without gradient; no_gradient_reason then says why.
   GradientFn gradient = nullptr;
   std::string_view no_gradient_reason = {};
   // Elementwise ops carry the attribute "program" (ScalarProgram).
   bool is_elementwise = false;
-  // Two nodes with equal inputs and attributes are one (false for inputs,
-  // variables and whatever writes one).
+  // Whether two nodes with equal inputs and attributes may become one. False
+  // for inputs, variables and updates.
   bool is_pure = true;
 };
 
@@ -125,28 +126,28 @@ struct Node {
 
   NodeId id = -1;
   const OpDef* op = nullptr;
-  // unique in the graph, with the scopes in which it was added: "critic/MatMul"
+  // unique in the graph, open name scopes in front: "critic/MatMul"
   std::string name;
   std::vector<Endpoint> inputs;
   std::vector<TensorType> outputs;
   Attributes attributes;
-  // Variables that the node writes. Output i, for i < updates.size(), is the
-  // new version of updates[i] and lies in the variable's own memory; input i is
-  // the version that it replaces.
+  // Variables that the node writes. For i < updates.size(), output i is the new
+  // version of updates[i], in the variable's own memory, and input i is the
+  // version that it replaces.
   std::vector<VariableId> updates;
-  // Which of a replica's logical devices computes it (Graph::DeviceScope).
+  // Index of the logical device that computes it (Graph::DeviceScope).
   int32_t device = 0;
   // The value of a Constant; null for every other op.
   std::shared_ptr<const HostTensor> constant;
   CallSite site;
 };
 
-// How the replicas of a data-parallel run come to agree on a variable that is
-// not trained.
+// The rule by which the replicas of a data-parallel run agree on a variable
+// that is not trained: its mean, the value of replica 0, or no agreement.
 enum class ReplicaAgreement { kMean, kFirst, kPerReplica };
 
-// Fills the first value of a variable. The stream is named after the variable,
-// so that a variable's first value does not depend on the others.
+// Writes the first value of a variable. The stream is named after the variable,
+// so that the value does not depend on other variables.
 using Initializer = std::function<void(RandomStream&, MutableTensorView)>;
 
 struct VariableSpec {
@@ -162,14 +163,14 @@ struct VariableSpec {
 // A static computation on tensors of fixed type and shape: built once, then
 // compiled (core/runtime) and run many times.
 //
-// Nodes are added by op functions (graph/ops/) and never change; a node's
-// inputs are earlier nodes, so the order of addition is a valid order of
-// execution. Wrong shapes or types are refused where the node is added.
+// Op functions (graph/ops/) add nodes, which never change. A node's inputs are
+// earlier nodes, so the order of addition is a valid order of execution. A node
+// of wrong shapes or types is refused when it is added.
 //
-// State lives in variables. Read() gives the newest version of a variable in
-// program order: what it held before the run, or what the last update added so
-// far makes of it. A run executes everything that uses a version before the
-// update that replaces it.
+// State lives in variables. Read() returns the newest version of a variable in
+// program order: the value before the run, or the result of the last update
+// added so far. A run executes all users of a version before the update that
+// replaces it.
 //
 // Thread-safety: one thread at a time.
 class Graph {
@@ -180,19 +181,19 @@ class Graph {
   Graph& operator=(const Graph&) = delete;
 
   // A tensor that the caller fills before each run. Throws InvalidArgument if
-  // the name is empty or taken.
+  // the name is empty or taken in the graph.
   Output Input(const std::string& name, DType dtype, const Shape& shape,
                CallSite site = CallSite::Here());
 
   // A fixed tensor; the value is copied.
   Output Constant(TensorView value, CallSite site = CallSite::Here());
-  // A scalar of any dtype, shape [], rounded as RoundToDType() does.
+  // A scalar of any dtype, shape []. RoundToDType() rounds the value.
   Output Scalar(double value, DType dtype, CallSite site = CallSite::Here());
 
   // Declares a variable under the open scopes. Throws InvalidArgument if the
   // name is empty or taken.
   VariableId AddVariable(VariableSpec spec, CallSite site = CallSite::Here());
-  // The newest version of the variable.
+  // Returns the newest version of the variable.
   Output Read(VariableId variable, CallSite site = CallSite::Here());
 
   struct NodeSpec {
@@ -200,24 +201,24 @@ class Graph {
     std::vector<Output> inputs;
     Attributes attributes = {};
     std::vector<VariableId> updates = {};
-    // Made unique with a number. Empty: the op's name.
+    // A number makes it unique. Empty: the op's name.
     std::string name = {};
     std::shared_ptr<const HostTensor> constant = nullptr;
-    // One per output, set by the layout pass; none means row-major.
+    // One per output, set by the layout pass; empty means row-major.
     std::vector<Layout> layouts = {};
   };
   // Adds a node and returns its first output. For op functions and passes.
   // Throws what the op's InferTypes throws, leaving the graph unchanged.
-  Output Add(NodeSpec spec, CallSite site);
+  Output Add(NodeSpec spec, CallSite site = CallSite::Here());
   // Output `index` of the node that `first` is the first output of.
   static Output OutputOf(Output first, int index);
 
-  // Reserves the name of a stream of random numbers under the open scopes and
-  // returns it with them. Throws InvalidArgument if it is taken.
-  std::string ReserveStreamName(const std::string& name, CallSite site);
+  // Reserves the name of a stream of random numbers and returns it with the
+  // open name scopes in front. Throws InvalidArgument at site() if it is taken.
+  std::string ReserveStreamName(const std::string& name);
 
-  // Copies seed, variables and scopes of `other` into this empty graph: the
-  // start of a pass, which then adds nodes one by one.
+  // Copies seed and variables of `other` into this empty graph. A pass starts
+  // with it and then adds nodes one by one.
   void CopyDeclarations(const Graph& other);
   // Makes `version` the newest version of the variable.
   void SetNewestVersion(VariableId variable, Output version);
@@ -250,8 +251,8 @@ class Graph {
   };
 
   // Places the nodes that are added during its lifetime on a logical device;
-  // outside of one they are on device 0. Adjoint ops are where the op is that
-  // they belong to.
+  // outside of any scope nodes are on device 0. Gradients() places adjoint ops
+  // on the device of their op.
   class DeviceScope {
    public:
     DeviceScope(Graph& graph, int32_t device);
@@ -264,8 +265,25 @@ class Graph {
     int32_t outer_;
   };
 
-  // While it lives, nodes get this call site whatever their op function says:
-  // adjoint ops are laid to the line of the op that they belong to.
+  // Names `site` in every node and error of its lifetime, whatever site the
+  // functions called meanwhile are given. The outermost open scope wins, so
+  // that a message names the line of the user and not one of a layer.
+  class SiteScope {
+   public:
+    SiteScope(Graph& graph, CallSite site);
+    // For the graph of `output`, which is valid (checked).
+    SiteScope(const Output& output, CallSite site);
+    ~SiteScope();
+    SiteScope(const SiteScope&) = delete;
+    SiteScope& operator=(const SiteScope&) = delete;
+
+   private:
+    Graph& graph_;
+    bool is_outermost_;
+  };
+
+  // Names `site` even inside of a SiteScope: Gradients() gives adjoint ops the
+  // site of their op.
   class SiteOverride {
    public:
     SiteOverride(Graph& graph, CallSite site);
@@ -275,13 +293,17 @@ class Graph {
 
    private:
     Graph& graph_;
-    CallSite outer_;
-    bool was_active_;
+    std::optional<CallSite> outer_;
   };
+
+  // The site of the scope or override in force, for an error that is thrown
+  // before a node is added. One is open (checked).
+  CallSite site() const;
 
  private:
   std::string UniqueName(const std::string& wanted);
-  CallSite EffectiveSite(CallSite site) const;
+  // The site in force; `site` outside of any scope.
+  CallSite SiteInForce(CallSite site) const { return site_.value_or(site); }
 
   uint64_t seed_;
   std::vector<Node> nodes_;
@@ -293,11 +315,11 @@ class Graph {
   std::set<std::string> stream_names_;
   std::string scope_;
   int32_t device_ = 0;
-  CallSite site_override_;
-  bool has_site_override_ = false;
+  // set while a SiteScope or SiteOverride is open
+  std::optional<CallSite> site_;
 };
 
-// The ops behind Input(), Constant(), Scalar() and Read().
+// The ops that Input(), Constant(), Scalar() and Read() add.
 const OpDef& InputOp();
 const OpDef& ConstantOp();
 const OpDef& VariableOp();

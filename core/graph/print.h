@@ -6,12 +6,12 @@
 
 namespace replicant::graph {
 
-// One line a node, in the order of addition:
+// Prints one line per node, in the order of addition:
 //
 //   hidden = MatMul(observation, hidden/weight) transpose_b=true -> f32[8,256]
 std::string PrintText(const Graph& graph);
 
-// The graph in the language of Graphviz: `dot -Tsvg`.
+// Prints the graph as Graphviz source, for `dot -Tsvg`.
 std::string PrintDot(const Graph& graph);
 
 }  // namespace replicant::graph

@@ -10,8 +10,8 @@
 
 namespace replicant::graph {
 
-// What an elementwise op does to one element. a, b, c are its operands, in
-// order; p, q its parameters. Comparisons and the logical ops give 1 or 0.
+// The function that an elementwise op applies to one element: operands a, b, c
+// in order, parameters p, q. Comparisons and logical ops return 1 or 0.
 enum class ScalarOp : uint8_t {
   kCopy,          // a, rounded to the result's type: also Cast
   kNegate,        // -a
@@ -52,29 +52,31 @@ enum class ScalarOp : uint8_t {
 
 inline constexpr int kNumScalarOps = static_cast<int>(ScalarOp::kSelect) + 1;
 
-// "Relu", the name of the graph op that computes it.
+// Name of the graph op: "Relu".
 std::string_view ScalarOpName(ScalarOp op);
 // Number of operands: 1, 2 or 3.
 int ScalarOpArity(ScalarOp op);
 // Number of parameters in use: 0, 1 or 2.
 int ScalarOpParameters(ScalarOp op);
 
-// The value of `op` in double: the definition that every backend is held to.
+// Evaluates `op` in double. This is the definition; every backend's kernel must
+// agree with it.
 double EvaluateScalarOp(ScalarOp op, double a, double b, double c, double p,
                         double q);
 
-// `value` as `dtype` can hold it: rounded to f32 or bf16, truncated and
-// saturated for integers (NaN gives 0), != 0 for bool.
+// Converts `value` to a number that `dtype` can hold: rounded to nearest for
+// f32 and bf16, truncated and saturated for integers (NaN gives 0), != 0 for
+// bool.
 double RoundToDType(double value, DType dtype);
 
-// A chain of scalar ops computed for every element at once: what an
-// elementwise node and what the fusion of several of them carry.
+// A chain of scalar ops, computed for every element at once. An elementwise
+// node carries one; so does the fusion of several such nodes.
 //
 // Values are numbered: 0 .. num_inputs-1 are the elements of the inputs (each
 // broadcast to the output's shape), num_inputs + i is the result of
-// instruction i. The last instruction gives the output. Each result is rounded
-// to its instruction's dtype, so that a fused chain gives the same bits as the
-// nodes that it replaced.
+// instruction i. The last instruction computes the output. Each result is
+// rounded to its instruction's dtype, so that a fused chain computes the same
+// bits as the nodes that it replaces.
 struct ScalarProgram {
   struct Instruction {
     bool operator==(const Instruction&) const = default;
@@ -86,7 +88,7 @@ struct ScalarProgram {
     double p = 0.0;
     double q = 0.0;
   };
-  // Instructions of one program at most; longer chains are not fused.
+  // Maximum instructions of a program; longer chains are not fused.
   static constexpr int kMaxInstructions = 32;
   static constexpr int kMaxInputs = 16;
 

@@ -9,15 +9,15 @@
 
 namespace replicant::graph {
 
-// The layouts in which a target wants to run one node.
+// The layouts that a target wants for the inputs and outputs of one node.
 struct LayoutChoice {
   std::vector<Layout> inputs;
   std::vector<Layout> outputs;
 };
 
-// What passes must know of the target that a graph is compiled for. Backends
-// implement it (core/kernels); the defaults describe a target that fuses
-// nothing and keeps every tensor row-major, which is always correct.
+// Describes the target of a compilation to the passes. Backends implement it
+// (core/kernels). The defaults fuse nothing and keep every tensor row-major,
+// which is always correct.
 //
 // Thread-safety: const methods may run concurrently.
 class TargetInfo {
@@ -27,8 +27,8 @@ class TargetInfo {
   // "cpu".
   virtual std::string_view name() const = 0;
 
-  // Empty if the target can run `node`; otherwise why not, as the end of the
-  // sentence "cpu cannot run Conv2d 'x': ...".
+  // Returns "" if the target can run `node`, otherwise the reason, as the end
+  // of the sentence "cpu cannot run Conv2d 'x': ...".
   virtual std::string WhyUnsupported(const Graph& graph,
                                      const Node& node) const = 0;
 
@@ -49,24 +49,25 @@ class TargetInfo {
     return false;
   }
 
-  // Whether `conv` (Conv2d or Conv2dWeightGradient) may make its image, input
-  // 0, of bytes as it reads them (core/graph/ops/conv.h, PixelConv2dOp()).
+  // Whether `conv` (Conv2d or Conv2dWeightGradient) may convert its image,
+  // input 0, from bytes while it reads them (core/graph/ops/conv.h,
+  // PixelConv2dOp()).
   virtual bool CanFusePixels(const Graph& /*graph*/,
                              const Node& /*conv*/) const {
     return false;
   }
 
-  // The layouts that `node` should have when its inputs come in `offered`
-  // ones; Relayout nodes are put where offered and wanted differ. Graph
-  // inputs, variables and fetched outputs are row-major whatever this says.
+  // Chooses the layouts of `node` for inputs in the layouts `offered`. The pass
+  // inserts a Relayout node where offered and chosen layout differ. Graph
+  // inputs, variables and fetched outputs stay row-major in any case.
   virtual LayoutChoice ChooseLayouts(const Graph& graph, const Node& node,
                                      std::span<const Layout> offered) const;
 
-  // Bytes that a tensor takes, padding of its layout included.
+  // Size of a tensor in bytes, padding of its layout included.
   virtual size_t SizeBytes(const TensorType& type) const;
 
-  // Computes a node whose inputs are constants, while compiling. Returns false
-  // if the target cannot do that for this node; nothing is written then.
+  // Computes a node with constant inputs during compilation. Returns false,
+  // with nothing written, if the target cannot.
   virtual bool Evaluate(const Graph& /*graph*/, const Node& /*node*/,
                         std::span<const TensorView> /*inputs*/,
                         std::span<const MutableTensorView> /*outputs*/) const {

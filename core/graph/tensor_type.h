@@ -9,10 +9,10 @@ namespace replicant::graph {
 
 // How the elements of a tensor lie in memory.
 //
-// The empty tag is row-major, the logical layout: the only one that enters or
-// leaves a plan. Any other tag ("nChw16c") means something to the backend that
-// chose it (TargetInfo::ChooseLayouts) and to nobody else; such a tensor may
-// take more bytes than its elements.
+// The empty tag is row-major, the logical layout. Only row-major tensors enter
+// or leave a plan. Any other tag ("nChw16c") belongs to the backend that chose
+// it (TargetInfo::ChooseLayouts); only that backend can interpret it. A tensor
+// in such a layout may take more bytes than its elements.
 struct Layout {
   bool is_row_major() const { return tag.empty(); }
   bool operator==(const Layout&) const = default;
@@ -20,7 +20,7 @@ struct Layout {
   std::string tag;
 };
 
-// What is known of a tensor when the graph is built.
+// Everything that a graph knows of a tensor before the run.
 struct TensorType {
   bool operator==(const TensorType&) const = default;
 

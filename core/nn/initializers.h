@@ -14,9 +14,9 @@ Initializer Constant(double value);
 Initializer Uniform(double low, double high);
 Initializer Normal(double mean, double standard_deviation);
 
-// A random matrix [out, fan_in] whose rows (or columns, if there are fewer) are
-// orthogonal and of norm `gain` (arXiv:1312.6120). Gram and Schmidt, twice, in
-// double. Complexity: O(out * fan_in * min(out, fan_in)).
+// A random matrix [out, fan_in] with orthogonal rows (or columns, if there are
+// fewer) of norm `gain` (arXiv:1312.6120), by Gram-Schmidt, twice, in double.
+// Complexity: O(out * fan_in * min(out, fan_in)).
 Initializer Orthogonal(double gain = 1.0);
 
 // Normal with variance 2 / fan_in (arXiv:1502.01852, eq. 10).
@@ -26,19 +26,19 @@ Initializer HeNormalFanOut();
 // Uniform in +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010, eq. 16).
 Initializer GlorotUniform();
 
-// What PyTorch gives a Linear or Conv2d: weight and bias uniform in
-// +-1 / sqrt(fan_in); the bias must be told the fan_in of its weight.
+// PyTorch's first values of Linear and Conv2d: weight and bias uniform in
+// +-1 / sqrt(fan_in), where fan_in is the weight's for both.
 Initializer PyTorchWeight();
 Initializer PyTorchBias(int64_t fan_in);
 
 // A random direction: normal, divided by the norm.
 Initializer UnitVector();
 
-// `initializer` with every value multiplied by `factor`: the small last layer
+// Multiplies every value of `initializer` by `factor`, for the small last layer
 // of a policy.
 Initializer Scaled(Initializer initializer, double factor);
-// `initializer` with slope * i added to value i: the last bias of a critic
-// whose first distribution is to lean to one side.
+// Adds slope * i to value i of `initializer`: the last bias of a critic, so
+// that its first distribution leans to one side.
 Initializer PlusRamp(Initializer initializer, double slope);
 
 }  // namespace replicant::nn

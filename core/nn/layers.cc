@@ -16,23 +16,21 @@ namespace {
 // weight and bias of a layer with weights of this shape
 std::vector<VariableId> AddWeights(Graph& graph, const std::string& name,
                                    const Shape& weight,
-                                   const LayerOptions& options, CallSite site) {
+                                   const LayerOptions& options) {
   const Graph::Scope scope(graph, name);
   std::vector<VariableId> variables;
   variables.push_back(graph.AddVariable(
       {.name = "weight",
        .dtype = options.dtype,
        .shape = weight,
-       .initializer = options.weight ? options.weight : PyTorchWeight()},
-      site));
+       .initializer = options.weight ? options.weight : PyTorchWeight()}));
   if (options.has_bias) {
     const int64_t fan_in = weight.WithoutLeading().num_elements();
     variables.push_back(graph.AddVariable(
         {.name = "bias",
          .dtype = options.dtype,
          .shape = Shape({weight[0]}),
-         .initializer = options.bias ? options.bias : PyTorchBias(fan_in)},
-        site));
+         .initializer = options.bias ? options.bias : PyTorchBias(fan_in)}));
   }
   return variables;
 }
@@ -41,109 +39,101 @@ std::vector<VariableId> AddWeights(Graph& graph, const std::string& name,
 // scope `name`
 std::vector<VariableId> AddScaleAndOffset(Graph& graph, const std::string& name,
                                           const Shape& shape, DType dtype,
-                                          const Initializer& first,
-                                          CallSite site) {
+                                          const Initializer& first) {
   const Graph::Scope scope(graph, name);
   return {graph.AddVariable({.name = "weight",
                              .dtype = dtype,
                              .shape = shape,
-                             .initializer = first ? first : Constant(1.0)},
-                            site),
-          graph.AddVariable({.name = "bias", .dtype = dtype, .shape = shape},
-                            site)};
-}
-
-// Statistics under the scope `name`.
-RunningStatistics AddStatistics(Graph& graph, const std::string& name,
-                                int64_t size,
-                                const BatchNormLayerOptions& options,
-                                CallSite site) {
-  const Graph::Scope scope(graph, name);
-  return {graph, size, options, site};
+                             .initializer = first ? first : Constant(1.0)}),
+          graph.AddVariable({.name = "bias", .dtype = dtype, .shape = shape})};
 }
 
 }  // namespace
 
 Dense::Dense(Graph& graph, const std::string& name, int64_t in, int64_t out,
-             const LayerOptions& options, CallSite site)
-    : variables_(AddWeights(graph, name, Shape({out, in}), options, site)) {}
+             const LayerOptions& options, CallSite site) {
+  const Graph::SiteScope scope(graph, site);
+  variables_ = AddWeights(graph, name, Shape({out, in}), options);
+}
 
 Output Dense::operator()(Output x, CallSite site) const {
+  const Graph::SiteScope scope(x, site);
   Graph& graph = *x.graph;
-  const Output y = graph::MatMul(x, graph.Read(variables_[0], site),
-                                 {.transpose_b = true}, site);
+  const Output y =
+      graph::MatMul(x, graph.Read(variables_[0]), {.transpose_b = true});
   if (variables_.size() == 1) return y;
-  return graph::Add(y, graph.Read(variables_[1], site), site);
+  return graph::Add(y, graph.Read(variables_[1]));
 }
 
 Conv2d::Conv2d(Graph& graph, const std::string& name, int64_t in, int64_t out,
                int64_t kernel, const graph::Conv2dOptions& conv,
                const LayerOptions& options, CallSite site)
-    : conv_(conv),
-      variables_(AddWeights(graph, name, Shape({out, in, kernel, kernel}),
-                            options, site)) {}
+    : conv_(conv) {
+  const Graph::SiteScope scope(graph, site);
+  variables_ =
+      AddWeights(graph, name, Shape({out, in, kernel, kernel}), options);
+}
 
 Output Conv2d::operator()(Output x, CallSite site) const {
+  const Graph::SiteScope scope(x, site);
   Graph& graph = *x.graph;
-  const Output y =
-      graph::Conv2d(x, graph.Read(variables_[0], site), conv_, site);
+  const Output y = graph::Conv2d(x, graph.Read(variables_[0]), conv_);
   if (variables_.size() == 1) return y;
-  return graph::Add(y, graph.Read(variables_[1], site), site);
+  return graph::Add(y, graph.Read(variables_[1]));
 }
 
 LayerNorm::LayerNorm(Graph& graph, const std::string& name, int64_t size,
                      DType dtype, double epsilon, CallSite site)
-    : epsilon_(epsilon),
-      variables_(
-          AddScaleAndOffset(graph, name, Shape({size}), dtype, {}, site)) {}
-
-Output LayerNorm::operator()(Output x, CallSite site) const {
-  Graph& graph = *x.graph;
-  return graph::LayerNorm(x, graph.Read(variables_[0], site),
-                          graph.Read(variables_[1], site), epsilon_, site);
+    : epsilon_(epsilon) {
+  const Graph::SiteScope scope(graph, site);
+  variables_ = AddScaleAndOffset(graph, name, Shape({size}), dtype, {});
 }
 
-RunningStatistics::RunningStatistics(Graph& graph, int64_t size,
-                                     const BatchNormLayerOptions& options,
-                                     CallSite site)
+Output LayerNorm::operator()(Output x, CallSite site) const {
+  const Graph::SiteScope scope(x, site);
+  Graph& graph = *x.graph;
+  return graph::LayerNorm(x, graph.Read(variables_[0]),
+                          graph.Read(variables_[1]), epsilon_);
+}
+
+RunningStatistics::RunningStatistics(Graph& graph, const std::string& name,
+                                     int64_t size,
+                                     const BatchNormLayerOptions& options)
     : epsilon_(options.epsilon),
       momentum_(options.momentum),
-      gather_(options.gather),
-      mean_(graph.AddVariable({.name = "running_mean",
-                               .dtype = options.dtype,
-                               .shape = Shape({size}),
-                               .is_trainable = false},
-                              site)),
-      variance_(graph.AddVariable({.name = "running_var",
-                                   .dtype = options.dtype,
-                                   .shape = Shape({size}),
-                                   .initializer = Constant(1.0),
-                                   .is_trainable = false},
-                                  site)) {}
+      gather_(options.gather) {
+  const Graph::Scope scope(graph, name);
+  mean_ = graph.AddVariable({.name = "running_mean",
+                             .dtype = options.dtype,
+                             .shape = Shape({size}),
+                             .is_trainable = false});
+  variance_ = graph.AddVariable({.name = "running_var",
+                                 .dtype = options.dtype,
+                                 .shape = Shape({size}),
+                                 .initializer = Constant(1.0),
+                                 .is_trainable = false});
+}
 
 Output RunningStatistics::Train(Output x, Output gamma, Output beta,
                                 const NormEpilogue& epilogue,
-                                std::vector<Output>* updates,
-                                CallSite site) const {
+                                std::vector<Output>* updates) const {
   Graph& graph = *x.graph;
-  const auto [norm, count] = Normalise(x, gamma, beta, epilogue, site);
+  const auto [norm, count] = Normalise(x, gamma, beta, epilogue);
   if (count < 2.0) {
     throw InvalidArgument(
         fmt::format("{}: BatchNorm: want at least two elements per channel to "
                     "train, got {}",
-                    site.ToString(), x.type().ToString()));
+                    graph.site().ToString(), x.type().ToString()));
   }
-  const Output unbiased =
-      graph::Mul(norm.variance, count / (count - 1.0), site);
-  updates->push_back(graph::MovingAverageUpdate(
-      {mean_, variance_}, {norm.mean, unbiased},
-      graph.Scalar(momentum_, DType::kF32, site), site));
+  const Output unbiased = graph::Mul(norm.variance, count / (count - 1.0));
+  updates->push_back(
+      graph::MovingAverageUpdate({mean_, variance_}, {norm.mean, unbiased},
+                                 graph.Scalar(momentum_, DType::kF32)));
   return norm.y;
 }
 
 RunningStatistics::Normalised RunningStatistics::Normalise(
-    Output x, Output gamma, Output beta, const NormEpilogue& epilogue,
-    CallSite site) const {
+    Output x, Output gamma, Output beta, const NormEpilogue& epilogue) const {
   const graph::BatchNormOptions options{.epsilon = epsilon_,
                                         .has_relu = epilogue.has_relu,
                                         .residual = epilogue.residual};
@@ -152,84 +142,87 @@ RunningStatistics::Normalised RunningStatistics::Normalise(
            static_cast<double>(mean.shape().num_elements());
   };
   if (!gather_) {
-    const auto norm = graph::BatchNorm(x, gamma, beta, options, site);
+    const auto norm = graph::BatchNorm(x, gamma, beta, options);
     return {norm, count_of(norm.mean)};
   }
-  const Output gathered = gather_(graph::BatchMoments(x, site));
-  const Output moments = graph::CombineMoments(gathered, site);
+  // all replicas' moments, combined into those of the rows of all
+  const Output gathered = gather_(graph::BatchMoments(x));
+  const Output moments = graph::CombineMoments(gathered);
   const auto row = [&](int64_t i) {
     return graph::Reshape(
-        graph::Slice(moments, {i, 0}, {1, moments.shape()[1]}, site), {-1},
-        site);
+        graph::Slice(moments, {i, 0}, {1, moments.shape()[1]}), {-1});
   };
   const Output mean = row(0);
-  return {{.y = graph::BatchNormApply(x, gamma, beta, moments, options, site),
+  return {{.y = graph::BatchNormApply(x, gamma, beta, moments, options),
            .mean = mean,
            .variance = row(1)},
           count_of(mean) * static_cast<double>(gathered.shape()[0])};
 }
 
 Output RunningStatistics::Infer(Output x, Output gamma, Output beta,
-                                const NormEpilogue& epilogue,
-                                CallSite site) const {
+                                const NormEpilogue& epilogue) const {
   Graph& graph = *x.graph;
-  return graph::BatchNormInference(x, gamma, beta, graph.Read(mean_, site),
-                                   graph.Read(variance_, site),
+  return graph::BatchNormInference(x, gamma, beta, graph.Read(mean_),
+                                   graph.Read(variance_),
                                    {.epsilon = epsilon_,
                                     .has_relu = epilogue.has_relu,
-                                    .residual = epilogue.residual},
-                                   site);
+                                    .residual = epilogue.residual});
 }
 
 BatchNorm::BatchNorm(Graph& graph, const std::string& name, int64_t size,
-                     const BatchNormLayerOptions& options, CallSite site)
-    : variables_(AddScaleAndOffset(graph, name, Shape({size}), options.dtype,
-                                   options.weight, site)),
-      statistics_(AddStatistics(graph, name, size, options, site)) {}
+                     const BatchNormLayerOptions& options, CallSite site) {
+  const Graph::SiteScope scope(graph, site);
+  variables_ = AddScaleAndOffset(graph, name, Shape({size}), options.dtype,
+                                 options.weight);
+  statistics_.emplace(graph, name, size, options);
+}
 
 Output BatchNorm::Train(Output x, std::vector<Output>* updates,
                         const NormEpilogue& epilogue, CallSite site) const {
+  const Graph::SiteScope scope(x, site);
   Graph& graph = *x.graph;
-  return statistics_.Train(x, graph.Read(variables_[0], site),
-                           graph.Read(variables_[1], site), epilogue, updates,
-                           site);
+  return statistics_->Train(x, graph.Read(variables_[0]),
+                            graph.Read(variables_[1]), epilogue, updates);
 }
 
 Output BatchNorm::Infer(Output x, const NormEpilogue& epilogue,
                         CallSite site) const {
+  const Graph::SiteScope scope(x, site);
   Graph& graph = *x.graph;
-  return statistics_.Infer(x, graph.Read(variables_[0], site),
-                           graph.Read(variables_[1], site), epilogue, site);
+  return statistics_->Infer(x, graph.Read(variables_[0]),
+                            graph.Read(variables_[1]), epilogue);
 }
 
 ConditionalBatchNorm::ConditionalBatchNorm(Graph& graph,
                                            const std::string& name,
                                            int64_t num_classes, int64_t size,
                                            const BatchNormLayerOptions& options,
-                                           CallSite site)
-    : variables_(AddScaleAndOffset(graph, name, Shape({num_classes, size}),
-                                   options.dtype, options.weight, site)),
-      statistics_(AddStatistics(graph, name, size, options, site)) {}
+                                           CallSite site) {
+  const Graph::SiteScope scope(graph, site);
+  variables_ = AddScaleAndOffset(graph, name, Shape({num_classes, size}),
+                                 options.dtype, options.weight);
+  statistics_.emplace(graph, name, size, options);
+}
 
 Output ConditionalBatchNorm::Train(Output x, Output labels,
                                    std::vector<Output>* updates,
                                    const NormEpilogue& epilogue,
                                    CallSite site) const {
+  const Graph::SiteScope scope(x, site);
   Graph& graph = *x.graph;
-  return statistics_.Train(
-      x, graph::Embedding(graph.Read(variables_[0], site), labels, site),
-      graph::Embedding(graph.Read(variables_[1], site), labels, site), epilogue,
-      updates, site);
+  return statistics_->Train(
+      x, graph::Embedding(graph.Read(variables_[0]), labels),
+      graph::Embedding(graph.Read(variables_[1]), labels), epilogue, updates);
 }
 
 Output ConditionalBatchNorm::Infer(Output x, Output labels,
                                    const NormEpilogue& epilogue,
                                    CallSite site) const {
+  const Graph::SiteScope scope(x, site);
   Graph& graph = *x.graph;
-  return statistics_.Infer(
-      x, graph::Embedding(graph.Read(variables_[0], site), labels, site),
-      graph::Embedding(graph.Read(variables_[1], site), labels, site), epilogue,
-      site);
+  return statistics_->Infer(
+      x, graph::Embedding(graph.Read(variables_[0]), labels),
+      graph::Embedding(graph.Read(variables_[1]), labels), epilogue);
 }
 
 }  // namespace replicant::nn

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,14 +8,15 @@
 #include "core/graph/ops/conv.h"
 #include "core/graph/ops/norm.h"
 #include "core/nn/initializers.h"
+#include "core/nn/replica_hooks.h"
 
-// Layers: the variables of one, and how it is applied. A layer can be applied
-// many times, to any input that fits, always with the newest version of its
-// variables. Variables are called as in PyTorch, with the scopes and the
-// layer's name in front: "critic/hidden/weight".
+// A layer is a set of variables and a function that applies them. It can be
+// applied many times, to any input that fits, and always uses the newest
+// version of its variables. Variables have PyTorch's names behind the open
+// scopes and the layer's name: "critic/hidden/weight".
 //
-// Constructors throw InvalidArgument for a name that is taken; applying throws
-// the ShapeError of the op at the caller's place.
+// Constructors throw InvalidArgument for a name that is taken. Applying a layer
+// throws the op's ShapeError at the caller's site.
 namespace replicant::nn {
 
 using graph::CallSite;
@@ -76,66 +77,63 @@ class LayerNorm {
   std::vector<VariableId> variables_;
 };
 
-// What several replicas have, as ReplicaContext::AllGather: [...] ->
-// [replicas, ...].
-using GatherFn = std::function<Output(Output)>;
-
 struct BatchNormLayerOptions {
   // First values of gamma; ones where empty.
   Initializer weight = {};
   double epsilon = 1e-5;
-  // By how much the running statistics move.
+  // Share of the batch in the new running statistics.
   double momentum = 0.1;
   DType dtype = DType::kF32;
-  // Makes the statistics those of all replicas' batches, of equal size; empty:
-  // of this one's.
+  // Gathers the moments of all replicas' batches, which have one size. Empty:
+  // the statistics are those of this replica's batch.
   GatherFn gather = {};
 };
 
-// What follows a batch norm, see graph::BatchNormOptions.
+// Ops that follow a batch norm: see graph::BatchNormOptions.
 struct NormEpilogue {
   bool has_relu = false;
   Output residual = graph::kNoGradient;
 };
 
-// The statistics of batches so far, "running_mean" and "running_var" [C]. They
-// are not trained and move by
+// Moving averages of batch statistics, "<name>/running_mean" and
+// "<name>/running_var" [C]. They are not trained. Each batch moves them by
 //
 //   running = (1 - momentum) * running + momentum * batch
 //
-// with the unbiased batch variance, as in PyTorch.
+// with the unbiased batch variance, as in PyTorch. The batch norm layers below
+// call it under a Graph::SiteScope of theirs.
 class RunningStatistics {
  public:
-  // Under the scope that is open.
-  RunningStatistics(Graph& graph, int64_t size,
-                    const BatchNormLayerOptions& options, CallSite site);
+  RunningStatistics(Graph& graph, const std::string& name, int64_t size,
+                    const BatchNormLayerOptions& options);
 
-  // graph::BatchNorm with the statistics of this batch, or of all replicas'
-  // together; appends the update of the running ones to `updates`. Throws
-  // InvalidArgument for one element per channel.
+  // Applies graph::BatchNorm with the statistics of this batch, or of all
+  // replicas' batches together, and appends the update of the running
+  // statistics to `updates`. Throws InvalidArgument for one element per
+  // channel.
   Output Train(Output x, Output gamma, Output beta,
-               const NormEpilogue& epilogue, std::vector<Output>* updates,
-               CallSite site) const;
-  // graph::BatchNormInference with the newest version of the running
-  // statistics: what the run finds, or, after Train(), what this step makes of
-  // them.
+               const NormEpilogue& epilogue,
+               std::vector<Output>* updates) const;
+  // Applies graph::BatchNormInference with the newest version of the running
+  // statistics. After Train() in the same graph, this is the version that the
+  // step makes.
   Output Infer(Output x, Output gamma, Output beta,
-               const NormEpilogue& epilogue, CallSite site) const;
+               const NormEpilogue& epilogue) const;
 
  private:
-  // y, with mean and variance [C] of so many elements per channel.
+  // y, mean and variance [C], and the number of elements per channel.
   struct Normalised {
     graph::BatchNormOutputs norm;
     double count;
   };
   Normalised Normalise(Output x, Output gamma, Output beta,
-                       const NormEpilogue& epilogue, CallSite site) const;
+                       const NormEpilogue& epilogue) const;
 
   double epsilon_;
   double momentum_;
   GatherFn gather_;
-  VariableId mean_;
-  VariableId variance_;
+  VariableId mean_ = -1;
+  VariableId variance_ = -1;
 };
 
 // Batch norm with weight (gamma), bias (beta, first values 0) [C] and running
@@ -157,11 +155,12 @@ class BatchNorm {
 
  private:
   std::vector<VariableId> variables_;
-  RunningStatistics statistics_;
+  // set by the constructor
+  std::optional<RunningStatistics> statistics_;
 };
 
-// Batch norm whose gamma and beta are those of each example's class: weight
-// and bias are tables [classes, C], of ones and zeros at first
+// Batch norm with a gamma and a beta per class. Weight and bias are tables
+// [classes, C], ones and zeros at first; each example uses the row of its class
 // (arXiv:1802.05637, section 4).
 class ConditionalBatchNorm {
  public:
@@ -181,7 +180,8 @@ class ConditionalBatchNorm {
 
  private:
   std::vector<VariableId> variables_;
-  RunningStatistics statistics_;
+  // set by the constructor
+  std::optional<RunningStatistics> statistics_;
 };
 
 }  // namespace replicant::nn

@@ -14,8 +14,7 @@ namespace {
 
 // One variable of zeros per parameter.
 std::vector<VariableId> AddSlots(Graph& graph, const std::string& scope_name,
-                                 const std::vector<VariableId>& parameters,
-                                 CallSite site) {
+                                 const std::vector<VariableId>& parameters) {
   const Graph::Scope scope(graph, scope_name);
   std::vector<VariableId> slots;
   for (const VariableId parameter : parameters) {
@@ -24,42 +23,39 @@ std::vector<VariableId> AddSlots(Graph& graph, const std::string& scope_name,
     slots.push_back(graph.AddVariable({.name = spec.name,
                                        .dtype = spec.dtype,
                                        .shape = spec.shape,
-                                       .is_trainable = false},
-                                      site));
+                                       .is_trainable = false}));
   }
   return slots;
 }
 
 Output GradientScale(Graph& graph, const std::vector<Output>& gradients,
-                     const ClipOptions& clip, CallSite site) {
+                     const ClipOptions& clip) {
   if (clip.max_global_norm == 0.0) {
-    return graph.Scalar(1.0, DType::kF32, site);
+    return graph.Scalar(1.0, DType::kF32);
   }
-  return graph::GlobalNormClipScale(gradients, clip.max_global_norm, site);
+  return graph::GlobalNormClipScale(gradients, clip.max_global_norm);
 }
 
-void Check(bool is_good, const std::string& message, CallSite site) {
+void Check(const Graph& graph, bool is_good, const std::string& message) {
   if (is_good) return;
-  throw InvalidArgument(fmt::format("{}: {}", site.ToString(), message));
+  throw InvalidArgument(
+      fmt::format("{}: {}", graph.site().ToString(), message));
 }
 
-Output AsFloat(Output step, CallSite site) {
-  return graph::Cast(step, DType::kF32, site);
-}
+Output AsFloat(Output step) { return graph::Cast(step, DType::kF32); }
 
 }  // namespace
 
 StepCounter AddStepCounter(Graph& graph, const std::string& name,
                            CallSite site) {
+  const Graph::SiteScope scope(graph, site);
   const VariableId step = graph.AddVariable({.name = name,
                                              .dtype = DType::kI64,
                                              .shape = Shape({}),
-                                             .is_trainable = false},
-                                            site);
-  const Output value = graph.Read(step, site);
+                                             .is_trainable = false});
+  const Output value = graph.Read(step);
   return {.value = value,
-          .advance =
-              graph::Assign(graph, step, graph::Add(value, 1.0, site), site)};
+          .advance = graph::Assign(graph, step, graph::Add(value, 1.0))};
 }
 
 Output Adam(Graph& graph, const std::string& name,
@@ -67,13 +63,14 @@ Output Adam(Graph& graph, const std::string& name,
             const std::vector<Output>& gradients, Output learning_rate,
             Output step, const graph::AdamUpdateOptions& options,
             const ClipOptions& clip, CallSite site) {
+  const Graph::SiteScope scope(graph, site);
   const graph::AdamVariables variables{
       .parameters = parameters,
-      .first_moments = AddSlots(graph, name + "/m", parameters, site),
-      .second_moments = AddSlots(graph, name + "/v", parameters, site)};
+      .first_moments = AddSlots(graph, name + "/m", parameters),
+      .second_moments = AddSlots(graph, name + "/v", parameters)};
   return graph::AdamUpdate(graph, variables, gradients, learning_rate,
-                           GradientScale(graph, gradients, clip, site), step,
-                           options, site);
+                           GradientScale(graph, gradients, clip), step,
+                           options);
 }
 
 Output Sgd(Graph& graph, const std::string& name,
@@ -81,60 +78,58 @@ Output Sgd(Graph& graph, const std::string& name,
            const std::vector<Output>& gradients, Output learning_rate,
            const graph::SgdUpdateOptions& options, const ClipOptions& clip,
            CallSite site) {
+  const Graph::SiteScope scope(graph, site);
   std::vector<VariableId> momenta;
   if (options.momentum != 0.0) {
-    momenta = AddSlots(graph, name + "/momentum", parameters, site);
+    momenta = AddSlots(graph, name + "/momentum", parameters);
   }
   return graph::SgdUpdate(parameters, momenta, gradients, learning_rate,
-                          GradientScale(graph, gradients, clip, site), options,
-                          site);
+                          GradientScale(graph, gradients, clip), options);
 }
 
 Output LinearSchedule(Output step, double first, double last, int64_t begin,
                       int64_t end, CallSite site) {
-  Check(begin < end,
+  const Graph::SiteScope scope(step, site);
+  Check(*step.graph, begin < end,
         fmt::format("LinearSchedule: want begin < end, got {} and {}", begin,
-                    end),
-        site);
+                    end));
   const auto start = static_cast<double>(begin);
   const auto length = static_cast<double>(end - begin);
   // the part of the way that is done, in [0, 1]
   const Output done = graph::Clip(
-      graph::Affine(AsFloat(step, site), 1.0 / length, -start / length, site),
-      0.0, 1.0, site);
-  return graph::Affine(done, last - first, first, site);
+      graph::Affine(AsFloat(step), 1.0 / length, -start / length), 0.0, 1.0);
+  return graph::Affine(done, last - first, first);
 }
 
 Output CosineSchedule(Output step, double first, int64_t length,
                       CallSite site) {
-  Check(length >= 1,
-        fmt::format("CosineSchedule: want length >= 1, got {}", length), site);
+  const Graph::SiteScope scope(step, site);
+  Check(*step.graph, length >= 1,
+        fmt::format("CosineSchedule: want length >= 1, got {}", length));
   const Output done = graph::Clip(
-      graph::Mul(AsFloat(step, site), 1.0 / static_cast<double>(length), site),
-      0.0, 1.0, site);
-  const Output cosine =
-      graph::Cos(graph::Mul(done, std::numbers::pi, site), site);
-  return graph::Affine(cosine, first / 2.0, first / 2.0, site);
+      graph::Mul(AsFloat(step), 1.0 / static_cast<double>(length)), 0.0, 1.0);
+  const Output cosine = graph::Cos(graph::Mul(done, std::numbers::pi));
+  return graph::Affine(cosine, first / 2.0, first / 2.0);
 }
 
 Output PiecewiseConstantSchedule(Output step,
                                  const std::vector<int64_t>& boundaries,
                                  const std::vector<double>& values,
                                  CallSite site) {
-  Check(values.size() == boundaries.size() + 1 &&
+  const Graph::SiteScope scope(step, site);
+  Check(*step.graph,
+        values.size() == boundaries.size() + 1 &&
             std::is_sorted(boundaries.begin(), boundaries.end()),
         fmt::format("PiecewiseConstantSchedule: want ascending boundaries and "
                     "one value more, got {} boundaries and {} values",
-                    boundaries.size(), values.size()),
-        site);
+                    boundaries.size(), values.size()));
   Graph& graph = *step.graph;
-  Output value = graph.Scalar(values[0], DType::kF32, site);
+  Output value = graph.Scalar(values[0], DType::kF32);
   for (size_t i = 0; i < boundaries.size(); ++i) {
     const Output boundary =
-        graph.Scalar(static_cast<double>(boundaries[i]), step.dtype(), site);
-    value = graph::Where(graph::GreaterEqual(step, boundary, site),
-                         graph.Scalar(values[i + 1], DType::kF32, site), value,
-                         site);
+        graph.Scalar(static_cast<double>(boundaries[i]), step.dtype());
+    value = graph::Where(graph::GreaterEqual(step, boundary),
+                         graph.Scalar(values[i + 1], DType::kF32), value);
   }
   return value;
 }

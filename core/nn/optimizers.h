@@ -6,7 +6,7 @@
 #include "core/graph/graph.h"
 #include "core/graph/ops/optimizer.h"
 
-// Optimizers with the variables that they need, and what drives them.
+// Optimizers with their variables, step counters and schedules.
 namespace replicant::nn {
 
 using graph::CallSite;
@@ -14,7 +14,7 @@ using graph::Graph;
 using graph::Output;
 using graph::VariableId;
 
-// The number of updates so far: a scalar i64 variable that starts at 0.
+// Number of updates so far: a scalar i64 variable that starts at 0.
 struct StepCounter {
   Output value;    // before this run
   Output advance;  // the update that adds one
@@ -23,7 +23,7 @@ StepCounter AddStepCounter(Graph& graph, const std::string& name = "step",
                            CallSite site = CallSite::Here());
 
 struct ClipOptions {
-  // Global norm that the gradients are brought down to; 0 for no limit.
+  // Gradients are scaled down to this global norm; 0 means no limit.
   double max_global_norm = 0.0;
 };
 
@@ -36,18 +36,18 @@ Output Adam(Graph& graph, const std::string& name,
             Output step, const graph::AdamUpdateOptions& options = {},
             const ClipOptions& clip = {}, CallSite site = CallSite::Here());
 
-// graph::SgdUpdate, with momenta "<name>/momentum/<parameter>" where the
-// momentum is not 0.
+// graph::SgdUpdate of all `parameters` in one node. The momenta are variables
+// "<name>/momentum/<parameter>"; there are none if the momentum is 0.
 Output Sgd(Graph& graph, const std::string& name,
            const std::vector<VariableId>& parameters,
            const std::vector<Output>& gradients, Output learning_rate,
            const graph::SgdUpdateOptions& options = {},
            const ClipOptions& clip = {}, CallSite site = CallSite::Here());
 
-// Numbers that change with `step` (scalar i64), as f32[] in the graph. Steps
-// beyond 2^24 are rounded to f32 before they are used.
+// Schedules: numbers that depend on `step` (scalar i64), as f32[] in the graph.
+// Steps beyond 2^24 are rounded to f32 first.
 
-// From `first` at step `begin` in a straight line to `last` at step `end`;
+// Changes linearly from `first` at step `begin` to `last` at step `end`, and is
 // constant before and after. Throws InvalidArgument unless begin < end.
 Output LinearSchedule(Output step, double first, double last, int64_t begin,
                       int64_t end, CallSite site = CallSite::Here());
@@ -55,8 +55,8 @@ Output LinearSchedule(Output step, double first, double last, int64_t begin,
 // InvalidArgument unless length >= 1.
 Output CosineSchedule(Output step, double first, int64_t length,
                       CallSite site = CallSite::Here());
-// values[i] from step boundaries[i-1] on. Throws InvalidArgument unless there
-// is one value more than boundaries and these ascend.
+// values[i] from step boundaries[i-1] on. Throws InvalidArgument unless
+// boundaries ascend and there is one more value than boundaries.
 Output PiecewiseConstantSchedule(Output step,
                                  const std::vector<int64_t>& boundaries,
                                  const std::vector<double>& values,

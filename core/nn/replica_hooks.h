@@ -5,9 +5,14 @@
 #include <vector>
 
 #include "core/graph/graph.h"
-#include "core/nn/layers.h"
 
 namespace replicant::nn {
+
+using graph::Output;
+
+// Collects the rows of all replicas, as ReplicaContext::AllGather: [...] ->
+// [R, ...] for R replicas.
+using GatherFn = std::function<Output(Output)>;
 
 // The calls between replicas that one update of a model needs. A model's
 // builder takes them, so that it knows nothing of the replicator. The default
@@ -16,11 +21,11 @@ namespace replicant::nn {
 struct ReplicaHooks {
   // Returns the mean over replicas of each gradient. All gradients of an
   // optimizer come in one call.
-  std::function<std::vector<graph::Output>(const std::vector<graph::Output>&)>
+  std::function<std::vector<Output>(const std::vector<Output>&)>
       mean_gradients = {};
   // Returns the maximum over replicas of a scalar.
-  std::function<graph::Output(graph::Output)> max = {};
-  // Returns the rows of all replicas: [B, ...] -> [R * B, ...].
+  std::function<Output(Output)> max = {};
+  // Gathers a tensor of every replica.
   GatherFn gather = {};
   // Number of logical devices that a network may divide its layers among.
   int num_logical_devices = 1;
@@ -28,7 +33,7 @@ struct ReplicaHooks {
   int64_t first_row = 0;
   // Added to first_row in every run (graph::RandomOptions); an invalid Output
   // stands for 0.
-  graph::Output row_offset = {};
+  Output row_offset = {};
 };
 
 }  // namespace replicant::nn

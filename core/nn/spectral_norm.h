@@ -12,32 +12,32 @@ using graph::Graph;
 using graph::Output;
 using graph::VariableId;
 
-// A weight that is divided by its largest singular value: graph::SpectralNorm
-// with the variables that it needs.
+// A weight divided by its largest singular value: graph::SpectralNorm with its
+// variables. They are declared under the scopes open at construction:
 //
-// Variables, under the scope that is open when it is made: "weight_orig", which
-// is trained, and "weight_u" [O], "weight_v" [...], which are not: random unit
-// vectors at first.
+//   weight_orig    as `shape`       trained
+//   weight_u       [O]              not trained; a random unit vector at first
+//   weight_v       elements / O     the same
 class SpectralNorm {
  public:
-  // PyTorch's first values where `weight` is empty.
+  // An empty `weight` means PyTorch's first values.
   SpectralNorm(Graph& graph, const Shape& shape, const Initializer& weight = {},
                DType dtype = DType::kF32, CallSite site = CallSite::Here());
 
-  // After one power iteration on the newest version of everything; appends the
-  // updates of u and v to `updates`.
+  // Returns the weight after one power iteration from the newest versions, and
+  // appends the updates of u and v to `updates`.
   Output Train(std::vector<Output>* updates,
                CallSite site = CallSite::Here()) const;
-  // With u and v as they are.
+  // Returns the weight with the newest u and v, and updates nothing.
   Output Infer(CallSite site = CallSite::Here()) const;
 
   VariableId weight() const { return weight_; }
 
  private:
-  Graph* graph_;
-  VariableId weight_;
-  VariableId u_;
-  VariableId v_;
+  Graph* graph_;  // outlives this
+  VariableId weight_ = -1;
+  VariableId u_ = -1;
+  VariableId v_ = -1;
 };
 
 }  // namespace replicant::nn

@@ -5,32 +5,37 @@
 #include <vector>
 
 #include "core/graph/graph.h"
+#include "core/nn/trained_variables.h"
 
-// What a workload is.
 namespace replicant::nn {
 
+// An output of a graph under the name by which its users ask for it.
 struct NamedOutput {
   std::string name;
-  graph::Output output;
+  Output output;
 };
 
-// One training step as a graph, with what others ask of it. Its inputs are the
+// One training step as a graph of its own. The inputs of the graph are the
 // batch.
 struct StepGraph {
-  std::unique_ptr<graph::Graph> graph;
-  // What a run must do: PlanSpec::updates.
-  std::vector<graph::Output> updates;
-  // Scalars that are minimised.
+  // Appends the gradients of `trained` to `gradients`, under the names of the
+  // variables.
+  void AddGradients(const TrainedVariables& trained);
+
+  std::unique_ptr<Graph> graph;
+  // Updates of variables that a run must do (PlanSpec::updates).
+  std::vector<Output> updates;
+  // Scalars that training minimises.
   std::vector<NamedOutput> losses;
-  // What else a step gives ("priority").
+  // Other results of a step ("priority").
   std::vector<NamedOutput> outputs;
-  // Gradients of trained variables, by the name of the variable.
+  // Gradients of trained variables, by the variable's name.
   std::vector<NamedOutput> gradients;
 
-  // A graph that is run once before the first step of a new training and makes
-  // first values that follow from others (target networks); may be null.
-  std::unique_ptr<graph::Graph> start_graph;
-  std::vector<graph::Output> start_updates;
+  // Runs once before the first step of a new training. It computes first values
+  // that follow from other variables (target networks). Null if there are none.
+  std::unique_ptr<Graph> start_graph;
+  std::vector<Output> start_updates;
 };
 
 }  // namespace replicant::nn

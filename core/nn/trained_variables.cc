@@ -1,30 +1,54 @@
 #include "core/nn/trained_variables.h"
 
+#include <utility>
+
+#include "core/graph/gradients.h"
+
 namespace replicant::nn {
 
-std::vector<NamedOutput> TrainedVariables::Named(
-    const graph::Graph& graph) const {
-  std::vector<NamedOutput> named;
+TrainedVariables TrainedVariables::Only(
+    const Graph& graph,
+    const std::function<bool(const graph::VariableSpec&)>& is_wanted) const {
+  TrainedVariables wanted;
   for (size_t i = 0; i < variables.size(); ++i) {
-    named.push_back({graph.variable(variables[i]).name, gradients[i]});
+    if (!is_wanted(graph.variable(variables[i]))) continue;
+    wanted.variables.push_back(variables[i]);
+    wanted.gradients.push_back(gradients[i]);
   }
-  return named;
+  return wanted;
 }
 
-TrainedVariables GradientsOf(graph::Output loss, std::string_view prefix,
-                             graph::CallSite site) {
-  graph::Graph& graph = *loss.graph;
-  TrainedVariables trained;
-  std::vector<graph::Output> values;
-  for (size_t i = 0; i < graph.variables().size(); ++i) {
-    const graph::VariableSpec& spec = graph.variables()[i];
-    if (!spec.is_trainable || !spec.name.starts_with(prefix)) continue;
-    const auto id = static_cast<graph::VariableId>(i);
-    trained.variables.push_back(id);
-    values.push_back(graph.Read(id, site));
+TrainedVariables GradientsOf(Output loss, std::vector<VariableId> variables,
+                             CallSite site) {
+  const Graph::SiteScope scope(loss, site);
+  std::vector<Output> gradients =
+      graph::Gradients(loss, ReadAll(*loss.graph, variables));
+  return {.variables = std::move(variables), .gradients = std::move(gradients)};
+}
+
+TrainedVariables GradientsOf(Output loss, std::string_view prefix,
+                             CallSite site) {
+  const Graph::SiteScope scope(loss, site);
+  const auto& specs = loss.graph->variables();
+  std::vector<VariableId> variables;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (specs[i].is_trainable && specs[i].name.starts_with(prefix)) {
+      variables.push_back(static_cast<VariableId>(i));
+    }
   }
-  trained.gradients = graph::Gradients(loss, values, site);
-  return trained;
+  return GradientsOf(loss, std::move(variables));
+}
+
+std::vector<Output> ReadAll(Graph& graph,
+                            const std::vector<VariableId>& variables,
+                            CallSite site) {
+  const Graph::SiteScope scope(graph, site);
+  std::vector<Output> values;
+  values.reserve(variables.size());
+  for (const VariableId variable : variables) {
+    values.push_back(graph.Read(variable));
+  }
+  return values;
 }
 
 }  // namespace replicant::nn

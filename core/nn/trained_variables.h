@@ -1,38 +1,41 @@
 #pragma once
 
+#include <functional>
 #include <string_view>
 #include <vector>
 
-#include "core/graph/gradients.h"
 #include "core/graph/graph.h"
-#include "core/nn/step_graph.h"
 
 namespace replicant::nn {
 
-// Trained variables of a network, and the gradients of a loss by them.
+using graph::CallSite;
+using graph::Graph;
+using graph::Output;
+using graph::VariableId;
+
+// Variables that a loss trains, and the gradient of the loss by each of them.
 struct TrainedVariables {
-  std::vector<graph::VariableId> variables;
-  std::vector<graph::Output> gradients;  // one each
+  std::vector<VariableId> variables;
+  std::vector<Output> gradients;  // gradients[i] belongs to variables[i]
 
-  // Of those for which `is_wanted(spec)`.
-  template <typename IsWanted>
-  TrainedVariables Only(const graph::Graph& graph,
-                        const IsWanted& is_wanted) const {
-    TrainedVariables some;
-    for (size_t i = 0; i < variables.size(); ++i) {
-      if (!is_wanted(graph.variable(variables[i]))) continue;
-      some.variables.push_back(variables[i]);
-      some.gradients.push_back(gradients[i]);
-    }
-    return some;
-  }
-
-  // With their names.
-  std::vector<NamedOutput> Named(const graph::Graph& graph) const;
+  // Returns the pairs whose variable's spec satisfies `is_wanted`, in the same
+  // order.
+  TrainedVariables Only(
+      const Graph& graph,
+      const std::function<bool(const graph::VariableSpec&)>& is_wanted) const;
 };
 
-// The gradients of `loss` by all trained variables whose name begins so.
-TrainedVariables GradientsOf(graph::Output loss, std::string_view prefix,
-                             graph::CallSite site = graph::CallSite::Here());
+// Differentiates `loss` by `variables`. Throws what graph::Gradients() throws.
+TrainedVariables GradientsOf(Output loss, std::vector<VariableId> variables,
+                             CallSite site = CallSite::Here());
+// The same for every trainable variable whose name begins with `prefix`, in the
+// order of declaration.
+TrainedVariables GradientsOf(Output loss, std::string_view prefix,
+                             CallSite site = CallSite::Here());
+
+// Reads the newest version of each variable.
+std::vector<Output> ReadAll(Graph& graph,
+                            const std::vector<VariableId>& variables,
+                            CallSite site = CallSite::Here());
 
 }  // namespace replicant::nn

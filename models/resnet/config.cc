@@ -7,17 +7,20 @@ namespace replicant::models::resnet {
 SgdConfig SgdConfig::Read(config::Reader& reader) {
   SgdConfig c;
   reader.Field("learning_rate", &c.learning_rate, {0.0, 100.0},
-               "after the warm-up; 0.1 per 256 images of a batch is usual");
-  reader.Field("momentum", &c.momentum, {0.0, 0.9999}, "of SGD");
+               "learning rate after the warm-up; usually 0.1 per 256 images "
+               "of a batch");
+  reader.Field("momentum", &c.momentum, {0.0, 0.9999}, "momentum of SGD");
   reader.Field("weight_decay", &c.weight_decay, {0.0, 1.0},
-               "of weights of convolutions and the last layer; norms and "
+               "weight decay of convolutions and the last layer; norms and "
                "biases have none");
   reader.Field("warm_up_steps", &c.warm_up_steps, {0, 1'000'000'000},
-               "steps in which the learning rate rises to its value");
+               "steps over which the learning rate rises linearly to its "
+               "value");
   reader.Field("decay_steps", &c.decay_steps, {1, 1'000'000'000}, {0, 16},
-               "steps at which the learning rate is multiplied by "
-               "decay_factor, ascending");
-  reader.Field("decay_factor", &c.decay_factor, {0.0, 1.0}, "see decay_steps");
+               "ascending steps; at each the learning rate is multiplied by "
+               "decay_factor");
+  reader.Field("decay_factor", &c.decay_factor, {0.0, 1.0},
+               "factor of the learning rate at each of decay_steps");
   if (!std::ranges::is_sorted(c.decay_steps)) {
     reader.Error("decay_steps", "want ascending steps");
   }
@@ -27,23 +30,24 @@ SgdConfig SgdConfig::Read(config::Reader& reader) {
 ResNetConfig ResNetConfig::Read(config::Reader& reader) {
   ResNetConfig c;
   reader.Field("depth", &c.depth, {{"18", Depth::k18}, {"50", Depth::k50}},
-               "layers: 18 (two convolutions a block) or 50 (three, the "
-               "stride at the 3x3 one: v1.5)");
+               "number of layers: 18 (two convolutions per block) or 50 "
+               "(three, with the stride at the 3x3 one: v1.5)");
   reader.Field("stem", &c.stem,
                {{"imagenet", Stem::kImageNet}, {"small", Stem::kSmall}},
-               "imagenet: a 7x7 convolution of stride 2 and a pool; small: a "
-               "3x3 convolution, for images of about 32 pixels");
+               "first layers. imagenet: a 7x7 convolution of stride 2 and a "
+               "pool; small: a 3x3 convolution, for images of about 32 "
+               "pixels");
   reader.Field("width", &c.width, {1, 1024},
                "channels of the stem and of the first stage's blocks");
   reader.Field("image_size", &c.image_size, {8, 4096},
-               "pixels of a side of an image");
+               "side of an image in pixels");
   reader.Field("num_classes", &c.num_classes, {2, 1 << 20},
-               "what an image may be");
+               "number of classes");
   reader.Field("label_smoothing", &c.label_smoothing, {0.0, 0.99},
-               "share of the target that is spread over all classes");
+               "share of the target that is spread evenly over all classes");
   reader.Field("has_zero_gamma", &c.has_zero_gamma,
-               "whether the last batch norm of a block starts with a scale of "
-               "0, so that the block starts as the identity");
+               "whether the last batch norm of a block starts with scale 0, "
+               "so that the block starts as the identity");
   ReadNormStatistics(reader, &c.batch_norm_statistics);
   reader.Section("optimizer", &c.optimizer, "SGD with momentum");
   return c;

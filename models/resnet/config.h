@@ -6,9 +6,9 @@
 #include "core/config/reader.h"
 #include "models/norm_statistics.h"
 
-// What a residual network of images and its training are made of
-// (arXiv:1512.03385, arXiv:1706.02677), section `resnet50` of a run. The keys,
-// their ranges and meaning are in config.cc.
+// Configuration of a residual network and its training (arXiv:1512.03385,
+// arXiv:1706.02677): section `resnet50` of a run. config.cc has the keys, their
+// ranges and their meaning.
 namespace replicant::models::resnet {
 
 enum class Depth { k18, k50 };
@@ -28,7 +28,7 @@ struct SgdConfig {
 struct ResNetConfig {
   Depth depth = Depth::k50;
   Stem stem = Stem::kImageNet;
-  int64_t width = 64;  // channels of the first stage
+  int64_t width = 64;  // channels of the stem and the first stage
   int64_t image_size = 224;
   int64_t num_classes = 1000;
   double label_smoothing = 0.0;

@@ -21,26 +21,24 @@ struct ConvSizes {
 };
 
 nn::Conv2d AddConv(Graph& graph, const std::string& name,
-                   const ConvSizes& sizes, DType dtype, CallSite site) {
+                   const ConvSizes& sizes, DType dtype) {
   return {graph,
           name,
           sizes.in,
           sizes.out,
           sizes.kernel,
           {.stride = sizes.stride, .padding = sizes.kernel / 2},
-          {.weight = nn::HeNormalFanOut(), .has_bias = false, .dtype = dtype},
-          site};
+          {.weight = nn::HeNormalFanOut(), .has_bias = false, .dtype = dtype}};
 }
 
 Output Apply(const nn::BatchNorm& norm, Output x,
-             const nn::NormEpilogue& epilogue, std::vector<Output>* updates,
-             CallSite site) {
-  return updates == nullptr ? norm.Infer(x, epilogue, site)
-                            : norm.Train(x, updates, epilogue, site);
+             const nn::NormEpilogue& epilogue, std::vector<Output>* updates) {
+  return updates == nullptr ? norm.Infer(x, epilogue)
+                            : norm.Train(x, updates, epilogue);
 }
 
 // The channels of a pixel as torchvision's weights expect them.
-Output NormalizeColors(Output image, DType dtype, CallSite site) {
+Output NormalizeColors(Output image, DType dtype) {
   Graph& graph = *image.graph;
   // mean and standard deviation of ImageNet's training images
   const auto colors = [&](std::array<double, 3> values) {
@@ -52,18 +50,18 @@ Output NormalizeColors(Output image, DType dtype, CallSite site) {
         tensor.MutableSpan<float>()[i] = static_cast<float>(values[i]);
       }
     }
-    return graph.Constant(tensor.view(), site);
+    return graph.Constant(tensor.view());
   };
-  const Output x = graph::NormalizePixels(image, dtype, 1.0 / 255.0, 0.0, site);
-  return graph::Div(graph::Sub(x, colors({0.485, 0.456, 0.406}), site),
-                    colors({0.229, 0.224, 0.225}), site);
+  const Output x = graph::NormalizePixels(image, dtype, 1.0 / 255.0, 0.0);
+  return graph::Div(graph::Sub(x, colors({0.485, 0.456, 0.406})),
+                    colors({0.229, 0.224, 0.225}));
 }
 
 }  // namespace
 
 Block::Block(Graph& graph, const ResNetConfig& config,
              const nn::BatchNormLayerOptions& norm, int64_t in, int64_t width,
-             int64_t stride, CallSite site)
+             int64_t stride)
     : out_channels_(config.depth == Depth::k50 ? width * kExpansion : width) {
   struct Layer {
     int64_t out, kernel, stride;
@@ -79,55 +77,49 @@ Block::Block(Graph& graph, const ResNetConfig& config,
     const Layer& layer = layers[i];
     convs_.push_back(AddConv(graph, fmt::format("conv{}", i + 1),
                              {channels, layer.out, layer.kernel, layer.stride},
-                             norm.dtype, site));
+                             norm.dtype));
     nn::BatchNormLayerOptions own_norm = norm;
     if (config.has_zero_gamma && i + 1 == layers.size()) {
       own_norm.weight = nn::Constant(0.0);
     }
-    norms_.emplace_back(graph, fmt::format("bn{}", i + 1), layer.out, own_norm,
-                        site);
+    norms_.emplace_back(graph, fmt::format("bn{}", i + 1), layer.out, own_norm);
     channels = layer.out;
   }
   if (stride != 1 || in != out_channels_) {
     const Graph::Scope scope(graph, "downsample");
     shortcut_conv_.emplace(
-        AddConv(graph, "0", {in, out_channels_, 1, stride}, norm.dtype, site));
-    shortcut_norm_.emplace(graph, "1", out_channels_, norm, site);
+        AddConv(graph, "0", {in, out_channels_, 1, stride}, norm.dtype));
+    shortcut_norm_.emplace(graph, "1", out_channels_, norm);
   }
 }
 
-Output Block::operator()(Output x, std::vector<Output>* updates,
-                         CallSite site) const {
+Output Block::operator()(Output x, std::vector<Output>* updates) const {
   Output h = x;
   for (size_t i = 0; i + 1 < convs_.size(); ++i) {
-    h = Apply(norms_[i], convs_[i](h, site), {.has_relu = true}, updates, site);
+    h = Apply(norms_[i], convs_[i](h), {.has_relu = true}, updates);
   }
-  h = convs_.back()(h, site);
+  h = convs_.back()(h);
   Output shortcut = x;
   if (shortcut_conv_) {
-    shortcut =
-        Apply(*shortcut_norm_, (*shortcut_conv_)(x, site), {}, updates, site);
+    shortcut = Apply(*shortcut_norm_, (*shortcut_conv_)(x), {}, updates);
   }
   return Apply(norms_.back(), h, {.has_relu = true, .residual = shortcut},
-               updates, site);
+               updates);
 }
 
 ResNet::ResNet(Graph& graph, const ResNetConfig& config, DType dtype,
                const nn::ReplicaHooks& replicas, CallSite site)
     : dtype_(dtype),
       num_devices_(replicas.num_logical_devices),
-      has_pool_(config.stem == Stem::kImageNet),
-      conv_(
-          config.stem == Stem::kImageNet
-              ? AddConv(graph, "conv1", {3, config.width, 7, 2}, dtype, site)
-              : AddConv(graph, "conv1", {3, config.width, 3, 1}, dtype, site)),
-      norm_(graph, "bn1", config.width,
-            {.dtype = dtype,
-             .gather = GatherFor(replicas, config.batch_norm_statistics)},
-            site) {
+      has_pool_(config.stem == Stem::kImageNet) {
+  const Graph::SiteScope site_scope(graph, site);
   const nn::BatchNormLayerOptions norm{
       .dtype = dtype,
       .gather = GatherFor(replicas, config.batch_norm_statistics)};
+  conv_ = has_pool_ ? AddConv(graph, "conv1", {3, config.width, 7, 2}, dtype)
+                    : AddConv(graph, "conv1", {3, config.width, 3, 1}, dtype);
+  norm_.emplace(graph, "bn1", config.width, norm);
+
   const auto& counts = config.depth == Depth::k50 ? kBlocks50 : kBlocks18;
   int64_t channels = config.width;
   int64_t width = config.width;
@@ -136,27 +128,28 @@ ResNet::ResNet(Graph& graph, const ResNetConfig& config, DType dtype,
     for (int64_t i = 0; i < counts[stage]; ++i) {
       const Graph::Scope block_scope(graph, std::to_string(i));
       const int64_t stride = stage > 0 && i == 0 ? 2 : 1;
-      blocks_.emplace_back(graph, config, norm, channels, width, stride, site);
+      blocks_.emplace_back(graph, config, norm, channels, width, stride);
       channels = blocks_.back().out_channels();
     }
   }
   head_.emplace(graph, "fc", channels, config.num_classes,
-                nn::LayerOptions{.dtype = dtype}, site);
+                nn::LayerOptions{.dtype = dtype});
 }
 
 Output ResNet::operator()(Output image, std::vector<Output>* updates,
                           CallSite site) const {
-  Output x = conv_(NormalizeColors(image, dtype_, site), site);
-  x = Apply(norm_, x, {.has_relu = true}, updates, site);
+  const Graph::SiteScope scope(image, site);
+  Output x = (*conv_)(NormalizeColors(image, dtype_));
+  x = Apply(*norm_, x, {.has_relu = true}, updates);
   if (has_pool_) {
-    x = graph::MaxPool2d(x, {.window = 3, .stride = 2, .padding = 1}, site);
+    x = graph::MaxPool2d(x, {.window = 3, .stride = 2, .padding = 1});
   }
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const Graph::DeviceScope device = DeviceOf(*image.graph, i);
-    x = blocks_[i](x, updates, site);
+    x = blocks_[i](x, updates);
   }
   const Graph::DeviceScope device = DeviceOf(*image.graph, blocks_.size() - 1);
-  return (*head_)(graph::GlobalAveragePool(x, site), site);
+  return (*head_)(graph::GlobalAveragePool(x));
 }
 
 Graph::DeviceScope ResNet::DeviceOf(Graph& graph, size_t block) const {

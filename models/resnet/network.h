@@ -7,8 +7,8 @@
 #include "core/nn/layers.h"
 #include "models/resnet/config.h"
 
-// Residual networks (arXiv:1512.03385; v1.5: the stride of a bottleneck is at
-// its 3x3 convolution). Variables have the names of torchvision's
+// Residual networks (arXiv:1512.03385), version 1.5: a bottleneck has its
+// stride at the 3x3 convolution. Variables have the names of torchvision's
 // models.resnet18 and resnet50, with '/' for '.': "layer1/0/conv1/weight".
 //
 // Letters: B batch, H W C image, K classes.
@@ -18,55 +18,58 @@ using graph::CallSite;
 using graph::Graph;
 using graph::Output;
 
-// Convolutions, each with a batch norm, around which the input is added.
+// A residual block: convolutions, each with a batch norm, and a shortcut that
+// adds the input. ResNet calls it under a name scope and a site scope.
 class Block {
  public:
-  // The name scope is open. `norm` has the dtype, `width` is the channels
-  // within.
+  // `width` is the number of channels inside the block, norm.dtype the dtype of
+  // all layers.
   Block(Graph& graph, const ResNetConfig& config,
         const nn::BatchNormLayerOptions& norm, int64_t in, int64_t width,
-        int64_t stride, CallSite site);
+        int64_t stride);
 
-  // [B, H, W, in] -> [B, H / stride, W / stride, out_channels()]. Without
-  // `updates`: with the running statistics.
-  Output operator()(Output x, std::vector<Output>* updates,
-                    CallSite site) const;
+  // [B, H, W, in] -> [B, H / stride, W / stride, out_channels()]. Null
+  // `updates`: the norms use the running statistics.
+  Output operator()(Output x, std::vector<Output>* updates) const;
   int64_t out_channels() const { return out_channels_; }
 
  private:
   int64_t out_channels_;
   std::vector<nn::Conv2d> convs_;
   std::vector<nn::BatchNorm> norms_;
-  // what brings the input to the shape of the result; none where it has it
+  // project the input to the shape of the result; none if the shapes are equal
   std::optional<nn::Conv2d> shortcut_conv_;
   std::optional<nn::BatchNorm> shortcut_norm_;
 };
 
 class ResNet {
  public:
-  // `dtype` is that of parameters and computation. Batch norms are over all
-  // replicas if the configuration says so, and blocks are divided evenly among
-  // the logical devices, in their order.
+  // `dtype` is that of parameters and computation. `replicas` gathers the
+  // statistics of batch norms (batch_norm_statistics: sync) and gives the
+  // number of logical devices, among which the blocks are divided evenly, in
+  // order.
   ResNet(Graph& graph, const ResNetConfig& config, DType dtype = DType::kF32,
          const nn::ReplicaHooks& replicas = {},
          CallSite site = CallSite::Here());
 
   // Images [B, H, W, 3] u8 to logits [B, K]. Pixels are normalised by
   // ImageNet's mean and standard deviation, as for torchvision's weights.
-  // With `updates`, to which the updates of the running statistics are added,
-  // the norms use those of the batch; without (null), the running ones.
+  // Norms use the statistics of the batch, and the updates of the running
+  // statistics are appended to `updates`. Null `updates`: norms use the running
+  // statistics.
   Output operator()(Output image, std::vector<Output>* updates,
                     CallSite site = CallSite::Here()) const;
 
  private:
-  // Where a block is.
+  // Opens the device scope of block number `block`.
   Graph::DeviceScope DeviceOf(Graph& graph, size_t block) const;
 
   DType dtype_;
   int num_devices_;
   bool has_pool_;
-  nn::Conv2d conv_;
-  nn::BatchNorm norm_;
+  // set by the constructor
+  std::optional<nn::Conv2d> conv_;
+  std::optional<nn::BatchNorm> norm_;
   std::vector<Block> blocks_;
   std::optional<nn::Dense> head_;
 };

@@ -10,8 +10,8 @@ namespace replicant::models::resnet {
 
 enum class GraphKind { kTrain, kEvaluate };
 
-// A ResNet without the system around it: what workload_probe and bench_learner
-// read.
+// A ResNet and its training outside of a run. The programs workload_probe and
+// bench_learner read it.
 struct StepGraphConfig {
   ResNetConfig model;
   int64_t batch_size = 32;
@@ -21,8 +21,9 @@ struct StepGraphConfig {
   static StepGraphConfig Read(config::Reader& reader);
 };
 
-// kTrain: the whole update, with loss "loss" and outputs "accuracy" and
-// "logits". kEvaluate: "logits" with the running statistics.
+// Builds the graph of one step.
+//   kTrain     the whole update: loss "loss", outputs "accuracy" and "logits"
+//   kEvaluate  output "logits", with the running statistics
 nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype);
 
 }  // namespace replicant::models::resnet

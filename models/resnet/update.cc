@@ -12,8 +12,8 @@ namespace {
 // section 5.1).
 std::vector<Output> AddOptimizer(Graph& graph, const SgdConfig& config,
                                  const nn::TrainedVariables& trained,
-                                 Output step, CallSite site) {
-  const Output rate = LearningRate(config, step, site);
+                                 Output step) {
+  const Output rate = LearningRate(config, step);
   std::vector<Output> updates;
   for (const bool has_decay : {true, false}) {
     const nn::TrainedVariables some =
@@ -23,8 +23,7 @@ std::vector<Output> AddOptimizer(Graph& graph, const SgdConfig& config,
     updates.push_back(
         nn::Sgd(graph, "optimizer", some.variables, some.gradients, rate,
                 {.momentum = config.momentum,
-                 .weight_decay = has_decay ? config.weight_decay : 0.0},
-                {}, site));
+                 .weight_decay = has_decay ? config.weight_decay : 0.0}));
   }
   return updates;
 }
@@ -32,53 +31,49 @@ std::vector<Output> AddOptimizer(Graph& graph, const SgdConfig& config,
 }  // namespace
 
 Output LearningRate(const SgdConfig& config, Output step, CallSite site) {
+  const Graph::SiteScope scope(step, site);
   std::vector<double> values = {config.learning_rate};
   for (size_t i = 0; i < config.decay_steps.size(); ++i) {
     values.push_back(values.back() * config.decay_factor);
   }
   const Output rate =
-      nn::PiecewiseConstantSchedule(step, config.decay_steps, values, site);
+      nn::PiecewiseConstantSchedule(step, config.decay_steps, values);
   if (config.warm_up_steps == 0) return rate;
   // the first step has one part of it, the last of the warm-up all
   return graph::Mul(
-      rate,
-      nn::LinearSchedule(step, 0.0, 1.0, -1, config.warm_up_steps - 1, site),
-      site);
+      rate, nn::LinearSchedule(step, 0.0, 1.0, -1, config.warm_up_steps - 1));
 }
 
 Batch AddBatchInputs(Graph& graph, const ResNetConfig& config,
                      int64_t batch_size, CallSite site) {
-  return {
-      .image = graph.Input(
-          "image", DType::kU8,
-          Shape({batch_size, config.image_size, config.image_size, 3}), site),
-      .label = graph.Input("label", DType::kI32, Shape({batch_size}), site)};
+  const Graph::SiteScope scope(graph, site);
+  return {.image = graph.Input(
+              "image", DType::kU8,
+              Shape({batch_size, config.image_size, config.image_size, 3})),
+          .label = graph.Input("label", DType::kI32, Shape({batch_size}))};
 }
 
 Update BuildUpdate(Graph& graph, const ResNetConfig& config, DType dtype,
                    const Batch& batch, const nn::ReplicaHooks& replicas,
                    CallSite site) {
-  const ResNet network(graph, config, dtype, replicas, site);
-  const nn::StepCounter step = nn::AddStepCounter(graph, "step", site);
+  const Graph::SiteScope scope(graph, site);
+  const ResNet network(graph, config, dtype, replicas);
+  const nn::StepCounter step = nn::AddStepCounter(graph, "step");
   Update update;
-  update.logits = network(batch.image, &update.updates, site);
-  update.loss = graph::ReduceMean(
-      graph::SoftmaxCrossEntropyWithLabels(update.logits, batch.label,
-                                           config.label_smoothing, site),
-      {}, site);
-  const Output is_right =
-      graph::Equal(graph::ArgMax(update.logits, site),
-                   graph::Cast(batch.label, DType::kI64, site), site);
-  update.accuracy =
-      graph::ReduceMean(graph::Cast(is_right, DType::kF32, site), {}, site);
+  update.logits = network(batch.image, &update.updates);
+  update.loss = graph::ReduceMean(graph::SoftmaxCrossEntropyWithLabels(
+      update.logits, batch.label, config.label_smoothing));
+  const Output is_right = graph::Equal(graph::ArgMax(update.logits),
+                                       graph::Cast(batch.label, DType::kI64));
+  update.accuracy = graph::ReduceMean(graph::Cast(is_right, DType::kF32));
 
-  update.trained = nn::GradientsOf(update.loss, "", site);
+  update.trained = nn::GradientsOf(update.loss, "");
   if (replicas.mean_gradients) {
     update.trained.gradients =
         replicas.mean_gradients(update.trained.gradients);
   }
-  for (const Output& output : AddOptimizer(graph, config.optimizer,
-                                           update.trained, step.value, site)) {
+  for (const Output& output :
+       AddOptimizer(graph, config.optimizer, update.trained, step.value)) {
     update.updates.push_back(output);
   }
   update.updates.push_back(step.advance);

@@ -8,30 +8,30 @@
 
 namespace replicant::models::resnet {
 
-// What an update learns from.
+// A batch of labelled images.
 struct Batch {
   Output image;  // [B, H, W, 3] u8
   Output label;  // [B] i32
 };
-// Inputs "image" and "label" of the graph.
+// Adds the inputs "image" and "label".
 Batch AddBatchInputs(Graph& graph, const ResNetConfig& config,
                      int64_t batch_size, CallSite site = CallSite::Here());
 
-// The learning rate of the update that `step` (i64[]) others came before:
-// f32[].
+// Learning rate f32[] of the update after `step` (i64[]) updates: linear
+// warm-up, then steps of decay.
 Output LearningRate(const SgdConfig& config, Output step,
                     CallSite site = CallSite::Here());
 
 struct Update {
-  Output loss;      // mean cross-entropy, weight decay not in it
-  Output accuracy;  // share of images whose class has the largest logit
+  Output loss;      // mean cross-entropy, without weight decay
+  Output accuracy;  // share of images whose label has the largest logit
   Output logits;    // [B, K]
   nn::TrainedVariables trained;
   std::vector<Output> updates;
 };
 
-// One step: forward, backward, SGD with the learning rate's schedule, running
-// statistics. Counts updates in the variable "step".
+// Adds one training step: forward, backward, SGD with the learning rate's
+// schedule, and the running statistics. The variable "step" counts updates.
 Update BuildUpdate(Graph& graph, const ResNetConfig& config, DType dtype,
                    const Batch& batch, const nn::ReplicaHooks& replicas = {},
                    CallSite site = CallSite::Here());

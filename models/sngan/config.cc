@@ -6,14 +6,18 @@ namespace replicant::models::sngan {
 
 AdamConfig AdamConfig::Read(config::Reader& reader) {
   AdamConfig c;
-  reader.Field("learning_rate", &c.learning_rate, {0.0, 1.0}, "of Adam");
-  reader.Field("beta1", &c.beta1, {0.0, 0.9999}, "of Adam");
-  reader.Field("beta2", &c.beta2, {0.0, 0.99999}, "of Adam");
+  reader.Field("learning_rate", &c.learning_rate, {0.0, 1.0},
+               "initial learning rate of Adam");
+  reader.Field("beta1", &c.beta1, {0.0, 0.9999},
+               "decay rate of Adam's first moments");
+  reader.Field("beta2", &c.beta2, {0.0, 0.99999},
+               "decay rate of Adam's second moments");
   reader.Field("decay_begin", &c.decay_begin, {0, 1'000'000'000},
-               "updates of the generator after which the learning rate falls "
-               "in a straight line");
+               "generator updates before the learning rate starts to fall "
+               "linearly");
   reader.Field("decay_end", &c.decay_end, {0, 1'000'000'000},
-               "updates of the generator after which it is 0; 0: it stays");
+               "generator updates after which the learning rate is 0; 0: the "
+               "learning rate is constant");
   if (c.decay_end != 0 && c.decay_end <= c.decay_begin) {
     reader.Error("decay_end",
                  fmt::format("want 0 or more than decay_begin, {}, got {}",
@@ -24,25 +28,27 @@ AdamConfig AdamConfig::Read(config::Reader& reader) {
 
 SnganConfig SnganConfig::Read(config::Reader& reader) {
   SnganConfig c;
-  reader.Field(
-      "image_size", &c.image_size,
-      {{"32", ImageSize::k32},
-       {"64", ImageSize::k64},
-       {"128", ImageSize::k128}},
-      "pixels of a side of an image, which says what the networks are");
+  reader.Field("image_size", &c.image_size,
+               {{"32", ImageSize::k32},
+                {"64", ImageSize::k64},
+                {"128", ImageSize::k128}},
+               "side of an image in pixels; it also determines the "
+               "depth and widths of the networks");
   reader.Field("num_classes", &c.num_classes, {1, 1 << 20},
-               "what an image may be");
+               "number of classes");
   reader.Field("latent_size", &c.latent_size, {1, 1 << 16},
-               "normal numbers that an image is made from");
+               "size of the normal latent vector of an image");
   reader.Field("generator_channels", &c.generator_channels, {1, 1024},
-               "the generator's unit of channels; none: 256 for 32 pixels, "
-               "else 64");
+               "base number of channels of the generator; null: 256 for 32 "
+               "pixels, else 64");
   reader.Field("discriminator_channels", &c.discriminator_channels, {1, 1024},
-               "the discriminator's; none: 128 for 32 pixels, else 64");
+               "base number of channels of the discriminator; null: 128 for "
+               "32 pixels, else 64");
   reader.Field("discriminator_steps", &c.discriminator_steps, {1, 100},
-               "updates of the discriminator for one of the generator");
+               "discriminator updates per generator update");
   ReadNormStatistics(reader, &c.batch_norm_statistics);
-  reader.Section("optimizer", &c.optimizer, "Adam, one for each network");
+  reader.Section("optimizer", &c.optimizer,
+                 "Adam; each network has its own moments");
   return c;
 }
 

@@ -7,9 +7,9 @@
 #include "core/config/reader.h"
 #include "models/norm_statistics.h"
 
-// What a class-conditional SN-GAN and its training are made of
-// (arXiv:1802.05957, arXiv:1802.05637), section `sngan` of a run. The keys,
-// their ranges and meaning are in config.cc.
+// Configuration of a class-conditional SN-GAN and its training
+// (arXiv:1802.05957, arXiv:1802.05637): section `sngan` of a run. config.cc has
+// the keys, their ranges and their meaning.
 namespace replicant::models::sngan {
 
 enum class ImageSize { k32, k64, k128 };
@@ -28,23 +28,24 @@ struct SnganConfig {
   ImageSize image_size = ImageSize::k32;
   int64_t num_classes = 10;
   int64_t latent_size = 128;
-  // none: the paper's
+  // none: the paper's number
   std::optional<int64_t> generator_channels;
   std::optional<int64_t> discriminator_channels;
   int64_t discriminator_steps = 5;
-  // the generator's
+  // of the generator's batch norms
   NormStatistics batch_norm_statistics = NormStatistics::kSync;
   AdamConfig optimizer;
 
   static SnganConfig Read(config::Reader& reader);
 
-  // Pixels of a side.
+  // Side of an image in pixels.
   int64_t side() const;
-  // Channels between the generator's blocks, the first those of its 4x4 start.
+  // Channels before, between and after the generator's blocks. The first number
+  // belongs to the initial 4x4 image.
   std::vector<int64_t> GeneratorChannels() const;
-  // Channels of the results of the discriminator's blocks.
+  // Output channels of each of the discriminator's blocks.
   std::vector<int64_t> DiscriminatorChannels() const;
-  // How many of these blocks, the first, halve the image.
+  // Number of the discriminator's first blocks that halve the image.
   int64_t num_halvings() const { return image_size == ImageSize::k32 ? 2 : 5; }
 };
 

@@ -28,61 +28,55 @@ struct ConvSizes {
 };
 
 nn::Conv2d AddConv(Graph& graph, const std::string& name,
-                   const ConvSizes& sizes, double gain, DType dtype,
-                   CallSite site) {
+                   const ConvSizes& sizes, double gain, DType dtype) {
   return {graph,
           name,
           sizes.in,
           sizes.out,
           sizes.kernel,
           {.padding = sizes.kernel / 2},
-          {.weight = Glorot(gain), .bias = nn::Constant(0.0), .dtype = dtype},
-          site};
+          {.weight = Glorot(gain), .bias = nn::Constant(0.0), .dtype = dtype}};
 }
 
 nn::SpectralNorm AddWeight(Graph& graph, const std::string& name,
-                           const Shape& shape, double gain, DType dtype,
-                           CallSite site) {
+                           const Shape& shape, double gain, DType dtype) {
   const Graph::Scope scope(graph, name);
-  return {graph, shape, Glorot(gain), dtype, site};
+  return {graph, shape, Glorot(gain), dtype};
 }
 
 NormalisedLayer AddLayer(Graph& graph, const std::string& name,
-                         const Shape& shape, double gain, DType dtype,
-                         CallSite site) {
-  const nn::SpectralNorm weight =
-      AddWeight(graph, name, shape, gain, dtype, site);
+                         const Shape& shape, double gain, DType dtype) {
+  const nn::SpectralNorm weight = AddWeight(graph, name, shape, gain, dtype);
   const Graph::Scope scope(graph, name);
-  return {
-      weight,
-      graph.AddVariable(
-          {.name = "bias", .dtype = dtype, .shape = Shape({shape[0]})}, site)};
+  return {weight,
+          graph.AddVariable(
+              {.name = "bias", .dtype = dtype, .shape = Shape({shape[0]})})};
 }
 
-Output WeightOf(const nn::SpectralNorm& norm, std::vector<Output>* updates,
-                CallSite site) {
-  return updates == nullptr ? norm.Infer(site) : norm.Train(updates, site);
+Output WeightOf(const nn::SpectralNorm& norm, std::vector<Output>* updates) {
+  return updates == nullptr ? norm.Infer() : norm.Train(updates);
 }
 
 Output Convolve(const NormalisedLayer& layer, Output x,
-                std::vector<Output>* updates, CallSite site) {
-  const Output weight = WeightOf(layer.weight, updates, site);
+                std::vector<Output>* updates) {
+  const Output weight = WeightOf(layer.weight, updates);
   return graph::Add(
-      graph::Conv2d(x, weight, {.padding = weight.shape()[2] / 2}, site),
-      x.graph->Read(layer.bias, site), site);
+      graph::Conv2d(x, weight, {.padding = weight.shape()[2] / 2}),
+      x.graph->Read(layer.bias));
 }
 
 Output Apply(const nn::ConditionalBatchNorm& norm, Output x, Output labels,
-             std::vector<Output>* updates, CallSite site) {
+             std::vector<Output>* updates) {
   return updates == nullptr
-             ? norm.Infer(x, labels, {.has_relu = true}, site)
-             : norm.Train(x, labels, updates, {.has_relu = true}, site);
+             ? norm.Infer(x, labels, {.has_relu = true})
+             : norm.Train(x, labels, updates, {.has_relu = true});
 }
 
 }  // namespace
 
 Generator::Generator(Graph& graph, const SnganConfig& config, DType dtype,
                      const nn::GatherFn& gather, CallSite site) {
+  const Graph::SiteScope site_scope(graph, site);
   const Graph::Scope scope(graph, "generator");
   const std::vector<int64_t> channels = config.GeneratorChannels();
   first_channels_ = channels.front();
@@ -91,8 +85,7 @@ Generator::Generator(Graph& graph, const SnganConfig& config, DType dtype,
       graph, "linear", config.latent_size,
       kFirstSide * kFirstSide * first_channels_,
       nn::LayerOptions{
-          .weight = Glorot(1.0), .bias = nn::Constant(0.0), .dtype = dtype},
-      site);
+          .weight = Glorot(1.0), .bias = nn::Constant(0.0), .dtype = dtype});
   {
     const Graph::Scope blocks_scope(graph, "blocks");
     for (size_t i = 0; i + 1 < channels.size(); ++i) {
@@ -100,45 +93,41 @@ Generator::Generator(Graph& graph, const SnganConfig& config, DType dtype,
       const int64_t in = channels[i];
       const int64_t out = channels[i + 1];
       blocks_.push_back(
-          {.norm1 = {graph, "norm1", config.num_classes, in, norm, site},
-           .norm2 = {graph, "norm2", config.num_classes, out, norm, site},
-           .conv1 =
-               AddConv(graph, "conv1", {in, out, 3}, kBlockGain, dtype, site),
-           .conv2 =
-               AddConv(graph, "conv2", {out, out, 3}, kBlockGain, dtype, site),
-           .shortcut =
-               AddConv(graph, "shortcut", {in, out, 1}, 1.0, dtype, site)});
+          {.norm1 = {graph, "norm1", config.num_classes, in, norm},
+           .norm2 = {graph, "norm2", config.num_classes, out, norm},
+           .conv1 = AddConv(graph, "conv1", {in, out, 3}, kBlockGain, dtype),
+           .conv2 = AddConv(graph, "conv2", {out, out, 3}, kBlockGain, dtype),
+           .shortcut = AddConv(graph, "shortcut", {in, out, 1}, 1.0, dtype)});
     }
   }
-  norm_.emplace(graph, "norm", channels.back(), norm, site);
-  conv_.emplace(
-      AddConv(graph, "conv", {channels.back(), 3, 3}, 1.0, dtype, site));
+  norm_.emplace(graph, "norm", channels.back(), norm);
+  conv_.emplace(AddConv(graph, "conv", {channels.back(), 3, 3}, 1.0, dtype));
 }
 
 Output Generator::operator()(Output latent, Output labels,
                              std::vector<Output>* updates,
                              CallSite site) const {
-  Output x =
-      graph::Reshape((*linear_)(latent, site),
-                     {-1, kFirstSide, kFirstSide, first_channels_}, site);
+  const Graph::SiteScope scope(latent, site);
+  Output x = graph::Reshape((*linear_)(latent),
+                            {-1, kFirstSide, kFirstSide, first_channels_});
   for (const Block& block : blocks_) {
-    Output h = Apply(block.norm1, x, labels, updates, site);
-    h = block.conv1(graph::UpsampleNearest2d(h, 2, site), site);
-    h = Apply(block.norm2, h, labels, updates, site);
-    h = block.conv2(h, site);
+    Output h = Apply(block.norm1, x, labels, updates);
+    h = block.conv1(graph::UpsampleNearest2d(h, 2));
+    h = Apply(block.norm2, h, labels, updates);
+    h = block.conv2(h);
     // a 1x1 convolution gives the same before the upsampling, for a quarter of
     // the work
-    x = graph::Add(
-        h, graph::UpsampleNearest2d(block.shortcut(x, site), 2, site), site);
+    x = graph::Add(h, graph::UpsampleNearest2d(block.shortcut(x), 2));
   }
   const nn::NormEpilogue relu{.has_relu = true};
-  x = updates == nullptr ? norm_->Infer(x, relu, site)
-                         : norm_->Train(x, updates, relu, site);
-  return graph::Tanh((*conv_)(x, site), site);
+  x = updates == nullptr ? norm_->Infer(x, relu)
+                         : norm_->Train(x, updates, relu);
+  return graph::Tanh((*conv_)(x));
 }
 
 Discriminator::Discriminator(Graph& graph, const SnganConfig& config,
                              DType dtype, CallSite site) {
+  const Graph::SiteScope site_scope(graph, site);
   const Graph::Scope scope(graph, "discriminator");
   const std::vector<int64_t> channels = config.DiscriminatorChannels();
   int64_t in = 3;
@@ -152,53 +141,53 @@ Discriminator::Discriminator(Graph& graph, const SnganConfig& config,
     // first
     const int64_t within = is_first ? out : in;
     Block block{.conv1 = AddLayer(graph, "conv1", Shape({within, in, 3, 3}),
-                                  kBlockGain, dtype, site),
+                                  kBlockGain, dtype),
                 .conv2 = AddLayer(graph, "conv2", Shape({out, within, 3, 3}),
-                                  kBlockGain, dtype, site),
+                                  kBlockGain, dtype),
                 .shortcut = {},
                 .is_first = is_first,
                 .halves = halves};
     if (halves || in != out) {
       block.shortcut =
-          AddLayer(graph, "shortcut", Shape({out, in, 1, 1}), 1.0, dtype, site);
+          AddLayer(graph, "shortcut", Shape({out, in, 1, 1}), 1.0, dtype);
     }
     blocks_.push_back(block);
     in = out;
   }
-  linear_ = AddLayer(graph, "linear", Shape({1, in}), 1.0, dtype, site);
+  linear_ = AddLayer(graph, "linear", Shape({1, in}), 1.0, dtype);
   embedding_ = AddWeight(graph, "embedding", Shape({config.num_classes, in}),
-                         1.0, dtype, site);
+                         1.0, dtype);
 }
 
 Output Discriminator::operator()(Output images, Output labels,
                                  std::vector<Output>* updates,
                                  CallSite site) const {
+  const Graph::SiteScope scope(images, site);
   Output x = images;
   for (const Block& block : blocks_) {
-    Output h = block.is_first ? x : graph::Relu(x, site);
-    h = graph::Relu(Convolve(block.conv1, h, updates, site), site);
-    h = Convolve(block.conv2, h, updates, site);
+    Output h = block.is_first ? x : graph::Relu(x);
+    h = graph::Relu(Convolve(block.conv1, h, updates));
+    h = Convolve(block.conv2, h, updates);
     if (block.halves) {
-      h = graph::AveragePool2d(h, {}, site);
-      x = graph::AveragePool2d(x, {}, site);
+      h = graph::AveragePool2d(h);
+      x = graph::AveragePool2d(x);
     }
     // a 1x1 convolution gives the same after the pooling, for a quarter of the
     // work
-    if (block.shortcut) x = Convolve(*block.shortcut, x, updates, site);
-    x = graph::Add(h, x, site);
+    if (block.shortcut) x = Convolve(*block.shortcut, x, updates);
+    x = graph::Add(h, x);
   }
   // [B, C]
-  const Output features =
-      graph::ReduceSum(graph::Relu(x, site), {.axes = {1, 2}}, site);
-  const Output linear = graph::Add(
-      graph::MatMul(features, WeightOf(linear_->weight, updates, site),
-                    {.transpose_b = true}, site),
-      images.graph->Read(linear_->bias, site), site);
+  const Output features = graph::ReduceSum(graph::Relu(x), {.axes = {1, 2}});
+  const Output linear =
+      graph::Add(graph::MatMul(features, WeightOf(linear_->weight, updates),
+                               {.transpose_b = true}),
+                 images.graph->Read(linear_->bias));
   const Output of_class =
-      graph::Embedding(WeightOf(*embedding_, updates, site), labels, site);
-  const Output projection = graph::ReduceSum(
-      graph::Mul(features, of_class, site), {.axes = {1}}, site);
-  return graph::Add(graph::Reshape(linear, {-1}, site), projection, site);
+      graph::Embedding(WeightOf(*embedding_, updates), labels);
+  const Output projection =
+      graph::ReduceSum(graph::Mul(features, of_class), {.axes = {1}});
+  return graph::Add(graph::Reshape(linear, {-1}), projection);
 }
 
 }  // namespace replicant::models::sngan

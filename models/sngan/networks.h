@@ -17,7 +17,7 @@
 //   discriminator/blocks/N/{conv1, conv2, shortcut}, linear, embedding, each
 //     with weight_orig, weight_u, weight_v and, but the last, bias
 //
-// Letters: B batch, H W C image, Z latent numbers.
+// Letters: B batch, H W C image, Z latent size.
 namespace replicant::models::sngan {
 
 using graph::CallSite;
@@ -25,22 +25,22 @@ using graph::Graph;
 using graph::Output;
 using graph::VariableId;
 
-// Latent numbers and classes to images.
+// Maps latent vectors and classes to images.
 class Generator {
  public:
-  // `dtype` is that of parameters and computation; with `gather` batch norms
-  // are over all replicas.
+  // `dtype` is that of parameters and computation. `gather` makes the
+  // statistics of batch norms those of all replicas; null: of this replica.
   Generator(Graph& graph, const SnganConfig& config, DType dtype = DType::kF32,
             const nn::GatherFn& gather = {}, CallSite site = CallSite::Here());
 
-  // latent [B, Z], labels [B] i32 -> images [B, H, W, 3] in (-1, 1). With
-  // `updates`, to which the updates of the running statistics are added, the
-  // norms use those of the batch; without (null), the running ones.
+  // latent [B, Z], labels [B] i32 -> images [B, H, W, 3] in (-1, 1). Norms use
+  // the statistics of the batch, and the updates of the running statistics are
+  // appended to `updates`. Null `updates`: norms use the running statistics.
   Output operator()(Output latent, Output labels, std::vector<Output>* updates,
                     CallSite site = CallSite::Here()) const;
 
  private:
-  // Doubles the image.
+  // A residual block that doubles the side of the image.
   struct Block {
     nn::ConditionalBatchNorm norm1, norm2;
     nn::Conv2d conv1, conv2, shortcut;
@@ -53,21 +53,21 @@ class Generator {
   std::optional<nn::Conv2d> conv_;
 };
 
-// A layer whose weight is divided by its spectral norm, and its bias.
+// The variables of a layer with spectral norm: its weight and its bias.
 struct NormalisedLayer {
   nn::SpectralNorm weight;
   VariableId bias;
 };
 
-// Images and classes to how real they look.
+// Maps images and classes to logits of being real.
 class Discriminator {
  public:
   Discriminator(Graph& graph, const SnganConfig& config,
                 DType dtype = DType::kF32, CallSite site = CallSite::Here());
 
-  // images [B, H, W, 3] floating in [-1, 1], labels [B] i32 -> [B]. With
-  // `updates`, to which those of the vectors are added, every weight makes one
-  // power iteration; without (null) the vectors are taken as they are.
+  // images [B, H, W, 3] floating in [-1, 1], labels [B] i32 -> logits [B].
+  // Every weight does one power iteration, and the updates of its vectors are
+  // appended to `updates`. Null `updates`: the vectors stay as they are.
   Output operator()(Output images, Output labels, std::vector<Output>* updates,
                     CallSite site = CallSite::Here()) const;
 
@@ -75,7 +75,7 @@ class Discriminator {
   struct Block {
     NormalisedLayer conv1, conv2;
     std::optional<NormalisedLayer> shortcut;
-    // The first has no relu in front.
+    // The first block has no relu in front.
     bool is_first, halves;
   };
 

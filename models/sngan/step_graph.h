@@ -10,8 +10,8 @@ namespace replicant::models::sngan {
 
 enum class GraphKind { kBoth, kDiscriminator, kGenerator, kEvaluate };
 
-// An SN-GAN without the system around it: what workload_probe and bench_learner
-// read.
+// An SN-GAN and its training outside of a run. The programs workload_probe and
+// bench_learner read it.
 struct StepGraphConfig {
   SnganConfig model;
   int64_t batch_size = 16;
@@ -21,12 +21,17 @@ struct StepGraphConfig {
   static StepGraphConfig Read(config::Reader& reader);
 };
 
-// kDiscriminator: its update, with loss "discriminator_loss" and output
-// "discriminator_logits"; inputs "image", "label", "z", "fake_label".
-// kGenerator: the same of the generator; inputs "generator_z",
-// "generator_label". kBoth: one after the other. kEvaluate: outputs "image" and
-// "logits", with running statistics and vectors as they are; inputs "z",
-// "fake_label".
+// Builds the graph of one step.
+//   kDiscriminator  the discriminator's update: inputs "image", "label", "z",
+//                   "fake_label"; loss "discriminator_loss", output
+//                   "discriminator_logits"
+//   kGenerator      the generator's update: inputs "generator_z",
+//                   "generator_label"; loss "generator_loss", output
+//                   "generator_logits"
+//   kBoth           the discriminator's update, then the generator's
+//   kEvaluate       inputs "z", "fake_label"; outputs "image" and "logits",
+//   with
+//                   the running statistics and without power iterations
 nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype);
 
 }  // namespace replicant::models::sngan

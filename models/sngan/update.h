@@ -10,23 +10,24 @@
 
 namespace replicant::models::sngan {
 
-// What images are made from.
+// Inputs of the generator.
 struct Latent {
   Output z;      // [B, Z]
   Output label;  // [B] i32
 };
 
-// Real images.
+// A batch of real images.
 struct Batch {
   Output image;  // [B, H, W, 3] u8
   Output label;  // [B] i32
 };
-// Inputs "image" and "label" of the graph.
+// Adds the inputs "image" and "label".
 Batch AddBatchInputs(Graph& graph, const SnganConfig& config,
                      int64_t batch_size, CallSite site = CallSite::Here());
 
-// Both networks in one graph, and their updates: each of the functions may be
-// called once, in any order, and goes on from what the one before made.
+// Both networks in one graph, and their updates. Each update function may be
+// called once, in any order. The second one uses the variables that the first
+// one updated.
 class Updates {
  public:
   Updates(Graph& graph, const SnganConfig& config, DType dtype,
@@ -35,29 +36,32 @@ class Updates {
 
   struct Update {
     Output loss;
-    Output logits;  // of the discriminator: [B], of real and then fake [2 B]
+    // of the discriminator: [2 B], real before fake images, in its own update;
+    // [B] in the generator's
+    Output logits;
     nn::TrainedVariables trained;
     std::vector<Output> updates;
   };
-  // mean(max(0, 1 - D(real))) + mean(max(0, 1 + D(fake))), by Adam. Real and
-  // fake images go through the discriminator as one batch, with one power
-  // iteration. Counts updates in the variable "discriminator_step".
+  // Minimises mean(max(0, 1 - D(real))) + mean(max(0, 1 + D(fake))) by Adam.
+  // Real and fake images go through the discriminator as one batch, with one
+  // power iteration. The variable "discriminator_step" counts updates.
   Update UpdateDiscriminator(const Batch& real, const Latent& fake,
                              CallSite site = CallSite::Here());
-  // -mean(D(fake)), by Adam. Counts updates in "generator_step".
+  // Minimises -mean(D(fake)) by Adam. The variable "generator_step" counts
+  // updates.
   Update UpdateGenerator(const Latent& fake, CallSite site = CallSite::Here());
 
-  // Updates of each network so far, i64[].
+  // Number of updates of each network so far, i64[].
   Output discriminator_step() const { return discriminator_step_.value; }
   Output generator_step() const { return generator_step_.value; }
   const Generator& generator() const { return generator_; }
   const Discriminator& discriminator() const { return discriminator_; }
 
  private:
-  // `name`: "discriminator" or "generator", which makes `num_steps` updates for
-  // one of the generator.
+  // Adds gradients and optimizer of the network `name`, "discriminator" or
+  // "generator". It does `num_steps` updates per update of the generator.
   void AddOptimizer(const std::string& name, const nn::StepCounter& step,
-                    int64_t num_steps, CallSite site, Update* update);
+                    int64_t num_steps, Update* update);
 
   Graph& graph_;
   SnganConfig config_;

@@ -101,8 +101,8 @@ std::vector<Output> ConvGradient(const GradientContext& context) {
   const Conv2dOptions options{
       .stride = context.node.attributes.Int("stride"),
       .padding = context.node.attributes.Int("padding")};
-  return {Conv2dInputGradient(dy, w, x.shape(), options, context.node.site),
-          Conv2dWeightGradient(x, dy, w.shape(), options, context.node.site)};
+  return {Conv2dInputGradient(dy, w, x.shape(), options),
+          Conv2dWeightGradient(x, dy, w.shape(), options)};
 }
 
 Attributes AttributesOf(const Conv2dOptions& options) {
@@ -110,13 +110,12 @@ Attributes AttributesOf(const Conv2dOptions& options) {
 }
 
 Output AddAdjoint(const OpDef& op, const Output& a, const Output& b,
-                  const Shape& shape, const Conv2dOptions& options,
-                  CallSite site) {
+                  const Shape& shape, const Conv2dOptions& options) {
   Attributes attributes = AttributesOf(options);
   attributes.Set(
       "shape", std::vector<int64_t>(shape.dims().begin(), shape.dims().end()));
   return a.graph->Add(
-      {.op = &op, .inputs = {a, b}, .attributes = std::move(attributes)}, site);
+      {.op = &op, .inputs = {a, b}, .attributes = std::move(attributes)});
 }
 
 }  // namespace
@@ -129,21 +128,21 @@ Output Conv2d(Output x, Output w, const Conv2dOptions& options, CallSite site) {
 }
 
 Output Conv2dInputGradient(Output dy, Output w, const Shape& x_shape,
-                           const Conv2dOptions& options, CallSite site) {
+                           const Conv2dOptions& options) {
   static const OpDef op{
       .name = "Conv2dInputGradient",
       .infer = &InferInputGradient,
       .no_gradient_reason = "there is no second derivative of Conv2d"};
-  return AddAdjoint(op, dy, w, x_shape, options, site);
+  return AddAdjoint(op, dy, w, x_shape, options);
 }
 
 Output Conv2dWeightGradient(Output x, Output dy, const Shape& w_shape,
-                            const Conv2dOptions& options, CallSite site) {
+                            const Conv2dOptions& options) {
   static const OpDef op{
       .name = "Conv2dWeightGradient",
       .infer = &InferWeightGradient,
       .no_gradient_reason = "there is no second derivative of Conv2d"};
-  return AddAdjoint(op, x, dy, w_shape, options, site);
+  return AddAdjoint(op, x, dy, w_shape, options);
 }
 
 const OpDef& PixelConv2dOp() {

@@ -31,18 +31,18 @@ struct Conv2dOptions {
 Output Conv2d(Output x, Output w, const Conv2dOptions& options = {},
               CallSite site = CallSite::Here());
 
-// The adjoints of Conv2d, which its gradient adds. No gradient of their own: a
-// second derivative through a convolution is not needed anywhere yet.
+// The adjoints of Conv2d. Only its gradient adds them. They have no gradient:
+// no model needs a second derivative through a convolution.
 //
 //   Conv2dInputGradient(dy, w):  dx of shape `x_shape`
 //   Conv2dWeightGradient(x, dy): dw of shape `w_shape`
 Output Conv2dInputGradient(Output dy, Output w, const Shape& x_shape,
-                           const Conv2dOptions& options, CallSite site);
+                           const Conv2dOptions& options);
 Output Conv2dWeightGradient(Output x, Output dy, const Shape& w_shape,
-                            const Conv2dOptions& options, CallSite site);
+                            const Conv2dOptions& options);
 
-// Conv2d and its weight gradient on images that are made of pixels as they are
-// read, so that the images need not be kept:
+// Conv2d and its weight gradient that convert pixels to images while they read
+// them, so that the images need no memory:
 //
 //   PixelConv2d(x, w, [bias], [offsets])  = Conv2d(image, w, [bias])
 //   PixelConv2dWeightGradient(x, dy, [offsets])
@@ -51,7 +51,7 @@ Output Conv2dWeightGradient(Output x, Output dy, const Shape& w_shape,
 //
 // x is u8[B,H,W,C], offsets i32[B,2], dtype that of w and dy. Attributes beside
 // those of Conv2d: "scale", "offset", and "is_shifted" where there are offsets.
-// The pass fuse_pixels makes them, after Gradients().
+// The pass fuse_pixels adds them, after Gradients().
 const OpDef& PixelConv2dOp();
 const OpDef& PixelConv2dWeightGradientOp();
 

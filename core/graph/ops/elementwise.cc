@@ -185,9 +185,9 @@ Output AddCopy(const Output& x, DType dtype, const Shape* shape,
                       site);
 }
 
-void CheckParameter(bool is_good, std::string_view what, CallSite site) {
+void CheckParameter(const Graph& graph, bool is_good, std::string_view what) {
   if (is_good) return;
-  throw InvalidArgument(fmt::format("{}: {}", site.ToString(), what));
+  throw InvalidArgument(fmt::format("{}: {}", graph.site().ToString(), what));
 }
 
 }  // namespace
@@ -215,8 +215,8 @@ const OpDef& FusedElementwiseOp() {
   return op;
 }
 
-Output AddScalarOp(ScalarOp op, const std::vector<Output>& inputs, double p,
-                   double q, CallSite site) {
+Output AddScalarOp(ScalarOp op, const std::vector<Output>& inputs,
+                   CallSite site, double p, double q) {
   REPLICANT_CHECK(static_cast<int>(inputs.size()) == ScalarOpArity(op),
                   "{} of {} inputs", ScalarOpName(op), inputs.size());
   DType dtype = inputs.back().dtype();
@@ -233,143 +233,145 @@ Output AddScalarOp(ScalarOp op, const std::vector<Output>& inputs, double p,
 }
 
 Output Exp(Output x, CallSite site) {
-  return AddScalarOp(ScalarOp::kExp, {x}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kExp, {x}, site);
 }
 
 Output Log(Output x, CallSite site) {
-  return AddScalarOp(ScalarOp::kLog, {x}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kLog, {x}, site);
 }
 
 Output Sqrt(Output x, CallSite site) {
-  return AddScalarOp(ScalarOp::kSqrt, {x}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kSqrt, {x}, site);
 }
 
 Output Sin(Output x, CallSite site) {
-  return AddScalarOp(ScalarOp::kSin, {x}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kSin, {x}, site);
 }
 
 Output Cos(Output x, CallSite site) {
-  return AddScalarOp(ScalarOp::kCos, {x}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kCos, {x}, site);
 }
 
 Output Tanh(Output x, CallSite site) {
-  return AddScalarOp(ScalarOp::kTanh, {x}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kTanh, {x}, site);
 }
 
 Output Sigmoid(Output x, CallSite site) {
-  return AddScalarOp(ScalarOp::kSigmoid, {x}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kSigmoid, {x}, site);
 }
 
 Output Softplus(Output x, CallSite site) {
-  return AddScalarOp(ScalarOp::kSoftplus, {x}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kSoftplus, {x}, site);
 }
 
 Output Neg(Output x, CallSite site) {
-  return AddScalarOp(ScalarOp::kNegate, {x}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kNegate, {x}, site);
 }
 
 Output Abs(Output x, CallSite site) {
-  return AddScalarOp(ScalarOp::kAbs, {x}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kAbs, {x}, site);
 }
 
 Output Sign(Output x, CallSite site) {
-  return AddScalarOp(ScalarOp::kSign, {x}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kSign, {x}, site);
 }
 
 Output Square(Output x, CallSite site) {
-  return AddScalarOp(ScalarOp::kSquare, {x}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kSquare, {x}, site);
 }
 
 Output Relu(Output x, CallSite site) {
-  return AddScalarOp(ScalarOp::kRelu, {x}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kRelu, {x}, site);
 }
 
 Output Not(Output x, CallSite site) {
-  return AddScalarOp(ScalarOp::kNot, {x}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kNot, {x}, site);
 }
 
 Output Add(Output a, Output b, CallSite site) {
-  return AddScalarOp(ScalarOp::kAdd, {a, b}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kAdd, {a, b}, site);
 }
 
 Output Sub(Output a, Output b, CallSite site) {
-  return AddScalarOp(ScalarOp::kSubtract, {a, b}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kSubtract, {a, b}, site);
 }
 
 Output Mul(Output a, Output b, CallSite site) {
-  return AddScalarOp(ScalarOp::kMultiply, {a, b}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kMultiply, {a, b}, site);
 }
 
 Output Div(Output a, Output b, CallSite site) {
-  return AddScalarOp(ScalarOp::kDivide, {a, b}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kDivide, {a, b}, site);
 }
 
 Output Modulo(Output a, Output b, CallSite site) {
-  return AddScalarOp(ScalarOp::kModulo, {a, b}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kModulo, {a, b}, site);
 }
 
 Output Minimum(Output a, Output b, CallSite site) {
-  return AddScalarOp(ScalarOp::kMinimum, {a, b}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kMinimum, {a, b}, site);
 }
 
 Output Maximum(Output a, Output b, CallSite site) {
-  return AddScalarOp(ScalarOp::kMaximum, {a, b}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kMaximum, {a, b}, site);
 }
 
 Output Less(Output a, Output b, CallSite site) {
-  return AddScalarOp(ScalarOp::kLess, {a, b}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kLess, {a, b}, site);
 }
 
 Output LessEqual(Output a, Output b, CallSite site) {
-  return AddScalarOp(ScalarOp::kLessEqual, {a, b}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kLessEqual, {a, b}, site);
 }
 
 Output Greater(Output a, Output b, CallSite site) {
-  return AddScalarOp(ScalarOp::kGreater, {a, b}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kGreater, {a, b}, site);
 }
 
 Output GreaterEqual(Output a, Output b, CallSite site) {
-  return AddScalarOp(ScalarOp::kGreaterEqual, {a, b}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kGreaterEqual, {a, b}, site);
 }
 
 Output Equal(Output a, Output b, CallSite site) {
-  return AddScalarOp(ScalarOp::kEqual, {a, b}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kEqual, {a, b}, site);
 }
 
 Output NotEqual(Output a, Output b, CallSite site) {
-  return AddScalarOp(ScalarOp::kNotEqual, {a, b}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kNotEqual, {a, b}, site);
 }
 
 Output And(Output a, Output b, CallSite site) {
-  return AddScalarOp(ScalarOp::kAnd, {a, b}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kAnd, {a, b}, site);
 }
 
 Output Or(Output a, Output b, CallSite site) {
-  return AddScalarOp(ScalarOp::kOr, {a, b}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kOr, {a, b}, site);
 }
 
 Output LeakyRelu(Output x, double slope, CallSite site) {
-  CheckParameter(slope >= 0.0,
-                 fmt::format("LeakyRelu: want slope >= 0, got {}", slope),
-                 site);
-  return AddScalarOp(ScalarOp::kLeakyRelu, {x}, slope, 0.0, site);
+  const Graph::SiteScope scope(x, site);
+  CheckParameter(*x.graph, slope >= 0.0,
+                 fmt::format("LeakyRelu: want slope >= 0, got {}", slope));
+  return AddScalarOp(ScalarOp::kLeakyRelu, {x}, site, slope);
 }
 
 Output Elu(Output x, double alpha, CallSite site) {
-  CheckParameter(alpha >= 0.0,
-                 fmt::format("Elu: want alpha >= 0, got {}", alpha), site);
-  return AddScalarOp(ScalarOp::kElu, {x}, alpha, 0.0, site);
+  const Graph::SiteScope scope(x, site);
+  CheckParameter(*x.graph, alpha >= 0.0,
+                 fmt::format("Elu: want alpha >= 0, got {}", alpha));
+  return AddScalarOp(ScalarOp::kElu, {x}, site, alpha);
 }
 
 Output Clip(Output x, double low, double high, CallSite site) {
+  const Graph::SiteScope scope(x, site);
   CheckParameter(
-      low <= high,
-      fmt::format("Clip: want low <= high, got {} and {}", low, high), site);
-  return AddScalarOp(ScalarOp::kClip, {x}, low, high, site);
+      *x.graph, low <= high,
+      fmt::format("Clip: want low <= high, got {} and {}", low, high));
+  return AddScalarOp(ScalarOp::kClip, {x}, site, low, high);
 }
 
 Output Affine(Output x, double scale, double offset, CallSite site) {
-  return AddScalarOp(ScalarOp::kAffine, {x}, scale, offset, site);
+  return AddScalarOp(ScalarOp::kAffine, {x}, site, scale, offset);
 }
 
 Output Add(Output x, double number, CallSite site) {
@@ -381,7 +383,7 @@ Output Mul(Output x, double number, CallSite site) {
 }
 
 Output Where(Output condition, Output a, Output b, CallSite site) {
-  return AddScalarOp(ScalarOp::kSelect, {condition, a, b}, 0.0, 0.0, site);
+  return AddScalarOp(ScalarOp::kSelect, {condition, a, b}, site);
 }
 
 Output Cast(Output x, DType dtype, CallSite site) {

@@ -5,9 +5,9 @@
 
 #include "core/graph/graph.h"
 
-// Ops that treat every element alone. The formula of each, in double, is
-// EvaluateScalarOp() (graph/scalar_program.h); the result is rounded once to
-// the output's dtype.
+// Ops that compute each element by itself. EvaluateScalarOp()
+// (graph/scalar_program.h) has the formula of each, in double; the result is
+// rounded once to the output's dtype.
 //
 // Shapes broadcast as in NumPy: counted from the last, dimensions must be equal
 // or one of them 1 or missing. A gradient is summed back to its input's shape.
@@ -15,8 +15,8 @@
 // Types: inputs of one op have one dtype. "Floating" below means f32, f64 or
 // bf16, "numeric" any but bool.
 //
-// Every function throws ShapeError at `site` for a type or shape that it does
-// not take.
+// Every function throws ShapeError at `site` for a type or shape that the op
+// does not accept.
 namespace replicant::graph {
 
 // Floating, one input.
@@ -59,11 +59,11 @@ Output Mul(Output a, Output b, CallSite site = CallSite::Here());
 Output Div(Output a, Output b, CallSite site = CallSite::Here());
 // a - b * floor(a / b), 0 where b is 0. No gradient: meant for counters.
 Output Modulo(Output a, Output b, CallSite site = CallSite::Here());
-// Where both are equal each gets half of the gradient, as in PyTorch.
+// Equal elements get half of the gradient each, as in PyTorch.
 Output Minimum(Output a, Output b, CallSite site = CallSite::Here());
 Output Maximum(Output a, Output b, CallSite site = CallSite::Here());
 
-// With a number, which is rounded to x's dtype after the computation.
+// With a number; the result is rounded to x's dtype.
 Output Add(Output x, double number, CallSite site = CallSite::Here());
 Output Mul(Output x, double number, CallSite site = CallSite::Here());
 
@@ -79,9 +79,9 @@ Output And(Output a, Output b, CallSite site = CallSite::Here());
 Output Or(Output a, Output b, CallSite site = CallSite::Here());
 Output Not(Output a, CallSite site = CallSite::Here());
 
-// condition ? a : b, element by element; condition is bool, a and b are of one
-// dtype. No gradient flows into the condition, and none from the branch that
-// was not taken, not even NaN.
+// condition ? a : b, element by element; condition is bool, a and b have one
+// dtype. No gradient flows into the condition. The branch not taken gets a zero
+// gradient, never NaN.
 Output Where(Output condition, Output a, Output b,
              CallSite site = CallSite::Here());
 
@@ -89,19 +89,20 @@ Output Where(Output condition, Output a, Output b,
 // saturated for integers, != 0 for bool. Differentiable between floating types.
 Output Cast(Output x, DType dtype, CallSite site = CallSite::Here());
 
-// x repeated along its missing dimensions and those of size 1.
+// Repeats x along its missing dimensions and those of size 1.
 Output BroadcastTo(Output x, const Shape& shape,
                    CallSite site = CallSite::Here());
 
-// Any scalar op; the functions above are it with a name.
-Output AddScalarOp(ScalarOp op, const std::vector<Output>& inputs, double p,
-                   double q, CallSite site);
+// Adds any scalar op with its parameters p and q: the functions above under one
+// name.
+Output AddScalarOp(ScalarOp op, const std::vector<Output>& inputs,
+                   CallSite site, double p = 0.0, double q = 0.0);
 
-// The op that fuse_elementwise makes: attributes "program" and "shape". It
-// has no gradient, because passes run after Gradients().
+// The op that the pass fuse_elementwise adds: attributes "program" and "shape".
+// It has no gradient, because passes run after Gradients().
 const OpDef& FusedElementwiseOp();
 
-// The shape that both broadcast to; std::nullopt if there is none.
+// Returns the shape that both broadcast to, or std::nullopt.
 std::optional<Shape> BroadcastShapes(const Shape& a, const Shape& b);
 
 }  // namespace replicant::graph

@@ -23,13 +23,14 @@ std::vector<TensorType> InferShift(const InferContext& context) {
 
 Output NormalizePixels(Output x, DType dtype, double scale, double offset,
                        CallSite site) {
+  const Graph::SiteScope scope(x, site);
   if (x.dtype() != DType::kU8 || !IsFloating(dtype)) {
     throw ShapeError(fmt::format(
         "{}: NormalizePixels: want u8 pixels and a floating dtype, got {} and "
         "{}",
-        site.ToString(), x.type().ToString(), DTypeName(dtype)));
+        x.graph->site().ToString(), x.type().ToString(), DTypeName(dtype)));
   }
-  return Affine(Cast(x, dtype, site), scale, offset, site);
+  return Affine(Cast(x, dtype), scale, offset);
 }
 
 Output RandomShift(Output x, Output offsets, CallSite site) {

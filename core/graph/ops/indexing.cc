@@ -45,8 +45,7 @@ std::vector<Output> GatherGradient(const GradientContext& context) {
   return {
       table.graph->Add({.op = &op,
                         .inputs = {context.output_gradient(), context.input(1)},
-                        .attributes = {{"rows", table.shape()[0]}}},
-                       context.node.site),
+                        .attributes = {{"rows", table.shape()[0]}}}),
       kNoGradient};
 }
 

@@ -18,7 +18,7 @@ namespace replicant::graph {
 // Throws ShapeError for a scalar table or other indices.
 Output Gather(Output table, Output indices, CallSite site = CallSite::Here());
 
-// The same with the name of its use: a learned vector per id, table [N, D].
+// Gather() of a learned vector per id: table [N, D].
 Output Embedding(Output table, Output ids, CallSite site = CallSite::Here());
 
 // y[..., k] = indices[...] == k ? 1 : 0, of shape [..., depth]; i32 or i64

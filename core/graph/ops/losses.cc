@@ -100,24 +100,23 @@ Output SoftmaxCrossEntropy(Output logits, Output target, CallSite site) {
 
 Output SoftmaxCrossEntropyWithLabels(Output logits, Output labels,
                                      double label_smoothing, CallSite site) {
+  const Graph::SiteScope scope(logits, site);
   if (!(label_smoothing >= 0.0 && label_smoothing < 1.0)) {
     throw InvalidArgument(fmt::format(
         "{}: SoftmaxCrossEntropyWithLabels: want 0 <= label smoothing < 1, got "
         "{}",
-        site.ToString(), label_smoothing));
+        logits.graph->site().ToString(), label_smoothing));
   }
   const Shape& shape = logits.shape();
   const int64_t depth = shape.rank() == 0 ? 1 : shape[shape.rank() - 1];
-  Output target = OneHot(labels, depth, logits.dtype(), site);
+  Output target = OneHot(labels, depth, logits.dtype());
   if (label_smoothing > 0.0) {
     // 1 where there is a class, else 0
-    const Output mass =
-        ReduceSum(target, {.axes = {-1}, .keep_dims = true}, site);
-    target = Add(Mul(target, 1.0 - label_smoothing, site),
-                 Mul(mass, label_smoothing / static_cast<double>(depth), site),
-                 site);
+    const Output mass = ReduceSum(target, {.axes = {-1}, .keep_dims = true});
+    target = Add(Mul(target, 1.0 - label_smoothing),
+                 Mul(mass, label_smoothing / static_cast<double>(depth)));
   }
-  return SoftmaxCrossEntropy(logits, target, site);
+  return SoftmaxCrossEntropy(logits, target);
 }
 
 Output CategoricalProjection(Output probabilities, Output reward,
@@ -126,17 +125,17 @@ Output CategoricalProjection(Output probabilities, Output reward,
   static const OpDef op{.name = "CategoricalProjection",
                         .infer = &InferProjection,
                         .no_gradient_reason = "it makes a target"};
+  const Graph::SiteScope scope(probabilities, site);
   if (!(v_min < v_max)) {
     throw InvalidArgument(
         fmt::format("{}: CategoricalProjection: want v_min < v_max, got {} and "
                     "{}",
-                    site.ToString(), v_min, v_max));
+                    probabilities.graph->site().ToString(), v_min, v_max));
   }
   return probabilities.graph->Add(
       {.op = &op,
        .inputs = {probabilities, reward, discount},
-       .attributes = {{"v_min", v_min}, {"v_max", v_max}}},
-      site);
+       .attributes = {{"v_min", v_min}, {"v_max", v_max}}});
 }
 
 }  // namespace replicant::graph

@@ -25,10 +25,9 @@ Output LogSoftmax(Output x, CallSite site = CallSite::Here());
 // (arXiv:1804.08617, algorithm 1).
 Output SoftmaxCrossEntropy(Output logits, Output target,
                            CallSite site = CallSite::Here());
-// With class numbers [B] (i32 or i64) as the target. With label smoothing s
+// The same for class numbers `labels` [B] (i32 or i64). With label smoothing s
 // the target is (1 - s) * one_hot + s / K (arXiv:1512.00567, section 7). A
-// number outside [0, K) counts as no class: its loss is 0. Throws
-// InvalidArgument unless 0 <= s < 1.
+// label outside [0, K) has loss 0. Throws InvalidArgument unless 0 <= s < 1.
 Output SoftmaxCrossEntropyWithLabels(Output logits, Output labels,
                                      double label_smoothing = 0.0,
                                      CallSite site = CallSite::Here());
@@ -45,7 +44,8 @@ Output SoftmaxCrossEntropyWithLabels(Output logits, Output labels,
 //   reward, discount  [B]
 // Returns:
 //   m                 [B, K]; a row sums to what its probabilities sum to
-// No gradient: it makes a target. Throws InvalidArgument unless v_min < v_max.
+// No gradient: the result is a target. Throws InvalidArgument unless v_min <
+// v_max.
 Output CategoricalProjection(Output probabilities, Output reward,
                              Output discount, double v_min, double v_max,
                              CallSite site = CallSite::Here());

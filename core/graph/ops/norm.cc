@@ -159,8 +159,7 @@ std::vector<Output> LayerNormGradient(const GradientContext& context) {
       dy.graph->Add({.op = &op,
                      .inputs = {dy, context.input(0), context.input(1),
                                 context.output(1), context.output(2)},
-                     .attributes = context.node.attributes},
-                    context.node.site);
+                     .attributes = context.node.attributes});
   return {dx, Graph::OutputOf(dx, 1), Graph::OutputOf(dx, 2)};
 }
 
@@ -185,8 +184,7 @@ std::vector<Output> BatchNormGradient(const GradientContext& context) {
   if (masks_residual) inputs.push_back(context.output(0));
   const Output dx = dy.graph->Add({.op = &op,
                                    .inputs = std::move(inputs),
-                                   .attributes = context.node.attributes},
-                                  context.node.site);
+                                   .attributes = context.node.attributes});
   std::vector<Output> gradients = {dx, Graph::OutputOf(dx, 1),
                                    Graph::OutputOf(dx, 2)};
   if (has_residual) {
@@ -221,18 +219,17 @@ std::vector<Output> CombineMomentsGradient(const GradientContext& context) {
       .no_gradient_reason = "there is no second derivative of BatchNorm"};
   const Output& d = context.output_gradient();
   return {d.graph->Add(
-      {.op = &op, .inputs = {d, context.input(0), context.output()}},
-      context.node.site)};
+      {.op = &op, .inputs = {d, context.input(0), context.output()}})};
 }
 
 // gamma or beta as x sees it: those of each example stand before the
 // dimensions between.
-Output Spread(Output vector, Output x, CallSite site) {
+Output Spread(Output vector, Output x) {
   if (vector.shape().rank() != 2 || x.shape().rank() <= 2) return vector;
   std::vector<int64_t> dims(static_cast<size_t>(x.shape().rank()), 1);
   dims.front() = vector.shape()[0];
   dims.back() = vector.shape()[1];
-  return Reshape(vector, dims, site);
+  return Reshape(vector, dims);
 }
 
 // dx without the moments' share is dy behind the relu times gamma / sqrt(...),
@@ -251,40 +248,39 @@ std::vector<Output> BatchNormApplyGradient(const GradientContext& context) {
   if (has_relu && has_residual) inputs.push_back(context.output());
   const Output dgamma = dy.graph->Add({.op = &op,
                                        .inputs = std::move(inputs),
-                                       .attributes = context.node.attributes},
-                                      context.node.site);
+                                       .attributes = context.node.attributes});
   const Output dz = has_relu ? Graph::OutputOf(dgamma, 3) : dy;
   const Output deviation = Sqrt(Add(MomentsRow(context.input(3), 1),
                                     context.node.attributes.Float("epsilon")));
   const Output factor = Div(context.input(1), deviation);
-  std::vector<Output> gradients = {
-      Mul(dz, Spread(factor, x, dz.producer().site)), dgamma,
-      Graph::OutputOf(dgamma, 1), Graph::OutputOf(dgamma, 2)};
+  std::vector<Output> gradients = {Mul(dz, Spread(factor, x)), dgamma,
+                                   Graph::OutputOf(dgamma, 1),
+                                   Graph::OutputOf(dgamma, 2)};
   if (has_residual) gradients.push_back(dz);
   return gradients;
 }
 
 // x [1, N] brought to norm 1.
-Output Normalised(Output x, CallSite site) {
-  const Output norm = Sqrt(ReduceSum(Square(x, site), {}, site), site);
-  const Output least = x.graph->Scalar(1e-12, x.dtype(), site);
-  return Div(x, Maximum(norm, least, site), site);
+Output Normalised(Output x) {
+  const Output norm = Sqrt(ReduceSum(Square(x)));
+  const Output least = x.graph->Scalar(1e-12, x.dtype());
+  return Div(x, Maximum(norm, least));
 }
 
 // The weight as a matrix [O, everything else].
-Output AsMatrix(Output weight, CallSite site) {
+Output AsMatrix(Output weight) {
   const Shape& shape = weight.shape();
   // a reshape of the wrong rank says what is wrong
-  return Reshape(weight, {shape.rank() == 0 ? 0 : shape[0], -1}, site);
+  return Reshape(weight, {shape.rank() == 0 ? 0 : shape[0], -1});
 }
 
 // (W v)^T: [1, N] -> [1, O]
-Output TimesVector(Output matrix, Output v, CallSite site) {
-  return MatMul(v, matrix, {.transpose_b = true}, site);
+Output TimesVector(Output matrix, Output v) {
+  return MatMul(v, matrix, {.transpose_b = true});
 }
 
-Output DividedBySigma(Output weight, Output u, Output w_v, CallSite site) {
-  return Div(weight, ReduceSum(Mul(u, w_v, site), {}, site), site);
+Output DividedBySigma(Output weight, Output u, Output w_v) {
+  return Div(weight, ReduceSum(Mul(u, w_v)));
 }
 
 }  // namespace
@@ -319,12 +315,11 @@ BatchNormOutputs BatchNorm(Output x, Output gamma, Output beta,
 Output BatchNormInference(Output x, Output gamma, Output beta, Output mean,
                           Output variance, const BatchNormOptions& options,
                           CallSite site) {
-  const Output scale =
-      Div(gamma, Sqrt(Add(variance, options.epsilon, site), site), site);
-  Output y = Add(Mul(Sub(x, mean, site), Spread(scale, x, site), site),
-                 Spread(beta, x, site), site);
-  if (options.residual.is_valid()) y = Add(y, options.residual, site);
-  return options.has_relu ? Relu(y, site) : y;
+  const Graph::SiteScope scope(x, site);
+  const Output scale = Div(gamma, Sqrt(Add(variance, options.epsilon)));
+  Output y = Add(Mul(Sub(x, mean), Spread(scale, x)), Spread(beta, x));
+  if (options.residual.is_valid()) y = Add(y, options.residual);
+  return options.has_relu ? Relu(y) : y;
 }
 
 Output BatchMoments(Output x, CallSite site) {
@@ -356,21 +351,21 @@ Output BatchNormApply(Output x, Output gamma, Output beta, Output moments,
 }
 
 SpectralNormOutputs SpectralNorm(Output weight, Output u, CallSite site) {
-  const Output matrix = AsMatrix(weight, site);
-  const Output row = Reshape(u, {1, -1}, site);
-  const Output v =
-      StopGradient(Normalised(MatMul(row, matrix, {}, site), site), site);
-  const Output w_v = TimesVector(matrix, v, site);
-  const Output new_u = StopGradient(Normalised(w_v, site), site);
-  return {.y = DividedBySigma(weight, new_u, w_v, site),
-          .u = Reshape(new_u, {-1}, site),
-          .v = Reshape(v, {-1}, site)};
+  const Graph::SiteScope scope(weight, site);
+  const Output matrix = AsMatrix(weight);
+  const Output row = Reshape(u, {1, -1});
+  const Output v = StopGradient(Normalised(MatMul(row, matrix)));
+  const Output w_v = TimesVector(matrix, v);
+  const Output new_u = StopGradient(Normalised(w_v));
+  return {.y = DividedBySigma(weight, new_u, w_v),
+          .u = Reshape(new_u, {-1}),
+          .v = Reshape(v, {-1})};
 }
 
 Output SpectralNormInference(Output weight, Output u, Output v, CallSite site) {
-  const Output w_v =
-      TimesVector(AsMatrix(weight, site), Reshape(v, {1, -1}, site), site);
-  return DividedBySigma(weight, Reshape(u, {1, -1}, site), w_v, site);
+  const Graph::SiteScope scope(weight, site);
+  const Output w_v = TimesVector(AsMatrix(weight), Reshape(v, {1, -1}));
+  return DividedBySigma(weight, Reshape(u, {1, -1}), w_v);
 }
 
 }  // namespace replicant::graph

@@ -2,10 +2,10 @@
 
 #include "core/graph/graph.h"
 
-// Normalisation. Floating, one dtype, but gamma and beta of bf16 images may be
-// f32; statistics have their dtype and are made in at least f32.
-// Every function throws ShapeError at `site` for vectors of another size than
-// x's last dimension.
+// Normalisation. Floating, one dtype; gamma and beta of bf16 images may also be
+// f32. Statistics have the dtype of gamma and are computed in at least f32.
+// Every function throws ShapeError at `site` unless the size of gamma and beta
+// is x's last dimension.
 namespace replicant::graph {
 
 // Over the last dimension (arXiv:1607.06450, eq. 4):
@@ -24,10 +24,10 @@ Output LayerNorm(Output x, Output gamma, Output beta, double epsilon = 1e-5,
 
 struct BatchNormOptions {
   double epsilon = 1e-5;
-  // Whether y = max(0, ...), the mask of which costs the gradient no memory.
+  // Whether y = max(0, ...). The gradient needs no memory for the mask.
   bool has_relu = false;
-  // As x; added before the relu, as at the end of a residual block. Not valid:
-  // none.
+  // Same type as x; added before the relu, as at the end of a residual block.
+  // An invalid Output means none.
   Output residual = kNoGradient;
 };
 
@@ -58,21 +58,22 @@ Output BatchNormInference(Output x, Output gamma, Output beta, Output mean,
                           Output variance, const BatchNormOptions& options = {},
                           CallSite site = CallSite::Here());
 
-// Batch norm in parts, for statistics over more than this graph's batch: each
-// of several replicas makes the moments of its rows, all are gathered and
-// combined, and each normalises its rows by them.
+// Batch norm in parts, for statistics over the batches of several replicas:
+// each replica computes the moments of its rows, gathers and combines the
+// moments of all, and normalises its rows by the result.
 //
 //   moments = BatchMoments(x)                        of every replica
 //   y = BatchNormApply(x, gamma, beta, CombineMoments(gathered), options)
 //
-// All are differentiable, so that the statistics' share of the gradient goes
-// back the way that they came.
+// All are differentiable, so that the gradient also flows back through the
+// statistics of the other replicas.
 
 // Mean and biased variance over all dimensions but the last:
 // x [..., C] -> [2, C], of at least one element per channel.
 Output BatchMoments(Output x, CallSite site = CallSite::Here());
-// Those of all rows together, from the moments of equally many rows each
-// (Chan et al. 1979, eq. 2.1): [R, 2, C] -> [2, C], with
+// Moments of the rows of R replicas, from the moments of each replica's rows,
+// of which there are equally many (Chan et al. 1979, eq. 2.1): [R, 2, C] -> [2,
+// C], with
 //
 //   mean     = sum_r mean_r / R
 //   variance = sum_r (variance_r + (mean_r - mean)^2) / R
@@ -92,8 +93,8 @@ Output BatchNormApply(Output x, Output gamma, Output beta, Output moments,
 // Args:
 //   weight  [O, ...]
 //   u       [O]
-// No gradient flows through u' and v, but one does through W in the divisor.
-// Floating; made of other ops.
+// No gradient flows through u' and v. One does flow through W in the divisor.
+// Floating. Composed of other ops.
 struct SpectralNormOutputs {
   Output y;  // as weight
   Output u;  // u', [O]
@@ -101,7 +102,7 @@ struct SpectralNormOutputs {
 };
 SpectralNormOutputs SpectralNorm(Output weight, Output u,
                                  CallSite site = CallSite::Here());
-// The same with both vectors given: y. Differentiable in all arguments.
+// Returns y for given u and v. Differentiable in all arguments.
 Output SpectralNormInference(Output weight, Output u, Output v,
                              CallSite site = CallSite::Here());
 

@@ -80,9 +80,9 @@ std::vector<TensorType> InferGlobalNorm(const InferContext& context) {
 
 // Reads variables group by group: an update's first inputs.
 struct Variables {
-  void Read(Graph& graph, const std::vector<VariableId>& group, CallSite site) {
+  void Read(Graph& graph, const std::vector<VariableId>& group) {
     for (const VariableId variable : group) {
-      inputs.push_back(graph.Read(variable, site));
+      inputs.push_back(graph.Read(variable));
       updates.push_back(variable);
     }
   }
@@ -91,17 +91,18 @@ struct Variables {
   std::vector<VariableId> updates;
 };
 
-void CheckGroup(size_t size, size_t wanted, std::string_view what,
-                CallSite site) {
+void CheckGroup(const Graph& graph, size_t size, size_t wanted,
+                std::string_view what) {
   if (size == wanted) return;
   throw InvalidArgument(fmt::format("{}: {} variables but {} {}",
-                                    site.ToString(), wanted, size, what));
+                                    graph.site().ToString(), wanted, size,
+                                    what));
 }
 
-void CheckPositive(double value, std::string_view what, CallSite site) {
+void CheckPositive(const Graph& graph, double value, std::string_view what) {
   if (value > 0.0) return;
-  throw InvalidArgument(
-      fmt::format("{}: want {} > 0, got {}", site.ToString(), what, value));
+  throw InvalidArgument(fmt::format("{}: want {} > 0, got {}",
+                                    graph.site().ToString(), what, value));
 }
 
 }  // namespace
@@ -115,14 +116,15 @@ Output SgdUpdate(const std::vector<VariableId>& parameters,
                         .infer = &InferSgd,
                         .no_gradient_reason = kStateReason,
                         .is_pure = false};
-  CheckGroup(gradients.size(), parameters.size(), "gradients", site);
-  const bool has_momentum = options.momentum != 0.0;
-  CheckGroup(momenta.size(), has_momentum ? parameters.size() : 0, "momenta",
-             site);
   Graph& graph = *learning_rate.graph;
+  const Graph::SiteScope scope(graph, site);
+  CheckGroup(graph, gradients.size(), parameters.size(), "gradients");
+  const bool has_momentum = options.momentum != 0.0;
+  CheckGroup(graph, momenta.size(), has_momentum ? parameters.size() : 0,
+             "momenta");
   Variables variables;
-  variables.Read(graph, parameters, site);
-  variables.Read(graph, momenta, site);
+  variables.Read(graph, parameters);
+  variables.Read(graph, momenta);
   std::vector<Output> inputs = variables.inputs;
   inputs.insert(inputs.end(), gradients.begin(), gradients.end());
   inputs.insert(inputs.end(), {learning_rate, gradient_scale});
@@ -135,8 +137,7 @@ Output SgdUpdate(const std::vector<VariableId>& parameters,
                       {"momentum", options.momentum},
                       {"nesterov", options.nesterov},
                       {"weight_decay", options.weight_decay}},
-       .updates = std::move(variables.updates)},
-      site);
+       .updates = std::move(variables.updates)});
 }
 
 // Algorithm 1 takes as many.
@@ -149,14 +150,15 @@ Output AdamUpdate(Graph& graph, const AdamVariables& variables,
                         .infer = &InferAdam,
                         .no_gradient_reason = kStateReason,
                         .is_pure = false};
+  const Graph::SiteScope scope(graph, site);
   const size_t count = variables.parameters.size();
-  CheckGroup(variables.first_moments.size(), count, "first moments", site);
-  CheckGroup(variables.second_moments.size(), count, "second moments", site);
-  CheckGroup(gradients.size(), count, "gradients", site);
+  CheckGroup(graph, variables.first_moments.size(), count, "first moments");
+  CheckGroup(graph, variables.second_moments.size(), count, "second moments");
+  CheckGroup(graph, gradients.size(), count, "gradients");
   Variables read;
-  read.Read(graph, variables.parameters, site);
-  read.Read(graph, variables.first_moments, site);
-  read.Read(graph, variables.second_moments, site);
+  read.Read(graph, variables.parameters);
+  read.Read(graph, variables.first_moments);
+  read.Read(graph, variables.second_moments);
   std::vector<Output> inputs = read.inputs;
   inputs.insert(inputs.end(), gradients.begin(), gradients.end());
   inputs.insert(inputs.end(), {learning_rate, gradient_scale, step});
@@ -169,8 +171,7 @@ Output AdamUpdate(Graph& graph, const AdamVariables& variables,
                                    {"beta2", options.beta2},
                                    {"epsilon", options.epsilon},
                                    {"weight_decay", options.weight_decay}},
-                    .updates = std::move(read.updates)},
-                   site);
+                    .updates = std::move(read.updates)});
 }
 
 Output MovingAverageUpdate(const std::vector<VariableId>& targets,
@@ -180,10 +181,11 @@ Output MovingAverageUpdate(const std::vector<VariableId>& targets,
                         .infer = &InferMovingAverage,
                         .no_gradient_reason = kStateReason,
                         .is_pure = false};
-  CheckGroup(sources.size(), targets.size(), "sources", site);
   Graph& graph = *rate.graph;
+  const Graph::SiteScope scope(graph, site);
+  CheckGroup(graph, sources.size(), targets.size(), "sources");
   Variables variables;
-  variables.Read(graph, targets, site);
+  variables.Read(graph, targets);
   std::vector<Output> inputs = variables.inputs;
   inputs.insert(inputs.end(), sources.begin(), sources.end());
   inputs.push_back(rate);
@@ -192,22 +194,20 @@ Output MovingAverageUpdate(const std::vector<VariableId>& targets,
        .inputs = std::move(inputs),
        .attributes = {{"count", static_cast<int64_t>(targets.size())},
                       {"groups", int64_t{2}}},
-       .updates = std::move(variables.updates)},
-      site);
+       .updates = std::move(variables.updates)});
 }
 
 Output PeriodicCopyUpdate(const std::vector<VariableId>& targets,
                           const std::vector<Output>& sources, Output step,
                           int64_t period, CallSite site) {
-  CheckPositive(static_cast<double>(period), "PeriodicCopyUpdate: period",
-                site);
   Graph& graph = *step.graph;
-  const Output zero = graph.Scalar(0.0, step.dtype(), site);
-  const Output length =
-      graph.Scalar(static_cast<double>(period), step.dtype(), site);
-  const Output is_due = Equal(Modulo(step, length, site), zero, site);
-  return MovingAverageUpdate(targets, sources, Cast(is_due, DType::kF32, site),
-                             site);
+  const Graph::SiteScope scope(graph, site);
+  CheckPositive(graph, static_cast<double>(period),
+                "PeriodicCopyUpdate: period");
+  const Output zero = graph.Scalar(0.0, step.dtype());
+  const Output length = graph.Scalar(static_cast<double>(period), step.dtype());
+  const Output is_due = Equal(Modulo(step, length), zero);
+  return MovingAverageUpdate(targets, sources, Cast(is_due, DType::kF32));
 }
 
 void SetUpdatePart(const UpdatePart& part, Attributes* attributes) {
@@ -254,21 +254,24 @@ Output GlobalNorm(const std::vector<Output>& xs, CallSite site) {
 
 Output GlobalNormClipScale(const std::vector<Output>& xs, double max_norm,
                            CallSite site) {
-  CheckPositive(max_norm, "GlobalNormClipScale: max_norm", site);
-  const Output norm = GlobalNorm(xs, site);
-  Graph& graph = *norm.graph;
-  const Output scale = Div(graph.Scalar(max_norm, DType::kF32, site),
-                           Add(norm, 1e-6, site), site);
-  return Minimum(scale, graph.Scalar(1.0, DType::kF32, site), site);
+  REPLICANT_CHECK(!xs.empty(), "{}: GlobalNormClipScale of nothing",
+                  site.ToString());
+  Graph& graph = *xs[0].graph;
+  const Graph::SiteScope scope(graph, site);
+  CheckPositive(graph, max_norm, "GlobalNormClipScale: max_norm");
+  const Output norm = GlobalNorm(xs);
+  const Output scale =
+      Div(graph.Scalar(max_norm, DType::kF32), Add(norm, 1e-6));
+  return Minimum(scale, graph.Scalar(1.0, DType::kF32));
 }
 
 Output ClipRowsByNorm(Output x, double max_norm, CallSite site) {
-  CheckPositive(max_norm, "ClipRowsByNorm: max_norm", site);
+  const Graph::SiteScope scope(x, site);
+  CheckPositive(*x.graph, max_norm, "ClipRowsByNorm: max_norm");
   const Output norm =
-      Sqrt(ReduceSum(Square(x, site), {.axes = {-1}, .keep_dims = true}, site),
-           site);
-  const Output limit = x.graph->Scalar(max_norm, x.dtype(), site);
-  return Mul(x, Div(limit, Maximum(norm, limit, site), site), site);
+      Sqrt(ReduceSum(Square(x), {.axes = {-1}, .keep_dims = true}));
+  const Output limit = x.graph->Scalar(max_norm, x.dtype());
+  return Mul(x, Div(limit, Maximum(norm, limit)));
 }
 
 }  // namespace replicant::graph

@@ -7,11 +7,12 @@
 
 #include "core/graph/graph.h"
 
-// Updates of many variables in one node, so that a backend can go through all
-// parameters at once. Variables are floating; a variable's slots and gradient
-// have its dtype and shape. Scalars are f32[]. Each function returns the node's
-// first output, for PlanSpec::updates, and throws ShapeError at `site` for
-// types that do not fit. No gradient: state is not differentiated through.
+// Updates of many variables in one node, so that a backend handles all
+// parameters in one pass. Variables are floating; a variable's slots and
+// gradient have its dtype and shape. Scalars are f32[]. Each function returns
+// the node's first output, for PlanSpec::updates. It throws ShapeError at
+// `site` for types that do not fit. Updates have no gradient: state is not
+// differentiated through.
 namespace replicant::graph {
 
 struct SgdUpdateOptions {
@@ -75,40 +76,40 @@ Output PeriodicCopyUpdate(const std::vector<VariableId>& targets,
                           const std::vector<Output>& sources, Output step,
                           int64_t period, CallSite site = CallSite::Here());
 
-// Which part of an update of this file a node makes, where nodes of several
-// plans make it together on the same variables: the elements of all variables
-// are cut into `count` parts, by the backend, and it writes those of part
-// `index`. Such a node may have several gradients for each parameter, one group
-// of inputs after the other; what it applies is their sum, in this order,
-// rounded after each of them, times the factor.
+// The share of an update that one node computes. Nodes of several plans can
+// share an update of the same variables: the backend cuts the elements of all
+// variables into `count` parts, and the node writes part `index`. Such a node
+// may have several gradients per parameter, as consecutive groups of inputs. It
+// applies their sum, added in this order and rounded after each addition, times
+// `gradient_factor`.
 struct UpdatePart {
   int64_t index = 0;
   int64_t count = 1;
   int64_t num_gradients = 1;
-  double gradient_factor = 1.0;  // where there are several
+  double gradient_factor = 1.0;  // applies if num_gradients > 1
 };
 void SetUpdatePart(const UpdatePart& part, Attributes* attributes);
 UpdatePart UpdatePartOf(const Attributes& attributes);
 
-// Whether inputs and updates of a node come in groups, as those of this file's
-// updates do.
+// Whether `node` is an update of this file, with its inputs in groups.
 bool IsGroupedUpdate(const Node& node);
-// The first input of such a node that is a gradient; nothing for an average.
+// Index of such a node's first gradient; std::nullopt for a moving average.
 std::optional<size_t> FirstGradient(const Node& node);
 
 // sqrt of the sum of squares of all elements of all tensors: f32[].
 Output GlobalNorm(const std::vector<Output>& xs,
                   CallSite site = CallSite::Here());
 
-// The factor that brings the global norm down to max_norm, as PyTorch's
-// clip_grad_norm_: min(1, max_norm / (GlobalNorm(xs) + 1e-6)), f32[]. Give it
-// to an update as gradient_scale. Throws InvalidArgument unless max_norm > 0.
+// The factor that clips the global norm to max_norm, as PyTorch's
+// clip_grad_norm_: min(1, max_norm / (GlobalNorm(xs) + 1e-6)), f32[]. Updates
+// take it as gradient_scale. Throws InvalidArgument unless max_norm > 0.
 Output GlobalNormClipScale(const std::vector<Output>& xs, double max_norm,
                            CallSite site = CallSite::Here());
 
-// Each row of x [B, D] brought down to norm max_norm: x * max_norm /
-// max(norm, max_norm). Elementwise ops and a reduction, so differentiable where
-// no row is zero. Throws InvalidArgument unless max_norm > 0.
+// Clips each row of x [B, D] to norm max_norm: x * max_norm /
+// max(norm, max_norm). Composed of elementwise ops and a reduction;
+// differentiable where no row is zero. Throws InvalidArgument unless
+// max_norm > 0.
 Output ClipRowsByNorm(Output x, double max_norm,
                       CallSite site = CallSite::Here());
 

@@ -60,8 +60,7 @@ std::vector<Output> MaxPoolGradient(const GradientContext& context) {
   const Output& x = context.input(0);
   return {x.graph->Add({.op = &op,
                         .inputs = {x, context.output_gradient()},
-                        .attributes = context.node.attributes},
-                       context.node.site)};
+                        .attributes = context.node.attributes})};
 }
 
 std::vector<Output> AveragePoolGradient(const GradientContext& context) {
@@ -71,8 +70,7 @@ std::vector<Output> AveragePoolGradient(const GradientContext& context) {
   const Output& x = context.input(0);
   return {x.graph->Add({.op = &op,
                         .inputs = {x, context.output_gradient()},
-                        .attributes = context.node.attributes},
-                       context.node.site)};
+                        .attributes = context.node.attributes})};
 }
 
 // The sum over the copies of each pixel: their average times their number.
@@ -109,11 +107,12 @@ Output AveragePool2d(Output x, const PoolOptions& options, CallSite site) {
 }
 
 Output GlobalAveragePool(Output x, CallSite site) {
+  const Graph::SiteScope scope(x, site);
   if (x.shape().rank() != 4) {
     // a pool of the wrong rank says what is wrong
-    return AveragePool2d(x, {}, site);
+    return AveragePool2d(x);
   }
-  return ReduceMean(x, {.axes = {1, 2}}, site);
+  return ReduceMean(x, {.axes = {1, 2}});
 }
 
 Output UpsampleNearest2d(Output x, int64_t scale, CallSite site) {

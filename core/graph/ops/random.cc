@@ -28,15 +28,15 @@ std::vector<TensorType> Infer(const InferContext& context) {
 }
 
 Output AddRandom(const OpDef& op, const RandomOptions& options, DType dtype,
-                 const Shape& shape, const Attributes& more, CallSite site) {
+                 const Shape& shape, const Attributes& more) {
   Graph& graph = *options.step.graph;
   if (options.name.empty()) {
     throw InvalidArgument(
         fmt::format("{}: {}: the name is empty; hint: it names the stream of "
                     "random numbers",
-                    site.ToString(), op.name));
+                    graph.site().ToString(), op.name));
   }
-  const std::string stream = graph.ReserveStreamName(options.name, site);
+  const std::string stream = graph.ReserveStreamName(options.name);
   RandomStream random(graph.seed(), stream);
   Attributes attributes = more;
   attributes.Set("key", static_cast<int64_t>(random()));
@@ -49,8 +49,7 @@ Output AddRandom(const OpDef& op, const RandomOptions& options, DType dtype,
   return graph.Add({.op = &op,
                     .inputs = std::move(inputs),
                     .attributes = std::move(attributes),
-                    .name = options.name},
-                   site);
+                    .name = options.name});
 }
 
 constexpr std::string_view kNothingPutIn = "nothing is put into it";
@@ -59,32 +58,35 @@ constexpr std::string_view kNothingPutIn = "nothing is put into it";
 
 Output RandomUniform(const RandomOptions& options, DType dtype,
                      const Shape& shape, CallSite site) {
+  const Graph::SiteScope scope(options.step, site);
   static const OpDef op{.name = "RandomUniform",
                         .infer = &Infer,
                         .no_gradient_reason = kNothingPutIn};
-  return AddRandom(op, options, dtype, shape, {}, site);
+  return AddRandom(op, options, dtype, shape, {});
 }
 
 Output RandomNormal(const RandomOptions& options, DType dtype,
                     const Shape& shape, CallSite site) {
+  const Graph::SiteScope scope(options.step, site);
   static const OpDef op{.name = "RandomNormal",
                         .infer = &Infer,
                         .no_gradient_reason = kNothingPutIn};
-  return AddRandom(op, options, dtype, shape, {}, site);
+  return AddRandom(op, options, dtype, shape, {});
 }
 
 Output RandomInt(const RandomOptions& options, const Shape& shape, int64_t low,
                  int64_t high, CallSite site) {
+  const Graph::SiteScope scope(options.step, site);
   static const OpDef op{.name = "RandomInt",
                         .infer = &Infer,
                         .no_gradient_reason = kNothingPutIn};
   if (low >= high || low < INT32_MIN || high > INT32_MAX) {
     throw InvalidArgument(
         fmt::format("{}: RandomInt: want low < high within i32, got {} and {}",
-                    site.ToString(), low, high));
+                    options.step.graph->site().ToString(), low, high));
   }
   return AddRandom(op, options, DType::kI32, shape,
-                   {{"low", low}, {"high", high}}, site);
+                   {{"low", low}, {"high", high}});
 }
 
 }  // namespace replicant::graph

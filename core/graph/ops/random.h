@@ -6,8 +6,8 @@
 
 #include "core/graph/graph.h"
 
-// Random numbers that depend on nothing but (seed, op name, step, global row,
-// element): the same for any number of replicas, threads and backends.
+// Random numbers that depend only on (seed, op name, step, global row,
+// element). They are the same for any number of replicas, threads and backends.
 //
 // Element e of row r of step s is drawn from the Philox block
 //
@@ -15,7 +15,8 @@
 //              key     = first word of RandomStream(graph seed, op name))
 //
 // (core/base/rng.h). A row is one index of the leading dimension; the rows of
-// replica i start at first_row = i * rows. No gradient: nothing is put in.
+// replica i start at first_row = i * rows. No gradient: these ops have no
+// floating input.
 namespace replicant::graph {
 
 struct RandomOptions {
@@ -25,7 +26,7 @@ struct RandomOptions {
   Output step;
   // Global number of this replica's row 0.
   int64_t first_row = 0;
-  // Scalar i64 that is added to it in each run; not valid: 0.
+  // Scalar i64, added to first_row in each run. An invalid Output means 0.
   Output row_offset = kNoGradient;
 };
 

@@ -172,6 +172,7 @@ Output ReduceMin(Output x, const ReduceOptions& options, CallSite site) {
 }
 
 Output SumTo(Output x, const Shape& shape, CallSite site) {
+  const Graph::SiteScope scope(x, site);
   if (x.shape() == shape) return x;
   REPLICANT_CHECK(BroadcastShapes(shape, x.shape()) == x.shape(),
                   "SumTo: {} does not broadcast to {}", shape.ToString(),
@@ -185,8 +186,8 @@ Output SumTo(Output x, const Shape& shape, CallSite site) {
   }
   // no axis is left where only leading ones are missing: a reshape is enough
   const Output sum =
-      axes.empty() ? x : ReduceSum(x, {.axes = axes, .keep_dims = true}, site);
-  return ReshapeTo(sum, shape, site);
+      axes.empty() ? x : ReduceSum(x, {.axes = axes, .keep_dims = true});
+  return ReshapeTo(sum, shape);
 }
 
 Output ArgMax(Output x, CallSite site) {

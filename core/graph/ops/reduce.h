@@ -38,7 +38,7 @@ Output ReduceMin(Output x, const ReduceOptions& options = {},
 // adjoint of broadcasting. Returns x itself where the shapes are equal.
 Output SumTo(Output x, const Shape& shape, CallSite site = CallSite::Here());
 
-// Index along the last axis of the largest element, the first of equals:
+// Index of the largest element along the last axis, the first of equal ones:
 // [..., K] -> i64 [...]. No gradient: an index is not differentiable.
 Output ArgMax(Output x, CallSite site = CallSite::Here());
 

@@ -22,11 +22,11 @@ Output Assign(Graph& graph, VariableId variable, Output value, CallSite site) {
       .infer = &InferAssign,
       .no_gradient_reason = "state is not differentiated through",
       .is_pure = false};
+  const Graph::SiteScope scope(graph, site);
   return graph.Add({.op = &op,
-                    .inputs = {graph.Read(variable, site), value},
+                    .inputs = {graph.Read(variable), value},
                     .updates = {variable},
-                    .name = "Assign_" + graph.variable(variable).name},
-                   site);
+                    .name = "Assign_" + graph.variable(variable).name});
 }
 
 }  // namespace replicant::graph

@@ -4,15 +4,15 @@
 
 namespace replicant::graph {
 
-// Rewrites a program of f32, gradients and updates included, so that it
-// multiplies and keeps in bf16 what can bear it. What is f32 to the caller
-// (inputs, variables, outputs) stays so; tensors of other types are left alone.
+// Rewrites a program of f32, gradients and updates included, so that products
+// and most stored tensors are bf16. Inputs, variables and outputs keep their
+// dtype; tensors of other dtypes than f32 are not touched.
 //
-// Rounding is to nearest, ties to even, and happens where a tensor is stored
-// as bf16 and nowhere else: inside an op everything is computed from the
-// values as they are stored, in at least f32. A bias that a later pass puts
-// behind a product is added before that is rounded; an activation behind a
-// product or a norm may be applied before.
+// Rounding is to nearest, ties to even, and happens only where a tensor is
+// stored as bf16. An op computes from the stored values in at least f32. A bias
+// that a later pass fuses into a product is added before the product is
+// rounded; an activation fused into a product or a norm may also come before
+// the rounding.
 //
 //   op                                           reads         stores
 //   convolutions, MatMul of matrices, gradients  bf16, rounded bf16
@@ -31,11 +31,11 @@ namespace replicant::graph {
 //   (2) bf16 if there are floating inputs of the result's size and all of them
 //       are bf16
 //
-// So master weights, statistics, sums, losses and optimizers are f32. A product
-// with a vector has nothing to gain: power iterations and the policy of a
-// single environment stay f32.
+// Master weights, statistics, sums, losses and optimizers are therefore f32. A
+// product with a vector gains nothing from bf16: power iterations and the
+// policy of a single environment stay f32.
 //
-// Each backend has kernels for these types; the reference defines them.
+// Every backend has kernels for these types; the reference defines the results.
 Program Autocast(const Program& program);
 
 }  // namespace replicant::graph

@@ -10,24 +10,24 @@
 
 namespace replicant::graph {
 
-// A graph with what a run must give or do: what a compiler works on.
+// The unit of compilation: a graph with the outputs and updates of a run.
 struct Program {
   std::unique_ptr<Graph> graph;
-  // What the caller reads after a run, in his order.
+  // Tensors that the caller reads after a run, in the caller's order.
   std::vector<Output> outputs;
-  // Nodes that are run for what they write (their first outputs).
+  // First outputs of the nodes that run for the variables they write.
   std::vector<Output> updates;
 };
 
-// Copies what `outputs` and `updates` of `graph` need and nothing else.
+// Copies the part of `graph` that `outputs` and `updates` need.
 Program ExtractProgram(const Graph& graph, const std::vector<Output>& outputs,
                        const std::vector<Output>& updates);
 
 // The first output of every node of `graph` that writes a variable.
 std::vector<Output> AllUpdates(Graph& graph);
 
-// A pass reads a program and builds an equivalent one: same outputs and
-// updates, bit for bit where both run on the reference backend.
+// A pass reads a program and builds an equivalent one. Outputs and updates of
+// both are bit-equal on the reference backend.
 struct Pass {
   std::string_view name;
   std::string_view what;
@@ -44,21 +44,21 @@ struct Pass {
 //                     weight gradient
 //   fuse_elementwise  chains of elementwise ops into one program
 //   layout            the target's layouts, with Relayout nodes between
-//   prune             drop what is not needed any more
+//   prune             drop nodes that nothing needs any more
 const std::vector<Pass>& AllPasses();
 
-// In what a program multiplies and keeps its tensors: see autocast.h.
+// The precision of products and stored tensors: see autocast.h.
 enum class Precision { kF32, kBF16 };
 
 struct PassOptions {
-  // Names of passes not to run.
+  // Names of the passes to skip.
   std::vector<std::string> off;
-  // Not f32: Autocast() comes before all passes.
+  // kBF16 runs Autocast() before all passes.
   Precision precision = Precision::kF32;
 };
 
-// Runs the passes that are on. Throws InvalidArgument for an unknown name in
-// `options.off`, naming the known ones.
+// Runs all passes but those in `options.off`. Throws InvalidArgument, with the
+// known names, for an unknown name there.
 Program RunPasses(Program program, const TargetInfo& target,
                   const PassOptions& options);
 

@@ -8,8 +8,8 @@
 
 namespace replicant::graph {
 
-// Builds the program that a pass makes of another one: the pass goes through
-// the source's nodes in order and says what each becomes.
+// Builds the program that a pass returns. The pass goes through the source's
+// nodes in order and maps each to nodes of the target.
 class Rewriter {
  public:
   // `source` must outlive the rewriter.
@@ -18,20 +18,21 @@ class Rewriter {
   Graph& graph() { return *target_; }
   const Graph& source() const { return source_; }
 
-  // What an endpoint of the source has become. It was mapped (checked).
+  // Returns the target's output for an endpoint of the source, which has been
+  // mapped (checked).
   Output Mapped(Endpoint source) const;
   std::vector<Output> MappedInputs(const Node& node) const;
 
   void Map(Endpoint source, Output target);
-  // Copies the node as it is, where it is, with its inputs as mapped, and maps
-  // its outputs.
-  // Returns its first output.
+  // Adds a copy of the node on the same device, with mapped inputs, maps its
+  // outputs and returns the first of them.
   Output Copy(const Node& node);
-  // As Copy(), with another spec; outputs are mapped one to one.
+  // Adds `spec` in place of the node, maps the outputs one to one and returns
+  // the first of them.
   Output Replace(const Node& node, Graph::NodeSpec spec);
 
-  // What these outputs and updates of the source have become, with the graph.
-  // The rewriter is empty afterwards.
+  // Returns the target graph with the mapped outputs and updates. The rewriter
+  // is empty afterwards.
   Program Finish(const std::vector<Output>& outputs,
                  const std::vector<Output>& updates);
   Program Finish(const Program& source) {
@@ -44,7 +45,7 @@ class Rewriter {
   std::map<Endpoint, Output> mapped_;
 };
 
-// How the nodes of a program use each other.
+// Number of uses of every output in a program.
 struct UseCounts {
   explicit UseCounts(const Program& program);
 
@@ -54,10 +55,10 @@ struct UseCounts {
   std::map<Endpoint, int> counts;
 };
 
-// Tells fusing passes which nodes may be computed later than they stand. A node
-// that reads a version of a variable which an update replaces must run before
-// that update; computed together with a node that depends on an update, it
-// might have to run both before and after it.
+// Tells fusing passes which nodes may run later than their place in the graph.
+// A node that reads an old version of a variable must run before the update
+// that replaces this version. Fused with a node that depends on an update, it
+// could have to run both before and after the same update.
 class VersionOrder {
  public:
   explicit VersionOrder(const Graph& graph);

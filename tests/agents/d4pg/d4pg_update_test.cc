@@ -104,13 +104,13 @@ TEST(D4pgUpdateTest, GradientsStopWhereTheyShould) {
   EXPECT_TRUE(depends(update.policy_loss, "policy/head/0/weight"));
   EXPECT_FALSE(depends(update.policy_loss, "encoder/convnet/0/weight"));
   // the policy's loss depends on the critic, but does not train it
-  for (const VariableId v : update.policy_parameters) {
+  for (const VariableId v : update.policy.variables) {
     EXPECT_TRUE(graph.variable(v).name.starts_with("policy/"));
   }
-  for (const VariableId v : update.critic_parameters) {
+  for (const VariableId v : update.critic.variables) {
     EXPECT_FALSE(graph.variable(v).name.starts_with("policy/"));
   }
-  EXPECT_EQ(update.critic_gradients.size(), update.critic_parameters.size());
+  EXPECT_EQ(update.critic.gradients.size(), update.critic.variables.size());
 }
 
 TEST(D4pgUpdateTest, LearnsAFixedBatchAndMovesTheTargets) {
@@ -231,7 +231,7 @@ TEST(D4pgUpdateTest, HooksSeeGradientsAndLargestWeight) {
                                     kSupport, FixedBatch(runner), hooks);
   EXPECT_EQ(num_calls, 2);
   EXPECT_EQ(num_gradients,
-            update.critic_gradients.size() + update.policy_gradients.size());
+            update.critic.gradients.size() + update.policy.gradients.size());
 }
 
 TEST(D4pgUpdateTest, RefusesABatchOfOtherShapes) {
