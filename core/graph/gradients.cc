@@ -11,6 +11,11 @@
 namespace replicant::graph {
 namespace {
 
+// Reverse-mode differentiation. A forward walk marks the nodes between `wrt`
+// and the loss. A backward walk then visits the marked nodes, last first: when
+// a node is reached, all its users have been visited, so that the adjoints of
+// its outputs are complete, and its gradient function gives the share of each
+// input.
 class Differentiator {
  public:
   Differentiator(const Output& loss, const std::vector<Output>& wrt)
@@ -22,7 +27,7 @@ class Differentiator {
     MarkDependents(loss.node);
     const Graph::Scope scope(graph_, "gradients");
     adjoints_[loss.endpoint()] = graph_.Scalar(1.0, loss.dtype());
-    // inputs are earlier nodes: going backwards, all uses of a node are done
+    // inputs are earlier nodes: going backwards, all users of a node come
     // before the node itself
     for (NodeId id = loss.node; id >= 0; --id) {
       if (depends_[static_cast<size_t>(id)]) Propagate(id);
@@ -54,8 +59,8 @@ class Differentiator {
     return depends_[static_cast<size_t>(endpoint.node)] || IsWanted(endpoint);
   }
 
-  // depends_[n]: node n <= last is computed from some x in wrt, and not through
-  // StopGradient only
+  // Sets depends_[n] for every node n <= last that is computed from an x in wrt
+  // on a path without StopGradient.
   void MarkDependents(NodeId last) {
     for (NodeId id = 0; id <= last; ++id) {
       if (graph_.node(id).op->name == "StopGradient") continue;
@@ -65,7 +70,8 @@ class Differentiator {
     }
   }
 
-  // Adds the adjoints of a node's inputs, if any of its outputs has one.
+  // Adds the node's share of its inputs' adjoints, if one of its outputs has an
+  // adjoint.
   void Propagate(NodeId id) {
     // a copy: adding nodes moves the originals
     const Node node = graph_.node(id);
@@ -105,6 +111,7 @@ class Differentiator {
     }
   }
 
+  // Adds `gradient` to the adjoint of the endpoint.
   void Accumulate(Endpoint endpoint, const Output& gradient) {
     REPLICANT_CHECK(gradient.type() == graph_.type(endpoint),
                     "gradient {} of {}", gradient.type().ToString(),

@@ -14,7 +14,7 @@
 namespace replicant::graph {
 namespace {
 
-// What becomes of an op; the table is in the header.
+// The treatment of an op: the rows of the table in autocast.h.
 enum class Rule {
   kProduct,
   kElementwise,
@@ -28,7 +28,8 @@ enum class Rule {
 struct RuleOf {
   std::string_view op;
   Rule rule;
-  // kNorm: the inputs that are as x, which comes first; repeated to fill up.
+  // kNorm: numbers of the inputs with the type of x, x first; repeated to fill
+  // the array.
   std::array<size_t, 3> images = {};
 };
 
@@ -59,7 +60,7 @@ constexpr std::array kRules = {
     RuleOf{"ReduceMean", Rule::kSum},
 };
 
-// M, N and K of a MatMul are all larger than 1.
+// Whether M, N and K of a MatMul are all larger than 1.
 bool IsOfMatrices(const Graph& graph, const Node& matmul) {
   const Shape& a = graph.type(matmul.inputs[0]).shape;
   const Shape& c = matmul.output_type().shape;
@@ -79,7 +80,7 @@ class Autocaster {
         Rewrite(node);
       }
     }
-    // the caller gets the types that he built
+    // outputs have the dtypes of the source program
     for (const Output& output : program_.outputs) {
       const Output now = rewriter_.Mapped(output.endpoint());
       rewriter_.Map(output.endpoint(), As(now, output.dtype()));
@@ -90,7 +91,7 @@ class Autocaster {
  private:
   RuleOf Choose(const Node& node) const {
     constexpr RuleOf kStaysF32{"", Rule::kF32};
-    // only what was f32 may become another type
+    // only f32 may change, and no update
     bool is_f32 = node.updates.empty();
     for (const TensorType& type : node.outputs) {
       is_f32 = is_f32 && (type.dtype == DType::kF32 || node.op->is_elementwise);
@@ -142,13 +143,14 @@ class Autocaster {
     Replace(node, node.op, std::move(inputs), std::move(attributes));
   }
 
-  // A sum over the batch: kept as exactly as it was made.
+  // A weight's gradient is a sum over the batch: it stays f32, as accumulated.
   static bool IsWeightGradient(const Node& node) {
     return node.op->name == "Conv2dWeightGradient" ||
            (node.op->name == "MatMul" && node.attributes.Bool("transpose_a"));
   }
 
-  // Inputs of these numbers become `dtype`, the others what they were.
+  // Casts the inputs with these numbers to `dtype`, all others back to their
+  // dtype in the source program.
   void RestoreBut(std::span<const size_t> numbers, DType dtype,
                   const Node& node, std::vector<Output>* inputs) {
     for (size_t i = 0; i < inputs->size(); ++i) {
@@ -159,6 +161,7 @@ class Autocaster {
     }
   }
 
+  // Casts all inputs back unless all of them are bf16.
   void ToCommonType(const Node& node, std::vector<Output>* inputs) {
     for (const Output& input : *inputs) {
       if (input.dtype() != DType::kBF16) {
@@ -168,8 +171,11 @@ class Autocaster {
     }
   }
 
+  // Stores the result in bf16 if the floating inputs of its size are all bf16.
+  // The node becomes a fused one, whose inputs may differ in dtype.
   void RewriteElementwise(const Node& node, std::vector<Output> inputs) {
     const TensorType& output = node.output_type();
+    // do dtypes differ from the source, and which have inputs of full size?
     bool is_same = true;
     bool has_bf16 = false;
     bool has_other = false;
@@ -189,7 +195,7 @@ class Autocaster {
       return;
     }
     ScalarProgram program = node.attributes.Program("program");
-    // a copy of bf16 is the tensor itself
+    // a cast of bf16 to f32 that becomes bf16 again is the tensor itself
     const bool is_copy = program.instructions.size() == 1 &&
                          program.instructions[0].op == ScalarOp::kCopy;
     if (becomes_bf16 && is_copy && inputs[0].shape() == output.shape) {
@@ -204,7 +210,7 @@ class Autocaster {
       }
     }
     const auto dims = output.shape.dims();
-    // an op of its own would refuse operands of two types
+    // the single op would refuse operands of two dtypes
     Replace(node, &FusedElementwiseOp(), std::move(inputs),
             {{"program", program},
              {"shape", std::vector<int64_t>(dims.begin(), dims.end())}});
@@ -220,7 +226,7 @@ class Autocaster {
                              .constant = node.constant});
   }
 
-  // One Cast per tensor, however many use it.
+  // Returns x as `dtype`. All users of a tensor share one Cast.
   Output As(const Output& x, DType dtype) {
     if (x.dtype() == dtype || !IsFloating(x.dtype())) return x;
     const auto [place, is_new] = casts_.try_emplace(x.endpoint());
@@ -231,7 +237,7 @@ class Autocaster {
   const Program& program_;
   const Graph& graph_;
   Rewriter rewriter_;
-  // the tensor in the other type, f32 or bf16
+  // by tensor: its cast to the other of f32 and bf16
   std::map<Endpoint, Output> casts_;
 };
 

@@ -1,5 +1,13 @@
-// Joins elementwise nodes into one program, so that what passes between them
-// stays in registers or cache.
+// Joins elementwise nodes into one program, so that the tensors between them
+// stay in registers or cache.
+//
+// Each elementwise node starts a chain: its own program. The nodes are visited
+// in graph order, so that the chains of a node's inputs are complete. The node
+// absorbs the chain of an input that has no other user, if the joined program
+// is still small enough and the target accepts it; otherwise it gives up the
+// last candidate and tries again. At the end, the last node of each chain is
+// replaced by one node with the joined program, and the absorbed nodes
+// disappear.
 #include <algorithm>
 #include <set>
 
@@ -9,13 +17,14 @@
 namespace replicant::graph {
 namespace {
 
-// An elementwise node as it will be: a program and what it reads.
+// A fused node to be: its program, and the inputs that the program reads.
 struct Chain {
   ScalarProgram program;
   std::vector<Endpoint> inputs;
   Shape shape;
 };
 
+// Returns the position of `endpoint` in `inputs`, and appends it if it is new.
 int InputNumber(std::vector<Endpoint>& inputs, Endpoint endpoint) {
   const auto place = std::find(inputs.begin(), inputs.end(), endpoint);
   if (place != inputs.end()) return static_cast<int>(place - inputs.begin());
@@ -23,13 +32,13 @@ int InputNumber(std::vector<Endpoint>& inputs, Endpoint endpoint) {
   return static_cast<int>(inputs.size() - 1);
 }
 
-// Puts the chains of some inputs in front of `node`'s own program. Values are
-// numbered anew: inputs first, then the instructions of each part.
+// Builds the joined program of several parts. Values are numbered anew: the
+// inputs of all parts first, then the instructions of each part in order.
 class Joiner {
  public:
   explicit Joiner(const Shape& shape) { chain_.shape = shape; }
 
-  // Numbers the inputs of all parts before any instruction is.
+  // Adds an input of some part. All inputs come before FinishInputs().
   void AddInput(Endpoint endpoint) { InputNumber(chain_.inputs, endpoint); }
   void FinishInputs() {
     chain_.program.num_inputs = static_cast<int>(chain_.inputs.size());
@@ -38,8 +47,10 @@ class Joiner {
     return InputNumber(chain_.inputs, endpoint);
   }
 
-  // Appends a program whose inputs are these values; returns its result's.
+  // Appends a program that reads the values `arguments`, and returns the number
+  // of its result.
   int Append(const ScalarProgram& program, const std::vector<int>& arguments) {
+    // values[i]: the new number of the program's value i
     std::vector<int> values = arguments;
     for (ScalarProgram::Instruction instruction : program.instructions) {
       for (int k = 0; k < ScalarOpArity(instruction.op); ++k) {
@@ -73,7 +84,7 @@ class Fuser {
         order_(*program.graph) {}
 
   Program Run() {
-    // chains are found in order, so that an input's chain is known already
+    // in graph order: the chains of a node's inputs are complete
     for (const Node& node : graph_.nodes()) {
       if (node.op->is_elementwise) FindChain(node);
     }
@@ -92,8 +103,8 @@ class Fuser {
   }
 
  private:
-  // An input joins if only this node uses it, and at this node's shape: else
-  // it would be computed more than once.
+  // An input may be absorbed if `user` is its only user and has its shape;
+  // otherwise its elements would be computed more than once.
   bool CanAbsorb(Endpoint input, const Node& user) const {
     const Node& node = graph_.node(input.node);
     const auto chain = chains_.find(input.node);
@@ -102,7 +113,7 @@ class Fuser {
            uses_.of(input) == 1 && MayJoin(node, user);
   }
 
-  // What was absorbed by `node` moves on with it.
+  // Whether `node` and all nodes absorbed by it may run as part of `user`.
   bool MayJoin(const Node& node, const Node& user) const {
     if (!order_.MayJoin(node, user)) return false;
     for (const Endpoint& input : node.inputs) {
@@ -114,12 +125,13 @@ class Fuser {
     return true;
   }
 
+  // Makes the longest chain that ends in `node`.
   void FindChain(const Node& node) {
     std::vector<NodeId> absorbed;
     for (const Endpoint& input : node.inputs) {
       if (CanAbsorb(input, node)) absorbed.push_back(input.node);
     }
-    // drop inputs, the last first, until the target takes the program
+    // give up candidates, the last first, until the target takes the program
     while (true) {
       Chain chain = Join(node, absorbed);
       const bool is_small =
@@ -137,11 +149,13 @@ class Fuser {
     }
   }
 
+  // The chain of `node` behind the chains of the inputs `absorbed`.
   Chain Join(const Node& node, const std::vector<NodeId>& absorbed) {
     const auto is_absorbed = [&](Endpoint input) {
       return std::find(absorbed.begin(), absorbed.end(), input.node) !=
              absorbed.end();
     };
+    // number the inputs of all parts
     Joiner joiner(node.outputs[0].shape);
     for (const Endpoint& input : node.inputs) {
       if (!is_absorbed(input)) {
@@ -154,6 +168,7 @@ class Fuser {
     }
     joiner.FinishInputs();
 
+    // append the absorbed chains, then the node's own program on their results
     std::vector<int> arguments;
     for (const Endpoint& input : node.inputs) {
       if (!is_absorbed(input)) {

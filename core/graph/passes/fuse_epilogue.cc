@@ -1,4 +1,9 @@
 // Moves a bias and the activation after it into the op that they follow.
+//
+// For each root (MatMul, Conv2d, LayerNorm, BatchNorm) the pass follows the
+// single user of the result: first an Add of a bias vector, then a unary op.
+// What the target accepts of this chain becomes attributes and inputs of the
+// root. The fused node stands at the end of the chain, where the bias is known.
 #include <set>
 
 #include "core/graph/ops/elementwise.h"
@@ -18,8 +23,8 @@ bool CanTakeActivation(const Node& node) {
          !node.attributes.Has("activation");
 }
 
-// Which input of an Add is the bias of `root`'s output: a vector over its last
-// dimension. -1 if none.
+// Returns the number of the input of `add` that is a bias for `root`: a vector
+// over root's last dimension. -1 if there is none.
 int BiasInput(const Graph& graph, const Node& add, Endpoint root) {
   const ScalarProgram::Instruction* instruction = SingleInstruction(add);
   if (instruction == nullptr || instruction->op != ScalarOp::kAdd) return -1;
@@ -77,15 +82,17 @@ class EpilogueFuser {
     ScalarProgram activation;
   };
 
-  // The only user of the endpoint; null if it has several or is fetched.
+  // Returns the only user of the endpoint; null if it has several or is
+  // fetched.
   const Node* OnlyUser(Endpoint endpoint) const {
     const auto user = user_.find(endpoint);
     if (user == user_.end() || uses_.of(endpoint) != 1) return nullptr;
     return &graph_.node(user->second);
   }
 
-  // The root's place is taken by the last node of the chain, where the bias
-  // is known whatever the order of addition was.
+  // Records the fusion of `root` with its bias and activation, if any. The
+  // fused node takes the place of the chain's last node: the bias may have been
+  // added to the graph after the root.
   void FindEpilogue(const Node& root) {
     Fusion fusion{.root = root.id};
     Endpoint end{root.id, 0};
@@ -111,8 +118,8 @@ class EpilogueFuser {
       }
     }
     if (chain.size() == 1) return;
-    // other outputs of the root (a norm's statistics) may be used before the
-    // chain's end; the fused node then stays where the root was
+    // a root with more outputs (a norm's statistics) keeps its place: they may
+    // be used before the chain's end
     const bool stays = root.outputs.size() > 1;
     const NodeId place = stays ? root.id : chain.back();
     for (const NodeId id : chain) {

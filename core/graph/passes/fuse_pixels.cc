@@ -1,6 +1,6 @@
-// Lets a convolution make its image of bytes as it reads them. The numbers that
-// NormalizePixels() makes, four times as large, and the bytes that
-// RandomShift() has moved are then not kept.
+// Lets a convolution convert bytes to its image while it reads them. The plan
+// then needs no memory for the floats of NormalizePixels(), four times as large
+// as the bytes, nor for the shifted bytes of RandomShift().
 #include <optional>
 
 #include "core/graph/ops/conv.h"
@@ -9,7 +9,7 @@
 namespace replicant::graph {
 namespace {
 
-// The op that reads pixels in the convolution's place; null if there is none.
+// Returns the variant of `conv` that reads pixels; null if there is none.
 const OpDef* PixelOpOf(const Node& conv) {
   if (conv.op->name == "Conv2d") return &PixelConv2dOp();
   if (conv.op->name == "Conv2dWeightGradient") {
@@ -18,10 +18,10 @@ const OpDef* PixelOpOf(const Node& conv) {
   return nullptr;
 }
 
-// What an image is made of.
+// The source of an image: scale * shifted bytes + offset.
 struct Pixels {
   Endpoint bytes;
-  // node -1: they are not moved
+  // node -1: the bytes are not shifted
   Endpoint offsets;
   double scale = 1.0;
   double offset = 0.0;
@@ -53,8 +53,8 @@ class PixelFuser {
   }
 
  private:
-  // The node that makes the endpoint, if it is this op and may be computed with
-  // `conv`; others may use it, too.
+  // Returns the producer of the endpoint if it is `op` and may run as part of
+  // `conv`; otherwise null. Other nodes may use it too.
   const Node* Producer(Endpoint endpoint, ScalarOp op, const Node& conv) const {
     const Node& node = graph_.node(endpoint.node);
     const ScalarProgram::Instruction* instruction = SingleInstruction(node);
@@ -63,7 +63,8 @@ class PixelFuser {
     return is_it ? &node : nullptr;
   }
 
-  // Affine(Cast(bytes)), as NormalizePixels() makes it.
+  // Matches Affine(Cast(bytes)), the form of NormalizePixels(), with or without
+  // RandomShift() before it.
   std::optional<Pixels> Find(const Node& conv) const {
     const Node* affine = Producer(conv.inputs[0], ScalarOp::kAffine, conv);
     if (affine == nullptr) return std::nullopt;

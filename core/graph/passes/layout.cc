@@ -1,5 +1,7 @@
-// Gives every tensor the layout that the target wants, with Relayout nodes
-// where two wishes meet.
+// Gives every tensor the layout that the target wants. One walk in graph order:
+// each node is offered the layouts in which its inputs come, the target
+// chooses, and a Relayout node converts an input whose layout differs from the
+// choice.
 #include "core/base/check.h"
 #include "core/graph/ops/shape_ops.h"
 #include "core/graph/passes/rewriter.h"
@@ -14,7 +16,7 @@ class LayoutChooser {
 
   Program Run() {
     for (const Node& node : program_.graph->nodes()) Visit(node);
-    // what leaves the plan is row-major
+    // fetched outputs are row-major
     for (const Output& output : program_.outputs) {
       const Output mapped = rewriter_.Mapped(output.endpoint());
       rewriter_.Map(output.endpoint(),
@@ -24,13 +26,14 @@ class LayoutChooser {
   }
 
  private:
+  // Adds the node with the layouts of the target's choice.
   void Visit(const Node& node) {
     std::vector<Layout> offered;
     const std::vector<Output> inputs = rewriter_.MappedInputs(node);
     offered.reserve(inputs.size());
     for (const Output& input : inputs) offered.push_back(input.type().layout);
     LayoutChoice choice = target_.ChooseLayouts(*program_.graph, node, offered);
-    // variables are row-major, whatever reads or writes them
+    // inputs, variables and updates are row-major in any case
     if (node.inputs.empty() || !node.updates.empty()) {
       choice = {.inputs = std::vector<Layout>(node.inputs.size()),
                 .outputs = std::vector<Layout>(node.outputs.size())};
@@ -56,7 +59,7 @@ class LayoutChooser {
                              .layouts = std::move(choice.outputs)});
   }
 
-  // One Relayout per tensor and layout, however many use it.
+  // Returns x in `layout`. All users of a tensor share one Relayout per layout.
   Output InLayout(const Output& x, const Layout& layout, CallSite site) {
     if (x.type().layout == layout) return x;
     const auto [place, is_new] =

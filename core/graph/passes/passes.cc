@@ -13,7 +13,7 @@
 namespace replicant::graph {
 namespace {
 
-// is_needed[n]: node n is computed on the way to a fetch or an update.
+// Returns is_needed by node: whether an output or an update depends on it.
 std::vector<bool> FindNeeded(const Graph& graph,
                              const std::vector<Output>& outputs,
                              const std::vector<Output>& updates) {
@@ -23,7 +23,7 @@ std::vector<bool> FindNeeded(const Graph& graph,
       is_needed[static_cast<size_t>(output.node)] = true;
     }
   }
-  // users come after what they use: one backward walk is enough
+  // users come after their inputs, so one backward walk is enough
   for (size_t id = is_needed.size(); id-- > 0;) {
     if (!is_needed[id]) continue;
     for (const Endpoint& input : graph.node(static_cast<NodeId>(id)).inputs) {
@@ -51,7 +51,7 @@ Program ExtractProgram(const Graph& graph, const std::vector<Output>& outputs,
   const std::vector<bool> is_needed = FindNeeded(graph, outputs, updates);
   Rewriter rewriter(graph);
   for (const Node& node : graph.nodes()) {
-    // inputs stay: the caller may fill them whether they are needed or not
+    // inputs stay: the caller may fill them even if nothing needs them
     if (is_needed[static_cast<size_t>(node.id)] || node.op == &InputOp()) {
       rewriter.Copy(node);
     }
@@ -78,12 +78,12 @@ const std::vector<Pass>& AllPasses() {
        &EliminateCommonSubexpressions},
       {"fuse_epilogue", "bias and activation into the op before them",
        &FuseEpilogues},
-      {"fuse_pixels", "bytes to floats into the convolution that reads them",
-       &FusePixels},
+      {"fuse_pixels",
+       "conversion of bytes into the convolution that reads them", &FusePixels},
       {"fuse_elementwise", "chains of elementwise ops into one program",
        &FuseElementwise},
       {"layout", "the target's layouts", &ChooseLayouts},
-      {"prune", "drop what is not needed any more", &Prune}};
+      {"prune", "drop nodes that nothing needs any more", &Prune}};
   return passes;
 }
 

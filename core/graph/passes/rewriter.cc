@@ -27,7 +27,7 @@ void Rewriter::Map(Endpoint source, Output target) { mapped_[source] = target; }
 Output Rewriter::Copy(const Node& node) {
   const Graph::DeviceScope device(*target_, node.device);
   if (node.op == &VariableOp()) {
-    // made by the graph itself, which keeps track of versions
+    // Read() adds the node and keeps track of versions
     const auto variable =
         static_cast<VariableId>(node.attributes.Int("variable"));
     const Output read = target_->Read(variable, node.site);

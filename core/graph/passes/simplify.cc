@@ -1,5 +1,4 @@
-// The passes that find work which need not be done: constant folding and
-// common subexpressions.
+// Passes that remove needless work: constant folding and common subexpressions.
 #include <vector>
 
 #include "core/graph/passes/rewriter.h"
@@ -7,8 +6,8 @@
 namespace replicant::graph {
 namespace {
 
-// Folding must not blow up the plan: a broadcast constant may be far larger
-// than what it came from.
+// Limit of a folded constant, because a broadcast may be far larger than its
+// input.
 constexpr int64_t kMaxFoldedElements = 1 << 20;
 
 bool IsFoldable(const Node& node, const std::vector<Output>& inputs) {
@@ -22,8 +21,8 @@ bool IsFoldable(const Node& node, const std::vector<Output>& inputs) {
   return true;
 }
 
-// Computes the node and maps its outputs to constants. False if the target
-// cannot.
+// Computes the node and maps its outputs to constants. Returns false if the
+// target cannot.
 bool Fold(const Node& node, const std::vector<Output>& inputs,
           const TargetInfo& target, Rewriter& rewriter) {
   std::vector<TensorView> values;
@@ -51,7 +50,7 @@ bool IsSameConstant(const HostTensor& a, const HostTensor& b) {
          std::equal(a.bytes().begin(), a.bytes().end(), b.bytes().begin());
 }
 
-// Whether two nodes of the target graph compute the same.
+// Whether two nodes of the target graph compute the same values.
 bool IsSameNode(const Node& a, const Node& b) {
   if (a.op != b.op || a.inputs != b.inputs || !(a.attributes == b.attributes)) {
     return false;
@@ -67,7 +66,7 @@ bool IsSameNode(const Node& a, const Node& b) {
 Program FoldConstants(const Program& program, const TargetInfo& target) {
   Rewriter rewriter(*program.graph);
   for (const Node& node : program.graph->nodes()) {
-    // a node may be mapped to inputs only once they are
+    // nodes without inputs stay: they are constants already, or filled later
     if (node.inputs.empty()) {
       rewriter.Copy(node);
       continue;
@@ -83,10 +82,10 @@ Program FoldConstants(const Program& program, const TargetInfo& target) {
 Program EliminateCommonSubexpressions(const Program& program,
                                       const TargetInfo& /*target*/) {
   Rewriter rewriter(*program.graph);
-  // nodes that were kept, by op and first input: few candidates to compare
+  // nodes of the target by op and first input, so that few are compared
   std::map<std::pair<const OpDef*, Endpoint>, std::vector<NodeId>> kept;
   for (const Node& node : program.graph->nodes()) {
-    // gradients are made already: it is its input and nothing else
+    // passes run after Gradients(): StopGradient has done its work
     if (node.op->name == "StopGradient") {
       rewriter.Map({node.id, 0}, rewriter.Mapped(node.inputs[0]));
       continue;

@@ -56,7 +56,7 @@ TEST(D4pgConfigTest, RefusesWhatDoesNotFitTogetherWithItsPlace) {
             "as kernels and strides, got 2, 1 and 2");
   EXPECT_EQ(MessageOf([] { Load("distribution: {num_atoms: 1}"); }),
             "agent.yaml:1:27: distribution.num_atoms: 1 is outside [2, 1001] "
-            "(values that a return can have)");
+            "(number of atoms: values that a return can take)");
 }
 
 }  // namespace

@@ -215,18 +215,18 @@ TEST(D4pgUpdateTest, HooksSeeGradientsAndLargestWeight) {
   GraphRunner runner;
   size_t num_gradients = 0;
   int num_calls = 0;
-  const ReplicaHooks hooks{.mean_gradients =
-                               [&](const std::vector<Output>& gradients) {
-                                 num_gradients = gradients.size();
-                                 ++num_calls;
-                                 return gradients;
-                               },
-                           .max =
-                               [&](Output largest) {
-                                 EXPECT_EQ(largest.shape(), Shape({}));
-                                 ++num_calls;
-                                 return largest;
-                               }};
+  const nn::ReplicaHooks hooks{.mean_gradients =
+                                   [&](const std::vector<Output>& gradients) {
+                                     num_gradients = gradients.size();
+                                     ++num_calls;
+                                     return gradients;
+                                   },
+                               .max =
+                                   [&](Output largest) {
+                                     EXPECT_EQ(largest.shape(), Shape({}));
+                                     ++num_calls;
+                                     return largest;
+                                   }};
   const Update update = BuildUpdate(runner.graph(), SmallConfig(), kSpec,
                                     kSupport, FixedBatch(runner), hooks);
   EXPECT_EQ(num_calls, 2);

@@ -8,11 +8,15 @@
 #include "core/graph/ops/matmul.h"
 #include "core/graph/ops/state.h"
 #include "core/graph/print.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::graph {
 namespace {
 
+using testing::MessageOf;
+
 constexpr CallSite kSite{"model.cc", 12};
+constexpr CallSite kLayer{"layer.cc", 5};
 
 TEST(GraphTest, CallSiteIsThePlaceOfTheCaller) {
   Graph g;
@@ -21,6 +25,38 @@ TEST(GraphTest, CallSiteIsThePlaceOfTheCaller) {
   const Output y = Relu(x);
   EXPECT_EQ(y.producer().site.line, line);
   EXPECT_STREQ(y.producer().site.file, __FILE__);
+}
+
+TEST(GraphTest, TheOutermostSiteScopeNamesNodesAndErrors) {
+  Graph g;
+  const Output x = g.Input("x", DType::kF32, Shape({2}));
+  {
+    const Graph::SiteScope outer(g, kSite);
+    const Graph::SiteScope inner(x, kLayer);
+    EXPECT_EQ(g.site().ToString(), "model.cc:12");
+    EXPECT_EQ(Relu(x).producer().site.ToString(), "model.cc:12");
+    EXPECT_EQ(Relu(x, kLayer).producer().site.ToString(), "model.cc:12");
+    EXPECT_EQ(MessageOf([&] { LeakyRelu(x, -1.0, kLayer); }),
+              "model.cc:12: LeakyRelu: want slope >= 0, got -1");
+  }
+  EXPECT_EQ(Relu(x, kLayer).producer().site.ToString(), "layer.cc:5");
+}
+
+TEST(GraphTest, ASiteOverrideNamesItsSiteInsideOfAScope) {
+  Graph g;
+  const Output x = g.Input("x", DType::kF32, Shape({2}));
+  const Graph::SiteScope scope(g, kSite);
+  {
+    const Graph::SiteOverride override_site(g, kLayer);
+    const Graph::SiteScope inner(g, CallSite::Here());
+    EXPECT_EQ(Relu(x).producer().site.ToString(), "layer.cc:5");
+  }
+  EXPECT_EQ(Relu(x).producer().site.ToString(), "model.cc:12");
+}
+
+TEST(GraphDeathTest, AsksForASiteOutsideOfAnyScope) {
+  const Graph g;
+  EXPECT_DEATH(static_cast<void>(g.site()), "no SiteScope is open");
 }
 
 TEST(GraphTest, NamesAreMadeUniqueAndCarryTheirScopes) {
