@@ -29,7 +29,7 @@ if(REPLICANT_FUZZ)
 endif()
 
 # replicant_library(<name> SOURCES a.cc... [DEPS public...] [PRIVATE_DEPS ...])
-# One static library per folder; its DEPS are the arrows of docs/layout.md.
+# One static library per folder; its DEPS are the arrows of docs/architecture.md.
 function(replicant_library name)
   cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS")
   add_library(${name} STATIC ${ARG_SOURCES})

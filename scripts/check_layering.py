@@ -4,7 +4,7 @@
     check_layering.py ROOT
 
 Prints one line per violation (file:line: what is wrong) and exits with 1 if
-there is any. The tables below are the rule; docs/layout.md explains them.
+there is any. The tables below are the rule; docs/architecture.md explains them.
 """
 
 import pathlib
