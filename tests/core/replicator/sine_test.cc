@@ -1,4 +1,5 @@
-// The workload of docs/replicator.md (sine_main.cc), under every strategy.
+// The workload of docs/your_own_workload.md (sine_main.cc), under every
+// strategy.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,7 +43,7 @@ TEST(SineTest, ThePageShowsThisProgram) {
   const std::string root = REPLICANT_SOURCE_DIR;
   const std::string program =
       ReadFile(root + "/tests/core/replicator/sine_main.cc");
-  EXPECT_THAT(ReadFile(root + "/docs/replicator.md"),
+  EXPECT_THAT(ReadFile(root + "/docs/your_own_workload.md"),
               HasSubstr("```cpp\n" + program + "```\n"));
 }
 
