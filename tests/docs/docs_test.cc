@@ -18,7 +18,7 @@
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "core/base/fs.h"
-#include "core/config/load.h"
+#include "core/config/document.h"
 #include "programs/run_config.h"
 
 namespace replicant::programs {
@@ -93,13 +93,14 @@ const Block& MarkedBlock(const Page& page, std::string_view mark) {
 // Throws ConfigError.
 RunConfig LoadText(const std::string& name, const std::string& text,
                    const std::vector<std::string>& overrides = {}) {
-  return config::Load<RunConfig>(
-             config::Document::FromFile(
-                 name, overrides,
-                 [&](const std::filesystem::path& path) {
-                   return path == name ? text
-                                       : ReadFile(kRoot / "configs" / path);
-                 }))
+  return LoadRunConfig(config::Document::FromFile(
+                           name, overrides,
+                           [&](const std::filesystem::path& path) {
+                             return path == name
+                                        ? text
+                                        : ReadFile(kRoot / "configs" / path);
+                           }),
+                       Registry::BuiltIn())
       .config;
 }
 
@@ -157,7 +158,8 @@ TEST(DocsTest, TheBadExampleGivesTheErrorsOnThePage) {
 }
 
 TEST(DocsTest, TheManualOfTheLogSectionIsCurrent) {
-  const std::string markdown = config::Describe<RunConfig>().markdown();
+  const std::string markdown =
+      DescribeRunConfig(Registry::BuiltIn()).markdown();
   const size_t log = markdown.find("### `log`");
   ASSERT_NE(log, std::string::npos);
   EXPECT_THAT(ReadFile(kRoot / "docs/configuration.md"),
