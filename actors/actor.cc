@@ -1,3 +1,12 @@
+// Each Step() has three parts: one inference for all environments, one step of
+// all environments, and Emit() for each. now_ holds the observations before the
+// step and next_ those after it; then they are swapped.
+//
+// Restore() makes no snapshot of the physics: an environment comes to the same
+// state again if it repeats the actions of its episode. The environments stand
+// at different steps of their episodes, so the one with the longest episode
+// begins first and the others join it later, such that all reach the present
+// with the same call.
 #include "actors/actor.h"
 
 #include <fmt/format.h>
@@ -208,7 +217,7 @@ void Actor::Restore(const ActorState& state) {
     episodes_[i].length = 0;
     episodes_[i].episode_return = 0.0;
   }
-  // each begins so late that all come to the present together
+  // `left` steps before the present the environments with as many steps join
   for (auto left = static_cast<int64_t>(longest); left >= 0; --left) {
     std::vector<int> ids;
     for (int e = 0; e < environments_.size(); ++e) {

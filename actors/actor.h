@@ -15,19 +15,19 @@
 
 namespace replicant::actors {
 
-// An episode that came to its end.
+// A finished episode.
 struct EpisodeResult {
   int64_t environment = 0;
   int64_t length = 0;         // agent steps
   double episode_return = 0;  // sum of the agent steps' rewards
 };
 
-// Where an actor stands: with this, one of the same environments goes on to the
-// bit.
+// The state of an actor. An actor with the same environments goes on from it to
+// the bit.
 struct ActorState {
   struct Episode {
     int64_t number = 0;          // of its environment, the first is 0
-    std::vector<float> actions;  // [T, A], those made in it so far
+    std::vector<float> actions;  // [T, A], all so far
   };
   std::vector<Episode> episodes;  // by environment
   int64_t num_steps = 0;
@@ -35,31 +35,31 @@ struct ActorState {
   uint64_t random_position = 0;
 };
 
-// What an actor has spent its time on, seconds.
+// The time that an actor has spent in each part, seconds.
 struct ActorTimes {
   double policy_s = 0.0;
-  double environments_s = 0.0;  // physics and pictures
-  double sinks_s = 0.0;         // compression and waits for the replay included
+  double environments_s = 0.0;  // physics and rendering
+  double sinks_s = 0.0;  // including compression and waits for the replay
 };
 
 struct ActorOptions {
   agents::ExplorationConfig exploration;
-  // Global number of environment 0, and how many all actors have.
+  // The global number of environment 0, and the environments of all actors.
   int64_t first_environment = 0;
   int64_t num_all_environments = 1;
   uint64_t seed = 0;
-  // Where its random streams and episodes begin: an actor that is started again
-  // gets another number, lest it repeat itself.
+  // Where the random streams and episode numbers begin. A restarted actor needs
+  // another position, or it would repeat itself.
   int64_t first_position = 0;
-  // Remembers the actions of the episodes under way, for state().
+  // Keeps the actions of the episodes under way, for state().
   bool keeps_state = false;
-  // Told of every episode.
+  // Called at the end of every episode.
   std::function<void(const EpisodeResult&)> on_episode =
       [](const EpisodeResult&) {};
 };
 
-// Acts in E environments at once, one inference for all, and hands every step
-// on.
+// Acts in E environments at once, with one inference for all of them, and gives
+// every step to the sink of its environment.
 //
 // Thread-safety: one thread makes all calls.
 class Actor {
@@ -70,29 +70,29 @@ class Actor {
         PolicyRunner* policy, std::vector<replay::StepSink*> sinks,
         ActorOptions options);
 
-  // One step in every environment; in one whose episode was over the step
+  // Makes one step in every environment. If its episode is over, the step
   // starts the next one.
   void Step();
 
-  // Agent steps made here, those that only started an episode not counted.
+  // Agent steps of this actor, without those that only started an episode.
   int64_t num_steps() const { return num_steps_; }
   const ActorTimes& times() const { return times_; }
-  // Of all actors, for the exploration's schedules: what SetGlobalSteps() said
-  // last, or, if it is more, this one's times all environments over its own.
+  // Agent steps of all actors, for the schedules of the exploration: the value
+  // of SetGlobalSteps(), or an estimate from this actor's steps if that is
+  // larger.
   int64_t num_all_steps() const;
-  // The steps of all actors that somebody has counted, those of processes that
-  // are gone included.
+  // Sets the counted steps of all actors, including processes that are gone.
   void SetGlobalSteps(int64_t num_steps) { num_global_steps_ = num_steps; }
 
   // Precondition: keeps_state (checked).
   ActorState state() const;
-  // Makes the episodes of `state` again up to where they stood. The sinks get
-  // every step of them, from BeginEpisode() on: they pass over what they have.
+  // Repeats the episodes of `state` up to its step. The sinks get all of their
+  // steps again, from BeginEpisode() on, and must skip those that they have.
   // Throws InvalidArgument for a state of other environments.
   void Restore(const ActorState& state);
 
  private:
-  // What the environments showed after one step; [E, ...] each.
+  // The observations of the environments after one step; [E, ...] each.
   struct Observed {
     std::vector<double> state;
     std::vector<float> observations;  // the state as the agent takes it
@@ -111,9 +111,10 @@ class Actor {
   std::span<const std::byte> FrameOf(const Observed& observed,
                                      int64_t index) const;
   void ChooseActions();
-  // The actions of environment `index` in the task's range.
+  // Scales the action of environment `index` to the task's range.
   void ToTaskActions(int64_t index);
-  // The steps of `ids` that come `left` steps before the present.
+  // Repeats one step in the environments `ids`: the one that comes `left` steps
+  // before the present.
   void Repeat(const ActorState& state, const std::vector<int>& ids,
               int64_t left);
   // Gives the sink of environment `index` its step between now_ and next_.

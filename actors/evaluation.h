@@ -17,9 +17,9 @@ struct EvaluationResult {
   std::vector<double> returns;
   std::vector<int64_t> lengths;  // agent steps
 
-  // Of an evaluation with at least one episode.
+  // Over the episodes, of which there must be one.
   double Mean() const;
-  // Of the sample; 0 for less than two.
+  // Of the sample; 0 for fewer than two episodes.
   double StandardDeviation() const;
   double Min() const;
   double Max() const;
@@ -28,21 +28,21 @@ struct EvaluationResult {
 
 struct EvaluationOptions {
   int64_t num_episodes = 10;
-  // What one agent step's reward stands for: the action repeat if rewards are
-  // averaged over it, else 1.
+  // Factor from an agent step's reward to the sum of its control steps'
+  // rewards: the action repeat if rewards are averaged over it, else 1.
   double return_scale = 1.0;
   // Called after every step, the first one of an episode included.
   std::function<void(const env::TimeStep&)> on_step = [](const env::TimeStep&) {
   };
-  // Asked after every step; true gives the evaluation up.
+  // Called after every step; true ends the evaluation without a result.
   std::function<bool()> should_stop = [] { return false; };
 };
 
-// Lets the policy act without noise, in the first episodes of the environment:
-// each evaluation begins in the same states. `environment` gives what `task`
-// says; `policy` is for one environment and has no noise (checked).
+// Runs the policy without noise in the first episodes of the environment, so
+// that every evaluation begins in the same states. `environment` must be one of
+// `task`; `policy` is for one environment and has no noise (checked).
 //
-// std::nullopt if it was given up.
+// std::nullopt if should_stop() has ended the evaluation.
 std::optional<EvaluationResult> Evaluate(const agents::TaskSpec& task,
                                          env::Environment* environment,
                                          PolicyRunner* policy,

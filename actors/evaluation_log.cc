@@ -67,12 +67,12 @@ std::vector<EvaluationRecord> ReadEvaluations(
   std::istringstream text(ReadFile(path, kMaxFileBytes));
   std::string line;
   for (int number = 1; std::getline(text, line); ++number) {
-    // without its newline the last line is one that a crash left torn
+    // a last line without newline is what a crash left of it
     if (text.eof()) break;
     try {
       records.push_back(ParseLine(nlohmann::json::parse(line)));
     } catch (const std::exception& e) {
-      throw IoError(fmt::format("{}:{}: no line of an evaluation: {}",
+      throw IoError(fmt::format("{}:{}: not an evaluation record: {}",
                                 path.string(), number, e.what()));
     }
   }
@@ -96,7 +96,7 @@ EvaluationLog::EvaluationLog(const std::filesystem::path& run_folder,
              *clock) {}
 
 double EvaluationLog::Now() const {
-  // in milliseconds, for people who read the file
+  // rounded to milliseconds for human readers
   return std::round(1e3 * (UnixSeconds(clock_) - began_s_)) / 1e3;
 }
 

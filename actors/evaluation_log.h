@@ -14,13 +14,13 @@ namespace replicant::actors {
 
 // One evaluation of a run.
 struct EvaluationRecord {
-  // When the policy was taken up, in seconds since the run began; the time
-  // between a stop and a resume does not count.
+  // When the policy's parameters were set, in seconds since the run began,
+  // without the time between a stop and a resume.
   double seconds = 0.0;
   int64_t step = 0;               // the learner's
-  std::optional<int64_t> frames;  // of the environments by then, if known
+  std::optional<int64_t> frames;  // environment frames by then, if known
   int64_t num_episodes = 0;
-  // Of the episodes' returns.
+  // statistics of the episodes' returns
   double mean = 0.0;
   double standard_deviation = 0.0;
   double min = 0.0;
@@ -32,14 +32,14 @@ EvaluationRecord MakeRecord(double seconds, int64_t step,
                             std::optional<int64_t> frames,
                             const EvaluationResult& result);
 
-// The evaluations of a run, in the order in which they were made:
-// RUN/evaluations.jsonl. Without the file there are none. Throws IoError if it
-// cannot be read or holds something else.
+// Reads the evaluations of a run, oldest first, from RUN/evaluations.jsonl;
+// empty without that file. Throws IoError if it cannot be read or holds
+// something else.
 std::vector<EvaluationRecord> ReadEvaluations(
     const std::filesystem::path& run_folder);
 
-// When a run that goes on now has begun, as seconds since 1970: so long ago as
-// its last evaluation says.
+// Returns when a run that resumes now has begun, in seconds since 1970: the
+// present minus the time of its last evaluation.
 double FindBeginning(const std::filesystem::path& run_folder,
                      const Clock& clock = Clock::Real());
 
@@ -51,8 +51,8 @@ double FindBeginning(const std::filesystem::path& run_folder,
 //   events.out.tfevents.*  evaluation/return, evaluation/return_std and
 //                          evaluation/length over the learner's step
 //
-// Each is on the disk at once. Thread-safety: one thread at a time; one process
-// writes a run's.
+// Each evaluation is written at once. Thread-safety: one thread at a time; one
+// process writes a run's log.
 class EvaluationLog {
  public:
   // `began_s` is when the run began, in seconds since 1970. Throws IoError if

@@ -19,12 +19,12 @@ class FollowedPolicy {
   FollowedPolicy(const std::string& endpoint, PolicyRunner* policy)
       : client_(endpoint), policy_(*policy) {}
 
-  // Takes up what is newer; waits for it until `timeout`. Throws what
-  // PolicyRunner::SetParameters() throws.
+  // Sets newer parameters if there are any; waits for them until `timeout`.
+  // Throws what PolicyRunner::SetParameters() throws.
   void Poll(Clock::Duration timeout);
-  // The learner's step, or nothing before the first value.
+  // The learner's step of the parameters; empty before the first ones.
   std::optional<uint64_t> version() const { return version_; }
-  // Of all actors, as far as the learner knew then.
+  // Agent steps of all actors that the learner knew of at that step.
   int64_t agent_steps() const { return agent_steps_; }
 
  private:

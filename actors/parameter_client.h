@@ -23,8 +23,8 @@ class ParameterClient {
     int64_t agent_steps = 0;           // of all actors, as far as it knows
     std::span<const std::byte> bytes;  // valid until the next call
   };
-  // The newest value, if there is one that was not returned before. Waits for
-  // it until `timeout`.
+  // Returns the newest value unless it was returned before. Waits for a new one
+  // until `timeout`.
   std::optional<Parameters> Poll(Clock::Duration timeout);
 
  private:

@@ -56,7 +56,7 @@ CheckpointFolder::CheckpointFolder(std::filesystem::path folder, int num_kept)
 
 void CheckpointFolder::Save(const runtime::VariableStore& store,
                             const runtime::CheckpointInfo& info) {
-  // what is not complete is worth nothing beside a newer one of the same step
+  // an incomplete checkpoint of this step is of no use beside the new one
   Discard(info.step);
   runtime::SaveCheckpoint(PathOf(info.step), store, info);
 }
@@ -84,7 +84,7 @@ void CheckpointFolder::LeaveOut(int64_t step) const {
 
 void CheckpointFolder::Remove(int64_t step) const {
   std::error_code error;
-  // first: a part of a checkpoint must not look like a whole one
+  // the manifest goes first, so that no part looks like a complete checkpoint
   std::filesystem::remove(ManifestOf(step), error);
   if (!error) std::filesystem::remove_all(PathOf(step), error);
   if (error) {

@@ -11,24 +11,24 @@
 
 namespace replicant::learner {
 
-// What says that a checkpoint of a whole run is complete: the last of its files
-// to be written, "manifest.yaml".
+// "manifest.yaml", the last file of a checkpoint to be written: the checkpoint
+// is complete once this file exists.
 struct Manifest {
   int64_t step = 0;
-  // What its parts outside the folder are called; unique in the run.
+  // Names the parts outside the folder; unique in the run.
   uint64_t id = 0;
-  // For how long the run has trained by then.
+  // Time that the run had trained.
   double seconds = 0.0;
-  // Whether the input has such a part: the replay's checkpoint of this id.
+  // Whether the input has a part: the replay's checkpoint of this id.
   bool has_input = false;
 
   static Manifest Read(config::Reader& reader);
 };
 
 // The checkpoints of one run: folders "step-000000012000" (see
-// runtime/checkpoint.h) of which the newest are kept. One without a manifest
-// is not complete: its variables can be looked at, but no run goes on from
-// there.
+// runtime/checkpoint.h), of which the newest are kept. A checkpoint without a
+// manifest is incomplete: its variables can be read, but no run resumes from
+// it.
 //
 // Thread-safety: one thread at a time; one process writes.
 class CheckpointFolder {
@@ -37,21 +37,21 @@ class CheckpointFolder {
   // at least 1.
   CheckpointFolder(std::filesystem::path folder, int num_kept);
 
-  // Writes the learner's part of a checkpoint of info.step, in place of one
-  // that is not complete. Throws IoError if it cannot be written, or there is a
-  // complete one; the others are untouched then.
+  // Writes the learner's part of the checkpoint of info.step, over an
+  // incomplete one of this step. Throws IoError if it cannot be written or a
+  // complete one exists; the other checkpoints are untouched.
   void Save(const runtime::VariableStore& store,
             const runtime::CheckpointInfo& info);
   // Removes that part, unless the checkpoint is complete.
   void Discard(int64_t step) const {
     if (!IsComplete(step)) Remove(step);
   }
-  // Has a complete checkpoint count as not complete, as when one of its parts
-  // elsewhere turns out damaged. Throws IoError.
+  // Makes a complete checkpoint incomplete, because a part outside the folder
+  // is damaged. Throws IoError.
   void LeaveOut(int64_t step) const;
-  // Every part is on the disk: writes the manifest, then removes the complete
-  // ones beyond num_kept, and what is not complete; what cannot be removed is
-  // logged. Throws IoError if it cannot be written.
+  // Writes the manifest, as every part is on disk. Then removes incomplete
+  // checkpoints, and complete ones beyond num_kept; logs what it cannot remove.
+  // Throws IoError if the manifest cannot be written.
   void Complete(const Manifest& manifest);
 
   // Steps of the complete checkpoints, ascending.
@@ -59,19 +59,19 @@ class CheckpointFolder {
   bool IsComplete(int64_t step) const;
   std::filesystem::path PathOf(int64_t step) const;
 
-  // Of a complete checkpoint. Throws IoError or ConfigError if it cannot be
-  // read.
+  // Reads the manifest of a complete checkpoint. Throws IoError or ConfigError
+  // if it cannot be read.
   Manifest ReadManifest(int64_t step) const;
-  // Of the newest complete checkpoint. Throws IoError or ConfigError if it
-  // cannot be read.
+  // Reads the manifest of the newest complete checkpoint, if there is one.
+  // Throws IoError or ConfigError if it cannot be read.
   std::optional<Manifest> NewestManifest() const;
-  // Of the next checkpoint: no manifest has it. One that did not become
-  // complete gives its id to the next.
+  // The id for the next checkpoint, above that of every manifest. A checkpoint
+  // that did not become complete leaves its id to the next.
   uint64_t NextId() const;
 
-  // Loads the newest complete checkpoint; std::nullopt if there is none. One
-  // that cannot be read is logged and the one before it taken. Throws IoError,
-  // that of the newest, if none can.
+  // Loads the newest complete checkpoint that can be read, and logs those that
+  // cannot; std::nullopt if there is none at all. If none can be read, throws
+  // the IoError of the newest.
   std::optional<runtime::CheckpointInfo> LoadNewest(
       runtime::VariableStore& store) const;
 

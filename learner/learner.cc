@@ -12,7 +12,7 @@
 namespace replicant::learner {
 namespace {
 
-// How long a step waits for input before the loop looks around.
+// Longest wait of a step for input before the loop checks the limits.
 constexpr auto kPatience = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -97,7 +97,7 @@ EndReason Learner::Run() {
 
   std::optional<EndReason> end;
   while (!(end = FindEnd())) {
-    // what actors begin with, and then what was learned
+    // publish the initial parameters, then new ones
     if (published_step_ != step_ && publish_.HasPassed(clock_.Now())) Publish();
     TakeStep();
     const Clock::TimePoint now = clock_.Now();
@@ -170,7 +170,7 @@ void Learner::Report(Clock::TimePoint now) {
   add("steps_per_s", progress.steps_per_s);
   add("wait_share", progress.wait_share);
   add("frames", static_cast<double>(progress.frames));
-  // nothing was computed yet where nothing was learned
+  // without a step since the last report the scalars are old, or not computed
   if (step_ > reported_step_) {
     for (const auto& [name, value] : workload_.Scalars()) add(name, value);
   }

@@ -24,31 +24,32 @@ enum class EndReason {
   kTimeLimit,
   kFrameLimit,
   kEndOfInput,
-  kStopped,  // asked to
+  kStopped,  // LearnerHooks::should_stop
 };
 std::string_view ToString(EndReason reason);
 
-// Where a run stands.
+// The progress of a run at a report.
 struct Progress {
-  int64_t step = 0;          // training steps, those before a resume included
-  double seconds = 0.0;      // of training, those before a resume included
+  int64_t step = 0;      // training steps since the run began
+  double seconds = 0.0;  // of training since the run began, over all resumes
   double steps_per_s = 0.0;  // since the last report
-  // Share of that time spent waiting for input, in [0, 1].
+  // Share of the time since the last report that went into waits for input, in
+  // [0, 1].
   double wait_share = 0.0;
   double wait_seconds = 0.0;  // in this process
-  std::string wait_reason;    // empty unless the last try found no input
+  std::string wait_reason;    // empty unless the last Step() timed out
   int64_t frames = 0;         // Workload::NumFrames()
 };
 
 struct LearnerHooks {
-  // Asked between steps; true ends the run.
+  // Called between steps; true ends the run.
   std::function<bool()> should_stop = [] { return false; };
-  // Told every log_interval_s, and at the end.
+  // Called every log_interval_s and at the end.
   std::function<void(const Progress&)> on_progress = [](const Progress&) {};
 };
 
 // Takes part in the steps of another process's learner, or serves them, until
-// that one ends or it is asked to stop.
+// that learner ends or should_stop() is true.
 void Follow(
     Workload& workload,
     const std::function<bool()>& should_stop = [] { return false; },
@@ -62,7 +63,7 @@ void Follow(
 //   learner.jsonl          one line every log_interval_s
 //   events.out.tfevents.*  the same for TensorBoard
 //
-// If there are complete checkpoints, the run goes on from the newest.
+// The run resumes from the newest complete checkpoint, if there is one.
 //
 // A workload's scalars appear as "learner/<name>"; with them
 // "learner/steps_per_s", "learner/wait_share" and "learner/frames".
@@ -77,16 +78,16 @@ class Learner {
           Workload* workload, LearnerHooks hooks = {},
           Clock* clock = &Clock::Real());
 
-  // Returns after a last checkpoint, RunCheckpointer::SaveLast(). Throws what
-  // the workload's Step() throws, and IoError if that checkpoint cannot be
-  // written; one that fails before is logged and tried again after the
-  // interval.
+  // Trains to the end of the run and writes a last checkpoint. Throws what the
+  // workload's Step() throws, and IoError if the last checkpoint cannot be
+  // written. An earlier checkpoint that fails is logged and tried again after
+  // the interval.
   EndReason Run();
 
   int64_t step() const { return step_; }
-  // Of training, those before a resume included.
+  // Seconds of training since the run began, over all resumes.
   double seconds() const;
-  // Where parameters are published; empty if they are not.
+  // The endpoint of the published parameters; empty for none.
   std::string parameter_endpoint() const;
 
  private:
@@ -94,7 +95,7 @@ class Learner {
     Clock::TimePoint next;
     Clock::Duration length{0};
 
-    // Whether it has passed; the next one begins then.
+    // Returns whether the interval has passed, and if so begins the next one.
     bool HasPassed(Clock::TimePoint now);
   };
 
@@ -119,10 +120,10 @@ class Learner {
   int64_t step_ = 0;
   bool is_input_over_ = false;
   std::string wait_reason_;
-  double seconds_before_ = 0.0;            // the resume
+  double seconds_before_ = 0.0;            // before the resume
   std::optional<Clock::TimePoint> start_;  // of Run()
   Interval report_, publish_, checkpoint_;
-  // when the last report was made, and what stood in it
+  // the last report
   Clock::TimePoint reported_at_;
   int64_t reported_step_ = 0;
   double reported_wait_s_ = 0.0;

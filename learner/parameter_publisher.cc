@@ -8,7 +8,7 @@
 namespace replicant::learner {
 namespace {
 
-// How long a value may wait for the thread to look.
+// Longest time until the thread notices a new value.
 constexpr auto kInterval = std::chrono::milliseconds(20);
 
 }  // namespace
@@ -42,7 +42,7 @@ void ParameterPublisher::Run(const Thread::StopToken& stop) {
     }
     if (publisher_.Process(kInterval) == rpc::ReceiveResult::kClosed) break;
   }
-  // for the destructor, which another thread runs
+  // the destructor runs in another thread
   publisher_.DetachFromThread();
 }
 

@@ -12,8 +12,8 @@
 
 namespace replicant::learner {
 
-// Publishes sets of variables (core/runtime/parameters.h) from a thread of its
-// own: whoever subscribes gets the newest at once, and then each newer one.
+// Publishes sets of variables (core/runtime/parameters.h) from its own thread.
+// A new subscriber gets the newest value at once, and then every newer one.
 //
 // Thread-safety: Publish() is for any thread.
 class ParameterPublisher {
@@ -23,11 +23,11 @@ class ParameterPublisher {
   ParameterPublisher(const ParameterPublisher&) = delete;
   ParameterPublisher& operator=(const ParameterPublisher&) = delete;
 
-  // What to connect to.
+  // The endpoint for subscribers.
   const std::string& endpoint() const { return endpoint_; }
 
-  // Replaces the value of `topic`. Never waits: a value that was not sent yet
-  // when a newer one comes is left out.
+  // Replaces the value of `topic`. Never waits: a newer value replaces one that
+  // was not sent yet.
   void Publish(const std::string& topic, uint64_t version, std::string bytes)
       EXCLUDES(mutex_);
 

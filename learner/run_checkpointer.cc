@@ -13,11 +13,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How long batches under way are waited for: while it trains, and at its end,
-// when nobody acts any more.
+// Longest wait for batches under way: during training, and at its end, when the
+// actors may be gone.
 constexpr auto kDrainPatience = 10s;
 constexpr auto kLastDrainPatience = 2s;
-// Less than the fleet gives a role to end.
+// Below the time that the fleet gives a role to end.
 constexpr auto kLastSavePatience = 45s;
 constexpr auto kPollInterval = 5ms;
 
@@ -70,7 +70,7 @@ bool RunCheckpointer::Guard(const std::function<void()>& work) {
 
 void RunCheckpointer::Cut(int64_t step) {
   phase_ = Phase::kIdle;
-  // goes on whatever happens
+  // the input goes on even if this fails
   struct Unpause {
     CheckpointedInput* input;
     ~Unpause() {
@@ -95,8 +95,8 @@ void RunCheckpointer::TryComplete() {
   folder_.Complete(manifest_);
   phase_ = Phase::kIdle;
   spdlog::info(
-      "checkpoint {} of step {}: stood still for {:.3f} s, whole after {:.3f} "
-      "s",
+      "checkpoint {} of step {}: stood still for {:.3f} s, complete after "
+      "{:.3f} s",
       manifest_.id, manifest_.step, cut_seconds_,
       cut_seconds_ + ToSeconds(clock_.Now() - cut_at_));
 }
@@ -108,7 +108,7 @@ void RunCheckpointer::AwaitInputPart() {
     if (phase_ != Phase::kSaving) return;
     if (clock_.Now() >= deadline) {
       spdlog::error(
-          "no checkpoint of step {}: the replay's part is not there after {} s",
+          "no checkpoint of step {}: the input is not saved after {} s",
           manifest_.step, kLastSavePatience.count());
       phase_ = Phase::kIdle;
     }

@@ -14,7 +14,7 @@ using graph::Output;
 using replicator::ReduceOp;
 using replicator::ReplicaContext;
 
-// A stream of random numbers, a row of which is one of the whole update.
+// A stream of random numbers with one row per global row of the update.
 graph::RandomOptions StreamOf(const nn::ReplicaHooks& hooks, const char* name,
                               Output step) {
   return {.name = name,

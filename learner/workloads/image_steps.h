@@ -6,8 +6,8 @@
 
 // The updates of the image models (resnet50/update.h, sngan/update.h) as steps
 // of one replica, on its rows of the batch: inputs "image" [B, H, W, 3] u8 and
-// "label" [B] i32. Any number of replicas learns what one would learn from all
-// rows, if batch norms are over all replicas.
+// "label" [B] i32. Any number of replicas learns the same as one replica with
+// all rows, if batch norms are over all replicas.
 //
 // `dtype` is that of parameters and computation.
 namespace replicant::learner {
@@ -17,11 +17,11 @@ replicator::StepOutputs BuildResNetStep(
     replicator::ReplicaContext& replica, const replicator::Inputs& inputs,
     const models::resnet::ResNetConfig& config, DType dtype = DType::kF32);
 
-// Which of its networks a step of SN-GAN updates.
+// The network that a step of SN-GAN updates.
 enum class SnganNetwork { kDiscriminator, kGenerator };
 
-// Value: "loss", [], of all rows. Latent numbers and made labels go by the
-// global row. The generator's step takes the batch's labels only.
+// Value: "loss", [], of all rows. Latents and generated labels depend on the
+// global row. The generator's step uses the batch's labels only.
 replicator::StepOutputs BuildSnganStep(replicator::ReplicaContext& replica,
                                        const replicator::Inputs& inputs,
                                        const models::sngan::SnganConfig& config,

@@ -19,7 +19,7 @@ ImageWorkload::ImageWorkload(std::unique_ptr<replicator::Replicator> replicator,
                              const SyntheticImagesOptions& images,
                              graph::Precision precision)
     : precision_(precision), replicator_(std::move(replicator)) {
-  // one process knows how far the images are, so that its checkpoint says it
+  // one process makes all images, so that its checkpoint knows their position
   input_ = replicator_->MakeInput(
       [&](const replicator::InputContext& context) {
         auto pipeline = std::make_unique<SyntheticImages>(images, context);
@@ -34,7 +34,7 @@ std::map<std::string, std::string> ImageWorkload::State() const {
   if (images_.empty()) return {};
   int64_t sum = 0;
   for (const auto& [group, images] : images_) sum += images->position();
-  // groups of other processes are about as far
+  // assume that groups of other processes have taken as many
   const auto num_here = static_cast<int64_t>(images_.size());
   return {{kBatches, std::to_string(sum * num_groups_ / num_here)}};
 }

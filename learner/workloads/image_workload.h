@@ -11,8 +11,8 @@
 
 namespace replicant::learner {
 
-// What workloads that learn from images have in common: the replicator, and the
-// input with its place in a checkpoint.
+// The base of workloads that learn from images: the replicator, and the input
+// with its place in a checkpoint.
 //
 // Thread-safety: as a workload.
 class ImageWorkload : public Workload {
@@ -24,24 +24,24 @@ class ImageWorkload : public Workload {
     return replicator_->variables();
   }
   void Stop() override { replicator_->Stop(); }
-  // How many batches were taken; none where another process takes them.
+  // The number of batches taken; empty if another process takes them.
   std::map<std::string, std::string> State() const override;
   void Restore(const std::map<std::string, std::string>& state) override;
   CheckpointedInput* input() override { return &batches_; }
 
  protected:
-  // A whole number >= 0 of a checkpoint's state. Throws InvalidArgument if it
-  // is not there.
+  // Reads a whole number >= 0 from a checkpoint's state. Throws InvalidArgument
+  // if there is none under `key`.
   static int64_t CountIn(const std::map<std::string, std::string>& state,
                          const std::string& key);
 
-  // Throws what making the input throws.
+  // Throws what SyntheticImages and Replicator::MakeInput() throw.
   ImageWorkload(std::unique_ptr<replicator::Replicator> replicator,
                 const SyntheticImagesOptions& images,
                 graph::Precision precision);
 
   replicator::Replicator& replicator() { return *replicator_; }
-  // A step on the images, in the workload's precision. Throws what
+  // Builds a step on the images in the workload's precision. Throws what
   // Replicator::Build() throws.
   std::unique_ptr<replicator::Step> BuildStep(
       const replicator::StepFn& step_fn) {
@@ -50,8 +50,8 @@ class ImageWorkload : public Workload {
   }
 
  private:
-  // The images of this process. State() saves their position, so that nothing
-  // else of them need be saved.
+  // The images of this process as checkpointed input. State() holds their
+  // position, so StartSaving() has nothing to do.
   class Batches : public CheckpointedInput {
    public:
     explicit Batches(ImageWorkload* workload) : workload_(*workload) {}
@@ -64,8 +64,7 @@ class ImageWorkload : public Workload {
 
   graph::Precision precision_;
   std::unique_ptr<replicator::Replicator> replicator_;
-  // by group; input_ owns them, and there are none where another process has
-  // them
+  // by group, owned by input_; empty if another process makes the images
   std::map<int, SyntheticImages*> images_;
   int num_groups_ = 1;
   std::unique_ptr<replicator::Input> input_;

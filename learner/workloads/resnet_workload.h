@@ -11,7 +11,7 @@
 
 namespace replicant::learner {
 
-// Learns classes of images by the update of resnet50/update.h.
+// Trains ResNet-50 to classify images, by the update of resnet50/update.h.
 class ResNetWorkload : public ImageWorkload {
  public:
   // `batch_size` is that of all replicas. Throws what ImageWorkload and

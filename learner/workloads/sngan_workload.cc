@@ -40,7 +40,7 @@ NextResult SnganWorkload::Step(Clock::TimePoint deadline) {
   if (result == NextResult::kOk) {
     cycle_position_ = (cycle_position_ + 1) % cycle_length_;
   } else if (replicator().HasResults()) {
-    // paused, with steps of the other kind under way
+    // the input is paused, and steps of the other network are under way
     return RunStep(!is_generator, deadline);
   }
   return result;
@@ -77,7 +77,7 @@ std::map<std::string, std::string> SnganWorkload::State() const {
 void SnganWorkload::Restore(const std::map<std::string, std::string>& state) {
   const int64_t position = CountIn(state, kCyclePosition);
   ImageWorkload::Restore(state);
-  // a run may go on with another number of updates in a cycle
+  // a run may resume with another number of updates in a cycle
   cycle_position_ = position % cycle_length_;
 }
 

@@ -13,10 +13,9 @@
 
 namespace replicant::learner {
 
-// Learns to make images of given classes by the updates of sngan/update.h: a
-// step is one update of the discriminator, or, after discriminator_steps of
-// them, one of the generator. Both draw from one input; the generator's uses
-// its labels only.
+// Trains SN-GAN by the updates of sngan/update.h: a step is one update of the
+// discriminator or, after discriminator_steps of them, one of the generator.
+// Both draw from one input; the generator uses its labels only.
 class SnganWorkload : public ImageWorkload {
  public:
   // `batch_size` is that of all replicas. Throws what ImageWorkload and
@@ -27,21 +26,21 @@ class SnganWorkload : public ImageWorkload {
 
   NextResult Step(Clock::TimePoint deadline) override;
   int64_t NumNewSteps() const override { return num_new_steps_; }
-  // discriminator_loss and generator_loss, each of its last update in this
+  // discriminator_loss and generator_loss, each from the last update in this
   // process.
   std::vector<std::pair<std::string, double>> Scalars() const override;
-  // Also where in the cycle of updates it is.
+  // Also the position in the cycle of updates.
   std::map<std::string, std::string> State() const override;
   void Restore(const std::map<std::string, std::string>& state) override;
 
  private:
   std::unique_ptr<replicator::Step> BuildUpdate(
       const models::sngan::SnganConfig& config, SnganNetwork network);
-  // A step of this kind, whatever comes next in the cycle.
+  // Runs a step of this kind, whatever comes next in the cycle.
   NextResult RunStep(bool is_generator, Clock::TimePoint deadline);
 
-  // in a cycle of steps: those of the discriminator's updates, then those of
-  // one of the generator
+  // a cycle is the steps of the discriminator's updates, then those of one
+  // update of the generator
   const int64_t generator_begin_, cycle_length_;
   std::unique_ptr<replicator::Step> discriminator_step_;
   std::unique_ptr<replicator::Step> generator_step_;

@@ -12,11 +12,11 @@
 namespace replicant::learner {
 namespace {
 
-// Grey levels: of the wave, and of the noise on both sides.
+// Amplitudes of the wave and of the noise, in grey levels.
 constexpr float kAmplitude = 70.0F;
 constexpr int kNoise = 32;
 
-// What a class looks like.
+// The wave of a class.
 struct Wave {
   double across, down;  // waves over the image
   std::array<float, 3> colors;
@@ -46,7 +46,7 @@ void FillTables(double waves, double phase, std::vector<float>& sine,
   }
 }
 
-// Small random numbers, eight of each draw.
+// Gives small random numbers, eight from each draw of the stream.
 class Noise {
  public:
   explicit Noise(RandomStream random) : random_(random) {}

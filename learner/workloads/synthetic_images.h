@@ -15,14 +15,13 @@ struct SyntheticImagesOptions {
   uint64_t seed = 0;
 };
 
-// Images that can be told apart, made as they are needed: each class is a wave
-// across the image, of its own direction, length and colours, at a random place
-// and under noise. What a network that learns and one that does not are told by
-// where there is no data set.
+// Makes labelled images that a network can learn to classify, for runs without
+// a data set. Each class is a wave across the image with its own direction,
+// length and colours, at a random phase and under noise.
 //
 // Inputs: "image" [B, side, side, 3] u8 and "label" [B] i32. Image i of the run
 // is a function of the seed and i, so that any number of pipelines gives the
-// same batches together. There is no end, and no wait.
+// same batches together. The images never end, and Next() never waits.
 //
 // Thread-safety: one thread at a time.
 class SyntheticImages : public replicator::InputPipeline {
@@ -38,13 +37,13 @@ class SyntheticImages : public replicator::InputPipeline {
       Clock::TimePoint deadline,
       std::span<const MutableTensorView> batch) override;
 
-  // Batches given so far; setting it goes on from there. Batch i of a group is
-  // number i * num_groups + group_id of the run.
+  // Number of batches given so far, which determines the next one. Batch i of a
+  // group is number i * num_groups + group_id of the run.
   int64_t position() const { return position_; }
   void set_position(int64_t position) { position_ = position; }
 
-  // While it is paused there is no batch; once Next() has said so it is
-  // drained.
+  // While paused, Next() gives no batch. After the first Next() without a batch
+  // the pipeline is drained.
   void SetPaused(bool is_paused) {
     is_paused_ = is_paused;
     is_drained_ = false;

@@ -9,8 +9,8 @@
 
 namespace replicant::programs {
 
-// What a training in lockstep is in the middle of, beside the learner's
-// variables and the shard of its replay.
+// The state of a training in lockstep beside the learner's variables and the
+// replay's shard: actor and writers in the middle of their episodes.
 struct LockstepState {
   actors::ActorState actor;
   // by environment
@@ -21,10 +21,10 @@ struct LockstepState {
 
 // A .safetensors file: i64 "actor" [3], "episodes" [E], "writers" [E, 3] and
 // "waiting" [W], f32 "actions/E" of each environment, with the fields in the
-// order of the structs. Throws IoError.
+// order of the structs. Throws IoError if it cannot be written.
 void WriteLockstepState(const std::filesystem::path& path,
                         const LockstepState& state);
-// Throws IoError for a file that cannot be read, or holds something else.
+// Throws IoError for a file that cannot be read or holds something else.
 LockstepState ReadLockstepState(const std::filesystem::path& path);
 
 }  // namespace replicant::programs

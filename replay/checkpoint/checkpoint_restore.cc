@@ -1,5 +1,10 @@
 // The reading half of Checkpointer; the rest is in
 // replay/checkpoint/checkpointer.cc.
+//
+// Checkpoints are tried from the newest to the oldest until one can be read
+// whole, groups included; only then is the shard changed. After that the
+// journal is replayed: the groups of its segments in order, without those that
+// the snapshot holds or that were written twice, which their serials tell.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -46,11 +51,12 @@ void ReadPlaces(const std::filesystem::path& folder,
 
 }  // namespace
 
-// What is in the folder; a checkpoint whose head is damaged is not known.
+// Lists the segments and checkpoints of the folder, without checkpoints whose
+// head is damaged.
 void Checkpointer::FindFiles() {
   for (const uint64_t number :
        ListNumbered(options_.folder, "segment", "log")) {
-    // numbers are never used twice, whatever the files of the others are worth
+    // a number is never used twice, even if its file is damaged
     next_segment_ = number + 1;
     segments_[number].size_bytes = static_cast<int64_t>(
         std::filesystem::file_size(SegmentPath(options_.folder, number)));
@@ -117,8 +123,8 @@ void Checkpointer::RestoreFrom(uint64_t number) {
 std::vector<std::shared_ptr<StoredGroup>> Checkpointer::ReadGroups(
     const EncodedSnapshot& encoded) {
   std::vector<std::shared_ptr<StoredGroup>> groups(encoded.places.size());
-  // the bytes still to come, at most: what memory has no room for at the end
-  // goes to the disk at once
+  // an upper bound of the bytes still to come: while they exceed the memory,
+  // groups go to the disk at once, so that the last ones fit into memory
   std::set<uint64_t> segments;
   for (const auto& place : encoded.places) {
     segments.insert(place.location.segment);
@@ -150,7 +156,7 @@ void Checkpointer::ReplayJournal(uint64_t first_segment) {
           path, number,
           [&](int64_t offset, const SegmentRecord& record) REQUIRES(mutex_) {
             info.max_serial = std::max(info.max_serial, record.serial);
-            // a group that was written again, or was in the checkpoint
+            // skip a group that was written twice or is in the checkpoint
             if (record.serial <= last_serial) return;
             last_serial = record.serial;
             const InsertResult result =
@@ -159,7 +165,7 @@ void Checkpointer::ReplayJournal(uint64_t first_segment) {
             if (result != InsertResult::kInserted &&
                 result != InsertResult::kWait) {
               restored_.problems.push_back(
-                  fmt::format("{}: the group at byte {} does not fit any more",
+                  fmt::format("{}: the group at byte {} no longer fits",
                               path.string(), offset));
             }
             locations_[record.serial] = {number, offset};

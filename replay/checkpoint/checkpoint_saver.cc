@@ -13,7 +13,7 @@ CheckpointSaver::CheckpointSaver(Shard* shard, Checkpointer* checkpointer)
       thread_("checkpoints", [this](const Thread::StopToken&) { Run(); }) {}
 
 bool CheckpointSaver::Start(uint64_t id, Done done) {
-  // held all along, so that snapshots are written in the order of their moments
+  // held while the snapshot is taken, so that snapshots queue in their order
   MutexLock lock(mutex_);
   if (is_finished_ || jobs_.size() >= kMaxWaiting) return false;
   jobs_.push_back({shard_->TakeSnapshot(), id, std::move(done)});
@@ -46,7 +46,7 @@ void CheckpointSaver::Run() {
       spdlog::info("saved checkpoint {}{}", number,
                    job.id == 0 ? "" : " of id " + std::to_string(job.id));
     } catch (const std::exception& e) {
-      // costs no service: the checkpoint before is still there
+      // the service goes on: the checkpoint before is still there
       problem = e.what();
       spdlog::error("checkpoint: {}", problem);
     }

@@ -1,3 +1,14 @@
+// Save() writes in an order that a crash may cut anywhere:
+//
+//   1. append the groups of the snapshot that no segment holds yet;
+//   2. append the live groups of sparse segments again, so that these can go;
+//   3. force the segments to the disk;
+//   4. write the checkpoint's file, which names the segments that it needs;
+//   5. delete old checkpoints, then the segments that no kept one needs.
+//
+// With a journal, inserts append to the open segment at any moment, also
+// between these steps. So a checkpoint notes the first segment that may hold a
+// group younger than its snapshot: the journal begins there.
 #include "replay/checkpoint/checkpointer.h"
 
 #include <fmt/format.h>
@@ -14,10 +25,11 @@
 namespace replicant::replay {
 namespace {
 
-// Below this share of living bytes a segment is written again.
+// Below this share of live bytes the live groups of a segment are written
+// again.
 constexpr double kSparse = 0.5;
 
-// A file that cannot be deleted costs room, no more.
+// Deletes a file. A failure is only logged: the file costs disk space, no more.
 void Delete(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::remove(path, error);
@@ -40,7 +52,7 @@ Checkpointer::Checkpointer(const CheckpointOptions& options, Shard* shard)
     FindFiles();
     RestoreNewest();
   }
-  // what came after it must not be the newest any more
+  // make the restored state the newest checkpoint
   if (options.restore_id != 0) {
     Save(shard->TakeSnapshot(), options.restore_id);
   }
@@ -129,14 +141,14 @@ void Checkpointer::SyncSegments() {
   {
     MutexLock lock(mutex_);
     writers = writers_;
-    // only the last is written on
+    // only the last one takes more groups
     if (writers_.size() > 1)
       writers_.erase(writers_.begin(), writers_.end() - 1);
   }
   try {
     for (const auto& writer : writers) writer->Sync();
   } catch (const IoError&) {
-    // to be tried again, before those that came meanwhile
+    // try again at the next Save(), before segments opened meanwhile
     MutexLock lock(mutex_);
     if (!writers.empty()) {
       writers_.insert(writers_.begin(), writers.begin(), writers.end() - 1);
@@ -159,7 +171,7 @@ uint64_t Checkpointer::WriteCheckpoint(const ShardSnapshot& snapshot,
   {
     MutexLock lock(mutex_);
     head.number = last_number_ + 1;
-    // the first segment that may hold a group of after the snapshot
+    // the first segment that may hold a group younger than the snapshot
     head.journal_segment = next_segment_;
     for (const auto& [number, info] : segments_) {
       if (info.max_serial > snapshot.last_serial || IsOpen(number)) {
@@ -214,7 +226,8 @@ void Checkpointer::ForgetOld(const ShardSnapshot& snapshot) {
       return !needed.contains(entry.first);
     });
   }
-  // segments that begin from here on are younger than this list
+  // `needed` may lack segments that are opened from here on: delete none above
+  // its newest
   const auto segments = ListNumbered(options_.folder, "segment", "log");
   const uint64_t newest = needed.empty() ? 0 : *needed.rbegin();
   for (const uint64_t number :

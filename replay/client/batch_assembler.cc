@@ -10,17 +10,16 @@
 namespace replicant::replay {
 namespace {
 
-// Batches are decoded ahead of time: where processors are few, while the
-// learner rests, and not in the middle of its step, whose threads wait for each
-// other.
+// Niceness of the decode threads, which work ahead of time: with few processors
+// they should run while the learner waits, not during its step.
 constexpr int kDecodeLevels = 10;
 
-// Where the buffers of a batch lie in one block of memory.
+// The offsets of a batch's buffers in one block of memory.
 struct Layout {
   uint64_t observations = 0, next_observations = 0, actions = 0, frames = 0,
            next_frames = 0, segments = 0, end = 0;
-  // Room for compressed frames: half of what the stacks take, which only
-  // pictures that hardly compress need; their segments are sent.
+  // Room for compressed frames: half the size of the two stacks. Only frames
+  // that hardly compress need more; their segments go with the message.
   uint64_t segment_bytes_per_row = 0;
 
   Layout(int64_t size, int64_t stack, const StepShape& shape) {
@@ -75,7 +74,7 @@ std::shared_ptr<BatchAssembly> BatchAssembler::Begin(Batch spare, int64_t stack,
 void BatchAssembler::Prepare(Batch& batch, int64_t stack, bool takes_memory) {
   const int64_t size = options_.batch_size;
   const StepShape& shape = options_.shape;
-  // the memory of a batch that came back, perhaps from another reader
+  // a batch that the user gave back may come from another reader
   const bool is_usable = batch.HasBuffersFor(size, stack, shape);
   if (!is_usable) batch = Batch();
   batch.Resize(size, stack);

@@ -32,7 +32,7 @@ void LocalReplay::Writer::AddFrame(std::span<const std::byte> frame) {
   if (!builder_) builder_.emplace(shape, episode_, next_step_);
   if (shape.frame_bytes == 0) return;
   if (!encoder_) {
-    // and the last observation of an episode
+    // one more than the steps, for the last observation
     encoder_.emplace(replay_.options_.codec, shape.frame_bytes,
                      replay_.options_.group_steps + 1);
   }
@@ -68,7 +68,7 @@ void LocalReplay::Writer::Send() {
   const InsertResult result =
       replay_.shard_.TryInsert(id_, ++sequence_, std::move(block));
   if (result == InsertResult::kWait) replay_.waiting_.push_back(id_);
-  // the shard is never closed, and its writers end what they begin
+  // the shard is never closed, and its writers send whole episodes in order
   REPLICANT_CHECK(
       result == InsertResult::kInserted || result == InsertResult::kWait,
       "LocalReplay: step group {} of writer {}: result {}", sequence_, id_,

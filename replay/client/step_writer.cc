@@ -1,3 +1,18 @@
+// The caller fills a group and queues it; the thread sends it and keeps it
+// until it is acknowledged. So each group is in one of three places:
+//
+//   builder_ -> queue_ -> sent_ (with a sequence) -> acknowledged
+//
+// sent_ holds the unacknowledged groups in the order of their sequences; the
+// first num_under_way_ of them are in requests under way. Up to kMaxRequests
+// requests may be, so that the service need not wait for the network. After any
+// refusal or loss the thread rewinds: it waits for the other requests, sets
+// num_under_way_ to 0 and sends sent_ again from its front. The service ignores
+// sequences that it has, so a group is inserted once.
+//
+// The acknowledgement of group n grants credits for groups after n. The thread
+// never sends a sequence beyond last_allowed_; without credits it sends an
+// empty request, which the service answers once it has some.
 #include "replay/client/step_writer.h"
 
 #include <fmt/format.h>
@@ -11,10 +26,10 @@
 namespace replicant::replay {
 namespace {
 
-// Messages under way: more of them only make the answers to each later.
+// Maximum number of requests under way; more would only delay each answer.
 constexpr int64_t kMaxRequests = 4;
 constexpr auto kIdleInterval = std::chrono::milliseconds(200);
-// The service may be away for long; what is under way then is sent again.
+// The service may be away for long; requests under way are then sent again.
 constexpr rpc::CallOptions kCall = {.timeout = std::chrono::minutes(10),
                                     .is_idempotent = true};
 
@@ -51,7 +66,7 @@ StepWriter::StepWriter(StepWriterOptions options, Clock* clock)
       clock_(clock),
       client_(context_, ReplayProtocol(), ClientOptionsOf(options_)) {
   if (options_.shape.frame_bytes > 0) {
-    // one more than the steps: the last observation's
+    // one more than the steps, for the last observation
     encoder_.emplace(options_.codec, options_.shape.frame_bytes,
                      options_.group_steps + 1);
   }
@@ -181,7 +196,7 @@ AppendResult StepWriter::QueueGroup(Clock::TimePoint deadline) {
     return AppendResult::kEpisodeDropped;
   }
   queue_.push_back(std::move(group));
-  // once: until the thread has woken up, more groups may gather
+  // only once: more groups may gather until the thread is awake
   if (std::exchange(wants_group_, false)) wake_.Wake();
   return AppendResult::kOk;
 }
@@ -320,8 +335,8 @@ bool StepWriter::SendGroups() {
                                  ? sent_[num_under_way_].sequence
                                  : next_sequence_;
     request.wait_ms = static_cast<uint32_t>(options_.wait.count());
-    // what was sent before, then what is new. The blocks in sent_ stay where
-    // they are until this thread drops them
+    // groups to send again, then new ones. The blocks in sent_ keep their
+    // addresses until this thread drops them
     while (request.blocks.size() < limit) {
       if (num_under_way_ == sent_.size()) {
         if (queue_.empty() || next_sequence_ > last_allowed_) break;
@@ -387,7 +402,8 @@ void StepWriter::HandleAck(const InsertAck& ack) {
     sent_.pop_front();
     if (num_under_way_ > 0) --num_under_way_;
   }
-  // counted from our side: a service that was restarted may know a smaller one
+  // count from the writer's own position: a restarted service may know a
+  // smaller one
   last_allowed_ = BaseSequence() - 1 + ack.credits;
   changed_.NotifyAll();
   switch (ack.state) {
@@ -409,7 +425,7 @@ void StepWriter::SayGoodbye() {
   if (client_.session_id() == 0) return;
   rpc::CallOptions options = kCall;
   options.timeout = std::chrono::milliseconds(500);
-  // if it does not arrive, the service forgets this writer for its silence
+  // if this does not arrive, the service closes the writer for its silence
   static_cast<void>(
       client_.Call(kCloseWriterKind,
                    CloseWriterRequest{options_.writer_id}.Encode(), options));

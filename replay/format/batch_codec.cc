@@ -1,3 +1,14 @@
+// A message has three parts: a header with the columns of the items, the rows,
+// and the segments. EncodeBatch() goes through the items once to copy their
+// rows and once to plan their frames.
+//
+// A segment is cut from one frame group of an item: the frames from the first
+// to the last that its two stacks need, still compressed. With a target in
+// shared memory, items whose groups are not compressed need no segments: their
+// frames are copied to their stacks, one after the other with prefetching.
+//
+// The reader checks the header completely; segments are checked against the
+// steps that the stacks need before any is decoded.
 #include "replay/format/batch_codec.h"
 
 #include <fmt/format.h>
@@ -17,7 +28,8 @@ using rpc::WireReader;
 using rpc::WireWriter;
 
 constexpr std::string_view kName = "replay.sample reply";
-// Groups that one item can span: its steps and its stack, one step each.
+// Maximum number of groups of one item: its steps and its stack, with one step
+// per group.
 constexpr uint32_t kMaxSegmentsPerItem = kMaxNStep + kMaxStack + 1;
 
 // The first step of the stack of o_end.
@@ -33,8 +45,8 @@ struct Cut {
   int64_t num_frames;
 };
 
-// The frames of `group` between the first and the last that `item` needs;
-// num_frames is 0 if it needs none: a long n-step can lie between the stacks.
+// The frames of `group` from the first to the last that `item` needs.
+// num_frames is 0 if it needs none: the group may lie between its two stacks.
 Cut CutOf(const Group& group, const SampledItem& item, int64_t stack) {
   const int64_t begin = group.view.first_step();
   const int64_t end = group.view.end_observation();
@@ -63,7 +75,7 @@ void CopyTo(std::byte*& to, std::span<const std::byte> bytes) {
   to += bytes.size();
 }
 
-// Where the rows of a batch go, each [B, ...].
+// The destinations of a batch's rows, each [B, ...].
 struct RowSpans {
   std::byte* observations;
   std::byte* next_observations;
@@ -108,7 +120,7 @@ void CopyRows(const SampledBatch& batch, RowSpans to) {
   }
 }
 
-// A frame that is stored as it is, and its place in a stack.
+// An uncompressed frame and its place in a stack.
 struct FrameCopy {
   const std::byte* from;
   std::byte* to;
@@ -133,8 +145,8 @@ void AddStackCopies(const SampledBatch& batch, const SampledItem& item,
 void CopyFrames(std::span<const FrameCopy> copies, size_t frame_bytes) {
   constexpr size_t kPage = 4096;
   for (size_t i = 0; i < copies.size(); ++i) {
-    // frames lie anywhere in gigabytes: the processor, which looks ahead within
-    // a page only, would wait at each of them
+    // frames are scattered over gigabytes, and the processor prefetches within
+    // a page only: without this it would wait for each frame
     if (i + 1 < copies.size()) {
       for (size_t offset = 0; offset < frame_bytes; offset += kPage) {
         __builtin_prefetch(copies[i + 1].from + offset, /*rw=*/0);
@@ -167,7 +179,7 @@ void WriteItemColumns(WireWriter& writer, const SampledBatch& batch) {
   WriteColumn<uint32_t>(writer, items, [](Item i) { return i.n; });
 }
 
-// The segments of a batch, and what of each item they are.
+// The segments and frame copies of a batch.
 struct Plan {
   std::vector<Cut> cuts;
   std::vector<uint32_t> cuts_of_item;
@@ -176,7 +188,8 @@ struct Plan {
   std::vector<FrameCopy> copies;  // of the items without segments
 };
 
-// Items whose frames can be copied to their stacks in `target` get no segments.
+// Plans segments for each item, or copies if its frames are not compressed and
+// there is a target.
 Plan MakePlan(const SampledBatch& batch, const StepShape& shape, int64_t stack,
               const BatchTarget* target) {
   Plan plan;
@@ -305,7 +318,7 @@ rpc::Message EncodeBatch(const SampledBatch& batch, BatchState state,
 
 namespace {
 
-// Reads a column that must be as long as the others.
+// Reads a column and checks that it is as long as the others.
 template <typename T>
 std::vector<T> ReadColumn(WireReader& reader, std::string_view field,
                           size_t size) {

@@ -38,7 +38,7 @@ const char* Chars(const std::byte* p) {
 }
 char* Chars(std::byte* p) { return reinterpret_cast<char*>(p); }
 
-// Header and table of ends; returns where the payload begins.
+// Writes the header and the table of ends; returns where the payload begins.
 size_t WriteHeader(FrameCodec codec, int64_t frame_bytes,
                    std::span<const uint32_t> ends, std::span<std::byte> out) {
   Store<uint32_t>(out, 0, kMagic);
@@ -77,10 +77,10 @@ struct FrameGroupEncoder::Impl {
   // [payload_capacity], of which ends.back() bytes are used
   std::unique_ptr<std::byte[]> payload;
   std::vector<std::byte> first;  // the dictionary
-  // LZ4, for frames of a size that it takes: the faster way
+  // LZ4 for frames up to Lz4DictionaryEncoder::kMaxFrameBytes: the faster way
   std::optional<Lz4DictionaryEncoder> similar;
-  // LZ4, for others: state after reading the dictionary, copied for every
-  // frame, which costs less than reading the dictionary again
+  // LZ4 for larger frames: the state after reading the dictionary. Copying it
+  // for every frame costs less than reading the dictionary again
   LZ4_stream_t loaded;
   LZ4_stream_t working;
   std::unique_ptr<ZSTD_CCtx, FreeZstd> zstd;
@@ -115,7 +115,7 @@ size_t FrameGroupEncoder::Impl::Compress(Bytes frame, std::byte* out) {
       }
       const size_t size =
           ZSTD_compress2(zstd.get(), out, limit, frame.data(), frame.size());
-      // an error here is that `limit` was too small
+      // the only possible error: `limit` was too small
       return ZSTD_isError(size) ? 0 : size;
     }
   }
@@ -138,7 +138,7 @@ FrameGroupEncoder::FrameGroupEncoder(FrameCodec codec, int64_t frame_bytes,
   impl_->codec = codec;
   impl_->frame_bytes = frame_bytes;
   impl_->group_size = group_size;
-  // not initialised: pages that are never reached are never taken
+  // not initialised: pages that are never written take no memory
   impl_->payload.reset(
       new std::byte[static_cast<size_t>(group_size * frame_bytes) +
                     Lz4DictionaryEncoder::kSlackBytes]);
@@ -366,7 +366,7 @@ void FrameDecoder::Decode(const FrameGroupView& group,
     }
     REPLICANT_CHECK(i == 0 || targets[i - 1].index < index,
                     "targets out of order");
-    // the first frame goes straight to its place if it is wanted
+    // decode the dictionary apart only if the first frame is not a target
     if (index > 0 && dictionary.empty() && group.codec() != FrameCodec::kNone) {
       impl_->first.resize(frame_bytes);
       impl_->DecodeOne(group, 0, {}, impl_->first);

@@ -1,3 +1,11 @@
+// window_ holds the dictionary with the frame behind it, so that a match
+// anywhere in the dictionary or in the frame so far is a position and a
+// distance in one array. At each position the encoder tries the same position
+// of the dictionary (distance frame_bytes), then the position that the hash
+// table has for the next five bytes. After misses it takes longer steps; a
+// match is extended forward and backward and written as a sequence of literals
+// and match. Compress() gives up as soon as the block might not become smaller
+// than the frame.
 #include "replay/format/lz4_dictionary_encoder.h"
 
 #include <bit>
@@ -8,15 +16,14 @@
 namespace replicant::replay {
 namespace {
 
-// Of the format: no match is shorter, none begins in the last 12 bytes, and the
-// last 5 bytes are literals.
+// Rules of the format: the shortest match; no match begins in the last 12
+// bytes; the last 5 bytes are literals.
 constexpr size_t kMinMatch = 4;
 constexpr size_t kNoMatchBegins = 12;
 constexpr size_t kLastLiterals = 5;
-// Every so many-th position of the dictionary is put into the table.
+// Step between the positions of the dictionary that the table gets.
 constexpr size_t kDictionaryStep = 3;
-// After so many positions in a row without a match (a power of two) the step to
-// the next one grows by one.
+// Log2 of the number of successive misses after which the step grows by one.
 constexpr int kMissesPerStepBits = 5;
 // Literals are copied in blocks of this size.
 constexpr size_t kCopyBytes = 32;
@@ -34,7 +41,7 @@ size_t Hash(const uint8_t* p, int bits) {
   return static_cast<size_t>(product >> (64 - bits));
 }
 
-// How many bytes of [a, end) equal those at b, which lies before a.
+// Returns how many bytes from a on, up to `end`, equal those from b on; b < a.
 size_t CountEqual(const uint8_t* a, const uint8_t* b, const uint8_t* end) {
   const uint8_t* const begin = a;
   for (; a + 8 <= end; a += 8, b += 8) {
@@ -48,7 +55,7 @@ size_t CountEqual(const uint8_t* a, const uint8_t* b, const uint8_t* end) {
   return static_cast<size_t>(a - begin);
 }
 
-// The rest of a length whose first 15 are in the token.
+// Writes the rest of a length; the token holds the first 15.
 uint8_t* WriteLength(uint8_t* out, size_t rest) {
   for (; rest >= 255; rest -= 255) *out++ = 255;
   *out++ = static_cast<uint8_t>(rest);
@@ -59,7 +66,7 @@ uint8_t* WriteLiterals(uint8_t* out, const uint8_t* literals, size_t count,
                        uint8_t* token) {
   *token = static_cast<uint8_t>((count < 15 ? count : 15) << 4);
   if (count >= 15) out = WriteLength(out, count - 15);
-  // whole blocks: most runs are short, and there is room behind
+  // in whole blocks: most runs are short, and there is room behind the block
   for (size_t i = 0; i < count; i += kCopyBytes) {
     std::memcpy(out + i, literals + i, kCopyBytes);
   }
@@ -78,7 +85,7 @@ uint8_t* WriteSequence(uint8_t* out, const uint8_t* literals, size_t count,
   return rest >= 15 ? WriteLength(out, rest - 15) : out;
 }
 
-// The most that a sequence can take.
+// Upper bound of the bytes of a sequence.
 size_t SequenceBound(size_t literals, size_t match_bytes) {
   return 8 + literals + literals / 255 + match_bytes / 255;
 }
@@ -122,11 +129,11 @@ size_t Lz4DictionaryEncoder::Compress(std::span<const std::byte> frame,
                SequenceBound(literals, match_bytes) <
            frame_bytes_;
   };
-  const uint8_t* anchor = begin;  // what lies before is written
+  const uint8_t* anchor = begin;  // all before it is written
   const uint8_t* next = begin;
   size_t misses = 0;
   while (next < last_begin) {
-    // the same place, or else where these bytes were last
+    // the same position of the dictionary, or else the table's
     const uint8_t* match = next - frame_bytes_;
     if (Load<uint32_t>(match) != Load<uint32_t>(next)) {
       uint16_t& place = table_[Hash(next, kHashBits)];
@@ -137,6 +144,7 @@ size_t Lz4DictionaryEncoder::Compress(std::span<const std::byte> frame,
         continue;
       }
     }
+    // extend the match forward and backward
     size_t match_bytes =
         kMinMatch + CountEqual(next + kMinMatch, match + kMinMatch, last_end);
     while (next > anchor && match > window && next[-1] == match[-1]) {
@@ -149,7 +157,7 @@ size_t Lz4DictionaryEncoder::Compress(std::span<const std::byte> frame,
     next += match_bytes;
     anchor = next;
     misses = 0;
-    // a place within the match, for what resembles its end
+    // note a position near the end of the match for later ones
     table_[Hash(next - 2, kHashBits)] =
         static_cast<uint16_t>(next - 2 - window);
   }

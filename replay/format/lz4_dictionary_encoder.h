@@ -23,7 +23,7 @@ class Lz4DictionaryEncoder {
  public:
   // Positions in dictionary and frame fit in 16 bits.
   static constexpr size_t kMaxFrameBytes = 32767;
-  // What Compress() may write behind the block.
+  // Bytes that Compress() may write behind the block.
   static constexpr size_t kSlackBytes = 64;
 
   // Precondition: frame_bytes in [1, kMaxFrameBytes] (checked; aborts).

@@ -61,7 +61,7 @@ constexpr std::string_view kMessageTable = R"(replay 1
   reply: no part
 )";
 
-// The only part of a message of one part.
+// Returns the only part of a message; checks that there is one.
 std::span<const std::byte> OnlyPart(std::string_view message,
                                     std::span<const Frame> payload) {
   CheckNumParts(message, payload, 1);
@@ -201,7 +201,7 @@ InsertRequest InsertRequest::Decode(std::span<const Frame> payload) {
         fmt::format("{}: field 'base_steps': {} is over the limit of {}", kName,
                     request.base_steps, kMaxSteps));
   }
-  // room for the last number, too: it must not wrap round
+  // the last sequence must not wrap around
   constexpr uint64_t kMaxSequence = ~uint64_t{0} - kMaxGroupsPerInsert;
   if (request.base_sequence == 0 ||
       request.first_sequence < request.base_sequence ||

@@ -45,7 +45,7 @@ struct ReplayConfig {
 
   static ReplayConfig Read(config::Reader& reader);
 
-  // What Shard is made from.
+  // Makes the configuration of the shard.
   ShardConfig MakeShardConfig() const;
 };
 

@@ -1,3 +1,16 @@
+// All requests are handled in the thread of the server's loop. A request that
+// the shard cannot satisfy now waits in one of three queues: writers with items
+// that a rate limiter holds back (waiting_writers_), answers to writers without
+// credits (pending_acks_), and batches that are not full (pending_batches_).
+//
+// Every request, and every tick, ends with Pump(). It inserts waiting items and
+// draws waiting batches in turn until neither helps the other: an insert can
+// admit samples and a sample can admit inserts. EndLate() then answers what has
+// reached its deadline, with as much as there is.
+//
+// Full batches are encoded by BatchEncoder's threads, which post the message
+// back to the loop. Checkpoints are written by CheckpointSaver's thread in the
+// same way.
 #include "replay/service/service.h"
 
 #include <fmt/format.h>
@@ -20,8 +33,8 @@ using rpc::Responder;
 namespace {
 
 constexpr auto kCheckpointTimeout = std::chrono::hours(1);
-// Blocks of one reader: its prefetched batches, and some that it is about to
-// let go.
+// Shared blocks of one reader: one per prefetched batch, and some that it is
+// about to withdraw.
 constexpr int64_t kMaxMemoriesPerPeer = 64;
 
 }  // namespace
@@ -49,7 +62,7 @@ Service::Service(Shard* shard, ServiceOptions options, Clock* clock)
         fmt::format("replay service: table '{}': a name has 1 to {} bytes",
                     table.name, kMaxNameBytes));
   }
-  // those of a restored shard may come back, or not
+  // the writers of a restored shard may come back
   for (const uint64_t id : shard->OpenWriters()) writers_[id];
   if (!writers_.empty()) {
     absent_until_ = clock->Now() + options_.return_timeout;
@@ -125,10 +138,10 @@ void Service::HandleCheckpoint(Request& request, Responder responder) {
   const auto checkpoint = CheckpointRequest::Decode(request.payload);
   if (saver_ == nullptr) {
     throw InvalidArgument(
-        "replay.checkpoint: this service keeps none; hint: give it a "
+        "replay.checkpoint: this service keeps no checkpoints; hint: give it a "
         "checkpoint_folder");
   }
-  // as long as the disk takes
+  // writing takes as long as the disk needs
   responder.SetDeadline(clock_->Now() + kCheckpointTimeout);
   const auto answer = [responder](const std::string& problem) {
     if (problem.empty()) {
@@ -217,7 +230,7 @@ bool Service::TakeGroup(uint64_t id, uint64_t sequence,
     throw rpc::MalformedMessage(fmt::format(
         "replay.insert: group {} of writer {:#x}: {}", sequence, id, e.what()));
   }
-  // a journal that cannot be written throws, too: the writer sends it again
+  // throws if the journal cannot be written: the writer sends the group again
   const InsertResult result = shard_->TryInsert(
       id, sequence, std::vector<std::byte>(block.begin(), block.end()));
   switch (result) {
@@ -257,7 +270,7 @@ void Service::CloseWriter(uint64_t id) {
   shard_->CloseWriter(id);
   writers_.erase(id);
   std::erase(waiting_writers_, id);
-  // its steps are in, and nothing waits any more
+  // its steps are in the shard and no item waits any more
   for (PendingAck& pending : pending_acks_) {
     if (pending.writer != id) continue;
     pending.ack.credits = options_.credits;
@@ -412,7 +425,7 @@ void Service::Answer(int64_t table, PendingBatch& pending, BatchState state) {
     }
     return;
   }
-  // a message cannot be copied, and what is posted must be
+  // a posted function must be copyable, which a message is not
   encoder_->Start(std::move(job), [this, responder, num_items](
                                       rpc::Message message, std::string error) {
     auto shared = std::make_shared<rpc::Message>(std::move(message));
@@ -433,10 +446,10 @@ void Service::Answer(const Responder& responder, int64_t num_items,
   responder.ReplyError(rpc::ErrorCode::kInvalidArgument, error);
 }
 
-// --- what waits ---
+// --- waiting requests ---
 
 void Service::Pump() {
-  // what one side brings can be what the other waits for
+  // inserts may admit samples, and samples inserts
   do {
     PumpWriters();
   } while (PumpBatches());
@@ -533,7 +546,7 @@ void Service::UpdateRates(Clock::TimePoint now) {
   rates_since_ = now;
 }
 
-// Once when a side stalls, and once when it goes on.
+// Logs once when a side stalls, and once when it goes on.
 void Service::LogStalls(const ShardStatus& status) {
   stalled_sides_.resize(status.tables.size());
   for (size_t i = 0; i < status.tables.size(); ++i) {

@@ -108,7 +108,7 @@ std::string ToJson(const ShardStatus& shard, const ServiceCounts& counts,
         {"mismatched", server.mismatched},
         {"handler_errors", server.handler_errors},
         {"dropped_replies", server.dropped_full + server.dropped_unroutable}}}};
-  // names come from peers: whatever is not UTF-8 must not end the service
+  // names come from peers: invalid UTF-8 must not throw
   return status.dump(-1, ' ', /*ensure_ascii=*/true,
                      json::error_handler_t::replace);
 }

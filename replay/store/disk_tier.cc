@@ -46,7 +46,7 @@ class DiskTier::Segment {
     memory_ = ::mmap(nullptr, static_cast<size_t>(capacity_bytes), PROT_READ,
                      MAP_SHARED, writer_.fd(), 0);
     if (memory_ == MAP_FAILED) throw IoError::FromErrno("map", path, errno);
-    // groups are read in no order: no page beside them is needed
+    // groups are read in random order: no read-ahead
     ::madvise(memory_, static_cast<size_t>(capacity_bytes), MADV_RANDOM);
   }
   ~Segment() { ::munmap(memory_, static_cast<size_t>(capacity_bytes_)); }
@@ -57,7 +57,7 @@ class DiskTier::Segment {
   bool HasRoomFor(const Group& group) const {
     return size_bytes() + RecordBytes(group) <= capacity_bytes_;
   }
-  // Where the block lies.
+  // Returns the block in the mapping.
   std::span<const std::byte> Append(const Group& group) {
     const int64_t offset = writer_.Append(
         {group.serial, group.writer, group.sequence, group.block});

@@ -35,7 +35,7 @@ static_assert(sizeof(RecordHeader) == kRecordHeaderBytes);
 uint32_t ChecksumOf(const RecordHeader& header,
                     std::span<const std::byte> block) {
   const auto bytes = std::as_bytes(std::span(&header, 1));
-  // the length stands before the checksum, and is covered too
+  // the length lies before the checksum and is covered, too
   uint32_t crc = Crc32c(bytes.first(4));
   crc = Crc32c(bytes.subspan(8), crc);
   return Crc32c(block, crc);
@@ -113,7 +113,7 @@ int64_t SegmentWriter::Append(const SegmentRecord& record) {
     written = ::pwritev(fd_, parts, 2, size_bytes_);
   } while (written < 0 && errno == EINTR);
   if (written != size) {
-    // a record that is cut off must not stand before later ones
+    // no record may follow an incomplete one
     const int error = written < 0 ? errno : ENOSPC;
     if (::ftruncate(fd_, size_bytes_) != 0) {
       throw IoError::FromErrno("truncate after a failed write", path_, errno);

@@ -1,3 +1,7 @@
+// groups_ is the window of the open episode that future items need: from the
+// group with the oldest frame of the stack of o_{next_step_} to the newest
+// group. Append() extends it at the end, makes the items whose last observation
+// has come, and drops the groups in front that no later item needs.
 #include "replay/table/n_step.h"
 
 #include <fmt/format.h>
@@ -51,6 +55,7 @@ void NStepAssembler::Append(StoredGroup& group, std::vector<NStepItem>* items) {
   }
   AddGroup(group);
 
+  // items of n steps, then the shorter ones at the end of the episode
   const int64_t last_observation = group.view().end_observation() - 1;
   for (; next_step_ + config_.n_step <= last_observation; ++next_step_) {
     items->push_back(MakeItem(config_.n_step));
@@ -81,6 +86,7 @@ NStepItem NStepAssembler::MakeItem(int64_t n) const {
   item.num_groups = static_cast<int64_t>(end - first) + 1;
   item.step = next_step_;
   item.n = n;
+  // R and D of the header's formula, in double: factor is D so far
   double reward = 0.0;
   double factor = 1.0;
   size_t g = first;
@@ -106,7 +112,7 @@ void NStepAssembler::DropOldGroups() {
     return group->view().end_observation() > begin;
   };
   const auto needed = std::find_if(groups_.begin(), groups_.end(), is_needed);
-  // the last group stays in any case: the episode goes on from it
+  // the last group stays: the next group is linked to it
   const auto end = std::min(needed, std::prev(groups_.end()));
   std::for_each(groups_.begin(), end,
                 [this](StoredGroup* group) { store_->Release(*group); });

@@ -10,7 +10,8 @@
 namespace replicant::replay {
 namespace {
 
-// Rounding of the error must not shut out an item that just fits.
+// Tolerance for rounding of the error, so that an item that just fits is
+// admitted.
 constexpr double kSlack = 1e-6;
 
 std::string WhyRatioRefused(const RateLimiterConfig& config,
@@ -34,8 +35,8 @@ std::string WhyRatioRefused(const RateLimiterConfig& config,
   }
   if (config.error_buffer < static_cast<double>(limits.samples_in_flight)) {
     return fmt::format(
-        "error_buffer {} is below the {} samples that readers keep asked for: "
-        "no reader might get its batch full; hint: raise error_buffer to {}",
+        "error_buffer {} is below the {} samples that readers request at once: "
+        "no reader might get a full batch; hint: raise error_buffer to {}",
         config.error_buffer, limits.samples_in_flight,
         limits.samples_in_flight);
   }
@@ -49,8 +50,8 @@ std::string WhyRatioRefused(const RateLimiterConfig& config,
       static_cast<double>(limits.max_times_sampled) <
           config.samples_per_insert) {
     return fmt::format(
-        "max_times_sampled {} is below samples_per_insert {}: items would go "
-        "before they were sampled often enough",
+        "max_times_sampled {} is below samples_per_insert {}: items would "
+        "be removed before they were sampled often enough",
         limits.max_times_sampled, config.samples_per_insert);
   }
   return "";
@@ -109,7 +110,7 @@ int64_t RateLimiter::AdmitInserts(int64_t wanted, int64_t size) const {
     case RateLimiterMode::kRatio:
       break;
   }
-  // up to the size at which sampling starts, or what the buffer takes
+  // up to min_size_to_sample, or as many as the buffer takes
   const int64_t below_min_size =
       std::clamp<int64_t>(config_.min_size_to_sample - size, 0, wanted);
   const double room = config_.error_buffer - error();

@@ -1,3 +1,9 @@
+// Three structures for five kinds of selector: a sum tree draws by weight
+// (prioritized, uniform), a linked list gives the oldest or newest slot (fifo,
+// lifo), and a binary heap the slot of lowest priority.
+//
+// Weights in the sum tree are whole numbers of 2^-20, so that sums are exact
+// and a restored table draws the same slots as the saved one.
 #include "replay/table/selector.h"
 
 #include <fmt/format.h>
@@ -22,8 +28,8 @@ uint64_t Part(uint64_t total, size_t j, size_t count) {
   return static_cast<uint64_t>(Wide{total} * j / count);
 }
 
-// A whole number from the j-th of `count` equal parts of [0, total); from all
-// of it where there are fewer numbers than parts and this part has none.
+// A random whole number in the j-th of `count` equal parts of [0, total). If
+// that part holds none, because total < count, a number in all of [0, total).
 uint64_t DrawFromPart(RandomStream& random, uint64_t total, size_t j,
                       size_t count) {
   uint64_t begin = Part(total, j, count);
@@ -33,9 +39,9 @@ uint64_t DrawFromPart(RandomStream& random, uint64_t total, size_t j,
                      random.UniformInt(static_cast<int64_t>(end - begin)));
 }
 
-// kPrioritized, and kUniform as the same weight for every slot: what is drawn
-// depends on the slots and their weights only, not on the order of earlier
-// calls, so that a restored table draws what the saved one would have.
+// kPrioritized, and kUniform with the same weight for every slot. The draws
+// depend only on the slots and their weights, not on the order of earlier
+// calls; so a restored table draws the same slots as the saved one.
 class WeightedSelector : public Selector {
  public:
   WeightedSelector(int64_t capacity, bool is_uniform, double exponent)
@@ -52,7 +58,7 @@ class WeightedSelector : public Selector {
 
   void Select(RandomStream& random, std::span<Draw> draws) const override {
     REPLICANT_CHECK(CanSelect(), "no slot that can be drawn");
-    // in blocks, so that the targets need no memory of their own
+    // in blocks, so that targets and slots fit on the stack
     constexpr size_t kBlock = 256;
     uint64_t targets[kBlock];
     int64_t slots[kBlock];

@@ -1,3 +1,16 @@
+// A step group passes through the shard like this:
+//
+//   TryInsert -> FrameStore  (one copy, shared by all tables)
+//             -> NStepAssembler per writer and table, which makes items
+//             -> Writer::waiting, until the rate limiter admits the item
+//             -> Table
+//
+// Memory is bounded by max_bytes. MakeRoom() takes the groups from the oldest
+// on: it moves a group to the disk tier or, without room there, evicts it with
+// every item that lies in it. Groups of open episodes and of waiting items
+// have other uses and stay.
+//
+// The journal gets a group before the store does; after that nothing can fail.
 #include "replay/table/shard.h"
 
 #include <fmt/format.h>
@@ -28,7 +41,7 @@ Shard::Shard(ShardConfig config, Clock* clock)
       throw InvalidArgument(
           fmt::format("shard: two tables are called '{}'", table.name));
     }
-    // says now what a first writer would run into
+    // throws here what the first writer would throw
     const NStepAssembler checked(table.n_step, &store_);
     const auto index = static_cast<uint32_t>(tables_.size());
     auto created =
@@ -72,8 +85,8 @@ Shard::Writer& Shard::FindOrAddWriter(uint64_t id) {
 }
 
 void Shard::ForgetOpenEpisode(Writer& writer) {
-  // the tables differ in what they still wait for: count what the one with the
-  // longest n-step lost
+  // the tables wait for different numbers of steps: count the loss of the table
+  // with the longest n-step
   int64_t lost = 0;
   for (NStepAssembler& assembler : writer.assemblers) {
     lost = std::max(lost, assembler.num_open_steps());
@@ -103,7 +116,7 @@ bool Shard::Prepare(Writer& writer, const StepGroupView& group) {
 }
 
 void Shard::Evict(StoredGroup& group) {
-  // the list belongs to the group, which may go with its last item
+  // the group, with its list, may be freed with its last item
   const std::vector<StoredGroup::ItemOfTable> items = std::move(group.items);
   group.items.clear();
   for (const auto& [table, key] : items) {
@@ -126,7 +139,7 @@ bool Shard::EvictOldestOnDisk(uint64_t* last_evicted) {
 
 void Shard::NoteDiskError(const IoError& error) {
   ++counts_.disk_errors;
-  // once, until it works again
+  // log once, until a write succeeds again
   if (!is_disk_failing_) {
     spdlog::error(
         "replay: the disk tier fails, the oldest steps in memory are evicted: "
@@ -143,7 +156,7 @@ bool Shard::MoveToDisk(StoredGroup& group, uint64_t* last_evicted) {
   while (!disk->HasRoomFor(*pinned->data)) {
     if (!EvictOldestOnDisk(last_evicted)) return false;
   }
-  // it may have gone with items of before
+  // evictions for it may have freed the group, too
   if (pinned->uses == 0) return true;
   try {
     store_.MoveToDisk(group);
@@ -158,14 +171,14 @@ bool Shard::MoveToDisk(StoredGroup& group, uint64_t* last_evicted) {
 bool Shard::MakeRoom(int64_t bytes) {
   uint64_t last_moved = 0, last_evicted = 0;
   while (store_.memory_bytes() + bytes > config_.max_bytes) {
-    // a group may be gone together with later ones, or be needed by an open
-    // episode: look from the front for the next that is there
+    // an eviction may free several groups, or none if an open episode needs the
+    // group: find the oldest that was not tried yet
     StoredGroup* group = store_.OldestInMemory();
     while (group != nullptr && group->serial <= last_moved) {
       group = store_.NextInMemory(*group);
     }
     if (group == nullptr) {
-      // what is left is what the groups on the disk take of memory
+      // only the bookkeeping of groups on disk is left in memory
       if (!EvictOldestOnDisk(&last_evicted)) break;
       continue;
     }
@@ -205,7 +218,7 @@ InsertResult Shard::InsertLocked(uint64_t id, uint64_t sequence,
                                  std::shared_ptr<Group> group) {
   if (is_closed_) return InsertResult::kClosed;
   Writer& writer = FindOrAddWriter(id);
-  // what came before goes in first
+  // waiting items of earlier groups go first
   const bool is_admitted = Admit(id, writer);
   if (sequence <= writer.last_sequence) {
     ++counts_.duplicate_groups;
@@ -224,10 +237,11 @@ InsertResult Shard::InsertLocked(uint64_t id, uint64_t sequence,
   group->serial = store_.last_serial() + 1;
   group->writer = id;
   group->sequence = sequence;
-  // the last thing that can fail
+  // nothing after this can fail
   if (journal_) journal_(*group);
   writer.last_sequence = sequence;
   writer.steps += view.num_steps();
+  // link the group into its episode
   StoredGroup& added =
       store_.Add(std::make_shared<StoredGroup>(std::move(group)));
   if (writer.is_open) {
@@ -235,6 +249,7 @@ InsertResult Shard::InsertLocked(uint64_t id, uint64_t sequence,
     previous.next = &added;
     previous.next_serial = added.serial;
   }
+  // make the items that it completes
   std::vector<NStepItem> items;
   for (size_t i = 0; i < tables_.size(); ++i) {
     items.clear();
@@ -292,7 +307,7 @@ bool Shard::CanAdmit(uint64_t id) const {
     has_waiting = true;
     if (tables_[i].table->AdmitInserts(1) == 1) return true;
   }
-  // nothing left to wait for: another call has admitted or forgotten it
+  // no item waits: another call has admitted or dropped them
   return !has_waiting;
 }
 
@@ -339,7 +354,7 @@ void Shard::CloseWriter(uint64_t writer) {
   ForgetOpenEpisode(found->second);
   ForgetWaitingItems(found->second);
   found->second.assemblers.clear();
-  // nobody waits who is gone
+  // end the waits of tables for which no other writer waits
   for (size_t i = 0; i < tables_.size(); ++i) {
     const bool is_any_waiting =
         std::any_of(writers_.begin(), writers_.end(), [i](const auto& entry) {
@@ -362,7 +377,7 @@ int64_t Shard::SampleLocked(int64_t table, int64_t wanted, std::string_view who,
   TableState& state = TableAt(table);
   const int64_t drawn = state.table->Sample(wanted, state.random, batch);
   batch->total_steps = NumSteps();
-  // whoever is served in part waits for the rest from now on
+  // a reader that gets a part of its batch begins to wait for the rest
   if (drawn > 0) {
     state.sample_wait.NoteAdmitted();
     state.last_reader = who;

@@ -30,9 +30,8 @@ void CheckSameItems(const TableConfig& config, const NStepConfig& saved) {
   }
   throw InvalidArgument(fmt::format(
       "table '{}': the checkpoint's items have n_step {}, discount {} and "
-      "stack "
-      "{}, the config's {}, {} and {}; hint: start without the checkpoint, or "
-      "call the table otherwise",
+      "stack {}, the config's {}, {} and {}; hint: start without the "
+      "checkpoint, or rename the table",
       config.name, saved.n_step, saved.discount, saved.stack, wanted.n_step,
       wanted.discount, wanted.stack));
 }
@@ -48,7 +47,8 @@ ShardSnapshot Shard::TakeSnapshot() const {
       MutexLock lock(mutex_);
       num_slots = tables_[i].table->num_slots();
     }
-    // fresh memory costs more than the copy: touched before the lock is taken
+    // page faults of new memory cost more than the copy: touch the memory
+    // before the lock is taken
     snapshot.tables[i].contents.items.resize(num_slots);
   }
   MutexLock lock(mutex_);
@@ -135,7 +135,8 @@ void Shard::Restore(const ShardSnapshot& snapshot) {
   for (size_t i = 0; i < counters.size() && i < snapshot.counters.size(); ++i) {
     *counters[i] = snapshot.counters[i];
   }
-  // what nothing needs in this config goes with the use that Add() gave
+  // release the use of Add(): groups that no item of this config needs are
+  // freed
   for (const auto& [serial, group] : by_serial) store_.Release(*group);
   MakeRoom(0);
 }

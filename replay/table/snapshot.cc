@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t kMaxCount = UINT32_MAX;
 
-// One live item on disk. No padding: what is written is what was set.
+// One live item on disk. It has no padding, so all written bytes are defined.
 struct ItemRecord {
   uint64_t first_serial, order;
   uint32_t slot, generation;
@@ -129,7 +129,7 @@ void WriteSavedWriter(rpc::WireWriter& writer,
   }
 }
 
-// Finds groups by serial, and checks that a range of an episode is all there.
+// Finds groups by serial and checks that ranges of episodes are complete.
 class GroupIndex {
  public:
   explicit GroupIndex(const std::vector<ShardSnapshot::SavedGroup>& groups) {
@@ -209,7 +209,7 @@ ShardSnapshot::SavedTable ReadTable(rpc::WireReader& reader,
   table.n_step.discount = reader.Read<double>("discount");
   table.n_step.stack = reader.Read<int64_t>("stack");
   TableContents& contents = table.contents;
-  // only ever compared with the running config
+  // not checked: RateLimiter::Restore() only compares it with its own config
   RateLimiter::State& limiter = contents.limiter;
   limiter.config.mode =
       static_cast<RateLimiterMode>(reader.Read<uint32_t>("mode"));

@@ -16,8 +16,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int kFanOut = SumTree::kFanOut;
 using Tag = HWY_CAPPED(int64_t, kFanOut);
 
-// How many queries walk down together: their loads overlap, and what the walk
-// needs to remember stays in the first-level cache.
+// Number of queries that walk down together: their loads overlap, and their
+// state stays in the first-level cache.
 constexpr size_t kBlock = 64;
 
 void Prefetch(const SumTree::Node& node) {

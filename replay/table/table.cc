@@ -1,3 +1,8 @@
+// An item lives in a slot of items_ and is known in three other places: the
+// sampler, the remover, and the list of its first group, by which an eviction
+// finds it. Enter() and RemoveSlot() keep them together. A freed slot is used
+// again by the next insert under a new generation, so that old keys do not
+// match the new item.
 #include "replay/table/table.h"
 
 #include <fmt/format.h>
@@ -10,7 +15,7 @@
 namespace replicant::replay {
 namespace {
 
-// A table's part of the limits is its own to say.
+// The limits with those that the table itself sets.
 RateLimiterLimits LimitsOf(const TableConfig& config,
                            RateLimiterLimits limits) {
   limits.max_size = config.max_size;
@@ -26,7 +31,7 @@ Table::Table(const TableConfig& config, const RateLimiterLimits& limits,
       index_(index),
       store_(store),
       limiter_([&] {
-        // the reason alone does not say which table it is about
+        // RateLimiter would throw without the table's name
         const std::string reason =
             WhyRefused(config.rate_limiter, LimitsOf(config, limits));
         if (!reason.empty()) {
@@ -69,7 +74,7 @@ int64_t Table::AdmitInserts(int64_t wanted) const {
 
 uint32_t Table::TakeSlot() {
   if (size_ == config_.max_size) {
-    // the constructor has seen to it that this draws no number
+    // the constructor allows only removers that draw no random number
     RandomStream unused(0, "remover");
     Draw draw;
     remover_->Select(unused, {&draw, 1});
@@ -84,7 +89,7 @@ uint32_t Table::TakeSlot() {
   return static_cast<uint32_t>(items_.size() - 1);
 }
 
-// Makes the item that lies in `slot` known to the selectors and its group.
+// Adds the item in `slot` to the selectors and to the list of its group.
 void Table::Enter(uint32_t slot) {
   TableItem& item = items_[slot];
   item.order = ++num_ordered_;
@@ -148,7 +153,7 @@ int64_t Table::Sample(int64_t wanted, RandomStream& random,
     limiter_.CountSamples(admitted);
     return admitted;
   }
-  // an item may go with its draw, and what it leaves may stop the limiter
+  // a draw may remove its item, and the rate limiter may then admit no more
   int64_t drawn = 0;
   while (drawn < admitted && sampler_->CanSelect() &&
          limiter_.AdmitSamples(1, size_) == 1) {
@@ -221,7 +226,7 @@ void Table::Restore(const TableContents& contents) {
   first_generation_ = contents.max_generation + kGenerationsPerRestore;
   max_generation_ = first_generation_;
 
-  // the selectors learn the items in the order in which they once came
+  // the selectors get the items in their order of insertion
   std::vector<size_t> slots_by_age;
   for (size_t slot = 0; slot < contents.items.size(); ++slot) {
     if (contents.items[slot].first != nullptr) slots_by_age.push_back(slot);
@@ -230,8 +235,8 @@ void Table::Restore(const TableContents& contents) {
     return contents.items[a].order < contents.items[b].order;
   });
 
-  // a slot keeps its number, and so an item its key, unless the slots of a
-  // larger table do not all exist in this one
+  // items keep their slots, and so their keys, unless the table has become
+  // smaller than that
   const auto max_size = static_cast<size_t>(config_.max_size);
   const bool keeps_slots = contents.items.size() <= max_size;
   const size_t num_kept = std::min(slots_by_age.size(), max_size);

@@ -144,7 +144,7 @@ TEST(ActorTest, AStepHoldsTheObservationThatItActedOn) {
             std::vector<float>(state.begin(), state.end()));
 }
 
-// What is made after Restore() equals what an actor makes that was not stopped.
+// A restored actor makes the same steps as an actor that was not stopped.
 TEST(ActorTest, GoesOnFromAState) {
   for (const bool has_pixels : {false, true}) {
     env::TaskConfig config = kState;

@@ -93,7 +93,7 @@ TEST_F(EvaluationLogTest, RefusesAnotherFile) {
   AtomicWriteFile(run_ / "evaluations.jsonl", "{\"step\": 1}\n");
   EXPECT_EQ(MessageOf<IoError>([&] { ReadEvaluations(run_); })
                 .find((run_ / "evaluations.jsonl").string() +
-                      ":1: no line of an evaluation: "),
+                      ":1: not an evaluation record: "),
             0U);
 }
 

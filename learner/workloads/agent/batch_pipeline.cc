@@ -19,7 +19,7 @@ namespace {
 
 using replicator::NextResult;
 
-// Of TransitionPipeline::specs(), in the order of the names.
+// Indices of TransitionPipeline::specs(), which are sorted by name.
 enum : size_t { kObservation, kAction, kReward, kDiscount, kNext, kWeight };
 
 std::vector<replicator::InputSpec> MakeSpecs(const agents::TaskSpec& task,
@@ -70,7 +70,7 @@ NextResult TransitionPipeline::Next(Clock::TimePoint deadline,
   const replay::ReadResult result = source_->Next(deadline, &batch_);
   wait_seconds_ += ToSeconds(Clock::Real().Now() - begin);
   is_drained_ = result == replay::ReadResult::kPaused;
-  // paused: the batches under way were given, and more come later
+  // a paused source gives more batches later
   if (result == replay::ReadResult::kTimeout ||
       result == replay::ReadResult::kPaused) {
     return NextResult::kTimeout;
@@ -98,7 +98,7 @@ NextResult TransitionPipeline::Next(Clock::TimePoint deadline,
 void TransitionPipeline::WriteFrames(
     const MutableTensorView& observations,
     const MutableTensorView& next_observations) {
-  // no exception leaves a thread of the team
+  // exceptions must not leave a thread of the OpenMP team
   std::vector<std::exception_ptr> failures(threads_.size());
   kernels::cpu::ParallelForEach(
       static_cast<int>(threads_.size()), batch_.size,

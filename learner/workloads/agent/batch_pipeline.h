@@ -13,26 +13,27 @@
 
 namespace replicant::learner {
 
-// Batches of transitions as the inputs of agents::d4pg::AddBatchInputs(): the
-// frames of a stack become the channels of one image, oldest first.
+// Draws batches of transitions and lays them out as the inputs of
+// agents::d4pg::AddBatchInputs(): the frames of a stack become the channels of
+// one image, oldest first.
 //
 // Thread-safety: one thread at a time.
 class TransitionPipeline : public replicator::InputPipeline {
  public:
-  // `source` outlives the pipeline; null where nothing is drawn. Frames are
-  // decoded, if they are not, and put in order on `num_threads`.
+  // `source` outlives the pipeline; null in a process that draws nothing.
+  // `num_threads` threads decode compressed frames and interleave stacks.
   TransitionPipeline(const agents::TaskSpec& task, int64_t batch_size,
                      int num_threads, replay::BatchSource* source);
 
   const std::vector<replicator::InputSpec>& specs() const override {
     return specs_;
   }
-  // Throws CommError if the source's batches are not of the task.
+  // Throws CommError if the source's batches do not fit the task.
   replicator::NextResult Next(
       Clock::TimePoint deadline,
       std::span<const MutableTensorView> batch) override;
 
-  // What Next() gave last.
+  // The batch that Next() drew last.
   const replay::Batch& batch() const { return batch_; }
   double wait_seconds() const { return wait_seconds_; }
   // Whether the last Next() found the source paused, with nothing left.
@@ -48,13 +49,13 @@ class TransitionPipeline : public replicator::InputPipeline {
     HostBuffer stacks;
   };
 
-  // The frames of batch_, as the network takes them.
+  // Writes the stacks of batch_ as the images of the network.
   void WriteFrames(const MutableTensorView& observations,
                    const MutableTensorView& next_observations);
 
   const agents::TaskSpec task_;
   const int64_t batch_size_;
-  // of every thread: room for two stacks
+  // by thread, each with room for two stacks
   std::vector<ThreadMemory> threads_;
   replay::BatchSource* const source_;
   std::vector<replicator::InputSpec> specs_;

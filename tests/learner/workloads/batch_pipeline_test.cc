@@ -78,7 +78,7 @@ class TableTransitions : public replay::BatchSource {
     return replay::CheckpointState::kNotKept;
   }
 
-  // What the frames of an observation of (episode, step) become.
+  // The image of the observation in `row`, from its frames.
   std::vector<std::byte> Image(const HostBuffer& observations,
                                int64_t row) const {
     uint64_t place[2];

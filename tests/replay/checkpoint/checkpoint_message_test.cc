@@ -120,9 +120,10 @@ TEST(ReplayCheckpointMessageTest, SaysWhyItCannotBeWritten) {
         .error_text;
   };
   RunningService without(Config());
-  EXPECT_EQ(error_of(without, 1),
-            "replay.checkpoint: this service keeps none; hint: give it a "
-            "checkpoint_folder");
+  EXPECT_EQ(
+      error_of(without, 1),
+      "replay.checkpoint: this service keeps no checkpoints; hint: give it a "
+      "checkpoint_folder");
   EXPECT_EQ(error_of(without, 0),
             "replay.checkpoint: field 'id' must not be 0");
   const TemporaryFolder folder;
@@ -224,6 +225,12 @@ TEST(ReplayCheckpointMessageTest, AReaderIsToldWhyThereIsNoCheckpoint) {
   EXPECT_EQ(replicant::testing::MessageOf<InvalidArgument>(
                 [&] { (void)reader.Checkpoint(0, Soon()); }),
             "BatchReader: a checkpoint needs an id");
+  // nobody listens there
+  BatchReader lost(BatchReaderOptions{
+      .endpoints = {"tcp://127.0.0.1:1"}, .shape = maker.shape, .table = "t"});
+  EXPECT_EQ(replicant::testing::MessageOf<CommError>(
+                [&] { (void)lost.Checkpoint(8, Clock::Real().Now()); }),
+            "the replay has not saved its checkpoint in time");
 }
 
 }  // namespace

@@ -186,7 +186,7 @@ void WriteBytes(const std::filesystem::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-// What a new process makes of the folder.
+// The state that a new process restores from the folder.
 void ExpectOlderCheckpoint(const Damage& damage, const std::string& place) {
   const Service restored(damage.folder.path());
   const RestoreReport& report = restored.checkpointer.restored();
@@ -484,7 +484,7 @@ TEST(CheckpointerTest, ItemsOfAnotherKindAreRefused) {
     EXPECT_STREQ(e.what(),
                  "table 't': the checkpoint's items have n_step 2, discount "
                  "0.99 and stack 1, the config's 5, 0.99 and 1; hint: start "
-                 "without the checkpoint, or call the table otherwise");
+                 "without the checkpoint, or rename the table");
   }
 }
 

@@ -46,7 +46,7 @@ std::vector<std::byte> Block(uint64_t sequence) {
   return builder.Finish({});
 }
 
-// What the killed process has told, in memory shared with it.
+// Reports of the killed process, in memory shared with it.
 struct Told {
   std::atomic<uint64_t> acknowledged{0};    // sequence
   std::atomic<uint64_t> saved_number{0};    // completed checkpoint

@@ -26,7 +26,7 @@ using testing::MakePixels;
 constexpr int64_t kStack = 2;
 constexpr int64_t kBatchSize = 8;
 
-// What an assembler gives, for a thread that waits for it.
+// The batches of an assembler, for a thread that waits for them.
 class Outcome {
  public:
   void Take(Batch batch) {

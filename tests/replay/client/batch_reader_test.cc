@@ -98,7 +98,7 @@ bool AreEqual(const HostBuffer& a, const HostBuffer& b) {
 }
 
 // Two services that draw the same, one read through memory and one over tcp.
-// What nobody will take is not drawn.
+// Batches beyond the limit are not drawn.
 TEST(BatchReaderTest, DrawsNoMoreThanItsLimit) {
   const EpisodeMaker maker = MakePixels();
   RunningService service(ConfigOf(maker));

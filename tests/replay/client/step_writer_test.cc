@@ -155,11 +155,25 @@ struct FullWriter {
   StepWriter writer{{.endpoint = "tcp://127.0.0.1:1",
                      .shape = maker.shape,
                      .group_steps = 1,
-                     .queue_groups = 3}};
+                     .queue_groups = 3,
+                     .append_timeout = milliseconds(5)}};
   const std::vector<std::byte> observation = maker.Observation(1, 3);
   const std::vector<std::byte> frame = maker.Frame(1, 3);
   const std::vector<std::byte> action = maker.Action(1, 3);
 };
+
+// StepSink::Append() waits for append_timeout at most.
+TEST(StepWriterTest, ASinksFullQueueDropsTheEpisodeAfterTheTimeout) {
+  FullWriter full;
+  StepSink& sink = full.writer;
+  sink.Append({full.observation, full.frame, full.action});
+  const StepWriterMetrics metrics = full.writer.metrics();
+  EXPECT_EQ(metrics.dropped_episodes, 1);
+  EXPECT_EQ(metrics.dropped_steps, 4);
+  // the rest of the episode is ignored
+  sink.EndEpisode(full.observation, full.frame);
+  EXPECT_EQ(full.writer.metrics().dropped_steps, 4);
+}
 
 TEST(StepWriterTest, AFullQueueDropsTheEpisodeAtTheDeadline) {
   FullWriter full;

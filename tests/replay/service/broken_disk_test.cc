@@ -61,7 +61,7 @@ class BrokenDiskTest : public ::testing::Test {
         writer.EndEpisode(maker.Observation(1, num_steps), {}, Soon()));
     return writer.Flush(Clock::Real().Now() + timeout);
   }
-  // What a learner is told that asks for a checkpoint.
+  // The result for a learner that asks for a checkpoint.
   std::string SaveProblem(uint64_t id) {
     BatchReader reader(
         {.endpoints = {service_.endpoint()}, .shape = EpisodeMaker().shape});
@@ -97,7 +97,7 @@ TEST_F(BrokenDiskTest, AFullDiskIsToldAndTheServiceGoesOn) {
   EXPECT_EQ(Items(), 10);
 }
 
-// What cannot be in the journal is not acknowledged.
+// A group that cannot be written to the journal is not acknowledged.
 TEST_F(BrokenDiskTest, AJournalOnAFullDiskHoldsTheWriterUp) {
   service_.Start({"--set", "replay.durability=journal"}, FullDisk());
   ASSERT_TRUE(Insert(10));

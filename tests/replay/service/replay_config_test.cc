@@ -55,8 +55,8 @@ TEST(ReplayConfigTest, RefusesALimiterThatCouldDeadlock) {
                   "  tables: {t: {rate_limiter: {error_buffer: 100}}}\n");
             }),
             "run.yaml:3:11: replay.tables: t: error_buffer 100 is below the "
-            "512 samples that readers keep asked for: no reader might get its "
-            "batch full; hint: raise error_buffer to 512");
+            "512 samples that readers request at once: no reader might get a "
+            "full batch; hint: raise error_buffer to 512");
 }
 
 TEST(ReplayConfigTest, RefusesHalfOfAPair) {

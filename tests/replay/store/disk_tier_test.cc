@@ -28,7 +28,7 @@ std::vector<std::byte> Block(uint64_t value, bool is_open = false) {
   if (!is_open) builder.AddLastObservation(row);
   return builder.Finish({});
 }
-// Of Block() in memory.
+// Bytes of memory of one Block().
 constexpr int64_t kGroupBytes = 8040 + kGroupOverheadBytes;
 
 int64_t NumFiles(const std::filesystem::path& folder) {

@@ -137,8 +137,8 @@ TEST(RateLimiterTest, RefusesWhatCouldBlockWithTheReason) {
       "error_buffer 0.6 is below (samples_per_insert + 1) / 2 = 0.75: "
       "inserts and samples could wait for each other");
   EXPECT_EQ(reason(Ratio(4, 10, 8), {.max_size = 1000, .max_times_sampled = 3}),
-            "max_times_sampled 3 is below samples_per_insert 4: items would go "
-            "before they were sampled often enough");
+            "max_times_sampled 3 is below samples_per_insert 4: items would be "
+            "removed before they were sampled often enough");
   EXPECT_EQ(reason({.mode = RateLimiterMode::kQueue}, kLimits),
             "a queue needs max_times_sampled: a full one would stay full");
 }

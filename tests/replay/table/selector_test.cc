@@ -25,7 +25,7 @@ struct Held {
   double priority;
   int order;
 };
-// What a selector holds, kept the slow and obvious way.
+// The contents of a selector, kept the slow and obvious way.
 using Model = std::map<int64_t, Held>;
 
 // Whether `kind` may draw `slot` from `model`, and with which probability.

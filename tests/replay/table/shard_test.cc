@@ -234,7 +234,7 @@ TEST(ShardTest, RefusesSettingsThatCannotWork) {
   config.limits.samples_in_flight = 256;
   EXPECT_EQ(message(config),
             "table 't': rate_limiter: error_buffer 4 is below the 256 samples "
-            "that readers keep asked for: no reader might get its batch full; "
+            "that readers request at once: no reader might get a full batch; "
             "hint: raise error_buffer to 256");
   config = OneTable(kTight);
   config.tables.push_back(config.tables[0]);
