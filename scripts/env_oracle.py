@@ -19,7 +19,7 @@ from dm_control import suite
 PARITY_STEPS = {"dog-fetch": 10}
 DEFAULT_PARITY_STEPS = 60
 
-# What a reset may change in mjModel.
+# Arrays of mjModel that a reset may change.
 MODEL_FIELDS = [
     "body_pos", "body_quat", "dof_damping", "geom_pos", "geom_rgba",
     "geom_size", "hfield_data", "jnt_stiffness", "light_pos", "site_pos",
@@ -68,7 +68,7 @@ def random_actions(spec, steps, seed):
 
 
 def record(task, seed, steps, look=lambda environment: None):
-    """One trajectory: what env_rollout reads, and what it should answer.
+    """One trajectory: the input of env_rollout and its expected output.
 
     look(environment) is called in every state.
     """
@@ -92,7 +92,7 @@ def record(task, seed, steps, look=lambda environment: None):
 
 
 def play(env_rollout, task, arrays, folder, options=()):
-    """What env_rollout answers to a recording."""
+    """The output of env_rollout for a recording."""
     source, result = folder / "in.npz", folder / "out.npz"
     inputs = {k: v for k, v in arrays.items()
               if k in ("state", "action") or k.startswith("model/")}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/env: what dm_control does in each Control Suite task.
+"""Writes tests/golden/env: trajectories of dm_control in each Control Suite task.
 
     build/venv/bin/python scripts/make_env_goldens.py [TASK...]
 

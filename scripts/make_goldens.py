@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/torch: what PyTorch computes, in float64.
+"""Writes tests/golden/torch: results of PyTorch in float64.
 
     scripts/make_goldens.py [bf16]
 
-ops.safetensors: per case "FAMILY/CASE/input0" ..., "output", and for what is
-differentiable "weight" (that of each output element in a loss) and "gradient0"
-... of sum(weight * output). Images are channels last, as in our graphs.
+ops.safetensors: per case "FAMILY/CASE/input0" ... and "output". Differentiable
+cases also have "weight" (of each output element in a loss) and "gradient0" ...
+of sum(weight * output). Images are channels last, as in our graphs.
 
 For each NAME.yaml beside it: NAME.safetensors, an input of workload_probe, and
-NAME.expected.safetensors, what it should write (docs/workload_probe.md). Those
-of image models also hold "evaluation/OUTPUT": what the workload's kind
-"evaluate" gives for the first batch after the last step.
+NAME.expected.safetensors, its expected output (docs/workload_probe.md). Those of
+image models also hold "evaluation/OUTPUT", the results of the workload's kind
+"evaluate" for the first batch after the last step.
 
 bf16_losses.safetensors: "NAME/f64/LOSS" and "NAME/autocast/LOSS" of 20 steps
 from each NAME.safetensors, in float64 and in float32 with autocast to bf16; with
@@ -190,7 +190,7 @@ def cases():
 
 
 def model_cases():
-    """The same of what the image models need; drawn after everything else."""
+    """The cases of the image models, drawn after all others."""
     image, residual = normal(3, 4, 5, 6), normal(3, 4, 5, 6)
 
     def conditional(x, gamma, beta):

@@ -8,8 +8,8 @@
     client.update("default", batch["slot"], batch["generation"], priorities)
     print(client.status()["memory"])
 
-It is for looking into a service and for tests: one request at a time, and no
-pixels. Rows are bytes; numbers come as numpy arrays.
+For inspecting a service and for tests: one request at a time, no pixels. Rows are
+bytes; numbers are numpy arrays.
 """
 
 import json

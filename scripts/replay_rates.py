@@ -3,10 +3,10 @@ first minute with its last.
 
     build/venv/bin/python scripts/replay_rates.py [--preset dev] [--minutes 20]
 
-Two writers and a reader, processes of their own, work without a pause; the
-clock starts once the table is full. Prints rates and memory of both minutes,
-their difference, and the least and most of all minutes; ends with 1 if one
-differs by more than 5 %, or if the limiter was not what held the faster side.
+Two writers and a reader, each a process, work without a pause; the clock starts
+once the table is full. Prints rates and memory of both minutes, their difference,
+and the minimum and maximum over all minutes. Exits with 1 if one differs by more
+than 5 %, or if the faster side was not held back by the limiter.
 """
 
 import argparse

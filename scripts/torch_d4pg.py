@@ -1,5 +1,5 @@
-"""The D4PG agent of agents/d4pg in PyTorch: the other side of the goldens and
-of the learner benchmarks. Same parameters by the same names, same formulas;
+"""The D4PG agent of agents/d4pg in PyTorch, the reference of the goldens and
+of the learner benchmarks. Same parameter names, same formulas;
 the configuration is that of docs/workload_probe.md with every key given.
 """
 

@@ -1,9 +1,9 @@
 """PyTorch's own Python environment, build/torch_venv, for goldens and
 benchmarks. Nothing else needs it; scripts/setup does not make it.
 
-PyTorch's package needs CUDA's libraries to be imported even on a CPU. Where the
-CUDA 13 toolkit is on the library path the few that it lacks are added;
-elsewhere all of them are (several GB).
+Importing PyTorch needs CUDA's libraries even on a CPU. If the CUDA 13 toolkit is
+on the library path, only the libraries that it lacks are installed; otherwise all
+of them are (several GB).
 """
 
 import os
@@ -49,6 +49,6 @@ def run_here():
 
 
 def bf16(is_on):
-    """What forward passes run in: autocast to bf16, or nothing."""
+    """The context of forward passes: autocast to bf16 if `is_on`."""
     import torch
     return torch.autocast("cpu", torch.bfloat16, enabled=is_on)

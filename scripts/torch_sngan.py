@@ -1,5 +1,5 @@
-"""The SN-GAN of learner/workloads/sngan in PyTorch: the other side of the
-goldens and of the learner benchmarks. Same parameters by the same names, same
+"""The SN-GAN of learner/workloads/sngan in PyTorch, the reference of the
+goldens and of the learner benchmarks. Same parameter names, same
 formulas; the configuration is that of docs/workload_probe.md with every key
 given.
 """

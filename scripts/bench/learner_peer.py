@@ -97,7 +97,7 @@ def time_runs(step, seconds):
 
 
 def resident_memory():
-    """Of this process, in MB."""
+    """Resident memory of this process in MB."""
     pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGESIZE") / 1e6
 

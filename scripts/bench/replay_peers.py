@@ -3,11 +3,11 @@
     replay_peers.py (reverb | cpprb) CASE [FRAMES]
 
 CASE is one of insert-state, sample-state, update, insert-pixels and
-sample-pixels. It fills what the case reads, prints "ready", and for every line
+sample-pixels. It fills the tables of the case, prints "ready", and for every line
 "SECONDS" on stdin measures once and prints a JSON line: items per second.
 
-Reverb runs as it would for a user: a server process, its clients in this one.
-Where it has several ways to do a thing, each is measured and the best counts.
+Reverb runs as for a user: a server process, its clients in this one. If it has
+several ways to do a task, each is measured and the best counts.
 FRAMES is the file of scripts/bench/record_frames.py, 84 x 84 x 3 bytes a frame.
 """
 
