@@ -12,7 +12,7 @@
 namespace replicant::env {
 namespace {
 
-// Starts that turn out invalid are drawn again this often.
+// Maximum number of draws of a start, if earlier ones are invalid.
 constexpr int kMaxResets = 100;
 
 // Physics steps in one control step; the multiple may be off by rounding.
@@ -115,7 +115,7 @@ TimeStep ControlEnvironment::Step(std::span<const double> action,
   ++step_count_;
 
   if (status == PhysicsStatus::kDiverged) {
-    // once is enough to know that a task has the problem
+    // one warning shows that a task has the problem
     if (counters_.divergences == 0) {
       spdlog::warn("{}: the physics diverged in step {} of episode {}: {}",
                    physics_->name(), step_count_, counters_.episodes,

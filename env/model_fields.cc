@@ -15,7 +15,7 @@ namespace replicant::env {
 namespace {
 
 // Calls visit(name, pointer, rows, columns) for every array of the model.
-// MuJoCo's list of them is a macro, which needs some sizes as local names.
+// MuJoCo lists them in a macro that needs some sizes as local names.
 template <typename Visitor>
 void ForEachArray(const mjModel& model, const Visitor& visit) {
   [[maybe_unused]] const mjtSize nuser_body = model.nuser_body;

@@ -14,9 +14,9 @@
 namespace replicant::env {
 namespace {
 
-// MuJoCo prints its warnings and writes them to a file in the current folder.
-// Here they go to the log, for debugging: that a simulation is no longer valid
-// is told by Physics::Step(). The callback is a global of MuJoCo.
+// By default MuJoCo prints its warnings and writes them to a file in the
+// current folder. This callback, a global of MuJoCo, sends them to the debug
+// log instead; Physics::Step() reports an invalid simulation.
 void LogWarnings() {
   static std::once_flag once;
   std::call_once(once, [] {

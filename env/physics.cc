@@ -75,9 +75,9 @@ PhysicsStatus Physics::Step(int count) {
     mj_step1(model_.get(), data_.get());
     return StatusSince(before);
   }
-  // the first half of the first step was done at the end of the call before;
-  // nobody reads the sensors of the steps before the last, unless later
-  // readings are made of them
+  // the previous call has done the first half of the first step already;
+  // only the sensors of the last step are read, unless the model keeps a
+  // history of readings
   const int flags = model_->opt.disableflags;
   const int without_sensors =
       model_->nhistory == 0 ? flags | mjDSBL_SENSOR : flags;
@@ -99,7 +99,7 @@ Physics::WarningCounts Physics::CountWarnings() const {
 
 PhysicsStatus Physics::StatusSince(const WarningCounts& before) const {
   for (int i = 0; i < mjNWARNING; ++i) {
-    // a state that MuJoCo reset by itself starts counting again from zero
+    // MuJoCo's own reset of a bad state restarts the count of warnings at zero
     if (data_->warning[i].number > before[static_cast<size_t>(i)]) {
       return PhysicsStatus::kDiverged;
     }

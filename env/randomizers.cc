@@ -76,7 +76,7 @@ void DrawUntilNoContact(Physics& physics, int max_attempts,
                         const std::function<void()>& draw) {
   for (int attempt = 0; attempt < max_attempts; ++attempt) {
     draw();
-    // a state that overflows the contact buffer is not free of contacts either
+    // a state that overflows the contact buffer has contacts too
     const PhysicsStatus status = physics.ForwardWithoutActuation();
     if (status == PhysicsStatus::kOk && physics.data().ncon == 0) return;
   }

@@ -29,7 +29,7 @@ std::filesystem::path ModelPath(const TaskDefinition& task,
 }  // namespace
 
 std::filesystem::path SuiteModelFolder() {
-  // read once at start of a program, before it has threads
+  // a program reads it once at its start, before it has threads
   const char* folder =
       std::getenv("REPLICANT_SUITE_MODELS");  // NOLINT(concurrency-mt-unsafe)
   if (folder != nullptr && *folder != '\0') return folder;

@@ -33,7 +33,7 @@ const Environment& FirstOf(
   return *environments[0];
 }
 
-// Row `id` of a batch buffer, or nothing of none.
+// Row `id` of a batch buffer; empty if the buffer is.
 template <typename T>
 std::span<T> Row(std::span<T> batch, int id, size_t size) {
   if (batch.empty()) return {};
@@ -152,7 +152,7 @@ void VectorEnvironment::Send(std::span<const int> ids,
 void VectorEnvironment::Receive(std::span<int> ids) {
   if (ids.size() > static_cast<size_t>(num_under_way_)) {
     throw InvalidArgument(
-        fmt::format("VectorEnvironment: {} environments asked for, {} are "
+        fmt::format("VectorEnvironment: {} environments requested, {} are "
                     "under way",
                     ids.size(), num_under_way_));
   }
@@ -257,8 +257,8 @@ bool VectorEnvironment::TakeShare(std::vector<int>& share) {
   MutexLock lock(mutex_);
   while (queue_.empty() && !is_stopping_) work_arrived_.Wait(mutex_);
   if (is_stopping_) return false;
-  // leaves work for the others, so that a slow environment does not hold up
-  // many that wait behind it
+  // a thread leaves work for the others, so that a slow environment delays few
+  // environments of its share
   const size_t size = std::max<size_t>(1, queue_.size() / (2 * num_threads_));
   const auto end = queue_.begin() + static_cast<std::ptrdiff_t>(size);
   share.assign(queue_.begin(), end);

@@ -15,13 +15,13 @@ namespace {
 std::vector<std::string> Command(const std::filesystem::path& file, int height,
                                  int width, double frames_per_second) {
   return {"ffmpeg", "-hide_banner", "-loglevel", "error", "-nostdin", "-y",
-          // what comes over the pipe
+          // format of the frames on the pipe
           "-f", "rawvideo", "-pixel_format", "rgb24", "-video_size",
           fmt::format("{}x{}", width, height), "-framerate",
           fmt::format("{}", frames_per_second), "-i", "pipe:0",
-          // players want even sides and half of the colours' resolution
+          // players need even sides and colours at half resolution
           "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p",
-          // a name with a colon or a dash is a file all the same
+          // names with a colon or a dash are files too
           "file:" + file.string()};
 }
 

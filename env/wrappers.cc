@@ -31,20 +31,20 @@ ActionRepeat::ActionRepeat(std::unique_ptr<Environment> environment, int count,
 
 TimeStep ActionRepeat::Step(std::span<const double> action,
                             const ObservationBuffer& out) {
-  // before anything is simulated: only the last step sees the buffer
+  // check the buffer before simulating, since only the last step receives it
   CheckBuffer(out, observation_spec(), "ActionRepeat");
   double reward = 0.0;
   int made = 0;
   bool is_observed = false;
   TimeStep step;
   do {
-    // the last one writes the observation; one that ends the episode before it
-    // could not know, and is observed below
+    // the last step writes the observation; a step that ends the episode
+    // earlier is observed below
     is_observed = made + 1 == count_;
     step = inner().Step(action, is_observed ? out : ObservationBuffer{});
     ++made;
     reward += step.reward;
-    // after a last step this one is a reset, and the only one
+    // after a last step this step is a reset and is not repeated
   } while (made < count_ && step.step_type == StepType::kMid);
   if (!is_observed) inner().Observe(out);
   step.reward = reduction_ == RewardReduction::kMean ? reward / made : reward;
@@ -69,7 +69,7 @@ TimeStep StepLimit::Step(std::span<const double> action,
   if (is_episode_over_) return Reset(out);
   TimeStep step = inner().Step(action, out);
   ++step_;
-  // the discount stays: an end that the task declared here is one
+  // the discount stays: the task may have ended the episode at the same step
   if (step_ >= max_steps_) step.step_type = StepType::kLast;
   is_episode_over_ = step.IsLast();
   return step;

@@ -102,7 +102,7 @@ class OsMesaContext : public GlContext {
   }
   void Release() override { api_.make_current(nullptr, nullptr, 0, 0, 0); }
 
-  // the window that OSMesa insists on; MuJoCo draws into its own buffer
+  // OSMesa requires a window buffer; MuJoCo draws into its own
   static constexpr int kSide = 16;
   const OsMesaApi& api_;
   std::vector<uint8_t> buffer_ = std::vector<uint8_t>(4 * kSide * kSide);
@@ -170,7 +170,7 @@ struct EglApi {
       if (query_devices(kMaxDevices, devices.data(), &count) == 0) count = 0;
       if (device_number < 0 || device_number >= count) {
         throw DeviceError(
-            fmt::format("OpenGL: EGL device {} asked for, EGL lists {}",
+            fmt::format("OpenGL: EGL device {} requested, EGL lists {}",
                         device_number, count));
       }
       display = get_platform_display(
@@ -207,8 +207,8 @@ struct EglApi {
 class EglContext : public GlContext {
  public:
   EglContext(GlPlatform platform, int device_number) : api_(EglApi::Get()) {
-    // a display is shared by its contexts and never closed: closing it would
-    // take the others with it
+    // contexts share the display, so it is never closed: that would end the
+    // other contexts too
     display_ = api_.OpenDisplay(platform, device_number);
     EglApi::Config config = nullptr;
     int32_t count = 0;
@@ -261,8 +261,8 @@ Chosen& ChosenPlatform() {
   return chosen;
 }
 
-// Whether a kernel driver of a GPU is there; without one an EGL device is
-// Mesa's software renderer, for which OSMesa is the plainer way.
+// Whether a GPU's kernel driver is present. Without one, an EGL device is
+// Mesa's software renderer, and OSMesa is the simpler way to that.
 bool HasGpu() {
   for (const char* file : {"/dev/nvidiactl", "/dev/dri/renderD128"}) {
     if (access(file, R_OK | W_OK) == 0) return true;
@@ -299,7 +299,7 @@ std::unique_ptr<GlContext> GlContext::Make(GlPlatform platform,
   }
   if (chosen.platform.has_value() && *chosen.platform != platform) {
     throw DeviceError(fmt::format(
-        "OpenGL: platform {} asked for, but this process uses {}; hint: all "
+        "OpenGL: platform {} requested, but this process uses {}; hint: all "
         "renderers of a process share one platform",
         ToString(platform), ToString(*chosen.platform)));
   }

@@ -7,8 +7,9 @@
 namespace replicant::env {
 namespace {
 
-// What mjv_updateScene can add for one model: a geom per geom and site, three
-// per actuator and a slider-crank or tendon segment each, with room for decor.
+// Maximum number of geoms that mjv_updateScene adds for one model: one per geom
+// and site, three per actuator, one per slider-crank and tendon segment, with
+// room for decor.
 int MaxSceneGeoms(const mjModel& model) {
   const auto count = model.ngeom + model.nsite + model.nskin + model.nflex +
                      6 * model.nu + 4 * model.nwrap + 2 * model.ncam +
@@ -58,7 +59,7 @@ void CheckImageSize(int height, int width) {
   constexpr int kMaxSide = 4096;
   if (height < 1 || width < 1 || height > kMaxSide || width > kMaxSide) {
     throw InvalidArgument(
-        fmt::format("Renderer: a picture of {} x {} asked for, each side must "
+        fmt::format("Renderer: a picture of {} x {} requested, each side must "
                     "be in [1, {}]",
                     height, width, kMaxSide));
   }

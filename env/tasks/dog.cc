@@ -21,7 +21,7 @@ constexpr double kTrotSpeed = 3.0;   // m/s
 constexpr double kRunSpeed = 9.0;    // m/s
 // A part is upright up to this angle from vertical, in degrees.
 constexpr double kMaxUprightAngle = 30.0;
-// The part of the default height from which on it stands.
+// The dog stands above this share of its default height.
 constexpr double kStandHeightFraction = 0.9;
 
 class Stand : public Task {
@@ -51,7 +51,7 @@ class Stand : public Task {
     mjData& data = physics.mutable_data();
     const auto quaternion = AzimuthQuaternion(random.Uniform(0.0, 2 * kPi));
     std::copy(quaternion.begin(), quaternion.end(), data.qpos + root_ + 3);
-    // of the root: velocity along x and y, and around z
+    // the root's velocity along x and y, and around z
     for (const int dof : {0, 1, 5}) data.qvel[dof] = 2.0 * random.Normal();
     const mjModel& model = physics.model();
     for (int i = 0; i < model.nu; ++i) {
@@ -66,7 +66,7 @@ class Stand : public Task {
     const mjData& data = physics.data();
     writer.Begin("joint_angles");
     for (const int j : hinges_) writer.Append(data.qpos[model.jnt_qposadr[j]]);
-    // spelt so in the suite
+    // the suite's spelling
     writer.Begin("joint_velocites");
     for (const int j : hinges_) writer.Append(data.qvel[model.jnt_dofadr[j]]);
     writer.Begin("torso_pelvis_height");
@@ -237,7 +237,7 @@ class Fetch : public Stand {
         Tolerance(target_distance, {.upper = target_radius,
                                     .margin = FloorSize(physics),
                                     .sigmoid = Sigmoid::kReciprocal});
-    // once it has been fetched it may be let go
+    // a fetched ball may be let go
     if (target_distance < 2.0 * target_radius) reach = 1.0;
     return Stand::Reward(physics) * reach * (near_target + 1.0) / 2.0;
   }

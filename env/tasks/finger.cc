@@ -15,7 +15,7 @@ constexpr int kMaxAttempts = 1000;
 // The x and z components of a vector in the plane of the finger.
 using Vec2 = std::array<double, 2>;
 
-// What both kinds of task share: the start of the joints and what is seen.
+// Base of both kinds of task: the start of the joints and the observation.
 class Finger : public Task {
  public:
   void Bind(Physics& physics, RandomStream& /*random*/) override {

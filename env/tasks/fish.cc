@@ -12,7 +12,7 @@ constexpr std::array kJoints = {
     "tail1",          "tail_twist",   "tail2",        "finright_roll",
     "finright_pitch", "finleft_roll", "finleft_pitch"};
 
-// What both tasks share.
+// Base of both tasks.
 class Fish : public Task {
  public:
   void Bind(Physics& physics, RandomStream& /*random*/) override {

@@ -9,7 +9,7 @@
 namespace replicant::env {
 namespace {
 
-// Of the torso above the foot, in m.
+// Height of the torso above the foot, in m.
 constexpr double kStandHeight = 0.6;
 constexpr double kMaxHeight = 2.0;
 constexpr double kHopSpeed = 2.0;  // m/s

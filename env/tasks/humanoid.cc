@@ -14,7 +14,7 @@ constexpr double kRunSpeed = 10.0;    // m/s
 // qpos of the free joint at the root.
 constexpr size_t kRootSize = 7;
 
-// What differs between the two bodies.
+// The differences between the two bodies.
 struct BodyPlan {
   const char* torso;
   const char* velocity_sensor;

@@ -28,7 +28,7 @@ class Lqr : public Task {
   void Bind(Physics& physics, RandomStream& random) override {
     mjModel& model = physics.mutable_model();
     for (int joint = 0; joint < model.njnt; ++joint) {
-      // a polynomial of which only the linear term is used
+      // a polynomial with only the linear term
       model.jnt_stiffness[joint] = random.Uniform(kMinStiffness, kMaxStiffness);
     }
   }
@@ -80,7 +80,7 @@ void AddBodies(mjSpec& spec, int num_bodies, int num_actuators) {
       motor->trntype = mjTRN_JOINT;
       mjs_setString(motor->target, ("joint_" + number).c_str());
     }
-    // to be seen only
+    // visual only
     if (i < num_bodies - 1) {
       mjsTendon* tendon = mjs_addTendon(&spec, settings);
       SetName(tendon->element, "tendon_" + number);

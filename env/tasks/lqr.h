@@ -6,7 +6,7 @@
 
 namespace replicant::env {
 
-// Masses on springs in a row, of which the first are pushed: a linear system
+// Masses on springs in a row with motors at the first ones: a linear system
 // with quadratic cost.
 //   lqr-lqr_2_1   2 bodies, 1 motor
 //   lqr-lqr_6_2   6 bodies, 2 motors

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kPi = std::numbers::pi;
 constexpr double kClose = 0.01;  // m
-// How often the object starts in the hand, and at its target.
+// Probabilities of a start in the hand and of one at the target.
 constexpr double kInHandProbability = 0.1;
 constexpr double kInTargetProbability = 0.1;
 
@@ -122,8 +122,8 @@ class Manipulator : public Task {
       object.x = random.Uniform(-0.5, 0.5);
       object.z = random.Uniform(0.0, 0.7);
       object.angle = random.Uniform(0.0, 2 * kPi);
-      // kept if the start is drawn again, whatever kind it then is, as in the
-      // suite
+      // kept when the start is drawn again, even for another kind of start, as
+      // in the suite
       physics.mutable_data().qvel[object_dofs_[0]] = random.Uniform(-5.0, 5.0);
     }
     double* qpos = physics.mutable_data().qpos;
@@ -134,8 +134,8 @@ class Manipulator : public Task {
 
   // The pose between the fingers of the arm as it was just drawn.
   PlanarPose InHand(Physics& physics) const {
-    // only the frames are needed: whether this state is free of contacts is
-    // seen once the object is in place
+    // only the frames are needed; contacts are checked once the object is in
+    // place
     (void)physics.ForwardWithoutActuation();
     const Span3 position = physics.SitePosition(grasp_);
     const Span9 matrix = physics.SiteMatrix(grasp_);
@@ -154,7 +154,7 @@ class Manipulator : public Task {
   SitePair ball_{}, peg_{}, peg_tip_{}, peg_grasp_{}, peg_pinch_{};
 };
 
-// Leaves only what the task needs.
+// Removes the props that the task does not need.
 void RemoveProps(mjSpec& spec, bool use_peg, bool insert) {
   const auto keep = [&spec](bool is_kept, const char* body) {
     if (!is_kept) DeleteElement(spec, mjOBJ_BODY, body);

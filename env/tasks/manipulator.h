@@ -6,7 +6,7 @@
 
 namespace replicant::env {
 
-// A planar arm with a hand that is to move a thing.
+// A planar arm whose hand moves an object.
 //   manipulator-bring_ball, -bring_peg     to a target in the air
 //   manipulator-insert_ball, -insert_peg   into a cup, into a slot
 // Reward: nearness of the ball to its target; of the peg and its tip to theirs,

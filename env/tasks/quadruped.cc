@@ -19,8 +19,8 @@ constexpr double kPi = std::numbers::pi;
 constexpr double kTimeLimit = 20.0;  // s
 constexpr double kWalkSpeed = 0.5;   // m/s
 constexpr double kRunSpeed = 5.0;    // m/s
-// Of the terrain: bumps are this many metres wide, and as low as this part of
-// the bowl's height.
+// Terrain: width of the bumps in m, and their minimum height as a share of the
+// bowl's height.
 constexpr double kBumpScale = 2.0;
 constexpr double kMinBump = 0.15;
 // Half the side of the floor under the terrain, in m.
@@ -30,7 +30,7 @@ double HorizontalDistance(Span3 a, Span3 b) {
   return std::hypot(a[0] - b[0], a[1] - b[1]);
 }
 
-// What all tasks share: the common observations and finding a start.
+// Base of all tasks: the common observations and the search for a start.
 class Quadruped : public Task {
  public:
   void Bind(Physics& physics, RandomStream& /*random*/) override {
@@ -99,8 +99,8 @@ class Quadruped : public Task {
                                                  .value_at_margin = 0.0});
   }
 
-  // Raises the robot by whole centimetres out of the floor until it touches
-  // nothing. Everything else is in its default pose then.
+  // Raises the robot in steps of 1 cm out of the floor until it touches
+  // nothing, with everything else in its default pose.
   void PlaceAboveFloor(Physics& physics,
                        const std::array<double, 4>& quaternion, double x = 0.0,
                        double y = 0.0) const {
@@ -113,7 +113,7 @@ class Quadruped : public Task {
       root[1] = y;
       root[2] = z;
       std::copy(quaternion.begin(), quaternion.end(), root + 3);
-      // deep in the floor the contact buffer may overflow: go on rising
+      // deep in the floor the contact buffer may overflow: keep rising
       (void)physics.ForwardWithoutActuation();
       if (physics.data().ncon == 0) return;
       z += 0.01;
@@ -353,7 +353,7 @@ std::vector<TaskDefinition> QuadrupedTasks() {
                  TaskMaker<Move>(kRunSpeed)),
           Define("quadruped-escape", Scene::kTerrain, kEscapeFloorSize,
                  TaskMaker<Escape>()),
-          // the floor stays as the model has it
+          // the model's floor stays unchanged
           Define("quadruped-fetch", Scene::kBall, /*floor_size=*/0.0,
                  TaskMaker<Fetch>())};
 }

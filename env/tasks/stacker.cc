@@ -51,7 +51,7 @@ class Stacker : public Task {
     double* target = physics.mutable_model().body_pos + 3 * target_body_;
     DrawUntilNoContact(physics, /*max_attempts=*/100'000, [&] {
       arm_->DrawPose(physics, random);
-      // where the centre of a box lies in a stack of some height
+      // height of the centre of a box in a stack
       const auto level = static_cast<double>(random.UniformInt(num_boxes_));
       target[2] = BoxSize(physics) * (2 * level + 1);
       target[0] = random.Uniform(-0.37, 0.37);

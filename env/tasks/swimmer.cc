@@ -10,8 +10,8 @@
 namespace replicant::env {
 namespace {
 
-// Half the side of the box that the target is drawn from, in m, and how often
-// it is the smaller box.
+// Half the side of the box from which the target is drawn, in m, and the
+// probability of the smaller box.
 constexpr double kNear = 0.3;
 constexpr double kFar = 2.0;
 constexpr double kNearProbability = 0.2;
@@ -46,7 +46,7 @@ class Swimmer : public Task {
                ObservationWriter& writer) const override {
     writer.Array("joints", physics.qpos().subspan(kRootSize));
     writer.Array("to_target", NoseToTarget(physics));
-    // of each link: velocity along x and y, angular velocity around z
+    // for each link: velocity along x and y, angular velocity around z
     writer.Begin("body_velocities");
     const auto num_sensors = static_cast<int>(physics.model().nsensordata);
     for (int i = kFirstVelocity; i < num_sensors; i += kVelocitySize) {

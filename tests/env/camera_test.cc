@@ -52,7 +52,7 @@ TEST_F(CameraTest, AMissingCameraIsRefusedWithThoseThereAre) {
                   "', only -1 (free), 0 side, 1, 2 1");
   }
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { Draw({.width = 0}); }),
-            "Renderer: a picture of 84 x 0 asked for, each side must be in [1, "
+            "Renderer: a picture of 84 x 0 requested, each side must be in [1, "
             "4096]");
 }
 

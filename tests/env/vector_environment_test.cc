@@ -208,7 +208,7 @@ TEST_F(VectorEnvironmentTest, BadInputIsRefusedBeforeAnythingMoves) {
             "VectorEnvironment: environment 1 is under way already");
   std::vector<int> one(1);
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { batch.Receive(one); }),
-            "VectorEnvironment: 1 environments asked for, 0 are under way");
+            "VectorEnvironment: 1 environments requested, 0 are under way");
   EXPECT_EQ(batch.counters().steps, 0);
 }
 

@@ -141,7 +141,7 @@ TEST(EnvRolloutTest, SaysWhatIsWrongWithItsInput) {
             "env_rollout: reacher-hard: there is no camera '3', only -1 "
             "(free), 0 fixed, 1 hand\n");
   EXPECT_EQ(render_error({"--render", "raycast", "--height", "9999"}),
-            "env_rollout: Renderer: a picture of 9999 x 84 asked for, each "
+            "env_rollout: Renderer: a picture of 9999 x 84 requested, each "
             "side must be in [1, 4096]\n");
   EXPECT_EQ(render_error({"--render", "opengl"}),
             "env_rollout: renderer 'opengl' given, raycast or gl is allowed\n");

@@ -14,10 +14,10 @@ HWY_BEFORE_NAMESPACE();
 namespace replicant::env::raycast::HWY_NAMESPACE {
 
 // OpenGL lights the corners of triangles and blends the colours between them,
-// so that what a curved geom looks like depends on how MuJoCo cuts it: by
-// default 28 slices around the axis and 16 stacks along it. Here nothing is cut
-// beforehand; the triangle is found from the point that the ray hits on the
-// true shape.
+// so the look of a curved geom depends on MuJoCo's division into triangles: by
+// default 28 slices around the axis and 16 stacks along it. Here no geom is
+// divided beforehand; the triangle follows from the point where the ray hits
+// the true shape.
 //
 // All display lists are made of cells with the corners, in cell coordinates
 // (u, v) in [0, 1]:

@@ -292,7 +292,7 @@ HWY_ATTR TriangleHits FindTriangles(const TriangleSet& set, Vec3 o, Vec3 d,
       const Mask is_found =
           hn::And(hn::And(meets, is_hit), hn::And(t > t_min, is_better));
       index = If(is_found, number, index);
-      // who looks for any is done
+      // a search for any hit ends here
       best = If(is_found, kAny ? Set(-kMiss) : t, best);
     }
   }

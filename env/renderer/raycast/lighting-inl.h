@@ -35,7 +35,7 @@ struct LocalScene {
 };
 
 // `reflectance` darkens the material's own colour, not its highlights, as
-// MuJoCo does for what a mirror shows.
+// MuJoCo does for reflections.
 inline LocalScene MakeLocalScene(const Snapshot& snapshot, const Primitive& p,
                                  const Float3& eye, float reflectance) {
   LocalScene scene;
@@ -148,7 +148,7 @@ HWY_INLINE Color ClampColor(Color c) {
 
 // Which lights a drawing pass has.
 enum class Pass {
-  kAll,         // all lights: what the mirror shows, and transparent geoms
+  kAll,         // all lights: reflections and transparent geoms
   kShadowless,  // emission and the lights without shadow
   kOneLight,    // one light with shadow
 };

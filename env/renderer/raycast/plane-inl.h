@@ -300,15 +300,15 @@ inline constexpr size_t kLargestPart = 384;
 template <typename T>
 using PerPixel = std::array<T, kLargestPart + 2 * hn::MaxLanes(kFloat)>;
 
-// What is known of the pixels of a part. It is found out step by step for all
-// of them: what a step has to wait for in one vector of pixels, a division or
-// a texel, it awaits in several at a time.
+// Values of the pixels of a part, computed step by step for all of them, so
+// that the latencies of a step (a division, a texel) overlap between vectors of
+// pixels.
 struct PartPixels {
   size_t begin, end;  // in the list
-  // where they are on the plane: the place that is coloured, and the one that
-  // chooses the triangle
+  // position on the plane: the point that is coloured, and the point that
+  // selects the triangle
   HWY_ALIGN PerPixel<float> x, y, hit_x, hit_y;
-  // of the texture: what it is read at, and colours in [0, 1]
+  // texture coordinates, and colours in [0, 1]
   HWY_ALIGN PerPixel<float> s, t, share;
   HWY_ALIGN PerPixel<int32_t> level;
   HWY_ALIGN PerPixel<float> red, green, blue;
@@ -394,7 +394,7 @@ struct BlendedPixels {
   }
 };
 
-// Reads what is one colour; lists the other pixels.
+// Reads the texels of one colour; lists the other pixels.
 inline HWY_ATTR void ReadEvenTexels(const Texture& texture, PartPixels& part,
                                     BlendedPixels& blended) {
   for (size_t i = 0; i < part.size(); i += NumLanes()) {
@@ -511,7 +511,7 @@ inline HWY_ATTR void ShadeWithTable(const Drawing& drawing,
   LightPart(drawing, table, part, frame);
 }
 
-// What can shade the plane, and where.
+// The casters that can shade the plane, with their footprints.
 inline std::vector<Casters> FindFootprints(const Drawing& drawing) {
   std::vector<Casters> all = *drawing.casters;
   for (Casters& casters : all) {

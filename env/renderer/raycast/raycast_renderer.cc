@@ -8,7 +8,7 @@ namespace replicant::env {
 
 namespace {
 
-// `old` has what is still good; it may be null.
+// Reuses unchanged assets of `old`, which may be null.
 std::shared_ptr<const raycast::Assets> MakeAssets(const mjModel& model,
                                                   const raycast::Assets* old) {
   auto assets = std::make_shared<raycast::Assets>();

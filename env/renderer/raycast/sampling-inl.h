@@ -126,7 +126,7 @@ HWY_INLINE Color Filtered(const Texture& texture, const MipLevels& mip,
   return color * Set(1.0f / 255.0f);
 }
 
-// What a flat texture is read at: coordinates in [0, 1) and levels.
+// Place to read in a flat texture: coordinates in [0, 1) and levels.
 struct FlatPlace {
   Float s, t;
   MipLevels mip;

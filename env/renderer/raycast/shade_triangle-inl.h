@@ -99,7 +99,7 @@ HWY_INLINE void Shares(const TrianglePlane& plane, Vec3 point, Float* share1,
   *share2 = Dot(Cross(plane.edge1, v), plane.normal) * plane.inverse_area2;
 }
 
-// What a texture is read at, and what that moves by from pixel to pixel.
+// Texture coordinates and their change from pixel to pixel.
 struct TexturePoint {
   Vec3 place, dx, dy;
 };
@@ -183,7 +183,7 @@ HWY_INLINE Triangle LoadTriangle(const TriangleSet& set, Int index) {
 
 // Adds up the passes. `blend(pass, index, light)` gives the colour of one at
 // the pixels' centres `center` (local): pass number `index`, with light number
-// `light`. `may_shade(footprint)` is asked before a caster is looked at.
+// `light`. `may_shade(footprint)` filters the casters.
 template <typename Blend, typename MayShade>
 HWY_INLINE Bytes AddPasses(const Drawing& drawing, Vec3 center, Color texture,
                            const Blend& blend, const MayShade& may_shade) {

@@ -232,7 +232,7 @@ Float3 HalfBox(const Primitive& p) {
   }
 }
 
-// What local coordinates are divided by to become unit coordinates.
+// Divisor that turns local coordinates into unit coordinates.
 Float3 UnitSize(const Primitive& p) {
   switch (p.shape) {
     case Shape::kCapsule:

@@ -101,8 +101,8 @@ HWY_ATTR void CoverShape(const Target& target, int index, const Band& band,
       std::array<Mask, kNumSamples> is_nearer;
       for (size_t s = 0; s < kNumSamples; ++s) {
         old[s] = hn::LoadU(kFloat, seen.nearness[s].data() + at);
-        // the mirror shows only what is in front of it, which lies beyond it
-        // on the mirrored ray
+        // the mirror shows only objects in front of it; they lie beyond it on
+        // the mirrored ray
         const Float limit =
             kLayer == Layer::kDirect
                 ? nearest
@@ -201,10 +201,10 @@ HWY_INLINE void AppendNonZero(Int samples, Int pixel, const int32_t* triangles,
   AppendNonZero(samples, pixel, list);
 }
 
-// How the samples of a primitive's pixels are listed.
+// The way to list the samples of a primitive's pixels.
 enum class Listing {
-  // all samples of a pixel together: the mirror has one colour per pixel, which
-  // what it shows is added to
+  // all samples of a pixel together: the mirror has one colour per pixel, to
+  // which its reflection is added
   kPerPixel,
   // a pixel that is covered in part once for each of its samples: at an edge
   // they lie on triangles that look different

@@ -119,7 +119,7 @@ TEST_F(GlRendererTest, RefusesWhatItCannotDraw) {
   EXPECT_EQ(message(2, kHeight, kWidth),
             "Renderer: camera 2 given, the model has cameras -1 (free) to 1");
   EXPECT_EQ(message(0, 0, kWidth),
-            "Renderer: a picture of 0 x 84 asked for, each side must be in "
+            "Renderer: a picture of 0 x 84 requested, each side must be in "
             "[1, 4096]");
   EXPECT_EQ(message(0, kHeight, 64),
             "Renderer: 21168 bytes given for a picture of 84 x 64 x 3, which "
@@ -132,7 +132,7 @@ TEST_F(GlRendererTest, OneProcessUsesOnePlatform) {
     FAIL() << "no DeviceError";
   } catch (const DeviceError& e) {
     EXPECT_STREQ(e.what(),
-                 "OpenGL: platform egl-surfaceless asked for, but this process "
+                 "OpenGL: platform egl-surfaceless requested, but this process "
                  "uses osmesa; hint: all renderers of a process share one "
                  "platform");
   }
