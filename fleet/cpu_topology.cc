@@ -26,7 +26,7 @@ std::vector<std::string> WordsOf(const std::filesystem::path& path) {
     std::istringstream text(ReadFile(path, /*max_size_bytes=*/1 << 16));
     for (std::string word; text >> word;) words.push_back(word);
   } catch (const IoError&) {
-    // the kernel has no such file: what is not known has a default
+    // a kernel without the file: the caller has a default
   }
   return words;
 }
@@ -38,7 +38,7 @@ std::optional<double> ToNumber(const std::string& word) {
   return value;
 }
 
-// quota / period, where both are numbers and there is a limit.
+// quota / period, or kNoQuota if one of them is no positive number.
 double Ratio(const std::string& quota, const std::string& period) {
   const auto a = ToNumber(quota), b = ToNumber(period);
   return a && b && *a > 0.0 && *b > 0.0 ? *a / *b : kNoQuota;
@@ -115,7 +115,7 @@ CpuTopology ReadCpuTopology(const CpuSet& allowed,
                             const std::filesystem::path& root) {
   REPLICANT_CHECK(!allowed.empty(), "no processor");
   CpuTopology topology;
-  // how many threads of its core come before each processor
+  // for each processor, the number of earlier threads of its core
   std::map<int, int> num_threads;
   std::map<int, int> rank;
   for (const int cpu : allowed.cpus()) {

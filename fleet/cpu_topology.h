@@ -8,7 +8,7 @@
 
 namespace replicant::fleet {
 
-// A logical processor, and the physical core that it is a thread of.
+// A logical processor and its physical core.
 struct Processor {
   int cpu = 0;
   int core = 0;  // smallest processor of the core
@@ -25,13 +25,14 @@ struct CpuTopology {
   // Processors' worth of time that the control group allows.
   double quota = std::numeric_limits<double>::infinity();
 
-  // How many processors can be kept busy: those that there are, or the whole
-  // ones of the quota; at least 1.
+  // Number of processors that can be kept busy: all of them, or the whole ones
+  // within the quota; at least 1.
   int NumUsable() const;
 };
 
-// Reads /sys and /proc/self/cgroup (cgroup v1 and v2) below `root`. What cannot
-// be read counts as: a core of its own, no quota. `allowed` must not be empty.
+// Reads /sys and /proc/self/cgroup (cgroup v1 and v2) below `root`. A processor
+// whose files cannot be read counts as a core of its own; without a readable
+// quota there is none. `allowed` must not be empty.
 CpuTopology ReadCpuTopology(const CpuSet& allowed = CpuSet::OfThisThread(),
                             const std::filesystem::path& root = "/");
 

@@ -20,7 +20,7 @@ void Check(const RoleRequest& request) {
   }
 }
 
-// The processors in use and what runs on them.
+// The processors that are left and their load.
 class Machine {
  public:
   explicit Machine(const CpuTopology& topology) {
@@ -34,7 +34,7 @@ class Machine {
 
   int num_left() const { return static_cast<int>(cpus_.size()); }
 
-  // The `count` best ones; nobody else gets them.
+  // Takes the `count` best processors away for one role.
   CpuSet TakeForOne(int count) {
     const std::vector<int> taken(cpus_.begin(), cpus_.begin() + count);
     cpus_.erase(cpus_.begin(), cpus_.begin() + count);
@@ -42,7 +42,7 @@ class Machine {
     return CpuSet(taken);
   }
 
-  // Those with the least load; others may get them too.
+  // The processors with the least load; other roles may share them.
   CpuSet Share(int threads, double load) {
     std::vector<size_t> order(cpus_.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -92,7 +92,7 @@ std::vector<PlacedRole> Place(const CpuTopology& topology,
     if (!role.request.is_exclusive || !can_exclude) continue;
     --num_behind;
     const int most = machine.num_left() - num_behind - reserved;
-    // of what the others leave, an equal part
+    // an equal part of the processors that the shared roles leave
     const int left =
         machine.num_left() -
         std::max(reserved, static_cast<int>(std::ceil(shared_load)));

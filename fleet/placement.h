@@ -9,15 +9,15 @@
 
 namespace replicant::fleet {
 
-// What a role wants of the machine.
+// Processors that a role needs.
 struct RoleRequest {
   rpc::RoleId id;
-  // Threads that compute. 0 is for exclusive roles: what the others leave, in
-  // equal parts.
+  // Threads that compute. 0, for exclusive roles only: an equal part of the
+  // processors that the others leave.
   int threads = 1;
-  // Part of a processor that each thread keeps busy.
+  // Share of a processor that each thread keeps busy.
   double load = 1.0;
-  // Shares its processors with no other role, as long as there are others.
+  // Whether it shares its processors with no other role, if there are enough.
   bool is_exclusive = false;
 };
 
@@ -26,22 +26,22 @@ struct PlacedRole {
   CpuSet cpus;  // never empty; the role should run as many threads
 };
 
-// Gives every role its processors.
+// Assigns processors to every role.
 //
-// Of the best n = topology.NumUsable() processors, exclusive roles take theirs
-// first, in the order of the requests, but leave at least one each to the
-// exclusive ones behind them and, if there are other roles, one to these. Where
-// there are too few even so, exclusive roles share as the others do.
-// Each of the other roles, in order, takes the processors with the least load
-// so far, the better one of equals. So on 2 processors a learner has one, and
-// replay, actors and evaluator share the other.
+// Only the best n = topology.NumUsable() processors are used. Exclusive roles
+// choose first, in the order of the requests. Each leaves at least one
+// processor for every later exclusive role and one for all shared roles
+// together, if there are any. If this is impossible, exclusive roles share like
+// the others. Every other role, in order, takes the processors with the least
+// load so far, the better one of equals. On 2 processors a learner thus has
+// one, and replay, actors and evaluator share the other.
 //
 // The result is in the order of the requests. Throws InvalidArgument for
-// threads < 0, or 0 of a role that is not exclusive.
+// threads < 0, and for 0 threads of a role that is not exclusive.
 std::vector<PlacedRole> Place(const CpuTopology& topology,
                               const std::vector<RoleRequest>& requests);
 
-// A table for people, several lines.
+// The placement as a printed table of several lines.
 std::string PlacementTable(const CpuTopology& topology,
                            const std::vector<PlacedRole>& placed);
 

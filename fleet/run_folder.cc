@@ -36,7 +36,8 @@ struct IncarnationSection {
 
   static IncarnationSection Read(config::Reader& reader) {
     IncarnationSection c;
-    reader.Field("last", &c.last, {1, UINT32_MAX}, "number of processes");
+    reader.Field("last", &c.last, {1, UINT32_MAX},
+                 "number of processes so far");
     return c;
   }
 };
@@ -52,7 +53,7 @@ struct StateFile {
                   {"complete", RunStatus::kComplete},
                   {"stopped", RunStatus::kStopped},
                   {"failed", RunStatus::kFailed}},
-                 "how the run stands");
+                 "status of the run");
     reader.Field("starts", &c.starts, {1, INT64_MAX}, "number of starts");
     reader.Sections("roles", &c.roles, {0, 100'000}, "roles by name");
     return c;
@@ -75,7 +76,7 @@ std::filesystem::path NewFolder(const RunSection& run) {
   return path;
 }
 
-// Whether a folder holds anything but the lock.
+// Whether a folder holds more than the lock.
 bool IsInUse(const std::filesystem::path& path) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
@@ -91,7 +92,7 @@ bool IsInUse(const std::filesystem::path& path) {
                   path.string(), missing));
 }
 
-// Runs `work` and adds what it was for to its IoError.
+// Runs `work`; an IoError of it names the run folder.
 template <typename Work>
 void ForNewFolder(const std::filesystem::path& path, const Work& work) {
   try {
@@ -132,7 +133,7 @@ RunFolder::RunFolder(const std::filesystem::path& path)
     throw IoError(fmt::format("another fleet runs here: {}",
                               ReadFile(file, /*max_size_bytes=*/4096)));
   }
-  // for the message above only
+  // the owner is only used in the message above
   const std::string owner = HostAndPid();
   if (::ftruncate(lock_fd_, 0) != 0 ||
       ::pwrite(lock_fd_, owner.data(), owner.size(), 0) < 0) {
@@ -164,7 +165,7 @@ RunFolder RunFolder::Create(const RunSection& run,
     folder.emplace(RunFolder(path));
     if (IsInUse(path)) {
       throw IoError(
-          "it is not empty; hint: fleet --resume FOLDER goes on with a run");
+          "it is not empty; hint: fleet --resume FOLDER resumes a run");
     }
     AtomicWriteFile(path / kConfigName, resolved_yaml);
     folder->BeginStart(run.name, run.seed);
@@ -257,7 +258,7 @@ std::string LogTail(const std::filesystem::path& path, int max_lines,
   file.seekg(begin);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) lines.push_back(line);
-  // what was cut off at the front is no whole line
+  // the first line may be cut off at its front
   if (begin > 0 && lines.size() > 1) lines.erase(lines.begin());
   const size_t count =
       std::min(lines.size(), static_cast<size_t>(std::max(max_lines, 0)));

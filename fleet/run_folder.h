@@ -19,32 +19,32 @@ enum class RunStatus {
 // "running", "complete", "stopped", "failed".
 std::string ToString(RunStatus status);
 
-// The folder that a run leaves.
+// The folder of a run.
 //
 //   config.yaml    the configuration with every value in force
 //   run.yaml       name, seed, program version, host and time of every start
 //   state.yaml     status and incarnations, for a resumed run
 //   lock           held while a fleet runs here
-//   logs/          ROLE-INDEX.INCARNATION.log, what each process printed
+//   logs/          ROLE-INDEX.INCARNATION.log, the output of each process
 //
-// The roles add their own: metrics, checkpoints, videos.
+// The roles add their own files: metrics, checkpoints, videos.
 //
-// While the object lives no other one of the same folder can be made, in any
-// process. Thread-safety: one thread at a time.
+// While the object lives, no process can make another one of the same folder.
+// Thread-safety: one thread at a time.
 class RunFolder {
  public:
-  // A new run in run.dir, or in runs/NAME-TIMESTAMP below the working folder
-  // (UTC; with -2, -3 ... if that exists). Throws IoError if the folder holds
-  // anything, is in use or cannot be written.
+  // Starts a new run in run.dir, or in runs/NAME-TIMESTAMP below the working
+  // folder (UTC; with -2, -3 ... if it exists). Throws IoError if the folder is
+  // not empty, is in use or cannot be written.
   static RunFolder Create(const RunSection& run,
                           const std::string& resolved_yaml);
-  // Goes on with an earlier one, by another configuration unless
-  // `resolved_yaml` is empty. Throws IoError if it is none or is in use,
-  // ConfigError if its state cannot be read.
+  // Resumes an earlier run, with the configuration `resolved_yaml` or, if this
+  // is empty, its own. Throws IoError if the folder holds no run or is in use,
+  // and ConfigError if its state cannot be read.
   static RunFolder Resume(const std::filesystem::path& path,
                           const std::string& resolved_yaml = "");
-  // The configuration that Resume() goes on with. Throws IoError, as it does,
-  // if there is none.
+  // The configuration file of the run in `path`. Throws IoError if the folder
+  // holds no run.
   static std::filesystem::path ConfigFile(const std::filesystem::path& path);
 
   ~RunFolder();
@@ -56,11 +56,11 @@ class RunFolder {
   std::filesystem::path LogFile(const rpc::RoleId& id,
                                 uint32_t incarnation) const;
 
-  // Counts on: 1 for a role's first process in this run, resumed or not. It is
-  // on the disk before it is returned. Throws IoError.
+  // Returns the number of a role's next process, from 1 for the first one in
+  // the whole run, after writing it to the disk. Throws IoError.
   uint32_t NextIncarnation(const rpc::RoleId& id);
-  // How often the run was started, and how it stood before this start; kRunning
-  // for a new one, or if the fleet before this one was killed.
+  // Number of starts of the run, and its status before this start: kRunning for
+  // a new run, or if the fleet before this one was killed.
   int64_t num_starts() const { return num_starts_; }
   RunStatus previous_status() const { return previous_status_; }
   // Throws IoError.

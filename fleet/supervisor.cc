@@ -251,7 +251,7 @@ void Supervisor::HandleFailure(Member& member, const std::string& why) {
       name, why, policy.budget, policy.window_s, LogOf(member),
       tail.empty() ? "is empty" : "ends with:\n", tail);
   if (member.spec.is_optional) {
-    spdlog::warn("the run goes on without {}", message);
+    spdlog::warn("the run continues without {}", message);
   } else {
     BeginStop(RunStatus::kFailed, message);
   }

@@ -4,9 +4,9 @@
 
 namespace replicant::fleet {
 
-// What this program was built from: "0.1.0 (git 0123456789ab)", with "+changes"
-// behind the commit if tracked files differed from it; "0.1.0 (no git)" outside
-// a repository.
+// Version and commit of this program: "0.1.0 (git 0123456789ab)". "+changes"
+// follows the commit if tracked files differed from it; outside a repository
+// "0.1.0 (no git)".
 std::string Version();
 
 }  // namespace replicant::fleet

@@ -166,7 +166,7 @@ TEST_F(RunFleetTest, GoesOnWithoutAnOptionalRole) {
   AddRole("actor", "0", "0", "1", "optional", {"run", "exit=1"});
   Start();
   ASSERT_TRUE(
-      AwaitOutput("the run goes on without actor-0: exit code 1, after "
+      AwaitOutput("the run continues without actor-0: exit code 1, after "
                   "the 1 restarts"))
       << Output();
   fleet_->Signal(SIGINT);

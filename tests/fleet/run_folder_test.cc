@@ -90,7 +90,7 @@ TEST_F(RunFolderTest, RefusesAFolderThatHoldsSomething) {
   std::ofstream(path_ / "notes.txt") << "mine";
   const std::string message =
       "run folder " + path_.string() +
-      ": it is not empty; hint: fleet --resume FOLDER goes on with a run; "
+      ": it is not empty; hint: fleet --resume FOLDER resumes a run; "
       "hint: --set run.dir=FOLDER puts the run somewhere else";
   EXPECT_EQ(MessageOf<IoError>([&] { RunFolder::Create(Config(), ""); }),
             message);
@@ -127,7 +127,7 @@ TEST_F(RunFolderTest, ResumesOnlyARun) {
   AtomicWriteFile(path_ / "state.yaml", "status: over\nstarts: 1\n");
   EXPECT_EQ(resume(), (path_ / "state.yaml").string() +
                           ":1:9: status: 'over' is not one of running, "
-                          "complete, stopped, failed (how the run stands)");
+                          "complete, stopped, failed (status of the run)");
   std::filesystem::remove(path_ / "state.yaml");
   EXPECT_EQ(resume(), "run folder " + path_.string() +
                           ": no run to resume, since it has no state.yaml");
