@@ -47,7 +47,7 @@ int64_t FakeClock::UnixNanos() const {
 
 bool FakeClock::WaitUntil(Mutex& mutex, CondVar& condition, TimePoint deadline,
                           const std::function<bool()>& predicate) {
-  // whoever has come to rest has found that it must wait
+  // a thread counts as a waiter only after it has found that it must wait
   bool holds = predicate();
   if (holds) return true;
   {

@@ -44,7 +44,7 @@ class CondVar {
   void Wait(Mutex& mutex) REQUIRES(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     condition_.wait(lock);
-    // the caller goes on holding the mutex
+    // the caller keeps the mutex
     lock.release();
   }
 

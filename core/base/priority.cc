@@ -18,13 +18,13 @@ void LowerPriority(int levels) {
   }
   if (levels == 0) return;
   constexpr int kNicest = 19;
-  // 0 is the calling thread, and -1 a niceness like any other
+  // 0 is the calling thread; the result -1 is a valid niceness
   errno = 0;
   const int niceness = ::getpriority(PRIO_PROCESS, 0);
   REPLICANT_CHECK(errno == 0, "getpriority: error {}", errno);
   const int error =
       ::setpriority(PRIO_PROCESS, 0, std::min(kNicest, niceness + levels));
-  // everybody may become nicer
+  // raising the niceness needs no privilege
   REPLICANT_CHECK(error == 0, "setpriority: error {}", errno);
 }
 

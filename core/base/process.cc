@@ -27,7 +27,7 @@
 namespace replicant {
 namespace {
 
-// What the child tells its parent when it cannot start the program.
+// The child's report to its parent when it cannot start the program.
 struct StartFailure {
   int error_number;
   // the call that failed, one of kStartCalls
@@ -38,7 +38,7 @@ constexpr const char* kStartCalls[] = {"open stdin",     "open stdout",
                                        "set processors", "execute"};
 enum StartCall { kStdin, kStdout, kStderr, kChdir, kAffinity, kExec };
 
-// Environment of this process with `extra` put over it.
+// Environment of this process, overridden by `extra`.
 std::vector<std::string> MergeEnvironment(
     const std::vector<std::string>& extra) {
   const auto name_of = [](std::string_view entry) {
@@ -67,7 +67,7 @@ std::vector<char*> PointersTo(std::vector<std::string>& strings) {
 bool OpenAs(int target, const char* path, int flags) {
   const int fd = ::open(path, flags, 0666);
   if (fd < 0) return false;
-  // dup2() of a descriptor onto itself would keep nothing else to close
+  // dup2() onto itself changes nothing and leaves no other descriptor to close
   if (fd == target) return true;
   const bool is_ok = ::dup2(fd, target) >= 0;
   ::close(fd);
@@ -144,7 +144,7 @@ ChildPlan MakePlan(const ProcessOptions& options) {
       ::sched_setaffinity(0, sizeof(plan.cpus), &plan.cpus) != 0) {
     fail(kAffinity);
   }
-  // it cannot fail: everybody may become nicer; its result is the new niceness
+  // raising the niceness cannot fail; the result is the new niceness
   if (plan.niceness_levels > 0) {
     [[maybe_unused]] const int niceness = ::nice(plan.niceness_levels);
   }
@@ -204,7 +204,7 @@ Process::Process(const ProcessOptions& options) {
     CloseAll({report[0], report[1]});
     throw IoError::FromErrno("fork", options.command[0], error);
   }
-  // also here, so that Signal() finds the group whoever runs first
+  // parent and child both call it, so that Signal() finds the group at once
   ::setpgid(pid_, pid_);
   ::close(report[1]);
 
@@ -236,7 +236,7 @@ Process::Process(Process&& other) noexcept
 
 Process::~Process() {
   if (pid_ < 0) return;
-  // even where the child has ended, its own children may live on in the group
+  // children of an ended child may still live in the group
   ::kill(-pid_, SIGKILL);
   if (!status_) Wait();
   ::close(pidfd_);
@@ -291,7 +291,7 @@ CommandResult RunCommand(ProcessOptions options,
 
 namespace {
 
-// Signal handlers have no argument of ours, so this is a global.
+// A signal handler takes no user argument, so this is a global.
 std::atomic<int> stop_count{0};
 std::atomic<int> stop_fd{-1};
 
@@ -320,7 +320,7 @@ StopSignal::StopSignal() : old_handlers_(std::make_unique<OldHandlers>()) {
   struct sigaction action {};
   action.sa_handler = &CountStop;
   ::sigemptyset(&action.sa_mask);
-  // no SA_RESTART: a blocking call comes back with EINTR and can look at
+  // no SA_RESTART: a blocking call returns EINTR, so its caller can check
   // count()
   ::sigaction(SIGINT, &action, &old_handlers_->interrupt);
   ::sigaction(SIGTERM, &action, &old_handlers_->terminate);

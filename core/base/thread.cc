@@ -106,7 +106,7 @@ void SetThreadAffinity(const CpuSet& cpus) {
 }
 
 void SetThreadName(const std::string& name) {
-  // 15 bytes and a terminator are all that the kernel keeps
+  // the kernel keeps 15 bytes and a terminator
   pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
 }
 

@@ -11,13 +11,13 @@
 namespace replicant::config {
 namespace {
 
-// What is wrong with an argument that no option took.
+// The problem of an argument that no option took.
 std::string ExtraProblem(const std::string& argument,
                          const std::vector<std::string>& known) {
   if (!argument.starts_with('-')) {
     return Quote(argument) +
-           ": unexpected argument; hint: a configuration is named with "
-           "--config FILE";
+           ": unexpected argument; hint: name a configuration with --config "
+           "FILE";
   }
   const std::string option = argument.substr(0, argument.find('='));
   const std::string near = NearestName(option, known);

@@ -1,3 +1,8 @@
+// A document is built by merging trees. FileLoader starts from an empty map,
+// merges the bases of a file into it in their order (each loaded the same way,
+// with a check for cycles) and the file itself last. Each override "a.b=value"
+// is then applied to the result: its path is walked, missing maps are made, and
+// the value is parsed as YAML.
 #include "core/config/document.h"
 
 #include <fmt/format.h>
@@ -16,7 +21,7 @@
 namespace replicant::config {
 namespace {
 
-// Lays `over` upon `base`: maps key by key, anything else replaces.
+// Merges `over` into `base`: maps key by key, other values replace.
 void Merge(Node over, Node* base) {
   if (over.kind != Node::Kind::kMap || base->kind != Node::Kind::kMap) {
     *base = std::move(over);
@@ -33,13 +38,13 @@ void Merge(Node over, Node* base) {
   }
 }
 
-// Reads a file with all that it builds on.
+// Reads a file and all its bases.
 class FileLoader {
  public:
   FileLoader(const FileReader& read_file, Problems* problems)
       : read_file_(read_file), problems_(problems) {}
 
-  // Whether every file could be read; if not, there is no tree to go on with.
+  // Whether every file could be read; if not, there is no tree.
   bool ok() const { return ok_; }
 
   Node LoadMain(const std::filesystem::path& path) {
@@ -53,7 +58,7 @@ class FileLoader {
     Place place;
   };
 
-  // `named_at` is the place that gets the blame if the file cannot be read.
+  // `named_at` is the place to show if the file cannot be read.
   Node Load(const std::filesystem::path& path, int file,
             const Place& named_at) {
     std::string text;
@@ -88,7 +93,7 @@ class FileLoader {
       std::string chain;
       for (const auto& file : open_) chain += file.string() + " -> ";
       return Fail(named_at,
-                  "a file cannot build on itself: " + chain + path.string());
+                  "a file cannot be its own base: " + chain + path.string());
     }
     if (++num_files_ > Document::kMaxFiles) {
       return Fail(named_at,
@@ -98,7 +103,7 @@ class FileLoader {
     return Load(path, file, named_at);
   }
 
-  // Removes the key `base` from a file and returns what it names.
+  // Removes the key `base` from a file and returns the files that it names.
   std::vector<Include> TakeBases(Node* root) {
     const Node::Entry* entry = root->Find("base");
     if (entry == nullptr) return {};
@@ -124,7 +129,7 @@ class FileLoader {
   }
 
   Node Fail(const Place& place, const std::string& message) {
-    // a file that nobody includes has no key to show
+    // the first file is not included by a key
     problems_->Add(place, open_.empty() ? "" : "base", message);
     ok_ = false;
     return EmptyMap(place.file);
@@ -190,8 +195,8 @@ class Override {
     return keys_.size() < static_cast<size_t>(YamlLimits::kDepth);
   }
 
-  // A value is parsed as the only element of a list, so that all that may stand
-  // in a list may stand here, a plain scalar and nothing among them.
+  // A value is parsed as the only element of a list, which allows the same
+  // forms as in a list, among them a plain scalar and an absent value.
   std::optional<Node> ParseValue(const std::string& text) {
     // a flow list would end at a ']' of the value; a block list does not
     std::optional<Node> list = ParseYaml("- " + text, place_.file, problems_);
@@ -206,8 +211,8 @@ class Override {
     return value;
   }
 
-  // The node that the path names, made with its parents if there is none;
-  // nullptr, with a problem, for a list element that is not there.
+  // The node at the path, made with its parents if it is missing. Adds a
+  // problem and returns nullptr for a list element that does not exist.
   Node* Descend(Node* node) {
     std::string path;
     for (const std::string& key : keys_) {
@@ -218,7 +223,7 @@ class Override {
         if (node == nullptr) return nullptr;
         continue;
       }
-      // a scalar in the way is replaced; the reader then says what is wanted
+      // a map replaces a scalar in the path; the reader reports its type later
       if (node->kind != Node::Kind::kMap) {
         *node = Node{};
         node->kind = Node::Kind::kMap;
@@ -280,7 +285,7 @@ Document Document::FromFile(const std::filesystem::path& path,
   for (const std::string& text : overrides) {
     Override(text, &document.problems_).Apply(&document.root_);
   }
-  // without its files a tree would give many problems that are none
+  // an incomplete tree would give many false problems
   if (!loader.ok()) document.problems_.ThrowIfAny();
   return document;
 }

@@ -37,7 +37,7 @@ std::string CountProblem(size_t count, const Range<int64_t>& size) {
                      ToString(size));
 }
 
-// "; did you mean 'level'?", or the list of what there is.
+// "; did you mean 'level'?", or the list of the keys here.
 std::string KeyHint(const std::string& key,
                     const std::vector<std::string>& known) {
   if (const std::string near = NearestName(key, known); !near.empty()) {
@@ -200,7 +200,7 @@ bool Reader::ParseElement(const Node& node, const Place& place,
                           std::vector<Scalar>* values) {
   ParsedScalar parsed = ParseScalar(node, declaration.type);
   if (!parsed.value) {
-    // the doc names the unit and the meaning of what is wanted
+    // the doc tells the unit and the meaning of the value
     state_->document.problems().Add(
         place, path,
         fmt::format("{} ({}){}", parsed.problem, declaration.doc, parsed.hint));

@@ -91,8 +91,7 @@ bool HasLeadingZero(std::string_view text) {
   return text.size() > 1 && text[0] == '0' && IsDigit(text[1]);
 }
 
-// Why `text`, which stands where a number is wanted, is none, or a hint how to
-// write it.
+// Why `text` is not the number wanted here, or a hint how to write it.
 std::string NumberHint(std::string_view text) {
   if (HasLeadingZero(text)) {
     return "; hint: a leading 0 means octal to some readers, leave it out";
@@ -232,7 +231,7 @@ std::string NumberToYaml(double value) {
   return text;
 }
 
-// Whether every reader takes the unquoted text for text.
+// Whether every YAML reader reads the unquoted text as text.
 bool IsPlainText(std::string_view text) {
   const auto is_letter = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';

@@ -29,7 +29,7 @@ Place ToPlace(const YAML::Mark& mark, int file) {
   return {file, mark.line + 1, mark.column + 1};
 }
 
-// The memory that a node and what is below it takes.
+// The memory of a node and its descendants.
 size_t TreeBytes(const Node& node) {
   size_t bytes = sizeof(Node::Entry) + node.text.size();
   for (const Node& item : node.items) bytes += TreeBytes(item);
@@ -129,8 +129,8 @@ class TreeBuilder : public YAML::EventHandler {
   }
   [[noreturn]] void FailTag(const YAML::Mark& mark,
                             const std::string& tag) const {
-    Fail(mark,
-         fmt::format("tag {}: tags are not read; hint: remove it", Quote(tag)));
+    Fail(mark, fmt::format("tag {}: tags are not supported; hint: remove it",
+                           Quote(tag)));
   }
   [[noreturn]] void FailDepth(const YAML::Mark& mark) const {
     Fail(mark, fmt::format("more than {} levels deep", YamlLimits::kDepth));
@@ -163,8 +163,8 @@ class TreeBuilder : public YAML::EventHandler {
   void TakeKey(const YAML::Mark& mark, const std::string& key, bool is_plain) {
     if (key == "<<" && is_plain) {
       Fail(mark,
-           "merge keys are not read; hint: put what is shared into a file of "
-           "its own and name it with 'base:'");
+           "merge keys are not supported; hint: move the shared keys to their "
+           "own file and name it with 'base:'");
     }
     Level& map = stack_.back();
     if (map.node.entries.size() >= YamlLimits::kMapKeys) {

@@ -14,7 +14,7 @@
 namespace replicant::metrics {
 namespace {
 
-// More than the records of a few seconds, little beside a replay.
+// Holds the records of a few seconds.
 constexpr size_t kMaxPendingBytes = size_t{1} << 20;
 
 // Writes all of `bytes`; returns 0, or the error number.
@@ -65,7 +65,7 @@ void AppendFile::Flush() {
   pending_.clear();
   if (error == 0) return;
 
-  // a torn record would hide all that follow it
+  // a torn record would hide all later ones
   const bool is_whole = !has_size || ::ftruncate(fd_, before.st_size) == 0;
   throw IoError::FromErrno(
       fmt::format("write ({} records dropped{})", num_records,

@@ -92,7 +92,7 @@ void EventWriter::AddText(std::string_view tag, std::string_view markdown,
 
 void EventWriter::Flush() {
   MutexLock lock(mutex_);
-  // also after a failure, so that a full disk is not retried at every step
+  // set after a failure too, so that a full disk is not retried at every step
   last_flush_ = clock_.Now();
   file_->Flush();
 }

@@ -80,7 +80,7 @@ void CutTornLine(int fd, const std::filesystem::path& path) {
   }
 }
 
-// Checks the options and makes the file fit to be appended to.
+// Checks the options and prepares the file for appending.
 std::filesystem::path PrepareFile(const JsonLinesOptions& options) {
   if (options.flush_interval < Clock::Duration::zero()) {
     throw InvalidArgument(
@@ -168,7 +168,7 @@ void JsonLinesWriter::Write(const JsonObject& object) {
 
 void JsonLinesWriter::Flush() {
   MutexLock lock(mutex_);
-  // also after a failure, so that a full disk is not retried at every line
+  // set after a failure too, so that a full disk is not retried at every line
   last_flush_ = clock_.Now();
   file_.Flush();
 }

@@ -42,7 +42,7 @@ void WriteAll(int fd, std::string_view bytes) {
   }
 }
 
-// Hands everything to another sink, with the line out of the way.
+// Forwards to another sink while the line is erased.
 class AboveLineSink : public spdlog::sinks::sink {
  public:
   AboveLineSink(spdlog::sink_ptr inner, TerminalLine& line)

@@ -16,14 +16,14 @@ namespace replicant::rpc {
 namespace {
 
 constexpr Clock::TimePoint kNever{Clock::Duration::max()};
-// Messages taken in a row before timers and deadlines get their turn.
+// Maximum messages handled in a row before timers and deadlines run.
 constexpr int kMessagesPerTurn = 256;
 
 ClientOptions Complete(ClientOptions options) {
   if (options.sender_id == 0) options.sender_id = RandomId();
   // the header and the payload
   options.socket.max_parts = static_cast<int>(options.limits.max_parts) + 1;
-  // a message for a server that is away waits here, where it has a deadline
+  // a message for an absent server waits in this client, which has deadlines
   options.socket.is_immediate = true;
   return options;
 }
@@ -118,7 +118,7 @@ CallReply Client::Wait(RequestId id) {
 std::optional<Client::RequestId> Client::WaitAny(Clock::Duration timeout) {
   const Clock::TimePoint end = Now() + timeout;
   while (true) {
-    // passes over those that Wait() has returned already
+    // skips requests that Wait() has returned already
     while (!done_.empty()) {
       const RequestId id = done_.front();
       done_.pop_front();
@@ -153,7 +153,7 @@ SendResult Client::SendOneWay(uint16_t kind, Message payload,
   const Clock::TimePoint end = Now() + timeout;
   while (true) {
     if (is_closed_) return SendResult::kClosed;
-    // requests that were started before go first
+    // earlier requests go first
     if (session_id_ != 0 && unsent_.empty() && !is_send_blocked_) {
       const SendResult result =
           SendMessage(kind, kOneWay, ++last_request_id_, payload);
@@ -178,14 +178,14 @@ void Client::AwaitAny(std::span<Client* const> clients, WakeEvent& wake,
   std::vector<PollItem> items(1);
   items[0].fd = wake.fd();
   for (Client* const client : clients) {
-    // replies that were taken in already
+    // replies that are already here
     if (!client->done_.empty()) return;
     end = client->NextTimer(end);
     items.push_back(
         {.socket = &client->socket_, .wants_send = client->is_send_blocked_});
     items.push_back({.socket = &client->monitor_.socket()});
   }
-  // a context that was shut down shows in the clients' own calls
+  // the clients' own calls report a context that was shut down
   static_cast<void>(Poll(items, end - Now()));
   if (items[0].can_receive) wake.Clear();
 }
@@ -205,7 +205,7 @@ void Client::Step(Clock::TimePoint end) {
     is_send_blocked_ = false;
     if (session_id_ == 0 && !is_hello_sent_) next_hello_ = Now();
   }
-  // replies that came before a disconnection are still good
+  // replies that came before a disconnection are still valid
   ReceiveAll();
   HandleConnectionEvents();
   CheckSilence();
@@ -223,7 +223,7 @@ void Client::RunTimers() {
   if (session_id_ != 0 && now >= next_heartbeat_) {
     next_heartbeat_ = now + options_.heartbeat_interval;
     Message empty;
-    // if there is no room, the server is as silent as without an answer
+    // a full queue counts as silence, like a missing answer
     static_cast<void>(SendMessage(kHeartbeatKind, 0, 0, empty));
     if (!heartbeat_sent_at_) heartbeat_sent_at_ = now;
   }
@@ -388,8 +388,8 @@ void Client::HandleError(const Header& header, ErrorBody error) {
     case ErrorCode::kSchemaMismatch:
       throw CommError(fmt::format("{}: {}", endpoint_, error.text));
     case ErrorCode::kUnknownSession:
-      // refused before it was looked at: even what is not idempotent can go
-      // again
+      // the server refused it unread, so even a request that is not idempotent
+      // can be sent again
       LoseSession();
       if (is_pending && found->second.is_sent) {
         Resend(header.request_id, found->second);
@@ -451,7 +451,7 @@ void Client::CheckSilence() {
       Now() - *heartbeat_sent_at_ < options_.server_timeout) {
     return;
   }
-  // the transport would wait for minutes for a host that is gone
+  // the transport would wait minutes for a lost host
   spdlog::warn("{}: the server does not answer", endpoint_);
   socket_.Disconnect(endpoint_);
   socket_.Connect(endpoint_);

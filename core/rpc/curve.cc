@@ -19,7 +19,7 @@ constexpr size_t kKeyCharacters = 40;
 constexpr std::string_view kZ85 =
     "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
     ".-:+=^!/*?&<>()[]{}@%$#";
-// far above what a fleet needs, far below what hurts
+// far above the needs of a fleet, yet harmless to read
 constexpr uint64_t kMaxFileBytes = 1 << 20;
 
 // Takes "<name> = <key>" off the stream.

@@ -32,7 +32,7 @@ void CheckVersion(uint16_t version) {
       version < kEnvelopeVersion ? "sender" : "receiver"));
 }
 
-// What the header says of its payload.
+// The size of the payload as stated by the header.
 struct PayloadClaim {
   uint32_t parts = 0;
   uint64_t size_bytes = 0;

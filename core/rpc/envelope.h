@@ -65,7 +65,7 @@ struct Envelope {
   Message payload;
 };
 
-// What Decode() accepts at most.
+// The limits of Decode().
 struct EnvelopeLimits {
   uint32_t max_parts = 1024;
   uint64_t max_payload_bytes = uint64_t{1} << 32;
@@ -85,13 +85,13 @@ Message Encode(const Header& header, Message payload);
 //
 // Throws MalformedMessage, with `frames` unchanged, if there is no header, or
 // for a wrong size, magic, checksum or flag, or if the parts and bytes that
-// came are not those that the header names, or are over a limit. Throws
-// VersionMismatch if the magic is right but the version is not; the message
-// says which side is older. Kinds, sessions and hashes are the caller's to
-// judge.
+// came differ from the header or are over a limit. Throws VersionMismatch if
+// the magic is right but the version is not; the message names the older side.
+// The caller checks kinds, sessions and hashes.
 Envelope Decode(std::span<Frame> frames, const EnvelopeLimits& limits = {});
 
-// Why a request was refused or failed; the numbers are part of the protocol.
+// The reason of a refused or failed request; the numbers are part of the
+// protocol.
 enum class ErrorCode : uint16_t {
   kNone = 0,
   kMalformed = 1,        // the message breaks the format

@@ -13,7 +13,7 @@ zmq_msg_t* Msg(std::byte* storage) {
   return reinterpret_cast<zmq_msg_t*>(storage);
 }
 
-// What a borrowed frame calls at its end.
+// The release callback of a borrowed frame.
 struct Release {
   std::function<void()> call;
 };
@@ -68,7 +68,7 @@ Frame Frame::Borrow(std::span<const std::byte> bytes,
                     std::function<void()> release) {
   auto hint = std::make_unique<Release>(Release{std::move(release)});
   Frame frame;
-  // the library takes a pointer to non-const, but only reads what it sends
+  // the library takes a pointer to non-const but only reads the bytes
   ZMQ_CALL(zmq_msg_init_data(Msg(frame.storage_),
                              const_cast<std::byte*>(bytes.data()), bytes.size(),
                              &CallRelease, hint.get()));

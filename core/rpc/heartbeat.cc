@@ -74,8 +74,8 @@ std::span<const std::byte> OnlyPart(std::string_view message,
   return payload[0].bytes();
 }
 
-// What is wrong with the fields that Encode() and Decode() both check; empty
-// if nothing is.
+// The problem of the fields that Encode() and Decode() both check; empty if
+// there is none.
 std::string ProblemOf(const Heartbeat& beat) {
   if (!IsRoleName(beat.id.role)) {
     return "field 'role' is not of the form [a-z0-9_-]{1,32}";

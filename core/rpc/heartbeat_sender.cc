@@ -13,9 +13,9 @@
 namespace replicant::rpc {
 namespace {
 
-// How soon a request under way notices that the sender ends.
+// Delay after which a request under way notices the end of the sender.
 constexpr auto kStep = std::chrono::milliseconds(20);
-// For the answer to the last heartbeat.
+// Timeout of the answer to the last heartbeat.
 constexpr auto kLastTimeout = std::chrono::milliseconds(300);
 
 void ReadVariable(const char* name, uint32_t* value) {
@@ -44,7 +44,8 @@ void CheckIdentity(const RoleId& id, uint32_t incarnation) {
   }
 }
 
-// Passing through these states is news: somebody waits for it.
+// The supervisor waits for changes into and out of these states, so they are
+// sent at once.
 bool IsPassing(RoleState state) {
   return state == RoleState::kStarting || state == RoleState::kDraining;
 }
@@ -99,7 +100,7 @@ void HeartbeatSender::SetState(RoleState state, std::string_view reason) {
       has_news_ |= is_news;
       state_ = state;
     }
-    // while it runs, the reason of the last wait is still to be told
+    // a running role still reports the reason of its last wait
     if (state != RoleState::kRunning) reason_ = reason;
   }
   if (is_news) changed_.NotifyAll();
@@ -180,7 +181,7 @@ void HeartbeatSender::Beat(Clock::Duration timeout, bool is_last) {
       if (*done == *id) return;
     }
   } catch (const CommError& e) {
-    // a supervisor of another version: no reason for the role to end
+    // a supervisor of another version does not end the role
     if (last_problem_ != e.what()) spdlog::warn("heartbeat: {}", e.what());
     last_problem_ = e.what();
   }

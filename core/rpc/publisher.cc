@@ -47,7 +47,7 @@ void Publisher::Publish(std::string_view topic, uint64_t version,
   header.schema_hash = protocol_.schema_hash;
   header.request_id = ++value.sequence;
 
-  // the first part of the payload says what the rest is
+  // the first part of the payload describes the rest
   WireWriter about;
   about.Write(version);
   about.Write(options_.clock->UnixNanos());

@@ -15,7 +15,7 @@
 namespace replicant::rpc {
 namespace {
 
-// Messages taken in a row before posted work and the tick get their turn.
+// Maximum messages handled in a row before posted work and the tick run.
 constexpr int kMessagesPerTurn = 256;
 
 ServerOptions Complete(ServerOptions options) {
@@ -93,7 +93,7 @@ void Server::RunLoop() {
   next_tick_ = Now() + options_.tick_interval;
   complaints_since_ = Now();
   while (!is_stop_requested_) {
-    // a clock that jumps is noticed within one interval of real time
+    // a jump of the clock takes effect within one interval of real time
     const Clock::Duration wait =
         std::min(next_tick_ - Now(), options_.tick_interval);
     if (Poll(items, wait) == PollResult::kClosed) return;
@@ -298,7 +298,7 @@ void Server::HandleRequest(ReplyTo reply_to, Envelope envelope,
                   request.peer_name, e.what());
     AnswerError(token, ErrorCode::kFailed, e.what());
   }
-  // nothing will be answered, so nothing is to be kept
+  // no answer follows, so no state is kept
   if (request.is_one_way) unanswered_.erase(token);
 }
 
@@ -317,7 +317,7 @@ bool Server::AnswerError(uint64_t token, ErrorCode code,
 }
 
 void Server::Complain(ReplyTo reply_to, ErrorCode code, std::string_view text) {
-  // logged as rarely as it is answered, or a hostile peer fills the disk
+  // log only answered complaints: a hostile peer must not fill the disk
   const Clock::TimePoint now = Now();
   if (now - complaints_since_ >= std::chrono::seconds(1)) {
     complaints_since_ = now;

@@ -20,8 +20,8 @@
 namespace replicant::rpc {
 namespace {
 
-// libzmq is not instrumented: without a word ThreadSanitizer takes the bytes
-// that one thread sends and another one reads, in place, for a race.
+// libzmq is not instrumented. Without these calls ThreadSanitizer reports a
+// race on bytes that one thread sends and another one reads in place.
 #if defined(__SANITIZE_THREAD__)
 void MarkSent(void* context) { __tsan_release(context); }
 void MarkReceived(void* context) { __tsan_acquire(context); }
@@ -62,7 +62,7 @@ PollResult PollUntil(std::span<zmq_pollitem_t> items,
     // rounded up, so that the last wait does not end early and spin
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(
         deadline - Clock::Real().Now());
-    // a long wait is taken in pieces: the library counts in a long
+    // splits a long wait: the library takes milliseconds as a long
     const int64_t wait_ms = std::clamp<int64_t>(left.count(), 0, 1 << 30);
     const int count =
         zmq_poll(items.data(), static_cast<int>(items.size()), wait_ms);
@@ -92,7 +92,7 @@ ZmqContext::ZmqContext(int io_threads) : handle_(zmq_ctx_new()) {
 }
 
 ZmqContext::~ZmqContext() {
-  // the library would wait for them for ever
+  // the library would wait for ever for the sockets
   REPLICANT_CHECK(num_sockets_ == 0, "{} sockets outlive their context",
                   num_sockets_.load());
   while (zmq_ctx_term(handle_) != 0 && zmq_errno() == EINTR) {
@@ -290,8 +290,8 @@ SendResult ZmqSocket::SendRest(Message& message) {
       if (error == EINTR) continue;
       if (error == ETERM) return SendResult::kClosed;
       if (error != EAGAIN && error != EHOSTUNREACH) ZMQ_CALL(-1);
-      // the connection broke: the library drops the parts that are still to
-      // come, but wants to be given them, or they would start a new message
+      // the connection broke. The library drops the remaining parts but must
+      // still receive them, or they would start a new message
       result = SendResult::kUnroutable;
     }
     ++i;
@@ -366,7 +366,7 @@ bool IsLocalEndpoint(std::string_view endpoint) {
   if (colon == std::string_view::npos) return false;
   const std::string host(endpoint.substr(0, colon));
   if (host == "[::1]") return true;
-  // names are not trusted: they resolve to whatever the host says
+  // names are not trusted: the host decides what they resolve to
   in_addr address{};
   return ::inet_pton(AF_INET, host.c_str(), &address) == 1 &&
          (ntohl(address.s_addr) >> 24) == 127;

@@ -52,7 +52,7 @@ class ZipError {
   zip_error_t error_{};
 };
 
-// What keeps `name` from naming an array; empty if nothing does.
+// Why `name` cannot name an array; empty if it can.
 std::string_view NameProblem(std::string_view name) {
   if (std::ranges::any_of(name, [](char c) { return c < ' ' && c >= '\0'; })) {
     return "control characters are not allowed";
@@ -90,7 +90,7 @@ struct NpzReader::Archive {
 
 void NpzReader::Archive::Open(zip_source_t* created, ZipError& error) {
   ZipSourcePtr source(created);
-  // libzip takes no bytes for an archive without entries
+  // libzip would read zero bytes as an archive without entries
   if (archive_bytes == 0) {
     throw IoError(
         fmt::format("{}: is empty; hint: was it copied in full?", where));

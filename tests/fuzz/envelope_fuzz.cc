@@ -1,5 +1,5 @@
-// Hostile bytes for the envelope and for the bodies that travel in it. What is
-// accepted must come out again, byte for byte, when it is encoded.
+// Hostile bytes for the envelope and its bodies. An accepted message must
+// encode to the same bytes again.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -65,7 +65,7 @@ void FuzzEnvelope(std::span<const std::byte> input) {
   }
 }
 
-// A part that is accepted as `Body` is what the body encodes to.
+// A part that decodes to a `Body` equals the encoding of that body.
 template <typename Body>
 void FuzzBody(std::span<const std::byte> input) {
   const Message part = MakeMessage(Frame::Copy(input));
@@ -103,7 +103,7 @@ void FuzzFields(std::span<const std::byte> input) {
 
 void FuzzOne(std::span<const std::byte> input) {
   if (input.empty()) return;
-  // the first byte chooses what is fuzzed
+  // the first byte chooses the target
   const auto choice = std::to_integer<uint8_t>(input[0]) % 4;
   input = input.subspan(1);
   if (choice == 0) FuzzEnvelope(input);

@@ -1,6 +1,6 @@
-// Frame groups come from actors and from disk: whatever the bytes, the decoder
-// gives frames or an IoError, and the part that a reader is sent decodes to
-// the same.
+// Frame groups come from actors and from disk. For any bytes the decoder gives
+// frames or an IoError, and the part sent to a reader decodes to the same
+// frames.
 #include <cstddef>
 #include <cstdint>
 #include <span>

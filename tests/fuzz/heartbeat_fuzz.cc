@@ -1,5 +1,5 @@
-// Heartbeats come from any process that can connect: whatever the bytes, they
-// are refused with a MalformedMessage, or are written again as they came.
+// Heartbeats come from any process that can connect. Any bytes are refused with
+// a MalformedMessage or encode to the same bytes again.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,7 +1,7 @@
-// Any bytes, as a file that a run finds and goes on with.
+// Any bytes as the JSON-lines file that a resumed run finds.
 //
-// The writer either refuses the file and leaves it as it was, or keeps all
-// whole lines of it, cuts only what follows the last newline and appends.
+// The writer either refuses the file and leaves it unchanged, or keeps all its
+// whole lines, cuts only the bytes after the last newline and appends.
 #include <spdlog/spdlog.h>
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Any bytes are an .npy file or an IoError; what reads writes and reads again
-// equal.
+// Any bytes are an .npy file or an IoError. An array that was read reads back
+// equal after it is written.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Any bytes are an .npz file or an IoError; the arrays that can be read are
-// written and read again equal, stored and deflated.
+// Any bytes are an .npz file or an IoError. Arrays that were read read back
+// equal after they are written, stored and deflated.
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,6 +1,6 @@
-// Messages of replay/format/protocol.h come from any peer: whatever the bytes,
-// they are refused with a MalformedMessage (IoError inside a segment) or can be
-// read in full.
+// Messages of replay/format/protocol.h come from any peer. Any bytes are
+// refused with a MalformedMessage (IoError inside a segment) or can be read in
+// full.
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,6 +1,5 @@
-// Hostile messages for a replay service that runs: it goes on, whatever comes.
-// After each input it must answer a good request, and the memory that it holds
-// must stay within its limit.
+// Hostile messages for a running replay service. After each input it must still
+// answer a good request, and its memory must stay within its limit.
 //
 // The input is a list of messages. Each begins with a byte: the low bits are
 // the kind of a message in a good envelope, or, from kRaw on, of parts that are

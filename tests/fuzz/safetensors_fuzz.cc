@@ -1,5 +1,5 @@
-// Any bytes are a .safetensors file or an IoError; the tensors that can be read
-// are written and read again equal, metadata included.
+// Any bytes are a .safetensors file or an IoError. Tensors that were read read
+// back equal after they are written, metadata included.
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,5 +1,5 @@
-// Step groups come from writers and from disk: whatever the bytes, they are
-// refused with an IoError or every row of them can be read.
+// Step groups come from writers and from disk. Any bytes are refused with an
+// IoError, or every row of them can be read.
 #include <cstddef>
 #include <cstdint>
 #include <span>

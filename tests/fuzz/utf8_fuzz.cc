@@ -1,8 +1,8 @@
-// Any bytes, as text for readers that refuse what is not UTF-8.
+// Any bytes as text for readers that require UTF-8.
 //
-// What comes out of ToValidUtf8() is accepted by another implementation (the
-// JSON library's) and stays as it is; a terminal line is never wider than
-// asked for and holds no control character.
+// Another implementation (the JSON library's) accepts the result of
+// ToValidUtf8(), and a second call leaves it unchanged. A terminal line is
+// never wider than requested and holds no control character.
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>

@@ -1,8 +1,8 @@
-// Configuration files and overrides: whatever the bytes, the loader returns a
-// configuration or throws ConfigError; what it returns can be written as YAML
-// and read again to the same.
+// Any bytes as configuration files and overrides. The loader returns a
+// configuration or throws ConfigError; the result reads back equal after it is
+// written as YAML.
 //
-// Input: files separated by lines "===", the first is run.yaml and the others
+// Input: files separated by lines "===". The first is run.yaml, the others are
 // base0.yaml, base1.yaml, ...; a part that starts with "--set " is an override.
 #include <cstddef>
 #include <cstdint>

@@ -5,14 +5,14 @@
 
 namespace replicant::testing {
 
-// Allocations by operator new, by who asked.
+// Counts of allocations by operator new, by caller.
 struct AllocationCounts {
   int64_t own = 0;      // this program
   int64_t library = 0;  // oneDNN, which makes a few small ones in every run
 };
 
-// What `work` allocates, in all threads. A program that calls this has its
-// operator new replaced.
+// Counts the allocations of `work` in all threads. A program that calls this
+// has its operator new replaced.
 AllocationCounts CountAllocations(const std::function<void()>& work);
 
 }  // namespace replicant::testing

@@ -6,8 +6,8 @@
 
 namespace replicant::testing {
 
-// What the E that `function` throws says; "no exception" if it throws none.
-// Another exception passes through and fails the test.
+// The message of the E that `function` throws; "no exception" if it throws
+// none. Another exception passes through and fails the test.
 template <typename E = Error, typename Function>
 std::string MessageOf(const Function& function) {
   try {

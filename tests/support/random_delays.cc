@@ -4,8 +4,8 @@
 //
 // One call in a hundred takes up to 3 ms longer, one in 3000 begins a burst in
 // which each call of the thread takes up to 20 ms longer, and every third
-// thread is slow in its first hundreds of calls. Programs outside of the folder
-// RANDOM_DELAYS_FOLDER run as ever.
+// thread is slow in its first hundreds of calls. Programs outside the folder
+// RANDOM_DELAYS_FOLDER run unchanged.
 #include <dlfcn.h>
 #include <poll.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@
 
 namespace {
 
-// Whether the program is one to delay: 0 not known yet, 1 yes, 2 no.
+// Whether to delay this program: 0 not known yet, 1 yes, 2 no.
 std::atomic<int> is_delayed = 0;
 
 bool IsDelayed() {
@@ -42,7 +42,7 @@ bool IsDelayed() {
   return state == 1;
 }
 
-// Of one thread; xorshift64, seeded by the time and the thread.
+// Random numbers of one thread: xorshift64, seeded by the time and the thread.
 struct Delays {
   uint64_t Next() {
     if (state == 0) {

@@ -52,7 +52,7 @@ TEST(CommandLineTest, ReturnsFileAndOverridesInOrder) {
 TEST(CommandLineTest, NamesTheNearestOptionBeforeAMissingOne) {
   EXPECT_EQ(ProblemsOf({"--confg", "run.yaml", "--sett=a=b"}),
             "--confg: unknown option; did you mean '--config'?\n"
-            "'run.yaml': unexpected argument; hint: a configuration is named "
+            "'run.yaml': unexpected argument; hint: name a configuration "
             "with --config FILE\n"
             "--sett: unknown option; did you mean '--set'?");
   EXPECT_EQ(ProblemsOf({"--verbose"}),
@@ -65,7 +65,7 @@ TEST(CommandLineTest, ReportsWhatIsMissingOrTooMuch) {
             "--config FILE is missing; hint: --help lists the options, "
             "--print_config_docs the keys of a configuration");
   EXPECT_EQ(ProblemsOf({"--config", "a", "--set", "b=1", "c=1"}),
-            "'c=1': unexpected argument; hint: a configuration is named with "
+            "'c=1': unexpected argument; hint: name a configuration with "
             "--config FILE");
   EXPECT_EQ(ProblemsOf({"--config"}),
             "--config: 1 required FILE missing; hint: see --help");

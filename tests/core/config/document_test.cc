@@ -86,7 +86,7 @@ TEST(DocumentTest, PointsIntoTheFileInWhichTheValueStands) {
 TEST(DocumentTest, ShowsACycleOfBases) {
   EXPECT_EQ(ProblemsOf({{"run.yaml", "base: a.yaml\n"},
                         {"a.yaml", "\nbase: ./x/../run.yaml\n"}}),
-            "a.yaml:2:7: base: a file cannot build on itself: run.yaml -> "
+            "a.yaml:2:7: base: a file cannot be its own base: run.yaml -> "
             "a.yaml -> run.yaml");
 }
 

@@ -114,7 +114,7 @@ TEST(YamlParserTest, BoundsTheSizeOfAFileAndOfAMap) {
 
 TEST(YamlParserTest, RefusesWhatAConfigurationDoesNotNeed) {
   EXPECT_EQ(ProblemsOf("a: !!int 3\n"),
-            "f.yaml:1:4: tag 'tag:yaml.org,2002:int': tags are not read; "
+            "f.yaml:1:4: tag 'tag:yaml.org,2002:int': tags are not supported; "
             "hint: remove it");
   EXPECT_EQ(
       ProblemsOf("? [a]\n: 1\n"),
@@ -124,8 +124,8 @@ TEST(YamlParserTest, RefusesWhatAConfigurationDoesNotNeed) {
   EXPECT_EQ(ProblemsOf("a: &x y\n*x : 1\n"),
             "f.yaml:2:1: an alias cannot be a key");
   EXPECT_EQ(ProblemsOf("a: &x {b: 1}\nc: {<<: *x}\n"),
-            "f.yaml:2:5: merge keys are not read; hint: put what is shared "
-            "into a file of its own and name it with 'base:'");
+            "f.yaml:2:5: merge keys are not supported; hint: move the shared "
+            "keys to their own file and name it with 'base:'");
   EXPECT_EQ(ProblemsOf("a: 1\n---\nb: 2\n"),
             "f.yaml:2:1: a second document; hint: remove the line '---' "
             "before it");

@@ -85,8 +85,9 @@ TEST(SharedMemoryTest, NothingButASealedMemoryFileIsOpened) {
   close(pipe_fds[1]);
   EXPECT_NE(why_not(pipe_fds[0]).find("is not a sealed memory file"),
             std::string::npos);
-  EXPECT_NE(why_not(open("/dev/null", O_RDWR)).find("is no memory file"),
-            std::string::npos);
+  EXPECT_NE(
+      why_not(open("/dev/null", O_RDWR)).find("is not a sealed memory file"),
+      std::string::npos);
   // one that could be cut while it is written to
   const int unsealed = memfd_create("replicant", MFD_ALLOW_SEALING);
   ASSERT_EQ(ftruncate(unsealed, 4096), 0);
