@@ -8,7 +8,7 @@
 namespace replicant::agents {
 namespace {
 
-// What env/specs.h gives for an action without a bound.
+// Bound of an unbounded action in env/specs.h.
 constexpr double kUnbounded = 1e10;
 
 }  // namespace

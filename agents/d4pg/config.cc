@@ -28,13 +28,12 @@ EncoderConfig EncoderConfig::Read(config::Reader& reader) {
                "stride of each convolution, for custom");
   const bool is_custom = c.kind == EncoderKind::kCustom;
   if (is_custom && c.channels.empty()) {
-    reader.Error("channels", "custom wants at least one convolution");
+    reader.Error("channels", "kind custom needs at least one convolution");
   }
   if (!is_custom &&
       !(c.channels.empty() && c.kernels.empty() && c.strides.empty())) {
     reader.Error("kind",
-                 "channels, kernels and strides are given, which only custom "
-                 "has");
+                 "channels, kernels and strides are only for kind custom");
   }
   if (c.channels.size() != c.kernels.size() ||
       c.channels.size() != c.strides.size()) {

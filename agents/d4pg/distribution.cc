@@ -12,7 +12,7 @@
 namespace replicant::agents::d4pg {
 namespace {
 
-// z as a row [K]
+// The atoms z, [K].
 graph::Output Atoms(graph::Graph& graph, const Support& support, DType dtype) {
   HostTensor z(dtype, Shape({support.num_atoms}));
   const double gap = (support.v_max - support.v_min) /
@@ -43,15 +43,15 @@ Support MakeSupport(const DistributionConfig& config, double discount,
   const Support support{.v_min = config.v_min.value_or(0.0),
                         .v_max = config.v_max.value_or(largest_return),
                         .num_atoms = config.num_atoms};
-  // a bound written with a few digits less is meant as the bound
+  // accepts a bound that the user rounded to a few digits
   constexpr double kTolerance = 1e-3;
   if (support.v_min > 0.0 ||
       support.v_max < largest_return * (1.0 - kTolerance) ||
       support.v_min >= support.v_max) {
     throw ConfigError(fmt::format(
-        "D4PG: distribution.v_min {} and v_max {} cut the returns that there "
-        "can be: [0, {:.6g}] with a largest reward of {} per agent step and "
-        "discount {}; hint: leave them out, or widen them",
+        "D4PG: distribution.v_min {} and v_max {} cut the range of returns, "
+        "[0, {:.6g}] for a largest reward of {} per agent step and discount "
+        "{}; hint: leave them out, or widen them",
         support.v_min, support.v_max, largest_return, largest_reward,
         discount));
   }

@@ -38,7 +38,7 @@ PolicyLossResult PolicyLoss(const PolicyNetwork::Result& policy, Output value,
   result.loss = graph::Neg(graph::ReduceMean(value));
   result.objective = result.loss;
   if (config.max_action_gradient_norm > 0.0) {
-    // action * clipped gradient has that gradient by the action
+    // the gradient of action * clipped by the action is `clipped`
     const Output gradient =
         graph::Gradients(graph::ReduceSum(value), {policy.action})[0];
     const Output clipped = graph::StopGradient(

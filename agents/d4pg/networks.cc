@@ -14,7 +14,7 @@
 namespace replicant::agents::d4pg {
 namespace {
 
-// First values of a layer that relu follows (`gain` sqrt 2) or not (1).
+// Initial values of a layer. `gain` is sqrt 2 if a relu follows, otherwise 1.
 nn::LayerOptions LayerOptionsOf(const NetworkConfig& config, double gain,
                                 DType dtype) {
   nn::LayerOptions options{.dtype = dtype};
@@ -25,8 +25,8 @@ nn::LayerOptions LayerOptionsOf(const NetworkConfig& config, double gain,
   return options;
 }
 
-// The same for a last layer whose weights are `scale` times as large, and whose
-// bias i starts lower by bias_slope * i.
+// Initial values of a last layer: weights and biases are multiplied by `scale`,
+// and bias i is lower by bias_slope * i.
 nn::LayerOptions LastLayerOptions(const NetworkConfig& config, double scale,
                                   double bias_slope, int64_t in, DType dtype) {
   nn::LayerOptions options = LayerOptionsOf(config, 1.0, dtype);
@@ -50,8 +50,8 @@ int64_t ConvSize(int64_t size, const ConvLayer& layer) {
   return size < layer.kernel ? 0 : (size - layer.kernel) / layer.stride + 1;
 }
 
-// Height, width and channels after the convolutions; zero sizes where the image
-// is too small.
+// Returns height, width and channels after the convolutions; a size is zero if
+// the image is too small.
 std::array<int64_t, 3> ConvnetSize(const NetworkConfig& config,
                                    const Shape& image) {
   std::array<int64_t, 3> size = {image[0], image[1], image[2]};
@@ -114,7 +114,7 @@ Encoder::Encoder(Graph& graph, const NetworkConfig& config,
   const Graph::Scope scope(graph, "encoder/convnet");
   int64_t in = spec.observation[2];
   for (const ConvLayer& layer : config.encoder.Layers()) {
-    // a module each for the convolution and its relu
+    // PyTorch numbers the convolution and its relu as two modules
     const std::string name = std::to_string(2 * layers_.size());
     layers_.emplace_back(graph, name, in, layer.channels, layer.kernel,
                          graph::Conv2dOptions{.stride = layer.stride},
@@ -167,8 +167,8 @@ Head::Head(Graph& graph, const NetworkConfig& config, const Options& options)
       config.activation == Activation::kRelu ? std::sqrt(2.0) : 1.0;
   for (size_t i = 1; i <= sizes.size(); ++i) {
     const bool is_last = i == sizes.size();
-    // 0, 1, 2 are linear, norm and tanh; then a module each for a layer and
-    // its activation
+    // modules 0, 1, 2 are linear, norm and tanh; then each layer and its
+    // activation are two modules
     layers_.emplace_back(
         graph, std::to_string(2 * i + 1), sizes[i - 1],
         is_last ? options.out : sizes[i],

@@ -38,8 +38,7 @@ class Differentiator {
       const auto found = adjoints_.find(x.endpoint());
       if (found == adjoints_.end()) {
         throw InvalidArgument(fmt::format(
-            "{}: Gradients: the loss '{}' does not depend on '{}' in a way "
-            "that lets a gradient through",
+            "{}: Gradients: no gradient flows from the loss '{}' to '{}'",
             graph_.site().ToString(), loss.producer().name, x.producer().name));
       }
       gradients.push_back(found->second);

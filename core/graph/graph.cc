@@ -11,8 +11,8 @@
 namespace replicant::graph {
 namespace {
 
-// The types of these nodes are what the attributes say, so that a pass can copy
-// them like any other.
+// Reads the type of a node without inputs from its attributes, so that a pass
+// can copy the node like any other.
 std::vector<TensorType> InferFromAttributes(const InferContext& context) {
   const auto dtype = ParseDType(context.attributes.Text("dtype"));
   REPLICANT_CHECK(dtype.has_value(), "unknown dtype '{}'",
@@ -150,7 +150,7 @@ Output Graph::Scalar(double value, DType dtype, CallSite site) {
       tensor.MutableSpan<int32_t>()[0] = static_cast<int32_t>(rounded);
       break;
     case DType::kI64:
-      // 2^63 - 1 is not a double: the largest one below must be met exactly
+      // 2^63 - 1 is no double; doubles from 2^63 on would overflow
       tensor.MutableSpan<int64_t>()[0] =
           rounded >= 0x1p63 ? std::numeric_limits<int64_t>::max()
                             : static_cast<int64_t>(rounded);

@@ -20,7 +20,7 @@ std::string TypesOf(const Node& node) {
   return text;
 }
 
-// Shape and dtype of inputs and constants are printed as the type already.
+// Leaves out shape and dtype of inputs and constants, which the type shows.
 std::string AttributesOf(const Node& node) {
   return node.inputs.empty() ? std::string() : node.attributes.ToString();
 }

@@ -92,7 +92,7 @@ double Softplus(double a) {
          (std::isnan(a) ? a : 0.0);
 }
 
-// Keeps NaN, unlike std::clamp, whose result for NaN is the argument by luck.
+// Clips to [low, high] and keeps NaN; std::clamp promises nothing for NaN.
 double Clip(double a, double low, double high) {
   return std::isnan(a) ? a : std::fmin(std::fmax(a, low), high);
 }

@@ -54,7 +54,7 @@ std::vector<std::vector<double>> OrthonormalVectors(RandomStream& random,
   while (vectors.size() < count) {
     std::vector<double> v(size);
     for (double& x : v) x = random.Normal();
-    // the second round removes what rounding left of the first
+    // the second round removes the rounding errors of the first
     for (int round = 0; round < 2; ++round) {
       for (const std::vector<double>& other : vectors) {
         const double along = Dot(v, other);
@@ -62,7 +62,7 @@ std::vector<std::vector<double>> OrthonormalVectors(RandomStream& random,
       }
     }
     const double norm = std::sqrt(Dot(v, v));
-    // a draw that lies in the span of the others is drawn again
+    // draw again if v lies in the span of the others
     if (norm < 1e-8) continue;
     for (double& x : v) x /= norm;
     vectors.push_back(std::move(v));
@@ -153,8 +153,8 @@ Initializer UnitVector() {
 
 namespace {
 
-// `initializer` with every value x at index i replaced by change(x, i), in
-// double, so that the change costs one rounding.
+// Replaces every value x of `initializer`, at index i, by change(x, i). It
+// works in double, so that the change costs one rounding.
 template <typename Change>
 Initializer Changed(Initializer initializer, Change change) {
   return [initializer = std::move(initializer), change](

@@ -13,7 +13,8 @@
 namespace replicant::nn {
 namespace {
 
-// weight and bias of a layer with weights of this shape
+// Declares the weight of shape `weight`, and the bias if there is one, under
+// the scope `name`.
 std::vector<VariableId> AddWeights(Graph& graph, const std::string& name,
                                    const Shape& weight,
                                    const LayerOptions& options) {
@@ -35,8 +36,8 @@ std::vector<VariableId> AddWeights(Graph& graph, const std::string& name,
   return variables;
 }
 
-// weight (gamma, ones where `first` is empty) and bias (beta, zeros) under the
-// scope `name`
+// Declares weight (gamma; ones if `first` is empty) and bias (beta; zeros)
+// under the scope `name`.
 std::vector<VariableId> AddScaleAndOffset(Graph& graph, const std::string& name,
                                           const Shape& shape, DType dtype,
                                           const Initializer& first) {
@@ -145,7 +146,7 @@ RunningStatistics::Normalised RunningStatistics::Normalise(
     const auto norm = graph::BatchNorm(x, gamma, beta, options);
     return {norm, count_of(norm.mean)};
   }
-  // all replicas' moments, combined into those of the rows of all
+  // combine the moments of all replicas
   const Output gathered = gather_(graph::BatchMoments(x));
   const Output moments = graph::CombineMoments(gathered);
   const auto row = [&](int64_t i) {

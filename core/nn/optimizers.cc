@@ -12,7 +12,7 @@
 namespace replicant::nn {
 namespace {
 
-// One variable of zeros per parameter.
+// Declares one variable of zeros per parameter.
 std::vector<VariableId> AddSlots(Graph& graph, const std::string& scope_name,
                                  const std::vector<VariableId>& parameters) {
   const Graph::Scope scope(graph, scope_name);
@@ -95,7 +95,7 @@ Output LinearSchedule(Output step, double first, double last, int64_t begin,
                     end));
   const auto start = static_cast<double>(begin);
   const auto length = static_cast<double>(end - begin);
-  // the part of the way that is done, in [0, 1]
+  // share of the way from begin to end, in [0, 1]
   const Output done = graph::Clip(
       graph::Affine(AsFloat(step), 1.0 / length, -start / length), 0.0, 1.0);
   return graph::Affine(done, last - first, first);

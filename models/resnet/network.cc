@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::array<int64_t, 4> kBlocks18 = {2, 2, 2, 2};
 constexpr std::array<int64_t, 4> kBlocks50 = {3, 4, 6, 3};
-// Channels of a bottleneck's result by those within.
+// Ratio of a bottleneck's output channels to its inner channels.
 constexpr int64_t kExpansion = 4;
 
 struct ConvSizes {
@@ -37,7 +37,7 @@ Output Apply(const nn::BatchNorm& norm, Output x,
                             : norm.Train(x, updates, epilogue);
 }
 
-// The channels of a pixel as torchvision's weights expect them.
+// Normalises the colors of pixels as torchvision's weights expect.
 Output NormalizeColors(Output image, DType dtype) {
   Graph& graph = *image.graph;
   // mean and standard deviation of ImageNet's training images

@@ -8,8 +8,8 @@
 namespace replicant::models::resnet {
 namespace {
 
-// Weights, which have decay, and all else, which has none (arXiv:1706.02677,
-// section 5.1).
+// Adds SGD in two nodes: weights have weight decay, norms and biases have none
+// (arXiv:1706.02677, section 5.1).
 std::vector<Output> AddOptimizer(Graph& graph, const SgdConfig& config,
                                  const nn::TrainedVariables& trained,
                                  Output step) {
@@ -39,7 +39,7 @@ Output LearningRate(const SgdConfig& config, Output step, CallSite site) {
   const Output rate =
       nn::PiecewiseConstantSchedule(step, config.decay_steps, values);
   if (config.warm_up_steps == 0) return rate;
-  // the first step has one part of it, the last of the warm-up all
+  // step 0 has 1 / warm_up_steps of the rate, the last step of the warm-up all
   return graph::Mul(
       rate, nn::LinearSchedule(step, 0.0, 1.0, -1, config.warm_up_steps - 1));
 }

@@ -14,10 +14,10 @@
 namespace replicant::models::sngan {
 namespace {
 
-// Side of the image that the generator starts from.
+// Side of the image before the generator's first block.
 constexpr int64_t kFirstSide = 4;
 
-// First values as in the authors' code: Glorot's, larger within the blocks.
+// Initial weights as in the authors' code: Glorot's, larger in the blocks.
 nn::Initializer Glorot(double gain) {
   return nn::Scaled(nn::GlorotUniform(), gain);
 }
@@ -115,8 +115,8 @@ Output Generator::operator()(Output latent, Output labels,
     h = block.conv1(graph::UpsampleNearest2d(h, 2));
     h = Apply(block.norm2, h, labels, updates);
     h = block.conv2(h);
-    // a 1x1 convolution gives the same before the upsampling, for a quarter of
-    // the work
+    // a 1x1 convolution commutes with the upsampling; before it, it costs a
+    // quarter
     x = graph::Add(h, graph::UpsampleNearest2d(block.shortcut(x), 2));
   }
   const nn::NormEpilogue relu{.has_relu = true};
@@ -137,8 +137,8 @@ Discriminator::Discriminator(Graph& graph, const SnganConfig& config,
     const int64_t out = channels[i];
     const bool is_first = i == 0;
     const bool halves = static_cast<int64_t>(i) < config.num_halvings();
-    // the channels change at the second convolution, in the first block at the
-    // first
+    // the first block changes the channels at its first convolution, the others
+    // at their second
     const int64_t within = is_first ? out : in;
     Block block{.conv1 = AddLayer(graph, "conv1", Shape({within, in, 3, 3}),
                                   kBlockGain, dtype),
@@ -172,8 +172,7 @@ Output Discriminator::operator()(Output images, Output labels,
       h = graph::AveragePool2d(h);
       x = graph::AveragePool2d(x);
     }
-    // a 1x1 convolution gives the same after the pooling, for a quarter of the
-    // work
+    // a 1x1 convolution commutes with the pooling; after it, it costs a quarter
     if (block.shortcut) x = Convolve(*block.shortcut, x, updates);
     x = graph::Add(h, x);
   }

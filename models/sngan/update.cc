@@ -56,7 +56,7 @@ Updates::Update Updates::UpdateDiscriminator(const Batch& real,
   Update update;
   const Output real_image =
       graph::NormalizePixels(real.image, dtype_, 2.0 / 255.0, -1.0);
-  // the generator must not be found behind the discriminator's new weights
+  // the discriminator's loss must not train the generator
   const Output fake_image =
       graph::StopGradient(generator_(fake.z, fake.label, &update.updates));
   const int64_t batch = real.image.shape()[0];

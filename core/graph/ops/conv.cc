@@ -7,7 +7,7 @@
 namespace replicant::graph {
 namespace {
 
-// The shape of y; fails if x, w and the options do not make a convolution.
+// Returns the shape of y. Fails if x, w and the options do not fit together.
 Shape OutputShape(const InferContext& context, const Shape& x, const Shape& w) {
   const int64_t stride = context.attributes.Int("stride");
   const int64_t padding = context.attributes.Int("padding");
@@ -70,7 +70,7 @@ std::vector<TensorType> InferWeightGradient(const InferContext& context) {
   return {{context.ResultDType(), w}};
 }
 
-// Only passes make these: from what Conv2d has checked.
+// Only passes add these ops, and Conv2d has checked the shapes before.
 void CheckPixels(const InferContext& context) {
   const Shape& x = context.shape(0);
   REPLICANT_CHECK(
@@ -146,16 +146,18 @@ Output Conv2dWeightGradient(Output x, Output dy, const Shape& w_shape,
 }
 
 const OpDef& PixelConv2dOp() {
-  static const OpDef op{.name = "PixelConv2d",
-                        .infer = &InferPixelConv,
-                        .no_gradient_reason = "it is made after Gradients()"};
+  static const OpDef op{
+      .name = "PixelConv2d",
+      .infer = &InferPixelConv,
+      .no_gradient_reason = "only a pass adds it, after Gradients()"};
   return op;
 }
 
 const OpDef& PixelConv2dWeightGradientOp() {
-  static const OpDef op{.name = "PixelConv2dWeightGradient",
-                        .infer = &InferPixelWeightGradient,
-                        .no_gradient_reason = "it is made after Gradients()"};
+  static const OpDef op{
+      .name = "PixelConv2dWeightGradient",
+      .infer = &InferPixelWeightGradient,
+      .no_gradient_reason = "only a pass adds it, after Gradients()"};
   return op;
 }
 

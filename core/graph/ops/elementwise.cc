@@ -82,7 +82,7 @@ std::string List(std::span<const TensorType> types) {
 }
 
 void CheckOperands(const InferContext& context, ScalarOp op) {
-  // Where's condition is bool; its branches are of one other dtype
+  // Where has a bool condition and two branches of one dtype
   const size_t first = op == ScalarOp::kSelect ? 1 : 0;
   if (first == 1 && context.dtype(0) != DType::kBool) {
     context.Fail(fmt::format("want a bool condition, got {}",
@@ -108,7 +108,7 @@ std::vector<TensorType> Infer(const InferContext& context) {
                       !program.instructions.empty(),
                   "program of {} inputs on {}", program.num_inputs,
                   context.num_inputs());
-  // a program that a pass made was checked op by op
+  // each op of a fused program was checked before the fusion
   if (context.op != FusedElementwiseOp().name) {
     CheckOperands(context, program.instructions[0].op);
   }
@@ -208,10 +208,11 @@ std::optional<Shape> BroadcastShapes(const Shape& a, const Shape& b) {
 }
 
 const OpDef& FusedElementwiseOp() {
-  static const OpDef op{.name = "FusedElementwise",
-                        .infer = &Infer,
-                        .no_gradient_reason = "it is made after Gradients()",
-                        .is_elementwise = true};
+  static const OpDef op{
+      .name = "FusedElementwise",
+      .infer = &Infer,
+      .no_gradient_reason = "only a pass adds it, after Gradients()",
+      .is_elementwise = true};
   return op;
 }
 

@@ -18,8 +18,8 @@ const ScalarProgram::Instruction& InstructionOf(
   return context.node.attributes.Program("program").instructions[0];
 }
 
-// dy * d y / d x of an op of one input, most of them from y, so that the input
-// need not be kept.
+// dy * d y / d x of an op of one input. Most are computed from y, so that the
+// plan need not keep x.
 Output UnaryGradient(const GradientContext& context) {
   const Output& x = context.input(0);
   const Output& y = context.output();
@@ -70,7 +70,7 @@ Output UnaryGradient(const GradientContext& context) {
   REPLICANT_CHECK(false, "no gradient of {}", ScalarOpName(instruction.op));
 }
 
-// The side that is taken gets dy; where both are equal each gets half of it.
+// The input taken gets dy; of two equal inputs each gets half of dy.
 std::array<Output, 2> ExtremumGradient(const Output& a, const Output& b,
                                        const Output& dy, bool is_maximum) {
   const Output half = Mul(dy, 0.5);
@@ -112,7 +112,7 @@ std::vector<Output> ElementwiseGradient(const GradientContext& context) {
   const Output& dy = context.output_gradient();
   switch (context.inputs.size()) {
     case 1:
-      // a number that came from an integer cannot be differentiated
+      // no gradient flows into an integer
       if (!IsFloating(context.input(0).dtype())) return {kNoGradient};
       gradients = {UnaryGradient(context)};
       break;

@@ -32,7 +32,7 @@ std::vector<TensorType> InferScatterAdd(const InferContext& context) {
   return {{context.dtype(0), Shape(std::span<const int64_t>(dims))}};
 }
 
-// The gradient of the gradient is to gather again.
+// The adjoint of adding rows is to gather them.
 std::vector<Output> ScatterAddGradient(const GradientContext& context) {
   return {Gather(context.output_gradient(), context.input(1)), kNoGradient};
 }

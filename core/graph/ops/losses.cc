@@ -111,7 +111,7 @@ Output SoftmaxCrossEntropyWithLabels(Output logits, Output labels,
   const int64_t depth = shape.rank() == 0 ? 1 : shape[shape.rank() - 1];
   Output target = OneHot(labels, depth, logits.dtype());
   if (label_smoothing > 0.0) {
-    // 1 where there is a class, else 0
+    // per row: 1 for a class, 0 for a label outside [0, K)
     const Output mass = ReduceSum(target, {.axes = {-1}, .keep_dims = true});
     target = Add(Mul(target, 1.0 - label_smoothing),
                  Mul(mass, label_smoothing / static_cast<double>(depth)));
@@ -124,7 +124,7 @@ Output CategoricalProjection(Output probabilities, Output reward,
                              CallSite site) {
   static const OpDef op{.name = "CategoricalProjection",
                         .infer = &InferProjection,
-                        .no_gradient_reason = "it makes a target"};
+                        .no_gradient_reason = "its result is a target"};
   const Graph::SiteScope scope(probabilities, site);
   if (!(v_min < v_max)) {
     throw InvalidArgument(

@@ -34,8 +34,8 @@ std::vector<TensorType> Infer(const InferContext& context) {
   return {{context.ResultDType(), Shape({a[transpose_a ? 1 : 0], n})}};
 }
 
-// With A = a or a^T and B = b or b^T: dA = dc B^T and dB = A^T dc, each laid
-// down transposed where its operand is.
+// With A = a or a^T and B = b or b^T: dA = dc B^T and dB = A^T dc. The gradient
+// of a transposed operand is computed transposed.
 std::vector<Output> Gradient(const GradientContext& context) {
   const Output& a = context.input(0);
   const Output& b = context.input(1);

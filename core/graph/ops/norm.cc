@@ -14,8 +14,8 @@
 namespace replicant::graph {
 namespace {
 
-// Whether gamma and beta, inputs 1 and 2, have this shape, and x's dtype or,
-// for x of bf16, f32.
+// Whether gamma and beta, inputs 1 and 2, have `shape` and the dtype of x, or
+// f32 if x is bf16.
 bool AreVectors(const InferContext& context, const Shape& shape) {
   const DType dtype = context.dtype(1);
   const bool fits = dtype == context.dtype(0) ||
@@ -56,8 +56,8 @@ void CheckNotEmpty(const InferContext& context) {
                            context.inputs[0].ToString()));
 }
 
-// Whether x, gamma and beta are inputs 0 to 2, and input `residual`, if there
-// is one, is as x.
+// Whether inputs 0 to 2 fit as x, gamma and beta, and input `residual`, if
+// there is one, has the type of x.
 bool AreBatchNormInputs(const InferContext& context, int residual) {
   const Shape& x = context.shape(0);
   return IsFloatingArray(context) &&
@@ -122,8 +122,8 @@ std::vector<TensorType> InferLayerNormGradient(const InferContext& context) {
   return {context.inputs[1], context.inputs[2], context.inputs[2]};
 }
 
-// inputs: dy, x, gamma, beta, mean, variance, and y where there is a residual
-// before a relu, whose gradient is then output 3; outputs as above
+// inputs: dy, x, gamma, beta, mean, variance, and y if there are a residual and
+// a relu; outputs: dx, dgamma, dbeta, and the residual's gradient if there is y
 std::vector<TensorType> InferBatchNormGradient(const InferContext& context) {
   std::vector<TensorType> outputs = {context.inputs[1], context.inputs[2],
                                      context.inputs[2]};
@@ -131,8 +131,9 @@ std::vector<TensorType> InferBatchNormGradient(const InferContext& context) {
   return outputs;
 }
 
-// inputs: dy, x, gamma, beta, moments, and y where there is a residual before a
-// relu; outputs: dgamma, dbeta, dmoments, and with a relu dy behind it
+// inputs: dy, x, gamma, beta, moments, and y if there are a residual and a
+// relu; outputs: dgamma, dbeta, dmoments, and with a relu the gradient before
+// the relu
 std::vector<TensorType> InferBatchNormApplyGradient(
     const InferContext& context) {
   std::vector<TensorType> outputs = {context.inputs[2], context.inputs[3],
@@ -199,8 +200,8 @@ Output MomentsRow(Output moments, int64_t row) {
   return Reshape(Slice(moments, {row, 0}, {1, channels}), {-1});
 }
 
-// With n elements a channel: dx = dmean / n + 2 dvariance / n (x - mean),
-// elementwise, to be joined with what else x's gradient is the sum of.
+// With n elements per channel: dx = dmean / n + 2 dvariance / n (x - mean).
+// Elementwise ops, so that a pass fuses them with the other terms of dx.
 std::vector<Output> BatchMomentsGradient(const GradientContext& context) {
   const Output x = context.input(0);
   const Output mean = MomentsRow(context.output(), 0);
@@ -222,8 +223,8 @@ std::vector<Output> CombineMomentsGradient(const GradientContext& context) {
       {.op = &op, .inputs = {d, context.input(0), context.output()}})};
 }
 
-// gamma or beta as x sees it: those of each example stand before the
-// dimensions between.
+// Reshapes gamma or beta of each example, [B, C], so that it broadcasts against
+// x [B, ..., C].
 Output Spread(Output vector, Output x) {
   if (vector.shape().rank() != 2 || x.shape().rank() <= 2) return vector;
   std::vector<int64_t> dims(static_cast<size_t>(x.shape().rank()), 1);
@@ -232,8 +233,8 @@ Output Spread(Output vector, Output x) {
   return Reshape(vector, dims);
 }
 
-// dx without the moments' share is dy behind the relu times gamma / sqrt(...),
-// elementwise.
+// dx without the share of the moments: the gradient before the relu times
+// gamma / sqrt(variance + epsilon), as elementwise ops.
 std::vector<Output> BatchNormApplyGradient(const GradientContext& context) {
   static const OpDef op{
       .name = "BatchNormApplyGradient",
@@ -260,7 +261,7 @@ std::vector<Output> BatchNormApplyGradient(const GradientContext& context) {
   return gradients;
 }
 
-// x [1, N] brought to norm 1.
+// Scales x [1, N] to norm 1.
 Output Normalised(Output x) {
   const Output norm = Sqrt(ReduceSum(Square(x)));
   const Output least = x.graph->Scalar(1e-12, x.dtype());
@@ -270,7 +271,7 @@ Output Normalised(Output x) {
 // The weight as a matrix [O, everything else].
 Output AsMatrix(Output weight) {
   const Shape& shape = weight.shape();
-  // a reshape of the wrong rank says what is wrong
+  // a scalar has no rows; Reshape reports the wrong rank
   return Reshape(weight, {shape.rank() == 0 ? 0 : shape[0], -1});
 }
 

@@ -12,8 +12,9 @@ namespace {
 
 constexpr std::string_view kStateReason = "state is not differentiated through";
 
-// Inputs come in `groups` of `count` tensors, the first `num_updated` of them
-// variables; every group has the types of the first. Scalars follow.
+// Checks inputs in groups of `count` tensors, each group with the types of the
+// first one. The first `num_updated` groups are variables. Scalars follow the
+// groups.
 std::vector<TensorType> InferGroups(const InferContext& context,
                                     int num_updated) {
   const auto count = static_cast<size_t>(context.attributes.Int("count"));
@@ -78,7 +79,7 @@ std::vector<TensorType> InferGlobalNorm(const InferContext& context) {
   return {{DType::kF32, Shape({})}};
 }
 
-// Reads variables group by group: an update's first inputs.
+// The first inputs of an update: variables, read group by group.
 struct Variables {
   void Read(Graph& graph, const std::vector<VariableId>& group) {
     for (const VariableId variable : group) {
@@ -101,8 +102,8 @@ void CheckGroup(const Graph& graph, size_t size, size_t wanted,
 
 void CheckPositive(const Graph& graph, double value, std::string_view what) {
   if (value > 0.0) return;
-  throw InvalidArgument(fmt::format("{}: want {} > 0, got {}",
-                                    graph.site().ToString(), what, value));
+  throw InvalidArgument(
+      fmt::format("{}: {} > 0, got {}", graph.site().ToString(), what, value));
 }
 
 }  // namespace
@@ -140,7 +141,7 @@ Output SgdUpdate(const std::vector<VariableId>& parameters,
        .updates = std::move(variables.updates)});
 }
 
-// Algorithm 1 takes as many.
+// Algorithm 1 has this many arguments.
 // NOLINTNEXTLINE(readability-function-size)
 Output AdamUpdate(Graph& graph, const AdamVariables& variables,
                   const std::vector<Output>& gradients, Output learning_rate,
@@ -203,7 +204,7 @@ Output PeriodicCopyUpdate(const std::vector<VariableId>& targets,
   Graph& graph = *step.graph;
   const Graph::SiteScope scope(graph, site);
   CheckPositive(graph, static_cast<double>(period),
-                "PeriodicCopyUpdate: period");
+                "PeriodicCopyUpdate: want period");
   const Output zero = graph.Scalar(0.0, step.dtype());
   const Output length = graph.Scalar(static_cast<double>(period), step.dtype());
   const Output is_due = Equal(Modulo(step, length), zero);
@@ -258,7 +259,7 @@ Output GlobalNormClipScale(const std::vector<Output>& xs, double max_norm,
                   site.ToString());
   Graph& graph = *xs[0].graph;
   const Graph::SiteScope scope(graph, site);
-  CheckPositive(graph, max_norm, "GlobalNormClipScale: max_norm");
+  CheckPositive(graph, max_norm, "GlobalNormClipScale: want max_norm");
   const Output norm = GlobalNorm(xs);
   const Output scale =
       Div(graph.Scalar(max_norm, DType::kF32), Add(norm, 1e-6));
@@ -267,7 +268,7 @@ Output GlobalNormClipScale(const std::vector<Output>& xs, double max_norm,
 
 Output ClipRowsByNorm(Output x, double max_norm, CallSite site) {
   const Graph::SiteScope scope(x, site);
-  CheckPositive(*x.graph, max_norm, "ClipRowsByNorm: max_norm");
+  CheckPositive(*x.graph, max_norm, "ClipRowsByNorm: want max_norm");
   const Output norm =
       Sqrt(ReduceSum(Square(x), {.axes = {-1}, .keep_dims = true}));
   const Output limit = x.graph->Scalar(max_norm, x.dtype());

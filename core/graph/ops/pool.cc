@@ -73,7 +73,7 @@ std::vector<Output> AveragePoolGradient(const GradientContext& context) {
                         .attributes = context.node.attributes})};
 }
 
-// The sum over the copies of each pixel: their average times their number.
+// Sums dy over the copies of each pixel: average times number of copies.
 std::vector<Output> UpsampleGradient(const GradientContext& context) {
   const int64_t scale = context.node.attributes.Int("scale");
   const Output mean = AveragePool2d(context.output_gradient(),
@@ -109,7 +109,7 @@ Output AveragePool2d(Output x, const PoolOptions& options, CallSite site) {
 Output GlobalAveragePool(Output x, CallSite site) {
   const Graph::SiteScope scope(x, site);
   if (x.shape().rank() != 4) {
-    // a pool of the wrong rank says what is wrong
+    // AveragePool2d reports the wrong rank
     return AveragePool2d(x);
   }
   return ReduceMean(x, {.axes = {1, 2}});

@@ -52,7 +52,7 @@ Output AddRandom(const OpDef& op, const RandomOptions& options, DType dtype,
                     .name = options.name});
 }
 
-constexpr std::string_view kNothingPutIn = "nothing is put into it";
+constexpr std::string_view kNoFloatingInput = "it has no floating input";
 
 }  // namespace
 
@@ -61,7 +61,7 @@ Output RandomUniform(const RandomOptions& options, DType dtype,
   const Graph::SiteScope scope(options.step, site);
   static const OpDef op{.name = "RandomUniform",
                         .infer = &Infer,
-                        .no_gradient_reason = kNothingPutIn};
+                        .no_gradient_reason = kNoFloatingInput};
   return AddRandom(op, options, dtype, shape, {});
 }
 
@@ -70,7 +70,7 @@ Output RandomNormal(const RandomOptions& options, DType dtype,
   const Graph::SiteScope scope(options.step, site);
   static const OpDef op{.name = "RandomNormal",
                         .infer = &Infer,
-                        .no_gradient_reason = kNothingPutIn};
+                        .no_gradient_reason = kNoFloatingInput};
   return AddRandom(op, options, dtype, shape, {});
 }
 
@@ -79,7 +79,7 @@ Output RandomInt(const RandomOptions& options, const Shape& shape, int64_t low,
   const Graph::SiteScope scope(options.step, site);
   static const OpDef op{.name = "RandomInt",
                         .infer = &Infer,
-                        .no_gradient_reason = kNothingPutIn};
+                        .no_gradient_reason = kNoFloatingInput};
   if (low >= high || low < INT32_MIN || high > INT32_MAX) {
     throw InvalidArgument(
         fmt::format("{}: RandomInt: want low < high within i32, got {} and {}",

@@ -12,7 +12,7 @@
 namespace replicant::graph {
 namespace {
 
-// "axes" ascending in [0, rank), without repetition: what kernels get.
+// Returns "axes" as kernels get them: ascending in [0, rank), each once.
 std::vector<int64_t> NormalizeAxes(const InferContext& context) {
   const int64_t rank = context.shape(0).rank();
   std::vector<int64_t> axes = context.attributes.Ints("axes");
@@ -88,7 +88,7 @@ std::vector<TensorType> InferArgMax(const InferContext& context) {
   return {{DType::kI64, ReducedShape(shape, {shape.rank() - 1}, false)}};
 }
 
-// The shape of the reduced tensor with its reduced axes as 1, which broadcasts
+// Returns the shape of the result with size 1 in reduced axes, which broadcasts
 // against the input.
 Shape KeptShape(const GradientContext& context) {
   return ReducedShape(context.input(0).shape(),
@@ -125,8 +125,8 @@ std::vector<Output> ExtremumGradient(const GradientContext& context) {
 
 Output AddReduction(const OpDef& op, const Output& x,
                     const ReduceOptions& options, CallSite site) {
-  // kernels and gradients see ascending, non-negative axes; what is wrong with
-  // them is left for InferTypes to report
+  // kernels and gradients get ascending, non-negative axes; the infer function
+  // reports wrong ones
   const int64_t rank = x.shape().rank();
   std::vector<int64_t> axes = options.axes;
   if (axes.empty()) {
@@ -184,7 +184,7 @@ Output SumTo(Output x, const Shape& shape, CallSite site) {
       axes.push_back(axis);
     }
   }
-  // no axis is left where only leading ones are missing: a reshape is enough
+  // without axes to sum, a reshape is enough
   const Output sum =
       axes.empty() ? x : ReduceSum(x, {.axes = axes, .keep_dims = true});
   return ReshapeTo(sum, shape);

@@ -109,7 +109,7 @@ std::vector<TensorType> InferConcat(const InferContext& context) {
   return {{context.dtype(0), Shape(std::span<const int64_t>(dims))}};
 }
 
-// Each input's gradient is its slice of dy.
+// The gradient of each input is its slice of dy.
 std::vector<Output> ConcatGradient(const GradientContext& context) {
   const auto axis = static_cast<size_t>(context.node.attributes.Int("axis"));
   std::vector<int64_t> begin(
@@ -257,9 +257,10 @@ Output Identity(Output x, CallSite site) {
 }
 
 Output Relayout(Output x, const Layout& layout, CallSite site) {
-  static const OpDef op{.name = "Relayout",
-                        .infer = &InferSame,
-                        .no_gradient_reason = "it is made after Gradients()"};
+  static const OpDef op{
+      .name = "Relayout",
+      .infer = &InferSame,
+      .no_gradient_reason = "only a pass adds it, after Gradients()"};
   return x.graph->Add({.op = &op,
                        .inputs = {x},
                        .attributes = {{"layout", layout.tag}},

@@ -46,7 +46,7 @@ TEST(D4pgConfigTest, RefusesWhatDoesNotFitTogetherWithItsPlace) {
                   "[3], strides: [1]}}");
             }),
             "agent.yaml:1:28: networks.encoder.kind: channels, kernels and "
-            "strides are given, which only custom has");
+            "strides are only for kind custom");
   EXPECT_EQ(MessageOf([] {
               Load(
                   "networks:\n  encoder:\n    kind: custom\n    channels: [5, "

@@ -26,8 +26,8 @@ TEST(MakeSupportTest, DefaultsToTheRangeThatReturnsCanHave) {
 
 TEST(MakeSupportTest, RefusesARangeThatCutsReturns) {
   const std::string tail =
-      " cut the returns that there can be: [0, 100] with a largest reward of 1 "
-      "per agent step and discount 0.99; hint: leave them out, or widen them";
+      " cut the range of returns, [0, 100] for a largest reward of 1 per agent "
+      "step and discount 0.99; hint: leave them out, or widen them";
   EXPECT_EQ(
       MessageOf<ConfigError>([] { MakeSupport({.v_max = 99.0}, 0.99, 1.0); }),
       "D4PG: distribution.v_min 0 and v_max 99" + tail);

@@ -88,8 +88,8 @@ TEST(TrainedVariablesTest, AnErrorNamesTheCallersLine) {
   const Example example;
   EXPECT_EQ(MessageOf<InvalidArgument>(
                 [&] { GradientsOf(example.loss, {example.count}, kSite); }),
-            "model.cc:12: Gradients: the loss 'Add' does not depend on "
-            "'critic/count' in a way that lets a gradient through");
+            "model.cc:12: Gradients: no gradient flows from the loss 'Add' to "
+            "'critic/count'");
 }
 
 }  // namespace

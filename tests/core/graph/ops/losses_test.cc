@@ -78,9 +78,10 @@ TEST(SoftmaxCrossEntropyTest, NoGradientFlowsIntoTheTarget) {
   const Output logits = g.Input("logits", DType::kF32, Shape({3, 7}));
   const Output target = g.Input("target", DType::kF32, Shape({3, 7}));
   const Output loss = ReduceSum(SoftmaxCrossEntropy(logits, target));
-  EXPECT_EQ(MessageOf([&] { Gradients(loss, {target}, kSite); }),
-            "model.cc:12: Gradients: the loss 'ReduceSum' does not depend on "
-            "'target' in a way that lets a gradient through");
+  EXPECT_EQ(
+      MessageOf([&] { Gradients(loss, {target}, kSite); }),
+      "model.cc:12: Gradients: no gradient flows from the loss 'ReduceSum' "
+      "to 'target'");
 }
 
 TEST(SoftmaxCrossEntropyTest, LabelsAreOneHotTargets) {

@@ -304,7 +304,7 @@ TEST(OptimizerTest, RefusesWhatDoesNotFit) {
             "model.cc:12: SgdUpdate 'SgdUpdate': want learning_rate of f32[], "
             "got f64[3]");
   EXPECT_EQ(MessageOf([&] { GlobalNormClipScale({g}, 0.0, kSite); }),
-            "model.cc:12: want GlobalNormClipScale: max_norm > 0, got 0");
+            "model.cc:12: GlobalNormClipScale: want max_norm > 0, got 0");
 }
 
 }  // namespace
