@@ -103,9 +103,6 @@ void Reader::CheckNewKey(std::string_view key) const {
   for (const SectionRecord::Item& item : record_->items) {
     REPLICANT_CHECK(KeyOf(item) != key, "{} is declared twice", PathOf(key));
   }
-  for (const ForeignRecord& foreign : record_->foreign) {
-    REPLICANT_CHECK(foreign.key != key, "{} is declared twice", PathOf(key));
-  }
 }
 
 bool Reader::ReadField(const Declaration& declaration,
@@ -299,16 +296,6 @@ std::vector<std::pair<std::string, Reader>> Reader::Elements(
   return elements;
 }
 
-void Reader::Foreign(std::string_view key) {
-  REPLICANT_CHECK(owned_ != nullptr, "Foreign({}) of section {}", key,
-                  record_->path);
-  CheckNewKey(key);
-  const Node::Entry* entry = Find(key);
-  record_->foreign.push_back({std::string(key), entry == nullptr
-                                                    ? std::vector<std::string>()
-                                                    : EntryToYaml(*entry)});
-}
-
 void Reader::Error(std::string_view key, std::string message) {
   Problems& problems = state_->document.problems();
   std::string path = PathOf(key);
@@ -335,9 +322,6 @@ void Reader::Finish() {
     std::vector<std::string> known;
     for (const SectionRecord::Item& item : visit.record->items) {
       known.push_back(KeyOf(item));
-    }
-    for (const ForeignRecord& foreign : visit.record->foreign) {
-      known.push_back(foreign.key);
     }
     const bool is_root = visit.record == &state_->root;
     for (const Node::Entry& entry : visit.node->entries) {

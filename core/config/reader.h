@@ -128,13 +128,6 @@ class Reader {
   void Sections(std::string_view key, std::map<std::string, T>* value,
                 Range<int64_t> size, std::string_view doc);
 
-  // --- keys of other programs ---
-
-  // Declares that `key` belongs to another program that reads the same file.
-  // Its value is not checked and stays unchanged in the resolved YAML. Only at
-  // the root (checked).
-  void Foreign(std::string_view key);
-
   // --- rules ---
 
   // Whether the configuration holds this key of this section.

@@ -5,8 +5,6 @@
 #include <variant>
 #include <vector>
 
-#include "core/config/node.h"
-
 namespace replicant::config {
 
 // One key with a value, as a Read() function declared it.
@@ -17,12 +15,6 @@ struct FieldRecord {
   std::string default_yaml;   // "32.0"
   std::string resolved_yaml;  // the value in force
   std::string doc;
-};
-
-// A key of another program.
-struct ForeignRecord {
-  std::string key;
-  std::vector<std::string> yaml;  // its lines; none if the key is absent
 };
 
 // The declarations of one section, in the order of Read(). The manual and the
@@ -41,19 +33,13 @@ struct SectionRecord {
   std::string doc;
   std::string allowed;  // kList, kMap: number of elements; empty if any
   std::vector<Item> items;
-  // root only: keys of other programs, as lines of YAML
-  std::vector<ForeignRecord> foreign;
 };
 
 // The key of a field or of a section.
 const std::string& KeyOf(const SectionRecord::Item& item);
 
-// A key with its value as lines of YAML that read back to the same node.
-std::vector<std::string> EntryToYaml(const Node::Entry& entry);
-
-// The values in force as YAML: every key, in the order of the Read() functions,
-// then the foreign keys as they were given. Reading it again gives the same
-// values.
+// The values in force as YAML: every key, in the order of the Read() functions.
+// Reading it again gives the same values.
 std::string ResolvedYaml(const SectionRecord& root);
 
 }  // namespace replicant::config

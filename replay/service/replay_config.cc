@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "core/config/log_config.h"
 #include "replay/format/frame_codec.h"
 #include "replay/format/protocol.h"
 
@@ -176,19 +175,6 @@ ShardConfig ReplayConfig::MakeShardConfig() const {
   }
   if (config.tables.empty()) config.tables.emplace_back();
   return config;
-}
-
-ReplayMainConfig ReplayMainConfig::Read(config::Reader& reader) {
-  ReplayMainConfig c;
-  reader.Section("replay", &c.replay, "the replay service");
-  // of the other programs of a run
-  for (const char* section : {"run", "task", "agent", "resnet50", "sngan",
-                              "actors", "learner", "evaluation", "fleet"}) {
-    reader.Foreign(section);
-  }
-  c.log = config::ReadLogOptions(reader);
-  c.log.role = "replay";
-  return c;
 }
 
 }  // namespace replicant::replay

@@ -4,7 +4,6 @@
 #include <map>
 #include <string>
 
-#include "core/base/log.h"
 #include "core/config/reader.h"
 #include "core/rpc/curve.h"
 #include "replay/checkpoint/checkpointer.h"
@@ -47,14 +46,6 @@ struct ReplayConfig {
 
   // Makes the configuration of the shard.
   ShardConfig MakeShardConfig() const;
-};
-
-// All that the program `replay` reads.
-struct ReplayMainConfig {
-  ReplayConfig replay;
-  LogOptions log;
-
-  static ReplayMainConfig Read(config::Reader& reader);
 };
 
 }  // namespace replicant::replay

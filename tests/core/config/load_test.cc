@@ -223,50 +223,5 @@ TEST(LoadTest, WritesSectionsWithoutKeys) {
             "list: []\n#   -\n");
 }
 
-// Reads the section `own`; all else belongs to others.
-struct OwnConfig {
-  static OwnConfig Read(Reader& reader) {
-    for (const char* key : {"a", "b", "c", "d", "e", "f", "g", "h"}) {
-      reader.Foreign(key);
-    }
-    EmptyConfig section;
-    reader.Section("own", &section, "nothing");
-    return {};
-  }
-};
-
-// Would catch a number that becomes text, text that becomes a number, and
-// elements that change their depth.
-TEST(LoadTest, KeepsWhatOtherProgramsReadAsItWasGiven) {
-  const auto resolve = [](const std::string& text) {
-    return Load<OwnConfig>(Document::FromText("run.yaml", text)).resolved_yaml;
-  };
-  const std::string resolved = resolve(
-      "a: 1e3\nb: '1e3'\nc:\nd: [[1, [2, x y]], {k: [], l: {}}]\n"
-      "e: {f: {g: \"two\\nlines\", 'no': no}, h: [{i: 1, j: 2}]}\n"
-      "f: one\n  text\ng: |\n  block\n  text\n");
-  EXPECT_EQ(resolved,
-            "own: {}\n"
-            "a: 1e3\n"
-            "b: \"1e3\"\n"
-            "c: null\n"
-            "d:\n"
-            "  - - 1\n"
-            "    - - 2\n"
-            "      - x y\n"
-            "  - k: []\n"
-            "    l: {}\n"
-            "e:\n"
-            "  f:\n"
-            "    g: \"two\\nlines\"\n"
-            "    \"no\": no\n"
-            "  h:\n"
-            "    - i: 1\n"
-            "      j: 2\n"
-            "f: one text\n"
-            "g: \"block\\ntext\\n\"\n");
-  EXPECT_EQ(resolve(resolved), resolved);
-}
-
 }  // namespace
 }  // namespace replicant::config

@@ -164,24 +164,6 @@ TEST(ReaderTest, PlacesARuleAtItsKeyOrTheSectionAroundIt) {
   }
 }
 
-// One file serves several programs: the sections of the others are known and
-// not looked into, a misspelt one is still a problem.
-TEST(ReaderTest, KnowsTheSectionsOfOtherPrograms) {
-  const auto problems = [](const std::string& text) {
-    return replicant::testing::MessageOf<ConfigError>([&] {
-      Reader reader(Document::FromText("run.yaml", text));
-      reader.Section("replay", "a section of this program");
-      reader.Foreign("learner");
-      reader.Foreign("actors");
-      reader.Finish();
-    });
-  };
-  EXPECT_EQ(problems("learner: {any: [thing, {}]}\nactors:\n"), "no exception");
-  EXPECT_EQ(problems("lerner: {}\nreplay: {learner: 1}\n"),
-            "run.yaml:1:1: lerner: unknown key; did you mean 'learner'?\n"
-            "run.yaml:2:10: replay.learner: unknown key; the keys here are ");
-}
-
 TEST(ReaderDeathTest, AbortsOnABadDeclaration) {
   int value = 5;
   const auto reader = [] { return Reader(Document()); };
@@ -201,19 +183,6 @@ TEST(ReaderDeathTest, AbortsOnABadDeclaration) {
         root.Section("s", "x").Finish();
       },
       "Finish\\(\\) of section s");
-  EXPECT_DEATH(
-      {
-        Reader root = reader();
-        root.Section("s", "x").Foreign("f");
-      },
-      "Foreign\\(f\\) of section s");
-  EXPECT_DEATH(
-      {
-        Reader root = reader();
-        root.Foreign("f");
-        root.Section("f", "x");
-      },
-      "f is declared twice");
 }
 
 }  // namespace

@@ -9,9 +9,19 @@
 namespace replicant::replay {
 namespace {
 
-ReplayMainConfig ReadText(std::string_view text) {
-  return config::Load<ReplayMainConfig>(
-             config::Document::FromText("run.yaml", text))
+// A file with the section `replay`.
+struct ReplayFile {
+  ReplayConfig replay;
+
+  static ReplayFile Read(config::Reader& reader) {
+    ReplayFile file;
+    reader.Section("replay", &file.replay, "the replay service");
+    return file;
+  }
+};
+
+ReplayFile ReadText(std::string_view text) {
+  return config::Load<ReplayFile>(config::Document::FromText("run.yaml", text))
       .config;
 }
 
