@@ -26,8 +26,8 @@ using actors::Actor;
 
 using namespace std::chrono_literals;
 
-// Of the random streams of an actor's process: far from those of the ones
-// before it.
+// Returns where the random streams of an incarnation begin, far from those of
+// the incarnations before it.
 int64_t FirstPosition(uint32_t incarnation) {
   return (int64_t{incarnation} - 1) << 31;
 }
@@ -99,7 +99,7 @@ int Run(const Invocation& invocation, int64_t index) {
   const auto is_over = [&stop, &heartbeat] {
     return stop.count() > 0 || heartbeat.StopOrder().has_value();
   };
-  // an order to stop ends a wait for the replay, too
+  // an order to stop also ends a wait for the replay
   const Thread watch("stop-watch", [&](const Thread::StopToken& token) {
     while (!token.IsStopRequested()) {
       if (is_over()) {
@@ -109,7 +109,7 @@ int Run(const Invocation& invocation, int64_t index) {
       std::this_thread::sleep_for(50ms);
     }
   });
-  // the first policy is the learner's, too
+  // the first actions already follow the learner's policy
   heartbeat.SetState(rpc::RoleState::kWaiting, "parameters of the learner");
   while (!is_over() && !followed.version()) followed.Poll(100ms);
   heartbeat.SetState(rpc::RoleState::kRunning);
@@ -126,7 +126,7 @@ int Run(const Invocation& invocation, int64_t index) {
     heartbeat.SetGauge("policy_step", static_cast<double>(*followed.version()));
   }
   heartbeat.SetState(rpc::RoleState::kDraining, "steps under way");
-  // what the rate limiter holds back for longer nobody would learn from
+  // nobody learns from steps that the rate limiter holds back for longer
   const Clock::TimePoint deadline = Clock::Real().Now() + 300ms;
   for (const auto& writer : writers) {
     if (!writer->Flush(deadline)) {
@@ -152,8 +152,9 @@ Program ActorProgram() {
           .about = "Acts in environments and streams the steps to the replay.",
           .add_options =
               [index_text](config::CommandLine& command_line) {
-                command_line.AddOption("--index", index_text.get(),
-                                       "which of actors.count this is");
+                command_line.AddOption(
+                    "--index", index_text.get(),
+                    "index of this actor, less than actors.count");
               },
           .run =
               [index_text](const Invocation& invocation) {

@@ -44,8 +44,8 @@ void CheckAddresses(const RunConfig& config) {
     }
   }
   for (const auto& [key, endpoint] : addresses) {
-    // whoever binds an ipc address takes it from the one before; where there
-    // are keys, the service judges
+    // a second bind of an ipc address takes it over, so a trial says nothing;
+    // with keys, the service itself refuses
     if (!endpoint.starts_with("tcp://") || !config.replay.key_file.empty()) {
       continue;
     }
@@ -67,9 +67,9 @@ void CheckHeartbeats(const RunConfig& config) {
   }
   throw ConfigError(fmt::format(
       "learner.replication.heartbeat_timeout_s: {} s is not less than "
-      "fleet.heartbeat_timeout_s, {} s, after which the fleet kills a silent "
-      "learner without a word of which process it was; allowed: less, or 0 for "
-      "no watching",
+      "fleet.heartbeat_timeout_s, {} s; the fleet would kill a silent learner "
+      "before its processes can name the silent one; allowed: less, or 0 to "
+      "turn the check off",
       replication.heartbeat_timeout_s, allowed));
 }
 

@@ -51,7 +51,7 @@ Evaluator MakeEvaluator(const Invocation& invocation) {
                     .backend = config.learner.replication.backend});
 }
 
-// Evaluates the newest parameters of a learner, again and again.
+// Evaluates the newest parameters of a learner, at intervals.
 class Follower {
  public:
   Follower(const Invocation& invocation, double began_s)
@@ -68,8 +68,8 @@ class Follower {
     evaluated_ = static_cast<uint64_t>(earlier.back().step);
   }
 
-  // Until it is told to stop, or the policy is good enough. Returns the exit
-  // code: success, but for an order to stop, means that the run is complete.
+  // Runs until it is told to stop or the policy is good enough. Returns the
+  // exit code: 0 without an order to stop means that the run is complete.
   int Run() {
     heartbeat_.SetState(rpc::RoleState::kWaiting, "parameters of the learner");
     const Clock& clock = Clock::Real();
@@ -78,7 +78,7 @@ class Follower {
     while (!IsOver()) {
       followed_.Poll(100ms);
       const Clock::TimePoint now = clock.Now();
-      // the same policy would do the same again
+      // an evaluation is deterministic: the same policy gives the same result
       const bool is_new =
           followed_.version() && followed_.version() != evaluated_;
       if (!is_new || now < next) continue;
@@ -101,7 +101,7 @@ class Follower {
     heartbeat_.SetGauge("evaluation_step", static_cast<double>(record.step));
   }
 
-  // Evaluates; whether the result ends the run.
+  // Evaluates and returns whether the result ends the run.
   bool IsGoodEnough(int64_t step, bool has_film) {
     const double seconds = log_.Now();
     const int64_t frames = followed_.agent_steps() * action_repeat_;
@@ -136,11 +136,12 @@ class Follower {
   Evaluator evaluator_;
   actors::FollowedPolicy followed_;
   EvaluationLog log_;
-  // the last one that was evaluated, by an earlier process too
+  // the version evaluated last, by an earlier process too
   std::optional<uint64_t> evaluated_;
 };
 
-// The folder of the run that `given` is, or is a checkpoint of.
+// Returns the folder of the run: `given`, or the one that holds the checkpoint
+// `given`.
 std::filesystem::path FindRun(const std::string& given) {
   std::error_code error;
   const auto path = std::filesystem::canonical(given, error);
@@ -165,7 +166,7 @@ std::filesystem::path FindCheckpoint(const std::string& given,
       fmt::format("--checkpoint {}: the run has no checkpoint yet", given));
 }
 
-// Evaluates a checkpoint and says what came out.
+// Evaluates a checkpoint and prints the result.
 int TryOut(const Invocation& invocation, const Options& options) {
   const RunConfig& config = invocation.config();
   const std::filesystem::path run = FindRun(options.checkpoint);
@@ -211,8 +212,8 @@ int Run(const Invocation& invocation, const Options& options) {
   if (!options.checkpoint.empty()) return TryOut(invocation, options);
   if (options.video) {
     throw ConfigError(
-        "--video: only with --checkpoint; hint: evaluation.video says what is "
-        "filmed beside a training");
+        "--video: needs --checkpoint; hint: evaluation.video records videos "
+        "beside a training");
   }
   return Follower(invocation,
                   options.began_ms.empty()
@@ -224,19 +225,21 @@ int Run(const Invocation& invocation, const Options& options) {
 void AddOptions(config::CommandLine& command_line, Options* options) {
   command_line.AddConfigOption(
       "--checkpoint", &options->checkpoint,
-      "evaluate the newest checkpoint of the run in this folder, or this one "
-      "checkpoint, by the run's configuration",
+      "folder of a run, whose newest checkpoint is evaluated, or of one "
+      "checkpoint; the run's configuration applies",
       [](const std::string& given) { return FindRun(given) / "config.yaml"; });
-  command_line.AddSetting("--episodes", "evaluation.episodes", "how many");
+  command_line.AddSetting("--episodes", "evaluation.episodes",
+                          "number of episodes");
   command_line.AddSetting("--seed", "evaluation.seed",
-                          "of the episodes' first states");
-  command_line.AddOption("--video", &options->video,
-                         "with --checkpoint: film the first episode into this "
-                         "file, or one in the folder of the run");
+                          "seed of the episodes' first states");
+  command_line.AddOption(
+      "--video", &options->video,
+      "with --checkpoint: record the first episode to this file; "
+      "default: a file in the run's folder");
   command_line.AddOption(
       "--began_ms", &options->began_ms,
-      "when the run began, in milliseconds since 1970; only then the result of "
-      "a checkpoint is added to the run's evaluations.jsonl");
+      "start of the run, in milliseconds since 1970; with it, the result is "
+      "appended to the run's evaluations.jsonl");
 }
 
 }  // namespace
@@ -244,7 +247,7 @@ void AddOptions(config::CommandLine& command_line, Options* options) {
 Program EvaluatorProgram() {
   const auto options = std::make_shared<Options>();
   return {.name = "evaluator",
-          .about = "Tries the policy of a training out, without noise.",
+          .about = "Evaluates the policy of a training, without noise.",
           .add_options =
               [options](config::CommandLine& command_line) {
                 AddOptions(command_line, options.get());

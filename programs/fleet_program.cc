@@ -35,8 +35,8 @@ namespace {
 
 using fleet::RunFolder;
 
-// Leaves out checkpoints newer than the newest one whose part in the replay can
-// be read. If there is none such the replay will say what is wrong.
+// Sets aside checkpoints that are newer than the newest one whose replay part
+// can be read. If none can be read, the replay reports the damage.
 void LeaveOutDamaged(const std::filesystem::path& folder) {
   const learner::CheckpointFolder checkpoints(folder / "checkpoints",
                                               /*num_kept=*/1);
@@ -59,8 +59,8 @@ void LeaveOutDamaged(const std::filesystem::path& folder) {
   }
 }
 
-// Tries the last checkpoint out, on film, in a process that another signal
-// ends. What goes wrong is logged.
+// Evaluates and records the last checkpoint in a process of its own, which
+// another signal ends. Problems are logged.
 void EvaluateLastCheckpoint(const RolePlan& plan, const StopSignal& stop) {
   const std::filesystem::path& folder = plan.run_folder;
   const std::filesystem::path log = folder / "logs" / "last-evaluation.log";
@@ -82,7 +82,7 @@ void EvaluateLastCheckpoint(const RolePlan& plan, const StopSignal& stop) {
       status = evaluator.Wait(std::chrono::milliseconds(50));
     }
     if (!status) {
-      // it takes the film that it has begun away
+      // it removes the video that it has begun
       evaluator.Signal(SIGTERM);
       evaluator.Wait(std::chrono::seconds(2));
       spdlog::warn("the last evaluation was skipped");
@@ -173,19 +173,19 @@ Program FleetProgram() {
   return {
       .name = "fleet",
       .about =
-          "Runs a training on this machine: replay, learner, actors and "
+          "Launches a run on this machine: replay, learner, actors and "
           "evaluator.",
       .add_options =
           [resumed, program](config::CommandLine& command_line) {
             command_line.AddConfigOption(
                 "--resume", resumed.get(),
-                "go on with the run of this folder, by the configuration that "
-                "lies in it, changed by --set",
+                "resume the run in this folder with its own configuration, "
+                "changed by --set",
                 RunFolder::ConfigFile);
             command_line.AddOption(
                 "--program", program.get(),
-                "run this executable's programs instead: a user's own, with "
-                "tasks, agents or workloads of its own");
+                "executable that runs every role: a program of your own, with "
+                "its tasks, agents and workloads");
           },
       .run =
           [resumed](const Invocation& invocation) {

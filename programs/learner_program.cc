@@ -43,8 +43,8 @@ replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
   reader.name = fmt::format("learner-{}", worker);
   reader.shape = StepShapeOf(task);
   reader.batch_size = config.learner.batch_size;
-  // steps that use all processors would only be held up by other threads; they
-  // decode for themselves
+  // a step that uses all processors decodes its own frames: a thread beside it
+  // would only hold it up
   const replicator::ReplicationConfig& replication = config.learner.replication;
   const bool has_spare = replication.backend != "cpu" ||
                          replication.threads * replication.replicas <
@@ -75,8 +75,8 @@ std::unique_ptr<Workload> MakeWorkload(
   return config.workload->make(config.section(), std::move(arguments));
 }
 
-// A process that works along with the learner, by the steps that it shares with
-// it: a parameter server, or a further worker.
+// Runs a process that takes part in the learner's steps: a parameter server, or
+// a worker after the first.
 int RunBeside(const Invocation& invocation, const rpc::RoleId& id,
               const replicator::ProcessPlace& place) {
   const RunConfig& config = invocation.config();
@@ -105,8 +105,8 @@ int Run(const Invocation& invocation) {
   if (replication.strategy != replicator::Strategy::kBetweenGraph &&
       comm::NumMpiProcesses() > 1) {
     throw ConfigError(
-        "learner.replication.strategy: mpirun has started several learners, "
-        "which is for between_graph");
+        "learner.replication.strategy: mpirun has started several learners; "
+        "allowed then: between_graph");
   }
   const StopSignal stop;
   auto replicator = replicator::Replicator::Create(
@@ -150,7 +150,7 @@ int Run(const Invocation& invocation) {
              : 0;
 }
 
-// What --role and --index ask for.
+// Runs the role that --role and --index name.
 int RunRole(const Invocation& invocation, const std::string& role,
             const std::string& index_text) {
   const RunConfig& config = invocation.config();
@@ -163,7 +163,7 @@ int RunRole(const Invocation& invocation, const std::string& role,
   if (role != "learner" &&
       replication.strategy != replicator::Strategy::kParameterServer) {
     throw ConfigError(fmt::format(
-        "--role {}: is for learner.replication.strategy parameter_server",
+        "--role {}: needs learner.replication.strategy parameter_server",
         role));
   }
   int64_t first = 0;
@@ -204,16 +204,16 @@ struct Options {
 Program LearnerProgram() {
   const auto options = std::make_shared<Options>();
   return {.name = "learner",
-          .about = "Trains on batches of a replay, or on images.",
+          .about = "Trains a workload on batches of a replay or on images.",
           .add_options =
               [options](config::CommandLine& command_line) {
                 command_line.AddOption(
                     "--role", &options->role,
-                    "learner, or with strategy parameter_server also worker (a "
-                    "further one) or server");
+                    "learner; with strategy parameter_server also worker (one "
+                    "after the first) or server");
                 command_line.AddOption(
                     "--index", &options->index,
-                    "which worker, from 1, or server, from 0");
+                    "index of the worker, from 1, or of the server, from 0");
               },
           .run =
               [options](const Invocation& invocation) {

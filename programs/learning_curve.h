@@ -8,16 +8,17 @@
 
 namespace replicant::programs {
 
-// Draws the mean return of a run's evaluations over its minutes and, if they
-// are known, frames, with a band of one standard deviation, into a PNG file by
-// the program gnuplot. Throws IoError, with what to do, if gnuplot is not there
-// or cannot draw it.
+// Draws the mean return of a run's evaluations, with a band of one standard
+// deviation, over minutes and, if they are known, over frames. Writes a PNG
+// file with the program gnuplot. Throws IoError with a hint if gnuplot is
+// missing or fails.
 void DrawLearningCurve(const std::vector<actors::EvaluationRecord>& records,
                        const std::string& title,
                        const std::filesystem::path& file);
 
-// Draws the curve of the run in `run_folder` there, as "curve.png", if it was
-// evaluated; returns its evaluations. What goes wrong is logged.
+// Draws the curve of the run in `run_folder` to "curve.png" in that folder,
+// unless the run has no evaluations. Returns the evaluations. Problems are
+// logged.
 std::vector<actors::EvaluationRecord> DrawCurveOfRun(
     const std::filesystem::path& run_folder, const std::string& title);
 

@@ -80,7 +80,8 @@ std::unique_ptr<replay::Checkpointer> MakeCheckpointer(
   return checkpointer;
 }
 
-// A checkpoint that fails costs no service: the one before is still there.
+// Saves a checkpoint. A failure is logged: the service goes on, and the
+// checkpoint before stays.
 void SaveCheckpoint(replay::Checkpointer& checkpointer) {
   try {
     spdlog::info("saved checkpoint {}", checkpointer.Save());
@@ -89,8 +90,8 @@ void SaveCheckpoint(replay::Checkpointer& checkpointer) {
   }
 }
 
-// How often an item of the first table was drawn since draws began; nothing
-// before that.
+// Returns the samples per insert of the first table since the first sample;
+// nothing before that.
 std::optional<double> SamplesPerInsert(const replay::ShardConfig& config,
                                        const replay::ShardStatus& status) {
   const replay::TableStatus& table = status.tables.at(0);
@@ -100,7 +101,7 @@ std::optional<double> SamplesPerInsert(const replay::ShardConfig& config,
   return static_cast<double>(table.samples) / static_cast<double>(inserts);
 }
 
-// Tells a supervisor how the service does, and who waits for it.
+// Reports the state of the service, and which side waits, to the supervisor.
 void Beat(const replay::ShardConfig& config, const replay::ShardStatus& status,
           rpc::HeartbeatSender* heartbeat) {
   heartbeat->SetCounter("steps", static_cast<double>(status.inserted_steps));
@@ -125,7 +126,7 @@ void Beat(const replay::ShardConfig& config, const replay::ShardStatus& status,
   }
 }
 
-// Waits for a stop signal, and does what has to be done meanwhile.
+// Waits for a stop signal; serves metrics and saves checkpoints meanwhile.
 void RunUntilStopped(const replay::ReplayConfig& config, const StopSignal& stop,
                      const replay::Shard& shard, const rpc::Server& server,
                      replay::CheckpointSaver* saver,
@@ -201,7 +202,8 @@ int Serve(const replay::ReplayConfig& config) {
                   &heartbeat);
   heartbeat.SetState(rpc::RoleState::kDraining, "the last checkpoint");
   spdlog::info("stopping");
-  // what was acknowledged is in the checkpoint: nothing is taken in after it
+  // no insert after this point: the last checkpoint holds all that was
+  // acknowledged
   std::promise<void> is_closed;
   server.Post([&] {
     service.Close();
@@ -209,7 +211,8 @@ int Serve(const replay::ReplayConfig& config) {
   });
   is_closed.get_future().wait();
   if (saver.has_value()) {
-    // those that clients asked for go first, so that the last is the newest
+    // checkpoints that clients asked for go first, so that the last is the
+    // newest
     saver->Finish();
     SaveCheckpoint(*checkpointer);
   }
@@ -221,7 +224,7 @@ int Serve(const replay::ReplayConfig& config) {
 Program ReplayProgram() {
   const auto status_endpoint = std::make_shared<std::string>();
   return {.name = "replay",
-          .about = "Holds the steps of actors and serves batches to learners.",
+          .about = "Stores the steps of actors and serves batches to learners.",
           .add_options =
               [status_endpoint](config::CommandLine& command_line) {
                 command_line.AddOption(

@@ -23,15 +23,18 @@ void ReadWorkloads(config::Reader& reader, const Registry& registry,
 
 RunConfig RunConfig::Read(config::Reader& reader, const Registry& registry) {
   RunConfig c;
-  reader.Section("run", &c.run, "the run as a whole");
-  reader.Section("task", &c.task, "what the agent acts in");
+  reader.Section("run", &c.run, "name, folder and seed of the run");
+  reader.Section("task", &c.task, "the environment that the agent learns in");
   ReadWorkloads(reader, registry, /*have_actors=*/true, &c);
-  reader.Section("replay", &c.replay, "where steps are kept");
-  reader.Section("actors", &c.actors, "who acts");
-  reader.Section("learner", &c.learner, "the training");
+  reader.Section("replay", &c.replay, "the replay service");
+  reader.Section("actors", &c.actors, "the actors");
+  reader.Section("learner", &c.learner,
+                 "the learner: limits, checkpoints, replication");
   ReadWorkloads(reader, registry, /*have_actors=*/false, &c);
-  reader.Section("evaluation", &c.evaluation, "trials without noise");
-  reader.Section("fleet", &c.fleet, "how the run's processes are watched");
+  reader.Section("evaluation", &c.evaluation,
+                 "evaluations without exploration noise");
+  reader.Section("fleet", &c.fleet,
+                 "how the launcher watches the processes of a run");
   c.log = config::ReadLogOptions(reader);
   for (const auto& workload : registry.workloads.workloads()) {
     if (workload->name == c.learner.workload) c.workload = workload;

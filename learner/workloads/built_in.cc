@@ -37,7 +37,7 @@ WorkloadDef D4pg() {
 
 WorkloadDef ResNet50() {
   WorkloadDef workload = DefineWorkload<models::resnet::ResNetConfig>(
-      "resnet50", "the image classifier, with learner.workload resnet50",
+      "resnet50", "the image classifier (learner.workload: resnet50)",
       [](const models::resnet::ResNetConfig& config,
          WorkloadArguments arguments) {
         return std::make_unique<ResNetWorkload>(
@@ -50,7 +50,7 @@ WorkloadDef ResNet50() {
 
 WorkloadDef Sngan() {
   WorkloadDef workload = DefineWorkload<models::sngan::SnganConfig>(
-      "sngan", "the networks that make images, with learner.workload sngan",
+      "sngan", "the image generator (learner.workload: sngan)",
       [](const models::sngan::SnganConfig& config,
          WorkloadArguments arguments) {
         return std::make_unique<SnganWorkload>(

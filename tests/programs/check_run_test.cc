@@ -22,9 +22,9 @@ TEST(CheckHeartbeatsTest, ReplicasAreToNoticeBeforeTheFleet) {
               CheckHeartbeats(OnReplicas(Strategy::kBetweenGraph, 15.0));
             }),
             "learner.replication.heartbeat_timeout_s: 15 s is not less than "
-            "fleet.heartbeat_timeout_s, 15 s, after which the fleet kills a "
-            "silent learner without a word of which process it was; allowed: "
-            "less, or 0 for no watching");
+            "fleet.heartbeat_timeout_s, 15 s; the fleet would kill a silent "
+            "learner before its processes can name the silent one; allowed: "
+            "less, or 0 to turn the check off");
   EXPECT_NO_THROW(CheckHeartbeats(OnReplicas(Strategy::kBetweenGraph, 14.0)));
   EXPECT_NO_THROW(CheckHeartbeats(OnReplicas(Strategy::kBetweenGraph, 0.0)));
   // nobody else watches
