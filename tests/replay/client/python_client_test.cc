@@ -25,7 +25,7 @@ TEST(PythonClientTest, InsertsSamplesUpdatesAndSaves) {
                                   {.folder = folder.path()});
   const CommandResult result = RunCommand(
       {.command = {REPLICANT_PYTHON,
-                   REPLICANT_SOURCE_DIR "/tests/replay/python_client.py",
+                   REPLICANT_SOURCE_DIR "/tests/replay/client/python_client.py",
                    REPLICANT_SOURCE_DIR "/scripts", service.endpoint()}},
       std::chrono::seconds(60));
   EXPECT_TRUE(result.status.ok());

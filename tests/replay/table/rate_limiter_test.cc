@@ -129,9 +129,8 @@ TEST(RateLimiterTest, RefusesWhatCouldBlockWithTheReason) {
             "items; hint: raise error_buffer to 12");
   EXPECT_EQ(
       reason(Ratio(4, 10, 8), {.max_size = 1000, .samples_in_flight = 512}),
-      "error_buffer 8 is below the 512 samples that readers keep asked "
-      "for: no reader might get its batch full; hint: raise error_buffer "
-      "to 512");
+      "error_buffer 8 is below the 512 samples that readers request at once: "
+      "no reader might get a full batch; hint: raise error_buffer to 512");
   EXPECT_EQ(
       reason(Ratio(0.5, 10, 0.6), {.max_size = 1000, .samples_in_flight = 0}),
       "error_buffer 0.6 is below (samples_per_insert + 1) / 2 = 0.75: "
