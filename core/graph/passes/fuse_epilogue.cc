@@ -2,8 +2,9 @@
 //
 // For each root (MatMul, Conv2d, LayerNorm, BatchNorm) the pass follows the
 // single user of the result: first an Add of a bias vector, then a unary op.
-// What the target accepts of this chain becomes attributes and inputs of the
-// root. The fused node stands at the end of the chain, where the bias is known.
+// The part of the chain that the target accepts becomes attributes and inputs
+// of the root. The fused node stands at the end of the chain, where the bias is
+// known.
 #include <set>
 
 #include "core/graph/ops/elementwise.h"
