@@ -47,7 +47,8 @@ struct AgentUpdate {
 struct PolicyOptions {
   // E, the number of environments that act together.
   int64_t num_environments = 1;
-  // Adds exploration noise of the scale that the caller gives.
+  // Whether Gaussian noise is added, with the scale of input "noise_scale"
+  // (arXiv:1804.08617, section 4).
   bool has_noise = true;
   // Global number of environment 0, which keys the noise: actors with one seed
   // and different numbers draw different noise.

@@ -18,25 +18,16 @@ class D4pgAgent : public Agent {
   }
 
   Output BuildPolicy(Graph& graph, const TaskSpec& task,
-                     const agents::PolicyOptions& options) const override {
+                     const PolicyOptions& options) const override {
     return d4pg::BuildPolicy(graph, config_.networks, SpecOf({.task = task}),
-                             {.num_environments = options.num_environments,
-                              .has_noise = options.has_noise,
-                              .first_environment = options.first_environment});
+                             options);
   }
 
   AgentUpdate BuildUpdate(Graph& graph, const LearningSpec& spec,
                           const TransitionBatch& batch,
                           const nn::ReplicaHooks& hooks) const override {
-    const Update update =
-        d4pg::BuildUpdate(graph, config_, SpecOf(spec), SupportOf(spec),
-                          {.observation = batch.observation,
-                           .action = batch.action,
-                           .reward = batch.reward,
-                           .discount = batch.discount,
-                           .next_observation = batch.next_observation,
-                           .importance_weight = batch.importance_weight},
-                          hooks);
+    const Update update = d4pg::BuildUpdate(graph, config_, SpecOf(spec),
+                                            SupportOf(spec), batch, hooks);
     return {.losses = {{"critic_loss", update.critic_loss},
                        {"policy_loss", update.policy_loss}},
             .values = {{"value", update.value}},

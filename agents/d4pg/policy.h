@@ -2,21 +2,11 @@
 
 #include <cstdint>
 
+#include "agents/agent.h"
 #include "agents/d4pg/config.h"
 #include "agents/d4pg/networks.h"
 
 namespace replicant::agents::d4pg {
-
-struct PolicyOptions {
-  // E, the number of environments that act together
-  int64_t num_environments = 1;
-  // Whether Gaussian noise is added, with the scale of input "noise_scale"
-  // (arXiv:1804.08617, section 4).
-  bool has_noise = true;
-  // Global number of environment 0 (see graph/ops/random.h). Two actors with
-  // one seed draw different noise if their numbers differ.
-  int64_t first_environment = 0;
-};
 
 // Adds the policy of an actor and returns the actions
 //

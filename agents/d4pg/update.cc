@@ -77,8 +77,8 @@ Output LearningRate(Graph& graph, const OptimizerConfig& config, Output step) {
 }
 
 // Random shifts of every image, in whole pixels in [-limit, limit].
-Output ShiftOffsets(const std::string& name, const Batch& batch, int64_t limit,
-                    Output step, const nn::ReplicaHooks& hooks) {
+Output ShiftOffsets(const std::string& name, const TransitionBatch& batch,
+                    int64_t limit, Output step, const nn::ReplicaHooks& hooks) {
   return graph::RandomInt({.name = name,
                            .step = step,
                            .first_row = hooks.first_row,
@@ -90,7 +90,8 @@ Output ShiftOffsets(const std::string& name, const Batch& batch, int64_t limit,
 // Divides importance weights by the largest one of all replicas, so that they
 // only scale down (Prioritized Experience Replay, arXiv:1511.05952,
 // section 3.4).
-Output NormalizedWeight(const Batch& batch, const nn::ReplicaHooks& hooks) {
+Output NormalizedWeight(const TransitionBatch& batch,
+                        const nn::ReplicaHooks& hooks) {
   Output largest = graph::ReduceMax(batch.importance_weight);
   if (hooks.max) largest = hooks.max(largest);
   return graph::Div(batch.importance_weight, largest);
@@ -98,7 +99,7 @@ Output NormalizedWeight(const Batch& batch, const nn::ReplicaHooks& hooks) {
 
 // Adds both losses and their gradients by the parameters that they train.
 void AddLosses(const D4pgConfig& config, const Support& support,
-               const Batch& batch, const AllNetworks& networks,
+               const TransitionBatch& batch, const AllNetworks& networks,
                const nn::ReplicaHooks& hooks, Update* update) {
   const Output features = networks.encoder(batch.observation);
   const Output next_features =
@@ -171,13 +172,14 @@ Output AddTargetUpdate(Graph& graph, const TargetConfig& config,
 
 }  // namespace
 
-Batch AddBatchInputs(Graph& graph, const NetworkConfig& config,
-                     const AgentSpec& spec, int64_t batch_size, CallSite site) {
+TransitionBatch AddBatchInputs(Graph& graph, const NetworkConfig& config,
+                               const AgentSpec& spec, int64_t batch_size,
+                               CallSite site) {
   const Graph::SiteScope scope(graph, site);
   const graph::TensorType observation =
       spec.ObservationType(config, batch_size);
   const Shape per_row({batch_size});
-  Batch batch;
+  TransitionBatch batch;
   batch.observation =
       graph.Input("observation", observation.dtype, observation.shape);
   batch.action =
@@ -193,13 +195,13 @@ Batch AddBatchInputs(Graph& graph, const NetworkConfig& config,
 
 Update BuildUpdate(Graph& graph, const D4pgConfig& config,
                    const AgentSpec& spec, const Support& support,
-                   const Batch& batch, const nn::ReplicaHooks& hooks,
+                   const TransitionBatch& batch, const nn::ReplicaHooks& hooks,
                    CallSite site) {
   const Graph::SiteScope scope(graph, site);
   const AllNetworks networks(graph, config, spec, support.num_atoms);
   const nn::StepCounter step = nn::AddStepCounter(graph, "step");
   Update update;
-  Batch shifted = batch;
+  TransitionBatch shifted = batch;
   if (config.random_shift > 0) {
     update.shift = ShiftOffsets("random_shift", batch, config.random_shift,
                                 step.value, hooks);

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "agents/agent.h"
 #include "agents/d4pg/config.h"
 #include "agents/d4pg/distribution.h"
 #include "agents/d4pg/networks.h"
@@ -11,21 +12,10 @@
 // One update of a D4PG learner's networks, as one graph.
 namespace replicant::agents::d4pg {
 
-// A batch of n-step transitions: inputs of the graph, or outputs computed in
-// it.
-struct Batch {
-  Output observation;        // AgentSpec::ObservationType()
-  Output action;             // [B, A], in [-1, 1]
-  Output reward;             // [B], discounted sum of n rewards
-  Output discount;           // [B], product of n discounts; 0 if terminal
-  Output next_observation;   // as observation; the return bootstraps from it
-  Output importance_weight;  // [B], > 0; the update divides by the largest
-};
-
 // Adds inputs "observation", "action", ... for B transitions.
-Batch AddBatchInputs(Graph& graph, const NetworkConfig& config,
-                     const AgentSpec& spec, int64_t batch_size,
-                     CallSite site = CallSite::Here());
+TransitionBatch AddBatchInputs(Graph& graph, const NetworkConfig& config,
+                               const AgentSpec& spec, int64_t batch_size,
+                               CallSite site = CallSite::Here());
 
 struct Update {
   Output critic_loss;  // []
@@ -62,7 +52,8 @@ struct Update {
 // InvalidArgument if the graph has one of the names.
 Update BuildUpdate(Graph& graph, const D4pgConfig& config,
                    const AgentSpec& spec, const Support& support,
-                   const Batch& batch, const nn::ReplicaHooks& hooks = {},
+                   const TransitionBatch& batch,
+                   const nn::ReplicaHooks& hooks = {},
                    CallSite site = CallSite::Here());
 
 // Adds the networks alone and returns the update that copies the online
