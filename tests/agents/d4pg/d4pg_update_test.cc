@@ -53,7 +53,7 @@ HostTensor Pixels(uint64_t seed) {
 }
 
 // A batch of the runner's inputs.
-Batch FixedBatch(GraphRunner& runner) {
+TransitionBatch FixedBatch(GraphRunner& runner) {
   const auto uniform = [&](const std::string& name, const Shape& shape,
                            double low, double high, uint64_t seed) {
     return runner.Input(
@@ -193,7 +193,7 @@ TEST(D4pgUpdateTest, RandomShiftMovesBothStacksByWhatItTells) {
 
   config.random_shift = 0;
   GraphRunner plain(/*backend=*/"reference", /*seed=*/3);
-  Batch batch = FixedBatch(plain);
+  TransitionBatch batch = FixedBatch(plain);
   const auto shifted = [&](Output frames, const std::string& name,
                            const V& by) {
     return graph::RandomShift(
@@ -236,7 +236,7 @@ TEST(D4pgUpdateTest, HooksSeeGradientsAndLargestWeight) {
 
 TEST(D4pgUpdateTest, RefusesABatchOfOtherShapes) {
   GraphRunner runner;
-  Batch batch = FixedBatch(runner);
+  TransitionBatch batch = FixedBatch(runner);
   batch.reward = runner.graph().Input("few", DType::kF64, Shape({kBatch - 1}));
   EXPECT_EQ(MessageOf<ShapeError>([&] {
               BuildUpdate(runner.graph(), SmallConfig(), kSpec, kSupport, batch,
