@@ -39,7 +39,7 @@ struct CommandLine::Parser {
   std::string config_file;
   std::vector<std::string> overrides;
   std::vector<std::string> settings;  // by options of their own
-  // what may be given instead of --config
+  // options that replace --config
   struct ConfigOption {
     std::string name;
     const std::string* value;
@@ -79,7 +79,7 @@ CommandLine::CommandLine(const std::string& program, const std::string& about)
   app.add_flag("-h,--help", parser_->wants_help, "Print this help and end");
   app.add_option("--config", parser_->config_file, "Configuration file to use")
       ->type_name("FILE");
-  // one value each, so that what follows is not swallowed
+  // one value per option, so that it does not take the next argument
   app.add_option("--set", parser_->overrides,
                  "Override a value of the configuration; may be repeated")
       ->type_name("KEY=VALUE")

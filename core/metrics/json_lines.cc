@@ -62,7 +62,7 @@ void CutTornLine(int fd, const std::filesystem::path& path) {
   if (tail.back() == '\n') return;
   // npos + 1 is 0: the file may be a single line
   const size_t start = tail.rfind('\n') + 1;
-  // never cut what another program wrote
+  // never cut bytes of another program
   const bool is_ours =
       tail[start] == '{' &&
       (start > 0 || tail.size() == static_cast<size_t>(status.st_size));

@@ -58,7 +58,7 @@ void CheckDescription(const std::string& name, const std::string& help,
 
 void CheckLabels(const std::string& name, const Labels& labels) {
   for (const auto& [label, value] : labels) {
-    // "le" is what Prometheus names the limit of a bucket
+    // Prometheus uses "le" for the limit of a bucket
     if (!prometheus::CheckLabelName(label) || label == "le") {
       throw InvalidArgument(fmt::format(
           "metric '{}': label '{}': want a name of letters, digits and '_' "

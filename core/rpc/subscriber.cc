@@ -45,7 +45,7 @@ ReceiveResult Subscriber::Process(Clock::Duration timeout) {
   const Clock::TimePoint end = Clock::Real().Now() + timeout;
   bool has_newer = false;
   for (int i = 0; i < kMessagesPerTurn; ++i) {
-    // once there is something newer, only what has come already is taken
+    // after a newer value, only messages that are already here are taken
     const Clock::Duration wait =
         has_newer ? Clock::Duration(0) : end - Clock::Real().Now();
     Message message;

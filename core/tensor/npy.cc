@@ -200,7 +200,7 @@ std::string NpyPrefix(const TensorView& tensor) {
 }
 
 void WriteNpy(const std::filesystem::path& path, const TensorView& tensor) {
-  // first what may refuse, so that then nothing is left behind
+  // makes the header first: it may throw, and no file is left then
   const std::string prefix = NpyPrefix(tensor);
   AtomicFile file(path);
   file.Write(prefix);

@@ -37,7 +37,7 @@ using ZipPtr = std::unique_ptr<zip_t, ZipDeleter>;
 using ZipFilePtr = std::unique_ptr<zip_file_t, ZipDeleter>;
 using ZipSourcePtr = std::unique_ptr<zip_source_t, ZipDeleter>;
 
-// Where libzip's calls leave the text of what went wrong.
+// The error of libzip's calls, with its text.
 class ZipError {
  public:
   ZipError() { ::zip_error_init(&error_); }

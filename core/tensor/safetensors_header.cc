@@ -27,7 +27,8 @@ constexpr std::pair<std::string_view, DType> kDTypeNames[] = {
 // Follows the JSON text and accepts only
 //   {"__metadata__": {"key": "text", ...},
 //    "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
-// A state is what comes next. No tree is built, so nesting costs nothing.
+// A state names the next expected element. No tree is built, so nesting costs
+// no memory.
 class HeaderSax : public nlohmann::json_sax<Json> {
  public:
   explicit HeaderSax(const std::string& where) : where_(where) {}
@@ -307,7 +308,7 @@ SafetensorsHeader ParseSafetensorsHeader(std::string_view json,
     throw IoError(fmt::format(
         "{}: the safetensors header does not start with '{{'", where));
   }
-  // the JSON parser takes a NUL for the end and would skip what follows it
+  // the JSON parser reads a NUL as the end and would skip the bytes after it
   const size_t nul = json.find('\0');
   if (nul != std::string_view::npos) {
     throw IoError(
