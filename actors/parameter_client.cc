@@ -1,6 +1,7 @@
 #include "actors/parameter_client.h"
 
 #include "agents/agent_steps.h"
+#include "agents/policy_topic.h"
 #include "core/runtime/parameters.h"
 
 namespace replicant::actors {
@@ -11,7 +12,7 @@ ParameterClient::ParameterClient(const std::string& endpoint)
                                            runtime::kParameterVersion,
                                            runtime::kParameterTable)) {
   subscriber_.Connect(endpoint);
-  subscriber_.Subscribe(runtime::kPolicyTopic);
+  subscriber_.Subscribe(agents::kPolicyTopic);
 }
 
 std::optional<ParameterClient::Parameters> ParameterClient::Poll(
@@ -19,7 +20,7 @@ std::optional<ParameterClient::Parameters> ParameterClient::Poll(
   if (subscriber_.Process(timeout) != rpc::ReceiveResult::kOk) {
     return std::nullopt;
   }
-  const rpc::Publication* newest = subscriber_.Newest(runtime::kPolicyTopic);
+  const rpc::Publication* newest = subscriber_.Newest(agents::kPolicyTopic);
   if (newest == nullptr || newest->payload.size() != 1) return std::nullopt;
   const std::span<const std::byte> bytes = newest->payload[0].bytes();
   const SafetensorsReader reader(bytes, "published parameters");

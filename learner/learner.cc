@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "agents/policy_topic.h"
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "core/runtime/parameters.h"
@@ -185,7 +186,7 @@ void Learner::Publish() {
   if (!parameters_) return;
   const std::vector<std::string> names = workload_.PublishedVariables();
   if (names.empty()) return;
-  parameters_->Publish(runtime::kPolicyTopic, static_cast<uint64_t>(step_),
+  parameters_->Publish(agents::kPolicyTopic, static_cast<uint64_t>(step_),
                        runtime::EncodeVariables(workload_.variables(), names,
                                                 workload_.PublishedMetadata()));
   published_step_ = step_;

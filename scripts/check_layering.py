@@ -46,7 +46,10 @@ MAY_USE = {
 }
 # The files that know every implementation of their part, so that they may
 # include the rooms above their own.
-REGISTRIES = {"core/replicator/replicator.cc"}
+REGISTRIES = {
+    "core/replicator/replicator.cc",
+    "core/replicator/strategy_table.cc",
+}
 # A vendor's headers, and the folder whose public headers alone may show them.
 VENDOR_HEADERS = [
     (re.compile(r"(oneapi/)?dnnl"), "core/kernels/cpu"),

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,7 +11,6 @@
 
 #include "core/graph/graph.h"
 #include "core/graph/target_info.h"
-#include "core/kernels/shared_packs.h"
 
 namespace replicant::kernels {
 
@@ -20,7 +20,7 @@ namespace replicant::kernels {
 // and marks in queues (Event), and turns graph nodes into Kernels. The caller
 // (runtime::Executor) decides where every tensor lies before the first run:
 //
-//   CompileKernel(node) -> (KeepInput | ShareInput)(i)* -> scratch_size_bytes()
+//   CompileKernel(node, traits of its inputs) -> scratch_size_bytes()
 //     -> Bind(addresses) -> (InputChanged(i)*, Launch)*
 //
 // so that a launch allocates nothing and looks nothing up. Launches on one
@@ -90,26 +90,39 @@ struct KernelBindings {
   std::byte* scratch = nullptr;
 };
 
+// The plans of replicas that train one copy of the variables in one process.
+// Kernels of these plans may compute something from a variable together, such
+// as its weights in another layout. The backend that makes a group defines what
+// is in it; the caller only holds it.
+//
+// Thread-safety: kernels may be compiled with one group on several threads.
+class ReplicaGroup {
+ public:
+  virtual ~ReplicaGroup() = default;
+};
+
+// The facts about one input of a kernel that hold from run to run. A backend
+// may use them or ignore them.
+struct InputTraits {
+  // The value is a constant or a variable that the plan does not write. A
+  // kernel may keep what it computes from the value until InputChanged().
+  bool is_constant_between_runs = false;
+  // Not null for a variable that the replicas of this group train together:
+  // every plan of the group has this kernel, and none runs again before all
+  // have updated the variable. Used while the kernel is compiled only.
+  ReplicaGroup* group = nullptr;
+  // Names the input within the group: the same in every plan.
+  std::string name_in_group = {};
+};
+
 // One node, prepared for a device: primitives made, programs decoded.
 class Kernel {
  public:
   virtual ~Kernel() = default;
 
-  // Says that input `input` changes between runs only: a constant, or a
-  // variable that the plan does not write. What the kernel makes of its value
-  // (weights in another layout) it may keep from launch to launch until
-  // InputChanged(). Called before scratch_size_bytes() is asked for.
-  virtual void KeepInput(int /*input*/) {}
-  // The value of an input named to KeepInput() is another one from the next
-  // launch on.
+  // Says that the value of an input that is_constant_between_runs has changed
+  // since the last launch.
   virtual void InputChanged(int /*input*/) {}
-  // Says that input `input` is a variable that replicas train together, whose
-  // plans all have this kernel: none runs again before all have updated it.
-  // What the kernel makes of its value it may make with theirs, in a pack of
-  // `packs` whose name begins with `name`. Called before scratch_size_bytes()
-  // is asked for.
-  virtual void ShareInput(int /*input*/, const std::string& /*name*/,
-                          SharedPacks* /*packs*/) {}
 
   virtual size_t scratch_size_bytes() const { return 0; }
   // Whether output `output` may lie in the memory of input `input`, of equal
@@ -133,7 +146,8 @@ class Backend {
   virtual std::string_view name() const = 0;
   // For messages: "cuda:3", "cpu, 2 threads".
   virtual std::string device() const = 0;
-  // Whether Buffer::data() may be read and written by the host.
+  // Whether the host may read and write Buffer::data(). Where it may not,
+  // values come and go by the copies of a Stream.
   virtual bool is_host_memory() const = 0;
   // What passes ask. Lives as long as the backend.
   virtual const graph::TargetInfo& target() const = 0;
@@ -149,10 +163,15 @@ class Backend {
   virtual std::unique_ptr<Buffer> Allocate(size_t size_bytes) = 0;
   virtual std::unique_ptr<Stream> CreateStream() = 0;
   virtual std::unique_ptr<Event> CreateEvent() = 0;
-  // The kernel keeps no reference to graph or node. Throws DeviceError
-  // "<device> cannot run <op> '<name>' (<site>): <why>".
-  virtual std::unique_ptr<Kernel> CompileKernel(const graph::Graph& graph,
-                                                const graph::Node& node) = 0;
+  // `inputs` has one entry for each input of the node, or none where the caller
+  // knows nothing. The kernel keeps no reference to graph, node or traits.
+  // Throws DeviceError "<device> cannot run <op> '<name>' (<site>): <why>".
+  virtual std::unique_ptr<Kernel> CompileKernel(
+      const graph::Graph& graph, const graph::Node& node,
+      std::span<const InputTraits> inputs = {}) = 0;
+  // A group for plans of backends of this kind and device. Null where kernels
+  // of several plans compute nothing together.
+  virtual std::unique_ptr<ReplicaGroup> CreateReplicaGroup() { return nullptr; }
 };
 
 struct BackendOptions {
@@ -161,6 +180,11 @@ struct BackendOptions {
   // Which device of its kind; GPU only.
   int device_index = 0;
 };
+
+// Makes a backend by name: MakeBackend(), or a function of a program or test
+// with backends of its own.
+using BackendFactory = std::function<std::unique_ptr<Backend>(
+    std::string_view name, const BackendOptions& options)>;
 
 // Makes a backend by name. Throws InvalidArgument naming the known ones, and
 // DeviceError if this build or this machine lacks what it needs.

@@ -46,7 +46,7 @@ Graph::DeviceScope ReplicaContext::LogicalDevice(int device, CallSite site) {
   if (device < 0 || device >= num_logical_devices_) {
     throw InvalidArgument(fmt::format(
         "{}: LogicalDevice: {} is none of this replica's; allowed: 0 to {}; "
-        "hint: learner.replication.logical_devices",
+        "hint: replication.logical_devices",
         site.ToString(), device, num_logical_devices_ - 1));
   }
   return {graph_, device};

@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/base/check.h"
+#include "core/replicator/strategy_table.h"
 
 namespace replicant::replicator {
 namespace {
 
-// What only some strategies have, and how replicas are divided.
+// Checks the keys that belong to some strategies only, and that the replicas
+// divide evenly into groups and processes.
 void CheckGroups(const ReplicationConfig& c, config::Reader& reader) {
   const ReplicationConfig defaults;
   const auto refuse_unless = [&](bool is_allowed, const char* key,
@@ -27,7 +28,7 @@ void CheckGroups(const ReplicationConfig& c, config::Reader& reader) {
                              "allowed: {}",
                              c.replicas, what, part, fmt::join(allowed, ", ")));
   };
-  const bool has_servers = c.strategy == Strategy::kParameterServer;
+  const bool has_servers = DefOf(c.strategy).has_servers;
   refuse_unless(has_servers, "servers", c.servers == defaults.servers,
                 "parameter_server");
   refuse_unless(has_servers, "replicas_per_group", c.replicas_per_group == 1,
@@ -37,7 +38,7 @@ void CheckGroups(const ReplicationConfig& c, config::Reader& reader) {
   if (has_servers) {
     check_division("replicas_per_group", c.replicas_per_group, "groups of");
   }
-  const bool has_processes = c.strategy == Strategy::kBetweenGraph;
+  const bool has_processes = DefOf(c.strategy).uses_mpi;
   refuse_unless(has_processes, "replicas_per_process",
                 c.replicas_per_process == 1, "between_graph");
   if (has_processes) {
@@ -50,66 +51,71 @@ void CheckGroups(const ReplicationConfig& c, config::Reader& reader) {
 
 ReplicationConfig ReplicationConfig::Read(config::Reader& reader) {
   ReplicationConfig c;
+  const auto row = [](Strategy strategy) {
+    return std::pair(DefOf(strategy).name, strategy);
+  };
   reader.Field(
       "strategy", &c.strategy,
-      {{"single", Strategy::kSingle},
-       {"in_graph", Strategy::kInGraph},
-       {"between_graph", Strategy::kBetweenGraph},
-       {"hogwild", Strategy::kHogwild},
-       {"parameter_server", Strategy::kParameterServer}},
-      "how replicas work together: single is one replica, in_graph are "
-      "several in one process, between_graph is some in each process "
-      "that mpirun starts; hogwild are several in one process, each with "
-      "batches of its own, on the same variables without locks; "
-      "parameter_server are groups of replicas, a process each, on variables "
-      "that servers hold and update");
+      {row(Strategy::kSingle), row(Strategy::kInGraph),
+       row(Strategy::kBetweenGraph), row(Strategy::kHogwild),
+       row(Strategy::kParameterServer)},
+      "how replicas work together. single: one replica. in_graph: several "
+      "replicas in one process, which make every step together. "
+      "between_graph: the same in several processes that mpirun starts. "
+      "hogwild: several replicas in one process, each with its own batches, "
+      "which update the same variables without locks. parameter_server: "
+      "groups of replicas, one process each; servers hold and update the "
+      "variables");
   reader.Field("replicas", &c.replicas, {1, 1024},
-               "replicas in all processes together");
-  reader.Field("backend", &c.backend,
-               "what computes: cpu, cuda, or reference (slow, exact loops)");
+               "number of replicas in all processes together");
+  reader.Field(
+      "backend", &c.backend,
+      "backend that computes: cpu, cuda, or reference (slow, exact loops)");
   reader.Field("logical_devices", &c.logical_devices, {1, 64},
-               "devices among which a model that is written for it divides its "
-               "layers, of each replica; on the CPU groups of processors");
+               "logical devices of each replica. A model that supports them "
+               "divides its layers among them; on the CPU each one is a group "
+               "of processors");
   reader.Field("threads", &c.threads, {1, 1024},
-               "threads of one logical device of a replica on the CPU");
+               "CPU threads of each logical device");
   reader.Field("accumulation_steps", &c.accumulation_steps, {1, 1 << 20},
-               "batches whose gradients are added up for one update: as one "
-               "batch so many times as large");
+               "batches per update. Their gradients are added, so that the "
+               "update is that of one batch as large as all of them");
   reader.Field("wire", &c.wire, {{"f32", DType::kF32}, {"bf16", DType::kBF16}},
-               "as what gradients travel between replicas: bf16 is half the "
-               "bytes, and keeps 8 bits of each number");
+               "number format of gradients between replicas. bf16 halves the "
+               "bytes and keeps 8 significant bits");
   reader.Field("bucket_mib", &c.bucket_mib, {1, 1024},
-               "MiB of gradients that replicas exchange at a time, while they "
-               "compute the next ones");
+               "bucket size in MiB: gradients are reduced in buckets of this "
+               "size while the backward pass goes on");
   reader.Field("timeout_s", &c.timeout_s, {0.1, 36000.0},
-               "seconds that replicas wait for one that does not come, as when "
-               "the first one writes a checkpoint, before all end");
+               "seconds before a collective fails because a replica is "
+               "missing, which ends the run. Must be longer than the first "
+               "process takes to write a checkpoint");
   reader.Field("replicas_per_process", &c.replicas_per_process, {1, 1024},
-               "of between_graph: replicas in each process that mpirun starts");
+               "between_graph: replicas in each process that mpirun starts");
   reader.Field("heartbeat_interval_s", &c.heartbeat_interval_s, {0.01, 60.0},
-               "of between_graph: seconds between two signs of life that a "
-               "process gives");
+               "between_graph: seconds between two heartbeats of a process");
   reader.Field("heartbeat_timeout_s", &c.heartbeat_timeout_s, {0.0, 36000.0},
-               "of between_graph: seconds of silence after which a process is "
-               "given up and the others end; 0: nobody watches, and one that "
-               "stands still is found after timeout_s");
+               "between_graph: seconds without a heartbeat after which a "
+               "process counts as dead and the others end. 0 turns heartbeats "
+               "off: a stalled process is then found after timeout_s");
   reader.Field("servers", &c.servers, {1, 64},
-               "addresses of the parameter servers; each holds a part of the "
-               "variables");
+               "parameter_server: addresses of the servers. Each server holds "
+               "a part of the variables");
   reader.Field("replicas_per_group", &c.replicas_per_group, {1, 1024},
-               "of parameter_server: replicas that make their steps together, "
-               "in one process; the groups do not wait for each other");
+               "parameter_server: replicas in each group. A group is one "
+               "process whose replicas make their steps together; groups do "
+               "not wait for each other");
   reader.Field("staleness", &c.staleness, {0, 1'000'000},
-               "of parameter_server: how many updates by others there may be "
-               "between those that a gradient was made with and its own; who "
-               "would exceed it waits");
+               "parameter_server: maximum number of updates by other workers "
+               "between a gradient's pull and its push. A worker over the "
+               "limit waits");
   reader.Field("server_checkpoint_interval_s", &c.server_checkpoint_interval_s,
                {0.1, 1e6},
-               "seconds between checkpoints of a parameter server, from which "
-               "it goes on if it is started again");
+               "parameter_server: seconds between checkpoints of a server. A "
+               "server that is started again continues from its newest one");
   CheckGroups(c, reader);
-  if (c.strategy == Strategy::kHogwild ||
-      c.strategy == Strategy::kParameterServer) {
+  const StrategyDef& strategy = DefOf(c.strategy);
+  if (!strategy.is_synchronous) {
     const auto refuse = [&](const char* key, bool is_default) {
       if (!is_default) {
         reader.Error(key, "is not for hogwild and parameter_server");
@@ -126,24 +132,14 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader) {
                     "late sign of life would end the run",
                     4.0 * c.heartbeat_interval_s));
   }
-  if (c.strategy == Strategy::kSingle && c.replicas > 1) {
+  if (strategy.has_one_replica && c.replicas > 1) {
     reader.Error("replicas", "single is one replica");
   }
   return c;
 }
 
 int ReplicationConfig::replicas_of_group() const {
-  switch (strategy) {
-    case Strategy::kHogwild:
-      return 1;
-    case Strategy::kParameterServer:
-      return replicas_per_group;
-    case Strategy::kSingle:
-    case Strategy::kInGraph:
-    case Strategy::kBetweenGraph:
-      return replicas;
-  }
-  REPLICANT_CHECK(false, "Strategy {}", static_cast<int>(strategy));
+  return DefOf(strategy).replicas_of_group(*this);
 }
 
 }  // namespace replicant::replicator

@@ -17,45 +17,46 @@ enum class Strategy {
   kParameterServer,  // groups of replicas, on variables that servers hold
 };
 
-// Section `learner.replication`: on what and how a step runs.
+// Section `replication`: the strategy of the replicas and what they compute on.
 struct ReplicationConfig {
   Strategy strategy = Strategy::kSingle;
-  // Of all processes together.
+  // Number of replicas in all processes together.
   int replicas = 1;
   // "cpu", "cuda", "reference"
   std::string backend = "cpu";
-  // Devices among which the ops of one replica are divided: on the CPU groups
-  // of processors.
+  // Devices among which the ops of one replica are divided. On the CPU each is
+  // a group of processors.
   int logical_devices = 1;
-  // Of one logical device, on the CPU.
+  // CPU threads of one logical device.
   int threads = 1;
-  // Batches of one update: every replica adds up their gradients, which are
+  // Batches per update. Every replica adds up their gradients, and the sum is
   // reduced once.
   int accumulation_steps = 1;
-  // As what f32 gradients travel between replicas: kF32 or kBF16.
+  // The number format of f32 gradients between replicas: kF32 or kBF16.
   DType wire = DType::kF32;
-  // Gradients are reduced as soon as so many MiB of them are there.
+  // Gradients are reduced as soon as this many MiB of them are computed.
   int bucket_mib = 4;
-  // For how long replicas wait for one that does not come.
+  // Seconds before a collective fails because a replica is missing.
   double timeout_s = 300.0;
-  // between_graph: in each process that mpirun starts.
+  // between_graph: replicas in each process that mpirun starts.
   int replicas_per_process = 1;
-  // between_graph: how often a process tells that it lives, and after how long
-  // a silence the others end; 0: nobody watches.
+  // between_graph: seconds between the heartbeats of a process, and seconds of
+  // silence after which the others end. A timeout of 0 turns heartbeats off.
   double heartbeat_interval_s = 0.2;
   double heartbeat_timeout_s = 10.0;
 
-  // parameter_server: addresses of the servers, one each.
+  // parameter_server: one address per server.
   std::vector<std::string> servers = {"tcp://127.0.0.1:7003"};
-  // parameter_server: replicas that make their steps together, in one process.
+  // parameter_server: replicas in each group, which is one process.
   int replicas_per_group = 1;
-  // parameter_server: how many versions a gradient may be behind.
+  // parameter_server: maximum number of updates by other workers between a
+  // gradient's pull and its push.
   int64_t staleness = 4;
   double server_checkpoint_interval_s = 10.0;
 
-  // That share a batch.
+  // Number of replicas that share a batch.
   int replicas_of_group() const;
-  // That have batches of their own.
+  // Number of groups, each with its own batches.
   int num_groups() const { return replicas / replicas_of_group(); }
 
   static ReplicationConfig Read(config::Reader& reader);

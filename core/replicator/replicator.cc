@@ -5,48 +5,31 @@
 
 #include <algorithm>
 
-#include "core/base/check.h"
 #include "core/base/error.h"
-#include "core/replicator/parameter_server/parameter_server_replicator.h"
-#include "core/replicator/strategies/hogwild_replicator.h"
-#include "core/replicator/strategies/single_replicator.h"
 #include "core/replicator/strategies/step_interface.h"
-#include "core/replicator/strategies/synchronous_replicator.h"
+#include "core/replicator/strategy_table.h"
 
 namespace replicant::replicator {
 
 std::unique_ptr<Replicator> Replicator::Create(const ReplicationConfig& config,
                                                uint64_t seed,
                                                const ProcessPlace& place) {
-  if (config.strategy == Strategy::kParameterServer) {
-    return place.is_server
-               ? MakeParameterServer(config, seed, place.index, place.folder)
-               : MakeParameterWorker(config, seed, place.index);
-  }
-  if (place.is_server || place.index > 0) {
+  return Create(config, seed, place, kernels::MakeBackend);
+}
+
+std::unique_ptr<Replicator> Replicator::Create(
+    const ReplicationConfig& config, uint64_t seed, const ProcessPlace& place,
+    const kernels::BackendFactory& make_backend) {
+  const StrategyDef& strategy = DefOf(config.strategy);
+  if (!strategy.has_servers && (place.is_server || place.index > 0)) {
     throw ConfigError(
-        "learner.replication.strategy: servers and further workers are for "
+        "replication.strategy: servers and further workers are for "
         "parameter_server");
   }
-  switch (config.strategy) {
-    case Strategy::kSingle: {
-      if (config.accumulation_steps == 1 && config.logical_devices == 1) {
-        return MakeSingleReplicator(config, seed);
-      }
-      // which knows how to divide an update among batches and devices
-      ReplicationConfig of_one = config;
-      of_one.strategy = Strategy::kInGraph;
-      return MakeSynchronousReplicator(of_one, seed);
-    }
-    case Strategy::kInGraph:
-    case Strategy::kBetweenGraph:
-      return MakeSynchronousReplicator(config, seed);
-    case Strategy::kHogwild:
-      return MakeHogwildReplicator(config, seed);
-    case Strategy::kParameterServer:
-      break;
-  }
-  REPLICANT_CHECK(false, "Strategy {}", static_cast<int>(config.strategy));
+  return strategy.make({.config = config,
+                        .seed = seed,
+                        .place = place,
+                        .make_backend = make_backend});
 }
 
 Output Inputs::at(std::string_view name, CallSite site) const {

@@ -114,11 +114,11 @@ class Step {
 // Which of the processes of a run makes a replicator, where they do not find
 // out by themselves.
 struct ProcessPlace {
-  // A parameter server, or a worker; the others strategies have workers alone.
+  // A parameter server or a worker. Only parameter_server has servers.
   bool is_server = false;
-  // Among its kind.
+  // The number of the process among its kind.
   int index = 0;
-  // A server's, for its checkpoints; empty for none.
+  // The folder of a server's checkpoints; empty for none.
   std::filesystem::path folder = {};
 };
 
@@ -130,6 +130,11 @@ class Replicator {
   static std::unique_ptr<Replicator> Create(const ReplicationConfig& config,
                                             uint64_t seed,
                                             const ProcessPlace& place = {});
+  // The same with `make_backend` in the place of kernels::MakeBackend(), called
+  // once or more for each replica of this process.
+  static std::unique_ptr<Replicator> Create(
+      const ReplicationConfig& config, uint64_t seed, const ProcessPlace& place,
+      const kernels::BackendFactory& make_backend);
   virtual ~Replicator() = default;
 
   // Of all groups.

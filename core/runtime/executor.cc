@@ -17,6 +17,23 @@
 #include "core/graph/print.h"
 #include "core/runtime/schedule.h"
 
+// How a plan is made.
+//
+// 1. ExtractProgram() copies the nodes that outputs and updates need; the
+// passes
+//    simplify and fuse them; ScheduleNodes() puts them in a sequence in which
+//    every reader of a variable runs before the node that overwrites it.
+// 2. Every node but inputs, constants and variables becomes a kernel. The
+//    backend learns which inputs stay constant between runs.
+// 3. Placement gives every tensor an address: inputs and fetched outputs lie at
+//    the boundary, constants and variables in buffers of their own, and all
+//    other tensors in one arena, whose blocks PlanMemory() reuses when the last
+//    reader of a tensor has run. A kernel that allows it writes its output over
+//    an input that no later kernel reads.
+// 4. Kernels are bound to these addresses once. A run copies the inputs to the
+//    device, launches the kernels in sequence and copies the fetched outputs
+//    back. Where the host can reach the backend's memory, the caller's views
+//    are that memory and nothing is copied.
 namespace replicant::runtime {
 namespace {
 
@@ -230,8 +247,8 @@ class Executor::Impl {
     report_.num_nodes = static_cast<int>(graph.nodes().size());
     store.Declare(*program_.graph);
     const std::vector<NodeId> order = ScheduleNodes(*program_.graph);
+    FindWrittenVariables();
     CompileKernels(order, options);
-    FindKeptInputs(options.shared_packs);
     const Placement placement(program_, order, kernels_, backend_.target());
     Allocate(placement);
     BindKernels(order, placement);
@@ -268,13 +285,13 @@ class Executor::Impl {
                               input.view.size_bytes());
       }
     }
-    for (KeptInput& kept : kept_) {
-      const uint64_t version = kept.variable->version.value();
-      if (version == kept.version) continue;
-      kept.version = version;
-      kept.kernel->InputChanged(kept.input);
+    for (ConstantInput& constant : constant_inputs_) {
+      const uint64_t version = constant.variable->version.value();
+      if (version == constant.version) continue;
+      constant.version = version;
+      constant.kernel->InputChanged(constant.input);
     }
-    // said before the launches: a run that fails may have written as well
+    // counted before the launches: a run that fails may have written as well
     for (VariableStore::Variable* variable : written_) variable->version.Add();
     if (check_finite_) {
       CheckSourcesFinite();
@@ -313,8 +330,9 @@ class Executor::Impl {
   }
 
  private:
-  // A variable of which a kernel may keep something, as it was last seen.
-  struct KeptInput {
+  // An input that is_constant_between_runs, with the version of its variable
+  // that the kernel knows.
+  struct ConstantInput {
     Kernel* kernel;
     int input;
     const VariableStore::Variable* variable;
@@ -350,7 +368,7 @@ class Executor::Impl {
         if (kernel != nullptr) kernels_.emplace(id, std::move(kernel));
       }
     }
-    // all are asked for before any is made: compiling may take long
+    // all nodes are checked before any is compiled, which may take long
     for (const NodeId id : order) {
       const Node& node = graph.node(id);
       if (IsLeaf(node) || kernels_.contains(id)) continue;
@@ -364,45 +382,66 @@ class Executor::Impl {
     for (const NodeId id : order) {
       const Node& node = graph.node(id);
       if (IsLeaf(node) || kernels_.contains(id)) continue;
-      kernels_.emplace(id, backend_.CompileKernel(graph, node));
+      const std::vector<kernels::InputTraits> traits =
+          TraitsOfInputs(node, options.replica_group);
+      auto kernel = backend_.CompileKernel(graph, node, traits);
+      NoteConstantInputs(node, kernel.get(), traits);
+      kernels_.emplace(id, std::move(kernel));
+    }
+    for (const auto& [id, kernel] : kernels_) {
+      report_.scratch_size_bytes =
+          std::max(report_.scratch_size_bytes, kernel->scratch_size_bytes());
     }
     report_.num_kernels = static_cast<int>(kernels_.size());
   }
 
-  // Tells kernels which inputs no kernel of this plan writes, and notes what
-  // may change these between runs; and which ones kernels of other replicas'
-  // plans read as they do.
-  void FindKeptInputs(kernels::SharedPacks* packs) {
+  // Finds the variables that the plan writes, and those among them that it
+  // writes together with the plans of other replicas.
+  void FindWrittenVariables() {
     const Graph& graph = *program_.graph;
-    std::set<const VariableStore::Variable*> written_together;
     for (const Node& node : graph.nodes()) {
       for (const graph::VariableId id : node.updates) {
         VariableStore::Variable* variable = &store_.at(graph.variable(id).name);
         written_.insert(variable);
         if (graph::UpdatePartOf(node.attributes).count > 1) {
-          written_together.insert(variable);
+          written_together_.insert(variable);
         }
       }
     }
-    for (auto& [id, kernel] : kernels_) {
-      const Node& node = graph.node(id);
-      for (size_t i = 0; i < node.inputs.size(); ++i) {
-        const Node& source = graph.node(node.inputs[i].node);
-        const auto input = static_cast<int>(i);
-        if (source.op == &graph::ConstantOp()) kernel->KeepInput(input);
-        if (source.op != &graph::VariableOp()) continue;
-        VariableStore::Variable& variable = store_.at(source.name);
-        if (written_together.contains(&variable) && packs != nullptr) {
-          kernel->ShareInput(input, fmt::format("{} {}", id, source.name),
-                             packs);
+  }
+
+  std::vector<kernels::InputTraits> TraitsOfInputs(
+      const Node& node, kernels::ReplicaGroup* group) {
+    std::vector<kernels::InputTraits> traits(node.inputs.size());
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const Node& source = program_.graph->node(node.inputs[i].node);
+      if (source.op == &graph::ConstantOp()) {
+        traits[i].is_constant_between_runs = true;
+      } else if (source.op == &graph::VariableOp()) {
+        VariableStore::Variable* variable = &store_.at(source.name);
+        traits[i].is_constant_between_runs = !written_.contains(variable);
+        if (group != nullptr && written_together_.contains(variable)) {
+          traits[i].group = group;
+          traits[i].name_in_group = fmt::format("{} {}", node.id, source.name);
         }
-        if (written_.contains(&variable)) continue;
-        kernel->KeepInput(input);
-        kept_.push_back(
-            {kernel.get(), input, &variable, variable.version.value()});
       }
-      report_.scratch_size_bytes =
-          std::max(report_.scratch_size_bytes, kernel->scratch_size_bytes());
+    }
+    return traits;
+  }
+
+  // Notes the inputs whose variables may change between runs, so that Run() can
+  // tell their kernels.
+  void NoteConstantInputs(const Node& node, Kernel* kernel,
+                          const std::vector<kernels::InputTraits>& traits) {
+    for (size_t i = 0; i < traits.size(); ++i) {
+      const Node& source = program_.graph->node(node.inputs[i].node);
+      if (!traits[i].is_constant_between_runs ||
+          source.op != &graph::VariableOp()) {
+        continue;
+      }
+      const VariableStore::Variable& variable = store_.at(source.name);
+      constant_inputs_.push_back(
+          {kernel, static_cast<int>(i), &variable, variable.version.value()});
     }
   }
 
@@ -537,9 +576,10 @@ class Executor::Impl {
   std::unique_ptr<Buffer> scratch_;
   std::vector<HostTensor> staging_;
   std::map<NodeId, std::unique_ptr<Kernel>> kernels_;
-  std::vector<KeptInput> kept_;
+  std::vector<ConstantInput> constant_inputs_;
   // the store's variables that the plan updates; entries of a map stay put
   std::set<VariableStore::Variable*> written_;
+  std::set<const VariableStore::Variable*> written_together_;
   // in the order of the schedule
   std::vector<Kernel*> launches_;
   std::vector<NodeId> launched_nodes_;

@@ -43,13 +43,14 @@ struct CompileOptions {
   // Whether every kernel is timed (see Executor::profile()).
   bool has_profile = false;
   // Makes the kernels of ops that no backend has, such as calls between
-  // replicas; asked first, and null for a node that is the backend's.
+  // replicas. Returns null for a node that the backend compiles.
   std::function<std::unique_ptr<kernels::Kernel>(const graph::Graph&,
                                                  const graph::Node&)>
       make_kernel = {};
-  // Of plans of replicas that make updates together (graph::UpdatePart): what
-  // kernels make of the variables together. Needed while the plan is compiled.
-  kernels::SharedPacks* shared_packs = nullptr;
+  // The group of the plans of replicas that make updates together
+  // (graph::UpdatePart), by Backend::CreateReplicaGroup(); null for a plan of
+  // its own. Used while the plan is compiled only.
+  kernels::ReplicaGroup* replica_group = nullptr;
 };
 
 // The time of one kernel of a plan.

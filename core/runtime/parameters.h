@@ -13,18 +13,16 @@
 
 namespace replicant::runtime {
 
-// Variables on their way between processes: what a learner publishes and
-// actors take up. The bytes are a .safetensors file, row-major as everything
-// that leaves a plan, so that hosts of different instruction sets agree.
+// Variables between processes: one program publishes them, others subscribe.
+// The bytes are a .safetensors file, row-major, so that hosts of different
+// instruction sets agree.
 
-// What rpc::Protocol::FromTable() takes: one topic a set of variables, each
-// value one part; its version is the training step.
+// The arguments of rpc::Protocol::FromTable(). Each topic is one set of
+// variables; each value is one part, whose version is the training step.
 inline constexpr const char* kParameterProtocol = "parameters";
 inline constexpr uint32_t kParameterVersion = 1;
 inline constexpr std::string_view kParameterTable =
     "publication: safetensors of the variables of the topic, by name";
-// The topic of the policy that actors act by.
-inline constexpr const char* kPolicyTopic = "policy";
 
 // The named variables of the store. Throws InvalidArgument for an unknown name
 // or one that is there twice.
@@ -32,18 +30,19 @@ std::string EncodeVariables(const VariableStore& store,
                             const std::vector<std::string>& names,
                             const SafetensorsMetadata& metadata = {});
 
-// What becomes of a tensor that the store has not.
+// The treatment of a tensor that the store does not have.
 enum class Surplus { kRefuse, kSkip };
 
 // Every tensor of a .safetensors file, as variables of the store. Throws
-// IoError if it holds one that the store has not, unless these are skipped, or
-// has with another dtype or shape; `where` starts the message.
+// IoError for a tensor that the store lacks, unless these are skipped, and for
+// one whose dtype or shape differs; `where` starts the message.
 std::map<std::string, HostTensor> ReadVariables(
     const SafetensorsReader& reader, const std::string& where,
     const VariableStore& store, Surplus surplus = Surplus::kRefuse);
 
-// Sets every variable that `bytes` hold. Throws IoError, leaving the store as
-// it was, if they are no .safetensors file, and what ReadVariables() throws.
+// Sets every variable that `bytes` hold. Throws IoError if the bytes are no
+// .safetensors file, and what ReadVariables() throws; the store is unchanged
+// then.
 void SetVariables(std::span<const std::byte> bytes, const std::string& where,
                   VariableStore& store);
 

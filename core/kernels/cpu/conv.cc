@@ -129,25 +129,24 @@ std::vector<Primitive> ReorderPieces(const memory::desc& from,
 class PackedWeights {
  public:
   PackedWeights() = default;
-  PackedWeights(const memory::desc& plain, const memory::desc& packed)
-      : plain_(plain), packed_(packed) {
+  PackedWeights(const memory::desc& plain, const memory::desc& packed,
+                const InputTraits& traits) {
     Primitive reorder = MakeReorder(plain, packed);
     if (!reorder.is_valid()) return;
     memory_ = PackMemory(packed.get_size());
-    reorders_.push_back(std::move(reorder));
+    // weights that cannot be cut into pieces are not shared
+    std::vector<Primitive> pieces;
+    if (traits.group != nullptr) pieces = ReorderPieces(plain, packed);
+    if (pieces.empty()) {
+      memory_.Keep(traits);
+      reorders_.push_back(std::move(reorder));
+    } else {
+      memory_.Apply(traits, LayoutText(packed));
+      reorders_ = std::move(pieces);
+    }
   }
 
-  void Keep() {
-    if (!reorders_.empty()) memory_.Keep();
-  }
   void MarkChanged() { memory_.MarkChanged(); }
-  void Share(const std::string& name, SharedPacks* packs) {
-    if (reorders_.empty()) return;
-    std::vector<Primitive> pieces = ReorderPieces(plain_, packed_);
-    if (pieces.empty()) return;
-    reorders_ = std::move(pieces);
-    memory_.Share(name + ", " + LayoutText(packed_), packs);
-  }
   // What Bind() needs of `scratch`.
   size_t scratch_size_bytes() const { return memory_.scratch_size_bytes(); }
   // Where the primitive finds the weights.
@@ -168,8 +167,6 @@ class PackedWeights {
   }
 
  private:
-  memory::desc plain_;
-  memory::desc packed_;
   // one after the other; none where the primitive takes the weights as they lie
   std::vector<Primitive> reorders_;
   PackMemory memory_;
@@ -186,15 +183,8 @@ class WeightedConvKernel : public Kernel {
         from_(Some(request.input(0), images_), request.num_threads, &scratch_),
         to_(Some(request.output(), images_), request.num_threads, &scratch_) {}
 
-  void KeepInput(int input) override {
-    if (input == 1) weights_.Keep();
-  }
   void InputChanged(int input) override {
     if (input == 1) weights_.MarkChanged();
-  }
-  void ShareInput(int input, const std::string& name,
-                  SharedPacks* packs) override {
-    if (input == 1) weights_.Share(name, packs);
   }
   size_t scratch_size_bytes() const override {
     ScratchLayout scratch = scratch_;
@@ -247,7 +237,8 @@ class ConvKernel : public WeightedConvKernel {
     const dnnl::convolution_forward::primitive_desc description(
         Engine(), prop_kind::forward_inference, kAlgorithm, s.x, s.w, bias, s.y,
         s.strides, s.before, s.after, AttributesOf(request.node.attributes));
-    weights_ = PackedWeights(s.plain_w, description.weights_desc());
+    weights_ =
+        PackedWeights(s.plain_w, description.weights_desc(), request.traits(1));
     scratchpad_ = scratch_.Add(description.scratchpad_desc().get_size());
     std::vector<Primitive::Argument> arguments = {
         {DNNL_ARG_SRC, s.x},
@@ -284,7 +275,8 @@ class ConvInputGradientKernel : public WeightedConvKernel {
     const dnnl::convolution_backward_data::primitive_desc description(
         Engine(), kAlgorithm, s.x, s.w, s.y, s.strides, s.before, s.after,
         s.Forward(), AttributesOf({}));
-    weights_ = PackedWeights(s.plain_w, description.weights_desc());
+    weights_ =
+        PackedWeights(s.plain_w, description.weights_desc(), request.traits(1));
     scratchpad_ = scratch_.Add(description.scratchpad_desc().get_size());
     conv_ = Primitive(dnnl::convolution_backward_data(description),
                       {{DNNL_ARG_DIFF_DST, s.y},

@@ -10,6 +10,7 @@
 #include "core/kernels/common/host_device.h"
 #include "core/kernels/cpu/cpu_kernels.h"
 #include "core/kernels/cpu/primitive.h"
+#include "core/kernels/cpu/shared_packs.h"
 #include "core/kernels/cpu/subnormals.h"
 #include "core/kernels/cpu/tile_program.h"
 
@@ -104,12 +105,7 @@ class TeamKernel : public Kernel {
   TeamKernel(std::unique_ptr<Kernel> kernel, int num_threads)
       : kernel_(std::move(kernel)), num_threads_(num_threads) {}
 
-  void KeepInput(int input) override { kernel_->KeepInput(input); }
   void InputChanged(int input) override { kernel_->InputChanged(input); }
-  void ShareInput(int input, const std::string& name,
-                  SharedPacks* packs) override {
-    kernel_->ShareInput(input, name, packs);
-  }
   size_t scratch_size_bytes() const override {
     return kernel_->scratch_size_bytes();
   }
@@ -150,24 +146,30 @@ class CpuBackend : public Backend {
   std::unique_ptr<Stream> CreateStream() override { return CreateHostStream(); }
   std::unique_ptr<Event> CreateEvent() override { return CreateHostEvent(); }
 
-  std::unique_ptr<Kernel> CompileKernel(const graph::Graph& graph,
-                                        const graph::Node& node) override {
+  std::unique_ptr<Kernel> CompileKernel(
+      const graph::Graph& graph, const graph::Node& node,
+      std::span<const InputTraits> inputs) override {
     const std::string why = target_.WhyUnsupported(graph, node);
     if (!why.empty()) Fail(node, why);
     // primitives are made for the number of threads that OpenMP says
     omp_set_num_threads(num_threads_);
     try {
-      return std::make_unique<TeamKernel>(MakeKernel(graph, node),
+      return std::make_unique<TeamKernel>(MakeKernel(graph, node, inputs),
                                           num_threads_);
     } catch (const dnnl::error& e) {
       Fail(node, fmt::format("oneDNN: {}", e.what()));
     }
   }
+  std::unique_ptr<ReplicaGroup> CreateReplicaGroup() override {
+    return std::make_unique<SharedPacks>();
+  }
 
  private:
-  std::unique_ptr<Kernel> MakeKernel(const graph::Graph& graph,
-                                     const graph::Node& node) const {
-    const CpuRequest request{{.graph = graph, .node = node}, num_threads_};
+  std::unique_ptr<Kernel> MakeKernel(
+      const graph::Graph& graph, const graph::Node& node,
+      std::span<const InputTraits> inputs) const {
+    const CpuRequest request{
+        {.graph = graph, .node = node}, num_threads_, inputs};
     const CpuKernel& row = Table().at(node.op->name);
     if (row.make != nullptr) return row.make(request);
     return MakeCommonKernel(request);

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,7 +14,14 @@ namespace replicant::kernels::cpu {
 
 // What a kernel is made from; used while compiling only.
 struct CpuRequest : KernelRequest {
+  // Of input i; the defaults where the caller said nothing.
+  InputTraits traits(size_t i) const {
+    return i < inputs.size() ? inputs[i] : InputTraits{};
+  }
+
   int num_threads = 1;
+  // one for each input, or none
+  std::span<const InputTraits> inputs = {};
 };
 
 using MakeKernel = std::unique_ptr<Kernel> (*)(const CpuRequest&);

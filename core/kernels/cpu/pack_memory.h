@@ -4,16 +4,20 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
-#include "core/kernels/shared_packs.h"
+#include "core/base/check.h"
+#include "core/kernels/backend.h"
+#include "core/kernels/cpu/shared_packs.h"
 #include "core/tensor/host_buffer.h"
 
 namespace replicant::kernels::cpu {
 
-// Where a kernel has an operand packed, in a layout of its own: made anew by
-// each launch in scratch memory, kept while the operand does not change, or
-// made and read together with the kernels of other replicas.
+// The memory of an operand that a kernel packs into a layout of its own. The
+// traits of the operand decide how long the packed bytes live: each launch
+// packs them in scratch memory, the kernel keeps them until the operand
+// changes, or the kernels of several replicas pack and read them together.
 class PackMemory {
  public:
   // Pieces of one that is shared, of about equal size.
@@ -22,27 +26,40 @@ class PackMemory {
   PackMemory() = default;
   explicit PackMemory(size_t size_bytes) : size_bytes_(size_bytes) {}
 
-  // Kernel::KeepInput(), InputChanged() and ShareInput() of the operand.
-  void Keep() { kept_.emplace(size_bytes_); }
-  void MarkChanged() { is_stale_ = true; }
-  void Share(const std::string& name, SharedPacks* packs) {
-    shared_ = packs->Get(name, size_bytes_);
+  // Keeps or shares the packed bytes as far as the traits allow. `layout` names
+  // the layout among those that a group packs the operand in. Called before
+  // anything else.
+  void Apply(const InputTraits& traits, const std::string& layout) {
+    if (traits.group != nullptr) {
+      auto* packs = dynamic_cast<SharedPacks*>(traits.group);
+      REPLICANT_CHECK(packs != nullptr, "the group is another backend's");
+      shared_ = packs->Get(traits.name_in_group + ", " + layout, size_bytes_);
+    } else {
+      Keep(traits);
+    }
   }
+  // Keeps the packed bytes if the traits allow it, and never shares them.
+  void Keep(const InputTraits& traits) {
+    if (traits.is_constant_between_runs) kept_.emplace(size_bytes_);
+  }
+  // Kernel::InputChanged() of the operand.
+  void MarkChanged() { is_stale_ = true; }
   bool is_shared() const { return shared_ != nullptr; }
 
-  // Of the kernel's scratch memory.
+  // The part of the kernel's scratch memory that Bind() needs.
   size_t scratch_size_bytes() const {
     return kept_ || shared_ ? 0 : size_bytes_;
   }
-  // Where the packed operand lies; `scratch` has room for it.
+  // Returns the address of the packed operand. `scratch` holds
+  // scratch_size_bytes().
   std::byte* Bind(std::byte* scratch) {
     is_stale_ = true;
     if (shared_) return shared_->data();
     return kept_ ? kept_->data() : scratch;
   }
 
-  // Calls make(piece) for those of the pieces 0 .. num_pieces - 1 that are to
-  // be made now, by this kernel.
+  // Calls make(piece) for each piece of 0 .. num_pieces - 1 that this kernel
+  // has to make now.
   template <typename Make>
   void Refresh(int64_t num_pieces, const Make& make) {
     if (shared_) {

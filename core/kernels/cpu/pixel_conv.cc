@@ -245,11 +245,10 @@ class PixelConvKernel : public Kernel {
                  static_cast<size_t>(windows_.num_rows() *
                                      windows_.blocked_row_size()),
                  activation_.workspace_size(), &scratch_),
-        bias_(scratch_.Add(FloatBytes(weights_.num_channels()))) {}
-
-  void KeepInput(int input) override {
-    if (input == 1) packed_.Keep();
+        bias_(scratch_.Add(FloatBytes(weights_.num_channels()))) {
+    packed_.Keep(request.traits(1));
   }
+
   void InputChanged(int input) override {
     if (input == 1) packed_.MarkChanged();
   }

@@ -13,6 +13,20 @@
 #include "core/kernels/cpu/tile_program.h"
 #include "core/kernels/cpu/winograd_transforms.h"
 
+// How a 3x3 convolution is computed.
+//
+// The result is cut into tiles of 4x4 pixels (Tiling). Each tile of 6x6 input
+// pixels and each 3x3 kernel is transformed to 36 positions (TransformedImages,
+// TransformedWeights). At each position the convolution is one matrix product,
+// tiles x input channels by input channels x output channels, and oneDNN
+// computes the 36 products as one batch (PositionMatrices). The inverse
+// transform turns the products into pixels. Tiles go through these steps a
+// block at a time, so that a block stays in the second-level cache.
+//
+// The gradient of the input is the same convolution with the kernel turned by
+// half a turn. The gradient of the weights multiplies transformed images by
+// transformed result gradients, adds over the blocks, and transforms the sum
+// back once.
 namespace replicant::kernels::cpu {
 namespace {
 
@@ -271,6 +285,7 @@ class WinogradConvKernel : public Kernel {
         images_at_(scratch_.Add(images_.matrices.size_bytes())),
         result_at_(scratch_.Add(result_.size_bytes())),
         runs_(static_cast<size_t>(num_threads_ * kRuns * result_.columns)) {
+    packed_.Apply(request.traits(1), "positions");
     if (request.node.inputs.size() > 2) bias_.emplace(request.input(2));
     if (request.node.attributes.Has("activation")) {
       activation_ = TileProgram(request.node.attributes.Program("activation"));
@@ -291,15 +306,8 @@ class WinogradConvKernel : public Kernel {
     scratchpad_at_ = scratch_.Add(description.scratchpad_desc().get_size());
   }
 
-  void KeepInput(int input) override {
-    if (input == 1) packed_.Keep();
-  }
   void InputChanged(int input) override {
     if (input == 1) packed_.MarkChanged();
-  }
-  void ShareInput(int input, const std::string& name,
-                  SharedPacks* packs) override {
-    if (input == 1) packed_.Share(name + ", positions", packs);
   }
   size_t scratch_size_bytes() const override {
     ScratchLayout scratch = scratch_;

@@ -89,7 +89,8 @@ std::unique_ptr<Event> ReferenceBackend::CreateEvent() {
 }
 
 std::unique_ptr<Kernel> ReferenceBackend::CompileKernel(
-    const graph::Graph& graph, const graph::Node& node) {
+    const graph::Graph& graph, const graph::Node& node,
+    std::span<const InputTraits> /*inputs*/) {
   const std::string why = target_->WhyUnsupported(graph, node);
   if (!why.empty()) {
     throw DeviceError(fmt::format("{} cannot run {} '{}' ({}): {}", device(),

@@ -24,8 +24,9 @@ class ReferenceBackend : public Backend {
   std::unique_ptr<Buffer> Allocate(size_t size_bytes) override;
   std::unique_ptr<Stream> CreateStream() override;
   std::unique_ptr<Event> CreateEvent() override;
-  std::unique_ptr<Kernel> CompileKernel(const graph::Graph& graph,
-                                        const graph::Node& node) override;
+  std::unique_ptr<Kernel> CompileKernel(
+      const graph::Graph& graph, const graph::Node& node,
+      std::span<const InputTraits> inputs = {}) override;
 
  private:
   std::unique_ptr<graph::TargetInfo> target_;

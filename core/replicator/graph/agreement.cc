@@ -95,8 +95,8 @@ std::string DescribeVariable(const VariableSpec& spec) {
   };
   throw InvalidArgument(fmt::format(
       "replicas 0 and {} differ in {} {}: {} and {}; hint: every replica calls "
-      "the same primitives on the same types in the same order, and makes the "
-      "same of the results",
+      "the same primitives on the same types in the same order, and computes "
+      "the same from the results",
       replica, section.name, index + 1, describe(section), describe(other)));
 }
 

@@ -9,21 +9,27 @@
 #include "core/comm/collective_queue.h"
 #include "core/kernels/backend.h"
 #include "core/replicator/graph/call_waits.h"
+#include "core/replicator/graph/host_operand.h"
 
 namespace replicant::replicator {
 
-// Makes the kernels of the calls (call_ops.h) of one replica's plan, for
-// backends whose memory the host can reach.
+// Makes the kernels of the calls (call_ops.h) of one replica's plan. The calls
+// read and write the tensors themselves where the host may touch the backend's
+// memory, and staging buffers on the host elsewhere.
 class CollectiveKernels {
  public:
-  // The reduction of a bucket: one kernel starts it and another waits for it.
-  using SharedWork =
-      std::shared_ptr<std::optional<comm::CollectiveQueue::Work>>;
+  // A bucket of tensors that are reduced together: one kernel packs the bucket
+  // and starts the reduction, another one waits for it.
+  struct Bucket {
+    HostOperand packed;
+    std::optional<comm::CollectiveQueue::Work> work = {};
+  };
 
   // The queue outlives the kernels.
-  explicit CollectiveKernels(comm::CollectiveQueue* queue) : queue_(*queue) {}
+  CollectiveKernels(comm::CollectiveQueue* queue, bool is_host_memory)
+      : queue_(*queue), is_host_memory_(is_host_memory) {}
 
-  // What the kernels measure, for as long as it is held.
+  // The times that the kernels measure, valid while the pointer is held.
   const std::shared_ptr<CallWaits>& waits() const { return waits_; }
 
   // Null for a node that is no call.
@@ -32,8 +38,9 @@ class CollectiveKernels {
 
  private:
   comm::CollectiveQueue& queue_;
+  const bool is_host_memory_;
   std::shared_ptr<CallWaits> waits_ = std::make_shared<CallWaits>();
-  std::map<int64_t, SharedWork> buckets_;
+  std::map<int64_t, std::shared_ptr<Bucket>> buckets_;
 };
 
 }  // namespace replicant::replicator

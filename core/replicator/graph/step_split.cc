@@ -11,6 +11,19 @@
 #include "core/replicator/graph/agreement.h"
 #include "core/replicator/graph/collective_ops.h"
 
+// How a step is divided.
+//
+// Every node has a Source, found from its inputs in one pass over the graph: it
+// depends on constants, on variables, on the batch of one replica, on results
+// of primitives, or on results and variables together. Workers compute the
+// nodes that need the batch and the results themselves; servers compute the
+// rest. A result that a server's node reads is cut off there: the worker
+// pushes it, and the servers' program has an input in its place. An update by
+// the servers must not feed a gradient or a value of the same step, because the
+// worker would have to wait for it in the middle.
+//
+// Sharding then joins the variables that one update needs together into groups
+// (union-find) and deals the groups out to servers, the largest first.
 namespace replicant::replicator {
 namespace {
 

@@ -7,6 +7,7 @@
 #include "core/base/check.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
+#include "core/replicator/graph/host_operand.h"
 
 namespace replicant::replicator {
 namespace {
@@ -40,22 +41,25 @@ constexpr OpDef kReceive{.name = "Receive",
 class TransferKernel : public kernels::Kernel {
  public:
   TransferKernel(Channels* channels, int64_t channel, bool is_send,
-                 const TensorType& type)
+                 const TensorType& type, bool is_host_memory)
       : channels_(*channels),
         channel_(channel),
         is_send_(is_send),
         size_bytes_(static_cast<size_t>(type.shape.num_elements()) *
-                    DTypeSize(type.dtype)) {}
+                    DTypeSize(type.dtype)),
+        tensor_(is_host_memory, type) {}
 
   void Bind(const kernels::KernelBindings& bindings) override {
-    from_ = bindings.inputs[0];
-    to_ = bindings.outputs[0];
+    tensor_.Bind(is_send_ ? bindings.inputs[0] : bindings.outputs[0]);
   }
-  void Launch(kernels::Stream& /*stream*/) override {
+  void Launch(kernels::Stream& stream) override {
     if (is_send_) {
-      channels_.Put(channel_, from_, size_bytes_);
+      tensor_.Load(stream);
+      stream.Synchronize();
+      channels_.Put(channel_, tensor_.data(), size_bytes_);
     } else {
-      channels_.Take(channel_, to_, size_bytes_);
+      channels_.Take(channel_, tensor_.data(), size_bytes_);
+      tensor_.Store(stream);
     }
   }
 
@@ -64,8 +68,7 @@ class TransferKernel : public kernels::Kernel {
   const int64_t channel_;
   const bool is_send_;
   const size_t size_bytes_;
-  const std::byte* from_ = nullptr;
-  std::byte* to_ = nullptr;
+  HostOperand tensor_;
 };
 
 }  // namespace
@@ -130,13 +133,14 @@ void Channels::Abort(const std::string& reason) {
 }
 
 std::unique_ptr<kernels::Kernel> Channels::MakeKernel(const graph::Graph& graph,
-                                                      const Node& node) {
+                                                      const Node& node,
+                                                      bool is_host_memory) {
   const bool is_send = node.op == &kSend;
   if (!is_send && node.op != &kReceive) return nullptr;
   const TensorType& type =
       is_send ? graph.type(node.inputs[0]) : node.outputs[0];
   return std::make_unique<TransferKernel>(this, node.attributes.Int("channel"),
-                                          is_send, type);
+                                          is_send, type, is_host_memory);
 }
 
 }  // namespace replicant::replicator

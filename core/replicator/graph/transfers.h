@@ -42,8 +42,10 @@ class Channels {
   void Abort(const std::string& reason) EXCLUDES(mutex_);
 
   // Null for a node that is no transfer. The channels outlive the kernel.
+  // `is_host_memory` is the backend's.
   std::unique_ptr<kernels::Kernel> MakeKernel(const graph::Graph& graph,
-                                              const graph::Node& node);
+                                              const graph::Node& node,
+                                              bool is_host_memory);
 
  private:
   struct Channel {

@@ -180,18 +180,18 @@ class SpecInput : public Input {
 class ParameterServer : public Replicator {
  public:
   ParameterServer(const ReplicationConfig& config, uint64_t seed, int server,
-                  const std::filesystem::path& folder)
+                  const std::filesystem::path& folder,
+                  const kernels::BackendFactory& make_backend)
       : config_(config),
         seed_(seed),
         server_(server),
         checkpoints_(folder),
-        backend_(kernels::MakeBackend(config.backend,
-                                      {.num_threads = config.threads})),
+        backend_(make_backend(config.backend, {.num_threads = config.threads})),
         variables_(*backend_, seed) {
     if (!backend_->is_host_memory()) {
-      throw ConfigError(fmt::format(
-          "learner.replication: a parameter server computes on cpu, not {}",
-          config.backend));
+      throw ConfigError(
+          fmt::format("replication: a parameter server computes on cpu, not {}",
+                      config.backend));
     }
   }
   ~ParameterServer() override {
@@ -343,13 +343,15 @@ void ParameterServer::Save() {
 
 std::unique_ptr<Replicator> MakeParameterServer(
     const ReplicationConfig& config, uint64_t seed, int server,
-    const std::filesystem::path& folder) {
+    const std::filesystem::path& folder,
+    const kernels::BackendFactory& make_backend) {
   if (server < 0 || static_cast<size_t>(server) >= config.servers.size()) {
     throw ConfigError(fmt::format(
-        "learner.replication.servers: there is no server {}; allowed: 0 to {}",
-        server, config.servers.size() - 1));
+        "replication.servers: there is no server {}; allowed: 0 to {}", server,
+        config.servers.size() - 1));
   }
-  return std::make_unique<ParameterServer>(config, seed, server, folder);
+  return std::make_unique<ParameterServer>(config, seed, server, folder,
+                                           make_backend);
 }
 
 }  // namespace replicant::replicator

@@ -24,8 +24,9 @@
 // and begins anew joins again; what was under way is left out.
 namespace replicant::replicator {
 
-std::unique_ptr<Replicator> MakeParameterWorker(const ReplicationConfig& config,
-                                                uint64_t seed, int worker);
+std::unique_ptr<Replicator> MakeParameterWorker(
+    const ReplicationConfig& config, uint64_t seed, int worker,
+    const kernels::BackendFactory& make_backend);
 
 // A server. Its steps serve others: Run() gives kTimeout at its deadline, and
 // kEnd once the first worker has ended the training.
@@ -35,6 +36,7 @@ std::unique_ptr<Replicator> MakeParameterWorker(const ReplicationConfig& config,
 // it is there. An empty folder is none.
 std::unique_ptr<Replicator> MakeParameterServer(
     const ReplicationConfig& config, uint64_t seed, int server,
-    const std::filesystem::path& folder);
+    const std::filesystem::path& folder,
+    const kernels::BackendFactory& make_backend);
 
 }  // namespace replicant::replicator

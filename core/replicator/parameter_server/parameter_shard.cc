@@ -147,7 +147,7 @@ void ParameterShard::Join(const ServerRequest& request,
       payload.size() > 1 ? std::string(payload[1].text()) : "";
   if (other != description_) {
     throw InvalidArgument(fmt::format(
-        "worker {} trains something else than this server: {}; hint: all "
+        "worker {} builds other steps than this server: {}; hint: all "
         "programs of a run read one configuration",
         request.worker, FirstDifference(description_, other)));
   }

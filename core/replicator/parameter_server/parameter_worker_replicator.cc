@@ -184,10 +184,20 @@ class PullingPipeline : public InputPipeline {
 
 class ParameterWorker : public Replicator {
  public:
-  ParameterWorker(const ReplicationConfig& config, uint64_t seed, int worker)
+  ParameterWorker(const ReplicationConfig& config, uint64_t seed, int worker,
+                  const kernels::BackendFactory& make_backend)
       : config_(config),
         worker_(worker),
-        inner_(MakeSynchronousReplicator(InnerConfig(config), seed)) {}
+        inner_(MakeSynchronousReplicator(InnerConfig(config), seed,
+                                         make_backend)) {
+    if (!inner_->variables().backend().is_host_memory()) {
+      throw ConfigError(
+          fmt::format("replication: a worker of parameter servers sends "
+                      "variables from host "
+                      "memory, which backend {} does not use; use cpu",
+                      config.backend));
+    }
+  }
 
   int num_replicas() const override { return config_.replicas; }
   int process_id() const override { return worker_; }
@@ -435,7 +445,7 @@ void ParameterWorker::Push(const Step& inner, uint32_t step) {
     if (!IsGood(answer)) return;
     if (answer.status == Status::kPullFirst) {
       spdlog::warn(
-          "worker {}: a server has begun anew, and a gradient is lost; {} so "
+          "worker {}: a server restarted and a gradient is lost; {} lost so "
           "far",
           worker_, ++num_lost_);
     }
@@ -500,16 +510,17 @@ bool ParameterWorker::HaveVariablesChanged() const {
 
 }  // namespace
 
-std::unique_ptr<Replicator> MakeParameterWorker(const ReplicationConfig& config,
-                                                uint64_t seed, int worker) {
+std::unique_ptr<Replicator> MakeParameterWorker(
+    const ReplicationConfig& config, uint64_t seed, int worker,
+    const kernels::BackendFactory& make_backend) {
   if (worker < 0 || worker >= config.num_groups()) {
     throw ConfigError(fmt::format(
-        "learner.replication: there is no worker {} of {} replicas in groups "
+        "replication: there is no worker {} of {} replicas in groups "
         "of {}; allowed: 0 to {}",
         worker, config.replicas, config.replicas_per_group,
         config.num_groups() - 1));
   }
-  return std::make_unique<ParameterWorker>(config, seed, worker);
+  return std::make_unique<ParameterWorker>(config, seed, worker, make_backend);
 }
 
 }  // namespace replicant::replicator

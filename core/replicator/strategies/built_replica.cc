@@ -88,8 +88,8 @@ std::vector<Output> AddVariableAgreement(ReplicaContext& replica,
     const graph::VariableSpec spec = graph.variable(id);
     if (spec.is_trainable) {
       throw InvalidArgument(fmt::format(
-          "{}: '{}' is trained, but every replica would make something else of "
-          "it; hint: reduce its gradient, by WrapOptimizer or AllReduce",
+          "{}: '{}' is trained, but every replica would update it differently; "
+          "hint: reduce its gradient with WrapOptimizer or AllReduce",
           site.ToString(), spec.name));
     }
     if (spec.agreement == graph::ReplicaAgreement::kPerReplica) continue;

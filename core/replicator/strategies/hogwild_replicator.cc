@@ -99,7 +99,8 @@ class HogwildInput : public Input {
 
 class HogwildReplicator : public Replicator {
  public:
-  HogwildReplicator(const ReplicationConfig& config, uint64_t seed);
+  HogwildReplicator(const ReplicationConfig& config, uint64_t seed,
+                    const kernels::BackendFactory& make_backend);
 
   int num_replicas() const override { return team_.size(); }
   int process_id() const override { return 0; }
@@ -242,9 +243,10 @@ class HogwildStep : public Step {
         WriteCounter(value, *counter.shared);
       } else if (stride != counter.stride) {
         throw InvalidArgument(fmt::format(
-            "hogwild: '{}', which counts, moved by {} in one step and by {} in "
-            "another; replicas that do not wait for each other can only count "
-            "evenly",
+            "hogwild: counter '{}' grew by {} in one step and by {} in "
+            "another; "
+            "allowed: the same amount in every step, because replicas do not "
+            "wait for each other",
             counter.name, fmt::join(counter.stride, ", "),
             fmt::join(stride, ", ")));
       }
@@ -268,15 +270,16 @@ class HogwildStep : public Step {
 };
 
 std::vector<Replica> MakeReplicas(const ReplicationConfig& config,
-                                  uint64_t seed) {
+                                  uint64_t seed,
+                                  const kernels::BackendFactory& make_backend) {
   std::vector<Replica> replicas(static_cast<size_t>(config.replicas));
   for (Replica& replica : replicas) {
     replica.backend =
-        kernels::MakeBackend(config.backend, {.num_threads = config.threads});
+        make_backend(config.backend, {.num_threads = config.threads});
     if (!replica.backend->is_host_memory()) {
       throw ConfigError(fmt::format(
-          "learner.replication: replicas on {} do not share their variables; "
-          "use cpu",
+          "replication: hogwild updates one copy of the variables in host "
+          "memory, which backend {} does not use; use cpu",
           config.backend));
     }
     replica.variables = std::make_unique<VariableStore>(*replica.backend, seed);
@@ -284,11 +287,12 @@ std::vector<Replica> MakeReplicas(const ReplicationConfig& config,
   return replicas;
 }
 
-HogwildReplicator::HogwildReplicator(const ReplicationConfig& config,
-                                     uint64_t seed)
+HogwildReplicator::HogwildReplicator(
+    const ReplicationConfig& config, uint64_t seed,
+    const kernels::BackendFactory& make_backend)
     : seed_(seed),
-      replicas_(MakeReplicas(config, seed)),
-      backend_(kernels::MakeBackend(config.backend, {.num_threads = 1})),
+      replicas_(MakeReplicas(config, seed, make_backend)),
+      backend_(make_backend(config.backend, {.num_threads = 1})),
       variables_(*backend_, seed),
       team_(config.replicas) {}
 
@@ -355,8 +359,9 @@ std::unique_ptr<Step> HogwildReplicator::Build(
 }  // namespace
 
 std::unique_ptr<Replicator> MakeHogwildReplicator(
-    const ReplicationConfig& config, uint64_t seed) {
-  return std::make_unique<HogwildReplicator>(config, seed);
+    const ReplicationConfig& config, uint64_t seed,
+    const kernels::BackendFactory& make_backend) {
+  return std::make_unique<HogwildReplicator>(config, seed, make_backend);
 }
 
 }  // namespace replicant::replicator

@@ -27,6 +27,7 @@ namespace replicant::replicator {
 //
 // With one replica it computes what `single` computes, bit by bit.
 std::unique_ptr<Replicator> MakeHogwildReplicator(
-    const ReplicationConfig& config, uint64_t seed);
+    const ReplicationConfig& config, uint64_t seed,
+    const kernels::BackendFactory& make_backend);
 
 }  // namespace replicant::replicator

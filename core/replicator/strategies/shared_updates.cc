@@ -272,7 +272,7 @@ void SharedUpdates::Connect() {
         continue;
       }
       throw InvalidArgument(
-          "replicas update what they train in different orders; hint: every "
+          "replicas update their variables in different orders; hint: every "
           "replica builds the same step");
     }
     for (size_t i = 0; i < first.size(); ++i) {

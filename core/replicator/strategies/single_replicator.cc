@@ -61,10 +61,10 @@ class SingleStep : public Step {
 
 class SingleReplicator : public Replicator {
  public:
-  SingleReplicator(const ReplicationConfig& config, uint64_t seed)
+  SingleReplicator(const ReplicationConfig& config, uint64_t seed,
+                   const kernels::BackendFactory& make_backend)
       : seed_(seed),
-        backend_(kernels::MakeBackend(config.backend,
-                                      {.num_threads = config.threads})),
+        backend_(make_backend(config.backend, {.num_threads = config.threads})),
         variables_(*backend_, seed) {}
 
   int num_replicas() const override { return 1; }
@@ -107,8 +107,9 @@ class SingleReplicator : public Replicator {
 }  // namespace
 
 std::unique_ptr<Replicator> MakeSingleReplicator(
-    const ReplicationConfig& config, uint64_t seed) {
-  return std::make_unique<SingleReplicator>(config, seed);
+    const ReplicationConfig& config, uint64_t seed,
+    const kernels::BackendFactory& make_backend) {
+  return std::make_unique<SingleReplicator>(config, seed, make_backend);
 }
 
 }  // namespace replicant::replicator

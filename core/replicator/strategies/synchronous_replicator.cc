@@ -29,7 +29,23 @@
 #include "core/replicator/strategies/shared_input.h"
 #include "core/replicator/strategies/shared_updates.h"
 #include "core/replicator/strategies/step_interface.h"
+#include "core/replicator/strategy_table.h"
 
+// How a step is made and run.
+//
+// Build: every replica of this process calls the step function on a graph of
+// its own (BuildReplica). The replicas of all processes compare the signatures
+// of these graphs, so that a difference is an error now and no deadlock later.
+// Each graph is then divided among the logical devices of its replica, and
+// every device compiles a plan on its own thread. Replicas of one process share
+// one copy of the variables that they train: each makes a part of the update.
+//
+// Run: every process fetches its part of the batch. Agree() then finds the
+// least result of all processes (end < timeout < batch), so that all run the
+// step or none. If a program has written a variable since the last step, the
+// first replica's values go to all others. The devices run their plans, which
+// meet in collectives and transfers. A device that fails aborts these, so that
+// no other device waits for it.
 namespace replicant::replicator {
 namespace {
 
@@ -65,8 +81,9 @@ struct Replica {
 // The replicas of this process and what they share.
 class SynchronousReplicator : public Replicator {
  public:
-  SynchronousReplicator(const ReplicationConfig& config, uint64_t seed)
-      : SynchronousReplicator(config, seed, MakeRanks(config)) {}
+  SynchronousReplicator(const ReplicationConfig& config, uint64_t seed,
+                        const kernels::BackendFactory& make_backend)
+      : SynchronousReplicator(config, seed, make_backend, MakeRanks(config)) {}
 
   ~SynchronousReplicator() override {
     // the others are not to wait for one that goes down
@@ -83,7 +100,7 @@ class SynchronousReplicator : public Replicator {
   }
   void Stop() override {
     if (processes_.size() == 1 || is_stopped_) return;
-    // they come to it with what they have, which this outdoes
+    // each process brings its own result; the end wins
     static_cast<void>(Agree(NextResult::kEnd));
   }
 
@@ -102,11 +119,13 @@ class SynchronousReplicator : public Replicator {
 
  private:
   SynchronousReplicator(const ReplicationConfig& config, uint64_t seed,
+                        const kernels::BackendFactory& make_backend,
                         comm::MpiRanks ranks)
       : seed_(seed),
         config_(config),
         between_(std::move(ranks.processes)),
-        replicas_(MakeReplicas(config, seed, std::move(ranks.ranks))),
+        replicas_(
+            MakeReplicas(config, seed, make_backend, std::move(ranks.ranks))),
         team_(static_cast<int>(replicas_.size()) * config.logical_devices),
         processes_(between_.get()),
         local_{.first = replicas_[0].communicator->rank(),
@@ -119,6 +138,7 @@ class SynchronousReplicator : public Replicator {
   static comm::MpiRanks MakeRanks(const ReplicationConfig& config);
   static std::vector<Replica> MakeReplicas(
       const ReplicationConfig& config, uint64_t seed,
+      const kernels::BackendFactory& make_backend,
       std::vector<std::unique_ptr<comm::Communicator>> communicators);
   // Gives every replica its queue.
   void StartQueues();
@@ -142,10 +162,13 @@ class SynchronousReplicator : public Replicator {
     for (Replica& replica : replicas_) replica.Abort(reason);
     for (const auto& updates : shared_updates_) updates->Abort(reason);
   }
-  // Whether replicas of this process train one copy of the variables. With bf16
-  // on the wire every one gets the rounded gradients, and makes the update.
+  bool IsHostMemory() const { return replicas_[0].backend->is_host_memory(); }
+  // Whether replicas of this process train one copy of the variables, which
+  // takes memory that every replica's kernels reach. With bf16 on the wire
+  // every replica gets the rounded gradients and makes the update itself.
   bool SharesUpdates() const {
-    return replicas_.size() > 1 && config_.wire == DType::kF32;
+    return replicas_.size() > 1 && config_.wire == DType::kF32 &&
+           IsHostMemory();
   }
   // Whether a variable of another replica is the first one's.
   bool IsShared(const std::string& name,
@@ -231,7 +254,7 @@ comm::MpiRanks SynchronousReplicator::MakeRanks(
       .timeout = Milliseconds(config.timeout_s),
       .heartbeat_interval = Milliseconds(config.heartbeat_interval_s),
       .heartbeat_timeout = Milliseconds(config.heartbeat_timeout_s)};
-  if (config.strategy == Strategy::kInGraph) {
+  if (!DefOf(config.strategy).uses_mpi) {
     return {.processes = nullptr,
             .ranks = comm::MakeThreadCommunicators(config.replicas, options)};
   }
@@ -239,29 +262,24 @@ comm::MpiRanks SynchronousReplicator::MakeRanks(
       comm::MakeMpiRanks(config.replicas_per_process, options);
   const int num_processes = config.replicas / config.replicas_per_process;
   if (ranks.processes->size() != num_processes) {
-    throw ConfigError(fmt::format(
-        "learner.replication: between_graph of {} replicas, {} in each "
-        "process, wants {} processes, not {}; hint: mpirun -n {}",
-        config.replicas, config.replicas_per_process, num_processes,
-        ranks.processes->size(), num_processes));
+    throw ConfigError(
+        fmt::format("replication: between_graph of {} replicas, {} in each "
+                    "process, wants {} processes, not {}; hint: mpirun -n {}",
+                    config.replicas, config.replicas_per_process, num_processes,
+                    ranks.processes->size(), num_processes));
   }
   return ranks;
 }
 
 std::vector<Replica> SynchronousReplicator::MakeReplicas(
     const ReplicationConfig& config, uint64_t seed,
+    const kernels::BackendFactory& make_backend,
     std::vector<std::unique_ptr<comm::Communicator>> communicators) {
   std::vector<Replica> replicas;
   for (auto& communicator : communicators) {
     Replica replica;
     replica.backend =
-        kernels::MakeBackend(config.backend, {.num_threads = config.threads});
-    if (!replica.backend->is_host_memory()) {
-      throw ConfigError(fmt::format(
-          "learner.replication: replicas on {} cannot reach each other; use "
-          "cpu",
-          config.backend));
-    }
+        make_backend(config.backend, {.num_threads = config.threads});
     replica.variables =
         std::make_unique<runtime::VariableStore>(*replica.backend, seed);
     replica.communicator = std::move(communicator);
@@ -326,7 +344,10 @@ CompiledStep SynchronousReplicator::CompileAll(
       replicas_.size(), num_devices,
       comm::CommunicatorOptions{.timeout = Milliseconds(config_.timeout_s)}));
   SharedUpdates& updates = *shared_updates_.back();
-  std::vector<kernels::SharedPacks> packs(num_devices);
+  std::vector<std::unique_ptr<kernels::ReplicaGroup>> groups(num_devices);
+  for (auto& group : groups) {
+    if (SharesUpdates()) group = replicas_[0].backend->CreateReplicaGroup();
+  }
   DevicePlans plans(replicas_.size());
   for (auto& devices : plans) devices.resize(num_devices);
   // the devices of a replica share its variables: one after the other
@@ -335,14 +356,16 @@ CompiledStep SynchronousReplicator::CompileAll(
       if (device != current) return;
       Replica& replica = replicas_[i];
       const graph::Program& program = built[i].program.devices[device];
-      CollectiveKernels kernels(replica.queue.get());
+      CollectiveKernels kernels(replica.queue.get(), IsHostMemory());
       Channels& channels = *replica.channels.back();
       runtime::CompileOptions with_calls = options;
-      with_calls.shared_packs = &packs[device];
+      with_calls.replica_group = groups[device].get();
       with_calls.make_kernel = [&](const Graph& graph,
                                    const graph::Node& node) {
         auto kernel = kernels.Make(graph, node);
-        if (!kernel) kernel = channels.MakeKernel(graph, node);
+        if (!kernel) {
+          kernel = channels.MakeKernel(graph, node, IsHostMemory());
+        }
         if (!kernel) {
           kernel = updates.MakeKernel(i, device, *replica.backend, graph, node,
                                       kernels.waits());
@@ -375,9 +398,9 @@ void SynchronousReplicator::ShareVariables(const BuiltReplica& built) {
       for (const std::string& name : names) {
         if (!store.Has(name) || IsShared(name, store) == is_shared) continue;
         throw InvalidArgument(fmt::format(
-            "'{}' is brought up to date by all replicas of a process together "
-            "in one step, and by each for itself in another; hint: build the "
-            "step whose optimizer it belongs to first",
+            "'{}' is updated by all replicas of a process together in one step "
+            "and by each replica alone in another; hint: build the step with "
+            "its optimizer first",
             name));
       }
     };
@@ -489,11 +512,19 @@ void SynchronousReplicator::SpreadVariables() {
     // somebody may have written in the middle of an update
     if (sums_.contains(name)) continue;
     runtime::VariableStore::Variable& first = variables().at(name);
-    const MutableTensorView view(first.spec.dtype, first.spec.shape,
-                                 first.buffer->data());
+    std::optional<HostTensor> staging;
+    if (!IsHostMemory()) staging = variables().Get(name);
+    const MutableTensorView view =
+        staging ? staging->mutable_view()
+                : MutableTensorView(first.spec.dtype, first.spec.shape,
+                                    first.buffer->data());
     if (processes_.size() > 1) {
       processes_.Broadcast(view);
-      first.version.Add();
+      if (staging) {
+        variables().Set(name, view);
+      } else {
+        first.version.Add();
+      }
     }
     for (size_t i = 1; i < replicas_.size(); ++i) {
       runtime::VariableStore& store = *replicas_[i].variables;
@@ -505,8 +536,9 @@ void SynchronousReplicator::SpreadVariables() {
 }  // namespace
 
 std::unique_ptr<Replicator> MakeSynchronousReplicator(
-    const ReplicationConfig& config, uint64_t seed) {
-  return std::make_unique<SynchronousReplicator>(config, seed);
+    const ReplicationConfig& config, uint64_t seed,
+    const kernels::BackendFactory& make_backend) {
+  return std::make_unique<SynchronousReplicator>(config, seed, make_backend);
 }
 
 }  // namespace replicant::replicator

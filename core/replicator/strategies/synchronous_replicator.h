@@ -20,6 +20,7 @@ namespace replicant::replicator {
 //
 // A replica that fails ends the step of all.
 std::unique_ptr<Replicator> MakeSynchronousReplicator(
-    const ReplicationConfig& config, uint64_t seed);
+    const ReplicationConfig& config, uint64_t seed,
+    const kernels::BackendFactory& make_backend);
 
 }  // namespace replicant::replicator

@@ -1,4 +1,4 @@
-#include "core/kernels/shared_packs.h"
+#include "core/kernels/cpu/shared_packs.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 #include "tests/support/message_of.h"
 #include "tests/support/tensor_values.h"
 
-namespace replicant::kernels {
+namespace replicant::kernels::cpu {
 namespace {
 
 using graph::Graph;
@@ -66,7 +66,7 @@ TEST(SharedPackTest, NobodyWaitsForAPieceThatFailed) {
       IoError);
   EXPECT_EQ(testing::MessageOf<DeviceError>(
                 [&] { pack.MakePieces(0, 4, [](int64_t /*piece*/) {}); }),
-            "another replica could not pack what they share");
+            "another replica failed to pack shared weights");
 }
 
 TEST(SharedPacksTest, APackHasOneName) {
@@ -79,16 +79,18 @@ TEST(SharedPacksTest, APackHasOneName) {
 // A convolution or the gradient of its input, as one replica has it.
 class ConvReplica {
  public:
-  ConvReplica(const Graph& graph, const Node& node, SharedPacks* packs)
+  ConvReplica(const Graph& graph, const Node& node, ReplicaGroup* group)
       : backend_(MakeBackend("cpu", {.num_threads = 1})),
-        kernel_(backend_->CompileKernel(graph, node)),
+        kernel_(backend_->CompileKernel(
+            graph, node,
+            std::vector<InputTraits>{{},
+                                     {.group = group, .name_in_group = "w"}})),
         images_(testing::RandomUniform(
             DType::kF32, graph.node(node.inputs[0].node).output_type().shape,
             -1.0, 1.0, /*seed=*/1)),
         weights_(DType::kF32,
                  graph.node(node.inputs[1].node).output_type().shape),
         result_(DType::kF32, node.output_type().shape) {
-    if (packs != nullptr) kernel_->ShareInput(1, "w", packs);
     scratch_ =
         backend_->Allocate(std::max<size_t>(1, kernel_->scratch_size_bytes()));
     kernel_->Bind({.inputs = {images_.bytes().data(), weights_.bytes().data()},
@@ -138,9 +140,10 @@ class SharedConvTest : public ::testing::TestWithParam<Case> {
       return std::string(n.op->name);
     });
     ASSERT_NE(node, graph.nodes().end());
-    SharedPacks packs;
-    ConvReplica alone(graph, *node, nullptr), first(graph, *node, &packs),
-        second(graph, *node, &packs);
+    const std::unique_ptr<ReplicaGroup> group =
+        MakeBackend("cpu")->CreateReplicaGroup();
+    ConvReplica alone(graph, *node, nullptr), first(graph, *node, group.get()),
+        second(graph, *node, group.get());
     for (uint64_t round = 1; round <= 3; ++round) {
       const std::vector<float> expected = alone.Run(round);
       EXPECT_EQ(first.Run(round), expected);
@@ -164,4 +167,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& c) { return c.param.name; });
 
 }  // namespace
-}  // namespace replicant::kernels
+}  // namespace replicant::kernels::cpu

@@ -86,9 +86,12 @@ inline double WholeValue(int64_t step, int64_t row, int64_t column) {
 
 // Every primitive against what it should give, for replica `id` of `n` with one
 // row each; the first step of whose values are seen here.
-inline void CheckPrimitives(const ReplicationConfig& config) {
+inline void CheckPrimitives(
+    const ReplicationConfig& config,
+    const kernels::BackendFactory& make_backend = kernels::MakeBackend) {
   const int n = config.replicas;
-  const auto replicator = Replicator::Create(config, /*seed=*/1);
+  const auto replicator =
+      Replicator::Create(config, /*seed=*/1, /*place=*/{}, make_backend);
   ASSERT_EQ(replicator->num_replicas(), n);
   const int id = replicator->process_id() * config.replicas_per_process;
   const auto input = replicator->MakeInput(Rows(n, 2, WholeValue));

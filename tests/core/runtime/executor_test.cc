@@ -17,6 +17,7 @@
 #include "core/graph/ops/reduce.h"
 #include "core/graph/ops/shape_ops.h"
 #include "core/graph/ops/state.h"
+#include "core/kernels/reference/reference_backend.h"
 #include "tests/support/allocation_counter.h"
 #include "tests/support/graph_runner.h"
 #include "tests/support/message_of.h"
@@ -207,37 +208,48 @@ TEST(ExecutorTest, DebugModeNamesAnInputOrVariableThatIsNotFinite) {
             "variable 'w': element 0 of f32[2] is not finite before the run");
 }
 
-// Notes what it is told of its inputs.
-class ToldKernel : public kernels::Kernel {
+// The reference backend, with a group; notes the traits of a product's inputs.
+class NotingBackend : public kernels::ReferenceBackend {
  public:
-  explicit ToldKernel(std::vector<std::string>* told) : told_(*told) {}
-  void KeepInput(int input) override {
-    told_.push_back(fmt::format("keep {}", input));
+  class Group : public kernels::ReplicaGroup {};
+
+  std::unique_ptr<kernels::Kernel> CompileKernel(
+      const Graph& graph, const graph::Node& node,
+      std::span<const kernels::InputTraits> inputs) override {
+    if (node.op->name == "MatMul") {
+      for (size_t i = 0; i < inputs.size(); ++i) Note(i, inputs[i]);
+    }
+    return ReferenceBackend::CompileKernel(graph, node, inputs);
   }
-  void ShareInput(int input, const std::string& name,
-                  kernels::SharedPacks* /*packs*/) override {
-    // behind the node's number
-    told_.push_back(
-        fmt::format("share {} {}", input, name.substr(name.find(' ') + 1)));
+  std::unique_ptr<kernels::ReplicaGroup> CreateReplicaGroup() override {
+    return std::make_unique<Group>();
   }
-  void Bind(const kernels::KernelBindings& /*bindings*/) override {}
-  void Launch(kernels::Stream& /*stream*/) override {}
+
+  std::vector<std::string> notes;
 
  private:
-  std::vector<std::string>& told_;
+  void Note(size_t input, const kernels::InputTraits& traits) {
+    if (traits.is_constant_between_runs) {
+      notes.push_back(fmt::format("constant {}", input));
+    }
+    if (traits.group != nullptr) {
+      // behind the node's number
+      const std::string& name = traits.name_in_group;
+      notes.push_back(
+          fmt::format("group {} {}", input, name.substr(name.find(' ') + 1)));
+    }
+  }
 };
 
-// What the kernel of x `variable` is told in a plan that makes one of
+// The traits of the inputs of x `variable` in a plan that makes one of
 // `num_parts` parts of the update of "trained".
-std::vector<std::string> ToldOf(const char* variable, int64_t num_parts) {
-  GraphRunner runner;
-  Graph& g = runner.graph();
+std::vector<std::string> TraitsOf(const char* variable, int64_t num_parts) {
+  Graph g;
   for (const char* name : {"trained", "fixed"}) {
     g.AddVariable({.name = name, .dtype = DType::kF32, .shape = Shape({4, 4})});
   }
   const VariableId trained = g.FindVariable("trained");
-  const Output x =
-      runner.Input("x", RandomNormal(DType::kF32, Shape({3, 4}), /*seed=*/1));
+  const Output x = g.Input("x", DType::kF32, Shape({3, 4}));
   const Output y = graph::MatMul(x, g.Read(g.FindVariable(variable)));
   const Output gradient = graph::Square(g.Read(trained));
   const Output whole =
@@ -251,26 +263,19 @@ std::vector<std::string> ToldOf(const char* variable, int64_t num_parts) {
   }
   graph::SetUpdatePart({.index = 0, .count = num_parts}, &spec.attributes);
   const Output update = g.Add(std::move(spec), kSite);
-  std::vector<std::string> told;
-  kernels::SharedPacks packs;
-  CompileOptions options;
-  options.make_kernel =
-      [&](const Graph& /*graph*/,
-          const graph::Node& node) -> std::unique_ptr<kernels::Kernel> {
-    if (node.op->name != "MatMul") return nullptr;
-    return std::make_unique<ToldKernel>(&told);
-  };
-  options.shared_packs = &packs;
-  const Executor plan(g, {.outputs = {y}, .updates = {update}}, runner.store(),
-                      options);
-  return told;
+  NotingBackend backend;
+  VariableStore store(backend, /*seed=*/1);
+  const auto group = backend.CreateReplicaGroup();
+  const Executor plan(g, {.outputs = {y}, .updates = {update}}, store,
+                      {.replica_group = group.get()});
+  return backend.notes;
 }
 
-TEST(ExecutorTest, TellsKernelsWhatReplicasUpdateTogether) {
-  using Told = std::vector<std::string>;
-  EXPECT_EQ(ToldOf("trained", /*num_parts=*/2), (Told{"share 1 trained"}));
-  EXPECT_EQ(ToldOf("trained", /*num_parts=*/1), Told());
-  EXPECT_EQ(ToldOf("fixed", /*num_parts=*/2), (Told{"keep 1"}));
+TEST(ExecutorTest, TellsTheBackendWhichInputsStayAndWhichReplicasShare) {
+  using Notes = std::vector<std::string>;
+  EXPECT_EQ(TraitsOf("trained", /*num_parts=*/2), (Notes{"group 1 trained"}));
+  EXPECT_EQ(TraitsOf("trained", /*num_parts=*/1), Notes());
+  EXPECT_EQ(TraitsOf("fixed", /*num_parts=*/2), (Notes{"constant 1"}));
 }
 
 TEST(ExecutorTest, RefusesAnUnknownInput) {

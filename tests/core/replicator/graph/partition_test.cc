@@ -186,7 +186,7 @@ TEST(LogicalDeviceTest, RefusesADeviceThatThereIsNot) {
         });
       }),
       "step.cc:7: LogicalDevice: 2 is none of this replica's; allowed: 0 "
-      "to 1; hint: learner.replication.logical_devices");
+      "to 1; hint: replication.logical_devices");
 }
 
 TEST(ChannelsTest, AReceiverThatWaitsInVainIsTold) {

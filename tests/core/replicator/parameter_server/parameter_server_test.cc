@@ -309,7 +309,7 @@ TEST(ParameterServersTest, RefusesAWorkerThatTrainsSomethingElse) {
   const auto input = replicator->MakeInput(Rows(1, 10, WholeValue));
   const auto step = replicator->Build(*input, NetworkStep);
   EXPECT_THAT(MessageOf<CommError>([&] { (void)step->Run(kNoWait); }),
-              HasSubstr("refuses to join: worker 0 trains something else than "
+              HasSubstr("refuses to join: worker 0 builds other steps than "
                         "this server: "));
 }
 
@@ -343,18 +343,18 @@ TEST(ParameterServersTest, RefusesPlacesThatThereAreNot) {
   const ReplicationConfig config = folder.Config(1, 2, 0);
   EXPECT_EQ(MessageOf<ConfigError>(
                 [&] { Replicator::Create(config, 3, {.index = 2}); }),
-            "learner.replication: there is no worker 2 of 2 replicas in groups "
+            "replication: there is no worker 2 of 2 replicas in groups "
             "of 1; allowed: 0 to 1");
   EXPECT_EQ(MessageOf<ConfigError>([&] {
               Replicator::Create(config, 3, {.is_server = true, .index = 1});
             }),
-            "learner.replication.servers: there is no server 1; allowed: 0 to "
+            "replication.servers: there is no server 1; allowed: 0 to "
             "0");
   EXPECT_EQ(MessageOf<ConfigError>([&] {
               Replicator::Create({.backend = "reference"}, 3,
                                  {.is_server = true});
             }),
-            "learner.replication.strategy: servers and further workers are for "
+            "replication.strategy: servers and further workers are for "
             "parameter_server");
 }
 

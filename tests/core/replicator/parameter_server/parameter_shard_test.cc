@@ -315,7 +315,7 @@ TEST_F(ParameterShardTest, RefusesWhatDoesNotFit) {
                 message.push_back(rpc::Frame::Copy(std::string_view("pushes")));
                 Deliver(ServerMessage::kJoin, 1, std::move(message));
               }),
-              HasSubstr("worker 1 trains something else than this server: "
+              HasSubstr("worker 1 builds other steps than this server: "
                         "\"pushes f64[3]\" here, \"pushes\" there"));
   EXPECT_THAT(
       MessageOf<rpc::MalformedMessage>([&] {

@@ -144,7 +144,7 @@ TEST_P(BetweenGraphTest, WantsAsManyProcessesAsItsReplicasNeed) {
   config.replicas += GetParam();
   const int n = comm::NumMpiProcesses();
   EXPECT_EQ(MessageOf<ConfigError>([&] { Replicator::Create(config, 1); }),
-            fmt::format("learner.replication: between_graph of {} replicas, {} "
+            fmt::format("replication: between_graph of {} replicas, {} "
                         "in each process, wants {} processes, not {}; hint: "
                         "mpirun -n {}",
                         config.replicas, GetParam(), n + 1, n, n + 1));

@@ -159,9 +159,9 @@ TEST(HogwildTest, RefusesACounterThatMovesUnevenly) {
   EXPECT_EQ(step->Run(kNoWait), NextResult::kOk);
   EXPECT_EQ(
       MessageOf<InvalidArgument>([&] { (void)step->Run(kNoWait); }),
-      "hogwild: 'doubled', which counts, moved by 1 in one step and by 2 in "
-      "another; replicas that do not wait for each other can only count "
-      "evenly");
+      "hogwild: counter 'doubled' grew by 1 in one step and by 2 in another; "
+      "allowed: the same amount in every step, because replicas do not wait "
+      "for each other");
 }
 
 TEST(HogwildTest, AStepThatFailsSaysSo) {

@@ -243,9 +243,9 @@ TEST(SharedUpdatesTest, RefusesAVariableThatIsUpdatedInTwoWays) {
                                                      {.momentum = 0.9})}};
             });
       }),
-      "'sgd/momentum/w' is brought up to date by all replicas of a process "
-      "together in one step, and by each for itself in another; hint: build "
-      "the step whose optimizer it belongs to first");
+      "'sgd/momentum/w' is updated by all replicas of a process together in "
+      "one step and by each replica alone in another; hint: build the step "
+      "with its optimizer first");
 }
 
 // Two layers of more elements than a replica updates at a time, trained on f32

@@ -53,7 +53,7 @@ StepOutputs ValueOnly(Output x) {
 
 constexpr const char* kHint =
     "; hint: every replica calls the same primitives on the same types in the "
-    "same order, and makes the same of the results";
+    "same order, and computes the same from the results";
 
 TEST(SynchronousReplicatorTest, RefusesReplicasThatCallOtherPrimitives) {
   EXPECT_EQ(BuildError(3,
@@ -165,8 +165,8 @@ TEST(SynchronousReplicatorTest, RefusesATrainedVariableThatWouldDrift) {
                                             .updates = {graph::Assign(
                                                 g, w, batch.at("x"), kSite)}};
                        }),
-            "step.cc:7: 'w' is trained, but every replica would make something "
-            "else of it; hint: reduce its gradient, by WrapOptimizer or "
+            "step.cc:7: 'w' is trained, but every replica would update it "
+            "differently; hint: reduce its gradient with WrapOptimizer or "
             "AllReduce");
 }
 

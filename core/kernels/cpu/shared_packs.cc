@@ -1,8 +1,8 @@
-#include "core/kernels/shared_packs.h"
+#include "core/kernels/cpu/shared_packs.h"
 
 #include "core/base/check.h"
 
-namespace replicant::kernels {
+namespace replicant::kernels::cpu {
 
 std::shared_ptr<SharedPack> SharedPacks::Get(const std::string& name,
                                              size_t size_bytes) {
@@ -13,4 +13,4 @@ std::shared_ptr<SharedPack> SharedPacks::Get(const std::string& name,
   return pack;
 }
 
-}  // namespace replicant::kernels
+}  // namespace replicant::kernels::cpu

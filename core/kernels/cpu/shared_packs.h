@@ -10,20 +10,21 @@
 
 #include "core/base/error.h"
 #include "core/base/mutex.h"
+#include "core/kernels/backend.h"
 #include "core/tensor/host_buffer.h"
 
-// What kernels of several plans make of one variable together.
+// Weights that the kernels of several plans pack once.
 //
-// Replicas of a process that train one copy of the variables want their weights
-// in the layouts of their primitives: each the same bytes, in every step. They
-// pack them once, into memory that they share, each taking pieces as long as
-// there are any, so that who comes late finds the work done.
-namespace replicant::kernels {
+// Replicas of a process that train one copy of the variables need the weights
+// in the layouts of their primitives: the same bytes for each replica, in every
+// step. The replicas divide the packing: each takes the next piece until none
+// is left, so that a replica that comes late finds the weights packed.
+namespace replicant::kernels::cpu {
 
 // A variable in one layout.
 //
-// Thread-safety: MakePieces() from one thread of each plan; the bytes may be
-// read behind it, until any plan comes with the next round.
+// Thread-safety: MakePieces() from one thread of each plan. After it returns
+// the bytes may be read until any plan starts the next round.
 class SharedPack {
  public:
   explicit SharedPack(size_t size_bytes) : memory_(size_bytes) {}
@@ -31,11 +32,12 @@ class SharedPack {
   std::byte* data() { return memory_.data(); }
   size_t size_bytes() const { return memory_.size_bytes(); }
 
-  // Calls make(piece) for those of the pieces 0 .. num_pieces - 1 of this round
-  // that no other plan has taken, and returns when all are made. `round`: how
-  // often this plan has called before. All plans give the same `num_pieces`,
-  // and none comes with its next round before all are done with the bytes of
-  // this one. Throws DeviceError if make() of another plan threw.
+  // Calls make(piece) for each piece of 0 .. num_pieces - 1 that no other plan
+  // has taken in this round, and returns when all pieces are made. `round` is
+  // the number of earlier calls by this plan. All plans give the same
+  // `num_pieces`, and no plan starts its next round before every plan has
+  // finished with the bytes of this one. Throws DeviceError if make() of
+  // another plan threw.
   template <typename Make>
   void MakePieces(int64_t round, int64_t num_pieces, const Make& make) {
     const int64_t end = (round + 1) * num_pieces;
@@ -57,7 +59,7 @@ class SharedPack {
     // a piece takes less time than a thread to fall asleep and wake up
     while (num_made_.load(std::memory_order_acquire) < end) {
       if (is_broken_.load()) {
-        throw DeviceError("another replica could not pack what they share");
+        throw DeviceError("another replica failed to pack shared weights");
       }
       std::this_thread::yield();
     }
@@ -71,13 +73,13 @@ class SharedPack {
   std::atomic<bool> is_broken_ = false;
 };
 
-// The packs of plans that are alike, one plan for each replica, while these are
-// compiled.
+// The CPU backend's ReplicaGroup: the packs of plans that are alike, one plan
+// for each replica, while the plans are compiled.
 //
 // Thread-safety: any thread.
-class SharedPacks {
+class SharedPacks : public ReplicaGroup {
  public:
-  // The pack of this name, which says what is packed and how.
+  // The pack of this name. The name says what is packed, and in which layout.
   std::shared_ptr<SharedPack> Get(const std::string& name, size_t size_bytes)
       EXCLUDES(mutex_);
 
@@ -86,4 +88,4 @@ class SharedPacks {
   std::map<std::string, std::shared_ptr<SharedPack>> packs_ GUARDED_BY(mutex_);
 };
 
-}  // namespace replicant::kernels
+}  // namespace replicant::kernels::cpu
