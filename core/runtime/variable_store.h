@@ -15,10 +15,10 @@
 
 namespace replicant::runtime {
 
-// Counts the writes of a variable. Copies are one counter: that of a variable
-// which several stores have.
+// Counts the writes of a variable. Copies share one counter, so that several
+// stores can hold one variable.
 //
-// Thread-safety: any.
+// Thread-safety: any thread.
 class WriteCount {
  public:
   uint64_t value() const { return count_->load(std::memory_order_relaxed); }
@@ -39,9 +39,9 @@ class VariableStore {
   struct Variable {
     graph::VariableSpec spec;
     std::shared_ptr<kernels::Buffer> buffer;
-    // Of Set() and of plans: a plan that keeps something made of the value
-    // makes it anew when this has changed. Whoever writes into the buffer
-    // himself adds to it.
+    // Counts the writes by Set() and by plans. A plan that keeps a packed copy
+    // of the value packs it again when the count has changed. Code that writes
+    // into the buffer directly must add to it.
     WriteCount version = {};
   };
 

@@ -6,10 +6,10 @@
 #include "core/graph/passes/passes.h"
 #include "core/replicator/replica_context.h"
 
-// What replicas must have in common, found while a step is built.
+// Checks, while a step is built, that the replicas build the same step.
 namespace replicant::replicator {
 
-// What one replica's step is, as far as the others must have the same.
+// The parts of one replica's step that must be equal on every replica.
 struct Signature {
   struct Entry {
     // Compared: "AllReduce mean of f32[3]".
@@ -33,12 +33,12 @@ Signature SignatureOf(const graph::Program& program);
 // Adds the calls of the lowered program.
 void AddCalls(const std::vector<std::string>& calls, Signature* signature);
 
-// Throws InvalidArgument for the first difference that any replica has to
-// replica 0, naming both, the entry and both places.
+// Throws InvalidArgument for the first difference between replica 0 and any
+// other one. The message names both replicas, the entry and both places.
 void CheckAgreement(const std::vector<Signature>& signatures);
 
-// For the way between processes: those of several replicas, in order. Decode()
-// takes what Encode() made.
+// The signatures of several replicas, in order, as one text for other
+// processes. Decode() is the inverse of Encode().
 std::string Encode(const std::vector<Signature>& signatures);
 std::vector<Signature> Decode(const std::string& text);
 

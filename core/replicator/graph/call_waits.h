@@ -8,15 +8,15 @@
 
 namespace replicant::replicator {
 
-// For how long one replica waited in each of its calls, in the last run of its
-// plan; in the order of the plan, which is the same for all replicas.
+// The time that one replica waited in each of its calls, in the last run of its
+// plan. The order is that of the plan, the same for all replicas.
 struct CallWait {
   bool is_bucket = false;
   double seconds = 0.0;
 };
 using CallWaits = std::vector<CallWait>;
 
-// Where a kernel writes how long it has waited.
+// Writes the waiting time of one kernel.
 class WaitMeter {
  public:
   WaitMeter(std::shared_ptr<CallWaits> waits, bool is_bucket)
@@ -24,7 +24,7 @@ class WaitMeter {
     waits_->push_back({.is_bucket = is_bucket});
   }
 
-  // Runs `wait` and writes for how long.
+  // Runs `wait` and writes its duration.
   template <typename Wait>
   void Measure(const Wait& wait) {
     using Clock = std::chrono::steady_clock;

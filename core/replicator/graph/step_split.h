@@ -9,20 +9,20 @@
 #include "core/graph/passes/passes.h"
 #include "core/replicator/replicator.h"
 
-// How a step is divided between workers, which learn from batches, and servers,
-// which hold the variables. Both sides build the same step and come to the same
-// division.
+// Divides a step between workers, which compute gradients from batches, and
+// servers, which hold the variables. Both sides build the same step and find
+// the same division.
 namespace replicant::replicator {
 
-// What is computed from the batch is the workers'. What is made of that by a
-// primitive (the mean of the gradients, by AllReduce), and of nothing else but
-// such, is as well (their norm); that is pushed. Updates that combine it with
-// variables (an optimizer's), or need variables alone (counters, targets), are
-// the servers'.
+// Workers compute every node that depends on the batch, the primitives (the
+// mean of the gradients, by AllReduce) and the nodes that depend on results of
+// primitives alone (the norm of the gradients). They push those results.
+// Servers compute the updates that combine results with variables (an
+// optimizer's) or need variables alone (counters, targets).
 //
 // A variable that is not trained and that a worker updates from its batch alone
-// (batch-norm statistics) is pushed whole: the last one counts. One of
-// ReplicaAgreement::kPerReplica stays the worker's own.
+// (batch-norm statistics) is pushed whole: the last push wins. A variable of
+// ReplicaAgreement::kPerReplica stays with the worker.
 struct StepSplit {
   // In the step's own graph: what workers push, and what they update.
   std::vector<Output> pushed;
@@ -34,16 +34,16 @@ struct StepSplit {
   std::set<std::string> read_variables;
 };
 
-// Throws InvalidArgument, naming the place, if a worker would need something
-// within the step that servers make.
+// Throws InvalidArgument, naming the place, if a worker would need a result of
+// the servers within the step.
 StepSplit SplitStep(Graph& graph, const StepOutputs& outputs);
 
-// Which server holds which variable.
+// Assigns variables to servers.
 //
-// Variables that an update brings together (a parameter, its slots, its target)
-// are held together; such groups are dealt out by size, the largest first, each
-// to the server that holds the least. Counters (whole numbers that only depend
-// on themselves) every server has for itself that needs them.
+// One server holds all variables of an update (a parameter, its slots, its
+// target). These groups are dealt out by size, the largest first, each to the
+// server that holds the least. Counters (whole numbers that depend on
+// themselves only) are copied to every server that needs them.
 class Sharding {
  public:
   Sharding(const std::vector<const StepSplit*>& steps, int num_servers);

@@ -10,10 +10,10 @@
 #include "core/graph/graph.h"
 #include "core/kernels/backend.h"
 
-// How tensors get from one logical device of a replica to another: a Send in
-// the plan of the one, a Receive in that of the other. Both take the token of
-// the transfer before it in their plan and give one, so that all plans have the
-// transfers in one order, in which none waits for another in a circle.
+// Transfers of tensors between the logical devices of a replica: a Send in the
+// plan of one device, a Receive in the plan of the other. Each takes the token
+// of the previous transfer of its plan and gives a new one, so that all plans
+// make the transfers in one order and no cycle of waits can arise.
 namespace replicant::replicator {
 
 // x, token -> token.
@@ -23,22 +23,22 @@ graph::Output AddSend(graph::Output x, graph::Output token, int64_t channel,
 graph::Output AddReceive(const graph::TensorType& type, graph::Output token,
                          int64_t channel, graph::CallSite site);
 
-// What is under way between the plans of one replica. A channel holds one
-// tensor: it is sent once and received once in every step.
+// The tensors in transfer between the plans of one replica. A channel holds one
+// tensor, which is sent once and received once in every step.
 //
-// Thread-safety: yes; a channel has one sender and one receiver.
+// Thread-safety: any thread; a channel has one sender and one receiver.
 class Channels {
  public:
-  // A receiver waits so long for a tensor that does not come.
+  // A receiver waits at most `timeout` for its tensor.
   Channels(int64_t count, std::chrono::milliseconds timeout)
       : timeout_(timeout), channels_(static_cast<size_t>(count)) {}
 
   void Put(int64_t channel, const std::byte* data, size_t size_bytes)
       EXCLUDES(mutex_);
-  // Throws CommError after Abort(), and when the time is over.
+  // Throws CommError after Abort() and at the timeout.
   void Take(int64_t channel, std::byte* data, size_t size_bytes)
       EXCLUDES(mutex_);
-  // Ends all waiting, now and later.
+  // Ends every wait, now and later.
   void Abort(const std::string& reason) EXCLUDES(mutex_);
 
   // Null for a node that is no transfer. The channels outlive the kernel.

@@ -26,21 +26,21 @@ enum class BatchRole { kOnly, kEarlier, kLast };
 struct BuildOptions {
   uint64_t seed = 0;
   LoweringOptions lowering;
-  // As what gradients travel between replicas.
+  // The number format of gradients between replicas.
   DType wire = DType::kF32;
   // Batches of an update.
   int accumulation_steps = 1;
   int logical_devices = 1;
-  // Among the replicas that make updates of what they train together, on one
-  // copy: those of this process.
+  // The place among the replicas that share one copy of the trained variables:
+  // those of this process.
   ReplicaPlace sharing;
-  // Of the step: names the sums.
+  // The number of the step, which names its sums.
   int step_number = 0;
   BatchRole role = BatchRole::kOnly;
 };
 
-// Inputs that an accumulating program has besides the batch, to be filled
-// before each run, each of them only where something needs it.
+// Inputs of an accumulating program besides the batch, filled before each run.
+// A program has each of them only if some node reads it.
 inline constexpr const char* kIsFirstBatch = "accumulation/is_first";  // bool[]
 inline constexpr const char* kBatchNumber = "accumulation/batch";      // i64[]
 
@@ -54,13 +54,15 @@ struct BuiltReplica {
   std::set<std::string> sums;
 };
 
-// Calls `step_fn` on a graph of its own, has the replicas agree on variables
-// that each would update on its own, has them make updates together if they
-// share what they train, puts calls in the place of primitives and divides the
-// program among the logical devices. Throws what `step_fn` throws, and
-// InvalidArgument for a trained variable that every replica would make
-// something else of, for one that cannot be agreed on, and for a step that
-// cannot be accumulated.
+// Calls `step_fn` on a new graph and prepares the program of one replica:
+// 1. variables that each replica would update alone get an agreement,
+// 2. updates of shared variables are divided among the replicas,
+// 3. calls take the place of primitives,
+// 4. the program is divided among the logical devices.
+//
+// Throws what `step_fn` throws, and InvalidArgument for a trained variable that
+// the replicas would update differently, for a variable that has no agreement,
+// and for a step that cannot be accumulated.
 BuiltReplica BuildReplica(ReplicaPlace place,
                           const std::vector<InputSpec>& specs,
                           const StepFn& step_fn, const BuildOptions& options);

@@ -21,10 +21,10 @@ struct DevicePlan {
 // By replica of this process and logical device.
 using DevicePlans = std::vector<std::vector<DevicePlan>>;
 
-// What this process runs for a batch of one role (built_replica.h).
+// The plans of this process for a batch of one role (built_replica.h).
 //
-// Thread-safety: RunDevice() from each device's own thread; all else from one,
-// while none of them runs.
+// Thread-safety: RunDevice() from each device's own thread; all other methods
+// from one thread, while no device runs.
 class CompiledStep {
  public:
   // `outputs`: where the values of the step are, on every replica.

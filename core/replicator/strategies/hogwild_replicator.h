@@ -9,16 +9,16 @@ namespace replicant::replicator {
 
 // Strategy `hogwild` (arXiv:1106.5730): replicas in this process, each with a
 // thread and plans of its own, that update the same variables at the same time
-// without locks. An update reads what the others have written so far, in part
-// or whole; one that is overwritten by another's is lost.
+// without locks. An update may read a variable that another replica has written
+// in part, and may be overwritten, and lost.
 //
 // - Each replica is a group of its own: primitives are the identity, and each
 //   step is one replica's, on a batch of its own.
 // - Step::Run() gives each idle replica a batch and returns when one of them is
-//   done; the others go on meanwhile, and wait with their results for the next
-//   call. variables() waits until none is at work.
-// - Optimizer slots are shared like what they belong to, so that a checkpoint
-//   is that of one replica.
+//   done. The others continue, and keep their results for the next call.
+//   variables() waits until every replica is idle.
+// - Optimizer slots are shared like their parameters, so that a checkpoint is
+//   that of one replica.
 // - Counters are exact: a variable of whole numbers that is not trained is
 //   private to a replica during a step, and must move by the same amount in
 //   every step. A step begins with as many as were begun before it.

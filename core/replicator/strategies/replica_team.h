@@ -11,12 +11,12 @@
 
 namespace replicant::replicator {
 
-// `cpus` in so many groups of neighbours, as even as can be; where there are
-// fewer processors than groups, several groups have the same one.
+// Divides `cpus` into `num_groups` groups of neighbours, as evenly as possible.
+// With fewer processors than groups, several groups have the same processor.
 std::vector<CpuSet> CoreGroups(const CpuSet& cpus, int num_groups);
 
-// One thread for each replica of this process, with processors of its own: all
-// that a replica compiles and runs, its thread does.
+// One thread for each replica of this process, with processors of its own. A
+// replica compiles and runs everything on its thread.
 //
 // A team of one is the calling thread itself, which keeps its processors.
 //
@@ -31,9 +31,9 @@ class ReplicaTeam {
   using Work = std::function<void(int)>;
   using EndOthers = std::function<void(int, const std::exception&)>;
 
-  // Calls work(i) for every i < size() at once and returns when all are done.
-  // One that throws calls end_others(i, e), so that the others, which may wait
-  // for it, come to an end, too. Throws what the first of them has thrown.
+  // Calls work(i) for every i < size() at once and returns when all are done. A
+  // call that throws runs end_others(i, e), which must end the other calls, as
+  // they may wait for it. Rethrows the first exception.
   void Run(const Work& work, const EndOthers& end_others = {}) EXCLUDES(mutex_);
 
  private:

@@ -12,11 +12,12 @@ namespace replicant::replicator {
 // under MPI.
 //
 // Each replica has a plan, a store and a communicator of its own. All stores
-// begin with the same values and are changed by the same updates, so that they
-// stay equal, bit by bit; those of one process share what is trained
-// (core/replicator/strategies/shared_updates.h). A variable that is updated
-// with values of one replica only is brought together within the step, as its
-// ReplicaAgreement says.
+// begin with the same values and get the same updates, so that they stay equal
+// bit by bit. Replicas of one process share one copy of the trained variables
+// (core/replicator/strategies/shared_updates.h) where their backend's memory is
+// the host's; on another backend each replica has a copy, and collectives stage
+// through host buffers. A variable that every replica updates with values of
+// its own is made equal within the step, as its ReplicaAgreement says.
 //
 // A replica that fails ends the step of all.
 std::unique_ptr<Replicator> MakeSynchronousReplicator(
