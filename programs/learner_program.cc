@@ -14,6 +14,7 @@
 #include "core/base/rng.h"
 #include "core/base/thread.h"
 #include "core/comm/mpi_communicator.h"
+#include "core/replicator/strategy_table.h"
 #include "core/rpc/heartbeat_sender.h"
 #include "learner/learner.h"
 #include "programs/step_shape.h"
@@ -102,7 +103,7 @@ int RunBeside(const Invocation& invocation, const rpc::RoleId& id,
 int Run(const Invocation& invocation) {
   const RunConfig& config = invocation.config();
   const replicator::ReplicationConfig& replication = config.learner.replication;
-  if (replication.strategy != replicator::Strategy::kBetweenGraph &&
+  if (!replicator::DefOf(replication.strategy).uses_mpi &&
       comm::NumMpiProcesses() > 1) {
     throw ConfigError(
         "learner.replication.strategy: mpirun has started several learners; "
@@ -161,7 +162,7 @@ int RunRole(const Invocation& invocation, const std::string& role,
         fmt::format("--role '{}': want learner, worker or server", role));
   }
   if (role != "learner" &&
-      replication.strategy != replicator::Strategy::kParameterServer) {
+      !replicator::DefOf(replication.strategy).has_servers) {
     throw ConfigError(fmt::format(
         "--role {}: needs learner.replication.strategy parameter_server",
         role));
