@@ -33,6 +33,11 @@ bool IsReduction(Kind kind) {
   return kind == Kind::kAllReduce || kind == Kind::kReduceScatter;
 }
 
+bool IsFloating(TensorView view) {
+  const DType dtype = view.dtype();
+  return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kBF16;
+}
+
 [[noreturn]] void Fail(const Collective& c, const std::string& why) {
   throw InvalidArgument(fmt::format("{}: {}", c.ToString(), why));
 }
@@ -77,6 +82,9 @@ void Communicator::Run(const Collective& c) {
     if (IsReduction(c.kind) && c.in.dtype() == DType::kBool) {
       Fail(c, "bool cannot be reduced");
     }
+    if (IsReduction(c.kind) && c.op == ReduceOp::kMean && !IsFloating(c.in)) {
+      Fail(c, "a mean is for floating elements");
+    }
     if (c.source < 0 || c.source >= size()) {
       Fail(c, fmt::format("there are {} ranks", size()));
     }
@@ -84,7 +92,14 @@ void Communicator::Run(const Collective& c) {
       Fail(c, "input and result overlap, and are not in place");
     }
   }
-  DoRun(c);
+  if (c.op != ReduceOp::kMean || !IsReduction(c.kind)) {
+    DoRun(c);
+    return;
+  }
+  Collective sum = c;
+  sum.op = ReduceOp::kSum;
+  sum.factor /= size();
+  DoRun(sum);
 }
 
 std::map<int, std::vector<int>> Communicator::GatherParts(int color, int key) {

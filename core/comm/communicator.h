@@ -31,10 +31,10 @@ struct Collective {
   int source = 0;
   TensorView in{DType::kU8, Shape({0}), nullptr};
   MutableTensorView out{DType::kU8, Shape({0}), nullptr};
-  // What a reduction gives is multiplied by it: 1 / size for a mean. Floating
-  // elements only, where it is not 1.
+  // The result of a reduction is multiplied by this factor. Floating elements
+  // only, where it is not 1.
   double factor = 1.0;
-  // What it is called for, for messages ("step.cc:41"); outlives the call.
+  // The place of the call in messages ("step.cc:41"); outlives the call.
   std::string_view place = {};
 };
 
@@ -49,12 +49,13 @@ struct Collective {
 // all-gather `in` is then row `rank` of `out`, for a reduce-scatter `out` row
 // `rank` of `in`. They may not overlap in another way (checked).
 //
-// Errors: every call has a deadline, CommunicatorOptions::timeout. A rank that
-// does not come, an Abort() and a failed transport end the call on every rank
-// with a CommError that says who misses whom in which call; the group is
-// useless from then on, and every later call throws the same. Memory of a
-// call that failed must outlive the communicators of all ranks in this process.
-// Arguments that do not fit throw InvalidArgument before anything happens.
+// Errors: every call has a deadline, CommunicatorOptions::timeout. A missing
+// rank, an Abort() and a failed transport end the call on every rank with a
+// CommError that names the call and the ranks that wait and are missing. The
+// group cannot be used afterwards: every later call throws the same. Memory of
+// a call that failed must outlive the communicators of all ranks in this
+// process. Arguments that do not fit throw InvalidArgument before anything
+// happens.
 //
 // Thread-safety: one thread at a time; Abort() from any.
 class Communicator {
@@ -103,10 +104,11 @@ class Communicator {
 };
 
 struct CommunicatorOptions {
-  // For how long a rank waits in one call for the others.
+  // Maximum time that a rank waits in one call for the others.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  // Between processes (core/comm/liveness.h): how often a rank tells that it
-  // lives, and after how long a silence all others end; 0: nobody watches.
+  // Between processes (core/comm/liveness.h): the time between the heartbeats
+  // of a rank, and the silence after which all others end. A timeout of 0 turns
+  // heartbeats off.
   std::chrono::milliseconds heartbeat_interval{200};
   std::chrono::milliseconds heartbeat_timeout{10'000};
 };

@@ -79,6 +79,8 @@ void ReduceBy(ReduceOp op, Inputs inputs, Outputs outputs, size_t begin,
   switch (op) {
     case ReduceOp::kSum:
       return ReduceOf<ReduceOp::kSum, T>(inputs, outputs, begin, end);
+    case ReduceOp::kMean:
+      break;  // refused by Reduce()
     case ReduceOp::kMin:
       return ReduceOf<ReduceOp::kMin, T>(inputs, outputs, begin, end);
     case ReduceOp::kMax:
@@ -188,6 +190,8 @@ void ReducePlainly(ReduceOp op, std::span<const std::byte* const> inputs,
     case ReduceOp::kSum:
       return ReducePlainly<T>(inputs, outputs, begin, end,
                               [](auto a, auto b) { return a + b; });
+    case ReduceOp::kMean:
+      break;  // refused by Reduce()
     case ReduceOp::kMin:
       return ReducePlainly<T>(
           inputs, outputs, begin, end,
@@ -208,6 +212,8 @@ std::string_view ToString(ReduceOp op) {
   switch (op) {
     case ReduceOp::kSum:
       return "sum";
+    case ReduceOp::kMean:
+      return "mean";
     case ReduceOp::kMin:
       return "min";
     case ReduceOp::kMax:
@@ -248,6 +254,7 @@ void ReduceRange(ReduceOp op, DType dtype,
 void Reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> inputs,
             std::span<std::byte* const> outputs, size_t begin, size_t end,
             double factor) {
+  REPLICANT_CHECK(op != ReduceOp::kMean, "a mean is kSum with a factor");
   if (factor == 1.0) {
     ReduceRange(op, dtype, inputs, outputs, begin, end);
     return;

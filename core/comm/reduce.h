@@ -10,15 +10,18 @@
 // The arithmetic of collectives, the same for every transport.
 namespace replicant::comm {
 
-enum class ReduceOp { kSum, kMin, kMax, kProd };
-// "sum".
+// How the elements of several ranks or replicas become one. kMean is the sum
+// times 1 / their number, for floating elements.
+enum class ReduceOp { kSum, kMean, kMin, kMax, kProd };
+// "sum", "mean", ...
 std::string_view ToString(ReduceOp op);
 
 // out[i] = op over j of inputs[j][i], from j = 0 on, for i in [begin, end),
 // into every one of `outputs`. An output may be one of the inputs. bf16 is
 // computed in f32 and rounded once; whole numbers wrap around. A NaN stays one
-// in sums and products; min and max may lose it. `dtype` is not bool (checked).
-// With a factor the result is rounded, and then multiplied as by Scale().
+// in sums and products; min and max may lose it. `dtype` is not bool and `op`
+// is not kMean (checked): a mean is kSum with a factor. With a factor the
+// result is rounded, and then multiplied as by Scale().
 void Reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> inputs,
             std::span<std::byte* const> outputs, size_t begin, size_t end,
             double factor = 1.0);

@@ -26,22 +26,6 @@ void CheckReducible(std::string_view primitive, Output x, ReduceOp op,
 
 }  // namespace
 
-std::string_view ToString(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return "sum";
-    case ReduceOp::kMean:
-      return "mean";
-    case ReduceOp::kMin:
-      return "min";
-    case ReduceOp::kMax:
-      return "max";
-    case ReduceOp::kProd:
-      return "prod";
-  }
-  REPLICANT_CHECK(false, "ReduceOp {}", static_cast<int>(op));
-}
-
 Graph::DeviceScope ReplicaContext::LogicalDevice(int device, CallSite site) {
   if (device < 0 || device >= num_logical_devices_) {
     throw InvalidArgument(fmt::format(

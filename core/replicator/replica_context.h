@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/comm/reduce.h"
 #include "core/graph/graph.h"
 
 namespace replicant::replicator {
@@ -14,8 +15,8 @@ using graph::Graph;
 using graph::Output;
 using graph::VariableId;
 
-enum class ReduceOp { kSum, kMean, kMin, kMax, kProd };
-std::string_view ToString(ReduceOp op);
+using comm::ReduceOp;
+using comm::ToString;
 
 // An optimizer as a step function calls it: adds the update of `parameters` by
 // `gradients` (one each) to the graph and returns it.

@@ -15,21 +15,6 @@ using graph::Node;
 using graph::OpDef;
 using graph::TensorType;
 
-comm::ReduceOp CommOp(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kMean:
-      return comm::ReduceOp::kSum;
-    case ReduceOp::kMin:
-      return comm::ReduceOp::kMin;
-    case ReduceOp::kMax:
-      return comm::ReduceOp::kMax;
-    case ReduceOp::kProd:
-      return comm::ReduceOp::kProd;
-  }
-  REPLICANT_CHECK(false, "ReduceOp {}", static_cast<int>(op));
-}
-
 Attributes ToAttributes(const CallSpec& call) {
   return {{"kind", static_cast<int64_t>(call.kind)},
           {"op", static_cast<int64_t>(call.op)},
@@ -114,7 +99,8 @@ CallSpec CallOf(const Node& placeholder) {
       REPLICANT_CHECK(false, "'{}' is no placeholder", placeholder.name);
   }
   const ReduceOp op = ReduceOpOf(placeholder);
-  call.op = CommOp(op);
+  // a sum and a factor, which is applied after bf16 has become f32 again
+  call.op = op == ReduceOp::kMean ? ReduceOp::kSum : op;
   if (op == ReduceOp::kMean) {
     call.factor =
         1.0 / static_cast<double>(placeholder.attributes.Int("num_replicas"));
@@ -164,7 +150,7 @@ CallNode CallNodeOf(const Node& node) {
 
 CallSpec CallSpecOf(const Node& node) {
   return {.kind = static_cast<Collective::Kind>(node.attributes.Int("kind")),
-          .op = static_cast<comm::ReduceOp>(node.attributes.Int("op")),
+          .op = static_cast<ReduceOp>(node.attributes.Int("op")),
           .source = static_cast<int>(node.attributes.Int("source")),
           .factor = node.attributes.Float("factor")};
 }

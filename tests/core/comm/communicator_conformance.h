@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "core/base/error.h"
@@ -112,6 +113,14 @@ void CheckReductions(Communicator& comm, int64_t n) {
     comm.AllReduce(View(in, 0, n), Mutable(in, 0, n), op);
     ExpectEqual(in, out, "all_reduce in place " + what);
     const std::vector<T> out_of_all = out;
+    if constexpr (std::is_floating_point_v<T>) {
+      if (op == ReduceOp::kSum) {
+        std::vector<T> mean = Filled<T>(n, own);
+        comm.AllReduce(View(mean, 0, n), Mutable(mean, 0, n), ReduceOp::kMean);
+        for (T& value : in) value *= static_cast<T>(1.0 / size);
+        ExpectEqual(mean, in, "all_reduce mean");
+      }
+    }
 
     std::vector<T> all = Filled<T>(rows * n, own);
     const std::vector<T> row =
@@ -302,6 +311,14 @@ TYPED_TEST_P(CommunicatorTest, RefusesArgumentsThatDoNotFit) {
                                ReduceOp::kMax);
               }),
               "all_reduce max bool[1]: bool cannot be reduced");
+    const int64_t whole = 1;
+    int64_t mean = 0;
+    EXPECT_EQ(message([&] {
+                comm.AllReduce({DType::kI64, Shape({1}), &whole},
+                               {DType::kI64, Shape({1}), &mean},
+                               ReduceOp::kMean);
+              }),
+              "all_reduce mean i64[1]: a mean is for floating elements");
   });
 }
 
