@@ -10,7 +10,7 @@
 namespace replicant::comm {
 
 // Makes the calls of one communicator in the order in which they were started,
-// while their owner computes on: that of all ranks must be the same.
+// while their owner goes on computing. The order must be the same on all ranks.
 //
 //   CollectiveQueue queue(communicator);
 //   CollectiveQueue::Work reduce{{.kind = kAllReduce, ...}};
@@ -18,19 +18,19 @@ namespace replicant::comm {
 //   ...                       // memory of the call is not to be touched
 //   queue.Wait(reduce);
 //
-// A thread of the queue makes them; so does whoever waits for one, so that a
-// call that is waited for at once costs no switch of threads. Starting a call
-// allocates nothing.
+// A thread of the queue makes the calls. A thread in Wait() makes them as well,
+// so that Start() and Wait() in sequence cost no switch of threads. Starting a
+// call allocates nothing.
 //
-// Errors: the first call that fails throws in its Wait(), and so do all that
-// were started after it.
+// Errors: the first call that fails throws in its Wait(), and so does every
+// call started after it.
 //
 // Thread-safety: Wait() and Drain() from any thread; Start() and Run() by one
-// after the other, which the order of the calls asks for.
+// thread at a time, in the order of the calls.
 class CollectiveQueue {
  public:
-  // A call, to be started as often as one likes; it must not be destroyed or
-  // changed while it is under way.
+  // A call that can be started repeatedly. It must not be destroyed while it is
+  // under way.
   class Work {
    public:
     explicit Work(const Collective& collective) : collective_(collective) {}
@@ -42,7 +42,7 @@ class CollectiveQueue {
     bool is_done_ = true;
   };
 
-  // The communicator outlives the queue, which alone calls it from now on.
+  // The communicator outlives the queue; only the queue calls it from now on.
   explicit CollectiveQueue(Communicator* communicator);
   // Calls under way are completed first; one that hangs needs an Abort().
   ~CollectiveQueue();

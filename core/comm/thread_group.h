@@ -12,18 +12,18 @@
 
 namespace replicant::comm {
 
-// Where threads of one process meet in the calls of a communicator, and see
-// each other's arguments.
+// The meeting point of the threads of one process in the calls of a
+// communicator. A member sees the arguments of the others.
 //
-// All failures end the group: every meeting from then on throws a CommError
-// with the first one's reason, but one at which all had arrived.
+// Any failure ends the group: every later meeting throws a CommError with the
+// reason of the first failure, except a meeting at which all had arrived.
 //
 // Thread-safety: each member's calls from one thread at a time; Abort() from
-// any.
+// any thread.
 class ThreadGroup {
  public:
   struct Naming {
-    // What a member is called in messages: "rank".
+    // The word for a member in messages: "rank".
     std::string_view member;
     // In front of what a member has not found out itself: "threads" gives
     // "threads, rank 0 of 2: REASON"; empty for the reason alone.
@@ -38,8 +38,8 @@ class ThreadGroup {
   // Between Enter() and the meeting after it.
   const Collective& call_of(size_t member) const { return slots_[member].call; }
 
-  // Shows the others what this member calls and waits until all have come.
-  // Throws CommError unless they call the same.
+  // Shows this member's call to the others and waits until all have come.
+  // Throws CommError unless all make the same call.
   void Enter(int member, const Collective& collective);
   // Waits until all have come.
   void Meet(int member) { Meet(member, /*has_deadline=*/true); }

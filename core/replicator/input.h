@@ -28,14 +28,14 @@ enum class [[nodiscard]] NextResult{
     kEnd,      // there will be no more
 };
 
-// Where the batches of a step come from.
+// The source of a step's batches.
 //
 // Thread-safety: one thread at a time.
 class InputPipeline {
  public:
   virtual ~InputPipeline() = default;
 
-  // The tensors of a batch; the same for the pipeline's life.
+  // The tensors of a batch; they never change.
   virtual const std::vector<InputSpec>& specs() const = 0;
 
   // Writes the next batch: batch[i] has the type of specs()[i]. What was
@@ -44,9 +44,9 @@ class InputPipeline {
                           std::span<const MutableTensorView> batch) = 0;
 };
 
-// Which part of the input a pipeline is to give.
+// The part of the input that a pipeline gives.
 struct InputContext {
-  // That share a batch: those of one group.
+  // Number of replicas that share a batch: those of one group.
   int num_replicas = 1;
   // This pipeline, of num_pipelines that share the work.
   int pipeline_id = 0;
@@ -69,9 +69,9 @@ struct InputContext {
   }
 };
 
-// How many pipelines a group has. One that feeds several replicas gives all
-// their rows in one batch, those of the first replica first; every tensor of it
-// then has rows.
+// The number of pipelines of a group. A pipeline that feeds several replicas
+// gives the rows of all in one batch, the first replica's rows first; every
+// tensor of the batch then has rows.
 enum class InputMode {
   kSingle,      // one, in the first process
   kPerWorker,   // one in every process

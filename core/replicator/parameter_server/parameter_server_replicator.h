@@ -6,34 +6,36 @@
 
 #include "core/replicator/replicator.h"
 
-// Strategy `parameter_server`: servers hold the variables, each a part of them,
-// and update them; workers pull what they need, make a step and push what they
-// learned, without waiting for each other beyond a bound (StalenessGate). A
-// worker is a group of `replicas_per_group` replicas of one process that make
-// their steps together, as `in_graph` does.
+// Strategy `parameter_server`: each server holds a part of the variables and
+// updates it. Workers pull variables, make a step and push gradients; a worker
+// waits for the others only at the bound on staleness (StalenessGate). A worker
+// is a group of `replicas_per_group` replicas of one process, which make their
+// steps together as in `in_graph`.
 //
-// The step function is the same: what it does behind its primitives is the
-// servers' (core/replicator/graph/step_split.h), by the same graph and kernels.
-// With one worker and one replica it computes what `single` computes.
+// The step function is the same as for other strategies: servers run the part
+// behind its primitives (core/replicator/graph/step_split.h), with the same
+// graph and kernels. One worker with one replica computes the bits of `single`.
 //
-// variables() of the first worker are those of all servers between two steps;
-// what is written there it gives to the servers before its next step, as it
-// does with all of them before its first. Other workers' do not matter.
+// variables() of the first worker are those of all servers between two steps.
+// The first worker sends variables that a program wrote there to the servers
+// before its next step, and all variables before its first step. Writes into
+// another worker's variables() have no effect.
 //
-// A training goes on as long as its first worker does. One that ends abruptly
-// and begins anew joins again; what was under way is left out.
+// A training lasts as long as its first worker. A worker that crashes and is
+// started again joins again; its unfinished step is dropped.
 namespace replicant::replicator {
 
 std::unique_ptr<Replicator> MakeParameterWorker(
     const ReplicationConfig& config, uint64_t seed, int worker,
     const kernels::BackendFactory& make_backend);
 
-// A server. Its steps serve others: Run() gives kTimeout at its deadline, and
-// kEnd once the first worker has ended the training.
+// A server. Its steps answer workers: Run() returns kTimeout at its deadline,
+// and kEnd once the first worker has ended the training.
 //
-// Every server_checkpoint_interval_s it saves what it holds to
-// `folder`/version-N, of which the newest is kept; it begins with that one if
-// it is there. An empty folder is none.
+// Every server_checkpoint_interval_s the server saves its variables to
+// `folder`/version-N and deletes the older version. A server that finds such a
+// checkpoint at its start continues from it. With an empty `folder` it saves
+// nothing.
 std::unique_ptr<Replicator> MakeParameterServer(
     const ReplicationConfig& config, uint64_t seed, int server,
     const std::filesystem::path& folder,

@@ -13,13 +13,12 @@
 namespace replicant::replicator {
 
 // One thread for each replica of this process, with processors of its own, as
-// ReplicaTeam has them; but each goes to work by itself.
+// in ReplicaTeam. Each thread runs its tasks independently of the others.
 //
 // Thread-safety: one thread at a time.
 class AsynchronousTeam {
  public:
-  // A piece of work, that can be done again and again. It outlives what it
-  // does.
+  // Work that can be started repeatedly. The task outlives its runs.
   class Task {
    public:
     explicit Task(std::function<void()> work) : work_(std::move(work)) {}
@@ -40,16 +39,16 @@ class AsynchronousTeam {
   int size() const { return static_cast<int>(members_.size()); }
 
   bool IsIdle(int member) const EXCLUDES(mutex_);
-  // Has an idle member (checked) do the task, and returns at once.
+  // Starts the task on an idle member (checked) and returns at once.
   void Start(int member, Task* task) EXCLUDES(mutex_);
   // Start() and AwaitOne().
   void Do(int member, const std::function<void()>& work) EXCLUDES(mutex_);
-  // Waits until one of the tasks, which were started, is done; which one, the
-  // first of several. Throws what it has thrown.
+  // Waits until one of these started tasks is done and returns its index; the
+  // one that ended first, if several are done. Rethrows the task's exception.
   size_t AwaitOne(std::span<Task* const> tasks) EXCLUDES(mutex_);
   // Waits until some member is idle.
   void AwaitIdleMember() const EXCLUDES(mutex_);
-  // Waits until all members are idle. What a task has thrown is kept for
+  // Waits until all members are idle. The exception of a task is kept for
   // AwaitOne().
   void AwaitIdle() const EXCLUDES(mutex_);
 

@@ -11,7 +11,7 @@
 
 namespace replicant::replicator {
 
-// Which replicas a process has: `count` of `total` from `first` on.
+// The replicas of a process: `count` of `total`, from `first` on.
 struct LocalReplicas {
   int first = 0;
   int count = 1;
@@ -29,13 +29,13 @@ class SharedInput : public Input {
               InputMode mode);
 
   const Replicator* owner() const { return owner_; }
-  // What one replica gets.
+  // The tensors of one replica's batch.
   const std::vector<InputSpec>& specs() const { return specs_; }
 
   // Waits for this process's part of the next batch.
   NextResult Fetch(Clock::TimePoint deadline);
-  // Once all processes have fetched: brings a batch that one of them has to
-  // all, and lets the next Fetch() get another one.
+  // Called when all processes have fetched: broadcasts a batch that only one
+  // process has, and lets the next Fetch() get another batch.
   void Use();
   // Copies the rows of a replica of this process.
   void CopyTo(int local_replica,

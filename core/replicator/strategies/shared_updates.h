@@ -12,22 +12,22 @@
 #include "core/replicator/graph/call_waits.h"
 #include "core/replicator/graph/collective_ops.h"
 
-// How replicas of one process train one copy of the variables: an update of
-// what they share is made by all of them together, each of whom writes its part
-// of the elements. If there are no replicas elsewhere an optimizer takes the
-// gradients straight from their memory and sums them on the way, so that every
-// number is read once and nothing is packed, summed and spread before.
+// Replicas of one process train one copy of the variables: they make each
+// update of a shared variable together, and each replica writes its part of the
+// elements. If no other process has replicas, the optimizer reads the gradients
+// of all replicas directly and sums them as it goes, so that every number is
+// read once and no reduction runs before the update.
 //
-// Nobody writes a variable before all are done with its old value, and nobody
-// goes on before its new value is whole: replicas meet before such an update
-// and behind it.
+// Replicas meet before such an update and after it: no replica writes a
+// variable while another one still reads the old value, and no replica reads a
+// value that is written in part.
 namespace replicant::replicator {
 
-// Which variables the replicas share, by name. Others are a replica's own.
+// The variables that the replicas share, by name, and those that they do not.
 struct SharedVariables {
-  // What is trained, and what updates bring together with it: slots.
+  // Trained variables, and the slots of their updates.
   std::set<std::string> shared;
-  // What a program updates otherwise.
+  // All other variables that the program updates.
   std::set<std::string> own;
 };
 
@@ -65,10 +65,11 @@ class SharedUpdates {
       const graph::Graph& graph, const graph::Node& node,
       const std::shared_ptr<CallWaits>& waits);
 
-  // Shows the kernels each other's gradients. Throws InvalidArgument if the
-  // replicas' plans do not have them in one order.
+  // Gives each kernel the gradients of the other replicas. Throws
+  // InvalidArgument if the replicas' plans have their updates in different
+  // orders.
   void Connect();
-  // Ends all waiting, now and later.
+  // Ends every wait, now and later.
   void Abort(const std::string& reason);
 
  private:
