@@ -108,8 +108,18 @@ def check_vendor_include(path, included):
     return None
 
 
+def find_room(path):
+    """A problem if `path` lies in a folder whose rooms alone have rows."""
+    top = path.split("/")[0] + "/"
+    rooms = [row for row in MAY_USE if row.startswith(top)]
+    if rooms and not library_of(path):
+        return f"{path}:1: lies in no room; there are {', '.join(rooms)}"
+    return None
+
+
 def check_file(root, path):
-    problems = []
+    problem = find_room(path)
+    problems = [problem] if problem else []
     text = (root / path).read_text(encoding="utf-8")
     for number, line in enumerate(text.splitlines(), start=1):
         match = INCLUDE.match(line)

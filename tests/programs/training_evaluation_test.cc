@@ -83,8 +83,8 @@ TEST_F(TrainingEvaluationTest, AMistakeOfAnEvaluationIsOneClearLine) {
   EXPECT_THAT(message({"--checkpoint", folder, "--episodes", "none"}),
               HasSubstr("evaluation.episodes: cannot read 'none'"));
   EXPECT_EQ(message({"--config", folder + "/config.yaml", "--video"}),
-            "evaluator: --video: only with --checkpoint; hint: "
-            "evaluation.video says what is filmed beside a training\n");
+            "evaluator: --video: needs --checkpoint; hint: "
+            "evaluation.video records videos beside a training\n");
   EXPECT_THAT(message({}),
               HasSubstr("evaluator: --config FILE or --checkpoint is missing"));
 }

@@ -46,14 +46,20 @@ class CheckLayeringTest(unittest.TestCase):
         self.assertEqual(len(output.splitlines()), 2)
 
     def test_replay_and_env_may_not_use_the_graph(self):
-        for folder in ("replay", "env"):
+        for folder in ("replay/format", "replay/service", "env"):
             code, _ = check({
                 f"{folder}/x.cc": '#include "core/graph/graph.h"\n',
                 "core/graph/graph.h": "",
             })
             self.assertEqual(code, 1)
 
-    def test_executables_and_tests_may_put_everything_together(self):
+    def test_a_file_beside_the_rooms_fails(self):
+        code, output = check({"replay/x.cc": ""})
+        self.assertEqual(code, 1)
+        self.assertTrue(output.startswith(
+            "replay/x.cc:1: lies in no room; there are replay/format, "), output)
+
+    def test_programs_and_tests_may_put_everything_together(self):
         self.assertEqual(check({
             "programs/lockstep/lockstep_main.cc": '#include "actors/a.h"\n',
             "tests/integration/x_test.cc": '#include "actors/a.h"\n',
