@@ -7,9 +7,9 @@
 #include <set>
 
 #include "agents/agent_steps.h"
-#include "agents/d4pg/agent.h"
 #include "core/base/error.h"
 #include "core/base/rng.h"
+#include "tests/learner/workloads/d4pg_options.h"
 
 namespace replicant::learner {
 namespace {
@@ -75,26 +75,8 @@ class BanditTransitions : public replay::BatchSource {
   RandomStream random_{/*seed=*/5, "bandit"};
 };
 
-struct TestOptions {
-  agents::d4pg::D4pgConfig agent;
-  agents::LearningSpec spec;
-  LearnerConfig learner;
-  uint64_t seed = 1;
-};
-
-AgentWorkload MakeWorkload(const TestOptions& options,
-                           replay::BatchSource* source) {
-  return {agents::d4pg::MakeAgent(options.agent),
-          {.learner = options.learner,
-           .seed = options.seed,
-           .replicator = replicator::Replicator::Create(
-               options.learner.replication, options.seed),
-           .spec = options.spec,
-           .source = source}};
-}
-
-TestOptions Options() {
-  TestOptions options;
+D4pgOptions Options() {
+  D4pgOptions options;
   options.agent.networks.policy_hidden_sizes = {16, 16};
   options.agent.networks.critic_hidden_sizes = {32, 32};
   options.agent.distribution.num_atoms = 21;
@@ -106,7 +88,6 @@ TestOptions Options() {
   options.spec.discount = 0.0;
   options.learner.batch_size = kBatch;
   options.learner.replication.backend = "reference";
-  options.seed = 1;
   return options;
 }
 
@@ -126,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(Both, D4pgPrecisionTest,
 
 TEST_P(D4pgPrecisionTest, LearnsABandit) {
   BanditTransitions bandit;
-  TestOptions options = Options();
+  D4pgOptions options = Options();
   options.learner.precision = GetParam();
   AgentWorkload workload = MakeWorkload(options, &bandit);
   ASSERT_EQ(workload.Step({}), NextResult::kOk);
@@ -146,7 +127,7 @@ TEST_P(D4pgPrecisionTest, LearnsABandit) {
 // own, and a pause leaves nothing under way.
 TEST(AgentWorkloadTest, LearnsABanditByHogwild) {
   BanditTransitions bandit;
-  TestOptions options = Options();
+  D4pgOptions options = Options();
   options.learner.replication.strategy = replicator::Strategy::kHogwild;
   options.learner.replication.replicas = 3;
   AgentWorkload workload = MakeWorkload(options, &bandit);
@@ -199,7 +180,7 @@ TEST(AgentWorkloadTest, PublishesThePolicyAlone) {
 TEST(AgentWorkloadTest, CountsTheFramesThatTheReplayTellsOf) {
   BanditTransitions bandit;
   bandit.total_steps = 500;
-  TestOptions options = Options();
+  D4pgOptions options = Options();
   options.spec.task.action_repeat = 4;
   AgentWorkload workload = MakeWorkload(options, &bandit);
   EXPECT_EQ(workload.NumFrames(), 0);
@@ -228,7 +209,7 @@ TEST(AgentWorkloadTest, WaitsWithoutTransitions) {
 
 TEST(AgentWorkloadTest, RefusesABatchOfAnotherSize) {
   BanditTransitions bandit;
-  TestOptions options = Options();
+  D4pgOptions options = Options();
   options.learner.batch_size = 32;
   AgentWorkload workload = MakeWorkload(options, &bandit);
   EXPECT_THROW(static_cast<void>(workload.Step({})), CommError);

@@ -6,11 +6,11 @@
 #include <cstring>
 #include <memory>
 
-#include "agents/d4pg/agent.h"
 #include "core/base/fs.h"
 #include "learner/learner.h"
 #include "learner/workloads/agent/agent_workload.h"
 #include "replay/client/batch_reader.h"
+#include "tests/learner/workloads/d4pg_options.h"
 #include "tests/replay/running_service.h"
 
 namespace replicant::learner {
@@ -43,26 +43,8 @@ std::vector<std::byte> Episode(uint64_t number) {
   return builder.Finish({});
 }
 
-struct TestOptions {
-  agents::d4pg::D4pgConfig agent;
-  agents::LearningSpec spec;
-  LearnerConfig learner;
-  uint64_t seed = 1;
-};
-
-AgentWorkload MakeWorkload(const TestOptions& options,
-                           replay::BatchSource* source) {
-  return {agents::d4pg::MakeAgent(options.agent),
-          {.learner = options.learner,
-           .seed = options.seed,
-           .replicator = replicator::Replicator::Create(
-               options.learner.replication, options.seed),
-           .spec = options.spec,
-           .source = source}};
-}
-
-TestOptions Options() {
-  TestOptions options;
+D4pgOptions Options() {
+  D4pgOptions options;
   options.agent.networks.policy_hidden_sizes = {8};
   options.agent.networks.critic_hidden_sizes = {8};
   options.agent.distribution.num_atoms = 11;
@@ -73,7 +55,6 @@ TestOptions Options() {
   options.learner.batch_size = 16;
   options.learner.replication.backend = "reference";
   options.spec.task.action_repeat = 4;
-  options.seed = 1;
   return options;
 }
 
