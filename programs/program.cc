@@ -105,6 +105,7 @@ int RunProgram(int argc, char** argv, const Registry& registry) {
   const Program* const program = argc < 2 ? nullptr : Find(programs, argv[1]);
   if (program == nullptr) {
     std::vector<std::string> names;
+    names.reserve(programs.size());
     for (const Program& one : programs) names.push_back(one.name);
     std::fprintf(stderr, "%s: the first argument is the program: %s\n",
                  executable.filename().c_str(),
