@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -10,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -164,11 +167,39 @@ int Run(const RunConfig& config, const Commands& commands,
   return result.ok() ? 0 : 1;
 }
 
+// Becomes the executable of --program, `EXECUTABLE fleet` with the other
+// arguments: its registry may know tasks and workloads that this one does not.
+// Returns if the command line has no --program. Throws IoError if the
+// executable cannot be run.
+std::optional<int> BecomeProgram(int argc, const char* const* argv) {
+  constexpr std::string_view kOption = "--program";
+  std::string executable;
+  std::vector<std::string> words = {"", "fleet"};
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == kOption && i + 1 < argc) {
+      executable = argv[++i];
+    } else if (word.starts_with("--program=")) {
+      executable = word.substr(kOption.size() + 1);
+    } else {
+      words.emplace_back(word);
+    }
+  }
+  if (executable.empty()) return std::nullopt;
+  words.front() = executable;
+  std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  ::execv(executable.c_str(), arguments.data());
+  throw IoError::FromErrno("run", executable, errno);
+}
+
 }  // namespace
 
 Program FleetProgram() {
   const auto resumed = std::make_shared<std::string>();
-  // RunProgram() acts on it before the command line is read
+  // for --help; BecomeProgram() acts on the option before it is read here
   const auto program = std::make_shared<std::string>();
   return {
       .name = "fleet",
@@ -204,7 +235,8 @@ Program FleetProgram() {
             return Run(config, invocation.commands, task,
                        resumed->empty() ? RunFolder::Create(config.run, yaml)
                                         : RunFolder::Resume(*resumed, yaml));
-          }};
+          },
+      .run_without_config = BecomeProgram};
 }
 
 }  // namespace replicant::programs

@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <exception>
@@ -56,31 +54,6 @@ const Program* Find(const std::vector<Program>& programs,
   return found == programs.end() ? nullptr : &*found;
 }
 
-// Becomes the executable of fleet's --program, if the command line has the
-// option: `EXECUTABLE fleet` with the other arguments. Its registry may know
-// tasks and workloads that this one does not.
-void BecomeProgram(int argc, char** argv) {
-  constexpr std::string_view kOption = "--program";
-  std::string executable;
-  std::vector<char*> rest;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
-    if (word == kOption && i + 1 < argc) {
-      executable = argv[++i];
-    } else if (word.starts_with(kOption) && word[kOption.size()] == '=') {
-      executable = word.substr(kOption.size() + 1);
-    } else {
-      rest.push_back(argv[i]);
-    }
-  }
-  if (executable.empty()) return;
-  std::string program = "fleet";
-  rest.insert(rest.begin(), {executable.data(), program.data()});
-  rest.push_back(nullptr);
-  ::execv(executable.c_str(), rest.data());
-  throw IoError::FromErrno("run", executable, errno);
-}
-
 // Runs `main`; an exception becomes a line on stderr and exit code 1.
 int Guard(const std::string& name, const std::function<int()>& main) {
   try {
@@ -122,7 +95,6 @@ int RunProgram(const std::string& name, int argc, char** argv,
                const Registry& registry) {
   UsePassiveOpenMp(argv);
   return Guard(name, [&] {
-    if (name == "fleet") BecomeProgram(argc, argv);
     const std::vector<Program> programs = AllPrograms();
     const Program* const program = Find(programs, name);
     if (program == nullptr) {

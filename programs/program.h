@@ -35,8 +35,8 @@ struct Program {
       [](config::CommandLine&) {};
   // Returns the exit code.
   std::function<int(const Invocation&)> run;
-  // Answers a command line that needs no configuration, and returns the exit
-  // code; returns nothing for any other command line.
+  // Handles a command line that needs no configuration of this program, and
+  // returns the exit code; returns nothing for any other command line.
   std::function<std::optional<int>(int argc, const char* const* argv)>
       run_without_config = [](int, const char* const*) -> std::optional<int> {
     return std::nullopt;
@@ -56,8 +56,7 @@ std::vector<Program> AllPrograms();
 int RunProgram(int argc, char** argv, const Registry& registry);
 
 // main() of an executable that is the one program `name`; the others lie beside
-// it. fleet has one more option, --program EXECUTABLE: a user's executable
-// takes its place.
+// it.
 int RunProgram(const std::string& name, int argc, char** argv,
                const Registry& registry);
 
