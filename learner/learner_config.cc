@@ -17,7 +17,8 @@ LimitsConfig LimitsConfig::Read(config::Reader& reader) {
   return c;
 }
 
-LearnerConfig LearnerConfig::Read(config::Reader& reader) {
+LearnerConfig LearnerConfig::Read(
+    config::Reader& reader, const replicator::StrategyRegistry& strategies) {
   LearnerConfig c;
   reader.Field("workload", &c.workload,
                "model to train: d4pg, resnet50 or sngan");
@@ -30,8 +31,9 @@ LearnerConfig LearnerConfig::Read(config::Reader& reader) {
       "precision of products and activations: f32, or bf16 with weights, "
       "statistics, losses and optimizer in f32 (docs/graph.md); a run may "
       "resume in the other one");
-  reader.Section("replication", &c.replication,
-                 "devices and processes that compute a training step");
+  config::Reader replication = reader.Section(
+      "replication", "devices and processes that compute a training step");
+  c.replication = replicator::ReplicationConfig::Read(replication, strategies);
   reader.Section("limits", &c.limits, "when the training ends");
   reader.Field("log_interval_s", &c.log_interval_s, {0.01, 3600.0},
                "seconds between two points of a curve");

@@ -33,7 +33,9 @@ struct LearnerConfig {
   std::string parameter_bind = "tcp://127.0.0.1:7002";  // empty: none published
   double publish_interval_s = 1.0;
 
-  static LearnerConfig Read(config::Reader& reader);
+  // `strategies` are the allowed values of `replication.strategy`.
+  static LearnerConfig Read(config::Reader& reader,
+                            const replicator::StrategyRegistry& strategies);
 };
 
 }  // namespace replicant::learner

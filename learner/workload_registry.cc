@@ -20,16 +20,17 @@ void WorkloadRegistry::Add(WorkloadDef workload) {
       std::make_shared<const WorkloadDef>(std::move(workload)));
 }
 
-const WorkloadDef* WorkloadRegistry::Find(std::string_view name) const {
+std::shared_ptr<const WorkloadDef> WorkloadRegistry::Find(
+    std::string_view name) const {
   for (const auto& workload : workloads_) {
-    if (workload->name == name) return workload.get();
+    if (workload->name == name) return workload;
   }
   return nullptr;
 }
 
 const WorkloadDef& WorkloadRegistry::Get(std::string_view name,
                                          std::string_view option) const {
-  if (const WorkloadDef* workload = Find(name)) return *workload;
+  if (const auto workload = Find(name)) return *workload;
   throw ConfigError(
       fmt::format("{} {}: want one of {}", option, name, Names()));
 }

@@ -76,14 +76,13 @@ class WorkloadRegistry {
   // Throws InvalidArgument if the name or the section is taken.
   void Add(WorkloadDef workload);
   // Returns null if there is none.
-  const WorkloadDef* Find(std::string_view name) const;
+  std::shared_ptr<const WorkloadDef> Find(std::string_view name) const;
   // Throws ConfigError that names all of them; `option` is where the name was
   // given: "--workload".
   const WorkloadDef& Get(std::string_view name, std::string_view option) const;
   // "d4pg, resnet50, sngan"
   std::string Names() const;
-  // In the order of Add(). Pointers to an element live as long as the registry
-  // and its copies do not replace them.
+  // In the order of Add().
   const std::vector<std::shared_ptr<const WorkloadDef>>& workloads() const {
     return workloads_;
   }
@@ -92,21 +91,24 @@ class WorkloadRegistry {
   std::vector<std::shared_ptr<const WorkloadDef>> workloads_;
 };
 
+// WorkloadDef::read_section of a Config with `static Config
+// Read(config::Reader&)`.
+template <typename Config>
+std::any ReadSection(config::Reader& reader) {
+  return Config::Read(reader);
+}
+
 // Defines a workload without actors. Config has `static Config
 // Read(config::Reader&)`; `make` is called with it.
 template <typename Config, typename Make>
 WorkloadDef DefineWorkload(const std::string& name,
                            const std::string& section_doc, Make make) {
-  return {
-      .name = name,
-      .section = name,
-      .section_doc = section_doc,
-      .read_section = [](config::Reader& reader) -> std::any {
-        return Config::Read(reader);
-      },
-      .make_agent = nullptr,
-      .make =
-          [make](const std::any& section, WorkloadArguments arguments) {
+  return {.name = name,
+          .section = name,
+          .section_doc = section_doc,
+          .read_section = &ReadSection<Config>,
+          .make_agent = nullptr,
+          .make = [make](const std::any& section, WorkloadArguments arguments) {
             return std::unique_ptr<Workload>(make(
                 std::any_cast<const Config&>(section), std::move(arguments)));
           }};

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/replicator/strategy_table.h"
 #include "core/rpc/socket.h"
 #include "env/camera.h"
 
@@ -38,7 +37,7 @@ void CheckAddresses(const RunConfig& config) {
   std::vector<std::pair<std::string, std::string>> addresses = {
       {"replay.bind", config.replay.bind},
       {"learner.parameter_bind", config.learner.parameter_bind}};
-  if (replicator::DefOf(config.learner.replication.strategy).has_servers) {
+  if (config.learner.replication.strategy->has_servers) {
     for (const std::string& endpoint : config.learner.replication.servers) {
       addresses.emplace_back("learner.replication.servers", endpoint);
     }
@@ -61,7 +60,7 @@ void CheckAddresses(const RunConfig& config) {
 void CheckHeartbeats(const RunConfig& config) {
   const replicator::ReplicationConfig& replication = config.learner.replication;
   const double allowed = config.fleet.heartbeat_timeout_s;
-  if (!replicator::DefOf(replication.strategy).uses_mpi ||
+  if (!replication.strategy->uses_mpi ||
       replication.heartbeat_timeout_s < allowed) {
     return;
   }

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "core/replicator/strategy_table.h"
 #include "learner/checkpoint_folder.h"
 
 namespace replicant::programs {
@@ -87,7 +86,7 @@ void MakeLearner(const RolePlan& plan, RoleSpec* spec) {
   spec->on_success = OnSuccess::kCompletesRun;
   const replicator::ReplicationConfig& replication =
       plan.config.learner.replication;
-  if (replicator::DefOf(replication.strategy).uses_mpi) {
+  if (replication.strategy->uses_mpi) {
     RunUnderMpi(replication, spec);
   }
 }
@@ -143,7 +142,7 @@ constexpr RoleKind kRoles[] = {
 
 std::vector<RoleRequest> RoleRequests(const RunConfig& config) {
   const replicator::ReplicationConfig& replication = config.learner.replication;
-  const bool has_servers = replicator::DefOf(replication.strategy).has_servers;
+  const bool has_servers = replication.strategy->has_servers;
   const auto worker = [&](const char* role, uint32_t index) {
     return RoleRequest{.id = {role, index},
                        .threads = replication.threads *

@@ -14,7 +14,6 @@
 #include "core/base/rng.h"
 #include "core/base/thread.h"
 #include "core/comm/mpi_communicator.h"
-#include "core/replicator/strategy_table.h"
 #include "core/rpc/heartbeat_sender.h"
 #include "learner/learner.h"
 #include "programs/step_shape.h"
@@ -103,8 +102,7 @@ int RunBeside(const Invocation& invocation, const rpc::RoleId& id,
 int Run(const Invocation& invocation) {
   const RunConfig& config = invocation.config();
   const replicator::ReplicationConfig& replication = config.learner.replication;
-  if (!replicator::DefOf(replication.strategy).uses_mpi &&
-      comm::NumMpiProcesses() > 1) {
+  if (!replication.strategy->uses_mpi && comm::NumMpiProcesses() > 1) {
     throw ConfigError(
         "learner.replication.strategy: mpirun has started several learners; "
         "allowed then: between_graph");
@@ -161,8 +159,7 @@ int RunRole(const Invocation& invocation, const std::string& role,
     throw ConfigError(
         fmt::format("--role '{}': want learner, worker or server", role));
   }
-  if (role != "learner" &&
-      !replicator::DefOf(replication.strategy).has_servers) {
+  if (role != "learner" && !replication.strategy->has_servers) {
     throw ConfigError(fmt::format(
         "--role {}: needs learner.replication.strategy parameter_server",
         role));

@@ -7,7 +7,8 @@ namespace replicant::programs {
 
 Registry Registry::BuiltIn() {
   return {.tasks = env::TaskRegistry(env::SuiteTasks()),
-          .workloads = learner::BuiltInWorkloads()};
+          .workloads = learner::BuiltInWorkloads(),
+          .strategies = replicator::StrategyRegistry::BuiltIn()};
 }
 
 }  // namespace replicant::programs

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/replicator/strategy.h"
 #include "env/task_registry.h"
 #include "learner/workload_registry.h"
 
@@ -20,8 +21,11 @@ struct Registry {
   env::TaskRegistry tasks;
   // learner.workload: agents, and models that learn without actors.
   learner::WorkloadRegistry workloads;
+  // learner.replication.strategy: the ways for replicas to work together.
+  replicator::StrategyRegistry strategies;
 
-  // The 51 tasks of the Control Suite; workloads d4pg, resnet50 and sngan.
+  // The 51 tasks of the Control Suite; workloads d4pg, resnet50 and sngan;
+  // the five strategies of core/replicator/strategy.h.
   static Registry BuiltIn();
 };
 

@@ -28,17 +28,16 @@ RunConfig RunConfig::Read(config::Reader& reader, const Registry& registry) {
   ReadWorkloads(reader, registry, /*have_actors=*/true, &c);
   reader.Section("replay", &c.replay, "the replay service");
   reader.Section("actors", &c.actors, "the actors");
-  reader.Section("learner", &c.learner,
-                 "the learner: limits, checkpoints, replication");
+  config::Reader learner = reader.Section(
+      "learner", "the learner: limits, checkpoints, replication");
+  c.learner = learner::LearnerConfig::Read(learner, registry.strategies);
   ReadWorkloads(reader, registry, /*have_actors=*/false, &c);
   reader.Section("evaluation", &c.evaluation,
                  "evaluations without exploration noise");
   reader.Section("fleet", &c.fleet,
                  "how the launcher watches the processes of a run");
   c.log = config::ReadLogOptions(reader);
-  for (const auto& workload : registry.workloads.workloads()) {
-    if (workload->name == c.learner.workload) c.workload = workload;
-  }
+  c.workload = registry.workloads.Find(c.learner.workload);
   if (c.workload == nullptr) {
     reader.Error("learner.workload",
                  fmt::format("'{}' is none of {}", c.learner.workload,

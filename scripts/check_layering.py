@@ -48,7 +48,7 @@ MAY_USE = {
 # include the rooms above their own.
 REGISTRIES = {
     "core/replicator/replicator.cc",
-    "core/replicator/strategy_table.cc",
+    "core/replicator/strategy.cc",
 }
 # A vendor's headers, and the folder whose public headers alone may show them.
 VENDOR_HEADERS = [

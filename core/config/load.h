@@ -31,7 +31,8 @@ Loaded<T> LoadBy(Document document, const Read& read) {
 // Reads a whole configuration by T::Read().
 template <typename T>
 Loaded<T> Load(Document document) {
-  return LoadBy<T>(std::move(document), T::Read);
+  return LoadBy<T>(std::move(document),
+                   [](Reader& reader) { return T::Read(reader); });
 }
 
 // The manual of the configuration that `read`, a T(Reader&), reads.
@@ -46,7 +47,7 @@ Manual DescribeBy(const Read& read) {
 // The manual of the configuration that T::Read() reads.
 template <typename T>
 Manual Describe() {
-  return DescribeBy(T::Read);
+  return DescribeBy([](Reader& reader) { return T::Read(reader); });
 }
 
 }  // namespace replicant::config

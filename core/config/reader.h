@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,9 +19,10 @@
 
 namespace replicant::config {
 
-// The names of an enum's values, for Field().
+// Values with names, for Field(): those of an enum, or constants known by their
+// address.
 template <typename E>
-using Names = std::initializer_list<std::pair<std::string_view, E>>;
+using Names = std::vector<std::pair<std::string_view, E>>;
 
 template <typename T>
 concept NumberType = std::is_same_v<T, int> || std::is_same_v<T, int64_t> ||
@@ -30,7 +30,7 @@ concept NumberType = std::is_same_v<T, int> || std::is_same_v<T, int64_t> ||
 template <typename T>
 concept PlainType = std::is_same_v<T, bool> || std::is_same_v<T, std::string>;
 template <typename T>
-concept EnumType = std::is_enum_v<T>;
+concept NamedType = std::is_enum_v<T> || std::is_pointer_v<T>;
 
 // Reads a configuration into structs and collects every problem, so that one
 // run reports them all. A struct declares each of its keys once, in Read():
@@ -81,10 +81,10 @@ class Reader {
   // bool or std::string.
   template <PlainType T>
   void Field(std::string_view key, T* value, std::string_view doc);
-  // An enum, by the name of its value.
-  template <EnumType E>
+  // An enum or a constant, by the name of its value.
+  template <NamedType E>
   void Field(std::string_view key, E* value,
-             std::type_identity_t<Names<E>> names, std::string_view doc);
+             const std::type_identity_t<Names<E>>& names, std::string_view doc);
 
   // --- a value or none: "key: null" is std::nullopt ---
 
@@ -94,9 +94,9 @@ class Reader {
   template <PlainType T>
   void Field(std::string_view key, std::optional<T>* value,
              std::string_view doc);
-  template <EnumType E>
+  template <NamedType E>
   void Field(std::string_view key, std::optional<E>* value,
-             std::type_identity_t<Names<E>> names, std::string_view doc);
+             const std::type_identity_t<Names<E>>& names, std::string_view doc);
 
   // --- a list of values; `length` is the allowed number of them ---
 
@@ -107,9 +107,9 @@ class Reader {
   template <PlainType T>
   void Field(std::string_view key, std::vector<T>* value, Range<int64_t> length,
              std::string_view doc);
-  template <EnumType E>
+  template <NamedType E>
   void Field(std::string_view key, std::vector<E>* value,
-             std::type_identity_t<Names<E>> names, Range<int64_t> length,
+             const std::type_identity_t<Names<E>>& names, Range<int64_t> length,
              std::string_view doc);
 
   // --- sections ---
@@ -163,19 +163,19 @@ class Reader {
   static ScalarType TypeOf(Range<T> range);
   template <PlainType T>
   static ScalarType TypeOf();
-  template <EnumType E>
-  static ScalarType TypeOf(Names<E> names);
+  template <NamedType E>
+  static ScalarType TypeOf(const Names<E>& names);
   template <typename T>
   void ReadOne(std::string_view key, ScalarType type, T* value,
-               std::string_view doc, Names<T> names = {});
+               std::string_view doc, const Names<T>& names = {});
   template <typename T>
   void ReadOptional(std::string_view key, ScalarType type,
                     std::optional<T>* value, std::string_view doc,
-                    Names<T> names = {});
+                    const Names<T>& names = {});
   template <typename T>
   void ReadList(std::string_view key, ScalarType type, std::vector<T>* value,
                 Range<int64_t> length, std::string_view doc,
-                Names<T> names = {});
+                const Names<T>& names = {});
 
   // Declares a field and reads it: replaces `*values`, which holds the default,
   // and returns true if the configuration has a good value.

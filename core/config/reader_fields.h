@@ -10,8 +10,8 @@ namespace replicant::config {
 namespace internal {
 
 template <typename T>
-Scalar ToScalar(const T& value, Names<T> names) {
-  if constexpr (std::is_enum_v<T>) {
+Scalar ToScalar(const T& value, const Names<T>& names) {
+  if constexpr (NamedType<T>) {
     for (const auto& [name, named_value] : names) {
       if (named_value == value) return std::string(name);
     }
@@ -25,8 +25,8 @@ Scalar ToScalar(const T& value, Names<T> names) {
 }
 
 template <typename T>
-T FromScalar(const Scalar& scalar, Names<T> names) {
-  if constexpr (std::is_enum_v<T>) {
+T FromScalar(const Scalar& scalar, const Names<T>& names) {
+  if constexpr (NamedType<T>) {
     for (const auto& [name, named_value] : names) {
       if (name == std::get<std::string>(scalar)) return named_value;
     }
@@ -62,8 +62,8 @@ ScalarType Reader::TypeOf() {
   return type;
 }
 
-template <EnumType E>
-ScalarType Reader::TypeOf(Names<E> names) {
+template <NamedType E>
+ScalarType Reader::TypeOf(const Names<E>& names) {
   ScalarType type;
   type.kind = ScalarType::Kind::kName;
   for (const auto& [name, value] : names) type.names.emplace_back(name);
@@ -72,7 +72,7 @@ ScalarType Reader::TypeOf(Names<E> names) {
 
 template <typename T>
 void Reader::ReadOne(std::string_view key, ScalarType type, T* value,
-                     std::string_view doc, Names<T> names) {
+                     std::string_view doc, const Names<T>& names) {
   std::vector<Scalar> values{internal::ToScalar<T>(*value, names)};
   if (ReadField({key, std::move(type), Form::kOne, {1, 1}, doc}, &values)) {
     *value = internal::FromScalar<T>(values.front(), names);
@@ -82,7 +82,7 @@ void Reader::ReadOne(std::string_view key, ScalarType type, T* value,
 template <typename T>
 void Reader::ReadOptional(std::string_view key, ScalarType type,
                           std::optional<T>* value, std::string_view doc,
-                          Names<T> names) {
+                          const Names<T>& names) {
   std::vector<Scalar> values;
   if (*value) values.push_back(internal::ToScalar<T>(**value, names));
   if (ReadField({key, std::move(type), Form::kOptional, {0, 1}, doc},
@@ -97,7 +97,7 @@ void Reader::ReadOptional(std::string_view key, ScalarType type,
 template <typename T>
 void Reader::ReadList(std::string_view key, ScalarType type,
                       std::vector<T>* value, Range<int64_t> length,
-                      std::string_view doc, Names<T> names) {
+                      std::string_view doc, const Names<T>& names) {
   std::vector<Scalar> values;
   for (const auto& element : *value) {
     values.push_back(internal::ToScalar<T>(element, names));
@@ -121,9 +121,10 @@ void Reader::Field(std::string_view key, T* value, std::string_view doc) {
   ReadOne<T>(key, TypeOf<T>(), value, doc);
 }
 
-template <EnumType E>
+template <NamedType E>
 void Reader::Field(std::string_view key, E* value,
-                   std::type_identity_t<Names<E>> names, std::string_view doc) {
+                   const std::type_identity_t<Names<E>>& names,
+                   std::string_view doc) {
   ReadOne<E>(key, TypeOf<E>(names), value, doc, names);
 }
 
@@ -139,9 +140,10 @@ void Reader::Field(std::string_view key, std::optional<T>* value,
   ReadOptional<T>(key, TypeOf<T>(), value, doc);
 }
 
-template <EnumType E>
+template <NamedType E>
 void Reader::Field(std::string_view key, std::optional<E>* value,
-                   std::type_identity_t<Names<E>> names, std::string_view doc) {
+                   const std::type_identity_t<Names<E>>& names,
+                   std::string_view doc) {
   ReadOptional<E>(key, TypeOf<E>(names), value, doc, names);
 }
 
@@ -158,10 +160,10 @@ void Reader::Field(std::string_view key, std::vector<T>* value,
   ReadList<T>(key, TypeOf<T>(), value, length, doc);
 }
 
-template <EnumType E>
+template <NamedType E>
 void Reader::Field(std::string_view key, std::vector<E>* value,
-                   std::type_identity_t<Names<E>> names, Range<int64_t> length,
-                   std::string_view doc) {
+                   const std::type_identity_t<Names<E>>& names,
+                   Range<int64_t> length, std::string_view doc) {
   ReadList<E>(key, TypeOf<E>(names), value, length, doc, names);
 }
 

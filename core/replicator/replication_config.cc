@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/replicator/strategy_table.h"
-
 namespace replicant::replicator {
 namespace {
 
@@ -28,7 +26,7 @@ void CheckGroups(const ReplicationConfig& c, config::Reader& reader) {
                              "allowed: {}",
                              c.replicas, what, part, fmt::join(allowed, ", ")));
   };
-  const bool has_servers = DefOf(c.strategy).has_servers;
+  const bool has_servers = c.strategy->has_servers;
   refuse_unless(has_servers, "servers", c.servers == defaults.servers,
                 "parameter_server");
   refuse_unless(has_servers, "replicas_per_group", c.replicas_per_group == 1,
@@ -38,7 +36,7 @@ void CheckGroups(const ReplicationConfig& c, config::Reader& reader) {
   if (has_servers) {
     check_division("replicas_per_group", c.replicas_per_group, "groups of");
   }
-  const bool has_processes = DefOf(c.strategy).uses_mpi;
+  const bool has_processes = c.strategy->uses_mpi;
   refuse_unless(has_processes, "replicas_per_process",
                 c.replicas_per_process == 1, "between_graph");
   if (has_processes) {
@@ -49,23 +47,16 @@ void CheckGroups(const ReplicationConfig& c, config::Reader& reader) {
 
 }  // namespace
 
-ReplicationConfig ReplicationConfig::Read(config::Reader& reader) {
+ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
+                                          const StrategyRegistry& strategies) {
   ReplicationConfig c;
-  const auto row = [](Strategy strategy) {
-    return std::pair(DefOf(strategy).name, strategy);
-  };
-  reader.Field(
-      "strategy", &c.strategy,
-      {row(Strategy::kSingle), row(Strategy::kInGraph),
-       row(Strategy::kBetweenGraph), row(Strategy::kHogwild),
-       row(Strategy::kParameterServer)},
-      "how replicas work together. single: one replica. in_graph: several "
-      "replicas in one process, which make every step together. "
-      "between_graph: the same in several processes that mpirun starts. "
-      "hogwild: several replicas in one process, each with its own batches, "
-      "which update the same variables without locks. parameter_server: "
-      "groups of replicas, one process each; servers hold and update the "
-      "variables");
+  config::Names<const Strategy*> names;
+  std::string doc = "how replicas work together";
+  for (const Strategy* strategy : strategies.strategies()) {
+    names.emplace_back(strategy->name, strategy);
+    doc += fmt::format(". {}: {}", strategy->name, strategy->doc);
+  }
+  reader.Field("strategy", &c.strategy, names, doc);
   reader.Field("replicas", &c.replicas, {1, 1024},
                "number of replicas in all processes together");
   reader.Field(
@@ -114,11 +105,13 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader) {
                "parameter_server: seconds between checkpoints of a server. A "
                "server that is started again continues from its newest one");
   CheckGroups(c, reader);
-  const StrategyDef& strategy = DefOf(c.strategy);
+  const Strategy& strategy = *c.strategy;
   if (!strategy.is_synchronous) {
     const auto refuse = [&](const char* key, bool is_default) {
       if (!is_default) {
-        reader.Error(key, "is not for hogwild and parameter_server");
+        reader.Error(key, fmt::format("is not for {}: its replicas do not make "
+                                      "every step together",
+                                      strategy.name));
       }
     };
     refuse("accumulation_steps", c.accumulation_steps == 1);
@@ -133,13 +126,13 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader) {
                     4.0 * c.heartbeat_interval_s));
   }
   if (strategy.has_one_replica && c.replicas > 1) {
-    reader.Error("replicas", "single is one replica");
+    reader.Error("replicas", fmt::format("{} is one replica", strategy.name));
   }
   return c;
 }
 
 int ReplicationConfig::replicas_of_group() const {
-  return DefOf(strategy).replicas_of_group(*this);
+  return strategy->replicas_of_group(*this);
 }
 
 }  // namespace replicant::replicator

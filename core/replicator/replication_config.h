@@ -5,21 +5,14 @@
 #include <vector>
 
 #include "core/config/reader.h"
+#include "core/replicator/strategy.h"
 #include "core/tensor/dtype.h"
 
 namespace replicant::replicator {
 
-enum class Strategy {
-  kSingle,           // one replica
-  kInGraph,          // replicas in this process, on groups of its processors
-  kBetweenGraph,     // replicas in each process that mpirun starts
-  kHogwild,          // replicas in this process, on the same variables
-  kParameterServer,  // groups of replicas, on variables that servers hold
-};
-
 // Section `replication`: the strategy of the replicas and what they compute on.
 struct ReplicationConfig {
-  Strategy strategy = Strategy::kSingle;
+  const Strategy* strategy = &Strategy::kSingle;  // never null
   // Number of replicas in all processes together.
   int replicas = 1;
   // "cpu", "cuda", "reference"
@@ -59,7 +52,10 @@ struct ReplicationConfig {
   // Number of groups, each with its own batches.
   int num_groups() const { return replicas / replicas_of_group(); }
 
-  static ReplicationConfig Read(config::Reader& reader);
+  // `strategies` are the allowed values of `strategy`.
+  static ReplicationConfig Read(
+      config::Reader& reader,
+      const StrategyRegistry& strategies = StrategyRegistry::BuiltIn());
 };
 
 }  // namespace replicant::replicator

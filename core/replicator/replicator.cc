@@ -7,7 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/replicator/strategies/step_interface.h"
-#include "core/replicator/strategy_table.h"
+#include "core/replicator/strategy.h"
 
 namespace replicant::replicator {
 
@@ -20,7 +20,7 @@ std::unique_ptr<Replicator> Replicator::Create(const ReplicationConfig& config,
 std::unique_ptr<Replicator> Replicator::Create(
     const ReplicationConfig& config, uint64_t seed, const ProcessPlace& place,
     const kernels::BackendFactory& make_backend) {
-  const StrategyDef& strategy = DefOf(config.strategy);
+  const Strategy& strategy = *config.strategy;
   if (!strategy.has_servers && (place.is_server || place.index > 0)) {
     throw ConfigError(
         "replication.strategy: servers and further workers are for "

@@ -61,7 +61,7 @@ struct Options {
   bool has_profile = false;
   bool is_memory = false;
   int replicas = 0;  // 0: the plan alone, without a replicator
-  replicator::Strategy strategy = replicator::Strategy::kInGraph;
+  const replicator::Strategy* strategy = &replicator::Strategy::kInGraph;
   int replicas_per_process = 1;  // between_graph
   int rounds = 0;                // 0: replicas alone
 };
@@ -346,7 +346,7 @@ metrics::JsonObject RunCase(const Case& c, const Options& options) {
 
 std::string ReplicaName(const Case& c, const Options& options) {
   std::string replicas = fmt::format("replicas-{}", options.replicas);
-  if (options.strategy == replicator::Strategy::kBetweenGraph) {
+  if (options.strategy == &replicator::Strategy::kBetweenGraph) {
     replicas = "mpi-" + replicas;
     if (options.replicas_per_process > 1) {
       replicas += fmt::format("-by-{}", options.replicas_per_process);
@@ -363,7 +363,7 @@ std::unique_ptr<ReplicaTimer> MakeTimer(const Case& c, const Options& options,
       MakeReplicaCase(WorkloadOf(c), DocumentOf(c.workload)),
       replicator::ReplicationConfig{
           .strategy =
-              replicas == 1 ? replicator::Strategy::kSingle : options.strategy,
+              replicas == 1 ? &replicator::Strategy::kSingle : options.strategy,
           .replicas = replicas,
           .backend = options.backend,
           .threads = threads,
@@ -453,12 +453,16 @@ int main(int argc, char** argv) try {
                  "of one replica and of several, in turns")
       ->needs("--replicas")
       ->check(CLI::PositiveNumber);
-  app.add_option("--strategy", options.strategy, "of several replicas")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, replicant::replicator::Strategy>{
-              {"in_graph", replicant::replicator::Strategy::kInGraph},
-              {"between_graph",
-               replicant::replicator::Strategy::kBetweenGraph}}));
+  app.add_option_function<std::string>(
+         "--strategy",
+         [&options](const std::string& name) {
+           using replicant::replicator::Strategy;
+           options.strategy = name == Strategy::kInGraph.name
+                                  ? &Strategy::kInGraph
+                                  : &Strategy::kBetweenGraph;
+         },
+         "of several replicas")
+      ->check(CLI::IsMember({"in_graph", "between_graph"}));
   app.add_option("--replicas_per_process", options.replicas_per_process,
                  "by between_graph, under mpirun -n R/P")
       ->needs("--strategy")
@@ -466,7 +470,7 @@ int main(int argc, char** argv) try {
   CLI11_PARSE(app, argc, argv);
   if (options.replicas > 0 && options.threads == 0) options.threads = 1;
   if (options.replicas_per_process > 1 &&
-      (options.strategy != replicant::replicator::Strategy::kBetweenGraph ||
+      (options.strategy != &replicant::replicator::Strategy::kBetweenGraph ||
        options.replicas % options.replicas_per_process != 0)) {
     throw replicant::InvalidArgument(
         "--replicas_per_process is for between_graph, and divides --replicas");

@@ -9,7 +9,7 @@ namespace {
 
 using testing::MessageOf;
 
-RunConfig OnReplicas(replicator::Strategy strategy, double timeout_s) {
+RunConfig OnReplicas(const replicator::Strategy* strategy, double timeout_s) {
   RunConfig config;
   config.learner.replication.strategy = strategy;
   config.learner.replication.heartbeat_timeout_s = timeout_s;
@@ -19,16 +19,16 @@ RunConfig OnReplicas(replicator::Strategy strategy, double timeout_s) {
 TEST(CheckHeartbeatsTest, ReplicasAreToNoticeBeforeTheFleet) {
   using replicator::Strategy;
   EXPECT_EQ(MessageOf<ConfigError>([] {
-              CheckHeartbeats(OnReplicas(Strategy::kBetweenGraph, 15.0));
+              CheckHeartbeats(OnReplicas(&Strategy::kBetweenGraph, 15.0));
             }),
             "learner.replication.heartbeat_timeout_s: 15 s is not less than "
             "fleet.heartbeat_timeout_s, 15 s; the fleet would kill a silent "
             "learner before its processes can name the silent one; allowed: "
             "less, or 0 to turn the check off");
-  EXPECT_NO_THROW(CheckHeartbeats(OnReplicas(Strategy::kBetweenGraph, 14.0)));
-  EXPECT_NO_THROW(CheckHeartbeats(OnReplicas(Strategy::kBetweenGraph, 0.0)));
+  EXPECT_NO_THROW(CheckHeartbeats(OnReplicas(&Strategy::kBetweenGraph, 14.0)));
+  EXPECT_NO_THROW(CheckHeartbeats(OnReplicas(&Strategy::kBetweenGraph, 0.0)));
   // nobody else watches
-  EXPECT_NO_THROW(CheckHeartbeats(OnReplicas(Strategy::kInGraph, 60.0)));
+  EXPECT_NO_THROW(CheckHeartbeats(OnReplicas(&Strategy::kInGraph, 60.0)));
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ using graph::Endpoint;
 using graph::Node;
 using graph::VariableSpec;
 
-// Between signatures, sections, entries and their two texts: in no name or
-// path.
+// Separates signatures, sections, entries and their two texts. Occurs in no
+// name or path.
 constexpr char kSignatureMark = '\x1c';
 constexpr char kSectionMark = '\x1d';
 constexpr char kEntryMark = '\x1e';
@@ -46,7 +46,7 @@ class Hash {
   uint64_t value_ = 0xcbf29ce484222325U;
 };
 
-// by node: what it computes, whatever it is called
+// for each node: what it computes, whatever its name
 std::vector<uint64_t> HashNodes(const Graph& graph) {
   std::vector<uint64_t> hashes;
   uint64_t num_primitives = 0;
@@ -55,10 +55,10 @@ std::vector<uint64_t> HashNodes(const Graph& graph) {
     hash.Add(node.op->name);
     hash.Add(static_cast<uint64_t>(node.device));
     if (PrimitiveOf(node) != Primitive::kNone) {
-      // compared by themselves: the result is what the call gives
+      // compared separately: they decide the result of the call
       hash.Add(num_primitives++);
     } else {
-      // names of other nodes depend on how many there are
+      // names of other nodes depend on the number of nodes
       if (node.inputs.empty() && node.constant == nullptr) hash.Add(node.name);
       hash.Add(node.attributes.ToString());
       if (node.constant != nullptr) {
@@ -110,7 +110,7 @@ std::vector<std::string_view> Split(std::string_view text, char mark) {
   return parts;
 }
 
-// Goes through a graph and finds what differs between replicas.
+// Walks a graph and finds what differs between replicas.
 class LocalFinder {
  public:
   explicit LocalFinder(const Graph& graph) : graph_(graph) {
@@ -134,7 +134,7 @@ class LocalFinder {
       return !spec.is_trainable &&
              spec.agreement == graph::ReplicaAgreement::kPerReplica;
     }
-    // random numbers go by the global row
+    // random numbers depend on the global row
     if (node.attributes.Has("first_row")) return true;
     return std::ranges::any_of(node.inputs, [&](const Endpoint& input) {
       return is_local_[static_cast<size_t>(input.node)];
@@ -160,7 +160,7 @@ Signature SignatureOf(const graph::Program& program) {
           {Describe(graph, node), node.site.ToString()});
     }
     for (const VariableId variable : node.updates) {
-      // what a replica keeps for itself it may compute as it likes
+      // a replica may compute its private values as it likes
       const uint64_t how =
           finder.is_local(node.id) ? 0 : hashes[static_cast<size_t>(node.id)];
       updates.entries.push_back(
@@ -264,7 +264,7 @@ std::vector<LocalUpdate> FindLocalUpdates(const Graph& graph,
   for (const Node& node : graph.nodes()) {
     if (!is_needed[static_cast<size_t>(node.id)]) continue;
     for (const VariableId variable : node.updates) {
-      // the last update decides what the variable holds
+      // the last update decides the variable's value
       if (finder.is_local(node.id)) {
         found[variable] = node.site;
       } else {

@@ -51,7 +51,7 @@ std::vector<TensorType> InferStart(const InferContext& context) {
 }
 
 std::vector<TensorType> InferWait(const InferContext& context) {
-  // every shape behind its rank
+  // every shape after its rank
   const std::span<const int64_t> coded(context.attributes.Ints("shapes"));
   const DType dtype = *ParseDType(context.attributes.Text("dtype"));
   std::vector<TensorType> types;
@@ -99,7 +99,7 @@ CallSpec CallOf(const Node& placeholder) {
       REPLICANT_CHECK(false, "'{}' is no placeholder", placeholder.name);
   }
   const ReduceOp op = ReduceOpOf(placeholder);
-  // a sum and a factor, which is applied after bf16 has become f32 again
+  // a sum and a factor, which is applied after bf16 is converted back to f32
   call.op = op == ReduceOp::kMean ? ReduceOp::kSum : op;
   if (op == ReduceOp::kMean) {
     call.factor =

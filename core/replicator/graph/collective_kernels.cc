@@ -86,7 +86,7 @@ class StartKernel : public Kernel {
     }
   }
 
-  // a single tensor may be reduced where it lies
+  // a single tensor may be reduced in place
   bool CanShare(int input, int output) const override {
     return input == 0 && output == 0 && sizes_.size() == 1 &&
            spec_.wire == spec_.dtype;
@@ -100,7 +100,7 @@ class StartKernel : public Kernel {
                                 bucket_->packed.data());
     bucket_->work.emplace(Collective{
         spec_.call.kind, spec_.call.op, 0, all, all,
-        // bf16 is multiplied when it is f32 again
+        // bf16 is scaled after it is converted back to f32
         spec_.wire == spec_.dtype ? spec_.call.factor : 1.0, place_});
   }
   void Launch(Stream& stream) override {
@@ -159,7 +159,7 @@ class WaitKernel : public Kernel {
     return input == 0 && output == 0 && types_.size() == 1 &&
            spec_.wire == spec_.dtype;
   }
-  // the packed bytes are where the kernel that starts the bucket put them
+  // the packed bytes are in the memory of the kernel that starts the bucket
   void Bind(const KernelBindings& bindings) override {
     for (size_t i = 0; i < outputs_.size(); ++i) {
       outputs_[i].Bind(bindings.outputs[i]);

@@ -110,7 +110,7 @@ std::vector<Output> BroadcastGradient(const GradientContext& context) {
   return {graph::Mul(sum, is_source ? 1.0 : 0.0)};
 }
 
-// Each is a call of its own, however equal two of them look.
+// Each is a call of its own, even if two look equal.
 constexpr OpDef kAllReduce{.name = "AllReduce",
                            .infer = &InferSame,
                            .gradient = &AllReduceGradient,
@@ -130,7 +130,7 @@ constexpr OpDef kBroadcast{.name = "Broadcast",
 
 Output Add(const OpDef& op, Output x, ReplicaPlace place,
            graph::Attributes attributes, CallSite site) {
-  // where its input is
+  // on the device of its input
   const Graph::DeviceScope device(*x.graph, x.producer().device);
   attributes.Set("replica_id", int64_t{place.id});
   attributes.Set("num_replicas", int64_t{place.count});

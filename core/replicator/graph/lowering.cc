@@ -19,17 +19,17 @@ using graph::NodeId;
 using graph::Program;
 using graph::Rewriter;
 
-// Placeholders that become one call.
+// Placeholders that are merged into one call.
 struct Call {
   // in the order in which their inputs are computed
   std::vector<NodeId> members;
-  // packed, started behind node `ready` and waited for at node `first_use`;
+  // packed: started behind node `ready` and waited for at node `first_use`;
   // otherwise blocking, at its only member
   bool is_bucket = false;
   NodeId ready = -1;
   NodeId first_use = -1;
 
-  // after which node it is issued
+  // the node after which it is issued
   NodeId position() const { return is_bucket ? ready : first_use; }
 };
 
@@ -71,7 +71,7 @@ class CallPlanner {
     const size_t size_bytes =
         static_cast<size_t>(node.output_type().shape.num_elements()) *
         DTypeSize(wire);
-    // one that fills a bucket alone stays alone, which needs no copies
+    // a tensor that fills a bucket stays alone, which needs no copies
     const bool fits =
         bucket.call.members.empty() ||
         (bucket.size_bytes < bucket_bytes_ && size_bytes <= bucket_bytes_ &&
@@ -86,8 +86,8 @@ class CallPlanner {
   }
 
   void Close(Call call) {
-    // between the last input and the first use there is something to compute;
-    // and only a bucket changes what elements travel as
+    // there is something to compute between the last input and the first use;
+    // and only a bucket changes the wire format
     const Node& first = graph_.node(call.members.front());
     call.is_bucket = call.members.size() > 1 ||
                      call.first_use > call.ready + 1 ||
@@ -97,7 +97,7 @@ class CallPlanner {
 
   const Graph& graph_;
   const size_t bucket_bytes_;
-  // by what they do, of which type, as what they travel, and from which device
+  // by kind, dtype, wire format and device
   std::map<std::tuple<ReduceOp, DType, DType, int32_t>, Bucket> open_;
   std::vector<Call> calls_;
 };
@@ -137,7 +137,7 @@ class Lowerer {
  private:
   const Node& node(NodeId id) const { return program_.graph->node(id); }
 
-  // What the next call takes in, so that it comes after the last one.
+  // An input of the next call, so that calls stay in order.
   Output Token(CallSite site) {
     if (!token_.is_valid()) {
       token_ = rewriter_.graph().Scalar(0.0, DType::kU8, site);
@@ -204,7 +204,7 @@ class Lowerer {
   Rewriter rewriter_;
   const std::vector<Call> calls_;
   std::map<NodeId, size_t> call_of_;
-  // the next call that is to be issued
+  // the next call to issue
   size_t next_ = 0;
   Output token_;
   std::map<size_t, Output> started_;

@@ -48,7 +48,7 @@ class Partitioner {
     explicit Device(const Graph& graph) : rewriter(graph) {}
 
     Rewriter rewriter;
-    // endpoints of the source that are there
+    // endpoints of the source that this device has
     std::set<Endpoint> known;
     std::vector<Output> updates;
     Output token;
@@ -63,11 +63,11 @@ class Partitioner {
     for (const Node& node : graph_.nodes()) {
       if (node.updates.empty()) continue;
       if (!graph::IsGroupedUpdate(node)) {
-        // with its variable
+        // on the device of its variable
         device_of_[static_cast<size_t>(node.id)] = DeviceOf(node.inputs[0]);
         continue;
       }
-      // slots beside what they belong to
+      // slots, on the device of their parameter
       const auto count = static_cast<size_t>(node.attributes.Int("count"));
       for (size_t i = count; i < node.updates.size(); ++i) {
         const Endpoint slot = node.inputs[i];
@@ -85,7 +85,8 @@ class Partitioner {
                : split->second;
   }
 
-  // By the element of its groups, for a grouped update; else where the node is.
+  // A grouped update is divided by element of its groups; any other stays where
+  // its node is.
   std::vector<size_t> PlacesOf(const Node& node) const {
     if (!graph::IsGroupedUpdate(node))
       return {device_of_[static_cast<size_t>(node.id)]};
@@ -103,7 +104,7 @@ class Partitioner {
     return device.token;
   }
 
-  // Brings the endpoint to the device if it is not there.
+  // Transfers the endpoint to the device unless it is there.
   void Bring(Endpoint endpoint, size_t to, graph::CallSite site) {
     Device& receiver = *devices_[to];
     if (receiver.known.contains(endpoint)) return;
@@ -185,7 +186,7 @@ class Partitioner {
       Device& device = *devices_[i];
       Program program = device.rewriter.Finish(outputs[i], {});
       program.updates = device.updates;
-      // whose value nobody needs, but what has made it
+      // nobody reads the token, but it keeps the transfers before it
       if (device.token.is_valid()) program.outputs.push_back(device.token);
       result.devices.push_back(std::move(program));
     }
@@ -198,7 +199,7 @@ class Partitioner {
   std::vector<std::unique_ptr<Device>> devices_;
   // by node
   std::vector<size_t> device_of_;
-  // where the new versions of a split update are
+  // the devices of the new versions of a split update
   std::map<Endpoint, size_t> split_outputs_;
   int64_t num_channels_ = 0;
 };

@@ -35,10 +35,10 @@ using graph::VariableSpec;
 // What a node is computed from.
 enum class Source {
   kConstants,
-  kVariables,  // and constants
-  kBatch,      // what one replica knows
-  kReduced,    // results of primitives, and constants
-  kServers,    // both of these and variables
+  kVariables,  //  constants, perhaps
+  kBatch,      //  the values of one replica
+  kReduced,    //  results of primitives, and constants
+  kServers,    //  both of these and variables
 };
 
 Source SourceOf(const Node& node, bool is_local,
@@ -76,7 +76,7 @@ std::vector<Output> OutputsOf(const StepOutputs& outputs) {
   return list;
 }
 
-// Goes from nodes to their inputs, once to each.
+// Walks from nodes to their inputs, once to each node.
 template <typename Visit>
 void Walk(const Graph& graph, std::vector<NodeId> from, const Visit& visit) {
   std::set<NodeId> seen(from.begin(), from.end());
@@ -108,7 +108,7 @@ struct Grouped {
   }
 
   bool is_grouped() const { return count > 0; }
-  // Whether input `i` belongs to member `member`, or to all of them.
+  // Whether input `i` belongs to member `member`, or to all members.
   bool Concerns(size_t i, size_t member) const {
     return i >= num_tensors || i % count == member;
   }
@@ -117,7 +117,7 @@ struct Grouped {
   size_t num_tensors = 0;  // the inputs behind them are scalars
 };
 
-// The servers' part of a step, and which variables its nodes are made of.
+// The servers' part of a step, and the variables that its nodes depend on.
 class ServerGraph {
  public:
   explicit ServerGraph(const StepSplit& split)
@@ -144,21 +144,22 @@ class ServerGraph {
   }
 
   const Graph& graph() const { return graph_; }
-  // In order.
+  // In graph order.
   const std::set<NodeId>& nodes() const { return nodes_; }
-  // Which of what is pushed this is, if it is.
+  // The index of a pushed value; none for other values.
   const size_t* PushedAt(Endpoint endpoint) const {
     const auto found = pushed_.find(endpoint);
     return found == pushed_.end() ? nullptr : &found->second;
   }
-  // Adds the variables that lead to a value; kPushed if something pushed does.
+  // Adds the variables that a value depends on; kPushed if it depends on a
+  // pushed value.
   void AddMadeOf(Endpoint endpoint, std::set<std::string>* names) const {
     if (pushed_.contains(endpoint)) {
       names->insert(kPushed);
       return;
     }
     const Node& node = graph_.node(endpoint.node);
-    // a new version is the variable's own affair
+    // a new version concerns the variable alone
     if (static_cast<size_t>(endpoint.index) < node.updates.size()) {
       names->insert(
           graph_.variable(node.updates[static_cast<size_t>(endpoint.index)])
@@ -169,7 +170,7 @@ class ServerGraph {
     names->insert(made_of.begin(), made_of.end());
   }
 
-  // No variable's name.
+  // The name of no variable.
   static constexpr const char* kPushed = "";
 
  private:
@@ -180,7 +181,7 @@ class ServerGraph {
   std::map<NodeId, std::set<std::string>> made_of_;
 };
 
-// Calls take(variables of one member, what they are made of) for each update.
+// Calls take(variables of one member, what they depend on) for each update.
 template <typename Take>
 void ForEachUpdate(const ServerGraph& servers, const Take& take) {
   for (const NodeId id : servers.nodes()) {
@@ -206,7 +207,7 @@ void ForEachUpdate(const ServerGraph& servers, const Take& take) {
   }
 }
 
-// Sets of variables that are held together.
+// Sets of variables that one server must hold.
 class Groups {
  public:
   const std::string& Find(const std::string& name) {
@@ -269,7 +270,7 @@ class ShardBuilder {
     return members;
   }
 
-  // The inputs of a node as far as this server needs them.
+  // The inputs of a node that this server needs.
   std::vector<size_t> InputsOf(const Node& node) const {
     const Grouped grouped(node);
     std::vector<size_t> inputs;
@@ -331,7 +332,7 @@ class ShardBuilder {
     for (const size_t i : InputsOf(node)) {
       spec.inputs.push_back(Mapped(node.inputs[i]));
     }
-    // outputs as the source has them, in the order of the copy
+    // outputs in the source's order
     std::vector<int32_t> outputs;
     const Grouped grouped(node);
     if (grouped.is_grouped() && !node.updates.empty()) {
@@ -368,7 +369,7 @@ class ShardBuilder {
   std::map<std::string, VariableId> variables_;
   std::set<NodeId> needed_;
   std::map<Endpoint, Output> mapped_;
-  std::map<size_t, Output> inputs_;  // by what is pushed
+  std::map<size_t, Output> inputs_;  //  by pushed value
   ShardStep step_;
 };
 
@@ -389,7 +390,7 @@ StepSplit SplitStep(Graph& graph, const StepOutputs& outputs) {
     (is_local[at] ? split.updates : server_updates)
         .push_back(graph.output({node.id, 0}));
   }
-  // what crosses from the workers to the servers
+  // the values that cross from the workers to the servers
   std::set<Endpoint> pushed;
   Walk(graph, NodesOf(server_updates), [&](Endpoint input) {
     const Source source = sources[static_cast<size_t>(input.node)];
@@ -402,7 +403,7 @@ StepSplit SplitStep(Graph& graph, const StepOutputs& outputs) {
   for (const auto& [variable, site] :
        FindLocalUpdates(graph, values, outputs.updates)) {
     const VariableSpec& spec = graph.variable(variable);
-    // what is trained is refused by the workers' replicator
+    // the workers' replicator refuses trained variables
     if (!IsPerReplica(spec)) split.pushed_variables.insert(spec.name);
   }
   std::vector<NodeId> roots = NodesOf(values);

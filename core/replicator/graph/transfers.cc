@@ -37,7 +37,7 @@ constexpr OpDef kReceive{.name = "Receive",
                          .no_gradient_reason = kLate,
                          .is_pure = false};
 
-// Either side of a transfer.
+// State shared by both sides of a transfer.
 class TransferKernel : public kernels::Kernel {
  public:
   TransferKernel(Channels* channels, int64_t channel, bool is_send,
@@ -96,7 +96,7 @@ graph::Output AddReceive(const TensorType& type, graph::Output token,
 
 void Channels::Put(int64_t channel, const std::byte* data, size_t size_bytes) {
   Channel& to = channels_[static_cast<size_t>(channel)];
-  // grows in the first step only
+  // allocates in the first step only
   if (to.data.size() != size_bytes) to.data.resize(size_bytes);
   if (size_bytes > 0) std::memcpy(to.data.data(), data, size_bytes);
   const MutexLock lock(mutex_);

@@ -30,12 +30,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// After the end workers are still told of it, for so long.
+// Time after the end during which workers are still told of it.
 constexpr auto kFarewell = 3s;
 constexpr auto kTickInterval = 500ms;
 
-// The requests of workers, from the thread that speaks with them to the one
-// that computes.
+// The requests of workers, passed from the network thread to the computing one.
 class RequestQueue {
  public:
   struct Request {
@@ -52,7 +51,7 @@ class RequestQueue {
       server_.Handle(
           static_cast<uint16_t>(kind),
           [this, kind](rpc::Request& request, const rpc::Responder& responder) {
-            // who has to wait, waits
+            // answers of waiting requests come later
             responder.SetDeadline(Clock::TimePoint::max());
             const MutexLock lock(mutex_);
             requests_.push_back({kind, std::move(request.payload), responder});
@@ -77,7 +76,7 @@ class RequestQueue {
   }
 
   void Reply(const rpc::Responder& responder, rpc::Message message) {
-    // what is posted is copied
+    // post() copies its argument
     auto shared = std::make_shared<rpc::Message>(std::move(message));
     server_.Post([responder, shared] {
       responder.Reply(std::move(*shared), /*has_crc=*/true);
@@ -94,10 +93,10 @@ class RequestQueue {
   Mutex mutex_;
   CondVar changed_;
   std::deque<Request> requests_ GUARDED_BY(mutex_);
-  std::optional<Thread> loop_;  // last: it uses all of the above
+  std::optional<Thread> loop_;  //  last: it uses all of the above
 };
 
-// The folders version-N of a server's checkpoints.
+// The version-N folders of a server's checkpoints.
 class ShardCheckpoints {
  public:
   explicit ShardCheckpoints(std::filesystem::path folder)
@@ -147,7 +146,7 @@ class ShardCheckpoints {
   const std::filesystem::path folder_;
 };
 
-// Says what a batch looks like; none is drawn.
+// Describes a batch without drawing one.
 class SpecInput : public Input {
  public:
   SpecInput(const Replicator* owner, const ReplicationConfig& config,
@@ -172,7 +171,7 @@ class SpecInput : public Input {
 
  private:
   const Replicator* owner_;
-  // who made it may ask it for its state
+  // the caller may ask the server for its state
   std::unique_ptr<InputPipeline> pipeline_;
   std::vector<InputSpec> specs_;
 };
@@ -203,15 +202,15 @@ class ParameterServer : public Replicator {
   }
 
   int num_replicas() const override { return config_.replicas; }
-  // behind the workers
+  // after the workers
   int process_id() const override { return config_.num_groups() + server_; }
   std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
                               const runtime::CompileOptions& options) override;
-  // Nobody's: what is served begins with the seed and what is assigned.
+  // Belongs to no worker: serves the seed's first values and what is assigned.
   runtime::VariableStore& variables() override { return variables_; }
   void Stop() override {}
 
-  // Takes requests until the deadline.
+  // Serves requests until the deadline.
   NextResult Serve(Clock::TimePoint deadline);
 
  private:

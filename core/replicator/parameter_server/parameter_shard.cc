@@ -178,7 +178,7 @@ void ParameterShard::Queue(Waiting waiting) {
       return;
     }
   }
-  // it has given up what it had asked for before
+  // the worker has given up its earlier request
   std::erase_if(waiting_, [&](const Waiting& other) {
     return other.request.worker == request.worker;
   });
@@ -192,8 +192,8 @@ void ParameterShard::Queue(Waiting waiting) {
     }
   } else if (gate_.Has(request.worker)) {
     if (worker.pulled == request.sequence) {
-      // the answer was lost; its version stays that of the first one, which is
-      // older
+      // the answer was lost; the retry keeps the version of the first request,
+      // which is older
       return Answer(waiting, Status::kOk, steps_[request.step].read);
     }
     DropPull(request.worker, "pulls again");
@@ -213,7 +213,7 @@ void ParameterShard::Advance() {
         has_moved = true;
         break;
       }
-      // those behind one that wants everything do not overtake it
+      // requests behind one that needs all pushes do not overtake it
       may_pull =
           may_pull && waiting->request.step != ServerRequest::kAllVariables;
     }
@@ -232,7 +232,7 @@ bool ParameterShard::Try(Waiting& waiting, bool may_pull) {
   }
   if (!may_pull) return false;
   if (request.step == ServerRequest::kAllVariables) {
-    // between steps, of which none is half done
+    // between steps, so that no step is half done
     if (!gate_.IsEmpty()) return false;
     Answer(waiting, Status::kOk, names_);
     return true;
@@ -312,7 +312,7 @@ void ParameterShard::Restore(const std::filesystem::path& folder) {
   const runtime::CheckpointInfo info =
       runtime::LoadCheckpoint(folder, variables_);
   gate_ = StalenessGate(options_.staleness, info.step);
-  // so that a push which is sent again is not executed again
+  // so that a repeated push is not executed twice
   const auto found = info.metadata.find(kWorkers);
   std::istringstream workers(found == info.metadata.end() ? "" : found->second);
   for (Worker& worker : workers_) workers >> worker.run >> worker.pushed;

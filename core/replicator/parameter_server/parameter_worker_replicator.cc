@@ -27,12 +27,12 @@ namespace {
 using namespace std::chrono_literals;
 using Status = ServerReply::Status;
 
-// How long the servers are told of the end.
+// Time during which the worker tries to tell the servers of the end.
 constexpr auto kFarewell = 2s;
-// A request is sent again after this time, in case it was lost.
+// A request without an answer is repeated after this time.
 constexpr auto kAttempt = 5s;
 
-// One server, as its worker speaks with it.
+// A worker's connection to one server.
 class ServerLink {
  public:
   struct Answer {
@@ -54,15 +54,15 @@ class ServerLink {
     client_.Connect(endpoint_);
   }
 
-  // What the server holds, and what of it a pull for each step brings.
+  // The variables of the server, and those that a pull for each step needs.
   std::vector<std::string> held;
   std::vector<std::vector<std::string>> pulled;
-  // What a push of each step brings.
+  // The values that a push of each step carries.
   std::vector<std::vector<size_t>> pushed;
   std::vector<std::vector<std::string>> pushed_variables;
 
-  // Sends a request; Finish() waits for the answer. `what` is told if none
-  // comes.
+  // Sends a request; Finish() waits for the answer. `what` names the request in
+  // errors.
   void Start(ServerMessage kind, uint64_t sequence, uint32_t step,
              const std::vector<TensorView>& tensors, std::string what) {
     kind_ = kind;
@@ -74,7 +74,7 @@ class ServerLink {
     Send(timeout_);
   }
 
-  // Joins first where the server wants it. Throws CommError, naming the server,
+  // Joins first if the server asks for it. Throws CommError, naming the server,
   // if it does not answer or refuses.
   Answer Finish() {
     Answer answer = Await();
@@ -86,7 +86,7 @@ class ServerLink {
     return answer;
   }
 
-  // Says that the training is over, if the server still hears.
+  // Tells the server that the training is over, if it still answers.
   void End() {
     payload_ = rpc::MakeMessage(
         ServerRequest{.worker = worker_, .run = run_}.Encode());
@@ -99,7 +99,7 @@ class ServerLink {
     }
   }
 
-  // Under this name of a run, which a worker that begins anew has not.
+  // Identifies this run of the worker; a worker that restarts draws a new name.
   void Join() {
     rpc::Message payload = rpc::MakeMessage(
         ServerRequest{.worker = worker_, .run = run_}.Encode());
@@ -163,8 +163,8 @@ class ServerLink {
 
 class ParameterWorker;
 
-// Passes batches on, and has the variables pulled once there is one: nobody is
-// to wait for a worker that waits for its input.
+// Passes batches on, and has the variables pulled when there is one: no worker
+// may wait for a worker that waits for its input.
 class PullingPipeline : public InputPipeline {
  public:
   PullingPipeline(ParameterWorker* worker,
@@ -211,30 +211,30 @@ class ParameterWorker : public Replicator {
 
   // --- for its steps and input ---
 
-  // One step; `index` counts those that were built.
+  // One step; `index` is its number in the order of building.
   NextResult Run(Step& inner, uint32_t index, Clock::TimePoint deadline);
-  // A pipeline of the step under way has given its part of a batch. Whether the
-  // step goes on.
+  // A pipeline of the current step has delivered its part of a batch. Returns
+  // whether the step goes on.
   bool TakeBatch();
   int worker() const { return worker_; }
   int64_t num_new_steps() const { return num_new_steps_; }
 
  private:
   static ReplicationConfig InnerConfig(ReplicationConfig config) {
-    config.strategy = Strategy::kInGraph;
+    config.strategy = &Strategy::kInGraph;
     config.replicas = config.replicas_per_group;
     return config;
   }
   std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
                                      InputMode mode) override;
 
-  // Meets the servers, once all steps are built.
+  // Connects to the servers, once all steps are built.
   void Start();
   void AssignAll();
   void Pull(uint32_t step);
   void PullAll();
   void Push(const Step& inner, uint32_t step);
-  // Notes that the training is over if the answer says so.
+  // Notes the end of the training if the answer announces it.
   bool IsGood(const ServerLink::Answer& answer);
   std::vector<TensorView> Views(const std::vector<std::string>& names);
   void Write(const std::vector<std::string>& names,
@@ -251,11 +251,11 @@ class ParameterWorker : public Replicator {
   bool is_started_ = false;
   bool is_over_ = false;
   uint64_t sequence_ = 0;
-  // the step under way, and how many of its pipelines have given their part
+  // the current step, and the number of its pipelines that have delivered
   uint32_t step_ = 0;
   int num_pipelines_ = 0;
   int num_batches_ = 0;
-  // of the first server, after the last step
+  // the first server's, after the last step
   std::optional<int64_t> version_;
   int64_t num_new_steps_ = 1;
   int64_t num_lost_ = 0;
@@ -323,7 +323,7 @@ std::unique_ptr<Step> ParameterWorker::Build(
         for (size_t i = 0; i < own.pushed.size(); ++i) {
           outputs.values.emplace_back(PushName(i), own.pushed[i]);
         }
-        // the replicas' are the same
+        // the replicas have the same ones
         if (!split) split = std::make_unique<StepSplit>(std::move(own));
         return outputs;
       },
@@ -399,7 +399,7 @@ void ParameterWorker::Pull(uint32_t step) {
   const auto start = [&](ServerLink& server) {
     server.Start(ServerMessage::kPull, sequence_, step, {}, "give variables");
   };
-  // where a pull may have to wait, all workers wait in one order
+  // a pull may have to wait, so all workers pull in the same order
   const bool is_ordered = config_.staleness + 1 < config_.num_groups();
   if (!is_ordered) {
     for (const auto& server : servers_) start(*server);
@@ -450,7 +450,7 @@ void ParameterWorker::Push(const Step& inner, uint32_t step) {
           worker_, ++num_lost_);
     }
     if (std::exchange(is_first, false)) {
-      // a server that was restored has counted back
+      // a server that was restored counts from its checkpoint
       num_new_steps_ = std::max<int64_t>(answer.version - *version_, 1);
       version_ = answer.version;
     }

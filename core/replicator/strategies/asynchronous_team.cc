@@ -84,7 +84,7 @@ void AsynchronousTeam::Serve(Member* member) {
   const MutexLock lock(mutex_);
   while (true) {
     while (member->task == nullptr && !is_stopped_) changed_.Wait(mutex_);
-    // what was started is done before the end
+    // wait for started work before the end
     if (member->task == nullptr) return;
     Task& task = *member->task;
     mutex_.Unlock();

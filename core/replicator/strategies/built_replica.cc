@@ -16,14 +16,15 @@
 namespace replicant::replicator {
 namespace {
 
-// A replica's part of a step while it is built, for one role of its batch.
+// A replica's part of a step under construction, for one role of its batch.
 class BatchReplica : public GraphReplica {
  public:
   BatchReplica(Graph& graph, ReplicaPlace place, const BuildOptions& options)
       : GraphReplica(graph, place, options.logical_devices),
         options_(options) {}
 
-  // The updates that add gradients to their sums, and the variables of these.
+  // The updates that add gradients to their sums, and the variables of these
+  // sums.
   const std::vector<Output>& accumulations() const { return accumulations_; }
   const std::set<VariableId>& sums() const { return sums_; }
 
@@ -45,7 +46,7 @@ class BatchReplica : public GraphReplica {
       const double factor = 1.0 / options_.accumulation_steps;
       return Reduce(graph::Mul(total, factor, site), site);
     }
-    // whatever an earlier update has left there
+    // overwrites what an earlier update has left
     const Output value = graph::Where(HostInput(kIsFirstBatch, DType::kBool),
                                       gradient, total, site);
     accumulations_.push_back(graph::Assign(graph(), sum, value, site));
@@ -63,7 +64,7 @@ class BatchReplica : public GraphReplica {
                         options_.wire);
   }
 
-  // An input is the first device's, wherever it is used.
+  // An input is placed on the first device, wherever it is used.
   Output HostInput(const char* name, DType dtype) {
     Output& input = host_inputs_[name];
     if (!input.is_valid()) input = graph().Input(name, dtype, Shape({}));
@@ -76,8 +77,8 @@ class BatchReplica : public GraphReplica {
   std::map<std::string, Output> host_inputs_;
 };
 
-// Has all replicas agree on the variables that each updates on its own, and
-// returns the updates that do it.
+// Makes all replicas agree on the variables that each one updates on its own;
+// returns the updates that do so.
 std::vector<Output> AddVariableAgreement(ReplicaContext& replica,
                                          const std::vector<Output>& outputs,
                                          const std::vector<Output>& updates) {
@@ -109,7 +110,7 @@ std::vector<Output> AddVariableAgreement(ReplicaContext& replica,
   return added;
 }
 
-// What one batch of several adds up, and nothing else.
+// The sums that one of several batches adds to, and nothing else.
 void CheckAccumulates(const BatchReplica& replica,
                       const graph::Program& program) {
   if (replica.accumulations().empty()) {
@@ -151,7 +152,7 @@ BuiltReplica BuildReplica(ReplicaPlace place,
   for (const Output& update : AddVariableAgreement(replica, outputs, updates)) {
     updates.push_back(update);
   }
-  // calls whose results nobody needs are not made, on any replica
+  // every replica drops the calls whose results nobody needs
   graph::Program program = graph::ExtractProgram(graph, outputs, updates);
   if (is_earlier) CheckAccumulates(replica, program);
   built.signature = SignatureOf(program);

@@ -14,14 +14,14 @@ CompiledStep::CompiledStep(DevicePlans plans,
                            const std::vector<InputSpec>& specs)
     : plans_(std::move(plans)), outputs_(std::move(outputs)) {
   for (const auto& devices : plans_) {
-    // inputs are the first device's
+    // inputs are on the first device
     runtime::Executor& plan = *devices[0].executor;
     std::vector<MutableTensorView> batch;
     batch.reserve(specs.size());
     for (const InputSpec& spec : specs) batch.push_back(plan.input(spec.name));
     batches_.push_back(std::move(batch));
     for (const std::string& name : plan.input_names()) {
-      // scopes may stand in front
+      // a name may begin with scopes
       if (name.ends_with(kIsFirstBatch)) is_first_.push_back(plan.input(name));
       if (name.ends_with(kBatchNumber)) {
         batch_number_.push_back(plan.input(name));

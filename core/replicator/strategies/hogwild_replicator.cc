@@ -23,13 +23,13 @@ namespace {
 using graph::VariableSpec;
 using runtime::VariableStore;
 
-// A variable that counts: see the header.
+// A counter variable: see the header.
 bool IsCounter(const VariableSpec& spec) {
   return !spec.is_trainable &&
          (spec.dtype == DType::kI64 || spec.dtype == DType::kI32);
 }
 
-// Whether replica `replica` uses the memory that is saved.
+// Whether checkpoints save the memory of replica `replica`.
 bool IsShared(const VariableSpec& spec, int replica) {
   if (IsCounter(spec)) return false;
   const bool is_own = !spec.is_trainable &&
@@ -59,14 +59,14 @@ void WriteCounter(const std::vector<int64_t>& value,
   variable.version.Add();
 }
 
-// A counter of a step, in the store that is saved and in each replica's.
+// A counter of a step, in the saved store and in each replica's.
 struct Counter {
   std::string name;
   VariableStore::Variable* shared = nullptr;
   std::vector<VariableStore::Variable*> own;
-  // by how much a step moves it; unknown before the first
+  // its increment per step; unknown before the first step
   std::vector<int64_t> stride;
-  // by replica: where the step under way began, and where it came to
+  // by replica: its values before and after the current step
   std::vector<std::vector<int64_t>> begun_at;
   std::vector<std::vector<int64_t>> ended_at;
 };
@@ -116,7 +116,7 @@ class HogwildReplicator : public Replicator {
   // --- for its steps ---
 
   AsynchronousTeam& team() { return team_; }
-  // Steps that were begun, less those that Run() has returned.
+  // Steps that have started, minus those that Run() has returned.
   void CountResults(int change) { num_results_ += change; }
 
  private:
@@ -124,14 +124,14 @@ class HogwildReplicator : public Replicator {
                                      InputMode /*mode*/) override {
     return std::make_unique<HogwildInput>(this, num_replicas(), input_fn);
   }
-  // Adds the variables of a replica's graph, in memory that it shares with the
-  // others or of its own.
+  // Adds the variables of a replica's graph, in shared memory or in memory of
+  // its own.
   void Declare(const Graph& graph, int replica);
   std::vector<Counter> FindCounters(const Graph& graph);
 
   const uint64_t seed_;
   std::vector<Replica> replicas_;
-  // of the store that is saved
+  // in the saved store
   std::unique_ptr<kernels::Backend> backend_;
   VariableStore variables_;
   int num_results_ = 0;
@@ -152,7 +152,7 @@ class HogwildStep : public Step {
     for (size_t i = 0; i < plans_.size(); ++i) {
       tasks_.push_back(std::make_unique<AsynchronousTeam::Task>([this, i] {
         plans_[i]->Run();
-        // here, since the replica may begin another step before Run() returns
+        // now, since the replica may start another step before Run() returns
         for (Counter& counter : counters_) {
           counter.ended_at[i] = ReadCounter(*counter.own[i]);
         }
@@ -165,7 +165,7 @@ class HogwildStep : public Step {
     }
   }
   ~HogwildStep() override {
-    // the plans are not to go while they run
+    // plans must outlive their runs
     replicator_.team().AwaitIdle();
     replicator_.CountResults(-static_cast<int>(begun_.size()));
   }
@@ -193,21 +193,22 @@ class HogwildStep : public Step {
   int group() const override { return static_cast<int>(newest_); }
 
  private:
-  // Has idle replicas begin, as far as there are batches. If none is at work
-  // then, it says why.
+  // Starts idle replicas while there are batches. If no replica is at work
+  // then, returns the reason.
   NextResult Begin(Clock::TimePoint deadline) {
     NextResult result = NextResult::kEnd;
     if (begun_.empty()) replicator_.team().AwaitIdleMember();
     for (size_t i = 0; i < plans_.size(); ++i) {
-      // the first step shows what the counters do
+      // the first step shows the increments of the counters
       if (!has_strides_ && !begun_.empty()) break;
       if (std::ranges::find(begun_, i) != begun_.end()) continue;
       if (!replicator_.team().IsIdle(static_cast<int>(i))) {
-        // makes another kind of step, and may have more to learn from
+        // the replica makes another kind of step, which may have counters of
+        // its own
         result = NextResult::kTimeout;
         continue;
       }
-      // nobody waits for input while there is a result to come
+      // nobody waits for input while a result is due
       const NextResult next = input_.pipeline(i).Next(
           begun_.empty() ? deadline : Clock::Real().Now(), batches_[i]);
       if (next == NextResult::kTimeout) result = next;
@@ -263,9 +264,9 @@ class HogwildStep : public Step {
   std::vector<std::vector<MutableTensorView>> batches_;
   std::vector<Counter> counters_;
   bool has_strides_ = false;
-  // replicas at work on this step, or done and not returned by Run()
+  // replicas that work on this step, or whose result Run() has not returned
   std::vector<size_t> begun_;
-  // whose values are there
+  // the replica whose values are returned
   size_t newest_ = 0;
 };
 
@@ -335,7 +336,7 @@ std::unique_ptr<Step> HogwildReplicator::Build(
   std::vector<Counter> counters;
   for (int i = 0; i < num_replicas(); ++i) {
     const auto at = static_cast<size_t>(i);
-    // the first replica draws the numbers of `single`
+    // the first replica has the random numbers of `single`
     Graph graph(MemberSeed(seed_, "replica", i));
     LoneReplica replica(graph);
     const StepOutputs outputs =

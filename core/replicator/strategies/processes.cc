@@ -56,7 +56,7 @@ std::vector<std::string> Processes::Gather(const std::string& text) {
        0,
        View(std::span<int64_t>(own_size)),
        View(std::span<int64_t>(sizes))});
-  // rows of one length
+  // rows of equal length
   const auto row =
       static_cast<size_t>(*std::max_element(sizes.begin(), sizes.end()));
   std::string padded = text;

@@ -76,7 +76,7 @@ void ReplicaTeam::Do(const Job& job, int member) {
     job.work(member);
   } catch (const std::exception& e) {
     {
-      // before the others hear of it, and throw that they have
+      // recorded before the others fail because of it
       const MutexLock lock(mutex_);
       if (!error_) error_ = std::current_exception();
     }

@@ -12,7 +12,8 @@
 namespace replicant::replicator {
 namespace {
 
-// For the processes that have no pipeline. Names have no white space.
+// Describes batches to the processes without a pipeline. Names have no white
+// space.
 std::string Encode(const std::vector<InputSpec>& specs) {
   std::ostringstream text;
   for (const InputSpec& spec : specs) {

@@ -22,7 +22,7 @@ using graph::Rewriter;
 using kernels::Kernel;
 using kernels::KernelBindings;
 
-// Puts the replica's parts in the place of updates.
+// Replaces updates by the replica's parts of them.
 class UpdateSharer {
  public:
   UpdateSharer(const Program& program, ReplicaPlace place, int num_replicas)
@@ -44,14 +44,14 @@ class UpdateSharer {
       }
     }
     const Program rewritten = rewriter_.Finish(program_);
-    // placeholders that only optimizers needed are not
+    // remove placeholders that only optimizers needed
     return {graph::ExtractProgram(*rewritten.graph, rewritten.outputs,
                                   rewritten.updates),
             std::move(variables_)};
   }
 
  private:
-  // Adds all variables that updates bring together with these.
+  // Adds all variables that are updated together with these.
   void Spread(std::set<VariableId>* variables) const {
     size_t old_size = 0;
     while (old_size != variables->size()) {
@@ -92,8 +92,8 @@ class UpdateSharer {
     }
   }
 
-  // The replica's own gradient behind a mean or sum that only this update
-  // needs; nothing where it takes something else.
+  // The replica's own gradient behind a mean or sum that only this update uses;
+  // nothing if the update uses another value.
   std::optional<Endpoint> OwnGradient(Endpoint gradient) const {
     const Node& node = graph_.node(gradient.node);
     if (PrimitiveOf(node) != Primitive::kAllReduce || uses_.of(gradient) > 1) {
@@ -104,7 +104,7 @@ class UpdateSharer {
     const bool is_plain = (op == ReduceOp::kMean || op == ReduceOp::kSum) &&
                           WireOf(graph_, node) == dtype &&
                           (dtype == DType::kF32 || dtype == DType::kF64);
-    // memory that an update writes is not to be read beside it
+    // memory that an update writes must not be read beside it
     const Node& producer = graph_.node(node.inputs[0].node);
     const bool is_state =
         producer.op == &graph::VariableOp() || !producer.updates.empty();
@@ -128,8 +128,9 @@ class UpdateSharer {
     rewriter_.Replace(node, std::move(spec));
   }
 
-  // Where all are to be had, gives the update this replica's own gradients,
-  // once for each replica: UpdateKernel puts the others' there.
+  // If all gradients qualify, passes the update this replica's own gradients
+  // once for each replica: UpdateKernel replaces the copies by the other
+  // replicas'.
   void TakeOwnGradients(const Node& node, size_t first,
                         std::vector<Output>* inputs,
                         graph::UpdatePart* part) const {
@@ -169,7 +170,7 @@ class UpdateSharer {
 // The inputs of a node that are gradients, of one replica.
 struct GradientInputs {
   size_t first = 0;
-  size_t count = 0;  // of every replica
+  size_t count = 0;  //  gradients of every replica
 };
 
 GradientInputs GradientInputsOf(const Node& node) {
@@ -180,10 +181,10 @@ GradientInputs GradientInputsOf(const Node& node) {
 
 }  // namespace
 
-// A replica's part of an update, between two meetings.
+// A replica's part of an update, between two barriers.
 class SharedUpdates::UpdateKernel : public Kernel {
  public:
-  // `inner` is null where this replica has nothing to do.
+  // `inner` is null if this replica has no part of it.
   UpdateKernel(Place* place, WaitMeter meter, std::unique_ptr<Kernel> inner,
                const Node& node)
       : place_(*place),
@@ -211,13 +212,13 @@ class SharedUpdates::UpdateKernel : public Kernel {
 
   const std::string& name() const { return name_; }
 
-  // `replicas`: this update, by replica.
+  // `replicas`: this update's kernel of each replica.
   void Connect(const std::vector<const UpdateKernel*>& replicas) {
     if (!inner_) return;
     KernelBindings bindings = bindings_;
     auto to = bindings.inputs.begin() + static_cast<int64_t>(gradients_.first);
     for (const UpdateKernel* replica : replicas) {
-      // its own ones stand first in its bindings
+      // the replica's own gradients come first in its bindings
       const auto from = replica->bindings_.inputs.begin() +
                         static_cast<int64_t>(gradients_.first);
       to = std::copy_n(from, gradients_.count, to);
@@ -256,7 +257,7 @@ std::unique_ptr<Kernel> SharedUpdates::MakeKernel(
     const std::shared_ptr<CallWaits>& waits) {
   const graph::UpdatePart part = graph::UpdatePartOf(node.attributes);
   if (node.updates.empty() || part.count == 1) return nullptr;
-  // what cannot be cut is the first replica's
+  // the first replica makes an update that cannot be divided
   const bool is_idle = !graph::IsGroupedUpdate(node) && part.index != 0;
   return std::make_unique<UpdateKernel>(
       &places_[device][replica], WaitMeter(waits, /*is_bucket=*/true),

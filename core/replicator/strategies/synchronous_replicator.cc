@@ -29,7 +29,6 @@
 #include "core/replicator/strategies/shared_input.h"
 #include "core/replicator/strategies/shared_updates.h"
 #include "core/replicator/strategies/step_interface.h"
-#include "core/replicator/strategy_table.h"
 
 // How a step is made and run.
 //
@@ -49,7 +48,7 @@
 namespace replicant::replicator {
 namespace {
 
-// From the end to the step: of what processes say, the least counts.
+// Ordered by severity: the least of all processes' values counts.
 int32_t ToWord(NextResult result) {
   if (result == NextResult::kEnd) return 0;
   return result == NextResult::kTimeout ? 1 : 2;
@@ -63,13 +62,13 @@ std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
-// What a replica computes with. Its logical devices share all of it.
+// What a replica computes with, shared by its logical devices.
 struct Replica {
   std::unique_ptr<kernels::Backend> backend;
   std::unique_ptr<runtime::VariableStore> variables;
   std::unique_ptr<comm::Communicator> communicator;
   std::unique_ptr<comm::CollectiveQueue> queue;
-  // of every program
+  // for each program
   std::vector<std::unique_ptr<Channels>> channels;
 
   void Abort(const std::string& reason) {
@@ -78,7 +77,7 @@ struct Replica {
   }
 };
 
-// The replicas of this process and what they share.
+// The replicas of this process and their shared state.
 class SynchronousReplicator : public Replicator {
  public:
   SynchronousReplicator(const ReplicationConfig& config, uint64_t seed,
@@ -86,7 +85,7 @@ class SynchronousReplicator : public Replicator {
       : SynchronousReplicator(config, seed, make_backend, MakeRanks(config)) {}
 
   ~SynchronousReplicator() override {
-    // the others are not to wait for one that goes down
+    // the others must not wait for one that is being destroyed
     if (std::uncaught_exceptions() > 0) Abort("a replica ended with an error");
   }
 
@@ -100,21 +99,21 @@ class SynchronousReplicator : public Replicator {
   }
   void Stop() override {
     if (processes_.size() == 1 || is_stopped_) return;
-    // each process brings its own result; the end wins
+    // each process has its own result; kEnd wins
     static_cast<void>(Agree(NextResult::kEnd));
   }
 
   // --- for its steps ---
 
-  // What all processes come to when this one came to `own`: the least of all.
-  // If it is kOk the variables of all replicas are the first one's, but for
-  // sums of gradients, which stay a replica's own.
+  // Agrees on the least of all processes' results, of which `own` is this
+  // one's. If it is kOk, afterwards all variables equal the first replica's,
+  // except sums of gradients, which differ between replicas.
   NextResult Agree(NextResult own);
-  // Runs work(replica, device) for every logical device of the replicas of this
-  // process, each on its thread; a failure ends all.
+  // Runs work(replica, device) for every logical device of this process's
+  // replicas, each on its thread. A failure ends all of them.
   using DeviceWork = std::function<void(size_t, size_t)>;
   void RunTeam(const DeviceWork& work);
-  // Says that variables have been written by steps alone.
+  // Notes that only steps have written variables so far.
   void NoteVersions();
 
  private:
@@ -134,13 +133,13 @@ class SynchronousReplicator : public Replicator {
     StartQueues();
   }
 
-  // Of threads alone for in_graph.
+  // Threads only for in_graph.
   static comm::MpiRanks MakeRanks(const ReplicationConfig& config);
   static std::vector<Replica> MakeReplicas(
       const ReplicationConfig& config, uint64_t seed,
       const kernels::BackendFactory& make_backend,
       std::vector<std::unique_ptr<comm::Communicator>> communicators);
-  // Gives every replica its queue.
+  // Makes the queue of every replica.
   void StartQueues();
   std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
                                      InputMode mode) override {
@@ -154,8 +153,8 @@ class SynchronousReplicator : public Replicator {
                           const SharedInput& input,
                           const runtime::CompileOptions& options);
   void AddChannels(const std::vector<BuiltReplica>& built);
-  // Gives the replicas of this process one memory for what they update
-  // together.
+  // Gives the replicas of this process one memory for the variables that they
+  // update together.
   void ShareVariables(const BuiltReplica& built);
   void CheckAgreementOfAll(const std::vector<BuiltReplica>& built);
   void Abort(const std::string& reason) {
@@ -163,35 +162,35 @@ class SynchronousReplicator : public Replicator {
     for (const auto& updates : shared_updates_) updates->Abort(reason);
   }
   bool IsHostMemory() const { return replicas_[0].backend->is_host_memory(); }
-  // Whether replicas of this process train one copy of the variables, which
-  // takes memory that every replica's kernels reach. With bf16 on the wire
-  // every replica gets the rounded gradients and makes the update itself.
+  // Whether the replicas of this process train one copy of the variables. This
+  // needs memory that every replica's kernels reach. With bf16 on the wire
+  // every replica receives the rounded gradients and makes the update itself.
   bool SharesUpdates() const {
     return replicas_.size() > 1 && config_.wire == DType::kF32 &&
            IsHostMemory();
   }
-  // Whether a variable of another replica is the first one's.
+  // Whether a variable of another replica shares the first one's memory.
   bool IsShared(const std::string& name,
                 const runtime::VariableStore& store) const {
     return store.at(name).buffer == replicas_[0].variables->at(name).buffer;
   }
-  // Whether somebody has written a variable since NoteVersions().
+  // Whether anybody has written a variable since NoteVersions().
   bool HaveVariablesChanged() const;
   void SpreadVariables();
 
   const uint64_t seed_;
   const ReplicationConfig config_;
-  // Null for a process of in_graph.
+  // Null for in_graph.
   const std::unique_ptr<comm::Communicator> between_;
   std::vector<Replica> replicas_;
-  // of every program
+  // for each program
   std::vector<std::unique_ptr<SharedUpdates>> shared_updates_;
   ReplicaTeam team_;
   Processes processes_;
   const LocalReplicas local_;
   // variables in which steps accumulate gradients, by name
   std::set<std::string> sums_;
-  // of the first replica, by name, after the last step
+  // the first replica's, by name, after the last step
   std::map<std::string, uint64_t> versions_;
   bool is_stopped_ = false;
   int num_steps_ = 0;
@@ -199,7 +198,8 @@ class SynchronousReplicator : public Replicator {
 
 class SynchronousStep : public Step {
  public:
-  // `earlier` is for all batches of an update but the last, if it has several.
+  // `earlier` is for all batches of an update but the last, if there are
+  // several.
   SynchronousStep(SynchronousReplicator* replicator, SharedInput* input,
                   std::vector<std::string> value_names, CompiledStep last,
                   std::optional<CompiledStep> earlier)
@@ -241,9 +241,9 @@ class SynchronousStep : public Step {
   const std::vector<std::string> value_names_;
   CompiledStep last_;
   std::optional<CompiledStep> earlier_;
-  // those of the last run, or of the one under way
+  // of the last run, or of the current one
   CompiledStep* current_;
-  // of the next batch, within its update
+  // the number of the next batch
   int64_t batch_number_ = 0;
   const SynchronousReplicator::DeviceWork run_;
 };
@@ -254,7 +254,7 @@ comm::MpiRanks SynchronousReplicator::MakeRanks(
       .timeout = Milliseconds(config.timeout_s),
       .heartbeat_interval = Milliseconds(config.heartbeat_interval_s),
       .heartbeat_timeout = Milliseconds(config.heartbeat_timeout_s)};
-  if (!DefOf(config.strategy).uses_mpi) {
+  if (!config.strategy->uses_mpi) {
     return {.processes = nullptr,
             .ranks = comm::MakeThreadCommunicators(config.replicas, options)};
   }
@@ -289,7 +289,7 @@ std::vector<Replica> SynchronousReplicator::MakeReplicas(
 }
 
 void SynchronousReplicator::StartQueues() {
-  // from each replica's own thread: the queue's inherits its processors
+  // created on each replica's own thread, whose processors the queue inherits
   team_.Run([this](int member) {
     const int num_devices = config_.logical_devices;
     if (member % num_devices != 0) return;
@@ -309,7 +309,7 @@ std::unique_ptr<Step> SynchronousReplicator::Build(
       .seed = seed_,
       .lowering = {.bucket_bytes = static_cast<size_t>(config_.bucket_mib)
                                    << 20,
-                   // a bucket under way is not to be looked through
+                   // a debug run must not read a bucket that is being reduced
                    .is_async = !options.check_finite},
       .wire = config_.wire,
       .accumulation_steps = config_.accumulation_steps,
@@ -323,7 +323,7 @@ std::unique_ptr<Step> SynchronousReplicator::Build(
   }
   std::vector<BuiltReplica> built = BuildAll(*own_input, step_fn, build);
   sums_.insert(built[0].sums.begin(), built[0].sums.end());
-  // before a plan gives them memory; earlier batches update none of these
+  // before a plan allocates their memory; earlier batches update none of these
   if (SharesUpdates()) ShareVariables(built[0]);
   std::optional<CompiledStep> earlier;
   if (!built_earlier.empty()) {
@@ -350,7 +350,8 @@ CompiledStep SynchronousReplicator::CompileAll(
   }
   DevicePlans plans(replicas_.size());
   for (auto& devices : plans) devices.resize(num_devices);
-  // the devices of a replica share its variables: one after the other
+  // the devices of a replica share its variables, so they load one after the
+  // other
   for (size_t current = 0; current < num_devices; ++current) {
     RunTeam([&](size_t i, size_t device) {
       if (device != current) return;
@@ -437,7 +438,7 @@ std::vector<BuiltReplica> SynchronousReplicator::BuildAll(
         fmt::format("replica {} cannot be built: {}",
                     local_.first + static_cast<int>(built.size()), e.what());
   }
-  // the others wait for a word from this process, good or bad
+  // the others wait for this process's result, good or bad
   const std::vector<std::string> problems = processes_.Gather(problem);
   if (error) std::rethrow_exception(error);
   for (const std::string& other : problems) {
@@ -485,7 +486,7 @@ void SynchronousReplicator::RunTeam(const DeviceWork& work) {
         const size_t i = static_cast<size_t>(member) / num_devices;
         Abort(fmt::format("replica {}: {}", local_.first + static_cast<int>(i),
                           e.what()));
-        // its memory is not to go while a call is under way
+        // memory must outlive the call under way
         replicas_[i].queue->Drain();
       });
 }
@@ -500,7 +501,7 @@ bool SynchronousReplicator::HaveVariablesChanged() const {
   const auto& variables = replicas_[0].variables->variables();
   for (const auto& [name, variable] : variables) {
     const auto noted = versions_.find(name);
-    // one that is new is the same everywhere
+    // a new variable is the same everywhere
     const uint64_t version = noted == versions_.end() ? 0 : noted->second;
     if (variable.version.value() != version) return true;
   }
@@ -509,7 +510,7 @@ bool SynchronousReplicator::HaveVariablesChanged() const {
 
 void SynchronousReplicator::SpreadVariables() {
   for (const auto& [name, ignored] : variables().variables()) {
-    // somebody may have written in the middle of an update
+    // the variable may have been written in the middle of an update
     if (sums_.contains(name)) continue;
     runtime::VariableStore::Variable& first = variables().at(name);
     std::optional<HostTensor> staging;

@@ -14,11 +14,12 @@
 namespace replicant::learner {
 namespace {
 
-// Of this process: the replicas wait while a batch is put in order.
+// Threads of the replicas of this process that share a batch: they wait while
+// it is put in order.
 int ThreadsOf(const replicator::ReplicationConfig& config) {
-  return config.strategy == replicator::Strategy::kInGraph
-             ? config.threads * config.replicas
-             : config.threads * config.replicas_per_process;
+  return config.threads * (config.strategy->uses_mpi
+                               ? config.replicas_per_process
+                               : config.replicas_of_group());
 }
 
 double Mean(std::span<const float> values) {

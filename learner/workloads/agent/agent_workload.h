@@ -92,9 +92,7 @@ WorkloadDef DefineAgent(const std::string& name, const std::string& section_doc,
       .name = name,
       .section = name,
       .section_doc = section_doc,
-      .read_section = [](config::Reader& reader) -> std::any {
-        return Config::Read(reader);
-      },
+      .read_section = &ReadSection<Config>,
       .make_agent = make,
       .make = [make](const std::any& section,
                      WorkloadArguments arguments) -> std::unique_ptr<Workload> {

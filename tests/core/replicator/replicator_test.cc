@@ -288,8 +288,8 @@ TEST(ReplicationConfigTest, RefusesWhatDoesNotGoTogether) {
   EXPECT_EQ(problem("{strategy: hogwild, staleness: 2}"),
             "run.yaml:1:32: staleness: is of strategy parameter_server");
   EXPECT_EQ(problem("{strategy: hogwild, accumulation_steps: 2}"),
-            "run.yaml:1:41: accumulation_steps: is not for hogwild and "
-            "parameter_server");
+            "run.yaml:1:41: accumulation_steps: is not for hogwild: its "
+            "replicas do not make every step together");
   EXPECT_EQ(problem("{strategy: in_graph, servers: [tcp://a:1]}"),
             "run.yaml:1:31: servers: is of strategy parameter_server");
 }
@@ -298,11 +298,11 @@ TEST(ReplicationConfigTest, GroupsAreThoseThatShareABatch) {
   const auto groups = [](const ReplicationConfig& c) {
     return std::pair(c.replicas_of_group(), c.num_groups());
   };
-  EXPECT_EQ(groups({.strategy = Strategy::kInGraph, .replicas = 4}),
+  EXPECT_EQ(groups({.strategy = &Strategy::kInGraph, .replicas = 4}),
             std::pair(4, 1));
-  EXPECT_EQ(groups({.strategy = Strategy::kHogwild, .replicas = 4}),
+  EXPECT_EQ(groups({.strategy = &Strategy::kHogwild, .replicas = 4}),
             std::pair(1, 4));
-  ReplicationConfig servers{.strategy = Strategy::kParameterServer,
+  ReplicationConfig servers{.strategy = &Strategy::kParameterServer,
                             .replicas = 4};
   EXPECT_EQ(groups(servers), std::pair(1, 4));
   servers.replicas_per_group = 2;

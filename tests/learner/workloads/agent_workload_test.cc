@@ -128,7 +128,7 @@ TEST_P(D4pgPrecisionTest, LearnsABandit) {
 TEST(AgentWorkloadTest, LearnsABanditByHogwild) {
   BanditTransitions bandit;
   D4pgOptions options = Options();
-  options.learner.replication.strategy = replicator::Strategy::kHogwild;
+  options.learner.replication.strategy = &replicator::Strategy::kHogwild;
   options.learner.replication.replicas = 3;
   AgentWorkload workload = MakeWorkload(options, &bandit);
   int num_steps = 0;

@@ -30,7 +30,7 @@ D4pgCase CopyCase() {
 }
 
 TEST(D4pgHogwildTest, OneReplicaLearnsWhatSingleLearns) {
-  const ReplicationConfig hogwild{.strategy = Strategy::kHogwild,
+  const ReplicationConfig hogwild{.strategy = &Strategy::kHogwild,
                                   .replicas = 1};
   for (const D4pgCase& c : Cases()) {
     ExpectSame(TrainD4pg(c, hogwild), TrainD4pg(c, {}));
@@ -41,7 +41,7 @@ TEST(D4pgHogwildTest, OneReplicaLearnsWhatSingleLearns) {
 TEST(D4pgHogwildTest, ManyReplicasMakeAllSteps) {
   const D4pgCase c = StateCase(DType::kF32);
   const D4pgRun run =
-      TrainD4pg(c, {.strategy = Strategy::kHogwild, .replicas = 3});
+      TrainD4pg(c, {.strategy = &Strategy::kHogwild, .replicas = 3});
   for (const auto& [name, values] : run.last) {
     for (const double value : values) ASSERT_TRUE(std::isfinite(value)) << name;
   }
@@ -71,7 +71,7 @@ void CheckParameterServers(const D4pgCase& c, int num_servers, int replicas) {
   ExpectSame(TrainD4pg(c, config),
              TrainD4pg(c, replicas == 1 ? ReplicationConfig{}
                                         : ReplicationConfig{
-                                              .strategy = Strategy::kInGraph,
+                                              .strategy = &Strategy::kInGraph,
                                               .replicas = replicas}));
 }
 

@@ -14,7 +14,7 @@ using replicator::Strategy;
 // By how many replicas are in each process.
 class D4pgBetweenGraphTest : public ::testing::TestWithParam<int> {
  protected:
-  static replicator::ReplicationConfig Config(Strategy strategy,
+  static replicator::ReplicationConfig Config(const Strategy* strategy,
                                               const char* backend) {
     return ReplicasOfProcesses(strategy, backend, GetParam());
   }
@@ -26,23 +26,23 @@ INSTANTIATE_TEST_SUITE_P(ReplicasPerProcess, D4pgBetweenGraphTest,
 
 TEST_P(D4pgBetweenGraphTest, LearnsFromStateAsOneReplica) {
   CheckLearnsAsOneReplica(StateCase(DType::kF64),
-                          Config(Strategy::kBetweenGraph, "reference"));
+                          Config(&Strategy::kBetweenGraph, "reference"));
   CheckLearnsAsOneReplica(StateCase(DType::kF32),
-                          Config(Strategy::kBetweenGraph, "cpu"));
+                          Config(&Strategy::kBetweenGraph, "cpu"));
 }
 
 TEST_P(D4pgBetweenGraphTest, LearnsFromPixelsAsOneReplica) {
   CheckLearnsAsOneReplica(PixelCase(DType::kF64),
-                          Config(Strategy::kBetweenGraph, "reference"));
+                          Config(&Strategy::kBetweenGraph, "reference"));
   CheckLearnsAsOneReplica(PixelCase(DType::kF32),
-                          Config(Strategy::kBetweenGraph, "cpu"));
+                          Config(&Strategy::kBetweenGraph, "cpu"));
 }
 
 TEST_P(D4pgBetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
-  const D4pgRun between =
-      TrainD4pg(StateCase(DType::kF32), Config(Strategy::kBetweenGraph, "cpu"));
+  const D4pgRun between = TrainD4pg(StateCase(DType::kF32),
+                                    Config(&Strategy::kBetweenGraph, "cpu"));
   const D4pgRun in_graph =
-      TrainD4pg(StateCase(DType::kF32), Config(Strategy::kInGraph, "cpu"));
+      TrainD4pg(StateCase(DType::kF32), Config(&Strategy::kInGraph, "cpu"));
   EXPECT_EQ(between.last, in_graph.last);
   EXPECT_EQ(between.priorities, in_graph.priorities);
 }

@@ -10,7 +10,7 @@ using replicator::Strategy;
 class D4pgInGraphTest : public ::testing::TestWithParam<int> {
  protected:
   static replicator::ReplicationConfig Config(const char* backend) {
-    return {.strategy = Strategy::kInGraph,
+    return {.strategy = &Strategy::kInGraph,
             .replicas = GetParam(),
             .backend = backend};
   }

@@ -14,7 +14,7 @@ using replicator::Strategy;
 // By how many replicas are in each process.
 class ImageBetweenGraphTest : public ::testing::TestWithParam<int> {
  protected:
-  static replicator::ReplicationConfig Config(Strategy strategy,
+  static replicator::ReplicationConfig Config(const Strategy* strategy,
                                               const char* backend) {
     return ReplicasOfProcesses(strategy, backend, GetParam());
   }
@@ -26,28 +26,28 @@ INSTANTIATE_TEST_SUITE_P(ReplicasPerProcess, ImageBetweenGraphTest,
 
 TEST_P(ImageBetweenGraphTest, ResNetLearnsAsOneReplica) {
   CheckResNetLearnsAsOneReplica(DType::kF64,
-                                Config(Strategy::kBetweenGraph, "reference"));
+                                Config(&Strategy::kBetweenGraph, "reference"));
   CheckResNetLearnsAsOneReplica(DType::kF32,
-                                Config(Strategy::kBetweenGraph, "cpu"));
+                                Config(&Strategy::kBetweenGraph, "cpu"));
 }
 
 TEST_P(ImageBetweenGraphTest, SnganLearnsAsOneReplica) {
   CheckSnganLearnsAsOneReplica(DType::kF64,
-                               Config(Strategy::kBetweenGraph, "reference"));
+                               Config(&Strategy::kBetweenGraph, "reference"));
   CheckSnganLearnsAsOneReplica(DType::kF32,
-                               Config(Strategy::kBetweenGraph, "cpu"));
+                               Config(&Strategy::kBetweenGraph, "cpu"));
 }
 
 TEST_P(ImageBetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
   for (const auto statistics :
        {models::NormStatistics::kSync, models::NormStatistics::kPerReplica}) {
-    const auto train = [&](Strategy strategy) {
+    const auto train = [&](const Strategy* strategy) {
       return TrainResNet(DType::kF32, statistics, Config(strategy, "cpu")).last;
     };
-    EXPECT_EQ(train(Strategy::kBetweenGraph), train(Strategy::kInGraph));
+    EXPECT_EQ(train(&Strategy::kBetweenGraph), train(&Strategy::kInGraph));
   }
   // everything that divides an update and its gradients at once
-  const auto train_divided = [&](Strategy strategy, DType wire) {
+  const auto train_divided = [&](const Strategy* strategy, DType wire) {
     replicator::ReplicationConfig config = Config(strategy, "cpu");
     config.logical_devices = 2;
     config.accumulation_steps = 2;
@@ -61,13 +61,13 @@ TEST_P(ImageBetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
     return last;
   };
   for (const DType wire : {DType::kF32, DType::kBF16}) {
-    EXPECT_EQ(train_divided(Strategy::kBetweenGraph, wire),
-              train_divided(Strategy::kInGraph, wire));
+    EXPECT_EQ(train_divided(&Strategy::kBetweenGraph, wire),
+              train_divided(&Strategy::kInGraph, wire));
   }
-  const auto train = [&](Strategy strategy) {
+  const auto train = [&](const Strategy* strategy) {
     return TrainSngan(DType::kF32, Config(strategy, "cpu")).last;
   };
-  EXPECT_EQ(train(Strategy::kBetweenGraph), train(Strategy::kInGraph));
+  EXPECT_EQ(train(&Strategy::kBetweenGraph), train(&Strategy::kInGraph));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ using replicator::Strategy;
 class ImageInGraphTest : public ::testing::TestWithParam<int> {
  protected:
   static replicator::ReplicationConfig Config(const char* backend) {
-    return {.strategy = Strategy::kInGraph,
+    return {.strategy = &Strategy::kInGraph,
             .replicas = GetParam(),
             .backend = backend};
   }
@@ -37,8 +37,8 @@ TEST(ImageInGraphTest, ResNetOnLogicalDevicesIsResNetOnOne) {
   for (const int replicas : {1, 2}) {
     const auto train = [&](int devices) {
       return TrainResNet(DType::kF32, models::NormStatistics::kSync,
-                         {.strategy = replicas > 1 ? Strategy::kInGraph
-                                                   : Strategy::kSingle,
+                         {.strategy = replicas > 1 ? &Strategy::kInGraph
+                                                   : &Strategy::kSingle,
                           .replicas = replicas,
                           .backend = "cpu",
                           .logical_devices = devices})
@@ -55,7 +55,7 @@ TEST(ImageInGraphTest, ResNetOnLogicalDevicesIsResNetOnOne) {
 double WireError(int num_steps, bool of_momenta) {
   const auto train = [&](DType wire) {
     return TrainResNet(DType::kF32, models::NormStatistics::kSync,
-                       {.strategy = Strategy::kInGraph,
+                       {.strategy = &Strategy::kInGraph,
                         .replicas = 4,
                         .backend = "cpu",
                         .wire = wire},
@@ -89,8 +89,8 @@ TEST(ImageInGraphTest, ResNetLearnsMuchTheSameWithGradientsAsBf16) {
 TEST(ImageInGraphTest, StatisticsOfEachReplicaAreSavedAsTheirMean) {
   const auto train = [](models::NormStatistics statistics, int replicas) {
     return TrainResNet(DType::kF64, statistics,
-                       {.strategy = replicas > 1 ? Strategy::kInGraph
-                                                 : Strategy::kSingle,
+                       {.strategy = replicas > 1 ? &Strategy::kInGraph
+                                                 : &Strategy::kSingle,
                         .replicas = replicas,
                         .backend = "reference"},
                        /*num_steps=*/1)

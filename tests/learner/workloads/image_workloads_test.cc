@@ -405,7 +405,7 @@ TEST(SnganConfigTest, NetworksAreThoseOfThePapers) {
 // are begun ahead, and a pause brings all of them in.
 TEST(HogwildImagesTest, BothModelsTrainAndPause) {
   const replicator::ReplicationConfig hogwild{
-      .strategy = replicator::Strategy::kHogwild, .replicas = 2};
+      .strategy = &replicator::Strategy::kHogwild, .replicas = 2};
   const auto check = [](Workload& workload,
                         const std::vector<std::string>& counters) {
     int64_t num_steps = 0;

@@ -7,8 +7,9 @@ namespace replicant::learner {
 
 // `per_process` replicas for each process of mpirun: in these, or all in this.
 inline replicator::ReplicationConfig ReplicasOfProcesses(
-    replicator::Strategy strategy, const char* backend, int per_process) {
-  const bool has_processes = strategy == replicator::Strategy::kBetweenGraph;
+    const replicator::Strategy* strategy, const char* backend,
+    int per_process) {
+  const bool has_processes = strategy == &replicator::Strategy::kBetweenGraph;
   return {.strategy = strategy,
           .replicas = comm::NumMpiProcesses() * per_process,
           .backend = backend,

@@ -13,7 +13,7 @@ using testing::MessageOf;
 constexpr CallSite kSite{"step.cc", 7};
 
 ReplicationConfig Accumulating(int replicas, int steps) {
-  return {.strategy = replicas == 1 ? Strategy::kSingle : Strategy::kInGraph,
+  return {.strategy = replicas == 1 ? &Strategy::kSingle : &Strategy::kInGraph,
           .replicas = replicas,
           .backend = "reference",
           .accumulation_steps = steps};
@@ -161,7 +161,7 @@ TEST(AccumulationTest, RefusesAStepThatCannotBeAccumulated) {
 
 // The mean of what two replicas have, as f32.
 std::vector<float> MeanOf(DType wire) {
-  const auto replicator = Replicator::Create({.strategy = Strategy::kInGraph,
+  const auto replicator = Replicator::Create({.strategy = &Strategy::kInGraph,
                                               .replicas = 2,
                                               .backend = "reference",
                                               .wire = wire},

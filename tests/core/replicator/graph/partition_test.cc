@@ -104,7 +104,7 @@ TEST(PartitionTest, LeavesAProgramForOneDeviceAsItIs) {
 std::map<std::string, std::vector<double>> TrainOnDevices(int replicas,
                                                           int devices) {
   const auto replicator = Replicator::Create(
-      {.strategy = replicas == 1 ? Strategy::kSingle : Strategy::kInGraph,
+      {.strategy = replicas == 1 ? &Strategy::kSingle : &Strategy::kInGraph,
        .replicas = replicas,
        .backend = "reference",
        .logical_devices = devices},

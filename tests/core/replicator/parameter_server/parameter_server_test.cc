@@ -71,7 +71,7 @@ TEST_P(ParameterServerTest, AGroupComputesWhatItsReplicasCompute) {
   while (step->Run(kNoWait) == NextResult::kOk) {
   }
   EXPECT_EQ(Floats(replicator->variables()),
-            TrainNetwork({.strategy = Strategy::kInGraph,
+            TrainNetwork({.strategy = &Strategy::kInGraph,
                           .replicas = 2,
                           .backend = "reference"}));
   replicator->Stop();

@@ -22,7 +22,7 @@ class ServerFolder {
   // So many servers here, and replicas that are a worker each.
   ReplicationConfig Config(int num_servers, int replicas, int64_t staleness,
                            const char* backend = "reference") const {
-    ReplicationConfig config{.strategy = Strategy::kParameterServer,
+    ReplicationConfig config{.strategy = &Strategy::kParameterServer,
                              .replicas = replicas,
                              .backend = backend,
                              .timeout_s = 120.0};

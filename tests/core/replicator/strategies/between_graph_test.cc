@@ -14,7 +14,7 @@ using testing::MessageOf;
 class BetweenGraphTest : public ::testing::TestWithParam<int> {
  protected:
   static ReplicationConfig BetweenGraph() {
-    return {.strategy = Strategy::kBetweenGraph,
+    return {.strategy = &Strategy::kBetweenGraph,
             .replicas = comm::NumMpiProcesses() * GetParam(),
             .backend = "reference",
             .timeout_s = 60.0,
@@ -40,7 +40,7 @@ TEST_P(BetweenGraphTest, ReplicasTrainAsOne) {
 
 TEST_P(BetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
   ReplicationConfig in_graph = BetweenGraph();
-  in_graph.strategy = Strategy::kInGraph;
+  in_graph.strategy = &Strategy::kInGraph;
   in_graph.replicas_per_process = 1;
   EXPECT_EQ(TrainNetwork(BetweenGraph()), TrainNetwork(in_graph));
 }

@@ -130,41 +130,41 @@ TEST_P(DeviceMemoryTest, ReplicasComputeTheBitsOfReference) {
       expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, DeviceMemoryTest,
-                         ::testing::Values(Case{"Single",
-                                                {.backend = "reference"}},
-                                           Case{"InGraph",
-                                                {.strategy = Strategy::kInGraph,
-                                                 .replicas = 2,
-                                                 .backend = "reference"}},
-                                           Case{"SmallWire",
-                                                {.strategy = Strategy::kInGraph,
-                                                 .replicas = 2,
-                                                 .backend = "reference",
-                                                 .wire = DType::kBF16}},
-                                           Case{"Accumulation",
-                                                {.strategy = Strategy::kInGraph,
-                                                 .replicas = 2,
-                                                 .backend = "reference",
-                                                 .accumulation_steps = 2},
-                                                DenseStep},
-                                           Case{"LogicalDevices",
-                                                {.strategy = Strategy::kInGraph,
-                                                 .replicas = 2,
-                                                 .backend = "reference",
-                                                 .logical_devices = 2},
-                                                DenseStep}),
-                         [](const auto& c) { return c.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Strategies, DeviceMemoryTest,
+    ::testing::Values(Case{"Single", {.backend = "reference"}},
+                      Case{"InGraph",
+                           {.strategy = &Strategy::kInGraph,
+                            .replicas = 2,
+                            .backend = "reference"}},
+                      Case{"SmallWire",
+                           {.strategy = &Strategy::kInGraph,
+                            .replicas = 2,
+                            .backend = "reference",
+                            .wire = DType::kBF16}},
+                      Case{"Accumulation",
+                           {.strategy = &Strategy::kInGraph,
+                            .replicas = 2,
+                            .backend = "reference",
+                            .accumulation_steps = 2},
+                           DenseStep},
+                      Case{"LogicalDevices",
+                           {.strategy = &Strategy::kInGraph,
+                            .replicas = 2,
+                            .backend = "reference",
+                            .logical_devices = 2},
+                           DenseStep}),
+    [](const auto& c) { return c.param.name; });
 
 TEST(DeviceMemoryTest, PrimitivesStageThroughTheHost) {
   const ReplicationConfig config{
-      .strategy = Strategy::kInGraph, .replicas = 2, .backend = "reference"};
+      .strategy = &Strategy::kInGraph, .replicas = 2, .backend = "reference"};
   CheckPrimitives(config, replicant::testing::MakeGuardedBackendNamed);
 }
 
 TEST(DeviceMemoryTest, HogwildSaysWhyItWantsHostMemory) {
   const ReplicationConfig config{
-      .strategy = Strategy::kHogwild, .replicas = 2, .backend = "guarded"};
+      .strategy = &Strategy::kHogwild, .replicas = 2, .backend = "guarded"};
   EXPECT_EQ(replicant::testing::MessageOf<ConfigError>([&] {
               Replicator::Create(config, /*seed=*/1, /*place=*/{},
                                  replicant::testing::MakeGuardedBackendNamed);

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using testing::MessageOf;
 
 ReplicationConfig Hogwild(int replicas) {
-  return {.strategy = Strategy::kHogwild,
+  return {.strategy = &Strategy::kHogwild,
           .replicas = replicas,
           .backend = "reference"};
 }

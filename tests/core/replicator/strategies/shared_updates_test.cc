@@ -145,7 +145,7 @@ TEST(ShareUpdatesTest, WhatAReplicaUpdatesAloneIsItsOwn) {
 }
 
 ReplicationConfig OnCpu(int replicas, int devices = 1) {
-  return {.strategy = replicas == 1 ? Strategy::kSingle : Strategy::kInGraph,
+  return {.strategy = replicas == 1 ? &Strategy::kSingle : &Strategy::kInGraph,
           .replicas = replicas,
           .backend = "cpu",
           .logical_devices = devices};
@@ -158,7 +158,7 @@ VariableId AddWeight(Graph& g, const std::string& name, const Shape& shape) {
 TEST(SharedUpdatesTest, StepsSeeWhatOthersTrain) {
   // the first step only reads what the second one trains, as a GAN's do
   const auto replicator = Replicator::Create(
-      {.strategy = Strategy::kInGraph, .replicas = 4, .backend = "reference"},
+      {.strategy = &Strategy::kInGraph, .replicas = 4, .backend = "reference"},
       /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(4, 6, WholeValue));
   const Shape shape({1, kColumns});
@@ -197,7 +197,7 @@ TEST(SharedUpdatesTest, StepsSeeWhatOthersTrain) {
 
 TEST(SharedUpdatesTest, AnUpdateThatCannotBeCutIsMadeOnce) {
   const auto replicator = Replicator::Create(
-      {.strategy = Strategy::kInGraph, .replicas = 4, .backend = "reference"},
+      {.strategy = &Strategy::kInGraph, .replicas = 4, .backend = "reference"},
       /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(4, 3, WholeValue));
   const auto step = replicator->Build(
@@ -216,7 +216,7 @@ TEST(SharedUpdatesTest, AnUpdateThatCannotBeCutIsMadeOnce) {
 
 TEST(SharedUpdatesTest, RefusesAVariableThatIsUpdatedInTwoWays) {
   const auto replicator = Replicator::Create(
-      {.strategy = Strategy::kInGraph, .replicas = 2, .backend = "reference"},
+      {.strategy = &Strategy::kInGraph, .replicas = 2, .backend = "reference"},
       /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(2, 2, WholeValue));
   // "slot" belongs to nobody's optimizer here

@@ -18,7 +18,7 @@ constexpr CallSite kSite{"step.cc", 7};
 constexpr CallSite kOtherSite{"step.cc", 9};
 
 ReplicationConfig InGraph(int replicas) {
-  return {.strategy = Strategy::kInGraph,
+  return {.strategy = &Strategy::kInGraph,
           .replicas = replicas,
           .backend = "reference"};
 }

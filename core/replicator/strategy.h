@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "core/kernels/backend.h"
-#include "core/replicator/replication_config.h"
-#include "core/replicator/replicator.h"
 
 namespace replicant::replicator {
+
+class Replicator;
+struct ProcessPlace;
+struct ReplicationConfig;
 
 // The arguments of Replicator::Create(); they are valid during the call.
 struct StrategyRequest {
@@ -19,11 +21,12 @@ struct StrategyRequest {
   const kernels::BackendFactory& make_backend;
 };
 
-// One strategy: its name, its traits, and how its replicators are made.
-struct StrategyDef {
-  Strategy strategy = Strategy::kSingle;
-  // The value of `replication.strategy`.
+// A way for replicas to work together: its name, its traits, and how its
+// replicators are made. A strategy is a constant, known by its address.
+struct Strategy {
+  // The value of `replication.strategy`, and its part of the manual.
   std::string_view name;
+  std::string_view doc;
 
   // Only one replica makes the steps.
   bool has_one_replica = false;
@@ -39,13 +42,31 @@ struct StrategyDef {
   int (*replicas_of_group)(const ReplicationConfig& config) = nullptr;
   // Throws what Replicator::Create() throws.
   std::unique_ptr<Replicator> (*make)(const StrategyRequest& request) = nullptr;
+
+  static const Strategy kSingle;
+  static const Strategy kInGraph;
+  static const Strategy kBetweenGraph;
+  static const Strategy kHogwild;
+  static const Strategy kParameterServer;
 };
 
-// Every strategy, in the order in which messages and manuals name them. A new
-// strategy is one row here and one value of Strategy.
-const std::vector<StrategyDef>& Strategies();
+// The strategies of a program, by name.
+//
+// Thread-safety: const methods may run concurrently.
+class StrategyRegistry {
+ public:
+  // The five strategies above.
+  static StrategyRegistry BuiltIn();
 
-// The row of a strategy; there is one for each (checked).
-const StrategyDef& DefOf(Strategy strategy);
+  // Throws InvalidArgument if the name is taken or a function is missing.
+  // `strategy` must outlive the registry and every configuration read with it.
+  void Add(const Strategy& strategy);
+
+  // In the order of Add().
+  const std::vector<const Strategy*>& strategies() const { return strategies_; }
+
+ private:
+  std::vector<const Strategy*> strategies_;
+};
 
 }  // namespace replicant::replicator
