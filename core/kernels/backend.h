@@ -14,32 +14,32 @@
 
 namespace replicant::kernels {
 
-// The interface between a compiled plan and what computes it.
+// The interface between a compiled plan and the device that computes it.
 //
-// A Backend drives one device. It hands out memory (Buffer), queues (Stream)
-// and marks in queues (Event), and turns graph nodes into Kernels. The caller
+// A Backend drives one device. It makes memory (Buffer), queues (Stream) and
+// marks in queues (Event), and turns graph nodes into Kernels. The caller
 // (runtime::Executor) decides where every tensor lies before the first run:
 //
-//   CompileKernel(node, traits of its inputs) -> scratch_size_bytes()
-//     -> Bind(addresses) -> (InputChanged(i)*, Launch)*
+//   CompileKernel(node, traits of its inputs)
+//     -> scratch_size_bytes() -> Bind(addresses) -> (InputChanged(i)*, Launch)*
 //
-// so that a launch allocates nothing and looks nothing up. Launches on one
-// stream run in order; between streams an Event orders them. On the CPU
-// backends a launch has run when it returns; callers must not rely on that,
+// A launch therefore allocates nothing and looks nothing up. Launches on one
+// stream run in order; an Event orders launches of two streams. On the CPU
+// backends a launch is complete when it returns. Callers must not rely on that,
 // but on Stream::Synchronize().
 //
 // Destruction: kernels, streams, events and buffers before their backend.
 //
 // Thread-safety: a Backend's methods may be called from any thread, one at a
-// time; a Stream and the kernels launched on it belong to one thread at a time.
+// time. A Stream and the kernels launched on it belong to one thread at a time.
 
 // Memory of a device, aligned to at least Backend::kAlignment.
 class Buffer {
  public:
   virtual ~Buffer() = default;
 
-  // The address as kernels of this backend take it; only host memory may be
-  // touched by the caller (Backend::is_host_memory()).
+  // The address for kernels of this backend. The caller may only touch host
+  // memory (Backend::is_host_memory()).
   virtual std::byte* data() = 0;
   virtual size_t size_bytes() const = 0;
 };
@@ -50,7 +50,7 @@ class Event {
   virtual ~Event() = default;
 
   // Blocks until everything launched before the last Stream::Record() of this
-  // event is done; returns at once if it was never recorded. Throws
+  // event is done. Returns at once if the event was never recorded. Throws
   // DeviceError if the device failed.
   virtual void Synchronize() = 0;
 };
@@ -61,7 +61,7 @@ class Stream {
   virtual ~Stream() = default;
 
   virtual void Record(Event& event) = 0;
-  // Work launched from now on starts after what `event` marks.
+  // Makes later launches wait for what `event` marks.
   virtual void Wait(Event& event) = 0;
   // Blocks until the stream is empty. Throws DeviceError.
   virtual void Synchronize() = 0;
@@ -77,16 +77,16 @@ class Stream {
 };
 
 // Where the operands of a kernel lie. The tensors have the types of the node's
-// inputs and outputs; memory of different operands does not overlap, except
-// - output i and input i are the same for i < node.updates.size(): the
-//   variable that the node updates in place,
-// - output o is the same as input i where the planner chose to, which it does
-//   only after CanShare(i, o).
+// inputs and outputs. Memory of different operands does not overlap, with two
+// exceptions:
+// - output i and input i are the same for i < node.updates.size(): the variable
+//   that the node updates in place,
+// - output o may be the same as input i after CanShare(i, o) has returned true.
 struct KernelBindings {
   std::vector<const std::byte*> inputs;
   std::vector<std::byte*> outputs;
-  // scratch_size_bytes() bytes, shared with other kernels of the stream:
-  // nothing in it survives a launch.
+  // scratch_size_bytes() bytes, shared with other kernels of the stream. Their
+  // contents do not survive a launch.
   std::byte* scratch = nullptr;
 };
 
@@ -120,17 +120,17 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
 
-  // Says that the value of an input that is_constant_between_runs has changed
-  // since the last launch.
+  // Tells the kernel that an input that is_constant_between_runs has a new
+  // value since the last launch.
   virtual void InputChanged(int /*input*/) {}
 
   virtual size_t scratch_size_bytes() const { return 0; }
-  // Whether output `output` may lie in the memory of input `input`, of equal
-  // size, whose value nobody needs afterwards.
+  // Whether output `output` may lie in the memory of input `input`. The two
+  // have equal sizes, and no later kernel reads the input.
   virtual bool CanShare(int /*input*/, int /*output*/) const { return false; }
 
-  // Fixes the operands; called before the first launch, and again only if
-  // they move.
+  // Fixes the operands. Called before the first launch, and again only if they
+  // move.
   virtual void Bind(const KernelBindings& bindings) = 0;
   // Runs, or queues, the kernel. Makes no allocation. Throws DeviceError.
   virtual void Launch(Stream& stream) = 0;
@@ -149,17 +149,18 @@ class Backend {
   // Whether the host may read and write Buffer::data(). Where it may not,
   // values come and go by the copies of a Stream.
   virtual bool is_host_memory() const = 0;
-  // What passes ask. Lives as long as the backend.
+  // The device as the passes see it. Lives as long as the backend.
   virtual const graph::TargetInfo& target() const = 0;
 
-  // Whether CompileKernel() can make `node`; target().WhyUnsupported() says
-  // why not. Asked for every node before anything runs.
+  // Whether CompileKernel() can make `node`. If not, target().WhyUnsupported()
+  // gives the reason. Asked for every node before anything runs.
   [[nodiscard]] bool SupportsOp(const graph::Graph& graph,
                                 const graph::Node& node) const {
     return target().WhyUnsupported(graph, node).empty();
   }
 
-  // Not initialised. Throws DeviceError if the device has not that much.
+  // Memory with undefined contents. Throws DeviceError if the device has too
+  // little.
   virtual std::unique_ptr<Buffer> Allocate(size_t size_bytes) = 0;
   virtual std::unique_ptr<Stream> CreateStream() = 0;
   virtual std::unique_ptr<Event> CreateEvent() = 0;
@@ -175,9 +176,9 @@ class Backend {
 };
 
 struct BackendOptions {
-  // Threads of one kernel, the launching one among them; CPU only.
+  // Threads of one kernel, including the launching one; CPU only.
   int num_threads = 1;
-  // Which device of its kind; GPU only.
+  // Number of the device; GPU only.
   int device_index = 0;
 };
 
@@ -191,8 +192,8 @@ using BackendFactory = std::function<std::unique_ptr<Backend>(
 std::unique_ptr<Backend> MakeBackend(std::string_view name,
                                      const BackendOptions& options = {});
 
-// Names of the backends of this build that can run here, "reference" first:
-// what the parity tests go through.
+// Names of the backends of this build that can run on this machine, "reference"
+// first. The parity tests go through them.
 std::vector<std::string> BuiltBackends();
 
 }  // namespace replicant::kernels

@@ -19,7 +19,7 @@ namespace {
 namespace stdfs = std::filesystem;
 
 constexpr int64_t kFormat = 1;
-// a few numbers and texts; anything larger is not ours
+// small: a few numbers and texts
 constexpr uint64_t kMaxInfoSizeBytes = uint64_t{64} << 20;
 constexpr const char* kVariablesFile = "variables.safetensors";
 constexpr const char* kInfoFile = "checkpoint.json";
@@ -77,7 +77,7 @@ CheckpointInfo ReadInfo(const stdfs::path& path) {
   return info;
 }
 
-// All variables, read and checked before any is set.
+// Reads and checks all variables before any is set.
 std::map<std::string, HostTensor> ReadAllVariables(const stdfs::path& path,
                                                    const VariableStore& store,
                                                    Surplus surplus) {
@@ -121,7 +121,7 @@ void SaveCheckpoint(const stdfs::path& folder, const VariableStore& store,
       parent / fmt::format(".{}.{}", folder.filename().string(), getpid());
   std::error_code ignored;
   try {
-    // left by a crash of a process of the same number
+    // left by a crashed process with the same number
     stdfs::remove_all(temporary, ignored);
     MakeFolders(temporary);
     WriteVariables(temporary / kVariablesFile, store);

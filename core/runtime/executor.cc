@@ -15,21 +15,17 @@
 #include "core/graph/ops/optimizer.h"
 #include "core/graph/ops/shape_ops.h"
 #include "core/graph/print.h"
+#include "core/runtime/placement.h"
 #include "core/runtime/schedule.h"
 
 // How a plan is made.
 //
-// 1. ExtractProgram() copies the nodes that outputs and updates need; the
-// passes
-//    simplify and fuse them; ScheduleNodes() puts them in a sequence in which
-//    every reader of a variable runs before the node that overwrites it.
+// 1. ExtractProgram() copies the nodes that outputs and updates need. The
+//    passes simplify and fuse them. ScheduleNodes() puts them in a sequence in
+//    which every reader of a variable runs before the node that overwrites it.
 // 2. Every node but inputs, constants and variables becomes a kernel. The
 //    backend learns which inputs stay constant between runs.
-// 3. Placement gives every tensor an address: inputs and fetched outputs lie at
-//    the boundary, constants and variables in buffers of their own, and all
-//    other tensors in one arena, whose blocks PlanMemory() reuses when the last
-//    reader of a tensor has run. A kernel that allows it writes its output over
-//    an input that no later kernel reads.
+// 3. Placement gives every tensor an address (core/runtime/placement.h).
 // 4. Kernels are bound to these addresses once. A run copies the inputs to the
 //    device, launches the kernels in sequence and copies the fetched outputs
 //    back. Where the host can reach the backend's memory, the caller's views
@@ -45,12 +41,6 @@ using graph::Output;
 using kernels::Backend;
 using kernels::Buffer;
 using kernels::Kernel;
-
-constexpr size_t kAlignment = Backend::kAlignment;
-
-size_t RoundUp(size_t size) {
-  return (size + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 bool IsLeaf(const Node& node) {
   return node.op == &graph::InputOp() || node.op == &graph::ConstantOp() ||
@@ -85,120 +75,6 @@ graph::Program MakeProgram(const Graph& graph, const PlanSpec& spec,
   CopyFetchedState(program);
   return program;
 }
-
-// Where a tensor lies.
-struct Place {
-  enum class Kind { kArena, kBoundary, kConstant, kVariable };
-
-  Kind kind = Kind::kArena;
-  // number of the block, or offset within the boundary or constant buffer
-  size_t position = 0;
-  graph::VariableId variable = -1;
-};
-
-// Decides where every tensor of a scheduled program lies.
-class Placement {
- public:
-  Placement(const graph::Program& program, const std::vector<NodeId>& order,
-            const std::map<NodeId, std::unique_ptr<Kernel>>& kernels,
-            const graph::TargetInfo& target)
-      : graph_(*program.graph), target_(target) {
-    FindLastUses(order);
-    for (const Output& output : program.outputs) {
-      PlaceAtBoundary(output.endpoint());
-    }
-    for (size_t step = 0; step < order.size(); ++step) {
-      PlaceOutputs(graph_.node(order[step]), static_cast<int32_t>(step),
-                   kernels);
-    }
-    memory_ = PlanMemory(blocks_, kAlignment);
-  }
-
-  const Place& of(Endpoint endpoint) const { return places_.at(endpoint); }
-  size_t ArenaOffset(const Place& place) const {
-    return memory_.offsets[place.position];
-  }
-  const MemoryPlan& memory() const { return memory_; }
-  size_t boundary_size_bytes() const { return boundary_size_; }
-  size_t constant_size_bytes() const { return constant_size_; }
-
- private:
-  void FindLastUses(const std::vector<NodeId>& order) {
-    for (size_t step = 0; step < order.size(); ++step) {
-      for (const Endpoint& input : graph_.node(order[step]).inputs) {
-        last_use_[input] = static_cast<int32_t>(step);
-      }
-    }
-  }
-
-  size_t SizeOf(Endpoint endpoint) const {
-    return target_.SizeBytes(graph_.type(endpoint));
-  }
-
-  void PlaceAtBoundary(Endpoint endpoint) {
-    if (places_.contains(endpoint)) return;
-    places_[endpoint] = {Place::Kind::kBoundary, boundary_size_};
-    boundary_size_ += RoundUp(SizeOf(endpoint));
-  }
-
-  void PlaceOutputs(const Node& node, int32_t step,
-                    const std::map<NodeId, std::unique_ptr<Kernel>>& kernels) {
-    for (int32_t i = 0; i < static_cast<int32_t>(node.outputs.size()); ++i) {
-      const Endpoint endpoint{node.id, i};
-      if (node.op == &graph::InputOp()) {
-        PlaceAtBoundary(endpoint);
-      } else if (node.op == &graph::ConstantOp()) {
-        places_[endpoint] = {Place::Kind::kConstant, constant_size_};
-        constant_size_ += RoundUp(SizeOf(endpoint));
-      } else if (node.op == &graph::VariableOp()) {
-        places_[endpoint] = {
-            Place::Kind::kVariable, 0,
-            static_cast<graph::VariableId>(node.attributes.Int("variable"))};
-      } else if (static_cast<size_t>(i) < node.updates.size()) {
-        places_[endpoint] = {Place::Kind::kVariable, 0,
-                             node.updates[static_cast<size_t>(i)]};
-      } else if (!places_.contains(endpoint)) {
-        PlaceInArena(endpoint, node, step, *kernels.at(node.id));
-      }
-    }
-  }
-
-  // In the memory of an input that nobody needs any more, or in a new block.
-  void PlaceInArena(Endpoint endpoint, const Node& node, int32_t step,
-                    const Kernel& kernel) {
-    const auto found = last_use_.find(endpoint);
-    const int32_t last = found == last_use_.end() ? step : found->second;
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      const Endpoint input = node.inputs[i];
-      const Place place = places_.at(input);
-      if (place.kind != Place::Kind::kArena ||
-          !kernel.CanShare(static_cast<int>(i), endpoint.index) ||
-          SizeOf(input) != SizeOf(endpoint)) {
-        continue;
-      }
-      Lifetime& block = blocks_[place.position];
-      // taken once only: `last` is beyond this step, so that a second output
-      // finds the block in use
-      if (last == step || block.last_step != step) continue;
-      block.last_step = last;
-      places_[endpoint] = place;
-      return;
-    }
-    places_[endpoint] = {Place::Kind::kArena, blocks_.size()};
-    blocks_.push_back({.size_bytes = SizeOf(endpoint),
-                       .first_step = step,
-                       .last_step = last});
-  }
-
-  const Graph& graph_;
-  const graph::TargetInfo& target_;
-  std::map<Endpoint, int32_t> last_use_;
-  std::map<Endpoint, Place> places_;
-  std::vector<Lifetime> blocks_;
-  MemoryPlan memory_;
-  size_t boundary_size_ = 0;
-  size_t constant_size_ = 0;
-};
 
 // The number of the first element that is not finite; nothing if all are.
 std::optional<int64_t> FindNotFinite(const HostTensor& tensor) {

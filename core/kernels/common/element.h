@@ -8,7 +8,7 @@
 #include "core/graph/scalar_program.h"
 #include "core/tensor/dtype.h"
 
-// Elements of any dtype as double, for kernels in which speed does not matter.
+// Elements of any dtype as double, for kernels whose speed does not matter.
 namespace replicant::kernels {
 
 inline double Load(const std::byte* data, DType dtype, int64_t i) {
@@ -54,7 +54,7 @@ inline void Store(std::byte* data, DType dtype, int64_t i, double value) {
           static_cast<int32_t>(graph::RoundToDType(value, dtype));
       return;
     case DType::kI64: {
-      // 2^63 is the double that the largest int64_t rounds to
+      // the double nearest to the largest int64_t is 2^63
       const double rounded = graph::RoundToDType(value, dtype);
       reinterpret_cast<int64_t*>(data)[i] =
           rounded >= 0x1p63 ? INT64_MAX : static_cast<int64_t>(rounded);
@@ -67,7 +67,7 @@ inline void Store(std::byte* data, DType dtype, int64_t i, double value) {
   REPLICANT_CHECK(false, "unknown dtype {}", static_cast<int>(dtype));
 }
 
-// A floating element as double and back.
+// Reads and writes a floating element as double.
 template <typename T>
 double ToDouble(T value) {
   if constexpr (std::is_same_v<T, BFloat16>) {
@@ -86,8 +86,8 @@ T FromDouble(double value) {
   }
 }
 
-// A product to which a fused bias is added: rounded as the node of its own did,
-// but in bf16 the bias comes before the only rounding (graph::Autocast()).
+// A product with a fused bias, rounded like the separate nodes. In bf16 the
+// bias is added before the only rounding (graph::Autocast()).
 template <typename T>
 double BeforeBias(double product) {
   return std::is_same_v<T, BFloat16> ? product
@@ -110,7 +110,7 @@ auto DispatchFloating(DType dtype, const Function& function) {
 }
 
 // Calls function.operator()<In, Out>() for an op that reads floating `in` and
-// stores `out`: the same, or f32 of bf16.
+// stores `out`: the same dtype, or f32 for bf16.
 template <typename Function>
 auto DispatchFloating(DType in, DType out, const Function& function) {
   if (in == DType::kBF16 && out == DType::kF32) {

@@ -10,7 +10,7 @@ namespace {
 
 using graph::ScalarProgram;
 
-// An input as the output's shape sees it: stride 0 along broadcast axes.
+// An input broadcast to the output's shape: stride 0 along broadcast axes.
 struct BroadcastInput {
   DType dtype = DType::kF32;
   Shape::Strides strides{};
@@ -50,7 +50,7 @@ RunFunction MakeElementwise(const KernelRequest& request) {
       }
       Store(operands.outputs[0], output.dtype, i,
             EvaluateProgram(program, values));
-      // count up, last axis fastest
+      // advance the index, last axis fastest
       for (int axis = rank - 1; axis >= 0; --axis) {
         if (++index[static_cast<size_t>(axis)] < output.shape[axis]) break;
         index[static_cast<size_t>(axis)] = 0;

@@ -5,9 +5,8 @@
 
 #include "core/kernels/backend.h"
 
-// Memory, streams and events of a backend whose device is the host itself and
-// whose kernels have run when Launch() returns: everything is done at once, so
-// there is nothing to wait for.
+// Memory, streams and events of a backend whose device is the host and whose
+// kernels are complete when Launch() returns. Nothing ever waits.
 namespace replicant::kernels {
 
 // Throws DeviceError "<device>: cannot allocate <n> bytes".

@@ -5,8 +5,8 @@
 namespace replicant::kernels {
 namespace {
 
-// Whether output 0 may overwrite input `input`: each element of the result
-// must depend on the same element of the input only.
+// Whether output 0 may overwrite input `input`: each element of the result may
+// only depend on the same element of that input.
 bool IsElementByElement(const KernelRequest& request, size_t input) {
   const std::string_view op = request.node.op->name;
   if (op == "Reshape" || op == "StopGradient" || op == "Identity") return true;

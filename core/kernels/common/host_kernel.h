@@ -13,7 +13,7 @@
 #include "core/tensor/tensor_view.h"
 
 // Kernels that are plain functions on host memory: all of the reference
-// backend, and what other CPU backends do not do faster.
+// backend, and the ops that other CPU backends do not make faster.
 namespace replicant::kernels {
 
 // The operands of one launch, by number.
@@ -31,7 +31,7 @@ struct Operands {
   std::vector<std::byte*> outputs;
 };
 
-// What a kernel is made from; used while compiling only.
+// The arguments of a kernel's maker; valid while compiling only.
 struct KernelRequest {
   const graph::TensorType& input(size_t i) const {
     return graph.type(node.inputs[i]);
@@ -46,14 +46,14 @@ struct KernelRequest {
 
 // Computes the outputs; allocates nothing.
 using RunFunction = std::function<void(const Operands&)>;
-// Decodes a node into the function that runs it.
+// Decodes a node into its function.
 using MakeRunFunction = RunFunction (*)(const KernelRequest&);
 
-// By the op's name.
+// Rows by op name.
 using HostKernelTable = std::map<std::string_view, MakeRunFunction>;
 
-// The families that every CPU backend may use as they are, for any dtype, on
-// one thread and one element at a time; each adds its rows.
+// Families that every CPU backend may use. They take any dtype and run on one
+// thread, one element at a time. Each function adds its rows.
 void AddElementwiseKernels(HostKernelTable& table);
 void AddIndexingKernels(HostKernelTable& table);
 void AddMomentsKernels(HostKernelTable& table);
@@ -65,8 +65,8 @@ void AddShapeKernels(HostKernelTable& table);
 std::unique_ptr<Kernel> MakeHostKernel(const KernelRequest& request,
                                        RunFunction run);
 
-// Computes a node whose inputs are there already (TargetInfo::Evaluate()).
-// Returns false, having written nothing, if the table lacks the op.
+// Computes a node whose inputs have values (TargetInfo::Evaluate()). Returns
+// false, having written nothing, if the table lacks the op.
 bool EvaluateOnHost(const HostKernelTable& table, const KernelRequest& request,
                     std::span<const TensorView> inputs,
                     std::span<const MutableTensorView> outputs);

@@ -7,8 +7,8 @@
 #include "core/kernels/common/element.h"
 #include "core/kernels/common/host_kernel.h"
 
-// Kernels that choose or make elements by number: gather, one-hot, image
-// shift, random numbers.
+// Kernels that select or make elements by index: gather, one-hot, image shift,
+// random numbers.
 namespace replicant::kernels {
 namespace {
 
@@ -105,7 +105,7 @@ RunFunction MakeRandomShift(const KernelRequest& request) {
   };
 }
 
-// Two 64-bit words of the block of one element: see graph/ops/random.h.
+// Two 64-bit words of one element's block: see graph/ops/random.h.
 struct RandomPlan {
   uint64_t key;
   int64_t first_row, rows, row_size;
@@ -128,7 +128,7 @@ double ToUnit(uint64_t word) {
 }
 
 double UniformOf(std::array<uint64_t, 2> words, DType dtype) {
-  // 24 bits are exact in f32: rounding could otherwise give 1
+  // 24 bits are exact in f32; more could round to 1
   return dtype == DType::kF64 ? ToUnit(words[0])
                               : static_cast<double>(words[0] >> 40) * 0x1p-24;
 }

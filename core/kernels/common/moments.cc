@@ -1,5 +1,5 @@
-// What becomes of the moments of several parts of a batch
-// (graph/ops/norm.h): small, for any dtype.
+// Combines the moments of several parts of a batch (graph/ops/norm.h). Works on
+// few elements, of any dtype.
 #include "core/kernels/common/element.h"
 #include "core/kernels/common/host_kernel.h"
 

@@ -7,12 +7,13 @@
 
 namespace replicant::kernels {
 
-// The value of a program for one element of each input, in double, each
-// instruction's result rounded to its dtype.
+// The value of a program for one element of each input, computed in double.
+// Each instruction's result is rounded to its dtype.
 double EvaluateProgram(const graph::ScalarProgram& program,
                        std::span<const double> inputs);
 
-// The attribute "activation" of a node, ready to apply; nothing if it has none.
+// The attribute "activation" of a node, ready to apply; an empty function if
+// the node has none.
 class Activation {
  public:
   explicit Activation(const graph::Attributes& attributes) {

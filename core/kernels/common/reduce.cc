@@ -8,7 +8,7 @@
 namespace replicant::kernels {
 namespace {
 
-// How to walk a reduction: for each kept index, all reduced ones.
+// The loops of a reduction: the kept indices outside, the reduced ones inside.
 struct ReducePlan {
   struct Axis {
     int64_t size;
@@ -53,8 +53,8 @@ int64_t OffsetOf(const std::vector<ReducePlan::Axis>& axes, int64_t i) {
   return offset;
 }
 
-// `fold` takes the value so far and the next element; `finish` the last value
-// and the number of elements.
+// `fold` takes the value so far and the next element. `finish` takes the last
+// value and the number of elements.
 template <typename Fold, typename Finish>
 RunFunction MakeReduction(const KernelRequest& request, double start, Fold fold,
                           Finish finish) {
@@ -88,7 +88,7 @@ RunFunction MakeMean(const KernelRequest& request) {
       });
 }
 
-// The scalar op keeps NaN, as the elementwise one does.
+// NaN is kept, as by the elementwise op.
 RunFunction MakeMax(const KernelRequest& request) {
   return MakeReduction(
       request, -std::numeric_limits<double>::infinity(),

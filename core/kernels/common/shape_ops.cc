@@ -4,7 +4,7 @@
 #include "core/kernels/common/element.h"
 #include "core/kernels/common/host_kernel.h"
 
-// Kernels that move elements: they know sizes, not dtypes.
+// Kernels that move elements. They know sizes, not dtypes.
 namespace replicant::kernels {
 namespace {
 
@@ -14,7 +14,7 @@ RunFunction MakeCopyOf(const KernelRequest& request, size_t input) {
       static_cast<size_t>(request.output().shape.num_elements()) *
       DTypeSize(request.output().dtype);
   return [size_bytes, input](const Operands& operands) {
-    // an empty tensor may have no address; shared memory needs no copy
+    // an empty tensor may have no address; a shared one needs no copy
     if (size_bytes > 0 && operands.outputs[0] != operands.inputs[input]) {
       std::memcpy(operands.outputs[0], operands.inputs[input], size_bytes);
     }
@@ -25,13 +25,13 @@ RunFunction MakeCopy(const KernelRequest& request) {
   return MakeCopyOf(request, 0);
 }
 
-// inputs: the version that is replaced, the new value
+// inputs: the version to replace, the new value
 RunFunction MakeAssign(const KernelRequest& request) {
   return MakeCopyOf(request, 1);
 }
 
-// Copies every element of a box of `shape`: from source + sum index * from to
-// target + sum index * to, strides and offsets in elements.
+// Copies every element of a box of `shape`, from source + sum index * from to
+// target + sum index * to. Strides and offsets count elements.
 struct BoxCopy {
   Shape shape;
   Shape::Strides from{};
@@ -41,7 +41,7 @@ struct BoxCopy {
   size_t element_size_bytes = 0;
 
   void Run(const std::byte* source, std::byte* target) const {
-    // a last axis that lies side by side on both sides is copied at once
+    // copy the last axis at once if it is contiguous on both sides
     const auto last = static_cast<size_t>(std::max(0, shape.rank() - 1));
     const bool has_runs = shape.rank() > 0 && from[last] == 1 && to[last] == 1;
     const int64_t run = has_runs ? shape[shape.rank() - 1] : 1;

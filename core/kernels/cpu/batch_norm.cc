@@ -12,9 +12,9 @@ namespace {
 
 using std::size_t;
 
-// Mean and squared distance from it, per channel, of rows that come block by
-// block: each block in two passes through the cache in f32, the blocks put
-// together in double (Chan et al. 1979, eq. 2.1).
+// Mean and sum of squared deviations per channel, of rows that come block by
+// block. Each block takes two passes in f32, both in the cache; blocks are
+// combined in double (Chan et al. 1979, eq. 2.1).
 class Moments {
  public:
   explicit Moments(int64_t channels)
@@ -61,7 +61,7 @@ class Moments {
   float mean(int64_t channel) const {
     return static_cast<float>(mean_[static_cast<size_t>(channel)]);
   }
-  // Biased.
+  // Biased variance.
   float variance(int64_t channel) const {
     return static_cast<float>(squares_[static_cast<size_t>(channel)] / count_);
   }
@@ -90,7 +90,7 @@ class Moments {
   std::vector<double> mean_, squares_;
 };
 
-// Rows of one group, and what normalises them.
+// Rows of one group, and the statistics that normalise them.
 struct ForwardBlock {
   const float* x;
   const float* residual;
@@ -100,7 +100,7 @@ struct ForwardBlock {
   int64_t rows, channels;
 };
 
-// What y is of x: (x - mean[c]) * factor[g, c] + beta[g, c].
+// y as a function of x: (x - mean[c]) * factor[g, c] + beta[g, c].
 template <bool kHasResidual, bool kHasRelu>
 void Normalise(const ForwardBlock& b, float* y) {
   for (int64_t row = 0; row < b.rows; ++row) {
@@ -111,7 +111,7 @@ void Normalise(const ForwardBlock& b, float* y) {
     for (int64_t c = 0; c < b.channels; ++c) {
       float value = (xr[c] - b.mean[c]) * b.factor[c] + b.beta[c];
       if constexpr (kHasResidual) value += rr[c];
-      // not a number stays
+      // NaN is kept
       if constexpr (kHasRelu) value = value < 0.0f ? 0.0f : value;
       yr[c] = value;
     }
@@ -201,8 +201,8 @@ class BatchNormKernel : public Kernel {
                       activation_.workspace_size());
   }
 
-  // y may take the place of x or the residual: element by element, once the
-  // statistics are there
+  // y may overwrite x or the residual element by element, once the statistics
+  // are known
   bool CanShare(int input, int output) const override {
     return output == 0 && (input == 0 || input == static_cast<int>(residual_));
   }
@@ -268,7 +268,7 @@ class BatchNormKernel : public Kernel {
   BatchNormShape s_;
   RunScratch scratch_;
   bool has_moments_;
-  // which input it is, if there is one
+  // number of the residual's input, if there is one
   size_t residual_;
   bool has_residual_;
   decltype(ChooseNormalise(false, false)) normalise_;
@@ -299,7 +299,7 @@ void AddBatchNormKernels(CpuKernelTable& table) {
                              .why_not = &WhyNotF32OrBF16};
   table["BatchNormApplyGradient"] = {.make = &MakeBatchNormApplyGradient,
                                      .why_not = &WhyNotF32OrBF16};
-  // small; as in common/
+  // few elements: as in common/
   table["CombineMoments"] = {};
   table["CombineMomentsGradient"] = {};
 }

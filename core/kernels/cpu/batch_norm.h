@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <memory>
 
+#include "core/base/parallel.h"
 #include "core/kernels/cpu/cpu_kernels.h"
-#include "core/kernels/cpu/parallel.h"
 #include "core/kernels/cpu/stored.h"
 
-// Batch norm with the relu and the residual that follow it. What it costs is
-// moving memory, so that each tensor is read as seldom as it can be: once for
-// the statistics or sums, once for the result.
+// Batch norm with the relu and the residual that follow it. Its cost is moving
+// memory, so each tensor is read as seldom as possible: once for the statistics
+// or sums, once for the result.
 namespace replicant::kernels::cpu {
 
 // x as examples of rows of channels, walked in blocks of rows that stay in the
@@ -35,12 +35,12 @@ struct BatchNormShape {
         num_threads(
             ThreadsFor(request.num_threads, 4 * x.shape.num_elements())) {}
 
-  // Elements of a block, unless it must have more for its fewest rows.
+  // Elements of a block, unless its minimum number of rows needs more.
   static constexpr int64_t kBlockSize = 8192;
 
-  // Calls run(thread, group, first row, number of rows) for all blocks; those
-  // of a thread in order, or the last first: what a pass has read last may
-  // still be in the cache when the next pass begins.
+  // Calls run(thread, group, first row, number of rows) for all blocks. A
+  // thread goes through its blocks forwards, or backwards: the blocks that one
+  // pass reads last may still be in the cache when the next pass begins.
   template <typename Run>
   void ForBlocks(bool is_reversed, const Run& run) const {
     ParallelFor(num_threads, groups * group_blocks,
@@ -55,7 +55,7 @@ struct BatchNormShape {
                 });
   }
 
-  // moments are there without what normalises by them
+  // the moments are an input
   static bool HasAttributes(const CpuRequest& request) {
     return request.node.attributes.Has("epsilon");
   }
@@ -73,7 +73,7 @@ inline RunScratch BlockScratch(const BatchNormShape& s,
   return {s.dtype, s.num_threads, num_blocks, s.block_rows * s.channels};
 }
 
-// batch_norm_gradient.cc's
+// of batch_norm_gradient.cc
 std::unique_ptr<Kernel> MakeBatchNormGradient(const CpuRequest& request);
 std::unique_ptr<Kernel> MakeBatchNormApplyGradient(const CpuRequest& request);
 

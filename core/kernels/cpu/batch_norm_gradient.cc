@@ -10,14 +10,14 @@ namespace {
 
 using std::size_t;
 
-// How dy is cut by the relu.
+// The mask of the relu on dy.
 enum class Mask {
   kNone,
-  kFromX,  // where (x - mean) * factor + beta > 0, as the forward pass had it
-  kFromY,  // where y > 0; the cut dy is written, being the residual's gradient
+  kFromX,  // where (x - mean) * factor + beta > 0, as in the forward pass
+  kFromY,  // where y > 0; the masked dy is written as the residual's gradient
 };
 
-// What one block of the gradient needs.
+// The operands of one block of the gradient.
 struct GradientBlock {
   const float* dy;
   const float* x;
@@ -40,8 +40,8 @@ float Masked(const GradientBlock& b, int64_t at, int64_t c) {
   }
 }
 
-// Adds up dz and dz * (x - mean), dz being the masked dy, and writes dz where
-// asked.
+// Adds up dz and dz * (x - mean), where dz is the masked dy, and writes dz on
+// request.
 template <Mask kMask, bool kWrites>
 void AddSums(const GradientBlock& b, float* dz, float* sum_dz,
              float* sum_dz_x) {
@@ -73,7 +73,7 @@ void WriteGradient(const GradientBlock& b, const float* slope,
   }
 }
 
-// What a gradient is computed from, and where dgamma, dbeta and perhaps dz go.
+// The inputs of a gradient, and its outputs dgamma, dbeta and perhaps dz.
 struct GradientOperands {
   const std::byte* dy;
   const std::byte* x;
@@ -87,8 +87,8 @@ struct GradientOperands {
   std::byte* dz;
 };
 
-// The first pass of a gradient: sums of dz and of dz * (x - mean), and what
-// follows from them, per channel.
+// The first pass of a gradient: the sums of dz and of dz * (x - mean), and the
+// per-channel values derived from them.
 template <Mask kMask, bool kWrites>
 class GradientSums {
  public:
@@ -134,7 +134,7 @@ class GradientSums {
     }
   }
 
-  // The block's operands as floats. Until the thread's next block.
+  // The block's operands as floats, valid until the thread's next block.
   GradientBlock BlockOf(int thread, int64_t group, int64_t row, int64_t rows) {
     const auto load = [&](const std::byte* data, size_t block) {
       return LoadRun(data, s_.dtype, row * s_.channels, rows * s_.channels,
@@ -181,8 +181,8 @@ class GradientSums {
     }
   }
 
-  // Over all threads, in their order. Element k of a group: dz for k < C, then
-  // dz * (x - mean).
+  // Sums over all threads, in thread order. Element k of a group: dz for k < C,
+  // then dz * (x - mean).
   double Total(int64_t group, int64_t k) const {
     double sum = 0.0;
     for (size_t at = static_cast<size_t>(2 * group * s_.channels + k);
@@ -213,8 +213,8 @@ class BatchNormGradientKernel : public Kernel {
         slope_(static_cast<size_t>(s_.channels)),
         offset_(static_cast<size_t>(s_.channels)) {}
 
-  // dx is written when the sums are there, and dy is read no more after them
-  // where its masked form lies elsewhere
+  // dx is written after the sums are known; dy is not read after them if its
+  // masked form is elsewhere
   bool CanShare(int input, int output) const override {
     if (output == 0) return input == 0 || input == 1 || input == 6;
     return output == 3 && (input == 0 || input == 6);
@@ -275,7 +275,7 @@ class BatchNormApplyGradientKernel : public Kernel {
   explicit BatchNormApplyGradientKernel(const CpuRequest& request)
       : s_(request, request.input(1), request.input(2).shape), sums_(s_) {}
 
-  // dz takes the place of dy or y element by element
+  // dz may overwrite dy or y element by element
   bool CanShare(int input, int output) const override {
     return output == 3 && (input == 0 || input == 5);
   }

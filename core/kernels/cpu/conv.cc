@@ -5,16 +5,16 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/parallel.h"
 #include "core/kernels/cpu/cpu_kernels.h"
 #include "core/kernels/cpu/pack_memory.h"
-#include "core/kernels/cpu/parallel.h"
 #include "core/kernels/cpu/primitive.h"
 #include "core/kernels/cpu/product_conv.h"
 #include "core/kernels/cpu/winograd.h"
 
-// Convolutions by oneDNN. Images are channels last, as everywhere; weights are
-// packed into the layout that the primitive likes. Channels last is what its
-// kernels for AVX2 and AVX-512 take as gladly as blocks of channels.
+// Convolutions by oneDNN. Images are channels last, as everywhere: oneDNN's
+// kernels for AVX2 and AVX-512 are as fast on them as on blocks of channels.
+// Weights are packed into the layout that the primitive prefers.
 namespace replicant::kernels::cpu {
 namespace {
 
@@ -23,7 +23,7 @@ using dnnl::prop_kind;
 
 constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
 
-// [B, H, W, C] as oneDNN counts it: b, c, h, w.
+// [B, H, W, C] in oneDNN's order of dimensions: b, c, h, w.
 memory::desc Image(const graph::TensorType& type) {
   const Shape& shape = type.shape;
   return {{shape[0], shape[3], shape[1], shape[2]},
@@ -48,7 +48,7 @@ struct ConvShape {
         plain_w(RowMajor(w_type.shape, DataTypeOf(w_type.dtype))),
         strides(2, request.node.attributes.Int("stride")),
         before(2, request.node.attributes.Int("padding")) {
-    // what the last window leaves out at the far side is negative padding
+    // negative padding at the far side drops what the last window leaves out
     const int64_t stride = request.node.attributes.Int("stride");
     const int64_t padding = request.node.attributes.Int("padding");
     for (int axis = 0; axis < 2; ++axis) {
@@ -58,7 +58,7 @@ struct ConvShape {
     }
   }
 
-  // The forward primitive, of which the adjoints take their hints.
+  // The forward primitive, which the adjoints need as a hint.
   dnnl::convolution_forward::primitive_desc Forward() const {
     return {Engine(),   prop_kind::forward_training,
             kAlgorithm, x,
@@ -72,8 +72,8 @@ struct ConvShape {
   memory::dims strides, before, after;
 };
 
-// How many images a primitive takes at a time: all, but where they are
-// converted so few that what it reads and writes stays in the cache.
+// Images per call of a primitive: all of them, or, if they are converted, as
+// many as keep its operands in the cache.
 int64_t ImagesAtATime(const KernelRequest& request, const Shape& x,
                       const Shape& y, int num_threads) {
   constexpr int64_t kCacheFloats = 1 << 20;
@@ -95,12 +95,13 @@ graph::TensorType Some(const graph::TensorType& type, int64_t images) {
   return {type.dtype, Shape(std::span<const int64_t>(dims))};
 }
 
-// The reorders of a tensor in pieces along its first dimension, of about equal
-// size; none if the layout cannot be cut so, or not at all.
+// The reorders of a tensor in pieces of about equal size along its first
+// dimension. Empty if there is no reorder, or if the layout cannot be cut that
+// way.
 std::vector<Primitive> ReorderPieces(const memory::desc& from,
                                      const memory::desc& to) {
   if (to.get_format_kind() != memory::format_kind::blocked) return {};
-  // where blocks of the dimension begin
+  // where the blocks of the dimension begin
   int64_t block = 1;
   const memory::dims sizes = to.get_inner_blks();
   const memory::dims dimensions = to.get_inner_idxs();
@@ -125,7 +126,7 @@ std::vector<Primitive> ReorderPieces(const memory::desc& from,
   return pieces;
 }
 
-// Weights as a primitive wants them, converted and packed.
+// Weights, converted and packed for a primitive.
 class PackedWeights {
  public:
   PackedWeights() = default;
@@ -147,9 +148,9 @@ class PackedWeights {
   }
 
   void MarkChanged() { memory_.MarkChanged(); }
-  // What Bind() needs of `scratch`.
+  // The part of `scratch` that Bind() needs.
   size_t scratch_size_bytes() const { return memory_.scratch_size_bytes(); }
-  // Where the primitive finds the weights.
+  // The address that the primitive reads.
   const std::byte* Bind(const std::byte* plain, std::byte* scratch) {
     if (reorders_.empty()) return plain;
     std::byte* packed = memory_.Bind(scratch);
@@ -167,13 +168,14 @@ class PackedWeights {
   }
 
  private:
-  // one after the other; none where the primitive takes the weights as they lie
+  // applied one after the other; empty if the primitive takes the weights as
+  // stored
   std::vector<Primitive> reorders_;
   PackMemory memory_;
 };
 
-// A convolution that reads images, input 0, and weights, input 1, and makes
-// images: forward, or the input's gradient.
+// A convolution that reads images (input 0) and weights (input 1) and makes
+// images: forward, or the gradient of the input.
 class WeightedConvKernel : public Kernel {
  public:
   explicit WeightedConvKernel(const CpuRequest& request)
@@ -201,11 +203,11 @@ class WeightedConvKernel : public Kernel {
   }
 
  protected:
-  // oneDNN's names of the images.
+  // `from`, `to`: oneDNN's argument numbers of the images.
   void BindImages(const KernelBindings& bindings, int from, int to) {
     conv_.Bind(from, from_.Bind(bindings.inputs[0], bindings.scratch));
     conv_.Bind(to, to_.Bind(bindings.outputs[0], bindings.scratch));
-    // the last part, which may have become none
+    // the last part, empty unless every launch packs
     ScratchLayout scratch = scratch_;
     const size_t packed = scratch.Add(weights_.scratch_size_bytes());
     conv_.Bind(DNNL_ARG_WEIGHTS,
@@ -303,7 +305,7 @@ class ConvWeightGradientKernel : public Kernel {
     const graph::TensorType x = Some(request.input(0), images_);
     const graph::TensorType dy = Some(request.input(1), images_);
     const ConvShape s(request, x, request.output(), dy);
-    // the hints are those of weights of the images' dtype
+    // the hints are for weights of the images' dtype
     const ConvShape forward(request, x, {x.dtype, request.output().shape}, dy);
     const dnnl::convolution_backward_weights::primitive_desc description(
         Engine(), kAlgorithm, s.x, s.w, s.y, s.strides, s.before, s.after,
@@ -342,7 +344,7 @@ class ConvWeightGradientKernel : public Kernel {
       x_.Load(part);
       dy_.Load(part);
       conv_.Run();
-      // the last part's place holds the sum in the end
+      // the sum ends in the place of the last part
       const bool is_last = (part + 1) * images_ >= batch_;
       if (part > 0) AddSoFar(is_last ? part_gradient_ : so_far_);
       if (part == 0 && !is_last) {
@@ -353,7 +355,7 @@ class ConvWeightGradientKernel : public Kernel {
   }
 
  private:
-  // to = so far + this part's
+  // to = sum so far + this part
   void AddSoFar(float* to) const {
     ParallelFor(ThreadsFor(num_threads_, size_), size_,
                 [&](int /*thread*/, int64_t begin, int64_t end) {
@@ -370,7 +372,7 @@ class ConvWeightGradientKernel : public Kernel {
   int64_t images_;  // at a time
   ConvertedOperand x_;
   ConvertedOperand dy_;
-  // floats of the gradient as the primitive makes it
+  // the primitive's gradient, as floats
   int64_t size_ = 0;
   size_t packed_ = 0;
   size_t sum_ = 0;

@@ -18,8 +18,8 @@ namespace replicant::kernels {
 namespace cpu {
 namespace {
 
-// What the families of this folder make faster than common/ does, and what they
-// leave to it: ops on indices and random numbers, transposes, slices, pads.
+// Ops that this folder makes faster than common/. The others stay there: ops on
+// indices and random numbers, transposes, slices, pads.
 const CpuKernelTable& Table() {
   static const CpuKernelTable table = [] {
     CpuKernelTable rows;
@@ -92,14 +92,14 @@ class CpuTarget : public graph::TargetInfo {
   bool Evaluate(const graph::Graph& graph, const graph::Node& node,
                 std::span<const TensorView> inputs,
                 std::span<const MutableTensorView> outputs) const override {
-    // constants are small; those that only common/ computes are left to the run
+    // constants are small; ops that only common/ computes wait for the run
     return EvaluateOnHost(CommonTable(), {.graph = graph, .node = node}, inputs,
                           outputs);
   }
 };
 
-// Runs a kernel on a team of the backend's size, whatever the launching thread
-// did before.
+// Runs a kernel on a team of the backend's size, whatever the launching
+// thread's setting was.
 class TeamKernel : public Kernel {
  public:
   TeamKernel(std::unique_ptr<Kernel> kernel, int num_threads)
@@ -116,7 +116,7 @@ class TeamKernel : public Kernel {
     kernel_->Bind(bindings);
   }
   void Launch(Stream& stream) override {
-    // oneDNN asks OpenMP; the setting belongs to this thread alone
+    // oneDNN asks OpenMP, whose setting belongs to this thread alone
     if (omp_get_max_threads() != num_threads_) {
       omp_set_num_threads(num_threads_);
     }
@@ -151,7 +151,7 @@ class CpuBackend : public Backend {
       std::span<const InputTraits> inputs) override {
     const std::string why = target_.WhyUnsupported(graph, node);
     if (!why.empty()) Fail(node, why);
-    // primitives are made for the number of threads that OpenMP says
+    // primitives are made for OpenMP's number of threads
     omp_set_num_threads(num_threads_);
     try {
       return std::make_unique<TeamKernel>(MakeKernel(graph, node, inputs),

@@ -9,12 +9,12 @@
 #include "core/kernels/backend.h"
 #include "core/kernels/common/host_kernel.h"
 
-// How the families of CPU kernels present themselves.
+// The interface of a family of CPU kernels.
 namespace replicant::kernels::cpu {
 
-// What a kernel is made from; used while compiling only.
+// The arguments of a kernel's maker; valid while compiling only.
 struct CpuRequest : KernelRequest {
-  // Of input i; the defaults where the caller said nothing.
+  // Traits of input i; the defaults if the caller gave none.
   InputTraits traits(size_t i) const {
     return i < inputs.size() ? inputs[i] : InputTraits{};
   }
@@ -28,16 +28,16 @@ using MakeKernel = std::unique_ptr<Kernel> (*)(const CpuRequest&);
 // Why the family cannot run the node; empty if it can.
 using WhyNot = std::string (*)(const KernelRequest&);
 
-// One op's row. Without `make`, the op runs as in common/.
+// The row of one op. Without `make`, the op runs as in common/.
 struct CpuKernel {
   MakeKernel make = nullptr;
   WhyNot why_not = nullptr;
 };
 
-// By the op's name.
+// Rows by op name.
 using CpuKernelTable = std::map<std::string_view, CpuKernel>;
 
-// One per family; each adds its rows.
+// One function per family, which adds its rows.
 void AddElementwiseKernels(CpuKernelTable& table);
 void AddMatMulKernels(CpuKernelTable& table);
 void AddConvKernels(CpuKernelTable& table);
@@ -51,15 +51,15 @@ void AddReduceKernels(CpuKernelTable& table);
 void AddShapeKernels(CpuKernelTable& table);
 void AddIndexingKernels(CpuKernelTable& table);
 
-// Whether a convolution, or its weight gradient, is faster as one that reads
-// pixels.
+// Whether a convolution, or its weight gradient, is faster by the loops that
+// read pixels.
 bool ShouldReadPixels(const KernelRequest& conv);
 
-// The kernel that common/ has for the op (checked: it has one): slow, for what
-// a family does not do itself.
+// The kernel of common/ for an op that it has (checked). Slow: for nodes that a
+// family does not take.
 std::unique_ptr<Kernel> MakeCommonKernel(const KernelRequest& request);
 
-// The rules of floating ops: every floating operand is f32, or one of the two.
+// The rule of floating ops: every floating operand is f32, or f32 or bf16.
 std::string WhyNotF32(const KernelRequest& request);
 std::string WhyNotF32OrBF16(const KernelRequest& request);
 

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <vector>
 
+#include "core/base/parallel.h"
 #include "core/kernels/cpu/cpu_kernels.h"
-#include "core/kernels/cpu/parallel.h"
 #include "core/kernels/cpu/tile_program.h"
 #include "core/kernels/cpu/vector_functions.h"
 
@@ -18,8 +18,8 @@ bool FitsFloat(DType dtype) {
          dtype == DType::kBool;
 }
 
-// Whether the node's values all fit floats. Others (counters, indices, f64)
-// run in double, one element at a time.
+// Whether floats represent all values of the node. Other nodes (counters,
+// indices, f64) run in double, one element at a time.
 bool RunsInTiles(const KernelRequest& request) {
   for (size_t i = 0; i < request.node.inputs.size(); ++i) {
     if (!FitsFloat(request.input(i).dtype)) return false;
@@ -27,7 +27,7 @@ bool RunsInTiles(const KernelRequest& request) {
   return TileProgram::CanRun(request.node.attributes.Program("program"));
 }
 
-// An input of an elementwise node as the output's shape sees it.
+// An input of an elementwise node, broadcast to the output's shape.
 class BroadcastInput {
  public:
   BroadcastInput(const graph::TensorType& input, const Shape& shape)
@@ -47,16 +47,16 @@ class BroadcastInput {
   }
 
   bool is_scalar() const { return is_scalar_; }
-  // Whether its run can be read where it lies.
+  // Whether its runs can be read in place.
   bool is_direct() const { return is_dense_ && dtype_ == DType::kF32; }
-  // Whether a result of `dtype` may take its place, run by run.
+  // Whether a result of `dtype` may overwrite it, run by run.
   bool CanBecome(DType dtype) const { return is_dense_ && dtype_ == dtype; }
 
   // Writes elements begin .. begin + n of the broadcast input as floats.
   void Load(const std::byte* data, int64_t begin, int64_t n, float* out) const {
     const Axis& inner = axes_.back();
     int64_t done = 0;
-    // a short vector that repeats: its first period, and copies of that
+    // a short vector that repeats: load its first period, and copy it
     const bool is_period =
         axes_.size() == 2 && axes_[0].stride == 0 && 2 * inner.size < n;
     const int64_t num_loaded = is_period ? inner.size : n;
@@ -80,7 +80,7 @@ class BroadcastInput {
     int64_t stride;
   };
 
-  // Joins the axis to the one before it where they are walked as one.
+  // Merges the axis with the one before it if both are walked as one.
   void AddAxis(int64_t size, int64_t stride) {
     if (size == 1) return;
     if (!axes_.empty() && axes_.back().stride == stride * size) {
@@ -151,7 +151,7 @@ class ElementwiseKernel : public Kernel {
     num_threads_ =
         ThreadsFor(request.num_threads,
                    size_ * static_cast<int64_t>(program.instructions.size()));
-    // runs of the inputs, the program's own, and the result's
+    // runs of the inputs, the program's intermediate values, and the result
     floats_per_thread_ = program_.workspace_size() +
                          (inputs_.size() + 1) * TileProgram::kTileSize;
   }

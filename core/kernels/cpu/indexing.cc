@@ -1,13 +1,13 @@
 #include <algorithm>
 
+#include "core/base/parallel.h"
 #include "core/kernels/cpu/cpu_kernels.h"
-#include "core/kernels/cpu/parallel.h"
 
 namespace replicant::kernels::cpu {
 namespace {
 
 // inputs: dy [indices..., row], indices; output: the table's gradient. Each
-// thread has rows of the table, to which it adds those of dy in their order.
+// thread owns rows of the table, and adds the rows of dy to them in order.
 template <typename Index>
 std::unique_ptr<Kernel> MakeScatterAddBy(const CpuRequest& request) {
   const Shape& table = request.output().shape;

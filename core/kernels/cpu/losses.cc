@@ -3,8 +3,8 @@
 #include <limits>
 #include <vector>
 
+#include "core/base/parallel.h"
 #include "core/kernels/cpu/cpu_kernels.h"
-#include "core/kernels/cpu/parallel.h"
 #include "core/kernels/cpu/vector_functions.h"
 
 namespace replicant::kernels::cpu {
@@ -21,7 +21,7 @@ RowShape ShapeOf(const CpuRequest& request) {
   return {
       .rows = columns == 0 ? 0 : x.num_elements() / columns,
       .columns = columns,
-      // an exponential is some ten simple operations
+      // an exponential costs about ten simple operations
       .num_threads = ThreadsFor(request.num_threads, 16 * x.num_elements())};
 }
 
@@ -36,7 +36,7 @@ struct RowFunctions {
   void Scale(float* x, float scale, int64_t n) const {
     affine(x, nullptr, nullptr, scale, 0.0f, x, static_cast<size_t>(n));
   }
-  // out = x - max(x); returns sum e^out. `e` has n elements, for e^out.
+  // out = x - max(x); returns sum e^out. `e` has room for n elements.
   float ShiftByMax(const float* x, float* out, float* e, int64_t n) const {
     float largest = -std::numeric_limits<float>::infinity();
 #pragma omp simd reduction(max : largest)
@@ -52,7 +52,7 @@ struct RowFunctions {
   }
 };
 
-// Two rows of room for each thread.
+// Two rows of scratch for each thread.
 std::vector<float> RowWorkspace(const RowShape& s) {
   return std::vector<float>(
       static_cast<size_t>(2 * s.columns * int64_t{s.num_threads}));
@@ -109,7 +109,7 @@ std::unique_ptr<Kernel> MakeCrossEntropy(const CpuRequest& request) {
 }
 
 // inputs: probabilities [B, K], reward [B], discount [B]. The hat function of
-// the definition is not zero at two neighbours of a moved atom at most.
+// the definition is nonzero at no more than two neighbours of a moved atom.
 std::unique_ptr<Kernel> MakeProjection(const CpuRequest& request) {
   const RowShape s = ShapeOf(request);
   const double v_min = request.node.attributes.Float("v_min");
@@ -131,7 +131,7 @@ std::unique_ptr<Kernel> MakeProjection(const CpuRequest& request) {
               const double moved =
                   std::clamp(reward + discount * z, v_min, v_max);
               const double place = (moved - v_min) / gap;
-              // not a number stays one
+              // NaN is kept
               if (std::isnan(place)) {
                 m[0] = std::numeric_limits<float>::quiet_NaN();
                 continue;

@@ -1,8 +1,8 @@
 #include <array>
 #include <vector>
 
+#include "core/base/parallel.h"
 #include "core/kernels/cpu/cpu_kernels.h"
-#include "core/kernels/cpu/parallel.h"
 #include "core/kernels/cpu/primitive.h"
 #include "core/kernels/cpu/tile_program.h"
 #include "core/kernels/cpu/vector_functions.h"
@@ -41,16 +41,8 @@ class MatMulKernel : public Kernel {
     const memory::desc c = Matrix(s.m, s.n, false, request.output().dtype);
     const memory::desc bias =
         operands_.size() > 2 ? Matrix(1, s.n, false, dtype(2)) : memory::desc();
-    const dnnl::matmul::primitive_desc description(
-        Engine(), a, b, bias, c, AttributesOf(request.node.attributes));
-    std::vector<Primitive::Argument> arguments = {
-        {DNNL_ARG_SRC, a},
-        {DNNL_ARG_WEIGHTS, b},
-        {DNNL_ARG_DST, c},
-        {DNNL_ARG_SCRATCHPAD, description.scratchpad_desc()}};
-    if (operands_.size() > 2) arguments.emplace_back(DNNL_ARG_BIAS, bias);
-    matmul_ = Primitive(dnnl::matmul(description), arguments);
-    scratchpad_ = scratch_.Add(description.scratchpad_desc().get_size());
+    product_ = Product(a, b, bias, c, AttributesOf(request.node.attributes),
+                       &scratch_);
   }
 
   size_t scratch_size_bytes() const override { return scratch_.size_bytes(); }
@@ -58,16 +50,16 @@ class MatMulKernel : public Kernel {
     constexpr std::array kArguments = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS,
                                        DNNL_ARG_BIAS};
     for (size_t i = 0; i < operands_.size(); ++i) {
-      matmul_.Bind(kArguments[i],
-                   operands_[i].Bind(bindings.inputs[i], bindings.scratch));
+      product_.Bind(kArguments[i],
+                    operands_[i].Bind(bindings.inputs[i], bindings.scratch));
     }
-    matmul_.Bind(DNNL_ARG_DST,
-                 result_.Bind(bindings.outputs[0], bindings.scratch));
-    matmul_.Bind(DNNL_ARG_SCRATCHPAD, bindings.scratch + scratchpad_);
+    product_.Bind(DNNL_ARG_DST,
+                  result_.Bind(bindings.outputs[0], bindings.scratch));
+    product_.BindScratch(bindings.scratch);
   }
   void Launch(Stream& /*stream*/) override {
     for (const ConvertedOperand& operand : operands_) operand.Load();
-    matmul_.Run();
+    product_.Run();
     result_.Store();
   }
 
@@ -75,15 +67,15 @@ class MatMulKernel : public Kernel {
   ScratchLayout scratch_;
   std::vector<ConvertedOperand> operands_;
   ConvertedOperand result_;
-  Primitive matmul_;
-  size_t scratchpad_ = 0;
+  Product product_;
 };
 
-// Few rows against a matrix stored [N, K]: each element of the result is the
-// product of two contiguous rows, and what limits is the memory of the matrix.
+// Few rows times a matrix stored [N, K]. Each element of the result is the dot
+// product of two contiguous rows, and the speed of the matrix's memory is the
+// limit.
 class MatVecKernel : public Kernel {
  public:
-  // More rows than this are worth a blocked product.
+  // A blocked product is faster for more rows.
   static constexpr int64_t kMaxRows = 4;
 
   static bool CanRun(const KernelRequest& request) {

@@ -1,12 +1,12 @@
 #include <cmath>
 #include <vector>
 
+#include "core/base/parallel.h"
 #include "core/kernels/cpu/cpu_kernels.h"
-#include "core/kernels/cpu/parallel.h"
 #include "core/kernels/cpu/stored.h"
 #include "core/kernels/cpu/tile_program.h"
 
-// Layer norm in own loops: it moves memory, and oneDNN's would not move less.
+// Layer norm in own loops. It moves memory, and oneDNN's would move as much.
 namespace replicant::kernels::cpu {
 namespace {
 
@@ -54,7 +54,7 @@ std::unique_ptr<Kernel> MakeLayerNorm(const CpuRequest& request) {
   if (request.node.attributes.Has("activation")) {
     activation = TileProgram(request.node.attributes.Program("activation"));
   }
-  // each thread has the activation's workspace
+  // each thread has a workspace of the activation
   std::vector<float> workspace(static_cast<size_t>(s.num_threads) *
                                activation.workspace_size());
   return MakeHostKernel(
@@ -91,11 +91,11 @@ std::unique_ptr<Kernel> MakeLayerNorm(const CpuRequest& request) {
       });
 }
 
-// Column sums that several threads make: each adds blocks of rows in f32, and
+// Column sums by several threads. A thread sums blocks of rows in f32, and adds
 // the blocks in double.
 class ColumnSums {
  public:
-  // Rows whose sum in f32 loses less than its last two bits.
+  // Rows whose f32 sum loses less than its last two bits.
   static constexpr int64_t kBlockRows = 64;
 
   ColumnSums(int num_threads, int64_t num_sums)
@@ -107,7 +107,7 @@ class ColumnSums {
     std::fill(block_.begin(), block_.end(), 0.0f);
     std::fill(total_.begin(), total_.end(), 0.0);
   }
-  // The sums of the block that the thread is in.
+  // The sums of the thread's current block.
   float* block(int thread) {
     return block_.data() + static_cast<size_t>(thread) * num_sums_;
   }
@@ -120,7 +120,7 @@ class ColumnSums {
       block_sums[i] = 0.0f;
     }
   }
-  // Over all threads, in their order.
+  // Sums over all threads, in thread order.
   double Total(int64_t i) const {
     double sum = 0.0;
     for (size_t at = static_cast<size_t>(i); at < total_.size();

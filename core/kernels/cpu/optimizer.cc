@@ -4,15 +4,15 @@
 #include <cmath>
 #include <vector>
 
+#include "core/base/parallel.h"
 #include "core/kernels/cpu/cpu_kernels.h"
-#include "core/kernels/cpu/parallel.h"
 
 // Updates of all parameters in one sweep: each thread goes once through its
-// part of their elements and of their slots'.
+// part of the elements and of their slots.
 //
 // A node that makes a part of an update (graph::UpdatePart) goes through its
-// share of the chunks. These are the same for every number of parts, threads
-// and gradients, and so is what a chunk becomes.
+// share of the chunks. Chunks, and their results, are the same for every number
+// of parts, threads and gradients.
 namespace replicant::kernels::cpu {
 namespace {
 
@@ -24,10 +24,10 @@ struct Chunk {
   int64_t begin, end;
 };
 
-// Elements of tensors 0 .. count of a node, in pieces of equal work: all, or
-// those of its part of an update.
+// The elements of tensors 0 .. count of a node, in pieces of equal work: all of
+// them, or those of the node's part of an update.
 struct Sweep {
-  // Long enough to hide the call, short enough to balance.
+  // Long enough to hide the call's cost, short enough to balance threads.
   static constexpr int64_t kChunkSize = 4096;
 
   Sweep(const CpuRequest& request, size_t tensor_count)
@@ -77,8 +77,8 @@ class Gradients {
         first_(*graph::FirstGradient(request.node)),
         stride_(CountOf(request)) {}
 
-  // The gradient of a chunk: where it lies, or summed into
-  // `sum` [Sweep::kChunkSize].
+  // The gradient of a chunk: in place, or summed into `sum`
+  // [Sweep::kChunkSize].
   const float* Of(const Operands& operands, const Chunk& chunk,
                   float* sum) const {
     const auto gradient = [&](int64_t j) {
@@ -101,7 +101,7 @@ class Gradients {
     return sum;
   }
 
-  // Behind all groups.
+  // The index after all groups.
   size_t first_scalar() const {
     return first_ + static_cast<size_t>(part_.num_gradients) * stride_;
   }
@@ -117,8 +117,8 @@ struct SgdConstants {
   bool nesterov;
 };
 
-// `u` is null without momentum. The constants come by value: g++ vectorises no
-// loop whose stores might change them.
+// `u` is null without momentum. The constants are passed by value, because g++
+// does not vectorise a loop whose stores might change them.
 void UpdateSgd(SgdConstants k, int64_t n, float* p, float* u, const float* g) {
   if (u == nullptr) {
 #pragma omp simd
@@ -173,7 +173,7 @@ struct AdamConstants {
   float step_size, second_correction;
 };
 
-// By value as above.
+// By value, as above.
 void UpdateAdam(AdamConstants k, int64_t n, float* p, float* m, float* v,
                 const float* g) {
   const float one_minus_beta1 = 1.0f - k.beta1;
@@ -233,7 +233,7 @@ std::unique_ptr<Kernel> MakeMovingAverage(const CpuRequest& request) {
   return MakeHostKernel(request, [sweep](const Operands& operands) {
     const size_t n = sweep.num_tensors;
     const float rate = operands.input<float>(2 * n)[0];
-    // an infinite source must not reach a target that is not to change
+    // at rate 0 an infinite source must not reach the target
     if (rate == 0.0f) return;
     sweep.Run([&](const Chunk& chunk) {
       float* target = operands.output<float>(chunk.tensor);
@@ -254,7 +254,8 @@ std::unique_ptr<Kernel> MakeMovingAverage(const CpuRequest& request) {
 
 std::unique_ptr<Kernel> MakeGlobalNorm(const CpuRequest& request) {
   const Sweep sweep(request, request.node.inputs.size());
-  // one sum per chunk, added up in order: the same for any number of threads
+  // one sum per chunk, added in order: the same result for any number of
+  // threads
   std::vector<float> sums(sweep.chunks.size());
   return MakeHostKernel(
       request, [sweep, sums](const Operands& operands) mutable {

@@ -20,7 +20,7 @@ namespace replicant::kernels::cpu {
 // changes, or the kernels of several replicas pack and read them together.
 class PackMemory {
  public:
-  // Pieces of one that is shared, of about equal size.
+  // Pieces of a shared pack, of about equal size.
   static constexpr int64_t kPieces = 8;
 
   PackMemory() = default;
@@ -58,8 +58,8 @@ class PackMemory {
     return kept_ ? kept_->data() : scratch;
   }
 
-  // Calls make(piece) for each piece of 0 .. num_pieces - 1 that this kernel
-  // has to make now.
+  // Calls make(piece) for those of the pieces 0 .. num_pieces - 1 that this
+  // kernel has to make now.
   template <typename Make>
   void Refresh(int64_t num_pieces, const Make& make) {
     if (shared_) {

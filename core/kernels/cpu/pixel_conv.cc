@@ -2,18 +2,18 @@
 #include <cstring>
 #include <vector>
 
+#include "core/base/parallel.h"
 #include "core/kernels/cpu/cpu_kernels.h"
 #include "core/kernels/cpu/pack_memory.h"
-#include "core/kernels/cpu/parallel.h"
 #include "core/kernels/cpu/primitive.h"
 #include "core/kernels/cpu/tile_program.h"
 #include "core/kernels/cpu/window_loops.h"
 
-// Convolutions of the first layer, which read pixels. Own loops: oneDNN's pad
-// few channels to a vector of them, and would want the batch as floats in
-// memory. An image of floats is made where it is used, by the thread that uses
-// it, and stays in the cache. Threads take images as they get free, so that one
-// that other processes displace holds nobody up.
+// Convolutions of the first layer, which read pixels. oneDNN's would pad the
+// few channels to a whole vector, and would need the batch as floats in memory.
+// Here the thread that uses an image converts it to floats in its cache. A
+// thread takes the next image when it is free, so that a thread displaced by
+// other processes delays nobody.
 namespace replicant::kernels::cpu {
 namespace {
 
@@ -31,7 +31,7 @@ Windows WindowsOf(const graph::Attributes& attributes, const Shape& x,
           .channels = w[0]};
 }
 
-// The images of a batch of pixels [B, H, W, C]: moved, scaled, padded.
+// The images of a batch of pixels [B, H, W, C]: shifted, scaled, padded.
 class PixelImages {
  public:
   PixelImages(const CpuRequest& request, const Windows& windows)
@@ -44,7 +44,7 @@ class PixelImages {
         offset_(static_cast<float>(request.node.attributes.Float("offset"))),
         is_shifted_(request.node.attributes.Has("is_shifted")) {}
 
-  // Of pixels of one row, and as many more as the loops read.
+  // Pixels of one row, and as many more as the loops read.
   size_t row_size_bytes() const {
     const int64_t padded = (width_ + 2 * padding_) * channels_;
     return static_cast<size_t>(std::max(padded, windows_.plain_row_size()) +
@@ -57,7 +57,7 @@ class PixelImages {
     }
   }
 
-  // Makes image n as rows by blocks, or plain ones. `row`: row_size_bytes().
+  // Makes image n as rows by blocks, or as plain rows. `row`: row_size_bytes().
   void MakeBlocks(int64_t n, uint8_t* row, float* image) const {
     Make(
         n, row, windows_.blocked_row_size(), image,
@@ -128,7 +128,7 @@ class PixelImages {
   const int32_t* offsets_ = nullptr;
 };
 
-// Weights [O, C, KH, KW] as the loops have them: vectors of channels.
+// Weights [O, C, KH, KW] in the order of the loops: vectors of channels.
 class WindowWeights {
  public:
   explicit WindowWeights(const Shape& w)
@@ -142,7 +142,7 @@ class WindowWeights {
   int64_t num_channels() const { return num_vectors_ * lanes_; }
   int64_t size() const { return num_channels() * c_ * kh_ * kw_; }
 
-  // What is beyond the last channel is 0.
+  // Elements beyond the last channel are 0.
   void Pack(const float* w, float* packed) const {
     for (int64_t vector = 0; vector < num_vectors_; ++vector) {
       ForRuns([&](int64_t at) {
@@ -182,7 +182,7 @@ class WindowWeights {
   int64_t num_vectors_;
 };
 
-// What each thread needs while it works on an image.
+// A thread's scratch memory for one image.
 class ThreadScratch {
  public:
   ThreadScratch(int num_threads, size_t row_size_bytes, size_t image_floats,
@@ -262,7 +262,7 @@ class PixelConvKernel : public Kernel {
     if (has_bias_) {
       given_bias_ = reinterpret_cast<const float*>(bindings.inputs[2]);
     }
-    // the last part, which may have become none
+    // the last part, empty unless every launch packs
     packed_weights_ = reinterpret_cast<float*>(
         packed_.Bind(bindings.scratch + scratch_.size_bytes()));
     padded_bias_ = reinterpret_cast<float*>(bindings.scratch + bias_);
@@ -303,8 +303,8 @@ class PixelConvKernel : public Kernel {
   float* y_ = nullptr;
 };
 
-// inputs: x, dy, offsets or none. The batch is divided in parts, whatever the
-// number of threads, and their sums are added up in order.
+// inputs: x, dy, offsets or none. The batch is divided into the same parts for
+// every number of threads, and their sums are added in order.
 class PixelWeightGradientKernel : public Kernel {
  public:
   explicit PixelWeightGradientKernel(const CpuRequest& request)
@@ -313,7 +313,7 @@ class PixelWeightGradientKernel : public Kernel {
         images_(request, windows_),
         weights_(request.output().shape),
         batch_(request.input(0).shape[0]),
-        // none of an empty batch would leave the gradient unwritten
+        // an empty batch needs one part, which writes the gradient
         num_parts_(std::clamp<int64_t>(batch_, 1, kParts)),
         threads_(request.num_threads, images_.row_size_bytes(),
                  static_cast<size_t>(windows_.num_rows() *
@@ -381,8 +381,8 @@ std::unique_ptr<Kernel> Make(const CpuRequest& request) {
 
 bool ShouldReadPixels(const KernelRequest& conv) {
   const graph::TensorType& x = conv.input(0);
-  // a step of a row fills at least half of a block, else the loops work on
-  // little and spread it over much memory
+  // a row's step must fill at least half of a block: otherwise the loops do
+  // little work and spread it over much memory
   return x.dtype == DType::kF32 &&
          2 * conv.node.attributes.Int("stride") * x.shape[3] >= Windows::kBlock;
 }

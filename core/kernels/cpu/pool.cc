@@ -5,12 +5,12 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/base/parallel.h"
 #include "core/kernels/cpu/cpu_kernels.h"
-#include "core/kernels/cpu/parallel.h"
 #include "core/kernels/cpu/vector_functions.h"
 
-// Pooling in own loops over channels, which lie side by side, of f32 or bf16;
-// what is added up or compared is so as floats.
+// Pooling in own loops over channels, which are adjacent in memory, of f32 or
+// bf16. Sums and comparisons are in f32.
 namespace replicant::kernels::cpu {
 namespace {
 
@@ -19,9 +19,9 @@ struct PoolShape {
   int64_t b, h, w, c, yh, yw, window, stride, padding;
   int num_threads;
 
-  // Calls enter(y offset), see(x offset) for each pixel of the window that lies
-  // inside the image, leave(y offset), for each pixel of y of image n. Offsets
-  // are those of the first channel.
+  // Calls enter(y offset), see(x offset) for each pixel of the window inside
+  // the image, and leave(y offset), for each pixel of y of image n. Offsets are
+  // those of the first channel.
   template <typename Enter, typename See, typename Leave>
   void ForWindows(int64_t n, const Enter& enter, const See& see,
                   const Leave& leave) const {
@@ -98,7 +98,7 @@ std::unique_ptr<Kernel> MakeMaxPool(const CpuRequest& request) {
               },
               [&](int64_t xi) {
                 const T* pixel = x + xi;
-        // not a number wins, and stays
+        // NaN wins, and is kept
 #pragma omp simd
                 for (int64_t k = 0; k < s.c; ++k) {
                   const auto value = static_cast<float>(pixel[k]);
@@ -148,7 +148,7 @@ std::unique_ptr<Kernel> MakeAveragePool(const CpuRequest& request) {
       });
 }
 
-// Where gradients of one image are added up: in their place if it is f32.
+// Where the gradients of one image are summed: in place if it is f32.
 template <typename T>
 class ImageSums {
  public:
@@ -158,7 +158,7 @@ class ImageSums {
                     ? 0
                     : static_cast<size_t>(s.num_threads * size_)) {}
 
-  // All 0. `place` is the image's.
+  // All zeros. `place` is the image's.
   float* Begin(int thread, T* place) {
     float* sums = nullptr;
     if constexpr (std::is_same_v<T, float>) {
@@ -180,8 +180,8 @@ class ImageSums {
   std::vector<float> floats_;
 };
 
-// inputs: x, dy. Each thread notes for each channel the largest value of the
-// window so far and which pixel of it was the first of these.
+// inputs: x, dy. For each channel a thread keeps the largest value of the
+// window so far and the first pixel that has it.
 template <typename T>
 std::unique_ptr<Kernel> MakeMaxPoolGradient(const CpuRequest& request) {
   const PoolShape s =
@@ -286,7 +286,7 @@ std::unique_ptr<Kernel> MakeUpsample(const CpuRequest& request) {
   });
 }
 
-// One of two functions, by what the images are stored as.
+// One of two functions, by the dtype of the images.
 template <std::unique_ptr<Kernel> (*make_f32)(const CpuRequest&),
           std::unique_ptr<Kernel> (*make_bf16)(const CpuRequest&)>
 std::unique_ptr<Kernel> MakeByDType(const CpuRequest& request) {

@@ -7,7 +7,7 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
-#include "core/kernels/cpu/parallel.h"
+#include "core/base/parallel.h"
 #include "core/kernels/cpu/vector_functions.h"
 
 namespace replicant::kernels::cpu {
@@ -15,7 +15,7 @@ namespace {
 
 using graph::ScalarOp;
 
-// How oneDNN calls a scalar op, with its parameters.
+// oneDNN's algorithm for a scalar op, with its parameters.
 struct Eltwise {
   dnnl::algorithm algorithm;
   float alpha = 0.0f;
@@ -51,7 +51,7 @@ std::optional<Eltwise> EltwiseOf(
 }  // namespace
 
 const dnnl::engine& Engine() {
-  // a handle to the host; it has no state that one user could see of another
+  // a handle of the host, without state that users could share
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   return engine;
 }
@@ -60,7 +60,8 @@ Primitive::Primitive(dnnl::primitive primitive,
                      const std::vector<Argument>& arguments)
     : primitive_(std::move(primitive)), stream_(Engine()) {
   for (const auto& [argument, desc] : arguments) {
-    // what a primitive does not need (an empty scratchpad) has size 0
+    // an argument that a primitive does not need (an empty scratchpad) has size
+    // 0
     memories_.push_back(dnnl::memory(desc, Engine(), DNNL_MEMORY_NONE));
     arguments_.push_back({argument, memories_.back().get()});
   }
@@ -69,7 +70,7 @@ Primitive::Primitive(dnnl::primitive primitive,
 void Primitive::Bind(int argument, const std::byte* data) {
   for (size_t i = 0; i < arguments_.size(); ++i) {
     if (arguments_[i].arg != argument) continue;
-    // the library has one handle type for what it reads and what it writes
+    // the library has one handle type for reading and writing
     memories_[i].set_data_handle(const_cast<std::byte*>(data));
     return;
   }
@@ -130,11 +131,29 @@ dnnl::memory::data_type DataTypeOf(DType dtype) {
 }
 
 dnnl::memory::data_type ComputeTypeOf(DType dtype) {
-  // an instruction set's number has the bits of those that it contains
+  // the number of an instruction set has the bits of those that it includes
   constexpr auto kNeeded = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_bf16);
   const auto isa = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
   return (isa & kNeeded) == kNeeded ? DataTypeOf(dtype)
                                     : dnnl::memory::data_type::f32;
+}
+
+Product::Product(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
+                 const dnnl::memory::desc& bias,
+                 const dnnl::memory::desc& result,
+                 const dnnl::primitive_attr& attributes,
+                 ScratchLayout* scratch) {
+  const dnnl::matmul::primitive_desc description(Engine(), a, b, bias, result,
+                                                 attributes);
+  const dnnl::memory::desc scratchpad = description.scratchpad_desc();
+  std::vector<Primitive::Argument> arguments = {
+      {DNNL_ARG_SRC, a},
+      {DNNL_ARG_WEIGHTS, b},
+      {DNNL_ARG_DST, result},
+      {DNNL_ARG_SCRATCHPAD, scratchpad}};
+  if (!bias.is_zero()) arguments.emplace_back(DNNL_ARG_BIAS, bias);
+  primitive_ = Primitive(dnnl::matmul(description), arguments);
+  scratchpad_at_ = scratch->Add(scratchpad.get_size());
 }
 
 ConvertedOperand::ConvertedOperand(const graph::TensorType& type,
@@ -148,7 +167,7 @@ ConvertedOperand::ConvertedOperand(const graph::TensorType& type,
 }
 
 std::byte* ConvertedOperand::Bind(const std::byte* stored, std::byte* scratch) {
-  // one type for what is read and what is written, as with Primitive
+  // one type for reading and writing, as in Primitive
   stored_ = const_cast<std::byte*>(stored);
   floats_ = is_converted_ ? scratch + offset_ : stored_;
   return floats_;

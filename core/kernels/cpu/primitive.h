@@ -12,14 +12,14 @@
 
 namespace replicant::kernels::cpu {
 
-// The CPU as oneDNN sees it.
+// oneDNN's CPU engine.
 const dnnl::engine& Engine();
 
-// A oneDNN primitive with its arguments, prepared once, run without an
-// allocation of ours.
+// A oneDNN primitive with its arguments. It is prepared once and runs without
+// an allocation of ours.
 class Primitive {
  public:
-  // A memory argument: DNNL_ARG_..., and how it lies.
+  // A memory argument: DNNL_ARG_..., and its layout.
   using Argument = std::pair<int, dnnl::memory::desc>;
 
   Primitive() = default;
@@ -27,7 +27,8 @@ class Primitive {
 
   // Whether there is anything to run.
   bool is_valid() const { return !arguments_.empty(); }
-  // Fixes where the argument lies; it was named to the constructor (checked).
+  // Fixes the address of an argument that was given to the constructor
+  // (checked).
   void Bind(int argument, const std::byte* data);
   // Throws DeviceError if the library refuses.
   void Run();
@@ -36,15 +37,15 @@ class Primitive {
   dnnl::primitive primitive_;
   dnnl::stream stream_;
   std::vector<dnnl::memory> memories_;
-  // what the library's C interface takes
+  // in the form of the library's C interface
   std::vector<dnnl_exec_arg_t> arguments_;
 };
 
-// Copies between two layouts of one tensor; not valid where they are equal.
+// Copies between two layouts of one tensor. Not valid if they are equal.
 Primitive MakeReorder(const dnnl::memory::desc& from,
                       const dnnl::memory::desc& to);
 
-// Equal for equal layouts of blocks, and for no others.
+// A text that is equal for equal blocked layouts only.
 std::string LayoutText(const dnnl::memory::desc& desc);
 
 // Row-major, of any rank.
@@ -52,27 +53,27 @@ dnnl::memory::desc RowMajor(
     const Shape& shape,
     dnnl::memory::data_type type = dnnl::memory::data_type::f32);
 
-// A matrix [rows, columns] in ComputeTypeOf(dtype), which may be stored the
-// other way round.
+// A matrix [rows, columns] in ComputeTypeOf(dtype), which may be stored
+// transposed.
 dnnl::memory::desc Matrix(int64_t rows, int64_t columns, bool is_transposed,
                           DType dtype);
 
-// A dtype as oneDNN calls it: f32 or bf16 (checked).
+// oneDNN's name of a dtype: f32 or bf16 (checked).
 dnnl::memory::data_type DataTypeOf(DType dtype);
-// In what a primitive is to take operands of this dtype. bf16 only where the
-// processor multiplies it (AVX512_BF16 and later): elsewhere oneDNN's
-// primitives of bf16 take five times as long as those of f32, and converting in
-// front and behind gives the same result, bf16 products being exact in f32.
+// The type in which a primitive takes operands of this dtype. It is bf16 only
+// if the processor multiplies bf16 (AVX512_BF16 and later). Elsewhere oneDNN's
+// bf16 primitives take five times as long as f32 ones, and converting before
+// and after gives the same result, because bf16 products are exact in f32.
 dnnl::memory::data_type ComputeTypeOf(DType dtype);
 
-// Attributes that every primitive here has: scratch memory from the caller,
-// and the node's activation as a post-op (CanBePostOp()).
+// The attributes of every primitive here: scratch memory from the caller, and
+// the node's activation as a post-op (CanBePostOp()).
 dnnl::primitive_attr AttributesOf(const graph::Attributes& attributes);
 
 // Whether oneDNN can apply the activation after a primitive.
 bool CanBePostOp(const graph::ScalarProgram& activation);
 
-// Sizes of parts of a kernel's scratch memory, one after the other.
+// The parts of a kernel's scratch memory, one after the other.
 class ScratchLayout {
  public:
   // Adds a part; returns its offset, a multiple of 64.
@@ -87,20 +88,45 @@ class ScratchLayout {
   size_t size_bytes_ = 0;
 };
 
-// An operand of a primitive that takes it in ComputeTypeOf() its dtype: where
-// it lies, or converted in a part of the kernel's scratch memory.
+// A product of matrices, or of one matrix per position: a b, plus a bias.
+class Product {
+ public:
+  Product() = default;
+  // `bias` may be an empty description. Adds the library's scratch memory to
+  // `scratch`.
+  Product(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
+          const dnnl::memory::desc& bias, const dnnl::memory::desc& result,
+          const dnnl::primitive_attr& attributes, ScratchLayout* scratch);
+
+  // Fixes the address of an operand: DNNL_ARG_SRC is a, DNNL_ARG_WEIGHTS b.
+  void Bind(int argument, const std::byte* data) {
+    primitive_.Bind(argument, data);
+  }
+  // Fixes the address of the library's scratch memory within the kernel's.
+  void BindScratch(const std::byte* scratch) {
+    primitive_.Bind(DNNL_ARG_SCRATCHPAD, scratch + scratchpad_at_);
+  }
+  void Run() { primitive_.Run(); }
+
+ private:
+  Primitive primitive_;
+  size_t scratchpad_at_ = 0;
+};
+
+// An operand of a primitive that takes it in ComputeTypeOf() its dtype: in
+// place, or converted in a part of the kernel's scratch memory.
 class ConvertedOperand {
  public:
   // Adds the part to `scratch`, if one is needed.
   ConvertedOperand(const graph::TensorType& type, int num_threads,
                    ScratchLayout* scratch);
 
-  // Where the primitive finds it, or puts it.
+  // The address that the primitive reads or writes.
   std::byte* Bind(const std::byte* stored, std::byte* scratch);
-  // Converts what is stored for the primitive. `part`: the operand is that many
-  // times `type` further on.
+  // Converts the stored operand for the primitive. `part`: the operand begins
+  // that many times the size of `type` further on.
   void Load(int64_t part = 0) const;
-  // Stores what the primitive has made.
+  // Stores the primitive's result.
   void Store(int64_t part = 0) const;
 
  private:

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/base/check.h"
-#include "core/kernels/cpu/parallel.h"
+#include "core/base/parallel.h"
 #include "core/kernels/cpu/primitive.h"
 
 namespace replicant::kernels::cpu {
@@ -13,7 +13,7 @@ namespace {
 
 using dnnl::memory;
 
-// Which of a convolution's tensors the op makes of the other two.
+// The tensor of a convolution that the op computes from the other two.
 enum class Made { kY, kX, kW };
 
 Made MadeBy(const graph::Node& node) {
@@ -31,7 +31,7 @@ struct ConvTypes {
           : made == Made::kX ? request.input(0)
                              : request.input(1)) {}
 
-  // What windows see of x, [P, C KH KW].
+  // The type of the rows that windows see of x, [P, C KH KW].
   graph::TensorType Rows() const {
     return {x.dtype, Shape({y.shape[0] * y.shape[1] * y.shape[2],
                             w.shape.num_elements() / w.shape[0]})};
@@ -44,7 +44,8 @@ struct ConvTypes {
 };
 
 // What each window of a convolution sees, one row each, in the order of the
-// weights: brought together in memory of its own, but where it is the image.
+// weights. The rows are copied together, unless the image already has them in
+// order.
 class SeenRows {
  public:
   SeenRows(const ConvTypes& types, const graph::Attributes& attributes,
@@ -77,7 +78,7 @@ class SeenRows {
     }
   }
 
-  // Of windows of one pixel; what none sees becomes 0.
+  // For windows of one pixel. Pixels that no window sees become 0.
   void Scatter(const std::byte* rows, std::byte* images) const {
     ParallelFor(num_threads_, x_[0] * x_[1],
                 [&](int /*thread*/, int64_t begin, int64_t end) {
@@ -103,11 +104,11 @@ class SeenRows {
   size_t PixelBytes(int64_t num_pixels) const {
     return static_cast<size_t>(num_pixels * x_[3]) * element_bytes_;
   }
-  // Of lines of the images.
+  // Size of lines of the images.
   size_t LineBytes(int64_t num_lines) const {
     return PixelBytes(num_lines * x_[2]);
   }
-  // The first line of the images that the windows of a line of the result see;
+  // The first line of the images that the windows of a line of the result see,
   // without padding.
   int64_t LineOf(int64_t line) const {
     return line / y_[1] * x_[1] + line % y_[1] * stride_;
@@ -163,7 +164,7 @@ class ProductConvKernel : public Kernel {
 
   size_t scratch_size_bytes() const override { return scratch_.size_bytes(); }
   void Bind(const KernelBindings& bindings) override {
-    // written where they are made only
+    // written only if the op makes images
     images_ = made_ == Made::kX ? bindings.outputs[0]
                                 : const_cast<std::byte*>(bindings.inputs[0]);
     rows_ = seen_.are_image() ? images_ : bindings.scratch + rows_at_;
@@ -189,7 +190,7 @@ class ProductConvKernel : public Kernel {
         break;
     }
     if (bias_) bind(DNNL_ARG_BIAS, *bias_, bindings.inputs[2]);
-    product_.Bind(DNNL_ARG_SCRATCHPAD, bindings.scratch + scratchpad_at_);
+    product_.BindScratch(bindings.scratch);
   }
 
   void Launch(Stream& /*stream*/) override {
@@ -247,16 +248,8 @@ class ProductConvKernel : public Kernel {
       bias_.emplace(type, request.num_threads, &scratch_);
       bias = Matrix(1, type.shape[0], /*is_transposed=*/false, type.dtype);
     }
-    const dnnl::matmul::primitive_desc description(
-        Engine(), a, b, bias, result, AttributesOf(request.node.attributes));
-    std::vector<Primitive::Argument> arguments = {
-        {DNNL_ARG_SRC, a},
-        {DNNL_ARG_WEIGHTS, b},
-        {DNNL_ARG_DST, result},
-        {DNNL_ARG_SCRATCHPAD, description.scratchpad_desc()}};
-    if (bias_) arguments.emplace_back(DNNL_ARG_BIAS, bias);
-    product_ = Primitive(dnnl::matmul(description), arguments);
-    scratchpad_at_ = scratch_.Add(description.scratchpad_desc().get_size());
+    product_ = Product(a, b, bias, result,
+                       AttributesOf(request.node.attributes), &scratch_);
   }
 
   const ConvertedOperand& Result() const {
@@ -271,8 +264,7 @@ class ProductConvKernel : public Kernel {
   ConvertedOperand w_;
   ConvertedOperand y_;
   std::optional<ConvertedOperand> bias_;
-  Primitive product_;
-  size_t scratchpad_at_ = 0;
+  Product product_;
   size_t rows_at_ = 0;
   std::byte* images_ = nullptr;
   std::byte* rows_ = nullptr;
@@ -290,7 +282,7 @@ bool PrefersProduct(const CpuRequest& request) {
   const int64_t num_weights = types.w.shape.num_elements();
   if (types.w.shape[2] != 1 || types.w.shape[3] != 1 ||
       attributes.Int("padding") != 0) {
-    // unpacking the gradient costs what it costs, however few the pixels
+    // unpacking the gradient has a fixed cost, however few the pixels
     constexpr int64_t kMostPixels = 511;
     constexpr int64_t kFewestWeights = 1 << 20;
     return types.made == Made::kW && num_pixels <= kMostPixels &&
@@ -298,13 +290,13 @@ bool PrefersProduct(const CpuRequest& request) {
   }
   if (types.made == Made::kW) {
     // oneDNN's convolution has no fast loops for the gradient of many weights,
-    // however many the pixels; with a stride and channels that do not fill its
+    // however many the pixels. With a stride and channels that do not fill its
     // vectors it writes past its scratch memory (3.2, AVX-512)
     constexpr int64_t kFewestWeights = 1 << 17;
     return attributes.Int("stride") > 1 || num_weights >= kFewestWeights;
   }
-  // its other loops are as fast as the product; packing the weights costs what
-  // it costs, however few the pixels
+  // oneDNN's other loops are as fast as the product; packing the weights has a
+  // fixed cost, however few the pixels
   constexpr int64_t kMostPixels = 1024;
   return num_pixels <= kMostPixels;
 }

@@ -4,19 +4,19 @@
 
 #include "core/kernels/cpu/cpu_kernels.h"
 
-// Convolutions as matrix products of oneDNN, of what their windows see, one row
-// each, x [P, C KH KW], and the weights w [O, C KH KW] as they lie:
+// Convolutions as oneDNN's matrix products: of x [P, C KH KW], one row for what
+// each window sees, and the weights w [O, C KH KW] as they are stored:
 //
 //   y = x w^T    dx = y w    dw = y^T x
 //
-// so that no weights are packed and no gradient is unpacked. Of windows of
-// several pixels the gradient of the weights only.
+// No weights are packed, and no gradient is unpacked. Windows of several pixels
+// are supported for the gradient of the weights only.
 namespace replicant::kernels::cpu {
 
-// Whether this is the faster way for Conv2d or one of its gradients.
+// Whether this method is faster for a Conv2d or one of its gradients.
 bool PrefersProduct(const CpuRequest& request);
 
-// PrefersProduct(request) (checked).
+// Requires PrefersProduct(request) (checked).
 std::unique_ptr<Kernel> MakeProductConv(const CpuRequest& request);
 
 }  // namespace replicant::kernels::cpu

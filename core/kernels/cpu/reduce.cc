@@ -3,13 +3,13 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/parallel.h"
 #include "core/kernels/cpu/cpu_kernels.h"
-#include "core/kernels/cpu/parallel.h"
 
 namespace replicant::kernels::cpu {
 namespace {
 
-// What a reduction does: its neutral element, and one step. NaN wins.
+// A reduction's neutral element, and one step. NaN wins.
 struct SumOf {
   static constexpr float kStart = 0.0f;
   static float Step(float so_far, float x) { return so_far + x; }
@@ -27,8 +27,8 @@ struct MinOf {
   }
 };
 
-// A reduction to f32 as one over the middle of [outer, reduced, inner]; other
-// sets of axes are not of this form.
+// A reduction to f32 over the middle axis of [outer, reduced, inner]. Other
+// sets of axes are left to common/.
 struct ReduceShape {
   int64_t outer = 1;
   int64_t reduced = 1;
@@ -62,7 +62,7 @@ ReduceShape ShapeOf(const KernelRequest& request, int num_threads) {
   return s;
 }
 
-// Elements whose sum in f32 loses little: longer ones are added up in double.
+// Elements whose f32 sum loses little. Longer sums are in double.
 constexpr int64_t kBlock = 256;
 
 // The reduction of n contiguous elements.
@@ -72,7 +72,7 @@ double ReduceRun(const T* x, int64_t n) {
   double total = static_cast<double>(Op::kStart);
   for (int64_t begin = 0; begin < n; begin += kBlock * kLanes) {
     const int64_t end = std::min(n, begin + kBlock * kLanes);
-    // a fixed number of partial results, so that the order is fixed as well
+    // a fixed number of partial results fixes the order of the sum
     float lanes[kLanes];
     std::fill_n(lanes, kLanes, Op::kStart);
     int64_t i = begin;
@@ -129,8 +129,8 @@ void ReduceColumns(const T* x, int64_t rows, int64_t stride, int64_t n,
   }
 }
 
-// Few columns under many rows: the rows are divided, and the parts' results
-// put together in order.
+// Few columns and many rows: the rows are divided, and the results of the parts
+// combined in order.
 constexpr int64_t kRowsPerPart = 4096;
 
 template <typename Op, typename T>

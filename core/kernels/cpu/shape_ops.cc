@@ -3,11 +3,11 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/parallel.h"
 #include "core/kernels/cpu/cpu_kernels.h"
-#include "core/kernels/cpu/parallel.h"
 
 // Kernels that move runs of bytes on all threads. Transposes, gathers and
-// random numbers run as in common/.
+// random numbers stay in common/.
 namespace replicant::kernels::cpu {
 namespace {
 
@@ -18,12 +18,12 @@ size_t BytesOf(const graph::TensorType& type) {
 // Output 0 becomes a copy of one of the inputs.
 std::unique_ptr<Kernel> MakeCopyOf(const CpuRequest& request, size_t input) {
   const auto size_bytes = static_cast<int64_t>(BytesOf(request.output()));
-  // a copy of bytes is limited by memory, which few threads fill
+  // memory bandwidth limits a copy, and few threads saturate it
   const int num_threads = ThreadsFor(request.num_threads, size_bytes / 16);
   return MakeHostKernel(request, [=](const Operands& operands) {
     const std::byte* from = operands.inputs[input];
     std::byte* to = operands.outputs[0];
-    // shared memory needs no copy
+    // a shared tensor needs no copy
     if (from == to) return;
     ParallelFor(num_threads, size_bytes,
                 [&](int /*thread*/, int64_t begin, int64_t end) {
@@ -39,19 +39,19 @@ std::unique_ptr<Kernel> MakeCopy(const CpuRequest& request) {
   return MakeCopyOf(request, 0);
 }
 
-// inputs: the version that is replaced, the new value
+// inputs: the version to replace, the new value
 std::unique_ptr<Kernel> MakeAssign(const CpuRequest& request) {
   return MakeCopyOf(request, 1);
 }
 
-// Bytes of the elements of `shape` at axis and behind it.
+// Bytes of the elements of `shape` from `axis` on.
 int64_t BytesFrom(const graph::TensorType& type, int axis) {
   auto size = static_cast<int64_t>(DTypeSize(type.dtype));
   for (int i = axis; i < type.shape.rank(); ++i) size *= type.shape[i];
   return size;
 }
 
-// Before the axis all inputs and the output have the same rows; each row of the
+// All inputs and the output have the same axes before this one. Each row of the
 // output is one run of each input.
 std::unique_ptr<Kernel> MakeConcat(const CpuRequest& request) {
   const auto axis = static_cast<int>(request.node.attributes.Int("axis"));

@@ -7,12 +7,12 @@
 #include "core/kernels/cpu/vector_functions.h"
 #include "core/tensor/dtype.h"
 
-// Tensors that are stored as f32 or bf16 and computed with as floats, run by
-// run: f32 where it lies, bf16 by way of a scratch run that stays in the cache.
+// Runs of tensors that are stored as f32 or bf16 and computed in f32. f32 is
+// used in place. bf16 goes through a scratch run that stays in the cache.
 namespace replicant::kernels::cpu {
 
-// Elements begin .. begin + n of a stored tensor: where they lie, or in
-// `scratch`, of n floats (of f32 it may be null).
+// Elements begin .. begin + n of a stored tensor as floats: in place, or in
+// `scratch`, of n floats (which may be null for f32).
 inline const float* LoadRun(const std::byte* data, DType dtype, int64_t begin,
                             int64_t n, float* scratch) {
   if (dtype == DType::kF32) return reinterpret_cast<const float*>(data) + begin;
@@ -21,14 +21,14 @@ inline const float* LoadRun(const std::byte* data, DType dtype, int64_t begin,
   return scratch;
 }
 
-// Where elements from `begin` on are to be computed, before StoreRun().
+// Where to compute elements from `begin` on, before StoreRun().
 inline float* PlaceOfRun(std::byte* data, DType dtype, int64_t begin,
                          float* scratch) {
   return dtype == DType::kF32 ? reinterpret_cast<float*>(data) + begin
                               : scratch;
 }
 
-// Puts n elements that were computed at PlaceOfRun() where they belong.
+// Stores n elements that were computed at PlaceOfRun().
 inline void StoreRun(const float* run, std::byte* data, DType dtype,
                      int64_t begin, int64_t n) {
   if (dtype == DType::kF32) return;
@@ -36,8 +36,8 @@ inline void StoreRun(const float* run, std::byte* data, DType dtype,
          reinterpret_cast<BFloat16*>(data) + begin);
 }
 
-// Room for runs of a stored tensor as floats, num_runs of run_size elements for
-// each thread; none where it is stored as f32.
+// Memory for runs of a stored tensor as floats, num_runs of run_size elements
+// for each thread; empty for a tensor stored as f32.
 class RunScratch {
  public:
   RunScratch(DType dtype, int num_threads, std::size_t num_runs,

@@ -4,7 +4,7 @@
 #include <xmmintrin.h>
 #endif
 
-#include "core/kernels/cpu/parallel.h"
+#include "core/base/parallel.h"
 
 namespace replicant::kernels::cpu {
 namespace {
@@ -29,7 +29,7 @@ void SetControl(unsigned /*control*/) {}
 
 FlushSubnormals::FlushSubnormals(int num_threads) : control_(Control()) {
   SetControl(control_ | kFlush);
-  // Threads keep their settings from one parallel region to the next.
+  // Threads keep their settings between parallel regions.
   thread_local int team = 1;
   if (num_threads <= team) return;
   ParallelFor(num_threads, num_threads,

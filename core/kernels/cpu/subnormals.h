@@ -2,11 +2,11 @@
 
 namespace replicant::kernels::cpu {
 
-// While one lives, its thread and from then on the OpenMP team of its thread
-// take floats below 2^-126 for 0, as operands and as results. Processors work
-// on such numbers a hundred times slower, and training makes them by itself:
-// an optimizer's moments of a weight whose gradients have ended fall until they
-// are there, and stay.
+// Treats floats below 2^-126 as 0, as operands and as results, on its thread
+// and from then on on the thread's OpenMP team, while the object lives.
+// Processors are a hundred times slower on such numbers, and training produces
+// them: an optimizer's moments of a weight without gradients decay until they
+// are subnormal, and stay so.
 class FlushSubnormals {
  public:
   explicit FlushSubnormals(int num_threads);

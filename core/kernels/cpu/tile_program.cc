@@ -21,7 +21,7 @@ bool TileProgram::CanRun(const ScalarProgram& program) {
 TileProgram::TileProgram(const ScalarProgram& program) {
   REPLICANT_CHECK(CanRun(program), "{}", program.ToString());
   const auto num_inputs = static_cast<size_t>(program.num_inputs);
-  // the instruction after which a value is not needed any more
+  // the last instruction that uses a value
   std::vector<size_t> last_use(num_inputs + program.instructions.size());
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const auto& instruction = program.instructions[i];
@@ -38,7 +38,7 @@ TileProgram::TileProgram(const ScalarProgram& program) {
     Step step{.function = FindVectorFunction(instruction.op),
               .p = static_cast<float>(instruction.p),
               .q = static_cast<float>(instruction.q)};
-    // a copy to bool is a comparison with 0
+    // converting to bool is comparing with 0
     if (instruction.op == graph::ScalarOp::kCopy &&
         instruction.dtype == DType::kBool) {
       step.function = FindVectorFunction(graph::ScalarOp::kOr);
@@ -52,14 +52,14 @@ TileProgram::TileProgram(const ScalarProgram& program) {
       step.operands[k] = {
           .is_input = value < num_inputs,
           .number = value < num_inputs ? value : slot_of[value]};
-      // given back once, though an instruction may use a value twice
+      // release it once, though an instruction may use a value twice
       if (value >= num_inputs && last_use[value] == i) {
         free_slots.push_back(slot_of[value]);
         last_use[value] = SIZE_MAX;
       }
     }
     if (free_slots.empty()) free_slots.push_back(num_slots_++);
-    // a result may take the place of an operand: functions allow it
+    // a result may overwrite an operand: the functions allow it
     step.slot = free_slots.back();
     free_slots.pop_back();
     slot_of[num_inputs + i] = step.slot;

@@ -9,41 +9,42 @@
 
 namespace replicant::kernels::cpu {
 
-// A scalar program made ready to run on short runs of f32 elements, one
-// instruction after the other over all of a run, so that what passes between
-// instructions stays in the first-level cache.
+// A scalar program for short runs of f32 elements. Each instruction goes over
+// the whole run before the next one starts, so that intermediate values stay in
+// the first-level cache.
 //
-// Truth values and small integers (bool, u8) pass as floats, which hold them
-// exactly, and so does bf16, to which a result is rounded on its way; the last
-// one is rounded by who stores it. CanRun() says which programs that leaves.
+// Truth values and small integers (bool, u8) are held as floats, which
+// represent them exactly. So is bf16: a result is rounded to it as it is
+// computed, except the last one, which the caller rounds when it stores it.
+// CanRun() tells which programs qualify.
 //
-// Thread-safety: Run() may be called at once with different workspaces.
+// Thread-safety: Run() may be called concurrently with different workspaces.
 class TileProgram {
  public:
-  // Elements of a run at most.
+  // Maximum number of elements of a run.
   static constexpr size_t kTileSize = 1024;
 
   // Whether every value of the program fits a float: results f32, bf16 or bool.
   static bool CanRun(const graph::ScalarProgram& program);
 
-  // The program does nothing until it is given one.
+  // An empty program, which does nothing.
   TileProgram() = default;
-  // CanRun(program) (checked).
+  // Requires CanRun(program) (checked).
   explicit TileProgram(const graph::ScalarProgram& program);
 
   bool is_empty() const { return steps_.empty(); }
-  // Floats that Run() needs for what passes between instructions.
+  // Floats of intermediate values that Run() needs.
   size_t workspace_size() const { return num_slots_ * kTileSize; }
 
   // Computes n <= kTileSize elements (checked). inputs[k] is input k's run of n
   // floats; `out` may be one of them.
   void Run(const float* const* inputs, float* out, size_t n,
            float* workspace) const;
-  // The same on any number of elements, of which each is its own only input.
+  // The same for any number of elements, each of which is its own only input.
   void RunInPlace(float* x, int64_t n, float* workspace) const;
 
  private:
-  // One instruction; an operand is an input or a slot of the workspace.
+  // One instruction. An operand is an input or a slot of the workspace.
   struct Operand {
     bool is_input = true;
     size_t number = 0;
@@ -53,7 +54,7 @@ class TileProgram {
     Operand operands[3];
     float p = 0.0f;
     float q = 0.0f;
-    // where the result goes; the last one's goes out
+    // slot of the result; the last instruction writes to `out`
     size_t slot = 0;
   };
 

@@ -3,8 +3,8 @@
 #include <limits>
 #include <type_traits>
 
-// Compiled once per instruction set that is worth it. The project's baseline is
-// AVX2, so SSE has no processor to run on.
+// Compiled once for each instruction set of interest. The project's baseline is
+// AVX2, so no processor needs SSE.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/vector_functions.cc"
@@ -28,7 +28,7 @@ HWY_INLINE V One() { return hn::Set(D(), 1.0f); }
 HWY_INLINE V Zero() { return hn::Zero(D()); }
 HWY_INLINE V Truth(hn::Mask<D> mask) { return hn::IfThenElseZero(mask, One()); }
 
-// What the library's polynomials make of NaN is their secret.
+// The library does not say what its polynomials make of NaN.
 HWY_INLINE V KeepNaN(V a, V value) {
   return hn::IfThenElse(hn::IsNaN(a), a, value);
 }
@@ -94,7 +94,7 @@ HWY_INLINE void Apply(const float* const* operands, float p, float q,
     hn::StoreU(f(load(0, i), load(1, i), load(2, i), vp, vq), d, out + i);
   }
   if (i == n) return;
-  // the rest in full vectors elsewhere: same code, same bits
+  // copy the rest to full vectors: the same code gives the same bits
   alignas(64) float rest[4][hn::MaxLanes(D())] = {};
   for (size_t k = 0; k < kArity; ++k) {
     for (size_t j = i; j < n; ++j) rest[k][j - i] = operands[k][j];
@@ -242,7 +242,7 @@ VectorFunction Find(ScalarOp op) {
 using DU = hn::RebindToUnsigned<D>;
 using DHalf = hn::Rebind<uint16_t, D>;
 
-// The upper halves of floats rounded to bf16, as BFloat16::Round().
+// The upper halves of floats, rounded to bf16 as by BFloat16::Round().
 HWY_INLINE hn::Vec<DU> RoundedHalves(V a) {
   const DU du;
   const hn::Vec<DU> word = hn::BitCast(du, a);
@@ -282,7 +282,7 @@ void FloatsToHalves(const float* x, size_t n, BFloat16* out) {
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) {
     const hn::Vec<DU> upper = RoundedHalves(hn::LoadU(d, x + i));
-    // they are below 2^16: as signed numbers they lose nothing
+    // they are below 2^16, so that a signed type holds them
     hn::StoreU(
         hn::DemoteTo(DHalf(), hn::BitCast(hn::RebindToSigned<D>(), upper)),
         DHalf(), halves + i);
@@ -290,7 +290,7 @@ void FloatsToHalves(const float* x, size_t n, BFloat16* out) {
   for (; i < n; ++i) out[i] = BFloat16(x[i]);
 }
 
-// kRows rows at once: as many sums that do not wait for each other.
+// kRows rows at once: independent sums hide each other's latency.
 template <size_t kRows>
 HWY_INLINE void RowsTimesVector(const float* matrix, size_t n, const float* x,
                                 float* y) {

@@ -8,26 +8,25 @@
 namespace replicant::kernels::cpu {
 
 // out[i] = op(a[i], b[i], c[i]; p, q) for i < n, in f32; truth values are 1 and
-// 0. Operands that the op does not have may be null. `out` may be one of the
-// operands.
+// 0. Operands that the op lacks may be null. `out` may be one of the operands.
 //
-// Within 4 units in the last place of the exact value (sin, cos: of 1 where
-// that is larger, for |a| < 30000); NaN stays NaN.
+// Accuracy: 4 units in the last place of the exact value (sin, cos: of 1 if
+// that is larger, for |a| < 30000). NaN stays NaN.
 using VectorFunction = void (*)(const float* a, const float* b, const float* c,
                                 float p, float q, float* out, size_t n);
 
 // The function of an op for the instruction set of this processor.
 VectorFunction FindVectorFunction(graph::ScalarOp op);
 
-// The function of one operand that rounds to what bf16 can hold.
+// The unary function that rounds to bf16.
 VectorFunction BF16RoundingFunction();
 
-// n elements of bf16 as floats, and floats rounded as BFloat16 does.
+// Converts n elements of bf16 to floats, and floats to bf16 as BFloat16 rounds.
 void ToFloats(const BFloat16* x, size_t n, float* out);
 void ToBF16(const float* x, size_t n, BFloat16* out);
 
 // y[r] = sum_i matrix[r * n + i] * x[i] for r < num_rows: a row-major matrix
-// times a vector. A row's result does not depend on the other rows.
+// times a vector. The result of a row does not depend on the other rows.
 void MatrixTimesVector(const float* matrix, size_t num_rows, size_t n,
                        const float* x, float* y);
 

@@ -21,7 +21,7 @@ using V = hn::Vec<D>;
 using DBytes = hn::Rebind<uint8_t, D>;
 using DWords = hn::RebindToSigned<D>;
 
-// Registers for sums: what the processor has, less those for operands.
+// Registers for sums: all of the processor's but those for operands.
 constexpr size_t kSums = hn::MaxLanes(D()) >= 16 ? 28 : 12;
 // Floats of the weights or the image that should stay in the first-level cache
 // while they are used again.
@@ -44,7 +44,7 @@ void ToRow(const uint8_t* x, int64_t n, float scale, float offset, float* out) {
     hn::StoreU(ToNumbers(x + i, vscale, voffset), d, out + i);
   }
   if (i == n) return;
-  // the rest in a full vector elsewhere: same code, same bits
+  // copy the rest to a full vector: the same code gives the same bits
   constexpr auto kMost = static_cast<int64_t>(hn::MaxLanes(D()));
   const int64_t num_rest = std::min(n - i, kMost);
   uint8_t rest[kMost] = {};
@@ -73,8 +73,8 @@ void ToBlocks(const Windows& s, const uint8_t* x, float scale, float offset,
   }
 }
 
-// The vectors of channels that a loop works on: kVectors from the first one on,
-// of which the last may be partly filled.
+// The vectors of channels that a loop computes: kVectors from the first one on.
+// The last may be partly filled.
 struct Channels {
   int64_t first;  // channel
   size_t in_last;
@@ -97,7 +97,7 @@ struct Channels {
   }
 };
 
-// Some rows of all windows: those from `u` on.
+// Rows of all windows from `u` on.
 struct ForwardPart {
   const Windows& s;
   Channels channels;
@@ -110,7 +110,7 @@ struct ForwardPart {
   float* y;
 };
 
-// Adds the part to the results of kColumns windows of a row, side by side.
+// Adds the rows to the results of kColumns adjacent windows of a row.
 template <size_t kVectors, size_t kColumns>
 void ForwardTile(const ForwardPart& part, int64_t row, int64_t column) {
   const D d;
@@ -181,7 +181,7 @@ struct GradientPart {
   float* dw;  // of the first vector
 };
 
-// Adds the part to the gradients of kNumbers weights of a run, from `k` on.
+// Adds the rows to the gradients of kNumbers weights of a run, from `k` on.
 template <size_t kVectors, size_t kNumbers>
 void GradientTile(const GradientPart& part, int64_t k) {
   const D d;
@@ -226,7 +226,7 @@ void GradientTile(const GradientPart& part, int64_t k) {
 using ForwardFunction = void (*)(const ForwardPart&, int64_t, int64_t);
 using GradientFunction = void (*)(const GradientPart&, int64_t);
 
-// The tile of `size` columns or numbers, of 1 .. kSums / kVectors.
+// The loop for `size` columns or numbers, with `size` in 1 .. kSums / kVectors.
 template <size_t kVectors, size_t... kI>
 ForwardFunction FindForward(int64_t size, std::index_sequence<kI...>) {
   static constexpr ForwardFunction kTiles[] = {
@@ -241,8 +241,8 @@ GradientFunction FindGradient(int64_t size, std::index_sequence<kI...>) {
   return kTiles[size - 1];
 }
 
-// Calls run(begin, size) for parts of [0, count) that are as equal as may be
-// and at most `most`.
+// Calls run(begin, size) for parts of [0, count) of about equal sizes, each at
+// most `most`.
 template <typename Run>
 void ForTiles(int64_t count, int64_t most, const Run& run) {
   const int64_t num_tiles = (count + most - 1) / most;

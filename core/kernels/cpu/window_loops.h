@@ -3,15 +3,15 @@
 #include <cstddef>
 #include <cstdint>
 
-// The inner loops of convolutions over images of few channels, an image at a
-// time. A window's row is a run of KW * C floats that lie side by side; a loop
-// keeps the results of many windows, or of many weights, in registers, and each
-// number of the run meets a vector of channels of the other image.
+// The inner loops of convolutions over images of few channels, one image at a
+// time. A window's row is a run of KW * C adjacent floats. A loop keeps the
+// results of many windows, or of many weights, in registers, and combines each
+// number of the run with a vector of channels of the other image.
 //
-// Padding is part of the image here: whoever makes it puts zeros around.
+// Padding is part of the image: the caller surrounds it with zeros.
 namespace replicant::kernels::cpu {
 
-// One image and the windows that are laid over it.
+// An image and the windows over it.
 struct Windows {
   int64_t height, width;  // of a window: KH and KW * C floats
   int64_t step_down;      // rows from a window to the one below
@@ -19,14 +19,14 @@ struct Windows {
   int64_t down, across;   // how many there are: H' and W'
   int64_t channels;       // O
 
-  // What windows see of an image: rows, and steps of a row; the floats of the
-  // last step may reach beyond the image's row.
+  // The rows of an image, divided into steps. The floats of the last step may
+  // reach beyond the image's row.
   int64_t num_rows() const { return (down - 1) * step_down + height; }
   int64_t num_steps() const { return across - 1 + (width + step - 1) / step; }
 
-  // A row by blocks: block b of every step, then block b + 1 of every step. So
-  // windows see the same number of their runs at a fixed distance, which costs
-  // the loop no arithmetic.
+  // A row by blocks: block b of every step, then block b + 1 of every step. All
+  // windows then find the same number of their runs at a fixed distance, which
+  // costs the loop no arithmetic.
   static constexpr int64_t kBlock = 16;
   int64_t blocks_per_step() const { return (step + kBlock - 1) / kBlock; }
   int64_t blocked_row_size() const {
@@ -38,19 +38,19 @@ struct Windows {
     return (in_step / kBlock * num_steps() + i / step) * kBlock +
            in_step % kBlock;
   }
-  // A row as it is.
+  // A row in its original order.
   int64_t plain_row_size() const { return num_steps() * step; }
 };
 
-// Floats of a vector. Weights and their gradients lie by vectors of channels:
-// [number of vectors, height, width, lanes]; what is more than `channels` of
-// the last vector is read, and has no meaning in a gradient.
+// Floats of a vector. Weights and their gradients are stored by vectors of
+// channels: [number of vectors, height, width, lanes]. The last vector's
+// elements beyond `channels` are read, and are undefined in a gradient.
 int64_t WindowLanes();
 
 // out[i] = scale * x[i] + offset for n pixels.
 void PixelsToRow(const uint8_t* x, int64_t n, float scale, float offset,
                  float* out);
-// The same into a row by blocks. Reads kBlock pixels more than the steps have.
+// The same, into a row by blocks. Reads kBlock pixels more than the steps have.
 void PixelsToBlocks(const Windows& windows, const uint8_t* x, float scale,
                     float offset, float* out);
 

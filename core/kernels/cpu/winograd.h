@@ -5,16 +5,16 @@
 #include "core/kernels/cpu/cpu_kernels.h"
 
 // 3x3 convolutions with stride 1 by Winograd's F(4x4, 3x3), see
-// winograd_transforms.h: a quarter of the products, as 36 matrix products of
-// oneDNN between transforms. Sums differ from direct ones in their last bits,
-// and what is not finite spreads to the 4x4 pixels of its tiles.
+// winograd_transforms.h: a quarter of the multiplications, as 36 matrix
+// products of oneDNN between transforms. Sums differ from those of the direct
+// method in their last bits. A value that is not finite spreads over the 4x4
+// pixels of its tiles.
 namespace replicant::kernels::cpu {
 
-// Whether Conv2d or one of its gradients is of such sizes that this is the
-// faster way.
+// Whether this method is faster for a Conv2d or one of its gradients.
 bool PrefersWinograd(const CpuRequest& request);
 
-// PrefersWinograd(request) (checked).
+// Requires PrefersWinograd(request) (checked).
 std::unique_ptr<Kernel> MakeWinogradConv(const CpuRequest& request);
 std::unique_ptr<Kernel> MakeWinogradInputGradient(const CpuRequest& request);
 std::unique_ptr<Kernel> MakeWinogradWeightGradient(const CpuRequest& request);

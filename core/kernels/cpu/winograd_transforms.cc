@@ -5,7 +5,7 @@
 
 #include "core/tensor/bfloat16.h"
 
-// As vector_functions.cc: once per instruction set that is worth it.
+// Compiled once for each instruction set of interest, as vector_functions.cc.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/winograd_transforms.cc"
@@ -39,7 +39,7 @@ constexpr float kA = 0.75f;
 constexpr float kB = 1.5f;
 constexpr float kA2 = kA * kA;
 constexpr float kB2 = kB * kB;
-// 1 over the product of a point's distances from the other ones
+// 1 over the product of a point's distances to the others
 constexpr float kOfZero = 1 / (kA2 * kB2);
 constexpr float kOfA = 1 / (2 * kA2 * (kA2 - kB2));
 constexpr float kOfB = 1 / (2 * kB2 * (kB2 - kA2));
@@ -71,8 +71,8 @@ constexpr Matrix<6, 3> kWeights = {{
 constexpr Matrix<6, 4> kResultGradient = Transposed(kResult);
 constexpr Matrix<3, 6> kWeightGradient = Transposed(kWeights);
 
-// Calls run(std::integral_constant 0), ... (kCount - 1): a loop whose index is
-// a constant.
+// Calls run(std::integral_constant 0), ... (kCount - 1): a loop with a constant
+// index.
 template <size_t kCount, typename Run>
 HWY_INLINE void Unrolled(const Run& run) {
   [&]<size_t... kI>(std::index_sequence<kI...>) HWY_ATTR {
@@ -97,7 +97,7 @@ HWY_INLINE V Row(const V* x) {
   return sum;
 }
 
-// L t L^T for a tile t of vectors: load(i, j) gives its elements, store(i, j,
+// L t L^T for a tile t of vectors: load(i, j) returns its elements, store(i, j,
 // value) takes the result's.
 template <const auto& kL, typename Load, typename Store>
 HWY_INLINE void Sandwich(const Load& load, const Store& store) {

@@ -24,25 +24,25 @@ namespace replicant::kernels::cpu {
 inline constexpr size_t kWinogradOutput = 4;  // pixels of a side
 inline constexpr size_t kWinogradInput = 6;
 inline constexpr size_t kWinogradPositions = 36;
-// Numbers of channels are multiples of this.
+// The number of channels must be a multiple of this.
 inline constexpr size_t kWinogradChannels = 16;
 
-// All work on n channels (a multiple of kWinogradChannels) of one tile.
-// Position p lies at p * stride from where the positions begin.
+// All functions take n channels (a multiple of kWinogradChannels) of one tile.
+// Position p is stored p * stride after the first one.
 
-// B^T d B. `pixels`: 36 of f32 or bf16.
+// B^T d B. `pixels`: 36 addresses of f32 or bf16.
 void TransformImage(const std::byte* const* pixels, DType dtype, size_t n,
                     float* positions, size_t stride);
-// A dy A^T. `pixels`: 16 of f32 or bf16.
+// A dy A^T. `pixels`: 16 addresses of f32 or bf16.
 void TransformResultGradient(const std::byte* const* pixels, DType dtype,
                              size_t n, float* positions, size_t stride);
-// A^T m A + bias. `pixels`: where the 16 go. `bias` may be null.
+// A^T m A + bias. `pixels`: 16 addresses for the result. `bias` may be null.
 void TransformResult(const float* positions, size_t stride, const float* bias,
                      size_t n, float* const* pixels);
-// G g G^T. Weight k of the 9 of a channel lies at k * n.
+// G g G^T. Weight k of the 9 of a channel is at k * n.
 void TransformWeights(const float* weights, size_t n, float* positions,
                       size_t stride);
-// G^T u G. Writes weights as TransformWeights() reads them.
+// G^T u G. Writes weights in the order of TransformWeights().
 void TransformWeightGradient(const float* positions, size_t stride, size_t n,
                              float* weights);
 

@@ -14,8 +14,8 @@ struct ConvPlan {
   int64_t yh, yw;
   int64_t stride, padding;
 
-  // Calls visit(x offset, w offset) for every pixel and channel that y's pixel
-  // (row, column) of image n and channel `out` sees.
+  // Calls visit(x offset, w offset) for every pixel and channel in the window
+  // of y's pixel (row, column) of image n and channel `out`.
   template <typename Visit>
   void ForWindow(int64_t n, int64_t row, int64_t column, int64_t out,
                  const Visit& visit) const {
@@ -94,14 +94,14 @@ RunFunction MakeConv(const KernelRequest& request) {
               sum = BeforeBias<T>(sum) +
                     Load(operands.inputs[2], bias_dtype, out);
             }
-            // rounds as the node that had no activation did
+            // rounded like the result of a node without an activation
             y[at] = FromDouble<T>(activation(ToDouble(FromDouble<T>(sum))));
           });
         };
       });
 }
 
-// The adjoints add up in double, in memory made while compiling.
+// Adjoints sum in double, in memory allocated while compiling.
 std::vector<double>& Cleared(std::vector<double>& sums) {
   std::fill(sums.begin(), sums.end(), 0.0);
   return sums;
@@ -162,8 +162,8 @@ RunFunction MakeWeightGradient(const KernelRequest& request) {
       });
 }
 
-// Calls visit(offset of the image's element, offset of the byte that it is made
-// of) for all elements of images [B, H, W, C]; `offsets` may be null.
+// Calls visit(offset of the image's element, offset of its byte) for all
+// elements of images [B, H, W, C]. `offsets` may be null.
 template <typename Visit>
 void ForPixels(const Shape& x, const int32_t* offsets, const Visit& visit) {
   int64_t at = 0;
@@ -182,8 +182,8 @@ void ForPixels(const Shape& x, const int32_t* offsets, const Visit& visit) {
   }
 }
 
-// Makes images of the pixels, in memory made while compiling, and gives them to
-// `conv` as its input 0.
+// Makes images of the pixels, in memory allocated while compiling, and passes
+// them to `conv` as its input 0.
 RunFunction OnPixels(const KernelRequest& request, RunFunction conv) {
   const Shape shape = request.input(0).shape;
   const DType dtype = request.input(1).dtype;

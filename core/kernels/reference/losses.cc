@@ -27,8 +27,8 @@ RowPlan PlanOf(const graph::TensorType& x) {
           .dtype = x.dtype};
 }
 
-// ln sum_j e^x[j] = largest + log_sum, kept apart: added up, a large maximum
-// would swallow the digits of the other.
+// ln sum_j e^x[j] = largest + log_sum, kept apart because a large maximum would
+// absorb the digits of the sum
 struct LogTotal {
   double largest;
   double log_sum;

@@ -5,7 +5,7 @@
 namespace replicant::kernels::reference {
 namespace {
 
-// Strides of a matrix's element (row, column).
+// Offsets of a matrix's element (row, column).
 struct MatrixStrides {
   int64_t row;
   int64_t column;
@@ -40,7 +40,7 @@ void Run(const MatMulPlan& plan, const Operands& operands) {
         sum =
             BeforeBias<Out>(sum) + Load(operands.inputs[2], plan.bias_dtype, n);
       }
-      // rounds as the node that had no activation did
+      // rounded like the result of a node without an activation
       c[m * plan.n + n] =
           FromDouble<Out>(plan.activation(ToDouble(FromDouble<Out>(sum))));
     }

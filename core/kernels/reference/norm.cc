@@ -9,9 +9,9 @@
 namespace replicant::kernels::reference {
 namespace {
 
-// A norm as groups of elements that share their statistics. Layer norm: a
-// group is a row, gamma belongs to the place in it. Batch norm: a group is a
-// channel, gamma belongs to the group, or to group and example.
+// A norm as groups of elements that share their statistics. Layer norm: a group
+// is a row, and gamma is indexed within the row. Batch norm: a group is a
+// channel, and gamma belongs to the group, or to group and example.
 struct NormPlan {
   int64_t groups, size;
   // offset of element e of group g: g * group_stride + e * element_stride
@@ -27,7 +27,7 @@ struct NormPlan {
   int64_t Offset(int64_t group, int64_t element) const {
     return group * group_stride + element * element_stride;
   }
-  // which entry of gamma and beta belongs to the element
+  // index of an element's entry of gamma and beta
   int64_t Entry(int64_t group, int64_t element) const {
     return is_batch_norm ? element / example_size * groups + group : element;
   }
@@ -53,8 +53,8 @@ struct Statistics {
   double variance;
 };
 
-// Two passes: the difference of squares would lose everything for a mean that
-// is large against the spread.
+// Two passes, because a difference of squares loses all digits if the mean is
+// large against the standard deviation.
 Statistics StatisticsOf(const NormPlan& plan, const std::byte* x,
                         int64_t group) {
   const auto count = static_cast<double>(plan.size);
@@ -71,7 +71,7 @@ Statistics StatisticsOf(const NormPlan& plan, const std::byte* x,
   return {mean, squares / count};
 }
 
-// What a norm makes of one element: inputs x, gamma, beta and, if
+// The result of a norm for one element: inputs x, gamma, beta and, if
 // `residual` >= 0, input number `residual`.
 double NormValue(const NormPlan& plan, const Operands& operands, int64_t group,
                  int64_t element, const Statistics& s, int residual,
@@ -86,7 +86,7 @@ double NormValue(const NormPlan& plan, const Operands& operands, int64_t group,
   if (residual >= 0) {
     y += Load(operands.inputs[static_cast<size_t>(residual)], plan.dtype, at);
   }
-  // not a number stays
+  // NaN is kept
   return has_relu && y < 0.0 ? 0.0 : y;
 }
 
@@ -103,7 +103,7 @@ RunFunction MakeNorm(const KernelRequest& request, bool is_batch_norm) {
       for (int64_t e = 0; e < plan.size; ++e) {
         const double y =
             NormValue(plan, operands, group, e, s, residual, has_relu);
-        // rounds before the activation, as the node of its own did
+        // rounded before the activation, like the result of a node of its own
         Store(operands.outputs[0], plan.dtype, plan.Offset(group, e),
               activation(graph::RoundToDType(y, plan.dtype)));
       }
@@ -147,7 +147,7 @@ RunFunction MakeNormGradient(const KernelRequest& request, bool is_batch_norm) {
       const auto x_hat = [&](int64_t at) {
         return (load(1, at) - mean) * scale;
       };
-      // dy behind the relu
+      // dy, masked by the relu
       const auto gradient = [&](int64_t at, int64_t entry) {
         const double dy = load(0, at);
         if (!has_relu) return dy;

@@ -64,7 +64,7 @@ struct Gradients {
     return graph::RoundToDType(sum * factor, dtype);
   }
 
-  // Behind all groups.
+  // The index after all groups.
   size_t first_scalar() const {
     return first + static_cast<size_t>(plan.part.num_gradients) * plan.count;
   }
@@ -140,7 +140,7 @@ RunFunction MakeMovingAverage(const KernelRequest& request) {
   const GroupPlan plan = PlanOf(request);
   return [plan](const Operands& operands) {
     const double rate = ToDouble(operands.input<float>(2 * plan.count)[0]);
-    // an infinite source must not reach a target that is not to change
+    // at rate 0 an infinite source must not reach the target
     if (rate == 0.0) return;
     ForElements(plan, [&](size_t i, DType dtype, int64_t e) {
       const double target = Load(operands.inputs[i], dtype, e);

@@ -13,7 +13,7 @@ struct PoolPlan {
   int64_t b, h, w, c, yh, yw, window, stride, padding;
 
   // For each element of y: enter(its offset), see(offset in x) for each pixel
-  // of the window that lies inside the image, leave(its offset).
+  // of the window inside the image, leave(its offset).
   template <typename Enter, typename See, typename Leave>
   void ForWindows(const Enter& enter, const See& see,
                   const Leave& leave) const {
@@ -131,7 +131,7 @@ RunFunction MakeAveragePoolGradient(const KernelRequest& request) {
   const DType dtype = request.output().dtype;
   std::vector<double> sums(
       static_cast<size_t>(request.output().shape.num_elements()));
-  // how many pixels each window sees does not change
+  // the number of pixels in each window depends on the shape only
   std::vector<int64_t> counts(
       static_cast<size_t>(request.input(1).shape.num_elements()), 0);
   int64_t current = 0;

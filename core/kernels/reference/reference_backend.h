@@ -7,11 +7,11 @@
 
 namespace replicant::kernels {
 
-// The oracle: every op in plain loops, in double where precision matters, on
-// one thread. Slow, and the definition that every other backend is held to.
+// The oracle: every op as plain loops on one thread, in double where precision
+// matters. It is slow, and every other backend is held to its results.
 //
-// Types: f32, f64 and bf16 wherever an op is floating; sums are made in double
-// and rounded once. Layouts: row-major only.
+// Types: f32, f64 and bf16 for every floating op. Sums are made in double and
+// rounded once. Layouts: row-major only.
 class ReferenceBackend : public Backend {
  public:
   ReferenceBackend();

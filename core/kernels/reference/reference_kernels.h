@@ -2,8 +2,7 @@
 
 #include "core/kernels/common/host_kernel.h"
 
-// The families of which the reference has kernels of its own; the others are
-// in common/.
+// Families with kernels of the reference's own. The others are in common/.
 namespace replicant::kernels::reference {
 
 void AddMatMulKernels(HostKernelTable& table);

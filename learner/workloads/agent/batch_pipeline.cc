@@ -11,7 +11,7 @@
 #include "core/base/check.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
-#include "core/kernels/cpu/parallel.h"
+#include "core/base/parallel.h"
 #include "core/tensor/interleave.h"
 
 namespace replicant::learner {
@@ -100,22 +100,21 @@ void TransitionPipeline::WriteFrames(
     const MutableTensorView& next_observations) {
   // exceptions must not leave a thread of the OpenMP team
   std::vector<std::exception_ptr> failures(threads_.size());
-  kernels::cpu::ParallelForEach(
-      static_cast<int>(threads_.size()), batch_.size,
-      [&](int thread, int64_t row) {
-        const auto t = static_cast<size_t>(thread);
-        try {
-          ThreadMemory& memory = threads_[t];
-          const auto stacks =
-              batch_.StacksOf(row, memory.decoder, memory.stacks.bytes());
-          InterleaveFrames(stacks.frames, batch_.stack,
-                           RowOf(observations, row));
-          InterleaveFrames(stacks.next_frames, batch_.stack,
-                           RowOf(next_observations, row));
-        } catch (...) {
-          failures[t] = std::current_exception();
-        }
-      });
+  ParallelForEach(static_cast<int>(threads_.size()), batch_.size,
+                  [&](int thread, int64_t row) {
+                    const auto t = static_cast<size_t>(thread);
+                    try {
+                      ThreadMemory& memory = threads_[t];
+                      const auto stacks = batch_.StacksOf(
+                          row, memory.decoder, memory.stacks.bytes());
+                      InterleaveFrames(stacks.frames, batch_.stack,
+                                       RowOf(observations, row));
+                      InterleaveFrames(stacks.next_frames, batch_.stack,
+                                       RowOf(next_observations, row));
+                    } catch (...) {
+                      failures[t] = std::current_exception();
+                    }
+                  });
   for (const auto& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace replicant::kernels::cpu {
+namespace replicant {
+
+// Loops on the team of OpenMP threads. A target that includes this header links
+// OpenMP::OpenMP_CXX.
 
 // Waking the team costs about as much as this many simple operations on
 // elements; smaller work stays on the launching thread.
@@ -60,4 +63,4 @@ void ParallelForEach(int num_threads, int64_t count, const Run& run) {
   for (int64_t i = 0; i < count; ++i) run(omp_get_thread_num(), i);
 }
 
-}  // namespace replicant::kernels::cpu
+}  // namespace replicant

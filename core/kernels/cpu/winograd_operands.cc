@@ -1,0 +1,134 @@
+#include "core/kernels/cpu/winograd_operands.h"
+
+#include <algorithm>
+
+namespace replicant::kernels::cpu {
+
+using dnnl::memory;
+
+memory::desc PositionMatrices::Desc(bool is_transposed) const {
+  constexpr auto kPositions = static_cast<int64_t>(kWinogradPositions);
+  if (is_transposed) {
+    return {{kPositions, columns, rows},
+            memory::data_type::f32,
+            memory::dims{stride, 1, columns}};
+  }
+  return {{kPositions, rows, columns},
+          memory::data_type::f32,
+          memory::dims{stride, columns, 1}};
+}
+
+size_t PositionMatrices::size_bytes() const {
+  return kWinogradPositions * static_cast<size_t>(stride) * sizeof(float);
+}
+
+Tiling::Tiling(const Shape& result, int64_t max_tiles_per_block)
+    : down((result[1] + kTileSide - 1) / kTileSide),
+      across((result[2] + kTileSide - 1) / kTileSide),
+      count(result[0] * down * across) {
+  const int64_t num_blocks =
+      (count + max_tiles_per_block - 1) / max_tiles_per_block;
+  block = (count + num_blocks - 1) / num_blocks;
+  // an odd number: matrices at a distance of a power of two would compete for
+  // the same cache lines, and oneDNN's fastest products allow no other gaps
+  block += 1 - block % 2;
+}
+
+TransformedImages::TransformedImages(const graph::TensorType& type,
+                                     const Tiling& tiling, int64_t padding,
+                                     int num_threads)
+    : matrices(tiling.block, type.shape[3]),
+      tiling_(tiling),
+      padding_(padding),
+      pixels_(type),
+      num_threads_(num_threads) {}
+
+void TransformedImages::Make(const std::byte* images, int64_t first,
+                             float* positions) const {
+  tiling_.ForBlock(num_threads_, first,
+                   [&](int /*thread*/, int64_t tile, int64_t i) {
+                     const Tiling::Place at = tiling_.PlaceOf(tile);
+                     const auto pixels =
+                         pixels_.Find(images, tile < tiling_.count, at.image,
+                                      at.row - padding_, at.column - padding_);
+                     TransformImage(pixels.data(), pixels_.dtype(),
+                                    static_cast<size_t>(matrices.columns),
+                                    positions + i * matrices.columns,
+                                    static_cast<size_t>(matrices.stride));
+                   });
+}
+
+TransformedWeights::TransformedWeights(const graph::TensorType& type,
+                                       bool is_adjoint, int num_threads)
+    : matrices(type.shape[is_adjoint ? 0 : 1], type.shape[is_adjoint ? 1 : 0]),
+      dtype_(type.dtype),
+      is_adjoint_(is_adjoint),
+      num_threads_(num_threads),
+      rows_(static_cast<size_t>(num_threads * RowsSize())) {}
+
+void TransformedWeights::Make(const std::byte* weights, int64_t piece,
+                              int64_t num_pieces, float* positions) {
+  const int64_t begin = piece * matrices.rows / num_pieces;
+  const int64_t end = (piece + 1) * matrices.rows / num_pieces;
+  if (dtype_ == DType::kBF16) {
+    MakeRows(reinterpret_cast<const BFloat16*>(weights), begin, end, positions);
+  } else {
+    MakeRows(reinterpret_cast<const float*>(weights), begin, end, positions);
+  }
+}
+
+template <typename T>
+void TransformedWeights::MakeRows(const T* weights, int64_t first, int64_t last,
+                                  float* positions) {
+  const int64_t n = matrices.columns;
+  ParallelFor(
+      num_threads_, last - first, [&](int thread, int64_t begin, int64_t end) {
+        float* rows = rows_.data() + thread * RowsSize();
+        for (int64_t from = first + begin; from < first + end;
+             from += kWinogradLanes) {
+          const int64_t count = std::min(kWinogradLanes, first + end - from);
+          if (is_adjoint_) {
+            LoadTurned(weights + from * n * kTaps, count, rows);
+          } else {
+            LoadTransposed(weights + from * kTaps, count, rows);
+          }
+          for (int64_t i = 0; i < count; ++i) {
+            TransformWeights(rows + i * kTaps * n, static_cast<size_t>(n),
+                             positions + (from + i) * n,
+                             static_cast<size_t>(matrices.stride));
+          }
+        }
+      });
+}
+
+template <typename T>
+void TransformedWeights::LoadTurned(const T* weights, int64_t count,
+                                    float* rows) const {
+  const int64_t n = matrices.columns;
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t to = 0; to < n; ++to) {
+      const T* taps = weights + (i * n + to) * kTaps;
+      for (int64_t k = 0; k < kTaps; ++k) {
+        rows[(i * kTaps + k) * n + to] =
+            static_cast<float>(taps[kTaps - 1 - k]);
+      }
+    }
+  }
+}
+
+template <typename T>
+void TransformedWeights::LoadTransposed(const T* weights, int64_t count,
+                                        float* rows) const {
+  const int64_t n = matrices.columns;
+  for (int64_t to = 0; to < n; to += kWinogradLanes) {
+    const T* taps = weights + to * matrices.rows * kTaps;
+    for (int64_t i = 0; i < count * kTaps; ++i) {
+      for (int64_t lane = 0; lane < kWinogradLanes; ++lane) {
+        rows[i * n + to + lane] =
+            static_cast<float>(taps[lane * matrices.rows * kTaps + i]);
+      }
+    }
+  }
+}
+
+}  // namespace replicant::kernels::cpu

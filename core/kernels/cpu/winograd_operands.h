@@ -1,0 +1,165 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <vector>
+
+#include "core/base/parallel.h"
+#include "core/graph/tensor_type.h"
+#include "core/kernels/cpu/winograd_transforms.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/shape.h"
+
+// The operands of the products of a Winograd convolution, whose result is cut
+// into tiles.
+namespace replicant::kernels::cpu {
+
+inline constexpr auto kWinogradLanes = static_cast<int64_t>(kWinogradChannels);
+// Pixels of a tile of the result in each direction, and of the tile of the
+// image that it is made from.
+inline constexpr auto kTileSide = static_cast<int64_t>(kWinogradOutput);
+inline constexpr auto kImageTileSide = static_cast<int64_t>(kWinogradInput);
+inline constexpr int64_t kTaps = 9;  // of a 3x3 kernel
+
+// One f32 matrix [rows, columns] per position, one after the other.
+struct PositionMatrices {
+  PositionMatrices(int64_t num_rows, int64_t num_columns)
+      : rows(num_rows), columns(num_columns), stride(num_rows * num_columns) {}
+
+  dnnl::memory::desc Desc(bool is_transposed = false) const;
+  size_t size_bytes() const;
+
+  int64_t rows, columns;
+  int64_t stride;  // elements of one matrix
+};
+
+// The result of a convolution, [B, H, W, C], cut into tiles of 4x4 pixels. A
+// block of tiles is computed at a time.
+struct Tiling {
+  Tiling(const Shape& result, int64_t max_tiles_per_block);
+
+  struct Place {
+    int64_t image, row, column;  // of the tile's first pixel in the result
+  };
+  Place PlaceOf(int64_t tile) const {
+    return {.image = tile / (down * across),
+            .row = tile / across % down * kTileSide,
+            .column = tile % across * kTileSide};
+  }
+
+  // Calls run(thread, tile, number within the block) for the tiles of the block
+  // that begins with `first`. The last block is as long as the others; its
+  // surplus tiles have numbers of `count` and more.
+  template <typename Run>
+  void ForBlock(int num_threads, int64_t first, const Run& run) const {
+    ParallelFor(num_threads, block,
+                [&](int thread, int64_t begin, int64_t end) {
+                  for (int64_t i = begin; i < end; ++i) {
+                    run(thread, first + i, i);
+                  }
+                });
+  }
+
+  int64_t down, across;  // tiles of an image
+  int64_t count;         // tiles of all images
+  int64_t block;         // tiles per block
+};
+
+// The pixels of a tensor that one tile reads. A pixel outside the image, or of
+// a surplus tile, is one of zeros.
+template <int64_t kWidth>
+class PixelsOfTile {
+ public:
+  explicit PixelsOfTile(const graph::TensorType& type)
+      : dtype_(type.dtype),
+        shape_(type.shape),
+        zeros_(static_cast<size_t>(shape_[3])) {}
+
+  using Pixels = std::array<const std::byte*, kWidth * kWidth>;
+  // (row, column) is the tile's first pixel, which may lie outside the image.
+  // `exists` is false for a surplus tile.
+  Pixels Find(const std::byte* data, bool exists, int64_t image, int64_t row,
+              int64_t column) const {
+    const auto pixel_size = shape_[3] * static_cast<int64_t>(DTypeSize(dtype_));
+    Pixels pixels;
+    for (int64_t i = 0; i < kWidth; ++i) {
+      const int64_t y = row + i;
+      const bool is_row = exists && y >= 0 && y < shape_[1];
+      const std::byte* line =
+          is_row ? data + (image * shape_[1] + y) * shape_[2] * pixel_size
+                 : nullptr;
+      for (int64_t j = 0; j < kWidth; ++j) {
+        const int64_t x = column + j;
+        pixels[static_cast<size_t>(i * kWidth + j)] =
+            is_row && x >= 0 && x < shape_[2]
+                ? line + x * pixel_size
+                : reinterpret_cast<const std::byte*>(zeros_.data());
+      }
+    }
+    return pixels;
+  }
+  DType dtype() const { return dtype_; }
+
+ private:
+  DType dtype_;
+  Shape shape_;
+  std::vector<float> zeros_;
+};
+
+// Transforms the image of a block of tiles.
+class TransformedImages {
+ public:
+  TransformedImages(const graph::TensorType& type, const Tiling& tiling,
+                    int64_t padding, int num_threads);
+
+  // Writes the positions of the block that begins with tile `first`.
+  void Make(const std::byte* images, int64_t first, float* positions) const;
+
+  const PositionMatrices matrices;  // [tiles, C]
+
+ private:
+  Tiling tiling_;
+  int64_t padding_;
+  PixelsOfTile<kImageTileSide> pixels_;
+  int num_threads_;
+};
+
+// Transforms weights [O, C, 3, 3], f32 or bf16, to what the product takes: [C,
+// O] per position, or, for the gradient of the input, [O, C] of the kernels
+// turned by half a turn.
+class TransformedWeights {
+ public:
+  TransformedWeights(const graph::TensorType& type, bool is_adjoint,
+                     int num_threads);
+
+  // Writes piece `piece` of `num_pieces`, which are parts of the matrices'
+  // rows.
+  void Make(const std::byte* weights, int64_t piece, int64_t num_pieces,
+            float* positions);
+
+  const PositionMatrices matrices;
+
+ private:
+  template <typename T>
+  void MakeRows(const T* weights, int64_t first, int64_t last,
+                float* positions);
+  // Loads `count` rows, stored [from, to, 9], turned by half a turn.
+  template <typename T>
+  void LoadTurned(const T* weights, int64_t count, float* rows) const;
+  // Loads `count` rows, stored [to, from, 9]. Cache lines are read and written
+  // whole.
+  template <typename T>
+  void LoadTransposed(const T* weights, int64_t count, float* rows) const;
+
+  int64_t RowsSize() const { return kWinogradLanes * kTaps * matrices.columns; }
+
+  DType dtype_;
+  bool is_adjoint_;
+  int num_threads_;
+  // of each thread, [rows, 9, columns]
+  std::vector<float> rows_;
+};
+
+}  // namespace replicant::kernels::cpu
