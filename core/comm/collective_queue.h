@@ -15,14 +15,14 @@ namespace replicant::comm {
 //   CollectiveQueue queue(communicator);
 //   CollectiveQueue::Work reduce{{.kind = kAllReduce, ...}};
 //   queue.Start(reduce);
-//   ...                       // memory of the call is not to be touched
+//   ...                       // do not touch the call's memory here
 //   queue.Wait(reduce);
 //
-// A thread of the queue makes the calls. A thread in Wait() makes them as well,
-// so that Start() and Wait() in sequence cost no switch of threads. Starting a
-// call allocates nothing.
+// A thread of the queue makes the calls. A thread in Wait() helps, so that
+// Start() followed by Wait() costs no switch of threads. Starting a call
+// allocates nothing.
 //
-// Errors: the first call that fails throws in its Wait(), and so does every
+// Errors: the first call that fails throws from its Wait(), and so does every
 // call started after it.
 //
 // Thread-safety: Wait() and Drain() from any thread; Start() and Run() by one
@@ -42,9 +42,10 @@ class CollectiveQueue {
     bool is_done_ = true;
   };
 
-  // The communicator outlives the queue; only the queue calls it from now on.
+  // The communicator must outlive the queue, and from now on only the queue may
+  // call it.
   explicit CollectiveQueue(Communicator* communicator);
-  // Calls under way are completed first; one that hangs needs an Abort().
+  // Completes the calls under way first. A call that hangs needs an Abort().
   ~CollectiveQueue();
 
   void Start(Work& work) EXCLUDES(mutex_);
@@ -60,10 +61,10 @@ class CollectiveQueue {
 
  private:
   void Append(Work& work) REQUIRES(mutex_);
-  // What the thread does.
+  // The thread's loop.
   void RunAll() EXCLUDES(mutex_);
   void FinishAllUpTo(Work& work) REQUIRES(mutex_);
-  // Makes the first call of the queue, the mutex released meanwhile.
+  // Makes the first call of the queue, with the mutex released meanwhile.
   void RunFirst() REQUIRES(mutex_);
 
   Communicator& communicator_;

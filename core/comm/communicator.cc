@@ -42,7 +42,8 @@ bool IsFloating(TensorView view) {
   throw InvalidArgument(fmt::format("{}: {}", c.ToString(), why));
 }
 
-// Whether the two ranges are apart, or the smaller is row `rank` of the larger.
+// Whether the two ranges are disjoint, or the smaller is row `rank` of the
+// larger.
 bool MayBeUsedTogether(const Collective& c, int rank) {
   const std::byte* const in = c.in.data();
   const std::byte* const out = c.out.data();

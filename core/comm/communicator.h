@@ -12,15 +12,15 @@
 
 namespace replicant::comm {
 
-// One call of one rank: what all ranks of a group do together. `size` ranks
-// take part, n is a number of elements; `in` and `out` have one dtype.
+// One call of one rank, which all ranks of a group make together. `size` ranks
+// take part, and n is a number of elements. `in` and `out` have one dtype.
 struct Collective {
   enum class Kind {
     kAllReduce,      // out[n] = op over all ranks of in[n]
     kAllGather,      // out[size * n] = in[n] of every rank, in rank order
     kReduceScatter,  // out[n] = rows rank*n.. of the reduced in[size * n]
     kBroadcast,      // out[n] = in[n] of rank `source`
-    kBarrier,        // nothing: until all ranks are there
+    kBarrier,        // no data: waits until all ranks are there
   };
 
   // "all_reduce sum f32[3,4] (step.cc:41)".
@@ -31,10 +31,9 @@ struct Collective {
   int source = 0;
   TensorView in{DType::kU8, Shape({0}), nullptr};
   MutableTensorView out{DType::kU8, Shape({0}), nullptr};
-  // The result of a reduction is multiplied by this factor. Floating elements
-  // only, where it is not 1.
+  // Factor on the result of a reduction. Not 1 for floating elements only.
   double factor = 1.0;
-  // The place of the call in messages ("step.cc:41"); outlives the call.
+  // The caller's place for messages ("step.cc:41"); must outlive the call.
   std::string_view place = {};
 };
 
@@ -67,7 +66,8 @@ class Communicator {
   // "threads", "mpi".
   virtual std::string_view transport() const = 0;
 
-  // Makes one call; returns when `out` is there and `in` may be written again.
+  // Makes one call. Returns when `out` is complete and `in` may be written
+  // again.
   void Run(const Collective& collective);
 
   void AllReduce(TensorView in, MutableTensorView out, ReduceOp op) {
@@ -84,29 +84,30 @@ class Communicator {
   }
   void Barrier() { Run({}); }
 
-  // A group of those ranks that gave the same `color` >= 0, ordered by `key`
-  // and then by rank; null for a negative one. All ranks call it.
+  // Makes a group of the ranks that gave the same `color` >= 0, ordered by
+  // `key` and then by rank. Returns null for a negative color. All ranks call
+  // it.
   virtual std::unique_ptr<Communicator> Split(int color, int key) = 0;
 
-  // Ends the call that any rank is in, and all later ones, with a CommError.
-  // Processes that are not watched (heartbeat_timeout) notice it at their
-  // deadline, unless this process ends, which ends them all.
+  // Ends the current call of every rank, and all later ones, with a CommError.
+  // Processes without heartbeats (heartbeat_timeout) notice at their deadline,
+  // unless this process exits, which ends them all.
   virtual void Abort(const std::string& reason) = 0;
 
  protected:
-  // The ranks of every part that a Split() is to make, by color and in their
-  // order there. All ranks call it.
+  // The ranks of every part of a Split(), by color and in their order within
+  // the part. All ranks call it.
   std::map<int, std::vector<int>> GatherParts(int color, int key);
 
  private:
-  // Arguments are checked.
+  // The arguments have been checked.
   virtual void DoRun(const Collective& collective) = 0;
 };
 
 struct CommunicatorOptions {
   // Maximum time that a rank waits in one call for the others.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  // Between processes (core/comm/liveness.h): the time between the heartbeats
+  // Between processes (core/comm/liveness.h): the time between two heartbeats
   // of a rank, and the silence after which all others end. A timeout of 0 turns
   // heartbeats off.
   std::chrono::milliseconds heartbeat_interval{200};

@@ -75,7 +75,7 @@ bool IsReachable(const std::string& address, int port,
 std::string NetworkName() {
   std::array<char, HOST_NAME_MAX + 1> host{};
   ::gethostname(host.data(), host.size() - 1);
-  // hosts may have one name, and network namespaces of a host do
+  // hosts may share a name, and network namespaces of one host do
   std::error_code error;
   const auto space =
       std::filesystem::read_symlink("/proc/self/ns/net", error).string();

@@ -17,9 +17,9 @@
 namespace replicant::comm {
 namespace {
 
-// For ranks that this one tells that it leaves.
+// Time to tell other ranks that this one leaves.
 constexpr auto kFarewell = std::chrono::seconds(2);
-// For one address of the first rank.
+// Time to try one address of the first rank.
 constexpr auto kReachTimeout = std::chrono::milliseconds(1000);
 
 Clock::TimePoint Now() { return Clock::Real().Now(); }
@@ -29,7 +29,7 @@ struct HostAndPort {
   int port = 0;
 };
 
-// Of "tcp://10.0.0.2:41234".
+// Parses "tcp://10.0.0.2:41234".
 HostAndPort Parse(const std::string& endpoint) {
   constexpr size_t kScheme = 6;
   const size_t colon = endpoint.rfind(':');
@@ -73,7 +73,7 @@ Liveness::~Liveness() {
   }
   wake_.Wake();
   if (server_) server_->Post([this] { Tick(); });
-  // logs what it could not do
+  // logs its failure
   thread_.reset();
 }
 
@@ -132,7 +132,7 @@ void Liveness::CheckEnd() const {
   if (!has_verdict_ || Now() - verdict_at_ < options_.end_grace) return;
   spdlog::critical("{} is ended where it stands, after: {}", name_, verdict_);
   spdlog::default_logger()->flush();
-  // a call of MPI that blocks cannot be ended in another way
+  // nothing else ends a blocked call of MPI
   std::_Exit(1);
 }
 
@@ -147,7 +147,7 @@ std::string Liveness::Listen() {
   rpc::ServerOptions options;
   options.socket.curve = rpc::CurveServer{keys};
   options.tick_interval = options_.interval / 2;
-  // silence is looked at here
+  // silence is checked below
   options.peer_timeout = options.reply_timeout = std::chrono::hours(1);
   server_.emplace(context_, LivenessProtocol(), options);
   server_->Handle(kLivenessBeat, [this](rpc::Request& request,
@@ -182,7 +182,7 @@ void Liveness::HandleBeat(rpc::Request& request,
   }
   rank_of_peer_[request.peer_id] = rank;
   table_.Hear(rank, std::move(beat.state));
-  // the one before, which was held until now
+  // the previous request, held until now
   Answer(rank);
   held_.emplace(rank, HeldBeat{responder, Now()});
   if (!beat.problem.empty()) SetVerdict(beat.problem);
@@ -211,7 +211,7 @@ void Liveness::Tick() {
   const bool is_end = has_verdict_ || IsLeaving();
   std::vector<int> due;
   for (const auto& [rank, held] : held_) {
-    // from a rank that lives another one should have come long ago
+    // a live rank would have sent another one long ago
     if (is_end || Now() - held.since >= 2 * options_.interval) {
       due.push_back(rank);
     }
@@ -247,7 +247,7 @@ void Liveness::Connect(const std::string& address_text) {
   options.name = fmt::format("rank-{}", group_.rank);
   options.socket.curve =
       rpc::CurveClient{address.client_keys, address.server_public_key};
-  // silence is looked at here
+  // silence is checked below
   options.heartbeat_interval = options.server_timeout = std::chrono::hours(1);
   client_.emplace(context_, LivenessProtocol(), options);
   client_->Connect(*endpoint);
@@ -260,7 +260,7 @@ void Liveness::Beat() {
   std::optional<Clock::TimePoint> lost_at;
   Clock::TimePoint next_beat;
   bool has_said_farewell = false;
-  // the one before is answered when the first rank has the next one
+  // the first rank answers the previous one when the next one arrives
   const auto can_beat = [&] {
     return !has_said_farewell && num_open_beats_ < 2;
   };
@@ -272,7 +272,7 @@ void Liveness::Beat() {
       problem = std::exchange(problem_, {});
       leaving_at = leaving_at_;
     }
-    // the first rank waits until it knows that all have heard it
+    // the first rank waits until all ranks have heard the verdict
     const bool is_last = leaving_at || is_over_ || has_verdict_;
     const bool is_news = !problem.empty() || is_last;
     if ((can_beat() && Now() >= next_beat) || (is_news && !has_said_farewell)) {
@@ -299,7 +299,8 @@ void Liveness::Beat() {
       lost_ = *lost;
       lost_at = Now();
     }
-    // the first process that ends ends the rest: they are to find it as well
+    // the first process that exits ends the others: let them learn the reason
+    // first
     if (lost_at && Now() - *lost_at >= 2 * options_.interval) {
       SetVerdict(lost_);
     }

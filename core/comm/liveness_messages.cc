@@ -17,7 +17,7 @@ constexpr std::string_view kTable = R"(liveness 1
 state: u64 calls begun, string call
 )";
 
-// A reason holds what somebody's exception said.
+// A reason contains the text of an arbitrary exception.
 constexpr uint32_t kMaxTextBytes = 1 << 16;
 constexpr uint32_t kMaxCallBytes = 1 << 12;
 constexpr uint32_t kMaxEndpoints = 256;

@@ -9,7 +9,8 @@
 #include "core/rpc/curve.h"
 #include "core/rpc/envelope.h"
 
-// What the ranks of a group tell the first one (docs/rpc.md, "Liveness").
+// The messages from the ranks of a group to the first one (docs/rpc.md,
+// "Liveness").
 //
 // Thread-safety: values and pure functions.
 namespace replicant::comm {
@@ -23,7 +24,7 @@ struct LivenessBeat {
   RankState state;
   // Why the rank cannot go on; empty otherwise.
   std::string problem;
-  // It has no more to tell.
+  // The rank leaves; this is its last message.
   bool is_leaving = false;
 
   rpc::Message Encode() const;
@@ -34,12 +35,12 @@ struct LivenessBeat {
 struct LivenessAnswer {
   enum class Order : uint8_t {
     kGoOn = 0,
-    kOver = 1,  // the first rank leaves, and watches nobody any more
+    kOver = 1,  // the first rank leaves, and watches no more
     kEnd = 2,   // see `verdict`
   };
 
   Order order = Order::kGoOn;
-  // Of the first rank.
+  // The first rank's verdict.
   RankState state;
   std::string verdict;
 
@@ -48,12 +49,12 @@ struct LivenessAnswer {
   static LivenessAnswer Decode(std::span<const rpc::Frame> payload);
 };
 
-// How the first rank is reached. Not for other eyes: it holds a secret key.
+// How to reach the first rank. Secret: holds a private key.
 struct LivenessAddress {
-  // "tcp://10.0.0.2:41234": one of them is the way.
+  // "tcp://10.0.0.2:41234": at least one of them can be reached.
   std::vector<std::string> endpoints;
   std::string server_public_key;
-  // Of all the others.
+  // The key of all other ranks.
   rpc::CurveKeyPair client_keys;
 
   std::string Encode() const;

@@ -19,13 +19,12 @@
 namespace replicant::comm {
 namespace {
 
-// Bytes that go to one process at a time for one rank: small enough for caches,
-// for MPI's int and for the memory that an all-reduce needs, large enough to
-// forget latency.
+// Bytes to one process per message and rank: small enough for caches, for MPI's
+// int and for the memory of an all-reduce, large enough to hide latency.
 constexpr size_t kPieceBytes = size_t{4} << 20;
 
-// What the ranks of a process share. The first of its threads makes the calls
-// between processes, with the arguments of all.
+// What the ranks of one process share. The first thread makes the calls between
+// processes, with the arguments of all threads.
 class ProcessRanks {
  public:
   // `process_of`: by rank.
@@ -46,7 +45,7 @@ class ProcessRanks {
   int num_threads() const { return threads_.size(); }
   int rank_of(int thread) const { return ranks_[static_cast<size_t>(thread)]; }
 
-  // A thread's part of a call of all ranks.
+  // One thread's part of a call of all ranks.
   void Run(int thread, const Collective& c) {
     WithThreads([&] { threads_.Enter(thread, c); });
     if (thread == 0) RunForAll(c);
@@ -66,8 +65,8 @@ class ProcessRanks {
     threads_.Abort(reason);
   }
 
-  // Makes the groups of a Split(), `parts` by color; the first thread does it,
-  // in all processes.
+  // Makes the groups of a Split(), `parts` by color. The first thread of each
+  // process calls it.
   void MakeParts(const std::map<int, std::vector<int>>& parts);
   // The rank of one of its members; between MakeParts() and ForgetParts().
   std::unique_ptr<Communicator> RankOfPart(int color, int rank) const;
@@ -75,7 +74,7 @@ class ProcessRanks {
 
  private:
   struct Part {
-    std::vector<int> ranks;  // of the whole, in the part's order
+    std::vector<int> ranks;  // rank within the whole, in the part's order
     std::shared_ptr<ProcessRanks> shared;
   };
 
@@ -87,7 +86,7 @@ class ProcessRanks {
     return ranks;
   }
 
-  // Meetings of the threads, whose failures are all processes'.
+  // Meetings of the threads. A failure of one fails all processes.
   template <typename Meet>
   void WithThreads(const Meet& meet) {
     try {
@@ -115,7 +114,7 @@ class ProcessRanks {
   void MakeAllGather(const Collective& c);
   void MakeBroadcast(const Collective& c);
 
-  // Calls visit(process) for all processes but this one.
+  // Calls visit(process) for all other processes.
   template <typename Visit>
   void ForOthers(const Visit& visit) const {
     for (int p = 0; p < exchange_->num_processes(); ++p) {
@@ -128,7 +127,7 @@ class ProcessRanks {
 
   const std::shared_ptr<MpiExchange> exchange_;
   const std::vector<int> process_of_;
-  // by rank; -1 for other processes'
+  // by rank; -1 for a rank of another process
   std::vector<int> thread_of_;
   const std::vector<int> ranks_;  // by thread
   ThreadGroup threads_;
@@ -225,7 +224,7 @@ void ProcessRanks::MakeReduceScatter(const Collective& c) {
     most_ranks = std::max(most_ranks, ranks_of.back().size());
   }
   const size_t row = c.out.size_bytes();
-  // one rank of every process at a time; some have none any more
+  // one rank of every process at a time; a process may have fewer ranks
   for (size_t i = 0; i < most_ranks; ++i) {
     for (size_t begin = 0; begin < row; begin += kPieceBytes) {
       const size_t n = std::min(kPieceBytes, row - begin);
@@ -246,8 +245,8 @@ void ProcessRanks::MakeReduceScatter(const Collective& c) {
   }
 }
 
-// Sends every process p in_of(t, p) of every thread t, and reduces what comes
-// for this one, together with its own, to `out`.
+// Sends in_of(t, p) of every thread t to every process p, and reduces what
+// arrives, together with this process's own part, to `out`.
 template <typename InOf>
 void ProcessRanks::GatherAndReduce(const Collective& c, const InOf& in_of,
                                    std::span<std::byte> out) {
@@ -266,7 +265,7 @@ void ProcessRanks::GatherAndReduce(const Collective& c, const InOf& in_of,
       inputs_.push_back(arrived);
     }
   }
-  // in the order in which they are received: that of their ranks
+  // received in rank order
   ForOthers([&](int process) {
     for (size_t t = 0; t < ranks_.size(); ++t) {
       exchange_->Send(process, in_of(t, process));

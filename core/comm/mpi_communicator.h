@@ -9,32 +9,32 @@ namespace replicant::comm {
 
 // Whether this build has MPI.
 bool HasMpi();
-// How many processes mpirun has started together with this one; 1 without it.
+// Number of processes that mpirun started together; 1 without mpirun.
 int NumMpiProcesses();
 
-// What a process has of the ranks of all processes that one mpirun has started.
+// One process's part of the ranks of all processes that one mpirun started.
 struct MpiRanks {
-  // One rank for each process. Not to be called while a call of `ranks` is
-  // under way.
+  // A communicator with one rank per process. Must not be called while a call
+  // of `ranks` is under way.
   std::unique_ptr<Communicator> processes;
-  // This process's ranks, each for a thread. Ranks of earlier processes come
-  // first, so that all of them are numbered through.
+  // This process's ranks, one for each thread. Ranks are numbered by process.
   std::vector<std::unique_ptr<Communicator>> ranks;
 };
 
-// `count` >= 1 (checked) ranks in this process. Initialises MPI with the first
-// call; it is finalised when the process ends well. After a failed call, or an
-// Abort(), ending the process ends all others.
+// Makes `count` >= 1 (checked) ranks in this process. The first call
+// initialises MPI; it is finalised when the process exits without an error.
+// After a failed call, or an Abort(), the exit of this process ends all others.
 //
-// MPI moves bytes only: an all-reduce sends every process its part of every
-// rank's elements, adds these in rank order and sends the sums around, piece by
-// piece. So the bits depend on the number of ranks, and not on which process
-// has them. The first rank of a process does it for all, once they are there,
-// and the others copy what it has got. One that waits for other processes
-// yields its core. Processes are not checked to make the same calls.
+// MPI only moves bytes. An all-reduce sends every process its part of every
+// rank's elements, adds them in rank order and sends the sums back, piece by
+// piece. The bits therefore depend on the number of ranks, and not on which
+// process has them. When all ranks of a process have arrived, the first one
+// makes the call for them, and the others copy the result. A rank that waits
+// for other processes yields its core. There is no check that processes make
+// the same calls.
 //
-// Several processes watch each other beside MPI (core/comm/liveness.h): one
-// that dies, stands still or fails ends the calls of all others with a
+// Several processes watch each other beside MPI (core/comm/liveness.h). A
+// process that dies, stalls or fails ends the calls of all others with a
 // CommError that names it. In these messages, and in those of deadlines, a rank
 // is a process.
 //
@@ -42,7 +42,7 @@ struct MpiRanks {
 // initialised or the processes cannot reach each other.
 MpiRanks MakeMpiRanks(int count, const CommunicatorOptions& options = {});
 
-// The same for one rank in each process.
+// The same with one rank in each process.
 std::unique_ptr<Communicator> MakeMpiCommunicator(
     const CommunicatorOptions& options = {});
 

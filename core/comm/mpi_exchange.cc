@@ -18,7 +18,7 @@
 namespace replicant::comm {
 namespace {
 
-// How long a process polls for the others before it lets the processor rest.
+// Time to poll for other processes before yielding the processor.
 constexpr auto kPolling = std::chrono::milliseconds(200);
 constexpr auto kRest = std::chrono::microseconds(100);
 constexpr int kTag = 0;
@@ -32,7 +32,7 @@ void Check(int code, const char* call) {
 }
 #define MPI_CALL(call) Check((call), #call)
 
-// MPI for the life of the process.
+// MPI, for the life of the process.
 class MpiProcess {
  public:
   static MpiProcess& Get() {
@@ -52,8 +52,8 @@ class MpiProcess {
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   }
   ~MpiProcess() {
-    // finalising waits for all ranks, which may be the ones that are missing;
-    // mpirun ends them all when one goes without
+    // finalising would wait for all ranks, one of which may be lost; mpirun
+    // ends them all when a process exits without it
     if (!has_failed) MPI_Finalize();
   }
   MpiProcess(const MpiProcess&) = delete;
@@ -197,7 +197,7 @@ void MpiExchange::ThrowIfAborted() {
 }
 
 void MpiExchange::Watch() {
-  // where each rank is
+  // where each rank runs
   struct Place {
     std::array<char, 256> network{};
     std::array<char, 256> process{};

@@ -17,8 +17,8 @@
 
 namespace replicant::comm {
 
-// Messages between the processes of a group, which MPI carries; what calls of
-// communicators over MPI are made of.
+// Messages between the processes of a group over MPI, from which the calls of
+// communicators are built.
 //
 //   exchange.Run(call, [&] {
 //     exchange.Receive(peer, memory);
@@ -26,19 +26,19 @@ namespace replicant::comm {
 //     exchange.Exchange();
 //   });
 //
-// All processes make the same calls in the same order. A wait that is over
-// before its time, by CommunicatorOptions::timeout, a verdict of Liveness or an
-// Abort(), throws CommError, and so does everything from then on.
+// All processes make the same calls in the same order. A deadline
+// (CommunicatorOptions::timeout), a verdict of Liveness or an Abort() ends a
+// wait with CommError; every later call throws it too.
 //
 // Thread-safety: one thread at a time; Abort() from any.
 class MpiExchange {
  public:
-  // Of all processes that one mpirun has started. Several watch each other.
-  // Throws CommError.
+  // An exchange of all processes that one mpirun started. Several processes
+  // watch each other. Throws CommError.
   static std::shared_ptr<MpiExchange> OfAllProcesses(
       const CommunicatorOptions& options);
 
-  // `comm` becomes this one's.
+  // Takes ownership of `comm`.
   MpiExchange(MPI_Comm comm, const CommunicatorOptions& options);
   ~MpiExchange();
   MpiExchange(const MpiExchange&) = delete;
@@ -48,20 +48,20 @@ class MpiExchange {
   int num_processes() const { return num_processes_; }
   const CommunicatorOptions& options() const { return options_; }
 
-  // That of the processes for which `is_member` holds, in the same order; null
-  // for the others. All processes call it.
+  // An exchange of the processes for which `is_member` holds, in the same
+  // order; null for the others. All processes call it.
   std::shared_ptr<MpiExchange> Split(bool is_member);
 
-  // Every process's number. All processes call it.
+  // Collects one number from every process. All processes call it.
   std::vector<int32_t> GatherNumbers(int32_t own);
 
-  // Runs make() as the process's part of a call.
+  // Runs make() as this process's part of a call.
   template <typename Make>
   void Run(const Collective& call, const Make& make) {
     ThrowIfAborted();
     call_ = &call;
     ++num_calls_;
-    // the order of the calls is that of all processes
+    // numbered in the same order by all processes
     const Liveness::CallScope scope(is_part_ ? nullptr : liveness_.get(), call);
     try {
       make();
@@ -71,14 +71,14 @@ class MpiExchange {
     }
   }
 
-  // Within Run(): notes a message of the next Exchange() with another process.
-  // Of two to or from the same one the first comes first.
+  // Within Run(): adds a message to the next Exchange() with another process.
+  // Messages to, or from, one process keep their order.
   void Send(int peer, std::span<const std::byte> bytes);
   void Receive(int peer, std::span<std::byte> bytes);
-  // Sends and receives all that was noted.
+  // Sends and receives all added messages.
   void Exchange();
 
-  // This process cannot go on: tells the others, if they are watched.
+  // Reports that this process cannot go on to the others, if they are watched.
   void Abort(const std::string& reason) EXCLUDES(mutex_);
   void ThrowIfAborted() EXCLUDES(mutex_);
 
@@ -90,12 +90,12 @@ class MpiExchange {
     size_t size_bytes = 0;
   };
 
-  // All processes watch each other from now on.
+  // Starts the heartbeats between all processes.
   void Watch();
   void WaitForAll();
   std::string DescribeMissing();
-  // Nothing goes any more, for the reason; the others are told, if `to_others`
-  // says something.
+  // Fails this and all later calls with the reason, and reports `to_others`
+  // unless it is empty.
   void End(const std::string& reason, const std::string& to_others)
       EXCLUDES(mutex_);
 
@@ -103,10 +103,10 @@ class MpiExchange {
   const CommunicatorOptions options_;
   int process_ = 0;
   int num_processes_ = 1;
-  // null where nobody watches
+  // null without heartbeats
   std::shared_ptr<Liveness> liveness_;
   bool is_part_ = false;
-  // the call under way, and how many there were
+  // the call under way, and the number of calls so far
   const Collective* call_ = nullptr;
   uint64_t num_calls_ = 0;
   // kept so that calls allocate nothing

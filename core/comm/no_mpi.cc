@@ -1,4 +1,4 @@
-// What a build without MPI links.
+// The MPI functions of a build without MPI.
 #include <utility>
 
 #include "core/base/error.h"

@@ -65,7 +65,7 @@ std::optional<std::string> RankTable::FindLost() {
 
 std::string RankTable::Describe(size_t rank, const std::string& why) const {
   const RankState& lost = ranks_[rank].state;
-  // the first call that others are in and it is not known to have left
+  // the first call that others are in and that it has not left
   const RankState* missed = nullptr;
   for (const Rank& other : ranks_) {
     if (&other == &ranks_[rank] || other.state.call.empty()) continue;

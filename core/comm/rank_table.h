@@ -9,47 +9,45 @@
 
 namespace replicant::comm {
 
-// Where a rank is in the order of its calls.
+// A rank's position in the order of its calls.
 struct RankState {
-  // That it has begun.
+  // Number of calls that it has begun.
   uint64_t num_calls = 0;
-  // The last of them while it is in it, Collective::ToString(); empty between
-  // calls.
+  // The current call, Collective::ToString(); empty between calls.
   std::string call;
 };
 
-// What one rank of a group knows of the others, and whom it gives up.
+// What one rank of a group knows of the others, and which of them it gives up.
 //
-// A watched rank is given up if it was not heard of for `timeout` (it is
+// A watched rank is given up if nothing was heard of it for `timeout` (it is
 // stopped, or its host is gone), or if its connection broke and did not come
-// back within `reconnect_time` (it is dead).
-//
-// Time in which nobody asked FindLost(), more than half of the timeout, counts
-// for nobody: this process was then held up itself.
+// back within `reconnect_time` (it is dead). If more than half of the timeout
+// passes between two calls of FindLost(), that time does not count: this
+// process itself was held up.
 //
 // Thread-safety: one thread at a time.
 class RankTable {
  public:
-  // `places` says by rank where it runs ("host12/4711"); the clock outlives
-  // this.
+  // `places` says where each rank runs ("host12/4711"), by rank. The clock must
+  // outlive the table.
   RankTable(std::vector<std::string> places, Clock::Duration timeout,
             Clock::Duration reconnect_time, const Clock* clock);
 
   int size() const { return static_cast<int>(ranks_.size()); }
 
-  // From now on the rank is to be heard of.
+  // Starts to watch the rank.
   void Watch(int rank);
-  // It has left, or has been told all that it needs to know.
+  // Stops watching the rank: it has left, or knows all that it needs to.
   void Unwatch(int rank) { ranks_[Index(rank)].is_watched = false; }
   bool IsAnyWatched() const;
 
   void Hear(int rank, RankState state);
-  // Its connection broke, or is there again.
+  // Notes that its connection broke, or is there again.
   void Disconnect(int rank);
   void Reconnect(int rank) { ranks_[Index(rank)].disconnected_at.reset(); }
 
-  // Why a watched rank is given up, which then is not watched any more: who it
-  // is, and from which call it is missing. std::nullopt while all are there.
+  // Finds a watched rank to give up, and stops watching it. Returns who it is,
+  // why, and the call that it is missing from; std::nullopt if all are there.
   std::optional<std::string> FindLost();
 
  private:

@@ -6,7 +6,7 @@
 #include "core/base/check.h"
 #include "core/tensor/bfloat16.h"
 
-// The project's baseline is AVX2, so SSE has no processor to run on.
+// The project's baseline is AVX2, so no processor needs SSE.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/comm/reduce.cc"
@@ -39,7 +39,8 @@ T* At(std::byte* memory, size_t i) {
   return reinterpret_cast<T*>(memory) + i;
 }
 
-// Lanes [i, i + kVectors * lanes) of all inputs, in registers, to all outputs.
+// Combines lanes [i, i + kVectors * lanes) of all inputs in registers, and
+// stores them to all outputs.
 template <ReduceOp kOp, size_t kVectors, class D, typename T = hn::TFromD<D>>
 HWY_INLINE void ReduceVectors(D d, Inputs inputs, Outputs outputs, size_t i) {
   const size_t lanes = hn::Lanes(d);
@@ -135,7 +136,7 @@ HWY_EXPORT(ReduceI32);
 HWY_EXPORT(ScaleF32);
 HWY_EXPORT(ScaleF64);
 
-// In which type one of T is computed.
+// The type in which elements of T are computed.
 template <typename T>
 struct ComputeTypeOf {
   using Type = T;
@@ -144,13 +145,13 @@ template <>
 struct ComputeTypeOf<BFloat16> {
   using Type = float;
 };
-// without overflow that is not defined
+// unsigned, whose overflow is defined
 template <>
 struct ComputeTypeOf<int64_t> {
   using Type = uint64_t;
 };
 
-// What vectors have no instructions for, in plain loops over blocks.
+// Plain loops over blocks, for types without vector instructions.
 template <typename T, typename Combine>
 void ReducePlainly(std::span<const std::byte* const> inputs,
                    std::span<std::byte* const> outputs, size_t begin,
@@ -178,7 +179,7 @@ template <typename T>
 void ReducePlainly(ReduceOp op, std::span<const std::byte* const> inputs,
                    std::span<std::byte* const> outputs, size_t begin,
                    size_t end) {
-  // min and max compare as T does: a negative i64 is a large unsigned one
+  // min and max compare as T: as unsigned, a negative i64 would be large
   const auto less = [](auto a, auto b) {
     if constexpr (std::is_same_v<T, int64_t>) {
       return static_cast<int64_t>(a) < static_cast<int64_t>(b);
@@ -259,7 +260,7 @@ void Reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> inputs,
     ReduceRange(op, dtype, inputs, outputs, begin, end);
     return;
   }
-  // multiplied while it is in the cache
+  // scale while it is in the cache
   constexpr size_t kBlock = 4096;
   for (size_t i = begin; i < end; i += kBlock) {
     const size_t n = std::min(kBlock, end - i);

@@ -7,10 +7,10 @@
 
 #include "core/tensor/dtype.h"
 
-// The arithmetic of collectives, the same for every transport.
+// The arithmetic of collectives, shared by all transports.
 namespace replicant::comm {
 
-// How the elements of several ranks or replicas become one. kMean is the sum
+// How to combine the elements of several ranks or replicas. kMean is the sum
 // times 1 / their number, for floating elements.
 enum class ReduceOp { kSum, kMean, kMin, kMax, kProd };
 // "sum", "mean", ...
@@ -26,11 +26,12 @@ void Reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> inputs,
             std::span<std::byte* const> outputs, size_t begin, size_t end,
             double factor = 1.0);
 
-// out[i] = in[i] * factor for floating dtypes (checked); out may be in.
+// out[i] = in[i] * factor for floating dtypes (checked); `out` may be `in`.
 void Scale(DType dtype, double factor, const std::byte* in, std::byte* out,
            size_t count);
 
-// bf16 and back, rounded to nearest; the factor is applied to the f32.
+// Rounds f32 to bf16, to nearest, and converts back. The factor is applied to
+// the f32.
 void Narrow(const float* in, BFloat16* out, size_t count);
 void Widen(const BFloat16* in, float factor, float* out, size_t count);
 
@@ -42,7 +43,7 @@ struct Range {
   size_t end = 0;
 };
 
-// Part `index` of `count` elements in `parts`: contiguous, as even as whole
+// Part `index` of `count` elements in `parts`: contiguous, of sizes as equal as
 // multiples of `granularity` allow.
 Range PartOf(size_t count, size_t parts, size_t index, size_t granularity);
 

@@ -16,13 +16,13 @@ namespace {
 
 constexpr size_t kCacheLine = 64;
 
-// What the ranks share.
+// State shared by the ranks.
 struct Shared {
   Shared(int size, const CommunicatorOptions& options)
       : ranks(size, options, {.member = "rank", .transport = "threads"}) {}
 
-  // The new group of `color` that is made at the `number`-th split: the first
-  // to ask makes it.
+  // The group of `color` of the split with this number. The first rank to ask
+  // makes it.
   std::shared_ptr<Shared> Subgroup(uint64_t number, int color, int size)
       EXCLUDES(mutex) {
     const MutexLock lock(mutex);
@@ -95,11 +95,11 @@ class ThreadCommunicator : public Communicator {
       case Collective::Kind::kBarrier:
         break;
     }
-    // until all are done with this rank's memory
+    // wait until no rank reads this one's memory
     group_.Meet(rank_);
   }
 
-  // One part of the elements, for all ranks.
+  // Computes one part of the elements for all ranks.
   void ReduceOwnPart(const Collective& c) {
     inputs_.clear();
     outputs_.clear();
@@ -107,7 +107,7 @@ class ThreadCommunicator : public Communicator {
       inputs_.push_back(group_.call_of(r).in.data());
       outputs_.push_back(group_.call_of(r).out.data());
     }
-    // whole cache lines, so that no two ranks write to one
+    // whole cache lines, so that no two ranks write to the same one
     const Range part = PartOf(static_cast<size_t>(c.in.shape().num_elements()),
                               inputs_.size(), static_cast<size_t>(rank_),
                               kCacheLine / DTypeSize(c.in.dtype()));

@@ -14,8 +14,7 @@
 namespace replicant::comm {
 namespace {
 
-// About 20 us: longer than members in step are apart, shorter than a sleep
-// costs.
+// About 20 us: longer than members in step are apart, shorter than a sleep.
 constexpr int kSpins = 500;
 
 }  // namespace
@@ -24,7 +23,7 @@ ThreadGroup::ThreadGroup(int size, const CommunicatorOptions& options,
                          Naming naming)
     : options_(options),
       naming_(naming),
-      // one that spins must not keep the one it waits for from running
+      // a member that spins must not displace the one that it waits for
       spins_(size <= CpuSet::OfThisThread().size() ? kSpins : 1),
       slots_(static_cast<size_t>(size)) {}
 
@@ -53,7 +52,7 @@ bool ThreadGroup::HaveAllArrived(uint64_t meeting) const {
 void ThreadGroup::Meet(int member, bool has_deadline) {
   ThrowIfAborted(member);
   const uint64_t meeting = ++slots_[static_cast<size_t>(member)].arrivals;
-  // whoever found this member missing has counted itself before it looked
+  // a member that found this one missing counted itself before it looked
   if (num_sleepers_.load() > 0) {
     const MutexLock lock(mutex_);
     arrived_.NotifyAll();
@@ -82,7 +81,7 @@ void ThreadGroup::Sleep(int member, uint64_t meeting, bool has_deadline) {
   }
   --num_sleepers_;
   if (!has_met) Abort(DescribeMissing(member, meeting));
-  // a meeting that took place counts, whatever happened afterwards
+  // a meeting that took place counts, even if the group failed afterwards
   if (!HaveAllArrived(meeting)) ThrowIfAborted(member);
 }
 

@@ -12,7 +12,7 @@
 
 namespace replicant::comm {
 
-// The meeting point of the threads of one process in the calls of a
+// The meeting point of the threads of one process that make the calls of a
 // communicator. A member sees the arguments of the others.
 //
 // Any failure ends the group: every later meeting throws a CommError with the
@@ -23,27 +23,27 @@ namespace replicant::comm {
 class ThreadGroup {
  public:
   struct Naming {
-    // The word for a member in messages: "rank".
+    // What messages call a member: "rank".
     std::string_view member;
-    // In front of what a member has not found out itself: "threads" gives
-    // "threads, rank 0 of 2: REASON"; empty for the reason alone.
+    // Prefix of failures that the member did not find itself: "threads" gives
+    // "threads, rank 0 of 2: REASON". Empty: no prefix.
     std::string_view transport = {};
   };
 
-  // Naming's texts outlive this.
+  // The texts of Naming must outlive this object.
   ThreadGroup(int size, const CommunicatorOptions& options, Naming naming);
 
   int size() const { return static_cast<int>(slots_.size()); }
   const CommunicatorOptions& options() const { return options_; }
-  // Between Enter() and the meeting after it.
+  // Requires to be between Enter() and the next meeting.
   const Collective& call_of(size_t member) const { return slots_[member].call; }
 
-  // Shows this member's call to the others and waits until all have come.
-  // Throws CommError unless all make the same call.
+  // Shows this member's call to the others and waits for them. Throws CommError
+  // unless all make the same call.
   void Enter(int member, const Collective& collective);
-  // Waits until all have come.
+  // Waits until all members have come.
   void Meet(int member) { Meet(member, /*has_deadline=*/true); }
-  // The same, where another member comes after work that ends by itself.
+  // The same if another member comes after work that is sure to end.
   void MeetAfterWork(int member) { Meet(member, /*has_deadline=*/false); }
 
   void Abort(const std::string& reason) EXCLUDES(mutex_);
@@ -54,9 +54,9 @@ class ThreadGroup {
   // padded: others watch `arrivals` while the member writes its call
   // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
   struct alignas(kCacheLine) Slot {
-    // the member's own until it arrives, everybody's to read until all leave
+    // private to the member until it arrives, then read by all until all leave
     Collective call;
-    // counts how often the member came to a meeting
+    // number of meetings that the member has come to
     alignas(kCacheLine) std::atomic<uint64_t> arrivals{0};
     std::atomic<uint64_t> num_calls{0};
   };
@@ -65,7 +65,7 @@ class ThreadGroup {
   void Sleep(int member, uint64_t meeting, bool has_deadline) EXCLUDES(mutex_);
   bool HaveAllArrived(uint64_t meeting) const;
   std::string DescribeMissing(int member, uint64_t meeting) const;
-  // All members look at the same calls and come to the same end.
+  // All members compare the same calls and draw the same conclusion.
   void CheckCalls();
   void ThrowIfAborted(int member) EXCLUDES(mutex_);
 
@@ -80,7 +80,7 @@ class ThreadGroup {
   std::string reason_ GUARDED_BY(mutex_);
 };
 
-// A tensor to memory that may be its own.
+// A tensor whose memory may be the caller's.
 void CopyTensor(const TensorView& from, std::byte* to);
 
 }  // namespace replicant::comm
