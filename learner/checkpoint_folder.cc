@@ -52,6 +52,7 @@ CheckpointFolder::CheckpointFolder(std::filesystem::path folder, int num_kept)
         "CheckpointFolder: {} checkpoints to keep; want at least 1", num_kept));
   }
   MakeFolders(folder_);
+  RemoveStaleTemporaries(folder_);
 }
 
 void CheckpointFolder::Save(const runtime::VariableStore& store,

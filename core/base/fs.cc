@@ -9,6 +9,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <optional>
+#include <system_error>
 #include <utility>
 
 #include "core/base/check.h"
@@ -38,15 +42,56 @@ std::filesystem::path FolderOf(const std::filesystem::path& path) {
 // Numbers the temporary files of this process.
 std::atomic<uint64_t> temporary_count{0};
 
+// The process in "NAME.tmp-PID-N"; std::nullopt for any other name.
+std::optional<pid_t> ParseTemporary(const std::string& name) {
+  constexpr std::string_view kMark = ".tmp-";
+  const size_t mark = name.rfind(kMark);
+  if (mark == std::string::npos) return std::nullopt;
+  const char* const end = name.data() + name.size();
+  pid_t pid = 0;
+  const auto pid_end =
+      std::from_chars(name.data() + mark + kMark.size(), end, pid);
+  if (pid_end.ec != std::errc() || pid <= 0 || pid_end.ptr == end ||
+      *pid_end.ptr != '-') {
+    return std::nullopt;
+  }
+  uint64_t number = 0;
+  const auto number_end = std::from_chars(pid_end.ptr + 1, end, number);
+  if (number_end.ec != std::errc() || number_end.ptr != end) {
+    return std::nullopt;
+  }
+  return pid;
+}
+
 }  // namespace
+
+std::filesystem::path TemporaryPathOf(const std::filesystem::path& path) {
+  return fmt::format("{}.tmp-{}-{}", path.string(), ::getpid(),
+                     temporary_count.fetch_add(1));
+}
+
+int RemoveStaleTemporaries(const std::filesystem::path& folder) {
+  int count = 0;
+  std::error_code error;
+  std::filesystem::directory_iterator entries(folder, error);
+  for (; !error && entries != std::filesystem::directory_iterator();
+       entries.increment(error)) {
+    const std::optional<pid_t> pid =
+        ParseTemporary(entries->path().filename().string());
+    // a process of another user is alive, too: kill() then fails with EPERM
+    if (!pid || ::kill(*pid, 0) == 0 || errno != ESRCH) continue;
+    std::error_code ignored;
+    if (std::filesystem::remove_all(entries->path(), ignored) > 0) ++count;
+  }
+  return count;
+}
 
 AtomicFile::AtomicFile(std::filesystem::path path, unsigned mode)
     : path_(std::move(path)) {
   // a name of its own, so that two writers of one path do not meet in one
   // temporary file; a leftover of a crashed process is passed over
   do {
-    temporary_path_ = fmt::format("{}.tmp-{}-{}", path_.string(), ::getpid(),
-                                  temporary_count.fetch_add(1));
+    temporary_path_ = TemporaryPathOf(path_);
     fd_ = ::open(temporary_path_.c_str(),
                  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   } while (fd_ < 0 && errno == EEXIST);

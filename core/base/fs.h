@@ -43,6 +43,15 @@ class AtomicFile {
 void AtomicWriteFile(const std::filesystem::path& path, std::string_view text,
                      unsigned mode = 0666);
 
+// A name beside `path` for a file or folder that is to be renamed to it:
+// "PATH.tmp-PID-N". It differs in each call.
+std::filesystem::path TemporaryPathOf(const std::filesystem::path& path);
+
+// Removes the files and folders of TemporaryPathOf() in `folder` whose process
+// has died, such as the unfinished files of a killed writer, and returns their
+// number. Only this host may write to the folder. Errors are ignored.
+int RemoveStaleTemporaries(const std::filesystem::path& folder);
+
 // Reads a whole file. Throws IoError if it cannot be read or holds more than
 // `max_size_bytes`; nothing is allocated for a file that is too large.
 std::string ReadFile(const std::filesystem::path& path,

@@ -117,12 +117,9 @@ void SaveCheckpoint(const stdfs::path& folder, const VariableStore& store,
   stdfs::path parent = folder.parent_path();
   if (parent.empty()) parent = ".";
   MakeFolders(parent);
-  const stdfs::path temporary =
-      parent / fmt::format(".{}.{}", folder.filename().string(), getpid());
+  const stdfs::path temporary = TemporaryPathOf(folder);
   std::error_code ignored;
   try {
-    // left by a crashed process with the same number
-    stdfs::remove_all(temporary, ignored);
     MakeFolders(temporary);
     WriteVariables(temporary / kVariablesFile, store);
     const nlohmann::json json = {

@@ -2,15 +2,20 @@
 // replay/checkpoint/checkpointer.cc.
 //
 // Checkpoints are tried from the newest to the oldest until one can be read
-// whole, groups included; only then is the shard changed. After that the
+// whole, groups included; only then is the shard changed, and only then are
+// damaged ones set aside. If there are checkpoints and none can be read, the
+// files stay as they are for a person to look at. After a restore the
 // journal is replayed: the groups of its segments in order, without those that
 // the snapshot holds or that were written twice, which their serials tell.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "core/base/error.h"
+#include "core/base/fs.h"
 #include "replay/checkpoint/checkpointer.h"
 #include "replay/store/numbered_files.h"
 
@@ -49,7 +54,37 @@ void ReadPlaces(const std::filesystem::path& folder,
   }
 }
 
+// Reads the groups of a snapshot, but gives them to nobody. Throws IoError.
+void CheckPlaces(const std::filesystem::path& folder,
+                 const EncodedSnapshot& encoded) {
+  ReadPlaces(folder, encoded,
+             [](size_t /*index*/, const SegmentRecord& /*record*/) {});
+}
+
+// "checkpoint-00000012.damaged" in `folder`.
+std::filesystem::path DamagedPath(const std::filesystem::path& folder,
+                                  uint64_t number) {
+  return folder / fmt::format("checkpoint-{:08}.damaged", number);
+}
+
 }  // namespace
+
+bool Checkpointer::Restore() {
+  MutexLock lock(mutex_);
+  const std::optional<CheckpointLayout> layout = ReadLayout(options_.folder);
+  if (layout) CheckSameShape(options_.folder, *layout, shard_->config().shape);
+  FindFiles();
+  RestoreNewest();
+  const bool has_journal =
+      options_.durability == Durability::kJournal ||
+      (layout && layout->durability == Durability::kJournal);
+  if (options_.restore_id == 0 && has_journal) {
+    ReplayJournal(restored_.number ? kept_.at(*restored_.number).journal_segment
+                                   : 0);
+  }
+  while (!damaged_.empty()) SetAside(damaged_.begin()->first);
+  return !layout || layout->durability != options_.durability;
+}
 
 // Lists the segments and checkpoints of the folder, without checkpoints whose
 // head is damaged.
@@ -67,13 +102,18 @@ void Checkpointer::FindFiles() {
     try {
       kept_[*number] = ReadCheckpointHead(options_.folder, *number);
     } catch (const IoError& e) {
+      damaged_[*number] = std::nullopt;
       restored_.problems.emplace_back(e.what());
     }
+  }
+  // nor is the number of a checkpoint that was set aside
+  const auto damaged = ListNumbered(options_.folder, "checkpoint", "damaged");
+  if (!damaged.empty()) {
+    last_number_ = std::max(last_number_, *damaged.rbegin());
   }
 }
 
 void Checkpointer::RestoreNewest() {
-  uint64_t journal_segment = 0;
   std::set<uint64_t> ids;
   std::vector<uint64_t> damaged;
   for (auto it = kept_.rbegin(); it != kept_.rend(); ++it) {
@@ -84,25 +124,101 @@ void Checkpointer::RestoreNewest() {
       RestoreFrom(number);
       restored_.number = number;
       restored_.id = head.id;
-      journal_segment = head.journal_segment;
+      verified_.insert(number);
       break;
     } catch (const IoError& e) {
       damaged.push_back(number);
       restored_.problems.emplace_back(e.what());
     }
   }
-  for (const uint64_t number : damaged) kept_.erase(number);
-  if (options_.restore_id == 0) {
-    if (options_.durability == Durability::kJournal) {
-      ReplayJournal(journal_segment);
-    }
-  } else if (!restored_.number.has_value()) {
+  for (const uint64_t number : damaged) {
+    damaged_[number] = std::move(kept_.extract(number).mapped());
+  }
+  if (restored_.number.has_value()) return;
+  if (options_.restore_id != 0) {
     throw IoError(
         fmt::format("{}: no whole checkpoint of id {}; {}",
                     options_.folder.string(), options_.restore_id,
                     restored_.problems.empty()
                         ? fmt::format("there are ids: {}", fmt::join(ids, ", "))
                         : restored_.problems.front()));
+  }
+  if (!damaged_.empty()) {
+    throw IoError(fmt::format(
+        "{}: none of its {} checkpoints can be restored: {}; the files are "
+        "left as they are; hint: repair them, or start afresh with another "
+        "checkpoint_folder",
+        options_.folder.string(), damaged_.size(),
+        fmt::join(restored_.problems, "; ")));
+  }
+}
+
+void Checkpointer::SetAside(uint64_t number) {
+  // links need no room. The checkpoint's file is moved last, so that a crash
+  // before leaves a checkpoint that is set aside again
+  const std::filesystem::path folder = DamagedPath(options_.folder, number);
+  MakeFolders(folder);
+  const std::optional<CheckpointHead>& head = damaged_.at(number);
+  std::error_code error;
+  for (const auto& [segment, info] : segments_) {
+    // without a head, any of them may belong to it
+    if (head && !head->segments.contains(segment)) continue;
+    std::filesystem::create_hard_link(SegmentPath(options_.folder, segment),
+                                      SegmentPath(folder, segment), error);
+    if (error && error != std::errc::file_exists &&
+        error != std::errc::no_such_file_or_directory) {
+      throw IoError::FromErrno("link to", SegmentPath(folder, segment),
+                               error.value());
+    }
+  }
+  std::filesystem::rename(CheckpointPath(options_.folder, number),
+                          CheckpointPath(folder, number), error);
+  if (error) {
+    throw IoError::FromErrno("move to", CheckpointPath(folder, number),
+                             error.value());
+  }
+  restored_.problems.push_back(
+      fmt::format("checkpoint {} and its segments are kept in {}", number,
+                  folder.string()));
+  damaged_.erase(number);
+}
+
+void Checkpointer::VerifyKept() {
+  std::vector<uint64_t> numbers;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [number, head] : kept_) {
+      if (!verified_.contains(number)) numbers.push_back(number);
+    }
+  }
+  for (const uint64_t number : numbers) {
+    std::string problem;
+    try {
+      const CheckpointFile file = ReadCheckpointFile(options_.folder, number);
+      EncodedSnapshot encoded = DecodePlaces(file.snapshot());
+      {
+        // this process has read or written these groups itself
+        MutexLock lock(mutex_);
+        std::erase_if(encoded.places,
+                      [&](const EncodedSnapshot::Place& place)
+                          REQUIRES(mutex_) {
+                            const auto known = locations_.find(place.serial);
+                            return known != locations_.end() &&
+                                   known->second == place.location;
+                          });
+      }
+      CheckPlaces(options_.folder, encoded);
+    } catch (const IoError& e) {
+      problem = e.what();
+    }
+    MutexLock lock(mutex_);
+    if (problem.empty()) {
+      verified_.insert(number);
+    } else {
+      spdlog::warn("checkpoint {}: {}", number, problem);
+      damaged_[number] = std::move(kept_.extract(number).mapped());
+      SetAside(number);
+    }
   }
 }
 
@@ -189,8 +305,7 @@ std::string FindDamage(const std::filesystem::path& folder, uint64_t id) {
     try {
       if (ReadCheckpointHead(folder, *number).id != id) continue;
       const CheckpointFile file = ReadCheckpointFile(folder, *number);
-      ReadPlaces(folder, DecodePlaces(file.snapshot()),
-                 [](size_t /*index*/, const SegmentRecord& /*record*/) {});
+      CheckPlaces(folder, DecodePlaces(file.snapshot()));
       return "";
     } catch (const IoError& e) {
       problem = e.what();

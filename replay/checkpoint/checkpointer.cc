@@ -4,7 +4,8 @@
 //   2. append the live groups of sparse segments again, so that these can go;
 //   3. force the segments to the disk;
 //   4. write the checkpoint's file, which names the segments that it needs;
-//   5. delete old checkpoints, then the segments that no kept one needs.
+//   5. verify the kept checkpoints that an earlier process wrote;
+//   6. delete old checkpoints, then the segments that no kept one needs.
 //
 // With a journal, inserts append to the open segment at any moment, also
 // between these steps. So a checkpoint notes the first segment that may hold a
@@ -47,14 +48,19 @@ Checkpointer::Checkpointer(const CheckpointOptions& options, Shard* shard)
         options.num_kept, options.segment_bytes));
   }
   MakeFolders(options.folder);
-  {
-    MutexLock lock(mutex_);
-    FindFiles();
-    RestoreNewest();
-  }
-  // make the restored state the newest checkpoint
-  if (options.restore_id != 0) {
+  lock_.emplace(options.folder / "lock", options.folder.string());
+  RemoveStaleTemporaries(options.folder);
+  const bool is_new_layout = Restore();
+  // make the restored state the newest checkpoint; without a journal from now
+  // on, it is also the only place of what was in one
+  if (options.restore_id != 0 ||
+      (is_new_layout && options.durability == Durability::kCheckpoint &&
+       restored_.journal_groups > 0)) {
     Save(shard->TakeSnapshot(), options.restore_id);
+  }
+  if (is_new_layout) {
+    WriteLayout(options.folder, {.shape = shard->config().shape,
+                                 .durability = options.durability});
   }
   if (options.durability == Durability::kJournal) {
     shard->SetJournal([this](const Group& group) {
@@ -79,6 +85,7 @@ uint64_t Checkpointer::Save(const ShardSnapshot& snapshot, uint64_t id) {
   AppendLiveOfSparseSegments(snapshot);
   SyncSegments();
   const uint64_t number = WriteCheckpoint(snapshot, id);
+  VerifyKept();
   ForgetOld(snapshot);
   return number;
 }
@@ -182,6 +189,7 @@ uint64_t Checkpointer::WriteCheckpoint(const ShardSnapshot& snapshot,
   WriteCheckpointFile(options_.folder, head, bytes);
   MutexLock lock(mutex_);
   last_number_ = head.number;
+  verified_.insert(head.number);
   kept_[head.number] = std::move(head);
   return last_number_;
 }

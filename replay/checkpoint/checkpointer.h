@@ -10,23 +10,15 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/file_lock.h"
 #include "core/base/mutex.h"
 #include "replay/checkpoint/checkpoint_file.h"
+#include "replay/checkpoint/checkpoint_layout.h"
 #include "replay/store/segment.h"
 #include "replay/table/shard.h"
 #include "replay/table/snapshot.h"
 
 namespace replicant::replay {
-
-// How much of the acknowledged inserts survives a crash.
-enum class Durability {
-  // A crash loses the steps since the last checkpoint.
-  kCheckpoint,
-  // A crash of the process loses nothing: every group is in the journal before
-  // its insert returns. The journal is forced to the disk at checkpoints only,
-  // so a crash of the machine loses as much as with kCheckpoint.
-  kJournal
-};
 
 struct CheckpointOptions {
   std::filesystem::path folder;
@@ -59,12 +51,18 @@ struct RestoreReport {
 //   segment-NNNNNNNN.log      step groups, each written once
 //                             (replay/store/segment.h)
 //   checkpoint-NNNNNNNN.ckpt  a snapshot, with the places of its groups
+//   checkpoint-NNNNNNNN.damaged  a folder with a checkpoint that cannot be
+//                             read and its segments; never deleted
+//   layout.yaml               the sizes of steps and the durability
+//   lock                      held while a Checkpointer lives
 //
 // A checkpoint writes the groups that came since the last one and a snapshot of
 // everything else, forces both to the disk, and only then renames its file; so
 // a crash at any byte leaves the checkpoint before. The shard serves meanwhile
 // and stops only while TakeSnapshot() copies. Segments that no kept checkpoint
-// needs are deleted. If most of a segment is dead, its live groups are written
+// needs are deleted. Only checkpoints that were read whole or written by this
+// object count as kept; one that cannot be read is set aside. If most of a
+// segment is dead, its live groups are written
 // again; so the folder stays below about twice the shard's size per kept
 // checkpoint.
 //
@@ -84,10 +82,14 @@ struct RestoreReport {
 class Checkpointer {
  public:
   // Makes the folder if it is missing and restores `shard`, which must be new,
-  // from the newest whole checkpoint (of restore_id, if given). With kJournal
-  // the shard writes its journal from now on. Throws IoError if the folder
-  // cannot be used or has no whole checkpoint of restore_id, and
-  // InvalidArgument like Shard::Restore. `shard` outlives this object.
+  // from the newest whole checkpoint (of restore_id, if given). Newer ones that
+  // are damaged are set aside. With kJournal the shard writes its journal from
+  // now on. `shard` outlives this object.
+  //
+  // Throws, without changing a file: IoError if the folder cannot be used, is
+  // in use by another process, or has checkpoints (of restore_id, if given) of
+  // which none can be restored; InvalidArgument if its steps have another shape
+  // than the shard's, and like Shard::Restore.
   Checkpointer(const CheckpointOptions& options, Shard* shard);
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
@@ -112,12 +114,20 @@ class Checkpointer {
     uint64_t max_serial = 0;  // of its records
   };
   // In replay/checkpoint/checkpoint_restore.cc.
+  // Restores the shard; returns whether the folder's layout is out of date.
+  bool Restore() EXCLUDES(mutex_);
   void FindFiles() REQUIRES(mutex_);
   void RestoreNewest() REQUIRES(mutex_);
   void RestoreFrom(uint64_t number) REQUIRES(mutex_);
   std::vector<std::shared_ptr<StoredGroup>> ReadGroups(
       const EncodedSnapshot& encoded) REQUIRES(mutex_);
   void ReplayJournal(uint64_t first_segment) REQUIRES(mutex_);
+  // Moves a checkpoint and links to its segments to a folder of their own.
+  // Throws IoError.
+  void SetAside(uint64_t number) REQUIRES(mutex_);
+  // Reads the kept checkpoints that nobody has read yet, and sets aside those
+  // that are damaged. Throws IoError if that fails.
+  void VerifyKept() EXCLUDES(mutex_);
 
   void AppendLocked(const Group& group) REQUIRES(mutex_);
   // Whether this segment still takes groups.
@@ -134,6 +144,7 @@ class Checkpointer {
 
   const CheckpointOptions options_;
   Shard* const shard_;
+  std::optional<FileLock> lock_;
   RestoreReport restored_;
 
   // Held for a whole Save(), so that saves follow each other.
@@ -149,6 +160,10 @@ class Checkpointer {
   std::map<uint64_t, SegmentInfo> segments_ GUARDED_BY(mutex_);
   // The heads of the checkpoints that are kept, by number.
   std::map<uint64_t, CheckpointHead> kept_ GUARDED_BY(mutex_);
+  // Those that were read whole or written.
+  std::set<uint64_t> verified_ GUARDED_BY(mutex_);
+  // Those that cannot be read, with their heads if these can.
+  std::map<uint64_t, std::optional<CheckpointHead>> damaged_ GUARDED_BY(mutex_);
   uint64_t last_number_ GUARDED_BY(mutex_) = 0;
 };
 

@@ -1,7 +1,9 @@
 // Shard's part in checkpoints; the rest of the class is in
 // replay/table/shard.cc.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <utility>
@@ -30,10 +32,21 @@ void CheckSameItems(const TableConfig& config, const NStepConfig& saved) {
   }
   throw InvalidArgument(fmt::format(
       "table '{}': the checkpoint's items have n_step {}, discount {} and "
-      "stack {}, the config's {}, {} and {}; hint: start without the "
-      "checkpoint, or rename the table",
+      "stack {}, the configuration's {}, {} and {}; hint: start afresh with "
+      "another checkpoint_folder",
       config.name, saved.n_step, saved.discount, saved.stack, wanted.n_step,
       wanted.discount, wanted.stack));
+}
+
+// A table that is missing would lose its items.
+void CheckHasTable(const ShardConfig& config, const std::string& name) {
+  std::vector<std::string_view> names;
+  for (const TableConfig& table : config.tables) names.push_back(table.name);
+  if (std::ranges::find(names, name) != names.end()) return;
+  throw InvalidArgument(fmt::format(
+      "table '{}' of the checkpoint is not configured; there are: {}; hint: "
+      "configure it, or start afresh with another checkpoint_folder",
+      name, fmt::join(names, ", ")));
 }
 
 }  // namespace
@@ -97,7 +110,10 @@ void Shard::Restore(const ShardSnapshot& snapshot) {
   REPLICANT_CHECK(store_.last_serial() == 0 && writers_.empty(),
                   "a shard that has taken in steps");
   std::map<std::string, const ShardSnapshot::SavedTable*> saved_tables;
-  for (const auto& saved : snapshot.tables) saved_tables[saved.name] = &saved;
+  for (const auto& saved : snapshot.tables) {
+    CheckHasTable(config_, saved.name);
+    saved_tables[saved.name] = &saved;
+  }
   bool is_same = snapshot.tables.size() == tables_.size();
   for (size_t i = 0; i < tables_.size(); ++i) {
     const auto found = saved_tables.find(config_.tables[i].name);

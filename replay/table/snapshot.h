@@ -58,6 +58,8 @@ struct ShardSnapshot {
 struct GroupLocation {
   uint64_t segment = 0;
   int64_t offset = 0;
+
+  bool operator==(const GroupLocation&) const = default;
 };
 
 // Encodes a snapshot, with a location in place of each group's block.

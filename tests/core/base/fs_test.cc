@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "core/base/process.h"
 #include "tests/support/message_of.h"
 
 namespace replicant {
@@ -54,6 +55,33 @@ TEST(AtomicFileTest, TwoWritersOfOnePathDoNotMix) {
   second.Commit();
   first.Commit();
   EXPECT_EQ(ReadFile(path), "first");
+}
+
+// Returns the id of a process that has ended.
+pid_t DeadProcess() {
+  Process process({.command = {"true"}});
+  const pid_t pid = process.pid();
+  process.Wait();
+  return pid;
+}
+
+TEST(TemporaryPathTest, OnlyThoseOfDeadProcessesAreRemoved) {
+  const TemporaryFolder folder;
+  const auto path = [&](const std::string& name) {
+    return folder.path() / name;
+  };
+  const AtomicFile unfinished(path("state"));
+  const std::string dead = std::to_string(DeadProcess());
+  AtomicWriteFile(path("state.tmp-" + dead + "-0"), "half a fi");
+  MakeFolders(path("step-12.tmp-" + dead + "-7") / "deeper");
+  for (const char* name :
+       {"state", "a.tmp-x-1", "b.tmp-", "c.tmp-1", "d.tmp-999999-1.log"}) {
+    AtomicWriteFile(path(name), "stays");
+  }
+  EXPECT_EQ(EntriesOf(folder.path()), 8);
+  EXPECT_EQ(RemoveStaleTemporaries(folder.path()), 2);
+  EXPECT_EQ(EntriesOf(folder.path()), 6);
+  EXPECT_EQ(RemoveStaleTemporaries(path("no folder")), 0);
 }
 
 TEST(AtomicFileTest, ErrorNamesTheFileAndTheReason) {

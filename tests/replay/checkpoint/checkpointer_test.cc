@@ -5,22 +5,27 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <string>
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
+#include "core/base/process.h"
 #include "replay/checkpoint/checkpoint_file.h"
 #include "replay/store/numbered_files.h"
 #include "tests/replay/checkpoint/file_size_limit.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::replay {
 namespace {
 
+using replicant::testing::MessageOf;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using testing::FileSizeLimit;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 constexpr StepShape kShape = {.observation_bytes = 8, .action_bytes = 4};
@@ -164,35 +169,51 @@ TEST(CheckpointerTest, AJournalAloneIsEnough) {
   EXPECT_EQ(restored.size(), 3);
 }
 
-// Two checkpoints of one item each; `size` bytes of the file that is damaged.
-struct Damage {
-  TemporaryFolder folder;
-  std::filesystem::path newest_segment, newest_checkpoint;
-
-  Damage() {
-    Service saved(folder.path());
-    EXPECT_EQ(saved.Insert(1, 1), InsertResult::kInserted);
-    saved.checkpointer.Save();
-    newest_segment = SegmentPath(folder.path(), 2);
-    newest_checkpoint = CheckpointPath(folder.path(), 2);
-    // a second process, so that the second checkpoint has its own segment
-    Service again(folder.path());
-    EXPECT_EQ(again.Insert(2, 1), InsertResult::kInserted);
-    again.checkpointer.Save();
-  }
-};
-
 void WriteBytes(const std::filesystem::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
+
+// A folder with two checkpoints of one item each, in one segment each, whose
+// newest files a test damages.
+struct Damage {
+  TemporaryFolder folder;
+  const std::filesystem::path newest_segment = SegmentPath(folder.path(), 2);
+  const std::filesystem::path newest_checkpoint =
+      CheckpointPath(folder.path(), 2);
+  const std::filesystem::path aside =
+      folder.path() / "checkpoint-00000002.damaged";
+  std::string good_segment, good_checkpoint;
+
+  Damage() {
+    // two processes, so that the second checkpoint has its own segment
+    for (uint64_t i = 1; i <= 2; ++i) {
+      Service saved(folder.path());
+      EXPECT_EQ(saved.Insert(i, 1), InsertResult::kInserted);
+      saved.checkpointer.Save();
+    }
+    good_segment = ReadFile(newest_segment);
+    good_checkpoint = ReadFile(newest_checkpoint);
+  }
+  // Makes the newest checkpoint good again, and forgets that it was set aside.
+  void Mend() const {
+    std::filesystem::remove_all(aside);
+    WriteBytes(newest_segment, good_segment);
+    WriteBytes(newest_checkpoint, good_checkpoint);
+  }
+};
 
 // The state that a new process restores from the folder.
 void ExpectOlderCheckpoint(const Damage& damage, const std::string& place) {
   const Service restored(damage.folder.path());
   const RestoreReport& report = restored.checkpointer.restored();
   ASSERT_EQ(report.number, 1u) << place;
-  ASSERT_THAT(report.problems, SizeIs(1)) << place;
+  ASSERT_THAT(report.problems,
+              ElementsAre(StartsWith(damage.folder.path().string()),
+                          "checkpoint 2 and its segments are kept in " +
+                              damage.aside.string()))
+      << place;
   ASSERT_EQ(restored.size(), 1) << place;
+  damage.Mend();
 }
 
 TEST(CheckpointerTest, AFileCutOffAtAnyByteGivesTheOlderCheckpoint) {
@@ -205,7 +226,6 @@ TEST(CheckpointerTest, AFileCutOffAtAnyByteGivesTheOlderCheckpoint) {
                             fmt::format("{} cut at {}", path.string(), size));
       if (HasFatalFailure()) return;
     }
-    WriteBytes(path, good);
   }
   EXPECT_EQ(Service(damage.folder.path()).checkpointer.restored().number, 2u);
 }
@@ -222,24 +242,25 @@ TEST(CheckpointerTest, AFlippedBitGivesTheOlderCheckpoint) {
           damage, fmt::format("{} bit {} of byte {}", path.string(), i % 8, i));
       if (HasFatalFailure()) return;
     }
-    WriteBytes(path, good);
   }
 }
 
 TEST(CheckpointerTest, DamageIsReportedWithTheFileAndThePlace) {
   const Damage damage;
-  const std::string segment = ReadFile(damage.newest_segment);
-  WriteBytes(damage.newest_segment, segment.substr(0, 40));
-  EXPECT_THAT(Service(damage.folder.path()).checkpointer.restored().problems,
-              ElementsAre(damage.newest_segment.string() +
-                          ": no whole record at byte 16 of 40"));
-  WriteBytes(damage.newest_segment, segment);
-  std::string checkpoint = ReadFile(damage.newest_checkpoint);
+  const auto problem = [&] {
+    return Service(damage.folder.path())
+        .checkpointer.restored()
+        .problems.front();
+  };
+  WriteBytes(damage.newest_segment, damage.good_segment.substr(0, 40));
+  EXPECT_EQ(problem(), damage.newest_segment.string() +
+                           ": no whole record at byte 16 of 40");
+  damage.Mend();
+  std::string checkpoint = damage.good_checkpoint;
   checkpoint[60] = static_cast<char>(checkpoint[60] ^ 1);
   WriteBytes(damage.newest_checkpoint, checkpoint);
-  EXPECT_THAT(Service(damage.folder.path()).checkpointer.restored().problems,
-              ElementsAre(damage.newest_checkpoint.string() +
-                          ": the checksum does not match"));
+  EXPECT_EQ(problem(), damage.newest_checkpoint.string() +
+                           ": the checksum does not match");
 }
 
 TEST(CheckpointerTest, DamageIsFoundWithoutARestore) {
@@ -274,10 +295,155 @@ TEST(CheckpointerTest, DamageIsFoundWithoutARestore) {
 TEST(CheckpointerTest, AfterDamageNewCheckpointsAreNumberedOn) {
   const Damage damage;
   WriteBytes(damage.newest_checkpoint, "x");
-  Service restored(damage.folder.path());
-  ASSERT_EQ(restored.checkpointer.restored().number, 1u);
-  EXPECT_EQ(restored.checkpointer.Save(), 3u);
+  {
+    // once more, as the number is that of a checkpoint that was set aside
+    const Service restored(damage.folder.path());
+    ASSERT_EQ(restored.checkpointer.restored().number, 1u);
+  }
+  {
+    Service restored(damage.folder.path());
+    EXPECT_EQ(restored.checkpointer.Save(), 3u);
+  }
   EXPECT_EQ(Service(damage.folder.path()).checkpointer.restored().number, 3u);
+}
+
+// The names and bytes of all files of a folder.
+std::map<std::string, std::string> Contents(
+    const std::filesystem::path& folder) {
+  std::map<std::string, std::string> contents;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file() && entry.path().filename() != "lock") {
+      contents[entry.path().string()] = ReadFile(entry.path());
+    }
+  }
+  return contents;
+}
+
+TEST(CheckpointerTest, ADamagedCheckpointAndItsSegmentsAreKept) {
+  const Damage damage;
+  std::string bad = damage.good_segment;
+  bad.back() = static_cast<char>(bad.back() ^ 1);
+  WriteBytes(damage.newest_segment, bad);
+  {
+    Service restored(damage.folder.path());
+    for (uint64_t i = 3; i < 200; ++i) {
+      ASSERT_EQ(restored.Insert(i), InsertResult::kInserted);
+      if (i % 10 == 0) restored.checkpointer.Save();
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(damage.newest_segment));
+  EXPECT_EQ(ReadFile(damage.aside / "checkpoint-00000002.ckpt"),
+            damage.good_checkpoint);
+  EXPECT_EQ(ReadFile(damage.aside / "segment-00000002.log"), bad);
+}
+
+TEST(CheckpointerTest, AFolderWithoutAWholeCheckpointIsRefusedAndUntouched) {
+  const Damage damage;
+  const auto first = SegmentPath(damage.folder.path(), 1);
+  std::string bad = ReadFile(first);
+  bad.back() = static_cast<char>(bad.back() ^ 1);
+  // the second checkpoint has the first one's item, too
+  WriteBytes(first, bad);
+  const auto before = Contents(damage.folder.path());
+  EXPECT_THAT(MessageOf<IoError>([&] { Service(damage.folder.path()); }),
+              AllOf(StartsWith(damage.folder.path().string() +
+                               ": none of its 2 checkpoints can be restored: " +
+                               first.string()),
+                    EndsWith("hint: repair them, or start afresh with another "
+                             "checkpoint_folder")));
+  EXPECT_EQ(Contents(damage.folder.path()), before);
+}
+
+TEST(CheckpointerTest, StepsOfAnotherShapeAreRefusedAndUntouched) {
+  const Damage damage;
+  const auto before = Contents(damage.folder.path());
+  for (int64_t StepShape::*size :
+       {&StepShape::observation_bytes, &StepShape::action_bytes,
+        &StepShape::frame_bytes}) {
+    ShardConfig config = Config();
+    config.shape.*size += 4;
+    const StepShape& shape = config.shape;
+    EXPECT_EQ(
+        MessageOf<InvalidArgument>([&] {
+          Service(damage.folder.path(), Durability::kCheckpoint, config);
+        }),
+        fmt::format("{}: its steps have observation_bytes 8, action_bytes 4 "
+                    "and frame_bytes 0, the configuration observation_bytes "
+                    "{}, action_bytes {} and frame_bytes {}; hint: configure "
+                    "the sizes of the folder, or start afresh with another "
+                    "checkpoint_folder",
+                    damage.folder.path().string(), shape.observation_bytes,
+                    shape.action_bytes, shape.frame_bytes));
+    EXPECT_EQ(Contents(damage.folder.path()), before);
+  }
+}
+
+TEST(CheckpointerTest, ATableThatIsNotConfiguredIsRefusedAndUntouched) {
+  const Damage damage;
+  const auto before = Contents(damage.folder.path());
+  ShardConfig config = Config();
+  config.tables[0].name = "renamed";
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] {
+              Service(damage.folder.path(), Durability::kCheckpoint, config);
+            }),
+            "table 't' of the checkpoint is not configured; there are: "
+            "renamed; hint: configure it, or start afresh with another "
+            "checkpoint_folder");
+  EXPECT_EQ(Contents(damage.folder.path()), before);
+}
+
+// What cannot be restored must not push out what can.
+TEST(CheckpointerTest, OnlyVerifiedCheckpointsCountAsKept) {
+  const TemporaryFolder folder;
+  {
+    Service saved(folder.path());
+    for (uint64_t id = 1; id <= 2; ++id) {
+      ASSERT_EQ(saved.Insert(id), InsertResult::kInserted);
+      saved.checkpointer.Save(saved.shard.TakeSnapshot(), id);
+    }
+    saved.checkpointer.Save();
+  }
+  const auto path = CheckpointPath(folder.path(), 2);
+  std::string bad = ReadFile(path);
+  bad.back() = static_cast<char>(bad.back() ^ 1);
+  WriteBytes(path, bad);
+  {
+    Service restored(folder.path());
+    EXPECT_EQ(restored.checkpointer.restored().number, 3u);
+    restored.checkpointer.Save(restored.shard.TakeSnapshot(), 3);
+  }
+  EXPECT_EQ(ListNumbered(folder.path(), "checkpoint", "ckpt"),
+            (std::set<uint64_t>{1, 3, 4}));
+  EXPECT_EQ(ListNumbered(folder.path(), "checkpoint", "damaged"),
+            (std::set<uint64_t>{2}));
+}
+
+TEST(CheckpointerTest, AFolderInUseIsRefusedWithItsOwner) {
+  const TemporaryFolder folder;
+  const Service first(folder.path());
+  EXPECT_EQ(MessageOf<IoError>([&] { Service(folder.path()); }),
+            folder.path().string() + ": in use by process " + HostAndPid());
+}
+
+TEST(CheckpointerTest, AJournalThatIsTurnedOffIsTakenOver) {
+  const TemporaryFolder folder;
+  {
+    Service saved(folder.path(), Durability::kJournal);
+    ASSERT_EQ(saved.Insert(1), InsertResult::kInserted);
+  }
+  for (int start = 0; start < 2; ++start) {
+    const Service restored(folder.path(), Durability::kCheckpoint);
+    EXPECT_EQ(restored.size(), 3);
+  }
+}
+
+TEST(CheckpointerTest, UnfinishedFilesOfAKilledProcessGo) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "checkpoint-00000001.ckpt.tmp-4194304-0";
+  WriteBytes(path, "half");
+  const Service service(folder.path());
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 // A client's checkpoints have ids, and stay beside those taken on time.
@@ -398,13 +564,15 @@ TEST(CheckpointerTest, AJournalThatEndsInATornRecordGivesTheGroupsBefore) {
 // Old segments go, so that the folder does not grow with what was evicted.
 TEST(CheckpointerTest, TheFolderKeepsWhatItsCheckpointsNeed) {
   const TemporaryFolder folder;
-  Service service(folder.path());
   size_t most_segments = 0;
-  for (uint64_t i = 1; i <= 400; ++i) {
-    ASSERT_EQ(service.Insert(i), InsertResult::kInserted);
-    if (i % 10 == 0) service.checkpointer.Save();
-    most_segments = std::max(
-        most_segments, ListNumbered(folder.path(), "segment", "log").size());
+  {
+    Service service(folder.path());
+    for (uint64_t i = 1; i <= 400; ++i) {
+      ASSERT_EQ(service.Insert(i), InsertResult::kInserted);
+      if (i % 10 == 0) service.checkpointer.Save();
+      most_segments = std::max(
+          most_segments, ListNumbered(folder.path(), "segment", "log").size());
+    }
   }
   EXPECT_THAT(ListNumbered(folder.path(), "checkpoint", "ckpt"),
               ElementsAre(39u, 40u));
@@ -429,7 +597,8 @@ TEST(CheckpointerTest, AFullDiskIsAnErrorAndLeavesTheCheckpointBefore) {
         EXPECT_THAT(e.what(), HasSubstr(folder.path().string()));
       }
     }
-    EXPECT_EQ(Service(folder.path()).checkpointer.restored().number, 1u);
+    EXPECT_EQ(ListNumbered(folder.path(), "checkpoint", "ckpt"),
+              (std::set<uint64_t>{1}));
     // with room again it goes on, and loses nothing
     service.checkpointer.Save();
   }
@@ -483,8 +652,8 @@ TEST(CheckpointerTest, ItemsOfAnotherKindAreRefused) {
   } catch (const InvalidArgument& e) {
     EXPECT_STREQ(e.what(),
                  "table 't': the checkpoint's items have n_step 2, discount "
-                 "0.99 and stack 1, the config's 5, 0.99 and 1; hint: start "
-                 "without the checkpoint, or rename the table");
+                 "0.99 and stack 1, the configuration's 5, 0.99 and 1; "
+                 "hint: start afresh with another checkpoint_folder");
   }
 }
 
