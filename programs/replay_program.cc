@@ -80,16 +80,6 @@ std::unique_ptr<replay::Checkpointer> MakeCheckpointer(
   return checkpointer;
 }
 
-// Saves a checkpoint. A failure is logged: the service goes on, and the
-// checkpoint before stays.
-void SaveCheckpoint(replay::Checkpointer& checkpointer) {
-  try {
-    spdlog::info("saved checkpoint {}", checkpointer.Save());
-  } catch (const IoError& e) {
-    spdlog::error("checkpoint: {}", e.what());
-  }
-}
-
 // Returns the samples per insert of the first table since the first sample;
 // nothing before that.
 std::optional<double> SamplesPerInsert(const replay::ShardConfig& config,
@@ -144,7 +134,10 @@ void RunUntilStopped(const replay::ReplayConfig& config, const StopSignal& stop,
   Clock::TimePoint next_checkpoint = clock.Now() + interval;
   while (stop.count() == 0 && !heartbeat->StopOrder()) {
     const replay::ShardStatus status = shard.Status();
-    service_metrics.Update(status, server.metrics());
+    std::optional<replay::CheckpointStatus> checkpoints;
+    if (saver != nullptr) checkpoints = saver->Status();
+    service_metrics.Update(status, server.metrics(),
+                           checkpoints ? &*checkpoints : nullptr);
     Beat(shard_config, status, heartbeat);
     pollfd waiting = {stop.fd(), POLLIN, 0};
     auto timeout = std::chrono::milliseconds(500);
@@ -214,7 +207,14 @@ int Serve(const replay::ReplayConfig& config) {
     // checkpoints that clients asked for go first, so that the last is the
     // newest
     saver->Finish();
-    SaveCheckpoint(*checkpointer);
+    try {
+      spdlog::info("saved checkpoint {}", checkpointer->Save());
+    } catch (const IoError& e) {
+      throw IoError(
+          fmt::format("the last checkpoint is not saved: {}; number "
+                      "{} stays the newest",
+                      e.what(), checkpointer->last_number()));
+    }
   }
   return 0;
 }

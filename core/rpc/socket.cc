@@ -201,9 +201,23 @@ void ZmqSocket::CheckMayBind(const std::string& endpoint) const {
   }
 }
 
+void ZmqSocket::LockPath(const std::string& endpoint) {
+  constexpr std::string_view kIpc = "ipc://";
+  if (!endpoint.starts_with(kIpc)) return;
+  const std::string path = endpoint.substr(kIpc.size());
+  // "@name" is no file, and the system refuses a second owner; "*" is new
+  if (path.empty() || path == "*" || path.front() == '@') return;
+  try {
+    path_locks_.emplace_back(path + ".lock", "bind " + endpoint);
+  } catch (const IoError& e) {
+    throw CommError(e.what());
+  }
+}
+
 std::string ZmqSocket::Bind(const std::string& endpoint) {
   CheckThread();
   CheckMayBind(endpoint);
+  LockPath(endpoint);
   if (zmq_bind(handle_, endpoint.c_str()) != 0) {
     const int error = zmq_errno();
     throw CommError(fmt::format(

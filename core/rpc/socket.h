@@ -5,8 +5,10 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "core/base/clock.h"
+#include "core/base/file_lock.h"
 #include "core/rpc/curve.h"
 #include "core/rpc/frame.h"
 
@@ -133,7 +135,8 @@ class ZmqSocket {
   // Throws InvalidArgument for a TCP address other than a loopback number
   // (127.x.x.x or [::1]) without the CURVE server role, or with it but
   // without a ZapHandler on the context; CommError if the address is in use or
-  // not of this host.
+  // not of this host. An ipc path is in use while a process holds the lock
+  // "path.lock".
   std::string Bind(const std::string& endpoint);
 
   // Connects in the background, again and again while the peer is away.
@@ -166,11 +169,16 @@ class ZmqSocket {
   void SetOptions(const SocketOptions& options);
   void SetCurve(const CurveRole& role);
   void CheckMayBind(const std::string& endpoint) const;
+  // Takes the lock of an ipc endpoint, as ZeroMQ would silently take over the
+  // path of another process. Throws CommError if it is in use.
+  void LockPath(const std::string& endpoint);
   // Waits until the socket is ready for `events`, or `deadline`.
   PollResult WaitFor(short events, Clock::TimePoint deadline);
   SendResult SendRest(Message& message);
 
   ZmqContext& context_;
+  // of the ipc paths that are bound
+  std::vector<FileLock> path_locks_;
   const SocketType type_;
   const int max_parts_;
   bool is_curve_server_ = false;

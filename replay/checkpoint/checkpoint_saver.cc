@@ -30,6 +30,29 @@ void CheckpointSaver::Finish() {
   thread_.Join();
 }
 
+CheckpointStatus CheckpointSaver::Status() const {
+  MutexLock lock(mutex_);
+  CheckpointStatus status = {.last_number = checkpointer_->last_number(),
+                             .age_s = std::nullopt,
+                             .failures = failures_,
+                             .last_problem = last_problem_};
+  if (last_save_) status.age_s = ToSeconds(Clock::Real().Now() - *last_save_);
+  return status;
+}
+
+std::string CheckpointSaver::Save(const Job& job) {
+  try {
+    const uint64_t number = checkpointer_->Save(job.snapshot, job.id);
+    spdlog::info("saved checkpoint {}{}", number,
+                 job.id == 0 ? "" : " of id " + std::to_string(job.id));
+    return "";
+  } catch (const std::exception& e) {
+    // the service goes on: the checkpoint before is still there
+    spdlog::error("checkpoint: {}", e.what());
+    return e.what();
+  }
+}
+
 void CheckpointSaver::Run() {
   while (true) {
     Job job;
@@ -40,15 +63,15 @@ void CheckpointSaver::Run() {
       job = std::move(jobs_.front());
       jobs_.pop_front();
     }
-    std::string problem;
-    try {
-      const uint64_t number = checkpointer_->Save(job.snapshot, job.id);
-      spdlog::info("saved checkpoint {}{}", number,
-                   job.id == 0 ? "" : " of id " + std::to_string(job.id));
-    } catch (const std::exception& e) {
-      // the service goes on: the checkpoint before is still there
-      problem = e.what();
-      spdlog::error("checkpoint: {}", problem);
+    const std::string problem = Save(job);
+    {
+      MutexLock lock(mutex_);
+      last_problem_ = problem;
+      if (problem.empty()) {
+        last_save_ = Clock::Real().Now();
+      } else {
+        ++failures_;
+      }
     }
     if (job.done) job.done(problem);
   }

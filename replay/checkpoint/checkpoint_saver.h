@@ -3,14 +3,24 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 
+#include "core/base/clock.h"
 #include "core/base/mutex.h"
 #include "core/base/thread.h"
 #include "replay/checkpoint/checkpointer.h"
 #include "replay/table/shard.h"
 
 namespace replicant::replay {
+
+// How the checkpoints of a service fare.
+struct CheckpointStatus {
+  uint64_t last_number = 0;     // of the last one saved or restored; 0: none
+  std::optional<double> age_s;  // since this process saved one
+  int64_t failures = 0;
+  std::string last_problem;  // "" if the last one was saved
+};
 
 // Writes checkpoints in its own thread, one after the other. A checkpoint shows
 // the shard as it was at Start(); the caller goes on while the thread writes.
@@ -36,6 +46,8 @@ class CheckpointSaver {
   // Waits until everything that was started is written, and ends the thread.
   void Finish() EXCLUDES(mutex_);
 
+  CheckpointStatus Status() const EXCLUDES(mutex_);
+
   static constexpr size_t kMaxWaiting = 2;
 
  private:
@@ -45,13 +57,18 @@ class CheckpointSaver {
     Done done;
   };
   void Run();
+  // Returns "" or the problem.
+  std::string Save(const Job& job);
 
   Shard* const shard_;
   Checkpointer* const checkpointer_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
   std::deque<Job> jobs_ GUARDED_BY(mutex_);
   bool is_finished_ GUARDED_BY(mutex_) = false;
+  std::optional<Clock::TimePoint> last_save_ GUARDED_BY(mutex_);
+  int64_t failures_ GUARDED_BY(mutex_) = 0;
+  std::string last_problem_ GUARDED_BY(mutex_);
   Thread thread_;  // last: it uses all of the above
 };
 

@@ -117,8 +117,11 @@ ServiceInfo Service::Info() const {
 }
 
 std::string Service::StatusJson() const {
+  std::optional<CheckpointStatus> checkpoints;
+  if (saver_ != nullptr) checkpoints = saver_->Status();
   return ToJson(shard_->Status(), counts_, rates_,
-                server_ == nullptr ? rpc::ServerMetrics{} : server_->metrics());
+                server_ == nullptr ? rpc::ServerMetrics{} : server_->metrics(),
+                checkpoints ? &*checkpoints : nullptr);
 }
 
 int64_t Service::TableOf(std::string_view message,

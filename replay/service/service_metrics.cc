@@ -17,7 +17,8 @@ void ServiceMetrics::Value(const std::string& name, const std::string& help,
 }
 
 void ServiceMetrics::Update(const ShardStatus& shard,
-                            const rpc::ServerMetrics& server) {
+                            const rpc::ServerMetrics& server,
+                            const CheckpointStatus* checkpoints) {
   const auto number = [](auto value) { return static_cast<double>(value); };
   for (const TableStatus& table : shard.tables) {
     const metrics::Labels labels = {{"table", table.name}};
@@ -60,6 +61,13 @@ void ServiceMetrics::Update(const ShardStatus& shard,
   Total("sent_bytes", "Bytes sent.", number(server.bytes_sent));
   Total("malformed_messages", "Messages that broke the format.",
         number(server.malformed));
+  if (checkpoints == nullptr) return;
+  Total("failed_checkpoints", "Checkpoints that could not be written.",
+        number(checkpoints->failures));
+  if (checkpoints->age_s) {
+    Value("checkpoint_age_seconds", "Time since the last checkpoint was saved.",
+          *checkpoints->age_s);
+  }
 }
 
 }  // namespace replicant::replay

@@ -5,6 +5,7 @@
 
 #include "core/metrics/registry.h"
 #include "core/rpc/server.h"
+#include "replay/checkpoint/checkpoint_saver.h"
 #include "replay/table/shard.h"
 
 namespace replicant::replay {
@@ -17,7 +18,9 @@ class ServiceMetrics {
   // `registry` outlives this object.
   explicit ServiceMetrics(metrics::Registry* registry) : registry_(registry) {}
 
-  void Update(const ShardStatus& shard, const rpc::ServerMetrics& server);
+  // `checkpoints` is null for a service that keeps none.
+  void Update(const ShardStatus& shard, const rpc::ServerMetrics& server,
+              const CheckpointStatus* checkpoints);
 
  private:
   void Total(const std::string& name, const std::string& help, double total,

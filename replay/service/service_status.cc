@@ -38,6 +38,24 @@ json ToObject(const TableStatus& table) {
           {"stalled", ToObject(table.stalled)}};
 }
 
+json ToObject(const CheckpointStatus& status) {
+  return {{"last", status.last_number},
+          {"age_seconds", status.age_s ? json(*status.age_s) : json(nullptr)},
+          {"failures", status.failures},
+          {"problem", status.last_problem}};
+}
+
+std::string CheckpointText(const json& status) {
+  if (status.is_null()) return "";
+  const json& age = status.at("age_seconds");
+  const auto problem = status.at("problem").get<std::string>();
+  return fmt::format(
+      "checkpoint {}{}; {} failed{}\n", status.at("last").get<uint64_t>(),
+      age.is_null() ? "" : fmt::format(", {:.0f} s old", age.get<double>()),
+      status.at("failures").get<int64_t>(),
+      problem.empty() ? "" : ", the last with: " + problem);
+}
+
 std::string WaitText(const char* side, const json& wait) {
   if (wait.is_null()) return "";
   return fmt::format("  {} wait, {} first, for {:.1f} s: {}\n", side,
@@ -58,8 +76,8 @@ std::string StallText(const json& stalled) {
 }  // namespace
 
 std::string ToJson(const ShardStatus& shard, const ServiceCounts& counts,
-                   const ServiceRates& rates,
-                   const rpc::ServerMetrics& server) {
+                   const ServiceRates& rates, const rpc::ServerMetrics& server,
+                   const CheckpointStatus* checkpoints) {
   json tables = json::array();
   for (const TableStatus& table : shard.tables) {
     tables.push_back(ToObject(table));
@@ -81,6 +99,8 @@ std::string ToJson(const ShardStatus& shard, const ServiceCounts& counts,
         {"inserted_items", rates.inserted_items},
         {"sampled_items", rates.sampled_items},
         {"updates", rates.updates}}},
+      {"checkpoints",
+       checkpoints == nullptr ? json(nullptr) : ToObject(*checkpoints)},
       {"writers", shard.num_writers},
       {"counts",
        {{"inserted_steps", shard.inserted_steps},
@@ -142,6 +162,7 @@ std::string StatusText(const std::string& text) {
           disk.at("max_bytes").get<double>() / (1 << 20),
           disk.at("groups").get<int64_t>(), disk.at("errors").get<int64_t>());
     }
+    out += CheckpointText(status.at("checkpoints"));
     for (const json& table : status.at("tables")) {
       out += fmt::format(
           "table '{}': {} of {} items, {} inserts, {} samples, error {:.1f}\n",

@@ -9,9 +9,10 @@
 namespace replicant::replay {
 
 // The status of a service as one JSON object; docs/replay_protocol.md lists the
-// fields.
+// fields. `checkpoints` is null for a service that keeps none.
 std::string ToJson(const ShardStatus& shard, const ServiceCounts& counts,
-                   const ServiceRates& rates, const rpc::ServerMetrics& server);
+                   const ServiceRates& rates, const rpc::ServerMetrics& server,
+                   const CheckpointStatus* checkpoints);
 
 // Returns the status as a few lines of text for people. Throws IoError unless
 // `json` is from ToJson().

@@ -176,10 +176,11 @@ class Shard {
   std::shared_ptr<StoredGroup> MakeGroup(std::vector<std::byte> block,
                                          uint64_t serial, uint64_t writer,
                                          uint64_t sequence, bool wants_disk);
-  // Restores a snapshot. Throws InvalidArgument, leaving the shard as it was, if
-  // this config lacks one of its tables, or if a table makes other items than
-  // the snapshot holds (n_step, discount, stack). Precondition: `snapshot` is from
-  // DecodeSnapshot() and used once; nothing was inserted yet (checked; aborts).
+  // Restores a snapshot. Throws InvalidArgument, leaving the shard as it was,
+  // if this config lacks one of its tables, or if a table makes other items
+  // than the snapshot holds (n_step, discount, stack). Precondition: `snapshot`
+  // is from DecodeSnapshot() and used once; nothing was inserted yet (checked;
+  // aborts).
   void Restore(const ShardSnapshot& snapshot);
   // From now on every insert calls `journal` with its group, under the lock and
   // before it returns; it changes nothing if `journal` throws. Null ends this.

@@ -11,13 +11,16 @@
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
+#include "core/base/process.h"
 #include "core/base/thread.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::rpc {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using replicant::testing::MessageOf;
 
 constexpr Clock::Duration kLong = seconds(10);
 constexpr Clock::Duration kNoWait{0};
@@ -121,6 +124,21 @@ TEST(SocketTest, TakenPortIsAnErrorWithEndpointAndHint) {
             "bind " + endpoint +
                 ": Address already in use; hint: another process listens "
                 "there; choose another port, or * for a free one");
+}
+
+TEST(SocketTest, AnIpcPathInUseIsAnErrorThatNamesTheOwner) {
+  ZmqContext context;
+  const TemporaryFolder folder;
+  const std::string endpoint = "ipc://" + (folder.path() / "s").string();
+  {
+    ZmqSocket first(context, SocketType::kRouter);
+    first.Bind(endpoint);
+    ZmqSocket second(context, SocketType::kRouter);
+    EXPECT_EQ(MessageOf<CommError>([&] { second.Bind(endpoint); }),
+              "bind " + endpoint + ": in use by process " + HostAndPid());
+  }
+  ZmqSocket third(context, SocketType::kRouter);
+  EXPECT_EQ(third.Bind(endpoint), endpoint);
 }
 
 TEST(SocketTest, BadEndpointIsAnError) {

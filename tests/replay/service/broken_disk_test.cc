@@ -18,6 +18,7 @@ namespace replicant::replay::testing {
 namespace {
 
 using std::chrono::seconds;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -25,7 +26,8 @@ Clock::TimePoint Soon() { return Clock::Real().Now() + seconds(60); }
 
 // Limits every file to 4 KiB, as a full disk would; the log goes elsewhere.
 std::vector<std::string> FullDisk() {
-  return {"bash", "-c", "trap '' XFSZ; ulimit -f 4; exec \"$@\" 2> >(cat >&2)",
+  return {"bash", "-c",
+          "trap '' XFSZ; ulimit -f 4; exec \"$@\" 2> >(trap '' TERM; cat >&2)",
           "-"};
 }
 
@@ -97,6 +99,48 @@ TEST_F(BrokenDiskTest, AFullDiskIsToldAndTheServiceGoesOn) {
   EXPECT_EQ(Items(), 10);
 }
 
+TEST_F(BrokenDiskTest, ALastCheckpointThatFailsIsAnErrorOfTheProgram) {
+  service_.Start();
+  ASSERT_TRUE(Insert(10));
+  ASSERT_EQ(SaveProblem(1), "no exception");
+  ASSERT_EQ(service_.Stop(), ExitStatus{});
+
+  service_.Start({}, FullDisk());
+  ASSERT_TRUE(Insert(500));
+  EXPECT_EQ(service_.Stop(), ExitStatus{.code = 1});
+  EXPECT_THAT(service_.log(),
+              AllOf(HasSubstr("the last checkpoint is not saved: append: "),
+                    HasSubstr("number 2 stays the newest")));
+}
+
+TEST_F(BrokenDiskTest, StatusNamesTheAgeAndTheFailuresOfCheckpoints) {
+  service_.Start({}, FullDisk());
+  EXPECT_EQ(service_.Status()["checkpoints"]["last"], 0);
+  EXPECT_TRUE(service_.Status()["checkpoints"]["age_seconds"].is_null());
+  ASSERT_TRUE(Insert(10));
+  ASSERT_EQ(SaveProblem(1), "no exception");
+  const nlohmann::json good = service_.Status()["checkpoints"];
+  EXPECT_EQ(good["last"], 1);
+  EXPECT_GE(good["age_seconds"].get<double>(), 0.0);
+  EXPECT_EQ(good["failures"], 0);
+  ASSERT_TRUE(Insert(500));
+  ASSERT_NE(SaveProblem(2), "no exception");
+  const nlohmann::json status = service_.Status()["checkpoints"];
+  EXPECT_EQ(status["last"], 1);
+  EXPECT_EQ(status["failures"], 1);
+  EXPECT_THAT(status["problem"].get<std::string>(), HasSubstr("append: "));
+}
+
+TEST_F(BrokenDiskTest, AFolderInUseIsRefusedInOneLine) {
+  service_.Start();
+  const TemporaryFolder other;
+  ServiceProcess second(REPLICANT_REPLAY, other.path(),
+                        "  checkpoint_folder: " + Checkpoints().string());
+  EXPECT_THAT(
+      replicant::testing::MessageOf<Error>([&] { second.Start(); }),
+      HasSubstr("replay: " + Checkpoints().string() + ": in use by process "));
+}
+
 // A group that cannot be written to the journal is not acknowledged.
 TEST_F(BrokenDiskTest, AJournalOnAFullDiskHoldsTheWriterUp) {
   service_.Start({"--set", "replay.durability=journal"}, FullDisk());
@@ -154,7 +198,12 @@ TEST_F(BrokenDiskTest, DamagedFilesGiveTheOlderCheckpoint) {
     EXPECT_THAT(service_.log(), HasSubstr("restored checkpoint 1 of id 1"));
     EXPECT_EQ(Items(), 10);
     service_.Kill();
-    damage(CheckpointPath(Checkpoints(), 2), cuts);
+    // the next one takes its place, and its file is damaged
+    service_.Start();
+    ASSERT_TRUE(Insert(10));
+    ASSERT_EQ(SaveProblem(3), "no exception");
+    service_.Kill();
+    damage(CheckpointPath(Checkpoints(), 3), cuts);
     service_.Start();
     EXPECT_EQ(Items(), 10);
     service_.Kill();
