@@ -20,6 +20,8 @@ namespace {
 // Interval at which heartbeats and deadlines are checked. The end of a process
 // or a signal ends the wait at once.
 constexpr int kStepMs = 50;
+// Longest wait for the disk at the end.
+constexpr auto kDiskPatience = std::chrono::seconds(10);
 
 // The server that receives heartbeats, on its own thread.
 class HeartbeatServer {
@@ -94,12 +96,9 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
     progress.Update();
     if (!supervisor.IsFinished()) AwaitEvent(supervisor, stop, num_signals);
   }
-  RunResult result = supervisor.result();
-  try {
-    folder.SetStatus(result.status);
-  } catch (const IoError& e) {
-    result.problems.emplace_back(e.what());
-  }
+  const RunResult result = supervisor.result();
+  folder.SetStatus(result.status);
+  folder.AwaitDisk(kDiskPatience);
   return result;
 }
 

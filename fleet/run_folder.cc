@@ -3,15 +3,18 @@
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <ctime>
 #include <fstream>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -30,7 +33,7 @@ constexpr const char* kConfigName = "config.yaml";
 constexpr const char* kRunName = "run.yaml";
 constexpr const char* kStateName = "state.yaml";
 
-// state.yaml; WriteState() writes the same keys.
+// state.yaml; StateText() writes the same keys.
 struct IncarnationSection {
   int64_t last = 1;
 
@@ -122,7 +125,8 @@ std::string ToString(RunStatus status) {
 }
 
 RunFolder::RunFolder(const std::filesystem::path& path)
-    : path_(std::filesystem::absolute(path)) {
+    : path_(std::filesystem::absolute(path)),
+      disk_(std::make_unique<DiskQueue>()) {
   const std::string file = path_ / kLockName;
   lock_fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (lock_fd_ < 0) throw IoError::FromErrno("open", file, errno);
@@ -144,6 +148,7 @@ RunFolder::RunFolder(const std::filesystem::path& path)
 }
 
 RunFolder::~RunFolder() {
+  disk_.reset();
   // closing gives the lock back
   if (lock_fd_ >= 0) ::close(lock_fd_);
 }
@@ -154,7 +159,8 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
       status_(other.status_),
       previous_status_(other.previous_status_),
       num_starts_(other.num_starts_),
-      incarnations_(std::move(other.incarnations_)) {}
+      incarnations_(std::move(other.incarnations_)),
+      disk_(std::move(other.disk_)) {}
 
 RunFolder RunFolder::Create(const RunSection& run,
                             const std::string& resolved_yaml) {
@@ -192,6 +198,7 @@ RunFolder RunFolder::Resume(const std::filesystem::path& path,
     for (const auto& [role, section] : state.roles) {
       folder.incarnations_[role] = static_cast<uint32_t>(section.last);
     }
+    folder.CountLogs();
     folder.previous_status_ = state.status;
     if (!resolved_yaml.empty()) {
       AtomicWriteFile(folder.path_ / kConfigName, resolved_yaml);
@@ -219,17 +226,51 @@ void RunFolder::BeginStart(const std::string& name, int64_t seed) {
                       config::TextToYaml(Version()),
                       config::TextToYaml(HostAndPid()));
   AtomicWriteFile(file, text);
-  WriteState();
+  AtomicWriteFile(path_ / kStateName, StateText());
 }
 
-void RunFolder::WriteState() const {
+std::string RunFolder::StateText() const {
   std::string text =
       fmt::format("status: {}\nstarts: {}\n", ToString(status_), num_starts_);
   if (!incarnations_.empty()) text += "roles:\n";
   for (const auto& [role, last] : incarnations_) {
     text += fmt::format("  {}: {{last: {}}}\n", role, last);
   }
-  AtomicWriteFile(path_ / kStateName, text);
+  return text;
+}
+
+void RunFolder::PostState() {
+  disk_->Post([path = path_ / kStateName, text = StateText()] {
+    try {
+      AtomicWriteFile(path, text);
+    } catch (const IoError& e) {
+      spdlog::warn("the state of the run is not written: {}", e.what());
+    }
+  });
+}
+
+void RunFolder::AwaitDisk(Clock::Duration timeout) {
+  if (disk_->Await(timeout)) return;
+  spdlog::error("{}: not written {:.0f} s after the end: the disk stands still",
+                (path_ / kStateName).string(), ToSeconds(timeout));
+}
+
+void RunFolder::CountLogs() {
+  std::error_code error;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(path_ / "logs", error)) {
+    // "actor-3.2.log"
+    const std::filesystem::path stem = entry.path().stem();
+    const std::string number = stem.extension();
+    uint32_t incarnation = 0;
+    const char* const end = number.data() + number.size();
+    if (entry.path().extension() != ".log" || number.empty() ||
+        std::from_chars(number.data() + 1, end, incarnation).ptr != end) {
+      continue;
+    }
+    uint32_t& last = incarnations_[stem.stem()];
+    last = std::max(last, incarnation);
+  }
 }
 
 std::filesystem::path RunFolder::LogFile(const rpc::RoleId& id,
@@ -239,13 +280,13 @@ std::filesystem::path RunFolder::LogFile(const rpc::RoleId& id,
 
 uint32_t RunFolder::NextIncarnation(const rpc::RoleId& id) {
   const uint32_t incarnation = ++incarnations_[id.ToString()];
-  WriteState();
+  PostState();
   return incarnation;
 }
 
 void RunFolder::SetStatus(RunStatus status) {
   status_ = status;
-  WriteState();
+  PostState();
 }
 
 std::string LogTail(const std::filesystem::path& path, int max_lines,

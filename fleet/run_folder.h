@@ -3,8 +3,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 
+#include "core/base/clock.h"
+#include "core/base/disk_queue.h"
 #include "core/rpc/heartbeat.h"
 #include "fleet/fleet_config.h"
 
@@ -30,6 +33,9 @@ std::string ToString(RunStatus status);
 // The roles add their own files: metrics, checkpoints, videos.
 //
 // While the object lives, no process can make another one of the same folder.
+// Once it is made, it never waits for the disk, and a disk that is full or
+// stands still costs no more than the newest state.yaml, with a warning.
+//
 // Thread-safety: one thread at a time.
 class RunFolder {
  public:
@@ -57,20 +63,30 @@ class RunFolder {
                                 uint32_t incarnation) const;
 
   // Returns the number of a role's next process, from 1 for the first one in
-  // the whole run, after writing it to the disk. Throws IoError.
+  // the whole run.
   uint32_t NextIncarnation(const rpc::RoleId& id);
   // Number of starts of the run, and its status before this start: kRunning for
   // a new run, or if the fleet before this one was killed.
   int64_t num_starts() const { return num_starts_; }
   RunStatus previous_status() const { return previous_status_; }
-  // Throws IoError.
   void SetStatus(RunStatus status);
+
+  // Waits until the state is written, for at most `timeout`; logs an error if
+  // it is not.
+  void AwaitDisk(Clock::Duration timeout);
+  // Seconds for which the disk has held up the state.
+  double DiskWaitSeconds() const { return disk_->WaitSeconds(); }
 
  private:
   // Takes the lock.
   explicit RunFolder(const std::filesystem::path& path);
   void BeginStart(const std::string& name, int64_t seed);
-  void WriteState() const;
+  std::string StateText() const;
+  // Writes the state on the disk's thread.
+  void PostState();
+  // Raises the incarnations to those of the logs, of which a full disk may have
+  // left no note in the state.
+  void CountLogs();
 
   std::filesystem::path path_;
   int lock_fd_ = -1;
@@ -78,6 +94,7 @@ class RunFolder {
   RunStatus previous_status_ = RunStatus::kRunning;
   int64_t num_starts_ = 0;
   std::map<std::string, uint32_t> incarnations_;  // by "actor-3"
+  std::unique_ptr<DiskQueue> disk_;
 };
 
 // The last `max_lines` lines of a file, each behind `indent`, from its last

@@ -1,9 +1,12 @@
 #include "fleet/supervisor.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <set>
 #include <utility>
@@ -164,17 +167,7 @@ void Supervisor::StartDue() {
 void Supervisor::Start(Member& member) {
   const RoleSpec& spec = member.spec;
   const bool is_first = member.incarnation == 0;
-  const auto give_up = [&](const IoError& e) {
-    member.phase = RolePhase::kEnded;
-    BeginStop(RunStatus::kFailed, fmt::format("{} cannot be started: {}",
-                                              spec.id.ToString(), e.what()));
-  };
-  try {
-    member.incarnation = folder_.NextIncarnation(spec.id);
-  } catch (const IoError& e) {
-    give_up(e);
-    return;
-  }
+  member.incarnation = folder_.NextIncarnation(spec.id);
   rpc::HeartbeatSenderOptions heartbeat;
   heartbeat.endpoint = options_.heartbeat_endpoint;
   heartbeat.id = spec.id;
@@ -194,7 +187,7 @@ void Supervisor::Start(Member& member) {
   for (std::string& variable : heartbeat.ToEnvironment()) {
     process.environment.push_back(std::move(variable));
   }
-  process.stdout_file = folder_.LogFile(spec.id, member.incarnation);
+  process.stdout_file = MakeLog(member);
   process.stderr_file = process.stdout_file;
   process.cpus = spec.cpus;
   process.niceness_levels = spec.niceness_levels;
@@ -206,7 +199,9 @@ void Supervisor::Start(Member& member) {
   } catch (const IoError& e) {
     // a program that has never run will not run at the next attempt either
     if (is_first && !spec.is_optional) {
-      give_up(e);
+      member.phase = RolePhase::kEnded;
+      BeginStop(RunStatus::kFailed, fmt::format("{} cannot be started: {}",
+                                                spec.id.ToString(), e.what()));
     } else {
       HandleFailure(member, e.what());
     }
@@ -217,6 +212,20 @@ void Supervisor::Start(Member& member) {
                member.incarnation == 1
                    ? ""
                    : fmt::format(" (incarnation {})", member.incarnation));
+}
+
+std::filesystem::path Supervisor::MakeLog(const Member& member) const {
+  const std::string path = LogOf(member);
+  const int fd =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (fd >= 0) {
+    ::close(fd);
+    return path;
+  }
+  spdlog::warn("{}: no log of its own: {}; it shares that of the fleet",
+               member.spec.id.ToString(),
+               IoError::FromErrno("open", path, errno).what());
+  return "";
 }
 
 void Supervisor::Kill(Member& member, std::string why) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -131,6 +132,9 @@ class Supervisor {
   void HandleFailure(Member& member, const std::string& why);
   void BeginStop(RunStatus status, std::string message);
   std::string LogOf(const Member& member) const;
+  // Makes the file for the output of a process; "" if it cannot be made, which
+  // stands for the fleet's own output.
+  std::filesystem::path MakeLog(const Member& member) const;
   // Whether every role of a smaller start stage runs or has ended.
   bool MayStart(const Member& member) const;
 

@@ -2,18 +2,36 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <future>
+#include <memory>
 #include <string>
 #include <string_view>
 
+#include "core/base/clock.h"
+#include "core/base/disk_queue.h"
+
 namespace replicant::metrics {
 
-// A file that grows by whole records.
+struct AppendFileOptions {
+  // Where the file is written; null: by the thread that calls. It must outlive
+  // the AppendFile.
+  DiskQueue* disk = nullptr;
+  // Bytes that a file begins with: written at once to an empty one.
+  std::string header;
+  Clock* clock = &Clock::Real();
+};
+
+// A file that grows by whole records, whose loss hurts nobody: curves, logs.
 //
-// Records gather in memory and reach the kernel together in Flush(). If a flush
-// fails half way (full disk, quota), the file is cut back to its earlier
-// records, so that later ones stay readable. A crash of the process loses the
-// records since the last flush; a crash during a flush may leave one torn
-// record at the end. Flush() does not call fsync: a power cut may lose more.
+// Records gather in memory and reach the kernel together in Flush(). Records
+// that cannot be written (full disk, quota) are dropped and counted. The log
+// says so at most once a minute. The file is cut back to its earlier records
+// then, so that later ones stay readable. With a DiskQueue, a disk that stands
+// still delays records; a mebibyte of them waits, and further ones are dropped.
+//
+// A crash of the process loses the records since the last flush; a crash during
+// a flush may leave one torn record at the end. Flush() does not call fsync: a
+// power cut may lose more.
 //
 // Thread-safety: one thread at a time. One process writes a file.
 class AppendFile {
@@ -23,25 +41,34 @@ class AppendFile {
     kAppend,  // after the existing records
   };
 
-  // Throws IoError if the file cannot be opened.
-  AppendFile(std::filesystem::path path, Mode mode);
-  // Flushes; a failure is logged.
+  // Throws IoError if the file cannot be opened, unless the disk is full: then
+  // it is opened once there is room.
+  AppendFile(std::filesystem::path path, Mode mode,
+             AppendFileOptions options = {});
+  // Flushes.
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
 
-  // Adds a record, after a flush if a mebibyte has gathered. Throws as Flush()
-  // does; the new record is not added then.
+  // Adds a record, after a flush if a mebibyte has gathered.
   void Append(std::string_view record);
-  // Throws IoError if the records cannot be written. The message says that they
-  // are dropped; the object stays usable.
   void Flush();
 
-  const std::filesystem::path& path() const { return path_; }
+  // Records that were dropped so far.
+  int64_t num_dropped() const;
+
+  const std::filesystem::path& path() const;
 
  private:
-  std::filesystem::path path_;
-  int fd_ = -1;
+  class File;
+
+  // Hands the gathered records to the disk, behind what it has already.
+  void Hand();
+
+  DiskQueue* const disk_;
+  // shared with the work that the disk has
+  const std::shared_ptr<File> file_;
+  std::future<void> writing_;
   std::string pending_;
   int64_t num_pending_ = 0;
 };

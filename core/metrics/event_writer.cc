@@ -63,12 +63,14 @@ EventWriter::EventWriter(EventWriterOptions options, Clock& clock)
   const double now_s = UnixSeconds(clock_);
   path_ = UnusedPath(options_.folder, static_cast<int64_t>(now_s));
 
-  // the first record goes out at once: TensorBoard then lists the run, and an
+  // the header goes out at once: TensorBoard then lists the run, and an
   // unwritable place is found at the start of a run
   MutexLock lock(mutex_);
-  file_.emplace(path_, AppendFile::Mode::kCreate);
-  file_->Append(FrameRecord(EncodeVersionEvent(now_s)));
-  file_->Flush();
+  file_.emplace(
+      path_, AppendFile::Mode::kCreate,
+      AppendFileOptions{.disk = options_.disk,
+                        .header = FrameRecord(EncodeVersionEvent(now_s)),
+                        .clock = &clock_});
   last_flush_ = clock_.Now();
 }
 
@@ -92,9 +94,13 @@ void EventWriter::AddText(std::string_view tag, std::string_view markdown,
 
 void EventWriter::Flush() {
   MutexLock lock(mutex_);
-  // set after a failure too, so that a full disk is not retried at every step
   last_flush_ = clock_.Now();
   file_->Flush();
+}
+
+int64_t EventWriter::num_dropped() const {
+  MutexLock lock(mutex_);
+  return file_->num_dropped();
 }
 
 void EventWriter::Add(std::string_view summary_value, int64_t step) {

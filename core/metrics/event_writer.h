@@ -20,6 +20,8 @@ struct EventWriterOptions {
   // Events reach the file at the first Add...() this long after the last flush.
   // 0 flushes every time.
   Clock::Duration flush_interval = std::chrono::seconds(10);
+  // As in AppendFileOptions.
+  DiskQueue* disk = nullptr;
 };
 
 // Writes scalars and text over steps for TensorBoard, into a new file
@@ -35,17 +37,17 @@ struct EventWriterOptions {
 // int64, usually ascending.
 //
 // Errors: InvalidArgument for an empty tag, a tag over 1000 bytes or text that
-// is too long; IoError if the file cannot be written, see AppendFile. The
-// writer stays usable after either.
+// is too long. Events that cannot be written are dropped and counted, see
+// AppendFile.
 //
 // Thread-safety: any thread.
 class EventWriter {
  public:
   // Throws InvalidArgument for a bad option, and IoError if the folder or the
-  // file cannot be made.
+  // file cannot be made for another reason than a full disk.
   explicit EventWriter(EventWriterOptions options,
                        Clock& clock = Clock::Real());
-  // Flushes; a failure is logged.
+  // Flushes.
   ~EventWriter();
 
   // Stored as float32, NaN and infinities included.
@@ -56,6 +58,8 @@ class EventWriter {
       EXCLUDES(mutex_);
   void Flush() EXCLUDES(mutex_);
 
+  // Events that were dropped so far.
+  int64_t num_dropped() const EXCLUDES(mutex_);
   const std::filesystem::path& path() const { return path_; }
 
  private:
@@ -65,7 +69,7 @@ class EventWriter {
   const EventWriterOptions options_;
   Clock& clock_;
   std::filesystem::path path_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::optional<AppendFile> file_ GUARDED_BY(mutex_);
   Clock::TimePoint last_flush_ GUARDED_BY(mutex_);
 };

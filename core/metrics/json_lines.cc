@@ -87,8 +87,9 @@ std::filesystem::path PrepareFile(const JsonLinesOptions& options) {
         fmt::format("JsonLinesWriter: flush_interval must be >= 0, got {} ns",
                     options.flush_interval.count()));
   }
-  const int fd =
-      ::open(options.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  const int fd = ::open(options.path.c_str(), O_RDWR | O_CLOEXEC);
+  // AppendFile makes a missing file
+  if (fd < 0 && errno == ENOENT) return options.path;
   if (fd < 0) throw IoError::FromErrno("open", options.path, errno);
   try {
     CutTornLine(fd, options.path);
@@ -148,7 +149,8 @@ JsonObject& JsonObject::AddMember(std::string_view key, std::string_view json) {
 JsonLinesWriter::JsonLinesWriter(JsonLinesOptions options, Clock& clock)
     : options_(std::move(options)),
       clock_(clock),
-      file_(PrepareFile(options_), AppendFile::Mode::kAppend),
+      file_(PrepareFile(options_), AppendFile::Mode::kAppend,
+            {.disk = options_.disk, .header = "", .clock = &clock}),
       last_flush_(clock.Now()) {}
 
 void JsonLinesWriter::Write(const JsonObject& object) {
@@ -166,9 +168,13 @@ void JsonLinesWriter::Write(const JsonObject& object) {
   file_.Flush();
 }
 
+int64_t JsonLinesWriter::num_dropped() const {
+  MutexLock lock(mutex_);
+  return file_.num_dropped();
+}
+
 void JsonLinesWriter::Flush() {
   MutexLock lock(mutex_);
-  // set after a failure too, so that a full disk is not retried at every line
   last_flush_ = clock_.Now();
   file_.Flush();
 }

@@ -62,6 +62,7 @@ struct JsonLinesOptions {
   std::filesystem::path path;
   // As in EventWriterOptions.
   Clock::Duration flush_interval = std::chrono::seconds(10);
+  DiskQueue* disk = nullptr;
 };
 
 // Appends JSON objects to a file, one a line, for scripts (pandas.read_json
@@ -75,20 +76,24 @@ struct JsonLinesOptions {
 class JsonLinesWriter {
  public:
   // Throws InvalidArgument for a negative interval. Throws IoError, leaving the
-  // file unchanged, if it cannot be opened or does not end in JSON lines.
+  // file unchanged, if it does not end in JSON lines or cannot be opened for
+  // another reason than a full disk.
   explicit JsonLinesWriter(JsonLinesOptions options,
                            Clock& clock = Clock::Real());
 
-  // Adds a line. Throws InvalidArgument for more than 1 MiB, and IoError if the
-  // line cannot be written (see AppendFile).
+  // Adds a line. Throws InvalidArgument for more than 1 MiB. Lines that cannot
+  // be written are dropped and counted, see AppendFile.
   void Write(const JsonObject& object) EXCLUDES(mutex_);
 
   void Flush() EXCLUDES(mutex_);
 
+  // Lines that were dropped so far.
+  int64_t num_dropped() const EXCLUDES(mutex_);
+
  private:
   const JsonLinesOptions options_;
   Clock& clock_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   AppendFile file_ GUARDED_BY(mutex_);
   Clock::TimePoint last_flush_ GUARDED_BY(mutex_);
 };

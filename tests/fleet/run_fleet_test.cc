@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <fstream>
 #include <functional>
 #include <optional>
 #include <sstream>
@@ -16,6 +17,7 @@
 #include "core/base/fs.h"
 #include "core/base/process.h"
 #include "tests/support/http_get.h"
+#include "tests/support/stalled_disk.h"
 
 namespace replicant::fleet {
 namespace {
@@ -250,6 +252,24 @@ TEST_F(RunFleetTest, RefusesAFolderInUseAndAProgramThatIsNotThere) {
   EXPECT_THAT(third.output,
               HasSubstr("failed: actor-0 cannot be started: execute: /no/such: "
                         "No such file or directory\n"));
+}
+
+// Would catch a fleet that restarts nobody while an fsync stands still.
+TEST_F(RunFleetTest, AStalledDiskHoldsUpNoRestart) {
+  const testing::StalledDisk disk(work_.path() / "stalled");
+  AddRole("actor", "0", "0", "5", "restart",
+          {"run", "1:await=go", "1:crash", "until-stop"});
+  Start();
+  ASSERT_TRUE(AwaitOutput("actor-0 runs")) << Output();
+  disk.Stall();
+  std::ofstream(work_.path() / "go") << "";
+  EXPECT_TRUE(AwaitOutput("actor-0 starts (incarnation 2)")) << Output();
+  disk.Resume();
+  fleet_->Signal(SIGTERM);
+  EXPECT_EQ(ExitCode(), 0) << Output();
+  EXPECT_THAT(ReadFile(run_ / "state.yaml"),
+              HasSubstr("status: stopped\nstarts: 1\nroles:\n"
+                        "  actor-0: {last: 2}\n"));
 }
 
 TEST_F(RunFleetTest, ServesTheNumbersOfItsRoles) {

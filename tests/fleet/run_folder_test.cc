@@ -62,6 +62,19 @@ TEST_F(RunFolderTest, WithoutANameForItTheFolderIsCalledAfterTheTime) {
   EXPECT_TRUE(std::filesystem::exists(second.path() / "config.yaml"));
 }
 
+// Would catch a log that a second process of one number appends to, after a
+// full disk has kept the number out of the state.
+TEST_F(RunFolderTest, LogsCountWhereTheStateWasNotWritten) {
+  {
+    RunFolder folder = RunFolder::Create(Config(), "{}\n");
+    std::ofstream(folder.LogFile({"actor", 0}, 3)) << "";
+    std::ofstream(path_ / "logs" / "last-evaluation.log") << "";
+  }
+  RunFolder folder = RunFolder::Resume(path_);
+  EXPECT_EQ(folder.NextIncarnation({"actor", 0}), 4u);
+  EXPECT_EQ(folder.NextIncarnation({"learner", 0}), 1u);
+}
+
 TEST_F(RunFolderTest, AResumedRunGoesOnCounting) {
   {
     RunFolder folder = RunFolder::Create(Config(), "{}\n");

@@ -351,6 +351,22 @@ TEST_F(SupervisorTest, ARoleThatCompletesTheRunMaySayWhy) {
             "learner-0 has completed the run: step limit");
 }
 
+// Would catch a full disk that ends a run whose learner has failed once.
+TEST_F(SupervisorTest, ARestartNeedsNoDisk) {
+  StartAll();
+  // neither the state nor a new log can be written
+  std::filesystem::remove(folder_.path() / "state.yaml");
+  std::filesystem::create_directories(folder_.path() / "state.yaml" / "x");
+  std::filesystem::remove_all(folder_.path() / "logs");
+  std::ofstream(folder_.path() / "logs") << "";
+  Exit("learner-0", {3, 0});
+  Pass(seconds(3));
+  EXPECT_FALSE(supervisor_->IsStopping());
+  EXPECT_THAT(backend_.TakeEvents(), ElementsAre("start learner-0"));
+  // its output goes where the fleet's own goes
+  EXPECT_EQ(backend_.last_options.at("learner-0").stdout_file, "");
+}
+
 // An evaluator without a policy to show is no reason to lose a training.
 TEST_F(SupervisorTest, TheRunGoesOnWithoutAnOptionalRole) {
   std::vector<RoleSpec> specs = Specs();

@@ -130,6 +130,16 @@ TEST_F(LearnerTest, AFollowerStepsUntilTheEnd) {
   EXPECT_EQ(workload.num_stops, 0);
 }
 
+// Would catch a training that a full disk ends.
+TEST_F(LearnerTest, AFullDiskCostsPointsOfTheCurveAlone) {
+  std::filesystem::create_directories(folder_.path() / "run");
+  std::filesystem::create_symlink("/dev/full",
+                                  folder_.path() / "run" / "learner.jsonl");
+  const Run run = RunUntil({.max_steps = 50});
+  EXPECT_EQ(run.step, 50);
+  EXPECT_THAT(CheckpointSteps(), ElementsAre(50));
+}
+
 TEST_F(LearnerTest, ARunThatIsResumedEqualsOneThatWasNot) {
   const Run whole = RunUntil({.max_steps = 20}, "whole");
   EXPECT_EQ(whole.reason, EndReason::kStepLimit);

@@ -1,20 +1,26 @@
 #include "core/metrics/append_file.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
 #include <csignal>
 #include <filesystem>
 #include <functional>
+#include <future>
+#include <optional>
 #include <string>
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
+#include "tests/support/log_lines.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::metrics {
 namespace {
 
+using ::testing::ElementsAre;
+using testing::LogLines;
 using testing::MessageOf;
 
 // Limits how large a file of this process may grow: the write that passes the
@@ -98,10 +104,9 @@ TEST(AppendFileTest, AWriteThatFailsHalfWayIsTakenBack) {
     const FileSizeLimit limit(10);
     file.Append("second.");
     file.Append("third.");
-    EXPECT_EQ(
-        MessageOf<IoError>([&] { file.Flush(); }),
-        "write (2 records dropped): " + path.string() + ": File too large");
+    file.Flush();
   }
+  EXPECT_EQ(file.num_dropped(), 2);
   EXPECT_EQ(ReadFile(path), "first.");
 
   // and there is space again
@@ -110,11 +115,65 @@ TEST(AppendFileTest, AWriteThatFailsHalfWayIsTakenBack) {
   EXPECT_EQ(ReadFile(path), "first.fourth.");
 }
 
-TEST(AppendFileTest, AFullDeviceIsAnError) {
-  AppendFile file("/dev/full", AppendFile::Mode::kAppend);
+// Would catch a log that a full disk fills, or a training that it ends.
+TEST(AppendFileTest, AFullDiskIsCountedAndNamedOnceAMinute) {
+  FakeClock clock;
+  AppendFile file("/dev/full", AppendFile::Mode::kAppend, {.clock = &clock});
+  const LogLines log;
+  for (int i = 0; i < 3; ++i) {
+    file.Append("x");
+    file.Flush();
+  }
+  EXPECT_EQ(file.num_dropped(), 3);
+  EXPECT_THAT(log.lines(),
+              ElementsAre("/dev/full: 1 records dropped: No space left on "
+                          "device"));
+  clock.Advance(std::chrono::minutes(1));
   file.Append("x");
-  EXPECT_EQ(MessageOf<IoError>([&] { file.Flush(); }),
-            "write (1 records dropped): /dev/full: No space left on device");
+  file.Append("x");
+  file.Flush();
+  EXPECT_EQ(file.num_dropped(), 5);
+  ASSERT_EQ(log.lines().size(), 2U);
+  EXPECT_EQ(log.lines().back(),
+            "/dev/full: 4 records dropped: No space left on device");
+}
+
+// TensorBoard reads no file whose first record is not its version.
+TEST(AppendFileTest, TheHeaderFollowsOnceThereIsRoom) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "records";
+  std::optional<AppendFile> file;
+  {
+    const FileSizeLimit limit(1);
+    file.emplace(path, AppendFile::Mode::kCreate,
+                 AppendFileOptions{.header = "head:"});
+  }
+  EXPECT_EQ(ReadFile(path), "");
+  file->Append("one,");
+  file->Flush();
+  EXPECT_EQ(ReadFile(path), "head:one,");
+  file->Append("two,");
+  file->Flush();
+  EXPECT_EQ(ReadFile(path), "head:one,two,");
+}
+
+TEST(AppendFileTest, AStalledDiskHoldsUpNobodyAndTakesBoundedMemory) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "records";
+  std::promise<void> disk;
+  DiskQueue queue;
+  {
+    AppendFile file(path, AppendFile::Mode::kCreate, {.disk = &queue});
+    queue.Post([&] { disk.get_future().wait(); });
+    const std::string record(size_t{1} << 18, 'x');
+    // one mebibyte that the disk has, another that waits, and two records more
+    for (int i = 0; i < 10; ++i) file.Append(record);
+    EXPECT_EQ(file.num_dropped(), 2);
+    EXPECT_EQ(std::filesystem::file_size(path), 0U);
+    disk.set_value();
+  }
+  EXPECT_TRUE(queue.Await(std::chrono::minutes(1)));
+  EXPECT_EQ(std::filesystem::file_size(path), size_t{1} << 21);
 }
 
 }  // namespace
