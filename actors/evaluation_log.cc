@@ -86,13 +86,16 @@ double FindBeginning(const std::filesystem::path& run_folder,
 }
 
 EvaluationLog::EvaluationLog(const std::filesystem::path& run_folder,
-                             double began_s, Clock* clock)
+                             double began_s, Clock* clock, DiskQueue* disk)
     : began_s_(began_s),
       clock_(*clock),
-      events_({.folder = run_folder, .flush_interval = Clock::Duration::zero()},
+      events_({.folder = run_folder,
+               .flush_interval = Clock::Duration::zero(),
+               .disk = disk},
               *clock),
       lines_({.path = run_folder / kFileName,
-              .flush_interval = Clock::Duration::zero()},
+              .flush_interval = Clock::Duration::zero(),
+              .disk = disk},
              *clock) {}
 
 double EvaluationLog::Now() const {

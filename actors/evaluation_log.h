@@ -7,6 +7,7 @@
 
 #include "actors/evaluation.h"
 #include "core/base/clock.h"
+#include "core/base/disk_queue.h"
 #include "core/metrics/event_writer.h"
 #include "core/metrics/json_lines.h"
 
@@ -55,16 +56,20 @@ double FindBeginning(const std::filesystem::path& run_folder,
 // process writes a run's log.
 class EvaluationLog {
  public:
-  // `began_s` is when the run began, in seconds since 1970. Throws IoError if
-  // the folder cannot be written.
+  // `began_s` is when the run began, in seconds since 1970. `disk` writes the
+  // files; null: Write() does. Throws IoError if the folder cannot be written.
   EvaluationLog(const std::filesystem::path& run_folder, double began_s,
-                Clock* clock = &Clock::Real());
+                Clock* clock = &Clock::Real(), DiskQueue* disk = nullptr);
 
   // Seconds since the run began.
   double Now() const;
 
-  // Throws IoError.
+  // A record that cannot be written is dropped and counted.
   void Write(const EvaluationRecord& record);
+
+  int64_t num_dropped() const {
+    return events_.num_dropped() + lines_.num_dropped();
+  }
 
  private:
   const double began_s_;

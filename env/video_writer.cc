@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
+#include <optional>
 #include <utility>
 
 #include "core/base/error.h"
@@ -28,8 +31,12 @@ std::vector<std::string> Command(const std::filesystem::path& file, int height,
 }  // namespace
 
 VideoWriter::VideoWriter(std::filesystem::path file, int height, int width,
-                         double frames_per_second)
-    : file_(std::move(file)), frame_bytes_(0), messages_("replicant-video") {
+                         double frames_per_second,
+                         std::chrono::milliseconds patience)
+    : file_(std::move(file)),
+      patience_(patience),
+      frame_bytes_(0),
+      messages_("replicant-video") {
   if (height < 1 || width < 1 || !(frames_per_second > 0.0)) {
     throw InvalidArgument(
         fmt::format("video {}: {} x {} pixels at {} frames per second given, "
@@ -45,6 +52,9 @@ VideoWriter::VideoWriter(std::filesystem::path file, int height, int width,
     throw IoError::FromErrno("socketpair", file_.string(), errno);
   }
   pipe_ = ends[0];
+  const timeval timeout = {.tv_sec = patience.count() / 1000,
+                           .tv_usec = patience.count() % 1000 * 1000};
+  ::setsockopt(pipe_, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
   const std::filesystem::path messages = messages_.path() / "messages";
   try {
     process_ = std::make_unique<Process>(ProcessOptions{
@@ -76,6 +86,7 @@ void VideoWriter::Write(std::span<const uint8_t> rgb) {
   while (!rgb.empty()) {
     const ssize_t sent = ::send(pipe_, rgb.data(), rgb.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) GiveUp("has taken no frame");
     if (sent < 0) {
       WaitForEnd();
       throw IoError(fmt::format("video {}: ffmpeg ended before its input",
@@ -91,12 +102,21 @@ void VideoWriter::Finish() {
 }
 
 void VideoWriter::WaitForEnd() {
-  const ExitStatus status = process_->Wait();
+  const std::optional<ExitStatus> ended = process_->Wait(patience_);
+  if (!ended) GiveUp("has not ended");
+  const ExitStatus status = *ended;
   if (status.ok()) return;
   std::string words = ReadFile(messages_.path() / "messages");
   while (!words.empty() && words.back() == '\n') words.pop_back();
   throw IoError(fmt::format("video {}: ffmpeg ended with {}: {}",
                             file_.string(), status.ToString(), words));
+}
+
+void VideoWriter::GiveUp(const char* what) {
+  process_->Signal(SIGKILL);
+  throw IoError(fmt::format("video {}: ffmpeg {} for {:g} s and was killed",
+                            file_.string(), what,
+                            1e-3 * static_cast<double>(patience_.count())));
 }
 
 }  // namespace replicant::env

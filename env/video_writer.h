@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -16,10 +17,12 @@ namespace replicant::env {
 // Thread-safety: one thread at a time.
 class VideoWriter {
  public:
+  // An ffmpeg that takes no frame for `patience`, or as long to end, is killed.
   // Throws IoError with a hint if ffmpeg cannot be started, and InvalidArgument
   // unless both sides and the rate are > 0.
   VideoWriter(std::filesystem::path file, int height, int width,
-              double frames_per_second);
+              double frames_per_second,
+              std::chrono::milliseconds patience = std::chrono::minutes(1));
   // Ends ffmpeg; the file is only whole after Finish().
   ~VideoWriter();
   VideoWriter(const VideoWriter&) = delete;
@@ -36,8 +39,11 @@ class VideoWriter {
  private:
   // Waits for ffmpeg; throws unless it ended well.
   void WaitForEnd();
+  // Kills ffmpeg; throws IoError that says what it has not done.
+  [[noreturn]] void GiveUp(const char* what);
 
   std::filesystem::path file_;
+  const std::chrono::milliseconds patience_;
   size_t frame_bytes_;
   // ffmpeg's stderr
   TemporaryFolder messages_;

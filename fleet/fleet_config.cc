@@ -43,6 +43,10 @@ FleetConfig FleetConfig::Read(config::Reader& reader) {
       "has failed; processes send one a second");
   reader.Field("stop_timeout_s", &c.stop_timeout_s, {0.1, 36000.0},
                "seconds for a process to drain before it is killed");
+  reader.Field("last_evaluation_timeout_s", &c.last_evaluation_timeout_s,
+               {0.1, 36000.0},
+               "seconds for the evaluation of the last checkpoint, after all "
+               "roles have ended; a longer one is ended with a warning");
   reader.Field("progress_interval_s", &c.progress_interval_s, {0.1, 36000.0},
                "seconds between progress lines when stderr is no terminal");
   reader.Field("metrics_address", &c.metrics_address,

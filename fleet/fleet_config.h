@@ -23,6 +23,7 @@ struct FleetConfig {
   double start_timeout_s = 60.0;
   double heartbeat_timeout_s = 15.0;
   double stop_timeout_s = 60.0;
+  double last_evaluation_timeout_s = 1800.0;
   double progress_interval_s = 30.0;
   std::string metrics_address;  // empty: none
   // whether no other role runs on the learner's processors

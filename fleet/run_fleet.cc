@@ -91,7 +91,8 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
     supervisor.Step();
     const std::vector<Supervisor::RoleView> roles = supervisor.Roles();
     const std::vector<rpc::HeartbeatMonitor::Entry> beats = monitor.All();
-    status.Update(roles, beats, supervisor.IsStopping(), Clock::Real().Now());
+    status.Update(roles, beats, supervisor.IsStopping(), Clock::Real().Now(),
+                  folder.DiskWaitSeconds());
     if (page) page->Update(roles, beats);
     progress.Update();
     if (!supervisor.IsFinished()) AwaitEvent(supervisor, stop, num_signals);

@@ -16,7 +16,8 @@ struct FleetRun {
   FleetConfig config;
   uint64_t seed = 0;
   std::vector<RoleSpec> roles;
-  // Entries of the progress line on stderr. The limit is appended.
+  // Entries of the progress line on stderr, behind the problem, if there is
+  // one.
   std::vector<ProgressField> progress;
 };
 

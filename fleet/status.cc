@@ -1,8 +1,10 @@
 #include "fleet/status.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -14,17 +16,64 @@ namespace {
 
 // A side that waits less than this share of the time is no bottleneck.
 constexpr double kLeastShare = 0.05;
+// A disk that takes longer for one piece of work is named.
+constexpr double kLongDiskWaitS = 10.0;
+// Time for which lost records are named.
+constexpr auto kRecent = std::chrono::minutes(1);
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
 void FleetStatus::Update(const std::vector<Supervisor::RoleView>& roles,
                          const std::vector<rpc::HeartbeatMonitor::Entry>& beats,
-                         bool is_stopping, Clock::TimePoint now) {
+                         bool is_stopping, Clock::TimePoint now,
+                         double disk_wait_s) {
   MutexLock lock(mutex_);
   NoteDataFlow(roles);
   for (const auto& entry : beats) TakeIn(entry, now);
   limit_of_phases_ = is_stopping ? "stopping" : LimitOfPhases(roles);
+  NoteProblems(roles, disk_wait_s, now);
+}
+
+void FleetStatus::NoteProblems(const std::vector<Supervisor::RoleView>& roles,
+                               double disk_wait_s, Clock::TimePoint now) {
+  problems_.clear();
+  const auto note_wait = [&](const std::string& name, double seconds) {
+    if (seconds < kLongDiskWaitS) return;
+    problems_.push_back(
+        fmt::format("{} waits {:.0f} s for the disk", name, seconds));
+  };
+  note_wait("the fleet", disk_wait_s);
+  for (const Supervisor::RoleView& role : roles) {
+    const auto found = members_.find(role.id);
+    if (found == members_.end() || (role.phase != RolePhase::kStarting &&
+                                    role.phase != RolePhase::kReady)) {
+      continue;
+    }
+    const Member& member = found->second;
+    const auto number = [&](const char* name) {
+      const auto entry = member.beat.numbers.find(name);
+      return entry == member.beat.numbers.end() ? 0.0 : entry->second.value;
+    };
+    const std::string name = role.id.ToString();
+    note_wait(name, number("disk_wait_s"));
+    if (member.dropped_at && now - *member.dropped_at < kRecent) {
+      problems_.push_back(
+          fmt::format("{} has lost {:.0f} records of its curves", name,
+                      member.num_dropped));
+    }
+    if (const double count = number("failed_checkpoints"); count > 0.0) {
+      problems_.push_back(
+          fmt::format("{:.0f} checkpoint{} failed, the last good one {} ago",
+                      count, count == 1.0 ? "" : "s",
+                      metrics::FormatDuration(number("checkpoint_age_s"))));
+    }
+  }
+}
+
+std::string FleetStatus::Problem() const {
+  MutexLock lock(mutex_);
+  return fmt::format("{}", fmt::join(problems_, "; "));
 }
 
 void FleetStatus::NoteDataFlow(const std::vector<Supervisor::RoleView>& roles) {
@@ -61,6 +110,12 @@ void FleetStatus::TakeIn(const rpc::HeartbeatMonitor::Entry& entry,
     // close to the time at which the heartbeat was sent
     member.waiting.Add(now, entry.beat.waiting_s);
     if (!entry.beat.reason.empty()) member.reason = entry.beat.reason;
+  }
+  const auto dropped = entry.beat.numbers.find("dropped_records");
+  if (dropped != entry.beat.numbers.end()) {
+    // a new process counts from 0
+    if (dropped->second.value > member.num_dropped) member.dropped_at = now;
+    member.num_dropped = dropped->second.value;
   }
   member.incarnation = entry.beat.incarnation;
   member.beat = entry.beat;
@@ -158,29 +213,47 @@ std::string FleetStatus::Reason(std::string_view role) const {
   return "";
 }
 
-std::string FleetStatus::Limit() const {
+std::string FleetStatus::Limit() const { return LimitForms().front(); }
+
+std::vector<std::string> FleetStatus::LimitForms() const {
   MutexLock lock(mutex_);
-  if (!limit_of_phases_.empty()) return limit_of_phases_;
+  if (!limit_of_phases_.empty()) {
+    return {limit_of_phases_,
+            limit_of_phases_.substr(0, limit_of_phases_.find(" ("))};
+  }
   const double consumer_share = WaitingShare(consumer_);
   const double producer_share = WaitingShare(producer_);
   const double share = std::max(consumer_share, producer_share);
-  if (share < kLeastShare) return "none";
+  if (share < kLeastShare) return {"none"};
   // the side that waits is held up by the other one
   const bool is_consumer = consumer_share >= producer_share;
   const std::string reason = Reason(is_consumer ? consumer_ : producer_);
+  const std::string side = is_consumer ? producer_ + "s" : consumer_;
+  const std::string waiting =
+      is_consumer ? consumer_ + " waits" : producer_ + "s wait";
   const std::string sides =
-      is_consumer ? fmt::format("{}s: {} waits", producer_, consumer_)
-                  : fmt::format("{}: {}s wait", consumer_, producer_);
-  return fmt::format("{} {:.0f}%{}", sides, 100.0 * share,
-                     reason.empty() ? "" : " (" + reason + ")");
+      fmt::format("{}: {} {:.0f}%", side, waiting, 100.0 * share);
+  if (reason.empty()) return {sides, side};
+  return {fmt::format("{} ({})", sides, reason), sides, side};
 }
 
 void FleetStatus::AddTo(metrics::ProgressLine& line,
                         const std::vector<ProgressField>& fields) const {
+  line.AddText("problem:", [this] { return Problem(); });
   for (const ProgressField& field : fields) {
-    const auto sum = [this, field] {
-      const double value = Sum(field.role, field.number);
-      return std::isnan(value) ? 0.0 : value;
+    const auto sum_of = [this](const std::string& role,
+                               const std::string& number) {
+      return [this, role, number] {
+        const double value = Sum(role, number);
+        return std::isnan(value) ? 0.0 : value;
+      };
+    };
+    const auto sum = sum_of(field.role, field.number);
+    const auto add_mean = [&](std::string (*format)(double)) {
+      line.AddText(field.label, [this, field, format] {
+        const double mean = Mean(field.role, field.number);
+        return std::isnan(mean) ? std::string("-") : format(mean);
+      });
     };
     switch (field.kind) {
       case ProgressField::Kind::kCount:
@@ -190,15 +263,24 @@ void FleetStatus::AddTo(metrics::ProgressLine& line,
         line.AddRate(field.label, sum);
         break;
       case ProgressField::Kind::kValue:
-        line.AddText(field.label, [this, field] {
-          const double mean = Mean(field.role, field.number);
-          return std::isnan(mean) ? std::string("-")
-                                  : metrics::FormatQuantity(mean);
-        });
+        add_mean(&metrics::FormatQuantity);
+        break;
+      case ProgressField::Kind::kDuration:
+        add_mean(&metrics::FormatDuration);
+        break;
+      case ProgressField::Kind::kTime: {
+        std::vector<metrics::ProgressLine::Goal> goals;
+        for (const ProgressGoal& goal : field.goals) {
+          goals.push_back({sum_of(goal.role, goal.number), goal.goal});
+        }
+        line.AddTime(std::move(goals));
+        break;
+      }
+      case ProgressField::Kind::kLimit:
+        line.AddForms("limit", [this] { return LimitForms(); });
         break;
     }
   }
-  line.AddText("limit", [this] { return Limit(); });
 }
 
 }  // namespace replicant::fleet

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,15 +16,31 @@
 
 namespace replicant::fleet {
 
-// One entry of a run's progress line: a number from a role's heartbeats.
+// A number from a role's heartbeats that ends the run when it reaches `goal`.
+struct ProgressGoal {
+  std::string role;
+  std::string number;
+  double goal = 0.0;
+};
+
+// One entry of a run's progress line: a number from a role's heartbeats, or
+// what a run has once.
 struct ProgressField {
-  enum class Kind { kCount, kRate, kValue };
+  enum class Kind {
+    kCount,     // the sum over the role, with its goal
+    kRate,      // its growth per second
+    kValue,     // the mean over the role
+    kDuration,  // the mean over the role, seconds
+    kTime,      // the time passed, and that left until the first of `goals`
+    kLimit,     // FleetStatus::Limit()
+  };
 
   Kind kind = Kind::kValue;
   std::string label;
   std::string role;
   std::string number;
-  double goal = 0.0;  // kCount
+  double goal = 0.0;                // kCount
+  std::vector<ProgressGoal> goals;  // kTime
 };
 
 // Combines the heartbeats of a fleet.
@@ -38,10 +55,12 @@ class FleetStatus {
   explicit FleetStatus(Clock::Duration window = std::chrono::seconds(10))
       : window_(window) {}
 
-  // Takes in the state at `now`, which must not go back.
+  // Takes in the state at `now`, which must not go back. `disk_wait_s` is the
+  // time for which a disk has held up the fleet itself.
   void Update(const std::vector<Supervisor::RoleView>& roles,
               const std::vector<rpc::HeartbeatMonitor::Entry>& beats,
-              bool is_stopping, Clock::TimePoint now) EXCLUDES(mutex_);
+              bool is_stopping, Clock::TimePoint now, double disk_wait_s = 0.0)
+      EXCLUDES(mutex_);
 
   // Sum and mean over all processes of `role`; NaN if none has the number.
   double Sum(std::string_view role, std::string_view number) const
@@ -65,7 +84,17 @@ class FleetStatus {
   // data is shown: its rate limiter knows what it waits for.
   std::string Limit() const EXCLUDES(mutex_);
 
-  // Adds `fields` and the limit to `line`, which this object must outlive.
+  // What goes wrong without a role that fails; empty if nothing does.
+  //
+  //   "learner-0 waits 35 s for the disk"   for 10 s and more
+  //   "learner-0 has lost 120 records of its curves"   within the last minute
+  //   "5 checkpoints failed, the last good one 12m10s ago"
+  //
+  // from the gauges disk_wait_s, failed_checkpoints and checkpoint_age_s and
+  // the counter dropped_records of the roles that run.
+  std::string Problem() const EXCLUDES(mutex_);
+
+  // Adds the problem, then `fields`, to `line`, which this object must outlive.
   void AddTo(metrics::ProgressLine& line,
              const std::vector<ProgressField>& fields) const;
 
@@ -77,6 +106,8 @@ class FleetStatus {
     std::map<std::string, double> ended;  // counters of earlier incarnations
     metrics::RateMeter waiting;
     std::string reason;  // of the last wait
+    double num_dropped = 0.0;
+    std::optional<Clock::TimePoint> dropped_at;  // when that grew last
   };
 
   void TakeIn(const rpc::HeartbeatMonitor::Entry& entry, Clock::TimePoint now)
@@ -85,6 +116,10 @@ class FleetStatus {
       REQUIRES(mutex_);
   std::string LimitOfPhases(
       const std::vector<Supervisor::RoleView>& roles) const;
+  // Limit() in several lengths, the longest first.
+  std::vector<std::string> LimitForms() const EXCLUDES(mutex_);
+  void NoteProblems(const std::vector<Supervisor::RoleView>& roles,
+                    double disk_wait_s, Clock::TimePoint now) REQUIRES(mutex_);
   // Share of the time that the processes of `role` wait, 0 to 1.
   double WaitingShare(std::string_view role) const REQUIRES(mutex_);
   std::string Reason(std::string_view role) const REQUIRES(mutex_);
@@ -93,6 +128,7 @@ class FleetStatus {
   mutable Mutex mutex_;
   std::map<rpc::RoleId, Member> members_ GUARDED_BY(mutex_);
   std::string limit_of_phases_ GUARDED_BY(mutex_);
+  std::vector<std::string> problems_ GUARDED_BY(mutex_);
   // names of the roles with each DataFlow; empty if there is none
   std::string producer_ GUARDED_BY(mutex_);
   std::string buffer_ GUARDED_BY(mutex_);

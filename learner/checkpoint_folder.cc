@@ -55,11 +55,11 @@ CheckpointFolder::CheckpointFolder(std::filesystem::path folder, int num_kept)
   RemoveStaleTemporaries(folder_);
 }
 
-void CheckpointFolder::Save(const runtime::VariableStore& store,
+void CheckpointFolder::Save(const runtime::HostVariables& variables,
                             const runtime::CheckpointInfo& info) {
   // an incomplete checkpoint of this step is of no use beside the new one
   Discard(info.step);
-  runtime::SaveCheckpoint(PathOf(info.step), store, info);
+  runtime::SaveCheckpoint(PathOf(info.step), variables, info);
 }
 
 void CheckpointFolder::Complete(const Manifest& manifest) {

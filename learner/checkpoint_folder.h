@@ -40,7 +40,7 @@ class CheckpointFolder {
   // Writes the learner's part of the checkpoint of info.step, over an
   // incomplete one of this step. Throws IoError if it cannot be written or a
   // complete one exists; the other checkpoints are untouched.
-  void Save(const runtime::VariableStore& store,
+  void Save(const runtime::HostVariables& variables,
             const runtime::CheckpointInfo& info);
   // Removes that part, unless the checkpoint is complete.
   void Discard(int64_t step) const {

@@ -49,16 +49,16 @@ bool Learner::Interval::HasPassed(Clock::TimePoint now) {
 
 Learner::Learner(const LearnerConfig& config,
                  const std::filesystem::path& folder, Workload* workload,
-                 LearnerHooks hooks, Clock* clock)
+                 LearnerHooks hooks, Clock* clock, DiskQueue* disk)
     : config_(config),
       workload_(*workload),
       hooks_(std::move(hooks)),
       clock_(*clock),
       checkpoints_(folder / "checkpoints", config.num_kept_checkpoints),
       run_checkpointer_(
-          &checkpoints_, workload, [this] { return seconds(); }, clock),
-      events_({.folder = folder}, *clock),
-      lines_({.path = folder / "learner.jsonl"}, *clock) {
+          &checkpoints_, workload, [this] { return seconds(); }, clock, disk),
+      events_({.folder = folder, .disk = disk}, *clock),
+      lines_({.path = folder / "learner.jsonl", .disk = disk}, *clock) {
   if (const auto info = checkpoints_.LoadNewest(workload_.variables())) {
     workload_.Restore(info->metadata);
     step_ = info->step;
@@ -157,6 +157,12 @@ void Learner::Report(Clock::TimePoint now) {
                     .wait_seconds = wait_s,
                     .wait_reason = wait_reason_,
                     .frames = workload_.NumFrames()};
+  progress.num_dropped_records = events_.num_dropped() + lines_.num_dropped();
+  progress.num_failed_checkpoints = run_checkpointer_.num_failed();
+  if (config_.checkpoint_interval_s > 0.0) {
+    progress.checkpoint_age_s =
+        ToSeconds(now - run_checkpointer_.completed_at().value_or(*start_));
+  }
   if (interval_s > 0.0) {
     progress.steps_per_s =
         static_cast<double>(step_ - reported_step_) / interval_s;

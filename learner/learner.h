@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/base/clock.h"
+#include "core/base/disk_queue.h"
 #include "core/metrics/event_writer.h"
 #include "core/metrics/json_lines.h"
 #include "learner/checkpoint_folder.h"
@@ -39,6 +40,11 @@ struct Progress {
   double wait_seconds = 0.0;  // in this process
   std::string wait_reason;    // empty unless the last Step() timed out
   int64_t frames = 0;         // Workload::NumFrames()
+  // Seconds since the newest complete checkpoint, or since the start of this
+  // process without one; negative if there are none during the training.
+  double checkpoint_age_s = -1.0;
+  int64_t num_failed_checkpoints = 0;  // since the newest complete one
+  int64_t num_dropped_records = 0;     // of the curves
 };
 
 struct LearnerHooks {
@@ -71,12 +77,13 @@ void Follow(
 // Thread-safety: one thread, the workload's.
 class Learner {
  public:
-  // `workload` and `clock` outlive the learner. Throws IoError for a folder
-  // that cannot be written or a checkpoint that does not fit, CommError if the
-  // parameters' address cannot be bound.
+  // `workload`, `clock` and `disk` outlive the learner. `disk` writes curves
+  // and checkpoints; null: the training waits for the disk. Throws IoError for
+  // a folder that cannot be written or a checkpoint that does not fit,
+  // CommError if the parameters' address cannot be bound.
   Learner(const LearnerConfig& config, const std::filesystem::path& folder,
           Workload* workload, LearnerHooks hooks = {},
-          Clock* clock = &Clock::Real());
+          Clock* clock = &Clock::Real(), DiskQueue* disk = nullptr);
 
   // Trains to the end of the run and writes a last checkpoint. Throws what the
   // workload's Step() throws, and IoError if the last checkpoint cannot be

@@ -1,8 +1,11 @@
 #include "learner/run_checkpointer.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
+#include <memory>
 #include <thread>
 #include <utility>
 
@@ -17,19 +20,19 @@ using namespace std::chrono_literals;
 // actors may be gone.
 constexpr auto kDrainPatience = 10s;
 constexpr auto kLastDrainPatience = 2s;
-// Below the time that the fleet gives a role to end.
-constexpr auto kLastSavePatience = 45s;
 constexpr auto kPollInterval = 5ms;
 
 }  // namespace
 
 RunCheckpointer::RunCheckpointer(CheckpointFolder* folder, Workload* workload,
-                                 std::function<double()> seconds, Clock* clock)
+                                 std::function<double()> seconds, Clock* clock,
+                                 DiskQueue* disk)
     : folder_(*folder),
       workload_(*workload),
       input_(workload->input()),
       run_seconds_(std::move(seconds)),
-      clock_(*clock) {}
+      clock_(*clock),
+      disk_(disk) {}
 
 bool RunCheckpointer::IsWanted(int64_t step) const {
   return step > 0 && !folder_.IsComplete(step);
@@ -52,9 +55,13 @@ void RunCheckpointer::Start(int64_t step) {
 void RunCheckpointer::Advance(int64_t step) {
   const bool is_good = Guard([&] {
     if (phase_ == Phase::kDraining && IsDrained()) Cut(step);
-    if (phase_ == Phase::kSaving) TryComplete();
+    Proceed();
   });
-  if (!is_good) folder_.Discard(manifest_.step);
+  if (is_good) return;
+  // behind what the disk may still write of it
+  PostOrRun(disk_, [folder = folder_, failed = manifest_.step] {
+    folder.Discard(failed);
+  });
 }
 
 bool RunCheckpointer::Guard(const std::function<void()>& work) {
@@ -62,10 +69,15 @@ bool RunCheckpointer::Guard(const std::function<void()>& work) {
     work();
     return true;
   } catch (const Error& error) {
-    spdlog::error("no checkpoint of step {}: {}", manifest_.step, error.what());
-    phase_ = Phase::kIdle;
+    Fail(error.what());
     return false;
   }
+}
+
+void RunCheckpointer::Fail(const std::string& why) {
+  spdlog::error("no checkpoint of step {}: {}", manifest_.step, why);
+  phase_ = Phase::kIdle;
+  ++num_failed_;
 }
 
 void RunCheckpointer::Cut(int64_t step) {
@@ -79,38 +91,74 @@ void RunCheckpointer::Cut(int64_t step) {
   } const unpause{input_};
   const Clock::TimePoint begin = clock_.Now();
   manifest_ = {.step = step, .id = folder_.NextId(), .seconds = run_seconds_()};
-  folder_.Save(workload_.variables(),
-               {.step = step, .metadata = workload_.State()});
+  const auto variables = std::make_shared<const runtime::HostVariables>(
+      runtime::CopyVariables(workload_.variables()));
+  writing_ = PostOrRun(
+      disk_, [folder = folder_, variables,
+              info = runtime::CheckpointInfo{
+                  .step = step, .metadata = workload_.State()}]() mutable {
+        folder.Save(*variables, info);
+      });
+  phase_ = Phase::kWriting;
+  // without a queue, StartSaving() finds the folder
+  if (disk_ == nullptr) writing_.get();
   if (input_) input_->StartSaving(manifest_.id, folder_.PathOf(step));
   cut_at_ = clock_.Now();
   cut_seconds_ = ToSeconds(cut_at_ - begin);
-  phase_ = Phase::kSaving;
 }
 
-void RunCheckpointer::TryComplete() {
-  const auto state =
-      input_ ? input_->PollSaved() : replay::CheckpointState::kNotKept;
-  if (state == replay::CheckpointState::kPending) return;
-  manifest_.has_input = state == replay::CheckpointState::kSaved;
-  folder_.Complete(manifest_);
+void RunCheckpointer::Proceed() {
+  // a future whose result was taken is no longer valid
+  const auto is_written = [this] {
+    if (!writing_.valid()) return true;
+    if (!IsDone(writing_)) return false;
+    writing_.get();
+    return true;
+  };
+  if (phase_ == Phase::kWriting && is_written()) phase_ = Phase::kSaving;
+  if (phase_ == Phase::kSaving) {
+    const auto state =
+        input_ ? input_->PollSaved() : replay::CheckpointState::kNotKept;
+    if (state == replay::CheckpointState::kPending) return;
+    manifest_.has_input = state == replay::CheckpointState::kSaved;
+    writing_ =
+        PostOrRun(disk_, [folder = folder_, manifest = manifest_]() mutable {
+          folder.Complete(manifest);
+        });
+    phase_ = Phase::kCompleting;
+  }
+  if (phase_ != Phase::kCompleting || !is_written()) return;
   phase_ = Phase::kIdle;
+  completed_at_ = clock_.Now();
+  num_failed_ = 0;
   spdlog::info(
       "checkpoint {} of step {}: stood still for {:.3f} s, complete after "
       "{:.3f} s",
       manifest_.id, manifest_.step, cut_seconds_,
-      cut_seconds_ + ToSeconds(clock_.Now() - cut_at_));
+      cut_seconds_ + ToSeconds(*completed_at_ - cut_at_));
 }
 
-void RunCheckpointer::AwaitInputPart() {
-  const Clock::TimePoint deadline = clock_.Now() + kLastSavePatience;
-  while (phase_ == Phase::kSaving) {
-    Guard([&] { TryComplete(); });
-    if (phase_ != Phase::kSaving) return;
+void RunCheckpointer::AwaitLearnersPart(Clock::TimePoint deadline) {
+  while (writing_.valid()) {
+    if (IsDone(writing_)) return writing_.get();
     if (clock_.Now() >= deadline) {
-      spdlog::error(
-          "no checkpoint of step {}: the input is not saved after {} s",
-          manifest_.step, kLastSavePatience.count());
-      phase_ = Phase::kIdle;
+      throw IoError(
+          fmt::format("no checkpoint of step {}: the disk stands still; {} is "
+                      "not written",
+                      manifest_.step, folder_.PathOf(manifest_.step).string()));
+    }
+    std::this_thread::sleep_for(kPollInterval);
+  }
+}
+
+void RunCheckpointer::AwaitEnd(Clock::TimePoint deadline) {
+  while (phase_ != Phase::kIdle && phase_ != Phase::kDraining) {
+    if (!Guard([&] { Proceed(); }) || phase_ == Phase::kIdle) return;
+    if (clock_.Now() >= deadline) {
+      Fail(fmt::format("the {} is not saved after {:.0f} s",
+                       phase_ == Phase::kSaving ? "input" : "learner's part",
+                       ToSeconds(kLastSavePatience)));
+      return;
     }
     std::this_thread::sleep_for(kPollInterval);
   }
@@ -118,17 +166,19 @@ void RunCheckpointer::AwaitInputPart() {
 
 void RunCheckpointer::SaveLast(
     int64_t step, const std::function<std::optional<int64_t>()>& take_step) {
-  AwaitInputPart();
+  const Clock::TimePoint deadline = clock_.Now() + kLastSavePatience;
+  AwaitEnd(deadline);
   if (!IsWanted(step)) return;
   Pause();
-  drain_until_ = clock_.Now() + kLastDrainPatience;
+  drain_until_ = std::min(deadline, clock_.Now() + kLastDrainPatience);
   while (!IsDrained()) {
     const std::optional<int64_t> next = take_step();
     if (!next) break;
     step = *next;
   }
   Cut(step);
-  AwaitInputPart();
+  AwaitLearnersPart(deadline);
+  AwaitEnd(deadline);
 }
 
 }  // namespace replicant::learner

@@ -2,9 +2,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <optional>
+#include <string>
 
 #include "core/base/clock.h"
+#include "core/base/disk_queue.h"
 #include "learner/checkpoint_folder.h"
 #include "learner/checkpointed_input.h"
 #include "learner/workload.h"
@@ -16,13 +19,15 @@ namespace replicant::learner {
 //
 //   1. The workload's input is paused. Training goes on with the batches under
 //      way until none is left.
-//   2. The learner's part is written. The input starts to save its present
+//   2. The learner's part is copied. The input starts to save its present
 //      state and is no longer paused.
-//   3. Once the input has saved itself, beside the training, the manifest is
-//      written.
+//   3. The learner's part is written. Once the input has saved itself, too, the
+//      manifest is written.
 //
 // Step 1 waits a few seconds at most. Batches that come later, because actors
-// are away, count as sampled in the checkpoint, but are not learned from.
+// are away, count as sampled in the checkpoint, but are not learned from. Step
+// 3 runs beside the training if there is a DiskQueue. Without one the training
+// waits for the learner's part to be written, in step 2.
 //
 // A checkpoint that fails is logged. Training goes on, and the checkpoint
 // before stays.
@@ -30,51 +35,75 @@ namespace replicant::learner {
 // Thread-safety: one thread, the workload's.
 class RunCheckpointer {
  public:
-  // `seconds` returns the time that the run has trained, for the manifest. All
-  // outlive this object.
+  // `seconds` returns the time that the run has trained, for the manifest.
+  // `disk` may be null. All outlive this object.
   RunCheckpointer(CheckpointFolder* folder, Workload* workload,
-                  std::function<double()> seconds, Clock* clock);
+                  std::function<double()> seconds, Clock* clock,
+                  DiskQueue* disk = nullptr);
 
   // Begins a checkpoint, unless one is under way, the newest is of this step,
   // or this is step 0, where a checkpoint would equal a new run.
   void Start(int64_t step);
   // Goes on with the checkpoint under way; called after each Step() of the
-  // workload. Waits only for the disk while it writes the learner's part.
+  // workload.
   void Advance(int64_t step);
 
-  // Writes a checkpoint at the end of the run and waits until it is complete.
-  // `take_step` calls the workload's Step() and returns the training step, or
-  // nothing if the run may not make another. Throws IoError if the learner's
-  // part cannot be written. A failure of the input's part is logged and leaves
-  // the checkpoint incomplete.
+  // Writes a checkpoint at the end of the run and waits until it is complete,
+  // kLastSavePatience at most. `take_step` calls the workload's Step() and
+  // returns the training step, or nothing if the run may not make another.
+  // Throws IoError if the learner's part cannot be written in time. A failure
+  // of the input's part is logged and leaves the checkpoint incomplete.
   void SaveLast(int64_t step,
                 const std::function<std::optional<int64_t>()>& take_step);
 
+  // Below the time that the fleet gives a role to end.
+  static constexpr Clock::Duration kLastSavePatience = std::chrono::seconds(45);
+
+  // When the newest checkpoint of this process was complete.
+  std::optional<Clock::TimePoint> completed_at() const { return completed_at_; }
+  // Checkpoints that have failed since.
+  int64_t num_failed() const { return num_failed_; }
+
  private:
-  enum class Phase { kIdle, kDraining, kSaving };
+  enum class Phase {
+    kIdle,
+    kDraining,
+    kWriting,     // the learner's part
+    kSaving,      // the input's part
+    kCompleting,  // writing the manifest
+  };
 
   bool IsWanted(int64_t step) const;
   void Pause();
   bool IsDrained() const;
   // Step 2. Throws Error on failure; then no checkpoint is under way.
   void Cut(int64_t step);
-  // Step 3, if the input's part is there. Throws as
-  // CheckpointedInput::PollSaved() and CheckpointFolder::Complete() do.
-  void TryComplete();
+  // Step 3, as far as it goes without a wait. Throws as
+  // CheckpointedInput::PollSaved(), CheckpointFolder::Save() and Complete() do.
+  void Proceed();
   // Runs `work`. If that throws Error, logs the reason and returns false.
   bool Guard(const std::function<void()>& work);
-  void AwaitInputPart();
+  void Fail(const std::string& why);
+  // Waits for the end of step 3.
+  void AwaitEnd(Clock::TimePoint deadline);
+  // Waits until the learner's part is written. Throws IoError if that fails or
+  // is late.
+  void AwaitLearnersPart(Clock::TimePoint deadline);
 
   CheckpointFolder& folder_;
   Workload& workload_;
   CheckpointedInput* const input_;  // the workload's, or null
   const std::function<double()> run_seconds_;
   Clock& clock_;
+  DiskQueue* const disk_;
+  std::future<void> writing_;  // in kWriting and kCompleting
   Phase phase_ = Phase::kIdle;
   Clock::TimePoint drain_until_;
   Manifest manifest_;  // of the checkpoint under way, in kSaving
   Clock::TimePoint cut_at_;
   double cut_seconds_ = 0.0;  // time that Cut() held up the training
+  std::optional<Clock::TimePoint> completed_at_;
+  int64_t num_failed_ = 0;
 };
 
 }  // namespace replicant::learner

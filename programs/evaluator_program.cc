@@ -14,6 +14,7 @@
 #include "actors/followed_policy.h"
 #include "agents/agent_steps.h"
 #include "core/base/clock.h"
+#include "core/base/disk_queue.h"
 #include "core/base/error.h"
 #include "core/base/process.h"
 #include "core/rpc/heartbeat_sender.h"
@@ -61,7 +62,9 @@ class Follower {
         evaluator_(MakeEvaluator(invocation)),
         followed_(invocation.config().learner.parameter_bind,
                   &evaluator_.policy()),
-        log_(folder_, began_s) {
+        log_(folder_, began_s, &Clock::Real(), &disk_) {
+    heartbeat_.SetGaugeSource("disk_wait_s",
+                              [this] { return disk_.WaitSeconds(); });
     const auto earlier = actors::ReadEvaluations(folder_);
     if (earlier.empty()) return;
     Report(earlier.back());
@@ -114,6 +117,8 @@ class Follower {
     const EvaluationRecord record =
         actors::MakeRecord(seconds, step, frames, trial->result);
     log_.Write(record);
+    heartbeat_.SetCounter("dropped_records",
+                          static_cast<double>(log_.num_dropped()));
     Report(record);
     spdlog::info("step {}: return {:.1f} +- {:.1f} of {} episodes", step,
                  record.mean, record.standard_deviation, record.num_episodes);
@@ -132,6 +137,7 @@ class Follower {
   const int64_t action_repeat_;
   const std::filesystem::path folder_;
   const StopSignal stop_;
+  DiskQueue disk_;
   rpc::HeartbeatSender heartbeat_{heartbeat_options_};
   Evaluator evaluator_;
   actors::FollowedPolicy followed_;

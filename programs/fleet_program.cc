@@ -63,7 +63,7 @@ void LeaveOutDamaged(const std::filesystem::path& folder) {
 }
 
 // Evaluates and records the last checkpoint in a process of its own, which
-// another signal ends. Problems are logged.
+// another signal or fleet.last_evaluation_timeout_s ends. Problems are logged.
 void EvaluateLastCheckpoint(const RolePlan& plan, const StopSignal& stop) {
   const std::filesystem::path& folder = plan.run_folder;
   const std::filesystem::path log = folder / "logs" / "last-evaluation.log";
@@ -81,14 +81,23 @@ void EvaluateLastCheckpoint(const RolePlan& plan, const StopSignal& stop) {
   try {
     Process evaluator(options);
     std::optional<ExitStatus> status;
-    while (!status && stop.count() == num_signals) {
+    const double timeout_s = plan.config.fleet.last_evaluation_timeout_s;
+    const Clock& clock = Clock::Real();
+    const Clock::TimePoint deadline = clock.Now() + FromSeconds(timeout_s);
+    while (!status && stop.count() == num_signals && clock.Now() < deadline) {
       status = evaluator.Wait(std::chrono::milliseconds(50));
     }
     if (!status) {
       // it removes the video that it has begun
       evaluator.Signal(SIGTERM);
       evaluator.Wait(std::chrono::seconds(2));
-      spdlog::warn("the last evaluation was skipped");
+      spdlog::warn(
+          "the last evaluation was skipped{}",
+          stop.count() > num_signals
+              ? ""
+              : fmt::format(", since it took longer than "
+                            "fleet.last_evaluation_timeout_s = {:g} s; {}",
+                            timeout_s, log.string()));
     } else if (!status->ok()) {
       spdlog::warn("the last evaluation: {}; {} ends with: {}",
                    status->ToString(), log.string(),

@@ -196,37 +196,41 @@ RoleSpec MakeRole(const PlacedRole& placed, const RolePlan& plan) {
 
 std::vector<fleet::ProgressField> ProgressFields(const RunConfig& config) {
   using Kind = fleet::ProgressField::Kind;
-  std::vector<fleet::ProgressField> fields = {
-      {.kind = Kind::kValue,
-       .label = "updates",
-       .role = "learner",
-       .number = "updates"},
-      {.kind = Kind::kValue,
-       .label = "updates/s",
-       .role = "learner",
-       .number = "updates_per_s"},
-      // of the whole run, as learner.limits.max_frames counts them
-      {.kind = Kind::kValue,
-       .label = "frames",
-       .role = "learner",
-       .number = "frames"},
-      {.kind = Kind::kRate,
-       .label = "frames/s",
-       .role = "actor",
-       .number = "frames"},
-      {.kind = Kind::kValue,
-       .label = "samples/insert",
-       .role = "replay",
-       .number = "samples_per_insert"},
-      {.kind = Kind::kValue,
-       .label = "return",
-       .role = "actor",
-       .number = "return"}};
+  const learner::LimitsConfig& limits = config.learner.limits;
+  const auto max_steps = static_cast<double>(limits.max_steps);
+  const auto max_frames = static_cast<double>(limits.max_frames);
+  std::vector<fleet::ProgressGoal> goals = {
+      {.role = "learner", .number = "updates", .goal = max_steps},
+      {.role = "learner", .number = "frames", .goal = max_frames},
+      {.role = "learner", .number = "seconds", .goal = limits.max_seconds}};
+  std::erase_if(goals, [](const auto& goal) { return goal.goal <= 0.0; });
+
+  // the most important first: what does not fit on the terminal is left out
+  std::vector<fleet::ProgressField> fields;
+  const auto add = [&](Kind kind, const char* label, const char* role,
+                       const char* number, double goal = 0.0) {
+    fields.push_back({.kind = kind,
+                      .label = label,
+                      .role = role,
+                      .number = number,
+                      .goal = goal});
+  };
+  if (config.has_actors()) add(Kind::kValue, "return", "actor", "return");
   if (config.evaluation.enabled) {
-    fields.push_back({.kind = Kind::kValue,
-                      .label = "evaluation",
-                      .role = "evaluator",
-                      .number = "evaluation_return"});
+    add(Kind::kValue, "eval", "evaluator", "evaluation_return");
+  }
+  add(Kind::kCount, "updates", "learner", "updates", max_steps);
+  fields.push_back({.kind = Kind::kTime, .goals = std::move(goals)});
+  fields.push_back({.kind = Kind::kLimit});
+  add(Kind::kValue, "updates/s", "learner", "updates_per_s");
+  if (config.has_actors()) {
+    // of the whole run, as learner.limits.max_frames counts them
+    add(Kind::kCount, "frames", "learner", "frames", max_frames);
+    add(Kind::kRate, "frames/s", "actor", "frames");
+    add(Kind::kValue, "samples/insert", "replay", "samples_per_insert");
+  }
+  if (config.learner.checkpoint_interval_s > 0.0) {
+    add(Kind::kDuration, "checkpoint age", "learner", "checkpoint_age_s");
   }
   return fields;
 }

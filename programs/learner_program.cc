@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "agents/task_spec.h"
+#include "core/base/disk_queue.h"
 #include "core/base/error.h"
 #include "core/base/process.h"
 #include "core/base/rng.h"
@@ -118,7 +119,9 @@ int Run(const Invocation& invocation) {
   }
   const auto heartbeat_options =
       rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"learner", 0}});
+  DiskQueue disk;
   rpc::HeartbeatSender heartbeat(heartbeat_options);
+  heartbeat.SetGaugeSource("disk_wait_s", [&] { return disk.WaitSeconds(); });
   std::optional<replay::BatchReader> transitions;
   if (config.has_actors()) {
     transitions.emplace(ReaderOptionsOf(invocation, /*worker=*/0));
@@ -135,11 +138,23 @@ int Run(const Invocation& invocation) {
              heartbeat.SetGauge("updates_per_s", progress.steps_per_s);
              heartbeat.SetWaited(progress.wait_seconds, progress.wait_reason);
              heartbeat.SetGauge("frames", static_cast<double>(progress.frames));
+             heartbeat.SetGauge("seconds", progress.seconds);
+             if (progress.checkpoint_age_s >= 0.0) {
+               heartbeat.SetGauge("checkpoint_age_s",
+                                  progress.checkpoint_age_s);
+             }
+             heartbeat.SetGauge(
+                 "failed_checkpoints",
+                 static_cast<double>(progress.num_failed_checkpoints));
+             heartbeat.SetCounter(
+                 "dropped_records",
+                 static_cast<double>(progress.num_dropped_records));
              spdlog::info(
                  "step {}: {:.1f} steps/s, {:.0f} % of it waiting; {} frames",
                  progress.step, progress.steps_per_s,
                  100.0 * progress.wait_share, progress.frames);
-           }});
+           }},
+      &Clock::Real(), &disk);
   heartbeat.SetState(rpc::RoleState::kRunning);
   const EndReason reason = learner.Run();
   heartbeat.SetState(rpc::RoleState::kDraining, ToString(reason));

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <string_view>
 #include <utility>
 
 #include "core/base/error.h"
@@ -13,12 +15,12 @@ namespace replicant::metrics {
 namespace {
 
 const ProgressOptions& Checked(const ProgressOptions& options) {
-  const auto shortest = std::min(
-      {options.live_interval, options.plain_interval, options.rate_window});
+  const auto shortest = std::min({options.live_interval, options.plain_interval,
+                                  options.rate_window, options.left_window});
   if (shortest.count() <= 0) {
     throw InvalidArgument(fmt::format(
-        "ProgressLine: live_interval, plain_interval and rate_window must be "
-        "> 0, got {} ns",
+        "ProgressLine: live_interval, plain_interval, rate_window and "
+        "left_window must be > 0, got {} ns",
         shortest.count()));
   }
   return options;
@@ -28,7 +30,9 @@ const ProgressOptions& Checked(const ProgressOptions& options) {
 
 ProgressLine::ProgressLine(const ProgressOptions& options, Clock& clock)
     : rate_window_(Checked(options).rate_window),
+      left_window_(options.left_window),
       clock_(clock),
+      start_(clock.Now()),
       line_(options.fd),
       interval_(line_.is_live() ? options.live_interval
                                 : options.plain_interval),
@@ -36,33 +40,69 @@ ProgressLine::ProgressLine(const ProgressOptions& options, Clock& clock)
 
 ProgressLine::~ProgressLine() {
   MutexLock lock(mutex_);
-  if (!fields_.empty()) Show(clock_.Now());
+  if (!entries_.empty()) Show(clock_.Now());
+}
+
+void ProgressLine::Add(Entry entry) {
+  MutexLock lock(mutex_);
+  entries_.push_back(std::move(entry));
 }
 
 void ProgressLine::AddCount(std::string label, Source total, double goal) {
-  AddField(Field::Kind::kCount, std::move(label), std::move(total), goal);
+  AddText(std::move(label), [total = std::move(total), goal] {
+    const std::string count = FormatQuantity(total());
+    return goal > 0.0 ? count + "/" + FormatQuantity(goal) : count;
+  });
 }
 
 void ProgressLine::AddRate(std::string label, Source total) {
-  AddField(Field::Kind::kRate, std::move(label), std::move(total), 0.0);
+  Add([label = std::move(label), total = std::move(total),
+       meter = RateMeter(rate_window_)](Clock::TimePoint now) mutable {
+    meter.Add(now, total());
+    const double rate = meter.rate();
+    return std::vector<std::string>{fmt::format(
+        "{} {}", label, std::isnan(rate) ? "-" : FormatQuantity(rate))};
+  });
 }
 
 void ProgressLine::AddValue(std::string label, Source value) {
-  AddField(Field::Kind::kValue, std::move(label), std::move(value), 0.0);
+  AddText(std::move(label),
+          [value = std::move(value)] { return FormatQuantity(value()); });
 }
 
-void ProgressLine::AddText(std::string label,
-                           std::function<std::string()> text) {
-  MutexLock lock(mutex_);
-  fields_.push_back({Field::Kind::kText, std::move(label), nullptr, 0.0,
-                     RateMeter(rate_window_), std::move(text)});
+void ProgressLine::AddTime(std::vector<Goal> goals) {
+  std::vector<RateMeter> meters(goals.size(), RateMeter(left_window_));
+  Add([start = start_, goals = std::move(goals),
+       meters = std::move(meters)](Clock::TimePoint now) mutable {
+    std::string text = FormatDuration(ToSeconds(now - start));
+    double least = std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i < goals.size(); ++i) {
+      const double value = goals[i].value();
+      meters[i].Add(now, value);
+      const double left_s =
+          std::max(goals[i].goal - value, 0.0) / meters[i].rate();
+      // a rate that is 0 or not known yet says nothing of the end
+      if (left_s < least) least = left_s;
+    }
+    if (!goals.empty()) text += fmt::format(", {} left", FormatDuration(least));
+    return std::vector<std::string>{std::move(text)};
+  });
 }
 
-void ProgressLine::AddField(Field::Kind kind, std::string label, Source source,
-                            double goal) {
-  MutexLock lock(mutex_);
-  fields_.push_back({kind, std::move(label), std::move(source), goal,
-                     RateMeter(rate_window_), nullptr});
+void ProgressLine::AddText(std::string label, TextSource text) {
+  AddForms(std::move(label), [text = std::move(text)] {
+    return std::vector<std::string>{text()};
+  });
+}
+
+void ProgressLine::AddForms(std::string label, FormsSource forms) {
+  Add([label = std::move(label),
+       forms = std::move(forms)](Clock::TimePoint /*now*/) {
+    std::vector<std::string> texts = forms();
+    std::erase(texts, "");
+    for (std::string& text : texts) text = fmt::format("{} {}", label, text);
+    return texts;
+  });
 }
 
 void ProgressLine::Update() {
@@ -74,40 +114,20 @@ void ProgressLine::Update() {
 }
 
 void ProgressLine::Show(Clock::TimePoint now) {
+  constexpr std::string_view kGap = "  ";
+  const auto columns = static_cast<size_t>(std::max(line_.columns(), 0));
   std::string text;
-  for (Field& field : fields_) {
-    if (!text.empty()) text += "  ";
-    text += Format(field, now);
+  for (const Entry& entry : entries_) {
+    const std::string_view gap = text.empty() ? "" : kGap;
+    for (const std::string& form : entry(now)) {
+      // bytes, which are no fewer than columns
+      if (text.size() + gap.size() + form.size() > columns) continue;
+      text += gap;
+      text += form;
+      break;
+    }
   }
   line_.Show(text);
-}
-
-std::string ProgressLine::Format(Field& field, Clock::TimePoint now) {
-  if (field.kind == Field::Kind::kText) {
-    return fmt::format("{} {}", field.label, field.text());
-  }
-  const double value = field.source();
-  if (field.kind == Field::Kind::kValue) {
-    return fmt::format("{} {}", field.label, FormatQuantity(value));
-  }
-  field.meter.Add(now, value);
-  const double rate = field.meter.rate();
-  if (field.kind == Field::Kind::kRate) {
-    return fmt::format("{} {}", field.label,
-                       std::isnan(rate) ? "-" : FormatQuantity(rate));
-  }
-
-  std::string text = fmt::format("{} {}", field.label, FormatQuantity(value));
-  if (field.goal > 0.0) {
-    const double percent = std::clamp(100.0 * value / field.goal, 0.0, 100.0);
-    // rounded down: 100 % means done
-    text += fmt::format("/{} {:.0f}%", FormatQuantity(field.goal),
-                        std::floor(percent));
-    // rate 0 or unknown gives "?"
-    const double left = std::max(field.goal - value, 0.0);
-    if (left > 0.0) text += " eta " + FormatDuration(left / rate);
-  }
-  return text;
 }
 
 }  // namespace replicant::metrics

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -82,6 +83,11 @@ TerminalLine::TerminalLine(int fd) : fd_(fd), is_live_(IsLive(fd)) {}
 
 TerminalLine::~TerminalLine() { Finish(); }
 
+int TerminalLine::columns() const {
+  // a character in the last column would make some terminals wrap
+  return is_live_ ? WidthOf(fd_) - 1 : std::numeric_limits<int>::max();
+}
+
 void TerminalLine::Show(std::string_view text) {
   MutexLock lock(mutex_);
   if (!is_live_) {
@@ -108,8 +114,7 @@ void TerminalLine::Finish() {
 }
 
 void TerminalLine::Paint() {
-  // a character in the last column would make some terminals wrap
-  const std::string line = FitToColumns(text_, WidthOf(fd_) - 1);
+  const std::string line = FitToColumns(text_, columns());
   // one write, so that no other program's output comes in between
   WriteAll(fd_, "\r" + line + std::string(kEraseRight) + "\r");
 }

@@ -31,6 +31,9 @@ class TerminalLine {
   // If false, Show() prints each text whole, as a line of its own.
   bool is_live() const { return is_live_; }
 
+  // Columns that a text may have now; the largest int if the line is not live.
+  int columns() const;
+
   void Show(std::string_view text) EXCLUDES(mutex_);
 
   // Erases the line, runs `print` and draws the line again. `print` may write

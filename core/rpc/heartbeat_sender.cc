@@ -120,6 +120,13 @@ void HeartbeatSender::SetGauge(std::string_view name, double value) {
   SetNumber(name, {BeatNumber::Kind::kGauge, value});
 }
 
+void HeartbeatSender::SetGaugeSource(std::string_view name,
+                                     std::function<double()> value) {
+  SetGauge(name, value());
+  MutexLock lock(mutex_);
+  sources_[std::string(name)] = std::move(value);
+}
+
 void HeartbeatSender::SetNumber(std::string_view name, BeatNumber number) {
   MutexLock lock(mutex_);
   const auto known = numbers_.find(name);
@@ -201,6 +208,9 @@ Heartbeat HeartbeatSender::Snapshot() {
   if (state_ == RoleState::kWaiting) waited += now - waiting_since_;
   beat.waiting_s = ToSeconds(waited) + measured_wait_s_;
   beat.numbers.insert(numbers_.begin(), numbers_.end());
+  for (const auto& [name, value] : sources_) {
+    beat.numbers[name] = {BeatNumber::Kind::kGauge, value()};
+  }
   return beat;
 }
 

@@ -79,6 +79,11 @@ class HeartbeatSender {
   // Throw InvalidArgument for a name that breaks its form, or one too many.
   void SetCounter(std::string_view name, double total) EXCLUDES(mutex_);
   void SetGauge(std::string_view name, double value) EXCLUDES(mutex_);
+  // A gauge that the sender's thread reads for each heartbeat, so that it is
+  // new even while the role is held up. `value` is for any thread, must not
+  // call the sender, and outlives it.
+  void SetGaugeSource(std::string_view name, std::function<double()> value)
+      EXCLUDES(mutex_);
 
   // The reason of the supervisor's order to drain and end; std::nullopt while
   // there is no order.
@@ -105,6 +110,7 @@ class HeartbeatSender {
   Clock::TimePoint waiting_since_ GUARDED_BY(mutex_);
   double measured_wait_s_ GUARDED_BY(mutex_) = 0.0;
   std::map<std::string, BeatNumber, std::less<>> numbers_ GUARDED_BY(mutex_);
+  std::map<std::string, std::function<double()>> sources_ GUARDED_BY(mutex_);
   std::optional<std::string> stop_order_ GUARDED_BY(mutex_);
   bool has_news_ GUARDED_BY(mutex_) = false;
   bool is_ending_ GUARDED_BY(mutex_) = false;

@@ -35,12 +35,10 @@ void ForceFolderToDisk(const stdfs::path& folder) {
   }
 }
 
-void WriteVariables(const stdfs::path& path, const VariableStore& store) {
-  std::vector<HostTensor> values;
+void WriteVariables(const stdfs::path& path, const HostVariables& variables) {
   std::vector<NamedTensorView> views;
-  for (const auto& [name, variable] : store.variables()) {
-    values.push_back(store.Get(name));
-    views.push_back({name, values.back().view()});
+  for (const auto& [name, value] : variables) {
+    views.push_back({name, value.view()});
   }
   WriteSafetensors(path, views);
 }
@@ -78,10 +76,9 @@ CheckpointInfo ReadInfo(const stdfs::path& path) {
 }
 
 // Reads and checks all variables before any is set.
-std::map<std::string, HostTensor> ReadAllVariables(const stdfs::path& path,
-                                                   const VariableStore& store,
-                                                   Surplus surplus) {
-  std::map<std::string, HostTensor> values =
+HostVariables ReadAllVariables(const stdfs::path& path,
+                               const VariableStore& store, Surplus surplus) {
+  HostVariables values =
       ReadVariables(SafetensorsReader(path), path.string(), store, surplus);
   for (const auto& [name, variable] : store.variables()) {
     if (!values.contains(name)) {
@@ -106,7 +103,15 @@ CheckpointInfo Load(const stdfs::path& folder, Surplus surplus,
 
 }  // namespace
 
-void SaveCheckpoint(const stdfs::path& folder, const VariableStore& store,
+HostVariables CopyVariables(const VariableStore& store) {
+  HostVariables values;
+  for (const auto& [name, variable] : store.variables()) {
+    values.emplace(name, store.Get(name));
+  }
+  return values;
+}
+
+void SaveCheckpoint(const stdfs::path& folder, const HostVariables& variables,
                     const CheckpointInfo& info) {
   if (stdfs::exists(folder)) {
     throw IoError(
@@ -121,7 +126,7 @@ void SaveCheckpoint(const stdfs::path& folder, const VariableStore& store,
   std::error_code ignored;
   try {
     MakeFolders(temporary);
-    WriteVariables(temporary / kVariablesFile, store);
+    WriteVariables(temporary / kVariablesFile, variables);
     const nlohmann::json json = {
         {"format", kFormat}, {"step", info.step}, {"metadata", info.metadata}};
     AtomicWriteFile(temporary / kInfoFile, json.dump(/*indent=*/2) + "\n");

@@ -16,6 +16,12 @@ struct CheckpointInfo {
   std::map<std::string, std::string> metadata;
 };
 
+// Values of variables by name, in host memory.
+using HostVariables = std::map<std::string, HostTensor>;
+
+// Copies every variable of a store.
+HostVariables CopyVariables(const VariableStore& store);
+
 // Writes a checkpoint, which is a folder:
 //
 //   variables.safetensors  every variable of the store by name, row-major
@@ -26,7 +32,7 @@ struct CheckpointInfo {
 //
 // Throws IoError if the folder exists or cannot be written.
 void SaveCheckpoint(const std::filesystem::path& folder,
-                    const VariableStore& store, const CheckpointInfo& info);
+                    const HostVariables& variables, const CheckpointInfo& info);
 
 // Sets every variable of the store. Throws IoError, without changing the store,
 // if

@@ -57,6 +57,16 @@ TEST_F(EvaluationLogTest, WhatIsWrittenIsRead) {
   EXPECT_EQ(records[1].frames, std::nullopt);
 }
 
+// Would catch an evaluator that a full disk ends, and with it the run's curve.
+TEST_F(EvaluationLogTest, AFullDiskCostsRecordsAlone) {
+  std::filesystem::create_directories(run_);
+  std::filesystem::create_symlink("/dev/full", run_ / "evaluations.jsonl");
+  EvaluationLog log(run_, UnixSeconds(), &clock_);
+  log.Write(
+      MakeRecord(1.5, 6, std::nullopt, {.returns = {2.0}, .lengths = {9}}));
+  EXPECT_EQ(log.num_dropped(), 1);
+}
+
 // A night between a stop and a resume is no training.
 TEST_F(EvaluationLogTest, TimeGoesOnWhereAResumedRunStopped) {
   const EvaluationResult result = {.returns = {1.0}, .lengths = {1}};

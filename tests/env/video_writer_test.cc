@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -56,6 +57,30 @@ TEST(VideoWriterTest, PassesOnWhatFfmpegSays) {
   EXPECT_EQ(message, "video " + file.string() +
                          ": ffmpeg ended with exit code 1: file:" +
                          file.string() + ": No such file or directory");
+}
+
+// Would catch an evaluator that a hung ffmpeg holds up for ever.
+TEST(VideoWriterTest, AnFfmpegThatHangsIsKilled) {
+  const TemporaryFolder folder;
+  AtomicWriteFile(folder.path() / "ffmpeg", "#!/bin/sh\nexec sleep 1000\n",
+                  /*mode=*/0755);
+  const std::string path = std::getenv("PATH");  // NOLINT
+  ::setenv("PATH", (folder.path().string() + ":" + path).c_str(), 1);
+  const auto file = folder.path() / "a.mp4";
+  const std::chrono::milliseconds patience(50);
+  VideoWriter full(file, 64, 64, 25.0, patience);
+  EXPECT_EQ(MessageOf<IoError>([&] {
+              while (true) {
+                full.Write(std::vector<uint8_t>(size_t{64} * 64 * 3));
+              }
+            }),
+            "video " + file.string() +
+                ": ffmpeg has taken no frame for 0.05 s and was killed");
+  VideoWriter ended(file, 2, 2, 25.0, patience);
+  EXPECT_EQ(MessageOf<IoError>([&] { ended.Finish(); }),
+            "video " + file.string() +
+                ": ffmpeg has not ended for 0.05 s and was killed");
+  ::setenv("PATH", path.c_str(), /*overwrite=*/1);
 }
 
 TEST(VideoWriterTest, RefusesWrongSizesAndAMissingFfmpeg) {

@@ -73,7 +73,8 @@ int Main(const std::vector<std::string>& words) {
   run.progress = {{.kind = ProgressField::Kind::kCount,
                    .label = "steps",
                    .role = "actor",
-                   .number = "steps"}};
+                   .number = "steps"},
+                  {.kind = ProgressField::Kind::kLimit}};
   RunFolder folder =
       is_resume ? RunFolder::Resume(path)
                 : RunFolder::Create(loaded.config.run, loaded.resolved_yaml);

@@ -122,6 +122,41 @@ TEST_F(FleetStatusTest, ARoleThatIsNotThereIsTheLimit) {
   EXPECT_EQ(status_.Limit(), "stopping");
 }
 
+// A disk that is full or stands still ends nothing, so it must be said.
+TEST_F(FleetStatusTest, NamesWhatTheDiskDoes) {
+  roles_ = {{.id = {"learner", 0}, .phase = RolePhase::kReady}};
+  auto& numbers = Beat("learner", 0).numbers;
+  numbers["disk_wait_s"] = {BeatNumber::Kind::kGauge, 9.0};
+  numbers["dropped_records"] = {BeatNumber::Kind::kCounter, 0.0};
+  Update();
+  EXPECT_EQ(status_.Problem(), "");
+  numbers["disk_wait_s"].value = 35.0;
+  Update();
+  EXPECT_EQ(status_.Problem(), "learner-0 waits 35 s for the disk");
+  status_.Update(roles_, {}, false, clock_.Now(), /*disk_wait_s=*/12.0);
+  EXPECT_EQ(status_.Problem(),
+            "the fleet waits 12 s for the disk; learner-0 waits 35 s for the "
+            "disk");
+  // of a process that has ended, the last heartbeat says nothing
+  roles_[0].phase = RolePhase::kBackingOff;
+  Update();
+  EXPECT_EQ(status_.Problem(), "");
+
+  roles_[0].phase = RolePhase::kReady;
+  numbers["disk_wait_s"].value = 0.0;
+  numbers["dropped_records"].value = 120.0;
+  for (int i = 0; i < 60; ++i) Update();
+  EXPECT_EQ(status_.Problem(), "learner-0 has lost 120 records of its curves");
+  Update();
+  EXPECT_EQ(status_.Problem(), "");
+
+  numbers["checkpoint_age_s"] = {BeatNumber::Kind::kGauge, 730.0};
+  numbers["failed_checkpoints"] = {BeatNumber::Kind::kGauge, 5.0};
+  Update();
+  EXPECT_EQ(status_.Problem(),
+            "5 checkpoints failed, the last good one 12m10s ago");
+}
+
 TEST_F(FleetStatusTest, FillsTheProgressLine) {
   const TemporaryFolder folder;
   const auto file = folder.path() / "line";
@@ -138,7 +173,10 @@ TEST_F(FleetStatusTest, FillsTheProgressLine) {
                 .label = "frames/s",
                 .role = "actor",
                 .number = "frames"},
-               {.label = "return", .role = "evaluator", .number = "return"}});
+               {.label = "return", .role = "evaluator", .number = "return"},
+               {.kind = ProgressField::Kind::kTime,
+                .goals = {{.role = "learner", .number = "step", .goal = 1000}}},
+               {.kind = ProgressField::Kind::kLimit}});
     line.Update();
     Beat("learner", 0).numbers["step"] = {BeatNumber::Kind::kGauge, 500.0};
     Beat("actor", 0).numbers["frames"] = {BeatNumber::Kind::kCounter, 3000.0};
@@ -149,10 +187,10 @@ TEST_F(FleetStatusTest, FillsTheProgressLine) {
   }
   ::close(fd);
   const std::string last =
-      "step 500/1000 50% eta 30s  frames/s 100  return 12.5  limit none\n";
-  EXPECT_EQ(
-      ReadFile(file),
-      "step 0/1000 0% eta ?  frames/s -  return -  limit none\n" + last + last);
+      "step 500/1000  frames/s 100  return 12.5  30s, 30s left  limit none\n";
+  EXPECT_EQ(ReadFile(file),
+            "step 0/1000  frames/s -  return -  0s, ? left  limit none\n" +
+                last + last);
 }
 
 }  // namespace

@@ -35,7 +35,8 @@ class CheckpointFolderTest : public ::testing::Test {
     store().Set(
         "v",
         Values(DType::kF32, Shape({1}), {static_cast<double>(step)}).view());
-    folder.Save(store(), {.step = step, .metadata = {}});
+    folder.Save(runtime::CopyVariables(store()),
+                {.step = step, .metadata = {}});
   }
 
   TemporaryFolder temporary_;

@@ -4,11 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
+#include "core/base/thread.h"
 #include "tests/support/graph_runner.h"
+#include "tests/support/message_of.h"
+#include "tests/support/stalled_disk.h"
 
 namespace replicant::learner {
 namespace {
@@ -55,6 +61,7 @@ class FakeWorkload : public Workload, public CheckpointedInput {
     saved_ids.push_back(id);
   }
   replay::CheckpointState PollSaved() override {
+    if (on_poll) on_poll();
     if (!problem.empty()) throw CommError(problem);
     return part;
   }
@@ -66,6 +73,7 @@ class FakeWorkload : public Workload, public CheckpointedInput {
   std::vector<uint64_t> saved_ids;
   replay::CheckpointState part = replay::CheckpointState::kSaved;
   std::string problem;
+  std::function<void()> on_poll;
 
  private:
   testing::GraphRunner runner_;
@@ -194,6 +202,93 @@ TEST_F(RunCheckpointerTest, WithoutTheInputsPartTheLastOneIsKeptIncomplete) {
   SaveLast();
   EXPECT_THAT(folder_.Steps(), IsEmpty());
   EXPECT_TRUE(std::filesystem::exists(folder_.PathOf(6)));
+}
+
+// The fleet kills a learner that takes longer than a minute to end.
+TEST_F(RunCheckpointerTest, OneDeadlineHoldsForAllOfTheEnd) {
+  workload_.part = replay::CheckpointState::kPending;
+  workload_.on_poll = [this] { clock_.Advance(seconds(1)); };
+  Step();
+  checkpointer_.Start(workload_.step);
+  Step(3);
+  const Clock::TimePoint begin = clock_.Now();
+  Step();
+  // the one under way, and then the last one
+  SaveLast();
+  EXPECT_LE(clock_.Now() - begin, seconds(50));
+  EXPECT_THAT(folder_.Steps(), IsEmpty());
+}
+
+class StalledRunCheckpointerTest : public RunCheckpointerTest {
+ protected:
+  testing::StalledDisk disk_{temporary_.path() / "stalled"};
+  DiskQueue queue_;
+  RunCheckpointer beside_{&folder_, &workload_, [] { return 7.5; }, &clock_,
+                          &queue_};
+};
+
+// Would catch a training that stands while an fsync does.
+TEST_F(StalledRunCheckpointerTest, TheTrainingGoesOn) {
+  disk_.Stall();
+  Step();
+  beside_.Start(workload_.step);
+  for (int i = 0; i < 20; ++i) {
+    static_cast<void>(workload_.Step({}));
+    beside_.Advance(workload_.step);
+  }
+  EXPECT_GT(workload_.step, 15);
+  EXPECT_THAT(workload_.saved_ids, ElementsAre(1));
+  EXPECT_THAT(folder_.Steps(), IsEmpty());
+  EXPECT_FALSE(beside_.completed_at());
+  disk_.Resume();
+  // the learner's part, then the manifest
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(queue_.Await(std::chrono::minutes(1)));
+    beside_.Advance(workload_.step);
+  }
+  EXPECT_TRUE(queue_.Await(std::chrono::minutes(1)));
+  beside_.Advance(workload_.step);
+  EXPECT_THAT(folder_.Steps(), ElementsAre(3));
+  EXPECT_TRUE(beside_.completed_at());
+}
+
+TEST_F(StalledRunCheckpointerTest, TheEndWaitsForTheDiskUpToItsDeadline) {
+  disk_.Stall();
+  Step(4);
+  const Thread time("time", [&](const Thread::StopToken& token) {
+    while (!token.IsStopRequested()) {
+      clock_.Advance(seconds(1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  EXPECT_THAT(testing::MessageOf<IoError>([&] {
+                beside_.SaveLast(workload_.step,
+                                 []() -> std::optional<int64_t> { return {}; });
+              }),
+              ::testing::StartsWith(
+                  "no checkpoint of step 4: the disk stands still; "));
+  disk_.Resume();
+}
+
+// The variables are those of the cut, whatever is learned while they are
+// written.
+TEST_F(StalledRunCheckpointerTest, WhatIsWrittenIsAsItWasAtTheCut) {
+  const auto value = [](double v) {
+    return testing::Values(DType::kF32, Shape({1}), {v});
+  };
+  workload_.variables().Set("v", value(3.0).view());
+  disk_.Stall();
+  Step();
+  beside_.Start(workload_.step);
+  for (int i = 0; i < 4; ++i) {
+    static_cast<void>(workload_.Step({}));
+    beside_.Advance(workload_.step);
+  }
+  workload_.variables().Set("v", value(4.0).view());
+  disk_.Resume();
+  beside_.SaveLast(3, []() -> std::optional<int64_t> { return {}; });
+  runtime::LoadCheckpoint(folder_.PathOf(3), workload_.variables());
+  EXPECT_EQ(testing::ToDoubles(workload_.variables().Get("v").view())[0], 3.0);
 }
 
 }  // namespace

@@ -304,7 +304,7 @@ void ParameterShard::Save(const std::filesystem::path& folder) const {
     workers += fmt::format("{} {}\n", worker.run, worker.pushed);
   }
   runtime::SaveCheckpoint(
-      folder, variables_,
+      folder, runtime::CopyVariables(variables_),
       {.step = gate_.version(), .metadata = {{kWorkers, workers}}});
 }
 

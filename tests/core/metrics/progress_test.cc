@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "core/base/clock.h"
 #include "core/base/error.h"
@@ -56,17 +57,65 @@ TEST_F(ProgressLineTest, ShowsCountsRatesAndValues) {
 
   // nothing is known of the rate yet
   progress.Update();
-  EXPECT_EQ(Printed(),
-            "step 0/100k 0% eta ?  steps/s -  env-steps 0  return 0\n");
+  EXPECT_EQ(Printed(), "step 0/100k  steps/s -  env-steps 0  return 0\n");
 
   clock_.Advance(seconds(30));
   steps_.Increment(12'600);
   episode_return_.Set(123.4);
   progress.Update();
-  // 420 a second: 87400 more take 208 s
   EXPECT_EQ(Printed(),
-            "step 12.6k/100k 12% eta 3m28s  steps/s 420  env-steps 50.4k  "
-            "return 123.4\n");
+            "step 12.6k/100k  steps/s 420  env-steps 50.4k  return 123.4\n");
+}
+
+// Of several limits of a run, the first to be reached ends it.
+TEST_F(ProgressLineTest, ShowsTheTimePassedAndLeft) {
+  ProgressLine progress(options_, clock_);
+  double time = 0.0;
+  progress.AddTime({{.value = [&] { return steps_.value(); }, .goal = 100'000},
+                    {.value = [&] { return time; }, .goal = 3600.0}});
+  progress.Update();
+  EXPECT_EQ(Printed(), "0s, ? left\n");
+  clock_.Advance(seconds(30));
+  // 420 a second: 87400 more take 208 s
+  steps_.Increment(12'600);
+  time = 30.0;
+  progress.Update();
+  EXPECT_EQ(Printed(), "30s, 3m28s left\n");
+  clock_.Advance(seconds(60));
+  time = 90.0;
+  progress.Update();
+  EXPECT_EQ(Printed(), "1m30s, 58m30s left\n");
+}
+
+TEST_F(ProgressLineTest, WithoutALimitOnlyThePassedTimeIsShown) {
+  ProgressLine progress(options_, clock_);
+  progress.AddTime({});
+  clock_.Advance(seconds(75));
+  progress.Update();
+  EXPECT_EQ(Printed(), "1m15s\n");
+}
+
+// Would catch a line that ends in "samples/inse...".
+TEST_F(ProgressLineTest, WhatDoesNotFitIsLeftOut) {
+  FakeTerminal terminal(40);
+  ProgressLine progress({.fd = terminal.fd()}, clock_);
+  std::string problem;
+  progress.AddText("problem:", [&] { return problem; });
+  progress.AddValue("return", [] { return 123.4; });
+  progress.AddForms("limit", [] {
+    return std::vector<std::string>{"actors: learner waits 60% (no batch)",
+                                    "actors: learner waits", "a"};
+  });
+  progress.AddText("samples/insert", [] { return "32"; });
+  progress.AddText("x", [] { return "1"; });
+  progress.Update();
+  EXPECT_THAT(terminal.Screen(),
+              ElementsAre("return 123.4  limit a  x 1", "0"));
+  problem = "learner-0 waits";
+  clock_.Advance(seconds(1));
+  progress.Update();
+  EXPECT_THAT(terminal.Screen(),
+              ElementsAre("problem: learner-0 waits  return 123.4", "0"));
 }
 
 TEST_F(ProgressLineTest, ShowsText) {
@@ -102,20 +151,7 @@ TEST_F(ProgressLineTest, TheEndShowsTheLastState) {
     progress.Update();
     steps_.Increment(10);
   }
-  EXPECT_EQ(Printed(), "step 0/10 0% eta ?\nstep 10/10 100%\n");
-}
-
-// 99.6 % is not yet done, and no goal is passed by more than 100 %.
-TEST_F(ProgressLineTest, PercentsAreRoundedDownAndEndAt100) {
-  double value = 996;
-  ProgressLine progress(options_, clock_);
-  progress.AddCount(
-      "step", [&] { return value; }, 1000);
-  progress.Update();
-  value = 1001;
-  clock_.Advance(seconds(30));
-  progress.Update();
-  EXPECT_EQ(Printed(), "step 996/1000 99% eta ?\nstep 1001/1000 100%\n");
+  EXPECT_EQ(Printed(), "step 0/10\nstep 10/10\n");
 }
 
 TEST_F(ProgressLineTest, ALiveLineIsRewrittenInPlace) {
@@ -152,8 +188,8 @@ TEST_F(ProgressLineTest, IntervalsMustBePositive) {
     FAIL() << "no InvalidArgument";
   } catch (const InvalidArgument& e) {
     EXPECT_STREQ(e.what(),
-                 "ProgressLine: live_interval, plain_interval and rate_window "
-                 "must be > 0, got 0 ns");
+                 "ProgressLine: live_interval, plain_interval, rate_window and "
+                 "left_window must be > 0, got 0 ns");
   }
 }
 

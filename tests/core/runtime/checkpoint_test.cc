@@ -33,7 +33,7 @@ class CheckpointTest : public ::testing::Test {
  protected:
   CheckpointTest() {
     saved_.store().Set("net/weight", value_.view());
-    SaveCheckpoint(path_, saved_.store(),
+    SaveCheckpoint(path_, CopyVariables(saved_.store()),
                    {.step = 7, .metadata = {{"seed", "11"}}});
   }
 
@@ -63,7 +63,9 @@ TEST_F(CheckpointTest, NothingButTheCheckpointIsLeftInTheFolder) {
 }
 
 TEST_F(CheckpointTest, IsNeverWrittenOver) {
-  EXPECT_EQ(MessageOf([&] { SaveCheckpoint(path_, saved_.store(), {}); }),
+  EXPECT_EQ(MessageOf([&] {
+              SaveCheckpoint(path_, CopyVariables(saved_.store()), {});
+            }),
             fmt::format("{}: is there already; a checkpoint is never written "
                         "over",
                         path_.string()));
