@@ -39,8 +39,8 @@ EvaluationRecord ParseLine(const nlohmann::json& line) {
   return record;
 }
 
-double UnixSeconds(const Clock& clock) {
-  return static_cast<double>(clock.UnixNanos()) * 1e-9;
+double SteadySeconds(const Clock& clock) {
+  return ToSeconds(clock.Now().time_since_epoch());
 }
 
 }  // namespace
@@ -82,7 +82,8 @@ std::vector<EvaluationRecord> ReadEvaluations(
 double FindBeginning(const std::filesystem::path& run_folder,
                      const Clock& clock) {
   const std::vector<EvaluationRecord> records = ReadEvaluations(run_folder);
-  return UnixSeconds(clock) - (records.empty() ? 0.0 : records.back().seconds);
+  return SteadySeconds(clock) -
+         (records.empty() ? 0.0 : records.back().seconds);
 }
 
 EvaluationLog::EvaluationLog(const std::filesystem::path& run_folder,
@@ -100,7 +101,7 @@ EvaluationLog::EvaluationLog(const std::filesystem::path& run_folder,
 
 double EvaluationLog::Now() const {
   // rounded to milliseconds for human readers
-  return std::round(1e3 * (UnixSeconds(clock_) - began_s_)) / 1e3;
+  return std::round(1e3 * (SteadySeconds(clock_) - began_s_)) / 1e3;
 }
 
 void EvaluationLog::Write(const EvaluationRecord& record) {

@@ -39,8 +39,9 @@ EvaluationRecord MakeRecord(double seconds, int64_t step,
 std::vector<EvaluationRecord> ReadEvaluations(
     const std::filesystem::path& run_folder);
 
-// Returns when a run that resumes now has begun, in seconds since 1970: the
-// present minus the time of its last evaluation.
+// Returns when a run that resumes now has begun, in seconds on Clock::Now():
+// the present minus the time of its last evaluation. All processes of a host
+// share that time, which a change of the wall clock does not move.
 double FindBeginning(const std::filesystem::path& run_folder,
                      const Clock& clock = Clock::Real());
 
@@ -56,8 +57,9 @@ double FindBeginning(const std::filesystem::path& run_folder,
 // process writes a run's log.
 class EvaluationLog {
  public:
-  // `began_s` is when the run began, in seconds since 1970. `disk` writes the
-  // files; null: Write() does. Throws IoError if the folder cannot be written.
+  // `began_s` is when the run began, as FindBeginning() gives it. `disk` writes
+  // the files; null: Write() does. Throws IoError if the folder cannot be
+  // written.
   EvaluationLog(const std::filesystem::path& run_folder, double began_s,
                 Clock* clock = &Clock::Real(), DiskQueue* disk = nullptr);
 

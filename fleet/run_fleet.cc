@@ -12,6 +12,7 @@
 #include "core/metrics/progress.h"
 #include "core/rpc/server.h"
 #include "fleet/backends/local.h"
+#include "fleet/log_follower.h"
 #include "fleet/metrics_page.h"
 
 namespace replicant::fleet {
@@ -34,6 +35,10 @@ class HeartbeatServer {
   ~HeartbeatServer() { server_.Stop(); }
 
   const std::string& endpoint() const { return endpoint_; }
+  // Throws what has ended its loop.
+  void Check() {
+    if (!loop_.IsRunning()) loop_.Join();
+  }
 
  private:
   std::string Attach(rpc::HeartbeatMonitor* monitor) {
@@ -74,13 +79,15 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
   }
 
   rpc::HeartbeatMonitor monitor;
-  const HeartbeatServer server(&monitor);
+  HeartbeatServer server(&monitor);
   LocalBackend backend;
   Supervisor supervisor({.config = run.config,
                          .heartbeat_endpoint = server.endpoint(),
                          .seed = run.seed},
                         run.roles, &folder, &backend, &monitor, &Clock::Real());
 
+  // after the progress line, above which its lines appear
+  LogFollower logs;
   int num_signals = 0;
   while (!supervisor.IsFinished()) {
     if (stop.count() > num_signals) {
@@ -88,12 +95,18 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
       supervisor.RequestStop("stopped by a signal");
       if (num_signals > 1) supervisor.StopNow("stopped by a second signal");
     }
+    server.Check();
     supervisor.Step();
     const std::vector<Supervisor::RoleView> roles = supervisor.Roles();
     const std::vector<rpc::HeartbeatMonitor::Entry> beats = monitor.All();
     status.Update(roles, beats, supervisor.IsStopping(), Clock::Real().Now(),
                   folder.DiskWaitSeconds());
     if (page) page->Update(roles, beats);
+    for (const Supervisor::RoleView& role : roles) {
+      if (role.incarnation == 0) continue;
+      logs.Follow(role.id.ToString(),
+                  folder.LogFile(role.id, role.incarnation));
+    }
     progress.Update();
     if (!supervisor.IsFinished()) AwaitEvent(supervisor, stop, num_signals);
   }

@@ -114,8 +114,14 @@ void Supervisor::CheckExit(Member& member) {
     }
     return;
   }
-  HandleFailure(member,
-                was_killed ? member.killed_because : status->ToString());
+  if (was_killed) return HandleFailure(member, member.killed_because);
+  // the last line of a process that has ended by itself says why
+  const std::string last_line =
+      status->signal == 0
+          ? LogTail(LogOf(member), /*max_lines=*/1, /*indent=*/"")
+          : "";
+  HandleFailure(member, status->ToString(), last_line,
+                status->code == kExitConfig && !member.has_run);
 }
 
 void Supervisor::CheckHeartbeat(Member& member) {
@@ -235,30 +241,36 @@ void Supervisor::Kill(Member& member, std::string why) {
   member.process->Signal(SIGKILL);
 }
 
-void Supervisor::HandleFailure(Member& member, const std::string& why) {
+void Supervisor::HandleFailure(Member& member, const std::string& why,
+                               const std::string& last_line,
+                               bool is_of_configuration) {
   const std::string name = member.spec.id.ToString();
   const RestartPolicy& policy = member.tracker.policy();
   ++member.num_failures;
   member.last_failure = why;
   const std::optional<Clock::Duration> pause = member.tracker.Failed(now_);
-  if (pause) {
+  if (pause && !is_of_configuration) {
     member.phase = RolePhase::kBackingOff;
     member.start_at = now_ + *pause;
     spdlog::warn(
-        "{}: {}; starts again in {:.2g} s ({} of {} restarts in {:g} "
+        "{}: {}{}; starts again in {:.2g} s ({} of {} restarts in {:g} "
         "s); see {}",
-        name, why, ToSeconds(*pause), member.tracker.num_recent(),
-        policy.budget, policy.window_s, LogOf(member));
+        name, why, last_line.empty() ? "" : " (" + last_line + ")",
+        ToSeconds(*pause), member.tracker.num_recent(), policy.budget,
+        policy.window_s, LogOf(member));
     return;
   }
   member.phase = RolePhase::kEnded;
   const std::string tail =
       LogTail(LogOf(member), kLogTailLines, /*indent=*/"  ");
-  const std::string message = fmt::format(
-      "{}: {}, after the {} restarts in {:g} s that are "
-      "allowed; {} {}{}",
-      name, why, policy.budget, policy.window_s, LogOf(member),
-      tail.empty() ? "is empty" : "ends with:\n", tail);
+  const std::string end =
+      is_of_configuration
+          ? "; nothing but another configuration can help"
+          : fmt::format(", after the {} restarts in {:g} s that are allowed",
+                        policy.budget, policy.window_s);
+  const std::string message =
+      fmt::format("{}: {}{}; {} {}{}", name, why, end, LogOf(member),
+                  tail.empty() ? "is empty" : "ends with:\n", tail);
   if (member.spec.is_optional) {
     spdlog::warn("the run continues without {}", message);
   } else {

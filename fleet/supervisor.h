@@ -52,7 +52,8 @@ struct RunResult {
 // start_timeout_s, or sends no heartbeat for heartbeat_timeout_s. A failed role
 // is killed if it still lives, and restarted as its RestartPolicy allows. When
 // the budget of a role is spent the run fails and the other roles drain; if the
-// role is optional the run continues with a warning.
+// role is optional the run continues with a warning. A role that ends with
+// kExitConfig before it has run has no budget: nothing heals a configuration.
 //
 // A role that completes the run may give the reason in its last heartbeat, as
 // the reason of kDraining.
@@ -129,7 +130,11 @@ class Supervisor {
   void AdvanceStop();
   // Sends SIGKILL; CheckExit() finds the end of the process.
   void Kill(Member& member, std::string why);
-  void HandleFailure(Member& member, const std::string& why);
+  // `last_line` is what the process has said last. If the configuration is the
+  // cause, the role is not started again.
+  void HandleFailure(Member& member, const std::string& why,
+                     const std::string& last_line = "",
+                     bool is_of_configuration = false);
   void BeginStop(RunStatus status, std::string message);
   std::string LogOf(const Member& member) const;
   // Makes the file for the output of a process; "" if it cannot be made, which

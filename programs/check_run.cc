@@ -1,12 +1,16 @@
 #include "programs/check_run.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/kernels/backend.h"
 #include "core/rpc/socket.h"
 #include "env/camera.h"
 
@@ -42,7 +46,15 @@ void CheckAddresses(const RunConfig& config) {
       addresses.emplace_back("learner.replication.servers", endpoint);
     }
   }
-  for (const auto& [key, endpoint] : addresses) {
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const auto& [key, endpoint] = addresses[i];
+    const auto same = std::ranges::find(
+        addresses, endpoint, &std::pair<std::string, std::string>::second);
+    if (same < addresses.begin() + static_cast<std::ptrdiff_t>(i) &&
+        !endpoint.ends_with(":*")) {
+      throw ConfigError(fmt::format("{}: {} is that of {}, too; want another",
+                                    key, endpoint, same->first));
+    }
     // a second bind of an ipc address takes it over, so a trial says nothing;
     // with keys, the service itself refuses
     if (!endpoint.starts_with("tcp://") || !config.replay.key_file.empty()) {
@@ -55,6 +67,15 @@ void CheckAddresses(const RunConfig& config) {
       throw ConfigError(fmt::format("{}: {}", key, error.what()));
     }
   }
+}
+
+void CheckBackend(const RunConfig& config) {
+  const std::string& backend = config.learner.replication.backend;
+  const std::vector<std::string> usable = kernels::BuiltBackends();
+  if (std::ranges::find(usable, backend) != usable.end()) return;
+  throw ConfigError(fmt::format(
+      "learner.replication.backend: '{}' cannot run here; allowed: {}", backend,
+      fmt::join(usable, ", ")));
 }
 
 void CheckHeartbeats(const RunConfig& config) {

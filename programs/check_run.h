@@ -13,11 +13,14 @@ agents::TaskSpec CheckRun(const RunConfig& config,
                           const env::TaskRegistry& tasks);
 
 // Throws ConfigError if the run cannot listen at one of its addresses: the
-// address is in use, or not one of this host.
+// address is in use, not one of this host, or given twice.
 void CheckAddresses(const RunConfig& config);
 
 // Throws ConfigError if the fleet would kill a silent learner of several
 // processes before they could name the one that stands still.
 void CheckHeartbeats(const RunConfig& config);
+
+// Throws ConfigError if the learner's backend cannot run here.
+void CheckBackend(const RunConfig& config);
 
 }  // namespace replicant::programs

@@ -36,10 +36,11 @@ struct Options {
   std::optional<std::string> video;
   std::string began_ms;
 
-  // When the run began, in seconds since 1970.
+  // When the run began, as actors::FindBeginning() gives it.
   double BeganSeconds() const {
-    return 1e-3 * static_cast<double>(ParseInteger("--began_ms", began_ms,
-                                                   {0, int64_t{1} << 53}));
+    constexpr int64_t kMax = int64_t{1} << 53;
+    return 1e-3 * static_cast<double>(
+                      ParseInteger("--began_ms", began_ms, {-kMax, kMax}));
   }
 };
 
@@ -244,8 +245,8 @@ void AddOptions(config::CommandLine& command_line, Options* options) {
       "default: a file in the run's folder");
   command_line.AddOption(
       "--began_ms", &options->began_ms,
-      "start of the run, in milliseconds since 1970; with it, the result is "
-      "appended to the run's evaluations.jsonl");
+      "start of the run, in milliseconds of this host's steady clock; with it, "
+      "the result is appended to the run's evaluations.jsonl");
 }
 
 }  // namespace

@@ -233,6 +233,7 @@ Program FleetProgram() {
             agents::TaskSpec task;
             // every check comes before there is a folder
             CheckHeartbeats(config);
+            CheckBackend(config);
             fleet::CheckMetricsAddress(config.fleet);
             if (config.has_actors()) {
               task = CheckRun(config, invocation.registry.tasks);

@@ -24,7 +24,7 @@ struct RolePlan {
   // Undefined for a run without actors.
   agents::TaskSpec task;
   std::filesystem::path run_folder;
-  // When the run began, in milliseconds since 1970.
+  // actors::FindBeginning(), in milliseconds.
   std::string began_ms;
 };
 

@@ -80,11 +80,13 @@ void DrawLearningCurve(const std::vector<actors::EvaluationRecord>& records,
                        const std::filesystem::path& file) {
   const TemporaryFolder folder("replicant-curve");
   const std::filesystem::path script = folder.path() / "curve.gp";
+  // gnuplot makes its output before it fails, and ends well on a full disk
+  const std::filesystem::path drawn = folder.path() / "curve.png";
   AtomicWriteFile(
       script,
       "set terminal pngcairo size 960,540 noenhanced\n"
       "set output " +
-          Quote(file.string()) + "\n" + DataBlock(records) + "set title " +
+          Quote(drawn.string()) + "\n" + DataBlock(records) + "set title " +
           Quote(title) +
           "\n"
           "set xlabel 'minutes'\n"
@@ -113,6 +115,12 @@ void DrawLearningCurve(const std::vector<actors::EvaluationRecord>& records,
     throw IoError(fmt::format("learning curve {}: gnuplot ended with {}: {}",
                               file.string(), result.status.ToString(),
                               result.output));
+  }
+  try {
+    AtomicWriteFile(file, ReadFile(drawn));
+  } catch (const IoError& e) {
+    throw IoError(
+        fmt::format("learning curve {}: {}", file.string(), e.what()));
   }
 }
 

@@ -14,6 +14,8 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/openmp.h"
+#include "core/base/process.h"
+#include "core/rpc/heartbeat_sender.h"
 #include "programs/actor_program.h"
 #include "programs/evaluator_program.h"
 #include "programs/fleet_program.h"
@@ -54,13 +56,22 @@ const Program* Find(const std::vector<Program>& programs,
   return found == programs.end() ? nullptr : &*found;
 }
 
-// Runs `main`; an exception becomes a line on stderr and exit code 1.
+// Whether the cause of an exception is the configuration.
+bool IsOfConfiguration(const std::exception& e) {
+  return dynamic_cast<const ConfigError*>(&e) != nullptr ||
+         dynamic_cast<const InvalidArgument*>(&e) != nullptr ||
+         dynamic_cast<const DeviceError*>(&e) != nullptr;
+}
+
+// Runs `main`; an exception becomes a line on stderr and an exit code.
 int Guard(const std::string& name, const std::function<int()>& main) {
   try {
     return main();
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(), e.what());
-    return 1;
+    const bool is_role =
+        !rpc::HeartbeatSenderOptions::FromEnvironment({}).endpoint.empty();
+    return is_role && IsOfConfiguration(e) ? kExitConfig : 1;
   }
 }
 

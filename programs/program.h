@@ -50,7 +50,9 @@ std::vector<Program> AllPrograms();
 // argument is the name of the program. Reads the command line and the
 // configuration, sets up the log and returns the exit code of the program.
 // --help and --print_config_docs print and return 0. An exception ends the
-// program with one line on stderr, "NAME: MESSAGE", and 1.
+// program with one line on stderr, "NAME: MESSAGE", and 1. A role of a fleet
+// ends with kExitConfig if the exception is a ConfigError, InvalidArgument or
+// DeviceError, whose cause is the configuration.
 //
 // Idle OpenMP threads sleep, in the processes that a program starts too.
 int RunProgram(int argc, char** argv, const Registry& registry);

@@ -117,9 +117,10 @@ void Beat(const replay::ShardConfig& config, const replay::ShardStatus& status,
 }
 
 // Waits for a stop signal; serves metrics and saves checkpoints meanwhile.
+// Throws what has ended `loop`, which serves.
 void RunUntilStopped(const replay::ReplayConfig& config, const StopSignal& stop,
                      const replay::Shard& shard, const rpc::Server& server,
-                     replay::CheckpointSaver* saver,
+                     replay::CheckpointSaver* saver, Thread* loop,
                      rpc::HeartbeatSender* heartbeat) {
   metrics::Registry registry;
   std::optional<metrics::Exposer> exposer;
@@ -133,6 +134,10 @@ void RunUntilStopped(const replay::ReplayConfig& config, const StopSignal& stop,
   const auto interval = FromSeconds(config.checkpoint_interval_s);
   Clock::TimePoint next_checkpoint = clock.Now() + interval;
   while (stop.count() == 0 && !heartbeat->StopOrder()) {
+    if (!loop->IsRunning()) {
+      loop->Join();
+      throw CommError("replay: the loop that serves has ended");
+    }
     const replay::ShardStatus status = shard.Status();
     std::optional<replay::CheckpointStatus> checkpoints;
     if (saver != nullptr) checkpoints = saver->Status();
@@ -191,7 +196,7 @@ int Serve(const replay::ReplayConfig& config) {
   Thread loop("replay", [&](const Thread::StopToken&) { server.Run(); });
   const StopOnExit stop_on_exit{server};
 
-  RunUntilStopped(config, stop, shard, server, saver ? &*saver : nullptr,
+  RunUntilStopped(config, stop, shard, server, saver ? &*saver : nullptr, &loop,
                   &heartbeat);
   heartbeat.SetState(rpc::RoleState::kDraining, "the last checkpoint");
   spdlog::info("stopping");

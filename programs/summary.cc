@@ -117,8 +117,9 @@ std::string SummaryTable(const RunConfig& config, const RunTotals& totals,
                       FormatQuantity(totals.samples_per_insert));
   }
   AddReturns(records, &rows);
+  std::error_code no_curve;
   if (const auto curve = run_folder / "curve.png";
-      std::filesystem::exists(curve)) {
+      std::filesystem::file_size(curve, no_curve) > 0 && !no_curve) {
     rows.emplace_back("learning curve", curve.string());
   }
   if (const auto video = NewestVideo(run_folder)) {

@@ -13,6 +13,10 @@
 
 namespace replicant {
 
+// Exit code of a program that cannot run with its configuration: EX_CONFIG of
+// sysexits.h. Starting it again does not help.
+inline constexpr int kExitConfig = 78;
+
 // How a process ended.
 struct ExitStatus {
   // exit code, or -1 if a signal ended it

@@ -139,6 +139,7 @@ Thread::Thread(std::string name, const CpuSet& cpus, Function function)
         } catch (...) {
           exception_ = std::current_exception();
         }
+        has_ended_.store(true, std::memory_order_release);
       });
   try {
     placed.get();

@@ -53,7 +53,8 @@ std::string ThreadName();
 // function. The destructor requests a stop and joins; it logs an exception that
 // no Join() has rethrown as an error.
 //
-// Thread-safety: the methods are for one owner; the token is for any thread.
+// Thread-safety: the methods are for one owner, IsRunning() and the token for
+// any thread.
 class Thread {
  public:
   class StopToken {
@@ -76,6 +77,10 @@ class Thread {
   Thread(const Thread&) = delete;
   Thread& operator=(const Thread&) = delete;
 
+  // Whether the function still runs; once it does not, Join() returns or throws
+  // at once.
+  bool IsRunning() const { return !has_ended_.load(std::memory_order_acquire); }
+
   void RequestStop();
   // Waits for the end and throws what the function threw. A second call
   // returns at once.
@@ -86,6 +91,7 @@ class Thread {
  private:
   const std::string name_;
   StopToken token_;
+  std::atomic<bool> has_ended_{false};
   // written by the thread before it ends, read after the join
   std::exception_ptr exception_;
   std::thread thread_;

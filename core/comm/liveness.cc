@@ -181,9 +181,10 @@ void Liveness::HandleBeat(rpc::Request& request,
                                       table_.size(), beat.rank));
   }
   rank_of_peer_[request.peer_id] = rank;
-  table_.Hear(rank, std::move(beat.state));
-  // the previous request, held until now
+  // the previous request, held until now: if its connection broke, the answer
+  // tells the table so before this request revives the rank
   Answer(rank);
+  table_.Hear(rank, std::move(beat.state));
   held_.emplace(rank, HeldBeat{responder, Now()});
   if (!beat.problem.empty()) SetVerdict(beat.problem);
   if (beat.is_leaving) {

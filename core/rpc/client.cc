@@ -98,7 +98,7 @@ std::optional<Client::RequestId> Client::Start(uint16_t kind, Message payload,
   pending.deadline = Now() + options.timeout;
   next_request_timer_ = std::min(next_request_timer_, pending.deadline);
   ++metrics_.requests;
-  unsent_.push_back(id);
+  unsent_.insert(id);
   SendUnsent();
   return id;
 }
@@ -111,19 +111,14 @@ CallReply Client::Wait(RequestId id) {
     Step(found->second.deadline);
   }
   CallReply reply = std::move(found->second.reply);
-  pending_.erase(found);
+  Forget(id);
   return reply;
 }
 
 std::optional<Client::RequestId> Client::WaitAny(Clock::Duration timeout) {
   const Clock::TimePoint end = Now() + timeout;
   while (true) {
-    // skips requests that Wait() has returned already
-    while (!done_.empty()) {
-      const RequestId id = done_.front();
-      done_.pop_front();
-      if (pending_.contains(id)) return id;
-    }
+    if (!done_.empty()) return done_.extract(done_.begin()).value();
     if (pending_.empty() || is_closed_ || Now() >= end) return std::nullopt;
     Step(end);
   }
@@ -142,7 +137,7 @@ CallReply Client::Call(uint16_t kind, Message payload,
   try {
     return Wait(*id);
   } catch (...) {
-    pending_.erase(*id);
+    Forget(*id);
     throw;
   }
 }
@@ -259,22 +254,19 @@ void Client::SendHello(Clock::TimePoint now) {
 
 void Client::SendUnsent() {
   while (session_id_ != 0 && !is_send_blocked_ && !unsent_.empty()) {
-    const RequestId id = unsent_.front();
-    const auto found = pending_.find(id);
-    if (found != pending_.end() && !found->second.is_done) {
-      Pending& pending = found->second;
-      const uint32_t flags = pending.has_crc ? uint32_t{kPayloadCrc} : 0;
-      if (SendMessage(pending.kind, flags, id, pending.payload) !=
-          SendResult::kOk) {
-        return;
-      }
-      pending.is_sent = true;
-      pending.retry_at = Now() + pending.attempt_timeout;
-      if (pending.is_idempotent) {
-        next_request_timer_ = std::min(next_request_timer_, pending.retry_at);
-      }
+    const RequestId id = *unsent_.begin();
+    Pending& pending = pending_.at(id);
+    const uint32_t flags = pending.has_crc ? uint32_t{kPayloadCrc} : 0;
+    if (SendMessage(pending.kind, flags, id, pending.payload) !=
+        SendResult::kOk) {
+      return;
     }
-    unsent_.pop_front();
+    pending.is_sent = true;
+    pending.retry_at = Now() + pending.attempt_timeout;
+    if (pending.is_idempotent) {
+      next_request_timer_ = std::min(next_request_timer_, pending.retry_at);
+    }
+    unsent_.erase(id);
   }
 }
 
@@ -479,14 +471,21 @@ void Client::ResendOrGiveUp() {
 void Client::Resend(RequestId id, Pending& pending) {
   ++metrics_.retries;
   pending.is_sent = false;
-  unsent_.push_back(id);
+  unsent_.insert(id);
 }
 
 void Client::Finish(RequestId id, Pending& pending, CallReply reply) {
   pending.is_done = true;
   pending.payload.clear();
   pending.reply = std::move(reply);
-  done_.push_back(id);
+  unsent_.erase(id);
+  done_.insert(id);
+}
+
+void Client::Forget(RequestId id) {
+  pending_.erase(id);
+  unsent_.erase(id);
+  done_.erase(id);
 }
 
 void Client::Close() {

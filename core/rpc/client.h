@@ -2,10 +2,10 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 
@@ -128,6 +128,9 @@ class Client {
   // Waits for the reply, at most until the request's timeout. `id` must be one
   // of Start() that has not been waited for (checked).
   CallReply Wait(RequestId id);
+  // Whether Wait() would return at once; false, too, once the context was shut
+  // down. `id` as for Wait().
+  bool IsDone(RequestId id) const { return pending_.at(id).is_done; }
   // Waits until some request is done, whose reply Wait() then returns at once.
   // std::nullopt after `timeout`, or at once if no request is under way.
   [[nodiscard]] std::optional<RequestId> WaitAny(Clock::Duration timeout);
@@ -201,6 +204,7 @@ class Client {
   void ResendOrGiveUp();
   void Resend(RequestId id, Pending& pending);
   void Finish(RequestId id, Pending& pending, CallReply reply);
+  void Forget(RequestId id);
   void Close();
   static Clock::TimePoint Now() { return Clock::Real().Now(); }
 
@@ -214,9 +218,10 @@ class Client {
   uint64_t last_session_id_ = 0;  // survives the loss of the session
   RequestId last_request_id_ = 0;
   std::map<RequestId, Pending> pending_;
-  // ids to be sent, oldest first; may hold ids that are done or gone
-  std::deque<RequestId> unsent_;
-  std::deque<RequestId> done_;  // not yet returned by WaitAny() or Wait()
+  // of pending_: to be sent, the oldest first, and not yet returned by
+  // WaitAny() or Wait()
+  std::set<RequestId> unsent_;
+  std::set<RequestId> done_;
   bool is_closed_ = false;
   // there was no connection, or no room in the queue, for the last message
   bool is_send_blocked_ = false;

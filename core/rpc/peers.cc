@@ -4,17 +4,20 @@
 
 namespace replicant::rpc {
 
-bool Peers::Hello(uint64_t id, std::string_view name, Clock::TimePoint now) {
+bool Peers::Hello(uint64_t id, std::string_view name, std::string_view address,
+                  Clock::TimePoint now) {
   const auto found = peers_.find(id);
   if (found == peers_.end() && peers_.size() >= max_peers_) return false;
-  peers_[id] = {id, std::string(name), now};
+  peers_[id] = {id, std::string(name), now, std::string(address)};
   return true;
 }
 
-const Peer* Peers::Touch(uint64_t id, Clock::TimePoint now) {
+const Peer* Peers::Touch(uint64_t id, std::string_view address,
+                         Clock::TimePoint now) {
   const auto found = peers_.find(id);
   if (found == peers_.end()) return nullptr;
   found->second.last_seen = now;
+  if (found->second.address != address) found->second.address = address;
   return &found->second;
 }
 

@@ -15,6 +15,7 @@ struct Peer {
   uint64_t id = 0;   // the sender id of its messages: one run of one client
   std::string name;  // the name in its hello ("actor-3")
   Clock::TimePoint last_seen;
+  std::string address;  // of the connection that it used last
 };
 
 // The clients of a server and when each was last heard of.
@@ -27,10 +28,11 @@ class Peers {
 
   // Adds a peer, or refreshes it if it is known. False if there is no room.
   [[nodiscard]] bool Hello(uint64_t id, std::string_view name,
-                           Clock::TimePoint now);
+                           std::string_view address, Clock::TimePoint now);
   // Refreshes a peer. nullptr if it is not known; otherwise valid until the
   // next call of Hello() or Expire().
-  const Peer* Touch(uint64_t id, Clock::TimePoint now);
+  const Peer* Touch(uint64_t id, std::string_view address,
+                    Clock::TimePoint now);
   // nullptr if it is not known; valid as long as that of Touch().
   const Peer* Find(uint64_t id) const;
   // Takes out the peers last seen before `oldest`. O(peers).

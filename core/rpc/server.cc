@@ -47,9 +47,10 @@ Server::Server(ZmqContext& context, Protocol protocol, ServerOptions options)
       socket_(context, SocketType::kRouter, options_.socket),
       peers_(options_.max_peers) {}
 
-void Server::Handle(uint16_t kind, Handler handler) {
+void Server::Handle(uint16_t kind, Handler handler, Answers answers) {
   REPLICANT_CHECK(kind >= 1 && kind < kFirstReservedKind, "kind {:#x}", kind);
-  const bool is_new = handlers_.emplace(kind, std::move(handler)).second;
+  const bool is_new =
+      handlers_.emplace(kind, KindHandler{std::move(handler), answers}).second;
   REPLICANT_CHECK(is_new, "a second handler of kind {}", kind);
 }
 
@@ -59,6 +60,15 @@ void Server::OnTick(std::function<void()> callback) {
 
 void Server::OnPeerExpired(std::function<void(const Peer&)> callback) {
   on_peer_expired_ = std::move(callback);
+}
+
+void Server::Probe(uint64_t peer_id) {
+  const Peer* peer = peers_.Find(peer_id);
+  if (peer == nullptr) return;
+  SendReply({.address = Frame::Copy(std::string_view(peer->address)),
+             .kind = kHeartbeatKind,
+             .sender_id = peer_id},
+            0, {});
 }
 
 void Server::OnPeerLost(std::function<void(const Peer&)> callback) {
@@ -144,11 +154,14 @@ void Server::RunTick() {
 
   for (const Peer& peer : peers_.Expire(now - options_.peer_timeout)) {
     ++counters_.peers_expired;
-    spdlog::warn("{} server: no message from {} for {} ms", protocol_.name,
-                 peer.name,
-                 std::chrono::duration_cast<std::chrono::milliseconds>(
-                     now - peer.last_seen)
-                     .count());
+    // whether that is a loss is known to the callback alone: an orderly end
+    // says nothing either
+    spdlog::debug("{} server: no message from {} for {} ms", protocol_.name,
+                  peer.name,
+                  std::chrono::duration_cast<std::chrono::milliseconds>(
+                      now - peer.last_seen)
+                      .count());
+    ForgetUnanswered(peer.id, "");
     if (on_peer_expired_) {
       Guard("peer expiry", [&] { on_peer_expired_(peer); });
     }
@@ -214,9 +227,10 @@ void Server::HandleEnvelope(Frame address, Envelope envelope) {
                          header.schema_hash, protocol_.ToString()));
     return;
   }
-  const Peer* peer = header.session_id == options_.session_id
-                         ? peers_.Touch(header.sender_id, Now())
-                         : nullptr;
+  const Peer* peer =
+      header.session_id == options_.session_id
+          ? peers_.Touch(header.sender_id, reply_to.address.text(), Now())
+          : nullptr;
   if (peer == nullptr) {
     ++counters_.unknown_session;
     SendError(std::move(reply_to), ErrorCode::kUnknownSession, "hello again");
@@ -249,7 +263,8 @@ void Server::HandleHello(ReplyTo reply_to, const Envelope& envelope) {
                          theirs.ToString()));
     return;
   }
-  if (!peers_.Hello(reply_to.sender_id, hello.sender_name, Now())) {
+  if (!peers_.Hello(reply_to.sender_id, hello.sender_name,
+                    reply_to.address.text(), Now())) {
     SendError(std::move(reply_to), ErrorCode::kBusy,
               fmt::format("the server has its limit of {} clients",
                           options_.max_peers));
@@ -268,9 +283,19 @@ void Server::HandleRequest(ReplyTo reply_to, Envelope envelope,
               fmt::format("no handler for messages of kind {}", kind));
     return;
   }
-  if (unanswered_.size() >= options_.max_unanswered) {
-    SendError(std::move(reply_to), ErrorCode::kBusy,
-              fmt::format("{} requests are waiting", unanswered_.size()));
+  const bool is_one_way = envelope.header.has(kOneWay);
+  std::unordered_map<uint64_t, uint64_t>& of_peer =
+      unanswered_of_peer_[peer.id];
+  if (const auto first = of_peer.find(envelope.header.request_id);
+      first != of_peer.end() && !is_one_way) {
+    // sent again: the answer that comes goes where the client is now
+    ++counters_.repeated;
+    unanswered_.at(first->second).reply_to = std::move(reply_to);
+    return;
+  }
+  if (const std::string why = Busy(peer.id);
+      !why.empty() && handler->second.answers == Answers::kLater) {
+    SendError(std::move(reply_to), ErrorCode::kBusy, why);
     return;
   }
   Request request;
@@ -278,14 +303,15 @@ void Server::HandleRequest(ReplyTo reply_to, Envelope envelope,
   request.request_id = envelope.header.request_id;
   request.peer_id = peer.id;
   request.peer_name = peer.name;
-  request.is_one_way = envelope.header.has(kOneWay);
+  request.is_one_way = is_one_way;
   request.payload = std::move(envelope.payload);
 
   const uint64_t token = ++last_token_;
+  of_peer[request.request_id] = token;
   unanswered_.emplace(token, Unanswered{std::move(reply_to), request.is_one_way,
                                         Now() + options_.reply_timeout});
   try {
-    handler->second(request, Responder(this, token));
+    handler->second.handle(request, Responder(this, token));
   } catch (const MalformedMessage& e) {
     ++counters_.malformed;
     AnswerError(token, ErrorCode::kMalformed, e.what());
@@ -299,14 +325,50 @@ void Server::HandleRequest(ReplyTo reply_to, Envelope envelope,
     AnswerError(token, ErrorCode::kFailed, e.what());
   }
   // no answer follows, so no state is kept
-  if (request.is_one_way) unanswered_.erase(token);
+  if (request.is_one_way) TakeUnanswered(token);
+}
+
+std::string Server::Busy(uint64_t peer_id) const {
+  if (unanswered_.size() >= options_.max_unanswered) {
+    return fmt::format("{} requests are waiting", unanswered_.size());
+  }
+  const auto of_peer = unanswered_of_peer_.find(peer_id);
+  if (of_peer != unanswered_of_peer_.end() &&
+      of_peer->second.size() >= options_.max_unanswered_of_peer) {
+    return fmt::format("{} requests of this client are waiting",
+                       of_peer->second.size());
+  }
+  return "";
+}
+
+void Server::ForgetUnanswered(uint64_t peer_id, std::string_view address) {
+  const auto of_peer = unanswered_of_peer_.find(peer_id);
+  if (of_peer == unanswered_of_peer_.end()) return;
+  std::vector<uint64_t> tokens;
+  for (const auto& [request_id, token] : of_peer->second) {
+    if (address.empty() ||
+        unanswered_.at(token).reply_to.address.text() == address) {
+      tokens.push_back(token);
+    }
+  }
+  for (const uint64_t token : tokens) TakeUnanswered(token);
+}
+
+std::optional<Server::Unanswered> Server::TakeUnanswered(uint64_t token) {
+  auto taken = unanswered_.extract(token);
+  if (taken.empty()) return std::nullopt;
+  Unanswered request = std::move(taken.mapped());
+  const auto of_peer = unanswered_of_peer_.find(request.reply_to.sender_id);
+  of_peer->second.erase(request.reply_to.request_id);
+  if (of_peer->second.empty()) unanswered_of_peer_.erase(of_peer);
+  return request;
 }
 
 bool Server::Answer(uint64_t token, uint32_t flags, Message payload) {
-  auto request = unanswered_.extract(token);
-  if (request.empty()) return false;
-  if (request.mapped().is_one_way) return true;
-  SendReply(std::move(request.mapped().reply_to), flags, std::move(payload));
+  std::optional<Unanswered> request = TakeUnanswered(token);
+  if (!request) return false;
+  if (request->is_one_way) return true;
+  SendReply(std::move(request->reply_to), flags, std::move(payload));
   return true;
 }
 
@@ -349,6 +411,7 @@ void Server::SendReply(ReplyTo reply_to, uint32_t flags, Message payload) {
   Message envelope = Encode(header, std::move(payload));
   const size_t size_bytes = SizeBytes(envelope);
 
+  const std::string address(reply_to.address.text());
   Message message;
   message.reserve(envelope.size() + 1);
   message.push_back(std::move(reply_to.address));
@@ -364,6 +427,7 @@ void Server::SendReply(ReplyTo reply_to, uint32_t flags, Message payload) {
       break;
     case SendResult::kUnroutable:
       ++counters_.dropped_unroutable;
+      ForgetUnanswered(reply_to.sender_id, address);
       if (const Peer* peer = peers_.Find(reply_to.sender_id);
           peer != nullptr && on_peer_lost_) {
         Guard("peer loss", [&] { on_peer_lost_(*peer); });

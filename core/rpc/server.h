@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -27,8 +28,10 @@ struct ServerOptions {
   // Time after which an unanswered request gets kDeadline.
   Clock::Duration reply_timeout = std::chrono::seconds(60);
   size_t max_peers = 4096;
-  // Maximum number of unanswered requests; one more gets kBusy.
+  // Maximum number of unanswered requests, of all clients and of one; one more
+  // gets kBusy.
   size_t max_unanswered = 65536;
+  size_t max_unanswered_of_peer = 4096;
   // Maximum answers to malformed messages per second; further ones are only
   // counted.
   int64_t max_error_replies_per_s = 100;
@@ -41,7 +44,9 @@ struct ServerOptions {
 struct Request {
   uint16_t kind = 0;
   // Unique among the requests of one peer. A request that is sent again after a
-  // timeout keeps its id, so (peer_id, request_id) identifies a repetition.
+  // timeout keeps its id, so (peer_id, request_id) identifies a repetition. No
+  // handler sees one while the first is unanswered: the answer then goes to the
+  // newest. The requests of a peer that is lost or has expired are forgotten.
   uint64_t request_id = 0;
   uint64_t peer_id = 0;
   std::string_view peer_name;  // valid during the handler
@@ -80,6 +85,7 @@ struct ServerMetrics {
   uint64_t bytes_received = 0;
   uint64_t messages_sent = 0;
   uint64_t bytes_sent = 0;
+  uint64_t repeated = 0;            // of requests that are unanswered
   uint64_t malformed = 0;           // messages that broke the format
   uint64_t mismatched = 0;          // of another version or message table
   uint64_t unknown_session = 0;     // answered "hello again"
@@ -116,13 +122,17 @@ class Server {
  public:
   // May take the payload out of the request.
   using Handler = std::function<void(Request& request, Responder responder)>;
+  // kAtOnce: the handler answers before it returns, so the limits of unanswered
+  // requests do not refuse its requests.
+  enum class Answers { kLater, kAtOnce };
 
   Server(ZmqContext& context, Protocol protocol, ServerOptions options = {});
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
   // `kind` must be in [1, kFirstReservedKind) and have no handler (checked).
-  void Handle(uint16_t kind, Handler handler);
+  void Handle(uint16_t kind, Handler handler,
+              Answers answers = Answers::kLater);
   // Called every tick_interval.
   void OnTick(std::function<void()> callback);
   // Called when a peer has been silent for peer_timeout. A peer that returns
@@ -132,6 +142,10 @@ class Server {
   // Called when an answer cannot be sent because the connection to its peer is
   // gone. A peer that returns says hello again.
   void OnPeerLost(std::function<void(const Peer&)> callback);
+
+  // Answers a heartbeat that was not sent: what a client does not notice, and
+  // what finds a connection that is gone, for OnPeerLost(). In the loop.
+  void Probe(uint64_t peer_id);
 
   // Called once when the loop ends. Work posted from then on does not run.
   void OnEnd(std::function<void()> callback);
@@ -162,6 +176,10 @@ class Server {
     uint64_t request_id = 0;
     uint64_t sender_id = 0;
   };
+  struct KindHandler {
+    Handler handle;
+    Answers answers = Answers::kLater;
+  };
   struct Unanswered {
     ReplyTo reply_to;
     bool is_one_way = false;
@@ -174,6 +192,13 @@ class Server {
   void HandleEnvelope(Frame address, Envelope envelope);
   void HandleHello(ReplyTo reply_to, const Envelope& envelope);
   void HandleRequest(ReplyTo reply_to, Envelope envelope, const Peer& peer);
+  // Why there is no room for one more request of a peer; empty if there is.
+  std::string Busy(uint64_t peer_id) const;
+  // Forgets the unanswered requests of a peer that came by the connection
+  // `address`, all if that is empty, so that they may come again.
+  void ForgetUnanswered(uint64_t peer_id, std::string_view address);
+  // Takes a request out of the unanswered ones.
+  std::optional<Unanswered> TakeUnanswered(uint64_t token);
   void PublishMetrics() EXCLUDES(metrics_mutex_);
   void RunPosted();
   void RunTick();
@@ -193,13 +218,16 @@ class Server {
   ZmqSocket socket_;
   WakeQueue wake_queue_;
   std::atomic<bool> is_stop_requested_{false};
-  std::unordered_map<uint16_t, Handler> handlers_;
+  std::unordered_map<uint16_t, KindHandler> handlers_;
   std::function<void()> on_tick_;
   std::function<void(const Peer&)> on_peer_expired_;
   std::function<void(const Peer&)> on_peer_lost_;
   std::function<void()> on_end_;
   Peers peers_;
   std::unordered_map<uint64_t, Unanswered> unanswered_;  // by token
+  // the same by peer and request: the token
+  std::unordered_map<uint64_t, std::unordered_map<uint64_t, uint64_t>>
+      unanswered_of_peer_;
   uint64_t last_token_ = 0;
   Clock::TimePoint next_tick_;
   // complaints sent since complaints_since_

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <utility>
 #include <vector>
 
@@ -73,6 +74,24 @@ PollResult PollUntil(std::span<zmq_pollitem_t> items,
       return PollResult::kTimeout;
     }
   }
+}
+
+// The library takes a port modulo 65536.
+void CheckPort(const std::string& endpoint) {
+  if (!endpoint.starts_with("tcp://")) return;
+  const std::string_view port =
+      std::string_view(endpoint).substr(endpoint.rfind(':') + 1);
+  if (port == "*" || port.starts_with("//")) return;
+  int number = 0;
+  const char* const end = port.data() + port.size();
+  const auto [stop, error] = std::from_chars(port.data(), end, number);
+  if (error == std::errc() && stop == end && number >= 0 && number <= 65535) {
+    return;
+  }
+  throw CommError(fmt::format(
+      "{}: port '{}' is not a whole number in [0, 65535]; hint: * takes a free "
+      "port",
+      endpoint, port));
 }
 
 void CheckKey(const std::string& key, const char* what) {
@@ -217,6 +236,7 @@ void ZmqSocket::LockPath(const std::string& endpoint) {
 std::string ZmqSocket::Bind(const std::string& endpoint) {
   CheckThread();
   CheckMayBind(endpoint);
+  CheckPort(endpoint);
   LockPath(endpoint);
   if (zmq_bind(handle_, endpoint.c_str()) != 0) {
     const int error = zmq_errno();
@@ -237,6 +257,7 @@ std::string ZmqSocket::Bind(const std::string& endpoint) {
 
 void ZmqSocket::Connect(const std::string& endpoint) {
   CheckThread();
+  CheckPort(endpoint);
   if (zmq_connect(handle_, endpoint.c_str()) != 0) {
     throw CommError(
         fmt::format("connect {}: {}", endpoint, zmq_strerror(zmq_errno())));

@@ -91,10 +91,13 @@ void Service::AttachTo(rpc::Server& server) {
   server.Handle(kUpdateKind, [this](Request& request, Responder responder) {
     HandleUpdate(request, responder);
   });
-  server.Handle(kStatusKind, [this](Request& request, Responder responder) {
-    CheckNumParts("replay.status", request.payload, 0);
-    responder.Reply(StatusReply{StatusJson()}.Encode());
-  });
+  server.Handle(
+      kStatusKind,
+      [this](Request& request, Responder responder) {
+        CheckNumParts("replay.status", request.payload, 0);
+        responder.Reply(StatusReply{StatusJson()}.Encode());
+      },
+      rpc::Server::Answers::kAtOnce);
   server.Handle(kCheckpointKind, [this](Request& request, Responder responder) {
     HandleCheckpoint(request, responder);
   });
@@ -315,11 +318,17 @@ void Service::HandlePeerExpired(const rpc::Peer& peer) {
   for (const auto& [id, writer] : writers_) {
     if (writer.peer == peer.id) gone.push_back(id);
   }
+  // one line for the client, however many writers it has, and none for one that
+  // leaves nothing behind
+  const std::vector<uint64_t> open = shard_->OpenWriters();
+  const auto num_open = std::ranges::count_if(gone, [&](uint64_t id) {
+    return std::ranges::find(open, id) != open.end();
+  });
+  if (num_open > 0) {
+    spdlog::warn("replay: '{}' is silent: {} open episodes are dropped",
+                 peer.name, num_open);
+  }
   for (const uint64_t id : gone) {
-    spdlog::warn(
-        "replay: writer {:#x} of '{}' is silent: its open episode is "
-        "dropped",
-        id, peer.name);
     CloseWriter(id);
     ++counts_.expired_writers;
   }

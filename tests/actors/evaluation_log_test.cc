@@ -17,19 +17,26 @@ using testing::MessageOf;
 
 class EvaluationLogTest : public ::testing::Test {
  protected:
-  double UnixSeconds() const {
-    return static_cast<double>(clock_.UnixNanos()) * 1e-9;
-  }
+  // A clock whose wall-clock time can be set, as by NTP.
+  class JumpingClock : public FakeClock {
+   public:
+    int64_t UnixNanos() const override {
+      return FakeClock::UnixNanos() + jump.count();
+    }
+    Clock::Duration jump{0};
+  };
+
+  double BeganNow() const { return ToSeconds(clock_.Now().time_since_epoch()); }
 
   TemporaryFolder folder_;
   const std::filesystem::path run_ = folder_.path() / "run";
-  FakeClock clock_;
+  JumpingClock clock_;
 };
 
 TEST_F(EvaluationLogTest, WhatIsWrittenIsRead) {
   EXPECT_TRUE(ReadEvaluations(run_).empty());
   {
-    EvaluationLog log(run_, UnixSeconds(), &clock_);
+    EvaluationLog log(run_, BeganNow(), &clock_);
     log.Write(MakeRecord(log.Now(), 5, 40,
                          {.returns = {1.0, 4.0, 7.0}, .lengths = {1, 2, 3}}));
     log.Write(
@@ -61,7 +68,7 @@ TEST_F(EvaluationLogTest, WhatIsWrittenIsRead) {
 TEST_F(EvaluationLogTest, AFullDiskCostsRecordsAlone) {
   std::filesystem::create_directories(run_);
   std::filesystem::create_symlink("/dev/full", run_ / "evaluations.jsonl");
-  EvaluationLog log(run_, UnixSeconds(), &clock_);
+  EvaluationLog log(run_, BeganNow(), &clock_);
   log.Write(
       MakeRecord(1.5, 6, std::nullopt, {.returns = {2.0}, .lengths = {9}}));
   EXPECT_EQ(log.num_dropped(), 1);
@@ -85,6 +92,14 @@ TEST_F(EvaluationLogTest, TimeGoesOnWhereAResumedRunStopped) {
 }
 
 // What a policy that has diverged gives, and a line that a crash left torn.
+// Would catch a curve that bends where the time of the host is set.
+TEST_F(EvaluationLogTest, TheTimeOfTheHostMovesNoEvaluation) {
+  const EvaluationLog log(run_, FindBeginning(run_, clock_), &clock_);
+  clock_.Advance(seconds(5));
+  clock_.jump = std::chrono::hours(-1);
+  EXPECT_EQ(log.Now(), 5.0);
+}
+
 TEST_F(EvaluationLogTest, ReadsWhatAnyRunLeaves) {
   {
     EvaluationLog log(run_, 0.0, &clock_);

@@ -272,6 +272,19 @@ TEST_F(RunFleetTest, AStalledDiskHoldsUpNoRestart) {
                         "  actor-0: {last: 2}\n"));
 }
 
+// Five checkpoints that fail must not be a secret of a log.
+TEST_F(RunFleetTest, TheConsoleHasTheWarningsAndErrorsOfTheRoles) {
+  AddRole(
+      "actor", "0", "0", "0", "restart",
+      {"print=2026-11-21 06:13:24.123 E actor/7 no checkpoint of step 5",
+       "print=2026-11-21 06:13:24.124 I actor/7 step 6", "run", "until-stop"});
+  Start();
+  EXPECT_TRUE(AwaitOutput(" actor-0: no checkpoint of step 5\n")) << Output();
+  fleet_->Signal(SIGTERM);
+  EXPECT_EQ(ExitCode(), 0) << Output();
+  EXPECT_THAT(Output(), ::testing::Not(HasSubstr("step 6")));
+}
+
 TEST_F(RunFleetTest, ServesTheNumbersOfItsRoles) {
   AddRole("actor", "0", "0", "0", "restart", {"count=7", "run", "until-stop"});
   Start({"--set", "fleet.metrics_address=127.0.0.1:0"});

@@ -13,6 +13,7 @@
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
+#include "tests/support/log_lines.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::fleet {
@@ -270,6 +271,46 @@ TEST_F(SupervisorTest, ARoleWithoutBudgetEndsTheRunWithItsLog) {
                 " ends with:\n  first line\n"
                 "  actor: no such task 'wlaker'");
   EXPECT_THAT(result.problems, IsEmpty());
+}
+
+// Would catch five restarts of a learner whose device does not exist.
+TEST_F(SupervisorTest, AConfigurationThatCannotRunIsTriedOnce) {
+  Make();
+  supervisor_->Step();
+  Beat(kReplay);
+  supervisor_->Step();
+  const std::string log = folder_.LogFile(kLearner, 1);
+  std::ofstream(log) << "learner: cuda:3: no such device\n";
+  Exit("learner-0", {kExitConfig, 0});
+  supervisor_->Step();
+  EXPECT_TRUE(supervisor_->IsStopping());
+  Exit("replay-0", {0, 0});
+  supervisor_->Step();
+  EXPECT_EQ(supervisor_->result().status, RunStatus::kFailed);
+  EXPECT_EQ(supervisor_->result().message,
+            "learner-0: exit code 78; nothing but another configuration can "
+            "help; " +
+                log + " ends with:\n  learner: cuda:3: no such device");
+}
+
+// The same process did run: what ended it may be gone at the next attempt.
+TEST_F(SupervisorTest, ARoleThatHasRunIsStartedAgainWhateverEndsIt) {
+  StartAll();
+  Exit("learner-0", {kExitConfig, 0});
+  supervisor_->Step();
+  EXPECT_EQ(PhaseOf(kLearner), RolePhase::kBackingOff);
+}
+
+TEST_F(SupervisorTest, AFailureShowsWhatTheProcessHasSaidLast) {
+  StartAll();
+  const replicant::testing::LogLines lines;
+  std::ofstream(folder_.LogFile(kActor, 1)) << "one\nactor: no task\n";
+  Exit("actor-0", {3, 0});
+  supervisor_->Step();
+  ASSERT_EQ(lines.lines().size(), 1U);
+  EXPECT_THAT(lines.lines()[0],
+              ::testing::StartsWith("actor-0: exit code 3 (actor: no task); "
+                                    "starts again in 2 s"));
 }
 
 TEST_F(SupervisorTest, KillsARoleThatIsSilent) {

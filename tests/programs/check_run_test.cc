@@ -31,5 +31,25 @@ TEST(CheckHeartbeatsTest, ReplicasAreToNoticeBeforeTheFleet) {
   EXPECT_NO_THROW(CheckHeartbeats(OnReplicas(&Strategy::kInGraph, 60.0)));
 }
 
+// Would catch a run whose learner can never bind its address.
+TEST(CheckAddressesTest, RefusesAnAddressThatIsGivenTwice) {
+  RunConfig config;
+  config.replay.bind = config.learner.parameter_bind = "ipc:///tmp/one";
+  EXPECT_EQ(MessageOf<ConfigError>([&] { CheckAddresses(config); }),
+            "learner.parameter_bind: ipc:///tmp/one is that of replay.bind, "
+            "too; want another");
+  config.learner.parameter_bind = "ipc:///tmp/other";
+  EXPECT_NO_THROW(CheckAddresses(config));
+}
+
+TEST(CheckBackendTest, RefusesOneThatCannotRunHere) {
+  RunConfig config;
+  EXPECT_NO_THROW(CheckBackend(config));
+  config.learner.replication.backend = "tpu";
+  EXPECT_EQ(MessageOf<ConfigError>([&] { CheckBackend(config); }),
+            "learner.replication.backend: 'tpu' cannot run here; allowed: "
+            "reference, cpu");
+}
+
 }  // namespace
 }  // namespace replicant::programs

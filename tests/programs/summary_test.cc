@@ -41,7 +41,7 @@ TEST_F(SummaryTest, SaysWhatIsThereAndHowToGoOn) {
         "videos/step-000000000300.mp4", "videos/.step-000000000400.mp4",
         "checkpoints/step-000000000300/manifest.yaml"}) {
     MakeFolders((run_ / name).parent_path());
-    AtomicWriteFile(run_ / name, "");
+    AtomicWriteFile(run_ / name, "x");
   }
   config_.task.name = "walker-walk";
   config_.task.has_pixels = true;
@@ -100,6 +100,8 @@ TEST_F(SummaryTest, SaysSinceWhenAResumedRunCounts) {
 
 TEST_F(SummaryTest, LeavesOutWhatIsNotKnown) {
   MakeFolders(run_);
+  // what a full disk leaves of a curve
+  AtomicWriteFile(run_ / "curve.png", "");
   EXPECT_EQ(SummaryTable(config_,
                          {.status = "stopped",
                           .reason = "stopped by a signal",

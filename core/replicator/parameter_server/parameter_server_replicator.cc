@@ -7,15 +7,22 @@
 #include <charconv>
 #include <chrono>
 #include <deque>
+#include <exception>
+#include <future>
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "core/base/check.h"
 #include "core/base/clock.h"
+#include "core/base/disk_queue.h"
 #include "core/base/error.h"
+#include "core/base/fs.h"
 #include "core/base/mutex.h"
 #include "core/base/thread.h"
 #include "core/kernels/backend.h"
@@ -24,15 +31,19 @@
 #include "core/replicator/strategies/step_interface.h"
 #include "core/rpc/server.h"
 #include "core/rpc/wire.h"
+#include "core/runtime/checkpoint.h"
 
 namespace replicant::replicator {
 namespace {
 
 using namespace std::chrono_literals;
 
-// Time after the end during which workers are still told of it.
+// Time for which a server stays once every worker was told of the end, and
+// maximum time after the end: a worker may be in a long step.
 constexpr auto kFarewell = 3s;
+constexpr auto kLongestFarewell = 120s;
 constexpr auto kTickInterval = 500ms;
+constexpr size_t kRequestsOfWorker = 4;
 
 // The requests of workers, passed from the network thread to the computing one.
 class RequestQueue {
@@ -42,31 +53,61 @@ class RequestQueue {
     rpc::Message payload;
     rpc::Responder responder;
   };
+  using WorkerIds = std::set<uint32_t>;
 
-  explicit RequestQueue(const std::string& endpoint)
-      : server_(context_, ParameterServerProtocol()) {
+  // At most `max_requests` wait, since each may hold all gradients.
+  RequestQueue(const std::string& endpoint, size_t max_requests)
+      : max_requests_(max_requests),
+        server_(context_, ParameterServerProtocol(), ServerOptions()) {
     for (const ServerMessage kind :
          {ServerMessage::kJoin, ServerMessage::kPull, ServerMessage::kPush,
           ServerMessage::kAssign, ServerMessage::kEnd}) {
       server_.Handle(
           static_cast<uint16_t>(kind),
           [this, kind](rpc::Request& request, const rpc::Responder& responder) {
+            worker_of_peer_[request.peer_id] =
+                ServerRequest::Decode(request.payload).worker;
             // answers of waiting requests come later
             responder.SetDeadline(Clock::TimePoint::max());
             const MutexLock lock(mutex_);
+            if (requests_.size() >= max_requests_) {
+              responder.ReplyError(
+                  rpc::ErrorCode::kBusy,
+                  fmt::format("{} requests are waiting", requests_.size()));
+              return;
+            }
             requests_.push_back({kind, std::move(request.payload), responder});
             changed_.NotifyAll();
           });
     }
+    // a worker that is in a step says nothing; its connection tells whether it
+    // lives
+    server_.OnTick([this] {
+      for (const auto& [peer, worker] : worker_of_peer_) server_.Probe(peer);
+    });
+    server_.OnPeerLost([this](const rpc::Peer& peer) {
+      const auto found = worker_of_peer_.find(peer.id);
+      if (found == worker_of_peer_.end()) return;
+      const MutexLock lock(mutex_);
+      lost_.insert(found->second);
+      changed_.NotifyAll();
+    });
     server_.Bind(endpoint);
     loop_.emplace("parameters",
                   [this](const Thread::StopToken&) { server_.Run(); });
   }
   ~RequestQueue() { server_.Stop(); }
 
+  // The workers whose connections broke since the last call.
+  WorkerIds TakeLost() EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    return std::exchange(lost_, {});
+  }
+
   std::optional<Request> Next(Clock::TimePoint deadline) EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    while (requests_.empty() && Clock::Real().Now() < deadline) {
+    while (requests_.empty() && lost_.empty() &&
+           Clock::Real().Now() < deadline) {
       changed_.WaitUntil(mutex_, deadline);
     }
     if (requests_.empty()) return std::nullopt;
@@ -88,12 +129,24 @@ class RequestQueue {
   }
 
  private:
+  static rpc::ServerOptions ServerOptions() {
+    rpc::ServerOptions options;
+    options.tick_interval = kTickInterval;
+    // a long step is no silence
+    options.peer_timeout = std::chrono::hours(1);
+    return options;
+  }
+
+  const size_t max_requests_;
   rpc::ZmqContext context_;
   rpc::Server server_;
+  // of the server's thread
+  std::map<uint64_t, uint32_t> worker_of_peer_;
   Mutex mutex_;
   CondVar changed_;
   std::deque<Request> requests_ GUARDED_BY(mutex_);
-  std::optional<Thread> loop_;  //  last: it uses all of the above
+  WorkerIds lost_ GUARDED_BY(mutex_);
+  std::optional<Thread> loop_;  // last: it uses all of the above
 };
 
 // The version-N folders of a server's checkpoints.
@@ -112,13 +165,19 @@ class ShardCheckpoints {
   }
 
   // Throws IoError.
-  void Save(const ParameterShard& shard) const {
+  void Save(const runtime::HostVariables& variables,
+            const runtime::CheckpointInfo& info) const {
     const std::set<int64_t> older = Versions();
-    if (older.contains(shard.version())) return;
-    std::filesystem::create_directories(folder_);
-    shard.Save(PathOf(shard.version()));
+    if (older.contains(info.step)) return;
+    MakeFolders(folder_);
+    runtime::SaveCheckpoint(PathOf(info.step), variables, info);
     for (const int64_t version : older) {
-      std::filesystem::remove_all(PathOf(version));
+      std::error_code error;
+      std::filesystem::remove_all(PathOf(version), error);
+      if (error) {
+        spdlog::warn("cannot remove {}: {}", PathOf(version).string(),
+                     error.message());
+      }
     }
   }
 
@@ -130,16 +189,19 @@ class ShardCheckpoints {
   }
   std::set<int64_t> Versions() const {
     std::set<int64_t> versions;
-    if (!is_kept() || !std::filesystem::exists(folder_)) return versions;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    std::error_code error;
+    if (!is_kept() || !std::filesystem::exists(folder_, error)) return versions;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(folder_, error)) {
       const std::string name = entry.path().filename().string();
       if (!name.starts_with(kPrefix)) continue;
       int64_t version = 0;
       const char* end = name.data() + name.size();
-      const auto [stop, error] =
+      const auto [stop, problem] =
           std::from_chars(name.data() + kPrefix.size(), end, version);
-      if (error == std::errc() && stop == end) versions.insert(version);
+      if (problem == std::errc() && stop == end) versions.insert(version);
     }
+    if (error) throw IoError::FromErrno("list", folder_, error.value());
     return versions;
   }
 
@@ -233,7 +295,9 @@ class ParameterServer : public Replicator {
   std::unique_ptr<RequestQueue> requests_;
   Clock::TimePoint next_tick_;
   Clock::TimePoint next_save_;
-  std::optional<Clock::TimePoint> end_;
+  std::optional<Clock::TimePoint> farewell_, longest_farewell_;
+  std::future<void> saving_;
+  DiskQueue disk_;  // last: it finishes its work first
 };
 
 class ServerStep : public Step {
@@ -282,7 +346,9 @@ void ParameterServer::Start() {
       splits, sharding, backend_.get());
   checkpoints_.RestoreNewest(shard_.get());
   const std::string& endpoint = config_.servers[static_cast<size_t>(server_)];
-  requests_ = std::make_unique<RequestQueue>(endpoint);
+  // a worker has one request under way, and another one if it begins anew
+  requests_ = std::make_unique<RequestQueue>(
+      endpoint, kRequestsOfWorker * static_cast<size_t>(config_.num_groups()));
   spdlog::info("serves {} variables at {}",
                HeldVariables(sharding, server_).size(), endpoint);
   next_save_ =
@@ -294,14 +360,21 @@ NextResult ParameterServer::Serve(Clock::TimePoint deadline) {
   while (true) {
     std::optional<RequestQueue::Request> request = requests_->Next(deadline);
     if (request) Take(std::move(*request));
+    for (const uint32_t worker : requests_->TakeLost()) shard_->Lose(worker);
     const Clock::TimePoint now = Clock::Real().Now();
     if (now >= next_tick_) {
       shard_->Tick(now);
       next_tick_ = now + kTickInterval;
     }
     if (now >= next_save_) Save();
-    if (shard_->is_over() && !end_) end_ = now + kFarewell;
-    if (end_ && now >= *end_) return NextResult::kEnd;
+    if (shard_->is_over()) {
+      if (!longest_farewell_) longest_farewell_ = now + kLongestFarewell;
+      // the answers are still on their way
+      if (!farewell_ && shard_->IsEveryoneTold()) farewell_ = now + kFarewell;
+      if (now >= farewell_.value_or(*longest_farewell_)) {
+        return NextResult::kEnd;
+      }
+    }
     if (now >= deadline) return NextResult::kTimeout;
   }
 }
@@ -330,12 +403,18 @@ void ParameterServer::Save() {
   next_save_ =
       Clock::Real().Now() + FromSeconds(config_.server_checkpoint_interval_s);
   if (!checkpoints_.is_kept() || shard_->version() == 0) return;
-  try {
-    checkpoints_.Save(*shard_);
-  } catch (const IoError& e) {
-    spdlog::error("no checkpoint of version {}: {}", shard_->version(),
-                  e.what());
-  }
+  // a disk that is slower than the interval delays the next checkpoint
+  if (saving_.valid() && !IsDone(saving_)) return;
+  const auto variables =
+      std::make_shared<const runtime::HostVariables>(shard_->CopyVariables());
+  saving_ = disk_.Post(
+      [checkpoints = checkpoints_, variables, info = shard_->Info()] {
+        try {
+          checkpoints.Save(*variables, info);
+        } catch (const std::exception& e) {
+          spdlog::error("no checkpoint of version {}: {}", info.step, e.what());
+        }
+      });
 }
 
 }  // namespace

@@ -93,6 +93,7 @@ void ParameterShard::Handle(ServerMessage kind, rpc::Message payload,
   Worker& worker = workers_[request.worker];
   if (kind == ServerMessage::kJoin) Join(request, payload);
   worker.heard_at = now;
+  worker.is_gone = false;
   Waiting waiting{.kind = kind,
                   .request = request,
                   .payload = std::move(payload),
@@ -179,9 +180,7 @@ void ParameterShard::Queue(Waiting waiting) {
     }
   }
   // the worker has given up its earlier request
-  std::erase_if(waiting_, [&](const Waiting& other) {
-    return other.request.worker == request.worker;
-  });
+  DropWaiting(request.worker);
   if (waiting.kind == ServerMessage::kPush) {
     if (request.sequence <= worker.pushed) {
       return Answer(waiting, Status::kOk);
@@ -191,7 +190,8 @@ void ParameterShard::Queue(Waiting waiting) {
       return Answer(waiting, Status::kPullFirst);
     }
   } else if (gate_.Has(request.worker)) {
-    if (worker.pulled == request.sequence) {
+    if (worker.pulled == request.sequence &&
+        request.step != ServerRequest::kAllVariables) {
       // the answer was lost; the retry keeps the version of the first request,
       // which is older
       return Answer(waiting, Status::kOk, steps_[request.step].read);
@@ -254,26 +254,53 @@ void ParameterShard::Apply(const Waiting& waiting) {
 }
 
 void ParameterShard::DropPull(uint32_t worker, std::string_view why) {
-  std::erase_if(waiting_, [&](const Waiting& waiting) {
-    return waiting.request.worker == worker;
-  });
+  DropWaiting(worker);
   if (!gate_.Has(worker)) return;
   gate_.Drop(worker);
   spdlog::warn("server {}: worker {} {}; its step is left out", options_.server,
                worker, why);
 }
 
+void ParameterShard::DropWaiting(uint32_t worker) {
+  for (auto waiting = waiting_.begin(); waiting != waiting_.end();) {
+    if (waiting->request.worker != worker) {
+      ++waiting;
+      continue;
+    }
+    // nobody listens, but a request without an answer is kept for ever
+    Answer(*waiting, Status::kJoinFirst);
+    waiting = waiting_.erase(waiting);
+  }
+}
+
+bool ParameterShard::IsWaiting(uint32_t worker) const {
+  return std::ranges::any_of(waiting_, [worker](const Waiting& waiting) {
+    return waiting.request.worker == worker;
+  });
+}
+
 void ParameterShard::Tick(Clock::TimePoint now) {
   for (uint32_t i = 0; i < workers_.size(); ++i) {
-    const bool is_waiting = std::ranges::any_of(
-        waiting_,
-        [i](const Waiting& waiting) { return waiting.request.worker == i; });
-    if (gate_.Has(i) && !is_waiting &&
+    if (gate_.Has(i) && !IsWaiting(i) &&
         now - workers_[i].heard_at >= options_.patience) {
       DropPull(i, "is silent");
     }
   }
   Advance();
+}
+
+void ParameterShard::Lose(uint32_t worker) {
+  if (worker >= workers_.size()) return;
+  workers_[worker].is_gone = true;
+  // what waits is executed, and answered where the worker is then
+  if (!IsWaiting(worker)) DropPull(worker, "has lost its connection");
+  Advance();
+}
+
+bool ParameterShard::IsEveryoneTold() const {
+  return std::ranges::all_of(workers_, [](const Worker& worker) {
+    return worker.run == 0 || worker.is_gone || worker.is_told;
+  });
 }
 
 std::vector<TensorView> ParameterShard::Values(
@@ -290,6 +317,7 @@ std::vector<TensorView> ParameterShard::Values(
 
 void ParameterShard::Answer(Waiting& waiting, Status status,
                             const std::vector<std::string>& names) {
+  if (is_over_) workers_[waiting.request.worker].is_told = true;
   for (const Reply& reply : waiting.replies) {
     rpc::Message message = rpc::MakeMessage(
         ServerReply{.status = status, .version = gate_.version()}.Encode());
@@ -298,14 +326,12 @@ void ParameterShard::Answer(Waiting& waiting, Status status,
   }
 }
 
-void ParameterShard::Save(const std::filesystem::path& folder) const {
+runtime::CheckpointInfo ParameterShard::Info() const {
   std::string workers;
   for (const Worker& worker : workers_) {
     workers += fmt::format("{} {}\n", worker.run, worker.pushed);
   }
-  runtime::SaveCheckpoint(
-      folder, runtime::CopyVariables(variables_),
-      {.step = gate_.version(), .metadata = {{kWorkers, workers}}});
+  return {.step = gate_.version(), .metadata = {{kWorkers, workers}}};
 }
 
 void ParameterShard::Restore(const std::filesystem::path& folder) {

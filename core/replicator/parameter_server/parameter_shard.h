@@ -14,6 +14,7 @@
 #include "core/replicator/graph/step_split.h"
 #include "core/replicator/parameter_server/parameter_protocol.h"
 #include "core/replicator/parameter_server/staleness_gate.h"
+#include "core/runtime/checkpoint.h"
 #include "core/runtime/executor.h"
 #include "core/runtime/variable_store.h"
 
@@ -26,8 +27,9 @@ namespace replicant::replicator {
 // - Pulls wait until the first worker has assigned the variables once, or they
 //   were restored from a checkpoint.
 // - A request that comes again is answered again and executed once.
-// - A worker that begins anew (joins with another run), or is silent for
-//   `patience` between pull and push, is no longer waited for.
+// - A worker that begins anew (joins with another run), whose connection is
+//   gone, or that is silent for `patience` between pull and push, is no longer
+//   waited for.
 //
 // Thread-safety: one thread.
 class ParameterShard {
@@ -59,14 +61,22 @@ class ParameterShard {
               Clock::TimePoint now);
   // To be called now and then: stops waiting for who is silent.
   void Tick(Clock::TimePoint now);
+  // The connection of a worker is gone. It may come back.
+  void Lose(uint32_t worker);
 
   // Whether a worker has ended the training.
   bool is_over() const { return is_over_; }
+  // Whether every worker that is there was told so.
+  bool IsEveryoneTold() const;
   int64_t version() const { return gate_.version(); }
   const Stats& stats() const { return stats_; }
 
-  // As runtime::SaveCheckpoint() and LoadCheckpoint().
-  void Save(const std::filesystem::path& folder) const;
+  // What a checkpoint holds: the variables, and the pushes that were executed.
+  runtime::HostVariables CopyVariables() const {
+    return runtime::CopyVariables(variables_);
+  }
+  runtime::CheckpointInfo Info() const;
+  // Throws as runtime::LoadCheckpoint().
   void Restore(const std::filesystem::path& folder);
 
  private:
@@ -82,6 +92,9 @@ class ParameterShard {
     uint64_t pulled = 0;
     uint64_t pushed = 0;
     Clock::TimePoint heard_at;
+    // nobody is there who is to be told of the end
+    bool is_gone = false;
+    bool is_told = false;
   };
   struct ServedStep {
     std::vector<std::string> read;  // what a pull gives
@@ -98,6 +111,9 @@ class ParameterShard {
   bool Try(Waiting& waiting, bool may_pull);
   void Apply(const Waiting& waiting);
   void DropPull(uint32_t worker, std::string_view why);
+  // Takes out what a worker waits for and has given up.
+  void DropWaiting(uint32_t worker);
+  bool IsWaiting(uint32_t worker) const;
   std::vector<TensorView> Values(const std::vector<std::string>& names) const;
   void Answer(Waiting& waiting, ServerReply::Status status,
               const std::vector<std::string>& names = {});

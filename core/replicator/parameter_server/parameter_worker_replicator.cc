@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -31,6 +32,8 @@ using Status = ServerReply::Status;
 constexpr auto kFarewell = 2s;
 // A request without an answer is repeated after this time.
 constexpr auto kAttempt = 5s;
+// Interval of a wait for one server at which the others are checked.
+constexpr auto kLongWait = 1s;
 
 // A worker's connection to one server.
 class ServerLink {
@@ -53,6 +56,12 @@ class ServerLink {
                 {.name = fmt::format("worker-{}", worker)}) {
     client_.Connect(endpoint_);
   }
+
+  // Of the first worker. Returns the values of `held`, for a server that has
+  // lost them.
+  std::function<std::vector<TensorView>()> values_to_assign;
+  // Of the first worker. Called every kLongWait of a wait for this server.
+  std::function<void()> on_long_wait;
 
   // The variables of the server, and those that a pull for each step needs.
   std::vector<std::string> held;
@@ -79,7 +88,7 @@ class ServerLink {
   Answer Finish() {
     Answer answer = Await();
     if (answer.status == Status::kJoinFirst) {
-      Join();
+      JoinAgain();
       Send(timeout_);
       answer = Await();
     }
@@ -100,23 +109,59 @@ class ServerLink {
   }
 
   // Identifies this run of the worker; a worker that restarts draws a new name.
-  void Join() {
+  // Returns the server's version.
+  int64_t Join() {
     rpc::Message payload = rpc::MakeMessage(
         ServerRequest{.worker = worker_, .run = run_}.Encode());
     payload.push_back(rpc::Frame::Copy(description_));
-    std::swap(payload, payload_);
-    const ServerMessage kind = std::exchange(kind_, ServerMessage::kJoin);
-    Send(timeout_);
-    const std::string what = std::exchange(what_, "join");
-    static_cast<void>(Await());
-    std::swap(payload, payload_);
-    kind_ = kind;
-    what_ = what;
+    const int64_t version =
+        AskBetween(ServerMessage::kJoin, std::move(payload), "join").version;
+    joined_session_ = client_.session_id();
+    return version;
+  }
+
+  // Joins again if the server was restarted since. Does not wait for a server
+  // that is away.
+  void CheckServer() {
+    client_.Process(Clock::Duration(0));
+    const uint64_t session = client_.session_id();
+    if (joined_session_ != 0 && session != 0 && session != joined_session_) {
+      JoinAgain();
+    }
   }
 
  private:
   std::string Name() const {
     return fmt::format("parameter server {} at {}", server_, endpoint_);
+  }
+
+  // A server that was restarted without a checkpoint is of version 0 and makes
+  // all workers wait until it has variables again: those of the first worker.
+  void JoinAgain() {
+    if (Join() > 0 || !values_to_assign) return;
+    spdlog::warn("{} has lost its variables and gets those of worker {}",
+                 Name(), worker_);
+    rpc::Message payload = rpc::MakeMessage(
+        ServerRequest{.worker = worker_, .run = run_}.Encode());
+    AddTensors(values_to_assign(), &payload);
+    AskBetween(ServerMessage::kAssign, std::move(payload), "take variables");
+  }
+
+  // Sends a request while another one may be under way, and waits for its
+  // answer.
+  Answer AskBetween(ServerMessage kind, rpc::Message payload,
+                    const std::string& what) {
+    std::swap(payload, payload_);
+    const ServerMessage other_kind = std::exchange(kind_, kind);
+    const std::string other_what = std::exchange(what_, what);
+    const auto other_request = request_;
+    Send(timeout_);
+    Answer answer = Await();
+    std::swap(payload, payload_);
+    kind_ = other_kind;
+    what_ = other_what;
+    request_ = other_request;
+    return answer;
   }
 
   void Send(Clock::Duration timeout) {
@@ -129,6 +174,14 @@ class ServerLink {
   }
 
   Answer Await() {
+    // another server may be the one that all wait for
+    for (auto next = Clock::Real().Now() + kLongWait;
+         on_long_wait && !client_.IsDone(*request_);) {
+      client_.Process(std::max(next - Clock::Real().Now(), Clock::Duration(0)));
+      if (Clock::Real().Now() < next) continue;
+      on_long_wait();
+      next = Clock::Real().Now() + kLongWait;
+    }
     rpc::CallReply reply = client_.Wait(*request_);
     switch (reply.result) {
       case rpc::CallResult::kOk:
@@ -159,6 +212,7 @@ class ServerLink {
   std::string what_;
   rpc::Message payload_;
   std::optional<rpc::Client::RequestId> request_;
+  uint64_t joined_session_ = 0;
 };
 
 class ParameterWorker;
@@ -250,6 +304,7 @@ class ParameterWorker : public Replicator {
   std::vector<std::unique_ptr<ServerLink>> servers_;
   bool is_started_ = false;
   bool is_over_ = false;
+  bool is_checking_servers_ = false;
   uint64_t sequence_ = 0;
   // the current step, and the number of its pipelines that have delivered
   uint32_t step_ = 0;
@@ -357,6 +412,22 @@ void ParameterWorker::Start() {
       link->pushed_variables.push_back(shard.pushed_variables);
     }
     servers_.push_back(std::move(link));
+  }
+  if (worker_ == 0) {
+    for (const auto& server : servers_) {
+      ServerLink* const waited_for = server.get();
+      waited_for->values_to_assign = [this, waited_for] {
+        return Views(waited_for->held);
+      };
+      waited_for->on_long_wait = [this, waited_for] {
+        // which may wait, too
+        if (std::exchange(is_checking_servers_, true)) return;
+        for (const auto& other : servers_) {
+          if (other.get() != waited_for) other->CheckServer();
+        }
+        is_checking_servers_ = false;
+      };
+    }
   }
   for (const auto& server : servers_) server->Join();
   if (worker_ == 0) AssignAll();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <stdexcept>
 #include <string>
 
@@ -69,6 +70,19 @@ TEST(ThreadTest, JoinThrowsWhatTheFunctionThrewOnce) {
 }
 
 // Would catch a destructor that waits for ever or lets the thread go on.
+// Would catch a service that lives on without the loop that serves.
+TEST(ThreadTest, TellsThatItsFunctionHasEnded) {
+  std::promise<void> go;
+  Thread thread("t", [&](const Thread::StopToken&) {
+    go.get_future().wait();
+    throw IoError("broken");
+  });
+  EXPECT_TRUE(thread.IsRunning());
+  go.set_value();
+  while (thread.IsRunning()) std::this_thread::yield();
+  EXPECT_THROW(thread.Join(), IoError);
+}
+
 TEST(ThreadTest, DestructorAsksToStopAndWaits) {
   bool has_ended = false;
   {

@@ -47,10 +47,11 @@ class LivenessTest : public ::testing::Test {
         });
   }
   // The next rank as somebody else's client, who beats only when asked to.
-  std::unique_ptr<rpc::Client> MakeClient() {
+  std::unique_ptr<rpc::Client> MakeClient(uint64_t sender_id = 0) {
     ++num_made_;
     const LivenessAddress address = LivenessAddress::Decode(address_);
     rpc::ClientOptions options;
+    options.sender_id = sender_id;
     options.socket.curve =
         rpc::CurveClient{address.client_keys, address.server_public_key};
     auto client =
@@ -157,6 +158,37 @@ TEST_F(LivenessTest, ABeatIsHeldUntilTheNextOneComes) {
   EXPECT_EQ(Beat(*client, {.rank = 1, .is_leaving = true}).order,
             LivenessAnswer::Order::kGoOn);
   EXPECT_EQ(client->Wait(held).result, rpc::CallResult::kOk);
+}
+
+// Would catch a beat that comes by a new connection and, by the answer to the
+// one before, marks its own rank as lost until the next beat.
+TEST_F(LivenessTest, ARankThatConnectsAgainIsNotLost) {
+  FakeClock clock;
+  Liveness::Options options = Quick();
+  options.clock = &clock;
+  auto first = Make(2, /*is_one_host=*/true, options);
+  auto client = MakeClient(/*sender_id=*/7);
+  BeatTwice(*client, {.rank = 1});
+  // the second beat is held while its connection goes
+  client.reset();
+  client = MakeClient(/*sender_id=*/7);
+  const auto held =
+      client->Start(kLivenessBeat, LivenessBeat{.rank = 1}.Encode());
+  ASSERT_EQ(client->AwaitSession(60s), rpc::CallResult::kOk);
+  // answered once a later message of this client is
+  EXPECT_EQ(
+      client->Call(kLivenessBeat, LivenessBeat{.rank = 9}.Encode()).result,
+      rpc::CallResult::kError);
+  for (int i = 0; i < 100; ++i) {
+    clock.Advance(100ms);
+    EXPECT_EQ(
+        client->Call(kLivenessBeat, LivenessBeat{.rank = 9}.Encode()).result,
+        rpc::CallResult::kError);
+    if (first->has_verdict()) break;
+  }
+  EXPECT_EQ(first->verdict(), "");
+  EXPECT_EQ(Beat(*client, {.rank = 1, .is_leaving = true}).verdict, "");
+  EXPECT_EQ(client->Wait(*held).result, rpc::CallResult::kOk);
 }
 
 TEST_F(LivenessTest, ARankThatIsSilentIsNamedAfterTheTimeout) {

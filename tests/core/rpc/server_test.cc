@@ -311,8 +311,85 @@ TEST(ServerTest, LimitsOfPeersAndOfWaitingRequestsHold) {
   EXPECT_EQ(client.ReceiveError().text,
             "the server has its limit of 1 clients");
   client.Send(RawClient::MakeHeader(kLater), {});
-  client.Send(RawClient::MakeHeader(kLater), {});
+  client.Send(RawClient::MakeHeader(kLater, 2), {});
   EXPECT_EQ(client.ReceiveError().text, "1 requests are waiting");
+}
+
+// Would catch one client whose waiting requests shut all others out, even from
+// the status.
+TEST(ServerTest, OneClientFillsItsOwnShareAlone) {
+  ServerOptions options = TestOptions();
+  options.max_unanswered = 3;
+  options.max_unanswered_of_peer = 2;
+  const auto set_up = [](Server& server) {
+    server.Handle(kLater, [](Request& /*request*/, Responder /*responder*/) {});
+    server.Handle(
+        kEcho,
+        [](Request& request, Responder responder) {
+          responder.Reply(std::move(request.payload));
+        },
+        Server::Answers::kAtOnce);
+  };
+  RunningServer server(TestProtocol(), kAddress, set_up, options);
+  RawClient client(server.endpoint());
+  client.Hello();
+  for (const uint64_t id : {1, 2, 3}) {
+    client.Send(RawClient::MakeHeader(kLater, id), {});
+  }
+  EXPECT_EQ(client.ReceiveError().text,
+            "2 requests of this client are waiting");
+  RawClient other(server.endpoint());
+  Header hello = RawClient::MakeHeader(kHelloKind);
+  hello.sender_id = kSender + 1;
+  other.Send(hello, HelloBody{"test", 1, "second"}.Encode());
+  static_cast<void>(other.Receive());
+  for (const uint64_t id : {1, 2}) {
+    Header header = RawClient::MakeHeader(kLater, id);
+    header.sender_id = kSender + 1;
+    other.Send(header, {});
+  }
+  EXPECT_EQ(other.ReceiveError().text, "3 requests are waiting");
+  // what is answered at once is never refused
+  client.Send(RawClient::MakeHeader(kEcho, 4),
+              MakeMessage(Frame::Copy("status")));
+  EXPECT_EQ(client.Receive().payload.at(0).text(), "status");
+}
+
+// Would catch a pull of megabytes that is answered once for each time that it
+// was sent while it waited.
+TEST(ServerTest, ARequestThatIsSentAgainWhileItWaitsIsAnsweredOnce) {
+  std::vector<Responder> waiting;
+  const auto set_up = [&](Server& server) {
+    SetUpEcho(server);
+    server.Handle(kLater, [&](Request& /*request*/, Responder responder) {
+      waiting.push_back(responder);
+    });
+  };
+  RunningServer server(TestProtocol(), kAddress, set_up, TestOptions());
+  RawClient old(server.endpoint());
+  old.Hello();
+  old.Send(RawClient::MakeHeader(kLater, 5), {});
+  old.Send(RawClient::MakeHeader(kHeartbeatKind, 6), {});
+  static_cast<void>(old.Receive());
+  // by a new connection of the same client, twice
+  RawClient now(server.endpoint());
+  now.Hello();
+  now.Send(RawClient::MakeHeader(kLater, 5), {});
+  now.Send(RawClient::MakeHeader(kLater, 5), {});
+  now.Send(RawClient::MakeHeader(kHeartbeatKind, 6), {});
+  EXPECT_EQ(now.Receive().header.request_id, 6u);
+  EXPECT_EQ(server.metrics().repeated, 2u);
+  server.server().Post([&] {
+    for (const Responder& responder : waiting) responder.Reply({});
+  });
+  EXPECT_EQ(now.Receive().header.request_id, 5u);
+  now.Send(RawClient::MakeHeader(kEcho, 7), {});
+  EXPECT_EQ(now.Receive().header.request_id, 7u);
+  // executed once, and again only now that it was answered
+  now.Send(RawClient::MakeHeader(kLater, 5), {});
+  now.Send(RawClient::MakeHeader(kHeartbeatKind, 8), {});
+  static_cast<void>(now.Receive());
+  EXPECT_EQ(waiting.size(), 2u);
 }
 
 TEST(ServerTest, SilentPeerIsReportedAndMustSayHelloAgain) {
@@ -358,8 +435,8 @@ TEST(ServerTest, AnswerToAVanishedClientIsDroppedAndCounted) {
   {
     RawClient client(server.endpoint());
     client.Hello();
-    for (int i = 0; i < kRequests; ++i) {
-      client.Send(RawClient::MakeHeader(kLater), {});
+    for (int i = 1; i <= kRequests; ++i) {
+      client.Send(RawClient::MakeHeader(kLater, static_cast<uint64_t>(i)), {});
     }
     client.Send(RawClient::MakeHeader(kHeartbeatKind), {});
     static_cast<void>(client.Receive());
@@ -374,6 +451,31 @@ TEST(ServerTest, AnswerToAVanishedClientIsDroppedAndCounted) {
     std::this_thread::sleep_for(milliseconds(1));
   }
   EXPECT_GT(server.metrics().dropped_unroutable, 0u);
+}
+
+// Would catch a server that learns of a client's death only when it has
+// something to tell it.
+TEST(ServerTest, AProbeFindsAConnectionThatIsGone) {
+  std::atomic<bool> is_lost = false;
+  const auto set_up = [&](Server& server) {
+    SetUpEcho(server);
+    server.OnPeerLost([&](const Peer& peer) { is_lost = peer.id == kSender; });
+    server.OnTick([&] { server.Probe(kSender); });
+  };
+  RunningServer server(TestProtocol(), kAddress, set_up, TestOptions());
+  auto client = std::make_unique<RawClient>(server.endpoint());
+  client->Hello();
+  // what it gets meanwhile answers nothing
+  const Envelope probe = client->Receive();
+  EXPECT_EQ(probe.header.kind, kHeartbeatKind);
+  EXPECT_EQ(probe.header.request_id, 0u);
+  EXPECT_FALSE(is_lost);
+  client.reset();
+  const auto deadline = Clock::Real().Now() + seconds(60);
+  while (!is_lost && Clock::Real().Now() < deadline) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_TRUE(is_lost);
 }
 
 TEST(ServerTest, OneWayMessageIsHandledAndNotAnswered) {

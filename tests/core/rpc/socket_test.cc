@@ -148,6 +148,16 @@ TEST(SocketTest, BadEndpointIsAnError) {
             "connect tcp://nowhere: Invalid argument");
 }
 
+// Would catch port 70000, at which the library listens as 4464.
+TEST(SocketTest, APortThatThereIsNotIsRefused) {
+  ZmqContext context;
+  ZmqSocket socket(context, SocketType::kRouter);
+  EXPECT_EQ(TextOf<CommError>([&] { socket.Bind("tcp://127.0.0.1:70000"); }),
+            "tcp://127.0.0.1:70000: port '70000' is not a whole number in [0, "
+            "65535]; hint: * takes a free port");
+  EXPECT_THROW(socket.Connect("tcp://127.0.0.1:-1"), CommError);
+}
+
 TEST(SocketTest, WithoutKeysOnlyLoopbackMayBeBound) {
   ZmqContext context;
   ZmqSocket router(context, SocketType::kRouter);

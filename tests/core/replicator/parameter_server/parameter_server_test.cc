@@ -265,6 +265,63 @@ TEST(ParameterServersTest, AServerGoesOnFromItsCheckpoint) {
   replicator->Stop();
 }
 
+// Would catch a training that stands until the timeout, two minutes here,
+// because a server has no variables.
+TEST(ParameterServersTest, AServerWithoutCheckpointGetsTheVariablesAgain) {
+  const ServerFolder folder;
+  const ReplicationConfig config = folder.Config(2, 2, 0);
+  auto servers = StartServers(config, GapStep);
+  std::atomic<int64_t> num_others{0};
+  std::thread other([&] {
+    const auto replicator =
+        Replicator::Create(config, /*seed=*/3, {.index = 1});
+    const auto input = replicator->MakeInput(Rows(1, 1'000'000, WholeValue));
+    const auto step = replicator->Build(*input, GapStep);
+    while (step->Run(kNoWait) == NextResult::kOk) ++num_others;
+  });
+  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto input = replicator->MakeInput(Rows(1, 1'000'000, WholeValue));
+  const auto step = replicator->Build(*input, GapStep);
+  const auto start = Clock::Real().Now();
+  for (size_t i = 0; i < 2; ++i) {
+    for (int k = 0; k < 10; ++k) ASSERT_EQ(step->Run(kNoWait), NextResult::kOk);
+    servers[i].reset();
+    servers[i] = std::make_unique<ServerThread>(
+        config, static_cast<int>(i), Rows(16, 0, RealValue), GapStep);
+    const int64_t before = num_others;
+    while (num_others < before + 3) {
+      ASSERT_EQ(step->Run(kNoWait), NextResult::kOk);
+    }
+  }
+  EXPECT_LT(Clock::Real().Now() - start, 100s);
+  replicator->Stop();
+  other.join();
+}
+
+// A worker that dies in a step holds up neither the last checkpoint nor what is
+// published; the timeout is two minutes.
+TEST(ParameterServersTest, AWorkerThatDiesInAStepIsNotWaitedFor) {
+  const ServerFolder folder;
+  const ReplicationConfig config = folder.Config(2, 2, 0);
+  const auto servers = StartServers(config, GapStep);
+  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto input = replicator->MakeInput(Rows(1, 100, WholeValue));
+  const auto step = replicator->Build(*input, GapStep);
+  ASSERT_EQ(step->Run(kNoWait), NextResult::kOk);
+  {
+    const auto second = Replicator::Create(config, 3, {.index = 1});
+    const auto bad = second->MakeInput(
+        Rows(1, 100, [](int64_t, int64_t, int64_t) { return NAN; }));
+    const auto bad_step = second->Build(*bad, GapStep, {.check_finite = true});
+    // ends between its pull and its push
+    EXPECT_THROW((void)bad_step->Run(kNoWait), runtime::NumericError);
+  }
+  const auto start = Clock::Real().Now();
+  EXPECT_EQ(Floats(replicator->variables()).at("count")[0], 1.0);
+  EXPECT_LT(Clock::Real().Now() - start, 100s);
+  replicator->Stop();
+}
+
 TEST(ParameterServersTest, WhatTheFirstWorkerWritesTheServersTake) {
   const ServerFolder folder;
   const ReplicationConfig config = folder.Config(2, 1, 0);

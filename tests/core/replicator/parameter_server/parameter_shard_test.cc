@@ -257,6 +257,48 @@ TEST_F(ParameterShardTest, ASilentWorkerIsNotWaitedForBeyondPatience) {
   EXPECT_EQ(shard_->stats().lost_pushes, 1);
 }
 
+// Would catch a last checkpoint that waits five minutes for a worker that was
+// killed, and is killed itself.
+TEST_F(ParameterShardTest, AWorkerWithoutConnectionIsNotWaitedFor) {
+  Join(1);
+  Pull(1, 1);
+  static_cast<void>(Take(1));
+  Send(ServerMessage::kPull, {.worker = 0,
+                              .run = 1,
+                              .sequence = 1,
+                              .step = ServerRequest::kAllVariables});
+  EXPECT_TRUE(IsWaiting(0));
+  shard_->Lose(1);
+  EXPECT_FALSE(IsWaiting(0));
+  // if it is there again, its gradient is lost
+  Push(1, 1);
+  EXPECT_EQ(Take(1).reply.status, Status::kPullFirst);
+}
+
+TEST_F(ParameterShardTest, KnowsWhoIsToBeToldOfTheEnd) {
+  Join(1);
+  Join(2);
+  Send(ServerMessage::kEnd, {.worker = 0, .run = 1});
+  EXPECT_TRUE(shard_->is_over());
+  EXPECT_FALSE(shard_->IsEveryoneTold());
+  Push(1, 1);
+  EXPECT_EQ(Take(1).reply.status, Status::kEnded);
+  EXPECT_FALSE(shard_->IsEveryoneTold());
+  shard_->Lose(2);
+  EXPECT_TRUE(shard_->IsEveryoneTold());
+}
+
+// Would catch a read behind the end of the steps.
+TEST_F(ParameterShardTest, APullOfAllWithTheNumberOfAnotherIsANewOne) {
+  Pull(0, 1);
+  static_cast<void>(Take(0));
+  Send(ServerMessage::kPull, {.worker = 0,
+                              .run = 1,
+                              .sequence = 1,
+                              .step = ServerRequest::kAllVariables});
+  EXPECT_EQ(Take(0).reply.status, Status::kOk);
+}
+
 TEST_F(ParameterShardTest, AllVariablesAreGivenBetweenSteps) {
   Join(1);
   Join(2);
@@ -279,7 +321,8 @@ TEST_F(ParameterShardTest, GoesOnFromWhatItSaved) {
   Pull(0, 1);
   Push(0, 1);
   Pull(0, 2);
-  shard_->Save(folder.path() / "saved");
+  runtime::SaveCheckpoint(folder.path() / "saved", shard_->CopyVariables(),
+                          shard_->Info());
   shard_ = MakeShard();
   shard_->Restore(folder.path() / "saved");
   EXPECT_EQ(shard_->version(), 1);

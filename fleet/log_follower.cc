@@ -1,0 +1,123 @@
+#include "fleet/log_follower.h"
+
+#include <spdlog/spdlog.h>
+
+#include <array>
+#include <fstream>
+#include <optional>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+namespace replicant::fleet {
+namespace {
+
+// Bytes of one file that are read at a time; more follow at the next interval.
+constexpr size_t kMaxBytesAtOnce = size_t{1} << 18;
+constexpr size_t kMaxLineBytes = 4096;
+
+struct LogLine {
+  char level = 0;
+  std::string_view message;
+};
+
+// Takes "2026-11-21 06:13:24.123 W learner/4711 message" apart; std::nullopt
+// for a line of another form.
+std::optional<LogLine> ParseLine(std::string_view line) {
+  std::array<std::string_view, 4> words;  // date, time, level, role/pid
+  for (std::string_view& word : words) {
+    const size_t end = line.find(' ');
+    if (end == std::string_view::npos) return std::nullopt;
+    word = line.substr(0, end);
+    line.remove_prefix(end + 1);
+  }
+  const auto& [date, time, level, role] = words;
+  if (date.size() != 10 || date[4] != '-' || time.size() != 12 ||
+      level.size() != 1 || role.find('/') == std::string_view::npos) {
+    return std::nullopt;
+  }
+  return LogLine{level[0], line};
+}
+
+}  // namespace
+
+LogFollower::LogFollower(Clock::Duration interval, Clock& clock)
+    : interval_(interval),
+      clock_(clock),
+      thread_("log-follower",
+              [this](const Thread::StopToken& token) { Run(token); }) {}
+
+LogFollower::~LogFollower() = default;
+
+void LogFollower::Follow(const std::string& role,
+                         const std::filesystem::path& file) {
+  MutexLock lock(mutex_);
+  Role& followed = roles_[role];
+  if (followed.file == file) return;
+  // what the role's earlier process has said last
+  if (!followed.file.empty()) Read(role, followed);
+  followed.file = file;
+  followed.offset = 0;
+  followed.partial_line.clear();
+}
+
+void LogFollower::Run(const Thread::StopToken& token) {
+  while (!token.IsStopRequested()) {
+    ReadAll();
+    std::this_thread::sleep_for(interval_);
+  }
+  ReadAll();
+  MutexLock lock(mutex_);
+  for (auto& [name, role] : roles_) EndMinute(name, role);
+}
+
+void LogFollower::ReadAll() {
+  MutexLock lock(mutex_);
+  for (auto& [name, role] : roles_) Read(name, role);
+}
+
+void LogFollower::Read(const std::string& name, Role& role) {
+  if (clock_.Now() - role.minute >= std::chrono::minutes(1)) {
+    EndMinute(name, role);
+  }
+  std::ifstream file(role.file, std::ios::binary);
+  if (!file.seekg(role.offset)) return;
+  std::string bytes(kMaxBytesAtOnce, '\0');
+  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  bytes.resize(static_cast<size_t>(file.gcount()));
+  role.offset += static_cast<int64_t>(bytes.size());
+  for (const char c : bytes) {
+    if (c != '\n') {
+      if (role.partial_line.size() < kMaxLineBytes) role.partial_line += c;
+      continue;
+    }
+    Repeat(name, role, std::exchange(role.partial_line, {}));
+  }
+}
+
+void LogFollower::Repeat(const std::string& name, Role& role,
+                         const std::string& line) {
+  const std::optional<LogLine> parsed = ParseLine(line);
+  if (!parsed) return;
+  const bool is_error = parsed->level == 'E' || parsed->level == 'C';
+  if (!is_error && parsed->level != 'W') return;
+  if (role.num_lines >= kMaxLinesPerMinute) {
+    ++role.num_withheld;
+    return;
+  }
+  ++role.num_lines;
+  spdlog::log(is_error ? spdlog::level::err : spdlog::level::warn, "{}: {}",
+              name, parsed->message);
+}
+
+void LogFollower::EndMinute(const std::string& name, Role& role) {
+  if (role.num_withheld > 0) {
+    spdlog::warn("{}: {} more warnings in {}", name, role.num_withheld,
+                 role.file.string());
+  }
+  role.minute = clock_.Now();
+  role.num_lines = 0;
+  role.num_withheld = 0;
+}
+
+}  // namespace replicant::fleet

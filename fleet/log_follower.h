@@ -1,0 +1,61 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "core/base/clock.h"
+#include "core/base/mutex.h"
+#include "core/base/thread.h"
+
+namespace replicant::fleet {
+
+// Repeats the warnings and errors of roles in the log of this process: the
+// lines of core/base/log.h with level W, E or C, as "ROLE: MESSAGE". A role
+// that has more than kMaxLinesPerMinute of them is told by a count.
+//
+// A thread of its own reads the files, so that no disk holds up the caller.
+//
+// Thread-safety: any thread.
+class LogFollower {
+ public:
+  explicit LogFollower(
+      Clock::Duration interval = std::chrono::milliseconds(250),
+      Clock& clock = Clock::Real());
+  // Reads what the files hold by now.
+  ~LogFollower();
+  LogFollower(const LogFollower&) = delete;
+  LogFollower& operator=(const LogFollower&) = delete;
+
+  // Follows `file`, from its beginning, in the place of an earlier file of the
+  // role. It may not exist yet.
+  void Follow(const std::string& role, const std::filesystem::path& file)
+      EXCLUDES(mutex_);
+
+  static constexpr int kMaxLinesPerMinute = 10;
+
+ private:
+  struct Role {
+    std::filesystem::path file;
+    int64_t offset = 0;        // of the first byte that was not read
+    std::string partial_line;  // the bytes before it
+    Clock::TimePoint minute;   // start of the present one
+    int num_lines = 0;         // repeated in it
+    int64_t num_withheld = 0;  // in it
+  };
+
+  void Run(const Thread::StopToken& token) EXCLUDES(mutex_);
+  void ReadAll() EXCLUDES(mutex_);
+  void Read(const std::string& name, Role& role) REQUIRES(mutex_);
+  void Repeat(const std::string& name, Role& role, const std::string& line)
+      REQUIRES(mutex_);
+  void EndMinute(const std::string& name, Role& role) REQUIRES(mutex_);
+
+  const Clock::Duration interval_;
+  Clock& clock_;
+  Mutex mutex_;
+  std::map<std::string, Role> roles_ GUARDED_BY(mutex_);
+  Thread thread_;
+};
+
+}  // namespace replicant::fleet

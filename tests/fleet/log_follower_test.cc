@@ -1,0 +1,73 @@
+#include "fleet/log_follower.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "core/base/fs.h"
+#include "tests/support/log_lines.h"
+
+namespace replicant::fleet {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::LogLines;
+
+class LogFollowerTest : public ::testing::Test {
+ protected:
+  void Append(const std::string& file, const std::string& text) const {
+    std::ofstream(folder_.path() / file, std::ios::app) << text;
+  }
+  static std::string Line(char level, const std::string& message) {
+    return std::string("2026-11-21 06:13:24.123 ") + level + " learner/4711 " +
+           message + "\n";
+  }
+  // Follows one file from its beginning to its end.
+  void FollowOnce(const std::string& file) const {
+    LogFollower follower;
+    follower.Follow("learner-0", folder_.path() / file);
+  }
+
+  const TemporaryFolder folder_;
+  const LogLines log_;
+};
+
+TEST_F(LogFollowerTest, RepeatsWarningsAndErrorsAlone) {
+  Append("a", Line('I', "step 1") + Line('W', "slow") +
+                  "W something else\nterminate called\n" +
+                  Line('E', "no checkpoint of step 5: No space left") +
+                  "2026-11-21 06:13:24.123 W learner/4711 not yet whole");
+  FollowOnce("a");
+  EXPECT_THAT(log_.lines(),
+              ElementsAre("learner-0: slow",
+                          "learner-0: no checkpoint of step 5: No space left"));
+}
+
+TEST_F(LogFollowerTest, ANewProcessOfTheRoleHasANewFile) {
+  Append("a", Line('E', "the first"));
+  Append("b", Line('E', "the second"));
+  {
+    LogFollower follower;
+    follower.Follow("learner-0", folder_.path() / "a");
+    follower.Follow("learner-0", folder_.path() / "a");
+    follower.Follow("learner-0", folder_.path() / "b");
+    follower.Follow("actor-0", folder_.path() / "missing");
+  }
+  EXPECT_THAT(log_.lines(),
+              ElementsAre("learner-0: the first", "learner-0: the second"));
+}
+
+// Would catch a role that floods the console.
+TEST_F(LogFollowerTest, ManyLinesAreCounted) {
+  for (int i = 0; i < 25; ++i) Append("a", Line('W', std::to_string(i)));
+  FollowOnce("a");
+  ASSERT_EQ(log_.lines().size(), 11U);
+  EXPECT_EQ(log_.lines()[9], "learner-0: 9");
+  EXPECT_EQ(log_.lines()[10], "learner-0: 15 more warnings in " +
+                                  (folder_.path() / "a").string());
+}
+
+}  // namespace
+}  // namespace replicant::fleet
