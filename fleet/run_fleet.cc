@@ -89,6 +89,7 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
   // after the progress line, above which its lines appear
   LogFollower logs;
   int num_signals = 0;
+  bool has_started = false;
   while (!supervisor.IsFinished()) {
     if (stop.count() > num_signals) {
       num_signals = stop.count();
@@ -97,6 +98,10 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
     }
     server.Check();
     supervisor.Step();
+    if (!has_started && supervisor.HasStarted()) {
+      has_started = true;
+      folder.AdoptConfig();
+    }
     const std::vector<Supervisor::RoleView> roles = supervisor.Roles();
     const std::vector<rpc::HeartbeatMonitor::Entry> beats = monitor.All();
     status.Update(roles, beats, supervisor.IsStopping(), Clock::Real().Now(),
@@ -111,6 +116,8 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
     if (!supervisor.IsFinished()) AwaitEvent(supervisor, stop, num_signals);
   }
   const RunResult result = supervisor.result();
+  // a role may have ended before it was seen to run
+  if (result.status == RunStatus::kComplete) folder.AdoptConfig();
   folder.SetStatus(result.status);
   folder.AwaitDisk(kDiskPatience);
   return result;

@@ -1,14 +1,10 @@
 #include "fleet/run_folder.h"
 
-#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <ctime>
@@ -30,8 +26,11 @@ namespace {
 
 constexpr const char* kLockName = "lock";
 constexpr const char* kConfigName = "config.yaml";
+constexpr const char* kNewConfigName = "config.new.yaml";
 constexpr const char* kRunName = "run.yaml";
 constexpr const char* kStateName = "state.yaml";
+// far above config::Document's own limit
+constexpr uint64_t kMaxConfigBytes = 1 << 24;
 
 // state.yaml; StateText() writes the same keys.
 struct IncarnationSection {
@@ -126,36 +125,24 @@ std::string ToString(RunStatus status) {
 
 RunFolder::RunFolder(const std::filesystem::path& path)
     : path_(std::filesystem::absolute(path)),
+      config_file_(path_ / kConfigName),
+      lock_(path_ / kLockName, "another fleet runs here"),
       disk_(std::make_unique<DiskQueue>()) {
-  const std::string file = path_ / kLockName;
-  lock_fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (lock_fd_ < 0) throw IoError::FromErrno("open", file, errno);
-  if (::flock(lock_fd_, LOCK_EX | LOCK_NB) != 0) {
-    const int error = errno;
-    ::close(lock_fd_);
-    if (error != EWOULDBLOCK) throw IoError::FromErrno("lock", file, error);
-    throw IoError(fmt::format("another fleet runs here: {}",
-                              ReadFile(file, /*max_size_bytes=*/4096)));
-  }
-  // the owner is only used in the message above
-  const std::string owner = HostAndPid();
-  if (::ftruncate(lock_fd_, 0) != 0 ||
-      ::pwrite(lock_fd_, owner.data(), owner.size(), 0) < 0) {
-    const int error = errno;
-    ::close(lock_fd_);
-    throw IoError::FromErrno("write", file, error);
-  }
+  RemoveStaleTemporaries(path_);
 }
 
 RunFolder::~RunFolder() {
   disk_.reset();
-  // closing gives the lock back
-  if (lock_fd_ >= 0) ::close(lock_fd_);
+  if (config_file_.filename() == kNewConfigName) {
+    std::error_code ignored;
+    std::filesystem::remove(config_file_, ignored);
+  }
 }
 
 RunFolder::RunFolder(RunFolder&& other) noexcept
     : path_(std::move(other.path_)),
-      lock_fd_(std::exchange(other.lock_fd_, -1)),
+      config_file_(std::exchange(other.config_file_, {})),
+      lock_(std::move(other.lock_)),
       status_(other.status_),
       previous_status_(other.previous_status_),
       num_starts_(other.num_starts_),
@@ -200,14 +187,27 @@ RunFolder RunFolder::Resume(const std::filesystem::path& path,
     }
     folder.CountLogs();
     folder.previous_status_ = state.status;
-    if (!resolved_yaml.empty()) {
-      AtomicWriteFile(folder.path_ / kConfigName, resolved_yaml);
+    if (!resolved_yaml.empty() &&
+        resolved_yaml != ReadFile(folder.config_file_, kMaxConfigBytes)) {
+      folder.config_file_ = folder.path_ / kNewConfigName;
+      AtomicWriteFile(folder.config_file_, resolved_yaml);
+    } else {
+      // left by a fleet that was killed
+      std::error_code ignored;
+      std::filesystem::remove(folder.path_ / kNewConfigName, ignored);
     }
     folder.BeginStart("", 0);
     return folder;
   } catch (const IoError& e) {
     throw IoError(fmt::format("run folder {}: {}", path.string(), e.what()));
   }
+}
+
+void RunFolder::AdoptConfig() {
+  const std::filesystem::path adopted = path_ / kConfigName;
+  if (config_file_ == adopted) return;
+  // the roles go on reading the other file when they start again
+  PostFile(adopted, ReadFile(config_file_, kMaxConfigBytes));
 }
 
 void RunFolder::BeginStart(const std::string& name, int64_t seed) {
@@ -239,12 +239,14 @@ std::string RunFolder::StateText() const {
   return text;
 }
 
-void RunFolder::PostState() {
-  disk_->Post([path = path_ / kStateName, text = StateText()] {
+void RunFolder::PostState() { PostFile(path_ / kStateName, StateText()); }
+
+void RunFolder::PostFile(const std::filesystem::path& path, std::string text) {
+  disk_->Post([path, text = std::move(text)] {
     try {
       AtomicWriteFile(path, text);
     } catch (const IoError& e) {
-      spdlog::warn("the state of the run is not written: {}", e.what());
+      spdlog::warn("{} is not written: {}", path.string(), e.what());
     }
   });
 }

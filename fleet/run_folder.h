@@ -8,6 +8,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/disk_queue.h"
+#include "core/base/file_lock.h"
 #include "core/rpc/heartbeat.h"
 #include "fleet/fleet_config.h"
 
@@ -24,7 +25,9 @@ std::string ToString(RunStatus status);
 
 // The folder of a run.
 //
-//   config.yaml    the configuration with every value in force
+//   config.yaml    the configuration with every value in force; it fits the
+//                  run's checkpoints
+//   config.new.yaml  a changed one, until a resumed run has started with it
 //   run.yaml       name, seed, program version, host and time of every start
 //   state.yaml     status and incarnations, for a resumed run
 //   lock           held while a fleet runs here
@@ -45,8 +48,9 @@ class RunFolder {
   static RunFolder Create(const RunSection& run,
                           const std::string& resolved_yaml);
   // Resumes an earlier run, with the configuration `resolved_yaml` or, if this
-  // is empty, its own. Throws IoError if the folder holds no run or is in use,
-  // and ConfigError if its state cannot be read.
+  // is empty, its own. config.yaml keeps the run's own until AdoptConfig().
+  // Throws IoError if the folder holds no run or is in use, and ConfigError if
+  // its state cannot be read.
   static RunFolder Resume(const std::filesystem::path& path,
                           const std::string& resolved_yaml = "");
   // The configuration file of the run in `path`. Throws IoError if the folder
@@ -59,6 +63,11 @@ class RunFolder {
 
   // Absolute.
   const std::filesystem::path& path() const { return path_; }
+  // The configuration of this start, for the roles.
+  const std::filesystem::path& config_file() const { return config_file_; }
+  // Makes it config.yaml, once every role has started with it: only then it is
+  // known to fit the run's checkpoints. Logs a problem with the disk.
+  void AdoptConfig();
   std::filesystem::path LogFile(const rpc::RoleId& id,
                                 uint32_t incarnation) const;
 
@@ -84,12 +93,14 @@ class RunFolder {
   std::string StateText() const;
   // Writes the state on the disk's thread.
   void PostState();
+  void PostFile(const std::filesystem::path& path, std::string text);
   // Raises the incarnations to those of the logs, of which a full disk may have
   // left no note in the state.
   void CountLogs();
 
   std::filesystem::path path_;
-  int lock_fd_ = -1;
+  std::filesystem::path config_file_;
+  FileLock lock_;
   RunStatus status_ = RunStatus::kRunning;
   RunStatus previous_status_ = RunStatus::kRunning;
   int64_t num_starts_ = 0;

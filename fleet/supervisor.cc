@@ -329,6 +329,12 @@ void Supervisor::AdvanceStop() {
   }
 }
 
+bool Supervisor::HasStarted() const {
+  return std::all_of(members_.begin(), members_.end(), [](const Member& m) {
+    return m.has_run || m.spec.is_optional;
+  });
+}
+
 bool Supervisor::IsFinished() const {
   return IsStopping() &&
          std::all_of(members_.begin(), members_.end(),

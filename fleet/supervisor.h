@@ -96,6 +96,8 @@ class Supervisor {
   // Kills all roles.
   void StopNow(const std::string& why);
 
+  // Whether every role has run, optional ones aside.
+  bool HasStarted() const;
   bool IsStopping() const { return result_.has_value(); }
   bool IsFinished() const;
   // kRunning until IsFinished().

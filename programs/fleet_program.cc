@@ -27,6 +27,7 @@
 #include "fleet/placement.h"
 #include "fleet/run_fleet.h"
 #include "learner/checkpoint_folder.h"
+#include "programs/check_resume.h"
 #include "programs/check_run.h"
 #include "programs/fleet_roles.h"
 #include "programs/learning_curve.h"
@@ -135,6 +136,7 @@ int Run(const RunConfig& config, const Commands& commands,
       .commands = commands,
       .task = task,
       .run_folder = path,
+      .config_file = folder.config_file(),
       .began_ms = fmt::format("{:.0f}", 1e3 * actors::FindBeginning(path))};
   fleet::FleetRun run{.config = config.fleet,
                       .seed = static_cast<uint64_t>(config.run.seed),
@@ -241,6 +243,7 @@ Program FleetProgram() {
             } else {
               config.evaluation.enabled = false;
             }
+            if (!resumed->empty()) CheckResume(config, task, *resumed);
             const std::string& yaml = invocation.loaded.resolved_yaml;
             return Run(config, invocation.commands, task,
                        resumed->empty() ? RunFolder::Create(config.run, yaml)

@@ -184,7 +184,7 @@ RoleSpec MakeRole(const PlacedRole& placed, const RolePlan& plan) {
   }
   spec.command = plan.commands.Of(kind->program);
   spec.command.insert(spec.command.end(),
-                      {"--config", (plan.run_folder / "config.yaml").string()});
+                      {"--config", plan.config_file.string()});
   if (kind->is_of_learner) {
     spec.command.insert(spec.command.end(), {"--role", role});
     AddIndex(&spec);

@@ -24,6 +24,7 @@ struct RolePlan {
   // Undefined for a run without actors.
   agents::TaskSpec task;
   std::filesystem::path run_folder;
+  std::filesystem::path config_file;  // that every role reads
   // actors::FindBeginning(), in milliseconds.
   std::string began_ms;
 };

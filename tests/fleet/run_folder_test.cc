@@ -98,6 +98,29 @@ TEST_F(RunFolderTest, AResumedRunGoesOnCounting) {
   EXPECT_NE(run.find("- time"), run.rfind("- time"));
 }
 
+// A resume that fails leaves the configuration that fits the checkpoints.
+TEST_F(RunFolderTest, AChangedConfigurationCountsOnceTheRunHasStartedWithIt) {
+  { RunFolder::Create(Config(), "run:\n  seed: 7\n"); }
+  {
+    const RunFolder failed = RunFolder::Resume(path_, "run:\n  seed: 8\n");
+    EXPECT_EQ(failed.config_file(), path_ / "config.new.yaml");
+    EXPECT_EQ(File("config.new.yaml"), "run:\n  seed: 8\n");
+    EXPECT_EQ(File("config.yaml"), "run:\n  seed: 7\n");
+  }
+  EXPECT_EQ(File("config.yaml"), "run:\n  seed: 7\n");
+  EXPECT_FALSE(std::filesystem::exists(path_ / "config.new.yaml"));
+  {
+    RunFolder started = RunFolder::Resume(path_, "run:\n  seed: 9\n");
+    started.AdoptConfig();
+    EXPECT_EQ(File("config.yaml"), "run:\n  seed: 9\n");
+    // a role that starts again reads it
+    EXPECT_EQ(File("config.new.yaml"), "run:\n  seed: 9\n");
+  }
+  EXPECT_FALSE(std::filesystem::exists(path_ / "config.new.yaml"));
+  EXPECT_EQ(RunFolder::Resume(path_, "run:\n  seed: 9\n").config_file(),
+            path_ / "config.yaml");
+}
+
 TEST_F(RunFolderTest, RefusesAFolderThatHoldsSomething) {
   MakeFolders(path_);
   std::ofstream(path_ / "notes.txt") << "mine";
@@ -119,9 +142,10 @@ TEST_F(RunFolderTest, TwoFleetsNeverShareAFolder) {
   std::optional<RunFolder> folder(RunFolder::Create(Config(), "{}\n"));
   EXPECT_EQ(MessageOf<IoError>([&] { RunFolder::Resume(path_); }),
             "run folder " + path_.string() +
-                ": another fleet runs here: " + HostAndPid());
-  EXPECT_THAT(MessageOf<IoError>([&] { RunFolder::Create(Config(), ""); }),
-              HasSubstr("another fleet runs here: " + HostAndPid()));
+                ": another fleet runs here: in use by process " + HostAndPid());
+  EXPECT_THAT(
+      MessageOf<IoError>([&] { RunFolder::Create(Config(), ""); }),
+      HasSubstr("another fleet runs here: in use by process " + HostAndPid()));
   // a moved folder is the same one
   {
     const RunFolder moved = std::move(*folder);

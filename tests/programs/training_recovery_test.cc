@@ -126,6 +126,50 @@ TEST_F(TrainingRecoveryTest, AnEndedRunIsResumedAsAWhole) {
   EXPECT_THAT(ReadFile(run_ / "config.yaml"), HasSubstr("max_steps: 80"));
 }
 
+// A resume with networks that the checkpoint does not have, or past a limit,
+// changes nothing of the run.
+TEST_F(TrainingRecoveryTest, AResumeThatCannotWorkLeavesTheRunAlone) {
+  ASSERT_TRUE(RunFleet({}).status.ok());
+  const std::string config = ReadFile(run_ / "config.yaml");
+  const std::string starts = ReadFile(run_ / "run.yaml");
+  const auto resume = [&](std::vector<std::string> settings) {
+    std::vector<std::string> command = {REPLICANT_FLEET, "--resume",
+                                        run_.string()};
+    for (const std::string& setting : settings) {
+      command.insert(command.end(), {"--set", setting});
+    }
+    const CommandResult result =
+        RunCommand({.command = command}, std::chrono::minutes(3));
+    EXPECT_EQ(result.status.code, 1);
+    EXPECT_EQ(ReadFile(run_ / "config.yaml"), config);
+    EXPECT_EQ(ReadFile(run_ / "run.yaml"), starts);
+    return result.output;
+  };
+  EXPECT_THAT(resume({}),
+              HasSubstr("fleet: --resume " + run_.string() +
+                        ": the run is complete: 50 steps have reached "
+                        "learner.limits.max_steps = 50; hint: --set "
+                        "learner.limits.max_steps=N"));
+  EXPECT_THAT(resume({"learner.limits={max_steps: 0, max_seconds: 0.001}"}),
+              HasSubstr("learner.limits.max_seconds = 0.001"));
+  EXPECT_THAT(resume({"learner.limits={max_steps: 0, max_frames: 100}"}),
+              HasSubstr("learner.limits.max_frames = 100"));
+  EXPECT_THAT(
+      resume({"learner.limits.max_steps=0", "evaluation.stop_at_return=-1"}),
+      HasSubstr("evaluation.stop_at_return = -1; hint"));
+  for (const char* sizes : {"[17]", "[16, 16]"}) {
+    EXPECT_THAT(
+        resume({"learner.limits.max_steps=80",
+                std::string("agent.networks.policy_hidden_sizes=") + sizes}),
+        HasSubstr("the configuration does not fit the run's "
+                  "checkpoints, nothing is changed: " +
+                  run_.string()))
+        << sizes;
+  }
+  EXPECT_TRUE(RunEvaluator({"--checkpoint", run_.string(), "--episodes", "1"})
+                  .status.ok());
+}
+
 // The newest checkpoint's part in the replay is damaged: the one before it
 // counts.
 TEST_F(TrainingRecoveryTest, ADamagedReplayGoesBackOneCheckpointMore) {

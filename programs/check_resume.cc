@@ -1,0 +1,126 @@
+#include "programs/check_resume.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "actors/evaluation_log.h"
+#include "agents/agent_steps.h"
+#include "core/base/error.h"
+#include "core/replicator/replicator.h"
+#include "learner/checkpoint_folder.h"
+
+namespace replicant::programs {
+namespace {
+
+// The progress of a run at its newest checkpoint.
+struct Reached {
+  int64_t steps = 0;
+  double seconds = 0.0;
+  int64_t frames = 0;
+};
+
+[[noreturn]] void Refuse(const std::filesystem::path& run_folder,
+                         const std::string& problem) {
+  throw ConfigError(
+      fmt::format("--resume {}: {}", run_folder.string(), problem));
+}
+
+// Each limit that the run has reached already, with its key.
+void CheckLimits(const learner::LimitsConfig& limits, const Reached& reached,
+                 const std::filesystem::path& run_folder) {
+  const auto check = [&](const char* key, auto limit, auto value,
+                         const char* unit) {
+    if (limit <= 0 || value < limit) return;
+    Refuse(run_folder,
+           fmt::format("the run is complete: {} {} have reached "
+                       "learner.limits.{} = {}; hint: --set "
+                       "learner.limits.{}=N trains on to a higher limit, 0 "
+                       "without one",
+                       value, unit, key, limit, key));
+  };
+  check("max_steps", limits.max_steps, reached.steps, "steps");
+  check("max_frames", limits.max_frames, reached.frames, "frames");
+  check("max_seconds", limits.max_seconds, reached.seconds,
+        "seconds of training");
+}
+
+void CheckEvaluations(const actors::EvaluationConfig& evaluation,
+                      const std::filesystem::path& run_folder) {
+  if (!evaluation.enabled) return;
+  for (const auto& record : actors::ReadEvaluations(run_folder)) {
+    if (!evaluation.IsGoodEnough(record.mean)) continue;
+    Refuse(run_folder,
+           fmt::format("the run is complete: return {:.1f} at step {} has "
+                       "reached evaluation.stop_at_return = {:g}; hint: --set "
+                       "evaluation.stop_at_return=N trains on to a higher "
+                       "return, null without such a limit",
+                       record.mean, record.step, *evaluation.stop_at_return));
+  }
+}
+
+// The workload on one replica: its variables are those of every strategy. A
+// batch of two rows keeps it small.
+std::unique_ptr<learner::Workload> MakeSmallWorkload(
+    const RunConfig& config, const agents::TaskSpec& task) {
+  const auto seed = static_cast<uint64_t>(config.run.seed);
+  learner::WorkloadArguments arguments{.learner = config.learner, .seed = seed};
+  replicator::ReplicationConfig& replication = arguments.learner.replication;
+  replication = {};
+  replication.backend = config.learner.replication.backend;
+  replication.accumulation_steps =
+      config.learner.replication.accumulation_steps;
+  arguments.learner.batch_size = 2;
+  arguments.replicator = replicator::Replicator::Create(replication, seed);
+  if (config.has_actors()) {
+    arguments.spec = {.task = task, .discount = config.discount()};
+  }
+  return config.workload->make(config.section(), std::move(arguments));
+}
+
+// The newest checkpoint may be damaged; the learner then loads an older one.
+void CheckVariables(const RunConfig& config, const agents::TaskSpec& task,
+                    const learner::CheckpointFolder& checkpoints,
+                    const std::filesystem::path& run_folder) {
+  const auto workload = MakeSmallWorkload(config, task);
+  const std::vector<int64_t> steps = checkpoints.Steps();
+  std::string problem;
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    try {
+      runtime::LoadCheckpoint(checkpoints.PathOf(*step), workload->variables());
+      return;
+    } catch (const IoError& e) {
+      if (problem.empty()) problem = e.what();
+    }
+  }
+  Refuse(run_folder,
+         fmt::format("the configuration does not fit the run's checkpoints, "
+                     "nothing is changed: {}",
+                     problem));
+}
+
+}  // namespace
+
+void CheckResume(const RunConfig& config, const agents::TaskSpec& task,
+                 const std::filesystem::path& run_folder) {
+  const std::filesystem::path folder = run_folder / "checkpoints";
+  if (!std::filesystem::is_directory(folder)) return;
+  const learner::CheckpointFolder checkpoints(folder, /*num_kept=*/1);
+  const std::optional<learner::Manifest> newest = checkpoints.NewestManifest();
+  if (!newest) return;
+  const auto agent_steps = agents::AgentStepsIn(
+      runtime::ReadCheckpointInfo(checkpoints.PathOf(newest->step)).metadata);
+  CheckLimits(config.learner.limits,
+              {.steps = newest->step,
+               .seconds = newest->seconds,
+               .frames = agent_steps.value_or(0) * config.task.action_repeat},
+              run_folder);
+  if (config.has_actors()) CheckEvaluations(config.evaluation, run_folder);
+  CheckVariables(config, task, checkpoints, run_folder);
+}
+
+}  // namespace replicant::programs

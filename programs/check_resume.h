@@ -1,0 +1,19 @@
+#pragma once
+
+#include <filesystem>
+
+#include "agents/task_spec.h"
+#include "programs/run_config.h"
+
+namespace replicant::programs {
+
+// Checks that the run in `run_folder` can go on with `config`, before anything
+// of it is changed. Without a checkpoint there is nothing to check.
+//
+// Throws ConfigError if the run has reached one of its limits, and names the
+// key to raise, or if the configured workload can load none of its checkpoints;
+// IoError if they cannot be read. `task` is that of a run with actors.
+void CheckResume(const RunConfig& config, const agents::TaskSpec& task,
+                 const std::filesystem::path& run_folder);
+
+}  // namespace replicant::programs
