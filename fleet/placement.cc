@@ -20,6 +20,28 @@ void Check(const RoleRequest& request) {
   }
 }
 
+CpuSet CpusOf(const CpuTopology& topology) {
+  std::vector<int> cpus;
+  for (const Processor& processor : topology.processors) {
+    cpus.push_back(processor.cpu);
+  }
+  return CpuSet(std::move(cpus));
+}
+
+// The number of processors on which no requested thread holds up another.
+int NumWanted(const std::vector<RoleRequest>& requests) {
+  int exclusive = 0;
+  double shared = 0.0;
+  for (const RoleRequest& request : requests) {
+    if (request.is_exclusive) {
+      exclusive += std::max(1, request.threads);
+    } else {
+      shared += request.load * request.threads;
+    }
+  }
+  return exclusive + static_cast<int>(std::ceil(shared));
+}
+
 // The processors that are left and their load.
 class Machine {
  public:
@@ -107,21 +129,47 @@ std::vector<PlacedRole> Place(const CpuTopology& topology,
   return placed;
 }
 
+std::vector<PlacedRole> PlaceBesideOthers(
+    const CpuTopology& topology, const std::vector<RoleRequest>& requests,
+    ProcessorClaims* claims) {
+  const CpuSet claimed = claims->Claim(CpusOf(topology));
+  CpuTopology free = topology;
+  std::erase_if(free.processors, [&](const Processor& processor) {
+    return !std::ranges::binary_search(claimed.cpus(), processor.cpu);
+  });
+  std::vector<PlacedRole> placed;
+  if (free.processors.empty() ||
+      free.NumUsable() < std::min(topology.NumUsable(), NumWanted(requests))) {
+    for (const RoleRequest& request : requests) placed.push_back({request, {}});
+  } else {
+    placed = Place(free, requests);
+  }
+  std::vector<int> used;
+  for (const PlacedRole& role : placed) {
+    used.insert(used.end(), role.cpus.cpus().begin(), role.cpus.cpus().end());
+  }
+  claims->KeepOnly(CpuSet(std::move(used)));
+  return placed;
+}
+
 std::string PlacementTable(const CpuTopology& topology,
                            const std::vector<PlacedRole>& placed) {
-  std::vector<int> cpus;
   std::set<int> cores;
   for (const Processor& processor : topology.processors) {
-    cpus.push_back(processor.cpu);
     cores.insert(processor.core);
   }
   std::string text = fmt::format("processors {} ({} cores",
-                                 CpuSet(cpus).ToString(), cores.size());
+                                 CpusOf(topology).ToString(), cores.size());
   if (std::isfinite(topology.quota)) {
     text += fmt::format(", quota of {:.3g}", topology.quota);
   }
   text += fmt::format(")\n{:<14} {:>7}  {}\n", "role", "threads", "processors");
   for (const PlacedRole& role : placed) {
+    if (role.cpus.empty()) {
+      text += fmt::format("{:<14} {:>7}  any: other fleets use this machine\n",
+                          role.request.id.ToString(), role.request.threads);
+      continue;
+    }
     std::string threads = std::to_string(role.cpus.size());
     if (role.request.threads > role.cpus.size()) {
       threads += fmt::format(" of {}", role.request.threads);

@@ -6,6 +6,7 @@
 #include "core/base/thread.h"
 #include "core/rpc/heartbeat.h"
 #include "fleet/cpu_topology.h"
+#include "fleet/processor_claims.h"
 
 namespace replicant::fleet {
 
@@ -23,7 +24,8 @@ struct RoleRequest {
 
 struct PlacedRole {
   RoleRequest request;
-  CpuSet cpus;  // never empty; the role should run as many threads
+  // The role should run as many threads. Empty: it is bound to none.
+  CpuSet cpus;
 };
 
 // Assigns processors to every role.
@@ -40,6 +42,15 @@ struct PlacedRole {
 // threads < 0, and for 0 threads of a role that is not exclusive.
 std::vector<PlacedRole> Place(const CpuTopology& topology,
                               const std::vector<RoleRequest>& requests);
+
+// The same among the processors that no other fleet has claimed. Claims those
+// that it assigns. If a machine without other fleets could bind more of the
+// requested threads to processors of their own, no role is bound to any: the
+// kernel then shares all processors among the fleets. Throws IoError as
+// ProcessorClaims does.
+std::vector<PlacedRole> PlaceBesideOthers(
+    const CpuTopology& topology, const std::vector<RoleRequest>& requests,
+    ProcessorClaims* claims);
 
 // The placement as a printed table of several lines.
 std::string PlacementTable(const CpuTopology& topology,

@@ -42,7 +42,8 @@ LearnerConfig LearnerConfig::Read(
   reader.Field("num_kept_checkpoints", &c.num_kept_checkpoints, {1, 1000},
                "number of newest checkpoints to keep");
   reader.Field("parameter_bind", &c.parameter_bind,
-               "ZeroMQ endpoint that publishes the parameters; empty for none");
+               "ZeroMQ endpoint that publishes the parameters; auto: a socket "
+               "of the run's own, for this host alone; empty for none");
   reader.Field("publish_interval_s", &c.publish_interval_s, {0.001, 3600.0},
                "minimum seconds between two publications of the parameters");
   const int replicas = c.replication.replicas_of_group();

@@ -30,7 +30,7 @@ struct LearnerConfig {
   double checkpoint_interval_s = 300.0;  // 0: only at the end
   int num_kept_checkpoints = 2;
 
-  std::string parameter_bind = "tcp://127.0.0.1:7002";  // empty: none published
+  std::string parameter_bind = "auto";  // empty: none published
   double publish_interval_s = 1.0;
 
   // `strategies` are the allowed values of `replication.strategy`.

@@ -48,18 +48,20 @@ void CheckAddresses(const RunConfig& config) {
   }
   for (size_t i = 0; i < addresses.size(); ++i) {
     const auto& [key, endpoint] = addresses[i];
+    if (endpoint.ends_with(":*") || endpoint.ends_with(":0")) {
+      throw ConfigError(fmt::format(
+          "{}: '{}' is a port that each start chooses anew, and the other "
+          "roles would not find it; allowed: a port, or auto",
+          key, endpoint));
+    }
     const auto same = std::ranges::find(
         addresses, endpoint, &std::pair<std::string, std::string>::second);
-    if (same < addresses.begin() + static_cast<std::ptrdiff_t>(i) &&
-        !endpoint.ends_with(":*")) {
+    if (same < addresses.begin() + static_cast<std::ptrdiff_t>(i)) {
       throw ConfigError(fmt::format("{}: {} is that of {}, too; want another",
                                     key, endpoint, same->first));
     }
-    // a second bind of an ipc address takes it over, so a trial says nothing;
     // with keys, the service itself refuses
-    if (!endpoint.starts_with("tcp://") || !config.replay.key_file.empty()) {
-      continue;
-    }
+    if (!config.replay.key_file.empty()) continue;
     rpc::ZmqContext context;
     try {
       rpc::ZmqSocket(context, rpc::SocketType::kRouter).Bind(endpoint);

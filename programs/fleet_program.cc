@@ -142,9 +142,10 @@ int Run(const RunConfig& config, const Commands& commands,
                       .seed = static_cast<uint64_t>(config.run.seed),
                       .roles = {},
                       .progress = ProgressFields(config)};
+  fleet::ProcessorClaims claims;
   const fleet::CpuTopology topology = fleet::ReadCpuTopology();
   const std::vector<fleet::PlacedRole> placed =
-      fleet::Place(topology, RoleRequests(config));
+      fleet::PlaceBesideOthers(topology, RoleRequests(config), &claims);
   std::fputs(fleet::PlacementTable(topology, placed).c_str(), stdout);
   std::printf("run folder: %s\n", path.c_str());
   std::fflush(stdout);

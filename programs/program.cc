@@ -44,6 +44,7 @@ int Run(const Program& program, int argc, char** argv, const Registry& registry,
   auto loaded = LoadRunConfig(
       config::Document::FromFile(arguments.config_file, arguments.overrides),
       registry);
+  ResolveAddresses(RunFolderOf(loaded.config), &loaded.config);
   loaded.config.log.role = program.name;
   InitLogging(loaded.config.log);
   return program.run({registry, commands, loaded});

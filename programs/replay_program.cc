@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "core/rpc/client.h"
 #include "core/rpc/heartbeat_sender.h"
 #include "core/rpc/zap.h"
+#include "fleet/run_folder.h"
 #include "replay/service/replay_config.h"
 #include "replay/service/service.h"
 #include "replay/service/service_metrics.h"
@@ -44,6 +46,18 @@ int PrintStatus(const std::string& endpoint) {
                  .c_str(),
              stdout);
   return 0;
+}
+
+// The address of the service that --status names: an endpoint, or the folder of
+// a run, whose config.yaml holds every key.
+std::string StatusAddress(const std::string& given) {
+  if (!std::filesystem::is_directory(given)) return given;
+  const auto document =
+      config::Document::FromFile(fleet::RunFolder::ConfigFile(given));
+  const config::Node::Entry* const section = document.root().Find("replay");
+  const config::Node::Entry* const bind =
+      section == nullptr ? nullptr : section->value.Find("bind");
+  return ReplayAddress(given, bind == nullptr ? "auto" : bind->value.text);
 }
 
 rpc::ServerOptions ServerOptionsOf(const replay::ReplayConfig& config) {
@@ -228,28 +242,29 @@ int Serve(const replay::ReplayConfig& config) {
 
 Program ReplayProgram() {
   const auto status_endpoint = std::make_shared<std::string>();
-  return {.name = "replay",
-          .about = "Stores the steps of actors and serves batches to learners.",
-          .add_options =
-              [status_endpoint](config::CommandLine& command_line) {
-                command_line.AddOption(
-                    "--status", status_endpoint.get(),
-                    "print the status of the service at this address, without "
-                    "--config");
-              },
-          .run =
-              [status_endpoint](const Invocation& invocation) {
-                if (!status_endpoint->empty())
-                  return PrintStatus(*status_endpoint);
-                return Serve(invocation.config().replay);
-              },
-          .run_without_config =
-              [](int argc, const char* const* argv) -> std::optional<int> {
-            if (argc != 3 || std::string_view(argv[1]) != "--status") {
-              return std::nullopt;
-            }
-            return PrintStatus(argv[2]);
-          }};
+  return {
+      .name = "replay",
+      .about = "Stores the steps of actors and serves batches to learners.",
+      .add_options =
+          [status_endpoint](config::CommandLine& command_line) {
+            command_line.AddOption(
+                "--status", status_endpoint.get(),
+                "print the status of the service at this address, or of the "
+                "run in this folder, without --config");
+          },
+      .run =
+          [status_endpoint](const Invocation& invocation) {
+            if (!status_endpoint->empty())
+              return PrintStatus(StatusAddress(*status_endpoint));
+            return Serve(invocation.config().replay);
+          },
+      .run_without_config = [](int argc,
+                               const char* const* argv) -> std::optional<int> {
+        if (argc != 3 || std::string_view(argv[1]) != "--status") {
+          return std::nullopt;
+        }
+        return PrintStatus(StatusAddress(argv[2]));
+      }};
 }
 
 }  // namespace replicant::programs

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
+#include "core/base/crc32c.h"
 #include "core/config/log_config.h"
 
 namespace replicant::programs {
@@ -17,6 +20,15 @@ void ReadWorkloads(config::Reader& reader, const Registry& registry,
         reader.Section(workload->section, workload->section_doc);
     c->workloads[workload->name] = workload->read_section(section);
   }
+}
+
+// Linux's abstract namespace: no file is left behind, a path of any length has
+// a name, and a second process cannot take the address over.
+std::string Resolve(const std::filesystem::path& run_folder,
+                    const std::string& address, const std::string& part) {
+  if (address != "auto") return address;
+  const std::string path = std::filesystem::weakly_canonical(run_folder);
+  return fmt::format("ipc://@replicant-{:08x}-{}", Crc32c(path), part);
 }
 
 }  // namespace
@@ -62,6 +74,22 @@ config::Manual DescribeRunConfig(const Registry& registry) {
   return config::DescribeBy([&registry](config::Reader& reader) {
     return RunConfig::Read(reader, registry);
   });
+}
+
+void ResolveAddresses(const std::filesystem::path& run_folder,
+                      RunConfig* config) {
+  config->replay.bind = ReplayAddress(run_folder, config->replay.bind);
+  config->learner.parameter_bind =
+      Resolve(run_folder, config->learner.parameter_bind, "parameters");
+  std::vector<std::string>& servers = config->learner.replication.servers;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    servers[i] = Resolve(run_folder, servers[i], fmt::format("server-{}", i));
+  }
+}
+
+std::string ReplayAddress(const std::filesystem::path& run_folder,
+                          const std::string& bind) {
+  return Resolve(run_folder, bind, "replay");
 }
 
 std::filesystem::path RunFolderOf(const RunConfig& config) {

@@ -57,6 +57,15 @@ config::Loaded<RunConfig> LoadRunConfig(config::Document document,
 // The manual of a run's configuration.
 config::Manual DescribeRunConfig(const Registry& registry);
 
+// Gives every address that is "auto" a value: a socket of this host, named
+// after the run's folder. So the programs of a run find each other, and two
+// runs never share one.
+void ResolveAddresses(const std::filesystem::path& run_folder,
+                      RunConfig* config);
+// The replay's address in a run whose configuration says `bind`.
+std::string ReplayAddress(const std::filesystem::path& run_folder,
+                          const std::string& bind);
+
 // The folder that the programs of a run write to: run.dir, or runs/NAME.
 std::filesystem::path RunFolderOf(const RunConfig& config);
 

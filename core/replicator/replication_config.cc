@@ -90,8 +90,9 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
                "process counts as dead and the others end. 0 turns heartbeats "
                "off: a stalled process is then found after timeout_s");
   reader.Field("servers", &c.servers, {1, 64},
-               "parameter_server: addresses of the servers. Each server holds "
-               "a part of the variables");
+               "parameter_server: addresses of the servers; auto: a socket of "
+               "the run's own, for this host alone. Each server holds a part "
+               "of the variables");
   reader.Field("replicas_per_group", &c.replicas_per_group, {1, 1024},
                "parameter_server: replicas in each group. A group is one "
                "process whose replicas make their steps together; groups do "

@@ -39,7 +39,7 @@ struct ReplicationConfig {
   double heartbeat_timeout_s = 10.0;
 
   // parameter_server: one address per server.
-  std::vector<std::string> servers = {"tcp://127.0.0.1:7003"};
+  std::vector<std::string> servers = {"auto"};
   // parameter_server: replicas in each group, which is one process.
   int replicas_per_group = 1;
   // parameter_server: maximum number of updates by other workers between a

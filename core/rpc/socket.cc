@@ -243,7 +243,7 @@ std::string ZmqSocket::Bind(const std::string& endpoint) {
     throw CommError(fmt::format(
         "bind {}: {}{}", endpoint, zmq_strerror(error),
         error == EADDRINUSE ? "; hint: another process listens there; choose "
-                              "another port, or * for a free one"
+                              "another address"
                             : ""));
   }
   if (is_curve_server_ && !std::exchange(is_counted_curve_server_, true)) {

@@ -80,7 +80,8 @@ TableSection TableSection::Read(config::Reader& reader) {
 ReplayConfig ReplayConfig::Read(config::Reader& reader) {
   ReplayConfig c;
   reader.Field("bind", &c.bind,
-               "ZeroMQ endpoint of the service; without key_file only loopback "
+               "ZeroMQ endpoint of the service; auto: a socket of the run's "
+               "own, for this host alone. Without key_file only auto, loopback "
                "and ipc are allowed");
   reader.Field(
       "metrics_address", &c.metrics_address,

@@ -20,7 +20,7 @@ struct TableSection {
 
 // Section `replay`: one replay service.
 struct ReplayConfig {
-  std::string bind = "tcp://127.0.0.1:7001";
+  std::string bind = "auto";
   std::string metrics_address;  // empty: none
   StepShape shape;
   std::map<std::string, TableSection> tables;  // none: one called "default"

@@ -38,7 +38,7 @@ inline pid_t ProcessOf(pid_t fleet, const std::string& role) {
 
 class TrainingFixture : public ::testing::Test {
  protected:
-  // A shipped recipe, made small, on ports of its own.
+  // A shipped recipe, made small.
   std::vector<std::string> Command(
       const std::vector<std::string>& more_settings,
       const std::string& recipe = "cartpole_swingup_state") const {
@@ -53,8 +53,6 @@ class TrainingFixture : public ::testing::Test {
         "actors.exploration.random_steps=50",
         "evaluation.episodes=2",
         "evaluation.video={height: 24, width: 32}",
-        "replay.bind=ipc://" + (folder_.path() / "r").string(),
-        "learner.parameter_bind=ipc://" + (folder_.path() / "p").string(),
         "replay.tables.default.rate_limiter.min_size_to_sample=100"};
     settings.insert(settings.end(), more_settings.begin(), more_settings.end());
     for (const std::string& setting : settings) {

@@ -123,5 +123,25 @@ TEST_F(TrainingTest, TrainsFromPixelsOnReplicas) {
   }
 }
 
+// Neither addresses nor processors of two runs on one machine need a key.
+TEST_F(TrainingTest, TwoRunsSideBySideNeedNoKey) {
+  Process first({.command = Command({"learner.limits.max_steps=0"}),
+                 .stdout_file = folder_.path() / "out",
+                 .stderr_file = folder_.path() / "out"});
+  ASSERT_TRUE(AwaitFile(folder_.path() / "out", "actor-0 runs"));
+  const auto other = folder_.path() / "other";
+  const CommandResult second = RunFleet({"run.dir=" + other.string()});
+  EXPECT_TRUE(second.status.ok()) << second.output;
+  const auto replay =
+      std::filesystem::path(REPLICANT_FLEET).parent_path() / "replay";
+  const CommandResult status =
+      RunCommand({.command = {replay, "--status", run_}}, std::chrono::minutes(3));
+  EXPECT_TRUE(status.status.ok());
+  EXPECT_THAT(status.output, HasSubstr("default"));
+  first.Signal(SIGINT);
+  const auto ended = first.Wait(std::chrono::minutes(3));
+  EXPECT_TRUE(ended && ended->ok()) << ReadFile(folder_.path() / "out");
+}
+
 }  // namespace
 }  // namespace replicant

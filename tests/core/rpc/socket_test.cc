@@ -123,7 +123,7 @@ TEST(SocketTest, TakenPortIsAnErrorWithEndpointAndHint) {
   EXPECT_EQ(TextOf<CommError>([&] { second.Bind(endpoint); }),
             "bind " + endpoint +
                 ": Address already in use; hint: another process listens "
-                "there; choose another port, or * for a free one");
+                "there; choose another address");
 }
 
 TEST(SocketTest, AnIpcPathInUseIsAnErrorThatNamesTheOwner) {
