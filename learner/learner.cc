@@ -1,5 +1,6 @@
 #include "learner/learner.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
@@ -8,6 +9,7 @@
 #include "agents/policy_topic.h"
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/runtime/numeric_check.h"
 #include "core/runtime/parameters.h"
 
 namespace replicant::learner {
@@ -134,8 +136,17 @@ std::optional<EndReason> Learner::FindEnd() const {
   return std::nullopt;
 }
 
+NextResult Learner::RunStep() {
+  try {
+    return workload_.Step(clock_.Now() + kPatience);
+  } catch (const runtime::NumericError& error) {
+    throw runtime::NumericError(
+        fmt::format("step {}: {}", step_, error.what()));
+  }
+}
+
 void Learner::TakeStep() {
-  switch (workload_.Step(clock_.Now() + kPatience)) {
+  switch (RunStep()) {
     case NextResult::kOk:
       step_ += workload_.NumNewSteps();
       wait_reason_.clear();

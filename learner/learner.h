@@ -86,9 +86,9 @@ class Learner {
           Clock* clock = &Clock::Real(), DiskQueue* disk = nullptr);
 
   // Trains to the end of the run and writes a last checkpoint. Throws what the
-  // workload's Step() throws, and IoError if the last checkpoint cannot be
-  // written. An earlier checkpoint that fails is logged and tried again after
-  // the interval.
+  // workload's Step() throws (a runtime::NumericError names the step), and
+  // IoError if the last checkpoint cannot be written. An earlier checkpoint
+  // that fails is logged and tried again after the interval.
   EndReason Run();
 
   int64_t step() const { return step_; }
@@ -110,6 +110,8 @@ class Learner {
   bool IsAtStepLimit() const {
     return config_.limits.max_steps > 0 && step_ >= config_.limits.max_steps;
   }
+  // Workload::Step(), whose NumericError gets the step.
+  NextResult RunStep();
   void TakeStep();
   void Report(Clock::TimePoint now);
   void Publish();

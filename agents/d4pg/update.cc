@@ -61,19 +61,21 @@ struct AllNetworks {
   std::optional<CriticNetwork> target_critic;
 };
 
-Output LearningRate(Graph& graph, const OptimizerConfig& config, Output step) {
+// As [] of `dtype`.
+Output LearningRate(Graph& graph, const OptimizerConfig& config, Output step,
+                    DType dtype) {
   switch (config.schedule) {
     case Schedule::kConstant:
       break;
     case Schedule::kLinear:
       return nn::LinearSchedule(step, config.learning_rate,
                                 config.final_learning_rate, 0,
-                                config.schedule_steps);
+                                config.schedule_steps, dtype);
     case Schedule::kCosine:
       return nn::CosineSchedule(step, config.learning_rate,
-                                config.schedule_steps);
+                                config.schedule_steps, dtype);
   }
-  return graph.Scalar(config.learning_rate, DType::kF32);
+  return graph.Scalar(config.learning_rate, dtype);
 }
 
 // Random shifts of every image, in whole pixels in [-limit, limit].
@@ -151,9 +153,11 @@ void ReduceGradients(const nn::ReplicaHooks& hooks, Update* update) {
 Output AddAdam(Graph& graph, const std::string& name,
                const OptimizerConfig& config,
                const nn::TrainedVariables& trained, Output step) {
-  return nn::Adam(graph, name, trained.variables, trained.gradients,
-                  LearningRate(graph, config, step), step, {},
-                  {.max_global_norm = config.max_gradient_norm});
+  return nn::Adam(
+      graph, name, trained.variables, trained.gradients,
+      LearningRate(graph, config, step,
+                   graph::ScalarDType(trained.gradients[0].dtype())),
+      step, {}, {.max_global_norm = config.max_gradient_norm});
 }
 
 Output AddTargetUpdate(Graph& graph, const TargetConfig& config,
@@ -166,8 +170,9 @@ Output AddTargetUpdate(Graph& graph, const TargetConfig& config,
     return graph::PeriodicCopyUpdate(targets, sources, step.advance,
                                      config.period);
   }
-  return graph::MovingAverageUpdate(targets, sources,
-                                    graph.Scalar(config.rate, DType::kF32));
+  return graph::MovingAverageUpdate(
+      targets, sources,
+      graph.Scalar(config.rate, graph::ScalarDType(sources[0].dtype())));
 }
 
 }  // namespace
@@ -228,9 +233,9 @@ Output BuildTargetCopy(Graph& graph, const D4pgConfig& config,
                        CallSite site) {
   const Graph::SiteScope scope(graph, site);
   const AllNetworks networks(graph, config, spec, num_atoms);
-  return graph::MovingAverageUpdate(networks.Targets(),
-                                    nn::ReadAll(graph, networks.Sources()),
-                                    graph.Scalar(1.0, DType::kF32));
+  return graph::MovingAverageUpdate(
+      networks.Targets(), nn::ReadAll(graph, networks.Sources()),
+      graph.Scalar(1.0, graph::ScalarDType(spec.dtype)));
 }
 
 }  // namespace replicant::agents::d4pg

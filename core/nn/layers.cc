@@ -127,9 +127,9 @@ Output RunningStatistics::Train(Output x, Output gamma, Output beta,
                     graph.site().ToString(), x.type().ToString()));
   }
   const Output unbiased = graph::Mul(norm.variance, count / (count - 1.0));
-  updates->push_back(
-      graph::MovingAverageUpdate({mean_, variance_}, {norm.mean, unbiased},
-                                 graph.Scalar(momentum_, DType::kF32)));
+  updates->push_back(graph::MovingAverageUpdate(
+      {mean_, variance_}, {norm.mean, unbiased},
+      graph.Scalar(momentum_, graph::ScalarDType(norm.mean.dtype()))));
   return norm.y;
 }
 

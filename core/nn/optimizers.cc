@@ -31,7 +31,7 @@ std::vector<VariableId> AddSlots(Graph& graph, const std::string& scope_name,
 Output GradientScale(Graph& graph, const std::vector<Output>& gradients,
                      const ClipOptions& clip) {
   if (clip.max_global_norm == 0.0) {
-    return graph.Scalar(1.0, DType::kF32);
+    return graph.Scalar(1.0, graph::ScalarDType(gradients.at(0).dtype()));
   }
   return graph::GlobalNormClipScale(gradients, clip.max_global_norm);
 }
@@ -41,8 +41,6 @@ void Check(const Graph& graph, bool is_good, const std::string& message) {
   throw InvalidArgument(
       fmt::format("{}: {}", graph.site().ToString(), message));
 }
-
-Output AsFloat(Output step) { return graph::Cast(step, DType::kF32); }
 
 }  // namespace
 
@@ -88,7 +86,7 @@ Output Sgd(Graph& graph, const std::string& name,
 }
 
 Output LinearSchedule(Output step, double first, double last, int64_t begin,
-                      int64_t end, CallSite site) {
+                      int64_t end, DType dtype, CallSite site) {
   const Graph::SiteScope scope(step, site);
   Check(*step.graph, begin < end,
         fmt::format("LinearSchedule: want begin < end, got {} and {}", begin,
@@ -97,24 +95,26 @@ Output LinearSchedule(Output step, double first, double last, int64_t begin,
   const auto length = static_cast<double>(end - begin);
   // share of the way from begin to end, in [0, 1]
   const Output done = graph::Clip(
-      graph::Affine(AsFloat(step), 1.0 / length, -start / length), 0.0, 1.0);
+      graph::Affine(graph::Cast(step, dtype), 1.0 / length, -start / length),
+      0.0, 1.0);
   return graph::Affine(done, last - first, first);
 }
 
-Output CosineSchedule(Output step, double first, int64_t length,
+Output CosineSchedule(Output step, double first, int64_t length, DType dtype,
                       CallSite site) {
   const Graph::SiteScope scope(step, site);
   Check(*step.graph, length >= 1,
         fmt::format("CosineSchedule: want length >= 1, got {}", length));
   const Output done = graph::Clip(
-      graph::Mul(AsFloat(step), 1.0 / static_cast<double>(length)), 0.0, 1.0);
+      graph::Mul(graph::Cast(step, dtype), 1.0 / static_cast<double>(length)),
+      0.0, 1.0);
   const Output cosine = graph::Cos(graph::Mul(done, std::numbers::pi));
   return graph::Affine(cosine, first / 2.0, first / 2.0);
 }
 
 Output PiecewiseConstantSchedule(Output step,
                                  const std::vector<int64_t>& boundaries,
-                                 const std::vector<double>& values,
+                                 const std::vector<double>& values, DType dtype,
                                  CallSite site) {
   const Graph::SiteScope scope(step, site);
   Check(*step.graph,
@@ -124,12 +124,12 @@ Output PiecewiseConstantSchedule(Output step,
                     "one value more, got {} boundaries and {} values",
                     boundaries.size(), values.size()));
   Graph& graph = *step.graph;
-  Output value = graph.Scalar(values[0], DType::kF32);
+  Output value = graph.Scalar(values[0], dtype);
   for (size_t i = 0; i < boundaries.size(); ++i) {
     const Output boundary =
         graph.Scalar(static_cast<double>(boundaries[i]), step.dtype());
     value = graph::Where(graph::GreaterEqual(step, boundary),
-                         graph.Scalar(values[i + 1], DType::kF32), value);
+                         graph.Scalar(values[i + 1], dtype), value);
   }
   return value;
 }

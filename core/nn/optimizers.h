@@ -44,22 +44,25 @@ Output Sgd(Graph& graph, const std::string& name,
            const graph::SgdUpdateOptions& options = {},
            const ClipOptions& clip = {}, CallSite site = CallSite::Here());
 
-// Schedules: numbers that depend on `step` (scalar i64), as f32[] in the graph.
-// Steps beyond 2^24 are rounded to f32 first.
+// Schedules: numbers that depend on `step` (scalar i64), as [] of `dtype`, f32
+// or f64, in the graph. In f32, steps beyond 2^24 are rounded first.
 
 // Changes linearly from `first` at step `begin` to `last` at step `end`, and is
 // constant before and after. Throws InvalidArgument unless begin < end.
 Output LinearSchedule(Output step, double first, double last, int64_t begin,
-                      int64_t end, CallSite site = CallSite::Here());
+                      int64_t end, DType dtype = DType::kF32,
+                      CallSite site = CallSite::Here());
 // first * (1 + cos(pi * min(step, length) / length)) / 2. Throws
 // InvalidArgument unless length >= 1.
 Output CosineSchedule(Output step, double first, int64_t length,
+                      DType dtype = DType::kF32,
                       CallSite site = CallSite::Here());
 // values[i] from step boundaries[i-1] on. Throws InvalidArgument unless
 // boundaries ascend and there is one more value than boundaries.
 Output PiecewiseConstantSchedule(Output step,
                                  const std::vector<int64_t>& boundaries,
                                  const std::vector<double>& values,
+                                 DType dtype = DType::kF32,
                                  CallSite site = CallSite::Here());
 
 }  // namespace replicant::nn

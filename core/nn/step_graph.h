@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +25,8 @@ struct StepGraph {
   void AddGradients(const TrainedVariables& trained);
 
   std::unique_ptr<Graph> graph;
+  // By name of an input of class numbers: they lie in [0, num_classes).
+  std::map<std::string, int64_t> num_classes;
   // Updates of variables that a run must do (PlanSpec::updates).
   std::vector<Output> updates;
   // Scalars that training minimises.

@@ -20,6 +20,8 @@ struct InputSpec {
   std::string name;
   DType dtype = DType::kF32;
   Shape shape;
+  // Of class numbers (i32 or i64): each lies in [0, num_classes). 0: no limit.
+  int64_t num_classes = 0;
 };
 
 enum class [[nodiscard]] NextResult{
@@ -39,7 +41,8 @@ class InputPipeline {
   virtual const std::vector<InputSpec>& specs() const = 0;
 
   // Writes the next batch: batch[i] has the type of specs()[i]. What was
-  // written is used only if it returns kOk.
+  // written is used only if it returns kOk. A replicator then checks that
+  // floating elements are finite and class numbers in their range.
   virtual NextResult Next(Clock::TimePoint deadline,
                           std::span<const MutableTensorView> batch) = 0;
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/replicator/checked_pipeline.h"
 #include "core/replicator/strategies/step_interface.h"
 #include "core/replicator/strategy.h"
 
@@ -30,6 +31,15 @@ std::unique_ptr<Replicator> Replicator::Create(
                         .seed = seed,
                         .place = place,
                         .make_backend = make_backend});
+}
+
+std::unique_ptr<Input> Replicator::MakeInput(const InputFn& input_fn,
+                                             InputMode mode) {
+  return DoMakeInput(
+      [&input_fn](const InputContext& context) {
+        return std::make_unique<CheckedPipeline>(input_fn(context));
+      },
+      mode);
 }
 
 Output Inputs::at(std::string_view name, CallSite site) const {

@@ -145,11 +145,11 @@ class Replicator {
   // and publishes.
   virtual int process_id() const = 0;
 
-  // Calls `input_fn` for each pipeline that this process has by `mode`.
+  // Calls `input_fn` for each pipeline that this process has by `mode`. A batch
+  // with numbers that no step can use (core/replicator/checked_pipeline.h) ends
+  // Step::Run() with runtime::NumericError.
   std::unique_ptr<Input> MakeInput(const InputFn& input_fn,
-                                   InputMode mode = InputMode::kPerWorker) {
-    return DoMakeInput(input_fn, mode);
-  }
+                                   InputMode mode = InputMode::kPerWorker);
 
   // Calls `step_fn` for each replica and compiles what they built. `input` is
   // one of this replicator's (checked); it and the replicator outlive the step.
@@ -174,6 +174,14 @@ class Replicator {
   // Ends the run of all processes: Step::Run() gives kEnd where others still
   // call it. For a process that ends while they may go on.
   virtual void Stop() = 0;
+
+ protected:
+  // MakeInput() of `inner` for pipelines whose batches are checked already.
+  static std::unique_ptr<Input> MakeCheckedInput(Replicator& inner,
+                                                 const InputFn& input_fn,
+                                                 InputMode mode) {
+    return inner.DoMakeInput(input_fn, mode);
+  }
 
  private:
   virtual std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,

@@ -76,28 +76,6 @@ graph::Program MakeProgram(const Graph& graph, const PlanSpec& spec,
   return program;
 }
 
-// The number of the first element that is not finite; nothing if all are.
-std::optional<int64_t> FindNotFinite(const HostTensor& tensor) {
-  const auto find = [](const auto& elements) -> std::optional<int64_t> {
-    for (size_t i = 0; i < elements.size(); ++i) {
-      if (!std::isfinite(static_cast<double>(elements[i]))) {
-        return static_cast<int64_t>(i);
-      }
-    }
-    return std::nullopt;
-  };
-  if (tensor.dtype() == DType::kF32) return find(tensor.Span<float>());
-  if (tensor.dtype() == DType::kF64) return find(tensor.Span<double>());
-  if (tensor.dtype() != DType::kBF16) return std::nullopt;
-  const auto elements = tensor.Span<BFloat16>();
-  for (size_t i = 0; i < elements.size(); ++i) {
-    if (!std::isfinite(static_cast<float>(elements[i]))) {
-      return static_cast<int64_t>(i);
-    }
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::string PlanReport::ToString() const {
@@ -413,7 +391,7 @@ class Executor::Impl {
 
   static void ThrowIfNotFinite(std::string_view kind, const std::string& name,
                                const HostTensor& value) {
-    const std::optional<int64_t> element = FindNotFinite(value);
+    const std::optional<int64_t> element = FindNotFinite(value.view());
     if (!element) return;
     throw NumericError(fmt::format(
         "{} '{}': element {} of {}{} is not finite before the run", kind, name,
@@ -429,7 +407,7 @@ class Executor::Impl {
       stream_->CopyToHost(value.bytes().data(), bound_outputs_.at(id)[i],
                           value.size_bytes());
       stream_->Synchronize();
-      const std::optional<int64_t> element = FindNotFinite(value);
+      const std::optional<int64_t> element = FindNotFinite(value.view());
       if (!element) continue;
       throw NumericError(fmt::format(
           "{}: {} '{}': element {} of output {}, {}, is not finite; it is the "

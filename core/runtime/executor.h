@@ -12,17 +12,12 @@
 #include "core/graph/passes/passes.h"
 #include "core/kernels/backend.h"
 #include "core/runtime/memory_planner.h"
+#include "core/runtime/numeric_check.h"
 #include "core/runtime/variable_store.h"
 #include "core/tensor/host_tensor.h"
 #include "core/tensor/tensor_view.h"
 
 namespace replicant::runtime {
-
-// A value that is not finite, found in debug mode.
-class NumericError : public Error {
- public:
-  using Error::Error;
-};
 
 // What one plan computes of a graph.
 struct PlanSpec {

@@ -32,9 +32,10 @@ replicator::StepOutputs BuildResNetStep(
       replica.graph(), config, dtype,
       {.image = inputs.at("image"), .label = inputs.at("label")},
       HooksOf(replica, inputs.at("label").shape()[0]));
-  return {.values = {{"loss", replica.AllReduce(update.loss, ReduceOp::kMean)},
-                     {"accuracy",
-                      replica.AllReduce(update.accuracy, ReduceOp::kMean)}},
+  return {.values = {{"loss",
+                      replica.AllReduce(update.score.loss, ReduceOp::kMean)},
+                     {"accuracy", replica.AllReduce(update.score.accuracy,
+                                                    ReduceOp::kMean)}},
           .updates = update.updates};
 }
 

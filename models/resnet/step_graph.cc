@@ -11,8 +11,8 @@ StepGraphConfig StepGraphConfig::Read(config::Reader& reader) {
   reader.Field(
       "kind", &c.kind,
       {{"train", GraphKind::kTrain}, {"evaluate", GraphKind::kEvaluate}},
-      "computation of the graph. train: a whole update; evaluate: "
-      "logits with the running statistics");
+      "computation of the graph. train: a whole update; evaluate: loss, "
+      "accuracy and logits with the running statistics");
   reader.Field("seed", &c.seed, {0, INT64_MAX}, "seed of the initial values");
   return c;
 }
@@ -22,15 +22,20 @@ nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
   step.graph = std::make_unique<Graph>(static_cast<uint64_t>(config.seed));
   Graph& graph = *step.graph;
   const Batch batch = AddBatchInputs(graph, config.model, config.batch_size);
+  step.num_classes = {{"label", config.model.num_classes}};
   if (config.kind == GraphKind::kEvaluate) {
     const ResNet network(graph, config.model, dtype);
-    step.outputs = {{"logits", network(batch.image, nullptr)}};
+    const Output logits = network(batch.image, nullptr);
+    const Score score = BuildScore(logits, batch.label, config.model);
+    step.losses = {{"loss", score.loss}};
+    step.outputs = {{"accuracy", score.accuracy}, {"logits", logits}};
     return step;
   }
   const Update update = BuildUpdate(graph, config.model, dtype, batch);
   step.updates = update.updates;
-  step.losses = {{"loss", update.loss}};
-  step.outputs = {{"accuracy", update.accuracy}, {"logits", update.logits}};
+  step.losses = {{"loss", update.score.loss}};
+  step.outputs = {{"accuracy", update.score.accuracy},
+                  {"logits", update.logits}};
   step.AddGradients(update.trained);
   return step;
 }

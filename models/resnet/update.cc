@@ -13,7 +13,8 @@ namespace {
 std::vector<Output> AddOptimizer(Graph& graph, const SgdConfig& config,
                                  const nn::TrainedVariables& trained,
                                  Output step) {
-  const Output rate = LearningRate(config, step);
+  const Output rate = LearningRate(
+      config, step, graph::ScalarDType(trained.gradients[0].dtype()));
   std::vector<Output> updates;
   for (const bool has_decay : {true, false}) {
     const nn::TrainedVariables some =
@@ -30,18 +31,19 @@ std::vector<Output> AddOptimizer(Graph& graph, const SgdConfig& config,
 
 }  // namespace
 
-Output LearningRate(const SgdConfig& config, Output step, CallSite site) {
+Output LearningRate(const SgdConfig& config, Output step, DType dtype,
+                    CallSite site) {
   const Graph::SiteScope scope(step, site);
   std::vector<double> values = {config.learning_rate};
   for (size_t i = 0; i < config.decay_steps.size(); ++i) {
     values.push_back(values.back() * config.decay_factor);
   }
   const Output rate =
-      nn::PiecewiseConstantSchedule(step, config.decay_steps, values);
+      nn::PiecewiseConstantSchedule(step, config.decay_steps, values, dtype);
   if (config.warm_up_steps == 0) return rate;
   // step 0 has 1 / warm_up_steps of the rate, the last step of the warm-up all
-  return graph::Mul(
-      rate, nn::LinearSchedule(step, 0.0, 1.0, -1, config.warm_up_steps - 1));
+  return graph::Mul(rate, nn::LinearSchedule(step, 0.0, 1.0, -1,
+                                             config.warm_up_steps - 1, dtype));
 }
 
 Batch AddBatchInputs(Graph& graph, const ResNetConfig& config,
@@ -53,6 +55,16 @@ Batch AddBatchInputs(Graph& graph, const ResNetConfig& config,
           .label = graph.Input("label", DType::kI32, Shape({batch_size}))};
 }
 
+Score BuildScore(Output logits, Output label, const ResNetConfig& config,
+                 CallSite site) {
+  const Graph::SiteScope scope(logits, site);
+  const Output is_right =
+      graph::Equal(graph::ArgMax(logits), graph::Cast(label, DType::kI64));
+  return {.loss = graph::ReduceMean(graph::SoftmaxCrossEntropyWithLabels(
+              logits, label, config.label_smoothing)),
+          .accuracy = graph::ReduceMean(graph::Cast(is_right, DType::kF32))};
+}
+
 Update BuildUpdate(Graph& graph, const ResNetConfig& config, DType dtype,
                    const Batch& batch, const nn::ReplicaHooks& replicas,
                    CallSite site) {
@@ -61,13 +73,8 @@ Update BuildUpdate(Graph& graph, const ResNetConfig& config, DType dtype,
   const nn::StepCounter step = nn::AddStepCounter(graph, "step");
   Update update;
   update.logits = network(batch.image, &update.updates);
-  update.loss = graph::ReduceMean(graph::SoftmaxCrossEntropyWithLabels(
-      update.logits, batch.label, config.label_smoothing));
-  const Output is_right = graph::Equal(graph::ArgMax(update.logits),
-                                       graph::Cast(batch.label, DType::kI64));
-  update.accuracy = graph::ReduceMean(graph::Cast(is_right, DType::kF32));
-
-  update.trained = nn::GradientsOf(update.loss, "");
+  update.score = BuildScore(update.logits, batch.label, config);
+  update.trained = nn::GradientsOf(update.score.loss, "");
   if (replicas.mean_gradients) {
     update.trained.gradients =
         replicas.mean_gradients(update.trained.gradients);

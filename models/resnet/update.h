@@ -17,15 +17,23 @@ struct Batch {
 Batch AddBatchInputs(Graph& graph, const ResNetConfig& config,
                      int64_t batch_size, CallSite site = CallSite::Here());
 
-// Learning rate f32[] of the update after `step` (i64[]) updates: linear
-// warm-up, then steps of decay.
+// Learning rate, [] of `dtype`, of the update after `step` (i64[]) updates:
+// linear warm-up, then steps of decay.
 Output LearningRate(const SgdConfig& config, Output step,
+                    DType dtype = DType::kF32,
                     CallSite site = CallSite::Here());
 
-struct Update {
+// How well logits [B, K] predict labels [B].
+struct Score {
   Output loss;      // mean cross-entropy, without weight decay
   Output accuracy;  // share of images whose label has the largest logit
-  Output logits;    // [B, K]
+};
+Score BuildScore(Output logits, Output label, const ResNetConfig& config,
+                 CallSite site = CallSite::Here());
+
+struct Update {
+  Score score;
+  Output logits;  // [B, K]
   nn::TrainedVariables trained;
   std::vector<Output> updates;
 };

@@ -38,6 +38,7 @@ nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
   step.graph = std::make_unique<Graph>(static_cast<uint64_t>(config.seed));
   Graph& graph = *step.graph;
   const auto add_latent = [&](const char* z, const char* label) -> Latent {
+    step.num_classes[label] = config.model.num_classes;
     return {
         .z = graph.Input(z, dtype,
                          Shape({config.batch_size, config.model.latent_size})),
@@ -54,6 +55,7 @@ nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
   }
   if (kind == GraphKind::kBoth || kind == GraphKind::kDiscriminator) {
     const Batch real = AddBatchInputs(graph, config.model, config.batch_size);
+    step.num_classes["label"] = config.model.num_classes;
     AddUpdate(updates.UpdateDiscriminator(real, add_latent("z", "fake_label")),
               "discriminator", &step);
   }

@@ -15,13 +15,13 @@ Output Hinge(Output x, double sign) {
 }
 
 Output LearningRate(Graph& graph, const AdamConfig& config, Output step,
-                    int64_t num_steps) {
+                    int64_t num_steps, DType dtype) {
   if (config.decay_end == 0) {
-    return graph.Scalar(config.learning_rate, DType::kF32);
+    return graph.Scalar(config.learning_rate, dtype);
   }
   return nn::LinearSchedule(step, config.learning_rate, 0.0,
                             num_steps * config.decay_begin,
-                            num_steps * config.decay_end);
+                            num_steps * config.decay_end, dtype);
 }
 
 }  // namespace
@@ -91,7 +91,8 @@ void Updates::AddOptimizer(const std::string& name, const nn::StepCounter& step,
   }
   update->updates.push_back(nn::Adam(
       graph_, name + "_optimizer", trained.variables, trained.gradients,
-      LearningRate(graph_, config_.optimizer, step.value, num_steps),
+      LearningRate(graph_, config_.optimizer, step.value, num_steps,
+                   graph::ScalarDType(dtype_)),
       step.value,
       {.beta1 = config_.optimizer.beta1, .beta2 = config_.optimizer.beta2}));
   update->updates.push_back(step.advance);

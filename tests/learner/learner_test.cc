@@ -8,7 +8,9 @@
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
+#include "core/runtime/numeric_check.h"
 #include "tests/support/graph_runner.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::learner {
 namespace {
@@ -37,6 +39,9 @@ class SumWorkload : public Workload {
       return NextResult::kTimeout;
     }
     if (num_batches == 0) return NextResult::kEnd;
+    if (num_batches == bad_batch) {
+      throw runtime::NumericError("batch 7: input 'x': row 0 is nan");
+    }
     --num_batches;
     clock_.Advance(std::chrono::seconds(1));
     const double sum = Sum() + random_.Uniform();
@@ -65,6 +70,7 @@ class SumWorkload : public Workload {
 
   int num_timeouts = 0;
   int num_batches = 1000;
+  int bad_batch = -1;
   int num_stops = 0;
 
  private:
@@ -109,6 +115,15 @@ TEST_F(LearnerTest, EndsAtEachLimit) {
   const Run seconds = RunUntil({.max_seconds = 10.5});
   EXPECT_EQ(seconds.reason, EndReason::kTimeLimit);
   EXPECT_EQ(seconds.step, 11);
+}
+
+TEST_F(LearnerTest, NamesTheStepOfABadBatch) {
+  FakeClock clock;
+  SumWorkload workload(&clock);
+  workload.bad_batch = 998;
+  Learner learner(config_, folder_.path() / "run", &workload, {}, &clock);
+  EXPECT_EQ(testing::MessageOf<runtime::NumericError>([&] { learner.Run(); }),
+            "step 2: batch 7: input 'x': row 0 is nan");
 }
 
 TEST_F(LearnerTest, StopsTheOtherProcessesWhenItHasSaved) {

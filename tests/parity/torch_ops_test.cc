@@ -323,23 +323,26 @@ using BuildUpdate = Output (*)(Graph&, VariableId, Output gradient,
 Output AddAdam(Graph& graph, VariableId p, Output gradient, Output step,
                double weight_decay, double clip) {
   return nn::Adam(graph, "optimizer", {p}, {gradient},
-                  graph.Scalar(0.0078125, DType::kF32), step,
-                  {.weight_decay = weight_decay}, {.max_global_norm = clip});
+                  graph.Scalar(0.0078125, graph::ScalarDType(gradient.dtype())),
+                  step, {.weight_decay = weight_decay},
+                  {.max_global_norm = clip});
 }
 
 std::map<std::string, BuildUpdate> OptimizerCases() {
   return {
       {"optimizer/sgd",
        [](Graph& graph, VariableId p, Output gradient, Output) {
-         return nn::Sgd(graph, "optimizer", {p}, {gradient},
-                        graph.Scalar(0.125, DType::kF32),
-                        {.weight_decay = 0.01});
+         return nn::Sgd(
+             graph, "optimizer", {p}, {gradient},
+             graph.Scalar(0.125, graph::ScalarDType(gradient.dtype())),
+             {.weight_decay = 0.01});
        }},
       {"optimizer/sgd_nesterov",
        [](Graph& graph, VariableId p, Output gradient, Output) {
-         return nn::Sgd(graph, "optimizer", {p}, {gradient},
-                        graph.Scalar(0.125, DType::kF32),
-                        {.momentum = 0.9, .nesterov = true});
+         return nn::Sgd(
+             graph, "optimizer", {p}, {gradient},
+             graph.Scalar(0.125, graph::ScalarDType(gradient.dtype())),
+             {.momentum = 0.9, .nesterov = true});
        }},
       {"optimizer/adam",
        [](Graph& graph, VariableId p, Output gradient, Output step) {

@@ -8,6 +8,7 @@
 #include "agents/d4pg/step_graph.h"
 #include "core/config/load.h"
 #include "core/runtime/executor.h"
+#include "models/resnet/step_graph.h"
 #include "tests/support/message_of.h"
 #include "tests/support/tensor_values.h"
 
@@ -144,22 +145,61 @@ TEST(ProbeTest, RefusesAFileThatDoesNotFit) {
             "has 2");
 }
 
+TEST(ProbeTest, NamesTheNumberThatNoStepCanUse) {
+  const nn::StepGraph workload = SmallWorkload();
+  const auto message = [&](const std::string& name, size_t element,
+                           float value) {
+    auto input = GoodInput(workload);
+    input.at(name).MutableSpan<float>()[element] = value;
+    return MessageOf<runtime::NumericError>(
+        [&] { RunWith(workload, input, {.steps = 4}); });
+  };
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(message("batches/reward", 3, nan),
+            "in.safetensors: step 1: batch 1: input 'reward': row 1 is nan; "
+            "want finite numbers");
+  EXPECT_EQ(message("batches/discount", 0, infinity),
+            "in.safetensors: step 0: batch 0: input 'discount': row 0 is inf; "
+            "want finite numbers");
+  EXPECT_EQ(message("batches/observation", 11, nan),
+            "in.safetensors: step 1: batch 1: input 'observation': row 1, "
+            "element 2, is nan; want finite numbers");
+  EXPECT_EQ(message("variables/critic.head.3.bias", 2, nan),
+            "in.safetensors: 'variables/critic.head.3.bias': element 2 is nan");
+}
+
+TEST(ProbeTest, NamesTheLabelThatIsNoClass) {
+  models::resnet::StepGraphConfig config;
+  config.model.depth = models::resnet::Depth::k18;
+  config.model.stem = models::resnet::Stem::kSmall;
+  config.model.width = 4;
+  config.model.image_size = 32;
+  config.model.num_classes = 3;
+  config.batch_size = 2;
+  const nn::StepGraph workload =
+      models::resnet::BuildStepGraph(config, DType::kF32);
+  std::map<std::string, HostTensor> input;
+  for (const nn::NamedOutput& gradient : workload.gradients) {
+    std::string name = gradient.name;
+    std::ranges::replace(name, '/', '.');
+    input.emplace("variables/" + name,
+                  HostTensor(DType::kF32, gradient.output.shape()));
+  }
+  input.emplace("batches/image",
+                HostTensor(DType::kU8, Shape({1, 2, 32, 32, 3})));
+  input.emplace("batches/label",
+                testing::Values(DType::kI32, Shape({1, 2}), {0, 3}));
+  EXPECT_EQ(
+      MessageOf<runtime::NumericError>([&] { RunWith(workload, input); }),
+      "in.safetensors: step 0: batch 0: input 'label': row 1 is 3; want 0 to "
+      "2");
+}
+
 // In debug mode the op is named, else the loss.
 TEST(ProbeTest, NamesTheLossThatIsNotFinite) {
   const nn::StepGraph workload = SmallWorkload();
   auto input = GoodInput(workload);
-  // softmax takes infinity minus infinity
-  auto bias = input.at("variables/critic.head.3.bias").MutableSpan<float>();
-  bias[0] = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(MessageOf<runtime::NumericError>([&] { RunWith(workload, input); }),
-            "loss 'critic_loss' is nan at step 0; hint: debug mode "
-            "(--check_finite) names the first op that made such a value");
-  EXPECT_EQ(
-      MessageOf<runtime::NumericError>(
-          [&] { RunWith(workload, input, {.check_finite = true}); }),
-      "variable 'target/critic/head/3/bias': element 0 of f32[5] is not finite "
-      "before the run");
-  bias[0] = 0.0F;
   // exp(large) is no problem of a stable softmax; a product of large ones is
   for (float& x :
        input.at("variables/critic.head.3.weight").MutableSpan<float>()) {
@@ -169,6 +209,9 @@ TEST(ProbeTest, NamesTheLossThatIsNotFinite) {
        input.at("variables/critic.head.1.bias").MutableSpan<float>()) {
     x = 3.0F;
   }
+  EXPECT_EQ(MessageOf<runtime::NumericError>([&] { RunWith(workload, input); }),
+            "loss 'critic_loss' is nan at step 0; hint: debug mode "
+            "(--check_finite) names the first op that made such a value");
   const std::string message = MessageOf<runtime::NumericError>(
       [&] { RunWith(workload, input, {.check_finite = true}); });
   EXPECT_NE(message.find("MatMul 'MatMul"), std::string::npos) << message;

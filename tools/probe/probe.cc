@@ -6,12 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
+#include <optional>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/config/nearest.h"
 #include "core/runtime/executor.h"
+#include "core/runtime/numeric_check.h"
 #include "core/runtime/variable_store.h"
 
 namespace replicant::probe {
@@ -61,10 +62,10 @@ HostTensor ConvertFloating(TensorView tensor, DType dtype) {
   return converted;
 }
 
-// A scalar for a message: NaN has no sign there.
-double PrintableLoss(TensorView loss) {
-  const double value = FloatingAs<double>(loss)[0];
-  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+// An element of a floating tensor as text; NaN has no sign there.
+std::string ElementText(TensorView tensor, int64_t element) {
+  const double value = FloatingAs<double>(tensor)[static_cast<size_t>(element)];
+  return std::isnan(value) ? "nan" : fmt::format("{}", value);
 }
 
 void CopyInto(MutableTensorView to, TensorView from) {
@@ -79,6 +80,10 @@ class ProbeInput {
 
   [[noreturn]] void Fail(const std::string& message) const {
     throw IoError(fmt::format("{}: {}", where_, message));
+  }
+
+  [[noreturn]] void FailAsNumber(const std::string& message) const {
+    throw runtime::NumericError(fmt::format("{}: {}", where_, message));
   }
 
   bool Has(std::string_view prefix, const std::string& name) const {
@@ -159,15 +164,15 @@ class Probe {
   ProbeResult Run(const ProbeInput& input) {
     Load(input);
     for (step_ = 0; step_ < options_.steps; ++step_) {
-      for (auto& [name, batches] : batches_) {
-        CopyInto(plan_.input(name), batches.view()[step_ % num_batches_]);
-      }
+      SetInputs(input);
       plan_.Run();
       Record();
     }
     for (const auto& [name, variable] : store_.variables()) {
+      HostTensor value = store_.Get(name);
+      CheckResult("variable", Dotted(name), value.view(), step_ - 1);
       result_.emplace(fmt::format("{}{}", kVariables, Dotted(name)),
-                      store_.Get(name));
+                      std::move(value));
     }
     return std::move(result_);
   }
@@ -209,10 +214,14 @@ class Probe {
       const std::string dotted = Dotted(name);
       if (!input.Has(kVariables, dotted)) continue;
       const auto dims = variable.spec.shape.dims();
-      store_.Set(name, input
-                           .Read(kVariables, dotted, variable.spec.dtype,
-                                 {dims.begin(), dims.end()})
-                           .view());
+      const HostTensor value = input.Read(
+          kVariables, dotted, variable.spec.dtype, {dims.begin(), dims.end()});
+      if (const auto element = runtime::FindNotFinite(value.view())) {
+        input.FailAsNumber(fmt::format("'{}{}': element {} is {}", kVariables,
+                                       dotted, *element,
+                                       ElementText(value.view(), *element)));
+      }
+      store_.Set(name, value.view());
     }
   }
 
@@ -246,27 +255,56 @@ class Probe {
     batches_.emplace(name, std::move(batches));
   }
 
+  // Gives the plan the batch of this step, once it is checked.
+  void SetInputs(const ProbeInput& input) {
+    const int64_t batch = step_ % num_batches_;
+    for (auto& [name, batches] : batches_) {
+      const auto classes = workload_.num_classes.find(name);
+      try {
+        runtime::CheckBatchTensor(
+            batch, name, batches.view()[batch],
+            classes == workload_.num_classes.end() ? 0 : classes->second);
+      } catch (const runtime::NumericError& error) {
+        input.FailAsNumber(fmt::format("step {}: {}", step_, error.what()));
+      }
+      CopyInto(plan_.input(name), batches.view()[batch]);
+    }
+  }
+
   // Copies what the step gave.
   void Record() {
     size_t next = 0;
-    for (const nn::NamedOutput& loss : workload_.losses) {
+    const auto take = [&](const char* kind, const std::string& name) {
       const TensorView value = plan_.output(next++);
-      if (!std::isfinite(FloatingAs<double>(value)[0])) {
-        throw runtime::NumericError(fmt::format(
-            "loss '{}' is {} at step {}; hint: debug mode (--check_finite) "
-            "names the first op that made such a value",
-            loss.name, PrintableLoss(value), step_));
-      }
-      Append("losses/" + loss.name, value);
+      CheckResult(kind, name, value, step_);
+      return value;
+    };
+    for (const nn::NamedOutput& loss : workload_.losses) {
+      Append("losses/" + loss.name, take("loss", loss.name));
     }
     for (const nn::NamedOutput& output : workload_.outputs) {
-      Append("steps/" + output.name, plan_.output(next++));
+      Append("steps/" + output.name, take("output", output.name));
     }
     if (step_ > 0) return;
     for (const nn::NamedOutput& gradient : workload_.gradients) {
-      result_.emplace("gradients/" + Dotted(gradient.name),
-                      HostTensor::Clone(plan_.output(next++)));
+      const std::string name = Dotted(gradient.name);
+      result_.emplace("gradients/" + name,
+                      HostTensor::Clone(take("gradient", name)));
     }
+  }
+
+  // Throws NumericError for a result of `step` that is not finite.
+  static void CheckResult(const char* kind, const std::string& name,
+                          TensorView value, int64_t step) {
+    const std::optional<int64_t> element = runtime::FindNotFinite(value);
+    if (!element) return;
+    throw runtime::NumericError(fmt::format(
+        "{} '{}'{} is {} at step {}; hint: debug mode (--check_finite) names "
+        "the first op that made such a value",
+        kind, name,
+        value.shape().rank() == 0 ? std::string()
+                                  : fmt::format(", element {},", *element),
+        ElementText(value, *element), step));
   }
 
   // Sets row `step_` of a result of one row per step.

@@ -31,7 +31,9 @@ using ProbeResult = std::map<std::string, HostTensor>;
 //   types are converted into each other),
 // - not every trained variable, not every input of the graph, or batches of
 //   different counts;
-// NumericError if a loss is not finite, or, in debug mode, any value.
+// runtime::NumericError, naming step, batch and row, if a batch holds NaN, an
+// infinity or a label that is no class; and if any given variable or any result
+// is not finite, or, in debug mode, any value.
 ProbeResult RunProbe(const nn::StepGraph& workload, kernels::Backend& backend,
                      const SafetensorsReader& input, const std::string& where,
                      const ProbeOptions& options);

@@ -110,11 +110,11 @@ Output SoftmaxCrossEntropyWithLabels(Output logits, Output labels,
   const Shape& shape = logits.shape();
   const int64_t depth = shape.rank() == 0 ? 1 : shape[shape.rank() - 1];
   Output target = OneHot(labels, depth, logits.dtype());
+  // 1 for a class; 0, which makes the row NaN, for a label outside [0, K)
+  target = Div(target, ReduceSum(target, {.axes = {-1}, .keep_dims = true}));
   if (label_smoothing > 0.0) {
-    // per row: 1 for a class, 0 for a label outside [0, K)
-    const Output mass = ReduceSum(target, {.axes = {-1}, .keep_dims = true});
-    target = Add(Mul(target, 1.0 - label_smoothing),
-                 Mul(mass, label_smoothing / static_cast<double>(depth)));
+    target = Affine(target, 1.0 - label_smoothing,
+                    label_smoothing / static_cast<double>(depth));
   }
   return SoftmaxCrossEntropy(logits, target);
 }

@@ -49,8 +49,9 @@ void CheckScalar(const InferContext& context, size_t input, DType dtype,
 
 std::vector<TensorType> InferSgd(const InferContext& context) {
   const size_t n = context.inputs.size();
-  CheckScalar(context, n - 2, DType::kF32, "learning_rate");
-  CheckScalar(context, n - 1, DType::kF32, "gradient_scale");
+  const DType scalar = ScalarDType(context.dtype(0));
+  CheckScalar(context, n - 2, scalar, "learning_rate");
+  CheckScalar(context, n - 1, scalar, "gradient_scale");
   return InferGroups(context,
                      static_cast<int>(context.attributes.Int("groups") -
                                       context.attributes.Int("num_gradients")));
@@ -58,25 +59,27 @@ std::vector<TensorType> InferSgd(const InferContext& context) {
 
 std::vector<TensorType> InferAdam(const InferContext& context) {
   const size_t n = context.inputs.size();
-  CheckScalar(context, n - 3, DType::kF32, "learning_rate");
-  CheckScalar(context, n - 2, DType::kF32, "gradient_scale");
+  const DType scalar = ScalarDType(context.dtype(0));
+  CheckScalar(context, n - 3, scalar, "learning_rate");
+  CheckScalar(context, n - 2, scalar, "gradient_scale");
   CheckScalar(context, n - 1, DType::kI64, "step");
   return InferGroups(context, 3);
 }
 
 std::vector<TensorType> InferMovingAverage(const InferContext& context) {
-  CheckScalar(context, context.inputs.size() - 1, DType::kF32, "rate");
+  CheckScalar(context, context.inputs.size() - 1, ScalarDType(context.dtype(0)),
+              "rate");
   return InferGroups(context, 1);
 }
 
 std::vector<TensorType> InferGlobalNorm(const InferContext& context) {
   for (const TensorType& input : context.inputs) {
-    if (!IsFloating(input.dtype)) {
-      context.Fail(
-          fmt::format("want floating tensors, got {}", input.ToString()));
+    if (!IsFloating(input.dtype) || input.dtype != context.dtype(0)) {
+      context.Fail(fmt::format("want tensors of one floating dtype, got {}",
+                               input.ToString()));
     }
   }
-  return {{DType::kF32, Shape({})}};
+  return {{ScalarDType(context.dtype(0)), Shape({})}};
 }
 
 // The first inputs of an update: variables, read group by group.
@@ -107,6 +110,10 @@ void CheckPositive(const Graph& graph, double value, std::string_view what) {
 }
 
 }  // namespace
+
+DType ScalarDType(DType variables) {
+  return variables == DType::kF64 ? DType::kF64 : DType::kF32;
+}
 
 Output SgdUpdate(const std::vector<VariableId>& parameters,
                  const std::vector<VariableId>& momenta,
@@ -208,7 +215,8 @@ Output PeriodicCopyUpdate(const std::vector<VariableId>& targets,
   const Output zero = graph.Scalar(0.0, step.dtype());
   const Output length = graph.Scalar(static_cast<double>(period), step.dtype());
   const Output is_due = Equal(Modulo(step, length), zero);
-  return MovingAverageUpdate(targets, sources, Cast(is_due, DType::kF32));
+  return MovingAverageUpdate(targets, sources,
+                             Cast(is_due, ScalarDType(sources[0].dtype())));
 }
 
 void SetUpdatePart(const UpdatePart& part, Attributes* attributes) {
@@ -262,8 +270,8 @@ Output GlobalNormClipScale(const std::vector<Output>& xs, double max_norm,
   CheckPositive(graph, max_norm, "GlobalNormClipScale: want max_norm");
   const Output norm = GlobalNorm(xs);
   const Output scale =
-      Div(graph.Scalar(max_norm, DType::kF32), Add(norm, 1e-6));
-  return Minimum(scale, graph.Scalar(1.0, DType::kF32));
+      Div(graph.Scalar(max_norm, norm.dtype()), Add(norm, 1e-6));
+  return Minimum(scale, graph.Scalar(1.0, norm.dtype()));
 }
 
 Output ClipRowsByNorm(Output x, double max_norm, CallSite site) {

@@ -9,11 +9,15 @@
 
 // Updates of many variables in one node, so that a backend handles all
 // parameters in one pass. Variables are floating; a variable's slots and
-// gradient have its dtype and shape. Scalars are f32[]. Each function returns
-// the node's first output, for PlanSpec::updates. It throws ShapeError at
-// `site` for types that do not fit. Updates have no gradient: state is not
-// differentiated through.
+// gradient have its dtype and shape. Scalars are of ScalarDType(), []. Each
+// function returns the node's first output, for PlanSpec::updates. It throws
+// ShapeError at `site` for types that do not fit. Updates have no gradient:
+// state is not differentiated through.
 namespace replicant::graph {
+
+// The type of the scalars of an update of variables of type `variables`: f64
+// for f64, so that a rate is not rounded, else f32.
+DType ScalarDType(DType variables);
 
 struct SgdUpdateOptions {
   double momentum = 0.0;
@@ -96,13 +100,15 @@ bool IsGroupedUpdate(const Node& node);
 // Index of such a node's first gradient; std::nullopt for a moving average.
 std::optional<size_t> FirstGradient(const Node& node);
 
-// sqrt of the sum of squares of all elements of all tensors: f32[].
+// sqrt of the sum of squares of all elements of all tensors, which have one
+// dtype: [] of ScalarDType().
 Output GlobalNorm(const std::vector<Output>& xs,
                   CallSite site = CallSite::Here());
 
 // The factor that clips the global norm to max_norm, as PyTorch's
-// clip_grad_norm_: min(1, max_norm / (GlobalNorm(xs) + 1e-6)), f32[]. Updates
-// take it as gradient_scale. Throws InvalidArgument unless max_norm > 0.
+// clip_grad_norm_: min(1, max_norm / (GlobalNorm(xs) + 1e-6)), [] of
+// ScalarDType(). Updates take it as gradient_scale. Throws InvalidArgument
+// unless max_norm > 0.
 Output GlobalNormClipScale(const std::vector<Output>& xs, double max_norm,
                            CallSite site = CallSite::Here());
 

@@ -167,6 +167,8 @@ std::unique_ptr<Kernel> MakeSgd(const CpuRequest& request) {
 
 struct AdamConstants {
   float scale, beta1, beta2, epsilon;
+  // 1 - beta, from doubles: 1.0f - 0.999f is wrong by 1e-5 of itself
+  float one_minus_beta1, one_minus_beta2;
   // 1 - rate * weight decay
   float keep;
   // rate / (1 - beta1^t), 1 / (1 - beta2^t)
@@ -176,13 +178,11 @@ struct AdamConstants {
 // By value, as above.
 void UpdateAdam(AdamConstants k, int64_t n, float* p, float* m, float* v,
                 const float* g) {
-  const float one_minus_beta1 = 1.0f - k.beta1;
-  const float one_minus_beta2 = 1.0f - k.beta2;
 #pragma omp simd
   for (int64_t e = 0; e < n; ++e) {
     const float d = k.scale * g[e];
-    const float first = k.beta1 * m[e] + one_minus_beta1 * d;
-    const float second = k.beta2 * v[e] + one_minus_beta2 * d * d;
+    const float first = k.beta1 * m[e] + k.one_minus_beta1 * d;
+    const float second = k.beta2 * v[e] + k.one_minus_beta2 * d * d;
     m[e] = first;
     v[e] = second;
     p[e] = k.keep * p[e] -
@@ -211,6 +211,8 @@ std::unique_ptr<Kernel> MakeAdam(const CpuRequest& request) {
         .beta1 = static_cast<float>(beta1),
         .beta2 = static_cast<float>(beta2),
         .epsilon = static_cast<float>(epsilon),
+        .one_minus_beta1 = static_cast<float>(1.0 - beta1),
+        .one_minus_beta2 = static_cast<float>(1.0 - beta2),
         .keep = static_cast<float>(1.0 - rate * weight_decay),
         .step_size = static_cast<float>(rate / (1.0 - std::pow(beta1, t))),
         .second_correction =

@@ -93,9 +93,10 @@ RunFunction MakeProjection(const KernelRequest& request) {
           const double z_j = v_min + static_cast<double>(j) * gap;
           const double moved =
               std::clamp(reward + discount * z_j, v_min, v_max);
-          const double share =
-              std::fmax(0.0, 1.0 - std::fabs(moved - z_k) / gap);
-          mass += plan.Load(operands.inputs[0], row, j) * share;
+          const double share = 1.0 - std::fabs(moved - z_k) / gap;
+          // NaN is kept
+          mass += plan.Load(operands.inputs[0], row, j) *
+                  (share < 0.0 ? 0.0 : share);
         }
         plan.Store(operands.outputs[0], row, k, mass);
       }

@@ -11,6 +11,11 @@ namespace {
 
 // The variables of an update: input g * count + i is tensor i of group g.
 struct GroupPlan {
+  // A scalar of the update, input `index`.
+  double Scalar(const Operands& operands, size_t index) const {
+    return Load(operands.inputs[index], graph::ScalarDType(types[0].dtype), 0);
+  }
+
   size_t count;
   std::vector<graph::TensorType> types;
   graph::UpdatePart part;
@@ -84,8 +89,8 @@ RunFunction MakeSgd(const KernelRequest& request) {
   const Gradients gradients(request);
   const size_t scalars = gradients.first_scalar();
   return [=](const Operands& operands) {
-    const double rate = ToDouble(operands.input<float>(scalars)[0]);
-    const double scale = ToDouble(operands.input<float>(scalars + 1)[0]);
+    const double rate = plan.Scalar(operands, scalars);
+    const double scale = plan.Scalar(operands, scalars + 1);
     ForElements(plan, [&](size_t i, DType dtype, int64_t e) {
       const double p = Load(operands.inputs[i], dtype, e);
       const double d = scale * gradients.At(operands, i, e) + weight_decay * p;
@@ -112,8 +117,8 @@ RunFunction MakeAdam(const KernelRequest& request) {
   const Gradients gradients(request);
   const size_t scalars = gradients.first_scalar();
   return [=](const Operands& operands) {
-    const double rate = ToDouble(operands.input<float>(scalars)[0]);
-    const double scale = ToDouble(operands.input<float>(scalars + 1)[0]);
+    const double rate = plan.Scalar(operands, scalars);
+    const double scale = plan.Scalar(operands, scalars + 1);
     const double t =
         static_cast<double>(operands.input<int64_t>(scalars + 2)[0]) + 1.0;
     const double correction1 = 1.0 - std::pow(beta1, t);
@@ -139,7 +144,7 @@ RunFunction MakeAdam(const KernelRequest& request) {
 RunFunction MakeMovingAverage(const KernelRequest& request) {
   const GroupPlan plan = PlanOf(request);
   return [plan](const Operands& operands) {
-    const double rate = ToDouble(operands.input<float>(2 * plan.count)[0]);
+    const double rate = plan.Scalar(operands, 2 * plan.count);
     // at rate 0 an infinite source must not reach the target
     if (rate == 0.0) return;
     ForElements(plan, [&](size_t i, DType dtype, int64_t e) {
@@ -164,7 +169,8 @@ RunFunction MakeGlobalNorm(const KernelRequest& request) {
         sum += x * x;
       }
     }
-    operands.output<float>()[0] = static_cast<float>(std::sqrt(sum));
+    Store(operands.outputs[0], graph::ScalarDType(types[0].dtype), 0,
+          std::sqrt(sum));
   };
 }
 

@@ -353,7 +353,8 @@ std::string PushName(size_t number) { return fmt::format("push/{}", number); }
 std::unique_ptr<Input> ParameterWorker::DoMakeInput(const InputFn& input_fn,
                                                     InputMode mode) {
   num_pipelines_ = 0;
-  return inner_->MakeInput(
+  return MakeCheckedInput(
+      *inner_,
       [&](const InputContext& context) {
         InputContext own = context;
         own.group_id = worker_;

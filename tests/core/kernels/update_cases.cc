@@ -26,7 +26,7 @@ void AddUpdateCases(std::vector<OpCase>& cases) {
     return result;
   };
   const auto number = [](CaseBuilder& b, double value) {
-    return b.graph().Scalar(value, DType::kF32);
+    return b.graph().Scalar(value, graph::ScalarDType(b.floating()));
   };
   for (const bool nesterov : {false, true}) {
     for (const double momentum : {0.0, 0.9}) {

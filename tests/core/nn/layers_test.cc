@@ -198,12 +198,15 @@ TEST(ScheduleTest, FollowsItsFormula) {
 TEST(ScheduleTest, RefusesWhatIsNoSchedule) {
   Graph g;
   const Output step = g.Input("step", DType::kI64, Shape({}));
-  EXPECT_EQ(MessageOf([&] { LinearSchedule(step, 1, 0, 5, 5, kSite); }),
-            "model.cc:12: LinearSchedule: want begin < end, got 5 and 5");
-  EXPECT_EQ(MessageOf([&] { CosineSchedule(step, 1, 0, kSite); }),
+  EXPECT_EQ(
+      MessageOf([&] { LinearSchedule(step, 1, 0, 5, 5, DType::kF32, kSite); }),
+      "model.cc:12: LinearSchedule: want begin < end, got 5 and 5");
+  EXPECT_EQ(MessageOf([&] { CosineSchedule(step, 1, 0, DType::kF32, kSite); }),
             "model.cc:12: CosineSchedule: want length >= 1, got 0");
   EXPECT_EQ(
-      MessageOf([&] { PiecewiseConstantSchedule(step, {5}, {1}, kSite); }),
+      MessageOf([&] {
+        PiecewiseConstantSchedule(step, {5}, {1}, DType::kF32, kSite);
+      }),
       "model.cc:12: PiecewiseConstantSchedule: want ascending boundaries and "
       "one value more, got 1 boundaries and 1 values");
 }

@@ -4,21 +4,28 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
+#include <optional>
 #include <set>
 
 #include "agents/agent_steps.h"
 #include "core/base/error.h"
 #include "core/base/rng.h"
+#include "core/runtime/numeric_check.h"
 #include "tests/learner/workloads/d4pg_options.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::learner {
 namespace {
 
 using ::testing::Contains;
 using ::testing::Each;
+using ::testing::EndsWith;
 using ::testing::Gt;
 using ::testing::Not;
 using ::testing::StartsWith;
+
+using testing::MessageOf;
 
 constexpr int64_t kBatch = 16;
 
@@ -43,6 +50,7 @@ class BanditTransitions : public replay::BatchSource {
     }
     std::memcpy(batch->actions.data(), actions.data(),
                 batch->actions.size_bytes());
+    if (reward_of_row_3) batch->rewards[3] = *reward_of_row_3;
     batch->discounts.assign(kBatch, 0.0F);
     batch->weights.assign(kBatch, 1.0F);
     batch->total_steps = total_steps;
@@ -64,6 +72,7 @@ class BanditTransitions : public replay::BatchSource {
 
   int64_t total_steps = 0;
   bool is_empty = false;
+  std::optional<float> reward_of_row_3;
   int num_updates = 0;
   std::vector<float> last_priorities;
   uint32_t num_batches = 0;
@@ -205,6 +214,28 @@ TEST(AgentWorkloadTest, WaitsWithoutTransitions) {
   AgentWorkload workload = MakeWorkload(Options(), &bandit);
   EXPECT_EQ(workload.Step({}), NextResult::kTimeout);
   EXPECT_EQ(bandit.num_updates, 0);
+}
+
+TEST(AgentWorkloadTest, RefusesNumbersThatNoStepCanUse) {
+  for (const bool is_hogwild : {false, true}) {
+    BanditTransitions bandit;
+    D4pgOptions options = Options();
+    if (is_hogwild) {
+      options.learner.replication.strategy = replicator::Strategy::kHogwild;
+      options.learner.replication.replicas = 2;
+    }
+    AgentWorkload workload = MakeWorkload(options, &bandit);
+    ASSERT_EQ(workload.Step({}), NextResult::kOk);
+    bandit.reward_of_row_3 = std::numeric_limits<float>::quiet_NaN();
+    const std::string message = MessageOf<runtime::NumericError>([&] {
+      while (workload.Step({}) == NextResult::kOk) {
+      }
+    });
+    EXPECT_THAT(message, EndsWith(": input 'reward': row 3 is nan; want finite "
+                                  "numbers"))
+        << is_hogwild;
+    EXPECT_THAT(message, StartsWith("batch ")) << is_hogwild;
+  }
 }
 
 TEST(AgentWorkloadTest, RefusesABatchOfAnotherSize) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "core/graph/gradients.h"
@@ -84,17 +85,35 @@ TEST(SoftmaxCrossEntropyTest, NoGradientFlowsIntoTheTarget) {
       "to 'target'");
 }
 
+// A label that is no class must not look like a perfect prediction.
+TEST(SoftmaxCrossEntropyTest, LabelOutsideTheClassesGivesNaN) {
+  for (const char* backend : {"reference", "cpu"}) {
+    for (const double smoothing : {0.0, 0.1}) {
+      GraphRunner runner(backend);
+      const Output logits =
+          runner.Input("logits", RandomNormal(DType::kF32, Shape({3, 4}), 1));
+      const Output labels =
+          runner.Input("labels", Values(DType::kI32, Shape({3}), {4, 0, -1}));
+      const V loss =
+          runner.Eval(SoftmaxCrossEntropyWithLabels(logits, labels, smoothing));
+      EXPECT_TRUE(std::isnan(loss[0])) << backend << " " << loss[0];
+      EXPECT_TRUE(std::isfinite(loss[1])) << backend << " " << loss[1];
+      EXPECT_TRUE(std::isnan(loss[2])) << backend << " " << loss[2];
+    }
+  }
+}
+
 TEST(SoftmaxCrossEntropyTest, LabelsAreOneHotTargets) {
   GraphRunner runner;
   const Output logits =
       runner.Input("logits", RandomNormal(DType::kF64, Shape({3, 4}), 1));
   const Output labels =
-      runner.Input("labels", Values(DType::kI32, Shape({3}), {2, 0, -1}));
+      runner.Input("labels", Values(DType::kI32, Shape({3}), {2, 0, 3}));
   const V loss = runner.Eval(SoftmaxCrossEntropyWithLabels(logits, labels));
   const V log_y = runner.Eval(LogSoftmax(logits));
   EXPECT_NEAR(loss[0], -log_y[2], 1e-15);
   EXPECT_NEAR(loss[1], -log_y[4], 1e-15);
-  EXPECT_EQ(loss[2], 0.0);
+  EXPECT_NEAR(loss[2], -log_y[11], 1e-15);
   EXPECT_LT(runner.MaxGradientError(
                 SoftmaxCrossEntropyWithLabels(logits, labels), {logits}),
             kGradientTolerance);
@@ -103,7 +122,6 @@ TEST(SoftmaxCrossEntropyTest, LabelsAreOneHotTargets) {
       runner.Eval(SoftmaxCrossEntropyWithLabels(logits, labels, 0.1));
   const V mean = runner.Eval(ReduceMean(LogSoftmax(logits), {.axes = {1}}));
   EXPECT_NEAR(smooth[0], -0.9 * log_y[2] - 0.1 * mean[0], 1e-14);
-  EXPECT_EQ(smooth[2], 0.0);
   EXPECT_EQ(MessageOf([&] {
               SoftmaxCrossEntropyWithLabels(logits, labels, 1.0, kSite);
             }),
@@ -153,6 +171,24 @@ TEST(CategoricalProjectionTest, AgreesWithTheScatterOfThePaper) {
       sum += values[row * kAtoms + k];
     }
     EXPECT_NEAR(sum, 1.0, 1e-12);
+  }
+}
+
+TEST(CategoricalProjectionTest, KeepsNaNOfRewardsAndDiscounts) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const char* backend : {"reference", "cpu"}) {
+    GraphRunner runner(backend);
+    const V m = runner.Eval(CategoricalProjection(
+        runner.Input("p", RandomDistribution(DType::kF32, 3, 5, 1)),
+        runner.Input("r", Values(DType::kF32, Shape({3}), {nan, 0, 0.5})),
+        runner.Input("d", Values(DType::kF32, Shape({3}), {1, nan, 0.5})), 0.0,
+        1.0));
+    const auto row_sum = [&m](int64_t row) {
+      return std::accumulate(m.begin() + 5 * row, m.begin() + 5 * row + 5, 0.0);
+    };
+    EXPECT_TRUE(std::isnan(row_sum(0))) << backend << " " << row_sum(0);
+    EXPECT_TRUE(std::isnan(row_sum(1))) << backend << " " << row_sum(1);
+    EXPECT_NEAR(row_sum(2), 1.0, 1e-6) << backend;
   }
 }
 

@@ -45,8 +45,9 @@ struct Problem {
     runner.store().Declare(g);
     runner.store().Set("a", Values(DType::kF64, Shape({3}), {1, 2, 3}).view());
     runner.store().Set("b", Values(DType::kF64, Shape({2}), {-1, 0.5}).view());
-    rate = g.Scalar(0.125, DType::kF32);
-    scale = g.Scalar(0.5, DType::kF32);
+    // no f32 holds them
+    rate = g.Scalar(0.1, DType::kF64);
+    scale = g.Scalar(0.3, DType::kF64);
     step = g.AddVariable(
         {.name = "step", .dtype = DType::kI64, .shape = Shape({})});
     step_value = g.Read(step);
@@ -104,9 +105,9 @@ TEST(SgdUpdateTest, FollowsTheFormulaWithAndWithoutNesterov) {
     V u(p.size(), 0.0);
     for (int step = 0; step < 3; ++step) {
       for (size_t i = 0; i < p.size(); ++i) {
-        const double d = 0.5 * g[i] + 0.01 * p[i];
+        const double d = 0.3 * g[i] + 0.01 * p[i];
         u[i] = 0.9 * u[i] + d;
-        p[i] -= 0.125 * (nesterov ? d + 0.9 * u[i] : u[i]);
+        p[i] -= 0.1 * (nesterov ? d + 0.9 * u[i] : u[i]);
       }
     }
     ExpectNear(problem.After(update, 3), p);
@@ -189,7 +190,7 @@ TEST(SgdUpdateTest, WithoutMomentumNeedsNoSlots) {
   const V g = problem.Gradients();
   const Output update = SgdUpdate(problem.parameters, {}, problem.gradients,
                                   problem.rate, problem.scale);
-  for (size_t i = 0; i < p.size(); ++i) p[i] -= 0.125 * 0.5 * g[i];
+  for (size_t i = 0; i < p.size(); ++i) p[i] -= 0.1 * 0.3 * g[i];
   ExpectNear(problem.After(update, 1), p);
 }
 
@@ -205,26 +206,47 @@ TEST(AdamUpdateTest, FollowsTheFormula) {
   V m(p.size(), 0.0), v(p.size(), 0.0);
   for (int t = 1; t <= 4; ++t) {
     for (size_t i = 0; i < p.size(); ++i) {
-      const double d = 0.5 * g[i];
+      const double d = 0.3 * g[i];
       m[i] = 0.9 * m[i] + 0.1 * d;
       v[i] = 0.999 * v[i] + 0.001 * d * d;
       const double m_hat = m[i] / (1.0 - std::pow(0.9, t));
       const double v_hat = v[i] / (1.0 - std::pow(0.999, t));
-      p[i] = p[i] * (1.0 - 0.125 * 0.1) -
-             0.125 * m_hat / (std::sqrt(v_hat) + 1e-8);
+      p[i] = p[i] * (1.0 - 0.1 * 0.1) - 0.1 * m_hat / (std::sqrt(v_hat) + 1e-8);
     }
   }
   ExpectNear(problem.After(update, 4), p);
 }
 
+// From m = v = 0 and g = 1 the moments are 1 - beta, each rounded once.
+TEST(AdamUpdateTest, RoundsNoConstantTwice) {
+  for (const char* backend : {"reference", "cpu"}) {
+    GraphRunner runner(backend);
+    Graph& g = runner.graph();
+    AdamVariables variables;
+    for (const auto& [group, name] : {std::pair{&variables.parameters, "p"},
+                                      {&variables.first_moments, "m"},
+                                      {&variables.second_moments, "v"}}) {
+      group->push_back(g.AddVariable({.name = name, .shape = Shape({9})}));
+    }
+    const Output gradient =
+        runner.Input("g", Values(DType::kF32, Shape({9}), V(9, 1.0)));
+    const Output one = g.Scalar(1.0, DType::kF32);
+    const Output update = AdamUpdate(g, variables, {gradient}, one, one,
+                                     g.Scalar(0.0, DType::kI64));
+    runner.Compile({.updates = {update}})->Run();
+    EXPECT_EQ(runner.store().Get("m").Span<float>()[8], 0.1F) << backend;
+    EXPECT_EQ(runner.store().Get("v").Span<float>()[8], 0.001F) << backend;
+  }
+}
+
 TEST(MovingAverageUpdateTest, MovesCopiesOrLeaves) {
-  for (const double rate : {0.25, 1.0, 0.0}) {
+  for (const double rate : {0.005, 1.0, 0.0}) {
     Problem problem(0);
     const V p = problem.Parameters();
     const V g = problem.Gradients();
     const Output update =
         MovingAverageUpdate(problem.parameters, problem.gradients,
-                            problem.runner.graph().Scalar(rate, DType::kF32));
+                            problem.runner.graph().Scalar(rate, DType::kF64));
     V expected(p.size());
     for (size_t i = 0; i < p.size(); ++i) {
       expected[i] = (1.0 - rate) * p[i] + rate * g[i];
@@ -273,6 +295,9 @@ TEST(ClipTest, GlobalNormScalesAllByOneFactor) {
   EXPECT_EQ(runner.Eval(GlobalNorm({a, b})), (V{5}));
   EXPECT_NEAR(runner.Eval(GlobalNormClipScale({a, b}, 1.0))[0], 0.2, 1e-6);
   EXPECT_EQ(runner.Eval(GlobalNormClipScale({a, b}, 10.0)), (V{1}));
+  const Output c = runner.Input("c", Values(DType::kF64, Shape({1}), {0.7}));
+  EXPECT_NEAR(runner.Eval(GlobalNormClipScale({c}, 0.1))[0], 0.1 / (0.7 + 1e-6),
+              1e-16);
 }
 
 TEST(ClipTest, RowsAreClippedOneByOne) {
@@ -301,8 +326,15 @@ TEST(OptimizerTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(MessageOf([&] {
               SgdUpdate({p[0]}, {}, {g}, g, problem.scale, {}, kSite);
             }),
-            "model.cc:12: SgdUpdate 'SgdUpdate': want learning_rate of f32[], "
+            "model.cc:12: SgdUpdate 'SgdUpdate': want learning_rate of f64[], "
             "got f64[3]");
+  const Output rounded = problem.runner.graph().Scalar(0.1, DType::kF32);
+  EXPECT_EQ(MessageOf([&] {
+              SgdUpdate(p, {}, {g, problem.gradients[1]}, rounded,
+                        problem.scale, {}, kSite);
+            }),
+            "model.cc:12: SgdUpdate 'SgdUpdate': want learning_rate of f64[], "
+            "got f32[]");
   EXPECT_EQ(MessageOf([&] { GlobalNormClipScale({g}, 0.0, kSite); }),
             "model.cc:12: GlobalNormClipScale: want max_norm > 0, got 0");
 }

@@ -215,7 +215,7 @@ TEST(ParameterServersTest, AWorkerThatIsGoneHoldsNobodyUpOnceItIsBack) {
     Second second{.replicator = Replicator::Create(config, 3, {.index = 1})};
     second.input = second.replicator->MakeInput(
         Rows(1, 100, [bad_step](int64_t step, int64_t row, int64_t column) {
-          return step == bad_step ? NAN : WholeValue(step, row, column);
+          return step == bad_step ? 1e308 : WholeValue(step, row, column);
         }));
     second.step = second.replicator->Build(*second.input, GapStep,
                                            {.check_finite = true});

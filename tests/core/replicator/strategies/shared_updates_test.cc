@@ -177,7 +177,7 @@ TEST(SharedUpdatesTest, StepsSeeWhatOthersTrain) {
         const Output mean = replica.AllReduce(batch.at("x"), ReduceOp::kMean);
         return StepOutputs{.values = {},
                            .updates = {nn::Sgd(g, "sgd", {w}, {mean},
-                                               g.Scalar(1.0, DType::kF32))}};
+                                               g.Scalar(1.0, DType::kF64))}};
       });
   std::vector<double> expected(kColumns, 0.0);
   for (int64_t s = 0; s < 6; s += 2) {
@@ -239,7 +239,7 @@ TEST(SharedUpdatesTest, RefusesAVariableThatIsUpdatedInTwoWays) {
                   graph::ReduceMean(batch.at("x")), ReduceOp::kMean);
               return StepOutputs{.values = {},
                                  .updates = {nn::Sgd(g, "sgd", {w}, {mean},
-                                                     g.Scalar(1.0, DType::kF32),
+                                                     g.Scalar(1.0, DType::kF64),
                                                      {.momentum = 0.9})}};
             });
       }),

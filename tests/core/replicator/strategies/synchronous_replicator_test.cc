@@ -1,5 +1,6 @@
 #include "core/replicator/strategies/synchronous_replicator.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <latch>
@@ -270,9 +271,9 @@ TEST(SynchronousReplicatorTest, ABatchIsKeptWhileAnotherPipelineIsLate) {
 
 TEST(SynchronousReplicatorTest, AReplicaThatFailsEndsTheStepOfAll) {
   const auto replicator = Replicator::Create(InGraph(2), /*seed=*/1);
-  // only the second replica's row is not finite
+  // only the square of the second replica's row is not finite
   const auto value = [](int64_t, int64_t row, int64_t) {
-    return row == 1 ? NAN : 1.0;
+    return row == 1 ? 1e200 : 1.0;
   };
   const auto input = replicator->MakeInput(Rows(2, 2, value));
   const auto step = replicator->Build(
@@ -281,10 +282,27 @@ TEST(SynchronousReplicatorTest, AReplicaThatFailsEndsTheStepOfAll) {
         return ValueOnly(replica.AllSum(graph::Square(batch.at("x"))));
       },
       {.check_finite = true});
+  EXPECT_THAT(MessageOf<runtime::NumericError>(
+                  [&] { static_cast<void>(step->Run(kNoWait)); }),
+              ::testing::HasSubstr("Square 'Square': element 0 of output 0"));
+  EXPECT_THROW(static_cast<void>(step->Run(kNoWait)), Error);
+}
+
+TEST(SynchronousReplicatorTest, ABatchWithNaNRunsOnNoReplica) {
+  const auto replicator = Replicator::Create(InGraph(2), /*seed=*/1);
+  const auto input =
+      replicator->MakeInput(Rows(2, 3, [](int64_t step, int64_t row, int64_t) {
+        return step == 1 && row == 1 ? NAN : 1.0;
+      }));
+  const auto step = replicator->Build(
+      *input, [](ReplicaContext& replica, const Inputs& batch) {
+        return ValueOnly(replica.AllSum(batch.at("x")));
+      });
+  ASSERT_EQ(step->Run(kNoWait), NextResult::kOk);
   EXPECT_EQ(MessageOf<runtime::NumericError>(
                 [&] { static_cast<void>(step->Run(kNoWait)); }),
-            "input 'x': element 0 of f64[1,3] is not finite before the run");
-  EXPECT_THROW(static_cast<void>(step->Run(kNoWait)), Error);
+            "batch 1: input 'x': row 1, element 0, is nan; want finite "
+            "numbers");
 }
 
 TEST(SynchronousReplicatorTest, SeveralStepsShareOneInput) {
