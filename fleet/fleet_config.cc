@@ -35,8 +35,9 @@ FleetConfig FleetConfig::Read(config::Reader& reader) {
   FleetConfig c;
   reader.Field(
       "start_timeout_s", &c.start_timeout_s, {0.1, 36000.0},
-      "seconds from the start of a process to its first heartbeat that "
-      "says it runs; a later one is killed and has failed");
+      "seconds from the start of a process, or from the last progress that "
+      "its heartbeats show (a replay that restores), to its first heartbeat "
+      "that says it runs; a later one is killed and has failed");
   reader.Field(
       "heartbeat_timeout_s", &c.heartbeat_timeout_s, {1.0, 3600.0},
       "seconds without a heartbeat after which a process is killed and "

@@ -135,13 +135,18 @@ void Supervisor::CheckHeartbeat(Member& member) {
       member.phase = RolePhase::kReady;
       member.has_run = true;
       spdlog::info("{} runs", member.spec.id.ToString());
-    } else if (now_ - member.started_at >
+    } else if (latest && latest->beat.numbers != member.progress) {
+      member.progressed_at = now_;
+      member.progress = latest->beat.numbers;
+    } else if (now_ - member.progressed_at >
                FromSeconds(options_.config.start_timeout_s)) {
       const std::string reason = latest ? latest->beat.reason : "";
       Kill(member,
-           fmt::format("not running {:.3g} s after its start{}{}",
-                       options_.config.start_timeout_s,
-                       reason.empty() ? "" : ", but starting: ", reason));
+           fmt::format(
+               "not running {:.3g} s after {}{}{}",
+               options_.config.start_timeout_s,
+               member.progress.empty() ? "its start" : "its last progress",
+               reason.empty() ? "" : ", but starting: ", reason));
       return;
     }
   }
@@ -199,7 +204,8 @@ void Supervisor::Start(Member& member) {
   process.niceness_levels = spec.niceness_levels;
 
   monitor_.Expect(spec.id, member.incarnation);
-  member.started_at = now_;
+  member.progressed_at = now_;
+  member.progress.clear();
   try {
     member.process = backend_.Start(spec, process);
   } catch (const IoError& e) {

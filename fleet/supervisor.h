@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,11 +50,13 @@ struct RunResult {
 //
 // A role runs once one of its heartbeats says kRunning or kWaiting. It fails if
 // it ends (unless OnSuccess says otherwise), does not run within
-// start_timeout_s, or sends no heartbeat for heartbeat_timeout_s. A failed role
-// is killed if it still lives, and restarted as its RestartPolicy allows. When
-// the budget of a role is spent the run fails and the other roles drain; if the
-// role is optional the run continues with a warning. A role that ends with
-// kExitConfig before it has run has no budget: nothing heals a configuration.
+// start_timeout_s after its start, or after the last change of a number in its
+// heartbeats (a replay counts what it restores), or sends no heartbeat for
+// heartbeat_timeout_s. A failed role is killed if it still lives, and restarted
+// as its RestartPolicy allows. When the budget of a role is spent the run fails
+// and the other roles drain; if the role is optional the run continues with a
+// warning. A role that ends with kExitConfig before it has run has no budget:
+// nothing heals a configuration.
 //
 // A role that completes the run may give the reason in its last heartbeat, as
 // the reason of kDraining.
@@ -116,7 +119,9 @@ class Supervisor {
     uint32_t incarnation = 0;
     bool has_run = false;
     int64_t num_failures = 0;
-    Clock::TimePoint started_at;
+    // When it started, or showed progress in its start; and what it showed.
+    Clock::TimePoint progressed_at;
+    std::map<std::string, rpc::BeatNumber> progress;
     Clock::TimePoint start_at;  // kBackingOff
     std::string last_failure;
     // kKilled: the reason

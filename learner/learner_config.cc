@@ -25,6 +25,10 @@ LearnerConfig LearnerConfig::Read(
   reader.Field("batch_size", &c.batch_size, {1, 1'000'000},
                "examples of one training step, over all replicas that compute "
                "it together");
+  reader.Field("importance_exponent", &c.importance_exponent, {0.0, 1.0},
+               "exponent of the importance weights, which correct for "
+               "prioritized sampling: (size x probability)^-exponent, divided "
+               "by the batch's largest; 0: all weights are 1. Agents only");
   reader.Field(
       "precision", &c.precision,
       {{"f32", graph::Precision::kF32}, {"bf16", graph::Precision::kBF16}},

@@ -22,6 +22,8 @@ struct LimitsConfig {
 struct LearnerConfig {
   std::string workload = "d4pg";
   int64_t batch_size = 256;  // of one step
+  // of the importance weights of an agent's samples; 0: all weights are 1
+  double importance_exponent = 0.0;
   graph::Precision precision = graph::Precision::kF32;
   replicator::ReplicationConfig replication;
   LimitsConfig limits;

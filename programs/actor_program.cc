@@ -16,6 +16,7 @@
 #include "core/base/process.h"
 #include "core/base/thread.h"
 #include "core/rpc/heartbeat_sender.h"
+#include "programs/check_run.h"
 #include "programs/step_shape.h"
 #include "replay/client/step_writer.h"
 
@@ -49,6 +50,7 @@ std::unique_ptr<replay::StepWriter> MakeWriter(const RunConfig& config,
 
 int Run(const Invocation& invocation, int64_t index) {
   const RunConfig& config = invocation.config();
+  CheckReplay(config.replay);
   const StopSignal stop;
   const auto heartbeat_options = rpc::HeartbeatSenderOptions::FromEnvironment(
       {.id = {"actor", static_cast<uint32_t>(index)}});

@@ -16,8 +16,26 @@
 
 namespace replicant::programs {
 
+void CheckReplay(const replay::ReplayConfig& config) {
+  if (!config.key_file.empty()) {
+    throw ConfigError(
+        "replay.key_file: the learner and the actors of a run have no keys, so "
+        "the service would refuse them; allowed in a run: empty; keys are for "
+        "a service that runs alone");
+  }
+  if (config.tables.size() > 1) {
+    std::vector<std::string> names;
+    for (const auto& [name, table] : config.tables) names.push_back(name);
+    throw ConfigError(fmt::format(
+        "replay.tables: {}: the learner samples one table, and a table that "
+        "nobody samples would stop the actors; allowed in a run: one table",
+        fmt::join(names, ", ")));
+  }
+}
+
 agents::TaskSpec CheckRun(const RunConfig& config,
                           const env::TaskRegistry& tasks) {
+  CheckReplay(config.replay);
   const auto environment = env::MakeConfiguredEnvironment(
       tasks, config.task, static_cast<uint64_t>(config.run.seed), 0);
   agents::TaskSpec task = agents::MakeTaskSpec(config.task, *environment);
@@ -60,8 +78,6 @@ void CheckAddresses(const RunConfig& config) {
       throw ConfigError(fmt::format("{}: {} is that of {}, too; want another",
                                     key, endpoint, same->first));
     }
-    // with keys, the service itself refuses
-    if (!config.replay.key_file.empty()) continue;
     rpc::ZmqContext context;
     try {
       rpc::ZmqSocket(context, rpc::SocketType::kRouter).Bind(endpoint);

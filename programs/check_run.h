@@ -6,9 +6,13 @@
 
 namespace replicant::programs {
 
-// Checks a run with actors before its roles start: makes its environment, and
-// returns how the task looks to an agent. Throws ConfigError, and what making
-// the environment throws.
+// Throws ConfigError for a section `replay` that works alone, but not with the
+// learner and the actors of a run: with keys, or with several tables.
+void CheckReplay(const replay::ReplayConfig& config);
+
+// Checks a run with actors before its roles start: CheckReplay(), and its
+// environment, which it makes. Returns how the task looks to an agent. Throws
+// ConfigError, and what making the environment throws.
 agents::TaskSpec CheckRun(const RunConfig& config,
                           const env::TaskRegistry& tasks);
 

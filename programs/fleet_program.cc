@@ -39,18 +39,31 @@ namespace {
 
 using fleet::RunFolder;
 
-// Sets aside checkpoints that are newer than the newest one whose replay part
-// can be read. If none can be read, the replay reports the damage.
+// Returns why a part of the checkpoint of `step` cannot be read, or "" if all
+// parts can.
+std::string FindDamage(const std::filesystem::path& run,
+                       const learner::CheckpointFolder& checkpoints,
+                       int64_t step) {
+  try {
+    const learner::Manifest manifest = checkpoints.ReadManifest(step);
+    const std::string damage = runtime::FindDamage(checkpoints.PathOf(step));
+    if (!damage.empty() || !manifest.has_input) return damage;
+    return replay::FindDamage(run / "replay", manifest.id);
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+// Sets aside checkpoints that are newer than the newest one whose parts can all
+// be read, so that learner and replay go back to one moment. If there is none,
+// the roles report the damage.
 void LeaveOutDamaged(const std::filesystem::path& folder) {
   const learner::CheckpointFolder checkpoints(folder / "checkpoints",
                                               /*num_kept=*/1);
   std::vector<std::pair<int64_t, std::string>> damaged;
   const std::vector<int64_t> steps = checkpoints.Steps();
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    const learner::Manifest manifest = checkpoints.ReadManifest(*step);
-    const std::string damage =
-        manifest.has_input ? replay::FindDamage(folder / "replay", manifest.id)
-                           : "";
+    const std::string damage = FindDamage(folder, checkpoints, *step);
     if (!damage.empty()) {
       damaged.emplace_back(*step, damage);
       continue;

@@ -17,6 +17,7 @@
 #include "core/comm/mpi_communicator.h"
 #include "core/rpc/heartbeat_sender.h"
 #include "learner/learner.h"
+#include "programs/check_run.h"
 #include "programs/step_shape.h"
 #include "programs/stop_order.h"
 #include "replay/client/batch_reader.h"
@@ -27,8 +28,10 @@ namespace {
 using learner::EndReason;
 using learner::Workload;
 
+// Throws ConfigError if the learner cannot draw from the replay.
 agents::TaskSpec TaskOf(const Invocation& invocation) {
   const RunConfig& config = invocation.config();
+  CheckReplay(config.replay);
   return agents::MakeTaskSpec(config.task,
                               *env::MakeConfiguredEnvironment(
                                   invocation.registry.tasks, config.task,
@@ -43,7 +46,9 @@ replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
   reader.endpoints = {config.replay.bind};
   reader.name = fmt::format("learner-{}", worker);
   reader.shape = StepShapeOf(task);
+  reader.table = config.sampled_table().name;
   reader.batch_size = config.learner.batch_size;
+  reader.importance_exponent = config.learner.importance_exponent;
   // a step that uses all processors decodes its own frames: a thread beside it
   // would only hold it up
   const replicator::ReplicationConfig& replication = config.learner.replication;

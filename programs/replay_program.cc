@@ -71,13 +71,19 @@ rpc::ServerOptions ServerOptionsOf(const replay::ReplayConfig& config) {
 }
 
 std::unique_ptr<replay::Checkpointer> MakeCheckpointer(
-    const replay::ReplayConfig& config, replay::Shard* shard) {
+    const replay::ReplayConfig& config, replay::Shard* shard,
+    rpc::HeartbeatSender* heartbeat) {
   if (config.checkpoint_folder.empty()) return nullptr;
   replay::CheckpointOptions options;
   options.folder = config.checkpoint_folder;
   options.durability = config.durability;
   options.num_kept = config.num_kept_checkpoints;
   options.restore_id = static_cast<uint64_t>(config.restore_checkpoint);
+  // the supervisor waits for a restore as long as it goes on
+  heartbeat->SetState(rpc::RoleState::kStarting, "restores the replay");
+  options.on_restored_group = [heartbeat, num_groups = 0.0]() mutable {
+    heartbeat->SetCounter("restored_groups", ++num_groups);
+  };
   auto checkpointer = std::make_unique<replay::Checkpointer>(options, shard);
   const replay::RestoreReport& report = checkpointer->restored();
   for (const std::string& problem : report.problems) {
@@ -186,7 +192,7 @@ int Serve(const replay::ReplayConfig& config) {
   rpc::HeartbeatSender heartbeat(
       rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"replay", 0}}));
   replay::Shard shard(config.MakeShardConfig(), &Clock::Real());
-  const auto checkpointer = MakeCheckpointer(config, &shard);
+  const auto checkpointer = MakeCheckpointer(config, &shard, &heartbeat);
   rpc::ZmqContext context;
   std::optional<rpc::ZapHandler> zap;
   if (!config.key_file.empty()) {

@@ -58,8 +58,8 @@ RunConfig RunConfig::Read(config::Reader& reader, const Registry& registry) {
   return c;
 }
 
-double RunConfig::discount() const {
-  return replay.MakeShardConfig().tables[0].n_step.discount;
+replay::TableConfig RunConfig::sampled_table() const {
+  return replay.MakeShardConfig().tables[0];
 }
 
 config::Loaded<RunConfig> LoadRunConfig(config::Document document,

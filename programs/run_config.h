@@ -47,8 +47,10 @@ struct RunConfig {
   }
   // The section of learner.workload.
   const std::any& section() const { return workloads.at(workload->name); }
-  // The discount per agent step: that of the table that the learner samples.
-  double discount() const;
+  // The table that the learner samples.
+  replay::TableConfig sampled_table() const;
+  // The discount per agent step: that of the table.
+  double discount() const { return sampled_table().n_step.discount; }
 };
 
 // Throws ConfigError that lists every problem.

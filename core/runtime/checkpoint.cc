@@ -150,6 +150,17 @@ CheckpointInfo LoadPartOfCheckpoint(const stdfs::path& folder,
   return Load(folder, Surplus::kSkip, store);
 }
 
+std::string FindDamage(const stdfs::path& folder) {
+  try {
+    ReadInfo(folder / kInfoFile);
+    // opening checks the header, and the size of the file against it
+    SafetensorsReader(folder / kVariablesFile);
+    return "";
+  } catch (const IoError& e) {
+    return e.what();
+  }
+}
+
 CheckpointInfo ReadCheckpointInfo(const stdfs::path& folder) {
   return ReadInfo(folder / kInfoFile);
 }

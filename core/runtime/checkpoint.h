@@ -47,6 +47,10 @@ CheckpointInfo LoadCheckpoint(const std::filesystem::path& folder,
 CheckpointInfo LoadPartOfCheckpoint(const std::filesystem::path& folder,
                                     VariableStore& store);
 
+// Returns why the checkpoint is not whole, or "" if it is: a file is missing,
+// cut off or damaged in its structure. Reads no elements.
+std::string FindDamage(const std::filesystem::path& folder);
+
 // Reads all but the variables. Throws IoError as LoadCheckpoint() does.
 CheckpointInfo ReadCheckpointInfo(const std::filesystem::path& folder);
 

@@ -15,6 +15,7 @@
 #include "core/graph/ops/optimizer.h"
 #include "core/graph/ops/shape_ops.h"
 #include "core/graph/print.h"
+#include "core/runtime/numeric_check.h"
 #include "core/runtime/placement.h"
 #include "core/runtime/schedule.h"
 

@@ -22,6 +22,7 @@
 #include "core/base/process.h"
 #include "learner/checkpoint_folder.h"
 #include "learner/learner.h"
+#include "programs/check_run.h"
 #include "programs/learning_curve.h"
 #include "programs/lockstep/lockstep_source.h"
 #include "programs/lockstep/periodic_evaluation.h"
@@ -34,10 +35,12 @@ namespace {
 
 replay::LocalReplayOptions ReplayOptionsOf(const RunConfig& config,
                                            const agents::TaskSpec& task) {
-  replay::LocalReplayOptions options{.shard = config.replay.MakeShardConfig(),
-                                     .group_steps = config.actors.group_steps,
-                                     .codec = config.actors.codec,
-                                     .batch_size = config.learner.batch_size};
+  replay::LocalReplayOptions options{
+      .shard = config.replay.MakeShardConfig(),
+      .group_steps = config.actors.group_steps,
+      .codec = config.actors.codec,
+      .batch_size = config.learner.batch_size,
+      .importance_exponent = config.learner.importance_exponent};
   options.shard.shape = StepShapeOf(task);
   options.shard.tables[0].n_step.stack = task.frame_stack;
   return options;
@@ -70,6 +73,7 @@ void TrainInLockstep(const RunConfig& config, const env::TaskRegistry& tasks,
         "learner.workload: {} has no actors; lockstep trains agents",
         config.workload->name));
   }
+  CheckReplay(config.replay);
 
   // the task
   const auto seed = static_cast<uint64_t>(config.run.seed);

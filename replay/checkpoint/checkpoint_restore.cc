@@ -256,6 +256,7 @@ std::vector<std::shared_ptr<StoredGroup>> Checkpointer::ReadGroups(
                    record.writer, record.sequence,
                    /*wants_disk=*/bytes_left > shard_->config().max_bytes);
                bytes_left -= static_cast<int64_t>(record.block.size());
+               options_.on_restored_group();
              });
   return groups;
 }
@@ -286,6 +287,7 @@ void Checkpointer::ReplayJournal(uint64_t first_segment) {
             }
             locations_[record.serial] = {number, offset};
             ++restored_.journal_groups;
+            options_.on_restored_group();
           });
       if (left > 0) {
         restored_.problems.push_back(fmt::format(

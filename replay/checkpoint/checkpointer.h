@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -31,6 +32,8 @@ struct CheckpointOptions {
   int64_t num_kept = 2;
   // The id of the checkpoint to restore; 0 for the newest of all.
   uint64_t restore_id = 0;
+  // Called for every group that is restored: a large replay takes minutes.
+  std::function<void()> on_restored_group = [] {};
 };
 
 // What the Checkpointer's constructor found and restored.

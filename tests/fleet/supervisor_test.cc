@@ -119,7 +119,7 @@ class SupervisorTest : public ::testing::Test {
   }
   // A heartbeat of the role's newest process.
   void Beat(const RoleId& id, RoleState state = RoleState::kRunning,
-            const std::string& reason = "") {
+            const std::string& reason = "", double progress = 0.0) {
     for (const auto& role : supervisor_->Roles()) {
       if (role.id != id) continue;
       rpc::Heartbeat beat;
@@ -127,6 +127,10 @@ class SupervisorTest : public ::testing::Test {
       beat.incarnation = role.incarnation;
       beat.state = state;
       beat.reason = reason;
+      if (progress > 0.0) {
+        beat.numbers["restored_groups"] = {rpc::BeatNumber::Kind::kCounter,
+                                           progress};
+      }
       last_reply_ = monitor_.Receive(beat);
     }
   }
@@ -342,6 +346,26 @@ TEST_F(SupervisorTest, KillsARoleThatDoesNotGetReady) {
   EXPECT_EQ(supervisor_->Roles()[0].last_failure,
             "not running 20 s after its start, but starting: reading the "
             "checkpoint");
+}
+
+// A large replay restores for longer than any fixed time.
+TEST_F(SupervisorTest, AStartThatShowsProgressTakesAsLongAsItNeeds) {
+  Make();
+  supervisor_->Step();
+  for (int i = 1; i <= 60; ++i) {
+    Beat(kReplay, RoleState::kStarting, "restores the replay", i);
+    Pass(seconds(1));
+  }
+  EXPECT_THAT(backend_.TakeEvents(), ElementsAre("start replay-0"));
+  // and not for ever: it stands still
+  for (int i = 0; i < 21; ++i) {
+    Beat(kReplay, RoleState::kStarting, "restores the replay", 60);
+    Pass(seconds(1));
+  }
+  EXPECT_THAT(backend_.TakeEvents(), ElementsAre("kill replay-0"));
+  EXPECT_EQ(supervisor_->Roles()[0].last_failure,
+            "not running 20 s after its last progress, but starting: restores "
+            "the replay");
 }
 
 // Would catch a laptop that wakes up, or a supervisor that was stopped, and

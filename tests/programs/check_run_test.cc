@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/config/load.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::programs {
@@ -49,6 +50,28 @@ TEST(CheckBackendTest, RefusesOneThatCannotRunHere) {
   EXPECT_EQ(MessageOf<ConfigError>([&] { CheckBackend(config); }),
             "learner.replication.backend: 'tpu' cannot run here; allowed: "
             "reference, cpu");
+}
+
+replay::ReplayConfig ReadReplay(const std::string& yaml) {
+  return config::Load<replay::ReplayConfig>(
+             config::Document::FromText("run.yaml", yaml))
+      .config;
+}
+
+// A service takes both; the clients of a run could use neither.
+TEST(CheckReplayTest, RefusesWhatTheClientsOfARunCannotUse) {
+  EXPECT_NO_THROW(CheckReplay(ReadReplay("{}")));
+  EXPECT_NO_THROW(CheckReplay(ReadReplay("tables: {main: {}}")));
+  const auto keys = ReadReplay("{key_file: a, allowed_clients_file: b}");
+  EXPECT_EQ(MessageOf<ConfigError>([&] { CheckReplay(keys); }),
+            "replay.key_file: the learner and the actors of a run have no "
+            "keys, so the service would refuse them; allowed in a run: empty; "
+            "keys are for a service that runs alone");
+  const auto tables = ReadReplay("tables: {default: {}, fresh: {}}");
+  EXPECT_EQ(MessageOf<ConfigError>([&] { CheckReplay(tables); }),
+            "replay.tables: default, fresh: the learner samples one table, and "
+            "a table that nobody samples would stop the actors; allowed in a "
+            "run: one table");
 }
 
 }  // namespace

@@ -204,5 +204,31 @@ TEST_F(TrainingRecoveryTest, ADamagedReplayGoesBackOneCheckpointMore) {
       run_ / "checkpoints/step-000000000100/manifest.yaml"));
 }
 
+// The learner's part is damaged: learner and replay both go back, or they would
+// be of two moments.
+TEST_F(TrainingRecoveryTest, ADamagedLearnerTakesTheReplayBackWithIt) {
+  ASSERT_TRUE(RunFleet({"evaluation.enabled=false"}).status.ok());
+  const auto resume = [&](int max_steps) {
+    return RunCommand(
+        {.command = {REPLICANT_FLEET, "--resume", run_.string(), "--set",
+                     fmt::format("learner.limits.max_steps={}", max_steps)}},
+        std::chrono::minutes(3));
+  };
+  ASSERT_TRUE(resume(80).status.ok());
+  const auto variables =
+      run_ / "checkpoints/step-000000000080/variables.safetensors";
+  const std::string bytes = ReadFile(variables);
+  std::ofstream(variables) << bytes.substr(0, bytes.size() - 1);
+
+  const CommandResult resumed = resume(100);
+  EXPECT_TRUE(resumed.status.ok()) << resumed.output;
+  EXPECT_THAT(resumed.output, HasSubstr("checkpoint of step 80 is left out: " +
+                                        variables.string()));
+  EXPECT_THAT(ReadFile(run_ / "logs" / "learner-0.3.log"),
+              HasSubstr("goes on from the checkpoint of step 50"));
+  EXPECT_THAT(ReadFile(run_ / "logs" / "replay-0.3.log"),
+              HasSubstr("of id 1 and"));
+}
+
 }  // namespace
 }  // namespace replicant

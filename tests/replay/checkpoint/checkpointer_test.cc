@@ -104,6 +104,26 @@ TEST(CheckpointerTest, ARestoredShardDrawsWhatTheSavedOneWouldHave) {
   }
 }
 
+// By this a supervisor sees that a restore goes on.
+TEST(CheckpointerTest, CountsTheGroupsThatItRestores) {
+  const TemporaryFolder folder;
+  {
+    Service saved(folder.path(), Durability::kJournal);
+    for (uint64_t i = 1; i <= 20; ++i) {
+      ASSERT_EQ(saved.Insert(i), InsertResult::kInserted);
+      if (i == 12) saved.checkpointer.Save();
+    }
+  }
+  FakeClock clock;
+  Shard shard(Config(), &clock);
+  int num_groups = 0;
+  const Checkpointer restored({.folder = folder.path(),
+                               .durability = Durability::kJournal,
+                               .on_restored_group = [&] { ++num_groups; }},
+                              &shard);
+  EXPECT_EQ(num_groups, 20);
+}
+
 TEST(CheckpointerTest, AnOpenEpisodeGoesOnAfterARestart) {
   const TemporaryFolder folder;
   {
