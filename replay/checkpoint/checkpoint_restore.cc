@@ -6,7 +6,8 @@
 // damaged ones set aside. If there are checkpoints and none can be read, the
 // files stay as they are for a person to look at. After a restore the
 // journal is replayed: the groups of its segments in order, without those that
-// the snapshot holds or that were written twice, which their serials tell.
+// the snapshot holds or that were written twice, which their serials tell. The
+// limiters' states between them let in the items that samples had admitted.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
@@ -273,6 +274,10 @@ void Checkpointer::ReplayJournal(uint64_t first_segment) {
           path, number,
           [&](int64_t offset, const SegmentRecord& record) REQUIRES(mutex_) {
             info.max_serial = std::max(info.max_serial, record.serial);
+            if (record.serial == 0) {
+              shard_->ReplayLimiters(DecodeLimiters(record.block));
+              return;
+            }
             // skip a group that was written twice or is in the checkpoint
             if (record.serial <= last_serial) return;
             last_serial = record.serial;

@@ -63,14 +63,18 @@ Checkpointer::Checkpointer(const CheckpointOptions& options, Shard* shard)
                                  .durability = options.durability});
   }
   if (options.durability == Durability::kJournal) {
-    shard->SetJournal([this](const Group& group) {
-      MutexLock lock(mutex_);
-      AppendLocked(group);
-    });
+    shard->SetJournal(
+        {.append_group =
+             [this](const Group& group) {
+               MutexLock lock(mutex_);
+               AppendLocked(group);
+             },
+         .append_limiters =
+             [this](const LimiterStates& states) { AppendLimiters(states); }});
   }
 }
 
-Checkpointer::~Checkpointer() { shard_->SetJournal(nullptr); }
+Checkpointer::~Checkpointer() { shard_->SetJournal({}); }
 
 uint64_t Checkpointer::last_number() const {
   MutexLock lock(mutex_);
@@ -90,20 +94,32 @@ uint64_t Checkpointer::Save(const ShardSnapshot& snapshot, uint64_t id) {
   return number;
 }
 
-void Checkpointer::AppendLocked(const Group& group) {
+GroupLocation Checkpointer::AppendRecord(const SegmentRecord& record) {
   if (writers_.empty() ||
       writers_.back()->size_bytes() >= options_.segment_bytes) {
     writers_.push_back(std::make_shared<SegmentWriter>(
         SegmentPath(options_.folder, next_segment_), next_segment_));
     ++next_segment_;
+    // a journal may begin with this segment
+    if (!limiters_.empty()) writers_.back()->Append({.block = limiters_});
   }
   SegmentWriter& writer = *writers_.back();
-  const int64_t offset =
-      writer.Append({group.serial, group.writer, group.sequence, group.block});
-  locations_[group.serial] = {writer.number(), offset};
+  const int64_t offset = writer.Append(record);
   SegmentInfo& info = segments_[writer.number()];
   info.size_bytes = writer.size_bytes();
-  info.max_serial = std::max(info.max_serial, group.serial);
+  info.max_serial = std::max(info.max_serial, record.serial);
+  return {writer.number(), offset};
+}
+
+void Checkpointer::AppendLocked(const Group& group) {
+  locations_[group.serial] =
+      AppendRecord({group.serial, group.writer, group.sequence, group.block});
+}
+
+void Checkpointer::AppendLimiters(const LimiterStates& states) {
+  MutexLock lock(mutex_);
+  limiters_ = EncodeLimiters(states);
+  AppendRecord({.block = limiters_});
 }
 
 bool Checkpointer::IsOpen(uint64_t segment) const {

@@ -132,7 +132,10 @@ class Checkpointer {
   // that are damaged. Throws IoError if that fails.
   void VerifyKept() EXCLUDES(mutex_);
 
+  // Appends a record to the open segment, and opens one if there is none.
+  GroupLocation AppendRecord(const SegmentRecord& record) REQUIRES(mutex_);
   void AppendLocked(const Group& group) REQUIRES(mutex_);
+  void AppendLimiters(const LimiterStates& states) EXCLUDES(mutex_);
   // Whether this segment still takes groups.
   bool IsOpen(uint64_t segment) const REQUIRES(mutex_);
   void AppendNewGroups(const ShardSnapshot& snapshot) EXCLUDES(mutex_);
@@ -158,6 +161,8 @@ class Checkpointer {
   // The last one takes new groups; the others wait to be forced to the disk.
   std::vector<std::shared_ptr<SegmentWriter>> writers_ GUARDED_BY(mutex_);
   uint64_t next_segment_ GUARDED_BY(mutex_) = 1;
+  // The limiters' states that the journal got last, encoded.
+  std::vector<std::byte> limiters_ GUARDED_BY(mutex_);
   // The groups' places, by serial.
   std::unordered_map<uint64_t, GroupLocation> locations_ GUARDED_BY(mutex_);
   std::map<uint64_t, SegmentInfo> segments_ GUARDED_BY(mutex_);

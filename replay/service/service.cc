@@ -62,8 +62,14 @@ Service::Service(Shard* shard, ServiceOptions options, Clock* clock)
         fmt::format("replay service: table '{}': a name has 1 to {} bytes",
                     table.name, kMaxNameBytes));
   }
-  // the writers of a restored shard may come back
-  for (const uint64_t id : shard->OpenWriters()) writers_[id];
+  // the writers of a restored shard may come back; their items go in meanwhile
+  for (const uint64_t id : shard->OpenWriters()) {
+    Writer& writer = writers_[id];
+    if (shard->Resume(id) == InsertResult::kInserted) continue;
+    writer.unadmitted = 1;
+    writer.is_waiting = true;
+    waiting_writers_.push_back(id);
+  }
   if (!writers_.empty()) {
     absent_until_ = clock->Now() + options_.return_timeout;
   }

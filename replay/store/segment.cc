@@ -18,7 +18,8 @@ namespace replicant::replay {
 namespace {
 
 constexpr uint32_t kMagic = 0x314c5352;  // "RSL1"
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
+constexpr uint32_t kOldestVersion = 1;
 
 struct SegmentHeader {
   uint32_t magic, version;
@@ -66,10 +67,10 @@ std::string ReadAndCheckHeader(const std::filesystem::path& path,
   if (text.size() >= sizeof(header)) {
     std::memcpy(&header, text.data(), sizeof(header));
   }
-  if (header.magic != kMagic || header.version != kVersion ||
-      header.number != number) {
-    throw IoError(fmt::format("{}: not segment {} of version {}", path.string(),
-                              number, kVersion));
+  if (header.magic != kMagic || header.version < kOldestVersion ||
+      header.version > kVersion || header.number != number) {
+    throw IoError(fmt::format("{}: not segment {} of version {} to {}",
+                              path.string(), number, kOldestVersion, kVersion));
   }
   return text;
 }

@@ -159,6 +159,14 @@ std::string RateLimiter::WhySamplesWait(int64_t size) const {
 
 void RateLimiter::Restore(const State& state) {
   inserts_ = state.inserts;
+  TakeOver(state);
+}
+
+void RateLimiter::RestoreSamples(const State& state) {
+  if (state.samples >= samples_) TakeOver(state);
+}
+
+void RateLimiter::TakeOver(const State& state) {
   samples_ = state.samples;
   correction_ = state.correction;
   if (state.config == config_) return;

@@ -96,6 +96,10 @@ class RateLimiter {
   // other settings, an error outside the buffer is moved to the nearer end, so
   // that neither side has to make up for the past.
   void Restore(const State& state);
+  // The same for a later state of the limiter that was restored. Inserts since
+  // were repeated and stay; a state with fewer samples than known is an older
+  // one and changes nothing.
+  void RestoreSamples(const State& state);
 
   int64_t inserts() const { return inserts_; }
   int64_t samples() const { return samples_; }
@@ -104,6 +108,9 @@ class RateLimiter {
   const RateLimiterConfig& config() const { return config_; }
 
  private:
+  // The part of a state besides its inserts.
+  void TakeOver(const State& state);
+
   const RateLimiterConfig config_;
   const RateLimiterLimits limits_;
   int64_t inserts_ = 0;

@@ -190,6 +190,7 @@ bool Shard::MakeRoom(int64_t bytes) {
 
 bool Shard::Admit(uint64_t id, Writer& writer) {
   bool is_done = true;
+  bool is_any_admitted = false;
   for (size_t i = 0; i < tables_.size(); ++i) {
     std::deque<NStepItem>& items = writer.waiting[i];
     if (items.empty()) continue;
@@ -201,6 +202,7 @@ bool Shard::Admit(uint64_t id, Writer& writer) {
       state.insert_wait.NoteAdmitted();
     }
     if (items.size() < num_waiting) {
+      is_any_admitted = true;
       state.last_writer = id;
       state.last_insert = clock_->Now();
     }
@@ -210,8 +212,23 @@ bool Shard::Admit(uint64_t id, Writer& writer) {
                                     clock_->Now());
     }
   }
+  if (is_any_admitted) JournalLimiters();
   changed_.NotifyAll();
   return is_done;
+}
+
+void Shard::JournalLimiters() {
+  if (!journal_.append_limiters || num_unjournaled_samples_ == 0) return;
+  LimiterStates states;
+  for (const TableState& state : tables_) {
+    states[state.table->config().name] = state.table->rate_limiter().state();
+  }
+  try {
+    journal_.append_limiters(states);
+    num_unjournaled_samples_ = 0;
+  } catch (const IoError&) {
+    // draws go on; the next insert tells of a disk that cannot be written
+  }
 }
 
 InsertResult Shard::InsertLocked(uint64_t id, uint64_t sequence,
@@ -237,8 +254,9 @@ InsertResult Shard::InsertLocked(uint64_t id, uint64_t sequence,
   group->serial = store_.last_serial() + 1;
   group->writer = id;
   group->sequence = sequence;
+  JournalLimiters();
   // nothing after this can fail
-  if (journal_) journal_(*group);
+  if (journal_.append_group) journal_.append_group(*group);
   writer.last_sequence = sequence;
   writer.steps += view.num_steps();
   // link the group into its episode
@@ -383,6 +401,8 @@ int64_t Shard::SampleLocked(int64_t table, int64_t wanted, std::string_view who,
     state.last_reader = who;
     state.last_sample = clock_->Now();
   }
+  num_unjournaled_samples_ += drawn;
+  if (num_unjournaled_samples_ >= kSamplesPerJournalRecord) JournalLimiters();
   if (drawn < wanted) state.sample_wait.NoteRefused(who, clock_->Now());
   if (drawn > 0) changed_.NotifyAll();
   return drawn;

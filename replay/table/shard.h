@@ -182,10 +182,24 @@ class Shard {
   // is from DecodeSnapshot() and used once; nothing was inserted yet (checked;
   // aborts).
   void Restore(const ShardSnapshot& snapshot);
-  // From now on every insert calls `journal` with its group, under the lock and
-  // before it returns; it changes nothing if `journal` throws. Null ends this.
-  using Journal = std::function<void(const Group&)>;
+  // Where a shard writes what happens between checkpoints. Both functions are
+  // called under the lock, and may throw IoError.
+  struct Journal {
+    // Takes the group of an insert before the insert returns. An insert whose
+    // group cannot be written changes nothing.
+    std::function<void(const Group&)> append_group;
+    // Takes the limiters' states if items were drawn since the last time:
+    // before a group, once waiting items were admitted, and every
+    // kSamplesPerJournalRecord samples. If it throws, the next time makes up
+    // for it.
+    std::function<void(const LimiterStates&)> append_limiters;
+  };
+  static constexpr int64_t kSamplesPerJournalRecord = 1024;
+  // Writes a journal from now on; an empty one ends this.
   void SetJournal(Journal journal);
+  // Takes over limiters' states of the journal and admits the items that they
+  // let in.
+  void ReplayLimiters(const LimiterStates& states);
   // Inserts a group of the journal as it was inserted before.
   InsertResult Replay(uint64_t serial, uint64_t writer, uint64_t sequence,
                       std::vector<std::byte> block);
@@ -237,6 +251,8 @@ class Shard {
                             std::shared_ptr<Group> group) REQUIRES(mutex_);
   // Moves waiting items into the tables; true if none is left.
   bool Admit(uint64_t id, Writer& writer) REQUIRES(mutex_);
+  // Gives the journal the limiters' states if they are due.
+  void JournalLimiters() REQUIRES(mutex_);
   // Whether Admit() would change anything.
   bool CanAdmit(uint64_t id) const REQUIRES(mutex_);
   int64_t SampleLocked(int64_t table, int64_t wanted, std::string_view who,
@@ -257,6 +273,8 @@ class Shard {
   CondVar changed_;
   bool is_closed_ GUARDED_BY(mutex_) = false;
   Journal journal_ GUARDED_BY(mutex_);
+  // Drawn since the journal got the limiters' states.
+  int64_t num_unjournaled_samples_ GUARDED_BY(mutex_) = 0;
   // before the tables and writers, which release what they use of it
   FrameStore store_ GUARDED_BY(mutex_);
   bool is_disk_failing_ GUARDED_BY(mutex_) = false;

@@ -209,6 +209,17 @@ void Shard::SetJournal(Journal journal) {
   journal_ = std::move(journal);
 }
 
+void Shard::ReplayLimiters(const LimiterStates& states) {
+  MutexLock lock(mutex_);
+  for (TableState& state : tables_) {
+    const auto found = states.find(state.table->config().name);
+    if (found != states.end()) state.table->RestoreSamples(found->second);
+  }
+  for (auto& [id, writer] : writers_) {
+    if (!writer.waiting.empty()) Admit(id, writer);
+  }
+}
+
 InsertResult Shard::Replay(uint64_t serial, uint64_t writer, uint64_t sequence,
                            std::vector<std::byte> block) {
   auto group = std::make_shared<Group>(std::move(block), config_.shape);

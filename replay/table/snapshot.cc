@@ -13,6 +13,7 @@ namespace replicant::replay {
 namespace {
 
 constexpr uint32_t kMaxCount = UINT32_MAX;
+constexpr uint32_t kMaxTableNameBytes = 4096;
 
 // One live item on disk. It has no padding, so all written bytes are defined.
 struct ItemRecord {
@@ -63,14 +64,7 @@ void WriteNStepItem(rpc::WireWriter& writer, const NStepItem& item) {
   writer.Write(item.priority.value_or(0.0f));
 }
 
-void WriteTable(rpc::WireWriter& writer,
-                const ShardSnapshot::SavedTable& table) {
-  writer.WriteString(table.name);
-  writer.Write(table.n_step.n_step);
-  writer.Write(table.n_step.discount);
-  writer.Write(table.n_step.stack);
-  const TableContents& contents = table.contents;
-  const RateLimiter::State& limiter = contents.limiter;
+void WriteLimiter(rpc::WireWriter& writer, const RateLimiter::State& limiter) {
   writer.Write(static_cast<uint32_t>(limiter.config.mode));
   writer.Write(limiter.config.samples_per_insert);
   writer.Write(limiter.config.min_size_to_sample);
@@ -78,6 +72,32 @@ void WriteTable(rpc::WireWriter& writer,
   writer.Write(limiter.inserts);
   writer.Write(limiter.samples);
   writer.Write(limiter.correction);
+}
+
+// The settings are not checked: RateLimiter::Restore() only compares them with
+// its own.
+RateLimiter::State ReadLimiter(rpc::WireReader& reader) {
+  RateLimiter::State limiter;
+  limiter.config.mode =
+      static_cast<RateLimiterMode>(reader.Read<uint32_t>("mode"));
+  limiter.config.samples_per_insert = reader.Read<double>("samples_per_insert");
+  limiter.config.min_size_to_sample =
+      reader.Read<int64_t>("min_size_to_sample");
+  limiter.config.error_buffer = reader.Read<double>("error_buffer");
+  limiter.inserts = reader.Read<int64_t>("inserts");
+  limiter.samples = reader.Read<int64_t>("samples");
+  limiter.correction = reader.Read<double>("correction");
+  return limiter;
+}
+
+void WriteTable(rpc::WireWriter& writer,
+                const ShardSnapshot::SavedTable& table) {
+  writer.WriteString(table.name);
+  writer.Write(table.n_step.n_step);
+  writer.Write(table.n_step.discount);
+  writer.Write(table.n_step.stack);
+  const TableContents& contents = table.contents;
+  WriteLimiter(writer, contents.limiter);
   writer.Write(contents.max_priority);
   writer.Write(contents.max_generation);
   writer.Write(table.random_position);
@@ -204,22 +224,12 @@ TableItem ToItem(const ItemRecord& record, const GroupIndex& index) {
 ShardSnapshot::SavedTable ReadTable(rpc::WireReader& reader,
                                     const GroupIndex& index) {
   ShardSnapshot::SavedTable table;
-  table.name = reader.ReadString("table", 4096);
+  table.name = reader.ReadString("table", kMaxTableNameBytes);
   table.n_step.n_step = reader.Read<int64_t>("n_step");
   table.n_step.discount = reader.Read<double>("discount");
   table.n_step.stack = reader.Read<int64_t>("stack");
   TableContents& contents = table.contents;
-  // not checked: RateLimiter::Restore() only compares it with its own config
-  RateLimiter::State& limiter = contents.limiter;
-  limiter.config.mode =
-      static_cast<RateLimiterMode>(reader.Read<uint32_t>("mode"));
-  limiter.config.samples_per_insert = reader.Read<double>("samples_per_insert");
-  limiter.config.min_size_to_sample =
-      reader.Read<int64_t>("min_size_to_sample");
-  limiter.config.error_buffer = reader.Read<double>("error_buffer");
-  limiter.inserts = reader.Read<int64_t>("inserts");
-  limiter.samples = reader.Read<int64_t>("samples");
-  limiter.correction = reader.Read<double>("correction");
+  contents.limiter = ReadLimiter(reader);
   contents.max_priority = reader.Read<float>("max_priority");
   contents.max_generation = reader.Read<uint32_t>("max_generation");
   table.random_position = reader.Read<uint64_t>("random_position");
@@ -288,6 +298,32 @@ ShardSnapshot::SavedWriter ReadSavedWriter(rpc::WireReader& reader,
 }
 
 }  // namespace
+
+std::vector<std::byte> EncodeLimiters(const LimiterStates& states) {
+  rpc::WireWriter writer;
+  writer.Write(static_cast<uint32_t>(states.size()));
+  for (const auto& [table, limiter] : states) {
+    writer.WriteString(table);
+    WriteLimiter(writer, limiter);
+  }
+  return {writer.bytes().begin(), writer.bytes().end()};
+}
+
+LimiterStates DecodeLimiters(std::span<const std::byte> bytes) {
+  LimiterStates states;
+  try {
+    rpc::WireReader reader("rate limiters", bytes);
+    const auto num_tables = reader.Read<uint32_t>("num_tables");
+    for (uint32_t i = 0; i < num_tables; ++i) {
+      const std::string table(reader.ReadString("table", kMaxTableNameBytes));
+      states[table] = ReadLimiter(reader);
+    }
+    reader.Finish();
+  } catch (const rpc::MalformedMessage& e) {
+    throw IoError(e.what());
+  }
+  return states;
+}
 
 std::vector<std::byte> EncodeSnapshot(
     const ShardSnapshot& snapshot,

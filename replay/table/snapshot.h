@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -53,6 +54,14 @@ struct ShardSnapshot {
   // ShardStatus's counters, in the order in which they are declared
   std::vector<int64_t> counters;
 };
+
+// The rate limiters' states by the names of their tables.
+using LimiterStates = std::map<std::string, RateLimiter::State>;
+
+// Encodes them for the journal, which keeps them between checkpoints.
+std::vector<std::byte> EncodeLimiters(const LimiterStates& states);
+// Throws IoError for bytes that are no states.
+LimiterStates DecodeLimiters(std::span<const std::byte> bytes);
 
 // The place of a group in the segments.
 struct GroupLocation {

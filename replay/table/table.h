@@ -107,6 +107,10 @@ class Table {
   // the table has become too small for that, the oldest items are left out.
   // Precondition: the table is empty (checked).
   void Restore(const TableContents& contents);
+  // Goes on after a restore with the samples of a later state.
+  void RestoreSamples(const RateLimiter::State& state) {
+    limiter_.RestoreSamples(state);
+  }
 
  private:
   uint32_t TakeSlot();

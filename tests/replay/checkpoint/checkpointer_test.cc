@@ -193,6 +193,106 @@ void WriteBytes(const std::filesystem::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
+// One table whose samples and inserts wait for each other: ten items, then
+// eight samples per insert.
+ShardConfig RatioConfig() {
+  ShardConfig config = Config();
+  config.tables[0].max_size = 1000;
+  config.tables[0].rate_limiter = {.samples_per_insert = 8.0,
+                                   .min_size_to_sample = 10,
+                                   .error_buffer = 80.0};
+  return config;
+}
+
+TEST(CheckpointerTest, WithAJournalItemsThatSamplesHadAdmittedAreInTheTable) {
+  const TemporaryFolder folder;
+  {
+    Service saved(folder.path(), Durability::kJournal, RatioConfig());
+    for (uint64_t i = 1; i <= 20; ++i) {
+      ASSERT_EQ(saved.Insert(i, 10),
+                i <= 2 ? InsertResult::kInserted : InsertResult::kWait);
+      if (i == 4) saved.checkpointer.Save();
+      if (i > 4) Draw(saved.shard, 80);
+    }
+    Draw(saved.shard, 80);
+    ASSERT_EQ(saved.shard.Resume(1), InsertResult::kWait);
+    Draw(saved.shard, 80);
+    ASSERT_EQ(saved.shard.Resume(1), InsertResult::kInserted);
+    ASSERT_EQ(saved.size(), 200);
+  }
+  Service restored(folder.path(), Durability::kJournal, RatioConfig());
+  const TableStatus table = restored.shard.Status().tables[0];
+  EXPECT_EQ(table.size, 200);
+  EXPECT_EQ(table.samples, 1440);
+  EXPECT_EQ(restored.shard.Resume(1), InsertResult::kInserted);
+}
+
+TEST(CheckpointerTest, AJournalForgetsAtMostABatchOfSamples) {
+  const TemporaryFolder folder;
+  constexpr int64_t kSamples = 5 * Shard::kSamplesPerJournalRecord / 2;
+  {
+    Service saved(folder.path(), Durability::kJournal);
+    ASSERT_EQ(saved.Insert(1), InsertResult::kInserted);
+    saved.checkpointer.Save();
+    for (int64_t i = 0; i < kSamples; i += 64) Draw(saved.shard, 64);
+  }
+  const Service restored(folder.path(), Durability::kJournal);
+  EXPECT_GE(restored.shard.Status().tables[0].samples,
+            kSamples - Shard::kSamplesPerJournalRecord);
+}
+
+// The counts of a journal may be older than the checkpoint before it.
+TEST(CheckpointerTest, AJournalNeverTakesSamplesBack) {
+  const TemporaryFolder folder;
+  {
+    Service saved(folder.path(), Durability::kJournal);
+    ASSERT_EQ(saved.Insert(1), InsertResult::kInserted);
+    Draw(saved.shard, 5);
+    ASSERT_EQ(saved.Insert(2), InsertResult::kInserted);
+    Draw(saved.shard, 5);
+    saved.checkpointer.Save();
+  }
+  const Service restored(folder.path(), Durability::kJournal);
+  EXPECT_EQ(restored.shard.Status().tables[0].samples, 10);
+}
+
+TEST(CheckpointerTest, SegmentsOfTheVersionBeforeAreRead) {
+  const TemporaryFolder folder;
+  {
+    Service saved(folder.path(), Durability::kJournal);
+    ASSERT_EQ(saved.Insert(1), InsertResult::kInserted);
+  }
+  const auto path = SegmentPath(folder.path(), 1);
+  std::string bytes = ReadFile(path);
+  bytes[4] = 1;
+  WriteBytes(path, bytes);
+  EXPECT_EQ(Service(folder.path(), Durability::kJournal).size(), 3);
+  bytes[4] = 3;
+  WriteBytes(path, bytes);
+  EXPECT_THAT(Service(folder.path(), Durability::kJournal)
+                  .checkpointer.restored()
+                  .problems,
+              ElementsAre(path.string() + ": not segment 1 of version 1 to 2"));
+}
+
+// With other settings neither side makes up for the past.
+TEST(CheckpointerTest, AJournalOfOtherLimiterSettingsStopsNobody) {
+  const TemporaryFolder folder;
+  {
+    Service saved(folder.path(), Durability::kJournal, RatioConfig());
+    for (uint64_t i = 1; i <= 20; ++i) {
+      static_cast<void>(saved.Insert(i, 10));
+      Draw(saved.shard, 80);
+    }
+    ASSERT_EQ(saved.shard.Resume(1), InsertResult::kInserted);
+  }
+  ShardConfig config = RatioConfig();
+  config.tables[0].rate_limiter.samples_per_insert = 1.0;
+  const Service restored(folder.path(), Durability::kJournal, config);
+  EXPECT_EQ(restored.size(), 200);
+  EXPECT_GE(restored.shard.Status().tables[0].error, -80.0);
+}
+
 // A folder with two checkpoints of one item each, in one segment each, whose
 // newest files a test damages.
 struct Damage {

@@ -293,6 +293,29 @@ TEST(ReplayServiceTest, ARestoredWriterThatStaysAwayLosesItsOpenEpisode) {
       (InsertAck{InsertState::kTaken, 2, 64, {}}));
 }
 
+// Items that wait in a restored shard go in without another message of their
+// writer.
+TEST(ReplayServiceTest, WaitingItemsOfARestoredWriterGoInWithSamples) {
+  const EpisodeMaker maker;
+  const TemporaryFolder folder;
+  const CheckpointOptions checkpoints = {.folder = folder.path()};
+  {
+    Shard shard(ConfigOf(maker, kTight), &Clock::Real());
+    Checkpointer checkpointer(checkpoints, &shard);
+    ASSERT_EQ(shard.TryInsert(5, 1, maker.Groups(1, 8)[0]),
+              InsertResult::kInserted);
+    ASSERT_EQ(shard.TryInsert(5, 2, maker.Groups(1, 8)[1]),
+              InsertResult::kWait);
+    checkpointer.Save();
+  }
+  RunningService service(ConfigOf(maker, kTight), OwnAddress(),
+                         RunningService::FastTicks(), {}, checkpoints);
+  Caller caller(service.endpoint());
+  EXPECT_EQ(caller.Status()["tables"][0]["size"], 6);
+  caller.WaitForBatch(caller.StartSample(4, 20'000), maker.shape);
+  EXPECT_EQ(caller.Status()["tables"][0]["size"], 8);
+}
+
 TEST(ReplayServiceTest, AWriterThatClosesLosesItsOpenEpisodeAtOnce) {
   const EpisodeMaker maker;
   RunningService service(ConfigOf(maker, kFromOne));
