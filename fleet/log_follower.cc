@@ -5,7 +5,6 @@
 #include <array>
 #include <fstream>
 #include <optional>
-#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -40,6 +39,11 @@ std::optional<LogLine> ParseLine(std::string_view line) {
 }
 
 }  // namespace
+
+std::string_view MessageOfLogLine(std::string_view line) {
+  const std::optional<LogLine> parsed = ParseLine(line);
+  return parsed ? parsed->message : line;
+}
 
 LogFollower::LogFollower(Clock::Duration interval, Clock& clock)
     : interval_(interval),

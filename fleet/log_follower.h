@@ -3,12 +3,17 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "core/base/clock.h"
 #include "core/base/mutex.h"
 #include "core/base/thread.h"
 
 namespace replicant::fleet {
+
+// Returns the message of a line of a log (core/base/log.h), and any other line
+// as it is.
+std::string_view MessageOfLogLine(std::string_view line);
 
 // Repeats the warnings and errors of roles in the log of this process: the
 // lines of core/base/log.h with level W, E or C, as "ROLE: MESSAGE". A role

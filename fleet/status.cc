@@ -60,7 +60,7 @@ void FleetStatus::NoteProblems(const std::vector<Supervisor::RoleView>& roles,
     if (member.dropped_at && now - *member.dropped_at < kRecent) {
       problems_.push_back(
           fmt::format("{} has lost {:.0f} records of its curves", name,
-                      member.num_dropped));
+                      member.num_dropped_by_all));
     }
     if (const double count = number("failed_checkpoints"); count > 0.0) {
       problems_.push_back(
@@ -113,9 +113,12 @@ void FleetStatus::TakeIn(const rpc::HeartbeatMonitor::Entry& entry,
   }
   const auto dropped = entry.beat.numbers.find("dropped_records");
   if (dropped != entry.beat.numbers.end()) {
+    const double count = dropped->second.value;
     // a new process counts from 0
-    if (dropped->second.value > member.num_dropped) member.dropped_at = now;
-    member.num_dropped = dropped->second.value;
+    if (entry.beat.incarnation != member.incarnation) member.num_dropped = 0.0;
+    if (count > member.num_dropped) member.dropped_at = now;
+    member.num_dropped_by_all += count - member.num_dropped;
+    member.num_dropped = count;
   }
   member.incarnation = entry.beat.incarnation;
   member.beat = entry.beat;

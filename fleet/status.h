@@ -106,8 +106,11 @@ class FleetStatus {
     std::map<std::string, double> ended;  // counters of earlier incarnations
     metrics::RateMeter waiting;
     std::string reason;  // of the last wait
+    // records of its curves that were lost: by this process, by all of them,
+    // and when that grew last
     double num_dropped = 0.0;
-    std::optional<Clock::TimePoint> dropped_at;  // when that grew last
+    double num_dropped_by_all = 0.0;
+    std::optional<Clock::TimePoint> dropped_at;
   };
 
   void TakeIn(const rpc::HeartbeatMonitor::Entry& entry, Clock::TimePoint now)

@@ -14,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/base/rng.h"
 #include "core/rpc/heartbeat_sender.h"
+#include "fleet/log_follower.h"
 
 namespace replicant::fleet {
 namespace {
@@ -261,7 +262,9 @@ void Supervisor::HandleFailure(Member& member, const std::string& why,
     spdlog::warn(
         "{}: {}{}; starts again in {:.2g} s ({} of {} restarts in {:g} "
         "s); see {}",
-        name, why, last_line.empty() ? "" : " (" + last_line + ")",
+        name, why,
+        last_line.empty() ? ""
+                          : fmt::format(" ({})", MessageOfLogLine(last_line)),
         ToSeconds(*pause), member.tracker.num_recent(), policy.budget,
         policy.window_s, LogOf(member));
     return;

@@ -145,8 +145,15 @@ TEST_F(FleetStatusTest, NamesWhatTheDiskDoes) {
   roles_[0].phase = RolePhase::kReady;
   numbers["disk_wait_s"].value = 0.0;
   numbers["dropped_records"].value = 120.0;
-  for (int i = 0; i < 60; ++i) Update();
+  Update();
   EXPECT_EQ(status_.Problem(), "learner-0 has lost 120 records of its curves");
+  // a new process counts from 0
+  Beat("learner", 0).incarnation = 2;
+  numbers["dropped_records"].value = 0.0;
+  Update();
+  numbers["dropped_records"].value = 5.0;
+  for (int i = 0; i < 60; ++i) Update();
+  EXPECT_EQ(status_.Problem(), "learner-0 has lost 125 records of its curves");
   Update();
   EXPECT_EQ(status_.Problem(), "");
 

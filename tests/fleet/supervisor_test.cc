@@ -308,7 +308,8 @@ TEST_F(SupervisorTest, ARoleThatHasRunIsStartedAgainWhateverEndsIt) {
 TEST_F(SupervisorTest, AFailureShowsWhatTheProcessHasSaidLast) {
   StartAll();
   const replicant::testing::LogLines lines;
-  std::ofstream(folder_.LogFile(kActor, 1)) << "one\nactor: no task\n";
+  std::ofstream(folder_.LogFile(kActor, 1))
+      << "one\n2026-11-21 06:13:24.123 E actor/7 actor: no task\n";
   Exit("actor-0", {3, 0});
   supervisor_->Step();
   ASSERT_EQ(lines.lines().size(), 1U);

@@ -45,7 +45,9 @@ TEST_F(TrainingRecoveryTest, ALearnerThatIsStoppedByHandComesBack) {
   const auto status = fleet.Wait(std::chrono::minutes(3));
   ASSERT_TRUE(status && status->ok()) << ReadFile(output);
   const std::string text = ReadFile(output);
-  EXPECT_THAT(text, HasSubstr("learner-0: exit code 1; starts again"));
+  EXPECT_THAT(text,
+              HasSubstr("learner-0: exit code 1 (stopped by a signal that is "
+                        "not the supervisor's); starts again"));
   EXPECT_THAT(text, HasSubstr("status              stopped: stopped by a "
                               "signal\n"));
 }
@@ -78,8 +80,10 @@ TEST_F(TrainingRecoveryTest, AKilledEvaluatorComesBackAndTheTrainingGoesOn) {
       return ReadFile(output).find(signal == SIGKILL
                                        ? "evaluator-0: signal 9 (Killed); "
                                          "starts again"
-                                       : "evaluator-0: exit code 1; starts "
-                                         "again") != std::string::npos;
+                                       : "evaluator-0: exit code 1 (stopped "
+                                         "by a signal that is not the "
+                                         "supervisor's); starts again") !=
+             std::string::npos;
     })) << ReadFile(output);
     ASSERT_TRUE(await(has_evaluated(num_before + 2))) << ReadFile(output);
   }

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "core/base/rng.h"
 #include "core/kernels/backend.h"
 #include "core/replicator/graph/graph_replica.h"
 #include "core/rpc/wire.h"
@@ -296,6 +297,56 @@ TEST_F(ParameterShardTest, APullOfAllWithTheNumberOfAnotherIsANewOne) {
                               .run = 1,
                               .sequence = 1,
                               .step = ServerRequest::kAllVariables});
+  EXPECT_EQ(Take(0).reply.status, Status::kOk);
+}
+
+// Requests of workers that keep no rule: no answer may be lost, no bound
+// exceeded, and nobody shut out afterwards.
+TEST_F(ParameterShardTest, AnyRequestsLeaveItWhole) {
+  RandomStream random(/*seed=*/5, "requests");
+  const auto draw = [&](int64_t bound) {
+    return static_cast<size_t>(random.UniformInt(bound));
+  };
+  int64_t num_taken = 0;
+  int64_t num_refused = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    constexpr ServerMessage kKinds[] = {
+        ServerMessage::kJoin, ServerMessage::kPull,   ServerMessage::kPull,
+        ServerMessage::kPush, ServerMessage::kAssign,
+    };
+    const ServerMessage kind = kKinds[draw(5)];
+    constexpr uint32_t kSteps[] = {0, 0, 0, ServerRequest::kAllVariables, 1};
+    const ServerRequest request = {.worker = static_cast<uint32_t>(draw(4)),
+                                   .run = 1 + draw(2),
+                                   .sequence = draw(6),
+                                   .step = kSteps[draw(5)]};
+    try {
+      Send(kind, request, std::vector<double>(draw(6), 1.0));
+      ++num_taken;
+    } catch (const InvalidArgument&) {
+      ++num_refused;
+    } catch (const rpc::MalformedMessage&) {
+      ++num_refused;
+    }
+    if (draw(50) == 0) shard_->Lose(static_cast<uint32_t>(draw(4)));
+    if (draw(50) == 0) {
+      now_ += std::chrono::seconds(draw(20));
+      shard_->Tick(now_);
+    }
+  }
+  EXPECT_GT(num_taken, 1000);
+  EXPECT_GT(num_refused, 1000);
+  EXPECT_GT(shard_->stats().pushes, 10);
+  EXPECT_LE(shard_->stats().largest_staleness, 1);
+  // every request but those that still wait, one of each worker, was answered
+  size_t num_answers = 1;  // of the join that Assign() has made
+  for (const auto& [worker, answers] : answers_) num_answers += answers.size();
+  EXPECT_GE(static_cast<int64_t>(num_answers) + 3, num_taken);
+  // a worker that keeps the rules is served
+  answers_.clear();
+  for (const uint32_t worker : {1, 2}) shard_->Lose(worker);
+  Join(0, /*run=*/3);
+  Send(ServerMessage::kPull, {.worker = 0, .run = 3, .sequence = 100});
   EXPECT_EQ(Take(0).reply.status, Status::kOk);
 }
 
