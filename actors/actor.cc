@@ -105,6 +105,19 @@ int64_t Actor::num_all_steps() const {
                   num_steps_ * options_.num_all_environments / size());
 }
 
+double Actor::ScaleOf(int64_t environment, int64_t num_done) const {
+  return options_.exploration.Scale(num_done,
+                                    options_.first_environment + environment,
+                                    options_.num_all_environments);
+}
+
+double Actor::NoiseScale() const {
+  const int64_t num_done = num_all_steps();
+  double sum = 0.0;
+  for (int64_t e = 0; e < size(); ++e) sum += ScaleOf(e, num_done);
+  return sum / static_cast<double>(size());
+}
+
 void Actor::ChooseActions() {
   const int64_t num_done = num_all_steps();
   if (options_.exploration.IsRandom(num_done)) {
@@ -120,9 +133,8 @@ void Actor::ChooseActions() {
     std::memcpy(wanted.data(), seen.data(), seen.size());
     const std::span<float> scales = policy_.noise_scales();
     for (size_t e = 0; e < scales.size(); ++e) {
-      scales[e] = static_cast<float>(options_.exploration.Scale(
-          num_done, options_.first_environment + static_cast<int64_t>(e),
-          options_.num_all_environments));
+      scales[e] =
+          static_cast<float>(ScaleOf(static_cast<int64_t>(e), num_done));
     }
     const auto chosen = policy_.Act(num_calls_).Span<float>();
     std::copy(chosen.begin(), chosen.end(), actions_.begin());

@@ -76,6 +76,8 @@ class Actor {
 
   // Agent steps of this actor, without those that only started an episode.
   int64_t num_steps() const { return num_steps_; }
+  // The present scale of the noise, the mean over the environments.
+  double NoiseScale() const;
   const ActorTimes& times() const { return times_; }
   // Agent steps of all actors, for the schedules of the exploration: the value
   // of SetGlobalSteps(), or an estimate from this actor's steps if that is
@@ -110,6 +112,7 @@ class Actor {
                                            int64_t index) const;
   std::span<const std::byte> FrameOf(const Observed& observed,
                                      int64_t index) const;
+  double ScaleOf(int64_t environment, int64_t num_done) const;
   void ChooseActions();
   // Scales the action of environment `index` to the task's range.
   void ToTaskActions(int64_t index);

@@ -1,15 +1,18 @@
 #include "actors/evaluation_log.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 #include <string>
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
+#include "core/base/process.h"
 
 namespace replicant::actors {
 namespace {
@@ -17,12 +20,19 @@ namespace {
 constexpr const char* kFileName = "evaluations.jsonl";
 // a line is some 200 bytes
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 28;
+// The GIF of a video: small, since an event file keeps all of them.
+constexpr const char* kGifSeconds = "10";
+constexpr const char* kGifFilter = "fps=10,scale=160:-2";
+constexpr uint64_t kMaxGifBytes = uint64_t{8} << 20;
+constexpr auto kGifPatience = std::chrono::seconds(30);
 
 // A number, also one that JSON lacks (core/metrics/json_lines.h).
-double ReadNumber(const nlohmann::json& line, const char* key) {
-  const nlohmann::json& value = line.at(key);
+double NumberOf(const nlohmann::json& value) {
   return value.is_string() ? std::stod(value.get<std::string>())
                            : value.get<double>();
+}
+double ReadNumber(const nlohmann::json& line, const char* key) {
+  return NumberOf(line.at(key));
 }
 
 EvaluationRecord ParseLine(const nlohmann::json& line) {
@@ -36,6 +46,11 @@ EvaluationRecord ParseLine(const nlohmann::json& line) {
   record.min = ReadNumber(line, "return_min");
   record.max = ReadNumber(line, "return_max");
   record.mean_length = ReadNumber(line, "length");
+  if (line.contains("returns")) {
+    for (const nlohmann::json& value : line["returns"]) {
+      record.returns.push_back(NumberOf(value));
+    }
+  }
   return record;
 }
 
@@ -56,7 +71,8 @@ EvaluationRecord MakeRecord(double seconds, int64_t step,
           .standard_deviation = result.StandardDeviation(),
           .min = result.Min(),
           .max = result.Max(),
-          .mean_length = result.MeanLength()};
+          .mean_length = result.MeanLength(),
+          .returns = result.returns};
 }
 
 std::vector<EvaluationRecord> ReadEvaluations(
@@ -90,7 +106,7 @@ EvaluationLog::EvaluationLog(const std::filesystem::path& run_folder,
                              double began_s, Clock* clock, DiskQueue* disk)
     : began_s_(began_s),
       clock_(*clock),
-      events_({.folder = run_folder,
+      curves_({.folder = run_folder,
                .flush_interval = Clock::Duration::zero(),
                .disk = disk},
               *clock),
@@ -113,12 +129,36 @@ void EvaluationLog::Write(const EvaluationRecord& record) {
       .Add("return_std", record.standard_deviation)
       .Add("return_min", record.min)
       .Add("return_max", record.max)
-      .Add("length", record.mean_length);
+      .Add("length", record.mean_length)
+      .Add("returns", std::span<const double>(record.returns));
   lines_.Write(line);
-  events_.AddScalar("evaluation/return", record.mean, record.step);
-  events_.AddScalar("evaluation/return_std", record.standard_deviation,
-                    record.step);
-  events_.AddScalar("evaluation/length", record.mean_length, record.step);
+  const metrics::CurvePoint at{.step = record.step,
+                               .frames = record.frames.value_or(0)};
+  curves_.AddScalar("evaluation/return", record.mean, at);
+  curves_.AddScalar("evaluation/return_std", record.standard_deviation, at);
+  curves_.AddScalar("evaluation/length", record.mean_length, at);
+}
+
+void EvaluationLog::AddVideo(const std::filesystem::path& video, int64_t step) {
+  const TemporaryFolder folder;
+  const std::filesystem::path gif = folder.path() / "video.gif";
+  try {
+    const CommandResult result = RunCommand(
+        {.command = {"ffmpeg", "-v", "error", "-i", video.string(), "-t",
+                     kGifSeconds, "-vf", kGifFilter, gif.string()}},
+        kGifPatience);
+    if (!result.status.ok()) throw IoError(result.output);
+    const std::string bytes = ReadFile(gif, kMaxGifBytes);
+    // a GIF begins with six letters, its width and its height
+    const auto number = [&bytes](size_t at) {
+      return static_cast<int>(static_cast<uint8_t>(bytes.at(at))) +
+             256 * static_cast<int>(static_cast<uint8_t>(bytes.at(at + 1)));
+    };
+    curves_.by_updates().AddImage("evaluation/video", number(8), number(6),
+                                  bytes, step);
+  } catch (const std::exception& error) {
+    spdlog::warn("no video for TensorBoard: {}", error.what());
+  }
 }
 
 }  // namespace replicant::actors

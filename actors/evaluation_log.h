@@ -8,7 +8,7 @@
 #include "actors/evaluation.h"
 #include "core/base/clock.h"
 #include "core/base/disk_queue.h"
-#include "core/metrics/event_writer.h"
+#include "core/metrics/curves.h"
 #include "core/metrics/json_lines.h"
 
 namespace replicant::actors {
@@ -26,7 +26,8 @@ struct EvaluationRecord {
   double standard_deviation = 0.0;
   double min = 0.0;
   double max = 0.0;
-  double mean_length = 0.0;  // agent steps
+  double mean_length = 0.0;     // agent steps
+  std::vector<double> returns;  // of each episode
 };
 
 EvaluationRecord MakeRecord(double seconds, int64_t step,
@@ -49,9 +50,10 @@ double FindBeginning(const std::filesystem::path& run_folder,
 //
 //   evaluations.jsonl      a line each: seconds, step, frames, episodes,
 //   return,
-//                          return_std, return_min, return_max, length
-//   events.out.tfevents.*  evaluation/return, evaluation/return_std and
-//                          evaluation/length over the learner's step
+//                          return_std, return_min, return_max, length, returns
+//   events.out.tfevents.*  evaluation/return, evaluation/return_std,
+//                          evaluation/length and evaluation/video
+//                          (metrics::Curves)
 //
 // Each evaluation is written at once. Thread-safety: one thread at a time; one
 // process writes a run's log.
@@ -68,15 +70,18 @@ class EvaluationLog {
 
   // A record that cannot be written is dropped and counted.
   void Write(const EvaluationRecord& record);
+  // Shows a video in TensorBoard, as a small animated GIF of its first seconds,
+  // which the program ffmpeg makes. A failure is logged.
+  void AddVideo(const std::filesystem::path& video, int64_t step);
 
   int64_t num_dropped() const {
-    return events_.num_dropped() + lines_.num_dropped();
+    return curves_.num_dropped() + lines_.num_dropped();
   }
 
  private:
   const double began_s_;
   Clock& clock_;
-  metrics::EventWriter events_;  // makes the folder
+  metrics::Curves curves_;  // makes the folder
   metrics::JsonLinesWriter lines_;
 };
 

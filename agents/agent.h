@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -42,6 +43,9 @@ struct AgentUpdate {
   graph::Output priority;
   // The nodes that write variables.
   std::vector<graph::Output> updates;
+  // Further scalars for the curves, of all rows already: gradient norms,
+  // learning rates.
+  std::vector<std::pair<std::string, graph::Output>> scalars = {};
 };
 
 struct PolicyOptions {
@@ -85,6 +89,15 @@ class Agent {
   virtual std::vector<graph::Output> BuildStart(
       graph::Graph& /*graph*/, const LearningSpec& /*spec*/) const {
     return {};
+  }
+
+  // Returns why the agent cannot represent the returns of a batch, with the key
+  // to change, or "" if it can. `reward` and `discount` are those of
+  // TransitionBatch, [B]. The learner logs the first such warning.
+  virtual std::string WhyUnfit(const LearningSpec& /*spec*/,
+                               std::span<const float> /*reward*/,
+                               std::span<const float> /*discount*/) const {
+    return "";
   }
 
   // Returns whether the policy reads this variable: the learner publishes it.

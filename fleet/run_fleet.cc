@@ -78,6 +78,7 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
     spdlog::info("serves metrics of every role at {}", page->Url());
   }
 
+  RunCurves curves(folder.path(), run.curve_axis, run.curves, folder.disk());
   rpc::HeartbeatMonitor monitor;
   HeartbeatServer server(&monitor);
   LocalBackend backend;
@@ -112,9 +113,11 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
       logs.Follow(role.id.ToString(),
                   folder.LogFile(role.id, role.incarnation));
     }
+    curves.Update(status, beats);
     progress.Update();
     if (!supervisor.IsFinished()) AwaitEvent(supervisor, stop, num_signals);
   }
+  curves.Add(status, monitor.All());
   const RunResult result = supervisor.result();
   // a role may have ended before it was seen to run
   if (result.status == RunStatus::kComplete) folder.AdoptConfig();

@@ -6,6 +6,7 @@
 #include "core/base/process.h"
 #include "fleet/fleet_config.h"
 #include "fleet/role.h"
+#include "fleet/run_curves.h"
 #include "fleet/run_folder.h"
 #include "fleet/status.h"
 #include "fleet/supervisor.h"
@@ -19,6 +20,9 @@ struct FleetRun {
   // Entries of the progress line on stderr, behind the problem, if there is
   // one.
   std::vector<ProgressField> progress;
+  // Curves of the run's folder, and what they are over; no fields: no curves.
+  CurveAxis curve_axis = {};
+  std::vector<CurveField> curves = {};
 };
 
 // Runs the roles as processes of this machine until the run completes, fails or

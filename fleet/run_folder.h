@@ -83,7 +83,9 @@ class RunFolder {
   // Waits until the state is written, for at most `timeout`; logs an error if
   // it is not.
   void AwaitDisk(Clock::Duration timeout);
-  // Seconds for which the disk has held up the state.
+  // Writes the files of the run that must not hold up the caller.
+  DiskQueue* disk() { return disk_.get(); }
+  // Seconds for which the disk has held up one of them.
   double DiskWaitSeconds() const { return disk_->WaitSeconds(); }
 
  private:

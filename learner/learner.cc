@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -59,7 +60,7 @@ Learner::Learner(const LearnerConfig& config,
       checkpoints_(folder / "checkpoints", config.num_kept_checkpoints),
       run_checkpointer_(
           &checkpoints_, workload, [this] { return seconds(); }, clock, disk),
-      events_({.folder = folder, .disk = disk}, *clock),
+      curves_({.folder = folder, .disk = disk}, *clock),
       lines_({.path = folder / "learner.jsonl", .disk = disk}, *clock) {
   if (const auto info = checkpoints_.LoadNewest(workload_.variables())) {
     workload_.Restore(info->metadata);
@@ -93,6 +94,10 @@ EndReason Learner::Run() {
                  .length = FromSeconds(config_.checkpoint_interval_s)};
   checkpoint_.next += checkpoint_.length;
 
+  if (!hooks_.config_yaml.empty()) {
+    curves_.by_updates().AddText(
+        "run/config", "```yaml\n" + hooks_.config_yaml + "\n```", step_);
+  }
   CheckpointedInput* const input = workload_.input();
   if (input && config_.limits.max_steps > 0) {
     input->SetLimit(config_.limits.max_steps - step_);
@@ -116,7 +121,7 @@ EndReason Learner::Run() {
   workload_.Stop();
   Report(clock_.Now());
   Publish();
-  events_.Flush();
+  curves_.Flush();
   lines_.Flush();
   spdlog::info("ends at step {}: {}", step_, ToString(*end));
   return *end;
@@ -149,6 +154,7 @@ void Learner::TakeStep() {
   switch (RunStep()) {
     case NextResult::kOk:
       step_ += workload_.NumNewSteps();
+      AddScalars();
       wait_reason_.clear();
       break;
     case NextResult::kTimeout:
@@ -160,6 +166,21 @@ void Learner::TakeStep() {
   }
 }
 
+void Learner::AddScalars() {
+  size_t next = 0;
+  for (const auto& [name, value] : workload_.Scalars()) {
+    // they come in the same order nearly always
+    if (next >= sums_.size() || sums_[next].name != name) {
+      const auto found = std::ranges::find(sums_, name, &ScalarSum::name);
+      next = static_cast<size_t>(found - sums_.begin());
+      if (found == sums_.end()) sums_.push_back({.name = name});
+    }
+    sums_[next].sum += value;
+    ++sums_[next].count;
+    ++next;
+  }
+}
+
 void Learner::Report(Clock::TimePoint now) {
   const double interval_s = ToSeconds(now - reported_at_);
   const double wait_s = workload_.WaitSeconds();
@@ -168,7 +189,7 @@ void Learner::Report(Clock::TimePoint now) {
                     .wait_seconds = wait_s,
                     .wait_reason = wait_reason_,
                     .frames = workload_.NumFrames()};
-  progress.num_dropped_records = events_.num_dropped() + lines_.num_dropped();
+  progress.num_dropped_records = curves_.num_dropped() + lines_.num_dropped();
   progress.num_failed_checkpoints = run_checkpointer_.num_failed();
   if (config_.checkpoint_interval_s > 0.0) {
     progress.checkpoint_age_s =
@@ -179,18 +200,25 @@ void Learner::Report(Clock::TimePoint now) {
         static_cast<double>(step_ - reported_step_) / interval_s;
     progress.wait_share = (wait_s - reported_wait_s_) / interval_s;
   }
+  const metrics::CurvePoint at{.step = step_, .frames = progress.frames};
   metrics::JsonObject line;
   line.Add("step", step_).Add("seconds", progress.seconds);
   const auto add = [&](const std::string& name, double value) {
     line.Add(name, value);
-    events_.AddScalar("learner/" + name, value, step_);
+    curves_.AddScalar("learner/" + name, value, at);
   };
   add("steps_per_s", progress.steps_per_s);
   add("wait_share", progress.wait_share);
   add("frames", static_cast<double>(progress.frames));
   // without a step since the last report the scalars are old, or not computed
   if (step_ > reported_step_) {
-    for (const auto& [name, value] : workload_.Scalars()) add(name, value);
+    for (const ScalarSum& sum : sums_) {
+      add(sum.name, sum.sum / static_cast<double>(sum.count));
+    }
+    sums_.clear();
+    for (const auto& [name, values] : workload_.Histograms()) {
+      curves_.AddHistogram("learner/" + name + "_distribution", values, at);
+    }
   }
   lines_.Write(line);
   reported_at_ = now;

@@ -7,10 +7,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/clock.h"
 #include "core/base/disk_queue.h"
-#include "core/metrics/event_writer.h"
+#include "core/metrics/curves.h"
 #include "core/metrics/json_lines.h"
 #include "learner/checkpoint_folder.h"
 #include "learner/learner_config.h"
@@ -52,6 +53,8 @@ struct LearnerHooks {
   std::function<bool()> should_stop = [] { return false; };
   // Called every log_interval_s and at the end.
   std::function<void(const Progress&)> on_progress = [](const Progress&) {};
+  // The configuration of the run, YAML, for TensorBoard; empty for none.
+  std::string config_yaml = {};
 };
 
 // Takes part in the steps of another process's learner, or serves them, until
@@ -67,12 +70,14 @@ void Follow(
 //
 //   checkpoints/step-...   see RunCheckpointer
 //   learner.jsonl          one line every log_interval_s
-//   events.out.tfevents.*  the same for TensorBoard
+//   events.out.tfevents.*  the same for TensorBoard, with histograms and the
+//                          configuration as text (see metrics::Curves)
 //
 // The run resumes from the newest complete checkpoint, if there is one.
 //
-// A workload's scalars appear as "learner/<name>"; with them
-// "learner/steps_per_s", "learner/wait_share" and "learner/frames".
+// The means of a workload's scalars since the line before appear as
+// "learner/<name>"; with them "learner/steps_per_s", "learner/wait_share" and
+// "learner/frames". Its histograms are those of the last step.
 //
 // Thread-safety: one thread, the workload's.
 class Learner {
@@ -113,6 +118,7 @@ class Learner {
   // Workload::Step(), whose NumericError gets the step.
   NextResult RunStep();
   void TakeStep();
+  void AddScalars();
   void Report(Clock::TimePoint now);
   void Publish();
 
@@ -122,7 +128,7 @@ class Learner {
   Clock& clock_;
   CheckpointFolder checkpoints_;
   RunCheckpointer run_checkpointer_;
-  metrics::EventWriter events_;
+  metrics::Curves curves_;
   metrics::JsonLinesWriter lines_;
   std::optional<ParameterPublisher> parameters_;
 
@@ -136,6 +142,13 @@ class Learner {
   Clock::TimePoint reported_at_;
   int64_t reported_step_ = 0;
   double reported_wait_s_ = 0.0;
+  // sums of the scalars of the steps since then
+  struct ScalarSum {
+    std::string name;
+    double sum = 0.0;
+    int64_t count = 0;
+  };
+  std::vector<ScalarSum> sums_;
   int64_t published_step_ = -1;
 };
 

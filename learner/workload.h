@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,8 +53,16 @@ class Workload {
   virtual std::map<std::string, std::string> State() const { return {}; }
   virtual void Restore(const std::map<std::string, std::string>& /*state*/) {}
 
-  // Scalars of the last step, for the curves: {"critic_loss", 1.25}.
+  // Scalars of the last step, for the curves, which show their means over an
+  // interval: {"critic_loss", 1.25}.
   virtual std::vector<std::pair<std::string, double>> Scalars() const = 0;
+
+  // Values of the last step whose distributions the curves show, by name; they
+  // stand until the next Step().
+  virtual std::vector<std::pair<std::string, std::span<const float>>>
+  Histograms() const {
+    return {};
+  }
 
   // Number of environment frames behind the data so far; 0 without
   // environments.

@@ -82,6 +82,7 @@ int Run(const Invocation& invocation, int64_t index) {
   }
 
   double last_return = 0.0;
+  double last_length = 0.0;
   int64_t num_episodes = 0;
   Actor actor(task, &environments, &policy, sinks,
               {.exploration = config.actors.exploration,
@@ -91,6 +92,7 @@ int Run(const Invocation& invocation, int64_t index) {
                .first_position = FirstPosition(heartbeat_options.incarnation),
                .on_episode = [&](const actors::EpisodeResult& episode) {
                  last_return = episode.episode_return * task.return_scale;
+                 last_length = static_cast<double>(episode.length);
                  ++num_episodes;
                }});
   const auto waited_s = [&writers] {
@@ -124,7 +126,11 @@ int Run(const Invocation& invocation, int64_t index) {
     heartbeat.SetCounter(
         "frames", static_cast<double>(actor.num_steps() * task.action_repeat));
     heartbeat.SetCounter("episodes", static_cast<double>(num_episodes));
-    if (num_episodes > 0) heartbeat.SetGauge("return", last_return);
+    if (num_episodes > 0) {
+      heartbeat.SetGauge("return", last_return);
+      heartbeat.SetGauge("episode_length", last_length);
+    }
+    heartbeat.SetGauge("noise_scale", actor.NoiseScale());
     heartbeat.SetGauge("policy_step", static_cast<double>(*followed.version()));
   }
   heartbeat.SetState(rpc::RoleState::kDraining, "steps under way");

@@ -7,8 +7,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "actors/best_policy.h"
 #include "actors/evaluation_log.h"
 #include "actors/evaluator.h"
 #include "actors/followed_policy.h"
@@ -17,6 +20,7 @@
 #include "core/base/disk_queue.h"
 #include "core/base/error.h"
 #include "core/base/process.h"
+#include "core/metrics/json_lines.h"
 #include "core/rpc/heartbeat_sender.h"
 #include "core/runtime/checkpoint.h"
 #include "programs/stop_order.h"
@@ -35,6 +39,7 @@ struct Options {
   std::string checkpoint;
   std::optional<std::string> video;
   std::string began_ms;
+  bool is_json = false;
 
   // When the run began, as actors::FindBeginning() gives it.
   double BeganSeconds() const {
@@ -120,6 +125,11 @@ class Follower {
     log_.Write(record);
     heartbeat_.SetCounter("dropped_records",
                           static_cast<double>(log_.num_dropped()));
+    best_.Offer(record, evaluator_.policy().variables(),
+                followed_.agent_steps());
+    if (has_film && trial->video_problem.empty()) {
+      log_.AddVideo(VideoFile(folder_, step), step);
+    }
     Report(record);
     spdlog::info("step {}: return {:.1f} +- {:.1f} of {} episodes", step,
                  record.mean, record.standard_deviation, record.num_episodes);
@@ -143,6 +153,7 @@ class Follower {
   Evaluator evaluator_;
   actors::FollowedPolicy followed_;
   EvaluationLog log_;
+  actors::BestPolicy best_{folder_};
   // the version evaluated last, by an earlier process too
   std::optional<uint64_t> evaluated_;
 };
@@ -173,6 +184,29 @@ std::filesystem::path FindCheckpoint(const std::string& given,
       fmt::format("--checkpoint {}: the run has no checkpoint yet", given));
 }
 
+// Prints an evaluation as one JSON object; `video` is empty for none.
+void PrintJson(const RunConfig& config, const std::filesystem::path& checkpoint,
+               const EvaluationRecord& record,
+               const std::vector<int64_t>& lengths, const std::string& video) {
+  const std::vector<double> steps(lengths.begin(), lengths.end());
+  metrics::JsonObject object;
+  object.Add("task", config.task.name)
+      .Add("checkpoint", checkpoint.string())
+      .Add("step", record.step);
+  if (record.frames) object.Add("frames", *record.frames);
+  object.Add("seed", config.evaluation.seed)
+      .Add("episodes", record.num_episodes)
+      .Add("return", record.mean)
+      .Add("return_std", record.standard_deviation)
+      .Add("return_min", record.min)
+      .Add("return_max", record.max)
+      .Add("length", record.mean_length)
+      .Add("returns", std::span<const double>(record.returns))
+      .Add("lengths", std::span<const double>(steps));
+  if (!video.empty()) object.Add("video", video);
+  fmt::print("{}\n", object.ToString());
+}
+
 // Evaluates a checkpoint and prints the result.
 int TryOut(const Invocation& invocation, const Options& options) {
   const RunConfig& config = invocation.config();
@@ -198,7 +232,21 @@ int TryOut(const Invocation& invocation, const Options& options) {
   if (frames) *frames *= config.task.action_repeat;
   const EvaluationRecord record =
       actors::MakeRecord(seconds, info.step, frames, trial->result);
-  if (log) log->Write(record);
+  if (log) {
+    log->Write(record);
+    actors::BestPolicy(run).Offer(
+        record, evaluator.policy().variables(),
+        agents::AgentStepsIn(info.metadata).value_or(0));
+    if (options.video && trial->video_problem.empty()) {
+      log->AddVideo(video, info.step);
+    }
+  }
+  const bool has_video = options.video && trial->video_problem.empty();
+  if (options.is_json) {
+    PrintJson(config, checkpoint, record, trial->result.lengths,
+              has_video ? video.string() : "");
+    return options.video && !has_video ? 1 : 0;
+  }
   fmt::print(
       "task        {}\n"
       "checkpoint  {}\n"
@@ -209,7 +257,6 @@ int TryOut(const Invocation& invocation, const Options& options) {
       config.evaluation.seed, record.mean, record.standard_deviation,
       record.min, record.max);
   if (!options.video) return 0;
-  const bool has_video = trial->video_problem.empty();
   fmt::print("video       {}\n",
              has_video ? video.string() : "none: " + trial->video_problem);
   return has_video ? 0 : 1;
@@ -243,6 +290,9 @@ void AddOptions(config::CommandLine& command_line, Options* options) {
       "--video", &options->video,
       "with --checkpoint: record the first episode to this file; "
       "default: a file in the run's folder");
+  command_line.AddFlag("--json", &options->is_json,
+                       "with --checkpoint: print the result as one JSON "
+                       "object, with the return of every episode");
   command_line.AddOption(
       "--began_ms", &options->began_ms,
       "start of the run, in milliseconds of this host's steady clock; with it, "

@@ -154,7 +154,9 @@ int Run(const RunConfig& config, const Commands& commands,
   fleet::FleetRun run{.config = config.fleet,
                       .seed = static_cast<uint64_t>(config.run.seed),
                       .roles = {},
-                      .progress = ProgressFields(config)};
+                      .progress = ProgressFields(config),
+                      .curve_axis = {"learner", "updates", "frames"},
+                      .curves = CurveFields(config)};
   fleet::ProcessorClaims claims;
   const fleet::CpuTopology topology = fleet::ReadCpuTopology();
   const std::vector<fleet::PlacedRole> placed =

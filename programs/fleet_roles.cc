@@ -235,4 +235,20 @@ std::vector<fleet::ProgressField> ProgressFields(const RunConfig& config) {
   return fields;
 }
 
+std::vector<fleet::CurveField> CurveFields(const RunConfig& config) {
+  using Kind = fleet::CurveField::Kind;
+  if (!config.has_actors()) return {};
+  return {{Kind::kMean, "actors/return", "actor", "return"},
+          {Kind::kMean, "actors/episode_length", "actor", "episode_length"},
+          {Kind::kSum, "actors/episodes", "actor", "episodes"},
+          {Kind::kRate, "actors/frames_per_s", "actor", "frames"},
+          {Kind::kRateOfEach, "actors/frames_per_s", "actor", "frames"},
+          {Kind::kMean, "actors/noise_scale", "actor", "noise_scale"},
+          {Kind::kBehindSteps, "actors/policy_lag", "actor", "policy_step"},
+          {Kind::kSum, "replay/items", "replay", "items"},
+          {Kind::kSum, "replay/bytes", "replay", "bytes"},
+          {Kind::kMean, "replay/samples_per_insert", "replay",
+           "samples_per_insert"}};
+}
+
 }  // namespace replicant::programs

@@ -7,6 +7,7 @@
 #include "agents/task_spec.h"
 #include "fleet/placement.h"
 #include "fleet/role.h"
+#include "fleet/run_curves.h"
 #include "fleet/status.h"
 #include "programs/commands.h"
 #include "programs/run_config.h"
@@ -35,5 +36,8 @@ fleet::RoleSpec MakeRole(const fleet::PlacedRole& placed, const RolePlan& plan);
 
 // Returns the fields of the progress line.
 std::vector<fleet::ProgressField> ProgressFields(const RunConfig& config);
+
+// Returns the curves that come from heartbeats; none without actors.
+std::vector<fleet::CurveField> CurveFields(const RunConfig& config);
 
 }  // namespace replicant::programs

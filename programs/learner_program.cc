@@ -158,7 +158,8 @@ int Run(const Invocation& invocation) {
                  "step {}: {:.1f} steps/s, {:.0f} % of it waiting; {} frames",
                  progress.step, progress.steps_per_s,
                  100.0 * progress.wait_share, progress.frames);
-           }},
+           },
+       .config_yaml = invocation.loaded.resolved_yaml},
       &Clock::Real(), &disk);
   heartbeat.SetState(rpc::RoleState::kRunning);
   const EndReason reason = learner.Run();

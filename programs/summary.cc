@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "actors/best_policy.h"
 #include "core/metrics/format.h"
 #include "learner/checkpoint_folder.h"
 
@@ -117,6 +118,9 @@ std::string SummaryTable(const RunConfig& config, const RunTotals& totals,
                       FormatQuantity(totals.samples_per_insert));
   }
   AddReturns(records, &rows);
+  if (const auto best = actors::BestPolicy::Find(run_folder)) {
+    rows.emplace_back("best policy", best->string());
+  }
   std::error_code no_curve;
   if (const auto curve = run_folder / "curve.png";
       std::filesystem::file_size(curve, no_curve) > 0 && !no_curve) {

@@ -32,13 +32,19 @@ class D4pgAgent : public Agent {
                        {"policy_loss", update.policy_loss}},
             .values = {{"value", update.value}},
             .priority = update.priority,
-            .updates = update.updates};
+            .updates = update.updates,
+            .scalars = update.scalars};
   }
 
   std::vector<Output> BuildStart(Graph& graph,
                                  const LearningSpec& spec) const override {
     return {BuildTargetCopy(graph, config_, SpecOf(spec),
                             SupportOf(spec).num_atoms)};
+  }
+
+  std::string WhyUnfit(const LearningSpec& spec, std::span<const float> reward,
+                       std::span<const float> discount) const override {
+    return WhyClipped(SupportOf(spec), reward, discount);
   }
 
   bool IsOfPolicy(std::string_view variable) const override {

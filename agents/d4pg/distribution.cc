@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 
 #include "core/base/error.h"
@@ -11,6 +12,11 @@
 
 namespace replicant::agents::d4pg {
 namespace {
+
+// Accepts a bound that the user rounded to a few digits.
+constexpr double kTolerance = 1e-3;
+// Of 1 - discount: bounds the return of endless rewards.
+constexpr double kSmallestRest = 1e-6;
 
 // The atoms z, [K].
 graph::Output Atoms(graph::Graph& graph, const Support& support, DType dtype) {
@@ -43,8 +49,6 @@ Support MakeSupport(const DistributionConfig& config, double discount,
   const Support support{.v_min = config.v_min.value_or(0.0),
                         .v_max = config.v_max.value_or(largest_return),
                         .num_atoms = config.num_atoms};
-  // accepts a bound that the user rounded to a few digits
-  constexpr double kTolerance = 1e-3;
   if (support.v_min > 0.0 ||
       support.v_max < largest_return * (1.0 - kTolerance) ||
       support.v_min >= support.v_max) {
@@ -56,6 +60,32 @@ Support MakeSupport(const DistributionConfig& config, double discount,
         discount));
   }
   return support;
+}
+
+std::string WhyClipped(const Support& support, std::span<const float> reward,
+                       std::span<const float> discount) {
+  double lowest = 0.0;
+  double highest = 0.0;
+  for (size_t b = 0; b < reward.size(); ++b) {
+    // the return if every later step had this reward
+    const double rest = 1.0 - static_cast<double>(discount[b]);
+    const double value =
+        static_cast<double>(reward[b]) / std::max(rest, kSmallestRest);
+    lowest = std::min(lowest, value);
+    highest = std::max(highest, value);
+  }
+  const double tolerance = kTolerance * (support.v_max - support.v_min);
+  if (lowest >= support.v_min - tolerance &&
+      highest <= support.v_max + tolerance) {
+    return "";
+  }
+  return fmt::format(
+      "the rewards seen, if they last, give returns from {:.4g} to {:.4g}; "
+      "targets outside agent.distribution's v_min {:.4g} and v_max {:.4g} are "
+      "clipped; hint: set agent.distribution.v_min <= {:.4g} and v_max >= "
+      "{:.4g}",
+      lowest, highest, support.v_min, support.v_max,
+      std::min(lowest, support.v_min), std::max(highest, support.v_max));
 }
 
 graph::Output ExpectedValue(graph::Output probabilities, const Support& support,

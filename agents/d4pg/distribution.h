@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 
 #include "agents/d4pg/config.h"
 #include "core/graph/graph.h"
@@ -32,5 +34,12 @@ Support MakeSupport(const DistributionConfig& config, double discount,
 //   probabilities [B, K], f32 or f64 -> [B]
 graph::Output ExpectedValue(graph::Output probabilities, const Support& support,
                             graph::CallSite site = graph::CallSite::Here());
+
+// Returns why a target reward[b] + discount[b] * z, z in [v_min, v_max], leaves
+// that range, with the keys to change, or "" if none does. All stay inside
+// while reward[b] / (1 - discount[b]) does: the return if all steps had this
+// reward.
+std::string WhyClipped(const Support& support, std::span<const float> reward,
+                       std::span<const float> discount);
 
 }  // namespace replicant::agents::d4pg

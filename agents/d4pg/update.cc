@@ -150,14 +150,21 @@ void ReduceGradients(const nn::ReplicaHooks& hooks, Update* update) {
   policy.assign(middle, all.end());
 }
 
-Output AddAdam(Graph& graph, const std::string& name,
-               const OptimizerConfig& config,
-               const nn::TrainedVariables& trained, Output step) {
-  return nn::Adam(
-      graph, name, trained.variables, trained.gradients,
-      LearningRate(graph, config, step,
-                   graph::ScalarDType(trained.gradients[0].dtype())),
-      step, {}, {.max_global_norm = config.max_gradient_norm});
+// Adds the optimizer "<network>_optimizer" and its scalars to the update.
+void AddAdam(Graph& graph, const std::string& network,
+             const OptimizerConfig& config, const nn::TrainedVariables& trained,
+             Output step, Update* update) {
+  const Output rate = LearningRate(
+      graph, config, step, graph::ScalarDType(trained.gradients[0].dtype()));
+  update->updates.push_back(nn::Adam(
+      graph, network + "_optimizer", trained.variables, trained.gradients, rate,
+      step, {}, {.max_global_norm = config.max_gradient_norm}));
+  update->scalars.emplace_back(network + "_learning_rate", rate);
+  // the norm is there already where the gradients are clipped
+  if (config.max_gradient_norm > 0.0) {
+    update->scalars.emplace_back(network + "_gradient_norm",
+                                 graph::GlobalNorm(trained.gradients));
+  }
 }
 
 Output AddTargetUpdate(Graph& graph, const TargetConfig& config,
@@ -219,12 +226,13 @@ Update BuildUpdate(Graph& graph, const D4pgConfig& config,
   AddLosses(config, support, shifted, networks, hooks, &update);
   ReduceGradients(hooks, &update);
 
-  update.updates = {AddAdam(graph, "critic_optimizer", config.critic_optimizer,
-                            update.critic, step.value),
-                    AddAdam(graph, "policy_optimizer", config.policy_optimizer,
-                            update.policy, step.value),
-                    AddTargetUpdate(graph, config.target, networks, step),
-                    step.advance};
+  AddAdam(graph, "critic", config.critic_optimizer, update.critic, step.value,
+          &update);
+  AddAdam(graph, "policy", config.policy_optimizer, update.policy, step.value,
+          &update);
+  update.updates.push_back(
+      AddTargetUpdate(graph, config.target, networks, step));
+  update.updates.push_back(step.advance);
   return update;
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "agents/agent.h"
@@ -26,6 +28,10 @@ struct Update {
   // without random_shift
   Output shift;
   Output next_shift;
+  // Scalars f32[] for the curves: "critic_learning_rate" and
+  // "policy_learning_rate"; with clipping also "critic_gradient_norm" and
+  // "policy_gradient_norm", the global norms before it.
+  std::vector<std::pair<std::string, Output>> scalars;
   // Updates that a run must do (PlanSpec::updates).
   std::vector<Output> updates;
 

@@ -1,9 +1,11 @@
 #include "core/metrics/event_encoding.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 
+#include "core/base/check.h"
 #include "core/base/crc32c.h"
 #include "core/metrics/utf8.h"
 
@@ -45,6 +47,15 @@ class Message {
     Tag(field, WireType::kLength);
     Varint(value.size());
     bytes_ += value;
+    return *this;
+  }
+
+  Message& PackedDoubles(int field, std::span<const double> values) {
+    Tag(field, WireType::kLength);
+    Varint(values.size() * sizeof(double));
+    for (const double value : values) {
+      AppendLittleEndian(std::bit_cast<uint64_t>(value), 8, &bytes_);
+    }
     return *this;
   }
 
@@ -95,6 +106,45 @@ std::string FrameRecord(std::string_view payload) {
   return record;
 }
 
+ValueHistogram MakeHistogram(std::span<const float> values, int num_buckets) {
+  REPLICANT_CHECK_GT(num_buckets, 0);
+  ValueHistogram h;
+  h.min = std::numeric_limits<double>::infinity();
+  h.max = -h.min;
+  for (const float value : values) {
+    if (!std::isfinite(value)) continue;
+    const auto v = static_cast<double>(value);
+    h.min = std::min(h.min, v);
+    h.max = std::max(h.max, v);
+    h.sum += v;
+    h.sum_of_squares += v * v;
+    ++h.num_values;
+  }
+  if (h.num_values == 0) {
+    h.min = h.max = 0.0;
+    return h;
+  }
+
+  // floats as doubles: neither the width nor a limit can overflow
+  const double width = (h.max - h.min) / num_buckets;
+  if (width == 0.0) num_buckets = 1;
+  for (int i = 1; i < num_buckets; ++i) {
+    h.bucket_limits.push_back(h.min + i * width);
+  }
+  h.bucket_limits.push_back(h.max);
+  h.bucket_counts.assign(static_cast<size_t>(num_buckets), 0.0);
+  for (const float value : values) {
+    if (!std::isfinite(value)) continue;
+    const double bucket =
+        width == 0.0 ? 0.0 : (static_cast<double>(value) - h.min) / width;
+    // the largest value belongs to the last bucket
+    const auto i = std::min<size_t>(static_cast<size_t>(bucket),
+                                    h.bucket_counts.size() - 1);
+    h.bucket_counts[i] += 1.0;
+  }
+  return h;
+}
+
 std::string EncodeScalar(std::string_view tag, double value) {
   return SummaryValue(tag).Float(/*simple_value*/ 2, ToFloat(value)).bytes();
 }
@@ -114,6 +164,31 @@ std::string EncodeText(std::string_view tag, std::string_view markdown) {
       .Bytes(/*tensor*/ 8, tensor.bytes())
       .Bytes(/*metadata*/ 9, metadata.bytes())
       .bytes();
+}
+
+std::string EncodeHistogram(std::string_view tag,
+                            const ValueHistogram& histogram) {
+  const Message histo =
+      Message()
+          .Double(/*min*/ 1, histogram.min)
+          .Double(/*max*/ 2, histogram.max)
+          .Double(/*num*/ 3, static_cast<double>(histogram.num_values))
+          .Double(/*sum*/ 4, histogram.sum)
+          .Double(/*sum_squares*/ 5, histogram.sum_of_squares)
+          .PackedDoubles(/*bucket_limit*/ 6, histogram.bucket_limits)
+          .PackedDoubles(/*bucket*/ 7, histogram.bucket_counts);
+  return SummaryValue(tag).Bytes(/*histo*/ 5, histo.bytes()).bytes();
+}
+
+std::string EncodeImage(std::string_view tag, int height, int width,
+                        std::string_view image) {
+  constexpr int64_t kRgb = 3;
+  const Message message = Message()
+                              .Int64(/*height*/ 1, height)
+                              .Int64(/*width*/ 2, width)
+                              .Int64(/*colorspace*/ 3, kRgb)
+                              .Bytes(/*encoded_image_string*/ 4, image);
+  return SummaryValue(tag).Bytes(/*image*/ 4, message.bytes()).bytes();
 }
 
 std::string EncodeSummaryEvent(double wall_time_s, int64_t step,

@@ -1,14 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 // The bytes of a TensorBoard event file, written without protobuf.
 //
 // A file is a row of TFRecords, each holding one `Event` message. The field
-// numbers are those of TensorFlow's event.proto, summary.proto, tensor.proto
-// and tensor_shape.proto (package tensorflow). All functions are pure.
+// numbers are those of TensorFlow's event.proto, summary.proto,
+// histogram.proto, tensor.proto and tensor_shape.proto (package tensorflow).
+// All functions are pure.
 namespace replicant::metrics {
 
 // One TFRecord:
@@ -20,9 +23,31 @@ namespace replicant::metrics {
 // "TFRecords format details".
 std::string FrameRecord(std::string_view payload);
 
+// The distribution of some values. Only finite values are counted.
+struct ValueHistogram {
+  double min = 0.0;
+  double max = 0.0;
+  double sum = 0.0;
+  double sum_of_squares = 0.0;
+  int64_t num_values = 0;
+  // Bucket i holds values from limit i-1 (or min) up to limit i; the last
+  // limit is max. Both are empty if there is no finite value.
+  std::vector<double> bucket_limits;
+  std::vector<double> bucket_counts;
+};
+
+// Equal buckets between the smallest and the largest finite value; one bucket
+// if these are equal. `num_buckets` > 0 (checked).
+ValueHistogram MakeHistogram(std::span<const float> values, int num_buckets);
+
 // Serialised Summary.Value messages. Tags and text are made valid UTF-8.
 std::string EncodeScalar(std::string_view tag, double value);
 std::string EncodeText(std::string_view tag, std::string_view markdown);
+std::string EncodeHistogram(std::string_view tag,
+                            const ValueHistogram& histogram);
+// `image` is a PNG or GIF file; TensorBoard plays an animated GIF.
+std::string EncodeImage(std::string_view tag, int height, int width,
+                        std::string_view image);
 
 // A serialised Event that holds one Summary.Value. `wall_time_s` counts from
 // 1970 UTC.

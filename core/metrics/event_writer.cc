@@ -17,6 +17,8 @@ namespace {
 constexpr double kNanosPerSecond = 1e9;
 constexpr size_t kMaxTagBytes = 1000;
 constexpr size_t kMaxTextBytes = size_t{1} << 20;
+constexpr size_t kMaxImageBytes = size_t{1} << 24;
+constexpr int kHistogramBuckets = 30;
 
 // Numbers the event files of this process.
 std::atomic<uint64_t> file_count{0};
@@ -90,6 +92,23 @@ void EventWriter::AddText(std::string_view tag, std::string_view markdown,
                     kMaxTextBytes, markdown.size()));
   }
   Add(EncodeText(tag, markdown), step);
+}
+
+void EventWriter::AddHistogram(std::string_view tag,
+                               std::span<const float> values, int64_t step) {
+  CheckTag(tag);
+  Add(EncodeHistogram(tag, MakeHistogram(values, kHistogramBuckets)), step);
+}
+
+void EventWriter::AddImage(std::string_view tag, int height, int width,
+                           std::string_view image, int64_t step) {
+  CheckTag(tag);
+  if (image.size() > kMaxImageBytes) {
+    throw InvalidArgument(
+        fmt::format("EventWriter: image '{}' may have {} bytes, got {}", tag,
+                    kMaxImageBytes, image.size()));
+  }
+  Add(EncodeImage(tag, height, width, image), step);
 }
 
 void EventWriter::Flush() {

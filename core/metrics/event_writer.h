@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -24,7 +25,8 @@ struct EventWriterOptions {
   DiskQueue* disk = nullptr;
 };
 
-// Writes scalars and text over steps for TensorBoard, into a new file
+// Writes scalars, histograms, images and text over steps for TensorBoard, into
+// a new file
 //
 //   <folder>/events.out.tfevents.<seconds since 1970>.<host>.<pid>.<n>
 //
@@ -36,9 +38,9 @@ struct EventWriterOptions {
 // "/": "learner/critic_loss" (docs/metrics.md has the rules). Steps are any
 // int64, usually ascending.
 //
-// Errors: InvalidArgument for an empty tag, a tag over 1000 bytes or text that
-// is too long. Events that cannot be written are dropped and counted, see
-// AppendFile.
+// Errors: InvalidArgument for an empty tag, a tag over 1000 bytes or text or an
+// image that is too long. Events that cannot be written are dropped and
+// counted, see AppendFile.
 //
 // Thread-safety: any thread.
 class EventWriter {
@@ -56,6 +58,13 @@ class EventWriter {
   // Text in Markdown; at most 1 MiB.
   void AddText(std::string_view tag, std::string_view markdown, int64_t step)
       EXCLUDES(mutex_);
+  // The distribution of the finite values in 30 buckets, as TensorBoard's own
+  // writers have. O(values).
+  void AddHistogram(std::string_view tag, std::span<const float> values,
+                    int64_t step) EXCLUDES(mutex_);
+  // A PNG or GIF file, at most 16 MiB; TensorBoard plays an animated GIF.
+  void AddImage(std::string_view tag, int height, int width,
+                std::string_view image, int64_t step) EXCLUDES(mutex_);
   void Flush() EXCLUDES(mutex_);
 
   // Events that were dropped so far.

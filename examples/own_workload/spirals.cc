@@ -44,7 +44,7 @@ class SpiralPoints : public replicator::InputPipeline {
  public:
   SpiralPoints(int64_t rows, uint64_t seed)
       : specs_{{"point", DType::kF32, Shape({rows, 2})},
-               {"label", DType::kI32, Shape({rows})}},
+               {"label", DType::kI32, Shape({rows}), /*num_classes=*/2}},
         random_(seed, "spirals") {}
 
   const std::vector<InputSpec>& specs() const override { return specs_; }

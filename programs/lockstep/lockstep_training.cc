@@ -146,7 +146,8 @@ void TrainInLockstep(const RunConfig& config, const env::TaskRegistry& tasks,
            [&](const learner::Progress& progress) {
              newest = progress;
              if (evaluation) evaluation->RunIfDue(progress, num_frames());
-           }});
+           },
+       .config_yaml = resolved_yaml});
   if (evaluation) evaluation->ScheduleAfter(learner.seconds());
   // replay and actor are those of the manifest's step
   if (manifest && learner.step() != manifest->step) {

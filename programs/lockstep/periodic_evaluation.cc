@@ -16,7 +16,9 @@ PeriodicEvaluation::PeriodicEvaluation(const RunConfig& config,
                             .agent = config.MakeAgent(),
                             .evaluation = config.evaluation,
                             .backend = config.learner.replication.backend}),
-      log_(folder, actors::FindBeginning(folder)) {}
+      log_(folder, actors::FindBeginning(folder)),
+      action_repeat_(config.task.action_repeat),
+      best_(folder) {}
 
 void PeriodicEvaluation::ScheduleAfter(double seconds) {
   next_s_ = seconds + config_.interval_s;
@@ -46,6 +48,8 @@ void PeriodicEvaluation::Run(const learner::Progress& progress,
   const actors::EvaluationRecord record = actors::MakeRecord(
       seconds, progress.step, num_frames, evaluation->result);
   log_.Write(record);
+  best_.Offer(record, evaluator_.policy().variables(),
+              num_frames / action_repeat_);
   spdlog::info(
       "{:.0f} s: {} updates, {} frames, {:.1f} updates/s, return {:.1f} +- "
       "{:.1f}",

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "actors/best_policy.h"
 #include "actors/evaluation_config.h"
 #include "actors/evaluation_log.h"
 #include "actors/evaluator.h"
@@ -44,6 +45,8 @@ class PeriodicEvaluation {
   learner::Workload& workload_;
   actors::Evaluator evaluator_;
   actors::EvaluationLog log_;
+  const int64_t action_repeat_;
+  actors::BestPolicy best_;
   double next_s_ = 0.0;  // of training
   int64_t last_step_ = -1;
   bool is_good_enough_ = false;

@@ -45,10 +45,12 @@ TEST_F(EvaluationLogTest, WhatIsWrittenIsRead) {
   EXPECT_EQ(
       ReadFile(run_ / "evaluations.jsonl"),
       R"({"seconds":0.0,"step":5,"frames":40,"episodes":3,"return":4.0,)"
-      R"("return_std":3.0,"return_min":1.0,"return_max":7.0,"length":2.0})"
+      R"("return_std":3.0,"return_min":1.0,"return_max":7.0,"length":2.0,)"
+      R"("returns":[1.0,4.0,7.0]})"
       "\n"
       R"({"seconds":1.5,"step":6,"episodes":1,"return":2.0,)"
-      R"("return_std":0.0,"return_min":2.0,"return_max":2.0,"length":9.0})"
+      R"("return_std":0.0,"return_min":2.0,"return_max":2.0,"length":9.0,)"
+      R"("returns":[2.0]})"
       "\n");
   const auto records = ReadEvaluations(run_);
   ASSERT_EQ(records.size(), 2U);
@@ -60,6 +62,7 @@ TEST_F(EvaluationLogTest, WhatIsWrittenIsRead) {
   EXPECT_EQ(records[0].min, 1.0);
   EXPECT_EQ(records[0].max, 7.0);
   EXPECT_EQ(records[0].mean_length, 2.0);
+  EXPECT_EQ(records[0].returns, (std::vector<double>{1.0, 4.0, 7.0}));
   EXPECT_EQ(records[1].seconds, 1.5);
   EXPECT_EQ(records[1].frames, std::nullopt);
 }

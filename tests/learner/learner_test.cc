@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
+#include <span>
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
@@ -58,7 +60,11 @@ class SumWorkload : public Workload {
     random_.set_position(std::stoull(state.at("random_position")));
   }
   std::vector<std::pair<std::string, double>> Scalars() const override {
-    return {{"loss", 0.5}};
+    return {{"loss", 0.5}, {"sum", static_cast<double>(random_.position())}};
+  }
+  std::vector<std::pair<std::string, std::span<const float>>> Histograms()
+      const override {
+    return {{"loss", losses_}};
   }
   int64_t NumFrames() const override {
     return 4 * static_cast<int64_t>(random_.position());
@@ -78,6 +84,7 @@ class SumWorkload : public Workload {
   GraphRunner runner_;
   RandomStream random_{/*seed=*/3, "sum"};
   double wait_seconds_ = 0.0;
+  std::vector<float> losses_ = {0.5F, 1.5F};
 };
 
 class LearnerTest : public ::testing::Test {
@@ -207,7 +214,36 @@ TEST_F(LearnerTest, ReportsRatesAndWhatItWaitsFor) {
   const std::string lines = ReadFile(folder_.path() / "learner.jsonl");
   EXPECT_THAT(lines, HasSubstr("\"loss\":0.5"));
   EXPECT_THAT(lines, HasSubstr("\"frames\":48"));
+  // the mean of the steps since the line before: 1 to 4, then 5 to 9
+  EXPECT_THAT(lines, HasSubstr("\"sum\":2.5"));
+  EXPECT_THAT(lines, HasSubstr("\"sum\":7.0}"));
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 4);
+}
+
+// What TensorBoard's reader makes of them is in event_writer_readback_test.
+TEST_F(LearnerTest, EventFilesHoldTheConfigurationAndAreOverFramesToo) {
+  config_.limits.max_steps = 2;
+  FakeClock clock;
+  SumWorkload workload(&clock);
+  {
+    Learner learner(config_, folder_.path(), &workload,
+                    {.config_yaml = "run: {name: mine}"}, &clock);
+    learner.Run();
+  }
+  const auto events_in = [](const std::filesystem::path& folder) {
+    std::string bytes;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (entry.path().filename().string().starts_with("events.")) {
+        bytes += ReadFile(entry.path());
+      }
+    }
+    return bytes;
+  };
+  const std::string events = events_in(folder_.path());
+  EXPECT_THAT(events, HasSubstr("run: {name: mine}"));
+  EXPECT_THAT(events, HasSubstr("learner/loss_distribution"));
+  EXPECT_THAT(events_in(folder_.path() / "by_frames"),
+              HasSubstr("learner/loss"));
 }
 
 TEST_F(LearnerTest, WritesCheckpointsWhileItRuns) {

@@ -46,6 +46,15 @@ TEST_F(TrainingEvaluationTest, AnEvaluationByHandAddsNothingToTheRun) {
       RunEvaluator({"--checkpoint", run_, "--episodes", "3", "--seed", "5"})
           .output,
       newest.output);
+  const CommandResult json =
+      RunEvaluator({"--checkpoint", run_, "--episodes", "3", "--json"});
+  EXPECT_TRUE(json.status.ok()) << json.output;
+  EXPECT_THAT(
+      json.output,
+      MatchesRegex("[{]\"task\":\"cartpole-swingup\",\"checkpoint\":\".*\","
+                   "\"step\":50,\"frames\":[0-9]+,\"seed\":1000,\"episodes\":3,"
+                   "\"return\":[0-9.]+,.*\"returns\":.[0-9.]+,[0-9.]+,[0-9.]+.,"
+                   "\"lengths\":.*[}]\n"));
   const auto video = folder_.path() / "by hand.mp4";
   const CommandResult filmed =
       RunEvaluator({"--checkpoint", run_, "--episodes", "1", "--video", video});
@@ -100,6 +109,17 @@ TEST_F(TrainingEvaluationTest, AGoodReturnEndsTheRun) {
                         "completed the run: return "));
   EXPECT_THAT(result.output,
               HasSubstr("reaches evaluation.stop_at_return = 0.001\n"));
+  // the best policy is kept, named and of use
+  EXPECT_THAT(result.output,
+              HasSubstr("best policy         " + (run_ / "best").string()));
+  std::vector<std::filesystem::path> best;
+  for (const auto& entry : std::filesystem::directory_iterator(run_ / "best")) {
+    best.push_back(entry.path());
+  }
+  ASSERT_EQ(best.size(), 1U);
+  const CommandResult by_hand = RunEvaluator({"--checkpoint", best[0]});
+  EXPECT_TRUE(by_hand.status.ok()) << by_hand.output;
+  EXPECT_THAT(ReadFile(run_ / "fleet.jsonl"), HasSubstr("replay/items"));
   EXPECT_FALSE(std::filesystem::exists(run_ / "videos"));
 }
 

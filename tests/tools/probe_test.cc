@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "agents/d4pg/step_graph.h"
@@ -169,7 +170,10 @@ TEST(ProbeTest, NamesTheNumberThatNoStepCanUse) {
             "in.safetensors: 'variables/critic.head.3.bias': element 2 is nan");
 }
 
-TEST(ProbeTest, NamesTheLabelThatIsNoClass) {
+// A small ResNet and variables of zeros, for two images with these labels.
+nn::StepGraph SmallResNet(models::resnet::GraphKind kind,
+                          const std::vector<double>& labels,
+                          std::map<std::string, HostTensor>* input) {
   models::resnet::StepGraphConfig config;
   config.model.depth = models::resnet::Depth::k18;
   config.model.stem = models::resnet::Stem::kSmall;
@@ -177,23 +181,40 @@ TEST(ProbeTest, NamesTheLabelThatIsNoClass) {
   config.model.image_size = 32;
   config.model.num_classes = 3;
   config.batch_size = 2;
-  const nn::StepGraph workload =
+  const nn::StepGraph training =
       models::resnet::BuildStepGraph(config, DType::kF32);
-  std::map<std::string, HostTensor> input;
-  for (const nn::NamedOutput& gradient : workload.gradients) {
+  for (const nn::NamedOutput& gradient : training.gradients) {
     std::string name = gradient.name;
     std::ranges::replace(name, '/', '.');
-    input.emplace("variables/" + name,
-                  HostTensor(DType::kF32, gradient.output.shape()));
+    input->emplace("variables/" + name,
+                   HostTensor(DType::kF32, gradient.output.shape()));
   }
-  input.emplace("batches/image",
-                HostTensor(DType::kU8, Shape({1, 2, 32, 32, 3})));
-  input.emplace("batches/label",
-                testing::Values(DType::kI32, Shape({1, 2}), {0, 3}));
+  input->emplace("batches/image",
+                 HostTensor(DType::kU8, Shape({1, 2, 32, 32, 3})));
+  input->emplace("batches/label",
+                 testing::Values(DType::kI32, Shape({1, 2}), labels));
+  config.kind = kind;
+  return models::resnet::BuildStepGraph(config, DType::kF32);
+}
+
+TEST(ProbeTest, NamesTheLabelThatIsNoClass) {
+  std::map<std::string, HostTensor> input;
+  const nn::StepGraph workload =
+      SmallResNet(models::resnet::GraphKind::kTrain, {0, 3}, &input);
   EXPECT_EQ(
       MessageOf<runtime::NumericError>([&] { RunWith(workload, input); }),
       "in.safetensors: step 0: batch 0: input 'label': row 1 is 3; want 0 to "
       "2");
+}
+
+// The logits of such a network are equal: the first class is chosen.
+TEST(ProbeTest, AnEvaluationGivesLossAndAccuracy) {
+  std::map<std::string, HostTensor> input;
+  const nn::StepGraph workload =
+      SmallResNet(models::resnet::GraphKind::kEvaluate, {0, 1}, &input);
+  const ProbeResult result = RunWith(workload, input);
+  EXPECT_NEAR(result.at("losses/loss").Span<float>()[0], std::log(3.0F), 1e-6F);
+  EXPECT_EQ(result.at("steps/accuracy").Span<float>()[0], 0.5F);
 }
 
 // In debug mode the op is named, else the loss.

@@ -42,6 +42,10 @@ AgentStep BuildAgentStep(ReplicaContext& replica,
     outputs.emplace_back(name, replica.AllReduce(loss, ReduceOp::kMean));
     step.losses.push_back(name);
   }
+  for (const auto& [name, scalar] : update.scalars) {
+    outputs.emplace_back(name, scalar);
+    step.scalars.push_back(name);
+  }
   outputs.emplace_back("priority", AllRows(replica, update.priority));
   for (const auto& [name, value] : update.values) {
     outputs.emplace_back(name, AllRows(replica, value));

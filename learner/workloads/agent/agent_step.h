@@ -14,6 +14,7 @@ namespace replicant::learner {
 struct AgentStep {
   replicator::StepOutputs outputs;
   std::vector<std::string> losses;
+  std::vector<std::string> scalars;
   std::vector<std::string> values;
 };
 
@@ -22,8 +23,8 @@ struct AgentStep {
 // "next_observation" and "importance_weight". Any number of replicas learns
 // what one would learn from all rows.
 //
-// Values: the agent's losses, [], over all rows; "priority" and the agent's
-// values, [global batch], by global row.
+// Values: the agent's losses and scalars, [], over all rows; "priority" and the
+// agent's values, [global batch], by global row.
 AgentStep BuildAgentStep(replicator::ReplicaContext& replica,
                          const replicator::Inputs& inputs,
                          const agents::Agent& agent,

@@ -1,6 +1,7 @@
 #include "learner/workloads/agent/agent_workload.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <numeric>
@@ -22,9 +23,16 @@ int ThreadsOf(const replicator::ReplicationConfig& config) {
                                : config.replicas_of_group());
 }
 
-double Mean(std::span<const float> values) {
+// 0 of nothing.
+template <typename T>
+double Mean(std::span<const T> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) /
-         static_cast<double>(values.size());
+         static_cast<double>(std::max<size_t>(1, values.size()));
+}
+
+// The service that item `i` is of; 0 in a process of one.
+int32_t ShardOf(const replay::Batch& batch, size_t i) {
+  return batch.shards.empty() ? 0 : batch.shards[i];
 }
 
 }  // namespace
@@ -52,6 +60,7 @@ AgentWorkload::AgentWorkload(std::shared_ptr<const agents::Agent> agent,
     const AgentStep built = BuildAgentStep(replica, inputs, *agent_, spec_);
     // every replica builds the same
     losses_ = built.losses;
+    scalars_ = built.scalars;
     values_ = built.values;
     published_.clear();
     for (const auto& variable : replica.graph().variables()) {
@@ -71,6 +80,7 @@ NextResult AgentWorkload::Step(Clock::TimePoint deadline) {
   if (result == NextResult::kOk && transitions_.is_drawing()) {
     // a replay that lost steps counts them late
     num_agent_steps_ = std::max(num_agent_steps_, batch().total_steps);
+    Inspect(batch());
     source_->UpdatePriorities(batch(), step_->value("priority").Span<float>());
   }
   return result;
@@ -95,17 +105,54 @@ std::map<std::string, std::string> AgentWorkload::PublishedMetadata() const {
 
 std::vector<std::pair<std::string, double>> AgentWorkload::Scalars() const {
   std::vector<std::pair<std::string, double>> scalars;
-  for (const std::string& name : losses_) {
-    scalars.emplace_back(
-        name, static_cast<double>(step_->value(name).Span<float>()[0]));
+  for (const auto* names : {&losses_, &scalars_}) {
+    for (const std::string& name : *names) {
+      scalars.emplace_back(
+          name, static_cast<double>(step_->value(name).Span<float>()[0]));
+    }
   }
   for (const std::string& name : values_) {
     scalars.emplace_back(name, Mean(step_->value(name).Span<float>()));
   }
-  scalars.emplace_back("reward", Mean(batch().rewards));
+  scalars.emplace_back("reward", Mean(std::span<const float>(batch().rewards)));
   scalars.emplace_back("priority",
                        Mean(step_->value("priority").Span<float>()));
+  scalars.emplace_back("times_sampled",
+                       Mean(std::span<const int64_t>(batch().times_sampled)));
+  scalars.emplace_back("sample_age", MeanAge());
   return scalars;
+}
+
+std::vector<std::pair<std::string, std::span<const float>>>
+AgentWorkload::Histograms() const {
+  std::vector<std::pair<std::string, std::span<const float>>> histograms = {
+      {"priority", step_->value("priority").Span<float>()}};
+  for (const std::string& name : values_) {
+    histograms.emplace_back(name, step_->value(name).Span<float>());
+  }
+  return histograms;
+}
+
+void AgentWorkload::Inspect(const replay::Batch& batch) {
+  for (size_t i = 0; i < batch.keys.size(); ++i) {
+    uint32_t& newest = newest_generation_[ShardOf(batch, i)];
+    newest = std::max(newest, batch.keys[i].generation);
+  }
+  if (has_warned_) return;
+  const std::string why =
+      agent_->WhyUnfit(spec_, batch.rewards, batch.discounts);
+  if (why.empty()) return;
+  spdlog::warn("{}", why);
+  has_warned_ = true;
+}
+
+double AgentWorkload::MeanAge() const {
+  double sum = 0.0;
+  for (size_t i = 0; i < batch().keys.size(); ++i) {
+    sum +=
+        newest_generation_.at(ShardOf(batch(), i)) - batch().keys[i].generation;
+  }
+  return sum / static_cast<double>(std::max<size_t>(1, batch().keys.size()));
 }
 
 }  // namespace replicant::learner

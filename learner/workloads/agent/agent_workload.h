@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,9 +39,13 @@ class AgentWorkload : public Workload {
   runtime::VariableStore& variables() override {
     return replicator_->variables();
   }
-  // The agent's losses, and the means of its values, of the reward and of the
-  // priority over the batch.
+  // The agent's losses and scalars; the means over the batch of its values, of
+  // the reward, of the priority, of the draws of an item ("times_sampled") and
+  // of its age ("sample_age", items inserted since it was).
   std::vector<std::pair<std::string, double>> Scalars() const override;
+  // The priority and the agent's values.
+  std::vector<std::pair<std::string, std::span<const float>>> Histograms()
+      const override;
   // The policy's, with the agent steps that they are from.
   std::vector<std::string> PublishedVariables() const override {
     return published_;
@@ -59,6 +64,10 @@ class AgentWorkload : public Workload {
   }
 
  private:
+  // Takes note of the batch of the last step, and warns of returns that the
+  // agent cannot represent.
+  void Inspect(const replay::Batch& batch);
+  double MeanAge() const;
   // Of the last step.
   const replay::Batch& batch() const {
     return transitions_.batch(step_->group());
@@ -72,8 +81,11 @@ class AgentWorkload : public Workload {
   TransitionInput transitions_;
   std::unique_ptr<replicator::Input> input_;
   std::unique_ptr<replicator::Step> step_;
-  // names of the agent's losses and values
-  std::vector<std::string> losses_, values_;
+  // names of what the agent gives
+  std::vector<std::string> losses_, scalars_, values_;
+  // by shard: the youngest item drawn so far
+  std::map<int32_t, uint32_t> newest_generation_;
+  bool has_warned_ = false;
   std::vector<std::string> published_;
   int64_t num_agent_steps_ = 0;
 };

@@ -40,6 +40,29 @@ TEST(MakeSupportTest, RefusesARangeThatCutsReturns) {
             "episodes have no bound otherwise");
 }
 
+TEST(WhyClippedTest, NamesTheBoundsThatRewardsNeed) {
+  const Support support{.v_min = 0.0, .v_max = 100.0, .num_atoms = 51};
+  const auto why = [&](float reward, float discount) {
+    const float rewards[] = {0.5F, reward};
+    const float discounts[] = {0.99F, discount};
+    return WhyClipped(support, rewards, discounts);
+  };
+  EXPECT_EQ(why(1.0F, 0.99F), "");
+  // the end of an episode
+  EXPECT_EQ(why(90.0F, 0.0F), "");
+  EXPECT_EQ(why(3.0F, 0.5F), "");
+  EXPECT_EQ(why(-2.0F, 0.5F),
+            "the rewards seen, if they last, give returns from -4 to 50; "
+            "targets outside agent.distribution's v_min 0 and v_max 100 are "
+            "clipped; hint: set agent.distribution.v_min <= -4 and v_max >= "
+            "100");
+  EXPECT_EQ(why(100.0F, 0.5F),
+            "the rewards seen, if they last, give returns from 0 to 200; "
+            "targets outside agent.distribution's v_min 0 and v_max 100 are "
+            "clipped; hint: set agent.distribution.v_min <= 0 and v_max >= "
+            "200");
+}
+
 TEST(ExpectedValueTest, WeighsTheAtoms) {
   GraphRunner runner;
   const Output p = runner.Input(

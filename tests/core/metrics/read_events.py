@@ -17,6 +17,14 @@ def main(folder):
     for tag in sorted(tags["scalars"]):
         for e in events.Scalars(tag):
             print("scalar", tag, e.step, e.value, e.wall_time)
+    for tag in sorted(tags["images"]):
+        for e in events.Images(tag):
+            print("image", tag, e.step, (e.height, e.width), e.encoded_image_string)
+    for tag in sorted(tags["histograms"]):
+        for e in events.Histograms(tag):
+            h = e.histogram_value
+            print("histogram", tag, e.step, h.min, h.max, h.num, h.sum,
+                  h.sum_squares, list(h.bucket_limit), list(h.bucket))
     for tag in sorted(tags["tensors"]):
         plugin = events.SummaryMetadata(tag).plugin_data.plugin_name
         for e in events.Tensors(tag):

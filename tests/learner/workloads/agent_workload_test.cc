@@ -216,6 +216,28 @@ TEST(AgentWorkloadTest, WaitsWithoutTransitions) {
   EXPECT_EQ(bandit.num_updates, 0);
 }
 
+// Curves that a user tunes by.
+TEST(AgentWorkloadTest, GivesRatesNormsAndAges) {
+  BanditTransitions bandit;
+  D4pgOptions options = Options();
+  options.agent.policy_optimizer = {.learning_rate = 1e-3,
+                                    .schedule = agents::d4pg::Schedule::kLinear,
+                                    .schedule_steps = 10,
+                                    .max_gradient_norm = 0.0};
+  AgentWorkload workload = MakeWorkload(options, &bandit);
+  ASSERT_EQ(workload.Step({}), NextResult::kOk);
+  EXPECT_NEAR(ScalarOf(workload, "policy_learning_rate"), 1e-3, 1e-9);
+  ASSERT_EQ(workload.Step({}), NextResult::kOk);
+  EXPECT_NEAR(ScalarOf(workload, "policy_learning_rate"), 0.9e-3, 1e-9);
+  EXPECT_NEAR(ScalarOf(workload, "critic_learning_rate"), 3e-3, 1e-9);
+  EXPECT_GT(ScalarOf(workload, "critic_gradient_norm"), 0.0);
+  EXPECT_EQ(ScalarOf(workload, "sample_age"), 0.0);
+  ASSERT_EQ(workload.Histograms().size(), 2U);
+  EXPECT_EQ(workload.Histograms()[0].first, "priority");
+  EXPECT_EQ(workload.Histograms()[1].second.size(),
+            static_cast<size_t>(kBatch));
+}
+
 TEST(AgentWorkloadTest, RefusesNumbersThatNoStepCanUse) {
   for (const bool is_hogwild : {false, true}) {
     BanditTransitions bandit;

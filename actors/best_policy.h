@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "actors/evaluation_log.h"
+#include "core/runtime/variable_store.h"
+
+namespace replicant::actors {
+
+// The best policy of a run by the mean return of an evaluation, kept as a
+// checkpoint of the policy's variables alone:
+//
+//   RUN/best/step-000000012000
+//
+// `evaluator --checkpoint` takes it; a run cannot resume from it.
+//
+// Thread-safety: one thread at a time; one process writes.
+class BestPolicy {
+ public:
+  explicit BestPolicy(std::filesystem::path run_folder)
+      : run_folder_(std::move(run_folder)) {}
+
+  // Replaces the kept policy by `policy`, which the evaluation `record` is of,
+  // if its return is larger. A failure is logged, and the kept one stays.
+  void Offer(const EvaluationRecord& record,
+             const runtime::VariableStore& policy, int64_t agent_steps);
+
+  // Returns the checkpoint of the best policy; nothing if there is none that
+  // can be read.
+  static std::optional<std::filesystem::path> Find(
+      const std::filesystem::path& run_folder);
+
+ private:
+  const std::filesystem::path run_folder_;
+};
+
+}  // namespace replicant::actors

@@ -1,0 +1,118 @@
+#include "fleet/run_curves.h"
+
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace replicant::fleet {
+namespace {
+
+using Kind = CurveField::Kind;
+
+constexpr auto kInterval = std::chrono::seconds(5);
+// Rates are measured over this time.
+constexpr auto kRateWindow = std::chrono::seconds(10);
+
+}  // namespace
+
+RunCurves::RunCurves(const std::filesystem::path& folder, CurveAxis axis,
+                     std::vector<CurveField> fields, DiskQueue* disk,
+                     Clock* clock)
+    : axis_(std::move(axis)),
+      fields_(std::move(fields)),
+      clock_(*clock),
+      next_(clock->Now() + kInterval) {
+  if (fields_.empty()) return;
+  try {
+    curves_.emplace(metrics::EventWriterOptions{.folder = folder, .disk = disk},
+                    *clock);
+    lines_.emplace(
+        metrics::JsonLinesOptions{.path = folder / "fleet.jsonl", .disk = disk},
+        *clock);
+  } catch (const Error& error) {
+    spdlog::warn("no curves of actors and replay: {}", error.what());
+    curves_.reset();
+    lines_.reset();
+  }
+}
+
+void RunCurves::Update(const FleetStatus& status,
+                       const std::vector<rpc::HeartbeatMonitor::Entry>& beats) {
+  const Clock::TimePoint now = clock_.Now();
+  if (now < next_) return;
+  next_ = now + kInterval;
+  Add(status, beats);
+}
+
+void RunCurves::Add(const FleetStatus& status,
+                    const std::vector<rpc::HeartbeatMonitor::Entry>& beats) {
+  if (!lines_) return;
+  const double step = status.Last(axis_.role, axis_.steps);
+  const double frames = status.Last(axis_.role, axis_.frames);
+  if (std::isnan(step)) return;
+  Write(ValuesOf(status, beats, step),
+        {.step = static_cast<int64_t>(step),
+         .frames = std::isnan(frames) ? 0 : static_cast<int64_t>(frames)});
+}
+
+std::map<std::string, double> RunCurves::ValuesOf(
+    const FleetStatus& status,
+    const std::vector<rpc::HeartbeatMonitor::Entry>& beats, double step) {
+  std::map<std::string, double> values;
+  for (const CurveField& field : fields_) {
+    double value = NAN;
+    switch (field.kind) {
+      case Kind::kMean:
+        value = status.Mean(field.role, field.number);
+        break;
+      case Kind::kSum:
+        value = status.Sum(field.role, field.number);
+        break;
+      case Kind::kRate:
+        value = RateOf(field.tag, status.Sum(field.role, field.number));
+        break;
+      case Kind::kBehindSteps:
+        value = step - status.Mean(field.role, field.number);
+        break;
+      case Kind::kRateOfEach:
+        for (const rpc::HeartbeatMonitor::Entry& entry : beats) {
+          const auto found = entry.beat.numbers.find(field.number);
+          if (entry.beat.id.role != field.role ||
+              found == entry.beat.numbers.end()) {
+            continue;
+          }
+          const std::string tag = field.tag + "/" + entry.beat.id.ToString();
+          const double rate = RateOf(tag, found->second.value);
+          if (!std::isnan(rate)) values[tag] = rate;
+        }
+        break;
+    }
+    if (!std::isnan(value)) values[field.tag] = value;
+  }
+  return values;
+}
+
+double RunCurves::RateOf(const std::string& tag, double total) {
+  if (std::isnan(total)) return NAN;
+  metrics::RateMeter& meter =
+      meters_.try_emplace(tag, kRateWindow).first->second;
+  meter.Add(clock_.Now(), total);
+  return meter.rate();
+}
+
+void RunCurves::Write(const std::map<std::string, double>& values,
+                      const metrics::CurvePoint& at) {
+  metrics::JsonObject line;
+  line.Add("step", at.step).Add("frames", at.frames);
+  for (const auto& [tag, value] : values) {
+    line.Add(tag, value);
+    curves_->AddScalar(tag, value, at);
+  }
+  lines_->Write(line);
+}
+
+}  // namespace replicant::fleet

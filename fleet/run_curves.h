@@ -1,0 +1,84 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/disk_queue.h"
+#include "core/metrics/curves.h"
+#include "core/metrics/json_lines.h"
+#include "core/metrics/rate_meter.h"
+#include "core/rpc/heartbeat_monitor.h"
+#include "fleet/status.h"
+
+namespace replicant::fleet {
+
+// One curve of a run, made from the numbers of its roles' heartbeats.
+struct CurveField {
+  enum class Kind {
+    kMean,  // over the processes of the role
+    kSum,
+    kRate,         // growth of the sum per second
+    kRateOfEach,   // that of each process, as "TAG/ROLE-INDEX"
+    kBehindSteps,  // the learner's updates less the mean
+  };
+
+  Kind kind = Kind::kMean;
+  std::string tag;  // "actors/return"
+  std::string role;
+  std::string number;
+};
+
+// The numbers by which a run's curves count.
+struct CurveAxis {
+  std::string role;    // "learner"
+  std::string steps;   // gauge of its updates
+  std::string frames;  // gauge of the environment frames behind them
+};
+
+// Writes curves from heartbeats, every few seconds, into the folder of a run:
+//
+//   fleet.jsonl            one line each time; the keys are the tags
+//   events.out.tfevents.*  the same for TensorBoard (metrics::Curves)
+//
+// `disk` writes the files. Points that cannot be written are dropped
+// (metrics::AppendFile); a file that cannot be opened costs the curves, and the
+// log says so.
+//
+// Thread-safety: one thread.
+class RunCurves {
+ public:
+  RunCurves(const std::filesystem::path& folder, CurveAxis axis,
+            std::vector<CurveField> fields, DiskQueue* disk = nullptr,
+            Clock* clock = &Clock::Real());
+
+  // Writes a point now, if the learner has told its place.
+  void Add(const FleetStatus& status,
+           const std::vector<rpc::HeartbeatMonitor::Entry>& beats);
+  // The same once in an interval.
+  void Update(const FleetStatus& status,
+              const std::vector<rpc::HeartbeatMonitor::Entry>& beats);
+
+ private:
+  // Values by tag; those that nobody has told are left out.
+  std::map<std::string, double> ValuesOf(
+      const FleetStatus& status,
+      const std::vector<rpc::HeartbeatMonitor::Entry>& beats, double step);
+  double RateOf(const std::string& tag, double total);
+  void Write(const std::map<std::string, double>& values,
+             const metrics::CurvePoint& at);
+
+  const CurveAxis axis_;
+  const std::vector<CurveField> fields_;
+  Clock& clock_;
+  Clock::TimePoint next_;
+  std::map<std::string, metrics::RateMeter> meters_;  // by tag
+  // empty if a file cannot be opened
+  std::optional<metrics::Curves> curves_;
+  std::optional<metrics::JsonLinesWriter> lines_;
+};
+
+}  // namespace replicant::fleet

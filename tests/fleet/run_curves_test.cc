@@ -1,0 +1,91 @@
+#include "fleet/run_curves.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include "core/base/fs.h"
+
+namespace replicant::fleet {
+namespace {
+
+using rpc::BeatNumber;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class RunCurvesTest : public ::testing::Test {
+ protected:
+  using Numbers = std::map<std::string, BeatNumber>;
+  static BeatNumber Counter(double value) {
+    return {BeatNumber::Kind::kCounter, value};
+  }
+  static BeatNumber Gauge(double value) {
+    return {BeatNumber::Kind::kGauge, value};
+  }
+  void Beat(const rpc::RoleId& id, const Numbers& numbers) {
+    rpc::Heartbeat beat;
+    beat.id = id;
+    beat.state = rpc::RoleState::kRunning;
+    beat.numbers = numbers;
+    monitor_.Expect(id, 1);
+    monitor_.Receive(beat);
+  }
+  void Update(RunCurves& curves) {
+    clock_.Advance(std::chrono::seconds(5));
+    status_.Update({}, monitor_.All(), /*is_stopping=*/false, clock_.Now());
+    curves.Update(status_, monitor_.All());
+  }
+
+  TemporaryFolder folder_;
+  FakeClock clock_;
+  FleetStatus status_;
+  rpc::HeartbeatMonitor monitor_{clock_};
+};
+
+TEST_F(RunCurvesTest, PutsTheNumbersOfRolesOverTheLearnersSteps) {
+  using Kind = CurveField::Kind;
+  {
+    RunCurves curves(folder_.path(), {"learner", "updates", "frames"},
+                     {{Kind::kMean, "actors/return", "actor", "return"},
+                      {Kind::kRate, "actors/rate", "actor", "frames"},
+                      {Kind::kRateOfEach, "actors/rate", "actor", "frames"},
+                      {Kind::kBehindSteps, "actors/lag", "actor", "policy"},
+                      {Kind::kSum, "replay/items", "replay", "items"}},
+                     /*disk=*/nullptr, &clock_);
+    // without a learner there is no place yet
+    Update(curves);
+    Beat({"learner", 0}, {{"updates", Gauge(50)}, {"frames", Gauge(800)}});
+    for (const double seconds : {0.0, 5.0}) {
+      Beat({"actor", 0}, {{"return", Gauge(10)},
+                          {"frames", Counter(100 + 20 * seconds)},
+                          {"policy", Gauge(40)}});
+      Beat({"actor", 1}, {{"return", Gauge(20)},
+                          {"frames", Counter(100 + 10 * seconds)},
+                          {"policy", Gauge(46)}});
+      Update(curves);
+    }
+  }
+  const std::string lines = ReadFile(folder_.path() / "fleet.jsonl");
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 2) << lines;
+  EXPECT_THAT(lines, HasSubstr("{\"step\":50,\"frames\":800,\"actors/lag\":7"));
+  EXPECT_THAT(lines,
+              HasSubstr("\"actors/rate\":30.0,\"actors/rate/actor-0\":20.0,"
+                        "\"actors/rate/actor-1\":10.0,"
+                        "\"actors/return\":15.0}"));
+  EXPECT_THAT(lines, Not(HasSubstr("items")));
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() / "by_frames"));
+}
+
+TEST_F(RunCurvesTest, AFolderThatCannotBeWrittenEndsNoRun) {
+  RunCurves curves("/dev/null/run", {"learner", "updates", "frames"},
+                   {{CurveField::Kind::kMean, "a", "actor", "return"}},
+                   /*disk=*/nullptr, &clock_);
+  Beat({"learner", 0}, {{"updates", Gauge(50)}});
+  EXPECT_NO_THROW(Update(curves));
+}
+
+}  // namespace
+}  // namespace replicant::fleet
