@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "agents/agent_steps.h"
@@ -135,8 +136,14 @@ AgentWorkload::Histograms() const {
 
 void AgentWorkload::Inspect(const replay::Batch& batch) {
   for (size_t i = 0; i < batch.keys.size(); ++i) {
-    uint32_t& newest = newest_generation_[ShardOf(batch, i)];
-    newest = std::max(newest, batch.keys[i].generation);
+    const auto& [slot, generation] = batch.keys[i];
+    Youngest& youngest = youngest_[ShardOf(batch, i)];
+    youngest.num_slots = std::max(youngest.num_slots, slot + 1);
+    if (std::tie(generation, slot) >
+        std::tie(youngest.generation, youngest.slot)) {
+      youngest.generation = generation;
+      youngest.slot = slot;
+    }
   }
   if (has_warned_) return;
   const std::string why =
@@ -149,8 +156,11 @@ void AgentWorkload::Inspect(const replay::Batch& batch) {
 double AgentWorkload::MeanAge() const {
   double sum = 0.0;
   for (size_t i = 0; i < batch().keys.size(); ++i) {
-    sum +=
-        newest_generation_.at(ShardOf(batch(), i)) - batch().keys[i].generation;
+    const Youngest& youngest = youngest_.at(ShardOf(batch(), i));
+    const uint32_t slot = batch().keys[i].slot;
+    // a slot behind the youngest one's was filled in the round before
+    const uint32_t round = slot > youngest.slot ? youngest.num_slots : 0;
+    sum += youngest.slot + round - slot;
   }
   return sum / static_cast<double>(std::max<size_t>(1, batch().keys.size()));
 }

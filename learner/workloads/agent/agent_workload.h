@@ -41,7 +41,8 @@ class AgentWorkload : public Workload {
   }
   // The agent's losses and scalars; the means over the batch of its values, of
   // the reward, of the priority, of the draws of an item ("times_sampled") and
-  // of its age ("sample_age", items inserted since it was).
+  // of its age ("sample_age", items inserted since it was; of a table that
+  // removes the oldest item first, which fills its slots in turn).
   std::vector<std::pair<std::string, double>> Scalars() const override;
   // The priority and the agent's values.
   std::vector<std::pair<std::string, std::span<const float>>> Histograms()
@@ -83,8 +84,14 @@ class AgentWorkload : public Workload {
   std::unique_ptr<replicator::Step> step_;
   // names of what the agent gives
   std::vector<std::string> losses_, scalars_, values_;
-  // by shard: the youngest item drawn so far
-  std::map<int32_t, uint32_t> newest_generation_;
+  // The youngest item of a service that was drawn so far, and the number of
+  // slots that its table has used.
+  struct Youngest {
+    uint32_t generation = 0;
+    uint32_t slot = 0;
+    uint32_t num_slots = 0;
+  };
+  std::map<int32_t, Youngest> youngest_;  // by shard
   bool has_warned_ = false;
   std::vector<std::string> published_;
   int64_t num_agent_steps_ = 0;

@@ -55,6 +55,7 @@ class BanditTransitions : public replay::BatchSource {
     batch->weights.assign(kBatch, 1.0F);
     batch->total_steps = total_steps;
     batch->keys.assign(kBatch, {.slot = num_batches++});
+    if (!keys.empty()) batch->keys = keys;
     return replay::ReadResult::kOk;
   }
   void UpdatePriorities(const replay::Batch& batch,
@@ -73,6 +74,7 @@ class BanditTransitions : public replay::BatchSource {
   int64_t total_steps = 0;
   bool is_empty = false;
   std::optional<float> reward_of_row_3;
+  std::vector<replay::ItemKey> keys;
   int num_updates = 0;
   std::vector<float> last_priorities;
   uint32_t num_batches = 0;
@@ -232,6 +234,14 @@ TEST(AgentWorkloadTest, GivesRatesNormsAndAges) {
   EXPECT_NEAR(ScalarOf(workload, "critic_learning_rate"), 3e-3, 1e-9);
   EXPECT_GT(ScalarOf(workload, "critic_gradient_norm"), 0.0);
   EXPECT_EQ(ScalarOf(workload, "sample_age"), 0.0);
+  // 16 slots, of which the first four are filled for the second time: ages 3 to
+  // 0, then 15 to 4
+  AgentWorkload aged = MakeWorkload(options, &bandit);
+  for (uint32_t i = 0; i < kBatch; ++i) {
+    bandit.keys.push_back({.slot = i, .generation = i < 4 ? 1U : 0U});
+  }
+  ASSERT_EQ(aged.Step({}), NextResult::kOk);
+  EXPECT_EQ(ScalarOf(aged, "sample_age"), 7.5);
   ASSERT_EQ(workload.Histograms().size(), 2U);
   EXPECT_EQ(workload.Histograms()[0].first, "priority");
   EXPECT_EQ(workload.Histograms()[1].second.size(),
