@@ -9,11 +9,14 @@ TaskConfig TaskConfig::Read(config::Reader& reader) {
   reader.Field("name", &c.name,
                "DOMAIN-TASK; env_rollout --list prints every name");
   reader.Field("mjcf", &c.mjcf,
-               "MJCF file that replaces the task's own model; empty: the "
-               "task's own");
-  reader.Field("suite_folder", &c.suite_folder,
-               "folder dm_control/suite with the Control Suite's models; "
-               "empty: the folder that scripts/setup installed");
+               "MJCF file that replaces the task's own model, relative to "
+               "the file that holds this key; empty: the task's own. A run "
+               "keeps a copy");
+  reader.Field(
+      "suite_folder", &c.suite_folder,
+      "folder dm_control/suite with the Control Suite's models, "
+      "relative to the file that holds this key; empty: the folder that "
+      "scripts/setup installed");
   reader.Field("action_repeat", &c.action_repeat, {1, 100},
                "control steps for which each action is held");
   reader.Field(

@@ -166,7 +166,23 @@ RunFolder RunFolder::Create(const RunSection& run,
   return std::move(*folder);
 }
 
+std::filesystem::path RunFolder::Find(const std::filesystem::path& given) {
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::canonical(given, error);
+  // RUN/checkpoints/step-N/variables.safetensors lies deepest
+  for (int depth = 0; depth < 4 && !error; ++depth) {
+    if (std::filesystem::exists(path / kConfigName)) {
+      return depth == 0 ? given : path;
+    }
+    path = path.parent_path();
+  }
+  return given;
+}
+
 std::filesystem::path RunFolder::ConfigFile(const std::filesystem::path& path) {
+  if (!std::filesystem::is_directory(path)) {
+    throw IoError(fmt::format("run folder {}: no such folder", path.string()));
+  }
   for (const char* name : {kConfigName, kStateName}) {
     if (!std::filesystem::exists(path / name)) ThrowNoRun(path, name);
   }
@@ -201,6 +217,10 @@ RunFolder RunFolder::Resume(const std::filesystem::path& path,
   } catch (const IoError& e) {
     throw IoError(fmt::format("run folder {}: {}", path.string(), e.what()));
   }
+}
+
+void RunFolder::SetConfig(const std::string& resolved_yaml) {
+  AtomicWriteFile(config_file_, resolved_yaml);
 }
 
 void RunFolder::AdoptConfig() {

@@ -53,8 +53,11 @@ class RunFolder {
   // its state cannot be read.
   static RunFolder Resume(const std::filesystem::path& path,
                           const std::string& resolved_yaml = "");
+  // The folder of the run that `given` names: the folder itself, or a file or
+  // folder in it. Returns `given` if there is none.
+  static std::filesystem::path Find(const std::filesystem::path& given);
   // The configuration file of the run in `path`. Throws IoError if the folder
-  // holds no run.
+  // is not there or holds no run.
   static std::filesystem::path ConfigFile(const std::filesystem::path& path);
 
   ~RunFolder();
@@ -65,6 +68,8 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
   // The configuration of this start, for the roles.
   const std::filesystem::path& config_file() const { return config_file_; }
+  // Writes it anew. Throws IoError.
+  void SetConfig(const std::string& resolved_yaml);
   // Makes it config.yaml, once every role has started with it: only then it is
   // known to fit the run's checkpoints. Logs a problem with the disk.
   void AdoptConfig();

@@ -21,6 +21,7 @@
 #include "env/rollout.h"
 #include "env/task_registry.h"
 #include "env/tasks/suite.h"
+#include "fleet/version.h"
 
 namespace replicant::env {
 namespace {
@@ -193,6 +194,8 @@ int main(int argc, char** argv) {
     using replicant::env::Options;
     Options options;
     CLI::App app("Runs one Control Suite task.", "env_rollout");
+    app.set_version_flag("--version",
+                         "env_rollout " + replicant::fleet::Version());
     app.add_flag("--list", options.list, "print the names of all tasks");
     app.add_option("--task", options.task, "DOMAIN-TASK");
     app.add_option("--input", options.input,

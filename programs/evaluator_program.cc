@@ -23,6 +23,7 @@
 #include "core/metrics/json_lines.h"
 #include "core/rpc/heartbeat_sender.h"
 #include "core/runtime/checkpoint.h"
+#include "fleet/run_folder.h"
 #include "programs/stop_order.h"
 #include "programs/summary.h"
 
@@ -161,14 +162,11 @@ class Follower {
 // Returns the folder of the run: `given`, or the one that holds the checkpoint
 // `given`.
 std::filesystem::path FindRun(const std::string& given) {
-  std::error_code error;
-  const auto path = std::filesystem::canonical(given, error);
-  if (error || !std::filesystem::is_directory(path)) {
+  if (!std::filesystem::exists(given)) {
     throw IoError(fmt::format("--checkpoint {}: no such folder", given));
   }
-  for (const auto& run : {path, path.parent_path().parent_path()}) {
-    if (std::filesystem::exists(run / "config.yaml")) return run;
-  }
+  const auto run = std::filesystem::canonical(fleet::RunFolder::Find(given));
+  if (std::filesystem::exists(run / "config.yaml")) return run;
   throw IoError(
       fmt::format("--checkpoint {}: neither the folder of a run, which has a "
                   "config.yaml, nor a checkpoint in one",
@@ -178,6 +176,7 @@ std::filesystem::path FindRun(const std::string& given) {
 std::filesystem::path FindCheckpoint(const std::string& given,
                                      const std::filesystem::path& run) {
   std::filesystem::path path = std::filesystem::canonical(given);
+  if (!std::filesystem::is_directory(path)) path = path.parent_path();
   if (path != run) return path;
   if (auto newest = NewestCheckpoint(run)) return *newest;
   throw IoError(

@@ -31,6 +31,7 @@
 #include "programs/check_run.h"
 #include "programs/fleet_roles.h"
 #include "programs/learning_curve.h"
+#include "programs/run_model.h"
 #include "programs/summary.h"
 #include "replay/checkpoint/checkpointer.h"
 
@@ -239,7 +240,10 @@ Program FleetProgram() {
                 "--resume", resumed.get(),
                 "resume the run in this folder with its own configuration, "
                 "changed by --set",
-                RunFolder::ConfigFile);
+                [resumed](const std::string& given) {
+                  *resumed = RunFolder::Find(given).string();
+                  return RunFolder::ConfigFile(*resumed);
+                });
             command_line.AddOption(
                 "--program", program.get(),
                 "executable that runs every role: a program of your own, with "
@@ -261,9 +265,14 @@ Program FleetProgram() {
             }
             if (!resumed->empty()) CheckResume(config, task, *resumed);
             const std::string& yaml = invocation.loaded.resolved_yaml;
-            return Run(config, invocation.commands, task,
-                       resumed->empty() ? RunFolder::Create(config.run, yaml)
-                                        : RunFolder::Resume(*resumed, yaml));
+            RunFolder folder = resumed->empty()
+                                   ? RunFolder::Create(config.run, yaml)
+                                   : RunFolder::Resume(*resumed, yaml);
+            if (config.has_actors()) {
+              folder.SetConfig(KeepModel(config, invocation.registry.tasks,
+                                         folder.path(), yaml));
+            }
+            return Run(config, invocation.commands, task, std::move(folder));
           },
       .run_without_config = BecomeProgram};
 }

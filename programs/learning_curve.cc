@@ -21,21 +21,34 @@ std::string Quote(const std::string& text) {
   return quoted + "'";
 }
 
-// Minutes and mean of each evaluation, and the ends of its band: a standard
+// The unit of the time axis.
+struct TimeUnit {
+  const char* name;
+  double seconds;
+};
+
+// Seconds for a run of less than a minute.
+TimeUnit TimeUnitOf(const std::vector<actors::EvaluationRecord>& records) {
+  const bool is_short = !records.empty() && records.back().seconds < 60.0;
+  return is_short ? TimeUnit{"seconds", 1.0} : TimeUnit{"minutes", 60.0};
+}
+
+// Time and mean of each evaluation, and the ends of its band: a standard
 // deviation from the mean, but not beyond what an episode returned.
-std::string DataBlock(const std::vector<actors::EvaluationRecord>& records) {
+std::string DataBlock(const std::vector<actors::EvaluationRecord>& records,
+                      const TimeUnit& unit) {
   std::string text = "$evaluations << END\n";
   for (const actors::EvaluationRecord& record : records) {
     text += fmt::format(
-        "{} {} {} {}\n", record.seconds / 60.0, record.mean,
+        "{} {} {} {}\n", record.seconds / unit.seconds, record.mean,
         std::max(record.mean - record.standard_deviation, record.min),
         std::min(record.mean + record.standard_deviation, record.max));
   }
   return text + "END\n";
 }
 
-// When the run had made so many frames, in minutes, between evaluations.
-double MinutesAt(const std::vector<actors::EvaluationRecord>& records,
+// Seconds after which the run had made so many frames, between evaluations.
+double SecondsAt(const std::vector<actors::EvaluationRecord>& records,
                  double frames) {
   double earlier_frames = 0.0;
   double earlier_s = 0.0;
@@ -43,17 +56,18 @@ double MinutesAt(const std::vector<actors::EvaluationRecord>& records,
     const auto now = static_cast<double>(record.frames.value_or(0));
     if (now >= frames) {
       const double share = (frames - earlier_frames) / (now - earlier_frames);
-      return (earlier_s + share * (record.seconds - earlier_s)) / 60.0;
+      return earlier_s + share * (record.seconds - earlier_s);
     }
     earlier_frames = now;
     earlier_s = record.seconds;
   }
-  return earlier_s / 60.0;
+  return earlier_s;
 }
 
 // A second axis with round numbers of frames where they were reached; empty if
 // frames are not known.
-std::string FrameAxis(const std::vector<actors::EvaluationRecord>& records) {
+std::string FrameAxis(const std::vector<actors::EvaluationRecord>& records,
+                      const TimeUnit& unit) {
   double last = 0.0;
   for (const actors::EvaluationRecord& record : records) {
     last = std::max(last, static_cast<double>(record.frames.value_or(0)));
@@ -67,7 +81,7 @@ std::string FrameAxis(const std::vector<actors::EvaluationRecord>& records) {
     const double frames = i * step;
     tics += fmt::format("{}'{}' {}", tics.empty() ? "" : ", ",
                         metrics::FormatQuantity(frames),
-                        MinutesAt(records, frames));
+                        SecondsAt(records, frames) / unit.seconds);
   }
   return "set xtics nomirror\nset link x2\nset x2label 'frames'\nset x2tics (" +
          tics + ")\n";
@@ -80,20 +94,23 @@ void DrawLearningCurve(const std::vector<actors::EvaluationRecord>& records,
                        const std::filesystem::path& file) {
   const TemporaryFolder folder("replicant-curve");
   const std::filesystem::path script = folder.path() / "curve.gp";
+  const TimeUnit unit = TimeUnitOf(records);
   // gnuplot makes its output before it fails, and ends well on a full disk
   const std::filesystem::path drawn = folder.path() / "curve.png";
   AtomicWriteFile(
       script,
       "set terminal pngcairo size 960,540 noenhanced\n"
       "set output " +
-          Quote(drawn.string()) + "\n" + DataBlock(records) + "set title " +
-          Quote(title) +
-          "\n"
-          "set xlabel 'minutes'\n"
+          Quote(drawn.string()) + "\n" + DataBlock(records, unit) +
+          "set title " + Quote(title) +
+          " offset 0,0.5\n"
+          "set xlabel '" +
+          unit.name +
+          "'\n"
           "set ylabel 'return of the policy without noise'\n"
           "set xrange [0:*]\n"
           "set grid\n" +
-          FrameAxis(records) +
+          FrameAxis(records, unit) +
           "set key bottom right\n"
           "plot $evaluations using 1:3:4 with filledcurves "
           "lc rgb '#c6dbef' title 'standard deviation of the episodes', "

@@ -16,6 +16,7 @@
 #include "core/base/openmp.h"
 #include "core/base/process.h"
 #include "core/rpc/heartbeat_sender.h"
+#include "fleet/version.h"
 #include "programs/actor_program.h"
 #include "programs/evaluator_program.h"
 #include "programs/fleet_program.h"
@@ -35,6 +36,7 @@ int Run(const Program& program, int argc, char** argv, const Registry& registry,
   if (const auto code = program.run_without_config(argc, argv)) return *code;
   config::CommandLine command_line(program.name, program.about);
   program.add_options(command_line);
+  command_line.AddVersion(fleet::Version());
   const config::Arguments arguments =
       command_line.Parse(argc, argv, DescribeRunConfig(registry));
   if (!arguments.text_to_print.empty()) {

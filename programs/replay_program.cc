@@ -51,13 +51,14 @@ int PrintStatus(const std::string& endpoint) {
 // The address of the service that --status names: an endpoint, or the folder of
 // a run, whose config.yaml holds every key.
 std::string StatusAddress(const std::string& given) {
-  if (!std::filesystem::is_directory(given)) return given;
+  if (!std::filesystem::exists(given)) return given;
+  const std::filesystem::path run = fleet::RunFolder::Find(given);
   const auto document =
-      config::Document::FromFile(fleet::RunFolder::ConfigFile(given));
+      config::Document::FromFile(fleet::RunFolder::ConfigFile(run));
   const config::Node::Entry* const section = document.root().Find("replay");
   const config::Node::Entry* const bind =
       section == nullptr ? nullptr : section->value.Find("bind");
-  return ReplayAddress(given, bind == nullptr ? "auto" : bind->value.text);
+  return ReplayAddress(run, bind == nullptr ? "auto" : bind->value.text);
 }
 
 rpc::ServerOptions ServerOptionsOf(const replay::ReplayConfig& config) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/crc32c.h"
+#include "core/config/edit.h"
 #include "core/config/log_config.h"
 
 namespace replicant::programs {
@@ -55,6 +56,17 @@ RunConfig RunConfig::Read(config::Reader& reader, const Registry& registry) {
                  fmt::format("'{}' is none of {}", c.learner.workload,
                              registry.workloads.Names()));
   }
+  for (const auto& [name, section] : c.replay.tables) {
+    if (c.workload == nullptr || !c.workload->has_actors() ||
+        c.learner.batch_size <= section.table.max_size) {
+      continue;
+    }
+    reader.Error(
+        "learner.batch_size",
+        fmt::format("{} is more than replay.tables.{}.max_size = {}: "
+                    "a batch of so many items is never there",
+                    c.learner.batch_size, name, section.table.max_size));
+  }
   return c;
 }
 
@@ -64,10 +76,20 @@ replay::TableConfig RunConfig::sampled_table() const {
 
 config::Loaded<RunConfig> LoadRunConfig(config::Document document,
                                         const Registry& registry) {
-  return config::LoadBy<RunConfig>(std::move(document),
-                                   [&registry](config::Reader& reader) {
-                                     return RunConfig::Read(reader, registry);
-                                   });
+  const auto mjcf = config::AbsolutePath(document, "task.mjcf");
+  const auto suite = config::AbsolutePath(document, "task.suite_folder");
+  auto loaded = config::LoadBy<RunConfig>(
+      std::move(document), [&registry](config::Reader& reader) {
+        return RunConfig::Read(reader, registry);
+      });
+  const auto set = [&](const char* key, const auto& path, std::string* value) {
+    if (!path) return;
+    *value = path->string();
+    loaded.resolved_yaml = config::WithValue(loaded.resolved_yaml, key, *value);
+  };
+  set("task.mjcf", mjcf, &loaded.config.task.mjcf);
+  set("task.suite_folder", suite, &loaded.config.task.suite_folder);
+  return loaded;
 }
 
 config::Manual DescribeRunConfig(const Registry& registry) {

@@ -59,7 +59,7 @@ VENDOR_HEADERS = [
     (re.compile(r"mujoco/"), "env"),
     (re.compile(r"yaml-cpp/"), "core/config"),
     (re.compile(r"prometheus/"), "core/metrics"),
-    (re.compile(r"nlohmann/|zip\.h|png\.h"), None),
+    (re.compile(r"nlohmann/|zip\.h|png\.h|tinyxml2\.h"), None),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 SOURCE_SUFFIXES = {".h", ".cc", ".cu", ".cuh"}

@@ -88,16 +88,22 @@ void CheckSpec(const NetworkConfig& config, const AgentSpec& spec) {
   if (observation.rank() != (has_pixels ? 3 : 1) ||
       observation.num_elements() < 1) {
     throw ConfigError(
-        fmt::format("D4PG: the encoder wants observations {}, got {}; hint: "
-                    "networks.encoder.kind",
-                    has_pixels ? "[H,W,C]" : "[O]", observation.ToString()));
+        has_pixels
+            ? fmt::format("agent.networks.encoder.kind: wants pixels, "
+                          "observations [H,W,C], got {}; hint: "
+                          "task.pixels.enabled: true, or encoder.kind: state",
+                          observation.ToString())
+            : fmt::format("agent.networks.encoder.kind: state wants "
+                          "observations [O], got {}; hint: an encoder of "
+                          "pixels, or task.pixels.enabled: false",
+                          observation.ToString()));
   }
   if (!has_pixels) return;
   const auto [height, width, channels] = ConvnetSize(config, observation);
   if (height < 1 || width < 1) {
     throw ConfigError(fmt::format(
-        "D4PG: images {} are too small for the encoder's convolutions; hint: "
-        "networks.encoder.kind",
+        "agent.networks.encoder.kind: images {} are too small for its "
+        "convolutions; hint: larger task.pixels.height and width",
         observation.ToString()));
   }
 }

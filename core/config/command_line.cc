@@ -37,6 +37,8 @@ struct CommandLine::Parser {
   bool wants_help = false;
   std::string docs_format;
   std::string config_file;
+  std::string version;
+  bool wants_version = false;
   std::vector<std::string> overrides;
   std::vector<std::string> settings;  // by options of their own
   // options that replace --config
@@ -138,6 +140,11 @@ void CommandLine::AddConfigOption(
   parser_->config_options.push_back({name, value, std::move(config_file)});
 }
 
+void CommandLine::AddVersion(const std::string& version) {
+  parser_->version = version;
+  AddFlag("--version", &parser_->wants_version, "Print the version and end");
+}
+
 Arguments CommandLine::Parse(int argc, const char* const* argv,
                              const Manual& manual) {
   CLI::App& app = parser_->app;
@@ -156,6 +163,8 @@ Arguments CommandLine::Parse(int argc, const char* const* argv,
   Arguments arguments;
   if (parser_->wants_help) {
     arguments.text_to_print = app.help();
+  } else if (parser_->wants_version) {
+    arguments.text_to_print = app.get_name() + " " + parser_->version + "\n";
   } else if (parser_->docs_format == "text") {
     arguments.text_to_print = manual.text();
   } else if (parser_->docs_format == "markdown") {

@@ -65,6 +65,9 @@ class CommandLine {
       const std::string& name, std::string* value, const std::string& help,
       std::function<std::filesystem::path(const std::string&)> config_file);
 
+  // "--version" prints the program's name and `version`.
+  void AddVersion(const std::string& version);
+
   // Throws ConfigError for an unknown option (naming the nearest one), an
   // argument without an option, an option without its value, and unless exactly
   // one of --config and the options that replace it is given. Passes on the

@@ -91,6 +91,55 @@ bool HasLeadingZero(std::string_view text) {
   return text.size() > 1 && text[0] == '0' && IsDigit(text[1]);
 }
 
+// A unit behind a number and what it multiplies the number by.
+struct Unit {
+  std::string_view name;  // lower case
+  double factor;
+  std::string_view of;  // the unit of a key that counts such things
+};
+constexpr Unit kUnits[] = {
+    {"k", 1e3, ""},
+    {"m", 1e6, ""},
+    {"g", 1e9, ""},
+    {"t", 1e12, ""},
+    {"kb", 1e3, " (bytes)"},
+    {"mb", 1e6, " (bytes)"},
+    {"gb", 1e9, " (bytes)"},
+    {"tb", 1e12, " (bytes)"},
+    {"kib", 1024.0, " (bytes)"},
+    {"mib", 1048576.0, " (bytes)"},
+    {"gib", 1073741824.0, " (bytes)"},
+    {"tib", 1099511627776.0, " (bytes)"},
+    {"ms", 1e-3, " (seconds)"},
+    {"s", 1.0, " (seconds)"},
+    {"sec", 1.0, " (seconds)"},
+    {"min", 60.0, " (seconds)"},
+    {"h", 3600.0, " (seconds)"},
+    {"d", 86400.0, " (seconds)"},
+};
+
+// "4GB" is 4e9, "10min" is 600; empty for a text without a known unit.
+std::string UnitHint(std::string_view text) {
+  const size_t end = text.find_last_of("0123456789.") + 1;
+  if (end == 0 || end == text.size()) return "";
+  const std::string_view number = text.substr(0, end);
+  const std::string name = Lower(text.substr(text.find_first_not_of(' ', end)));
+  const auto* const unit = std::ranges::find(kUnits, name, &Unit::name);
+  if (unit == std::end(kUnits) || !SplitDecimal(number)) return "";
+  double value = 0.0;
+  std::from_chars(number.data(), number.data() + number.size(), value);
+  value *= unit->factor;
+  std::string written = fmt::format("{}", value);
+  // nobody counts the zeros of 4000000000
+  const size_t zeros = written.size() - 1 - written.find_last_not_of('0');
+  if (zeros >= 6) {
+    const size_t exponent = zeros / 3 * 3;
+    written.resize(written.size() - exponent);
+    written += fmt::format("e{}", exponent);
+  }
+  return fmt::format("; hint: write {}{}", written, unit->of);
+}
+
 // Why `text` is not the number wanted here, or a hint how to write it.
 std::string NumberHint(std::string_view text) {
   if (HasLeadingZero(text)) {
@@ -109,7 +158,7 @@ std::string NumberHint(std::string_view text) {
       word.starts_with("0b")) {
     return "; hint: write it in decimal";
   }
-  return "";
+  return UnitHint(text);
 }
 
 // "cannot read 'ten' as a whole number in [1, 64]".

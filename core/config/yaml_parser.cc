@@ -301,6 +301,18 @@ void CheckText(std::string_view text, int file) {
   }
 }
 
+// The first line, from 1, whose indentation holds a tab; 0 if there is none.
+int FirstIndentedByTab(const std::string& text) {
+  std::istringstream lines(text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    const size_t indent = std::min(line.find_first_not_of(" \t"), line.size());
+    if (line.find('\t') < indent) return number;
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::optional<Node> ParseYaml(const std::string& text, int file,
@@ -321,7 +333,12 @@ std::optional<Node> ParseYaml(const std::string& text, int file,
   } catch (const ParseFailure& failure) {
     problems->Add(failure.place, "", failure.message);
   } catch (const YAML::Exception& error) {
-    problems->Add(ToPlace(error.mark, file), "", "YAML: " + error.msg);
+    if (const int line = FirstIndentedByTab(text); line > 0) {
+      problems->Add({file, line, 1}, "",
+                    "YAML: a tab in the indentation; hint: use spaces");
+    } else {
+      problems->Add(ToPlace(error.mark, file), "", "YAML: " + error.msg);
+    }
   }
   return std::nullopt;
 }

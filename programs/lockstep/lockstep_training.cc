@@ -26,6 +26,7 @@
 #include "programs/learning_curve.h"
 #include "programs/lockstep/lockstep_source.h"
 #include "programs/lockstep/periodic_evaluation.h"
+#include "programs/run_model.h"
 #include "programs/step_shape.h"
 #include "replay/checkpoint/checkpointer.h"
 #include "replay/client/local_replay.h"
@@ -154,7 +155,9 @@ void TrainInLockstep(const RunConfig& config, const env::TaskRegistry& tasks,
     throw IoError(fmt::format("{}: the learner's part cannot be read",
                               checkpoints.PathOf(manifest->step).string()));
   }
-  AtomicWriteFile(folder / "config.yaml", resolved_yaml);
+  std::filesystem::remove_all(folder / "model");
+  AtomicWriteFile(folder / "config.yaml",
+                  KeepModel(config, tasks, folder, resolved_yaml));
   learner.Run();
   if (evaluation) {
     evaluation->RunLast(newest, num_frames());

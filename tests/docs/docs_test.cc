@@ -166,6 +166,22 @@ TEST(DocsTest, TheManualOfTheLogSectionIsCurrent) {
               HasSubstr(markdown.substr(log)));
 }
 
+// A user who has run scripts/train can type every command of the first pages.
+TEST(DocsTest, ScriptsTrainBuildsThePrograms) {
+  const std::string script = ReadFile(kRoot / "scripts/train");
+  const std::regex program("build/release/bin/([a-z_]+)");
+  for (const char* name :
+       {"README.md", "docs/quick_start.md", "docs/operations.md",
+        "docs/configuration.md", "docs/evaluation.md", "docs/environments.md",
+        "docs/train_your_task.md"}) {
+    const std::string text = ReadFile(kRoot / name);
+    for (std::sregex_iterator match(text.begin(), text.end(), program), end;
+         match != end; ++match) {
+      EXPECT_THAT(script, HasSubstr((*match)[1].str() + "_main")) << name;
+    }
+  }
+}
+
 // A heading's anchor: lower case, blanks become hyphens, the rest of the
 // punctuation goes.
 std::string AnchorOf(std::string_view heading) {

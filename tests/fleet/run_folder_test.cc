@@ -158,6 +158,8 @@ TEST_F(RunFolderTest, ResumesOnlyARun) {
   const auto resume = [this] {
     return MessageOf([&] { RunFolder::Resume(path_); });
   };
+  EXPECT_EQ(resume(), "run folder " + path_.string() + ": no such folder");
+  MakeFolders(path_);
   EXPECT_EQ(resume(), "run folder " + path_.string() +
                           ": no run to resume, since it has no config.yaml");
   { RunFolder::Create(Config(), "{}\n"); }
@@ -168,6 +170,19 @@ TEST_F(RunFolderTest, ResumesOnlyARun) {
   std::filesystem::remove(path_ / "state.yaml");
   EXPECT_EQ(resume(), "run folder " + path_.string() +
                           ": no run to resume, since it has no state.yaml");
+}
+
+TEST_F(RunFolderTest, AFileOrFolderInARunNamesIt) {
+  { RunFolder::Create(Config(), "{}\n"); }
+  const auto step = path_ / "checkpoints" / "step-000000000050";
+  MakeFolders(step);
+  std::ofstream(step / "variables.safetensors") << "x";
+  for (const auto& given : {path_, path_ / "config.yaml", path_ / "logs", step,
+                            step / "variables.safetensors"}) {
+    EXPECT_EQ(RunFolder::Find(given), path_) << given;
+  }
+  EXPECT_EQ(RunFolder::Find(parent_.path()), parent_.path());
+  EXPECT_EQ(RunFolder::Find("/nowhere/run"), "/nowhere/run");
 }
 
 TEST_F(RunFolderTest, SaysWhereItCannotBeMade) {

@@ -38,6 +38,12 @@ TEST_F(TrainingMistakesTest, AMistakeStartsNothing) {
          "evaluation.stop_at_return: needs evaluations");
   expect("task.suite_folder=/nowhere", "/nowhere");
   expect("task.pixels={enabled: true, camera: front}", "front");
+  expect("agent.networks.encoder.kind=light",
+         "agent.networks.encoder.kind: wants pixels");
+  expect("replay.tables.default.max_size=100",
+         "learner.batch_size: 128 is more than "
+         "replay.tables.default.max_size = 100");
+  expect("replay.max_bytes=4GB", "hint: write 4e9 (bytes)");
   expect("agent.random_shift=4", "agent.random_shift: wants pixels");
   expect("replay.bind=tcp://*:0", "replay.bind");
   expect("learner.parameter_bind=tcp://127.0.0.1:*",

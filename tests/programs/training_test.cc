@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "core/base/fs.h"
@@ -123,6 +124,40 @@ TEST_F(TrainingTest, TrainsFromPixelsOnReplicas) {
   }
 }
 
+// A model of the user's own is found beside the YAML file and kept whole with
+// the run, wherever the run is moved.
+TEST_F(TrainingTest, ARunKeepsItsModel) {
+  const std::filesystem::path suite = REPLICANT_SUITE;
+  const auto mine = folder_.path() / "mine";
+  std::filesystem::create_directories(mine / "assets");
+  for (const char* name : {"skybox.xml", "visual.xml", "materials.xml"}) {
+    std::filesystem::copy_file(suite / "common" / name,
+                               mine / "assets" / name);
+  }
+  std::string model = ReadFile(suite / "cartpole.xml");
+  for (size_t at = 0;
+       (at = model.find("./common/", at)) != std::string::npos;) {
+    model.replace(at, 9, "assets/");
+  }
+  std::ofstream(mine / "pole.xml") << model;
+  std::ofstream(mine / "run.yaml")
+      << "base: " << REPLICANT_SOURCE_DIR
+      << "/configs/cartpole_swingup_state.yaml\ntask: {mjcf: pole.xml}\n";
+  std::vector<std::string> command = Command({});
+  command[2] = mine / "run.yaml";
+  const CommandResult trained =
+      RunCommand({.command = command}, std::chrono::minutes(3));
+  ASSERT_TRUE(trained.status.ok()) << trained.output;
+  EXPECT_THAT(ReadFile(run_ / "config.yaml"),
+              HasSubstr("  mjcf: model/model.xml\n"));
+  std::filesystem::remove_all(mine);
+  const auto moved = folder_.path() / "moved";
+  std::filesystem::rename(run_, moved);
+  const CommandResult evaluated =
+      RunEvaluator({"--checkpoint", moved.string(), "--episodes", "1"});
+  EXPECT_TRUE(evaluated.status.ok()) << evaluated.output;
+}
+
 // Neither addresses nor processors of two runs on one machine need a key.
 TEST_F(TrainingTest, TwoRunsSideBySideNeedNoKey) {
   Process first({.command = Command({"learner.limits.max_steps=0"}),
@@ -134,8 +169,8 @@ TEST_F(TrainingTest, TwoRunsSideBySideNeedNoKey) {
   EXPECT_TRUE(second.status.ok()) << second.output;
   const auto replay =
       std::filesystem::path(REPLICANT_FLEET).parent_path() / "replay";
-  const CommandResult status =
-      RunCommand({.command = {replay, "--status", run_}}, std::chrono::minutes(3));
+  const CommandResult status = RunCommand(
+      {.command = {replay, "--status", run_}}, std::chrono::minutes(3));
   EXPECT_TRUE(status.status.ok());
   EXPECT_THAT(status.output, HasSubstr("default"));
   first.Signal(SIGINT);

@@ -131,14 +131,16 @@ TEST(NetworksTest, RefusesObservationsThatTheEncoderCannotTake) {
     });
   };
   EXPECT_EQ(check(EncoderKind::kState, Shape({64, 64, 9}), 1),
-            "D4PG: the encoder wants observations [O], got [64,64,9]; hint: "
-            "networks.encoder.kind");
+            "agent.networks.encoder.kind: state wants observations [O], got "
+            "[64,64,9]; hint: an encoder of pixels, or task.pixels.enabled: "
+            "false");
   EXPECT_EQ(check(EncoderKind::kDrq, Shape({24}), 1),
-            "D4PG: the encoder wants observations [H,W,C], got [24]; hint: "
-            "networks.encoder.kind");
+            "agent.networks.encoder.kind: wants pixels, observations [H,W,C], "
+            "got [24]; hint: task.pixels.enabled: true, or encoder.kind: "
+            "state");
   EXPECT_EQ(check(EncoderKind::kNature, Shape({35, 64, 9}), 1),
-            "D4PG: images [35,64,9] are too small for the encoder's "
-            "convolutions; hint: networks.encoder.kind");
+            "agent.networks.encoder.kind: images [35,64,9] are too small for "
+            "its convolutions; hint: larger task.pixels.height and width");
   EXPECT_EQ(check(EncoderKind::kState, Shape({24}), 0),
             "D4PG: want at least one action, got 0");
 }

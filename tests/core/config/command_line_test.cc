@@ -48,6 +48,13 @@ TEST(CommandLineTest, ReturnsFileAndOverridesInOrder) {
   EXPECT_EQ(arguments.text_to_print, "");
 }
 
+TEST(CommandLineTest, PrintsTheVersionWithoutAConfiguration) {
+  CommandLine command_line("prog", "Does things.");
+  command_line.AddVersion("1.2 (git abc)");
+  EXPECT_EQ(Parse(command_line, {"--version"}).text_to_print,
+            "prog 1.2 (git abc)\n");
+}
+
 // CLI11 alone would say that --config is missing.
 TEST(CommandLineTest, NamesTheNearestOptionBeforeAMissingOne) {
   EXPECT_EQ(ProblemsOf({"--confg", "run.yaml", "--sett=a=b"}),

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -89,6 +90,20 @@ TEST(ScalarTest, RefusesTheTrapsOfYaml11WithAHint) {
   EXPECT_EQ(Parse("0x10", any_integer),
             "cannot read '0x10' as a whole number; hint: write it in decimal");
   EXPECT_EQ(Parse("1:30", any_integer), "cannot read '1:30' as a whole number");
+  // units, which no key takes
+  const auto with_unit = [&](const std::string& text) {
+    const std::string message = Parse(text, any_integer);
+    return message.substr(std::min(message.find("hint: "), message.size()));
+  };
+  EXPECT_EQ(with_unit("4GB"), "hint: write 4e9 (bytes)");
+  EXPECT_EQ(with_unit("4 GiB"), "hint: write 4294967296 (bytes)");
+  EXPECT_EQ(with_unit("1M"), "hint: write 1e6");
+  EXPECT_EQ(with_unit("1.5k"), "hint: write 1500");
+  EXPECT_EQ(with_unit("10min"), "hint: write 600 (seconds)");
+  EXPECT_EQ(with_unit("2h"), "hint: write 7200 (seconds)");
+  EXPECT_EQ(with_unit("200ms"), "hint: write 0.2 (seconds)");
+  EXPECT_EQ(with_unit("3 apples"), "");
+  EXPECT_EQ(with_unit("e3M"), "");
   EXPECT_EQ(Parse("inf", any_number),
             "cannot read 'inf' as a number; hint: write .inf");
   EXPECT_EQ(Parse("007.5", any_number),

@@ -144,6 +144,13 @@ TEST(YamlParserTest, RefusesBytesThatAreNoText) {
   EXPECT_EQ(Parse("a: Größe").Find("a")->value.text, "Größe");
 }
 
+TEST(YamlParserTest, NamesTabsInTheIndentation) {
+  EXPECT_EQ(ProblemsOf("a:\n\tb: 3\n"),
+            "f.yaml:2:1: YAML: a tab in the indentation; hint: use spaces");
+  EXPECT_EQ(ProblemsOf("a:\n  b: 1\n  \tc: 3\n"),
+            "f.yaml:3:1: YAML: a tab in the indentation; hint: use spaces");
+}
+
 TEST(YamlParserTest, ShowsThePlaceOfASyntaxError) {
   EXPECT_EQ(ProblemsOf("a: [1, 2\nb: 3\n"),
             "f.yaml:2:2: YAML: end of sequence flow not found");

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/config/document.h"
+
+// Values of a configuration outside its structs. A key is given as its dotted
+// path: "task.mjcf".
+namespace replicant::config {
+
+// Returns the path that `document` holds for `key`, made absolute: a relative
+// one in a file is relative to that file's folder, one of the command line to
+// the working folder. Nothing if the key is absent, empty or no text.
+std::optional<std::filesystem::path> AbsolutePath(Document& document,
+                                                  std::string_view key);
+
+// Returns `resolved_yaml`, as Load() gives it, with the text `value` for `key`,
+// which it holds (checked).
+std::string WithValue(const std::string& resolved_yaml, std::string_view key,
+                      std::string_view value);
+
+}  // namespace replicant::config
