@@ -18,6 +18,7 @@
 #include "core/rpc/heartbeat_sender.h"
 #include "learner/learner.h"
 #include "programs/check_run.h"
+#include "programs/learner_alone.h"
 #include "programs/step_shape.h"
 #include "programs/stop_order.h"
 #include "replay/client/batch_reader.h"
@@ -134,6 +135,8 @@ int Run(const Invocation& invocation) {
   const std::unique_ptr<Workload> workload = MakeWorkload(
       invocation, std::move(replicator), transitions ? &*transitions : nullptr);
 
+  learner::Progress last;
+  Scalars scalars;
   learner::Learner learner(
       config.learner, RunFolderOf(config), workload.get(),
       {.should_stop = [&] { return stop.count() > 0 || heartbeat.StopOrder(); },
@@ -154,15 +157,23 @@ int Run(const Invocation& invocation) {
              heartbeat.SetCounter(
                  "dropped_records",
                  static_cast<double>(progress.num_dropped_records));
-             spdlog::info(
-                 "step {}: {:.1f} steps/s, {:.0f} % of it waiting; {} frames",
-                 progress.step, progress.steps_per_s,
-                 100.0 * progress.wait_share, progress.frames);
+             // without a new step the scalars are old, or not computed
+             if (progress.step > last.step) scalars = workload->Scalars();
+             last = progress;
+             spdlog::info("{}", ProgressText(config, progress, scalars));
            },
        .config_yaml = invocation.loaded.resolved_yaml},
       &Clock::Real(), &disk);
+  const bool is_alone = heartbeat_options.endpoint.empty();
+  const int64_t first_step = last.step = learner.step();
+  if (is_alone) BeginAlone(invocation);
   heartbeat.SetState(rpc::RoleState::kRunning);
+  const Clock::TimePoint start = Clock::Real().Now();
   const EndReason reason = learner.Run();
+  if (is_alone) {
+    SummarizeAlone(invocation, reason, first_step, last, scalars,
+                   ToSeconds(Clock::Real().Now() - start));
+  }
   heartbeat.SetState(rpc::RoleState::kDraining, ToString(reason));
   // success means that the run is complete
   return reason == EndReason::kStopped

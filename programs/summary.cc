@@ -23,7 +23,7 @@ std::string ShellWord(const std::string& word) {
   const bool is_plain =
       std::all_of(word.begin(), word.end(), [](unsigned char c) {
         return std::isalnum(c) != 0 || c == '/' || c == '.' || c == '_' ||
-               c == '-';
+               c == '-' || c == '=';
       });
   if (is_plain && !word.empty()) return word;
   std::string quoted = "'";
@@ -117,6 +117,9 @@ std::string SummaryTable(const RunConfig& config, const RunTotals& totals,
     rows.emplace_back("samples per insert",
                       FormatQuantity(totals.samples_per_insert));
   }
+  for (const auto& [name, value] : totals.last_scalars) {
+    rows.emplace_back("last " + name, FormatQuantity(value));
+  }
   AddReturns(records, &rows);
   if (const auto best = actors::BestPolicy::Find(run_folder)) {
     rows.emplace_back("best policy", best->string());
@@ -139,7 +142,16 @@ std::string SummaryTable(const RunConfig& config, const RunTotals& totals,
   const std::string run = ShellWord(run_folder.string());
   if (const auto checkpoint = NewestCheckpoint(run_folder)) {
     rows.emplace_back("checkpoint", checkpoint->string());
-    rows.emplace_back("to resume", command("fleet", "--resume " + run));
+    if (totals.resume_arguments.empty()) {
+      rows.emplace_back("to resume", command("fleet", "--resume " + run));
+    } else {
+      std::string arguments;
+      for (size_t i = 1; i < totals.resume_arguments.size(); ++i) {
+        arguments += (i > 1 ? " " : "") + ShellWord(totals.resume_arguments[i]);
+      }
+      rows.emplace_back("to resume",
+                        command(totals.resume_arguments[0].c_str(), arguments));
+    }
     if (has_actors) {
       rows.emplace_back(
           "to evaluate",

@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/evaluation_log.h"
@@ -28,6 +29,10 @@ struct RunTotals {
   double frames = kUnknown;
   double updates = kUnknown;
   double samples_per_insert = kUnknown;
+  // Scalars of the last training step, by name.
+  std::vector<std::pair<std::string, double>> last_scalars = {};
+  // The program and the arguments that resume the run; empty: the fleet's.
+  std::vector<std::string> resume_arguments = {};
 };
 
 // Returns the newest checkpoint of a run, or nothing.

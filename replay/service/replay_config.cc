@@ -72,7 +72,7 @@ TableSection TableSection::Read(config::Reader& reader) {
                "number of steps of a transition");
   reader.Field("discount", &c.n_step.discount, {0.0, 1.0}, "discount per step");
   reader.Field("stack", &c.n_step.stack, {1, kMaxStack},
-               "number of frames in a stacked observation");
+               "number of frames in a stacked observation; a fleet sets it");
   c.rate_limiter = ReadRateLimiter(reader);
   return section;
 }
@@ -87,11 +87,12 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
       "metrics_address", &c.metrics_address,
       "ADDRESS:PORT where Prometheus reads the metrics; empty for none");
   reader.Field("observation_bytes", &c.shape.observation_bytes,
-               {0, kMaxRowBytes}, "bytes of an observation without its pixels");
+               {0, kMaxRowBytes},
+               "bytes of an observation without its pixels; a fleet sets it");
   reader.Field("action_bytes", &c.shape.action_bytes, {0, kMaxRowBytes},
-               "bytes of an action");
+               "bytes of an action; a fleet sets it");
   reader.Field("frame_bytes", &c.shape.frame_bytes, {0, kMaxFrameBytes},
-               "bytes of a frame; 0 without pixels");
+               "bytes of a frame; 0 without pixels; a fleet sets it");
   reader.Field("insert_chunk", &c.limits.insert_chunk, {1, 1'000'000},
                "maximum number of items in one message of a writer; the rate "
                "limiter's error_buffer must allow for it");
@@ -123,8 +124,9 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
       "peer_timeout_s", &c.peer_timeout_s, {0.1, 3600.0},
       "seconds of silence after which a writer loses its open episode");
   reader.Field("seed", &c.seed, {0, INT64_MAX}, "seed of the sampling");
-  reader.Field("checkpoint_folder", &c.checkpoint_folder,
-               "folder for checkpoints; empty for none");
+  reader.Field(
+      "checkpoint_folder", &c.checkpoint_folder,
+      "folder for checkpoints; empty for none; a fleet sets RUN/replay");
   reader.Field(
       "durability", &c.durability,
       {{"checkpoint", Durability::kCheckpoint},
@@ -136,8 +138,10 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
   reader.Field("num_kept_checkpoints", &c.num_kept_checkpoints, {1, 1000},
                "number of newest checkpoints to keep, counted apart for those "
                "taken on time and those that clients asked for");
-  reader.Field("restore_checkpoint", &c.restore_checkpoint, {0, INT64_MAX},
-               "id of the checkpoint to restore; 0 for the newest");
+  reader.Field(
+      "restore_checkpoint", &c.restore_checkpoint, {0, INT64_MAX},
+      "id of the checkpoint to restore; 0 for the newest; a fleet sets "
+      "it when it resumes");
   reader.Field("key_file", &c.key_file,
                "CURVE key pair of the service; empty for no encryption");
   reader.Field(

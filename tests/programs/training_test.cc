@@ -124,6 +124,60 @@ TEST_F(TrainingTest, TrainsFromPixelsOnReplicas) {
   }
 }
 
+// A learner that no fleet has started says where it writes and what it came to.
+TEST_F(TrainingTest, ALearnerAloneKeepsItsConfigurationAndSumsUp) {
+  const auto learner =
+      std::filesystem::path(REPLICANT_FLEET).parent_path() / "learner";
+  const auto train = [&](int max_steps) {
+    return RunCommand(
+        {.command = {learner, "--config",
+                     std::string(REPLICANT_SOURCE_DIR) +
+                         "/configs/resnet18_synthetic.yaml",
+                     "--set", "run.dir=" + run_.string(), "--set",
+                     fmt::format("learner.limits.max_steps={}", max_steps)}},
+        std::chrono::minutes(3));
+  };
+  const CommandResult result = train(2);
+  EXPECT_TRUE(result.status.ok()) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("run folder: " + run_.string() + "\n"));
+  EXPECT_THAT(result.output, HasSubstr("steps/s; loss "));
+  EXPECT_THAT(result.output, HasSubstr(", accuracy "));
+  EXPECT_THAT(result.output, Not(HasSubstr("frames")));
+  EXPECT_THAT(result.output, HasSubstr("workload            resnet50\n"
+                                       "status              complete: step "
+                                       "limit\n"));
+  EXPECT_THAT(result.output, HasSubstr("updates             2 ("));
+  EXPECT_THAT(result.output, HasSubstr("last loss "));
+  EXPECT_THAT(result.output,
+              HasSubstr("to resume           " + learner.string() +
+                        " --config " + (run_ / "config.yaml").string() +
+                        " --set run.dir=" + run_.string() + "\n"));
+  EXPECT_THAT(ReadFile(run_ / "config.yaml"), HasSubstr("max_steps: 2\n"));
+  EXPECT_THAT(train(3).output, HasSubstr("since step 2, where it was resumed"));
+}
+
+// The policy of a run can be used without this project.
+TEST_F(TrainingTest, AnotherProgramPlaysThePolicy) {
+  ASSERT_TRUE(RunFleet({"evaluation.enabled=false"}).status.ok());
+  const CommandResult played =
+      RunCommand({.command = {REPLICANT_PYTHON,
+                              std::string(REPLICANT_SOURCE_DIR) +
+                                  "/examples/use_policy/play.py",
+                              run_.string(), "--episodes", "2"},
+                  .environment = {"MUJOCO_GL=disabled"}},
+                 std::chrono::minutes(3));
+  EXPECT_TRUE(played.status.ok()) << played.output;
+  const CommandResult evaluated =
+      RunEvaluator({"--checkpoint", run_.string(), "--episodes", "5"});
+  // episodes begin alike in this task, so few give nearly the same mean
+  const auto number_behind = [](const std::string& text,
+                                const std::string& label) {
+    return std::stod(text.substr(text.find(label) + label.size()));
+  };
+  EXPECT_NEAR(number_behind(played.output, "mean   "),
+              number_behind(evaluated.output, "return      "), 60.0);
+}
+
 // A model of the user's own is found beside the YAML file and kept whole with
 // the run, wherever the run is moved.
 TEST_F(TrainingTest, ARunKeepsItsModel) {
@@ -131,8 +185,7 @@ TEST_F(TrainingTest, ARunKeepsItsModel) {
   const auto mine = folder_.path() / "mine";
   std::filesystem::create_directories(mine / "assets");
   for (const char* name : {"skybox.xml", "visual.xml", "materials.xml"}) {
-    std::filesystem::copy_file(suite / "common" / name,
-                               mine / "assets" / name);
+    std::filesystem::copy_file(suite / "common" / name, mine / "assets" / name);
   }
   std::string model = ReadFile(suite / "cartpole.xml");
   for (size_t at = 0;

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "learner/learner.h"
+#include "programs/program.h"
+#include "programs/run_config.h"
+
+// The output of a learner: the lines of its log, and the frame around a learner
+// that no fleet has started.
+namespace replicant::programs {
+
+using Scalars = std::vector<std::pair<std::string, double>>;
+
+// Returns the line of a report: "step 6: 2.5 steps/s; loss 6.91, accuracy 0".
+// Of `scalars`, those of the last step, it names losses and accuracies. Waits
+// and frames are named in a run with actors.
+std::string ProgressText(const RunConfig& config,
+                         const learner::Progress& progress,
+                         const Scalars& scalars);
+
+// Prints the run's folder and writes its config.yaml. Throws IoError.
+void BeginAlone(const Invocation& invocation);
+
+// Prints the result of the run as a table: `first_step` is the step that the
+// learner began with, `seconds` the time since then. Throws IoError if the
+// run's folder cannot be read.
+void SummarizeAlone(const Invocation& invocation, learner::EndReason reason,
+                    int64_t first_step, const learner::Progress& last,
+                    const Scalars& scalars, double seconds);
+
+}  // namespace replicant::programs
