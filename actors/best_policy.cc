@@ -66,7 +66,7 @@ void BestPolicy::Offer(const EvaluationRecord& record,
     // a step that is there already was evaluated with other episodes
     std::filesystem::remove_all(path);
     runtime::SaveCheckpoint(
-        path, policy,
+        path, runtime::CopyVariables(policy),
         {.step = record.step,
          .metadata = {{kReturnKey, fmt::format("{}", record.mean)},
                       {agents::kAgentStepsKey, std::to_string(agent_steps)}}});

@@ -78,6 +78,9 @@ void CheckAddresses(const RunConfig& config) {
       throw ConfigError(fmt::format("{}: {} is that of {}, too; want another",
                                     key, endpoint, same->first));
     }
+    // a trial of an ipc path would leave its files behind; the service itself
+    // refuses one in use
+    if (!endpoint.starts_with("tcp://")) continue;
     rpc::ZmqContext context;
     try {
       rpc::ZmqSocket(context, rpc::SocketType::kRouter).Bind(endpoint);

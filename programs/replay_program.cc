@@ -51,7 +51,14 @@ int PrintStatus(const std::string& endpoint) {
 // The address of the service that --status names: an endpoint, or the folder of
 // a run, whose config.yaml holds every key.
 std::string StatusAddress(const std::string& given) {
-  if (!std::filesystem::exists(given)) return given;
+  if (given.find("://") != std::string::npos) return given;
+  if (!std::filesystem::exists(given)) {
+    throw IoError(
+        fmt::format("--status {}: neither an address, such as "
+                    "tcp://127.0.0.1:7001, nor the "
+                    "folder of a run",
+                    given));
+  }
   const std::filesystem::path run = fleet::RunFolder::Find(given);
   const auto document =
       config::Document::FromFile(fleet::RunFolder::ConfigFile(run));

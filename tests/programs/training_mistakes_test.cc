@@ -46,9 +46,10 @@ TEST_F(TrainingMistakesTest, AMistakeStartsNothing) {
   expect("replay.max_bytes=4GB", "hint: write 4e9 (bytes)");
   expect("agent.random_shift=4", "agent.random_shift: wants pixels");
   expect("replay.bind=tcp://*:0", "replay.bind");
-  expect("learner.parameter_bind=tcp://127.0.0.1:*",
-         "learner.parameter_bind: 'tcp://127.0.0.1:*' is a port that each start "
-         "chooses anew");
+  expect(
+      "learner.parameter_bind=tcp://127.0.0.1:*",
+      "learner.parameter_bind: 'tcp://127.0.0.1:*' is a port that each start "
+      "chooses anew");
 }
 
 // A file that may not grow is what a full disk looks like to its writer.
