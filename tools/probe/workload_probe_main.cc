@@ -11,6 +11,7 @@
 #include "core/config/command_line.h"
 #include "core/kernels/backend.h"
 #include "core/tensor/safetensors.h"
+#include "fleet/version.h"
 #include "learner/workloads/built_in.h"
 #include "tools/probe/probe.h"
 
@@ -117,6 +118,7 @@ int Main(int argc, char** argv) {
                          "what is multiplied and kept: f32 or bf16");
   command_line.AddFlag("--check_finite", &options.check_finite,
                        "name the first op that makes NaN or infinity (slow)");
+  command_line.AddVersion(fleet::Version());
   config::Arguments arguments = command_line.Parse(
       argc, argv, workloads.workloads()[0]->step_graph.describe());
   if (!arguments.text_to_print.empty()) {
