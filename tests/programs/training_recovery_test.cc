@@ -174,6 +174,22 @@ TEST_F(TrainingRecoveryTest, AResumeThatCannotWorkLeavesTheRunAlone) {
                   .status.ok());
 }
 
+// Whatever fails after the checks, config.yaml still fits the checkpoints.
+TEST_F(TrainingRecoveryTest, AResumeThatARoleRefusesKeepsTheConfiguration) {
+  ASSERT_TRUE(RunFleet({"evaluation.enabled=false"}).status.ok());
+  const std::string config = ReadFile(run_ / "config.yaml");
+  const CommandResult refused =
+      RunCommand({.command = {REPLICANT_FLEET, "--resume", run_.string(),
+                              "--set", "learner.limits.max_steps=80", "--set",
+                              "replay.tables.default.n_step=2", "--set",
+                              "fleet.restart.replay.budget=0"}},
+                 std::chrono::minutes(3));
+  EXPECT_EQ(refused.status.code, 1);
+  EXPECT_THAT(refused.output, HasSubstr("n_step"));
+  EXPECT_EQ(ReadFile(run_ / "config.yaml"), config);
+  EXPECT_FALSE(std::filesystem::exists(run_ / "config.new.yaml"));
+}
+
 // The newest checkpoint's part in the replay is damaged: the one before it
 // counts.
 TEST_F(TrainingRecoveryTest, ADamagedReplayGoesBackOneCheckpointMore) {
