@@ -58,6 +58,20 @@ replay::ReplayConfig ReadReplay(const std::string& yaml) {
       .config;
 }
 
+TEST(RunConfigTest, TheLearnerSamplesTheOneTableByItsName) {
+  const RunConfig config =
+      LoadRunConfig(
+          config::Document::FromText(
+              "run.yaml",
+              "replay: {tables: {main: {n_step: 5, discount: 0.9}}}\n"
+              "learner: {importance_exponent: 0.4}\n"),
+          Registry::BuiltIn())
+          .config;
+  EXPECT_EQ(config.sampled_table().name, "main");
+  EXPECT_EQ(config.discount(), 0.9);
+  EXPECT_EQ(config.learner.importance_exponent, 0.4);
+}
+
 // A service takes both; the clients of a run could use neither.
 TEST(CheckReplayTest, RefusesWhatTheClientsOfARunCannotUse) {
   EXPECT_NO_THROW(CheckReplay(ReadReplay("{}")));

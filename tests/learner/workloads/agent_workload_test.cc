@@ -253,7 +253,7 @@ TEST(AgentWorkloadTest, RefusesNumbersThatNoStepCanUse) {
     BanditTransitions bandit;
     D4pgOptions options = Options();
     if (is_hogwild) {
-      options.learner.replication.strategy = replicator::Strategy::kHogwild;
+      options.learner.replication.strategy = &replicator::Strategy::kHogwild;
       options.learner.replication.replicas = 2;
     }
     AgentWorkload workload = MakeWorkload(options, &bandit);
