@@ -125,7 +125,8 @@ void Beat(const replay::ShardConfig& config, const replay::ShardStatus& status,
   heartbeat->SetCounter("steps", static_cast<double>(status.inserted_steps));
   heartbeat->SetGauge("bytes", static_cast<double>(status.size_bytes));
   double num_items = 0.0;
-  const replay::WaitStatus* wait = nullptr;
+  const replay::WaitStatus* wait =
+      status.room_wait.is_waiting ? &status.room_wait : nullptr;
   for (const replay::TableStatus& table : status.tables) {
     num_items += static_cast<double>(table.size);
     for (const replay::WaitStatus* side :

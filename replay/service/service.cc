@@ -546,6 +546,7 @@ void Service::UpdateRates(Clock::TimePoint now) {
   if (seconds < 1.0) return;
   const ShardStatus status = shard_->Status();
   LogStalls(status);
+  LogNoRoom(status.room_wait);
   ServiceRates totals;
   totals.inserted_steps = static_cast<double>(status.inserted_steps);
   for (const TableStatus& table : status.tables) {
@@ -583,6 +584,20 @@ void Service::LogStalls(const ShardStatus& status) {
         "waits: {}",
         table.name, stalled.side, stalled.idle_s,
         stalled.last.empty() ? "nobody" : stalled.last, wait.who, wait.why);
+  }
+}
+
+// Logs once when step groups find no room for some time, and once when they do.
+void Service::LogNoRoom(const WaitStatus& wait) {
+  const bool lacks_room =
+      wait.is_waiting && wait.waiting_s >= ToSeconds(kStallTime);
+  if (lacks_room == lacks_room_) return;
+  lacks_room_ = lacks_room;
+  if (lacks_room) {
+    spdlog::warn("replay: {} waits for {:.1f} s: {}", wait.who, wait.waiting_s,
+                 wait.why);
+  } else {
+    spdlog::info("replay: there is room for step groups again");
   }
 }
 

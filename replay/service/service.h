@@ -158,6 +158,7 @@ class Service {
   void EndLate(Clock::TimePoint now);
   void UpdateRates(Clock::TimePoint now);
   void LogStalls(const ShardStatus& status);
+  void LogNoRoom(const WaitStatus& wait);
 
   Shard* const shard_;
   const ServiceOptions options_;
@@ -173,6 +174,7 @@ class Service {
   std::vector<std::deque<PendingBatch>> pending_batches_;  // by table
   std::vector<PeerMemory> memories_;
   std::unique_ptr<BatchEncoder> encoder_;   // null: the loop encodes
+  bool lacks_room_ = false;                 // as logged last
   std::vector<std::string> stalled_sides_;  // by table, as logged last
   ServiceCounts counts_;
   ServiceRates rates_;

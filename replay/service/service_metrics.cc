@@ -41,6 +41,9 @@ void ServiceMetrics::Update(const ShardStatus& shard,
   Value("held_bytes", "Bytes of steps held.", number(shard.size_bytes));
   Value("max_bytes", "Bytes of steps that may be held.",
         number(shard.max_bytes));
+  Value("room_wait_seconds",
+        "How long step groups have found no room in memory.",
+        shard.room_wait.waiting_s);
   Value("disk_bytes", "Bytes of the disk tier's files.",
         number(shard.disk_bytes));
   Total("disk_errors", "Step groups that the disk tier could not take.",

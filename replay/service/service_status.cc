@@ -88,7 +88,8 @@ std::string ToJson(const ShardStatus& shard, const ServiceCounts& counts,
        {{"bytes", shard.size_bytes},
         {"max_bytes", shard.max_bytes},
         {"groups", shard.num_groups},
-        {"shared_bytes", counts.shared_memory_bytes}}},
+        {"shared_bytes", counts.shared_memory_bytes},
+        {"wait", ToObject(shard.room_wait)}}},
       {"disk",
        {{"bytes", shard.disk_bytes},
         {"max_bytes", shard.max_disk_bytes},
@@ -153,6 +154,7 @@ std::string StatusText(const std::string& text) {
         status.at("network").at("peers").get<int64_t>(),
         status.at("writers").get<int64_t>(),
         status.at("network").at("unanswered").get<int64_t>());
+    out += WaitText("inserts", memory.at("wait"));
     const json& disk = status.at("disk");
     if (disk.at("max_bytes").get<int64_t>() > 0) {
       out += fmt::format(

@@ -208,7 +208,7 @@ bool Shard::Admit(uint64_t id, Writer& writer) {
     }
     if (!items.empty()) {
       is_done = false;
-      state.insert_wait.NoteRefused(fmt::format("writer {}", id),
+      state.insert_wait.NoteRefused(fmt::format("writer {:#x}", id),
                                     clock_->Now());
     }
   }
@@ -243,7 +243,11 @@ InsertResult Shard::InsertLocked(uint64_t id, uint64_t sequence,
   }
   const auto bytes =
       static_cast<int64_t>(group->block.size()) + kGroupOverheadBytes;
-  if (!MakeRoom(bytes)) return InsertResult::kNoRoom;
+  if (!MakeRoom(bytes)) {
+    room_wait_.NoteRefused(fmt::format("writer {:#x}", id), clock_->Now());
+    return InsertResult::kNoRoom;
+  }
+  room_wait_.NoteAdmitted();
 
   const StepGroupView& view = group->view;
   if (!Prepare(writer, view)) {
@@ -372,6 +376,7 @@ void Shard::CloseWriter(uint64_t writer) {
   ForgetOpenEpisode(found->second);
   ForgetWaitingItems(found->second);
   found->second.assemblers.clear();
+  room_wait_.NoteAdmitted();
   // end the waits of tables for which no other writer waits
   for (size_t i = 0; i < tables_.size(); ++i) {
     const bool is_any_waiting =
@@ -474,6 +479,26 @@ StalledSide Shard::StalledSideOf(const TableState& state) const {
                  : state.sample_wait.waiting_s(now)};
 }
 
+int64_t Shard::NumOpenWriters() const {
+  return std::count_if(writers_.begin(), writers_.end(), [](const auto& entry) {
+    return !entry.second.assemblers.empty();
+  });
+}
+
+std::string Shard::WhyNoRoom() const {
+  int64_t num_holding = 0;
+  for (const auto& [id, writer] : writers_) {
+    const bool has_waiting =
+        std::any_of(writer.waiting.begin(), writer.waiting.end(),
+                    [](const auto& items) { return !items.empty(); });
+    if (writer.is_open || has_waiting) ++num_holding;
+  }
+  return fmt::format(
+      "no room: open episodes and waiting items of {} writers hold {} of "
+      "max_bytes {}; hint: raise replay.max_bytes",
+      num_holding, store_.memory_bytes(), config_.max_bytes);
+}
+
 ShardStatus Shard::Status() const {
   MutexLock lock(mutex_);
   ShardStatus status = counts_;
@@ -498,6 +523,9 @@ ShardStatus Shard::Status() const {
          .stalled = StalledSideOf(state)});
   }
   status.size_bytes = store_.memory_bytes();
+  if (room_wait_.is_waiting()) {
+    status.room_wait = StatusOf(room_wait_, WhyNoRoom());
+  }
   status.num_groups_on_disk = store_.num_on_disk();
   if (const DiskTier* disk = store_.disk(); disk != nullptr) {
     status.disk_bytes = disk->size_bytes();
@@ -505,9 +533,7 @@ ShardStatus Shard::Status() const {
   }
   status.max_bytes = config_.max_bytes;
   status.num_groups = store_.num_groups();
-  for (const auto& [id, writer] : writers_) {
-    if (!writer.assemblers.empty()) ++status.num_writers;
-  }
+  status.num_writers = NumOpenWriters();
   return status;
 }
 

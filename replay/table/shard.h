@@ -84,6 +84,9 @@ inline constexpr Clock::Duration kStallTime = std::chrono::seconds(2);
 struct ShardStatus {
   std::vector<TableStatus> tables;
   int64_t size_bytes = 0, max_bytes = 0;  // of memory
+  // Set while step groups find no room in it, although nothing is left that
+  // could be evicted.
+  WaitStatus room_wait;
   int64_t disk_bytes = 0, max_disk_bytes = 0;
   int64_t num_groups = 0, num_writers = 0;
   int64_t num_groups_on_disk = 0;
@@ -259,6 +262,9 @@ class Shard {
                        SampledBatch* batch) REQUIRES(mutex_);
   WaitStatus StatusOf(const WaitRecord& record, std::string why) const
       REQUIRES(mutex_);
+  int64_t NumOpenWriters() const REQUIRES(mutex_);
+  // Who holds the memory that step groups wait for.
+  std::string WhyNoRoom() const REQUIRES(mutex_);
   StalledSide StalledSideOf(const TableState& state) const REQUIRES(mutex_);
   TableState& TableAt(int64_t table) REQUIRES(mutex_);
   int64_t NumSteps() const REQUIRES(mutex_) {
@@ -281,6 +287,7 @@ class Shard {
   // the vector itself never changes
   std::vector<TableState> tables_;
   std::map<uint64_t, Writer> writers_ GUARDED_BY(mutex_);
+  WaitRecord room_wait_ GUARDED_BY(mutex_);
   ShardStatus counts_ GUARDED_BY(mutex_);  // only its counters are used
 };
 

@@ -1,5 +1,6 @@
 #include "replay/service/service.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -18,6 +19,7 @@ using replicant::testing::OwnAddress;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::EpisodeMaker;
+using ::testing::HasSubstr;
 using testing::RunningService;
 
 // Sent once, however slow this machine is.
@@ -340,6 +342,38 @@ TEST(ReplayServiceTest, ABadStepGroupIsRefusedAndWhatCameBeforeItStays) {
   EXPECT_EQ(service.shard().LastSequence(5), 1u);
 }
 
+TEST(ReplayServiceTest, SaysThatOpenEpisodesLeaveNoRoom) {
+  const EpisodeMaker maker;
+  ShardConfig config = ConfigOf(maker, kFromOne);
+  config.max_bytes = 4000;
+  RunningService service(config);
+  Caller caller(service.endpoint());
+  EXPECT_TRUE(caller.Status()["memory"]["wait"].is_null());
+  uint64_t writer = 0;
+  InsertState state = InsertState::kTaken;
+  while (state == InsertState::kTaken) {
+    ++writer;
+    state = caller.Insert({.writer = writer}, {maker.Groups(1, 8)[0]}).state;
+  }
+  EXPECT_EQ(state, InsertState::kNoRoom);
+  nlohmann::json status = caller.Status();
+  nlohmann::json wait = status["memory"]["wait"];
+  EXPECT_EQ(wait["who"], fmt::format("writer {:#x}", writer));
+  EXPECT_EQ(wait["why"],
+            fmt::format("no room: open episodes and waiting items of {} "
+                        "writers hold {} of max_bytes 4000; hint: raise "
+                        "replay.max_bytes",
+                        writer - 1, status["memory"]["bytes"].get<int64_t>()));
+  EXPECT_THAT(StatusText(status.dump()),
+              HasSubstr(fmt::format("  inserts wait, writer {:#x} first, for ",
+                                    writer)));
+  EXPECT_EQ(caller.ErrorOf(kCloseWriterKind, CloseWriterRequest{1}.Encode()),
+            "none");
+  EXPECT_EQ(caller.Insert({.writer = writer}, {maker.Groups(1, 8)[0]}).state,
+            InsertState::kTaken);
+  EXPECT_TRUE(caller.Status()["memory"]["wait"].is_null());
+}
+
 TEST(ReplayServiceTest, TheStatusCanBeReadByPeople) {
   const EpisodeMaker maker;
   RunningService service(ConfigOf(maker, kTight));
@@ -347,7 +381,7 @@ TEST(ReplayServiceTest, TheStatusCanBeReadByPeople) {
   caller.Insert({.writer = 5}, maker.Groups(1, 8));
   const std::string text = StatusText(caller.Status().dump());
   EXPECT_NE(text.find("table 't': 6 of 1000 items, 6 inserts, 0 samples, error "
-                      "4.0\n  inserts wait, writer 5 first, for "),
+                      "4.0\n  inserts wait, writer 0x5 first, for "),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("samples lag: 6 inserts and 0 samples"),

@@ -79,7 +79,7 @@ TEST(ShardTest, AWriterWaitsForSamplesAndItsItemsAreNotLost) {
   clock.Advance(seconds(5));
   const WaitStatus wait = shard.Status().tables[0].insert_wait;
   EXPECT_TRUE(wait.is_waiting);
-  EXPECT_EQ(wait.who, "writer 7");
+  EXPECT_EQ(wait.who, "writer 0x7");
   EXPECT_EQ(wait.waiting_s, 5.0);
   EXPECT_EQ(wait.why,
             "samples lag: 6 inserts and 0 samples, 4.0 samples behind 1 per "
