@@ -22,6 +22,16 @@ constexpr double kLongDiskWaitS = 10.0;
 constexpr auto kRecent = std::chrono::minutes(1);
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
+// "learner: actors wait 45% (reason)" and its shorter forms.
+std::vector<std::string> Forms(const std::string& limit,
+                               const std::string& waiting, double share,
+                               const std::string& reason) {
+  const std::string sides =
+      fmt::format("{}: {} {:.0f}%", limit, waiting, 100.0 * share);
+  if (reason.empty()) return {sides, limit};
+  return {fmt::format("{} ({})", sides, reason), sides, limit};
+}
+
 }  // namespace
 
 void FleetStatus::Update(const std::vector<Supervisor::RoleView>& roles,
@@ -228,16 +238,18 @@ std::vector<std::string> FleetStatus::LimitForms() const {
   const double producer_share = WaitingShare(producer_);
   const double share = std::max(consumer_share, producer_share);
   if (share < kLeastShare) return {"none"};
+  // at times both sides wait at once, and neither is held up by the other
+  if (consumer_share + producer_share > 1.0) {
+    return Forms(buffer_, fmt::format("{} and {}s wait", consumer_, producer_),
+                 std::min(consumer_share, producer_share), Reason(buffer_));
+  }
   // the side that waits is held up by the other one
   const bool is_consumer = consumer_share >= producer_share;
   const std::string reason = Reason(is_consumer ? consumer_ : producer_);
   const std::string side = is_consumer ? producer_ + "s" : consumer_;
   const std::string waiting =
       is_consumer ? consumer_ + " waits" : producer_ + "s wait";
-  const std::string sides =
-      fmt::format("{}: {} {:.0f}%", side, waiting, 100.0 * share);
-  if (reason.empty()) return {sides, side};
-  return {fmt::format("{} ({})", sides, reason), sides, side};
+  return Forms(side, waiting, share, reason);
 }
 
 void FleetStatus::AddTo(metrics::ProgressLine& line,

@@ -77,6 +77,8 @@ class FleetStatus {
   //   "learner-0 starts", "actor-1 restarts in 4 s (exit code 3)"
   //   "actors: learner waits 60% (replay holds 200 of 1000 items)"
   //   "learner: actors wait 80% (samples per insert)"
+  //   "replay: learner and actors wait 90% (no room: ...)"
+  //                    when at times both sides wait at once
   //   "none"           when both sides wait less than 5 % of the time
   //
   // The roles that produce and consume data wait for each other (DataFlow). If

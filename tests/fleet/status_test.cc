@@ -105,6 +105,22 @@ TEST_F(FleetStatusTest, TheSideThatDoesNotWaitIsTheLimit) {
             "learner: actors wait 45% (samples per insert 32 reached)");
 }
 
+TEST_F(FleetStatusTest, WhereBothSidesWaitTheBufferIsTheLimit) {
+  roles_ = {{.id = {"actor", 0}, .data_flow = DataFlow::kProduces},
+            {.id = {"replay", 0}, .data_flow = DataFlow::kBuffers},
+            {.id = {"learner", 0}, .data_flow = DataFlow::kConsumes}};
+  Heartbeat& learner = Beat("learner", 0);
+  Heartbeat& actor = Beat("actor", 0);
+  Beat("replay", 0).reason = "no room";
+  actor.reason = "replay: waits";
+  for (int i = 0; i < 12; ++i) {
+    learner.waiting_s += 1.0;
+    actor.waiting_s += 0.8;
+    Update();
+  }
+  EXPECT_EQ(status_.Limit(), "replay: learner and actors wait 80% (no room)");
+}
+
 TEST_F(FleetStatusTest, ARoleThatIsNotThereIsTheLimit) {
   roles_ = {{.id = {"actor", 1},
              .phase = RolePhase::kBackingOff,
