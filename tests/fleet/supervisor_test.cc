@@ -420,6 +420,7 @@ TEST_F(SupervisorTest, ARoleThatCompletesTheRunMaySayWhy) {
 // Would catch a full disk that ends a run whose learner has failed once.
 TEST_F(SupervisorTest, ARestartNeedsNoDisk) {
   StartAll();
+  folder_.AwaitDisk(seconds(60));
   // neither the state nor a new log can be written
   std::filesystem::remove(folder_.path() / "state.yaml");
   std::filesystem::create_directories(folder_.path() / "state.yaml" / "x");
