@@ -18,9 +18,9 @@
 namespace replicant::rpc {
 namespace {
 
+using replicant::testing::MessageOf;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using replicant::testing::MessageOf;
 
 constexpr Clock::Duration kLong = seconds(10);
 constexpr Clock::Duration kNoWait{0};
