@@ -60,12 +60,11 @@ replay::ReplayConfig ReadReplay(const std::string& yaml) {
 
 TEST(RunConfigTest, TheLearnerSamplesTheOneTableByItsName) {
   const RunConfig config =
-      LoadRunConfig(
-          config::Document::FromText(
-              "run.yaml",
-              "replay: {tables: {main: {n_step: 5, discount: 0.9}}}\n"
-              "learner: {importance_exponent: 0.4}\n"),
-          Registry::BuiltIn())
+      LoadRunConfig(config::Document::FromText(
+                        "run.yaml",
+                        "replay: {tables: {main: {n_step: 5, discount: 0.9}}}\n"
+                        "learner: {importance_exponent: 0.4}\n"),
+                    Registry::BuiltIn())
           .config;
   EXPECT_EQ(config.sampled_table().name, "main");
   EXPECT_EQ(config.discount(), 0.9);
