@@ -284,14 +284,15 @@ void Server::HandleRequest(ReplyTo reply_to, Envelope envelope,
     return;
   }
   const bool is_one_way = envelope.header.has(kOneWay);
-  std::unordered_map<uint64_t, uint64_t>& of_peer =
-      unanswered_of_peer_[peer.id];
-  if (const auto first = of_peer.find(envelope.header.request_id);
-      first != of_peer.end() && !is_one_way) {
-    // sent again: the answer that comes goes where the client is now
-    ++counters_.repeated;
-    unanswered_.at(first->second).reply_to = std::move(reply_to);
-    return;
+  if (const auto of_peer = unanswered_of_peer_.find(peer.id);
+      of_peer != unanswered_of_peer_.end() && !is_one_way) {
+    const auto first = of_peer->second.find(envelope.header.request_id);
+    if (first != of_peer->second.end()) {
+      // sent again: the answer that comes goes where the client is now
+      ++counters_.repeated;
+      unanswered_.at(first->second).reply_to = std::move(reply_to);
+      return;
+    }
   }
   if (const std::string why = Busy(peer.id);
       !why.empty() && handler->second.answers == Answers::kLater) {
@@ -307,7 +308,8 @@ void Server::HandleRequest(ReplyTo reply_to, Envelope envelope,
   request.payload = std::move(envelope.payload);
 
   const uint64_t token = ++last_token_;
-  of_peer[request.request_id] = token;
+  // a one-way message leaves nothing to answer, and may have any id
+  if (!is_one_way) unanswered_of_peer_[peer.id][request.request_id] = token;
   unanswered_.emplace(token, Unanswered{std::move(reply_to), request.is_one_way,
                                         Now() + options_.reply_timeout});
   try {
@@ -358,6 +360,7 @@ std::optional<Server::Unanswered> Server::TakeUnanswered(uint64_t token) {
   auto taken = unanswered_.extract(token);
   if (taken.empty()) return std::nullopt;
   Unanswered request = std::move(taken.mapped());
+  if (request.is_one_way) return request;
   const auto of_peer = unanswered_of_peer_.find(request.reply_to.sender_id);
   of_peer->second.erase(request.reply_to.request_id);
   if (of_peer->second.empty()) unanswered_of_peer_.erase(of_peer);

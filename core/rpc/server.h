@@ -225,7 +225,7 @@ class Server {
   std::function<void()> on_end_;
   Peers peers_;
   std::unordered_map<uint64_t, Unanswered> unanswered_;  // by token
-  // the same by peer and request: the token
+  // those that are not one-way, by peer and request: the token
   std::unordered_map<uint64_t, std::unordered_map<uint64_t, uint64_t>>
       unanswered_of_peer_;
   uint64_t last_token_ = 0;

@@ -478,6 +478,32 @@ TEST(ServerTest, AProbeFindsAConnectionThatIsGone) {
   EXPECT_TRUE(is_lost);
 }
 
+TEST(ServerTest, AOneWayMessageMayHaveTheIdOfAWaitingRequest) {
+  std::vector<Responder> waiting;
+  const auto set_up = [&](Server& server) {
+    SetUpEcho(server);
+    server.Handle(kLater, [&](Request& /*request*/, Responder responder) {
+      waiting.push_back(responder);
+    });
+  };
+  RunningServer server(TestProtocol(), kAddress, set_up, TestOptions());
+  RawClient client(server.endpoint());
+  client.Hello();
+  client.Send(RawClient::MakeHeader(kLater, 5), {});
+  Header one_way = RawClient::MakeHeader(kEcho, 5);
+  one_way.flags = kOneWay;
+  client.Send(one_way, {});
+  // the request is still known as unanswered: a repetition is not handled
+  client.Send(RawClient::MakeHeader(kLater, 5), {});
+  client.Send(RawClient::MakeHeader(kHeartbeatKind, 6), {});
+  EXPECT_EQ(client.Receive().header.request_id, 6u);
+  EXPECT_EQ(server.metrics().repeated, 1u);
+  server.server().Post([&] {
+    for (const Responder& responder : waiting) responder.Reply({});
+  });
+  EXPECT_EQ(client.Receive().header.request_id, 5u);
+}
+
 TEST(ServerTest, OneWayMessageIsHandledAndNotAnswered) {
   RunningServer server(TestProtocol(), kAddress, SetUpEcho, TestOptions());
   RawClient client(server.endpoint());
