@@ -112,6 +112,7 @@ TEST_F(RunFolderTest, AChangedConfigurationCountsOnceTheRunHasStartedWithIt) {
   {
     RunFolder started = RunFolder::Resume(path_, "run:\n  seed: 9\n");
     started.AdoptConfig();
+    started.AwaitDisk(std::chrono::seconds(60));
     EXPECT_EQ(File("config.yaml"), "run:\n  seed: 9\n");
     // a role that starts again reads it
     EXPECT_EQ(File("config.new.yaml"), "run:\n  seed: 9\n");

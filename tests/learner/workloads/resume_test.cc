@@ -165,6 +165,11 @@ void ExpectSameShards(replay::Shard& a, replay::Shard& b) {
   }
 }
 
+void CopyRun(const std::filesystem::path& from,
+             const std::filesystem::path& to) {
+  std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
+}
+
 TEST(ResumeTest, AllPartsOfARunGoOnFromOneStep) {
   const TemporaryFolder folder;
   LearnerConfig config{.parameter_bind = ""};
@@ -177,13 +182,18 @@ TEST(ResumeTest, AllPartsOfARunGoOnFromOneStep) {
   EXPECT_EQ(first->shard().Status().tables[0].samples, 37 * 16);
   EXPECT_EQ(first->shard().Status().tables[0].updates, 37 * 16);
 
+  // the first one holds its folder
+  const TemporaryFolder copy, another_copy;
+  CopyRun(folder.path(), copy.path());
+  CopyRun(folder.path(), another_copy.path());
+
   // before a learner draws from it
   replay::Shard restored(Roles::ShardOf(), &Clock::Real());
   const replay::Checkpointer checkpointer(
-      {.folder = folder.path() / "replay", .restore_id = 1}, &restored);
+      {.folder = copy.path() / "replay", .restore_id = 1}, &restored);
   ExpectSameShards(restored, first->shard());
 
-  auto second = std::make_unique<Roles>(folder.path(), config);
+  auto second = std::make_unique<Roles>(another_copy.path(), config);
   EXPECT_EQ(second->learner().step(), 37);
   ExpectSameVariables(first->workload().variables(),
                       second->workload().variables());
@@ -220,8 +230,8 @@ TEST(ResumeTest, TheFrameLimitCountsWhatTheReplayTells) {
   const TemporaryFolder folder;
   LearnerConfig config{.parameter_bind = ""};
   config.limits.max_frames = 5 * 40 * 4;
-  Roles roles(folder.path(), config, 5);
-  EXPECT_EQ(roles.learner().Run(), EndReason::kFrameLimit);
+  EXPECT_EQ(Roles(folder.path(), config, 5).learner().Run(),
+            EndReason::kFrameLimit);
   Roles resumed(folder.path(), config);
   const int64_t step = resumed.learner().step();
   EXPECT_EQ(resumed.learner().Run(), EndReason::kFrameLimit);
