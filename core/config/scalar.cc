@@ -303,10 +303,10 @@ template <typename T>
 std::string RangeText(const Range<T>& range, bool has_min, bool has_max,
                       std::string (*text)(T)) {
   if (has_min && has_max) {
-    return "[" + text(range.min) + ", " + text(range.max) + "]";
+    return fmt::format("[{}, {}]", text(range.min), text(range.max));
   }
-  if (has_min) return ">= " + text(range.min);
-  if (has_max) return "<= " + text(range.max);
+  if (has_min) return fmt::format(">= {}", text(range.min));
+  if (has_max) return fmt::format("<= {}", text(range.max));
   return "";
 }
 

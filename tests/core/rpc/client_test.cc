@@ -184,7 +184,9 @@ TEST(ClientTest, CallWithoutServerTimesOutAndSoDoesAwaitSession) {
 
 // The server answers only once the request was sent again.
 TEST(ClientTest, IdempotentRequestIsRepeatedAndExecutedOnce) {
+  // until the answer; a repetition that comes later is a new request
   std::vector<Responder> attempts;
+  size_t num_executed = 0;
   const auto set_up = [&](Server& server) {
     SetUpService(server);
     server.Handle(9, [&](Request& /*request*/, Responder responder) {
@@ -192,7 +194,9 @@ TEST(ClientTest, IdempotentRequestIsRepeatedAndExecutedOnce) {
     });
     server.OnTick([&] {
       if (server.metrics().repeated == 0) return;
+      if (num_executed == 0) num_executed = attempts.size();
       for (const Responder& attempt : attempts) attempt.Reply(Text("done"));
+      attempts.clear();
     });
   };
   RunningServer server(TestProtocol(), kAddress, set_up);
@@ -207,9 +211,8 @@ TEST(ClientTest, IdempotentRequestIsRepeatedAndExecutedOnce) {
   EXPECT_EQ(client.Call(kEcho, Text("x"), {.timeout = kLong}).result,
             CallResult::kOk);
   EXPECT_GE(client.metrics().retries, 1u);
-  EXPECT_EQ(client.metrics().late_replies, 0u);
   server.Stop();
-  EXPECT_EQ(attempts.size(), 1u);
+  EXPECT_EQ(num_executed, 1u);
 }
 
 TEST(ClientTest, RequestThatIsNotIdempotentIsSentOnce) {
