@@ -187,8 +187,9 @@ void HeartbeatSender::Beat(Clock::Duration timeout, bool is_last) {
       HandleReply(client_->Wait(*done));
       if (*done == *id) return;
     }
-  } catch (const CommError& e) {
-    // a supervisor of another version does not end the role
+  } catch (const std::exception& e) {
+    // a supervisor of another version does not end the role, and nothing else
+    // ends its heartbeats
     if (last_problem_ != e.what()) spdlog::warn("heartbeat: {}", e.what());
     last_problem_ = e.what();
   }
