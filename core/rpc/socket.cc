@@ -182,7 +182,10 @@ void ZmqSocket::SetOptions(const SocketOptions& options) {
   SetOption(ZMQ_IPV6, options.use_ipv6 ? 1 : 0);
   ZMQ_CALL(zmq_setsockopt(handle_, ZMQ_MAXMSGSIZE, &options.max_part_bytes,
                           sizeof(options.max_part_bytes)));
-  if (type_ == SocketType::kRouter) SetOption(ZMQ_ROUTER_MANDATORY, 1);
+  if (type_ == SocketType::kRouter) {
+    SetOption(ZMQ_ROUTER_MANDATORY, 1);
+    SetOption(ZMQ_TCP_MAXRT, options.unread_timeout_s * 1000);
+  }
   if (type_ == SocketType::kXPub) SetOption(ZMQ_XPUB_VERBOSE, 1);
   SetCurve(options.curve);
 }

@@ -80,6 +80,10 @@ struct SocketOptions {
   // queue stays full.
   int tcp_keepalive_idle_s = 5;
   int tcp_keepalive_interval_s = 2;
+  // ROUTER: a TCP connection whose peer reads nothing, or acknowledges nothing,
+  // of what waits for it is lost after so many seconds (TCP_USER_TIMEOUT), and
+  // what waited is dropped.
+  int unread_timeout_s = 60;
   // Accept and connect IPv6 as well as IPv4.
   bool use_ipv6 = false;
   CurveRole curve = {};

@@ -33,7 +33,8 @@ struct Batch {
   std::vector<int64_t> times_sampled;
   std::vector<ItemKey> keys;
   std::vector<int32_t> shards;  // index of the endpoint that it came from
-  // Number of steps that all writers had inserted at the last draw.
+  // Number of steps that all writers had inserted at the last draw, those
+  // included that the reader saw counted before a service was restarted.
   int64_t total_steps = 0;
   // The shared memory that holds the buffers, if a reader shares them.
   std::shared_ptr<rpc::SharedMemory> memory;

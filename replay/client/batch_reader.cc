@@ -52,6 +52,11 @@ BatchReader::BatchReader(BatchReaderOptions options)
   client.name = options_.name;
   client.socket.curve = options_.curve;
   for (const std::string& endpoint : options_.endpoints) {
+    const size_t index = shards_.size();
+    client.on_session_change = [this, index](uint64_t /*old*/,
+                                             uint64_t /*current*/) {
+      shards_[index].is_restarted = true;
+    };
     Shard shard;
     shard.endpoint = endpoint;
     shard.client =

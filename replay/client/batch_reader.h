@@ -149,7 +149,11 @@ class BatchReader : public BatchSource {
     Clock::TimePoint next_check;  // while it is not checked
     Clock::TimePoint down_until;  // its last request was lost
     double mass = 1.0;
+    // of all services behind this endpoint so far
     int64_t total_steps = 0;
+    // what services before this one had counted and it has not
+    int64_t lost_steps = 0;
+    bool is_restarted = false;  // no answer since
     std::map<rpc::Client::RequestId, SampleInFlight> in_flight;
     std::optional<rpc::Client::RequestId> checkpoint_request;
   };

@@ -227,7 +227,11 @@ int64_t BatchReader::TakeReply(Shard& shard, int32_t index,
     shard.down_until = Clock::Real().Now() + kRetryInterval;
   }
   if (message.table_mass() > 0.0) shard.mass = message.table_mass();
-  shard.total_steps = message.total_steps();
+  if (std::exchange(shard.is_restarted, false)) {
+    shard.lost_steps =
+        std::max<int64_t>(0, shard.total_steps - message.total_steps());
+  }
+  shard.total_steps = message.total_steps() + shard.lost_steps;
   const int64_t taken = message.size();
   if (taken > in_flight.count) {
     throw CommError(fmt::format("{}: {} items, {} were requested",

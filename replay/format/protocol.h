@@ -41,7 +41,7 @@ inline constexpr uint32_t kMaxGroupsPerInsert = 4096;
 inline constexpr uint32_t kMaxItemsPerBatch = 65536;
 inline constexpr uint32_t kMaxUpdatesPerMessage = 65536;
 inline constexpr uint32_t kMaxStatusBytes = 1 << 20;
-inline constexpr uint64_t kMaxSteps = uint64_t{1} << 62;
+inline constexpr uint64_t kMaxSteps = uint64_t{1} << 40;
 // Longest time that a request may wait for its answer.
 inline constexpr uint32_t kMaxWaitMs = 30'000;
 

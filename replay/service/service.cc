@@ -36,6 +36,9 @@ constexpr auto kCheckpointTimeout = std::chrono::hours(1);
 // Shared blocks of one reader: one per prefetched batch, and some that it is
 // about to withdraw.
 constexpr int64_t kMaxMemoriesPerPeer = 64;
+constexpr size_t kMaxWriters = 65536;
+// Time for the first writer and the first reader to come.
+constexpr auto kStartTime = std::chrono::seconds(30);
 
 }  // namespace
 
@@ -44,6 +47,7 @@ Service::Service(Shard* shard, ServiceOptions options, Clock* clock)
       options_(options),
       clock_(clock),
       pending_batches_(static_cast<size_t>(shard->num_tables())),
+      backlog_(options.max_unread_bytes),
       rates_since_(clock->Now()) {
   if (options_.credits < 1 || options_.credits > kMaxGroupsPerInsert) {
     throw InvalidArgument(
@@ -180,13 +184,27 @@ uint32_t Service::CreditsOf(const Writer& writer) const {
   return options_.credits - std::min(options_.credits, writer.unadmitted);
 }
 
+Service::Writer* Service::FindOrAddWriter(uint64_t id) {
+  const auto known = writers_.find(id);
+  if (known != writers_.end()) return &known->second;
+  return writers_.size() < kMaxWriters ? &writers_[id] : nullptr;
+}
+
 void Service::HandleInsert(Request& request, Responder responder) {
   const InsertRequest insert = InsertRequest::Decode(request.payload);
   ++counts_.inserts;
-  Writer& writer = writers_[insert.writer];
-  writer.peer = request.peer_id;
+  Writer* const writer = FindOrAddWriter(insert.writer);
+  if (writer == nullptr) {
+    responder.ReplyError(
+        rpc::ErrorCode::kBusy,
+        fmt::format("replay.insert: the service has its limit of {} writers "
+                    "that were not closed",
+                    kMaxWriters));
+    return;
+  }
+  writer->peer = request.peer_id;
   NoteLostSteps(insert);
-  PendingAck pending{insert.writer, Take(insert, writer), {}, responder};
+  PendingAck pending{insert.writer, Take(insert, *writer), {}, responder};
   const bool must_wait =
       pending.ack.credits == 0 && insert.wait_ms > 0 && !is_closed_;
   if (must_wait) {
@@ -273,23 +291,22 @@ void Service::Answer(const PendingAck& pending) {
 
 void Service::HandleCloseWriter(Request& request, Responder responder) {
   const auto close = CloseWriterRequest::Decode(request.payload);
-  CloseWriter(close.writer);
+  CloseWriters({close.writer});
   responder.Reply({});
   Pump();
 }
 
-void Service::CloseWriter(uint64_t id) {
-  shard_->CloseWriter(id);
-  writers_.erase(id);
-  std::erase(waiting_writers_, id);
-  // its steps are in the shard and no item waits any more
-  for (PendingAck& pending : pending_acks_) {
-    if (pending.writer != id) continue;
+void Service::CloseWriters(const std::vector<uint64_t>& ids) {
+  shard_->CloseWriters(ids);
+  for (const uint64_t id : ids) writers_.erase(id);
+  std::erase_if(waiting_writers_,
+                [this](uint64_t id) { return !writers_.contains(id); });
+  // the steps are in the shard and no item waits any more
+  std::erase_if(pending_acks_, [this](PendingAck& pending) {
+    if (writers_.contains(pending.writer)) return false;
     pending.ack.credits = options_.credits;
     Answer(pending);
-  }
-  std::erase_if(pending_acks_, [id](const PendingAck& pending) {
-    return pending.writer == id;
+    return true;
   });
 }
 
@@ -297,10 +314,18 @@ void Service::NoteLostSteps(const InsertRequest& request) {
   const int64_t lost = shard_->NoteStepsOf(
       request.writer, static_cast<int64_t>(request.base_steps));
   if (lost == 0) return;
+  lost_steps_ += lost;
+  ++num_losers_;
+}
+
+// One line for all writers that came back since the last.
+void Service::LogLostSteps() {
+  if (num_losers_ == 0) return;
   spdlog::warn(
-      "replay: {} steps of writer {:#x} are lost: they were acknowledged by a "
+      "replay: {} steps of {} writers are lost: they were acknowledged by a "
       "service before this one, after its last checkpoint",
-      lost, request.writer);
+      lost_steps_, num_losers_);
+  lost_steps_ = num_losers_ = 0;
 }
 
 void Service::ForgetAbsentWriters() {
@@ -310,13 +335,13 @@ void Service::ForgetAbsentWriters() {
   for (const auto& [id, writer] : writers_) {
     if (writer.peer == 0) absent.push_back(id);
   }
-  for (const uint64_t id : absent) {
-    spdlog::warn(
-        "replay: writer {:#x} did not come back: its open episode is dropped",
-        id);
-    CloseWriter(id);
-    ++counts_.expired_writers;
-  }
+  if (absent.empty()) return;
+  spdlog::warn(
+      "replay: {} writers did not come back after the restart: their open "
+      "episodes are dropped",
+      absent.size());
+  CloseWriters(absent);
+  counts_.expired_writers += static_cast<int64_t>(absent.size());
 }
 
 void Service::HandlePeerExpired(const rpc::Peer& peer) {
@@ -327,17 +352,14 @@ void Service::HandlePeerExpired(const rpc::Peer& peer) {
   // one line for the client, however many writers it has, and none for one that
   // leaves nothing behind
   const std::vector<uint64_t> open = shard_->OpenWriters();
-  const auto num_open = std::ranges::count_if(gone, [&](uint64_t id) {
-    return std::ranges::find(open, id) != open.end();
-  });
+  const auto num_open = std::ranges::count_if(
+      gone, [&](uint64_t id) { return std::ranges::binary_search(open, id); });
   if (num_open > 0) {
     spdlog::warn("replay: '{}' is silent: {} open episodes are dropped",
                  peer.name, num_open);
   }
-  for (const uint64_t id : gone) {
-    CloseWriter(id);
-    ++counts_.expired_writers;
-  }
+  CloseWriters(gone);
+  counts_.expired_writers += static_cast<int64_t>(gone.size());
   for (size_t t = 0; t < pending_batches_.size(); ++t) {
     auto& batches = pending_batches_[t];
     const size_t num_gone =
@@ -423,11 +445,26 @@ void Service::HandleUpdate(Request& request, Responder responder) {
   Pump();
 }
 
+std::shared_ptr<const ReaderBacklog::Share> Service::BacklogOf(
+    int64_t table, const PendingBatch& pending) {
+  // what is written to shared memory does not wait in this process
+  if (pending.target) return nullptr;
+  const ShardConfig& config = shard_->config();
+  const int64_t stack = config.tables[static_cast<size_t>(table)].n_step.stack;
+  const StepShape& shape = config.shape;
+  return backlog_.Add(
+      pending.peer,
+      static_cast<int64_t>(pending.batch.items.size()) *
+          (2 * (shape.observation_bytes + stack * shape.frame_bytes) +
+           shape.action_bytes));
+}
+
 void Service::Answer(int64_t table, PendingBatch& pending, BatchState state) {
   const ShardConfig& config = shard_->config();
   ++(state == BatchState::kFull ? counts_.batches : counts_.partial_batches);
   if (pending.target) ++counts_.memory_batches;
   const auto num_items = static_cast<int64_t>(pending.batch.items.size());
+  const auto share = BacklogOf(table, pending);
   EncodeJob job{std::move(pending.batch),
                 state,
                 config.shape,
@@ -437,15 +474,18 @@ void Service::Answer(int64_t table, PendingBatch& pending, BatchState state) {
   const Responder responder = pending.responder;
   if (encoder_ == nullptr) {
     try {
-      Answer(responder, num_items, Encode(job), {});
+      rpc::Message message = Encode(job);
+      KeepUntilSent(share, &message);
+      Answer(responder, num_items, std::move(message), {});
     } catch (const InvalidArgument& e) {
       Answer(responder, num_items, {}, e.what());
     }
     return;
   }
   // a posted function must be copyable, which a message is not
-  encoder_->Start(std::move(job), [this, responder, num_items](
+  encoder_->Start(std::move(job), [this, responder, num_items, share](
                                       rpc::Message message, std::string error) {
+    KeepUntilSent(share, &message);
     auto shared = std::make_shared<rpc::Message>(std::move(message));
     server_->Post(
         [this, responder, num_items, shared, error = std::move(error)] {
@@ -478,16 +518,19 @@ bool Service::PumpBatches() {
   for (size_t t = 0; t < pending_batches_.size(); ++t) {
     const auto table = static_cast<int64_t>(t);
     auto& queue = pending_batches_[t];
-    while (!queue.empty()) {
-      PendingBatch& first = queue.front();
+    for (auto first = queue.begin(); first != queue.end();) {
+      if (!first->target && !backlog_.HasRoom(first->peer)) {
+        ++first;
+        continue;
+      }
       const int64_t missing =
-          first.count - static_cast<int64_t>(first.batch.items.size());
+          first->count - static_cast<int64_t>(first->batch.items.size());
       const int64_t drawn =
-          shard_->TrySample(table, missing, first.who, &first.batch);
+          shard_->TrySample(table, missing, first->who, &first->batch);
       is_any_drawn |= drawn > 0;
       if (drawn < missing) break;
-      Answer(table, first, BatchState::kFull);
-      queue.pop_front();
+      Answer(table, *first, BatchState::kFull);
+      first = queue.erase(first);
     }
   }
   return is_any_drawn;
@@ -534,6 +577,7 @@ void Service::EndLate(Clock::TimePoint now) {
 void Service::HandleTick() {
   const Clock::TimePoint now = clock_->Now();
   ForgetAbsentWriters();
+  backlog_.ForgetIdle();
   Pump();
   EndLate(now);
   UpdateRates(now);
@@ -547,6 +591,7 @@ void Service::UpdateRates(Clock::TimePoint now) {
   const ShardStatus status = shard_->Status();
   LogStalls(status);
   LogNoRoom(status.room_wait);
+  LogLostSteps();
   ServiceRates totals;
   totals.inserted_steps = static_cast<double>(status.inserted_steps);
   for (const TableStatus& table : status.tables) {
@@ -571,9 +616,13 @@ void Service::LogStalls(const ShardStatus& status) {
   for (size_t i = 0; i < status.tables.size(); ++i) {
     const TableStatus& table = status.tables[i];
     const StalledSide& stalled = table.stalled;
-    if (stalled_sides_[i] == stalled.side) continue;
-    stalled_sides_[i] = stalled.side;
-    if (stalled.side.empty()) {
+    // a side that has not come yet may still be starting
+    const bool is_starting =
+        stalled.last.empty() && stalled.idle_s < ToSeconds(kStartTime);
+    const std::string side = is_starting ? "" : stalled.side;
+    if (stalled_sides_[i] == side) continue;
+    stalled_sides_[i] = side;
+    if (side.empty()) {
       spdlog::info("replay: table '{}': both sides go on", table.name);
       continue;
     }

@@ -15,6 +15,7 @@
 #include "replay/format/batch_codec.h"
 #include "replay/format/protocol.h"
 #include "replay/service/batch_encoder.h"
+#include "replay/service/reader_backlog.h"
 #include "replay/table/shard.h"
 
 namespace replicant::replay {
@@ -27,6 +28,8 @@ struct ServiceOptions {
   Clock::Duration return_timeout = std::chrono::seconds(10);
   // The longest part of a message that readers accept.
   size_t max_part_bytes = size_t{256} << 20;
+  // A reader gets no further batch while it leaves more bytes unread.
+  int64_t max_unread_bytes = int64_t{128} << 20;
   // Writes batches into memory that readers share.
   bool shares_memory = true;
   // Threads that encode batches with pixels; 0 to encode them in the loop.
@@ -137,15 +140,21 @@ class Service {
   bool TakeGroup(uint64_t id, uint64_t sequence,
                  std::span<const std::byte> block, Writer& writer,
                  InsertAck* ack);
-  void CloseWriter(uint64_t id);
+  // nullptr if the writer is new and there are too many.
+  Writer* FindOrAddWriter(uint64_t id);
+  void CloseWriters(const std::vector<uint64_t>& ids);
   // Ends the open episodes of restored writers that did not come back.
   void ForgetAbsentWriters();
   void NoteLostSteps(const InsertRequest& request);
+  void LogLostSteps();
   uint32_t CreditsOf(const Writer& writer) const;
   void Answer(const PendingAck& pending);
   void Answer(int64_t table, PendingBatch& pending, BatchState state);
   void Answer(const rpc::Responder& responder, int64_t num_items,
               rpc::Message message, std::string_view error);
+  // Counts a batch that leaves by the reader's connection as unread.
+  std::shared_ptr<const ReaderBacklog::Share> BacklogOf(
+      int64_t table, const PendingBatch& pending);
   void ForgetMemory(const std::function<bool(const PeerMemory&)>& is_gone);
   // The target that a peer offers; nothing if its memory cannot be mapped.
   std::optional<BatchTarget> TargetOf(uint64_t peer, const BatchPlace& place);
@@ -167,11 +176,15 @@ class Service {
   CheckpointSaver* saver_ = nullptr;
   bool is_closed_ = false;
   std::map<uint64_t, Writer> writers_;
+  // Lost steps that were not logged yet, and of how many writers.
+  int64_t lost_steps_ = 0;
+  int64_t num_losers_ = 0;
   // Deadline of the restored writers that are still absent, if there are any.
   std::optional<Clock::TimePoint> absent_until_;
   std::deque<uint64_t> waiting_writers_;  // by the start of their wait
   std::vector<PendingAck> pending_acks_;
   std::vector<std::deque<PendingBatch>> pending_batches_;  // by table
+  ReaderBacklog backlog_;
   std::vector<PeerMemory> memories_;
   std::unique_ptr<BatchEncoder> encoder_;   // null: the loop encodes
   bool lacks_room_ = false;                 // as logged last

@@ -84,6 +84,16 @@ Shard::Writer& Shard::FindOrAddWriter(uint64_t id) {
   return writer;
 }
 
+void Shard::RememberClosed(uint64_t id) {
+  closed_writers_.push_back(id);
+  if (closed_writers_.size() <= kMaxClosedWriters) return;
+  const auto oldest = writers_.find(closed_writers_.front());
+  closed_writers_.pop_front();
+  if (oldest != writers_.end() && oldest->second.assemblers.empty()) {
+    writers_.erase(oldest);
+  }
+}
+
 void Shard::ForgetOpenEpisode(Writer& writer) {
   // the tables wait for different numbers of steps: count the loss of the table
   // with the longest n-step
@@ -335,7 +345,7 @@ bool Shard::CanAdmit(uint64_t id) const {
 
 int64_t Shard::num_steps() const {
   MutexLock lock(mutex_);
-  return NumSteps();
+  return counts_.inserted_steps;
 }
 
 uint64_t Shard::LastSequence(uint64_t writer) const {
@@ -369,13 +379,19 @@ std::vector<uint64_t> Shard::OpenWriters() const {
   return open;
 }
 
-void Shard::CloseWriter(uint64_t writer) {
+void Shard::CloseWriters(std::span<const uint64_t> writers) {
   MutexLock lock(mutex_);
-  const auto found = writers_.find(writer);
-  if (found == writers_.end()) return;
-  ForgetOpenEpisode(found->second);
-  ForgetWaitingItems(found->second);
-  found->second.assemblers.clear();
+  bool is_any_closed = false;
+  for (const uint64_t id : writers) {
+    const auto found = writers_.find(id);
+    if (found == writers_.end()) continue;
+    ForgetOpenEpisode(found->second);
+    ForgetWaitingItems(found->second);
+    found->second.assemblers.clear();
+    RememberClosed(id);
+    is_any_closed = true;
+  }
+  if (!is_any_closed) return;
   room_wait_.NoteAdmitted();
   // end the waits of tables for which no other writer waits
   for (size_t i = 0; i < tables_.size(); ++i) {
@@ -399,7 +415,7 @@ int64_t Shard::SampleLocked(int64_t table, int64_t wanted, std::string_view who,
                             SampledBatch* batch) {
   TableState& state = TableAt(table);
   const int64_t drawn = state.table->Sample(wanted, state.random, batch);
-  batch->total_steps = NumSteps();
+  batch->total_steps = counts_.inserted_steps;
   // a reader that gets a part of its batch begins to wait for the rest
   if (drawn > 0) {
     state.sample_wait.NoteAdmitted();

@@ -80,6 +80,8 @@ struct TableStatus {
   StalledSide stalled;
 };
 inline constexpr Clock::Duration kStallTime = std::chrono::seconds(2);
+// Closed writers whose last sequence is remembered.
+inline constexpr size_t kMaxClosedWriters = 65536;
 
 struct ShardStatus {
   std::vector<TableStatus> tables;
@@ -133,7 +135,7 @@ class Shard {
   InsertResult Insert(uint64_t writer, uint64_t sequence,
                       std::vector<std::byte> block, Clock::TimePoint deadline);
   // Number of steps that writers have inserted so far, including steps that
-  // were removed since or were lost in a crash.
+  // were removed since.
   int64_t num_steps() const;
   // The sequence of the last group of `writer` that was inserted, or 0.
   uint64_t LastSequence(uint64_t writer) const;
@@ -141,13 +143,15 @@ class Shard {
   int64_t StepsOf(uint64_t writer) const;
   // `steps` steps of the writer were acknowledged, perhaps by a service before
   // this one. Returns how many of them this shard lacks, as after a crash
-  // without a journal, and counts these as lost and as inserted.
+  // without a journal, and counts these as lost. No other count contains them.
   int64_t NoteStepsOf(uint64_t writer, int64_t steps);
   // The writers that were not closed, ascending.
   std::vector<uint64_t> OpenWriters() const;
   // Drops the writer's open episode and waiting items. Its last sequence is
-  // remembered, in case it comes back.
-  void CloseWriter(uint64_t writer);
+  // remembered, in case it comes back, until kMaxClosedWriters others were
+  // closed.
+  void CloseWriter(uint64_t writer) { CloseWriters({&writer, 1}); }
+  void CloseWriters(std::span<const uint64_t> writers);
 
   // --- readers; `table` is the number of a table in the config (checked) ---
 
@@ -239,6 +243,7 @@ class Shard {
   void RestoreWriter(const ShardSnapshot::SavedWriter& saved,
                      bool keeps_episode) REQUIRES(mutex_);
   Writer& FindOrAddWriter(uint64_t id) REQUIRES(mutex_);
+  void RememberClosed(uint64_t id) REQUIRES(mutex_);
   // Whether `group` continues the writer's episode or begins one.
   bool Prepare(Writer& writer, const StepGroupView& group) REQUIRES(mutex_);
   void ForgetOpenEpisode(Writer& writer) REQUIRES(mutex_);
@@ -267,9 +272,6 @@ class Shard {
   std::string WhyNoRoom() const REQUIRES(mutex_);
   StalledSide StalledSideOf(const TableState& state) const REQUIRES(mutex_);
   TableState& TableAt(int64_t table) REQUIRES(mutex_);
-  int64_t NumSteps() const REQUIRES(mutex_) {
-    return counts_.inserted_steps + counts_.lost_steps;
-  }
 
   const ShardConfig config_;
   Clock* const clock_;
@@ -287,6 +289,8 @@ class Shard {
   // the vector itself never changes
   std::vector<TableState> tables_;
   std::map<uint64_t, Writer> writers_ GUARDED_BY(mutex_);
+  // by the time of closing; those that came back since are still among them
+  std::deque<uint64_t> closed_writers_ GUARDED_BY(mutex_);
   WaitRecord room_wait_ GUARDED_BY(mutex_);
   ShardStatus counts_ GUARDED_BY(mutex_);  // only its counters are used
 };

@@ -162,7 +162,10 @@ void Shard::RestoreWriter(const ShardSnapshot::SavedWriter& saved,
   Writer& writer = writers_[saved.id];
   writer.last_sequence = saved.last_sequence;
   writer.steps = saved.steps;
-  if (!saved.is_connected || !keeps_episode) return;
+  if (!saved.is_connected || !keeps_episode) {
+    RememberClosed(saved.id);
+    return;
+  }
   FindOrAddWriter(saved.id);
   writer.is_open = saved.is_open;
   writer.episode = saved.episode;

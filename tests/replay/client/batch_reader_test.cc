@@ -399,6 +399,34 @@ TEST(BatchReaderTest, ANewServiceIsReadAfterARestart) {
   EXPECT_EQ(episode, 2u);
 }
 
+// A learner's count of steps does not fall when a service loses some of them.
+TEST(BatchReaderTest, StepsThatAServiceLostStayCounted) {
+  const EpisodeMaker maker = MakePixels();
+  std::optional<RunningService> service(std::in_place, ConfigOf(maker));
+  const std::string endpoint = service->endpoint();
+  BatchReader reader(
+      {.endpoints = {endpoint}, .shape = maker.shape, .batch_size = 8});
+  Insert(service->shard(), maker, 1, 1, 10);
+  Batch batch;
+  ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  EXPECT_EQ(batch.total_steps, 10);
+  service.reset();
+  service.emplace(ConfigOf(maker), endpoint);
+  Insert(service->shard(), maker, 1, 2, 4);
+  // batches of the first service may still be on the way
+  uint64_t episode = 1;
+  while (episode == 1) {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+    EXPECT_EQ(batch.total_steps, 10);
+    episode = Load<uint64_t>(batch.observations, 0);
+  }
+  Insert(service->shard(), maker, 1, 3, 6);
+  while (batch.total_steps == 10) {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  }
+  EXPECT_EQ(batch.total_steps, 16);
+}
+
 TEST(BatchReaderTest, WaitsAreEndedByDeadlineAndByClose) {
   const EpisodeMaker maker = MakePixels();
   RunningService service(ConfigOf(maker));

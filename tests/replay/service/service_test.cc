@@ -44,8 +44,9 @@ ShardConfig ConfigOf(const EpisodeMaker& maker,
 // A client with the calls of the protocol.
 class Caller {
  public:
-  explicit Caller(const std::string& endpoint, const char* name = "caller")
-      : client_(context_, ReplayProtocol(), {.name = name}) {
+  explicit Caller(const std::string& endpoint, const char* name = "caller",
+                  const rpc::SocketOptions& socket = {})
+      : client_(context_, ReplayProtocol(), {.socket = socket, .name = name}) {
     client_.Connect(endpoint);
   }
 
@@ -256,6 +257,58 @@ TEST(ReplayServiceTest, CountsTheStepsThatACrashHasCostOnce) {
   }
   EXPECT_EQ(caller.Status()["counts"]["lost_steps"], 30);
   EXPECT_EQ(caller.Status()["counts"]["inserted_steps"], 8);
+}
+
+// The count of a writer is what it says, so nothing may depend on it.
+TEST(ReplayServiceTest, LostStepsAreInNoOtherCount) {
+  const EpisodeMaker maker;
+  RunningService service(ConfigOf(maker, kFromOne));
+  Caller caller(service.endpoint());
+  for (const uint64_t writer : {5, 6}) {
+    caller.Insert({.writer = writer, .base_steps = kMaxSteps},
+                  maker.Groups(writer, 8));
+  }
+  EXPECT_EQ(service.shard().Status().lost_steps, 2 * int64_t{kMaxSteps});
+  const auto batch =
+      caller.WaitForBatch(caller.StartSample(4, 10'000), maker.shape);
+  EXPECT_EQ(batch.total_steps(), 16);
+}
+
+// What its connection does not take would otherwise fill the service's memory.
+TEST(ReplayServiceTest, AReaderThatDoesNotReadGetsNoFurtherBatches) {
+  constexpr int kBatches = 100;
+  constexpr uint32_t kItems = 128;
+  EpisodeMaker maker;
+  maker.shape.frame_bytes = 4096;
+  maker.codec = FrameCodec::kNone;
+  RunningService service(ConfigOf(maker, kFromOne), OwnAddress(),
+                         RunningService::FastTicks(),
+                         {.max_unread_bytes = int64_t{1} << 20});
+  Caller caller(service.endpoint());
+  caller.Insert({.writer = 5}, maker.Groups(1, 100));
+  // its thread for messages takes one, and the rest waits in the connection
+  Caller reader(service.endpoint(), "reader", {.receive_queue_messages = 1});
+  ASSERT_EQ(reader.client().AwaitSession(seconds(60)), rpc::CallResult::kOk);
+  std::vector<uint64_t> requests;
+  for (int i = 0; i < kBatches; ++i) {
+    requests.push_back(reader.StartSample(kItems, 30'000));
+  }
+  // 100 MB in all, of which the connection holds a few
+  int64_t num_sent = -1;
+  for (int64_t now = 0; now != num_sent;) {
+    num_sent = now;
+    std::this_thread::sleep_for(milliseconds(200));
+    now = service.counts().batches;
+  }
+  EXPECT_GT(num_sent, 0);
+  EXPECT_LT(num_sent, kBatches / 2);
+  // others are served
+  EXPECT_EQ(
+      caller.WaitForBatch(caller.StartSample(4, 30'000), maker.shape).size(),
+      4);
+  for (const uint64_t request : requests) {
+    EXPECT_EQ(reader.WaitForBatch(request, maker.shape).size(), kItems);
+  }
 }
 
 // Whoever was killed together with the service holds no memory for ever.
