@@ -406,8 +406,9 @@ CheckpointRequest CheckpointRequest::Decode(std::span<const Frame> payload) {
   WireReader reader(kName, OnlyPart(kName, payload));
   const CheckpointRequest request{reader.Read<uint64_t>("id")};
   reader.Finish();
-  if (request.id == 0) {
-    throw MalformedMessage(fmt::format("{}: field 'id' must not be 0", kName));
+  if (request.id == 0 || request.id > kMaxCheckpointId) {
+    throw MalformedMessage(fmt::format("{}: field 'id': {} is outside [1, {}]",
+                                       kName, request.id, kMaxCheckpointId));
   }
   return request;
 }

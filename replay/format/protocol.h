@@ -42,6 +42,8 @@ inline constexpr uint32_t kMaxItemsPerBatch = 65536;
 inline constexpr uint32_t kMaxUpdatesPerMessage = 65536;
 inline constexpr uint32_t kMaxStatusBytes = 1 << 20;
 inline constexpr uint64_t kMaxSteps = uint64_t{1} << 40;
+// The largest id that replay.restore_checkpoint can name.
+inline constexpr uint64_t kMaxCheckpointId = (uint64_t{1} << 63) - 1;
 // Longest time that a request may wait for its answer.
 inline constexpr uint32_t kMaxWaitMs = 30'000;
 
@@ -195,7 +197,8 @@ struct StatusReply {
 // that its sender sent before it on this connection, and nothing sent after.
 // The answer, which is empty, comes once the checkpoint is on disk.
 struct CheckpointRequest {
-  uint64_t id = 0;  // names the checkpoint for a restore; not 0
+  // Names the checkpoint for a restore; in [1, kMaxCheckpointId].
+  uint64_t id = 0;
 
   rpc::Message Encode() const;
   static CheckpointRequest Decode(std::span<const rpc::Frame> payload);

@@ -139,7 +139,8 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
                "number of newest checkpoints to keep, counted apart for those "
                "taken on time and those that clients asked for");
   reader.Field(
-      "restore_checkpoint", &c.restore_checkpoint, {0, INT64_MAX},
+      "restore_checkpoint", &c.restore_checkpoint,
+      {0, static_cast<int64_t>(kMaxCheckpointId)},
       "id of the checkpoint to restore; 0 for the newest; a fleet sets "
       "it when it resumes");
   reader.Field("key_file", &c.key_file,

@@ -125,7 +125,8 @@ TEST(ReplayCheckpointMessageTest, SaysWhyItCannotBeWritten) {
       "replay.checkpoint: this service keeps no checkpoints; hint: give it a "
       "checkpoint_folder");
   EXPECT_EQ(error_of(without, 0),
-            "replay.checkpoint: field 'id' must not be 0");
+            "replay.checkpoint: field 'id': 0 is outside [1, "
+            "9223372036854775807]");
   const TemporaryFolder folder;
   const auto service = Serve(folder.path());
   std::string error;

@@ -105,6 +105,15 @@ TEST(ReplayProtocolTest, SaysWhatIsWrongWithAMessage) {
             }),
             "replay.insert: want 1 <= base_sequence <= first_sequence <= "
             "18446744073709547519, got 6 and 1");
+  // a service restores an id that its configuration can hold
+  for (const uint64_t id : {uint64_t{0}, uint64_t{1} << 63}) {
+    EXPECT_EQ(message([id] {
+                CheckpointRequest::Decode(CheckpointRequest{id}.Encode());
+              }),
+              fmt::format("replay.checkpoint: field 'id': {} is outside [1, "
+                          "9223372036854775807]",
+                          id));
+  }
   EXPECT_EQ(message([] {
               rpc::WireWriter writer;
               writer.WriteString("t");
