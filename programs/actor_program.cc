@@ -50,7 +50,7 @@ std::unique_ptr<replay::StepWriter> MakeWriter(const RunConfig& config,
 
 int Run(const Invocation& invocation, int64_t index) {
   const RunConfig& config = invocation.config();
-  CheckReplay(config.replay);
+  CheckReplay(config.replay, config.learner.batch_size);
   const StopSignal stop;
   const auto heartbeat_options = rpc::HeartbeatSenderOptions::FromEnvironment(
       {.id = {"actor", static_cast<uint32_t>(index)}});

@@ -16,7 +16,7 @@
 
 namespace replicant::programs {
 
-void CheckReplay(const replay::ReplayConfig& config) {
+void CheckReplay(const replay::ReplayConfig& config, int64_t batch_size) {
   if (!config.key_file.empty()) {
     throw ConfigError(
         "replay.key_file: the learner and the actors of a run have no keys, so "
@@ -31,11 +31,19 @@ void CheckReplay(const replay::ReplayConfig& config) {
         "nobody samples would stop the actors; allowed in a run: one table",
         fmt::join(names, ", ")));
   }
+  for (const auto& [name, section] : config.tables) {
+    if (batch_size <= section.table.max_size) continue;
+    throw ConfigError(
+        fmt::format("learner.batch_size: {} is more than "
+                    "replay.tables.{}.max_size = {}: a batch of so many items "
+                    "is never there",
+                    batch_size, name, section.table.max_size));
+  }
 }
 
 agents::TaskSpec CheckRun(const RunConfig& config,
                           const env::TaskRegistry& tasks) {
-  CheckReplay(config.replay);
+  CheckReplay(config.replay, config.learner.batch_size);
   const auto environment = env::MakeConfiguredEnvironment(
       tasks, config.task, static_cast<uint64_t>(config.run.seed), 0);
   agents::TaskSpec task = agents::MakeTaskSpec(config.task, *environment);

@@ -7,8 +7,9 @@
 namespace replicant::programs {
 
 // Throws ConfigError for a section `replay` that works alone, but not with the
-// learner and the actors of a run: with keys, or with several tables.
-void CheckReplay(const replay::ReplayConfig& config);
+// learner and the actors of a run: with keys, with several tables, or with a
+// table that cannot hold a batch.
+void CheckReplay(const replay::ReplayConfig& config, int64_t batch_size);
 
 // Checks a run with actors before its roles start: CheckReplay(), and its
 // environment, which it makes. Returns how the task looks to an agent. Throws

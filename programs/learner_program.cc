@@ -32,7 +32,7 @@ using learner::Workload;
 // Throws ConfigError if the learner cannot draw from the replay.
 agents::TaskSpec TaskOf(const Invocation& invocation) {
   const RunConfig& config = invocation.config();
-  CheckReplay(config.replay);
+  CheckReplay(config.replay, config.learner.batch_size);
   return agents::MakeTaskSpec(config.task,
                               *env::MakeConfiguredEnvironment(
                                   invocation.registry.tasks, config.task,

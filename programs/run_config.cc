@@ -56,17 +56,6 @@ RunConfig RunConfig::Read(config::Reader& reader, const Registry& registry) {
                  fmt::format("'{}' is none of {}", c.learner.workload,
                              registry.workloads.Names()));
   }
-  for (const auto& [name, section] : c.replay.tables) {
-    if (c.workload == nullptr || !c.workload->has_actors() ||
-        c.learner.batch_size <= section.table.max_size) {
-      continue;
-    }
-    reader.Error(
-        "learner.batch_size",
-        fmt::format("{} is more than replay.tables.{}.max_size = {}: "
-                    "a batch of so many items is never there",
-                    c.learner.batch_size, name, section.table.max_size));
-  }
   return c;
 }
 

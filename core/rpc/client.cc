@@ -324,7 +324,6 @@ void Client::HandleMessage(Message message) {
   }
   const Header& header = envelope.header;
   heartbeat_sent_at_.reset();
-  next_heartbeat_ = Now() + options_.heartbeat_interval;
   if (header.has(kError)) {
     HandleError(header, std::move(error));
     return;
@@ -360,12 +359,14 @@ void Client::HandleHelloReply(const Header& header) {
   }
   if (header.session_id == session_id_) return;
   session_id_ = header.session_id;
+  next_heartbeat_ = Now() + options_.heartbeat_interval;
   const uint64_t old_session_id = std::exchange(last_session_id_, session_id_);
+  // a server that greets a client anew has forgotten its requests
+  ResendOrGiveUp();
   if (old_session_id == 0 || old_session_id == session_id_) return;
 
   ++metrics_.session_changes;
   spdlog::warn("{}: the server was restarted", endpoint_);
-  ResendOrGiveUp();
   if (options_.on_session_change) {
     options_.on_session_change(old_session_id, session_id_);
   }

@@ -32,7 +32,7 @@ struct ClientOptions {
   // A server that leaves a heartbeat unanswered for longer counts as dead; the
   // client then opens a new connection.
   Clock::Duration server_timeout = std::chrono::seconds(10);
-  size_t max_in_flight = 1024;
+  size_t max_in_flight = 512;
   // Names this run of the client; 0 draws a random one.
   uint64_t sender_id = 0;
   // Called with both session ids when a server of another session answers: the

@@ -26,6 +26,10 @@ const Peer* Peers::Find(uint64_t id) const {
   return found == peers_.end() ? nullptr : &found->second;
 }
 
+void Peers::Postpone(Clock::Duration duration) {
+  for (auto& [id, peer] : peers_) peer.last_seen += duration;
+}
+
 std::vector<Peer> Peers::Expire(Clock::TimePoint oldest) {
   std::vector<Peer> expired;
   for (auto it = peers_.begin(); it != peers_.end();) {

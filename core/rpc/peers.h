@@ -38,6 +38,9 @@ class Peers {
   // Takes out the peers last seen before `oldest`. O(peers).
   std::vector<Peer> Expire(Clock::TimePoint oldest);
 
+  // Counts `duration` as no silence of anybody. O(peers).
+  void Postpone(Clock::Duration duration);
+
   size_t size() const { return peers_.size(); }
 
  private:

@@ -17,6 +17,8 @@ namespace {
 
 // Maximum messages handled in a row before posted work and the tick run.
 constexpr int kMessagesPerTurn = 256;
+// A tick that comes so late says that the loop, or the process, stood still.
+constexpr auto kStandstill = std::chrono::seconds(1);
 
 ServerOptions Complete(ServerOptions options) {
   if (options.session_id == 0) options.session_id = RandomId();
@@ -102,6 +104,7 @@ void Server::RunLoop() {
   items[1].fd = wake_queue_.fd();
   next_tick_ = Now() + options_.tick_interval;
   complaints_since_ = Now();
+  last_tick_ = Clock::Real().Now();
   while (!is_stop_requested_) {
     // a jump of the clock takes effect within one interval of real time
     const Clock::Duration wait =
@@ -141,6 +144,13 @@ void Server::RunPosted() {
 void Server::RunTick() {
   const Clock::TimePoint now = Now();
   next_tick_ = now + options_.tick_interval;
+  // while this process stood still nobody could be heard
+  const Clock::TimePoint tick = Clock::Real().Now();
+  const Clock::Duration elapsed = tick - std::exchange(last_tick_, tick);
+  if (elapsed > options_.tick_interval + kStandstill &&
+      options_.clock == &Clock::Real()) {
+    peers_.Postpone(elapsed);
+  }
 
   std::vector<uint64_t> overdue;
   for (const auto& [token, request] : unanswered_) {
@@ -237,7 +247,7 @@ void Server::HandleEnvelope(Frame address, Envelope envelope) {
     return;
   }
   if (header.kind == kHeartbeatKind) {
-    SendReply(std::move(reply_to), 0, {});
+    if (!header.has(kOneWay)) SendReply(std::move(reply_to), 0, {});
     return;
   }
   HandleRequest(std::move(reply_to), std::move(envelope), *peer);
@@ -276,31 +286,45 @@ void Server::HandleHello(ReplyTo reply_to, const Envelope& envelope) {
 
 void Server::HandleRequest(ReplyTo reply_to, Envelope envelope,
                            const Peer& peer) {
-  const auto handler = handlers_.find(envelope.header.kind);
+  const bool is_one_way = envelope.header.has(kOneWay);
+  const auto refuse = [&](ErrorCode code, std::string_view why) {
+    if (is_one_way) {
+      ++counters_.errors_withheld;
+    } else {
+      SendError(std::move(reply_to), code, why);
+    }
+  };
+  const uint16_t kind = reply_to.kind;
+  const auto handler = handlers_.find(kind);
   if (handler == handlers_.end()) {
-    const uint16_t kind = reply_to.kind;
-    SendError(std::move(reply_to), ErrorCode::kUnknownKind,
-              fmt::format("no handler for messages of kind {}", kind));
+    refuse(ErrorCode::kUnknownKind,
+           fmt::format("no handler for messages of kind {}", kind));
     return;
   }
-  const bool is_one_way = envelope.header.has(kOneWay);
   if (const auto of_peer = unanswered_of_peer_.find(peer.id);
       of_peer != unanswered_of_peer_.end() && !is_one_way) {
     const auto first = of_peer->second.find(envelope.header.request_id);
     if (first != of_peer->second.end()) {
+      ReplyTo& earlier = unanswered_.at(first->second).reply_to;
+      if (earlier.kind != kind) {
+        refuse(ErrorCode::kInvalidArgument,
+               fmt::format("request {} of kind {} still waits for its answer",
+                           envelope.header.request_id, earlier.kind));
+        return;
+      }
       // sent again: the answer that comes goes where the client is now
       ++counters_.repeated;
-      unanswered_.at(first->second).reply_to = std::move(reply_to);
+      earlier = std::move(reply_to);
       return;
     }
   }
   if (const std::string why = Busy(peer.id);
       !why.empty() && handler->second.answers == Answers::kLater) {
-    SendError(std::move(reply_to), ErrorCode::kBusy, why);
+    refuse(ErrorCode::kBusy, why);
     return;
   }
   Request request;
-  request.kind = envelope.header.kind;
+  request.kind = kind;
   request.request_id = envelope.header.request_id;
   request.peer_id = peer.id;
   request.peer_name = peer.name;

@@ -29,9 +29,9 @@ struct ServerOptions {
   Clock::Duration reply_timeout = std::chrono::seconds(60);
   size_t max_peers = 4096;
   // Maximum number of unanswered requests, of all clients and of one; one more
-  // gets kBusy.
+  // gets kBusy. The answers of one fit into its queue.
   size_t max_unanswered = 65536;
-  size_t max_unanswered_of_peer = 4096;
+  size_t max_unanswered_of_peer = 512;
   // Maximum answers to malformed messages per second; further ones are only
   // counted.
   int64_t max_error_replies_per_s = 100;
@@ -91,7 +91,7 @@ struct ServerMetrics {
   uint64_t unknown_session = 0;     // answered "hello again"
   uint64_t handler_errors = 0;      // exceptions of handlers and posted work
   uint64_t errors_sent = 0;         // error replies of all kinds
-  uint64_t errors_withheld = 0;     // not sent: over the limit per second
+  uint64_t errors_withheld = 0;     // over the limit per second, or one-way
   uint64_t dropped_full = 0;        // replies to a peer whose queue was full
   uint64_t dropped_unroutable = 0;  // replies to a peer that is gone
   uint64_t deadlines_missed = 0;    // requests answered with kDeadline
@@ -230,6 +230,7 @@ class Server {
       unanswered_of_peer_;
   uint64_t last_token_ = 0;
   Clock::TimePoint next_tick_;
+  Clock::TimePoint last_tick_;  // by the real clock
   // complaints sent since complaints_since_
   int64_t num_complaints_ = 0;
   Clock::TimePoint complaints_since_;

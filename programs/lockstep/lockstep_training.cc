@@ -74,7 +74,7 @@ void TrainInLockstep(const RunConfig& config, const env::TaskRegistry& tasks,
         "learner.workload: {} has no actors; lockstep trains agents",
         config.workload->name));
   }
-  CheckReplay(config.replay);
+  CheckReplay(config.replay, config.learner.batch_size);
 
   // the task
   const auto seed = static_cast<uint64_t>(config.run.seed);

@@ -221,6 +221,9 @@ InsertAck Service::Take(const InsertRequest& request, Writer& writer) {
   InsertAck ack;
   const uint64_t last = shard_->LastSequence(request.writer);
   uint64_t expected = std::max(last + 1, request.base_sequence);
+  std::erase_if(writer.dropped, [&](uint64_t dropped) {
+    return dropped < request.base_sequence;
+  });
   uint64_t sequence = request.first_sequence;
   for (const auto& block : request.blocks) {
     if (sequence > expected) {
@@ -230,6 +233,10 @@ InsertAck Service::Take(const InsertRequest& request, Writer& writer) {
     }
     if (sequence < expected) {
       ++counts_.duplicate_groups;
+      // the answer that said so may be lost
+      if (std::ranges::binary_search(writer.dropped, sequence)) {
+        ack.dropped.push_back(sequence);
+      }
     } else if (TakeGroup(request.writer, sequence, block, writer, &ack)) {
       ++expected;
     } else {
@@ -273,6 +280,10 @@ bool Service::TakeGroup(uint64_t id, uint64_t sequence,
       break;
     case InsertResult::kDropped:
       ack->dropped.push_back(sequence);
+      writer.dropped.push_back(sequence);
+      if (writer.dropped.size() > kMaxGroupsPerInsert) {
+        writer.dropped.pop_front();
+      }
       break;
     case InsertResult::kNoRoom:
       ack->state = InsertState::kNoRoom;

@@ -102,6 +102,8 @@ class Service {
     // Groups in the shard of which, or before which, items wait for a limiter.
     uint32_t unadmitted = 0;
     bool is_waiting = false;
+    // Dropped groups that the writer may not have heard of, ascending.
+    std::deque<uint64_t> dropped = {};
   };
   // An answer to a writer that is kept until it has credits.
   struct PendingAck {

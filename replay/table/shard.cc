@@ -8,7 +8,7 @@
 // Memory is bounded by max_bytes. MakeRoom() takes the groups from the oldest
 // on: it moves a group to the disk tier or, without room there, evicts it with
 // every item that lies in it. Groups of open episodes and of waiting items
-// have other uses and stay.
+// stay, and with them their items.
 //
 // The journal gets a group before the store does; after that nothing can fail.
 #include "replay/table/shard.h"
@@ -137,9 +137,26 @@ void Shard::Evict(StoredGroup& group) {
   }
 }
 
+bool Shard::IsHeld(const StoredGroup& group) const {
+  const auto found = writers_.find(group.data->writer);
+  if (found == writers_.end()) return false;
+  const Writer& writer = found->second;
+  // a writer's groups are needed from the first that is needed on
+  for (const NStepAssembler& assembler : writer.assemblers) {
+    const auto& open = assembler.open_groups();
+    if (!open.empty() && open.front()->serial <= group.serial) return true;
+  }
+  return std::ranges::any_of(writer.waiting, [&](const auto& items) {
+    return !items.empty() && items.front().first->serial <= group.serial;
+  });
+}
+
 bool Shard::EvictOldestOnDisk(uint64_t* last_evicted) {
   for (const auto& group : store_.groups()) {
-    if (!group->data->is_on_disk || group->serial <= *last_evicted) continue;
+    if (!group->data->is_on_disk || group->serial <= *last_evicted ||
+        IsHeld(*group)) {
+      continue;
+    }
     *last_evicted = group->serial;
     Evict(*group);
     return true;
@@ -193,7 +210,7 @@ bool Shard::MakeRoom(int64_t bytes) {
       continue;
     }
     last_moved = group->serial;
-    if (!MoveToDisk(*group, &last_evicted)) Evict(*group);
+    if (!MoveToDisk(*group, &last_evicted) && !IsHeld(*group)) Evict(*group);
   }
   return store_.memory_bytes() + bytes <= config_.max_bytes;
 }

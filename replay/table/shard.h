@@ -243,6 +243,8 @@ class Shard {
   void RestoreWriter(const ShardSnapshot::SavedWriter& saved,
                      bool keeps_episode) REQUIRES(mutex_);
   Writer& FindOrAddWriter(uint64_t id) REQUIRES(mutex_);
+  // Whether an open episode or a waiting item needs the group.
+  bool IsHeld(const StoredGroup& group) const REQUIRES(mutex_);
   void RememberClosed(uint64_t id) REQUIRES(mutex_);
   // Whether `group` continues the writer's episode or begins one.
   bool Prepare(Writer& writer, const StepGroupView& group) REQUIRES(mutex_);

@@ -73,18 +73,25 @@ TEST(RunConfigTest, TheLearnerSamplesTheOneTableByItsName) {
 
 // A service takes both; the clients of a run could use neither.
 TEST(CheckReplayTest, RefusesWhatTheClientsOfARunCannotUse) {
-  EXPECT_NO_THROW(CheckReplay(ReadReplay("{}")));
-  EXPECT_NO_THROW(CheckReplay(ReadReplay("tables: {main: {}}")));
+  EXPECT_NO_THROW(CheckReplay(ReadReplay("{}"), 256));
+  EXPECT_NO_THROW(CheckReplay(ReadReplay("tables: {main: {}}"), 256));
   const auto keys = ReadReplay("{key_file: a, allowed_clients_file: b}");
-  EXPECT_EQ(MessageOf<ConfigError>([&] { CheckReplay(keys); }),
+  EXPECT_EQ(MessageOf<ConfigError>([&] { CheckReplay(keys, 256); }),
             "replay.key_file: the learner and the actors of a run have no "
             "keys, so the service would refuse them; allowed in a run: empty; "
             "keys are for a service that runs alone");
   const auto tables = ReadReplay("tables: {default: {}, fresh: {}}");
-  EXPECT_EQ(MessageOf<ConfigError>([&] { CheckReplay(tables); }),
+  EXPECT_EQ(MessageOf<ConfigError>([&] { CheckReplay(tables, 256); }),
             "replay.tables: default, fresh: the learner samples one table, and "
             "a table that nobody samples would stop the actors; allowed in a "
             "run: one table");
+  const auto small = ReadReplay(
+      "tables: {main: {max_size: 100, rate_limiter: {min_size_to_sample: "
+      "10}}}");
+  EXPECT_NO_THROW(CheckReplay(small, 100));
+  EXPECT_EQ(MessageOf<ConfigError>([&] { CheckReplay(small, 101); }),
+            "learner.batch_size: 101 is more than replay.tables.main.max_size "
+            "= 100: a batch of so many items is never there");
 }
 
 }  // namespace

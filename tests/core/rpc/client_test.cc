@@ -305,6 +305,67 @@ TEST(ClientTest, ForgottenClientSaysHelloAgainAndNobodyNotices) {
   EXPECT_EQ(client.metrics().session_changes, 0u);
 }
 
+// Nobody answers what the server forgot with its client.
+TEST(ClientTest, WaitingRequestsOfAForgottenClientAreLostOrSentAgain) {
+  FakeClock clock;
+  ServerOptions options;
+  options.clock = &clock;
+  options.tick_interval = milliseconds(1);
+  std::atomic<int> num_silent = 0;
+  const auto set_up = [&](Server& server) {
+    server.Handle(kEcho, [](Request& request, Responder responder) {
+      responder.Reply(std::move(request.payload));
+    });
+    server.Handle(kSilent, [&](Request& /*request*/, Responder responder) {
+      if (++num_silent > 2) responder.Reply({});
+    });
+  };
+  RunningServer server(TestProtocol(), kAddress, set_up, options);
+  ZmqContext context;
+  Client client(context, TestProtocol(), {.attempt_timeout = kLong});
+  client.Connect(server.endpoint());
+  ASSERT_EQ(client.AwaitSession(kLong), CallResult::kOk);
+  const auto once = client.Start(kSilent, {}, {.timeout = kLong});
+  const auto again =
+      client.Start(kSilent, {}, {.timeout = kLong, .is_idempotent = true});
+  const Clock::TimePoint end = Clock::Real().Now() + kLong;
+  while (num_silent < 2 && Clock::Real().Now() < end) {
+  }
+  clock.Advance(seconds(30));
+  while (server.metrics().peers > 0 && Clock::Real().Now() < end) {
+  }
+  // a message tells the client that it was forgotten
+  EXPECT_EQ(client.Call(kEcho, Text("x"), {.timeout = kLong}).result,
+            CallResult::kOk);
+  EXPECT_EQ(client.Wait(*once).result, CallResult::kLost);
+  EXPECT_EQ(client.Wait(*again).result, CallResult::kOk);
+}
+
+// A server counts messages of the client, not those that it sends.
+TEST(ClientTest, ABusyReceiverKeepsItsPlaceByHeartbeats) {
+  const auto set_up = [](Server& server) {
+    SetUpService(server);
+    server.OnTick([&server, id = uint64_t{5}] { server.Probe(id); });
+  };
+  ServerOptions options;
+  options.tick_interval = milliseconds(1);
+  RunningServer server(TestProtocol(), kAddress, set_up, options);
+  ZmqContext context;
+  Client client(context, TestProtocol(),
+                {.attempt_timeout = kLong,
+                 .heartbeat_interval = milliseconds(50),
+                 .sender_id = 5});
+  client.Connect(server.endpoint());
+  ASSERT_EQ(client.AwaitSession(kLong), CallResult::kOk);
+  const uint64_t before = server.metrics().messages_received;
+  const Clock::TimePoint end = Clock::Real().Now() + kLong;
+  while (server.metrics().messages_received < before + 3 &&
+         Clock::Real().Now() < end) {
+    client.Process(milliseconds(1));
+  }
+  EXPECT_GE(server.metrics().messages_received, before + 3);
+}
+
 TEST(ClientTest, IdleClientKeepsItsPlaceByHeartbeats) {
   RunningServer server(TestProtocol(), kAddress, SetUpService);
   ZmqContext context;

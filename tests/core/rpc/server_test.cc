@@ -392,6 +392,56 @@ TEST(ServerTest, ARequestThatIsSentAgainWhileItWaitsIsAnsweredOnce) {
   EXPECT_EQ(waiting.size(), 2u);
 }
 
+TEST(ServerTest, AnIdOfAWaitingRequestIsRefusedForAnotherKind) {
+  const auto set_up = [&](Server& server) {
+    SetUpEcho(server);
+    server.Handle(kLater, [](Request& /*request*/, Responder /*responder*/) {});
+  };
+  RunningServer server(TestProtocol(), kAddress, set_up, TestOptions());
+  RawClient client(server.endpoint());
+  client.Hello();
+  client.Send(RawClient::MakeHeader(kLater, 5), {});
+  client.Send(RawClient::MakeHeader(kEcho, 5), {});
+  EXPECT_EQ(client.ReceiveError().text,
+            "request 5 of kind 3 still waits for its answer");
+}
+
+// No answer means none, not even a refusal.
+TEST(ServerTest, AOneWayMessageIsNeverAnswered) {
+  RunningServer server(TestProtocol(), kAddress, SetUpEcho, TestOptions());
+  RawClient client(server.endpoint());
+  client.Hello();
+  for (const uint16_t kind : {uint16_t{77}, kThrow, kHeartbeatKind}) {
+    Header header = RawClient::MakeHeader(kind, 5);
+    header.flags |= kOneWay;
+    client.Send(header, MakeMessage(Frame::Copy("argument")));
+  }
+  client.Send(RawClient::MakeHeader(kEcho, 6), {});
+  EXPECT_EQ(client.Receive().header.request_id, 6u);
+}
+
+// A server that was stopped and goes on has not read what came meanwhile.
+TEST(ServerTest, TimeInWhichTheServerStoodStillIsNoSilence) {
+  ServerOptions options = TestOptions();
+  options.peer_timeout = seconds(3);
+  const auto set_up = [&](Server& server) {
+    SetUpEcho(server);
+    server.Handle(kLater, [](Request& /*request*/, Responder responder) {
+      std::this_thread::sleep_for(milliseconds(3500));
+      responder.Reply({});
+    });
+  };
+  RunningServer server(TestProtocol(), kAddress, set_up, options);
+  RawClient client(server.endpoint());
+  client.Hello();
+  client.Send(RawClient::MakeHeader(kLater, 1), {});
+  static_cast<void>(client.Receive());
+  // ticks have passed since
+  client.Send(RawClient::MakeHeader(kEcho, 2), {});
+  EXPECT_EQ(client.Receive().header.request_id, 2u);
+  EXPECT_EQ(server.metrics().peers_expired, 0u);
+}
+
 TEST(ServerTest, SilentPeerIsReportedAndMustSayHelloAgain) {
   FakeClock clock;
   ServerOptions options = TestOptions();
@@ -431,7 +481,9 @@ TEST(ServerTest, AnswerToAVanishedClientIsDroppedAndCounted) {
       waiting.push_back(responder);
     });
   };
-  RunningServer server(TestProtocol(), kAddress, set_up, TestOptions());
+  ServerOptions options = TestOptions();
+  options.max_unanswered_of_peer = kRequests;
+  RunningServer server(TestProtocol(), kAddress, set_up, options);
   {
     RawClient client(server.endpoint());
     client.Hello();

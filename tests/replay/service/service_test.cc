@@ -242,6 +242,24 @@ TEST(ReplayServiceTest, AWriterThatIsSilentLosesItsOpenEpisode) {
             (InsertAck{InsertState::kTaken, 3, 64, {2}}));
 }
 
+// The answer that said so first may be lost.
+TEST(ReplayServiceTest, DroppedGroupsAreNamedAgainWhenTheyComeAgain) {
+  const EpisodeMaker maker;
+  RunningService service(ConfigOf(maker, kFromOne));
+  Caller caller(service.endpoint());
+  // the second group of an episode that the service does not know
+  const std::vector groups = {maker.Groups(1, 8)[1], maker.Groups(2, 4)[0]};
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(caller.Insert({.writer = 5}, groups),
+              (InsertAck{InsertState::kTaken, 2, 64, {1}}));
+  }
+  // until the writer has moved on
+  EXPECT_EQ(
+      caller.Insert({.writer = 5, .base_sequence = 3, .first_sequence = 3},
+                    {maker.Groups(3, 4)[0]}),
+      (InsertAck{InsertState::kTaken, 3, 64, {}}));
+}
+
 // A restarted service knows fewer steps than the writer had acknowledged.
 TEST(ReplayServiceTest, CountsTheStepsThatACrashHasCostOnce) {
   const EpisodeMaker maker;

@@ -392,12 +392,33 @@ class ShardModel {
     }
   }
 
+  // Whether an open episode or a waiting item needs the group, or one before it
+  // of the same writer.
+  bool IsHeld(int64_t number) const {
+    const Writer& writer = writers_.at(groups_.at(number).writer);
+    for (const auto& waiting : writer.waiting) {
+      if (!waiting.empty() && waiting.front().groups.front() <= number) {
+        return true;
+      }
+    }
+    const auto& group_of = writer.group_of_observation;
+    if (writer.steps.empty()) return false;
+    for (size_t table = 0; table < tables_.size(); ++table) {
+      const int64_t begin =
+          writer.open[table].next_step - config_.tables[table].n_step.stack + 1;
+      const auto first = std::clamp<int64_t>(
+          begin, 0, static_cast<int64_t>(group_of.size()) - 1);
+      if (group_of[static_cast<size_t>(first)] <= number) return true;
+    }
+    return false;
+  }
+
   bool MakeRoom(int64_t bytes) {
     std::vector<int64_t> numbers;
     for (const auto& [number, group] : groups_) numbers.push_back(number);
     for (const int64_t number : numbers) {
       if (size_bytes() + bytes <= config_.max_bytes) break;
-      if (!groups_.contains(number)) continue;
+      if (!groups_.contains(number) || IsHeld(number)) continue;
       counts.evicted_items += static_cast<int64_t>(
           std::erase_if(items_, [number](const ModelItem& item) {
             return std::count(item.groups.begin(), item.groups.end(), number) >

@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/thread.h"
+#include "tests/replay/episodes.h"
 
 namespace replicant::replay {
 namespace {
@@ -91,6 +92,35 @@ TEST(ShardTest, AWriterWaitsForSamplesAndItsItemsAreNotLost) {
   EXPECT_EQ(result, InsertResult::kInserted);
   EXPECT_EQ(shard.Status().tables[0].size, 8);
   EXPECT_FALSE(shard.Status().tables[0].insert_wait.is_waiting);
+}
+
+// An open episode holds its groups, so the eviction of its items frees nothing.
+TEST(ShardTest, ItemsOfAnOpenEpisodeStayWhereNoRoomIs) {
+  const testing::EpisodeMaker maker;
+  ShardConfig config;
+  config.shape = maker.shape;
+  config.max_bytes = 20'000;
+  const RateLimiterConfig limiter = {.mode = RateLimiterMode::kMinSize,
+                                     .min_size_to_sample = 1};
+  config.tables = {
+      {.name = "short", .rate_limiter = limiter},
+      {.name = "long", .n_step = {.n_step = 1000}, .rate_limiter = limiter}};
+  FakeClock clock;
+  Shard shard(config, &clock);
+  uint64_t sequence = 0;
+  InsertResult result = InsertResult::kInserted;
+  for (auto& group : maker.Groups(1, 1000, /*is_open=*/true)) {
+    result = shard.TryInsert(7, ++sequence, std::move(group));
+    if (result != InsertResult::kInserted) break;
+  }
+  EXPECT_EQ(result, InsertResult::kNoRoom);
+  const ShardStatus status = shard.Status();
+  EXPECT_EQ(status.evicted_items, 0);
+  EXPECT_EQ(status.tables[0].size, status.inserted_steps - 1);
+  // a writer that gives its episode up makes room
+  shard.CloseWriter(7);
+  EXPECT_EQ(shard.TryInsert(8, 1, maker.Groups(2, 4)[0]),
+            InsertResult::kInserted);
 }
 
 TEST(ShardTest, AWriterThatGivesUpHasSentItsStepsOnce) {
