@@ -4,8 +4,8 @@
 #include "core/base/error.h"
 #include "core/kernels/backend.h"
 #include "core/kernels/cpu/cpu_backend.h"
+#include "core/kernels/cuda_backend.h"
 #include "core/kernels/reference/reference_backend.h"
-#include "core/kernels/stub/cuda_backend.h"
 
 namespace replicant::kernels {
 
@@ -18,6 +18,10 @@ std::unique_ptr<Backend> MakeBackend(std::string_view name,
                                     name, fmt::join(BuiltBackends(), ", ")));
 }
 
-std::vector<std::string> BuiltBackends() { return {"reference", "cpu"}; }
+std::vector<std::string> BuiltBackends() {
+  std::vector<std::string> names = {"reference", "cpu"};
+  if (HasCudaDevice()) names.emplace_back("cuda");
+  return names;
+}
 
 }  // namespace replicant::kernels

@@ -1,4 +1,4 @@
-#include "core/kernels/stub/cuda_backend.h"
+#include "core/kernels/cuda_backend.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,5 +12,7 @@ std::unique_ptr<Backend> MakeCudaBackend(const BackendOptions& options) {
       fmt::format("cuda:{}: this build has no CUDA backend; backends: {}",
                   options.device_index, fmt::join(BuiltBackends(), ", ")));
 }
+
+bool HasCudaDevice() { return false; }
 
 }  // namespace replicant::kernels

@@ -1,0 +1,133 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "core/tensor/bfloat16.h"
+
+// What the bodies of own kernels share.
+//
+// A body is a plain struct: its fields are the kernel's argument (pointers to
+// device memory, sizes), and its call operator computes one element or one row.
+// The same source is compiled for the device (own_kernels.cu) and for the host
+// (tests/support/fake_cuda), where tests compare it with the reference backend.
+#ifdef __CUDACC__
+#define REPLICANT_DEVICE __host__ __device__
+#else
+#define REPLICANT_DEVICE
+#endif
+
+namespace replicant::kernels::cuda {
+
+// The type in which elements of T are computed: float, or int64_t for integers.
+template <typename T>
+struct ArithmeticOf {
+  using Type = float;
+};
+template <>
+struct ArithmeticOf<int32_t> {
+  using Type = int64_t;
+};
+template <>
+struct ArithmeticOf<int64_t> {
+  using Type = int64_t;
+};
+template <typename T>
+using Arithmetic = typename ArithmeticOf<T>::Type;
+
+template <typename T>
+REPLICANT_DEVICE Arithmetic<T> Load(const T* data, int64_t i) {
+  return static_cast<Arithmetic<T>>(data[i]);
+}
+template <typename T>
+REPLICANT_DEVICE void Store(T* data, int64_t i, Arithmetic<T> value) {
+  data[i] = static_cast<T>(value);
+}
+
+// Indices of rows, i32 or i64.
+struct Indices {
+  REPLICANT_DEVICE int64_t operator[](int64_t i) const {
+    return is_i64 ? static_cast<const int64_t*>(data)[i]
+                  : static_cast<const int32_t*>(data)[i];
+  }
+
+  const void* data;
+  bool is_i64;
+};
+
+// The 32 threads that compute one row together. Every thread of the warp makes
+// the same calls.
+//
+// On the host one thread does the work of all, adding in the order of the
+// device, so that a row has the same roundings on both.
+class Warp {
+ public:
+  static constexpr int kSize = 32;
+
+#ifdef __CUDA_ARCH__
+  REPLICANT_DEVICE explicit Warp(int lane) : lane_(lane) {}
+  REPLICANT_DEVICE bool is_first_lane() const { return lane_ == 0; }
+
+  // Calls f(i) for all i < n.
+  template <typename Function>
+  REPLICANT_DEVICE void ForEach(int64_t n, const Function& f) const {
+    for (int64_t i = lane_; i < n; i += kSize) f(i);
+  }
+
+  // combine(... combine(start, term(i)) ...) for all i < n, in every thread.
+  // `start` is neutral: combine(start, x) = x.
+  template <typename T, typename Term, typename Combine>
+  REPLICANT_DEVICE T Reduce(int64_t n, T start, const Term& term,
+                            const Combine& combine) const {
+    T value = start;
+    for (int64_t i = lane_; i < n; i += kSize) value = combine(value, term(i));
+    for (int distance = kSize / 2; distance > 0; distance /= 2) {
+      value = combine(value, __shfl_xor_sync(~0U, value, distance));
+    }
+    return value;
+  }
+
+ private:
+  int lane_;
+#else
+  bool is_first_lane() const { return true; }
+
+  template <typename Function>
+  REPLICANT_DEVICE void ForEach(int64_t n, const Function& f) const {
+    for (int64_t i = 0; i < n; ++i) f(i);
+  }
+
+  template <typename T, typename Term, typename Combine>
+  REPLICANT_DEVICE T Reduce(int64_t n, T start, const Term& term,
+                            const Combine& combine) const {
+    T values[kSize];
+    for (T& value : values) value = start;
+    for (int64_t i = 0; i < n; ++i) {
+      values[i % kSize] = combine(values[i % kSize], term(i));
+    }
+    for (int distance = kSize / 2; distance > 0; distance /= 2) {
+      T next[kSize];
+      for (int lane = 0; lane < kSize; ++lane) {
+        next[lane] = combine(values[lane], values[lane ^ distance]);
+      }
+      for (int lane = 0; lane < kSize; ++lane) values[lane] = next[lane];
+    }
+    return values[0];
+  }
+#endif
+
+ public:
+  template <typename Term>
+  REPLICANT_DEVICE float Sum(int64_t n, const Term& term) const {
+    return Reduce(n, 0.0F, term, [](float a, float b) { return a + b; });
+  }
+  // NaN wins.
+  template <typename Term>
+  REPLICANT_DEVICE float Max(int64_t n, const Term& term) const {
+    return Reduce(n, -INFINITY, term, [](float a, float b) {
+      return a != a ? a : (b > a || b != b ? b : a);
+    });
+  }
+};
+
+}  // namespace replicant::kernels::cuda

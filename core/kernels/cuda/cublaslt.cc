@@ -1,0 +1,221 @@
+#include <cublasLt.h>
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/base/mutex.h"
+#include "core/kernels/cuda/matmul_library.h"
+#include "core/kernels/cuda/shared_library.h"
+
+// cuBLASLt takes matrices by columns. A row-major matrix [rows, columns] is the
+// column-major one of its transpose, so c = op(a) op(b) by rows is computed as
+// c^T = op(b)^T op(a)^T by columns: the operands change places, and the bias,
+// one value for each column of c, is one for each row of c^T, as its epilogue
+// wants.
+namespace replicant::kernels::cuda {
+namespace {
+
+// NVIDIA's advice for Hopper.
+constexpr size_t kMaxWorkspaceBytes = size_t{32} << 20;
+
+struct Functions {
+  explicit Functions(const SharedLibrary& library) {
+    library.Find("cublasLtCreate", &create);
+    library.Find("cublasLtDestroy", &destroy);
+    library.Find("cublasLtGetStatusString", &status_text);
+    library.Find("cublasLtMatmul", &matmul);
+    library.Find("cublasLtMatmulDescCreate", &desc_create);
+    library.Find("cublasLtMatmulDescDestroy", &desc_destroy);
+    library.Find("cublasLtMatmulDescSetAttribute", &desc_set);
+    library.Find("cublasLtMatrixLayoutCreate", &layout_create);
+    library.Find("cublasLtMatrixLayoutDestroy", &layout_destroy);
+    library.Find("cublasLtMatmulPreferenceCreate", &preference_create);
+    library.Find("cublasLtMatmulPreferenceDestroy", &preference_destroy);
+    library.Find("cublasLtMatmulPreferenceSetAttribute", &preference_set);
+    library.Find("cublasLtMatmulAlgoGetHeuristic", &heuristic);
+  }
+
+  void Check(cublasStatus_t status, const char* call) const {
+    if (status == CUBLAS_STATUS_SUCCESS) return;
+    throw DeviceError(fmt::format("{}: {}", call, status_text(status)));
+  }
+
+  decltype(cublasLtCreate)* create;
+  decltype(cublasLtDestroy)* destroy;
+  decltype(cublasLtGetStatusString)* status_text;
+  decltype(cublasLtMatmul)* matmul;
+  decltype(cublasLtMatmulDescCreate)* desc_create;
+  decltype(cublasLtMatmulDescDestroy)* desc_destroy;
+  decltype(cublasLtMatmulDescSetAttribute)* desc_set;
+  decltype(cublasLtMatrixLayoutCreate)* layout_create;
+  decltype(cublasLtMatrixLayoutDestroy)* layout_destroy;
+  decltype(cublasLtMatmulPreferenceCreate)* preference_create;
+  decltype(cublasLtMatmulPreferenceDestroy)* preference_destroy;
+  decltype(cublasLtMatmulPreferenceSetAttribute)* preference_set;
+  decltype(cublasLtMatmulAlgoGetHeuristic)* heuristic;
+};
+
+// The library's handle of the device that was current when it was made.
+struct Handle {
+  explicit Handle(std::shared_ptr<const Functions> f)
+      : functions(std::move(f)) {
+    functions->Check(functions->create(&handle), "cublasLtCreate");
+  }
+  ~Handle() { functions->destroy(handle); }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  std::shared_ptr<const Functions> functions;
+  cublasLtHandle_t handle = nullptr;
+};
+
+cudaDataType_t DataTypeOf(DType dtype) {
+  return dtype == DType::kBF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+class CublasLtPlan : public MatMulPlan {
+ public:
+  CublasLtPlan(std::shared_ptr<const Handle> handle,
+               const MatMulProblem& problem)
+      : handle_(std::move(handle)), f_(*handle_->functions) {
+    try {
+      MakeDescriptors(problem);
+      ChooseAlgorithm(problem);
+    } catch (...) {
+      Destroy();
+      throw;
+    }
+  }
+  ~CublasLtPlan() override { Destroy(); }
+  CublasLtPlan(const CublasLtPlan&) = delete;
+  CublasLtPlan& operator=(const CublasLtPlan&) = delete;
+
+  size_t workspace_size_bytes() const override { return workspace_size_bytes_; }
+
+  void Launch(const MatMulOperands& operands, CUstream stream) override {
+    if (operands.bias != 0) {
+      const auto* bias = reinterpret_cast<const void*>(operands.bias);
+      f_.Check(f_.desc_set(desc_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                           sizeof bias),
+               "cublasLtMatmulDescSetAttribute(bias)");
+    }
+    const float alpha = 1.0F;
+    const float beta = 0.0F;
+    auto* c = reinterpret_cast<void*>(operands.c);
+    f_.Check(f_.matmul(handle_->handle, desc_, &alpha,
+                       reinterpret_cast<const void*>(operands.b), b_,
+                       reinterpret_cast<const void*>(operands.a), a_, &beta, c,
+                       c_, c, c_, &algorithm_,
+                       reinterpret_cast<void*>(operands.workspace),
+                       workspace_size_bytes_, stream),
+             "cublasLtMatmul");
+  }
+
+ private:
+  template <typename T>
+  void Set(cublasLtMatmulDescAttributes_t attribute, T value) {
+    f_.Check(f_.desc_set(desc_, attribute, &value, sizeof value),
+             "cublasLtMatmulDescSetAttribute");
+  }
+
+  // The layout of a row-major matrix [rows, columns].
+  void MakeLayout(cublasLtMatrixLayout_t* layout, DType dtype, int64_t rows,
+                  int64_t columns) {
+    f_.Check(f_.layout_create(layout, DataTypeOf(dtype),
+                              static_cast<uint64_t>(columns),
+                              static_cast<uint64_t>(rows), columns),
+             "cublasLtMatrixLayoutCreate");
+  }
+
+  void MakeDescriptors(const MatMulProblem& p) {
+    f_.Check(f_.desc_create(&desc_, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+             "cublasLtMatmulDescCreate");
+    // the first matrix of the library is b
+    Set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+    Set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (p.has_bias) {
+      Set(CUBLASLT_MATMUL_DESC_EPILOGUE,
+          p.has_relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS);
+      Set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, DataTypeOf(p.out));
+    } else if (p.has_relu) {
+      Set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_RELU);
+    }
+    MakeLayout(&a_, p.in, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k);
+    MakeLayout(&b_, p.in, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n);
+    MakeLayout(&c_, p.out, p.m, p.n);
+  }
+
+  void ChooseAlgorithm(const MatMulProblem& p) {
+    cublasLtMatmulPreference_t preference = nullptr;
+    f_.Check(f_.preference_create(&preference),
+             "cublasLtMatmulPreferenceCreate");
+    const auto destroy = [this](cublasLtMatmulPreferenceOpaque_t* made) {
+      f_.preference_destroy(made);
+    };
+    const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, decltype(destroy)>
+        owner(preference, destroy);
+    const size_t limit = kMaxWorkspaceBytes;
+    f_.Check(
+        f_.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                          &limit, sizeof limit),
+        "cublasLtMatmulPreferenceSetAttribute");
+    cublasLtMatmulHeuristicResult_t best{};
+    int num_found = 0;
+    const cublasStatus_t status =
+        f_.heuristic(handle_->handle, desc_, b_, a_, c_, c_, preference, 1,
+                     &best, &num_found);
+    if (status != CUBLAS_STATUS_SUCCESS || num_found == 0) {
+      throw DeviceError(fmt::format(
+          "cuBLASLt has no algorithm for [{},{}] x [{},{}] in {}: {}", p.m, p.k,
+          p.k, p.n, DTypeName(p.in), f_.status_text(status)));
+    }
+    algorithm_ = best.algo;
+    workspace_size_bytes_ = best.workspaceSize;
+  }
+
+  void Destroy() {
+    if (a_ != nullptr) f_.layout_destroy(a_);
+    if (b_ != nullptr) f_.layout_destroy(b_);
+    if (c_ != nullptr) f_.layout_destroy(c_);
+    if (desc_ != nullptr) f_.desc_destroy(desc_);
+  }
+
+  const std::shared_ptr<const Handle> handle_;
+  const Functions& f_;
+  cublasLtMatmulDesc_t desc_ = nullptr;
+  cublasLtMatrixLayout_t a_ = nullptr;
+  cublasLtMatrixLayout_t b_ = nullptr;
+  cublasLtMatrixLayout_t c_ = nullptr;
+  cublasLtMatmulAlgo_t algorithm_{};
+  size_t workspace_size_bytes_ = 0;
+};
+
+class CublasLt : public MatMulLibrary {
+ public:
+  CublasLt()
+      : library_(fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
+                 "install cuBLAS of the CUDA toolkit, and name its folder in "
+                 "LD_LIBRARY_PATH"),
+        functions_(std::make_shared<Functions>(library_)) {}
+
+  std::unique_ptr<MatMulPlan> Plan(const MatMulProblem& problem) override {
+    const MutexLock lock(mutex_);
+    if (handle_ == nullptr) handle_ = std::make_shared<Handle>(functions_);
+    return std::make_unique<CublasLtPlan>(handle_, problem);
+  }
+
+ private:
+  const SharedLibrary library_;
+  const std::shared_ptr<const Functions> functions_;
+  Mutex mutex_;
+  std::shared_ptr<const Handle> handle_ GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+std::unique_ptr<MatMulLibrary> LoadCublasLt() {
+  return std::make_unique<CublasLt>();
+}
+
+}  // namespace replicant::kernels::cuda

@@ -1,0 +1,181 @@
+#include "core/kernels/cuda_backend.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/kernels/cuda/cuda_kernels.h"
+#include "core/kernels/cuda/device.h"
+#include "core/kernels/cuda/library_backend.h"
+
+namespace replicant::kernels {
+namespace cuda {
+namespace {
+
+const CudaKernelTable& Table() {
+  static const CudaKernelTable table = [] {
+    CudaKernelTable rows;
+    AddElementwiseKernels(rows);
+    AddIndexingKernels(rows);
+    AddMatMulKernels(rows);
+    AddOptimizerKernels(rows);
+    AddReduceKernels(rows);
+    AddRowKernels(rows);
+    AddShapeKernels(rows);
+    return rows;
+  }();
+  return table;
+}
+
+// Kernels of the host, for constants.
+const HostKernelTable& HostTable() {
+  static const HostKernelTable table = [] {
+    HostKernelTable rows;
+    kernels::AddElementwiseKernels(rows);
+    kernels::AddIndexingKernels(rows);
+    kernels::AddReduceKernels(rows);
+    kernels::AddShapeKernels(rows);
+    return rows;
+  }();
+  return table;
+}
+
+class CudaTarget : public graph::TargetInfo {
+ public:
+  std::string_view name() const override { return "cuda"; }
+
+  std::string WhyUnsupported(const graph::Graph& graph,
+                             const graph::Node& node) const override {
+    const auto row = Table().find(node.op->name);
+    if (row == Table().end()) return "there is no kernel for this op";
+    return row->second.why_not({.graph = graph, .node = node});
+  }
+  bool CanFuseElementwise(const graph::ScalarProgram& /*program*/,
+                          const graph::TensorType& /*output*/) const override {
+    return true;
+  }
+  bool CanFuseBias(const graph::Graph& /*graph*/,
+                   const graph::Node& root) const override {
+    return root.op->name == "MatMul";
+  }
+  bool CanFuseActivation(
+      const graph::Graph& /*graph*/, const graph::Node& root,
+      const graph::ScalarProgram& activation) const override {
+    return root.op->name == "MatMul" && activation.instructions.size() == 1 &&
+           activation.instructions[0].op == graph::ScalarOp::kRelu;
+  }
+
+  bool Evaluate(const graph::Graph& graph, const graph::Node& node,
+                std::span<const TensorView> inputs,
+                std::span<const MutableTensorView> outputs) const override {
+    return EvaluateOnHost(HostTable(), {.graph = graph, .node = node}, inputs,
+                          outputs);
+  }
+};
+
+class CudaBackend : public Backend {
+ public:
+  CudaBackend(const Libraries& libraries, int device_index)
+      : device_(std::make_shared<Device>(libraries, device_index)),
+        functions_(device_) {}
+
+  std::string_view name() const override { return "cuda"; }
+  std::string device() const override { return device_->name(); }
+  bool is_host_memory() const override { return false; }
+  const graph::TargetInfo& target() const override { return target_; }
+  std::unique_ptr<Buffer> Allocate(size_t size_bytes) override {
+    return AllocateOn(device_, size_bytes);
+  }
+  std::unique_ptr<Stream> CreateStream() override {
+    return CreateStreamOn(device_);
+  }
+  std::unique_ptr<Event> CreateEvent() override {
+    return CreateEventOn(device_);
+  }
+
+  std::unique_ptr<Kernel> CompileKernel(
+      const graph::Graph& graph, const graph::Node& node,
+      std::span<const InputTraits> /*inputs*/) override {
+    const std::string why = target_.WhyUnsupported(graph, node);
+    if (!why.empty()) {
+      throw DeviceError(fmt::format("{} cannot run {} '{}' ({}): {}", device(),
+                                    node.op->name, node.name,
+                                    node.site.ToString(), why));
+    }
+    const KernelRequest request{.graph = graph, .node = node};
+    KernelBuilder builder(device_, functions_, request);
+    Table().at(node.op->name).make(builder);
+    return builder.Build();
+  }
+
+ private:
+  const std::shared_ptr<const Device> device_;
+  FunctionCache functions_;
+  CudaTarget target_;
+};
+
+std::string RefuseFloating(const KernelRequest& request, bool takes_bf16) {
+  const auto check = [&](const graph::TensorType& type) -> std::string {
+    if (!graph::IsFloating(type.dtype) || type.dtype == DType::kF32 ||
+        (takes_bf16 && type.dtype == DType::kBF16)) {
+      return {};
+    }
+    return fmt::format("it takes {}, got {}",
+                       takes_bf16 ? "f32 or bf16" : "f32", type.ToString());
+  };
+  for (size_t i = 0; i < request.node.inputs.size(); ++i) {
+    std::string why = check(request.input(i));
+    if (!why.empty()) return why;
+  }
+  for (const graph::TensorType& output : request.node.outputs) {
+    std::string why = check(output);
+    if (!why.empty()) return why;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string WhyNotF32OrBF16(const KernelRequest& request) {
+  return RefuseFloating(request, /*takes_bf16=*/true);
+}
+
+std::string WhyNotF32(const KernelRequest& request) {
+  return RefuseFloating(request, /*takes_bf16=*/false);
+}
+
+std::string TakesAll(const KernelRequest& /*request*/) { return {}; }
+
+std::unique_ptr<Backend> MakeBackendOn(const Libraries& libraries,
+                                       const BackendOptions& options) {
+  return std::make_unique<CudaBackend>(libraries, options.device_index);
+}
+
+}  // namespace cuda
+
+std::unique_ptr<Backend> MakeCudaBackend(const BackendOptions& options) {
+  cuda::Libraries libraries;
+  try {
+    libraries = {.driver = cuda::LoadDriver(),
+                 .compiler = cuda::LoadNvrtc(),
+                 .matmul = cuda::LoadCublasLt()};
+  } catch (const DeviceError& e) {
+    throw DeviceError(
+        fmt::format("cuda:{}: {}", options.device_index, e.what()));
+  }
+  return cuda::MakeBackendOn(libraries, options);
+}
+
+bool HasCudaDevice() {
+  try {
+    const std::unique_ptr<cuda::Driver> driver = cuda::LoadDriver();
+    int count = 0;
+    return driver->Init() == CUDA_SUCCESS &&
+           driver->DeviceGetCount(&count) == CUDA_SUCCESS && count > 0;
+  } catch (const DeviceError&) {
+    return false;
+  }
+}
+
+}  // namespace replicant::kernels

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "core/base/check.h"
+#include "core/kernels/cuda/kernel_builder.h"
+
+namespace replicant::kernels::cuda {
+
+// How the CUDA backend computes one op.
+struct CudaKernel {
+  // Adds the steps of a node.
+  void (*make)(KernelBuilder& builder);
+  // Why the op cannot run with these types ("" if it can).
+  std::string (*why_not)(const KernelRequest& request);
+};
+
+// Rows by op name.
+using CudaKernelTable = std::map<std::string_view, CudaKernel>;
+
+// Families of ops. Each function adds its rows.
+void AddElementwiseKernels(CudaKernelTable& table);
+void AddIndexingKernels(CudaKernelTable& table);
+void AddMatMulKernels(CudaKernelTable& table);
+void AddOptimizerKernels(CudaKernelTable& table);
+void AddReduceKernels(CudaKernelTable& table);
+void AddRowKernels(CudaKernelTable& table);
+void AddShapeKernels(CudaKernelTable& table);
+
+// Reasons, for CudaKernel::why_not: an operand that is floating but neither f32
+// nor bf16; or that is floating but not f32; or none.
+std::string WhyNotF32OrBF16(const KernelRequest& request);
+std::string WhyNotF32(const KernelRequest& request);
+std::string TakesAll(const KernelRequest& request);
+
+// Calls function.operator()<T>() with float or BFloat16.
+template <typename Function>
+void DispatchFloat(DType dtype, const Function& function) {
+  if (dtype == DType::kBF16) {
+    function.template operator()<BFloat16>();
+  } else {
+    REPLICANT_CHECK(dtype == DType::kF32, "{}", DTypeName(dtype));
+    function.template operator()<float>();
+  }
+}
+
+// Calls function.operator()<T, V>() with the types of a tensor and of vectors
+// that belong to it: one type, or vectors of f32 for bf16.
+template <typename Function>
+void DispatchFloat(DType dtype, DType vector, const Function& function) {
+  if (dtype == DType::kBF16 && vector == DType::kF32) {
+    function.template operator()<BFloat16, float>();
+    return;
+  }
+  REPLICANT_CHECK(dtype == vector, "{} and {}", DTypeName(dtype),
+                  DTypeName(vector));
+  DispatchFloat(dtype,
+                [&]<typename T>() { function.template operator()<T, T>(); });
+}
+
+// Calls function.operator()<Word>() with the unsigned integer of an element's
+// size.
+template <typename Function>
+void DispatchWord(DType dtype, const Function& function) {
+  switch (DTypeSize(dtype)) {
+    case 1:
+      return function.template operator()<uint8_t>();
+    case 2:
+      return function.template operator()<uint16_t>();
+    case 4:
+      return function.template operator()<uint32_t>();
+    default:
+      return function.template operator()<uint64_t>();
+  }
+}
+
+// Parts into which a sum down `rows` rows of `columns` columns is cut, so that
+// the device has enough threads.
+int64_t PartsOf(int64_t rows, int64_t columns);
+// Makes `output` [columns] the sum of f32 partial sums [parts, columns] that
+// lie in scratch.
+void AddPartialSums(KernelBuilder& builder, size_t scratch_offset,
+                    int64_t parts, int64_t columns, size_t output);
+
+}  // namespace replicant::kernels::cuda

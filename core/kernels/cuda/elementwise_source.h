@@ -1,0 +1,30 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "core/graph/scalar_program.h"
+#include "core/graph/tensor_type.h"
+
+namespace replicant::kernels::cuda {
+
+// The name and the argument of the function of ElementwiseSource(); its count
+// is the number of elements of the output.
+inline constexpr const char* kElementwiseFunction = "elementwise";
+struct ElementwiseArgument {
+  const void* inputs[graph::ScalarProgram::kMaxInputs];
+  void* output;
+};
+
+// CUDA C++ that computes `program` for every element of the output, with the
+// inputs broadcast to its shape. It begins with elementwise_prelude.h and
+// compiles for the host as well.
+//
+// Floats, u8 and bool are computed in f32; i32 and i64 in double, as by the
+// reference. f64 is not supported. Nodes of different sizes share a source
+// where no input is broadcast.
+std::string ElementwiseSource(const graph::ScalarProgram& program,
+                              std::span<const graph::TensorType> inputs,
+                              const graph::TensorType& output);
+
+}  // namespace replicant::kernels::cuda

@@ -1,0 +1,99 @@
+#pragma once
+
+#include "core/kernels/cuda/bodies/indexing.h"
+#include "core/kernels/cuda/bodies/random.h"
+#include "core/kernels/cuda/bodies/reduce.h"
+#include "core/kernels/cuda/bodies/rows.h"
+#include "core/kernels/cuda/bodies/update.h"
+
+// Every own kernel, by the name of its function: ELEMENTS(name, body) for a
+// body that computes one element, ROWS(name, body) for one that computes one
+// row with one warp. The device code, its host twin and KernelName are made
+// from this list.
+#define REPLICANT_OWN_KERNELS(ELEMENTS, ROWS)                                \
+  ELEMENTS(fill_8, Fill<uint8_t>)                                            \
+  ELEMENTS(fill_16, Fill<uint16_t>)                                          \
+  ELEMENTS(fill_32, Fill<uint32_t>)                                          \
+  ELEMENTS(fill_64, Fill<uint64_t>)                                          \
+  ELEMENTS(box_copy_8, BoxCopy<uint8_t>)                                     \
+  ELEMENTS(box_copy_16, BoxCopy<uint16_t>)                                   \
+  ELEMENTS(box_copy_32, BoxCopy<uint32_t>)                                   \
+  ELEMENTS(box_copy_64, BoxCopy<uint64_t>)                                   \
+  ELEMENTS(gather_8, Gather<uint8_t>)                                        \
+  ELEMENTS(gather_16, Gather<uint16_t>)                                      \
+  ELEMENTS(gather_32, Gather<uint32_t>)                                      \
+  ELEMENTS(gather_64, Gather<uint64_t>)                                      \
+  ELEMENTS(random_shift_8, RandomShift<uint8_t>)                             \
+  ELEMENTS(random_shift_16, RandomShift<uint16_t>)                           \
+  ELEMENTS(random_shift_32, RandomShift<uint32_t>)                           \
+  ELEMENTS(scatter_add_f32, ScatterAdd<float>)                               \
+  ELEMENTS(scatter_add_bf16, ScatterAdd<BFloat16>)                           \
+  ELEMENTS(one_hot_f32, OneHot<float>)                                       \
+  ELEMENTS(one_hot_bf16, OneHot<BFloat16>)                                   \
+  ELEMENTS(arg_max_f32, ArgMax<float>)                                       \
+  ELEMENTS(arg_max_bf16, ArgMax<BFloat16>)                                   \
+  ELEMENTS(round_to_bf16, RoundToBF16)                                       \
+  ELEMENTS(random_uniform_f32, RandomUniform<float>)                         \
+  ELEMENTS(random_uniform_bf16, RandomUniform<BFloat16>)                     \
+  ELEMENTS(random_normal_f32, RandomNormal<float>)                           \
+  ELEMENTS(random_normal_bf16, RandomNormal<BFloat16>)                       \
+  ELEMENTS(random_int, RandomInt)                                            \
+  ROWS(reduce_row_f32, ReduceRow<float, float>)                              \
+  ROWS(reduce_row_bf16, ReduceRow<BFloat16, BFloat16>)                       \
+  ROWS(reduce_row_bf16_f32, ReduceRow<BFloat16, float>)                      \
+  ROWS(reduce_row_f32_bf16, ReduceRow<float, BFloat16>)                      \
+  ROWS(reduce_row_i64, ReduceRow<int64_t, int64_t>)                          \
+  ELEMENTS(reduce_column_f32, ReduceColumn<float, float>)                    \
+  ELEMENTS(reduce_column_bf16, ReduceColumn<BFloat16, BFloat16>)             \
+  ELEMENTS(reduce_column_bf16_f32, ReduceColumn<BFloat16, float>)            \
+  ELEMENTS(reduce_column_f32_bf16, ReduceColumn<float, BFloat16>)            \
+  ELEMENTS(reduce_column_i64, ReduceColumn<int64_t, int64_t>)                \
+  ROWS(reduce_box_f32, ReduceBox<float, float>)                              \
+  ROWS(reduce_box_bf16, ReduceBox<BFloat16, BFloat16>)                       \
+  ROWS(reduce_box_bf16_f32, ReduceBox<BFloat16, float>)                      \
+  ROWS(reduce_box_i64, ReduceBox<int64_t, int64_t>)                          \
+  ROWS(softmax_f32, Softmax<float>)                                          \
+  ROWS(softmax_bf16, Softmax<BFloat16>)                                      \
+  ROWS(cross_entropy_f32, CrossEntropy<float>)                               \
+  ROWS(cross_entropy_bf16, CrossEntropy<BFloat16>)                           \
+  ROWS(projection_f32, Projection<float>)                                    \
+  ROWS(projection_bf16, Projection<BFloat16>)                                \
+  ROWS(layer_norm_f32, LayerNorm<float, float>)                              \
+  ROWS(layer_norm_bf16, LayerNorm<BFloat16, BFloat16>)                       \
+  ROWS(layer_norm_bf16_f32, LayerNorm<BFloat16, float>)                      \
+  ROWS(layer_norm_dx_f32, LayerNormInputGradient<float, float>)              \
+  ROWS(layer_norm_dx_bf16, LayerNormInputGradient<BFloat16, BFloat16>)       \
+  ROWS(layer_norm_dx_bf16_f32, LayerNormInputGradient<BFloat16, float>)      \
+  ELEMENTS(layer_norm_dv_f32, LayerNormVectorGradient<float, float>)         \
+  ELEMENTS(layer_norm_dv_bf16, LayerNormVectorGradient<BFloat16, BFloat16>)  \
+  ELEMENTS(layer_norm_dv_bf16_f32, LayerNormVectorGradient<BFloat16, float>) \
+  ELEMENTS(sgd_update, SgdUpdate)                                            \
+  ELEMENTS(adam_update, AdamUpdate)                                          \
+  ELEMENTS(moving_average_update, MovingAverageUpdate)                       \
+  ROWS(sum_of_squares, SumOfSquares)                                         \
+  ROWS(root_of_sum, RootOfSum)
+
+namespace replicant::kernels::cuda {
+
+// KernelName<Body>::kName is the function of a body; kIsRow tells the kind.
+template <typename Body>
+struct KernelName;
+
+// a body may have commas, so it is the macro's last argument
+#define REPLICANT_ELEMENT_NAME(name, ...)       \
+  template <>                                   \
+  struct KernelName<__VA_ARGS__> {              \
+    static constexpr const char* kName = #name; \
+    static constexpr bool kIsRow = false;       \
+  };
+#define REPLICANT_ROW_NAME(name, ...)           \
+  template <>                                   \
+  struct KernelName<__VA_ARGS__> {              \
+    static constexpr const char* kName = #name; \
+    static constexpr bool kIsRow = true;        \
+  };
+REPLICANT_OWN_KERNELS(REPLICANT_ELEMENT_NAME, REPLICANT_ROW_NAME)
+#undef REPLICANT_ELEMENT_NAME
+#undef REPLICANT_ROW_NAME
+
+}  // namespace replicant::kernels::cuda

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <memory>
+
+#include "core/kernels/backend.h"
+#include "core/kernels/cuda/device.h"
+
+namespace replicant::kernels::cuda {
+
+// The CUDA backend on given libraries instead of those of this machine: tests
+// hand in their own. Throws as Device() does.
+std::unique_ptr<Backend> MakeBackendOn(const Libraries& libraries,
+                                       const BackendOptions& options);
+
+}  // namespace replicant::kernels::cuda

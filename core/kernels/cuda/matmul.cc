@@ -1,0 +1,106 @@
+#include "core/kernels/cuda/cuda_kernels.h"
+#include "core/kernels/cuda/matmul_library.h"
+
+// Matrix products by the library, with bias and relu in its epilogue.
+namespace replicant::kernels::cuda {
+namespace {
+
+MatMulProblem ProblemOf(const KernelRequest& request) {
+  const graph::Attributes& attributes = request.node.attributes;
+  const bool transpose_a = attributes.Bool("transpose_a");
+  const Shape& c = request.output().shape;
+  return {.m = c[0],
+          .n = c[1],
+          .k = request.input(0).shape[transpose_a ? 0 : 1],
+          .transpose_a = transpose_a,
+          .transpose_b = attributes.Bool("transpose_b"),
+          .in = request.input(0).dtype,
+          .out = request.output().dtype,
+          .has_bias = request.node.inputs.size() > 2,
+          .has_relu = attributes.Has("activation")};
+}
+
+class MatMulStep : public Step {
+ public:
+  // Returns the address of the bias.
+  using BiasFunction = std::function<CUdeviceptr(const KernelBindings&)>;
+
+  MatMulStep(std::unique_ptr<MatMulPlan> plan, size_t workspace_offset,
+             BiasFunction bias)
+      : plan_(std::move(plan)),
+        workspace_offset_(workspace_offset),
+        bias_(std::move(bias)) {}
+
+  void Bind(const KernelBindings& bindings,
+            const OperandRanges& /*ranges*/) override {
+    operands_ = {.a = AddressOf(bindings.inputs[0]),
+                 .b = AddressOf(bindings.inputs[1]),
+                 .c = AddressOf(bindings.outputs[0])};
+    if (bias_) operands_.bias = bias_(bindings);
+    if (plan_->workspace_size_bytes() > 0) {
+      operands_.workspace = AddressOf(bindings.scratch + workspace_offset_);
+    }
+  }
+  void Launch(const Device& /*device*/, CUstream stream) override {
+    plan_->Launch(operands_, stream);
+  }
+
+ private:
+  const std::unique_ptr<MatMulPlan> plan_;
+  const size_t workspace_offset_;
+  const BiasFunction bias_;
+  MatMulOperands operands_;
+};
+
+// The bias of a problem, in the dtype of the result: the library takes no
+// other. An f32 bias of a bf16 result is rounded to bf16 first.
+MatMulStep::BiasFunction AddBias(KernelBuilder& builder,
+                                 const MatMulProblem& problem) {
+  if (!problem.has_bias) return {};
+  if (builder.input(2).dtype == problem.out) {
+    return [](const KernelBindings& bindings) {
+      return AddressOf(bindings.inputs[2]);
+    };
+  }
+  const size_t rounded =
+      builder.AddScratch(static_cast<size_t>(problem.n) * sizeof(BFloat16));
+  builder.Launch(RoundToBF16{}, problem.n,
+                 [rounded](RoundToBF16& b, const KernelBindings& bindings) {
+                   b.x = In<float>(bindings, 2);
+                   b.y = Scratch<BFloat16>(bindings, rounded);
+                 });
+  return [rounded](const KernelBindings& bindings) {
+    return AddressOf(bindings.scratch + rounded);
+  };
+}
+
+void MakeMatMul(KernelBuilder& builder) {
+  const MatMulProblem problem = ProblemOf(builder.request());
+  if (problem.m == 0 || problem.n == 0) return;
+  static_cast<void>(builder.device().driver());
+  auto plan = builder.device().libraries().matmul->Plan(problem);
+  const size_t workspace = builder.AddScratch(plan->workspace_size_bytes());
+  MatMulStep::BiasFunction bias = AddBias(builder, problem);
+  builder.Add(std::make_unique<MatMulStep>(std::move(plan), workspace,
+                                           std::move(bias)));
+}
+
+std::string WhyNotMatMul(const KernelRequest& request) {
+  if (std::string why = WhyNotF32OrBF16(request); !why.empty()) return why;
+  const MatMulProblem problem = ProblemOf(request);
+  if (problem.k == 0) return "its sums have no terms";
+  if (problem.has_bias && request.input(2).dtype != problem.out &&
+      request.input(2).dtype != DType::kF32) {
+    return "it takes a bias of f32 or of the result's dtype, got " +
+           request.input(2).ToString();
+  }
+  return {};
+}
+
+}  // namespace
+
+void AddMatMulKernels(CudaKernelTable& table) {
+  table["MatMul"] = {&MakeMatMul, &WhyNotMatMul};
+}
+
+}  // namespace replicant::kernels::cuda

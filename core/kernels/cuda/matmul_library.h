@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "core/kernels/cuda/driver.h"
+#include "core/tensor/dtype.h"
+
+namespace replicant::kernels::cuda {
+
+// c = epilogue(op(a) op(b)), row-major; see graph/ops/matmul.h.
+struct MatMulProblem {
+  bool operator==(const MatMulProblem&) const = default;
+
+  int64_t m = 0, n = 0, k = 0;  // all positive
+  bool transpose_a = false;
+  bool transpose_b = false;
+  DType in = DType::kF32;   // of a and b: f32 or bf16
+  DType out = DType::kF32;  // of c and the bias: `in`, or f32 of bf16 operands
+  bool has_bias = false;
+  bool has_relu = false;
+};
+
+struct MatMulOperands {
+  CUdeviceptr a = 0, b = 0, c = 0;
+  CUdeviceptr bias = 0;       // [n], if has_bias
+  CUdeviceptr workspace = 0;  // workspace_size_bytes()
+};
+
+// One problem, ready to run.
+//
+// Thread-safety: one thread at a time.
+class MatMulPlan {
+ public:
+  virtual ~MatMulPlan() = default;
+
+  virtual size_t workspace_size_bytes() const = 0;
+  // Throws DeviceError.
+  virtual void Launch(const MatMulOperands& operands, CUstream stream) = 0;
+};
+
+// Plans matrix products on the device of the current context.
+//
+// Thread-safety: any thread.
+class MatMulLibrary {
+ public:
+  virtual ~MatMulLibrary() = default;
+
+  // Throws DeviceError if there is no algorithm for the problem.
+  virtual std::unique_ptr<MatMulPlan> Plan(const MatMulProblem& problem) = 0;
+};
+
+// cuBLASLt, found at run time: the algorithm that its heuristics rank first.
+// Sums in f32. Throws DeviceError if the library is missing; its handle is made
+// for the first plan, which needs a device.
+std::unique_ptr<MatMulLibrary> LoadCublasLt();
+
+}  // namespace replicant::kernels::cuda

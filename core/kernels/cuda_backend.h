@@ -1,0 +1,20 @@
+#pragma once
+
+#include <memory>
+
+#include "core/kernels/backend.h"
+
+namespace replicant::kernels {
+
+// The CUDA backend, which drives one NVIDIA GPU. core/kernels/cuda computes in
+// f32 and bf16; in a build without the CUDA toolkit core/kernels/stub stands in
+// its place, which says so.
+//
+// Throws DeviceError in one line if the build, the machine or its driver cannot
+// run it.
+std::unique_ptr<Backend> MakeCudaBackend(const BackendOptions& options);
+
+// Whether this build has the CUDA backend and this machine a device for it.
+bool HasCudaDevice();
+
+}  // namespace replicant::kernels

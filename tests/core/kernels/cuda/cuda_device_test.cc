@@ -1,0 +1,154 @@
+// The CUDA backend's messages and order of calls, on a driver without a GPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "core/base/error.h"
+#include "tests/support/fake_cuda/fake_backend.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::kernels {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FakeDriver;
+using testing::FakeDriverOptions;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::MakeFakeCudaBackend;
+using testing::MessageOf;
+
+std::string MessageFrom(const FakeDriverOptions& options, int index = 0) {
+  const auto driver = std::make_shared<FakeDriver>(options);
+  return MessageOf([&] { MakeFakeCudaBackend(driver, index); });
+}
+
+TEST(CudaDeviceTest, AMissingDeviceIsSaidInOneLine) {
+  EXPECT_EQ(MessageFrom({.num_devices = 0}),
+            "cuda:0: this machine has no CUDA device");
+  EXPECT_EQ(MessageFrom({.init_result = CUDA_ERROR_NO_DEVICE}),
+            "cuda:0: this machine has no CUDA device");
+}
+
+TEST(CudaDeviceTest, AnIndexOutOfRangeNamesTheRange) {
+  EXPECT_EQ(MessageFrom({.num_devices = 1}, 1),
+            "cuda:1: no such device; this machine has cuda:0");
+  EXPECT_EQ(MessageFrom({.num_devices = 4}, 7),
+            "cuda:7: no such device; this machine has cuda:0 to cuda:3");
+  EXPECT_EQ(MessageFrom({.num_devices = 4}, -1),
+            "cuda:-1: no such device; this machine has cuda:0 to cuda:3");
+}
+
+TEST(CudaDeviceTest, AnOldDriverIsRefused) {
+  EXPECT_EQ(MessageFrom({.driver_version = 12080}),
+            "cuda:0: the driver supports CUDA 12.8, want 13.0 or newer; hint: "
+            "update the NVIDIA driver");
+}
+
+TEST(CudaDeviceTest, TooLittleMemoryNamesWhatIsFree) {
+  const auto driver = std::make_shared<FakeDriver>(
+      FakeDriverOptions{.memory_size_bytes = 1000});
+  const auto backend = MakeFakeCudaBackend(driver);
+  const auto first = backend->Allocate(600);
+  EXPECT_EQ(MessageOf([&] { backend->Allocate(401); }),
+            "cuda:0: cannot allocate 401 bytes; 400 of 1000 bytes are free");
+  EXPECT_EQ(backend->Allocate(400)->size_bytes(), 400U);
+}
+
+TEST(CudaDeviceTest, AFailedCallIsNamed) {
+  const auto driver = std::make_shared<FakeDriver>();
+  const auto backend = MakeFakeCudaBackend(driver);
+  const auto stream = backend->CreateStream();
+  // the context is made current first
+  driver->FailCall(driver->calls().size() + 1, CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(MessageOf([&] { stream->Synchronize(); }),
+            "cuda:0: cuStreamSynchronize: CUDA_ERROR_UNKNOWN: unknown error");
+}
+
+// What the checks of the fake driver are worth: each finds a planted fault.
+class FakeDriverTest : public ::testing::Test {
+ protected:
+  void Write(Stream& stream, Buffer& buffer) {
+    stream.CopyToDevice(buffer.data(), bytes_, sizeof bytes_);
+  }
+  void Read(Stream& stream, Buffer& buffer) {
+    stream.CopyToHost(bytes_, buffer.data(), sizeof bytes_);
+  }
+
+  const std::shared_ptr<FakeDriver> driver_ = std::make_shared<FakeDriver>();
+  const std::unique_ptr<Backend> backend_ = MakeFakeCudaBackend(driver_);
+  const std::unique_ptr<Buffer> buffer_ = backend_->Allocate(64);
+  const std::unique_ptr<Stream> first_ = backend_->CreateStream();
+  const std::unique_ptr<Stream> second_ = backend_->CreateStream();
+  const std::unique_ptr<Event> event_ = backend_->CreateEvent();
+  std::byte bytes_[64] = {};
+};
+
+TEST_F(FakeDriverTest, FindsAReadThatNothingOrdersAfterAWrite) {
+  Write(*first_, *buffer_);
+  Read(*second_, *buffer_);
+  EXPECT_THAT(driver_->problems(),
+              ElementsAre("cuMemcpyDtoHAsync reads what cuMemcpyHtoDAsync "
+                          "writes on another stream, without order"));
+}
+
+TEST_F(FakeDriverTest, FindsAWriteThatNothingOrdersAfterARead) {
+  Write(*first_, *buffer_);
+  first_->Synchronize();
+  Read(*first_, *buffer_);
+  Write(*second_, *buffer_);
+  EXPECT_THAT(driver_->problems(),
+              ElementsAre("cuMemcpyHtoDAsync writes what cuMemcpyDtoHAsync "
+                          "reads on another stream, without order"));
+}
+
+TEST_F(FakeDriverTest, AnEventOrdersTwoStreams) {
+  Write(*first_, *buffer_);
+  first_->Record(*event_);
+  second_->Wait(*event_);
+  Read(*second_, *buffer_);
+  EXPECT_THAT(driver_->problems(), IsEmpty());
+}
+
+// An event marks what came before it was recorded, and nothing later.
+TEST_F(FakeDriverTest, AnEventDoesNotOrderWhatComesAfterIt) {
+  first_->Record(*event_);
+  Write(*first_, *buffer_);
+  second_->Wait(*event_);
+  Read(*second_, *buffer_);
+  EXPECT_EQ(driver_->problems().size(), 1U);
+}
+
+TEST_F(FakeDriverTest, ASynchronisationOrdersTwoStreams) {
+  Write(*first_, *buffer_);
+  first_->Synchronize();
+  Read(*second_, *buffer_);
+  EXPECT_THAT(driver_->problems(), IsEmpty());
+}
+
+TEST_F(FakeDriverTest, FindsAnOperandThatLeavesItsAllocation) {
+  const std::byte host[65] = {};
+  EXPECT_THAT(
+      MessageOf([&] { first_->CopyToDevice(buffer_->data(), host, 65); }),
+      HasSubstr("cuMemcpyHtoDAsync: CUDA error 700"));
+  EXPECT_THAT(driver_->problems(),
+              ElementsAre("cuMemcpyHtoDAsync: an operand of 65 bytes lies in "
+                          "no allocation"));
+}
+
+TEST_F(FakeDriverTest, ListsWhatIsNotDestroyed) {
+  EXPECT_THAT(driver_->live(),
+              ElementsAre("64 bytes of memory", "2 streams", "1 events",
+                          "1 modules", "1 contexts"));
+}
+
+using FakeDriverDeathTest = FakeDriverTest;
+
+TEST_F(FakeDriverDeathTest, TheHostMayNotTouchDeviceMemory) {
+  Write(*first_, *buffer_);
+  EXPECT_DEATH(*buffer_->data() = std::byte{1}, "");
+}
+
+}  // namespace
+}  // namespace replicant::kernels

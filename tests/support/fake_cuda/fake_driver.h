@@ -1,0 +1,152 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/mutex.h"
+#include "core/kernels/cuda/driver.h"
+#include "tests/support/fake_cuda/memory_order.h"
+
+namespace replicant::testing {
+
+struct FakeDriverOptions {
+  int num_devices = 1;
+  int driver_version = 13000;
+  // Memory of each device.
+  size_t memory_size_bytes = size_t{4} << 30;
+  CUresult init_result = CUDA_SUCCESS;
+};
+
+// A CUDA driver without a GPU, which records and checks what its caller does.
+//
+// "Device memory" is host memory without access (PROT_NONE) except during the
+// calls that may touch it; a build with AddressSanitizer opens no more than the
+// ranges that a launch declares, so that a body that leaves its operands ends
+// the process. Copies and launches run when they are issued, on the host:
+// launches run the host-compiled bodies of the own kernels, or the
+// host-compiled source of a generated one (HostSourceCompiler).
+//
+// problems() lists what a real device would not have told:
+// - an operand that lies in no live allocation, or leaves it;
+// - two accesses to the same bytes, one a write, that no stream order, event or
+//   synchronisation puts in an order;
+// - a call without a current context, with a dead handle, or that frees twice.
+// live() lists what was not destroyed. FailCall() makes one call fail.
+//
+// Thread-safety: any thread.
+class FakeDriver : public kernels::cuda::Driver {
+ public:
+  explicit FakeDriver(const FakeDriverOptions& options = {});
+  ~FakeDriver() override;
+
+  // Names of the calls so far, "cuMemAlloc"; launches as "cuLaunchKernel".
+  std::vector<std::string> calls() const EXCLUDES(mutex_);
+  // Names of the functions launched so far, and of the host work.
+  std::vector<std::string> launches() const EXCLUDES(mutex_);
+  std::vector<std::string> problems() const EXCLUDES(mutex_);
+  std::vector<std::string> live() const EXCLUDES(mutex_);
+  // Makes call number `index` of calls(), counted from 0, return `result`. It
+  // has no effect then, unless it destroys something.
+  void FailCall(size_t index, CUresult result) EXCLUDES(mutex_);
+
+  // Runs `work` as a library's work on a stream, with these operands open.
+  CUresult RunOnHost(const std::string& name, CUstream stream,
+                     std::span<const kernels::cuda::MemoryRange> reads,
+                     std::span<const kernels::cuda::MemoryRange> writes,
+                     const std::function<void()>& work) EXCLUDES(mutex_);
+
+  CUresult Init() override;
+  CUresult DriverGetVersion(int* version) override;
+  CUresult DeviceGetCount(int* count) override;
+  CUresult DeviceGet(CUdevice* device, int index) override;
+  CUresult DeviceGetName(std::string* name, CUdevice device) override;
+  CUresult DeviceGetAttribute(int* value, CUdevice_attribute attribute,
+                              CUdevice device) override;
+  CUresult DevicePrimaryCtxRetain(CUcontext* context, CUdevice device) override;
+  CUresult DevicePrimaryCtxRelease(CUdevice device) override;
+  CUresult CtxSetCurrent(CUcontext context) override;
+  CUresult MemGetInfo(size_t* free_bytes, size_t* total_bytes) override;
+  CUresult MemAlloc(CUdeviceptr* address, size_t size_bytes) override;
+  CUresult MemFree(CUdeviceptr address) override;
+  CUresult MemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t size_bytes,
+                           CUstream stream) override;
+  CUresult MemcpyDtoHAsync(void* to, CUdeviceptr from, size_t size_bytes,
+                           CUstream stream) override;
+  CUresult MemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t size_bytes,
+                           CUstream stream) override;
+  CUresult StreamCreate(CUstream* stream) override;
+  CUresult StreamDestroy(CUstream stream) override;
+  CUresult StreamSynchronize(CUstream stream) override;
+  CUresult StreamWaitEvent(CUstream stream, CUevent event) override;
+  CUresult EventCreate(CUevent* event) override;
+  CUresult EventDestroy(CUevent event) override;
+  CUresult EventRecord(CUevent event, CUstream stream) override;
+  CUresult EventSynchronize(CUevent event) override;
+  CUresult ModuleLoadData(CUmodule* module, const void* image) override;
+  CUresult ModuleUnload(CUmodule module) override;
+  CUresult ModuleGetFunction(CUfunction* function, CUmodule module,
+                             const char* name) override;
+  CUresult LaunchKernel(const kernels::cuda::KernelLaunch& launch,
+                        CUstream stream) override;
+  std::string DescribeError(CUresult error) override;
+
+ private:
+  struct Allocation {
+    size_t size_bytes;
+    size_t mapped_bytes;
+    AccessHistory history;
+  };
+  using HostFunction = void (*)(const void* argument, int64_t count);
+  struct Function {
+    std::string name;
+    HostFunction run;
+  };
+  struct Module {
+    void* library;  // of dlopen; null for the own kernels
+    std::map<std::string, Function> functions;
+  };
+
+  // Notes a call; returns the result it shall fail with, if any.
+  std::optional<CUresult> Begin(const char* call, bool needs_context = true)
+      REQUIRES(mutex_);
+  void Problem(const std::string& text) REQUIRES(mutex_);
+  // The allocation that holds the whole range; null, with a problem, if none.
+  Allocation* Find(const std::string& user,
+                   const kernels::cuda::MemoryRange& range, CUdeviceptr* start)
+      REQUIRES(mutex_);
+  CUresult Run(const std::string& name, CUstream stream,
+               std::span<const kernels::cuda::MemoryRange> reads,
+               std::span<const kernels::cuda::MemoryRange> writes,
+               const std::function<void()>& work) REQUIRES(mutex_);
+  Clock& HostClock() REQUIRES(mutex_) {
+    return host_clocks_[std::this_thread::get_id()];
+  }
+  bool IsStream(const char* call, CUstream stream) REQUIRES(mutex_);
+  bool IsEvent(const char* call, CUevent event) REQUIRES(mutex_);
+
+  const FakeDriverOptions options_;
+  mutable Mutex mutex_;
+  std::vector<std::string> calls_ GUARDED_BY(mutex_);
+  std::vector<std::string> launches_ GUARDED_BY(mutex_);
+  std::vector<std::string> problems_ GUARDED_BY(mutex_);
+  std::map<size_t, CUresult> failures_ GUARDED_BY(mutex_);
+  size_t allocated_bytes_ GUARDED_BY(mutex_) = 0;
+  int num_contexts_ GUARDED_BY(mutex_) = 0;
+  uintptr_t next_handle_ GUARDED_BY(mutex_) = 1;
+  std::map<std::thread::id, CUcontext> current_ GUARDED_BY(mutex_);
+  std::map<CUdeviceptr, Allocation> allocations_ GUARDED_BY(mutex_);
+  std::map<uintptr_t, Clock> streams_ GUARDED_BY(mutex_);
+  std::map<uintptr_t, Clock> events_ GUARDED_BY(mutex_);
+  std::map<uintptr_t, Module> modules_ GUARDED_BY(mutex_);
+  // what each thread of the host knows to be done
+  std::map<std::thread::id, Clock> host_clocks_ GUARDED_BY(mutex_);
+};
+
+}  // namespace replicant::testing

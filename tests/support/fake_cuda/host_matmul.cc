@@ -1,0 +1,93 @@
+#include "tests/support/fake_cuda/host_matmul.h"
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/kernels/common/element.h"
+
+namespace replicant::testing {
+namespace {
+
+using kernels::cuda::MatMulOperands;
+using kernels::cuda::MatMulPlan;
+using kernels::cuda::MatMulProblem;
+using kernels::cuda::MemoryRange;
+
+constexpr size_t kWorkspaceBytes = 192;
+
+std::byte* PointerTo(CUdeviceptr address) {
+  return reinterpret_cast<std::byte*>(address);
+}
+
+void Compute(const MatMulProblem& p, const MatMulOperands& operands) {
+  const std::byte* a = PointerTo(operands.a);
+  const std::byte* b = PointerTo(operands.b);
+  std::memset(PointerTo(operands.workspace), 0xFF, kWorkspaceBytes);
+  for (int64_t i = 0; i < p.m; ++i) {
+    for (int64_t j = 0; j < p.n; ++j) {
+      double sum = 0.0;
+      for (int64_t k = 0; k < p.k; ++k) {
+        sum +=
+            kernels::Load(a, p.in, p.transpose_a ? k * p.m + i : i * p.k + k) *
+            kernels::Load(b, p.in, p.transpose_b ? j * p.k + k : k * p.n + j);
+      }
+      if (p.has_bias) sum += kernels::Load(PointerTo(operands.bias), p.out, j);
+      if (p.has_relu && sum < 0.0) sum = 0.0;
+      kernels::Store(PointerTo(operands.c), p.out, i * p.n + j, sum);
+    }
+  }
+}
+
+class HostPlan : public MatMulPlan {
+ public:
+  HostPlan(std::shared_ptr<FakeDriver> driver, const MatMulProblem& problem)
+      : driver_(std::move(driver)), problem_(problem) {}
+
+  size_t workspace_size_bytes() const override { return kWorkspaceBytes; }
+
+  void Launch(const MatMulOperands& operands, CUstream stream) override {
+    const MatMulProblem& p = problem_;
+    const auto bytes = [](int64_t count, DType dtype) {
+      return static_cast<size_t>(count) * DTypeSize(dtype);
+    };
+    std::vector<MemoryRange> reads = {{operands.a, bytes(p.m * p.k, p.in)},
+                                      {operands.b, bytes(p.k * p.n, p.in)}};
+    if (p.has_bias) reads.push_back({operands.bias, bytes(p.n, p.out)});
+    const std::array<MemoryRange, 2> writes = {
+        {{operands.c, bytes(p.m * p.n, p.out)},
+         {operands.workspace, kWorkspaceBytes}}};
+    const CUresult result = driver_->RunOnHost("matmul", stream, reads, writes,
+                                               [&] { Compute(p, operands); });
+    if (result != CUDA_SUCCESS) {
+      throw DeviceError("matmul: " + driver_->DescribeError(result));
+    }
+  }
+
+ private:
+  const std::shared_ptr<FakeDriver> driver_;
+  const MatMulProblem problem_;
+};
+
+class HostMatMul : public kernels::cuda::MatMulLibrary {
+ public:
+  explicit HostMatMul(std::shared_ptr<FakeDriver> driver)
+      : driver_(std::move(driver)) {}
+
+  std::unique_ptr<MatMulPlan> Plan(const MatMulProblem& problem) override {
+    return std::make_unique<HostPlan>(driver_, problem);
+  }
+
+ private:
+  const std::shared_ptr<FakeDriver> driver_;
+};
+
+}  // namespace
+
+std::unique_ptr<kernels::cuda::MatMulLibrary> MakeHostMatMul(
+    std::shared_ptr<FakeDriver> driver) {
+  return std::make_unique<HostMatMul>(std::move(driver));
+}
+
+}  // namespace replicant::testing
