@@ -1,0 +1,161 @@
+// Whole D4PG steps on the CUDA backend, without a GPU
+// (tests/support/fake_cuda).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agents/d4pg/step_graph.h"
+#include "core/kernels/cuda/source_compiler.h"
+#include "core/runtime/executor.h"
+#include "tests/support/fake_cuda/fake_backend.h"
+#include "tests/support/tensor_values.h"
+
+namespace replicant::agents::d4pg {
+namespace {
+
+using kernels::Backend;
+using ::testing::Contains;
+using testing::FakeDriver;
+using ::testing::IsEmpty;
+using testing::ToDoubles;
+
+// From a state; small, for the reference computes in plain loops.
+StepGraphConfig SmallConfig() {
+  StepGraphConfig config;
+  config.observation = {7};
+  config.action_size = 3;
+  config.batch_size = 16;
+  config.agent.networks.policy_hidden_sizes = {24, 20};
+  config.agent.networks.critic_hidden_sizes = {24, 20};
+  return config;
+}
+
+using Values = std::map<std::string, std::vector<double>>;
+
+void FillInputs(const graph::Graph& graph, runtime::Executor& plan,
+                uint64_t seed) {
+  for (const graph::Node& node : graph.nodes()) {
+    if (node.op != &graph::InputOp()) continue;
+    const graph::TensorType& type = node.output_type();
+    // rewards, discounts and weights are positive
+    const double low = node.name.find("observation") == std::string::npos &&
+                               node.name != "action"
+                           ? 0.1
+                           : -1.0;
+    const HostTensor value =
+        testing::RandomUniform(type.dtype, type.shape, low, 0.9, seed++);
+    std::memcpy(plan.input(node.name).data(), value.bytes().data(),
+                value.size_bytes());
+  }
+}
+
+// Results of the last of some steps, and the variables after it.
+Values Train(Backend& backend, const StepGraphConfig& config, int num_steps,
+             graph::Precision precision = graph::Precision::kF32) {
+  const nn::StepGraph step = BuildStepGraph(config, DType::kF32);
+  runtime::VariableStore store(backend, /*seed=*/3);
+  const runtime::CompileOptions options{.passes = {.precision = precision}};
+  if (step.start_graph != nullptr) {
+    runtime::Executor start(*step.start_graph, {.updates = step.start_updates},
+                            store, options);
+    start.Run();
+  }
+  std::vector<nn::NamedOutput> results = step.losses;
+  results.insert(results.end(), step.outputs.begin(), step.outputs.end());
+  runtime::PlanSpec spec{.updates = step.updates};
+  for (const nn::NamedOutput& result : results) {
+    spec.outputs.push_back(result.output);
+  }
+  runtime::Executor plan(*step.graph, spec, store, options);
+  for (int i = 0; i < num_steps; ++i) {
+    FillInputs(*step.graph, plan, static_cast<uint64_t>(100 * i));
+    plan.Run();
+  }
+  Values values;
+  for (size_t i = 0; i < results.size(); ++i) {
+    values[results[i].name] = ToDoubles(plan.output(i));
+  }
+  for (const auto& [name, variable] : store.variables()) {
+    values["variable " + name] = ToDoubles(store.Get(name).view());
+  }
+  return values;
+}
+
+// Largest distance relative to the largest value, or to 1e-3 if all are
+// smaller.
+double RelativeError(const std::vector<double>& got,
+                     const std::vector<double>& want) {
+  double scale = 1e-3;
+  for (const double w : want) scale = std::max(scale, std::fabs(w));
+  double error = 0.0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double distance = std::fabs(got[i] - want[i]) / scale;
+    // written so that NaN counts as the largest error
+    if (!(distance <= error)) error = distance;
+  }
+  return error;
+}
+
+class D4pgCudaTest : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    backend_.reset();
+    EXPECT_THAT(driver_->problems(), IsEmpty());
+    EXPECT_THAT(driver_->live(), IsEmpty());
+  }
+
+  const std::shared_ptr<FakeDriver> driver_ = std::make_shared<FakeDriver>();
+  const std::shared_ptr<testing::RecordingCompiler> compiler_ =
+      std::make_shared<testing::RecordingCompiler>();
+  std::unique_ptr<Backend> backend_ =
+      testing::MakeFakeCudaBackend(driver_, compiler_);
+};
+
+// Both compute in at least f32 from the same f32 variables. Adam divides by the
+// square root of squared gradients, so that an error in a small gradient is an
+// error of its own size in the step: 5 steps at rate 1e-4 against weights of
+// order 0.1 leave 1e-4 of room for a gradient that is all rounding.
+TEST_F(D4pgCudaTest, StepsFromAStateMatchTheReference) {
+  const auto reference = kernels::MakeBackend("reference");
+  const StepGraphConfig config = SmallConfig();
+  const Values want = Train(*reference, config, /*num_steps=*/5);
+  const Values got = Train(*backend_, config, /*num_steps=*/5);
+  ASSERT_EQ(got.size(), want.size());
+  for (const auto& [name, values] : want) {
+    EXPECT_LE(RelativeError(got.at(name), values), 1e-4) << name;
+  }
+}
+
+TEST_F(D4pgCudaTest, TwoRunsGiveTheSameBits) {
+  const StepGraphConfig config = SmallConfig();
+  EXPECT_EQ(Train(*backend_, config, /*num_steps=*/3),
+            Train(*backend_, config, /*num_steps=*/3));
+}
+
+// All parameters of an optimizer are one launch, whatever their number.
+TEST_F(D4pgCudaTest, AnOptimizerIsOneLaunchAStep) {
+  Train(*backend_, SmallConfig(), /*num_steps=*/2);
+  const std::vector<std::string> launches = driver_->launches();
+  // policy and critic
+  EXPECT_EQ(std::count(launches.begin(), launches.end(), "adam_update"), 4);
+}
+
+TEST_F(D4pgCudaTest, EveryGeneratedKernelCompilesForAnH100) {
+  Train(*backend_, SmallConfig(), /*num_steps=*/0);
+  Train(*backend_, SmallConfig(), /*num_steps=*/0, graph::Precision::kBF16);
+  const auto nvrtc = kernels::cuda::LoadNvrtc();
+  ASSERT_GT(compiler_->sources().size(), 10U);
+  for (const std::string& source : compiler_->sources()) {
+    EXPECT_FALSE(nvrtc->Compile(source, /*compute_capability=*/90).empty());
+  }
+}
+
+}  // namespace
+}  // namespace replicant::agents::d4pg
