@@ -38,7 +38,7 @@ class CudaBuffer : public Buffer {
     device_->Check(result, "cuMemAlloc");
   }
   ~CudaBuffer() override {
-    if (address_ != 0) device_->driver().MemFree(address_);
+    if (address_ != 0) device_->driver_for_cleanup().MemFree(address_);
   }
   CudaBuffer(const CudaBuffer&) = delete;
   CudaBuffer& operator=(const CudaBuffer&) = delete;
@@ -58,7 +58,7 @@ class CudaEvent : public Event {
       : device_(std::move(device)) {
     device_->Check(device_->driver().EventCreate(&event_), "cuEventCreate");
   }
-  ~CudaEvent() override { device_->driver().EventDestroy(event_); }
+  ~CudaEvent() override { device_->driver_for_cleanup().EventDestroy(event_); }
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
@@ -79,7 +79,9 @@ class CudaStream : public Stream {
       : device_(std::move(device)) {
     device_->Check(device_->driver().StreamCreate(&stream_), "cuStreamCreate");
   }
-  ~CudaStream() override { device_->driver().StreamDestroy(stream_); }
+  ~CudaStream() override {
+    device_->driver_for_cleanup().StreamDestroy(stream_);
+  }
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
 
@@ -182,15 +184,20 @@ Device::Device(Libraries libraries, int index)
 }
 
 Device::~Device() {
-  Driver& driver = *libraries_.driver;
-  driver.CtxSetCurrent(context_);
+  Driver& driver = driver_for_cleanup();
   driver.ModuleUnload(own_kernels_);
   driver.DevicePrimaryCtxRelease(device_);
 }
 
 Driver& Device::driver() const {
   Driver& driver = *libraries_.driver;
-  // a failure shows in the call that follows
+  Check(driver.CtxSetCurrent(context_), "cuCtxSetCurrent");
+  return driver;
+}
+
+Driver& Device::driver_for_cleanup() const noexcept {
+  Driver& driver = *libraries_.driver;
+  // where it fails, so does what follows, and there is nobody to tell
   static_cast<void>(driver.CtxSetCurrent(context_));
   return driver;
 }
@@ -223,7 +230,7 @@ GeneratedFunction::GeneratedFunction(std::shared_ptr<const Device> device,
 }
 
 GeneratedFunction::~GeneratedFunction() {
-  device_->driver().ModuleUnload(module_);
+  device_->driver_for_cleanup().ModuleUnload(module_);
 }
 
 std::shared_ptr<const GeneratedFunction> FunctionCache::Get(

@@ -41,8 +41,11 @@ class Device {
   int num_multiprocessors() const { return num_multiprocessors_; }
   const Libraries& libraries() const { return libraries_; }
 
-  // The driver, with the context of this device current in this thread.
+  // The driver, with the context of this device current in this thread. Throws
+  // DeviceError.
   Driver& driver() const;
+  // The same for destructors: makes the context current if that is possible.
+  Driver& driver_for_cleanup() const noexcept;
   // Throws DeviceError "<device>: <call>: <error>" unless `result` is success.
   void Check(CUresult result, const char* call) const;
 

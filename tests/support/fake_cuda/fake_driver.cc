@@ -90,10 +90,10 @@ void FakeDriver::FailCall(size_t index, CUresult result) {
   failures_[index] = result;
 }
 
-std::optional<CUresult> FakeDriver::Begin(const char* call,
+std::optional<CUresult> FakeDriver::Begin(const std::string& call,
                                           bool needs_context) {
   const size_t index = calls_.size();
-  calls_.emplace_back(call);
+  calls_.push_back(call);
   if (needs_context && current_[std::this_thread::get_id()] == nullptr) {
     Problem(fmt::format("{}: no current context", call));
     return CUDA_ERROR_INVALID_CONTEXT;
@@ -300,6 +300,7 @@ CUresult FakeDriver::RunOnHost(const std::string& name, CUstream stream,
                                std::span<const MemoryRange> writes,
                                const std::function<void()>& work) {
   const MutexLock lock(mutex_);
+  if (const auto failure = Begin(name)) return *failure;
   launches_.push_back(name);
   return Run(name, stream, reads, writes, work);
 }

@@ -46,7 +46,7 @@ class FakeDriver : public kernels::cuda::Driver {
   explicit FakeDriver(const FakeDriverOptions& options = {});
   ~FakeDriver() override;
 
-  // Names of the calls so far, "cuMemAlloc"; launches as "cuLaunchKernel".
+  // Names of the calls so far: "cuMemAlloc", and those of RunOnHost().
   std::vector<std::string> calls() const EXCLUDES(mutex_);
   // Names of the functions launched so far, and of the host work.
   std::vector<std::string> launches() const EXCLUDES(mutex_);
@@ -114,8 +114,8 @@ class FakeDriver : public kernels::cuda::Driver {
   };
 
   // Notes a call; returns the result it shall fail with, if any.
-  std::optional<CUresult> Begin(const char* call, bool needs_context = true)
-      REQUIRES(mutex_);
+  std::optional<CUresult> Begin(const std::string& call,
+                                bool needs_context = true) REQUIRES(mutex_);
   void Problem(const std::string& text) REQUIRES(mutex_);
   // The allocation that holds the whole range; null, with a problem, if none.
   Allocation* Find(const std::string& user,

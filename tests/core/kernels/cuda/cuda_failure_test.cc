@@ -1,0 +1,103 @@
+// Every call of the CUDA backend to the outside fails once.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <string>
+
+#include "core/base/error.h"
+#include "core/graph/gradients.h"
+#include "core/graph/ops/elementwise.h"
+#include "core/graph/ops/matmul.h"
+#include "core/graph/ops/norm.h"
+#include "core/graph/ops/optimizer.h"
+#include "core/graph/ops/reduce.h"
+#include "core/runtime/executor.h"
+#include "tests/support/fake_cuda/fake_backend.h"
+
+namespace replicant::kernels {
+namespace {
+
+using testing::FakeDriver;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// A training step with every kind of call: copies, library, own and generated
+// kernels, an update.
+void TrainOnce(const std::shared_ptr<FakeDriver>& driver) {
+  const auto backend = testing::MakeFakeCudaBackend(driver);
+  graph::Graph g;
+  const graph::VariableId w = g.AddVariable({.name = "w", .shape = {8, 4}});
+  const graph::VariableId c = g.AddVariable({.name = "c", .shape = {4}});
+  const graph::Output x = g.Input("x", DType::kF32, {3, 8});
+  const graph::Output h = graph::MatMul(x, g.Read(w));
+  const graph::Output y =
+      graph::Tanh(graph::LayerNorm(h, g.Read(c), g.Read(c)));
+  const graph::Output loss = graph::ReduceSum(graph::Square(y));
+  const auto gradients = graph::Gradients(loss, {g.Read(w), g.Read(c)});
+  const graph::Output update =
+      graph::SgdUpdate({w, c}, {}, gradients, g.Scalar(0.1, DType::kF32),
+                       g.Scalar(1.0, DType::kF32));
+  runtime::VariableStore store(*backend, /*seed=*/1);
+  runtime::Executor plan(g, {.outputs = {loss}, .updates = {update}}, store);
+  plan.Run();
+  const auto event = backend->CreateEvent();
+  const auto stream = backend->CreateStream();
+  stream->Record(*event);
+  stream->Wait(*event);
+  event->Synchronize();
+  stream->Synchronize();
+  store.Get("w");
+}
+
+bool IsCleanup(const std::string& call) {
+  return call == "cuMemFree" || call == "cuModuleUnload" ||
+         call == "cuDevicePrimaryCtxRelease" || call == "cuStreamDestroy" ||
+         call == "cuEventDestroy";
+}
+
+// A call that fails ends in an exception that names it, and nothing is left
+// behind. A cleanup that fails has nobody to tell.
+TEST(CudaFailureTest, EachCallThatFailsIsNamedAndLeavesNothing) {
+  const auto whole = std::make_shared<FakeDriver>();
+  TrainOnce(whole);
+  const std::vector<std::string> calls = whole->calls();
+  ASSERT_GT(calls.size(), 80U);
+  std::set<std::string> failed;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const auto driver = std::make_shared<FakeDriver>();
+    driver->FailCall(i, CUDA_ERROR_UNKNOWN);
+    std::string message;
+    try {
+      TrainOnce(driver);
+    } catch (const DeviceError& e) {
+      message = e.what();
+    }
+    ASSERT_GT(driver->calls().size(), i);
+    ASSERT_EQ(driver->calls()[i], calls[i]) << "call " << i;
+    // the context is made current for a cleanup, too
+    const bool may_pass = IsCleanup(calls[i]) ||
+                          (calls[i] == "cuCtxSetCurrent" &&
+                           i + 1 < calls.size() && IsCleanup(calls[i + 1]));
+    if (!may_pass) {
+      EXPECT_THAT(message, HasSubstr("CUDA_ERROR_UNKNOWN: unknown error"))
+          << "call " << i << ", " << calls[i];
+      failed.insert(calls[i]);
+    }
+    EXPECT_THAT(driver->live(), IsEmpty()) << "call " << i << ", " << calls[i];
+    EXPECT_THAT(driver->problems(), IsEmpty())
+        << "call " << i << ", " << calls[i];
+  }
+  // catches a step that lost a kind of call
+  for (const char* call :
+       {"cuInit", "cuMemAlloc", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync",
+        "cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel", "matmul",
+        "cuStreamWaitEvent", "cuEventSynchronize", "cuStreamSynchronize"}) {
+    EXPECT_TRUE(failed.contains(call)) << call;
+  }
+}
+
+}  // namespace
+}  // namespace replicant::kernels
