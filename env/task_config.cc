@@ -51,18 +51,30 @@ TaskConfig TaskConfig::Read(config::Reader& reader) {
   return c;
 }
 
+MjModelPtr LoadConfiguredModel(const TaskRegistry& registry,
+                               const TaskConfig& config) {
+  return LoadModel(registry.Find(config.name),
+                   {.mjcf = config.mjcf, .suite_folder = config.suite_folder});
+}
+
 std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
     const TaskRegistry& registry, const TaskConfig& config, uint64_t seed,
     int64_t first_index, int64_t count) {
+  return MakeConfiguredEnvironments(registry, config,
+                                    *LoadConfiguredModel(registry, config),
+                                    seed, first_index, count);
+}
+
+std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
+    const TaskRegistry& registry, const TaskConfig& config,
+    const mjModel& model, uint64_t seed, int64_t first_index, int64_t count) {
   const TaskDefinition& task = registry.Find(config.name);
-  EnvironmentOptions options{
-      .seed = seed, .mjcf = config.mjcf, .suite_folder = config.suite_folder};
-  const MjModelPtr model = LoadModel(task, options);
+  EnvironmentOptions options{.seed = seed};
   std::vector<std::unique_ptr<Environment>> environments;
   const Pixels* first_pixels = nullptr;
   for (int64_t i = 0; i < count; ++i) {
     options.index = first_index + i;
-    std::unique_ptr<Environment> one = MakeEnvironment(task, options, *model);
+    std::unique_ptr<Environment> one = MakeEnvironment(task, options, model);
     if (config.action_repeat > 1) {
       one = std::make_unique<ActionRepeat>(std::move(one), config.action_repeat,
                                            config.action_repeat_reward);

@@ -38,6 +38,12 @@ struct TaskConfig {
 std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
     const TaskRegistry& registry, const TaskConfig& config, uint64_t seed,
     int64_t first_index, int64_t count);
+// The same with a model that LoadConfiguredModel() has loaded.
+std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
+    const TaskRegistry& registry, const TaskConfig& config,
+    const mjModel& model, uint64_t seed, int64_t first_index, int64_t count);
+MjModelPtr LoadConfiguredModel(const TaskRegistry& registry,
+                               const TaskConfig& config);
 // The environment of one index.
 std::unique_ptr<Environment> MakeConfiguredEnvironment(
     const TaskRegistry& registry, const TaskConfig& config, uint64_t seed,

@@ -126,19 +126,7 @@ void VectorEnvironment::Send(std::span<const int> ids,
                              const BatchBuffer& out) {
   CheckBatch(out);
   CheckActions(ids.size(), actions);
-  for (size_t k = 0; k < ids.size(); ++k) {
-    if (ids[k] < 0 || ids[k] >= size()) {
-      throw InvalidArgument(
-          fmt::format("VectorEnvironment: environment {} is outside [0, {})",
-                      ids[k], size()));
-    }
-    const auto others = ids.first(k);
-    if (is_under_way_[static_cast<size_t>(ids[k])] ||
-        std::find(others.begin(), others.end(), ids[k]) != others.end()) {
-      throw InvalidArgument(fmt::format(
-          "VectorEnvironment: environment {} is under way already", ids[k]));
-    }
-  }
+  CheckIds(ids);
   for (size_t k = 0; k < ids.size(); ++k) {
     const auto action = actions.subspan(k * action_size_, action_size_);
     const size_t row = static_cast<size_t>(ids[k]) * action_size_;
@@ -146,6 +134,14 @@ void VectorEnvironment::Send(std::span<const int> ids,
               actions_.begin() + static_cast<std::ptrdiff_t>(row));
     Prepare(ids[k], Call::kStep, out);
   }
+  Submit(ids);
+}
+
+void VectorEnvironment::SendReset(std::span<const int> ids,
+                                  const BatchBuffer& out) {
+  CheckBatch(out);
+  CheckIds(ids);
+  for (const int id : ids) Prepare(id, Call::kReset, out);
   Submit(ids);
 }
 
@@ -205,6 +201,22 @@ void VectorEnvironment::CheckActions(size_t count,
   for (size_t k = 0; k < count; ++k) {
     CheckAction(actions.subspan(k * action_size_, action_size_), action_spec(),
                 "VectorEnvironment");
+  }
+}
+
+void VectorEnvironment::CheckIds(std::span<const int> ids) const {
+  for (size_t k = 0; k < ids.size(); ++k) {
+    if (ids[k] < 0 || ids[k] >= size()) {
+      throw InvalidArgument(
+          fmt::format("VectorEnvironment: environment {} is outside [0, {})",
+                      ids[k], size()));
+    }
+    const auto others = ids.first(k);
+    if (is_under_way_[static_cast<size_t>(ids[k])] ||
+        std::find(others.begin(), others.end(), ids[k]) != others.end()) {
+      throw InvalidArgument(fmt::format(
+          "VectorEnvironment: environment {} is under way already", ids[k]));
+    }
   }
 }
 

@@ -66,6 +66,11 @@ class VectorEnvironment {
   // Starts an episode in every environment.
   void Reset(const BatchBuffer& out);
 
+  // Environment `id`, for renderers; it must not be under way.
+  Environment& environment(int id) {
+    return *environments_.at(static_cast<size_t>(id));
+  }
+
   // Calls Environment::SeekEpisode() of environment `id`, which must not be
   // under way.
   void SeekEpisode(int id, int64_t episode) {
@@ -83,6 +88,9 @@ class VectorEnvironment {
   // the environments are received. Throws as Step() does.
   void Send(std::span<const int> ids, std::span<const double> actions,
             const BatchBuffer& out);
+
+  // Starts an episode in the environments `ids`; otherwise as Send().
+  void SendReset(std::span<const int> ids, const BatchBuffer& out);
 
   // Waits until `ids.size()` environments are done and writes their ids; they
   // are no longer under way. Throws InvalidArgument if fewer are under way.
@@ -103,6 +111,8 @@ class VectorEnvironment {
 
   void CheckBatch(const BatchBuffer& out) const;
   void CheckActions(size_t count, std::span<const double> actions) const;
+  // Throws InvalidArgument unless every one exists, stands, and appears once.
+  void CheckIds(std::span<const int> ids) const;
   void Prepare(int id, Call call, const BatchBuffer& out);
   void Submit(std::span<const int> ids);
   void RunJob(int id);

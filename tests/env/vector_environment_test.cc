@@ -158,6 +158,32 @@ TEST_F(VectorEnvironmentTest, HalvesTakeTurnsAndGiveTheSameNumbers) {
   }
 }
 
+TEST_F(VectorEnvironmentTest,
+       SomeEnvironmentsStartAnEpisodeWhileOthersKeepTheirs) {
+  VectorEnvironment batch(MakeAll(), {.threads = 2});
+  batch.Reset(out_);
+  batch.Step(Actions(0), out_);
+  const std::vector<double> before = state_;
+  const std::vector<int> some = {3, 1};
+  batch.SendReset(some, out_);
+  std::vector<int> done(2);
+  batch.Receive(done);
+  // the second episode of 3 and of 1
+  for (const int id : some) {
+    const auto environment = MakeOne(id);
+    environment->SeekEpisode(1);
+    std::vector<double> state(kStateSize);
+    environment->Reset({.state = state});
+    const auto row = state_.begin() + std::ptrdiff_t{id} * kStateSize;
+    EXPECT_TRUE(std::equal(state.begin(), state.end(), row));
+    EXPECT_TRUE(steps_[static_cast<size_t>(id)].IsFirst());
+  }
+  for (const size_t id : {0, 2, 4}) {
+    EXPECT_FALSE(steps_[id].IsFirst());
+    EXPECT_EQ(state_[id * kStateSize], before[id * kStateSize]);
+  }
+}
+
 TEST_F(VectorEnvironmentTest, PixelsAreWrittenStraightIntoTheBatch) {
   std::vector<std::unique_ptr<Environment>> all;
   for (int i = 0; i < kBatch; ++i) {
