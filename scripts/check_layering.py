@@ -43,6 +43,7 @@ MAY_USE = {
     "fleet": ["core/config", "core/rpc", "core/metrics"],
     "programs": ["actors", "learner", "fleet", "replay/service"],
     "tools": ["programs"],
+    "python": ["actors", "replay/service"],
 }
 # The files that know every implementation of their part, so that they may
 # include the rooms above their own.
@@ -59,6 +60,7 @@ VENDOR_HEADERS = [
     (re.compile(r"mujoco/"), "env"),
     (re.compile(r"yaml-cpp/"), "core/config"),
     (re.compile(r"prometheus/"), "core/metrics"),
+    (re.compile(r"nanobind/"), "python"),
     (re.compile(r"nlohmann/|zip\.h|png\.h|tinyxml2\.h"), None),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')

@@ -1,0 +1,29 @@
+"""Exceptions of Replicant.
+
+A message says where, what was given, what is allowed and, if known, the next step ("hint: ...").
+Each class is also the built-in exception that a Python program would expect.
+"""
+
+
+class Error(RuntimeError):
+    """Base of the others."""
+
+
+class InvalidArgument(Error, ValueError):
+    """An argument outside what the function allows."""
+
+
+class ConfigError(Error, ValueError):
+    """A configuration file or a key that cannot be used."""
+
+
+class IoError(Error, OSError):
+    """A file, folder or stream that cannot be read or written, or that breaks its format."""
+
+
+class DeviceError(Error):
+    """A compute device that is missing or failed."""
+
+
+class CommError(Error, ConnectionError):
+    """A peer or a message that broke the protocol, or a connection that cannot be made."""

@@ -1,0 +1,166 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "env/camera.h"
+#include "env/task_config.h"
+#include "env/vector_environment.h"
+
+namespace replicant::python {
+
+// What happens to an environment whose episode is over; the names are
+// gymnasium.vector.AutoresetMode's.
+enum class AutoresetMode {
+  kNextStep,  // its next step starts an episode and ignores the action
+  kSameStep,  // the same step starts one; the last observation is apart
+  kDisabled,  // the caller resets it
+};
+
+struct EnvironmentBatchOptions {
+  env::TaskConfig task;
+  // Added to the Control Suite's tasks; its name is task.name.
+  std::optional<env::TaskDefinition> own_task;
+  int64_t num_environments = 1;
+  // Index of environment 0, which with the seed selects its random streams.
+  int64_t first_index = 0;
+  int threads = 0;
+  // Whether an observation has the float64 arrays.
+  bool has_state = true;
+  // One array [E, state size] called "state" instead of one for each name.
+  bool is_flat = false;
+  AutoresetMode autoreset = AutoresetMode::kNextStep;
+};
+
+// Environments whose results are NumPy arrays without a copy.
+//
+// A call writes into one of a few sets of arrays and returns these very arrays.
+// A set is used again once nobody else refers to any of its arrays, their views
+// and their DLPack exports included: the reference count of each array is then
+// that of a set at rest. So an array keeps its numbers as long as it is held,
+// and a loop that drops the arrays of earlier steps allocates nothing.
+//
+// Environments run without the GIL. A forked child must make its own batch,
+// since it has none of the threads; a call there throws.
+//
+// Thread-safety: one thread at a time calls the methods, with the GIL.
+class EnvironmentBatch {
+ public:
+  using Actions = nanobind::ndarray<const double, nanobind::c_contig,
+                                    nanobind::device::cpu>;
+  using Ids = nanobind::ndarray<const int32_t, nanobind::ndim<1>,
+                                nanobind::c_contig, nanobind::device::cpu>;
+  // One seed for all environments, or one for each.
+  using Seeds = std::vector<uint64_t>;
+
+  EnvironmentBatch(EnvironmentBatchOptions options, const Seeds& seeds);
+  ~EnvironmentBatch();
+  EnvironmentBatch(const EnvironmentBatch&) = delete;
+  EnvironmentBatch& operator=(const EnvironmentBatch&) = delete;
+
+  // Makes all environments anew with other seeds, as the constructor does.
+  void Seed(const Seeds& seeds);
+
+  // Starts an episode in every environment, or in those whose element of
+  // `mask` [E] is set. Returns the observation; rows of other environments are
+  // their last ones.
+  nanobind::object Reset(
+      const std::optional<nanobind::ndarray<const bool, nanobind::ndim<1>,
+                                            nanobind::c_contig>>& mask);
+
+  // Steps all environments. Returns Gymnasium's (observation, reward f64 [E],
+  // terminated bool [E], truncated bool [E], info).
+  nanobind::tuple Step(const Actions& actions);
+  // The same as dm_env's (step_type i8 [E], reward, discount f64 [E],
+  // observation).
+  nanobind::tuple DmStep(const Actions& actions);
+  nanobind::tuple DmReset();
+
+  // Starts a step in the environments `ids` and returns at once.
+  void Send(const Actions& actions, const Ids& ids);
+  // Waits for `count` environments. Returns as Step() does, with rows in the
+  // order of info["env_id"], i32 [count].
+  nanobind::tuple Receive(int count);
+
+  // Draws environment `id`, uint8 [height, width, 3].
+  nanobind::object Render(int id, const env::CameraOptions& camera);
+
+  int size() const { return environments_->size(); }
+  int num_under_way() const { return environments_->num_under_way(); }
+  const env::ActionSpec& action_spec() const {
+    return environments_->action_spec();
+  }
+  // The arrays of an observation: those of the environment that are wanted.
+  const std::vector<env::ArraySpec>& observation_arrays() const {
+    return arrays_;
+  }
+  double control_timestep_s() {
+    return environments_->environment(0).control_timestep_s();
+  }
+  env::EnvironmentCounters counters() const {
+    return environments_->counters();
+  }
+
+ private:
+  // The arrays that a call returns.
+  struct ResultArrays {
+    // name and array [E, ...], in order
+    std::vector<std::pair<nanobind::object, nanobind::object>> observations;
+    nanobind::object reward, discount, terminated, truncated, step_type;
+    // every array that may be referred to, and its count when nobody else does
+    std::vector<nanobind::object> arrays;
+    std::vector<Py_ssize_t> counts_at_rest;
+
+    std::span<double> state;
+    std::span<uint8_t> pixels;
+    std::span<double> rewards, discounts;
+    std::span<bool> are_terminated, are_truncated;
+    std::span<int8_t> step_types;
+  };
+
+  void MakeEnvironments(const Seeds& seeds);
+  std::unique_ptr<ResultArrays> MakeArrays() const;
+  static bool IsAtRest(const ResultArrays& arrays);
+  // Arrays that nobody refers to, not those of `keep`.
+  ResultArrays& TakeArrays(const ResultArrays* keep = nullptr);
+  env::BatchBuffer BufferOf(ResultArrays& arrays);
+  nanobind::object ObservationOf(const ResultArrays& arrays) const;
+  // Fills rewards, flags and step types from steps_ for rows [0, count).
+  void FillResults(ResultArrays& arrays, const std::vector<int>& ids);
+  void CopyRow(const ResultArrays& from, int from_row, ResultArrays& to,
+               int to_row) const;
+  // Steps and resets all environments into arrays_now_.
+  void Advance(const Actions& actions);
+  void ResetAll();
+  // For kSameStep: starts the episodes of the environments that are at their
+  // end; returns the info with their last observations.
+  nanobind::dict StartEpisodes();
+  void CheckProcess() const;
+  std::span<const double> CheckActions(const Actions& actions,
+                                       size_t rows) const;
+
+  const EnvironmentBatchOptions options_;
+  const nanobind::module_ numpy_;
+  const pid_t process_;
+  const env::TaskRegistry registry_;
+  env::MjModelPtr model_;
+  std::unique_ptr<env::VectorEnvironment> environments_;
+  std::vector<env::ArraySpec> arrays_;
+  std::vector<int> all_ids_;
+  std::vector<env::TimeStep> steps_;
+  std::vector<std::unique_ptr<ResultArrays>> pool_;
+  ResultArrays* now_ = nullptr;            // of the last synchronous call
+  std::unique_ptr<ResultArrays> staging_;  // where sent environments write
+  // cameras by environment for Render(), of the options beside them
+  std::vector<std::unique_ptr<env::Camera>> cameras_;
+  std::string camera_key_;
+};
+
+}  // namespace replicant::python

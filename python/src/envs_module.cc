@@ -1,0 +1,330 @@
+// replicant._envs: what python/replicant/envs builds its faces from.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "env/tasks/suite.h"
+#include "env/video_writer.h"
+#include "python/src/environment_batch.h"
+#include "python/src/errors.h"
+#include "python/src/python_task.h"
+
+namespace replicant::python {
+namespace nb = nanobind;
+using nb::literals::operator""_a;
+namespace {
+
+using Vector = nb::ndarray<nb::numpy, double, nb::ndim<1>>;
+using ConstVector =
+    nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// A NumPy array of its own with these rows of `columns` numbers; 0: one
+// dimension.
+nb::object CopyOf(std::span<const double> values, int64_t columns = 0) {
+  const nb::module_ numpy = nb::module_::import_("numpy");
+  const auto size = static_cast<int64_t>(values.size());
+  const nb::tuple shape = columns == 0
+                              ? nb::make_tuple(size)
+                              : nb::make_tuple(size / columns, columns);
+  const nb::object array = numpy.attr("empty")(shape, "float64");
+  const auto view = nb::cast<nb::ndarray<double, nb::c_contig>>(array);
+  std::copy(values.begin(), values.end(), view.data());
+  return array;
+}
+
+void Assign(const ConstVector& values, std::span<double> target,
+            const char* name) {
+  if (values.size() != target.size()) {
+    throw InvalidArgument("physics." + std::string(name) + ": got " +
+                          std::to_string(values.size()) + " numbers, want " +
+                          std::to_string(target.size()));
+  }
+  std::copy_n(values.data(), values.size(), target.begin());
+}
+
+std::span<double> Numbers(double* data, int64_t count) {
+  return {data, static_cast<size_t>(count)};
+}
+
+// Index and number of a joint's positions or velocities.
+std::span<double> JointPosition(env::Physics& physics,
+                                const std::string& name) {
+  const int id = physics.JointId(name);
+  const int type = physics.model().jnt_type[id];
+  const int count = type == mjJNT_FREE ? 7 : type == mjJNT_BALL ? 4 : 1;
+  return Numbers(physics.mutable_data().qpos + physics.QposAddress(name),
+                 count);
+}
+
+std::span<double> JointVelocity(env::Physics& physics,
+                                const std::string& name) {
+  const int id = physics.JointId(name);
+  const int type = physics.model().jnt_type[id];
+  const int count = type == mjJNT_FREE ? 6 : type == mjJNT_BALL ? 3 : 1;
+  return Numbers(physics.mutable_data().qvel + physics.DofAddress(name), count);
+}
+
+std::span<const double> Sensor(const env::Physics& physics,
+                               const std::string& name) {
+  const int id = physics.Id(mjOBJ_SENSOR, name);
+  return physics.Sensor(physics.SensorAddress(name),
+                        physics.model().sensor_dim[id]);
+}
+
+void BindPhysics(nb::module_& module) {
+  nb::class_<PhysicsView>(
+      module, "Physics",
+      "A MuJoCo simulation as a task's functions see it. Every array is a "
+      "copy, "
+      "float64.\n\nUnits are the model's: metres, seconds and radians in the "
+      "Control Suite.")
+      .def_prop_ro("time_s", [](PhysicsView& p) { return p.get().data().time; })
+      .def_prop_ro("timestep_s",
+                   [](PhysicsView& p) { return p.get().timestep_s(); })
+      .def_prop_rw(
+          "qpos", [](PhysicsView& p) { return CopyOf(p.get().qpos()); },
+          [](PhysicsView& p, const ConstVector& v) {
+            Assign(v, p.get().mutable_qpos(), "qpos");
+          },
+          "Positions [nq].")
+      .def_prop_rw(
+          "qvel", [](PhysicsView& p) { return CopyOf(p.get().qvel()); },
+          [](PhysicsView& p, const ConstVector& v) {
+            Assign(v, p.get().mutable_qvel(), "qvel");
+          },
+          "Velocities [nv].")
+      .def_prop_ro(
+          "ctrl", [](PhysicsView& p) { return CopyOf(p.get().ctrl()); },
+          "Controls [nu].")
+      .def_prop_ro(
+          "sensordata",
+          [](PhysicsView& p) {
+            return CopyOf(p.get().Sensor(
+                0, static_cast<int>(p.get().model().nsensordata)));
+          },
+          "Readings of all sensors.")
+      .def(
+          "body_position",
+          [](PhysicsView& p, const std::string& name) {
+            return CopyOf(p.get().BodyPosition(p.get().BodyId(name)));
+          },
+          "name"_a, "World position of a body [3].")
+      .def(
+          "body_matrix",
+          [](PhysicsView& p, const std::string& name) {
+            return CopyOf(p.get().BodyMatrix(p.get().BodyId(name)), 3);
+          },
+          "name"_a, "Rotation of a body, body to world [3, 3].")
+      .def(
+          "geom_position",
+          [](PhysicsView& p, const std::string& name) {
+            return CopyOf(p.get().GeomPosition(p.get().GeomId(name)));
+          },
+          "name"_a, "World position of a geom [3].")
+      .def(
+          "site_position",
+          [](PhysicsView& p, const std::string& name) {
+            return CopyOf(p.get().SitePosition(p.get().SiteId(name)));
+          },
+          "name"_a, "World position of a site [3].")
+      .def(
+          "sensor",
+          [](PhysicsView& p, const std::string& name) {
+            return CopyOf(Sensor(p.get(), name));
+          },
+          "name"_a, "Reading of a sensor.")
+      .def(
+          "joint_position",
+          [](PhysicsView& p, const std::string& name) {
+            return CopyOf(JointPosition(p.get(), name));
+          },
+          "name"_a, "Positions of a joint: [1]; ball [4]; free [7].")
+      .def(
+          "joint_velocity",
+          [](PhysicsView& p, const std::string& name) {
+            return CopyOf(JointVelocity(p.get(), name));
+          },
+          "name"_a, "Velocities of a joint: [1]; ball [3]; free [6].")
+      .def(
+          "set_joint_position",
+          [](PhysicsView& p, const std::string& name, const ConstVector& v) {
+            Assign(v, JointPosition(p.get(), name), name.c_str());
+          },
+          "name"_a, "position"_a)
+      .def(
+          "set_joint_velocity",
+          [](PhysicsView& p, const std::string& name, const ConstVector& v) {
+            Assign(v, JointVelocity(p.get(), name), name.c_str());
+          },
+          "name"_a, "velocity"_a);
+}
+
+void BindTask(nb::module_& module) {
+  nb::class_<env::TaskDefinition>(module, "TaskDefinition")
+      .def_ro("name", &env::TaskDefinition::name);
+  module.def(
+      "define_task",
+      [](const std::string& name, const std::string& mjcf, nb::object reward,
+         nb::object observation, nb::object termination, nb::object initialize,
+         double control_timestep_s, double time_limit_s) {
+        return DefinePythonTask(name, mjcf,
+                                {.time_limit_s = time_limit_s,
+                                 .control_timestep_s = control_timestep_s},
+                                {.reward = std::move(reward),
+                                 .observation = std::move(observation),
+                                 .termination = std::move(termination),
+                                 .initialize = std::move(initialize)});
+      },
+      "name"_a, "mjcf"_a, "reward"_a, "observation"_a.none(),
+      "termination"_a.none(), "initialize"_a.none(), "control_timestep_s"_a,
+      "time_limit_s"_a);
+  module.def(
+      "tasks",
+      [] {
+        std::vector<std::string> names;
+        for (const env::TaskDefinition& task : env::SuiteTasks()) {
+          names.push_back(task.name);
+        }
+        return names;
+      },
+      "Names of the Control Suite's 51 tasks.");
+}
+
+env::CameraOptions CameraOf(const std::string& camera, int height, int width,
+                            const std::string& renderer) {
+  return {.camera = camera,
+          .height = height,
+          .width = width,
+          .renderer = {.kind = env::ParseRendererKind(renderer)}};
+}
+
+// The arrays of an observation as (name, shape, is_pixels).
+nb::list ArraysOf(const EnvironmentBatch& batch) {
+  nb::list arrays;
+  for (const env::ArraySpec& array : batch.observation_arrays()) {
+    nb::list shape;
+    for (const int64_t side : array.shape.dims()) shape.append(side);
+    arrays.append(nb::make_tuple(array.name, nb::tuple(shape),
+                                 array.dtype == DType::kU8));
+  }
+  return arrays;
+}
+
+void BindBatch(nb::module_& module) {
+  nb::class_<env::TaskConfig>(module, "TaskConfig")
+      .def(nb::init<>())
+      .def_rw("name", &env::TaskConfig::name)
+      .def_rw("mjcf", &env::TaskConfig::mjcf)
+      .def_rw("suite_folder", &env::TaskConfig::suite_folder)
+      .def_rw("action_repeat", &env::TaskConfig::action_repeat)
+      .def("set_reward_sum",
+           [](env::TaskConfig& c, bool is_sum) {
+             c.action_repeat_reward = is_sum ? env::RewardReduction::kSum
+                                             : env::RewardReduction::kMean;
+           })
+      .def("set_pixels",
+           [](env::TaskConfig& c, const std::string& camera, int height,
+              int width, const std::string& renderer, int frame_stack) {
+             c.has_pixels = true;
+             c.pixels.camera = CameraOf(camera, height, width, renderer);
+             c.pixels.frame_stack = frame_stack;
+           });
+
+  nb::class_<EnvironmentBatch>(module, "EnvironmentBatch")
+      .def(
+          "__init__",
+          [](EnvironmentBatch* self, const env::TaskConfig& task,
+             const std::optional<env::TaskDefinition>& own_task,
+             int64_t num_envs, int64_t first_index, int threads, bool has_state,
+             bool is_flat, int autoreset,
+             const EnvironmentBatch::Seeds& seeds) {
+            new (self) EnvironmentBatch(
+                {.task = task,
+                 .own_task = own_task,
+                 .num_environments = num_envs,
+                 .first_index = first_index,
+                 .threads = threads,
+                 .has_state = has_state,
+                 .is_flat = is_flat,
+                 .autoreset = static_cast<AutoresetMode>(autoreset)},
+                seeds);
+          },
+          "task"_a, "own_task"_a.none(), "num_envs"_a, "first_index"_a,
+          "threads"_a, "has_state"_a, "is_flat"_a, "autoreset"_a, "seeds"_a)
+      .def("seed", &EnvironmentBatch::Seed, "seeds"_a)
+      .def("reset", &EnvironmentBatch::Reset, "mask"_a.none() = nb::none())
+      .def("step", &EnvironmentBatch::Step, "actions"_a)
+      .def("dm_reset", &EnvironmentBatch::DmReset)
+      .def("dm_step", &EnvironmentBatch::DmStep, "actions"_a)
+      .def("send", &EnvironmentBatch::Send, "actions"_a, "ids"_a)
+      .def("recv", &EnvironmentBatch::Receive, "count"_a)
+      .def(
+          "render",
+          [](EnvironmentBatch& self, int id, const std::string& camera,
+             int height, int width, const std::string& renderer) {
+            return self.Render(id, CameraOf(camera, height, width, renderer));
+          },
+          "id"_a, "camera"_a, "height"_a, "width"_a, "renderer"_a)
+      .def_prop_ro("num_under_way", &EnvironmentBatch::num_under_way)
+      .def_prop_ro("observation_arrays", &ArraysOf)
+      .def_prop_ro(
+          "action_minimum",
+          [](const EnvironmentBatch& b) { return b.action_spec().minimum; })
+      .def_prop_ro(
+          "action_maximum",
+          [](const EnvironmentBatch& b) { return b.action_spec().maximum; })
+      .def_prop_ro("control_timestep_s", &EnvironmentBatch::control_timestep_s)
+      .def_prop_ro("counters", [](const EnvironmentBatch& b) {
+        const env::EnvironmentCounters counters = b.counters();
+        nb::dict all;
+        all["episodes"] = counters.episodes;
+        all["steps"] = counters.steps;
+        all["divergences"] = counters.divergences;
+        return all;
+      });
+}
+
+void BindVideo(nb::module_& module) {
+  using Frame =
+      nb::ndarray<const uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+  nb::class_<env::VideoWriter>(
+      module, "VideoWriter",
+      "Writes frames, uint8 [height, width, 3], into an MP4 by the program "
+      "ffmpeg.")
+      .def(
+          "__init__",
+          [](env::VideoWriter* self, const std::string& file, int height,
+             int width, double frames_per_second) {
+            new (self) env::VideoWriter(file, height, width, frames_per_second);
+          },
+          "file"_a, "height"_a, "width"_a, "frames_per_second"_a)
+      .def(
+          "write",
+          [](env::VideoWriter& writer, const Frame& frame) {
+            const std::span<const uint8_t> bytes(frame.data(), frame.size());
+            nb::gil_scoped_release release;
+            writer.Write(bytes);
+          },
+          "frame"_a)
+      .def("finish", &env::VideoWriter::Finish,
+           nb::call_guard<nb::gil_scoped_release>());
+}
+
+}  // namespace
+}  // namespace replicant::python
+
+NB_MODULE(_envs, module) {
+  using namespace replicant::python;
+  RegisterErrors(module);
+  BindPhysics(module);
+  BindTask(module);
+  BindBatch(module);
+  BindVideo(module);
+}

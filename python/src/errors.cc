@@ -1,0 +1,42 @@
+#include "python/src/errors.h"
+
+#include <exception>
+
+#include "core/base/error.h"
+
+namespace replicant::python {
+namespace nb = nanobind;
+namespace {
+
+void Raise(const char* class_name, const Error& error) {
+  const nb::object type =
+      nb::module_::import_("replicant.errors").attr(class_name);
+  PyErr_SetString(type.ptr(), error.what());
+}
+
+// Called by nanobind, with the GIL, for an exception that it does not know.
+void Translate(const std::exception_ptr& exception, void* /*payload*/) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const InvalidArgument& error) {
+    Raise("InvalidArgument", error);
+  } catch (const ConfigError& error) {
+    Raise("ConfigError", error);
+  } catch (const IoError& error) {
+    Raise("IoError", error);
+  } catch (const DeviceError& error) {
+    Raise("DeviceError", error);
+  } catch (const CommError& error) {
+    Raise("CommError", error);
+  } catch (const Error& error) {
+    Raise("Error", error);
+  }
+}
+
+}  // namespace
+
+void RegisterErrors(nb::module_& /*module*/) {
+  nb::register_exception_translator(Translate);
+}
+
+}  // namespace replicant::python

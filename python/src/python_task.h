@@ -1,0 +1,53 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "env/physics.h"
+#include "env/task_registry.h"
+
+namespace replicant::python {
+
+// A physics as Python functions of a task see it. Every getter copies, so that
+// nothing in Python points into MuJoCo's memory.
+//
+// Thread-safety: for the task's functions, which the GIL keeps apart.
+class PhysicsView {
+ public:
+  explicit PhysicsView(env::Physics* physics) : physics_(physics) {}
+
+  // The environment has gone: every later call throws InvalidArgument.
+  void Detach() { physics_ = nullptr; }
+  env::Physics& get() const;
+
+ private:
+  env::Physics* physics_;
+};
+
+// The functions of a task written in Python. `physics` is a PhysicsView, `rng`
+// a numpy.random.Generator that depends on the seed, the environment and the
+// episode alone.
+struct TaskFunctions {
+  // reward(physics) -> float
+  nanobind::object reward;
+  // observation(physics) -> {name: float or array}, always the same names and
+  // shapes; None: position (qpos) and velocity (qvel)
+  nanobind::object observation;
+  // termination(physics) -> None, or the last discount of an episode that ends
+  nanobind::object termination;
+  // initialize(physics, rng) sets the start of an episode; None: the model's
+  // default pose
+  nanobind::object initialize;
+};
+
+// A definition whose tasks call `functions` with the GIL, from any thread.
+env::TaskDefinition DefinePythonTask(std::string name,
+                                     std::filesystem::path mjcf,
+                                     const env::ControlOptions& options,
+                                     TaskFunctions functions);
+
+}  // namespace replicant::python

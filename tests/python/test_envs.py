@@ -1,0 +1,441 @@
+"""replicant.envs: the faces, the lifetime of arrays, seeds, threads and processes."""
+
+import gc
+import multiprocessing
+import os
+import warnings
+
+import dm_env
+import gymnasium
+import numpy as np
+import pytest
+from absl.testing import absltest
+from dm_env import test_utils
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode
+
+from replicant import envs, errors
+
+PENDULUM = """
+<mujoco>
+  <option timestep="0.01"/>
+  <worldbody>
+    <camera name="side" pos="0 -3 0" xyaxes="1 0 0 0 0 1"/>
+    <light pos="0 -2 2"/>
+    <body name="pole">
+      <joint name="hinge" axis="0 1 0"/>
+      <geom name="rod" type="capsule" fromto="0 0 0 0 0 1" size="0.05" mass="1"/>
+      <site name="tip" pos="0 0 1"/>
+    </body>
+  </worldbody>
+  <actuator><motor joint="hinge" ctrlrange="-2 2" ctrllimited="true"/></actuator>
+  <sensor><jointpos name="angle" joint="hinge"/></sensor>
+</mujoco>
+"""
+
+
+def rollout(env, steps, seed=7):
+    """Observations and rewards of a batch, [steps, E, ...]."""
+    env.action_space.seed(seed)
+    observations, rewards = [env.reset()[0]], []
+    for _ in range(steps):
+        observation, reward, *_ = env.step(env.action_space.sample())
+        observations.append(observation)
+        rewards.append(reward)
+    return np.stack(observations), np.stack(rewards)
+
+
+def own_task(**changes):
+    options = {
+        "name": "pendulum-own",
+        "mjcf": PENDULUM,
+        "reward": lambda physics: float(physics.site_position("tip")[2]),
+        "time_limit_s": 0.2,
+        **changes,
+    }
+    return envs.Task(**options)
+
+
+# --- Gymnasium ---
+
+
+@pytest.mark.parametrize("task", envs.tasks())
+def test_every_task_passes_gymnasiums_checker(task):
+    env = gymnasium.make(f"replicant/{task}-v0", disable_env_checker=True)
+    with warnings.catch_warnings():
+        # the checker advises against spaces without bounds, which dm_control's arrays have
+        warnings.simplefilter("ignore")
+        check_env(env.unwrapped, skip_render_check=True)
+    env.close()
+
+
+def test_all_51_tasks_are_registered():
+    names = [name for name in gymnasium.registry if name.startswith("replicant/")]
+    assert len(names) == len(envs.tasks()) == 51
+
+
+def test_pixels_and_render_pass_gymnasiums_checker():
+    env = gymnasium.make("replicant/cheetah-run-v0", disable_env_checker=True, pixels=(32, 40),
+                         render_mode="rgb_array")
+    assert env.observation_space == gymnasium.spaces.Box(0, 255, (32, 40, 9), np.uint8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check_env(env.unwrapped)
+    env.reset(seed=1)
+    assert env.render().shape == (240, 320, 3)
+    assert env.render().std() > 0
+
+
+def test_make_vec_of_gymnasium_makes_the_batch():
+    env = gymnasium.make_vec("replicant/reacher-easy-v0", num_envs=3,
+                             vectorization_mode="vector_entry_point", pixels=(16, 16))
+    assert isinstance(env.unwrapped, envs.VectorEnv)
+    observation, info = env.reset(seed=3)
+    assert observation in env.observation_space
+    assert observation.shape == (3, 16, 16, 9) and info == {}
+
+
+def test_a_batch_equals_single_environments_whatever_the_number_of_threads():
+    expected = None
+    for threads in (0, 1, 2, 5):
+        found = rollout(envs.make_vec("hopper-hop", 4, num_threads=threads, seed=11), 30)
+        if expected is None:
+            expected = found
+        np.testing.assert_array_equal(found[0], expected[0])
+        np.testing.assert_array_equal(found[1], expected[1])
+    actions = gymnasium.vector.utils.batch_space(envs.make("hopper-hop").action_space, 4)
+    actions.seed(7)
+    singles = [envs.make("hopper-hop", seed=11, first_index=i) for i in range(4)]
+    start = np.stack([single.reset()[0] for single in singles])
+    np.testing.assert_array_equal(start, expected[0][0])
+    for t in range(30):
+        row = actions.sample()
+        steps = [single.step(action) for single, action in zip(singles, row)]
+        np.testing.assert_array_equal(np.stack([s[0] for s in steps]), expected[0][t + 1])
+
+
+def test_reset_with_a_seed_equals_making_with_that_seed():
+    made = rollout(envs.make_vec("cartpole-swingup", 3, seed=5), 5)
+    env = envs.make_vec("cartpole-swingup", 3, seed=1)
+    rollout(env, 4)
+    observation, _ = env.reset(seed=5)
+    np.testing.assert_array_equal(observation, made[0][0])
+    other, _ = env.reset()
+    assert not np.array_equal(observation, other)
+    each, _ = env.reset(seed=[5, 6, 5])
+    np.testing.assert_array_equal(each[0], observation[0])
+    np.testing.assert_array_equal(each[2], observation[2])
+    assert not np.array_equal(each[1], observation[1])
+
+
+def test_an_episode_is_truncated_at_its_time_limit_and_starts_again_with_the_next_step():
+    env = envs.make_vec(own_task(), 2)
+    env.reset()
+    ends = []
+    for t in range(43):
+        _, reward, terminated, truncated, info = env.step(np.zeros((2, 1)))
+        assert not terminated.any() and info == {}
+        if truncated.any():
+            ends.append(t)
+    assert ends == [19, 40]  # 20 steps and one that starts an episode
+    assert env.counters["episodes"] == 2 * 3
+
+
+def test_same_step_autoreset_gives_the_last_observation_apart():
+    next_step = envs.make_vec(own_task(), 2)
+    same_step = envs.make_vec(own_task(), 2, autoreset_mode=AutoresetMode.SAME_STEP)
+    assert same_step.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
+    next_step.reset()
+    first, _ = same_step.reset()
+    for _ in range(19):
+        next_step.step(np.ones((2, 1)))
+        *_, info = same_step.step(np.ones((2, 1)))
+        assert info == {}
+    last, reward, _, truncated, _ = next_step.step(np.ones((2, 1)))
+    start, same_reward, _, same_truncated, info = same_step.step(np.ones((2, 1)))
+    np.testing.assert_array_equal(info["final_obs"], last)
+    np.testing.assert_array_equal(info["_final_obs"], [True, True])
+    np.testing.assert_array_equal(same_reward, reward)
+    np.testing.assert_array_equal(same_truncated, truncated)
+    np.testing.assert_array_equal(start, first)  # its start is the default pose
+
+
+def test_disabled_autoreset_wants_a_reset_by_mask():
+    env = envs.make_vec(own_task(), 3, autoreset_mode="Disabled")
+    env.reset()
+    for _ in range(10):
+        env.step(np.ones((3, 1)))
+    before, *_ = env.step(np.ones((3, 1)))
+    after, _ = env.reset(options={"reset_mask": np.array([False, True, False])})
+    np.testing.assert_array_equal(after[[0, 2]], before[[0, 2]])
+    assert np.abs(after[1]).max() == 0
+    for _ in range(9):
+        *_, truncated, _ = env.step(np.ones((3, 1)))
+    np.testing.assert_array_equal(truncated, [True, False, True])
+    with pytest.raises(errors.InvalidArgument, match="the episode of environment 0 is over"):
+        env.step(np.ones((3, 1)))
+
+
+def test_names_of_arrays_are_dm_controls_and_views_of_one_memory():
+    env = envs.make_vec("reacher-easy", 3, flatten=False)
+    assert list(env.single_observation_space) == ["position", "to_target", "velocity"]
+    observation, _ = env.reset()
+    assert observation in env.observation_space
+    assert observation["position"].base is observation["velocity"].base
+    flat, _ = envs.make_vec("reacher-easy", 3).reset()
+    np.testing.assert_array_equal(np.concatenate(
+        [observation[name] for name in ("position", "to_target", "velocity")], axis=1), flat)
+
+
+def test_pixels_and_state_come_together():
+    env = envs.make_vec("cartpole-balance", 2, pixels=(20, 30), state=True, frame_stack=2)
+    observation, _ = env.reset()
+    assert observation["pixels"].shape == (2, 20, 30, 6)
+    assert observation["state"].shape == (2, 5)
+
+
+def test_half_of_a_batch_steps_while_the_other_is_used():
+    whole = envs.make_vec("walker-walk", 4, seed=2, num_threads=0)
+    halves = envs.make_vec("walker-walk", 4, seed=2, num_threads=2)
+    whole.reset()
+    halves.reset()
+    actions = np.random.default_rng(0).uniform(-1, 1, (10, 4, 6))
+    for action in actions:
+        expected, expected_reward, *_ = whole.step(action)
+        halves.send(action[[0, 2]], [0, 2])
+        halves.send(action[[3, 1]], [3, 1])
+        seen = []
+        for _ in range(2):
+            observation, reward, _, _, info = halves.recv(2)
+            ids = info["env_id"]
+            np.testing.assert_array_equal(observation, expected[ids])
+            np.testing.assert_array_equal(reward, expected_reward[ids])
+            seen += list(ids)
+        assert sorted(seen) == [0, 1, 2, 3]
+    with pytest.raises(errors.InvalidArgument, match="1 environments requested, 0 are under way"):
+        halves.recv(1)
+
+
+def test_actions_of_a_wrong_shape_or_not_finite_are_refused():
+    env = envs.make_vec("cartpole-balance", 2)
+    env.reset()
+    with pytest.raises(ValueError, match=r"actions have the shape \(2\), want \(2, 1\)"):
+        env.step(np.zeros(2))
+    with pytest.raises(errors.InvalidArgument, match=r"action\[0\] is nan, want a finite number"):
+        env.step(np.array([[0.0], [np.nan]]))
+    with pytest.raises(errors.InvalidArgument, match="did you mean 'cheetah-run'"):
+        envs.make_vec("cheeta-run")
+    with pytest.raises(errors.InvalidArgument, match="2 seeds for 3 environments"):
+        envs.make_vec("cartpole-balance", 3, seed=[1, 2])
+
+
+# --- dm_env ---
+
+
+class DmEnvironmentTest(test_utils.EnvironmentTestMixin, absltest.TestCase):
+    """dm_env's own test helpers."""
+
+    def make_object_under_test(self):
+        return envs.load("finger-spin", seed=4)
+
+    def make_action_sequence(self):
+        spec = self.environment.action_spec()
+        return iter([np.full(spec.shape, 0.1, spec.dtype)] * 1003)
+
+
+def test_a_batch_of_dm_env_has_the_numbers_of_gymnasiums():
+    batch = envs.load("hopper-stand", 3, seed=1)
+    env = envs.make_vec("hopper-stand", 3, seed=1, flatten=False)
+    step = batch.reset()
+    observation, _ = env.reset()
+    np.testing.assert_array_equal(step.step_type, [0, 0, 0])
+    for _ in range(5):
+        action = np.full((3, 4), 0.3)
+        step = batch.step(action)
+        observation, reward, *_ = env.step(action)
+        np.testing.assert_array_equal(step.reward, reward)
+        np.testing.assert_array_equal(step.discount, np.ones(3))
+        for name, array in observation.items():
+            np.testing.assert_array_equal(step.observation[name], array)
+    assert list(batch.observation_spec()) == list(observation)
+
+
+def test_dm_env_draws_pixels_and_pictures():
+    env = envs.load("ball_in_cup-catch", pixels=(24, 24))
+    step = env.reset()
+    assert step.step_type == dm_env.StepType.FIRST and step.reward is None
+    env.observation_spec()["pixels"].validate(step.observation["pixels"])
+    assert env.render(height=10, width=20).shape == (10, 20, 3)
+
+
+# --- own tasks ---
+
+
+def test_a_task_in_python_says_start_observation_reward_and_end():
+    starts = []
+
+    def initialize(physics, rng):
+        physics.qpos = rng.uniform(-0.5, 0.5, 1)
+        starts.append(physics.joint_position("hinge")[0])
+
+    task = own_task(
+        reward=lambda physics: physics.sensor("angle")[0],
+        observation=lambda physics: {
+            "tip": physics.site_position("tip"), "rotation": physics.body_matrix("pole"),
+            "angle": physics.qpos[0]},
+        termination=lambda physics: 0.0 if abs(physics.qpos[0]) > 0.6 else None,
+        initialize=initialize, time_limit_s=10.0)
+    expected = None
+    for threads in (0, 2):
+        env = envs.make_vec(task, 2, flatten=False, num_threads=threads, seed=9)
+        observation, _ = env.reset()
+        assert observation["rotation"].shape == (2, 3, 3) and observation["angle"].shape == (2,)
+        np.testing.assert_allclose(np.sin(observation["angle"]), observation["tip"][:, 0])
+        steps = []
+        for _ in range(150):
+            observation, reward, terminated, truncated, _ = env.step(np.full((2, 1), 2.0))
+            steps.append(np.stack([observation["angle"], reward, terminated]))
+            assert not truncated.any()
+            if terminated.any():
+                assert np.abs(observation["angle"])[terminated].min() > 0.6
+        steps = np.stack(steps)
+        assert steps[:, 2].sum() >= 2
+        expected = steps if expected is None else expected
+        np.testing.assert_array_equal(steps, expected)
+    assert len(set(starts)) > 2
+
+
+def test_errors_of_a_task_in_python_reach_the_caller():
+    def failing(physics):
+        raise KeyError("no such thing")
+
+    for threads in (0, 2):
+        env = envs.make_vec(own_task(reward=failing), 2, num_threads=threads)
+        env.reset()
+        with pytest.raises(KeyError, match="no such thing"):
+            env.step(np.zeros((2, 1)))
+    with pytest.raises(errors.InvalidArgument, match="did you mean 'tip'"):
+        env = envs.make_vec(own_task(observation=lambda p: {"x": p.site_position("tp")}))
+    with pytest.raises(errors.InvalidArgument, match=r"observation\(\) must return a dictionary"):
+        envs.make_vec(own_task(observation=lambda p: p.qpos))
+
+
+def test_a_physics_does_not_outlive_its_environment():
+    kept = []
+    env = envs.make_vec(own_task(initialize=lambda physics, rng: kept.append(physics)))
+    env.reset()
+    assert kept[0].qpos.shape == (1,)
+    env.close()
+    with pytest.raises(errors.InvalidArgument, match="its environment has gone"):
+        kept[0].qpos
+
+
+def test_the_model_is_named_where_it_is_missing(tmp_path):
+    with pytest.raises(OSError, match="nothing.xml"):
+        envs.make_vec(own_task(mjcf=tmp_path / "nothing.xml"))
+
+
+# --- memory ---
+
+
+def test_held_arrays_keep_their_numbers():
+    env = envs.make_vec("cheetah-run", 2, pixels=(16, 16), state=True, flatten=False, seed=1)
+    env.reset()
+    held, copies = [], []
+    for t in range(30):
+        step = env.step(np.full((2, 6), np.sin(t)))
+        observation = step[0]
+        # an array, a view, a view of a view, a DLPack export, a memoryview
+        parts = [observation["pixels"], observation["position"][1], observation["velocity"][0][2:],
+                 np.from_dlpack(observation["pixels"]), memoryview(step[1])]
+        part = parts[t % len(parts)]
+        held.append(part)
+        copies.append(np.array(part))
+        del observation, parts, part, step
+    for part, copy in zip(held, copies):
+        np.testing.assert_array_equal(np.asarray(part), copy)
+
+
+def test_memory_is_used_again_once_nobody_holds_it():
+    env = envs.make_vec("cheetah-run", 2, pixels=(16, 16))
+    env.reset()
+    addresses = set()
+    for _ in range(50):
+        observation, *_ = env.step(np.zeros((2, 6)))
+        addresses.add(observation.ctypes.data)
+    assert len(addresses) <= 3
+    many = [env.step(np.zeros((2, 6)))[0] for _ in range(20)]
+    assert len({array.ctypes.data for array in many}) == 20
+
+
+def test_arrays_outlive_their_environment():
+    env = envs.make_vec("cheetah-run", 2, seed=1)
+    observation, _ = env.reset()
+    copy = observation.copy()
+    env.close()
+    del env
+    gc.collect()
+    np.testing.assert_array_equal(observation, copy)
+
+
+def test_a_closed_batch_with_steps_under_way_ends():
+    env = envs.make_vec(own_task(), 4, num_threads=2)
+    env.reset()
+    env.send(np.zeros((4, 1)), [0, 1, 2, 3])
+    env.close()
+
+
+# --- processes ---
+
+
+def _step_forked(env, results):
+    try:
+        env.step(np.zeros((2, 1)))
+    except errors.Error as error:
+        results.put(str(error))
+    del env
+    gc.collect()
+    inner = envs.make_vec("cartpole-balance", 2, num_threads=2)
+    inner.reset(seed=3)
+    results.put(float(inner.step(np.zeros((2, 1)))[1][0]))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_environments_work_in_a_child_that_makes_them(method):
+    context = multiprocessing.get_context(method)
+    results = context.Queue()
+    env = envs.make_vec("cartpole-balance", 2, num_threads=2) if method == "fork" else None
+    if env is not None:
+        env.reset()
+    target = _step_forked if method == "fork" else _step_spawned
+    child = context.Process(target=target, args=(env, results) if method == "fork" else (results,))
+    child.start()
+    if method == "fork":
+        assert f"made in process {os.getpid()}" in results.get(timeout=60)
+    reward = results.get(timeout=60)
+    child.join(60)
+    assert child.exitcode == 0
+    own = envs.make_vec("cartpole-balance", 2)
+    own.reset(seed=3)
+    assert reward == own.step(np.zeros((2, 1)))[1][0]
+
+
+def _step_spawned(results):
+    env = envs.make_vec("cartpole-balance", 2, num_threads=2)
+    env.reset(seed=3)
+    results.put(float(env.step(np.zeros((2, 1)))[1][0]))
+
+
+# --- pictures ---
+
+
+def test_a_video_of_a_batch_is_written(tmp_path):
+    env = envs.make_vec("walker-walk", 2, render_mode="rgb_array", render_size=(32, 48))
+    env.reset()
+    file = tmp_path / "walk.mp4"
+    video = envs.VideoWriter(str(file), 32, 48, 40.0)
+    for _ in range(5):
+        env.step(np.zeros((2, 6)))
+        video.write(env.render()[1])
+    video.finish()
+    assert file.stat().st_size > 500
