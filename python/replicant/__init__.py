@@ -1,6 +1,7 @@
 """Replicant: control tasks with fast pixels, a prioritized replay and trained policies.
 
 replicant.envs    the Control Suite and your own tasks, as Gymnasium and dm_env environments
+replicant.replay  a replay service, its writers and readers
 replicant.errors  the exceptions
 
 Each part is loaded when it is first used.
@@ -11,11 +12,11 @@ from importlib.metadata import version as _version
 
 __version__ = _version("replicant")
 
-_PARTS = {"envs": "replicant.envs", "errors": "replicant.errors"}
-__all__ = sorted(_PARTS)
+_MODULES = ("envs", "errors", "replay")
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name):
-    if name in _PARTS:
-        return importlib.import_module(_PARTS[name])
+    if name in _MODULES:
+        return importlib.import_module(f"replicant.{name}")
     raise AttributeError(f"module 'replicant' has no attribute '{name}'")

@@ -13,7 +13,7 @@
 #include "env/tasks/suite.h"
 #include "env/video_writer.h"
 #include "python/src/environment_batch.h"
-#include "python/src/errors.h"
+#include "python/src/module.h"
 #include "python/src/python_task.h"
 
 namespace replicant::python {
@@ -322,7 +322,7 @@ void BindVideo(nb::module_& module) {
 
 NB_MODULE(_envs, module) {
   using namespace replicant::python;
-  RegisterErrors(module);
+  SetUpModule();
   BindPhysics(module);
   BindTask(module);
   BindBatch(module);

@@ -168,6 +168,23 @@ void StepWriter::EndEpisode(std::span<const std::byte> observation,
       EndEpisode(observation, frame, clock_->Now() + options_.append_timeout));
 }
 
+bool StepWriter::HasRoom() const {
+  return static_cast<int64_t>(queue_.size()) < options_.queue_groups ||
+         is_closed_ || failure_ || dropped_episode_ == episode_;
+}
+
+bool StepWriter::AwaitRoom(Clock::TimePoint deadline) {
+  MutexLock lock(mutex_);
+  const auto is_over = [this]() REQUIRES(mutex_) {
+    return HasRoom() || never_waits_;
+  };
+  if (is_over()) return true;
+  const Clock::TimePoint begin = clock_->Now();
+  clock_->WaitUntil(mutex_, changed_, deadline, is_over);
+  metrics_.waited_s += ToSeconds(clock_->Now() - begin);
+  return is_over();
+}
+
 AppendResult StepWriter::QueueGroup(Clock::TimePoint deadline) {
   QueuedGroup group;
   group.episode = episode_;
@@ -177,16 +194,12 @@ AppendResult StepWriter::QueueGroup(Clock::TimePoint deadline) {
   builder_.reset();
 
   MutexLock lock(mutex_);
-  const auto has_room = [this]() REQUIRES(mutex_) {
-    return static_cast<int64_t>(queue_.size()) < options_.queue_groups ||
-           is_closed_ || failure_ || dropped_episode_ == episode_;
-  };
   const Clock::TimePoint begin = clock_->Now();
   clock_->WaitUntil(mutex_, changed_, deadline, [&]() REQUIRES(mutex_) {
-    return has_room() || never_waits_;
+    return HasRoom() || never_waits_;
   });
   metrics_.waited_s += ToSeconds(clock_->Now() - begin);
-  const bool is_in_time = has_room();
+  const bool is_in_time = HasRoom();
   if (failure_) std::rethrow_exception(failure_);
   if (is_closed_) return AppendResult::kClosed;
   if (!is_in_time || dropped_episode_ == episode_) {

@@ -109,6 +109,10 @@ class StepWriter : public StepSink {
   void EndEpisode(std::span<const std::byte> observation,
                   std::span<const std::byte> frame) override;
 
+  // Waits until the queue has room for a group, or never will have; false at
+  // the deadline. The next call then does not wait. Lets a caller wait in parts
+  // without giving the episode up.
+  [[nodiscard]] bool AwaitRoom(Clock::TimePoint deadline) EXCLUDES(mutex_);
   // Waits until all groups are acknowledged; false at the deadline.
   [[nodiscard]] bool Flush(Clock::TimePoint deadline) EXCLUDES(mutex_);
   // From now on no call waits for room in the queue: an episode without room is
@@ -134,6 +138,8 @@ class StepWriter : public StepSink {
   // Returns kOk if the open episode can go on.
   AppendResult CheckOpen() EXCLUDES(mutex_);
   AppendResult QueueGroup(Clock::TimePoint deadline) EXCLUDES(mutex_);
+  // Whether a group of the open episode can be queued, or is lost anyway.
+  bool HasRoom() const REQUIRES(mutex_);
   // Forgets the group that is being filled.
   void DropGroup() REQUIRES(mutex_);
   // Removes an episode from the queue and counts it as lost.

@@ -1,8 +1,12 @@
-#include "python/src/errors.h"
+#include "python/src/module.h"
 
+#include <spdlog/spdlog.h>
+
+#include <chrono>
 #include <exception>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 
 namespace replicant::python {
 namespace nb = nanobind;
@@ -35,7 +39,10 @@ void Translate(const std::exception_ptr& exception, void* /*payload*/) {
 
 }  // namespace
 
-void RegisterErrors(nb::module_& /*module*/) {
+void SetUpModule() {
+  InitLogging({.role = "python", .level = LogLevel::kWarning});
+  // no thread that a fork would lose: a warning is written at once anyway
+  spdlog::flush_every(std::chrono::seconds(0));
   nb::register_exception_translator(Translate);
 }
 

@@ -1,0 +1,300 @@
+"""replicant.replay: what is written comes back; limits, errors, memory, processes and signals."""
+
+import gc
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import gymnasium
+import numpy as np
+import pytest
+
+from replicant import errors, replay
+
+STATE = replay.Signature(observation=((2,), "float32"), action=((1,), "float32"))
+
+
+def write_episode(writer, length, start=0.0, signature=STATE):
+    """Step t has the observation [start + t, t], the action [-t] and the reward 1."""
+    writer.begin()
+    for t in range(length):
+        assert writer.append([start + t, t], [-t], 1.0)
+    assert writer.end([start + length, length])
+    assert writer.flush(60)
+
+
+@pytest.mark.parametrize("process", ["thread", "child"])
+def test_what_is_written_is_sampled_as_n_step_transitions(process):
+    tables = {"default": {"n_step": 2, "discount": 0.5, "sampler": "uniform"}}
+    with replay.Replay.start(STATE, tables, process=process) as service:
+        with service.writer() as writer, service.reader(batch_size=64) as reader:
+            write_episode(writer, 8)
+            batch = reader.sample(timeout=60)
+            t = batch.observation[:, 1]
+            np.testing.assert_array_equal(batch.observation[:, 0], t)
+            np.testing.assert_array_equal(batch.action[:, 0], -t)
+            steps = np.minimum(2, 8 - t)
+            np.testing.assert_array_equal(batch.next_observation[:, 1], t + steps)
+            np.testing.assert_array_equal(batch.reward, np.where(steps == 2, 1.5, 1.0))
+            np.testing.assert_array_equal(batch.discount, 0.5 ** steps)
+            np.testing.assert_array_equal(batch.probability, np.full(64, 1 / 8))
+            np.testing.assert_array_equal(batch.weight, np.ones(64))
+            assert len(batch) == 64 and batch.total_steps == 8
+        assert service.status()["tables"][0]["size"] == 8
+
+
+def test_nested_observations_of_mixed_types_come_back():
+    structure = {"eye": {"gaze": ((3,), "float64"), "shut": ((), "bool")}, "id": ((), "int16"),
+                 "touch": ((2, 2), "float32")}
+    signature = replay.Signature(observation=structure, action=gymnasium.spaces.Discrete(5))
+    with replay.Replay.start(signature) as service:
+        writer, reader = service.writer(), service.reader(batch_size=16)
+        rng = np.random.default_rng(0)
+        steps = [{"eye": {"gaze": rng.normal(size=3), "shut": bool(i % 2)}, "id": i - 3,
+                  "touch": rng.normal(size=(2, 2))} for i in range(7)]
+        writer.begin()
+        for i, step in enumerate(steps[:-1]):
+            assert writer.append(step, i % 5, 0.0)
+        assert writer.end(steps[-1])
+        batch = reader.sample(timeout=60)
+        for row in range(16):
+            step = steps[batch.observation["id"][row] + 3]
+            following = steps[batch.observation["id"][row] + 4]
+            np.testing.assert_array_equal(batch.observation["eye"]["gaze"][row],
+                                          step["eye"]["gaze"])
+            assert batch.observation["eye"]["shut"][row] == step["eye"]["shut"]
+            np.testing.assert_allclose(batch.next_observation["touch"][row], following["touch"],
+                                       rtol=1e-6)
+            assert batch.action[row] == (batch.observation["id"][row] + 3) % 5
+            assert batch.action.dtype == np.int64
+
+
+def test_frames_are_stored_once_and_come_back_stacked():
+    signature = replay.Signature(None, ((1,), "float32"), frame=((4, 6, 3), "uint8"))
+    frames = np.random.default_rng(1).integers(0, 255, (10, 4, 6, 3), dtype=np.uint8)
+    with replay.Replay.start(signature, {"default": {"stack": 3}}) as service:
+        writer, reader = service.writer(), service.reader(batch_size=32)
+        writer.begin()
+        for t in range(9):
+            assert writer.append(None, [t], 0.0, frame=frames[t])
+        assert writer.end(None, frame=frames[9])
+        batch = reader.sample(timeout=60)
+        assert batch.observation is None
+        assert batch.frames.shape == (32, 3, 4, 6, 3)
+        for row in range(32):
+            t = int(batch.action[row, 0])
+            for k in range(3):
+                np.testing.assert_array_equal(batch.frames[row, k], frames[max(0, t - 2 + k)])
+                np.testing.assert_array_equal(batch.next_frames[row, k], frames[max(0, t - 1 + k)])
+
+
+def test_priorities_steer_the_draws():
+    tables = {"default": {"priority_exponent": 1.0}}
+    with replay.Replay.start(STATE, tables) as service:
+        writer = service.writer()
+        reader = service.reader(batch_size=200, prefetch=1, importance_exponent=1.0)
+        writer.begin()
+        for t in range(4):
+            assert writer.append([0, t], [0], 0.0, priority=float(t))
+        assert writer.end([0, 4])
+        batch = reader.sample(timeout=60)
+        # in proportion to 0, 1, 2, 3
+        assert set(batch.observation[:, 1]) == {1, 2, 3}
+        np.testing.assert_allclose(batch.probability, batch.observation[:, 1] / 6)
+        np.testing.assert_allclose(batch.weight, 1 / batch.observation[:, 1], rtol=1e-6)
+        reader.update_priorities(batch, np.where(batch.observation[:, 1] == 2, 1.0, 0.0))
+        deadline = time.monotonic() + 60
+        while set(reader.sample(timeout=60).observation[:, 1]) != {2}:
+            assert time.monotonic() < deadline
+
+
+def test_a_queue_gives_every_item_once_in_order():
+    tables = {"queue": {"sampler": "fifo", "max_times_sampled": 1, "max_size": 4,
+                        "rate_limiter": {"mode": "queue"}}}
+    with replay.Replay.start(STATE, tables) as service:
+        writer = service.writer(group_steps=1)
+        reader = service.reader(table="queue", batch_size=2)
+        writer.begin()
+        for t in range(12):
+            assert writer.append([0, t], [0], 0.0)
+        assert writer.end([0, 12])
+        seen = [t for _ in range(6) for t in reader.sample(timeout=60).observation[:, 1]]
+        assert seen == list(range(12))
+        assert reader.sample(timeout=0.3) is None
+
+
+def test_a_rate_limiter_holds_readers_up_and_says_why():
+    tables = {"default": {"rate_limiter": {"mode": "min_size", "min_size_to_sample": 5}}}
+    with replay.Replay.start(STATE, tables) as service:
+        writer, reader = service.writer(), service.reader(batch_size=2)
+        write_episode(writer, 4)
+        assert reader.sample(timeout=0.3) is None
+        deadline = time.monotonic() + 60
+        while "why" not in (service.status()["tables"][0]["sample_wait"] or {}):
+            assert time.monotonic() < deadline
+        write_episode(writer, 1)
+        assert len(reader.sample(timeout=60)) == 2
+
+
+def test_a_full_queue_gives_the_episode_up_after_the_timeout():
+    writer = replay.Writer("tcp://127.0.0.1:1", STATE, group_steps=1, queue_groups=2)
+    writer.begin()
+    assert writer.append([0, 0], [0], 0.0) and writer.append([0, 1], [0], 0.0)
+    assert not writer.append([0, 2], [0], 0.0, timeout=0.05)
+    assert not writer.append([0, 3], [0], 0.0)
+    assert writer.metrics["dropped_episodes"] == 1
+    assert not writer.flush(0.05) or writer.metrics["queued_groups"] == 0
+
+
+@pytest.mark.parametrize("process", ["thread", "child"])
+def test_a_checkpoint_brings_the_steps_back(tmp_path, process):
+    options = {"checkpoint_folder": str(tmp_path / "checkpoints"), "process": process}
+    with replay.Replay.start(STATE, **options) as service:
+        with service.writer() as writer, service.reader(batch_size=2) as reader:
+            write_episode(writer, 5)
+            reader.sample(timeout=60)
+            assert reader.checkpoint(7, timeout=60)
+            write_episode(writer, 3)
+    with replay.Replay.start(STATE, **options) as service:
+        assert service.status()["tables"][0]["size"] == 8
+    with replay.Replay.start(STATE, restore_checkpoint=7, **options) as service:
+        assert service.status()["tables"][0]["size"] == 5
+
+
+def test_bad_settings_and_shapes_are_refused_with_the_reason():
+    with pytest.raises(errors.ConfigError, match="did you mean 'n_step'"):
+        replay.Replay.start(STATE, {"default": {"n_steps": 3}})
+    with pytest.raises(errors.ConfigError, match="did you mean 'n_step'"):
+        replay.Replay.start(STATE, {"default": {"n_steps": 3}}, process="child")
+    with replay.Replay.start(STATE) as service:
+        writer = service.writer()
+        with pytest.raises(errors.InvalidArgument, match=r"append\(\) before begin\(\)"):
+            writer.append([0, 0], [0], 0.0)
+        writer.begin()
+        with pytest.raises(errors.InvalidArgument, match=r"got the shape \(3,\), want \(2,\)"):
+            writer.append([0, 0, 0], [0], 0.0)
+        reader = service.reader(table="nothing")
+        with pytest.raises(errors.CommError, match="nothing"):
+            reader.sample(timeout=60)
+        writer.close()
+        with pytest.raises(errors.CommError, match="it is closed"):
+            writer.append([0, 0], [0], 0.0)
+        other = replay.Writer(service.endpoint, replay.Signature(((3,), "float32"), None))
+        other.begin()
+        with pytest.raises(errors.CommError):
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline:
+                other.append([0, 0, 0], None, 0.0)
+                other.flush(0.01)
+
+
+def test_held_batches_keep_their_numbers_and_outlive_their_reader():
+    signature = replay.Signature(((2,), "float32"), ((1,), "float32"), frame=((8, 8, 3), "uint8"))
+    with replay.Replay.start(signature) as service:
+        writer, reader = service.writer(), service.reader(batch_size=8)
+        writer.begin()
+        rng = np.random.default_rng(2)
+        for t in range(50):
+            assert writer.append([t, t], [t], t, frame=rng.integers(0, 255, (8, 8, 3), np.uint8))
+        assert writer.end([50, 50], frame=np.zeros((8, 8, 3), np.uint8))
+        held, copies, addresses = [], [], set()
+        for k in range(40):
+            batch = reader.sample(timeout=60)
+            addresses.add(batch.frames.ctypes.data)
+            part = [batch.frames, batch.observation[2:], batch.reward, batch][k % 4]
+            if k % 5 == 0:
+                held.append(part)
+                copies.append(np.array(getattr(part, "next_frames", part)))
+            del batch, part
+        reader.close()
+        del reader
+        gc.collect()
+        for part, copy in zip(held, copies):
+            np.testing.assert_array_equal(getattr(part, "next_frames", part), copy)
+        assert len(addresses) <= 8 + 2 + 4
+
+
+def _use_after_fork(writer, reader, service, results):
+    for call in (writer.begin, lambda: reader.sample(0.1)):
+        try:
+            call()
+        except errors.Error as error:
+            results.put(str(error))
+    endpoint, signature = service.endpoint, service.signature
+    with replay.Writer(endpoint, signature) as own:
+        write_episode(own, 3)
+    results.put("written")
+
+
+def test_a_forked_child_makes_its_own_clients():
+    context = multiprocessing.get_context("fork")
+    with replay.Replay.start(STATE) as service:
+        writer, reader = service.writer(), service.reader(batch_size=2)
+        results = context.Queue()
+        child = context.Process(target=_use_after_fork, args=(writer, reader, service, results))
+        child.start()
+        assert f"made in process {os.getpid()}" in results.get(timeout=60)
+        assert f"made in process {os.getpid()}" in results.get(timeout=60)
+        assert results.get(timeout=60) == "written"
+        child.join(60)
+        assert child.exitcode == 0
+        assert len(reader.sample(timeout=60)) == 2
+
+
+_WAITS = {
+    "sample": "service.reader().sample()",
+    "append": "[writer.append([0, 0], [0], 0.0) for _ in range(10**6)]",
+    "flush": "writer.append([0, 0], [0], 0.0); writer.flush()",
+    "status": "replay.status('tcp://127.0.0.1:1', timeout=600)",
+}
+
+
+@pytest.mark.parametrize("wait", sorted(_WAITS))
+def test_ctrl_c_ends_every_wait(wait):
+    program = f"""
+from replicant import replay
+signature = replay.Signature(((2,), "float32"), ((1,), "float32"))
+service = replay.Replay.start(signature)
+writer = replay.Writer("tcp://127.0.0.1:1", signature, group_steps=1)
+writer.begin()
+print("ready", flush=True)
+try:
+    {_WAITS[wait]}
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+writer.close()
+service.close()
+"""
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "ready\n"
+    # until it waits; earlier, Ctrl-C comes between two instructions of Python
+    time.sleep(0.3)
+    child.send_signal(signal.SIGINT)
+    assert child.stdout.readline() == "interrupted\n"
+    assert child.wait(60) == 0
+
+
+def test_a_child_service_ends_with_its_parent():
+    program = """
+import os, signal
+from replicant import replay
+service = replay.Replay.start(replay.Signature(((2,), "float32"), None), process="child")
+print(service._server.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    parent = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
+                            timeout=60)
+    pid = int(parent.stdout)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+                if stat.read().rsplit(")", 1)[1].split()[0] == "Z":
+                    return
+        except FileNotFoundError:
+            return
+        time.sleep(0.05)
+    raise AssertionError("the child process still runs")
