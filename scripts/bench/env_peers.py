@@ -1,6 +1,8 @@
 """Steps a peer's environments for scripts/bench/env.
 
-    env_peers.py (dm_control | envpool) TASK (state | pixels) SECONDS
+    env_peers.py (dm_control | envpool | python) TASK (state | pixels) SECONDS
+
+python is this project's own package, in the interpreter that runs this file.
 
 For every line on stdin it measures once and prints a JSON line: environment
 steps per second of time and per second of CPU, on one thread. With pixels a
@@ -108,6 +110,20 @@ def envpool(task, seconds):
     yield from serve(measure)
 
 
+def python(task, seconds, **options):
+    from replicant import envs
+    batch = envs.make_vec(task, ENVIRONMENTS, num_threads=0, seed=0, **options)
+    # those of bench_env, whose actions are float64 as well
+    actions = iter_rows(-1.0, 1.0, batch.action_space.shape)
+    batch.reset()
+    yield from serve(lambda: rates(lambda: batch.step(next(actions)), ENVIRONMENTS, seconds))
+
+
+def python_pixels(task, seconds):
+    yield from python(task, seconds, pixels=(SIDE, SIDE), frame_stack=FRAME_STACK,
+                      action_repeat=ACTION_REPEAT)
+
+
 def iter_rows(low, high, shape):
     rows = np.random.RandomState(0).uniform(low, high, (64,) + shape)
     while True:
@@ -123,6 +139,8 @@ if __name__ == "__main__":
     peer = {("dm_control", "state"): dm_control,
             ("dm_control", "pixels"): dm_control_pixels,
             ("envpool", "state"): envpool,
-            ("envpool", "pixels"): envpool_pixels}[sys.argv[1], sys.argv[3]]
+            ("envpool", "pixels"): envpool_pixels,
+            ("python", "state"): python,
+            ("python", "pixels"): python_pixels}[sys.argv[1], sys.argv[3]]
     for result in peer(sys.argv[2], float(sys.argv[4])):
         print(json.dumps(result), flush=True)
