@@ -439,3 +439,21 @@ def test_a_video_of_a_batch_is_written(tmp_path):
         video.write(env.render()[1])
     video.finish()
     assert file.stat().st_size > 500
+
+
+# --- Gymnasium's wrappers, as a user puts them around ---
+
+
+def test_gymnasiums_wrappers_work_unchanged():
+    env = gymnasium.make_vec("replicant/cartpole-balance-v0", num_envs=2,
+                             vectorization_mode="vector_entry_point", action_repeat=20)
+    env = gymnasium.wrappers.vector.RecordEpisodeStatistics(env)
+    env = gymnasium.wrappers.vector.NormalizeObservation(env)
+    env.reset(seed=1)
+    lengths = []
+    for _ in range(52):
+        observation, _, _, truncated, info = env.step(env.action_space.sample())
+        assert np.isfinite(observation).all()
+        if truncated.any():
+            lengths += list(info["episode"]["l"])
+    assert lengths == [50, 50]
