@@ -38,7 +38,8 @@ MAY_USE = {
     "models": ["core/nn", "core/config"],
     "agents": ["core/nn", "core/config", "env"],
     "actors": ["agents", "env", "core/runtime", "replay/client", "core/metrics"],
-    "learner": ["agents", "models", "core/replicator", "replay/client",
+    "learner/data": ["core/replicator"],
+    "learner": ["agents", "models", "learner/data", "replay/client",
                 "core/metrics"],
     "fleet": ["core/config", "core/rpc", "core/metrics"],
     "programs": ["actors", "learner", "fleet", "replay/service"],
@@ -61,7 +62,7 @@ VENDOR_HEADERS = [
     (re.compile(r"yaml-cpp/"), "core/config"),
     (re.compile(r"prometheus/"), "core/metrics"),
     (re.compile(r"nanobind/"), "python"),
-    (re.compile(r"nlohmann/|zip\.h|png\.h|tinyxml2\.h"), None),
+    (re.compile(r"nlohmann/|zip\.h|png\.h|jpeglib\.h|tinyxml2\.h"), None),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 SOURCE_SUFFIXES = {".h", ".cc", ".cu", ".cuh"}

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "learner/data/image_source.h"
+
+// Sources of JPEG and PNG files.
+namespace replicant::data {
+
+// Larger files are refused.
+constexpr uint64_t kMaxImageBytes = uint64_t{1} << 28;
+
+// Where the bytes of an image lie, and its class.
+struct EncodedImage {
+  int32_t file = 0;  // index of EncodedImages::files
+  int32_t label = 0;
+  // Of a member of a tar file; 0 for a whole file.
+  uint64_t offset = 0;
+  uint64_t size_bytes = 0;
+};
+
+// What a source has found: the images in the order of their files.
+struct EncodedImages {
+  std::vector<std::filesystem::path> files;
+  std::vector<EncodedImage> images;
+  std::vector<std::string> class_names;
+  int64_t num_classes = 0;
+};
+
+// Opens a folder with a folder of images per class, as torchvision's
+// ImageFolder: classes are numbered in the order of their names, images are the
+// .jpg, .jpeg and .png files at any depth, in the order of their paths. Other
+// files are ignored.
+//
+// Throws IoError for a folder that cannot be read, or has no class, and for a
+// class without an image.
+EncodedImages ListImageFolder(const std::filesystem::path& folder);
+
+// Opens tar files in the layout of WebDataset: the members KEY.jpg (or .jpeg,
+// .png) and KEY.cls, the number of the class as text, stand one after the
+// other and are an example; other members are ignored. `path` is a tar file or
+// a folder of them (*.tar, in the order of their names). Their headers are
+// read, one read for each member.
+//
+// Throws IoError for files that are no tar or cut off, without an example, and
+// for an image without a class.
+EncodedImages ListTarShards(const std::filesystem::path& path);
+
+// The source of listed images. Reads each with one call.
+std::unique_ptr<ImageSource> MakeEncodedSource(EncodedImages images);
+
+}  // namespace replicant::data

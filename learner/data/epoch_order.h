@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/base/mutex.h"
+
+namespace replicant::data {
+
+// The order in which a run sees the examples of a source: every epoch has each
+// of them once, in an order of its own, a function of the seed and the epoch.
+//
+// Without blocks an epoch is a random permutation. With blocks, such as shards,
+// they come in random order, and the examples are shuffled within windows of
+// that sequence: few blocks are read at a time.
+//
+// Thread-safety: any thread. Keeps the orders of two epochs, 8 bytes an
+// example.
+class EpochOrder {
+ public:
+  // Examples that are shuffled together where there are blocks.
+  static constexpr int64_t kWindow = 8192;
+
+  // `block_sizes` are those of ImageSource::BlockSizes().
+  EpochOrder(std::vector<int64_t> block_sizes, uint64_t seed);
+
+  int64_t size() const { return size_; }
+  // The example at place `position` >= 0 of the run: of epoch position /
+  // size(). Amortised O(1).
+  int64_t At(int64_t position) EXCLUDES(mutex_);
+
+ private:
+  using Order = std::shared_ptr<const std::vector<int64_t>>;
+
+  Order Of(int64_t epoch) EXCLUDES(mutex_);
+  std::vector<int64_t> Make(int64_t epoch) const;
+
+  const std::vector<int64_t> block_sizes_;
+  const uint64_t seed_;
+  int64_t size_ = 0;
+  Mutex mutex_;
+  struct Entry {
+    int64_t epoch = -1;
+    Order order;
+  };
+  // an epoch is at its number modulo 2
+  Entry entries_[2] GUARDED_BY(mutex_);
+};
+
+}  // namespace replicant::data

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace replicant::data {
+
+struct ImageSize {
+  int64_t height = 0;
+  int64_t width = 0;
+};
+
+// A part of an image, in its pixels; edges may lie between two pixels.
+struct Box {
+  double left = 0.0;
+  double top = 0.0;
+  double right = 0.0;
+  double bottom = 0.0;
+
+  double width() const { return right - left; }
+  double height() const { return bottom - top; }
+};
+
+struct Image {
+  ImageSize size;
+  std::vector<uint8_t> rgb;  // [height, width, 3], row 0 on top
+};
+
+}  // namespace replicant::data

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "learner/data/view.h"
+
+namespace replicant::data {
+
+// Reads examples of one source.
+//
+// Thread-safety: one thread at a time; readers are independent.
+class ImageReader {
+ public:
+  virtual ~ImageReader() = default;
+
+  // Writes what `view` sees of example `index` to `rgb`, u8 [side, side, 3],
+  // row 0 on top, and returns its class. A function of the index and the view.
+  // Throws IoError, which names the example, if it cannot be read.
+  virtual int32_t Read(int64_t index, View view, int64_t side,
+                       std::span<uint8_t> rgb) = 0;
+};
+
+// A set of labelled images, each with an index in [0, size()). Which of them a
+// batch holds is the pipeline's matter (learner/data/image_pipeline.h).
+//
+// Thread-safety: all methods are const and may run concurrently.
+class ImageSource {
+ public:
+  virtual ~ImageSource() = default;
+
+  virtual int64_t size() const = 0;
+  // Names of the classes, by number; empty if they have none.
+  virtual const std::vector<std::string>& class_names() const = 0;
+  // Classes are in [0, num_classes()).
+  virtual int64_t num_classes() const = 0;
+  // Sizes of the runs of indices that lie together on the disk, such as shards;
+  // they sum to size().
+  virtual std::vector<int64_t> BlockSizes() const { return {size()}; }
+  virtual std::unique_ptr<ImageReader> MakeReader() const = 0;
+};
+
+}  // namespace replicant::data

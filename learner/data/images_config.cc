@@ -1,0 +1,63 @@
+#include "learner/data/images_config.h"
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "learner/data/encoded_images.h"
+
+namespace replicant::data {
+namespace {
+
+// `list` finds the images at a path.
+MakeImageSource SourceOf(EncodedImages (*list)(const std::filesystem::path&)) {
+  return [list](const ImagesConfig& config, Split split,
+                uint64_t /*seed*/) -> std::shared_ptr<const ImageSource> {
+    const bool is_train = split == Split::kTrain;
+    const std::string& path = is_train ? config.train : config.evaluation;
+    if (path.empty() && is_train) {
+      throw ConfigError(fmt::format(
+          "images.train: images.source {} needs a path", config.source));
+    }
+    if (path.empty()) return nullptr;
+    return MakeEncodedSource(list(path));
+  };
+}
+
+}  // namespace
+
+ImagesConfig ImagesConfig::Read(config::Reader& reader) {
+  ImagesConfig c;
+  reader.Field("source", &c.source,
+               "synthetic: waves under noise, made in the step, for "
+               "benchmarks; rendered: frames of the Control Suite, the domain "
+               "is the class; image_folder: a folder of JPEG and PNG files for "
+               "each class; tar_shards: tar files in WebDataset's layout");
+  reader.Field("train", &c.train,
+               "folder of image_folder, or tar file or folder of them of "
+               "tar_shards, to train on");
+  reader.Field("evaluation", &c.evaluation,
+               "the same for evaluations; empty for none");
+  reader.Field("num_train", &c.num_train, {1, 1'000'000'000},
+               "images of an epoch; rendered only");
+  reader.Field("num_evaluation", &c.num_evaluation, {0, 1'000'000'000},
+               "images of an evaluation, none of them of the training; "
+               "rendered only");
+  reader.Section("augmentation", &c.augmentation,
+                 "what training sees of an image");
+  reader.Field("evaluation_crop", &c.evaluation_crop, {0.1, 1.0},
+               "side of the square in the centre that an evaluation sees, as a "
+               "share of the image's shorter side");
+  reader.Field("threads", &c.threads, {0, 1024},
+               "threads of each process that read images ahead; 0: the step "
+               "reads them itself");
+  reader.Field("batches_ahead", &c.batches_ahead, {1, 64},
+               "batches that are read ahead");
+  return c;
+}
+
+ImageSources BuiltInImageSources() {
+  return {{"image_folder", SourceOf(&ListImageFolder)},
+          {"tar_shards", SourceOf(&ListTarShards)}};
+}
+
+}  // namespace replicant::data

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "learner/data/image_source.h"
+#include "learner/data/view.h"
+
+namespace replicant::data {
+
+// Section `images`: where the images of a workload come from.
+struct ImagesConfig {
+  std::string source = "synthetic";
+  std::string train;
+  std::string evaluation;
+  int64_t num_train = 20'000;
+  int64_t num_evaluation = 2'000;
+  AugmentationConfig augmentation;
+  double evaluation_crop = 0.875;
+  int threads = 1;  // of each process
+  int batches_ahead = 2;
+
+  static ImagesConfig Read(config::Reader& reader);
+};
+
+// The two sets of a run; no image is in both.
+enum class Split { kTrain, kEvaluation };
+
+// Makes the images of a split. `side` is that of the images that a network
+// takes, in pixels. Returns null for a split that the configuration leaves out.
+// Throws IoError and ConfigError.
+using MakeImageSource = std::function<std::shared_ptr<const ImageSource>(
+    const ImagesConfig& config, Split split, uint64_t seed)>;
+
+// The values of `images.source`, by name. "synthetic" is none of them: those
+// are made in the step (learner/workloads/synthetic_images.h).
+using ImageSources = std::map<std::string, MakeImageSource>;
+
+// image_folder and tar_shards.
+ImageSources BuiltInImageSources();
+
+}  // namespace replicant::data

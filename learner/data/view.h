@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "core/base/rng.h"
+#include "core/config/reader.h"
+#include "learner/data/image.h"
+
+namespace replicant::data {
+
+enum class Crop { kRandomResized, kCenter };
+
+// Section `images.augmentation`: what training sees of an image.
+struct AugmentationConfig {
+  Crop crop = Crop::kRandomResized;
+  double min_area = 0.08;     // share of the image
+  bool has_flip = true;       // mirrored with probability 1/2
+  double color_jitter = 0.0;  // largest change of a factor
+
+  static AugmentationConfig Read(config::Reader& reader);
+};
+
+// What of an image is seen, and how. In training it is random: a crop of
+// random area and ratio (arXiv:1409.4842, section 6, as torchvision's
+// RandomResizedCrop), a flip, and factors of brightness, contrast and
+// saturation in [1 - color_jitter, 1 + color_jitter]. An evaluation sees the
+// square in the centre.
+//
+// Thread-safety: one thread at a time.
+class View {
+ public:
+  // A view of training, a function of `random`.
+  View(const AugmentationConfig& config, const RandomStream& random)
+      : config_(config), random_(random) {}
+  // The square in the centre whose side is `share` of the image's shorter one.
+  explicit View(double share) : share_(share) {}
+
+  // The part of an image of this size.
+  Box ChooseBox(const ImageSize& size);
+  // Flips and colours the part, u8 [side, side, 3], after it is resized.
+  void Finish(int64_t side, std::span<uint8_t> rgb);
+
+ private:
+  AugmentationConfig config_ = {};
+  std::optional<RandomStream> random_;
+  double share_ = 1.0;
+};
+
+}  // namespace replicant::data

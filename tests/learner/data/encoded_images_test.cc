@@ -1,0 +1,156 @@
+#include "learner/data/encoded_images.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/fs.h"
+#include "core/base/process.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::data {
+namespace {
+
+using replicant::testing::MessageOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+
+// Makes a folder of images for each class, and the same images as two shards by
+// Python's tarfile, in the formats of pax and GNU, with long names.
+constexpr const char* kMakeSets = R"(
+import io, pathlib, sys, tarfile
+import numpy as np
+from PIL import Image
+root = pathlib.Path(sys.argv[1])
+(root / "shards").mkdir()
+formats = [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT]
+shards = [tarfile.open(root / "shards" / f"s{i}.tar", "w", format=formats[i])
+          for i in range(2)]
+def add(shard, name, data):
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    shard.addfile(info, io.BytesIO(data))
+for label, name in enumerate(["cat", "dog", "emu"]):
+    folder = root / "folder" / name
+    (folder / "deep").mkdir(parents=True)
+    (folder / "notes.txt").write_text("no image")
+    for i in range(2):
+        path = folder / ("a.jpg" if i == 0 else "deep/b.PNG")
+        Image.new("RGB", (9, 8), (40 * label, 100 * i, 7)).save(path)
+        key = f"{'long/' * 40}{label}-{i}"
+        add(shards[i], key + ".jpg", path.read_bytes())
+        add(shards[i], key + ".json", b"{}")
+        add(shards[i], key + ".cls", f"{label}\n".encode())
+for shard in shards:
+    shard.close()
+)";
+
+class EncodedImagesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const CommandResult made = RunCommand(
+        {.command = {REPLICANT_PYTHON, "-c", kMakeSets, root().string()}},
+        std::chrono::minutes(3));
+    ASSERT_TRUE(made.status.ok()) << made.output;
+  }
+  std::filesystem::path root() const { return folder_.path(); }
+
+  // Class and colour of each image.
+  static std::vector<std::vector<int>> ReadAll(const ImageSource& source) {
+    std::vector<std::vector<int>> all;
+    const auto reader = source.MakeReader();
+    std::vector<uint8_t> rgb(4 * 4 * 3);
+    for (int64_t i = 0; i < source.size(); ++i) {
+      const int32_t label = reader->Read(i, View(1.0), 4, rgb);
+      all.push_back({label, rgb[0], rgb[1], rgb[2]});
+    }
+    return all;
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+TEST_F(EncodedImagesTest, FolderHasAClassForEachFolder) {
+  EncodedImages images = ListImageFolder(root() / "folder");
+  EXPECT_THAT(images.class_names, ElementsAre("cat", "dog", "emu"));
+  EXPECT_EQ(images.num_classes, 3);
+  const auto source = MakeEncodedSource(std::move(images));
+  EXPECT_THAT(source->BlockSizes(), ElementsAre(6));
+  const auto all = ReadAll(*source);
+  ASSERT_EQ(all.size(), 6U);
+  // a.jpg, then deep/b.PNG; a JPEG keeps a colour within 2 levels
+  EXPECT_THAT(all[3], ElementsAre(1, 40, 100, 7));
+  EXPECT_EQ(all[4][0], 2);
+  EXPECT_NEAR(all[4][1], 80, 2);
+  EXPECT_THAT(all[5], ElementsAre(2, 80, 100, 7));
+}
+
+TEST_F(EncodedImagesTest, ShardsHoldTheSameImages) {
+  const auto shards = MakeEncodedSource(ListTarShards(root() / "shards"));
+  const auto files = MakeEncodedSource(ListImageFolder(root() / "folder"));
+  EXPECT_THAT(shards->BlockSizes(), ElementsAre(3, 3));
+  EXPECT_EQ(shards->num_classes(), 3);
+  const auto in_files = ReadAll(*files);
+  // the first shard has the first image of each class
+  EXPECT_THAT(ReadAll(*shards),
+              ElementsAre(in_files[0], in_files[2], in_files[4], in_files[1],
+                          in_files[3], in_files[5]));
+  const auto one = MakeEncodedSource(ListTarShards(root() / "shards/s1.tar"));
+  EXPECT_EQ(one->size(), 3);
+}
+
+TEST_F(EncodedImagesTest, FoldersThatCannotBeUsedAreErrors) {
+  const auto folder = [&](const std::filesystem::path& path) {
+    return MessageOf<IoError>([&] { ListImageFolder(path); });
+  };
+  const std::string root_text = root().string();
+  EXPECT_EQ(folder(root() / "none"), "cannot read folder: " + root_text +
+                                         "/none: No such file or directory");
+  EXPECT_EQ(
+      folder(root() / "folder/cat/deep"),
+      root_text + "/folder/cat/deep: no images; want a folder for each class");
+  MakeFolders(root() / "folder/fox");
+  EXPECT_EQ(folder(root() / "folder"),
+            root_text +
+                "/folder/fox: a class without an image; want .jpg, .jpeg or "
+                ".png files");
+}
+
+TEST_F(EncodedImagesTest, ShardsThatCannotBeUsedAreErrors) {
+  const auto shards = [&](const std::filesystem::path& path) {
+    return MessageOf<IoError>([&] { ListTarShards(path); });
+  };
+  const std::string root_text = root().string();
+  EXPECT_EQ(shards(root() / "folder"),
+            root_text +
+                "/folder: no images; want tar files with members KEY.jpg and "
+                "KEY.cls");
+  const std::string tar = ReadFile(root() / "shards/s1.tar");
+  const auto path = root() / "bad.tar";
+  AtomicWriteFile(path, tar.substr(0, 1560));
+  EXPECT_THAT(shards(path), EndsWith("after its header"));
+  AtomicWriteFile(path, tar.substr(0, 2100));
+  EXPECT_THAT(shards(path), EndsWith("ends in a header at byte 2048"));
+  AtomicWriteFile(path, "x" + tar.substr(1));
+  EXPECT_EQ(shards(path), path.string() + ": no tar header at byte 0");
+}
+
+// An image that is damaged after it was listed names its file.
+TEST_F(EncodedImagesTest, UnreadableImageIsNamed) {
+  const auto source = MakeEncodedSource(ListImageFolder(root() / "folder"));
+  const auto path = root() / "folder/cat/a.jpg";
+  AtomicWriteFile(path, "text");
+  std::vector<uint8_t> rgb(4 * 4 * 3);
+  EXPECT_EQ(MessageOf<IoError>(
+                [&] { source->MakeReader()->Read(0, View(1.0), 4, rgb); }),
+            path.string() + ": neither a JPEG nor a PNG");
+}
+
+}  // namespace
+}  // namespace replicant::data
