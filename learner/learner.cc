@@ -10,6 +10,7 @@
 #include "agents/policy_topic.h"
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/base/fs.h"
 #include "core/runtime/numeric_check.h"
 #include "core/runtime/parameters.h"
 
@@ -56,6 +57,7 @@ Learner::Learner(const LearnerConfig& config,
     : config_(config),
       workload_(*workload),
       hooks_(std::move(hooks)),
+      folder_(folder),
       clock_(*clock),
       checkpoints_(folder / "checkpoints", config.num_kept_checkpoints),
       run_checkpointer_(
@@ -220,11 +222,27 @@ void Learner::Report(Clock::TimePoint now) {
       curves_.AddHistogram("learner/" + name + "_distribution", values, at);
     }
   }
+  WritePictures();
   lines_.Write(line);
   reported_at_ = now;
   reported_step_ = step_;
   reported_wait_s_ = wait_s;
   hooks_.on_progress(progress);
+}
+
+void Learner::WritePictures() {
+  for (const Picture& picture : workload_.TakePictures()) {
+    curves_.by_updates().AddImage("learner/" + picture.name, picture.height,
+                                  picture.width, picture.png, step_);
+    const std::filesystem::path folder = folder_ / picture.name;
+    try {
+      MakeFolders(folder);
+      AtomicWriteFile(folder / fmt::format("step-{:012}.png", step_),
+                      picture.png);
+    } catch (const IoError& error) {
+      spdlog::warn("a picture is lost: {}", error.what());
+    }
+  }
 }
 
 void Learner::Publish() {

@@ -69,6 +69,7 @@ void Follow(
 // The folder of the run gets
 //
 //   checkpoints/step-...   see RunCheckpointer
+//   NAME/step-....png      the workload's pictures
 //   learner.jsonl          one line every log_interval_s
 //   events.out.tfevents.*  the same for TensorBoard, with histograms and the
 //                          configuration as text (see metrics::Curves)
@@ -120,11 +121,13 @@ class Learner {
   void TakeStep();
   void AddScalars();
   void Report(Clock::TimePoint now);
+  void WritePictures();
   void Publish();
 
   const LearnerConfig config_;
   Workload& workload_;
   const LearnerHooks hooks_;
+  const std::filesystem::path folder_;
   Clock& clock_;
   CheckpointFolder checkpoints_;
   RunCheckpointer run_checkpointer_;

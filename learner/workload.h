@@ -16,6 +16,14 @@ namespace replicant::learner {
 
 using replicator::NextResult;
 
+// A PNG of something that a model makes or sees.
+struct Picture {
+  std::string name;  // "samples"
+  int height = 0;
+  int width = 0;
+  std::string png;
+};
+
 // A model in training, as the learner sees it: makes steps, holds the
 // variables, and reports its scalars. A workload builds its step on a
 // replicator (core/replicator/replicator.h). The loop around it, with limits,
@@ -74,6 +82,19 @@ class Workload {
   // Metadata to publish with them (core/runtime/parameters.h).
   virtual std::map<std::string, std::string> PublishedMetadata() const {
     return {};
+  }
+
+  // Pictures made since the last call, for the curves and the run's folder.
+  virtual std::vector<Picture> TakePictures() { return {}; }
+
+  // How good the model is on data that it does not learn from, by name:
+  // {"evaluation_accuracy", 0.91}; empty if there are none. All processes of
+  // the run make the call together. Throws what Step() throws.
+  virtual std::vector<std::pair<std::string, double>> Evaluate() { return {}; }
+
+  // Names of the variables that the model is used by after the training.
+  virtual std::vector<std::string> ModelVariables() const {
+    return PublishedVariables();
   }
 
   // The input's part in the run's checkpoints; null if it has none. Owned by

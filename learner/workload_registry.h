@@ -14,6 +14,7 @@
 #include "core/config/reader.h"
 #include "core/nn/step_graph.h"
 #include "core/replicator/replicator.h"
+#include "learner/data/images_config.h"
 #include "learner/learner_config.h"
 #include "learner/workload.h"
 #include "replay/client/batch_source.h"
@@ -25,6 +26,8 @@ struct WorkloadArguments {
   LearnerConfig learner;
   uint64_t seed = 0;
   std::unique_ptr<replicator::Replicator> replicator;
+
+  data::ImageInput images = {};
 
   // --- a workload with an agent only ---
   agents::LearningSpec spec = {};

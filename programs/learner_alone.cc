@@ -32,6 +32,12 @@ std::string ProgressText(const RunConfig& config,
     text += fmt::format(", {:.0f} % of it waiting; {} frames",
                         100.0 * progress.wait_share, progress.frames);
   }
+  if (!config.has_actors()) {
+    text += fmt::format(
+        ", {:.0f} images/s, {:.0f} % of it waiting",
+        progress.steps_per_s * static_cast<double>(config.learner.batch_size),
+        100.0 * progress.wait_share);
+  }
   const char* separator = "; ";
   for (const auto& [name, value] : scalars) {
     if (!IsShown(name)) continue;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,7 +18,9 @@
 #include "core/base/thread.h"
 #include "core/comm/mpi_communicator.h"
 #include "core/rpc/heartbeat_sender.h"
+#include "learner/checkpoint_folder.h"
 #include "learner/learner.h"
+#include "learner/workloads/model_file.h"
 #include "programs/check_run.h"
 #include "programs/learner_alone.h"
 #include "programs/step_shape.h"
@@ -73,7 +77,8 @@ std::unique_ptr<Workload> MakeWorkload(
   learner::WorkloadArguments arguments{
       .learner = config.learner,
       .seed = static_cast<uint64_t>(config.run.seed),
-      .replicator = std::move(replicator)};
+      .replicator = std::move(replicator),
+      .images = config.ImagesOf(invocation.registry)};
   if (config.has_actors()) {
     arguments.spec = {.task = TaskOf(invocation),
                       .discount = config.discount()};
@@ -103,6 +108,44 @@ int RunBeside(const Invocation& invocation, const rpc::RoleId& id,
   learner::Follow(*workload,
                   [&] { return stop.count() > 0 || heartbeat.StopOrder(); });
   heartbeat.SetState(rpc::RoleState::kDraining, "the training is over");
+  return 0;
+}
+
+// Evaluates the model of the run's newest checkpoint, or writes it to a file.
+int UseModel(const Invocation& invocation, bool evaluates,
+             const std::string& file) {
+  const RunConfig& config = invocation.config();
+  const auto workload = MakeWorkload(
+      invocation,
+      replicator::Replicator::Create(config.learner.replication,
+                                     static_cast<uint64_t>(config.run.seed)),
+      /*source=*/nullptr);
+  const std::filesystem::path folder = RunFolderOf(config) / "checkpoints";
+  const learner::CheckpointFolder checkpoints(folder, /*num_kept=*/1);
+  const auto checkpoint = checkpoints.LoadNewest(workload->variables());
+  if (!checkpoint) {
+    throw IoError(fmt::format("{}: no checkpoint", folder.string()));
+  }
+  std::printf("step %lld\n", static_cast<long long>(checkpoint->step));
+  if (evaluates) {
+    const Scalars scores = workload->Evaluate();
+    if (scores.empty()) {
+      throw ConfigError(fmt::format(
+          "--evaluate: learner.workload {} has nothing to evaluate; want "
+          "resnet50 with images.evaluation, or for an agent the program "
+          "evaluator",
+          config.learner.workload));
+    }
+    for (const auto& [name, value] : scores) {
+      std::printf("%s %s\n", name.c_str(),
+                  fmt::format("{:.6g}", value).c_str());
+    }
+  }
+  if (!file.empty()) {
+    learner::WriteModel(file, workload->ModelVariables(), checkpoint->step,
+                        workload->variables());
+    std::printf("wrote %s\n", file.c_str());
+  }
   return 0;
 }
 
@@ -227,28 +270,41 @@ int RunRole(const Invocation& invocation, const std::string& role,
 struct Options {
   std::string role = "learner";
   std::string index;
+  bool evaluates = false;
+  std::string file;
 };
 
 }  // namespace
 
 Program LearnerProgram() {
   const auto options = std::make_shared<Options>();
-  return {.name = "learner",
-          .about = "Trains a workload on batches of a replay or on images.",
-          .add_options =
-              [options](config::CommandLine& command_line) {
-                command_line.AddOption(
-                    "--role", &options->role,
-                    "learner; with strategy parameter_server also worker (one "
-                    "after the first) or server");
-                command_line.AddOption(
-                    "--index", &options->index,
-                    "index of the worker, from 1, or of the server, from 0");
-              },
-          .run =
-              [options](const Invocation& invocation) {
-                return RunRole(invocation, options->role, options->index);
-              }};
+  return {
+      .name = "learner",
+      .about = "Trains a workload on batches of a replay or on images.",
+      .add_options =
+          [options](config::CommandLine& command_line) {
+            command_line.AddOption(
+                "--role", &options->role,
+                "learner; with strategy parameter_server also worker (one "
+                "after the first) or server");
+            command_line.AddOption(
+                "--index", &options->index,
+                "index of the worker, from 1, or of the server, from 0");
+            command_line.AddFlag("--evaluate", &options->evaluates,
+                                 "evaluate the newest checkpoint of the run on "
+                                 "images.evaluation, and end");
+            command_line.AddOption(
+                "--export", &options->file,
+                "write the model of the newest checkpoint as safetensors "
+                "with PyTorch's names, and end");
+          },
+      .run =
+          [options](const Invocation& invocation) {
+            if (options->evaluates || !options->file.empty()) {
+              return UseModel(invocation, options->evaluates, options->file);
+            }
+            return RunRole(invocation, options->role, options->index);
+          }};
 }
 
 }  // namespace replicant::programs

@@ -1,13 +1,20 @@
 #include "programs/registry.h"
 
+#include <utility>
+
 #include "env/tasks/suite.h"
 #include "learner/workloads/built_in.h"
+#include "programs/rendered_images.h"
 
 namespace replicant::programs {
 
 Registry Registry::BuiltIn() {
-  return {.tasks = env::TaskRegistry(env::SuiteTasks()),
+  const env::TaskRegistry tasks(env::SuiteTasks());
+  data::ImageSources images = data::BuiltInImageSources();
+  images["rendered"] = RenderedImages(tasks);
+  return {.tasks = tasks,
           .workloads = learner::BuiltInWorkloads(),
+          .images = std::move(images),
           .strategies = replicator::StrategyRegistry::BuiltIn()};
 }
 

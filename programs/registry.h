@@ -2,6 +2,7 @@
 
 #include "core/replicator/strategy.h"
 #include "env/task_registry.h"
+#include "learner/data/images_config.h"
 #include "learner/workload_registry.h"
 
 namespace replicant::programs {
@@ -21,11 +22,14 @@ struct Registry {
   env::TaskRegistry tasks;
   // learner.workload: agents, and models that learn without actors.
   learner::WorkloadRegistry workloads;
+  // images.source: the images of models that learn from images.
+  data::ImageSources images;
   // learner.replication.strategy: the ways for replicas to work together.
   replicator::StrategyRegistry strategies;
 
   // The 51 tasks of the Control Suite; workloads d4pg, resnet50 and sngan;
-  // the five strategies of core/replicator/strategy.h.
+  // sources image_folder, tar_shards and rendered; the five strategies of
+  // core/replicator/strategy.h.
   static Registry BuiltIn();
 };
 

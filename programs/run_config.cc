@@ -11,6 +11,9 @@
 namespace replicant::programs {
 namespace {
 
+// images.source of images that a step makes.
+constexpr const char* kSynthetic = "synthetic";
+
 // The sections of agents stand before the replay's, those of other workloads
 // behind the learner's.
 void ReadWorkloads(config::Reader& reader, const Registry& registry,
@@ -44,6 +47,8 @@ RunConfig RunConfig::Read(config::Reader& reader, const Registry& registry) {
   config::Reader learner = reader.Section(
       "learner", "the learner: limits, checkpoints, replication");
   c.learner = learner::LearnerConfig::Read(learner, registry.strategies);
+  reader.Section("images", &c.images,
+                 "the images that resnet50 and sngan learn from");
   ReadWorkloads(reader, registry, /*have_actors=*/false, &c);
   reader.Section("evaluation", &c.evaluation,
                  "evaluations without exploration noise");
@@ -56,7 +61,25 @@ RunConfig RunConfig::Read(config::Reader& reader, const Registry& registry) {
                  fmt::format("'{}' is none of {}", c.learner.workload,
                              registry.workloads.Names()));
   }
+  if (c.images.source != kSynthetic &&
+      !registry.images.contains(c.images.source)) {
+    std::string names = kSynthetic;
+    for (const auto& [name, make] : registry.images) names += ", " + name;
+    reader.Error("images.source",
+                 fmt::format("'{}' is none of {}", c.images.source, names));
+  }
   return c;
+}
+
+data::ImageInput RunConfig::ImagesOf(const Registry& registry) const {
+  data::ImageInput input{.config = images};
+  if (images.source == kSynthetic) return input;
+  const data::MakeImageSource& make = registry.images.at(images.source);
+  const auto seed = static_cast<uint64_t>(run.seed);
+  input.open = [&make, config = images, seed](data::Split split) {
+    return make(config, split, seed);
+  };
+  return input;
 }
 
 replay::TableConfig RunConfig::sampled_table() const {
@@ -66,6 +89,8 @@ replay::TableConfig RunConfig::sampled_table() const {
 config::Loaded<RunConfig> LoadRunConfig(config::Document document,
                                         const Registry& registry) {
   const auto mjcf = config::AbsolutePath(document, "task.mjcf");
+  const auto train = config::AbsolutePath(document, "images.train");
+  const auto evaluation = config::AbsolutePath(document, "images.evaluation");
   const auto suite = config::AbsolutePath(document, "task.suite_folder");
   auto loaded = config::LoadBy<RunConfig>(
       std::move(document), [&registry](config::Reader& reader) {
@@ -77,6 +102,8 @@ config::Loaded<RunConfig> LoadRunConfig(config::Document document,
     loaded.resolved_yaml = config::WithValue(loaded.resolved_yaml, key, *value);
   };
   set("task.mjcf", mjcf, &loaded.config.task.mjcf);
+  set("images.train", train, &loaded.config.images.train);
+  set("images.evaluation", evaluation, &loaded.config.images.evaluation);
   set("task.suite_folder", suite, &loaded.config.task.suite_folder);
   return loaded;
 }

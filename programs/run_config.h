@@ -13,6 +13,7 @@
 #include "core/config/reader.h"
 #include "env/task_config.h"
 #include "fleet/fleet_config.h"
+#include "learner/data/images_config.h"
 #include "learner/learner_config.h"
 #include "programs/registry.h"
 #include "replay/service/replay_config.h"
@@ -27,6 +28,7 @@ struct RunConfig {
   replay::ReplayConfig replay;
   actors::ActorsConfig actors;
   learner::LearnerConfig learner;
+  data::ImagesConfig images;
   actors::EvaluationConfig evaluation;
   fleet::FleetConfig fleet;
   LogOptions log;
@@ -45,6 +47,8 @@ struct RunConfig {
   std::shared_ptr<const agents::Agent> MakeAgent() const {
     return workload->make_agent(section());
   }
+  // The images of the run, of the sources of `registry`, which outlives them.
+  data::ImageInput ImagesOf(const Registry& registry) const;
   // The section of learner.workload.
   const std::any& section() const { return workloads.at(workload->name); }
   // The table that the learner samples.

@@ -29,15 +29,21 @@ struct ImagesConfig {
 // The two sets of a run; no image is in both.
 enum class Split { kTrain, kEvaluation };
 
-// Makes the images of a split. `side` is that of the images that a network
-// takes, in pixels. Returns null for a split that the configuration leaves out.
-// Throws IoError and ConfigError.
+// Makes the images of a split. Returns null for an evaluation that the
+// configuration leaves out. Throws IoError and ConfigError.
 using MakeImageSource = std::function<std::shared_ptr<const ImageSource>(
     const ImagesConfig& config, Split split, uint64_t seed)>;
 
 // The values of `images.source`, by name. "synthetic" is none of them: those
 // are made in the step (learner/workloads/synthetic_images.h).
 using ImageSources = std::map<std::string, MakeImageSource>;
+
+// The images of a run, as a workload is given them.
+struct ImageInput {
+  ImagesConfig config;
+  // The source of a split; null for none. An empty function: synthetic images.
+  std::function<std::shared_ptr<const ImageSource>(Split split)> open;
+};
 
 // image_folder and tar_shards.
 ImageSources BuiltInImageSources();

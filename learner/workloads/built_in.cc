@@ -42,7 +42,7 @@ WorkloadDef ResNet50() {
          WorkloadArguments arguments) {
         return std::make_unique<ResNetWorkload>(
             config, arguments.learner.batch_size, arguments.learner.precision,
-            arguments.seed, std::move(arguments.replicator));
+            arguments.seed, std::move(arguments.replicator), arguments.images);
       });
   workload.step_graph = BuilderOf(&models::resnet::BuildStepGraph);
   return workload;
@@ -55,7 +55,7 @@ WorkloadDef Sngan() {
          WorkloadArguments arguments) {
         return std::make_unique<SnganWorkload>(
             config, arguments.learner.batch_size, arguments.learner.precision,
-            arguments.seed, std::move(arguments.replicator));
+            arguments.seed, std::move(arguments.replicator), arguments.images);
       });
   workload.step_graph = BuilderOf(&models::sngan::BuildStepGraph);
   return workload;

@@ -39,6 +39,27 @@ replicator::StepOutputs BuildResNetStep(
           .updates = update.updates};
 }
 
+replicator::StepOutputs BuildResNetEvaluation(
+    ReplicaContext& replica, const replicator::Inputs& inputs,
+    const models::resnet::ResNetConfig& config) {
+  const models::resnet::Evaluation sums = models::resnet::BuildEvaluation(
+      replica.graph(), config, DType::kF32,
+      {.image = inputs.at("image"), .label = inputs.at("label")},
+      inputs.at("weight"));
+  return {.values = {{"loss", replica.AllSum(sums.loss)},
+                     {"top1", replica.AllSum(sums.top1)},
+                     {"top5", replica.AllSum(sums.top5)},
+                     {"weight", replica.AllSum(sums.weight)}}};
+}
+
+replicator::StepOutputs BuildSnganSamples(
+    ReplicaContext& replica, const replicator::Inputs& inputs,
+    const models::sngan::SnganConfig& config) {
+  const models::sngan::Generator generator(replica.graph(), config);
+  return {.values = {{"image", generator(inputs.at("z"), inputs.at("label"),
+                                         /*updates=*/nullptr)}}};
+}
+
 replicator::StepOutputs BuildSnganStep(ReplicaContext& replica,
                                        const replicator::Inputs& inputs,
                                        const models::sngan::SnganConfig& config,

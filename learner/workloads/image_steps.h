@@ -17,8 +17,21 @@ replicator::StepOutputs BuildResNetStep(
     replicator::ReplicaContext& replica, const replicator::Inputs& inputs,
     const models::resnet::ResNetConfig& config, DType dtype = DType::kF32);
 
+// Evaluates the network on a batch that also has "weight" [B] f32. Values:
+// "loss", "top1", "top5" and "weight", [], sums over all rows.
+replicator::StepOutputs BuildResNetEvaluation(
+    replicator::ReplicaContext& replica, const replicator::Inputs& inputs,
+    const models::resnet::ResNetConfig& config);
+
 // The network that a step of SN-GAN updates.
 enum class SnganNetwork { kDiscriminator, kGenerator };
+
+// Generates images with the running statistics of batch norm: inputs "z"
+// [B, latent_size] f32 and "label" [B] i32. Value: "image" [B, H, W, 3] in
+// (-1, 1).
+replicator::StepOutputs BuildSnganSamples(
+    replicator::ReplicaContext& replica, const replicator::Inputs& inputs,
+    const models::sngan::SnganConfig& config);
 
 // Value: "loss", [], of all rows. Latents and generated labels depend on the
 // global row. The generator's step uses the batch's labels only.

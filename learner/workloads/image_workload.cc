@@ -4,39 +4,133 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/graph/ops/shape_ops.h"
+#include "learner/data/image_pipeline.h"
+#include "learner/workloads/synthetic_images.h"
 
 namespace replicant::learner {
 namespace {
 
 constexpr const char* kBatches = "batches";
 
+// Gives the place of the first process in every row.
+class PlaceInput : public replicator::InputPipeline {
+ public:
+  PlaceInput(std::function<int64_t()> place,
+             const replicator::InputContext& context)
+      : place_(std::move(place)),
+        specs_({{.name = "place",
+                 .dtype = DType::kI64,
+                 .shape = Shape({context.num_replicas})}}) {}
+
+  const std::vector<replicator::InputSpec>& specs() const override {
+    return specs_;
+  }
+  NextResult Next(Clock::TimePoint /*deadline*/,
+                  std::span<const MutableTensorView> batch) override {
+    std::ranges::fill(batch[0].Span<int64_t>(), place_());
+    return NextResult::kOk;
+  }
+
+ private:
+  const std::function<int64_t()> place_;
+  const std::vector<replicator::InputSpec> specs_;
+};
+
+std::unique_ptr<data::PositionedPipeline> MakeImages(
+    const ImageOptions& images,
+    const std::shared_ptr<const data::ImageSource>& source,
+    const replicator::InputContext& context) {
+  if (source == nullptr) {
+    return std::make_unique<SyntheticImages>(
+        SyntheticImagesOptions{.batch_size = images.batch_size,
+                               .side = images.side,
+                               .num_classes = images.num_classes,
+                               .seed = images.seed},
+        context);
+  }
+  return std::make_unique<data::ImagePipeline>(
+      data::ImagePipelineOptions{
+          .source = source,
+          .batch_size = images.batch_size,
+          .side = images.side,
+          .num_classes = images.num_classes,
+          .seed = images.seed,
+          .augmentation = images.input.config.augmentation,
+          .num_threads = images.input.config.threads,
+          .num_batches_ahead = images.input.config.batches_ahead},
+      context);
+}
+
 }  // namespace
 
 ImageWorkload::ImageWorkload(std::unique_ptr<replicator::Replicator> replicator,
-                             const SyntheticImagesOptions& images,
+                             const ImageOptions& images,
                              graph::Precision precision)
     : precision_(precision), replicator_(std::move(replicator)) {
-  // one process makes all images, so that its checkpoint knows their position
-  input_ = replicator_->MakeInput(
-      [&](const replicator::InputContext& context) {
-        auto pipeline = std::make_unique<SyntheticImages>(images, context);
-        images_[context.group_id] = pipeline.get();
-        num_groups_ = context.num_groups;
-        return pipeline;
+  std::shared_ptr<const data::ImageSource> source;
+  if (images.input.open) source = images.input.open(data::Split::kTrain);
+  input_ = replicator_->MakeInput([&](const replicator::InputContext& context) {
+    auto pipeline = MakeImages(images, source, context);
+    images_[context.group_id] = pipeline.get();
+    num_groups_ = context.num_groups;
+    num_pipelines_ = context.num_pipelines;
+    return pipeline;
+  });
+  is_aligned_ = num_pipelines_ == 1;
+  if (is_aligned_) return;
+  place_input_ = replicator_->MakeInput(
+      [this](const replicator::InputContext& context) {
+        return std::make_unique<PlaceInput>(
+            [this] { return images_.begin()->second->position(); }, context);
       },
       replicator::InputMode::kSingle);
+  place_step_ = replicator_->Build(
+      *place_input_,
+      [](replicator::ReplicaContext&, const replicator::Inputs& inputs) {
+        return replicator::StepOutputs{
+            .values = {{"place", graph::Identity(inputs.at("place"))}}};
+      });
 }
 
-std::map<std::string, std::string> ImageWorkload::State() const {
-  if (images_.empty()) return {};
+NextResult ImageWorkload::AlignInputs(Clock::TimePoint deadline) {
+  if (is_aligned_) return NextResult::kOk;
+  const NextResult result = place_step_->Run(deadline);
+  if (result != NextResult::kOk) return result;
+  const int64_t place = place_step_->value("place").Span<int64_t>()[0];
+  for (const auto& [group, images] : images_) {
+    if (images->position() != place) images->set_position(place);
+  }
+  is_aligned_ = true;
+  return NextResult::kOk;
+}
+
+double ImageWorkload::WaitSeconds() const {
+  double sum = 0.0;
+  for (const auto& [group, images] : images_) sum += images->WaitSeconds();
+  return sum;
+}
+
+int64_t ImageWorkload::NumUnreadable() const {
+  int64_t sum = 0;
+  for (const auto& [group, images] : images_) sum += images->NumUnreadable();
+  return sum;
+}
+
+int64_t ImageWorkload::num_batches() const {
+  if (images_.empty()) return 0;
   int64_t sum = 0;
   for (const auto& [group, images] : images_) sum += images->position();
   // assume that groups of other processes have taken as many
-  const auto num_here = static_cast<int64_t>(images_.size());
-  return {{kBatches, std::to_string(sum * num_groups_ / num_here)}};
+  return sum * num_groups_ / static_cast<int64_t>(images_.size());
+}
+
+std::map<std::string, std::string> ImageWorkload::State() const {
+  return {{kBatches, std::to_string(num_batches())}};
 }
 
 void ImageWorkload::Restore(const std::map<std::string, std::string>& state) {

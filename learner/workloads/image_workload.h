@@ -6,25 +6,36 @@
 #include <string>
 
 #include "core/replicator/replicator.h"
+#include "learner/data/images_config.h"
+#include "learner/data/positioned_pipeline.h"
 #include "learner/workload.h"
-#include "learner/workloads/synthetic_images.h"
 
 namespace replicant::learner {
 
+// The images that a workload learns from.
+struct ImageOptions {
+  int64_t batch_size = 32;  // of all replicas
+  int64_t side = 32;        // pixels
+  int64_t num_classes = 10;
+  uint64_t seed = 0;
+  data::ImageInput input = {};
+};
+
 // The base of workloads that learn from images: the replicator, and the input
-// with its place in a checkpoint.
+// with its place in a checkpoint. Every process reads its own rows of a batch;
+// the first one's checkpoint has the number of batches, which determines the
+// place of all, and which the others are told before their first step.
 //
 // Thread-safety: as a workload.
 class ImageWorkload : public Workload {
  public:
   std::string WaitReason() const override { return "images"; }
-  // Synthetic images are made in Step().
-  double WaitSeconds() const override { return 0.0; }
+  double WaitSeconds() const override;
   runtime::VariableStore& variables() override {
     return replicator_->variables();
   }
   void Stop() override { replicator_->Stop(); }
-  // The number of batches taken; empty if another process takes them.
+  // The number of batches taken.
   std::map<std::string, std::string> State() const override;
   void Restore(const std::map<std::string, std::string>& state) override;
   CheckpointedInput* input() override { return &batches_; }
@@ -35,10 +46,17 @@ class ImageWorkload : public Workload {
   static int64_t CountIn(const std::map<std::string, std::string>& state,
                          const std::string& key);
 
-  // Throws what SyntheticImages and Replicator::MakeInput() throw.
+  // Throws what the image sources and Replicator::MakeInput() throw.
   ImageWorkload(std::unique_ptr<replicator::Replicator> replicator,
-                const SyntheticImagesOptions& images,
-                graph::Precision precision);
+                const ImageOptions& images, graph::Precision precision);
+
+  // Tells the place of the run to processes that do not have it; called by
+  // every Step(). Returns kOk once that is done.
+  NextResult AlignInputs(Clock::TimePoint deadline);
+  // Images of this process that could not be read.
+  int64_t NumUnreadable() const;
+  // Batches taken by the run.
+  int64_t num_batches() const;
 
   replicator::Replicator& replicator() { return *replicator_; }
   // Builds a step on the images in the workload's precision. Throws what
@@ -64,10 +82,15 @@ class ImageWorkload : public Workload {
 
   graph::Precision precision_;
   std::unique_ptr<replicator::Replicator> replicator_;
-  // by group, owned by input_; empty if another process makes the images
-  std::map<int, SyntheticImages*> images_;
+  // by group, owned by input_
+  std::map<int, data::PositionedPipeline*> images_;
   int num_groups_ = 1;
+  int num_pipelines_ = 1;
   std::unique_ptr<replicator::Input> input_;
+  // a step whose only value is the place of the first process
+  std::unique_ptr<replicator::Input> place_input_;
+  std::unique_ptr<replicator::Step> place_step_;
+  bool is_aligned_ = false;
   Batches batches_{this};
 };
 

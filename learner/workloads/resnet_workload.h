@@ -6,29 +6,51 @@
 #include <utility>
 #include <vector>
 
+#include "learner/data/image_pipeline.h"
 #include "learner/workloads/image_workload.h"
 #include "models/resnet/config.h"
 
 namespace replicant::learner {
 
-// Trains ResNet-50 to classify images, by the update of resnet50/update.h.
+// Trains ResNet-50 to classify images, by the update of resnet50/update.h, and
+// evaluates it every evaluation_interval_steps on all images of the
+// evaluation, each once, over all replicas.
 class ResNetWorkload : public ImageWorkload {
  public:
   // `batch_size` is that of all replicas. Throws what ImageWorkload and
-  // Replicator::Build() throw.
+  // Replicator::Build() throw; IoError for initial_variables that cannot be
+  // used; ConfigError for an evaluation of replicas that do not make their
+  // steps together.
   ResNetWorkload(const models::resnet::ResNetConfig& config, int64_t batch_size,
                  graph::Precision precision, uint64_t seed,
-                 std::unique_ptr<replicator::Replicator> replicator);
+                 std::unique_ptr<replicator::Replicator> replicator,
+                 const data::ImageInput& images = {});
 
-  NextResult Step(Clock::TimePoint deadline) override {
-    return step_->Run(deadline);
-  }
+  NextResult Step(Clock::TimePoint deadline) override;
   int64_t NumNewSteps() const override { return step_->num_steps(); }
-  // loss and accuracy, of the batch.
+  // loss and accuracy, of the batch, and those of the last evaluation.
   std::vector<std::pair<std::string, double>> Scalars() const override;
+  // evaluation_accuracy, evaluation_top5_accuracy, evaluation_loss and
+  // evaluation_images, their number; empty without images to evaluate on.
+  std::vector<std::pair<std::string, double>> Evaluate() override;
+  // All but the optimizer's.
+  std::vector<std::string> ModelVariables() const override {
+    return model_variables_;
+  }
 
  private:
+  void BuildEvaluation(const models::resnet::ResNetConfig& config,
+                       int64_t batch_size, const data::ImageInput& images);
+  void SetInitialVariables(const models::resnet::ResNetConfig& config);
+
+  const int64_t evaluation_interval_;
   std::unique_ptr<replicator::Step> step_;
+  // null without images to evaluate on
+  std::unique_ptr<replicator::Input> evaluation_input_;
+  std::unique_ptr<replicator::Step> evaluation_step_;
+  data::ImagePipeline* evaluation_images_ = nullptr;
+  std::vector<std::pair<std::string, double>> evaluation_;
+  std::vector<std::string> model_variables_;
 };
 
 }  // namespace replicant::learner

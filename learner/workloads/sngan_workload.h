@@ -22,13 +22,18 @@ class SnganWorkload : public ImageWorkload {
   // Replicator::Build() throw.
   SnganWorkload(const models::sngan::SnganConfig& config, int64_t batch_size,
                 graph::Precision precision, uint64_t seed,
-                std::unique_ptr<replicator::Replicator> replicator);
+                std::unique_ptr<replicator::Replicator> replicator,
+                const data::ImageInput& images = {});
 
   NextResult Step(Clock::TimePoint deadline) override;
   int64_t NumNewSteps() const override { return num_new_steps_; }
   // discriminator_loss and generator_loss, each from the last update in this
   // process.
   std::vector<std::pair<std::string, double>> Scalars() const override;
+  // "samples": a grid of generated images.
+  std::vector<Picture> TakePictures() override;
+  // The generator's.
+  std::vector<std::string> ModelVariables() const override;
   // Also the position in the cycle of updates.
   std::map<std::string, std::string> State() const override;
   void Restore(const std::map<std::string, std::string>& state) override;
@@ -36,6 +41,8 @@ class SnganWorkload : public ImageWorkload {
  private:
   std::unique_ptr<replicator::Step> BuildUpdate(
       const models::sngan::SnganConfig& config, SnganNetwork network);
+  void BuildSamples(const models::sngan::SnganConfig& config, uint64_t seed);
+  void DrawSamples();
   // Runs a step of this kind, whatever comes next in the cycle.
   NextResult RunStep(bool is_generator, Clock::TimePoint deadline);
 
@@ -44,8 +51,15 @@ class SnganWorkload : public ImageWorkload {
   const int64_t generator_begin_, cycle_length_;
   std::unique_ptr<replicator::Step> discriminator_step_;
   std::unique_ptr<replicator::Step> generator_step_;
+  const int64_t side_, sample_interval_;
+  const int64_t num_sample_rows_;  // of the grid: classes
+  // null without samples
+  std::unique_ptr<replicator::Input> sample_input_;
+  std::unique_ptr<replicator::Step> sample_step_;
+  std::vector<Picture> pictures_;
   int64_t cycle_position_ = 0;
   int64_t num_new_steps_ = 1;
+  std::vector<std::string> model_variables_;
   std::optional<double> discriminator_loss_, generator_loss_;
 };
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/replicator/input.h"
+#include "learner/data/positioned_pipeline.h"
 
 namespace replicant::learner {
 
@@ -24,7 +25,7 @@ struct SyntheticImagesOptions {
 // same batches together. The images never end, and Next() never waits.
 //
 // Thread-safety: one thread at a time.
-class SyntheticImages : public replicator::InputPipeline {
+class SyntheticImages : public data::PositionedPipeline {
  public:
   // Throws InvalidArgument if the pipelines do not divide the batch evenly.
   SyntheticImages(const SyntheticImagesOptions& options,
@@ -37,18 +38,13 @@ class SyntheticImages : public replicator::InputPipeline {
       Clock::TimePoint deadline,
       std::span<const MutableTensorView> batch) override;
 
-  // Number of batches given so far, which determines the next one. Batch i of a
-  // group is number i * num_groups + group_id of the run.
-  int64_t position() const { return position_; }
-  void set_position(int64_t position) { position_ = position; }
-
-  // While paused, Next() gives no batch. After the first Next() without a batch
-  // the pipeline is drained.
-  void SetPaused(bool is_paused) {
+  int64_t position() const override { return position_; }
+  void set_position(int64_t position) override { position_ = position; }
+  void SetPaused(bool is_paused) override {
     is_paused_ = is_paused;
     is_drained_ = false;
   }
-  bool is_drained() const { return is_drained_; }
+  bool is_drained() const override { return is_drained_; }
 
  private:
   // Writes image `number` of the run, [side, side, 3]; returns its class.

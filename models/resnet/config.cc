@@ -16,11 +16,21 @@ SgdConfig SgdConfig::Read(config::Reader& reader) {
   reader.Field("warm_up_steps", &c.warm_up_steps, {0, 1'000'000'000},
                "steps over which the learning rate rises linearly to its "
                "value");
+  reader.Field("schedule", &c.schedule,
+               {{"steps", Schedule::kSteps}, {"cosine", Schedule::kCosine}},
+               "fall of the learning rate. steps: at decay_steps; cosine: half "
+               "a cosine to 0 at total_steps");
+  reader.Field("total_steps", &c.total_steps, {0, 1'000'000'000},
+               "steps of the schedule cosine");
   reader.Field("decay_steps", &c.decay_steps, {1, 1'000'000'000}, {0, 16},
                "ascending steps; at each the learning rate is multiplied by "
                "decay_factor");
   reader.Field("decay_factor", &c.decay_factor, {0.0, 1.0},
                "factor of the learning rate at each of decay_steps");
+  if (c.schedule == Schedule::kCosine && c.total_steps == 0) {
+    reader.Error("total_steps",
+                 "the schedule cosine needs the number of steps");
+  }
   if (!std::ranges::is_sorted(c.decay_steps)) {
     reader.Error("decay_steps", "want ascending steps");
   }
@@ -50,6 +60,16 @@ ResNetConfig ResNetConfig::Read(config::Reader& reader) {
                "so that the block starts as the identity");
   ReadNormStatistics(reader, &c.batch_norm_statistics);
   reader.Section("optimizer", &c.optimizer, "SGD with momentum");
+  reader.Field("evaluation_interval_steps", &c.evaluation_interval_steps,
+               {0, 1'000'000'000},
+               "steps between evaluations on all images of images.evaluation, "
+               "in f32; 0 for none");
+  reader.Field("initial_variables", &c.initial_variables,
+               "safetensors file with torchvision's names of variables that a "
+               "new run starts with; empty for random ones");
+  reader.Field("has_initial_head", &c.has_initial_head,
+               "whether the last layer starts with those of initial_variables, "
+               "too; false for other classes");
   return c;
 }
 

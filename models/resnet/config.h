@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/config/reader.h"
@@ -13,14 +14,17 @@ namespace replicant::models::resnet {
 
 enum class Depth { k18, k50 };
 enum class Stem { kImageNet, kSmall };
+enum class Schedule { kSteps, kCosine };
 
 struct SgdConfig {
   double learning_rate = 0.1;
   double momentum = 0.9;
   double weight_decay = 1e-4;
   int64_t warm_up_steps = 0;
+  Schedule schedule = Schedule::kSteps;
   std::vector<int64_t> decay_steps;
   double decay_factor = 0.1;
+  int64_t total_steps = 0;  // of kCosine
 
   static SgdConfig Read(config::Reader& reader);
 };
@@ -35,6 +39,9 @@ struct ResNetConfig {
   bool has_zero_gamma = true;
   NormStatistics batch_norm_statistics = NormStatistics::kPerReplica;
   SgdConfig optimizer;
+  int64_t evaluation_interval_steps = 0;  // 0: no evaluation
+  std::string initial_variables;          // a file; empty for none
+  bool has_initial_head = true;
 
   static ResNetConfig Read(config::Reader& reader);
 };

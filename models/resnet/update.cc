@@ -1,6 +1,7 @@
 #include "models/resnet/update.h"
 
 #include "core/graph/ops/elementwise.h"
+#include "core/graph/ops/indexing.h"
 #include "core/graph/ops/losses.h"
 #include "core/graph/ops/reduce.h"
 #include "core/nn/optimizers.h"
@@ -29,21 +30,31 @@ std::vector<Output> AddOptimizer(Graph& graph, const SgdConfig& config,
   return updates;
 }
 
+// Step 0 has 1 / warm_up_steps of the rate, the last step of the warm-up all.
+Output WithWarmUp(const SgdConfig& config, Output rate, Output step,
+                  DType dtype) {
+  if (config.warm_up_steps == 0) return rate;
+  return graph::Mul(rate, nn::LinearSchedule(step, 0.0, 1.0, -1,
+                                             config.warm_up_steps - 1, dtype));
+}
+
 }  // namespace
 
 Output LearningRate(const SgdConfig& config, Output step, DType dtype,
                     CallSite site) {
   const Graph::SiteScope scope(step, site);
+  if (config.schedule == Schedule::kCosine) {
+    const Output rate = nn::CosineSchedule(step, config.learning_rate,
+                                           config.total_steps, dtype);
+    return WithWarmUp(config, rate, step, dtype);
+  }
   std::vector<double> values = {config.learning_rate};
   for (size_t i = 0; i < config.decay_steps.size(); ++i) {
     values.push_back(values.back() * config.decay_factor);
   }
   const Output rate =
       nn::PiecewiseConstantSchedule(step, config.decay_steps, values, dtype);
-  if (config.warm_up_steps == 0) return rate;
-  // step 0 has 1 / warm_up_steps of the rate, the last step of the warm-up all
-  return graph::Mul(rate, nn::LinearSchedule(step, 0.0, 1.0, -1,
-                                             config.warm_up_steps - 1, dtype));
+  return WithWarmUp(config, rate, step, dtype);
 }
 
 Batch AddBatchInputs(Graph& graph, const ResNetConfig& config,
@@ -63,6 +74,38 @@ Score BuildScore(Output logits, Output label, const ResNetConfig& config,
   return {.loss = graph::ReduceMean(graph::SoftmaxCrossEntropyWithLabels(
               logits, label, config.label_smoothing)),
           .accuracy = graph::ReduceMean(graph::Cast(is_right, DType::kF32))};
+}
+
+Evaluation BuildEvaluation(Graph& graph, const ResNetConfig& config,
+                           DType dtype, const Batch& batch, Output weight,
+                           CallSite site) {
+  const Graph::SiteScope scope(graph, site);
+  const ResNet network(graph, config, dtype);
+  const Output logits = network(batch.image, nullptr);
+  const int64_t rows = batch.label.shape()[0];
+  const Output own = graph::ReduceSum(
+      graph::Mul(logits, graph::OneHot(batch.label, config.num_classes, dtype)),
+      {.axes = {1}, .keep_dims = true});
+  // classes with at least the label's logit, itself among them; all for NaN
+  const Output rank = graph::ReduceSum(
+      graph::Cast(graph::Not(graph::Less(logits, own)), DType::kF32),
+      {.axes = {1}});
+  const auto sum_of = [&](Output value) {
+    return graph::ReduceSum(graph::Mul(value, weight));
+  };
+  const auto share_within = [&](double limit) {
+    return sum_of(graph::Cast(
+        graph::LessEqual(rank,
+                         graph::BroadcastTo(graph.Scalar(limit, DType::kF32),
+                                            Shape({rows}))),
+        DType::kF32));
+  };
+  return {.loss = sum_of(graph::Cast(
+              graph::SoftmaxCrossEntropyWithLabels(logits, batch.label),
+              DType::kF32)),
+          .top1 = share_within(1.5),
+          .top5 = share_within(5.5),
+          .weight = graph::ReduceSum(weight)};
 }
 
 Update BuildUpdate(Graph& graph, const ResNetConfig& config, DType dtype,

@@ -18,7 +18,7 @@ Batch AddBatchInputs(Graph& graph, const ResNetConfig& config,
                      int64_t batch_size, CallSite site = CallSite::Here());
 
 // Learning rate, [] of `dtype`, of the update after `step` (i64[]) updates:
-// linear warm-up, then steps of decay.
+// linear warm-up, then the schedule.
 Output LearningRate(const SgdConfig& config, Output step,
                     DType dtype = DType::kF32,
                     CallSite site = CallSite::Here());
@@ -30,6 +30,19 @@ struct Score {
 };
 Score BuildScore(Output logits, Output label, const ResNetConfig& config,
                  CallSite site = CallSite::Here());
+
+// Sums over the rows of a batch, f32 [], each row times its weight.
+struct Evaluation {
+  Output loss;  // cross-entropy, without label smoothing
+  // Rows whose label's logit is the largest, and among the 5 largest; equal
+  // logits count against it.
+  Output top1, top5;
+  Output weight;
+};
+// Adds an evaluation with the running statistics. `weight` is f32 [B].
+Evaluation BuildEvaluation(Graph& graph, const ResNetConfig& config,
+                           DType dtype, const Batch& batch, Output weight,
+                           CallSite site = CallSite::Here());
 
 struct Update {
   Score score;

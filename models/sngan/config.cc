@@ -49,6 +49,11 @@ SnganConfig SnganConfig::Read(config::Reader& reader) {
   ReadNormStatistics(reader, &c.batch_norm_statistics);
   reader.Section("optimizer", &c.optimizer,
                  "Adam; each network has its own moments");
+  reader.Field("sample_interval_steps", &c.sample_interval_steps,
+               {0, 1'000'000'000},
+               "steps between pictures of generated images, always of the same "
+               "latent vectors: a row for each of the first classes; 0 for "
+               "none");
   return c;
 }
 

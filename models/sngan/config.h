@@ -35,6 +35,7 @@ struct SnganConfig {
   // of the generator's batch norms
   NormStatistics batch_norm_statistics = NormStatistics::kSync;
   AdamConfig optimizer;
+  int64_t sample_interval_steps = 0;  // 0: no samples
 
   static SnganConfig Read(config::Reader& reader);
 

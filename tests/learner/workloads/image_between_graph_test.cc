@@ -2,7 +2,15 @@
 // two; every process runs all tests.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "core/comm/mpi_communicator.h"
+#include "core/runtime/checkpoint.h"
+#include "learner/workloads/resnet_workload.h"
 #include "tests/learner/workloads/image_replicas.h"
 #include "tests/learner/workloads/mpi_replicas.h"
 
@@ -68,6 +76,53 @@ TEST_P(ImageBetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
     return TrainSngan(DType::kF32, Config(strategy, "cpu")).last;
   };
   EXPECT_EQ(train(&Strategy::kBetweenGraph), train(&Strategy::kInGraph));
+}
+
+// The first process alone loads the checkpoint; the others learn from it where
+// in the order of the images they are.
+TEST(ImageWorkersTest, GoOnInTheMiddleOfAnEpoch) {
+  bool is_first = false;
+  const auto make = [&] {
+    models::resnet::ResNetConfig config;
+    config.depth = models::resnet::Depth::k18;
+    config.stem = models::resnet::Stem::kSmall;
+    config.width = 4;
+    config.image_size = 16;
+    config.num_classes = 3;
+    auto replicator = replicator::Replicator::Create(
+        ReplicasOfProcesses(&Strategy::kBetweenGraph, "cpu", 1), /*seed=*/1);
+    is_first = replicator->process_id() == 0;
+    return ResNetWorkload(config, kImageBatch, graph::Precision::kF32,
+                          /*seed=*/1, std::move(replicator));
+  };
+  const auto take_step = [](ResNetWorkload& workload) {
+    NextResult result = NextResult::kTimeout;
+    while (result == NextResult::kTimeout) {
+      result = workload.Step(Clock::Real().Now() + std::chrono::seconds(1));
+    }
+    EXPECT_EQ(result, NextResult::kOk);
+    return workload.Scalars()[0].second;
+  };
+  std::vector<double> expected;
+  std::vector<double> losses;
+  std::map<std::string, std::string> state;
+  runtime::HostVariables variables;
+  {
+    ResNetWorkload whole = make();
+    for (int i = 0; i < 3; ++i) take_step(whole);
+    state = whole.State();
+    variables = runtime::CopyVariables(whole.variables());
+    for (int i = 0; i < 5; ++i) expected.push_back(take_step(whole));
+  }
+  ResNetWorkload resumed = make();
+  if (is_first) {
+    resumed.Restore(state);
+    for (const auto& [name, value] : variables) {
+      resumed.variables().Set(name, value.view());
+    }
+  }
+  for (int i = 0; i < 5; ++i) losses.push_back(take_step(resumed));
+  EXPECT_EQ(losses, expected);
 }
 
 }  // namespace

@@ -1,0 +1,220 @@
+// Evaluations of a classifier, and its file.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/fs.h"
+#include "core/base/rng.h"
+#include "core/tensor/safetensors.h"
+#include "learner/workloads/model_file.h"
+#include "learner/workloads/resnet_workload.h"
+#include "tests/learner/workloads/variables_of.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::learner {
+namespace {
+
+using replicant::testing::MessageOf;
+
+constexpr int64_t kSide = 16;
+constexpr int64_t kTrain = 40;
+// no multiple of a batch
+constexpr int64_t kEvaluation = 23;
+
+// Noise that is brighter in the upper third, the middle or the lower third: the
+// class. Image kUnreadable of an evaluation is damaged.
+class Stripes : public data::ImageSource {
+ public:
+  Stripes(data::Split split, int64_t unreadable)
+      : split_(split), unreadable_(unreadable) {}
+
+  int64_t size() const override {
+    return split_ == data::Split::kTrain ? kTrain : kEvaluation;
+  }
+  const std::vector<std::string>& class_names() const override {
+    return names_;
+  }
+  int64_t num_classes() const override { return 3; }
+  std::unique_ptr<data::ImageReader> MakeReader() const override {
+    return std::make_unique<Reader>(*this);
+  }
+
+ private:
+  class Reader : public data::ImageReader {
+   public:
+    explicit Reader(const Stripes& stripes) : stripes_(stripes) {}
+    int32_t Read(int64_t index, data::View /*view*/, int64_t side,
+                 std::span<uint8_t> rgb) override {
+      if (index == stripes_.unreadable_) throw IoError("damaged");
+      const bool is_train = stripes_.split_ == data::Split::kTrain;
+      RandomStream random(is_train ? 1 : 2, std::to_string(index));
+      const auto label = static_cast<int32_t>(index % 3);
+      for (int64_t i = 0; i < side * side * 3; ++i) {
+        const int64_t third = i / (side * 3) * 3 / side;
+        rgb[static_cast<size_t>(i)] = static_cast<uint8_t>(
+            random.UniformInt(150) + (third == label ? 100 : 0));
+      }
+      return label;
+    }
+
+   private:
+    const Stripes& stripes_;
+  };
+
+  data::Split split_;
+  int64_t unreadable_;
+  std::vector<std::string> names_;
+};
+
+data::ImageInput Images(int64_t unreadable = -1) {
+  return {.config = {}, .open = [unreadable](data::Split split) {
+            return std::make_shared<Stripes>(
+                split, split == data::Split::kEvaluation ? unreadable : -1);
+          }};
+}
+
+models::resnet::ResNetConfig Config() {
+  models::resnet::ResNetConfig config;
+  config.depth = models::resnet::Depth::k18;
+  config.stem = models::resnet::Stem::kSmall;
+  config.width = 4;
+  config.image_size = kSide;
+  config.num_classes = 3;
+  config.optimizer.learning_rate = 0.05;
+  return config;
+}
+
+ResNetWorkload Make(const models::resnet::ResNetConfig& config,
+                    const data::ImageInput& images, int replicas = 1) {
+  return {config,
+          /*batch_size=*/8,
+          graph::Precision::kF32,
+          /*seed=*/1,
+          replicator::Replicator::Create(
+              {.strategy = replicas > 1 ? &replicator::Strategy::kInGraph
+                                        : &replicator::Strategy::kSingle,
+               .replicas = replicas,
+               .backend = "cpu"},
+              /*seed=*/1),
+          images};
+}
+
+using Scores = std::map<std::string, double>;
+Scores Evaluated(ResNetWorkload& workload) {
+  const auto scores = workload.Evaluate();
+  return {scores.begin(), scores.end()};
+}
+
+void Train(ResNetWorkload& workload, int steps) {
+  for (int i = 0; i < steps; ++i) {
+    const auto deadline = Clock::Real().Now() + std::chrono::minutes(1);
+    ASSERT_EQ(workload.Step(deadline), NextResult::kOk);
+  }
+}
+
+TEST(ImageEvaluationTest, HasEachImageOnceOnAnyNumberOfReplicas) {
+  ResNetWorkload one = Make(Config(), Images());
+  Train(one, 30);
+  const Scores scores = Evaluated(one);
+  EXPECT_EQ(scores.at("evaluation_images"), kEvaluation);
+  // chance is 1/3; of three classes the label is always among the five
+  EXPECT_GT(scores.at("evaluation_accuracy"), 0.8);
+  EXPECT_EQ(scores.at("evaluation_top5_accuracy"), 1.0);
+  EXPECT_EQ(Evaluated(one), scores);
+  ResNetWorkload two = Make(Config(), Images(), /*replicas=*/2);
+  for (const auto& [name, variable] : two.variables().variables()) {
+    two.variables().Set(name, one.variables().Get(name).view());
+  }
+  const Scores of_two = Evaluated(two);
+  EXPECT_EQ(of_two.at("evaluation_images"), kEvaluation);
+  EXPECT_EQ(of_two.at("evaluation_accuracy"), scores.at("evaluation_accuracy"));
+  // sums in another order
+  EXPECT_NEAR(of_two.at("evaluation_loss"), scores.at("evaluation_loss"), 1e-5);
+}
+
+TEST(ImageEvaluationTest, DamagedImageDoesNotCount) {
+  ResNetWorkload workload = Make(Config(), Images(/*unreadable=*/4));
+  EXPECT_EQ(Evaluated(workload).at("evaluation_images"), kEvaluation - 1);
+}
+
+// A network that says the same of every class knows nothing.
+TEST(ImageEvaluationTest, EqualLogitsAreWrong) {
+  ResNetWorkload workload = Make(Config(), Images());
+  for (const char* name : {"fc/weight", "fc/bias"}) {
+    const HostTensor zeros(DType::kF32,
+                           workload.variables().at(name).spec.shape);
+    workload.variables().Set(name, zeros.view());
+  }
+  const Scores scores = Evaluated(workload);
+  EXPECT_EQ(scores.at("evaluation_accuracy"), 0.0);
+  EXPECT_NEAR(scores.at("evaluation_loss"), std::log(3.0), 1e-6);
+}
+
+TEST(ImageEvaluationTest, ComesEveryIntervalAndChangesNothing) {
+  models::resnet::ResNetConfig config = Config();
+  ResNetWorkload without = Make(config, Images());
+  config.evaluation_interval_steps = 2;
+  ResNetWorkload with = Make(config, Images());
+  Train(without, 4);
+  Train(with, 1);
+  EXPECT_EQ(with.Scalars().size(), 2U);
+  Train(with, 3);
+  const auto scalars = with.Scalars();
+  ASSERT_EQ(scalars.size(), 6U);
+  EXPECT_EQ(scalars[2].first, "evaluation_accuracy");
+  EXPECT_EQ(ValuesOf(with.variables()), ValuesOf(without.variables()));
+}
+
+TEST(ImageEvaluationTest, RunWithoutImagesToEvaluateOnHasNone) {
+  data::ImageInput images = Images();
+  images.open = [](data::Split split) -> std::shared_ptr<data::ImageSource> {
+    if (split == data::Split::kEvaluation) return nullptr;
+    return std::make_shared<Stripes>(split, -1);
+  };
+  models::resnet::ResNetConfig config = Config();
+  config.evaluation_interval_steps = 1;
+  ResNetWorkload workload = Make(config, images);
+  Train(workload, 1);
+  EXPECT_TRUE(workload.Evaluate().empty());
+}
+
+TEST(ImageEvaluationTest, ModelFileStartsAnotherRun) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "model.safetensors";
+  ResNetWorkload trained = Make(Config(), Images());
+  Train(trained, 5);
+  WriteModel(path, trained.ModelVariables(), /*step=*/5, trained.variables());
+  const SafetensorsReader reader(path);
+  EXPECT_TRUE(reader.Has("layer1.0.conv1.weight"));
+  EXPECT_TRUE(reader.Has("fc.bias"));
+  EXPECT_EQ(reader.Read("layer2.0.downsample.1.num_batches_tracked")
+                .view()
+                .Span<int64_t>()[0],
+            5);
+  for (const SafetensorsInfo& info : reader.tensors()) {
+    EXPECT_THAT(info.name, ::testing::Not(::testing::HasSubstr("optimizer")));
+    EXPECT_NE(info.name, "step");
+  }
+
+  models::resnet::ResNetConfig config = Config();
+  config.initial_variables = path;
+  ResNetWorkload fine_tuned = Make(config, Images());
+  EXPECT_EQ(Evaluated(fine_tuned), Evaluated(trained));
+  config.num_classes = 4;
+  EXPECT_EQ(MessageOf<IoError>([&] { Make(config, Images()); }),
+            path.string() + ": fc.bias: want f32 [4], got f32 [3]");
+  config.has_initial_head = false;
+  ResNetWorkload other_head = Make(config, Images());
+  EXPECT_EQ(ValuesOf(other_head.variables()).at("conv1/weight"),
+            ValuesOf(trained.variables()).at("conv1/weight"));
+}
+
+}  // namespace
+}  // namespace replicant::learner
