@@ -192,6 +192,15 @@ TEST(StepWriterTest, AFullQueueDropsTheEpisodeAtTheDeadline) {
   EXPECT_FALSE(full.writer.Flush(After(milliseconds(1))));
 }
 
+TEST(StepWriterTest, AWaitForRoomGivesNothingUpAtItsDeadline) {
+  FullWriter full;
+  EXPECT_FALSE(full.writer.AwaitRoom(After(milliseconds(5))));
+  EXPECT_EQ(full.writer.metrics().dropped_episodes, 0);
+  EXPECT_EQ(full.writer.metrics().queued_groups, 3);
+  full.writer.StopWaiting();
+  EXPECT_TRUE(full.writer.AwaitRoom(After(seconds(99))));
+}
+
 TEST(StepWriterTest, StopWaitingEndsAWaitForRoom) {
   FullWriter full;
   const Thread stopper("stopper", [&](const Thread::StopToken&) {
