@@ -37,6 +37,7 @@ class Decompressor {
     jpeg_create_decompress(&info_);
     jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes.data()),
                  bytes.size());
+    is_open_ = true;
   }
   ~Decompressor() { jpeg_destroy_decompress(&info_); }
   Decompressor(const Decompressor&) = delete;
@@ -44,7 +45,7 @@ class Decompressor {
 
   // Each returns false after an error.
   bool ReadHeader() {
-    if (setjmp(jump_) != 0) return false;
+    if (!is_open_ || setjmp(jump_) != 0) return false;
     jpeg_read_header(&info_, TRUE);
     return true;
   }
@@ -108,6 +109,7 @@ class Decompressor {
   jpeg_error_mgr errors_ = {};
   jpeg_progress_mgr progress_ = {};
   std::jmp_buf jump_;
+  bool is_open_ = false;
 };
 
 // Decodes rows of CMYK in place of RGB. Those of Adobe's programs, the only

@@ -1,34 +1,62 @@
-// Images per second of one thread: files of an image source to what training
-// sees, u8.
+// Images per second of one thread: an image source to what training sees, u8.
+// Can also write rendered images as an image folder, for a peer to read.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/base/fs.h"
 #include "core/base/rng.h"
+#include "learner/data/encode_png.h"
 #include "learner/data/encoded_images.h"
+#include "programs/registry.h"
 
 namespace replicant::data {
 namespace {
 
-void Run(const std::string& path, bool is_tar, int64_t side, int64_t count) {
-  const auto source =
-      MakeEncodedSource(is_tar ? ListTarShards(path) : ListImageFolder(path));
+struct Options {
+  std::string source = "image_folder";
+  std::string path;
+  std::string write;
+  bool is_evaluation = false;
+  int64_t side = 224;
+  int64_t count = 1000;
+};
+
+void Run(const Options& options) {
+  ImagesConfig config;
+  config.train = config.evaluation = options.path;
+  config.num_train = config.num_evaluation = options.count;
+  const auto source = programs::Registry::BuiltIn().images.at(options.source)(
+      config, options.is_evaluation ? Split::kEvaluation : Split::kTrain,
+      /*seed=*/0);
   const auto reader = source->MakeReader();
+  const auto side = options.side;
   std::vector<uint8_t> rgb(static_cast<size_t>(side * side * 3));
   const Clock::TimePoint start = Clock::Real().Now();
-  for (int64_t i = 0; i < count; ++i) {
-    reader->Read(i % source->size(),
-                 View({}, RandomStream(1, fmt::format("view-{}", i))), side,
-                 rgb);
+  for (int64_t i = 0; i < options.count; ++i) {
+    const View view =
+        options.is_evaluation
+            ? View(1.0)
+            : View({}, RandomStream(1, fmt::format("view-{}", i)));
+    const int32_t label = reader->Read(i % source->size(), view, side, rgb);
+    if (options.write.empty()) continue;
+    const std::filesystem::path folder =
+        std::filesystem::path(options.write) /
+        source->class_names().at(static_cast<size_t>(label));
+    MakeFolders(folder);
+    AtomicWriteFile(folder / fmt::format("{:06}.png", i),
+                    EncodePng({.height = side, .width = side}, rgb));
   }
   const double seconds = ToSeconds(Clock::Real().Now() - start);
   fmt::print("{{\"images_per_s\": {:.1f}}}\n",
-             static_cast<double>(count) / seconds);
+             static_cast<double>(options.count) / seconds);
 }
 
 }  // namespace
@@ -36,17 +64,19 @@ void Run(const std::string& path, bool is_tar, int64_t side, int64_t count) {
 
 int main(int argc, char** argv) {
   CLI::App app("Images per second of one thread, as training sees them.");
-  std::string path;
-  bool is_tar = false;
-  int64_t side = 224;
-  int64_t count = 1000;
-  app.add_option("--path", path, "image folder or tar files")->required();
-  app.add_flag("--tar", is_tar, "tar files");
-  app.add_option("--side", side, "pixels");
-  app.add_option("--count", count, "images to read");
+  replicant::data::Options options;
+  app.add_option("--source", options.source,
+                 "image_folder, tar_shards or rendered");
+  app.add_option("--path", options.path, "image folder or tar files");
+  app.add_option("--write", options.write,
+                 "folder that gets the images of a source with named classes");
+  app.add_flag("--evaluation", options.is_evaluation,
+               "the evaluation's images, as it sees them");
+  app.add_option("--side", options.side, "pixels");
+  app.add_option("--count", options.count, "images to read");
   CLI11_PARSE(app, argc, argv);
   try {
-    replicant::data::Run(path, is_tar, side, count);
+    replicant::data::Run(options);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "bench_images: %s\n", e.what());
     return 1;

@@ -18,7 +18,7 @@ constexpr int64_t kSide = 16;
 // A part that depends on the first bytes, so that many are tried.
 Box PartOf(const ImageSize& size, std::span<const std::byte> bytes) {
   const auto share = [&](size_t i) {
-    return bytes.size() > i ? std::to_integer<double>(bytes[i]) / 256.0 : 0.0;
+    return bytes.size() > i ? std::to_integer<int>(bytes[i]) / 256.0 : 0.0;
   };
   const auto width = static_cast<double>(size.width);
   const auto height = static_cast<double>(size.height);

@@ -11,6 +11,20 @@
 namespace replicant::data {
 namespace {
 
+// Writes the right sum into a header, which mutations would not find.
+void MakeSum(std::span<std::byte> header) {
+  const auto field = header.subspan(148, 8);
+  std::ranges::fill(field, std::byte{' '});
+  uint32_t sum = 0;
+  for (const std::byte b : header) sum += std::to_integer<uint32_t>(b);
+  // an empty block ends the file
+  if (sum == 8 * ' ') {
+    std::ranges::fill(field, std::byte{0});
+    return;
+  }
+  for (size_t i = 6; i-- > 0; sum /= 8) field[i] = std::byte('0' + sum % 8);
+}
+
 void List(std::span<const std::byte> bytes) {
   uint64_t end = 0;
   ForEachTarMember(
@@ -20,6 +34,7 @@ void List(std::span<const std::byte> bytes) {
             offset <= bytes.size() && out.size() <= bytes.size() - offset,
             "reads behind the end");
         std::ranges::copy(bytes.subspan(offset, out.size()), out.begin());
+        if (out.size() == 512) MakeSum(out);
       },
       [&](const TarMember& member) {
         REPLICANT_CHECK(member.offset >= end, "members overlap");

@@ -15,6 +15,7 @@
 #include "core/base/error.h"
 #include "core/base/fs.h"
 #include "core/base/process.h"
+#include "core/base/rng.h"
 #include "core/tensor/npy.h"
 #include "learner/data/decode.h"
 #include "learner/data/resize.h"
@@ -124,9 +125,13 @@ TEST_F(PillowTest, PartOfAJpegIsThatOfTheWhole) {
     const std::string bytes = ReadFile(Path(name));
     Box all;
     const Image whole = Decode(bytes, Whole, 1000, &all);
-    for (const Box& part :
-         {Box{20.0, 10.0, 60.0, 50.0}, Box{16.0, 16.0, 48.0, 48.0},
-          Box{33.3, 0.0, 83.0, 21.7}, Box{0.0, 40.0, 30.0, 61.0}}) {
+    RandomStream random(1, name);
+    for (int i = 0; i < 100; ++i) {
+      // at most half of the image, so that something is left out
+      Box part{.left = random.Uniform(0.0, 60.0),
+               .top = random.Uniform(0.0, 40.0)};
+      part.right = part.left + random.Uniform(1.0, 23.0);
+      part.bottom = part.top + random.Uniform(1.0, 21.0);
       Box box;
       const Image image = Decode(
           bytes, [&](const ImageSize&) { return part; }, 24, &box);
@@ -136,7 +141,7 @@ TEST_F(PillowTest, PartOfAJpegIsThatOfTheWhole) {
       resizer.Resize(image, box, {24, 24}, from_part);
       resizer.Resize(whole, part, {24, 24}, from_whole);
       EXPECT_LE(LargestDifference(from_part, from_whole), 1)
-          << name << ", left " << part.left;
+          << name << ", box " << i;
     }
   }
 }
@@ -169,6 +174,11 @@ TEST_F(PillowTest, DamagedFilesAreErrors) {
             "x: damaged PNG: the file is cut off");
   EXPECT_EQ(message_of("GIF89a"), "x: neither a JPEG nor a PNG");
   EXPECT_EQ(message_of(""), "x: neither a JPEG nor a PNG");
+  Image image;
+  EXPECT_EQ(MessageOf<IoError>([&] { DecodeJpeg({}, "x", Whole, 8, &image); }),
+            "x: damaged JPEG: Empty input file");
+  EXPECT_EQ(MessageOf<IoError>([&] { DecodePng({}, "x", Whole, &image); }),
+            "x: damaged PNG: the file is cut off");
   std::string huge = jpeg;
   const size_t frame = huge.find("\xff\xc0");
   huge.replace(frame + 5, 4, "\xf0\x10\xf0\x10");
