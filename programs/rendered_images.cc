@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <numbers>
 #include <set>
 #include <string>
 #include <string_view>
@@ -22,8 +24,9 @@ using data::ImageReader;
 using data::ImageSource;
 using data::View;
 
-// Largest displacement of a camera, as a share of its distance from what it is
-// fixed to, and factors of its angle of view and of the lights.
+// Largest displacement of a camera, as a share of the width that it sees at the
+// place that it is fixed to, and factors of its angle of view and of the
+// lights.
 constexpr double kDisplacement = 0.1;
 constexpr double kLeastZoom = 0.8, kMostZoom = 1.25;
 constexpr float kLeastLight = 0.4F, kMostLight = 1.2F;
@@ -81,11 +84,12 @@ class Stage {
     const mjModel& original = *domain_.model;
     for (int i = 0; i < model.ncam; ++i) {
       const mjtNum* from = original.cam_pos + 3 * i;
-      const double distance = mju_norm3(from);
+      const double width =
+          2.0 * mju_norm3(from) *
+          std::tan(original.cam_fovy[i] / 2.0 * std::numbers::pi / 180.0);
       for (int axis = 0; axis < 3; ++axis) {
         model.cam_pos[3 * i + axis] =
-            from[axis] +
-            distance * random.Uniform(-kDisplacement, kDisplacement);
+            from[axis] + width * random.Uniform(-kDisplacement, kDisplacement);
       }
       model.cam_fovy[i] = std::min(
           original.cam_fovy[i] * random.Uniform(kLeastZoom, kMostZoom), 120.0);
