@@ -16,10 +16,12 @@ namespace {
 const CudaKernelTable& Table() {
   static const CudaKernelTable table = [] {
     CudaKernelTable rows;
+    AddBatchNormKernels(rows);
     AddElementwiseKernels(rows);
     AddIndexingKernels(rows);
     AddMatMulKernels(rows);
     AddOptimizerKernels(rows);
+    AddPoolKernels(rows);
     AddReduceKernels(rows);
     AddRowKernels(rows);
     AddShapeKernels(rows);

@@ -21,10 +21,12 @@ struct CudaKernel {
 using CudaKernelTable = std::map<std::string_view, CudaKernel>;
 
 // Families of ops. Each function adds its rows.
+void AddBatchNormKernels(CudaKernelTable& table);
 void AddElementwiseKernels(CudaKernelTable& table);
 void AddIndexingKernels(CudaKernelTable& table);
 void AddMatMulKernels(CudaKernelTable& table);
 void AddOptimizerKernels(CudaKernelTable& table);
+void AddPoolKernels(CudaKernelTable& table);
 void AddReduceKernels(CudaKernelTable& table);
 void AddRowKernels(CudaKernelTable& table);
 void AddShapeKernels(CudaKernelTable& table);

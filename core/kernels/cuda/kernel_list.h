@@ -1,6 +1,8 @@
 #pragma once
 
+#include "core/kernels/cuda/bodies/batch_norm.h"
 #include "core/kernels/cuda/bodies/indexing.h"
+#include "core/kernels/cuda/bodies/pool.h"
 #include "core/kernels/cuda/bodies/random.h"
 #include "core/kernels/cuda/bodies/reduce.h"
 #include "core/kernels/cuda/bodies/rows.h"
@@ -38,6 +40,42 @@
   ELEMENTS(random_normal_f32, RandomNormal<float>)                           \
   ELEMENTS(random_normal_bf16, RandomNormal<BFloat16>)                       \
   ELEMENTS(random_int, RandomInt)                                            \
+  ELEMENTS(upsample_16, Upsample<uint16_t>)                                  \
+  ELEMENTS(upsample_32, Upsample<uint32_t>)                                  \
+  ELEMENTS(max_pool_f32, MaxPool<float>)                                     \
+  ELEMENTS(max_pool_bf16, MaxPool<BFloat16>)                                 \
+  ELEMENTS(max_pool_dx_f32, MaxPoolGradient<float>)                          \
+  ELEMENTS(max_pool_dx_bf16, MaxPoolGradient<BFloat16>)                      \
+  ELEMENTS(average_pool_f32, AveragePool<float>)                             \
+  ELEMENTS(average_pool_bf16, AveragePool<BFloat16>)                         \
+  ELEMENTS(average_pool_dx_f32, AveragePoolGradient<float>)                  \
+  ELEMENTS(average_pool_dx_bf16, AveragePoolGradient<BFloat16>)              \
+  ELEMENTS(column_moments_f32, ColumnMoments<float>)                         \
+  ELEMENTS(column_moments_bf16, ColumnMoments<BFloat16>)                     \
+  ELEMENTS(combine_column_moments_f32, CombineColumnMoments<float>)          \
+  ELEMENTS(combine_column_moments_bf16, CombineColumnMoments<BFloat16>)      \
+  ELEMENTS(batch_norm_vectors_f32, BatchNormVectors<float>)                  \
+  ELEMENTS(batch_norm_vectors_bf16, BatchNormVectors<BFloat16>)              \
+  ELEMENTS(batch_norm_totals_f32, BatchNormTotals<float>)                    \
+  ELEMENTS(batch_norm_totals_bf16, BatchNormTotals<BFloat16>)                \
+  ELEMENTS(batch_norm_dmoments_f32, BatchNormMomentsGradient<float>)         \
+  ELEMENTS(batch_norm_dmoments_bf16, BatchNormMomentsGradient<BFloat16>)     \
+  ELEMENTS(combine_moments_f32, CombineMoments<float>)                       \
+  ELEMENTS(combine_moments_bf16, CombineMoments<BFloat16>)                   \
+  ELEMENTS(combine_moments_dx_f32, CombineMomentsGradient<float>)            \
+  ELEMENTS(combine_moments_dx_bf16, CombineMomentsGradient<BFloat16>)        \
+  ELEMENTS(batch_norm_f32, BatchNorm<float, float>)                          \
+  ELEMENTS(batch_norm_bf16, BatchNorm<BFloat16, BFloat16>)                   \
+  ELEMENTS(batch_norm_bf16_f32, BatchNorm<BFloat16, float>)                  \
+  ELEMENTS(batch_norm_sums_f32, BatchNormSums<float, float>)                 \
+  ELEMENTS(batch_norm_sums_bf16, BatchNormSums<BFloat16, BFloat16>)          \
+  ELEMENTS(batch_norm_sums_bf16_f32, BatchNormSums<BFloat16, float>)         \
+  ELEMENTS(batch_norm_dx_f32, BatchNormInputGradient<float, float>)          \
+  ELEMENTS(batch_norm_dx_bf16, BatchNormInputGradient<BFloat16, BFloat16>)   \
+  ELEMENTS(batch_norm_dx_bf16_f32, BatchNormInputGradient<BFloat16, float>)  \
+  ELEMENTS(batch_norm_mask_f32, BatchNormMask<float, float>)                 \
+  ELEMENTS(batch_norm_mask_bf16, BatchNormMask<BFloat16, BFloat16>)          \
+  ELEMENTS(batch_norm_mask_bf16_f32, BatchNormMask<BFloat16, float>)         \
   ROWS(reduce_row_f32, ReduceRow<float, float>)                              \
   ROWS(reduce_row_bf16, ReduceRow<BFloat16, BFloat16>)                       \
   ROWS(reduce_row_bf16_f32, ReduceRow<BFloat16, float>)                      \

@@ -1,0 +1,161 @@
+#pragma once
+
+#include "core/kernels/cuda/bodies/device.h"
+
+// Pooling and upsampling of images [B, H, W, C] (graph/ops/pool.h). Gradients
+// gather: each pixel of dx goes through the windows that hold it, so that no
+// two threads add to one place.
+namespace replicant::kernels::cuda {
+
+// x [B, h, w, c] -> y [B, yh, yw, c]
+struct PoolShape {
+  // The part of window (row, column) inside the image.
+  struct Window {
+    int64_t top, bottom, left, right;
+  };
+
+  REPLICANT_DEVICE Window WindowOf(int64_t row, int64_t column) const {
+    const int64_t top = row * stride - padding;
+    const int64_t left = column * stride - padding;
+    return {top < 0 ? 0 : top, top + window < h ? top + window : h,
+            left < 0 ? 0 : left, left + window < w ? left + window : w};
+  }
+  REPLICANT_DEVICE int64_t XOffset(int64_t n, int64_t i, int64_t j,
+                                   int64_t k) const {
+    return ((n * h + i) * w + j) * c + k;
+  }
+
+  // Calls visit(row, column) for the windows that hold pixel (i, j).
+  template <typename Visit>
+  REPLICANT_DEVICE void ForWindowsOf(int64_t i, int64_t j,
+                                     const Visit& visit) const {
+    const int64_t first_row = FirstWindow(i);
+    const int64_t first_column = FirstWindow(j);
+    for (int64_t row = first_row; row < yh && row * stride - padding <= i;
+         ++row) {
+      for (int64_t column = first_column;
+           column < yw && column * stride - padding <= j; ++column) {
+        visit(row, column);
+      }
+    }
+  }
+  // The first window whose end is behind position i.
+  REPLICANT_DEVICE int64_t FirstWindow(int64_t i) const {
+    const int64_t before = i + padding - window + 1;
+    return before <= 0 ? 0 : (before + stride - 1) / stride;
+  }
+
+  int64_t h, w, c, yh, yw, window, stride, padding;
+};
+
+template <typename T>
+struct MaxPool {
+  REPLICANT_DEVICE void operator()(int64_t at) const {
+    const int64_t k = at % s.c;
+    const int64_t n = at / s.c / s.yw / s.yh;
+    Store(y, at,
+          Load(x, Best(x, s, n, at / s.c / s.yw % s.yh, at / s.c % s.yw, k)));
+  }
+  // Where the largest element of a window lies: the first of equal ones. NaN
+  // wins.
+  static REPLICANT_DEVICE int64_t Best(const T* x, const PoolShape& s,
+                                       int64_t n, int64_t row, int64_t column,
+                                       int64_t k) {
+    const PoolShape::Window window = s.WindowOf(row, column);
+    int64_t best = -1;
+    for (int64_t i = window.top; i < window.bottom; ++i) {
+      for (int64_t j = window.left; j < window.right; ++j) {
+        const int64_t at = s.XOffset(n, i, j, k);
+        const float value = Load(x, at);
+        if (best < 0 || value > Load(x, best) || value != value) best = at;
+      }
+    }
+    return best;
+  }
+
+  const T* x;
+  T* y;
+  PoolShape s;
+};
+
+template <typename T>
+struct MaxPoolGradient {
+  REPLICANT_DEVICE void operator()(int64_t at) const {
+    const int64_t k = at % s.c;
+    const int64_t n = at / s.c / s.w / s.h;
+    float sum = 0.0F;
+    s.ForWindowsOf(
+        at / s.c / s.w % s.h, at / s.c % s.w, [&](int64_t row, int64_t column) {
+          if (MaxPool<T>::Best(x, s, n, row, column, k) == at) {
+            sum += Load(dy, ((n * s.yh + row) * s.yw + column) * s.c + k);
+          }
+        });
+    Store(dx, at, sum);
+  }
+
+  const T* x;
+  const T* dy;
+  T* dx;
+  PoolShape s;
+};
+
+template <typename T>
+struct AveragePool {
+  REPLICANT_DEVICE void operator()(int64_t at) const {
+    const int64_t n = at / s.c / s.yw / s.yh;
+    const PoolShape::Window window =
+        s.WindowOf(at / s.c / s.yw % s.yh, at / s.c % s.yw);
+    float sum = 0.0F;
+    for (int64_t i = window.top; i < window.bottom; ++i) {
+      for (int64_t j = window.left; j < window.right; ++j) {
+        sum += Load(x, s.XOffset(n, i, j, at % s.c));
+      }
+    }
+    const int64_t count =
+        (window.bottom - window.top) * (window.right - window.left);
+    Store(y, at, sum / static_cast<float>(count));
+  }
+
+  const T* x;
+  T* y;
+  PoolShape s;
+};
+
+template <typename T>
+struct AveragePoolGradient {
+  REPLICANT_DEVICE void operator()(int64_t at) const {
+    const int64_t k = at % s.c;
+    const int64_t n = at / s.c / s.w / s.h;
+    float sum = 0.0F;
+    s.ForWindowsOf(
+        at / s.c / s.w % s.h, at / s.c % s.w, [&](int64_t row, int64_t column) {
+          const PoolShape::Window window = s.WindowOf(row, column);
+          const int64_t count =
+              (window.bottom - window.top) * (window.right - window.left);
+          sum += Load(dy, ((n * s.yh + row) * s.yw + column) * s.c + k) /
+                 static_cast<float>(count);
+        });
+    Store(dx, at, sum);
+  }
+
+  const T* dy;
+  T* dx;
+  PoolShape s;
+};
+
+// Element i of images [B, scale H, scale W, C].
+template <typename Word>
+struct Upsample {
+  REPLICANT_DEVICE void operator()(int64_t i) const {
+    const int64_t k = i % channels;
+    const int64_t column = i / channels % (width * scale);
+    const int64_t row = i / channels / (width * scale);  // of all images
+    y[i] = x[(row / scale * width + column / scale) * channels + k];
+  }
+
+  const Word* x;
+  Word* y;
+  int64_t width, channels, scale;
+};
+
+}  // namespace replicant::kernels::cuda
