@@ -58,8 +58,9 @@ struct CombineColumnMoments {
     float m = 0.0F;
     float squares = 0.0F;
     for (int64_t part = 0; part < parts; ++part) {
-      const auto count =
-          static_cast<float>(rows * (part + 1) / parts - rows * part / parts);
+      const int64_t begin = rows * part / parts;
+      const int64_t end = rows * (part + 1) / parts;
+      const auto count = static_cast<float>(end - begin);
       const float distance = moments[2 * part * channels + c] - m;
       const float sum = total + count;
       m += distance * count / sum;
