@@ -34,7 +34,7 @@ std::string ProgressText(const RunConfig& config,
   }
   if (!config.has_actors()) {
     text += fmt::format(
-        ", {:.0f} images/s, {:.0f} % of it waiting",
+        ", {:.0f} examples/s, {:.0f} % of the time waiting for them",
         progress.steps_per_s * static_cast<double>(config.learner.batch_size),
         100.0 * progress.wait_share);
   }

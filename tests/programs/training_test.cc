@@ -140,7 +140,9 @@ TEST_F(TrainingTest, ALearnerAloneKeepsItsConfigurationAndSumsUp) {
   const CommandResult result = train(2);
   EXPECT_TRUE(result.status.ok()) << result.output;
   EXPECT_THAT(result.output, HasSubstr("run folder: " + run_.string() + "\n"));
-  EXPECT_THAT(result.output, HasSubstr("steps/s; loss "));
+  EXPECT_THAT(result.output, HasSubstr(" steps/s, "));
+  EXPECT_THAT(result.output,
+              HasSubstr(" % of the time waiting for them; loss "));
   EXPECT_THAT(result.output, HasSubstr(", accuracy "));
   EXPECT_THAT(result.output, Not(HasSubstr("frames")));
   EXPECT_THAT(result.output, HasSubstr("workload            resnet50\n"
