@@ -27,7 +27,7 @@ std::string Lose(int rank, const std::string& how) {
        // seconds after one is killed, in which the others are to say so: then
        // Open MPI kills them
        .environment = {fmt::format("OMPI_MCA_odls_base_sigkill_timeout={}",
-                                   how == "kill" ? 5 : 1)}},
+                                   how == "kill" ? 10 : 1)}},
       2min);
   EXPECT_FALSE(result.status.ok());
   return result.output;
