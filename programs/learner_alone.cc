@@ -31,8 +31,7 @@ std::string ProgressText(const RunConfig& config,
   if (config.has_actors()) {
     text += fmt::format(", {:.0f} % of it waiting; {} frames",
                         100.0 * progress.wait_share, progress.frames);
-  }
-  if (!config.has_actors()) {
+  } else {
     text += fmt::format(
         ", {:.0f} examples/s, {:.0f} % of the time waiting for them",
         progress.steps_per_s * static_cast<double>(config.learner.batch_size),
