@@ -24,6 +24,9 @@ EvaluationConfig EvaluationConfig::Read(config::Reader& reader) {
                "whether the policy is evaluated while it learns");
   reader.Field("interval_s", &c.interval_s, {0.1, 1e6},
                "seconds between two evaluations");
+  reader.Field("interval_frames", &c.interval_frames, {1, int64_t{1} << 53},
+               "environment frames between two evaluations, instead of "
+               "interval_s; null: by time");
   reader.Field("episodes", &c.episodes, {1, 10'000},
                "number of episodes of one evaluation");
   reader.Field("seed", &c.seed, {0, 1'000'000'000},

@@ -26,6 +26,7 @@ struct VideoConfig {
 struct EvaluationConfig {
   bool enabled = true;
   double interval_s = 30.0;
+  std::optional<int64_t> interval_frames;  // given: counts instead of time
   int64_t episodes = 10;
   int64_t seed = 1000;  // of the environment's first states
   std::optional<double> stop_at_return;

@@ -25,10 +25,18 @@ LearnerConfig LearnerConfig::Read(
   reader.Field("batch_size", &c.batch_size, {1, 1'000'000},
                "examples of one training step, over all replicas that compute "
                "it together");
-  reader.Field("importance_exponent", &c.importance_exponent, {0.0, 1.0},
+  reader.Field("importance_exponent", &c.importance.exponent, {0.0, 1.0},
                "exponent of the importance weights, which correct for "
                "prioritized sampling: (size x probability)^-exponent, divided "
                "by the batch's largest; 0: all weights are 1. Agents only");
+  reader.Field("final_importance_exponent", &c.importance.final_exponent,
+               {0.0, 1.0},
+               "importance exponent at the end of its schedule, which is "
+               "linear; null: importance_exponent throughout");
+  reader.Field("importance_schedule_steps", &c.importance.steps,
+               {1, int64_t{1} << 40},
+               "length of the importance exponent's schedule, in agent steps "
+               "of all actors");
   reader.Field(
       "precision", &c.precision,
       {{"f32", graph::Precision::kF32}, {"bf16", graph::Precision::kBF16}},

@@ -6,6 +6,7 @@
 #include "core/config/reader.h"
 #include "core/graph/passes/passes.h"
 #include "core/replicator/replication_config.h"
+#include "replay/client/importance_weights.h"
 
 namespace replicant::learner {
 
@@ -21,9 +22,8 @@ struct LimitsConfig {
 // Section `learner`: the loop around a workload.
 struct LearnerConfig {
   std::string workload = "d4pg";
-  int64_t batch_size = 256;  // of one step
-  // of the importance weights of an agent's samples; 0: all weights are 1
-  double importance_exponent = 0.0;
+  int64_t batch_size = 256;               // of one step
+  replay::ImportanceSchedule importance;  // of an agent's samples
   graph::Precision precision = graph::Precision::kF32;
   replicator::ReplicationConfig replication;
   LimitsConfig limits;

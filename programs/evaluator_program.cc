@@ -13,6 +13,7 @@
 
 #include "actors/best_policy.h"
 #include "actors/evaluation_log.h"
+#include "actors/evaluation_schedule.h"
 #include "actors/evaluator.h"
 #include "actors/followed_policy.h"
 #include "agents/agent_steps.h"
@@ -83,17 +84,19 @@ class Follower {
   int Run() {
     heartbeat_.SetState(rpc::RoleState::kWaiting, "parameters of the learner");
     const Clock& clock = Clock::Real();
-    Clock::TimePoint next = clock.Now();
-    Clock::TimePoint next_video = next + FromSeconds(config_.video.interval_s);
+    const Clock::TimePoint begin = clock.Now();
+    actors::EvaluationSchedule schedule(config_);
+    Clock::TimePoint next_video = begin + FromSeconds(config_.video.interval_s);
     while (!IsOver()) {
       followed_.Poll(100ms);
       const Clock::TimePoint now = clock.Now();
       // an evaluation is deterministic: the same policy gives the same result
       const bool is_new =
           followed_.version() && followed_.version() != evaluated_;
-      if (!is_new || now < next) continue;
+      const double seconds = ToSeconds(now - begin);
+      if (!is_new || !schedule.IsDue(seconds, NumFrames())) continue;
       heartbeat_.SetState(rpc::RoleState::kRunning);
-      next = now + FromSeconds(config_.interval_s);
+      schedule.Advance(seconds, NumFrames());
       const bool has_film = config_.video.enabled && now >= next_video;
       if (has_film) next_video = now + FromSeconds(config_.video.interval_s);
       evaluated_ = followed_.version();
@@ -106,6 +109,9 @@ class Follower {
  private:
   bool IsOver() const { return stop_.count() > 0 || heartbeat_.StopOrder(); }
 
+  // Of all actors, when the policy was published.
+  int64_t NumFrames() const { return followed_.agent_steps() * action_repeat_; }
+
   void Report(const EvaluationRecord& record) {
     heartbeat_.SetGauge("evaluation_return", record.mean);
     heartbeat_.SetGauge("evaluation_step", static_cast<double>(record.step));
@@ -114,7 +120,7 @@ class Follower {
   // Evaluates and returns whether the result ends the run.
   bool IsGoodEnough(int64_t step, bool has_film) {
     const double seconds = log_.Now();
-    const int64_t frames = followed_.agent_steps() * action_repeat_;
+    const int64_t frames = NumFrames();
     const auto trial = evaluator_.Run(has_film ? VideoFile(folder_, step) : "",
                                       [this] { return IsOver(); });
     if (!trial) return false;
@@ -165,7 +171,7 @@ std::filesystem::path FindRun(const std::string& given) {
   if (!std::filesystem::exists(given)) {
     throw IoError(fmt::format("--checkpoint {}: no such folder", given));
   }
-  const auto run = std::filesystem::canonical(fleet::RunFolder::Find(given));
+  auto run = std::filesystem::canonical(fleet::RunFolder::Find(given));
   if (std::filesystem::exists(run / "config.yaml")) return run;
   throw IoError(
       fmt::format("--checkpoint {}: neither the folder of a run, which has a "

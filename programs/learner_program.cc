@@ -53,7 +53,7 @@ replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
   reader.shape = StepShapeOf(task);
   reader.table = config.sampled_table().name;
   reader.batch_size = config.learner.batch_size;
-  reader.importance_exponent = config.learner.importance_exponent;
+  reader.importance = config.learner.importance;
   // a step that uses all processors decodes its own frames: a thread beside it
   // would only hold it up
   const replicator::ReplicationConfig& replication = config.learner.replication;

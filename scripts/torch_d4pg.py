@@ -181,6 +181,8 @@ class Learner:
             priority = cross_entropy.detach()
         else:
             priority = ((m * self.z).sum(1) - value).abs()
+            if self.config["priority"] == "lap":
+                priority = priority.clamp(min=1)
         return loss, h, priority, value
 
     def policy_value(self, h):

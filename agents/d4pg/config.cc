@@ -179,9 +179,12 @@ D4pgConfig D4pgConfig::Read(config::Reader& reader) {
                "0: no shift. Pixels only");
   reader.Field("priority", &c.priority,
                {{"cross_entropy", Priority::kCrossEntropy},
-                {"absolute_td_error", Priority::kAbsoluteTdError}},
-               "new priority of sampled items: the critic's loss, or the "
-               "absolute difference of expected values");
+                {"absolute_td_error", Priority::kAbsoluteTdError},
+                {"lap", Priority::kLap}},
+               "new priority of sampled items. cross_entropy: the critic's "
+               "loss; absolute_td_error: the absolute difference of expected "
+               "values; lap: the larger of that and 1, for samples without "
+               "importance weights");
   if (c.random_shift > 0 && !c.networks.encoder.has_pixels()) {
     reader.Error("random_shift",
                  "wants pixels, but networks.encoder.kind is state");

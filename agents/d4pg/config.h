@@ -17,7 +17,7 @@ enum class Activation { kElu, kRelu };
 enum class Initialization { kOrthogonal, kPyTorch };
 enum class TargetUpdate { kMovingAverage, kPeriodicCopy };
 enum class Schedule { kConstant, kLinear, kCosine };
-enum class Priority { kCrossEntropy, kAbsoluteTdError };
+enum class Priority { kCrossEntropy, kAbsoluteTdError, kLap };
 
 // One convolution with a square kernel, no padding, followed by relu.
 struct ConvLayer {

@@ -27,6 +27,11 @@ CriticLossResult CriticLoss(const CriticLossInputs& inputs,
     const Output error =
         graph::Sub(ExpectedValue(target, support), result.value);
     result.priority = graph::StopGradient(graph::Abs(error));
+    if (priority == Priority::kLap) {
+      // LAP (arXiv:2007.06049), section 4
+      result.priority =
+          graph::Add(graph::Relu(graph::Add(result.priority, -1.0)), 1.0);
+    }
   }
   return result;
 }

@@ -36,12 +36,11 @@ namespace {
 
 replay::LocalReplayOptions ReplayOptionsOf(const RunConfig& config,
                                            const agents::TaskSpec& task) {
-  replay::LocalReplayOptions options{
-      .shard = config.replay.MakeShardConfig(),
-      .group_steps = config.actors.group_steps,
-      .codec = config.actors.codec,
-      .batch_size = config.learner.batch_size,
-      .importance_exponent = config.learner.importance_exponent};
+  replay::LocalReplayOptions options{.shard = config.replay.MakeShardConfig(),
+                                     .group_steps = config.actors.group_steps,
+                                     .codec = config.actors.codec,
+                                     .batch_size = config.learner.batch_size,
+                                     .importance = config.learner.importance};
   options.shard.shape = StepShapeOf(task);
   options.shard.tables[0].n_step.stack = task.frame_stack;
   return options;
@@ -149,7 +148,7 @@ void TrainInLockstep(const RunConfig& config, const env::TaskRegistry& tasks,
              if (evaluation) evaluation->RunIfDue(progress, num_frames());
            },
        .config_yaml = resolved_yaml});
-  if (evaluation) evaluation->ScheduleAfter(learner.seconds());
+  if (evaluation) evaluation->ScheduleAfter(learner.seconds(), num_frames());
   // replay and actor are those of the manifest's step
   if (manifest && learner.step() != manifest->step) {
     throw IoError(fmt::format("{}: the learner's part cannot be read",

@@ -18,16 +18,13 @@ PeriodicEvaluation::PeriodicEvaluation(const RunConfig& config,
                             .backend = config.learner.replication.backend}),
       log_(folder, actors::FindBeginning(folder)),
       action_repeat_(config.task.action_repeat),
-      best_(folder) {}
-
-void PeriodicEvaluation::ScheduleAfter(double seconds) {
-  next_s_ = seconds + config_.interval_s;
-}
+      best_(folder),
+      schedule_(config.evaluation) {}
 
 void PeriodicEvaluation::RunIfDue(const learner::Progress& progress,
                                   int64_t num_frames) {
-  if (progress.seconds < next_s_) return;
-  ScheduleAfter(progress.seconds);
+  if (!schedule_.IsDue(progress.seconds, num_frames)) return;
+  ScheduleAfter(progress.seconds, num_frames);
   Run(progress, num_frames);
 }
 

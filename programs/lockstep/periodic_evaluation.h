@@ -6,6 +6,7 @@
 #include "actors/best_policy.h"
 #include "actors/evaluation_config.h"
 #include "actors/evaluation_log.h"
+#include "actors/evaluation_schedule.h"
 #include "actors/evaluator.h"
 #include "env/task_registry.h"
 #include "learner/learner.h"
@@ -14,9 +15,9 @@
 
 namespace replicant::programs {
 
-// Evaluates a workload's policy every evaluation.interval_s seconds of training
-// and writes the results to the evaluation log of the run
-// (actors/evaluation_log.h).
+// Evaluates a workload's policy at the intervals of section `evaluation`
+// (actors/evaluation_schedule.h) and writes the results to the evaluation log
+// of the run (actors/evaluation_log.h).
 //
 // Thread-safety: one thread makes all calls, the workload's.
 class PeriodicEvaluation {
@@ -26,9 +27,10 @@ class PeriodicEvaluation {
                      const std::filesystem::path& folder,
                      learner::Workload* workload);
 
-  // Sets the time of the next evaluation to one interval after `seconds` of
-  // training.
-  void ScheduleAfter(double seconds);
+  // Plans the next evaluation one interval after this point of the training.
+  void ScheduleAfter(double seconds, int64_t num_frames) {
+    schedule_.Advance(seconds, num_frames);
+  }
   // Evaluates if the interval has passed.
   void RunIfDue(const learner::Progress& progress, int64_t num_frames);
   // Evaluates unless the policy of this step was evaluated last: for the end of
@@ -47,7 +49,7 @@ class PeriodicEvaluation {
   actors::EvaluationLog log_;
   const int64_t action_repeat_;
   actors::BestPolicy best_;
-  double next_s_ = 0.0;  // of training
+  actors::EvaluationSchedule schedule_;
   int64_t last_step_ = -1;
   bool is_good_enough_ = false;
 };

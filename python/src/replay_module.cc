@@ -451,7 +451,7 @@ void BindClients(nb::module_& module) {
                                .batch_size = batch_size,
                                .prefetch = prefetch,
                                .decode_threads = decode_threads,
-                               .importance_exponent = importance_exponent,
+                               .importance = {.exponent = importance_exponent},
                                .shares_memory = shares_memory,
                                .seed = seed});
           },

@@ -178,7 +178,7 @@ void BatchAssembler::Fill(BatchAssembly& assembly,
                            part.share);
     }
   }
-  batch.SetWeights(options_.importance_exponent);
+  batch.SetWeights(options_.importance.At(batch.total_steps));
 }
 
 }  // namespace replicant::replay

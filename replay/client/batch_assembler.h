@@ -11,6 +11,7 @@
 #include "core/base/mutex.h"
 #include "core/base/thread.h"
 #include "replay/client/batch.h"
+#include "replay/client/importance_weights.h"
 #include "replay/format/batch_codec.h"
 
 namespace replicant::replay {
@@ -49,7 +50,7 @@ class BatchAssembler {
     int64_t batch_size = 256;
     // 0 leaves frames compressed, for Batch::StacksOf().
     int64_t decode_threads = 1;
-    double importance_exponent = 0.0;
+    ImportanceSchedule importance = {};
     bool shares_memory = true;
     // Receives each complete batch.
     std::function<void(Batch)> on_ready;

@@ -26,12 +26,16 @@ BatchReaderOptions Checked(BatchReaderOptions options) {
   check("prefetch", options.prefetch, 1, 1024);
   check("decode_threads", options.decode_threads, 0, 256);
   check("wait", options.wait.count(), 1, kMaxWaitMs);
-  if (!(options.importance_exponent >= 0.0 &&
-        options.importance_exponent <= 1.0)) {
-    throw InvalidArgument(
-        fmt::format("BatchReader: importance_exponent {} is outside [0, 1]",
-                    options.importance_exponent));
+  const ImportanceSchedule& importance = options.importance;
+  for (const double exponent :
+       {importance.exponent,
+        importance.final_exponent.value_or(importance.exponent)}) {
+    if (!(exponent >= 0.0 && exponent <= 1.0)) {
+      throw InvalidArgument(fmt::format(
+          "BatchReader: importance exponent {} is outside [0, 1]", exponent));
+    }
   }
+  check("importance.steps", importance.steps, 1, kMaxSteps);
   return options;
 }
 
@@ -44,7 +48,7 @@ BatchReader::BatchReader(BatchReaderOptions options)
                   .shape = options_.shape,
                   .batch_size = options_.batch_size,
                   .decode_threads = options_.decode_threads,
-                  .importance_exponent = options_.importance_exponent,
+                  .importance = options_.importance,
                   .shares_memory = options_.shares_memory,
                   .on_ready = [this](Batch b) { PushReady(std::move(b)); },
                   .on_failure = [this] { Fail(); }}) {

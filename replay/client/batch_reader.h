@@ -23,6 +23,7 @@
 #include "replay/client/batch.h"
 #include "replay/client/batch_assembler.h"
 #include "replay/client/batch_source.h"
+#include "replay/client/importance_weights.h"
 #include "replay/format/batch_codec.h"
 #include "replay/format/protocol.h"
 
@@ -40,8 +41,7 @@ struct BatchReaderOptions {
   int64_t prefetch = 2;
   // 0 leaves frames compressed, for Batch::StacksOf().
   int64_t decode_threads = 1;
-  // Exponent of the importance weights, in [0, 1]; 0 makes all weights 1.
-  double importance_exponent = 0.0;
+  ImportanceSchedule importance = {};  // exponents in [0, 1]
   // After this time a service answers with the items that it has; the reader
   // requests the rest again.
   std::chrono::milliseconds wait = std::chrono::milliseconds(400);

@@ -1,8 +1,27 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <span>
 
 namespace replicant::replay {
+
+// The exponent of the importance weights over a run: it changes linearly from
+// `exponent` to `final_exponent` over the first `steps` steps of all writers,
+// and stays there.
+struct ImportanceSchedule {
+  double exponent = 0.0;                 // in [0, 1]; 0: all weights are 1
+  std::optional<double> final_exponent;  // none: `exponent` throughout
+  int64_t steps = 1;
+
+  // `total_steps` is Batch::total_steps.
+  double At(int64_t total_steps) const {
+    const double share = std::min(
+        1.0, static_cast<double>(total_steps) / static_cast<double>(steps));
+    return exponent + share * (final_exponent.value_or(exponent) - exponent);
+  }
+};
 
 // Writes the weights that correct for non-uniform sampling:
 //

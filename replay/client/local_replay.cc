@@ -107,8 +107,8 @@ bool LocalReplay::Next(Batch* batch) {
   }
   batch->Resize(options_.batch_size, stack);
   batch->Take(message, /*first_row=*/0, /*shard=*/0, /*share=*/1.0, decoder_);
-  batch->SetWeights(options_.importance_exponent);
   batch->total_steps = drawn_.total_steps;
+  batch->SetWeights(options_.importance.At(batch->total_steps));
   drawn_ = SampledBatch();
   return true;
 }

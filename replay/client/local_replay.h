@@ -9,6 +9,7 @@
 
 #include "core/base/clock.h"
 #include "replay/client/batch.h"
+#include "replay/client/importance_weights.h"
 #include "replay/client/step_sink.h"
 #include "replay/format/frame_codec.h"
 #include "replay/format/step_group.h"
@@ -21,8 +22,7 @@ struct LocalReplayOptions {
   int64_t group_steps = 8;
   FrameCodec codec = FrameCodec::kLz4;
   int64_t batch_size = 256;
-  // The exponent of the importance weights, in [0, 1]; 0: all are 1.
-  double importance_exponent = 0.0;
+  ImportanceSchedule importance = {};  // exponents in [0, 1]
 };
 
 // A replay in the process of its user, without threads and without a network:

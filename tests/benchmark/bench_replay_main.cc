@@ -280,6 +280,7 @@ Timing RunInsert(const Case& c, const Frames& frames, double seconds) {
   const Stopwatch watch(&service);
   const auto until = Clock::Real().Now() + FromSeconds(seconds);
   std::vector<std::unique_ptr<Thread>> threads;
+  threads.reserve(static_cast<size_t>(c.writers));
   for (int i = 0; i < c.writers; ++i) {
     threads.push_back(
         std::make_unique<Thread>("env", [&](const Thread::StopToken&) {
@@ -313,7 +314,7 @@ Timing RunSample(const Case& c, const Frames& frames, double seconds) {
   options.batch_size = kBatch;
   options.prefetch = 4;
   options.decode_threads = 2;
-  options.importance_exponent = 0.4;
+  options.importance.exponent = 0.4;
   options.shares_memory = c.is_shm;
   BatchReader reader(options);
   Batch batch;

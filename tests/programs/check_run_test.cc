@@ -68,7 +68,7 @@ TEST(RunConfigTest, TheLearnerSamplesTheOneTableByItsName) {
           .config;
   EXPECT_EQ(config.sampled_table().name, "main");
   EXPECT_EQ(config.discount(), 0.9);
-  EXPECT_EQ(config.learner.importance_exponent, 0.4);
+  EXPECT_EQ(config.learner.importance.exponent, 0.4);
 }
 
 // A service takes both; the clients of a run could use neither.

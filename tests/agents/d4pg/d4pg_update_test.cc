@@ -1,8 +1,10 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "agents/d4pg/losses.h"
 #include "agents/d4pg/update.h"
 #include "core/graph/gradients.h"
 #include "core/graph/ops/image.h"
@@ -15,6 +17,7 @@ namespace {
 using testing::GraphRunner;
 using testing::MessageOf;
 using testing::ToDoubles;
+using testing::Values;
 using V = std::vector<double>;
 
 constexpr int64_t kBatch = 6;
@@ -149,6 +152,34 @@ TEST(D4pgUpdateTest, LearnsAFixedBatchAndMovesTheTargets) {
   double mean = 0.0;
   for (const double p : priority) mean += p / kBatch;
   EXPECT_GT(mean, plan->output(0).Span<double>()[0]);
+}
+
+TEST(CriticLossTest, GivesPrioritiesByThreeRules) {
+  GraphRunner runner;
+  const auto input = [&](const std::string& name, const Shape& shape,
+                         const V& values) {
+    return runner.Input(name, Values(DType::kF64, shape, values));
+  };
+  // the value of uniform logits is 2, the targets are certain: 2, 2.25 and 4
+  const CriticLossInputs inputs{
+      .logits = input("logits", Shape({3, 3}), V(9, 0.0)),
+      .next_probabilities =
+          input("next", Shape({3, 3}), {1, 0, 0, 1, 0, 0, 1, 0, 0}),
+      .reward = input("reward", Shape({3}), {2.0, 2.25, 4.0}),
+      .discount = input("discount", Shape({3}), {1.0, 1.0, 1.0}),
+      .weight = input("weight", Shape({3}), {1.0, 0.5, 0.25})};
+  const auto priority = [&](Priority rule) {
+    return runner.Eval(
+        CriticLoss(inputs, {.v_min = 0.0, .v_max = 4.0, .num_atoms = 3}, rule)
+            .priority);
+  };
+  const auto near = [](double x) { return ::testing::DoubleNear(x, 1e-12); };
+  EXPECT_THAT(priority(Priority::kCrossEntropy),
+              ::testing::Each(near(std::log(3.0))));
+  EXPECT_THAT(priority(Priority::kAbsoluteTdError),
+              ::testing::ElementsAre(near(0.0), near(0.25), near(2.0)));
+  EXPECT_THAT(priority(Priority::kLap),
+              ::testing::ElementsAre(near(1.0), near(1.0), near(2.0)));
 }
 
 TEST(D4pgUpdateTest, PeriodicCopyWaitsForItsPeriod) {

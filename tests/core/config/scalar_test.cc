@@ -50,28 +50,28 @@ std::string Parse(const std::string& text, const ScalarType& type) {
   return parsed.value ? ToYaml(*parsed.value) : parsed.problem + parsed.hint;
 }
 
-const ScalarType any_integer = Integers(INT64_MIN, INT64_MAX);
-const ScalarType any_number = Numbers(-kInfinity, kInfinity);
+const ScalarType kAnyInteger = Integers(INT64_MIN, INT64_MAX);
+const ScalarType kAnyNumber = Numbers(-kInfinity, kInfinity);
 
 TEST(ScalarTest, ReadsIntegersThatAreExactlyWhole) {
-  EXPECT_EQ(Parse("1000000", any_integer), "1000000");
-  EXPECT_EQ(Parse("1e6", any_integer), "1000000");
-  EXPECT_EQ(Parse("+2.5E+3", any_integer), "2500");
-  EXPECT_EQ(Parse("1200e-2", any_integer), "12");
-  EXPECT_EQ(Parse("7.0", any_integer), "7");
-  EXPECT_EQ(Parse("-0", any_integer), "0");
-  EXPECT_EQ(Parse("0e999999999999", any_integer), "0");
-  EXPECT_EQ(Parse("-9223372036854775808", any_integer), "-9223372036854775808");
-  EXPECT_EQ(Parse("9223372036854775807", any_integer), "9223372036854775807");
+  EXPECT_EQ(Parse("1000000", kAnyInteger), "1000000");
+  EXPECT_EQ(Parse("1e6", kAnyInteger), "1000000");
+  EXPECT_EQ(Parse("+2.5E+3", kAnyInteger), "2500");
+  EXPECT_EQ(Parse("1200e-2", kAnyInteger), "12");
+  EXPECT_EQ(Parse("7.0", kAnyInteger), "7");
+  EXPECT_EQ(Parse("-0", kAnyInteger), "0");
+  EXPECT_EQ(Parse("0e999999999999", kAnyInteger), "0");
+  EXPECT_EQ(Parse("-9223372036854775808", kAnyInteger), "-9223372036854775808");
+  EXPECT_EQ(Parse("9223372036854775807", kAnyInteger), "9223372036854775807");
 }
 
 TEST(ScalarTest, RefusesIntegersThatAreNotWholeOrDoNotFit) {
-  EXPECT_EQ(Parse("1.5", any_integer), "cannot read '1.5' as a whole number");
-  EXPECT_EQ(Parse("1e-1", any_integer), "cannot read '1e-1' as a whole number");
+  EXPECT_EQ(Parse("1.5", kAnyInteger), "cannot read '1.5' as a whole number");
+  EXPECT_EQ(Parse("1e-1", kAnyInteger), "cannot read '1e-1' as a whole number");
   for (const char* text : {"9223372036854775808", "-9223372036854775809",
                            "1e19", "1e999999999999", "99999999999999999999"}) {
     EXPECT_EQ(
-        Parse(text, any_integer),
+        Parse(text, kAnyInteger),
         std::string(text) + " does not fit into 64 bits; want a whole number");
   }
   EXPECT_EQ(Parse("0", Integers(1, 64)), "0 is outside [1, 64]");
@@ -82,17 +82,17 @@ TEST(ScalarTest, RefusesIntegersThatAreNotWholeOrDoNotFit) {
 
 // What YAML 1.1 and YAML 1.2 read differently is never guessed.
 TEST(ScalarTest, RefusesTheTrapsOfYaml11WithAHint) {
-  EXPECT_EQ(Parse("010", any_integer),
+  EXPECT_EQ(Parse("010", kAnyInteger),
             "cannot read '010' as a whole number; hint: a leading 0 means "
             "octal to some readers, leave it out");
-  EXPECT_EQ(Parse("1_000", any_integer),
+  EXPECT_EQ(Parse("1_000", kAnyInteger),
             "cannot read '1_000' as a whole number; hint: write 1000");
-  EXPECT_EQ(Parse("0x10", any_integer),
+  EXPECT_EQ(Parse("0x10", kAnyInteger),
             "cannot read '0x10' as a whole number; hint: write it in decimal");
-  EXPECT_EQ(Parse("1:30", any_integer), "cannot read '1:30' as a whole number");
+  EXPECT_EQ(Parse("1:30", kAnyInteger), "cannot read '1:30' as a whole number");
   // units, which no key takes
   const auto with_unit = [&](const std::string& text) {
-    const std::string message = Parse(text, any_integer);
+    const std::string message = Parse(text, kAnyInteger);
     return message.substr(std::min(message.find("hint: "), message.size()));
   };
   EXPECT_EQ(with_unit("4GB"), "hint: write 4e9 (bytes)");
@@ -104,9 +104,9 @@ TEST(ScalarTest, RefusesTheTrapsOfYaml11WithAHint) {
   EXPECT_EQ(with_unit("200ms"), "hint: write 0.2 (seconds)");
   EXPECT_EQ(with_unit("3 apples"), "");
   EXPECT_EQ(with_unit("e3M"), "");
-  EXPECT_EQ(Parse("inf", any_number),
+  EXPECT_EQ(Parse("inf", kAnyNumber),
             "cannot read 'inf' as a number; hint: write .inf");
-  EXPECT_EQ(Parse("007.5", any_number),
+  EXPECT_EQ(Parse("007.5", kAnyNumber),
             "cannot read '007.5' as a number; hint: a leading 0 means octal "
             "to some readers, leave it out");
   EXPECT_EQ(Parse("yes", OfKind(Kind::kBool)),
@@ -118,24 +118,24 @@ TEST(ScalarTest, RefusesTheTrapsOfYaml11WithAHint) {
 }
 
 TEST(ScalarTest, ReadsNumbers) {
-  EXPECT_EQ(Parse("3", any_number), "3.0");
-  EXPECT_EQ(Parse("+.5", any_number), "0.5");
-  EXPECT_EQ(Parse("-1e-3", any_number), "-0.001");
-  EXPECT_EQ(Parse(".inf", any_number), ".inf");
-  EXPECT_EQ(Parse("-.inf", any_number), "-.inf");
+  EXPECT_EQ(Parse("3", kAnyNumber), "3.0");
+  EXPECT_EQ(Parse("+.5", kAnyNumber), "0.5");
+  EXPECT_EQ(Parse("-1e-3", kAnyNumber), "-0.001");
+  EXPECT_EQ(Parse(".inf", kAnyNumber), ".inf");
+  EXPECT_EQ(Parse("-.inf", kAnyNumber), "-.inf");
 }
 
 TEST(ScalarTest, RefusesNumbersThatNoDoubleHolds) {
   for (const char* text : {"1e999", "1e-999"}) {
-    EXPECT_EQ(Parse(text, any_number),
+    EXPECT_EQ(Parse(text, kAnyNumber),
               std::string(text) +
                   " is too large or too small for a double; want a number");
   }
   EXPECT_EQ(Parse(".inf", Numbers(0.0, 1.0)), ".inf is outside [0, 1]");
-  EXPECT_EQ(Parse(".nan", any_number), "cannot read '.nan' as a number");
+  EXPECT_EQ(Parse(".nan", kAnyNumber), "cannot read '.nan' as a number");
   EXPECT_EQ(Parse("0.2e", Numbers(0.0, 1.0)),
             "cannot read '0.2e' as a number in [0, 1]");
-  EXPECT_EQ(Parse("", any_number), "cannot read '' as a number");
+  EXPECT_EQ(Parse("", kAnyNumber), "cannot read '' as a number");
 }
 
 TEST(ScalarTest, NamesTheKindOfNodeThatIsWrong) {
@@ -147,12 +147,12 @@ TEST(ScalarTest, NamesTheKindOfNodeThatIsWrong) {
   EXPECT_EQ(ParseScalar(node, OfKind(Kind::kText)).hint,
             "; hint: write \"\" for empty text");
   node.kind = Node::Kind::kList;
-  EXPECT_EQ(ParseScalar(node, any_number).problem, "is a list; want a number");
+  EXPECT_EQ(ParseScalar(node, kAnyNumber).problem, "is a list; want a number");
   node.kind = Node::Kind::kMap;
   EXPECT_EQ(ParseScalar(node, OfKind(Kind::kBool)).problem,
             "is a map; want true or false");
   const ParsedScalar quoted =
-      ParseScalar(Text("5", /*is_quoted=*/true), any_number);
+      ParseScalar(Text("5", /*is_quoted=*/true), kAnyNumber);
   EXPECT_EQ(quoted.problem, "'5' is quoted and so is text; want a number");
   EXPECT_EQ(quoted.hint, "; hint: remove the quotes");
 }
@@ -168,9 +168,9 @@ TEST(ScalarTest, OffersTheNearestName) {
 
 // Catches a control sequence or a book in an error message.
 TEST(ScalarTest, PrintsHostileTextSafely) {
-  EXPECT_EQ(Parse("\x1b[31m", any_integer),
+  EXPECT_EQ(Parse("\x1b[31m", kAnyInteger),
             "cannot read '\\x1b[31m' as a whole number");
-  EXPECT_EQ(Parse(std::string(1000, 'x'), any_integer),
+  EXPECT_EQ(Parse(std::string(1000, 'x'), kAnyInteger),
             "cannot read '" + std::string(80, 'x') + "...' as a whole number");
 }
 
@@ -195,7 +195,7 @@ TEST(ScalarTest, WritesDoublesThatReadBackExactly) {
     const double value = std::bit_cast<double>(rng());
     if (!std::isfinite(value)) continue;
     const std::string text = ToYaml(Scalar(value));
-    const ParsedScalar parsed = ParseScalar(Text(text), any_number);
+    const ParsedScalar parsed = ParseScalar(Text(text), kAnyNumber);
     ASSERT_TRUE(parsed.value) << text << ": " << parsed.problem;
     ASSERT_EQ(std::bit_cast<uint64_t>(std::get<double>(*parsed.value)),
               std::bit_cast<uint64_t>(value))

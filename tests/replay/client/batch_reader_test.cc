@@ -135,7 +135,7 @@ TEST(BatchReaderTest, SharedMemoryAndMessagesGiveTheSameBatches) {
                                .shape = maker.shape,
                                .batch_size = 32,
                                .prefetch = 1,
-                               .importance_exponent = 0.5};
+                               .importance = {.exponent = 0.5}};
     BatchReader in_memory(options);
     options.endpoints = {twin.endpoint()};
     options.shares_memory = false;
@@ -280,7 +280,7 @@ TEST(BatchReaderTest, PrioritiesComeBackAndChangeTheDraws) {
                       .shape = maker.shape,
                       .batch_size = 16,
                       .prefetch = 1,
-                      .importance_exponent = 1.0});
+                      .importance = {.exponent = 1.0}});
   Batch batch;
   ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
   // 3 for step 2, 1 for the others
@@ -308,13 +308,52 @@ TEST(BatchReaderTest, PrioritiesComeBackAndChangeTheDraws) {
   EXPECT_EQ(reader.metrics().dropped_updates, 0);
 }
 
+// (P_min / P)^exponent, with the exponent of the steps that were inserted.
+TEST(BatchReaderTest, TheImportanceExponentFollowsTheInsertedSteps) {
+  const EpisodeMaker maker = MakePixels();
+  RunningService service(ConfigOf(maker));
+  Insert(service.shard(), maker, 1, 1, 4);
+  const std::vector<PriorityUpdate> priorities = {
+      {{0, 0}, 1.0f}, {{1, 0}, 2.0f}, {{2, 0}, 4.0f}, {{3, 0}, 5.0f}};
+  ASSERT_EQ(service.shard().UpdatePriorities(0, priorities), 4);
+  const ImportanceSchedule schedule{
+      .exponent = 0.2, .final_exponent = 1.0, .steps = 20};
+  const auto check_weights = [&](const Batch& batch) {
+    const double exponent = schedule.At(batch.total_steps);
+    const double least = *std::ranges::min_element(batch.probabilities);
+    for (size_t i = 0; i < batch.weights.size(); ++i) {
+      EXPECT_FLOAT_EQ(batch.weights[i],
+                      static_cast<float>(
+                          std::pow(least / batch.probabilities[i], exponent)));
+    }
+  };
+  BatchReader reader({.endpoints = {service.endpoint()},
+                      .shape = maker.shape,
+                      .batch_size = 64,
+                      .prefetch = 1,
+                      .importance = schedule});
+  Batch batch;
+  ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  EXPECT_EQ(batch.total_steps, 4);
+  check_weights(batch);
+  // the heaviest item has a priority of 5, the lightest of 1
+  EXPECT_FLOAT_EQ(*std::ranges::min_element(batch.weights),
+                  static_cast<float>(std::pow(0.2, 0.2 + 0.8 * 4 / 20)));
+  Insert(service.shard(), maker, 1, 2, 20);
+  while (batch.total_steps < 24) {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+    check_weights(batch);
+  }
+  EXPECT_EQ(schedule.At(batch.total_steps), 1.0);
+}
+
 // Three services that hold 10, 20 and 70 of 100 items give each item the
 // probability that one service with all of them gives it, and draw it as often.
 TEST(BatchReaderTest, ThreeShardsDrawAndWeighLikeOne) {
   const EpisodeMaker maker = MakePixels();
   std::vector<std::unique_ptr<RunningService>> services;
   BatchReaderOptions options{
-      .shape = maker.shape, .batch_size = 64, .importance_exponent = 0.5};
+      .shape = maker.shape, .batch_size = 64, .importance = {.exponent = 0.5}};
   double total = 0.0;
   std::map<uint64_t, std::map<int64_t, double>> priority;
   for (const int64_t count : {10, 20, 70}) {
@@ -449,6 +488,11 @@ TEST(BatchReaderTest, SaysWhatItCannotHave) {
   EXPECT_EQ(replicant::testing::MessageOf<InvalidArgument>(
                 [&] { BatchReader reader(BatchReaderOptions{}); }),
             "BatchReader: number of endpoints 0 is outside [1, 1024]");
+  EXPECT_EQ(replicant::testing::MessageOf<InvalidArgument>([] {
+              BatchReader reader({.endpoints = {"ipc://none"},
+                                  .importance = {.final_exponent = 1.5}});
+            }),
+            "BatchReader: importance exponent 1.5 is outside [0, 1]");
   RunningService service(ConfigOf(maker));
   BatchReader reader({.endpoints = {service.endpoint()},
                       .shape = maker.shape,

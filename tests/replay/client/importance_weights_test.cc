@@ -53,6 +53,18 @@ TEST(ImportanceWeightsTest, UndoTheUnevenSampling) {
   EXPECT_NEAR(sum / sum_of_weights, 4.0, 1e-3);
 }
 
+TEST(ImportanceScheduleTest, IsLinearAndThenConstant) {
+  const ImportanceSchedule constant{.exponent = 0.4};
+  EXPECT_EQ(constant.At(0), 0.4);
+  EXPECT_EQ(constant.At(1'000'000), 0.4);
+  const ImportanceSchedule rising{
+      .exponent = 0.5, .final_exponent = 1.0, .steps = 100};
+  EXPECT_EQ(rising.At(0), 0.5);
+  EXPECT_EQ(rising.At(50), 0.75);
+  EXPECT_EQ(rising.At(100), 1.0);
+  EXPECT_EQ(rising.At(101), 1.0);
+}
+
 TEST(ImportanceWeightsTest, RefuseWhatIsNotAProbability) {
   std::vector<float> weights(1);
   EXPECT_EQ(MessageOf<InvalidArgument>(

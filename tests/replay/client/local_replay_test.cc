@@ -144,7 +144,7 @@ TEST(LocalReplayTest, PrioritiesDecideWhatIsDrawn) {
   options.shard.tables[0].sampler = SelectorKind::kPrioritized;
   options.shard.tables[0].priority_exponent = 1.0;
   options.shard.tables[0].rate_limiter.error_buffer = 1e6;
-  options.importance_exponent = 1.0;
+  options.importance.exponent = 1.0;
   LocalReplay replay(options);
   LocalReplay::Writer writer(&replay, 1);
   writer.BeginEpisode();

@@ -1,0 +1,98 @@
+"""scripts/bench/learning_curves.py reads curves at marks and over seeds."""
+
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "scripts" / "bench"))
+import learning_curves  # noqa: E402
+
+PUBLISHED = """# of others
+task,seed,frames,minutes,updates,return
+walker-walk,MR.Q,100000,,,568
+walker-walk,MR.Q,500000,,,953
+hopper-hop,MR.Q,100000,,,1
+"""
+
+
+def write_runs(folder, returns):
+    """Evaluations every 20,000 frames and minute, returns by TASK-SEED."""
+    for run, values in returns.items():
+        (folder / run).mkdir(parents=True)
+        (folder / run / "evaluations.jsonl").write_text("".join(
+            json.dumps({"seconds": 60 * i, "step": 100 * i, "frames": 20000 * i,
+                        "return": value}) + "\n"
+            for i, value in enumerate(values, start=1)))
+
+
+class LearningCurvesTest(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def read(self, returns, axis="frames"):
+        write_runs(self.folder / "arm", returns)
+        ours, others = self.folder / "arm.csv", self.folder / "published.csv"
+        learning_curves.write_csv(ours, self.folder / "arm", ["a command"])
+        others.write_text(PUBLISHED)
+        return learning_curves.read_csv([ours, others], axis)
+
+    def test_a_table_compares_the_tasks_that_were_trained(self):
+        studies = self.read({"walker-walk-1": [0, 100, 200, 300, 400],
+                             "walker-walk-2": [0, 200, 400, 600, 800]})
+        lines = learning_curves.table(studies).splitlines()
+        self.assertEqual(lines[0].split(), ["100,000", "frames", "arm", "MR.Q"])
+        self.assertEqual(lines[1].split(),
+                         ["walker-walk", "600", "(400-800;", "2)", "568"])
+        # no run has come to 200,000 frames, and none has trained the hopper
+        self.assertEqual(len(lines), 3)
+
+    def test_minutes_are_an_axis_too(self):
+        studies = self.read({"walker-walk-1": [0, 100, 200, 300, 400]}, "minutes")
+        self.assertEqual(list(studies), ["arm"])
+        table = learning_curves.table(studies, "minutes")
+        self.assertIn("2 minutes", table)
+        self.assertIn("100", table)
+
+    def test_a_curve_is_read_between_its_points_and_not_beyond(self):
+        curve = [(10, 100), (20, 200)]
+        self.assertEqual(learning_curves.at(curve, 15), 150)
+        self.assertEqual(learning_curves.at(curve, 20), 200)
+        self.assertEqual(learning_curves.at(curve, 20.1), 200)
+        self.assertIsNone(learning_curves.at(curve, 21))
+        self.assertEqual(learning_curves.values_at({"mean": curve}, 15), [])
+
+    def test_the_first_evaluation_over_a_score_is_named(self):
+        self.read({"walker-walk-1": [0, 100, 200], "walker-walk-2": [50, 20, 30]})
+        self.assertEqual(
+            learning_curves.first_over([self.folder / "arm.csv"], 100).splitlines(),
+            ["arm walker-walk seed 1: 100 after 40,000 frames, 2.0 minutes",
+             "arm walker-walk seed 2: 100 after never; best 50"])
+
+    def test_interquartile_means_leave_out_a_quarter_at_each_end(self):
+        mean = learning_curves.interquartile_mean
+        self.assertEqual(mean([100, 2, 3, -100]), 2.5)
+        self.assertEqual(mean([7]), 7)
+        self.assertAlmostEqual(mean([0, 1, 8]), (0.25 * 0 + 1 + 0.25 * 8) / 1.5)
+        low, high = learning_curves.interval([1, 2, 3, 4, 5, 6, 7, 8])
+        self.assertLess(low, 4.5)
+        self.assertGreater(high, 4.5)
+        self.assertEqual(learning_curves.interval([3]), (3, 3))
+
+    def test_a_configuration_is_read_with_its_bases_and_compared(self):
+        (self.folder / "base.yaml").write_text("# said\nb: 1\n")
+        run = self.folder / "run.yaml"
+        run.write_text("base: base.yaml\n\na: 2  # why\n")
+        kept = {"config": learning_curves.read_config(run), "set": []}
+        self.assertEqual(kept["config"], ["base: base.yaml", "a: 2  # why", "b: 1"])
+        given = dict(kept, set=["a=3"])
+        self.assertIn('+  "a=3"', learning_curves.difference(kept, given))
+        self.assertEqual(learning_curves.difference(kept, kept), "")
+
+
+if __name__ == "__main__":
+    unittest.main()
