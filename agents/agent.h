@@ -35,7 +35,8 @@ struct LearningSpec {
 
 // One update of everything that a learner trains.
 struct AgentUpdate {
-  // Scalars for the curves, each a mean over the replica's rows: "critic_loss".
+  // Scalars of the replica's rows for the curves, which show their means over
+  // the replicas: "critic_loss".
   std::vector<std::pair<std::string, graph::Output>> losses;
   // [B] each; the curves show their means.
   std::vector<std::pair<std::string, graph::Output>> values;

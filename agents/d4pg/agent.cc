@@ -28,12 +28,18 @@ class D4pgAgent : public Agent {
                           const nn::ReplicaHooks& hooks) const override {
     const Update update = d4pg::BuildUpdate(graph, config_, SpecOf(spec),
                                             SupportOf(spec), batch, hooks);
-    return {.losses = {{"critic_loss", update.critic_loss},
-                       {"policy_loss", update.policy_loss}},
-            .values = {{"value", update.value}},
-            .priority = update.priority,
-            .updates = update.updates,
-            .scalars = update.scalars};
+    AgentUpdate result{.losses = {{"critic_loss", update.critic_loss},
+                                  {"policy_loss", update.policy_loss}},
+                       .values = {{"value", update.value}},
+                       .priority = update.priority,
+                       .updates = update.updates,
+                       .scalars = update.scalars};
+    const auto append = [](const auto& from, auto* to) {
+      to->insert(to->end(), from.begin(), from.end());
+    };
+    append(update.diagnostics, &result.losses);
+    append(update.row_diagnostics, &result.values);
+    return result;
   }
 
   std::vector<Output> BuildStart(Graph& graph,

@@ -21,12 +21,16 @@ CriticLossResult CriticLoss(const CriticLossInputs& inputs,
   CriticLossResult result;
   result.loss = graph::ReduceMean(graph::Mul(cross_entropy, inputs.weight));
   result.value = ExpectedValue(graph::Softmax(inputs.logits), support);
+  result.td_error = graph::StopGradient(
+      graph::Sub(ExpectedValue(target, support), result.value));
+  // 0 log 0 = 0
+  const Output log = graph::Log(graph::Clip(target, 1e-30, 1.0));
+  result.target_entropy =
+      graph::Neg(graph::ReduceSum(graph::Mul(target, log), {.axes = {1}}));
   if (priority == Priority::kCrossEntropy) {
     result.priority = graph::StopGradient(cross_entropy);
   } else {
-    const Output error =
-        graph::Sub(ExpectedValue(target, support), result.value);
-    result.priority = graph::StopGradient(graph::Abs(error));
+    result.priority = graph::Abs(result.td_error);
     if (priority == Priority::kLap) {
       // LAP (arXiv:2007.06049), section 4
       result.priority =

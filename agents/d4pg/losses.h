@@ -22,8 +22,11 @@ struct CriticLossResult {
   Output loss;
   // new priorities by the rule `priority`, [B]; no gradient flows through them
   Output priority;
-  // expected return of the sampled actions, [B]
+  // For the curves, [B] each: the expected return of the sampled actions, that
+  // of the target minus it, and the entropy of the target, in nats.
   Output value;
+  Output td_error;
+  Output target_entropy;
 };
 CriticLossResult CriticLoss(const CriticLossInputs& inputs,
                             const Support& support, Priority priority,

@@ -183,10 +183,11 @@ Head::Head(Graph& graph, const NetworkConfig& config, const Options& options)
   }
 }
 
-Output Head::operator()(Output x) const {
+Output Head::operator()(Output x, std::vector<Output>* hidden) const {
   x = first_(x);
   for (size_t i = 0; i + 1 < layers_.size(); ++i) {
     x = Activate(layers_[i](x), activation_);
+    if (hidden != nullptr) hidden->push_back(x);
   }
   return layers_.back()(x);
 }
@@ -225,8 +226,10 @@ PolicyNetwork::Result PolicyNetwork::operator()(Output features,
                                                 CallSite site) const {
   const Graph::SiteScope scope(features, site);
   const Output x = trunk_ ? (*trunk_)(features) : features;
-  const Output pre_tanh = (*head_)(x);
-  return {.action = graph::Tanh(pre_tanh), .pre_tanh = pre_tanh};
+  Result result;
+  result.pre_tanh = (*head_)(x, &result.hidden);
+  result.action = graph::Tanh(result.pre_tanh);
+  return result;
 }
 
 CriticNetwork::CriticNetwork(Graph& graph, const NetworkConfig& config,
@@ -253,11 +256,14 @@ CriticNetwork::CriticNetwork(Graph& graph, const NetworkConfig& config,
   head_->AppendVariables(&variables_);
 }
 
-Output CriticNetwork::operator()(Output features, Output action,
-                                 CallSite site) const {
+CriticNetwork::Result CriticNetwork::operator()(Output features, Output action,
+                                                CallSite site) const {
   const Graph::SiteScope scope(features, site);
   const Output x = trunk_ ? (*trunk_)(features) : features;
-  return (*head_)(graph::Concat({x, action}, /*axis=*/1));
+  Result result;
+  result.logits =
+      (*head_)(graph::Concat({x, action}, /*axis=*/1), &result.hidden);
+  return result;
 }
 
 }  // namespace replicant::agents::d4pg

@@ -94,7 +94,9 @@ class Head {
   };
   Head(Graph& graph, const NetworkConfig& config, const Options& options);
 
-  Output operator()(Output x) const;
+  // Appends the outputs of the activations, [B, N] each, to `hidden` unless it
+  // is null.
+  Output operator()(Output x, std::vector<Output>* hidden = nullptr) const;
   void AppendVariables(std::vector<VariableId>* variables) const;
 
  private:
@@ -114,6 +116,8 @@ class PolicyNetwork {
   struct Result {
     Output action;    // tanh(pre_tanh), [B, A]
     Output pre_tanh;  // [B, A]
+    // of the head's activations, [B, N] each
+    std::vector<Output> hidden;
   };
   Result operator()(Output features, CallSite site = CallSite::Here()) const;
   const std::vector<VariableId>& variables() const { return variables_; }
@@ -131,8 +135,13 @@ class CriticNetwork {
                 const AgentSpec& spec, int64_t feature_size, int64_t num_atoms,
                 CallSite site = CallSite::Here());
 
-  // features [B, F], action [B, A] -> [B, K]
-  Output operator()(Output features, Output action,
+  struct Result {
+    Output logits;  // [B, K]
+    // of the head's activations, [B, N] each
+    std::vector<Output> hidden;
+  };
+  // features [B, F], action [B, A]
+  Result operator()(Output features, Output action,
                     CallSite site = CallSite::Here()) const;
   const std::vector<VariableId>& variables() const { return variables_; }
 

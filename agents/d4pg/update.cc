@@ -10,6 +10,7 @@
 #include "core/graph/ops/random.h"
 #include "core/graph/ops/reduce.h"
 #include "core/graph/ops/shape_ops.h"
+#include "core/nn/diagnostics.h"
 #include "core/nn/optimizers.h"
 
 namespace replicant::agents::d4pg {
@@ -99,8 +100,17 @@ Output NormalizedWeight(const TransitionBatch& batch,
   return graph::Div(batch.importance_weight, largest);
 }
 
+// Share of a row's actions whose size is above 0.99. [B, A] -> [B]
+Output Saturation(Graph& graph, Output action) {
+  const Output size = graph::Abs(graph::StopGradient(action));
+  const Output is_large =
+      graph::Greater(size, graph.Scalar(0.99, action.dtype()));
+  return graph::ReduceMean(graph::Cast(is_large, action.dtype()),
+                           {.axes = {1}});
+}
+
 // Adds both losses and their gradients by the parameters that they train.
-void AddLosses(const D4pgConfig& config, const Support& support,
+void AddLosses(Graph& graph, const D4pgConfig& config, const Support& support,
                const TransitionBatch& batch, const AllNetworks& networks,
                const nn::ReplicaHooks& hooks, Update* update) {
   const Output features = networks.encoder(batch.observation);
@@ -110,9 +120,10 @@ void AddLosses(const D4pgConfig& config, const Support& support,
           : graph::StopGradient(networks.encoder(batch.next_observation));
   const Output next_action = (*networks.target_policy)(next_features).action;
   const Output next_logits =
-      (*networks.target_critic)(next_features, next_action);
+      (*networks.target_critic)(next_features, next_action).logits;
+  const CriticNetwork::Result judged = networks.critic(features, batch.action);
   const CriticLossResult critic =
-      CriticLoss({.logits = networks.critic(features, batch.action),
+      CriticLoss({.logits = judged.logits,
                   .next_probabilities = graph::Softmax(next_logits),
                   .reward = batch.reward,
                   .discount = batch.discount,
@@ -122,13 +133,24 @@ void AddLosses(const D4pgConfig& config, const Support& support,
   const Output stopped = graph::StopGradient(features);
   const PolicyNetwork::Result chosen = networks.policy(stopped);
   const Output value = ExpectedValue(
-      graph::Softmax(networks.critic(stopped, chosen.action)), support);
+      graph::Softmax(networks.critic(stopped, chosen.action).logits), support);
   const PolicyLossResult policy = PolicyLoss(chosen, value, config);
 
   update->critic_loss = critic.loss;
   update->policy_loss = policy.loss;
   update->priority = critic.priority;
   update->value = critic.value;
+  update->row_diagnostics = {
+      {"td_error", critic.td_error},
+      {"target_entropy", critic.target_entropy},
+      {"policy_saturation", Saturation(graph, chosen.action)}};
+  // a head of one hidden layer has no activation
+  for (const auto& [name, hidden] :
+       {std::pair{"critic_dormant_share", judged.hidden},
+        std::pair{"policy_dormant_share", chosen.hidden}}) {
+    const Output share = nn::DormantShare(hidden);
+    if (share.is_valid()) update->diagnostics.emplace_back(name, share);
+  }
   update->critic = nn::GradientsOf(
       critic.loss, AllNetworks::Joined({networks.encoder.variables(),
                                         networks.critic.variables()}));
@@ -223,7 +245,7 @@ Update BuildUpdate(Graph& graph, const D4pgConfig& config,
     shifted.next_observation =
         graph::RandomShift(batch.next_observation, update.next_shift);
   }
-  AddLosses(config, support, shifted, networks, hooks, &update);
+  AddLosses(graph, config, support, shifted, networks, hooks, &update);
   ReduceGradients(hooks, &update);
 
   AddAdam(graph, "critic", config.critic_optimizer, update.critic, step.value,

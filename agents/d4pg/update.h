@@ -24,6 +24,13 @@ struct Update {
   Output policy_loss;  // []
   Output priority;     // [B]: new priorities of the sampled items
   Output value;        // [B]: expected return of the sampled actions
+  // For the curves. Of rows, [B] each: "td_error" and "target_entropy"
+  // (CriticLossResult), and "policy_saturation", the share of actions that the
+  // policy chooses beyond 0.99 of their range.
+  std::vector<std::pair<std::string, Output>> row_diagnostics;
+  // Of this replica's rows, [] each: "critic_dormant_share" and
+  // "policy_dormant_share" (nn::DormantShare()) of the heads' hidden units.
+  std::vector<std::pair<std::string, Output>> diagnostics;
   // i32 [B, 2]: rows and columns by which the frames are shifted; invalid
   // without random_shift
   Output shift;

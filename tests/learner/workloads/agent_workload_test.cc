@@ -242,10 +242,18 @@ TEST(AgentWorkloadTest, GivesRatesNormsAndAges) {
   }
   ASSERT_EQ(aged.Step({}), NextResult::kOk);
   EXPECT_EQ(ScalarOf(aged, "sample_age"), 7.5);
-  ASSERT_EQ(workload.Histograms().size(), 2U);
-  EXPECT_EQ(workload.Histograms()[0].first, "priority");
-  EXPECT_EQ(workload.Histograms()[1].second.size(),
-            static_cast<size_t>(kBatch));
+  std::vector<std::string> names;
+  for (const auto& [name, values] : workload.Histograms()) {
+    names.push_back(name);
+    EXPECT_EQ(values.size(), static_cast<size_t>(kBatch)) << name;
+  }
+  EXPECT_THAT(names,
+              ::testing::ElementsAre("priority", "value", "td_error",
+                                     "target_entropy", "policy_saturation"));
+  // untrained actions are near 0
+  EXPECT_EQ(ScalarOf(workload, "policy_saturation"), 0.0);
+  EXPECT_GT(ScalarOf(workload, "target_entropy"), 0.0);
+  EXPECT_NE(ScalarOf(workload, "td_error"), 0.0);
 }
 
 TEST(AgentWorkloadTest, RefusesNumbersThatNoStepCanUse) {
