@@ -1,13 +1,13 @@
-"""Measures a peer's replay for scripts/bench/replay.
+"""Measures a replay from Python for scripts/bench/replay.
 
-    replay_peers.py (reverb | cpprb) CASE [FRAMES]
+    replay_peers.py (replicant | reverb | cpprb) CASE [FRAMES]
 
 CASE is one of insert-state, sample-state, update, insert-pixels and
 sample-pixels. It fills the tables of the case, prints "ready", and for every line
 "SECONDS" on stdin measures once and prints a JSON line: items per second.
 
-Reverb runs as for a user: a server process, its clients in this one. If it has
-several ways to do a task, each is measured and the best counts.
+Replicant and Reverb run as for a user: a server process, its clients in this
+one. If Reverb has several ways to do a task, each is measured and the best counts.
 FRAMES is the file of scripts/bench/record_frames.py, 84 x 84 x 3 bytes a frame.
 """
 
@@ -188,6 +188,65 @@ class Reverb:
         self.server.wait()
 
 
+# --- this project's package ---
+
+class Replicant:
+    EPISODE = 1000  # steps
+
+    def __init__(self, frames):
+        from replicant import replay
+        self.replay = replay
+        self.frames = frames
+
+    def start(self, has_frames):
+        step = (dict(observation=None, frame=((84, 84, 3), "uint8")) if has_frames else
+                dict(observation=((OBSERVATION,), "float32")))
+        table = {"n_step": N_STEP, "discount": 0.99, "priority_exponent": 0.6,
+                 "stack": STACK if has_frames else 1,
+                 "max_size": 20_000 if has_frames else 1_000_000}
+        self.service = self.replay.Replay.start(
+            self.replay.Signature(action=((ACTION,), "float32"), **step),
+            tables={"default": table}, process="child")
+        self.writer = self.service.writer()
+
+    def insert(self, count):
+        writer, frames = self.writer, self.frames
+        frame = (lambda i: frames[i % len(frames)]) if frames is not None else lambda i: None
+        observation = ((lambda row: None) if frames is not None else
+                       lambda row: OBSERVATIONS[row])
+        for i in range(count):
+            if i % self.EPISODE == 0:
+                writer.begin()
+            row = i % ROWS
+            writer.append(observation(row), ACTIONS[row], 1.0, 1.0, frame=frame(i))
+            if (i + 1) % self.EPISODE == 0 or i + 1 == count:
+                writer.end(observation(row), frame=frame(i))
+        writer.flush()
+        return count
+
+    def measures(self, case):
+        has_frames = "pixels" in case
+        if not has_frames:
+            self.frames = None
+        self.start(has_frames)
+        if case.startswith("insert"):
+            return [lambda s: rate(lambda: self.insert(1000 if has_frames else 4000), s)]
+        self.insert(PIXEL_ITEMS if has_frames else STATE_ITEMS)
+        reader = self.service.reader(batch_size=BATCH)
+        if case == "update":
+            batch = reader.sample()
+            priorities = rng.rand(BATCH).astype(np.float32)
+
+            def update():
+                reader.update_priorities(batch, priorities)
+                return BATCH
+            return [lambda s: rate(update, s)]
+        return [lambda s: rate(lambda: len(reader.sample()), s)]
+
+    def close(self):
+        self.service.close()
+
+
 # --- cpprb: in process, without a service ---
 
 class Cpprb:
@@ -242,7 +301,8 @@ def main():
     frames = None
     if len(sys.argv) > 3:
         frames = np.fromfile(sys.argv[3], np.uint8).reshape(-1, 84, 84, 3)
-    peer = {"reverb": Reverb, "cpprb": Cpprb}[sys.argv[1]](frames)
+    peers = {"replicant": Replicant, "reverb": Reverb, "cpprb": Cpprb}
+    peer = peers[sys.argv[1]](frames)
     try:
         measures = peer.measures(sys.argv[2])
         # the best way is chosen once, then repeated
