@@ -2,6 +2,8 @@
 
 replicant.envs    the Control Suite and your own tasks, as Gymnasium and dm_env environments
 replicant.replay  a replay service, its writers and readers
+replicant.Policy  a trained policy
+replicant.train   starts a training; replicant.Run is one
 replicant.errors  the exceptions
 
 Each part is loaded when it is first used.
@@ -13,10 +15,14 @@ from importlib.metadata import version as _version
 __version__ = _version("replicant")
 
 _MODULES = ("envs", "errors", "replay")
-__all__ = sorted(_MODULES)
+_NAMES = {"Policy": "replicant._policy_of_run", "Run": "replicant._train", "train": "replicant._train"}
+__all__ = sorted((*_MODULES, *_NAMES))
 
 
 def __getattr__(name):
     if name in _MODULES:
         return importlib.import_module(f"replicant.{name}")
+    if name in _NAMES:
+        found = globals()[name] = getattr(importlib.import_module(_NAMES[name]), name)
+        return found
     raise AttributeError(f"module 'replicant' has no attribute '{name}'")

@@ -174,7 +174,28 @@ class Batch:
         return len(self.reward)
 
 
-class Writer:
+class _Client:
+    """What writers and readers have in common: a C++ client `_core`."""
+
+    _core: Any
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Counts since the client was made."""
+        return self._core.metrics
+
+    def close(self) -> None:
+        """Ends the connection; a writer drops what is not sent, and the open episode."""
+        self._core.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Writer(_Client):
     """Streams the steps of one environment. Steps are sent in groups, in the background.
 
     endpoint      the service's
@@ -222,22 +243,8 @@ class Writer:
         """Waits until the service has all full groups; False if it has not in time."""
         return self._core.flush(timeout)
 
-    @property
-    def metrics(self) -> dict[str, Any]:
-        return self._core.metrics
 
-    def close(self) -> None:
-        """Drops what is not sent, and the open episode."""
-        self._core.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-
-class Reader:
+class Reader(_Client):
     """Draws batches ahead of time.
 
     endpoints            one service, or several that are drawn from by their mass
@@ -289,19 +296,6 @@ class Reader:
     def checkpoint(self, id: int, timeout: float | None = None) -> bool:
         """Has every service save checkpoint `id` > 0; False if it is not saved in time."""
         return self._core.checkpoint(id, timeout)
-
-    @property
-    def metrics(self) -> dict[str, Any]:
-        return self._core.metrics
-
-    def close(self) -> None:
-        self._core.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
 
 class _Child:

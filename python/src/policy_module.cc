@@ -1,0 +1,195 @@
+// replicant._policy: what replicant.Policy is built from.
+#include <fmt/format.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "actors/policy_runner.h"
+#include "agents/d4pg/agent.h"
+#include "agents/task_spec.h"
+#include "core/base/error.h"
+#include "core/config/document.h"
+#include "core/config/reader.h"
+#include "core/runtime/checkpoint.h"
+#include "env/tasks/suite.h"
+#include "python/src/module.h"
+
+namespace replicant::python {
+namespace nb = nanobind;
+using nb::literals::operator""_a;
+namespace {
+
+using Bytes = nb::ndarray<const uint8_t, nb::c_contig, nb::device::cpu>;
+using Floats = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
+
+// The sections of a run's config.yaml that a policy needs. The run itself has
+// checked the others.
+struct PolicyConfig {
+  env::TaskConfig task;
+  agents::d4pg::D4pgConfig agent;
+  std::string workload = "d4pg";
+
+  static PolicyConfig FromFile(const std::string& file,
+                               const std::string& suite_folder) {
+    config::Reader reader(config::Document::FromFile(file));
+    PolicyConfig c;
+    reader.Section("task", &c.task, "the environment");
+    reader.Section("agent", &c.agent, "the agent");
+    config::Reader learner = reader.Section("learner", "the learner");
+    learner.Field("workload", &c.workload, "what is trained");
+    if (c.workload != "d4pg") {
+      throw ConfigError(fmt::format(
+          "{}: learner.workload is '{}'; only a run of 'd4pg' has a "
+          "policy that Python can load",
+          file, c.workload));
+    }
+    if (c.task.suite_folder.empty()) c.task.suite_folder = suite_folder;
+    return c;
+  }
+};
+
+// A trained policy for batches of any size; a size that is new compiles a plan.
+//
+// Thread-safety: one thread at a time.
+class Policy {
+ public:
+  Policy(const std::string& config_file, const std::string& checkpoint,
+         const std::string& suite_folder, int threads)
+      : config_(PolicyConfig::FromFile(config_file, suite_folder)),
+        checkpoint_(checkpoint),
+        threads_(threads),
+        agent_(agents::d4pg::MakeAgent(config_.agent)),
+        task_(TaskOf(config_.task)) {
+    RunnerFor(1);
+  }
+  Policy(const Policy&) = delete;
+  Policy& operator=(const Policy&) = delete;
+
+  // `observations` are the elements of a batch of the task's type; returns
+  // actions in the task's range, f64 [rows, A].
+  template <typename T>
+  nb::object Act(
+      const nb::ndarray<const T, nb::c_contig, nb::device::cpu>& observations,
+      int64_t rows, double noise_scale) {
+    if (getpid() != process_) {
+      throw Error(fmt::format(
+          "this policy was loaded in process {}, this is its fork {}; hint: "
+          "load it in the child",
+          process_, getpid()));
+    }
+    const nb::object actions = nb::module_::import_("numpy").attr("empty")(
+        nb::make_tuple(rows, task_.action_size()), "float64");
+    const auto out = nb::cast<nb::ndarray<double, nb::c_contig>>(actions);
+    nb::gil_scoped_release release;
+    actors::PolicyRunner& runner = RunnerFor(rows);
+    const std::span<T> in = runner.observations().Span<T>();
+    if (in.size() != observations.size()) {
+      throw InvalidArgument(fmt::format(
+          "policy: an observation of {} elements, want {} {}",
+          observations.size() / static_cast<size_t>(rows),
+          in.size() / static_cast<size_t>(rows), task_.observation.ToString()));
+    }
+    std::copy_n(observations.data(), observations.size(), in.begin());
+    std::fill(runner.noise_scales().begin(), runner.noise_scales().end(),
+              static_cast<float>(noise_scale));
+    const TensorView chosen = runner.Act(num_calls_++);
+    const auto size = static_cast<size_t>(task_.action_size());
+    const std::span<const float> all = chosen.Span<float>();
+    for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
+      task_.ToTaskRange(all.subspan(row * size, size),
+                        {out.data() + row * size, size});
+    }
+    return actions;
+  }
+
+  int64_t step() const { return info_.step; }
+  const agents::TaskSpec& task() const { return task_; }
+  const PolicyConfig& config() const { return config_; }
+
+ private:
+  static agents::TaskSpec TaskOf(const env::TaskConfig& config) {
+    const env::TaskRegistry registry(env::SuiteTasks());
+    return agents::MakeTaskSpec(
+        config, *env::MakeConfiguredEnvironment(registry, config, /*seed=*/0,
+                                                /*index=*/0));
+  }
+
+  actors::PolicyRunner& RunnerFor(int64_t rows) {
+    std::unique_ptr<actors::PolicyRunner>& runner = runners_[rows];
+    if (runner == nullptr) {
+      auto made = std::make_unique<actors::PolicyRunner>(
+          *agent_, task_,
+          actors::PolicyRunnerOptions{.threads = threads_,
+                                      .num_environments = rows});
+      info_ = runtime::LoadPartOfCheckpoint(checkpoint_, made->variables());
+      runner = std::move(made);
+    }
+    return *runner;
+  }
+
+  const pid_t process_ = getpid();
+  const PolicyConfig config_;
+  const std::filesystem::path checkpoint_;
+  const int threads_;
+  const std::shared_ptr<const agents::Agent> agent_;
+  const agents::TaskSpec task_;
+  // by number of rows
+  std::map<int64_t, std::unique_ptr<actors::PolicyRunner>> runners_;
+  runtime::CheckpointInfo info_;
+  int64_t num_calls_ = 0;
+};
+
+// The keywords of replicant.envs.make_vec() for the policy's environment.
+nb::dict EnvironmentOf(const PolicyConfig& config) {
+  nb::dict options;
+  options["task"] = config.task.name;
+  if (!config.task.mjcf.empty()) options["mjcf"] = config.task.mjcf;
+  options["action_repeat"] = config.task.action_repeat;
+  if (config.task.has_pixels) {
+    const env::CameraOptions& camera = config.task.pixels.camera;
+    options["pixels"] = nb::make_tuple(camera.height, camera.width);
+    options["camera"] = camera.camera;
+    options["renderer"] = std::string(env::ToString(camera.renderer.kind));
+    options["frame_stack"] = config.task.pixels.frame_stack;
+  }
+  return options;
+}
+
+}  // namespace
+}  // namespace replicant::python
+
+NB_MODULE(_policy, module) {
+  using namespace replicant::python;
+  SetUpModule();
+  nb::class_<Policy>(module, "Policy")
+      .def(nb::init<const std::string&, const std::string&, const std::string&,
+                    int>(),
+           "config_file"_a, "checkpoint"_a, "suite_folder"_a, "threads"_a,
+           nb::call_guard<nb::gil_scoped_release>())
+      .def("act_pixels", &Policy::Act<uint8_t>, "observations"_a, "rows"_a,
+           "noise_scale"_a)
+      .def("act_state", &Policy::Act<float>, "observations"_a, "rows"_a,
+           "noise_scale"_a)
+      .def_prop_ro("step", &Policy::step)
+      .def_prop_ro("has_pixels",
+                   [](const Policy& p) { return p.task().has_pixels; })
+      .def_prop_ro("observation_shape",
+                   [](const Policy& p) {
+                     nb::list shape;
+                     for (const int64_t side : p.task().observation.dims()) {
+                       shape.append(side);
+                     }
+                     return nb::tuple(shape);
+                   })
+      .def_prop_ro("environment",
+                   [](const Policy& p) { return EnvironmentOf(p.config()); });
+}

@@ -1,0 +1,134 @@
+"""replicant.train and replicant.Policy: a short training, its curves, and its policy.
+
+Needs the program fleet: REPLICANT_FLEET, or on PATH.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import replicant
+from replicant import _train, errors
+
+CONFIG = pathlib.Path(__file__).parents[2] / "configs/cartpole_swingup_state.yaml"
+# far below what the task needs: only the parts are tested
+SHORT = {
+    "learner.limits.max_steps": 60,
+    "agent.networks.policy_hidden_sizes": [8],
+    "agent.networks.critic_hidden_sizes": [8],
+}
+
+
+def has_fleet():
+    try:
+        return bool(_train.find_fleet())
+    except errors.IoError:
+        return False
+
+
+needs_fleet = pytest.mark.skipif(not has_fleet(), reason="the program fleet was not found")
+
+
+def first_return_by_evaluator(run):
+    """Its episodes are those of one environment: the first is that of environment 0."""
+    evaluator = pathlib.Path(_train.find_fleet()).parent / "evaluator"
+    found = subprocess.run(
+        [evaluator, "--checkpoint", run.folder, "--json", "--set", "evaluation.seed=0"],
+        stdout=subprocess.PIPE, check=True, timeout=280)
+    return json.loads(found.stdout)["returns"][0]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("train") / "run"
+    return replicant.train(CONFIG, SHORT, folder=folder).wait(timeout=280)
+
+
+@needs_fleet
+def test_a_training_leaves_its_curves_and_a_policy(run):
+    assert not run.is_running()
+    curves = run.curves()
+    assert curves["step"][-1] <= 60 and np.isfinite(curves["critic_loss"]).all()
+    policy = run.policy()
+    assert policy.step == 60
+    assert replicant.Run.open(run.folder).policy().checkpoint == policy.checkpoint
+
+
+@needs_fleet
+def test_a_policy_acts_the_same_alone_and_in_a_batch(run):
+    policy = replicant.Policy.load(run.folder)
+    env = policy.make_env(num_envs=5, seed=3)
+    observation, _ = env.reset()
+    actions = policy.act(observation)
+    assert actions.shape == (5, 1) and np.abs(actions).max() <= 1
+    for i in range(5):
+        np.testing.assert_allclose(policy.act(observation[i]), actions[i], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(policy.act(observation), actions)
+    noisy = policy.act(observation, explore=0.5)
+    assert not np.array_equal(noisy, actions)
+    assert not np.array_equal(noisy, policy.act(observation, explore=0.5))
+
+
+@needs_fleet
+def test_an_evaluation_repeats_and_equals_the_evaluators(run):
+    policy = replicant.Policy.load(run.folder)
+    returns = policy.evaluate(4, seed=0)
+    np.testing.assert_array_equal(policy.evaluate(4, seed=0), returns)
+    assert returns.shape == (4,) and (returns >= 0).all()
+    assert first_return_by_evaluator(run) == pytest.approx(returns[0], rel=1e-3)
+
+
+@needs_fleet
+def test_a_policy_of_pixels_sees_what_the_evaluator_sees(tmp_path):
+    pixels = replicant.train(CONFIG.with_name("smoke.yaml"), {"learner.limits.max_steps": 40},
+                             folder=tmp_path / "run").wait(timeout=280)
+    policy = pixels.policy()
+    assert policy.make_env().reset()[0].shape == (1, 32, 32, 9)
+    assert first_return_by_evaluator(pixels) == pytest.approx(policy.evaluate(1)[0], rel=1e-3)
+
+
+@needs_fleet
+def test_a_run_is_resumed_and_stopped(run, tmp_path):
+    with pytest.raises(errors.Error, match="max_steps"):
+        run.resume().wait(timeout=280)
+    longer = run.resume(**{"learner.limits.max_steps": 90}).wait(timeout=280)
+    assert longer.policy().step == 90
+    endless = replicant.train(CONFIG, {**SHORT, "learner.limits.max_steps": 10**7},
+                              folder=tmp_path / "run")
+    while not endless.curves():
+        assert endless.is_running()
+        # a step of polling, not of waiting for a result
+        endless._process.poll()
+    assert not endless.stop(timeout=280).is_running()
+
+
+@needs_fleet
+def test_a_bad_key_is_an_error_with_the_fleets_message(tmp_path):
+    failing = replicant.train(CONFIG, {"learner.no_such_key": 1}, folder=tmp_path / "run")
+    with pytest.raises(errors.ConfigError, match="no_such_key"):
+        failing.wait(timeout=280)
+
+
+@needs_fleet
+def test_a_policy_refuses_what_does_not_fit(run, tmp_path):
+    policy = run.policy()
+    with pytest.raises(errors.InvalidArgument, match=r"of the shape \(3,\), want \(5,\)"):
+        policy.act(np.zeros(3))
+    with pytest.raises(errors.IoError, match="neither the folder of a run"):
+        replicant.Policy.load(tmp_path)
+    with pytest.raises(errors.IoError, match="no such folder"):
+        replicant.Policy.load(tmp_path / "nothing")
+
+
+def test_a_missing_fleet_is_an_error_with_a_hint():
+    program = "import replicant; replicant.train('x.yaml', folder='/tmp/x')"
+    environment = {**os.environ, "PATH": "/nonexistent"}
+    environment.pop("REPLICANT_FLEET", None)
+    found = subprocess.run([sys.executable, "-c", program], env=environment, text=True,
+                           stderr=subprocess.PIPE, check=False, timeout=280)
+    assert "the program fleet was not found; hint:" in found.stderr
