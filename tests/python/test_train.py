@@ -6,6 +6,7 @@ Needs the program fleet: REPLICANT_FLEET, or on PATH.
 import json
 import os
 import pathlib
+import runpy
 import subprocess
 import sys
 
@@ -90,6 +91,16 @@ def test_a_policy_of_pixels_sees_what_the_evaluator_sees(tmp_path):
     policy = pixels.policy()
     assert policy.make_env().reset()[0].shape == (1, 32, 32, 9)
     assert first_return_by_evaluator(pixels) == pytest.approx(policy.evaluate(1)[0], rel=1e-3)
+
+
+@needs_fleet
+def test_the_example_films_a_policy(run, tmp_path):
+    examples = pathlib.Path(__file__).parents[2] / "examples/python"
+    watch = runpy.run_path(str(examples / "watch_policy.py"))["watch"]
+    video = tmp_path / "policy.mp4"
+    returns = watch(run.folder, 2, str(video), seed=0, height=32, width=48)
+    np.testing.assert_allclose(returns, run.policy().evaluate(2, seed=0))
+    assert video.stat().st_size > 1000
 
 
 @needs_fleet
