@@ -3,7 +3,8 @@
     replay_peers.py (replicant | reverb | cpprb) CASE [FRAMES]
 
 CASE is one of insert-state, sample-state, update, insert-pixels and
-sample-pixels. It fills the tables of the case, prints "ready", and for every line
+sample-pixels, for replicant also with -none after pixels: frames are not
+compressed. It fills the tables of the case, prints "ready", and for every line
 "SECONDS" on stdin measures once and prints a JSON line: items per second.
 
 Replicant and Reverb run as for a user: a server process, its clients in this
@@ -198,7 +199,7 @@ class Replicant:
         self.replay = replay
         self.frames = frames
 
-    def start(self, has_frames):
+    def start(self, has_frames, codec):
         step = (dict(observation=None, frame=((84, 84, 3), "uint8")) if has_frames else
                 dict(observation=((OBSERVATION,), "float32")))
         table = {"n_step": N_STEP, "discount": 0.99, "priority_exponent": 0.6,
@@ -207,7 +208,7 @@ class Replicant:
         self.service = self.replay.Replay.start(
             self.replay.Signature(action=((ACTION,), "float32"), **step),
             tables={"default": table}, process="child")
-        self.writer = self.service.writer()
+        self.writer = self.service.writer(codec=codec)
 
     def insert(self, count):
         writer, frames = self.writer, self.frames
@@ -228,11 +229,11 @@ class Replicant:
         has_frames = "pixels" in case
         if not has_frames:
             self.frames = None
-        self.start(has_frames)
+        self.start(has_frames, "none" if case.endswith("-none") else "lz4")
         if case.startswith("insert"):
             return [lambda s: rate(lambda: self.insert(1000 if has_frames else 4000), s)]
         self.insert(PIXEL_ITEMS if has_frames else STATE_ITEMS)
-        reader = self.service.reader(batch_size=BATCH)
+        reader = self.service.reader(batch_size=BATCH, decode_threads=os.cpu_count())
         if case == "update":
             batch = reader.sample()
             priorities = rng.rand(BATCH).astype(np.float32)
