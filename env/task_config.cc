@@ -1,8 +1,22 @@
 #include "env/task_config.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
+#include "core/base/error.h"
+
 namespace replicant::env {
+namespace {
+
+std::unique_ptr<Environment> Repeated(const TaskConfig& config,
+                                      std::unique_ptr<Environment> one) {
+  if (config.action_repeat == 1) return one;
+  return std::make_unique<ActionRepeat>(std::move(one), config.action_repeat,
+                                        config.action_repeat_reward);
+}
+
+}  // namespace
 
 TaskConfig TaskConfig::Read(config::Reader& reader) {
   TaskConfig c;
@@ -60,9 +74,25 @@ MjModelPtr LoadConfiguredModel(const TaskRegistry& registry,
 std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
     const TaskRegistry& registry, const TaskConfig& config, uint64_t seed,
     int64_t first_index, int64_t count) {
-  return MakeConfiguredEnvironments(registry, config,
-                                    *LoadConfiguredModel(registry, config),
-                                    seed, first_index, count);
+  const TaskDefinition& task = registry.Find(config.name);
+  if (!task.make_environment) {
+    return MakeConfiguredEnvironments(registry, config,
+                                      *LoadConfiguredModel(registry, config),
+                                      seed, first_index, count);
+  }
+  if (config.has_pixels || !config.mjcf.empty()) {
+    throw ConfigError(fmt::format(
+        "{}: {} is no MuJoCo simulation; allowed: {}",
+        config.has_pixels ? "task.pixels.enabled: true" : "task.mjcf",
+        config.name, config.has_pixels ? "false" : "empty"));
+  }
+  std::vector<std::unique_ptr<Environment>> environments;
+  for (int64_t i = 0; i < count; ++i) {
+    environments.push_back(Repeated(
+        config,
+        task.make_environment({.seed = seed, .index = first_index + i})));
+  }
+  return environments;
 }
 
 std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
@@ -74,11 +104,8 @@ std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
   const Pixels* first_pixels = nullptr;
   for (int64_t i = 0; i < count; ++i) {
     options.index = first_index + i;
-    std::unique_ptr<Environment> one = MakeEnvironment(task, options, model);
-    if (config.action_repeat > 1) {
-      one = std::make_unique<ActionRepeat>(std::move(one), config.action_repeat,
-                                           config.action_repeat_reward);
-    }
+    std::unique_ptr<Environment> one =
+        Repeated(config, MakeEnvironment(task, options, model));
     if (config.has_pixels) {
       auto pixels =
           first_pixels == nullptr

@@ -34,7 +34,8 @@ struct TaskConfig {
 //
 // The environments have the indices `first_index` to `first_index + count - 1`,
 // which with `seed` select their random streams. Throws as
-// TaskRegistry::Find(), LoadModel() and Pixels do.
+// TaskRegistry::Find(), LoadModel() and Pixels do, and ConfigError for pixels
+// or an MJCF file of a task that is no MuJoCo simulation.
 std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
     const TaskRegistry& registry, const TaskConfig& config, uint64_t seed,
     int64_t first_index, int64_t count);

@@ -15,24 +15,6 @@
 
 namespace replicant::env {
 
-// Everything needed to make an environment of one task.
-struct TaskDefinition {
-  // DOMAIN-TASK, for example "cheetah-run".
-  std::string name;
-  // The MJCF file; a relative path lies in the Control Suite's folder.
-  std::filesystem::path model;
-  ControlOptions options;
-  // Changes the model before it is compiled; may be empty.
-  std::function<void(mjSpec&)> edit;
-  std::function<std::unique_ptr<Task>()> make_task;
-};
-
-// A maker of tasks of one class with fixed arguments, for make_task.
-template <typename T, typename... Args>
-std::function<std::unique_ptr<Task>()> TaskMaker(Args... args) {
-  return [args...] { return std::make_unique<T>(args...); };
-}
-
 // The caller's choices for MakeEnvironment().
 struct EnvironmentOptions {
   uint64_t seed = 0;
@@ -43,6 +25,29 @@ struct EnvironmentOptions {
   // Folder with the Control Suite's models; empty: SuiteModelFolder().
   std::filesystem::path suite_folder;
 };
+
+// Everything needed to make an environment of one task.
+struct TaskDefinition {
+  // DOMAIN-TASK, for example "cheetah-run".
+  std::string name;
+  // The MJCF file; a relative path lies in the Control Suite's folder.
+  std::filesystem::path model;
+  ControlOptions options;
+  // Changes the model before it is compiled; may be empty.
+  std::function<void(mjSpec&)> edit;
+  std::function<std::unique_ptr<Task>()> make_task;
+  // Makes the whole environment, for one that is no MuJoCo simulation: it has
+  // no physics(), so nothing can draw it. The members above but `name` then
+  // have no meaning.
+  std::function<std::unique_ptr<Environment>(const EnvironmentOptions&)>
+      make_environment = {};
+};
+
+// A maker of tasks of one class with fixed arguments, for make_task.
+template <typename T, typename... Args>
+std::function<std::unique_ptr<Task>()> TaskMaker(Args... args) {
+  return [args...] { return std::make_unique<T>(args...); };
+}
 
 // The folder with the Control Suite's MJCF files: the environment variable
 // REPLICANT_SUITE_MODELS or, if it is unset, the dm_control package of the

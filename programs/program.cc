@@ -87,7 +87,11 @@ std::vector<Program> AllPrograms() {
 
 int RunProgram(int argc, char** argv, const Registry& registry) {
   UsePassiveOpenMp(argv);
-  const std::filesystem::path executable = ThisExecutable();
+  return RunProgram(argc, argv, registry, ThisExecutable());
+}
+
+int RunProgram(int argc, char** argv, const Registry& registry,
+               const std::filesystem::path& executable) {
   const std::vector<Program> programs = AllPrograms();
   const Program* const program = argc < 2 ? nullptr : Find(programs, argv[1]);
   if (program == nullptr) {

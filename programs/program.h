@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -56,6 +57,12 @@ std::vector<Program> AllPrograms();
 //
 // Idle OpenMP threads sleep, in the processes that a program starts too.
 int RunProgram(int argc, char** argv, const Registry& registry);
+
+// The same for a program inside an interpreter: the roles of a fleet are
+// started by `executable`, which takes the same arguments. Idle OpenMP threads
+// sleep if the environment variable OMP_WAIT_POLICY says so.
+int RunProgram(int argc, char** argv, const Registry& registry,
+               const std::filesystem::path& executable);
 
 // main() of an executable that is the one program `name`; the others lie beside
 // it.

@@ -23,6 +23,7 @@ std::string KeepModel(const RunConfig& config, const env::TaskRegistry& tasks,
                       const std::filesystem::path& run_folder,
                       const std::string& resolved_yaml) {
   const env::TaskDefinition& task = tasks.Find(config.task.name);
+  if (task.make_environment) return resolved_yaml;
   const bool is_of_suite = config.task.mjcf.empty() && task.model.is_relative();
   const std::filesystem::path model =
       config.task.mjcf.empty() ? task.model

@@ -44,7 +44,7 @@ MAY_USE = {
     "fleet": ["core/config", "core/rpc", "core/metrics"],
     "programs": ["actors", "learner", "fleet", "replay/service"],
     "tools": ["programs"],
-    "python": ["actors", "replay/service"],
+    "python": ["programs"],
 }
 # The files that know every implementation of their part, so that they may
 # include the rooms above their own.

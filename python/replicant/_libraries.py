@@ -5,6 +5,7 @@ The dynamic linker finds a loaded library by its name, wherever its file lies.
 
 import ctypes
 import importlib.util
+import os
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
@@ -30,3 +31,8 @@ def load_onednn():
     if not found:
         raise ImportError("libdnnl.so.3 was not found; hint: pip install onednn-cpu-gomp==2023.2.0")
     ctypes.CDLL(str(found[0].locate().resolve()))
+
+
+def suite_folder() -> str:
+    """The folder with the Control Suite's models: REPLICANT_SUITE_MODELS, or the package's own."""
+    return os.environ.get("REPLICANT_SUITE_MODELS") or str(Path(__file__).parent / "suite")

@@ -12,14 +12,13 @@ import pathlib
 
 import numpy as np
 
-from replicant._libraries import load_mujoco, load_onednn
+from replicant._libraries import load_mujoco, load_onednn, suite_folder
 from replicant.errors import InvalidArgument, IoError
 
 load_mujoco()
 load_onednn()
 
-from replicant import _policy, envs  # noqa: E402
-from replicant.envs._batch import _suite_folder  # noqa: E402
+from replicant import _own_environment, _policy, envs  # noqa: E402
 
 
 def _checkpoints(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -61,15 +60,23 @@ class Policy:
 
     @classmethod
     def load(cls, run_or_checkpoint: str | os.PathLike, *, which: str = "newest",
-             num_threads: int = 1) -> "Policy":
+             num_threads: int = 1, make_env=None) -> "Policy":
         """Loads the policy of a run, or of one checkpoint in it.
 
         which        of a run: its "newest" checkpoint, or the "best" by its evaluations
         num_threads  for the computation
+        make_env     of a run that was trained with it, see replicant.train()
         """
         run, checkpoint = _find(run_or_checkpoint, which)
-        core = _policy.Policy(str(run / "config.yaml"), str(checkpoint), _suite_folder(),
-                              num_threads)
+        make_adapter = None
+        if make_env is not None:
+            make = _own_environment.find(_own_environment.name_of(make_env))
+
+            def make_adapter():
+                return _own_environment.Adapter(make())
+
+        core = _policy.Policy(str(run / "config.yaml"), str(checkpoint), suite_folder(),
+                              num_threads, _own_environment.TASK, make_adapter)
         return cls(core, run, checkpoint)
 
     @property
@@ -98,7 +105,8 @@ class Policy:
         return actions if is_batch else actions[0]
 
     def make_env(self, num_envs: int = 1, **options) -> envs.VectorEnv:
-        """The environments that the policy was trained in; options as in envs.make_vec()."""
+        """The environments that the policy was trained in; options as in envs.make_vec().
+        Environments of one's own have to be made by their own function."""
         return envs.make_vec(num_envs=num_envs, **{**self._core.environment, **options})
 
     def evaluate(self, num_episodes: int = 10, *, seed: int = 0, **options) -> np.ndarray:

@@ -1,27 +1,29 @@
-"""Trainings: starts the program `fleet` of an installed or built copy of Replicant."""
+"""Trainings: starts a fleet of processes, those of this package unless REPLICANT_FLEET names the
+program `fleet` of a build."""
 
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from replicant import _own_environment
+from replicant.__main__ import executable
 from replicant.errors import ConfigError, Error, IoError
 
 
-def find_fleet() -> str:
-    """The program: REPLICANT_FLEET, or `fleet` on PATH."""
-    found = os.environ.get("REPLICANT_FLEET") or shutil.which("fleet")
-    if not found or not os.access(found, os.X_OK):
-        raise IoError(
-            "the program fleet was not found; hint: build it (cmake --build --preset release) and "
-            "set REPLICANT_FLEET=build/release/bin/fleet")
-    return found
+def _fleet() -> list[str]:
+    """The command that starts a fleet: REPLICANT_FLEET, or this package's own program."""
+    given = os.environ.get("REPLICANT_FLEET")
+    if not given:
+        return [executable(), "fleet"]
+    if not os.access(given, os.X_OK):
+        raise IoError(f"REPLICANT_FLEET: {given}: no such program")
+    return [given]
 
 
 class Run:
@@ -30,18 +32,21 @@ class Run:
     folder  the run's folder: resolved configuration, logs, checkpoints, curves
     """
 
-    def __init__(self, folder: pathlib.Path, process: subprocess.Popen | None, log: pathlib.Path):
+    def __init__(self, folder: pathlib.Path, process: subprocess.Popen | None, log: pathlib.Path,
+                 make_env: str | None = None):
         self.folder = folder
         self._process = process
         self._log = log
+        self._make_env = make_env
 
     @classmethod
-    def open(cls, folder: str | os.PathLike) -> "Run":
-        """A run that this process did not start."""
+    def open(cls, folder: str | os.PathLike, make_env=None) -> "Run":
+        """A run that this process did not start, with the make_env that it was started with."""
         path = pathlib.Path(folder).resolve()
         if not (path / "config.yaml").exists():
             raise IoError(f"{folder}: no folder of a run, which has a config.yaml")
-        return cls(path, None, path.parent / f"{path.name}.log")
+        return cls(path, None, path.parent / f"{path.name}.log",
+                   None if make_env is None else _own_environment.name_of(make_env))
 
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
@@ -71,7 +76,7 @@ class Run:
         """Goes on from the last checkpoint."""
         if self.is_running():
             raise Error(f"{self.folder}: it runs already")
-        return _start(["--resume", str(self.folder)], self.folder, overrides)
+        return _start(["--resume", str(self.folder)], self.folder, overrides, self._make_env)
 
     def progress(self) -> dict[str, Any]:
         """The newest line of fleet.jsonl; empty before the first."""
@@ -90,7 +95,7 @@ class Run:
         """replicant.Policy.load() of this run."""
         from replicant import Policy
 
-        return Policy.load(self.folder, which=which)
+        return Policy.load(self.folder, which=which, make_env=self._make_env)
 
     def __enter__(self):
         return self
@@ -119,30 +124,40 @@ def _columns(records: list[dict[str, Any]]) -> dict[str, np.ndarray]:
             for name in sorted(names)}
 
 
-def _start(arguments, folder, overrides: Mapping[str, Any]) -> Run:
-    program = find_fleet()
-    settings = [f"{key}={value if isinstance(value, str) else json.dumps(value)}"
-                for key, value in overrides.items()]
-    command = [program, *arguments]
-    for setting in settings:
-        command += ["--set", setting]
+def _start(arguments, folder, overrides: Mapping[str, Any], make_env: str | None) -> Run:
+    command = [*([executable(), "fleet"] if make_env else _fleet()), *arguments]
+    for key, value in overrides.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        command += ["--set", f"{key}={text}"]
     log = folder.parent / f"{folder.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "REPLICANT_MAKE_ENV": make_env} if make_env else None
     with log.open("a", encoding="utf-8") as output:
         # Ctrl-C is for this program, which stops the run when it likes
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output,
-                                   stderr=subprocess.STDOUT, start_new_session=True)
-    return Run(folder, process, log)
+                                   stderr=subprocess.STDOUT, start_new_session=True,
+                                   env=environment)
+    return Run(folder, process, log, make_env)
 
 
 def train(config: str | os.PathLike, overrides: Mapping[str, Any] | None = None, *,
-          folder: str | os.PathLike) -> Run:
+          folder: str | os.PathLike, make_env: Callable[[], Any] | str | None = None) -> Run:
     """Starts a training and returns at once.
 
     config     a YAML file, such as configs/cartpole_swingup_state.yaml
-    overrides  keys in full and their values: {"learner.max_seconds": 600}
+    overrides  keys in full and their values: {"learner.limits.max_seconds": 600}
     folder     of the run; must be empty or missing. The fleet's own output is in FOLDER.log
+    make_env   a function without arguments that returns an environment of Gymnasium or dm_env, to
+               train in instead of the configuration's task. Every actor and the evaluator import
+               it from its file or module and call it; or its name, "FILE.py:NAME". Observations
+               are numbers, actions have bounds. Rewards outside [0, 1] need
+               agent.distribution.v_min and v_max
     """
     path = pathlib.Path(folder).resolve()
-    return _start(["--config", os.fspath(config)], path,
-                  {**(overrides or {}), "run.dir": str(path)})
+    settings = {**(overrides or {}), "run.dir": str(path)}
+    name = None
+    if make_env is not None:
+        name = _own_environment.name_of(make_env)
+        settings = {"task.name": _own_environment.TASK, "evaluation.video.enabled": False,
+                    **settings}
+    return _start(["--config", os.fspath(config)], path, settings, name)

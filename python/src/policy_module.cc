@@ -22,6 +22,7 @@
 #include "core/runtime/checkpoint.h"
 #include "env/tasks/suite.h"
 #include "python/src/module.h"
+#include "python/src/python_environment.h"
 
 namespace replicant::python {
 namespace nb = nanobind;
@@ -62,13 +63,17 @@ struct PolicyConfig {
 // Thread-safety: one thread at a time.
 class Policy {
  public:
+  // `own_task` is the name of the task that `make_adapter` makes
+  // (python/src/python_environment.h), unless that is None.
   Policy(const std::string& config_file, const std::string& checkpoint,
-         const std::string& suite_folder, int threads)
+         const std::string& suite_folder, int threads,
+         const std::string& own_task, const nb::object& make_adapter)
       : config_(PolicyConfig::FromFile(config_file, suite_folder)),
         checkpoint_(checkpoint),
         threads_(threads),
         agent_(agents::d4pg::MakeAgent(config_.agent)),
-        task_(TaskOf(config_.task)) {
+        task_(TaskOf(config_.task, own_task, make_adapter)) {
+    nb::gil_scoped_release release;
     RunnerFor(1);
   }
   Policy(const Policy&) = delete;
@@ -116,8 +121,14 @@ class Policy {
   const PolicyConfig& config() const { return config_; }
 
  private:
-  static agents::TaskSpec TaskOf(const env::TaskConfig& config) {
-    const env::TaskRegistry registry(env::SuiteTasks());
+  static agents::TaskSpec TaskOf(const env::TaskConfig& config,
+                                 const std::string& own_task,
+                                 const nb::object& make_adapter) {
+    env::TaskRegistry registry(env::SuiteTasks());
+    if (!make_adapter.is_none()) {
+      registry.Add(DefinePythonEnvironment(own_task, make_adapter));
+    }
+    nb::gil_scoped_release release;
     return agents::MakeTaskSpec(
         config, *env::MakeConfiguredEnvironment(registry, config, /*seed=*/0,
                                                 /*index=*/0));
@@ -172,9 +183,9 @@ NB_MODULE(_policy, module) {
   SetUpModule();
   nb::class_<Policy>(module, "Policy")
       .def(nb::init<const std::string&, const std::string&, const std::string&,
-                    int>(),
+                    int, const std::string&, const nb::object&>(),
            "config_file"_a, "checkpoint"_a, "suite_folder"_a, "threads"_a,
-           nb::call_guard<nb::gil_scoped_release>())
+           "own_task"_a, "make_adapter"_a.none())
       .def("act_pixels", &Policy::Act<uint8_t>, "observations"_a, "rows"_a,
            "noise_scale"_a)
       .def("act_state", &Policy::Act<float>, "observations"_a, "rows"_a,

@@ -1,20 +1,16 @@
-"""replicant.train and replicant.Policy: a short training, its curves, and its policy.
-
-Needs the program fleet: REPLICANT_FLEET, or on PATH.
-"""
+"""replicant.train and replicant.Policy: a short training, its curves, and its policy."""
 
 import json
-import os
 import pathlib
 import runpy
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import replicant
-from replicant import _train, errors
+from replicant import errors
+from replicant.__main__ import executable
 
 CONFIG = pathlib.Path(__file__).parents[2] / "configs/cartpole_swingup_state.yaml"
 # far below what the task needs: only the parts are tested
@@ -25,21 +21,11 @@ SHORT = {
 }
 
 
-def has_fleet():
-    try:
-        return bool(_train.find_fleet())
-    except errors.IoError:
-        return False
-
-
-needs_fleet = pytest.mark.skipif(not has_fleet(), reason="the program fleet was not found")
-
-
 def first_return_by_evaluator(run):
     """Its episodes are those of one environment: the first is that of environment 0."""
-    evaluator = pathlib.Path(_train.find_fleet()).parent / "evaluator"
     found = subprocess.run(
-        [evaluator, "--checkpoint", run.folder, "--json", "--set", "evaluation.seed=0"],
+        [executable(), "evaluator", "--checkpoint", run.folder, "--json", "--set",
+         "evaluation.seed=0"],
         stdout=subprocess.PIPE, check=True, timeout=280)
     return json.loads(found.stdout)["returns"][0]
 
@@ -50,7 +36,6 @@ def run(tmp_path_factory):
     return replicant.train(CONFIG, SHORT, folder=folder).wait(timeout=280)
 
 
-@needs_fleet
 def test_a_training_leaves_its_curves_and_a_policy(run):
     assert not run.is_running()
     curves = run.curves()
@@ -60,7 +45,6 @@ def test_a_training_leaves_its_curves_and_a_policy(run):
     assert replicant.Run.open(run.folder).policy().checkpoint == policy.checkpoint
 
 
-@needs_fleet
 def test_a_policy_acts_the_same_alone_and_in_a_batch(run):
     policy = replicant.Policy.load(run.folder)
     env = policy.make_env(num_envs=5, seed=3)
@@ -75,7 +59,6 @@ def test_a_policy_acts_the_same_alone_and_in_a_batch(run):
     assert not np.array_equal(noisy, policy.act(observation, explore=0.5))
 
 
-@needs_fleet
 def test_an_evaluation_repeats_and_equals_the_evaluators(run):
     policy = replicant.Policy.load(run.folder)
     returns = policy.evaluate(4, seed=0)
@@ -84,7 +67,6 @@ def test_an_evaluation_repeats_and_equals_the_evaluators(run):
     assert first_return_by_evaluator(run) == pytest.approx(returns[0], rel=1e-3)
 
 
-@needs_fleet
 def test_a_policy_of_pixels_sees_what_the_evaluator_sees(tmp_path):
     pixels = replicant.train(CONFIG.with_name("smoke.yaml"), {"learner.limits.max_steps": 40},
                              folder=tmp_path / "run").wait(timeout=280)
@@ -93,7 +75,6 @@ def test_a_policy_of_pixels_sees_what_the_evaluator_sees(tmp_path):
     assert first_return_by_evaluator(pixels) == pytest.approx(policy.evaluate(1)[0], rel=1e-3)
 
 
-@needs_fleet
 def test_the_example_films_a_policy(run, tmp_path):
     examples = pathlib.Path(__file__).parents[2] / "examples/python"
     watch = runpy.run_path(str(examples / "watch_policy.py"))["watch"]
@@ -103,7 +84,6 @@ def test_the_example_films_a_policy(run, tmp_path):
     assert video.stat().st_size > 1000
 
 
-@needs_fleet
 def test_a_run_is_resumed_and_stopped(run, tmp_path):
     with pytest.raises(errors.Error, match="max_steps"):
         run.resume().wait(timeout=280)
@@ -118,14 +98,12 @@ def test_a_run_is_resumed_and_stopped(run, tmp_path):
     assert not endless.stop(timeout=280).is_running()
 
 
-@needs_fleet
 def test_a_bad_key_is_an_error_with_the_fleets_message(tmp_path):
     failing = replicant.train(CONFIG, {"learner.no_such_key": 1}, folder=tmp_path / "run")
     with pytest.raises(errors.ConfigError, match="no_such_key"):
         failing.wait(timeout=280)
 
 
-@needs_fleet
 def test_a_policy_refuses_what_does_not_fit(run, tmp_path):
     policy = run.policy()
     with pytest.raises(errors.InvalidArgument, match=r"of the shape \(3,\), want \(5,\)"):
@@ -136,10 +114,7 @@ def test_a_policy_refuses_what_does_not_fit(run, tmp_path):
         replicant.Policy.load(tmp_path / "nothing")
 
 
-def test_a_missing_fleet_is_an_error_with_a_hint():
-    program = "import replicant; replicant.train('x.yaml', folder='/tmp/x')"
-    environment = {**os.environ, "PATH": "/nonexistent"}
-    environment.pop("REPLICANT_FLEET", None)
-    found = subprocess.run([sys.executable, "-c", program], env=environment, text=True,
-                           stderr=subprocess.PIPE, check=False, timeout=280)
-    assert "the program fleet was not found; hint:" in found.stderr
+def test_a_fleet_that_is_not_there_is_an_error(monkeypatch):
+    monkeypatch.setenv("REPLICANT_FLEET", "/nowhere/fleet")
+    with pytest.raises(errors.IoError, match="REPLICANT_FLEET: /nowhere/fleet: no such program"):
+        replicant.train(CONFIG, folder="/tmp/none")

@@ -4,13 +4,8 @@ import os
 import pathlib
 
 from replicant import _envs
+from replicant._libraries import suite_folder
 from replicant.envs._task import Task, temporary_folder
-
-_SUITE = pathlib.Path(__file__).parent.parent / "suite"
-
-
-def _suite_folder() -> str:
-    return os.environ.get("REPLICANT_SUITE_MODELS") or str(_SUITE)
 
 
 def seeds_of(seed) -> list[int]:
@@ -38,7 +33,7 @@ class Batch:
         else:
             config.name = task
         config.mjcf = os.fspath(mjcf) if mjcf is not None else ""
-        config.suite_folder = _suite_folder()
+        config.suite_folder = suite_folder()
         config.action_repeat = action_repeat
         config.set_reward_sum(action_repeat_reward == "sum")
         if pixels is not None:

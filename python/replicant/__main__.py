@@ -1,0 +1,44 @@
+"""The programs of a run: replicant fleet --config FILE, replicant evaluator ...
+
+The environment variable REPLICANT_MAKE_ENV, FILE.py:NAME or MODULE:NAME, names a function that
+makes the environments of the task `python-environment`.
+"""
+
+import os
+import sys
+
+
+def executable() -> str:
+    """The command of this package, which starts the other roles."""
+    from replicant.errors import IoError
+
+    found = os.path.join(os.path.dirname(sys.executable), "replicant")
+    if not os.access(found, os.X_OK):
+        raise IoError(f"{found}: no such program; hint: pip install replicant again")
+    return found
+
+
+def main() -> int:
+    # before OpenMP is loaded; its threads would spin for the processors of other roles
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("GOMP_SPINCOUNT", "30000")
+    from replicant._libraries import load_mujoco, load_onednn, suite_folder
+
+    load_mujoco()
+    load_onednn()
+    from replicant import _own_environment, _program
+
+    os.environ.setdefault("REPLICANT_SUITE_MODELS", suite_folder())
+    make_adapter = None
+    if name := os.environ.get("REPLICANT_MAKE_ENV"):
+        make = _own_environment.find(name)
+
+        def make_adapter():
+            return _own_environment.Adapter(make())
+
+    return _program.run([executable(), *sys.argv[1:]], executable(), _own_environment.TASK,
+                        make_adapter)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,176 @@
+#include "python/src/python_environment.h"
+
+#include <fmt/format.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/rng.h"
+
+namespace replicant::python {
+namespace nb = nanobind;
+namespace {
+
+using Numbers =
+    nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// Calls `function` with the GIL.
+template <typename Function>
+auto InPython(const std::string& task, const Function& function) {
+  nb::gil_scoped_acquire acquire;
+  try {
+    return function();
+  } catch (const nb::python_error& e) {
+    throw Error(fmt::format("{}: {}", task, e.what()));
+  } catch (const nb::cast_error&) {
+    throw Error(fmt::format("{}: the adapter returned another type", task));
+  }
+}
+
+class PythonEnvironment : public env::Environment {
+ public:
+  PythonEnvironment(std::string task, const nb::object& make_adapter,
+                    const env::EnvironmentOptions& options)
+      : task_(std::move(task)), seed_(options.seed), index_(options.index) {
+    InPython(task_, [&] {
+      adapter_ = make_adapter();
+      using Array = std::pair<std::string, std::vector<int64_t>>;
+      for (const auto& [name, dims] :
+           nb::cast<std::vector<Array>>(adapter_.attr("observation"))) {
+        observation_spec_.arrays.push_back(
+            {.name = name, .shape = Shape(std::span<const int64_t>(dims))});
+      }
+      action_spec_.minimum =
+          nb::cast<std::vector<double>>(adapter_.attr("minimum"));
+      action_spec_.maximum =
+          nb::cast<std::vector<double>>(adapter_.attr("maximum"));
+      control_timestep_s_ =
+          nb::cast<double>(adapter_.attr("control_timestep_s"));
+    });
+    state_.resize(static_cast<size_t>(observation_spec_.state_size()));
+  }
+
+  ~PythonEnvironment() override {
+    nb::gil_scoped_acquire acquire;
+    adapter_.reset();
+  }
+  PythonEnvironment(const PythonEnvironment&) = delete;
+  PythonEnvironment& operator=(const PythonEnvironment&) = delete;
+
+  const env::ObservationSpec& observation_spec() const override {
+    return observation_spec_;
+  }
+  const env::ActionSpec& action_spec() const override { return action_spec_; }
+
+  env::TimeStep Reset(const env::ObservationBuffer& out) override {
+    env::CheckBuffer(out, observation_spec_, "Reset");
+    RandomStream random(
+        seed_, fmt::format("{}/{}/{}", task_, index_, counters_.episodes));
+    // the range of NumPy's and Gymnasium's seeds
+    const uint64_t seed = random() >> 33;
+    InPython(task_, [&] { Keep(adapter_.attr("reset")(seed)); });
+    ++counters_.episodes;
+    is_over_ = false;
+    Observe(out);
+    return {};
+  }
+
+  env::TimeStep Step(std::span<const double> action,
+                     const env::ObservationBuffer& out) override {
+    if (is_over_) return Reset(out);
+    env::CheckAction(action, action_spec_, "Step");
+    env::CheckBuffer(out, observation_spec_, "Step");
+    env::TimeStep step{.step_type = env::StepType::kMid};
+    InPython(task_, [&] {
+      const std::vector<double> copy(action.begin(), action.end());
+      const auto [observation, reward, discount, is_last] =
+          nb::cast<std::tuple<nb::object, double, double, bool>>(
+              adapter_.attr("step")(copy));
+      Keep(observation);
+      step.reward = reward;
+      step.discount = discount;
+      if (is_last) step.step_type = env::StepType::kLast;
+    });
+    ++counters_.steps;
+    is_over_ = step.IsLast();
+    Observe(out);
+    return step;
+  }
+
+  void SeekEpisode(int64_t episode) override {
+    counters_.episodes = episode;
+    is_over_ = true;
+  }
+
+  void Observe(const env::ObservationBuffer& out) override {
+    env::CheckBuffer(out, observation_spec_, "Observe");
+    if (!out.state.empty()) std::ranges::copy(state_, out.state.begin());
+  }
+
+  double control_timestep_s() const override { return control_timestep_s_; }
+  const env::Physics& physics() const override { return NoPhysics(); }
+  env::Physics& mutable_physics() override { return NoPhysics(); }
+  bool ResetChangesAssets() const override { return false; }
+  const env::EnvironmentCounters& counters() const override {
+    return counters_;
+  }
+
+ private:
+  [[noreturn]] env::Physics& NoPhysics() const {
+    throw InvalidArgument(fmt::format(
+        "{}: no MuJoCo simulation, so there is nothing to draw", task_));
+  }
+
+  // Takes an observation of the adapter; needs the GIL.
+  void Keep(const nb::object& observation) {
+    const auto array = nb::cast<Numbers>(observation);
+    if (array.size() != state_.size()) {
+      throw InvalidArgument(
+          fmt::format("{}: an observation of {} numbers, the first had {}",
+                      task_, array.size(), state_.size()));
+    }
+    std::copy_n(array.data(), array.size(), state_.begin());
+  }
+
+  const std::string task_;
+  const uint64_t seed_;
+  const int64_t index_;
+  nb::object adapter_;
+  env::ObservationSpec observation_spec_;
+  env::ActionSpec action_spec_;
+  double control_timestep_s_ = 0.0;
+  std::vector<double> state_;  // the newest observation
+  bool is_over_ = true;
+  env::EnvironmentCounters counters_;
+};
+
+}  // namespace
+
+env::TaskDefinition DefinePythonEnvironment(std::string name,
+                                            nb::object make_adapter) {
+  // destroyed with the GIL, whatever thread drops it last
+  const std::shared_ptr<const nb::object> make(
+      new nb::object(std::move(make_adapter)), [](const nb::object* object) {
+        nb::gil_scoped_acquire acquire;
+        delete object;
+      });
+  env::TaskDefinition task;
+  task.name = name;
+  task.make_environment = [name, make](const env::EnvironmentOptions& options)
+      -> std::unique_ptr<env::Environment> {
+    return std::make_unique<PythonEnvironment>(name, *make, options);
+  };
+  return task;
+}
+
+}  // namespace replicant::python

@@ -1,0 +1,97 @@
+#include "env/task_config.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "core/base/error.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::env {
+namespace {
+
+using testing::MessageOf;
+
+// No simulation: observes the number of its steps, with a reward of its index.
+class Counter : public Environment {
+ public:
+  explicit Counter(const EnvironmentOptions& options)
+      : reward_(static_cast<double>(options.index)) {
+    observation_spec_.arrays = {{.name = "count", .shape = Shape({})}};
+    action_spec_ = {.minimum = {-1.0}, .maximum = {1.0}};
+  }
+
+  const ObservationSpec& observation_spec() const override {
+    return observation_spec_;
+  }
+  const ActionSpec& action_spec() const override { return action_spec_; }
+  TimeStep Reset(const ObservationBuffer& out) override {
+    counters_.steps = 0;
+    Observe(out);
+    return {};
+  }
+  TimeStep Step(std::span<const double> /*action*/,
+                const ObservationBuffer& out) override {
+    ++counters_.steps;
+    Observe(out);
+    return {.step_type = StepType::kMid, .reward = reward_};
+  }
+  void SeekEpisode(int64_t /*episode*/) override {}
+  void Observe(const ObservationBuffer& out) override {
+    out.state[0] = static_cast<double>(counters_.steps);
+  }
+  double control_timestep_s() const override { return 0.5; }
+  const Physics& physics() const override { throw Error("none"); }
+  Physics& mutable_physics() override { throw Error("none"); }
+  bool ResetChangesAssets() const override { return false; }
+  const EnvironmentCounters& counters() const override { return counters_; }
+
+ private:
+  const double reward_;
+  ObservationSpec observation_spec_;
+  ActionSpec action_spec_;
+  EnvironmentCounters counters_;
+};
+
+TaskRegistry CounterTasks() {
+  return TaskRegistry(std::vector<TaskDefinition>{
+      {.name = "counter-up",
+       .make_environment = [](const EnvironmentOptions& options) {
+         return std::make_unique<Counter>(options);
+       }}});
+}
+
+TEST(TaskConfigTest, AnEnvironmentWithoutAModelIsMadeAndRepeated) {
+  const auto environments = MakeConfiguredEnvironments(
+      CounterTasks(),
+      {.name = "counter-up",
+       .action_repeat = 3,
+       .action_repeat_reward = RewardReduction::kSum},
+      /*seed=*/1, /*first_index=*/4, /*count=*/2);
+  ASSERT_EQ(environments.size(), 2U);
+  double count = -1.0;
+  const ObservationBuffer out{.state = {&count, 1}};
+  const std::vector<double> action = {0.0};
+  environments[1]->Reset(out);
+  EXPECT_EQ(count, 0.0);
+  EXPECT_EQ(environments[1]->Step(action, out).reward, 15.0);
+  EXPECT_EQ(count, 3.0);
+  EXPECT_EQ(environments[1]->control_timestep_s(), 1.5);
+}
+
+TEST(TaskConfigTest, WhatOnlyASimulationHasIsRefused) {
+  const auto make = [](const TaskConfig& config) {
+    MakeConfiguredEnvironment(CounterTasks(), config, /*seed=*/1, /*index=*/0);
+  };
+  EXPECT_EQ(MessageOf<ConfigError>(
+                [&] { make({.name = "counter-up", .has_pixels = true}); }),
+            "task.pixels.enabled: true: counter-up is no MuJoCo simulation; "
+            "allowed: false");
+  EXPECT_EQ(MessageOf<ConfigError>(
+                [&] { make({.name = "counter-up", .mjcf = "a.xml"}); }),
+            "task.mjcf: counter-up is no MuJoCo simulation; allowed: empty");
+}
+
+}  // namespace
+}  // namespace replicant::env
