@@ -25,9 +25,9 @@ def name_of(make_env: Callable[[], Any] | str) -> str:
         raise InvalidArgument(
             f"make_env: got {make_env!r}, want a function at the top level of a module or of a "
             "file, which every process of the training can import; or its name, FILE.py:NAME")
-    file = getattr(module, "__file__", None)
     if module.__name__ != "__main__":
-        return f"{module.__name__}:{name}" if file is None else f"{pathlib.Path(file).resolve()}:{name}"
+        return f"{module.__name__}:{name}"
+    file = getattr(module, "__file__", None)
     if file is None:
         raise InvalidArgument("make_env: a function of an interactive session cannot be imported "
                               "by other processes; hint: put it into a file")

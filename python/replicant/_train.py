@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -131,7 +132,11 @@ def _start(arguments, folder, overrides: Mapping[str, Any], make_env: str | None
         command += ["--set", f"{key}={text}"]
     log = folder.parent / f"{folder.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "REPLICANT_MAKE_ENV": make_env} if make_env else None
+    environment = dict(os.environ)
+    if make_env:
+        # the roles import what this process can
+        environment |= {"REPLICANT_MAKE_ENV": make_env,
+                        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
     with log.open("a", encoding="utf-8") as output:
         # Ctrl-C is for this program, which stops the run when it likes
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output,
