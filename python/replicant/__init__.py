@@ -11,6 +11,12 @@ Each part is loaded when it is first used.
 
 import importlib
 from importlib.metadata import version as _version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from replicant import envs, errors, replay
+    from replicant._policy_of_run import Policy
+    from replicant._train import Run, train
 
 __version__ = _version("replicant")
 

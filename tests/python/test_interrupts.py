@@ -1,0 +1,62 @@
+"""Ctrl-C ends every call that waits or computes for long."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ENVS = """
+from replicant import envs
+env = envs.make_vec("walker-walk", num_envs=16, pixels=(84, 84))
+env.reset()
+actions = env.action_space.sample()
+"""
+REPLAY = """
+from replicant import replay
+signature = replay.Signature(((2,), "float32"), ((1,), "float32"))
+service = replay.Replay.start(signature)
+writer = replay.Writer("tcp://127.0.0.1:1", signature, group_steps=1)
+writer.begin()
+"""
+RUN = """
+import pathlib, subprocess, replicant
+training = subprocess.Popen(["sleep", "600"])
+run = replicant.Run(pathlib.Path(), training, pathlib.Path())
+"""
+# preparation, what is interrupted, end
+CALLS = {
+    "step": (ENVS, "while True: env.step(actions)", "env.close()"),
+    "recv": (ENVS, "while True: env.send(actions, range(16)); env.recv(16)", "env.close()"),
+    "sample": (REPLAY, "service.reader().sample()", "writer.close(); service.close()"),
+    "append": (REPLAY, "[writer.append([0, 0], [0], 0.0) for _ in range(10**6)]",
+               "writer.close(); service.close()"),
+    "flush": (REPLAY, "writer.append([0, 0], [0], 0.0); writer.flush()",
+              "writer.close(); service.close()"),
+    "status": (REPLAY, "replay.status('tcp://127.0.0.1:1', timeout=600)",
+               "writer.close(); service.close()"),
+    "wait": (RUN, "run.wait()", "training.kill(); training.wait()"),
+}
+
+
+@pytest.mark.parametrize("call", sorted(CALLS))
+def test_ctrl_c_ends_a_call(call):
+    prepare, interrupted, end = CALLS[call]
+    program = f"""{prepare}
+print("ready", flush=True)
+try:
+    {interrupted}
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+{end}
+"""
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "ready\n"
+    # until it waits; earlier, Ctrl-C comes between two instructions of Python
+    time.sleep(0.3)
+    sent = time.monotonic()
+    child.send_signal(signal.SIGINT)
+    assert child.stdout.readline() == "interrupted\n"
+    print(f"{call}: {time.monotonic() - sent:.3f} s")
+    assert child.wait(60) == 0
