@@ -1,9 +1,12 @@
 """Environments of one's own: the adapter, and a training by the package's own fleet."""
 
 import dataclasses
+import os
 import pathlib
+import signal
 import subprocess
 import sys
+import time
 
 import dm_env
 import gymnasium
@@ -127,6 +130,34 @@ def test_the_fleet_of_the_package_trains_it(run):
     opened = replicant.Run.open(run.folder, make_env=f"{EXAMPLE}:Pole")
     longer = opened.resume(**{"learner.limits.max_steps": 80}).wait(timeout=280)
     assert longer.policy().step == 80
+
+
+def process_of(run, role):
+    """The process of a running fleet's role."""
+    fleet = run._process.pid
+    children = pathlib.Path(f"/proc/{fleet}/task/{fleet}/children").read_text(encoding="ascii")
+    return next(int(pid) for pid in children.split()
+                if role.encode() in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"))
+
+
+def test_a_killed_actor_is_started_again(tmp_path):
+    training = replicant.train(
+        EXAMPLE.parents[2] / "configs/cartpole_swingup_state.yaml",
+        {**SHORT, "learner.limits.max_steps": 10**7}, folder=tmp_path / "run",
+        make_env=f"{EXAMPLE}:Pole")
+    log = tmp_path / "run.log"
+
+    def await_line(text):
+        deadline = time.monotonic() + 280
+        while text not in log.read_text(encoding="utf-8"):
+            assert training.is_running() and time.monotonic() < deadline, text
+            time.sleep(0.05)
+
+    with training:
+        await_line("actor-0 runs")
+        os.kill(process_of(training, "actor"), signal.SIGKILL)
+        await_line("actor-0: signal 9")
+        await_line("actor-0 starts (incarnation 2)")
 
 
 def test_what_the_environment_raises_is_named(tmp_path):
