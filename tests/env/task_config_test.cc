@@ -39,7 +39,9 @@ class Counter : public Environment {
   }
   void SeekEpisode(int64_t /*episode*/) override {}
   void Observe(const ObservationBuffer& out) override {
-    out.state[0] = static_cast<double>(counters_.steps);
+    if (!out.state.empty()) {
+      out.state[0] = static_cast<double>(counters_.steps);
+    }
   }
   double control_timestep_s() const override { return 0.5; }
   const Physics& physics() const override { throw Error("none"); }
