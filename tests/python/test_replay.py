@@ -29,8 +29,10 @@ def write_episode(writer, length, start=0.0, signature=STATE):
 def test_what_is_written_is_sampled_as_n_step_transitions(process):
     tables = {"default": {"n_step": 2, "discount": 0.5, "sampler": "uniform"}}
     with replay.Replay.start(STATE, tables, process=process) as service:
-        with service.writer() as writer, service.reader(batch_size=64) as reader:
+        with service.writer() as writer:
             write_episode(writer, 8)
+        # A reader draws as soon as there is an item, so it comes when all are there.
+        with service.reader(batch_size=64) as reader:
             batch = reader.sample(timeout=60)
             t = batch.observation[:, 1]
             np.testing.assert_array_equal(batch.observation[:, 0], t)
@@ -94,11 +96,12 @@ def test_priorities_steer_the_draws():
     tables = {"default": {"priority_exponent": 1.0}}
     with replay.Replay.start(STATE, tables) as service:
         writer = service.writer()
-        reader = service.reader(batch_size=200, prefetch=1, importance_exponent=1.0)
         writer.begin()
         for t in range(4):
             assert writer.append([0, t], [0], 0.0, priority=float(t))
         assert writer.end([0, 4])
+        assert writer.flush(60)
+        reader = service.reader(batch_size=200, prefetch=1, importance_exponent=1.0)
         batch = reader.sample(timeout=60)
         # in proportion to 0, 1, 2, 3
         assert set(batch.observation[:, 1]) == {1, 2, 3}
