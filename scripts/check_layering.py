@@ -39,8 +39,9 @@ MAY_USE = {
     "agents": ["core/nn", "core/config", "env"],
     "actors": ["agents", "env", "core/runtime", "replay/client", "core/metrics"],
     "learner/data": ["core/replicator"],
-    "learner": ["agents", "models", "learner/data", "replay/client",
-                "core/metrics"],
+    "learner/scores": ["core/base"],
+    "learner": ["agents", "models", "learner/data", "learner/scores",
+                "replay/client", "core/metrics"],
     "fleet": ["core/config", "core/rpc", "core/metrics"],
     "programs": ["actors", "learner", "fleet", "replay/service"],
     "tools": ["programs"],
@@ -62,6 +63,7 @@ VENDOR_HEADERS = [
     (re.compile(r"yaml-cpp/"), "core/config"),
     (re.compile(r"prometheus/"), "core/metrics"),
     (re.compile(r"nanobind/"), "python"),
+    (re.compile(r"Eigen/"), "learner/scores"),
     (re.compile(r"nlohmann/|zip\.h|png\.h|jpeglib\.h|tinyxml2\.h"), None),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
