@@ -69,6 +69,8 @@ Learner::Learner(const LearnerConfig& config,
     step_ = info->step;
     seconds_before_ = checkpoints_.ReadManifest(step_).seconds;
     spdlog::info("goes on from the checkpoint of step {}", step_);
+  } else {
+    workload_.Begin();
   }
   if (!config_.parameter_bind.empty()) {
     parameters_.emplace(config_.parameter_bind);

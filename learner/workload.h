@@ -93,9 +93,18 @@ class Workload {
   virtual std::vector<std::pair<std::string, double>> Evaluate() { return {}; }
 
   // Names of the variables that the model is used by after the training.
-  virtual std::vector<std::string> ModelVariables() const {
+  virtual std::vector<std::string> ModelVariables() {
     return PublishedVariables();
   }
+
+  // A description of the network for models/features, a YAML file beside its
+  // weights; empty for none.
+  virtual std::string ModelDescription() const { return {}; }
+
+  // Sets the first values of a new training where they are not those of the
+  // variables' initializers. Not called for one that goes on from a checkpoint.
+  // Throws IoError.
+  virtual void Begin() {}
 
   // The input's part in the run's checkpoints; null if it has none. Owned by
   // the workload, and the same in every call.

@@ -55,6 +55,9 @@ struct WorkloadDef {
   // documentation.
   std::string section;
   std::string section_doc;
+  // Keys of the section that are paths; relative ones are relative to the file
+  // that gives them.
+  std::vector<std::string> path_keys = {};
   // Reads the section. The value is passed to the functions below.
   std::function<std::any(config::Reader& reader)> read_section;
   // Makes the agent that actors run; null for a workload that learns without

@@ -24,9 +24,8 @@
 #include "core/metrics/json_lines.h"
 #include "core/rpc/heartbeat_sender.h"
 #include "core/runtime/checkpoint.h"
-#include "fleet/run_folder.h"
+#include "programs/find_checkpoint.h"
 #include "programs/stop_order.h"
-#include "programs/summary.h"
 
 namespace replicant::programs {
 namespace {
@@ -36,6 +35,8 @@ using actors::EvaluationRecord;
 using actors::Evaluator;
 using actors::VideoFile;
 using namespace std::chrono_literals;
+
+constexpr const char* kCheckpoint = "--checkpoint";
 
 struct Options {
   std::string checkpoint;
@@ -165,30 +166,6 @@ class Follower {
   std::optional<uint64_t> evaluated_;
 };
 
-// Returns the folder of the run: `given`, or the one that holds the checkpoint
-// `given`.
-std::filesystem::path FindRun(const std::string& given) {
-  if (!std::filesystem::exists(given)) {
-    throw IoError(fmt::format("--checkpoint {}: no such folder", given));
-  }
-  auto run = std::filesystem::canonical(fleet::RunFolder::Find(given));
-  if (std::filesystem::exists(run / "config.yaml")) return run;
-  throw IoError(
-      fmt::format("--checkpoint {}: neither the folder of a run, which has a "
-                  "config.yaml, nor a checkpoint in one",
-                  given));
-}
-
-std::filesystem::path FindCheckpoint(const std::string& given,
-                                     const std::filesystem::path& run) {
-  std::filesystem::path path = std::filesystem::canonical(given);
-  if (!std::filesystem::is_directory(path)) path = path.parent_path();
-  if (path != run) return path;
-  if (auto newest = NewestCheckpoint(run)) return *newest;
-  throw IoError(
-      fmt::format("--checkpoint {}: the run has no checkpoint yet", given));
-}
-
 // Prints an evaluation as one JSON object; `video` is empty for none.
 void PrintJson(const RunConfig& config, const std::filesystem::path& checkpoint,
                const EvaluationRecord& record,
@@ -215,9 +192,9 @@ void PrintJson(const RunConfig& config, const std::filesystem::path& checkpoint,
 // Evaluates a checkpoint and prints the result.
 int TryOut(const Invocation& invocation, const Options& options) {
   const RunConfig& config = invocation.config();
-  const std::filesystem::path run = FindRun(options.checkpoint);
+  const std::filesystem::path run = FindRun(kCheckpoint, options.checkpoint);
   const std::filesystem::path checkpoint =
-      FindCheckpoint(options.checkpoint, run);
+      FindCheckpoint(kCheckpoint, options.checkpoint);
   Evaluator evaluator = MakeEvaluator(invocation);
   const runtime::CheckpointInfo info =
       runtime::LoadPartOfCheckpoint(checkpoint, evaluator.policy().variables());
@@ -283,10 +260,12 @@ int Run(const Invocation& invocation, const Options& options) {
 
 void AddOptions(config::CommandLine& command_line, Options* options) {
   command_line.AddConfigOption(
-      "--checkpoint", &options->checkpoint,
+      kCheckpoint, &options->checkpoint,
       "folder of a run, whose newest checkpoint is evaluated, or of one "
       "checkpoint; the run's configuration applies",
-      [](const std::string& given) { return FindRun(given) / "config.yaml"; });
+      [](const std::string& given) {
+        return FindRun(kCheckpoint, given) / "config.yaml";
+      });
   command_line.AddSetting("--episodes", "evaluation.episodes",
                           "number of episodes");
   command_line.AddSetting("--seed", "evaluation.seed",
@@ -305,6 +284,11 @@ void AddOptions(config::CommandLine& command_line, Options* options) {
 }
 
 }  // namespace
+
+int EvaluatePolicy(const Invocation& invocation,
+                   const std::string& checkpoint) {
+  return TryOut(invocation, {.checkpoint = checkpoint});
+}
 
 Program EvaluatorProgram() {
   const auto options = std::make_shared<Options>();

@@ -13,6 +13,7 @@
 #include "agents/task_spec.h"
 #include "core/base/disk_queue.h"
 #include "core/base/error.h"
+#include "core/base/fs.h"
 #include "core/base/process.h"
 #include "core/base/rng.h"
 #include "core/base/thread.h"
@@ -22,6 +23,8 @@
 #include "learner/learner.h"
 #include "learner/workloads/model_file.h"
 #include "programs/check_run.h"
+#include "programs/evaluator_program.h"
+#include "programs/find_checkpoint.h"
 #include "programs/learner_alone.h"
 #include "programs/step_shape.h"
 #include "programs/stop_order.h"
@@ -32,6 +35,15 @@ namespace {
 
 using learner::EndReason;
 using learner::Workload;
+
+constexpr const char* kEvaluate = "--evaluate";
+
+struct Options {
+  std::string role = "learner";
+  std::string index;
+  std::string checkpoint;  // to evaluate; empty for none
+  std::string file;        // to export to; empty for none
+};
 
 // Throws ConfigError if the learner cannot draw from the replay.
 agents::TaskSpec TaskOf(const Invocation& invocation) {
@@ -111,29 +123,31 @@ int RunBeside(const Invocation& invocation, const rpc::RoleId& id,
   return 0;
 }
 
-// Evaluates the model of the run's newest checkpoint, or writes it to a file.
-int UseModel(const Invocation& invocation, bool evaluates,
-             const std::string& file) {
+// Evaluates the model of a checkpoint, or writes it to a file.
+int UseModel(const Invocation& invocation, const Options& options) {
   const RunConfig& config = invocation.config();
+  const bool evaluates = !options.checkpoint.empty();
+  if (evaluates && config.has_actors() && options.file.empty()) {
+    return EvaluatePolicy(invocation, options.checkpoint);
+  }
+  const std::filesystem::path checkpoint =
+      evaluates ? FindCheckpoint(kEvaluate, options.checkpoint)
+                : FindCheckpoint("--export: run.dir", RunFolderOf(config));
   const auto workload = MakeWorkload(
       invocation,
       replicator::Replicator::Create(config.learner.replication,
                                      static_cast<uint64_t>(config.run.seed)),
       /*source=*/nullptr);
-  const std::filesystem::path folder = RunFolderOf(config) / "checkpoints";
-  const learner::CheckpointFolder checkpoints(folder, /*num_kept=*/1);
-  const auto checkpoint = checkpoints.LoadNewest(workload->variables());
-  if (!checkpoint) {
-    throw IoError(fmt::format("{}: no checkpoint", folder.string()));
-  }
-  std::printf("step %lld\n", static_cast<long long>(checkpoint->step));
+  const runtime::CheckpointInfo info =
+      runtime::LoadCheckpoint(checkpoint, workload->variables());
+  std::printf("checkpoint %s\nstep %lld\n", checkpoint.c_str(),
+              static_cast<long long>(info.step));
   if (evaluates) {
     const Scalars scores = workload->Evaluate();
     if (scores.empty()) {
       throw ConfigError(fmt::format(
-          "--evaluate: learner.workload {} has nothing to evaluate; want "
-          "resnet50 with images.evaluation, or for an agent the program "
-          "evaluator",
+          "--evaluate: learner.workload {} has nothing to evaluate; resnet50 "
+          "needs images.evaluation, sngan needs sngan.evaluation_features",
           config.learner.workload));
     }
     for (const auto& [name, value] : scores) {
@@ -141,10 +155,17 @@ int UseModel(const Invocation& invocation, bool evaluates,
                   fmt::format("{:.6g}", value).c_str());
     }
   }
-  if (!file.empty()) {
-    learner::WriteModel(file, workload->ModelVariables(), checkpoint->step,
+  if (!options.file.empty()) {
+    learner::WriteModel(options.file, workload->ModelVariables(), info.step,
                         workload->variables());
-    std::printf("wrote %s\n", file.c_str());
+    std::printf("wrote %s\n", options.file.c_str());
+    const std::string description = workload->ModelDescription();
+    if (!description.empty()) {
+      const auto file =
+          std::filesystem::path(options.file).replace_extension(".yaml");
+      AtomicWriteFile(file, description);
+      std::printf("wrote %s\n", file.c_str());
+    }
   }
   return 0;
 }
@@ -267,13 +288,6 @@ int RunRole(const Invocation& invocation, const std::string& role,
   return RunBeside(invocation, {role, static_cast<uint32_t>(index)}, place);
 }
 
-struct Options {
-  std::string role = "learner";
-  std::string index;
-  bool evaluates = false;
-  std::string file;
-};
-
 }  // namespace
 
 Program LearnerProgram() {
@@ -290,18 +304,22 @@ Program LearnerProgram() {
             command_line.AddOption(
                 "--index", &options->index,
                 "index of the worker, from 1, or of the server, from 0");
-            command_line.AddFlag("--evaluate", &options->evaluates,
-                                 "evaluate the newest checkpoint of the run on "
-                                 "images.evaluation, and end");
+            command_line.AddConfigOption(
+                kEvaluate, &options->checkpoint,
+                "folder of a run, whose newest checkpoint is evaluated, or of "
+                "one checkpoint; the run's configuration applies",
+                [](const std::string& given) {
+                  return FindRun(kEvaluate, given) / "config.yaml";
+                });
             command_line.AddOption(
                 "--export", &options->file,
-                "write the model of the newest checkpoint as safetensors "
-                "with PyTorch's names, and end");
+                "write the model of that checkpoint, or of the run's newest, "
+                "as safetensors with PyTorch's names, and end");
           },
       .run =
           [options](const Invocation& invocation) {
-            if (options->evaluates || !options->file.empty()) {
-              return UseModel(invocation, options->evaluates, options->file);
+            if (!options->checkpoint.empty() || !options->file.empty()) {
+              return UseModel(invocation, *options);
             }
             return RunRole(invocation, options->role, options->index);
           }};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <numbers>
@@ -24,12 +25,25 @@ using data::ImageReader;
 using data::ImageSource;
 using data::View;
 
-// Largest displacement of a camera, as a share of the width that it sees at the
-// place that it is fixed to, and factors of its angle of view and of the
-// lights.
-constexpr double kDisplacement = 0.1;
-constexpr double kLeastZoom = 0.8, kMostZoom = 1.25;
-constexpr float kLeastLight = 0.4F, kMostLight = 1.2F;
+// What `images.variation` 1 allows.
+//
+// Of the camera, turned around what moves in the scene: angles in radians, the
+// change of its distance as a logarithm, and the displacement as a share of
+// half the picture.
+constexpr double kRadiansPerDegree = std::numbers::pi / 180.0;
+constexpr double kMaxYaw = std::numbers::pi;
+constexpr double kMaxPitch = 0.6;
+constexpr double kMaxRoll = 0.4;
+constexpr double kMaxLogDistance = 0.5;
+constexpr double kMaxDisplacement = 0.5;
+// Angles between the ground and the direction to a camera that was above.
+constexpr double kLeastElevation = 0.1, kMostElevation = 1.5;
+// Factors of the lights and of each colour of the picture are in
+// [exp(-x), exp(x)], its exponents likewise.
+constexpr double kMaxLogLight = 0.7;
+constexpr double kMaxLogGamma = 0.7;
+// Share of a random colour in that of a surface.
+constexpr double kMaxPaint = 0.8;
 
 struct Domain {
   env::TaskDefinition task;
@@ -51,6 +65,77 @@ std::vector<int> OutsideCameras(const mjModel& model) {
   return cameras;
 }
 
+// Numbers around 0 that grow with `images.variation`.
+class Variation {
+ public:
+  Variation(double strength, RandomStream* random)
+      : strength_(strength), random_(*random) {}
+
+  // Uniform in [-limit, limit] times the variation.
+  double operator()(double limit) {
+    return strength_ * random_.Uniform(-limit, limit);
+  }
+  // exp() of that.
+  double Factor(double limit) { return std::exp((*this)(limit)); }
+  // Mixes random colours into `from`, [count, 4]; transparency stays.
+  void Paint(const float* from, int64_t count, float* to) {
+    for (int64_t i = 0; i < count; ++i) {
+      const double share = strength_ * random_.Uniform(0.0, kMaxPaint);
+      for (int64_t c = 4 * i; c < 4 * i + 3; ++c) {
+        to[c] = static_cast<float>(share * random_.Uniform() +
+                                   (1.0 - share) * double{from[c]});
+      }
+    }
+  }
+
+ private:
+  const double strength_;
+  RandomStream& random_;
+};
+
+using Axis = std::array<mjtNum, 3>;
+
+Axis Column(const mjtNum* matrix, int column) {
+  return {matrix[column], matrix[3 + column], matrix[6 + column]};
+}
+
+// Turns the columns of `frame` around `axis`, and `offset` unless it is null.
+void Turn(const Axis& axis, double angle, mjtNum* offset, mjtNum* frame) {
+  std::array<mjtNum, 4> quaternion;
+  std::array<mjtNum, 9> turn, turned;
+  mju_axisAngle2Quat(quaternion.data(), axis.data(), angle);
+  mju_quat2Mat(turn.data(), quaternion.data());
+  mju_mulMatMat(turned.data(), turn.data(), frame, 3, 3, 3);
+  std::ranges::copy(turned, frame);
+  if (offset == nullptr) return;
+  Axis result;
+  mju_mulMatVec3(result.data(), turn.data(), offset);
+  std::ranges::copy(result, offset);
+}
+
+// Makes `back` the direction of the camera's third axis, by the least turn.
+void LookBack(const Axis& back, mjtNum* frame) {
+  const Axis old = Column(frame, 2);
+  Axis axis;
+  mju_cross(axis.data(), old.data(), back.data());
+  const double sine = mju_normalize3(axis.data());
+  Turn(axis, std::atan2(sine, mju_dot3(old.data(), back.data())), nullptr,
+       frame);
+}
+
+// Raises each colour, as a share of the brightest, to a power.
+void VaryColors(std::span<uint8_t> rgb, Variation& vary) {
+  for (size_t c = 0; c < 3; ++c) {
+    const double exponent = vary.Factor(kMaxLogGamma);
+    std::array<uint8_t, 256> table;
+    for (size_t i = 0; i < table.size(); ++i) {
+      table[i] = static_cast<uint8_t>(std::lround(
+          255.0 * std::pow(static_cast<double>(i) / 255.0, exponent)));
+    }
+    for (size_t i = c; i < rgb.size(); i += 3) rgb[i] = table[rgb[i]];
+  }
+}
+
 // A copy of a domain's environment, and what draws it.
 class Stage {
  public:
@@ -61,8 +146,9 @@ class Stage {
             domain.task, {.seed = seed, .index = stream}, *domain.model)),
         renderer_(env::MakeRenderer(environment_->physics().model(), {})) {}
 
-  void Draw(int64_t episode, RandomStream& random, int64_t side,
-            std::span<uint8_t> rgb) {
+  // Draws the start of an episode, [side, side, 3].
+  void Draw(int64_t episode, double strength, RandomStream& random,
+            int64_t side, std::span<uint8_t> rgb) {
     environment_->SeekEpisode(episode);
     environment_->Reset({});
     env::Physics& physics = environment_->mutable_physics();
@@ -70,38 +156,24 @@ class Stage {
     if (environment_->ResetChangesAssets()) renderer_->ReloadAssets(model);
     const int camera = domain_.cameras[static_cast<size_t>(
         random.UniformInt(static_cast<int64_t>(domain_.cameras.size())))];
-    MoveCameras(model, random);
-    ColorLights(model, random);
+    Variation vary(strength, &random);
+    VaryLights(model, vary);
+    VarySurfaces(model, vary);
     // the places of cameras and lights follow the model
     (void)physics.ForwardWithoutActuation();
+    if (camera >= 0) MoveCamera(camera, vary);
     const auto pixels = static_cast<int>(side);
     renderer_->Render(model, physics.mutable_data(), camera, pixels, pixels,
                       rgb);
+    VaryColors(rgb, vary);
   }
 
  private:
-  void MoveCameras(mjModel& model, RandomStream& random) const {
-    const mjModel& original = *domain_.model;
-    for (int i = 0; i < model.ncam; ++i) {
-      const mjtNum* from = original.cam_pos + 3 * i;
-      const double width =
-          2.0 * mju_norm3(from) *
-          std::tan(original.cam_fovy[i] / 2.0 * std::numbers::pi / 180.0);
-      for (int axis = 0; axis < 3; ++axis) {
-        model.cam_pos[3 * i + axis] =
-            from[axis] + width * random.Uniform(-kDisplacement, kDisplacement);
-      }
-      model.cam_fovy[i] = std::min(
-          original.cam_fovy[i] * random.Uniform(kLeastZoom, kMostZoom), 120.0);
-    }
-  }
-
-  void ColorLights(mjModel& model, RandomStream& random) const {
+  void VaryLights(mjModel& model, Variation& vary) const {
     const mjModel& original = *domain_.model;
     const auto color = [&](const float* from, float* to) {
       for (int c = 0; c < 3; ++c) {
-        to[c] = from[c] *
-                static_cast<float>(random.Uniform(kLeastLight, kMostLight));
+        to[c] = from[c] * static_cast<float>(vary.Factor(kMaxLogLight));
       }
     };
     color(original.vis.headlight.ambient, model.vis.headlight.ambient);
@@ -109,6 +181,47 @@ class Stage {
     for (int i = 0; i < model.nlight; ++i) {
       color(original.light_diffuse + 3 * i, model.light_diffuse + 3 * i);
       color(original.light_ambient + 3 * i, model.light_ambient + 3 * i);
+    }
+  }
+
+  void VarySurfaces(mjModel& model, Variation& vary) const {
+    const mjModel& original = *domain_.model;
+    vary.Paint(original.mat_rgba, model.nmat, model.mat_rgba);
+    vary.Paint(original.geom_rgba, model.ngeom, model.geom_rgba);
+  }
+
+  // Directs a camera at the centre of mass of all that moves, turns it around
+  // this, changes its distance, rolls it and displaces it.
+  void MoveCamera(int camera, Variation& vary) {
+    mjData& data = environment_->mutable_physics().mutable_data();
+    mjtNum* position = data.cam_xpos + 3 * camera;
+    // columns: right, up, back
+    mjtNum* frame = data.cam_xmat + 9 * camera;
+    const mjtNum* center = data.subtree_com;
+    Axis offset;
+    mju_sub3(offset.data(), position, center);
+    LookBack(offset, frame);
+    const double elevation = std::asin(
+        std::clamp(offset[2] / std::max(mju_norm3(offset.data()), mjMINVAL),
+                   -1.0, 1.0));
+    const double wanted =
+        std::clamp(elevation + vary(kMaxPitch),
+                   std::min(elevation, kLeastElevation),
+                   std::max(elevation, kMostElevation));
+
+    // the camera rises as it turns down
+    Turn(Column(frame, 0), elevation - wanted, offset.data(), frame);
+    Turn({0.0, 0.0, 1.0}, vary(kMaxYaw), offset.data(), frame);
+    Turn(Column(frame, 2), vary(kMaxRoll), nullptr, frame);
+
+    const double distance = vary.Factor(kMaxLogDistance);
+    const double half_width =
+        distance * mju_norm3(offset.data()) *
+        std::tan(domain_.model->cam_fovy[camera] / 2.0 * kRadiansPerDegree);
+    mju_addScl3(position, center, offset.data(), distance);
+    for (const int axis : {0, 1}) {
+      mju_addToScl3(position, Column(frame, axis).data(),
+                    half_width * vary(kMaxDisplacement));
     }
   }
 
@@ -122,7 +235,8 @@ bool CanDraw(const Domain& domain) {
   std::vector<uint8_t> rgb(kSide * kSide * 3);
   RandomStream random(/*seed=*/0, "rendered/test");
   try {
-    Stage(domain, /*seed=*/0, /*stream=*/0).Draw(0, random, kSide, rgb);
+    Stage(domain, /*seed=*/0, /*stream=*/0).Draw(0, /*strength=*/0.0, random,
+                                                 kSide, rgb);
   } catch (const env::UnsupportedScene&) {
     return false;
   }
@@ -132,8 +246,11 @@ bool CanDraw(const Domain& domain) {
 class RenderedSource : public ImageSource {
  public:
   RenderedSource(const env::TaskRegistry& tasks, uint64_t seed, bool is_train,
-                 int64_t size)
-      : seed_(seed), is_train_(is_train), size_(size) {
+                 int64_t size, double variation)
+      : seed_(seed),
+        is_train_(is_train),
+        size_(size),
+        variation_(variation) {
     std::set<std::string> seen;
     for (const env::TaskDefinition& task : tasks.tasks()) {
       const std::string name = task.name.substr(0, task.name.find('-'));
@@ -175,7 +292,7 @@ class RenderedSource : public ImageSource {
       }
       RandomStream random(source_.seed_,
                           fmt::format("rendered/{}-{}", split, index));
-      stages_[label]->Draw(index, random, side, rgb);
+      stages_[label]->Draw(index, source_.variation_, random, side, rgb);
       view.Finish(side, rgb);
       return static_cast<int32_t>(label);
     }
@@ -188,6 +305,7 @@ class RenderedSource : public ImageSource {
   const uint64_t seed_;
   const bool is_train_;
   const int64_t size_;
+  const double variation_;
   std::vector<std::string> names_;
   std::vector<Domain> domains_;
 };
@@ -200,7 +318,8 @@ data::MakeImageSource RenderedImages(const env::TaskRegistry& tasks) {
     const bool is_train = split == data::Split::kTrain;
     const int64_t size = is_train ? config.num_train : config.num_evaluation;
     if (size == 0) return nullptr;
-    return std::make_shared<RenderedSource>(tasks, seed, is_train, size);
+    return std::make_shared<RenderedSource>(tasks, seed, is_train, size,
+                                            config.variation);
   };
 }
 

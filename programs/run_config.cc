@@ -88,24 +88,19 @@ replay::TableConfig RunConfig::sampled_table() const {
 
 config::Loaded<RunConfig> LoadRunConfig(config::Document document,
                                         const Registry& registry) {
-  const auto mjcf = config::AbsolutePath(document, "task.mjcf");
-  const auto train = config::AbsolutePath(document, "images.train");
-  const auto evaluation = config::AbsolutePath(document, "images.evaluation");
-  const auto suite = config::AbsolutePath(document, "task.suite_folder");
-  auto loaded = config::LoadBy<RunConfig>(
-      std::move(document), [&registry](config::Reader& reader) {
-        return RunConfig::Read(reader, registry);
-      });
-  const auto set = [&](const char* key, const auto& path, std::string* value) {
-    if (!path) return;
-    *value = path->string();
-    loaded.resolved_yaml = config::WithValue(loaded.resolved_yaml, key, *value);
-  };
-  set("task.mjcf", mjcf, &loaded.config.task.mjcf);
-  set("images.train", train, &loaded.config.images.train);
-  set("images.evaluation", evaluation, &loaded.config.images.evaluation);
-  set("task.suite_folder", suite, &loaded.config.task.suite_folder);
-  return loaded;
+  for (const char* const key : {"task.mjcf", "task.suite_folder",
+                                "images.train", "images.evaluation"}) {
+    config::MakeAbsolute(document, key);
+  }
+  for (const auto& workload : registry.workloads.workloads()) {
+    for (const std::string& key : workload->path_keys) {
+      config::MakeAbsolute(document, workload->section + "." + key);
+    }
+  }
+  return config::LoadBy<RunConfig>(std::move(document),
+                                   [&registry](config::Reader& reader) {
+                                     return RunConfig::Read(reader, registry);
+                                   });
 }
 
 config::Manual DescribeRunConfig(const Registry& registry) {

@@ -33,15 +33,16 @@ std::filesystem::path FolderOf(Document& document, const Place& place) {
 
 }  // namespace
 
-std::optional<std::filesystem::path> AbsolutePath(Document& document,
-                                                  std::string_view key) {
-  const Node* const node = FindNode(document, key);
-  if (node == nullptr || node->kind != Node::Kind::kScalar ||
-      node->text.empty()) {
-    return std::nullopt;
+void MakeAbsolute(Document& document, std::string_view key) {
+  const Node* const found = FindNode(document, key);
+  if (found == nullptr || found->kind != Node::Kind::kScalar ||
+      found->text.empty()) {
+    return;
   }
-  const auto folder = FolderOf(document, node->place);
-  return std::filesystem::absolute(folder / node->text).lexically_normal();
+  const auto folder = FolderOf(document, found->place);
+  // the node belongs to `document`, which may be changed
+  const_cast<Node*>(found)->text =
+      std::filesystem::absolute(folder / found->text).lexically_normal();
 }
 
 std::string WithValue(const std::string& resolved_yaml, std::string_view key,

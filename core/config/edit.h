@@ -1,7 +1,5 @@
 #pragma once
 
-#include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -11,11 +9,10 @@
 // path: "task.mjcf".
 namespace replicant::config {
 
-// Returns the path that `document` holds for `key`, made absolute: a relative
-// one in a file is relative to that file's folder, one of the command line to
-// the working folder. Nothing if the key is absent, empty or no text.
-std::optional<std::filesystem::path> AbsolutePath(Document& document,
-                                                  std::string_view key);
+// Makes the path that `document` holds for `key` absolute: a relative one in a
+// file is relative to that file's folder, one of the command line to the
+// working folder. Does nothing if the key is absent, empty or no text.
+void MakeAbsolute(Document& document, std::string_view key);
 
 // Returns `resolved_yaml`, as Load() gives it, with the text `value` for `key`,
 // which it holds (checked).

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <numbers>
+#include <utility>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/state.h"
+#include "core/nn/trained_variables.h"
 
 namespace replicant::nn {
 namespace {
@@ -83,6 +86,28 @@ Output Sgd(Graph& graph, const std::string& name,
   }
   return graph::SgdUpdate(parameters, momenta, gradients, learning_rate,
                           GradientScale(graph, gradients, clip), options);
+}
+
+Output AverageVariables(Graph& graph, const std::vector<VariableId>& variables,
+                        Output step, double decay, CallSite site) {
+  const Graph::SiteScope scope(graph, site);
+  const std::vector<Output> values = ReadAll(graph, variables);
+  const DType dtype = graph::ScalarDType(values.at(0).dtype());
+  std::vector<VariableId> averages;
+  {
+    // declared as by a network under this scope
+    const Graph::Scope average_scope(graph, kAverageScope);
+    for (const VariableId variable : variables) {
+      graph::VariableSpec spec = graph.variable(variable);
+      spec.initializer = {};
+      averages.push_back(graph.AddVariable(std::move(spec)));
+    }
+  }
+  const Output mean_rate = graph::Div(
+      graph.Scalar(1.0, dtype), graph::Add(graph::Cast(step, dtype), 1.0));
+  return graph::MovingAverageUpdate(
+      averages, values,
+      graph::Maximum(mean_rate, graph.Scalar(1.0 - decay, dtype)));
 }
 
 Output LinearSchedule(Output step, double first, double last, int64_t begin,

@@ -6,7 +6,8 @@
 #include "core/graph/graph.h"
 #include "core/graph/ops/optimizer.h"
 
-// Optimizers with their variables, step counters and schedules.
+// Optimizers with their variables, moving averages, step counters and
+// schedules.
 namespace replicant::nn {
 
 using graph::CallSite;
@@ -43,6 +44,22 @@ Output Sgd(Graph& graph, const std::string& name,
            const std::vector<Output>& gradients, Output learning_rate,
            const graph::SgdUpdateOptions& options = {},
            const ClipOptions& clip = {}, CallSite site = CallSite::Here());
+
+// The scope of the variables of AverageVariables().
+inline constexpr const char* kAverageScope = "average";
+
+// Moving averages of variables, for evaluations. The average of a variable is
+// the variable "average/<its name>". With t for the scalar i64
+// `step`, the number of updates so far, the returned update is
+//
+//   rate = max(1 - decay, 1 / (t + 1))
+//   average = (1 - rate) * average + rate * variable
+//
+// the mean of all values until 1 / (1 - decay) updates, exponential from then
+// on. It takes the newest version of each variable.
+Output AverageVariables(Graph& graph, const std::vector<VariableId>& variables,
+                        Output step, double decay,
+                        CallSite site = CallSite::Here());
 
 // Schedules: numbers that depend on `step` (scalar i64), as [] of `dtype`, f32
 // or f64, in the graph. In f32, steps beyond 2^24 are rounded first.

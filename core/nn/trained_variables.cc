@@ -29,14 +29,23 @@ TrainedVariables GradientsOf(Output loss, std::vector<VariableId> variables,
 TrainedVariables GradientsOf(Output loss, std::string_view prefix,
                              CallSite site) {
   const Graph::SiteScope scope(loss, site);
-  const auto& specs = loss.graph->variables();
+  std::vector<VariableId> variables = VariablesOf(*loss.graph, prefix);
+  std::erase_if(variables, [&](VariableId variable) {
+    return !loss.graph->variable(variable).is_trainable;
+  });
+  return GradientsOf(loss, std::move(variables));
+}
+
+std::vector<VariableId> VariablesOf(const Graph& graph,
+                                    std::string_view prefix) {
+  const auto& specs = graph.variables();
   std::vector<VariableId> variables;
   for (size_t i = 0; i < specs.size(); ++i) {
-    if (specs[i].is_trainable && specs[i].name.starts_with(prefix)) {
+    if (specs[i].name.starts_with(prefix)) {
       variables.push_back(static_cast<VariableId>(i));
     }
   }
-  return GradientsOf(loss, std::move(variables));
+  return variables;
 }
 
 std::vector<Output> ReadAll(Graph& graph,

@@ -33,6 +33,10 @@ TrainedVariables GradientsOf(Output loss, std::vector<VariableId> variables,
 TrainedVariables GradientsOf(Output loss, std::string_view prefix,
                              CallSite site = CallSite::Here());
 
+// The variables whose names begin with `prefix`, in the order of declaration.
+std::vector<VariableId> VariablesOf(const Graph& graph,
+                                    std::string_view prefix);
+
 // Reads the newest version of each variable.
 std::vector<Output> ReadAll(Graph& graph,
                             const std::vector<VariableId>& variables,

@@ -42,6 +42,9 @@ ImagesConfig ImagesConfig::Read(config::Reader& reader) {
   reader.Field("num_evaluation", &c.num_evaluation, {0, 1'000'000'000},
                "images of an evaluation, none of them of the training; "
                "rendered only");
+  reader.Field("variation", &c.variation, {0.0, 1.0},
+               "how far cameras, lights and colours vary; 0: as in the Control "
+               "Suite; rendered only");
   reader.Section("augmentation", &c.augmentation,
                  "what training sees of an image");
   reader.Field("evaluation_crop", &c.evaluation_crop, {0.1, 1.0},

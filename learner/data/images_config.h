@@ -18,6 +18,7 @@ struct ImagesConfig {
   std::string evaluation;
   int64_t num_train = 20'000;
   int64_t num_evaluation = 2'000;
+  double variation = 0.5;
   AugmentationConfig augmentation;
   double evaluation_crop = 0.875;
   int threads = 1;  // of each process

@@ -44,6 +44,7 @@ WorkloadDef ResNet50() {
             config, arguments.learner.batch_size, arguments.learner.precision,
             arguments.seed, std::move(arguments.replicator), arguments.images);
       });
+  workload.path_keys = {"initial_variables"};
   workload.step_graph = BuilderOf(&models::resnet::BuildStepGraph);
   return workload;
 }
@@ -57,6 +58,7 @@ WorkloadDef Sngan() {
             config, arguments.learner.batch_size, arguments.learner.precision,
             arguments.seed, std::move(arguments.replicator), arguments.images);
       });
+  workload.path_keys = {"evaluation_features", "evaluation_network"};
   workload.step_graph = BuilderOf(&models::sngan::BuildStepGraph);
   return workload;
 }

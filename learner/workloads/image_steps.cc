@@ -1,5 +1,6 @@
 #include "learner/workloads/image_steps.h"
 
+#include <optional>
 #include <vector>
 
 #include "core/graph/ops/random.h"
@@ -55,6 +56,10 @@ replicator::StepOutputs BuildResNetEvaluation(
 replicator::StepOutputs BuildSnganSamples(
     ReplicaContext& replica, const replicator::Inputs& inputs,
     const models::sngan::SnganConfig& config) {
+  std::optional<graph::Graph::Scope> average;
+  if (config.average_decay > 0.0) {
+    average.emplace(replica.graph(), nn::kAverageScope);
+  }
   const models::sngan::Generator generator(replica.graph(), config);
   return {.values = {{"image", generator(inputs.at("z"), inputs.at("label"),
                                          /*updates=*/nullptr)}}};

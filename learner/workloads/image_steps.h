@@ -26,7 +26,8 @@ replicator::StepOutputs BuildResNetEvaluation(
 // The network that a step of SN-GAN updates.
 enum class SnganNetwork { kDiscriminator, kGenerator };
 
-// Generates images with the running statistics of batch norm: inputs "z"
+// Generates images with the running statistics of batch norm, by the averaged
+// variables if there are any (average_decay): inputs "z"
 // [B, latent_size] f32 and "label" [B] i32. Value: "image" [B, H, W, 3] in
 // (-1, 1).
 replicator::StepOutputs BuildSnganSamples(

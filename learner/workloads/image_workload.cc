@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/ops/shape_ops.h"
+#include "learner/data/encode_png.h"
 #include "learner/data/image_pipeline.h"
 #include "learner/workloads/synthetic_images.h"
 
@@ -75,7 +76,8 @@ ImageWorkload::ImageWorkload(std::unique_ptr<replicator::Replicator> replicator,
   std::shared_ptr<const data::ImageSource> source;
   if (images.input.open) source = images.input.open(data::Split::kTrain);
   input_ = replicator_->MakeInput([&](const replicator::InputContext& context) {
-    auto pipeline = MakeImages(images, source, context);
+    auto pipeline =
+        std::make_unique<FirstBatch>(MakeImages(images, source, context));
     images_[context.group_id] = pipeline.get();
     num_groups_ = context.num_groups;
     num_pipelines_ = context.num_pipelines;
@@ -113,6 +115,21 @@ double ImageWorkload::WaitSeconds() const {
   double sum = 0.0;
   for (const auto& [group, images] : images_) sum += images->WaitSeconds();
   return sum;
+}
+
+Picture ImageWorkload::MakePicture(const std::string& name,
+                                   const data::Image& image) {
+  return {.name = name,
+          .height = static_cast<int>(image.size.height),
+          .width = static_cast<int>(image.size.width),
+          .png = data::EncodePng(image.size, image.rgb)};
+}
+
+std::vector<Picture> ImageWorkload::TakePictures() {
+  if (images_.empty()) return {};
+  const auto grid = images_.begin()->second->Take();
+  if (!grid) return {};
+  return {MakePicture("batch", *grid)};
 }
 
 int64_t ImageWorkload::NumUnreadable() const {

@@ -4,11 +4,13 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/replicator/replicator.h"
 #include "learner/data/images_config.h"
 #include "learner/data/positioned_pipeline.h"
 #include "learner/workload.h"
+#include "learner/workloads/first_batch.h"
 
 namespace replicant::learner {
 
@@ -39,6 +41,8 @@ class ImageWorkload : public Workload {
   std::map<std::string, std::string> State() const override;
   void Restore(const std::map<std::string, std::string>& state) override;
   CheckpointedInput* input() override { return &batches_; }
+  // "batch": the first images of this process, as they enter the network.
+  std::vector<Picture> TakePictures() override;
 
  protected:
   // Reads a whole number >= 0 from a checkpoint's state. Throws InvalidArgument
@@ -49,6 +53,8 @@ class ImageWorkload : public Workload {
   // Throws what the image sources and Replicator::MakeInput() throw.
   ImageWorkload(std::unique_ptr<replicator::Replicator> replicator,
                 const ImageOptions& images, graph::Precision precision);
+
+  static Picture MakePicture(const std::string& name, const data::Image& image);
 
   // Tells the place of the run to processes that do not have it; called by
   // every Step(). Returns kOk once that is done.
@@ -83,7 +89,7 @@ class ImageWorkload : public Workload {
   graph::Precision precision_;
   std::unique_ptr<replicator::Replicator> replicator_;
   // by group, owned by input_
-  std::map<int, data::PositionedPipeline*> images_;
+  std::map<int, FirstBatch*> images_;
   int num_groups_ = 1;
   int num_pipelines_ = 1;
   std::unique_ptr<replicator::Input> input_;

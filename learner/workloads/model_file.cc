@@ -7,17 +7,37 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/nn/optimizers.h"
 #include "core/tensor/safetensors.h"
 
 namespace replicant::learner {
 namespace {
 
+// The scope of averages, with its slash.
+const std::string& AverageScope() {
+  static const std::string scope = fmt::format("{}/", nn::kAverageScope);
+  return scope;
+}
+
+bool IsAverage(const std::string& name) {
+  return name.starts_with(AverageScope());
+}
+
 std::string TorchName(std::string name) {
+  if (IsAverage(name)) name.erase(0, AverageScope().size());
   std::ranges::replace(name, '/', '.');
   return name;
 }
 
 }  // namespace
+
+std::vector<std::string> AveragesIn(std::vector<std::string> names) {
+  if (std::ranges::any_of(names, IsAverage)) {
+    std::erase_if(names,
+                  [](const std::string& name) { return !IsAverage(name); });
+  }
+  return names;
+}
 
 void ReadModel(const std::filesystem::path& path,
                const std::vector<std::string>& names,

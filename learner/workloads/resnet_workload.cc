@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "learner/workloads/image_steps.h"
 #include "learner/workloads/model_file.h"
+#include "models/features/config.h"
 
 namespace replicant::learner {
 namespace {
@@ -28,18 +29,12 @@ ResNetWorkload::ResNetWorkload(
                      .seed = seed,
                      .input = images},
                     precision),
-      evaluation_interval_(config.evaluation_interval_steps) {
+      config_(config) {
   step_ = BuildStep([&](replicator::ReplicaContext& replica,
                         const replicator::Inputs& inputs) {
     return BuildResNetStep(replica, inputs, config);
   });
-  for (const auto& [name, variable] : variables().variables()) {
-    if (!name.starts_with("optimizer") && name != "step") {
-      model_variables_.push_back(name);
-    }
-  }
   if (images.open) BuildEvaluation(config, batch_size, images);
-  if (!config.initial_variables.empty()) SetInitialVariables(config);
 }
 
 void ResNetWorkload::BuildEvaluation(const models::resnet::ResNetConfig& config,
@@ -66,9 +61,9 @@ void ResNetWorkload::BuildEvaluation(const models::resnet::ResNetConfig& config,
         return pipeline;
       });
   if (!is_together) {
-    if (evaluation_interval_ > 0) {
+    if (config_.evaluation_interval_steps > 0) {
       throw ConfigError(
-          "resnet50.evaluation_interval_steps: needs a "
+          "resnet50.config_.evaluation_interval_stepssteps: needs a "
           "learner.replication.strategy whose replicas make their steps "
           "together; allowed here: 0");
     }
@@ -83,14 +78,34 @@ void ResNetWorkload::BuildEvaluation(const models::resnet::ResNetConfig& config,
       });
 }
 
-void ResNetWorkload::SetInitialVariables(
-    const models::resnet::ResNetConfig& config) {
-  std::vector<std::string> names = ModelVariables();
-  if (!config.has_initial_head) {
-    std::erase_if(
-        names, [](const std::string& name) { return name.starts_with("fc/"); });
+void ResNetWorkload::Begin() {
+  if (config_.initial_variables.empty()) return;
+  // the averages, too
+  std::vector<std::string> names = NetworkVariables();
+  if (!config_.has_initial_head) {
+    std::erase_if(names, [](const std::string& name) {
+      return name.starts_with("fc/") || name.starts_with("average/fc/");
+    });
   }
-  ReadModel(config.initial_variables, names, &variables());
+  ReadModel(config_.initial_variables, names, &variables());
+}
+
+std::string ResNetWorkload::ModelDescription() const {
+  return models::features::DescriptionOf(config_);
+}
+
+std::vector<std::string> ResNetWorkload::NetworkVariables() {
+  std::vector<std::string> names;
+  for (const auto& [name, variable] : variables().variables()) {
+    if (!name.starts_with("optimizer/") && name != "step") {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> ResNetWorkload::ModelVariables() {
+  return AveragesIn(NetworkVariables());
 }
 
 NextResult ResNetWorkload::Step(Clock::TimePoint deadline) {
@@ -99,7 +114,8 @@ NextResult ResNetWorkload::Step(Clock::TimePoint deadline) {
   result = step_->Run(deadline);
   // all processes have taken as many batches
   if (result == NextResult::kOk && evaluation_step_ &&
-      evaluation_interval_ > 0 && num_batches() % evaluation_interval_ == 0) {
+      config_.evaluation_interval_steps > 0 &&
+      num_batches() % config_.evaluation_interval_steps == 0) {
     Evaluate();
   }
   return result;

@@ -18,9 +18,8 @@ namespace replicant::learner {
 class ResNetWorkload : public ImageWorkload {
  public:
   // `batch_size` is that of all replicas. Throws what ImageWorkload and
-  // Replicator::Build() throw; IoError for initial_variables that cannot be
-  // used; ConfigError for an evaluation of replicas that do not make their
-  // steps together.
+  // Replicator::Build() throw, and ConfigError for an evaluation of replicas
+  // that do not make their steps together.
   ResNetWorkload(const models::resnet::ResNetConfig& config, int64_t batch_size,
                  graph::Precision precision, uint64_t seed,
                  std::unique_ptr<replicator::Replicator> replicator,
@@ -33,24 +32,24 @@ class ResNetWorkload : public ImageWorkload {
   // evaluation_accuracy, evaluation_top5_accuracy, evaluation_loss and
   // evaluation_images, their number; empty without images to evaluate on.
   std::vector<std::pair<std::string, double>> Evaluate() override;
-  // All but the optimizer's.
-  std::vector<std::string> ModelVariables() const override {
-    return model_variables_;
-  }
+  // The network's, or their averages if there are any.
+  std::vector<std::string> ModelVariables() override;
+  std::string ModelDescription() const override;
+  // Reads initial_variables. Throws IoError if they cannot be used.
+  void Begin() override;
 
  private:
   void BuildEvaluation(const models::resnet::ResNetConfig& config,
                        int64_t batch_size, const data::ImageInput& images);
-  void SetInitialVariables(const models::resnet::ResNetConfig& config);
+  std::vector<std::string> NetworkVariables();
 
-  const int64_t evaluation_interval_;
+  const models::resnet::ResNetConfig config_;
   std::unique_ptr<replicator::Step> step_;
   // null without images to evaluate on
   std::unique_ptr<replicator::Input> evaluation_input_;
   std::unique_ptr<replicator::Step> evaluation_step_;
   data::ImagePipeline* evaluation_images_ = nullptr;
   std::vector<std::pair<std::string, double>> evaluation_;
-  std::vector<std::string> model_variables_;
 };
 
 }  // namespace replicant::learner

@@ -4,11 +4,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <functional>
+#include <iterator>
 #include <span>
 #include <utility>
 
+#include "core/base/error.h"
 #include "core/base/rng.h"
+#include "core/base/thread.h"
 #include "learner/data/encode_png.h"
+#include "learner/workloads/model_file.h"
 
 namespace replicant::learner {
 namespace {
@@ -18,20 +24,28 @@ constexpr const char* kCyclePosition = "cycle_position";
 constexpr int64_t kMaxSampleRows = 20;
 constexpr int64_t kSampleColumns = 8;
 
-// Gives every replica the same latent vectors: one for each column of the grid,
-// with the class of the row.
-class SampleInput : public replicator::InputPipeline {
+// Images of an evaluation that are generated at once.
+constexpr int64_t kEvaluationBatch = 64;
+
+void FillNormal(uint64_t seed, const std::string& stream, std::span<float> z) {
+  RandomStream random(seed, stream);
+  for (float& value : z) value = static_cast<float>(random.Normal());
+}
+
+// Gives every replica the same latent vectors, by a function that fills z
+// [size, latent_size] and the labels [size].
+class LatentInput : public replicator::InputPipeline {
  public:
-  SampleInput(int64_t rows, int64_t latent_size, int64_t num_classes,
-              uint64_t seed)
-      : latent_size_(latent_size),
-        seed_(seed),
+  using Fill = std::function<void(std::span<float>, std::span<int32_t>)>;
+
+  LatentInput(int64_t size, int64_t latent_size, int64_t num_classes, Fill fill)
+      : fill_(std::move(fill)),
         specs_({{.name = "z",
                  .dtype = DType::kF32,
-                 .shape = Shape({rows * kSampleColumns, latent_size})},
+                 .shape = Shape({size, latent_size})},
                 {.name = "label",
                  .dtype = DType::kI32,
-                 .shape = Shape({rows * kSampleColumns}),
+                 .shape = Shape({size}),
                  .num_classes = num_classes}}) {}
 
   const std::vector<replicator::InputSpec>& specs() const override {
@@ -39,23 +53,12 @@ class SampleInput : public replicator::InputPipeline {
   }
   NextResult Next(Clock::TimePoint /*deadline*/,
                   std::span<const MutableTensorView> batch) override {
-    const std::span<float> z = batch[0].Span<float>();
-    const std::span<int32_t> label = batch[1].Span<int32_t>();
-    const auto size = static_cast<size_t>(latent_size_);
-    for (size_t i = 0; i < label.size(); ++i) {
-      const size_t column = i % kSampleColumns;
-      RandomStream random(seed_, fmt::format("samples/{}", column));
-      for (float& value : z.subspan(i * size, size)) {
-        value = static_cast<float>(random.Normal());
-      }
-      label[i] = static_cast<int32_t>(i / kSampleColumns);
-    }
+    fill_(batch[0].Span<float>(), batch[1].Span<int32_t>());
     return NextResult::kOk;
   }
 
  private:
-  const int64_t latent_size_;
-  const uint64_t seed_;
+  const Fill fill_;
   const std::vector<replicator::InputSpec> specs_;
 };
 
@@ -81,10 +84,11 @@ SnganWorkload::SnganWorkload(const models::sngan::SnganConfig& config,
       generator_step_(BuildUpdate(config, SnganNetwork::kGenerator)),
       side_(config.side()),
       sample_interval_(config.sample_interval_steps),
+      evaluation_interval_(config.evaluation_interval_steps),
       num_sample_rows_(std::min(config.num_classes, kMaxSampleRows)) {
-  if (sample_interval_ > 0) BuildSamples(config, seed);
-  for (const auto& [name, variable] : variables().variables()) {
-    if (name.starts_with("generator/")) model_variables_.push_back(name);
+  if (sample_interval_ > 0) BuildGrid(config, seed);
+  if (!config.evaluation_features.empty()) {
+    BuildEvaluation(config, seed, images);
   }
 }
 
@@ -96,44 +100,120 @@ std::unique_ptr<replicator::Step> SnganWorkload::BuildUpdate(
   });
 }
 
-void SnganWorkload::BuildSamples(const models::sngan::SnganConfig& config,
-                                 uint64_t seed) {
-  sample_input_ = replicator().MakeInput(
+SnganWorkload::Sampler SnganWorkload::BuildSampler(
+    const models::sngan::SnganConfig& config, int64_t size,
+    std::function<void(std::span<float>, std::span<int32_t>)> fill) {
+  Sampler sampler;
+  sampler.input = replicator().MakeInput(
       [&](const replicator::InputContext&) {
-        return std::make_unique<SampleInput>(
-            num_sample_rows_, config.latent_size, config.num_classes, seed);
+        return std::make_unique<LatentInput>(size, config.latent_size,
+                                             config.num_classes, fill);
       },
       replicator::InputMode::kPerReplica);
-  sample_step_ = replicator().Build(
-      *sample_input_, [&](replicator::ReplicaContext& replica,
+  sampler.step = replicator().Build(
+      *sampler.input, [&](replicator::ReplicaContext& replica,
                           const replicator::Inputs& inputs) {
         return BuildSnganSamples(replica, inputs, config);
       });
+  return sampler;
 }
 
-void SnganWorkload::DrawSamples() {
+std::vector<uint8_t> SnganWorkload::Sampler::Run() const {
   NextResult result = NextResult::kTimeout;
   while (result == NextResult::kTimeout) {
-    result = sample_step_->Run(Clock::Real().Now() + std::chrono::seconds(1));
+    result = step->Run(Clock::Real().Now() + std::chrono::seconds(1));
   }
-  if (result != NextResult::kOk) return;
   std::vector<uint8_t> pixels;
-  for (const float value : sample_step_->value("image").Span<float>()) {
+  if (result != NextResult::kOk) return pixels;
+  const std::span<const float> image = step->value("image").Span<float>();
+  pixels.reserve(image.size());
+  for (const float value : image) {
     pixels.push_back(static_cast<uint8_t>(
         std::clamp(127.5F * (value + 1.0F) + 0.5F, 0.0F, 255.0F)));
   }
-  const data::Image grid =
-      data::Tile(pixels, side_, num_sample_rows_, kSampleColumns);
+  return pixels;
+}
+
+void SnganWorkload::BuildGrid(const models::sngan::SnganConfig& config,
+                              uint64_t seed) {
+  // a latent vector for each column of the grid, and a class for each row
+  grid_ = BuildSampler(
+      config, num_sample_rows_ * kSampleColumns,
+      [seed](std::span<float> z, std::span<int32_t> label) {
+        const size_t latent_size = z.size() / label.size();
+        for (size_t i = 0; i < label.size(); ++i) {
+          FillNormal(seed, fmt::format("samples/{}", i % kSampleColumns),
+                     z.subspan(i * latent_size, latent_size));
+          label[i] = static_cast<int32_t>(i / kSampleColumns);
+        }
+      });
+}
+
+void SnganWorkload::BuildEvaluation(const models::sngan::SnganConfig& config,
+                                    uint64_t seed,
+                                    const data::ImageInput& images) {
+  if (!images.open) {
+    throw ConfigError(
+        "sngan.evaluation_features: images.source synthetic has no images to "
+        "compare with; allowed here: empty");
+  }
+  std::unique_ptr<FeatureExtractor> extractor;
+  if (replicator().process_id() == 0) {
+    const std::filesystem::path weights = config.evaluation_features;
+    extractor = std::make_unique<FeatureExtractor>(
+        weights,
+        config.evaluation_network.empty()
+            ? std::filesystem::path(weights).replace_extension(".yaml")
+            : std::filesystem::path(config.evaluation_network),
+        static_cast<int>(CpuSet::OfThisThread().size()));
+  }
+  scores_.emplace(
+      std::move(extractor), images.open(data::Split::kTrain),
+      ImageScores::Options{.num_images = config.num_evaluation_images,
+                           .side = side_,
+                           .augmentation = images.config.augmentation,
+                           .seed = seed});
+  evaluation_ = BuildSampler(
+      config, kEvaluationBatch,
+      [this, seed](std::span<float> z, std::span<int32_t> label) {
+        const size_t latent_size = z.size() / label.size();
+        std::ranges::fill(label, 0);
+        std::ranges::copy(evaluation_labels_, label.begin());
+        for (size_t i = 0; i < evaluation_labels_.size(); ++i) {
+          FillNormal(seed,
+                     fmt::format("evaluation/{}",
+                                 first_evaluated_ + static_cast<int64_t>(i)),
+                     z.subspan(i * latent_size, latent_size));
+        }
+      });
+}
+
+std::vector<std::pair<std::string, double>> SnganWorkload::Evaluate() {
+  if (!scores_) return {};
+  evaluation_scalars_ = scores_->Score(
+      kEvaluationBatch, [&](int64_t first, std::span<const int32_t> labels) {
+        first_evaluated_ = first;
+        evaluation_labels_.assign(labels.begin(), labels.end());
+        std::vector<uint8_t> rgb = evaluation_.Run();
+        rgb.resize(labels.size() * static_cast<size_t>(side_ * side_ * 3));
+        return rgb;
+      });
+  return evaluation_scalars_;
+}
+
+void SnganWorkload::DrawGrid() {
+  const std::vector<uint8_t> pixels = grid_.Run();
+  if (pixels.empty()) return;
   // the learner of the first process takes them; others have one at most
   pictures_.clear();
-  pictures_.push_back({.name = "samples",
-                       .height = static_cast<int>(grid.size.height),
-                       .width = static_cast<int>(grid.size.width),
-                       .png = data::EncodePng(grid.size, grid.rgb)});
+  pictures_.push_back(MakePicture(
+      "samples", data::Tile(pixels, side_, num_sample_rows_, kSampleColumns)));
 }
 
 std::vector<Picture> SnganWorkload::TakePictures() {
-  return std::exchange(pictures_, {});
+  std::vector<Picture> pictures = ImageWorkload::TakePictures();
+  std::ranges::move(std::exchange(pictures_, {}), std::back_inserter(pictures));
+  return pictures;
 }
 
 NextResult SnganWorkload::Step(Clock::TimePoint deadline) {
@@ -145,7 +225,10 @@ NextResult SnganWorkload::Step(Clock::TimePoint deadline) {
     cycle_position_ = (cycle_position_ + 1) % cycle_length_;
     // all processes have taken as many batches
     if (sample_interval_ > 0 && num_batches() % sample_interval_ == 0) {
-      DrawSamples();
+      DrawGrid();
+    }
+    if (evaluation_interval_ > 0 && num_batches() % evaluation_interval_ == 0) {
+      Evaluate();
     }
   } else if (replicator().HasResults()) {
     // the input is paused, and steps of the other network are under way
@@ -173,11 +256,20 @@ std::vector<std::pair<std::string, double>> SnganWorkload::Scalars() const {
     scalars.emplace_back("discriminator_loss", *discriminator_loss_);
   }
   if (generator_loss_) scalars.emplace_back("generator_loss", *generator_loss_);
+  scalars.insert(scalars.end(), evaluation_scalars_.begin(),
+                 evaluation_scalars_.end());
   return scalars;
 }
 
-std::vector<std::string> SnganWorkload::ModelVariables() const {
-  return model_variables_;
+std::vector<std::string> SnganWorkload::ModelVariables() {
+  std::vector<std::string> names;
+  for (const auto& [name, variable] : variables().variables()) {
+    if (name.starts_with("generator/") ||
+        name.starts_with("average/generator/")) {
+      names.push_back(name);
+    }
+  }
+  return AveragesIn(std::move(names));
 }
 
 std::map<std::string, std::string> SnganWorkload::State() const {

@@ -1,12 +1,15 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "learner/workloads/image_scores.h"
 #include "learner/workloads/image_steps.h"
 #include "learner/workloads/image_workload.h"
 #include "models/sngan/config.h"
@@ -28,12 +31,16 @@ class SnganWorkload : public ImageWorkload {
   NextResult Step(Clock::TimePoint deadline) override;
   int64_t NumNewSteps() const override { return num_new_steps_; }
   // discriminator_loss and generator_loss, each from the last update in this
-  // process.
+  // process, and the results of the last evaluation.
   std::vector<std::pair<std::string, double>> Scalars() const override;
-  // "samples": a grid of generated images.
+  // evaluation_fid, evaluation_inception_score and evaluation_images, the
+  // number of generated images; empty without evaluation_features, and in
+  // processes after the first.
+  std::vector<std::pair<std::string, double>> Evaluate() override;
+  // Also "samples": a grid of generated images.
   std::vector<Picture> TakePictures() override;
-  // The generator's.
-  std::vector<std::string> ModelVariables() const override;
+  // The generator's, or their averages if there are any.
+  std::vector<std::string> ModelVariables() override;
   // Also the position in the cycle of updates.
   std::map<std::string, std::string> State() const override;
   void Restore(const std::map<std::string, std::string>& state) override;
@@ -41,8 +48,23 @@ class SnganWorkload : public ImageWorkload {
  private:
   std::unique_ptr<replicator::Step> BuildUpdate(
       const models::sngan::SnganConfig& config, SnganNetwork network);
-  void BuildSamples(const models::sngan::SnganConfig& config, uint64_t seed);
-  void DrawSamples();
+  // Generates images for latent vectors of an own input.
+  struct Sampler {
+    std::unique_ptr<replicator::Input> input;
+    std::unique_ptr<replicator::Step> step;
+
+    // Returns u8 [size, side, side, 3]; nothing at the end of the training.
+    std::vector<uint8_t> Run() const;
+  };
+  // `fill` sets z [size, latent_size] and the labels [size], the same on all
+  // replicas.
+  Sampler BuildSampler(
+      const models::sngan::SnganConfig& config, int64_t size,
+      std::function<void(std::span<float>, std::span<int32_t>)> fill);
+  void BuildGrid(const models::sngan::SnganConfig& config, uint64_t seed);
+  void BuildEvaluation(const models::sngan::SnganConfig& config, uint64_t seed,
+                       const data::ImageInput& images);
+  void DrawGrid();
   // Runs a step of this kind, whatever comes next in the cycle.
   NextResult RunStep(bool is_generator, Clock::TimePoint deadline);
 
@@ -51,15 +73,19 @@ class SnganWorkload : public ImageWorkload {
   const int64_t generator_begin_, cycle_length_;
   std::unique_ptr<replicator::Step> discriminator_step_;
   std::unique_ptr<replicator::Step> generator_step_;
-  const int64_t side_, sample_interval_;
+  const int64_t side_, sample_interval_, evaluation_interval_;
   const int64_t num_sample_rows_;  // of the grid: classes
-  // null without samples
-  std::unique_ptr<replicator::Input> sample_input_;
-  std::unique_ptr<replicator::Step> sample_step_;
+  Sampler grid_;                   // empty without samples
   std::vector<Picture> pictures_;
+  // none without evaluation_features
+  std::optional<ImageScores> scores_;
+  Sampler evaluation_;
+  // number and classes of the images that evaluation_ makes next
+  int64_t first_evaluated_ = 0;
+  std::vector<int32_t> evaluation_labels_;
+  std::vector<std::pair<std::string, double>> evaluation_scalars_;
   int64_t cycle_position_ = 0;
   int64_t num_new_steps_ = 1;
-  std::vector<std::string> model_variables_;
   std::optional<double> discriminator_loss_, generator_loss_;
 };
 

@@ -39,9 +39,12 @@ SgdConfig SgdConfig::Read(config::Reader& reader) {
 
 ResNetConfig ResNetConfig::Read(config::Reader& reader) {
   ResNetConfig c;
-  reader.Field("depth", &c.depth, {{"18", Depth::k18}, {"50", Depth::k50}},
-               "number of layers: 18 (two convolutions per block) or 50 "
-               "(three, with the stride at the 3x3 one: v1.5)");
+  reader.Field(
+      "depth", &c.depth,
+      {{"18", Depth::k18}, {"50", Depth::k50}, {"linear", Depth::kLinear}},
+      "number of layers: 18 (two convolutions per block) or 50 "
+      "(three, with the stride at the 3x3 one: v1.5); linear: a "
+      "linear classifier of the pixels, to compare with");
   reader.Field("stem", &c.stem,
                {{"imagenet", Stem::kImageNet}, {"small", Stem::kSmall}},
                "first layers. imagenet: a 7x7 convolution of stride 2 and a "
@@ -60,6 +63,9 @@ ResNetConfig ResNetConfig::Read(config::Reader& reader) {
                "so that the block starts as the identity");
   ReadNormStatistics(reader, &c.batch_norm_statistics);
   reader.Section("optimizer", &c.optimizer, "SGD with momentum");
+  reader.Field("average_decay", &c.average_decay, {0.0, 0.999999},
+               "decay rate of a moving average of the variables, which "
+               "evaluations and exports use; 0 for none");
   reader.Field("evaluation_interval_steps", &c.evaluation_interval_steps,
                {0, 1'000'000'000},
                "steps between evaluations on all images of images.evaluation, "

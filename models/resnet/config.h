@@ -12,7 +12,8 @@
 // ranges and their meaning.
 namespace replicant::models::resnet {
 
-enum class Depth { k18, k50 };
+// kLinear: no hidden layers, a linear classifier of the pixels.
+enum class Depth { kLinear, k18, k50 };
 enum class Stem { kImageNet, kSmall };
 enum class Schedule { kSteps, kCosine };
 
@@ -39,6 +40,7 @@ struct ResNetConfig {
   bool has_zero_gamma = true;
   NormStatistics batch_norm_statistics = NormStatistics::kPerReplica;
   SgdConfig optimizer;
+  double average_decay = 0.0;             // of a moving average; 0: none
   int64_t evaluation_interval_steps = 0;  // 0: no evaluation
   std::string initial_variables;          // a file; empty for none
   bool has_initial_head = true;

@@ -7,6 +7,7 @@
 #include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/image.h"
 #include "core/graph/ops/pool.h"
+#include "core/graph/ops/shape_ops.h"
 
 namespace replicant::models::resnet {
 namespace {
@@ -113,6 +114,14 @@ ResNet::ResNet(Graph& graph, const ResNetConfig& config, DType dtype,
       num_devices_(replicas.num_logical_devices),
       has_pool_(config.stem == Stem::kImageNet) {
   const Graph::SiteScope site_scope(graph, site);
+  const auto add_head = [&](int64_t in) {
+    head_.emplace(graph, "fc", in, config.num_classes,
+                  nn::LayerOptions{.dtype = dtype});
+  };
+  if (config.depth == Depth::kLinear) {
+    add_head(config.image_size * config.image_size * 3);
+    return;
+  }
   const nn::BatchNormLayerOptions norm{
       .dtype = dtype,
       .gather = GatherFor(replicas, config.batch_norm_statistics)};
@@ -132,14 +141,18 @@ ResNet::ResNet(Graph& graph, const ResNetConfig& config, DType dtype,
       channels = blocks_.back().out_channels();
     }
   }
-  head_.emplace(graph, "fc", channels, config.num_classes,
-                nn::LayerOptions{.dtype = dtype});
+  add_head(channels);
 }
 
-Output ResNet::operator()(Output image, std::vector<Output>* updates,
-                          CallSite site) const {
+Output ResNet::Features(Output image, std::vector<Output>* updates,
+                        CallSite site) const {
   const Graph::SiteScope scope(image, site);
-  Output x = (*conv_)(NormalizeColors(image, dtype_));
+  Output x = NormalizeColors(image, dtype_);
+  if (blocks_.empty()) {
+    const int64_t rows = x.shape()[0];
+    return graph::Reshape(x, {rows, x.shape().num_elements() / rows});
+  }
+  x = (*conv_)(x);
   x = Apply(*norm_, x, {.has_relu = true}, updates);
   if (has_pool_) {
     x = graph::MaxPool2d(x, {.window = 3, .stride = 2, .padding = 1});
@@ -148,13 +161,24 @@ Output ResNet::operator()(Output image, std::vector<Output>* updates,
     const Graph::DeviceScope device = DeviceOf(*image.graph, i);
     x = blocks_[i](x, updates);
   }
-  const Graph::DeviceScope device = DeviceOf(*image.graph, blocks_.size() - 1);
-  return (*head_)(graph::GlobalAveragePool(x));
+  const Graph::DeviceScope device = LastDevice(*image.graph);
+  return graph::GlobalAveragePool(x);
+}
+
+Output ResNet::Classify(Output features, CallSite site) const {
+  const Graph::SiteScope scope(features, site);
+  const Graph::DeviceScope device = LastDevice(*features.graph);
+  return (*head_)(features);
 }
 
 Graph::DeviceScope ResNet::DeviceOf(Graph& graph, size_t block) const {
   const auto count = static_cast<size_t>(num_devices_);
   return {graph, static_cast<int32_t>(block * count / blocks_.size())};
+}
+
+Graph::DeviceScope ResNet::LastDevice(Graph& graph) const {
+  if (blocks_.empty()) return {graph, 0};
+  return DeviceOf(graph, blocks_.size() - 1);
 }
 
 }  // namespace replicant::models::resnet

@@ -11,7 +11,7 @@
 // stride at the 3x3 convolution. Variables have the names of torchvision's
 // models.resnet18 and resnet50, with '/' for '.': "layer1/0/conv1/weight".
 //
-// Letters: B batch, H W C image, K classes.
+// Letters: B batch, H W C image, F features, K classes.
 namespace replicant::models::resnet {
 
 using graph::CallSite;
@@ -52,22 +52,29 @@ class ResNet {
          const nn::ReplicaHooks& replicas = {},
          CallSite site = CallSite::Here());
 
-  // Images [B, H, W, 3] u8 to logits [B, K]. Pixels are normalised by
-  // ImageNet's mean and standard deviation, as for torchvision's weights.
-  // Norms use the statistics of the batch, and the updates of the running
-  // statistics are appended to `updates`. Null `updates`: norms use the running
-  // statistics.
+  // Images [B, H, W, 3] u8 to logits [B, K]: Classify(Features()).
   Output operator()(Output image, std::vector<Output>* updates,
-                    CallSite site = CallSite::Here()) const;
+                    CallSite site = CallSite::Here()) const {
+    return Classify(Features(image, updates, site), site);
+  }
+  // Images to the means [B, F] of the last block's channels. Pixels are
+  // normalised by ImageNet's mean and standard deviation, as for torchvision's
+  // weights. Norms use the statistics of the batch, and the updates of the
+  // running statistics are appended to `updates`. Null `updates`: norms use the
+  // running statistics.
+  Output Features(Output image, std::vector<Output>* updates,
+                  CallSite site = CallSite::Here()) const;
+  Output Classify(Output features, CallSite site = CallSite::Here()) const;
 
  private:
-  // Opens the device scope of block number `block`.
+  // Open the device scope of block number `block`, and that of the last one.
   Graph::DeviceScope DeviceOf(Graph& graph, size_t block) const;
+  Graph::DeviceScope LastDevice(Graph& graph) const;
 
   DType dtype_;
   int num_devices_;
   bool has_pool_;
-  // set by the constructor
+  // set by the constructor; of a linear classifier the head only
   std::optional<nn::Conv2d> conv_;
   std::optional<nn::BatchNorm> norm_;
   std::vector<Block> blocks_;

@@ -1,5 +1,7 @@
 #include "models/resnet/update.h"
 
+#include <optional>
+
 #include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/indexing.h"
 #include "core/graph/ops/losses.h"
@@ -80,6 +82,8 @@ Evaluation BuildEvaluation(Graph& graph, const ResNetConfig& config,
                            DType dtype, const Batch& batch, Output weight,
                            CallSite site) {
   const Graph::SiteScope scope(graph, site);
+  std::optional<Graph::Scope> average;
+  if (config.average_decay > 0.0) average.emplace(graph, nn::kAverageScope);
   const ResNet network(graph, config, dtype);
   const Output logits = network(batch.image, nullptr);
   const int64_t rows = batch.label.shape()[0];
@@ -113,6 +117,7 @@ Update BuildUpdate(Graph& graph, const ResNetConfig& config, DType dtype,
                    CallSite site) {
   const Graph::SiteScope scope(graph, site);
   const ResNet network(graph, config, dtype, replicas);
+  const std::vector<nn::VariableId> variables = nn::VariablesOf(graph, "");
   const nn::StepCounter step = nn::AddStepCounter(graph, "step");
   Update update;
   update.logits = network(batch.image, &update.updates);
@@ -125,6 +130,10 @@ Update BuildUpdate(Graph& graph, const ResNetConfig& config, DType dtype,
   for (const Output& output :
        AddOptimizer(graph, config.optimizer, update.trained, step.value)) {
     update.updates.push_back(output);
+  }
+  if (config.average_decay > 0.0) {
+    update.updates.push_back(nn::AverageVariables(graph, variables, step.value,
+                                                  config.average_decay));
   }
   update.updates.push_back(step.advance);
   return update;

@@ -39,7 +39,8 @@ struct Evaluation {
   Output top1, top5;
   Output weight;
 };
-// Adds an evaluation with the running statistics. `weight` is f32 [B].
+// Adds an evaluation with the running statistics, of the averaged variables if
+// there are any (average_decay). `weight` is f32 [B].
 Evaluation BuildEvaluation(Graph& graph, const ResNetConfig& config,
                            DType dtype, const Batch& batch, Output weight,
                            CallSite site = CallSite::Here());
@@ -52,7 +53,8 @@ struct Update {
 };
 
 // Adds one training step: forward, backward, SGD with the learning rate's
-// schedule, and the running statistics. The variable "step" counts updates.
+// schedule, the running statistics and the averages. The variable "step" counts
+// updates.
 Update BuildUpdate(Graph& graph, const ResNetConfig& config, DType dtype,
                    const Batch& batch, const nn::ReplicaHooks& replicas = {},
                    CallSite site = CallSite::Here());

@@ -49,11 +49,31 @@ SnganConfig SnganConfig::Read(config::Reader& reader) {
   ReadNormStatistics(reader, &c.batch_norm_statistics);
   reader.Section("optimizer", &c.optimizer,
                  "Adam; each network has its own moments");
+  reader.Field("average_decay", &c.average_decay, {0.0, 0.999999},
+               "decay rate of a moving average of the generator's variables, "
+               "which makes the samples; 0 for none");
   reader.Field("sample_interval_steps", &c.sample_interval_steps,
                {0, 1'000'000'000},
                "steps between pictures of generated images, always of the same "
                "latent vectors: a row for each of the first classes; 0 for "
                "none");
+  reader.Field("evaluation_features", &c.evaluation_features,
+               "weights of the network whose features an evaluation (FID, "
+               "Inception Score) compares: a safetensors file, such as the "
+               "export of a resnet50; empty for no evaluation");
+  reader.Field("evaluation_network", &c.evaluation_network,
+               "description of that network, a YAML file; empty: the file of "
+               "the same name with .yaml");
+  reader.Field("num_evaluation_images", &c.num_evaluation_images,
+               {2, 10'000'000},
+               "training images of an evaluation, and as many generated ones");
+  reader.Field("evaluation_interval_steps", &c.evaluation_interval_steps,
+               {0, 1'000'000'000},
+               "steps between evaluations; 0: only by learner --evaluate");
+  if (c.evaluation_features.empty() && c.evaluation_interval_steps > 0) {
+    reader.Error("evaluation_interval_steps",
+                 "needs evaluation_features; allowed without: 0");
+  }
   return c;
 }
 

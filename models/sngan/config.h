@@ -35,7 +35,13 @@ struct SnganConfig {
   // of the generator's batch norms
   NormStatistics batch_norm_statistics = NormStatistics::kSync;
   AdamConfig optimizer;
+  double average_decay = 0.0;  // of the generator's moving average; 0: none
   int64_t sample_interval_steps = 0;  // 0: no samples
+  // network of the evaluation's features: weights and description; an empty
+  // description lies beside the weights
+  std::string evaluation_features, evaluation_network;
+  int64_t num_evaluation_images = 5000;
+  int64_t evaluation_interval_steps = 0;  // 0: no evaluation in training
 
   static SnganConfig Read(config::Reader& reader);
 

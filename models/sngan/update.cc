@@ -43,6 +43,7 @@ Updates::Updates(Graph& graph, const SnganConfig& config, DType dtype,
       replicas_(replicas),
       generator_(graph, config, dtype,
                  GatherFor(replicas, config.batch_norm_statistics), site),
+      generator_variables_(nn::VariablesOf(graph, "generator/")),
       discriminator_(graph, config, dtype, site) {
   const Graph::SiteScope scope(graph, site);
   discriminator_step_ = nn::AddStepCounter(graph, "discriminator_step");
@@ -79,6 +80,11 @@ Updates::Update Updates::UpdateGenerator(const Latent& fake, CallSite site) {
   update.logits = discriminator_(image, fake.label, &update.updates);
   update.loss = graph::Neg(graph::ReduceMean(update.logits));
   AddOptimizer("generator", generator_step_, 1, &update);
+  if (config_.average_decay > 0.0) {
+    update.updates.push_back(
+        nn::AverageVariables(graph_, generator_variables_,
+                             generator_step_.value, config_.average_decay));
+  }
   return update;
 }
 

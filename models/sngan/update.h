@@ -47,7 +47,8 @@ class Updates {
   // power iteration. The variable "discriminator_step" counts updates.
   Update UpdateDiscriminator(const Batch& real, const Latent& fake,
                              CallSite site = CallSite::Here());
-  // Minimises -mean(D(fake)) by Adam. The variable "generator_step" counts
+  // Minimises -mean(D(fake)) by Adam, then advances the average of the
+  // generator's variables (average_decay). The variable "generator_step" counts
   // updates.
   Update UpdateGenerator(const Latent& fake, CallSite site = CallSite::Here());
 
@@ -68,6 +69,7 @@ class Updates {
   DType dtype_;
   nn::ReplicaHooks replicas_;
   Generator generator_;
+  std::vector<VariableId> generator_variables_;
   Discriminator discriminator_;
   nn::StepCounter discriminator_step_;
   nn::StepCounter generator_step_;

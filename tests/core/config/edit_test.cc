@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
+#include <sstream>
 #include <string>
 
 namespace replicant::config {
@@ -18,7 +20,14 @@ TEST(EditTest, APathInAFileIsRelativeToThatFile) {
                            return files.at(path.lexically_normal());
                          });
   const auto path = [&](const char* key) {
-    return AbsolutePath(document, key).value_or("none").string();
+    MakeAbsolute(document, key);
+    const Node* node = &document.root();
+    std::istringstream keys(key);
+    for (std::string part; node != nullptr && std::getline(keys, part, '.');) {
+      const Node::Entry* const entry = node->Find(part);
+      node = entry == nullptr ? nullptr : &entry->value;
+    }
+    return node == nullptr || node->text.empty() ? "none" : node->text;
   };
   EXPECT_EQ(path("task.mine"), "/m/x.xml");
   EXPECT_EQ(path("task.theirs"), "/b/y.xml");

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -206,14 +207,45 @@ TEST(ImageEvaluationTest, ModelFileStartsAnotherRun) {
   models::resnet::ResNetConfig config = Config();
   config.initial_variables = path;
   ResNetWorkload fine_tuned = Make(config, Images());
+  EXPECT_NE(Evaluated(fine_tuned), Evaluated(trained));
+  fine_tuned.Begin();
   EXPECT_EQ(Evaluated(fine_tuned), Evaluated(trained));
   config.num_classes = 4;
-  EXPECT_EQ(MessageOf<IoError>([&] { Make(config, Images()); }),
+  EXPECT_EQ(MessageOf<IoError>([&] { Make(config, Images()).Begin(); }),
             path.string() + ": fc.bias: want f32 [4], got f32 [3]");
   config.has_initial_head = false;
   ResNetWorkload other_head = Make(config, Images());
+  other_head.Begin();
   EXPECT_EQ(ValuesOf(other_head.variables()).at("conv1/weight"),
             ValuesOf(trained.variables()).at("conv1/weight"));
+}
+
+// The mean of all values so far as long as that is the faster rate.
+TEST(ImageEvaluationTest, AveragesEvaluateAndGoToTheFile) {
+  models::resnet::ResNetConfig config = Config();
+  config.average_decay = 0.9;
+  ResNetWorkload workload = Make(config, Images());
+  const auto bias = [&](const char* name) {
+    return double{workload.variables().Get(name).view().Span<float>()[0]};
+  };
+  double mean = 0.0;
+  for (int step = 0; step < 14; ++step) {
+    Train(workload, 1);
+    const double rate = std::max(0.1, 1.0 / (step + 1));
+    mean += rate * (bias("fc/bias") - mean);
+    EXPECT_NEAR(bias("average/fc/bias"), mean, 1e-6);
+  }
+  EXPECT_NE(bias("fc/bias"), bias("average/fc/bias"));
+
+  const Scores scores = Evaluated(workload);
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "model.safetensors";
+  WriteModel(path, workload.ModelVariables(), 14, workload.variables());
+  config.average_decay = 0.0;
+  config.initial_variables = path;
+  ResNetWorkload reader = Make(config, Images());
+  reader.Begin();
+  EXPECT_EQ(Evaluated(reader), scores);
 }
 
 }  // namespace

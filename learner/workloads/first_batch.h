@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "core/base/mutex.h"
+#include "learner/data/image.h"
+#include "learner/data/positioned_pipeline.h"
+
+namespace replicant::learner {
+
+// A pipeline that keeps the first images that it gives, to be looked at.
+//
+// Thread-safety: as a pipeline; Take() may run beside the other methods.
+class FirstBatch : public data::PositionedPipeline {
+ public:
+  // `images` gives "image" [B, H, H, 3] u8 first.
+  explicit FirstBatch(std::unique_ptr<data::PositionedPipeline> images)
+      : images_(std::move(images)) {}
+
+  // The first images of the first batch, up to kMaxRows rows of kMaxColumns, as
+  // one; after that none.
+  std::optional<data::Image> Take() EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    return std::exchange(grid_, {});
+  }
+
+  const std::vector<replicator::InputSpec>& specs() const override {
+    return images_->specs();
+  }
+  replicator::NextResult Next(Clock::TimePoint deadline,
+                              std::span<const MutableTensorView> batch) override
+      EXCLUDES(mutex_);
+
+  int64_t position() const override { return images_->position(); }
+  void set_position(int64_t position) override {
+    images_->set_position(position);
+  }
+  void SetPaused(bool is_paused) override { images_->SetPaused(is_paused); }
+  bool is_drained() const override { return images_->is_drained(); }
+  double WaitSeconds() const override { return images_->WaitSeconds(); }
+  int64_t NumUnreadable() const override { return images_->NumUnreadable(); }
+
+  static constexpr int64_t kMaxRows = 8, kMaxColumns = 8;
+
+ private:
+  std::unique_ptr<data::PositionedPipeline> images_;
+  bool is_first_ = true;
+  Mutex mutex_;
+  std::optional<data::Image> grid_ GUARDED_BY(mutex_);
+};
+
+}  // namespace replicant::learner

@@ -1,0 +1,96 @@
+#include "learner/workloads/image_scores.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "learner/scores/inception_score.h"
+
+namespace replicant::learner {
+namespace {
+
+// As in the papers.
+constexpr int64_t kNumSplits = 10;
+// Images that are read before their features are computed.
+constexpr size_t kNumAtOnce = 256;
+
+}  // namespace
+
+ImageScores::ImageScores(std::unique_ptr<FeatureExtractor> extractor,
+                         std::shared_ptr<const data::ImageSource> source,
+                         const Options& options)
+    : extractor_(std::move(extractor)),
+      source_(std::move(source)),
+      options_(options) {
+  options_.num_images = std::min(options_.num_images, source_->size());
+}
+
+void ImageScores::ReadSource() {
+  const auto reader = source_->MakeReader();
+  const auto image_bytes =
+      static_cast<size_t>(options_.side * options_.side * 3);
+  FeatureMoments moments(extractor_->feature_size());
+  std::vector<int32_t> labels;
+  std::vector<uint8_t> rgb;
+  for (int64_t i = 0; i < options_.num_images; ++i) {
+    rgb.resize(rgb.size() + image_bytes);
+    try {
+      labels.push_back(reader->Read(
+          i,
+          data::View(
+              options_.augmentation,
+              RandomStream(options_.seed, fmt::format("evaluation/{}", i))),
+          options_.side, std::span(rgb).last(image_bytes)));
+    } catch (const IoError& e) {
+      spdlog::warn("left out of the evaluation: {}", e.what());
+      rgb.resize(rgb.size() - image_bytes);
+    }
+    if (rgb.size() < kNumAtOnce * image_bytes && i + 1 < options_.num_images) {
+      continue;
+    }
+    ImageFeatures features;
+    extractor_->Extract(rgb, options_.side, &features);
+    moments.Add(features.features);
+    rgb.clear();
+  }
+  if (moments.count() < 2) {
+    throw IoError(fmt::format(
+        "the evaluation needs two images or more; {} of {} can be read",
+        moments.count(), options_.num_images));
+  }
+  labels_ = std::move(labels);
+  moments_ = std::move(moments);
+}
+
+std::vector<std::pair<std::string, double>> ImageScores::Score(
+    int64_t batch_size, const Generate& generate) {
+  if (extractor_ && !moments_) ReadSource();
+  ImageFeatures features;
+  for (int64_t i = 0; i < options_.num_images; i += batch_size) {
+    std::vector<int32_t> labels(
+        static_cast<size_t>(std::min(batch_size, options_.num_images - i)));
+    for (size_t k = 0; extractor_ && k < labels.size(); ++k) {
+      labels[k] = labels_[(static_cast<size_t>(i) + k) % labels_.size()];
+    }
+    const std::vector<uint8_t> rgb = generate(i, labels);
+    if (extractor_) extractor_->Extract(rgb, options_.side, &features);
+  }
+  if (!extractor_) return {};
+  FeatureMoments generated(extractor_->feature_size());
+  generated.Add(features.features);
+  std::vector<std::pair<std::string, double>> scores = {
+      {"evaluation_fid", FrechetDistance(*moments_, generated)}};
+  if (extractor_->num_classes() > 0) {
+    const InceptionScore score =
+        ComputeInceptionScore(features.probabilities, extractor_->num_classes(),
+                              std::min(kNumSplits, generated.count()));
+    scores.emplace_back("evaluation_inception_score", score.mean);
+  }
+  scores.emplace_back("evaluation_images",
+                      static_cast<double>(generated.count()));
+  return scores;
+}
+
+}  // namespace replicant::learner

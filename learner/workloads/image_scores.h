@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "learner/data/image_source.h"
+#include "learner/scores/feature_moments.h"
+#include "learner/workloads/feature_extractor.h"
+
+namespace replicant::learner {
+
+// Compares generated images with those of a source: FID, and the Inception
+// Score if the network of the features classifies.
+//
+// Thread-safety: one thread at a time.
+class ImageScores {
+ public:
+  struct Options {
+    int64_t num_images = 5000;  // of the source, and as many generated ones
+    int64_t side = 32;          // of the images, in pixels
+    // how the source's images are seen, as in training
+    data::AugmentationConfig augmentation = {};
+    uint64_t seed = 0;
+  };
+  // Uses the first images of the source, all of them if it has fewer. Without
+  // an extractor Score() only calls `generate`, for processes that make images
+  // together with the one that has it.
+  ImageScores(std::unique_ptr<FeatureExtractor> extractor,
+              std::shared_ptr<const data::ImageSource> source,
+              const Options& options);
+
+  // Makes images [n, side, side, 3] u8 of the classes `labels`, [n]; `first` is
+  // the number of the first of them.
+  using Generate = std::function<std::vector<uint8_t>(
+      int64_t first, std::span<const int32_t> labels)>;
+  // Calls `generate` for the classes of the source's images, `batch_size` or
+  // less at a time. Gives evaluation_fid, evaluation_inception_score and
+  // evaluation_images. Throws IoError if no two of the source's images can be
+  // read.
+  std::vector<std::pair<std::string, double>> Score(int64_t batch_size,
+                                                    const Generate& generate);
+
+ private:
+  void ReadSource();
+
+  std::unique_ptr<FeatureExtractor> extractor_;
+  std::shared_ptr<const data::ImageSource> source_;
+  Options options_;
+  // of the source's images, after the first Score()
+  std::optional<FeatureMoments> moments_;
+  std::vector<int32_t> labels_;
+};
+
+}  // namespace replicant::learner

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "core/graph/graph.h"
+#include "models/features/config.h"
+
+// Networks whose features generated images are judged by.
+//
+// Letters: B batch, H image side, F features, K classes.
+namespace replicant::models::features {
+
+struct Features {
+  graph::Output features;       // [B, F]
+  graph::Output probabilities;  // [B, K]; invalid without logits
+};
+
+// Returns the shape of a tensor of the weights' file, or throws IoError.
+using ShapeOfWeight = std::function<Shape(const std::string& name)>;
+
+// Adds the network to the graph, with a variable for each tensor that it needs:
+// the tensor's name with '/' for '.'. `image` is [B, side, side, 3] u8. Throws
+// ConfigError, naming the layer, for a description that does not fit the
+// weights or itself, and what `shape_of` throws.
+Features BuildFeatures(graph::Graph& graph, const FeatureNetworkConfig& config,
+                       const ShapeOfWeight& shape_of, graph::Output image);
+
+}  // namespace replicant::models::features
