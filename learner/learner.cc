@@ -30,6 +30,8 @@ std::string_view ToString(EndReason reason) {
       return "time limit";
     case EndReason::kFrameLimit:
       return "frame limit";
+    case EndReason::kEpochLimit:
+      return "epoch limit";
     case EndReason::kEndOfInput:
       return "end of the input";
     case EndReason::kStopped:
@@ -71,6 +73,11 @@ Learner::Learner(const LearnerConfig& config,
     spdlog::info("goes on from the checkpoint of step {}", step_);
   } else {
     workload_.Begin();
+  }
+  if (config_.limits.max_epochs > 0.0 && !workload_.NumEpochs()) {
+    throw ConfigError(
+        "learner.limits.max_epochs: the data of this workload has no epochs; "
+        "allowed here: 0");
   }
   if (!config_.parameter_bind.empty()) {
     parameters_.emplace(config_.parameter_bind);
@@ -138,6 +145,10 @@ std::optional<EndReason> Learner::FindEnd() const {
   if (limits.max_frames > 0 && workload_.NumFrames() >= limits.max_frames) {
     return EndReason::kFrameLimit;
   }
+  if (limits.max_epochs > 0.0 &&
+      workload_.NumEpochs().value_or(0.0) >= limits.max_epochs) {
+    return EndReason::kEpochLimit;
+  }
   if (limits.max_seconds > 0.0 && seconds() >= limits.max_seconds) {
     return EndReason::kTimeLimit;
   }
@@ -192,7 +203,8 @@ void Learner::Report(Clock::TimePoint now) {
                     .seconds = seconds(),
                     .wait_seconds = wait_s,
                     .wait_reason = wait_reason_,
-                    .frames = workload_.NumFrames()};
+                    .frames = workload_.NumFrames(),
+                    .epochs = workload_.NumEpochs()};
   progress.num_dropped_records = curves_.num_dropped() + lines_.num_dropped();
   progress.num_failed_checkpoints = run_checkpointer_.num_failed();
   if (config_.checkpoint_interval_s > 0.0) {
@@ -214,6 +226,7 @@ void Learner::Report(Clock::TimePoint now) {
   add("steps_per_s", progress.steps_per_s);
   add("wait_share", progress.wait_share);
   add("frames", static_cast<double>(progress.frames));
+  if (progress.epochs) add("epochs", *progress.epochs);
   // without a step since the last report the scalars are old, or not computed
   if (step_ > reported_step_) {
     for (const ScalarSum& sum : sums_) {

@@ -25,6 +25,7 @@ enum class EndReason {
   kStepLimit,
   kTimeLimit,
   kFrameLimit,
+  kEpochLimit,
   kEndOfInput,
   kStopped,  // LearnerHooks::should_stop
 };
@@ -38,9 +39,10 @@ struct Progress {
   // Share of the time since the last report that went into waits for input, in
   // [0, 1].
   double wait_share = 0.0;
-  double wait_seconds = 0.0;  // in this process
-  std::string wait_reason;    // empty unless the last Step() timed out
-  int64_t frames = 0;         // Workload::NumFrames()
+  double wait_seconds = 0.0;     // in this process
+  std::string wait_reason;       // empty unless the last Step() timed out
+  int64_t frames = 0;            // Workload::NumFrames()
+  std::optional<double> epochs;  // Workload::NumEpochs()
   // Seconds since the newest complete checkpoint, or since the start of this
   // process without one; negative if there are none during the training.
   double checkpoint_age_s = -1.0;

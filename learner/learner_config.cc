@@ -14,6 +14,9 @@ LimitsConfig LimitsConfig::Read(config::Reader& reader) {
       "time between a stop and a resume does not; 0 for no limit");
   reader.Field("max_frames", &c.max_frames, {0, int64_t{1} << 53},
                "environment frames after which the run ends; 0 for no limit");
+  reader.Field("max_epochs", &c.max_epochs, {0.0, 1e9},
+               "passes over the images after which the run ends; 0 for no "
+               "limit; resnet50 and sngan with a source of images");
   return c;
 }
 

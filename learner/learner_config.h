@@ -15,6 +15,7 @@ struct LimitsConfig {
   int64_t max_steps = 0;
   double max_seconds = 0.0;  // of the run, waiting included
   int64_t max_frames = 0;    // environment frames
+  double max_epochs = 0.0;   // passes over the training images
 
   static LimitsConfig Read(config::Reader& reader);
 };

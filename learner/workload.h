@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -75,6 +76,9 @@ class Workload {
   // Number of environment frames behind the data so far; 0 without
   // environments.
   virtual int64_t NumFrames() const { return 0; }
+
+  // Passes over the data so far; nothing for data that has no end.
+  virtual std::optional<double> NumEpochs() const { return std::nullopt; }
 
   // Names of the variables to publish during training, such as the policy that
   // the actors follow; none by default.

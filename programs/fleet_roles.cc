@@ -202,6 +202,7 @@ std::vector<fleet::ProgressField> ProgressFields(const RunConfig& config) {
   std::vector<fleet::ProgressGoal> goals = {
       {.role = "learner", .number = "updates", .goal = max_steps},
       {.role = "learner", .number = "frames", .goal = max_frames},
+      {.role = "learner", .number = "epochs", .goal = limits.max_epochs},
       {.role = "learner", .number = "seconds", .goal = limits.max_seconds}};
   std::erase_if(goals, [](const auto& goal) { return goal.goal <= 0.0; });
 

@@ -36,6 +36,8 @@ std::string ProgressText(const RunConfig& config,
         ", {:.0f} examples/s, {:.0f} % of the time waiting for them",
         progress.steps_per_s * static_cast<double>(config.learner.batch_size),
         100.0 * progress.wait_share);
+    if (progress.epochs)
+      text += fmt::format("; epoch {:.2f}", *progress.epochs);
   }
   const char* separator = "; ";
   for (const auto& [name, value] : scalars) {

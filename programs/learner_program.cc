@@ -211,6 +211,9 @@ int Run(const Invocation& invocation) {
              heartbeat.SetWaited(progress.wait_seconds, progress.wait_reason);
              heartbeat.SetGauge("frames", static_cast<double>(progress.frames));
              heartbeat.SetGauge("seconds", progress.seconds);
+             if (progress.epochs) {
+               heartbeat.SetGauge("epochs", *progress.epochs);
+             }
              if (progress.checkpoint_age_s >= 0.0) {
                heartbeat.SetGauge("checkpoint_age_s",
                                   progress.checkpoint_age_s);

@@ -201,13 +201,11 @@ class Stage {
     Axis offset;
     mju_sub3(offset.data(), position, center);
     LookBack(offset, frame);
-    const double elevation = std::asin(
-        std::clamp(offset[2] / std::max(mju_norm3(offset.data()), mjMINVAL),
-                   -1.0, 1.0));
-    const double wanted =
-        std::clamp(elevation + vary(kMaxPitch),
-                   std::min(elevation, kLeastElevation),
-                   std::max(elevation, kMostElevation));
+    const double elevation = std::asin(std::clamp(
+        offset[2] / std::max(mju_norm3(offset.data()), mjMINVAL), -1.0, 1.0));
+    const double wanted = std::clamp(elevation + vary(kMaxPitch),
+                                     std::min(elevation, kLeastElevation),
+                                     std::max(elevation, kMostElevation));
 
     // the camera rises as it turns down
     Turn(Column(frame, 0), elevation - wanted, offset.data(), frame);
@@ -235,8 +233,8 @@ bool CanDraw(const Domain& domain) {
   std::vector<uint8_t> rgb(kSide * kSide * 3);
   RandomStream random(/*seed=*/0, "rendered/test");
   try {
-    Stage(domain, /*seed=*/0, /*stream=*/0).Draw(0, /*strength=*/0.0, random,
-                                                 kSide, rgb);
+    Stage(domain, /*seed=*/0, /*stream=*/0)
+        .Draw(0, /*strength=*/0.0, random, kSide, rgb);
   } catch (const env::UnsupportedScene&) {
     return false;
   }
@@ -247,10 +245,7 @@ class RenderedSource : public ImageSource {
  public:
   RenderedSource(const env::TaskRegistry& tasks, uint64_t seed, bool is_train,
                  int64_t size, double variation)
-      : seed_(seed),
-        is_train_(is_train),
-        size_(size),
-        variation_(variation) {
+      : seed_(seed), is_train_(is_train), size_(size), variation_(variation) {
     std::set<std::string> seen;
     for (const env::TaskDefinition& task : tasks.tasks()) {
       const std::string name = task.name.substr(0, task.name.find('-'));

@@ -74,7 +74,11 @@ ImageWorkload::ImageWorkload(std::unique_ptr<replicator::Replicator> replicator,
                              graph::Precision precision)
     : precision_(precision), replicator_(std::move(replicator)) {
   std::shared_ptr<const data::ImageSource> source;
-  if (images.input.open) source = images.input.open(data::Split::kTrain);
+  if (images.input.open) {
+    source = images.input.open(data::Split::kTrain);
+    epoch_batches_ = static_cast<double>(source->size()) /
+                     static_cast<double>(images.batch_size);
+  }
   input_ = replicator_->MakeInput([&](const replicator::InputContext& context) {
     auto pipeline =
         std::make_unique<FirstBatch>(MakeImages(images, source, context));
@@ -144,6 +148,11 @@ int64_t ImageWorkload::num_batches() const {
   for (const auto& [group, images] : images_) sum += images->position();
   // assume that groups of other processes have taken as many
   return sum * num_groups_ / static_cast<int64_t>(images_.size());
+}
+
+std::optional<double> ImageWorkload::NumEpochs() const {
+  if (epoch_batches_ == 0.0) return std::nullopt;
+  return static_cast<double>(num_batches()) / epoch_batches_;
 }
 
 std::map<std::string, std::string> ImageWorkload::State() const {

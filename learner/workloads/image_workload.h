@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,7 @@ class ImageWorkload : public Workload {
   std::map<std::string, std::string> State() const override;
   void Restore(const std::map<std::string, std::string>& state) override;
   CheckpointedInput* input() override { return &batches_; }
+  std::optional<double> NumEpochs() const override;
   // "batch": the first images of this process, as they enter the network.
   std::vector<Picture> TakePictures() override;
 
@@ -87,6 +89,7 @@ class ImageWorkload : public Workload {
   };
 
   graph::Precision precision_;
+  double epoch_batches_ = 0.0;  // 0: no epochs
   std::unique_ptr<replicator::Replicator> replicator_;
   // by group, owned by input_
   std::map<int, FirstBatch*> images_;

@@ -6,6 +6,13 @@ namespace replicant::models::resnet {
 
 SgdConfig SgdConfig::Read(config::Reader& reader) {
   SgdConfig c;
+  reader.Field("kind", &c.kind,
+               {{"sgd", OptimizerKind::kSgd}, {"lars", OptimizerKind::kLars}},
+               "sgd: stochastic gradient descent with momentum; lars: the same "
+               "with a rate for each weight by its norm and its gradient's, "
+               "for batches of thousands (arXiv:1708.03888)");
+  reader.Field("trust_coefficient", &c.trust_coefficient, {1e-6, 1.0},
+               "lars: factor of the rate of each weight");
   reader.Field("learning_rate", &c.learning_rate, {0.0, 100.0},
                "learning rate after the warm-up; usually 0.1 per 256 images "
                "of a batch");

@@ -16,8 +16,11 @@ namespace replicant::models::resnet {
 enum class Depth { kLinear, k18, k50 };
 enum class Stem { kImageNet, kSmall };
 enum class Schedule { kSteps, kCosine };
+enum class OptimizerKind { kSgd, kLars };
 
 struct SgdConfig {
+  OptimizerKind kind = OptimizerKind::kSgd;
+  double trust_coefficient = 0.001;  // kLars
   double learning_rate = 0.1;
   double momentum = 0.9;
   double weight_decay = 1e-4;

@@ -5,11 +5,39 @@
 #include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/indexing.h"
 #include "core/graph/ops/losses.h"
+#include "core/graph/ops/optimizer.h"
 #include "core/graph/ops/reduce.h"
 #include "core/nn/optimizers.h"
 
 namespace replicant::models::resnet {
 namespace {
+
+// The gradient of a loss with weight decay, times the trust ratio
+//
+//   trust_coefficient * |p| / (|g| + weight_decay * |p|)
+//
+// of LARS (arXiv:1708.03888, section 4); times 1 where a norm is 0.
+Output LarsGradient(Graph& graph, const SgdConfig& config,
+                    nn::VariableId variable, Output gradient) {
+  const Output value = graph.Read(variable);
+  const DType dtype = graph::ScalarDType(value.dtype());
+  const Output size = graph::GlobalNorm({value});
+  const Output gradient_size = graph::GlobalNorm({gradient});
+  const Output ratio = graph::Div(
+      graph::Mul(size, config.trust_coefficient),
+      graph::Add(gradient_size, graph::Mul(size, config.weight_decay)));
+  const Output zero = graph.Scalar(0.0, dtype);
+  const Output is_usable =
+      graph::Mul(graph::Cast(graph::Greater(size, zero), dtype),
+                 graph::Cast(graph::Greater(gradient_size, zero), dtype));
+  const Output factor = graph::Where(graph::Greater(is_usable, zero), ratio,
+                                     graph.Scalar(1.0, dtype));
+  const Output decayed =
+      graph::Add(gradient, graph::Mul(value, config.weight_decay));
+  return graph::Mul(
+      decayed,
+      graph::BroadcastTo(graph::Cast(factor, value.dtype()), value.shape()));
+}
 
 // Adds SGD in two nodes: weights have weight decay, norms and biases have none
 // (arXiv:1706.02677, section 5.1).
@@ -20,14 +48,19 @@ std::vector<Output> AddOptimizer(Graph& graph, const SgdConfig& config,
       config, step, graph::ScalarDType(trained.gradients[0].dtype()));
   std::vector<Output> updates;
   for (const bool has_decay : {true, false}) {
-    const nn::TrainedVariables some =
+    nn::TrainedVariables some =
         trained.Only(graph, [&](const graph::VariableSpec& spec) {
           return (spec.shape.rank() > 1) == has_decay;
         });
-    updates.push_back(
-        nn::Sgd(graph, "optimizer", some.variables, some.gradients, rate,
-                {.momentum = config.momentum,
-                 .weight_decay = has_decay ? config.weight_decay : 0.0}));
+    const bool is_lars = has_decay && config.kind == OptimizerKind::kLars;
+    for (size_t i = 0; is_lars && i < some.variables.size(); ++i) {
+      some.gradients[i] =
+          LarsGradient(graph, config, some.variables[i], some.gradients[i]);
+    }
+    updates.push_back(nn::Sgd(
+        graph, "optimizer", some.variables, some.gradients, rate,
+        {.momentum = config.momentum,
+         .weight_decay = has_decay && !is_lars ? config.weight_decay : 0.0}));
   }
   return updates;
 }

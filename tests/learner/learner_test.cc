@@ -70,6 +70,11 @@ class SumWorkload : public Workload {
     return 4 * static_cast<int64_t>(random_.position());
   }
 
+  std::optional<double> NumEpochs() const override {
+    if (steps_per_epoch == 0.0) return std::nullopt;
+    return static_cast<double>(random_.position()) / steps_per_epoch;
+  }
+
   void Stop() override { ++num_stops; }
 
   double Sum() { return ToDoubles(variables().Get("sum").view())[0]; }
@@ -77,6 +82,7 @@ class SumWorkload : public Workload {
   int num_timeouts = 0;
   int num_batches = 1000;
   int bad_batch = -1;
+  double steps_per_epoch = 8.0;
   int num_stops = 0;
 
  private:
@@ -122,6 +128,22 @@ TEST_F(LearnerTest, EndsAtEachLimit) {
   const Run seconds = RunUntil({.max_seconds = 10.5});
   EXPECT_EQ(seconds.reason, EndReason::kTimeLimit);
   EXPECT_EQ(seconds.step, 11);
+  // eight steps an epoch
+  const Run epochs = RunUntil({.max_epochs = 1.5});
+  EXPECT_EQ(epochs.reason, EndReason::kEpochLimit);
+  EXPECT_EQ(epochs.step, 12);
+}
+
+TEST_F(LearnerTest, DataWithoutEpochsHasNoEpochLimit) {
+  config_.limits = {.max_epochs = 1.0};
+  FakeClock clock;
+  SumWorkload workload(&clock);
+  workload.steps_per_epoch = 0.0;
+  EXPECT_EQ(testing::MessageOf<ConfigError>([&] {
+              Learner(config_, folder_.path() / "run", &workload, {}, &clock);
+            }),
+            "learner.limits.max_epochs: the data of this workload has no "
+            "epochs; allowed here: 0");
 }
 
 TEST_F(LearnerTest, NamesTheStepOfABadBatch) {

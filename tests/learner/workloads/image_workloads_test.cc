@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <numbers>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -220,6 +221,60 @@ TEST(ResNetTest, LearningRateWarmsUpAndFallsInSteps) {
                 rate, 1e-6)
         << step;
   }
+}
+
+TEST(ResNetTest, LearningRateFallsByACosine) {
+  const models::resnet::SgdConfig config{
+      .learning_rate = 0.8,
+      .warm_up_steps = 2,
+      .schedule = models::resnet::Schedule::kCosine,
+      .total_steps = 12};
+  const auto cosine = [](double step) {
+    return 0.4 * (1.0 + std::cos(std::numbers::pi * step / 12.0));
+  };
+  for (const int step : {0, 1, 3, 6, 11, 12, 20}) {
+    GraphRunner runner;
+    const graph::Output value = runner.graph().Scalar(step, DType::kI64);
+    EXPECT_NEAR(runner.Eval(models::resnet::LearningRate(config, value))[0],
+                cosine(std::min(step, 12)) * (step == 0 ? 0.5 : 1.0), 1e-6)
+        << step;
+  }
+}
+
+// One step from rest moves a weight by the rate times the trust ratio times the
+// decayed gradient, whatever the loss is scaled by; a bias moves as by SGD.
+TEST(ResNetTest, LarsMovesEachWeightByAShareOfItsNorm) {
+  models::resnet::ResNetConfig config = SmallResNet();
+  config.optimizer = {.kind = models::resnet::OptimizerKind::kLars,
+                      .trust_coefficient = 0.01,
+                      .learning_rate = 0.5,
+                      .weight_decay = 0.0};
+  ResNetWorkload workload = MakeResNet(config);
+  std::map<std::string, HostTensor> before;
+  for (const auto& [name, variable] : workload.variables().variables()) {
+    if (variable.spec.is_trainable) {
+      before.emplace(name, workload.variables().Get(name));
+    }
+  }
+  ASSERT_EQ(workload.Step(Clock::Real().Now() + std::chrono::minutes(1)),
+            NextResult::kOk);
+  int num_weights = 0;
+  for (const auto& [name, old] : before) {
+    if (old.shape().rank() < 2) continue;
+    ++num_weights;
+    const HostTensor now = workload.variables().Get(name);
+    const std::vector<double> a = ToDoubles(old.view()),
+                              b = ToDoubles(now.view());
+    double size = 0.0, moved = 0.0;
+    for (size_t i = 0; i < a.size(); ++i) {
+      size += a[i] * a[i];
+      moved += (b[i] - a[i]) * (b[i] - a[i]);
+    }
+    // 0 where a zero gamma cuts the gradient off
+    if (moved == 0.0) continue;
+    EXPECT_NEAR(std::sqrt(moved / size), 0.5 * 0.01, 1e-5) << name;
+  }
+  EXPECT_GT(num_weights, 10);
 }
 
 models::sngan::SnganConfig SmallSngan() {
