@@ -1,7 +1,9 @@
 // Run by mpirun, with one replica in each process and, of two processes, with
 // two; every process runs all tests.
 #include <gtest/gtest.h>
+#include <mpi.h>
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <string>
@@ -13,6 +15,38 @@
 #include "learner/workloads/resnet_workload.h"
 #include "tests/learner/workloads/image_replicas.h"
 #include "tests/learner/workloads/mpi_replicas.h"
+
+namespace {
+
+// Bytes that this process has sent, or taken part in sending.
+std::atomic<int64_t> num_sent_bytes = 0;
+
+void AddBytes(int count, MPI_Datatype type) {
+  int size = 0;
+  MPI_Type_size(type, &size);
+  num_sent_bytes += int64_t{count} * size;
+}
+
+}  // namespace
+
+// MPI's profiling interface: these stand in front of the library's.
+extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int to,
+                         int tag, MPI_Comm comm, MPI_Request* request) {
+  AddBytes(count, type);
+  return PMPI_Isend(data, count, type, to, tag, comm, request);
+}
+extern "C" int MPI_Bcast(void* data, int count, MPI_Datatype type, int root,
+                         MPI_Comm comm) {
+  AddBytes(count, type);
+  return PMPI_Bcast(data, count, type, root, comm);
+}
+extern "C" int MPI_Allgather(const void* data, int count, MPI_Datatype type,
+                             void* result, int result_count,
+                             MPI_Datatype result_type, MPI_Comm comm) {
+  AddBytes(count, type);
+  return PMPI_Allgather(data, count, type, result, result_count, result_type,
+                        comm);
+}
 
 namespace replicant::learner {
 namespace {
@@ -123,6 +157,53 @@ TEST(ImageWorkersTest, GoOnInTheMiddleOfAnEpoch) {
   }
   for (int i = 0; i < 5; ++i) losses.push_back(take_step(resumed));
   EXPECT_EQ(losses, expected);
+}
+
+// A step sends gradients: as many bytes for images of any size.
+TEST(ImageWorkersTest, SendNoImages) {
+  std::vector<int64_t> sent;
+  int64_t gradient_bytes = 0;
+  for (const int64_t side : {16, 48}) {
+    models::resnet::ResNetConfig config;
+    config.depth = models::resnet::Depth::k18;
+    config.stem = models::resnet::Stem::kSmall;
+    config.width = 4;
+    config.image_size = side;
+    config.num_classes = 3;
+    ResNetWorkload workload(
+        config, kImageBatch, graph::Precision::kF32, /*seed=*/1,
+        replicator::Replicator::Create(
+            ReplicasOfProcesses(&Strategy::kBetweenGraph, "cpu", 1),
+            /*seed=*/1));
+    gradient_bytes = 0;
+    for (const auto& [name, variable] : workload.variables().variables()) {
+      if (!variable.spec.is_trainable) continue;
+      gradient_bytes += 4 * variable.spec.shape.num_elements();
+    }
+    int64_t before = 0;
+    constexpr int kSteps = 4;
+    for (int i = 0; i <= kSteps; ++i) {
+      NextResult result = NextResult::kTimeout;
+      while (result == NextResult::kTimeout) {
+        result = workload.Step(Clock::Real().Now() + std::chrono::seconds(100));
+      }
+      ASSERT_EQ(result, NextResult::kOk);
+      // the first step also tells the place of the run
+      if (i == 0) before = num_sent_bytes;
+    }
+    sent.push_back((num_sent_bytes - before) / kSteps);
+  }
+  EXPECT_EQ(sent[0], sent[1]);
+  EXPECT_GT(sent[0], 0);
+  // each process sends its part of the sums to the others, and parts of the
+  // result; the rest are statistics and two scalars
+  const double share = 1.0 - 1.0 / comm::NumMpiProcesses();
+  EXPECT_LT(static_cast<double>(sent[0]),
+            2.2 * share * static_cast<double>(gradient_bytes));
+  if (comm::NumMpiProcesses() > 1) {
+    RecordProperty("bytes_per_step", std::to_string(sent[0]));
+    RecordProperty("gradient_bytes", std::to_string(gradient_bytes));
+  }
 }
 
 }  // namespace
