@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <numbers>
 #include <utility>
-#include <utility>
 
 #include "core/base/error.h"
 #include "core/graph/ops/elementwise.h"

@@ -81,9 +81,9 @@ Updates::Update Updates::UpdateGenerator(const Latent& fake, CallSite site) {
   update.loss = graph::Neg(graph::ReduceMean(update.logits));
   AddOptimizer("generator", generator_step_, 1, &update);
   if (config_.average_decay > 0.0) {
-    update.updates.push_back(
-        nn::AverageVariables(graph_, generator_variables_,
-                             generator_step_.value, config_.average_decay));
+    update.updates.push_back(nn::AverageVariables(graph_, generator_variables_,
+                                                  generator_step_.value,
+                                                  config_.average_decay));
   }
   return update;
 }
