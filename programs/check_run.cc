@@ -32,6 +32,12 @@ void CheckReplay(const replay::ReplayConfig& config, int64_t batch_size) {
         fmt::join(names, ", ")));
   }
   for (const auto& [name, section] : config.tables) {
+    if (section.table.n_step.window > 0) {
+      throw ConfigError(fmt::format(
+          "replay.tables.{}.window = {}: the learner takes n-step transitions; "
+          "allowed in a run: 0; windows are for clients of your own",
+          name, section.table.n_step.window));
+    }
     if (batch_size <= section.table.max_size) continue;
     throw ConfigError(
         fmt::format("learner.batch_size: {} is more than "

@@ -191,7 +191,8 @@ class Client:
         for _ in range(reader.take("I")):
             name = reader.string()
             info["tables"][name] = dict(
-                zip(("n_step", "stack", "discount"), reader.take("IId")))
+                zip(("n_step", "stack", "discount", "window", "period"),
+                    reader.take("IIdII")))
         return info
 
     def sample(self, table, count, wait_ms=5000):
@@ -199,32 +200,46 @@ class Client:
 
         observation, next_observation and action are [B, bytes]; frames and
         next_frames, if there are pixels, [B, stack, frame_bytes].
+
+        A table with windows of H steps gives observation [B, H + 1, bytes],
+        action [B, H, bytes], step_reward and step_discount [B, H], mask [B, H],
+        true for the n steps of each window, and frames
+        [B, H + stack, frame_bytes].
         """
-        request = string(table) + struct.pack("<II?", count, wait_ms, False)
+        window = self._info()["tables"].get(table, {"window": 0})["window"]
+        request = string(table) + struct.pack("<III?", count, wait_ms, window, False)
         header, rows, segments = self.call(
             SAMPLE, [request], is_idempotent=False, wait_s=wait_ms / 1000)
         reader = Reader(header)
         batch = dict(zip(("state", "table_size", "table_mass", "total_steps",
-                          "stack"), reader.take("BQdQI")))
+                          "stack", "window"), reader.take("BQdQII")))
         reader.take("??")  # nothing is in memory, as none was offered
         for name, dtype in (("slot", "u4"), ("generation", "u4"),
                             ("probability", "f8"), ("priority", "f4"),
                             ("reward", "f4"), ("discount", "f4"),
                             ("times_sampled", "u4"), ("step", "u4"),
                             ("n", "u4"), ("num_segments", "u4"),
+                            ("step_reward", "f4"), ("step_discount", "f4"),
                             ("first_step", "u4"), ("num_frames", "u4"),
                             ("skip", "u4"), ("segment_bytes", "u4")):
             batch[name] = reader.array(dtype)
         info = self._info()
         size, width = len(batch["slot"]), info["observation_bytes"]
         flat = np.frombuffer(rows, np.uint8)
-        batch["observation"] = flat[: size * width].reshape(size, width)
-        batch["next_observation"] = (
-            flat[size * width : 2 * size * width].reshape(size, width))
-        batch["action"] = flat[2 * size * width :].reshape(size, info["action_bytes"])
+        if window > 0:
+            num_bytes = size * (window + 1) * width
+            batch["observation"] = flat[:num_bytes].reshape(size, window + 1, width)
+            batch["action"] = flat[num_bytes:].reshape(size, window, info["action_bytes"])
+            for name in ("step_reward", "step_discount"):
+                batch[name] = batch[name].reshape(size, window)
+            batch["mask"] = np.arange(window) < batch["n"][:, None]
+        else:
+            batch["observation"] = flat[: size * width].reshape(size, width)
+            batch["next_observation"] = (
+                flat[size * width : 2 * size * width].reshape(size, width))
+            batch["action"] = flat[2 * size * width :].reshape(size, info["action_bytes"])
         if info["frame_bytes"] > 0:
-            batch["frames"], batch["next_frames"] = _stacks(
-                batch, segments, info["frame_bytes"])
+            batch.update(_frames(batch, segments, info["frame_bytes"]))
         return batch
 
     def update(self, table, batch, priorities):
@@ -263,7 +278,7 @@ class Client:
         return self._request_id
 
     def _hello(self, deadline):
-        body = string("replay") + struct.pack("<I", 1) + string(self.name)
+        body = string("replay") + struct.pack("<I", 2) + string(self.name)
         while True:
             self._send(HELLO, [body], request_id=0)
             try:
@@ -512,10 +527,12 @@ def _decompress(codec, data, size, dictionary):
     raise ValueError("a compressed frame in a group without a codec")
 
 
-def _stacks(batch, segments, frame_bytes):
-    """The stacks of o_t and o_{t+k} of each item."""
-    size, stack = len(batch["slot"]), batch["stack"]
-    stacks = np.empty((2, size, stack, frame_bytes), np.uint8)
+def _frames(batch, segments, frame_bytes):
+    """The stacks of o_t and o_{t+k} of each item, or the frames of each window."""
+    size, stack, window = len(batch["slot"]), batch["stack"], batch["window"]
+    arrays = {"frames": np.zeros((size, stack + window, frame_bytes), np.uint8)}
+    if window == 0:
+        arrays["next_frames"] = np.zeros((size, stack, frame_bytes), np.uint8)
     segment = offset = 0
     for i in range(size):
         frames = {}  # by step of the episode
@@ -527,9 +544,9 @@ def _stacks(batch, segments, frame_bytes):
                 frames[first + j] = group[skip + j]
             offset += num_bytes
             segment += 1
-        for which, end in enumerate((int(batch["step"][i]),
-                                     int(batch["step"][i] + batch["n"][i]))):
-            for j in range(stack):
-                stacks[which, i, j] = np.frombuffer(
-                    frames[max(0, end - stack + 1 + j)], np.uint8)
-    return stacks
+        t, k = int(batch["step"][i]), int(batch["n"][i])
+        begins = {"frames": t - stack + 1, "next_frames": t + k - stack + 1}
+        for name, array in arrays.items():
+            for j in range(stack + k if window > 0 else stack):
+                array[i, j] = np.frombuffer(frames[max(0, begins[name] + j)], np.uint8)
+    return arrays

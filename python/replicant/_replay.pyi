@@ -37,6 +37,9 @@ class HeldBatch:
     def stack(self) -> int: ...
 
     @property
+    def window(self) -> int: ...
+
+    @property
     def total_steps(self) -> int: ...
 
 

@@ -233,18 +233,20 @@ nb::object RowsOf(const nb::object& held, HostBuffer& buffer, int64_t rows) {
 }
 
 // The arrays of a batch by name; rows of observations, actions and frames are
-// bytes [B, ...].
+// bytes [B, ...]. Rewards and discounts of windows are [B, H].
 nb::dict ArraysOf(const nb::object& held) {
   replay::Batch& batch = nb::cast<HeldBatch&>(held).batch;
   const auto rows = static_cast<size_t>(batch.size);
+  const auto window = static_cast<size_t>(batch.form.window);
   nb::dict all;
   all["observation"] = RowsOf(held, batch.observations, batch.size);
   all["next_observation"] = RowsOf(held, batch.next_observations, batch.size);
   all["action"] = RowsOf(held, batch.actions, batch.size);
   all["frames"] = RowsOf(held, batch.frames, batch.size);
   all["next_frames"] = RowsOf(held, batch.next_frames, batch.size);
-  all["reward"] = ArrayOf(held, batch.rewards.data(), rows, 0);
-  all["discount"] = ArrayOf(held, batch.discounts.data(), rows, 0);
+  all["reward"] = ArrayOf(held, batch.rewards.data(), rows, window);
+  all["discount"] = ArrayOf(held, batch.discounts.data(), rows, window);
+  all["num_steps"] = ArrayOf(held, batch.num_steps.data(), rows, 0);
   all["priority"] = ArrayOf(held, batch.priorities.data(), rows, 0);
   all["weight"] = ArrayOf(held, batch.weights.data(), rows, 0);
   all["probability"] = ArrayOf(held, batch.probabilities.data(), rows, 0);
@@ -427,7 +429,9 @@ void BindClients(nb::module_& module) {
       .def_prop_ro("size",
                    [](const HeldBatch& held) { return held.batch.size; })
       .def_prop_ro("stack",
-                   [](const HeldBatch& held) { return held.batch.stack; })
+                   [](const HeldBatch& held) { return held.batch.form.stack; })
+      .def_prop_ro("window",
+                   [](const HeldBatch& held) { return held.batch.form.window; })
       .def_prop_ro("total_steps", [](const HeldBatch& held) {
         return held.batch.total_steps;
       });
@@ -448,6 +452,7 @@ void BindClients(nb::module_& module) {
                                          .action_bytes = action_bytes,
                                          .frame_bytes = frame_bytes},
                                .table = table,
+                               .window = std::nullopt,
                                .batch_size = batch_size,
                                .prefetch = prefetch,
                                .decode_threads = decode_threads,

@@ -15,7 +15,8 @@ namespace replicant::replay {
 namespace {
 
 constexpr uint32_t kMagic = 0x314b4352;  // "RCK1"
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
+constexpr uint32_t kOldestVersion = 2;
 
 struct Header {
   uint32_t magic, version;
@@ -40,10 +41,12 @@ Header ReadHeader(const std::filesystem::path& path,
   if (bytes.size() >= sizeof(header)) {
     std::memcpy(&header, bytes.data(), sizeof(header));
   }
-  if (header.magic != kMagic || header.version != kVersion) {
+  if (header.magic != kMagic || header.version < kOldestVersion ||
+      header.version > kVersion) {
     throw IoError(
-        fmt::format("{}: {} bytes that are no checkpoint of version {}",
-                    path.string(), std::filesystem::file_size(path), kVersion));
+        fmt::format("{}: {} bytes that are no checkpoint of version {} to {}",
+                    path.string(), std::filesystem::file_size(path),
+                    kOldestVersion, kVersion));
   }
   return header;
 }

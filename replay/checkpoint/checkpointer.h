@@ -74,11 +74,12 @@ struct RestoreReport {
 // journal after it is ignored, and the state is saved at once under the next
 // number, which makes it the newest.
 //
-// A checkpoint file is: magic "RCK1" u32, version 2 u32, number u64, id u64,
+// A checkpoint file is: magic "RCK1" u32, version 3 u32, number u64, id u64,
 // first segment of the journal after it u64, bytes of the snapshot u64, number
 // of segments u32, CRC-32C of all up to the snapshot but itself u32, CRC-32C of
 // the snapshot u32, zero u32, the segments that its groups lie in, u64 each,
-// the snapshot (replay/table/snapshot.h).
+// the snapshot (replay/table/snapshot.h). Version 2, which is still read, has
+// no windows.
 //
 // Thread-safety: all methods may be called from any thread; Save() calls of
 // several threads go one after the other.

@@ -27,25 +27,27 @@ void CopyRow(HostBuffer& to, int64_t row, std::span<const std::byte> from) {
 
 }  // namespace
 
-bool Batch::HasBuffersFor(int64_t batch_size, int64_t frame_stack,
+bool Batch::HasBuffersFor(int64_t batch_size, const BatchForm& item_form,
                           const StepShape& shape) const {
   const auto fits = [batch_size](const HostBuffer& buffer, int64_t row_bytes) {
     return static_cast<int64_t>(buffer.size_bytes()) == batch_size * row_bytes;
   };
-  const int64_t stack_bytes = frame_stack * shape.frame_bytes;
-  return size == batch_size && stack == frame_stack &&
-         fits(observations, shape.observation_bytes) &&
-         fits(next_observations, shape.observation_bytes) &&
-         fits(actions, shape.action_bytes) && fits(frames, stack_bytes) &&
-         fits(next_frames, stack_bytes);
+  const RowBytes row = item_form.BytesOf(shape);
+  return size == batch_size && form == item_form &&
+         fits(observations, row.observations) &&
+         fits(next_observations, row.next_observations) &&
+         fits(actions, row.actions) && fits(frames, row.frames) &&
+         fits(next_frames, row.next_frames);
 }
 
-void Batch::Resize(int64_t batch_size, int64_t frame_stack) {
+void Batch::Resize(int64_t batch_size, const BatchForm& item_form) {
   size = batch_size;
-  stack = frame_stack;
+  form = item_form;
   const auto count = static_cast<size_t>(batch_size);
-  rewards.resize(count);
-  discounts.resize(count);
+  const size_t num_rewards = count * static_cast<size_t>(form.num_actions());
+  rewards.resize(num_rewards);
+  discounts.resize(num_rewards);
+  num_steps.resize(count);
   priorities.resize(count);
   weights.resize(count);
   probabilities.resize(count);
@@ -58,12 +60,12 @@ void Batch::Resize(int64_t batch_size, int64_t frame_stack) {
 void Batch::Take(const BatchMessage& message, int64_t first_row, int32_t shard,
                  double share, FrameDecoder& decoder) {
   TakeItems(message, first_row, shard, share);
-  const int64_t stack_bytes = stack * message.shape().frame_bytes;
-  if (stack_bytes == 0) return;
+  const RowBytes bytes = form.BytesOf(message.shape());
+  if (bytes.frames == 0) return;
   for (int64_t i = 0; i < message.size(); ++i) {
     const int64_t row = first_row + i;
-    message.DecodeFrames(i, decoder, RowOf(frames.bytes(), row, stack_bytes),
-                         RowOf(next_frames.bytes(), row, stack_bytes));
+    message.DecodeFrames(i, decoder, RowOf(frames.bytes(), row, bytes.frames),
+                         RowOf(next_frames.bytes(), row, bytes.next_frames));
   }
 }
 
@@ -73,20 +75,23 @@ void Batch::TakeCompressed(BatchMessage message, int64_t first_row,
   compressed.push_back({first_row, std::move(message)});
 }
 
-Batch::Stacks Batch::StacksOf(int64_t row, FrameDecoder& decoder,
+Batch::Frames Batch::FramesOf(int64_t row, FrameDecoder& decoder,
                               std::span<std::byte> room) const {
   REPLICANT_CHECK(row >= 0 && row < size, "row {} of {}", row, size);
+  const auto row_bytes = [this](const HostBuffer& buffer) {
+    return static_cast<int64_t>(buffer.size_bytes()) / size;
+  };
   for (const auto& [first_row, message] : compressed) {
     const int64_t index = row - first_row;
     if (index < 0 || index >= message.size()) continue;
-    const auto first = room.first(room.size() / 2);
-    const auto second = room.subspan(room.size() / 2);
+    const auto num_first = static_cast<size_t>(row_bytes(frames));
+    const auto first = room.first(num_first);
+    const auto second = room.subspan(num_first);
     message.DecodeFrames(index, decoder, first, second);
     return {first, second};
   }
-  const auto stack_bytes = static_cast<int64_t>(frames.size_bytes()) / size;
-  return {RowOf(frames.bytes(), row, stack_bytes),
-          RowOf(next_frames.bytes(), row, stack_bytes)};
+  return {RowOf(frames.bytes(), row, row_bytes(frames)),
+          RowOf(next_frames.bytes(), row, row_bytes(next_frames))};
 }
 
 void Batch::TakeItems(const BatchMessage& message, int64_t first_row,
@@ -100,8 +105,15 @@ void Batch::TakeItems(const BatchMessage& message, int64_t first_row,
       CopyRow(next_observations, row, message.NextObservation(i));
       CopyRow(actions, row, message.Action(i));
     }
-    rewards[r] = item.reward;
-    discounts[r] = item.discount;
+    if (form.HasWindows()) {
+      const size_t first = r * static_cast<size_t>(form.window);
+      std::ranges::copy(message.StepRewards(i), rewards.data() + first);
+      std::ranges::copy(message.StepDiscounts(i), discounts.data() + first);
+    } else {
+      rewards[r] = item.reward;
+      discounts[r] = item.discount;
+    }
+    num_steps[r] = static_cast<int32_t>(item.n);
     priorities[r] = item.priority;
     probabilities[r] = item.probability * share;
     times_sampled[r] = item.times_sampled;

@@ -13,20 +13,27 @@
 
 namespace replicant::replay {
 
-// B transitions in the layout that the learner needs, in aligned memory.
+// B items, n-step transitions or windows, in the layout that the learner needs,
+// in aligned memory. replay/format/batch_form.h has the rows of both forms.
 struct Batch {
   int64_t size = 0;  // B
-  int64_t stack = 1;
-  HostBuffer observations;       // [B, observation_bytes] o_t
-  HostBuffer next_observations;  // [B, observation_bytes] o_{t+k}
-  HostBuffer actions;            // [B, action_bytes] a_t
-  // The frames of o_t and o_{t+k}, [B, stack, frame_bytes] each. Rows in
+  BatchForm form;
+  // Transitions: [B, observation_bytes] o_t and o_{t+k}, [B, action_bytes] a_t.
+  // Windows: [B, H + 1, observation_bytes], none, and [B, H, action_bytes].
+  HostBuffer observations;
+  HostBuffer next_observations;
+  HostBuffer actions;
+  // Transitions: the stacks of o_t and o_{t+k}, [B, stack, frame_bytes] each.
+  // Windows: [B, H + stack, frame_bytes], each frame once, and none. Rows in
   // `compressed` are not filled.
   HostBuffer frames;
   HostBuffer next_frames;
+  // Transitions: [B] R and D. Windows: [B, H] r and d of each step, zero beyond
+  // its steps.
+  std::vector<float> rewards;
+  std::vector<float> discounts;
   // [B] each
-  std::vector<float> rewards;         // R
-  std::vector<float> discounts;       // D
+  std::vector<int32_t> num_steps;     // k
   std::vector<float> priorities;      // as they were when drawn
   std::vector<float> weights;         // importance weights, the largest is 1
   std::vector<double> probabilities;  // of each draw, over all services
@@ -45,12 +52,12 @@ struct Batch {
   };
   std::vector<Compressed> compressed;
 
-  // Whether the buffers have the sizes for B items of this shape and stack.
-  bool HasBuffersFor(int64_t batch_size, int64_t frame_stack,
+  // Whether the buffers have the sizes for B items of this form and shape.
+  bool HasBuffersFor(int64_t batch_size, const BatchForm& item_form,
                      const StepShape& shape) const;
-  // Sets size, stack and the lengths of the vectors, and clears `compressed`.
+  // Sets size, form and the lengths of the vectors, and clears `compressed`.
   // The caller sets the buffers.
-  void Resize(int64_t batch_size, int64_t frame_stack);
+  void Resize(int64_t batch_size, const BatchForm& item_form);
 
   // Copies the items of a message to the rows from first_row on. They were
   // drawn by `shard`, which a draw chose with probability `share`. Throws what
@@ -60,14 +67,14 @@ struct Batch {
   // The same without the frames: keeps the message for StacksOf().
   void TakeCompressed(BatchMessage message, int64_t first_row, int32_t shard,
                       double share);
-  // Returns the two stacks of a row, [stack, frame_bytes] each: in the buffers,
-  // or decoded into `room`, [2, stack, frame_bytes] (checked). Throws what
+  // Returns the frames of a row: in the buffers, or decoded into `room`, which
+  // has the bytes of its frames and next frames (checked). Throws what
   // BatchMessage::DecodeFrames() throws. Several threads may call this at once,
   // each with its own decoder and room.
-  struct Stacks {
+  struct Frames {
     std::span<const std::byte> frames, next_frames;
   };
-  Stacks StacksOf(int64_t row, FrameDecoder& decoder,
+  Frames FramesOf(int64_t row, FrameDecoder& decoder,
                   std::span<std::byte> room) const;
   // Sets the importance weights from the probabilities; exponent 0 makes all 1.
   void SetWeights(double importance_exponent);

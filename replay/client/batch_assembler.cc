@@ -18,11 +18,11 @@ constexpr int kDecodeLevels = 10;
 struct Layout {
   uint64_t observations = 0, next_observations = 0, actions = 0, frames = 0,
            next_frames = 0, segments = 0, end = 0;
-  // Room for compressed frames: half the size of the two stacks. Only frames
+  // Room for compressed frames: half the size of an item's frames. Only frames
   // that hardly compress need more; their segments go with the message.
   uint64_t segment_bytes_per_row = 0;
 
-  Layout(int64_t size, int64_t stack, const StepShape& shape) {
+  Layout(int64_t size, const RowBytes& row) {
     const auto rows = static_cast<uint64_t>(size);
     const auto take = [&, this](uint64_t* offset, int64_t row_bytes) {
       constexpr uint64_t kAlignment = 4096;
@@ -30,14 +30,14 @@ struct Layout {
       end += rows * static_cast<uint64_t>(row_bytes);
       end = (end + kAlignment - 1) / kAlignment * kAlignment;
     };
-    const int64_t stack_bytes = stack * shape.frame_bytes;
-    take(&observations, shape.observation_bytes);
-    take(&next_observations, shape.observation_bytes);
-    take(&actions, shape.action_bytes);
-    take(&frames, stack_bytes);
-    take(&next_frames, stack_bytes);
-    segment_bytes_per_row = static_cast<uint64_t>(stack_bytes);
-    take(&segments, stack_bytes);
+    take(&observations, row.observations);
+    take(&next_observations, row.next_observations);
+    take(&actions, row.actions);
+    take(&frames, row.frames);
+    take(&next_frames, row.next_frames);
+    const int64_t segment_bytes = (row.frames + row.next_frames) / 2;
+    segment_bytes_per_row = static_cast<uint64_t>(segment_bytes);
+    take(&segments, segment_bytes);
   }
 };
 
@@ -62,26 +62,28 @@ void BatchAssembler::Close() {
   for (const auto& thread : threads_) thread->Join();
 }
 
-std::shared_ptr<BatchAssembly> BatchAssembler::Begin(Batch spare, int64_t stack,
+std::shared_ptr<BatchAssembly> BatchAssembler::Begin(Batch spare,
+                                                     const BatchForm& form,
                                                      bool takes_memory) {
   auto assembly = std::make_shared<BatchAssembly>();
   assembly->batch = std::move(spare);
   assembly->missing = options_.batch_size;
-  Prepare(assembly->batch, stack, takes_memory);
+  Prepare(assembly->batch, form, takes_memory);
   return assembly;
 }
 
-void BatchAssembler::Prepare(Batch& batch, int64_t stack, bool takes_memory) {
+void BatchAssembler::Prepare(Batch& batch, const BatchForm& form,
+                             bool takes_memory) {
   const int64_t size = options_.batch_size;
   const StepShape& shape = options_.shape;
   // a batch that the user gave back may come from another reader
-  const bool is_usable = batch.HasBuffersFor(size, stack, shape);
+  const bool is_usable = batch.HasBuffersFor(size, form, shape);
   if (!is_usable) batch = Batch();
-  batch.Resize(size, stack);
+  batch.Resize(size, form);
   if (is_usable) return;
 
-  const int64_t stack_bytes = stack * shape.frame_bytes;
-  const Layout layout(size, stack, shape);
+  const RowBytes row = form.BytesOf(shape);
+  const Layout layout(size, row);
   if (takes_memory && can_share_memory_) {
     try {
       batch.memory = rpc::SharedMemory::Create(layout.end);
@@ -99,19 +101,19 @@ void BatchAssembler::Prepare(Batch& batch, int64_t stack, bool takes_memory) {
     return HostBuffer::Adopt(batch.memory->bytes().subspan(offset, bytes),
                              batch.memory);
   };
-  batch.observations = buffer(layout.observations, shape.observation_bytes);
+  batch.observations = buffer(layout.observations, row.observations);
   batch.next_observations =
-      buffer(layout.next_observations, shape.observation_bytes);
-  batch.actions = buffer(layout.actions, shape.action_bytes);
-  batch.frames = buffer(layout.frames, stack_bytes);
-  batch.next_frames = buffer(layout.next_frames, stack_bytes);
+      buffer(layout.next_observations, row.next_observations);
+  batch.actions = buffer(layout.actions, row.actions);
+  batch.frames = buffer(layout.frames, row.frames);
+  batch.next_frames = buffer(layout.next_frames, row.next_frames);
 }
 
 std::optional<BatchTarget> BatchAssembler::TargetOf(
     const BatchAssembly& assembly, int64_t first_row, int64_t count) const {
   if (assembly.batch.memory == nullptr) return std::nullopt;
-  const Layout layout(options_.batch_size, assembly.batch.stack,
-                      options_.shape);
+  const Layout layout(options_.batch_size,
+                      assembly.batch.form.BytesOf(options_.shape));
   const auto row = static_cast<uint64_t>(first_row);
   BatchTarget target{{}, assembly.batch.memory};
   target.place = {

@@ -48,7 +48,7 @@ class BatchAssembler {
     std::string name;  // of the reader, for messages
     StepShape shape;
     int64_t batch_size = 256;
-    // 0 leaves frames compressed, for Batch::StacksOf().
+    // 0 leaves frames compressed, for Batch::FramesOf().
     int64_t decode_threads = 1;
     ImportanceSchedule importance = {};
     bool shares_memory = true;
@@ -66,7 +66,7 @@ class BatchAssembler {
   // Returns an assembly without any row. It uses the buffers of `spare` again
   // if they fit. New buffers are in shared memory if `takes_memory`: some
   // service would write there.
-  std::shared_ptr<BatchAssembly> Begin(Batch spare, int64_t stack,
+  std::shared_ptr<BatchAssembly> Begin(Batch spare, const BatchForm& form,
                                        bool takes_memory);
   // The place where a service may write these rows; std::nullopt if the buffers
   // are not shared.
@@ -82,7 +82,7 @@ class BatchAssembler {
 
  private:
   // Makes the buffers of `batch`.
-  void Prepare(Batch& batch, int64_t stack, bool takes_memory);
+  void Prepare(Batch& batch, const BatchForm& form, bool takes_memory);
   void Decode() EXCLUDES(mutex_);
   // Fills the batch from its parts; null leaves frames compressed.
   void Fill(BatchAssembly& assembly, FrameDecoder* decoder) const;

@@ -26,6 +26,7 @@ BatchReaderOptions Checked(BatchReaderOptions options) {
   check("prefetch", options.prefetch, 1, 1024);
   check("decode_threads", options.decode_threads, 0, 256);
   check("wait", options.wait.count(), 1, kMaxWaitMs);
+  check("window", options.window.value_or(0), 0, kMaxWindow);
   const ImportanceSchedule& importance = options.importance;
   for (const double exponent :
        {importance.exponent,

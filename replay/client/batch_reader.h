@@ -36,10 +36,13 @@ struct BatchReaderOptions {
   rpc::CurveRole curve = {};
   StepShape shape;
   std::string table = "default";
+  // The length of windows that the reader expects of the table; 0: n-step
+  // transitions; std::nullopt: takes what the table has.
+  std::optional<int64_t> window = 0;
   int64_t batch_size = 256;
   // Number of batches that are requested, on their way, or ready.
   int64_t prefetch = 2;
-  // 0 leaves frames compressed, for Batch::StacksOf().
+  // 0 leaves frames compressed, for Batch::FramesOf().
   int64_t decode_threads = 1;
   ImportanceSchedule importance = {};  // exponents in [0, 1]
   // After this time a service answers with the items that it has; the reader
@@ -187,6 +190,8 @@ class BatchReader : public BatchSource {
   // Does one turn of the loop, without its wait; returns the longest wait.
   Clock::Duration RunOnce();
   bool CheckService(Shard& shard, bool is_needed);
+  // Throws CommError unless the table has the form that the reader expects.
+  void CheckForm(const std::string& endpoint, const BatchForm& form);
   void AskForBatches() EXCLUDES(mutex_);
   std::shared_ptr<BatchAssembly> NewAssembly() EXCLUDES(mutex_);
   // Divides rows of the batch among the services by mass, and requests them.
@@ -220,7 +225,8 @@ class BatchReader : public BatchSource {
   // the network thread's
   RandomStream random_;
   std::vector<Postponed> postponed_;
-  int64_t stack_ = 1;  // of the table, once a service has told it
+  // of the table, once a service has told it; the same for all services
+  std::optional<BatchForm> form_;
   // wakes the network thread: room for a batch, priorities, the end
   rpc::WakeEvent wake_;
 

@@ -79,10 +79,30 @@ bool BatchReader::CheckService(Shard& shard, bool is_needed) {
         shard.endpoint, options_.name));
   }
   for (const TableInfo& table : info.tables) {
-    if (table.name == options_.table) stack_ = table.stack;
+    if (table.name != options_.table) continue;
+    CheckForm(shard.endpoint, {.stack = table.stack, .window = table.window});
   }
   shard.is_checked = true;
   return true;
+}
+
+void BatchReader::CheckForm(const std::string& endpoint,
+                            const BatchForm& form) {
+  if (options_.window && *options_.window != form.window) {
+    throw CommError(fmt::format(
+        "{}: table '{}' has {}, the reader '{}' expects {}; hint: give each a "
+        "table of its own",
+        endpoint, options_.table, ToString(form), options_.name,
+        ToString(BatchForm{.window = *options_.window})));
+  }
+  if (!form_) form_ = form;
+  if (form != *form_) {
+    throw CommError(fmt::format(
+        "{}: table '{}' has {} with stacks of {}, of another service {} with "
+        "stacks of {}",
+        endpoint, options_.table, ToString(form), form.stack, ToString(*form_),
+        form_->stack));
+  }
 }
 
 // Starts batches while there is room for them.
@@ -111,7 +131,8 @@ std::shared_ptr<BatchAssembly> BatchReader::NewAssembly() {
   }
   bool takes_memory = false;
   for (const Shard& shard : shards_) takes_memory |= shard.takes_memory;
-  return assembler_.Begin(std::move(spare), stack_, takes_memory);
+  return assembler_.Begin(std::move(spare), form_.value_or(BatchForm()),
+                          takes_memory);
 }
 
 void BatchReader::AskForPostponed() {
@@ -168,6 +189,7 @@ void BatchReader::Request(const std::shared_ptr<BatchAssembly>& assembly,
     given = upto;
     SampleRequest request{options_.table, static_cast<uint32_t>(wanted),
                           static_cast<uint32_t>(options_.wait.count())};
+    request.window = static_cast<uint32_t>(form_.value_or(BatchForm()).window);
     if (rows.target) request.place = rows.target->place;
     rpc::CallOptions call;
     call.timeout = options_.wait + kGrace;
@@ -237,10 +259,7 @@ int64_t BatchReader::TakeReply(Shard& shard, int32_t index,
     throw CommError(fmt::format("{}: {} items, {} were requested",
                                 shard.endpoint, taken, in_flight.count));
   }
-  if (message.stack() != stack_) {
-    throw CommError(fmt::format("{}: stacks of {}, want {}", shard.endpoint,
-                                message.stack(), stack_));
-  }
+  CheckForm(shard.endpoint, message.form());
   const bool is_in_memory = message.AreRowsInMemory();
   if (in_flight.target && !is_in_memory && shard.takes_memory) {
     spdlog::info("{}: batches come by messages: no memory is shared",

@@ -88,24 +88,25 @@ bool LocalReplay::Next(Batch* batch) {
   if (shard_.TrySample(/*table=*/0, wanted, "local", &drawn_) < wanted) {
     return false;
   }
-  const int64_t stack = options_.shard.tables[0].n_step.stack;
+  const BatchForm form = options_.shard.tables[0].n_step.form();
   const BatchMessage message(
-      EncodeBatch(drawn_, BatchState::kFull, options_.shard.shape, stack,
+      EncodeBatch(drawn_, BatchState::kFull, options_.shard.shape, form,
                   std::numeric_limits<size_t>::max()),
       options_.shard.shape);
   const StepShape& shape = options_.shard.shape;
-  if (!batch->HasBuffersFor(options_.batch_size, stack, shape)) {
+  if (!batch->HasBuffersFor(options_.batch_size, form, shape)) {
     *batch = Batch();
     const auto buffer = [this](int64_t row_bytes) {
       return HostBuffer(static_cast<size_t>(options_.batch_size * row_bytes));
     };
-    batch->observations = buffer(shape.observation_bytes);
-    batch->next_observations = buffer(shape.observation_bytes);
-    batch->actions = buffer(shape.action_bytes);
-    batch->frames = buffer(stack * shape.frame_bytes);
-    batch->next_frames = buffer(stack * shape.frame_bytes);
+    const RowBytes row = form.BytesOf(shape);
+    batch->observations = buffer(row.observations);
+    batch->next_observations = buffer(row.next_observations);
+    batch->actions = buffer(row.actions);
+    batch->frames = buffer(row.frames);
+    batch->next_frames = buffer(row.next_frames);
   }
-  batch->Resize(options_.batch_size, stack);
+  batch->Resize(options_.batch_size, form);
   batch->Take(message, /*first_row=*/0, /*shard=*/0, /*share=*/1.0, decoder_);
   batch->total_steps = drawn_.total_steps;
   batch->SetWeights(options_.importance.At(batch->total_steps));

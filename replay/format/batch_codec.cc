@@ -3,12 +3,12 @@
 // rows and once to plan their frames.
 //
 // A segment is cut from one frame group of an item: the frames from the first
-// to the last that its two stacks need, still compressed. With a target in
-// shared memory, items whose groups are not compressed need no segments: their
-// frames are copied to their stacks, one after the other with prefetching.
+// to the last that the item needs, still compressed. With a target in shared
+// memory, items whose groups are not compressed need no segments: their frames
+// are copied to their places, one after the other with prefetching.
 //
 // The reader checks the header completely; segments are checked against the
-// steps that the stacks need before any is decoded.
+// steps that the item needs before any is decoded.
 #include "replay/format/batch_codec.h"
 
 #include <fmt/format.h>
@@ -30,12 +30,11 @@ using rpc::WireWriter;
 constexpr std::string_view kName = "replay.sample reply";
 // Maximum number of groups of one item: its steps and its stack, with one step
 // per group.
-constexpr uint32_t kMaxSegmentsPerItem = kMaxNStep + kMaxStack + 1;
-
-// The first step of the stack of o_end.
-int64_t StackBegin(int64_t end, int64_t stack) {
-  return std::max<int64_t>(0, end - stack + 1);
-}
+constexpr uint32_t kMaxSegmentsPerItem =
+    std::max(kMaxNStep, kMaxWindow) + kMaxStack + 1;
+// Maximum number of frames that an item holds.
+constexpr int64_t kMaxFramesPerItem =
+    std::max(kMaxWindow, kMaxStack) + kMaxStack;
 
 // A range of frames of one group that an item needs.
 struct Cut {
@@ -47,13 +46,13 @@ struct Cut {
 
 // The frames of `group` from the first to the last that `item` needs.
 // num_frames is 0 if it needs none: the group may lie between its two stacks.
-Cut CutOf(const Group& group, const SampledItem& item, int64_t stack) {
+Cut CutOf(const Group& group, const SampledItem& item, const BatchForm& form) {
   const int64_t begin = group.view.first_step();
   const int64_t end = group.view.end_observation();
   int64_t first = end, last = begin - 1;
-  for (const int64_t top : {item.step, item.step + item.n}) {
-    const int64_t low = std::max(begin, StackBegin(top, stack));
-    const int64_t high = std::min(end - 1, top);
+  for (const StepRange& needed : form.NeededFrames(item.step, item.n)) {
+    const int64_t low = std::max(begin, needed.begin);
+    const int64_t high = std::min(end, needed.end) - 1;
     if (low > high) continue;
     first = std::min(first, low);
     last = std::max(last, high);
@@ -75,6 +74,10 @@ void CopyTo(std::byte*& to, std::span<const std::byte> bytes) {
   to += bytes.size();
 }
 
+void ZeroTo(std::byte*& to, int64_t count) {
+  to = std::fill_n(to, count, std::byte{0});
+}
+
 // The destinations of a batch's rows, each [B, ...].
 struct RowSpans {
   std::byte* observations;
@@ -89,57 +92,131 @@ std::byte* RowInMemory(const BatchTarget& target, uint64_t array,
 }
 
 // The rows in memory, or in `frame`, which is allocated.
-RowSpans PlaceRows(size_t count, const StepShape& shape, size_t max_part_bytes,
+RowSpans PlaceRows(size_t count, const RowBytes& row, size_t max_part_bytes,
                    const BatchTarget* target, rpc::Frame* frame) {
   if (target != nullptr) {
     const BatchPlace& place = target->place;
     return {
-        RowInMemory(*target, place.observations, shape.observation_bytes),
-        RowInMemory(*target, place.next_observations, shape.observation_bytes),
-        RowInMemory(*target, place.actions, shape.action_bytes)};
+        RowInMemory(*target, place.observations, row.observations),
+        RowInMemory(*target, place.next_observations, row.next_observations),
+        RowInMemory(*target, place.actions, row.actions)};
   }
-  const auto observation_bytes =
-      count * static_cast<size_t>(shape.observation_bytes);
-  const size_t size =
-      2 * observation_bytes + count * static_cast<size_t>(shape.action_bytes);
+  const auto bytes_of = [count](int64_t row_bytes) {
+    return count * static_cast<size_t>(row_bytes);
+  };
+  const size_t size = bytes_of(row.observations) +
+                      bytes_of(row.next_observations) + bytes_of(row.actions);
   CheckPart("rows", size, count, max_part_bytes);
   *frame = rpc::Frame(size);
   std::byte* const rows = frame->mutable_bytes().data();
-  return {rows, rows + observation_bytes, rows + 2 * observation_bytes};
+  std::byte* const next = rows + bytes_of(row.observations);
+  return {rows, next, next + bytes_of(row.next_observations)};
 }
 
-void CopyRows(const SampledBatch& batch, RowSpans to) {
+// Finds the groups of one item in the order of its steps.
+class GroupCursor {
+ public:
+  GroupCursor(const SampledBatch& batch, const SampledItem& item)
+      : next_(batch.groups.begin() + item.first_group) {}
+
+  // The group that holds observation `step`, which is not below that of the
+  // call before. Precondition: it lies in the item's groups.
+  const StepGroupView& At(int64_t step) {
+    while ((*next_)->view.end_observation() <= step) ++next_;
+    return (*next_)->view;
+  }
+
+ private:
+  std::vector<std::shared_ptr<const Group>>::const_iterator next_;
+};
+
+// The rows of a window, with zeros beyond its steps.
+void CopyWindow(const SampledBatch& batch, const SampledItem& item,
+                const StepShape& shape, const BatchForm& form, RowSpans& to) {
+  GroupCursor groups(batch, item);
+  for (int64_t i = 0; i <= item.n; ++i) {
+    const StepGroupView& view = groups.At(item.step + i);
+    const int64_t row = item.step + i - view.first_step();
+    CopyTo(to.observations, view.Observation(row));
+    if (i < item.n) CopyTo(to.actions, view.Action(row));
+  }
+  const int64_t missing = form.window - item.n;
+  ZeroTo(to.observations, missing * shape.observation_bytes);
+  ZeroTo(to.actions, missing * shape.action_bytes);
+}
+
+void CopyTransition(const SampledBatch& batch, const SampledItem& item,
+                    RowSpans& to) {
+  const StepGroupView& view = batch.GroupOf(item, item.step).view;
+  const StepGroupView& next_view = batch.GroupOf(item, item.step + item.n).view;
+  CopyTo(to.observations, view.Observation(item.step - view.first_step()));
+  CopyTo(to.next_observations,
+         next_view.Observation(item.step + item.n - next_view.first_step()));
+  CopyTo(to.actions, view.Action(item.step - view.first_step()));
+}
+
+void CopyRows(const SampledBatch& batch, const StepShape& shape,
+              const BatchForm& form, RowSpans to) {
   for (const SampledItem& item : batch.items) {
-    const StepGroupView& view = batch.GroupOf(item, item.step).view;
-    const StepGroupView& next_view =
-        batch.GroupOf(item, item.step + item.n).view;
-    CopyTo(to.observations, view.Observation(item.step - view.first_step()));
-    CopyTo(to.next_observations,
-           next_view.Observation(item.step + item.n - next_view.first_step()));
-    CopyTo(to.actions, view.Action(item.step - view.first_step()));
+    if (form.HasWindows()) {
+      CopyWindow(batch, item, shape, form, to);
+    } else {
+      CopyTransition(batch, item, to);
+    }
   }
 }
 
-// An uncompressed frame and its place in a stack.
+// Rewards and discounts of each step of windows, [B, H], zero beyond a
+// window's steps; empty for transitions.
+struct StepColumns {
+  std::vector<float> rewards, discounts;
+};
+
+StepColumns StepColumnsOf(const SampledBatch& batch, const BatchForm& form) {
+  StepColumns columns;
+  const auto window = static_cast<size_t>(form.window);
+  columns.rewards.resize(batch.items.size() * window);
+  columns.discounts.resize(batch.items.size() * window);
+  if (!form.HasWindows()) return columns;
+  float* reward = columns.rewards.data();
+  float* discount = columns.discounts.data();
+  for (const SampledItem& item : batch.items) {
+    GroupCursor groups(batch, item);
+    for (int64_t i = 0; i < item.n; ++i) {
+      const StepGroupView& view = groups.At(item.step + i);
+      const int64_t row = item.step + i - view.first_step();
+      reward[i] = view.reward(row);
+      discount[i] = view.discount(row);
+    }
+    reward += window;
+    discount += window;
+  }
+  return columns;
+}
+
+// An uncompressed frame and its place in a batch.
 struct FrameCopy {
   const std::byte* from;
   std::byte* to;
 };
 
-// Adds the frames of an item whose groups are not compressed.
-void AddStackCopies(const SampledBatch& batch, const SampledItem& item,
-                    int64_t stack, size_t frame_bytes, std::byte* frames,
-                    std::byte* next_frames, std::vector<FrameCopy>* copies) {
-  const auto add = [&](int64_t top, std::byte* to) {
-    for (int64_t j = 0; j < stack; ++j, to += frame_bytes) {
-      const int64_t step = std::max<int64_t>(0, top - stack + 1 + j);
-      const StepGroupView& view = batch.GroupOf(item, step).view;
-      const FrameGroupView group(view.frames());
-      copies->push_back({group.Payload(step - view.first_step()).data(), to});
-    }
+// Adds the frames of an item whose groups are not compressed; `frames` and
+// `next_frames` are its rows. Writes the zeros beyond its last frame.
+void AddFrameCopies(const SampledBatch& batch, const SampledItem& item,
+                    const BatchForm& form, int64_t frame_bytes,
+                    std::byte* frames, std::byte* next_frames,
+                    std::vector<FrameCopy>* copies) {
+  const auto add = [&](int64_t step, bool is_next, int64_t j) {
+    const StepGroupView& view = batch.GroupOf(item, step).view;
+    const FrameGroupView group(view.frames());
+    std::byte* const row = is_next ? next_frames : frames;
+    copies->push_back({group.Payload(step - view.first_step()).data(),
+                       row + j * frame_bytes});
   };
-  add(item.step, frames);
-  add(item.step + item.n, next_frames);
+  form.ForEachFrame(item.step, item.n, add);
+  const int64_t num_zero = form.NumZeroFrames(item.n);
+  std::byte* zeros = frames + (form.num_frames() - num_zero) * frame_bytes;
+  ZeroTo(zeros, num_zero * frame_bytes);
 }
 
 void CopyFrames(std::span<const FrameCopy> copies, size_t frame_bytes) {
@@ -190,19 +267,19 @@ struct Plan {
 
 // Plans segments for each item, or copies if its frames are not compressed and
 // there is a target.
-Plan MakePlan(const SampledBatch& batch, const StepShape& shape, int64_t stack,
-              const BatchTarget* target) {
+Plan MakePlan(const SampledBatch& batch, const StepShape& shape,
+              const BatchForm& form, const BatchTarget* target) {
   Plan plan;
   plan.cuts_of_item.assign(batch.items.size(), 0);
   if (shape.frame_bytes == 0) return plan;
-  const auto stack_bytes = stack * shape.frame_bytes;
+  const RowBytes row = form.BytesOf(shape);
   for (size_t i = 0; i < batch.items.size(); ++i) {
     const SampledItem& item = batch.items[i];
     const size_t begin = plan.cuts.size();
     bool is_raw = true;
     for (int64_t g = 0; g < item.num_groups; ++g) {
       Cut cut = CutOf(*batch.groups[static_cast<size_t>(item.first_group + g)],
-                      item, stack);
+                      item, form);
       if (cut.num_frames == 0) continue;
       is_raw &= cut.frames.codec() == FrameCodec::kNone;
       plan.cuts.push_back(cut);
@@ -210,12 +287,14 @@ Plan MakePlan(const SampledBatch& batch, const StepShape& shape, int64_t stack,
     if (is_raw && target != nullptr) {
       plan.cuts.erase(plan.cuts.begin() + static_cast<ptrdiff_t>(begin),
                       plan.cuts.end());
-      const size_t row = i * static_cast<size_t>(stack_bytes);
-      const BatchPlace& place = target->place;
-      AddStackCopies(batch, item, stack, static_cast<size_t>(shape.frame_bytes),
-                     RowInMemory(*target, place.frames, stack_bytes) + row,
-                     RowInMemory(*target, place.next_frames, stack_bytes) + row,
-                     &plan.copies);
+      const auto index = static_cast<int64_t>(i);
+      AddFrameCopies(
+          batch, item, form, shape.frame_bytes,
+          RowInMemory(*target, target->place.frames, row.frames) +
+              index * row.frames,
+          RowInMemory(*target, target->place.next_frames, row.next_frames) +
+              index * row.next_frames,
+          &plan.copies);
     }
     for (size_t c = begin; c < plan.cuts.size(); ++c) {
       const Cut& cut = plan.cuts[c];
@@ -240,18 +319,23 @@ void WriteSegments(const Plan& plan, std::span<std::byte> to) {
 
 // Part 0 of the message.
 rpc::Frame EncodeHeader(const SampledBatch& batch, BatchState state,
-                        int64_t stack, bool are_rows_in_memory,
+                        const BatchForm& form, bool are_rows_in_memory,
                         bool are_segments_in_memory, const Plan& plan) {
-  WireWriter header(128 + 48 * batch.items.size() + 16 * plan.cuts.size());
+  const StepColumns steps = StepColumnsOf(batch, form);
+  WireWriter header(128 + 48 * batch.items.size() + 16 * plan.cuts.size() +
+                    8 * steps.rewards.size());
   header.Write(static_cast<uint8_t>(state));
   header.Write(static_cast<uint64_t>(batch.table_size));
   header.Write(batch.table_mass);
   header.Write(static_cast<uint64_t>(batch.total_steps));
-  header.Write(static_cast<uint32_t>(stack));
+  header.Write(static_cast<uint32_t>(form.stack));
+  header.Write(static_cast<uint32_t>(form.window));
   header.WriteBool(are_rows_in_memory);
   header.WriteBool(are_segments_in_memory);
   WriteItemColumns(header, batch);
   header.WriteArray<uint32_t>(plan.cuts_of_item);
+  header.WriteArray<float>(steps.rewards);
+  header.WriteArray<float>(steps.discounts);
   WriteColumn<uint32_t>(header, plan.cuts,
                         [](const Cut& c) { return c.first_step + c.first; });
   WriteColumn<uint32_t>(header, plan.cuts,
@@ -266,7 +350,7 @@ rpc::Frame EncodeHeader(const SampledBatch& batch, BatchState state,
 }  // namespace
 
 void BatchTarget::Check(uint32_t count, const StepShape& shape,
-                        int64_t stack) const {
+                        const BatchForm& form) const {
   const uint64_t size = memory->bytes().size();
   const auto check = [&](const char* name, uint64_t offset, uint64_t bytes) {
     if (offset <= size && bytes <= size - offset) return;
@@ -275,25 +359,32 @@ void BatchTarget::Check(uint32_t count, const StepShape& shape,
         bytes, name, offset, size));
   };
   const uint64_t rows = uint64_t{place.first_row} + count;
-  const auto row = [rows](int64_t bytes) {
-    return rows * static_cast<uint64_t>(bytes);
+  if (rows > kMaxItemsPerBatch) {
+    throw InvalidArgument(fmt::format(
+        "replay.sample: place: {} rows from row {} on; a batch has at most {}",
+        count, place.first_row, kMaxItemsPerBatch));
+  }
+  const auto bytes_of = [rows](int64_t row_bytes) {
+    return rows * static_cast<uint64_t>(row_bytes);
   };
-  check("observations", place.observations, row(shape.observation_bytes));
+  const RowBytes row = form.BytesOf(shape);
+  check("observations", place.observations, bytes_of(row.observations));
   check("next_observations", place.next_observations,
-        row(shape.observation_bytes));
-  check("actions", place.actions, row(shape.action_bytes));
-  check("frames", place.frames, row(stack * shape.frame_bytes));
-  check("next_frames", place.next_frames, row(stack * shape.frame_bytes));
+        bytes_of(row.next_observations));
+  check("actions", place.actions, bytes_of(row.actions));
+  check("frames", place.frames, bytes_of(row.frames));
+  check("next_frames", place.next_frames, bytes_of(row.next_frames));
   check("segments", place.segments, place.segments_bytes);
 }
 
 rpc::Message EncodeBatch(const SampledBatch& batch, BatchState state,
-                         const StepShape& shape, int64_t stack,
+                         const StepShape& shape, const BatchForm& form,
                          size_t max_part_bytes, const BatchTarget* target) {
   rpc::Frame rows;
-  CopyRows(batch,
-           PlaceRows(batch.items.size(), shape, max_part_bytes, target, &rows));
-  const Plan plan = MakePlan(batch, shape, stack, target);
+  CopyRows(batch, shape, form,
+           PlaceRows(batch.items.size(), form.BytesOf(shape), max_part_bytes,
+                     target, &rows));
+  const Plan plan = MakePlan(batch, shape, form, target);
   CopyFrames(plan.copies, static_cast<size_t>(shape.frame_bytes));
   const bool are_segments_in_memory =
       target != nullptr && plan.total_bytes <= target->place.segments_bytes;
@@ -307,7 +398,7 @@ rpc::Message EncodeBatch(const SampledBatch& batch, BatchState state,
     WriteSegments(plan, segments.mutable_bytes());
   }
   rpc::Message message;
-  message.push_back(EncodeHeader(batch, state, stack, target != nullptr,
+  message.push_back(EncodeHeader(batch, state, form, target != nullptr,
                                  are_segments_in_memory, plan));
   message.push_back(std::move(rows));
   message.push_back(std::move(segments));
@@ -356,7 +447,7 @@ void BatchMessage::FindRows(const BatchTarget* target) {
   };
   if (are_rows_in_memory_) {
     try {
-      target->Check(static_cast<uint32_t>(count), shape_, stack_);
+      target->Check(static_cast<uint32_t>(count), shape_, form_);
     } catch (const InvalidArgument& e) {
       throw MalformedMessage(fmt::format("{}: {}", kName, e.what()));
     }
@@ -365,27 +456,27 @@ void BatchMessage::FindRows(const BatchTarget* target) {
                                         bytes_of(row_bytes));
     };
     const BatchPlace& place = target->place;
-    observations_ = rows(place.observations, shape_.observation_bytes);
+    observations_ = rows(place.observations, row_bytes_.observations);
     next_observations_ =
-        rows(place.next_observations, shape_.observation_bytes);
-    actions_ = rows(place.actions, shape_.action_bytes);
-    frames_ = rows(place.frames, stack_ * shape_.frame_bytes);
-    next_frames_ = rows(place.next_frames, stack_ * shape_.frame_bytes);
+        rows(place.next_observations, row_bytes_.next_observations);
+    actions_ = rows(place.actions, row_bytes_.actions);
+    frames_ = rows(place.frames, row_bytes_.frames);
+    next_frames_ = rows(place.next_frames, row_bytes_.next_frames);
   }
+  const size_t next_begin = bytes_of(row_bytes_.observations);
+  const size_t actions_begin =
+      next_begin + bytes_of(row_bytes_.next_observations);
   const size_t size =
-      are_rows_in_memory_
-          ? 0
-          : bytes_of(2 * shape_.observation_bytes + shape_.action_bytes);
+      are_rows_in_memory_ ? 0 : actions_begin + bytes_of(row_bytes_.actions);
   if (payload_[1].size() != size) {
     throw MalformedMessage(fmt::format("{}: {} bytes of rows, want {}", kName,
                                        payload_[1].size(), size));
   }
   if (are_rows_in_memory_) return;
   const std::span<const std::byte> rows = payload_[1].bytes();
-  const size_t next = bytes_of(shape_.observation_bytes);
-  observations_ = rows.first(next);
-  next_observations_ = rows.subspan(next, next);
-  actions_ = rows.subspan(2 * next);
+  observations_ = rows.first(next_begin);
+  next_observations_ = rows.subspan(next_begin, actions_begin - next_begin);
+  actions_ = rows.subspan(actions_begin);
 }
 
 void BatchMessage::FindSegments(const BatchTarget* target) {
@@ -403,6 +494,18 @@ void BatchMessage::FindSegments(const BatchTarget* target) {
                       : payload_[2].bytes();
 }
 
+void BatchMessage::ReadForm(WireReader& reader) {
+  const auto read = [&reader](const char* field, int64_t low, int64_t high) {
+    const int64_t value = reader.Read<uint32_t>(field);
+    if (value >= low && value <= high) return value;
+    throw MalformedMessage(fmt::format("{}: field '{}': {} is outside [{}, {}]",
+                                       kName, field, value, low, high));
+  };
+  form_.stack = read("stack", 1, kMaxStack);
+  form_.window = read("window", 0, kMaxWindow);
+  row_bytes_ = form_.BytesOf(shape_);
+}
+
 void BatchMessage::ReadColumns() {
   WireReader reader(kName, payload_[0].bytes());
   const auto state = reader.Read<uint8_t>("state");
@@ -414,11 +517,7 @@ void BatchMessage::ReadColumns() {
   table_size_ = static_cast<int64_t>(reader.Read<uint64_t>("table_size"));
   table_mass_ = reader.Read<double>("table_mass");
   total_steps_ = static_cast<int64_t>(reader.Read<uint64_t>("total_steps"));
-  stack_ = reader.Read<uint32_t>("stack");
-  if (stack_ < 1 || stack_ > kMaxStack) {
-    throw MalformedMessage(fmt::format(
-        "{}: field 'stack': {} is outside [1, {}]", kName, stack_, kMaxStack));
-  }
+  ReadForm(reader);
   are_rows_in_memory_ = reader.ReadBool("rows_in_memory");
   are_segments_in_memory_ = reader.ReadBool("segments_in_memory");
   const auto slots = reader.ReadArray<uint32_t>("slot", kMaxItemsPerBatch);
@@ -435,7 +534,8 @@ void BatchMessage::ReadColumns() {
   items_.reserve(count);
   segment_ends_.reserve(count);
   for (size_t i = 0; i < count; ++i) {
-    if (steps[i] > INT32_MAX || ns[i] > kMaxNStep) {
+    const int64_t max_n = form_.HasWindows() ? form_.window : kMaxNStep;
+    if (steps[i] > INT32_MAX || ns[i] > max_n) {
       throw MalformedMessage(fmt::format("{}: item {} at step {} with n = {}",
                                          kName, i, steps[i], ns[i]));
     }
@@ -456,6 +556,10 @@ void BatchMessage::ReadColumns() {
                             num_segments[i]);
   }
 
+  const size_t num_steps = count * static_cast<size_t>(form_.window);
+  step_rewards_ = ReadColumn<float>(reader, "step_reward", num_steps);
+  step_discounts_ = ReadColumn<float>(reader, "step_discount", num_steps);
+
   const size_t total = count == 0 ? 0 : segment_ends_.back();
   const auto first_steps = ReadColumn<uint32_t>(reader, "first_step", total);
   const auto num_frames = ReadColumn<uint32_t>(reader, "num_frames", total);
@@ -470,7 +574,7 @@ void BatchMessage::ReadColumns() {
   }
 }
 
-// The segments of each item hold every frame of its stacks, in order.
+// The segments of each item hold every frame that it needs, in order.
 void BatchMessage::CheckSegments() const {
   if (shape_.frame_bytes == 0) {
     if (segments_.empty()) return;
@@ -480,7 +584,7 @@ void BatchMessage::CheckSegments() const {
   for (size_t i = 0; i < items_.size(); ++i) {
     const SampledItem& item = items_[i];
     size_t next = i == 0 ? 0 : segment_ends_[i - 1];
-    // its stacks are in memory
+    // its frames are in memory
     if (are_rows_in_memory_ && next == segment_ends_[i]) continue;
     const auto is_covered = [&](int64_t begin, int64_t end) {
       while (begin < end && next < segment_ends_[i]) {
@@ -494,10 +598,9 @@ void BatchMessage::CheckSegments() const {
       }
       return begin >= end;
     };
-    const int64_t top = item.step + item.n;
-    if (!is_covered(StackBegin(item.step, stack_), item.step + 1) ||
-        !is_covered(std::max(item.step + 1, StackBegin(top, stack_)),
-                    top + 1)) {
+    const auto [first, second] = form_.NeededFrames(item.step, item.n);
+    if (!is_covered(first.begin, first.end) ||
+        !is_covered(std::max(first.end, second.begin), second.end)) {
       throw MalformedMessage(fmt::format(
           "{}: the segments of item {} do not hold all its frames", kName, i));
     }
@@ -513,32 +616,47 @@ std::span<const std::byte> BatchMessage::RowOf(std::span<const std::byte> rows,
 }
 
 std::span<const std::byte> BatchMessage::Observation(int64_t index) const {
-  return RowOf(observations_, index, shape_.observation_bytes);
+  return RowOf(observations_, index, row_bytes_.observations);
 }
 
 std::span<const std::byte> BatchMessage::NextObservation(int64_t index) const {
-  return RowOf(next_observations_, index, shape_.observation_bytes);
+  return RowOf(next_observations_, index, row_bytes_.next_observations);
 }
 
 std::span<const std::byte> BatchMessage::Action(int64_t index) const {
-  return RowOf(actions_, index, shape_.action_bytes);
+  return RowOf(actions_, index, row_bytes_.actions);
+}
+
+std::span<const float> BatchMessage::StepRewards(int64_t index) const {
+  return StepsOf(step_rewards_, index);
+}
+
+std::span<const float> BatchMessage::StepDiscounts(int64_t index) const {
+  return StepsOf(step_discounts_, index);
+}
+
+std::span<const float> BatchMessage::StepsOf(const std::vector<float>& steps,
+                                             int64_t index) const {
+  REPLICANT_CHECK(index >= 0 && index < size(), "item {} of {}", index, size());
+  const auto window = static_cast<size_t>(form_.window);
+  return std::span(steps).subspan(static_cast<size_t>(index) * window, window);
 }
 
 void BatchMessage::DecodeFrames(int64_t index, FrameDecoder& decoder,
                                 std::span<std::byte> frames,
                                 std::span<std::byte> next_frames) const {
   const auto frame_bytes = static_cast<size_t>(shape_.frame_bytes);
-  const int64_t stack_bytes = stack_ * shape_.frame_bytes;
   REPLICANT_CHECK(index >= 0 && index < size(), "item {} of {}", index, size());
-  REPLICANT_CHECK_EQ(static_cast<int64_t>(frames.size()), stack_bytes);
-  REPLICANT_CHECK_EQ(static_cast<int64_t>(next_frames.size()), stack_bytes);
+  REPLICANT_CHECK_EQ(static_cast<int64_t>(frames.size()), row_bytes_.frames);
+  REPLICANT_CHECK_EQ(static_cast<int64_t>(next_frames.size()),
+                     row_bytes_.next_frames);
   const auto i = static_cast<size_t>(index);
   const size_t begin = i == 0 ? 0 : segment_ends_[i - 1];
   if (begin == segment_ends_[i]) {
     const auto copy = [&](std::span<const std::byte> from,
                           std::span<std::byte> to) {
-      const auto row = RowOf(from, index, stack_bytes);
-      if (row.data() != to.data()) {
+      const auto row = RowOf(from, index, static_cast<int64_t>(to.size()));
+      if (row.data() != to.data() && !row.empty()) {
         std::memcpy(to.data(), row.data(), row.size());
       }
     };
@@ -547,26 +665,27 @@ void BatchMessage::DecodeFrames(int64_t index, FrameDecoder& decoder,
     return;
   }
 
-  // the steps of both stacks in their order, each with its place
+  // the steps that are wanted, in their order, each with its place
   struct Wanted {
     int64_t step;
     std::byte* out;
   };
-  Wanted wanted[2 * kMaxStack];
+  Wanted wanted[kMaxFramesPerItem];
+  size_t num_wanted = 0;
   const SampledItem& item = items_[i];
-  for (int64_t j = 0; j < stack_; ++j) {
-    const auto offset = static_cast<size_t>(j) * frame_bytes;
-    const int64_t back = stack_ - 1 - j;
-    wanted[j] = {std::max<int64_t>(0, item.step - back),
-                 frames.data() + offset};
-    wanted[stack_ + j] = {std::max<int64_t>(0, item.step + item.n - back),
-                          next_frames.data() + offset};
-  }
-  std::sort(wanted, wanted + 2 * stack_,
+  const auto want = [&](int64_t step, bool is_next, int64_t j) {
+    wanted[num_wanted++] = {step, (is_next ? next_frames : frames).data() +
+                                      static_cast<size_t>(j) * frame_bytes};
+  };
+  form_.ForEachFrame(item.step, item.n, want);
+  std::sort(wanted, wanted + num_wanted,
             [](const Wanted& a, const Wanted& b) { return a.step < b.step; });
+  const auto num_zero = static_cast<size_t>(form_.NumZeroFrames(item.n));
+  std::ranges::fill(frames.last(num_zero * frame_bytes), std::byte{0});
 
   const Wanted* next = wanted;
-  const Wanted* const end = wanted + 2 * stack_;
+  const Wanted* const end = wanted + num_wanted;
+  std::vector<FrameDecoder::Target> targets;
   for (size_t s = begin; s < segment_ends_[i]; ++s) {
     const Segment& segment = segments_[s];
     const FrameGroupView group(
@@ -578,14 +697,13 @@ void BatchMessage::DecodeFrames(int64_t index, FrameDecoder& decoder,
                       kName, segment.skip, segment.skip + segment.num_frames,
                       group.num_frames(), group.frame_bytes()));
     }
-    FrameDecoder::Target targets[2 * kMaxStack];
-    size_t count = 0;
+    targets.clear();
     for (; next != end && next->step < segment.first_step + segment.num_frames;
          ++next) {
-      targets[count++] = {segment.skip + next->step - segment.first_step,
-                          next->out};
+      targets.push_back(
+          {segment.skip + next->step - segment.first_step, next->out});
     }
-    decoder.Decode(group, {targets, count});
+    decoder.Decode(group, targets);
   }
 }
 

@@ -9,6 +9,8 @@
 
 #include "core/rpc/frame.h"
 #include "core/rpc/shared_memory.h"
+#include "core/rpc/wire.h"
+#include "replay/format/batch_form.h"
 #include "replay/format/frame_codec.h"
 #include "replay/format/protocol.h"
 #include "replay/format/sampled_batch.h"
@@ -21,19 +23,15 @@ enum class BatchState : uint8_t {
   kClosed = 2,   // the service ends
 };
 
-// An encoded batch holds, for each item, the rows o_t, o_{t+k} and a_t, and the
-// frames that its two stacks need. The frames stay compressed, in segments:
-// frame groups (replay/format/frame_codec.h) cut out of the step groups. Frame
+// An encoded batch holds the rows of each item (replay/format/batch_form.h) and
+// the frames that it needs. The frames stay compressed, in segments: frame
+// groups (replay/format/frame_codec.h) cut out of the step groups. Frame
 // skip + i of a segment is the frame of step first_step + i,
 // 0 <= i < num_frames.
 //
-// The stack of o_e, 0 the first frame of its episode, is
-//
-//   frames max(0, e - stack + 1 + j), j = 0 ... stack - 1.
-//
 // If the reader shares memory, rows and segments are written there. An item
 // whose groups are not compressed has no segments: its frames are written to
-// their stacks. Segments that do not fit go with the message.
+// their places. Segments that do not fit go with the message.
 
 // The place of a batch in memory that a reader shares.
 struct BatchTarget {
@@ -41,15 +39,16 @@ struct BatchTarget {
   std::shared_ptr<rpc::SharedMemory> memory;
 
   // Throws InvalidArgument unless `count` items fit at the place.
-  void Check(uint32_t count, const StepShape& shape, int64_t stack) const;
+  void Check(uint32_t count, const StepShape& shape,
+             const BatchForm& form) const;
 };
 
-// Makes the message of `batch`, which was drawn from a table with this stack.
+// Makes the message of `batch`, which was drawn from a table with this form.
 // The service copies the bytes only here. `target` was checked for these items,
 // or is nullptr. Throws InvalidArgument before it allocates a part longer than
 // `max_part_bytes`.
 rpc::Message EncodeBatch(const SampledBatch& batch, BatchState state,
-                         const StepShape& shape, int64_t stack,
+                         const StepShape& shape, const BatchForm& form,
                          size_t max_part_bytes,
                          const BatchTarget* target = nullptr);
 
@@ -72,21 +71,24 @@ class BatchMessage {
   int64_t table_size() const { return table_size_; }
   double table_mass() const { return table_mass_; }
   int64_t total_steps() const { return total_steps_; }
-  int64_t stack() const { return stack_; }
+  const BatchForm& form() const { return form_; }
   const StepShape& shape() const { return shape_; }
 
-  // Whether the rows, and the stacks of items without segments, lie in the
+  // Whether the rows, and the frames of items without segments, lie in the
   // memory of the target.
   bool AreRowsInMemory() const { return are_rows_in_memory_; }
   bool has_segments() const { return !segments_.empty(); }
 
-  // The rows of item `index` (checked).
+  // The rows of item `index` (checked), with BatchForm::BytesOf() each.
   std::span<const std::byte> Observation(int64_t index) const;
   std::span<const std::byte> NextObservation(int64_t index) const;
   std::span<const std::byte> Action(int64_t index) const;
+  // [H] of item `index` of a table with windows (checked); else empty.
+  std::span<const float> StepRewards(int64_t index) const;
+  std::span<const float> StepDiscounts(int64_t index) const;
 
-  // Decodes the two stacks of an item: `frames` for o_t and `next_frames` for
-  // o_{t+k}, each [stack, frame_bytes] (checked). Does nothing if the service
+  // Decodes the frames of an item into `frames` and `next_frames`, which have
+  // the sizes of BatchForm::BytesOf() (checked). Does nothing if the service
   // has written them there. Throws rpc::MalformedMessage or IoError, with
   // undefined output, if the segments are damaged.
   void DecodeFrames(int64_t index, FrameDecoder& decoder,
@@ -103,10 +105,13 @@ class BatchMessage {
   };
 
   void ReadColumns();
+  void ReadForm(rpc::WireReader& reader);
   // Set the spans of rows and segments.
   void FindRows(const BatchTarget* target);
   void FindSegments(const BatchTarget* target);
   void CheckSegments() const;
+  std::span<const float> StepsOf(const std::vector<float>& steps,
+                                 int64_t index) const;
   std::span<const std::byte> RowOf(std::span<const std::byte> rows,
                                    int64_t index, int64_t row_bytes) const;
 
@@ -117,17 +122,19 @@ class BatchMessage {
   int64_t table_size_ = 0;
   double table_mass_ = 0.0;
   int64_t total_steps_ = 0;
-  int64_t stack_ = 1;
+  BatchForm form_;
+  RowBytes row_bytes_;
   bool are_rows_in_memory_ = false;
   bool are_segments_in_memory_ = false;
   std::vector<SampledItem> items_;
+  std::vector<float> step_rewards_, step_discounts_;  // [B, H]
   std::vector<Segment> segments_;
   // of item i: [segment_ends_[i - 1], segment_ends_[i])
   std::vector<size_t> segment_ends_;
   size_t segments_bytes_ = 0;
   // [B, ...] each
   std::span<const std::byte> observations_, next_observations_, actions_;
-  // stacks of the items without segments
+  // of the items without segments
   std::span<const std::byte> frames_, next_frames_;
   std::span<const std::byte> segment_data_;
 };

@@ -17,12 +17,12 @@ using rpc::Message;
 using rpc::WireReader;
 using rpc::WireWriter;
 
-constexpr std::string_view kMessageTable = R"(replay 1
+constexpr std::string_view kMessageTable = R"(replay 2
 1 describe
   request: no part
   reply: i64 observation_bytes, i64 action_bytes, i64 frame_bytes,
     u32 credits, u32 num_tables, num_tables x
-    (string name, u32 n_step, u32 stack, f64 discount)
+    (string name, u32 n_step, u32 stack, f64 discount, u32 window, u32 period)
 2 insert
   request part 0: u64 writer, u64 base_sequence, u64 base_steps,
     u64 first_sequence, u32 wait_ms, array of u32 block_bytes
@@ -34,19 +34,22 @@ constexpr std::string_view kMessageTable = R"(replay 1
   request: u64 writer
   reply: no part
 4 sample
-  request: string table, u32 count, u32 wait_ms, bool has_place and, if so,
+  request: string table, u32 count, u32 wait_ms, u32 window (0 for n-step
+    transitions), bool has_place and, if so,
     u64 token 0, u64 token 1, u64 memory_bytes, u32 pid, u32 fd,
     u64 observations, u64 next_observations, u64 actions, u64 frames,
     u64 next_frames, u64 segments, u64 segments_bytes, u32 first_row
   reply part 0: u8 state (0 full, 1 timeout, 2 closed), u64 table_size,
-    f64 table_mass, u64 total_steps, u32 stack, bool rows_in_memory,
-    bool segments_in_memory, arrays of one length B of
+    f64 table_mass, u64 total_steps, u32 stack, u32 window H,
+    bool rows_in_memory, bool segments_in_memory, arrays of one length B of
     u32 slot, u32 generation, f64 probability, f32 priority, f32 reward,
     f32 discount, u32 times_sampled, u32 step, u32 n, u32 num_segments,
+    then arrays of the length B H of f32 step_reward, f32 step_discount,
     then arrays of one length, the sum of num_segments, of
     u32 first_step, u32 num_frames, u32 skip, u32 segment_bytes
   reply part 1: B rows of observation_bytes (o_t), B more (o_{t+k}),
-    B rows of action_bytes (a_t), without gaps; empty if rows_in_memory
+    B rows of action_bytes (a_t), without gaps; if H > 0, B (H + 1) rows of
+    observation_bytes, B H rows of action_bytes; empty if rows_in_memory
   reply part 2: the segments, frame groups "RFG1", without gaps; empty if
     segments_in_memory
 5 update priorities
@@ -93,7 +96,7 @@ std::string_view ReplayMessageTable() { return kMessageTable; }
 
 const rpc::Protocol& ReplayProtocol() {
   static const auto protocol =
-      rpc::Protocol::FromTable("replay", 1, kMessageTable);
+      rpc::Protocol::FromTable("replay", 2, kMessageTable);
   return protocol;
 }
 
@@ -118,6 +121,8 @@ Message ServiceInfo::Encode() const {
     writer.Write(table.n_step);
     writer.Write(table.stack);
     writer.Write(table.discount);
+    writer.Write(table.window);
+    writer.Write(table.period);
   }
   return MakeMessage(writer.Finish());
 }
@@ -142,6 +147,8 @@ ServiceInfo ServiceInfo::Decode(std::span<const Frame> payload) {
     table.n_step = reader.Read<uint32_t>("n_step");
     table.stack = reader.Read<uint32_t>("stack");
     table.discount = reader.Read<double>("discount");
+    table.window = reader.Read<uint32_t>("window");
+    table.period = reader.Read<uint32_t>("period");
     info.tables.push_back(std::move(table));
   }
   reader.Finish();
@@ -284,6 +291,7 @@ Message SampleRequest::Encode() const {
   writer.WriteString(table);
   writer.Write(count);
   writer.Write(wait_ms);
+  writer.Write(window);
   writer.WriteBool(place.has_value());
   if (place) {
     writer.Write(place->memory.token[0]);
@@ -337,6 +345,7 @@ SampleRequest SampleRequest::Decode(std::span<const Frame> payload) {
                     request.count, kMaxItemsPerBatch));
   }
   request.wait_ms = ReadWaitMs(reader, kName);
+  request.window = reader.Read<uint32_t>("window");
   if (reader.ReadBool("has_place")) request.place = ReadPlace(reader);
   reader.Finish();
   return request;

@@ -58,6 +58,8 @@ struct TableInfo {
   uint32_t n_step = 0;
   uint32_t stack = 0;
   double discount = 0.0;
+  uint32_t window = 0;  // steps of a window; 0: the table has transitions
+  uint32_t period = 1;  // steps from one window's beginning to the next
 
   bool operator==(const TableInfo&) const = default;
 };
@@ -142,11 +144,12 @@ struct CloseWriterRequest {
 // first_row on. Offsets are in SharedMemory::bytes().
 struct BatchPlace {
   rpc::SharedMemoryHandle memory;
-  uint64_t observations = 0;       // of o_t
-  uint64_t next_observations = 0;  // of o_{t+k}
+  // Rows of BatchForm::BytesOf().
+  uint64_t observations = 0;
+  uint64_t next_observations = 0;
   uint64_t actions = 0;
-  uint64_t frames = 0;       // [stack, frame_bytes] a row, of o_t
-  uint64_t next_frames = 0;  // the same of o_{t+k}
+  uint64_t frames = 0;
+  uint64_t next_frames = 0;
   // Room for the segments of this batch alone.
   uint64_t segments = 0;
   uint64_t segments_bytes = 0;
@@ -164,6 +167,9 @@ struct SampleRequest {
   // Memory that the reader shares. A service that cannot reach it answers as
   // if none had been offered.
   std::optional<BatchPlace> place = {};
+  // The length of the table's windows, or 0 if it has n-step transitions. A
+  // service refuses a reader that expects the other.
+  uint32_t window = 0;
 
   rpc::Message Encode() const;
   static SampleRequest Decode(std::span<const rpc::Frame> payload);

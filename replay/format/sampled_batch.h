@@ -4,13 +4,10 @@
 #include <memory>
 #include <vector>
 
+#include "replay/format/batch_form.h"
 #include "replay/format/group.h"
 
 namespace replicant::replay {
-
-// Limits of a table's n-step returns and of its stacked observations.
-inline constexpr int64_t kMaxNStep = 1000;
-inline constexpr int64_t kMaxStack = 64;
 
 // Names a live item of a table: its slot and the slot's generation. The
 // generation changes when the item is removed, so a late message about it does
@@ -22,7 +19,8 @@ struct ItemKey {
   bool operator==(const ItemKey&) const = default;
 };
 
-// One item as it is drawn.
+// One item as it is drawn: an n-step transition or a window
+// (replay/format/batch_form.h).
 struct SampledItem {
   ItemKey key;
   // Probability of this draw; 1 for deterministic samplers.

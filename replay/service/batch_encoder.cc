@@ -10,7 +10,7 @@
 namespace replicant::replay {
 
 rpc::Message Encode(const EncodeJob& job) {
-  return EncodeBatch(job.batch, job.state, job.shape, job.stack,
+  return EncodeBatch(job.batch, job.state, job.shape, job.form,
                      job.max_part_bytes, job.target ? &*job.target : nullptr);
 }
 

@@ -20,7 +20,7 @@ struct EncodeJob {
   SampledBatch batch;
   BatchState state = BatchState::kFull;
   StepShape shape;
-  int64_t stack = 1;
+  BatchForm form;
   size_t max_part_bytes = 0;
   std::optional<BatchTarget> target;
 };

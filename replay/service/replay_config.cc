@@ -39,8 +39,12 @@ void ReadTables(config::Reader& reader, ReplayConfig* c) {
     RateLimiterLimits limits = c->limits;
     limits.max_size = section.table.max_size;
     limits.max_times_sampled = section.table.max_times_sampled;
-    const std::string why = WhyRefused(section.table.rate_limiter, limits);
-    if (!why.empty()) reader.Error("tables", fmt::format("{}: {}", name, why));
+    for (const std::string& why :
+         {WhyRefused(section.table.rate_limiter, limits),
+          WhyRefused(section.table.n_step)}) {
+      if (why.empty()) continue;
+      reader.Error("tables", fmt::format("{}: {}", name, why));
+    }
   }
 }
 
@@ -69,7 +73,13 @@ TableSection TableSection::Read(config::Reader& reader) {
       "max_times_sampled", &c.max_times_sampled, {0, 1'000'000},
       "number of samples after which an item is removed; 0 for no limit");
   reader.Field("n_step", &c.n_step.n_step, {1, kMaxNStep},
-               "number of steps of a transition");
+               "number of steps of a transition; 1 with a window");
+  reader.Field("window", &c.n_step.window, {0, kMaxWindow},
+               "number of successive steps of an item, which then holds each "
+               "of them; 0 for n-step transitions");
+  reader.Field("period", &c.n_step.period, {1, kMaxWindow},
+               "number of steps from the beginning of one window to the next; "
+               "windows overlap by window - period");
   reader.Field("discount", &c.n_step.discount, {0.0, 1.0}, "discount per step");
   reader.Field("stack", &c.n_step.stack, {1, kMaxStack},
                "number of frames in a stacked observation; a fleet sets it");

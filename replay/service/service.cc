@@ -122,9 +122,13 @@ void Service::AttachTo(rpc::Server& server) {
 ServiceInfo Service::Info() const {
   ServiceInfo info{shard_->config().shape, options_.credits, {}};
   for (const TableConfig& table : shard_->config().tables) {
-    info.tables.push_back(
-        {table.name, static_cast<uint32_t>(table.n_step.n_step),
-         static_cast<uint32_t>(table.n_step.stack), table.n_step.discount});
+    const NStepConfig& items = table.n_step;
+    info.tables.push_back({.name = table.name,
+                           .n_step = static_cast<uint32_t>(items.n_step),
+                           .stack = static_cast<uint32_t>(items.stack),
+                           .discount = items.discount,
+                           .window = static_cast<uint32_t>(items.window),
+                           .period = static_cast<uint32_t>(items.period)});
   }
   return info;
 }
@@ -422,9 +426,20 @@ std::optional<BatchTarget> Service::TargetOf(uint64_t peer,
   return {{place, std::move(memory)}};
 }
 
+BatchForm Service::FormOf(int64_t table) const {
+  return shard_->config().tables[static_cast<size_t>(table)].n_step.form();
+}
+
 void Service::HandleSample(Request& request, Responder responder) {
   const SampleRequest sample = SampleRequest::Decode(request.payload);
   const int64_t table = TableOf("replay.sample", sample.table);
+  const BatchForm form = FormOf(table);
+  if (sample.window != form.window) {
+    throw InvalidArgument(
+        fmt::format("replay.sample: table '{}' has {}, reader '{}' wants {}",
+                    sample.table, ToString(form), request.peer_name,
+                    ToString(BatchForm{.window = sample.window})));
+  }
   PendingBatch pending{
       request.peer_id,
       std::string(request.peer_name),
@@ -437,10 +452,7 @@ void Service::HandleSample(Request& request, Responder responder) {
     pending.target = TargetOf(request.peer_id, *sample.place);
   }
   if (pending.target) {
-    const ShardConfig& config = shard_->config();
-    pending.target->Check(
-        sample.count, config.shape,
-        config.tables[static_cast<size_t>(table)].n_step.stack);
+    pending.target->Check(sample.count, shard_->config().shape, form);
   }
   auto& queue = pending_batches_[static_cast<size_t>(table)];
   queue.push_back(std::move(pending));
@@ -460,14 +472,10 @@ std::shared_ptr<const ReaderBacklog::Share> Service::BacklogOf(
     int64_t table, const PendingBatch& pending) {
   // what is written to shared memory does not wait in this process
   if (pending.target) return nullptr;
-  const ShardConfig& config = shard_->config();
-  const int64_t stack = config.tables[static_cast<size_t>(table)].n_step.stack;
-  const StepShape& shape = config.shape;
+  const RowBytes row = FormOf(table).BytesOf(shard_->config().shape);
   return backlog_.Add(
       pending.peer,
-      static_cast<int64_t>(pending.batch.items.size()) *
-          (2 * (shape.observation_bytes + stack * shape.frame_bytes) +
-           shape.action_bytes));
+      static_cast<int64_t>(pending.batch.items.size()) * row.total());
 }
 
 void Service::Answer(int64_t table, PendingBatch& pending, BatchState state) {
@@ -479,7 +487,7 @@ void Service::Answer(int64_t table, PendingBatch& pending, BatchState state) {
   EncodeJob job{std::move(pending.batch),
                 state,
                 config.shape,
-                config.tables[static_cast<size_t>(table)].n_step.stack,
+                FormOf(table),
                 options_.max_part_bytes,
                 std::move(pending.target)};
   const Responder responder = pending.responder;

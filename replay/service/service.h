@@ -159,6 +159,7 @@ class Service {
       int64_t table, const PendingBatch& pending);
   void ForgetMemory(const std::function<bool(const PeerMemory&)>& is_gone);
   // The target that a peer offers; nothing if its memory cannot be mapped.
+  BatchForm FormOf(int64_t table) const;
   std::optional<BatchTarget> TargetOf(uint64_t peer, const BatchPlace& place);
 
   // Serves waiting requests as far as the rate limiters admit them.

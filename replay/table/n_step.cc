@@ -14,20 +14,52 @@
 
 namespace replicant::replay {
 
-NStepAssembler::NStepAssembler(const NStepConfig& config, FrameStore* store)
-    : config_(config), store_(store) {
+std::string WhyRefused(const NStepConfig& config) {
   if (config.n_step < 1 || config.n_step > kMaxNStep) {
-    throw InvalidArgument(
-        fmt::format("n_step {} is outside [1, {}]", config.n_step, kMaxNStep));
+    return fmt::format("n_step {} is outside [1, {}]", config.n_step,
+                       kMaxNStep);
   }
   if (config.stack < 1 || config.stack > kMaxStack) {
-    throw InvalidArgument(
-        fmt::format("stack {} is outside [1, {}]", config.stack, kMaxStack));
+    return fmt::format("stack {} is outside [1, {}]", config.stack, kMaxStack);
   }
   if (!(config.discount >= 0.0 && config.discount <= 1.0)) {
-    throw InvalidArgument(
-        fmt::format("discount {} is outside [0, 1]", config.discount));
+    return fmt::format("discount {} is outside [0, 1]", config.discount);
   }
+  if (config.window < 0 || config.window > kMaxWindow) {
+    return fmt::format("window {} is outside [0, {}]", config.window,
+                       kMaxWindow);
+  }
+  if (config.window > 0 && config.n_step != 1) {
+    return fmt::format(
+        "window {} and n_step {}: a table has windows or n-step transitions; "
+        "hint: give each a table of its own",
+        config.window, config.n_step);
+  }
+  if (config.window == 0 && config.period != 1) {
+    return fmt::format("period {} without a window", config.period);
+  }
+  if (config.period < 1 || config.period > config.max_steps()) {
+    return fmt::format(
+        "period {} is outside [1, window {}]: windows follow each other "
+        "without gaps",
+        config.period, config.window);
+  }
+  return "";
+}
+
+std::string ToString(const NStepConfig& config) {
+  const std::string steps =
+      config.window > 0
+          ? fmt::format("window {}, period {}", config.window, config.period)
+          : fmt::format("n_step {}", config.n_step);
+  return fmt::format("{}, discount {} and stack {}", steps, config.discount,
+                     config.stack);
+}
+
+NStepAssembler::NStepAssembler(const NStepConfig& config, FrameStore* store)
+    : config_(config), store_(store) {
+  const std::string why = WhyRefused(config);
+  if (!why.empty()) throw InvalidArgument(why);
 }
 
 NStepAssembler::NStepAssembler(NStepAssembler&& other) noexcept
@@ -55,13 +87,15 @@ void NStepAssembler::Append(StoredGroup& group, std::vector<NStepItem>* items) {
   }
   AddGroup(group);
 
-  // items of n steps, then the shorter ones at the end of the episode
+  // whole items, then the shorter ones at the end of the episode
   const int64_t last_observation = group.view().end_observation() - 1;
-  for (; next_step_ + config_.n_step <= last_observation; ++next_step_) {
-    items->push_back(MakeItem(config_.n_step));
+  const int64_t max_steps = config_.max_steps();
+  for (; next_step_ + max_steps <= last_observation;
+       next_step_ += config_.period) {
+    items->push_back(MakeItem(max_steps));
   }
   if (group.view().ends_episode()) {
-    for (; next_step_ < last_observation; ++next_step_) {
+    for (; next_step_ < last_observation; next_step_ += config_.period) {
       items->push_back(MakeItem(last_observation - next_step_));
     }
   }

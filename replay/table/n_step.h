@@ -2,26 +2,46 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "replay/format/batch_form.h"
 #include "replay/store/frame_store.h"
 
 namespace replicant::replay {
 
-// How a table makes items from steps.
+// How a table makes items from steps: an n-step transition from every step on,
+// or a window of H steps in a row from every `period`-th step on. Successive
+// windows overlap by H - period steps. The last ones of an episode are shorter.
 struct NStepConfig {
-  int64_t n_step = 1;      // n, in [1, kMaxNStep]
+  int64_t n_step = 1;      // n, in [1, kMaxNStep]; 1 with windows
   double discount = 0.99;  // gamma, in [0, 1]
   int64_t stack = 1;       // frames of one stacked observation, >= 1
+  int64_t window = 0;      // H, in [1, kMaxWindow]; 0 for n-step transitions
+  int64_t period = 1;      // in [1, H]; 1 without windows
+
+  // Steps of an item, unless its episode ends before.
+  int64_t max_steps() const { return window > 0 ? window : n_step; }
+  BatchForm form() const { return {.stack = stack, .window = window}; }
+
+  bool operator==(const NStepConfig&) const = default;
 };
 
-// One n-step transition: the groups that hold it, and its sums.
+// Why these settings cannot be used; empty if they can.
+std::string WhyRefused(const NStepConfig& config);
+// The settings that items depend on, for messages: "n_step 3, discount 0.99 and
+// stack 1", or "window 8, period 4, discount 0.99 and stack 1".
+std::string ToString(const NStepConfig& config);
+
+// One item, a transition or a window: the groups that hold it, and the sums of
+// its steps.
 //
 //   R = sum_{i<k} (prod_{j<i} gamma d_{t+1+j}) r_{t+1+i}
 //   D =  prod_{j<k} gamma d_{t+1+j}
 //
-// with k = min(n, T - t); the learner bootstraps with D at o_{t+k}. A truncated
-// episode bootstraps (its last d is 1), a terminated one does not (0).
+// with k = min(n, T - t), or min(H, T - t) for a window; the learner bootstraps
+// with D at o_{t+k}. A truncated episode bootstraps (its last d is 1), a
+// terminated one does not (0).
 struct NStepItem {
   StoredGroup* first = nullptr;   // holds o_{max(0, t - stack + 1)}
   int64_t num_groups = 0;         // from `first` to the one that holds o_{t+k}
@@ -47,7 +67,8 @@ class NStepAssembler {
   NStepAssembler& operator=(NStepAssembler&&) = delete;
 
   // Appends to `items`, in the order of t, every item that `group` completes:
-  // those whose o_{t+n} it brings, and all the rest if it ends the episode.
+  // those whose last observation it brings, and all the rest if it ends the
+  // episode.
   // Each item has a use of each of its groups; the item's owner releases them
   // (FrameStore::ReleaseRange).
   // Precondition: the group begins an episode, or continues the one that is
@@ -57,7 +78,7 @@ class NStepAssembler {
   // Forgets an open episode, for example because its writer is gone.
   void Reset();
 
-  // Number of steps that are in no item yet.
+  // Number of steps from that on which begins the next item.
   int64_t num_open_steps() const;
 
   // --- for a checkpoint ---

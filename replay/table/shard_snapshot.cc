@@ -25,17 +25,11 @@ auto CountersOf(ShardStatus& status) {
 }
 
 void CheckSameItems(const TableConfig& config, const NStepConfig& saved) {
-  const NStepConfig& wanted = config.n_step;
-  if (wanted.n_step == saved.n_step && wanted.discount == saved.discount &&
-      wanted.stack == saved.stack) {
-    return;
-  }
+  if (config.n_step == saved) return;
   throw InvalidArgument(fmt::format(
-      "table '{}': the checkpoint's items have n_step {}, discount {} and "
-      "stack {}, the configuration's {}, {} and {}; hint: start afresh with "
-      "another checkpoint_folder",
-      config.name, saved.n_step, saved.discount, saved.stack, wanted.n_step,
-      wanted.discount, wanted.stack));
+      "table '{}': the checkpoint's items have {}, the configuration's {}; "
+      "hint: start afresh with another checkpoint_folder",
+      config.name, ToString(saved), ToString(config.n_step)));
 }
 
 // A table that is missing would lose its items.

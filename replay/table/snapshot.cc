@@ -125,6 +125,33 @@ void WriteTable(rpc::WireWriter& writer,
   writer.WriteArray<uint32_t>(contents.free_slots);
 }
 
+// Window and period of each table.
+void WriteWindows(rpc::WireWriter& writer,
+                  const std::vector<ShardSnapshot::SavedTable>& tables) {
+  std::vector<int64_t> windows, periods;
+  for (const auto& table : tables) {
+    windows.push_back(table.n_step.window);
+    periods.push_back(table.n_step.period);
+  }
+  writer.WriteArray<int64_t>(windows);
+  writer.WriteArray<int64_t>(periods);
+}
+
+void ReadWindows(rpc::WireReader& reader,
+                 std::vector<ShardSnapshot::SavedTable>* tables) {
+  const auto windows = reader.ReadArray<int64_t>("windows", kMaxCount);
+  const auto periods = reader.ReadArray<int64_t>("periods", kMaxCount);
+  if (windows.size() != tables->size() || periods.size() != tables->size()) {
+    throw IoError(
+        fmt::format("checkpoint: {} windows and {} periods of {} tables",
+                    windows.size(), periods.size(), tables->size()));
+  }
+  for (size_t i = 0; i < tables->size(); ++i) {
+    (*tables)[i].n_step.window = windows[i];
+    (*tables)[i].n_step.period = periods[i];
+  }
+}
+
 void WriteSavedWriter(rpc::WireWriter& writer,
                       const ShardSnapshot::SavedWriter& saved) {
   writer.Write(saved.id);
@@ -343,6 +370,7 @@ std::vector<std::byte> EncodeSnapshot(
   writer.Write(static_cast<uint32_t>(snapshot.writers.size()));
   for (const auto& saved : snapshot.writers) WriteSavedWriter(writer, saved);
   writer.WriteArray<int64_t>(snapshot.counters);
+  WriteWindows(writer, snapshot.tables);
   return {writer.bytes().begin(), writer.bytes().end()};
 }
 
@@ -395,6 +423,10 @@ ShardSnapshot DecodeSnapshot(const EncodedSnapshot& encoded,
       snapshot.writers.push_back(ReadSavedWriter(reader, index, num_tables));
     }
     snapshot.counters = reader.ReadArray<int64_t>("counters", 64);
+    // older snapshots end here: their tables have n-step transitions
+    if (reader.offset() < encoded.body.size()) {
+      ReadWindows(reader, &snapshot.tables);
+    }
     reader.Finish();
   } catch (const rpc::MalformedMessage& e) {
     throw IoError(e.what());

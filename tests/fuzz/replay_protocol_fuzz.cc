@@ -38,13 +38,14 @@ Message Parts(std::span<const std::byte> bytes) {
 
 void ReadBatch(Message message, const replicant::replay::StepShape& shape) {
   const replicant::replay::BatchMessage batch(std::move(message), shape);
-  const auto stack_bytes =
-      static_cast<size_t>(batch.stack() * shape.frame_bytes);
-  std::vector<std::byte> frames(stack_bytes), next(stack_bytes);
+  const auto row = batch.form().BytesOf(shape);
+  std::vector<std::byte> frames(static_cast<size_t>(row.frames));
+  std::vector<std::byte> next(static_cast<size_t>(row.next_frames));
   replicant::replay::FrameDecoder decoder;
   for (int64_t i = 0; i < batch.size(); ++i) {
     sink = sink + batch.Observation(i).size() +
-           batch.NextObservation(i).size() + batch.Action(i).size();
+           batch.NextObservation(i).size() + batch.Action(i).size() +
+           batch.StepRewards(i).size() + batch.StepDiscounts(i).size();
     if (shape.frame_bytes > 0) {
       batch.DecodeFrames(i, decoder, frames, next);
     }

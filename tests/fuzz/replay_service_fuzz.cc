@@ -31,7 +31,7 @@ ShardConfig Config() {
   ShardConfig config;
   config.shape = {.observation_bytes = 2, .action_bytes = 1, .frame_bytes = 16};
   config.max_bytes = 1 << 20;
-  config.tables.resize(2);
+  config.tables.resize(3);
   config.tables[0] = {.name = "t",
                       .max_size = 100,
                       .n_step = {.n_step = 2, .stack = 2},
@@ -42,6 +42,11 @@ ShardConfig Config() {
                       .sampler = SelectorKind::kFifo,
                       .max_times_sampled = 1,
                       .rate_limiter = {.mode = RateLimiterMode::kQueue}};
+  config.tables[2] = {.name = "w",
+                      .max_size = 50,
+                      .n_step = {.stack = 2, .window = 3, .period = 2},
+                      .rate_limiter = {.mode = RateLimiterMode::kMinSize,
+                                       .min_size_to_sample = 1}};
   return config;
 }
 
@@ -58,7 +63,7 @@ class Target {
     loop_.emplace("replay", [this](const auto&) { server_.Run(); });
     socket_.Connect(endpoint);
     session_ =
-        Ask(rpc::kHelloKind, rpc::HelloBody{"replay", 1, "fuzz"}.Encode(), 0)
+        Ask(rpc::kHelloKind, rpc::HelloBody{"replay", 2, "fuzz"}.Encode(), 0)
             .session_id;
   }
   ~Target() {

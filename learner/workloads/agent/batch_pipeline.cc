@@ -76,11 +76,13 @@ NextResult TransitionPipeline::Next(Clock::TimePoint deadline,
     return NextResult::kTimeout;
   }
   if (result == replay::ReadResult::kClosed) return NextResult::kEnd;
-  if (batch_.size != batch_size_ || batch_.stack != task_.frame_stack) {
+  const replay::BatchForm form = {.stack = task_.frame_stack};
+  if (batch_.size != batch_size_ || batch_.form != form) {
     throw CommError(fmt::format(
-        "the replay gives batches of {} with stacks of {}; the learner wants "
-        "{} and {}",
-        batch_.size, batch_.stack, batch_size_, task_.frame_stack));
+        "the replay gives batches of {} {} with stacks of {}; the learner "
+        "wants {} {} with stacks of {}",
+        batch_.size, ToString(batch_.form), batch_.form.stack, batch_size_,
+        ToString(form), form.stack));
   }
   if (task_.has_pixels) {
     WriteFrames(batch[kObservation], batch[kNext]);
@@ -105,11 +107,11 @@ void TransitionPipeline::WriteFrames(
                     const auto t = static_cast<size_t>(thread);
                     try {
                       ThreadMemory& memory = threads_[t];
-                      const auto stacks = batch_.StacksOf(
+                      const auto stacks = batch_.FramesOf(
                           row, memory.decoder, memory.stacks.bytes());
-                      InterleaveFrames(stacks.frames, batch_.stack,
+                      InterleaveFrames(stacks.frames, task_.frame_stack,
                                        RowOf(observations, row));
-                      InterleaveFrames(stacks.next_frames, batch_.stack,
+                      InterleaveFrames(stacks.next_frames, task_.frame_stack,
                                        RowOf(next_observations, row));
                     } catch (...) {
                       failures[t] = std::current_exception();

@@ -46,7 +46,7 @@ class TableTransitions : public replay::BatchSource {
     replay::SampledBatch drawn;
     EXPECT_EQ(shard_.TrySample(/*table=*/0, kBatch, "test", &drawn), kBatch);
     rpc::Message payload =
-        EncodeBatch(drawn, replay::BatchState::kFull, shape, kStack,
+        EncodeBatch(drawn, replay::BatchState::kFull, shape, {.stack = kStack},
                     std::numeric_limits<size_t>::max());
     if (is_damaged) {
       std::ranges::fill(payload[2].mutable_bytes(), std::byte{0});
@@ -60,7 +60,7 @@ class TableTransitions : public replay::BatchSource {
     batch->actions = buffer(shape.action_bytes);
     batch->frames = buffer(kStack * shape.frame_bytes);
     batch->next_frames = buffer(kStack * shape.frame_bytes);
-    batch->Resize(kBatch, kStack);
+    batch->Resize(kBatch, {.stack = kStack});
     if (is_compressed_) {
       batch->TakeCompressed(std::move(message), 0, 0, 1.0);
     } else {

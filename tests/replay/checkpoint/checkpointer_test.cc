@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <string>
 
+#include "core/base/crc32c.h"
 #include "core/base/error.h"
 #include "core/base/fs.h"
 #include "core/base/process.h"
@@ -757,6 +759,36 @@ TEST(CheckpointerTest, AFolderThatCannotBeMadeIsNamed) {
   }
 }
 
+// A file of version 2: its snapshot ends before the windows and periods of its
+// one table.
+TEST(CheckpointerTest, ReadsACheckpointFromBeforeThereWereWindows) {
+  const TemporaryFolder folder;
+  {
+    Service saved(folder.path());
+    ASSERT_EQ(saved.Insert(1), InsertResult::kInserted);
+    saved.checkpointer.Save();
+  }
+  const CheckpointFile file = ReadCheckpointFile(folder.path(), 1);
+  constexpr size_t kWindowBytes = 2 * (sizeof(uint32_t) + sizeof(int64_t));
+  WriteCheckpointFile(
+      folder.path(), file.head,
+      file.snapshot().first(file.snapshot().size() - kWindowBytes));
+  const std::filesystem::path path = CheckpointPath(folder.path(), 1);
+  std::string bytes = ReadFile(path);
+  const size_t head_bytes = 56 + 8 * file.head.segments.size();
+  const auto set = [&bytes](size_t offset, uint32_t value) {
+    std::memcpy(bytes.data() + offset, &value, sizeof(value));
+  };
+  set(/*version*/ 4, 2);
+  set(/*head_crc*/ 44, 0);
+  set(44, Crc32c(std::string_view(bytes).substr(0, head_bytes)));
+  WriteBytes(path, bytes);
+
+  const Service restored(folder.path());
+  EXPECT_EQ(restored.size(), 3);
+  EXPECT_EQ(restored.checkpointer.restored().number, 1u);
+}
+
 TEST(CheckpointerTest, ItemsOfAnotherKindAreRefused) {
   const TemporaryFolder folder;
   {
@@ -764,17 +796,22 @@ TEST(CheckpointerTest, ItemsOfAnotherKindAreRefused) {
     ASSERT_EQ(saved.Insert(1), InsertResult::kInserted);
     saved.checkpointer.Save();
   }
-  ShardConfig config = Config();
-  config.tables[0].n_step.n_step = 5;
-  try {
-    const Service service(folder.path(), Durability::kCheckpoint, config);
-    FAIL() << "no InvalidArgument";
-  } catch (const InvalidArgument& e) {
-    EXPECT_STREQ(e.what(),
-                 "table 't': the checkpoint's items have n_step 2, discount "
-                 "0.99 and stack 1, the configuration's 5, 0.99 and 1; "
-                 "hint: start afresh with another checkpoint_folder");
-  }
+  const auto why = [&](const NStepConfig& items) {
+    ShardConfig config = Config();
+    config.tables[0].n_step = items;
+    return replicant::testing::MessageOf<InvalidArgument>([&] {
+      const Service service(folder.path(), Durability::kCheckpoint, config);
+    });
+  };
+  EXPECT_EQ(why({.n_step = 5}),
+            "table 't': the checkpoint's items have n_step 2, discount 0.99 "
+            "and stack 1, the configuration's n_step 5, discount 0.99 and "
+            "stack 1; hint: start afresh with another checkpoint_folder");
+  EXPECT_EQ(
+      why({.window = 8, .period = 4}),
+      "table 't': the checkpoint's items have n_step 2, discount 0.99 "
+      "and stack 1, the configuration's window 8, period 4, discount 0.99 and "
+      "stack 1; hint: start afresh with another checkpoint_folder");
 }
 
 TEST(CheckpointerTest, ASmallerTableKeepsTheNewestItems) {

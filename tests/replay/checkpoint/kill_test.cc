@@ -30,6 +30,9 @@ ShardConfig Config() {
                     .n_step = {.n_step = 3},
                     .rate_limiter = {.mode = RateLimiterMode::kMinSize,
                                      .min_size_to_sample = 1}}};
+  config.tables.push_back(config.tables[0]);
+  config.tables[1].name = "windows";
+  config.tables[1].n_step = {.window = 5, .period = 2};
   return config;
 }
 
@@ -79,10 +82,10 @@ struct Told {
 
 // Everything that can be drawn is whole: each step lies in the group that its
 // number says.
-void ExpectWholeItems(Shard& shard) {
-  if (shard.Status().tables[0].size == 0) return;
+void ExpectWholeItems(Shard& shard, int64_t table) {
+  if (shard.Status().tables[static_cast<size_t>(table)].size == 0) return;
   SampledBatch batch;
-  ASSERT_EQ(shard.TrySample(0, 500, "test", &batch), 500);
+  ASSERT_EQ(shard.TrySample(table, 500, "test", &batch), 500);
   for (const SampledItem& item : batch.items) {
     for (int64_t t = item.step; t <= item.step + item.n; ++t) {
       const Group& group = batch.GroupOf(item, t);
@@ -139,7 +142,9 @@ void KillAndRestart(Durability durability) {
     }
     // the steps that are lost can be told: two in each group
     ASSERT_EQ(shard.StepsOf(kWriter), static_cast<int64_t>(2 * found));
-    ExpectWholeItems(shard);
+    for (int64_t table = 0; table < shard.num_tables(); ++table) {
+      ExpectWholeItems(shard, table);
+    }
     if (::testing::Test::HasFatalFailure()) return;
     num_lost += std::max<int64_t>(
         0, static_cast<int64_t>(told.acknowledged.load() - found));

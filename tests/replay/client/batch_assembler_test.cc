@@ -85,7 +85,7 @@ class BatchAssemblerTest : public ::testing::TestWithParam<int64_t> {
     const auto target = assembler_.TargetOf(assembly, first_row, count);
     const BatchTarget* place = target ? &*target : nullptr;
     rpc::Message payload =
-        EncodeBatch(drawn, BatchState::kFull, maker_.shape, kStack,
+        EncodeBatch(drawn, BatchState::kFull, maker_.shape, {.stack = kStack},
                     std::numeric_limits<size_t>::max(), place);
     if (is_spoilt) {
       std::ranges::fill(payload[2].mutable_bytes(), std::byte{0});
@@ -104,7 +104,7 @@ class BatchAssemblerTest : public ::testing::TestWithParam<int64_t> {
 
 TEST_P(BatchAssemblerTest, PartsOfSeveralServicesBecomeOneBatch) {
   for (const bool takes_memory : {true, false}) {
-    auto assembly = assembler_.Begin({}, kStack, takes_memory);
+    auto assembly = assembler_.Begin({}, {.stack = kStack}, takes_memory);
     EXPECT_EQ(assembly->missing, kBatchSize);
     EXPECT_EQ(assembly->batch.memory != nullptr, takes_memory);
     Give(*assembly, /*shard=*/1, /*share=*/0.25, /*first_row=*/5, /*count=*/3);
@@ -125,7 +125,7 @@ TEST_P(BatchAssemblerTest, PartsOfSeveralServicesBecomeOneBatch) {
       EXPECT_DOUBLE_EQ(batch.probabilities[r], (is_first ? 0.75 : 0.25) / 9);
       int64_t step = 0;
       std::memcpy(&step, batch.observations.data() + i * 16 + 8, sizeof(step));
-      const auto stacks = batch.StacksOf(i, decoder, room);
+      const auto stacks = batch.FramesOf(i, decoder, room);
       EXPECT_TRUE(
           std::ranges::equal(stacks.frames, maker_.Stack(1, step, kStack)));
       EXPECT_TRUE(std::ranges::equal(stacks.next_frames,
@@ -135,14 +135,15 @@ TEST_P(BatchAssemblerTest, PartsOfSeveralServicesBecomeOneBatch) {
 }
 
 TEST_P(BatchAssemblerTest, MemoryOfABatchThatCameBackIsUsedAgain) {
-  auto first = assembler_.Begin({}, kStack, /*takes_memory=*/true);
+  auto first = assembler_.Begin({}, {.stack = kStack}, /*takes_memory=*/true);
   const rpc::SharedMemory* memory = first->batch.memory.get();
-  const auto again =
-      assembler_.Begin(std::move(first->batch), kStack, /*takes_memory=*/true);
+  const auto again = assembler_.Begin(std::move(first->batch),
+                                      {.stack = kStack}, /*takes_memory=*/true);
   EXPECT_EQ(again->batch.memory.get(), memory);
   // not for stacks of another size
-  const auto other = assembler_.Begin(std::move(again->batch), kStack + 1,
-                                      /*takes_memory=*/true);
+  const auto other =
+      assembler_.Begin(std::move(again->batch), {.stack = kStack + 1},
+                       /*takes_memory=*/true);
   EXPECT_NE(other->batch.memory, nullptr);
   EXPECT_EQ(other->batch.frames.size_bytes(),
             static_cast<size_t>(kBatchSize * (kStack + 1) *
@@ -150,7 +151,8 @@ TEST_P(BatchAssemblerTest, MemoryOfABatchThatCameBackIsUsedAgain) {
 }
 
 TEST_P(BatchAssemblerTest, ABrokenPartIsToldWhereItIsDecoded) {
-  auto assembly = assembler_.Begin({}, kStack, /*takes_memory=*/false);
+  auto assembly =
+      assembler_.Begin({}, {.stack = kStack}, /*takes_memory=*/false);
   Give(*assembly, 0, 1.0, 0, kBatchSize, /*is_spoilt=*/true);
   assembler_.Finish(std::move(assembly));
   EXPECT_THROW(
@@ -159,7 +161,7 @@ TEST_P(BatchAssemblerTest, ABrokenPartIsToldWhereItIsDecoded) {
         FrameDecoder decoder;
         std::vector<std::byte> room(
             2 * kStack * static_cast<size_t>(maker_.shape.frame_bytes));
-        static_cast<void>(batch.StacksOf(0, decoder, room));
+        static_cast<void>(batch.FramesOf(0, decoder, room));
       },
       IoError);
 }

@@ -66,7 +66,7 @@ TEST(BatchReaderTest, BatchesHoldTheStepsAndStacksThatWereInserted) {
   for (int b = 0; b < 10; ++b) {
     ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
     ASSERT_EQ(batch.size, 32);
-    ASSERT_EQ(batch.stack, 3);
+    ASSERT_EQ(batch.form, BatchForm{.stack = 3});
     for (int64_t i = 0; i < batch.size; ++i) {
       // an observation is (episode, step)
       const auto episode = Load<uint64_t>(batch.observations, 2 * i);
@@ -187,7 +187,7 @@ TEST(BatchReaderTest, CompressedBatchesAreDecodedRowByRow) {
         for (int64_t i = 0; i < batch.size; ++i) {
           const auto step = Load<int64_t>(batch.observations, 2 * i + 1);
           const auto next = Load<int64_t>(batch.next_observations, 2 * i + 1);
-          const auto stacks = batch.StacksOf(i, decoder, memory);
+          const auto stacks = batch.FramesOf(i, decoder, memory);
           ASSERT_TRUE(
               std::ranges::equal(stacks.frames, maker.Stack(1, step, 3)));
           ASSERT_TRUE(

@@ -49,7 +49,7 @@ TEST(LocalReplayTest, GivesBackWhatWasWritten) {
   Batch batch;
   ASSERT_TRUE(replay.Next(&batch));
   ASSERT_EQ(batch.size, 8);
-  ASSERT_EQ(batch.stack, 2);
+  ASSERT_EQ(batch.form, BatchForm{.stack = 2});
   for (size_t i = 0; i < 8; ++i) {
     const auto t = static_cast<int64_t>(batch.actions.bytes()[i]);
     const int64_t end = std::min<int64_t>(t + 2, 10);

@@ -36,7 +36,8 @@ def basic(client):
     sample."""
     info = client.describe()
     assert info["observation_bytes"] == 16 and info["action_bytes"] == 8, info
-    assert info["tables"] == {"t": {"n_step": 2, "stack": 1, "discount": 0.5}}, info
+    assert info["tables"] == {"t": {"n_step": 2, "stack": 1, "discount": 0.5,
+                                    "window": 0, "period": 1}}, info
 
     writer = replay_client.Writer(client, group_steps=4)
     write_episode(writer, 7, 6)
@@ -98,6 +99,29 @@ def pixels(client):
                  "next_frames"):
         batch[name] = batch[name][is_own]
     check(batch, 2, 10)
+
+
+def windows(client):
+    """16 + 8 + 300 bytes; table "t" with windows of 4 steps, period 3 and stack 3,
+    which holds episode 1, of 11 steps, of another client."""
+    assert client.describe()["tables"]["t"]["window"] == 4
+    batch = client.sample("t", 64)
+    assert set(batch["step"]) == {0, 3, 6, 9}, batch["step"]
+    for i, t in enumerate(batch["step"].astype(int)):
+        k = min(4, 11 - t)
+        assert batch["mask"][i].tolist() == [j < k for j in range(4)]
+        rows = batch["observation"][i].view("<u8")
+        assert rows[: k + 1, 1].tolist() == list(range(t, t + k + 1)), rows
+        assert not rows[k + 1 :].any() and not batch["action"][i, k:].any()
+        actions = batch["action"][i].view("<u8")[:k, 0]
+        assert actions.tolist() == [1000 + j for j in range(t, t + k)], actions
+        rewards = [float(j % 3) for j in range(t, t + k)] + [0.0] * (4 - k)
+        assert batch["step_reward"][i].tolist() == rewards
+        assert batch["step_discount"][i].tolist() == [1.0] * k + [0.0] * (4 - k)
+        for j in range(7):
+            wanted = ((np.arange(300) // 8 + 7 + max(0, t - 2 + j) * 13) % 256
+                      if j < 3 + k else np.zeros(300))
+            assert (batch["frames"][i, j] == wanted).all(), (t, j)
 
 
 def restart(client):

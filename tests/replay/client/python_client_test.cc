@@ -70,6 +70,19 @@ TEST(PythonClientTest, ReadsAndWritesPixels) {
   }
 }
 
+TEST(PythonClientTest, ReadsWindows) {
+  const EpisodeMaker maker = testing::MakePixels();
+  ShardConfig config = ConfigOf(maker, {.stack = 3, .window = 4, .period = 3});
+  config.tables[0].rate_limiter.min_size_to_sample = 4;
+  RunningService service(config);
+  uint64_t sequence = 0;
+  for (const auto& group : maker.Groups(1, 11)) {
+    ASSERT_EQ(service.shard().TryInsert(5, ++sequence, group),
+              InsertResult::kInserted);
+  }
+  ExpectOk(service.endpoint(), "windows");
+}
+
 TEST(PythonClientTest, GoesOnWithARestartedService) {
   const TemporaryFolder folder;
   const ShardConfig config = ConfigOf(EpisodeMaker(), {});

@@ -27,15 +27,17 @@ using testing::RunningService;
 // before this process starts a thread.
 class ReaderProcess {
  public:
-  explicit ReaderProcess(const StepShape& shape) {
+  ReaderProcess(const StepShape& shape, int64_t window) {
     EXPECT_EQ(pipe(to_), 0);
     EXPECT_EQ(pipe(from_), 0);
     pid_ = fork();
     if (pid_ != 0) return;
     char endpoint[256] = {};
     if (read(to_[0], endpoint, sizeof(endpoint) - 1) <= 0) _exit(1);
-    BatchReader reader(
-        {.endpoints = {endpoint}, .shape = shape, .batch_size = 64});
+    BatchReader reader({.endpoints = {endpoint},
+                        .shape = shape,
+                        .window = window,
+                        .batch_size = 64});
     Batch batch;
     while (reader.Next(After(seconds(60)), &batch) == ReadResult::kOk) {
       if (write(from_[1], "x", 1) != 1) break;
@@ -70,13 +72,13 @@ int CountMappings() {
   return count;
 }
 
-TEST(ReaderKillTest, MemoryOfAKilledReaderReturnsAndOthersDoNotStall) {
+void KillAReader(const NStepConfig& items) {
   const EpisodeMaker maker = testing::MakePixels();
-  ReaderProcess victim(maker.shape);
+  ReaderProcess victim(maker.shape, items.window);
   FakeClock clock;
   rpc::ServerOptions server = RunningService::FastTicks();
   server.clock = &clock;
-  RunningService service(testing::OpenTable(maker, {.n_step = 3, .stack = 3}),
+  RunningService service(testing::OpenTable(maker, items),
                          replicant::testing::OwnAddress(), server);
   uint64_t sequence = 0;
   for (auto& group : maker.Groups(/*episode=*/1, /*num_steps=*/200)) {
@@ -86,6 +88,7 @@ TEST(ReaderKillTest, MemoryOfAKilledReaderReturnsAndOthersDoNotStall) {
   {
     BatchReader reader({.endpoints = {service.endpoint()},
                         .shape = maker.shape,
+                        .window = items.window,
                         .batch_size = 64});
     Batch batch;
     ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
@@ -119,6 +122,14 @@ TEST(ReaderKillTest, MemoryOfAKilledReaderReturnsAndOthersDoNotStall) {
     std::this_thread::yield();
   }
   EXPECT_EQ(CountMappings(), 0);
+}
+
+TEST(ReaderKillTest, MemoryOfAKilledReaderReturnsAndOthersDoNotStall) {
+  KillAReader({.n_step = 3, .stack = 3});
+}
+
+TEST(ReaderKillTest, TheSameHoldsForAReaderOfWindows) {
+  KillAReader({.stack = 3, .window = 5});
 }
 
 }  // namespace

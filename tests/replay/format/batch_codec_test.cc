@@ -41,8 +41,8 @@ SampledBatch Draw(Shard& shard, const EpisodeMaker& maker, int64_t count) {
 }
 
 // Memory for `count` items of `rows`, from row 2 on.
-BatchTarget MakeTarget(int64_t count, const StepShape& shape, int64_t stack,
-                       uint64_t segments_bytes) {
+BatchTarget MakeTarget(int64_t count, const StepShape& shape,
+                       const BatchForm& form, uint64_t segments_bytes) {
   const auto rows = static_cast<uint64_t>(count + 2);
   uint64_t end = 0;
   const auto take = [&](int64_t row_bytes) {
@@ -52,23 +52,24 @@ BatchTarget MakeTarget(int64_t count, const StepShape& shape, int64_t stack,
   };
   BatchTarget target;
   target.place.first_row = 2;
-  target.place.observations = take(shape.observation_bytes);
-  target.place.next_observations = take(shape.observation_bytes);
-  target.place.actions = take(shape.action_bytes);
-  target.place.frames = take(stack * shape.frame_bytes);
-  target.place.next_frames = take(stack * shape.frame_bytes);
+  const RowBytes row = form.BytesOf(shape);
+  target.place.observations = take(row.observations);
+  target.place.next_observations = take(row.next_observations);
+  target.place.actions = take(row.actions);
+  target.place.frames = take(row.frames);
+  target.place.next_frames = take(row.next_frames);
   target.place.segments = end;
   target.place.segments_bytes = segments_bytes;
   target.memory = rpc::SharedMemory::Create(end + segments_bytes);
   target.place.memory = target.memory->handle();
-  target.Check(static_cast<uint32_t>(count), shape, stack);
+  target.Check(static_cast<uint32_t>(count), shape, form);
   return target;
 }
 
 void ExpectItems(const BatchMessage& read, const SampledBatch& batch,
                  const EpisodeMaker& maker, int64_t stack) {
   ASSERT_EQ(read.size(), static_cast<int64_t>(batch.items.size()));
-  EXPECT_EQ(read.stack(), stack);
+  EXPECT_EQ(read.form(), BatchForm{.stack = stack});
   EXPECT_EQ(read.table_size(), 18);
   EXPECT_EQ(read.total_steps(), 18);
   FrameDecoder decoder;
@@ -111,8 +112,9 @@ TEST(BatchCodecTest, EveryItemComesOutAsItsStepsWentIn) {
         Shard shard(ConfigOf(maker, n_step, stack), &Clock::Real());
         const SampledBatch batch = Draw(shard, maker, 64);
         const auto expect_items = [&](const BatchTarget* target) {
-          rpc::Message message = EncodeBatch(
-              batch, BatchState::kFull, maker.shape, stack, kNoLimit, target);
+          rpc::Message message =
+              EncodeBatch(batch, BatchState::kFull, maker.shape,
+                          {.stack = stack}, kNoLimit, target);
           const BatchMessage read(std::move(message), maker.shape, target);
           EXPECT_EQ(read.AreRowsInMemory(), target != nullptr);
           EXPECT_EQ(read.has_segments(),
@@ -120,22 +122,130 @@ TEST(BatchCodecTest, EveryItemComesOutAsItsStepsWentIn) {
           ExpectItems(read, batch, maker, stack);
         };
         expect_items(nullptr);
-        const BatchTarget roomy = MakeTarget(64, maker.shape, stack, 1 << 20);
+        const BatchTarget roomy =
+            MakeTarget(64, maker.shape, {.stack = stack}, 1 << 20);
         expect_items(&roomy);
         // segments that find no room go with the message
-        const BatchTarget narrow = MakeTarget(64, maker.shape, stack, 100);
+        const BatchTarget narrow =
+            MakeTarget(64, maker.shape, {.stack = stack}, 100);
         expect_items(&narrow);
       }
     }
   }
 }
 
+// The rows of window i, and zeros beyond its steps.
+void ExpectWindow(const BatchMessage& read, int64_t i, uint64_t episode,
+                  int64_t num_steps, const EpisodeMaker& maker) {
+  const BatchForm& form = read.form();
+  const SampledItem& item = read.items()[static_cast<size_t>(i)];
+  ASSERT_EQ(item.n, std::min(form.window, num_steps - item.step));
+  std::vector<std::byte> observations, actions, frames;
+  const auto append = [](const std::vector<std::byte>& from,
+                         std::vector<std::byte>* to) {
+    to->insert(to->end(), from.begin(), from.end());
+  };
+  std::vector<float> rewards, discounts;
+  for (int64_t t = item.step; t <= item.step + item.n; ++t) {
+    append(maker.Observation(episode, t), &observations);
+    if (t == item.step + item.n) break;
+    append(maker.Action(episode, t), &actions);
+    rewards.push_back(EpisodeMaker::Reward(t));
+    discounts.push_back(1.0f);
+  }
+  for (int64_t t = item.step - form.stack + 1; t <= item.step + item.n; ++t) {
+    append(maker.Frame(episode, std::max<int64_t>(0, t)), &frames);
+  }
+  const RowBytes row = form.BytesOf(maker.shape);
+  observations.resize(static_cast<size_t>(row.observations));
+  actions.resize(static_cast<size_t>(row.actions));
+  frames.resize(static_cast<size_t>(row.frames));
+  rewards.resize(static_cast<size_t>(form.window));
+  discounts.resize(static_cast<size_t>(form.window));
+  ASSERT_TRUE(std::ranges::equal(read.Observation(i), observations));
+  ASSERT_TRUE(read.NextObservation(i).empty());
+  ASSERT_TRUE(std::ranges::equal(read.Action(i), actions));
+  ASSERT_TRUE(std::ranges::equal(read.StepRewards(i), rewards));
+  ASSERT_TRUE(std::ranges::equal(read.StepDiscounts(i), discounts));
+  FrameDecoder decoder;
+  std::vector<std::byte> decoded(frames.size(), std::byte{0xaa});
+  read.DecodeFrames(i, decoder, decoded, {});
+  ASSERT_EQ(decoded, frames);
+}
+
+// Windows shorter and longer than episodes and groups, with and without a
+// stack: each frame once, and zeros beyond the end.
+TEST(BatchCodecTest, EveryWindowComesOutAsItsStepsWentIn) {
+  for (const int64_t window : {1, 4, 9}) {
+    for (const int64_t stack : {1, 3}) {
+      for (const FrameCodec codec : {FrameCodec::kNone, FrameCodec::kLz4}) {
+        SCOPED_TRACE(::testing::Message() << "window " << window << " stack "
+                                          << stack << " " << ToString(codec));
+        const BatchForm form = {.stack = stack, .window = window};
+        EpisodeMaker maker = testing::MakePixels(codec);
+        ShardConfig config = ConfigOf(maker, 1, stack);
+        config.tables[0].n_step.window = window;
+        Shard shard(config, &Clock::Real());
+        const SampledBatch batch = Draw(shard, maker, 64);
+        const auto expect_windows = [&](const BatchTarget* target) {
+          const BatchMessage read(
+              EncodeBatch(batch, BatchState::kFull, maker.shape, form, kNoLimit,
+                          target),
+              maker.shape, target);
+          ASSERT_EQ(read.form(), form);
+          EXPECT_EQ(read.has_segments(),
+                    target == nullptr || codec != FrameCodec::kNone);
+          for (int64_t i = 0; i < read.size(); ++i) {
+            const SampledItem& drawn = batch.items[static_cast<size_t>(i)];
+            const uint64_t episode =
+                batch.GroupOf(drawn, drawn.step).view.episode();
+            ExpectWindow(read, i, episode,
+                         5 * static_cast<int64_t>(episode) - 4, maker);
+          }
+        };
+        expect_windows(nullptr);
+        // memory that was used before
+        const BatchTarget roomy = MakeTarget(64, maker.shape, form, 1 << 21);
+        std::ranges::fill(roomy.memory->bytes(), std::byte{0xbb});
+        expect_windows(&roomy);
+        const BatchTarget narrow = MakeTarget(64, maker.shape, form, 100);
+        expect_windows(&narrow);
+      }
+    }
+  }
+}
+
+// Catches frames that are sent once per stack: successive stacks share all
+// frames but one.
+TEST(BatchCodecTest, AWindowSendsEachFrameOnce) {
+  EpisodeMaker maker = testing::MakePixels(FrameCodec::kNone);
+  ShardConfig config = ConfigOf(maker, 1, /*stack=*/3);
+  config.tables[0].n_step.window = 8;
+  Shard shard(config, &Clock::Real());
+  const SampledBatch batch = Draw(shard, maker, 32);
+  const rpc::Message message =
+      EncodeBatch(batch, BatchState::kFull, maker.shape,
+                  {.stack = 3, .window = 8}, kNoLimit);
+  // 8 + 3 frames, in up to four groups with headers of 20 bytes and more
+  EXPECT_LE(message[2].size(), 32u * (11 * 304 + 4 * 16));
+}
+
+TEST(BatchCodecTest, RefusesAPlaceOfMoreRowsThanABatchHas) {
+  const EpisodeMaker maker;
+  BatchTarget target = MakeTarget(4, maker.shape, {}, 0);
+  target.place.first_row = 4'000'000'000;
+  EXPECT_EQ(replicant::testing::MessageOf<InvalidArgument>(
+                [&] { target.Check(4, maker.shape, {}); }),
+            "replay.sample: place: 4 rows from row 4000000000 on; a batch has "
+            "at most 65536");
+}
+
 TEST(BatchCodecTest, RefusesAPlaceOutsideTheMemory) {
   const EpisodeMaker maker;  // rows of 16 + 16 + 8 bytes
-  BatchTarget target = MakeTarget(4, maker.shape, 1, 0);
+  BatchTarget target = MakeTarget(4, maker.shape, {}, 0);
   const auto why = [&](uint32_t count) {
     return replicant::testing::MessageOf<InvalidArgument>(
-        [&] { target.Check(count, maker.shape, 1); });
+        [&] { target.Check(count, maker.shape, {}); });
   };
   EXPECT_EQ(why(5),
             "replay.sample: place: 56 bytes of actions at offset 192 of a "
@@ -151,10 +261,10 @@ TEST(BatchCodecTest, RefusesAnAnswerInMemoryThatWasNotOffered) {
   const EpisodeMaker maker;
   Shard shard(ConfigOf(maker, 1, 1), &Clock::Real());
   const SampledBatch batch = Draw(shard, maker, 4);
-  const BatchTarget target = MakeTarget(4, maker.shape, 1, 0);
+  const BatchTarget target = MakeTarget(4, maker.shape, {}, 0);
   EXPECT_EQ(replicant::testing::MessageOf<rpc::MalformedMessage>([&] {
               const BatchMessage read(
-                  EncodeBatch(batch, BatchState::kFull, maker.shape, 1,
+                  EncodeBatch(batch, BatchState::kFull, maker.shape, {},
                               kNoLimit, &target),
                   maker.shape);
             }),
@@ -168,7 +278,7 @@ TEST(BatchCodecTest, SendsOnlyTheFramesThatTheStacksNeed) {
   Shard shard(ConfigOf(maker, /*n_step=*/9, /*stack=*/1), &Clock::Real());
   const SampledBatch batch = Draw(shard, maker, 32);
   const rpc::Message message =
-      EncodeBatch(batch, BatchState::kFull, maker.shape, 1, kNoLimit);
+      EncodeBatch(batch, BatchState::kFull, maker.shape, {}, kNoLimit);
   // two frames an item, each in a frame group with a header of 20 bytes, and
   // what lies between them where they share one
   EXPECT_LT(message[2].size(), 32u * 4 * 320);
@@ -177,7 +287,7 @@ TEST(BatchCodecTest, SendsOnlyTheFramesThatTheStacksNeed) {
 TEST(BatchCodecTest, AnEmptyBatchTellsItsState) {
   EpisodeMaker maker;
   const BatchMessage read(
-      EncodeBatch({}, BatchState::kTimeout, maker.shape, 1, kNoLimit),
+      EncodeBatch({}, BatchState::kTimeout, maker.shape, {}, kNoLimit),
       maker.shape);
   EXPECT_EQ(read.size(), 0);
   EXPECT_EQ(read.state(), BatchState::kTimeout);
@@ -188,7 +298,7 @@ TEST(BatchCodecTest, RefusesABatchThatNoReaderWouldAccept) {
   Shard shard(ConfigOf(maker, 1, 1), &Clock::Real());
   const SampledBatch batch = Draw(shard, maker, 4);
   EXPECT_EQ(replicant::testing::MessageOf<InvalidArgument>([&] {
-              EncodeBatch(batch, BatchState::kFull, maker.shape, 1, 100);
+              EncodeBatch(batch, BatchState::kFull, maker.shape, {}, 100);
             }),
             "replay.sample: 4 items make 160 bytes of rows; at most 100 are "
             "allowed; hint: ask for fewer items at once");
@@ -201,7 +311,7 @@ TEST(BatchCodecTest, RefusesSegmentsThatDoNotHoldTheFrames) {
   const SampledBatch batch = Draw(shard, maker, 8);
   // written as for stacks of one frame, read as for stacks of three
   rpc::Message message =
-      EncodeBatch(batch, BatchState::kFull, maker.shape, 1, kNoLimit);
+      EncodeBatch(batch, BatchState::kFull, maker.shape, {}, kNoLimit);
   std::vector<std::byte> header(message[0].bytes().begin(),
                                 message[0].bytes().end());
   header[25] = std::byte{3};  // the stack

@@ -58,6 +58,7 @@ TEST(ReplayProtocolTest, EveryMessageComesBackAsItWent) {
   EXPECT_EQ(sample.count, 256u);
   EXPECT_EQ(sample.wait_ms, 500u);
   EXPECT_FALSE(sample.place.has_value());
+  EXPECT_EQ(sample.window, 0u);
   const BatchPlace place = {
       .memory = {.token = {1, 2}, .size_bytes = 3, .pid = 4, .fd = 5},
       .observations = 6,
@@ -68,10 +69,10 @@ TEST(ReplayProtocolTest, EveryMessageComesBackAsItWent) {
       .segments = 11,
       .segments_bytes = 12,
       .first_row = 13};
-  EXPECT_EQ(
-      SampleRequest::Decode(SampleRequest{"default", 256, 500, place}.Encode())
-          .place,
-      place);
+  const auto placed = SampleRequest::Decode(
+      SampleRequest{"default", 256, 500, place, /*window=*/8}.Encode());
+  EXPECT_EQ(placed.place, place);
+  EXPECT_EQ(placed.window, 8u);
 
   const auto update = UpdateRequest::Decode(
       UpdateRequest{"t", {{{1, 2}, 0.5f}, {{3, 4}, 1.5f}}}.Encode());

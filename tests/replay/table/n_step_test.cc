@@ -100,6 +100,23 @@ TEST(NStepTest, AnEpisodeShorterThanNGivesAnItemPerStep) {
               ElementsAre(IsItem(0, 2, 11, 1.0f), IsItem(1, 1, 10, 1.0f)));
 }
 
+// A window begins at every second step; the last ones are shorter. Their R and
+// D are those of the return over their steps.
+TEST(NStepTest, WindowsOverlapAndEndWithTheEpisode) {
+  FrameStore store;
+  const NStepConfig config = {.discount = 1.0, .window = 3, .period = 2};
+  EXPECT_THAT(SumsOf(ItemsOf(store, config, {2, 3}, 1.0f)),
+              ElementsAre(IsItem(0, 3, 111, 1.0f), IsItem(2, 3, 11100, 1.0f),
+                          IsItem(4, 1, 10000, 1.0f)));
+}
+
+TEST(NStepTest, AnEpisodeShorterThanAWindowGivesOne) {
+  FrameStore store;
+  const NStepConfig config = {.discount = 1.0, .window = 5, .period = 5};
+  EXPECT_THAT(SumsOf(ItemsOf(store, config, {1, 1}, 0.0f)),
+              ElementsAre(IsItem(0, 2, 11, 0.0f)));
+}
+
 TEST(NStepTest, TheLastObservationMayComeAlone) {
   FrameStore store;
   const auto items =
@@ -164,6 +181,17 @@ TEST(NStepTest, RefusesSettingsOutsideTheirRange) {
   };
   EXPECT_EQ(message({.n_step = 0}), "n_step 0 is outside [1, 1000]");
   EXPECT_EQ(message({.stack = 65}), "stack 65 is outside [1, 64]");
+  EXPECT_EQ(message({.window = 1001}), "window 1001 is outside [0, 1000]");
+  EXPECT_EQ(message({.n_step = 3, .window = 8}),
+            "window 8 and n_step 3: a table has windows or n-step transitions; "
+            "hint: give each a table of its own");
+  EXPECT_EQ(message({.window = 4, .period = 5}),
+            "period 5 is outside [1, window 4]: windows follow each other "
+            "without gaps");
+  EXPECT_EQ(message({.window = 4, .period = 0}),
+            "period 0 is outside [1, window 4]: windows follow each other "
+            "without gaps");
+  EXPECT_EQ(message({.n_step = 4, .period = 2}), "period 2 without a window");
   EXPECT_EQ(message({.discount = 1.5}), "discount 1.5 is outside [0, 1]");
 }
 

@@ -323,21 +323,22 @@ class ShardModel {
     counts.inserted_steps += static_cast<int64_t>(group.rewards.size());
   }
 
-  // The definition of an n-step item, taken literally.
+  // The definition of an item, a transition or a window, taken literally.
   void MakeItems(uint64_t id, Writer& writer, bool ends) {
     const auto last_observation =
         static_cast<int64_t>(writer.group_of_observation.size()) - 1;
     for (size_t table = 0; table < tables_.size(); ++table) {
       const NStepConfig& c = config_.tables[table].n_step;
       int64_t& t = writer.open[table].next_step;
-      while (t + c.n_step <= last_observation ||
+      const int64_t max_steps = c.window > 0 ? c.window : c.n_step;
+      while (t + max_steps <= last_observation ||
              (ends && t < last_observation)) {
         ModelItem item;
         item.table = static_cast<int64_t>(table);
         item.writer = id;
         item.episode = groups_[writer.group_of_observation.back()].episode;
         item.step = t;
-        item.n = std::min(c.n_step, last_observation - t);
+        item.n = std::min(max_steps, last_observation - t);
         item.discount = 1.0;
         for (int64_t i = 0; i < item.n; ++i) {
           const Step& step = writer.steps[static_cast<size_t>(t + i)];
@@ -360,7 +361,7 @@ class ShardModel {
         }
         item.groups.assign(groups.begin(), groups.end());
         writer.waiting[table].push_back(item);
-        ++t;
+        t += c.period;
       }
     }
   }

@@ -51,7 +51,7 @@ ShardConfig PropertyConfig(int64_t max_groups = 40) {
   config.shape = kShape;
   config.max_bytes = max_groups * (kGroupOverheadBytes + 200);
   config.limits = {.insert_chunk = 4, .samples_in_flight = 8};
-  config.tables.resize(4);
+  config.tables.resize(6);
   config.tables[0] = {.name = "prioritized",
                       .max_size = 30,
                       .priority_exponent = 0.7,
@@ -80,6 +80,20 @@ ShardConfig PropertyConfig(int64_t max_groups = 40) {
                       .max_times_sampled = 1,
                       .n_step = {.n_step = 2, .discount = 0.8},
                       .rate_limiter = {.mode = RateLimiterMode::kQueue}};
+  config.tables[4] = {
+      .name = "windows",
+      .max_size = 20,
+      .priority_exponent = 1.0,
+      .n_step = {.discount = 0.9, .stack = 2, .window = 4, .period = 2},
+      .rate_limiter = {.mode = RateLimiterMode::kMinSize,
+                       .min_size_to_sample = 3}};
+  config.tables[5] = {.name = "adjacent windows",
+                      .max_size = 8,
+                      .sampler = SelectorKind::kUniform,
+                      .max_times_sampled = 3,
+                      .n_step = {.discount = 0.7, .window = 3, .period = 3},
+                      .rate_limiter = {.mode = RateLimiterMode::kMinSize,
+                                       .min_size_to_sample = 1}};
   return config;
 }
 
@@ -383,10 +397,10 @@ int64_t NumOperations() {
   return text == nullptr ? 6000 : std::atoll(text);
 }
 
-// Catches wrong n-step sums and windows, lost or doubled items, wrong order of
-// removal, memory that stays or goes too early, late updates that hit the next
-// item of a slot, a limiter that miscounts, and a restart that loses or changes
-// anything.
+// Catches wrong n-step sums, windows at the wrong steps, lost or doubled items,
+// wrong order of removal, memory that stays or goes too early, late updates
+// that hit the next item of a slot, a limiter that miscounts, and a restart
+// that loses or changes anything.
 TEST(ShardPropertyTest, AgreesWithTheObviousModel) {
   uint64_t seed = 0;
   for (const int64_t max_groups : {40, 20, 8}) {
