@@ -48,6 +48,7 @@ constexpr int64_t kObservationBytes = 17 * 4;
 constexpr int64_t kActionBytes = 6 * 4;
 constexpr int64_t kEpisodeSteps = 500;
 constexpr int64_t kBatch = 256;
+constexpr int64_t kWindow = 8;
 
 enum class Kind { kInsert, kSample, kUpdate, kEncode };
 
@@ -56,6 +57,7 @@ struct Case {
   std::optional<FrameCodec> codec = {};  // none: state
   bool is_shm = true;
   int writers = 1;
+  bool has_windows = false;
 
   std::string Name() const {
     const std::string what =
@@ -66,7 +68,9 @@ struct Case {
         return fmt::format("replay/insert/{}/{}/writers-{}", what, transport,
                            writers);
       case Kind::kSample:
-        return fmt::format("replay/sample/{}-{}/{}", what, kBatch, transport);
+        return fmt::format("replay/{}/{}-{}/{}",
+                           has_windows ? "windows" : "sample", what, kBatch,
+                           transport);
       case Kind::kUpdate:
         return fmt::format("replay/update/{}", kBatch);
       case Kind::kEncode:
@@ -86,6 +90,12 @@ std::vector<Case> AllCases() {
     cases.push_back({Kind::kSample, std::nullopt, is_shm});
     cases.push_back({Kind::kSample, FrameCodec::kLz4, is_shm});
     cases.push_back({Kind::kSample, FrameCodec::kNone, is_shm});
+  }
+  for (const std::optional<FrameCodec> codec :
+       {std::optional<FrameCodec>(), std::optional(FrameCodec::kLz4),
+        std::optional(FrameCodec::kNone)}) {
+    cases.push_back(
+        {.kind = Kind::kSample, .codec = codec, .has_windows = true});
   }
   cases.push_back({.kind = Kind::kUpdate});
   cases.push_back({Kind::kEncode, FrameCodec::kLz4});
@@ -134,6 +144,10 @@ ShardConfig ConfigOf(const Case& c) {
                     .n_step = {.n_step = 5, .stack = c.codec ? 3 : 1},
                     .rate_limiter = {.mode = RateLimiterMode::kMinSize,
                                      .min_size_to_sample = 1}}};
+  if (c.has_windows) {
+    config.tables[0].n_step.n_step = 1;
+    config.tables[0].n_step.window = kWindow;
+  }
   return config;
 }
 
@@ -180,6 +194,7 @@ class ServiceProcess {
 
   const std::string& endpoint() const { return endpoint_; }
   const StepShape& shape() const { return config_.shape; }
+  BatchForm form() const { return config_.tables[0].n_step.form(); }
   double CpuSeconds() const { return SecondsOf(cpu_clock_); }
 
   nlohmann::json Status() const {
@@ -237,6 +252,7 @@ struct Timing {
   double client_cpu_s = 0.0;
   double service_cpu_s = 0.0;
   double bytes_per_step = 0.0;  // stored
+  int64_t item_bytes = 0;       // in the reader's batch
 };
 
 // Reads the clocks when it is made, and adds what has passed since to `timing`.
@@ -311,6 +327,7 @@ Timing RunSample(const Case& c, const Frames& frames, double seconds) {
   BatchReaderOptions options;
   options.endpoints = {service.endpoint()};
   options.shape = service.shape();
+  options.window = service.form().window;
   options.batch_size = kBatch;
   options.prefetch = 4;
   options.decode_threads = 2;
@@ -326,7 +343,8 @@ Timing RunSample(const Case& c, const Frames& frames, double seconds) {
     return batch.size;
   };
   TimeFor(&service, seconds / 10, step);
-  const Timing timing = TimeFor(&service, seconds, step);
+  Timing timing = TimeFor(&service, seconds, step);
+  timing.item_bytes = service.form().BytesOf(service.shape()).total();
   if ((reader.metrics().memory_replies > 0) != c.is_shm) {
     throw CommError("bench_replay: batches did not come by " + c.Name());
   }
@@ -402,6 +420,7 @@ void RunCase(const Case& c, const Frames& frames, double seconds) {
   if (timing.bytes_per_step > 0.0) {
     line.Add("bytes_per_step", timing.bytes_per_step);
   }
+  if (timing.item_bytes > 0) line.Add("item_bytes", timing.item_bytes);
   fmt::print("{}\n", line.ToString());
   std::fflush(stdout);
 }
