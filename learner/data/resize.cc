@@ -2,27 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "core/base/check.h"
+#include "learner/data/resize_kernels.h"
 
 namespace replicant::data {
-namespace {
-
-// Four lanes: the three colours of a pixel and one that is not used.
-using Float4 [[gnu::vector_size(16)]] = float;
-
-Float4 Load(const float* at) {
-  Float4 value;
-  std::memcpy(&value, at, sizeof(value));
-  return value;
-}
-
-uint8_t ToByte(float value) {
-  return static_cast<uint8_t>(std::clamp(value + 0.5F, 0.0F, 255.0F));
-}
-
-}  // namespace
 
 void Resizer::Filter::Set(double low, double high, int64_t in, int64_t out) {
   const double scale = (high - low) / static_cast<double>(out);
@@ -68,35 +52,22 @@ void Resizer::Resize(const Image& image, const Box& box, const ImageSize& out,
   const int64_t first_column = across_.firsts.front();
   const int64_t end_column =
       across_.firsts.back() + across_.count(out.width - 1);
-  const auto length = static_cast<size_t>((end_column - first_column) * 3);
-  // Load() of the last pixel reads one more
-  row_.resize(length + 1);
+  const int64_t length = (end_column - first_column) * 3;
+  // both buffers are longer than their pixels by one element (SumPixels)
+  row_.resize(static_cast<size_t>(length) + 1);
+  bytes_.resize(static_cast<size_t>(out.width * 3) + 1);
+  const internal::RowFilter filter{.firsts = across_.firsts.data(),
+                                   .ends = across_.begins.data(),
+                                   .weights = across_.weights.data(),
+                                   .origin = first_column};
   for (int64_t y = 0; y < out.height; ++y) {
-    std::fill(row_.begin(), row_.end(), 0.0F);
     const auto at = static_cast<size_t>(y);
-    for (int64_t j = 0; j < down_.count(y); ++j) {
-      const uint8_t* source =
-          image.rgb.data() +
-          ((down_.firsts[at] + j) * in.width + first_column) * 3;
-      const float weight =
-          down_.weights[static_cast<size_t>(down_.begins[at] + j)];
-      float* sum = row_.data();
-      for (size_t k = 0; k < length; ++k) {
-        sum[k] += weight * static_cast<float>(source[k]);
-      }
-    }
-    uint8_t* result = rgb.data() + y * out.width * 3;
-    for (int64_t x = 0; x < out.width; ++x) {
-      const auto pixel = static_cast<size_t>(x);
-      const float* source =
-          row_.data() + (across_.firsts[pixel] - first_column) * 3;
-      const float* weight = across_.weights.data() + across_.begins[pixel];
-      Float4 sum = {0.0F, 0.0F, 0.0F, 0.0F};
-      for (int64_t j = 0; j < across_.count(x); ++j) {
-        sum += Load(source + j * 3) * weight[j];
-      }
-      for (int64_t c = 0; c < 3; ++c) *result++ = ToByte(sum[c]);
-    }
+    internal::SumRows(
+        image.rgb.data() + (down_.firsts[at] * in.width + first_column) * 3,
+        in.width * 3, down_.weights.data() + down_.begins[at], down_.count(y),
+        length, row_.data());
+    internal::SumPixels(row_.data(), filter, out.width, bytes_.data());
+    std::copy_n(bytes_.data(), out.width * 3, rgb.data() + y * out.width * 3);
   }
 }
 

@@ -37,7 +37,8 @@ class Resizer {
   };
 
   Filter across_, down_;
-  std::vector<float> row_;  // one output row, not yet resized across
+  std::vector<float> row_;      // an output row, not yet resized across
+  std::vector<uint8_t> bytes_;  // the same, resized
 };
 
 }  // namespace replicant::data
