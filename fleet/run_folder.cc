@@ -25,6 +25,7 @@ namespace replicant::fleet {
 namespace {
 
 constexpr const char* kLockName = "lock";
+constexpr const char* kInUse = "another fleet or learner runs here";
 constexpr const char* kConfigName = "config.yaml";
 constexpr const char* kNewConfigName = "config.new.yaml";
 constexpr const char* kRunName = "run.yaml";
@@ -126,7 +127,7 @@ std::string ToString(RunStatus status) {
 RunFolder::RunFolder(const std::filesystem::path& path)
     : path_(std::filesystem::absolute(path)),
       config_file_(path_ / kConfigName),
-      lock_(path_ / kLockName, "another fleet runs here"),
+      lock_(path_ / kLockName, kInUse),
       disk_(std::make_unique<DiskQueue>()) {
   RemoveStaleTemporaries(path_);
 }
@@ -177,6 +178,11 @@ std::filesystem::path RunFolder::Find(const std::filesystem::path& given) {
     path = path.parent_path();
   }
   return given;
+}
+
+FileLock RunFolder::Lock(const std::filesystem::path& path) {
+  return {path / kLockName,
+          fmt::format("run folder {}: {}", path.string(), kInUse)};
 }
 
 std::filesystem::path RunFolder::ConfigFile(const std::filesystem::path& path) {

@@ -30,7 +30,7 @@ std::string ToString(RunStatus status);
 //   config.new.yaml  a changed one, until a resumed run has started with it
 //   run.yaml       name, seed, program version, host and time of every start
 //   state.yaml     status and incarnations, for a resumed run
-//   lock           held while a fleet runs here
+//   lock           held while a fleet, or a learner alone, runs here
 //   logs/          ROLE-INDEX.INCARNATION.log, the output of each process
 //
 // The roles add their own files: metrics, checkpoints, videos.
@@ -56,6 +56,10 @@ class RunFolder {
   // The folder of the run that `given` names: the folder itself, or a file or
   // folder in it. Returns `given` if there is none.
   static std::filesystem::path Find(const std::filesystem::path& given);
+  // Locks the folder for a learner that no fleet has started. Throws IoError,
+  // with the owner's host and process, while a fleet or another learner holds
+  // the lock.
+  static FileLock Lock(const std::filesystem::path& path);
   // The configuration file of the run in `path`. Throws IoError if the folder
   // is not there or holds no run.
   static std::filesystem::path ConfigFile(const std::filesystem::path& path);

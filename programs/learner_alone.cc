@@ -7,6 +7,7 @@
 
 #include "core/base/fs.h"
 #include "core/metrics/format.h"
+#include "fleet/run_folder.h"
 #include "programs/summary.h"
 
 namespace replicant::programs {
@@ -49,9 +50,14 @@ std::string ProgressText(const RunConfig& config,
   return text;
 }
 
-void BeginAlone(const Invocation& invocation) {
+FileLock LockAlone(const Invocation& invocation) {
   const std::filesystem::path folder = FolderOf(invocation);
   MakeFolders(folder);
+  return fleet::RunFolder::Lock(folder);
+}
+
+void BeginAlone(const Invocation& invocation) {
+  const std::filesystem::path folder = FolderOf(invocation);
   AtomicWriteFile(folder / "config.yaml", invocation.loaded.resolved_yaml);
   std::printf("run folder: %s\n", folder.c_str());
   std::fflush(stdout);

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/file_lock.h"
 #include "learner/learner.h"
 #include "programs/program.h"
 #include "programs/run_config.h"
@@ -20,6 +21,10 @@ using Scalars = std::vector<std::pair<std::string, double>>;
 std::string ProgressText(const RunConfig& config,
                          const learner::Progress& progress,
                          const Scalars& scalars);
+
+// Makes the run's folder and locks it: no fleet and no other learner writes
+// there while the lock is held. Throws IoError.
+FileLock LockAlone(const Invocation& invocation);
 
 // Prints the run's folder and writes its config.yaml. Throws IoError.
 void BeginAlone(const Invocation& invocation);

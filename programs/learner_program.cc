@@ -13,6 +13,7 @@
 #include "agents/task_spec.h"
 #include "core/base/disk_queue.h"
 #include "core/base/error.h"
+#include "core/base/file_lock.h"
 #include "core/base/fs.h"
 #include "core/base/process.h"
 #include "core/base/rng.h"
@@ -189,6 +190,10 @@ int Run(const Invocation& invocation) {
   }
   const auto heartbeat_options =
       rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"learner", 0}});
+  const bool is_alone = heartbeat_options.endpoint.empty();
+  // a fleet holds the lock for its learner
+  std::optional<FileLock> lock;
+  if (is_alone) lock.emplace(LockAlone(invocation));
   DiskQueue disk;
   rpc::HeartbeatSender heartbeat(heartbeat_options);
   heartbeat.SetGaugeSource("disk_wait_s", [&] { return disk.WaitSeconds(); });
@@ -231,7 +236,6 @@ int Run(const Invocation& invocation) {
            },
        .config_yaml = invocation.loaded.resolved_yaml},
       &Clock::Real(), &disk);
-  const bool is_alone = heartbeat_options.endpoint.empty();
   const int64_t first_step = last.step = learner.step();
   if (is_alone) BeginAlone(invocation);
   heartbeat.SetState(rpc::RoleState::kRunning);

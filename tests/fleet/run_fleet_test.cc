@@ -240,7 +240,7 @@ TEST_F(RunFleetTest, RefusesAFolderInUseAndAProgramThatIsNotThere) {
   const CommandResult second = RunCommand(
       {.command = {REPLICANT_FAKE_FLEET, run_.string(), "--resume"}}, kLong);
   EXPECT_EQ(second.status.code, 1);
-  EXPECT_THAT(second.output, HasSubstr("another fleet runs here: "));
+  EXPECT_THAT(second.output, HasSubstr("another fleet or learner runs here: "));
   fleet_->Signal(SIGTERM);
   EXPECT_EQ(ExitCode(), 0) << Output();
 

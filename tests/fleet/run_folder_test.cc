@@ -143,10 +143,12 @@ TEST_F(RunFolderTest, TwoFleetsNeverShareAFolder) {
   std::optional<RunFolder> folder(RunFolder::Create(Config(), "{}\n"));
   EXPECT_EQ(MessageOf<IoError>([&] { RunFolder::Resume(path_); }),
             "run folder " + path_.string() +
-                ": another fleet runs here: in use by process " + HostAndPid());
+                ": another fleet or learner runs here: in use by process " +
+                HostAndPid());
   EXPECT_THAT(
       MessageOf<IoError>([&] { RunFolder::Create(Config(), ""); }),
-      HasSubstr("another fleet runs here: in use by process " + HostAndPid()));
+      HasSubstr("another fleet or learner runs here: in use by process " +
+                HostAndPid()));
   // a moved folder is the same one
   {
     const RunFolder moved = std::move(*folder);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -156,6 +157,38 @@ TEST_F(TrainingTest, ALearnerAloneKeepsItsConfigurationAndSumsUp) {
                         " --set run.dir=" + run_.string() + "\n"));
   EXPECT_THAT(ReadFile(run_ / "config.yaml"), HasSubstr("max_steps: 2\n"));
   EXPECT_THAT(train(3).output, HasSubstr("since step 2, where it was resumed"));
+}
+
+// Two learners would mix their checkpoints and curves.
+TEST_F(TrainingTest, ASecondLearnerInAFolderIsRefused) {
+  const auto command = [&](int max_steps) {
+    return std::vector<std::string>{
+        std::filesystem::path(REPLICANT_FLEET).parent_path() / "learner",
+        "--config",
+        std::string(REPLICANT_SOURCE_DIR) + "/configs/resnet18_synthetic.yaml",
+        "--set",
+        "run.dir=" + run_.string(),
+        "--set",
+        fmt::format("learner.limits.max_steps={}", max_steps)};
+  };
+  const auto output = folder_.path() / "out";
+  Process first(
+      {.command = command(0), .stdout_file = output, .stderr_file = output});
+  ASSERT_TRUE(AwaitFile(output, "run folder: ")) << Output();
+  const CommandResult second =
+      RunCommand({.command = command(1)}, std::chrono::minutes(3));
+  EXPECT_EQ(second.status.code, 1) << second.output;
+  EXPECT_THAT(second.output,
+              HasSubstr("run folder " + run_.string() +
+                        ": another fleet or learner runs here: in use by "
+                        "process "));
+  EXPECT_THAT(second.output, HasSubstr(fmt::format("/{}\n", first.pid())));
+  // a learner that is killed leaves no lock behind
+  first.Signal(SIGKILL);
+  ASSERT_TRUE(first.Wait(std::chrono::minutes(3)));
+  const CommandResult third =
+      RunCommand({.command = command(1)}, std::chrono::minutes(3));
+  EXPECT_TRUE(third.status.ok()) << third.output;
 }
 
 // The policy of a run can be used without this project.
