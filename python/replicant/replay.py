@@ -1,4 +1,5 @@
-"""A replay: step-wise writers, a service with tables, and readers of n-step transitions.
+"""A replay: step-wise writers, a service with tables, and readers of n-step transitions or of
+windows of successive steps.
 
     from replicant import replay
     signature = replay.Signature(observation=env.single_observation_space,
@@ -103,13 +104,13 @@ class _Layout:
         return self._row
 
     def unpack(self, rows: np.ndarray):
-        """Views of the rows [B, num_bytes], nested as the structure was."""
+        """Views of the rows [..., num_bytes], nested as the structure was."""
         if not self.leaves:
             return None
         nested: dict = {}
         for leaf in self.leaves:
-            part = rows[:, leaf.offset:leaf.offset + leaf.num_bytes].view(leaf.dtype)
-            part = part.reshape(len(rows), *leaf.shape)
+            part = rows[..., leaf.offset:leaf.offset + leaf.num_bytes].view(leaf.dtype)
+            part = part.reshape(*rows.shape[:-1], *leaf.shape)
             if not leaf.path:
                 return part
             inner = nested
@@ -126,15 +127,34 @@ class Signature:
     observation  what is stored with every step and returned for o_t and o_{t+n}
     action       what is stored with every step
     frame        uint8 pixels of one frame, compressed; tables stack the last ones. None: none
+    extra        what else is stored with every observation, such as the state of a recurrent
+                 network before it sees that observation. None: none
     """
 
-    def __init__(self, observation: Nested, action: Nested, frame: Nested = None):
-        self._observation = _Layout(observation)
+    def __init__(self, observation: Nested, action: Nested, frame: Nested = None,
+                 extra: Nested = None):
+        self.has_extra = extra is not None
+        # one row for both
+        both = {} if observation is None else {"observation": observation}
+        self._observation = _Layout({**both, "extra": extra} if self.has_extra else observation)
         self._action = _Layout(action)
         self._frame = _Layout(frame)
         self.observation_bytes = self._observation.num_bytes
         self.action_bytes = self._action.num_bytes
         self.frame_bytes = self._frame.num_bytes
+
+    def _pack_observation(self, observation, extra) -> np.ndarray:
+        if self.has_extra != (extra is not None):
+            has = "an" if self.has_extra else "no"
+            raise InvalidArgument(f"extra: got {extra!r}, the signature has {has} extra")
+        if not self.has_extra:
+            return self._observation.pack(observation)
+        return self._observation.pack({"observation": observation, "extra": extra})
+
+    def _unpack_observation(self, rows: np.ndarray) -> tuple[Nested, Nested]:
+        """Observations and extras of the rows [..., observation_bytes]."""
+        both = self._observation.unpack(rows)
+        return (both.get("observation"), both["extra"]) if self.has_extra else (both, None)
 
     @property
     def _bytes(self):
@@ -167,11 +187,54 @@ class Batch:
     probability: np.ndarray
     priority: np.ndarray
     times_sampled: np.ndarray
+    extra: Nested  # of o_t, and of o_{t+n}; None without extra in the signature
+    next_extra: Nested
     total_steps: int  # that all writers had inserted at the draw
     _held: Any = dataclasses.field(repr=False)
 
     def __len__(self):
         return len(self.reward)
+
+
+@dataclasses.dataclass
+class Windows:
+    """B windows of H steps in a row. The arrays share the reader's memory as those of Batch.
+
+    A window that reaches the end of its episode has fewer steps; what lies beyond them is zero.
+
+    observation, extra  [B, H + 1, ...] of o_t ... o_{t+H}
+    action              [B, H, ...]
+    reward, discount    float32 [B, H]: r and d of each step; d is 0 where the episode terminated,
+                        1 where it was cut off
+    mask                bool [B, H]: the steps that the window has
+    frames              uint8 [B, H + stack, ...]: each frame once, oldest first; None without
+                        frames. stacks() has them for each observation
+    weight, probability, priority, times_sampled  [B], as those of Batch
+    """
+
+    observation: Nested
+    action: Nested
+    reward: np.ndarray
+    discount: np.ndarray
+    mask: np.ndarray
+    frames: np.ndarray | None
+    weight: np.ndarray
+    probability: np.ndarray
+    priority: np.ndarray
+    times_sampled: np.ndarray
+    extra: Nested
+    total_steps: int  # that all writers had inserted at the draw
+    _held: Any = dataclasses.field(repr=False)
+
+    def __len__(self):
+        return len(self.reward)
+
+    def stacks(self) -> np.ndarray:
+        """The stacks of every observation, [B, H + 1, stack, ...]: a read-only view of frames."""
+        if self.frames is None:
+            raise InvalidArgument("stacks: the signature has no frame")
+        stacks = np.lib.stride_tricks.sliding_window_view(self.frames, self._held.stack, axis=1)
+        return np.moveaxis(stacks, -1, 2)
 
 
 class _Client:
@@ -217,12 +280,14 @@ class Writer(_Client):
         self._core.begin()
 
     def append(self, observation: Nested, action: Nested, reward: float, discount: float = 1.0, *,
-               frame=None, priority: float | None = None, timeout: float | None = None) -> bool:
+               frame=None, extra: Nested = None, priority: float | None = None,
+               timeout: float | None = None) -> bool:
         """Adds step t: o_t, a_t, r_{t+1}, d_{t+1}.
 
         discount  0 where the episode terminates with this step, else 1
         frame     of o_t, if the signature has one
-        priority  of the transition that begins here; None: the largest so far
+        extra     of o_t, if the signature has one
+        priority  of the item that begins here; None: the largest so far
         timeout   seconds to wait for room in the queue; None: without end
 
         False if the episode is lost from some step on: no room in time, or a restarted service
@@ -230,13 +295,14 @@ class Writer(_Client):
         """
         s = self._signature
         return self._core.append(
-            s._observation.pack(observation), s._action.pack(action), reward, discount,
+            s._pack_observation(observation, extra), s._action.pack(action), reward, discount,
             s._frame.pack(frame) if self._has_frames else None, priority, timeout)
 
-    def end(self, observation: Nested, *, frame=None, timeout: float | None = None) -> bool:
+    def end(self, observation: Nested, *, frame=None, extra: Nested = None,
+            timeout: float | None = None) -> bool:
         """Ends the episode with its last observation, which has no action."""
         s = self._signature
-        return self._core.end(s._observation.pack(observation),
+        return self._core.end(s._pack_observation(observation, extra),
                               s._frame.pack(frame) if self._has_frames else None, timeout)
 
     def flush(self, timeout: float | None = None) -> bool:
@@ -267,29 +333,50 @@ class Reader(_Client):
             decode_threads=decode_threads if signature.frame_bytes else 1,
             importance_exponent=importance_exponent, shares_memory=shares_memory, seed=seed)
 
-    def sample(self, timeout: float | None = None) -> Batch | None:
-        """The next batch; None if there is none within `timeout` seconds."""
+    def sample(self, timeout: float | None = None) -> Batch | Windows | None:
+        """The next batch, of windows if the table has them; None if there is none within `timeout`
+        seconds."""
         held = self._core.sample(timeout)
         if held is None:
             return None
         arrays = _replay.arrays_of(held)
-        s = self._signature
-        frames = next_frames = None
-        if s.frame_bytes:
-            shape = (held.size, held.stack, *s._frame.leaves[0].shape)
-            dtype = s._frame.leaves[0].dtype
-            frames = arrays["frames"].view(dtype).reshape(shape)
-            next_frames = arrays["next_frames"].view(dtype).reshape(shape)
-        return Batch(
-            observation=s._observation.unpack(arrays["observation"]),
-            action=s._action.unpack(arrays["action"]),
-            reward=arrays["reward"], discount=arrays["discount"],
-            next_observation=s._observation.unpack(arrays["next_observation"]),
-            frames=frames, next_frames=next_frames, weight=arrays["weight"],
-            probability=arrays["probability"], priority=arrays["priority"],
-            times_sampled=arrays["times_sampled"], total_steps=held.total_steps, _held=held)
+        both = {name: arrays[name]
+                for name in ("reward", "discount", "weight", "probability", "priority",
+                             "times_sampled")}
+        both.update(total_steps=held.total_steps, _held=held)
+        unpack = self._unpack_windows if held.window else self._unpack_transitions
+        return unpack(held, arrays, both)
 
-    def update_priorities(self, batch: Batch, priorities) -> None:
+    def _unpack_transitions(self, held, arrays, both) -> Batch:
+        s = self._signature
+        observation, extra = s._unpack_observation(arrays["observation"])
+        next_observation, next_extra = s._unpack_observation(arrays["next_observation"])
+        return Batch(
+            observation=observation, action=s._action.unpack(arrays["action"]),
+            next_observation=next_observation,
+            frames=self._frames(arrays["frames"], held.stack),
+            next_frames=self._frames(arrays["next_frames"], held.stack),
+            extra=extra, next_extra=next_extra, **both)
+
+    def _unpack_windows(self, held, arrays, both) -> Windows:
+        s, size, window = self._signature, held.size, held.window
+        observation, extra = s._unpack_observation(
+            arrays["observation"].reshape(size, window + 1, s.observation_bytes))
+        return Windows(
+            observation=observation, extra=extra,
+            action=s._action.unpack(
+                arrays["action"].reshape(size, window, s.action_bytes)),
+            mask=np.arange(window) < arrays["num_steps"][:, None],
+            frames=self._frames(arrays["frames"], window + held.stack), **both)
+
+    def _frames(self, rows, count: int) -> np.ndarray | None:
+        """The `count` frames of each row."""
+        if not self._signature.frame_bytes:
+            return None
+        leaf = self._signature._frame.leaves[0]
+        return rows.view(leaf.dtype).reshape(len(rows), count, *leaf.shape)
+
+    def update_priorities(self, batch: Batch | Windows, priorities) -> None:
         """Sends a new priority for each item of `batch`; does not wait."""
         self._core.update(batch._held, np.ascontiguousarray(priorities, dtype=np.float32))
 
@@ -337,10 +424,10 @@ class Replay:
         """Starts a service.
 
         tables   by name: sampler ("prioritized", "uniform", "fifo", "lifo"), priority_exponent,
-                 remover ("fifo", "lifo", "lowest_priority"), max_size, max_times_sampled, n_step,
-                 discount, stack, rate_limiter {mode ("ratio", "min_size", "queue"), ...}. Here a
-                 table without rate_limiter gives samples from its first item on. None: one table
-                 "default". Every step goes to all tables
+                 remover ("fifo", "lifo", "lowest_priority"), max_size, max_times_sampled, n_step
+                 and discount or window and period, stack, rate_limiter {mode ("ratio", "min_size",
+                 "queue"), ...}. Here a table without rate_limiter gives samples from its first item
+                 on. None: one table "default". Every step goes to all tables
         process  "thread": in threads of this process; "child": in a child process, which ends when
                  this one does
         options  further keys of the section replay in configs/reference.yaml: max_bytes, bind,

@@ -92,6 +92,99 @@ def test_frames_are_stored_once_and_come_back_stacked():
                 np.testing.assert_array_equal(batch.next_frames[row, k], frames[max(0, t - 1 + k)])
 
 
+def await_steps(service, count):
+    """A reader draws as soon as there is an item: it is made when all steps are there."""
+    deadline = time.monotonic() + 60
+    while service.status()["counts"]["inserted_steps"] < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+WINDOWS = {"windows": {"window": 4, "period": 2, "stack": 3, "sampler": "uniform"},
+           "default": {"n_step": 2, "stack": 3, "sampler": "uniform"}}
+
+
+@pytest.mark.parametrize("terminates", [False, True])
+def test_windows_hold_each_step_and_each_frame_once(terminates):
+    signature = replay.Signature({"t": ((), "int32"), "joints": ((2,), "float64")},
+                                 ((1,), "float32"), frame=((4, 6, 3), "uint8"),
+                                 extra={"core": ((5,), "float32")})
+    frames = np.random.default_rng(1).integers(1, 255, (10, 4, 6, 3), dtype=np.uint8)
+    with replay.Replay.start(signature, WINDOWS) as service:
+        writer = service.writer()
+        writer.begin()
+        for t in range(9):
+            discount = 0.0 if terminates and t == 8 else 1.0
+            assert writer.append({"t": t, "joints": [t, -t]}, [t], 1.0 + t, discount,
+                                 frame=frames[t], extra={"core": np.full(5, 10 + t)})
+        assert writer.end({"t": 9, "joints": [9, -9]}, frame=frames[9],
+                          extra={"core": np.full(5, 19)})
+        await_steps(service, 9)
+        batch = service.reader(batch_size=64, table="windows").sample(timeout=60)
+        assert isinstance(batch, replay.Windows) and len(batch) == 64
+        assert batch.observation["joints"].shape == (64, 5, 2)
+        assert batch.action.shape == (64, 4, 1) and batch.frames.shape == (64, 7, 4, 6, 3)
+        assert batch.extra["core"].shape == (64, 5, 5)
+        stacks = batch.stacks()
+        assert stacks.shape == (64, 5, 3, 4, 6, 3) and np.shares_memory(stacks, batch.frames)
+        begins = batch.observation["t"][:, 0]
+        assert set(begins) == {0, 2, 4, 6, 8}
+        for row, begin in enumerate(begins):
+            steps = np.arange(begin, min(begin + 4, 9))
+            k = len(steps)
+            np.testing.assert_array_equal(batch.mask[row], np.arange(4) < k)
+            np.testing.assert_array_equal(batch.reward[row], [*(1.0 + steps), *[0.0] * (4 - k)])
+            last = 0.0 if terminates and steps[-1] == 8 else 1.0
+            np.testing.assert_array_equal(
+                batch.discount[row], [*[1.0] * (k - 1), last, *[0.0] * (4 - k)])
+            np.testing.assert_array_equal(batch.action[row, :k, 0], steps)
+            assert not batch.action[row, k:].any()
+            for i in range(k + 1):
+                assert batch.observation["t"][row, i] == begin + i
+                np.testing.assert_array_equal(batch.extra["core"][row, i],
+                                              np.full(5, 10 + begin + i))
+                for j in range(3):
+                    np.testing.assert_array_equal(stacks[row, i, j],
+                                                  frames[max(0, begin + i - 2 + j)])
+            assert not batch.observation["joints"][row, k + 1:].any()
+            assert not batch.frames[row, 3 + k:].any()
+        # the other table has the same steps
+        batch = service.reader(batch_size=16).sample(timeout=60)
+        assert isinstance(batch, replay.Batch)
+        np.testing.assert_array_equal(batch.extra["core"][:, 0], 10 + batch.observation["t"])
+        np.testing.assert_array_equal(batch.next_extra["core"][:, 0],
+                                      10 + batch.next_observation["t"])
+
+
+def test_priorities_steer_windows():
+    tables = {"default": {"window": 3, "period": 3, "priority_exponent": 1.0}}
+    with replay.Replay.start(STATE, tables) as service:
+        writer = service.writer()
+        writer.begin()
+        for t in range(9):
+            assert writer.append([0, t], [0], 0.0, priority=1.0 if t == 3 else 0.0)
+        assert writer.end([0, 9])
+        await_steps(service, 9)
+        reader = service.reader(batch_size=8, prefetch=1)
+        batch = reader.sample(timeout=60)
+        assert (batch.observation[:, 0, 1] == 3).all()
+        reader.update_priorities(batch, np.full(8, 2.0))
+        np.testing.assert_array_equal(batch.observation[0, :, 1], [3, 4, 5, 6])
+
+
+def test_wrong_windows_are_refused():
+    with pytest.raises(errors.ConfigError, match="window 8 and n_step 3"):
+        replay.Replay.start(STATE, {"default": {"window": 8, "n_step": 3}})
+    with pytest.raises(errors.ConfigError, match=r"period 9 is outside \[1, window 8\]"):
+        replay.Replay.start(STATE, {"default": {"window": 8, "period": 9}})
+    signature = replay.Signature(((2,), "float32"), ((1,), "float32"), extra=((4,), "float32"))
+    with replay.Replay.start(signature) as service:
+        writer = service.writer()
+        writer.begin()
+        with pytest.raises(errors.InvalidArgument, match="the signature has an extra"):
+            writer.append([0, 0], [0], 0.0)
+
+
 def test_priorities_steer_the_draws():
     tables = {"default": {"priority_exponent": 1.0}}
     with replay.Replay.start(STATE, tables) as service:
