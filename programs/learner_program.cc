@@ -21,6 +21,7 @@
 #include "core/comm/mpi_communicator.h"
 #include "core/rpc/heartbeat_sender.h"
 #include "learner/checkpoint_folder.h"
+#include "learner/data/encoded_images.h"
 #include "learner/learner.h"
 #include "learner/workloads/model_file.h"
 #include "programs/check_run.h"
@@ -80,18 +81,32 @@ replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
   return reader;
 }
 
+// Images for a workload that reads none: one that cannot be read, and no
+// evaluation. The run's own need not be there.
+data::ImageInput WithoutFiles(data::ImageInput images) {
+  if (!images.open) return images;
+  images.open =
+      [](data::Split split) -> std::shared_ptr<const data::ImageSource> {
+    if (split == data::Split::kEvaluation) return nullptr;
+    return data::MakeEncodedSource({.files = {"no image"}, .images = {{}}});
+  };
+  return images;
+}
+
 // Makes the workload that the configuration names. `source` is null unless this
-// process draws batches for an agent.
+// process draws batches for an agent; `reads_images` is false if it will only
+// use the variables.
 std::unique_ptr<Workload> MakeWorkload(
     const Invocation& invocation,
     std::unique_ptr<replicator::Replicator> replicator,
-    replay::BatchSource* source) {
+    replay::BatchSource* source, bool reads_images = true) {
   const RunConfig& config = invocation.config();
+  const data::ImageInput images = config.ImagesOf(invocation.registry);
   learner::WorkloadArguments arguments{
       .learner = config.learner,
       .seed = static_cast<uint64_t>(config.run.seed),
       .replicator = std::move(replicator),
-      .images = config.ImagesOf(invocation.registry)};
+      .images = reads_images ? images : WithoutFiles(images)};
   if (config.has_actors()) {
     arguments.spec = {.task = TaskOf(invocation),
                       .discount = config.discount()};
@@ -138,7 +153,7 @@ int UseModel(const Invocation& invocation, const Options& options) {
       invocation,
       replicator::Replicator::Create(config.learner.replication,
                                      static_cast<uint64_t>(config.run.seed)),
-      /*source=*/nullptr);
+      /*source=*/nullptr, /*reads_images=*/evaluates);
   const runtime::CheckpointInfo info =
       runtime::LoadCheckpoint(checkpoint, workload->variables());
   std::printf("checkpoint %s\nstep %lld\n", checkpoint.c_str(),

@@ -159,6 +159,34 @@ TEST_F(TrainingTest, ALearnerAloneKeepsItsConfigurationAndSumsUp) {
   EXPECT_THAT(train(3).output, HasSubstr("since step 2, where it was resumed"));
 }
 
+// The images need not be where the model is exported.
+TEST_F(TrainingTest, AModelIsExportedWithoutTheImages) {
+  const auto learner = [&](std::vector<std::string> words) {
+    words.insert(
+        words.begin(),
+        {std::filesystem::path(REPLICANT_FLEET).parent_path() / "learner",
+         "--config",
+         std::string(REPLICANT_SOURCE_DIR) + "/configs/resnet18_synthetic.yaml",
+         "--set", "run.dir=" + run_.string()});
+    return RunCommand({.command = words}, std::chrono::minutes(3));
+  };
+  const CommandResult trained =
+      learner({"--set", "learner.limits.max_steps=1"});
+  ASSERT_TRUE(trained.status.ok()) << trained.output;
+  const auto model = folder_.path() / "model.safetensors";
+  const std::vector<std::string> elsewhere = {
+      "--set", "images.source=image_folder", "--set",
+      "images.train=/no/such/folder"};
+  std::vector<std::string> words = elsewhere;
+  words.insert(words.end(), {"--export", model.string()});
+  const CommandResult exported = learner(words);
+  EXPECT_TRUE(exported.status.ok()) << exported.output;
+  EXPECT_THAT(exported.output, HasSubstr("wrote " + model.string()));
+  EXPECT_TRUE(std::filesystem::exists(model));
+  // a training does need them
+  EXPECT_THAT(learner(elsewhere).output, HasSubstr("/no/such/folder"));
+}
+
 // Two learners would mix their checkpoints and curves.
 TEST_F(TrainingTest, ASecondLearnerInAFolderIsRefused) {
   const auto command = [&](int max_steps) {
