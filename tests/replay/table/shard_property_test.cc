@@ -82,13 +82,13 @@ ShardConfig PropertyConfig(int64_t max_groups = 40) {
                       .rate_limiter = {.mode = RateLimiterMode::kQueue}};
   config.tables[4] = {
       .name = "windows",
-      .max_size = 20,
+      .max_size = 6,
       .priority_exponent = 1.0,
       .n_step = {.discount = 0.9, .stack = 2, .window = 4, .period = 2},
       .rate_limiter = {.mode = RateLimiterMode::kMinSize,
                        .min_size_to_sample = 3}};
   config.tables[5] = {.name = "adjacent windows",
-                      .max_size = 8,
+                      .max_size = 3,
                       .sampler = SelectorKind::kUniform,
                       .max_times_sampled = 3,
                       .n_step = {.discount = 0.7, .window = 3, .period = 3},
