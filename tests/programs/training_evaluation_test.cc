@@ -42,6 +42,16 @@ TEST_F(TrainingEvaluationTest, AnEvaluationByHandAddsNothingToTheRun) {
                 {"--checkpoint", checkpoint.string() + "/", "--episodes", "3"})
                 .output,
             newest.output);
+  // the learner evaluates every workload
+  EXPECT_EQ(
+      RunCommand(
+          {.command = {std::filesystem::path(REPLICANT_FLEET).parent_path() /
+                           "learner",
+                       "--evaluate", checkpoint, "--set",
+                       "evaluation.episodes=3"}},
+          std::chrono::minutes(3))
+          .output,
+      newest.output);
   EXPECT_NE(
       RunEvaluator({"--checkpoint", run_, "--episodes", "3", "--seed", "5"})
           .output,

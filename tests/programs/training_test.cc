@@ -187,6 +187,63 @@ TEST_F(TrainingTest, AModelIsExportedWithoutTheImages) {
   EXPECT_THAT(learner(elsewhere).output, HasSubstr("/no/such/folder"));
 }
 
+// A classifier gives the features by which generated images are judged; any
+// checkpoint can be evaluated.
+TEST_F(TrainingTest, ImageModelsAreEvaluatedByTheirCheckpoints) {
+  const auto learner = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> command = {
+        std::filesystem::path(REPLICANT_FLEET).parent_path() / "learner"};
+    command.insert(command.end(), words.begin(), words.end());
+    return RunCommand({.command = command}, std::chrono::minutes(5));
+  };
+  const auto train = [&](const char* config, const std::filesystem::path& run,
+                         const std::vector<std::string>& settings) {
+    std::vector<std::string> words = {
+        "--config", std::string(REPLICANT_SOURCE_DIR) + "/configs/" + config,
+        "--set", "run.dir=" + run.string()};
+    for (const std::string& setting : settings) {
+      words.insert(words.end(), {"--set", setting});
+    }
+    return learner(words);
+  };
+  const auto classifier = folder_.path() / "classifier";
+  const CommandResult trained = train(
+      "resnet18_rendered.yaml", classifier,
+      {"images={num_train: 36, num_evaluation: 20}",
+       "resnet50={width: 4, image_size: 32, stem: small}",
+       "learner={batch_size: 4, limits: {max_steps: 0, max_epochs: 0.5}}"});
+  ASSERT_TRUE(trained.status.ok()) << trained.output;
+  EXPECT_THAT(trained.output, HasSubstr("complete: epoch limit"));
+  EXPECT_THAT(trained.output, HasSubstr("; epoch 0."));
+  EXPECT_TRUE(std::filesystem::exists(classifier / "batch"));
+  const auto weights = folder_.path() / "features.safetensors";
+  const CommandResult exported =
+      learner({"--evaluate", classifier, "--export", weights.string()});
+  EXPECT_TRUE(exported.status.ok()) << exported.output;
+  EXPECT_THAT(exported.output, HasSubstr("/checkpoints/step-000000000005\n"));
+  EXPECT_THAT(exported.output, HasSubstr("evaluation_images 20\n"));
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() / "features.yaml"));
+
+  const CommandResult generated =
+      train("sngan32_rendered.yaml", run_,
+            {"images.num_train=36", "learner.batch_size=4",
+             "learner.limits.max_steps=4",
+             "sngan={generator_channels: 4, discriminator_channels: 4, "
+             "sample_interval_steps: 0}"});
+  ASSERT_TRUE(generated.status.ok()) << generated.output;
+  const CommandResult nothing = learner({"--evaluate", run_});
+  EXPECT_FALSE(nothing.status.ok());
+  EXPECT_THAT(nothing.output,
+              HasSubstr("sngan needs sngan.evaluation_features"));
+  const CommandResult scores =
+      learner({"--evaluate", run_ / "checkpoints" / "step-000000000004",
+               "--set", "sngan.evaluation_features=" + weights.string()});
+  EXPECT_TRUE(scores.status.ok()) << scores.output;
+  EXPECT_THAT(scores.output, HasSubstr("evaluation_fid "));
+  EXPECT_THAT(scores.output, HasSubstr("evaluation_inception_score "));
+  EXPECT_THAT(scores.output, HasSubstr("evaluation_images 36\n"));
+}
+
 // Two learners would mix their checkpoints and curves.
 TEST_F(TrainingTest, ASecondLearnerInAFolderIsRefused) {
   const auto command = [&](int max_steps) {
