@@ -268,7 +268,7 @@ class Writer(_Client):
     """
 
     def __init__(self, endpoint: str, signature: Signature, *, name: str = "writer",
-                 group_steps: int = 8, codec: str = "lz4", queue_groups: int = 64):
+                 group_steps: int = 16, codec: str = "lz4", queue_groups: int = 64):
         self._signature = signature
         self._core = _replay.Writer(
             endpoint, name, **signature._bytes, group_steps=group_steps, codec=codec,
@@ -324,7 +324,7 @@ class Reader(_Client):
 
     def __init__(self, endpoints: str | Sequence[str], signature: Signature, *,
                  batch_size: int = 256, table: str = "default", name: str = "reader",
-                 prefetch: int = 2, decode_threads: int = 1, importance_exponent: float = 0.0,
+                 prefetch: int = 4, decode_threads: int = 1, importance_exponent: float = 0.0,
                  shares_memory: bool = True, seed: int = 0):
         self._signature = signature
         self._core = _replay.Reader(
