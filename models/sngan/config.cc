@@ -8,6 +8,10 @@ AdamConfig AdamConfig::Read(config::Reader& reader) {
   AdamConfig c;
   reader.Field("learning_rate", &c.learning_rate, {0.0, 1.0},
                "initial learning rate of Adam");
+  reader.Field("discriminator_learning_rate", &c.discriminator_learning_rate,
+               {0.0, 1.0},
+               "that of the discriminator, if it differs (the two time-scale "
+               "update rule, arXiv:1706.08500); null: learning_rate");
   reader.Field("beta1", &c.beta1, {0.0, 0.9999},
                "decay rate of Adam's first moments");
   reader.Field("beta2", &c.beta2, {0.0, 0.99999},

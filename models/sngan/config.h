@@ -16,6 +16,7 @@ enum class ImageSize { k32, k64, k128 };
 
 struct AdamConfig {
   double learning_rate = 2e-4;
+  std::optional<double> discriminator_learning_rate;  // none: learning_rate
   double beta1 = 0.0;
   double beta2 = 0.9;
   int64_t decay_begin = 0;

@@ -14,12 +14,10 @@ Output Hinge(Output x, double sign) {
   return graph::ReduceMean(graph::Relu(graph::Affine(x, sign, 1.0)));
 }
 
-Output LearningRate(Graph& graph, const AdamConfig& config, Output step,
-                    int64_t num_steps, DType dtype) {
-  if (config.decay_end == 0) {
-    return graph.Scalar(config.learning_rate, dtype);
-  }
-  return nn::LinearSchedule(step, config.learning_rate, 0.0,
+Output LearningRate(Graph& graph, const AdamConfig& config, double initial,
+                    Output step, int64_t num_steps, DType dtype) {
+  if (config.decay_end == 0) return graph.Scalar(initial, dtype);
+  return nn::LinearSchedule(step, initial, 0.0,
                             num_steps * config.decay_begin,
                             num_steps * config.decay_end, dtype);
 }
@@ -68,8 +66,11 @@ Updates::Update Updates::UpdateDiscriminator(const Batch& real,
   update.loss = graph::Add(
       Hinge(graph::Slice(update.logits, {0}, {batch}), -1.0),
       Hinge(graph::Slice(update.logits, {batch}, {fake_batch}), 1.0));
-  AddOptimizer("discriminator", discriminator_step_,
-               config_.discriminator_steps, &update);
+  const AdamConfig& optimizer = config_.optimizer;
+  AddOptimizer("discriminator",
+               optimizer.discriminator_learning_rate.value_or(
+                   optimizer.learning_rate),
+               discriminator_step_, config_.discriminator_steps, &update);
   return update;
 }
 
@@ -79,7 +80,8 @@ Updates::Update Updates::UpdateGenerator(const Latent& fake, CallSite site) {
   const Output image = generator_(fake.z, fake.label, &update.updates);
   update.logits = discriminator_(image, fake.label, &update.updates);
   update.loss = graph::Neg(graph::ReduceMean(update.logits));
-  AddOptimizer("generator", generator_step_, 1, &update);
+  AddOptimizer("generator", config_.optimizer.learning_rate, generator_step_, 1,
+               &update);
   if (config_.average_decay > 0.0) {
     update.updates.push_back(nn::AverageVariables(graph_, generator_variables_,
                                                   generator_step_.value,
@@ -88,8 +90,9 @@ Updates::Update Updates::UpdateGenerator(const Latent& fake, CallSite site) {
   return update;
 }
 
-void Updates::AddOptimizer(const std::string& name, const nn::StepCounter& step,
-                           int64_t num_steps, Update* update) {
+void Updates::AddOptimizer(const std::string& name, double learning_rate,
+                           const nn::StepCounter& step, int64_t num_steps,
+                           Update* update) {
   nn::TrainedVariables& trained = update->trained;
   trained = nn::GradientsOf(update->loss, name + "/");
   if (replicas_.mean_gradients) {
@@ -97,8 +100,8 @@ void Updates::AddOptimizer(const std::string& name, const nn::StepCounter& step,
   }
   update->updates.push_back(nn::Adam(
       graph_, name + "_optimizer", trained.variables, trained.gradients,
-      LearningRate(graph_, config_.optimizer, step.value, num_steps,
-                   graph::ScalarDType(dtype_)),
+      LearningRate(graph_, config_.optimizer, learning_rate, step.value,
+                   num_steps, graph::ScalarDType(dtype_)),
       step.value,
       {.beta1 = config_.optimizer.beta1, .beta2 = config_.optimizer.beta2}));
   update->updates.push_back(step.advance);

@@ -60,9 +60,11 @@ class Updates {
 
  private:
   // Adds gradients and optimizer of the network `name`, "discriminator" or
-  // "generator". It does `num_steps` updates per update of the generator.
-  void AddOptimizer(const std::string& name, const nn::StepCounter& step,
-                    int64_t num_steps, Update* update);
+  // "generator", with its initial learning rate. It does `num_steps` updates
+  // per update of the generator.
+  void AddOptimizer(const std::string& name, double learning_rate,
+                    const nn::StepCounter& step, int64_t num_steps,
+                    Update* update);
 
   Graph& graph_;
   SnganConfig config_;

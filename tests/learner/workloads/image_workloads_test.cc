@@ -440,6 +440,17 @@ TEST(SnganWorkloadTest, LearningRatesOfBothFallTogether) {
   EXPECT_EQ(discriminator, WeightsOf(workload, "discriminator/"));
 }
 
+TEST(SnganWorkloadTest, DiscriminatorHasALearningRateOfItsOwn) {
+  models::sngan::SnganConfig config = SmallSngan();
+  config.optimizer.discriminator_learning_rate = 0.0;
+  SnganWorkload workload = MakeSngan(config);
+  const auto generator = WeightsOf(workload, "generator/");
+  const auto discriminator = WeightsOf(workload, "discriminator/");
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(workload.Step({}), NextResult::kOk);
+  EXPECT_NE(generator, WeightsOf(workload, "generator/"));
+  EXPECT_EQ(discriminator, WeightsOf(workload, "discriminator/"));
+}
+
 TEST(SnganConfigTest, NetworksAreThoseOfThePapers) {
   using Channels = std::vector<int64_t>;
   models::sngan::SnganConfig config;
