@@ -77,7 +77,7 @@ std::unique_ptr<learner::Workload> MakeSmallWorkload(
   arguments.learner.batch_size = 2;
   arguments.replicator = replicator::Replicator::Create(replication, seed);
   if (config.has_actors()) {
-    arguments.spec = {.task = task, .discount = config.discount()};
+    arguments.spec = config.SpecOf(task);
   }
   return config.workload->make(config.section(), std::move(arguments));
 }

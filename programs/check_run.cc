@@ -32,12 +32,6 @@ void CheckReplay(const replay::ReplayConfig& config, int64_t batch_size) {
         fmt::join(names, ", ")));
   }
   for (const auto& [name, section] : config.tables) {
-    if (section.table.n_step.window > 0) {
-      throw ConfigError(fmt::format(
-          "replay.tables.{}.window = {}: the learner takes n-step transitions; "
-          "allowed in a run: 0; windows are for clients of your own",
-          name, section.table.n_step.window));
-    }
     if (batch_size <= section.table.max_size) continue;
     throw ConfigError(
         fmt::format("learner.batch_size: {} is more than "
@@ -61,7 +55,7 @@ agents::TaskSpec CheckRun(const RunConfig& config,
       throw ConfigError(fmt::format("evaluation.video.camera: {}", e.what()));
     }
   }
-  config.MakeAgent()->Check({.task = task, .discount = config.discount()});
+  config.MakeAgent()->Check(config.SpecOf(task));
   if (config.learner.parameter_bind.empty()) {
     throw ConfigError(
         "learner.parameter_bind: empty, but the actors need parameters");

@@ -108,8 +108,7 @@ std::unique_ptr<Workload> MakeWorkload(
       .replicator = std::move(replicator),
       .images = reads_images ? images : WithoutFiles(images)};
   if (config.has_actors()) {
-    arguments.spec = {.task = TaskOf(invocation),
-                      .discount = config.discount()};
+    arguments.spec = config.SpecOf(TaskOf(invocation));
     arguments.source = source;
   }
   return config.workload->make(config.section(), std::move(arguments));

@@ -86,6 +86,15 @@ replay::TableConfig RunConfig::sampled_table() const {
   return replay.MakeShardConfig().tables[0];
 }
 
+agents::LearningSpec RunConfig::SpecOf(
+    const agents::TaskSpec& task_spec) const {
+  const replay::NStepConfig items = sampled_table().n_step;
+  return {.task = task_spec,
+          .discount = items.discount,
+          .n_step = items.n_step,
+          .window = items.window};
+}
+
 config::Loaded<RunConfig> LoadRunConfig(config::Document document,
                                         const Registry& registry) {
   for (const char* const key : {"task.mjcf", "task.suite_folder",

@@ -53,8 +53,8 @@ struct RunConfig {
   const std::any& section() const { return workloads.at(workload->name); }
   // The table that the learner samples.
   replay::TableConfig sampled_table() const;
-  // The discount per agent step: that of the table.
-  double discount() const { return sampled_table().n_step.discount; }
+  // The problem of the run: discount, n and window are the table's.
+  agents::LearningSpec SpecOf(const agents::TaskSpec& task_spec) const;
 };
 
 // Throws ConfigError that lists every problem.

@@ -303,7 +303,7 @@ def d4pg(workload):
         if step == 0:
             for name, gradient in learner.gradients.items():
                 expected[f"gradients/{name}"] = gradient
-    for i, name in enumerate(torch_d4pg.BATCH_NAMES):
+    for i, name in enumerate(torch_d4pg.batch_names(workload)):
         tensors[f"batches/{name}"] = torch.stack([b[i] for b in batches])
     for name, values in steps.items():
         expected[name] = torch.stack(values)
@@ -376,7 +376,7 @@ def losses(name, dtype, autocast):
     series = {}
     for step in range(BF16_STEPS):
         batch = {n: t[step % len(t)] for n, t in batches.items()}
-        outputs = (learner.step(*(batch[n] for n in torch_d4pg.BATCH_NAMES))
+        outputs = (learner.step(*(batch[n] for n in torch_d4pg.batch_names(workload)))
                    if is_d4pg else learner.step(**batch))
         for key, value in outputs.items():
             if key.endswith("loss"):

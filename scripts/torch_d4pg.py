@@ -37,34 +37,44 @@ class Encoder(nn.Module):
                     (size[1] - kernel) // stride + 1, channels]
         self.feature_size = math.prod(size)
         self.convnet = nn.Sequential(*layers) if layers else None
+        self.trunk = None
+        if config["shared_embedding"]:
+            self.trunk = nn.Sequential(
+                *embedding(self.feature_size, config["embedding_size"]))
+            self.feature_size = config["embedding_size"]
 
     def forward(self, x, dtype):
-        if self.convnet is None:
-            return x
-        # channels last in memory: the permutations move nothing
-        x = x.permute(0, 3, 1, 2).to(dtype) * (1 / 255) - 0.5
-        return self.convnet(x).permute(0, 2, 3, 1).flatten(1)
+        if self.convnet is not None:
+            # channels last in memory: the permutations move nothing
+            x = x.permute(0, 3, 1, 2).to(dtype) * (1 / 255) - 0.5
+            x = self.convnet(x).permute(0, 2, 3, 1).flatten(1)
+        return x if self.trunk is None else self.trunk(x)
 
 
 def embedding(in_size, size):
     return [nn.Linear(in_size, size), nn.LayerNorm(size), nn.Tanh()]
 
 
+def head(config, in_size, hidden_sizes, out):
+    activation = nn.ELU if config["activation"] == "elu" else nn.ReLU
+    layers = embedding(in_size, hidden_sizes[0])
+    for a, b in zip(hidden_sizes, hidden_sizes[1:]):
+        layers += [nn.Linear(a, b), activation()]
+    return nn.Sequential(*layers, nn.Linear(hidden_sizes[-1], out))
+
+
 class Network(nn.Module):
-    """Trunk (pixels only) and head of the policy or the critic."""
+    """Trunk (pixels only, unless it is shared) and head of the policy or the
+    critic."""
 
     def __init__(self, config, feature_size, hidden_sizes, more_inputs, out):
         super().__init__()
         self.trunk = None
-        if config["encoder"]["kind"] != "state":
+        if config["encoder"]["kind"] != "state" and not config["shared_embedding"]:
             self.trunk = nn.Sequential(
                 *embedding(feature_size, config["embedding_size"]))
             feature_size = config["embedding_size"]
-        activation = nn.ELU if config["activation"] == "elu" else nn.ReLU
-        layers = embedding(feature_size + more_inputs, hidden_sizes[0])
-        for a, b in zip(hidden_sizes, hidden_sizes[1:]):
-            layers += [nn.Linear(a, b), activation()]
-        self.head = nn.Sequential(*layers, nn.Linear(hidden_sizes[-1], out))
+        self.head = head(config, feature_size + more_inputs, hidden_sizes, out)
 
     def forward(self, features, *more):
         x = features if self.trunk is None else self.trunk(features)
@@ -87,11 +97,21 @@ class Networks(nn.Module):
                               workload["agent"]["distribution"]["num_atoms"])
 
 
+REWARD_BINS = torch.linspace(-10, 10, 65, dtype=torch.float64)
+
+
 class Agent(Networks):
     """Online networks, and the target ones as a module `target`."""
 
     def __init__(self, workload):
         super().__init__(workload)
+        prediction = workload["agent"]["prediction"]
+        if prediction["horizon"] > 0:
+            networks = workload["agent"]["networks"]
+            size = networks["embedding_size"]
+            self.model = head(networks, size + workload["action_size"],
+                              prediction["hidden_sizes"],
+                              size + len(REWARD_BINS) + 1)
         self.target = Networks(workload,
                                workload["agent"]["target"]["has_encoder"])
         online = dict(self.named_parameters())
@@ -134,7 +154,7 @@ class Learner:
         agent = self.agent
         self.critic_parameters = {
             n: p for n, p in agent.named_parameters()
-            if n.startswith(("encoder.", "critic."))}
+            if n.startswith(("encoder.", "critic.", "model."))}
         self.policy_parameters = {
             n: p for n, p in agent.named_parameters() if n.startswith("policy.")}
         self.critic_optimizer = self.adam("critic_optimizer",
@@ -162,17 +182,48 @@ class Learner:
             return x
         return shift(x, torch.randint(-pixels, pixels + 1, (len(x), 2)))
 
-    def critic_loss(self, o, a, r, d, o2, w):
+    def prediction_loss(self, z, targets, window):
+        """Of the model's steps from embedding z [B, Z] on; targets [B, H, Z]."""
+        prediction = self.config["prediction"]
+        bins = REWARD_BINS.to(self.dtype)
+        size, loss = z.shape[1], 0.0
+        for i in range(prediction["horizon"]):
+            z, logits, discount = self.agent.model(
+                torch.cat([z, window["action"][:, i]], 1)).split(
+                    [size, len(bins), 1], 1)
+            r = window["reward"][:, i]
+            symlog = r.sign() * (1 + r.abs()).log()
+            two_hot = project(torch.ones_like(logits) / len(bins), symlog,
+                              torch.zeros_like(r), bins)
+            losses = (
+                prediction["latent_weight"]
+                * (z - targets[:, i]).square().mean(1)
+                - prediction["reward_weight"]
+                * (two_hot * F.log_softmax(logits, 1)).sum(1)
+                + prediction["discount_weight"]
+                * (discount[:, 0] - window["discount"][:, i]).square())
+            loss = loss + (losses * window["mask"][:, i]).mean()
+        return loss
+
+    def critic_loss(self, o, a, r, d, o2, w, window=None):
         agent, target = self.agent, self.agent.target
         with torch.no_grad():
             encoder = target.encoder if hasattr(target, "encoder") else agent.encoder
             with torch_environment.bf16(self.autocast):
-                h2 = encoder(self.shifted(o2), self.dtype)
+                if window is None:
+                    h2 = encoder(self.shifted(o2), self.dtype)
+                else:
+                    images = window["observation"]
+                    targets = encoder(images.flatten(0, 1), self.dtype).reshape(
+                        *images.shape[:2], -1)
+                    h2 = (targets * window["bootstrap"][:, :, None]).sum(1)
                 logits2 = target.critic(h2, torch.tanh(target.policy(h2)))
             m = project(F.softmax(logits2.to(self.dtype), 1), r, d, self.z)
         with torch_environment.bf16(self.autocast):
             h = agent.encoder(self.shifted(o), self.dtype)
-            logits = agent.critic(h, a)
+            prediction = self.config["prediction"]
+            stops = window is not None and not prediction["critic_trains_encoder"]
+            logits = agent.critic(h.detach() if stops else h, a)
         logits = logits.to(self.dtype)
         cross_entropy = -(m * F.log_softmax(logits, 1)).sum(1)
         loss = (cross_entropy * (w / w.max())).mean()
@@ -183,7 +234,9 @@ class Learner:
             priority = ((m * self.z).sum(1) - value).abs()
             if self.config["priority"] == "lap":
                 priority = priority.clamp(min=1)
-        return loss, h, priority, value
+        model_loss = (0.0 if window is None
+                      else self.prediction_loss(h, targets, window))
+        return loss, loss + model_loss, h, priority, value
 
     def policy_value(self, h):
         with torch_environment.bf16(self.autocast):
@@ -221,10 +274,13 @@ class Learner:
             nn.utils.clip_grad_norm_(parameters.values(), limit, foreach=True)
         optimizer.step()
 
-    def step(self, o, a, r, d, o2, w):
-        loss, h, priority, value = self.critic_forward(o, a, r, d, o2, w)
+    def step(self, o, a, r, d, o2, w, *window):
+        # by name, or none
+        window = dict(zip(WINDOW_NAMES, window)) or None
+        loss, all_losses, h, priority, value = self.critic_forward(
+            o, a, r, d, o2, w, window)
         critic_gradients = torch.autograd.grad(
-            loss, list(self.critic_parameters.values()))
+            all_losses, list(self.critic_parameters.values()))
         policy_loss, policy_gradients = self.policy_gradients(h.detach())
         # clones: clipping works in place
         self.gradients = None if not self.keep_gradients else {
@@ -261,10 +317,33 @@ def random_batch(workload, dtype, generator):
         return torch.rand(*dims, dtype=dtype, generator=generator)
 
     discount = workload["discount"] ** 3 * (uniform(batch) > 0.1)
-    return [observation(), uniform(batch, workload["action_size"]) * 2 - 1,
-            uniform(batch) * 3 * workload["largest_reward"], discount.to(dtype),
-            observation(), 0.1 + uniform(batch)]
+    transitions = [
+        observation(), uniform(batch, workload["action_size"]) * 2 - 1,
+        uniform(batch) * 3 * workload["largest_reward"], discount.to(dtype),
+        observation(), 0.1 + uniform(batch)]
+    horizon = workload["agent"]["prediction"]["horizon"]
+    if horizon == 0:
+        return transitions
+    # windows of 1 to `horizon` steps, returns of two
+    num_steps = torch.randint(1, horizon + 1, (batch, 1), generator=generator)
+    mask = (torch.arange(horizon) < num_steps).to(dtype)
+    bootstrap = (torch.arange(horizon) + 1 == num_steps.clamp(max=2)).to(dtype)
+    images = torch.stack([observation() for _ in range(horizon)], 1)
+    actions = uniform(batch, horizon, workload["action_size"]) * 2 - 1
+    return transitions + [
+        images, actions * mask[:, :, None],
+        uniform(batch, horizon) * workload["largest_reward"] * mask,
+        (uniform(batch, horizon) > 0.1) * mask, mask, bootstrap]
 
 
 BATCH_NAMES = ["observation", "action", "reward", "discount",
                "next_observation", "importance_weight"]
+# further ones of a workload with a prediction
+WINDOW_NAMES = ["observation", "action", "reward", "discount", "mask", "bootstrap"]
+
+
+def batch_names(workload):
+    """The inputs of a batch, in the order of Learner.step()."""
+    if workload["agent"]["prediction"]["horizon"] == 0:
+        return BATCH_NAMES
+    return BATCH_NAMES + [f"window_{name}" for name in WINDOW_NAMES]

@@ -1,9 +1,12 @@
 #include "agents/d4pg/agent.h"
 
+#include <fmt/format.h>
+
 #include "agents/d4pg/distribution.h"
 #include "agents/d4pg/networks.h"
 #include "agents/d4pg/policy.h"
 #include "agents/d4pg/update.h"
+#include "core/base/error.h"
 
 namespace replicant::agents::d4pg {
 namespace {
@@ -14,6 +17,12 @@ class D4pgAgent : public Agent {
 
   void Check(const LearningSpec& spec) const override {
     CheckSpec(config_.networks, SpecOf(spec));
+    if (config_.prediction.horizon != spec.window) {
+      throw ConfigError(fmt::format(
+          "agent.prediction.horizon: {}, but the table's window is {}; want "
+          "as many steps as the table's window has",
+          config_.prediction.horizon, spec.window));
+    }
     static_cast<void>(SupportOf(spec));
   }
 

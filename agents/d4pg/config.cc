@@ -72,8 +72,11 @@ NetworkConfig NetworkConfig::Read(config::Reader& reader) {
                  "encoder from observations to features");
   reader.Field("embedding_size", &c.embedding_size, {1, kMaxSize},
                "output size of the embedding layer (linear, layer norm, "
-               "tanh) between encoder and heads; policy and critic have one "
-               "each, for pixels only");
+               "tanh) between encoder and heads; for pixels only, unless it "
+               "is shared");
+  reader.Field("shared_embedding", &c.has_shared_embedding,
+               "whether policy and critic share one embedding, at the end of "
+               "the encoder; otherwise they have one each");
   reader.Field("policy_hidden_sizes", &c.policy_hidden_sizes, {1, kMaxSize},
                {1, 16},
                "sizes of the policy's hidden layers; the first has layer "
@@ -133,6 +136,27 @@ TargetConfig TargetConfig::Read(config::Reader& reader) {
   return c;
 }
 
+PredictionConfig PredictionConfig::Read(config::Reader& reader) {
+  PredictionConfig c;
+  reader.Field("horizon", &c.horizon, {0, 100},
+               "steps that a model predicts from an observation's embedding "
+               "and the actions that follow; the table's window has as many. "
+               "0: no model");
+  reader.Field("hidden_sizes", &c.hidden_sizes, {1, kMaxSize}, {1, 16},
+               "sizes of the model's hidden layers; the first has layer norm");
+  reader.Field("critic_trains_encoder", &c.critic_trains_encoder,
+               "whether the critic's loss trains the encoder beside the "
+               "model's loss; otherwise the latter alone does");
+  reader.Field("latent_weight", &c.latent_weight, {0.0, 1e6},
+               "weight of the squared error of the next embedding");
+  reader.Field("reward_weight", &c.reward_weight, {0.0, 1e6},
+               "weight of the cross-entropy of the reward");
+  reader.Field("discount_weight", &c.discount_weight, {0.0, 1e6},
+               "weight of the squared error of the discount, which is 0 where "
+               "an episode terminates");
+  return c;
+}
+
 OptimizerConfig OptimizerConfig::Read(config::Reader& reader) {
   OptimizerConfig c;
   reader.Field("learning_rate", &c.learning_rate, {0.0, 1.0},
@@ -159,6 +183,9 @@ D4pgConfig D4pgConfig::Read(config::Reader& reader) {
   reader.Section("distribution", &c.distribution,
                  "the critic's distribution over returns");
   reader.Section("target", &c.target, "the target networks");
+  reader.Section("prediction", &c.prediction,
+                 "a model of the next steps, which trains the encoder; needs "
+                 "networks.shared_embedding and a table with windows");
   reader.Section("policy_optimizer", &c.policy_optimizer,
                  "optimizer of the policy");
   reader.Section("critic_optimizer", &c.critic_optimizer,
@@ -185,6 +212,13 @@ D4pgConfig D4pgConfig::Read(config::Reader& reader) {
                "loss; absolute_td_error: the absolute difference of expected "
                "values; lap: the larger of that and 1, for samples without "
                "importance weights");
+  if (c.prediction.horizon > 0 && !c.networks.has_shared_embedding) {
+    reader.Error("prediction",
+                 fmt::format("horizon {} predicts the embedding that policy "
+                             "and critic share; want networks."
+                             "shared_embedding: true, got false",
+                             c.prediction.horizon));
+  }
   if (c.random_shift > 0 && !c.networks.encoder.has_pixels()) {
     reader.Error("random_shift",
                  "wants pixels, but networks.encoder.kind is state");

@@ -47,8 +47,10 @@ struct EncoderConfig {
 struct NetworkConfig {
   EncoderConfig encoder;
   // output size of the embedding (linear, layer norm, tanh) between encoder and
-  // heads; pixels only
+  // heads; pixels only, unless it is shared
   int64_t embedding_size = 50;
+  // true: one embedding at the end of the encoder; false: one in each head
+  bool has_shared_embedding = false;
   std::vector<int64_t> policy_hidden_sizes = {256, 256, 256};
   std::vector<int64_t> critic_hidden_sizes = {512, 512, 256};
   Activation activation = Activation::kElu;
@@ -91,10 +93,24 @@ struct OptimizerConfig {
   static OptimizerConfig Read(config::Reader& reader);
 };
 
+// A representation that predicts (agents/d4pg/prediction.h).
+struct PredictionConfig {
+  int64_t horizon = 0;  // H, steps; 0: no prediction
+  std::vector<int64_t> hidden_sizes = {256, 256};
+  // false: the encoder learns by prediction alone
+  bool critic_trains_encoder = true;
+  double latent_weight = 1.0;
+  double reward_weight = 0.1;
+  double discount_weight = 0.1;
+
+  static PredictionConfig Read(config::Reader& reader);
+};
+
 struct D4pgConfig {
   NetworkConfig networks;
   DistributionConfig distribution;
   TargetConfig target;
+  PredictionConfig prediction;
   OptimizerConfig policy_optimizer;
   OptimizerConfig critic_optimizer;
   // norm of dq/da per row of a batch; 0: no limit

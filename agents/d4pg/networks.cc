@@ -63,7 +63,9 @@ std::array<int64_t, 3> ConvnetSize(const NetworkConfig& config,
 
 std::optional<Embedding> MakeTrunk(Graph& graph, const NetworkConfig& config,
                                    int64_t feature_size, DType dtype) {
-  if (!config.encoder.has_pixels()) return std::nullopt;
+  if (config.has_shared_embedding || !config.encoder.has_pixels()) {
+    return std::nullopt;
+  }
   const Graph::Scope scope(graph, "trunk");
   return Embedding(graph, config, feature_size, config.embedding_size, dtype);
 }
@@ -113,11 +115,19 @@ Encoder::Encoder(Graph& graph, const NetworkConfig& config,
     : dtype_(spec.dtype), has_pixels_(config.encoder.has_pixels()) {
   const Graph::SiteScope site_scope(graph, site);
   CheckSpec(config, spec);
-  if (!has_pixels_) {
-    feature_size_ = spec.observation[0];
-    return;
-  }
-  const Graph::Scope scope(graph, "encoder/convnet");
+  const Graph::Scope scope(graph, "encoder");
+  feature_size_ =
+      has_pixels_ ? AddConvnet(graph, config, spec) : spec.observation[0];
+  if (!config.has_shared_embedding) return;
+  const Graph::Scope trunk_scope(graph, "trunk");
+  embedding_.emplace(graph, config, feature_size_, config.embedding_size,
+                     spec.dtype);
+  feature_size_ = config.embedding_size;
+}
+
+int64_t Encoder::AddConvnet(Graph& graph, const NetworkConfig& config,
+                            const AgentSpec& spec) {
+  const Graph::Scope scope(graph, "convnet");
   int64_t in = spec.observation[2];
   for (const ConvLayer& layer : config.encoder.Layers()) {
     // PyTorch numbers the convolution and its relu as two modules
@@ -128,17 +138,20 @@ Encoder::Encoder(Graph& graph, const NetworkConfig& config,
     in = layer.channels;
   }
   const auto [height, width, channels] = ConvnetSize(config, spec.observation);
-  feature_size_ = height * width * channels;
+  return height * width * channels;
 }
 
 Output Encoder::operator()(Output observation, CallSite site) const {
-  if (!has_pixels_) return observation;
   const Graph::SiteScope scope(observation, site);
-  Output x = graph::NormalizePixels(observation, dtype_, 1.0 / 255.0, -0.5);
-  for (const nn::Conv2d& layer : layers_) {
-    x = graph::Relu(layer(x));
+  Output x = observation;
+  if (has_pixels_) {
+    x = graph::NormalizePixels(x, dtype_, 1.0 / 255.0, -0.5);
+    for (const nn::Conv2d& layer : layers_) {
+      x = graph::Relu(layer(x));
+    }
+    x = graph::Reshape(x, {x.shape()[0], -1});
   }
-  return graph::Reshape(x, {x.shape()[0], feature_size_});
+  return embedding_ ? (*embedding_)(x) : x;
 }
 
 std::vector<VariableId> Encoder::variables() const {
@@ -146,6 +159,7 @@ std::vector<VariableId> Encoder::variables() const {
   for (const nn::Conv2d& layer : layers_) {
     all.insert(all.end(), layer.variables().begin(), layer.variables().end());
   }
+  if (embedding_) embedding_->AppendVariables(&all);
   return all;
 }
 

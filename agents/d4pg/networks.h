@@ -13,7 +13,9 @@
 // modules (with '/' for '.'):
 //
 //   encoder/convnet/0, 2, 4 ...  convolutions, relu between them
-//   policy/trunk/0, 1            Linear, LayerNorm (then tanh); pixels only
+//   encoder/trunk/0, 1           Linear, LayerNorm (then tanh); only of a
+//                                shared embedding
+//   policy/trunk/0, 1            the same; only of pixels without it
 //   policy/head/0, 1, 3, 5 ...   Linear, LayerNorm (then tanh), Linear (then
 //                                the activation) ..., Linear
 //   critic/trunk, critic/head    the same
@@ -47,26 +49,6 @@ struct AgentSpec {
 // encoder, or the image is too small for its convolutions.
 void CheckSpec(const NetworkConfig& config, const AgentSpec& spec);
 
-// Maps pixels [B, H, W, C] u8, scaled to [-0.5, 0.5], to features [B, F], where
-// F = H' W' C' of the last convolution, in that order. Observations of kState
-// pass unchanged.
-class Encoder {
- public:
-  Encoder(Graph& graph, const NetworkConfig& config, const AgentSpec& spec,
-          CallSite site = CallSite::Here());
-
-  Output operator()(Output observation, CallSite site = CallSite::Here()) const;
-  int64_t feature_size() const { return feature_size_; }
-  // Empty for kState.
-  std::vector<VariableId> variables() const;
-
- private:
-  DType dtype_;
-  bool has_pixels_;
-  std::vector<nn::Conv2d> layers_;
-  int64_t feature_size_ = 0;
-};
-
 // x -> tanh(LayerNorm(Linear(x))): [B, in] -> [B, size]. Layers "0" and "1"
 // under the scope open at construction. The networks below call it and Head
 // under a Graph::SiteScope of theirs.
@@ -81,6 +63,31 @@ class Embedding {
  private:
   nn::Dense linear_;
   nn::LayerNorm norm_;
+};
+
+// Maps pixels [B, H, W, C] u8, scaled to [-0.5, 0.5], to features [B, F], where
+// F = H' W' C' of the last convolution, in that order. Observations of kState
+// pass unchanged. A shared embedding follows; F is its size then.
+class Encoder {
+ public:
+  Encoder(Graph& graph, const NetworkConfig& config, const AgentSpec& spec,
+          CallSite site = CallSite::Here());
+
+  Output operator()(Output observation, CallSite site = CallSite::Here()) const;
+  int64_t feature_size() const { return feature_size_; }
+  // Empty for kState without a shared embedding.
+  std::vector<VariableId> variables() const;
+
+ private:
+  // Returns the size of its features.
+  int64_t AddConvnet(Graph& graph, const NetworkConfig& config,
+                     const AgentSpec& spec);
+
+  DType dtype_;
+  bool has_pixels_;
+  std::vector<nn::Conv2d> layers_;
+  std::optional<Embedding> embedding_;
+  int64_t feature_size_ = 0;
 };
 
 // Embedding -> (Linear -> activation)* -> Linear: [B, in] -> [B, out].

@@ -42,9 +42,9 @@ nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
   step.graph = std::make_unique<Graph>(seed);
   Graph& graph = *step.graph;
   CheckSpec(config.agent.networks, spec);
-  const Update update = BuildUpdate(
-      graph, config.agent, spec, support,
-      AddBatchInputs(graph, config.agent.networks, spec, config.batch_size));
+  const Update update =
+      BuildUpdate(graph, config.agent, spec, support,
+                  AddBatchInputs(graph, config.agent, spec, config.batch_size));
   step.updates = update.updates;
   step.losses = {{"critic_loss", update.critic_loss},
                  {"policy_loss", update.policy_loss}};

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "agents/d4pg/losses.h"
+#include "agents/d4pg/prediction.h"
 #include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/image.h"
 #include "core/graph/ops/losses.h"
@@ -24,6 +25,7 @@ struct AllNetworks {
         policy(graph, config.networks, spec, encoder.feature_size()),
         critic(graph, config.networks, spec, encoder.feature_size(),
                num_atoms) {
+    if (config.prediction.horizon > 0) model.emplace(graph, config, spec);
     const Graph::Scope scope(graph, "target");
     if (config.target.has_encoder) {
       target_encoder.emplace(graph, config.networks, spec);
@@ -57,6 +59,7 @@ struct AllNetworks {
   Encoder encoder;
   PolicyNetwork policy;
   CriticNetwork critic;
+  std::optional<Model> model;
   std::optional<Encoder> target_encoder;
   std::optional<PolicyNetwork> target_policy;
   std::optional<CriticNetwork> target_critic;
@@ -90,6 +93,21 @@ Output ShiftOffsets(const std::string& name, const TransitionBatch& batch,
                           limit + 1);
 }
 
+// Shifts all images of a window alike. [B, H, h, w, C], offsets [B, 2]
+Output ShiftWindow(Output images, Output offsets) {
+  const Shape& shape = images.shape();
+  const int64_t rows = shape[0] * shape[1];
+  const Output of_steps =
+      graph::Reshape(graph::BroadcastTo(graph::Reshape(offsets, {-1, 1, 2}),
+                                        Shape({shape[0], shape[1], 2})),
+                     {rows, 2});
+  return graph::ReshapeTo(
+      graph::RandomShift(
+          graph::Reshape(images, {rows, shape[2], shape[3], shape[4]}),
+          of_steps),
+      shape);
+}
+
 // Divides importance weights by the largest one of all replicas, so that they
 // only scale down (Prioritized Experience Replay, arXiv:1511.05952,
 // section 3.4).
@@ -109,19 +127,57 @@ Output Saturation(Graph& graph, Output action) {
                            {.axes = {1}});
 }
 
-// Adds both losses and their gradients by the parameters that they train.
+// Features of observations that are a target: no gradient flows into them.
+Output TargetFeatures(const AllNetworks& networks, Output observation) {
+  return networks.target_encoder
+             ? (*networks.target_encoder)(observation)
+             : graph::StopGradient(networks.encoder(observation));
+}
+
+// Features of a window's observations, [B, H, F].
+Output WindowFeatures(const AllNetworks& networks, const StepWindow& window) {
+  const Shape& shape = window.observation.shape();
+  std::vector<int64_t> rows(shape.dims().begin() + 1, shape.dims().end());
+  rows[0] = shape[0] * shape[1];
+  return graph::Reshape(
+      TargetFeatures(networks, graph::Reshape(window.observation, rows)),
+      {shape[0], shape[1], networks.encoder.feature_size()});
+}
+
+// Those of the observations where returns bootstrap. [B, H, F] -> [B, F]
+Output BootstrapFeatures(Output features, const StepWindow& window) {
+  const Shape& shape = features.shape();
+  const Output chosen =
+      graph::Reshape(window.bootstrap, {shape[0], shape[1], 1});
+  return graph::ReduceSum(graph::Mul(features, chosen), {.axes = {1}});
+}
+
+// Adds all losses and their gradients by the parameters that they train.
 void AddLosses(Graph& graph, const D4pgConfig& config, const Support& support,
                const TransitionBatch& batch, const AllNetworks& networks,
                const nn::ReplicaHooks& hooks, Update* update) {
   const Output features = networks.encoder(batch.observation);
-  const Output next_features =
-      networks.target_encoder
-          ? (*networks.target_encoder)(batch.next_observation)
-          : graph::StopGradient(networks.encoder(batch.next_observation));
+  std::optional<PredictionLossResult> prediction;
+  Output next_features;
+  if (networks.model) {
+    const Output window = WindowFeatures(networks, *batch.window);
+    prediction = PredictionLoss(*networks.model,
+                                {.embedding = features,
+                                 .window = *batch.window,
+                                 .next_embeddings = window},
+                                config.prediction);
+    next_features = BootstrapFeatures(window, *batch.window);
+  } else {
+    next_features = TargetFeatures(networks, batch.next_observation);
+  }
   const Output next_action = (*networks.target_policy)(next_features).action;
   const Output next_logits =
       (*networks.target_critic)(next_features, next_action).logits;
-  const CriticNetwork::Result judged = networks.critic(features, batch.action);
+  const Output stopped = graph::StopGradient(features);
+  const bool trains_encoder =
+      !prediction || config.prediction.critic_trains_encoder;
+  const CriticNetwork::Result judged =
+      networks.critic(trains_encoder ? features : stopped, batch.action);
   const CriticLossResult critic =
       CriticLoss({.logits = judged.logits,
                   .next_probabilities = graph::Softmax(next_logits),
@@ -130,7 +186,6 @@ void AddLosses(Graph& graph, const D4pgConfig& config, const Support& support,
                   .weight = NormalizedWeight(batch, hooks)},
                  support, config.priority);
 
-  const Output stopped = graph::StopGradient(features);
   const PolicyNetwork::Result chosen = networks.policy(stopped);
   const Output value = ExpectedValue(
       graph::Softmax(networks.critic(stopped, chosen.action).logits), support);
@@ -151,9 +206,16 @@ void AddLosses(Graph& graph, const D4pgConfig& config, const Support& support,
     const Output share = nn::DormantShare(hidden);
     if (share.is_valid()) update->diagnostics.emplace_back(name, share);
   }
-  update->critic = nn::GradientsOf(
-      critic.loss, AllNetworks::Joined({networks.encoder.variables(),
-                                        networks.critic.variables()}));
+  Output loss = critic.loss;
+  std::vector<VariableId> trained = AllNetworks::Joined(
+      {networks.encoder.variables(), networks.critic.variables()});
+  if (prediction) {
+    loss = graph::Add(loss, prediction->loss);
+    trained = AllNetworks::Joined({trained, networks.model->variables()});
+    update->diagnostics.emplace_back("latent_loss", prediction->latent_loss);
+    update->diagnostics.emplace_back("reward_loss", prediction->reward_loss);
+  }
+  update->critic = nn::GradientsOf(loss, trained);
   update->policy =
       nn::GradientsOf(policy.objective, networks.policy.variables());
 }
@@ -206,12 +268,12 @@ Output AddTargetUpdate(Graph& graph, const TargetConfig& config,
 
 }  // namespace
 
-TransitionBatch AddBatchInputs(Graph& graph, const NetworkConfig& config,
+TransitionBatch AddBatchInputs(Graph& graph, const D4pgConfig& config,
                                const AgentSpec& spec, int64_t batch_size,
                                CallSite site) {
   const Graph::SiteScope scope(graph, site);
   const graph::TensorType observation =
-      spec.ObservationType(config, batch_size);
+      spec.ObservationType(config.networks, batch_size);
   const Shape per_row({batch_size});
   TransitionBatch batch;
   batch.observation =
@@ -224,6 +286,21 @@ TransitionBatch AddBatchInputs(Graph& graph, const NetworkConfig& config,
       graph.Input("next_observation", observation.dtype, observation.shape);
   batch.importance_weight =
       graph.Input("importance_weight", spec.dtype, per_row);
+  const int64_t horizon = config.prediction.horizon;
+  if (horizon == 0) return batch;
+  const Shape per_step({batch_size, horizon});
+  std::vector<int64_t> observations = {batch_size, horizon};
+  observations.insert(observations.end(), spec.observation.dims().begin(),
+                      spec.observation.dims().end());
+  batch.window = {
+      .observation = graph.Input("window_observation", observation.dtype,
+                                 Shape(std::span<const int64_t>(observations))),
+      .action = graph.Input("window_action", spec.dtype,
+                            Shape({batch_size, horizon, spec.action_size})),
+      .reward = graph.Input("window_reward", spec.dtype, per_step),
+      .discount = graph.Input("window_discount", spec.dtype, per_step),
+      .mask = graph.Input("window_mask", spec.dtype, per_step),
+      .bootstrap = graph.Input("window_bootstrap", spec.dtype, per_step)};
   return batch;
 }
 
@@ -244,6 +321,10 @@ Update BuildUpdate(Graph& graph, const D4pgConfig& config,
     shifted.observation = graph::RandomShift(batch.observation, update.shift);
     shifted.next_observation =
         graph::RandomShift(batch.next_observation, update.next_shift);
+    if (config.prediction.horizon > 0) {
+      shifted.window->observation =
+          ShiftWindow(batch.window->observation, update.next_shift);
+    }
   }
   AddLosses(graph, config, support, shifted, networks, hooks, &update);
   ReduceGradients(hooks, &update);

@@ -14,8 +14,9 @@
 // One update of a D4PG learner's networks, as one graph.
 namespace replicant::agents::d4pg {
 
-// Adds inputs "observation", "action", ... for B transitions.
-TransitionBatch AddBatchInputs(Graph& graph, const NetworkConfig& config,
+// Adds inputs "observation", "action", ... for B transitions; with a prediction
+// also "window_observation", "window_action", ...
+TransitionBatch AddBatchInputs(Graph& graph, const D4pgConfig& config,
                                const AgentSpec& spec, int64_t batch_size,
                                CallSite site = CallSite::Here());
 
@@ -29,7 +30,9 @@ struct Update {
   // policy chooses beyond 0.99 of their range.
   std::vector<std::pair<std::string, Output>> row_diagnostics;
   // Of this replica's rows, [] each: "critic_dormant_share" and
-  // "policy_dormant_share" (nn::DormantShare()) of the heads' hidden units.
+  // "policy_dormant_share" (nn::DormantShare()) of the heads' hidden units;
+  // with a prediction also "latent_loss" and "reward_loss"
+  // (PredictionLossResult).
   std::vector<std::pair<std::string, Output>> diagnostics;
   // i32 [B, 2]: rows and columns by which the frames are shifted; invalid
   // without random_shift
@@ -43,7 +46,7 @@ struct Update {
   std::vector<Output> updates;
 
   // Parameters with their gradients before clipping by the global norm. The
-  // critic's loss also trains the encoder.
+  // critic's come with those of the encoder and the model.
   nn::TrainedVariables critic;
   nn::TrainedVariables policy;
 };
@@ -56,6 +59,10 @@ struct Update {
 //   target.has_encoder the online encoder computes h', and no gradient flows
 //   into it from there
 // - critic and encoder: CriticLoss() of (h, action)
+// - with a prediction, model and encoder: PredictionLoss() of h and the
+// features
+//   of the window's observations, which are shifted like o'; the critic trains
+//   the encoder only with prediction.critic_trains_encoder
 // - policy: PolicyLoss() of critic(stop(h), policy(stop(h))); it trains neither
 //   the encoder (arXiv:2107.09645, section 3.1) nor the critic
 // - both losses use the parameters from before the update, as in Acme's learner

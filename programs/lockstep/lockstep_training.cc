@@ -106,7 +106,7 @@ void TrainInLockstep(const RunConfig& config, const env::TaskRegistry& tasks,
                          .seed = seed,
                          .replicator = replicator::Replicator::Create(
                              config.learner.replication, seed),
-                         .spec = {.task = task, .discount = config.discount()},
+                         .spec = config.SpecOf(task),
                          .source = &source});
 
   // the actor, which writes to it

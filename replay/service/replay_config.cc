@@ -73,7 +73,8 @@ TableSection TableSection::Read(config::Reader& reader) {
       "max_times_sampled", &c.max_times_sampled, {0, 1'000'000},
       "number of samples after which an item is removed; 0 for no limit");
   reader.Field("n_step", &c.n_step.n_step, {1, kMaxNStep},
-               "number of steps of a transition; 1 with a window");
+               "number of steps of a transition, at most those of the window "
+               "if the table has windows");
   reader.Field("window", &c.n_step.window, {0, kMaxWindow},
                "number of successive steps of an item, which then holds each "
                "of them; 0 for n-step transitions");

@@ -29,11 +29,11 @@ std::string WhyRefused(const NStepConfig& config) {
     return fmt::format("window {} is outside [0, {}]", config.window,
                        kMaxWindow);
   }
-  if (config.window > 0 && config.n_step != 1) {
+  if (config.window > 0 && config.n_step > config.window) {
     return fmt::format(
-        "window {} and n_step {}: a table has windows or n-step transitions; "
-        "hint: give each a table of its own",
-        config.window, config.n_step);
+        "n_step {} is outside [1, window {}]: a reader makes n-step returns "
+        "of the steps in a window",
+        config.n_step, config.window);
   }
   if (config.window == 0 && config.period != 1) {
     return fmt::format("period {} without a window", config.period);
@@ -50,10 +50,10 @@ std::string WhyRefused(const NStepConfig& config) {
 std::string ToString(const NStepConfig& config) {
   const std::string steps =
       config.window > 0
-          ? fmt::format("window {}, period {}", config.window, config.period)
-          : fmt::format("n_step {}", config.n_step);
-  return fmt::format("{}, discount {} and stack {}", steps, config.discount,
-                     config.stack);
+          ? fmt::format("window {}, period {}, ", config.window, config.period)
+          : "";
+  return fmt::format("{}n_step {}, discount {} and stack {}", steps,
+                     config.n_step, config.discount, config.stack);
 }
 
 NStepAssembler::NStepAssembler(const NStepConfig& config, FrameStore* store)

@@ -14,7 +14,9 @@ namespace replicant::replay {
 // or a window of H steps in a row from every `period`-th step on. Successive
 // windows overlap by H - period steps. The last ones of an episode are shorter.
 struct NStepConfig {
-  int64_t n_step = 1;      // n, in [1, kMaxNStep]; 1 with windows
+  // n, in [1, kMaxNStep]; with windows the n of the returns that a reader makes
+  // of them, in [1, H]
+  int64_t n_step = 1;
   double discount = 0.99;  // gamma, in [0, 1]
   int64_t stack = 1;       // frames of one stacked observation, >= 1
   int64_t window = 0;      // H, in [1, kMaxWindow]; 0 for n-step transitions
@@ -30,7 +32,7 @@ struct NStepConfig {
 // Why these settings cannot be used; empty if they can.
 std::string WhyRefused(const NStepConfig& config);
 // The settings that items depend on, for messages: "n_step 3, discount 0.99 and
-// stack 1", or "window 8, period 4, discount 0.99 and stack 1".
+// stack 1", or "window 8, period 4, n_step 3, discount 0.99 and stack 1".
 std::string ToString(const NStepConfig& config);
 
 // One item, a transition or a window: the groups that hold it, and the sums of

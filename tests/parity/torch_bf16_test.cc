@@ -26,8 +26,8 @@ struct Case {
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const char* golden :
-       {"d4pg_state", "d4pg_pixels", "d4pg_shared_encoder", "resnet50_basic",
-        "resnet50_bottleneck", "sngan_32", "sngan_64"}) {
+       {"d4pg_state", "d4pg_pixels", "d4pg_shared_encoder", "d4pg_prediction",
+        "resnet50_basic", "resnet50_bottleneck", "sngan_32", "sngan_64"}) {
     for (const std::string& backend : kernels::BuiltBackends()) {
       cases.push_back({golden, backend});
     }

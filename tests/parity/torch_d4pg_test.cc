@@ -24,7 +24,8 @@ struct Case {
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
-  for (const char* golden : {"state", "pixels", "shared_encoder"}) {
+  for (const char* golden :
+       {"state", "pixels", "shared_encoder", "prediction"}) {
     cases.push_back({golden, "reference", DType::kF64});
     for (const std::string& backend : kernels::BuiltBackends()) {
       cases.push_back({golden, backend, DType::kF32});

@@ -67,7 +67,7 @@ TEST(RunConfigTest, TheLearnerSamplesTheOneTableByItsName) {
                     Registry::BuiltIn())
           .config;
   EXPECT_EQ(config.sampled_table().name, "main");
-  EXPECT_EQ(config.discount(), 0.9);
+  EXPECT_EQ(config.SpecOf({}).discount, 0.9);
   EXPECT_EQ(config.learner.importance.exponent, 0.4);
 }
 
@@ -92,11 +92,6 @@ TEST(CheckReplayTest, RefusesWhatTheClientsOfARunCannotUse) {
   EXPECT_EQ(MessageOf<ConfigError>([&] { CheckReplay(small, 101); }),
             "learner.batch_size: 101 is more than replay.tables.main.max_size "
             "= 100: a batch of so many items is never there");
-  const auto windows = ReadReplay("tables: {main: {window: 8, period: 4}}");
-  EXPECT_EQ(MessageOf<ConfigError>([&] { CheckReplay(windows, 100); }),
-            "replay.tables.main.window = 8: the learner takes n-step "
-            "transitions; allowed in a run: 0; windows are for clients of your "
-            "own");
 }
 
 }  // namespace

@@ -173,8 +173,8 @@ def test_priorities_steer_windows():
 
 
 def test_wrong_windows_are_refused():
-    with pytest.raises(errors.ConfigError, match="window 8 and n_step 3"):
-        replay.Replay.start(STATE, {"default": {"window": 8, "n_step": 3}})
+    with pytest.raises(errors.ConfigError, match=r"n_step 9 is outside \[1, window 8\]"):
+        replay.Replay.start(STATE, {"default": {"window": 8, "n_step": 9}})
     with pytest.raises(errors.ConfigError, match=r"period 9 is outside \[1, window 8\]"):
         replay.Replay.start(STATE, {"default": {"window": 8, "period": 9}})
     signature = replay.Signature(((2,), "float32"), ((1,), "float32"), extra=((4,), "float32"))

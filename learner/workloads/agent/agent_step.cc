@@ -26,15 +26,23 @@ AgentStep BuildAgentStep(ReplicaContext& replica,
                          const agents::Agent& agent,
                          const agents::LearningSpec& spec) {
   const Output reward = inputs.at("reward");
-  const agents::AgentUpdate update =
-      agent.BuildUpdate(replica.graph(), spec,
-                        {.observation = inputs.at("observation"),
-                         .action = inputs.at("action"),
-                         .reward = reward,
-                         .discount = inputs.at("discount"),
-                         .next_observation = inputs.at("next_observation"),
-                         .importance_weight = inputs.at("importance_weight")},
-                        HooksOf(replica, reward.shape()[0]));
+  agents::TransitionBatch batch{
+      .observation = inputs.at("observation"),
+      .action = inputs.at("action"),
+      .reward = reward,
+      .discount = inputs.at("discount"),
+      .next_observation = inputs.at("next_observation"),
+      .importance_weight = inputs.at("importance_weight")};
+  if (spec.window > 0) {
+    batch.window = {.observation = inputs.at("window_observation"),
+                    .action = inputs.at("window_action"),
+                    .reward = inputs.at("window_reward"),
+                    .discount = inputs.at("window_discount"),
+                    .mask = inputs.at("window_mask"),
+                    .bootstrap = inputs.at("window_bootstrap")};
+  }
+  const agents::AgentUpdate update = agent.BuildUpdate(
+      replica.graph(), spec, batch, HooksOf(replica, reward.shape()[0]));
   AgentStep step;
   step.outputs.updates = update.updates;
   auto& outputs = step.outputs.values;

@@ -20,7 +20,9 @@ struct AgentStep {
 
 // Builds an agent's whole update as a step of one replica, on its rows of the
 // batch: inputs "observation", "action", "reward", "discount",
-// "next_observation" and "importance_weight". Any number of replicas learns
+// "next_observation" and "importance_weight", and of a window (LearningSpec)
+// "window_observation", "window_action", "window_reward", "window_discount",
+// "window_mask" and "window_bootstrap". Any number of replicas learns
 // what one would learn from all rows.
 //
 // Values: the agent's losses and scalars, [], over all rows; "priority" and the

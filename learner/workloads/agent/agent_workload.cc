@@ -51,7 +51,7 @@ AgentWorkload::AgentWorkload(std::shared_ptr<const agents::Agent> agent,
   input_ = replicator_->MakeInput(
       [&](const replicator::InputContext& context) {
         return transitions_.MakePipeline(
-            context.group_id, spec_.task,
+            context.group_id, spec_,
             context.PipelineBatchSize(learner.batch_size),
             ThreadsOf(learner.replication));
       },
@@ -81,7 +81,7 @@ NextResult AgentWorkload::Step(Clock::TimePoint deadline) {
   if (result == NextResult::kOk && transitions_.is_drawing()) {
     // a replay that lost steps counts them late
     num_agent_steps_ = std::max(num_agent_steps_, batch().total_steps);
-    Inspect(batch());
+    Inspect(pipeline());
     source_->UpdatePriorities(batch(), step_->value("priority").Span<float>());
   }
   return result;
@@ -115,7 +115,7 @@ std::vector<std::pair<std::string, double>> AgentWorkload::Scalars() const {
   for (const std::string& name : values_) {
     scalars.emplace_back(name, Mean(step_->value(name).Span<float>()));
   }
-  scalars.emplace_back("reward", Mean(std::span<const float>(batch().rewards)));
+  scalars.emplace_back("reward", Mean(pipeline().returns()));
   scalars.emplace_back("priority",
                        Mean(step_->value("priority").Span<float>()));
   scalars.emplace_back("times_sampled",
@@ -134,7 +134,8 @@ AgentWorkload::Histograms() const {
   return histograms;
 }
 
-void AgentWorkload::Inspect(const replay::Batch& batch) {
+void AgentWorkload::Inspect(const TransitionPipeline& pipeline) {
+  const replay::Batch& batch = pipeline.batch();
   for (size_t i = 0; i < batch.keys.size(); ++i) {
     const auto& [slot, generation] = batch.keys[i];
     Youngest& youngest = youngest_[ShardOf(batch, i)];
@@ -147,7 +148,7 @@ void AgentWorkload::Inspect(const replay::Batch& batch) {
   }
   if (has_warned_) return;
   const std::string why =
-      agent_->WhyUnfit(spec_, batch.rewards, batch.discounts);
+      agent_->WhyUnfit(spec_, pipeline.returns(), pipeline.discounts());
   if (why.empty()) return;
   spdlog::warn("{}", why);
   has_warned_ = true;

@@ -67,12 +67,13 @@ class AgentWorkload : public Workload {
  private:
   // Takes note of the batch of the last step, and warns of returns that the
   // agent cannot represent.
-  void Inspect(const replay::Batch& batch);
+  void Inspect(const TransitionPipeline& pipeline);
   double MeanAge() const;
   // Of the last step.
-  const replay::Batch& batch() const {
-    return transitions_.batch(step_->group());
+  const TransitionPipeline& pipeline() const {
+    return transitions_.pipeline(step_->group());
   }
+  const replay::Batch& batch() const { return pipeline().batch(); }
 
   const std::shared_ptr<const agents::Agent> agent_;
   const agents::LearningSpec spec_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -19,23 +20,54 @@ namespace {
 
 using replicator::NextResult;
 
-// Indices of TransitionPipeline::specs(), which are sorted by name.
-enum : size_t { kObservation, kAction, kReward, kDiscount, kNext, kWeight };
+// Indices of TransitionPipeline::specs().
+enum : size_t {
+  kObservation,
+  kAction,
+  kReward,
+  kDiscount,
+  kNext,
+  kWeight,
+  // with windows
+  kWindowObservation,
+  kWindowAction,
+  kWindowReward,
+  kWindowDiscount,
+  kWindowMask,
+  kWindowBootstrap
+};
 
-std::vector<replicator::InputSpec> MakeSpecs(const agents::TaskSpec& task,
+// [leading..., dims of one...]
+Shape Stacked(std::vector<int64_t> leading, const Shape& one) {
+  leading.insert(leading.end(), one.dims().begin(), one.dims().end());
+  return Shape(std::span<const int64_t>(leading));
+}
+
+std::vector<replicator::InputSpec> MakeSpecs(const agents::LearningSpec& spec,
                                              int64_t batch_size) {
+  const agents::TaskSpec& task = spec.task;
   const DType observation_dtype = task.has_pixels ? DType::kU8 : DType::kF32;
-  std::vector<int64_t> dims = {batch_size};
-  dims.insert(dims.end(), task.observation.dims().begin(),
-              task.observation.dims().end());
-  const Shape observations{std::span<const int64_t>(dims)};
+  const Shape observations = Stacked({batch_size}, task.observation);
   const Shape per_row({batch_size});
-  return {{"observation", observation_dtype, observations},
-          {"action", DType::kF32, Shape({batch_size, task.action_size()})},
-          {"reward", DType::kF32, per_row},
-          {"discount", DType::kF32, per_row},
-          {"next_observation", observation_dtype, observations},
-          {"importance_weight", DType::kF32, per_row}};
+  std::vector<replicator::InputSpec> specs = {
+      {"observation", observation_dtype, observations},
+      {"action", DType::kF32, Shape({batch_size, task.action_size()})},
+      {"reward", DType::kF32, per_row},
+      {"discount", DType::kF32, per_row},
+      {"next_observation", observation_dtype, observations},
+      {"importance_weight", DType::kF32, per_row}};
+  if (spec.window == 0) return specs;
+  const Shape per_step({batch_size, spec.window});
+  specs.insert(specs.end(),
+               {{"window_observation", observation_dtype,
+                 Stacked({batch_size, spec.window}, task.observation)},
+                {"window_action", DType::kF32,
+                 Shape({batch_size, spec.window, task.action_size()})},
+                {"window_reward", DType::kF32, per_step},
+                {"window_discount", DType::kF32, per_step},
+                {"window_mask", DType::kF32, per_step},
+                {"window_bootstrap", DType::kF32, per_step}});
+  return specs;
 }
 
 void Copy(std::span<const std::byte> from, const MutableTensorView& to) {
@@ -43,24 +75,36 @@ void Copy(std::span<const std::byte> from, const MutableTensorView& to) {
   std::memcpy(to.data(), from.data(), from.size());
 }
 
+// Part `i` of `n` equal parts.
+template <typename Bytes>
+Bytes PartOf(Bytes bytes, int64_t i, int64_t n) {
+  const size_t size = bytes.size() / static_cast<size_t>(n);
+  return bytes.subspan(static_cast<size_t>(i) * size, size);
+}
+
 std::span<std::byte> RowOf(const MutableTensorView& view, int64_t row) {
-  const size_t bytes = view.size_bytes() / static_cast<size_t>(view.shape()[0]);
-  return {view.data() + static_cast<size_t>(row) * bytes, bytes};
+  return PartOf(std::span(view.data(), view.size_bytes()), row,
+                view.shape()[0]);
 }
 
 }  // namespace
 
-TransitionPipeline::TransitionPipeline(const agents::TaskSpec& task,
+TransitionPipeline::TransitionPipeline(const agents::LearningSpec& spec,
                                        int64_t batch_size, int num_threads,
                                        replay::BatchSource* source)
-    : task_(task),
+    : spec_(spec),
       batch_size_(batch_size),
       threads_(static_cast<size_t>(num_threads)),
       source_(source),
-      specs_(MakeSpecs(task, batch_size)) {
+      specs_(MakeSpecs(spec, batch_size)) {
+  const replay::RowBytes row =
+      form().BytesOf({.frame_bytes = spec.task.frame_bytes()});
   for (ThreadMemory& thread : threads_) {
-    thread.stacks = HostBuffer(
-        static_cast<size_t>(2 * task.frame_stack * task.frame_bytes()));
+    thread.frames = HostBuffer(static_cast<size_t>(row.total()));
+  }
+  if (spec.window > 0) {
+    returns_.resize(static_cast<size_t>(batch_size));
+    discounts_.resize(static_cast<size_t>(batch_size));
   }
 }
 
@@ -76,30 +120,85 @@ NextResult TransitionPipeline::Next(Clock::TimePoint deadline,
     return NextResult::kTimeout;
   }
   if (result == replay::ReadResult::kClosed) return NextResult::kEnd;
-  const replay::BatchForm form = {.stack = task_.frame_stack};
-  if (batch_.size != batch_size_ || batch_.form != form) {
+  if (batch_.size != batch_size_ || batch_.form != form()) {
     throw CommError(fmt::format(
         "the replay gives batches of {} {} with stacks of {}; the learner "
         "wants {} {} with stacks of {}",
         batch_.size, ToString(batch_.form), batch_.form.stack, batch_size_,
-        ToString(form), form.stack));
+        ToString(form()), form().stack));
   }
-  if (task_.has_pixels) {
-    WriteFrames(batch[kObservation], batch[kNext]);
+  if (spec_.window > 0) WriteSteps(batch);
+  if (spec_.task.has_pixels) {
+    WriteFrames(batch);
   } else {
-    Copy(batch_.observations.bytes(), batch[kObservation]);
-    Copy(batch_.next_observations.bytes(), batch[kNext]);
+    WriteStates(batch);
   }
-  Copy(batch_.actions.bytes(), batch[kAction]);
-  Copy(std::as_bytes(std::span(batch_.rewards)), batch[kReward]);
-  Copy(std::as_bytes(std::span(batch_.discounts)), batch[kDiscount]);
+  const std::span actions = batch_.actions.bytes();
+  for (int64_t row = 0; row < batch_size_; ++row) {
+    // the first of a window's
+    std::ranges::copy(
+        PartOf(PartOf(actions, row, batch_size_), 0, form().num_actions()),
+        RowOf(batch[kAction], row).begin());
+  }
+  Copy(std::as_bytes(returns()), batch[kReward]);
+  Copy(std::as_bytes(discounts()), batch[kDiscount]);
   Copy(std::as_bytes(std::span(batch_.weights)), batch[kWeight]);
   return NextResult::kOk;
 }
 
-void TransitionPipeline::WriteFrames(
-    const MutableTensorView& observations,
-    const MutableTensorView& next_observations) {
+int64_t TransitionPipeline::NumReturnSteps(int64_t row) const {
+  return std::min<int64_t>(spec_.n_step,
+                           batch_.num_steps[static_cast<size_t>(row)]);
+}
+
+void TransitionPipeline::WriteSteps(Views batch) {
+  Copy(batch_.actions.bytes(), batch[kWindowAction]);
+  Copy(std::as_bytes(std::span(batch_.rewards)), batch[kWindowReward]);
+  Copy(std::as_bytes(std::span(batch_.discounts)), batch[kWindowDiscount]);
+  const std::span mask = batch[kWindowMask].Span<float>();
+  const std::span bootstrap = batch[kWindowBootstrap].Span<float>();
+  std::ranges::fill(mask, 0.0F);
+  std::ranges::fill(bootstrap, 0.0F);
+  const auto window = static_cast<size_t>(spec_.window);
+  for (size_t row = 0; row < returns_.size(); ++row) {
+    const auto num_steps = static_cast<size_t>(batch_.num_steps[row]);
+    const auto n =
+        static_cast<size_t>(NumReturnSteps(static_cast<int64_t>(row)));
+    const size_t first = row * window;
+    std::ranges::fill(mask.subspan(first, num_steps), 1.0F);
+    bootstrap[first + n - 1] = 1.0F;
+    double sum = 0.0;
+    double discount = 1.0;
+    for (size_t i = first; i < first + n; ++i) {
+      sum += discount * batch_.rewards[i];
+      discount *= spec_.discount * batch_.discounts[i];
+    }
+    returns_[row] = static_cast<float>(sum);
+    discounts_[row] = static_cast<float>(discount);
+  }
+}
+
+void TransitionPipeline::WriteStates(Views batch) {
+  if (spec_.window == 0) {
+    Copy(batch_.observations.bytes(), batch[kObservation]);
+    Copy(batch_.next_observations.bytes(), batch[kNext]);
+    return;
+  }
+  const std::span all = batch_.observations.bytes();
+  for (int64_t row = 0; row < batch_size_; ++row) {
+    const std::span states = PartOf(all, row, batch_size_);
+    const auto state = [&](int64_t i) {
+      return PartOf(states, i, form().num_observations());
+    };
+    std::ranges::copy(state(0), RowOf(batch[kObservation], row).begin());
+    std::ranges::copy(state(NumReturnSteps(row)),
+                      RowOf(batch[kNext], row).begin());
+    std::ranges::copy(states.subspan(state(0).size()),
+                      RowOf(batch[kWindowObservation], row).begin());
+  }
+}
+
+void TransitionPipeline::WriteFrames(Views batch) {
   // exceptions must not leave a thread of the OpenMP team
   std::vector<std::exception_ptr> failures(threads_.size());
   ParallelForEach(static_cast<int>(threads_.size()), batch_.size,
@@ -107,12 +206,9 @@ void TransitionPipeline::WriteFrames(
                     const auto t = static_cast<size_t>(thread);
                     try {
                       ThreadMemory& memory = threads_[t];
-                      const auto stacks = batch_.FramesOf(
-                          row, memory.decoder, memory.stacks.bytes());
-                      InterleaveFrames(stacks.frames, task_.frame_stack,
-                                       RowOf(observations, row));
-                      InterleaveFrames(stacks.next_frames, task_.frame_stack,
-                                       RowOf(next_observations, row));
+                      WriteRowOfFrames(batch_.FramesOf(row, memory.decoder,
+                                                       memory.frames.bytes()),
+                                       row, batch);
                     } catch (...) {
                       failures[t] = std::current_exception();
                     }
@@ -120,6 +216,38 @@ void TransitionPipeline::WriteFrames(
   for (const auto& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }
+}
+
+void TransitionPipeline::WriteRowOfFrames(const replay::Batch::Frames& frames,
+                                          int64_t row, Views batch) {
+  const int64_t stack = spec_.task.frame_stack;
+  const std::span<std::byte> image = RowOf(batch[kObservation], row);
+  const std::span<std::byte> next = RowOf(batch[kNext], row);
+  if (spec_.window == 0) {
+    InterleaveFrames(frames.frames, stack, image);
+    InterleaveFrames(frames.next_frames, stack, next);
+    return;
+  }
+  // frames [i, i + stack) are the stack of o_{t+i}
+  const auto stack_of = [&](int64_t i) {
+    const size_t frame =
+        frames.frames.size() / static_cast<size_t>(form().num_frames());
+    return frames.frames.subspan(static_cast<size_t>(i) * frame,
+                                 static_cast<size_t>(stack) * frame);
+  };
+  InterleaveFrames(stack_of(0), stack, image);
+  const std::span<std::byte> window = RowOf(batch[kWindowObservation], row);
+  const int64_t num_steps = batch_.num_steps[static_cast<size_t>(row)];
+  for (int64_t i = 1; i <= spec_.window; ++i) {
+    const std::span<std::byte> out = PartOf(window, i - 1, spec_.window);
+    if (i > num_steps) {
+      std::ranges::fill(out, std::byte{0});
+    } else {
+      InterleaveFrames(stack_of(i), stack, out);
+    }
+  }
+  std::ranges::copy(PartOf(window, NumReturnSteps(row) - 1, spec_.window),
+                    next.begin());
 }
 
 }  // namespace replicant::learner

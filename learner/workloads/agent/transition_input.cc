@@ -5,9 +5,9 @@
 namespace replicant::learner {
 
 std::unique_ptr<TransitionPipeline> TransitionInput::MakePipeline(
-    int group, const agents::TaskSpec& task, int64_t batch_size,
+    int group, const agents::LearningSpec& spec, int64_t batch_size,
     int num_threads) {
-  auto pipeline = std::make_unique<TransitionPipeline>(task, batch_size,
+  auto pipeline = std::make_unique<TransitionPipeline>(spec, batch_size,
                                                        num_threads, source_);
   pipelines_[group] = pipeline.get();
   return pipeline;

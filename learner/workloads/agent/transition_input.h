@@ -5,7 +5,7 @@
 #include <map>
 #include <memory>
 
-#include "agents/task_spec.h"
+#include "agents/agent.h"
 #include "learner/checkpointed_input.h"
 #include "learner/workloads/agent/batch_pipeline.h"
 #include "replay/client/batch_source.h"
@@ -23,16 +23,15 @@ class TransitionInput : public CheckpointedInput {
 
   // Makes the pipeline of `group`, with the arguments of TransitionPipeline.
   // The caller owns the pipeline, which lives as long as this input.
-  std::unique_ptr<TransitionPipeline> MakePipeline(int group,
-                                                   const agents::TaskSpec& task,
-                                                   int64_t batch_size,
-                                                   int num_threads);
+  std::unique_ptr<TransitionPipeline> MakePipeline(
+      int group, const agents::LearningSpec& spec, int64_t batch_size,
+      int num_threads);
 
   // Whether this process draws batches.
   bool is_drawing() const { return !pipelines_.empty(); }
-  // The batch that the pipeline of `group` gave last.
-  const replay::Batch& batch(int group) const {
-    return pipelines_.at(group)->batch();
+  // Has the batch that was given last.
+  const TransitionPipeline& pipeline(int group) const {
+    return *pipelines_.at(group);
   }
   // Time that all pipelines have waited for batches, seconds.
   double WaitSeconds() const;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <string>
 
 #include "core/base/error.h"
 #include "core/tensor/host_tensor.h"
@@ -27,10 +28,10 @@ constexpr int64_t kStack = 2;
 // Batches drawn from a table in this process, whose frames are decoded or not.
 class TableTransitions : public replay::BatchSource {
  public:
-  explicit TableTransitions(bool is_compressed)
-      : is_compressed_(is_compressed),
-        shard_(OpenTable(maker_, {.n_step = 3, .stack = kStack}),
-               &Clock::Real()) {
+  TableTransitions(bool is_compressed, const replay::NStepConfig& items)
+      : form_(items.form()),
+        is_compressed_(is_compressed),
+        shard_(OpenTable(maker_, items), &Clock::Real()) {
     uint64_t sequence = 0;
     for (uint64_t episode = 1; episode <= 3; ++episode) {
       for (auto& group : maker_.Groups(episode, /*num_steps=*/9)) {
@@ -46,7 +47,7 @@ class TableTransitions : public replay::BatchSource {
     replay::SampledBatch drawn;
     EXPECT_EQ(shard_.TrySample(/*table=*/0, kBatch, "test", &drawn), kBatch);
     rpc::Message payload =
-        EncodeBatch(drawn, replay::BatchState::kFull, shape, {.stack = kStack},
+        EncodeBatch(drawn, replay::BatchState::kFull, shape, form_,
                     std::numeric_limits<size_t>::max());
     if (is_damaged) {
       std::ranges::fill(payload[2].mutable_bytes(), std::byte{0});
@@ -55,12 +56,13 @@ class TableTransitions : public replay::BatchSource {
     const auto buffer = [](int64_t row_bytes) {
       return HostBuffer(static_cast<size_t>(kBatch * row_bytes));
     };
-    batch->observations = buffer(shape.observation_bytes);
-    batch->next_observations = buffer(shape.observation_bytes);
-    batch->actions = buffer(shape.action_bytes);
-    batch->frames = buffer(kStack * shape.frame_bytes);
-    batch->next_frames = buffer(kStack * shape.frame_bytes);
-    batch->Resize(kBatch, {.stack = kStack});
+    const replay::RowBytes row = form_.BytesOf(shape);
+    batch->observations = buffer(row.observations);
+    batch->next_observations = buffer(row.next_observations);
+    batch->actions = buffer(row.actions);
+    batch->frames = buffer(row.frames);
+    batch->next_frames = buffer(row.next_frames);
+    batch->Resize(kBatch, form_);
     if (is_compressed_) {
       batch->TakeCompressed(std::move(message), 0, 0, 1.0);
     } else {
@@ -78,13 +80,14 @@ class TableTransitions : public replay::BatchSource {
     return replay::CheckpointState::kNotKept;
   }
 
-  // The image of the observation in `row`, from its frames.
-  std::vector<std::byte> Image(const HostBuffer& observations,
-                               int64_t row) const {
+  // The image of the observation `ahead` steps after that in `row`, from its
+  // frames.
+  std::vector<std::byte> Image(const HostBuffer& observations, int64_t row,
+                               int64_t ahead = 0) const {
     uint64_t place[2];
     std::memcpy(place, observations.data() + row * 16, sizeof(place));
     const auto frames =
-        maker_.Stack(place[0], static_cast<int64_t>(place[1]), kStack);
+        maker_.Stack(place[0], static_cast<int64_t>(place[1]) + ahead, kStack);
     std::vector<std::byte> image(frames.size());
     InterleaveFrames(frames, kStack, image);
     return image;
@@ -93,20 +96,25 @@ class TableTransitions : public replay::BatchSource {
   bool is_damaged = false;
 
  private:
+  const replay::BatchForm form_;
   const bool is_compressed_;
   const EpisodeMaker maker_ = MakePixels();
   replay::Shard shard_;
 };
 
-class TransitionPipelineTest : public ::testing::TestWithParam<bool> {
+class PipelineTest : public ::testing::TestWithParam<bool> {
  protected:
   // Pictures of 10x10 pixels.
-  TransitionPipelineTest()
-      : pipeline_({.has_pixels = true,
-                   .observation = Shape({10, 10, 3 * kStack}),
-                   .frame_stack = kStack,
-                   .action_minimum = {-1.0, -1.0},
-                   .action_maximum = {1.0, 1.0}},
+  explicit PipelineTest(const replay::NStepConfig& items)
+      : source_(GetParam(), items),
+        pipeline_({.task = {.has_pixels = true,
+                            .observation = Shape({10, 10, 3 * kStack}),
+                            .frame_stack = kStack,
+                            .action_minimum = {-1.0, -1.0},
+                            .action_maximum = {1.0, 1.0}},
+                   .discount = items.discount,
+                   .n_step = items.n_step,
+                   .window = items.window},
                   kBatch, /*num_threads=*/2, &source_) {
     for (const auto& spec : pipeline_.specs()) {
       tensors_.emplace_back(spec.dtype, spec.shape);
@@ -119,16 +127,28 @@ class TransitionPipelineTest : public ::testing::TestWithParam<bool> {
   replicator::NextResult Next() {
     return pipeline_.Next(Clock::Real().Now(), views_);
   }
-  std::vector<std::byte> Row(size_t tensor, int64_t row) const {
+  const MutableTensorView& View(const std::string& name) const {
+    const auto& specs = pipeline_.specs();
+    const auto found =
+        std::ranges::find(specs, name, &replicator::InputSpec::name);
+    return views_.at(static_cast<size_t>(found - specs.begin()));
+  }
+  // Image `i` of an input.
+  std::vector<std::byte> Image(const std::string& name, int64_t i) const {
     constexpr int64_t kBytes = 300 * kStack;
-    const std::byte* from = views_[tensor].data() + row * kBytes;
+    const std::byte* from = View(name).data() + i * kBytes;
     return {from, from + kBytes};
   }
 
-  TableTransitions source_{GetParam()};
+  TableTransitions source_;
   TransitionPipeline pipeline_;
   std::vector<HostTensor> tensors_;
   std::vector<MutableTensorView> views_;
+};
+
+class TransitionPipelineTest : public PipelineTest {
+ protected:
+  TransitionPipelineTest() : PipelineTest({.n_step = 3, .stack = kStack}) {}
 };
 
 TEST_P(TransitionPipelineTest, ObservationsAreTheirFrames) {
@@ -136,8 +156,10 @@ TEST_P(TransitionPipelineTest, ObservationsAreTheirFrames) {
     ASSERT_EQ(Next(), replicator::NextResult::kOk);
     const replay::Batch& batch = pipeline_.batch();
     for (int64_t row = 0; row < kBatch; ++row) {
-      ASSERT_EQ(Row(0, row), source_.Image(batch.observations, row));
-      ASSERT_EQ(Row(4, row), source_.Image(batch.next_observations, row));
+      ASSERT_EQ(Image("observation", row),
+                source_.Image(batch.observations, row));
+      ASSERT_EQ(Image("next_observation", row),
+                source_.Image(batch.next_observations, row));
     }
   }
 }
@@ -147,7 +169,76 @@ TEST_P(TransitionPipelineTest, DamagedFramesAreAnError) {
   EXPECT_THROW(static_cast<void>(Next()), IoError);
 }
 
+// Windows of four steps, with returns of two, in episodes of nine.
+class WindowPipelineTest : public PipelineTest {
+ protected:
+  static constexpr int64_t kWindow = 4;
+  WindowPipelineTest()
+      : PipelineTest({.n_step = 2,
+                      .discount = 0.9,
+                      .stack = kStack,
+                      .window = kWindow}) {}
+};
+
+TEST_P(WindowPipelineTest, ImagesAndMaskFollowTheSteps) {
+  const std::vector<std::byte> none(300 * kStack);
+  bool has_short = false;
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_EQ(Next(), replicator::NextResult::kOk);
+    const replay::Batch& batch = pipeline_.batch();
+    const auto mask = View("window_mask").Span<float>();
+    const auto bootstrap = View("window_bootstrap").Span<float>();
+    for (int64_t row = 0; row < kBatch; ++row) {
+      const int64_t k = batch.num_steps[static_cast<size_t>(row)];
+      has_short = has_short || k < kWindow;
+      const auto image = [&](int64_t ahead) {
+        return source_.Image(batch.observations, row * (kWindow + 1), ahead);
+      };
+      ASSERT_EQ(Image("observation", row), image(0));
+      ASSERT_EQ(Image("next_observation", row), image(std::min<int64_t>(2, k)));
+      for (int64_t step = 0; step < kWindow; ++step) {
+        const int64_t index = row * kWindow + step;
+        ASSERT_EQ(Image("window_observation", index),
+                  step < k ? image(step + 1) : none);
+        ASSERT_EQ(mask[static_cast<size_t>(index)], step < k ? 1.0F : 0.0F);
+        ASSERT_EQ(bootstrap[static_cast<size_t>(index)],
+                  step + 1 == std::min<int64_t>(2, k) ? 1.0F : 0.0F);
+      }
+    }
+  }
+  EXPECT_TRUE(has_short);
+}
+
+TEST_P(WindowPipelineTest, TransitionsAreThoseOfTheFirstSteps) {
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_EQ(Next(), replicator::NextResult::kOk);
+    const replay::Batch& batch = pipeline_.batch();
+    const auto reward = View("reward").Span<float>();
+    const auto discount = View("discount").Span<float>();
+    const auto action = View("action").Span<float>();
+    const auto window_action = View("window_action").Span<float>();
+    for (size_t row = 0; row < kBatch; ++row) {
+      const float* r = &batch.rewards[row * kWindow];
+      const float* d = &batch.discounts[row * kWindow];
+      const bool has_two = batch.num_steps[row] > 1;
+      EXPECT_FLOAT_EQ(reward[row], has_two ? r[0] + 0.9F * d[0] * r[1] : r[0]);
+      EXPECT_FLOAT_EQ(discount[row],
+                      has_two ? 0.81F * d[0] * d[1] : 0.9F * d[0]);
+      for (size_t a = 0; a < 2; ++a) {
+        EXPECT_EQ(action[2 * row + a], window_action[2 * row * kWindow + a]);
+      }
+    }
+    EXPECT_THAT(pipeline_.returns(), ::testing::ElementsAreArray(reward));
+    EXPECT_THAT(pipeline_.discounts(), ::testing::ElementsAreArray(discount));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Frames, TransitionPipelineTest, ::testing::Bool(),
+                         [](const auto& test) {
+                           return test.param ? "Compressed" : "Decoded";
+                         });
+
+INSTANTIATE_TEST_SUITE_P(Frames, WindowPipelineTest, ::testing::Bool(),
                          [](const auto& test) {
                            return test.param ? "Compressed" : "Decoded";
                          });

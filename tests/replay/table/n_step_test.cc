@@ -182,9 +182,9 @@ TEST(NStepTest, RefusesSettingsOutsideTheirRange) {
   EXPECT_EQ(message({.n_step = 0}), "n_step 0 is outside [1, 1000]");
   EXPECT_EQ(message({.stack = 65}), "stack 65 is outside [1, 64]");
   EXPECT_EQ(message({.window = 1001}), "window 1001 is outside [0, 1000]");
-  EXPECT_EQ(message({.n_step = 3, .window = 8}),
-            "window 8 and n_step 3: a table has windows or n-step transitions; "
-            "hint: give each a table of its own");
+  EXPECT_EQ(message({.n_step = 9, .window = 8}),
+            "n_step 9 is outside [1, window 8]: a reader makes n-step returns "
+            "of the steps in a window");
   EXPECT_EQ(message({.window = 4, .period = 5}),
             "period 5 is outside [1, window 4]: windows follow each other "
             "without gaps");
