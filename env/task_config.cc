@@ -49,9 +49,12 @@ TaskConfig TaskConfig::Read(config::Reader& reader) {
                "name or number of a camera in the model; -1: the free camera");
   pixels.Field(
       "renderer", &camera.renderer.kind,
-      {{"raycast", RendererKind::kRaycast}, {"gl", RendererKind::kGl}},
+      {{"auto", RendererKind::kAuto},
+       {"raycast", RendererKind::kRaycast},
+       {"gl", RendererKind::kGl}},
       "raycast: ray caster on any processor; gl: MuJoCo's OpenGL, slower "
-      "without a GPU");
+      "without a GPU; auto: gl only for scenes that the ray caster cannot "
+      "draw");
   pixels.Field("gl_platform", &camera.renderer.gl_platform,
                {{"auto", GlPlatform::kAuto},
                 {"osmesa", GlPlatform::kOsMesa},

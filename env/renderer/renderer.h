@@ -13,6 +13,9 @@ namespace replicant::env {
 
 // The method of rendering.
 enum class RendererKind {
+  // The ray caster, or gl for scenes that it cannot draw
+  // (env/renderer/auto_renderer.h).
+  kAuto,
   // Ray caster on the CPU: no driver, 0.1 ms a picture, the same bits on every
   // machine (env/renderer/raycast/raycast_renderer.h).
   kRaycast,
@@ -20,14 +23,14 @@ enum class RendererKind {
   kGl,
 };
 
-// "raycast", "gl".
+// "auto", "raycast", "gl".
 std::string_view ToString(RendererKind kind);
 // Throws InvalidArgument for any other name.
 RendererKind ParseRendererKind(std::string_view name);
 
 struct RendererOptions {
-  RendererKind kind = RendererKind::kRaycast;
-  // Provider of OpenGL; used by kGl only.
+  RendererKind kind = RendererKind::kAuto;
+  // Provider of OpenGL; used by gl only.
   GlPlatform gl_platform = GlPlatform::kAuto;
   int egl_device = 0;
 };

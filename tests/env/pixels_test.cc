@@ -259,7 +259,8 @@ TEST(SuitePixelsTest, ABatchGivesTheSameBitsForAnyNumberOfThreads) {
 
 TEST(SuitePixelsTest, WhatTheRayCasterCannotDrawIsAnErrorThatOffersGl) {
   const TaskRegistry registry(SuiteTasks());
-  const TaskConfig config{.name = "dog-stand", .has_pixels = true};
+  TaskConfig config{.name = "dog-stand", .has_pixels = true};
+  config.pixels.camera.renderer.kind = RendererKind::kRaycast;
   const auto environment = MakeConfiguredEnvironment(registry, config, 1, 0);
   Bytes pixels(
       static_cast<size_t>(environment->observation_spec().pixels_size()));

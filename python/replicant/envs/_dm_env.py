@@ -28,7 +28,7 @@ class DmVectorEnvironment:
 
     def __init__(self, task: str | Task, num_envs: int, **options):
         options = {
-            "pixels": None, "state": None, "frame_stack": 1, "camera": 0, "renderer": "raycast",
+            "pixels": None, "state": None, "frame_stack": 1, "camera": 0, "renderer": "auto",
             "action_repeat": 1, "action_repeat_reward": "sum", "num_threads": None, "seed": 0,
             "first_index": 0, "mjcf": None, **options}
         self._batch = Batch(task, num_envs, flatten=False, **options)

@@ -50,7 +50,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         state: bool | None = None,
         frame_stack: int = 3,
         camera: str | int = 0,
-        renderer: str = "raycast",
+        renderer: str = "auto",
         action_repeat: int = 1,
         action_repeat_reward: str = "sum",
         flatten: bool = True,
@@ -185,7 +185,8 @@ def make_vec(task: str | Task, num_envs: int = 1, **options) -> VectorEnv:
                           With pixels and state it is a dictionary
     frame_stack           frames in an observation
     camera                name or number of a camera in the model; -1: the free camera
-    renderer              "raycast" draws on any processor, "gl" is MuJoCo's OpenGL
+    renderer              "raycast" draws on any processor, "gl" is MuJoCo's OpenGL; "auto": gl only
+                          for scenes that raycast cannot draw
     action_repeat         control steps for which an action is held
     action_repeat_reward  "sum" or "mean" of their rewards
     flatten               one array [state size] for all float64 arrays; False: a dictionary with

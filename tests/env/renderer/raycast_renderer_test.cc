@@ -321,14 +321,16 @@ TEST(RaycastRendererTest, NamesWhatItCannotDraw) {
 }
 
 TEST(RendererTest, NamesOfKindsAreReadAndWritten) {
-  EXPECT_EQ(ParseRendererKind("gl"), RendererKind::kGl);
-  EXPECT_EQ(ParseRendererKind(ToString(RendererKind::kRaycast)),
-            RendererKind::kRaycast);
+  for (const RendererKind kind :
+       {RendererKind::kAuto, RendererKind::kRaycast, RendererKind::kGl}) {
+    EXPECT_EQ(ParseRendererKind(ToString(kind)), kind);
+  }
   try {
     ParseRendererKind("vulkan");
     FAIL() << "no InvalidArgument";
   } catch (const InvalidArgument& e) {
-    EXPECT_STREQ(e.what(), "renderer 'vulkan' given, raycast or gl is allowed");
+    EXPECT_STREQ(e.what(), 
+                 "renderer 'vulkan' given, auto, raycast or gl is allowed");
   }
 }
 
