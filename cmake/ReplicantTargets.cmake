@@ -19,10 +19,11 @@ if(REPLICANT_SANITIZE)
     -fsanitize=${REPLICANT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(replicant_flags INTERFACE -fsanitize=${REPLICANT_SANITIZE})
 endif()
-# instrumented code and -O3 give g++ 12 false positives of this warning
+# instrumented code and -O3 give g++ 12 false positives of these warnings
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND
    (REPLICANT_SANITIZE OR NOT REPLICANT_WARNINGS_AS_ERRORS))
-  target_compile_options(replicant_flags INTERFACE -Wno-maybe-uninitialized)
+  target_compile_options(replicant_flags INTERFACE
+    -Wno-maybe-uninitialized -Wno-restrict -Wno-stringop-overflow)
 endif()
 if(REPLICANT_FUZZ)
   target_compile_options(replicant_flags INTERFACE -fsanitize=fuzzer-no-link)
