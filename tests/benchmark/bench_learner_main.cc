@@ -97,8 +97,8 @@ std::vector<Case> AllCases(const Options& options) {
     if (options.threads != 0 && options.threads != threads) continue;
     for (const char* name :
          {"d4pg-state-256", "d4pg-nature-128", "d4pg-drq-256", "d4pg-light-64",
-          "resnet50-8", "resnet50-16", "sngan-32-d-16", "sngan-32-g-16",
-          "sngan-64-d-16", "sngan-64-g-16"}) {
+          "d4pg-prediction-64", "resnet50-8", "resnet50-16", "sngan-32-d-16",
+          "sngan-32-g-16", "sngan-64-d-16", "sngan-64-g-16"}) {
       for (const auto precision :
            {graph::Precision::kF32, graph::Precision::kBF16}) {
         cases.push_back({.group = "learner",
