@@ -101,6 +101,13 @@ class Workload {
     return PublishedVariables();
   }
 
+  // Adds the model as it is used after the training, for `batch_size` rows, and
+  // returns its outputs by name. It reads ModelVariables() by their names.
+  virtual std::vector<std::pair<std::string, graph::Output>> BuildModel(
+      graph::Graph& /*graph*/, int64_t /*batch_size*/) const {
+    return {};
+  }
+
   // A description of the network for models/features, a YAML file beside its
   // weights; empty for none.
   virtual std::string ModelDescription() const { return {}; }

@@ -10,7 +10,6 @@
 #include <string>
 #include <utility>
 
-#include "agents/task_spec.h"
 #include "core/base/disk_queue.h"
 #include "core/base/error.h"
 #include "core/base/file_lock.h"
@@ -21,13 +20,11 @@
 #include "core/comm/mpi_communicator.h"
 #include "core/rpc/heartbeat_sender.h"
 #include "learner/checkpoint_folder.h"
-#include "learner/data/encoded_images.h"
 #include "learner/learner.h"
-#include "learner/workloads/model_file.h"
-#include "programs/check_run.h"
 #include "programs/evaluator_program.h"
 #include "programs/find_checkpoint.h"
 #include "programs/learner_alone.h"
+#include "programs/make_workload.h"
 #include "programs/step_shape.h"
 #include "programs/stop_order.h"
 #include "replay/client/batch_reader.h"
@@ -44,18 +41,7 @@ struct Options {
   std::string role = "learner";
   std::string index;
   std::string checkpoint;  // to evaluate; empty for none
-  std::string file;        // to export to; empty for none
 };
-
-// Throws ConfigError if the learner cannot draw from the replay.
-agents::TaskSpec TaskOf(const Invocation& invocation) {
-  const RunConfig& config = invocation.config();
-  CheckReplay(config.replay, config.learner.batch_size);
-  return agents::MakeTaskSpec(config.task,
-                              *env::MakeConfiguredEnvironment(
-                                  invocation.registry.tasks, config.task,
-                                  static_cast<uint64_t>(config.run.seed), 0));
-}
 
 replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
                                            int worker) {
@@ -79,39 +65,6 @@ replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
   reader.seed =
       MemberSeed(static_cast<uint64_t>(config.run.seed), "learner", worker);
   return reader;
-}
-
-// Images for a workload that reads none: one that cannot be read, and no
-// evaluation. The run's own need not be there.
-data::ImageInput WithoutFiles(data::ImageInput images) {
-  if (!images.open) return images;
-  images.open =
-      [](data::Split split) -> std::shared_ptr<const data::ImageSource> {
-    if (split == data::Split::kEvaluation) return nullptr;
-    return data::MakeEncodedSource({.files = {"no image"}, .images = {{}}});
-  };
-  return images;
-}
-
-// Makes the workload that the configuration names. `source` is null unless this
-// process draws batches for an agent; `reads_images` is false if it will only
-// use the variables.
-std::unique_ptr<Workload> MakeWorkload(
-    const Invocation& invocation,
-    std::unique_ptr<replicator::Replicator> replicator,
-    replay::BatchSource* source, bool reads_images = true) {
-  const RunConfig& config = invocation.config();
-  const data::ImageInput images = config.ImagesOf(invocation.registry);
-  learner::WorkloadArguments arguments{
-      .learner = config.learner,
-      .seed = static_cast<uint64_t>(config.run.seed),
-      .replicator = std::move(replicator),
-      .images = reads_images ? images : WithoutFiles(images)};
-  if (config.has_actors()) {
-    arguments.spec = config.SpecOf(TaskOf(invocation));
-    arguments.source = source;
-  }
-  return config.workload->make(config.section(), std::move(arguments));
 }
 
 // Runs a process that takes part in the learner's steps: a parameter server, or
@@ -138,49 +91,29 @@ int RunBeside(const Invocation& invocation, const rpc::RoleId& id,
   return 0;
 }
 
-// Evaluates the model of a checkpoint, or writes it to a file.
-int UseModel(const Invocation& invocation, const Options& options) {
+// Evaluates the model of a checkpoint.
+int Evaluate(const Invocation& invocation, const std::string& given) {
   const RunConfig& config = invocation.config();
-  const bool evaluates = !options.checkpoint.empty();
-  if (evaluates && config.has_actors() && options.file.empty()) {
-    return EvaluatePolicy(invocation, options.checkpoint);
-  }
-  const std::filesystem::path checkpoint =
-      evaluates ? FindCheckpoint(kEvaluate, options.checkpoint)
-                : FindCheckpoint("--export: run.dir", RunFolderOf(config));
+  if (config.has_actors()) return EvaluatePolicy(invocation, given);
+  const std::filesystem::path checkpoint = FindCheckpoint(kEvaluate, given);
   const auto workload = MakeWorkload(
       invocation,
       replicator::Replicator::Create(config.learner.replication,
                                      static_cast<uint64_t>(config.run.seed)),
-      /*source=*/nullptr, /*reads_images=*/evaluates);
+      /*source=*/nullptr);
   const runtime::CheckpointInfo info =
       runtime::LoadCheckpoint(checkpoint, workload->variables());
   std::printf("checkpoint %s\nstep %lld\n", checkpoint.c_str(),
               static_cast<long long>(info.step));
-  if (evaluates) {
-    const Scalars scores = workload->Evaluate();
-    if (scores.empty()) {
-      throw ConfigError(fmt::format(
-          "--evaluate: learner.workload {} has nothing to evaluate; resnet50 "
-          "needs images.evaluation, sngan needs sngan.evaluation_features",
-          config.learner.workload));
-    }
-    for (const auto& [name, value] : scores) {
-      std::printf("%s %s\n", name.c_str(),
-                  fmt::format("{:.6g}", value).c_str());
-    }
+  const Scalars scores = workload->Evaluate();
+  if (scores.empty()) {
+    throw ConfigError(fmt::format(
+        "--evaluate: learner.workload {} has nothing to evaluate; resnet50 "
+        "needs images.evaluation, sngan needs sngan.evaluation_features",
+        config.learner.workload));
   }
-  if (!options.file.empty()) {
-    learner::WriteModel(options.file, workload->ModelVariables(), info.step,
-                        workload->variables());
-    std::printf("wrote %s\n", options.file.c_str());
-    const std::string description = workload->ModelDescription();
-    if (!description.empty()) {
-      const auto file =
-          std::filesystem::path(options.file).replace_extension(".yaml");
-      AtomicWriteFile(file, description);
-      std::printf("wrote %s\n", file.c_str());
-    }
+  for (const auto& [name, value] : scores) {
+    std::printf("%s %s\n", name.c_str(), fmt::format("{:.6g}", value).c_str());
   }
   return 0;
 }
@@ -332,15 +265,11 @@ Program LearnerProgram() {
                 [](const std::string& given) {
                   return FindRun(kEvaluate, given) / "config.yaml";
                 });
-            command_line.AddOption(
-                "--export", &options->file,
-                "write the model of that checkpoint, or of the run's newest, "
-                "as safetensors with PyTorch's names, and end");
           },
       .run =
           [options](const Invocation& invocation) {
-            if (!options->checkpoint.empty() || !options->file.empty()) {
-              return UseModel(invocation, *options);
+            if (!options->checkpoint.empty()) {
+              return Evaluate(invocation, options->checkpoint);
             }
             return RunRole(invocation, options->role, options->index);
           }};

@@ -19,6 +19,7 @@
 #include "fleet/version.h"
 #include "programs/actor_program.h"
 #include "programs/evaluator_program.h"
+#include "programs/export_program.h"
 #include "programs/fleet_program.h"
 #include "programs/learner_program.h"
 #include "programs/lockstep/lockstep_program.h"
@@ -82,7 +83,8 @@ int Guard(const std::string& name, const std::function<int()>& main) {
 
 std::vector<Program> AllPrograms() {
   return {FleetProgram(),     LearnerProgram(), ActorProgram(),
-          EvaluatorProgram(), ReplayProgram(),  LockstepProgram()};
+          EvaluatorProgram(), ReplayProgram(),  LockstepProgram(),
+          ExportProgram()};
 }
 
 int RunProgram(int argc, char** argv, const Registry& registry) {

@@ -25,7 +25,8 @@ struct Invocation {
   const RunConfig& config() const { return loaded.config; }
 };
 
-// One program of a run: fleet, learner, actor, evaluator, replay or lockstep.
+// One program of a run: fleet, learner, actor, evaluator, replay, lockstep
+// or export.
 struct Program {
   // The first word of its messages and of the lines of its log.
   std::string name;

@@ -20,6 +20,7 @@ MAY_USE = {
     "core/rpc": ["core/base"],
     "core/metrics": ["core/base"],
     "core/graph": ["core/tensor"],
+    "core/export": ["core/graph"],
     "core/comm": ["core/tensor", "core/rpc"],
     "core/kernels": ["core/graph"],
     "core/nn": ["core/graph"],
@@ -43,7 +44,7 @@ MAY_USE = {
     "learner": ["agents", "models", "learner/data", "learner/scores",
                 "replay/client", "core/metrics"],
     "fleet": ["core/config", "core/rpc", "core/metrics"],
-    "programs": ["actors", "learner", "fleet", "replay/service"],
+    "programs": ["actors", "core/export", "learner", "fleet", "replay/service"],
     "tools": ["programs"],
     "python": ["programs"],
 }

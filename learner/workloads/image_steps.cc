@@ -53,16 +53,12 @@ replicator::StepOutputs BuildResNetEvaluation(
                      {"weight", replica.AllSum(sums.weight)}}};
 }
 
-replicator::StepOutputs BuildSnganSamples(
-    ReplicaContext& replica, const replicator::Inputs& inputs,
-    const models::sngan::SnganConfig& config) {
+Output BuildSnganSamples(graph::Graph& graph, Output z, Output label,
+                         const models::sngan::SnganConfig& config) {
   std::optional<graph::Graph::Scope> average;
-  if (config.average_decay > 0.0) {
-    average.emplace(replica.graph(), nn::kAverageScope);
-  }
-  const models::sngan::Generator generator(replica.graph(), config);
-  return {.values = {{"image", generator(inputs.at("z"), inputs.at("label"),
-                                         /*updates=*/nullptr)}}};
+  if (config.average_decay > 0.0) average.emplace(graph, nn::kAverageScope);
+  return models::sngan::Generator(graph, config)(z, label,
+                                                 /*updates=*/nullptr);
 }
 
 replicator::StepOutputs BuildSnganStep(ReplicaContext& replica,

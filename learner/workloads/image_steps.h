@@ -27,12 +27,11 @@ replicator::StepOutputs BuildResNetEvaluation(
 enum class SnganNetwork { kDiscriminator, kGenerator };
 
 // Generates images with the running statistics of batch norm, by the averaged
-// variables if there are any (average_decay): inputs "z"
-// [B, latent_size] f32 and "label" [B] i32. Value: "image" [B, H, W, 3] in
-// (-1, 1).
-replicator::StepOutputs BuildSnganSamples(
-    replicator::ReplicaContext& replica, const replicator::Inputs& inputs,
-    const models::sngan::SnganConfig& config);
+// variables if there are any (average_decay): z [B, latent_size] f32 and labels
+// [B] i32 to [B, H, W, 3] in (-1, 1).
+graph::Output BuildSnganSamples(graph::Graph& graph, graph::Output z,
+                                graph::Output label,
+                                const models::sngan::SnganConfig& config);
 
 // Value: "loss", [], of all rows. Latents and generated labels depend on the
 // global row. The generator's step uses the batch's labels only.

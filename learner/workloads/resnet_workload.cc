@@ -8,6 +8,7 @@
 #include "learner/workloads/image_steps.h"
 #include "learner/workloads/model_file.h"
 #include "models/features/config.h"
+#include "models/resnet/update.h"
 
 namespace replicant::learner {
 namespace {
@@ -63,7 +64,7 @@ void ResNetWorkload::BuildEvaluation(const models::resnet::ResNetConfig& config,
   if (!is_together) {
     if (config_.evaluation_interval_steps > 0) {
       throw ConfigError(
-          "resnet50.config_.evaluation_interval_stepssteps: needs a "
+          "resnet50.evaluation_interval_steps: needs a "
           "learner.replication.strategy whose replicas make their steps "
           "together; allowed here: 0");
     }
@@ -88,6 +89,15 @@ void ResNetWorkload::Begin() {
     });
   }
   ReadModel(config_.initial_variables, names, &variables());
+}
+
+std::vector<std::pair<std::string, graph::Output>> ResNetWorkload::BuildModel(
+    graph::Graph& graph, int64_t batch_size) const {
+  const graph::Output image = graph.Input(
+      "image", DType::kU8,
+      Shape({batch_size, config_.image_size, config_.image_size, 3}));
+  return {{"logits",
+           models::resnet::BuildLogits(graph, config_, DType::kF32, image)}};
 }
 
 std::string ResNetWorkload::ModelDescription() const {

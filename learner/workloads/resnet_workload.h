@@ -34,6 +34,9 @@ class ResNetWorkload : public ImageWorkload {
   std::vector<std::pair<std::string, double>> Evaluate() override;
   // The network's, or their averages if there are any.
   std::vector<std::string> ModelVariables() override;
+  // "image", u8 [B, side, side, 3], to "logits" [B, classes].
+  std::vector<std::pair<std::string, graph::Output>> BuildModel(
+      graph::Graph& graph, int64_t batch_size) const override;
   std::string ModelDescription() const override;
   // Reads initial_variables. Throws IoError if they cannot be used.
   void Begin() override;

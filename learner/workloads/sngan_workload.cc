@@ -76,6 +76,7 @@ SnganWorkload::SnganWorkload(const models::sngan::SnganConfig& config,
                      .seed = seed,
                      .input = images},
                     precision),
+      config_(config),
       generator_begin_(ImageWorkload::replicator().accumulation_steps() *
                        config.discriminator_steps),
       cycle_length_(generator_begin_ +
@@ -113,7 +114,10 @@ SnganWorkload::Sampler SnganWorkload::BuildSampler(
   sampler.step = replicator().Build(
       *sampler.input, [&](replicator::ReplicaContext& replica,
                           const replicator::Inputs& inputs) {
-        return BuildSnganSamples(replica, inputs, config);
+        return replicator::StepOutputs{
+            .values = {
+                {"image", BuildSnganSamples(replica.graph(), inputs.at("z"),
+                                            inputs.at("label"), config)}}};
       });
   return sampler;
 }
@@ -259,6 +263,15 @@ std::vector<std::pair<std::string, double>> SnganWorkload::Scalars() const {
   scalars.insert(scalars.end(), evaluation_scalars_.begin(),
                  evaluation_scalars_.end());
   return scalars;
+}
+
+std::vector<std::pair<std::string, graph::Output>> SnganWorkload::BuildModel(
+    graph::Graph& graph, int64_t batch_size) const {
+  const graph::Output z =
+      graph.Input("z", DType::kF32, Shape({batch_size, config_.latent_size}));
+  const graph::Output label =
+      graph.Input("label", DType::kI32, Shape({batch_size}));
+  return {{"image", BuildSnganSamples(graph, z, label, config_)}};
 }
 
 std::vector<std::string> SnganWorkload::ModelVariables() {

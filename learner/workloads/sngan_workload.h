@@ -41,6 +41,10 @@ class SnganWorkload : public ImageWorkload {
   std::vector<Picture> TakePictures() override;
   // The generator's, or their averages if there are any.
   std::vector<std::string> ModelVariables() override;
+  // The generator: "z" [B, latent_size] and "label" [B] to "image"
+  // [B, side, side, 3] in (-1, 1).
+  std::vector<std::pair<std::string, graph::Output>> BuildModel(
+      graph::Graph& graph, int64_t batch_size) const override;
   // Also the position in the cycle of updates.
   std::map<std::string, std::string> State() const override;
   void Restore(const std::map<std::string, std::string>& state) override;
@@ -68,6 +72,7 @@ class SnganWorkload : public ImageWorkload {
   // Runs a step of this kind, whatever comes next in the cycle.
   NextResult RunStep(bool is_generator, Clock::TimePoint deadline);
 
+  const models::sngan::SnganConfig config_;
   // a cycle is the steps of the discriminator's updates, then those of one
   // update of the generator
   const int64_t generator_begin_, cycle_length_;

@@ -111,14 +111,19 @@ Score BuildScore(Output logits, Output label, const ResNetConfig& config,
           .accuracy = graph::ReduceMean(graph::Cast(is_right, DType::kF32))};
 }
 
+Output BuildLogits(Graph& graph, const ResNetConfig& config, DType dtype,
+                   Output image, CallSite site) {
+  const Graph::SiteScope scope(graph, site);
+  std::optional<Graph::Scope> average;
+  if (config.average_decay > 0.0) average.emplace(graph, nn::kAverageScope);
+  return ResNet(graph, config, dtype)(image, nullptr);
+}
+
 Evaluation BuildEvaluation(Graph& graph, const ResNetConfig& config,
                            DType dtype, const Batch& batch, Output weight,
                            CallSite site) {
   const Graph::SiteScope scope(graph, site);
-  std::optional<Graph::Scope> average;
-  if (config.average_decay > 0.0) average.emplace(graph, nn::kAverageScope);
-  const ResNet network(graph, config, dtype);
-  const Output logits = network(batch.image, nullptr);
+  const Output logits = BuildLogits(graph, config, dtype, batch.image);
   const int64_t rows = batch.label.shape()[0];
   const Output own = graph::ReduceSum(
       graph::Mul(logits, graph::OneHot(batch.label, config.num_classes, dtype)),

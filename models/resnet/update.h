@@ -31,6 +31,12 @@ struct Score {
 Score BuildScore(Output logits, Output label, const ResNetConfig& config,
                  CallSite site = CallSite::Here());
 
+// Adds the network as it is used after the training: with the running
+// statistics, of the averaged variables if there are any (average_decay).
+// Images [B, H, W, 3] u8 to logits [B, K].
+Output BuildLogits(Graph& graph, const ResNetConfig& config, DType dtype,
+                   Output image, CallSite site = CallSite::Here());
+
 // Sums over the rows of a batch, f32 [], each row times its weight.
 struct Evaluation {
   Output loss;  // cross-entropy, without label smoothing
@@ -39,8 +45,7 @@ struct Evaluation {
   Output top1, top5;
   Output weight;
 };
-// Adds an evaluation with the running statistics, of the averaged variables if
-// there are any (average_decay). `weight` is f32 [B].
+// Adds an evaluation of BuildLogits(). `weight` is f32 [B].
 Evaluation BuildEvaluation(Graph& graph, const ResNetConfig& config,
                            DType dtype, const Batch& batch, Output weight,
                            CallSite site = CallSite::Here());

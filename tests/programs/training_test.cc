@@ -161,30 +161,43 @@ TEST_F(TrainingTest, ALearnerAloneKeepsItsConfigurationAndSumsUp) {
 
 // The images need not be where the model is exported.
 TEST_F(TrainingTest, AModelIsExportedWithoutTheImages) {
-  const auto learner = [&](std::vector<std::string> words) {
+  const auto run = [&](const char* program, std::vector<std::string> words) {
     words.insert(
         words.begin(),
-        {std::filesystem::path(REPLICANT_FLEET).parent_path() / "learner",
-         "--config",
-         std::string(REPLICANT_SOURCE_DIR) + "/configs/resnet18_synthetic.yaml",
-         "--set", "run.dir=" + run_.string()});
+        std::filesystem::path(REPLICANT_FLEET).parent_path() / program);
     return RunCommand({.command = words}, std::chrono::minutes(3));
   };
+  const std::vector<std::string> config = {
+      "--config",
+      std::string(REPLICANT_SOURCE_DIR) + "/configs/resnet18_synthetic.yaml",
+      "--set", "run.dir=" + run_.string()};
+  const auto with = [](std::vector<std::string> words,
+                       const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
   const CommandResult trained =
-      learner({"--set", "learner.limits.max_steps=1"});
+      run("learner", with(config, {"--set", "learner.limits.max_steps=1"}));
   ASSERT_TRUE(trained.status.ok()) << trained.output;
-  const auto model = folder_.path() / "model.safetensors";
   const std::vector<std::string> elsewhere = {
       "--set", "images.source=image_folder", "--set",
       "images.train=/no/such/folder"};
-  std::vector<std::string> words = elsewhere;
-  words.insert(words.end(), {"--export", model.string()});
-  const CommandResult exported = learner(words);
-  EXPECT_TRUE(exported.status.ok()) << exported.output;
-  EXPECT_THAT(exported.output, HasSubstr("wrote " + model.string()));
-  EXPECT_TRUE(std::filesystem::exists(model));
+  const std::vector<std::string> words = {"--checkpoint", run_.string(),
+                                          "--to"};
+  for (const char* name : {"model.safetensors", "model.onnx"}) {
+    const auto model = folder_.path() / name;
+    const CommandResult exported =
+        run("export", with(with(words, {model.string()}), elsewhere));
+    EXPECT_TRUE(exported.status.ok()) << exported.output;
+    EXPECT_THAT(exported.output, HasSubstr("wrote " + model.string()));
+    EXPECT_TRUE(std::filesystem::exists(model));
+  }
+  EXPECT_THAT(run("export", with(words, {"model.pt"})).output,
+              HasSubstr("--to: got 'model.pt', want a file .safetensors or "
+                        ".onnx"));
   // a training does need them
-  EXPECT_THAT(learner(elsewhere).output, HasSubstr("/no/such/folder"));
+  EXPECT_THAT(run("learner", with(config, elsewhere)).output,
+              HasSubstr("/no/such/folder"));
 }
 
 // A classifier gives the features by which generated images are judged; any
@@ -217,11 +230,16 @@ TEST_F(TrainingTest, ImageModelsAreEvaluatedByTheirCheckpoints) {
   EXPECT_THAT(trained.output, HasSubstr("; epoch 0."));
   EXPECT_TRUE(std::filesystem::exists(classifier / "batch"));
   const auto weights = folder_.path() / "features.safetensors";
-  const CommandResult exported =
-      learner({"--evaluate", classifier, "--export", weights.string()});
+  const CommandResult evaluated = learner({"--evaluate", classifier});
+  EXPECT_TRUE(evaluated.status.ok()) << evaluated.output;
+  EXPECT_THAT(evaluated.output, HasSubstr("/checkpoints/step-000000000005\n"));
+  EXPECT_THAT(evaluated.output, HasSubstr("evaluation_images 20\n"));
+  const CommandResult exported = RunCommand(
+      {.command = {std::filesystem::path(REPLICANT_FLEET).parent_path() /
+                       "export",
+                   "--checkpoint", classifier, "--to", weights}},
+      std::chrono::minutes(5));
   EXPECT_TRUE(exported.status.ok()) << exported.output;
-  EXPECT_THAT(exported.output, HasSubstr("/checkpoints/step-000000000005\n"));
-  EXPECT_THAT(exported.output, HasSubstr("evaluation_images 20\n"));
   EXPECT_TRUE(std::filesystem::exists(folder_.path() / "features.yaml"));
 
   const CommandResult generated =

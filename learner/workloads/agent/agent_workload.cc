@@ -104,6 +104,13 @@ std::map<std::string, std::string> AgentWorkload::PublishedMetadata() const {
   return State();
 }
 
+std::vector<std::pair<std::string, graph::Output>> AgentWorkload::BuildModel(
+    graph::Graph& graph, int64_t batch_size) const {
+  return {{"action", agent_->BuildPolicy(graph, spec_.task,
+                                         {.num_environments = batch_size,
+                                          .has_noise = false})}};
+}
+
 std::vector<std::pair<std::string, double>> AgentWorkload::Scalars() const {
   std::vector<std::pair<std::string, double>> scalars;
   for (const auto* names : {&losses_, &scalars_}) {

@@ -52,6 +52,9 @@ class AgentWorkload : public Workload {
     return published_;
   }
   std::map<std::string, std::string> PublishedMetadata() const override;
+  // The policy without noise: "observation" to "action" in [-1, 1].
+  std::vector<std::pair<std::string, graph::Output>> BuildModel(
+      graph::Graph& graph, int64_t batch_size) const override;
   // Of all that actors have brought to the replay.
   int64_t NumFrames() const override {
     return num_agent_steps_ * spec_.task.action_repeat;
