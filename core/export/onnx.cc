@@ -168,7 +168,7 @@ class Exporter {
     return Constant(tensor);
   }
   std::string Constant(const HostTensor& tensor) {
-    const std::string name = NewName();
+    std::string name = NewName();
     model_.AddInitializer(name, tensor.view());
     return name;
   }
@@ -176,7 +176,7 @@ class Exporter {
   // Adds an operator of one result and returns that.
   std::string Op(const std::string& op, Names inputs,
                  OnnxAttributes attributes = {}) {
-    const std::string name = NewName();
+    std::string name = NewName();
     model_.AddNode({.op = op,
                     .inputs = std::move(inputs),
                     .outputs = {name},

@@ -17,8 +17,7 @@ Output Hinge(Output x, double sign) {
 Output LearningRate(Graph& graph, const AdamConfig& config, double initial,
                     Output step, int64_t num_steps, DType dtype) {
   if (config.decay_end == 0) return graph.Scalar(initial, dtype);
-  return nn::LinearSchedule(step, initial, 0.0,
-                            num_steps * config.decay_begin,
+  return nn::LinearSchedule(step, initial, 0.0, num_steps * config.decay_begin,
                             num_steps * config.decay_end, dtype);
 }
 
@@ -67,10 +66,10 @@ Updates::Update Updates::UpdateDiscriminator(const Batch& real,
       Hinge(graph::Slice(update.logits, {0}, {batch}), -1.0),
       Hinge(graph::Slice(update.logits, {batch}, {fake_batch}), 1.0));
   const AdamConfig& optimizer = config_.optimizer;
-  AddOptimizer("discriminator",
-               optimizer.discriminator_learning_rate.value_or(
-                   optimizer.learning_rate),
-               discriminator_step_, config_.discriminator_steps, &update);
+  AddOptimizer(
+      "discriminator",
+      optimizer.discriminator_learning_rate.value_or(optimizer.learning_rate),
+      discriminator_step_, config_.discriminator_steps, &update);
   return update;
 }
 

@@ -29,6 +29,7 @@ inline OnnxResult RunOnnx(const std::string& model,
   };
   AtomicWriteFile(path("model.onnx"), model);
   std::vector<NamedTensorView> views;
+  views.reserve(inputs.size());
   for (const auto& [name, tensor] : inputs) {
     views.push_back({name, tensor.view()});
   }

@@ -329,7 +329,7 @@ TEST(RendererTest, NamesOfKindsAreReadAndWritten) {
     ParseRendererKind("vulkan");
     FAIL() << "no InvalidArgument";
   } catch (const InvalidArgument& e) {
-    EXPECT_STREQ(e.what(), 
+    EXPECT_STREQ(e.what(),
                  "renderer 'vulkan' given, auto, raycast or gl is allowed");
   }
 }
