@@ -38,8 +38,9 @@ struct Collective {
 };
 
 // A group of ranks that compute together: threads of this process
-// (thread_communicator.h) or processes (mpi_communicator.h). Each rank has its
-// own object, and all ranks make the same calls in the same order.
+// (thread_communicator.h) or processes (mpi_communicator.h,
+// tcp_communicator.h). Each rank has its own object, and all ranks make the
+// same calls in the same order.
 //
 // Reductions go in rank order, ((x_0 + x_1) + x_2) + ..., whatever the
 // transport, so that all transports give the same bits at equal size.
@@ -63,7 +64,7 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // "threads", "mpi".
+  // "threads", "mpi", "tcp".
   virtual std::string_view transport() const = 0;
 
   // Makes one call. Returns when `out` is complete and `in` may be written
@@ -102,6 +103,15 @@ class Communicator {
  private:
   // The arguments have been checked.
   virtual void DoRun(const Collective& collective) = 0;
+};
+
+// One process's part of a group of processes with one or more ranks each.
+struct LocalRanks {
+  // A communicator with one rank per process. Must not be called while a call
+  // of `ranks` is under way.
+  std::unique_ptr<Communicator> processes;
+  // This process's ranks, one for each thread. Ranks are numbered by process.
+  std::vector<std::unique_ptr<Communicator>> ranks;
 };
 
 struct CommunicatorOptions {

@@ -10,7 +10,7 @@ bool HasMpi() { return false; }
 
 int NumMpiProcesses() { return 1; }
 
-MpiRanks MakeMpiRanks(int /*count*/, const CommunicatorOptions& /*options*/) {
+LocalRanks MakeMpiRanks(int /*count*/, const CommunicatorOptions& /*options*/) {
   throw DeviceError(
       "this build has no MPI; hint: install libopenmpi-dev and openmpi-bin and "
       "configure again");

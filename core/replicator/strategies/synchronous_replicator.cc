@@ -119,7 +119,7 @@ class SynchronousReplicator : public Replicator {
  private:
   SynchronousReplicator(const ReplicationConfig& config, uint64_t seed,
                         const kernels::BackendFactory& make_backend,
-                        comm::MpiRanks ranks)
+                        comm::LocalRanks ranks)
       : seed_(seed),
         config_(config),
         between_(std::move(ranks.processes)),
@@ -134,7 +134,7 @@ class SynchronousReplicator : public Replicator {
   }
 
   // Threads only for in_graph.
-  static comm::MpiRanks MakeRanks(const ReplicationConfig& config);
+  static comm::LocalRanks MakeRanks(const ReplicationConfig& config);
   static std::vector<Replica> MakeReplicas(
       const ReplicationConfig& config, uint64_t seed,
       const kernels::BackendFactory& make_backend,
@@ -248,7 +248,7 @@ class SynchronousStep : public Step {
   const SynchronousReplicator::DeviceWork run_;
 };
 
-comm::MpiRanks SynchronousReplicator::MakeRanks(
+comm::LocalRanks SynchronousReplicator::MakeRanks(
     const ReplicationConfig& config) {
   const comm::CommunicatorOptions options{
       .timeout = Milliseconds(config.timeout_s),
@@ -258,7 +258,7 @@ comm::MpiRanks SynchronousReplicator::MakeRanks(
     return {.processes = nullptr,
             .ranks = comm::MakeThreadCommunicators(config.replicas, options)};
   }
-  comm::MpiRanks ranks =
+  comm::LocalRanks ranks =
       comm::MakeMpiRanks(config.replicas_per_process, options);
   const int num_processes = config.replicas / config.replicas_per_process;
   if (ranks.processes->size() != num_processes) {

@@ -233,6 +233,46 @@ TYPED_TEST_P(CommunicatorTest, AddsInRankOrder) {
   }
 }
 
+// Pieces are of 512 KiB in a chain of processes and of 4 MiB for each peer
+// otherwise: these take several rounds, the last one short.
+TYPED_TEST_P(CommunicatorTest, CutsLargeTensorsIntoPieces) {
+  for (const auto& [num_ranks, count] :
+       {std::pair(2, 2'500'003), std::pair(5, 300'007),
+        std::pair(8, 150'001)}) {
+    TypeParam::RunOn(num_ranks, [n = int64_t{count}](Communicator& comm) {
+      const auto size = static_cast<int64_t>(comm.size());
+      const auto value = [](int64_t i, int64_t r) {
+        return static_cast<float>(i % 1000 + r);
+      };
+      std::vector<float> x(static_cast<size_t>(n));
+      for (int64_t i = 0; i < n; ++i) {
+        x[static_cast<size_t>(i)] = value(i, comm.rank());
+      }
+      std::vector<float> sum(static_cast<size_t>(n));
+      comm.AllReduce(View(x, 0, n), Mutable(sum, 0, n), ReduceOp::kSum);
+      int64_t num_wrong = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        const float expected = static_cast<float>(size) * value(i, 0) +
+                               static_cast<float>(size * (size - 1) / 2);
+        if (sum[static_cast<size_t>(i)] != expected) ++num_wrong;
+      }
+      EXPECT_EQ(num_wrong, 0);
+      std::vector<float> all(static_cast<size_t>(size * n));
+      comm.AllGather(View(x, 0, n), Mutable(all, 0, size * n));
+      comm.Broadcast(Mutable(all, 0, size * n), comm.size() - 1);
+      for (int64_t i = 0; i < size * n; ++i) {
+        if (all[static_cast<size_t>(i)] != value(i % n, i / n)) ++num_wrong;
+      }
+      EXPECT_EQ(num_wrong, 0);
+      // equal on all ranks, so that a maximum changes nothing
+      std::vector<float> row(static_cast<size_t>(n));
+      comm.ReduceScatter(View(all, 0, size * n), Mutable(row, 0, n),
+                         ReduceOp::kMax);
+      EXPECT_EQ(row, x);
+    });
+  }
+}
+
 TYPED_TEST_P(CommunicatorTest, SplitsIntoGroups) {
   TypeParam::RunOn(5, [](Communicator& comm) {
     const int rank = comm.rank();
@@ -324,7 +364,7 @@ TYPED_TEST_P(CommunicatorTest, RefusesArgumentsThatDoNotFit) {
 
 REGISTER_TYPED_TEST_SUITE_P(CommunicatorTest, ReducesExactly,
                             GathersAndBroadcasts, AddsInRankOrder,
-                            SplitsIntoGroups,
+                            CutsLargeTensorsIntoPieces, SplitsIntoGroups,
                             AQueueMakesCallsInOrderWhileItsOwnerGoesOn,
                             RefusesArgumentsThatDoNotFit);
 

@@ -36,7 +36,7 @@ int main(int /*argc*/, char** argv) {
   const replicant::StopSignal stop;
   std::atomic<bool> has_failed = false;
   try {
-    const comm::MpiRanks world =
+    const comm::LocalRanks world =
         comm::MakeMpiRanks(how == "thread" ? 2 : 1,
                            // short only where the test waits for it
                            {.timeout = is_late ? 2s : 600s,

@@ -15,7 +15,7 @@ namespace replicant::comm {
 namespace {
 
 // Runs `body` on every rank of this process.
-void RunRanks(const MpiRanks& world,
+void RunRanks(const LocalRanks& world,
               const std::function<void(Communicator&)>& body) {
   std::vector<std::unique_ptr<Thread>> threads;
   threads.reserve(world.ranks.size());
@@ -26,8 +26,8 @@ void RunRanks(const MpiRanks& world,
   for (const auto& thread : threads) thread->Join();
 }
 
-const MpiRanks& World() {
-  static const MpiRanks world = MakeMpiRanks(kMaxRanks / NumMpiProcesses());
+const LocalRanks& World() {
+  static const LocalRanks world = MakeMpiRanks(kMaxRanks / NumMpiProcesses());
   return world;
 }
 
@@ -46,7 +46,7 @@ struct MpiRanksTransport {
 INSTANTIATE_TYPED_TEST_SUITE_P(MpiRanks, CommunicatorTest, MpiRanksTransport);
 
 TEST(MpiRanksTest, ProcessesCallBetweenCallsOfTheirRanks) {
-  const MpiRanks& world = World();
+  const LocalRanks& world = World();
   const int per_process = kMaxRanks / NumMpiProcesses();
   EXPECT_EQ(world.processes->size(), NumMpiProcesses());
   for (int round = 0; round < 3; ++round) {

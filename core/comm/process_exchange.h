@@ -1,0 +1,145 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/mutex.h"
+#include "core/comm/communicator.h"
+#include "core/comm/liveness.h"
+
+namespace replicant::comm {
+
+// Messages between the processes of a group, from which the calls of
+// communicators are built (process_ranks.h). A transport moves the bytes:
+// MpiExchange or TcpExchange.
+//
+//   exchange.Run(call, [&] {
+//     exchange.Receive(peer, memory);
+//     exchange.Send(peer, other_memory);
+//     exchange.Exchange();
+//   });
+//
+// All processes make the same calls in the same order. A deadline
+// (CommunicatorOptions::timeout), a verdict of Liveness or an Abort() ends a
+// wait with CommError; every later call throws it too.
+//
+// Thread-safety: one thread at a time; Abort() from any.
+class ProcessExchange {
+ public:
+  virtual ~ProcessExchange() = default;
+  ProcessExchange(const ProcessExchange&) = delete;
+  ProcessExchange& operator=(const ProcessExchange&) = delete;
+
+  // "mpi", "tcp".
+  virtual std::string_view transport() const = 0;
+  int process() const { return process_; }
+  int num_processes() const { return num_processes_; }
+  const CommunicatorOptions& options() const { return options_; }
+
+  // An exchange of the processes for which `is_member` holds, in the same
+  // order; null for the others. All processes call it.
+  virtual std::shared_ptr<ProcessExchange> Split(bool is_member) = 0;
+
+  // Collects one number from every process. All processes call it.
+  std::vector<int32_t> GatherNumbers(int32_t own);
+
+  // Runs make() as this process's part of a call.
+  template <typename Make>
+  void Run(const Collective& call, const Make& make) {
+    ThrowIfAborted();
+    ++num_calls_;
+    // numbered in the same order by all processes
+    const Liveness::CallScope scope(is_part_ ? nullptr : liveness_.get(), call);
+    call_ = &call;
+    try {
+      make();
+    } catch (const CommError& e) {
+      End(e.what(), e.what());
+      call_ = &kSetUp;
+      throw;
+    }
+    call_ = &kSetUp;
+  }
+
+  // Adds a message to the next Exchange() with another process. Messages to, or
+  // from, one process keep their order; both sides give the same size.
+  void Send(int peer, std::span<const std::byte> bytes);
+  void Receive(int peer, std::span<std::byte> bytes);
+  // Sends and receives all added messages.
+  void Exchange();
+
+  // Reports that this process cannot go on to the others, if they are watched.
+  void Abort(const std::string& reason) EXCLUDES(mutex_);
+  void ThrowIfAborted() EXCLUDES(mutex_);
+
+ protected:
+  struct Message {
+    int peer = 0;
+    bool is_send = false;
+    // only read from if it is sent
+    std::byte* data = nullptr;
+    size_t size_bytes = 0;
+  };
+
+  ProcessExchange(int process, int num_processes,
+                  const CommunicatorOptions& options)
+      : options_(options), process_(process), num_processes_(num_processes) {}
+
+  // Starts the heartbeats between the processes, if there are several and the
+  // options have any. `place` says where this process runs. All call it.
+  void Watch(const std::string& place);
+  // Makes this the exchange of a part of `whole`, whose heartbeats it shares.
+  void BecomePartOf(const ProcessExchange& whole);
+  Liveness* liveness() { return liveness_.get(); }
+  // Ends the heartbeats; for a destructor.
+  void StopWatching() { liveness_.reset(); }
+
+  // The call under way and the number of calls so far.
+  const Collective& call() const { return *call_; }
+  uint64_t num_calls() const { return num_calls_; }
+  // "mpi: rank 0 of 3 waited 300 s in call 71, barrier, for rank 1"; `missing`
+  // may name a process several times.
+  std::string DescribeMissing(std::vector<int> missing) const;
+  // "rank 1", and where it is if that is known.
+  virtual std::string NameOf(int peer) const;
+
+ private:
+  // Calls between processes before the first of a communicator.
+  static const Collective kSetUp;
+
+  // Moves the messages. Calls ThrowIfAborted() now and then.
+  virtual void Move(std::span<const Message> messages) = 0;
+  // This and all later calls fail.
+  virtual void OnEnd() {}
+
+  // Collects equally many bytes from every process.
+  std::vector<std::byte> GatherBytes(std::span<const std::byte> own);
+  // Fails this and all later calls with the reason, and reports `to_others`
+  // unless it is empty.
+  void End(const std::string& reason, const std::string& to_others)
+      EXCLUDES(mutex_);
+
+  const CommunicatorOptions options_;
+  const int process_;
+  const int num_processes_;
+  // null without heartbeats
+  std::shared_ptr<Liveness> liveness_;
+  bool is_part_ = false;
+  const Collective* call_ = &kSetUp;
+  uint64_t num_calls_ = 0;
+  // kept so that calls allocate nothing
+  std::vector<Message> messages_;
+
+  std::atomic<bool> is_aborted_{false};
+  Mutex mutex_;
+  std::string reason_ GUARDED_BY(mutex_);
+};
+
+}  // namespace replicant::comm
