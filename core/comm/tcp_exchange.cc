@@ -1,0 +1,280 @@
+#include "core/comm/tcp_exchange.h"
+
+#include <fmt/format.h>
+#include <immintrin.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/base/process.h"
+
+namespace replicant::comm {
+namespace {
+
+// Time to poll for a peer before sleeping: about that of a round trip on one
+// host.
+constexpr auto kSpinning = std::chrono::microseconds(30);
+// Longest sleep, after which a verdict on a process is noticed.
+constexpr int kSleepMs = 20;
+
+bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK; }
+
+// What is left of a header and its bytes, as a system call takes it. Returns
+// the number of parts.
+size_t Parts(std::byte* header, size_t header_bytes, std::byte* data,
+             size_t size_bytes, size_t progress, std::array<iovec, 2>* parts) {
+  size_t count = 0;
+  if (progress < header_bytes) {
+    (*parts)[count++] = {header + progress, header_bytes - progress};
+  }
+  const size_t done = progress > header_bytes ? progress - header_bytes : 0;
+  if (done < size_bytes) {
+    (*parts)[count++] = {data + done, size_bytes - done};
+  }
+  return count;
+}
+
+}  // namespace
+
+std::shared_ptr<TcpExchange> TcpExchange::OfGroup(
+    const TcpGroup& group, const CommunicatorOptions& options) {
+  TcpMesh mesh = MakeTcpMesh(group, options.timeout);
+  const std::string place = mesh.places[static_cast<size_t>(group.process)];
+  auto exchange =
+      std::make_shared<TcpExchange>(group.process, std::move(mesh), options);
+  exchange->Watch(place);
+  return exchange;
+}
+
+TcpExchange::TcpExchange(int process, TcpMesh mesh,
+                         const CommunicatorOptions& options)
+    : ProcessExchange(process, static_cast<int>(mesh.sockets.size()), options),
+      key_(std::move(mesh.key)),
+      bind_host_(std::move(mesh.bind_host)) {
+  for (size_t p = 0; p < mesh.sockets.size(); ++p) {
+    if (mesh.sockets[p].is_open()) {
+      mesh.sockets[p].TuneForMessages(options.heartbeat_timeout);
+    }
+    Peer peer;
+    peer.process = static_cast<int>(p);
+    peer.socket = std::move(mesh.sockets[p]);
+    peer.place = std::move(mesh.places[p]);
+    peers_.push_back(std::move(peer));
+  }
+}
+
+std::shared_ptr<ProcessExchange> TcpExchange::Split(bool is_member) {
+  std::vector<int> members;
+  const std::vector<int32_t> are_members = GatherNumbers(is_member ? 1 : 0);
+  for (int p = 0; p < num_processes(); ++p) {
+    if (are_members[static_cast<size_t>(p)] != 0) members.push_back(p);
+  }
+  TcpSocket listener;
+  int32_t port = 0;
+  const bool leads = !members.empty() && members[0] == process();
+  if (leads) {
+    listener = TcpSocket::Listen({.host = bind_host_});
+    port = listener.local().port;
+  }
+  const std::vector<int32_t> ports = GatherNumbers(port);
+  if (!is_member) return nullptr;
+  const auto first = static_cast<size_t>(members[0]);
+  TcpAddress address{.port = static_cast<uint16_t>(ports[first])};
+  if (!leads) address.host = peers_[first].socket.remote().host;
+  const TcpGroup part{
+      .process = static_cast<int>(std::ranges::find(members, process()) -
+                                  members.begin()),
+      .num_processes = static_cast<int>(members.size()),
+      .description = "part of a group"};
+  auto result = std::make_shared<TcpExchange>(
+      part.process,
+      MakeTcpMeshOfPart(part, key_, std::move(listener), address,
+                        options().timeout),
+      options());
+  result->BecomePartOf(*this);
+  return result;
+}
+
+std::string TcpExchange::NameOf(int peer) const {
+  return fmt::format("rank {} ({})", peer,
+                     peers_[static_cast<size_t>(peer)].place);
+}
+
+TcpExchange::Header TcpExchange::HeaderOf(const Message& message) const {
+  const Collective& c = call();
+  const bool is_reduction = c.kind == Collective::Kind::kAllReduce ||
+                            c.kind == Collective::Kind::kReduceScatter;
+  Header header;
+  header.call = num_calls();
+  header.elements = c.in.shape().num_elements();
+  header.size_bytes = static_cast<uint32_t>(message.size_bytes);
+  header.source = c.kind == Collective::Kind::kBroadcast ? c.source : 0;
+  header.kind = static_cast<uint8_t>(c.kind);
+  header.op = is_reduction ? static_cast<uint8_t>(c.op) : uint8_t{0};
+  header.dtype = static_cast<uint8_t>(c.in.dtype());
+  return header;
+}
+
+std::string TcpExchange::Header::ToString() const {
+  const bool is_known =
+      kind <= static_cast<uint8_t>(Collective::Kind::kBarrier) &&
+      op <= static_cast<uint8_t>(ReduceOp::kProd) &&
+      dtype <= static_cast<uint8_t>(DType::kBool) && elements >= 0 &&
+      elements <= Shape::kMaxElements;
+  if (!is_known) return "something that is no call";
+  // a view has memory; nobody reads this one's
+  const Collective c{
+      .kind = static_cast<Collective::Kind>(kind),
+      .op = static_cast<ReduceOp>(op),
+      .source = source,
+      .in = TensorView(static_cast<DType>(dtype), Shape({elements}), this)};
+  return fmt::format("call {}, {}", call, c.ToString());
+}
+
+void TcpExchange::Move(std::span<const Message> messages) {
+  busy_.clear();
+  for (const Message& message : messages) {
+    Peer& peer = peers_[static_cast<size_t>(message.peer)];
+    if (peer.is_idle()) {
+      for (Stream* stream : {&peer.sends, &peer.receives}) {
+        stream->messages.clear();
+        stream->done = stream->progress = 0;
+      }
+      busy_.push_back(&peer);
+    }
+    (message.is_send ? peer.sends : peer.receives).messages.push_back(&message);
+  }
+  Clock::TimePoint last_progress = Clock::Real().Now();
+  while (!busy_.empty()) {
+    bool has_moved = false;
+    for (Peer* const peer : busy_) {
+      has_moved |= Push(*peer);
+      has_moved |= Pull(*peer);
+    }
+    std::erase_if(busy_, [](const Peer* peer) { return peer->is_idle(); });
+    if (busy_.empty()) return;
+    const Clock::TimePoint now = Clock::Real().Now();
+    if (has_moved) {
+      last_progress = now;
+      continue;
+    }
+    ThrowIfAborted();
+    if (now - last_progress >= options().timeout) {
+      std::vector<int> missing;
+      for (const Peer* const peer : busy_) missing.push_back(peer->process);
+      throw CommError(DescribeMissing(std::move(missing)));
+    }
+    if (now - last_progress < kSpinning) {
+      sched_yield();
+    } else {
+      Sleep();
+    }
+  }
+}
+
+bool TcpExchange::Push(Peer& peer) {
+  Stream& stream = peer.sends;
+  bool has_moved = false;
+  while (!stream.is_done()) {
+    const Message& message = *stream.messages[stream.done];
+    if (stream.progress == 0) stream.header = HeaderOf(message);
+    std::array<iovec, 2> parts{};
+    msghdr request{};
+    request.msg_iov = parts.data();
+    request.msg_iovlen =
+        Parts(reinterpret_cast<std::byte*>(&stream.header), sizeof(Header),
+              message.data, message.size_bytes, stream.progress, &parts);
+    const ssize_t n =
+        ::sendmsg(peer.socket.fd(), &request, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      if (WouldBlock()) break;
+      ThrowLost(peer, std::strerror(errno));
+    }
+    has_moved = true;
+    stream.progress += static_cast<size_t>(n);
+    if (stream.progress < sizeof(Header) + message.size_bytes) break;
+    ++stream.done;
+    stream.progress = 0;
+  }
+  return has_moved;
+}
+
+bool TcpExchange::Pull(Peer& peer) {
+  Stream& stream = peer.receives;
+  bool has_moved = false;
+  while (!stream.is_done()) {
+    const Message& message = *stream.messages[stream.done];
+    std::array<iovec, 2> parts{};
+    msghdr request{};
+    request.msg_iov = parts.data();
+    request.msg_iovlen =
+        Parts(reinterpret_cast<std::byte*>(&stream.header), sizeof(Header),
+              message.data, message.size_bytes, stream.progress, &parts);
+    const ssize_t n = ::recvmsg(peer.socket.fd(), &request, MSG_DONTWAIT);
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      if (WouldBlock()) break;
+      ThrowLost(peer, std::strerror(errno));
+    }
+    if (n == 0) ThrowLost(peer, "it was closed");
+    has_moved = true;
+    const bool had_header = stream.progress >= sizeof(Header);
+    stream.progress += static_cast<size_t>(n);
+    if (!had_header && stream.progress >= sizeof(Header)) {
+      CheckHeader(peer, message);
+    }
+    if (stream.progress < sizeof(Header) + message.size_bytes) break;
+    ++stream.done;
+    stream.progress = 0;
+  }
+  return has_moved;
+}
+
+void TcpExchange::Sleep() {
+  polled_.clear();
+  for (const Peer* const peer : busy_) {
+    const int events = (peer->sends.is_done() ? 0 : POLLOUT) |
+                       (peer->receives.is_done() ? 0 : POLLIN);
+    polled_.push_back({peer->socket.fd(), static_cast<short>(events), 0});
+  }
+  // a signal ends it early, and the caller asks again
+  static_cast<void>(::poll(polled_.data(), polled_.size(), kSleepMs));
+}
+
+void TcpExchange::CheckHeader(const Peer& peer, const Message& message) const {
+  const Header own = HeaderOf(message);
+  const Header& other = peer.receives.header;
+  if (own == other) return;
+  throw CommError(
+      fmt::format("tcp: the ranks call different things: rank {} call {}, {}, "
+                  "and {} {}",
+                  process(), num_calls(), call().ToString(),
+                  NameOf(peer.process), other.ToString()));
+}
+
+void TcpExchange::ThrowLost(const Peer& peer, const std::string& why) {
+  if (liveness() != nullptr) {
+    // the heartbeats know more: what it died of, or who was lost before it
+    const Clock::TimePoint deadline = Clock::Real().Now() +
+                                      10 * options().heartbeat_interval +
+                                      std::chrono::seconds(1);
+    while (Clock::Real().Now() < deadline) {
+      ThrowIfAborted();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+  throw CommError(fmt::format(
+      "tcp: rank {} of {} lost its connection to {} in call {}, {}: {}",
+      process(), num_processes(), NameOf(peer.process), num_calls(),
+      call().ToString(), why));
+}
+
+}  // namespace replicant::comm
