@@ -10,11 +10,9 @@
 namespace replicant::comm {
 namespace {
 
-// Bytes to one process per message and rank: small enough for caches, for MPI's
-// int and for the memory of an all-reduce, large enough to hide latency.
-constexpr size_t kPieceBytes = size_t{4} << 20;
-// Bytes of a piece that goes from process to process, each of which holds one.
-constexpr size_t kChainPieceBytes = size_t{512} << 10;
+// Bytes to one process per message and rank: small enough for caches and for
+// MPI's int, large enough to hide latency.
+constexpr size_t kPieceBytes = size_t{512} << 10;
 // Inputs of all ranks together up to which latency counts more than bytes.
 constexpr size_t kSmallBytes = size_t{32} << 10;
 // Processes up to which each sends to all others.
@@ -118,33 +116,36 @@ std::span<const std::byte* const> ProcessCollectives::GatherAll(
   return inputs_;
 }
 
+// The results of a piece travel together with the inputs of the next one.
 void ProcessCollectives::AllReduceDirectly(const Collective& c) {
   const size_t element = DTypeSize(c.in.dtype());
   const auto count = static_cast<size_t>(c.in.shape().num_elements());
   const auto processes = static_cast<size_t>(exchange_.num_processes());
   const size_t piece = processes * (kPieceBytes / element);
+  // the part of `bytes` that a process reduces, of the piece at `begin`
+  const auto part_of = [&](auto bytes, size_t begin, int process) {
+    const Range part = PartOf(std::min(piece, count - begin), processes,
+                              static_cast<size_t>(process), /*granularity=*/1);
+    return bytes.subspan((begin + part.begin) * element, part.size() * element);
+  };
+  const auto add_results = [&](size_t begin) {
+    ForOthers([&](int process) {
+      exchange_.Receive(process, part_of(c.out.bytes(), begin, process));
+      exchange_.Send(process,
+                     part_of(c.out.bytes(), begin, exchange_.process()));
+    });
+  };
   for (size_t begin = 0; begin < count; begin += piece) {
-    const size_t n = std::min(piece, count - begin);
-    const auto part_of = [&](auto bytes, int process) {
-      const Range part = PartOf(n, processes, static_cast<size_t>(process),
-                                /*granularity=*/1);
-      return bytes.subspan((begin + part.begin) * element,
-                           part.size() * element);
-    };
-    const std::span<std::byte> own =
-        part_of(c.out.bytes(), exchange_.process());
+    if (begin > 0) add_results(begin - piece);
     GatherAndReduce(
         c,
         [&](size_t thread, int process) {
-          return part_of(InputOf(thread), process);
+          return part_of(InputOf(thread), begin, process);
         },
-        own);
-    ForOthers([&](int process) {
-      exchange_.Receive(process, part_of(c.out.bytes(), process));
-      exchange_.Send(process, own);
-    });
-    exchange_.Exchange();
+        part_of(c.out.bytes(), begin, exchange_.process()));
   }
+  add_results((count - 1) / piece * piece);
+  exchange_.Exchange();
 }
 
 // Process p adds its inputs to piece i in step i + p, and gets the sum back in
@@ -158,12 +159,12 @@ void ProcessCollectives::AllReduceInChain(const Collective& c,
   const int above = exchange_.process() + 1;
   const size_t element = DTypeSize(c.in.dtype());
   const size_t size = c.in.size_bytes();
-  const size_t num_pieces = (size + kChainPieceBytes - 1) / kChainPieceBytes;
+  const size_t num_pieces = (size + kPieceBytes - 1) / kPieceBytes;
   const auto piece_of = [&](size_t i) {
-    return out.subspan(i * kChainPieceBytes,
-                       std::min(kChainPieceBytes, size - i * kChainPieceBytes));
+    return out.subspan(i * kPieceBytes,
+                       std::min(kPieceBytes, size - i * kPieceBytes));
   };
-  std::byte* const arrived = Reserve(&scratch_, kChainPieceBytes);
+  std::byte* const arrived = Reserve(&scratch_, kPieceBytes);
   // the piece that is in a stage of its way in this step, if any
   const auto piece_at = [&](size_t step, size_t first_step) {
     return step >= first_step && step - first_step < num_pieces
@@ -171,7 +172,7 @@ void ProcessCollectives::AllReduceInChain(const Collective& c,
                : std::nullopt;
   };
   const auto add = [&](size_t i) {
-    const size_t offset = i * kChainPieceBytes;
+    const size_t offset = i * kPieceBytes;
     inputs_.clear();
     if (own > 0) inputs_.push_back(arrived);
     for (size_t t = 0; t < num_threads(); ++t) {
@@ -365,12 +366,10 @@ void ProcessCollectives::BroadcastInChain(int root,
   const int own = exchange_.process();
   const auto place = static_cast<size_t>((own - root + processes) % processes);
   const bool is_end = place + 1 == static_cast<size_t>(processes);
-  const size_t num_pieces =
-      (bytes.size() + kChainPieceBytes - 1) / kChainPieceBytes;
+  const size_t num_pieces = (bytes.size() + kPieceBytes - 1) / kPieceBytes;
   const auto piece_of = [&](size_t i) {
-    return bytes.subspan(
-        i * kChainPieceBytes,
-        std::min(kChainPieceBytes, bytes.size() - i * kChainPieceBytes));
+    return bytes.subspan(i * kPieceBytes,
+                         std::min(kPieceBytes, bytes.size() - i * kPieceBytes));
   };
   for (size_t step = 0; step <= num_pieces; ++step) {
     if (place > 0 && step < num_pieces) {

@@ -1,11 +1,12 @@
 // Measures collectives between ranks on this machine: threads of this process,
-// processes under MPI (which this program starts itself), and beside them what
-// MPI's own all-reduce takes and what two loops without any synchronisation
-// take for the same reads and writes. One JSON line per case.
+// processes over TCP and under MPI (which this program starts itself), and
+// beside them what MPI's own all-reduce takes and what two loops without any
+// synchronisation take for the same reads and writes. One JSON line per case.
 //
 // All-reduces are in place, as those of gradients are.
 #include <fmt/format.h>
 #include <immintrin.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -18,12 +19,14 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/base/process.h"
 #include "core/base/thread.h"
 #include "core/comm/mpi_communicator.h"
+#include "core/comm/tcp_communicator.h"
 #include "core/comm/thread_communicator.h"
 #include "core/metrics/json_lines.h"
 #include "core/tensor/host_buffer.h"
@@ -32,21 +35,19 @@
 namespace replicant::comm {
 namespace {
 
-enum class What { kAllReduce, kMpiOwn, kLoops };
+enum class What { kThreads, kLoops, kTcp, kMpi, kMpiOwn };
 
 struct Case {
-  What what = What::kAllReduce;
-  bool is_mpi = false;
+  What what = What::kThreads;
   int64_t count = 0;
   int ranks = 2;
 
+  bool is_mpi() const { return what == What::kMpi || what == What::kMpiOwn; }
   std::string Name() const {
-    const char* const transport = what == What::kMpiOwn  ? "mpi-own"
-                                  : what == What::kLoops ? "loops"
-                                  : is_mpi               ? "mpi"
-                                                         : "threads";
-    return fmt::format("comm/all_reduce/{}/{}/ranks-{}", transport, count,
-                       ranks);
+    constexpr const char* kNames[] = {"threads", "loops", "tcp", "mpi",
+                                      "mpi-own"};
+    return fmt::format("comm/all_reduce/{}/{}/ranks-{}",
+                       kNames[static_cast<int>(what)], count, ranks);
   }
 };
 
@@ -54,11 +55,12 @@ std::vector<Case> AllCases() {
   std::vector<Case> cases;
   for (const int64_t count : {256, 65'536, 1'048'576, 25'600'000}) {
     for (const int ranks : {2, 4}) {
-      cases.push_back({What::kAllReduce, false, count, ranks});
-      if (ranks == 2) cases.push_back({What::kLoops, false, count, ranks});
+      cases.push_back({What::kThreads, count, ranks});
+      if (ranks == 2) cases.push_back({What::kLoops, count, ranks});
+      cases.push_back({What::kTcp, count, ranks});
       if (!HasMpi()) continue;
-      cases.push_back({What::kAllReduce, true, count, ranks});
-      cases.push_back({What::kMpiOwn, true, count, ranks});
+      cases.push_back({What::kMpi, count, ranks});
+      cases.push_back({What::kMpiOwn, count, ranks});
     }
   }
   return cases;
@@ -195,21 +197,52 @@ void Print(const Case& c, std::vector<double> times) {
   std::fflush(stdout);
 }
 
-// Runs a case of MPI by mpirun; the first rank prints its line.
-void RunUnderMpi(const Case& c, double seconds) {
-  const CommandResult result = RunCommand(
-      {.command = {"mpirun", "-n", std::to_string(c.ranks), "--oversubscribe",
-                   "--allow-run-as-root", "--bind-to", "none",
-                   std::filesystem::read_symlink("/proc/self/exe").string(),
-                   "--worker", c.Name(), "--seconds",
-                   fmt::format("{}", seconds)}},
-      std::chrono::minutes(10));
-  std::printf("%s", result.output.c_str());
-  std::fflush(stdout);
+// Runs the processes of a case; the first one prints its line.
+void RunProcesses(const Case& c, double seconds) {
+  const std::vector<std::string> worker = {
+      std::filesystem::read_symlink("/proc/self/exe").string(), "--worker",
+      c.Name(), "--seconds", fmt::format("{}", seconds)};
+  const auto run = [](const std::vector<std::string>& command) {
+    const CommandResult result =
+        RunCommand({.command = command}, std::chrono::minutes(10));
+    std::printf("%s", result.output.c_str());
+    std::fflush(stdout);
+  };
+  if (c.is_mpi()) {
+    std::vector<std::string> command = {"mpirun",
+                                        "-n",
+                                        std::to_string(c.ranks),
+                                        "--oversubscribe",
+                                        "--allow-run-as-root",
+                                        "--bind-to",
+                                        "none"};
+    command.insert(command.end(), worker.begin(), worker.end());
+    run(command);
+    return;
+  }
+  const std::string rendezvous = (std::filesystem::temp_directory_path() /
+                                  fmt::format("bench-comm-{}", ::getpid()))
+                                     .string();
+  const auto command_of = [&](int rank) {
+    std::vector<std::string> command = worker;
+    command.insert(command.end(), {"--rank", std::to_string(rank),
+                                   "--rendezvous", rendezvous});
+    return command;
+  };
+  std::vector<std::unique_ptr<Process>> others;
+  for (int rank = 1; rank < c.ranks; ++rank) {
+    others.push_back(
+        std::make_unique<Process>(ProcessOptions{.command = command_of(rank)}));
+  }
+  run(command_of(0));
+  for (const auto& other : others) other->Wait();
+  std::filesystem::remove(rendezvous + ".lock");
 }
 
-void RunWorker(const Case& c, double seconds) {
-  const auto comm = MakeMpiCommunicator();
+void RunWorker(const Case& c, double seconds, const TcpGroup& group) {
+  const std::unique_ptr<Communicator> comm =
+      c.is_mpi() ? MakeMpiCommunicator()
+                 : std::move(MakeTcpRanks(/*count=*/1, group).ranks[0]);
   PinTo(comm->rank());
   const std::vector<double> times = MeasureRank(c, *comm, seconds);
   if (comm->rank() == 0) Print(c, times);
@@ -224,17 +257,21 @@ int Main(int argc, char** argv) {
   app.add_flag("--list", is_list, "print the names of the cases");
   app.add_option("--filter", filter, "run cases with this in their name");
   app.add_option("--seconds", seconds, "of each case");
-  app.add_option("--worker", worker, "be one rank of this case, under mpirun");
+  app.add_option("--worker", worker, "be one rank of this case");
+  TcpGroup group;
+  app.add_option("--rank", group.process, "of a worker over TCP");
+  app.add_option("--rendezvous", group.rendezvous, "of a worker over TCP");
   CLI11_PARSE(app, argc, argv);
   for (const Case& c : AllCases()) {
     if (!worker.empty()) {
-      if (c.Name() == worker) RunWorker(c, seconds);
+      group.num_processes = c.ranks;
+      if (c.Name() == worker) RunWorker(c, seconds, group);
     } else if (c.Name().find(filter) == std::string::npos) {
       continue;
     } else if (is_list) {
       std::printf("%s\n", c.Name().c_str());
-    } else if (c.is_mpi) {
-      RunUnderMpi(c, seconds);
+    } else if (c.is_mpi() || c.what == What::kTcp) {
+      RunProcesses(c, seconds);
     } else {
       Print(c, c.what == What::kLoops ? MeasureLoops(c, seconds)
                                       : MeasureThreads(c, seconds));
