@@ -95,8 +95,10 @@ RankState Liveness::State() const {
 
 void Liveness::Report(const std::string& problem) {
   if (group_.rank == 0) {
-    SetVerdict(problem);
-    server_->Post([this] { Tick(); });
+    server_->Post([this, problem] {
+      HandleProblem(problem);
+      Tick();
+    });
     return;
   }
   {
@@ -186,12 +188,18 @@ void Liveness::HandleBeat(rpc::Request& request,
   Answer(rank);
   table_.Hear(rank, std::move(beat.state));
   held_.emplace(rank, HeldBeat{responder, Now()});
-  if (!beat.problem.empty()) SetVerdict(beat.problem);
+  if (!beat.problem.empty()) HandleProblem(beat.problem);
   if (beat.is_leaving) {
     table_.Unwatch(rank);
     Answer(rank);
   }
   if (has_verdict_) Tick();
+}
+
+void Liveness::HandleProblem(const std::string& problem) {
+  table_.Hear(0, State());
+  // a rank knows from whom it waits for a message, which may itself wait
+  SetVerdict(problem + table_.DescribeLate());
 }
 
 void Liveness::Answer(int rank) {

@@ -88,8 +88,8 @@ class Liveness {
     Liveness* const liveness_;
   };
 
-  // Reports that this rank cannot go on, and why. It becomes the verdict unless
-  // there is one.
+  // Reports that this rank cannot go on, and why. Together with the ranks that
+  // others wait for in a call, it becomes the verdict unless there is one.
   void Report(const std::string& problem) EXCLUDES(mutex_);
 
   bool has_verdict() const { return has_verdict_; }
@@ -114,6 +114,7 @@ class Liveness {
   // Methods of the first rank.
   std::string Listen();
   void HandleBeat(rpc::Request& request, const rpc::Responder& responder);
+  void HandleProblem(const std::string& problem);
   void Answer(int rank);
   void Tick();
 

@@ -142,7 +142,7 @@ void MpiExchange::Move(std::span<const Message> messages) {
     MPI_Test(&requests_[i], &is_done, MPI_STATUS_IGNORE);
     if (is_done == 0) missing.push_back(messages[i].peer);
   }
-  throw CommError(DescribeMissing(std::move(missing)));
+  ThrowMissing(std::move(missing));
 }
 
 void MpiExchange::OnEnd() { MpiProcess::Get().has_failed = true; }

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/base/clock.h"
 #include "core/comm/host_addresses.h"
 
 namespace replicant::comm {
@@ -104,17 +106,33 @@ std::string ProcessExchange::NameOf(int peer) const {
   return fmt::format("rank {}", peer);
 }
 
-std::string ProcessExchange::DescribeMissing(std::vector<int> missing) const {
+void ProcessExchange::ThrowMissing(std::vector<int> missing) {
   std::ranges::sort(missing);
   const auto repeated = std::ranges::unique(missing);
   missing.erase(repeated.begin(), repeated.end());
   std::vector<std::string> names;
   names.reserve(missing.size());
   for (const int peer : missing) names.push_back(NameOf(peer));
-  return fmt::format("{}: rank {} of {} waited {} s in call {}, {}, for {}",
-                     transport(), process_, num_processes_,
-                     static_cast<double>(options_.timeout.count()) / 1e3,
-                     num_calls_, call_->ToString(), fmt::join(names, ", "));
+  const std::string problem =
+      fmt::format("{}: rank {} of {} waited {} s in call {}, {}, for {}",
+                  transport(), process_, num_processes_,
+                  static_cast<double>(options_.timeout.count()) / 1e3,
+                  num_calls_, call_->ToString(), fmt::join(names, ", "));
+  if (liveness_) liveness_->Report(problem);
+  ThrowProblem(problem);
+}
+
+void ProcessExchange::ThrowProblem(const std::string& problem) {
+  if (liveness_) {
+    const Clock::TimePoint deadline = Clock::Real().Now() +
+                                      10 * options_.heartbeat_interval +
+                                      std::chrono::seconds(1);
+    while (Clock::Real().Now() < deadline) {
+      ThrowIfAborted();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+  throw CommError(problem);
 }
 
 void ProcessExchange::Abort(const std::string& reason) {

@@ -97,16 +97,18 @@ class ProcessExchange {
   void Watch(const std::string& place);
   // Makes this the exchange of a part of `whole`, whose heartbeats it shares.
   void BecomePartOf(const ProcessExchange& whole);
-  Liveness* liveness() { return liveness_.get(); }
   // Ends the heartbeats; for a destructor.
   void StopWatching() { liveness_.reset(); }
 
   // The call under way and the number of calls so far.
   const Collective& call() const { return *call_; }
   uint64_t num_calls() const { return num_calls_; }
-  // "mpi: rank 0 of 3 waited 300 s in call 71, barrier, for rank 1"; `missing`
-  // may name a process several times.
-  std::string DescribeMissing(std::vector<int> missing) const;
+  // Fails the call at its deadline: "mpi: rank 0 of 3 waited 300 s in call 71,
+  // barrier, for rank 1". `missing` may name a process several times.
+  [[noreturn]] void ThrowMissing(std::vector<int> missing);
+  // Fails the call because of another process. Waits until the heartbeats have
+  // a verdict, which is better: they know who was the first to fail.
+  [[noreturn]] void ThrowProblem(const std::string& problem);
   // "rank 1", and where it is if that is known.
   virtual std::string NameOf(int peer) const;
 

@@ -63,6 +63,24 @@ std::optional<std::string> RankTable::FindLost() {
   return std::nullopt;
 }
 
+std::string RankTable::DescribeLate() const {
+  std::optional<uint64_t> first_call;
+  for (const Rank& rank : ranks_) {
+    if (rank.state.call.empty()) continue;
+    first_call = std::min(first_call.value_or(rank.state.num_calls),
+                          rank.state.num_calls);
+  }
+  std::vector<std::string> late;
+  for (size_t r = 0; first_call && r < ranks_.size(); ++r) {
+    if (ranks_[r].state.num_calls >= *first_call) continue;
+    late.push_back(
+        fmt::format("rank {} of {} ({})", r, ranks_.size(), ranks_[r].place));
+  }
+  if (late.empty()) return {};
+  return fmt::format("; not in call {}: {}", *first_call,
+                     fmt::join(late, ", "));
+}
+
 std::string RankTable::Describe(size_t rank, const std::string& why) const {
   const RankState& lost = ranks_[rank].state;
   // the first call that others are in and that it has not left

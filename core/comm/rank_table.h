@@ -50,6 +50,10 @@ class RankTable {
   // why, and the call that it is missing from; std::nullopt if all are there.
   std::optional<std::string> FindLost();
 
+  // The ranks that have not come to the first call in which others wait:
+  // "; not in call 7: rank 5 of 8 (host12/4711)". Empty if there are none.
+  std::string DescribeLate() const;
+
  private:
   struct Rank {
     std::string place;

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "core/base/error.h"
@@ -169,7 +168,7 @@ void TcpExchange::Move(std::span<const Message> messages) {
     if (now - last_progress >= options().timeout) {
       std::vector<int> missing;
       for (const Peer* const peer : busy_) missing.push_back(peer->process);
-      throw CommError(DescribeMissing(std::move(missing)));
+      ThrowMissing(std::move(missing));
     }
     if (now - last_progress < kSpinning) {
       sched_yield();
@@ -261,17 +260,7 @@ void TcpExchange::CheckHeader(const Peer& peer, const Message& message) const {
 }
 
 void TcpExchange::ThrowLost(const Peer& peer, const std::string& why) {
-  if (liveness() != nullptr) {
-    // the heartbeats know more: what it died of, or who was lost before it
-    const Clock::TimePoint deadline = Clock::Real().Now() +
-                                      10 * options().heartbeat_interval +
-                                      std::chrono::seconds(1);
-    while (Clock::Real().Now() < deadline) {
-      ThrowIfAborted();
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-  }
-  throw CommError(fmt::format(
+  ThrowProblem(fmt::format(
       "tcp: rank {} of {} lost its connection to {} in call {}, {}: {}",
       process(), num_processes(), NameOf(peer.process), num_calls(),
       call().ToString(), why));

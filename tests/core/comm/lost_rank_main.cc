@@ -1,6 +1,8 @@
-// lost_rank PROCESS kill|stop|late|thread: ranks that make two calls, of which
-// the last one of a process does not come to the second. By "thread" there are
-// two in each process. Run by mpirun.
+// lost_rank PROCESS kill|stop|late|thread|cut [RENDEZVOUS RANK SIZE]: ranks
+// that make two calls, of which the last one of a process does not come to the
+// second. By "thread" there are two in each process. By "cut" all make calls
+// until somebody cuts the network. Run by mpirun, or, with a rendezvous, as
+// rank RANK of SIZE over TCP.
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -14,6 +16,7 @@
 #include "core/base/process.h"
 #include "core/base/thread.h"
 #include "core/comm/mpi_communicator.h"
+#include "core/comm/tcp_communicator.h"
 
 namespace comm = replicant::comm;
 using namespace std::chrono_literals;
@@ -28,7 +31,7 @@ static void Lose(const std::string& how) {
   std::this_thread::sleep_for(10min);
 }
 
-int main(int /*argc*/, char** argv) {
+int main(int argc, char** argv) {
   const int lost = std::atoi(argv[1]);
   const std::string how = argv[2];
   const bool is_late = how == "late" || how == "thread";
@@ -36,15 +39,27 @@ int main(int /*argc*/, char** argv) {
   const replicant::StopSignal stop;
   std::atomic<bool> has_failed = false;
   try {
+    const int count = how == "thread" ? 2 : 1;
+    // short only where the test waits for it
+    const comm::CommunicatorOptions options{
+        .timeout = is_late ? 2s : 600s,
+        .heartbeat_interval = 50ms,
+        .heartbeat_timeout = how == "stop" || how == "cut" ? 2s : 600s};
     const comm::LocalRanks world =
-        comm::MakeMpiRanks(how == "thread" ? 2 : 1,
-                           // short only where the test waits for it
-                           {.timeout = is_late ? 2s : 600s,
-                            .heartbeat_interval = 50ms,
-                            .heartbeat_timeout = how == "stop" ? 2s : 600s});
+        argc > 5 ? comm::MakeTcpRanks(count,
+                                      {.process = std::atoi(argv[4]),
+                                       .num_processes = std::atoi(argv[5]),
+                                       .rendezvous = argv[3]},
+                                      options)
+                 : comm::MakeMpiRanks(count, options);
     const auto run = [&](comm::Communicator& rank, bool is_lost) {
       try {
         rank.Barrier();
+        if (how == "cut") std::fprintf(stderr, "ready\n");
+        while (how == "cut") {
+          rank.Run({.place = "the second"});
+          std::this_thread::sleep_for(1ms);
+        }
         if (is_lost) return Lose(how);
         rank.Run({.place = "the second"});
       } catch (const std::exception& e) {

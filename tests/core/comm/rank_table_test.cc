@@ -53,6 +53,18 @@ TEST_F(RankTableTest, NamesTheSilentRankAndTheCallThatItIsMissingFrom) {
   EXPECT_EQ(FindLostAfter(1s), std::nullopt);
 }
 
+// In a tree of messages a rank may wait for one that waits itself.
+TEST_F(RankTableTest, KnowsWhoIsNotInTheFirstCallInWhichOthersWait) {
+  EXPECT_EQ(table_.DescribeLate(), "");
+  table_.Hear(0, {.num_calls = 71, .call = "barrier"});
+  table_.Hear(1, {.num_calls = 72, .call = "barrier"});
+  table_.Hear(2, {.num_calls = 70, .call = ""});
+  EXPECT_EQ(table_.DescribeLate(), "; not in call 71: rank 2 of 3 (c/3)");
+  // rank 2 has left it
+  table_.Hear(2, {.num_calls = 71, .call = ""});
+  EXPECT_EQ(table_.DescribeLate(), "");
+}
+
 TEST_F(RankTableTest, KnowsWhichCallsALostRankHasDone) {
   const auto lost_in = [&](const RankState& lost, const RankState& other) {
     RankTable table({"a/1", "b/2", "c/3"}, 10s, 1s, &clock_);
