@@ -110,7 +110,7 @@ void CheckBackend(const RunConfig& config) {
 void CheckHeartbeats(const RunConfig& config) {
   const replicator::ReplicationConfig& replication = config.learner.replication;
   const double allowed = config.fleet.heartbeat_timeout_s;
-  if (!replication.strategy->uses_mpi ||
+  if (!replication.strategy->has_processes ||
       replication.heartbeat_timeout_s < allowed) {
     return;
   }

@@ -48,8 +48,7 @@ std::vector<std::string> RestoreArguments(
 // order in the answer to its heartbeat alone.
 void RunUnderMpi(const replicator::ReplicationConfig& config, RoleSpec* spec) {
   std::vector<std::string> command = {
-      "mpirun", "-n",
-      std::to_string(config.replicas / config.replicas_per_process),
+      "mpirun", "-n", std::to_string(config.num_processes()),
       // the processors are chosen already, and may be fewer
       "--oversubscribe", "--bind-to", "none", "--allow-run-as-root"};
   command.insert(command.end(), spec->command.begin(), spec->command.end());
@@ -86,7 +85,7 @@ void MakeLearner(const RolePlan& plan, RoleSpec* spec) {
   spec->on_success = OnSuccess::kCompletesRun;
   const replicator::ReplicationConfig& replication =
       plan.config.learner.replication;
-  if (replication.strategy->uses_mpi) {
+  if (replication.uses_mpi()) {
     RunUnderMpi(replication, spec);
   }
 }
@@ -99,9 +98,12 @@ void MakeServer(const RolePlan& /*plan*/, RoleSpec* spec) {
   spec->on_success = OnSuccess::kDone;
 }
 
-void MakeWorker(const RolePlan& /*plan*/, RoleSpec* spec) {
-  spec->start_stage = 2;
-  spec->stop_stage = 0;
+void MakeWorker(const RolePlan& plan, RoleSpec* spec) {
+  // one that makes every step with the learner ends with it
+  const bool is_of_step =
+      plan.config.learner.replication.strategy->has_processes;
+  spec->start_stage = is_of_step ? 1 : 2;
+  spec->stop_stage = is_of_step ? 1 : 0;
   spec->on_success = OnSuccess::kDone;
 }
 
@@ -143,19 +145,23 @@ constexpr RoleKind kRoles[] = {
 std::vector<RoleRequest> RoleRequests(const RunConfig& config) {
   const replicator::ReplicationConfig& replication = config.learner.replication;
   const bool has_servers = replication.strategy->has_servers;
+  // mpirun starts all replicas as one role
+  const bool has_processes =
+      replication.strategy->has_processes && !replication.uses_mpi();
+  const int num_replicas = has_servers     ? replication.replicas_per_group
+                           : has_processes ? replication.replicas_per_process
+                                           : replication.replicas;
   const auto worker = [&](const char* role, uint32_t index) {
     return RoleRequest{.id = {role, index},
                        .threads = replication.threads *
-                                  replication.logical_devices *
-                                  (has_servers ? replication.replicas_per_group
-                                               : replication.replicas),
+                                  replication.logical_devices * num_replicas,
                        .is_exclusive = config.fleet.exclusive_learner};
   };
   std::vector<RoleRequest> requests = {worker("learner", 0)};
+  for (int i = 1; i < replication.num_workers(); ++i) {
+    requests.push_back(worker("worker", static_cast<uint32_t>(i)));
+  }
   if (has_servers) {
-    for (int i = 1; i < replication.num_groups(); ++i) {
-      requests.push_back(worker("worker", static_cast<uint32_t>(i)));
-    }
     for (size_t i = 0; i < replication.servers.size(); ++i) {
       requests.push_back(
           {.id = {"server", static_cast<uint32_t>(i)}, .load = 0.3});

@@ -79,14 +79,18 @@ int RunBeside(const Invocation& invocation, const rpc::RoleId& id,
       config.learner.replication, static_cast<uint64_t>(config.run.seed),
       place);
   std::optional<replay::BatchReader> transitions;
-  if (!place.is_server && config.has_actors()) {
+  const bool makes_every_step =
+      config.learner.replication.strategy->has_processes;
+  if (!place.is_server && !makes_every_step && config.has_actors()) {
     transitions.emplace(ReaderOptionsOf(invocation, place.index));
   }
   const std::unique_ptr<Workload> workload = MakeWorkload(
       invocation, std::move(replicator), transitions ? &*transitions : nullptr);
   heartbeat.SetState(rpc::RoleState::kRunning);
-  learner::Follow(*workload,
-                  [&] { return stop.count() > 0 || heartbeat.StopOrder(); });
+  // a worker of every step ends with the learner, which would otherwise miss it
+  learner::Follow(*workload, [&] {
+    return !makes_every_step && (stop.count() > 0 || heartbeat.StopOrder());
+  });
   heartbeat.SetState(rpc::RoleState::kDraining, "the training is over");
   return 0;
 }
@@ -121,10 +125,10 @@ int Evaluate(const Invocation& invocation, const std::string& given) {
 int Run(const Invocation& invocation) {
   const RunConfig& config = invocation.config();
   const replicator::ReplicationConfig& replication = config.learner.replication;
-  if (!replication.strategy->uses_mpi && comm::NumMpiProcesses() > 1) {
+  if (!replication.uses_mpi() && comm::NumMpiProcesses() > 1) {
     throw ConfigError(
         "learner.replication.strategy: mpirun has started several learners; "
-        "allowed then: between_graph");
+        "allowed then: between_graph with communicator mpi");
   }
   const StopSignal stop;
   auto replicator = replicator::Replicator::Create(
@@ -209,10 +213,9 @@ int RunRole(const Invocation& invocation, const std::string& role,
     throw ConfigError(
         fmt::format("--role '{}': want learner, worker or server", role));
   }
-  if (role != "learner" && !replication.strategy->has_servers) {
-    throw ConfigError(fmt::format(
-        "--role {}: needs learner.replication.strategy parameter_server",
-        role));
+  if (is_server && !replication.strategy->has_servers) {
+    throw ConfigError(
+        "--role server: needs learner.replication.strategy parameter_server");
   }
   int64_t first = 0;
   int64_t last = 0;
@@ -221,10 +224,12 @@ int RunRole(const Invocation& invocation, const std::string& role,
   } else if (role == "worker") {
     // the learner is the first one
     first = 1;
-    last = replication.num_groups() - 1;
+    last = replication.num_workers() - 1;
     if (last < first) {
       throw ConfigError(
-          "--role worker: learner.replication has one worker, the learner");
+          "--role worker: learner.replication has one worker, the learner; "
+          "hint: strategy parameter_server, or between_graph with communicator "
+          "tcp, and more replicas");
     }
   }
   const int64_t index = ParseInteger(
@@ -253,8 +258,9 @@ Program LearnerProgram() {
           [options](config::CommandLine& command_line) {
             command_line.AddOption(
                 "--role", &options->role,
-                "learner; with strategy parameter_server also worker (one "
-                "after the first) or server");
+                "learner; with strategy parameter_server, or between_graph "
+                "with communicator tcp, also worker (one after the first); "
+                "with parameter_server also server");
             command_line.AddOption(
                 "--index", &options->index,
                 "index of the worker, from 1, or of the server, from 0");

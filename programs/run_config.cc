@@ -123,6 +123,10 @@ void ResolveAddresses(const std::filesystem::path& run_folder,
   config->replay.bind = ReplayAddress(run_folder, config->replay.bind);
   config->learner.parameter_bind =
       Resolve(run_folder, config->learner.parameter_bind, "parameters");
+  std::string& rendezvous = config->learner.replication.rendezvous;
+  if (rendezvous == replicator::ReplicationConfig::kAuto) {
+    rendezvous = std::filesystem::absolute(run_folder / "rendezvous");
+  }
   std::vector<std::string>& servers = config->learner.replication.servers;
   for (size_t i = 0; i < servers.size(); ++i) {
     servers[i] = Resolve(run_folder, servers[i], fmt::format("server-{}", i));

@@ -10,9 +10,11 @@
 namespace replicant::comm {
 namespace {
 
-// Bytes to one process per message and rank: small enough for caches and for
-// MPI's int, large enough to hide latency.
-constexpr size_t kPieceBytes = size_t{512} << 10;
+// Bytes to one process per message and rank: small enough for MPI's int and for
+// the memory of an all-reduce, large enough that processes seldom wait.
+constexpr size_t kPieceBytes = size_t{4} << 20;
+// Bytes of a piece that goes from process to process, each of which holds one.
+constexpr size_t kChainPieceBytes = size_t{512} << 10;
 // Inputs of all ranks together up to which latency counts more than bytes.
 constexpr size_t kSmallBytes = size_t{32} << 10;
 // Processes up to which each sends to all others.
@@ -159,12 +161,12 @@ void ProcessCollectives::AllReduceInChain(const Collective& c,
   const int above = exchange_.process() + 1;
   const size_t element = DTypeSize(c.in.dtype());
   const size_t size = c.in.size_bytes();
-  const size_t num_pieces = (size + kPieceBytes - 1) / kPieceBytes;
+  const size_t num_pieces = (size + kChainPieceBytes - 1) / kChainPieceBytes;
   const auto piece_of = [&](size_t i) {
-    return out.subspan(i * kPieceBytes,
-                       std::min(kPieceBytes, size - i * kPieceBytes));
+    return out.subspan(i * kChainPieceBytes,
+                       std::min(kChainPieceBytes, size - i * kChainPieceBytes));
   };
-  std::byte* const arrived = Reserve(&scratch_, kPieceBytes);
+  std::byte* const arrived = Reserve(&scratch_, kChainPieceBytes);
   // the piece that is in a stage of its way in this step, if any
   const auto piece_at = [&](size_t step, size_t first_step) {
     return step >= first_step && step - first_step < num_pieces
@@ -172,7 +174,7 @@ void ProcessCollectives::AllReduceInChain(const Collective& c,
                : std::nullopt;
   };
   const auto add = [&](size_t i) {
-    const size_t offset = i * kPieceBytes;
+    const size_t offset = i * kChainPieceBytes;
     inputs_.clear();
     if (own > 0) inputs_.push_back(arrived);
     for (size_t t = 0; t < num_threads(); ++t) {
@@ -366,10 +368,12 @@ void ProcessCollectives::BroadcastInChain(int root,
   const int own = exchange_.process();
   const auto place = static_cast<size_t>((own - root + processes) % processes);
   const bool is_end = place + 1 == static_cast<size_t>(processes);
-  const size_t num_pieces = (bytes.size() + kPieceBytes - 1) / kPieceBytes;
+  const size_t num_pieces =
+      (bytes.size() + kChainPieceBytes - 1) / kChainPieceBytes;
   const auto piece_of = [&](size_t i) {
-    return bytes.subspan(i * kPieceBytes,
-                         std::min(kPieceBytes, bytes.size() - i * kPieceBytes));
+    return bytes.subspan(
+        i * kChainPieceBytes,
+        std::min(kChainPieceBytes, bytes.size() - i * kChainPieceBytes));
   };
   for (size_t step = 0; step <= num_pieces; ++step) {
     if (place > 0 && step < num_pieces) {

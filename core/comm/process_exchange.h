@@ -100,6 +100,9 @@ class ProcessExchange {
   // Ends the heartbeats; for a destructor.
   void StopWatching() { liveness_.reset(); }
 
+  // Collects equally many bytes from every process. All processes call it.
+  std::vector<std::byte> GatherBytes(std::span<const std::byte> own);
+
   // The call under way and the number of calls so far.
   const Collective& call() const { return *call_; }
   uint64_t num_calls() const { return num_calls_; }
@@ -121,8 +124,6 @@ class ProcessExchange {
   // This and all later calls fail.
   virtual void OnEnd() {}
 
-  // Collects equally many bytes from every process.
-  std::vector<std::byte> GatherBytes(std::span<const std::byte> own);
   // Fails this and all later calls with the reason, and reports `to_others`
   // unless it is empty.
   void End(const std::string& reason, const std::string& to_others)

@@ -23,6 +23,10 @@ struct TcpGroup {
   // What else must be equal on all processes, for people to read
   // ("between_graph of 4 replicas").
   std::string description;
+  // Whether a process may read large messages straight from the memory of
+  // another one on its host, if the system lets it. False: all bytes go through
+  // connections. Two processes do so only if both say yes.
+  bool reads_memory = true;
 };
 
 // Makes `count` >= 1 (checked) ranks in this process, over TCP connections

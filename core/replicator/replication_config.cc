@@ -39,9 +39,14 @@ void CheckGroups(const ReplicationConfig& c, config::Reader& reader) {
   if (has_servers) {
     check_division("replicas_per_group", c.replicas_per_group, "groups of");
   }
-  const bool has_processes = c.strategy->uses_mpi;
+  const bool has_processes = c.strategy->has_processes;
   refuse_unless(has_processes, "replicas_per_process",
                 c.replicas_per_process == 1, "between_graph");
+  refuse_unless(has_processes, "communicator",
+                c.communicator == defaults.communicator, "between_graph");
+  refuse_unless(has_processes && !c.uses_mpi(), "rendezvous",
+                c.rendezvous == defaults.rendezvous,
+                "between_graph with communicator tcp");
   if (has_processes) {
     check_division("replicas_per_process", c.replicas_per_process,
                    "processes of");
@@ -85,7 +90,16 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
                "missing, which ends the run. Must be longer than the first "
                "process takes to write a checkpoint");
   reader.Field("replicas_per_process", &c.replicas_per_process, {1, 1024},
-               "between_graph: replicas in each process that mpirun starts");
+               "between_graph: replicas in each process");
+  reader.Field("communicator", &c.communicator,
+               {{"mpi", Communicator::kMpi}, {"tcp", Communicator::kTcp}},
+               "between_graph: how processes reach each other. mpi: mpirun "
+               "starts them. tcp: each is started by itself, or by the fleet");
+  reader.Field("rendezvous", &c.rendezvous,
+               "between_graph with communicator tcp: where the processes meet. "
+               "tcp://HOST:PORT: the first one listens there. auto: a file in "
+               "the run's folder, for this host alone; another path: such a "
+               "file");
   reader.Field("heartbeat_interval_s", &c.heartbeat_interval_s, {0.01, 60.0},
                "between_graph: seconds between two heartbeats of a process");
   reader.Field("heartbeat_timeout_s", &c.heartbeat_timeout_s, {0.0, 36000.0},
@@ -133,6 +147,15 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
     reader.Error("replicas", fmt::format("{} is one replica", strategy.name));
   }
   return c;
+}
+
+int ReplicationConfig::num_processes() const {
+  return strategy->has_processes ? replicas / replicas_per_process : 1;
+}
+
+int ReplicationConfig::num_workers() const {
+  if (strategy->has_servers) return num_groups();
+  return uses_mpi() ? 1 : num_processes();
 }
 
 int ReplicationConfig::replicas_of_group() const {

@@ -31,8 +31,15 @@ struct ReplicationConfig {
   int bucket_mib = 4;
   // Seconds before a collective fails because a replica is missing.
   double timeout_s = 300.0;
-  // between_graph: replicas in each process that mpirun starts.
+  // between_graph: replicas in each process.
   int replicas_per_process = 1;
+  // between_graph: how processes reach each other. mpirun starts those of kMpi.
+  enum class Communicator { kMpi, kTcp };
+  Communicator communicator = Communicator::kMpi;
+  // kTcp: where processes meet, comm::TcpGroup::rendezvous. The programs
+  // replace kAuto by a file in the run's folder.
+  static constexpr const char* kAuto = "auto";
+  std::string rendezvous = kAuto;
   // between_graph: seconds between the heartbeats of a process, and seconds of
   // silence after which the others end. A timeout of 0 turns heartbeats off.
   double heartbeat_interval_s = 0.2;
@@ -49,6 +56,14 @@ struct ReplicationConfig {
 
   // Number of replicas that share a batch.
   int replicas_of_group() const;
+  // Number of processes of between_graph; 1 of another strategy.
+  int num_processes() const;
+  bool uses_mpi() const {
+    return strategy->has_processes && communicator == Communicator::kMpi;
+  }
+  // Number of processes that are started one by one and make steps, of which
+  // the first is the learner.
+  int num_workers() const;
   // Number of groups, each with its own batches.
   int num_groups() const { return replicas / replicas_of_group(); }
 

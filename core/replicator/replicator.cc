@@ -22,10 +22,14 @@ std::unique_ptr<Replicator> Replicator::Create(
     const ReplicationConfig& config, uint64_t seed, const ProcessPlace& place,
     const kernels::BackendFactory& make_backend) {
   const Strategy& strategy = *config.strategy;
-  if (!strategy.has_servers && (place.is_server || place.index > 0)) {
+  const bool has_place =
+      strategy.has_servers ||
+      (!place.is_server && (place.index == 0 || config.num_workers() > 1));
+  if (!has_place) {
     throw ConfigError(
-        "replication.strategy: servers and further workers are for "
-        "parameter_server");
+        "replication.strategy: servers are for parameter_server, further "
+        "workers for parameter_server and for between_graph with communicator "
+        "tcp");
   }
   return strategy.make({.config = config,
                         .seed = seed,

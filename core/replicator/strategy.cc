@@ -20,7 +20,7 @@ int ReplicasOfProcessGroup(const ReplicationConfig& config) {
 
 std::unique_ptr<Replicator> MakeSynchronous(const StrategyRequest& request) {
   return MakeSynchronousReplicator(request.config, request.seed,
-                                   request.make_backend);
+                                   request.make_backend, request.place.index);
 }
 
 std::unique_ptr<Replicator> MakeSingle(const StrategyRequest& request) {
@@ -64,8 +64,8 @@ constexpr Strategy Strategy::kInGraph{
 
 constexpr Strategy Strategy::kBetweenGraph{
     .name = "between_graph",
-    .doc = "the same in several processes that mpirun starts",
-    .uses_mpi = true,
+    .doc = "the same in several processes",
+    .has_processes = true,
     .replicas_of_group = &AllReplicas,
     .make = &MakeSynchronous};
 

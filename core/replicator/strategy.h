@@ -30,8 +30,8 @@ struct Strategy {
 
   // Only one replica makes the steps.
   bool has_one_replica = false;
-  // mpirun starts the processes, with `replicas_per_process` each.
-  bool uses_mpi = false;
+  // Several processes of `replicas_per_process` each make every step together.
+  bool has_processes = false;
   // Servers hold the variables; further processes are workers.
   bool has_servers = false;
   // Replicas make every step together, so that `accumulation_steps` and

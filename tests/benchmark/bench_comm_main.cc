@@ -35,17 +35,18 @@
 namespace replicant::comm {
 namespace {
 
-enum class What { kThreads, kLoops, kTcp, kMpi, kMpiOwn };
+enum class What { kThreads, kLoops, kTcp, kTcpBytes, kMpi, kMpiOwn };
 
 struct Case {
   What what = What::kThreads;
   int64_t count = 0;
   int ranks = 2;
 
+  bool is_tcp() const { return what == What::kTcp || what == What::kTcpBytes; }
   bool is_mpi() const { return what == What::kMpi || what == What::kMpiOwn; }
   std::string Name() const {
-    constexpr const char* kNames[] = {"threads", "loops", "tcp", "mpi",
-                                      "mpi-own"};
+    constexpr const char* kNames[] = {"threads",   "loops", "tcp",
+                                      "tcp-bytes", "mpi",   "mpi-own"};
     return fmt::format("comm/all_reduce/{}/{}/ranks-{}",
                        kNames[static_cast<int>(what)], count, ranks);
   }
@@ -58,6 +59,8 @@ std::vector<Case> AllCases() {
       cases.push_back({What::kThreads, count, ranks});
       if (ranks == 2) cases.push_back({What::kLoops, count, ranks});
       cases.push_back({What::kTcp, count, ranks});
+      // without reading memory
+      cases.push_back({What::kTcpBytes, count, ranks});
       if (!HasMpi()) continue;
       cases.push_back({What::kMpi, count, ranks});
       cases.push_back({What::kMpiOwn, count, ranks});
@@ -265,12 +268,13 @@ int Main(int argc, char** argv) {
   for (const Case& c : AllCases()) {
     if (!worker.empty()) {
       group.num_processes = c.ranks;
+      group.reads_memory = c.what == What::kTcp;
       if (c.Name() == worker) RunWorker(c, seconds, group);
     } else if (c.Name().find(filter) == std::string::npos) {
       continue;
     } else if (is_list) {
       std::printf("%s\n", c.Name().c_str());
-    } else if (c.is_mpi() || c.what == What::kTcp) {
+    } else if (c.is_mpi() || c.is_tcp()) {
       RunProcesses(c, seconds);
     } else {
       Print(c, c.what == What::kLoops ? MeasureLoops(c, seconds)

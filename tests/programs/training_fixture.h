@@ -65,13 +65,14 @@ class TrainingFixture : public ::testing::Test {
   }
   // The fleet, with a learner of two processes, while it runs: until it is told
   // to stop.
-  Process StartReplicas(double heartbeat_timeout_s = 10.0) const {
+  Process StartReplicas(double heartbeat_timeout_s = 10.0,
+                        const std::string& communicator = "mpi") const {
     const std::vector<std::string> settings = {
         "learner.limits.max_steps=0", "learner.checkpoint_interval_s=0.3",
         "evaluation.enabled=false", "learner.log_interval_s=0.1",
         fmt::format("learner.replication={{strategy: between_graph, replicas: "
-                    "2, heartbeat_timeout_s: {}}}",
-                    heartbeat_timeout_s)};
+                    "2, heartbeat_timeout_s: {}, communicator: {}}}",
+                    heartbeat_timeout_s, communicator)};
     return Process({.command = Command(settings),
                     .stdout_file = folder_.path() / "out",
                     .stderr_file = folder_.path() / "out"});

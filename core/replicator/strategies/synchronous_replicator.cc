@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <iterator>
@@ -17,6 +18,7 @@
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "core/comm/mpi_communicator.h"
+#include "core/comm/tcp_communicator.h"
 #include "core/comm/thread_communicator.h"
 #include "core/kernels/backend.h"
 #include "core/replicator/graph/agreement.h"
@@ -58,6 +60,9 @@ NextResult FromWord(int32_t word) {
   return word == 1 ? NextResult::kTimeout : NextResult::kOk;
 }
 
+// The environment's secret for a rendezvous at an address.
+constexpr const char* kRendezvousKey = "REPLICANT_RENDEZVOUS_KEY";
+
 std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
@@ -81,8 +86,10 @@ struct Replica {
 class SynchronousReplicator : public Replicator {
  public:
   SynchronousReplicator(const ReplicationConfig& config, uint64_t seed,
-                        const kernels::BackendFactory& make_backend)
-      : SynchronousReplicator(config, seed, make_backend, MakeRanks(config)) {}
+                        const kernels::BackendFactory& make_backend,
+                        int process)
+      : SynchronousReplicator(config, seed, make_backend,
+                              MakeRanks(config, process)) {}
 
   ~SynchronousReplicator() override {
     // the others must not wait for one that is being destroyed
@@ -134,7 +141,8 @@ class SynchronousReplicator : public Replicator {
   }
 
   // Threads only for in_graph.
-  static comm::LocalRanks MakeRanks(const ReplicationConfig& config);
+  static comm::LocalRanks MakeRanks(const ReplicationConfig& config,
+                                    int process);
   static std::vector<Replica> MakeReplicas(
       const ReplicationConfig& config, uint64_t seed,
       const kernels::BackendFactory& make_backend,
@@ -248,19 +256,47 @@ class SynchronousStep : public Step {
   const SynchronousReplicator::DeviceWork run_;
 };
 
+// What processes must have alike, or their calls would differ.
+std::string DescribeGroup(const ReplicationConfig& c) {
+  return fmt::format(
+      "strategy {}, replicas {}, replicas_per_process {}, wire {}, bucket_mib "
+      "{}, accumulation_steps {}, logical_devices {}",
+      c.strategy->name, c.replicas, c.replicas_per_process, DTypeName(c.wire),
+      c.bucket_mib, c.accumulation_steps, c.logical_devices);
+}
+
+comm::LocalRanks MakeTcpRanks(const ReplicationConfig& config, int process,
+                              const comm::CommunicatorOptions& options) {
+  if (config.num_processes() > 1 &&
+      config.rendezvous == ReplicationConfig::kAuto) {
+    throw ConfigError(
+        "replication.rendezvous: auto is for the programs, which know a folder "
+        "of the run; allowed here: tcp://HOST:PORT, or a file");
+  }
+  const char* const key = std::getenv(kRendezvousKey);
+  return comm::MakeTcpRanks(config.replicas_per_process,
+                            {.process = process,
+                             .num_processes = config.num_processes(),
+                             .rendezvous = config.rendezvous,
+                             .key = key == nullptr ? "" : key,
+                             .description = DescribeGroup(config)},
+                            options);
+}
+
 comm::LocalRanks SynchronousReplicator::MakeRanks(
-    const ReplicationConfig& config) {
+    const ReplicationConfig& config, int process) {
   const comm::CommunicatorOptions options{
       .timeout = Milliseconds(config.timeout_s),
       .heartbeat_interval = Milliseconds(config.heartbeat_interval_s),
       .heartbeat_timeout = Milliseconds(config.heartbeat_timeout_s)};
-  if (!config.strategy->uses_mpi) {
+  if (!config.strategy->has_processes) {
     return {.processes = nullptr,
             .ranks = comm::MakeThreadCommunicators(config.replicas, options)};
   }
+  if (!config.uses_mpi()) return MakeTcpRanks(config, process, options);
   comm::LocalRanks ranks =
       comm::MakeMpiRanks(config.replicas_per_process, options);
-  const int num_processes = config.replicas / config.replicas_per_process;
+  const int num_processes = config.num_processes();
   if (ranks.processes->size() != num_processes) {
     throw ConfigError(
         fmt::format("replication: between_graph of {} replicas, {} in each "
@@ -538,8 +574,9 @@ void SynchronousReplicator::SpreadVariables() {
 
 std::unique_ptr<Replicator> MakeSynchronousReplicator(
     const ReplicationConfig& config, uint64_t seed,
-    const kernels::BackendFactory& make_backend) {
-  return std::make_unique<SynchronousReplicator>(config, seed, make_backend);
+    const kernels::BackendFactory& make_backend, int process) {
+  return std::make_unique<SynchronousReplicator>(config, seed, make_backend,
+                                                 process);
 }
 
 }  // namespace replicant::replicator

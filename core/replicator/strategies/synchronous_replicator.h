@@ -20,8 +20,10 @@ namespace replicant::replicator {
 // its own is made equal within the step, as its ReplicaAgreement says.
 //
 // A replica that fails ends the step of all.
+//
+// `process`: this one's number among those that meet over TCP.
 std::unique_ptr<Replicator> MakeSynchronousReplicator(
     const ReplicationConfig& config, uint64_t seed,
-    const kernels::BackendFactory& make_backend);
+    const kernels::BackendFactory& make_backend, int process = 0);
 
 }  // namespace replicant::replicator

@@ -19,7 +19,7 @@ namespace {
 // Threads of the replicas of this process that share a batch: they wait while
 // it is put in order.
 int ThreadsOf(const replicator::ReplicationConfig& config) {
-  return config.threads * (config.strategy->uses_mpi
+  return config.threads * (config.strategy->has_processes
                                ? config.replicas_per_process
                                : config.replicas_of_group());
 }

@@ -233,8 +233,8 @@ TYPED_TEST_P(CommunicatorTest, AddsInRankOrder) {
   }
 }
 
-// Pieces between processes are of 512 KiB: these take several rounds, the last
-// one short.
+// Pieces are of 512 KiB in a chain of processes and of 4 MiB for each peer
+// otherwise: these take several rounds, the last one short.
 TYPED_TEST_P(CommunicatorTest, CutsLargeTensorsIntoPieces) {
   for (const auto& [num_ranks, count] :
        {std::pair(2, 2'500'003), std::pair(5, 300'007),

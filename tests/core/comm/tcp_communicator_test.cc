@@ -64,6 +64,7 @@ std::string FreeAddress() {
                      TcpSocket::Listen({.host = "127.0.0.1"}).local().port);
 }
 
+template <bool kReadsMemory>
 struct TcpTransport {
   static void RunOn(int size, const std::function<void(Communicator&)>& body) {
     const Rendezvous rendezvous;
@@ -71,7 +72,8 @@ struct TcpTransport {
       const LocalRanks own =
           MakeTcpRanks(/*count=*/1, {.process = process,
                                      .num_processes = size,
-                                     .rendezvous = rendezvous.file()});
+                                     .rendezvous = rendezvous.file(),
+                                     .reads_memory = kReadsMemory});
       body(*own.ranks[0]);
     });
     // whoever comes later must not find an old address
@@ -79,7 +81,10 @@ struct TcpTransport {
   }
 };
 
-INSTANTIATE_TYPED_TEST_SUITE_P(Tcp, CommunicatorTest, TcpTransport);
+using Tcp = TcpTransport</*kReadsMemory=*/true>;
+using TcpBytes = TcpTransport</*kReadsMemory=*/false>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Tcp, CommunicatorTest, Tcp);
+INSTANTIATE_TYPED_TEST_SUITE_P(TcpBytes, CommunicatorTest, TcpBytes);
 
 // Two ranks in each of four processes.
 struct TcpThreads {

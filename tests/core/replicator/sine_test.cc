@@ -59,6 +59,26 @@ TEST(SineTest, LearnsOnReplicasThatDoNotWaitForEachOther) {
   EXPECT_LT(LossOf("{strategy: hogwild, replicas: 2}"), 0.05);
 }
 
+// Two replicas in each process: the bits are those of one process, whatever
+// moves the gradients.
+TEST(SineTest, LearnsInProcessesThatMeetOverTcp) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() /
+                                       fmt::format("sine-tcp-{}", getpid());
+  std::filesystem::create_directories(folder);
+  const std::string yaml = fmt::format(
+      "{{strategy: between_graph, replicas: 4, replicas_per_process: 2,\n"
+      " communicator: tcp, rendezvous: {}/rendezvous, timeout_s: 120}}",
+      folder.string());
+  AtomicWriteFile(folder / "other.yaml", yaml);
+  Process other({.command = {REPLICANT_SINE, (folder / "other.yaml").string(),
+                             "worker", "1"}});
+  EXPECT_EQ(LossOf(yaml), LossOf("{strategy: in_graph, replicas: 4}"));
+  const auto status = other.Wait(kTimeout);
+  ASSERT_TRUE(status.has_value());
+  EXPECT_TRUE(status->ok()) << status->ToString();
+  std::filesystem::remove_all(folder);
+}
+
 // Starts the other processes of a training, and is the first one.
 TEST(SineTest, LearnsWithParameterServers) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() /

@@ -411,8 +411,9 @@ TEST(ParameterServersTest, RefusesPlacesThatThereAreNot) {
               Replicator::Create({.backend = "reference"}, 3,
                                  {.is_server = true});
             }),
-            "replication.strategy: servers and further workers are for "
-            "parameter_server");
+            "replication.strategy: servers are for parameter_server, further "
+            "workers for parameter_server and for between_graph with "
+            "communicator tcp");
 }
 
 }  // namespace
