@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+
+#include "core/replicator/replicator.h"
+#include "core/replicator/strategy.h"
+
+// Local SGD (Stich 2018, arXiv:1805.09767): every replica trains alone, on
+// batches of its own, and after every `period` steps all replicas go on from
+// the mean of their variables. Replicas talk `period` times less than those
+// that average gradients; with period 1 and plain SGD both are the same.
+//
+// - Each replica is a group of its own: primitives are the identity.
+// - Step::Run() makes one step on every replica, each on a thread.
+// - Floating variables are averaged, optimizer slots too; others move alike.
+// - variables() averages first, so that a checkpoint and what is published are
+//   never one replica's.
+//
+// Throws what Strategy::kSingle throws.
+std::unique_ptr<replicant::replicator::Replicator> MakeLocalSgd(
+    const replicant::replicator::StrategyRequest& request, int period);
+
+// As a strategy of a program's registry:
+//
+//   registry.strategies.Add(kLocalSgd<8>);
+template <int kPeriod>
+constexpr replicant::replicator::Strategy kLocalSgd{
+    .name = "local_sgd",
+    .doc =
+        "several replicas in one process, each with its own batches, which "
+        "average their variables every few steps",
+    .is_synchronous = false,
+    .replicas_of_group =
+        [](const replicant::replicator::ReplicationConfig&) { return 1; },
+    .make =
+        [](const replicant::replicator::StrategyRequest& request) {
+          return MakeLocalSgd(request, kPeriod);
+        }};
