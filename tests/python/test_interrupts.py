@@ -43,7 +43,10 @@ CALLS = {
 @pytest.mark.parametrize("call", sorted(CALLS))
 def test_ctrl_c_ends_a_call(call):
     prepare, interrupted, end = CALLS[call]
-    program = f"""{prepare}
+    # a shell's background job ignores SIGINT, and so would its children
+    program = f"""import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+{prepare}
 print("ready", flush=True)
 try:
     {interrupted}
