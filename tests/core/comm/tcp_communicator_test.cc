@@ -108,8 +108,8 @@ struct TcpThreads {
 INSTANTIATE_TYPED_TEST_SUITE_P(TcpThreads, CommunicatorTest, TcpThreads);
 
 // More processes than any other test has, in chains and trees of them.
-TEST(TcpCommunicatorTest, ThirtyTwoProcessesAddAsOneWould) {
-  constexpr int kProcesses = 32;
+TEST(TcpCommunicatorTest, TwentyFourProcessesAddAsOneWould) {
+  constexpr int kProcesses = 24;
   constexpr int64_t kCount = 30'000;
   const Rendezvous rendezvous;
   RunProcesses(kProcesses, [&](int process) {
