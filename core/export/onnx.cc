@@ -194,12 +194,7 @@ class Exporter {
     return Op("Transpose", {x}, {{"perm", VectorOf(permutation)}});
   }
   std::string Cast(const std::string& x, DType dtype) {
-    // TensorProto.DataType, as in OnnxModel
-    static const std::map<DType, int64_t> types = {
-        {DType::kF32, 1},  {DType::kU8, 2},   {DType::kI32, 6},
-        {DType::kI64, 7},  {DType::kBool, 9}, {DType::kF64, 11},
-        {DType::kBF16, 16}};
-    return Op("Cast", {x}, {{"to", types.at(dtype)}});
+    return Op("Cast", {x}, {{"to", OnnxType(dtype)}});
   }
 
   // --- ops ---

@@ -44,27 +44,6 @@ class Message {
   std::string bytes_;
 };
 
-// TensorProto.DataType.
-int64_t DataType(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return 1;
-    case DType::kU8:
-      return 2;
-    case DType::kI32:
-      return 6;
-    case DType::kI64:
-      return 7;
-    case DType::kBool:
-      return 9;
-    case DType::kF64:
-      return 11;
-    case DType::kBF16:
-      break;
-  }
-  return 16;
-}
-
 std::string EncodeAttribute(const std::string& name,
                             const OnnxAttribute& value) {
   // AttributeProto: the value's field, then AttributeType in field 20
@@ -87,6 +66,26 @@ std::string EncodeAttribute(const std::string& name,
 
 }  // namespace
 
+int64_t OnnxType(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return 1;
+    case DType::kU8:
+      return 2;
+    case DType::kI32:
+      return 6;
+    case DType::kI64:
+      return 7;
+    case DType::kBool:
+      return 9;
+    case DType::kF64:
+      return 11;
+    case DType::kBF16:
+      break;
+  }
+  return 16;
+}
+
 void OnnxModel::AddValue(Field field, const OnnxValue& value) {
   Message shape;
   for (const auto& dim : value.dims) {
@@ -99,7 +98,7 @@ void OnnxModel::AddValue(Field field, const OnnxValue& value) {
     shape.Bytes(1, dimension.bytes());
   }
   Message tensor;
-  tensor.Int(1, DataType(value.dtype)).Bytes(2, shape.bytes());
+  tensor.Int(1, OnnxType(value.dtype)).Bytes(2, shape.bytes());
   Message type;
   type.Bytes(1, tensor.bytes());
   Message info;
@@ -121,7 +120,7 @@ void OnnxModel::AddNode(const OnnxNode& node) {
 void OnnxModel::AddInitializer(std::string_view name, const TensorView& value) {
   Message tensor;
   for (const int64_t dim : value.shape().dims()) tensor.Int(1, dim);
-  tensor.Int(2, DataType(value.dtype())).Bytes(8, name);
+  tensor.Int(2, OnnxType(value.dtype())).Bytes(8, name);
   tensor.Bytes(
       9, {reinterpret_cast<const char*>(value.data()), value.size_bytes()});
   graph_ += Message().Bytes(kInitializer, tensor.bytes()).bytes();

@@ -25,6 +25,9 @@ struct OnnxNode {
   std::string name;
 };
 
+// TensorProto.DataType.
+int64_t OnnxType(DType dtype);
+
 // A tensor of the graph's interface. A dimension is a number, or a name if any
 // number will do.
 struct OnnxValue {

@@ -31,7 +31,8 @@ inline constexpr uint32_t kChannelMask = 0x3FF;
 inline constexpr auto kSpreadX = [] {
   std::array<float, 64> x{};
   for (size_t i = 0; i < x.size(); ++i) {
-    x[i] = static_cast<float>(i / kNumSamples) + kSampleX[i % kNumSamples];
+    const size_t pixel = i / kNumSamples;
+    x[i] = static_cast<float>(pixel) + kSampleX[i % kNumSamples];
   }
   return x;
 }();
