@@ -11,22 +11,18 @@ import json
 import os
 import pathlib
 import sys
-import time
 
 import torch
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
+import peer_timing  # noqa: E402
 import torch_d4pg  # noqa: E402
 import torch_resnet50  # noqa: E402
 import torch_sngan  # noqa: E402
 
 ACTOR_WORKLOADS = {"nature": "d4pg-nature-128", "drq": "d4pg-drq-256"}
-# of slow cases fewer; as in bench_learner
-WARM_UP_RUNS, SLOW_WARM_UP_RUNS = 5, 1
-MIN_RUNS, SLOW_MIN_RUNS = 5, 1
-SLOW_SECONDS = 2.0
 
 
 def load(name):
@@ -72,30 +68,6 @@ def actor_step(name, is_compiled, precision):
     return step
 
 
-def warm_up(step):
-    begin = time.perf_counter()
-    for i in range(WARM_UP_RUNS):
-        if i >= SLOW_WARM_UP_RUNS and time.perf_counter() - begin > SLOW_SECONDS:
-            break
-        step()
-
-
-def time_runs(step, seconds):
-    times, begin = [], time.perf_counter()
-
-    def is_enough():
-        elapsed = time.perf_counter() - begin
-        return elapsed >= seconds and (
-            len(times) >= MIN_RUNS
-            or len(times) >= SLOW_MIN_RUNS and elapsed > SLOW_SECONDS)
-    while not is_enough():
-        start = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - start)
-    times.sort()
-    return times
-
-
 def resident_memory():
     """Resident memory of this process in MB."""
     pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
@@ -121,14 +93,7 @@ def main():
     if seconds == "memory":
         print(json.dumps(measure_memory(step)))
         return
-    warm_up(step)
-    print("ready", flush=True)
-    for _ in sys.stdin:
-        # the caches are another process's now
-        warm_up(step)
-        times = time_runs(step, float(seconds))
-        print(json.dumps({"value": times[len(times) // 2] * 1e3,
-                          "min_ms": times[0] * 1e3}), flush=True)
+    peer_timing.answer(step, float(seconds))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 // scripts/bench/learner beside PyTorch.
 //
 //   bench_learner [--list] [--filter SUBSTRING] [--seconds S] [--backend NAME]
-//                 [--threads N] [--profile] [--memory]
+//                 [--threads N] [--profile] [--memory] [--onnx FILE]
 //                 [--replicas R [--strategy in_graph|between_graph
 //                                           [--replicas_per_process P]]
 //                               [--rounds ROUNDS]]
@@ -42,8 +42,10 @@
 #include "agents/d4pg/policy.h"
 #include "agents/d4pg/step_graph.h"
 #include "core/base/error.h"
+#include "core/base/fs.h"
 #include "core/base/rng.h"
 #include "core/config/load.h"
+#include "core/export/onnx.h"
 #include "core/graph/passes/passes.h"
 #include "core/kernels/backend.h"
 #include "core/metrics/json_lines.h"
@@ -60,6 +62,7 @@ struct Options {
   int threads = 0;  // 0: the cases of 1 and of 2
   bool has_profile = false;
   bool is_memory = false;
+  std::string onnx;  // file for the model of the case; empty: none
   int replicas = 0;  // 0: the plan alone, without a replicator
   const replicator::Strategy* strategy = &replicator::Strategy::kInGraph;
   int replicas_per_process = 1;  // between_graph
@@ -320,6 +323,15 @@ metrics::JsonObject RunCase(const Case& c, const Options& options) {
                          {.passes = {.precision = c.precision},
                           .has_profile = options.has_profile});
   FillInputs(plan);
+  if (!options.onnx.empty()) {
+    AtomicWriteFile(
+        options.onnx,
+        exporting::ToOnnx(*workload.graph,
+                          {.outputs = {{"output", spec.outputs[0]}},
+                           .value_of = [&](const std::string& name) {
+                             return store.Get(name);
+                           }}));
+  }
   if (options.is_memory) return MeasureMemory(c.FullName(), plan);
   const std::vector<double> times = TimeRuns(plan, options.seconds);
   if (options.has_profile) PrintProfile(plan.profile());
@@ -444,6 +456,8 @@ int main(int argc, char** argv) try {
       ->check(CLI::Range(1, 2));
   app.add_flag("--memory", options.is_memory,
                "print how resident memory grows instead of times");
+  app.add_option("--onnx", options.onnx,
+                 "also write the policy of the case, the only one, as ONNX");
   app.add_flag("--profile", options.has_profile,
                "print the time of every kernel to stderr");
   app.add_option("--replicas", options.replicas,
