@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "agents/d4pg/agent.h"
 #include "agents/d4pg/config.h"
 #include "core/config/load.h"
 #include "tests/support/message_of.h"
@@ -57,6 +58,23 @@ TEST(D4pgConfigTest, RefusesWhatDoesNotFitTogetherWithItsPlace) {
   EXPECT_EQ(MessageOf([] { Load("distribution: {num_atoms: 1}"); }),
             "agent.yaml:1:27: distribution.num_atoms: 1 is outside [2, 1001] "
             "(number of atoms: values that a return can take)");
+  EXPECT_EQ(MessageOf([] { Load("prediction: {horizon: 5}"); }),
+            "agent.yaml:1:13: prediction: horizon 5 predicts the embedding "
+            "that policy and critic share; want networks.shared_embedding: "
+            "true, got false");
+}
+
+TEST(D4pgConfigTest, APredictionNeedsWindowsOfItsHorizon) {
+  const auto agent = MakeAgent(
+      Load("{networks: {shared_embedding: true}, prediction: {horizon: 5}}"));
+  LearningSpec spec{.task = {.observation = Shape({4}),
+                             .action_minimum = {-1.0},
+                             .action_maximum = {1.0}}};
+  EXPECT_EQ(MessageOf<ConfigError>([&] { agent->Check(spec); }),
+            "agent.prediction.horizon: 5, but the table's window is 0; want as "
+            "many steps as the table's window has");
+  spec.window = 5;
+  agent->Check(spec);
 }
 
 }  // namespace
