@@ -1,5 +1,5 @@
 // The strategy of examples/own_strategy, which lies outside the tree.
-#include "local_sgd.h"
+#include "examples/own_strategy/local_sgd.h"
 
 #include <gtest/gtest.h>
 

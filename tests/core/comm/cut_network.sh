@@ -27,12 +27,12 @@ $there ip link set there up
 ranks=
 for rank in $(seq 0 $last); do
   enter=
-  if [ $rank = $last ]; then enter=$there; fi
-  $enter "$lost_rank" $last cut tcp://10.213.9.1:7100 $rank $(($last + 1)) \
+  if [ "$rank" = "$last" ]; then enter=$there; fi
+  $enter "$lost_rank" "$last" cut tcp://10.213.9.1:7100 "$rank" $((last + 1)) \
     > "$folder/$rank" 2>&1 &
   ranks="$ranks $!"
 done
 until grep -q ready "$folder/$last"; do sleep 0.05; done
 ip link set here down
-for pid in $ranks; do wait $pid || true; done
+for pid in $ranks; do wait "$pid" || true; done
 kill $host
