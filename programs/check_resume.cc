@@ -11,8 +11,8 @@
 #include "actors/evaluation_log.h"
 #include "agents/agent_steps.h"
 #include "core/base/error.h"
-#include "core/replicator/replicator.h"
 #include "learner/checkpoint_folder.h"
+#include "programs/make_workload.h"
 
 namespace replicant::programs {
 namespace {
@@ -68,14 +68,11 @@ void CheckEvaluations(const actors::EvaluationConfig& evaluation,
 std::unique_ptr<learner::Workload> MakeSmallWorkload(
     const RunConfig& config, const agents::TaskSpec& task) {
   const auto seed = static_cast<uint64_t>(config.run.seed);
-  learner::WorkloadArguments arguments{.learner = config.learner, .seed = seed};
-  replicator::ReplicationConfig& replication = arguments.learner.replication;
-  replication = {};
-  replication.backend = config.learner.replication.backend;
-  replication.accumulation_steps =
-      config.learner.replication.accumulation_steps;
+  learner::WorkloadArguments arguments{.learner = config.learner,
+                                       .seed = seed,
+                                       .replicator = MakeOneReplica(config)};
+  arguments.learner.replication = {};
   arguments.learner.batch_size = 2;
-  arguments.replicator = replicator::Replicator::Create(replication, seed);
   if (config.has_actors()) {
     arguments.spec = config.SpecOf(task);
   }

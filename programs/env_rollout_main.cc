@@ -207,7 +207,7 @@ int main(int argc, char** argv) {
                    "make this many random actions, print the returns")
         ->check(CLI::Range(1, 1'000'000'000));
     app.add_option("--render", options.render,
-                   "raycast or gl; with --input writes pixels");
+                   "auto, raycast or gl; with --input writes pixels");
     app.add_option("--height", options.camera.height,
                    "rows of a picture, default 84");
     app.add_option("--width", options.camera.width,

@@ -78,7 +78,6 @@ std::string OnnxOf(const Invocation& invocation,
 }
 
 int Export(const Invocation& invocation, const Options& options) {
-  const RunConfig& config = invocation.config();
   const std::filesystem::path file = options.file;
   const bool is_onnx = file.extension() == ".onnx";
   if (!is_onnx && file.extension() != ".safetensors") {
@@ -90,11 +89,9 @@ int Export(const Invocation& invocation, const Options& options) {
   }
   const std::filesystem::path checkpoint =
       FindCheckpoint(kCheckpoint, options.checkpoint);
-  const auto workload = MakeWorkload(
-      invocation,
-      replicator::Replicator::Create(config.learner.replication,
-                                     static_cast<uint64_t>(config.run.seed)),
-      /*source=*/nullptr, /*reads_images=*/false);
+  const auto workload =
+      MakeWorkload(invocation, MakeOneReplica(invocation.config()),
+                   /*source=*/nullptr, /*reads_images=*/false);
   const int64_t step =
       runtime::LoadCheckpoint(checkpoint, workload->variables()).step;
   fmt::print("checkpoint {}\nstep {}\n", checkpoint.string(), step);

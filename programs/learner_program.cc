@@ -100,11 +100,8 @@ int Evaluate(const Invocation& invocation, const std::string& given) {
   const RunConfig& config = invocation.config();
   if (config.has_actors()) return EvaluatePolicy(invocation, given);
   const std::filesystem::path checkpoint = FindCheckpoint(kEvaluate, given);
-  const auto workload = MakeWorkload(
-      invocation,
-      replicator::Replicator::Create(config.learner.replication,
-                                     static_cast<uint64_t>(config.run.seed)),
-      /*source=*/nullptr);
+  const auto workload = MakeWorkload(invocation, MakeOneReplica(config),
+                                     /*source=*/nullptr);
   const runtime::CheckpointInfo info =
       runtime::LoadCheckpoint(checkpoint, workload->variables());
   std::printf("checkpoint %s\nstep %lld\n", checkpoint.c_str(),

@@ -32,6 +32,16 @@ agents::TaskSpec TaskOf(const Invocation& invocation) {
                                   static_cast<uint64_t>(config.run.seed), 0));
 }
 
+std::unique_ptr<replicator::Replicator> MakeOneReplica(
+    const RunConfig& config) {
+  const replicator::ReplicationConfig& replication = config.learner.replication;
+  return replicator::Replicator::Create(
+      {.backend = replication.backend,
+       .threads = replication.threads,
+       .accumulation_steps = replication.accumulation_steps},
+      static_cast<uint64_t>(config.run.seed));
+}
+
 std::unique_ptr<learner::Workload> MakeWorkload(
     const Invocation& invocation,
     std::unique_ptr<replicator::Replicator> replicator,

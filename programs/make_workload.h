@@ -14,6 +14,10 @@ namespace replicant::programs {
 // cannot draw from the replay.
 agents::TaskSpec TaskOf(const Invocation& invocation);
 
+// Makes one replica in this process, to use the model of a run whatever
+// strategy trains it.
+std::unique_ptr<replicator::Replicator> MakeOneReplica(const RunConfig& config);
+
 // Makes the workload that the configuration names. `source` is null unless this
 // process draws batches for an agent; `reads_images` is false if it will only
 // use the variables. Throws ConfigError, and what the workload throws.

@@ -144,7 +144,8 @@ class Stage {
       : domain_(domain),
         environment_(env::MakeEnvironment(
             domain.task, {.seed = seed, .index = stream}, *domain.model)),
-        renderer_(env::MakeRenderer(environment_->physics().model(), {})) {}
+        renderer_(env::MakeRenderer(environment_->physics().model(),
+                                    {.kind = env::RendererKind::kRaycast})) {}
 
   // Draws the start of an episode, [side, side, 3].
   void Draw(int64_t episode, double strength, RandomStream& random,

@@ -143,8 +143,9 @@ TEST(EnvRolloutTest, SaysWhatIsWrongWithItsInput) {
   EXPECT_EQ(render_error({"--render", "raycast", "--height", "9999"}),
             "env_rollout: Renderer: a picture of 9999 x 84 requested, each "
             "side must be in [1, 4096]\n");
-  EXPECT_EQ(render_error({"--render", "opengl"}),
-            "env_rollout: renderer 'opengl' given, raycast or gl is allowed\n");
+  EXPECT_EQ(
+      render_error({"--render", "opengl"}),
+      "env_rollout: renderer 'opengl' given, auto, raycast or gl is allowed\n");
   EXPECT_EQ(error_of({"--task", "reacher-hard", "--random", "1", "--render",
                       "raycast"}),
             "env_rollout: --render needs --input or --video\n");

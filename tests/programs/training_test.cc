@@ -159,8 +159,9 @@ TEST_F(TrainingTest, ALearnerAloneKeepsItsConfigurationAndSumsUp) {
   EXPECT_THAT(train(3).output, HasSubstr("since step 2, where it was resumed"));
 }
 
-// The images need not be where the model is exported.
-TEST_F(TrainingTest, AModelIsExportedWithoutTheImages) {
+// Neither the images nor the other processes of the training need be where the
+// model is exported.
+TEST_F(TrainingTest, AModelIsExportedWithoutImagesAndReplicas) {
   const auto run = [&](const char* program, std::vector<std::string> words) {
     words.insert(
         words.begin(),
@@ -187,7 +188,10 @@ TEST_F(TrainingTest, AModelIsExportedWithoutTheImages) {
   for (const char* name : {"model.safetensors", "model.onnx"}) {
     const auto model = folder_.path() / name;
     const CommandResult exported =
-        run("export", with(with(words, {model.string()}), elsewhere));
+        run("export", with(with(words, {model.string(), "--set",
+                                        "learner.replication={strategy: "
+                                        "between_graph, replicas: 2}"}),
+                           elsewhere));
     EXPECT_TRUE(exported.status.ok()) << exported.output;
     EXPECT_THAT(exported.output, HasSubstr("wrote " + model.string()));
     EXPECT_TRUE(std::filesystem::exists(model));
