@@ -107,9 +107,8 @@ std::string ProcessExchange::NameOf(int peer) const {
 }
 
 void ProcessExchange::ThrowMissing(std::vector<int> missing) {
-  std::ranges::sort(missing);
-  const auto repeated = std::ranges::unique(missing);
-  missing.erase(repeated.begin(), repeated.end());
+  std::sort(missing.begin(), missing.end());
+  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
   std::vector<std::string> names;
   names.reserve(missing.size());
   for (const int peer : missing) names.push_back(NameOf(peer));

@@ -212,6 +212,7 @@ void TcpExchange::ReadMemory(const Peer& peer, const Message& message) {
     const iovec own{message.data + done, message.size_bytes - done};
     const iovec other{
         // an address in the peer's memory
+        // NOLINTNEXTLINE(performance-no-int-to-ptr)
         reinterpret_cast<void*>(peer.receives.header.address + done),
         message.size_bytes - done};
     const ssize_t n = ::process_vm_readv(peer.pid, &own, 1, &other, 1, 0);
@@ -240,6 +241,7 @@ void TcpExchange::FindReadable(bool reads_memory) {
   for (size_t p = 0; p < peers_.size(); ++p) {
     uint64_t found = 0;
     const iovec to{&found, sizeof(found)};
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
     const iovec from{reinterpret_cast<void*>(probes[p].address), sizeof(found)};
     reads[p] = reads_memory && probes[p].pid != 0 &&
                ::process_vm_readv(static_cast<pid_t>(probes[p].pid), &to, 1,
