@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <set>
 #include <utility>
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/graph/ops/elementwise.h"
+#include "core/graph/ops/reduce.h"
 
 namespace replicant::replicator {
 namespace {
@@ -22,6 +25,43 @@ void CheckReducible(std::string_view primitive, Output x, ReduceOp op,
         fmt::format("{}: {}: x is {}; a mean is for floating tensors",
                     site.ToString(), primitive, DTypeName(dtype)));
   }
+}
+
+// The floating tensors that `results` are computed from and that are older than
+// node `begin`, or variables.
+std::vector<Output> SourcesOf(Graph& graph, const std::vector<Output>& results,
+                              graph::NodeId begin) {
+  std::set<graph::Endpoint> seen;
+  std::vector<graph::Endpoint> pending;
+  for (const Output& result : results) pending.push_back(result.endpoint());
+  std::vector<Output> sources;
+  while (!pending.empty()) {
+    const graph::Endpoint at = pending.back();
+    pending.pop_back();
+    if (!seen.insert(at).second) continue;
+    const graph::Node& node = graph.node(at.node);
+    if (node.id >= begin && !node.inputs.empty()) {
+      pending.insert(pending.end(), node.inputs.begin(), node.inputs.end());
+    } else if (graph::IsFloating(node.output_type(at.index).dtype)) {
+      sources.push_back({&graph, at.node, at.index});
+    }
+  }
+  return sources;
+}
+
+// Zeros of the type of `like`, which count as computed from the sources.
+Output ZerosThatDependOn(const std::vector<Output>& sources, Output like,
+                         CallSite site) {
+  Graph& graph = *like.graph;
+  Output zero = graph.Scalar(0.0, like.dtype(), site);
+  if (graph::IsFloating(like.dtype())) {
+    for (const Output& source : sources) {
+      const Output sum =
+          graph::Cast(graph::ReduceSum(source, {}, site), like.dtype(), site);
+      zero = graph::Add(zero, graph::Mul(sum, 0.0, site), site);
+    }
+  }
+  return graph::BroadcastTo(zero, like.shape(), site);
 }
 
 }  // namespace
@@ -47,6 +87,69 @@ std::vector<Output> ReplicaContext::AllReduce(const std::vector<Output>& xs,
   reduced.reserve(xs.size());
   for (const Output& x : xs) reduced.push_back(AllReduce(x, op, site));
   return reduced;
+}
+
+std::vector<Output> ReplicaContext::ResultsOf(const Piece& piece, int owner,
+                                              CallSite site) {
+  const auto begin = static_cast<graph::NodeId>(graph_.nodes().size());
+  std::vector<Output> results = piece();
+  if (owner == replica_id_) return results;
+  // every replica's gradients lead to the same variables, though only the owner
+  // has any
+  const std::vector<Output> sources = SourcesOf(graph_, results, begin);
+  for (Output& result : results) {
+    result = ZerosThatDependOn(sources, result, site);
+  }
+  return results;
+}
+
+std::vector<std::vector<Output>> ReplicaContext::MapGather(
+    const std::vector<Piece>& pieces, CallSite site) {
+  std::vector<std::vector<Output>> gathered;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const int owner = static_cast<int>(i) % num_replicas_;
+    std::vector<Output> results = ResultsOf(pieces[i], owner, site);
+    for (Output& result : results) result = Broadcast(result, owner, site);
+    gathered.push_back(std::move(results));
+  }
+  return gathered;
+}
+
+std::vector<Output> ReplicaContext::MapReduce(const std::vector<Piece>& pieces,
+                                              ReduceOp op, CallSite site) {
+  if (op != ReduceOp::kSum && op != ReduceOp::kMean) {
+    throw InvalidArgument(
+        fmt::format("{}: MapReduce: {}; allowed for pieces: sum, mean",
+                    site.ToString(), ToString(op)));
+  }
+  if (pieces.empty()) {
+    throw InvalidArgument(
+        fmt::format("{}: MapReduce: there are no pieces", site.ToString()));
+  }
+  std::vector<Output> sums;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const std::vector<Output> results =
+        ResultsOf(pieces[i], static_cast<int>(i) % num_replicas_, site);
+    if (i > 0 && results.size() != sums.size()) {
+      throw InvalidArgument(
+          fmt::format("{}: MapReduce: piece {} has {} results, piece 0 has {}",
+                      site.ToString(), i, results.size(), sums.size()));
+    }
+    for (size_t k = 0; k < results.size(); ++k) {
+      if (i == 0) {
+        sums.push_back(results[k]);
+      } else {
+        sums[k] = graph::Add(sums[k], results[k], site);
+      }
+    }
+  }
+  for (Output& sum : sums) {
+    sum = AllReduce(sum, ReduceOp::kSum, site);
+    if (op == ReduceOp::kMean) {
+      sum = graph::Mul(sum, 1.0 / static_cast<double>(pieces.size()), site);
+    }
+  }
+  return sums;
 }
 
 std::vector<Output> ReplicaContext::MeanGradients(

@@ -96,6 +96,23 @@ class ReplicaContext {
     return AllGather(fn(x), site);
   }
 
+  // Pieces of work, of which replica i computes every num_replicas-th from
+  // pieces[i] on, alone: the factors of K-FAC, the rows of an evaluation. A
+  // piece builds its ops and returns their results; every replica calls it, and
+  // drops what is not its own. A piece calls no primitive and updates no
+  // variable. Results may differ in number and type from piece to piece.
+  //
+  // Gradients flow back into what the pieces read, as through Broadcast().
+  using Piece = std::function<std::vector<Output>()>;
+  // Every replica gets the results of every piece, to the bit.
+  std::vector<std::vector<Output>> MapGather(const std::vector<Piece>& pieces,
+                                             CallSite site = CallSite::Here());
+  // The sum (kSum) or mean (kMean) of all pieces' results, one by one. Throws
+  // InvalidArgument for another `op`, for no pieces, or if they differ in the
+  // number of results.
+  std::vector<Output> MapReduce(const std::vector<Piece>& pieces, ReduceOp op,
+                                CallSite site = CallSite::Here());
+
   // What an optimizer takes: the mean of all replicas' gradients, and of all
   // batches of an update where it learns from several
   // (ReplicationConfig::accumulation_steps). They travel as
@@ -115,6 +132,10 @@ class ReplicaContext {
         num_logical_devices_(num_logical_devices) {}
 
  private:
+  // The results of a piece on the replica that computes it, and tensors of the
+  // same types elsewhere.
+  std::vector<Output> ResultsOf(const Piece& piece, int owner, CallSite site);
+
   // What a strategy does; arguments are checked.
   virtual Output DoAllReduce(Output x, ReduceOp op, CallSite site) = 0;
   virtual Output DoAllGather(Output x, CallSite site) = 0;

@@ -9,6 +9,7 @@
 #include "core/graph/ops/random.h"
 #include "core/replicator/strategies/replica_team.h"
 #include "tests/core/replicator/replication_cases.h"
+#include "tests/core/replicator/work_cases.h"
 
 namespace replicant::replicator {
 namespace {
@@ -38,6 +39,10 @@ TEST_P(InGraphTest, ReplicasTrainAsOne) {
   CheckTrainsAsOneReplica(InGraph(GetParam()));
 }
 
+TEST_P(InGraphTest, SharesOutPiecesOfWork) {
+  CheckSharesWork(InGraph(GetParam()));
+}
+
 INSTANTIATE_TEST_SUITE_P(Replicas, InGraphTest, ::testing::Values(1, 2, 4, 8));
 
 // What Build() says of a step on `n` replicas.
@@ -55,6 +60,27 @@ StepOutputs ValueOnly(Output x) {
 constexpr const char* kHint =
     "; hint: every replica calls the same primitives on the same types in the "
     "same order, and computes the same from the results";
+
+TEST(SynchronousReplicatorTest, RefusesPiecesThatCannotBeReduced) {
+  const auto one = [](Output x) {
+    return ReplicaContext::Piece([x]() -> std::vector<Output> { return {x}; });
+  };
+  const ReplicaContext::Piece none = []() -> std::vector<Output> { return {}; };
+  const auto reduce = [&](const std::vector<ReplicaContext::Piece>& more,
+                          ReduceOp op, bool has_first) {
+    return BuildError(2, [&](ReplicaContext& replica, const Inputs& batch) {
+      std::vector<ReplicaContext::Piece> pieces = more;
+      if (has_first) pieces.insert(pieces.begin(), one(batch.at("x")));
+      return ValueOnly(replica.MapReduce(pieces, op, kSite).at(0));
+    });
+  };
+  EXPECT_EQ(reduce({}, ReduceOp::kMax, /*has_first=*/true),
+            "step.cc:7: MapReduce: max; allowed for pieces: sum, mean");
+  EXPECT_EQ(reduce({}, ReduceOp::kSum, /*has_first=*/false),
+            "step.cc:7: MapReduce: there are no pieces");
+  EXPECT_EQ(reduce({none}, ReduceOp::kSum, /*has_first=*/true),
+            "step.cc:7: MapReduce: piece 1 has 0 results, piece 0 has 1");
+}
 
 TEST(SynchronousReplicatorTest, RefusesReplicasThatCallOtherPrimitives) {
   EXPECT_EQ(BuildError(3,

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/graph/gradients.h"
+#include "core/graph/ops/matmul.h"
+#include "tests/core/replicator/replication_cases.h"
+
+// Pieces of work shared out among replicas, for every strategy.
+namespace replicant::replicator {
+
+// Damped factors of K-FAC (arXiv:1503.05671, section 6.3), of different sizes:
+// W_i^T W_i + I. One replica's piece is a factor's inverse by Newton and
+// Schulz, X = X (2 I - A X), which needs matmuls alone.
+inline StepOutputs FactorStep(ReplicaContext& replica, const Inputs& batch) {
+  Graph& g = replica.graph();
+  constexpr int kFactors = 5;
+  std::vector<Output> weights;
+  for (int i = 0; i < kFactors; ++i) {
+    const int64_t size = 2 + i;
+    weights.push_back(g.Read(g.AddVariable(
+        {.name = fmt::format("factor{}", i),
+         .dtype = DType::kF64,
+         .shape = Shape({size, size}),
+         .initializer = [](RandomStream& random, MutableTensorView value) {
+           for (double& v : value.Span<double>()) v = 0.5 * random.Normal();
+         }})));
+  }
+  std::vector<ReplicaContext::Piece> inverses;
+  std::vector<ReplicaContext::Piece> traces;
+  for (const Output& w : weights) {
+    const int64_t size = w.shape()[0];
+    std::vector<double> one(static_cast<size_t>(size * size));
+    for (int64_t i = 0; i < size; ++i) {
+      one[static_cast<size_t>(i * (size + 1))] = 1.0;
+    }
+    const Output identity =
+        g.Constant(TensorView(DType::kF64, Shape({size, size}), one.data()));
+    inverses.emplace_back([=]() -> std::vector<Output> {
+      const Output a =
+          graph::Add(graph::MatMul(w, w, {.transpose_a = true}), identity);
+      // the trace is at least the largest eigenvalue
+      const Output trace = graph::ReduceSum(graph::Mul(a, identity));
+      Output x = graph::Div(identity, trace);
+      for (int k = 0; k < 25; ++k) {
+        const Output rest =
+            graph::Sub(graph::Mul(identity, 2.0), graph::MatMul(a, x));
+        x = graph::MatMul(x, rest);
+      }
+      return {x, trace};
+    });
+    traces.emplace_back([=]() -> std::vector<Output> {
+      return {graph::ReduceSum(graph::Square(w))};
+    });
+  }
+  StepOutputs outputs;
+  const auto results = replica.MapGather(inverses);
+  // of every piece, so that each gradient shows
+  Output loss = g.Scalar(0.0, DType::kF64);
+  for (size_t i = 0; i < results.size(); ++i) {
+    outputs.values.emplace_back(fmt::format("inverse{}", i), results[i][0]);
+    outputs.values.emplace_back(fmt::format("trace{}", i), results[i][1]);
+    loss = graph::Add(loss, graph::ReduceSum(graph::Square(results[i][0])));
+  }
+  const auto sum = replica.MapReduce(traces, ReduceOp::kSum);
+  const auto mean = replica.MapReduce(traces, ReduceOp::kMean);
+  outputs.values.emplace_back("sum", sum[0]);
+  outputs.values.emplace_back("mean", mean[0]);
+  loss = graph::Add(loss, graph::Square(sum[0]));
+  const std::vector<Output> gradients =
+      replica.MeanGradients(graph::Gradients(loss, weights));
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    outputs.values.emplace_back(fmt::format("gradient{}", i), gradients[i]);
+  }
+  // every step has a batch
+  outputs.values.emplace_back("x", graph::ReduceSum(batch.at("x")));
+  return outputs;
+}
+
+inline std::map<std::string, std::vector<double>> FactorValues(
+    const ReplicationConfig& config) {
+  const auto replicator = Replicator::Create(config, /*seed=*/5);
+  const auto input =
+      replicator->MakeInput(Rows(config.replicas, 1, WholeValue));
+  const auto step = replicator->Build(*input, FactorStep);
+  EXPECT_EQ(step->Run(kNoWait), NextResult::kOk);
+  std::map<std::string, std::vector<double>> values;
+  for (const char* const name : {"inverse", "trace", "gradient"}) {
+    for (int i = 0; i < 5; ++i) {
+      const std::string full = fmt::format("{}{}", name, i);
+      values[full] = Values(*step, full);
+    }
+  }
+  for (const char* const name : {"sum", "mean"}) {
+    values[name] = Values(*step, name);
+  }
+  return values;
+}
+
+// More pieces than replicas, or fewer: all get what one computes alone.
+inline void CheckSharesWork(const ReplicationConfig& config) {
+  const auto one = FactorValues({.backend = config.backend});
+  const auto many = FactorValues(config);
+  for (const auto& [name, value] : one) {
+    if (name.starts_with("inverse") || name.starts_with("trace")) {
+      EXPECT_EQ(many.at(name), value) << name;
+    } else {
+      EXPECT_LE(NormOfDifference(many.at(name), value), 1e-9) << name;
+    }
+  }
+}
+
+}  // namespace replicant::replicator
