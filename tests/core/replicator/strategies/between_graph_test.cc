@@ -4,6 +4,7 @@
 
 #include "core/comm/mpi_communicator.h"
 #include "tests/core/replicator/replication_cases.h"
+#include "tests/core/replicator/work_cases.h"
 
 namespace replicant::replicator {
 namespace {
@@ -32,6 +33,10 @@ TEST_P(BetweenGraphTest, PrimitivesGiveWhatTheySay) {
 
 TEST_P(BetweenGraphTest, GradientsFlowThroughPrimitives) {
   CheckGradients(BetweenGraph());
+}
+
+TEST_P(BetweenGraphTest, SharesOutPiecesOfWork) {
+  CheckSharesWork(BetweenGraph());
 }
 
 TEST_P(BetweenGraphTest, ReplicasTrainAsOne) {
