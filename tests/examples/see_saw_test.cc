@@ -92,6 +92,7 @@ TEST(SeeSawTest, StepsInABatchOnTwoThreads) {
   const TaskDefinition task = SeeSawTask(kModel);
   const MjModelPtr model = LoadModel(task, {});
   std::vector<std::unique_ptr<Environment>> environments;
+  environments.reserve(4);
   for (int i = 0; i < 4; ++i) {
     environments.push_back(MakeEnvironment(task, {.index = i}, *model));
   }
@@ -118,9 +119,10 @@ TEST(TaskConfigTest, ReportsEveryProblem) {
         "run.yaml:3:23: action_repeat_reward: 'max' is not one of mean, sum "
         "(reduction of the rewards of these steps to one "
         "reward); did you mean 'mean'?\n"
-        "run.yaml:4:20: pixels.renderer: 'opengl' is not one of raycast, gl "
-        "(raycast: ray caster on any processor; gl: MuJoCo's OpenGL, slower "
-        "without a GPU)");
+        "run.yaml:4:20: pixels.renderer: 'opengl' is not one of auto, raycast, "
+        "gl (raycast: ray caster on any processor; gl: MuJoCo's OpenGL, slower "
+        "without a GPU; auto: gl only for scenes that the ray caster cannot "
+        "draw)");
   }
 }
 

@@ -810,8 +810,8 @@ TEST(CheckpointerTest, ItemsOfAnotherKindAreRefused) {
   EXPECT_EQ(
       why({.window = 8, .period = 4}),
       "table 't': the checkpoint's items have n_step 2, discount 0.99 "
-      "and stack 1, the configuration's window 8, period 4, discount 0.99 and "
-      "stack 1; hint: start afresh with another checkpoint_folder");
+      "and stack 1, the configuration's window 8, period 4, n_step 1, discount "
+      "0.99 and stack 1; hint: start afresh with another checkpoint_folder");
 }
 
 TEST(CheckpointerTest, ASmallerTableKeepsTheNewestItems) {
