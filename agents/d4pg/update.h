@@ -59,10 +59,9 @@ struct Update {
 //   target.has_encoder the online encoder computes h', and no gradient flows
 //   into it from there
 // - critic and encoder: CriticLoss() of (h, action)
-// - with a prediction, model and encoder: PredictionLoss() of h and the
-// features
-//   of the window's observations, which are shifted like o'; the critic trains
-//   the encoder only with prediction.critic_trains_encoder
+// - with a prediction, model and encoder: PredictionLoss() of h and of the
+//   features of the window's observations, which are shifted like o'; the
+//   critic trains the encoder only with prediction.critic_trains_encoder
 // - policy: PolicyLoss() of critic(stop(h), policy(stop(h))); it trains neither
 //   the encoder (arXiv:2107.09645, section 3.1) nor the critic
 // - both losses use the parameters from before the update, as in Acme's learner

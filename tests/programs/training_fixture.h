@@ -1,6 +1,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/types.h>
 
@@ -62,6 +63,21 @@ class TrainingFixture : public ::testing::Test {
   }
   CommandResult RunFleet(const std::vector<std::string>& settings) const {
     return RunCommand({.command = Command(settings)}, std::chrono::minutes(3));
+  }
+  // Trains on replicas, `replication` in YAML, and resumes the run.
+  void ExpectTrainsAndGoesOn(const std::string& replication) const {
+    const CommandResult result = RunFleet(
+        {"evaluation.enabled=false", "learner.replication=" + replication});
+    EXPECT_TRUE(result.status.ok()) << result.output;
+    EXPECT_THAT(result.output,
+                ::testing::HasSubstr("updates             50 ("));
+    const CommandResult resumed =
+        RunCommand({.command = {REPLICANT_FLEET, "--resume", run_.string(),
+                                "--set", "learner.limits.max_steps=80"}},
+                   std::chrono::minutes(3));
+    EXPECT_TRUE(resumed.status.ok()) << resumed.output;
+    EXPECT_TRUE(
+        std::filesystem::exists(run_ / "checkpoints/step-000000000080"));
   }
   // The fleet, with a learner of two processes, while it runs: until it is told
   // to stop.

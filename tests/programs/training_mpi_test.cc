@@ -24,17 +24,7 @@ using ::testing::HasSubstr;
 class TrainingMpiTest : public TrainingFixture {};
 
 TEST_F(TrainingMpiTest, TrainsOnReplicasUnderMpiAndGoesOn) {
-  const CommandResult result =
-      RunFleet({"evaluation.enabled=false",
-                "learner.replication={strategy: between_graph, replicas: 2}"});
-  EXPECT_TRUE(result.status.ok()) << result.output;
-  EXPECT_THAT(result.output, HasSubstr("updates             50 ("));
-  const CommandResult resumed =
-      RunCommand({.command = {REPLICANT_FLEET, "--resume", run_.string(),
-                              "--set", "learner.limits.max_steps=80"}},
-                 std::chrono::minutes(3));
-  EXPECT_TRUE(resumed.status.ok()) << resumed.output;
-  EXPECT_TRUE(std::filesystem::exists(run_ / "checkpoints/step-000000000080"));
+  ExpectTrainsAndGoesOn("{strategy: between_graph, replicas: 2}");
 }
 
 TEST_F(TrainingMpiTest, AStopReachesReplicasUnderMpi) {

@@ -34,12 +34,11 @@ inline OnnxResult RunOnnx(const std::string& model,
     views.push_back({name, tensor.view()});
   }
   WriteSafetensors(path("inputs.safetensors"), views);
-  const CommandResult ran =
-      RunCommand({.command = {REPLICANT_PYTHON,
-                              REPLICANT_SOURCE_DIR "/tests/support/run_onnx.py",
-                              path("model.onnx"), path("inputs.safetensors"),
-                              path("outputs.safetensors")}},
-                 std::chrono::minutes(3));
+  const std::string script = REPLICANT_SOURCE_DIR "/tests/support/run_onnx.py";
+  const CommandResult ran = RunCommand(
+      {.command = {REPLICANT_PYTHON, script, path("model.onnx"),
+                   path("inputs.safetensors"), path("outputs.safetensors")}},
+      std::chrono::minutes(3));
   if (!ran.status.ok()) throw Error(ran.output);
   OnnxResult result{.outputs = {}, .metadata = ran.output};
   const SafetensorsReader reader(path("outputs.safetensors"));

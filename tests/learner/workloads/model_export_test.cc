@@ -1,7 +1,9 @@
 // The models of all workloads in onnxruntime: the same results as here.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 
 #include "core/export/onnx.h"
