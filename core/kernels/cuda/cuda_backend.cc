@@ -17,6 +17,7 @@ const CudaKernelTable& Table() {
   static const CudaKernelTable table = [] {
     CudaKernelTable rows;
     AddBatchNormKernels(rows);
+    AddConvKernels(rows);
     AddElementwiseKernels(rows);
     AddIndexingKernels(rows);
     AddMatMulKernels(rows);
@@ -59,12 +60,14 @@ class CudaTarget : public graph::TargetInfo {
   }
   bool CanFuseBias(const graph::Graph& /*graph*/,
                    const graph::Node& root) const override {
-    return root.op->name == "MatMul";
+    return HasEpilogue(root);
   }
   bool CanFuseActivation(
       const graph::Graph& /*graph*/, const graph::Node& root,
       const graph::ScalarProgram& activation) const override {
-    return root.op->name == "MatMul" && activation.instructions.size() == 1 &&
+    const bool has_bias = root.inputs.size() > 2;
+    return HasEpilogue(root) && (has_bias || root.op->name == "MatMul") &&
+           activation.instructions.size() == 1 &&
            activation.instructions[0].op == graph::ScalarOp::kRelu;
   }
 
@@ -73,6 +76,15 @@ class CudaTarget : public graph::TargetInfo {
                 std::span<const MutableTensorView> outputs) const override {
     return EvaluateOnHost(HostTable(), {.graph = graph, .node = node}, inputs,
                           outputs);
+  }
+
+ private:
+  // cuDNN fuses into convolutions a bias and a relu behind it, on tensor cores
+  // only, which f32 does not take.
+  static bool HasEpilogue(const graph::Node& root) {
+    return root.op->name == "MatMul" ||
+           (root.op->name == "Conv2d" &&
+            root.output_type().dtype == DType::kBF16);
   }
 };
 
@@ -161,7 +173,8 @@ std::unique_ptr<Backend> MakeCudaBackend(const BackendOptions& options) {
   try {
     libraries = {.driver = cuda::LoadDriver(),
                  .compiler = cuda::LoadNvrtc(),
-                 .matmul = cuda::LoadCublasLt()};
+                 .matmul = cuda::LoadCublasLt(),
+                 .convolution = cuda::MakeCudnn()};
   } catch (const DeviceError& e) {
     throw DeviceError(
         fmt::format("cuda:{}: {}", options.device_index, e.what()));

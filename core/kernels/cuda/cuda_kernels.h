@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -22,6 +23,7 @@ using CudaKernelTable = std::map<std::string_view, CudaKernel>;
 
 // Families of ops. Each function adds its rows.
 void AddBatchNormKernels(CudaKernelTable& table);
+void AddConvKernels(CudaKernelTable& table);
 void AddElementwiseKernels(CudaKernelTable& table);
 void AddIndexingKernels(CudaKernelTable& table);
 void AddMatMulKernels(CudaKernelTable& table);
@@ -85,5 +87,14 @@ int64_t PartsOf(int64_t rows, int64_t columns);
 // lie in scratch.
 void AddPartialSums(KernelBuilder& builder, size_t scratch_offset,
                     int64_t parts, int64_t columns, size_t output);
+
+// Where an operand lies.
+using AddressFunction = std::function<CUdeviceptr(const KernelBindings&)>;
+
+// The bias of a node, input 2, in the dtype of output 0: the libraries take no
+// other. One of f32 is rounded to bf16 first.
+AddressFunction AddBias(KernelBuilder& builder);
+// Why AddBias() cannot ("" if it can).
+std::string WhyNotBias(const KernelRequest& request);
 
 }  // namespace replicant::kernels::cuda

@@ -7,6 +7,7 @@
 
 #include "core/base/mutex.h"
 #include "core/kernels/backend.h"
+#include "core/kernels/cuda/convolution_library.h"
 #include "core/kernels/cuda/driver.h"
 #include "core/kernels/cuda/matmul_library.h"
 #include "core/kernels/cuda/source_compiler.h"
@@ -18,6 +19,7 @@ struct Libraries {
   std::shared_ptr<Driver> driver;
   std::shared_ptr<SourceCompiler> compiler;
   std::shared_ptr<MatMulLibrary> matmul;
+  std::shared_ptr<ConvolutionLibrary> convolution;
 };
 
 // One GPU with its primary context, and the functions of own kernels.

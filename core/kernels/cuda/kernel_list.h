@@ -21,6 +21,11 @@
   ELEMENTS(box_copy_16, BoxCopy<uint16_t>)                                   \
   ELEMENTS(box_copy_32, BoxCopy<uint32_t>)                                   \
   ELEMENTS(box_copy_64, BoxCopy<uint64_t>)                                   \
+  ELEMENTS(to_channels_last_f32, ToChannelsLast<float>)                      \
+  ELEMENTS(to_channels_last_bf16, ToChannelsLast<BFloat16>)                  \
+  ELEMENTS(from_channels_last_f32, FromChannelsLast<float, float>)           \
+  ELEMENTS(from_channels_last_bf16, FromChannelsLast<BFloat16, BFloat16>)    \
+  ELEMENTS(from_channels_last_bf16_f32, FromChannelsLast<BFloat16, float>)   \
   ELEMENTS(gather_8, Gather<uint8_t>)                                        \
   ELEMENTS(gather_16, Gather<uint16_t>)                                      \
   ELEMENTS(gather_32, Gather<uint32_t>)                                      \

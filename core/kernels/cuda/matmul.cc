@@ -22,11 +22,8 @@ MatMulProblem ProblemOf(const KernelRequest& request) {
 
 class MatMulStep : public Step {
  public:
-  // Returns the address of the bias.
-  using BiasFunction = std::function<CUdeviceptr(const KernelBindings&)>;
-
   MatMulStep(std::unique_ptr<MatMulPlan> plan, size_t workspace_offset,
-             BiasFunction bias)
+             AddressFunction bias)
       : plan_(std::move(plan)),
         workspace_offset_(workspace_offset),
         bias_(std::move(bias)) {}
@@ -48,23 +45,41 @@ class MatMulStep : public Step {
  private:
   const std::unique_ptr<MatMulPlan> plan_;
   const size_t workspace_offset_;
-  const BiasFunction bias_;
+  const AddressFunction bias_;  // null without one
   MatMulOperands operands_;
 };
 
-// The bias of a problem, in the dtype of the result: the library takes no
-// other. An f32 bias of a bf16 result is rounded to bf16 first.
-MatMulStep::BiasFunction AddBias(KernelBuilder& builder,
-                                 const MatMulProblem& problem) {
-  if (!problem.has_bias) return {};
-  if (builder.input(2).dtype == problem.out) {
+void MakeMatMul(KernelBuilder& builder) {
+  const MatMulProblem problem = ProblemOf(builder.request());
+  if (problem.m == 0 || problem.n == 0) return;
+  static_cast<void>(builder.device().driver());
+  auto plan = builder.device().libraries().matmul->Plan(problem);
+  const size_t workspace = builder.AddScratch(plan->workspace_size_bytes());
+  builder.Add(std::make_unique<MatMulStep>(
+      std::move(plan), workspace,
+      problem.has_bias ? AddBias(builder) : nullptr));
+}
+
+std::string WhyNotMatMul(const KernelRequest& request) {
+  if (std::string why = WhyNotF32OrBF16(request); !why.empty()) return why;
+  const MatMulProblem problem = ProblemOf(request);
+  if (problem.k == 0) return "its sums have no terms";
+  return problem.has_bias ? WhyNotBias(request) : "";
+}
+
+}  // namespace
+
+AddressFunction AddBias(KernelBuilder& builder) {
+  const graph::TensorType& bias = builder.input(2);
+  if (bias.dtype == builder.output().dtype) {
     return [](const KernelBindings& bindings) {
       return AddressOf(bindings.inputs[2]);
     };
   }
+  const int64_t count = bias.shape.num_elements();
   const size_t rounded =
-      builder.AddScratch(static_cast<size_t>(problem.n) * sizeof(BFloat16));
-  builder.Launch(RoundToBF16{}, problem.n,
+      builder.AddScratch(static_cast<size_t>(count) * sizeof(BFloat16));
+  builder.Launch(RoundToBF16{}, count,
                  [rounded](RoundToBF16& b, const KernelBindings& bindings) {
                    b.x = In<float>(bindings, 2);
                    b.y = Scratch<BFloat16>(bindings, rounded);
@@ -74,30 +89,14 @@ MatMulStep::BiasFunction AddBias(KernelBuilder& builder,
   };
 }
 
-void MakeMatMul(KernelBuilder& builder) {
-  const MatMulProblem problem = ProblemOf(builder.request());
-  if (problem.m == 0 || problem.n == 0) return;
-  static_cast<void>(builder.device().driver());
-  auto plan = builder.device().libraries().matmul->Plan(problem);
-  const size_t workspace = builder.AddScratch(plan->workspace_size_bytes());
-  MatMulStep::BiasFunction bias = AddBias(builder, problem);
-  builder.Add(std::make_unique<MatMulStep>(std::move(plan), workspace,
-                                           std::move(bias)));
-}
-
-std::string WhyNotMatMul(const KernelRequest& request) {
-  if (std::string why = WhyNotF32OrBF16(request); !why.empty()) return why;
-  const MatMulProblem problem = ProblemOf(request);
-  if (problem.k == 0) return "its sums have no terms";
-  if (problem.has_bias && request.input(2).dtype != problem.out &&
-      request.input(2).dtype != DType::kF32) {
-    return "it takes a bias of f32 or of the result's dtype, got " +
-           request.input(2).ToString();
+std::string WhyNotBias(const KernelRequest& request) {
+  const graph::TensorType& bias = request.input(2);
+  if (bias.dtype == request.output().dtype || bias.dtype == DType::kF32) {
+    return {};
   }
-  return {};
+  return "it takes a bias of f32 or of the result's dtype, got " +
+         bias.ToString();
 }
-
-}  // namespace
 
 void AddMatMulKernels(CudaKernelTable& table) {
   table["MatMul"] = {&MakeMatMul, &WhyNotMatMul};

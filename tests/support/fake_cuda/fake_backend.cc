@@ -4,25 +4,30 @@
 
 #include "core/kernels/cuda/library_backend.h"
 #include "tests/support/fake_cuda/host_compiler.h"
+#include "tests/support/fake_cuda/host_convolution.h"
 #include "tests/support/fake_cuda/host_matmul.h"
 
 namespace replicant::testing {
 
 std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
     const std::shared_ptr<FakeDriver>& driver, int device_index) {
-  return kernels::cuda::MakeBackendOn({.driver = driver,
-                                       .compiler = MakeHostSourceCompiler(),
-                                       .matmul = MakeHostMatMul(driver)},
-                                      {.device_index = device_index});
+  return kernels::cuda::MakeBackendOn(
+      {.driver = driver,
+       .compiler = MakeHostSourceCompiler(),
+       .matmul = MakeHostMatMul(driver),
+       .convolution = MakeHostConvolution(driver)},
+      {.device_index = device_index});
 }
 
 std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
     const std::shared_ptr<FakeDriver>& driver,
     std::shared_ptr<kernels::cuda::SourceCompiler> compiler) {
-  return kernels::cuda::MakeBackendOn({.driver = driver,
-                                       .compiler = std::move(compiler),
-                                       .matmul = MakeHostMatMul(driver)},
-                                      {});
+  return kernels::cuda::MakeBackendOn(
+      {.driver = driver,
+       .compiler = std::move(compiler),
+       .matmul = MakeHostMatMul(driver),
+       .convolution = MakeHostConvolution(driver)},
+      {});
 }
 
 std::unique_ptr<kernels::Backend> MakeFakeCudaBackendNamed(

@@ -42,6 +42,39 @@ struct BoxCopy {
   int64_t to_offset;
 };
 
+// Weights of a convolution, [O, C, P] with P = KH KW in the graph and [O, P, C]
+// with channels last, as the library takes them.
+struct WeightShape {
+  // Where element i of the channels-last order lies in the graph's.
+  REPLICANT_DEVICE int64_t GraphIndex(int64_t i) const {
+    return (i / c / p * c + i % c) * p + i / c % p;
+  }
+
+  int64_t c, p;
+};
+
+template <typename T>
+struct ToChannelsLast {
+  REPLICANT_DEVICE void operator()(int64_t i) const {
+    y[i] = x[shape.GraphIndex(i)];
+  }
+
+  const T* x;
+  T* y;
+  WeightShape shape;
+};
+
+template <typename T, typename Result>
+struct FromChannelsLast {
+  REPLICANT_DEVICE void operator()(int64_t i) const {
+    Store(y, shape.GraphIndex(i), Load(x, i));
+  }
+
+  const T* x;
+  Result* y;
+  WeightShape shape;
+};
+
 // Element i of the rows that `indices` select; 0 where an index is outside.
 template <typename Word>
 struct Gather {

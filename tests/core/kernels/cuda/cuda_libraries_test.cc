@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/kernels/cuda/convolution_library.h"
 #include "core/kernels/cuda/elementwise_source.h"
 #include "core/kernels/cuda/matmul_library.h"
 #include "core/kernels/cuda/source_compiler.h"
@@ -18,6 +19,18 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::MessageOf;
 using ::testing::StartsWith;
+
+// An H100 as cuDNN describes devices, from NVIDIA's data sheet.
+constexpr const char* kH100 = R"({"deviceVer":900,"driverVer":1,
+"cudaDeviceId":0,"totalGlobalMem":84942979072,
+"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],
+"regsPerBlock":65536,"multiProcessorCount":132,"warpSize":32,
+"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448,
+"reservedSharedMemoryPerBlock":1024,"maxSharedMemoryPerSM":233472,
+"maxRegistersPerSM":65536,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,
+"maxThreadsPerSM":2048,"pciDeviceId":9008,"isTccDriver":0,
+"supportCoopLaunch":1,"smClockRateKHz":1980000,"memClockRateKHz":2619000,
+"l2CacheSize":52428800,"deviceName":"NVIDIA H100 80GB HBM3"})";
 
 // Every scalar op on every dtype that it may meet.
 TEST(CudaLibrariesTest, NvrtcCompilesEveryScalarOp) {
@@ -51,6 +64,62 @@ TEST(CudaLibrariesTest, NvrtcSaysWhatIsWrongAndWhere) {
                     HasSubstr("generated.cu(1): error: identifier \"y\" is "
                               "undefined"),
                     HasSubstr("int x = y;")));
+}
+
+// Plans of real layers for an H100 that is not there: the first layers of the
+// encoders of D4PG, and layers of ResNet-50 and SN-GAN.
+TEST(CudaLibrariesTest, CudnnPlansConvolutionsForADescribedH100) {
+  const auto cudnn = MakeCudnn(kH100);
+  struct Layer {
+    int64_t b, size, c, o, k, stride, padding;
+  };
+  for (const Layer l :
+       {Layer{256, 84, 9, 32, 8, 4, 0},   // Nature
+        Layer{256, 84, 9, 32, 3, 2, 0},   // DrQ
+        Layer{256, 41, 32, 32, 3, 1, 0},  // DrQ
+        Layer{128, 224, 3, 64, 7, 2, 3},  // ResNet-50
+        Layer{128, 56, 64, 64, 3, 1, 1}, Layer{128, 56, 256, 64, 1, 1, 0},
+        Layer{128, 28, 256, 512, 1, 2, 0},
+        Layer{64, 32, 3, 128, 3, 1, 1}}) {  // SN-GAN
+    const int64_t y = (l.size + 2 * l.padding - l.k) / l.stride + 1;
+    for (const ConvolutionKind kind :
+         {ConvolutionKind::kForward, ConvolutionKind::kInputGradient,
+          ConvolutionKind::kWeightGradient}) {
+      ConvolutionProblem problem{.kind = kind,
+                                 .b = l.b,
+                                 .h = l.size,
+                                 .w = l.size,
+                                 .c = l.c,
+                                 .o = l.o,
+                                 .kh = l.k,
+                                 .kw = l.k,
+                                 .yh = y,
+                                 .yw = y,
+                                 .stride = l.stride,
+                                 .padding = l.padding};
+      const auto expect_planned = [&](DType dtype, bool is_fused) {
+        SCOPED_TRACE(fmt::format("kind {}, size {}, channels {}, {}",
+                                 static_cast<int>(kind), l.size, l.c,
+                                 DTypeName(dtype)));
+        problem.dtype = dtype;
+        problem.has_bias = problem.has_relu = is_fused;
+        const auto plan = cudnn->Plan(problem);
+        ASSERT_NE(plan, nullptr);
+        EXPECT_LE(plan->workspace_size_bytes(), size_t{256} << 20);
+      };
+      expect_planned(DType::kF32, /*is_fused=*/false);
+      expect_planned(DType::kBF16, /*is_fused=*/false);
+      if (kind == ConvolutionKind::kForward) {
+        expect_planned(DType::kBF16, /*is_fused=*/true);
+      }
+    }
+  }
+}
+
+TEST(CudaLibrariesTest, CudnnNamesTheCallThatFailsWithoutADevice) {
+  if (HasCudaDevice()) GTEST_SKIP() << "this machine has a CUDA device";
+  const auto cudnn = MakeCudnn();
+  EXPECT_THAT(MessageOf([&] { cudnn->Plan({}); }), StartsWith("cudnnCreate: "));
 }
 
 // Its entry points are found; its handle needs a device.

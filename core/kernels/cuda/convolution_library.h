@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/tensor/dtype.h"
+
+namespace replicant::kernels::cuda {
+
+// Which of the three products of a convolution layer is computed.
+enum class ConvolutionKind { kForward, kInputGradient, kWeightGradient };
+
+// y = x * w of graph/ops/conv.h or one of its adjoints, with channels last:
+//
+//   x  [B, H, W, C]    dx for kInputGradient
+//   w  [O, KH, KW, C]  dw for kWeightGradient; not the graph's order
+//   y  [B, YH, YW, O]  dy for both gradients
+struct ConvolutionProblem {
+  bool operator==(const ConvolutionProblem&) const = default;
+
+  ConvolutionKind kind = ConvolutionKind::kForward;
+  int64_t b = 0, h = 0, w = 0, c = 0;  // all positive
+  int64_t o = 0, kh = 0, kw = 0;
+  int64_t yh = 0, yw = 0;
+  int64_t stride = 1, padding = 0;
+  DType dtype = DType::kF32;  // of all tensors: f32 or bf16
+  // kForward in bf16 only: a bias is added, then a relu applied, before the
+  // result is rounded. No relu without a bias.
+  bool has_bias = false;
+  bool has_relu = false;
+};
+
+struct ConvolutionOperands {
+  CUdeviceptr x = 0, w = 0, y = 0;
+  CUdeviceptr bias = 0;       // [O], if has_bias
+  CUdeviceptr workspace = 0;  // workspace_size_bytes()
+};
+
+// One problem, ready to run.
+//
+// Thread-safety: one thread at a time.
+class ConvolutionPlan {
+ public:
+  virtual ~ConvolutionPlan() = default;
+
+  virtual size_t workspace_size_bytes() const = 0;
+  // Throws DeviceError.
+  virtual void Launch(const ConvolutionOperands& operands, CUstream stream) = 0;
+};
+
+// Plans convolutions on the device of the current context.
+//
+// Thread-safety: any thread.
+class ConvolutionLibrary {
+ public:
+  virtual ~ConvolutionLibrary() = default;
+
+  // Null if the library has no engine for the problem. Throws DeviceError if
+  // the library is missing.
+  virtual std::unique_ptr<ConvolutionPlan> Plan(
+      const ConvolutionProblem& problem) = 0;
+};
+
+// cuDNN 9: the first engine of its heuristics that supports the problem,
+// summing in f32. Problems in f32 take no
+// engine that rounds their operands to TF32. The library is loaded for the
+// first plan, so that workloads without convolutions run without it.
+//
+// With `device_properties` (JSON, as cuDNN describes a device) plans are made
+// for that device instead, without one at hand; they cannot be launched.
+std::unique_ptr<ConvolutionLibrary> MakeCudnn(
+    std::string device_properties = {});
+
+}  // namespace replicant::kernels::cuda

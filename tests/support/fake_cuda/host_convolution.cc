@@ -1,0 +1,180 @@
+#include "tests/support/fake_cuda/host_convolution.h"
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/kernels/common/element.h"
+
+namespace replicant::testing {
+namespace {
+
+using kernels::cuda::ConvolutionKind;
+using kernels::cuda::ConvolutionOperands;
+using kernels::cuda::ConvolutionPlan;
+using kernels::cuda::ConvolutionProblem;
+using kernels::cuda::MemoryRange;
+
+constexpr size_t kWorkspaceBytes = 320;
+
+std::byte* PointerTo(CUdeviceptr address) {
+  return reinterpret_cast<std::byte*>(address);
+}
+
+// A tensor as doubles; zeros for the result.
+std::vector<double> Read(CUdeviceptr address, DType dtype, int64_t count,
+                         bool is_result) {
+  std::vector<double> values(static_cast<size_t>(count), 0.0);
+  for (int64_t i = 0; !is_result && i < count; ++i) {
+    values[static_cast<size_t>(i)] =
+        kernels::Load(PointerTo(address), dtype, i);
+  }
+  return values;
+}
+
+struct Tensors {
+  std::vector<double> x, w, y;
+};
+
+// Adds every product of the convolution to the element of the result that it
+// belongs to.
+void AddProducts(const ConvolutionProblem& p, Tensors& t) {
+  const auto visit = [&](int64_t xi, int64_t wi, int64_t yi) {
+    double& x = t.x[static_cast<size_t>(xi)];
+    double& w = t.w[static_cast<size_t>(wi)];
+    double& y = t.y[static_cast<size_t>(yi)];
+    switch (p.kind) {
+      case ConvolutionKind::kForward:
+        y += x * w;
+        break;
+      case ConvolutionKind::kInputGradient:
+        x += y * w;
+        break;
+      case ConvolutionKind::kWeightGradient:
+        w += y * x;
+        break;
+    }
+  };
+  const auto visit_window = [&](int64_t n, int64_t row, int64_t column,
+                                int64_t u, int64_t v) {
+    const int64_t i = row * p.stride + u - p.padding;
+    const int64_t j = column * p.stride + v - p.padding;
+    if (i < 0 || i >= p.h || j < 0 || j >= p.w) return;
+    for (int64_t o = 0; o < p.o; ++o) {
+      for (int64_t c = 0; c < p.c; ++c) {
+        visit(((n * p.h + i) * p.w + j) * p.c + c,
+              ((o * p.kh + u) * p.kw + v) * p.c + c,
+              ((n * p.yh + row) * p.yw + column) * p.o + o);
+      }
+    }
+  };
+  for (int64_t n = 0; n < p.b; ++n) {
+    for (int64_t row = 0; row < p.yh; ++row) {
+      for (int64_t column = 0; column < p.yw; ++column) {
+        for (int64_t u = 0; u < p.kh; ++u) {
+          for (int64_t v = 0; v < p.kw; ++v) {
+            visit_window(n, row, column, u, v);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Adds the bias and applies the relu, if there are any.
+void ApplyEpilogue(const ConvolutionProblem& p, CUdeviceptr bias,
+                   std::vector<double>& y) {
+  for (size_t i = 0; i < y.size(); ++i) {
+    if (p.has_bias) {
+      y[i] += kernels::Load(PointerTo(bias), p.dtype,
+                            static_cast<int64_t>(i) % p.o);
+    }
+    if (p.has_relu && y[i] < 0.0) y[i] = 0.0;
+  }
+}
+
+class HostPlan : public ConvolutionPlan {
+ public:
+  HostPlan(std::shared_ptr<FakeDriver> driver,
+           const ConvolutionProblem& problem)
+      : driver_(std::move(driver)), p_(problem) {}
+
+  size_t workspace_size_bytes() const override { return kWorkspaceBytes; }
+
+  void Launch(const ConvolutionOperands& operands, CUstream stream) override {
+    struct Operand {
+      CUdeviceptr address;
+      int64_t count;
+      bool is_result;
+    };
+    const Operand x{operands.x, p_.b * p_.h * p_.w * p_.c,
+                    p_.kind == ConvolutionKind::kInputGradient};
+    const Operand w{operands.w, p_.o * p_.kh * p_.kw * p_.c,
+                    p_.kind == ConvolutionKind::kWeightGradient};
+    const Operand y{operands.y, p_.b * p_.yh * p_.yw * p_.o,
+                    p_.kind == ConvolutionKind::kForward};
+    std::vector<MemoryRange> reads;
+    std::vector<MemoryRange> writes = {{operands.workspace, kWorkspaceBytes}};
+    if (p_.has_bias) {
+      reads.push_back(
+          {operands.bias, static_cast<size_t>(p_.o) * DTypeSize(p_.dtype)});
+    }
+    for (const Operand& operand : {x, w, y}) {
+      (operand.is_result ? writes : reads)
+          .push_back({operand.address, static_cast<size_t>(operand.count) *
+                                           DTypeSize(p_.dtype)});
+    }
+    const CUresult result =
+        driver_->RunOnHost("convolution", stream, reads, writes, [&] {
+          std::memset(PointerTo(operands.workspace), 0xFF, kWorkspaceBytes);
+          const auto read = [&](const Operand& operand) {
+            return Read(operand.address, p_.dtype, operand.count,
+                        operand.is_result);
+          };
+          Tensors tensors{read(x), read(w), read(y)};
+          AddProducts(p_, tensors);
+          ApplyEpilogue(p_, operands.bias, tensors.y);
+          const auto write = [&](const Operand& operand,
+                                 const std::vector<double>& values) {
+            for (int64_t i = 0; operand.is_result && i < operand.count; ++i) {
+              kernels::Store(PointerTo(operand.address), p_.dtype, i,
+                             values[static_cast<size_t>(i)]);
+            }
+          };
+          write(x, tensors.x);
+          write(w, tensors.w);
+          write(y, tensors.y);
+        });
+    if (result != CUDA_SUCCESS) {
+      throw DeviceError("convolution: " + driver_->DescribeError(result));
+    }
+  }
+
+ private:
+  const std::shared_ptr<FakeDriver> driver_;
+  const ConvolutionProblem p_;
+};
+
+class HostConvolution : public kernels::cuda::ConvolutionLibrary {
+ public:
+  explicit HostConvolution(std::shared_ptr<FakeDriver> driver)
+      : driver_(std::move(driver)) {}
+
+  std::unique_ptr<ConvolutionPlan> Plan(
+      const ConvolutionProblem& problem) override {
+    return std::make_unique<HostPlan>(driver_, problem);
+  }
+
+ private:
+  const std::shared_ptr<FakeDriver> driver_;
+};
+
+}  // namespace
+
+std::unique_ptr<kernels::cuda::ConvolutionLibrary> MakeHostConvolution(
+    std::shared_ptr<FakeDriver> driver) {
+  return std::make_unique<HostConvolution>(std::move(driver));
+}
+
+}  // namespace replicant::testing
