@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/kernels/backend.h"
 #include "core/tensor/safetensors.h"
 #include "learner/workloads/built_in.h"
+#include "tests/parity/tested_backends.h"
 #include "tests/support/tensor_values.h"
 #include "tools/probe/probe.h"
 
@@ -28,7 +28,7 @@ std::vector<Case> Cases() {
   for (const char* golden :
        {"d4pg_state", "d4pg_pixels", "d4pg_shared_encoder", "d4pg_prediction",
         "resnet50_basic", "resnet50_bottleneck", "sngan_32", "sngan_64"}) {
-    for (const std::string& backend : kernels::BuiltBackends()) {
+    for (const std::string& backend : testing::TestedBackends()) {
       cases.push_back({golden, backend});
     }
   }
@@ -56,7 +56,7 @@ TEST_P(TorchBF16Test, TwentyLossesAreAsNearToAutocastAsThatIsToF64) {
           .step_graph.build(
               config::Document::FromFile(folder / (golden + ".yaml")),
               DType::kF32);
-  const auto backend = kernels::MakeBackend(backend_name);
+  const auto backend = testing::MakeTestedBackend(backend_name);
   const probe::ProbeResult result = probe::RunProbe(
       loaded.step, *backend,
       SafetensorsReader(folder / (golden + ".safetensors")), golden,

@@ -6,9 +6,9 @@
 
 #include "agents/d4pg/step_graph.h"
 #include "core/config/load.h"
-#include "core/kernels/backend.h"
 #include "core/tensor/safetensors.h"
 #include "tests/parity/golden_error.h"
+#include "tests/parity/tested_backends.h"
 #include "tools/probe/probe.h"
 
 namespace replicant::learner {
@@ -27,7 +27,7 @@ std::vector<Case> Cases() {
   for (const char* golden :
        {"state", "pixels", "shared_encoder", "prediction"}) {
     cases.push_back({golden, "reference", DType::kF64});
-    for (const std::string& backend : kernels::BuiltBackends()) {
+    for (const std::string& backend : testing::TestedBackends()) {
       cases.push_back({golden, backend, DType::kF32});
     }
   }
@@ -64,7 +64,7 @@ TEST_P(TorchD4pgTest, TenUpdatesAreThoseOfPyTorch) {
                           .config;
   const nn::StepGraph workload =
       agents::d4pg::BuildStepGraph(config, GetParam().dtype);
-  const auto backend = kernels::MakeBackend(GetParam().backend);
+  const auto backend = testing::MakeTestedBackend(GetParam().backend);
   const SafetensorsReader input(folder / (name + ".safetensors"));
   const probe::ProbeResult result =
       probe::RunProbe(workload, *backend, input, name, {.steps = kSteps});

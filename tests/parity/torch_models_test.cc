@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <span>
 
-#include "core/kernels/backend.h"
 #include "core/tensor/safetensors.h"
 #include "learner/workloads/built_in.h"
 #include "tests/parity/golden_error.h"
+#include "tests/parity/tested_backends.h"
 #include "tools/probe/probe.h"
 
 namespace replicant::learner {
@@ -29,7 +29,7 @@ std::vector<Case> Cases() {
   for (const char* golden :
        {"resnet50_basic", "resnet50_bottleneck", "sngan_32", "sngan_64"}) {
     cases.push_back({golden, "reference", DType::kF64});
-    for (const std::string& backend : kernels::BuiltBackends()) {
+    for (const std::string& backend : testing::TestedBackends()) {
       cases.push_back({golden, backend, DType::kF32});
     }
   }
@@ -85,7 +85,8 @@ std::string EvaluationInput(const probe::ProbeResult& result,
 
 class TorchModelsTest : public ::testing::TestWithParam<Case> {
  protected:
-  TorchModelsTest() : backend_(kernels::MakeBackend(GetParam().backend)) {}
+  TorchModelsTest()
+      : backend_(testing::MakeTestedBackend(GetParam().backend)) {}
 
   // Holds what the probe gave against the golden's tensors of these groups.
   void Compare(const probe::ProbeResult& result,
@@ -133,7 +134,7 @@ class TorchModelsTest : public ::testing::TestWithParam<Case> {
     return is_f64 ? 3e-7 : 3e-2;
   }
 
-  std::unique_ptr<kernels::Backend> backend_;
+  testing::TestedBackend backend_;
   SafetensorsReader input_{Golden(GetParam().golden + ".safetensors")};
   SafetensorsReader expected_{
       Golden(GetParam().golden + ".expected.safetensors")};

@@ -243,6 +243,7 @@ Descriptor MakeGraph(const Functions& f, const Target& target,
               std::vector{target.handle});
   }
   std::vector<cudnnBackendDescriptor_t> handles;
+  handles.reserve(operations.size());
   for (const Descriptor& operation : operations) {
     handles.push_back(operation.get());
   }
@@ -386,6 +387,7 @@ class CudnnPlan : public ConvolutionPlan {
       throw DeviceError("a plan for described device properties cannot run");
     }
     const auto pointer = [](CUdeviceptr address) {
+      // NOLINTNEXTLINE(performance-no-int-to-ptr)
       return reinterpret_cast<void*>(address);
     };
     std::vector<int64_t> ids = {kX, kW, kY};

@@ -8,6 +8,24 @@
 #include "tests/support/fake_cuda/host_matmul.h"
 
 namespace replicant::testing {
+namespace {
+
+class HostAndDeviceCompiler : public kernels::cuda::SourceCompiler {
+ public:
+  std::string Compile(const std::string& source,
+                      int compute_capability) override {
+    nvrtc_->Compile(source, /*compute_capability=*/90);
+    return host_->Compile(source, compute_capability);
+  }
+
+ private:
+  const std::unique_ptr<kernels::cuda::SourceCompiler> nvrtc_ =
+      kernels::cuda::LoadNvrtc();
+  const std::unique_ptr<kernels::cuda::SourceCompiler> host_ =
+      MakeHostSourceCompiler();
+};
+
+}  // namespace
 
 std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
     const std::shared_ptr<FakeDriver>& driver, int device_index) {
@@ -30,18 +48,8 @@ std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
       {});
 }
 
-std::unique_ptr<kernels::Backend> MakeFakeCudaBackendNamed(
-    std::string_view /*name*/, const kernels::BackendOptions& options) {
-  return MakeFakeCudaBackend(std::make_shared<FakeDriver>(),
-                             options.device_index);
-}
-
-RecordingCompiler::RecordingCompiler() : host_(MakeHostSourceCompiler()) {}
-
-std::string RecordingCompiler::Compile(const std::string& source,
-                                       int compute_capability) {
-  sources_.push_back(source);
-  return host_->Compile(source, compute_capability);
+std::unique_ptr<kernels::cuda::SourceCompiler> MakeHostAndDeviceCompiler() {
+  return std::make_unique<HostAndDeviceCompiler>();
 }
 
 }  // namespace replicant::testing

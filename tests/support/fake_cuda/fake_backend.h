@@ -1,9 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "core/kernels/backend.h"
 #include "core/kernels/cuda/source_compiler.h"
@@ -19,23 +16,8 @@ std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
     const std::shared_ptr<FakeDriver>& driver,
     std::shared_ptr<kernels::cuda::SourceCompiler> compiler);
 
-// The same as a BackendFactory, with a driver of its own, whatever the name.
-std::unique_ptr<kernels::Backend> MakeFakeCudaBackendNamed(
-    std::string_view name, const kernels::BackendOptions& options);
-
-// HostSourceCompiler, which also keeps the sources.
-class RecordingCompiler : public kernels::cuda::SourceCompiler {
- public:
-  RecordingCompiler();
-
-  std::string Compile(const std::string& source,
-                      int compute_capability) override;
-  // In the order of compilation.
-  const std::vector<std::string>& sources() const { return sources_; }
-
- private:
-  std::unique_ptr<kernels::cuda::SourceCompiler> host_;
-  std::vector<std::string> sources_;
-};
+// Compiles for the host, and each source for an H100 with NVRTC, too, which
+// must be installed.
+std::unique_ptr<kernels::cuda::SourceCompiler> MakeHostAndDeviceCompiler();
 
 }  // namespace replicant::testing

@@ -30,10 +30,6 @@ uintptr_t NumberOf(const void* handle) {
   return reinterpret_cast<uintptr_t>(handle);
 }
 
-void* PointerTo(CUdeviceptr address) {
-  return reinterpret_cast<void*>(address);
-}
-
 // Handles are numbers, so that a use of one as an address is seen.
 template <typename Handle>
 Handle HandleOf(uintptr_t number) {

@@ -16,6 +16,12 @@
 
 namespace replicant::testing {
 
+// The host's memory that stands for device memory.
+inline std::byte* PointerTo(CUdeviceptr address) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
+  return reinterpret_cast<std::byte*>(address);
+}
+
 struct FakeDriverOptions {
   int num_devices = 1;
   int driver_version = 13000;

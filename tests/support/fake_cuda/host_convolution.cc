@@ -18,10 +18,6 @@ using kernels::cuda::MemoryRange;
 
 constexpr size_t kWorkspaceBytes = 320;
 
-std::byte* PointerTo(CUdeviceptr address) {
-  return reinterpret_cast<std::byte*>(address);
-}
-
 // A tensor as doubles; zeros for the result.
 std::vector<double> Read(CUdeviceptr address, DType dtype, int64_t count,
                          bool is_result) {

@@ -17,10 +17,6 @@ using kernels::cuda::MemoryRange;
 
 constexpr size_t kWorkspaceBytes = 192;
 
-std::byte* PointerTo(CUdeviceptr address) {
-  return reinterpret_cast<std::byte*>(address);
-}
-
 void Compute(const MatMulProblem& p, const MatMulOperands& operands) {
   const std::byte* a = PointerTo(operands.a);
   const std::byte* b = PointerTo(operands.b);
