@@ -423,6 +423,7 @@ void Client::HandleConnectionEvents() {
         break;
       case ConnectionEvent::Kind::kHandshakeFailed:
         handshake_failure_ = event->text;
+        handshake_failures_.Note("connect " + endpoint_, event->text);
         break;
       case ConnectionEvent::Kind::kRefused:
         handshake_failure_ = event->text;

@@ -235,6 +235,7 @@ class Client {
   // the oldest heartbeat since something was received
   std::optional<Clock::TimePoint> heartbeat_sent_at_;
   std::string handshake_failure_;  // the last one since the last success
+  HandshakeFailures handshake_failures_;
   ClientMetrics metrics_;
 };
 

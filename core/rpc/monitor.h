@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -23,6 +24,10 @@ struct ConnectionEvent {
   std::string text;  // the reason of a failure; empty otherwise
 };
 
+// Which side of its connections a socket is. The one that binds learns of
+// failed handshakes alone, except those that its ZapHandler logs.
+enum class SocketSide { kConnects, kBinds };
+
 // Reports the connections of one socket; tcp and ipc only, as inproc has no
 // events.
 //
@@ -31,7 +36,8 @@ struct ConnectionEvent {
 class SocketMonitor {
  public:
   // Call it before the socket connects or binds. Throws CommError.
-  SocketMonitor(ZmqContext& context, ZmqSocket& socket);
+  SocketMonitor(ZmqContext& context, ZmqSocket& socket,
+                SocketSide side = SocketSide::kConnects);
   ~SocketMonitor();
   SocketMonitor(const SocketMonitor&) = delete;
   SocketMonitor& operator=(const SocketMonitor&) = delete;
@@ -44,7 +50,21 @@ class SocketMonitor {
 
  private:
   ZmqSocket& watched_;
+  const SocketSide side_;
   ZmqSocket events_;
+};
+
+// Counts failed handshakes and logs the 1st, 2nd, 4th, 8th ... of them: a peer
+// with a wrong key tries again and again.
+//
+// Thread-safety: one thread.
+class HandshakeFailures {
+ public:
+  // `where` names the socket in the line, for example "connect ENDPOINT".
+  void Note(const std::string& where, const std::string& text);
+
+ private:
+  uint64_t count_ = 0;
 };
 
 }  // namespace replicant::rpc

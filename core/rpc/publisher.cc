@@ -28,7 +28,8 @@ Publisher::Publisher(ZmqContext& context, Protocol protocol,
                      PublisherOptions options)
     : protocol_(std::move(protocol)),
       options_(Complete(std::move(options))),
-      socket_(context, SocketType::kXPub, options_.socket) {}
+      socket_(context, SocketType::kXPub, options_.socket),
+      monitor_(context, socket_, SocketSide::kBinds) {}
 
 void Publisher::Publish(std::string_view topic, uint64_t version,
                         Message payload) {
@@ -84,6 +85,9 @@ ReceiveResult Publisher::Process(Clock::Duration timeout) {
     }
   }
   for (const std::string& topic : topics) Send(values_[topic]);
+  while (const auto event = monitor_.Next()) {
+    handshake_failures_.Note(protocol_.name + " publisher", event->text);
+  }
   return topics.empty() ? ReceiveResult::kTimeout : ReceiveResult::kOk;
 }
 

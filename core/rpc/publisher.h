@@ -7,6 +7,7 @@
 
 #include "core/base/clock.h"
 #include "core/rpc/envelope.h"
+#include "core/rpc/monitor.h"
 #include "core/rpc/socket.h"
 
 namespace replicant::rpc {
@@ -47,11 +48,14 @@ class Publisher {
   // empty, too long or holds a zero byte.
   void Publish(std::string_view topic, uint64_t version, Message payload);
 
-  // Answers new subscriptions. Call it often. Returns kOk once it has answered
-  // one, at the latest after `timeout`.
+  // Answers new subscriptions and logs failed handshakes. Call it often.
+  // Returns kOk once it has answered one, at the latest after `timeout`.
   ReceiveResult Process(Clock::Duration timeout);
 
-  void DetachFromThread() { socket_.DetachFromThread(); }
+  void DetachFromThread() {
+    socket_.DetachFromThread();
+    monitor_.socket().DetachFromThread();
+  }
   uint64_t session_id() const { return options_.session_id; }
 
  private:
@@ -65,6 +69,8 @@ class Publisher {
   const Protocol protocol_;
   const PublisherOptions options_;
   ZmqSocket socket_;
+  SocketMonitor monitor_;
+  HandshakeFailures handshake_failures_;
   std::map<std::string, Value, std::less<>> values_;  // by topic
 };
 

@@ -47,6 +47,7 @@ Server::Server(ZmqContext& context, Protocol protocol, ServerOptions options)
     : protocol_(std::move(protocol)),
       options_(Complete(std::move(options))),
       socket_(context, SocketType::kRouter, options_.socket),
+      monitor_(context, socket_, SocketSide::kBinds),
       peers_(options_.max_peers) {}
 
 void Server::Handle(uint16_t kind, Handler handler, Answers answers) {
@@ -85,6 +86,7 @@ std::string Server::Bind(const std::string& endpoint) {
   std::string bound = socket_.Bind(endpoint);
   // Run() may be called from another thread
   socket_.DetachFromThread();
+  monitor_.socket().DetachFromThread();
   return bound;
 }
 
@@ -99,9 +101,10 @@ void Server::Run() {
 }
 
 void Server::RunLoop() {
-  std::array<PollItem, 2> items{};
+  std::array<PollItem, 3> items{};
   items[0].socket = &socket_;
   items[1].fd = wake_queue_.fd();
+  items[2].socket = &monitor_.socket();
   next_tick_ = Now() + options_.tick_interval;
   complaints_since_ = Now();
   last_tick_ = Clock::Real().Now();
@@ -111,9 +114,16 @@ void Server::RunLoop() {
         std::min(next_tick_ - Now(), options_.tick_interval);
     if (Poll(items, wait) == PollResult::kClosed) return;
     if (items[1].can_receive) RunPosted();
+    if (items[2].can_receive) LogHandshakes();
     ReceiveSome();
     if (Now() >= next_tick_) RunTick();
     PublishMetrics();
+  }
+}
+
+void Server::LogHandshakes() {
+  while (const auto event = monitor_.Next()) {
+    handshake_failures_.Note(protocol_.name + " server", event->text);
   }
 }
 

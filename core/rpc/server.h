@@ -12,6 +12,7 @@
 #include "core/base/clock.h"
 #include "core/base/mutex.h"
 #include "core/rpc/envelope.h"
+#include "core/rpc/monitor.h"
 #include "core/rpc/peers.h"
 #include "core/rpc/socket.h"
 #include "core/rpc/wake_queue.h"
@@ -187,6 +188,8 @@ class Server {
   };
 
   void RunLoop();
+  // Logs the handshakes that have failed since the last call.
+  void LogHandshakes();
   void ReceiveSome();
   void HandleMessage(Message message);
   void HandleEnvelope(Frame address, Envelope envelope);
@@ -216,6 +219,8 @@ class Server {
   const Protocol protocol_;
   const ServerOptions options_;
   ZmqSocket socket_;
+  SocketMonitor monitor_;
+  HandshakeFailures handshake_failures_;
   WakeQueue wake_queue_;
   std::atomic<bool> is_stop_requested_{false};
   std::unordered_map<uint16_t, KindHandler> handlers_;

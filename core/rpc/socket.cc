@@ -204,6 +204,7 @@ void ZmqSocket::SetCurve(const CurveRole& role) {
     SetOption(ZMQ_CURVE_PUBLICKEY, client->keys.public_key);
     SetOption(ZMQ_CURVE_SECRETKEY, client->keys.secret_key);
     SetOption(ZMQ_CURVE_SERVERKEY, client->server_public_key);
+    is_curve_client_ = true;
   }
 }
 
@@ -265,6 +266,16 @@ void ZmqSocket::Connect(const std::string& endpoint) {
     throw CommError(
         fmt::format("connect {}: {}", endpoint, zmq_strerror(zmq_errno())));
   }
+  if (is_curve_client_ || IsLocalEndpoint(endpoint) ||
+      endpoint.starts_with("tcp://localhost:")) {
+    return;
+  }
+  zmq_disconnect(handle_, endpoint.c_str());
+  throw InvalidArgument(fmt::format(
+      "connect {}: without CURVE keys only loopback addresses may be reached, "
+      "as every service of another host has keys; hint: give this side the "
+      "keys of the run or of the service",
+      endpoint));
 }
 
 void ZmqSocket::Disconnect(const std::string& endpoint) {

@@ -144,7 +144,9 @@ class ZmqSocket {
   std::string Bind(const std::string& endpoint);
 
   // Connects in the background, again and again while the peer is away.
-  // Throws CommError for an endpoint that cannot be parsed.
+  // Throws CommError for an endpoint that cannot be parsed, and InvalidArgument
+  // for a TCP address other than loopback without the CURVE client role: no
+  // service listens there without keys.
   void Connect(const std::string& endpoint);
   // Ends the connection of Connect(), dropping what is queued for it.
   void Disconnect(const std::string& endpoint);
@@ -186,6 +188,7 @@ class ZmqSocket {
   const SocketType type_;
   const int max_parts_;
   bool is_curve_server_ = false;
+  bool is_curve_client_ = false;
   bool is_counted_curve_server_ = false;
   std::thread::id thread_;
   void* handle_ = nullptr;

@@ -29,7 +29,13 @@ Subscriber::Subscriber(ZmqContext& context, Protocol protocol,
                        SubscriberOptions options)
     : protocol_(std::move(protocol)),
       options_(Complete(std::move(options))),
-      socket_(context, SocketType::kSub, options_.socket) {}
+      socket_(context, SocketType::kSub, options_.socket),
+      monitor_(context, socket_) {}
+
+void Subscriber::Connect(const std::string& endpoint) {
+  endpoint_ = endpoint;
+  socket_.Connect(endpoint);
+}
 
 void Subscriber::Subscribe(std::string_view topic) {
   socket_.Subscribe(std::string(topic) + kTopicEnd);
@@ -43,6 +49,7 @@ void Subscriber::Refresh(std::string_view topic) {
 
 ReceiveResult Subscriber::Process(Clock::Duration timeout) {
   const Clock::TimePoint end = Clock::Real().Now() + timeout;
+  HandleConnectionEvents();
   bool has_newer = false;
   for (int i = 0; i < kMessagesPerTurn; ++i) {
     // after a newer value, only messages that are already here are taken
@@ -63,6 +70,18 @@ ReceiveResult Subscriber::Process(Clock::Duration timeout) {
     }
   }
   return has_newer ? ReceiveResult::kOk : ReceiveResult::kTimeout;
+}
+
+void Subscriber::HandleConnectionEvents() {
+  using Kind = ConnectionEvent::Kind;
+  while (const auto event = monitor_.Next()) {
+    if (event->kind == Kind::kRefused) {
+      throw CommError(fmt::format("connect {}: {}", endpoint_, event->text));
+    }
+    if (event->kind == Kind::kHandshakeFailed) {
+      handshake_failures_.Note("connect " + endpoint_, event->text);
+    }
+  }
 }
 
 bool Subscriber::HandleMessage(Message message) {

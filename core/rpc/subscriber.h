@@ -8,6 +8,7 @@
 
 #include "core/base/clock.h"
 #include "core/rpc/envelope.h"
+#include "core/rpc/monitor.h"
 #include "core/rpc/socket.h"
 
 namespace replicant::rpc {
@@ -47,7 +48,8 @@ class Subscriber {
   Subscriber(ZmqContext& context, Protocol protocol,
              SubscriberOptions options = {});
 
-  void Connect(const std::string& endpoint) { socket_.Connect(endpoint); }
+  // Once. As ZmqSocket::Connect().
+  void Connect(const std::string& endpoint);
   void Subscribe(std::string_view topic);
   // Subscribes again, which makes the publisher send its newest value. Use it
   // when a value looks too old: a newer one may have been dropped on the way.
@@ -55,24 +57,33 @@ class Subscriber {
 
   // Takes the messages that have come and waits up to `timeout` for a newer
   // value. Returns kOk if some topic has a newer value than before the call.
-  // May return early after hundreds of messages without one.
+  // May return early after hundreds of messages without one. Throws CommError
+  // if the publisher refuses this side's key, since waiting cannot help; other
+  // failed handshakes are logged.
   ReceiveResult Process(Clock::Duration timeout);
 
   // nullptr if nothing has come yet. Valid until the next Process(). Its
   // payload may be moved out.
   Publication* Newest(std::string_view topic);
 
-  void DetachFromThread() { socket_.DetachFromThread(); }
+  void DetachFromThread() {
+    socket_.DetachFromThread();
+    monitor_.socket().DetachFromThread();
+  }
   const SubscriberMetrics& metrics() const { return metrics_; }
 
  private:
   // Whether the message was a newer value.
   bool HandleMessage(Message message);
   bool IsNewer(const Publication& value, const Publication& old);
+  void HandleConnectionEvents();
 
   const Protocol protocol_;
   const SubscriberOptions options_;
   ZmqSocket socket_;
+  SocketMonitor monitor_;
+  HandshakeFailures handshake_failures_;
+  std::string endpoint_;
   std::map<std::string, Publication, std::less<>> newest_;  // by topic
   SubscriberMetrics metrics_;
 };

@@ -148,6 +148,26 @@ TEST(SocketTest, BadEndpointIsAnError) {
             "connect tcp://nowhere: Invalid argument");
 }
 
+// Would catch a role without keys that waits for ever for a service of another
+// host.
+TEST(SocketTest, AnotherHostIsOutOfReachWithoutKeys) {
+  ZmqContext context;
+  ZmqSocket dealer(context, SocketType::kDealer);
+  for (const char* const endpoint :
+       {"tcp://192.0.2.1:7001", "tcp://host.example:7001"}) {
+    EXPECT_EQ(TextOf<InvalidArgument>([&] { dealer.Connect(endpoint); }),
+              std::string("connect ") + endpoint +
+                  ": without CURVE keys only loopback addresses may be "
+                  "reached, as every service of another host has keys; hint: "
+                  "give this side the keys of the run or of the service");
+  }
+  EXPECT_NO_THROW(dealer.Connect("tcp://localhost:7001"));
+  const CurveKeyPair keys = GenerateCurveKeyPair();
+  ZmqSocket encrypted(context, SocketType::kDealer,
+                      {.curve = CurveClient{keys, keys.public_key}});
+  EXPECT_NO_THROW(encrypted.Connect("tcp://192.0.2.1:7001"));
+}
+
 // Would catch port 70000, at which the library listens as 4464.
 TEST(SocketTest, APortThatThereIsNotIsRefused) {
   ZmqContext context;
