@@ -16,11 +16,13 @@ namespace replicant::actors {
 class FollowedPolicy {
  public:
   // `policy` outlives this. Throws what ParameterClient's constructor throws.
-  FollowedPolicy(const std::string& endpoint, PolicyRunner* policy)
-      : client_(endpoint), policy_(*policy) {}
+  FollowedPolicy(const std::string& endpoint, const rpc::GroupKey& key,
+                 PolicyRunner* policy)
+      : client_(endpoint, key), policy_(*policy) {}
 
   // Sets newer parameters if there are any; waits for them until `timeout`.
-  // Throws what PolicyRunner::SetParameters() throws.
+  // Throws what ParameterClient::Poll() and PolicyRunner::SetParameters()
+  // throw.
   void Poll(Clock::Duration timeout);
   // The learner's step of the parameters; empty before the first ones.
   std::optional<uint64_t> version() const { return version_; }

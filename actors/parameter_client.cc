@@ -5,12 +5,23 @@
 #include "core/runtime/parameters.h"
 
 namespace replicant::actors {
+namespace {
 
-ParameterClient::ParameterClient(const std::string& endpoint)
+rpc::SubscriberOptions WithKey(const rpc::GroupKey& key) {
+  rpc::SubscriberOptions options;
+  options.socket.curve = key.client_role();
+  return options;
+}
+
+}  // namespace
+
+ParameterClient::ParameterClient(const std::string& endpoint,
+                                 const rpc::GroupKey& key)
     : subscriber_(context_,
                   rpc::Protocol::FromTable(runtime::kParameterProtocol,
                                            runtime::kParameterVersion,
-                                           runtime::kParameterTable)) {
+                                           runtime::kParameterTable),
+                  WithKey(key)) {
   subscriber_.Connect(endpoint);
   subscriber_.Subscribe(agents::kPolicyTopic);
 }

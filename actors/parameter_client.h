@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "core/rpc/group_key.h"
 #include "core/rpc/socket.h"
 #include "core/rpc/subscriber.h"
 
@@ -15,8 +16,9 @@ namespace replicant::actors {
 class ParameterClient {
  public:
   // Connects in the background, and again whenever the learner comes back.
-  // Throws CommError for an endpoint that cannot be parsed.
-  explicit ParameterClient(const std::string& endpoint);
+  // The learner holds `key`, too. Throws what ZmqSocket::Connect() throws.
+  explicit ParameterClient(const std::string& endpoint,
+                           const rpc::GroupKey& key = {});
 
   struct Parameters {
     uint64_t version = 0;              // the learner's step
@@ -24,7 +26,7 @@ class ParameterClient {
     std::span<const std::byte> bytes;  // valid until the next call
   };
   // Returns the newest value unless it was returned before. Waits for a new one
-  // until `timeout`.
+  // until `timeout`. Throws CommError if the learner refuses the key.
   std::optional<Parameters> Poll(Clock::Duration timeout);
 
  private:

@@ -23,6 +23,11 @@ RunSection RunSection::Read(config::Reader& reader) {
                "run folder, new or empty; empty: runs/NAME-TIMESTAMP");
   reader.Field("seed", &c.seed, {0, INT64_MAX},
                "seed of all random numbers of the run");
+  reader.Field("key_file", &c.key_file,
+               "file of the CURVE key pair that all processes of the run hold; "
+               "auto: RUN/run.key, which a fleet makes, or none where there is "
+               "no such file; empty: none. Without a pair every socket of the "
+               "run stays on loopback and ipc, open to all users of the host");
   if (!IsFolderName(c.name)) {
     reader.Error("name",
                  "want 1 to 100 letters, digits, '_', '-' and '.', the first "

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/thread.h"
 #include "core/metrics/progress.h"
+#include "core/rpc/group_key.h"
 #include "core/rpc/server.h"
 #include "fleet/backends/local.h"
 #include "fleet/log_follower.h"
@@ -27,8 +29,9 @@ constexpr auto kDiskPatience = std::chrono::seconds(10);
 // The server that receives heartbeats, on its own thread.
 class HeartbeatServer {
  public:
-  explicit HeartbeatServer(rpc::HeartbeatMonitor* monitor)
-      : server_(context_, rpc::SupervisionProtocol()),
+  HeartbeatServer(rpc::HeartbeatMonitor* monitor, const rpc::GroupKey& key)
+      : guard_(key.MakeGuard(context_)),
+        server_(context_, rpc::SupervisionProtocol(), WithKey(key)),
         endpoint_(Attach(monitor)),
         loop_("heartbeats",
               [this](const Thread::StopToken&) { server_.Run(); }) {}
@@ -41,12 +44,18 @@ class HeartbeatServer {
   }
 
  private:
+  static rpc::ServerOptions WithKey(const rpc::GroupKey& key) {
+    rpc::ServerOptions options;
+    options.socket.curve = key.server_role();
+    return options;
+  }
   std::string Attach(rpc::HeartbeatMonitor* monitor) {
     monitor->AttachTo(server_);
     return server_.Bind("tcp://127.0.0.1:*");
   }
 
   rpc::ZmqContext context_;
+  const std::unique_ptr<rpc::ZapHandler> guard_;
   rpc::Server server_;
   const std::string endpoint_;
   Thread loop_;
@@ -80,10 +89,11 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
 
   RunCurves curves(folder.path(), run.curve_axis, run.curves, folder.disk());
   rpc::HeartbeatMonitor monitor;
-  HeartbeatServer server(&monitor);
+  HeartbeatServer server(&monitor, rpc::GroupKey::FromFile(run.key_file));
   LocalBackend backend;
   Supervisor supervisor({.config = run.config,
                          .heartbeat_endpoint = server.endpoint(),
+                         .key_file = run.key_file,
                          .seed = run.seed},
                         run.roles, &folder, &backend, &monitor, &Clock::Real());
 

@@ -17,6 +17,9 @@ struct FleetRun {
   FleetConfig config;
   uint64_t seed = 0;
   std::vector<RoleSpec> roles;
+  // File of the key pair that fleet and roles hold (rpc::GroupKey); empty:
+  // none.
+  std::string key_file = {};
   // Entries of the progress line on stderr, behind the problem, if there is
   // one.
   std::vector<ProgressField> progress;

@@ -19,6 +19,7 @@
 #include "core/base/process.h"
 #include "core/config/load.h"
 #include "core/config/scalar.h"
+#include "core/rpc/curve.h"
 #include "fleet/version.h"
 
 namespace replicant::fleet {
@@ -27,6 +28,7 @@ namespace {
 constexpr const char* kLockName = "lock";
 constexpr const char* kInUse = "another fleet or learner runs here";
 constexpr const char* kConfigName = "config.yaml";
+constexpr const char* kKeyName = "run.key";
 constexpr const char* kNewConfigName = "config.new.yaml";
 constexpr const char* kRunName = "run.yaml";
 constexpr const char* kStateName = "state.yaml";
@@ -299,6 +301,23 @@ void RunFolder::CountLogs() {
     uint32_t& last = incarnations_[stem.stem()];
     last = std::max(last, incarnation);
   }
+}
+
+std::filesystem::path RunFolder::MakeKey() const {
+  const std::filesystem::path file = path_ / kKeyName;
+  if (KeyFile(path_).empty()) {
+    rpc::WriteKeyPair(file, rpc::GenerateCurveKeyPair());
+  } else {
+    // a broken one is a problem before the roles start
+    static_cast<void>(rpc::ReadKeyPair(file));
+  }
+  return file;
+}
+
+std::filesystem::path RunFolder::KeyFile(const std::filesystem::path& path) {
+  const std::filesystem::path file = std::filesystem::absolute(path) / kKeyName;
+  std::error_code error;
+  return std::filesystem::exists(file, error) ? file : "";
 }
 
 std::filesystem::path RunFolder::LogFile(const rpc::RoleId& id,

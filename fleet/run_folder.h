@@ -30,6 +30,7 @@ std::string ToString(RunStatus status);
 //   config.new.yaml  a changed one, until a resumed run has started with it
 //   run.yaml       name, seed, program version, host and time of every start
 //   state.yaml     status and incarnations, for a resumed run
+//   run.key        the key pair of the run's sockets, for its owner alone
 //   lock           held while a fleet, or a learner alone, runs here
 //   logs/          ROLE-INDEX.INCARNATION.log, the output of each process
 //
@@ -77,6 +78,11 @@ class RunFolder {
   // Makes it config.yaml, once every role has started with it: only then it is
   // known to fit the run's checkpoints. Logs a problem with the disk.
   void AdoptConfig();
+  // The file of the run's key pair, made if it is not there. A resumed run
+  // keeps its pair. Throws IoError.
+  std::filesystem::path MakeKey() const;
+  // The file of the key pair of the run in `path`; empty: it has none.
+  static std::filesystem::path KeyFile(const std::filesystem::path& path);
   std::filesystem::path LogFile(const rpc::RoleId& id,
                                 uint32_t incarnation) const;
 

@@ -182,6 +182,7 @@ void Supervisor::Start(Member& member) {
   member.incarnation = folder_.NextIncarnation(spec.id);
   rpc::HeartbeatSenderOptions heartbeat;
   heartbeat.endpoint = options_.heartbeat_endpoint;
+  heartbeat.key_file = options_.key_file;
   heartbeat.id = spec.id;
   heartbeat.incarnation = member.incarnation;
 

@@ -72,6 +72,8 @@ class Supervisor {
     FleetConfig config;
     // Endpoint of the server that the monitor is attached to.
     std::string heartbeat_endpoint;
+    // File of the key pair that its clients need; empty: none.
+    std::string key_file = {};
     uint64_t seed = 0;  // for the jitter of the backoff
   };
   struct RoleView {

@@ -80,7 +80,8 @@ Learner::Learner(const LearnerConfig& config,
         "allowed here: 0");
   }
   if (!config_.parameter_bind.empty()) {
-    parameters_.emplace(config_.parameter_bind);
+    parameters_.emplace(config_.parameter_bind,
+                        rpc::GroupKey::FromFile(config_.key_file));
     spdlog::info("publishes parameters at {}", parameters_->endpoint());
   }
 }

@@ -35,6 +35,9 @@ struct LearnerConfig {
 
   std::string parameter_bind = "auto";  // empty: none published
   double publish_interval_s = 1.0;
+  // File of the run's key pair, for the socket of the parameters; empty: none.
+  // No key of the section: the programs set it to that of the run.
+  std::string key_file;
 
   // `strategies` are the allowed values of `replication.strategy`.
   static LearnerConfig Read(config::Reader& reader,

@@ -11,12 +11,22 @@ namespace {
 // Longest time until the thread notices a new value.
 constexpr auto kInterval = std::chrono::milliseconds(20);
 
+rpc::PublisherOptions WithKey(const rpc::GroupKey& key) {
+  rpc::PublisherOptions options;
+  options.socket.curve = key.server_role();
+  return options;
+}
+
 }  // namespace
 
-ParameterPublisher::ParameterPublisher(const std::string& endpoint)
-    : publisher_(context_, rpc::Protocol::FromTable(runtime::kParameterProtocol,
-                                                    runtime::kParameterVersion,
-                                                    runtime::kParameterTable)),
+ParameterPublisher::ParameterPublisher(const std::string& endpoint,
+                                       const rpc::GroupKey& key)
+    : guard_(key.MakeGuard(context_)),
+      publisher_(context_,
+                 rpc::Protocol::FromTable(runtime::kParameterProtocol,
+                                          runtime::kParameterVersion,
+                                          runtime::kParameterTable),
+                 WithKey(key)),
       endpoint_(publisher_.Bind(endpoint)) {
   publisher_.DetachFromThread();
   thread_.emplace("parameters",

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "core/base/mutex.h"
 #include "core/base/thread.h"
+#include "core/rpc/group_key.h"
 #include "core/rpc/publisher.h"
 #include "core/rpc/socket.h"
 
@@ -18,8 +20,10 @@ namespace replicant::learner {
 // Thread-safety: Publish() is for any thread.
 class ParameterPublisher {
  public:
-  // Binds `endpoint`; "tcp://127.0.0.1:*" takes a free port. Throws CommError.
-  explicit ParameterPublisher(const std::string& endpoint);
+  // Binds `endpoint`; "tcp://127.0.0.1:*" takes a free port. Subscribers hold
+  // `key`. Throws what ZmqSocket::Bind() throws.
+  explicit ParameterPublisher(const std::string& endpoint,
+                              const rpc::GroupKey& key = {});
   ParameterPublisher(const ParameterPublisher&) = delete;
   ParameterPublisher& operator=(const ParameterPublisher&) = delete;
 
@@ -40,6 +44,7 @@ class ParameterPublisher {
   void Run(const Thread::StopToken& stop) EXCLUDES(mutex_);
 
   rpc::ZmqContext context_;
+  const std::unique_ptr<rpc::ZapHandler> guard_;
   rpc::Publisher publisher_;
   std::string endpoint_;
   Mutex mutex_;

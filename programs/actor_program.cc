@@ -39,6 +39,7 @@ std::unique_ptr<replay::StepWriter> MakeWriter(const RunConfig& config,
                                                const std::string& name) {
   replay::StepWriterOptions writer;
   writer.endpoint = config.replay.bind;
+  writer.curve = ReplayClientRole(config);
   writer.name = name;
   writer.shape = StepShapeOf(task);
   writer.group_steps = config.actors.group_steps;
@@ -71,7 +72,9 @@ int Run(const Invocation& invocation, int64_t index) {
                                .num_environments = num_environments,
                                .first_environment = first_environment,
                                .seed = seed});
-  actors::FollowedPolicy followed(config.learner.parameter_bind, &policy);
+  actors::FollowedPolicy followed(config.learner.parameter_bind,
+                                  rpc::GroupKey::FromFile(KeyFileOf(config)),
+                                  &policy);
 
   std::vector<std::unique_ptr<replay::StepWriter>> writers;
   std::vector<replay::StepSink*> sinks;

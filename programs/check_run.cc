@@ -11,18 +11,13 @@
 
 #include "core/base/error.h"
 #include "core/kernels/backend.h"
+#include "core/rpc/group_key.h"
 #include "core/rpc/socket.h"
 #include "env/camera.h"
 
 namespace replicant::programs {
 
 void CheckReplay(const replay::ReplayConfig& config, int64_t batch_size) {
-  if (!config.key_file.empty()) {
-    throw ConfigError(
-        "replay.key_file: the learner and the actors of a run have no keys, so "
-        "the service would refuse them; allowed in a run: empty; keys are for "
-        "a service that runs alone");
-  }
   if (config.tables.size() > 1) {
     std::vector<std::string> names;
     for (const auto& [name, table] : config.tables) names.push_back(name);
@@ -63,21 +58,28 @@ agents::TaskSpec CheckRun(const RunConfig& config,
   return task;
 }
 
-void CheckAddresses(const RunConfig& config) {
-  std::vector<std::pair<std::string, std::string>> addresses = {
-      {"replay.bind", config.replay.bind},
-      {"learner.parameter_bind", config.learner.parameter_bind}};
-  if (config.learner.replication.strategy->has_servers) {
-    for (const std::string& endpoint : config.learner.replication.servers) {
-      addresses.emplace_back("learner.replication.servers", endpoint);
+void CheckAddresses(RunConfig config) {
+  std::vector<std::pair<std::string, std::string>> addresses;
+  for (const PartAddress& address : AddressesOf(&config)) {
+    const std::string& endpoint = *address.endpoint;
+    // every part has another one
+    if (endpoint == "auto") continue;
+    if (!fleet::IsOfAnyPort(endpoint)) {
+      addresses.emplace_back(address.key, endpoint);
+      continue;
+    }
+    try {
+      const fleet::PortClaim trial(endpoint);
+    } catch (const ConfigError& error) {
+      throw ConfigError(fmt::format("{}: {}", address.key, error.what()));
     }
   }
   for (size_t i = 0; i < addresses.size(); ++i) {
     const auto& [key, endpoint] = addresses[i];
-    if (endpoint.ends_with(":*") || endpoint.ends_with(":0")) {
+    if (endpoint.ends_with(":0")) {
       throw ConfigError(fmt::format(
-          "{}: '{}' is a port that each start chooses anew, and the other "
-          "roles would not find it; allowed: a port, or auto",
+          "{}: '{}' is no port that the other roles would find; allowed: a "
+          "port, * for a free one, or auto",
           key, endpoint));
     }
     const auto same = std::ranges::find(
@@ -90,12 +92,42 @@ void CheckAddresses(const RunConfig& config) {
     // refuses one in use
     if (!endpoint.starts_with("tcp://")) continue;
     rpc::ZmqContext context;
+    // any pair will do: the run's own is not made yet
+    const rpc::GroupKey pair = config.run.key_file.empty()
+                                   ? rpc::GroupKey()
+                                   : rpc::GroupKey(rpc::GenerateCurveKeyPair());
+    const auto guard = pair.MakeGuard(context);
     try {
-      rpc::ZmqSocket(context, rpc::SocketType::kRouter).Bind(endpoint);
+      rpc::ZmqSocket(context, rpc::SocketType::kRouter,
+                     {.curve = pair.server_role()})
+          .Bind(endpoint);
     } catch (const Error& error) {
       throw ConfigError(fmt::format("{}: {}", key, error.what()));
     }
   }
+}
+
+void CheckKeys(const RunConfig& config) {
+  const auto read = [](const char* key, const auto& call) {
+    try {
+      call();
+    } catch (const IoError& error) {
+      throw ConfigError(fmt::format("{}: {}", key, error.what()));
+    }
+  };
+  const std::string& run_key = config.run.key_file;
+  if (run_key != "auto") {
+    read("run.key_file", [&] { rpc::GroupKey::FromFile(run_key); });
+  }
+  if (config.replay.key_file.empty()) return;
+  if (run_key.empty()) {
+    throw ConfigError(
+        "replay.key_file: the clients of a run without keys cannot reach a "
+        "replay that has one; allowed with run.key_file \"\": empty");
+  }
+  read("replay.key_file", [&] { rpc::ReadKeyPair(config.replay.key_file); });
+  read("replay.allowed_clients_file",
+       [&] { rpc::ReadPublicKeys(config.replay.allowed_clients_file); });
 }
 
 void CheckBackend(const RunConfig& config) {

@@ -70,6 +70,7 @@ class Follower {
         folder_(RunFolderOf(invocation.config())),
         evaluator_(MakeEvaluator(invocation)),
         followed_(invocation.config().learner.parameter_bind,
+                  rpc::GroupKey::FromFile(KeyFileOf(invocation.config())),
                   &evaluator_.policy()),
         log_(folder_, began_s, &Clock::Real(), &disk_) {
     heartbeat_.SetGaugeSource("disk_wait_s",

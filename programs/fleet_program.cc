@@ -139,9 +139,19 @@ int64_t FirstStep(const std::filesystem::path& folder) {
   return checkpoint ? runtime::ReadCheckpointInfo(*checkpoint).step : 0;
 }
 
-int Run(const RunConfig& config, const Commands& commands,
+// The key pair of this start of the run: that of the configuration, or of the
+// folder, where it is made if it is not there.
+std::filesystem::path KeyFileOfStart(const RunConfig& config,
+                                     const RunFolder& folder) {
+  const std::string& given = config.run.key_file;
+  if (given == "auto") return folder.MakeKey();
+  return given.empty() ? "" : std::filesystem::absolute(given);
+}
+
+int Run(RunConfig config, const Commands& commands,
         const agents::TaskSpec& task, RunFolder folder) {
   const std::filesystem::path& path = folder.path();
+  const auto ports = AnnounceAddresses(path, &config);
   const StopSignal stop;
   LeaveOutDamaged(path);
   const int64_t first_step = FirstStep(path);
@@ -151,10 +161,12 @@ int Run(const RunConfig& config, const Commands& commands,
       .task = task,
       .run_folder = path,
       .config_file = folder.config_file(),
+      .key_file = KeyFileOfStart(config, folder),
       .began_ms = fmt::format("{:.0f}", 1e3 * actors::FindBeginning(path))};
   fleet::FleetRun run{.config = config.fleet,
                       .seed = static_cast<uint64_t>(config.run.seed),
                       .roles = {},
+                      .key_file = plan.key_file,
                       .progress = ProgressFields(config),
                       .curve_axis = {"learner", "updates", "frames"},
                       .curves = CurveFields(config)};
@@ -254,6 +266,7 @@ Program FleetProgram() {
             RunConfig config = invocation.config();
             agents::TaskSpec task;
             // every check comes before there is a folder
+            CheckKeys(config);
             CheckHeartbeats(config);
             CheckBackend(config);
             fleet::CheckMetricsAddress(config.fleet);
@@ -274,6 +287,7 @@ Program FleetProgram() {
             }
             return Run(config, invocation.commands, task, std::move(folder));
           },
+      .announces_addresses = true,
       .run_without_config = BecomeProgram};
 }
 

@@ -196,6 +196,8 @@ RoleSpec MakeRole(const PlacedRole& placed, const RolePlan& plan) {
     AddIndex(&spec);
   }
   Set("run.dir", plan.run_folder.string(), &spec);
+  Set("run.key_file", plan.key_file.empty() ? "\"\"" : plan.key_file.string(),
+      &spec);
   kind->make(plan, &spec);
   return spec;
 }

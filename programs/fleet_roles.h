@@ -26,6 +26,7 @@ struct RolePlan {
   agents::TaskSpec task;
   std::filesystem::path run_folder;
   std::filesystem::path config_file;  // that every role reads
+  std::filesystem::path key_file;     // of the run's key pair; empty: none
   // actors::FindBeginning(), in milliseconds.
   std::string began_ms;
 };

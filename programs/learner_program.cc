@@ -49,6 +49,7 @@ replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
   const agents::TaskSpec task = TaskOf(invocation);
   replay::BatchReaderOptions reader;
   reader.endpoints = {config.replay.bind};
+  reader.curve = ReplayClientRole(config);
   reader.name = fmt::format("learner-{}", worker);
   reader.shape = StepShapeOf(task);
   reader.table = config.sampled_table().name;

@@ -47,7 +47,9 @@ int Run(const Program& program, int argc, char** argv, const Registry& registry,
   auto loaded = LoadRunConfig(
       config::Document::FromFile(arguments.config_file, arguments.overrides),
       registry);
-  ResolveAddresses(RunFolderOf(loaded.config), &loaded.config);
+  if (!program.announces_addresses) {
+    ResolveAddresses(RunFolderOf(loaded.config), &loaded.config);
+  }
   loaded.config.log.role = program.name;
   InitLogging(loaded.config.log);
   return program.run({registry, commands, loaded});

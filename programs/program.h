@@ -37,6 +37,8 @@ struct Program {
       [](config::CommandLine&) {};
   // Returns the exit code.
   std::function<int(const Invocation&)> run;
+  // Whether it chooses the ports of a run, which the others read.
+  bool announces_addresses = false;
   // Handles a command line that needs no configuration of this program, and
   // returns the exit code; returns nothing for any other command line.
   std::function<std::optional<int>(int argc, const char* const* argv)>

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "core/base/clock.h"
 #include "core/base/error.h"
@@ -18,8 +19,8 @@
 #include "core/base/thread.h"
 #include "core/metrics/exposer.h"
 #include "core/rpc/client.h"
+#include "core/rpc/group_key.h"
 #include "core/rpc/heartbeat_sender.h"
-#include "core/rpc/zap.h"
 #include "fleet/run_folder.h"
 #include "replay/service/replay_config.h"
 #include "replay/service/service.h"
@@ -29,10 +30,18 @@
 namespace replicant::programs {
 namespace {
 
-int PrintStatus(const std::string& endpoint) {
+// A service, and how a client reaches it.
+struct Service {
+  std::string endpoint;
+  rpc::CurveRole client_role;
+};
+
+int PrintStatus(const Service& service) {
+  const std::string& endpoint = service.endpoint;
   rpc::ZmqContext context;
-  rpc::Client client(context, replay::ReplayProtocol(),
-                     {.name = "replay --status"});
+  rpc::Client client(
+      context, replay::ReplayProtocol(),
+      {.socket = {.curve = service.client_role}, .name = "replay --status"});
   client.Connect(endpoint);
   const rpc::CallReply reply =
       client.Call(replay::kStatusKind, {},
@@ -48,10 +57,10 @@ int PrintStatus(const std::string& endpoint) {
   return 0;
 }
 
-// The address of the service that --status names: an endpoint, or the folder of
-// a run, whose config.yaml holds every key.
-std::string StatusAddress(const std::string& given) {
-  if (given.find("://") != std::string::npos) return given;
+// The service that --status names: an endpoint without keys, or the folder of a
+// run, whose config.yaml holds every key of the configuration.
+Service FindService(const std::string& given) {
+  if (given.find("://") != std::string::npos) return {given, {}};
   if (!std::filesystem::exists(given)) {
     throw IoError(
         fmt::format("--status {}: neither an address, such as "
@@ -62,19 +71,50 @@ std::string StatusAddress(const std::string& given) {
   const std::filesystem::path run = fleet::RunFolder::Find(given);
   const auto document =
       config::Document::FromFile(fleet::RunFolder::ConfigFile(run));
-  const config::Node::Entry* const section = document.root().Find("replay");
-  const config::Node::Entry* const bind =
-      section == nullptr ? nullptr : section->value.Find("bind");
-  return ReplayAddress(run, bind == nullptr ? "auto" : bind->value.text);
+  const auto find = [&document](const char* section_name, const char* key,
+                                const char* otherwise) -> std::string {
+    const config::Node::Entry* section = document.root().Find(section_name);
+    const config::Node::Entry* entry =
+        section == nullptr ? nullptr : section->value.Find(key);
+    return entry == nullptr ? otherwise : entry->value.text;
+  };
+  RunConfig config;
+  config.run.dir = run;
+  config.run.key_file = find("run", "key_file", "auto");
+  config.replay.key_file = find("replay", "key_file", "");
+  config.replay.bind = find("replay", "bind", "auto");
+  ResolveAddresses(run, &config);
+  return {config.replay.bind, ReplayClientRole(config)};
 }
 
-rpc::ServerOptions ServerOptionsOf(const replay::ReplayConfig& config) {
+// The service's own pair, or that of the run.
+rpc::CurveRole ServerRole(const replay::ReplayConfig& config,
+                          const rpc::GroupKey& key) {
+  if (config.key_file.empty()) return key.server_role();
+  return rpc::CurveServer{rpc::ReadKeyPair(config.key_file)};
+}
+
+// Admits the processes of the run and the clients of the service's list;
+// nullptr without keys.
+std::unique_ptr<rpc::ZapHandler> MakeGuard(const replay::ReplayConfig& config,
+                                           const rpc::GroupKey& key,
+                                           rpc::ZmqContext& context) {
+  std::vector<std::string> others;
+  if (!config.key_file.empty()) {
+    others = rpc::ReadPublicKeys(config.allowed_clients_file);
+    if (!key.is_set()) {
+      return std::make_unique<rpc::ZapHandler>(context, others);
+    }
+  }
+  return key.MakeGuard(context, others);
+}
+
+rpc::ServerOptions ServerOptionsOf(const replay::ReplayConfig& config,
+                                   const rpc::CurveRole& role) {
   rpc::ServerOptions options;
   options.tick_interval = std::chrono::milliseconds(10);
   options.peer_timeout = FromSeconds(config.peer_timeout_s);
-  if (!config.key_file.empty()) {
-    options.socket.curve = rpc::CurveServer{rpc::ReadKeyPair(config.key_file)};
-  }
+  options.socket.curve = role;
   return options;
 }
 
@@ -196,24 +236,24 @@ struct StopOnExit {
   ~StopOnExit() { server.Stop(); }
 };
 
-int Serve(const replay::ReplayConfig& config) {
+int Serve(const RunConfig& run_config) {
+  const replay::ReplayConfig& config = run_config.replay;
   const StopSignal stop;
   rpc::HeartbeatSender heartbeat(
       rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"replay", 0}}));
   replay::Shard shard(config.MakeShardConfig(), &Clock::Real());
   const auto checkpointer = MakeCheckpointer(config, &shard, &heartbeat);
+  const auto key = rpc::GroupKey::FromFile(KeyFileOf(run_config));
   rpc::ZmqContext context;
-  std::optional<rpc::ZapHandler> zap;
-  if (!config.key_file.empty()) {
-    zap.emplace(context, rpc::ReadPublicKeys(config.allowed_clients_file));
-  }
-  rpc::Server server(context, replay::ReplayProtocol(),
-                     ServerOptionsOf(config));
+  const auto guard = MakeGuard(config, key, context);
+  const rpc::ServerOptions options =
+      ServerOptionsOf(config, ServerRole(config, key));
+  rpc::Server server(context, replay::ReplayProtocol(), options);
   replay::ServiceOptions service_options;
   service_options.credits = static_cast<uint32_t>(config.credits);
   service_options.shares_memory = config.shared_memory;
   service_options.encode_threads = config.encode_threads;
-  service_options.return_timeout = 3 * ServerOptionsOf(config).peer_timeout;
+  service_options.return_timeout = 3 * options.peer_timeout;
   replay::Service service(&shard, service_options, &Clock::Real());
   std::optional<replay::CheckpointSaver> saver;
   if (checkpointer != nullptr) {
@@ -270,15 +310,15 @@ Program ReplayProgram() {
       .run =
           [status_endpoint](const Invocation& invocation) {
             if (!status_endpoint->empty())
-              return PrintStatus(StatusAddress(*status_endpoint));
-            return Serve(invocation.config().replay);
+              return PrintStatus(FindService(*status_endpoint));
+            return Serve(invocation.config());
           },
       .run_without_config = [](int argc,
                                const char* const* argv) -> std::optional<int> {
         if (argc != 3 || std::string_view(argv[1]) != "--status") {
           return std::nullopt;
         }
-        return PrintStatus(StatusAddress(argv[2]));
+        return PrintStatus(FindService(argv[2]));
       }};
 }
 

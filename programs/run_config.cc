@@ -5,14 +5,19 @@
 #include <vector>
 
 #include "core/base/crc32c.h"
+#include "core/base/fs.h"
 #include "core/config/edit.h"
 #include "core/config/log_config.h"
+#include "core/rpc/group_key.h"
+#include "fleet/run_folder.h"
 
 namespace replicant::programs {
 namespace {
 
 // images.source of images that a step makes.
 constexpr const char* kSynthetic = "synthetic";
+// The file of a run's folder by which its processes find each other.
+constexpr const char* kAddressesName = "addresses.yaml";
 
 // The sections of agents stand before the replay's, those of other workloads
 // behind the learner's.
@@ -33,6 +38,18 @@ std::string Resolve(const std::filesystem::path& run_folder,
   if (address != "auto") return address;
   const std::string path = std::filesystem::weakly_canonical(run_folder);
   return fmt::format("ipc://@replicant-{:08x}-{}", Crc32c(path), part);
+}
+
+// The address that a fleet has announced for a part of the run; `address` if
+// there is none.
+std::string Announced(const std::filesystem::path& run_folder,
+                      const std::string& part, const std::string& address) {
+  const std::filesystem::path file = run_folder / kAddressesName;
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) return address;
+  const auto document = config::Document::FromFile(file);
+  const config::Node::Entry* const entry = document.root().Find(part);
+  return entry == nullptr ? address : entry->value.text;
 }
 
 }  // namespace
@@ -118,24 +135,71 @@ config::Manual DescribeRunConfig(const Registry& registry) {
   });
 }
 
+std::vector<PartAddress> AddressesOf(RunConfig* config) {
+  std::vector<PartAddress> addresses = {
+      {"replay", "replay.bind", &config->replay.bind},
+      {"parameters", "learner.parameter_bind",
+       &config->learner.parameter_bind}};
+  const replicator::ReplicationConfig& replication =
+      config->learner.replication;
+  if (!replication.strategy->has_servers) return addresses;
+  std::vector<std::string>& servers = config->learner.replication.servers;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    addresses.push_back({fmt::format("server-{}", i),
+                         "learner.replication.servers", &servers[i]});
+  }
+  return addresses;
+}
+
 void ResolveAddresses(const std::filesystem::path& run_folder,
                       RunConfig* config) {
-  config->replay.bind = ReplayAddress(run_folder, config->replay.bind);
-  config->learner.parameter_bind =
-      Resolve(run_folder, config->learner.parameter_bind, "parameters");
+  for (const PartAddress& address : AddressesOf(config)) {
+    std::string& endpoint = *address.endpoint;
+    endpoint = fleet::IsOfAnyPort(endpoint)
+                   ? Announced(run_folder, address.part, endpoint)
+                   : Resolve(run_folder, endpoint, address.part);
+  }
   std::string& rendezvous = config->learner.replication.rendezvous;
   if (rendezvous == replicator::ReplicationConfig::kAuto) {
     rendezvous = std::filesystem::absolute(run_folder / "rendezvous");
   }
-  std::vector<std::string>& servers = config->learner.replication.servers;
-  for (size_t i = 0; i < servers.size(); ++i) {
-    servers[i] = Resolve(run_folder, servers[i], fmt::format("server-{}", i));
-  }
+  config->learner.key_file = config->learner.replication.key_file =
+      KeyFileOf(*config);
 }
 
-std::string ReplayAddress(const std::filesystem::path& run_folder,
-                          const std::string& bind) {
-  return Resolve(run_folder, bind, "replay");
+std::vector<fleet::PortClaim> AnnounceAddresses(
+    const std::filesystem::path& run_folder, RunConfig* config) {
+  std::vector<fleet::PortClaim> claims;
+  std::string yaml;
+  for (const PartAddress& address : AddressesOf(config)) {
+    if (!fleet::IsOfAnyPort(*address.endpoint)) continue;
+    try {
+      claims.emplace_back(*address.endpoint);
+    } catch (const ConfigError& error) {
+      throw ConfigError(fmt::format("{}: {}", address.key, error.what()));
+    }
+    *address.endpoint = claims.back().endpoint();
+    yaml += fmt::format("{}: {}\n", address.part, *address.endpoint);
+  }
+  AtomicWriteFile(run_folder / kAddressesName, yaml);
+  return claims;
+}
+
+std::filesystem::path KeyFileOf(const RunConfig& config) {
+  if (config.run.key_file != "auto") return config.run.key_file;
+  return fleet::RunFolder::KeyFile(RunFolderOf(config));
+}
+
+rpc::CurveRole ReplayClientRole(const RunConfig& config) {
+  const auto key = rpc::GroupKey::FromFile(KeyFileOf(config));
+  if (config.replay.key_file.empty()) return key.client_role();
+  if (!key.is_set()) {
+    throw ConfigError(fmt::format(
+        "replay.key_file: {}: the clients of the run have no key of their own; "
+        "hint: give run.key_file, or start the run by a fleet, which makes one",
+        config.replay.key_file));
+  }
+  return key.client_role(rpc::ReadKeyPair(config.replay.key_file).public_key);
 }
 
 std::filesystem::path RunFolderOf(const RunConfig& config) {

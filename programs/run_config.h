@@ -5,14 +5,17 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "actors/actors_config.h"
 #include "actors/evaluation_config.h"
 #include "core/base/log.h"
 #include "core/config/load.h"
 #include "core/config/reader.h"
+#include "core/rpc/curve.h"
 #include "env/task_config.h"
 #include "fleet/fleet_config.h"
+#include "fleet/port_claim.h"
 #include "learner/data/images_config.h"
 #include "learner/learner_config.h"
 #include "programs/registry.h"
@@ -63,14 +66,35 @@ config::Loaded<RunConfig> LoadRunConfig(config::Document document,
 // The manual of a run's configuration.
 config::Manual DescribeRunConfig(const Registry& registry);
 
-// Gives every address that is "auto" a value: a socket of this host, named
-// after the run's folder. So the programs of a run find each other, and two
-// runs never share one.
+// An address at which a part of a run listens.
+struct PartAddress {
+  std::string part;  // "replay", "parameters", "server-0"
+  std::string key;   // of the configuration
+  std::string* endpoint;
+};
+// Those of a run with actors and of one with parameter servers, in `config`.
+std::vector<PartAddress> AddressesOf(RunConfig* config);
+
+// Gives the addresses of a run their values. "auto" is a socket of this host,
+// named after the run's folder. The port of "tcp://ADDRESS:*" is in the
+// folder's addresses.yaml, if a fleet has announced it. So the programs of a
+// run find each other, and two runs never share an address. Passes the run's
+// key file to the sections that need it. Throws ConfigError for a broken
+// addresses.yaml.
 void ResolveAddresses(const std::filesystem::path& run_folder,
                       RunConfig* config);
-// The replay's address in a run whose configuration says `bind`.
-std::string ReplayAddress(const std::filesystem::path& run_folder,
-                          const std::string& bind);
+// Chooses a free port for every "tcp://ADDRESS:*" and announces the addresses
+// in the folder. The ports are the run's own as long as the claims live. Throws
+// ConfigError, which names the key, and IoError.
+std::vector<fleet::PortClaim> AnnounceAddresses(
+    const std::filesystem::path& run_folder, RunConfig* config);
+
+// The file of the key pair that the processes of the run hold; empty: none.
+std::filesystem::path KeyFileOf(const RunConfig& config);
+// How the clients of the run reach its replay: with the run's pair, and with
+// the replay's own public key if it has one. Throws IoError if a file of keys
+// cannot be read, and ConfigError if the replay has keys and the run none.
+rpc::CurveRole ReplayClientRole(const RunConfig& config);
 
 // The folder that the programs of a run write to: run.dir, or runs/NAME.
 std::filesystem::path RunFolderOf(const RunConfig& config);

@@ -53,6 +53,9 @@ struct ReplicationConfig {
   // gradient's pull and its push.
   int64_t staleness = 4;
   double server_checkpoint_interval_s = 10.0;
+  // parameter_server: file of the key pair that servers and workers hold;
+  // empty: none. No key of the section: the programs set it to that of the run.
+  std::string key_file;
 
   // Number of replicas that share a batch.
   int replicas_of_group() const;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/rpc/group_key.h"
 
 namespace replicant::rpc {
 namespace {
@@ -55,6 +56,7 @@ bool IsPassing(RoleState state) {
 HeartbeatSenderOptions HeartbeatSenderOptions::FromEnvironment(
     HeartbeatSenderOptions defaults) {
   ReadVariable("REPLICANT_SUPERVISOR", &defaults.endpoint);
+  ReadVariable("REPLICANT_KEY_FILE", &defaults.key_file);
   ReadVariable("REPLICANT_ROLE", &defaults.id.role);
   ReadVariable("REPLICANT_ROLE_INDEX", &defaults.id.index);
   ReadVariable("REPLICANT_INCARNATION", &defaults.incarnation);
@@ -62,7 +64,8 @@ HeartbeatSenderOptions HeartbeatSenderOptions::FromEnvironment(
 }
 
 std::vector<std::string> HeartbeatSenderOptions::ToEnvironment() const {
-  return {"REPLICANT_SUPERVISOR=" + endpoint, "REPLICANT_ROLE=" + id.role,
+  return {"REPLICANT_SUPERVISOR=" + endpoint, "REPLICANT_KEY_FILE=" + key_file,
+          "REPLICANT_ROLE=" + id.role,
           fmt::format("REPLICANT_ROLE_INDEX={}", id.index),
           fmt::format("REPLICANT_INCARNATION={}", incarnation)};
 }
@@ -73,6 +76,10 @@ HeartbeatSender::HeartbeatSender(HeartbeatSenderOptions options)
   if (options_.endpoint.empty()) return;
   ClientOptions client_options;
   client_options.socket = options_.socket;
+  if (!options_.key_file.empty()) {
+    client_options.socket.curve =
+        GroupKey::FromFile(options_.key_file).client_role();
+  }
   client_options.name = options_.id.ToString();
   client_.emplace(context_, SupervisionProtocol(), client_options);
   client_->Connect(options_.endpoint);

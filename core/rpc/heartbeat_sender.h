@@ -19,6 +19,9 @@ namespace replicant::rpc {
 struct HeartbeatSenderOptions {
   // Endpoint of the supervisor; empty: none, and nothing is sent.
   std::string endpoint;
+  // File of the key pair that the supervisor and its roles hold (GroupKey);
+  // empty: none.
+  std::string key_file;
   RoleId id;
   uint32_t incarnation = 1;
   Clock::Duration interval = std::chrono::seconds(1);
@@ -28,6 +31,7 @@ struct HeartbeatSenderOptions {
   // keeps its default.
   //
   //   REPLICANT_SUPERVISOR    endpoint
+  //   REPLICANT_KEY_FILE      key_file
   //   REPLICANT_ROLE          role
   //   REPLICANT_ROLE_INDEX    index
   //   REPLICANT_INCARNATION   incarnation
@@ -63,7 +67,7 @@ struct HeartbeatSenderOptions {
 class HeartbeatSender {
  public:
   // Throws InvalidArgument for a role that breaks its form, CommError for an
-  // endpoint that cannot be parsed.
+  // endpoint that cannot be parsed, and IoError as ReadKeyPair() does.
   explicit HeartbeatSender(HeartbeatSenderOptions options);
   ~HeartbeatSender();
   HeartbeatSender(const HeartbeatSender&) = delete;

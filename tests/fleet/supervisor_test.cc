@@ -203,8 +203,8 @@ TEST_F(SupervisorTest, GivesAProcessItsPlaceItsLogAndItsName) {
               ElementsAre("learner", "--config", "x", "--from", "7"));
   EXPECT_THAT(options.environment,
               ElementsAre("A=b", "REPLICANT_SUPERVISOR=tcp://x",
-                          "REPLICANT_ROLE=learner", "REPLICANT_ROLE_INDEX=0",
-                          "REPLICANT_INCARNATION=1"));
+                          "REPLICANT_KEY_FILE=", "REPLICANT_ROLE=learner",
+                          "REPLICANT_ROLE_INDEX=0", "REPLICANT_INCARNATION=1"));
   EXPECT_EQ(options.cpus, CpuSet({0}));
   EXPECT_EQ(options.stdout_file, folder_.LogFile(kLearner, 1));
   EXPECT_EQ(options.stderr_file, options.stdout_file);

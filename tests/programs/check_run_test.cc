@@ -1,14 +1,21 @@
 #include "programs/check_run.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <string>
+
+#include "core/base/fs.h"
 #include "core/config/load.h"
+#include "core/rpc/curve.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::programs {
 namespace {
 
 using testing::MessageOf;
+using ::testing::StartsWith;
 
 RunConfig OnReplicas(const replicator::Strategy* strategy, double timeout_s) {
   RunConfig config;
@@ -71,15 +78,36 @@ TEST(RunConfigTest, TheLearnerSamplesTheOneTableByItsName) {
   EXPECT_EQ(config.learner.importance.exponent, 0.4);
 }
 
-// A service takes both; the clients of a run could use neither.
+// Would catch a mistake in the keys that each role finds for itself.
+TEST(CheckKeysTest, RefusesKeysThatCannotBeUsed) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() / "keys";
+  RunConfig config;
+  EXPECT_NO_THROW(CheckKeys(config));
+  config.replay.key_file = config.replay.allowed_clients_file = file;
+  config.run.key_file = "";
+  EXPECT_EQ(MessageOf<ConfigError>([&] { CheckKeys(config); }),
+            "replay.key_file: the clients of a run without keys cannot reach a "
+            "replay that has one; allowed with run.key_file \"\": empty");
+  config.run.key_file = "auto";
+  EXPECT_THAT(MessageOf<ConfigError>([&] { CheckKeys(config); }),
+              StartsWith("replay.key_file: "));
+  config.replay.key_file = "";
+  config.run.key_file = file;
+  EXPECT_THAT(MessageOf<ConfigError>([&] { CheckKeys(config); }),
+              StartsWith("run.key_file: "));
+  rpc::WriteKeyPair(file, rpc::GenerateCurveKeyPair());
+  EXPECT_NO_THROW(CheckKeys(config));
+  std::filesystem::permissions(file, std::filesystem::perms(0644));
+  EXPECT_EQ(MessageOf<ConfigError>([&] { CheckKeys(config); }),
+            "run.key_file: " + file +
+                ": mode 0644 lets others read a secret key; hint: chmod 600");
+}
+
+// A service takes them; the clients of a run could not use them.
 TEST(CheckReplayTest, RefusesWhatTheClientsOfARunCannotUse) {
   EXPECT_NO_THROW(CheckReplay(ReadReplay("{}"), 256));
   EXPECT_NO_THROW(CheckReplay(ReadReplay("tables: {main: {}}"), 256));
-  const auto keys = ReadReplay("{key_file: a, allowed_clients_file: b}");
-  EXPECT_EQ(MessageOf<ConfigError>([&] { CheckReplay(keys, 256); }),
-            "replay.key_file: the learner and the actors of a run have no "
-            "keys, so the service would refuse them; allowed in a run: empty; "
-            "keys are for a service that runs alone");
   const auto tables = ReadReplay("tables: {default: {}, fresh: {}}");
   EXPECT_EQ(MessageOf<ConfigError>([&] { CheckReplay(tables, 256); }),
             "replay.tables: default, fresh: the learner samples one table, and "

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/fs.h"
 #include "programs/run_config.h"
 #include "tests/support/message_of.h"
 
@@ -32,14 +33,15 @@ TEST(ProgramTest, ReadsWholeNumbersOfOptions) {
 TEST(ResolveAddressesTest, ARunHasAddressesOfItsOwn) {
   const auto resolve = [](const std::string& folder) {
     RunConfig config;
+    config.learner.replication.strategy =
+        &replicator::Strategy::kParameterServer;
     config.learner.replication.servers = {"auto", "tcp://127.0.0.1:9", "auto"};
     ResolveAddresses(folder, &config);
     return config;
   };
   const RunConfig a = resolve("/tmp/a");
   EXPECT_EQ(a.replay.bind.substr(0, 17), "ipc://@replicant-");
-  EXPECT_EQ(ReplayAddress("/tmp/b/../a", "auto"), a.replay.bind);
-  EXPECT_EQ(ReplayAddress("/tmp/a", "tcp://127.0.0.1:9"), "tcp://127.0.0.1:9");
+  EXPECT_EQ(resolve("/tmp/b/../a").replay.bind, a.replay.bind);
   EXPECT_NE(resolve("/tmp/b").replay.bind, a.replay.bind);
   const std::vector<std::string>& servers = a.learner.replication.servers;
   EXPECT_EQ(servers[1], "tcp://127.0.0.1:9");
@@ -47,6 +49,30 @@ TEST(ResolveAddressesTest, ARunHasAddressesOfItsOwn) {
                                    servers[0], servers[2]})
                 .size(),
             4u);
+}
+
+// Would catch a role, or a second run, that takes another port than was
+// announced.
+TEST(AnnounceAddressesTest, EveryProgramFindsTheFreePorts) {
+  const TemporaryFolder folder;
+  RunConfig fleet;
+  fleet.replay.bind = fleet.learner.parameter_bind = "tcp://127.0.0.1:*";
+  RunConfig role = fleet;
+  const auto claims = AnnounceAddresses(folder.path(), &fleet);
+  EXPECT_EQ(claims.size(), 2u);
+  ResolveAddresses(folder.path(), &role);
+  EXPECT_EQ(role.replay.bind, claims[0].endpoint());
+  EXPECT_EQ(role.learner.parameter_bind, claims[1].endpoint());
+  EXPECT_NE(role.replay.bind, role.learner.parameter_bind);
+  // without a fleet the service chooses
+  RunConfig alone;
+  alone.replay.bind = "tcp://127.0.0.1:*";
+  ResolveAddresses(folder.path() / "other", &alone);
+  EXPECT_EQ(alone.replay.bind, "tcp://127.0.0.1:*");
+  alone.replay.bind = "tcp://192.0.2.1:*";
+  EXPECT_EQ(
+      MessageOf<ConfigError>([&] { AnnounceAddresses(folder.path(), &alone); }),
+      "replay.bind: tcp://192.0.2.1:*: Cannot assign requested address");
 }
 
 const replicator::Strategy kOwnStrategy{

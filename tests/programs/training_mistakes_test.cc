@@ -47,9 +47,12 @@ TEST_F(TrainingMistakesTest, AMistakeStartsNothing) {
   expect("agent.random_shift=4", "agent.random_shift: wants pixels");
   expect("replay.bind=tcp://*:0", "replay.bind");
   expect(
-      "learner.parameter_bind=tcp://127.0.0.1:*",
-      "learner.parameter_bind: 'tcp://127.0.0.1:*' is a port that each start "
-      "chooses anew");
+      "learner.parameter_bind=tcp://127.0.0.1:0",
+      "learner.parameter_bind: 'tcp://127.0.0.1:0' is no port that the other "
+      "roles would find; allowed: a port, * for a free one, or auto");
+  expect("replay.bind=tcp://192.0.2.1:*",
+         "replay.bind: tcp://192.0.2.1:*: Cannot assign requested address");
+  expect("run.key_file=/nowhere/run.key", "run.key_file: ");
 }
 
 // A file that may not grow is what a full disk looks like to its writer.

@@ -29,6 +29,7 @@
 #include "core/replicator/graph/graph_replica.h"
 #include "core/replicator/parameter_server/parameter_shard.h"
 #include "core/replicator/strategies/step_interface.h"
+#include "core/rpc/group_key.h"
 #include "core/rpc/server.h"
 #include "core/rpc/wire.h"
 #include "core/runtime/checkpoint.h"
@@ -56,9 +57,11 @@ class RequestQueue {
   using WorkerIds = std::set<uint32_t>;
 
   // At most `max_requests` wait, since each may hold all gradients.
-  RequestQueue(const std::string& endpoint, size_t max_requests)
+  RequestQueue(const std::string& endpoint, size_t max_requests,
+               const rpc::GroupKey& key)
       : max_requests_(max_requests),
-        server_(context_, ParameterServerProtocol(), ServerOptions()) {
+        guard_(key.MakeGuard(context_)),
+        server_(context_, ParameterServerProtocol(), ServerOptions(key)) {
     for (const ServerMessage kind :
          {ServerMessage::kJoin, ServerMessage::kPull, ServerMessage::kPush,
           ServerMessage::kAssign, ServerMessage::kEnd}) {
@@ -129,8 +132,9 @@ class RequestQueue {
   }
 
  private:
-  static rpc::ServerOptions ServerOptions() {
+  static rpc::ServerOptions ServerOptions(const rpc::GroupKey& key) {
     rpc::ServerOptions options;
+    options.socket.curve = key.server_role();
     options.tick_interval = kTickInterval;
     // a long step is no silence
     options.peer_timeout = std::chrono::hours(1);
@@ -139,6 +143,7 @@ class RequestQueue {
 
   const size_t max_requests_;
   rpc::ZmqContext context_;
+  const std::unique_ptr<rpc::ZapHandler> guard_;
   rpc::Server server_;
   // of the server's thread
   std::map<uint64_t, uint32_t> worker_of_peer_;
@@ -348,7 +353,8 @@ void ParameterServer::Start() {
   const std::string& endpoint = config_.servers[static_cast<size_t>(server_)];
   // a worker has one request under way, and another one if it begins anew
   requests_ = std::make_unique<RequestQueue>(
-      endpoint, kRequestsOfWorker * static_cast<size_t>(config_.num_groups()));
+      endpoint, kRequestsOfWorker * static_cast<size_t>(config_.num_groups()),
+      rpc::GroupKey::FromFile(config_.key_file));
   spdlog::info("serves {} variables at {}",
                HeldVariables(sharding, server_).size(), endpoint);
   next_save_ =

@@ -21,6 +21,7 @@
 #include "core/replicator/parameter_server/parameter_shard.h"
 #include "core/replicator/strategies/synchronous_replicator.h"
 #include "core/rpc/client.h"
+#include "core/rpc/group_key.h"
 
 namespace replicant::replicator {
 namespace {
@@ -45,7 +46,8 @@ class ServerLink {
   };
 
   ServerLink(rpc::ZmqContext& context, int server, std::string endpoint,
-             uint32_t worker, std::string description, Clock::Duration timeout)
+             uint32_t worker, std::string description, Clock::Duration timeout,
+             const rpc::GroupKey& key)
       : server_(server),
         endpoint_(std::move(endpoint)),
         worker_(worker),
@@ -53,7 +55,8 @@ class ServerLink {
         description_(std::move(description)),
         timeout_(timeout),
         client_(context, ParameterServerProtocol(),
-                {.name = fmt::format("worker-{}", worker)}) {
+                {.socket = {.curve = key.client_role()},
+                 .name = fmt::format("worker-{}", worker)}) {
     client_.Connect(endpoint_);
   }
 
@@ -400,11 +403,12 @@ void ParameterWorker::Start() {
   }
   const Sharding sharding(splits, static_cast<int>(config_.servers.size()));
   const auto timeout = FromSeconds(config_.timeout_s);
+  const auto key = rpc::GroupKey::FromFile(config_.key_file);
   for (size_t i = 0; i < config_.servers.size(); ++i) {
     const auto server = static_cast<int>(i);
     auto link = std::make_unique<ServerLink>(
         context_, server, config_.servers[i], static_cast<uint32_t>(worker_),
-        description, timeout);
+        description, timeout, key);
     link->held = HeldVariables(sharding, server);
     for (const StepSplit* split : splits) {
       const ShardStep shard = MakeShardStep(*split, sharding, server);
