@@ -102,6 +102,23 @@ void CheckKey(const std::string& key, const char* what) {
                   what, key.size()));
 }
 
+// Every service beyond loopback has keys.
+void CheckMayConnectWithoutKeys(const std::string& endpoint) {
+  constexpr std::string_view kTcp = "tcp://";
+  // the library refuses an endpoint of another form
+  const bool has_port =
+      endpoint.starts_with(kTcp) && endpoint.rfind(':') > kTcp.size();
+  if (IsLocalEndpoint(endpoint) || !has_port ||
+      endpoint.starts_with("tcp://localhost:")) {
+    return;
+  }
+  throw InvalidArgument(fmt::format(
+      "connect {}: without CURVE keys only loopback addresses may be reached, "
+      "as every service of another host has keys; hint: give this side the "
+      "keys of the run or of the service",
+      endpoint));
+}
+
 }  // namespace
 
 ZmqContext::ZmqContext(int io_threads) : handle_(zmq_ctx_new()) {
@@ -262,20 +279,11 @@ std::string ZmqSocket::Bind(const std::string& endpoint) {
 void ZmqSocket::Connect(const std::string& endpoint) {
   CheckThread();
   CheckPort(endpoint);
+  if (!is_curve_client_) CheckMayConnectWithoutKeys(endpoint);
   if (zmq_connect(handle_, endpoint.c_str()) != 0) {
     throw CommError(
         fmt::format("connect {}: {}", endpoint, zmq_strerror(zmq_errno())));
   }
-  if (is_curve_client_ || IsLocalEndpoint(endpoint) ||
-      endpoint.starts_with("tcp://localhost:")) {
-    return;
-  }
-  zmq_disconnect(handle_, endpoint.c_str());
-  throw InvalidArgument(fmt::format(
-      "connect {}: without CURVE keys only loopback addresses may be reached, "
-      "as every service of another host has keys; hint: give this side the "
-      "keys of the run or of the service",
-      endpoint));
 }
 
 void ZmqSocket::Disconnect(const std::string& endpoint) {

@@ -54,8 +54,8 @@ TEST(PortClaimTest, RefusesAnAddressThatIsNotOneOfThisHost) {
       MessageOf<ConfigError>([] { PortClaim("tcp://host.example:*"); }),
       "tcp://host.example:*: want the address of a network interface as a "
       "number, such as 10.0.0.2, since other processes connect to it");
-  EXPECT_EQ(MessageOf<ConfigError>([] { PortClaim("tcp://192.0.2.1:*"); }),
-            "tcp://192.0.2.1:*: Cannot assign requested address");
+  EXPECT_EQ(MessageOf<ConfigError>([] { PortClaim("tcp://203.0.113.1:*"); }),
+            "tcp://203.0.113.1:*: Cannot assign requested address");
 }
 
 }  // namespace

@@ -69,10 +69,10 @@ TEST(AnnounceAddressesTest, EveryProgramFindsTheFreePorts) {
   alone.replay.bind = "tcp://127.0.0.1:*";
   ResolveAddresses(folder.path() / "other", &alone);
   EXPECT_EQ(alone.replay.bind, "tcp://127.0.0.1:*");
-  alone.replay.bind = "tcp://192.0.2.1:*";
+  alone.replay.bind = "tcp://203.0.113.1:*";
   EXPECT_EQ(
       MessageOf<ConfigError>([&] { AnnounceAddresses(folder.path(), &alone); }),
-      "replay.bind: tcp://192.0.2.1:*: Cannot assign requested address");
+      "replay.bind: tcp://203.0.113.1:*: Cannot assign requested address");
 }
 
 const replicator::Strategy kOwnStrategy{

@@ -50,8 +50,8 @@ TEST_F(TrainingMistakesTest, AMistakeStartsNothing) {
       "learner.parameter_bind=tcp://127.0.0.1:0",
       "learner.parameter_bind: 'tcp://127.0.0.1:0' is no port that the other "
       "roles would find; allowed: a port, * for a free one, or auto");
-  expect("replay.bind=tcp://192.0.2.1:*",
-         "replay.bind: tcp://192.0.2.1:*: Cannot assign requested address");
+  expect("replay.bind=tcp://203.0.113.1:*",
+         "replay.bind: tcp://203.0.113.1:*: Cannot assign requested address");
   expect("run.key_file=/nowhere/run.key", "run.key_file: ");
 }
 
