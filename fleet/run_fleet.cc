@@ -128,7 +128,7 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
     if (!supervisor.IsFinished()) AwaitEvent(supervisor, stop, num_signals);
   }
   curves.Add(status, monitor.All());
-  const RunResult result = supervisor.result();
+  RunResult result = supervisor.result();
   // a role may have ended before it was seen to run
   if (result.status == RunStatus::kComplete) folder.AdoptConfig();
   folder.SetStatus(result.status);

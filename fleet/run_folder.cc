@@ -304,7 +304,7 @@ void RunFolder::CountLogs() {
 }
 
 std::filesystem::path RunFolder::MakeKey() const {
-  const std::filesystem::path file = path_ / kKeyName;
+  std::filesystem::path file = path_ / kKeyName;
   if (KeyFile(path_).empty()) {
     rpc::WriteKeyPair(file, rpc::GenerateCurveKeyPair());
   } else {

@@ -49,6 +49,18 @@ std::unique_ptr<replay::StepWriter> MakeWriter(const RunConfig& config,
   return std::make_unique<replay::StepWriter>(writer);
 }
 
+// Sends what is left. Nobody learns from steps that the rate limiter holds back
+// for longer.
+void Drain(const std::vector<std::unique_ptr<replay::StepWriter>>& writers) {
+  const Clock::TimePoint deadline = Clock::Real().Now() + 300ms;
+  for (const auto& writer : writers) {
+    if (!writer->Flush(deadline)) {
+      spdlog::warn("some steps did not reach the replay");
+    }
+    writer->Close();
+  }
+}
+
 int Run(const Invocation& invocation, int64_t index) {
   const RunConfig& config = invocation.config();
   CheckReplay(config.replay, config.learner.batch_size);
@@ -137,18 +149,10 @@ int Run(const Invocation& invocation, int64_t index) {
     heartbeat.SetGauge("policy_step", static_cast<double>(*followed.version()));
   }
   heartbeat.SetState(rpc::RoleState::kDraining, "steps under way");
-  // nobody learns from steps that the rate limiter holds back for longer
-  const Clock::TimePoint deadline = Clock::Real().Now() + 300ms;
-  for (const auto& writer : writers) {
-    if (!writer->Flush(deadline)) {
-      spdlog::warn("some steps did not reach the replay");
-    }
-    writer->Close();
-  }
+  Drain(writers);
   spdlog::info(
       "ends after {} agent steps and {} episodes; policy {:.1f} s, "
-      "environments "
-      "{:.1f} s, replay {:.1f} s, of which waiting {:.1f} s",
+      "environments {:.1f} s, replay {:.1f} s, of which waiting {:.1f} s",
       actor.num_steps(), num_episodes, actor.times().policy_s,
       actor.times().environments_s, actor.times().sinks_s, waited_s());
   return 0;

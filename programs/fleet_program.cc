@@ -47,7 +47,7 @@ std::string FindDamage(const std::filesystem::path& run,
                        int64_t step) {
   try {
     const learner::Manifest manifest = checkpoints.ReadManifest(step);
-    const std::string damage = runtime::FindDamage(checkpoints.PathOf(step));
+    std::string damage = runtime::FindDamage(checkpoints.PathOf(step));
     if (!damage.empty() || !manifest.has_input) return damage;
     return replay::FindDamage(run / "replay", manifest.id);
   } catch (const Error& error) {

@@ -24,6 +24,7 @@ forked child a call raises Error.
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,7 @@ from replicant.errors import CommError, ConfigError, InvalidArgument
 
 # An array, or a dictionary of such, by name.
 Nested = Any
+Path = str | os.PathLike[str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -261,18 +263,22 @@ class _Client:
 class Writer(_Client):
     """Streams the steps of one environment. Steps are sent in groups, in the background.
 
-    endpoint      the service's
-    group_steps   steps that are sent and later evicted together
-    codec         of frames: "lz4", "zstd" or "none"
-    queue_groups  groups that may wait to be sent; then append() waits
+    endpoint         the service's
+    group_steps      steps that are sent and later evicted together
+    codec            of frames: "lz4", "zstd" or "none"
+    queue_groups     groups that may wait to be sent; then append() waits
+    key_file         file of the client's CURVE key pair; "": no keys
+    server_key_file  file of the service's public key; "": that of the client's pair
     """
 
     def __init__(self, endpoint: str, signature: Signature, *, name: str = "writer",
-                 group_steps: int = 16, codec: str = "lz4", queue_groups: int = 64):
+                 group_steps: int = 16, codec: str = "lz4", queue_groups: int = 64,
+                 key_file: Path = "", server_key_file: Path = ""):
         self._signature = signature
         self._core = _replay.Writer(
             endpoint, name, **signature._bytes, group_steps=group_steps, codec=codec,
-            queue_groups=queue_groups)
+            queue_groups=queue_groups, key_file=str(key_file),
+            server_key_file=str(server_key_file))
         self._has_frames = signature.frame_bytes > 0
 
     def begin(self) -> None:
@@ -320,18 +326,22 @@ class Reader(_Client):
     importance_exponent  of the importance weights, in [0, 1]
     shares_memory        lets services of this host write into the reader's memory
     seed                 of the choice among services
+    key_file             file of the client's CURVE key pair; "": no keys
+    server_key_file      file of the services' public key; "": that of the client's pair
     """
 
     def __init__(self, endpoints: str | Sequence[str], signature: Signature, *,
                  batch_size: int = 256, table: str = "default", name: str = "reader",
                  prefetch: int = 4, decode_threads: int = 1, importance_exponent: float = 0.0,
-                 shares_memory: bool = True, seed: int = 0):
+                 shares_memory: bool = True, seed: int = 0, key_file: Path = "",
+                 server_key_file: Path = ""):
         self._signature = signature
         self._core = _replay.Reader(
             [endpoints] if isinstance(endpoints, str) else list(endpoints), name,
             **signature._bytes, table=table, batch_size=batch_size, prefetch=prefetch,
             decode_threads=decode_threads if signature.frame_bytes else 1,
-            importance_exponent=importance_exponent, shares_memory=shares_memory, seed=seed)
+            importance_exponent=importance_exponent, shares_memory=shares_memory, seed=seed,
+            key_file=str(key_file), server_key_file=str(server_key_file))
 
     def sample(self, timeout: float | None = None) -> Batch | Windows | None:
         """The next batch, of windows if the table has them; None if there is none within `timeout`
@@ -448,9 +458,10 @@ class Replay:
     def reader(self, **options) -> Reader:
         return Reader(self.endpoint, self.signature, **options)
 
-    def status(self, timeout: float = 5.0) -> dict[str, Any]:
-        """Memory, rates, peers and tables; docs/replay_protocol.md lists the fields."""
-        return status(self.endpoint, timeout)
+    def status(self, timeout: float = 5.0, **keys) -> dict[str, Any]:
+        """Memory, rates, peers and tables; docs/replay_protocol.md lists the fields. Keys: see
+        Reader."""
+        return status(self.endpoint, timeout, **keys)
 
     def close(self) -> None:
         """Ends the service. With a checkpoint folder it saves a checkpoint."""
@@ -463,6 +474,12 @@ class Replay:
         self.close()
 
 
-def status(endpoint: str, timeout: float = 5.0) -> dict[str, Any]:
-    """The status of the service at `endpoint`."""
-    return json.loads(_replay.status(endpoint, timeout))
+def make_keys(key_file: Path, public_key_file: Path) -> None:
+    """Writes a new CURVE key pair, readable by its owner alone, and its public key."""
+    _replay.make_keys(str(key_file), str(public_key_file))
+
+
+def status(endpoint: str, timeout: float = 5.0, *, key_file: Path = "",
+           server_key_file: Path = "") -> dict[str, Any]:
+    """The status of the service at `endpoint`. Keys: see Reader."""
+    return json.loads(_replay.status(endpoint, timeout, str(key_file), str(server_key_file)))

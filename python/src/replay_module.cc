@@ -20,6 +20,7 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/rpc/client.h"
+#include "core/rpc/group_key.h"
 #include "python/src/module.h"
 #include "python/src/replay_server.h"
 #include "replay/client/batch_reader.h"
@@ -338,11 +339,43 @@ class Reader {
   const std::shared_ptr<BatchPool> pool_ = std::make_shared<BatchPool>();
 };
 
+// The role of a client with the key pair in `key_file`; empty: no keys. The
+// service's public key is that of the same pair, as in a run, or the one in
+// `server_key_file`.
+rpc::CurveRole ClientRole(const std::string& key_file,
+                          const std::string& server_key_file) {
+  const auto key = rpc::GroupKey::FromFile(key_file);
+  if (server_key_file.empty()) return key.client_role();
+  if (!key.is_set()) {
+    throw InvalidArgument(fmt::format(
+        "server_key_file: {}: a client has keys of its own, too; got no "
+        "key_file",
+        server_key_file));
+  }
+  const std::vector<std::string> keys = rpc::ReadPublicKeys(server_key_file);
+  if (keys.size() != 1) {
+    throw InvalidArgument(
+        fmt::format("server_key_file: {}: got {} keys, want one",
+                    server_key_file, keys.size()));
+  }
+  return key.client_role(keys[0]);
+}
+
+void MakeKeys(const std::string& key_file, const std::string& public_key_file) {
+  const rpc::CurveKeyPair keys = rpc::GenerateCurveKeyPair();
+  rpc::WriteKeyPair(key_file, keys);
+  rpc::WritePublicKeys(public_key_file, {keys.public_key});
+}
+
 // The status of a service, as JSON.
-std::string StatusOf(const std::string& endpoint, double timeout_s) {
+std::string StatusOf(const std::string& endpoint, double timeout_s,
+                     const std::string& key_file,
+                     const std::string& server_key_file) {
   rpc::ZmqContext context;
-  rpc::Client client(context, replay::ReplayProtocol(),
-                     {.name = "python status"});
+  rpc::Client client(
+      context, replay::ReplayProtocol(),
+      {.socket = {.curve = ClientRole(key_file, server_key_file)},
+       .name = "python status"});
   client.Connect(endpoint);
   std::string json, problem;
   const bool is_done = WaitInSlices(timeout_s, [&](Clock::TimePoint) {
@@ -403,9 +436,11 @@ void BindClients(nb::module_& module) {
           [](Writer* self, const std::string& endpoint, const std::string& name,
              int64_t observation_bytes, int64_t action_bytes,
              int64_t frame_bytes, int64_t group_steps, const std::string& codec,
-             int64_t queue_groups) {
+             int64_t queue_groups, const std::string& key_file,
+             const std::string& server_key_file) {
             new (self) Writer({.endpoint = endpoint,
                                .name = name,
+                               .curve = ClientRole(key_file, server_key_file),
                                .shape = {.observation_bytes = observation_bytes,
                                          .action_bytes = action_bytes,
                                          .frame_bytes = frame_bytes},
@@ -414,7 +449,8 @@ void BindClients(nb::module_& module) {
                                .queue_groups = queue_groups});
           },
           "endpoint"_a, "name"_a, "observation_bytes"_a, "action_bytes"_a,
-          "frame_bytes"_a, "group_steps"_a, "codec"_a, "queue_groups"_a)
+          "frame_bytes"_a, "group_steps"_a, "codec"_a, "queue_groups"_a,
+          "key_file"_a, "server_key_file"_a)
       .def("begin", &Writer::Begin)
       .def("append", &Writer::Append, "observation"_a, "action"_a, "reward"_a,
            "discount"_a, "frame"_a.none(), "priority"_a.none(),
@@ -445,9 +481,11 @@ void BindClients(nb::module_& module) {
              int64_t action_bytes, int64_t frame_bytes,
              const std::string& table, int64_t batch_size, int64_t prefetch,
              int64_t decode_threads, double importance_exponent,
-             bool shares_memory, uint64_t seed) {
+             bool shares_memory, uint64_t seed, const std::string& key_file,
+             const std::string& server_key_file) {
             new (self) Reader({.endpoints = endpoints,
                                .name = name,
+                               .curve = ClientRole(key_file, server_key_file),
                                .shape = {.observation_bytes = observation_bytes,
                                          .action_bytes = action_bytes,
                                          .frame_bytes = frame_bytes},
@@ -463,7 +501,7 @@ void BindClients(nb::module_& module) {
           "endpoints"_a, "name"_a, "observation_bytes"_a, "action_bytes"_a,
           "frame_bytes"_a, "table"_a, "batch_size"_a, "prefetch"_a,
           "decode_threads"_a, "importance_exponent"_a, "shares_memory"_a,
-          "seed"_a)
+          "seed"_a, "key_file"_a, "server_key_file"_a)
       .def("sample", &Reader::Sample, "timeout_s"_a.none())
       .def("update", &Reader::Update, "batch"_a, "priorities"_a)
       .def("checkpoint", &Reader::Checkpoint, "id"_a, "timeout_s"_a.none())
@@ -476,7 +514,9 @@ void BindClients(nb::module_& module) {
       .def_prop_ro("endpoint", &Server::endpoint)
       .def("close", &Server::Close);
 
-  module.def("status", &StatusOf, "endpoint"_a, "timeout_s"_a);
+  module.def("make_keys", &MakeKeys, "key_file"_a, "public_key_file"_a);
+  module.def("status", &StatusOf, "endpoint"_a, "timeout_s"_a, "key_file"_a,
+             "server_key_file"_a);
 }
 
 }  // namespace

@@ -92,8 +92,9 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
   ReplayConfig c;
   reader.Field("bind", &c.bind,
                "ZeroMQ endpoint of the service; auto: a socket of the run's "
-               "own, for this host alone. Without key_file only auto, loopback "
-               "and ipc are allowed");
+               "own, for this host alone; tcp://ADDRESS:*: a free port, which "
+               "the run announces. Without keys only auto, loopback and ipc "
+               "are allowed");
   reader.Field(
       "metrics_address", &c.metrics_address,
       "ADDRESS:PORT where Prometheus reads the metrics; empty for none");

@@ -286,6 +286,25 @@ def test_bad_settings_and_shapes_are_refused_with_the_reason():
                 other.flush(0.01)
 
 
+def test_a_service_with_keys_lets_in_who_is_listed(tmp_path):
+    for name in ("service", "client", "stranger"):
+        replay.make_keys(tmp_path / f"{name}.key", tmp_path / f"{name}.public")
+    client = {"key_file": tmp_path / "client.key", "server_key_file": tmp_path / "service.public"}
+    with replay.Replay.start(STATE, key_file=str(tmp_path / "service.key"),
+                             allowed_clients_file=str(tmp_path / "client.public")) as service:
+        with service.writer(**client) as writer:
+            write_episode(writer, 8)
+        with service.reader(batch_size=4, **client) as reader:
+            assert len(reader.sample(timeout=60)) == 4
+        assert service.status(60, **client)["tables"][0]["size"] == 8
+        with pytest.raises(errors.CommError, match="only one of the two sides has CURVE keys"):
+            service.status(60)
+        with pytest.raises(errors.CommError, match="refused this side's CURVE key"):
+            service.status(60, **client | {"key_file": tmp_path / "stranger.key"})
+    with pytest.raises(errors.InvalidArgument, match="server_key_file: .*got no key_file"):
+        service.status(server_key_file=tmp_path / "service.public")
+
+
 def test_held_batches_keep_their_numbers_and_outlive_their_reader():
     signature = replay.Signature(((2,), "float32"), ((1,), "float32"), frame=((8, 8, 3), "uint8"))
     with replay.Replay.start(signature) as service:
