@@ -16,6 +16,7 @@
 #include "fleet/backends/local.h"
 #include "fleet/log_follower.h"
 #include "fleet/metrics_page.h"
+#include "fleet/run_report.h"
 
 namespace replicant::fleet {
 namespace {
@@ -23,6 +24,7 @@ namespace {
 // Interval at which heartbeats and deadlines are checked. The end of a process
 // or a signal ends the wait at once.
 constexpr int kStepMs = 50;
+constexpr auto kReportInterval = std::chrono::seconds(1);
 // Longest wait for the disk at the end.
 constexpr auto kDiskPatience = std::chrono::seconds(10);
 
@@ -99,6 +101,8 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
 
   // after the progress line, above which its lines appear
   LogFollower logs;
+  RunReporter reporter;
+  Clock::TimePoint next_report{};
   int num_signals = 0;
   bool has_started = false;
   while (!supervisor.IsFinished()) {
@@ -125,12 +129,20 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
     }
     curves.Update(status, beats);
     progress.Update();
+    const Clock::TimePoint now = Clock::Real().Now();
+    if (now >= next_report) {
+      next_report = now + kReportInterval;
+      folder.SetReport(
+          reporter.Make(supervisor, monitor, status, now).ToJson());
+    }
     if (!supervisor.IsFinished()) AwaitEvent(supervisor, stop, num_signals);
   }
   curves.Add(status, monitor.All());
   RunResult result = supervisor.result();
   // a role may have ended before it was seen to run
   if (result.status == RunStatus::kComplete) folder.AdoptConfig();
+  folder.SetReport(
+      reporter.Make(supervisor, monitor, status, Clock::Real().Now()).ToJson());
   folder.SetStatus(result.status);
   folder.AwaitDisk(kDiskPatience);
   return result;

@@ -32,6 +32,7 @@ constexpr const char* kKeyName = "run.key";
 constexpr const char* kNewConfigName = "config.new.yaml";
 constexpr const char* kRunName = "run.yaml";
 constexpr const char* kStateName = "state.yaml";
+constexpr const char* kReportName = "status.json";
 // far above config::Document's own limit
 constexpr uint64_t kMaxConfigBytes = 1 << 24;
 
@@ -277,6 +278,30 @@ void RunFolder::PostFile(const std::filesystem::path& path, std::string text) {
       spdlog::warn("{} is not written: {}", path.string(), e.what());
     }
   });
+}
+
+void RunFolder::SetReport(std::string json) {
+  if (disk_->WaitSeconds() > 0.0) return;
+  PostFile(path_ / kReportName, std::move(json));
+}
+
+std::filesystem::path RunFolder::ReportFile(const std::filesystem::path& path) {
+  return path / kReportName;
+}
+
+std::string RunFolder::LastOwner(const std::filesystem::path& path) {
+  return ReadFile(path / kLockName, /*max_size_bytes=*/4096);
+}
+
+bool RunFolder::IsOwner(const std::filesystem::path& path, pid_t pid) {
+  const std::filesystem::path files = fmt::format("/proc/{}/fd", pid);
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(files, error)) {
+    if (std::filesystem::equivalent(entry.path(), path / kLockName, error)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void RunFolder::AwaitDisk(Clock::Duration timeout) {

@@ -30,6 +30,7 @@ std::string ToString(RunStatus status);
 //   config.new.yaml  a changed one, until a resumed run has started with it
 //   run.yaml       name, seed, program version, host and time of every start
 //   state.yaml     status and incarnations, for a resumed run
+//   status.json    what every role does (RunReport), once a second
 //   run.key        the key pair of the run's sockets, for its owner alone
 //   lock           held while a fleet, or a learner alone, runs here
 //   logs/          ROLE-INDEX.INCARNATION.log, the output of each process
@@ -78,6 +79,14 @@ class RunFolder {
   // Makes it config.yaml, once every role has started with it: only then it is
   // known to fit the run's checkpoints. Logs a problem with the disk.
   void AdoptConfig();
+  // Writes status.json, unless the disk still writes something else.
+  void SetReport(std::string json);
+  static std::filesystem::path ReportFile(const std::filesystem::path& path);
+  // The process that runs in `path`, a fleet or a learner alone, as it named
+  // itself in the lock ("host12/4711"); it may have ended. Throws IoError.
+  static std::string LastOwner(const std::filesystem::path& path);
+  // Whether process `pid` of this host holds the lock of `path`.
+  static bool IsOwner(const std::filesystem::path& path, pid_t pid);
   // The file of the run's key pair, made if it is not there. A resumed run
   // keeps its pair. Throws IoError.
   std::filesystem::path MakeKey() const;

@@ -31,6 +31,7 @@
 #include "programs/check_run.h"
 #include "programs/fleet_roles.h"
 #include "programs/learning_curve.h"
+#include "programs/run_control.h"
 #include "programs/run_model.h"
 #include "programs/summary.h"
 #include "replay/checkpoint/checkpointer.h"
@@ -260,6 +261,7 @@ Program FleetProgram() {
                 "--program", program.get(),
                 "executable that runs every role: a program of your own, with "
                 "its tasks, agents and workloads");
+            AddRunControl(command_line);
           },
       .run =
           [resumed](const Invocation& invocation) {
@@ -288,7 +290,11 @@ Program FleetProgram() {
             return Run(config, invocation.commands, task, std::move(folder));
           },
       .announces_addresses = true,
-      .run_without_config = BecomeProgram};
+      .run_without_config = [](int argc,
+                               const char* const* argv) -> std::optional<int> {
+        if (const auto code = ControlRun(argc, argv)) return code;
+        return BecomeProgram(argc, argv);
+      }};
 }
 
 }  // namespace replicant::programs

@@ -1,0 +1,196 @@
+#include "fleet/run_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/base/fs.h"
+#include "core/base/process.h"
+#include "core/metrics/format.h"
+#include "fleet/run_folder.h"
+
+namespace replicant::fleet {
+namespace {
+
+using nlohmann::json;
+
+constexpr auto kRateWindow = std::chrono::seconds(10);
+constexpr int64_t kMaxReportBytes = 64 << 20;
+// A fleet writes every second; one that has not for so long is named.
+constexpr double kSilentS = 10.0;
+
+std::string StateOf(const Supervisor::RoleView& role,
+                    const rpc::Heartbeat* beat) {
+  switch (role.phase) {
+    case RolePhase::kPending:
+      return "pending";
+    case RolePhase::kStarting:
+      return "starting";
+    case RolePhase::kReady:
+      return beat == nullptr ? "running" : ToString(beat->state);
+    case RolePhase::kKilled:
+      return "killed";
+    case RolePhase::kBackingOff:
+      return fmt::format("restarts in {:.0f} s", std::ceil(role.backoff_s));
+    case RolePhase::kEnded:
+      break;
+  }
+  return "ended";
+}
+
+// JSON has no NaN.
+json ToJson(const std::map<std::string, double>& numbers) {
+  json object = json::object();
+  for (const auto& [name, value] : numbers) {
+    if (std::isfinite(value)) object[name] = value;
+  }
+  return object;
+}
+
+// "updates 12.3k (68.3/s), return 633"; what is 0 is left out.
+std::string NumbersOf(const RunReport::Role& role) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : role.numbers) {
+    if (value == 0.0) continue;
+    parts.push_back(fmt::format("{} {}", name, metrics::FormatQuantity(value)));
+    const auto rate = role.rates.find(name);
+    if (rate == role.rates.end()) continue;
+    parts.back() +=
+        fmt::format(" ({}/s)", metrics::FormatQuantity(rate->second));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+}  // namespace
+
+std::string RunReport::ToJson() const {
+  json all = {{"status", status},   {"fleet", fleet},
+              {"time", time},       {"limit", limit},
+              {"problem", problem}, {"roles", json::array()}};
+  for (const Role& role : roles) {
+    all["roles"].push_back({{"name", role.name},
+                            {"state", role.state},
+                            {"reason", role.reason},
+                            {"process", role.process},
+                            {"num_failures", role.num_failures},
+                            {"last_failure", role.last_failure},
+                            {"numbers", fleet::ToJson(role.numbers)},
+                            {"rates", fleet::ToJson(role.rates)}});
+  }
+  // a reason may hold any bytes
+  return all.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+RunReport RunReport::Read(const std::filesystem::path& run_folder) {
+  const std::filesystem::path file = RunFolder::ReportFile(run_folder);
+  const std::string text = ReadFile(file, kMaxReportBytes);
+  try {
+    const json all = json::parse(text);
+    RunReport report{.status = all.at("status"),
+                     .fleet = all.at("fleet"),
+                     .time = all.at("time"),
+                     .limit = all.at("limit"),
+                     .problem = all.at("problem"),
+                     .roles = {}};
+    for (const json& role : all.at("roles")) {
+      report.roles.push_back({.name = role.at("name"),
+                              .state = role.at("state"),
+                              .reason = role.at("reason"),
+                              .process = role.at("process"),
+                              .num_failures = role.at("num_failures"),
+                              .last_failure = role.at("last_failure"),
+                              .numbers = role.at("numbers"),
+                              .rates = role.at("rates")});
+    }
+    return report;
+  } catch (const json::exception& e) {
+    throw IoError(fmt::format("{}: {}", file.string(), e.what()));
+  }
+}
+
+std::string RunReport::Table(double now) const {
+  const double age_s = now - time;
+  const bool is_silent = status == "running" && age_s > kSilentS;
+  std::string text = fmt::format(
+      "status   {}, {} ago{}\nfleet    {}\nlimit    {}\n", status,
+      metrics::FormatDuration(std::max(age_s, 0.0)),
+      is_silent ? ": the fleet has died, or its disk stands still" : "", fleet,
+      limit);
+  if (!problem.empty()) text += fmt::format("problem  {}\n", problem);
+  size_t name_width = 4;
+  size_t state_width = 5;
+  for (const Role& role : roles) {
+    name_width = std::max(name_width, role.name.size());
+    state_width = std::max(state_width, role.state.size());
+  }
+  const auto add = [&](std::string_view name, std::string_view state,
+                       std::string_view process, std::string_view failures,
+                       std::string_view numbers) {
+    text += fmt::format("{:{}}  {:{}}  {:>8}  {:>8}  {}\n", name, name_width,
+                        state, state_width, process, failures, numbers);
+  };
+  text += "\n";
+  add("role", "state", "process", "failures", "numbers");
+  for (const Role& role : roles) {
+    add(role.name, role.state, std::to_string(role.process),
+        std::to_string(role.num_failures), NumbersOf(role));
+  }
+  std::string remarks;
+  for (const Role& role : roles) {
+    if (!role.reason.empty()) {
+      remarks += fmt::format("{} waits for: {}\n", role.name, role.reason);
+    }
+    if (!role.last_failure.empty()) {
+      remarks += fmt::format("{} failed: {}\n", role.name, role.last_failure);
+    }
+  }
+  return remarks.empty() ? text : text + "\n" + remarks;
+}
+
+RunReport RunReporter::Make(const Supervisor& supervisor,
+                            const rpc::HeartbeatMonitor& monitor,
+                            const FleetStatus& status, Clock::TimePoint now) {
+  const auto beats = monitor.All();
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  RunReport report{.status = ToString(supervisor.result().status),
+                   .fleet = HostAndPid(),
+                   .time = std::chrono::duration<double>(since_1970).count(),
+                   .limit = status.Limit(),
+                   .problem = status.Problem(),
+                   .roles = {}};
+  for (const Supervisor::RoleView& view : supervisor.Roles()) {
+    const auto entry = std::ranges::find(
+        beats, view.id, [](const auto& e) { return e.beat.id; });
+    const rpc::Heartbeat* const beat =
+        entry == beats.end() ? nullptr : &entry->beat;
+    RunReport::Role role{.name = view.id.ToString(),
+                         .state = StateOf(view, beat),
+                         .reason = {},
+                         .process = beat == nullptr ? 0 : beat->pid,
+                         .num_failures = view.num_failures,
+                         .last_failure = view.last_failure,
+                         .numbers = {},
+                         .rates = {}};
+    if (beat != nullptr) {
+      if (beat->state == rpc::RoleState::kWaiting) role.reason = beat->reason;
+      for (const auto& [name, number] : beat->numbers) {
+        role.numbers[name] = number.value;
+        if (number.kind != rpc::BeatNumber::Kind::kCounter) continue;
+        metrics::RateMeter& meter =
+            meters_.try_emplace(role.name + "/" + name, kRateWindow)
+                .first->second;
+        meter.Add(now, number.value);
+        if (!std::isnan(meter.rate())) role.rates[name] = meter.rate();
+      }
+    }
+    report.roles.push_back(std::move(role));
+  }
+  return report;
+}
+
+}  // namespace replicant::fleet

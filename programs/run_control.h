@@ -1,0 +1,24 @@
+#pragma once
+
+#include <optional>
+
+#include "core/config/command_line.h"
+
+// What one does to a run from outside, on any host that sees its folder:
+//
+//   fleet --status RUN                  what every role does
+//   fleet --logs RUN [ROLE] [--follow]  the newest logs of its roles
+//   fleet --stop RUN                    asks the fleet to end, and waits
+//
+// ROLE is "actor" or "actor-3"; none: all roles.
+namespace replicant::programs {
+
+// Adds the options to --help.
+void AddRunControl(config::CommandLine& command_line);
+
+// Does what such a command line says, and returns the exit code; returns
+// nothing for any other command line. Throws ConfigError for words that do not
+// belong to it, and IoError if there is no such run or if it cannot be reached.
+std::optional<int> ControlRun(int argc, const char* const* argv);
+
+}  // namespace replicant::programs
