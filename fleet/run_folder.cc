@@ -198,6 +198,14 @@ std::filesystem::path RunFolder::ConfigFile(const std::filesystem::path& path) {
   return path / kConfigName;
 }
 
+std::optional<RunStatus> RunFolder::StatusOf(
+    const std::filesystem::path& path) {
+  const std::filesystem::path file = path / kStateName;
+  if (!std::filesystem::exists(file)) return std::nullopt;
+  return config::Load<StateFile>(config::Document::FromFile(file))
+      .config.status;
+}
+
 RunFolder RunFolder::Resume(const std::filesystem::path& path,
                             const std::string& resolved_yaml) {
   ConfigFile(path);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/base/clock.h"
@@ -65,6 +66,11 @@ class RunFolder {
   // The configuration file of the run in `path`. Throws IoError if the folder
   // is not there or holds no run.
   static std::filesystem::path ConfigFile(const std::filesystem::path& path);
+
+  // The status of the run in `path`; none if no run was started there. A run
+  // whose fleet was killed stays kRunning. Throws ConfigError if its state
+  // cannot be read.
+  static std::optional<RunStatus> StatusOf(const std::filesystem::path& path);
 
   ~RunFolder();
   RunFolder(RunFolder&& other) noexcept;

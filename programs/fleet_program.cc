@@ -34,6 +34,7 @@
 #include "programs/run_control.h"
 #include "programs/run_model.h"
 #include "programs/summary.h"
+#include "programs/sweep/sweep.h"
 #include "replay/checkpoint/checkpointer.h"
 
 namespace replicant::programs {
@@ -240,15 +241,15 @@ std::optional<int> BecomeProgram(int argc, const char* const* argv) {
 
 Program FleetProgram() {
   const auto resumed = std::make_shared<std::string>();
-  // for --help; BecomeProgram() acts on the option before it is read here
-  const auto program = std::make_shared<std::string>();
+  // of options that are here for --help: run_without_config acts on them
+  const auto ignored = std::make_shared<std::string>();
   return {
       .name = "fleet",
       .about =
           "Launches a run on this machine: replay, learner, actors and "
           "evaluator.",
       .add_options =
-          [resumed, program](config::CommandLine& command_line) {
+          [resumed, ignored](config::CommandLine& command_line) {
             command_line.AddConfigOption(
                 "--resume", resumed.get(),
                 "resume the run in this folder with its own configuration, "
@@ -258,10 +259,13 @@ Program FleetProgram() {
                   return RunFolder::ConfigFile(*resumed);
                 });
             command_line.AddOption(
-                "--program", program.get(),
+                "--program", ignored.get(),
                 "executable that runs every role: a program of your own, with "
                 "its tasks, agents and workloads");
             AddRunControl(command_line);
+            command_line.AddOption(
+                "--sweep", ignored.get(),
+                "train the runs of this sweep: seeds, grids, random draws");
           },
       .run =
           [resumed](const Invocation& invocation) {
@@ -290,10 +294,16 @@ Program FleetProgram() {
             return Run(config, invocation.commands, task, std::move(folder));
           },
       .announces_addresses = true,
-      .run_without_config = [](int argc,
-                               const char* const* argv) -> std::optional<int> {
+      .run_without_config = [](int argc, const char* const* argv,
+                               const Registry& registry,
+                               const Commands& commands) -> std::optional<int> {
+        if (const auto code = BecomeProgram(argc, argv)) return code;
         if (const auto code = ControlRun(argc, argv)) return code;
-        return BecomeProgram(argc, argv);
+        if (argc < 2 || std::string_view(argv[1]) != "--sweep") {
+          return std::nullopt;
+        }
+        if (argc != 3) throw ConfigError("--sweep: want the file of a sweep");
+        return RunSweep(argv[2], registry, commands);
       }};
 }
 

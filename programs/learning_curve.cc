@@ -87,37 +87,15 @@ std::string FrameAxis(const std::vector<actors::EvaluationRecord>& records,
          tics + ")\n";
 }
 
-}  // namespace
-
-void DrawLearningCurve(const std::vector<actors::EvaluationRecord>& records,
-                       const std::string& title,
-                       const std::filesystem::path& file) {
+// Draws `commands` of gnuplot into a PNG file.
+void Draw(const std::string& commands, const std::filesystem::path& file) {
   const TemporaryFolder folder("replicant-curve");
   const std::filesystem::path script = folder.path() / "curve.gp";
-  const TimeUnit unit = TimeUnitOf(records);
   // gnuplot makes its output before it fails, and ends well on a full disk
   const std::filesystem::path drawn = folder.path() / "curve.png";
-  AtomicWriteFile(
-      script,
-      "set terminal pngcairo size 960,540 noenhanced\n"
-      "set output " +
-          Quote(drawn.string()) + "\n" + DataBlock(records, unit) +
-          "set title " + Quote(title) +
-          " offset 0,0.5\n"
-          "set xlabel '" +
-          unit.name +
-          "'\n"
-          "set ylabel 'return of the policy without noise'\n"
-          "set xrange [0:*]\n"
-          "set grid\n" +
-          FrameAxis(records, unit) +
-          "set key bottom right\n"
-          "plot $evaluations using 1:3:4 with filledcurves "
-          "lc rgb '#c6dbef' title 'standard deviation of the episodes', "
-          "$evaluations using 1:2 with linespoints lw 2 pt 7 ps 0.6 "
-          "lc rgb '#08519c' title 'mean of " +
-          fmt::format("{}", records.empty() ? 0 : records.back().num_episodes) +
-          " episodes'\n");
+  AtomicWriteFile(script,
+                  "set terminal pngcairo size 960,540 noenhanced\nset output " +
+                      Quote(drawn.string()) + "\n" + commands);
   CommandResult result;
   try {
     result = RunCommand({.command = {"gnuplot", script.string()}},
@@ -139,6 +117,60 @@ void DrawLearningCurve(const std::vector<actors::EvaluationRecord>& records,
     throw IoError(
         fmt::format("learning curve {}: {}", file.string(), e.what()));
   }
+}
+
+}  // namespace
+
+void DrawLearningCurve(const std::vector<actors::EvaluationRecord>& records,
+                       const std::string& title,
+                       const std::filesystem::path& file) {
+  const TimeUnit unit = TimeUnitOf(records);
+  Draw(
+      DataBlock(records, unit) + "set title " + Quote(title) +
+          " offset 0,0.5\n"
+          "set xlabel '" +
+          unit.name +
+          "'\n"
+          "set ylabel 'return of the policy without noise'\n"
+          "set xrange [0:*]\n"
+          "set grid\n" +
+          FrameAxis(records, unit) +
+          "set key bottom right\n"
+          "plot $evaluations using 1:3:4 with filledcurves "
+          "lc rgb '#c6dbef' title 'standard deviation of the episodes', "
+          "$evaluations using 1:2 with linespoints lw 2 pt 7 ps 0.6 "
+          "lc rgb '#08519c' title 'mean of " +
+          fmt::format("{}", records.empty() ? 0 : records.back().num_episodes) +
+          " episodes'\n",
+      file);
+}
+
+void DrawCurvesOfSettings(const std::vector<CurveOfSettings>& curves,
+                          const std::filesystem::path& file) {
+  std::string data;
+  std::string lines;
+  int number = 0;
+  for (size_t color = 0; color < curves.size(); ++color) {
+    const CurveOfSettings& curve = curves[color];
+    for (size_t i = 0; i < curve.runs.size(); ++i) {
+      data += fmt::format("$run{} << END\n", number);
+      for (const actors::EvaluationRecord& record : curve.runs[i]) {
+        data += fmt::format("{} {}\n", record.seconds / 60.0, record.mean);
+      }
+      data += "END\n";
+      lines += fmt::format("{}$run{} using 1:2 with lines lw 2 lc {} {}",
+                           lines.empty() ? "" : ", ", number, color + 1,
+                           i == 0 ? "title " + Quote(curve.label) : "notitle");
+      ++number;
+    }
+  }
+  if (number == 0) return;
+  Draw(data +
+           "set xlabel 'minutes'\n"
+           "set ylabel 'return of the policy without noise'\n"
+           "set xrange [0:*]\nset grid\nset key outside below\nplot " +
+           lines + "\n",
+       file);
 }
 
 std::vector<actors::EvaluationRecord> DrawCurveOfRun(

@@ -22,4 +22,16 @@ void DrawLearningCurve(const std::vector<actors::EvaluationRecord>& records,
 std::vector<actors::EvaluationRecord> DrawCurveOfRun(
     const std::filesystem::path& run_folder, const std::string& title);
 
+// The evaluations of runs with the same settings and other seeds.
+struct CurveOfSettings {
+  std::string label;
+  std::vector<std::vector<actors::EvaluationRecord>> runs;
+};
+
+// Draws a line for each run over minutes, those of the same settings in one
+// colour. Does nothing without evaluations. Throws what DrawLearningCurve()
+// throws.
+void DrawCurvesOfSettings(const std::vector<CurveOfSettings>& curves,
+                          const std::filesystem::path& file);
+
 }  // namespace replicant::programs

@@ -34,7 +34,10 @@ std::filesystem::path ThisExecutable() {
 
 int Run(const Program& program, int argc, char** argv, const Registry& registry,
         const Commands& commands) {
-  if (const auto code = program.run_without_config(argc, argv)) return *code;
+  if (const auto code =
+          program.run_without_config(argc, argv, registry, commands)) {
+    return *code;
+  }
   config::CommandLine command_line(program.name, program.about);
   program.add_options(command_line);
   command_line.AddVersion(fleet::Version());

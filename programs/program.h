@@ -41,10 +41,12 @@ struct Program {
   bool announces_addresses = false;
   // Handles a command line that needs no configuration of this program, and
   // returns the exit code; returns nothing for any other command line.
-  std::function<std::optional<int>(int argc, const char* const* argv)>
-      run_without_config = [](int, const char* const*) -> std::optional<int> {
-    return std::nullopt;
-  };
+  std::function<std::optional<int>(int argc, const char* const* argv,
+                                   const Registry& registry,
+                                   const Commands& commands)>
+      run_without_config =
+          [](int, const char* const*, const Registry&,
+             const Commands&) -> std::optional<int> { return std::nullopt; };
 };
 
 // The programs of this project.

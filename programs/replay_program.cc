@@ -313,8 +313,9 @@ Program ReplayProgram() {
               return PrintStatus(FindService(*status_endpoint));
             return Serve(invocation.config());
           },
-      .run_without_config = [](int argc,
-                               const char* const* argv) -> std::optional<int> {
+      .run_without_config =
+          [](int argc, const char* const* argv, const Registry& /*registry*/,
+             const Commands& /*commands*/) -> std::optional<int> {
         if (argc != 3 || std::string_view(argv[1]) != "--status") {
           return std::nullopt;
         }

@@ -1,0 +1,276 @@
+#include "programs/sweep/sweep.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "actors/evaluation_log.h"
+#include "core/base/error.h"
+#include "core/base/file_lock.h"
+#include "core/base/fs.h"
+#include "core/base/process.h"
+#include "core/config/load.h"
+#include "core/metrics/format.h"
+#include "fleet/run_folder.h"
+#include "programs/learning_curve.h"
+#include "programs/run_config.h"
+#include "programs/sweep/sweep_config.h"
+
+namespace replicant::programs {
+namespace {
+
+namespace fs = std::filesystem;
+using fleet::RunFolder;
+using fleet::RunStatus;
+
+constexpr auto kPollInterval = std::chrono::milliseconds(200);
+constexpr int64_t kMaxConfigBytes = 1 << 24;
+
+// One run of the sweep, with its files.
+struct Member {
+  SweepRun run;
+  std::string number;  // "007"
+  fs::path folder, config_file, log;
+  std::unique_ptr<Process> process;
+  std::optional<RunStatus> status;  // none: not started yet
+};
+
+class Sweep {
+ public:
+  Sweep(const fs::path& file, const Registry& registry,
+        const Commands& commands)
+      : commands_(commands),
+        config_(
+            config::Load<SweepConfig>(config::Document::FromFile(file)).config),
+        folder_(fs::absolute(config_.folder.empty()
+                                 ? fs::path("sweeps") / file.stem()
+                                 : fs::path(config_.folder))) {
+    MakeMembers(file, registry);
+  }
+
+  int Run() {
+    MakeFolders(folder_);
+    const FileLock lock(folder_ / "lock",
+                        fmt::format("sweep {}", folder_.string()));
+    KeepConfigs();
+    fmt::print("sweep folder: {}, {} runs, {} at once\n", folder_.string(),
+               members_.size(), config_.jobs);
+    const StopSignal stop;
+    int num_signals = 0;
+    while (true) {
+      if (stop.count() > num_signals) {
+        num_signals = stop.count();
+        Signal(num_signals > 1 ? SIGKILL : SIGTERM);
+      }
+      Collect();
+      if (num_signals == 0) StartDue();
+      if (NumRunning() == 0) break;
+      std::this_thread::sleep_for(kPollInterval);
+    }
+    Report();
+    const bool is_complete = std::ranges::all_of(members_, [](const Member& m) {
+      return m.status == RunStatus::kComplete;
+    });
+    return is_complete ? 0 : 1;
+  }
+
+ private:
+  // Reads the configuration of every run, so that a mistake comes before the
+  // first one starts.
+  void MakeMembers(const fs::path& file, const Registry& registry) {
+    const fs::path base = file.parent_path() / config_.config;
+    for (SweepRun& run : RunsOf(config_)) {
+      Member member{.run = std::move(run),
+                    .number = fmt::format("{:03}", members_.size())};
+      member.folder = folder_ / member.number;
+      member.config_file = folder_ / (member.number + ".yaml");
+      member.log = folder_ / (member.number + ".log");
+      std::vector<std::string> settings = member.run.settings;
+      settings.push_back(fmt::format("run.seed={}", member.run.seed));
+      settings.push_back("run.dir=" + member.folder.string());
+      try {
+        resolved_.push_back(
+            LoadRunConfig(config::Document::FromFile(base, settings), registry)
+                .resolved_yaml);
+      } catch (const ConfigError& e) {
+        throw ConfigError(fmt::format(
+            "{}: run {} ({}, seed {}): {}", file.string(), member.number,
+            member.run.label, member.run.seed, e.what()));
+      }
+      members_.push_back(std::move(member));
+    }
+  }
+
+  // Writes the configurations, or compares them with those of the runs that
+  // the folder holds.
+  void KeepConfigs() {
+    for (size_t i = 0; i < members_.size(); ++i) {
+      Member& member = members_[i];
+      if (!fs::exists(member.config_file)) {
+        AtomicWriteFile(member.config_file, resolved_[i]);
+      } else if (ReadFile(member.config_file, kMaxConfigBytes) !=
+                 resolved_[i]) {
+        throw ConfigError(fmt::format(
+            "{}: holds another configuration than run {} ({}, seed {}) of this "
+            "sweep; hint: give the sweep another folder, or undo the change",
+            member.config_file.string(), member.number, member.run.label,
+            member.run.seed));
+      }
+      if (RunFolder::StatusOf(member.folder) == RunStatus::kComplete) {
+        member.status = RunStatus::kComplete;
+      }
+    }
+    if (fs::exists(folder_ / fmt::format("{:03}.yaml", members_.size()))) {
+      throw ConfigError(fmt::format(
+          "{}: holds more than the {} runs of this sweep; hint: give the sweep "
+          "another folder, or undo the change",
+          folder_.string(), members_.size()));
+    }
+  }
+
+  int64_t NumRunning() const {
+    return std::ranges::count_if(
+        members_, [](const Member& m) { return m.process != nullptr; });
+  }
+  void Signal(int signal_number) {
+    for (Member& member : members_) {
+      if (member.process != nullptr) member.process->Signal(signal_number);
+    }
+  }
+
+  void StartDue() {
+    for (Member& member : members_) {
+      if (NumRunning() >= config_.jobs) return;
+      if (member.status || member.process != nullptr) continue;
+      std::vector<std::string> command = commands_.Of("fleet");
+      const bool is_new = !RunFolder::StatusOf(member.folder);
+      command.push_back(is_new ? "--config" : "--resume");
+      command.push_back((is_new ? member.config_file : member.folder).string());
+      member.process =
+          std::make_unique<Process>(ProcessOptions{.command = command,
+                                                   .stdout_file = member.log,
+                                                   .stderr_file = member.log});
+      Say(member, is_new ? "starts" : "goes on");
+    }
+  }
+
+  void Collect() {
+    for (Member& member : members_) {
+      if (member.process == nullptr) continue;
+      const auto exit = member.process->Wait(std::chrono::milliseconds(0));
+      if (!exit) continue;
+      member.process.reset();
+      member.status =
+          RunFolder::StatusOf(member.folder).value_or(RunStatus::kFailed);
+      // one that has died before it could say so
+      if (!exit->ok() && member.status != RunStatus::kStopped) {
+        member.status = RunStatus::kFailed;
+      }
+      const auto records = actors::ReadEvaluations(member.folder);
+      Say(member,
+          fmt::format(
+              "{}{}", ToString(*member.status),
+              records.empty()
+                  ? ""
+                  : fmt::format(
+                        ", return {:.1f} after {}", records.back().mean,
+                        metrics::FormatDuration(records.back().seconds))) +
+              (exit->ok() ? ""
+                          : fmt::format(" ({}); see {}", exit->ToString(),
+                                        member.log.string())));
+    }
+  }
+
+  void Say(const Member& member, const std::string& what) const {
+    fmt::print("run {} ({}, seed {}) {}\n", member.number, member.run.label,
+               member.run.seed, what);
+    std::fflush(stdout);
+  }
+
+  // Writes results.csv and curves.png, and prints the table.
+  void Report() const {
+    std::string csv = "run,settings,seed,seconds,frames,step,return\n";
+    std::vector<CurveOfSettings> curves;
+    std::map<std::string, size_t> curve_of;
+    for (const Member& member : members_) {
+      const auto [found, is_new] =
+          curve_of.try_emplace(member.run.label, curves.size());
+      if (is_new) curves.push_back({.label = member.run.label, .runs = {}});
+      const auto records = actors::ReadEvaluations(member.folder);
+      for (const actors::EvaluationRecord& record : records) {
+        csv += fmt::format("{},\"{}\",{},{:.1f},{},{},{}\n", member.number,
+                           member.run.label, member.run.seed, record.seconds,
+                           record.frames.value_or(0), record.step, record.mean);
+      }
+      if (!records.empty()) curves[found->second].runs.push_back(records);
+    }
+    AtomicWriteFile(folder_ / "results.csv", csv);
+    try {
+      DrawCurvesOfSettings(curves, folder_ / "curves.png");
+    } catch (const IoError& e) {
+      fmt::print("{}\n", e.what());
+    }
+    size_t width = 8;
+    for (const CurveOfSettings& curve : curves) {
+      width = std::max(width, curve.label.size());
+    }
+    fmt::print("\n{:{}}  {:>5}  {:>16}  {:>8}  {:>7}\n", "settings", width,
+               "seeds", "last return", "best", "minutes");
+    for (const CurveOfSettings& curve : curves) {
+      double best = -INFINITY;
+      double minutes = 0.0;
+      std::vector<double> last;
+      for (const auto& records : curve.runs) {
+        for (const auto& record : records) best = std::max(best, record.mean);
+        last.push_back(records.back().mean);
+        minutes += records.back().seconds / 60.0;
+      }
+      if (last.empty()) {
+        fmt::print("{:{}}  {:>5}  no evaluation\n", curve.label, width, 0);
+        continue;
+      }
+      const auto count = static_cast<double>(last.size());
+      double mean = 0.0;
+      for (const double value : last) mean += value / count;
+      double variance = 0.0;
+      for (const double value : last) {
+        variance +=
+            (value - mean) * (value - mean) / std::max(count - 1.0, 1.0);
+      }
+      fmt::print("{:{}}  {:>5}  {:>8.1f} +- {:>4.1f}  {:>8.1f}  {:>7.1f}\n",
+                 curve.label, width, last.size(), mean, std::sqrt(variance),
+                 best, minutes / count);
+    }
+    for (const char* name : {"results.csv", "curves.png"}) {
+      if (fs::exists(folder_ / name)) {
+        fmt::print("{}\n", (folder_ / name).string());
+      }
+    }
+  }
+
+  const Commands commands_;
+  const SweepConfig config_;
+  const fs::path folder_;
+  std::vector<Member> members_;
+  std::vector<std::string> resolved_;  // configurations of the members
+};
+
+}  // namespace
+
+int RunSweep(const fs::path& file, const Registry& registry,
+             const Commands& commands) {
+  return Sweep(file, registry, commands).Run();
+}
+
+}  // namespace replicant::programs

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <filesystem>
+
+#include "programs/commands.h"
+#include "programs/registry.h"
+
+namespace replicant::programs {
+
+// Trains the runs of a sweep (SweepConfig), `jobs` at once, each by a fleet of
+// its own, and prints a table of them. In the folder of the sweep:
+//
+//   000.yaml, 000/, 000.log   the configuration, run folder and output of a run
+//   results.csv               every evaluation of every run
+//   curves.png                a line for each run, a colour for each settings
+//   lock                      held while the sweep runs
+//
+// Runs that are complete are left alone, others go on: the same command
+// continues a sweep that was stopped. A signal ends the runs as it ends a
+// fleet. Returns 1 if a run has failed, or if the sweep was stopped.
+//
+// Throws ConfigError, before anything is trained, for a sweep or a run with
+// mistakes, and for one that differs from what its folder holds; IoError if the
+// folder cannot be written or is in use.
+int RunSweep(const std::filesystem::path& file, const Registry& registry,
+             const Commands& commands);
+
+}  // namespace replicant::programs

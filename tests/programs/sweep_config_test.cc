@@ -1,0 +1,101 @@
+#include "programs/sweep/sweep_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/config/load.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::programs {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::MessageOf;
+
+SweepConfig ReadSweep(const std::string& text) {
+  return config::Load<SweepConfig>(
+             config::Document::FromText("sweep.yaml", text))
+      .config;
+}
+
+TEST(SweepConfigTest, CombinesVariantsValuesAndSeeds) {
+  const std::vector<SweepRun> runs = RunsOf(ReadSweep(R"(
+config: run.yaml
+variants:
+  - {name: plain}
+  - {name: lap, set: [agent.priority=lap, a.b=1]}
+grid:
+  - {key: agent.tau, values: [0.01, 0.02]}
+seeds: [7, 8]
+)"));
+  ASSERT_EQ(runs.size(), 8U);
+  EXPECT_EQ(runs[0].label, "plain, agent.tau=0.01");
+  EXPECT_THAT(runs[0].settings, ElementsAre("agent.tau=0.01"));
+  EXPECT_EQ(runs[0].seed, 7);
+  EXPECT_EQ(runs[1].seed, 8);
+  EXPECT_EQ(runs[7].label, "lap, agent.tau=0.02");
+  EXPECT_THAT(runs[7].settings,
+              ElementsAre("agent.priority=lap", "a.b=1", "agent.tau=0.02"));
+}
+
+TEST(SweepConfigTest, DrawsTheSameEachTimeWithinTheBounds) {
+  const std::string text = R"(
+config: run.yaml
+random:
+  - {key: a.rate, low: 1e-5, high: 1e-1, scale: log}
+  - {key: a.share, low: 2, high: 3}
+draws: 200
+)";
+  const std::vector<SweepRun> runs = RunsOf(ReadSweep(text));
+  ASSERT_EQ(runs.size(), 200U);
+  int num_small = 0;
+  for (const SweepRun& run : runs) {
+    ASSERT_EQ(run.settings.size(), 2U);
+    const double rate = std::stod(run.settings[0].substr(7));
+    EXPECT_GE(rate, 1e-5);
+    EXPECT_LE(rate, 1e-1);
+    num_small += rate < 1e-3 ? 1 : 0;
+    const double share = std::stod(run.settings[1].substr(8));
+    EXPECT_GE(share, 2.0);
+    EXPECT_LE(share, 3.0);
+  }
+  // half of the exponents lie below
+  EXPECT_GT(num_small, 60);
+  EXPECT_LT(num_small, 140);
+  EXPECT_EQ(RunsOf(ReadSweep(text))[199].settings, runs[199].settings);
+  EXPECT_NE(RunsOf(ReadSweep(text + "draw_seed: 2\n"))[199].settings,
+            runs[199].settings);
+}
+
+TEST(SweepConfigTest, WithoutSettingsOnlyTheSeedDiffers) {
+  const std::vector<SweepRun> runs =
+      RunsOf(ReadSweep("{config: run.yaml, seeds: [1, 2, 3]}"));
+  ASSERT_EQ(runs.size(), 3U);
+  EXPECT_EQ(runs[2].label, "as configured");
+}
+
+TEST(SweepConfigTest, NamesEveryMistake) {
+  const std::string message = MessageOf([] {
+    ReadSweep(R"(
+variants: [{name: a}, {name: a}]
+grid: [{key: agent.tau}]
+random: [{key: x, low: 0, high: 1, scale: log}, {key: y, low: 2, high: 2}]
+seeds: [1, 1]
+job: 2
+)");
+  });
+  for (const char* part :
+       {"config: is empty; want a file", "variants: has 'a' twice",
+        "values: is empty; want values", "scale log wants more than 0",
+        "is 2; want more than low, 2", "seeds: has a seed twice",
+        "did you mean 'jobs'"}) {
+    EXPECT_THAT(message, HasSubstr(part));
+  }
+}
+
+}  // namespace
+}  // namespace replicant::programs

@@ -1,0 +1,136 @@
+// Small sweeps of whole trainings.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "tests/programs/training_fixture.h"
+
+namespace replicant {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class TrainingSweepTest : public TrainingFixture {
+ protected:
+  // A sweep of a shipped recipe, made small; `more` has further keys.
+  std::filesystem::path WriteSweep(const std::string& settings,
+                                   const std::string& more) const {
+    std::filesystem::path file = folder_.path() / "sweep.yaml";
+    AtomicWriteFile(
+        file,
+        fmt::format("config: {}/configs/cartpole_swingup_state.yaml\n"
+                    "folder: {}\n"
+                    "variants:\n"
+                    "  - name: small\n"
+                    "    set:\n"
+                    "      - agent.networks.policy_hidden_sizes=[16]\n"
+                    "      - agent.networks.critic_hidden_sizes=[16]\n"
+                    "      - actors.exploration.random_steps=50\n"
+                    "      - evaluation.episodes=1\n"
+                    "      - evaluation.video.enabled=false\n"
+                    "      - replay.tables.default.rate_limiter."
+                    "min_size_to_sample=100\n"
+                    "      - {}\n{}",
+                    REPLICANT_SOURCE_DIR, sweep_.string(), settings, more));
+    return file;
+  }
+  std::vector<std::string> SweepCommand(
+      const std::filesystem::path& file) const {
+    return {REPLICANT_FLEET, "--sweep", file.string()};
+  }
+  CommandResult RunSweep(const std::filesystem::path& file) const {
+    return RunCommand({.command = SweepCommand(file)}, std::chrono::minutes(5));
+  }
+
+  const std::filesystem::path sweep_ = folder_.path() / "runs";
+};
+
+TEST_F(TrainingSweepTest, TrainsEveryRunAndComparesThem) {
+  const auto file =
+      WriteSweep("learner.limits.max_steps=30",
+                 "grid: [{key: agent.critic_optimizer.learning_rate, values: "
+                 "[1e-4, 1e-3]}]"
+                 "\njobs: 2\n");
+  const CommandResult result = RunSweep(file);
+  EXPECT_TRUE(result.status.ok()) << result.output;
+  EXPECT_THAT(
+      result.output,
+      AllOf(HasSubstr("2 runs, 2 at once"),
+            HasSubstr(
+                "run 001 (small, agent.critic_optimizer.learning_rate=1e-3, "
+                "seed 1) complete, return "),
+            HasSubstr("\nsmall, agent.critic_optimizer.learning_rate=1e-4 ")));
+  EXPECT_THAT(
+      ReadFile(sweep_ / "results.csv"),
+      HasSubstr("001,\"small, agent.critic_optimizer.learning_rate=1e-3\",1,"));
+  EXPECT_THAT(ReadFile(sweep_ / "001/config.yaml"),
+              HasSubstr("learning_rate: 0.001"));
+
+  // nothing is left to do
+  const CommandResult again = RunSweep(file);
+  EXPECT_TRUE(again.status.ok()) << again.output;
+  EXPECT_THAT(again.output,
+              AllOf(Not(HasSubstr("starts")), HasSubstr("last return")));
+
+  // other settings do not mix with what is there
+  const CommandResult changed =
+      RunSweep(WriteSweep("learner.limits.max_steps=40",
+                          "grid: [{key: agent.critic_optimizer.learning_rate, "
+                          "values: [1e-4, 1e-3]}]"
+                          "\njobs: 2\n"));
+  EXPECT_FALSE(changed.status.ok());
+  EXPECT_THAT(changed.output,
+              AllOf(HasSubstr("000.yaml: holds another configuration than run "
+                              "000"),
+                    HasSubstr("another folder")));
+  const CommandResult fewer =
+      RunSweep(WriteSweep("learner.limits.max_steps=30",
+                          "grid: [{key: agent.critic_optimizer.learning_rate, "
+                          "values: [1e-4]}]\n"));
+  EXPECT_FALSE(fewer.status.ok());
+  EXPECT_THAT(fewer.output, HasSubstr("holds more than the 1 runs"));
+}
+
+TEST_F(TrainingSweepTest, ASignalStopsItsRunsWhichThenGoOn) {
+  const auto endless = WriteSweep("learner.limits.max_steps=0", "");
+  Process sweep({.command = SweepCommand(endless),
+                 .stdout_file = folder_.path() / "out",
+                 .stderr_file = folder_.path() / "out"});
+  ASSERT_TRUE(AwaitFile(sweep_ / "000/status.json", "\"updates\"")) << Output();
+  const CommandResult second = RunSweep(endless);
+  EXPECT_FALSE(second.status.ok());
+  EXPECT_THAT(second.output, HasSubstr("in use by process "));
+  sweep.Signal(SIGTERM);
+  EXPECT_EQ(sweep.Wait().code, 1) << Output();
+  EXPECT_THAT(Output(), HasSubstr("run 000 (small, seed 1) stopped, return "));
+
+  Process resumed({.command = SweepCommand(endless),
+                   .stdout_file = folder_.path() / "out",
+                   .stderr_file = folder_.path() / "out"});
+  ASSERT_TRUE(AwaitFile(folder_.path() / "out", "seed 1) goes on")) << Output();
+  resumed.Signal(SIGTERM);
+  resumed.Wait();
+}
+
+TEST_F(TrainingSweepTest, AMistakeInOneRunComesBeforeTheFirstStarts) {
+  const CommandResult result =
+      RunSweep(WriteSweep("learner.limits.max_steps=30",
+                          "grid: [{key: agent.critic_optimizer.learning_rate, "
+                          "values: [1e-3, -7]}]\n"));
+  EXPECT_FALSE(result.status.ok());
+  EXPECT_THAT(
+      result.output,
+      AllOf(HasSubstr("sweep.yaml: run 001 (small, "
+                      "agent.critic_optimizer.learning_rate=-7, seed 1): "),
+            HasSubstr("agent.critic_optimizer.learning_rate")));
+  EXPECT_FALSE(std::filesystem::exists(sweep_));
+}
+
+}  // namespace
+}  // namespace replicant
