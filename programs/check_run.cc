@@ -134,9 +134,17 @@ void CheckBackend(const RunConfig& config) {
   const std::string& backend = config.learner.replication.backend;
   const std::vector<std::string> usable = kernels::BuiltBackends();
   if (std::ranges::find(usable, backend) != usable.end()) return;
+  std::string why;
+  try {
+    kernels::MakeBackend(backend);
+  } catch (const DeviceError& e) {
+    why = fmt::format(": {}", e.what());
+  } catch (const InvalidArgument&) {
+    // there is no backend of this name
+  }
   throw ConfigError(fmt::format(
-      "learner.replication.backend: '{}' cannot run here; allowed: {}", backend,
-      fmt::join(usable, ", ")));
+      "learner.replication.backend: '{}' cannot run here{}; allowed: {}",
+      backend, why, fmt::join(usable, ", ")));
 }
 
 void CheckHeartbeats(const RunConfig& config) {

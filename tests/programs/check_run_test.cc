@@ -3,17 +3,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "core/base/fs.h"
 #include "core/config/load.h"
+#include "core/kernels/backend.h"
 #include "core/rpc/curve.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::programs {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::EndsWith;
 using testing::MessageOf;
 using ::testing::StartsWith;
 
@@ -57,6 +62,13 @@ TEST(CheckBackendTest, RefusesOneThatCannotRunHere) {
   EXPECT_EQ(MessageOf<ConfigError>([&] { CheckBackend(config); }),
             "learner.replication.backend: 'tpu' cannot run here; allowed: "
             "reference, cpu");
+  const std::vector<std::string> built = kernels::BuiltBackends();
+  if (std::ranges::find(built, "cuda") != built.end()) return;
+  config.learner.replication.backend = "cuda";
+  EXPECT_THAT(MessageOf<ConfigError>([&] { CheckBackend(config); }),
+              AllOf(StartsWith("learner.replication.backend: 'cuda' cannot run "
+                               "here: cuda:0: "),
+                    EndsWith("; allowed: reference, cpu")));
 }
 
 replay::ReplayConfig ReadReplay(const std::string& yaml) {

@@ -16,7 +16,7 @@ class LoadedDriver : public Driver {
  public:
   LoadedDriver()
       : library_("libcuda.so.1",
-                 "install the NVIDIA driver, or set the device to cpu") {
+                 "install the NVIDIA driver, or take the backend cpu") {
     REPLICANT_FIND(cuInit);
     REPLICANT_FIND(cuDriverGetVersion);
     REPLICANT_FIND(cuDeviceGetCount);
