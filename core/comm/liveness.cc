@@ -149,6 +149,9 @@ std::string Liveness::Listen() {
   rpc::ServerOptions options;
   options.socket.curve = rpc::CurveServer{keys};
   options.tick_interval = options_.interval / 2;
+  // their keys are made for each other, and a short job ends before the
+  // handshake is done
+  options.names_abandoned_handshakes = false;
   // silence is checked below
   options.peer_timeout = options.reply_timeout = std::chrono::hours(1);
   server_.emplace(context_, LivenessProtocol(), options);

@@ -421,6 +421,7 @@ void Client::HandleConnectionEvents() {
       case ConnectionEvent::Kind::kDisconnected:
         HandleDisconnect();
         break;
+      case ConnectionEvent::Kind::kAbandoned:  // not on this side
       case ConnectionEvent::Kind::kHandshakeFailed:
         handshake_failure_ = event->text;
         handshake_failures_.Note("connect " + endpoint_, event->text);

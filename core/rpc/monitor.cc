@@ -49,12 +49,14 @@ ConnectionEvent ToFailure(uint16_t event, uint32_t value, SocketSide side) {
                             value)};
     }
   }
-  return {Kind::kHandshakeFailed,
-          connects ? "the peer ended the connection during the handshake; "
-                     "hint: is its public key right, and has this side keys "
-                     "if the peer has?"
-                   : "a client ended the connection during the handshake, or "
-                     "sent nothing; hint: has it the keys of this side?"};
+  if (connects) {
+    return {Kind::kHandshakeFailed,
+            "the peer ended the connection during the handshake; hint: is its "
+            "public key right, and has this side keys if the peer has?"};
+  }
+  return {Kind::kAbandoned,
+          "a client ended the connection during the handshake, or sent "
+          "nothing; hint: has it the keys of this side?"};
 }
 
 std::optional<ConnectionEvent> ToConnectionEvent(uint16_t event, uint32_t value,

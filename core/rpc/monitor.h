@@ -15,6 +15,9 @@ struct ConnectionEvent {
     kDisconnected,  // it was connected and no longer is
     // the handshake failed, and the library tries again; it may succeed then
     kHandshakeFailed,
+    // the side that binds: a client left during the handshake, because its
+    // process ended or because of its keys
+    kAbandoned,
     // the handshake failed for a reason that trying again will not change:
     // the server refuses this key, or only one side has keys
     kRefused,

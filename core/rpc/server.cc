@@ -123,6 +123,8 @@ void Server::RunLoop() {
 
 void Server::LogHandshakes() {
   while (const auto event = monitor_.Next()) {
+    const bool is_abandoned = event->kind == ConnectionEvent::Kind::kAbandoned;
+    if (is_abandoned && !options_.names_abandoned_handshakes) continue;
     handshake_failures_.Note(protocol_.name + " server", event->text);
   }
 }

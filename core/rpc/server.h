@@ -36,6 +36,9 @@ struct ServerOptions {
   // Maximum answers to malformed messages per second; further ones are only
   // counted.
   int64_t max_error_replies_per_s = 100;
+  // Logs clients that leave during the handshake: without the right keys, or
+  // because their process ends.
+  bool names_abandoned_handshakes = true;
   // Names this run of the service; 0 draws a random one.
   uint64_t session_id = 0;
   Clock* clock = &Clock::Real();
