@@ -23,6 +23,7 @@
 #include "learner/learner.h"
 #include "programs/evaluator_program.h"
 #include "programs/find_checkpoint.h"
+#include "programs/launcher_place.h"
 #include "programs/learner_alone.h"
 #include "programs/make_workload.h"
 #include "programs/step_shape.h"
@@ -38,7 +39,7 @@ using learner::Workload;
 constexpr const char* kEvaluate = "--evaluate";
 
 struct Options {
-  std::string role = "learner";
+  std::string role;  // empty: learner, or what a launcher says
   std::string index;
   std::string checkpoint;  // to evaluate; empty for none
 };
@@ -201,11 +202,21 @@ int Run(const Invocation& invocation) {
              : 0;
 }
 
-// Runs the role that --role and --index name.
-int RunRole(const Invocation& invocation, const std::string& role,
-            const std::string& index_text) {
+// Runs the role that --role and --index name, or the launcher of this process.
+int RunRole(const Invocation& invocation, std::string role,
+            std::string index_text) {
   const RunConfig& config = invocation.config();
   const replicator::ReplicationConfig& replication = config.learner.replication;
+  if (role.empty()) {
+    role = "learner";
+    if (const auto place = PlaceOfLearner(replication)) {
+      const bool leads = place->role == "worker" && place->index == 0;
+      if (!leads) {
+        role = place->role;
+        index_text = std::to_string(place->index);
+      }
+    }
+  }
   const bool is_server = role == "server";
   if (!is_server && role != "worker" && role != "learner") {
     throw ConfigError(
@@ -256,7 +267,8 @@ Program LearnerProgram() {
           [options](config::CommandLine& command_line) {
             command_line.AddOption(
                 "--role", &options->role,
-                "learner; with strategy parameter_server, or between_graph "
+                "learner, the default without a launcher; with strategy "
+                "parameter_server, or between_graph "
                 "with communicator tcp, also worker (one after the first); "
                 "with parameter_server also server");
             command_line.AddOption(

@@ -10,6 +10,7 @@
 #include "core/config/log_config.h"
 #include "core/rpc/group_key.h"
 #include "fleet/run_folder.h"
+#include "programs/launcher_place.h"
 
 namespace replicant::programs {
 namespace {
@@ -160,8 +161,13 @@ void ResolveAddresses(const std::filesystem::path& run_folder,
                    : Resolve(run_folder, endpoint, address.part);
   }
   std::string& rendezvous = config->learner.replication.rendezvous;
-  if (rendezvous == replicator::ReplicationConfig::kAuto) {
-    rendezvous = std::filesystem::absolute(run_folder / "rendezvous");
+  if (rendezvous == replicator::ReplicationConfig::kAuto &&
+      config->learner.replication.num_workers() > 1) {
+    const auto place = PlaceOfLearner(config->learner.replication);
+    rendezvous =
+        place && !place->rendezvous.empty()
+            ? place->rendezvous
+            : std::filesystem::absolute(run_folder / "rendezvous").string();
   }
   config->learner.key_file = config->learner.replication.key_file =
       KeyFileOf(*config);
