@@ -14,6 +14,9 @@ target_compile_options(replicant_flags INTERFACE
   # members that a designated initialiser leaves out have their defaults
   $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${REPLICANT_WARNINGS_AS_ERRORS}>>:-Werror>)
+# less to compile
+target_compile_options(replicant_flags INTERFACE
+  "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:SHELL:-include ${PROJECT_SOURCE_DIR}/core/base/fmt_once.h>>")
 if(REPLICANT_SANITIZE)
   target_compile_options(replicant_flags INTERFACE
     -fsanitize=${REPLICANT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
