@@ -155,7 +155,7 @@ std::optional<LauncherPlace> PlaceOfLearner(
   const bool is_of_fleet =
       !rpc::HeartbeatSenderOptions::FromEnvironment({}).endpoint.empty();
   if (is_of_fleet || replication.uses_mpi()) return std::nullopt;
-  const auto place = FindLauncherPlace();
+  auto place = FindLauncherPlace();
   if (!place || place->num_workers == replication.num_workers()) return place;
   throw ConfigError(fmt::format(
       "{}: a launcher has started {} workers, and learner.replication has {}; "
