@@ -27,12 +27,29 @@ void CheckReducible(std::string_view primitive, Output x, ReduceOp op,
   }
 }
 
+// Two operands of a reduction made one; those of a mean are added.
+Output Combine(ReduceOp op, Output a, Output b, CallSite site) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMean:
+      return graph::Add(a, b, site);
+    case ReduceOp::kMin:
+      return graph::Minimum(a, b, site);
+    case ReduceOp::kMax:
+      return graph::Maximum(a, b, site);
+    case ReduceOp::kProd:
+      return graph::Mul(a, b, site);
+  }
+  REPLICANT_CHECK(false, "ReduceOp {}", static_cast<int>(op));
+}
+
 // The floating tensors that `results` are computed from and that are older than
 // node `begin`, or variables.
 std::vector<Output> SourcesOf(Graph& graph, const std::vector<Output>& results,
                               graph::NodeId begin) {
   std::set<graph::Endpoint> seen;
   std::vector<graph::Endpoint> pending;
+  pending.reserve(results.size());
   for (const Output& result : results) pending.push_back(result.endpoint());
   std::vector<Output> sources;
   while (!pending.empty()) {
@@ -117,39 +134,46 @@ std::vector<std::vector<Output>> ReplicaContext::MapGather(
 
 std::vector<Output> ReplicaContext::MapReduce(const std::vector<Piece>& pieces,
                                               ReduceOp op, CallSite site) {
-  if (op != ReduceOp::kSum && op != ReduceOp::kMean) {
-    throw InvalidArgument(
-        fmt::format("{}: MapReduce: {}; allowed for pieces: sum, mean",
-                    site.ToString(), ToString(op)));
-  }
   if (pieces.empty()) {
     throw InvalidArgument(
         fmt::format("{}: MapReduce: there are no pieces", site.ToString()));
   }
-  std::vector<Output> sums;
+  // partial sums can start from zero where a replica has no piece; the other
+  // reductions would need an extreme value of every type to start from
+  const bool is_sum = op == ReduceOp::kSum || op == ReduceOp::kMean;
+  std::vector<Output> reduced;
   for (size_t i = 0; i < pieces.size(); ++i) {
-    const std::vector<Output> results =
-        ResultsOf(pieces[i], static_cast<int>(i) % num_replicas_, site);
-    if (i > 0 && results.size() != sums.size()) {
+    const int owner = static_cast<int>(i) % num_replicas_;
+    std::vector<Output> results = ResultsOf(pieces[i], owner, site);
+    if (i > 0 && results.size() != reduced.size()) {
       throw InvalidArgument(
           fmt::format("{}: MapReduce: piece {} has {} results, piece 0 has {}",
-                      site.ToString(), i, results.size(), sums.size()));
+                      site.ToString(), i, results.size(), reduced.size()));
     }
     for (size_t k = 0; k < results.size(); ++k) {
+      CheckReducible("MapReduce", results[k], op, site);
+      if (i > 0 && results[k].type() != reduced[k].type()) {
+        throw ShapeError(fmt::format(
+            "{}: MapReduce: result {} of piece {} is {}, that of piece 0 {}",
+            site.ToString(), k, i, results[k].type().ToString(),
+            reduced[k].type().ToString()));
+      }
+      if (!is_sum) results[k] = Broadcast(results[k], owner, site);
       if (i == 0) {
-        sums.push_back(results[k]);
+        reduced.push_back(results[k]);
       } else {
-        sums[k] = graph::Add(sums[k], results[k], site);
+        reduced[k] = Combine(op, reduced[k], results[k], site);
       }
     }
   }
-  for (Output& sum : sums) {
+  if (!is_sum) return reduced;
+  for (Output& sum : reduced) {
     sum = AllReduce(sum, ReduceOp::kSum, site);
     if (op == ReduceOp::kMean) {
       sum = graph::Mul(sum, 1.0 / static_cast<double>(pieces.size()), site);
     }
   }
-  return sums;
+  return reduced;
 }
 
 std::vector<Output> ReplicaContext::MeanGradients(

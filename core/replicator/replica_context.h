@@ -107,9 +107,12 @@ class ReplicaContext {
   // Every replica gets the results of every piece, to the bit.
   std::vector<std::vector<Output>> MapGather(const std::vector<Piece>& pieces,
                                              CallSite site = CallSite::Here());
-  // The sum (kSum) or mean (kMean) of all pieces' results, one by one. Throws
-  // InvalidArgument for another `op`, for no pieces, or if they differ in the
-  // number of results.
+  // All pieces' results reduced, one by one. A sum or mean travels as one
+  // AllReduce. For kMin, kMax and kProd every replica gets all results and
+  // combines them in the order of the pieces, to the bit as one replica does,
+  // and the product, too, has a gradient. Throws InvalidArgument for no pieces
+  // or if they differ in the number of results, and ShapeError if they differ
+  // in a type or shape, for bool, and for a mean of integers.
   std::vector<Output> MapReduce(const std::vector<Piece>& pieces, ReduceOp op,
                                 CallSite site = CallSite::Here());
 

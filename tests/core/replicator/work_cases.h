@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -32,6 +33,7 @@ inline StepOutputs FactorStep(ReplicaContext& replica, const Inputs& batch) {
   }
   std::vector<ReplicaContext::Piece> inverses;
   std::vector<ReplicaContext::Piece> traces;
+  std::vector<ReplicaContext::Piece> sizes;
   for (const Output& w : weights) {
     const int64_t size = w.shape()[0];
     std::vector<double> one(static_cast<size_t>(size * size));
@@ -56,6 +58,9 @@ inline StepOutputs FactorStep(ReplicaContext& replica, const Inputs& batch) {
     traces.emplace_back([=]() -> std::vector<Output> {
       return {graph::ReduceSum(graph::Square(w))};
     });
+    sizes.emplace_back([=, &g]() -> std::vector<Output> {
+      return {g.Scalar(static_cast<double>(size), DType::kI64)};
+    });
   }
   StepOutputs outputs;
   const auto results = replica.MapGather(inverses);
@@ -66,11 +71,16 @@ inline StepOutputs FactorStep(ReplicaContext& replica, const Inputs& batch) {
     outputs.values.emplace_back(fmt::format("trace{}", i), results[i][1]);
     loss = graph::Add(loss, graph::ReduceSum(graph::Square(results[i][0])));
   }
-  const auto sum = replica.MapReduce(traces, ReduceOp::kSum);
-  const auto mean = replica.MapReduce(traces, ReduceOp::kMean);
-  outputs.values.emplace_back("sum", sum[0]);
-  outputs.values.emplace_back("mean", mean[0]);
-  loss = graph::Add(loss, graph::Square(sum[0]));
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMin,
+                            ReduceOp::kMax, ReduceOp::kProd}) {
+    const Output trace = replica.MapReduce(traces, op)[0];
+    outputs.values.emplace_back(ToString(op), trace);
+    loss = graph::Add(loss, graph::Square(trace));
+    if (op == ReduceOp::kMean) continue;
+    outputs.values.emplace_back(
+        fmt::format("size_{}", ToString(op)),
+        graph::Cast(replica.MapReduce(sizes, op)[0], DType::kF64));
+  }
   const std::vector<Output> gradients =
       replica.MeanGradients(graph::Gradients(loss, weights));
   for (size_t i = 0; i < gradients.size(); ++i) {
@@ -95,7 +105,9 @@ inline std::map<std::string, std::vector<double>> FactorValues(
       values[full] = Values(*step, full);
     }
   }
-  for (const char* const name : {"sum", "mean"}) {
+  for (const char* const name :
+       {"sum", "mean", "min", "max", "prod", "size_sum", "size_min", "size_max",
+        "size_prod"}) {
     values[name] = Values(*step, name);
   }
   return values;
@@ -106,12 +118,22 @@ inline void CheckSharesWork(const ReplicationConfig& config) {
   const auto one = FactorValues({.backend = config.backend});
   const auto many = FactorValues(config);
   for (const auto& [name, value] : one) {
-    if (name.starts_with("inverse") || name.starts_with("trace")) {
-      EXPECT_EQ(many.at(name), value) << name;
-    } else {
+    if (name.starts_with("gradient")) {
+      const std::vector<double> zero(value.size());
+      EXPECT_LE(NormOfDifference(many.at(name), value),
+                1e-9 * std::max(1.0, NormOfDifference(value, zero)))
+          << name;
+    } else if (name == "sum" || name == "mean") {
       EXPECT_LE(NormOfDifference(many.at(name), value), 1e-9) << name;
+    } else {
+      EXPECT_EQ(many.at(name), value) << name;
     }
   }
+  // of 2, 3, 4, 5 and 6, though some replicas may have no piece
+  EXPECT_EQ(many.at("size_sum"), std::vector{20.0});
+  EXPECT_EQ(many.at("size_min"), std::vector{2.0});
+  EXPECT_EQ(many.at("size_max"), std::vector{6.0});
+  EXPECT_EQ(many.at("size_prod"), std::vector{720.0});
 }
 
 }  // namespace replicant::replicator

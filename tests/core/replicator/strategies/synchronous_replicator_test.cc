@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <latch>
 #include <vector>
 
@@ -74,12 +75,42 @@ TEST(SynchronousReplicatorTest, RefusesPiecesThatCannotBeReduced) {
       return ValueOnly(replica.MapReduce(pieces, op, kSite).at(0));
     });
   };
-  EXPECT_EQ(reduce({}, ReduceOp::kMax, /*has_first=*/true),
-            "step.cc:7: MapReduce: max; allowed for pieces: sum, mean");
   EXPECT_EQ(reduce({}, ReduceOp::kSum, /*has_first=*/false),
             "step.cc:7: MapReduce: there are no pieces");
   EXPECT_EQ(reduce({none}, ReduceOp::kSum, /*has_first=*/true),
             "step.cc:7: MapReduce: piece 1 has 0 results, piece 0 has 1");
+}
+
+TEST(SynchronousReplicatorTest, RefusesPiecesOfTypesThatCannotBeReduced) {
+  // of x, f64[1,3], and what `make` makes of it
+  const auto reduce = [&](ReduceOp op,
+                          const std::function<Output(Output)>& make,
+                          bool has_x) {
+    return BuildError(2, [&](ReplicaContext& replica, const Inputs& batch) {
+      const Output x = batch.at("x");
+      std::vector<ReplicaContext::Piece> pieces;
+      if (has_x) {
+        pieces.emplace_back([x]() -> std::vector<Output> { return {x}; });
+      }
+      pieces.emplace_back([&]() -> std::vector<Output> { return {make(x)}; });
+      return ValueOnly(replica.MapReduce(pieces, op, kSite).at(0));
+    });
+  };
+  const auto sum = [](Output x) { return graph::ReduceSum(x); };
+  const auto whole = [](Output x) { return graph::Cast(x, DType::kI64); };
+  const auto positive = [](Output x) { return graph::Greater(x, x); };
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {
+    EXPECT_EQ(reduce(op, sum, /*has_x=*/true),
+              "step.cc:7: MapReduce: result 0 of piece 1 is f64[], that of "
+              "piece 0 f64[1,3]");
+  }
+  EXPECT_EQ(reduce(ReduceOp::kProd, whole, /*has_x=*/true),
+            "step.cc:7: MapReduce: result 0 of piece 1 is i64[1,3], that of "
+            "piece 0 f64[1,3]");
+  EXPECT_EQ(reduce(ReduceOp::kMax, positive, /*has_x=*/false),
+            "step.cc:7: MapReduce: cannot reduce bool; hint: cast it");
+  EXPECT_EQ(reduce(ReduceOp::kMean, whole, /*has_x=*/false),
+            "step.cc:7: MapReduce: x is i64; a mean is for floating tensors");
 }
 
 TEST(SynchronousReplicatorTest, RefusesReplicasThatCallOtherPrimitives) {
