@@ -56,17 +56,34 @@ def processor():
     return platform.processor()
 
 
+def read_lines(path):
+    """The lines of comment of a CSV file, without "# ", and its rows."""
+    if not path.exists():
+        return [], []
+    lines = path.read_text().splitlines()
+    comments = [line[2:] for line in lines if line.startswith("# ")]
+    return comments, list(csv.reader(line for line in lines
+                                     if not line.startswith("#")))[1:]
+
+
 def write_csv(path, folder, comments):
-    """Writes the evaluations of the runs folder/TASK-SEED."""
-    rows = []
-    for run in sorted(folder.glob("*/")):
-        task, _, seed = run.name.rpartition("-")
-        rows += [[task, seed, line["frames"], f"{line['seconds'] / 60:.2f}",
-                  line["step"], f"{line['return']:.1f}"]
-                 for line in read_evaluations(run)]
+    """Writes the evaluations of the runs folder/TASK-SEED.
+
+    What path has of other runs, such as those of another machine, stays.
+    """
+    kept_comments, kept_rows = read_lines(path)
+    runs = [(*run.name.rpartition("-")[::2], read_evaluations(run))
+            for run in folder.glob("*/")]
+    here = {(task, seed) for task, seed, lines in runs if lines}
+    rows = [row for row in kept_rows if tuple(row[:2]) not in here]
+    rows += [[task, seed, str(line["frames"]), f"{line['seconds'] / 60:.2f}",
+              str(line["step"]), f"{line['return']:.1f}"]
+             for task, seed, lines in runs for line in lines]
+    rows.sort(key=lambda row: (row[0], row[1], int(row[2])))
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", newline="") as file:
-        file.writelines(f"# {comment}\n" for comment in comments)
+        file.writelines(f"# {comment}\n"
+                        for comment in dict.fromkeys(kept_comments + comments))
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(FIELDS)
         writer.writerows(rows)

@@ -51,6 +51,19 @@ class LearningCurvesTest(unittest.TestCase):
         # no run has come to 200,000 frames, and none has trained the hopper
         self.assertEqual(len(lines), 3)
 
+    def test_runs_of_another_machine_stay(self):
+        path = self.folder / "arm.csv"
+        for machine, seed, value in [("one", 1, 100), ("two", 2, 200),
+                                     ("two", 2, 300)]:
+            folder = self.folder / f"{machine}-{value}"
+            write_runs(folder, {f"walker-walk-{seed}": [value]})
+            learning_curves.write_csv(path, folder, ["a command", machine])
+        comments, rows = learning_curves.read_lines(path)
+        self.assertEqual(comments, ["a command", "one", "two"])
+        self.assertEqual(rows, [
+            ["walker-walk", "1", "20000", "1.00", "100", "100.0"],
+            ["walker-walk", "2", "20000", "1.00", "100", "300.0"]])
+
     def test_minutes_are_an_axis_too(self):
         studies = self.read({"walker-walk-1": [0, 100, 200, 300, 400]}, "minutes")
         self.assertEqual(list(studies), ["arm"])
