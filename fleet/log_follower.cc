@@ -56,13 +56,7 @@ LogFollower::~LogFollower() = default;
 void LogFollower::Follow(const std::string& role,
                          const std::filesystem::path& file) {
   MutexLock lock(mutex_);
-  Role& followed = roles_[role];
-  if (followed.file == file) return;
-  // what the role's earlier process has said last
-  if (!followed.file.empty()) Read(role, followed);
-  followed.file = file;
-  followed.offset = 0;
-  followed.partial_line.clear();
+  orders_.emplace_back(role, file);
 }
 
 void LogFollower::Run(const Thread::StopToken& token) {
@@ -71,13 +65,28 @@ void LogFollower::Run(const Thread::StopToken& token) {
     std::this_thread::sleep_for(interval_);
   }
   ReadAll();
-  MutexLock lock(mutex_);
   for (auto& [name, role] : roles_) EndMinute(name, role);
 }
 
 void LogFollower::ReadAll() {
-  MutexLock lock(mutex_);
+  decltype(orders_) orders;
+  {
+    MutexLock lock(mutex_);
+    orders.swap(orders_);
+  }
+  for (const auto& [name, file] : orders) Turn(name, file);
   for (auto& [name, role] : roles_) Read(name, role);
+}
+
+void LogFollower::Turn(const std::string& name,
+                       const std::filesystem::path& file) {
+  Role& role = roles_[name];
+  if (role.file == file) return;
+  // what the role's earlier process has said last
+  if (!role.file.empty()) Read(name, role);
+  role.file = file;
+  role.offset = 0;
+  role.partial_line.clear();
 }
 
 void LogFollower::Read(const std::string& name, Role& role) {

@@ -4,6 +4,8 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/base/clock.h"
 #include "core/base/mutex.h"
@@ -19,7 +21,8 @@ std::string_view MessageOfLogLine(std::string_view line);
 // lines of core/base/log.h with level W, E or C, as "ROLE: MESSAGE". A role
 // that has more than kMaxLinesPerMinute of them is told by a count.
 //
-// A thread of its own reads the files, so that no disk holds up the caller.
+// A thread of its own reads the files, so that no disk holds up the caller; the
+// destructor waits for it.
 //
 // Thread-safety: any thread.
 class LogFollower {
@@ -51,15 +54,18 @@ class LogFollower {
 
   void Run(const Thread::StopToken& token) EXCLUDES(mutex_);
   void ReadAll() EXCLUDES(mutex_);
-  void Read(const std::string& name, Role& role) REQUIRES(mutex_);
-  void Repeat(const std::string& name, Role& role, const std::string& line)
-      REQUIRES(mutex_);
-  void EndMinute(const std::string& name, Role& role) REQUIRES(mutex_);
+  void Turn(const std::string& name, const std::filesystem::path& file);
+  void Read(const std::string& name, Role& role);
+  void Repeat(const std::string& name, Role& role, const std::string& line);
+  void EndMinute(const std::string& name, Role& role);
 
   const Clock::Duration interval_;
   Clock& clock_;
+  std::map<std::string, Role> roles_;  // of the thread alone
   Mutex mutex_;
-  std::map<std::string, Role> roles_ GUARDED_BY(mutex_);
+  // roles and files that the thread has yet to turn to, in order
+  std::vector<std::pair<std::string, std::filesystem::path>> orders_
+      GUARDED_BY(mutex_);
   Thread thread_;
 };
 

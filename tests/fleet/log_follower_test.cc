@@ -1,10 +1,16 @@
 #include "fleet/log_follower.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <fstream>
+#include <future>
 #include <string>
+#include <thread>
 
 #include "core/base/fs.h"
 #include "tests/support/log_lines.h"
@@ -57,6 +63,29 @@ TEST_F(LogFollowerTest, ANewProcessOfTheRoleHasANewFile) {
   }
   EXPECT_THAT(log_.lines(),
               ElementsAre("learner-0: the first", "learner-0: the second"));
+}
+
+// Would catch a stalled disk that holds up the supervisor.
+TEST_F(LogFollowerTest, AFileThatBlocksHoldsUpNoCaller) {
+  const std::string stalled = folder_.path() / "stalled";
+  ASSERT_EQ(::mkfifo(stalled.c_str(), 0600), 0);
+  Append("b", Line('E', "the second"));
+  {
+    LogFollower follower(/*interval=*/std::chrono::milliseconds(1));
+    follower.Follow("actor-0", stalled);
+    // opens the pipe, which waits for a writer
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    auto caller = std::async(std::launch::async, [&] {
+      follower.Follow("learner-0", folder_.path() / "b");
+    });
+    EXPECT_EQ(caller.wait_for(std::chrono::seconds(10)),
+              std::future_status::ready);
+    // a pipe that is no longer there does not block again
+    const int writer = ::open(stalled.c_str(), O_WRONLY);
+    ::unlink(stalled.c_str());
+    ::close(writer);
+  }
+  EXPECT_THAT(log_.lines(), ElementsAre("learner-0: the second"));
 }
 
 // Would catch a role that floods the console.
