@@ -6,7 +6,7 @@
 #if __has_include(<fmt/core.h>)
 #include <fmt/core.h>
 
-#if FMT_VERSION / 10000 == 9 && !defined(FMT_HEADER_ONLY)
+#if FMT_VERSION / 10000 == 9 && !defined(FMT_HEADER_ONLY) && !defined(__clang__)
 extern template void fmt::detail::vformat_to<char>(
     fmt::detail::buffer<char>&, fmt::string_view,
     fmt::basic_format_args<fmt::buffer_context<char>>, fmt::detail::locale_ref);
