@@ -56,6 +56,9 @@ LogFollower::~LogFollower() = default;
 void LogFollower::Follow(const std::string& role,
                          const std::filesystem::path& file) {
   MutexLock lock(mutex_);
+  std::filesystem::path& newest = newest_[role];
+  if (newest == file) return;
+  newest = file;
   orders_.emplace_back(role, file);
 }
 
@@ -81,7 +84,6 @@ void LogFollower::ReadAll() {
 void LogFollower::Turn(const std::string& name,
                        const std::filesystem::path& file) {
   Role& role = roles_[name];
-  if (role.file == file) return;
   // what the role's earlier process has said last
   if (!role.file.empty()) Read(name, role);
   role.file = file;

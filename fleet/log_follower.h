@@ -63,7 +63,8 @@ class LogFollower {
   Clock& clock_;
   std::map<std::string, Role> roles_;  // of the thread alone
   Mutex mutex_;
-  // roles and files that the thread has yet to turn to, in order
+  std::map<std::string, std::filesystem::path> newest_ GUARDED_BY(mutex_);
+  // what the thread has yet to turn to, in order
   std::vector<std::pair<std::string, std::filesystem::path>> orders_
       GUARDED_BY(mutex_);
   Thread thread_;
