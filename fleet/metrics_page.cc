@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/base/error.h"
 
@@ -14,14 +15,11 @@ namespace {
 // The registry allows as many series of one name.
 constexpr size_t kMaxRoles = 10000;
 
-metrics::Labels LabelsOf(const rpc::RoleId& id) {
-  return {{"role", id.role}, {"index", std::to_string(id.index)}};
-}
-
 // The name without its suffix. Prometheus allows fewer characters in a name
 // than a heartbeat does.
-std::string SeriesName(const std::string& number) {
-  std::string name = "replicant_role_" + number;
+std::string SeriesName(const std::string& role, const std::string& number) {
+  const bool names_role = number.starts_with(role + "/");
+  std::string name = (names_role ? "replicant_" : "replicant_role_") + number;
   std::ranges::replace_if(
       name,
       [](char c) {
@@ -44,8 +42,13 @@ metrics::Exposer Listen(const std::string& address,
 
 }  // namespace
 
-MetricsPage::MetricsPage(const std::string& address)
-    : exposer_(Listen(address, registry_)) {}
+MetricsPage::MetricsPage(const std::string& address, std::string run)
+    : run_(std::move(run)), exposer_(Listen(address, registry_)) {}
+
+metrics::Labels MetricsPage::LabelsOf(const rpc::RoleId& id) const {
+  return {
+      {"run", run_}, {"role", id.role}, {"index", std::to_string(id.index)}};
+}
 
 MetricsPage::Member* MetricsPage::MemberOf(const rpc::RoleId& id) {
   if (const auto found = members_.find(id); found != members_.end()) {
@@ -89,7 +92,7 @@ void MetricsPage::AddSeries(const rpc::RoleId& id, const std::string& name,
   const bool is_known =
       is_gauge ? member->gauges.contains(name) : member->totals.contains(name);
   if (is_known || member->is_refused) return;
-  const std::string series = SeriesName(name);
+  const std::string series = SeriesName(id.role, name);
   const std::string help =
       fmt::format("{} of a role's heartbeats.", is_gauge ? "Gauge" : "Counter");
   try {

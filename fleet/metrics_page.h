@@ -14,13 +14,14 @@
 namespace replicant::fleet {
 
 // One Prometheus page with the numbers of every role's heartbeats, served by
-// the fleet. Each series has the labels `role` and `index`:
+// the fleet. Each series has the labels `run`, `role` and `index`:
 //
 //   replicant_fleet_role_up                     1 while the role runs, else 0
 //   replicant_fleet_role_restarts_total         since the fleet started
 //   replicant_fleet_role_waiting_seconds_total  time that the role has waited
 //   replicant_role_NUMBER                       a gauge of its heartbeats
 //   replicant_role_NUMBER_total                 a counter of its heartbeats
+//   replicant_ROLE_NUMBER[_total]               that of a number "ROLE/NUMBER"
 //
 // Characters that Prometheus does not allow in a name become '_'. A counter
 // continues over the restarts of its role. A role that has ended keeps its last
@@ -29,9 +30,10 @@ namespace replicant::fleet {
 // Thread-safety: one thread at a time; scrapes run on threads of the page.
 class MetricsPage {
  public:
-  // Listens at `address`, "<IPv4 address>:<port>". Throws ConfigError, naming
-  // fleet.metrics_address, if it has another form or cannot be listened on.
-  explicit MetricsPage(const std::string& address);
+  // Listens at `address`, "<IPv4 address>:<port>", for the run of that name.
+  // Throws ConfigError, naming fleet.metrics_address, if the address has
+  // another form or cannot be listened on.
+  MetricsPage(const std::string& address, std::string run);
 
   // Takes in the present state. O(roles * numbers * log).
   void Update(const std::vector<Supervisor::RoleView>& roles,
@@ -60,6 +62,7 @@ class MetricsPage {
     bool is_refused = false;
   };
 
+  metrics::Labels LabelsOf(const rpc::RoleId& id) const;
   // The member of `id`, made if there is none; nullptr beyond the maximum.
   Member* MemberOf(const rpc::RoleId& id);
   void TakeIn(const rpc::Heartbeat& beat);
@@ -67,6 +70,7 @@ class MetricsPage {
   void AddSeries(const rpc::RoleId& id, const std::string& name,
                  rpc::BeatNumber::Kind kind, Member* member);
 
+  const std::string run_;
   metrics::Registry registry_;
   metrics::Exposer exposer_;
   std::map<rpc::RoleId, Member> members_;

@@ -85,7 +85,7 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
 
   std::optional<MetricsPage> page;
   if (!run.config.metrics_address.empty()) {
-    page.emplace(run.config.metrics_address);
+    page.emplace(run.config.metrics_address, folder.path().filename().string());
     spdlog::info("serves metrics of every role at {}", page->Url());
   }
 

@@ -179,6 +179,8 @@ RunReport RunReporter::Make(const Supervisor& supervisor,
     if (beat != nullptr) {
       if (beat->state == rpc::RoleState::kWaiting) role.reason = beat->reason;
       for (const auto& [name, number] : beat->numbers) {
+        // the curves of a role are many, and have pages of their own
+        if (name.starts_with(view.id.role + "/")) continue;
         role.numbers[name] = number.value;
         if (number.kind != rpc::BeatNumber::Kind::kCounter) continue;
         metrics::RateMeter& meter =

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -18,6 +19,7 @@
 #include "core/base/rng.h"
 #include "core/base/thread.h"
 #include "core/comm/mpi_communicator.h"
+#include "core/rpc/heartbeat.h"
 #include "core/rpc/heartbeat_sender.h"
 #include "learner/checkpoint_folder.h"
 #include "learner/learner.h"
@@ -121,6 +123,40 @@ int Evaluate(const Invocation& invocation, const std::string& given) {
   return 0;
 }
 
+// Puts a workload's scalars into the heartbeats, by the names of their curves.
+class ShownScalars {
+ public:
+  explicit ShownScalars(rpc::HeartbeatSender& heartbeat)
+      : heartbeat_(heartbeat) {}
+
+  void Set(const Scalars& scalars) {
+    for (const auto& [scalar, value] : scalars) {
+      const std::string name = "learner/" + scalar;
+      if (!names_.contains(name)) {
+        if (names_.size() == kMostNames || !rpc::IsNumberName(name)) {
+          if (!std::exchange(has_warned_, true)) {
+            spdlog::warn(
+                "the fleet's metrics do not show '{}', and maybe others: want "
+                "[A-Za-z0-9_./-]{{1,64}}, {} names in a run",
+                name, kMostNames);
+          }
+          continue;
+        }
+        names_.insert(name);
+      }
+      heartbeat_.SetGauge(name, value);
+    }
+  }
+
+ private:
+  // a heartbeat has 256 numbers, and forgets none
+  static constexpr size_t kMostNames = 200;
+
+  rpc::HeartbeatSender& heartbeat_;
+  std::set<std::string> names_;
+  bool has_warned_ = false;
+};
+
 int Run(const Invocation& invocation) {
   const RunConfig& config = invocation.config();
   const replicator::ReplicationConfig& replication = config.learner.replication;
@@ -156,6 +192,7 @@ int Run(const Invocation& invocation) {
 
   learner::Progress last;
   Scalars scalars;
+  ShownScalars shown(heartbeat);
   learner::Learner learner(
       config.learner, RunFolderOf(config), workload.get(),
       {.should_stop = [&] { return stop.count() > 0 || heartbeat.StopOrder(); },
@@ -180,7 +217,10 @@ int Run(const Invocation& invocation) {
                  "dropped_records",
                  static_cast<double>(progress.num_dropped_records));
              // without a new step the scalars are old, or not computed
-             if (progress.step > last.step) scalars = workload->Scalars();
+             if (progress.step > last.step) {
+               scalars = workload->Scalars();
+               shown.Set(scalars);
+             }
              last = progress;
              spdlog::info("{}", ProgressText(config, progress, scalars));
            },

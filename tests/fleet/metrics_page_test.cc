@@ -28,7 +28,7 @@ class MetricsPageTest : public ::testing::Test {
     return HttpGet(page_.port(), "/metrics");
   }
 
-  MetricsPage page_{kAnyPort};
+  MetricsPage page_{kAnyPort, "walk"};
   Supervisor::RoleView role_ = {
       .id = {"actor", 3}, .phase = RolePhase::kReady, .incarnation = 7};
   rpc::Heartbeat beat_ = {.id = {"actor", 3}, .incarnation = 7};
@@ -39,28 +39,31 @@ TEST_F(MetricsPageTest, ServesEveryRoleWithItsNumbers) {
   role_.incarnation = 0;
   page_.Update({role_, {.id = {"learner", 0}, .phase = RolePhase::kReady}}, {});
   const std::string before = HttpGet(page_.port(), "/metrics");
-  EXPECT_THAT(
-      before,
-      HasSubstr("\nreplicant_fleet_role_up{index=\"3\",role=\"actor\"} 0\n"));
-  EXPECT_THAT(
-      before,
-      HasSubstr("\nreplicant_fleet_role_up{index=\"0\",role=\"learner\"} 1\n"));
+  EXPECT_THAT(before, HasSubstr("\nreplicant_fleet_role_up{index=\"3\",role="
+                                "\"actor\",run=\"walk\"} 0\n"));
+  EXPECT_THAT(before, HasSubstr("\nreplicant_fleet_role_up{index=\"0\",role="
+                                "\"learner\",run=\"walk\"} 1\n"));
 
   role_.phase = RolePhase::kReady;
   role_.incarnation = 7;
   beat_.waiting_s = 1.5;
   beat_.numbers = {{"return", {BeatNumber::Kind::kGauge, 12.5}},
                    {"frames", {BeatNumber::Kind::kCounter, 100.0}},
+                   {"actor/value", {BeatNumber::Kind::kGauge, 3.0}},
                    {"step.ms/mean", {BeatNumber::Kind::kGauge, 4.0}}};
   const std::string page = Update();
   for (const char* line :
-       {"replicant_fleet_role_up{index=\"3\",role=\"actor\"} 1",
-        "replicant_fleet_role_restarts_total{index=\"3\",role=\"actor\"} 0",
+       {"replicant_fleet_role_up{index=\"3\",role=\"actor\",run=\"walk\"} 1",
+        "replicant_fleet_role_restarts_total{index=\"3\",role=\"actor\",run="
+        "\"walk\"} 0",
         "replicant_fleet_role_waiting_seconds_total{index=\"3\",role="
-        "\"actor\"} 1.5",
-        "replicant_role_return{index=\"3\",role=\"actor\"} 12.5",
-        "replicant_role_frames_total{index=\"3\",role=\"actor\"} 100",
-        "replicant_role_step_ms_mean{index=\"3\",role=\"actor\"} 4"}) {
+        "\"actor\",run=\"walk\"} 1.5",
+        "replicant_role_return{index=\"3\",role=\"actor\",run=\"walk\"} 12.5",
+        "replicant_role_frames_total{index=\"3\",role=\"actor\",run=\"walk\"} "
+        "100",
+        "replicant_actor_value{index=\"3\",role=\"actor\",run=\"walk\"} 3",
+        "replicant_role_step_ms_mean{index=\"3\",role=\"actor\",run=\"walk\"} "
+        "4"}) {
     EXPECT_THAT(page, HasSubstr(std::string("\n") + line + "\n"));
   }
 }
@@ -80,12 +83,16 @@ TEST_F(MetricsPageTest, CountersContinueOverARestart) {
   beat_.waiting_s = 0.5;
   beat_.numbers["frames"].value = 7.0;
   const std::string page = Update();
-  EXPECT_THAT(page, HasSubstr("role_frames_total{index=\"3\",role=\"actor\"} "
-                              "157\n"));
+  EXPECT_THAT(
+      page,
+      HasSubstr("role_frames_total{index=\"3\",role=\"actor\",run=\"walk\"} "
+                "157\n"));
   EXPECT_THAT(page, HasSubstr("role_waiting_seconds_total{index=\"3\",role="
-                              "\"actor\"} 2.5\n"));
-  EXPECT_THAT(page, HasSubstr("role_restarts_total{index=\"3\",role=\"actor\"} "
-                              "1\n"));
+                              "\"actor\",run=\"walk\"} 2.5\n"));
+  EXPECT_THAT(
+      page,
+      HasSubstr("role_restarts_total{index=\"3\",role=\"actor\",run=\"walk\"} "
+                "1\n"));
 }
 
 // The heartbeat's names are wider than those of the registry.
@@ -95,7 +102,7 @@ TEST_F(MetricsPageTest, ANumberThatCannotBeShownIsLeftOut) {
 }
 
 TEST(MetricsPageAddressTest, AnAddressThatCannotBeUsedNamesItsKey) {
-  const MetricsPage first(kAnyPort);
+  const MetricsPage first(kAnyPort, "walk");
   FleetConfig config;
   CheckMetricsAddress(config);
   config.metrics_address = "127.0.0.1:" + std::to_string(first.port());

@@ -295,10 +295,12 @@ TEST_F(RunFleetTest, ServesTheNumbersOfItsRoles) {
   EXPECT_TRUE(Await([&] {
     const std::string page = testing::HttpGet(number, "/metrics");
     return page.find(
-               "replicant_role_steps_total{index=\"0\",role=\"actor\"} "
+               "replicant_role_steps_total{index=\"0\",role=\"actor\",run="
+               "\"run\"} "
                "7\n") != std::string::npos &&
            page.find(
-               "replicant_fleet_role_up{index=\"0\",role=\"actor\"} "
+               "replicant_fleet_role_up{index=\"0\",role=\"actor\",run=\"run\"}"
+               " "
                "1\n") != std::string::npos;
   })) << testing::HttpGet(number, "/metrics");
 

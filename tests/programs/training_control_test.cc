@@ -3,11 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <regex>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/programs/training_fixture.h"
+#include "tests/support/http_get.h"
 
 namespace replicant {
 namespace {
@@ -61,6 +67,41 @@ TEST_F(TrainingControlTest, ShowsARunAndEndsIt) {
   const CommandResult again = Fleet({"--stop", run_.string()});
   EXPECT_FALSE(again.status.ok());
   EXPECT_THAT(again.output, HasSubstr("no fleet and no learner runs there"));
+}
+
+// Would catch a number that was renamed, and a panel that stays empty.
+TEST_F(TrainingControlTest, EverySeriesOfTheDashboardIsServed) {
+  const std::string dashboard =
+      ReadFile(std::filesystem::path(REPLICANT_SOURCE_DIR) /
+               "configs/monitoring/grafana_dashboard.json");
+  const std::regex series("replicant_[a-zA-Z0-9_]+");
+  const std::set<std::string> names(
+      std::sregex_token_iterator(dashboard.begin(), dashboard.end(), series),
+      std::sregex_token_iterator());
+  ASSERT_GT(names.size(), 10U);
+
+  Process fleet({.command = Command({"learner.limits.max_steps=0",
+                                     "fleet.metrics_address=127.0.0.1:0"}),
+                 .stdout_file = folder_.path() / "out",
+                 .stderr_file = folder_.path() / "out"});
+  const std::string url = "serves metrics of every role at http://127.0.0.1:";
+  ASSERT_TRUE(AwaitFile(folder_.path() / "out", url)) << Output();
+  const int port = std::stoi(Output().substr(Output().find(url) + url.size()));
+  std::set<std::string> missing;
+  const auto deadline = Clock::Real().Now() + std::chrono::minutes(3);
+  do {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    const std::string page = testing::HttpGet(port, "/metrics");
+    missing.clear();
+    for (const std::string& name : names) {
+      if (page.find("\n" + name + "{") == std::string::npos) {
+        missing.insert(name);
+      }
+    }
+  } while (!missing.empty() && Clock::Real().Now() < deadline);
+  EXPECT_THAT(missing, ::testing::IsEmpty());
+  fleet.Signal(SIGTERM);
+  EXPECT_TRUE(fleet.Wait().ok()) << Output();
 }
 
 TEST_F(TrainingControlTest, ADeadFleetIsNotStopped) {
