@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <span>
 
 #include "core/base/check.h"
@@ -30,7 +31,12 @@ namespace {
 std::optional<MemoryStats> ReadMemory(const Plugin& plugin,
                                       PJRT_Executable* executable) {
   // for a log only: a plugin need not know
-  if (plugin.api().PJRT_Executable_GetCompiledMemoryStats == nullptr) return {};
+  const PJRT_Api& api = plugin.api();
+  if (api.struct_size <=
+          offsetof(PJRT_Api, PJRT_Executable_GetCompiledMemoryStats) ||
+      api.PJRT_Executable_GetCompiledMemoryStats == nullptr) {
+    return {};
+  }
   PJRT_Executable_GetCompiledMemoryStats_Args args{};
   args.executable = executable;
   try {

@@ -28,7 +28,7 @@ struct Function {
 };
 #define REPLICANT_FUNCTION(name) \
   Function { #name, offsetof(PJRT_Api, name) }
-// The functions that this folder calls.
+// The functions that this folder calls, but optional ones.
 constexpr std::array kFunctions = {
     REPLICANT_FUNCTION(PJRT_Error_Destroy),
     REPLICANT_FUNCTION(PJRT_Error_Message),
@@ -51,7 +51,6 @@ constexpr std::array kFunctions = {
     REPLICANT_FUNCTION(PJRT_Executable_NumOutputs),
     REPLICANT_FUNCTION(PJRT_Executable_OutputElementTypes),
     REPLICANT_FUNCTION(PJRT_Executable_OutputDimensions),
-    REPLICANT_FUNCTION(PJRT_Executable_GetCompiledMemoryStats),
     REPLICANT_FUNCTION(PJRT_LoadedExecutable_Destroy),
     REPLICANT_FUNCTION(PJRT_LoadedExecutable_GetExecutable),
     REPLICANT_FUNCTION(PJRT_LoadedExecutable_Execute),
@@ -175,9 +174,9 @@ void Plugin::CheckFunctions() const {
       has.minor_version < kOldestMinorVersion) {
     throw DeviceError(fmt::format(
         "{}: the plugin has version {} of the PJRT interface; allowed: {}.{} "
-        "and newer, of the same major version; hint: install a {} plugin",
+        "and newer, of the same major version; hint: install {} plugin",
         file_, version(), PJRT_API_MAJOR, kOldestMinorVersion,
-        has.major_version > PJRT_API_MAJOR ? "older" : "newer"));
+        has.major_version > PJRT_API_MAJOR ? "an older" : "a newer"));
   }
   std::vector<std::string_view> missing;
   for (const Function& function : kFunctions) {
