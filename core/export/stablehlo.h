@@ -116,11 +116,12 @@ struct StableHloOptions {
   StableHloForms forms = {};
 };
 
-// Returns the module that runs `program`, as it was built: before any pass.
-// A fused program works as well, but not one with layouts of a backend.
+// Returns the module that runs `program`, as it was built: before any pass, with
+// the placeholders of calls between replicas.
 //
 // Throws InvalidArgument, at the line that added it, for an op without a form,
-// and for a random op whose step depends on more than counters and inputs.
+// and for a random op whose step depends on more than counters (variables that
+// are one whole number each) and inputs.
 StableHloModule ToStableHlo(const graph::Program& program,
                             const StableHloOptions& options);
 

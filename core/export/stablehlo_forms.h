@@ -12,28 +12,31 @@ namespace replicant::exporting {
 
 // A node under translation.
 struct StableHloNode {
-  const graph::Node& node;
-  const graph::Graph& graph;
-  // One for each of the node's inputs.
-  std::span<const HloValue> inputs;
-
   const HloValue& input(size_t i) const { return inputs[i]; }
-  const graph::TensorType& output_type(int i = 0) const {
-    return node.output_type(i);
+  const graph::TensorType& type(int output = 0) const {
+    return node.output_type(output);
   }
+  const graph::Attributes& attributes() const { return node.attributes; }
   // Throws InvalidArgument "<file:line>: <op> '<name>' <why>".
   [[noreturn]] void Fail(std::string_view why) const;
+
+  const graph::Node& node;
+  // One for each of the node's inputs.
+  std::span<const HloValue> inputs;
 };
 
-// How an op is said in StableHLO.
+using HloValues = std::vector<HloValue>;
+
+// How an op is said in StableHLO. The ops compute in at least f32 and round
+// each result once, to the type that the graph has for it.
 struct StableHloForm {
   // Adds the ops that compute the node and returns its outputs, all of them.
-  using WriteFn = std::vector<HloValue> (*)(HloBuilder&, const StableHloNode&);
-  // What the outputs have to do with replicas.
+  using WriteFn = HloValues (*)(HloBuilder&, const StableHloNode&);
+  // Whether replicas have different results.
   enum class Locality {
-    kAsInputs,    // per replica if an input is
-    kReplicated,  // the same on all replicas
-    kPerReplica
+    kAsInputs,    // if an input differs
+    kReplicated,  // never
+    kPerReplica   // always
   };
 
   WriteFn write = nullptr;
@@ -43,5 +46,23 @@ struct StableHloForm {
 // By name of the op (OpDef::name). An op of core/graph may not be given another
 // form.
 using StableHloForms = std::map<std::string_view, StableHloForm>;
+
+// The attribute of products of `dtype`: f32 is f32 on every device, where XLA's
+// default may round it to bf16 or TF32.
+std::string_view ProductPrecision(DType dtype);
+
+// --- the forms of core/graph's ops, a file each ---
+
+// The scalar program of any elementwise op.
+HloValues WriteElementwise(HloBuilder& builder, const StableHloNode& node);
+// Moves of elements, sums, indices.
+void AddShapeForms(StableHloForms& forms);
+// Matrix products, softmax, losses.
+void AddRowForms(StableHloForms& forms);
+// Convolutions, pools, upsampling.
+void AddImageForms(StableHloForms& forms);
+void AddNormForms(StableHloForms& forms);
+// Assignments and optimizers.
+void AddUpdateForms(StableHloForms& forms);
 
 }  // namespace replicant::exporting
