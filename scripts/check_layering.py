@@ -30,6 +30,7 @@ MAY_USE = {
                         "core/export"],
     "core/replicator/graph": ["core/replicator"],
     "core/replicator/strategies": ["core/replicator/graph"],
+    "core/replicator/pjrt": ["core/replicator/strategies", "core/pjrt"],
     "core/replicator/parameter_server": ["core/replicator/strategies"],
     "env": ["core/tensor", "core/config"],
     "replay/format": ["core/tensor", "core/rpc"],

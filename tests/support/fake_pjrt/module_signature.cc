@@ -38,7 +38,7 @@ FakeType ParseType(const std::string& text) {
 std::optional<ModuleSignature> ParseSignature(const std::string& module) {
   const size_t begin = module.find("@main(");
   const size_t arrow = module.find("->", begin);
-  const size_t end = module.find('\n', arrow);
+  const size_t end = module.find(") {", arrow);
   if (begin == std::string::npos || arrow == std::string::npos) return {};
   const std::string arguments = module.substr(begin, arrow - begin);
   const std::string results = module.substr(arrow, end - arrow);

@@ -292,7 +292,7 @@ PJRT_Error* ClientBufferFromHostBuffer(
   PJRT_Event* event =
       MakeEvent([tensor = buffer->tensor, data = args->data, size] {
         tensor->bytes.resize(size);
-        std::memcpy(tensor->bytes.data(), data, size);
+        if (size > 0) std::memcpy(tensor->bytes.data(), data, size);
       });
   buffer->upload = event->work;
   args->buffer = buffer;
@@ -452,7 +452,7 @@ PJRT_Error* BufferToHostBuffer(PJRT_Buffer_ToHostBuffer_Args* args) {
   const FakeTensor& tensor = *args->src->tensor;
   if (args->dst_size < tensor.bytes.size()) return Refuse("a small copy");
   args->event = MakeEvent([bytes = tensor.bytes, to = args->dst] {
-    std::memcpy(to, bytes.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
   });
   return nullptr;
 }
