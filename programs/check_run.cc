@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/kernels/backend.h"
+#include "core/replicator/replicator.h"
 #include "core/rpc/group_key.h"
 #include "core/rpc/socket.h"
 #include "env/camera.h"
