@@ -32,6 +32,8 @@ struct StableHloStepOptions {
 };
 
 struct StableHloStep {
+  // StableHloStepOptions::name.
+  std::string name;
   // Its `draws` are those of replica 0.
   exporting::StableHloModule module;
   // By replica: StableHloModule::draws.
