@@ -295,6 +295,18 @@ HloValue HloBuilder::Iota(DType dtype, const Shape& shape, int axis) {
              .attributes = fmt::format("iota_dimension = {} : i64", axis)});
 }
 
+HloValue HloBuilder::ReplicaId() {
+  // the op's own type is none of ours
+  const std::string id = NewName();
+  HloValue result{NewName(), DType::kI32, Shape({})};
+  text_ += fmt::format(
+      "    {0} = \"stablehlo.replica_id\"() : () -> tensor<ui32>{2}\n"
+      "    {1} = \"stablehlo.convert\"({0}) : (tensor<ui32>) -> "
+      "tensor<i32>{2}\n",
+      id, result.name, location_);
+  return result;
+}
+
 // --- shapes ---
 
 HloValue HloBuilder::Reshape(const HloValue& x, const Shape& shape) {

@@ -118,6 +118,9 @@ class HloBuilder {
                const Dims& after, const Dims& between);
   HloValue Concat(const std::vector<HloValue>& xs, int64_t axis);
 
+  // Number of the replica that runs the module, i32 [].
+  HloValue ReplicaId();
+
   // --- reductions ---
 
   // `op`: "add", "maximum", "minimum"; `first` is the value that changes
