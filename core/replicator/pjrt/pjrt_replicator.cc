@@ -140,7 +140,8 @@ std::unique_ptr<Step> PjrtReplicator::Build(
                             .wire = config_.wire,
                             .accumulation_steps = config_.accumulation_steps,
                             .step_number = num_steps_++,
-                            .precision = options.passes.precision};
+                            .precision = options.passes.precision,
+                            .name = options.name};
   std::optional<DeviceStep> earlier;
   if (config_.accumulation_steps > 1) {
     step.role = BatchRole::kEarlier;
