@@ -1,9 +1,11 @@
 // Backend pjrt with XLA's own plugin for the CPU, on as many of its devices as
 // there are replicas, against what every synchronous strategy must do.
+#include "tests/support/pjrt_cpu_plugin.h"
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/core/replicator/replication_cases.h"
-#include "tests/support/pjrt_cpu_plugin.h"
 
 namespace replicant::replicator {
 namespace {
@@ -20,7 +22,7 @@ TEST_P(PjrtCpuPluginTest, PrimitivesGiveWhatTheyShould) {
 }
 
 TEST_P(PjrtCpuPluginTest, GradientsOfPrimitivesMatchCentralDifferences) {
-  CheckGradients(Config());
+  CheckGradients(Config(), /*may_differ=*/false);
 }
 
 // What XLA computes in f64 differs from our loops by rounding only.
@@ -57,6 +59,21 @@ TEST_P(PjrtCpuPluginTest, AccumulatesAsTheReferenceBackend) {
 
 INSTANTIATE_TEST_SUITE_P(Replicas, PjrtCpuPluginTest,
                          ::testing::Values(1, 2, 4));
+
+// The devices run one program.
+TEST(PjrtCpuPluginStepTest, RefusesReplicasThatComputeDifferently) {
+  EXPECT_THAT(testing::MessageOf<InvalidArgument>(
+                  [] { CheckGradients(testing::CpuPluginConfig(2)); }),
+              ::testing::HasSubstr("replicas 0 and 1 compute differently"));
+}
+
+TEST(PjrtCpuPluginStepTest, NamesAPlatformWithTooFewDevices) {
+  EXPECT_EQ(testing::MessageOf<ConfigError>([] {
+              Replicator::Create(testing::CpuPluginConfig(16), /*seed=*/1);
+            }),
+            "replication.replicas: 16 replicas want as many devices, but "
+            "platform cpu has 8 (cpu)");
+}
 
 }  // namespace
 }  // namespace replicant::replicator
