@@ -79,11 +79,12 @@ int Run(const Invocation& invocation, int64_t index) {
   const agents::TaskSpec task = agents::MakeTaskSpec(
       config.task,
       *env::MakeConfiguredEnvironment(registry, config.task, seed, 0));
-  actors::PolicyRunner policy(*config.MakeAgent(), task,
-                              {.backend = config.learner.replication.backend,
-                               .num_environments = num_environments,
-                               .first_environment = first_environment,
-                               .seed = seed});
+  actors::PolicyRunner policy(
+      *config.MakeAgent(), task,
+      {.backend = config.learner.replication.policy_backend(),
+       .num_environments = num_environments,
+       .first_environment = first_environment,
+       .seed = seed});
   actors::FollowedPolicy followed(config.learner.parameter_bind,
                                   rpc::GroupKey::FromFile(KeyFileOf(config)),
                                   &policy);

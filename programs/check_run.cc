@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/kernels/backend.h"
+#include "core/replicator/replicator.h"
 #include "core/rpc/group_key.h"
 #include "core/rpc/socket.h"
 #include "env/camera.h"
@@ -130,8 +132,28 @@ void CheckKeys(const RunConfig& config) {
        [&] { rpc::ReadPublicKeys(config.replay.allowed_clients_file); });
 }
 
+// The learner loads the plugin: what is not it must not take the devices.
+void CheckPlugin(const replicator::PjrtConfig& config) {
+  if (!replicator::HasPjrt()) {
+    throw ConfigError(
+        "learner.replication.backend: this build has no PJRT; hint: "
+        "REPLICANT_WITH_PJRT=1 scripts/setup, and configure again");
+  }
+  // a mere name is searched for when it is loaded
+  const std::filesystem::path file = config.plugin;
+  if (file.has_parent_path() && !std::filesystem::is_regular_file(file)) {
+    throw ConfigError(fmt::format(
+        "learner.replication.pjrt.plugin: {}: no such file", config.plugin));
+  }
+}
+
 void CheckBackend(const RunConfig& config) {
-  const std::string& backend = config.learner.replication.backend;
+  const replicator::ReplicationConfig& replication = config.learner.replication;
+  if (replication.has_pjrt()) {
+    CheckPlugin(replication.pjrt);
+    return;
+  }
+  const std::string& backend = replication.backend;
   const std::vector<std::string> usable = kernels::BuiltBackends();
   if (std::ranges::find(usable, backend) != usable.end()) return;
   std::string why;

@@ -58,7 +58,7 @@ Evaluator MakeEvaluator(const Invocation& invocation) {
                    {.task = config.task,
                     .agent = config.MakeAgent(),
                     .evaluation = config.evaluation,
-                    .backend = config.learner.replication.backend});
+                    .backend = config.learner.replication.policy_backend()});
 }
 
 // Evaluates the newest parameters of a learner, at intervals.

@@ -37,6 +37,7 @@ std::unique_ptr<replicator::Replicator> MakeOneReplica(
   const replicator::ReplicationConfig& replication = config.learner.replication;
   return replicator::Replicator::Create(
       {.backend = replication.backend,
+       .pjrt = replication.pjrt,
        .threads = replication.threads,
        .accumulation_steps = replication.accumulation_steps},
       static_cast<uint64_t>(config.run.seed));

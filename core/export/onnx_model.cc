@@ -1,53 +1,16 @@
 #include "core/export/onnx_model.h"
 
-#include <bit>
-#include <cstddef>
+#include "core/base/protobuf_writer.h"
 
 namespace replicant::exporting {
 namespace {
 
 constexpr int64_t kIrVersion = 8;
 
-// A message in protobuf's wire format.
-class Message {
- public:
-  Message& Int(int field, int64_t value) {
-    Tag(field, /*wire_type=*/0);
-    Varint(static_cast<uint64_t>(value));
-    return *this;
-  }
-  Message& Float(int field, float value) {
-    Tag(field, /*wire_type=*/5);
-    const auto bits = std::bit_cast<uint32_t>(value);
-    for (int i = 0; i < 4; ++i) bytes_ += static_cast<char>(bits >> (8 * i));
-    return *this;
-  }
-  Message& Bytes(int field, std::string_view value) {
-    Tag(field, /*wire_type=*/2);
-    Varint(value.size());
-    bytes_ += value;
-    return *this;
-  }
-  const std::string& bytes() const { return bytes_; }
-
- private:
-  void Tag(int field, uint64_t wire_type) {
-    Varint(static_cast<uint64_t>(field) << 3U | wire_type);
-  }
-  void Varint(uint64_t value) {
-    for (; value >= 0x80; value >>= 7U) {
-      bytes_ += static_cast<char>(value | 0x80U);
-    }
-    bytes_ += static_cast<char>(value);
-  }
-
-  std::string bytes_;
-};
-
 std::string EncodeAttribute(const std::string& name,
                             const OnnxAttribute& value) {
   // AttributeProto: the value's field, then AttributeType in field 20
-  Message message;
+  ProtobufWriter message;
   message.Bytes(1, name);
   if (const auto* number = std::get_if<int64_t>(&value)) {
     message.Int(3, *number).Int(20, 2);
@@ -87,9 +50,9 @@ int64_t OnnxType(DType dtype) {
 }
 
 void OnnxModel::AddValue(Field field, const OnnxValue& value) {
-  Message shape;
+  ProtobufWriter shape;
   for (const auto& dim : value.dims) {
-    Message dimension;
+    ProtobufWriter dimension;
     if (const auto* size = std::get_if<int64_t>(&dim)) {
       dimension.Int(1, *size);
     } else {
@@ -97,45 +60,45 @@ void OnnxModel::AddValue(Field field, const OnnxValue& value) {
     }
     shape.Bytes(1, dimension.bytes());
   }
-  Message tensor;
+  ProtobufWriter tensor;
   tensor.Int(1, OnnxType(value.dtype)).Bytes(2, shape.bytes());
-  Message type;
+  ProtobufWriter type;
   type.Bytes(1, tensor.bytes());
-  Message info;
+  ProtobufWriter info;
   info.Bytes(1, value.name).Bytes(2, type.bytes());
-  graph_ += Message().Bytes(field, info.bytes()).bytes();
+  graph_ += ProtobufWriter().Bytes(field, info.bytes()).bytes();
 }
 
 void OnnxModel::AddNode(const OnnxNode& node) {
-  Message message;
+  ProtobufWriter message;
   for (const std::string& input : node.inputs) message.Bytes(1, input);
   for (const std::string& output : node.outputs) message.Bytes(2, output);
   message.Bytes(3, node.name).Bytes(4, node.op);
   for (const auto& [name, value] : node.attributes) {
     message.Bytes(5, EncodeAttribute(name, value));
   }
-  graph_ += Message().Bytes(kNode, message.bytes()).bytes();
+  graph_ += ProtobufWriter().Bytes(kNode, message.bytes()).bytes();
 }
 
 void OnnxModel::AddInitializer(std::string_view name, const TensorView& value) {
-  Message tensor;
+  ProtobufWriter tensor;
   for (const int64_t dim : value.shape().dims()) tensor.Int(1, dim);
   tensor.Int(2, OnnxType(value.dtype())).Bytes(8, name);
   tensor.Bytes(
       9, {reinterpret_cast<const char*>(value.data()), value.size_bytes()});
-  graph_ += Message().Bytes(kInitializer, tensor.bytes()).bytes();
+  graph_ += ProtobufWriter().Bytes(kInitializer, tensor.bytes()).bytes();
 }
 
 std::string OnnxModel::Encode(
     std::string_view name, int64_t opset,
     const std::map<std::string, std::string>& metadata) const {
-  Message model;
+  ProtobufWriter model;
   model.Int(1, kIrVersion).Bytes(2, "replicant");
-  model.Bytes(7, graph_ + Message().Bytes(2, name).bytes());
+  model.Bytes(7, graph_ + ProtobufWriter().Bytes(2, name).bytes());
   // the default domain, whose name is empty
-  model.Bytes(8, Message().Bytes(1, "").Int(2, opset).bytes());
+  model.Bytes(8, ProtobufWriter().Bytes(1, "").Int(2, opset).bytes());
   for (const auto& [key, value] : metadata) {
-    model.Bytes(14, Message().Bytes(1, key).Bytes(2, value).bytes());
+    model.Bytes(14, ProtobufWriter().Bytes(1, key).Bytes(2, value).bytes());
   }
   return model.bytes();
 }

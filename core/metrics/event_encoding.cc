@@ -7,6 +7,7 @@
 
 #include "core/base/check.h"
 #include "core/base/crc32c.h"
+#include "core/base/protobuf_writer.h"
 #include "core/metrics/utf8.h"
 
 namespace replicant::metrics {
@@ -24,63 +25,9 @@ uint32_t MaskedCrc(std::string_view bytes) {
   return std::rotr(Crc32c(bytes), 15) + kMaskDelta;
 }
 
-// Writes the fields of one protobuf message (protobuf.dev, "Encoding").
-class Message {
- public:
-  Message& Int64(int field, int64_t value) {
-    Tag(field, WireType::kVarint);
-    Varint(static_cast<uint64_t>(value));
-    return *this;
-  }
-  Message& Float(int field, float value) {
-    Tag(field, WireType::kFixed32);
-    AppendLittleEndian(std::bit_cast<uint32_t>(value), 4, &bytes_);
-    return *this;
-  }
-  Message& Double(int field, double value) {
-    Tag(field, WireType::kFixed64);
-    AppendLittleEndian(std::bit_cast<uint64_t>(value), 8, &bytes_);
-    return *this;
-  }
-  // Strings, bytes and messages within messages.
-  Message& Bytes(int field, std::string_view value) {
-    Tag(field, WireType::kLength);
-    Varint(value.size());
-    bytes_ += value;
-    return *this;
-  }
-
-  Message& PackedDoubles(int field, std::span<const double> values) {
-    Tag(field, WireType::kLength);
-    Varint(values.size() * sizeof(double));
-    for (const double value : values) {
-      AppendLittleEndian(std::bit_cast<uint64_t>(value), 8, &bytes_);
-    }
-    return *this;
-  }
-
-  const std::string& bytes() const { return bytes_; }
-
- private:
-  enum class WireType { kVarint = 0, kFixed64 = 1, kLength = 2, kFixed32 = 5 };
-
-  void Tag(int field, WireType type) {
-    Varint(static_cast<uint64_t>(field) << 3 | static_cast<uint64_t>(type));
-  }
-  void Varint(uint64_t value) {
-    while (value >= 0x80) {
-      bytes_.push_back(static_cast<char>(value | 0x80));
-      value >>= 7;
-    }
-    bytes_.push_back(static_cast<char>(value));
-  }
-
-  std::string bytes_;
-};
-
 // A Summary.Value with its tag.
-Message SummaryValue(std::string_view tag) {
-  return Message().Bytes(/*tag*/ 1, ToValidUtf8(tag));
+ProtobufWriter SummaryValue(std::string_view tag) {
+  return ProtobufWriter().Bytes(/*tag*/ 1, ToValidUtf8(tag));
 }
 
 // `value` rounded to float; infinite if it is beyond float's range, where the
@@ -151,15 +98,19 @@ std::string EncodeScalar(std::string_view tag, double value) {
 
 std::string EncodeText(std::string_view tag, std::string_view markdown) {
   // the text plugin knows its values by this name and reads string tensors
-  const Message plugin = Message().Bytes(/*plugin_name*/ 1, "text");
-  const Message metadata = Message().Bytes(/*plugin_data*/ 1, plugin.bytes());
+  const ProtobufWriter plugin =
+      ProtobufWriter().Bytes(/*plugin_name*/ 1, "text");
+  const ProtobufWriter metadata =
+      ProtobufWriter().Bytes(/*plugin_data*/ 1, plugin.bytes());
   constexpr int64_t kDtString = 7;
-  const Message dimension = Message().Int64(/*size*/ 1, 1);
-  const Message shape = Message().Bytes(/*dim*/ 2, dimension.bytes());
-  const Message tensor = Message()
-                             .Int64(/*dtype*/ 1, kDtString)
-                             .Bytes(/*tensor_shape*/ 2, shape.bytes())
-                             .Bytes(/*string_val*/ 8, ToValidUtf8(markdown));
+  const ProtobufWriter dimension = ProtobufWriter().Int(/*size*/ 1, 1);
+  const ProtobufWriter shape =
+      ProtobufWriter().Bytes(/*dim*/ 2, dimension.bytes());
+  const ProtobufWriter tensor =
+      ProtobufWriter()
+          .Int(/*dtype*/ 1, kDtString)
+          .Bytes(/*tensor_shape*/ 2, shape.bytes())
+          .Bytes(/*string_val*/ 8, ToValidUtf8(markdown));
   return SummaryValue(tag)
       .Bytes(/*tensor*/ 8, tensor.bytes())
       .Bytes(/*metadata*/ 9, metadata.bytes())
@@ -168,8 +119,8 @@ std::string EncodeText(std::string_view tag, std::string_view markdown) {
 
 std::string EncodeHistogram(std::string_view tag,
                             const ValueHistogram& histogram) {
-  const Message histo =
-      Message()
+  const ProtobufWriter histo =
+      ProtobufWriter()
           .Double(/*min*/ 1, histogram.min)
           .Double(/*max*/ 2, histogram.max)
           .Double(/*num*/ 3, static_cast<double>(histogram.num_values))
@@ -183,26 +134,27 @@ std::string EncodeHistogram(std::string_view tag,
 std::string EncodeImage(std::string_view tag, int height, int width,
                         std::string_view image) {
   constexpr int64_t kRgb = 3;
-  const Message message = Message()
-                              .Int64(/*height*/ 1, height)
-                              .Int64(/*width*/ 2, width)
-                              .Int64(/*colorspace*/ 3, kRgb)
-                              .Bytes(/*encoded_image_string*/ 4, image);
+  const ProtobufWriter message = ProtobufWriter()
+                                     .Int(/*height*/ 1, height)
+                                     .Int(/*width*/ 2, width)
+                                     .Int(/*colorspace*/ 3, kRgb)
+                                     .Bytes(/*encoded_image_string*/ 4, image);
   return SummaryValue(tag).Bytes(/*image*/ 4, message.bytes()).bytes();
 }
 
 std::string EncodeSummaryEvent(double wall_time_s, int64_t step,
                                std::string_view summary_value) {
-  const Message summary = Message().Bytes(/*value*/ 1, summary_value);
-  return Message()
+  const ProtobufWriter summary =
+      ProtobufWriter().Bytes(/*value*/ 1, summary_value);
+  return ProtobufWriter()
       .Double(/*wall_time*/ 1, wall_time_s)
-      .Int64(/*step*/ 2, step)
+      .Int(/*step*/ 2, step)
       .Bytes(/*summary*/ 5, summary.bytes())
       .bytes();
 }
 
 std::string EncodeVersionEvent(double wall_time_s) {
-  return Message()
+  return ProtobufWriter()
       .Double(/*wall_time*/ 1, wall_time_s)
       .Bytes(/*file_version*/ 3, "brain.Event:2")
       .bytes();

@@ -17,4 +17,16 @@ int64_t InputContext::PerReplicaBatchSize(int64_t global_batch_size,
   return global_batch_size / num_replicas;
 }
 
+InputSpec OfOneReplica(const InputSpec& spec, int num_replicas) {
+  if (num_replicas == 1) return spec;
+  if (spec.shape.rank() == 0 || spec.shape[0] % num_replicas != 0) {
+    throw InvalidArgument(fmt::format(
+        "input '{}' {}: its rows cannot be divided among {} replicas",
+        spec.name, spec.shape.ToString(), num_replicas));
+  }
+  InputSpec own = spec;
+  own.shape = spec.shape.WithLeading(spec.shape[0] / num_replicas);
+  return own;
+}
+
 }  // namespace replicant::replicator

@@ -24,6 +24,10 @@ struct InputSpec {
   int64_t num_classes = 0;
 };
 
+// The tensor of each of `num_replicas` that divide a batch's rows. Throws
+// InvalidArgument if they cannot.
+InputSpec OfOneReplica(const InputSpec& spec, int num_replicas);
+
 enum class [[nodiscard]] NextResult{
     kOk,
     kTimeout,  // no batch by the deadline; ask again

@@ -53,7 +53,46 @@ void CheckGroups(const ReplicationConfig& c, config::Reader& reader) {
   }
 }
 
+// Checks what backend pjrt cannot do, and the keys that are only its own.
+void CheckPjrt(const ReplicationConfig& c, config::Reader& reader) {
+  if (!c.has_pjrt()) {
+    if (!c.pjrt.plugin.empty()) {
+      reader.Error("pjrt.plugin", "is of backend pjrt");
+    }
+    if (!c.pjrt.options.empty()) {
+      reader.Error("pjrt.options", "is of backend pjrt");
+    }
+    return;
+  }
+  if (c.pjrt.plugin.empty()) {
+    reader.Error("backend",
+                 "pjrt wants the file of a plugin; hint: set pjrt.plugin, for "
+                 "a TPU to the libtpu.so of the package libtpu");
+  }
+  if (!c.strategy->has_pjrt) {
+    reader.Error("backend",
+                 fmt::format("pjrt is not for strategy {}: its replicas are "
+                             "the devices of one process, which make every "
+                             "step together; allowed: single, in_graph",
+                             c.strategy->name));
+  }
+  if (c.logical_devices > 1) {
+    reader.Error("logical_devices",
+                 "is not for backend pjrt: each replica is one device");
+  }
+}
+
 }  // namespace
+
+PjrtConfig PjrtConfig::Read(config::Reader& reader) {
+  PjrtConfig c;
+  reader.Field("plugin", &c.plugin,
+               "file of the plugin: libtpu.so, xla_cuda_plugin.so");
+  reader.Field("options", &c.options, {0, 64},
+               "options of the plugin's client, NAME=VALUE each, as its vendor "
+               "documents them");
+  return c;
+}
 
 ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
                                           const StrategyRegistry& strategies) {
@@ -67,9 +106,11 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
   reader.Field("strategy", &c.strategy, names, doc);
   reader.Field("replicas", &c.replicas, {1, 1024},
                "number of replicas in all processes together");
-  reader.Field(
-      "backend", &c.backend,
-      "backend that computes: cpu, cuda, or reference (slow, exact loops)");
+  reader.Field("backend", &c.backend,
+               "backend that computes: cpu, cuda, reference (slow, exact "
+               "loops), or pjrt "
+               "(XLA, by a plugin)");
+  reader.Section("pjrt", &c.pjrt, "backend pjrt");
   reader.Field("logical_devices", &c.logical_devices, {1, 64},
                "logical devices of each replica. A model that supports them "
                "divides its layers among them; on the CPU each one is a group "
@@ -123,6 +164,7 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
                "parameter_server: seconds between checkpoints of a server. A "
                "server that is started again continues from its newest one");
   CheckGroups(c, reader);
+  CheckPjrt(c, reader);
   const Strategy& strategy = *c.strategy;
   if (!strategy.is_synchronous) {
     const auto refuse = [&](const char* key, bool is_default) {

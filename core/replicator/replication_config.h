@@ -10,13 +10,24 @@
 
 namespace replicant::replicator {
 
+// Section `replication.pjrt`: backend pjrt.
+struct PjrtConfig {
+  // File of the plugin.
+  std::string plugin;
+  // "NAME=VALUE" each, of the plugin's client.
+  std::vector<std::string> options;
+
+  static PjrtConfig Read(config::Reader& reader);
+};
+
 // Section `replication`: the strategy of the replicas and what they compute on.
 struct ReplicationConfig {
   const Strategy* strategy = &Strategy::kSingle;  // never null
   // Number of replicas in all processes together.
   int replicas = 1;
-  // "cpu", "cuda", "reference"
+  // "cpu", "cuda", "reference", "pjrt"
   std::string backend = "cpu";
+  PjrtConfig pjrt;
   // Devices among which the ops of one replica are divided. On the CPU each is
   // a group of processors.
   int logical_devices = 1;
@@ -57,6 +68,10 @@ struct ReplicationConfig {
   // empty: none. No key of the section: the programs set it to that of the run.
   std::string key_file;
 
+  // Whether steps run by a PJRT plugin and not by a kernels::Backend.
+  bool has_pjrt() const { return backend == "pjrt"; }
+  // The backend of policies, which no plugin runs.
+  std::string policy_backend() const { return has_pjrt() ? "cpu" : backend; }
   // Number of replicas that share a batch.
   int replicas_of_group() const;
   // Number of processes of between_graph; 1 of another strategy.

@@ -122,6 +122,9 @@ struct ProcessPlace {
   std::filesystem::path folder = {};
 };
 
+// Whether this build has backend pjrt (core/replicator/pjrt).
+bool HasPjrt();
+
 class Replicator {
  public:
   // `seed` draws the first values of variables and feeds random ops.

@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/replicator/parameter_server/parameter_server_replicator.h"
+#include "core/replicator/pjrt/pjrt_replicator.h"
 #include "core/replicator/replication_config.h"
 #include "core/replicator/strategies/hogwild_replicator.h"
 #include "core/replicator/strategies/single_replicator.h"
@@ -23,8 +24,18 @@ std::unique_ptr<Replicator> MakeSynchronous(const StrategyRequest& request) {
                                    request.make_backend, request.place.index);
 }
 
+std::unique_ptr<Replicator> MakePjrt(const StrategyRequest& request) {
+  return MakePjrtReplicator(request.config, request.seed, request.make_backend);
+}
+
+std::unique_ptr<Replicator> MakeInGraph(const StrategyRequest& request) {
+  return request.config.has_pjrt() ? MakePjrt(request)
+                                   : MakeSynchronous(request);
+}
+
 std::unique_ptr<Replicator> MakeSingle(const StrategyRequest& request) {
   const ReplicationConfig& config = request.config;
+  if (config.has_pjrt()) return MakePjrt(request);
   if (config.accumulation_steps == 1 && config.logical_devices == 1) {
     return MakeSingleReplicator(config, request.seed, request.make_backend);
   }
@@ -53,14 +64,16 @@ std::unique_ptr<Replicator> MakeServerOrWorker(const StrategyRequest& request) {
 constexpr Strategy Strategy::kSingle{.name = "single",
                                      .doc = "one replica",
                                      .has_one_replica = true,
+                                     .has_pjrt = true,
                                      .replicas_of_group = &AllReplicas,
                                      .make = &MakeSingle};
 
 constexpr Strategy Strategy::kInGraph{
     .name = "in_graph",
     .doc = "several replicas in one process, which make every step together",
+    .has_pjrt = true,
     .replicas_of_group = &AllReplicas,
-    .make = &MakeSynchronous};
+    .make = &MakeInGraph};
 
 constexpr Strategy Strategy::kBetweenGraph{
     .name = "between_graph",

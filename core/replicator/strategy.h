@@ -37,6 +37,8 @@ struct Strategy {
   // Replicas make every step together, so that `accumulation_steps` and
   // `logical_devices` apply.
   bool is_synchronous = true;
+  // Replicas may be devices of one PJRT client (core/replicator/pjrt).
+  bool has_pjrt = false;
 
   // Number of replicas that share a batch.
   int (*replicas_of_group)(const ReplicationConfig& config) = nullptr;

@@ -29,6 +29,8 @@ struct PlanSpec {
 };
 
 struct CompileOptions {
+  // Of the plan, where it is written out: letters, digits and _.
+  std::string name = "step";
   graph::PassOptions passes;
   // Debug mode: inputs and variables are looked through before a run, each
   // kernel's floating-point outputs after it, and the first that holds NaN or

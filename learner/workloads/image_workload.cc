@@ -100,7 +100,8 @@ ImageWorkload::ImageWorkload(std::unique_ptr<replicator::Replicator> replicator,
       [](replicator::ReplicaContext&, const replicator::Inputs& inputs) {
         return replicator::StepOutputs{
             .values = {{"place", graph::Identity(inputs.at("place"))}}};
-      });
+      },
+      {.name = "place"});
 }
 
 NextResult ImageWorkload::AlignInputs(Clock::TimePoint deadline) {

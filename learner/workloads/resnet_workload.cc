@@ -31,10 +31,12 @@ ResNetWorkload::ResNetWorkload(
                      .input = images},
                     precision),
       config_(config) {
-  step_ = BuildStep([&](replicator::ReplicaContext& replica,
-                        const replicator::Inputs& inputs) {
-    return BuildResNetStep(replica, inputs, config);
-  });
+  step_ = BuildStep(
+      [&](replicator::ReplicaContext& replica,
+          const replicator::Inputs& inputs) {
+        return BuildResNetStep(replica, inputs, config);
+      },
+      "step");
   if (images.open) BuildEvaluation(config, batch_size, images);
 }
 
@@ -76,7 +78,8 @@ void ResNetWorkload::BuildEvaluation(const models::resnet::ResNetConfig& config,
       *evaluation_input_, [&](replicator::ReplicaContext& replica,
                               const replicator::Inputs& inputs) {
         return BuildResNetEvaluation(replica, inputs, config);
-      });
+      },
+      {.name = "evaluation"});
 }
 
 void ResNetWorkload::Begin() {

@@ -95,10 +95,12 @@ SnganWorkload::SnganWorkload(const models::sngan::SnganConfig& config,
 
 std::unique_ptr<replicator::Step> SnganWorkload::BuildUpdate(
     const models::sngan::SnganConfig& config, SnganNetwork network) {
-  return BuildStep([&](replicator::ReplicaContext& replica,
-                       const replicator::Inputs& inputs) {
-    return BuildSnganStep(replica, inputs, config, network);
-  });
+  return BuildStep(
+      [&](replicator::ReplicaContext& replica,
+          const replicator::Inputs& inputs) {
+        return BuildSnganStep(replica, inputs, config, network);
+      },
+      network == SnganNetwork::kGenerator ? "generator" : "discriminator");
 }
 
 SnganWorkload::Sampler SnganWorkload::BuildSampler(
@@ -118,7 +120,8 @@ SnganWorkload::Sampler SnganWorkload::BuildSampler(
             .values = {
                 {"image", BuildSnganSamples(replica.graph(), inputs.at("z"),
                                             inputs.at("label"), config)}}};
-      });
+      },
+      {.name = "samples"});
   return sampler;
 }
 

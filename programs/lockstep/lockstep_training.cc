@@ -96,10 +96,11 @@ void TrainInLockstep(const RunConfig& config, const env::TaskRegistry& tasks,
       MakeCheckpointer(config, folder, manifest, &replay.shard());
 
   // the learner's workload, which draws from the replay
-  actors::PolicyRunner policy(*config.MakeAgent(), task,
-                              {.backend = config.learner.replication.backend,
-                               .num_environments = environments.size(),
-                               .seed = seed});
+  actors::PolicyRunner policy(
+      *config.MakeAgent(), task,
+      {.backend = config.learner.replication.policy_backend(),
+       .num_environments = environments.size(),
+       .seed = seed});
   LockstepSource source(&replay, checkpointer.get(), &policy);
   const std::unique_ptr<learner::Workload> workload = config.workload->make(
       config.section(), {.learner = config.learner,

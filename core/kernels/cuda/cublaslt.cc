@@ -5,8 +5,8 @@
 
 #include "core/base/error.h"
 #include "core/base/mutex.h"
+#include "core/base/shared_library.h"
 #include "core/kernels/cuda/matmul_library.h"
-#include "core/kernels/cuda/shared_library.h"
 
 // cuBLASLt takes matrices by columns. A row-major matrix [rows, columns] is the
 // column-major one of its transpose, so c = op(a) op(b) by rows is computed as

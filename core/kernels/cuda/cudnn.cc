@@ -10,8 +10,8 @@
 
 #include "core/base/error.h"
 #include "core/base/mutex.h"
+#include "core/base/shared_library.h"
 #include "core/kernels/cuda/convolution_library.h"
-#include "core/kernels/cuda/shared_library.h"
 
 // cuDNN's graph interface: descriptors of tensors and of operations make an
 // operation graph, heuristics list engine configurations for it, the best

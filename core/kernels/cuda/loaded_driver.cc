@@ -1,7 +1,7 @@
 #include <array>
 
+#include "core/base/shared_library.h"
 #include "core/kernels/cuda/driver.h"
-#include "core/kernels/cuda/shared_library.h"
 
 // cuda.h renames some functions to a versioned symbol by a macro: the name that
 // is looked up must be expanded first.

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "core/base/error.h"
-#include "core/kernels/cuda/shared_library.h"
+#include "core/base/shared_library.h"
 #include "core/kernels/cuda/source_compiler.h"
 
 namespace replicant::kernels::cuda {

@@ -133,13 +133,14 @@ void CheckAccumulates(const BatchReplica& replica,
 
 }  // namespace
 
-BuiltReplica BuildReplica(ReplicaPlace place,
-                          const std::vector<InputSpec>& specs,
-                          const StepFn& step_fn, const BuildOptions& options) {
+ReplicaProgram BuildReplicaProgram(ReplicaPlace place,
+                                   const std::vector<InputSpec>& specs,
+                                   const StepFn& step_fn,
+                                   const BuildOptions& options) {
   Graph graph(options.seed);
   BatchReplica replica(graph, place, options);
   const StepOutputs made = step_fn(replica, AddInputs(graph, specs));
-  BuiltReplica built{.value_names = ValueNames(made)};
+  ReplicaProgram built{.value_names = ValueNames(made)};
   for (const VariableId sum : replica.sums()) {
     built.sums.insert(graph.variable(sum).name);
   }
@@ -153,8 +154,18 @@ BuiltReplica BuildReplica(ReplicaPlace place,
     updates.push_back(update);
   }
   // every replica drops the calls whose results nobody needs
-  graph::Program program = graph::ExtractProgram(graph, outputs, updates);
-  if (is_earlier) CheckAccumulates(replica, program);
+  built.program = graph::ExtractProgram(graph, outputs, updates);
+  if (is_earlier) CheckAccumulates(replica, built.program);
+  return built;
+}
+
+BuiltReplica BuildReplica(ReplicaPlace place,
+                          const std::vector<InputSpec>& specs,
+                          const StepFn& step_fn, const BuildOptions& options) {
+  ReplicaProgram made = BuildReplicaProgram(place, specs, step_fn, options);
+  graph::Program program = std::move(made.program);
+  BuiltReplica built{.value_names = std::move(made.value_names),
+                     .sums = std::move(made.sums)};
   built.signature = SignatureOf(program);
   if (options.sharing.count > 1) {
     SharedProgram shared = ShareUpdates(program, options.sharing, place.count);

@@ -44,6 +44,23 @@ struct BuildOptions {
 inline constexpr const char* kIsFirstBatch = "accumulation/is_first";  // bool[]
 inline constexpr const char* kBatchNumber = "accumulation/batch";      // i64[]
 
+// A replica's step as a program with placeholders
+// (core/replicator/graph/collective_ops.h).
+struct ReplicaProgram {
+  graph::Program program;
+  std::vector<std::string> value_names;
+  // With accumulation: the variables that hold the sums, by name.
+  std::set<std::string> sums;
+};
+
+// Calls `step_fn` on a new graph; variables that each replica would update
+// alone get an agreement. Throws as BuildReplica(). `options.lowering` and
+// `options.sharing` do not count.
+ReplicaProgram BuildReplicaProgram(ReplicaPlace place,
+                                   const std::vector<InputSpec>& specs,
+                                   const StepFn& step_fn,
+                                   const BuildOptions& options);
+
 struct BuiltReplica {
   PartitionedProgram program;
   std::vector<std::string> value_names;
@@ -54,8 +71,8 @@ struct BuiltReplica {
   std::set<std::string> sums;
 };
 
-// Calls `step_fn` on a new graph and prepares the program of one replica:
-// 1. variables that each replica would update alone get an agreement,
+// Prepares the program of one replica:
+// 1. BuildReplicaProgram(),
 // 2. updates of shared variables are divided among the replicas,
 // 3. calls take the place of primitives,
 // 4. the program is divided among the logical devices.

@@ -87,18 +87,8 @@ void SharedInput::AddFeed(const InputFn& input_fn, const InputContext& context,
 void SharedInput::TakeSpecs(const std::vector<InputSpec>& specs, Feed* feed) {
   specs_.clear();
   for (const InputSpec& spec : specs) {
-    if (feed->num_replicas > 1 &&
-        (spec.shape.rank() == 0 || spec.shape[0] % feed->num_replicas != 0)) {
-      throw InvalidArgument(fmt::format(
-          "input '{}' {}: its rows cannot be divided among {} replicas",
-          spec.name, spec.shape.ToString(), feed->num_replicas));
-    }
+    specs_.push_back(OfOneReplica(spec, feed->num_replicas));
     feed->batch.emplace_back(spec.dtype, spec.shape);
-    InputSpec own = spec;
-    if (feed->num_replicas > 1) {
-      own.shape = spec.shape.WithLeading(spec.shape[0] / feed->num_replicas);
-    }
-    specs_.push_back(std::move(own));
   }
   for (HostTensor& tensor : feed->batch) {
     feed->views.push_back(tensor.mutable_view());

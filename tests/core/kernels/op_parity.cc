@@ -22,13 +22,6 @@ using graph::Output;
 using kernels::Backend;
 using kernels::MakeBackend;
 
-// What a run gave: the outputs of the op, its gradients, and the variables that
-// it updated.
-struct Results {
-  std::vector<std::vector<double>> values;
-  std::vector<Shape> shapes;
-};
-
 // The gradients of sum_i w_i y_i for fixed w, with respect to all inputs.
 std::vector<Output> GradientsOf(CaseBuilder& builder, Output y) {
   const HostTensor weights =
@@ -40,49 +33,37 @@ std::vector<Output> GradientsOf(CaseBuilder& builder, Output y) {
   return graph::Gradients(loss, builder.differentiable());
 }
 
-Results RunCase(const OpCase& op_case, CaseBuilder& builder,
-                graph::Precision precision, Backend& backend) {
-  std::vector<Output> fetched = op_case.build(builder);
-  if (op_case.has_gradient) {
-    for (const Output& g : GradientsOf(builder, fetched[0])) {
-      fetched.push_back(g);
-    }
-  }
-  runtime::PlanSpec spec;
-  for (const Output& output : fetched) {
-    const bool is_update = !output.producer().updates.empty();
-    (is_update ? spec.updates : spec.outputs).push_back(output);
-  }
+CaseResults RunCase(const OpCase& op_case, CaseBuilder& builder,
+                    const graph::PassOptions& passes, Backend& backend) {
+  const CaseProgram program = BuildCase(op_case, builder);
   runtime::VariableStore store(backend, /*seed=*/1);
-  runtime::Executor plan(builder.graph(), spec, store,
-                         {.passes = {.precision = precision}});
+  runtime::Executor plan(
+      builder.graph(),
+      {.outputs = program.outputs, .updates = program.updates}, store,
+      {.passes = passes});
   for (const auto& [name, value] : builder.values()) {
     const auto view = plan.input(name);
     std::memcpy(view.data(), value.bytes().data(), value.size_bytes());
   }
   plan.Run();
 
-  Results results;
-  for (size_t i = 0; i < plan.num_outputs(); ++i) {
-    results.values.push_back(ToDoubles(plan.output(i)));
-    results.shapes.push_back(plan.output(i).shape());
-  }
+  CaseResults results;
+  for (size_t i = 0; i < plan.num_outputs(); ++i) results.Add(plan.output(i));
   for (const auto& [name, variable] : store.variables()) {
-    results.values.push_back(ToDoubles(store.Get(name).view()));
-    results.shapes.push_back(variable.spec.shape);
+    results.Add(store.Get(name).view());
   }
   return results;
 }
 
-Results RunCase(const OpCase& op_case, DType floating, Backend& backend) {
+CaseResults RunCase(const OpCase& op_case, DType floating, Backend& backend) {
   CaseBuilder builder(floating);
-  return RunCase(op_case, builder, graph::Precision::kF32, backend);
+  return RunCase(op_case, builder, {}, backend);
 }
 
-// With everything that goes in stored as bf16.
-Results RunInBF16(const OpCase& op_case, Backend& backend) {
-  CaseBuilder builder(DType::kF32, DType::kBF16);
-  return RunCase(op_case, builder, graph::Precision::kBF16, backend);
+CaseResults RunCase(const OpCase& op_case, const graph::PassOptions& passes,
+                    Backend& backend) {
+  CaseBuilder builder = BuilderFor(passes.precision);
+  return RunCase(op_case, builder, passes, backend);
 }
 
 // Largest difference relative to the largest value of the reference, or to 1
@@ -120,7 +101,8 @@ double Tolerance(const OpCase& op_case) {
 // or activation saves one of them.
 double BF16Tolerance() { return Scaled(4.0 * 0x1p-8); }
 
-void ExpectNear(const Results& got, const Results& want, double tolerance) {
+void ExpectNear(const CaseResults& got, const CaseResults& want,
+                double tolerance) {
   ASSERT_EQ(got.values.size(), want.values.size());
   for (size_t i = 0; i < want.values.size(); ++i) {
     EXPECT_EQ(got.shapes[i], want.shapes[i]);
@@ -131,16 +113,50 @@ void ExpectNear(const Results& got, const Results& want, double tolerance) {
 
 }  // namespace
 
-void ExpectMatchesReference(const OpCase& op_case, Backend& backend) {
+CaseProgram BuildCase(const OpCase& op_case, CaseBuilder& builder) {
+  std::vector<Output> fetched = op_case.build(builder);
+  if (op_case.has_gradient) {
+    for (const Output& g : GradientsOf(builder, fetched[0])) {
+      fetched.push_back(g);
+    }
+  }
+  CaseProgram program;
+  for (const Output& output : fetched) {
+    const bool is_update = !output.producer().updates.empty();
+    (is_update ? program.updates : program.outputs).push_back(output);
+  }
+  return program;
+}
+
+void CaseResults::Add(TensorView tensor) {
+  values.push_back(ToDoubles(tensor));
+  shapes.push_back(tensor.shape());
+}
+
+CaseBuilder BuilderFor(graph::Precision precision) {
+  const bool is_bf16 = precision == graph::Precision::kBF16;
+  return {DType::kF32, is_bf16 ? DType::kBF16 : DType::kF32};
+}
+
+void ExpectMatchesReference(const OpCase& op_case,
+                            const graph::PassOptions& passes,
+                            const CaseResults& got) {
   const auto reference = MakeBackend("reference");
-  ExpectNear(RunCase(op_case, DType::kF32, backend),
-             RunCase(op_case, DType::kF64, *reference), Tolerance(op_case));
+  if (passes.precision == graph::Precision::kBF16) {
+    ExpectNear(got, RunCase(op_case, passes, *reference), BF16Tolerance());
+  } else {
+    ExpectNear(got, RunCase(op_case, DType::kF64, *reference),
+               Tolerance(op_case));
+  }
+}
+
+void ExpectMatchesReference(const OpCase& op_case, Backend& backend) {
+  ExpectMatchesReference(op_case, {}, RunCase(op_case, DType::kF32, backend));
 }
 
 void ExpectMatchesReferenceInBF16(const OpCase& op_case, Backend& backend) {
-  const auto reference = MakeBackend("reference");
-  ExpectNear(RunInBF16(op_case, backend), RunInBF16(op_case, *reference),
-             BF16Tolerance());
+  const graph::PassOptions bf16{.precision = graph::Precision::kBF16};
+  ExpectMatchesReference(op_case, bf16, RunCase(op_case, bf16, backend));
 }
 
 void ExpectSameBits(const OpCase& op_case, Backend& backend) {

@@ -1,9 +1,38 @@
 #pragma once
 
+#include <vector>
+
+#include "core/graph/passes/passes.h"
 #include "core/kernels/backend.h"
+#include "core/tensor/tensor_view.h"
 #include "tests/core/kernels/op_cases.h"
 
 namespace replicant::testing {
+
+// A case with the gradients of its first output, in the graph of `builder`.
+struct CaseProgram {
+  std::vector<graph::Output> outputs;
+  std::vector<graph::Output> updates;
+};
+CaseProgram BuildCase(const OpCase& op_case, CaseBuilder& builder);
+
+// What a run gave: the outputs of the op, its gradients, and the variables that
+// it updated, by name.
+struct CaseResults {
+  void Add(TensorView tensor);
+
+  std::vector<std::vector<double>> values;
+  std::vector<Shape> shapes;
+};
+
+// A builder of f32, with inputs stored as the precision stores tensors.
+CaseBuilder BuilderFor(graph::Precision precision);
+// Holds what a graph of BuilderFor(passes.precision) gave against the reference
+// with these passes: in f64 for f32, in bf16 for bf16. Reports failures to
+// googletest.
+void ExpectMatchesReference(const OpCase& op_case,
+                            const graph::PassOptions& passes,
+                            const CaseResults& got);
 
 // What the kernels of a backend owe, for one case: forward, gradients of the
 // first output, and updated variables. Each reports failures to googletest.

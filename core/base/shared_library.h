@@ -2,10 +2,10 @@
 
 #include <string>
 
-namespace replicant::kernels::cuda {
+namespace replicant {
 
 // A shared library that is found at run time (dlopen). It stays loaded until
-// the process ends, because NVIDIA's libraries do not unload cleanly.
+// the process ends, because vendors' libraries do not unload cleanly.
 class SharedLibrary {
  public:
   // Throws DeviceError "cannot load <reason>; hint: <hint>"; the reason of
@@ -27,4 +27,4 @@ class SharedLibrary {
   void* handle_;
 };
 
-}  // namespace replicant::kernels::cuda
+}  // namespace replicant

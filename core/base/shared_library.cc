@@ -1,11 +1,11 @@
-#include "core/kernels/cuda/shared_library.h"
+#include "core/base/shared_library.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
 
 #include "core/base/error.h"
 
-namespace replicant::kernels::cuda {
+namespace replicant {
 
 SharedLibrary::SharedLibrary(const std::string& file, const std::string& hint)
     : file_(file),
@@ -26,4 +26,4 @@ void* SharedLibrary::Address(const char* name) const {
   return address;
 }
 
-}  // namespace replicant::kernels::cuda
+}  // namespace replicant

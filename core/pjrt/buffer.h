@@ -1,0 +1,65 @@
+#pragma once
+
+#include "core/pjrt/handle.h"
+#include "core/tensor/tensor_view.h"
+
+struct PJRT_Buffer;
+struct PJRT_Event;
+
+namespace replicant::pjrt {
+
+template <>
+void Destroyer<PJRT_Event>::operator()(PJRT_Event* event) const;
+template <>
+void Destroyer<PJRT_Buffer>::operator()(PJRT_Buffer* buffer) const;
+
+// The end of something that a device does: a transfer or an execution.
+//
+// Its destructor waits, so that host memory may be freed after it, whatever
+// else has failed.
+//
+// Thread-safety: one thread at a time.
+class Event {
+ public:
+  // One that is over.
+  Event() = default;
+  // `function` has begun it, for messages.
+  Event(const Plugin& plugin, PJRT_Event* event, const char* function)
+      : event_(event, {&plugin}), function_(function) {}
+  Event(Event&&) = default;
+  // Waits for the end of the one before.
+  Event& operator=(Event&& other) noexcept;
+  ~Event();
+
+  // Blocks until it is over. Throws DeviceError, once, if it has failed.
+  void Await();
+
+ private:
+  Handle<PJRT_Event> event_;
+  const char* function_ = nullptr;
+};
+
+// A tensor in the memory of a device. Its value may still be under way; whoever
+// uses it waits for it.
+//
+// Thread-safety: const methods may run concurrently.
+class Buffer {
+ public:
+  // None.
+  Buffer() = default;
+  Buffer(const Plugin& plugin, PJRT_Buffer* buffer)
+      : buffer_(buffer, {&plugin}) {}
+
+  bool is_valid() const { return buffer_ != nullptr; }
+
+  // Begins a copy of the value, row-major, into `host`, which has its type and
+  // is not touched until the event. Throws DeviceError.
+  [[nodiscard]] Event CopyToHost(MutableTensorView host) const;
+
+  PJRT_Buffer* handle() const { return buffer_.get(); }
+
+ private:
+  Handle<PJRT_Buffer> buffer_;
+};
+
+}  // namespace replicant::pjrt

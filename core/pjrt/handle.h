@@ -1,0 +1,21 @@
+#pragma once
+
+#include <memory>
+
+#include "core/pjrt/plugin.h"
+
+namespace replicant::pjrt {
+
+// Gives an object of a plugin back to it. Defined where Handles are made.
+template <typename T>
+struct Destroyer {
+  void operator()(T* object) const;
+
+  const Plugin* plugin = nullptr;
+};
+
+// Owns an object of a plugin, which outlives it.
+template <typename T>
+using Handle = std::unique_ptr<T, Destroyer<T>>;
+
+}  // namespace replicant::pjrt

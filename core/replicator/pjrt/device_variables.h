@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "core/kernels/backend.h"
+#include "core/pjrt/client.h"
+#include "core/runtime/variable_store.h"
+
+namespace replicant::replicator {
+
+// The variables of all steps in the memory of the replicas' devices, with the
+// host's copy of the first replica's. Whoever has written a variable last, a
+// step or the host, has its value; the other side gets it when it asks.
+//
+// Replica r is on device r of the client, which outlives this.
+//
+// Thread-safety: one thread at a time.
+class DeviceVariables {
+ public:
+  // `host` holds the copy; first values are those of runtime::VariableStore.
+  DeviceVariables(const pjrt::Client& client, int num_replicas,
+                  kernels::Backend& host, uint64_t seed)
+      : client_(client),
+        num_replicas_(static_cast<size_t>(num_replicas)),
+        store_(host, seed) {}
+
+  size_t num_replicas() const { return num_replicas_; }
+
+  // Adds the variables of a step. Throws what runtime::VariableStore does.
+  void Declare(const std::vector<graph::VariableSpec>& variables);
+
+  // The host's copy, after it has got what steps have written. What is written
+  // into it goes to the devices by Upload(). Throws DeviceError.
+  runtime::VariableStore& Fetch();
+  // The same of one variable. Throws InvalidArgument for an unknown name.
+  TensorView Fetch(const std::string& name);
+
+  // Gives the devices the value of a variable, if it is the host that has it.
+  // Every replica gets the same. Throws DeviceError.
+  void Upload(const std::string& name);
+  // After Upload().
+  const pjrt::Buffer& at(const std::string& name, size_t replica) const {
+    return variables_.at(name).buffers[replica];
+  }
+
+  // Takes what a step writes: a buffer for each replica.
+  void Replace(const std::string& name, std::vector<pjrt::Buffer> buffers);
+
+  // Notes when the last step of any kind is over. Waits for the one before,
+  // and throws DeviceError if it has failed.
+  void SetRunning(std::vector<pjrt::Event> done) { running_ = std::move(done); }
+  void AwaitStep();
+
+  // Counts the changes of a variable that has been uploaded.
+  uint64_t num_writes(const std::string& name) const {
+    const auto found = variables_.find(name);
+    return found == variables_.end() ? 0 : found->second.num_writes;
+  }
+
+ private:
+  struct Variable {
+    // by replica
+    std::vector<pjrt::Buffer> buffers;
+    // Whether a step has written it since the host's copy was made.
+    bool is_newer = false;
+    // Of the host's copy, when it was the same as the devices'.
+    uint64_t host_version = 0;
+    uint64_t num_writes = 0;
+  };
+
+  // Begins the copies of those that are newer on the devices.
+  pjrt::Event BeginFetch(const std::string& name, Variable* variable);
+
+  const pjrt::Client& client_;
+  const size_t num_replicas_;
+  runtime::VariableStore store_;
+  // those that have been on the devices
+  std::map<std::string, Variable> variables_;
+  // of the last step, by replica
+  std::vector<pjrt::Event> running_;
+};
+
+}  // namespace replicant::replicator

@@ -1,0 +1,177 @@
+#include "core/replicator/pjrt/pjrt_replicator.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/pjrt/client.h"
+#include "core/replicator/pjrt/device_step.h"
+#include "core/replicator/pjrt/device_variables.h"
+#include "core/replicator/strategies/processes.h"
+#include "core/replicator/strategies/shared_input.h"
+#include "core/replicator/strategies/stablehlo_step.h"
+
+namespace replicant::replicator {
+namespace {
+
+std::vector<pjrt::ClientOption> ParseOptions(
+    const std::vector<std::string>& texts) {
+  std::vector<pjrt::ClientOption> options;
+  options.reserve(texts.size());
+  for (const std::string& text : texts) {
+    options.push_back(pjrt::ParseClientOption(text));
+  }
+  return options;
+}
+
+class PjrtStep : public Step {
+ public:
+  // `earlier` is for all batches of an update but the last, if there are
+  // several.
+  PjrtStep(SharedInput* input, int accumulation_steps, DeviceStep last,
+           std::optional<DeviceStep> earlier)
+      : input_(*input),
+        accumulation_steps_(accumulation_steps),
+        last_(std::move(last)),
+        earlier_(std::move(earlier)),
+        current_(&last_) {}
+
+  NextResult Run(Clock::TimePoint deadline) override {
+    const NextResult result = input_.Fetch(deadline);
+    if (result != NextResult::kOk) return result;
+    input_.Use();
+    const bool is_last = batch_number_ + 1 == accumulation_steps_;
+    current_ = is_last ? &last_ : &*earlier_;
+    current_->Run(input_, batch_number_);
+    batch_number_ = is_last ? 0 : batch_number_ + 1;
+    return result;
+  }
+
+  TensorView value(std::string_view name) const override {
+    return current_->value(name);
+  }
+  const runtime::PlanReport& report() const override { return last_.report(); }
+
+ private:
+  SharedInput& input_;
+  const int accumulation_steps_;
+  DeviceStep last_;
+  std::optional<DeviceStep> earlier_;
+  // of the last run, or of the current one
+  DeviceStep* current_;
+  // the number of the next batch
+  int64_t batch_number_ = 0;
+};
+
+class PjrtReplicator : public Replicator {
+ public:
+  PjrtReplicator(const ReplicationConfig& config, uint64_t seed,
+                 const kernels::BackendFactory& make_backend)
+      : seed_(seed),
+        config_(config),
+        host_(make_backend("cpu", {.num_threads = config.threads})),
+        client_(pjrt::Plugin::Load(config.pjrt.plugin),
+                ParseOptions(config.pjrt.options)),
+        variables_(client_, config.replicas, *host_, seed) {
+    const pjrt::Plugin& plugin = client_.plugin();
+    if (config.replicas > client_.num_devices()) {
+      throw ConfigError(fmt::format(
+          "replication.replicas: {} replicas want as many devices, but "
+          "platform {} has {} ({})",
+          config.replicas, client_.platform(), client_.num_devices(),
+          client_.device_kind(0)));
+    }
+    spdlog::info("{}: version {} of PJRT, platform {} ({}), {} of {} devices",
+                 plugin.file(), plugin.version(), client_.platform(),
+                 client_.device_kind(0), config.replicas,
+                 client_.num_devices());
+  }
+
+  int num_replicas() const override { return config_.replicas; }
+  int accumulation_steps() const override { return config_.accumulation_steps; }
+  int process_id() const override { return 0; }
+
+  std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
+                              const runtime::CompileOptions& options) override;
+
+  runtime::VariableStore& variables() override { return variables_.Fetch(); }
+  void Stop() override {}
+
+ private:
+  std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
+                                     InputMode mode) override {
+    return std::make_unique<SharedInput>(
+        this, &processes_,
+        LocalReplicas{.count = config_.replicas, .total = config_.replicas},
+        input_fn, mode);
+  }
+
+  DeviceStep Compile(const SharedInput& input, const StepFn& step_fn,
+                     const StableHloStepOptions& options);
+
+  const uint64_t seed_;
+  const ReplicationConfig config_;
+  Processes processes_{nullptr};
+  const std::unique_ptr<kernels::Backend> host_;
+  const pjrt::Client client_;
+  DeviceVariables variables_;
+  int num_steps_ = 0;
+};
+
+std::unique_ptr<Step> PjrtReplicator::Build(
+    Input& input, const StepFn& step_fn,
+    const runtime::CompileOptions& options) {
+  auto* own_input = dynamic_cast<SharedInput*>(&input);
+  REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
+                  "Build: the input is another replicator's");
+  if (options.check_finite) {
+    throw InvalidArgument(
+        "backend pjrt: a step on a device cannot look through its tensors "
+        "(check_finite); hint: debug it with backend cpu");
+  }
+  StableHloStepOptions step{.seed = seed_,
+                            .num_replicas = config_.replicas,
+                            .wire = config_.wire,
+                            .accumulation_steps = config_.accumulation_steps,
+                            .step_number = num_steps_++,
+                            .precision = options.passes.precision,
+                            .name = options.name};
+  std::optional<DeviceStep> earlier;
+  if (config_.accumulation_steps > 1) {
+    step.role = BatchRole::kEarlier;
+    earlier.emplace(Compile(*own_input, step_fn, step));
+    step.role = BatchRole::kLast;
+  }
+  return std::make_unique<PjrtStep>(own_input, config_.accumulation_steps,
+                                    Compile(*own_input, step_fn, step),
+                                    std::move(earlier));
+}
+
+DeviceStep PjrtReplicator::Compile(const SharedInput& input,
+                                   const StepFn& step_fn,
+                                   const StableHloStepOptions& options) {
+  return {{.client = client_,
+           .variables = variables_,
+           .host = *host_,
+           .seed = seed_},
+          BuildStableHloStep(input.specs(), step_fn, options),
+          input.specs()};
+}
+
+}  // namespace
+
+bool HasPjrt() { return true; }
+
+std::unique_ptr<Replicator> MakePjrtReplicator(
+    const ReplicationConfig& config, uint64_t seed,
+    const kernels::BackendFactory& make_backend) {
+  return std::make_unique<PjrtReplicator>(config, seed, make_backend);
+}
+
+}  // namespace replicant::replicator

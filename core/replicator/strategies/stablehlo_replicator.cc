@@ -1,0 +1,119 @@
+#include "core/replicator/strategies/stablehlo_replicator.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/graph/graph.h"
+
+namespace replicant::replicator {
+namespace {
+
+// The tensors of one replica's batch.
+class ModuleInput : public Input {
+ public:
+  // The pipeline feeds `num_replicas`.
+  ModuleInput(const Replicator* owner, std::unique_ptr<InputPipeline> pipeline,
+              int num_replicas)
+      : owner_(owner), pipeline_(std::move(pipeline)) {
+    for (const InputSpec& spec : pipeline_->specs()) {
+      specs_.push_back(OfOneReplica(spec, num_replicas));
+    }
+  }
+
+  const Replicator* owner() const { return owner_; }
+  const std::vector<InputSpec>& specs() const { return specs_; }
+
+ private:
+  const Replicator* owner_;
+  // lives as long: a workload asks it what it waits for
+  std::unique_ptr<InputPipeline> pipeline_;
+  std::vector<InputSpec> specs_;
+};
+
+class ModuleStep : public Step {
+ public:
+  NextResult Run(Clock::TimePoint /*deadline*/) override { Fail(); }
+  TensorView value(std::string_view /*name*/) const override { Fail(); }
+  const runtime::PlanReport& report() const override { return report_; }
+
+ private:
+  [[noreturn]] static void Fail() {
+    throw InvalidArgument("a step that is exported as a module does not run");
+  }
+
+  runtime::PlanReport report_;
+};
+
+}  // namespace
+
+StableHloReplicator::StableHloReplicator(const ReplicationConfig& config,
+                                         uint64_t seed)
+    : config_(config),
+      seed_(seed),
+      backend_(kernels::MakeBackend("cpu", {.num_threads = config.threads})),
+      variables_(*backend_, seed) {
+  if (!config.strategy->is_synchronous) {
+    throw ConfigError(fmt::format(
+        "replication.strategy: {} has no module: its replicas do not make "
+        "their steps together; allowed here: single, in_graph, between_graph",
+        config.strategy->name));
+  }
+  if (config.logical_devices > 1) {
+    throw ConfigError(
+        fmt::format("replication.logical_devices: got {}; a module is for one "
+                    "device of each replica: allowed here: 1",
+                    config.logical_devices));
+  }
+}
+
+std::unique_ptr<Step> StableHloReplicator::Build(
+    Input& input, const StepFn& step_fn,
+    const runtime::CompileOptions& options) {
+  const auto* own_input = dynamic_cast<ModuleInput*>(&input);
+  REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
+                  "Build: the input is another replicator's");
+  StableHloStepOptions step{.seed = seed_,
+                            .num_replicas = config_.replicas,
+                            .wire = config_.wire,
+                            .accumulation_steps = config_.accumulation_steps,
+                            .step_number = num_built_++,
+                            .precision = options.passes.precision,
+                            .name = options.name};
+  if (config_.accumulation_steps > 1) {
+    step.role = BatchRole::kLast;
+    StableHloStepOptions earlier = step;
+    earlier.role = BatchRole::kEarlier;
+    earlier.name += "_earlier";
+    AddModule(own_input->specs(), step_fn, earlier);
+  }
+  AddModule(own_input->specs(), step_fn, step);
+  return std::make_unique<ModuleStep>();
+}
+
+void StableHloReplicator::AddModule(const std::vector<InputSpec>& specs,
+                                    const StepFn& step_fn,
+                                    const StableHloStepOptions& options) {
+  steps_.push_back(BuildStableHloStep(specs, step_fn, options));
+  // declares what is new
+  graph::Graph declarations;
+  for (const graph::VariableSpec& spec : steps_.back().variables) {
+    declarations.AddVariable(spec);
+  }
+  variables_.Declare(declarations);
+}
+
+std::unique_ptr<Input> StableHloReplicator::DoMakeInput(
+    const InputFn& input_fn, InputMode mode) {
+  const int replicas = config_.replicas;
+  const int pipelines = mode == InputMode::kPerReplica ? replicas : 1;
+  return std::make_unique<ModuleInput>(
+      this,
+      input_fn({.num_replicas = replicas, .num_pipelines = pipelines}),
+      replicas / pipelines);
+}
+
+}  // namespace replicant::replicator

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/kernels/backend.h"
+#include "core/replicator/replicator.h"
+#include "core/replicator/strategies/stablehlo_step.h"
+
+namespace replicant::replicator {
+
+// Makes modules of the steps of a workload and runs none of them: for export.
+// The variables lie in host memory, with their first values.
+//
+// Thread-safety: one thread makes all calls.
+class StableHloReplicator : public Replicator {
+ public:
+  // All replicas of `config` run one module, whatever processes they are in.
+  // Throws ConfigError for a strategy whose replicas do not make their steps
+  // together, and for logical devices.
+  StableHloReplicator(const ReplicationConfig& config, uint64_t seed);
+
+  // In the order of Build(). With accumulation a step has two, of which the
+  // first is named "<name>_earlier".
+  const std::vector<StableHloStep>& steps() const { return steps_; }
+
+  int num_replicas() const override { return config_.replicas; }
+  int accumulation_steps() const override { return config_.accumulation_steps; }
+  int process_id() const override { return 0; }
+  // The result is there to be held; it throws InvalidArgument when it is run.
+  std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
+                              const runtime::CompileOptions& options) override;
+  runtime::VariableStore& variables() override { return variables_; }
+  void Stop() override {}
+
+ private:
+  std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
+                                     InputMode mode) override;
+  void AddModule(const std::vector<InputSpec>& specs, const StepFn& step_fn,
+                 const StableHloStepOptions& options);
+
+  const ReplicationConfig config_;
+  const uint64_t seed_;
+  std::unique_ptr<kernels::Backend> backend_;
+  runtime::VariableStore variables_;
+  std::vector<StableHloStep> steps_;
+  int num_built_ = 0;
+};
+
+}  // namespace replicant::replicator

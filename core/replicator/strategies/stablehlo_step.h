@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/export/stablehlo.h"
+#include "core/replicator/input.h"
+#include "core/replicator/replicator.h"
+#include "core/replicator/strategies/built_replica.h"
+
+// A step function as a StableHLO module for several replicas. The collectives
+// of the replicas are ops of the module; nothing is left to a communicator.
+namespace replicant::replicator {
+
+struct StableHloStepOptions {
+  // Feeds random ops.
+  uint64_t seed = 0;
+  int num_replicas = 1;
+  // The number format of gradients between replicas.
+  DType wire = DType::kF32;
+  // Batches of an update, and which of them the module is for. An update of
+  // several batches has two modules, kEarlier and kLast, whose sums are
+  // variables (per replica); kIsFirstBatch and kBatchNumber are their inputs.
+  int accumulation_steps = 1;
+  BatchRole role = BatchRole::kOnly;
+  // The number of the step among those of a replicator; it names the sums.
+  int step_number = 0;
+  graph::Precision precision = graph::Precision::kF32;
+  // Of the module.
+  std::string name = "step";
+};
+
+struct StableHloStep {
+  // StableHloStepOptions::name.
+  std::string name;
+  // Its `draws` are those of replica 0.
+  exporting::StableHloModule module;
+  // By replica: StableHloModule::draws.
+  std::vector<graph::Program> draws;
+  // All variables that the step declares, with their initializers: what a
+  // VariableStore is to hold.
+  std::vector<graph::VariableSpec> variables;
+};
+
+// Calls `step_fn` for each replica and returns the module that all of them run.
+// `specs`: a batch of one replica; its tensors are the first inputs.
+//
+// Throws what `step_fn`, BuildReplica() and exporting::ToStableHlo() throw, and
+// InvalidArgument, at the line of the first difference, if the replicas compute
+// something else than each other besides random numbers: there is one module
+// for all.
+StableHloStep BuildStableHloStep(const std::vector<InputSpec>& specs,
+                                 const StepFn& step_fn,
+                                 const StableHloStepOptions& options);
+
+}  // namespace replicant::replicator

@@ -1,0 +1,110 @@
+#include "tests/support/xla_runtime.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include "core/base/error.h"
+#include "core/base/fs.h"
+#include "core/base/process.h"
+#include "core/tensor/safetensors.h"
+
+namespace replicant::testing {
+namespace {
+
+constexpr std::string_view kVariable = "variable/";
+
+void WriteRun(const std::filesystem::path& folder, const XlaRun& run) {
+  MakeFolders(folder);
+  AtomicWriteFile(folder / "module.mlir", run.module.text);
+  AtomicWriteFile(folder / "module.json",
+                  exporting::DescribeStableHlo(run.module));
+  std::vector<NamedTensorView> tensors;
+  for (const auto& [name, value] : run.variables) {
+    tensors.push_back({fmt::format("{}{}", kVariable, name), value.view()});
+  }
+  for (size_t step = 0; step < run.steps.size(); ++step) {
+    for (const auto& [name, value] : run.steps[step]) {
+      tensors.push_back({fmt::format("{}/{}", step, name), value.view()});
+    }
+  }
+  WriteSafetensors(folder / "in.safetensors", tensors);
+}
+
+XlaResult ReadResult(const std::filesystem::path& folder) {
+  XlaResult result;
+  const SafetensorsReader reader(folder / "out.safetensors");
+  for (const SafetensorsInfo& info : reader.tensors()) {
+    const size_t slash = info.name.find('/');
+    const std::string name = info.name.substr(slash + 1);
+    if (info.name.starts_with(kVariable)) {
+      result.variables.emplace(name, reader.Read(info.name));
+      continue;
+    }
+    const auto step = std::stoul(info.name.substr(0, slash));
+    if (result.outputs.size() <= step) result.outputs.resize(step + 1);
+    result.outputs[step].emplace(name, reader.Read(info.name));
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<XlaResult> RunXla(const std::vector<XlaRun>& runs) {
+  const TemporaryFolder folder;
+  std::vector<std::string> command = {
+      REPLICANT_PYTHON, REPLICANT_SOURCE_DIR "/tests/support/run_stablehlo.py"};
+  for (const XlaRun& run : runs) {
+    const std::filesystem::path place = folder.path() / run.name;
+    WriteRun(place, run);
+    command.push_back(place.string());
+  }
+  const CommandResult ran =
+      RunCommand({.command = command}, std::chrono::minutes(10));
+  if (!ran.status.ok()) throw Error(ran.output);
+  std::vector<XlaResult> results;
+  results.reserve(runs.size());
+  for (const XlaRun& run : runs) {
+    results.push_back(ReadResult(folder.path() / run.name));
+  }
+  return results;
+}
+
+HostDraws::HostDraws(const graph::Program& draws, kernels::Backend& backend,
+                     const NamedTensors& variables)
+    : store_(backend, /*seed=*/0),
+      plan_(*draws.graph,
+            {.outputs = draws.outputs, .updates = draws.updates}, store_) {
+  for (const auto& [name, value] : variables) {
+    if (store_.Has(name)) store_.Set(name, value.view());
+  }
+}
+
+std::vector<HostTensor> HostDraws::Next(const NamedTensors& inputs) {
+  for (const std::string& name : plan_.input_names()) {
+    std::ranges::copy(inputs.at(name).bytes(), plan_.input(name).data());
+  }
+  plan_.Run();
+  std::vector<HostTensor> draws;
+  for (size_t i = 0; i < plan_.num_outputs(); ++i) {
+    draws.push_back(HostTensor::Clone(plan_.output(i)));
+  }
+  return draws;
+}
+
+HostTensor Stack(const std::vector<TensorView>& tensors) {
+  std::vector<int64_t> dims = {static_cast<int64_t>(tensors.size())};
+  const auto one = tensors[0].shape().dims();
+  dims.insert(dims.end(), one.begin(), one.end());
+  HostTensor stacked(tensors[0].dtype(),
+                     Shape(std::span<const int64_t>(dims)));
+  auto to = stacked.bytes().begin();
+  for (const TensorView& tensor : tensors) {
+    to = std::ranges::copy(tensor.bytes(), to).out;
+  }
+  return stacked;
+}
+
+}  // namespace replicant::testing
