@@ -67,12 +67,12 @@ class ImageWorkload : public Workload {
   int64_t num_batches() const;
 
   replicator::Replicator& replicator() { return *replicator_; }
-  // Builds a step on the images in the workload's precision. Throws what
-  // Replicator::Build() throws.
+  // Builds a step of these parts on the images, in the workload's precision.
+  // Throws what Replicator::BuildJoint() throws.
   std::unique_ptr<replicator::Step> BuildStep(
-      const replicator::StepFn& step_fn) {
-    return replicator_->Build(*input_, step_fn,
-                              {.passes = {.precision = precision_}});
+      const std::vector<replicator::StepFn>& parts) {
+    return replicator_->BuildJoint(*input_, parts,
+                                   {.passes = {.precision = precision_}});
   }
 
  private:

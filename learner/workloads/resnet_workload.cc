@@ -31,10 +31,10 @@ ResNetWorkload::ResNetWorkload(
                      .input = images},
                     precision),
       config_(config) {
-  step_ = BuildStep([&](replicator::ReplicaContext& replica,
-                        const replicator::Inputs& inputs) {
+  step_ = BuildStep({[&](replicator::ReplicaContext& replica,
+                         const replicator::Inputs& inputs) {
     return BuildResNetStep(replica, inputs, config);
-  });
+  }});
   if (images.open) BuildEvaluation(config, batch_size, images);
 }
 
