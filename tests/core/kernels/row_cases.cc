@@ -260,7 +260,7 @@ Output PositiveDefinite(CaseBuilder& b, const Shape& shape) {
     HostTensor values(DType::kF32, Shape({n, n}));
     for (int64_t i = 0; i < n; ++i) {
       values.MutableSpan<float>()[static_cast<size_t>(i * (n + 1))] =
-          static_cast<float>(3.0 + 2.0 * std::sqrt(n));
+          static_cast<float>(3.0 + 2.0 * std::sqrt(static_cast<double>(n)));
     }
     return values;
   }();
