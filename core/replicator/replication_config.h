@@ -58,11 +58,19 @@ struct ReplicationConfig {
 
   // parameter_server: one address per server.
   std::vector<std::string> servers = {"auto"};
-  // parameter_server: replicas in each group, which is one process.
+  // parameter_server: replicas in each group, and processes among which they
+  // are divided.
   int replicas_per_group = 1;
+  int processes_per_group = 1;
   // parameter_server: maximum number of updates by other workers between a
   // gradient's pull and its push.
   int64_t staleness = 4;
+  // parameter_server: updates of a worker from one pull to the next, and
+  // updates whose gradients are pushed as one sum: n_fetch and n_push of
+  // Downpour SGD (Dean et al. 2012). With more than 1 a worker also updates its
+  // own copy of the variables.
+  int fetch_interval = 1;
+  int push_interval = 1;
   double server_checkpoint_interval_s = 10.0;
   // parameter_server: file of the key pair that servers and workers hold;
   // empty: none. No key of the section: the programs set it to that of the run.

@@ -40,6 +40,10 @@ std::vector<InputSpec> DecodeSpecs(const std::string& text) {
   return specs;
 }
 
+void Copy(TensorView from, MutableTensorView to) {
+  if (to.size_bytes() > 0) std::memcpy(to.data(), from.data(), to.size_bytes());
+}
+
 }  // namespace
 
 SharedInput::SharedInput(const Replicator* owner, Processes* processes,
@@ -111,6 +115,26 @@ void SharedInput::Use() {
     if (!is_broadcast_) continue;
     for (const MutableTensorView& view : feed.views) {
       processes_.Broadcast(view);
+    }
+  }
+}
+
+void SharedInput::Keep(size_t number) {
+  for (Feed& feed : feeds_) {
+    if (feed.kept.size() <= number) feed.kept.resize(number + 1);
+    std::vector<HostTensor>& kept = feed.kept[number];
+    for (size_t i = 0; i < feed.views.size(); ++i) {
+      const MutableTensorView& view = feed.views[i];
+      if (kept.size() <= i) kept.emplace_back(view.dtype(), view.shape());
+      Copy(view, kept[i].mutable_view());
+    }
+  }
+}
+
+void SharedInput::Recall(size_t number) {
+  for (Feed& feed : feeds_) {
+    for (size_t i = 0; i < feed.views.size(); ++i) {
+      Copy(feed.kept[number][i].view(), feed.views[i]);
     }
   }
 }

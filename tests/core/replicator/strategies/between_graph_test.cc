@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/comm/mpi_communicator.h"
+#include "tests/core/replicator/joint_cases.h"
 #include "tests/core/replicator/replication_cases.h"
 #include "tests/core/replicator/work_cases.h"
 
@@ -41,6 +42,10 @@ TEST_P(BetweenGraphTest, SharesOutPiecesOfWork) {
 
 TEST_P(BetweenGraphTest, ReplicasTrainAsOne) {
   CheckTrainsAsOneReplica(BetweenGraph());
+}
+
+TEST_P(BetweenGraphTest, MakesBothUpdatesOfAGanAsOne) {
+  CheckTrainsGanAsOneReplica(BetweenGraph());
 }
 
 TEST_P(BetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
