@@ -27,7 +27,7 @@ struct BuildOptions {
   uint64_t seed = 0;
   LoweringOptions lowering;
   // The number format of gradients between replicas.
-  DType wire = DType::kF32;
+  Wire wire;
   // Batches of an update.
   int accumulation_steps = 1;
   int logical_devices = 1;

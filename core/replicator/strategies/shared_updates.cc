@@ -102,7 +102,7 @@ class UpdateSharer {
     const DType dtype = node.output_type().dtype;
     const ReduceOp op = ReduceOpOf(node);
     const bool is_plain = (op == ReduceOp::kMean || op == ReduceOp::kSum) &&
-                          WireOf(graph_, node) == dtype &&
+                          WireOf(graph_, node) == Wire{.dtype = dtype} &&
                           (dtype == DType::kF32 || dtype == DType::kF64);
     // memory that an update writes must not be read beside it
     const Node& producer = graph_.node(node.inputs[0].node);
