@@ -143,6 +143,10 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
   reader.Field("wire", &c.wire, {{"f32", DType::kF32}, {"bf16", DType::kBF16}},
                "number format of gradients between replicas. bf16 halves the "
                "bytes and keeps 8 significant bits");
+  reader.Field("top_k", &c.top_k, {0.0, 1.0},
+               "share of each gradient's elements that a replica sends, those "
+               "of largest magnitude. It adds the others to its next gradient. "
+               "0: all are sent");
   reader.Field("bucket_mib", &c.bucket_mib, {1, 1024},
                "bucket size in MiB: gradients are reduced in buckets of this "
                "size while the backward pass goes on");
@@ -203,6 +207,7 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
                                       strategy.name));
       }
     };
+    refuse("top_k", c.top_k == 0.0);
     refuse("logical_devices", c.logical_devices == 1);
   }
   if (c.heartbeat_timeout_s > 0.0 &&
@@ -212,6 +217,9 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
         fmt::format("must be 0 or >= 4 heartbeat_interval_s = {}, or a "
                     "late sign of life would end the run",
                     4.0 * c.heartbeat_interval_s));
+  }
+  if (c.top_k > 0.0 && c.wire != DType::kF32) {
+    reader.Error("top_k", "sends f32; hint: wire: f32");
   }
   if (strategy.has_one_replica && c.replicas > 1) {
     reader.Error("replicas", fmt::format("{} is one replica", strategy.name));

@@ -38,6 +38,9 @@ struct ReplicationConfig {
   int accumulation_steps = 1;
   // The number format of f32 gradients between replicas: kF32 or kBF16.
   DType wire = DType::kF32;
+  // Not 0: the share of a gradient's elements that a replica sends, the
+  // largest ones; it adds the others to its next gradient.
+  double top_k = 0.0;
   // Gradients are reduced as soon as this many MiB of them are computed.
   int bucket_mib = 4;
   // Seconds before a collective fails because a replica is missing.

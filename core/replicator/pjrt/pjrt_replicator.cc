@@ -164,7 +164,7 @@ std::unique_ptr<Step> PjrtReplicator::DoBuild(
     StableHloStepOptions step{
         .seed = seed_,
         .num_replicas = config_.replicas,
-        .wire = config_.wire,
+        .wire = {.dtype = config_.wire, .top_k = config_.top_k},
         .accumulation = {.steps = config_.accumulation_steps,
                          .part_number = num_parts_++},
         .precision = options.passes.precision,

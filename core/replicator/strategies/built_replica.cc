@@ -35,7 +35,7 @@ class BatchReplica : public GraphReplica {
     return sums_.RowOffset(rows_of_all);
   }
 
-  const DType wire_;
+  const Wire wire_;
   GradientSums sums_;
 };
 

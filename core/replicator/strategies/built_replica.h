@@ -23,7 +23,7 @@ struct BuildOptions {
   uint64_t seed = 0;
   LoweringOptions lowering;
   // The number format of gradients between replicas.
-  DType wire = DType::kF32;
+  Wire wire;
   Accumulation accumulation;
   int logical_devices = 1;
   // The place among the replicas that share one copy of the trained variables:

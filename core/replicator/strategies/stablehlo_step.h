@@ -18,7 +18,7 @@ struct StableHloStepOptions {
   uint64_t seed = 0;
   int num_replicas = 1;
   // The number format of gradients between replicas.
-  DType wire = DType::kF32;
+  Wire wire = {};
   // An update of several batches has two modules, kEarlier and kLast, whose sums
   // are variables (per replica); kIsFirstBatch and kBatchNumber are their
   // inputs.

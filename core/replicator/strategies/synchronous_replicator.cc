@@ -180,11 +180,11 @@ class TeamReplicator : public SynchronousReplicator {
   }
   bool IsHostMemory() const { return replicas_[0].backend->is_host_memory(); }
   // Whether the replicas of this process train one copy of the variables. This
-  // needs memory that every replica's kernels reach. With bf16 on the wire
+  // needs memory that every replica's kernels reach. With bf16 or top-k
   // every replica receives the rounded gradients and makes the update itself.
   bool SharesUpdates() const {
     return replicas_.size() > 1 && config_.wire == DType::kF32 &&
-           IsHostMemory();
+           config_.top_k == 0.0 && IsHostMemory();
   }
   // Whether a variable of another replica shares the first one's memory.
   bool IsShared(const std::string& name,
@@ -308,10 +308,11 @@ class SynchronousStep : public Step {
 // What processes must have alike, or their calls would differ.
 std::string DescribeGroup(const ReplicationConfig& c) {
   return fmt::format(
-      "strategy {}, replicas {}, replicas_per_process {}, wire {}, bucket_mib "
+      "strategy {}, replicas {}, replicas_per_process {}, wire {}, top_k {}, "
+      "bucket_mib "
       "{}, accumulation_steps {}, logical_devices {}",
       c.strategy->name, c.replicas, c.replicas_per_process, DTypeName(c.wire),
-      c.bucket_mib, c.accumulation_steps, c.logical_devices);
+      c.top_k, c.bucket_mib, c.accumulation_steps, c.logical_devices);
 }
 
 comm::LocalRanks MakeTcpRanks(const ReplicationConfig& config, int process,
@@ -399,7 +400,7 @@ std::unique_ptr<Step> TeamReplicator::BuildWithHooks(
                                      << 20,
                      // a debug run must not read a bucket that is being reduced
                      .is_async = !options.check_finite},
-        .wire = config_.wire,
+        .wire = {.dtype = config_.wire, .top_k = config_.top_k},
         .accumulation = {.steps = config_.accumulation_steps,
                          .part_number = num_parts_++},
         .logical_devices = config_.logical_devices};

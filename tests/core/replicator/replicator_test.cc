@@ -302,6 +302,11 @@ TEST(ReplicationConfigTest, RefusesWhatDoesNotGoTogether) {
             "run.yaml:1:102: rendezvous: the processes of a group of "
             "parameter_server meet by a file, one for each group; allowed: "
             "auto, or a path");
+  EXPECT_EQ(problem("{strategy: hogwild, top_k: 0.1}"),
+            "run.yaml:1:28: top_k: is not for hogwild: its replicas do not "
+            "make every step together");
+  EXPECT_EQ(problem("{strategy: in_graph, wire: bf16, top_k: 0.1}"),
+            "run.yaml:1:41: top_k: sends f32; hint: wire: f32");
   EXPECT_EQ(problem("{strategy: in_graph, servers: [tcp://a:1]}"),
             "run.yaml:1:31: servers: is of strategy parameter_server");
 }
