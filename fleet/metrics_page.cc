@@ -143,7 +143,7 @@ void MetricsPage::TakeIn(const rpc::Heartbeat& beat) {
 
 void CheckMetricsAddress(const FleetConfig& config) {
   if (config.metrics_address.empty()) return;
-  const MetricsPage page(config.metrics_address);
+  const MetricsPage page(config.metrics_address, /*run=*/"");
 }
 
 }  // namespace replicant::fleet
