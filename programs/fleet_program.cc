@@ -275,6 +275,7 @@ int RenderFiles(const Invocation& invocation, const RenderOptions& options) {
                     {.config = invocation.config(),
                      .resolved_yaml = invocation.loaded.resolved_yaml,
                      .commands = invocation.commands,
+                     .registry = invocation.registry,
                      .folder = std::filesystem::absolute(options.folder)})
                  .c_str(),
              stdout);

@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "core/base/fs.h"
-#include "core/config/edit.h"
 #include "core/rpc/curve.h"
 #include "programs/render/render.h"
 
@@ -145,7 +144,7 @@ spec:
               - name: POD_IP
                 valueFrom: {fieldRef: {fieldPath: status.podIP}}
               ports:
-              - {name: join, containerPort: @JOIN_PORT@}
+              - {name: join, containerPort: @JOIN_PORT@, protocol: TCP}
               resources: @LEARNER_RESOURCES@
               volumeMounts:
               - {name: config, mountPath: /config, readOnly: true}
@@ -245,17 +244,16 @@ std::string RenderKubernetes(const RenderInput& input) {
   const std::string name = ObjectName(config.run.name);
   const int64_t actors = ActorsPerHost(config, kubernetes.actor_pods);
 
-  std::string yaml = input.resolved_yaml;
-  const auto set = [&yaml](const char* key, const std::string& value) {
-    yaml = config::WithValue(yaml, key, value);
-  };
-  set("run.dir", "/run/replicant");
-  set("run.key_file", std::string("/secret/") + kKeyName);
-  if (config.task.suite_folder.empty()) set("task.suite_folder", kSuiteFolder);
-  set("cluster.port", std::to_string(kJoinPort));
-  set("cluster.replay_on_host", "true");
-  set("replay.bind",
-      fmt::format("tcp://{0}-replay-0.{0}-replay:{1}", name, kReplayPort));
+  std::vector<std::string> settings = {
+      "run.dir=/run/replicant",
+      fmt::format("run.key_file=/secret/{}", kKeyName),
+      fmt::format("cluster.port={}", kJoinPort), "cluster.replay_on_host=true",
+      fmt::format("replay.bind=tcp://{0}-replay-0.{0}-replay:{1}", name,
+                  kReplayPort)};
+  if (config.task.suite_folder.empty()) {
+    settings.push_back(fmt::format("task.suite_folder={}", kSuiteFolder));
+  }
+  const std::string yaml = WithSettings(input, settings);
 
   const auto key_file = input.folder / kKeyName;
   rpc::WriteKeyPair(key_file, rpc::GenerateCurveKeyPair());

@@ -8,7 +8,7 @@
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "core/base/fs.h"
-#include "core/config/edit.h"
+#include "core/config/document.h"
 #include "programs/check_run.h"
 
 namespace replicant::programs {
@@ -33,9 +33,19 @@ std::string Render(const std::string& backend, const RenderInput& input) {
   }
   MakeFolders(input.folder);
   RenderInput whole = input;
-  whole.resolved_yaml =
-      config::WithValue(input.resolved_yaml, "cluster.backend", backend);
+  whole.resolved_yaml = WithSettings(input, {"cluster.backend=" + backend});
   return backend == "slurm" ? RenderSlurm(whole) : RenderKubernetes(whole);
+}
+
+std::string WithSettings(const RenderInput& input,
+                         const std::vector<std::string>& settings) {
+  return LoadRunConfig(config::Document::FromFile(
+                           "config.yaml", settings,
+                           [&](const std::filesystem::path& /*path*/) {
+                             return input.resolved_yaml;
+                           }),
+                       input.registry)
+      .resolved_yaml;
 }
 
 std::string FillIn(std::string text, const std::vector<TemplateValue>& values) {

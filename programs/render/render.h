@@ -16,6 +16,7 @@ struct RenderInput {
   const RunConfig& config;
   std::string resolved_yaml;
   const Commands& commands;
+  const Registry& registry;
   std::filesystem::path folder;  // absolute
 };
 
@@ -36,6 +37,11 @@ struct TemplateValue {
   std::string value;
 };
 std::string FillIn(std::string text, const std::vector<TemplateValue>& values);
+
+// The configuration of the input with some keys changed, "KEY=VALUE". Throws
+// ConfigError if it does not load.
+std::string WithSettings(const RenderInput& input,
+                         const std::vector<std::string>& settings);
 
 // Actors of each of `num_hosts` hosts, rounded up.
 int64_t ActorsPerHost(const RunConfig& config, int64_t num_hosts);

@@ -80,7 +80,9 @@ fleet=@FLEET@
   --actors @ACTORS@ --join_timeout_s @JOIN_TIMEOUT@ &
 child=$!
 await_child
-if [[ -n $stopped ]]; then
+# a preemption, the time limit, or an agent that was killed; a run that is over
+# ends with 0
+if [[ -n $stopped || $code -gt 128 ]]; then
   scontrol requeue "$SLURM_JOB_ID"
   sleep 60
 fi

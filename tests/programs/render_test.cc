@@ -34,6 +34,7 @@ class RenderTest : public ::testing::Test {
     return Render(backend, {.config = loaded.config,
                             .resolved_yaml = loaded.resolved_yaml,
                             .commands = commands,
+                            .registry = registry,
                             .folder = folder_});
   }
   std::string Read(const std::string& name) const {
