@@ -89,6 +89,13 @@ void CheckPjrt(const ReplicationConfig& c, config::Reader& reader) {
                  "pjrt wants the file of a plugin; hint: set pjrt.plugin, for "
                  "a TPU to the libtpu.so of the package libtpu");
   }
+  for (const std::string& option : c.pjrt.options) {
+    if (option.find('=', 1) != std::string::npos) continue;
+    reader.Error("pjrt.options",
+                 fmt::format("'{}' is no option of a plugin; allowed: "
+                             "NAME=VALUE",
+                             option));
+  }
   if (!c.strategy->has_pjrt) {
     reader.Error("backend",
                  fmt::format("pjrt is not for strategy {}: its replicas are "

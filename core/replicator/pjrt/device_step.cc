@@ -104,20 +104,19 @@ void DeviceStep::AddHostPart(const StepDevices& devices,
 
 void DeviceStep::Run(const SharedInput& input, int64_t batch_number) {
   // the devices may still read what the last run has handed over
-  for (auto& of_replica : uploads_) {
-    for (pjrt::Upload& upload : of_replica) upload.read.Await();
-  }
-  uploads_.clear();
+  variables_.AwaitReads();
   FillInputs(input, batch_number);
-  Draw();
+  // before the draws, which follow the counters among these
   for (const Argument& argument : module_.arguments) {
     if (argument.kind == Argument::Kind::kVariable) {
       variables_.Upload(argument.name);
     }
   }
-  const auto arguments = Upload();
+  Draw();
+  std::vector<std::vector<pjrt::Upload>> uploads;
+  const auto arguments = Upload(&uploads);
   variables_.AwaitStep();
-  TakeResults(executable_->Execute(arguments));
+  TakeResults(executable_->Execute(arguments), std::move(uploads));
 }
 
 void DeviceStep::FillInputs(const SharedInput& input, int64_t batch_number) {
@@ -160,13 +159,14 @@ void DeviceStep::Draw() {
   }
 }
 
-std::vector<std::vector<const pjrt::Buffer*>> DeviceStep::Upload() {
-  uploads_.resize(replicas_.size());
+std::vector<std::vector<const pjrt::Buffer*>> DeviceStep::Upload(
+    std::vector<std::vector<pjrt::Upload>>* all_uploads) const {
+  all_uploads->resize(replicas_.size());
   std::vector<std::vector<const pjrt::Buffer*>> arguments(replicas_.size());
   for (size_t i = 0; i < replicas_.size(); ++i) {
     const auto device = static_cast<int>(i);
     const HostPart& part = replicas_[i];
-    std::vector<pjrt::Upload>& uploads = uploads_[i];
+    std::vector<pjrt::Upload>& uploads = (*all_uploads)[i];
     // arguments point into it
     uploads.reserve(module_.arguments.size());
     size_t next = 0;
@@ -185,7 +185,8 @@ std::vector<std::vector<const pjrt::Buffer*>> DeviceStep::Upload() {
   return arguments;
 }
 
-void DeviceStep::TakeResults(pjrt::Execution run) {
+void DeviceStep::TakeResults(pjrt::Execution run,
+                             std::vector<std::vector<pjrt::Upload>> uploads) {
   outputs_.clear();
   for (size_t index = 0; index < module_.results.size(); ++index) {
     const exporting::StableHloResult& result = module_.results[index];
@@ -199,7 +200,13 @@ void DeviceStep::TakeResults(pjrt::Execution run) {
     }
     variables_.Replace(result.name, std::move(buffers));
   }
-  variables_.SetRunning(std::move(run.done));
+  std::vector<pjrt::Event> reads;
+  for (auto& of_replica : uploads) {
+    for (pjrt::Upload& upload : of_replica) {
+      reads.push_back(std::move(upload.read));
+    }
+  }
+  variables_.SetRunning(std::move(reads), std::move(run.done));
   for (Value& value : values_) value.is_fetched = false;
   // the draws have advanced their counters as the step has
   for (auto& [name, num_writes] : counters_) {
@@ -210,6 +217,7 @@ void DeviceStep::TakeResults(pjrt::Execution run) {
 TensorView DeviceStep::value(size_t index) const {
   Value& value = values_[index];
   if (!value.is_fetched) {
+    variables_.AwaitStep();
     outputs_[index].CopyToHost(value.host.mutable_view()).Await();
     value.is_fetched = true;
   }

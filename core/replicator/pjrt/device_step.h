@@ -28,9 +28,10 @@ struct StepDevices {
 // A step for a batch of one role (BatchRole), compiled for all replicas.
 //
 // Run:
-// 1. the host copies every replica's rows and draws its random numbers, while
-//    the devices may still compute the step before,
-// 2. both go to the devices, with the variables that the host has written,
+// 1. the variables that the host has written go to the devices, which may still
+//    compute the step before,
+// 2. the host copies every replica's rows, draws its random numbers and hands
+//    both over,
 // 3. once the step before is over, the devices begin this one,
 // 4. what it writes takes the place of the variables that it has consumed.
 //
@@ -81,9 +82,12 @@ class DeviceStep {
   // written them.
   void SyncCounters();
   void Draw();
-  // Hands over inputs and draws. Returns the arguments of every device.
-  std::vector<std::vector<const pjrt::Buffer*>> Upload();
-  void TakeResults(pjrt::Execution run);
+  // Hands over inputs and draws, by replica. Returns the arguments of every
+  // device, some of which are among the uploads.
+  std::vector<std::vector<const pjrt::Buffer*>> Upload(
+      std::vector<std::vector<pjrt::Upload>>* uploads) const;
+  void TakeResults(pjrt::Execution run,
+                   std::vector<std::vector<pjrt::Upload>> uploads);
 
   const pjrt::Client& client_;
   DeviceVariables& variables_;
@@ -93,8 +97,6 @@ class DeviceStep {
   std::vector<HostPart> replicas_;
   // Counters of the draws: DeviceVariables::num_writes() of their values.
   std::map<std::string, uint64_t> counters_;
-  // of the last run, by replica: inputs and draws
-  std::vector<std::vector<pjrt::Upload>> uploads_;
   // of the last run: the first replica's values
   std::vector<pjrt::Buffer> outputs_;
   mutable std::vector<Value> values_;

@@ -80,9 +80,13 @@ void DeviceVariables::Replace(const std::string& name,
   ++variable.num_writes;
 }
 
-void DeviceVariables::AwaitStep() {
-  for (pjrt::Event& done : running_) done.Await();
-  running_.clear();
+void DeviceVariables::Await(std::vector<pjrt::Event>* events) {
+  // each failure is told once
+  while (!events->empty()) {
+    pjrt::Event event = std::move(events->back());
+    events->pop_back();
+    event.Await();
+  }
 }
 
 }  // namespace replicant::replicator

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/graph/graph.h"
@@ -51,10 +52,19 @@ class DeviceVariables {
   // Takes what a step writes: a buffer for each replica.
   void Replace(const std::string& name, std::vector<pjrt::Buffer> buffers);
 
-  // Notes when the last step of any kind is over. Waits for the one before,
-  // and throws DeviceError if it has failed.
-  void SetRunning(std::vector<pjrt::Event> done) { running_ = std::move(done); }
-  void AwaitStep();
+  // Notes the last step of any kind: when the devices have read what was handed
+  // over, and when they are done.
+  void SetRunning(std::vector<pjrt::Event> reads,
+                  std::vector<pjrt::Event> done) {
+    reads_ = std::move(reads);
+    done_ = std::move(done);
+  }
+  // Wait for that; throw DeviceError if it has failed.
+  void AwaitReads() { Await(&reads_); }
+  void AwaitStep() {
+    AwaitReads();
+    Await(&done_);
+  }
 
   // Counts the changes of a variable that has been uploaded.
   uint64_t num_writes(const std::string& name) const {
@@ -73,7 +83,8 @@ class DeviceVariables {
     uint64_t num_writes = 0;
   };
 
-  // Begins the copies of those that are newer on the devices.
+  static void Await(std::vector<pjrt::Event>* events);
+  // Begins the copy to the host.
   pjrt::Event BeginFetch(const std::string& name, Variable* variable);
 
   const pjrt::Client& client_;
@@ -81,8 +92,8 @@ class DeviceVariables {
   runtime::VariableStore store_;
   // those that have been on the devices
   std::map<std::string, Variable> variables_;
-  // of the last step, by replica
-  std::vector<pjrt::Event> running_;
+  // of the last step
+  std::vector<pjrt::Event> reads_, done_;
 };
 
 }  // namespace replicant::replicator

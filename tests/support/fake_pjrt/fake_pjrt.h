@@ -35,6 +35,8 @@ struct FakePjrt {
   // in which events are made.
   std::optional<size_t> failing_call;
   std::optional<size_t> failing_event;
+  // The function all of whose calls fail; empty for none.
+  std::string failing_function;
   // Computes the outputs of one device, which have their types and are zero;
   // those in the memory of an argument have its value.
   std::function<void(size_t device, const std::vector<FakeTensor>& arguments,

@@ -79,7 +79,8 @@ PJRT_Error* Begin(const char* function, size_t size, size_t wanted) {
   FakePjrt& state = State();
   state.calls.emplace_back(function);
   if (size < wanted) return Refuse(std::string(function) + ": small struct");
-  if (state.failing_call == state.calls.size() - 1) {
+  if (state.failing_call == state.calls.size() - 1 ||
+      state.failing_function == function) {
     return Fail(PJRT_Error_Code_INTERNAL, "the call was told to fail");
   }
   return nullptr;
