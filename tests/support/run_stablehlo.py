@@ -17,9 +17,10 @@ import sys
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = " ".join([
     "--xla_force_host_platform_device_count=8",
-    # the tests' tensors are small: threads and optimized code do not pay
+    # the tests' tensors are small: threads and fast code do not pay
     "--xla_cpu_multi_thread_eigen=false",
     "--xla_backend_optimization_level=0",
+    "--xla_cpu_use_fusion_emitters=false",
     # what is stored as bf16 is rounded to bf16
     "--xla_allow_excess_precision=false",
     os.environ.get("XLA_FLAGS", "")])
