@@ -1,13 +1,10 @@
 #include "core/replicator/strategies/shared_input.h"
 
-#include <fmt/format.h>
-
 #include <cstring>
 #include <sstream>
 #include <utility>
 
 #include "core/base/check.h"
-#include "core/base/error.h"
 
 namespace replicant::replicator {
 namespace {
