@@ -49,6 +49,11 @@ struct RoleSpec {
   bool takes_sigterm = true;
   // Whether the run continues when its restart budget is spent.
   bool is_optional = false;
+  // Whether it runs on a host that has joined for it (fleet/host_pool.h), and
+  // waits while there is none.
+  bool is_remote = false;
+  // Whether the run starts and goes on while it waits for a host.
+  bool is_elastic = false;
   DataFlow data_flow = DataFlow::kNone;
   RestartPolicy restart;
 };

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "core/base/clock.h"
@@ -13,6 +14,7 @@
 #include "core/metrics/progress.h"
 #include "core/rpc/group_key.h"
 #include "core/rpc/server.h"
+#include "fleet/backends/hosts.h"
 #include "fleet/backends/local.h"
 #include "fleet/log_follower.h"
 #include "fleet/metrics_page.h"
@@ -25,16 +27,20 @@ namespace {
 // or a signal ends the wait at once.
 constexpr int kStepMs = 50;
 constexpr auto kReportInterval = std::chrono::seconds(1);
+// Hosts report four times a second.
+constexpr auto kHostPatience = std::chrono::seconds(3);
 // Longest wait for the disk at the end.
 constexpr auto kDiskPatience = std::chrono::seconds(10);
 
 // The server that receives heartbeats, on its own thread.
 class HeartbeatServer {
  public:
-  HeartbeatServer(rpc::HeartbeatMonitor* monitor, const rpc::GroupKey& key)
+  // Hosts join at `bind` if there is a pool.
+  HeartbeatServer(rpc::HeartbeatMonitor* monitor, HostPool* pool,
+                  const std::string& bind, const rpc::GroupKey& key)
       : guard_(key.MakeGuard(context_)),
         server_(context_, rpc::SupervisionProtocol(), WithKey(key)),
-        endpoint_(Attach(monitor)),
+        endpoint_(Attach(monitor, pool, bind)),
         loop_("heartbeats",
               [this](const Thread::StopToken&) { server_.Run(); }) {}
   ~HeartbeatServer() { server_.Stop(); }
@@ -51,9 +57,11 @@ class HeartbeatServer {
     options.socket.curve = key.server_role();
     return options;
   }
-  std::string Attach(rpc::HeartbeatMonitor* monitor) {
+  std::string Attach(rpc::HeartbeatMonitor* monitor, HostPool* pool,
+                     const std::string& bind) {
     monitor->AttachTo(server_);
-    return server_.Bind("tcp://127.0.0.1:*");
+    if (pool != nullptr) pool->AttachTo(server_);
+    return server_.Bind(bind);
   }
 
   rpc::ZmqContext context_;
@@ -71,6 +79,15 @@ void AwaitEvent(const Supervisor& supervisor, const StopSignal& stop,
   // after the first signal it stays readable and would end every wait
   if (num_signals_seen == 0) fds.push_back({stop.fd(), POLLIN, 0});
   ::poll(fds.data(), fds.size(), kStepMs);
+}
+
+// Tells the hosts that the run is over.
+void DismissHosts(HostPool& pool, const std::string& why) {
+  pool.Dismiss(why);
+  const Clock::TimePoint deadline = Clock::Real().Now() + kHostPatience;
+  while (!pool.IsDismissed() && Clock::Real().Now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(kStepMs));
+  }
 }
 
 }  // namespace
@@ -91,16 +108,32 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
 
   RunCurves curves(folder.path(), run.curve_axis, run.curves, folder.disk());
   rpc::HeartbeatMonitor monitor;
-  HeartbeatServer server(&monitor, rpc::GroupKey::FromFile(run.key_file));
-  LocalBackend backend;
+  std::optional<HostPool> pool;
+  if (run.hosts) pool.emplace(run.hosts->pool);
+  HeartbeatServer server(&monitor, pool ? &*pool : nullptr,
+                         run.hosts ? run.hosts->endpoint : "tcp://127.0.0.1:*",
+                         rpc::GroupKey::FromFile(run.key_file));
+  const std::unique_ptr<Backend> backend =
+      pool ? std::unique_ptr<Backend>(std::make_unique<HostsBackend>(&*pool))
+           : std::make_unique<LocalBackend>();
   Supervisor supervisor({.config = run.config,
                          .heartbeat_endpoint = server.endpoint(),
                          .key_file = run.key_file,
                          .seed = run.seed},
-                        run.roles, &folder, &backend, &monitor, &Clock::Real());
+                        run.roles, &folder, backend.get(), &monitor,
+                        &Clock::Real());
 
   // after the progress line, above which its lines appear
   LogFollower logs;
+  std::optional<HostLauncher> launcher;
+  if (run.hosts && !run.hosts->launched.empty()) {
+    launcher.emplace(run.hosts->launched,
+                     MakeTicket(server.endpoint(), run.key_file),
+                     folder.path() / "logs", &*pool);
+    for (const auto& [host, log] : launcher->Logs()) {
+      logs.Follow("host " + host, log);
+    }
+  }
   RunReporter reporter;
   Clock::TimePoint next_report{};
   int num_signals = 0;
@@ -112,6 +145,8 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
       if (num_signals > 1) supervisor.StopNow("stopped by a second signal");
     }
     server.Check();
+    if (pool) pool->Update();
+    if (launcher && !supervisor.IsStopping()) launcher->Step();
     supervisor.Step();
     if (!has_started && supervisor.HasStarted()) {
       has_started = true;
@@ -133,16 +168,23 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
     if (now >= next_report) {
       next_report = now + kReportInterval;
       folder.SetReport(
-          reporter.Make(supervisor, monitor, status, now).ToJson());
+          reporter
+              .Make(supervisor, monitor, pool ? &*pool : nullptr, status, now)
+              .ToJson());
     }
     if (!supervisor.IsFinished()) AwaitEvent(supervisor, stop, num_signals);
   }
   curves.Add(status, monitor.All());
   RunResult result = supervisor.result();
+  if (pool && !stop.is_termination()) {
+    DismissHosts(*pool, result.message.substr(0, result.message.find('\n')));
+  }
   // a role may have ended before it was seen to run
   if (result.status == RunStatus::kComplete) folder.AdoptConfig();
-  folder.SetReport(
-      reporter.Make(supervisor, monitor, status, Clock::Real().Now()).ToJson());
+  folder.SetReport(reporter
+                       .Make(supervisor, monitor, pool ? &*pool : nullptr,
+                             status, Clock::Real().Now())
+                       .ToJson());
   folder.SetStatus(result.status);
   folder.AwaitDisk(kDiskPatience);
   return result;

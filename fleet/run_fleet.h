@@ -1,10 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "core/base/process.h"
 #include "fleet/fleet_config.h"
+#include "fleet/host_launcher.h"
+#include "fleet/host_pool.h"
 #include "fleet/role.h"
 #include "fleet/run_curves.h"
 #include "fleet/run_folder.h"
@@ -12,6 +16,14 @@
 #include "fleet/supervisor.h"
 
 namespace replicant::fleet {
+
+// How other hosts take part in a run.
+struct HostsOfRun {
+  std::string endpoint;  // where they join: "tcp://10.0.0.2:7100"
+  HostPool::Options pool;
+  // Agents that the fleet starts itself.
+  std::vector<HostLauncher::Host> launched = {};
+};
 
 struct FleetRun {
   FleetConfig config;
@@ -26,13 +38,18 @@ struct FleetRun {
   // Curves of the run's folder, and what they are over; no fields: no curves.
   CurveAxis curve_axis = {};
   std::vector<CurveField> curves = {};
+  // None: all roles run on this machine.
+  std::optional<HostsOfRun> hosts = {};
 };
 
-// Runs the roles as processes of this machine until the run completes, fails or
+// Runs the roles as processes of this machine, and elastic ones on the hosts
+// that join, until the run completes, fails or
 // is stopped. The first SIGINT or SIGTERM (counted by `stop`) drains the roles
 // in order, the second one kills them. No process is left when the function
 // returns, nor when this process is killed. The folder's state records the end;
-// `status` holds the last heartbeats of the roles.
+// `status` holds the last heartbeats of the roles. At the end hosts are told to
+// leave, but after a SIGTERM: whoever stops the machine, or a job of a batch
+// system, starts the run again, and the hosts wait for that.
 //
 // Call it from main(): the roles die with the calling thread. Throws
 // InvalidArgument for roles that Supervisor refuses, and ConfigError if

@@ -23,12 +23,14 @@ constexpr auto kRateWindow = std::chrono::seconds(10);
 constexpr int64_t kMaxReportBytes = 64 << 20;
 // A fleet writes every second; one that has not for so long is named.
 constexpr double kSilentS = 10.0;
+// A host reports four times a second.
+constexpr double kHostSilentS = 3.0;
 
 std::string StateOf(const Supervisor::RoleView& role,
                     const rpc::Heartbeat* beat) {
   switch (role.phase) {
     case RolePhase::kPending:
-      return "pending";
+      return role.has_no_room ? "no host" : "pending";
     case RolePhase::kStarting:
       return "starting";
     case RolePhase::kReady:
@@ -69,18 +71,27 @@ std::string NumbersOf(const RunReport::Role& role) {
 }  // namespace
 
 std::string RunReport::ToJson() const {
-  json all = {{"status", status},   {"fleet", fleet},
-              {"time", time},       {"limit", limit},
-              {"problem", problem}, {"roles", json::array()}};
+  json all = {{"status", status},      {"fleet", fleet},
+              {"time", time},          {"limit", limit},
+              {"problem", problem},    {"roles", json::array()},
+              {"hosts", json::array()}};
   for (const Role& role : roles) {
     all["roles"].push_back({{"name", role.name},
                             {"state", role.state},
                             {"reason", role.reason},
                             {"process", role.process},
+                            {"host", role.host},
                             {"num_failures", role.num_failures},
                             {"last_failure", role.last_failure},
                             {"numbers", fleet::ToJson(role.numbers)},
                             {"rates", fleet::ToJson(role.rates)}});
+  }
+  for (const HostPool::HostView& host : hosts) {
+    all["hosts"].push_back({{"name", host.name},
+                            {"role", host.role},
+                            {"slots", host.slots},
+                            {"processes", host.num_processes},
+                            {"silent_s", host.silent_s}});
   }
   // a reason may hold any bytes
   return all.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
@@ -96,12 +107,21 @@ RunReport RunReport::Read(const std::filesystem::path& run_folder) {
                      .time = all.at("time"),
                      .limit = all.at("limit"),
                      .problem = all.at("problem"),
-                     .roles = {}};
+                     .roles = {},
+                     .hosts = {}};
+    for (const json& host : all.at("hosts")) {
+      report.hosts.push_back({.name = host.at("name"),
+                              .role = host.at("role"),
+                              .slots = host.at("slots"),
+                              .num_processes = host.at("processes"),
+                              .silent_s = host.at("silent_s")});
+    }
     for (const json& role : all.at("roles")) {
       report.roles.push_back({.name = role.at("name"),
                               .state = role.at("state"),
                               .reason = role.at("reason"),
                               .process = role.at("process"),
+                              .host = role.at("host"),
                               .num_failures = role.at("num_failures"),
                               .last_failure = role.at("last_failure"),
                               .numbers = role.at("numbers"),
@@ -122,6 +142,14 @@ std::string RunReport::Table(double now) const {
       is_silent ? ": the fleet has died, or its disk stands still" : "", fleet,
       limit);
   if (!problem.empty()) text += fmt::format("problem  {}\n", problem);
+  for (const HostPool::HostView& host : hosts) {
+    text +=
+        fmt::format("host     {}: {} of {} {} processes{}\n", host.name,
+                    host.num_processes, host.slots, host.role,
+                    host.silent_s > kHostSilentS
+                        ? fmt::format(", silent for {:.0f} s", host.silent_s)
+                        : "");
+  }
   size_t name_width = 4;
   size_t state_width = 5;
   for (const Role& role : roles) {
@@ -137,8 +165,9 @@ std::string RunReport::Table(double now) const {
   text += "\n";
   add("role", "state", "process", "failures", "numbers");
   for (const Role& role : roles) {
+    const std::string place = role.host.empty() ? "" : " on " + role.host;
     add(role.name, role.state, std::to_string(role.process),
-        std::to_string(role.num_failures), NumbersOf(role));
+        std::to_string(role.num_failures), NumbersOf(role) + place);
   }
   std::string remarks;
   for (const Role& role : roles) {
@@ -154,7 +183,8 @@ std::string RunReport::Table(double now) const {
 
 RunReport RunReporter::Make(const Supervisor& supervisor,
                             const rpc::HeartbeatMonitor& monitor,
-                            const FleetStatus& status, Clock::TimePoint now) {
+                            const HostPool* pool, const FleetStatus& status,
+                            Clock::TimePoint now) {
   const auto beats = monitor.All();
   const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
   RunReport report{.status = ToString(supervisor.result().status),
@@ -162,7 +192,9 @@ RunReport RunReporter::Make(const Supervisor& supervisor,
                    .time = std::chrono::duration<double>(since_1970).count(),
                    .limit = status.Limit(),
                    .problem = status.Problem(),
-                   .roles = {}};
+                   .roles = {},
+                   .hosts = {}};
+  if (pool != nullptr) report.hosts = pool->Hosts();
   for (const Supervisor::RoleView& view : supervisor.Roles()) {
     const auto entry = std::ranges::find(
         beats, view.id, [](const auto& e) { return e.beat.id; });
@@ -172,6 +204,7 @@ RunReport RunReporter::Make(const Supervisor& supervisor,
                          .state = StateOf(view, beat),
                          .reason = {},
                          .process = beat == nullptr ? 0 : beat->pid,
+                         .host = view.host,
                          .num_failures = view.num_failures,
                          .last_failure = view.last_failure,
                          .numbers = {},

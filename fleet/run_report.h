@@ -9,6 +9,7 @@
 #include "core/base/clock.h"
 #include "core/metrics/rate_meter.h"
 #include "core/rpc/heartbeat_monitor.h"
+#include "fleet/host_pool.h"
 #include "fleet/status.h"
 #include "fleet/supervisor.h"
 
@@ -22,6 +23,7 @@ struct RunReport {
     std::string state;     // "pending", "starting", "running", "waiting", ...
     std::string reason;    // of a wait or a restart
     uint32_t process = 0;  // 0: none yet
+    std::string host;      // that it runs on; empty: that of the fleet
     int64_t num_failures = 0;  // since this start of the run
     std::string last_failure;
     // of its last heartbeat; and the growth of its counters per second
@@ -34,6 +36,7 @@ struct RunReport {
   double time = 0.0;           // of the report: seconds since 1970
   std::string limit, problem;  // FleetStatus
   std::vector<Role> roles;
+  std::vector<HostPool::HostView> hosts;  // that have joined
 
   std::string ToJson() const;
   // Throws IoError if there is none, or if it cannot be read.
@@ -47,8 +50,9 @@ struct RunReport {
 // Thread-safety: one thread at a time.
 class RunReporter {
  public:
+  // `pool` is null without other hosts.
   RunReport Make(const Supervisor& supervisor,
-                 const rpc::HeartbeatMonitor& monitor,
+                 const rpc::HeartbeatMonitor& monitor, const HostPool* pool,
                  const FleetStatus& status, Clock::TimePoint now);
 
  private:

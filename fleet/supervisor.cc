@@ -78,15 +78,21 @@ void Supervisor::Step() {
 
 void Supervisor::CheckExit(Member& member) {
   if (member.process == nullptr) return;
-  const std::optional<ExitStatus> status = member.process->Poll();
+  std::optional<ExitStatus> status = member.process->Poll();
+  // the end of the run waits for no host that is cut off: its agent ends it
+  if (!status && IsStopping() && member.phase == RolePhase::kKilled &&
+      !member.process->IsReachable()) {
+    status = ExitStatus{-1, SIGKILL};
+  }
   if (!status) return;
+  const bool is_lost = member.process->IsLost();
   member.process.reset();
   const std::string name = member.spec.id.ToString();
   const bool was_killed = member.phase == RolePhase::kKilled;
   if (IsStopping()) {
     // a process that does not handle SIGTERM yet has nothing to save
     const bool is_good =
-        status->ok() ||
+        status->ok() || is_lost ||
         (member.phase == RolePhase::kStarting && status->signal == SIGTERM);
     member.phase = RolePhase::kEnded;
     if (is_good) {
@@ -115,6 +121,10 @@ void Supervisor::CheckExit(Member& member) {
     }
     return;
   }
+  if (is_lost) {
+    member.phase = RolePhase::kPending;
+    return;
+  }
   if (was_killed) return HandleFailure(member, member.killed_because);
   // the last line of a process that has ended by itself says why
   const std::string last_line =
@@ -128,6 +138,10 @@ void Supervisor::CheckExit(Member& member) {
 void Supervisor::CheckHeartbeat(Member& member) {
   if (member.phase != RolePhase::kStarting &&
       member.phase != RolePhase::kReady) {
+    return;
+  }
+  if (!member.process->IsReachable()) {
+    member.heard_of_at = member.progressed_at = now_;
     return;
   }
   const auto latest = monitor_.Latest(member.spec.id);
@@ -152,7 +166,8 @@ void Supervisor::CheckHeartbeat(Member& member) {
     }
   }
   if (!latest) return;
-  const auto silence = now_ - std::max(latest->time, watching_since_);
+  const auto silence =
+      now_ - std::max({latest->time, watching_since_, member.heard_of_at});
   if (silence > FromSeconds(options_.config.heartbeat_timeout_s)) {
     Kill(member, fmt::format("no heartbeat for {:.3g} s", ToSeconds(silence)));
   }
@@ -161,7 +176,8 @@ void Supervisor::CheckHeartbeat(Member& member) {
 bool Supervisor::MayStart(const Member& member) const {
   return std::all_of(members_.begin(), members_.end(), [&](const Member& m) {
     return m.spec.start_stage >= member.spec.start_stage ||
-           m.phase == RolePhase::kReady || m.phase == RolePhase::kEnded;
+           m.phase == RolePhase::kReady || m.phase == RolePhase::kEnded ||
+           m.spec.is_elastic;
   });
 }
 
@@ -171,7 +187,7 @@ void Supervisor::StartDue() {
         member.phase == RolePhase::kPending
             ? MayStart(member)
             : member.phase == RolePhase::kBackingOff && now_ >= member.start_at;
-    if (is_due) Start(member);
+    if (is_due && backend_.HasRoom(member.spec)) Start(member);
     if (IsStopping()) return;
   }
 }
@@ -209,7 +225,7 @@ void Supervisor::Start(Member& member) {
   member.progressed_at = now_;
   member.progress.clear();
   try {
-    member.process = backend_.Start(spec, process);
+    member.process = backend_.Start(spec, member.incarnation, process);
   } catch (const IoError& e) {
     // a program that has never run will not run at the next attempt either
     if (is_first && !spec.is_optional) {
@@ -341,7 +357,7 @@ void Supervisor::AdvanceStop() {
 
 bool Supervisor::HasStarted() const {
   return std::all_of(members_.begin(), members_.end(), [](const Member& m) {
-    return m.has_run || m.spec.is_optional;
+    return m.has_run || m.spec.is_optional || m.spec.is_elastic;
   });
 }
 
@@ -368,6 +384,9 @@ std::vector<Supervisor::RoleView> Supervisor::Roles() const {
                      .num_failures = member.num_failures,
                      .last_failure = member.last_failure,
                      .data_flow = member.spec.data_flow};
+    if (member.process != nullptr) view.host = member.process->host();
+    view.has_no_room = member.phase == RolePhase::kPending &&
+                       member.spec.is_remote && MayStart(member);
     if (member.phase == RolePhase::kBackingOff) {
       view.backoff_s = std::max(0.0, ToSeconds(member.start_at - clock_.Now()));
     }

@@ -61,6 +61,10 @@ struct RunResult {
 // A role that completes the run may give the reason in its last heartbeat, as
 // the reason of kDraining.
 //
+// A remote role waits until the backend has room for it. If its host is lost it
+// waits for another one, which is no failure; while its host is silent, its own
+// silence is none either.
+//
 // A pause between two calls of Step() (the machine slept, a debugger stopped
 // the supervisor) does not count as silence of the roles.
 //
@@ -85,6 +89,8 @@ class Supervisor {
     double backoff_s = 0.0;
     std::string last_failure;
     DataFlow data_flow = DataFlow::kNone;
+    std::string host;          // that it runs on; empty: this one
+    bool has_no_room = false;  // kPending: no host can take it
   };
 
   // Throws InvalidArgument for an empty list of roles, a role given twice or a
@@ -101,7 +107,7 @@ class Supervisor {
   // Kills all roles.
   void StopNow(const std::string& why);
 
-  // Whether every role has run, optional ones aside.
+  // Whether every role has run, optional and elastic ones aside.
   bool HasStarted() const;
   bool IsStopping() const { return result_.has_value(); }
   bool IsFinished() const;
@@ -125,6 +131,8 @@ class Supervisor {
     Clock::TimePoint progressed_at;
     std::map<std::string, rpc::BeatNumber> progress;
     Clock::TimePoint start_at;  // kBackingOff
+    // its silence counts from here at the earliest: its host was silent
+    Clock::TimePoint heard_of_at;
     std::string last_failure;
     // kKilled: the reason
     std::string killed_because;

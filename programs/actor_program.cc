@@ -116,6 +116,13 @@ int Run(const Invocation& invocation, int64_t index) {
     for (const auto& writer : writers) sum += writer->metrics().waited_s;
     return sum;
   };
+  const auto acknowledged_steps = [&writers] {
+    int64_t sum = 0;
+    for (const auto& writer : writers) {
+      sum += writer->metrics().acknowledged_steps;
+    }
+    return sum;
+  };
   const auto is_over = [&stop, &heartbeat] {
     return stop.count() > 0 || heartbeat.StopOrder().has_value();
   };
@@ -152,9 +159,10 @@ int Run(const Invocation& invocation, int64_t index) {
   heartbeat.SetState(rpc::RoleState::kDraining, "steps under way");
   Drain(writers);
   spdlog::info(
-      "ends after {} agent steps and {} episodes; policy {:.1f} s, "
-      "environments {:.1f} s, replay {:.1f} s, of which waiting {:.1f} s",
-      actor.num_steps(), num_episodes, actor.times().policy_s,
+      "ends after {} agent steps, {} of them acknowledged by the replay, and {} "
+      "episodes; policy {:.1f} s, environments {:.1f} s, replay {:.1f} s, of "
+      "which waiting {:.1f} s",
+      actor.num_steps(), acknowledged_steps(), num_episodes, actor.times().policy_s,
       actor.times().environments_s, actor.times().sinks_s, waited_s());
   return 0;
 }

@@ -66,6 +66,11 @@ void CheckAddresses(RunConfig config) {
     const std::string& endpoint = *address.endpoint;
     // every part has another one
     if (endpoint == "auto") continue;
+    // of another host
+    if (address.part == "replay" && config.cluster.has_hosts() &&
+        config.cluster.replay_on_host) {
+      continue;
+    }
     if (!fleet::IsOfAnyPort(endpoint)) {
       addresses.emplace_back(address.key, endpoint);
       continue;
@@ -105,6 +110,45 @@ void CheckAddresses(RunConfig config) {
           .Bind(endpoint);
     } catch (const Error& error) {
       throw ConfigError(fmt::format("{}: {}", key, error.what()));
+    }
+  }
+}
+
+void CheckCluster(RunConfig config) {
+  const fleet::ClusterConfig& cluster = config.cluster;
+  if (!cluster.has_hosts()) return;
+  const std::string backend = ToString(cluster.backend);
+  if (!config.has_actors()) {
+    throw ConfigError(fmt::format(
+        "cluster.backend: {}: other hosts run actors, and workload {} has "
+        "none; allowed: local",
+        backend, config.learner.workload));
+  }
+  if (config.run.key_file.empty()) {
+    throw ConfigError(fmt::format(
+        "run.key_file: empty, but cluster.backend {} needs keys; hint: auto, "
+        "the default, makes a pair",
+        backend));
+  }
+  static_cast<void>(fleet::ResolveClusterAddress(cluster.address));
+  for (const PartAddress& address : AddressesOf(&config)) {
+    // only the learner's host has servers
+    if (address.part != "replay" && address.part != "parameters") continue;
+    const std::string& endpoint = *address.endpoint;
+    if (address.part == "replay" && cluster.replay_on_host &&
+        (endpoint == "auto" || fleet::IsOfAnyPort(endpoint))) {
+      throw ConfigError(fmt::format(
+          "replay.bind: '{}' with cluster.replay_on_host; want tcp://HOST:PORT "
+          "of the host that joins for the replay",
+          endpoint));
+    }
+    if (endpoint == "auto") continue;
+    if (!endpoint.starts_with("tcp://") || endpoint.starts_with("tcp://127.") ||
+        endpoint.starts_with("tcp://[::1]")) {
+      throw ConfigError(fmt::format(
+          "{}: other hosts do not reach '{}'; allowed under cluster.backend "
+          "{}: auto, or tcp://ADDRESS:PORT of a network interface",
+          address.key, endpoint, backend));
     }
   }
 }

@@ -22,6 +22,10 @@ agents::TaskSpec CheckRun(const RunConfig& config,
 // chosen later (AnnounceAddresses()).
 void CheckAddresses(RunConfig config);
 
+// Throws ConfigError if other hosts could not take part in the run: without
+// keys or actors, or with an address that they do not reach.
+void CheckCluster(RunConfig config);
+
 // Throws ConfigError if a file of keys that the configuration names cannot be
 // read, or if the replay has a key of its own and the run none.
 void CheckKeys(const RunConfig& config);

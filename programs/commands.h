@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace replicant::programs {
@@ -15,6 +16,12 @@ class Commands {
   static Commands InFolder(std::filesystem::path folder);
   // `executable` takes the name of the program as its first argument.
   static Commands OfExecutable(std::filesystem::path executable);
+
+  // The same programs at another path, on another host: a folder, or the
+  // user's executable.
+  Commands At(std::filesystem::path path) const {
+    return {std::move(path), is_folder_};
+  }
 
   // Returns the first words of the command that starts `program`.
   std::vector<std::string> Of(std::string_view program) const;

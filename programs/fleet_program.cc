@@ -20,6 +20,7 @@
 #include "agents/task_spec.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
+#include "core/base/fs.h"
 #include "core/base/process.h"
 #include "core/base/thread.h"
 #include "core/runtime/checkpoint.h"
@@ -30,7 +31,9 @@
 #include "programs/check_resume.h"
 #include "programs/check_run.h"
 #include "programs/fleet_roles.h"
+#include "programs/join_program.h"
 #include "programs/learning_curve.h"
+#include "programs/render/render.h"
 #include "programs/run_control.h"
 #include "programs/run_model.h"
 #include "programs/summary.h"
@@ -42,15 +45,18 @@ namespace {
 
 using fleet::RunFolder;
 
+// A configuration, or a file of a model.
+constexpr uint64_t kMaxFileForHosts = rpc::kMaxAgentFileBytes;
+
 // Returns why a part of the checkpoint of `step` cannot be read, or "" if all
-// parts can.
+// parts can. The replay's is in the folder if `has_replay`.
 std::string FindDamage(const std::filesystem::path& run,
                        const learner::CheckpointFolder& checkpoints,
-                       int64_t step) {
+                       int64_t step, bool has_replay) {
   try {
     const learner::Manifest manifest = checkpoints.ReadManifest(step);
     std::string damage = runtime::FindDamage(checkpoints.PathOf(step));
-    if (!damage.empty() || !manifest.has_input) return damage;
+    if (!damage.empty() || !manifest.has_input || !has_replay) return damage;
     return replay::FindDamage(run / "replay", manifest.id);
   } catch (const Error& error) {
     return error.what();
@@ -60,13 +66,14 @@ std::string FindDamage(const std::filesystem::path& run,
 // Sets aside checkpoints that are newer than the newest one whose parts can all
 // be read, so that learner and replay go back to one moment. If there is none,
 // the roles report the damage.
-void LeaveOutDamaged(const std::filesystem::path& folder) {
+void LeaveOutDamaged(const std::filesystem::path& folder, bool has_replay) {
   const learner::CheckpointFolder checkpoints(folder / "checkpoints",
                                               /*num_kept=*/1);
   std::vector<std::pair<int64_t, std::string>> damaged;
   const std::vector<int64_t> steps = checkpoints.Steps();
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    const std::string damage = FindDamage(folder, checkpoints, *step);
+    const std::string damage =
+        FindDamage(folder, checkpoints, *step, has_replay);
     if (!damage.empty()) {
       damaged.emplace_back(*step, damage);
       continue;
@@ -150,18 +157,55 @@ std::filesystem::path KeyFileOfStart(const RunConfig& config,
   return given.empty() ? "" : std::filesystem::absolute(given);
 }
 
+// What the agents of other hosts need of the run, but for its key, which they
+// have.
+std::vector<rpc::AgentFile> FilesForHosts(const RunFolder& folder) {
+  const std::filesystem::path& path = folder.path();
+  std::vector<rpc::AgentFile> files = {
+      {"config.yaml", ReadFile(folder.config_file(), kMaxFileForHosts)}};
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(path)) {
+    const std::string name = entry.path().lexically_relative(path);
+    if (!entry.is_regular_file() ||
+        (name != "addresses.yaml" && !name.starts_with("model"))) {
+      continue;
+    }
+    files.push_back({name, ReadFile(entry.path(), kMaxFileForHosts)});
+  }
+  return files;
+}
+
+// How hosts join the run at `endpoint`, and which of them it starts.
+fleet::HostsOfRun HostsOf(const RunConfig& config, const Commands& commands,
+                          const std::string& endpoint,
+                          const RunFolder& folder) {
+  fleet::HostsOfRun hosts{
+      .endpoint = endpoint,
+      .pool = {
+          .files = FilesForHosts(folder),
+          .timeout = FromSeconds(config.cluster.host_timeout_s),
+          .processors_per_process = config.cluster.roles.at("actor").cores}};
+  if (config.cluster.backend != fleet::ClusterBackend::kSsh) return hosts;
+  for (const fleet::HostConfig& host : config.cluster.hosts) {
+    hosts.launched.push_back(
+        {.name = host.name, .command = AgentCommand(config, host, commands)});
+  }
+  return hosts;
+}
+
 int Run(RunConfig config, const Commands& commands,
         const agents::TaskSpec& task, RunFolder folder) {
   const std::filesystem::path& path = folder.path();
-  const auto ports = AnnounceAddresses(path, &config);
+  const AnnouncedAddresses announced = AnnounceAddresses(path, &config);
   const StopSignal stop;
-  LeaveOutDamaged(path);
+  LeaveOutDamaged(path, /*has_replay=*/!config.cluster.replay_on_host);
   const int64_t first_step = FirstStep(path);
   const RolePlan plan{
       .config = config,
       .commands = commands,
       .task = task,
       .run_folder = path,
+      .storage_folder = path,
       .config_file = folder.config_file(),
       .key_file = KeyFileOfStart(config, folder),
       .began_ms = fmt::format("{:.0f}", 1e3 * actors::FindBeginning(path))};
@@ -181,6 +225,16 @@ int Run(RunConfig config, const Commands& commands,
   std::fflush(stdout);
   for (const fleet::PlacedRole& role : placed) {
     run.roles.push_back(MakeRole(role, plan));
+  }
+  for (const rpc::RoleId& id : RemoteRoles(config)) {
+    run.roles.push_back(MakeRole({.request = {.id = id}, .cpus = {}}, plan));
+    run.roles.back().is_remote = true;
+    run.roles.back().is_elastic = id.role == "actor";
+  }
+  if (config.cluster.has_hosts()) {
+    run.hosts = HostsOf(config, commands, announced.join_endpoint, folder);
+    std::printf("hosts join at %s\n", announced.join_endpoint.c_str());
+    std::fflush(stdout);
   }
   const Clock::TimePoint start = Clock::Real().Now();
   fleet::FleetStatus status;
@@ -207,6 +261,25 @@ int Run(RunConfig config, const Commands& commands,
   }
   if (!result.ok()) std::fprintf(stderr, "%s\n", result.message.c_str());
   return result.ok() ? 0 : 1;
+}
+
+struct RenderOptions {
+  std::string backend, folder;  // empty: nothing is rendered
+};
+
+int RenderFiles(const Invocation& invocation, const RenderOptions& options) {
+  if (options.folder.empty()) {
+    throw ConfigError("--render: want --to FOLDER");
+  }
+  std::fputs(Render(options.backend,
+                    {.config = invocation.config(),
+                     .resolved_yaml = invocation.loaded.resolved_yaml,
+                     .commands = invocation.commands,
+                     .registry = invocation.registry,
+                     .folder = std::filesystem::absolute(options.folder)})
+                 .c_str(),
+             stdout);
+  return 0;
 }
 
 // Becomes the executable of --program, `EXECUTABLE fleet` with the other
@@ -241,15 +314,16 @@ std::optional<int> BecomeProgram(int argc, const char* const* argv) {
 
 Program FleetProgram() {
   const auto resumed = std::make_shared<std::string>();
+  const auto render = std::make_shared<RenderOptions>();
   // of options that are here for --help: run_without_config acts on them
   const auto ignored = std::make_shared<std::string>();
   return {
       .name = "fleet",
       .about =
-          "Launches a run on this machine: replay, learner, actors and "
-          "evaluator.",
+          "Launches a run: replay, learner, actors and evaluator, on this "
+          "machine and on the hosts of its cluster.",
       .add_options =
-          [resumed, ignored](config::CommandLine& command_line) {
+          [resumed, render, ignored](config::CommandLine& command_line) {
             command_line.AddConfigOption(
                 "--resume", resumed.get(),
                 "resume the run in this folder with its own configuration, "
@@ -262,17 +336,28 @@ Program FleetProgram() {
                 "--program", ignored.get(),
                 "executable that runs every role: a program of your own, with "
                 "its tasks, agents and workloads");
+            command_line.AddOption(
+                "--render", &render->backend,
+                "write the files by which a batch system runs the "
+                "configuration, and start nothing: slurm or kubernetes");
+            command_line.AddOption("--to", &render->folder,
+                                   "new folder for the files of --render");
             AddRunControl(command_line);
+            AddJoin(command_line);
             command_line.AddOption(
                 "--sweep", ignored.get(),
                 "train the runs of this sweep: seeds, grids, random draws");
           },
       .run =
-          [resumed](const Invocation& invocation) {
+          [resumed, render](const Invocation& invocation) {
+            if (!render->backend.empty()) {
+              return RenderFiles(invocation, *render);
+            }
             RunConfig config = invocation.config();
             agents::TaskSpec task;
             // every check comes before there is a folder
             CheckKeys(config);
+            CheckCluster(config);
             CheckHeartbeats(config);
             CheckBackend(config);
             fleet::CheckMetricsAddress(config.fleet);
@@ -299,6 +384,9 @@ Program FleetProgram() {
                                const Commands& commands) -> std::optional<int> {
         if (const auto code = BecomeProgram(argc, argv)) return code;
         if (const auto code = ControlRun(argc, argv)) return code;
+        if (const auto code = JoinRun(argc, argv, registry, commands)) {
+          return code;
+        }
         if (argc < 2 || std::string_view(argv[1]) != "--sweep") {
           return std::nullopt;
         }

@@ -69,7 +69,8 @@ void MakeReplay(const RolePlan& plan, RoleSpec* spec) {
     Set(fmt::format("replay.tables.{}.stack", table.name),
         plan.task.frame_stack, spec);
   }
-  Set("replay.checkpoint_folder", (plan.run_folder / "replay").string(), spec);
+  Set("replay.checkpoint_folder", (plan.storage_folder / "replay").string(),
+      spec);
   // and the part of the one that the learner is about to complete
   Set("replay.num_kept_checkpoints",
       std::max<int64_t>(config.replay.num_kept_checkpoints,
@@ -140,7 +141,27 @@ constexpr RoleKind kRoles[] = {
     {"actor", "actor", false, &MakeActor},
 };
 
+int64_t NumLocalActors(const RunConfig& config) {
+  return config.cluster.has_hosts()
+             ? std::min(config.cluster.local_actors, config.actors.count)
+             : config.actors.count;
+}
+
+bool HasRemoteReplay(const RunConfig& config) {
+  return config.cluster.has_hosts() && config.cluster.replay_on_host;
+}
+
 }  // namespace
+
+std::vector<rpc::RoleId> RemoteRoles(const RunConfig& config) {
+  std::vector<rpc::RoleId> roles;
+  if (!config.has_actors()) return roles;
+  if (HasRemoteReplay(config)) roles.push_back({"replay", 0});
+  for (int64_t i = NumLocalActors(config); i < config.actors.count; ++i) {
+    roles.push_back({"actor", static_cast<uint32_t>(i)});
+  }
+  return roles;
+}
 
 std::vector<RoleRequest> RoleRequests(const RunConfig& config) {
   const replicator::ReplicationConfig& replication = config.learner.replication;
@@ -148,7 +169,8 @@ std::vector<RoleRequest> RoleRequests(const RunConfig& config) {
   // mpirun starts all replicas as one role
   const bool has_processes =
       replication.strategy->has_processes && !replication.uses_mpi();
-  const int num_replicas = has_servers     ? replication.replicas_per_group
+  const int num_replicas = has_servers     ? replication.replicas_per_group /
+                                                 replication.processes_per_group
                            : has_processes ? replication.replicas_per_process
                                            : replication.replicas;
   const auto worker = [&](const char* role, uint32_t index) {
@@ -168,8 +190,10 @@ std::vector<RoleRequest> RoleRequests(const RunConfig& config) {
     }
   }
   if (!config.has_actors()) return requests;
-  requests.push_back({.id = {"replay", 0}, .load = 0.2});
-  for (int64_t i = 0; i < config.actors.count; ++i) {
+  if (!HasRemoteReplay(config)) {
+    requests.push_back({.id = {"replay", 0}, .load = 0.2});
+  }
+  for (int64_t i = 0; i < NumLocalActors(config); ++i) {
     requests.push_back({.id = {"actor", static_cast<uint32_t>(i)}});
   }
   if (config.evaluation.enabled) {
@@ -199,6 +223,8 @@ RoleSpec MakeRole(const PlacedRole& placed, const RolePlan& plan) {
   Set("run.key_file", plan.key_file.empty() ? "\"\"" : plan.key_file.string(),
       &spec);
   kind->make(plan, &spec);
+  spec.command = fleet::FillTemplate(plan.config.cluster.roles.at(role).command,
+                                     spec.command);
   return spec;
 }
 

@@ -15,8 +15,11 @@
 // The processes of a run, as placement and supervisor want them described.
 namespace replicant::programs {
 
-// Returns the roles of the run with the processors that they ask for.
+// Returns the roles that run on the launcher's host, with the processors that
+// they ask for.
 std::vector<fleet::RoleRequest> RoleRequests(const RunConfig& config);
+// Returns the roles that run on the hosts that join; none without such hosts.
+std::vector<rpc::RoleId> RemoteRoles(const RunConfig& config);
 
 // The facts that the command lines of the roles are made from.
 struct RolePlan {
@@ -25,6 +28,8 @@ struct RolePlan {
   // Undefined for a run without actors.
   agents::TaskSpec task;
   std::filesystem::path run_folder;
+  // Where the replay keeps its checkpoints.
+  std::filesystem::path storage_folder;
   std::filesystem::path config_file;  // that every role reads
   std::filesystem::path key_file;     // of the run's key pair; empty: none
   // actors::FindBeginning(), in milliseconds.

@@ -261,7 +261,8 @@ int Serve(const RunConfig& run_config) {
     service.SetCheckpointSaver(&*saver);
   }
   service.AttachTo(server);
-  spdlog::info("listening at {}", server.Bind(config.bind));
+  spdlog::info("listening at {}",
+               server.Bind(rpc::NumericEndpoint(config.bind)));
   Thread loop("replay", [&](const Thread::StopToken&) { server.Run(); });
   const StopOnExit stop_on_exit{server};
 
@@ -277,6 +278,9 @@ int Serve(const RunConfig& run_config) {
     is_closed.set_value();
   });
   is_closed.get_future().wait();
+  // all that was ever taken in
+  heartbeat.SetCounter("steps",
+                       static_cast<double>(shard.Status().inserted_steps));
   if (saver.has_value()) {
     // checkpoints that clients asked for go first, so that the last is the
     // newest

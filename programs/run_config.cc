@@ -41,18 +41,6 @@ std::string Resolve(const std::filesystem::path& run_folder,
   return fmt::format("ipc://@replicant-{:08x}-{}", Crc32c(path), part);
 }
 
-// The address that a fleet has announced for a part of the run; `address` if
-// there is none.
-std::string Announced(const std::filesystem::path& run_folder,
-                      const std::string& part, const std::string& address) {
-  const std::filesystem::path file = run_folder / kAddressesName;
-  std::error_code error;
-  if (!std::filesystem::exists(file, error)) return address;
-  const auto document = config::Document::FromFile(file);
-  const config::Node::Entry* const entry = document.root().Find(part);
-  return entry == nullptr ? address : entry->value.text;
-}
-
 }  // namespace
 
 RunConfig RunConfig::Read(config::Reader& reader, const Registry& registry) {
@@ -72,6 +60,7 @@ RunConfig RunConfig::Read(config::Reader& reader, const Registry& registry) {
                  "evaluations without exploration noise");
   reader.Section("fleet", &c.fleet,
                  "how the launcher watches the processes of a run");
+  reader.Section("cluster", &c.cluster, "the hosts of a run");
   c.log = config::ReadLogOptions(reader);
   c.workload = registry.workloads.Find(c.learner.workload);
   if (c.workload == nullptr) {
@@ -156,9 +145,11 @@ void ResolveAddresses(const std::filesystem::path& run_folder,
                       RunConfig* config) {
   for (const PartAddress& address : AddressesOf(config)) {
     std::string& endpoint = *address.endpoint;
-    endpoint = fleet::IsOfAnyPort(endpoint)
-                   ? Announced(run_folder, address.part, endpoint)
-                   : Resolve(run_folder, endpoint, address.part);
+    const bool is_chosen = endpoint == "auto" || fleet::IsOfAnyPort(endpoint);
+    const std::string announced =
+        is_chosen ? AnnouncedAddress(run_folder, address.part) : "";
+    endpoint = announced.empty() ? Resolve(run_folder, endpoint, address.part)
+                                 : announced;
   }
   std::string& rendezvous = config->learner.replication.rendezvous;
   if (rendezvous == replicator::ReplicationConfig::kAuto &&
@@ -173,22 +164,51 @@ void ResolveAddresses(const std::filesystem::path& run_folder,
       KeyFileOf(*config);
 }
 
-std::vector<fleet::PortClaim> AnnounceAddresses(
-    const std::filesystem::path& run_folder, RunConfig* config) {
-  std::vector<fleet::PortClaim> claims;
-  std::string yaml;
-  for (const PartAddress& address : AddressesOf(config)) {
-    if (!fleet::IsOfAnyPort(*address.endpoint)) continue;
-    try {
-      claims.emplace_back(*address.endpoint);
-    } catch (const ConfigError& error) {
-      throw ConfigError(fmt::format("{}: {}", address.key, error.what()));
+std::string AnnouncedAddress(const std::filesystem::path& run_folder,
+                             const std::string& part) {
+  const std::filesystem::path file = run_folder / kAddressesName;
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) return "";
+  const auto document = config::Document::FromFile(file);
+  const config::Node::Entry* const entry = document.root().Find(part);
+  return entry == nullptr ? "" : entry->value.text;
+}
+
+AnnouncedAddresses AnnounceAddresses(const std::filesystem::path& run_folder,
+                                     RunConfig* config) {
+  AnnouncedAddresses announced;
+  std::vector<PartAddress> addresses = AddressesOf(config);
+  if (config->cluster.has_hosts()) {
+    const std::string host =
+        fleet::ResolveClusterAddress(config->cluster.address);
+    for (const PartAddress& address : addresses) {
+      if (*address.endpoint == "auto") {
+        *address.endpoint = fmt::format("tcp://{}:*", host);
+      }
     }
-    *address.endpoint = claims.back().endpoint();
-    yaml += fmt::format("{}: {}\n", address.part, *address.endpoint);
+    const int64_t port = config->cluster.port;
+    announced.join_endpoint = fmt::format(
+        "tcp://{}:{}", host, port == 0 ? "*" : std::to_string(port));
+    addresses.push_back(
+        {kJoinPart, "cluster.address", &announced.join_endpoint});
+  }
+  std::string yaml;
+  for (const PartAddress& address : addresses) {
+    std::string& endpoint = *address.endpoint;
+    if (fleet::IsOfAnyPort(endpoint)) {
+      try {
+        announced.ports.emplace_back(endpoint);
+      } catch (const ConfigError& error) {
+        throw ConfigError(fmt::format("{}: {}", address.key, error.what()));
+      }
+      endpoint = announced.ports.back().endpoint();
+    } else if (address.part != kJoinPart) {
+      continue;
+    }
+    yaml += fmt::format("{}: {}\n", address.part, endpoint);
   }
   AtomicWriteFile(run_folder / kAddressesName, yaml);
-  return claims;
+  return announced;
 }
 
 std::filesystem::path KeyFileOf(const RunConfig& config) {

@@ -14,6 +14,7 @@
 #include "core/config/reader.h"
 #include "core/rpc/curve.h"
 #include "env/task_config.h"
+#include "fleet/cluster_config.h"
 #include "fleet/fleet_config.h"
 #include "fleet/port_claim.h"
 #include "learner/data/images_config.h"
@@ -34,6 +35,7 @@ struct RunConfig {
   data::ImagesConfig images;
   actors::EvaluationConfig evaluation;
   fleet::FleetConfig fleet;
+  fleet::ClusterConfig cluster;
   LogOptions log;
   // The section of each registered workload, by the workload's name.
   std::map<std::string, std::any> workloads;
@@ -83,11 +85,22 @@ std::vector<PartAddress> AddressesOf(RunConfig* config);
 // addresses.yaml.
 void ResolveAddresses(const std::filesystem::path& run_folder,
                       RunConfig* config);
+// The addresses that a fleet has chosen for its run.
+struct AnnouncedAddresses {
+  std::vector<fleet::PortClaim> ports;  // the run's own as long as they live
+  std::string join_endpoint;            // where hosts join; empty: nowhere
+};
 // Chooses a free port for every "tcp://ADDRESS:*" and announces the addresses
-// in the folder. The ports are the run's own as long as the claims live. Throws
-// ConfigError, which names the key, and IoError.
-std::vector<fleet::PortClaim> AnnounceAddresses(
-    const std::filesystem::path& run_folder, RunConfig* config);
+// in the folder. With other hosts "auto" is a port of the cluster's address.
+// Throws ConfigError, which names the key, and IoError.
+AnnouncedAddresses AnnounceAddresses(const std::filesystem::path& run_folder,
+                                     RunConfig* config);
+// The address that the fleet of the folder has announced for a part of the run
+// ("replay"; kJoinPart: where hosts join); empty: none. Throws ConfigError for
+// a broken file.
+inline constexpr const char* kJoinPart = "fleet";
+std::string AnnouncedAddress(const std::filesystem::path& run_folder,
+                             const std::string& part);
 
 // The file of the key pair that the processes of the run hold; empty: none.
 std::filesystem::path KeyFileOf(const RunConfig& config);

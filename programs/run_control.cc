@@ -73,7 +73,8 @@ pid_t OwnerHere(const std::filesystem::path& run) {
 
 int Stop(const std::filesystem::path& run) {
   const pid_t pid = OwnerHere(run);
-  if (::kill(pid, SIGTERM) != 0) {
+  // a SIGTERM would let hosts wait for the run to go on
+  if (::kill(pid, SIGINT) != 0) {
     throw IoError::FromErrno(fmt::format("stop process {}", pid), run, errno);
   }
   fmt::print("process {} drains its roles; fleet --stop once more kills them\n",
@@ -176,7 +177,7 @@ void AddRunControl(config::CommandLine& command_line) {
       "--logs", &ignored,
       "print the logs of the run in this folder: --logs RUN [ROLE] [--follow]");
   command_line.AddOption("--stop", &ignored,
-                         "end the run in this folder, as SIGTERM does");
+                         "end the run in this folder, as Ctrl-C does");
 }
 
 std::optional<int> ControlRun(int argc, const char* const* argv) {

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <utility>
 
 #include "actors/best_policy.h"
 #include "core/metrics/format.h"
 #include "learner/checkpoint_folder.h"
+#include "programs/shell_word.h"
 
 namespace replicant::programs {
 namespace {
@@ -17,21 +17,6 @@ namespace {
 using metrics::FormatDuration;
 using metrics::FormatQuantity;
 using Rows = std::vector<std::pair<std::string, std::string>>;
-
-// A word of a command as a shell takes it.
-std::string ShellWord(const std::string& word) {
-  const bool is_plain =
-      std::all_of(word.begin(), word.end(), [](unsigned char c) {
-        return std::isalnum(c) != 0 || c == '/' || c == '.' || c == '_' ||
-               c == '-' || c == '=';
-      });
-  if (is_plain && !word.empty()) return word;
-  std::string quoted = "'";
-  for (const char c : word) {
-    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  }
-  return quoted + "'";
-}
 
 std::string TaskText(const env::TaskConfig& task) {
   if (!task.has_pixels) return task.name + " from state";

@@ -294,9 +294,12 @@ namespace {
 // A signal handler takes no user argument, so this is a global.
 std::atomic<int> stop_count{0};
 std::atomic<int> stop_fd{-1};
+std::atomic<int> first_stop{0};
 
-void CountStop(int /*signal*/) {
+void CountStop(int signal) {
   const int saved_errno = errno;
+  int none = 0;
+  first_stop.compare_exchange_strong(none, signal);
   stop_count.fetch_add(1);
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written =
@@ -314,6 +317,7 @@ struct StopSignal::OldHandlers {
 StopSignal::StopSignal() : old_handlers_(std::make_unique<OldHandlers>()) {
   REPLICANT_CHECK(stop_fd.load() < 0, "a second StopSignal");
   stop_count.store(0);
+  first_stop.store(0);
   stop_fd.store(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   REPLICANT_CHECK(stop_fd.load() >= 0, "eventfd: {}", std::strerror(errno));
 
@@ -333,6 +337,8 @@ StopSignal::~StopSignal() {
 }
 
 int StopSignal::count() const { return stop_count.load(); }
+
+bool StopSignal::is_termination() const { return first_stop.load() == SIGTERM; }
 
 int StopSignal::fd() const { return stop_fd.load(); }
 

@@ -111,6 +111,9 @@ class StopSignal {
 
   // Signals received so far.
   int count() const;
+  // Whether the first one was SIGTERM, by which a system ends what it wants to
+  // end; a person's Ctrl-C is SIGINT.
+  bool is_termination() const;
   // Readable once count() > 0: for poll().
   int fd() const;
 

@@ -122,6 +122,10 @@ struct CommunicatorOptions {
   // heartbeats off.
   std::chrono::milliseconds heartbeat_interval{200};
   std::chrono::milliseconds heartbeat_timeout{10'000};
+  // Between processes: the name of this one's host. Those of equal names share
+  // a host, and messages go from host to host as seldom as they can. Empty: the
+  // network namespace.
+  std::string host = {};
 };
 
 }  // namespace replicant::comm

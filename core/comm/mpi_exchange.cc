@@ -80,7 +80,7 @@ std::shared_ptr<MpiExchange> MpiExchange::OfAllProcesses(
   MPI_CALL(MPI_Comm_dup(MPI_COMM_WORLD, &world));
   auto exchange = std::make_shared<MpiExchange>(world, options);
   try {
-    exchange->Watch(HostAndPid());
+    exchange->MeetOthers(HostAndPid());
   } catch (...) {
     MpiProcess::Get().has_failed = true;
     throw;
@@ -99,12 +99,13 @@ MpiExchange::~MpiExchange() {
 }
 
 std::shared_ptr<ProcessExchange> MpiExchange::Split(bool is_member) {
+  const std::vector<int> members = GatherMembers(is_member);
   MPI_Comm part = MPI_COMM_NULL;
   MPI_CALL(
       MPI_Comm_split(comm_, is_member ? 0 : MPI_UNDEFINED, /*key=*/0, &part));
   if (part == MPI_COMM_NULL) return nullptr;
   auto result = std::make_shared<MpiExchange>(part, options());
-  result->BecomePartOf(*this);
+  result->BecomePartOf(*this, members);
   return result;
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
+#include <numeric>
 #include <utility>
 
 #include "core/base/check.h"
@@ -10,15 +10,24 @@
 namespace replicant::comm {
 namespace {
 
-// Bytes to one process per message and rank: small enough for MPI's int and for
-// the memory of an all-reduce, large enough that processes seldom wait.
+// Bytes of a message: small enough for MPI's int, large enough that processes
+// seldom wait.
 constexpr size_t kPieceBytes = size_t{4} << 20;
 // Bytes of a piece that goes from process to process, each of which holds one.
 constexpr size_t kChainPieceBytes = size_t{512} << 10;
 // Inputs of all ranks together up to which latency counts more than bytes.
 constexpr size_t kSmallBytes = size_t{32} << 10;
-// Processes up to which each sends to all others.
-constexpr int kMaxDirect = 4;
+
+size_t IndexIn(std::span<const int> members, int process) {
+  return static_cast<size_t>(std::ranges::find(members, process) -
+                             members.begin());
+}
+
+std::vector<int> AllOf(int num_processes) {
+  std::vector<int> all(static_cast<size_t>(num_processes));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
 
 }  // namespace
 
@@ -28,7 +37,8 @@ ProcessCollectives::ProcessCollectives(ProcessExchange* exchange,
       process_of_(std::move(process_of)),
       ranks_of_(static_cast<size_t>(exchange->num_processes())),
       thread_of_(process_of_.size(), -1),
-      is_ordered_(std::ranges::is_sorted(process_of_)) {
+      layout_(exchange->host_of()),
+      place_(IndexIn(layout_.chain, exchange->process())) {
   for (int r = 0; r < num_ranks(); ++r) {
     ranks_of_[static_cast<size_t>(process_of_[static_cast<size_t>(r)])]
         .push_back(r);
@@ -37,6 +47,15 @@ ProcessCollectives::ProcessCollectives(ProcessExchange* exchange,
   for (size_t t = 0; t < ranks_.size(); ++t) {
     thread_of_[static_cast<size_t>(ranks_[t])] = static_cast<int>(t);
   }
+  // sums can be passed on if ranks are numbered by process
+  const bool is_ordered = std::ranges::is_sorted(process_of_);
+  is_one_group_ = layout_.groups.size() == 1 || !is_ordered;
+  groups_.emplace(
+      &exchange_,
+      is_ordered
+          ? layout_.groups
+          : std::vector<std::vector<int>>{AllOf(exchange_.num_processes())},
+      ranks_of_);
 }
 
 void ProcessCollectives::Make(const Collective& c, const ThreadGroup& threads) {
@@ -49,15 +68,14 @@ void ProcessCollectives::Make(const Collective& c, const ThreadGroup& threads) {
                static_cast<size_t>(c.in.shape().num_elements()), c.factor);
         return;
       }
-      return IsDirect(c) ? AllReduceDirectly(c)
-                         : AllReduceInChain(c, c.out.bytes());
+      return AllReduceInGroups(c, c.out.bytes());
     case Collective::Kind::kAllGather:
       return AllGather(c);
     case Collective::Kind::kReduceScatter:
       if (IsSmall(c.in.size_bytes() * process_of_.size())) {
         return ReduceScatterOfGathered(c);
       }
-      return IsDirect(c) ? ReduceScatterDirectly(c) : ReduceScatterOfAll(c);
+      return is_one_group_ ? ReduceScatterDirectly(c) : ReduceScatterOfAll(c);
     case Collective::Kind::kBroadcast:
       return Broadcast(c);
     case Collective::Kind::kBarrier:
@@ -71,46 +89,70 @@ bool ProcessCollectives::IsSmall(size_t bytes_of_all) const {
   return bytes_of_all <= kSmallBytes;
 }
 
-bool ProcessCollectives::IsDirect(const Collective& c) const {
-  return exchange_.num_processes() <= kMaxDirect || !is_ordered_ ||
-         c.in.dtype() == DType::kBF16;
-}
-
 std::byte* ProcessCollectives::Reserve(HostBuffer* buffer, size_t size_bytes) {
   if (buffer->size_bytes() < size_bytes) *buffer = HostBuffer(size_bytes);
   return buffer->data();
 }
 
-// Round k gets the blocks of 2^k further processes from the one 2^k places on,
-// so that blocks lie in the order of processes from this one on.
+// Round k gets the blocks of 2^k further members from the one 2^k places on, so
+// that blocks lie in the order of members from this one on.
+void ProcessCollectives::GatherBlocks(std::span<const int> members,
+                                      std::span<const size_t> sizes,
+                                      std::byte* blocks) {
+  const size_t count = members.size();
+  const size_t own = IndexIn(members, exchange_.process());
+  const auto at = [&](size_t distance) { return (own + distance) % count; };
+  // bytes of the first blocks as they lie here, or at another member
+  const auto bytes_of = [&](size_t first, size_t number) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < number; ++i) bytes += sizes[(first + i) % count];
+    return bytes;
+  };
+  for (size_t have = 1; have < count; have *= 2) {
+    const size_t number = std::min(have, count - have);
+    exchange_.Send(members[at(count - have)], {blocks, bytes_of(own, number)});
+    exchange_.Receive(members[at(have)], {blocks + bytes_of(own, have),
+                                          bytes_of(at(have), number)});
+    exchange_.Exchange();
+  }
+}
+
 std::span<const std::byte* const> ProcessCollectives::GatherAll(
     size_t size_bytes) {
-  const int processes = exchange_.num_processes();
-  const int own = exchange_.process();
-  std::byte* const blocks = Reserve(&scratch_, size_bytes * process_of_.size());
-  const auto at = [&](int distance) { return (own + distance) % processes; };
-  // bytes of the first blocks as they lie here, or at another process
-  const auto bytes_of = [&](int first, int count) {
-    size_t ranks = 0;
-    for (int i = 0; i < count; ++i) {
-      ranks += CountOf((first + i) % processes);
-    }
-    return ranks * size_bytes;
-  };
+  const size_t all_bytes = size_bytes * process_of_.size();
+  std::byte* const blocks = Reserve(&scratch_, all_bytes);
   for (size_t t = 0; t < num_threads() && size_bytes > 0; ++t) {
     std::memcpy(blocks + t * size_bytes, InputOf(t).data(), size_bytes);
   }
-  for (int have = 1; have < processes; have *= 2) {
-    const int count = std::min(have, processes - have);
-    exchange_.Send(at(processes - have), {blocks, bytes_of(own, count)});
-    exchange_.Receive(
-        at(have), {blocks + bytes_of(own, have), bytes_of(at(have), count)});
-    exchange_.Exchange();
+  const size_t own_host = static_cast<size_t>(
+      layout_.host_of[static_cast<size_t>(exchange_.process())]);
+  const std::vector<int>& host = layout_.hosts[own_host];
+  std::vector<size_t> sizes;
+  for (const int p : host) sizes.push_back(CountOf(p) * size_bytes);
+  GatherBlocks(host, sizes, blocks);
+  const size_t num_hosts = layout_.hosts.size();
+  if (num_hosts > 1) {
+    if (host[0] == exchange_.process()) {
+      std::vector<int> leaders;
+      sizes.clear();
+      for (const auto& members : layout_.hosts) {
+        leaders.push_back(members[0]);
+        size_t ranks = 0;
+        for (const int p : members) ranks += CountOf(p);
+        sizes.push_back(ranks * size_bytes);
+      }
+      GatherBlocks(leaders, sizes, blocks);
+    }
+    BroadcastByTree(host, /*root=*/0, {blocks, all_bytes});
   }
+  // on one host blocks begin with this process, otherwise with the first one
+  // of its host
   inputs_.assign(process_of_.size(), nullptr);
   size_t offset = 0;
-  for (int i = 0; i < processes; ++i) {
-    for (const int rank : ranks_of_[static_cast<size_t>(at(i))]) {
+  const size_t first = num_hosts > 1 ? IndexIn(layout_.chain, host[0]) : place_;
+  for (size_t i = 0; i < layout_.chain.size(); ++i) {
+    const int p = layout_.chain[(first + i) % layout_.chain.size()];
+    for (const int rank : ranks_of_[static_cast<size_t>(p)]) {
       inputs_[static_cast<size_t>(rank)] = blocks + offset;
       offset += size_bytes;
     }
@@ -118,96 +160,13 @@ std::span<const std::byte* const> ProcessCollectives::GatherAll(
   return inputs_;
 }
 
-// The results of a piece travel together with the inputs of the next one.
-void ProcessCollectives::AllReduceDirectly(const Collective& c) {
-  const size_t element = DTypeSize(c.in.dtype());
-  const auto count = static_cast<size_t>(c.in.shape().num_elements());
-  const auto processes = static_cast<size_t>(exchange_.num_processes());
-  const size_t piece = processes * (kPieceBytes / element);
-  // the part of `bytes` that a process reduces, of the piece at `begin`
-  const auto part_of = [&](auto bytes, size_t begin, int process) {
-    const Range part = PartOf(std::min(piece, count - begin), processes,
-                              static_cast<size_t>(process), /*granularity=*/1);
-    return bytes.subspan((begin + part.begin) * element, part.size() * element);
-  };
-  const auto add_results = [&](size_t begin) {
-    ForOthers([&](int process) {
-      exchange_.Receive(process, part_of(c.out.bytes(), begin, process));
-      exchange_.Send(process,
-                     part_of(c.out.bytes(), begin, exchange_.process()));
-    });
-  };
-  for (size_t begin = 0; begin < count; begin += piece) {
-    if (begin > 0) add_results(begin - piece);
-    GatherAndReduce(
-        c,
-        [&](size_t thread, int process) {
-          return part_of(InputOf(thread), begin, process);
-        },
-        part_of(c.out.bytes(), begin, exchange_.process()));
+void ProcessCollectives::AllReduceInGroups(const Collective& c,
+                                           std::span<std::byte> out) {
+  inputs_.clear();
+  for (size_t t = 0; t < num_threads(); ++t) {
+    inputs_.push_back(InputOf(t).data());
   }
-  add_results((count - 1) / piece * piece);
-  exchange_.Exchange();
-}
-
-// Process p adds its inputs to piece i in step i + p, and gets the sum back in
-// step i + 2 last - p, where `last` is the last process. A partial sum lies in
-// `out` until the sum replaces it.
-void ProcessCollectives::AllReduceInChain(const Collective& c,
-                                          std::span<std::byte> out) {
-  const auto own = static_cast<size_t>(exchange_.process());
-  const auto last = static_cast<size_t>(exchange_.num_processes()) - 1;
-  const int below = exchange_.process() - 1;
-  const int above = exchange_.process() + 1;
-  const size_t element = DTypeSize(c.in.dtype());
-  const size_t size = c.in.size_bytes();
-  const size_t num_pieces = (size + kChainPieceBytes - 1) / kChainPieceBytes;
-  const auto piece_of = [&](size_t i) {
-    return out.subspan(i * kChainPieceBytes,
-                       std::min(kChainPieceBytes, size - i * kChainPieceBytes));
-  };
-  std::byte* const arrived = Reserve(&scratch_, kChainPieceBytes);
-  // the piece that is in a stage of its way in this step, if any
-  const auto piece_at = [&](size_t step, size_t first_step) {
-    return step >= first_step && step - first_step < num_pieces
-               ? std::optional(step - first_step)
-               : std::nullopt;
-  };
-  const auto add = [&](size_t i) {
-    const size_t offset = i * kChainPieceBytes;
-    inputs_.clear();
-    if (own > 0) inputs_.push_back(arrived);
-    for (size_t t = 0; t < num_threads(); ++t) {
-      inputs_.push_back(InputOf(t).data() + offset);
-    }
-    std::byte* const outputs[] = {out.data() + offset};
-    Reduce(c.op, c.in.dtype(), inputs_, outputs, 0,
-           piece_of(i).size() / element, own == last ? c.factor : 1.0);
-  };
-  const size_t num_steps = num_pieces + 2 * last;
-  for (size_t step = 0; step < num_steps; ++step) {
-    // up: what was added in the step before goes on
-    const auto coming = piece_at(step, own);
-    if (own > 0 && coming) {
-      exchange_.Receive(below, {arrived, piece_of(*coming).size()});
-    }
-    if (own < last) {
-      if (const auto i = piece_at(step, own + 1)) {
-        exchange_.Send(above, piece_of(*i));
-      }
-      if (const auto i = piece_at(step, 2 * last - own)) {
-        exchange_.Receive(above, piece_of(*i));
-      }
-    }
-    if (own > 0) {
-      // down: the last process sends what it added, the others what they got
-      if (const auto i = piece_at(step, 2 * last - own + 1)) {
-        exchange_.Send(below, piece_of(*i));
-      }
-    }
-    exchange_.Exchange();
-    if (coming) add(*coming);
-  }
+  groups_->AllReduce(c, inputs_, out);
 }
 
 void ProcessCollectives::ReduceScatterOfGathered(const Collective& c) {
@@ -230,67 +189,58 @@ void ProcessCollectives::ReduceScatterDirectly(const Collective& c) {
     most_ranks = std::max(most_ranks, ranks.size());
   }
   const size_t row = c.out.size_bytes();
-  // one rank of every process at a time; a process may have fewer ranks
-  for (size_t i = 0; i < most_ranks; ++i) {
-    for (size_t begin = 0; begin < row; begin += kPieceBytes) {
-      const size_t n = std::min(kPieceBytes, row - begin);
-      std::span<std::byte> out;
-      if (i < num_threads()) {
-        out = threads_->call_of(i).out.bytes().subspan(begin, n);
+  for (size_t begin = 0; begin < row; begin += kPieceBytes) {
+    const size_t n = std::min(kPieceBytes, row - begin);
+    // one rank of every process at a time; a process may have fewer ranks
+    for (size_t i = 0; i < most_ranks; ++i) ReduceRows(c, i, begin, n);
+  }
+}
+
+// Reduces bytes [begin, begin + n) of the row of the i-th rank of every
+// process.
+void ProcessCollectives::ReduceRows(const Collective& c, size_t i, size_t begin,
+                                    size_t n) {
+  const auto input_of = [&](size_t thread, int rank) {
+    return InputOf(thread).subspan(
+        static_cast<size_t>(rank) * c.out.size_bytes() + begin, n);
+  };
+  if (i < num_threads()) {
+    std::byte* const scratch = Reserve(&scratch_, n * process_of_.size());
+    inputs_.clear();
+    for (size_t r = 0; r < process_of_.size(); ++r) {
+      if (thread_of_[r] >= 0) {
+        inputs_.push_back(
+            input_of(static_cast<size_t>(thread_of_[r]), ranks_[i]).data());
+        continue;
       }
-      GatherAndReduce(
-          c,
-          [&](size_t thread, int process) -> std::span<const std::byte> {
-            const auto& ranks = ranks_of_[static_cast<size_t>(process)];
-            if (i >= ranks.size()) return {};
-            return InputOf(thread).subspan(
-                static_cast<size_t>(ranks[i]) * row + begin, n);
-          },
-          out);
-    }
-  }
-}
-
-void ProcessCollectives::ReduceScatterOfAll(const Collective& c) {
-  const std::span<std::byte> all(Reserve(&reduced_, c.in.size_bytes()),
-                                 c.in.size_bytes());
-  AllReduceInChain(c, all);
-  const size_t row = c.out.size_bytes();
-  for (size_t t = 0; t < num_threads(); ++t) {
-    std::memcpy(threads_->call_of(t).out.data(),
-                all.data() + static_cast<size_t>(ranks_[t]) * row, row);
-  }
-}
-
-// Sends in_of(t, p) of every thread t to every process p, and reduces what
-// arrives, together with this process's own part, to `out`.
-template <typename InOf>
-void ProcessCollectives::GatherAndReduce(const Collective& c, const InOf& in_of,
-                                         std::span<std::byte> out) {
-  std::byte* const scratch =
-      Reserve(&scratch_, out.size() * process_of_.size());
-  inputs_.clear();
-  for (size_t r = 0; r < process_of_.size(); ++r) {
-    const int process = process_of_[r];
-    if (process == exchange_.process()) {
-      inputs_.push_back(
-          in_of(static_cast<size_t>(thread_of_[r]), process).data());
-    } else {
-      std::byte* const arrived = scratch + r * out.size();
-      exchange_.Receive(process, {arrived, out.size()});
+      std::byte* const arrived = scratch + r * n;
+      exchange_.Receive(process_of_[r], {arrived, n});
       inputs_.push_back(arrived);
     }
   }
   // received in rank order
   ForOthers([&](int process) {
-    for (size_t t = 0; t < num_threads(); ++t) {
-      exchange_.Send(process, in_of(t, process));
+    const auto& ranks = ranks_of_[static_cast<size_t>(process)];
+    for (size_t t = 0; t < num_threads() && i < ranks.size(); ++t) {
+      exchange_.Send(process, input_of(t, ranks[i]));
     }
   });
   exchange_.Exchange();
-  std::byte* const outputs[] = {out.data()};
-  Reduce(c.op, c.in.dtype(), inputs_, outputs, 0,
-         out.size() / DTypeSize(c.in.dtype()), c.factor);
+  if (i >= num_threads()) return;
+  std::byte* const outputs[] = {threads_->call_of(i).out.data() + begin};
+  Reduce(c.op, c.in.dtype(), inputs_, outputs, 0, n / DTypeSize(c.in.dtype()),
+         c.factor);
+}
+
+void ProcessCollectives::ReduceScatterOfAll(const Collective& c) {
+  const std::span<std::byte> all(Reserve(&reduced_, c.in.size_bytes()),
+                                 c.in.size_bytes());
+  AllReduceInGroups(c, all);
+  const size_t row = c.out.size_bytes();
+  for (size_t t = 0; t < num_threads(); ++t) {
+    std::memcpy(threads_->call_of(t).out.data(),
+                all.data() + static_cast<size_t>(ranks_[t]) * row, row);
+  }
 }
 
 void ProcessCollectives::AllGather(const Collective& c) {
@@ -311,19 +261,21 @@ void ProcessCollectives::AllGatherInRing(const Collective& c) {
   for (size_t t = 0; t < num_threads(); ++t) {
     CopyTensor(threads_->call_of(t).in, row_of(ranks_[t]).data());
   }
-  const int processes = exchange_.num_processes();
-  const int own = exchange_.process();
-  const int before = (own + processes - 1) % processes;
-  for (int step = 0; step + 1 < processes; ++step) {
-    const int passed = (own - step + processes) % processes;
-    const int coming = (before - step + processes) % processes;
+  const size_t count = layout_.chain.size();
+  const auto process_at = [&](size_t place) {
+    return layout_.chain[(place_ + place) % count];
+  };
+  const int before = process_at(count - 1);
+  for (size_t step = 0; step + 1 < count; ++step) {
+    const int passed = process_at(count - step);
+    const int coming = process_at(count - 1 - step);
     for (size_t begin = 0; begin < row; begin += kPieceBytes) {
       const size_t n = std::min(kPieceBytes, row - begin);
       for (const int r : ranks_of_[static_cast<size_t>(coming)]) {
         exchange_.Receive(before, row_of(r).subspan(begin, n));
       }
       for (const int r : ranks_of_[static_cast<size_t>(passed)]) {
-        exchange_.Send((own + 1) % processes, row_of(r).subspan(begin, n));
+        exchange_.Send(process_at(1), row_of(r).subspan(begin, n));
       }
       exchange_.Exchange();
     }
@@ -343,20 +295,43 @@ void ProcessCollectives::Broadcast(const Collective& c) {
   }
 }
 
+// Among the hosts first, where the root stands for its own, then on every host.
+void ProcessCollectives::BroadcastByTree(int root, std::span<std::byte> bytes) {
+  const int root_host = layout_.host_of[static_cast<size_t>(root)];
+  const int own_host =
+      layout_.host_of[static_cast<size_t>(exchange_.process())];
+  const auto leader_of = [&](int host) {
+    return host == root_host ? root
+                             : layout_.hosts[static_cast<size_t>(host)][0];
+  };
+  if (exchange_.process() == leader_of(own_host)) {
+    std::vector<int> leaders;
+    for (int h = 0; h < static_cast<int>(layout_.hosts.size()); ++h) {
+      leaders.push_back(leader_of(h));
+    }
+    BroadcastByTree(leaders, static_cast<size_t>(root_host), bytes);
+  }
+  const std::vector<int>& host = layout_.hosts[static_cast<size_t>(own_host)];
+  BroadcastByTree(host, IndexIn(host, leader_of(own_host)), bytes);
+}
+
 // With places counted from the root, place p gets the bytes from p without its
 // highest bit, and passes them on to p + 2^k for all larger k.
-void ProcessCollectives::BroadcastByTree(int root, std::span<std::byte> bytes) {
-  const int processes = exchange_.num_processes();
-  const int place = (exchange_.process() - root + processes) % processes;
-  const auto process_at = [&](int p) { return (p + root) % processes; };
-  int bit = 1;
+void ProcessCollectives::BroadcastByTree(std::span<const int> members,
+                                         size_t root,
+                                         std::span<std::byte> bytes) {
+  const size_t count = members.size();
+  const size_t place =
+      (IndexIn(members, exchange_.process()) + count - root) % count;
+  const auto member_at = [&](size_t p) { return members[(p + root) % count]; };
+  size_t bit = 1;
   while (bit <= place) bit *= 2;
   if (place > 0) {
-    exchange_.Receive(process_at(place - bit / 2), bytes);
+    exchange_.Receive(member_at(place - bit / 2), bytes);
     exchange_.Exchange();
   }
-  for (; place + bit < processes; bit *= 2) {
-    exchange_.Send(process_at(place + bit), bytes);
+  for (; place + bit < count; bit *= 2) {
+    exchange_.Send(member_at(place + bit), bytes);
   }
   exchange_.Exchange();
 }
@@ -364,10 +339,9 @@ void ProcessCollectives::BroadcastByTree(int root, std::span<std::byte> bytes) {
 // With places counted from the root, place p gets piece i in step i + p - 1.
 void ProcessCollectives::BroadcastInChain(int root,
                                           std::span<std::byte> bytes) {
-  const int processes = exchange_.num_processes();
-  const int own = exchange_.process();
-  const auto place = static_cast<size_t>((own - root + processes) % processes);
-  const bool is_end = place + 1 == static_cast<size_t>(processes);
+  const size_t count = layout_.chain.size();
+  const size_t place = (place_ + count - IndexIn(layout_.chain, root)) % count;
+  const bool is_end = place + 1 == count;
   const size_t num_pieces =
       (bytes.size() + kChainPieceBytes - 1) / kChainPieceBytes;
   const auto piece_of = [&](size_t i) {
@@ -377,12 +351,13 @@ void ProcessCollectives::BroadcastInChain(int root,
   };
   for (size_t step = 0; step <= num_pieces; ++step) {
     if (place > 0 && step < num_pieces) {
-      exchange_.Receive((own + processes - 1) % processes, piece_of(step));
+      exchange_.Receive(layout_.chain[(place_ + count - 1) % count],
+                        piece_of(step));
     }
     // the root has all pieces at once
     const size_t passed = place > 0 ? step - 1 : step;
     if (!is_end && passed < num_pieces) {
-      exchange_.Send((own + 1) % processes, piece_of(passed));
+      exchange_.Send(layout_.chain[(place_ + 1) % count], piece_of(passed));
     }
     exchange_.Exchange();
   }

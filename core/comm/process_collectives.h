@@ -1,39 +1,47 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "core/comm/communicator.h"
+#include "core/comm/group_chain.h"
 #include "core/comm/process_exchange.h"
+#include "core/comm/process_layout.h"
 #include "core/comm/thread_group.h"
 #include "core/tensor/host_buffer.h"
 
 namespace replicant::comm {
 
 // The calls of a communicator, made of messages between processes that have one
-// or more ranks each. P is the number of processes, n the bytes of a tensor.
+// or more ranks each. P is the number of processes, H of hosts, G of groups
+// (process_layout.h), n the bytes of a tensor.
 //
-// | call           | small           | few processes   | else
-// | barrier        | dissemination   |                 |
-// | all-reduce     | recursive       | direct          | chain
-// | all-gather     | recursive       | ring            | ring
-// | broadcast      | binomial tree   | chain           | chain
-// | reduce-scatter | recursive       | direct          | row of an all-reduce
+// | call           | small     | else
+// | barrier        | recursive |
+// | all-reduce     | recursive | chain of groups
+// | all-gather     | recursive | ring
+// | broadcast      | tree      | chain
+// | reduce-scatter | recursive | direct in one group, else row of an all-reduce
 //
-// - recursive: an all-gather by Bruck's algorithm, ceil(log2 P) rounds; every
-//   process reduces all inputs itself.
-// - direct: every process sends each other one its part of every rank's
-//   elements, reduces what arrives and sends the result back. Two rounds and
-//   2 n (P - 1) / P bytes, to everyone.
-// - chain: partial sums go from process 0 up to the last, sums go back down,
-//   piece by piece and both ways at once. 2 n bytes to the two neighbours, as
-//   of a ring, in P + n / piece rounds. A ring would add each part in another
-//   order.
+// - recursive: an all-gather by Bruck's algorithm on every host, then between
+//   the first processes of the hosts, which pass on what they have: about
+//   log2 P rounds, of which log2 H between hosts. Every process reduces all
+//   inputs itself.
+// - chain of groups: a process reduces its part of the elements for its group,
+//   on top of the sum that comes from the group before it; sums go from the
+//   last group back down to the first, piece by piece and both ways at once,
+//   and around every group. n bytes go from host to host and n back, whatever
+//   the number of processes of a host. One group alone is the direct way, with
+//   two rounds; groups of one process are a chain of processes. A ring would
+//   add each part in another order.
+// - tree, ring, chain: in the order of ProcessLayout::chain, host by host.
+//
+// A process sends O(log P) messages, or O(1) for each piece.
 //
 // Every way adds in rank order. Ranks of a split that lie mixed in the
-// processes cannot pass on partial sums, and bf16, which is rounded once, does
-// not: both go the direct way.
+// processes cannot pass on sums, and are one group.
 //
 // Thread-safety: one thread at a time.
 class ProcessCollectives {
@@ -65,23 +73,27 @@ class ProcessCollectives {
     return ranks_of_[static_cast<size_t>(process)].size();
   }
   bool IsSmall(size_t bytes_of_all) const;
-  bool IsDirect(const Collective& c) const;
 
   // Recursive: copies the inputs of all ranks to scratch_, and points at the
   // one of each rank.
   std::span<const std::byte* const> GatherAll(size_t size_bytes);
-  void AllReduceDirectly(const Collective& c);
-  void AllReduceInChain(const Collective& c, std::span<std::byte> out);
+  // The blocks of `members` in `blocks`, in their order from this process's on,
+  // which is there already. `sizes`: by member.
+  void GatherBlocks(std::span<const int> members, std::span<const size_t> sizes,
+                    std::byte* blocks);
+
+  void AllReduceInGroups(const Collective& c, std::span<std::byte> out);
   void ReduceScatterOfGathered(const Collective& c);
   void ReduceScatterDirectly(const Collective& c);
+  void ReduceRows(const Collective& c, size_t i, size_t begin, size_t n);
   void ReduceScatterOfAll(const Collective& c);
-  template <typename InOf>
-  void GatherAndReduce(const Collective& c, const InOf& in_of,
-                       std::span<std::byte> out);
   void AllGather(const Collective& c);
   void AllGatherInRing(const Collective& c);
   void Broadcast(const Collective& c);
   void BroadcastByTree(int root, std::span<std::byte> bytes);
+  // Among `members`, from the one at index `root` on.
+  void BroadcastByTree(std::span<const int> members, size_t root,
+                       std::span<std::byte> bytes);
   void BroadcastInChain(int root, std::span<std::byte> bytes);
 
   // Calls visit(process) for all other processes.
@@ -99,8 +111,11 @@ class ProcessCollectives {
   std::vector<std::vector<int>> ranks_of_;  // by process
   std::vector<int> ranks_;                  // by thread
   std::vector<int> thread_of_;              // by rank
-  // Ranks are numbered by process.
-  bool is_ordered_ = true;
+  const ProcessLayout layout_;
+  // index in layout_.chain
+  size_t place_ = 0;
+  bool is_one_group_ = true;
+  std::optional<GroupChain> groups_;
   // of the call under way
   const ThreadGroup* threads_ = nullptr;
   // kept so that calls allocate nothing

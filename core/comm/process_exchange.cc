@@ -58,11 +58,21 @@ std::vector<int32_t> ProcessExchange::GatherNumbers(int32_t own) {
   return all;
 }
 
-void ProcessExchange::Watch(const std::string& place) {
-  if (num_processes_ == 1 || options_.heartbeat_timeout.count() == 0) return;
+std::vector<int> ProcessExchange::GatherMembers(bool is_member) {
+  const std::vector<int32_t> are_members = GatherNumbers(is_member ? 1 : 0);
+  std::vector<int> members;
+  for (int p = 0; p < num_processes_; ++p) {
+    if (are_members[static_cast<size_t>(p)] != 0) members.push_back(p);
+  }
+  return members;
+}
+
+void ProcessExchange::MeetOthers(const std::string& place) {
+  if (num_processes_ == 1) return;
   // where each process runs
   struct Place {
     std::array<char, 256> network{};
+    std::array<char, 256> host{};
     std::array<char, 256> process{};
   };
   const auto copy = [](const std::string& from, std::array<char, 256>* to) {
@@ -70,11 +80,17 @@ void ProcessExchange::Watch(const std::string& place) {
   };
   Place own;
   copy(NetworkName(), &own.network);
+  copy(options_.host.empty() ? NetworkName() : options_.host, &own.host);
   copy(place, &own.process);
   const std::vector<std::byte> bytes =
       GatherBytes(std::as_bytes(std::span(&own, 1)));
   std::vector<Place> places(static_cast<size_t>(num_processes_));
   std::memcpy(places.data(), bytes.data(), bytes.size());
+  for (size_t p = 0; p < places.size(); ++p) {
+    const auto first = std::ranges::find(places, places[p].host, &Place::host);
+    host_of_[p] = static_cast<int>(first - places.begin());
+  }
+  if (options_.heartbeat_timeout.count() == 0) return;
   Liveness::Group group{.rank = process_};
   for (const Place& each : places) {
     group.places.emplace_back(each.process.data());
@@ -97,9 +113,13 @@ void ProcessExchange::Watch(const std::string& place) {
       std::move(group), broadcast);
 }
 
-void ProcessExchange::BecomePartOf(const ProcessExchange& whole) {
+void ProcessExchange::BecomePartOf(const ProcessExchange& whole,
+                                   std::span<const int> members) {
   liveness_ = whole.liveness_;
   is_part_ = true;
+  for (size_t p = 0; p < members.size(); ++p) {
+    host_of_[p] = whole.host_of_[static_cast<size_t>(members[p])];
+  }
 }
 
 std::string ProcessExchange::NameOf(int peer) const {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -42,6 +43,8 @@ class ProcessExchange {
   int process() const { return process_; }
   int num_processes() const { return num_processes_; }
   const CommunicatorOptions& options() const { return options_; }
+  // The host of each process; equal numbers are one host.
+  const std::vector<int>& host_of() const { return host_of_; }
 
   // An exchange of the processes for which `is_member` holds, in the same
   // order; null for the others. All processes call it.
@@ -90,18 +93,29 @@ class ProcessExchange {
 
   ProcessExchange(int process, int num_processes,
                   const CommunicatorOptions& options)
-      : options_(options), process_(process), num_processes_(num_processes) {}
+      : options_(options),
+        process_(process),
+        num_processes_(num_processes),
+        host_of_(static_cast<size_t>(num_processes), 0) {}
 
-  // Starts the heartbeats between the processes, if there are several and the
-  // options have any. `place` says where this process runs. All call it.
-  void Watch(const std::string& place);
+  // Learns on which hosts the processes are, and starts the heartbeats between
+  // them, if the options have any. `place` says where this process runs. All
+  // call it.
+  void MeetOthers(const std::string& place);
+  // `host_of`: by process.
+  void SetHosts(std::vector<int> host_of) { host_of_ = std::move(host_of); }
   // Makes this the exchange of a part of `whole`, whose heartbeats it shares.
-  void BecomePartOf(const ProcessExchange& whole);
+  // `members`: the processes of the part, in order.
+  void BecomePartOf(const ProcessExchange& whole, std::span<const int> members);
   // Ends the heartbeats; for a destructor.
   void StopWatching() { liveness_.reset(); }
 
   // Collects equally many bytes from every process. All processes call it.
   std::vector<std::byte> GatherBytes(std::span<const std::byte> own);
+
+  // The processes that are members of a Split(), in order. All processes call
+  // it.
+  std::vector<int> GatherMembers(bool is_member);
 
   // The call under way and the number of calls so far.
   const Collective& call() const { return *call_; }
@@ -132,6 +146,7 @@ class ProcessExchange {
   const CommunicatorOptions options_;
   const int process_;
   const int num_processes_;
+  std::vector<int> host_of_;
   // null without heartbeats
   std::shared_ptr<Liveness> liveness_;
   bool is_part_ = false;

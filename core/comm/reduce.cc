@@ -272,6 +272,31 @@ void Reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> inputs,
   }
 }
 
+void ReduceOn(ReduceOp op, const float* carry,
+              std::span<const std::byte* const> inputs, float* out,
+              size_t count) {
+  // an input at a time, while the block is in the cache
+  constexpr size_t kBlock = 2048;
+  float wide[kBlock];
+  for (size_t i = 0; i < count; i += kBlock) {
+    const size_t n = std::min(kBlock, count - i);
+    auto* const sum = reinterpret_cast<std::byte*>(out + i);
+    for (size_t j = 0; j < inputs.size(); ++j) {
+      const auto* x = reinterpret_cast<const BFloat16*>(inputs[j]) + i;
+      if (j == 0 && carry == nullptr) {
+        Widen(x, 1.0F, out + i, n);
+        continue;
+      }
+      Widen(x, 1.0F, wide, n);
+      const std::byte* const terms[] = {
+          j == 0 ? reinterpret_cast<const std::byte*>(carry + i) : sum,
+          reinterpret_cast<const std::byte*>(wide)};
+      std::byte* const outputs[] = {sum};
+      Reduce(op, DType::kF32, terms, outputs, 0, n);
+    }
+  }
+}
+
 void Scale(DType dtype, double factor, const std::byte* in, std::byte* out,
            size_t count) {
   switch (dtype) {

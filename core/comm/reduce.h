@@ -26,6 +26,14 @@ void Reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> inputs,
             std::span<std::byte* const> outputs, size_t begin, size_t end,
             double factor = 1.0);
 
+// The same of bf16 whose inputs come in several portions: out[i] = `carry`[i]
+// combined with all inputs[j][i], for i < count, in f32. `carry`, the result of
+// the portions before, is null for the first one, and may be `out`. Narrowed
+// after the last one, it has the bits of Reduce().
+void ReduceOn(ReduceOp op, const float* carry,
+              std::span<const std::byte* const> inputs, float* out,
+              size_t count);
+
 // out[i] = in[i] * factor for floating dtypes (checked); `out` may be `in`.
 void Scale(DType dtype, double factor, const std::byte* in, std::byte* out,
            size_t count);

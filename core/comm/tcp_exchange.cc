@@ -56,7 +56,7 @@ std::shared_ptr<TcpExchange> TcpExchange::OfGroup(
   auto exchange =
       std::make_shared<TcpExchange>(group.process, std::move(mesh), options);
   exchange->FindReadable(group.reads_memory);
-  exchange->Watch(place);
+  exchange->MeetOthers(place);
   return exchange;
 }
 
@@ -78,11 +78,7 @@ TcpExchange::TcpExchange(int process, TcpMesh mesh,
 }
 
 std::shared_ptr<ProcessExchange> TcpExchange::Split(bool is_member) {
-  std::vector<int> members;
-  const std::vector<int32_t> are_members = GatherNumbers(is_member ? 1 : 0);
-  for (int p = 0; p < num_processes(); ++p) {
-    if (are_members[static_cast<size_t>(p)] != 0) members.push_back(p);
-  }
+  const std::vector<int> members = GatherMembers(is_member);
   TcpSocket listener;
   int32_t port = 0;
   const bool leads = !members.empty() && members[0] == process();
@@ -108,7 +104,7 @@ std::shared_ptr<ProcessExchange> TcpExchange::Split(bool is_member) {
   for (size_t p = 0; p < members.size(); ++p) {
     result->peers_[p].pid = peers_[static_cast<size_t>(members[p])].pid;
   }
-  result->BecomePartOf(*this);
+  result->BecomePartOf(*this, members);
   return result;
 }
 

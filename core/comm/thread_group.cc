@@ -52,8 +52,9 @@ bool ThreadGroup::HaveAllArrived(uint64_t meeting) const {
 void ThreadGroup::Meet(int member, bool has_deadline) {
   ThrowIfAborted(member);
   const uint64_t meeting = ++slots_[static_cast<size_t>(member)].arrivals;
-  // a member that found this one missing counted itself before it looked
-  if (num_sleepers_.load() > 0) {
+  // the last to come wakes the others: one that found it missing counted itself
+  // before it looked
+  if (num_sleepers_.load() > 0 && HaveAllArrived(meeting)) {
     const MutexLock lock(mutex_);
     arrived_.NotifyAll();
   }

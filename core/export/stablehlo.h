@@ -96,9 +96,10 @@ struct StableHloModule {
   // Its graph has the variables and inputs that the draws depend on: step
   // counters and, with accumulation, scalars of the host. Its updates advance
   // these counters, as the module advances its own. A runtime keeps them in a
-  // store of the host, sets them from the step's variables of the same names
-  // when these are restored, and runs the program once per step, before the
-  // module. Without random ops it has no outputs and no updates.
+  // store of the host, one for each replica and common to all modules of a
+  // workload; sets them from the variables of the same names when these are
+  // restored; and runs the program before the module. Without random ops it has
+  // no outputs and no updates.
   graph::Program draws;
 };
 

@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <functional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/comm/reduce.h"
 #include "core/graph/graph.h"
+#include "core/replicator/nested.h"
 
 namespace replicant::replicator {
 
@@ -57,6 +59,15 @@ class ReplicaContext {
   Output AllReduce(Output x, ReduceOp op, CallSite site = CallSite::Here());
   std::vector<Output> AllReduce(const std::vector<Output>& xs, ReduceOp op,
                                 CallSite site = CallSite::Here());
+  // A structure of Outputs (core/replicator/nested.h), reduced in one call: all
+  // of its tensors, in one bucket where they fit.
+  template <NestedOutputs T>
+  T AllReduce(T structure, ReduceOp op, CallSite site = CallSite::Here()) {
+    return MapOutputs(std::move(structure),
+                      [&](const std::vector<Output>& xs) {
+                        return AllReduce(xs, op, site);
+                      });
+  }
   Output AllSum(Output x, CallSite site = CallSite::Here()) {
     return AllReduce(x, ReduceOp::kSum, site);
   }
@@ -72,6 +83,21 @@ class ReplicaContext {
   Output ReduceScatter(Output x, ReduceOp op, CallSite site = CallSite::Here());
   // The x of replica `source`. Throws InvalidArgument for one there is not.
   Output Broadcast(Output x, int source, CallSite site = CallSite::Here());
+  // Structures, tensor by tensor.
+  template <NestedOutputs T>
+  T AllGather(T structure, CallSite site = CallSite::Here()) {
+    return MapOutputs(std::move(structure), [&](std::vector<Output> xs) {
+      for (Output& x : xs) x = AllGather(x, site);
+      return xs;
+    });
+  }
+  template <NestedOutputs T>
+  T Broadcast(T structure, int source, CallSite site = CallSite::Here()) {
+    return MapOutputs(std::move(structure), [&](std::vector<Output> xs) {
+      for (Output& x : xs) x = Broadcast(x, source, site);
+      return xs;
+    });
+  }
 
   // Where this replica's `rows` rows of a batch stand among all that an update
   // learns from: what random ops go by (graph::RandomOptions), so that any

@@ -36,17 +36,37 @@ void CheckGroups(const ReplicationConfig& c, config::Reader& reader) {
                 "parameter_server");
   refuse_unless(has_servers, "staleness", c.staleness == defaults.staleness,
                 "parameter_server");
+  for (const auto& [key, value] : {std::pair("processes_per_group",
+                                             c.processes_per_group),
+                                   std::pair("fetch_interval",
+                                             c.fetch_interval),
+                                   std::pair("push_interval",
+                                             c.push_interval)}) {
+    refuse_unless(has_servers, key, value == 1, "parameter_server");
+  }
   if (has_servers) {
     check_division("replicas_per_group", c.replicas_per_group, "groups of");
+    if (c.replicas_per_group % c.processes_per_group != 0) {
+      reader.Error("processes_per_group",
+                   fmt::format("a group of {} replicas cannot be divided "
+                               "evenly among {} processes",
+                               c.replicas_per_group, c.processes_per_group));
+    }
   }
+  const bool groups_meet = has_servers && c.processes_per_group > 1;
   const bool has_processes = c.strategy->has_processes;
   refuse_unless(has_processes, "replicas_per_process",
                 c.replicas_per_process == 1, "between_graph");
   refuse_unless(has_processes, "communicator",
                 c.communicator == defaults.communicator, "between_graph");
-  refuse_unless(has_processes && !c.uses_mpi(), "rendezvous",
+  refuse_unless((has_processes && !c.uses_mpi()) || groups_meet, "rendezvous",
                 c.rendezvous == defaults.rendezvous,
                 "between_graph with communicator tcp");
+  if (groups_meet && c.rendezvous.starts_with("tcp://")) {
+    reader.Error("rendezvous",
+                 "the processes of a group of parameter_server meet by a file, "
+                 "one for each group; allowed: auto, or a path");
+  }
   if (has_processes) {
     check_division("replicas_per_process", c.replicas_per_process,
                    "processes of");
@@ -130,6 +150,10 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
   reader.Field("wire", &c.wire, {{"f32", DType::kF32}, {"bf16", DType::kBF16}},
                "number format of gradients between replicas. bf16 halves the "
                "bytes and keeps 8 significant bits");
+  reader.Field("top_k", &c.top_k, {0.0, 1.0},
+               "share of each gradient's elements that a replica sends, those "
+               "of largest magnitude. It adds the others to its next gradient. "
+               "0: all are sent");
   reader.Field("bucket_mib", &c.bucket_mib, {1, 1024},
                "bucket size in MiB: gradients are reduced in buckets of this "
                "size while the backward pass goes on");
@@ -159,13 +183,22 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
                "the run's own, for this host alone. Each server holds a part "
                "of the variables");
   reader.Field("replicas_per_group", &c.replicas_per_group, {1, 1024},
-               "parameter_server: replicas in each group. A group is one "
-               "process whose replicas make their steps together; groups do "
-               "not wait for each other");
+               "parameter_server: replicas in each group, which make their "
+               "steps together; groups do not wait for each other");
+  reader.Field("processes_per_group", &c.processes_per_group, {1, 1024},
+               "parameter_server: processes of each group, which reach each "
+               "other as those of between_graph with communicator tcp");
   reader.Field("staleness", &c.staleness, {0, 1'000'000},
                "parameter_server: maximum number of updates by other workers "
                "between a gradient's pull and its push. A worker over the "
                "limit waits");
+  reader.Field("fetch_interval", &c.fetch_interval, {1, 1 << 20},
+               "parameter_server: updates of a worker between two pulls of the "
+               "variables (n_fetch of Downpour SGD). In between it updates its "
+               "own copy");
+  reader.Field("push_interval", &c.push_interval, {1, 1 << 20},
+               "parameter_server: updates of a worker whose gradients are "
+               "added up and pushed together (n_push of Downpour SGD)");
   reader.Field("server_checkpoint_interval_s", &c.server_checkpoint_interval_s,
                {0.1, 1e6},
                "parameter_server: seconds between checkpoints of a server. A "
@@ -181,7 +214,7 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
                                       strategy.name));
       }
     };
-    refuse("accumulation_steps", c.accumulation_steps == 1);
+    refuse("top_k", c.top_k == 0.0);
     refuse("logical_devices", c.logical_devices == 1);
   }
   if (c.heartbeat_timeout_s > 0.0 &&
@@ -191,6 +224,9 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
         fmt::format("must be 0 or >= 4 heartbeat_interval_s = {}, or a "
                     "late sign of life would end the run",
                     4.0 * c.heartbeat_interval_s));
+  }
+  if (c.top_k > 0.0 && c.wire != DType::kF32) {
+    reader.Error("top_k", "sends f32; hint: wire: f32");
   }
   if (strategy.has_one_replica && c.replicas > 1) {
     reader.Error("replicas", fmt::format("{} is one replica", strategy.name));
@@ -203,7 +239,7 @@ int ReplicationConfig::num_processes() const {
 }
 
 int ReplicationConfig::num_workers() const {
-  if (strategy->has_servers) return num_groups();
+  if (strategy->has_servers) return num_groups() * processes_per_group;
   return uses_mpi() ? 1 : num_processes();
 }
 

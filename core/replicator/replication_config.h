@@ -38,6 +38,9 @@ struct ReplicationConfig {
   int accumulation_steps = 1;
   // The number format of f32 gradients between replicas: kF32 or kBF16.
   DType wire = DType::kF32;
+  // Not 0: the share of a gradient's elements that a replica sends, the
+  // largest ones; it adds the others to its next gradient.
+  double top_k = 0.0;
   // Gradients are reduced as soon as this many MiB of them are computed.
   int bucket_mib = 4;
   // Seconds before a collective fails because a replica is missing.
@@ -58,11 +61,19 @@ struct ReplicationConfig {
 
   // parameter_server: one address per server.
   std::vector<std::string> servers = {"auto"};
-  // parameter_server: replicas in each group, which is one process.
+  // parameter_server: replicas in each group, and processes among which they
+  // are divided.
   int replicas_per_group = 1;
+  int processes_per_group = 1;
   // parameter_server: maximum number of updates by other workers between a
   // gradient's pull and its push.
   int64_t staleness = 4;
+  // parameter_server: updates of a worker from one pull to the next, and
+  // updates whose gradients are pushed as one sum: n_fetch and n_push of
+  // Downpour SGD (Dean et al. 2012). With more than 1 a worker also updates its
+  // own copy of the variables.
+  int fetch_interval = 1;
+  int push_interval = 1;
   double server_checkpoint_interval_s = 10.0;
   // parameter_server: file of the key pair that servers and workers hold;
   // empty: none. No key of the section: the programs set it to that of the run.

@@ -46,6 +46,15 @@ std::unique_ptr<Input> Replicator::MakeInput(const InputFn& input_fn,
       mode);
 }
 
+std::unique_ptr<Step> Replicator::BuildJoint(
+    Input& input, const std::vector<StepFn>& parts,
+    const runtime::CompileOptions& options) {
+  if (parts.empty()) {
+    throw InvalidArgument("BuildJoint: a step has one part at least, got none");
+  }
+  return DoBuild(input, parts, options);
+}
+
 Output Inputs::at(std::string_view name, CallSite site) const {
   std::vector<std::string> known;
   for (const auto& [known_name, output] : tensors_) {
@@ -71,25 +80,38 @@ Inputs AddInputs(Graph& graph, const std::vector<InputSpec>& specs) {
   return Inputs(std::move(tensors));
 }
 
-size_t FindValue(const std::vector<std::string>& names, std::string_view name) {
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end()) {
-    ThrowUnknownName("step has no value", name, names);
+void ValueNames::AddPart(const std::vector<std::string>& names) {
+  const size_t part = num_parts_++;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (std::ranges::find(names_, names[i]) != names_.end()) {
+      throw InvalidArgument(fmt::format(
+          "the step function gives two values called '{}'", names[i]));
+    }
+    names_.push_back(names[i]);
+    places_.push_back({.part = part, .index = i});
   }
-  return static_cast<size_t>(found - names.begin());
 }
 
-std::vector<std::string> ValueNames(const StepOutputs& outputs) {
+ValueNames::Place ValueNames::Find(std::string_view name) const {
+  const auto found = std::ranges::find(names_, name);
+  if (found == names_.end()) {
+    ThrowUnknownName("step has no value", name, names_);
+  }
+  return places_[static_cast<size_t>(found - names_.begin())];
+}
+
+std::vector<std::string> NamesOf(const StepOutputs& outputs) {
   std::vector<std::string> names;
   names.reserve(outputs.values.size());
-  for (const auto& [name, output] : outputs.values) {
-    if (std::find(names.begin(), names.end(), name) != names.end()) {
-      throw InvalidArgument(
-          fmt::format("the step function gives two values called '{}'", name));
-    }
-    names.push_back(name);
-  }
+  for (const auto& [name, output] : outputs.values) names.push_back(name);
   return names;
+}
+
+std::vector<Output> ValuesOf(const StepOutputs& outputs) {
+  std::vector<Output> values;
+  values.reserve(outputs.values.size());
+  for (const auto& [name, output] : outputs.values) values.push_back(output);
+  return values;
 }
 
 }  // namespace replicant::replicator

@@ -160,9 +160,25 @@ class Replicator {
   // two values have one name, if the replicas' steps do not agree
   // (core/replicator/graph/agreement.h), or if a trained variable would become
   // another one on every replica.
-  virtual std::unique_ptr<Step> Build(
-      Input& input, const StepFn& step_fn,
-      const runtime::CompileOptions& options = {}) = 0;
+  std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
+                              const runtime::CompileOptions& options = {}) {
+    return BuildJoint(input, {step_fn}, options);
+  }
+
+  // A step of several parts, such as both updates of a GAN: every part learns
+  // from the step's batch, one part after the other, and sees what those before
+  // it have updated. A part is built as a step is, with variables, values and
+  // optimizers of its own; what it does not update it finds as the part before
+  // left it.
+  //
+  // With ReplicationConfig::accumulation_steps the first part has a batch in
+  // every Run(), and the others have all batches of the update with its last
+  // one. A value is that of the last batch that its part has had.
+  //
+  // Throws as Build() does, and InvalidArgument for no parts.
+  std::unique_ptr<Step> BuildJoint(Input& input,
+                                   const std::vector<StepFn>& parts,
+                                   const runtime::CompileOptions& options = {});
 
   // The variables of all steps, as they are between steps; not to be touched
   // once the next one runs. Where replicas have copies, these are the first
@@ -189,6 +205,10 @@ class Replicator {
  private:
   virtual std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
                                              InputMode mode) = 0;
+  // There is at least one part.
+  virtual std::unique_ptr<Step> DoBuild(
+      Input& input, const std::vector<StepFn>& parts,
+      const runtime::CompileOptions& options) = 0;
 };
 
 }  // namespace replicant::replicator

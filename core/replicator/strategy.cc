@@ -36,10 +36,10 @@ std::unique_ptr<Replicator> MakeInGraph(const StrategyRequest& request) {
 std::unique_ptr<Replicator> MakeSingle(const StrategyRequest& request) {
   const ReplicationConfig& config = request.config;
   if (config.has_pjrt()) return MakePjrt(request);
-  if (config.accumulation_steps == 1 && config.logical_devices == 1) {
+  if (config.logical_devices == 1) {
     return MakeSingleReplicator(config, request.seed, request.make_backend);
   }
-  // in_graph divides an update among batches and devices
+  // in_graph divides a replica among devices
   ReplicationConfig of_one = config;
   of_one.strategy = &Strategy::kInGraph;
   return MakeSynchronousReplicator(of_one, request.seed, request.make_backend);

@@ -11,13 +11,27 @@
 namespace replicant::rpc {
 namespace {
 
-constexpr std::string_view kMessageTable = R"(supervision 1
+constexpr std::string_view kMessageTable = R"(supervision 2
 1 beat
   request: string role, u32 index, u32 incarnation, u32 pid,
     u8 state (0 starting, 1 running, 2 draining, 3 waiting),
     string reason, f64 waiting_s, u32 num_numbers, num_numbers x
     (string name, u8 kind (0 counter, 1 gauge), f64 value)
   reply: u8 order (0 go on, 1 stop), string reason
+2 join
+  request: u64 agent, string host, string role, u32 processors, u32 slots
+  reply: string refusal, f64 timeout_s, u32 num_files, num_files x
+    (string path, string bytes)
+3 report
+  request: u64 agent, bool is_leaving, u64 last_order, u32 num_processes,
+    num_processes x (string role, u32 index, u32 incarnation, bool has_ended,
+    i32 code, i32 signal), u32 num_logs, num_logs x (string role,
+    u32 index, u32 incarnation, u64 offset, string bytes)
+  reply: u8 verdict (0 go on, 1 join again, 2 leave), string reason,
+    u32 num_orders, num_orders x
+    (u64 number, u8 kind (0 start, 1 signal), string role, u32 index,
+    u32 incarnation, i32 signal, u32 num_arguments, num_arguments x
+    string argument)
 )";
 
 bool IsControl(char c) {
@@ -103,7 +117,7 @@ std::string_view SupervisionMessageTable() { return kMessageTable; }
 
 const Protocol& SupervisionProtocol() {
   static const auto protocol =
-      Protocol::FromTable("supervision", 1, kMessageTable);
+      Protocol::FromTable("supervision", 2, kMessageTable);
   return protocol;
 }
 

@@ -2,6 +2,8 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <netdb.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -427,6 +429,34 @@ bool IsLocalEndpoint(std::string_view endpoint) {
   in_addr address{};
   return ::inet_pton(AF_INET, host.c_str(), &address) == 1 &&
          (ntohl(address.s_addr) >> 24) == 127;
+}
+
+std::string NumericEndpoint(const std::string& endpoint) {
+  constexpr std::string_view kTcp = "tcp://";
+  const size_t colon = endpoint.rfind(':');
+  if (!endpoint.starts_with(kTcp) || colon < kTcp.size()) return endpoint;
+  const std::string host = endpoint.substr(kTcp.size(), colon - kTcp.size());
+  // "*", and numbers in brackets
+  if (host.empty() || host == "*" || host[0] == '[') return endpoint;
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &list);
+      error != 0) {
+    throw CommError(
+        fmt::format("{}: {}: {}", endpoint, host, ::gai_strerror(error)));
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(
+      list, &::freeaddrinfo);
+  std::array<char, NI_MAXHOST> number{};
+  if (const int error =
+          ::getnameinfo(list->ai_addr, list->ai_addrlen, number.data(),
+                        number.size(), nullptr, 0, NI_NUMERICHOST);
+      error != 0) {
+    throw CommError(fmt::format("{}: {}", endpoint, ::gai_strerror(error)));
+  }
+  return fmt::format("{}{}{}", kTcp, number.data(), endpoint.substr(colon));
 }
 
 }  // namespace replicant::rpc

@@ -61,9 +61,6 @@ class LocalSgd : public Replicator {
   int num_replicas() const override { return team_.size(); }
   int process_id() const override { return 0; }
   void Stop() override {}
-  std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
-                              const runtime::CompileOptions& options) override;
-
   runtime::VariableStore& variables() override {
     if (are_apart_) Average();
     // the caller may write what all are to go on from
@@ -107,6 +104,9 @@ class LocalSgd : public Replicator {
     }
     return inputs;
   }
+  std::unique_ptr<Step> DoBuild(
+      Input& input, const std::vector<StepFn>& parts,
+      const runtime::CompileOptions& options) override;
 
   void Average() {
     for (const auto& [name, variable] : replicas_[0]->variables().variables()) {
@@ -180,12 +180,13 @@ class LocalSgdStep : public Step {
   std::vector<char> is_done_;
 };
 
-std::unique_ptr<Step> LocalSgd::Build(Input& input, const StepFn& step_fn,
-                                      const runtime::CompileOptions& options) {
+std::unique_ptr<Step> LocalSgd::DoBuild(
+    Input& input, const std::vector<StepFn>& parts,
+    const runtime::CompileOptions& options) {
   auto& inputs = dynamic_cast<LocalInputs&>(input);
   std::vector<std::unique_ptr<Step>> steps;
   for (size_t i = 0; i < replicas_.size(); ++i) {
-    steps.push_back(replicas_[i]->Build(*inputs.of[i], step_fn, options));
+    steps.push_back(replicas_[i]->BuildJoint(*inputs.of[i], parts, options));
   }
   // new variables begin alike
   is_handed_out_ = true;

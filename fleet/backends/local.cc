@@ -20,7 +20,8 @@ class LocalProcess : public RoleProcess {
 }  // namespace
 
 std::unique_ptr<RoleProcess> LocalBackend::Start(
-    const RoleSpec& /*spec*/, const ProcessOptions& options) {
+    const RoleSpec& /*spec*/, uint32_t /*incarnation*/,
+    const ProcessOptions& options) {
   return std::make_unique<LocalProcess>(options);
 }
 

@@ -10,7 +10,7 @@ namespace replicant::fleet {
 // kernel kills them when the thread that started them ends.
 class LocalBackend : public Backend {
  public:
-  std::unique_ptr<RoleProcess> Start(const RoleSpec& spec,
+  std::unique_ptr<RoleProcess> Start(const RoleSpec& spec, uint32_t incarnation,
                                      const ProcessOptions& options) override;
 };
 

@@ -91,4 +91,18 @@ replicator::StepOutputs BuildSnganStep(ReplicaContext& replica,
           .updates = update.updates};
 }
 
+std::vector<replicator::StepFn> JointSnganParts(
+    const models::sngan::SnganConfig& config, DType dtype) {
+  const auto part = [&](SnganNetwork network, const char* loss) {
+    return [=](ReplicaContext& replica, const replicator::Inputs& inputs) {
+      replicator::StepOutputs outputs =
+          BuildSnganStep(replica, inputs, config, network, dtype);
+      outputs.values[0].first = loss;
+      return outputs;
+    };
+  };
+  return {part(SnganNetwork::kDiscriminator, "discriminator_loss"),
+          part(SnganNetwork::kGenerator, "generator_loss")};
+}
+
 }  // namespace replicant::learner

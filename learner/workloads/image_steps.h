@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "core/replicator/replicator.h"
 #include "models/resnet/config.h"
 #include "models/sngan/config.h"
@@ -40,5 +42,10 @@ replicator::StepOutputs BuildSnganStep(replicator::ReplicaContext& replica,
                                        const models::sngan::SnganConfig& config,
                                        SnganNetwork network,
                                        DType dtype = DType::kF32);
+
+// Both updates as the parts of one step (Replicator::BuildJoint), the
+// discriminator's first. Values: "discriminator_loss" and "generator_loss".
+std::vector<replicator::StepFn> JointSnganParts(
+    const models::sngan::SnganConfig& config, DType dtype = DType::kF32);
 
 }  // namespace replicant::learner

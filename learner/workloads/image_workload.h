@@ -67,12 +67,13 @@ class ImageWorkload : public Workload {
   int64_t num_batches() const;
 
   replicator::Replicator& replicator() { return *replicator_; }
-  // Builds a step on the images in the workload's precision; `name` is
-  // runtime::CompileOptions::name. Throws what Replicator::Build() throws.
-  std::unique_ptr<replicator::Step> BuildStep(const replicator::StepFn& step_fn,
-                                              const std::string& name) {
-    return replicator_->Build(
-        *input_, step_fn, {.name = name, .passes = {.precision = precision_}});
+  // Builds a step of these parts on the images, in the workload's precision;
+  // `name` is runtime::CompileOptions::name. Throws what
+  // Replicator::BuildJoint() throws.
+  std::unique_ptr<replicator::Step> BuildStep(
+      const std::vector<replicator::StepFn>& parts, const std::string& name) {
+    return replicator_->BuildJoint(
+        *input_, parts, {.name = name, .passes = {.precision = precision_}});
   }
 
  private:

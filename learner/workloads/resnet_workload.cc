@@ -31,12 +31,11 @@ ResNetWorkload::ResNetWorkload(
                      .input = images},
                     precision),
       config_(config) {
-  step_ = BuildStep(
-      [&](replicator::ReplicaContext& replica,
-          const replicator::Inputs& inputs) {
-        return BuildResNetStep(replica, inputs, config);
-      },
-      "step");
+  step_ = BuildStep({[&](replicator::ReplicaContext& replica,
+                         const replicator::Inputs& inputs) {
+                      return BuildResNetStep(replica, inputs, config);
+                    }},
+                    "step");
   if (images.open) BuildEvaluation(config, batch_size, images);
 }
 

@@ -81,12 +81,16 @@ SnganWorkload::SnganWorkload(const models::sngan::SnganConfig& config,
                        config.discriminator_steps),
       cycle_length_(generator_begin_ +
                     ImageWorkload::replicator().accumulation_steps()),
-      discriminator_step_(BuildUpdate(config, SnganNetwork::kDiscriminator)),
-      generator_step_(BuildUpdate(config, SnganNetwork::kGenerator)),
       side_(config.side()),
       sample_interval_(config.sample_interval_steps),
       evaluation_interval_(config.evaluation_interval_steps),
       num_sample_rows_(std::min(config.num_classes, kMaxSampleRows)) {
+  if (config.joint_updates) {
+    joint_step_ = BuildStep(JointSnganParts(config), "joint");
+  } else {
+    discriminator_step_ = BuildUpdate(config, SnganNetwork::kDiscriminator);
+    generator_step_ = BuildUpdate(config, SnganNetwork::kGenerator);
+  }
   if (sample_interval_ > 0) BuildGrid(config, seed);
   if (!config.evaluation_features.empty()) {
     BuildEvaluation(config, seed, images);
@@ -96,10 +100,10 @@ SnganWorkload::SnganWorkload(const models::sngan::SnganConfig& config,
 std::unique_ptr<replicator::Step> SnganWorkload::BuildUpdate(
     const models::sngan::SnganConfig& config, SnganNetwork network) {
   return BuildStep(
-      [&](replicator::ReplicaContext& replica,
-          const replicator::Inputs& inputs) {
+      {[&](replicator::ReplicaContext& replica,
+           const replicator::Inputs& inputs) {
         return BuildSnganStep(replica, inputs, config, network);
-      },
+      }},
       network == SnganNetwork::kGenerator ? "generator" : "discriminator");
 }
 
@@ -226,17 +230,12 @@ std::vector<Picture> SnganWorkload::TakePictures() {
 NextResult SnganWorkload::Step(Clock::TimePoint deadline) {
   const NextResult aligned = AlignInputs(deadline);
   if (aligned != NextResult::kOk) return aligned;
+  if (joint_step_) return RunJointStep(deadline);
   const bool is_generator = cycle_position_ >= generator_begin_;
   const NextResult result = RunStep(is_generator, deadline);
   if (result == NextResult::kOk) {
     cycle_position_ = (cycle_position_ + 1) % cycle_length_;
-    // all processes have taken as many batches
-    if (sample_interval_ > 0 && num_batches() % sample_interval_ == 0) {
-      DrawGrid();
-    }
-    if (evaluation_interval_ > 0 && num_batches() % evaluation_interval_ == 0) {
-      Evaluate();
-    }
+    MakeWhatIsDue();
   } else if (replicator().HasResults()) {
     // the input is paused, and steps of the other network are under way
     return RunStep(!is_generator, deadline);
@@ -255,6 +254,32 @@ NextResult SnganWorkload::RunStep(bool is_generator,
         step.value("loss").Span<float>()[0];
   }
   return result;
+}
+
+NextResult SnganWorkload::RunJointStep(Clock::TimePoint deadline) {
+  const NextResult result = joint_step_->Run(deadline);
+  if (result != NextResult::kOk) return result;
+  num_new_steps_ = joint_step_->num_steps();
+  discriminator_loss_ =
+      joint_step_->value("discriminator_loss").Span<float>()[0];
+  // its part has its batches with the last one of an update
+  const int64_t count = replicator().accumulation_steps();
+  cycle_position_ = (cycle_position_ + 1) % count;
+  if (generator_loss_ || cycle_position_ == 0) {
+    generator_loss_ = joint_step_->value("generator_loss").Span<float>()[0];
+  }
+  MakeWhatIsDue();
+  return result;
+}
+
+void SnganWorkload::MakeWhatIsDue() {
+  // all processes have taken as many batches
+  if (sample_interval_ > 0 && num_batches() % sample_interval_ == 0) {
+    DrawGrid();
+  }
+  if (evaluation_interval_ > 0 && num_batches() % evaluation_interval_ == 0) {
+    Evaluate();
+  }
 }
 
 std::vector<std::pair<std::string, double>> SnganWorkload::Scalars() const {

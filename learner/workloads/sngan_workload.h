@@ -17,8 +17,9 @@
 namespace replicant::learner {
 
 // Trains SN-GAN by the updates of sngan/update.h: a step is one update of the
-// discriminator or, after discriminator_steps of them, one of the generator.
-// Both draw from one input; the generator uses its labels only.
+// discriminator or, after discriminator_steps of them, one of the generator; or
+// both on one batch (joint_updates). Both draw from one input; the generator
+// uses its labels only.
 class SnganWorkload : public ImageWorkload {
  public:
   // `batch_size` is that of all replicas. Throws what ImageWorkload and
@@ -71,13 +72,18 @@ class SnganWorkload : public ImageWorkload {
   void DrawGrid();
   // Runs a step of this kind, whatever comes next in the cycle.
   NextResult RunStep(bool is_generator, Clock::TimePoint deadline);
+  NextResult RunJointStep(Clock::TimePoint deadline);
+  // Pictures and evaluations that are due after a step.
+  void MakeWhatIsDue();
 
   const models::sngan::SnganConfig config_;
   // a cycle is the steps of the discriminator's updates, then those of one
   // update of the generator
   const int64_t generator_begin_, cycle_length_;
+  // null with joint updates
   std::unique_ptr<replicator::Step> discriminator_step_;
   std::unique_ptr<replicator::Step> generator_step_;
+  std::unique_ptr<replicator::Step> joint_step_;  // null without
   const int64_t side_, sample_interval_, evaluation_interval_;
   const int64_t num_sample_rows_;  // of the grid: classes
   Sampler grid_;                   // empty without samples

@@ -50,6 +50,16 @@ SnganConfig SnganConfig::Read(config::Reader& reader) {
                "32 pixels, else 64");
   reader.Field("discriminator_steps", &c.discriminator_steps, {1, 100},
                "discriminator updates per generator update");
+  reader.Field("joint_updates", &c.joint_updates,
+               "one step makes both updates on one batch: the discriminator's, "
+               "then the generator's by the new discriminator. Needs "
+               "discriminator_steps 1");
+  if (c.joint_updates && c.discriminator_steps != 1) {
+    reader.Error("joint_updates",
+                 fmt::format("a joint step has one update of each network, but "
+                             "discriminator_steps is {}; allowed: 1",
+                             c.discriminator_steps));
+  }
   ReadNormStatistics(reader, &c.batch_norm_statistics);
   reader.Section("optimizer", &c.optimizer,
                  "Adam; each network has its own moments");

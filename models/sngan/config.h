@@ -33,6 +33,7 @@ struct SnganConfig {
   std::optional<int64_t> generator_channels;
   std::optional<int64_t> discriminator_channels;
   int64_t discriminator_steps = 5;
+  bool joint_updates = false;
   // of the generator's batch norms
   NormStatistics batch_norm_statistics = NormStatistics::kSync;
   AdamConfig optimizer;

@@ -32,9 +32,16 @@ class FakeBackend : public Backend {
  public:
   struct State {
     std::optional<ExitStatus> status;
+    bool is_reachable = true;
+    bool is_lost = false;
   };
 
+  bool HasRoom(const RoleSpec& spec) const override {
+    return !spec.is_remote || has_room;
+  }
+
   std::unique_ptr<RoleProcess> Start(const RoleSpec& spec,
+                                     uint32_t /*incarnation*/,
                                      const ProcessOptions& options) override {
     const std::string name = spec.id.ToString();
     if (!start_error.empty()) throw IoError(start_error);
@@ -52,6 +59,7 @@ class FakeBackend : public Backend {
   std::map<std::string, ProcessOptions> last_options;
   std::vector<std::string> events;
   std::string start_error;
+  bool has_room = true;
 
  private:
   class FakeProcess : public RoleProcess {
@@ -67,6 +75,8 @@ class FakeBackend : public Backend {
       if (is_kill) state_->status = ExitStatus{-1, SIGKILL};
     }
     int fd() const override { return -1; }
+    bool IsReachable() const override { return state_->is_reachable; }
+    bool IsLost() const override { return state_->is_lost; }
 
    private:
     std::string name_;
@@ -574,6 +584,69 @@ TEST_F(SupervisorTest, RefusesRolesThatMakeNoSense) {
   specs[0].id.role = "Replay";
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { Make(specs); }),
             "fleet: role 'Replay' is not of the form [a-z0-9_-]{1,32}");
+}
+
+// Would catch a run that waits for a host, or counts the loss of one.
+TEST_F(SupervisorTest, AnElasticRoleWaitsForAHostAndOutlivesIt) {
+  auto specs = Specs();
+  specs[2].is_remote = specs[2].is_elastic = true;
+  Make(specs);
+  backend_.has_room = false;
+  supervisor_->Step();
+  Beat({"replay", 0});
+  supervisor_->Step();
+  Beat({"learner", 0});
+  supervisor_->Step();
+  EXPECT_TRUE(supervisor_->HasStarted());
+  EXPECT_TRUE(supervisor_->Roles()[2].has_no_room);
+
+  backend_.has_room = true;
+  backend_.TakeEvents();
+  supervisor_->Step();
+  EXPECT_THAT(backend_.TakeEvents(), ElementsAre("start actor-0"));
+  Beat({"actor", 0});
+  supervisor_->Step();
+  // its host is lost
+  backend_.states.at("actor-0")->is_lost = true;
+  backend_.has_room = false;
+  Exit("actor-0", {-1, SIGKILL});
+  supervisor_->Step();
+  EXPECT_EQ(supervisor_->Roles()[2].phase, RolePhase::kPending);
+  EXPECT_EQ(supervisor_->Roles()[2].num_failures, 0);
+  backend_.has_room = true;
+  supervisor_->Step();
+  EXPECT_EQ(supervisor_->Roles()[2].incarnation, 2u);
+}
+
+// Would catch a supervisor that kills what it cannot hear.
+TEST_F(SupervisorTest, ASilentHostIsNoSilenceOfItsRoles) {
+  auto specs = Specs();
+  specs[2].is_remote = specs[2].is_elastic = true;
+  Make(specs);
+  supervisor_->Step();
+  const auto beat_others = [&] {
+    Beat({"replay", 0});
+    Beat({"learner", 0});
+  };
+  beat_others();
+  supervisor_->Step();
+  beat_others();
+  supervisor_->Step();
+  Beat({"actor", 0});
+  supervisor_->Step();
+  backend_.TakeEvents();
+  backend_.states.at("actor-0")->is_reachable = false;
+  for (int i = 0; i < 6; ++i) {
+    Pass(seconds(5));
+    beat_others();
+  }
+  backend_.states.at("actor-0")->is_reachable = true;
+  Pass(seconds(5));
+  beat_others();
+  EXPECT_THAT(backend_.TakeEvents(), IsEmpty());
+  // now it has had its time
+  Pass(seconds(6));
+  EXPECT_THAT(backend_.TakeEvents(), ElementsAre("kill actor-0"));
 }
 
 }  // namespace

@@ -4,13 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <span>
 
 #include "core/tensor/safetensors.h"
 #include "learner/workloads/built_in.h"
-#include "tests/parity/golden_error.h"
 #include "tests/parity/tested_backends.h"
+#include "tests/parity/torch_goldens.h"
 #include "tools/probe/probe.h"
 
 namespace replicant::learner {
@@ -40,17 +39,12 @@ std::string NameOf(const Case& c) {
   return fmt::format("{}_{}_{}", c.golden, c.backend, DTypeName(c.dtype));
 }
 
-std::filesystem::path Golden(const std::string& file) {
-  return std::filesystem::path(REPLICANT_SOURCE_DIR) / "tests/golden/torch" /
-         file;
-}
-
 learner::StepGraphBuilder::Built Load(
     const Case& c, const std::vector<std::string>& overrides) {
   return learner::BuiltInWorkloads()
       .Get(c.golden.substr(0, c.golden.find('_')), "golden")
       .step_graph.build(
-          config::Document::FromFile(Golden(c.golden + ".yaml"), overrides),
+          config::Document::FromFile(testing::TorchGolden(c.golden + ".yaml"), overrides),
           c.dtype);
 }
 
@@ -91,53 +85,16 @@ class TorchModelsTest : public ::testing::TestWithParam<Case> {
   // Holds what the probe gave against the golden's tensors of these groups.
   void Compare(const probe::ProbeResult& result,
                const std::string& golden_group, const std::string& group) {
-    const double largest = LargestOf(golden_group);
-    for (const SafetensorsInfo& info : expected_.tensors()) {
-      if (!info.name.starts_with(golden_group + "/")) continue;
-      const std::string name = group + info.name.substr(golden_group.size());
-      ASSERT_TRUE(result.contains(name)) << name;
-      const HostTensor wanted = expected_.Read(info.name);
-      double error =
-          testing::RelativeError(result.at(name).view(), wanted.view());
-      // a gradient that is zero but for rounding, as that of a bias before a
-      // norm, is held against the others
-      const double own = testing::LargestElement(wanted.view());
-      if (own < 1e-9 * largest) error *= own / largest;
-      EXPECT_LE(error, Tolerance(golden_group)) << info.name;
-      table_.Add(golden_group, "largest error", error);
-    }
-  }
-
-  double LargestOf(const std::string& golden_group) const {
-    double largest = 0.0;
-    for (const SafetensorsInfo& info : expected_.tensors()) {
-      if (!info.name.starts_with(golden_group + "/")) continue;
-      largest = std::max(
-          largest, testing::LargestElement(expected_.Read(info.name).view()));
-    }
-    return largest;
-  }
-
-  // What each group may differ by, of its largest element.
-  //
-  // Gradients: the networks are narrow and their norms see few elements, so
-  // that each of up to 53 norms makes rounding errors a little larger; PyTorch
-  // in f32 differs from itself in f64 by up to 2e-4.
-  // After ten steps, f32: rounding errors have gone through ten updates; and
-  // Adam makes the rounding error of a gradient that is zero (a bias before a
-  // norm) a step of a learning rate, which nothing but the running mean after
-  // it notices. f64: how far running statistics move is f32 in our graphs.
-  double Tolerance(const std::string& group) const {
-    const bool is_f64 = GetParam().dtype == DType::kF64;
-    if (group == "gradients") return is_f64 ? 1e-11 : 1e-3;
-    if (group == "losses" || group == "steps") return is_f64 ? 1e-11 : 1e-2;
-    return is_f64 ? 3e-7 : 3e-2;
+    testing::ExpectNearGolden(
+        result, group, expected_, golden_group,
+        testing::ModelTolerance(golden_group, GetParam().dtype), table_);
   }
 
   testing::TestedBackend backend_;
-  SafetensorsReader input_{Golden(GetParam().golden + ".safetensors")};
+  SafetensorsReader input_{
+      testing::TorchGolden(GetParam().golden + ".safetensors")};
   SafetensorsReader expected_{
-      Golden(GetParam().golden + ".expected.safetensors")};
+      testing::TorchGolden(GetParam().golden + ".expected.safetensors")};
   testing::ErrorTable table_;
 };
 

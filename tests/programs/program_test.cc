@@ -58,7 +58,7 @@ TEST(AnnounceAddressesTest, EveryProgramFindsTheFreePorts) {
   RunConfig fleet;
   fleet.replay.bind = fleet.learner.parameter_bind = "tcp://127.0.0.1:*";
   RunConfig role = fleet;
-  const auto claims = AnnounceAddresses(folder.path(), &fleet);
+  const auto claims = AnnounceAddresses(folder.path(), &fleet).ports;
   EXPECT_EQ(claims.size(), 2u);
   ResolveAddresses(folder.path(), &role);
   EXPECT_EQ(role.replay.bind, claims[0].endpoint());

@@ -80,7 +80,10 @@ TEST_F(TrainingControlTest, EverySeriesOfTheDashboardIsServed) {
       std::sregex_token_iterator());
   ASSERT_GT(names.size(), 10U);
 
+  // units of a head with one hidden layer are not watched
   Process fleet({.command = Command({"learner.limits.max_steps=0",
+                                     "learner.limits.max_seconds=0",
+                                     "agent.networks.policy_hidden_sizes=[8,8]",
                                      "fleet.metrics_address=127.0.0.1:0"}),
                  .stdout_file = folder_.path() / "out",
                  .stderr_file = folder_.path() / "out"});

@@ -1,10 +1,11 @@
 """Runs StableHLO modules on XLA's CPU devices: FOLDER...
 
-Each folder has module.mlir, module.json (exporting::DescribeStableHlo) and
+Each folder has modules 0.mlir, 0.mlir.json (exporting::DescribeStableHlo), ...,
+steps.txt with the number of the module of each step, a line each, and
 in.safetensors: "variable/NAME" before the first step, and for each step
 "STEP/NAME", [replicas, ...], of every other argument. It gets out.safetensors:
 "STEP/NAME" and "variable/NAME" after the last step, both [replicas, ...].
-Results that the module calls the same on all replicas must be.
+Results that a module calls the same on all replicas must be.
 """
 
 import json
@@ -16,9 +17,10 @@ import sys
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = " ".join([
     "--xla_force_host_platform_device_count=8",
-    # the tests' tensors are small: threads and optimized code do not pay
+    # the tests' tensors are small: threads and fast code do not pay
     "--xla_cpu_multi_thread_eigen=false",
     "--xla_backend_optimization_level=0",
+    "--xla_cpu_use_fusion_emitters=false",
     # what is stored as bf16 is rounded to bf16
     "--xla_allow_excess_precision=false",
     os.environ.get("XLA_FLAGS", "")])
@@ -68,8 +70,9 @@ def write(path, tensors):
 class Module:
     """A compiled module on the first devices, one per replica."""
 
-    def __init__(self, folder):
-        self.description = json.loads((folder / "module.json").read_text())
+    def __init__(self, path):
+        self.description = json.loads(
+            path.with_suffix(".mlir.json").read_text())
         count = self.description["num_replicas"]
         self.devices = jax.devices()[:count]
         options = xla_client.CompileOptions()
@@ -78,7 +81,7 @@ class Module:
         options.device_assignment = xla_client.DeviceAssignment.create(
             np.arange(count).reshape(count, 1))
         self.executable = self.devices[0].client.compile_and_load(
-            (folder / "module.mlir").read_bytes(),
+            path.read_bytes(),
             _jax.DeviceList(tuple(self.devices)), options)
         self.mesh = jax.sharding.Mesh(np.array(self.devices), ("replica",))
 
@@ -104,22 +107,20 @@ class Module:
 
 
 def run(folder):
-    module = Module(folder)
-    arguments = module.description["arguments"]
-    results = module.description["results"]
+    steps = [int(line) for line in (folder / "steps.txt").read_text().split()]
+    modules = [Module(folder / f"{i}.mlir") for i in range(max(steps) + 1)]
     given = read(folder / "in.safetensors")
-    count = len(module.devices)
-    variables = {
-        a["name"]: np.repeat(given["variable/" + a["name"]][None], count, 0)
-        for a in arguments if a["kind"] == "variable"}
+    count = len(modules[0].devices)
+    variables = {name.removeprefix("variable/"): np.repeat(x[None], count, 0)
+                 for name, x in given.items() if name.startswith("variable/")}
     out = {}
-    num_steps = 1 + max(int(n.split("/")[0]) for n in [
-        "0/", *given] if not n.startswith("variable/"))
-    for step in range(num_steps):
+    for step, number in enumerate(steps):
+        module = modules[number]
         values = module.step([module.place(
             variables[a["name"]] if a["kind"] == "variable"
-            else given[f"{step}/{a['name']}"]) for a in arguments])
-        for result, value in zip(results, values):
+            else given[f"{step}/{a['name']}"])
+            for a in module.description["arguments"]])
+        for result, value in zip(module.description["results"], values):
             name = result["name"]
             if not result["per_replica"] and not all(
                     v.tobytes() == value[0].tobytes() for v in value):

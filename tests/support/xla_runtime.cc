@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/fs.h"
 #include "core/base/process.h"
+#include "core/runtime/executor.h"
 #include "core/tensor/safetensors.h"
 
 namespace replicant::testing {
@@ -18,18 +19,24 @@ constexpr std::string_view kVariable = "variable/";
 
 void WriteRun(const std::filesystem::path& folder, const XlaRun& run) {
   MakeFolders(folder);
-  AtomicWriteFile(folder / "module.mlir", run.module.text);
-  AtomicWriteFile(folder / "module.json",
-                  exporting::DescribeStableHlo(run.module));
+  for (size_t i = 0; i < run.modules.size(); ++i) {
+    const std::string module = (folder / std::to_string(i)).string();
+    AtomicWriteFile(module + ".mlir", run.modules[i]->text);
+    AtomicWriteFile(module + ".mlir.json",
+                    exporting::DescribeStableHlo(*run.modules[i]));
+  }
   std::vector<NamedTensorView> tensors;
   for (const auto& [name, value] : run.variables) {
     tensors.push_back({fmt::format("{}{}", kVariable, name), value.view()});
   }
+  std::string order;
   for (size_t step = 0; step < run.steps.size(); ++step) {
-    for (const auto& [name, value] : run.steps[step]) {
+    order += fmt::format("{}\n", run.steps[step].module);
+    for (const auto& [name, value] : run.steps[step].arguments) {
       tensors.push_back({fmt::format("{}/{}", step, name), value.view()});
     }
   }
+  AtomicWriteFile(folder / "steps.txt", order);
   WriteSafetensors(folder / "in.safetensors", tensors);
 }
 
@@ -72,26 +79,21 @@ std::vector<XlaResult> RunXla(const std::vector<XlaRun>& runs) {
   return results;
 }
 
-HostDraws::HostDraws(const graph::Program& draws, kernels::Backend& backend,
-                     const NamedTensors& variables)
-    : store_(backend, /*seed=*/0),
-      plan_(*draws.graph,
-            {.outputs = draws.outputs, .updates = draws.updates}, store_) {
-  for (const auto& [name, value] : variables) {
-    if (store_.Has(name)) store_.Set(name, value.view());
+std::vector<HostTensor> Draw(const graph::Program& draws,
+                             runtime::VariableStore& store,
+                             const NamedTensors& inputs) {
+  runtime::Executor plan(
+      *draws.graph, {.outputs = draws.outputs, .updates = draws.updates},
+      store);
+  for (const std::string& name : plan.input_names()) {
+    std::ranges::copy(inputs.at(name).bytes(), plan.input(name).data());
   }
-}
-
-std::vector<HostTensor> HostDraws::Next(const NamedTensors& inputs) {
-  for (const std::string& name : plan_.input_names()) {
-    std::ranges::copy(inputs.at(name).bytes(), plan_.input(name).data());
+  plan.Run();
+  std::vector<HostTensor> numbers;
+  for (size_t i = 0; i < plan.num_outputs(); ++i) {
+    numbers.push_back(HostTensor::Clone(plan.output(i)));
   }
-  plan_.Run();
-  std::vector<HostTensor> draws;
-  for (size_t i = 0; i < plan_.num_outputs(); ++i) {
-    draws.push_back(HostTensor::Clone(plan_.output(i)));
-  }
-  return draws;
+  return numbers;
 }
 
 HostTensor Stack(const std::vector<TensorView>& tensors) {

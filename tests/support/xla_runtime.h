@@ -5,8 +5,6 @@
 #include <vector>
 
 #include "core/export/stablehlo.h"
-#include "core/kernels/backend.h"
-#include "core/runtime/executor.h"
 #include "core/runtime/variable_store.h"
 #include "core/tensor/host_tensor.h"
 
@@ -14,14 +12,21 @@ namespace replicant::testing {
 
 using NamedTensors = std::map<std::string, HostTensor>;
 
-// Some steps of a module, on as many of XLA's CPU devices as it has replicas.
+struct XlaStep {
+  // Inputs and draws, [replicas, ...].
+  NamedTensors arguments;
+  // Which of the run's modules.
+  size_t module = 0;
+};
+
+// Steps of modules with common variables, on as many of XLA's CPU devices as
+// they have replicas.
 struct XlaRun {
   std::string name;  // in messages
-  exporting::StableHloModule module;
+  std::vector<const exporting::StableHloModule*> modules;
   // First values, the same on all replicas.
   NamedTensors variables;
-  // By step: inputs and draws, [replicas, ...].
-  std::vector<NamedTensors> steps;
+  std::vector<XlaStep> steps;
 };
 
 struct XlaResult {
@@ -36,22 +41,12 @@ struct XlaResult {
 // should be the same on all replicas is not.
 std::vector<XlaResult> RunXla(const std::vector<XlaRun>& runs);
 
-// Draws the random numbers of one replica, step by step, as a runtime does
-// (exporting::StableHloModule::draws).
-class HostDraws {
- public:
-  // `variables`: values before the first step; it may have others as well.
-  HostDraws(const graph::Program& draws, kernels::Backend& backend,
-            const NamedTensors& variables);
-
-  // The draws of the next step, in the order of the program. `inputs` has those
-  // that the program needs.
-  std::vector<HostTensor> Next(const NamedTensors& inputs = {});
-
- private:
-  runtime::VariableStore store_;
-  runtime::Executor plan_;
-};
+// Runs the program that draws a module's random numbers
+// (exporting::StableHloModule::draws) with the counters in `store`. `inputs` has
+// those that the program needs.
+std::vector<HostTensor> Draw(const graph::Program& draws,
+                             runtime::VariableStore& store,
+                             const NamedTensors& inputs);
 
 // Tensors of one type, one for each replica, as one: [replicas, ...].
 HostTensor Stack(const std::vector<TensorView>& tensors);

@@ -30,6 +30,7 @@ const CpuKernelTable& Table() {
     AddPoolKernels(rows);
     AddNormKernels(rows);
     AddBatchNormKernels(rows);
+    AddLinalgKernels(rows);
     AddLossKernels(rows);
     AddOptimizerKernels(rows);
     AddReduceKernels(rows);

@@ -45,6 +45,7 @@ void AddPixelConvKernels(CpuKernelTable& table);
 void AddPoolKernels(CpuKernelTable& table);
 void AddNormKernels(CpuKernelTable& table);
 void AddBatchNormKernels(CpuKernelTable& table);
+void AddLinalgKernels(CpuKernelTable& table);
 void AddLossKernels(CpuKernelTable& table);
 void AddOptimizerKernels(CpuKernelTable& table);
 void AddReduceKernels(CpuKernelTable& table);

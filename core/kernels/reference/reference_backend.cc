@@ -22,6 +22,7 @@ const HostKernelTable& Table() {
     reference::AddConvKernels(rows);
     reference::AddPoolKernels(rows);
     reference::AddNormKernels(rows);
+    reference::AddLinalgKernels(rows);
     reference::AddLossKernels(rows);
     reference::AddOptimizerKernels(rows);
     return rows;

@@ -9,6 +9,7 @@ void AddMatMulKernels(HostKernelTable& table);
 void AddConvKernels(HostKernelTable& table);
 void AddPoolKernels(HostKernelTable& table);
 void AddNormKernels(HostKernelTable& table);
+void AddLinalgKernels(HostKernelTable& table);
 void AddLossKernels(HostKernelTable& table);
 void AddOptimizerKernels(HostKernelTable& table);
 

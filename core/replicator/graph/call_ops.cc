@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/base/check.h"
+#include "core/comm/top_k.h"
 #include "core/replicator/graph/collective_ops.h"
 
 namespace replicant::replicator {
@@ -27,7 +28,10 @@ Attributes ToAttributes(const BucketSpec& bucket) {
   attributes.Set("number", bucket.number);
   attributes.Set("is_async", bucket.is_async);
   attributes.Set("dtype", std::string(DTypeName(bucket.dtype)));
-  attributes.Set("wire", std::string(DTypeName(bucket.wire)));
+  attributes.Set("wire", std::string(DTypeName(bucket.wire.dtype)));
+  attributes.Set("top_k", bucket.wire.top_k);
+  attributes.Set("replica_id", int64_t{bucket.place.id});
+  attributes.Set("num_replicas", int64_t{bucket.place.count});
   return attributes;
 }
 
@@ -42,9 +46,18 @@ std::vector<TensorType> InferCall(const InferContext& context) {
 }
 
 std::vector<TensorType> InferStart(const InferContext& context) {
+  const double top_k = context.attributes.Float("top_k");
   int64_t count = 0;
   for (int i = 0; i + 1 < context.num_inputs(); ++i) {
-    count += context.shape(i).num_elements();
+    const int64_t elements = context.shape(i).num_elements();
+    count += top_k > 0.0 ? static_cast<int64_t>(comm::TopKCount(
+                               static_cast<size_t>(elements), top_k))
+                         : elements;
+  }
+  if (top_k > 0.0) {
+    return {{DType::kI32,
+             Shape({context.attributes.Int("num_replicas"), 2 * count})},
+            context.inputs.back()};
   }
   const DType wire = *ParseDType(context.attributes.Text("wire"));
   return {{wire, Shape({count})}, context.inputs.back()};
@@ -158,8 +171,10 @@ CallSpec CallSpecOf(const Node& node) {
 BucketSpec BucketSpecOf(const Node& node) {
   return {.number = node.attributes.Int("number"),
           .call = CallSpecOf(node),
+          .place = PlaceOf(node),
           .dtype = *ParseDType(node.attributes.Text("dtype")),
-          .wire = *ParseDType(node.attributes.Text("wire")),
+          .wire = {.dtype = *ParseDType(node.attributes.Text("wire")),
+                   .top_k = node.attributes.Float("top_k")},
           .is_async = node.attributes.Bool("is_async")};
 }
 

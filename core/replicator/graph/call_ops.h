@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/comm/communicator.h"
+#include "core/replicator/graph/collective_ops.h"
 #include "core/replicator/replica_context.h"
 
 // The ops that calls between replicas are made of in a plan; LowerCollectives()
@@ -26,9 +27,10 @@ CallSpec CallOf(const graph::Node& placeholder);
 struct BucketSpec {
   int64_t number = 0;  // unique in the plan
   CallSpec call;
+  ReplicaPlace place;
   // Of the tensors, and of their elements in the bucket.
   DType dtype = DType::kF32;
-  DType wire = DType::kF32;
+  Wire wire;
   bool is_async = true;
 };
 
@@ -36,7 +38,9 @@ struct BucketSpec {
 Output AddCollectiveCall(Output x, Output token, const CallSpec& call,
                          const Shape& shape, CallSite site);
 // xs, token -> all their elements one after the other [n] as the bucket's
-// `wire`, under way, token.
+// `wire`, under way, token. With top_k: the row of every replica
+// [replicas, 2 k], the indices of its k elements and the bits of their values,
+// tensor by tensor.
 Output AddBucketStart(const std::vector<Output>& xs, Output token,
                       const BucketSpec& bucket, CallSite site);
 // What AddBucketStart() gave -> the reduced tensors, one for each shape.

@@ -8,6 +8,7 @@
 
 #include "core/comm/reduce.h"
 #include "core/replicator/graph/call_ops.h"
+#include "core/replicator/graph/top_k_kernels.h"
 
 namespace replicant::replicator {
 namespace {
@@ -17,11 +18,6 @@ using comm::CollectiveQueue;
 using kernels::Kernel;
 using kernels::KernelBindings;
 using kernels::Stream;
-using Bucket = CollectiveKernels::Bucket;
-
-size_t BytesOf(const graph::TensorType& type) {
-  return static_cast<size_t>(type.shape.num_elements()) * DTypeSize(type.dtype);
-}
 
 // A call that the plan waits for.
 class CallKernel : public Kernel {
@@ -89,7 +85,7 @@ class StartKernel : public Kernel {
   // a single tensor may be reduced in place
   bool CanShare(int input, int output) const override {
     return input == 0 && output == 0 && sizes_.size() == 1 &&
-           spec_.wire == spec_.dtype;
+           spec_.wire.dtype == spec_.dtype;
   }
   void Bind(const KernelBindings& bindings) override {
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -101,12 +97,12 @@ class StartKernel : public Kernel {
     bucket_->work.emplace(Collective{
         spec_.call.kind, spec_.call.op, 0, all, all,
         // bf16 is scaled after it is converted back to f32
-        spec_.wire == spec_.dtype ? spec_.call.factor : 1.0, place_});
+        spec_.wire.dtype == spec_.dtype ? spec_.call.factor : 1.0, place_});
   }
   void Launch(Stream& stream) override {
     for (HostOperand& input : inputs_) input.Load(stream);
     stream.Synchronize();
-    if (spec_.wire == spec_.dtype) {
+    if (spec_.wire.dtype == spec_.dtype) {
       std::byte* to = bucket_->packed.data();
       for (size_t i = 0; i < sizes_.size(); ++i) {
         if (sizes_[i] > 0 && to != inputs_[i].data()) {
@@ -157,7 +153,7 @@ class WaitKernel : public Kernel {
 
   bool CanShare(int input, int output) const override {
     return input == 0 && output == 0 && types_.size() == 1 &&
-           spec_.wire == spec_.dtype;
+           spec_.wire.dtype == spec_.dtype;
   }
   // the packed bytes are in the memory of the kernel that starts the bucket
   void Bind(const KernelBindings& bindings) override {
@@ -167,7 +163,7 @@ class WaitKernel : public Kernel {
   }
   void Launch(Stream& stream) override {
     if (spec_.is_async) meter_.Measure([&] { queue_.Wait(*bucket_->work); });
-    if (spec_.wire == spec_.dtype) {
+    if (spec_.wire.dtype == spec_.dtype) {
       Copy();
     } else {
       Widen();
@@ -223,6 +219,13 @@ std::unique_ptr<Kernel> CollectiveKernels::Make(const graph::Graph& graph,
         is_start ? node.outputs[0] : graph.type(node.inputs[0]);
     bucket = std::make_shared<Bucket>(
         Bucket{.packed = HostOperand(is_host_memory_, type)});
+  }
+  if (BucketSpecOf(node).wire.top_k > 0.0) {
+    return is_start
+               ? MakeTopKStart(&queue_, is_host_memory_, bucket, graph, node)
+               : MakeTopKWait(&queue_, is_host_memory_,
+                              WaitMeter(waits_, /*is_bucket=*/true), bucket,
+                              node);
   }
   if (is_start) {
     return std::make_unique<StartKernel>(&queue_, is_host_memory_, bucket,

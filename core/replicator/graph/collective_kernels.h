@@ -3,13 +3,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
-#include <vector>
 
 #include "core/comm/collective_queue.h"
 #include "core/kernels/backend.h"
+#include "core/replicator/graph/bucket.h"
 #include "core/replicator/graph/call_waits.h"
-#include "core/replicator/graph/host_operand.h"
 
 namespace replicant::replicator {
 
@@ -18,13 +16,6 @@ namespace replicant::replicator {
 // memory, and staging buffers on the host elsewhere.
 class CollectiveKernels {
  public:
-  // A bucket of tensors that are reduced together: one kernel packs the bucket
-  // and starts the reduction, another one waits for it.
-  struct Bucket {
-    HostOperand packed;
-    std::optional<comm::CollectiveQueue::Work> work = {};
-  };
-
   // The queue outlives the kernels.
   CollectiveKernels(comm::CollectiveQueue* queue, bool is_host_memory)
       : queue_(*queue), is_host_memory_(is_host_memory) {}

@@ -19,11 +19,6 @@ using graph::Node;
 using graph::OpDef;
 using graph::TensorType;
 
-ReplicaPlace PlaceOf(const Node& node) {
-  return {.id = static_cast<int>(node.attributes.Int("replica_id")),
-          .count = static_cast<int>(node.attributes.Int("num_replicas"))};
-}
-
 Shape WithRows(const Shape& shape, int64_t rows) {
   std::vector<int64_t> dims = {rows};
   dims.insert(dims.end(), shape.dims().begin(), shape.dims().end());
@@ -141,10 +136,13 @@ Output Add(const OpDef& op, Output x, ReplicaPlace place,
 }  // namespace
 
 Output AddAllReduce(Output x, ReduceOp op, ReplicaPlace place, CallSite site,
-                    DType wire) {
+                    Wire wire) {
   graph::Attributes attributes = {{"op", static_cast<int64_t>(op)}};
-  if (wire == DType::kBF16 && x.dtype() == DType::kF32) {
-    attributes.Set("wire", std::string(DTypeName(wire)));
+  if (x.dtype() == DType::kF32) {
+    if (wire.dtype != DType::kF32) {
+      attributes.Set("wire", std::string(DTypeName(wire.dtype)));
+    }
+    if (wire.top_k > 0.0) attributes.Set("top_k", wire.top_k);
   }
   return Add(kAllReduce, x, place, std::move(attributes), site);
 }
@@ -171,11 +169,20 @@ Primitive PrimitiveOf(const Node& node) {
   return Primitive::kNone;
 }
 
-DType WireOf(const Graph& graph, const Node& node) {
+ReplicaPlace PlaceOf(const Node& node) {
+  return {.id = static_cast<int>(node.attributes.Int("replica_id")),
+          .count = static_cast<int>(node.attributes.Int("num_replicas"))};
+}
+
+Wire WireOf(const Graph& graph, const Node& node) {
+  Wire wire{.dtype = graph.type(node.inputs[0]).dtype};
   if (node.attributes.Has("wire")) {
-    return *ParseDType(node.attributes.Text("wire"));
+    wire.dtype = *ParseDType(node.attributes.Text("wire"));
   }
-  return graph.type(node.inputs[0]).dtype;
+  if (node.attributes.Has("top_k")) {
+    wire.top_k = node.attributes.Float("top_k");
+  }
+  return wire;
 }
 
 ReduceOp ReduceOpOf(const Node& node) {
@@ -193,6 +200,9 @@ std::string Describe(const Graph& graph, const Node& node) {
   text += fmt::format(" of {}", graph.type(node.inputs[0]).ToString());
   if (node.attributes.Has("wire")) {
     text += fmt::format(" as {}", node.attributes.Text("wire"));
+  }
+  if (node.attributes.Has("top_k")) {
+    text += fmt::format(" of the largest {}", node.attributes.Float("top_k"));
   }
   return text;
 }

@@ -23,11 +23,21 @@ struct ReplicaPlace {
   int count = 1;
 };
 
-// Arguments are those of ReplicaContext, checked there. A sum or mean of f32
-// may travel as bf16 (`wire`): every replica's x is rounded, and so is their
-// sum, which is made in f32.
+// How the elements of a sum or mean of f32 travel.
+struct Wire {
+  bool operator==(const Wire&) const = default;
+
+  // kBF16: every replica's x is rounded, and so is their sum, which is made in
+  // f32.
+  DType dtype = DType::kF32;
+  // Not 0: each replica sends this share of every tensor's elements, the
+  // largest, and adds the others to its next x (core/comm/top_k.h).
+  double top_k = 0.0;
+};
+
+// Arguments are those of ReplicaContext, checked there. `wire` is for f32.
 Output AddAllReduce(Output x, ReduceOp op, ReplicaPlace place, CallSite site,
-                    DType wire = DType::kF32);
+                    Wire wire = {});
 Output AddAllGather(Output x, ReplicaPlace place, CallSite site);
 Output AddReduceScatter(Output x, ReduceOp op, ReplicaPlace place,
                         CallSite site);
@@ -40,10 +50,12 @@ enum class Primitive {
   kReduceScatter,
   kBroadcast
 };
+// The replica that the placeholder is of.
+ReplicaPlace PlaceOf(const graph::Node& placeholder);
 // Which primitive the node stands for; kNone if it is no placeholder.
 Primitive PrimitiveOf(const graph::Node& node);
-// As what the elements of a placeholder travel.
-DType WireOf(const Graph& graph, const graph::Node& node);
+// How the elements of a placeholder travel.
+Wire WireOf(const Graph& graph, const graph::Node& node);
 // Of a kAllReduce or kReduceScatter.
 ReduceOp ReduceOpOf(const graph::Node& node);
 // "AllReduce mean of f32[3]".

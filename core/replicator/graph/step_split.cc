@@ -416,7 +416,8 @@ StepSplit SplitStep(Graph& graph, const StepOutputs& outputs) {
       throw InvalidArgument(fmt::format(
           "{}: {} '{}' combines what the replicas reduced with variables, "
           "which servers do after the step; no value of the step and no "
-          "gradient can be made of it",
+          "gradient can be made of it; hint: make what follows an update a "
+          "part of its own (BuildJoint)",
           node.site.ToString(), node.op->name, node.name));
     }
     if (node.op != &graph::VariableOp()) return;
@@ -510,6 +511,8 @@ std::string DescribeSplit(const StepSplit& split) {
     text += fmt::format("pushes {}\n", output.type().ToString());
   }
   for (const VariableSpec& spec : split.servers.graph->variables()) {
+    // stays with the worker, as the sums of accumulated gradients do
+    if (IsPerReplica(spec)) continue;
     text += fmt::format(
         "'{}' {}{}{}{}\n", spec.name, DTypeName(spec.dtype),
         spec.shape.ToString(),

@@ -28,10 +28,13 @@ struct ServerRequest {
   uint64_t run = 0;
   // Counts the worker's steps; a push has its pull's.
   uint64_t sequence = 0;
-  // Which of the training's steps; kAllVariables: none.
+  // Which of the training's steps; of a pull also one of those below.
   uint32_t step = 0;
 
+  // All variables, between steps.
   static constexpr uint32_t kAllVariables = UINT32_MAX;
+  // None: the worker goes on with what it has, and will push.
+  static constexpr uint32_t kNoVariables = UINT32_MAX - 1;
 
   rpc::Frame Encode() const;
   // Throws rpc::MalformedMessage.

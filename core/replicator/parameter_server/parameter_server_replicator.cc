@@ -270,9 +270,7 @@ class ParameterServer : public Replicator {
 
   int num_replicas() const override { return config_.replicas; }
   // after the workers
-  int process_id() const override { return config_.num_groups() + server_; }
-  std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
-                              const runtime::CompileOptions& options) override;
+  int process_id() const override { return config_.num_workers() + server_; }
   // Belongs to no worker: serves the seed's first values and what is assigned.
   runtime::VariableStore& variables() override { return variables_; }
   void Stop() override {}
@@ -285,6 +283,9 @@ class ParameterServer : public Replicator {
                                      InputMode mode) override {
     return std::make_unique<SpecInput>(this, config_, input_fn, mode);
   }
+  std::unique_ptr<Step> DoBuild(
+      Input& input, const std::vector<StepFn>& parts,
+      const runtime::CompileOptions& options) override;
   void Start();
   void Take(RequestQueue::Request request);
   void Save();
@@ -322,18 +323,21 @@ class ServerStep : public Step {
   const runtime::PlanReport report_ = {};
 };
 
-std::unique_ptr<Step> ParameterServer::Build(
-    Input& input, const StepFn& step_fn,
+std::unique_ptr<Step> ParameterServer::DoBuild(
+    Input& input, const std::vector<StepFn>& parts,
     const runtime::CompileOptions& /*options*/) {
   const auto* own_input = dynamic_cast<SpecInput*>(&input);
   REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
                   "Build: the input is another replicator's");
   REPLICANT_CHECK(shard_ == nullptr, "Build: it serves already");
-  Graph graph(seed_);
-  GraphReplica replica(graph, {.id = 0, .count = config_.replicas_of_group()});
-  const StepOutputs outputs =
-      step_fn(replica, AddInputs(graph, own_input->specs()));
-  splits_.push_back(std::make_unique<StepSplit>(SplitStep(graph, outputs)));
+  for (const StepFn& step_fn : parts) {
+    Graph graph(seed_);
+    GraphReplica replica(graph,
+                         {.id = 0, .count = config_.replicas_of_group()});
+    const StepOutputs outputs =
+        step_fn(replica, AddInputs(graph, own_input->specs()));
+    splits_.push_back(std::make_unique<StepSplit>(SplitStep(graph, outputs)));
+  }
   return std::make_unique<ServerStep>(this);
 }
 

@@ -114,7 +114,7 @@ void ParameterShard::Handle(ServerMessage kind, rpc::Message payload,
   switch (kind) {
     case ServerMessage::kPull:
     case ServerMessage::kPush:
-      if (request.step != ServerRequest::kAllVariables &&
+      if (request.step < ServerRequest::kNoVariables &&
           request.step >= steps_.size()) {
         throw InvalidArgument(
             fmt::format("step {} of {}", request.step, steps_.size()));
@@ -161,7 +161,7 @@ void ParameterShard::Join(const ServerRequest& request,
 }
 
 void ParameterShard::CheckPush(const Waiting& waiting) const {
-  if (waiting.request.step == ServerRequest::kAllVariables) {
+  if (waiting.request.step >= ServerRequest::kNoVariables) {
     throw InvalidArgument("a push is of one step");
   }
   CheckTensors(std::span(waiting.payload).subspan(1),
@@ -189,12 +189,12 @@ void ParameterShard::Queue(Waiting waiting) {
       ++stats_.lost_pushes;
       return Answer(waiting, Status::kPullFirst);
     }
-  } else if (gate_.Has(request.worker)) {
-    if (worker.pulled == request.sequence &&
-        request.step != ServerRequest::kAllVariables) {
-      // the answer was lost; the retry keeps the version of the first request,
-      // which is older
-      return Answer(waiting, Status::kOk, steps_[request.step].read);
+  } else if (gate_.Has(request.worker) &&
+             request.step != ServerRequest::kAllVariables) {
+    if (worker.pulled == request.sequence) {
+      // the answer was lost, or the worker pulls anew for a gradient that goes
+      // on to accrue; both keep the version of the first request, the oldest
+      return Answer(waiting, Status::kOk, Read(request.step));
     }
     DropPull(request.worker, "pulls again");
   }
@@ -232,16 +232,22 @@ bool ParameterShard::Try(Waiting& waiting, bool may_pull) {
   }
   if (!may_pull) return false;
   if (request.step == ServerRequest::kAllVariables) {
-    // between steps, so that no step is half done
-    if (!gate_.IsEmpty()) return false;
+    // between steps, so that no step is half done; the worker's own may be, if
+    // it accumulates, and goes on
+    if (!gate_.IsEmptyBut(request.worker)) return false;
     Answer(waiting, Status::kOk, names_);
     return true;
   }
   if (!gate_.CanPull()) return false;
   gate_.Pull(request.worker);
   worker.pulled = request.sequence;
-  Answer(waiting, Status::kOk, steps_[request.step].read);
+  Answer(waiting, Status::kOk, Read(request.step));
   return true;
+}
+
+const std::vector<std::string>& ParameterShard::Read(uint32_t step) const {
+  static const std::vector<std::string> kNone;
+  return step == ServerRequest::kNoVariables ? kNone : steps_[step].read;
 }
 
 void ParameterShard::Apply(const Waiting& waiting) {

@@ -109,6 +109,8 @@ class ParameterShard {
   void Advance();
   // Whether it was answered.
   bool Try(Waiting& waiting, bool may_pull);
+  // What a pull for `step` gives.
+  const std::vector<std::string>& Read(uint32_t step) const;
   void Apply(const Waiting& waiting);
   void DropPull(uint32_t worker, std::string_view why);
   // Takes out what a worker waits for and has given up.

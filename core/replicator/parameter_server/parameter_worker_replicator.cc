@@ -4,7 +4,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <map>
 #include <optional>
@@ -16,228 +15,49 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/replicator/graph/step_split.h"
+#include "core/replicator/parameter_server/accrued_push.h"
 #include "core/replicator/parameter_server/parameter_protocol.h"
 #include "core/replicator/parameter_server/parameter_server_replicator.h"
 #include "core/replicator/parameter_server/parameter_shard.h"
+#include "core/replicator/parameter_server/server_link.h"
 #include "core/replicator/strategies/synchronous_replicator.h"
-#include "core/rpc/client.h"
 #include "core/rpc/group_key.h"
 
+// A group's replicas are a synchronous replicator of their own, in one process
+// or in several. The first process of the group, the leader, talks to the
+// servers, around each part of a step: before the part's first batch it pulls
+// the variables, which then are all replicas', and after the part's update it
+// pushes what the part has made. It pulls when all of the group have their
+// batch, since no worker may wait for a worker that waits for its input.
 namespace replicant::replicator {
 namespace {
 
-using namespace std::chrono_literals;
 using Status = ServerReply::Status;
 
-// Time during which the worker tries to tell the servers of the end.
-constexpr auto kFarewell = 2s;
-// A request without an answer is repeated after this time.
-constexpr auto kAttempt = 5s;
-// Interval of a wait for one server at which the others are checked.
-constexpr auto kLongWait = 1s;
+// A process of a group.
+struct GroupPlace {
+  int group = 0;
+  int member = 0;  // 0: the leader
 
-// A worker's connection to one server.
-class ServerLink {
- public:
-  struct Answer {
-    Status status = Status::kOk;
-    int64_t version = 0;
-    rpc::Message tensors;
-  };
-
-  ServerLink(rpc::ZmqContext& context, int server, std::string endpoint,
-             uint32_t worker, std::string description, Clock::Duration timeout,
-             const rpc::GroupKey& key)
-      : server_(server),
-        endpoint_(std::move(endpoint)),
-        worker_(worker),
-        run_(rpc::RandomId()),
-        description_(std::move(description)),
-        timeout_(timeout),
-        client_(context, ParameterServerProtocol(),
-                {.socket = {.curve = key.client_role()},
-                 .name = fmt::format("worker-{}", worker)}) {
-    client_.Connect(endpoint_);
+  static GroupPlace Of(const ReplicationConfig& config, int worker) {
+    return {.group = worker / config.processes_per_group,
+            .member = worker % config.processes_per_group};
   }
-
-  // Of the first worker. Returns the values of `held`, for a server that has
-  // lost them.
-  std::function<std::vector<TensorView>()> values_to_assign;
-  // Of the first worker. Called every kLongWait of a wait for this server.
-  std::function<void()> on_long_wait;
-
-  // The variables of the server, and those that a pull for each step needs.
-  std::vector<std::string> held;
-  std::vector<std::vector<std::string>> pulled;
-  // The values that a push of each step carries.
-  std::vector<std::vector<size_t>> pushed;
-  std::vector<std::vector<std::string>> pushed_variables;
-
-  // Sends a request; Finish() waits for the answer. `what` names the request in
-  // errors.
-  void Start(ServerMessage kind, uint64_t sequence, uint32_t step,
-             const std::vector<TensorView>& tensors, std::string what) {
-    kind_ = kind;
-    what_ = std::move(what);
-    payload_ = rpc::MakeMessage(ServerRequest{
-        .worker = worker_, .run = run_, .sequence = sequence, .step = step}
-                                    .Encode());
-    AddTensors(tensors, &payload_);
-    Send(timeout_);
-  }
-
-  // Joins first if the server asks for it. Throws CommError, naming the server,
-  // if it does not answer or refuses.
-  Answer Finish() {
-    Answer answer = Await();
-    if (answer.status == Status::kJoinFirst) {
-      JoinAgain();
-      Send(timeout_);
-      answer = Await();
-    }
-    return answer;
-  }
-
-  // Tells the server that the training is over, if it still answers.
-  void End() {
-    payload_ = rpc::MakeMessage(
-        ServerRequest{.worker = worker_, .run = run_}.Encode());
-    kind_ = ServerMessage::kEnd;
-    const rpc::CallReply reply =
-        client_.Call(static_cast<uint16_t>(kind_), rpc::Share(payload_),
-                     {.timeout = kFarewell, .is_idempotent = true});
-    if (reply.result != rpc::CallResult::kOk) {
-      spdlog::warn("{} was not told of the end", Name());
-    }
-  }
-
-  // Identifies this run of the worker; a worker that restarts draws a new name.
-  // Returns the server's version.
-  int64_t Join() {
-    rpc::Message payload = rpc::MakeMessage(
-        ServerRequest{.worker = worker_, .run = run_}.Encode());
-    payload.push_back(rpc::Frame::Copy(description_));
-    const int64_t version =
-        AskBetween(ServerMessage::kJoin, std::move(payload), "join").version;
-    joined_session_ = client_.session_id();
-    return version;
-  }
-
-  // Joins again if the server was restarted since. Does not wait for a server
-  // that is away.
-  void CheckServer() {
-    client_.Process(Clock::Duration(0));
-    const uint64_t session = client_.session_id();
-    if (joined_session_ != 0 && session != 0 && session != joined_session_) {
-      JoinAgain();
-    }
-  }
-
- private:
-  std::string Name() const {
-    return fmt::format("parameter server {} at {}", server_, endpoint_);
-  }
-
-  // A server that was restarted without a checkpoint is of version 0 and makes
-  // all workers wait until it has variables again: those of the first worker.
-  void JoinAgain() {
-    if (Join() > 0 || !values_to_assign) return;
-    spdlog::warn("{} has lost its variables and gets those of worker {}",
-                 Name(), worker_);
-    rpc::Message payload = rpc::MakeMessage(
-        ServerRequest{.worker = worker_, .run = run_}.Encode());
-    AddTensors(values_to_assign(), &payload);
-    AskBetween(ServerMessage::kAssign, std::move(payload), "take variables");
-  }
-
-  // Sends a request while another one may be under way, and waits for its
-  // answer.
-  Answer AskBetween(ServerMessage kind, rpc::Message payload,
-                    const std::string& what) {
-    std::swap(payload, payload_);
-    const ServerMessage other_kind = std::exchange(kind_, kind);
-    const std::string other_what = std::exchange(what_, what);
-    const auto other_request = request_;
-    Send(timeout_);
-    Answer answer = Await();
-    std::swap(payload, payload_);
-    kind_ = other_kind;
-    what_ = other_what;
-    request_ = other_request;
-    return answer;
-  }
-
-  void Send(Clock::Duration timeout) {
-    request_ = client_.Start(static_cast<uint16_t>(kind_), rpc::Share(payload_),
-                             {.timeout = timeout,
-                              .is_idempotent = true,
-                              .has_crc = true,
-                              .attempt_timeout = kAttempt});
-    REPLICANT_CHECK(request_.has_value(), "too many requests");
-  }
-
-  Answer Await() {
-    // another server may be the one that all wait for
-    for (auto next = Clock::Real().Now() + kLongWait;
-         on_long_wait && !client_.IsDone(*request_);) {
-      client_.Process(std::max(next - Clock::Real().Now(), Clock::Duration(0)));
-      if (Clock::Real().Now() < next) continue;
-      on_long_wait();
-      next = Clock::Real().Now() + kLongWait;
-    }
-    rpc::CallReply reply = client_.Wait(*request_);
-    switch (reply.result) {
-      case rpc::CallResult::kOk:
-        break;
-      case rpc::CallResult::kError:
-        throw CommError(fmt::format("{} refuses to {}: {}", Name(), what_,
-                                    reply.error_text));
-      default:
-        throw CommError(fmt::format(
-            "worker {}: {} has not answered for {:.0f} s, asked to {}; hint: "
-            "`learner --role server --index {}` serves there",
-            worker_, Name(), ToSeconds(timeout_), what_, server_));
-    }
-    const ServerReply header = ServerReply::Decode(reply.payload);
-    reply.payload.erase(reply.payload.begin());
-    return {header.status, header.version, std::move(reply.payload)};
-  }
-
-  const int server_;
-  const std::string endpoint_;
-  const uint32_t worker_;
-  const uint64_t run_;
-  const std::string description_;
-  const Clock::Duration timeout_;
-  rpc::Client client_;
-  // the request under way
-  ServerMessage kind_ = ServerMessage::kJoin;
-  std::string what_;
-  rpc::Message payload_;
-  std::optional<rpc::Client::RequestId> request_;
-  uint64_t joined_session_ = 0;
 };
 
-class ParameterWorker;
-
-// Passes batches on, and has the variables pulled when there is one: no worker
-// may wait for a worker that waits for its input.
-class PullingPipeline : public InputPipeline {
- public:
-  PullingPipeline(ParameterWorker* worker,
-                  std::unique_ptr<InputPipeline> pipeline)
-      : worker_(*worker), pipeline_(std::move(pipeline)) {}
-
-  const std::vector<InputSpec>& specs() const override {
-    return pipeline_->specs();
+// The group as a synchronous strategy.
+ReplicationConfig GroupConfig(ReplicationConfig config, int group) {
+  config.replicas = config.replicas_per_group;
+  config.strategy = &Strategy::kInGraph;
+  if (config.processes_per_group == 1) return config;
+  config.strategy = &Strategy::kBetweenGraph;
+  config.replicas_per_process = config.replicas / config.processes_per_group;
+  config.communicator = ReplicationConfig::Communicator::kTcp;
+  if (config.rendezvous != ReplicationConfig::kAuto) {
+    config.rendezvous += fmt::format("-group-{}", group);
   }
-  NextResult Next(Clock::TimePoint deadline,
-                  std::span<const MutableTensorView> batch) override;
-
- private:
-  ParameterWorker& worker_;
-  std::unique_ptr<InputPipeline> pipeline_;
-};
+  return config;
+}
 
 class ParameterWorker : public Replicator {
  public:
@@ -245,8 +65,9 @@ class ParameterWorker : public Replicator {
                   const kernels::BackendFactory& make_backend)
       : config_(config),
         worker_(worker),
-        inner_(MakeSynchronousReplicator(InnerConfig(config), seed,
-                                         make_backend)) {
+        place_(GroupPlace::Of(config, worker)),
+        inner_(MakeSynchronousReplicator(GroupConfig(config, place_.group),
+                                         seed, make_backend, place_.member)) {
     if (!inner_->variables().backend().is_host_memory()) {
       throw ConfigError(
           fmt::format("replication: a worker of parameter servers sends "
@@ -257,40 +78,55 @@ class ParameterWorker : public Replicator {
   }
 
   int num_replicas() const override { return config_.replicas; }
+  int accumulation_steps() const override { return config_.accumulation_steps; }
   int process_id() const override { return worker_; }
-  std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
-                              const runtime::CompileOptions& options) override;
   runtime::VariableStore& variables() override {
     if (worker_ == 0 && is_started_ && !is_over_) PullAll();
     return inner_->variables();
   }
   void Stop() override;
 
-  // --- for its steps and input ---
+  // --- for its steps ---
 
-  // One step; `index` is its number in the order of building.
-  NextResult Run(Step& inner, uint32_t index, Clock::TimePoint deadline);
-  // A pipeline of the current step has delivered its part of a batch. Returns
-  // whether the step goes on.
-  bool TakeBatch();
-  int worker() const { return worker_; }
+  NextResult Run(Step& inner, Clock::TimePoint deadline);
+  int group() const { return place_.group; }
   int64_t num_new_steps() const { return num_new_steps_; }
 
  private:
-  static ReplicationConfig InnerConfig(ReplicationConfig config) {
-    config.strategy = &Strategy::kInGraph;
-    config.replicas = config.replicas_per_group;
-    return config;
-  }
+  // A part of a step, as the servers know it: its number is its place here.
+  struct Part {
+    std::unique_ptr<StepSplit> split;
+    int64_t num_updates = 0;  // of this worker
+    AccruedPush accrued;
+    // of the step, for the number of steps behind pushes
+    int num_parts = 1;
+  };
+
   std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
                                      InputMode mode) override;
+  std::unique_ptr<Step> DoBuild(
+      Input& input, const std::vector<StepFn>& parts,
+      const runtime::CompileOptions& options) override;
 
+  bool leads() const { return place_.member == 0; }
+  // Whether the worker goes on with variables of its own between pulls and
+  // pushes, as Downpour does.
+  bool UpdatesLocally() const {
+    return config_.fetch_interval > 1 || config_.push_interval > 1;
+  }
+  StepOutputs TakeOver(uint32_t number, Graph& graph, StepOutputs outputs);
   // Connects to the servers, once all steps are built.
   void Start();
   void AssignAll();
+  // Around a part: see PartHooks.
+  bool BeginPart(uint32_t number);
+  void EndPart(uint32_t number, const Step& inner);
+  // Asks for the variables that `step` reads; ServerRequest::kNoVariables: only
+  // for a place among those that have pulled.
   void Pull(uint32_t step);
   void PullAll();
-  void Push(const Step& inner, uint32_t step);
+  void Push(uint32_t number);
+  void CountSteps(const Part& part, int64_t version);
   // Notes the end of the training if the answer announces it.
   bool IsGood(const ServerLink::Answer& answer);
   std::vector<TensorView> Views(const std::vector<std::string>& names);
@@ -301,20 +137,20 @@ class ParameterWorker : public Replicator {
 
   const ReplicationConfig config_;
   const int worker_;
-  std::unique_ptr<Replicator> inner_;
-  std::vector<std::unique_ptr<StepSplit>> splits_;
+  const GroupPlace place_;
+  std::unique_ptr<SynchronousReplicator> inner_;
+  std::vector<Part> parts_;
   rpc::ZmqContext context_;
-  std::vector<std::unique_ptr<ServerLink>> servers_;
+  std::vector<std::unique_ptr<ServerLink>> servers_;  // of a leader
   bool is_started_ = false;
   bool is_over_ = false;
   bool is_checking_servers_ = false;
   uint64_t sequence_ = 0;
-  // the current step, and the number of its pipelines that have delivered
-  uint32_t step_ = 0;
-  int num_pipelines_ = 0;
-  int num_batches_ = 0;
-  // the first server's, after the last step
+  // the sequence of the pull that waits for its push
+  std::optional<uint64_t> pulled_;
+  // the first server's, after the last push
   std::optional<int64_t> version_;
+  int64_t num_pushes_of_others_ = 0;
   int64_t num_new_steps_ = 1;
   int64_t num_lost_ = 0;
   std::map<std::string, uint64_t> versions_;
@@ -322,12 +158,13 @@ class ParameterWorker : public Replicator {
 
 class WorkerStep : public Step {
  public:
-  WorkerStep(ParameterWorker* worker, uint32_t index,
-             std::unique_ptr<Step> inner)
-      : worker_(*worker), index_(index), inner_(std::move(inner)) {}
+  explicit WorkerStep(ParameterWorker* worker) : worker_(*worker) {}
+
+  void SetInner(std::unique_ptr<Step> inner) { inner_ = std::move(inner); }
+  Step* inner() { return inner_.get(); }
 
   NextResult Run(Clock::TimePoint deadline) override {
-    return worker_.Run(*inner_, index_, deadline);
+    return worker_.Run(*inner_, deadline);
   }
   TensorView value(std::string_view name) const override {
     return inner_->value(name);
@@ -335,80 +172,94 @@ class WorkerStep : public Step {
   const runtime::PlanReport& report() const override {
     return inner_->report();
   }
-  int group() const override { return worker_.worker(); }
+  int group() const override { return worker_.group(); }
   int64_t num_steps() const override { return worker_.num_new_steps(); }
 
  private:
   ParameterWorker& worker_;
-  const uint32_t index_;
   std::unique_ptr<Step> inner_;
 };
 
-NextResult PullingPipeline::Next(Clock::TimePoint deadline,
-                                 std::span<const MutableTensorView> batch) {
-  const NextResult result = pipeline_->Next(deadline, batch);
-  if (result != NextResult::kOk) return result;
-  return worker_.TakeBatch() ? result : NextResult::kEnd;
+std::string PushName(uint32_t number, size_t pushed) {
+  return fmt::format("push/{}/{}", number, pushed);
 }
-
-std::string PushName(size_t number) { return fmt::format("push/{}", number); }
 
 std::unique_ptr<Input> ParameterWorker::DoMakeInput(const InputFn& input_fn,
                                                     InputMode mode) {
-  num_pipelines_ = 0;
   return MakeCheckedInput(
       *inner_,
       [&](const InputContext& context) {
         InputContext own = context;
-        own.group_id = worker_;
+        own.group_id = place_.group;
         own.num_groups = config_.num_groups();
-        ++num_pipelines_;
-        return std::make_unique<PullingPipeline>(this, input_fn(own));
+        return input_fn(own);
       },
       mode);
 }
 
-std::unique_ptr<Step> ParameterWorker::Build(
-    Input& input, const StepFn& step_fn,
+std::unique_ptr<Step> ParameterWorker::DoBuild(
+    Input& input, const std::vector<StepFn>& parts,
     const runtime::CompileOptions& options) {
   REPLICANT_CHECK(!is_started_, "Build: the training has begun");
-  std::unique_ptr<StepSplit> split;
-  auto inner = inner_->Build(
-      input,
-      [&](ReplicaContext& replica, const Inputs& batch) {
-        StepOutputs outputs = step_fn(replica, batch);
-        StepSplit own = SplitStep(replica.graph(), outputs);
-        outputs.updates = own.updates;
-        for (size_t i = 0; i < own.pushed.size(); ++i) {
-          outputs.values.emplace_back(PushName(i), own.pushed[i]);
-        }
-        // the replicas have the same ones
-        if (!split) split = std::make_unique<StepSplit>(std::move(own));
-        return outputs;
-      },
-      options);
-  splits_.push_back(std::move(split));
-  return std::make_unique<WorkerStep>(
-      this, static_cast<uint32_t>(splits_.size() - 1), std::move(inner));
+  const auto first = static_cast<uint32_t>(parts_.size());
+  parts_.resize(parts_.size() + parts.size());
+  for (size_t i = first; i < parts_.size(); ++i) {
+    parts_[i].num_parts = static_cast<int>(parts.size());
+  }
+  auto step = std::make_unique<WorkerStep>(this);
+  WorkerStep* const made = step.get();
+  PartHooks hooks;
+  hooks.take_over = [this, first](size_t part, Graph& graph,
+                                  StepOutputs outputs) {
+    return TakeOver(first + static_cast<uint32_t>(part), graph,
+                    std::move(outputs));
+  };
+  hooks.begin = [this, first](size_t part) {
+    return BeginPart(first + static_cast<uint32_t>(part));
+  };
+  hooks.end = [this, first, made](size_t part) {
+    EndPart(first + static_cast<uint32_t>(part), *made->inner());
+  };
+  step->SetInner(inner_->BuildWithHooks(input, parts, options, hooks));
+  return step;
+}
+
+StepOutputs ParameterWorker::TakeOver(uint32_t number, Graph& graph,
+                                      StepOutputs outputs) {
+  StepSplit split = SplitStep(graph, outputs);
+  if (config_.push_interval > 1) CheckAccrues(split);
+  if (!UpdatesLocally()) outputs.updates = split.updates;
+  for (size_t i = 0; i < split.pushed.size(); ++i) {
+    outputs.values.emplace_back(PushName(number, i), split.pushed[i]);
+  }
+  // the replicas have the same ones
+  auto& kept = parts_[number].split;
+  if (!kept) kept = std::make_unique<StepSplit>(std::move(split));
+  return outputs;
 }
 
 void ParameterWorker::Start() {
   is_started_ = true;
+  if (!leads()) return;
   std::vector<const StepSplit*> splits;
-  splits.reserve(splits_.size());
+  splits.reserve(parts_.size());
   std::string description;
-  for (const auto& split : splits_) {
-    splits.push_back(split.get());
-    description += DescribeSplit(*split);
+  for (const Part& part : parts_) {
+    splits.push_back(part.split.get());
+    description += DescribeSplit(*part.split);
   }
   const Sharding sharding(splits, static_cast<int>(config_.servers.size()));
-  const auto timeout = FromSeconds(config_.timeout_s);
   const auto key = rpc::GroupKey::FromFile(config_.key_file);
   for (size_t i = 0; i < config_.servers.size(); ++i) {
     const auto server = static_cast<int>(i);
     auto link = std::make_unique<ServerLink>(
-        context_, server, config_.servers[i], static_cast<uint32_t>(worker_),
-        description, timeout, key);
+        context_,
+        ServerLink::Options{.server = server,
+                            .endpoint = config_.servers[i],
+                            .worker = static_cast<uint32_t>(place_.group),
+                            .description = description,
+                            .timeout = FromSeconds(config_.timeout_s)},
+        key);
     link->held = HeldVariables(sharding, server);
     for (const StepSplit* split : splits) {
       const ShardStep shard = MakeShardStep(*split, sharding, server);
@@ -438,26 +289,43 @@ void ParameterWorker::Start() {
   if (worker_ == 0) AssignAll();
 }
 
-NextResult ParameterWorker::Run(Step& inner, uint32_t index,
-                                Clock::TimePoint deadline) {
-  if (is_over_) return NextResult::kEnd;
+NextResult ParameterWorker::Run(Step& inner, Clock::TimePoint deadline) {
+  if (is_over_) {
+    // of the others of the group, who wait for this one
+    inner_->Stop();
+    return NextResult::kEnd;
+  }
   if (!is_started_) {
     Start();
   } else if (worker_ == 0 && HaveVariablesChanged()) {
     AssignAll();
   }
-  step_ = index;
+  num_new_steps_ = 1;
   const NextResult result = inner.Run(deadline);
-  if (result == NextResult::kOk) Push(inner, index);
   NoteVersions();
-  return is_over_ ? NextResult::kEnd : result;
+  return result;
 }
 
-bool ParameterWorker::TakeBatch() {
-  if (++num_batches_ < num_pipelines_) return true;
-  num_batches_ = 0;
-  Pull(step_);
+bool ParameterWorker::BeginPart(uint32_t number) {
+  if (!leads()) return true;
+  if (parts_[number].num_updates % config_.fetch_interval == 0) {
+    Pull(number);
+  } else if (!pulled_) {
+    Pull(ServerRequest::kNoVariables);
+  }
   return !is_over_;
+}
+
+void ParameterWorker::EndPart(uint32_t number, const Step& inner) {
+  Part& part = parts_[number];
+  ++part.num_updates;
+  if (!leads()) return;
+  std::vector<TensorView> pushed;
+  for (size_t i = 0; i < part.split->pushed.size(); ++i) {
+    pushed.push_back(inner.value(PushName(number, i)));
+  }
+  part.accrued.Add(pushed);
+  if (part.num_updates % config_.push_interval == 0) Push(number);
 }
 
 void ParameterWorker::AssignAll() {
@@ -471,9 +339,10 @@ void ParameterWorker::AssignAll() {
 }
 
 void ParameterWorker::Pull(uint32_t step) {
-  ++sequence_;
+  // a gradient that accrues keeps the place of its first pull
+  if (!pulled_) pulled_ = ++sequence_;
   const auto start = [&](ServerLink& server) {
-    server.Start(ServerMessage::kPull, sequence_, step, {}, "give variables");
+    server.Start(ServerMessage::kPull, *pulled_, step, {}, "give variables");
   };
   // a pull may have to wait, so all workers pull in the same order
   const bool is_ordered = config_.staleness + 1 < config_.num_groups();
@@ -485,6 +354,7 @@ void ParameterWorker::Pull(uint32_t step) {
     const ServerLink::Answer answer = server->Finish();
     if (!IsGood(answer)) return;
     if (!version_) version_ = answer.version;
+    if (step == ServerRequest::kNoVariables) continue;
     Write(server->pulled[step], answer.tensors);
   }
 }
@@ -501,20 +371,21 @@ void ParameterWorker::PullAll() {
   NoteVersions();
 }
 
-void ParameterWorker::Push(const Step& inner, uint32_t step) {
+void ParameterWorker::Push(uint32_t number) {
+  Part& part = parts_[number];
+  const std::vector<TensorView> sums = part.accrued.Take();
   for (const auto& server : servers_) {
     std::vector<TensorView> tensors;
-    tensors.reserve(server->pushed[step].size() +
-                    server->pushed_variables[step].size());
-    for (const size_t number : server->pushed[step]) {
-      tensors.push_back(inner.value(PushName(number)));
-    }
-    for (const TensorView& view : Views(server->pushed_variables[step])) {
+    tensors.reserve(server->pushed[number].size() +
+                    server->pushed_variables[number].size());
+    for (const size_t i : server->pushed[number]) tensors.push_back(sums[i]);
+    for (const TensorView& view : Views(server->pushed_variables[number])) {
       tensors.push_back(view);
     }
-    server->Start(ServerMessage::kPush, sequence_, step, tensors,
-                  "take gradients");
+    server->Start(ServerMessage::kPush, pulled_.value_or(sequence_), number,
+                  tensors, "take gradients");
   }
+  pulled_.reset();
   bool is_first = true;
   for (const auto& server : servers_) {
     const ServerLink::Answer answer = server->Finish();
@@ -525,18 +396,27 @@ void ParameterWorker::Push(const Step& inner, uint32_t step) {
           "far",
           worker_, ++num_lost_);
     }
-    if (std::exchange(is_first, false)) {
-      // a server that was restored counts from its checkpoint
-      num_new_steps_ = std::max<int64_t>(answer.version - *version_, 1);
-      version_ = answer.version;
-    }
+    if (std::exchange(is_first, false)) CountSteps(part, answer.version);
   }
 }
 
+// A push stands for the batches that its gradient has learned from.
+void ParameterWorker::CountSteps(const Part& part, int64_t version) {
+  // a server that was restored counts from its checkpoint
+  num_pushes_of_others_ += std::max<int64_t>(version - *version_ - 1, 0);
+  version_ = version;
+  const int64_t batches =
+      int64_t{config_.push_interval} * config_.accumulation_steps;
+  num_new_steps_ += num_pushes_of_others_ / part.num_parts * batches;
+  num_pushes_of_others_ %= part.num_parts;
+}
+
 void ParameterWorker::Stop() {
-  if (worker_ != 0 || !is_started_ || is_over_) return;
-  is_over_ = true;
-  for (const auto& server : servers_) server->End();
+  if (worker_ != 0 || !is_started_) return;
+  if (!std::exchange(is_over_, true)) {
+    for (const auto& server : servers_) server->End();
+  }
+  inner_->Stop();
 }
 
 bool ParameterWorker::IsGood(const ServerLink::Answer& answer) {
@@ -589,12 +469,12 @@ bool ParameterWorker::HaveVariablesChanged() const {
 std::unique_ptr<Replicator> MakeParameterWorker(
     const ReplicationConfig& config, uint64_t seed, int worker,
     const kernels::BackendFactory& make_backend) {
-  if (worker < 0 || worker >= config.num_groups()) {
+  if (worker < 0 || worker >= config.num_workers()) {
     throw ConfigError(fmt::format(
         "replication: there is no worker {} of {} replicas in groups "
         "of {}; allowed: 0 to {}",
         worker, config.replicas, config.replicas_per_group,
-        config.num_groups() - 1));
+        config.num_workers() - 1));
   }
   return std::make_unique<ParameterWorker>(config, seed, worker, make_backend);
 }

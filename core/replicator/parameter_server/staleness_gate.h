@@ -30,8 +30,10 @@ class StalenessGate {
   int64_t version() const { return version_; }
   // Whether the worker has pulled and not pushed.
   bool Has(uint32_t worker) const { return pulled_.contains(worker); }
-  // Whether nobody has.
-  bool IsEmpty() const { return pulled_.empty(); }
+  // Whether nobody else has.
+  bool IsEmptyBut(uint32_t worker) const {
+    return pulled_.size() == (Has(worker) ? 1 : 0);
+  }
 
   bool CanPull() const;
   // Precondition: CanPull(), and not Has(worker) (checked).

@@ -10,8 +10,7 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
-#include "core/replicator/strategies/built_replica.h"
-#include "core/replicator/strategies/step_interface.h"
+#include "core/replicator/strategies/gradient_sums.h"
 
 namespace replicant::replicator {
 DeviceStep::DeviceStep(const StepDevices& devices, StableHloStep step,
@@ -215,8 +214,7 @@ void DeviceStep::TakeResults(pjrt::Execution run,
   }
 }
 
-TensorView DeviceStep::value(std::string_view name) const {
-  const size_t index = FindValue(value_names_, name);
+TensorView DeviceStep::value(size_t index) const {
   Value& value = values_[index];
   if (!value.is_fetched) {
     variables_.AwaitStep();

@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/pjrt/client.h"
@@ -48,9 +47,10 @@ class DeviceStep {
   // DeviceError, also for a step before that has failed.
   void Run(const SharedInput& input, int64_t batch_number);
 
-  // A value of the last run, the first replica's; waits for it. Throws
-  // DeviceError, and InvalidArgument, naming those that there are.
-  TensorView value(std::string_view name) const;
+  const std::vector<std::string>& value_names() const { return value_names_; }
+  // A value of the last run by its place among the names, the first replica's;
+  // waits for it. Throws DeviceError.
+  TensorView value(size_t index) const;
 
   const runtime::PlanReport& report() const { return report_; }
 

@@ -16,6 +16,7 @@
 #include "core/replicator/strategies/processes.h"
 #include "core/replicator/strategies/shared_input.h"
 #include "core/replicator/strategies/stablehlo_step.h"
+#include "core/replicator/strategies/step_interface.h"
 
 namespace replicant::replicator {
 namespace {
@@ -32,39 +33,62 @@ std::vector<pjrt::ClientOption> ParseOptions(
 
 class PjrtStep : public Step {
  public:
-  // `earlier` is for all batches of an update but the last, if there are
-  // several.
-  PjrtStep(SharedInput* input, int accumulation_steps, DeviceStep last,
-           std::optional<DeviceStep> earlier)
+  struct Part {
+    DeviceStep last;
+    // for all batches of an update but the last, if there are several
+    std::optional<DeviceStep> earlier;
+    // of the last run
+    DeviceStep* newest = nullptr;
+  };
+
+  PjrtStep(SharedInput* input, int accumulation_steps, std::vector<Part> parts)
       : input_(*input),
         accumulation_steps_(accumulation_steps),
-        last_(std::move(last)),
-        earlier_(std::move(earlier)),
-        current_(&last_) {}
+        parts_(std::move(parts)) {
+    for (Part& part : parts_) {
+      part.newest = &part.last;
+      names_.AddPart(part.last.value_names());
+    }
+  }
 
   NextResult Run(Clock::TimePoint deadline) override {
     const NextResult result = input_.Fetch(deadline);
     if (result != NextResult::kOk) return result;
     input_.Use();
-    const bool is_last = batch_number_ + 1 == accumulation_steps_;
-    current_ = is_last ? &last_ : &*earlier_;
-    current_->Run(input_, batch_number_);
-    batch_number_ = is_last ? 0 : batch_number_ + 1;
+    const bool keeps = parts_.size() > 1 && accumulation_steps_ > 1;
+    const int64_t number = batch_number_;
+    batch_number_ = (batch_number_ + 1) % accumulation_steps_;
+    if (keeps) input_.Keep(static_cast<size_t>(number));
+    RunPart(&parts_[0], number);
+    if (batch_number_ != 0) return result;
+    for (size_t part = 1; part < parts_.size(); ++part) {
+      for (int64_t kept = 0; kept < accumulation_steps_; ++kept) {
+        if (keeps) input_.Recall(static_cast<size_t>(kept));
+        RunPart(&parts_[part], kept);
+      }
+    }
     return result;
   }
 
   TensorView value(std::string_view name) const override {
-    return current_->value(name);
+    const ValueNames::Place place = names_.Find(name);
+    return parts_[place.part].newest->value(place.index);
   }
-  const runtime::PlanReport& report() const override { return last_.report(); }
+  const runtime::PlanReport& report() const override {
+    return parts_[0].last.report();
+  }
 
  private:
+  void RunPart(Part* part, int64_t number) {
+    const bool is_last = number + 1 == accumulation_steps_;
+    part->newest = is_last ? &part->last : &*part->earlier;
+    part->newest->Run(input_, number);
+  }
+
   SharedInput& input_;
   const int accumulation_steps_;
-  DeviceStep last_;
-  std::optional<DeviceStep> earlier_;
-  // of the last run, or of the current one
-  DeviceStep* current_;
+  std::vector<Part> parts_;
+  ValueNames names_;
   // the number of the next batch
   int64_t batch_number_ = 0;
 };
@@ -97,9 +121,6 @@ class PjrtReplicator : public Replicator {
   int accumulation_steps() const override { return config_.accumulation_steps; }
   int process_id() const override { return 0; }
 
-  std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
-                              const runtime::CompileOptions& options) override;
-
   runtime::VariableStore& variables() override { return variables_.Fetch(); }
   void Stop() override {}
 
@@ -111,6 +132,9 @@ class PjrtReplicator : public Replicator {
         LocalReplicas{.count = config_.replicas, .total = config_.replicas},
         input_fn, mode);
   }
+  std::unique_ptr<Step> DoBuild(
+      Input& input, const std::vector<StepFn>& parts,
+      const runtime::CompileOptions& options) override;
 
   DeviceStep Compile(const SharedInput& input, const StepFn& step_fn,
                      const StableHloStepOptions& options);
@@ -121,11 +145,11 @@ class PjrtReplicator : public Replicator {
   const std::unique_ptr<kernels::Backend> host_;
   const pjrt::Client client_;
   DeviceVariables variables_;
-  int num_steps_ = 0;
+  int num_parts_ = 0;
 };
 
-std::unique_ptr<Step> PjrtReplicator::Build(
-    Input& input, const StepFn& step_fn,
+std::unique_ptr<Step> PjrtReplicator::DoBuild(
+    Input& input, const std::vector<StepFn>& parts,
     const runtime::CompileOptions& options) {
   auto* own_input = dynamic_cast<SharedInput*>(&input);
   REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
@@ -135,22 +159,27 @@ std::unique_ptr<Step> PjrtReplicator::Build(
         "backend pjrt: a step on a device cannot look through its tensors "
         "(check_finite); hint: debug it with backend cpu");
   }
-  StableHloStepOptions step{.seed = seed_,
-                            .num_replicas = config_.replicas,
-                            .wire = config_.wire,
-                            .accumulation_steps = config_.accumulation_steps,
-                            .step_number = num_steps_++,
-                            .precision = options.passes.precision,
-                            .name = options.name};
-  std::optional<DeviceStep> earlier;
-  if (config_.accumulation_steps > 1) {
-    step.role = BatchRole::kEarlier;
-    earlier.emplace(Compile(*own_input, step_fn, step));
-    step.role = BatchRole::kLast;
+  std::vector<PjrtStep::Part> compiled;
+  for (const StepFn& step_fn : parts) {
+    StableHloStepOptions step{
+        .seed = seed_,
+        .num_replicas = config_.replicas,
+        .wire = {.dtype = config_.wire, .top_k = config_.top_k},
+        .accumulation = {.steps = config_.accumulation_steps,
+                         .part_number = num_parts_++},
+        .precision = options.passes.precision,
+        .name = options.name};
+    std::optional<DeviceStep> earlier;
+    if (config_.accumulation_steps > 1) {
+      step.accumulation.role = BatchRole::kEarlier;
+      earlier.emplace(Compile(*own_input, step_fn, step));
+      step.accumulation.role = BatchRole::kLast;
+    }
+    compiled.push_back({.last = Compile(*own_input, step_fn, step),
+                        .earlier = std::move(earlier)});
   }
   return std::make_unique<PjrtStep>(own_input, config_.accumulation_steps,
-                                    Compile(*own_input, step_fn, step),
-                                    std::move(earlier));
+                                    std::move(compiled));
 }
 
 DeviceStep PjrtReplicator::Compile(const SharedInput& input,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -11,38 +12,27 @@
 #include "core/replicator/graph/partition.h"
 #include "core/replicator/input.h"
 #include "core/replicator/replicator.h"
+#include "core/replicator/strategies/gradient_sums.h"
 #include "core/replicator/strategies/shared_updates.h"
 
 // One replica's part of a step, from the step function to the program with
 // calls between the replicas.
 namespace replicant::replicator {
 
-// Which of the batches of an update a program is for. An update learns from one
-// batch, or, with accumulation, from several: all but the last add their
-// gradients to sums that every replica keeps, in variables, and change nothing
-// else; the last one adds its own, and makes the update.
-enum class BatchRole { kOnly, kEarlier, kLast };
-
 struct BuildOptions {
   uint64_t seed = 0;
   LoweringOptions lowering;
   // The number format of gradients between replicas.
-  DType wire = DType::kF32;
-  // Batches of an update.
-  int accumulation_steps = 1;
+  Wire wire;
+  Accumulation accumulation;
   int logical_devices = 1;
   // The place among the replicas that share one copy of the trained variables:
   // those of this process.
   ReplicaPlace sharing;
-  // The number of the step, which names its sums.
-  int step_number = 0;
-  BatchRole role = BatchRole::kOnly;
+  // Takes what the step function gives, but not for an earlier batch, and
+  // returns what the replicas make of it. Values come first as they were.
+  std::function<StepOutputs(Graph&, StepOutputs)> take_over = {};
 };
-
-// Inputs of an accumulating program besides the batch, filled before each run.
-// A program has each of them only if some node reads it.
-inline constexpr const char* kIsFirstBatch = "accumulation/is_first";  // bool[]
-inline constexpr const char* kBatchNumber = "accumulation/batch";      // i64[]
 
 // A replica's step as a program with placeholders
 // (core/replicator/graph/collective_ops.h).

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "core/replicator/strategies/built_replica.h"
+#include "core/replicator/strategies/gradient_sums.h"
 
 namespace replicant::replicator {
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,9 +14,8 @@
 #include "core/base/racy_memory.h"
 #include "core/base/rng.h"
 #include "core/kernels/backend.h"
-#include "core/replicator/graph/lone_replica.h"
 #include "core/replicator/strategies/asynchronous_team.h"
-#include "core/replicator/strategies/step_interface.h"
+#include "core/replicator/strategies/lone_plans.h"
 
 namespace replicant::replicator {
 namespace {
@@ -103,9 +103,8 @@ class HogwildReplicator : public Replicator {
                     const kernels::BackendFactory& make_backend);
 
   int num_replicas() const override { return team_.size(); }
+  int accumulation_steps() const override { return accumulation_steps_; }
   int process_id() const override { return 0; }
-  std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
-                              const runtime::CompileOptions& options) override;
   VariableStore& variables() override {
     team_.AwaitIdle();
     return variables_;
@@ -124,12 +123,18 @@ class HogwildReplicator : public Replicator {
                                      InputMode /*mode*/) override {
     return std::make_unique<HogwildInput>(this, num_replicas(), input_fn);
   }
+  std::unique_ptr<Step> DoBuild(
+      Input& input, const std::vector<StepFn>& parts,
+      const runtime::CompileOptions& options) override;
   // Adds the variables of a replica's graph, in shared memory or in memory of
   // its own.
   void Declare(const Graph& graph, int replica);
-  std::vector<Counter> FindCounters(const Graph& graph);
+  // Adds the counters that the graph declares.
+  void AddCounters(const Graph& graph, std::vector<Counter>* counters);
 
   const uint64_t seed_;
+  const int accumulation_steps_;
+  int num_parts_ = 0;
   std::vector<Replica> replicas_;
   // in the saved store
   std::unique_ptr<kernels::Backend> backend_;
@@ -141,13 +146,12 @@ class HogwildReplicator : public Replicator {
 class HogwildStep : public Step {
  public:
   HogwildStep(HogwildReplicator* replicator, HogwildInput* input,
-              std::vector<std::string> value_names,
-              std::vector<std::unique_ptr<runtime::Executor>> plans,
+              std::vector<std::unique_ptr<LonePlans>> plans,
               std::vector<Counter> counters)
       : replicator_(*replicator),
         input_(*input),
-        value_names_(std::move(value_names)),
         plans_(std::move(plans)),
+        ends_update_(plans_.size()),
         counters_(std::move(counters)) {
     for (size_t i = 0; i < plans_.size(); ++i) {
       tasks_.push_back(std::make_unique<AsynchronousTeam::Task>([this, i] {
@@ -157,11 +161,6 @@ class HogwildStep : public Step {
           counter.ended_at[i] = ReadCounter(*counter.own[i]);
         }
       }));
-      std::vector<MutableTensorView> batch;
-      for (const InputSpec& spec : input_.pipeline(i).specs()) {
-        batch.push_back(plans_[i]->input(spec.name));
-      }
-      batches_.push_back(std::move(batch));
     }
   }
   ~HogwildStep() override {
@@ -180,12 +179,12 @@ class HogwildStep : public Step {
     newest_ = begun_[place];
     begun_.erase(begun_.begin() + static_cast<int64_t>(place));
     replicator_.CountResults(-1);
-    EndCounters();
+    if (ends_update_[newest_] != 0) EndCounters();
     return NextResult::kOk;
   }
 
   TensorView value(std::string_view name) const override {
-    return plans_[newest_]->output(FindValue(value_names_, name));
+    return plans_[newest_]->value(name);
   }
   const runtime::PlanReport& report() const override {
     return plans_[0]->report();
@@ -199,8 +198,8 @@ class HogwildStep : public Step {
     NextResult result = NextResult::kEnd;
     if (begun_.empty()) replicator_.team().AwaitIdleMember();
     for (size_t i = 0; i < plans_.size(); ++i) {
-      // the first step shows the increments of the counters
-      if (!has_strides_ && !begun_.empty()) break;
+      // the first update shows the increments of the counters
+      if (!has_strides_ && first_.value_or(i) != i) continue;
       if (std::ranges::find(begun_, i) != begun_.end()) continue;
       if (!replicator_.team().IsIdle(static_cast<int>(i))) {
         // the replica makes another kind of step, which may have counters of
@@ -210,10 +209,13 @@ class HogwildStep : public Step {
       }
       // nobody waits for input while a result is due
       const NextResult next = input_.pipeline(i).Next(
-          begun_.empty() ? deadline : Clock::Real().Now(), batches_[i]);
+          begun_.empty() ? deadline : Clock::Real().Now(),
+          plans_[i]->batch());
       if (next == NextResult::kTimeout) result = next;
       if (next != NextResult::kOk) continue;
-      BeginCounters(i);
+      if (plans_[i]->IsAtBegin()) BeginCounters(i);
+      ends_update_[i] = plans_[i]->IsAtEnd() ? 1 : 0;
+      first_ = first_.value_or(i);
       begun_.push_back(i);
       replicator_.CountResults(1);
       replicator_.team().Start(static_cast<int>(i), tasks_[i].get());
@@ -257,13 +259,15 @@ class HogwildStep : public Step {
 
   HogwildReplicator& replicator_;
   HogwildInput& input_;
-  const std::vector<std::string> value_names_;
   // by replica
-  std::vector<std::unique_ptr<runtime::Executor>> plans_;
+  std::vector<std::unique_ptr<LonePlans>> plans_;
   std::vector<std::unique_ptr<AsynchronousTeam::Task>> tasks_;
-  std::vector<std::vector<MutableTensorView>> batches_;
+  // whether the batch under way is the last one of an update
+  std::vector<char> ends_update_;
   std::vector<Counter> counters_;
   bool has_strides_ = false;
+  // the replica whose update came first
+  std::optional<size_t> first_;
   // replicas that work on this step, or whose result Run() has not returned
   std::vector<size_t> begun_;
   // the replica whose values are returned
@@ -292,6 +296,7 @@ HogwildReplicator::HogwildReplicator(
     const ReplicationConfig& config, uint64_t seed,
     const kernels::BackendFactory& make_backend)
     : seed_(seed),
+      accumulation_steps_(config.accumulation_steps),
       replicas_(MakeReplicas(config, seed, make_backend)),
       backend_(make_backend(config.backend, {.num_threads = 1})),
       variables_(*backend_, seed),
@@ -310,51 +315,52 @@ void HogwildReplicator::Declare(const Graph& graph, int replica) {
   own.Declare(graph);
 }
 
-std::vector<Counter> HogwildReplicator::FindCounters(const Graph& graph) {
-  std::vector<Counter> counters;
+void HogwildReplicator::AddCounters(const Graph& graph,
+                                    std::vector<Counter>* counters) {
   for (const VariableSpec& spec : graph.variables()) {
-    if (!IsCounter(spec)) continue;
+    if (!IsCounter(spec) || std::ranges::find(*counters, spec.name,
+                                              &Counter::name) !=
+                                counters->end()) {
+      continue;
+    }
     Counter counter{.name = spec.name, .shared = &variables_.at(spec.name)};
     for (Replica& replica : replicas_) {
       counter.own.push_back(&replica.variables->at(spec.name));
     }
     counter.begun_at.resize(replicas_.size());
     counter.ended_at.resize(replicas_.size());
-    counters.push_back(std::move(counter));
+    counters->push_back(std::move(counter));
   }
-  return counters;
 }
 
-std::unique_ptr<Step> HogwildReplicator::Build(
-    Input& input, const StepFn& step_fn,
+std::unique_ptr<Step> HogwildReplicator::DoBuild(
+    Input& input, const std::vector<StepFn>& parts,
     const runtime::CompileOptions& options) {
   auto* own_input = dynamic_cast<HogwildInput*>(&input);
   REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
                   "Build: the input is another replicator's");
-  std::vector<std::string> names;
-  std::vector<std::unique_ptr<runtime::Executor>> plans;
-  std::vector<Counter> counters;
+  std::vector<std::unique_ptr<LonePlans>> plans;
   for (int i = 0; i < num_replicas(); ++i) {
     const auto at = static_cast<size_t>(i);
-    // the first replica has the random numbers of `single`
-    Graph graph(MemberSeed(seed_, "replica", i));
-    LoneReplica replica(graph);
-    const StepOutputs outputs =
-        step_fn(replica, AddInputs(graph, own_input->pipeline(at).specs()));
-    names = ValueNames(outputs);
-    runtime::PlanSpec spec{.outputs = {}, .updates = outputs.updates};
-    for (const auto& [name, output] : outputs.values) {
-      spec.outputs.push_back(output);
-    }
-    Declare(graph, i);
-    team_.Do(i, [&] {
-      plans.push_back(std::make_unique<runtime::Executor>(
-          graph, spec, *replicas_[at].variables, options));
-    });
-    if (i + 1 == num_replicas()) counters = FindCounters(graph);
+    plans.push_back(std::make_unique<LonePlans>(
+        parts, own_input->pipeline(at).specs(),
+        // the first replica has the random numbers of `single`
+        LonePlans::Options{.seed = MemberSeed(seed_, "replica", i),
+                           .accumulation_steps = accumulation_steps_,
+                           .first_part_number = num_parts_}));
+    for (const Graph* graph : plans[at]->graphs()) Declare(*graph, i);
   }
-  return std::make_unique<HogwildStep>(this, own_input, std::move(names),
-                                       std::move(plans), std::move(counters));
+  num_parts_ += static_cast<int>(parts.size());
+  std::vector<Counter> counters;
+  for (const Graph* graph : plans.back()->graphs()) {
+    AddCounters(*graph, &counters);
+  }
+  for (int i = 0; i < num_replicas(); ++i) {
+    const auto at = static_cast<size_t>(i);
+    team_.Do(i, [&] { plans[at]->Compile(*replicas_[at].variables, options); });
+  }
+  return std::make_unique<HogwildStep>(this, own_input, std::move(plans),
+                                       std::move(counters));
 }
 
 }  // namespace

@@ -22,6 +22,9 @@ namespace replicant::replicator {
 // - Counters are exact: a variable of whole numbers that is not trained is
 //   private to a replica during a step, and must move by the same amount in
 //   every step. A step begins with as many as were begun before it.
+// - Accumulation: each replica adds up gradients of its own, and updates with
+//   its last batch. A counter is read at the update's first batch. variables()
+//   waits for batches, not for updates: sums stay where they are.
 // - ReplicaAgreement: kMean and kFirst are shared; kPerReplica is every
 //   replica's own, and the first one's is saved.
 //

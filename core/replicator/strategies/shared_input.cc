@@ -1,13 +1,10 @@
 #include "core/replicator/strategies/shared_input.h"
 
-#include <fmt/format.h>
-
 #include <cstring>
 #include <sstream>
 #include <utility>
 
 #include "core/base/check.h"
-#include "core/base/error.h"
 
 namespace replicant::replicator {
 namespace {
@@ -38,6 +35,10 @@ std::vector<InputSpec> DecodeSpecs(const std::string& text) {
         {name, *ParseDType(dtype), Shape(std::span<const int64_t>(dims))});
   }
   return specs;
+}
+
+void Copy(TensorView from, MutableTensorView to) {
+  if (to.size_bytes() > 0) std::memcpy(to.data(), from.data(), to.size_bytes());
 }
 
 }  // namespace
@@ -111,6 +112,26 @@ void SharedInput::Use() {
     if (!is_broadcast_) continue;
     for (const MutableTensorView& view : feed.views) {
       processes_.Broadcast(view);
+    }
+  }
+}
+
+void SharedInput::Keep(size_t number) {
+  for (Feed& feed : feeds_) {
+    if (feed.kept.size() <= number) feed.kept.resize(number + 1);
+    std::vector<HostTensor>& kept = feed.kept[number];
+    for (size_t i = 0; i < feed.views.size(); ++i) {
+      const MutableTensorView& view = feed.views[i];
+      if (kept.size() <= i) kept.emplace_back(view.dtype(), view.shape());
+      Copy(view, kept[i].mutable_view());
+    }
+  }
+}
+
+void SharedInput::Recall(size_t number) {
+  for (Feed& feed : feeds_) {
+    for (size_t i = 0; i < feed.views.size(); ++i) {
+      Copy(feed.kept[number][i].view(), feed.views[i]);
     }
   }
 }

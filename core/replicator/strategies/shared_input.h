@@ -37,6 +37,10 @@ class SharedInput : public Input {
   // Called when all processes have fetched: broadcasts a batch that only one
   // process has, and lets the next Fetch() get another batch.
   void Use();
+  // Keeps a copy of the batch that was used last, by the caller's number;
+  // Recall() makes it the current one again.
+  void Keep(size_t number);
+  void Recall(size_t number);
   // Copies the rows of a replica of this process.
   void CopyTo(int local_replica,
               std::span<const MutableTensorView> batch) const;
@@ -50,6 +54,8 @@ class SharedInput : public Input {
     std::vector<HostTensor> batch;
     std::vector<MutableTensorView> views;
     bool is_filled = false;
+    // what Keep() has kept, by number
+    std::vector<std::vector<HostTensor>> kept;
   };
 
   void AddFeed(const InputFn& input_fn, const InputContext& context,

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/comm/thread_communicator.h"
 #include "core/graph/ops/optimizer.h"
 #include "core/graph/passes/rewriter.h"
 #include "core/replicator/graph/agreement.h"
@@ -102,7 +101,7 @@ class UpdateSharer {
     const DType dtype = node.output_type().dtype;
     const ReduceOp op = ReduceOpOf(node);
     const bool is_plain = (op == ReduceOp::kMean || op == ReduceOp::kSum) &&
-                          WireOf(graph_, node) == dtype &&
+                          WireOf(graph_, node) == Wire{.dtype = dtype} &&
                           (dtype == DType::kF32 || dtype == DType::kF64);
     // memory that an update writes must not be read beside it
     const Node& producer = graph_.node(node.inputs[0].node);
@@ -185,9 +184,10 @@ GradientInputs GradientInputsOf(const Node& node) {
 class SharedUpdates::UpdateKernel : public Kernel {
  public:
   // `inner` is null if this replica has no part of it.
-  UpdateKernel(Place* place, WaitMeter meter, std::unique_ptr<Kernel> inner,
-               const Node& node)
-      : place_(*place),
+  UpdateKernel(Device* device, size_t replica, WaitMeter meter,
+               std::unique_ptr<Kernel> inner, const Node& node)
+      : device_(*device),
+        replica_(replica),
         meter_(std::move(meter)),
         inner_(std::move(inner)),
         name_(fmt::format("{} '{}'", node.op->name, node.name)),
@@ -199,15 +199,15 @@ class SharedUpdates::UpdateKernel : public Kernel {
 
   void Bind(const KernelBindings& bindings) override {
     bindings_ = bindings;
-    place_.kernels.push_back(this);
+    device_.kernels[replica_].push_back(this);
   }
 
   void Launch(kernels::Stream& stream) override {
     stream.Synchronize();
-    meter_.Measure([&] { place_.communicator->Barrier(); });
+    meter_.Measure([&] { Meet(); });
     if (inner_) inner_->Launch(stream);
     stream.Synchronize();
-    place_.communicator->Barrier();
+    Meet();
   }
 
   const std::string& name() const { return name_; }
@@ -227,7 +227,10 @@ class SharedUpdates::UpdateKernel : public Kernel {
   }
 
  private:
-  Place& place_;
+  void Meet() { device_.replicas->Meet(static_cast<int>(replica_)); }
+
+  Device& device_;
+  const size_t replica_;
   WaitMeter meter_;
   const std::unique_ptr<Kernel> inner_;
   const std::string name_;
@@ -241,13 +244,14 @@ SharedProgram ShareUpdates(const Program& program, ReplicaPlace place,
 }
 
 SharedUpdates::SharedUpdates(size_t num_replicas, size_t num_devices,
-                             const comm::CommunicatorOptions& options)
-    : places_(num_devices) {
-  for (std::vector<Place>& replicas : places_) {
-    for (auto& communicator : comm::MakeThreadCommunicators(
-             static_cast<int>(num_replicas), options)) {
-      replicas.push_back({.communicator = std::move(communicator)});
-    }
+                             const comm::CommunicatorOptions& options) {
+  for (size_t i = 0; i < num_devices; ++i) {
+    devices_.push_back(
+        {.replicas = std::make_unique<comm::ThreadGroup>(
+             static_cast<int>(num_replicas), options,
+             comm::ThreadGroup::Naming{.member = "rank",
+                                       .transport = "threads"}),
+         .kernels = std::vector<std::vector<UpdateKernel*>>(num_replicas)});
   }
 }
 
@@ -260,15 +264,15 @@ std::unique_ptr<Kernel> SharedUpdates::MakeKernel(
   // the first replica makes an update that cannot be divided
   const bool is_idle = !graph::IsGroupedUpdate(node) && part.index != 0;
   return std::make_unique<UpdateKernel>(
-      &places_[device][replica], WaitMeter(waits, /*is_bucket=*/true),
+      &devices_[device], replica, WaitMeter(waits, /*is_bucket=*/true),
       is_idle ? nullptr : backend.CompileKernel(graph, node), node);
 }
 
 void SharedUpdates::Connect() {
-  for (const std::vector<Place>& replicas : places_) {
-    const std::vector<UpdateKernel*>& first = replicas[0].kernels;
-    for (const Place& place : replicas) {
-      if (std::ranges::equal(place.kernels, first, {}, &UpdateKernel::name,
+  for (const Device& device : devices_) {
+    const std::vector<UpdateKernel*>& first = device.kernels[0];
+    for (const std::vector<UpdateKernel*>& kernels : device.kernels) {
+      if (std::ranges::equal(kernels, first, {}, &UpdateKernel::name,
                              &UpdateKernel::name)) {
         continue;
       }
@@ -278,17 +282,15 @@ void SharedUpdates::Connect() {
     }
     for (size_t i = 0; i < first.size(); ++i) {
       std::vector<const UpdateKernel*> same;
-      same.reserve(replicas.size());
-      for (const Place& place : replicas) same.push_back(place.kernels[i]);
-      for (const Place& place : replicas) place.kernels[i]->Connect(same);
+      same.reserve(device.kernels.size());
+      for (const auto& kernels : device.kernels) same.push_back(kernels[i]);
+      for (const auto& kernels : device.kernels) kernels[i]->Connect(same);
     }
   }
 }
 
 void SharedUpdates::Abort(const std::string& reason) {
-  for (const std::vector<Place>& replicas : places_) {
-    replicas[0].communicator->Abort(reason);
-  }
+  for (const Device& device : devices_) device.replicas->Abort(reason);
 }
 
 }  // namespace replicant::replicator

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/comm/communicator.h"
+#include "core/comm/thread_group.h"
 #include "core/graph/passes/passes.h"
 #include "core/kernels/backend.h"
 #include "core/replicator/graph/call_waits.h"
@@ -74,15 +75,14 @@ class SharedUpdates {
 
  private:
   class UpdateKernel;
-  // One logical device of a replica.
-  struct Place {
-    std::unique_ptr<comm::Communicator> communicator;
-    // In the order of the plan.
-    std::vector<UpdateKernel*> kernels;
+  // One logical device of all replicas.
+  struct Device {
+    std::unique_ptr<comm::ThreadGroup> replicas;
+    // By replica, in the order of its plan.
+    std::vector<std::vector<UpdateKernel*>> kernels;
   };
 
-  // By device and replica.
-  std::vector<std::vector<Place>> places_;
+  std::vector<Device> devices_;
 };
 
 }  // namespace replicant::replicator

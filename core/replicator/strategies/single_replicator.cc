@@ -1,13 +1,11 @@
 #include "core/replicator/strategies/single_replicator.h"
 
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "core/base/check.h"
 #include "core/kernels/backend.h"
-#include "core/replicator/graph/lone_replica.h"
-#include "core/replicator/strategies/step_interface.h"
+#include "core/replicator/strategies/lone_plans.h"
 
 namespace replicant::replicator {
 namespace {
@@ -27,36 +25,28 @@ class SingleInput : public Input {
 
 class SingleStep : public Step {
  public:
-  SingleStep(InputPipeline& pipeline, std::vector<std::string> value_names,
-             std::unique_ptr<runtime::Executor> plan)
-      : pipeline_(pipeline),
-        value_names_(std::move(value_names)),
-        plan_(std::move(plan)) {
-    for (const InputSpec& spec : pipeline_.specs()) {
-      batch_.push_back(plan_->input(spec.name));
-    }
-  }
+  SingleStep(InputPipeline& pipeline, std::unique_ptr<LonePlans> plans)
+      : pipeline_(pipeline), plans_(std::move(plans)) {}
 
   NextResult Run(Clock::TimePoint deadline) override {
-    const NextResult result = pipeline_.Next(deadline, batch_);
-    if (result == NextResult::kOk) plan_->Run();
+    const NextResult result = pipeline_.Next(deadline, plans_->batch());
+    if (result == NextResult::kOk) plans_->Run();
     return result;
   }
 
   TensorView value(std::string_view name) const override {
-    return plan_->output(FindValue(value_names_, name));
+    return plans_->value(name);
   }
-
-  const runtime::PlanReport& report() const override { return plan_->report(); }
+  const runtime::PlanReport& report() const override {
+    return plans_->report();
+  }
   std::vector<runtime::KernelProfile> profile() const override {
-    return plan_->profile();
+    return plans_->profile();
   }
 
  private:
   InputPipeline& pipeline_;
-  std::vector<std::string> value_names_;
-  std::unique_ptr<runtime::Executor> plan_;
-  std::vector<MutableTensorView> batch_;
+  const std::unique_ptr<LonePlans> plans_;
 };
 
 class SingleReplicator : public Replicator {
@@ -64,32 +54,13 @@ class SingleReplicator : public Replicator {
   SingleReplicator(const ReplicationConfig& config, uint64_t seed,
                    const kernels::BackendFactory& make_backend)
       : seed_(seed),
+        accumulation_steps_(config.accumulation_steps),
         backend_(make_backend(config.backend, {.num_threads = config.threads})),
         variables_(*backend_, seed) {}
 
   int num_replicas() const override { return 1; }
-
+  int accumulation_steps() const override { return accumulation_steps_; }
   int process_id() const override { return 0; }
-
-  std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
-                              const runtime::CompileOptions& options) override {
-    auto* own_input = dynamic_cast<SingleInput*>(&input);
-    REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
-                    "Build: the input is another replicator's");
-    Graph graph(seed_);
-    LoneReplica replica(graph);
-    const StepOutputs outputs =
-        step_fn(replica, AddInputs(graph, own_input->pipeline().specs()));
-    std::vector<std::string> names = ValueNames(outputs);
-    runtime::PlanSpec spec{.outputs = {}, .updates = outputs.updates};
-    for (const auto& [name, output] : outputs.values) {
-      spec.outputs.push_back(output);
-    }
-    return std::make_unique<SingleStep>(
-        own_input->pipeline(), std::move(names),
-        std::make_unique<runtime::Executor>(graph, spec, variables_, options));
-  }
-
   runtime::VariableStore& variables() override { return variables_; }
   void Stop() override {}
 
@@ -98,8 +69,26 @@ class SingleReplicator : public Replicator {
                                      InputMode /*mode*/) override {
     return std::make_unique<SingleInput>(this, input_fn(InputContext{}));
   }
+  std::unique_ptr<Step> DoBuild(
+      Input& input, const std::vector<StepFn>& parts,
+      const runtime::CompileOptions& options) override {
+    auto* own_input = dynamic_cast<SingleInput*>(&input);
+    REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
+                    "Build: the input is another replicator's");
+    InputPipeline& pipeline = own_input->pipeline();
+    auto plans = std::make_unique<LonePlans>(
+        parts, pipeline.specs(),
+        LonePlans::Options{.seed = seed_,
+                           .accumulation_steps = accumulation_steps_,
+                           .first_part_number = num_parts_});
+    num_parts_ += static_cast<int>(parts.size());
+    plans->Compile(variables_, options);
+    return std::make_unique<SingleStep>(pipeline, std::move(plans));
+  }
 
-  uint64_t seed_;
+  const uint64_t seed_;
+  const int accumulation_steps_;
+  int num_parts_ = 0;
   std::unique_ptr<kernels::Backend> backend_;
   runtime::VariableStore variables_;
 };

@@ -70,27 +70,31 @@ StableHloReplicator::StableHloReplicator(const ReplicationConfig& config,
   }
 }
 
-std::unique_ptr<Step> StableHloReplicator::Build(
-    Input& input, const StepFn& step_fn,
+std::unique_ptr<Step> StableHloReplicator::DoBuild(
+    Input& input, const std::vector<StepFn>& parts,
     const runtime::CompileOptions& options) {
   const auto* own_input = dynamic_cast<ModuleInput*>(&input);
   REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
                   "Build: the input is another replicator's");
-  StableHloStepOptions step{.seed = seed_,
-                            .num_replicas = config_.replicas,
-                            .wire = config_.wire,
-                            .accumulation_steps = config_.accumulation_steps,
-                            .step_number = num_built_++,
-                            .precision = options.passes.precision,
-                            .name = options.name};
-  if (config_.accumulation_steps > 1) {
-    step.role = BatchRole::kLast;
-    StableHloStepOptions earlier = step;
-    earlier.role = BatchRole::kEarlier;
-    earlier.name += "_earlier";
-    AddModule(own_input->specs(), step_fn, earlier);
+  for (size_t part = 0; part < parts.size(); ++part) {
+    StableHloStepOptions step{
+        .seed = seed_,
+        .num_replicas = config_.replicas,
+        .wire = {.dtype = config_.wire, .top_k = config_.top_k},
+        .accumulation = {.steps = config_.accumulation_steps,
+                         .part_number = num_parts_++},
+        .precision = options.passes.precision,
+        .name = parts.size() == 1 ? options.name
+                                  : fmt::format("{}_{}", options.name, part)};
+    if (config_.accumulation_steps > 1) {
+      step.accumulation.role = BatchRole::kLast;
+      StableHloStepOptions earlier = step;
+      earlier.accumulation.role = BatchRole::kEarlier;
+      earlier.name += "_earlier";
+      AddModule(own_input->specs(), parts[part], earlier);
+    }
+    AddModule(own_input->specs(), parts[part], step);
   }
-  AddModule(own_input->specs(), step_fn, step);
   return std::make_unique<ModuleStep>();
 }
 

@@ -21,22 +21,24 @@ class StableHloReplicator : public Replicator {
   // together, and for logical devices.
   StableHloReplicator(const ReplicationConfig& config, uint64_t seed);
 
-  // In the order of Build(). With accumulation a step has two, of which the
-  // first is named "<name>_earlier".
+  // In the order of Build(). A step of several parts has a module for each,
+  // named "<name>_0" and on; with accumulation a part has two, of which the first
+  // is named "<name>_earlier".
   const std::vector<StableHloStep>& steps() const { return steps_; }
 
   int num_replicas() const override { return config_.replicas; }
   int accumulation_steps() const override { return config_.accumulation_steps; }
   int process_id() const override { return 0; }
-  // The result is there to be held; it throws InvalidArgument when it is run.
-  std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
-                              const runtime::CompileOptions& options) override;
   runtime::VariableStore& variables() override { return variables_; }
   void Stop() override {}
 
  private:
   std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
                                      InputMode mode) override;
+  // The result is there to be held; it throws InvalidArgument when it is run.
+  std::unique_ptr<Step> DoBuild(
+      Input& input, const std::vector<StepFn>& parts,
+      const runtime::CompileOptions& options) override;
   void AddModule(const std::vector<InputSpec>& specs, const StepFn& step_fn,
                  const StableHloStepOptions& options);
 
@@ -45,7 +47,7 @@ class StableHloReplicator : public Replicator {
   std::unique_ptr<kernels::Backend> backend_;
   runtime::VariableStore variables_;
   std::vector<StableHloStep> steps_;
-  int num_built_ = 0;
+  int num_parts_ = 0;
 };
 
 }  // namespace replicant::replicator

@@ -39,9 +39,7 @@ StableHloStep BuildStableHloStep(const std::vector<InputSpec>& specs,
         {.id = replica, .count = options.num_replicas}, specs, step_fn,
         {.seed = options.seed,
          .wire = options.wire,
-         .accumulation_steps = options.accumulation_steps,
-         .step_number = options.step_number,
-         .role = options.role});
+         .accumulation = options.accumulation});
     exporting::StableHloModule module = exporting::ToStableHlo(
         built.program, {.name = options.name,
                         .output_names = built.value_names,

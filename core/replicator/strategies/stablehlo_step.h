@@ -18,14 +18,11 @@ struct StableHloStepOptions {
   uint64_t seed = 0;
   int num_replicas = 1;
   // The number format of gradients between replicas.
-  DType wire = DType::kF32;
-  // Batches of an update, and which of them the module is for. An update of
-  // several batches has two modules, kEarlier and kLast, whose sums are
-  // variables (per replica); kIsFirstBatch and kBatchNumber are their inputs.
-  int accumulation_steps = 1;
-  BatchRole role = BatchRole::kOnly;
-  // The number of the step among those of a replicator; it names the sums.
-  int step_number = 0;
+  Wire wire = {};
+  // An update of several batches has two modules, kEarlier and kLast, whose sums
+  // are variables (per replica); kIsFirstBatch and kBatchNumber are their
+  // inputs.
+  Accumulation accumulation = {};
   graph::Precision precision = graph::Precision::kF32;
   // Of the module.
   std::string name = "step";

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,10 +17,28 @@ namespace replicant::replicator {
 // A graph input for each tensor of a batch.
 Inputs AddInputs(Graph& graph, const std::vector<InputSpec>& specs);
 
-// The place of a value. Throws InvalidArgument, naming those that there are.
-size_t FindValue(const std::vector<std::string>& names, std::string_view name);
+// The values of a step by name, over all of its parts.
+class ValueNames {
+ public:
+  struct Place {
+    size_t part = 0;
+    size_t index = 0;  // among the values of the part
+  };
 
-// The names of the values. Throws InvalidArgument for one that is there twice.
-std::vector<std::string> ValueNames(const StepOutputs& outputs);
+  // Throws InvalidArgument for a name that is there already.
+  void AddPart(const std::vector<std::string>& names);
+  // Throws InvalidArgument, naming those that there are.
+  Place Find(std::string_view name) const;
+
+ private:
+  std::vector<std::string> names_;
+  std::vector<Place> places_;
+  size_t num_parts_ = 0;
+};
+
+// The names of a part's values.
+std::vector<std::string> NamesOf(const StepOutputs& outputs);
+// The values themselves.
+std::vector<Output> ValuesOf(const StepOutputs& outputs);
 
 }  // namespace replicant::replicator

@@ -83,15 +83,15 @@ struct Replica {
 };
 
 // The replicas of this process and their shared state.
-class SynchronousReplicator : public Replicator {
+class TeamReplicator : public SynchronousReplicator {
  public:
-  SynchronousReplicator(const ReplicationConfig& config, uint64_t seed,
+  TeamReplicator(const ReplicationConfig& config, uint64_t seed,
                         const kernels::BackendFactory& make_backend,
                         int process)
-      : SynchronousReplicator(config, seed, make_backend,
+      : TeamReplicator(config, seed, make_backend,
                               MakeRanks(config, process)) {}
 
-  ~SynchronousReplicator() override {
+  ~TeamReplicator() override {
     // the others must not wait for one that is being destroyed
     if (std::uncaught_exceptions() > 0) Abort("a replica ended with an error");
   }
@@ -99,8 +99,10 @@ class SynchronousReplicator : public Replicator {
   int num_replicas() const override { return local_.total; }
   int accumulation_steps() const override { return config_.accumulation_steps; }
   int process_id() const override { return processes_.rank(); }
-  std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
-                              const runtime::CompileOptions& options) override;
+  std::unique_ptr<Step> BuildWithHooks(Input& input,
+                                       const std::vector<StepFn>& parts,
+                                       const runtime::CompileOptions& options,
+                                       const PartHooks& hooks) override;
   runtime::VariableStore& variables() override {
     return *replicas_[0].variables;
   }
@@ -116,6 +118,8 @@ class SynchronousReplicator : public Replicator {
   // one's. If it is kOk, afterwards all variables equal the first replica's,
   // except sums of gradients, which differ between replicas.
   NextResult Agree(NextResult own);
+  // Calls PartHooks::begin in all processes. Returns whether the run goes on.
+  bool BeginPart(const PartHooks& hooks, size_t part);
   // Runs work(replica, device) for every logical device of this process's
   // replicas, each on its thread. A failure ends all of them.
   using DeviceWork = std::function<void(size_t, size_t)>;
@@ -124,7 +128,7 @@ class SynchronousReplicator : public Replicator {
   void NoteVersions();
 
  private:
-  SynchronousReplicator(const ReplicationConfig& config, uint64_t seed,
+  TeamReplicator(const ReplicationConfig& config, uint64_t seed,
                         const kernels::BackendFactory& make_backend,
                         comm::LocalRanks ranks)
       : seed_(seed),
@@ -154,6 +158,11 @@ class SynchronousReplicator : public Replicator {
     return std::make_unique<SharedInput>(this, &processes_, local_, input_fn,
                                          mode);
   }
+  std::unique_ptr<Step> DoBuild(
+      Input& input, const std::vector<StepFn>& parts,
+      const runtime::CompileOptions& options) override {
+    return BuildWithHooks(input, parts, options, {});
+  }
   std::vector<BuiltReplica> BuildAll(const SharedInput& input,
                                      const StepFn& step_fn,
                                      const BuildOptions& options);
@@ -171,11 +180,11 @@ class SynchronousReplicator : public Replicator {
   }
   bool IsHostMemory() const { return replicas_[0].backend->is_host_memory(); }
   // Whether the replicas of this process train one copy of the variables. This
-  // needs memory that every replica's kernels reach. With bf16 on the wire
+  // needs memory that every replica's kernels reach. With bf16 or top-k
   // every replica receives the rounded gradients and makes the update itself.
   bool SharesUpdates() const {
     return replicas_.size() > 1 && config_.wire == DType::kF32 &&
-           IsHostMemory();
+           config_.top_k == 0.0 && IsHostMemory();
   }
   // Whether a variable of another replica shares the first one's memory.
   bool IsShared(const std::string& name,
@@ -201,68 +210,109 @@ class SynchronousReplicator : public Replicator {
   // the first replica's, by name, after the last step
   std::map<std::string, uint64_t> versions_;
   bool is_stopped_ = false;
-  int num_steps_ = 0;
+  int num_parts_ = 0;
 };
 
 class SynchronousStep : public Step {
  public:
-  // `earlier` is for all batches of an update but the last, if there are
-  // several.
-  SynchronousStep(SynchronousReplicator* replicator, SharedInput* input,
-                  std::vector<std::string> value_names, CompiledStep last,
-                  std::optional<CompiledStep> earlier)
+  struct Part {
+    CompiledStep last;
+    // For all batches of an update but the last, if there are several.
+    std::optional<CompiledStep> earlier;
+    // of the last run
+    CompiledStep* newest = nullptr;
+  };
+
+  SynchronousStep(TeamReplicator* replicator, SharedInput* input,
+                  ValueNames names, std::vector<Part> parts, PartHooks hooks)
       : replicator_(*replicator),
         input_(*input),
-        value_names_(std::move(value_names)),
-        last_(std::move(last)),
-        earlier_(std::move(earlier)),
-        current_(&last_),
+        names_(std::move(names)),
+        parts_(std::move(parts)),
+        hooks_(std::move(hooks)),
         run_([this](size_t replica, size_t device) {
           current_->RunDevice(replica, device, input_);
-        }) {}
+        }) {
+    for (Part& part : parts_) part.newest = &part.last;
+  }
 
   NextResult Run(Clock::TimePoint deadline) override {
     const NextResult result = replicator_.Agree(input_.Fetch(deadline));
     if (result != NextResult::kOk) return result;
     input_.Use();
-    const int count = replicator_.accumulation_steps();
-    current_ = batch_number_ + 1 < count ? &*earlier_ : &last_;
-    current_->SetBatchNumber(batch_number_);
-    replicator_.RunTeam(run_);
-    replicator_.NoteVersions();
-    batch_number_ = (batch_number_ + 1) % count;
+    const int64_t count = replicator_.accumulation_steps();
+    const int64_t number = std::exchange(batch_number_,  //
+                                         (batch_number_ + 1) % count);
+    const bool keeps = parts_.size() > 1 && count > 1;
+    if (keeps) input_.Keep(static_cast<size_t>(number));
+    if (!RunPart(0, number)) return NextResult::kEnd;
+    if (number + 1 < count) return result;
+    for (size_t part = 1; part < parts_.size(); ++part) {
+      for (int64_t kept = 0; kept < count; ++kept) {
+        if (keeps) input_.Recall(static_cast<size_t>(kept));
+        if (!RunPart(part, kept)) return NextResult::kEnd;
+      }
+    }
     return result;
   }
 
   TensorView value(std::string_view name) const override {
-    return current_->value(FindValue(value_names_, name));
+    const ValueNames::Place place = names_.Find(name);
+    return parts_[place.part].newest->value(place.index);
   }
-  ReduceTimes reduce_times() const override { return current_->reduce_times(); }
-  const runtime::PlanReport& report() const override { return last_.report(); }
+  ReduceTimes reduce_times() const override {
+    ReduceTimes sum;
+    for (const Part& part : parts_) {
+      const ReduceTimes times = part.newest->reduce_times();
+      sum.buckets_s += times.buckets_s;
+      sum.calls_s += times.calls_s;
+    }
+    return sum;
+  }
+  const runtime::PlanReport& report() const override {
+    return parts_[0].last.report();
+  }
   std::vector<runtime::KernelProfile> profile() const override {
-    return last_.profile();
+    return parts_[0].last.profile();
   }
 
  private:
-  SynchronousReplicator& replicator_;
+  // Returns whether the run goes on.
+  bool RunPart(size_t index, int64_t number) {
+    if (number == 0 && hooks_.begin && !replicator_.BeginPart(hooks_, index)) {
+      return false;
+    }
+    Part& part = parts_[index];
+    const bool is_last = number + 1 == replicator_.accumulation_steps();
+    part.newest = is_last ? &part.last : &*part.earlier;
+    current_ = part.newest;
+    current_->SetBatchNumber(number);
+    replicator_.RunTeam(run_);
+    replicator_.NoteVersions();
+    if (is_last && hooks_.end) hooks_.end(index);
+    return true;
+  }
+
+  TeamReplicator& replicator_;
   SharedInput& input_;
-  const std::vector<std::string> value_names_;
-  CompiledStep last_;
-  std::optional<CompiledStep> earlier_;
-  // of the last run, or of the current one
-  CompiledStep* current_;
+  const ValueNames names_;
+  std::vector<Part> parts_;
+  const PartHooks hooks_;
+  // of the run under way
+  CompiledStep* current_ = nullptr;
   // the number of the next batch
   int64_t batch_number_ = 0;
-  const SynchronousReplicator::DeviceWork run_;
+  const TeamReplicator::DeviceWork run_;
 };
 
 // What processes must have alike, or their calls would differ.
 std::string DescribeGroup(const ReplicationConfig& c) {
   return fmt::format(
-      "strategy {}, replicas {}, replicas_per_process {}, wire {}, bucket_mib "
+      "strategy {}, replicas {}, replicas_per_process {}, wire {}, top_k {}, "
+      "bucket_mib "
       "{}, accumulation_steps {}, logical_devices {}",
       c.strategy->name, c.replicas, c.replicas_per_process, DTypeName(c.wire),
-      c.bucket_mib, c.accumulation_steps, c.logical_devices);
+      c.top_k, c.bucket_mib, c.accumulation_steps, c.logical_devices);
 }
 
 comm::LocalRanks MakeTcpRanks(const ReplicationConfig& config, int process,
@@ -283,7 +333,7 @@ comm::LocalRanks MakeTcpRanks(const ReplicationConfig& config, int process,
                             options);
 }
 
-comm::LocalRanks SynchronousReplicator::MakeRanks(
+comm::LocalRanks TeamReplicator::MakeRanks(
     const ReplicationConfig& config, int process) {
   const comm::CommunicatorOptions options{
       .timeout = Milliseconds(config.timeout_s),
@@ -307,7 +357,7 @@ comm::LocalRanks SynchronousReplicator::MakeRanks(
   return ranks;
 }
 
-std::vector<Replica> SynchronousReplicator::MakeReplicas(
+std::vector<Replica> TeamReplicator::MakeReplicas(
     const ReplicationConfig& config, uint64_t seed,
     const kernels::BackendFactory& make_backend,
     std::vector<std::unique_ptr<comm::Communicator>> communicators) {
@@ -324,7 +374,7 @@ std::vector<Replica> SynchronousReplicator::MakeReplicas(
   return replicas;
 }
 
-void SynchronousReplicator::StartQueues() {
+void TeamReplicator::StartQueues() {
   // created on each replica's own thread, whose processors the queue inherits
   team_.Run([this](int member) {
     const int num_devices = config_.logical_devices;
@@ -335,43 +385,54 @@ void SynchronousReplicator::StartQueues() {
   });
 }
 
-std::unique_ptr<Step> SynchronousReplicator::Build(
-    Input& input, const StepFn& step_fn,
-    const runtime::CompileOptions& options) {
+std::unique_ptr<Step> TeamReplicator::BuildWithHooks(
+    Input& input, const std::vector<StepFn>& parts,
+    const runtime::CompileOptions& options, const PartHooks& hooks) {
   auto* own_input = dynamic_cast<SharedInput*>(&input);
   REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
                   "Build: the input is another replicator's");
-  BuildOptions build{
-      .seed = seed_,
-      .lowering = {.bucket_bytes = static_cast<size_t>(config_.bucket_mib)
-                                   << 20,
-                   // a debug run must not read a bucket that is being reduced
-                   .is_async = !options.check_finite},
-      .wire = config_.wire,
-      .accumulation_steps = config_.accumulation_steps,
-      .logical_devices = config_.logical_devices,
-      .step_number = num_steps_++};
-  std::vector<BuiltReplica> built_earlier;
-  if (config_.accumulation_steps > 1) {
-    build.role = BatchRole::kEarlier;
-    built_earlier = BuildAll(*own_input, step_fn, build);
-    build.role = BatchRole::kLast;
+  ValueNames names;
+  std::vector<SynchronousStep::Part> compiled;
+  for (size_t part = 0; part < parts.size(); ++part) {
+    BuildOptions build{
+        .seed = seed_,
+        .lowering = {.bucket_bytes = static_cast<size_t>(config_.bucket_mib)
+                                     << 20,
+                     // a debug run must not read a bucket that is being reduced
+                     .is_async = !options.check_finite},
+        .wire = {.dtype = config_.wire, .top_k = config_.top_k},
+        .accumulation = {.steps = config_.accumulation_steps,
+                         .part_number = num_parts_++},
+        .logical_devices = config_.logical_devices};
+    if (hooks.take_over) {
+      build.take_over = [&hooks, part](Graph& graph, StepOutputs outputs) {
+        return hooks.take_over(part, graph, std::move(outputs));
+      };
+    }
+    std::vector<BuiltReplica> built_earlier;
+    if (config_.accumulation_steps > 1) {
+      build.accumulation.role = BatchRole::kEarlier;
+      built_earlier = BuildAll(*own_input, parts[part], build);
+      build.accumulation.role = BatchRole::kLast;
+    }
+    std::vector<BuiltReplica> built = BuildAll(*own_input, parts[part], build);
+    names.AddPart(built[0].value_names);
+    sums_.insert(built[0].sums.begin(), built[0].sums.end());
+    // before a plan allocates their memory; earlier batches update none of
+    // these
+    if (SharesUpdates()) ShareVariables(built[0]);
+    std::optional<CompiledStep> earlier;
+    if (!built_earlier.empty()) {
+      earlier = CompileAll(built_earlier, *own_input, options);
+    }
+    compiled.push_back({.last = CompileAll(built, *own_input, options),
+                        .earlier = std::move(earlier)});
   }
-  std::vector<BuiltReplica> built = BuildAll(*own_input, step_fn, build);
-  sums_.insert(built[0].sums.begin(), built[0].sums.end());
-  // before a plan allocates their memory; earlier batches update none of these
-  if (SharesUpdates()) ShareVariables(built[0]);
-  std::optional<CompiledStep> earlier;
-  if (!built_earlier.empty()) {
-    earlier = CompileAll(built_earlier, *own_input, options);
-  }
-  CompiledStep last = CompileAll(built, *own_input, options);
-  return std::make_unique<SynchronousStep>(this, own_input,
-                                           std::move(built[0].value_names),
-                                           std::move(last), std::move(earlier));
+  return std::make_unique<SynchronousStep>(this, own_input, std::move(names),
+                                           std::move(compiled), hooks);
 }
 
-CompiledStep SynchronousReplicator::CompileAll(
+CompiledStep TeamReplicator::CompileAll(
     const std::vector<BuiltReplica>& built, const SharedInput& input,
     const runtime::CompileOptions& options) {
   AddChannels(built);
@@ -422,7 +483,7 @@ CompiledStep SynchronousReplicator::CompileAll(
   return {std::move(plans), built[0].program.outputs, input.specs()};
 }
 
-void SynchronousReplicator::ShareVariables(const BuiltReplica& built) {
+void TeamReplicator::ShareVariables(const BuiltReplica& built) {
   const Graph& graph = *built.program.devices[0].graph;
   runtime::VariableStore& first = *replicas_[0].variables;
   first.Declare(graph);
@@ -446,7 +507,7 @@ void SynchronousReplicator::ShareVariables(const BuiltReplica& built) {
   }
 }
 
-void SynchronousReplicator::AddChannels(
+void TeamReplicator::AddChannels(
     const std::vector<BuiltReplica>& built) {
   for (size_t i = 0; i < replicas_.size(); ++i) {
     replicas_[i].channels.push_back(std::make_unique<Channels>(
@@ -454,7 +515,7 @@ void SynchronousReplicator::AddChannels(
   }
 }
 
-std::vector<BuiltReplica> SynchronousReplicator::BuildAll(
+std::vector<BuiltReplica> TeamReplicator::BuildAll(
     const SharedInput& input, const StepFn& step_fn,
     const BuildOptions& options) {
   std::vector<BuiltReplica> built;
@@ -484,7 +545,7 @@ std::vector<BuiltReplica> SynchronousReplicator::BuildAll(
   return built;
 }
 
-void SynchronousReplicator::CheckAgreementOfAll(
+void TeamReplicator::CheckAgreementOfAll(
     const std::vector<BuiltReplica>& built) {
   std::vector<Signature> signatures;
   signatures.reserve(built.size());
@@ -501,7 +562,7 @@ void SynchronousReplicator::CheckAgreementOfAll(
   CheckAgreement(signatures);
 }
 
-NextResult SynchronousReplicator::Agree(NextResult own) {
+NextResult TeamReplicator::Agree(NextResult own) {
   if (is_stopped_) return NextResult::kEnd;
   int32_t words[2] = {ToWord(own), HaveVariablesChanged() ? 0 : 1};
   processes_.Min(words);
@@ -511,7 +572,16 @@ NextResult SynchronousReplicator::Agree(NextResult own) {
   return result;
 }
 
-void SynchronousReplicator::RunTeam(const DeviceWork& work) {
+bool TeamReplicator::BeginPart(const PartHooks& hooks, size_t part) {
+  int32_t words[2] = {hooks.begin(part) ? 1 : 0, 1};
+  if (HaveVariablesChanged()) words[1] = 0;
+  processes_.Min(words);
+  is_stopped_ = words[0] == 0;
+  if (!is_stopped_ && words[1] == 0) SpreadVariables();
+  return !is_stopped_;
+}
+
+void TeamReplicator::RunTeam(const DeviceWork& work) {
   const auto num_devices = static_cast<size_t>(config_.logical_devices);
   team_.Run(
       [&](int member) {
@@ -527,13 +597,13 @@ void SynchronousReplicator::RunTeam(const DeviceWork& work) {
       });
 }
 
-void SynchronousReplicator::NoteVersions() {
+void TeamReplicator::NoteVersions() {
   for (const auto& [name, variable] : variables().variables()) {
     versions_[name] = variable.version.value();
   }
 }
 
-bool SynchronousReplicator::HaveVariablesChanged() const {
+bool TeamReplicator::HaveVariablesChanged() const {
   const auto& variables = replicas_[0].variables->variables();
   for (const auto& [name, variable] : variables) {
     const auto noted = versions_.find(name);
@@ -544,7 +614,7 @@ bool SynchronousReplicator::HaveVariablesChanged() const {
   return false;
 }
 
-void SynchronousReplicator::SpreadVariables() {
+void TeamReplicator::SpreadVariables() {
   for (const auto& [name, ignored] : variables().variables()) {
     // the variable may have been written in the middle of an update
     if (sums_.contains(name)) continue;
@@ -572,10 +642,10 @@ void SynchronousReplicator::SpreadVariables() {
 
 }  // namespace
 
-std::unique_ptr<Replicator> MakeSynchronousReplicator(
+std::unique_ptr<SynchronousReplicator> MakeSynchronousReplicator(
     const ReplicationConfig& config, uint64_t seed,
     const kernels::BackendFactory& make_backend, int process) {
-  return std::make_unique<SynchronousReplicator>(config, seed, make_backend,
+  return std::make_unique<TeamReplicator>(config, seed, make_backend,
                                                  process);
 }
 

@@ -1,11 +1,34 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "core/replicator/replicator.h"
 
 namespace replicant::replicator {
+
+// What a strategy that is made of synchronous groups does around the parts of
+// their steps (parameter_server). Every process of a group has the same.
+struct PartHooks {
+  // Takes what the part's step function gives: BuildOptions::take_over.
+  std::function<StepOutputs(size_t part, Graph& graph, StepOutputs outputs)>
+      take_over;
+  // Called when all processes have the first batch of an update, before the
+  // part's first run. May write variables(), which then are all replicas'.
+  // Returns whether the run goes on; false in one process ends it in all.
+  std::function<bool(size_t part)> begin;
+  // Called after the part's update.
+  std::function<void(size_t part)> end;
+};
+
+class SynchronousReplicator : public Replicator {
+ public:
+  virtual std::unique_ptr<Step> BuildWithHooks(
+      Input& input, const std::vector<StepFn>& parts,
+      const runtime::CompileOptions& options, const PartHooks& hooks) = 0;
+};
 
 // Strategies `in_graph` and `between_graph`: replicas that make every step
 // together, in one process on groups of its processors, or some in each process
@@ -22,7 +45,7 @@ namespace replicant::replicator {
 // A replica that fails ends the step of all.
 //
 // `process`: this one's number among those that meet over TCP.
-std::unique_ptr<Replicator> MakeSynchronousReplicator(
+std::unique_ptr<SynchronousReplicator> MakeSynchronousReplicator(
     const ReplicationConfig& config, uint64_t seed,
     const kernels::BackendFactory& make_backend, int process = 0);
 

@@ -107,26 +107,48 @@ struct TcpThreads {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(TcpThreads, CommunicatorTest, TcpThreads);
 
-// More processes than any other test has, in chains and trees of them.
-TEST(TcpCommunicatorTest, TwentyFourProcessesAddAsOneWould) {
-  constexpr int kProcesses = 24;
+// Two processes on each of four hosts, which are names here.
+struct TcpHosts {
+  static void RunOn(int size, const std::function<void(Communicator&)>& body) {
+    const Rendezvous rendezvous;
+    RunProcesses(size, [&](int process) {
+      const LocalRanks own =
+          MakeTcpRanks(/*count=*/1,
+                       {.process = process,
+                        .num_processes = size,
+                        .rendezvous = rendezvous.file()},
+                       {.host = fmt::format("host-{}", process / 2)});
+      body(*own.ranks[0]);
+    });
+  }
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(TcpHosts, CommunicatorTest, TcpHosts);
+
+// More processes than any other test has, on one host and on eight.
+TEST(TcpCommunicatorTest, SixtyFourProcessesAddAsOneWould) {
+  constexpr int kProcesses = 64;
   constexpr int64_t kCount = 30'000;
-  const Rendezvous rendezvous;
-  RunProcesses(kProcesses, [&](int process) {
-    const LocalRanks own = MakeTcpRanks(
-        1,
-        {.process = process,
-         .num_processes = kProcesses,
-         .rendezvous = rendezvous.file()},
-        // that many threads of heartbeats would be most of the work
-        {.heartbeat_timeout = 0ms});
-    for (const int64_t n : {int64_t{1}, kCount}) {
-      std::vector<double> x(static_cast<size_t>(n), process + 1);
-      own.ranks[0]->AllReduce(View(x, 0, n), Mutable(x, 0, n), ReduceOp::kSum);
-      EXPECT_EQ(x.front(), kProcesses * (kProcesses + 1) / 2);
-      EXPECT_EQ(x.back(), kProcesses * (kProcesses + 1) / 2);
-    }
-  });
+  for (const int num_hosts : {1, 8}) {
+    const Rendezvous rendezvous;
+    RunProcesses(kProcesses, [&](int process) {
+      const int host = process * num_hosts / kProcesses;
+      const LocalRanks own = MakeTcpRanks(
+          1,
+          {.process = process,
+           .num_processes = kProcesses,
+           .rendezvous = rendezvous.file()},
+          // that many threads of heartbeats would be most of the work
+          {.heartbeat_timeout = 0ms, .host = fmt::format("host-{}", host)});
+      for (const int64_t n : {int64_t{1}, kCount}) {
+        std::vector<double> x(static_cast<size_t>(n), process + 1);
+        own.ranks[0]->AllReduce(View(x, 0, n), Mutable(x, 0, n),
+                                ReduceOp::kSum);
+        EXPECT_EQ(x.front(), kProcesses * (kProcesses + 1) / 2);
+        EXPECT_EQ(x.back(), kProcesses * (kProcesses + 1) / 2);
+      }
+    });
+  }
 }
 
 TEST(TcpCommunicatorTest, MeetsAtAnAddressWithAKey) {

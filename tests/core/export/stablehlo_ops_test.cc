@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "core/kernels/backend.h"
+#include "core/runtime/variable_store.h"
 #include "tests/core/kernels/op_parity.h"
 #include "tests/support/xla_runtime.h"
 
@@ -20,52 +22,59 @@ using testing::XlaResult;
 using testing::XlaRun;
 
 // The case as one step of a module.
-XlaRun RunOf(const OpCase& op_case, graph::Precision precision) {
+struct ModuleOfCase {
+  StableHloModule module;
+  XlaRun run;
+};
+ModuleOfCase ModuleOf(const OpCase& op_case, graph::Precision precision) {
   CaseBuilder builder = testing::BuilderFor(precision);
   const testing::CaseProgram built = testing::BuildCase(op_case, builder);
   StableHloOptions options{.name = "op", .precision = precision};
   for (size_t i = 0; i < built.outputs.size(); ++i) {
     options.output_names.push_back(std::to_string(i));
   }
-  XlaRun run{
-      .name = op_case.name,
+  ModuleOfCase made{
       .module = ToStableHlo(graph::ExtractProgram(builder.graph(),
                                                   built.outputs, built.updates),
-                            options)};
+                            options),
+      .run = {.name = op_case.name}};
   for (const graph::VariableSpec& spec : builder.graph().variables()) {
     HostTensor value(spec.dtype, spec.shape);
     RandomStream stream(/*seed=*/1, "variable/" + spec.name);
     if (spec.initializer) spec.initializer(stream, value.mutable_view());
-    run.variables.emplace(spec.name, std::move(value));
+    made.run.variables.emplace(spec.name, std::move(value));
   }
   testing::NamedTensors inputs;
   for (const auto& [name, value] : builder.values()) {
     inputs.emplace(name, HostTensor::Clone(value.view()));
   }
   const auto backend = kernels::MakeBackend("reference");
+  runtime::VariableStore store(*backend, /*seed=*/1);
   const std::vector<HostTensor> draws =
-      testing::HostDraws(run.module.draws, *backend, run.variables)
-          .Next(inputs);
-  run.steps.emplace_back();
-  for (const StableHloArgument& argument : run.module.arguments) {
+      testing::Draw(made.module.draws, store, inputs);
+  testing::XlaStep step;
+  for (const StableHloArgument& argument : made.module.arguments) {
     if (argument.kind == StableHloArgument::Kind::kVariable) continue;
     const HostTensor& value = argument.kind == StableHloArgument::Kind::kDraw
                                   ? draws.at(argument.draw)
                                   : inputs.at(argument.name);
-    run.steps[0].emplace(argument.name, testing::Stack({value.view()}));
+    step.arguments.emplace(argument.name, testing::Stack({value.view()}));
   }
-  return run;
+  made.run.steps.push_back(std::move(step));
+  return made;
 }
 
 // Outputs, then variables, as testing::RunCase() gives them.
-CaseResults ResultsOf(const XlaRun& run, const XlaResult& result) {
+CaseResults ResultsOf(const StableHloModule& module,
+                      const testing::NamedTensors& variables,
+                      const XlaResult& result) {
   CaseResults results;
-  for (const StableHloResult& r : run.module.results) {
+  for (const StableHloResult& r : module.results) {
     if (r.kind == StableHloResult::Kind::kOutput) {
       results.Add(result.outputs.at(0).at(r.name).view()[0]);
     }
   }
-  for (const auto& [name, first] : run.variables) {
+  for (const auto& [name, first] : variables) {
     // one that the case does not touch is no argument
     const auto after = result.variables.find(name);
     results.Add(after == result.variables.end() ? first.view()
@@ -77,12 +86,12 @@ CaseResults ResultsOf(const XlaRun& run, const XlaResult& result) {
 // Larger cases are about the tiles and threads of our own backends.
 constexpr int64_t kMaxSize = 20000;
 
-int64_t LargestSize(const XlaRun& run) {
+int64_t LargestSize(const StableHloModule& module) {
   int64_t size = 0;
-  for (const StableHloArgument& argument : run.module.arguments) {
+  for (const StableHloArgument& argument : module.arguments) {
     size = std::max(size, argument.shape.num_elements());
   }
-  for (const StableHloResult& result : run.module.results) {
+  for (const StableHloResult& result : module.results) {
     size = std::max(size, result.shape.num_elements());
   }
   return size;
@@ -92,12 +101,17 @@ class StableHloOpsTest : public ::testing::TestWithParam<graph::Precision> {};
 
 TEST_P(StableHloOpsTest, MatchTheReference) {
   std::vector<OpCase> cases;
-  std::vector<XlaRun> runs;
+  std::vector<ModuleOfCase> modules;
   for (const OpCase& op_case : testing::AllOpCases()) {
-    XlaRun run = RunOf(op_case, GetParam());
-    if (LargestSize(run) > kMaxSize) continue;
+    ModuleOfCase made = ModuleOf(op_case, GetParam());
+    if (LargestSize(made.module) > kMaxSize) continue;
     cases.push_back(op_case);
-    runs.push_back(std::move(run));
+    modules.push_back(std::move(made));
+  }
+  std::vector<XlaRun> runs;
+  for (ModuleOfCase& made : modules) {
+    made.run.modules = {&made.module};
+    runs.push_back(std::move(made.run));
   }
   const std::vector<XlaResult> results = testing::RunXla(runs);
   for (size_t i = 0; i < cases.size(); ++i) {
@@ -105,7 +119,7 @@ TEST_P(StableHloOpsTest, MatchTheReference) {
     // a module adds a bias to a rounded product
     testing::ExpectMatchesReference(
         cases[i], {.off = {"fuse_epilogue"}, .precision = GetParam()},
-        ResultsOf(runs[i], results[i]));
+        ResultsOf(modules[i].module, runs[i].variables, results[i]));
   }
 }
 

@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/indexing.h"
+#include "core/graph/ops/linalg.h"
 #include "core/graph/ops/losses.h"
 #include "core/graph/ops/matmul.h"
 #include "core/graph/ops/norm.h"
@@ -250,10 +253,68 @@ void AddIndexing(Cases& cases) {
                    1.0, false});
 }
 
+// Symmetric parts that are positive definite: random, with a large diagonal.
+Output PositiveDefinite(CaseBuilder& b, const Shape& shape) {
+  const int64_t n = shape[shape.rank() - 1];
+  const HostTensor diagonal = [&] {
+    HostTensor values(DType::kF32, Shape({n, n}));
+    for (int64_t i = 0; i < n; ++i) {
+      values.MutableSpan<float>()[static_cast<size_t>(i * (n + 1))] =
+          static_cast<float>(3.0 + 2.0 * std::sqrt(static_cast<double>(n)));
+    }
+    return values;
+  }();
+  return graph::Add(b.Normal(shape),
+                    graph::Cast(b.graph().Constant(diagonal.view()),
+                                b.floating()));
+}
+
+void AddLinalg(Cases& cases) {
+  struct Size {
+    int64_t batch, m, k, n;
+  };
+  for (const Size s : {Size{1, 1, 1, 1}, Size{3, 7, 13, 5}, Size{5, 130, 40, 33},
+                       Size{64, 9, 20, 17}}) {
+    for (int i = 0; i < 4; ++i) {
+      const bool ta = (i & 1) != 0;
+      const bool tb = (i & 2) != 0;
+      const Shape a =
+          ta ? Shape({s.batch, s.k, s.m}) : Shape({s.batch, s.m, s.k});
+      const Shape w =
+          tb ? Shape({s.batch, s.n, s.k}) : Shape({s.batch, s.k, s.n});
+      cases.push_back(
+          {fmt::format("BatchMatMul_{}x{}x{}x{}{}{}", s.batch, s.m, s.k, s.n,
+                       ta ? "_ta" : "", tb ? "_tb" : ""),
+           [=](CaseBuilder& b) {
+             return Outputs{
+                 graph::BatchMatMul(b.Normal(a), b.Normal(w),
+                                    {.transpose_a = ta, .transpose_b = tb})};
+           },
+           static_cast<double>(std::max({s.m, s.k, s.n}))});
+    }
+  }
+  for (const int64_t n : {1, 4, 37, 90}) {
+    for (const int64_t m : {1, 6}) {
+      for (const int64_t batch : {0, 3}) {
+        const Shape a = batch == 0 ? Shape({n, n}) : Shape({batch, n, n});
+        const Shape right = batch == 0 ? Shape({n, m}) : Shape({batch, n, m});
+        cases.push_back(
+            {fmt::format("CholeskySolve_{}x{}x{}", batch, n, m),
+             [=](CaseBuilder& b) {
+               const Output s = PositiveDefinite(b, a);
+               return Outputs{graph::CholeskySolve(s, b.Normal(right))};
+             },
+             static_cast<double>(2 * n)});
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void AddRowCases(std::vector<OpCase>& cases) {
   AddMatMul(cases);
+  AddLinalg(cases);
   AddReductions(cases);
   AddNormsAndLosses(cases);
   AddIndexing(cases);

@@ -287,9 +287,26 @@ TEST(ReplicationConfigTest, RefusesWhatDoesNotGoTogether) {
             "between_graph");
   EXPECT_EQ(problem("{strategy: hogwild, staleness: 2}"),
             "run.yaml:1:32: staleness: is of strategy parameter_server");
-  EXPECT_EQ(problem("{strategy: hogwild, accumulation_steps: 2}"),
-            "run.yaml:1:41: accumulation_steps: is not for hogwild: its "
+  EXPECT_EQ(problem("{strategy: hogwild, logical_devices: 2}"),
+            "run.yaml:1:38: logical_devices: is not for hogwild: its "
             "replicas do not make every step together");
+  EXPECT_EQ(problem("{strategy: in_graph, push_interval: 2}"),
+            "run.yaml:1:37: push_interval: is of strategy parameter_server");
+  EXPECT_EQ(problem(servers + "replicas: 4, replicas_per_group: 4, "
+                              "processes_per_group: 3}"),
+            "run.yaml:1:87: processes_per_group: a group of 4 replicas cannot "
+            "be divided evenly among 3 processes");
+  EXPECT_EQ(problem(servers + "replicas: 2, replicas_per_group: 2, "
+                              "processes_per_group: 2, "
+                              "rendezvous: 'tcp://a:1'}"),
+            "run.yaml:1:102: rendezvous: the processes of a group of "
+            "parameter_server meet by a file, one for each group; allowed: "
+            "auto, or a path");
+  EXPECT_EQ(problem("{strategy: hogwild, top_k: 0.1}"),
+            "run.yaml:1:28: top_k: is not for hogwild: its replicas do not "
+            "make every step together");
+  EXPECT_EQ(problem("{strategy: in_graph, wire: bf16, top_k: 0.1}"),
+            "run.yaml:1:41: top_k: sends f32; hint: wire: f32");
   EXPECT_EQ(problem("{strategy: in_graph, servers: [tcp://a:1]}"),
             "run.yaml:1:31: servers: is of strategy parameter_server");
 }

@@ -29,6 +29,11 @@ TEST_P(ImageInGraphTest, SnganLearnsAsOneReplica) {
   CheckSnganLearnsAsOneReplica(DType::kF32, Config("cpu"));
 }
 
+TEST_P(ImageInGraphTest, JointSnganLearnsAsOneReplica) {
+  CheckSameRun(TrainJointSngan({.backend = "reference"}),
+               TrainJointSngan(Config("reference")), DType::kF64);
+}
+
 INSTANTIATE_TEST_SUITE_P(Replicas, ImageInGraphTest,
                          ::testing::Values(2, 4, 8));
 

@@ -98,6 +98,37 @@ inline ImageRun TrainSngan(DType dtype,
       config);
 }
 
+// Both updates in one step.
+inline ImageRun TrainJointSngan(const replicator::ReplicationConfig& config) {
+  models::sngan::SnganConfig model;
+  model.num_classes = 3;
+  model.latent_size = 4;
+  model.generator_channels = 3;
+  model.discriminator_channels = 3;
+  const auto replicator = replicator::Replicator::Create(config, /*seed=*/3);
+  const auto input =
+      replicator->MakeInput([&](const replicator::InputContext& context) {
+        return std::make_unique<SyntheticImages>(
+            SyntheticImagesOptions{.batch_size = kImageBatch,
+                                   .side = 32,
+                                   .num_classes = 3,
+                                   .seed = 5},
+            context);
+      });
+  const auto step =
+      replicator->BuildJoint(*input, JointSnganParts(model, DType::kF64));
+  ImageRun run;
+  run.first = ValuesOf(replicator->variables());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(step->Run({}), replicator::NextResult::kOk);
+    for (const char* const name : {"discriminator_loss", "generator_loss"}) {
+      run.losses.push_back(step->value(name).Span<double>()[0]);
+    }
+  }
+  run.last = ValuesOf(replicator->variables());
+  return run;
+}
+
 inline void CheckSameRun(const ImageRun& one, const ImageRun& many,
                          DType dtype) {
   CheckSameTraining(one.first, one.last, many.last, dtype);

@@ -356,6 +356,45 @@ TEST(SnganWorkloadTest, GoesOnInTheMiddleOfACycle) {
             WeightsOf(resumed, "discriminator/"));
 }
 
+// Both networks learn in every step, under every strategy of one process.
+TEST(SnganWorkloadTest, MakesBothUpdatesInOneStep) {
+  models::sngan::SnganConfig config = SmallSngan();
+  config.discriminator_steps = 1;
+  config.joint_updates = true;
+  using replicator::Strategy;
+  std::map<std::string, std::vector<double>> one;
+  for (const replicator::ReplicationConfig& replication :
+       {replicator::ReplicationConfig{},
+        {.strategy = &Strategy::kInGraph, .replicas = 2},
+        {.strategy = &Strategy::kHogwild},
+        {.strategy = &Strategy::kHogwild, .replicas = 2},
+        {.accumulation_steps = 2}}) {
+    SCOPED_TRACE(replication.strategy->name);
+    SnganWorkload workload(
+        config, /*batch_size=*/4, graph::Precision::kF32, /*seed=*/2,
+        replicator::Replicator::Create(replication, /*seed=*/2));
+    const auto generator = WeightsOf(workload, "generator/");
+    const auto discriminator = WeightsOf(workload, "discriminator/");
+    const int count = replication.accumulation_steps;
+    for (int i = 0; i < 3 * count; ++i) {
+      ASSERT_EQ(workload.Step({}), NextResult::kOk);
+      EXPECT_EQ(workload.Scalars().size(), i + 1 < count ? 1U : 2U);
+      if (i == 0) {
+        EXPECT_EQ(WeightsOf(workload, "discriminator/") != discriminator,
+                  count == 1);
+        EXPECT_EQ(WeightsOf(workload, "generator/") != generator, count == 1);
+      }
+    }
+    const auto last = WeightsOf(workload, "generator/");
+    EXPECT_NE(last, generator);
+    if (one.empty()) one = last;
+    if (replication.strategy == &Strategy::kHogwild &&
+        replication.replicas == 1) {
+      EXPECT_EQ(last, one);
+    }
+  }
+}
+
 class SnganPrecisionTest : public ::testing::TestWithParam<graph::Precision> {};
 
 INSTANTIATE_TEST_SUITE_P(Both, SnganPrecisionTest,

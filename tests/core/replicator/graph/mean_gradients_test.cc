@@ -156,7 +156,8 @@ TEST(AccumulationTest, RefusesAStepThatCannotBeAccumulated) {
       }),
       "step.cc:7: accumulation_steps: 'count' is updated on the way to a "
       "gradient or a value, which would happen for every batch; hint: take its "
-      "value from before the update");
+      "value from before the update, or make the update and what follows it "
+      "parts of their own (BuildJoint)");
 }
 
 // The mean of what two replicas have, as f32.

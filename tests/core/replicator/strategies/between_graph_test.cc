@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "core/comm/mpi_communicator.h"
+#include "tests/core/replicator/joint_cases.h"
 #include "tests/core/replicator/replication_cases.h"
+#include "tests/core/replicator/top_k_cases.h"
 #include "tests/core/replicator/work_cases.h"
 
 namespace replicant::replicator {
@@ -43,11 +45,25 @@ TEST_P(BetweenGraphTest, ReplicasTrainAsOne) {
   CheckTrainsAsOneReplica(BetweenGraph());
 }
 
+TEST_P(BetweenGraphTest, MakesBothUpdatesOfAGanAsOne) {
+  CheckTrainsGanAsOneReplica(BetweenGraph());
+}
+
 TEST_P(BetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
   ReplicationConfig in_graph = BetweenGraph();
   in_graph.strategy = &Strategy::kInGraph;
   in_graph.replicas_per_process = 1;
   EXPECT_EQ(TrainNetwork(BetweenGraph()), TrainNetwork(in_graph));
+}
+
+TEST_P(BetweenGraphTest, SendsTheLargestElementsAsReplicasOfOneProcessDo) {
+  ReplicationConfig config = BetweenGraph();
+  config.top_k = 0.05;
+  ReplicationConfig in_graph = config;
+  in_graph.strategy = &Strategy::kInGraph;
+  in_graph.replicas_per_process = 1;
+  EXPECT_EQ(TrainWithTopK(config, 10).variables,
+            TrainWithTopK(in_graph, 10).variables);
 }
 
 TEST_P(BetweenGraphTest, RefusesReplicasThatCallOtherPrimitives) {

@@ -108,7 +108,7 @@ TEST(ShareUpdatesTest, WithReplicasElsewhereGradientsAreReducedFirst) {
 TEST(ShareUpdatesTest, GradientsThatAreRoundedOnTheirWayAreReducedFirst) {
   Problem problem;
   const Output mean = AddAllReduce(problem.gradient, ReduceOp::kMean, kPlace,
-                                   kSite, DType::kBF16);
+                                   kSite, {.dtype = DType::kBF16});
   const SharedProgram shared = problem.Share({}, {problem.Sgd(mean)});
   EXPECT_TRUE(HasPlaceholders(shared.program));
 }

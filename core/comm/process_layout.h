@@ -1,0 +1,37 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace replicant::comm {
+
+// How the processes of a group lie on hosts, and in which order messages go
+// from one to the next. Processes are numbered in the order of their ranks.
+//
+// Memory of a host is fast and a link between hosts is slow, so that messages
+// should cross from host to host once. Reductions keep the order of ranks all
+// the same (communicator.h): the sum that leaves one host is the first term on
+// the next one.
+struct ProcessLayout {
+  // `host_of`: by process; equal numbers are one host.
+  explicit ProcessLayout(std::span<const int> host_of);
+
+  // The processes of each host, in order; hosts in the order of their first
+  // process.
+  std::vector<std::vector<int>> hosts;
+  // Index in `hosts`, by process.
+  std::vector<int> host_of;
+  // All processes, host by host: neighbours share a host where they can.
+  std::vector<int> chain;
+  // Processes that reduce together, each a part of the elements; sums go from
+  // group to group. Groups are neighbouring processes of one host, kMaxGroup of
+  // them at most, in the order of processes. All processes are one group if
+  // there are no more than that, unless two of a host, which reduce before they
+  // send, can save bytes between hosts.
+  std::vector<std::vector<int>> groups;
+
+  // Processes up to which each sends to all others.
+  static constexpr int kMaxGroup = 4;
+};
+
+}  // namespace replicant::comm

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <vector>
+
+#include "core/replicator/graph/step_split.h"
+#include "core/tensor/host_tensor.h"
+#include "core/tensor/tensor_view.h"
+
+namespace replicant::replicator {
+
+// The sum of the gradients of several updates, which travel as one push
+// (ReplicationConfig::push_interval): `accruedgradients` of Downpour SGD, Dean
+// et al. 2012, appendix 7, algorithm 7.1.
+class AccruedPush {
+ public:
+  // Adds what an update pushes, always the same tensors. They are f32 or f64 if
+  // it is called more than once before Take() (checked).
+  void Add(const std::vector<TensorView>& pushed);
+  // The sums, which begin anew with the next Add(). They live until then.
+  std::vector<TensorView> Take();
+
+ private:
+  std::vector<HostTensor> sums_;
+  bool is_empty_ = true;
+};
+
+// Throws InvalidArgument, naming the place, if a step pushes anything but means
+// of gradients: the sum of something else means nothing.
+void CheckAccrues(const StepSplit& split);
+
+}  // namespace replicant::replicator

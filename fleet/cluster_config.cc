@@ -1,0 +1,254 @@
+#include "fleet/cluster_config.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include "core/base/error.h"
+
+namespace replicant::fleet {
+namespace {
+
+constexpr const char* kCommandWord = "{command}";
+constexpr const char* kHostWord = "{host}";
+// A dead connection ends after 30 s; nobody is there to type a password.
+constexpr const char* kSshCommand =
+    "ssh -o BatchMode=yes -o ServerAliveInterval=10 -o ServerAliveCountMax=3 "
+    "{host} {command}";
+
+// Whether ssh would take the name for an option.
+bool IsHostName(const std::string& name) {
+  return !name.empty() && name[0] != '-' &&
+         name.find_first_of(" \t\r\n'\"") == std::string::npos;
+}
+
+void ReplaceAll(const std::string& from, const std::string& to,
+                std::string* text) {
+  for (size_t at = text->find(from); at != std::string::npos;
+       at = text->find(from, at + to.size())) {
+    text->replace(at, from.size(), to);
+  }
+}
+
+}  // namespace
+
+std::string ToString(ClusterBackend backend) {
+  switch (backend) {
+    case ClusterBackend::kLocal:
+      return "local";
+    case ClusterBackend::kSsh:
+      return "ssh";
+    case ClusterBackend::kSlurm:
+      return "slurm";
+    case ClusterBackend::kKubernetes:
+      return "kubernetes";
+  }
+  return "unknown";
+}
+
+HostConfig HostConfig::Read(config::Reader& reader) {
+  HostConfig c;
+  reader.Field("name", &c.name,
+               "name or address of the host, as the command of ssh takes it");
+  reader.Field("actors", &c.actors, {0, 10000},
+               "maximum number of actors on it; 0: its processors divided by "
+               "cluster.roles.actor.cores");
+  if (!IsHostName(c.name)) {
+    reader.Error("name", fmt::format("'{}' is not the name of a host", c.name));
+  }
+  return c;
+}
+
+RoleResources RoleResources::Read(config::Reader& reader,
+                                  RoleResources defaults) {
+  RoleResources c = std::move(defaults);
+  reader.Field("cores", &c.cores, {1, 100000},
+               "processors that one process asks a cluster for; an actor's "
+               "also say how many actors a host takes");
+  reader.Field("gpus", &c.gpus, {0, 10000},
+               "GPUs that one process asks Slurm or Kubernetes for");
+  reader.Field("memory_mb", &c.memory_mb, {0, int64_t{1} << 40},
+               "memory in MB that one process asks Slurm or Kubernetes for; 0: "
+               "not asked for");
+  reader.Field(
+      "command", &c.command,
+      "command that starts the process, with {command} in the place "
+      "of its own, for example: numactl --localalloc {command}; empty: "
+      "its own. Blanks separate words; there are no quotes");
+  return c;
+}
+
+SlurmConfig SlurmConfig::Read(config::Reader& reader) {
+  SlurmConfig c;
+  reader.Field("partition", &c.partition,
+               "partition of the learner's job; empty: the site's default");
+  reader.Field("actor_partition", &c.actor_partition,
+               "partition of the actors' array; empty: the learner's");
+  reader.Field("account", &c.account,
+               "account that is charged; empty: the user's default");
+  reader.Field("time_limit", &c.time_limit,
+               "time limit of each job, as sbatch takes it. The learner's job "
+               "is requeued before the limit and resumes the run");
+  reader.Field("actor_tasks", &c.actor_tasks, {0, 100000},
+               "tasks of the actors' array, each a host with "
+               "actors.count / actor_tasks actors, rounded up");
+  reader.Field("warning_s", &c.warning_s, {1, 36000},
+               "seconds before the time limit at which the learner's job "
+               "writes a checkpoint and is requeued");
+  reader.Field("options", &c.options, {0, 100},
+               "further options of every job, one #SBATCH line each, for "
+               "example: --qos=low");
+  for (const std::string& option : c.options) {
+    if (!option.starts_with("--") || option.find('\n') != std::string::npos) {
+      reader.Error("options", fmt::format("'{}': want --NAME=VALUE", option));
+    }
+  }
+  return c;
+}
+
+KubernetesConfig KubernetesConfig::Read(config::Reader& reader) {
+  KubernetesConfig c;
+  reader.Field("image", &c.image, "container image of every pod");
+  reader.Field("namespace", &c.space, "namespace of every object");
+  reader.Field("actor_pods", &c.actor_pods, {0, 100000},
+               "pods of actors, each with actors.count / actor_pods actors, "
+               "rounded up");
+  reader.Field("storage_class", &c.storage_class,
+               "storage class of the volumes; empty: the cluster's default");
+  reader.Field("run_storage", &c.run_storage,
+               "size of the volume of the run folder");
+  reader.Field("replay_storage", &c.replay_storage,
+               "size of the volume of the replay's checkpoints");
+  return c;
+}
+
+ClusterConfig ClusterConfig::Read(config::Reader& reader) {
+  ClusterConfig c;
+  reader.Field("backend", &c.backend,
+               {{"local", ClusterBackend::kLocal},
+                {"ssh", ClusterBackend::kSsh},
+                {"slurm", ClusterBackend::kSlurm},
+                {"kubernetes", ClusterBackend::kKubernetes}},
+               "how other hosts are reached; local: there are none. Learner, "
+               "replay and evaluator run on the launcher's host, actors on all "
+               "hosts that join");
+  reader.Field("address", &c.address,
+               "numeric address under which other hosts reach the launcher's "
+               "host; auto: that of its first network interface");
+  reader.Field("port", &c.port, {0, 65535},
+               "port at which the launcher takes in hosts; 0: a free one, "
+               "announced in RUN/addresses.yaml");
+  reader.Field("local_actors", &c.local_actors, {0, 10000},
+               "actors on the launcher's host beside the learner; the others "
+               "run on the hosts that join. Under local all of them are");
+  reader.Field("replay_on_host", &c.replay_on_host,
+               "whether the replay runs on a host that joins by fleet --join "
+               "... --role replay, in the place of the launcher's. replay.bind "
+               "is then tcp://HOST:PORT of that host");
+  reader.Field("programs", &c.programs,
+               "folder of the programs on the other hosts, or the path of "
+               "your own program; empty: the same as here");
+  reader.Field("host_timeout_s", &c.host_timeout_s, {2.0, 36000.0},
+               "seconds of silence after which a host counts as lost: it ends "
+               "its processes, and other hosts take its actors. A shorter "
+               "silence ends nothing");
+  reader.Field("join_timeout_s", &c.join_timeout_s, {1.0, 1e6},
+               "seconds for which a host without a launcher waits for the next "
+               "one before it gives up (an array task of Slurm, a pod)");
+  reader.Sections("hosts", &c.hosts, {0, 10000}, "hosts of actors under ssh");
+  c.ssh_command = kSshCommand;
+  reader.Field("ssh_command", &c.ssh_command,
+               "command that starts the agent on a host, with {host} and "
+               "{command}. It passes its standard input on, and ends the agent "
+               "when that ends");
+  config::Reader roles = reader.Section(
+      "roles", "what one process of a role asks for, and how it is started");
+  const auto read = [&](const char* role, const char* doc,
+                        RoleResources defaults) {
+    config::Reader section = roles.Section(role, doc);
+    c.roles[role] = RoleResources::Read(section, std::move(defaults));
+  };
+  read("actor", "every actor", {});
+  read("learner", "the learner", {.cores = 4});
+  read("replay", "every replay service", {.cores = 2});
+  read("evaluator", "the evaluator", {});
+  read("server", "every parameter server", {});
+  read("worker", "every worker beside the learner", {.cores = 4});
+  reader.Section("slurm", &c.slurm, "job scripts of fleet --render slurm");
+  reader.Section("kubernetes", &c.kubernetes,
+                 "manifests of fleet --render kubernetes");
+
+  if (c.backend == ClusterBackend::kSsh && c.hosts.empty()) {
+    reader.Error("hosts", "empty; want the hosts of the actors under ssh");
+  }
+  std::set<std::string> names;
+  for (const HostConfig& host : c.hosts) {
+    if (!names.insert(host.name).second) {
+      reader.Error("hosts", fmt::format("'{}' is given twice", host.name));
+    }
+  }
+  return c;
+}
+
+std::vector<std::string> FillTemplate(const std::string& command_template,
+                                      const std::vector<std::string>& words,
+                                      const std::string& host) {
+  if (command_template.empty()) return words;
+  std::vector<std::string> filled;
+  bool has_command = false;
+  std::istringstream stream(command_template);
+  for (std::string word; stream >> word;) {
+    if (word == kCommandWord) {
+      filled.insert(filled.end(), words.begin(), words.end());
+      has_command = true;
+      continue;
+    }
+    ReplaceAll(kHostWord, host, &word);
+    filled.push_back(std::move(word));
+  }
+  if (!has_command) filled.insert(filled.end(), words.begin(), words.end());
+  return filled;
+}
+
+std::string ResolveClusterAddress(const std::string& given) {
+  if (given != "auto") {
+    in6_addr address{};
+    if (::inet_pton(AF_INET, given.c_str(), &address) == 1) return given;
+    if (::inet_pton(AF_INET6, given.c_str(), &address) == 1) {
+      return "[" + given + "]";
+    }
+    throw ConfigError(fmt::format(
+        "cluster.address: '{}' is no numeric address such as 10.0.0.2; hint: "
+        "auto, the default, finds that of this host",
+        given));
+  }
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) list = nullptr;
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owned(
+      list, &::freeifaddrs);
+  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET ||
+        (one->ifa_flags & IFF_UP) == 0 ||
+        (one->ifa_flags & IFF_LOOPBACK) != 0) {
+      continue;
+    }
+    char text[INET_ADDRSTRLEN] = {};
+    const auto* const address =
+        reinterpret_cast<const sockaddr_in*>(one->ifa_addr);
+    if (::inet_ntop(AF_INET, &address->sin_addr, text, sizeof(text))) {
+      return text;
+    }
+  }
+  throw ConfigError(
+      "cluster.address: this host has no network interface that is up; hint: "
+      "give the numeric address under which the other hosts reach it");
+}
+
+}  // namespace replicant::fleet

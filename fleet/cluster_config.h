@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/config/reader.h"
+
+namespace replicant::fleet {
+
+// How the hosts of a run are reached.
+enum class ClusterBackend {
+  kLocal,       // one host: the launcher's
+  kSsh,         // the launcher starts an agent on each host
+  kSlurm,       // array jobs of agents, which join the launcher's job
+  kKubernetes,  // pods of agents, which join the launcher's pod
+};
+std::string ToString(ClusterBackend backend);
+
+// An element of `cluster.hosts`.
+struct HostConfig {
+  std::string name;    // as ssh takes it
+  int64_t actors = 0;  // 0: its processors divided by an actor's cores
+
+  static HostConfig Read(config::Reader& reader);
+};
+
+// An element of `cluster.roles`: what one process of the role asks for.
+struct RoleResources {
+  int64_t cores = 1;
+  int64_t gpus = 0;
+  int64_t memory_mb = 0;  // 0: not asked for
+  std::string command;    // template with {command}; empty: the command itself
+
+  static RoleResources Read(config::Reader& reader, RoleResources defaults);
+};
+
+// Section `cluster.slurm`: what the rendered job scripts ask for.
+struct SlurmConfig {
+  std::string partition;  // empty: the site's default
+  std::string actor_partition;
+  std::string account;
+  std::string time_limit = "1-00:00:00";
+  int64_t actor_tasks = 1;
+  int64_t warning_s = 60;
+  std::vector<std::string> options;  // further #SBATCH lines
+
+  static SlurmConfig Read(config::Reader& reader);
+};
+
+// Section `cluster.kubernetes`: what the rendered manifests say.
+struct KubernetesConfig {
+  std::string image = "replicant:latest";
+  std::string space = "default";  // the namespace
+  int64_t actor_pods = 1;
+  std::string storage_class;  // empty: the cluster's default
+  std::string run_storage = "20Gi";
+  std::string replay_storage = "50Gi";
+
+  static KubernetesConfig Read(config::Reader& reader);
+};
+
+// Section `cluster`: where the processes of a run live. The launcher, the
+// learner, the replay and the evaluator share one host; actors live on any
+// host that joins.
+struct ClusterConfig {
+  ClusterBackend backend = ClusterBackend::kLocal;
+  std::string address = "auto";
+  int64_t port = 0;  // 0: a free one
+  int64_t local_actors = 0;
+  bool replay_on_host = false;
+  std::string programs;  // folder of the programs on the other hosts
+  double host_timeout_s = 60.0;
+  double join_timeout_s = 600.0;
+  std::vector<HostConfig> hosts;
+  std::string ssh_command;
+  std::map<std::string, RoleResources> roles;  // Read() fills in every role
+  SlurmConfig slurm;
+  KubernetesConfig kubernetes;
+
+  bool has_hosts() const { return backend != ClusterBackend::kLocal; }
+
+  static ClusterConfig Read(config::Reader& reader);
+};
+
+// Puts `words` in the place of the word {command} of a template, and `host` in
+// the place of {host} anywhere. A template without {command} has the words at
+// its end. Blanks separate the words of a template; there are no quotes.
+std::vector<std::string> FillTemplate(const std::string& command_template,
+                                      const std::vector<std::string>& words,
+                                      const std::string& host = "");
+
+// The numeric address of this host under which others reach it: `given`, or
+// for "auto" the first IPv4 address of a network interface that is up, other
+// than loopback. Throws ConfigError if there is none, or if `given` is no
+// numeric address.
+std::string ResolveClusterAddress(const std::string& given);
+
+}  // namespace replicant::fleet

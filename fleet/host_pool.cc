@@ -1,0 +1,302 @@
+#include "fleet/host_pool.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "core/base/error.h"
+
+namespace replicant::fleet {
+namespace {
+
+// An agent reports four times a second; one that has not for so long may be cut
+// off and gets no new process.
+constexpr auto kHeard = std::chrono::seconds(3);
+// An agent counts from its last answer, the pool from its last report, which
+// came before. The rest is for ending the processes.
+constexpr auto kMargin = std::chrono::seconds(5);
+
+// Writes part of a log where it belongs, so that a repeated report writes the
+// same bytes again.
+void WriteAt(const std::filesystem::path& file, uint64_t offset,
+             const std::string& bytes) {
+  const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) return;
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t written =
+        ::pwrite(fd, bytes.data() + done, bytes.size() - done,
+                 static_cast<off_t>(offset + done));
+    if (written <= 0) break;  // a full disk loses lines of logs
+    done += static_cast<size_t>(written);
+  }
+  ::close(fd);
+}
+
+}  // namespace
+
+// A process as its supervisor sees it.
+class HostPool::HostProcess : public RoleProcess {
+ public:
+  HostProcess(HostPool* pool, std::shared_ptr<ProcessState> state,
+              ProcessKey key)
+      : pool_(*pool), state_(std::move(state)), key_(std::move(key)) {}
+  ~HostProcess() override {
+    if (!Poll()) Signal(SIGKILL);
+  }
+
+  std::optional<ExitStatus> Poll() override {
+    MutexLock lock(pool_.mutex_);
+    return state_->status;
+  }
+  void Signal(int signal_number) override {
+    pool_.Order(state_, key_, signal_number);
+  }
+  int fd() const override { return -1; }
+  bool IsReachable() const override {
+    MutexLock lock(pool_.mutex_);
+    for (const auto& [id, agent] : pool_.agents_) {
+      const auto found = agent.processes.find(key_);
+      if (found != agent.processes.end() && found->second == state_) {
+        return pool_.IsHeard(agent);
+      }
+    }
+    return false;
+  }
+  bool IsLost() const override {
+    MutexLock lock(pool_.mutex_);
+    return state_->is_lost;
+  }
+  std::string host() const override { return state_->host; }
+
+ private:
+  HostPool& pool_;
+  const std::shared_ptr<ProcessState> state_;
+  const ProcessKey key_;
+};
+
+HostPool::HostPool(Options options)
+    : options_(std::move(options)), disk_("host-logs") {}
+
+void HostPool::AttachTo(rpc::Server& server) {
+  server.Handle(rpc::kJoinKind,
+                [this](rpc::Request& request, rpc::Responder responder) {
+                  const auto join = rpc::JoinRequest::Decode(request.payload);
+                  responder.Reply(Join(join).Encode());
+                });
+  server.Handle(rpc::kReportKind,
+                [this](rpc::Request& request, rpc::Responder responder) {
+                  const auto report = rpc::AgentReport::Decode(request.payload);
+                  responder.Reply(Report(report).Encode());
+                });
+}
+
+rpc::JoinReply HostPool::Join(const rpc::JoinRequest& request) {
+  MutexLock lock(mutex_);
+  if (dismissed_because_) return {.refusal = *dismissed_because_, .files = {}};
+  auto [found, is_new] = agents_.try_emplace(request.agent);
+  Agent& agent = found->second;
+  agent.heard_at = options_.clock->Now();
+  if (is_new) {
+    agent.host = request.host;
+    agent.role = request.role;
+    agent.slots = request.slots;
+    if (agent.slots == 0) {
+      agent.slots = std::max<int64_t>(
+          1, request.processors / options_.processors_per_process);
+    }
+    spdlog::info("host {} joins with room for {} of role {}", agent.host,
+                 agent.slots, agent.role);
+  }
+  return {.refusal = {},
+          .timeout_s = ToSeconds(options_.timeout),
+          .files = options_.files};
+}
+
+rpc::ReportReply HostPool::Report(const rpc::AgentReport& report) {
+  using Verdict = rpc::ReportReply::Verdict;
+  MutexLock lock(mutex_);
+  const auto found = agents_.find(report.agent);
+  if (found == agents_.end()) {
+    return dismissed_because_
+               ? rpc::ReportReply{Verdict::kLeave, *dismissed_because_, {}}
+               : rpc::ReportReply{Verdict::kJoinAgain,
+                                  "this launcher does not know the host",
+                                  {}};
+  }
+  Agent& agent = found->second;
+  const Clock::TimePoint now = options_.clock->Now();
+  if (!IsHeard(agent)) {
+    spdlog::info("host {} is back after {:.0f} s of silence", agent.host,
+                 ToSeconds(now - agent.heard_at));
+  }
+  agent.heard_at = now;
+  KeepLogs(agent, report);
+  for (const rpc::AgentProcess& process : report.processes) {
+    if (!process.has_ended) continue;
+    const auto ended = agent.processes.find({process.id, process.incarnation});
+    if (ended == agent.processes.end()) continue;
+    ended->second->status = ExitStatus{process.code, process.signal};
+    agent.processes.erase(ended);
+  }
+  std::erase_if(agent.orders, [&](const rpc::AgentOrder& order) {
+    return order.number <= report.last_order;
+  });
+  if (report.is_leaving) {
+    Forget(report.agent, "leaves");
+    return {Verdict::kLeave, "as it wants", {}};
+  }
+  if (dismissed_because_) {
+    agent.is_told_to_leave = true;
+    return {Verdict::kLeave, *dismissed_because_, {}};
+  }
+  return {Verdict::kGoOn, "", agent.orders};
+}
+
+void HostPool::KeepLogs(const Agent& agent, const rpc::AgentReport& report) {
+  for (const rpc::LogChunk& chunk : report.logs) {
+    const auto found = agent.processes.find({chunk.id, chunk.incarnation});
+    if (found == agent.processes.end() || found->second->log.empty()) continue;
+    static_cast<void>(
+        disk_.Post([file = found->second->log, offset = chunk.offset,
+                    bytes = chunk.bytes] { WriteAt(file, offset, bytes); }));
+  }
+}
+
+bool HostPool::IsHeard(const Agent& agent) const {
+  return options_.clock->Now() - agent.heard_at <= kHeard;
+}
+
+int64_t HostPool::RoomOf(const Agent& agent, const std::string& role) const {
+  if (agent.role != role || !IsHeard(agent)) return 0;
+  return agent.slots - static_cast<int64_t>(agent.processes.size());
+}
+
+HostPool::Agent* HostPool::FindRoom(const std::string& role) {
+  Agent* best = nullptr;
+  int64_t most = 0;
+  for (auto& [id, agent] : agents_) {
+    const int64_t room = RoomOf(agent, role);
+    if (room > most) {
+      most = room;
+      best = &agent;
+    }
+  }
+  return best;
+}
+
+bool HostPool::HasRoom(const std::string& role) const {
+  MutexLock lock(mutex_);
+  if (dismissed_because_) return false;
+  return std::ranges::any_of(agents_, [&](const auto& entry) {
+    return RoomOf(entry.second, role) > 0;
+  });
+}
+
+std::unique_ptr<RoleProcess> HostPool::Start(
+    const rpc::RoleId& id, uint32_t incarnation,
+    const std::vector<std::string>& arguments,
+    const std::filesystem::path& log) {
+  MutexLock lock(mutex_);
+  Agent* const agent = FindRoom(id.role);
+  if (agent == nullptr) {
+    throw IoError(fmt::format("no host has room for {}", id.ToString()));
+  }
+  const ProcessKey key = {id, incarnation};
+  auto state = std::make_shared<ProcessState>();
+  state->host = agent->host;
+  state->log = log;
+  agent->processes[key] = state;
+  agent->orders.push_back({.number = ++agent->last_order,
+                           .kind = rpc::AgentOrder::Kind::kStart,
+                           .id = id,
+                           .incarnation = incarnation,
+                           .signal = 0,
+                           .arguments = arguments});
+  return std::make_unique<HostProcess>(this, std::move(state), key);
+}
+
+void HostPool::Order(const std::shared_ptr<ProcessState>& state,
+                     const ProcessKey& key, int signal_number) {
+  MutexLock lock(mutex_);
+  for (auto& [id, agent] : agents_) {
+    const auto found = agent.processes.find(key);
+    if (found == agent.processes.end() || found->second != state) continue;
+    agent.orders.push_back({.number = ++agent.last_order,
+                            .kind = rpc::AgentOrder::Kind::kSignal,
+                            .id = key.first,
+                            .incarnation = key.second,
+                            .signal = signal_number,
+                            .arguments = {}});
+    return;
+  }
+}
+
+void HostPool::Forget(uint64_t id, const std::string& why) {
+  const auto found = agents_.find(id);
+  const Agent& agent = found->second;
+  spdlog::warn(
+      "host {} {}; {} of its processes run elsewhere when there is "
+      "room",
+      agent.host, why, agent.processes.size());
+  for (const auto& [key, state] : agent.processes) {
+    state->is_lost = true;
+    state->status = ExitStatus{-1, SIGKILL};
+  }
+  agents_.erase(found);
+}
+
+void HostPool::Update() {
+  MutexLock lock(mutex_);
+  const Clock::TimePoint now = options_.clock->Now();
+  std::vector<uint64_t> lost;
+  for (const auto& [id, agent] : agents_) {
+    if (now - agent.heard_at > options_.timeout + kMargin) lost.push_back(id);
+  }
+  for (const uint64_t id : lost) {
+    Forget(id, fmt::format("is lost: silent for {:.0f} s",
+                           ToSeconds(now - agents_.at(id).heard_at)));
+  }
+}
+
+void HostPool::Lose(const std::string& host, const std::string& why) {
+  MutexLock lock(mutex_);
+  std::vector<uint64_t> lost;
+  for (const auto& [id, agent] : agents_) {
+    if (agent.host == host) lost.push_back(id);
+  }
+  for (const uint64_t id : lost) Forget(id, "is lost: " + why);
+}
+
+void HostPool::Dismiss(const std::string& why) {
+  MutexLock lock(mutex_);
+  dismissed_because_ = why;
+}
+
+bool HostPool::IsDismissed() const {
+  MutexLock lock(mutex_);
+  return dismissed_because_ &&
+         std::ranges::all_of(agents_, [this](const auto& entry) {
+           return entry.second.is_told_to_leave || !IsHeard(entry.second);
+         });
+}
+
+std::vector<HostPool::HostView> HostPool::Hosts() const {
+  MutexLock lock(mutex_);
+  std::vector<HostView> views;
+  for (const auto& [id, agent] : agents_) {
+    views.push_back(
+        {.name = agent.host,
+         .role = agent.role,
+         .slots = agent.slots,
+         .num_processes = static_cast<int64_t>(agent.processes.size()),
+         .silent_s = ToSeconds(options_.clock->Now() - agent.heard_at)});
+  }
+  return views;
+}
+
+}  // namespace replicant::fleet

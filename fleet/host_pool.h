@@ -1,0 +1,127 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/disk_queue.h"
+#include "core/base/mutex.h"
+#include "core/rpc/agent_messages.h"
+#include "core/rpc/server.h"
+#include "fleet/backend.h"
+
+namespace replicant::fleet {
+
+// The hosts that have joined a run, and the processes on them.
+//
+// Each host has an agent (fleet/host_agent.h), which joins, reports four times
+// a second and gets orders in the answers. A host joins and leaves whenever it
+// likes. One that is silent for `timeout` is lost: its processes have ended by
+// then, because an agent without an answer for so long ends them. One that
+// returns before that goes on as if nothing had happened.
+//
+//   HostPool pool(options);
+//   pool.AttachTo(server);            // before server.Run()
+//   if (pool.HasRoom("actor")) process = pool.Start(id, 1, {}, log);
+//   pool.Update();                    // now and then: finds the lost ones
+//   pool.Dismiss("the run is over");
+//
+// Thread-safety: all methods may be called from any thread.
+class HostPool {
+ public:
+  struct Options {
+    // What every agent is given: configuration, addresses, key, model.
+    std::vector<rpc::AgentFile> files;
+    Clock::Duration timeout = std::chrono::seconds(60);
+    // Actors of a host that names no number: its processors by these.
+    int64_t processors_per_process = 1;
+    Clock* clock = &Clock::Real();
+  };
+  struct HostView {
+    std::string name;
+    std::string role;
+    int64_t slots = 0;
+    int64_t num_processes = 0;
+    double silent_s = 0.0;
+  };
+
+  explicit HostPool(Options options);
+  HostPool(const HostPool&) = delete;
+  HostPool& operator=(const HostPool&) = delete;
+
+  void AttachTo(rpc::Server& server);
+
+  // Whether a host that answers has room for one process more of the role.
+  bool HasRoom(const std::string& role) const EXCLUDES(mutex_);
+  // Starts a process of the role on the host with the most room. The agent adds
+  // `arguments` to its command; its output is appended to `log`. The process
+  // must not outlive the pool. Throws IoError if no host has room.
+  std::unique_ptr<RoleProcess> Start(const rpc::RoleId& id,
+                                     uint32_t incarnation,
+                                     const std::vector<std::string>& arguments,
+                                     const std::filesystem::path& log)
+      EXCLUDES(mutex_);
+
+  // Gives up hosts that have been silent for too long.
+  void Update() EXCLUDES(mutex_);
+  // Gives up the agents of a host: whoever started them says that they ended.
+  void Lose(const std::string& host, const std::string& why) EXCLUDES(mutex_);
+
+  // From now on tells every agent to leave, and refuses new ones.
+  void Dismiss(const std::string& why) EXCLUDES(mutex_);
+  // Whether no agent is left that answers and was not told.
+  bool IsDismissed() const EXCLUDES(mutex_);
+
+  std::vector<HostView> Hosts() const EXCLUDES(mutex_);
+
+  // The answers to the messages of agents, which AttachTo() sends.
+  rpc::JoinReply Join(const rpc::JoinRequest& request) EXCLUDES(mutex_);
+  rpc::ReportReply Report(const rpc::AgentReport& report) EXCLUDES(mutex_);
+
+ private:
+  class HostProcess;
+  using ProcessKey = std::pair<rpc::RoleId, uint32_t>;  // with its incarnation
+
+  struct ProcessState {
+    std::string host;
+    std::filesystem::path log;
+    std::optional<ExitStatus> status;
+    bool is_lost = false;
+  };
+  struct Agent {
+    std::string host;
+    std::string role;
+    int64_t slots = 0;
+    Clock::TimePoint heard_at;
+    uint64_t last_order = 0;
+    std::vector<rpc::AgentOrder> orders;  // not carried out yet
+    std::map<ProcessKey, std::shared_ptr<ProcessState>> processes;
+    bool is_told_to_leave = false;
+  };
+
+  void Forget(uint64_t id, const std::string& why) REQUIRES(mutex_);
+  // Processes that the agent takes now: none if it is silent.
+  int64_t RoomOf(const Agent& agent, const std::string& role) const;
+  // The agent with the most room; nullptr if none has any.
+  Agent* FindRoom(const std::string& role) REQUIRES(mutex_);
+  bool IsHeard(const Agent& agent) const;
+  void Order(const std::shared_ptr<ProcessState>& state, const ProcessKey& key,
+             int signal_number) EXCLUDES(mutex_);
+  void KeepLogs(const Agent& agent, const rpc::AgentReport& report)
+      REQUIRES(mutex_);
+
+  const Options options_;
+  mutable Mutex mutex_;
+  std::map<uint64_t, Agent> agents_ GUARDED_BY(mutex_);
+  std::optional<std::string> dismissed_because_ GUARDED_BY(mutex_);
+  // writes the logs: no disk holds up the answers
+  DiskQueue disk_;
+};
+
+}  // namespace replicant::fleet

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string>
+
+namespace replicant::programs {
+
+// Quotes a word for a POSIX shell, if it needs that.
+std::string ShellWord(const std::string& word);
+
+}  // namespace replicant::programs

@@ -1,0 +1,69 @@
+#include "fleet/cluster_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "core/base/error.h"
+#include "core/config/load.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::fleet {
+namespace {
+
+using replicant::testing::MessageOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+ClusterConfig Load(const std::string& yaml) {
+  return config::Load<ClusterConfig>(
+             config::Document::FromText("cluster.yaml", yaml))
+      .config;
+}
+
+TEST(ClusterConfigTest, HostsAndRolesAreRead) {
+  const ClusterConfig c = Load(
+      "backend: ssh\n"
+      "hosts: [{name: a, actors: 3}, {name: me@b}]\n"
+      "roles: {actor: {cores: 2, command: \"nice {command}\"}}\n");
+  EXPECT_TRUE(c.has_hosts());
+  EXPECT_EQ(c.hosts[0].actors, 3);
+  EXPECT_EQ(c.hosts[1].name, "me@b");
+  EXPECT_EQ(c.roles.at("actor").cores, 2);
+  EXPECT_EQ(c.roles.at("learner").cores, 4);
+  EXPECT_FALSE(Load("{}").has_hosts());
+}
+
+TEST(ClusterConfigTest, MistakesAreNamed) {
+  EXPECT_THAT(MessageOf<ConfigError>([] { Load("backend: ssh\n"); }),
+              HasSubstr("want the hosts of the actors under ssh"));
+  // ssh would take it for an option
+  EXPECT_THAT(MessageOf<ConfigError>(
+                  [] { Load("hosts: [{name: -oProxyCommand=x}]\n"); }),
+              HasSubstr("'-oProxyCommand=x' is not the name of a host"));
+  EXPECT_THAT(
+      MessageOf<ConfigError>([] { Load("hosts: [{name: a}, {name: a}]\n"); }),
+      HasSubstr("'a' is given twice"));
+  EXPECT_THAT(MessageOf<ConfigError>([] { Load("slurm: {options: [x]}\n"); }),
+              HasSubstr("'x': want --NAME=VALUE"));
+}
+
+TEST(FillTemplateTest, CommandAndHostAreFilledIn) {
+  EXPECT_THAT(FillTemplate("", {"a", "b"}), ElementsAre("a", "b"));
+  EXPECT_THAT(FillTemplate("srun --overlap {command} -v", {"a", "b c"}),
+              ElementsAre("srun", "--overlap", "a", "b c", "-v"));
+  EXPECT_THAT(FillTemplate("ssh root@{host}", {"a"}, "h"),
+              ElementsAre("ssh", "root@h", "a"));
+}
+
+TEST(ResolveClusterAddressTest, TakesNumbersAlone) {
+  EXPECT_EQ(ResolveClusterAddress("10.0.0.2"), "10.0.0.2");
+  EXPECT_EQ(ResolveClusterAddress("fd00::2"), "[fd00::2]");
+  EXPECT_EQ(MessageOf<ConfigError>([] { ResolveClusterAddress("node3"); }),
+            "cluster.address: 'node3' is no numeric address such as 10.0.0.2; "
+            "hint: auto, the default, finds that of this host");
+}
+
+}  // namespace
+}  // namespace replicant::fleet

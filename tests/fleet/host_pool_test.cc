@@ -1,0 +1,162 @@
+#include "fleet/host_pool.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/fs.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::fleet {
+namespace {
+
+using replicant::testing::MessageOf;
+using rpc::AgentOrder;
+using rpc::AgentReport;
+using rpc::RoleId;
+using std::chrono::seconds;
+using Verdict = rpc::ReportReply::Verdict;
+
+class HostPoolTest : public ::testing::Test {
+ protected:
+  rpc::JoinReply Join(uint64_t agent, const std::string& host,
+                      uint32_t slots = 1) {
+    return pool_.Join(
+        {.agent = agent, .host = host, .processors = 4, .slots = slots});
+  }
+  rpc::ReportReply Report(uint64_t agent, uint64_t last_order = 0) {
+    return pool_.Report({.agent = agent, .last_order = last_order});
+  }
+
+  FakeClock clock_;
+  TemporaryFolder folder_;
+  HostPool pool_{{.files = {{"config.yaml", "x"}},
+                  .timeout = seconds(60),
+                  .processors_per_process = 2,
+                  .clock = &clock_}};
+  const RoleId actor_{"actor", 0};
+};
+
+TEST_F(HostPoolTest, AHostThatJoinsGetsFilesAndProcesses) {
+  EXPECT_FALSE(pool_.HasRoom("actor"));
+  EXPECT_EQ(MessageOf<IoError>([&] { pool_.Start(actor_, 1, {}, ""); }),
+            "no host has room for actor-0");
+  EXPECT_EQ(Join(1, "a").files,
+            (std::vector<rpc::AgentFile>{{"config.yaml", "x"}}));
+  ASSERT_TRUE(pool_.HasRoom("actor"));
+  const auto process =
+      pool_.Start(actor_, 3, {"--from", "7"}, folder_.path() / "log");
+  EXPECT_EQ(process->host(), "a");
+  EXPECT_FALSE(pool_.HasRoom("actor"));
+  EXPECT_FALSE(process->Poll());
+
+  const rpc::ReportReply reply = Report(1);
+  ASSERT_EQ(reply.orders.size(), 1u);
+  EXPECT_EQ(reply.orders[0], (AgentOrder{.number = 1,
+                                         .kind = AgentOrder::Kind::kStart,
+                                         .id = actor_,
+                                         .incarnation = 3,
+                                         .signal = 0,
+                                         .arguments = {"--from", "7"}}));
+  EXPECT_FALSE(pool_.HasRoom("replay"));
+  // an answer may be lost: an order comes again until it was carried out
+  EXPECT_EQ(Report(1).orders.size(), 1u);
+  EXPECT_EQ(Report(1, /*last_order=*/1).orders.size(), 0u);
+
+  process->Signal(SIGTERM);
+  ASSERT_EQ(Report(1, 1).orders.size(), 1u);
+  EXPECT_EQ(Report(1, 1).orders[0].signal, SIGTERM);
+
+  AgentReport end{.agent = 1, .last_order = 2};
+  end.processes = {
+      {.id = actor_, .incarnation = 3, .has_ended = true, .code = 4}};
+  pool_.Report(end);
+  EXPECT_EQ(process->Poll(), (ExitStatus{4, 0}));
+  EXPECT_FALSE(process->IsLost());
+  EXPECT_TRUE(pool_.HasRoom("actor"));
+}
+
+TEST_F(HostPoolTest, TheHostWithTheMostRoomIsTaken) {
+  Join(1, "small", 1);
+  Join(2, "by processors", 0);  // 4 processors, 2 for each
+  const auto first = pool_.Start({"actor", 0}, 1, {}, "");
+  const auto second = pool_.Start({"actor", 1}, 1, {}, "");
+  const auto third = pool_.Start({"actor", 2}, 1, {}, "");
+  EXPECT_EQ(first->host(), "by processors");
+  EXPECT_NE(second->host(), third->host());
+  EXPECT_FALSE(pool_.HasRoom("actor"));
+}
+
+// Would catch a supervisor that kills, or starts twice, what is only cut off.
+TEST_F(HostPoolTest, AShortSilenceEndsNothingAndALongOneLosesTheHost) {
+  Join(1, "a");
+  const auto process = pool_.Start(actor_, 1, {}, "");
+  EXPECT_TRUE(process->IsReachable());
+  clock_.Advance(seconds(20));
+  pool_.Update();
+  EXPECT_FALSE(process->IsReachable());
+  EXPECT_FALSE(process->Poll());
+  EXPECT_FALSE(pool_.HasRoom("actor"));
+  EXPECT_EQ(Report(1).verdict, Verdict::kGoOn);
+  EXPECT_TRUE(process->IsReachable());
+
+  clock_.Advance(seconds(66));
+  pool_.Update();
+  EXPECT_TRUE(process->Poll().has_value());
+  EXPECT_TRUE(process->IsLost());
+  EXPECT_TRUE(pool_.Hosts().empty());
+  EXPECT_EQ(Report(1).verdict, Verdict::kJoinAgain);
+}
+
+TEST_F(HostPoolTest, AHostThatLeavesFailsNoProcess) {
+  Join(1, "a");
+  const auto process = pool_.Start(actor_, 1, {}, "");
+  pool_.Report({.agent = 1, .is_leaving = true});
+  EXPECT_TRUE(process->IsLost());
+  Join(2, "b");
+  const auto other = pool_.Start(actor_, 2, {}, "");
+  pool_.Lose("b", "its agent has ended");
+  EXPECT_TRUE(other->IsLost());
+}
+
+TEST_F(HostPoolTest, LogsAreWrittenWhereTheyBelong) {
+  Join(1, "a");
+  const auto log = folder_.path() / "log";
+  const auto process = pool_.Start(actor_, 1, {}, log);
+  const auto write = [&](uint64_t offset, const std::string& bytes) {
+    AgentReport report{.agent = 1};
+    report.logs = {
+        {.id = actor_, .incarnation = 1, .offset = offset, .bytes = bytes}};
+    pool_.Report(report);
+  };
+  write(0, "one\n");
+  write(0, "one\n");  // an answer was lost
+  write(4, "two\n");
+  const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+  while ((!std::filesystem::exists(log) || ReadFile(log).size() < 8) &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(ReadFile(log), "one\ntwo\n");
+}
+
+TEST_F(HostPoolTest, ARunThatIsOverTellsEveryHost) {
+  Join(1, "a");
+  Join(2, "cut off");
+  clock_.Advance(seconds(10));
+  Report(1);
+  pool_.Dismiss("complete");
+  EXPECT_FALSE(pool_.IsDismissed());
+  EXPECT_EQ(Report(1).verdict, Verdict::kLeave);
+  EXPECT_TRUE(pool_.IsDismissed());
+  EXPECT_EQ(Join(3, "late").refusal, "complete");
+}
+
+}  // namespace
+}  // namespace replicant::fleet

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "core/tensor/safetensors.h"
+#include "tests/parity/golden_error.h"
+
+// What ten updates of a workload gave, against PyTorch's in tests/golden/torch.
+// For tests with FINDS_FILES.
+namespace replicant::testing {
+
+inline std::filesystem::path TorchGolden(const std::string& file) {
+  return std::filesystem::path(REPLICANT_SOURCE_DIR) / "tests/golden/torch" /
+         file;
+}
+
+// What each group of D4PG's may differ by, of its largest element.
+//
+// float64: gradients and losses are sums of at most a few hundred products,
+// 1e3 * 2^-53; the clip factor of the gradients' global norm is f32, which Adam
+// all but divides out, but for its epsilon: 1e-7 in variables that are near it.
+// f32: the same sums, with the rounding of the inputs; Adam divides by
+// sqrt(v), which lets a gradient that is near zero, and so mostly rounding,
+// move its parameter by up to a learning rate (1e-3) per step.
+inline double D4pgTolerance(const std::string& group, DType dtype) {
+  const bool is_f64 = dtype == DType::kF64;
+  if (group == "gradients") return 1e3 * (is_f64 ? 0x1p-53 : 0x1p-24);
+  if (group == "variables") return is_f64 ? 1e-7 : 1e-3;
+  return is_f64 ? 1e-10 : 1e-5;
+}
+
+// The same for ResNet and SN-GAN.
+//
+// Gradients: the networks are narrow and their norms see few elements, so
+// that each of up to 53 norms makes rounding errors a little larger; PyTorch
+// in f32 differs from itself in f64 by up to 2e-4.
+// After ten steps, f32: rounding errors have gone through ten updates; and
+// Adam makes the rounding error of a gradient that is zero (a bias before a
+// norm) a step of a learning rate, which nothing but the running mean after
+// it notices. f64: how far running statistics move is f32 in our graphs.
+inline double ModelTolerance(const std::string& group, DType dtype) {
+  const bool is_f64 = dtype == DType::kF64;
+  if (group == "gradients") return is_f64 ? 1e-11 : 1e-3;
+  if (group == "losses" || group == "steps") return is_f64 ? 1e-11 : 1e-2;
+  return is_f64 ? 3e-7 : 3e-2;
+}
+
+// Holds what a run gave, under "GROUP/...", against the tensors of the golden's
+// group.
+inline void ExpectNearGolden(const std::map<std::string, HostTensor>& result,
+                             const std::string& group,
+                             const SafetensorsReader& expected,
+                             const std::string& golden_group, double tolerance,
+                             ErrorTable& table) {
+  std::map<std::string, HostTensor> wanted;
+  double largest = 0.0;
+  for (const SafetensorsInfo& info : expected.tensors()) {
+    if (!info.name.starts_with(golden_group + "/")) continue;
+    HostTensor tensor = expected.Read(info.name);
+    largest = std::max(largest, LargestElement(tensor.view()));
+    wanted.emplace(info.name.substr(golden_group.size()), std::move(tensor));
+  }
+  ASSERT_FALSE(wanted.empty()) << golden_group;
+  for (const auto& [name, tensor] : wanted) {
+    ASSERT_TRUE(result.contains(group + name)) << group << name;
+    double error =
+        RelativeError(result.at(group + name).view(), tensor.view());
+    // a gradient that is zero but for rounding, as that of a bias before a
+    // norm, is held against the others
+    const double own = LargestElement(tensor.view());
+    if (own < 1e-9 * largest) error *= own / largest;
+    EXPECT_LE(error, tolerance) << golden_group << name;
+    table.Add(golden_group, "largest error", error);
+  }
+}
+
+}  // namespace replicant::testing

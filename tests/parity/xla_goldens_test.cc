@@ -1,0 +1,157 @@
+// Ten updates of D4PG, ResNet and SN-GAN as StableHLO modules on XLA's CPU
+// device, against PyTorch's: gradients of the first step, losses and outputs of
+// all, and the variables after them. One process of Python runs all modules.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "agents/d4pg/step_graph.h"
+#include "core/config/load.h"
+#include "core/export/stablehlo.h"
+#include "core/tensor/safetensors.h"
+#include "learner/workloads/built_in.h"
+#include "tests/parity/torch_goldens.h"
+#include "tests/support/xla_runtime.h"
+#include "tools/probe/probe.h"
+
+namespace replicant::learner {
+namespace {
+
+using testing::NamedTensors;
+
+constexpr int64_t kSteps = 10;
+
+std::string Dotted(std::string name) {
+  std::ranges::replace(name, '/', '.');
+  return name;
+}
+
+// The whole step of a golden.
+nn::StepGraph StepOf(const std::string& golden) {
+  const auto document =
+      config::Document::FromFile(testing::TorchGolden(golden + ".yaml"));
+  if (golden.starts_with("d4pg")) {
+    return agents::d4pg::BuildStepGraph(
+        config::Load<agents::d4pg::StepGraphConfig>(document).config,
+        DType::kF32);
+  }
+  return BuiltInWorkloads()
+      .Get(golden.substr(0, golden.find('_')), "golden")
+      .step_graph.build(document, DType::kF32)
+      .step;
+}
+
+exporting::StableHloModule ModuleOf(const nn::StepGraph& step) {
+  std::vector<graph::Output> outputs;
+  exporting::StableHloOptions options;
+  const auto add = [&](const char* group, const auto& named) {
+    for (const nn::NamedOutput& output : named) {
+      outputs.push_back(output.output);
+      options.output_names.push_back(
+          fmt::format("{}/{}", group, Dotted(output.name)));
+    }
+  };
+  add("losses", step.losses);
+  add("steps", step.outputs);
+  add("gradients", step.gradients);
+  return exporting::ToStableHlo(
+      graph::ExtractProgram(*step.graph, outputs, step.updates), options);
+}
+
+// Row `row` of what is stored for several steps, as the module's argument.
+HostTensor RowAs(const HostTensor& rows, int64_t row, DType dtype,
+                 const Shape& shape) {
+  const TensorView view = rows.view()[row % rows.shape()[0]];
+  const HostTensor one = testing::Values(dtype, shape, testing::ToDoubles(view));
+  return testing::Stack({one.view()});
+}
+
+// A golden on its way to XLA and back.
+struct Training {
+  explicit Training(const std::string& golden)
+      : name(golden),
+        step(StepOf(golden)),
+        module(ModuleOf(step)),
+        expected(testing::TorchGolden(golden + ".expected.safetensors")) {}
+
+  testing::XlaRun Run() const {
+    const SafetensorsReader input(testing::TorchGolden(name + ".safetensors"));
+    testing::XlaRun run{.name = name, .modules = {&module}};
+    // the first values are the probe's
+    const auto backend = kernels::MakeBackend("cpu");
+    const probe::ProbeResult start =
+        probe::RunProbe(step, *backend, input, name, {.steps = 0});
+    for (const graph::VariableSpec& spec : step.graph->variables()) {
+      run.variables.emplace(
+          spec.name,
+          HostTensor::Clone(
+              start.at("variables/" + Dotted(spec.name)).view()));
+    }
+    for (int64_t s = 0; s < kSteps; ++s) {
+      testing::XlaStep made;
+      for (const exporting::StableHloArgument& a : module.arguments) {
+        if (a.kind != exporting::StableHloArgument::Kind::kInput) continue;
+        made.arguments.emplace(
+            a.name,
+            RowAs(input.Read("batches/" + a.name), s, a.dtype, a.shape));
+      }
+      run.steps.push_back(std::move(made));
+    }
+    return run;
+  }
+
+  void Compare(const testing::XlaResult& result) const {
+    probe::ProbeResult found;
+    for (const auto& [variable, value] : result.variables) {
+      found.emplace("variables/" + Dotted(variable),
+                    HostTensor::Clone(value.view()[0]));
+    }
+    for (const auto& [output, value] : result.outputs[0]) {
+      if (output.starts_with("gradients/")) {
+        found.emplace(output, HostTensor::Clone(value.view()[0]));
+        continue;
+      }
+      std::vector<TensorView> rows;
+      for (const NamedTensors& of_step : result.outputs) {
+        rows.push_back(of_step.at(output).view()[0]);
+      }
+      found.emplace(output, testing::Stack(rows));
+    }
+    testing::ErrorTable table;
+    for (const char* group : {"gradients", "losses", "steps", "variables"}) {
+      const double tolerance =
+          name.starts_with("d4pg") ? testing::D4pgTolerance(group, DType::kF32)
+                                   : testing::ModelTolerance(group, DType::kF32);
+      testing::ExpectNearGolden(found, group, expected, group, tolerance,
+                                table);
+    }
+    table.Print(name);
+  }
+
+  std::string name;
+  nn::StepGraph step;
+  exporting::StableHloModule module;
+  SafetensorsReader expected;
+};
+
+TEST(XlaGoldensTest, TenUpdatesAreThoseOfPyTorch) {
+  std::vector<Training> trainings;
+  for (const char* golden :
+       {"d4pg_state", "d4pg_pixels", "d4pg_shared_encoder", "d4pg_prediction",
+        "resnet50_basic", "resnet50_bottleneck", "sngan_32", "sngan_64"}) {
+    trainings.emplace_back(golden);
+  }
+  std::vector<testing::XlaRun> runs;
+  runs.reserve(trainings.size());
+  for (const Training& training : trainings) runs.push_back(training.Run());
+  const std::vector<testing::XlaResult> results = testing::RunXla(runs);
+  for (size_t i = 0; i < trainings.size(); ++i) {
+    SCOPED_TRACE(trainings[i].name);
+    trainings[i].Compare(results[i]);
+  }
+}
+
+}  // namespace
+}  // namespace replicant::learner

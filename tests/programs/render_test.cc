@@ -1,0 +1,149 @@
+#include "programs/render/render.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+
+#include "core/base/error.h"
+#include "core/base/fs.h"
+#include "core/base/process.h"
+#include "core/config/document.h"
+#include "programs/shell_word.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::programs {
+namespace {
+
+using replicant::testing::MessageOf;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+namespace fs = std::filesystem;
+
+class RenderTest : public ::testing::Test {
+ protected:
+  std::string RenderAs(const std::string& backend, const std::string& yaml) {
+    const Registry registry = Registry::BuiltIn();
+    const auto loaded =
+        LoadRunConfig(config::Document::FromText("run.yaml", yaml), registry);
+    const Commands commands = Commands::InFolder("/opt/my programs");
+    return Render(backend, {.config = loaded.config,
+                            .resolved_yaml = loaded.resolved_yaml,
+                            .commands = commands,
+                            .registry = registry,
+                            .folder = folder_});
+  }
+  std::string Read(const std::string& name) const {
+    return ReadFile(folder_ / name);
+  }
+
+  TemporaryFolder parent_;
+  fs::path folder_ = parent_.path() / "rendered here";
+  static constexpr const char* kRun =
+      "run: {name: my_Run, seed: 7}\n"
+      "task: {name: cartpole-swingup}\n"
+      "actors: {count: 10}\n"
+      "cluster:\n"
+      "  roles: {learner: {cores: 6, gpus: 1, memory_mb: 9000}, actor: {cores: "
+      "2}}\n"
+      "  slurm: {partition: gpu, actor_partition: cpu, actor_tasks: 4, "
+      "options: "
+      "[\"--qos=low\"]}\n"
+      "  kubernetes: {image: \"here/replicant:1\", namespace: lab, actor_pods: "
+      "3, storage_class: fast}\n";
+};
+
+// Would catch a word of a path that a shell splits, or a script that it cannot
+// read.
+TEST_F(RenderTest, SlurmScriptsAreSound) {
+  RenderAs("slurm", kRun);
+  for (const char* const name : {"run.sbatch", "actors.sbatch", "submit"}) {
+    const CommandResult result = RunCommand(
+        {.command = {"shellcheck", folder_ / name}}, std::chrono::minutes(1));
+    EXPECT_TRUE(result.status.ok()) << result.output;
+    struct stat status {};
+    ASSERT_EQ(::stat((folder_ / name).c_str(), &status), 0);
+    EXPECT_TRUE(status.st_mode & 0100) << name;
+  }
+  EXPECT_THAT(Read("run.sbatch"),
+              AllOf(HasSubstr("#SBATCH --partition=gpu\n"),
+                    HasSubstr("#SBATCH --qos=low\n"),
+                    HasSubstr("#SBATCH --gpus-per-task=1\n"),
+                    HasSubstr("#SBATCH --mem=9000M\n"),
+                    HasSubstr("#SBATCH --cpus-per-task=9\n"),
+                    HasSubstr("fleet='/opt/my programs/fleet'\n"),
+                    HasSubstr("#SBATCH --signal=B:TERM@60\n"),
+                    Not(HasSubstr("@N")), HasSubstr("#SBATCH --requeue\n")));
+  // 10 actors on 4 hosts
+  EXPECT_THAT(
+      Read("actors.sbatch"),
+      AllOf(HasSubstr("#SBATCH --array=0-3\n"),
+            HasSubstr("#SBATCH --cpus-per-task=6\n"),
+            HasSubstr("#SBATCH --partition=cpu\n"), HasSubstr("--actors 3 ")));
+  EXPECT_THAT(Read("config.yaml"), HasSubstr("backend: slurm"));
+}
+
+TEST_F(RenderTest, KubernetesObjectsAreValidByTheirSchemas) {
+  RenderAs("kubernetes", kRun);
+  const CommandResult result =
+      RunCommand({.command = {REPLICANT_PYTHON,
+                              std::string(REPLICANT_SOURCE_DIR) +
+                                  "/tests/programs/validate_manifests.py",
+                              folder_}},
+                 std::chrono::minutes(3));
+  EXPECT_TRUE(result.status.ok()) << result.output;
+  EXPECT_EQ(result.output,
+            "ConfigMap my-run-config\n"
+            "Secret my-run-key\n"
+            "Service my-run-replay\n"
+            "StatefulSet my-run-replay\n"
+            "PersistentVolumeClaim my-run-run\n"
+            "JobSet my-run\n");
+  struct stat status {};
+  ASSERT_EQ(::stat((folder_ / "2-key.yaml").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0600u);
+  EXPECT_FALSE(fs::exists(folder_ / "run.key"));
+}
+
+// Would catch a configuration that the pods cannot read.
+TEST_F(RenderTest, TheConfigurationOfThePodsLoads) {
+  RenderAs("kubernetes", kRun);
+  const auto map = config::Document::FromFile(folder_ / "1-config.yaml");
+  const std::string yaml =
+      map.root().Find("data")->value.Find("config.yaml")->value.text;
+  const auto loaded = LoadRunConfig(
+      config::Document::FromText("config.yaml", yaml), Registry::BuiltIn());
+  const fleet::ClusterConfig& cluster = loaded.config.cluster;
+  EXPECT_EQ(cluster.backend, fleet::ClusterBackend::kKubernetes);
+  EXPECT_TRUE(cluster.replay_on_host);
+  EXPECT_EQ(cluster.port, 7100);
+  EXPECT_EQ(loaded.config.replay.bind,
+            "tcp://my-run-replay-0.my-run-replay:7101");
+  EXPECT_EQ(loaded.config.run.key_file, "/secret/run.key");
+}
+
+TEST_F(RenderTest, MistakesAreNamed) {
+  EXPECT_EQ(MessageOf<ConfigError>([&] { RenderAs("sge", kRun); }),
+            "--render sge: no such backend; allowed: slurm, kubernetes");
+  EXPECT_THAT(MessageOf<ConfigError>([&] {
+                RenderAs("slurm", std::string(kRun) +
+                                      "replay: {bind: \"ipc:///tmp/x\"}\n");
+              }),
+              HasSubstr("replay.bind: other hosts do not reach"));
+  RenderAs("slurm", kRun);
+  EXPECT_THAT(MessageOf<IoError>([&] { RenderAs("slurm", kRun); }),
+              HasSubstr("it is not empty"));
+}
+
+TEST(ShellWordTest, QuotesWhatAShellWouldSplit) {
+  EXPECT_EQ(ShellWord("/opt/a-b_c"), "/opt/a-b_c");
+  EXPECT_EQ(ShellWord(""), "''");
+  EXPECT_EQ(ShellWord("it's $x"), "'it'\\''s $x'");
+}
+
+}  // namespace
+}  // namespace replicant::programs
