@@ -48,7 +48,7 @@ MAY_USE = {
                 "replay/client", "core/metrics"],
     "fleet": ["core/config", "core/rpc", "core/metrics"],
     "programs": ["actors", "core/export", "learner", "fleet", "replay/service"],
-    "tools": ["programs"],
+    "tools": ["programs", "core/pjrt"],
     "python": ["programs"],
 }
 # The files that know every implementation of their part, so that they may

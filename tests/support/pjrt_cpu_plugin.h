@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdlib>
+
 #include "core/replicator/replication_config.h"
 
 namespace replicant::testing {
@@ -8,6 +10,11 @@ namespace replicant::testing {
 // found by CMake (PJRT_CPU_PLUGIN).
 inline replicator::ReplicationConfig CpuPluginConfig(int replicas) {
   using replicator::Strategy;
+  // a step compiles in half the time; XLA reads it when the plugin is loaded
+  setenv("XLA_FLAGS",
+         "--xla_backend_optimization_level=0 "
+         "--xla_llvm_disable_expensive_passes=true",
+         /*overwrite=*/0);
   return {.strategy = replicas > 1 ? &Strategy::kInGraph : &Strategy::kSingle,
           .replicas = replicas,
           .backend = "pjrt",
