@@ -168,7 +168,8 @@ StepOutputs Learn(ReplicaContext& replica, const Inputs& batch) {
   const Output log_policy = graph::Neg(graph::SoftmaxCrossEntropyWithLabels(
       network.logits, batch.at("action")));
   const Output policy = graph::Softmax(network.logits);
-  const Output entropy = graph::SoftmaxCrossEntropy(network.logits, policy);
+  const Output entropy = graph::Neg(graph::ReduceSum(
+      graph::Mul(policy, graph::Log(policy)), {.axes = {1}}));
   const Output error = graph::Sub(batch.at("return"), network.value);
   const Output loss = graph::ReduceMean(graph::Sub(
       graph::Mul(graph::Square(error), 0.05),

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <exception>
 #include <numbers>
+#include <vector>
 
 #include "core/base/rng.h"
 #include "core/graph/ops/elementwise.h"
@@ -12,6 +13,7 @@
 #include "core/graph/ops/losses.h"
 #include "core/graph/ops/reduce.h"
 #include "core/nn/layers.h"
+#include "core/nn/optimizers.h"
 #include "learner/fit.h"
 
 using namespace replicant;         // NOLINT
@@ -49,11 +51,17 @@ static learner::Model::Scores Classify(Graph& g,
           {"accuracy", ReduceMean(Cast(is_right, DType::kF32))}};
 }
 
+static Output Update(Graph& g, const std::vector<VariableId>& variables,
+                     const std::vector<Output>& gradients, Output step) {
+  return nn::Adam(g, "adam", variables, gradients, g.Scalar(0.01, DType::kF32),
+                  step);
+}
+
 int main(int argc, char** argv) try {
   const learner::Dataset training = Spirals(4096, /*seed=*/1);
   const learner::Dataset held_out = Spirals(1000, /*seed=*/2);
   const learner::FitResult result = learner::Fit(
-      {.scores = &Classify}, training,
+      {.scores = &Classify, .optimizer = &Update}, training,
       {.folder = argc > 1 ? argv[1] : "fit_run",
        .epochs = argc > 2 ? std::atoi(argv[2]) : 40,
        .batch_size = 64,

@@ -4,7 +4,7 @@
 //
 //   transparent
 //   mpirun -n 2 transparent
-//   REPLICANT_NUM_PROCESSES=2 REPLICANT_RENDEZVOUS=/tmp/meet \
+//   REPLICANT_NUM_PROCESSES=2 REPLICANT_RENDEZVOUS=/tmp/meet
 //     REPLICANT_PROCESS=0 transparent     (and once more with 1)
 #include <cmath>
 #include <cstdio>
