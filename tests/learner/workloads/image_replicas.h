@@ -57,7 +57,8 @@ inline ImageRun TrainImages(const SyntheticImagesOptions& images,
 
 inline ImageRun TrainResNet(DType dtype, models::NormStatistics statistics,
                             const replicator::ReplicationConfig& config,
-                            int num_steps = kImageSteps) {
+                            int num_steps = kImageSteps,
+                            int micro_batches = 1) {
   models::resnet::ResNetConfig model;
   model.depth = models::resnet::Depth::k18;
   model.stem = models::resnet::Stem::kSmall;
@@ -68,6 +69,7 @@ inline ImageRun TrainResNet(DType dtype, models::NormStatistics statistics,
   model.has_zero_gamma = false;
   model.optimizer.learning_rate = 0.005;
   model.batch_norm_statistics = statistics;
+  model.micro_batches = micro_batches;
   return TrainImages(
       {.batch_size = kImageBatch, .side = 16, .num_classes = 3, .seed = 5},
       {[=](replicator::ReplicaContext& replica,
