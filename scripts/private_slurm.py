@@ -36,7 +36,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
-PreemptParameters=send_user_signal
+SlurmctldParameters=preempt_send_user_signal
 ReturnToService=2
 SlurmdParameters=config_overrides
 KillWait=5
@@ -94,7 +94,7 @@ class Cluster:
         deadline = time.monotonic() + 60
         while not condition():
             if time.monotonic() > deadline:
-                for log in self.folder.glob("*.log"):
+                for log in [*self.folder.glob("*.log"), *self.folder.glob("*.out")]:
                     print(log, log.read_text()[-2000:])
                 sys.exit("the cluster does not start")
             time.sleep(0.1)

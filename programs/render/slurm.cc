@@ -15,11 +15,11 @@
 namespace replicant::programs {
 namespace {
 
-// A batch shell runs its trap for SIGTERM as soon as `wait` is interrupted.
-// Slurm sends it the signal alone with B: (--signal=B:TERM@...). At a
-// preemption or scancel it sends TERM to the steps, and to this shell if it was
-// asked to; the program is a child of the shell, not a step, and gets the
-// signal here.
+// Before the time limit Slurm sends SIGTERM to the shell alone (B:), and with
+// preempt_send_user_signal also when the time of grace of a
+// preemption begins. When that is over, or without it, Slurm sends SIGTERM to
+// all processes of the job, and SIGKILL after KillWait. The program takes two
+// SIGTERM for one.
 constexpr const char* kForwardSignals = R"(
 stopped=
 trap 'stopped=1; kill -TERM "$child" 2>/dev/null' TERM
