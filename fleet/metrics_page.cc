@@ -143,7 +143,8 @@ void MetricsPage::TakeIn(const rpc::Heartbeat& beat) {
 
 void CheckMetricsAddress(const FleetConfig& config) {
   if (config.metrics_address.empty()) return;
-  const MetricsPage page(config.metrics_address);
+  metrics::Registry registry;
+  Listen(config.metrics_address, registry);
 }
 
 }  // namespace replicant::fleet
