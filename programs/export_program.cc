@@ -119,8 +119,7 @@ int ExportSteps(const Invocation& invocation,
   for (const replicator::StableHloStep& step : steps.steps()) {
     const std::filesystem::path path = FileOf(file, step.name);
     Write(path, step.module.text);
-    Write(path.string() + ".json",
-          exporting::DescribeStableHlo(step.module));
+    Write(path.string() + ".json", exporting::DescribeStableHlo(step.module));
     for (const exporting::StableHloArgument& argument : step.module.arguments) {
       if (argument.kind == exporting::StableHloArgument::Kind::kVariable) {
         used.insert(argument.name);
@@ -133,10 +132,9 @@ int ExportSteps(const Invocation& invocation,
     values.push_back(workload->variables().Get(name));
     tensors.push_back({name, values.back().view()});
   }
-  const auto beside =
-      std::filesystem::path(file).replace_extension(".safetensors");
+  const std::string beside = file.string() + ".safetensors";
   WriteSafetensors(beside, tensors);
-  fmt::print("wrote {}\n", beside.string());
+  fmt::print("wrote {}\n", beside);
   return 0;
 }
 
@@ -207,8 +205,9 @@ Program ExportProgram() {
                 "file to write: of the model .safetensors with PyTorch's "
                 "names, or .onnx; of the training step .mlir, a StableHLO "
                 "module for all replicas of the configuration, with its "
-                "arguments in FILE.mlir.json and their values beside it; for "
-                "that --checkpoint may be left out");
+                "arguments in FILE.mlir.json and the values of variables in "
+                "FILE.mlir.safetensors; for that --checkpoint may be left "
+                "out");
           },
       .run =
           [options](const Invocation& invocation) {

@@ -39,9 +39,9 @@ TEST_P(TorchBF16Test, TwentyLossesAreAsNearToAutocastAsThatIsToF64) {
   const learner::StepGraphBuilder::Built loaded =
       learner::BuiltInWorkloads()
           .Get(golden.substr(0, golden.find('_')), "golden")
-          .step_graph.build(
-              config::Document::FromFile(testing::TorchGolden(golden + ".yaml")),
-              DType::kF32);
+          .step_graph.build(config::Document::FromFile(
+                                testing::TorchGolden(golden + ".yaml")),
+                            DType::kF32);
   const auto backend = testing::MakeTestedBackend(backend_name);
   const probe::ProbeResult result = probe::RunProbe(
       loaded.step, *backend,

@@ -71,8 +71,7 @@ inline void ExpectNearGolden(const std::map<std::string, HostTensor>& result,
   ASSERT_FALSE(wanted.empty()) << golden_group;
   for (const auto& [name, tensor] : wanted) {
     ASSERT_TRUE(result.contains(group + name)) << group << name;
-    double error =
-        RelativeError(result.at(group + name).view(), tensor.view());
+    double error = RelativeError(result.at(group + name).view(), tensor.view());
     // a gradient that is zero but for rounding, as that of a bias before a
     // norm, is held against the others
     const double own = LargestElement(tensor.view());

@@ -63,7 +63,8 @@ exporting::StableHloModule ModuleOf(const nn::StepGraph& step,
 HostTensor RowAs(const HostTensor& rows, int64_t row, DType dtype,
                  const Shape& shape) {
   const TensorView view = rows.view()[row % rows.shape()[0]];
-  const HostTensor one = testing::Values(dtype, shape, testing::ToDoubles(view));
+  const HostTensor one =
+      testing::Values(dtype, shape, testing::ToDoubles(view));
   return testing::Stack({one.view()});
 }
 
@@ -85,16 +86,14 @@ struct Training {
     for (const graph::VariableSpec& spec : step.graph->variables()) {
       run.variables.emplace(
           spec.name,
-          HostTensor::Clone(
-              start.at("variables/" + Dotted(spec.name)).view()));
+          HostTensor::Clone(start.at("variables/" + Dotted(spec.name)).view()));
     }
     for (int64_t s = 0; s < num_steps; ++s) {
       testing::XlaStep made;
       for (const exporting::StableHloArgument& a : module.arguments) {
         if (a.kind != exporting::StableHloArgument::Kind::kInput) continue;
-        made.arguments.emplace(
-            a.name,
-            RowAs(input.Read("batches/" + a.name), s, a.dtype, a.shape));
+        made.arguments.emplace(a.name, RowAs(input.Read("batches/" + a.name), s,
+                                             a.dtype, a.shape));
       }
       run.steps.push_back(std::move(made));
     }
@@ -121,8 +120,9 @@ struct Training {
     testing::ErrorTable table;
     for (const char* group : {"gradients", "losses", "steps", "variables"}) {
       const double tolerance =
-          name.starts_with("d4pg") ? testing::D4pgTolerance(group, DType::kF32)
-                                   : testing::ModelTolerance(group, DType::kF32);
+          name.starts_with("d4pg")
+              ? testing::D4pgTolerance(group, DType::kF32)
+              : testing::ModelTolerance(group, DType::kF32);
       testing::ExpectNearGolden(found, group, expected, group, tolerance,
                                 table);
     }

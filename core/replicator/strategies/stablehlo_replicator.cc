@@ -110,13 +110,12 @@ void StableHloReplicator::AddModule(const std::vector<InputSpec>& specs,
   variables_.Declare(declarations);
 }
 
-std::unique_ptr<Input> StableHloReplicator::DoMakeInput(
-    const InputFn& input_fn, InputMode mode) {
+std::unique_ptr<Input> StableHloReplicator::DoMakeInput(const InputFn& input_fn,
+                                                        InputMode mode) {
   const int replicas = config_.replicas;
   const int pipelines = mode == InputMode::kPerReplica ? replicas : 1;
   return std::make_unique<ModuleInput>(
-      this,
-      input_fn({.num_replicas = replicas, .num_pipelines = pipelines}),
+      this, input_fn({.num_replicas = replicas, .num_pipelines = pipelines}),
       replicas / pipelines);
 }
 

@@ -24,14 +24,13 @@ namespace {
 using graph::CallSite;
 using graph::Graph;
 using graph::Output;
-using testing::MessageOf;
 using ::testing::HasSubstr;
+using testing::MessageOf;
 using Kind = StableHloArgument::Kind;
 
 constexpr CallSite kSite{"step.cc", 7};
 
-StableHloModule ModuleOf(const Graph& graph,
-                         const std::vector<Output>& outputs,
+StableHloModule ModuleOf(const Graph& graph, const std::vector<Output>& outputs,
                          const std::vector<Output>& updates) {
   StableHloOptions options{.name = "test"};
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -45,17 +44,15 @@ struct SmallStep {
   SmallStep() {
     const nn::StepCounter counter = nn::AddStepCounter(graph);
     const Output x = graph.Input("x", DType::kF32, Shape({4, 3}));
-    const Output noise =
-        graph::RandomInt({.name = "noise", .step = counter.value},
-                         Shape({4, 3}), -2, 3);
+    const Output noise = graph::RandomInt(
+        {.name = "noise", .step = counter.value}, Shape({4, 3}), -2, 3);
     const graph::VariableId w =
         graph.AddVariable({.name = "w", .shape = Shape({3})});
     const graph::VariableId fixed =
         graph.AddVariable({.name = "fixed", .shape = Shape({})});
     graph.AddVariable({.name = "unused", .shape = Shape({5})});
-    const Output y =
-        graph::Add(graph::Add(x, graph::Cast(noise, DType::kF32)),
-                   graph::Add(graph.Read(w), graph.Read(fixed)));
+    const Output y = graph::Add(graph::Add(x, graph::Cast(noise, DType::kF32)),
+                                graph::Add(graph.Read(w), graph.Read(fixed)));
     loss = graph::ReduceSum(y);
     updates = {counter.advance,
                graph::Assign(graph, w, graph::ReduceSum(y, {.axes = {0}}))};
@@ -79,8 +76,8 @@ TEST(StableHloTest, ArgumentsAreVariablesInputsAndDraws) {
               is_variable && argument.name != "fixed")
         << argument.name;
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"step", "w", "fixed", "x",
-                                             "noise"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"step", "w", "fixed", "x", "noise"}));
   EXPECT_EQ(module.arguments[3].kind, Kind::kInput);
   EXPECT_EQ(module.arguments[4].kind, Kind::kDraw);
   ASSERT_EQ(module.results.size(), 3U);
@@ -136,11 +133,11 @@ TEST(StableHloTest, AStepThatTheHostCannotKnowIsNamed) {
   Graph graph;
   const graph::VariableId w =
       graph.AddVariable({.name = "w", .shape = Shape({3})});
-  const Output step = graph::Cast(
-      graph::ReduceSum(graph.Read(w), {}, CallSite{"model.cc", 3}),
-      DType::kI64);
-  const Output noise = graph::RandomNormal(
-      {.name = "noise", .step = step}, DType::kF32, Shape({3}), kSite);
+  const Output step =
+      graph::Cast(graph::ReduceSum(graph.Read(w), {}, CallSite{"model.cc", 3}),
+                  DType::kI64);
+  const Output noise = graph::RandomNormal({.name = "noise", .step = step},
+                                           DType::kF32, Shape({3}), kSite);
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { ModuleOf(graph, {noise}, {}); }),
             "step.cc:7: RandomNormal 'noise' has a step that depends on "
             "ReduceSum 'ReduceSum' (model.cc:3); the host draws random numbers "
