@@ -103,6 +103,10 @@ void CheckPjrt(const ReplicationConfig& c, config::Reader& reader) {
                              "step together; allowed: single, in_graph",
                              c.strategy->name));
   }
+  if (c.top_k > 0.0) {
+    reader.Error("top_k",
+                 "is not for backend pjrt: devices reduce whole gradients");
+  }
   if (c.logical_devices > 1) {
     reader.Error("logical_devices",
                  "is not for backend pjrt: each replica is one device");

@@ -76,8 +76,9 @@ TEST_P(VendorPluginTest, IsReadAndNamesAMissingDevice) {
                  << " is not installed; hint: " << REPLICANT_PYTHON
                  << " -m pip install --no-deps " << GetParam().package;
   }
-  // libtpu asks a metadata server otherwise
+  // libtpu asks a metadata server otherwise, and lets one process load it
   setenv("TPU_SKIP_MDS_QUERY", "1", /*overwrite=*/1);
+  setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1", /*overwrite=*/1);
   const CommandResult result = RunPjrtInfo({file.string()});
   EXPECT_THAT(result.output,
               ContainsRegex("version 0\\.[0-9]+ of PJRT\nxla_version: "));

@@ -331,6 +331,9 @@ TEST(PjrtConfigTest, RefusesWhatItCannotDo) {
   EXPECT_THAT(MessageOfConfig("{backend: pjrt, pjrt: {plugin: a.so}, "
                               "logical_devices: 2}"),
               HasSubstr("logical_devices: is not for backend pjrt"));
+  EXPECT_THAT(MessageOfConfig("{backend: pjrt, pjrt: {plugin: a.so}, replicas: "
+                              "2, strategy: in_graph, top_k: 0.1}"),
+              HasSubstr("top_k: is not for backend pjrt"));
   EXPECT_THAT(MessageOfConfig("{pjrt: {plugin: a.so}}"),
               HasSubstr("pjrt.plugin: is of backend pjrt"));
   EXPECT_THAT(MessageOfConfig("{backend: pjrt, pjrt: {plugin: a.so, options: "
