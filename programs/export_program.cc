@@ -17,7 +17,7 @@
 #include "core/base/fs.h"
 #include "core/export/onnx.h"
 #include "core/export/stablehlo.h"
-#include "core/replicator/strategies/stablehlo_replicator.h"
+#include "core/replicator/step_modules.h"
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/executor.h"
 #include "core/tensor/safetensors.h"
@@ -104,19 +104,18 @@ int ExportSteps(const Invocation& invocation,
                 const std::optional<std::filesystem::path>& checkpoint,
                 const std::filesystem::path& file) {
   const RunConfig& config = invocation.config();
-  auto owned = std::make_unique<replicator::StableHloReplicator>(
+  replicator::ModuleReplicator modules = replicator::MakeModuleReplicator(
       config.learner.replication, static_cast<uint64_t>(config.run.seed));
-  const replicator::StableHloReplicator& steps = *owned;
   const auto workload =
-      MakeWorkload(invocation, std::move(owned), /*source=*/nullptr,
-                   /*reads_images=*/false);
+      MakeWorkload(invocation, std::move(modules.replicator),
+                   /*source=*/nullptr, /*reads_images=*/false);
   if (checkpoint) {
     runtime::LoadCheckpoint(*checkpoint, workload->variables());
   } else {
     workload->Begin();
   }
   std::set<std::string> used;
-  for (const replicator::StableHloStep& step : steps.steps()) {
+  for (const replicator::StableHloStep& step : *modules.steps) {
     const std::filesystem::path path = FileOf(file, step.name);
     Write(path, step.module.text);
     Write(path.string() + ".json", exporting::DescribeStableHlo(step.module));

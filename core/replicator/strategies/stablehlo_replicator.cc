@@ -110,6 +110,13 @@ void StableHloReplicator::AddModule(const std::vector<InputSpec>& specs,
   variables_.Declare(declarations);
 }
 
+ModuleReplicator MakeModuleReplicator(const ReplicationConfig& config,
+                                      uint64_t seed) {
+  auto replicator = std::make_unique<StableHloReplicator>(config, seed);
+  const std::vector<StableHloStep>* steps = &replicator->steps();
+  return {.replicator = std::move(replicator), .steps = steps};
+}
+
 std::unique_ptr<Input> StableHloReplicator::DoMakeInput(const InputFn& input_fn,
                                                         InputMode mode) {
   const int replicas = config_.replicas;
