@@ -36,12 +36,10 @@ void CheckGroups(const ReplicationConfig& c, config::Reader& reader) {
                 "parameter_server");
   refuse_unless(has_servers, "staleness", c.staleness == defaults.staleness,
                 "parameter_server");
-  for (const auto& [key, value] : {std::pair("processes_per_group",
-                                             c.processes_per_group),
-                                   std::pair("fetch_interval",
-                                             c.fetch_interval),
-                                   std::pair("push_interval",
-                                             c.push_interval)}) {
+  for (const auto& [key, value] :
+       {std::pair("processes_per_group", c.processes_per_group),
+        std::pair("fetch_interval", c.fetch_interval),
+        std::pair("push_interval", c.push_interval)}) {
     refuse_unless(has_servers, key, value == 1, "parameter_server");
   }
   if (has_servers) {

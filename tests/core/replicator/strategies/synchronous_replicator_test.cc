@@ -82,36 +82,35 @@ struct Everything {
 };
 
 TEST(SynchronousReplicatorTest, ReducesAndGathersStructures) {
-  const auto replicator = Replicator::Create({.strategy = &Strategy::kInGraph,
-                                              .replicas = 4,
-                                              .backend = "reference"},
-                                             /*seed=*/1);
+  const auto replicator = Replicator::Create(
+      {.strategy = &Strategy::kInGraph, .replicas = 4, .backend = "reference"},
+      /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(4, 1, WholeValue));
-  const auto step = replicator->Build(*input, [](ReplicaContext& replica,
-                                                 const Inputs& batch) {
-    const Output x = batch.at("x");
-    const auto times = [&](double factor) { return graph::Mul(x, factor); };
-    const Everything all{.one = times(1.0),
-                         .by_name = {{"b", {times(2.0), times(3.0)}},
-                                     {"a", {times(4.0)}},
-                                     {"empty", {}}},
-                         .pair = {times(5.0), times(6.0)},
-                         .none = std::nullopt,
-                         .tuple = {times(7.0), {times(8.0), times(9.0)}}};
-    StepOutputs outputs;
-    const auto give = [&](Everything reduced) {
-      ForEachOutput(reduced, [&](Output& output) {
-        outputs.values.emplace_back(std::to_string(outputs.values.size()),
-                                    output);
+  const auto step = replicator->Build(
+      *input, [](ReplicaContext& replica, const Inputs& batch) {
+        const Output x = batch.at("x");
+        const auto times = [&](double factor) { return graph::Mul(x, factor); };
+        const Everything all{.one = times(1.0),
+                             .by_name = {{"b", {times(2.0), times(3.0)}},
+                                         {"a", {times(4.0)}},
+                                         {"empty", {}}},
+                             .pair = {times(5.0), times(6.0)},
+                             .none = std::nullopt,
+                             .tuple = {times(7.0), {times(8.0), times(9.0)}}};
+        StepOutputs outputs;
+        const auto give = [&](Everything reduced) {
+          ForEachOutput(reduced, [&](Output& output) {
+            outputs.values.emplace_back(std::to_string(outputs.values.size()),
+                                        output);
+          });
+          EXPECT_FALSE(reduced.none.has_value());
+        };
+        give(replica.AllReduce(all, ReduceOp::kSum));
+        give(replica.Broadcast(all, /*source=*/2));
+        const auto gathered = replica.AllGather(std::map<int, Output>{{1, x}});
+        outputs.values.emplace_back("gathered", gathered.at(1));
+        return outputs;
       });
-      EXPECT_FALSE(reduced.none.has_value());
-    };
-    give(replica.AllReduce(all, ReduceOp::kSum));
-    give(replica.Broadcast(all, /*source=*/2));
-    const auto gathered = replica.AllGather(std::map<int, Output>{{1, x}});
-    outputs.values.emplace_back("gathered", gathered.at(1));
-    return outputs;
-  });
   ASSERT_EQ(step->Run(kNoWait), NextResult::kOk);
   // the members in their order, those of a map by key
   constexpr std::array kFactors = {1.0, 4.0, 2.0, 3.0, 5.0, 6.0, 7.0, 8.0, 9.0};
