@@ -4,6 +4,8 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <exception>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -107,6 +109,7 @@ class ProcessGroup : public Distribution, public runtime::PlanExtension {
     };
     hooks_.mean_gradients = [this](const std::vector<Output>& gradients) {
       std::vector<Output> means;
+      means.reserve(gradients.size());
       for (const Output& gradient : gradients) {
         means.push_back(AddAllReduce(gradient, ReduceOp::kMean, place_,
                                      gradient.producer().site));
