@@ -114,7 +114,8 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
                "between_graph: how processes reach each other. mpi: mpirun "
                "starts them. tcp: each is started by itself, or by the fleet");
   reader.Field("rendezvous", &c.rendezvous,
-               "between_graph with communicator tcp: where the processes meet. "
+               "between_graph with communicator tcp, and parameter_server with "
+               "processes_per_group: where the processes meet. "
                "tcp://HOST:PORT: the first one listens there. auto: a file in "
                "the run's folder, for this host alone; another path: such a "
                "file");
