@@ -114,8 +114,8 @@ class Evaluator {
     }
     NamedScalars sums;
     for (int64_t first = 0; first < dataset_.size();) {
-      Plan& plan = dataset_.size() - first >= plans_[0].rows ? plans_[0]
-                                                             : plans_.back();
+      Plan& plan =
+          dataset_.size() - first >= plans_[0].rows ? plans_[0] : plans_.back();
       for (int64_t row = 0; row < plan.rows; ++row) {
         CopyExample(dataset_, first + row, row, plan.batch);
       }
@@ -247,9 +247,9 @@ class FitWorkload : public Workload {
     ended_epochs_ = epoch();
     for (DatasetPipeline* const pipeline : pipelines_) {
       const InputContext& context = pipeline->context();
-      pipeline->SetPosition((num_batches_ + context.num_groups - 1 -
-                             context.group_id) /
-                            context.num_groups);
+      pipeline->SetPosition(
+          (num_batches_ + context.num_groups - 1 - context.group_id) /
+          context.num_groups);
     }
   }
   NamedScalars Evaluate() override {
@@ -272,10 +272,10 @@ class FitWorkload : public Workload {
     Graph& graph = replica.graph();
     const Model::Scores scores = model.scores(graph, batch);
     if (scores.empty()) {
-      throw InvalidArgument("Fit: the model has no scores; want its loss first");
+      throw InvalidArgument(
+          "Fit: the model has no scores; want its loss first");
     }
-    const nn::TrainedVariables trained =
-        nn::GradientsOf(scores[0].second, "");
+    const nn::TrainedVariables trained = nn::GradientsOf(scores[0].second, "");
     const nn::StepCounter step = nn::AddStepCounter(graph);
     const std::vector<Output> gradients =
         replica.MeanGradients(trained.gradients);
@@ -350,10 +350,11 @@ int64_t Dataset::size() const {
   const int64_t size = rows_of(columns[0]);
   for (const Column& column : columns) {
     if (rows_of(column) != size || size == 0) {
-      throw InvalidArgument(fmt::format(
-          "Dataset: column '{}' is {} of {}; want a row for each of {} examples",
-          column.name, column.values.shape().ToString(),
-          DTypeName(column.values.dtype()), size));
+      throw InvalidArgument(
+          fmt::format("Dataset: column '{}' is {} of {}; want a row for each "
+                      "of {} examples",
+                      column.name, column.values.shape().ToString(),
+                      DTypeName(column.values.dtype()), size));
     }
   }
   return size;

@@ -48,10 +48,9 @@ struct Model {
   std::function<Scores(graph::Graph&, const replicator::Inputs&)> scores;
   // The update of `variables` by `gradients` (their means over all replicas) in
   // step `step`, i64[], from 0 on. Empty: Adam with a rate of 1e-3.
-  std::function<graph::Output(graph::Graph&,
-                              const std::vector<graph::VariableId>& variables,
-                              const std::vector<graph::Output>& gradients,
-                              graph::Output step)>
+  std::function<graph::Output(
+      graph::Graph&, const std::vector<graph::VariableId>& variables,
+      const std::vector<graph::Output>& gradients, graph::Output step)>
       optimizer = {};
 };
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/graph/process_hooks.h"
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/graph/process_hooks.h"
 
 namespace replicant::graph {
 namespace {
@@ -122,8 +122,8 @@ Output Graph::Input(const std::string& name, DType dtype, const Shape& shape,
         name.empty() ? "empty" : "taken"));
   }
   const ProcessHooks* const hooks = ProcessHooksInForce();
-  const InputPart part = hooks == nullptr ? InputPart{}
-                                          : hooks->part_of_input(shape);
+  const InputPart part =
+      hooks == nullptr ? InputPart{} : hooks->part_of_input(shape);
   if (part.count == 1) {
     return Add({.op = &InputOp(),
                 .attributes = TypeAttributes(dtype, shape),
@@ -134,9 +134,9 @@ Output Graph::Input(const std::string& name, DType dtype, const Shape& shape,
       TypeAttributes(dtype, shape.WithLeading(shape[0] / part.count));
   attributes.Set(kPartIndex, part.index);
   attributes.Set(kPartCount, part.count);
-  return Add({.op = &InputOp(), .attributes = std::move(attributes),
-              .name = name},
-             site);
+  return Add(
+      {.op = &InputOp(), .attributes = std::move(attributes), .name = name},
+      site);
 }
 
 InputPart InputPart::Of(const Node& node) {

@@ -64,7 +64,8 @@ void CopyFetchedState(graph::Program& program) {
 }
 
 graph::Program MakeProgram(const Graph& graph, const PlanSpec& spec,
-                           const Backend& backend, const CompileOptions& options,
+                           const Backend& backend,
+                           const CompileOptions& options,
                            std::unique_ptr<PlanExtension::Part>* extension) {
   graph::PassOptions passes = options.passes;
   if (options.check_finite) {
@@ -222,7 +223,8 @@ class Executor::Impl {
       const size_t size = part.size_bytes();
       if (size == 0) return;
       std::memcpy(part.data(),
-                  rows.bytes().data() + static_cast<size_t>(index) * size, size);
+                  rows.bytes().data() + static_cast<size_t>(index) * size,
+                  size);
     }
   };
 

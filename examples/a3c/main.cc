@@ -165,16 +165,16 @@ StepOutputs Learn(ReplicaContext& replica, const Inputs& batch) {
   const Network network(g, batch.at("state"));
   const Output advantage =
       graph::Sub(batch.at("return"), graph::StopGradient(network.value));
-  const Output log_policy = graph::Neg(graph::SoftmaxCrossEntropyWithLabels(
-      network.logits, batch.at("action")));
+  const Output log_policy = graph::Neg(
+      graph::SoftmaxCrossEntropyWithLabels(network.logits, batch.at("action")));
   const Output policy = graph::Softmax(network.logits);
-  const Output entropy = graph::Neg(graph::ReduceSum(
-      graph::Mul(policy, graph::Log(policy)), {.axes = {1}}));
+  const Output entropy = graph::Neg(
+      graph::ReduceSum(graph::Mul(policy, graph::Log(policy)), {.axes = {1}}));
   const Output error = graph::Sub(batch.at("return"), network.value);
-  const Output loss = graph::ReduceMean(graph::Sub(
-      graph::Mul(graph::Square(error), 0.05),
-      graph::Add(graph::Mul(log_policy, graph::Mul(advantage, 0.1)),
-                 graph::Mul(entropy, 0.001))));
+  const Output loss = graph::ReduceMean(
+      graph::Sub(graph::Mul(graph::Square(error), 0.05),
+                 graph::Add(graph::Mul(log_policy, graph::Mul(advantage, 0.1)),
+                            graph::Mul(entropy, 0.001))));
   const nn::TrainedVariables trained = nn::GradientsOf(loss, "");
   const nn::StepCounter step = nn::AddStepCounter(g);
   return {.values = {{"loss", loss}},
@@ -187,9 +187,8 @@ StepOutputs Learn(ReplicaContext& replica, const Inputs& batch) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const ReplicationConfig config{
-      .strategy = &Strategy::kHogwild,
-      .replicas = argc > 1 ? std::atoi(argv[1]) : 4};
+  const ReplicationConfig config{.strategy = &Strategy::kHogwild,
+                                 .replicas = argc > 1 ? std::atoi(argv[1]) : 4};
   std::vector<std::unique_ptr<Actor>> actors;
   for (int i = 0; i < config.replicas; ++i) {
     actors.push_back(std::make_unique<Actor>(static_cast<uint64_t>(i)));

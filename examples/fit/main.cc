@@ -60,12 +60,12 @@ static Output Update(Graph& g, const std::vector<VariableId>& variables,
 int main(int argc, char** argv) try {
   const learner::Dataset training = Spirals(4096, /*seed=*/1);
   const learner::Dataset held_out = Spirals(1000, /*seed=*/2);
-  const learner::FitResult result = learner::Fit(
-      {.scores = &Classify, .optimizer = &Update}, training,
-      {.folder = argc > 1 ? argv[1] : "fit_run",
-       .epochs = argc > 2 ? std::atoi(argv[2]) : 40,
-       .batch_size = 64,
-       .evaluation = &held_out});
+  const learner::FitResult result =
+      learner::Fit({.scores = &Classify, .optimizer = &Update}, training,
+                   {.folder = argc > 1 ? argv[1] : "fit_run",
+                    .epochs = argc > 2 ? std::atoi(argv[2]) : 40,
+                    .batch_size = 64,
+                    .evaluation = &held_out});
   for (const auto& epoch : result.epochs) {
     std::printf("loss %.3f accuracy %.3f\n", epoch.at("evaluation_loss"),
                 epoch.at("evaluation_accuracy"));

@@ -28,8 +28,7 @@ int main() try {
   const auto processes = replicator::Distribute(/*batch_size=*/256);
 
   graph::Graph g(/*seed=*/1);
-  const graph::Output x =
-      g.Input("observation", DType::kF32, Shape({256, 24}));
+  const graph::Output x = g.Input("observation", DType::kF32, Shape({256, 24}));
   const nn::Dense hidden(g, "hidden", 24, 256);
   // the layer learns to give every row's mean
   const graph::Output mean =

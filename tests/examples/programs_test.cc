@@ -38,7 +38,7 @@ std::vector<double> NumbersOf(const std::string& output,
 }
 
 std::vector<double> Launch(const std::vector<std::string>& command,
-                        const std::string& key) {
+                           const std::string& key) {
   const CommandResult result = RunCommand({.command = command}, kTimeout);
   EXPECT_TRUE(result.status.ok()) << result.output;
   return NumbersOf(result.output, key);
@@ -84,10 +84,10 @@ TEST(TransparentProgramTest, GivesOneProcesssLossesOverTcp) {
 
 #if REPLICANT_MPI
 TEST(TransparentProgramTest, GivesOneProcesssLossesUnderMpirun) {
-  ExpectLosses(Launch({"mpirun", "-n", "2", "--oversubscribe",
-                    "--allow-run-as-root", "--bind-to", "none",
-                    Example("transparent")},
-                   "loss"));
+  ExpectLosses(
+      Launch({"mpirun", "-n", "2", "--oversubscribe", "--allow-run-as-root",
+              "--bind-to", "none", Example("transparent")},
+             "loss"));
 }
 #endif
 
@@ -103,8 +103,8 @@ TEST(TransparentProgramTest, RefusesABatchThatCannotBeDivided) {
         Example("transparent")};
   };
   for (int process = 1; process < 3; ++process) {
-    processes.push_back(std::make_unique<Process>(
-        ProcessOptions{.command = command(process)}));
+    processes.push_back(
+        std::make_unique<Process>(ProcessOptions{.command = command(process)}));
   }
   const CommandResult result = RunCommand({.command = command(0)}, kTimeout);
   EXPECT_FALSE(result.status.ok());
@@ -125,7 +125,8 @@ TEST(FitProgramTest, LearnsAndGoesOn) {
   const std::vector<double> first =
       Launch({Example("fit"), run, "8"}, "accuracy");
   EXPECT_EQ(first.size(), 8U);
-  const std::vector<double> all = Launch({Example("fit"), run, "30"}, "accuracy");
+  const std::vector<double> all =
+      Launch({Example("fit"), run, "30"}, "accuracy");
   // the epochs that were left
   EXPECT_EQ(all.size(), 22U);
   EXPECT_GT(all.back(), 0.9);

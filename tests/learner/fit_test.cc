@@ -40,13 +40,13 @@ Dataset Line(int64_t size = 50) {
 }
 
 Model Linear() {
-  return {.scores = [](Graph& g,
-                       const replicator::Inputs& batch) -> Model::Scores {
-    const nn::Dense layer(g, "layer", 2, 1);
-    const Output error = graph::Sub(layer(batch.at("x")), batch.at("y"));
-    return {{"loss", graph::ReduceMean(graph::Square(error))},
-            {"distance", graph::ReduceMean(graph::Abs(error))}};
-  }};
+  return {
+      .scores = [](Graph& g, const replicator::Inputs& batch) -> Model::Scores {
+        const nn::Dense layer(g, "layer", 2, 1);
+        const Output error = graph::Sub(layer(batch.at("x")), batch.at("y"));
+        return {{"loss", graph::ReduceMean(graph::Square(error))},
+                {"distance", graph::ReduceMean(graph::Abs(error))}};
+      }};
 }
 
 std::map<std::string, std::vector<float>> Values(const FitResult& result) {
@@ -63,16 +63,15 @@ TEST(FitTest, ReportsEveryEpochAndEvaluatesAllExamples) {
   const Dataset training = Line();
   // batches of 8 and a rest of 3
   const Dataset held_out = Line(19);
-  const FitResult result =
-      Fit(Linear(), training, {.folder = folder.path() / "run",
-                               .epochs = 40,
-                               .batch_size = 8,
-                               .evaluation = &held_out});
+  const FitResult result = Fit(Linear(), training,
+                               {.folder = folder.path() / "run",
+                                .epochs = 40,
+                                .batch_size = 8,
+                                .evaluation = &held_out});
   // 6.25 batches an epoch
   EXPECT_EQ(result.num_steps, 250);
   ASSERT_EQ(result.epochs.size(), 40U);
-  EXPECT_LT(result.epochs.back().at("loss"),
-            result.epochs.front().at("loss"));
+  EXPECT_LT(result.epochs.back().at("loss"), result.epochs.front().at("loss"));
   // by hand, with the trained variables
   const auto values = Values(result);
   const std::vector<float>& w = values.at("layer/weight");
@@ -144,19 +143,18 @@ TEST(FitTest, RefusesWhatDoesNotFit) {
   const FitOptions options{.folder = folder.path() / "run"};
   Dataset uneven = Line();
   uneven.columns[1].values = HostTensor(DType::kF32, Shape({49, 1}));
-  EXPECT_EQ(
-      MessageOf<InvalidArgument>([&] { Fit(Linear(), uneven, options); }),
-      "Dataset: column 'y' is [49,1] of f32; want a row for each of 50 "
-      "examples");
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] { Fit(Linear(), uneven, options); }),
+            "Dataset: column 'y' is [49,1] of f32; want a row for each of 50 "
+            "examples");
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { Fit(Linear(), {}, options); }),
             "Dataset: no columns");
-  const Model vector{.scores = [](Graph&, const replicator::Inputs& batch)
-                         -> Model::Scores {
-    return {{"loss", graph::ReduceMean(batch.at("x"), {.axes = {1}})}};
-  }};
+  const Model vector{
+      .scores = [](Graph&, const replicator::Inputs& batch) -> Model::Scores {
+        return {{"loss", graph::ReduceMean(batch.at("x"), {.axes = {1}})}};
+      }};
   const Dataset training = Line();
-  EXPECT_NE(
-      MessageOf<InvalidArgument>([&] { Fit(vector, training, options); }), "");
+  EXPECT_NE(MessageOf<InvalidArgument>([&] { Fit(vector, training, options); }),
+            "");
 }
 
 }  // namespace

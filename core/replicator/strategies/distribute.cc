@@ -4,6 +4,8 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <exception>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -72,8 +74,8 @@ comm::LocalRanks FindRanks() {
 std::vector<bool> FindNodesOfRows(const Graph& graph) {
   std::vector<bool> of_rows;
   for (const Node& node : graph.nodes()) {
-    bool is_of_rows = node.op == &graph::InputOp() &&
-                      graph::InputPart::Of(node).count > 1;
+    bool is_of_rows =
+        node.op == &graph::InputOp() && graph::InputPart::Of(node).count > 1;
     for (const graph::Endpoint& input : node.inputs) {
       is_of_rows |= of_rows[static_cast<size_t>(input.node)];
     }
@@ -101,12 +103,13 @@ class ProcessGroup : public Distribution, public runtime::PlanExtension {
     }
     hooks_.part_of_input = [this, batch_size](const Shape& shape) {
       const bool is_batch = shape.rank() > 0 && shape[0] == batch_size;
-      return is_batch ? graph::InputPart{.index = place_.id,
-                                         .count = place_.count}
-                      : graph::InputPart{};
+      return is_batch
+                 ? graph::InputPart{.index = place_.id, .count = place_.count}
+                 : graph::InputPart{};
     };
     hooks_.mean_gradients = [this](const std::vector<Output>& gradients) {
       std::vector<Output> means;
+      means.reserve(gradients.size());
       for (const Output& gradient : gradients) {
         means.push_back(AddAllReduce(gradient, ReduceOp::kMean, place_,
                                      gradient.producer().site));
@@ -174,8 +177,8 @@ std::unique_ptr<runtime::PlanExtension::Part> ProcessGroup::Extend(
     graph::Program* program, bool is_host_memory) {
   bool is_of_rows = false;
   for (const Node& node : program->graph->nodes()) {
-    is_of_rows |= node.op == &graph::InputOp() &&
-                  graph::InputPart::Of(node).count > 1;
+    is_of_rows |=
+        node.op == &graph::InputOp() && graph::InputPart::Of(node).count > 1;
     is_of_rows |= PrimitiveOf(node) != Primitive::kNone;
   }
   if (!is_of_rows) return nullptr;
@@ -202,7 +205,8 @@ void ProcessGroup::AgreeOnUpdates(graph::Program* program) const {
   std::vector<std::pair<VariableId, CallSite>> updated;
   for (const Node& node : graph.nodes()) {
     if (!of_rows[static_cast<size_t>(node.id)]) continue;
-    for (const VariableId id : node.updates) updated.emplace_back(id, node.site);
+    for (const VariableId id : node.updates)
+      updated.emplace_back(id, node.site);
   }
   for (const auto& [id, site] : updated) {
     // copied: adding nodes may move it
@@ -239,8 +243,8 @@ void ProcessGroup::MakeOutputsWhole(graph::Program* program) const {
     } else if (shape.rank() > 0 && shape[0] == rows_) {
       const Shape whole = shape.WithLeading(rows_ * place_.count);
       const Output parts = AddAllGather(output, place_, site);
-      output = graph::Reshape(
-          parts, {whole.dims().begin(), whole.dims().end()}, site);
+      output = graph::Reshape(parts, {whole.dims().begin(), whole.dims().end()},
+                              site);
     } else {
       throw InvalidArgument(fmt::format(
           "{}: output {} '{}' is made of this process's {} rows; allowed: a "
