@@ -10,16 +10,38 @@ import random
 import subprocess
 
 
-def shared_cores(alone, update, replicas, waking):
-    """Processor time of a step of replicas of one process, however many cores
-    they share: `alone` is that of one replica on its rows. Each makes its part
-    of the update, which reads the gradients of all: R + 4 numbers an element in
-    place of 5 R (docs/replicator.md). `waking` is what one replica's waits
-    cost."""
-    if replicas == 1:
-        return alone
-    shared = update * (replicas + 4) / 5
-    return replicas * (alone - update) + shared + replicas * waking
+def line(points):
+    """(b, c) of y = b + c x, least squares of the relative error."""
+    weights = [1.0 / (y * y) for _, y in points]
+    total = sum(weights)
+    x0 = sum(w * x for w, (x, _) in zip(weights, points)) / total
+    y0 = sum(w * y for w, (_, y) in zip(weights, points)) / total
+    slope = sum(w * (x - x0) * (y - y0) for w, (x, y) in zip(weights, points)) / \
+        sum(w * (x - x0) ** 2 for w, (x, _) in zip(weights, points))
+    return y0 - slope * x0, slope
+
+
+class SharedCores:
+    """Processor time of a step of the replicas of one process, however many cores
+    they share:
+
+        c rows + p + r replicas
+
+    c: a row's share of a step of one replica alone. p and r, what a process
+    and what a replica costs whatever its rows (packed weights, updates, waits),
+    come from two points (replicas, rows of all, time).
+    """
+
+    def __init__(self, alone, first, last):
+        """`alone`: (rows, time) of one replica."""
+        _, self.row = line(alone)
+        (r0, n0, t0), (r1, n1, t1) = first, last
+        rest0, rest1 = t0 - self.row * n0, t1 - self.row * n1
+        self.replica = (rest1 - rest0) / (r1 - r0)
+        self.process = rest0 - r0 * self.replica
+
+    def time(self, replicas, rows):
+        return self.row * rows + self.process + self.replica * replicas
 
 
 @dataclasses.dataclass(frozen=True)

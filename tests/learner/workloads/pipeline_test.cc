@@ -97,6 +97,19 @@ TEST(PipelineTest, TwoPartsLearnWhatTwoReplicasDo) {
   EXPECT_NE(parts.losses, train({.backend = "reference"}, 1).losses);
 }
 
+// Blocks of both networks are divided among the devices.
+TEST(DevicesTest, SnganOnAnyNumberOfDevicesHasTheBitsOfOne) {
+  for (const int replicas : {1, 2}) {
+    const ImageRun one = TrainSngan(DType::kF32, OnDevices(replicas, 1));
+    for (const int devices : {2, 4}) {
+      const ImageRun many =
+          TrainSngan(DType::kF32, OnDevices(replicas, devices));
+      EXPECT_EQ(many.losses, one.losses) << replicas << " " << devices;
+      EXPECT_EQ(many.last, one.last) << replicas << " " << devices;
+    }
+  }
+}
+
 TEST(PipelineTest, RefusesPartsThatDoNotDivideTheRows) {
   EXPECT_EQ(testing::MessageOf<InvalidArgument>([] {
               TrainResNet(DType::kF32, models::NormStatistics::kPerReplica,
