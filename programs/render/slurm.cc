@@ -76,8 +76,9 @@ constexpr const char* kActorsScript = R"(#!/bin/bash
 @OPTIONS@set -u
 fleet=@FLEET@
 @FORWARD@
-"$fleet"@PROGRAM@ --join "$RUN" --host "${SLURMD_NODENAME:-$(hostname)}.$SLURM_ARRAY_TASK_ID" \
-  --actors @ACTORS@ --join_timeout_s @JOIN_TIMEOUT@ &
+host=$SLURMD_NODENAME.${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
+"$fleet"@PROGRAM@ --join "$RUN" --host "$host" --actors @ACTORS@ \
+  --join_timeout_s @JOIN_TIMEOUT@ &
 child=$!
 await_child
 # a preemption, the time limit, or an agent that was killed; a run that is over
