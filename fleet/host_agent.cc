@@ -33,6 +33,10 @@ using namespace std::chrono_literals;
 constexpr auto kReportInterval = 250ms;
 constexpr auto kStep = 50ms;
 constexpr auto kJoinAttempt = 2s;
+// without an answer of the launcher
+constexpr auto kSilent = 3s;
+// A folder may tell of the end of a run that is about to be resumed.
+constexpr auto kSureOfEnd = 30s;
 // of a role's log in one report
 constexpr std::streamsize kLogBytes = 64 << 10;
 
@@ -131,6 +135,10 @@ class Membership {
         if (!own.status) own.status = own.process->Wait(0ms);
       }
       if (const auto end = ReadAnswer()) return *end;
+      if (HasMoved()) {
+        spdlog::info("the run has another launcher");
+        return End::kLost;
+      }
       if (Now() - answered_at_ > timeout_) {
         spdlog::warn(
             "no answer of the launcher for {:.3g} s; ends {} processes",
@@ -143,6 +151,17 @@ class Membership {
 
  private:
   static Clock::TimePoint Now() { return Clock::Real().Now(); }
+
+  // Whether a silent launcher has a successor at another address.
+  bool HasMoved() {
+    if (Now() - answered_at_ < kSilent || Now() < next_look_) return false;
+    next_look_ = Now() + kJoinAttempt;
+    try {
+      return options_.find_launcher().endpoint != launcher_.endpoint;
+    } catch (const Error&) {
+      return false;
+    }
+  }
 
   void KeepFile(const rpc::AgentFile& file) {
     const std::filesystem::path path = folder_.path() / file.path;
@@ -301,6 +320,7 @@ class Membership {
   Clock::Duration timeout_{};
   Clock::TimePoint answered_at_;
   Clock::TimePoint next_report_;
+  Clock::TimePoint next_look_;
   std::optional<rpc::Client::RequestId> request_;
   uint64_t last_order_ = 0;
   bool is_leaving_ = false;
@@ -312,6 +332,7 @@ class Membership {
 
 bool RunHostAgent(const HostAgentOptions& options, const StopSignal& stop) {
   Clock::TimePoint deadline = Clock::Real().Now() + options.join_timeout;
+  Clock::TimePoint sure_of_end = Clock::Real().Now() + kSureOfEnd;
   std::string last_problem;
   while (Clock::Real().Now() < deadline) {
     std::string problem;
@@ -320,12 +341,20 @@ bool RunHostAgent(const HostAgentOptions& options, const StopSignal& stop) {
       if (membership.Join()) {
         if (membership.Serve() != End::kLost) return true;
         deadline = Clock::Real().Now() + options.join_timeout;
+        sure_of_end = Clock::Real().Now();
         last_problem.clear();
         continue;
       }
       problem = "no answer of the launcher";
     } catch (const IoError& e) {
       problem = e.what();
+    } catch (const CommError& e) {
+      if (options.is_launcher_fixed) throw;
+      problem = e.what();
+    }
+    if (Clock::Real().Now() >= sure_of_end && options.is_over()) {
+      spdlog::info("the run is over");
+      return true;
     }
     if (problem != last_problem) spdlog::info("waits: {}", problem);
     last_problem = problem;

@@ -23,6 +23,11 @@ struct HostAgentOptions {
   // launcher of a run may listen somewhere else. Throws IoError while there is
   // none.
   std::function<LauncherAddress()> find_launcher;
+  // Whether the address never changes. A launcher there that refuses the key is
+  // then an error, and otherwise another process at an old address.
+  bool is_launcher_fixed = true;
+  // Whether the run has ended, so that no launcher will come.
+  std::function<bool()> is_over = [] { return false; };
   // The command of a role, whose files lie in `folder`.
   std::function<std::vector<std::string>(const rpc::RoleId& id,
                                          const std::filesystem::path& folder)>
@@ -48,9 +53,12 @@ struct HostAgentOptions {
 // its processes and looks for the launcher anew. A signal drains the processes,
 // and the launcher is told that the host leaves.
 //
-// Returns when the launcher says that the run is over, on a signal, at the end
-// of the lease, or once no launcher was found for join_timeout; false in the
-// last case. Throws CommError if the launcher refuses the key.
+// An agent whose launcher is silent joins the next one as soon as that has
+// announced another address.
+//
+// Returns when the run is over, on a signal, at the end of the lease, or once
+// no launcher was found for join_timeout; false in the last case. Throws
+// CommError if a launcher at a fixed address refuses the key.
 //
 // Call it from main(): the processes die with the calling thread.
 bool RunHostAgent(const HostAgentOptions& options, const StopSignal& stop);

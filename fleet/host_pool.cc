@@ -98,6 +98,10 @@ void HostPool::AttachTo(rpc::Server& server) {
 rpc::JoinReply HostPool::Join(const rpc::JoinRequest& request) {
   MutexLock lock(mutex_);
   if (dismissed_because_) return {.refusal = *dismissed_because_, .files = {}};
+  if (!agents_.contains(request.agent)) {
+    Lose([&](const Agent& agent) { return agent.host == request.host; },
+         "has a new agent");
+  }
   auto [found, is_new] = agents_.try_emplace(request.agent);
   Agent& agent = found->second;
   agent.heard_at = options_.clock->Now();
@@ -250,26 +254,30 @@ void HostPool::Forget(uint64_t id, const std::string& why) {
   agents_.erase(found);
 }
 
+void HostPool::Lose(const std::function<bool(const Agent& agent)>& is_lost,
+                    const std::string& why) {
+  std::vector<uint64_t> lost;
+  for (const auto& [id, agent] : agents_) {
+    if (is_lost(agent)) lost.push_back(id);
+  }
+  for (const uint64_t id : lost) Forget(id, why);
+}
+
 void HostPool::Update() {
   MutexLock lock(mutex_);
   const Clock::TimePoint now = options_.clock->Now();
-  std::vector<uint64_t> lost;
-  for (const auto& [id, agent] : agents_) {
-    if (now - agent.heard_at > options_.timeout + kMargin) lost.push_back(id);
-  }
-  for (const uint64_t id : lost) {
-    Forget(id, fmt::format("is lost: silent for {:.0f} s",
-                           ToSeconds(now - agents_.at(id).heard_at)));
-  }
+  Lose(
+      [&](const Agent& agent) {
+        return now - agent.heard_at > options_.timeout + kMargin;
+      },
+      fmt::format("is lost: silent for more than {:.3g} s",
+                  ToSeconds(options_.timeout)));
 }
 
 void HostPool::Lose(const std::string& host, const std::string& why) {
   MutexLock lock(mutex_);
-  std::vector<uint64_t> lost;
-  for (const auto& [id, agent] : agents_) {
-    if (agent.host == host) lost.push_back(id);
-  }
-  for (const uint64_t id : lost) Forget(id, "is lost: " + why);
+  Lose([&](const Agent& agent) { return agent.host == host; },
+       "is lost: " + why);
 }
 
 void HostPool::Dismiss(const std::string& why) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,7 +25,8 @@ namespace replicant::fleet {
 // a second and gets orders in the answers. A host joins and leaves whenever it
 // likes. One that is silent for `timeout` is lost: its processes have ended by
 // then, because an agent without an answer for so long ends them. One that
-// returns before that goes on as if nothing had happened.
+// returns before that goes on as if nothing had happened. The names of hosts
+// are unique: an agent takes the place of an earlier one of the same name.
 //
 //   HostPool pool(options);
 //   pool.AttachTo(server);            // before server.Run()
@@ -106,6 +108,8 @@ class HostPool {
   };
 
   void Forget(uint64_t id, const std::string& why) REQUIRES(mutex_);
+  void Lose(const std::function<bool(const Agent& agent)>& is_lost,
+            const std::string& why) REQUIRES(mutex_);
   // Processes that the agent takes now: none if it is silent.
   int64_t RoomOf(const Agent& agent, const std::string& role) const;
   // The agent with the most room; nullptr if none has any.

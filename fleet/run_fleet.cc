@@ -27,6 +27,10 @@ namespace {
 // or a signal ends the wait at once.
 constexpr int kStepMs = 50;
 constexpr auto kReportInterval = std::chrono::seconds(1);
+// Slurm sends SIGTERM to a job's shell, which passes it on, and to all
+// processes of the job: what comes within this time of the first one is the
+// same.
+constexpr auto kOneTermination = std::chrono::seconds(2);
 // Hosts report four times a second.
 constexpr auto kHostPatience = std::chrono::seconds(3);
 // Longest wait for the disk at the end.
@@ -137,12 +141,18 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
   RunReporter reporter;
   Clock::TimePoint next_report{};
   int num_signals = 0;
+  Clock::TimePoint first_signal{};
   bool has_started = false;
   while (!supervisor.IsFinished()) {
     if (stop.count() > num_signals) {
+      const Clock::TimePoint now = Clock::Real().Now();
+      if (num_signals == 0) first_signal = now;
       num_signals = stop.count();
       supervisor.RequestStop("stopped by a signal");
-      if (num_signals > 1) supervisor.StopNow("stopped by a second signal");
+      if (num_signals > 1 &&
+          !(stop.is_termination() && now - first_signal < kOneTermination)) {
+        supervisor.StopNow("stopped by a second signal");
+      }
     }
     server.Check();
     if (pool) pool->Update();

@@ -45,11 +45,12 @@ struct FleetRun {
 // Runs the roles as processes of this machine, and elastic ones on the hosts
 // that join, until the run completes, fails or
 // is stopped. The first SIGINT or SIGTERM (counted by `stop`) drains the roles
-// in order, the second one kills them. No process is left when the function
-// returns, nor when this process is killed. The folder's state records the end;
-// `status` holds the last heartbeats of the roles. At the end hosts are told to
-// leave, but after a SIGTERM: whoever stops the machine, or a job of a batch
-// system, starts the run again, and the hosts wait for that.
+// in order, a second one kills them; two SIGTERM within 2 s are one. No process
+// is left when the function returns, nor when this process is killed. The
+// folder's state records the end; `status` holds the last heartbeats of the
+// roles. At the end hosts are told to leave, but after a SIGTERM: whoever stops
+// the machine, or a job of a batch system, starts the run again, and the hosts
+// wait for that.
 //
 // Call it from main(): the roles die with the calling thread. Throws
 // InvalidArgument for roles that Supervisor refuses, and ConfigError if

@@ -159,11 +159,13 @@ int Run(const Invocation& invocation, int64_t index) {
   heartbeat.SetState(rpc::RoleState::kDraining, "steps under way");
   Drain(writers);
   spdlog::info(
-      "ends after {} agent steps, {} of them acknowledged by the replay, and {} "
+      "ends after {} agent steps, {} of them acknowledged by the replay, and "
+      "{} "
       "episodes; policy {:.1f} s, environments {:.1f} s, replay {:.1f} s, of "
       "which waiting {:.1f} s",
-      actor.num_steps(), acknowledged_steps(), num_episodes, actor.times().policy_s,
-      actor.times().environments_s, actor.times().sinks_s, waited_s());
+      actor.num_steps(), acknowledged_steps(), num_episodes,
+      actor.times().policy_s, actor.times().environments_s,
+      actor.times().sinks_s, waited_s());
   return 0;
 }
 

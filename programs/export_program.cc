@@ -7,12 +7,20 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
 #include "core/export/onnx.h"
+#include "core/export/stablehlo.h"
+#include "core/replicator/step_modules.h"
 #include "core/runtime/checkpoint.h"
+#include "core/runtime/executor.h"
+#include "core/tensor/safetensors.h"
 #include "learner/workloads/model_file.h"
 #include "programs/find_checkpoint.h"
 #include "programs/make_workload.h"
@@ -77,27 +85,69 @@ std::string OnnxOf(const Invocation& invocation,
               .metadata = MetadataOf(invocation, checkpoint, step)});
 }
 
-int Export(const Invocation& invocation, const Options& options) {
-  const std::filesystem::path file = options.file;
-  const bool is_onnx = file.extension() == ".onnx";
-  if (!is_onnx && file.extension() != ".safetensors") {
-    throw ConfigError(fmt::format(
-        "--to: got '{}', want a file .safetensors or .onnx", options.file));
+void Write(const std::filesystem::path& file, const std::string& content) {
+  AtomicWriteFile(file, content);
+  fmt::print("wrote {}\n", file.string());
+}
+
+// Beside `file`: a.mlir becomes a-generator.mlir for the step of that name.
+std::filesystem::path FileOf(const std::filesystem::path& file,
+                             const std::string& step) {
+  if (step == runtime::CompileOptions{}.name) return file;
+  return std::filesystem::path(file).replace_filename(
+      fmt::format("{}-{}.mlir", file.stem().string(), step));
+}
+
+// The training steps of a configuration, for all its replicas, with the values
+// of a checkpoint or first ones.
+int ExportSteps(const Invocation& invocation,
+                const std::optional<std::filesystem::path>& checkpoint,
+                const std::filesystem::path& file) {
+  const RunConfig& config = invocation.config();
+  replicator::ModuleReplicator modules = replicator::MakeModuleReplicator(
+      config.learner.replication, static_cast<uint64_t>(config.run.seed));
+  const auto workload =
+      MakeWorkload(invocation, std::move(modules.replicator),
+                   /*source=*/nullptr, /*reads_images=*/false);
+  if (checkpoint) {
+    runtime::LoadCheckpoint(*checkpoint, workload->variables());
+  } else {
+    workload->Begin();
   }
-  if (options.checkpoint.empty()) {
-    throw ConfigError("--checkpoint: want the folder of a run or a checkpoint");
+  std::set<std::string> used;
+  for (const replicator::StableHloStep& step : *modules.steps) {
+    const std::filesystem::path path = FileOf(file, step.name);
+    Write(path, step.module.text);
+    Write(path.string() + ".json", exporting::DescribeStableHlo(step.module));
+    for (const exporting::StableHloArgument& argument : step.module.arguments) {
+      if (argument.kind == exporting::StableHloArgument::Kind::kVariable) {
+        used.insert(argument.name);
+      }
+    }
   }
-  const std::filesystem::path checkpoint =
-      FindCheckpoint(kCheckpoint, options.checkpoint);
+  std::vector<HostTensor> values;
+  std::vector<NamedTensorView> tensors;
+  for (const std::string& name : used) {
+    values.push_back(workload->variables().Get(name));
+    tensors.push_back({name, values.back().view()});
+  }
+  const std::string beside = file.string() + ".safetensors";
+  WriteSafetensors(beside, tensors);
+  fmt::print("wrote {}\n", beside);
+  return 0;
+}
+
+int ExportModel(const Invocation& invocation,
+                const std::filesystem::path& checkpoint,
+                const std::filesystem::path& file) {
   const auto workload =
       MakeWorkload(invocation, MakeOneReplica(invocation.config()),
                    /*source=*/nullptr, /*reads_images=*/false);
   const int64_t step =
       runtime::LoadCheckpoint(checkpoint, workload->variables()).step;
-  fmt::print("checkpoint {}\nstep {}\n", checkpoint.string(), step);
-  if (is_onnx) {
-    AtomicWriteFile(file, OnnxOf(invocation, checkpoint, step, *workload));
-    fmt::print("wrote {}\n", file.string());
+  fmt::print("step {}\n", step);
+  if (file.extension() == ".onnx") {
+    Write(file, OnnxOf(invocation, checkpoint, step, *workload));
     return 0;
   }
   learner::WriteModel(file, workload->ModelVariables(), step,
@@ -105,11 +155,30 @@ int Export(const Invocation& invocation, const Options& options) {
   fmt::print("wrote {}\n", file.string());
   const std::string description = workload->ModelDescription();
   if (!description.empty()) {
-    const auto beside = std::filesystem::path(file).replace_extension(".yaml");
-    AtomicWriteFile(beside, description);
-    fmt::print("wrote {}\n", beside.string());
+    Write(std::filesystem::path(file).replace_extension(".yaml"), description);
   }
   return 0;
+}
+
+int Export(const Invocation& invocation, const Options& options) {
+  const std::filesystem::path file = options.file;
+  const std::string extension = file.extension().string();
+  if (extension != ".safetensors" && extension != ".onnx" &&
+      extension != ".mlir") {
+    throw ConfigError(
+        fmt::format("--to: got '{}', want a file .safetensors, .onnx or .mlir",
+                    options.file));
+  }
+  std::optional<std::filesystem::path> checkpoint;
+  if (!options.checkpoint.empty()) {
+    checkpoint = FindCheckpoint(kCheckpoint, options.checkpoint);
+    fmt::print("checkpoint {}\n", checkpoint->string());
+  }
+  if (extension == ".mlir") return ExportSteps(invocation, checkpoint, file);
+  if (!checkpoint) {
+    throw ConfigError("--checkpoint: want the folder of a run or a checkpoint");
+  }
+  return ExportModel(invocation, *checkpoint, file);
 }
 
 }  // namespace
@@ -118,7 +187,9 @@ Program ExportProgram() {
   const auto options = std::make_shared<Options>();
   return {
       .name = "export",
-      .about = "Writes the model of a checkpoint for other programs.",
+      .about =
+          "Writes the model of a checkpoint, or the training step of a "
+          "configuration, for other programs.",
       .add_options =
           [options](config::CommandLine& command_line) {
             command_line.AddConfigOption(
@@ -130,7 +201,12 @@ Program ExportProgram() {
                 });
             command_line.AddOption(
                 "--to", &options->file,
-                "file to write: .safetensors with PyTorch's names, or .onnx");
+                "file to write: of the model .safetensors with PyTorch's "
+                "names, or .onnx; of the training step .mlir, a StableHLO "
+                "module for all replicas of the configuration, with its "
+                "arguments in FILE.mlir.json and the values of variables in "
+                "FILE.mlir.safetensors; for that --checkpoint may be left "
+                "out");
           },
       .run =
           [options](const Invocation& invocation) {

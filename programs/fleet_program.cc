@@ -250,8 +250,11 @@ int Run(RunConfig config, const Commands& commands,
       .samples_per_insert = status.Last("replay", "samples_per_insert")};
   const bool has_checkpoint = NewestCheckpoint(path).has_value();
   const bool has_failed = result.status == fleet::RunStatus::kFailed;
+  // a batch system that ends the job waits for no evaluation, and goes on later
+  const bool is_interrupted =
+      config.cluster.has_hosts() && stop.is_termination();
   if (has_checkpoint && !has_failed && config.evaluation.enabled &&
-      stop.count() < 2) {
+      stop.count() < 2 && !is_interrupted) {
     EvaluateLastCheckpoint(plan, stop);
   }
   // the problem says enough of a run that failed before it had learned anything

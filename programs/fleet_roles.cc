@@ -169,8 +169,8 @@ std::vector<RoleRequest> RoleRequests(const RunConfig& config) {
   // mpirun starts all replicas as one role
   const bool has_processes =
       replication.strategy->has_processes && !replication.uses_mpi();
-  const int num_replicas = has_servers     ? replication.replicas_per_group /
-                                                 replication.processes_per_group
+  const int num_replicas = has_servers ? replication.replicas_per_group /
+                                             replication.processes_per_group
                            : has_processes ? replication.replicas_per_process
                                            : replication.replicas;
   const auto worker = [&](const char* role, uint32_t index) {

@@ -38,11 +38,6 @@ struct JoinOptions {
   int64_t join_timeout_s = 600;
 };
 
-std::string HostName() {
-  const std::string host_and_pid = HostAndPid();
-  return host_and_pid.substr(0, host_and_pid.rfind('/'));
-}
-
 JoinOptions ParseJoin(int argc, const char* const* argv) {
   JoinOptions options;
   const std::vector<std::string> words(argv + 1, argv + argc);
@@ -50,7 +45,7 @@ JoinOptions ParseJoin(int argc, const char* const* argv) {
     throw ConfigError("--join: want the folder of a run, or tcp://HOST:PORT");
   }
   options.target = words[1];
-  options.host = HostName();
+  options.host = HostAndPid();
   for (size_t i = 2; i + 1 < words.size() + 1; i += 2) {
     const std::string& name = words[i];
     if (i + 1 == words.size()) throw ConfigError(name + ": want a value");
@@ -162,6 +157,13 @@ std::optional<int> JoinRun(int argc, const char* const* argv,
     };
   } else {
     options.find_launcher = [&join] { return FindInFolder(join.target); };
+    options.is_launcher_fixed = false;
+    options.is_over = [&join] {
+      const auto status =
+          fleet::RunFolder::StatusOf(fleet::RunFolder::Find(join.target));
+      return status == fleet::RunStatus::kComplete ||
+             status == fleet::RunStatus::kFailed;
+    };
   }
   options.make_command = [&](const rpc::RoleId& id,
                              const std::filesystem::path& files) {

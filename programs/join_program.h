@@ -21,7 +21,8 @@ void AddJoin(config::CommandLine& command_line);
 //   --join tcp://HOST:PORT --key_file FILE [OPTIONS]
 //   --join -                           both on the standard input, with which
 //                                      it ends (fleet/host_launcher.h)
-//   --host NAME                        in logs and status; the host's own name
+//   --host NAME                        in logs and status, another one for each
+//                                      agent; the host's own name and a number
 //   --actors N                         at most; 0: by the processors
 //   --role replay                      runs the replay in the place of actors
 //   --keep FOLDER                      of the replay's checkpoints; without it

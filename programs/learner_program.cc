@@ -83,18 +83,22 @@ int RunBeside(const Invocation& invocation, const rpc::RoleId& id,
       config.learner.replication, static_cast<uint64_t>(config.run.seed),
       place);
   std::optional<replay::BatchReader> transitions;
+  const replicator::ReplicationConfig& replication = config.learner.replication;
+  // one that follows the first process of its group
   const bool makes_every_step =
-      config.learner.replication.strategy->has_processes;
+      !place.is_server && (replication.strategy->has_processes ||
+                           place.index % replication.processes_per_group != 0);
   if (!place.is_server && !makes_every_step && config.has_actors()) {
     transitions.emplace(ReaderOptionsOf(invocation, place.index));
   }
   const std::unique_ptr<Workload> workload = MakeWorkload(
       invocation, std::move(replicator), transitions ? &*transitions : nullptr);
   heartbeat.SetState(rpc::RoleState::kRunning);
-  // a worker of every step ends with the learner, which would otherwise miss it
+  // such a worker ends with that process, which would otherwise miss it
   learner::Follow(*workload, [&] {
     return !makes_every_step && (stop.count() > 0 || heartbeat.StopOrder());
   });
+  workload->Stop();
   heartbeat.SetState(rpc::RoleState::kDraining, "the training is over");
   return 0;
 }

@@ -155,8 +155,11 @@ void ResolveAddresses(const std::filesystem::path& run_folder,
   if (rendezvous == replicator::ReplicationConfig::kAuto &&
       config->learner.replication.num_workers() > 1) {
     const auto place = PlaceOfLearner(config->learner.replication);
+    // groups of parameter_server meet by files
+    const bool meets_at_address =
+        config->learner.replication.strategy->has_processes;
     rendezvous =
-        place && !place->rendezvous.empty()
+        place && meets_at_address && !place->rendezvous.empty()
             ? place->rendezvous
             : std::filesystem::absolute(run_folder / "rendezvous").string();
   }

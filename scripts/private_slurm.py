@@ -14,7 +14,8 @@ SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.sock
+# a requeued job begins when its old credential has expired
+AuthInfo=socket={folder}/munge.sock,cred_expire=5
 CredType=cred/munge
 SlurmctldPort={port}
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -30,11 +31,12 @@ AccountingStorageType=accounting_storage/none
 SwitchType=switch/none
 MpiDefault=none
 SchedulerType=sched/backfill
-SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0,requeue_delay=0
+SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
+SlurmctldParameters=preempt_send_user_signal
 ReturnToService=2
 SlurmdParameters=config_overrides
 KillWait=5
@@ -92,7 +94,7 @@ class Cluster:
         deadline = time.monotonic() + 60
         while not condition():
             if time.monotonic() > deadline:
-                for log in self.folder.glob("*.log"):
+                for log in [*self.folder.glob("*.log"), *self.folder.glob("*.out")]:
                     print(log, log.read_text()[-2000:])
                 sys.exit("the cluster does not start")
             time.sleep(0.1)

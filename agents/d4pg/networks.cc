@@ -273,6 +273,7 @@ CriticNetwork::CriticNetwork(Graph& graph, const NetworkConfig& config,
 CriticNetwork::Result CriticNetwork::operator()(Output features, Output action,
                                                 CallSite site) const {
   const Graph::SiteScope scope(features, site);
+  const Graph::DeviceScope device(*features.graph, device_);
   const Output x = trunk_ ? (*trunk_)(features) : features;
   Result result;
   result.logits =

@@ -150,9 +150,12 @@ class CriticNetwork {
   // features [B, F], action [B, A]
   Result operator()(Output features, Output action,
                     CallSite site = CallSite::Here()) const;
+  // The logical device on which it computes; 0 at first.
+  void PlaceOn(int device) { device_ = device; }
   const std::vector<VariableId>& variables() const { return variables_; }
 
  private:
+  int device_ = 0;
   std::optional<Embedding> trunk_;
   std::optional<Head> head_;
   std::vector<VariableId> variables_;

@@ -20,7 +20,7 @@ namespace {
 // Online and target networks.
 struct AllNetworks {
   AllNetworks(Graph& graph, const D4pgConfig& config, const AgentSpec& spec,
-              int64_t num_atoms)
+              int64_t num_atoms, int num_devices)
       : encoder(graph, config.networks, spec),
         policy(graph, config.networks, spec, encoder.feature_size()),
         critic(graph, config.networks, spec, encoder.feature_size(),
@@ -33,6 +33,9 @@ struct AllNetworks {
     target_policy.emplace(graph, config.networks, spec, encoder.feature_size());
     target_critic.emplace(graph, config.networks, spec, encoder.feature_size(),
                           num_atoms);
+    // encoder and policy are the first device's
+    critic.PlaceOn(num_devices - 1);
+    target_critic->PlaceOn(num_devices - 1);
   }
 
   // Target and online variables, two lists in the same order.
@@ -309,7 +312,8 @@ Update BuildUpdate(Graph& graph, const D4pgConfig& config,
                    const TransitionBatch& batch, const nn::ReplicaHooks& hooks,
                    CallSite site) {
   const Graph::SiteScope scope(graph, site);
-  const AllNetworks networks(graph, config, spec, support.num_atoms);
+  const AllNetworks networks(graph, config, spec, support.num_atoms,
+                             hooks.num_logical_devices);
   const nn::StepCounter step = nn::AddStepCounter(graph, "step");
   Update update;
   TransitionBatch shifted = batch;
@@ -343,7 +347,8 @@ Output BuildTargetCopy(Graph& graph, const D4pgConfig& config,
                        const AgentSpec& spec, int64_t num_atoms,
                        CallSite site) {
   const Graph::SiteScope scope(graph, site);
-  const AllNetworks networks(graph, config, spec, num_atoms);
+  const AllNetworks networks(graph, config, spec, num_atoms,
+                             /*num_devices=*/1);
   return graph::MovingAverageUpdate(
       networks.Targets(), nn::ReadAll(graph, networks.Sources()),
       graph.Scalar(1.0, graph::ScalarDType(spec.dtype)));

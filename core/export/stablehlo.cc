@@ -142,17 +142,15 @@ class Translator {
                     node.op->name, node.name, outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i) {
       const graph::TensorType wanted = node.outputs[i];
-      REPLICANT_CHECK(outputs[i].dtype == wanted.dtype &&
-                          outputs[i].shape == wanted.shape,
-                      "output {} of {} '{}' is {}, want {}", i, node.op->name,
-                      node.name, MlirTensor(outputs[i].dtype, outputs[i].shape),
-                      wanted.ToString());
+      REPLICANT_CHECK(
+          outputs[i].dtype == wanted.dtype && outputs[i].shape == wanted.shape,
+          "output {} of {} '{}' is {}, want {}", i, node.op->name, node.name,
+          MlirTensor(outputs[i].dtype, outputs[i].shape), wanted.ToString());
       values_[{node.id, static_cast<int32_t>(i)}] = outputs[i];
     }
     using Locality = StableHloForm::Locality;
-    is_local_[Index(node)] =
-        form.locality == Locality::kPerReplica ||
-        (form.locality == Locality::kAsInputs && is_local);
+    is_local_[Index(node)] = form.locality == Locality::kPerReplica ||
+                             (form.locality == Locality::kAsInputs && is_local);
   }
 
   const StableHloForm& FormOf(const StableHloNode& n) const {
@@ -160,8 +158,9 @@ class Translator {
     if (n.node.op->is_elementwise) return elementwise;
     const std::string_view op = n.node.op->name;
     if (n.attributes().Has("activation")) {
-      n.Fail("has an activation that a pass fused; hint: export the program "
-             "from before the passes");
+      n.Fail(
+          "has an activation that a pass fused; hint: export the program "
+          "from before the passes");
     }
     if (const auto own = OwnForms().find(op); own != OwnForms().end()) {
       return own->second;
@@ -279,8 +278,8 @@ StableHloModule ToStableHlo(const graph::Program& program,
 std::vector<std::string> StableHloOps() {
   std::vector<std::string> names;
   for (const auto& [name, form] : OwnForms()) names.emplace_back(name);
-  for (const char* name : {"Input", "RandomInt", "RandomNormal",
-                           "RandomUniform", "Variable"}) {
+  for (const char* name :
+       {"Input", "RandomInt", "RandomNormal", "RandomUniform", "Variable"}) {
     names.emplace_back(name);
   }
   std::ranges::sort(names);

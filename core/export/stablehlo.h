@@ -117,8 +117,8 @@ struct StableHloOptions {
   StableHloForms forms = {};
 };
 
-// Returns the module that runs `program`, as it was built: before any pass, with
-// the placeholders of calls between replicas.
+// Returns the module that runs `program`, as it was built: before any pass,
+// with the placeholders of calls between replicas.
 //
 // Throws InvalidArgument, at the line that added it, for an op without a form,
 // and for a random op whose step depends on more than counters (variables that

@@ -139,8 +139,8 @@ void HloBuilder::WriteRegion(const Region& region) {
                                region.direction)
                  : "",
       scalar, scalar, result);
-  text_ += fmt::format(
-      "      \"stablehlo.return\"({}) : ({}) -> ()\n    }}", y, result);
+  text_ += fmt::format("      \"stablehlo.return\"({}) : ({}) -> ()\n    }}", y,
+                       result);
 }
 
 HloValue HloBuilder::Op(const OpSpec& spec) {
@@ -214,19 +214,15 @@ HloValue HloBuilder::Convert(const HloValue& x, DType dtype) {
   const bool is_integer = dtype != DType::kBool && !graph::IsFloating(dtype);
   if (is_integer && x.dtype != DType::kBool) return ToInteger(x, dtype);
   if (dtype == DType::kBool) return Compare("NE", x, 0.0);
-  return Op({.op = "convert",
-             .operands = {x},
-             .dtype = dtype,
-             .shape = x.shape});
+  return Op(
+      {.op = "convert", .operands = {x}, .dtype = dtype, .shape = x.shape});
 }
 
 // What XLA makes of a number that an integer type cannot hold depends on the
 // device, so that such numbers are selected away.
 HloValue HloBuilder::ToInteger(const HloValue& x, DType dtype) {
-  HloValue converted = Op({.op = "convert",
-                           .operands = {x},
-                           .dtype = dtype,
-                           .shape = x.shape});
+  HloValue converted =
+      Op({.op = "convert", .operands = {x}, .dtype = dtype, .shape = x.shape});
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double low = graph::RoundToDType(-kInfinity, dtype);
   const double high = graph::RoundToDType(kInfinity, dtype);
@@ -332,12 +328,12 @@ HloValue HloBuilder::Transpose(const HloValue& x, const Dims& permutation) {
 HloValue HloBuilder::BroadcastInDim(const HloValue& x, const Shape& shape,
                                     const Dims& axes) {
   if (x.shape == shape && axes == AllAxes(shape.rank())) return x;
-  return Op({.op = "broadcast_in_dim",
-             .operands = {x},
-             .dtype = x.dtype,
-             .shape = shape,
-             .attributes =
-                 fmt::format("broadcast_dimensions = {}", Array(axes))});
+  return Op(
+      {.op = "broadcast_in_dim",
+       .operands = {x},
+       .dtype = x.dtype,
+       .shape = shape,
+       .attributes = fmt::format("broadcast_dimensions = {}", Array(axes))});
 }
 
 HloValue HloBuilder::BroadcastTo(const HloValue& x, const Shape& shape) {
@@ -350,14 +346,13 @@ HloValue HloBuilder::Slice(const HloValue& x, const Dims& begin,
                            const Dims& end) {
   Dims size;
   for (size_t i = 0; i < begin.size(); ++i) size.push_back(end[i] - begin[i]);
-  return Op(
-      {.op = "slice",
-       .operands = {x},
-       .dtype = x.dtype,
-       .shape = Shape(std::span<const int64_t>(size)),
-       .attributes = fmt::format(
-           "start_indices = {}, limit_indices = {}, strides = {}", Array(begin),
-           Array(end), Array(Dims(begin.size(), 1)))});
+  return Op({.op = "slice",
+             .operands = {x},
+             .dtype = x.dtype,
+             .shape = Shape(std::span<const int64_t>(size)),
+             .attributes = fmt::format(
+                 "start_indices = {}, limit_indices = {}, strides = {}",
+                 Array(begin), Array(end), Array(Dims(begin.size(), 1)))});
 }
 
 HloValue HloBuilder::Pad(const HloValue& x, double value, const Dims& before,
@@ -368,15 +363,15 @@ HloValue HloBuilder::Pad(const HloValue& x, double value, const Dims& before,
     const int64_t inside = dim == 0 ? 0 : (dim - 1) * between[i];
     dims.push_back(before[i] + dim + inside + after[i]);
   }
-  return Op({.op = "pad",
-             .operands = {x, Fill(value, x.dtype, Shape({}))},
-             .dtype = x.dtype,
-             .shape = Shape(std::span<const int64_t>(dims)),
-             .attributes = fmt::format("edge_padding_low = {}, "
-                                       "edge_padding_high = {}, "
-                                       "interior_padding = {}",
-                                       Array(before), Array(after),
-                                       Array(between))});
+  return Op(
+      {.op = "pad",
+       .operands = {x, Fill(value, x.dtype, Shape({}))},
+       .dtype = x.dtype,
+       .shape = Shape(std::span<const int64_t>(dims)),
+       .attributes = fmt::format("edge_padding_low = {}, "
+                                 "edge_padding_high = {}, "
+                                 "interior_padding = {}",
+                                 Array(before), Array(after), Array(between))});
 }
 
 HloValue HloBuilder::Concat(const std::vector<HloValue>& xs, int64_t axis) {

@@ -112,7 +112,8 @@ class DrawsExtractor {
 
   VariableId Declared(VariableId variable) {
     const auto [place, is_new] = variables_.try_emplace(variable, 0);
-    if (is_new) place->second = target_->AddVariable(source_.variable(variable));
+    if (is_new)
+      place->second = target_->AddVariable(source_.variable(variable));
     return place->second;
   }
 

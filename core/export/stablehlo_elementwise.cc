@@ -34,9 +34,9 @@ DType ComputeType(std::span<const HloValue> operands) {
 // ln(1 + e^a) = max(a, 0) + ln(1 + e^-|a|), which cannot overflow.
 HloValue Softplus(HloBuilder& b, const HloValue& a) {
   const HloValue larger = b.Binary("maximum", a, b.Like(0.0, a));
-  const HloValue rest = b.Unary(
-      "log_plus_one",
-      b.Unary("exponential", b.Unary("negate", b.Unary("abs", a))));
+  const HloValue rest =
+      b.Unary("log_plus_one",
+              b.Unary("exponential", b.Unary("negate", b.Unary("abs", a))));
   return b.Add(larger, rest);
 }
 

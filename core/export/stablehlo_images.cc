@@ -26,20 +26,20 @@ struct Convolution {
 
 HloValue Convolve(HloBuilder& b, const HloValue& image, const HloValue& kernel,
                   const graph::TensorType& result, const Convolution& c) {
-  return b.Op({.op = "convolution",
-               .operands = {image, kernel},
-               .dtype = result.dtype,
-               .shape = result.shape,
-               .attributes = fmt::format(
-                   "dimension_numbers = #stablehlo.conv<{}>, window_strides = "
-                   "array<i64: {}, {}>, padding = dense<[[{}, {}], [{}, {}]]> "
-                   ": tensor<2x2xi64>, lhs_dilation = array<i64: {}, {}>, "
-                   "rhs_dilation = array<i64: {}, {}>, feature_group_count = 1 "
-                   ": i64, batch_group_count = 1 : i64, {}",
-                   c.dimensions, c.stride, c.stride, c.padding_h[0],
-                   c.padding_h[1], c.padding_w[0], c.padding_w[1], c.image_step,
-                   c.image_step, c.kernel_step, c.kernel_step,
-                   ProductPrecision(image.dtype))});
+  return b.Op(
+      {.op = "convolution",
+       .operands = {image, kernel},
+       .dtype = result.dtype,
+       .shape = result.shape,
+       .attributes = fmt::format(
+           "dimension_numbers = #stablehlo.conv<{}>, window_strides = "
+           "array<i64: {}, {}>, padding = dense<[[{}, {}], [{}, {}]]> "
+           ": tensor<2x2xi64>, lhs_dilation = array<i64: {}, {}>, "
+           "rhs_dilation = array<i64: {}, {}>, feature_group_count = 1 "
+           ": i64, batch_group_count = 1 : i64, {}",
+           c.dimensions, c.stride, c.stride, c.padding_h[0], c.padding_h[1],
+           c.padding_w[0], c.padding_w[1], c.image_step, c.image_step,
+           c.kernel_step, c.kernel_step, ProductPrecision(image.dtype))});
 }
 
 HloValues WriteConv(HloBuilder& b, const StableHloNode& n) {
@@ -155,8 +155,8 @@ std::vector<double> Shares(const StableHloNode& n, int64_t size,
   for (int64_t i = 0; i < windows; ++i) {
     const int64_t begin =
         i * n.attributes().Int("stride") - n.attributes().Int("padding");
-    const int64_t count = std::min(size, begin + window) -
-                          std::max<int64_t>(0, begin);
+    const int64_t count =
+        std::min(size, begin + window) - std::max<int64_t>(0, begin);
     shares.push_back(1.0 / static_cast<double>(count));
   }
   return shares;
@@ -182,8 +182,7 @@ HloValue DividedByCounts(HloBuilder& b, const StableHloNode& n,
       }
     }
   }
-  return b.Mul(
-      y, b.BroadcastInDim(b.Constant(shares.view()), y.shape, {1, 2}));
+  return b.Mul(y, b.BroadcastInDim(b.Constant(shares.view()), y.shape, {1, 2}));
 }
 
 HloValues WriteAveragePool(HloBuilder& b, const StableHloNode& n) {
@@ -219,8 +218,8 @@ HloValues WriteUpsample(HloBuilder& b, const StableHloNode& n) {
   const int64_t scale = n.attributes().Int("scale");
   const Shape repeated(
       {x.shape[0], x.shape[1], scale, x.shape[2], scale, x.shape[3]});
-  return {b.Reshape(b.BroadcastInDim(x, repeated, {0, 1, 3, 5}),
-                    n.type().shape)};
+  return {
+      b.Reshape(b.BroadcastInDim(x, repeated, {0, 1, 3, 5}), n.type().shape)};
 }
 
 }  // namespace

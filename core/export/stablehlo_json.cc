@@ -43,8 +43,8 @@ Json SourceOf(const graph::Graph& graph, graph::Endpoint endpoint) {
 Json DescribeDraw(const graph::Program& draws, size_t index) {
   const graph::Node& node = draws.outputs[index].producer();
   Json draw = {{"op", node.op->name}};
-  draw["key"] =
-      fmt::format("{:#018x}", static_cast<uint64_t>(node.attributes.Int("key")));
+  draw["key"] = fmt::format("{:#018x}",
+                            static_cast<uint64_t>(node.attributes.Int("key")));
   draw["first_row"] = node.attributes.Int("first_row");
   for (const char* bound : {"low", "high"}) {
     if (node.attributes.Has(bound)) draw[bound] = node.attributes.Int(bound);

@@ -28,9 +28,8 @@ struct Norm {
   // gamma or beta [C], or [B, C] of each example.
   HloValue SpreadVector(const HloValue& vector) const {
     const int64_t last = shape.rank() - 1;
-    return b.BroadcastInDim(vector, shape,
-                            vector.shape.rank() == 2 ? Dims{0, last}
-                                                     : Dims{last});
+    return b.BroadcastInDim(
+        vector, shape, vector.shape.rank() == 2 ? Dims{0, last} : Dims{last});
   }
   // The adjoint of SpreadVector().
   HloValue SumToVector(const HloValue& x, const Shape& vector) const {
@@ -83,8 +82,8 @@ HloValues WriteLayerNorm(HloBuilder& b, const StableHloNode& n) {
   const Norm norm(b, n.input(0).shape, /*is_layer=*/true);
   const HloValue x = Input(b, n, 0);
   const HloValue mean = norm.Mean(x);
-  const HloValue scale = norm.Scale(norm.Variance(x, mean),
-                                    n.attributes().Float("epsilon"));
+  const HloValue scale =
+      norm.Scale(norm.Variance(x, mean), n.attributes().Float("epsilon"));
   const HloValue y = norm.Affine(norm.Normalised(x, mean, scale),
                                  Input(b, n, 1), Input(b, n, 2));
   return {Result(b, n, 0, y), Result(b, n, 1, mean), Result(b, n, 2, scale)};
@@ -95,8 +94,7 @@ HloValue InputGradient(const Norm& norm, const HloValue& d,
                        const HloValue& x_hat, const HloValue& scale) {
   HloBuilder& b = norm.b;
   const HloValue along = b.Mul(x_hat, norm.Spread(norm.Mean(b.Mul(d, x_hat))));
-  const HloValue rest =
-      b.Sub(b.Sub(d, norm.Spread(norm.Mean(d))), along);
+  const HloValue rest = b.Sub(b.Sub(d, norm.Spread(norm.Mean(d))), along);
   return b.Mul(rest, norm.Spread(scale));
 }
 
@@ -144,9 +142,8 @@ HloValue BehindRelu(const Norm& norm, const StableHloNode& n,
   const HloValue dy = Input(b, n, 0);
   if (!n.attributes().Bool("relu")) return dy;
   const HloValue value =
-      n.inputs.size() > y
-          ? Input(b, n, y)
-          : norm.Affine(x_hat, Input(b, n, 2), Input(b, n, 3));
+      n.inputs.size() > y ? Input(b, n, y)
+                          : norm.Affine(x_hat, Input(b, n, 2), Input(b, n, 3));
   return b.Select(b.Compare("GT", value, 0.0), dy, b.Like(0.0, dy));
 }
 
@@ -238,8 +235,8 @@ HloValues WriteCombineMomentsGradient(HloBuilder& b, const StableHloNode& n) {
 HloValues WriteBatchNormApply(HloBuilder& b, const StableHloNode& n) {
   const Norm norm(b, n.input(0).shape, /*is_layer=*/false);
   const HloValue moments = Input(b, n, 3);
-  const HloValue scale = norm.Scale(MomentsRow(b, moments, 1),
-                                    n.attributes().Float("epsilon"));
+  const HloValue scale =
+      norm.Scale(MomentsRow(b, moments, 1), n.attributes().Float("epsilon"));
   const HloValue x_hat =
       norm.Normalised(Input(b, n, 0), MomentsRow(b, moments, 0), scale);
   return {FinishBatchNorm(norm, n, x_hat, /*residual=*/4)};
@@ -254,8 +251,8 @@ HloValues WriteBatchNormApplyGradient(HloBuilder& b, const StableHloNode& n) {
   const Norm norm(b, n.input(1).shape, /*is_layer=*/false);
   const HloValue gamma = Input(b, n, 2);
   const HloValue moments = Input(b, n, 4);
-  const HloValue scale = norm.Scale(MomentsRow(b, moments, 1),
-                                    n.attributes().Float("epsilon"));
+  const HloValue scale =
+      norm.Scale(MomentsRow(b, moments, 1), n.attributes().Float("epsilon"));
   const HloValue x_hat =
       norm.Normalised(Input(b, n, 1), MomentsRow(b, moments, 0), scale);
   const HloValue dz = BehindRelu(norm, n, x_hat, /*y=*/5);

@@ -14,15 +14,16 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 HloValues WriteMatMul(HloBuilder& b, const StableHloNode& n) {
   const int contracted_a = n.attributes().Bool("transpose_a") ? 0 : 1;
   const int contracted_b = n.attributes().Bool("transpose_b") ? 1 : 0;
-  return {b.Op({.op = "dot_general",
-                .operands = {n.input(0), n.input(1)},
-                .dtype = n.type().dtype,
-                .shape = n.type().shape,
-                .attributes = fmt::format(
-                    "dot_dimension_numbers = "
-                    "#stablehlo.dot<lhs_contracting_dimensions = [{}], "
-                    "rhs_contracting_dimensions = [{}]>, {}",
-                    contracted_a, contracted_b, ProductPrecision(n.input(0).dtype))})};
+  return {b.Op(
+      {.op = "dot_general",
+       .operands = {n.input(0), n.input(1)},
+       .dtype = n.type().dtype,
+       .shape = n.type().shape,
+       .attributes = fmt::format(
+           "dot_dimension_numbers = "
+           "#stablehlo.dot<lhs_contracting_dimensions = [{}], "
+           "rhs_contracting_dimensions = [{}]>, {}",
+           contracted_a, contracted_b, ProductPrecision(n.input(0).dtype))})};
 }
 
 // --- over the last axis ---
@@ -93,8 +94,7 @@ HloValues WriteProjection(HloBuilder& b, const StableHloNode& n) {
   const HloValue discount = b.BroadcastInDim(b.Widen(n.input(2)), p.shape, {0});
   HloValue moved =
       b.Add(reward, b.Mul(discount, b.BroadcastInDim(z, p.shape, {1})));
-  moved = b.Binary("minimum",
-                   b.Binary("maximum", moved, b.Like(v_min, moved)),
+  moved = b.Binary("minimum", b.Binary("maximum", moved, b.Like(v_min, moved)),
                    b.Like(v_max, moved));
   const Shape pairs({rows, atoms, atoms});
   const HloValue distance =
@@ -104,8 +104,7 @@ HloValues WriteProjection(HloBuilder& b, const StableHloNode& n) {
       b.Sub(b.Like(1.0, distance), b.Div(distance, b.Like(gap, distance)));
   // NaN is kept
   const HloValue positive = b.Binary("maximum", share, b.Like(0.0, share));
-  const HloValue mass =
-      b.Mul(b.BroadcastInDim(p, pairs, {0, 1}), positive);
+  const HloValue mass = b.Mul(b.BroadcastInDim(p, pairs, {0, 1}), positive);
   return {b.Convert(b.Sum(mass, {1}), n.type().dtype)};
 }
 

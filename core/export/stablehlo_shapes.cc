@@ -40,8 +40,8 @@ HloValues WriteTranspose(HloBuilder& b, const StableHloNode& n) {
 }
 
 HloValues WriteConcat(HloBuilder& b, const StableHloNode& n) {
-  return {b.Concat({n.inputs.begin(), n.inputs.end()},
-                   n.attributes().Int("axis"))};
+  return {
+      b.Concat({n.inputs.begin(), n.inputs.end()}, n.attributes().Int("axis"))};
 }
 
 HloValues WriteSlice(HloBuilder& b, const StableHloNode& n) {
@@ -66,8 +66,7 @@ HloValue Summed(HloBuilder& b, const HloValue& x) {
 
 HloValues FinishReduction(HloBuilder& b, const StableHloNode& n,
                           const HloValue& reduced) {
-  return {
-      b.Convert(b.Reshape(reduced, n.type().shape), n.type().dtype)};
+  return {b.Convert(b.Reshape(reduced, n.type().shape), n.type().dtype)};
 }
 
 HloValues WriteReduceSum(HloBuilder& b, const StableHloNode& n) {
@@ -87,15 +86,15 @@ HloValues WriteReduceMean(HloBuilder& b, const StableHloNode& n) {
 }
 
 HloValues WriteReduceMax(HloBuilder& b, const StableHloNode& n) {
-  return FinishReduction(b, n,
-                         b.Reduce("maximum", -kInfinity, n.input(0),
-                                  n.attributes().Ints("axes")));
+  return FinishReduction(
+      b, n,
+      b.Reduce("maximum", -kInfinity, n.input(0), n.attributes().Ints("axes")));
 }
 
 HloValues WriteReduceMin(HloBuilder& b, const StableHloNode& n) {
-  return FinishReduction(b, n,
-                         b.Reduce("minimum", kInfinity, n.input(0),
-                                  n.attributes().Ints("axes")));
+  return FinishReduction(
+      b, n,
+      b.Reduce("minimum", kInfinity, n.input(0), n.attributes().Ints("axes")));
 }
 
 // The least index whose element equals the maximum; 0 if NaN hides it.
@@ -154,9 +153,9 @@ HloValues WriteGather(HloBuilder& b, const StableHloNode& n) {
     return {b.Fill(0.0, table.dtype, shape)};
   }
   const HloValue rows = GatherRows(b, table, AsIndex(b, indices), shape);
-  const HloValue is_inside = b.Binary(
-      "and", b.Compare("GE", indices, 0.0),
-      b.Compare("LT", indices, static_cast<double>(table.shape[0])));
+  const HloValue is_inside =
+      b.Binary("and", b.Compare("GE", indices, 0.0),
+               b.Compare("LT", indices, static_cast<double>(table.shape[0])));
   return {b.Select(
       b.BroadcastInDim(is_inside, shape, Range(0, indices.shape.rank())), rows,
       b.Like(0.0, rows))};
@@ -208,8 +207,7 @@ HloValues WriteRandomShift(HloBuilder& b, const StableHloNode& n) {
     const Shape column({batch, size, 1});
     const HloValue from = b.Binary(
         "minimum",
-        b.Binary("maximum",
-                 b.Add(b.Iota(DType::kI32, column, 1), offset),
+        b.Binary("maximum", b.Add(b.Iota(DType::kI32, column, 1), offset),
                  b.Fill(0.0, DType::kI32, column)),
         b.Fill(static_cast<double>(size - 1), DType::kI32, column));
     const HloValue index =

@@ -23,8 +23,9 @@ class GroupedUpdate {
         groups_(static_cast<size_t>(node.attributes().Int("groups"))) {
     const graph::UpdatePart part = graph::UpdatePartOf(n.attributes());
     if (part.count > 1 || part.num_gradients > 1) {
-      n.Fail("is a replica's share of an update, which has no form in "
-             "StableHLO; hint: every replica of a module makes whole updates");
+      n.Fail(
+          "is a replica's share of an update, which has no form in "
+          "StableHLO; hint: every replica of a module makes whole updates");
     }
   }
 
@@ -42,8 +43,7 @@ class GroupedUpdate {
   void Set(size_t group, size_t i, const HloValue& value) {
     const size_t output = group * count + i;
     results.resize(n.node.outputs.size());
-    results[output] =
-        b.Convert(value, n.type(static_cast<int>(output)).dtype);
+    results[output] = b.Convert(value, n.type(static_cast<int>(output)).dtype);
   }
 
   HloBuilder& b;
@@ -70,9 +70,8 @@ HloValues WriteSgd(HloBuilder& b, const StableHloNode& n) {
     if (momentum != 0.0) {
       const HloValue u = b.Add(b.Mul(update.Tensor(1, i), momentum), d);
       update.Set(1, i, u);
-      direction = n.attributes().Bool("nesterov")
-                      ? b.Add(d, b.Mul(u, momentum))
-                      : u;
+      direction =
+          n.attributes().Bool("nesterov") ? b.Add(d, b.Mul(u, momentum)) : u;
     }
     update.Set(0, i, b.Sub(p, b.Mul(update.Scalar(0, p), direction)));
   }
@@ -107,12 +106,11 @@ HloValues WriteAdam(HloBuilder& b, const StableHloNode& n) {
       const HloValue kept = b.Sub(b.Like(1.0, rate), b.Mul(rate, weight_decay));
       p = b.Mul(p, b.BroadcastTo(kept, p.shape));
     }
-    const HloValue deviation = b.Add(
-        b.Unary("sqrt", b.Div(v, b.BroadcastTo(correction2, p.shape))),
-        n.attributes().Float("epsilon"));
-    const HloValue step =
-        b.Mul(update.Scalar(0, p),
-              b.Div(m, b.BroadcastTo(correction1, p.shape)));
+    const HloValue deviation =
+        b.Add(b.Unary("sqrt", b.Div(v, b.BroadcastTo(correction2, p.shape))),
+              n.attributes().Float("epsilon"));
+    const HloValue step = b.Mul(update.Scalar(0, p),
+                                b.Div(m, b.BroadcastTo(correction1, p.shape)));
     update.Set(0, i, b.Sub(p, b.Div(step, deviation)));
     update.Set(1, i, m);
     update.Set(2, i, v);
@@ -135,7 +133,8 @@ HloValues WriteMovingAverage(HloBuilder& b, const StableHloNode& n) {
         b.Add(b.Mul(b.BroadcastTo(kept, target.shape), target),
               b.Mul(update.Scalar(0, target), source));
     // a condition of select may be a scalar
-    update.Set(0, i, b.Select(is_zero, target, b.Select(is_one, source, mixed)));
+    update.Set(0, i,
+               b.Select(is_zero, target, b.Select(is_one, source, mixed)));
   }
   return std::move(update.results);
 }

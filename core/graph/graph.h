@@ -160,6 +160,15 @@ struct VariableSpec {
   ReplicaAgreement agreement = ReplicaAgreement::kMean;
 };
 
+// A part of the rows of an input: part `index` of `count` equal ones.
+struct InputPart {
+  int64_t index = 0;
+  int64_t count = 1;
+
+  // Of an InputOp(); one of one for an input that is whole.
+  static InputPart Of(const Node& node);
+};
+
 // A static computation on tensors of fixed type and shape: built once, then
 // compiled (core/runtime) and run many times.
 //
@@ -181,7 +190,8 @@ class Graph {
   Graph& operator=(const Graph&) = delete;
 
   // A tensor that the caller fills before each run. Throws InvalidArgument if
-  // the name is empty or taken in the graph.
+  // the name is empty or taken in the graph. In a process that takes a part of
+  // the input (ProcessHooks) the result has that part's rows.
   Output Input(const std::string& name, DType dtype, const Shape& shape,
                CallSite site = CallSite::Here());
 

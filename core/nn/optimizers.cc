@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/state.h"
+#include "core/graph/process_hooks.h"
 #include "core/nn/trained_variables.h"
 
 namespace replicant::nn {
@@ -38,6 +39,12 @@ Output GradientScale(Graph& graph, const std::vector<Output>& gradients,
   return graph::GlobalNormClipScale(gradients, clip.max_global_norm);
 }
 
+// A program that several processes run averages here (ProcessHooks).
+std::vector<Output> MeanOfProcesses(const std::vector<Output>& gradients) {
+  const graph::ProcessHooks* const hooks = graph::ProcessHooksInForce();
+  return hooks == nullptr ? gradients : hooks->mean_gradients(gradients);
+}
+
 void Check(const Graph& graph, bool is_good, const std::string& message) {
   if (is_good) return;
   throw InvalidArgument(
@@ -64,13 +71,13 @@ Output Adam(Graph& graph, const std::string& name,
             Output step, const graph::AdamUpdateOptions& options,
             const ClipOptions& clip, CallSite site) {
   const Graph::SiteScope scope(graph, site);
+  const std::vector<Output> means = MeanOfProcesses(gradients);
   const graph::AdamVariables variables{
       .parameters = parameters,
       .first_moments = AddSlots(graph, name + "/m", parameters),
       .second_moments = AddSlots(graph, name + "/v", parameters)};
-  return graph::AdamUpdate(graph, variables, gradients, learning_rate,
-                           GradientScale(graph, gradients, clip), step,
-                           options);
+  return graph::AdamUpdate(graph, variables, means, learning_rate,
+                           GradientScale(graph, means, clip), step, options);
 }
 
 Output Sgd(Graph& graph, const std::string& name,
@@ -83,8 +90,9 @@ Output Sgd(Graph& graph, const std::string& name,
   if (options.momentum != 0.0) {
     momenta = AddSlots(graph, name + "/momentum", parameters);
   }
-  return graph::SgdUpdate(parameters, momenta, gradients, learning_rate,
-                          GradientScale(graph, gradients, clip), options);
+  const std::vector<Output> means = MeanOfProcesses(gradients);
+  return graph::SgdUpdate(parameters, momenta, means, learning_rate,
+                          GradientScale(graph, means, clip), options);
 }
 
 Output AverageVariables(Graph& graph, const std::vector<VariableId>& variables,

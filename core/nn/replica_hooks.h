@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -35,5 +36,15 @@ struct ReplicaHooks {
   // stands for 0.
   Output row_offset = {};
 };
+
+// Opens the scope of the logical device that part `index` of `count` parts of a
+// network is on, if neighbouring parts are divided evenly among the devices.
+[[nodiscard]] inline graph::Graph::DeviceScope DeviceOfPart(graph::Graph& graph,
+                                                            size_t index,
+                                                            size_t count,
+                                                            int num_devices) {
+  return {graph, static_cast<int32_t>(index * static_cast<size_t>(num_devices) /
+                                      count)};
+}
 
 }  // namespace replicant::nn

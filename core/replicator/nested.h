@@ -48,12 +48,11 @@ void ForEachOutput(T& structure, const Visit& visit) {
 
 // What stands for several Outputs, but is no list of them.
 template <typename T>
-concept NestedOutputs =
-    !std::convertible_to<T, graph::Output> &&
-    !std::convertible_to<T, std::vector<graph::Output>> &&
-    requires(T structure) {
-      ForEachOutput(structure, [](graph::Output&) {});
-    };
+concept NestedOutputs = !std::convertible_to<T, graph::Output> &&
+                        !std::convertible_to<T, std::vector<graph::Output>> &&
+                        requires(T structure) {
+  ForEachOutput(structure, [](graph::Output&) {});
+};
 
 // fn(all Outputs of the structure, in order), put back into their places.
 template <typename T, typename Fn>

@@ -63,10 +63,9 @@ class ReplicaContext {
   // of its tensors, in one bucket where they fit.
   template <NestedOutputs T>
   T AllReduce(T structure, ReduceOp op, CallSite site = CallSite::Here()) {
-    return MapOutputs(std::move(structure),
-                      [&](const std::vector<Output>& xs) {
-                        return AllReduce(xs, op, site);
-                      });
+    return MapOutputs(std::move(structure), [&](const std::vector<Output>& xs) {
+      return AllReduce(xs, op, site);
+    });
   }
   Output AllSum(Output x, CallSite site = CallSite::Here()) {
     return AllReduce(x, ReduceOp::kSum, site);

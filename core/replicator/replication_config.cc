@@ -36,12 +36,10 @@ void CheckGroups(const ReplicationConfig& c, config::Reader& reader) {
                 "parameter_server");
   refuse_unless(has_servers, "staleness", c.staleness == defaults.staleness,
                 "parameter_server");
-  for (const auto& [key, value] : {std::pair("processes_per_group",
-                                             c.processes_per_group),
-                                   std::pair("fetch_interval",
-                                             c.fetch_interval),
-                                   std::pair("push_interval",
-                                             c.push_interval)}) {
+  for (const auto& [key, value] :
+       {std::pair("processes_per_group", c.processes_per_group),
+        std::pair("fetch_interval", c.fetch_interval),
+        std::pair("push_interval", c.push_interval)}) {
     refuse_unless(has_servers, key, value == 1, "parameter_server");
   }
   if (has_servers) {
@@ -172,7 +170,8 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
                "between_graph: how processes reach each other. mpi: mpirun "
                "starts them. tcp: each is started by itself, or by the fleet");
   reader.Field("rendezvous", &c.rendezvous,
-               "between_graph with communicator tcp: where the processes meet. "
+               "between_graph with communicator tcp, and parameter_server with "
+               "processes_per_group: where the processes meet. "
                "tcp://HOST:PORT: the first one listens there. auto: a file in "
                "the run's folder, for this host alone; another path: such a "
                "file");

@@ -34,8 +34,7 @@ struct Strategy {
   bool has_processes = false;
   // Servers hold the variables; further processes are workers.
   bool has_servers = false;
-  // Replicas make every step together, so that `accumulation_steps` and
-  // `logical_devices` apply.
+  // Replicas make every step together, so that `logical_devices` applies.
   bool is_synchronous = true;
   // Replicas may be devices of one PJRT client (core/replicator/pjrt).
   bool has_pjrt = false;

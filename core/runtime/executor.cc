@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "core/graph/print.h"
 #include "core/runtime/numeric_check.h"
 #include "core/runtime/placement.h"
+#include "core/runtime/plan_extension.h"
 #include "core/runtime/schedule.h"
 
 // How a plan is made.
@@ -62,8 +64,9 @@ void CopyFetchedState(graph::Program& program) {
 }
 
 graph::Program MakeProgram(const Graph& graph, const PlanSpec& spec,
-                           const graph::TargetInfo& target,
-                           const CompileOptions& options) {
+                           const Backend& backend,
+                           const CompileOptions& options,
+                           std::unique_ptr<PlanExtension::Part>* extension) {
   graph::PassOptions passes = options.passes;
   if (options.check_finite) {
     for (const graph::Pass& pass : graph::AllPasses()) {
@@ -72,7 +75,10 @@ graph::Program MakeProgram(const Graph& graph, const PlanSpec& spec,
   }
   graph::Program program =
       graph::ExtractProgram(graph, spec.outputs, spec.updates);
-  program = graph::RunPasses(std::move(program), target, passes);
+  if (PlanExtension* const in_force = PlanExtensionInForce()) {
+    *extension = in_force->Extend(&program, backend.is_host_memory());
+  }
+  program = graph::RunPasses(std::move(program), backend.target(), passes);
   CopyFetchedState(program);
   return program;
 }
@@ -97,7 +103,7 @@ class Executor::Impl {
         backend_(store.backend()),
         check_finite_(options.check_finite),
         has_profile_(options.has_profile),
-        program_(MakeProgram(graph, spec, backend_.target(), options)),
+        program_(MakeProgram(graph, spec, backend_, options, &extension_)),
         stream_(backend_.CreateStream()) {
     report_.num_nodes = static_cast<int>(graph.nodes().size());
     store.Declare(*program_.graph);
@@ -115,6 +121,11 @@ class Executor::Impl {
     if (found == inputs_.end()) {
       throw InvalidArgument(fmt::format("Executor: no input '{}'; inputs: {}",
                                         name, fmt::join(input_names(), ", ")));
+    }
+    for (WholeInput& whole : whole_inputs_) {
+      if (whole.part.data() == found->second.view.data()) {
+        return whole.rows.mutable_view();
+      }
     }
     return found->second.view;
   }
@@ -134,6 +145,8 @@ class Executor::Impl {
 
   void Run() {
     const bool is_host = backend_.is_host_memory();
+    if (extension_) extension_->BeforeRun(store_);
+    for (WholeInput& input : whole_inputs_) input.TakePart();
     if (!is_host) {
       for (auto& [name, input] : inputs_) {
         stream_->CopyToDevice(input.device, input.view.data(),
@@ -200,6 +213,21 @@ class Executor::Impl {
     MutableTensorView view;
   };
 
+  // An input of which the plan takes a part, and the caller fills the whole.
+  struct WholeInput {
+    HostTensor rows;
+    MutableTensorView part;
+    int64_t index = 0;
+
+    void TakePart() {
+      const size_t size = part.size_bytes();
+      if (size == 0) return;
+      std::memcpy(part.data(),
+                  rows.bytes().data() + static_cast<size_t>(index) * size,
+                  size);
+    }
+  };
+
   void LaunchTimed() {
     using Clock = std::chrono::steady_clock;
     launch_ms_.resize(launches_.size(), 0.0);
@@ -217,11 +245,15 @@ class Executor::Impl {
   void CompileKernels(const std::vector<NodeId>& order,
                       const CompileOptions& options) {
     const Graph& graph = *program_.graph;
-    if (options.make_kernel) {
-      for (const NodeId id : order) {
-        auto kernel = options.make_kernel(graph, graph.node(id));
-        if (kernel != nullptr) kernels_.emplace(id, std::move(kernel));
+    for (const NodeId id : order) {
+      std::unique_ptr<Kernel> kernel;
+      if (options.make_kernel) {
+        kernel = options.make_kernel(graph, graph.node(id));
       }
+      if (kernel == nullptr && extension_) {
+        kernel = extension_->MakeKernel(graph, graph.node(id));
+      }
+      if (kernel != nullptr) kernels_.emplace(id, std::move(kernel));
     }
     // all nodes are checked before any is compiled, which may take long
     for (const NodeId id : order) {
@@ -371,7 +403,16 @@ class Executor::Impl {
   void BindBoundary(const Placement& placement) {
     for (const Node& node : program_.graph->nodes()) {
       if (node.op != &graph::InputOp()) continue;
-      inputs_.emplace(node.name, MakeBoundary({node.id, 0}, placement));
+      const Boundary boundary = MakeBoundary({node.id, 0}, placement);
+      inputs_.emplace(node.name, boundary);
+      const graph::InputPart part = graph::InputPart::Of(node);
+      if (part.count == 1) continue;
+      const MutableTensorView& view = boundary.view;
+      whole_inputs_.push_back(
+          {.rows = HostTensor(view.dtype(), view.shape().WithLeading(
+                                                view.shape()[0] * part.count)),
+           .part = view,
+           .index = part.index});
     }
     for (const Output& output : program_.outputs) {
       outputs_.push_back(MakeBoundary(output.endpoint(), placement));
@@ -422,6 +463,7 @@ class Executor::Impl {
   Backend& backend_;
   bool check_finite_;
   bool has_profile_;
+  std::unique_ptr<PlanExtension::Part> extension_;  // null for none
   graph::Program program_;
   PlanReport report_;
   std::unique_ptr<kernels::Stream> stream_;
@@ -444,6 +486,7 @@ class Executor::Impl {
   // debug mode only
   std::map<NodeId, std::vector<std::byte*>> bound_outputs_;
   std::map<std::string, Boundary, std::less<>> inputs_;
+  std::vector<WholeInput> whole_inputs_;
   std::vector<Boundary> outputs_;
 };
 

@@ -55,42 +55,41 @@ Layer AddLayer(Graph& g, int index, Output x, int64_t size, DType dtype) {
   const int64_t num_inputs = x.shape()[1] + 1;
   const HostTensor one = Diagonal(dtype, 1, 1.0);
   Layer layer;
-  layer.weight = g.AddVariable(
-      {.name = "weight",
-       .dtype = dtype,
-       .shape = Shape({size, num_inputs}),
-       .initializer = [num_inputs](RandomStream& random,
-                                   MutableTensorView value) {
-         const double scale =
-             1.0 / std::sqrt(static_cast<double>(num_inputs));
-         if (value.dtype() == DType::kF64) {
-           for (double& w : value.Span<double>()) w = scale * random.Normal();
-         } else {
-           for (float& w : value.Span<float>()) {
-             w = static_cast<float>(scale * random.Normal());
-           }
-         }
-       }});
+  layer.weight =
+      g.AddVariable({.name = "weight",
+                     .dtype = dtype,
+                     .shape = Shape({size, num_inputs}),
+                     .initializer = [num_inputs](RandomStream& random,
+                                                 MutableTensorView value) {
+                       const double scale =
+                           1.0 / std::sqrt(static_cast<double>(num_inputs));
+                       if (value.dtype() == DType::kF64) {
+                         for (double& w : value.Span<double>())
+                           w = scale * random.Normal();
+                       } else {
+                         for (float& w : value.Span<float>()) {
+                           w = static_cast<float>(scale * random.Normal());
+                         }
+                       }
+                     }});
   const auto add_average = [&](const char* name, int64_t n) {
-    return g.AddVariable({.name = name,
-                          .dtype = dtype,
-                          .shape = Shape({n, n}),
-                          .initializer =
-                              [n](RandomStream&, MutableTensorView value) {
-                                const HostTensor identity =
-                                    Diagonal(value.dtype(), n, 1.0);
-                                std::memcpy(value.data(),
-                                            identity.view().data(),
-                                            value.size_bytes());
-                              },
-                          .is_trainable = false});
+    return g.AddVariable(
+        {.name = name,
+         .dtype = dtype,
+         .shape = Shape({n, n}),
+         .initializer =
+             [n](RandomStream&, MutableTensorView value) {
+               const HostTensor identity = Diagonal(value.dtype(), n, 1.0);
+               std::memcpy(value.data(), identity.view().data(),
+                           value.size_bytes());
+             },
+         .is_trainable = false});
   };
   layer.input_average = add_average("inputs", num_inputs);
   layer.gradient_average = add_average("gradients", size);
   const Output ones = BroadcastTo(g.Constant(one.view()), Shape({rows, 1}));
   layer.input = Concat({x, ones}, 1);
-  layer.sums =
-      MatMul(layer.input, g.Read(layer.weight), {.transpose_b = true});
+  layer.sums = MatMul(layer.input, g.Read(layer.weight), {.transpose_b = true});
   return layer;
 }
 
@@ -105,8 +104,7 @@ std::vector<ReplicaContext::Piece> Inverses(Graph& g,
                1.0 / static_cast<double>(n));
   };
   const auto inverse = [&g](Output factor, Output share) {
-    const HostTensor one =
-        Diagonal(factor.dtype(), factor.shape()[0], 1.0);
+    const HostTensor one = Diagonal(factor.dtype(), factor.shape()[0], 1.0);
     const Output identity = g.Constant(one.view());
     return CholeskySolve(Add(factor, Mul(identity, share)), identity);
   };
@@ -129,15 +127,15 @@ std::vector<ReplicaContext::Piece> Inverses(Graph& g,
 }
 
 StepOutputs BuildStep(ReplicaContext& replica, const Inputs& batch,
-                 const KfacOptions& options) {
+                      const KfacOptions& options) {
   Graph& g = replica.graph();
   const Output y = batch.at("y");
   const int64_t rows = y.shape()[0];
   std::vector<Layer> layers;
   Output x = batch.at("x");
   for (size_t i = 1; i < options.sizes.size(); ++i) {
-    layers.push_back(AddLayer(g, static_cast<int>(i), x, options.sizes[i],
-                              options.dtype));
+    layers.push_back(
+        AddLayer(g, static_cast<int>(i), x, options.sizes[i], options.dtype));
     x = i + 1 < options.sizes.size() ? Tanh(layers.back().sums)
                                      : layers.back().sums;
   }
@@ -158,8 +156,7 @@ StepOutputs BuildStep(ReplicaContext& replica, const Inputs& batch,
                                      .first_row = range.first_row,
                                      .row_offset = range.row_offset},
                                     options.dtype, y.shape());
-  const std::vector<Output> drawn =
-      Gradients(ReduceSum(Mul(x, noise)), sums);
+  const std::vector<Output> drawn = Gradients(ReduceSum(Mul(x, noise)), sums);
   std::vector<Factors> factors;
   for (size_t i = 0; i < layers.size(); ++i) {
     const auto moment = [&](Output v) {
@@ -170,8 +167,7 @@ StepOutputs BuildStep(ReplicaContext& replica, const Inputs& batch,
   }
   factors = replica.AllReduce(factors, ReduceOp::kMean);
 
-  const auto inverses =
-      replica.MapGather(Inverses(g, layers, options.damping));
+  const auto inverses = replica.MapGather(Inverses(g, layers, options.damping));
   std::vector<Output> directions =
       replica.MeanGradients(Gradients(loss, weights));
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -185,9 +181,9 @@ StepOutputs BuildStep(ReplicaContext& replica, const Inputs& batch,
                   step.advance}};
   for (size_t i = 0; i < layers.size(); ++i) {
     const auto average = [&](VariableId variable, Output newest) {
-      outputs.updates.push_back(
-          Assign(g, variable, Add(Mul(g.Read(variable), options.decay),
-                                  Mul(newest, 1.0 - options.decay))));
+      outputs.updates.push_back(Assign(g, variable,
+                                       Add(Mul(g.Read(variable), options.decay),
+                                           Mul(newest, 1.0 - options.decay))));
     };
     average(layers[i].input_average, factors[i].inputs);
     average(layers[i].gradient_average, factors[i].gradients);

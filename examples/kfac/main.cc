@@ -32,7 +32,8 @@ class Products : public InputPipeline {
       const double b = 2.0 * Radical(point, 3) - 1.0;
       batch[0].Span<float>()[2 * i] = static_cast<float>(0.1 * a);
       batch[0].Span<float>()[2 * i + 1] = static_cast<float>(5.0 * b);
-      batch[1].Span<float>()[i] = static_cast<float>(std::tanh(2.0 * a) - 0.5 * b);
+      batch[1].Span<float>()[i] =
+          static_cast<float>(std::tanh(2.0 * a) - 0.5 * b);
     }
     ++step_;
     return NextResult::kOk;

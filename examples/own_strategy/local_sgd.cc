@@ -42,7 +42,9 @@ struct LocalInputs : Input {
 class LocalSgd : public Replicator {
  public:
   LocalSgd(const StrategyRequest& request, int period)
-      : period_(period), team_(request.config.replicas) {
+      : period_(period),
+        accumulation_steps_(request.config.accumulation_steps),
+        team_(request.config.replicas) {
     ReplicationConfig config = request.config;
     config.strategy = &Strategy::kSingle;
     config.replicas = 1;
@@ -59,6 +61,7 @@ class LocalSgd : public Replicator {
   }
 
   int num_replicas() const override { return team_.size(); }
+  int accumulation_steps() const override { return accumulation_steps_; }
   int process_id() const override { return 0; }
   void Stop() override {}
   runtime::VariableStore& variables() override {
@@ -130,6 +133,7 @@ class LocalSgd : public Replicator {
   }
 
   const int period_;
+  const int accumulation_steps_;
   ReplicaTeam team_;
   std::vector<std::unique_ptr<Replicator>> replicas_;
   int64_t num_rounds_ = 0;

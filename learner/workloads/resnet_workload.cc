@@ -73,12 +73,13 @@ void ResNetWorkload::BuildEvaluation(const models::resnet::ResNetConfig& config,
     return;
   }
   // products in f32, whatever the training's precision
-  evaluation_step_ = replicator().Build(
-      *evaluation_input_, [&](replicator::ReplicaContext& replica,
-                              const replicator::Inputs& inputs) {
-        return BuildResNetEvaluation(replica, inputs, config);
-      },
-      {.name = "evaluation"});
+  evaluation_step_ = replicator().Build(*evaluation_input_,
+                                        [&](replicator::ReplicaContext& replica,
+                                            const replicator::Inputs& inputs) {
+                                          return BuildResNetEvaluation(
+                                              replica, inputs, config);
+                                        },
+                                        {.name = "evaluation"});
 }
 
 void ResNetWorkload::Begin() {

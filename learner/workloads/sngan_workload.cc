@@ -118,8 +118,9 @@ SnganWorkload::Sampler SnganWorkload::BuildSampler(
       },
       replicator::InputMode::kPerReplica);
   sampler.step = replicator().Build(
-      *sampler.input, [&](replicator::ReplicaContext& replica,
-                          const replicator::Inputs& inputs) {
+      *sampler.input,
+      [&](replicator::ReplicaContext& replica,
+          const replicator::Inputs& inputs) {
         return replicator::StepOutputs{
             .values = {
                 {"image", BuildSnganSamples(replica.graph(), inputs.at("z"),

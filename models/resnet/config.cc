@@ -69,6 +69,10 @@ ResNetConfig ResNetConfig::Read(config::Reader& reader) {
                "whether the last batch norm of a block starts with scale 0, "
                "so that the block starts as the identity");
   ReadNormStatistics(reader, &c.batch_norm_statistics);
+  reader.Field("micro_batches", &c.micro_batches, {1, 4096},
+               "parts into which a replica divides its rows, so that its "
+               "logical devices work on several at once. Batch norm uses each "
+               "part alone. Must divide the rows of a replica");
   reader.Section("optimizer", &c.optimizer, "SGD with momentum");
   reader.Field("average_decay", &c.average_decay, {0.0, 0.999999},
                "decay rate of a moving average of the variables, which "

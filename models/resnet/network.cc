@@ -172,8 +172,7 @@ Output ResNet::Classify(Output features, CallSite site) const {
 }
 
 Graph::DeviceScope ResNet::DeviceOf(Graph& graph, size_t block) const {
-  const auto count = static_cast<size_t>(num_devices_);
-  return {graph, static_cast<int32_t>(block * count / blocks_.size())};
+  return nn::DeviceOfPart(graph, block, blocks_.size(), num_devices_);
 }
 
 Graph::DeviceScope ResNet::LastDevice(Graph& graph) const {

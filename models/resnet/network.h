@@ -65,11 +65,12 @@ class ResNet {
   Output Features(Output image, std::vector<Output>* updates,
                   CallSite site = CallSite::Here()) const;
   Output Classify(Output features, CallSite site = CallSite::Here()) const;
+  // Opens the scope of the logical device that the logits are on.
+  [[nodiscard]] Graph::DeviceScope LastDevice(Graph& graph) const;
 
  private:
-  // Open the device scope of block number `block`, and that of the last one.
+  // Opens the device scope of block number `block`.
   Graph::DeviceScope DeviceOf(Graph& graph, size_t block) const;
-  Graph::DeviceScope LastDevice(Graph& graph) const;
 
   DType dtype_;
   int num_devices_;

@@ -1,12 +1,18 @@
 #include "models/resnet/update.h"
 
-#include <optional>
+#include <fmt/format.h>
 
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "core/base/error.h"
 #include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/indexing.h"
 #include "core/graph/ops/losses.h"
 #include "core/graph/ops/optimizer.h"
 #include "core/graph/ops/reduce.h"
+#include "core/graph/ops/shape_ops.h"
 #include "core/nn/optimizers.h"
 
 namespace replicant::models::resnet {
@@ -71,6 +77,53 @@ Output WithWarmUp(const SgdConfig& config, Output rate, Output step,
   if (config.warm_up_steps == 0) return rate;
   return graph::Mul(rate, nn::LinearSchedule(step, 0.0, 1.0, -1,
                                              config.warm_up_steps - 1, dtype));
+}
+
+// Rows [begin, begin + count) of a tensor.
+Output RowsOf(Output x, int64_t begin, int64_t count) {
+  std::vector<int64_t> first(static_cast<size_t>(x.shape().rank()), 0);
+  first[0] = begin;
+  const Shape part = x.shape().WithLeading(count);
+  return graph::Slice(x, first, {part.dims().begin(), part.dims().end()});
+}
+
+// The logits and the score of the batch, micro-batch by micro-batch.
+std::pair<Output, Score> BuildForward(const ResNet& network,
+                                      const ResNetConfig& config,
+                                      const Batch& batch,
+                                      std::vector<Output>* updates) {
+  const int64_t parts = config.micro_batches;
+  const int64_t rows = batch.label.shape()[0];
+  if (rows % parts != 0) {
+    throw InvalidArgument(fmt::format(
+        "micro_batches: the {} rows of a replica cannot be divided evenly into "
+        "{}",
+        rows, parts));
+  }
+  Graph& graph = *batch.image.graph;
+  if (parts == 1) {
+    const Output logits = network(batch.image, updates);
+    const Graph::DeviceScope device = network.LastDevice(graph);
+    return {logits, BuildScore(logits, batch.label, config)};
+  }
+  std::vector<Output> logits;
+  Score sum;
+  for (int64_t i = 0; i < parts; ++i) {
+    const int64_t count = rows / parts;
+    logits.push_back(network(RowsOf(batch.image, i * count, count), updates));
+    // the first device must not wait for the last one between micro-batches
+    const Graph::DeviceScope device = network.LastDevice(graph);
+    const Score own = BuildScore(logits.back(),
+                                 RowsOf(batch.label, i * count, count), config);
+    sum.loss = i == 0 ? own.loss : graph::Add(sum.loss, own.loss);
+    sum.accuracy =
+        i == 0 ? own.accuracy : graph::Add(sum.accuracy, own.accuracy);
+  }
+  const Graph::DeviceScope device = network.LastDevice(graph);
+  const double share = 1.0 / static_cast<double>(parts);
+  return {graph::Concat(logits, 0),
+          {.loss = graph::Mul(sum.loss, share),
+           .accuracy = graph::Mul(sum.accuracy, share)}};
 }
 
 }  // namespace
@@ -158,8 +211,8 @@ Update BuildUpdate(Graph& graph, const ResNetConfig& config, DType dtype,
   const std::vector<nn::VariableId> variables = nn::VariablesOf(graph, "");
   const nn::StepCounter step = nn::AddStepCounter(graph, "step");
   Update update;
-  update.logits = network(batch.image, &update.updates);
-  update.score = BuildScore(update.logits, batch.label, config);
+  std::tie(update.logits, update.score) =
+      BuildForward(network, config, batch, &update.updates);
   update.trained = nn::GradientsOf(update.score.loss, "");
   if (replicas.mean_gradients) {
     update.trained.gradients =

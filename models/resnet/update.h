@@ -60,6 +60,13 @@ struct Update {
 // Adds one training step: forward, backward, SGD with the learning rate's
 // schedule, the running statistics and the averages. The variable "step" counts
 // updates.
+//
+// Micro-batches (ResNetConfig::micro_batches) go forward one after the other,
+// then backward from the last one on, and the step updates once, by the mean of
+// their gradients. With several logical devices this is a pipeline: a device
+// begins the next micro-batch while the others have the ones before (Huang et
+// al., "GPipe", arXiv:1811.06965). Throws InvalidArgument if they do not divide
+// the batch.
 Update BuildUpdate(Graph& graph, const ResNetConfig& config, DType dtype,
                    const Batch& batch, const nn::ReplicaHooks& replicas = {},
                    CallSite site = CallSite::Here());

@@ -10,6 +10,7 @@
 #include "core/graph/ops/pool.h"
 #include "core/graph/ops/reduce.h"
 #include "core/graph/ops/shape_ops.h"
+#include "models/norm_statistics.h"
 
 namespace replicant::models::sngan {
 namespace {
@@ -75,12 +76,15 @@ Output Apply(const nn::ConditionalBatchNorm& norm, Output x, Output labels,
 }  // namespace
 
 Generator::Generator(Graph& graph, const SnganConfig& config, DType dtype,
-                     const nn::GatherFn& gather, CallSite site) {
+                     const nn::ReplicaHooks& replicas, CallSite site)
+    : num_devices_(replicas.num_logical_devices) {
   const Graph::SiteScope site_scope(graph, site);
   const Graph::Scope scope(graph, "generator");
   const std::vector<int64_t> channels = config.GeneratorChannels();
   first_channels_ = channels.front();
-  const nn::BatchNormLayerOptions norm{.dtype = dtype, .gather = gather};
+  const nn::BatchNormLayerOptions norm{
+      .dtype = dtype,
+      .gather = GatherFor(replicas, config.batch_norm_statistics)};
   linear_.emplace(
       graph, "linear", config.latent_size,
       kFirstSide * kFirstSide * first_channels_,
@@ -110,7 +114,10 @@ Output Generator::operator()(Output latent, Output labels,
   const Graph::SiteScope scope(latent, site);
   Output x = graph::Reshape((*linear_)(latent),
                             {-1, kFirstSide, kFirstSide, first_channels_});
-  for (const Block& block : blocks_) {
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const Block& block = blocks_[i];
+    const Graph::DeviceScope device =
+        nn::DeviceOfPart(*latent.graph, i, blocks_.size(), num_devices_);
     Output h = Apply(block.norm1, x, labels, updates);
     h = block.conv1(graph::UpsampleNearest2d(h, 2));
     h = Apply(block.norm2, h, labels, updates);
@@ -119,6 +126,7 @@ Output Generator::operator()(Output latent, Output labels,
     // quarter
     x = graph::Add(h, graph::UpsampleNearest2d(block.shortcut(x), 2));
   }
+  const Graph::DeviceScope last(*latent.graph, num_devices_ - 1);
   const nn::NormEpilogue relu{.has_relu = true};
   x = updates == nullptr ? norm_->Infer(x, relu)
                          : norm_->Train(x, updates, relu);
@@ -126,7 +134,8 @@ Output Generator::operator()(Output latent, Output labels,
 }
 
 Discriminator::Discriminator(Graph& graph, const SnganConfig& config,
-                             DType dtype, CallSite site) {
+                             DType dtype, int num_devices, CallSite site)
+    : num_devices_(num_devices) {
   const Graph::SiteScope site_scope(graph, site);
   const Graph::Scope scope(graph, "discriminator");
   const std::vector<int64_t> channels = config.DiscriminatorChannels();
@@ -164,7 +173,10 @@ Output Discriminator::operator()(Output images, Output labels,
                                  CallSite site) const {
   const Graph::SiteScope scope(images, site);
   Output x = images;
-  for (const Block& block : blocks_) {
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const Block& block = blocks_[i];
+    const Graph::DeviceScope device =
+        nn::DeviceOfPart(*images.graph, i, blocks_.size(), num_devices_);
     Output h = block.is_first ? x : graph::Relu(x);
     h = graph::Relu(Convolve(block.conv1, h, updates));
     h = Convolve(block.conv2, h, updates);
@@ -176,6 +188,7 @@ Output Discriminator::operator()(Output images, Output labels,
     if (block.shortcut) x = Convolve(*block.shortcut, x, updates);
     x = graph::Add(h, x);
   }
+  const Graph::DeviceScope last(*images.graph, num_devices_ - 1);
   // [B, C]
   const Output features = graph::ReduceSum(graph::Relu(x), {.axes = {1, 2}});
   const Output linear =

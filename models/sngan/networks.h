@@ -5,6 +5,7 @@
 
 #include "core/graph/graph.h"
 #include "core/nn/layers.h"
+#include "core/nn/replica_hooks.h"
 #include "core/nn/spectral_norm.h"
 #include "models/sngan/config.h"
 
@@ -28,10 +29,12 @@ using graph::VariableId;
 // Maps latent vectors and classes to images.
 class Generator {
  public:
-  // `dtype` is that of parameters and computation. `gather` makes the
-  // statistics of batch norms those of all replicas; null: of this replica.
+  // `dtype` is that of parameters and computation. Batch norms use the
+  // statistics that the configuration says of these replicas. Blocks are
+  // divided among the logical devices.
   Generator(Graph& graph, const SnganConfig& config, DType dtype = DType::kF32,
-            const nn::GatherFn& gather = {}, CallSite site = CallSite::Here());
+            const nn::ReplicaHooks& replicas = {},
+            CallSite site = CallSite::Here());
 
   // latent [B, Z], labels [B] i32 -> images [B, H, W, 3] in (-1, 1). Norms use
   // the statistics of the batch, and the updates of the running statistics are
@@ -46,6 +49,7 @@ class Generator {
     nn::Conv2d conv1, conv2, shortcut;
   };
 
+  int num_devices_;
   int64_t first_channels_;
   std::optional<nn::Dense> linear_;
   std::vector<Block> blocks_;
@@ -62,8 +66,10 @@ struct NormalisedLayer {
 // Maps images and classes to logits of being real.
 class Discriminator {
  public:
+  // Blocks are divided among the logical devices.
   Discriminator(Graph& graph, const SnganConfig& config,
-                DType dtype = DType::kF32, CallSite site = CallSite::Here());
+                DType dtype = DType::kF32, int num_devices = 1,
+                CallSite site = CallSite::Here());
 
   // images [B, H, W, 3] floating in [-1, 1], labels [B] i32 -> logits [B].
   // Every weight does one power iteration, and the updates of its vectors are
@@ -79,6 +85,7 @@ class Discriminator {
     bool is_first, halves;
   };
 
+  int num_devices_;
   std::vector<Block> blocks_;
   std::optional<NormalisedLayer> linear_;
   std::optional<nn::SpectralNorm> embedding_;

@@ -38,10 +38,9 @@ Updates::Updates(Graph& graph, const SnganConfig& config, DType dtype,
       config_(config),
       dtype_(dtype),
       replicas_(replicas),
-      generator_(graph, config, dtype,
-                 GatherFor(replicas, config.batch_norm_statistics), site),
+      generator_(graph, config, dtype, replicas, site),
       generator_variables_(nn::VariablesOf(graph, "generator/")),
-      discriminator_(graph, config, dtype, site) {
+      discriminator_(graph, config, dtype, replicas.num_logical_devices, site) {
   const Graph::SiteScope scope(graph, site);
   discriminator_step_ = nn::AddStepCounter(graph, "discriminator_step");
   generator_step_ = nn::AddStepCounter(graph, "generator_step");

@@ -136,7 +136,10 @@ spec:
               command: ["/bin/sh", "-c"]
               args:
               - |
+                # a pod may be started again after the end of the run
                 if [ -f /run/replicant/state.yaml ]; then
+                  read -r status </run/replicant/state.yaml
+                  [ "$status" = "status: complete" ] && exit 0
                   exec fleet --resume /run/replicant --set cluster.address="$POD_IP"
                 fi
                 exec fleet --config /config/config.yaml --set cluster.address="$POD_IP"

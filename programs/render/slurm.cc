@@ -15,11 +15,11 @@
 namespace replicant::programs {
 namespace {
 
-// A batch shell runs its trap for SIGTERM as soon as `wait` is interrupted.
-// Slurm sends it the signal alone with B: (--signal=B:TERM@...). At a
-// preemption or scancel it sends TERM to the steps, and to this shell if it was
-// asked to; the program is a child of the shell, not a step, and gets the
-// signal here.
+// Before the time limit Slurm sends SIGTERM to the shell alone (B:), and with
+// preempt_send_user_signal also when the time of grace of a
+// preemption begins. When that is over, or without it, Slurm sends SIGTERM to
+// all processes of the job, and SIGKILL after KillWait. The program takes two
+// SIGTERM for one.
 constexpr const char* kForwardSignals = R"(
 stopped=
 trap 'stopped=1; kill -TERM "$child" 2>/dev/null' TERM
@@ -46,6 +46,7 @@ constexpr const char* kRunScript = R"(#!/bin/bash
 @OPTIONS@set -u
 fleet=@FLEET@
 @FORWARD@
+if grep -q '^status: complete' "$RUN/state.yaml" 2>/dev/null; then exit 0; fi
 if [[ -f $RUN/state.yaml ]]; then
   "$fleet"@PROGRAM@ --resume "$RUN" &
 else
@@ -55,9 +56,8 @@ child=$!
 await_child
 # before the time limit and at a preemption: the checkpoint is written
 if [[ -n $stopped ]]; then
-  echo "requeues job $SLURM_JOB_ID"
-  scontrol requeue "$SLURM_JOB_ID"
-  sleep 60
+  # Slurm may have requeued it, and otherwise ends this script
+  scontrol requeue "$SLURM_JOB_ID" && sleep 60
 fi
 exit "$code"
 )";
@@ -76,15 +76,15 @@ constexpr const char* kActorsScript = R"(#!/bin/bash
 @OPTIONS@set -u
 fleet=@FLEET@
 @FORWARD@
-"$fleet"@PROGRAM@ --join "$RUN" --host "${SLURMD_NODENAME:-$(hostname)}.$SLURM_ARRAY_TASK_ID" \
-  --actors @ACTORS@ --join_timeout_s @JOIN_TIMEOUT@ &
+host=$SLURMD_NODENAME.${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
+"$fleet"@PROGRAM@ --join "$RUN" --host "$host" --actors @ACTORS@ \
+  --join_timeout_s @JOIN_TIMEOUT@ &
 child=$!
 await_child
 # a preemption, the time limit, or an agent that was killed; a run that is over
 # ends with 0
 if [[ -n $stopped || $code -gt 128 ]]; then
-  scontrol requeue "$SLURM_JOB_ID"
-  sleep 60
+  scontrol requeue "$SLURM_JOB_ID" && sleep 60
 fi
 exit "$code"
 )";

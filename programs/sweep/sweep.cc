@@ -35,6 +35,8 @@ using fleet::RunFolder;
 using fleet::RunStatus;
 
 constexpr auto kPollInterval = std::chrono::milliseconds(200);
+// between two looks at the evaluations
+constexpr auto kJudgeInterval = std::chrono::seconds(2);
 constexpr int64_t kMaxConfigBytes = 1 << 24;
 
 // One run of the sweep, with its files.
@@ -44,6 +46,12 @@ struct Member {
   fs::path folder, config_file, log;
   std::unique_ptr<Process> process;
   std::optional<RunStatus> status;  // none: not started yet
+
+  // Tells why the median rule has stopped the run, if it has.
+  fs::path verdict_file() const { return fs::path(folder) += ".stopped"; }
+  bool is_done() const {
+    return status == RunStatus::kComplete || fs::exists(verdict_file());
+  }
 };
 
 class Sweep {
@@ -74,15 +82,15 @@ class Sweep {
         Signal(num_signals > 1 ? SIGKILL : SIGTERM);
       }
       Collect();
-      if (num_signals == 0) StartDue();
+      if (num_signals == 0) {
+        JudgeRuns();
+        StartDue();
+      }
       if (NumRunning() == 0) break;
       std::this_thread::sleep_for(kPollInterval);
     }
     Report();
-    const bool is_complete = std::ranges::all_of(members_, [](const Member& m) {
-      return m.status == RunStatus::kComplete;
-    });
-    return is_complete ? 0 : 1;
+    return std::ranges::all_of(members_, &Member::is_done) ? 0 : 1;
   }
 
  private:
@@ -129,6 +137,8 @@ class Sweep {
       }
       if (RunFolder::StatusOf(member.folder) == RunStatus::kComplete) {
         member.status = RunStatus::kComplete;
+      } else if (fs::exists(member.verdict_file())) {
+        member.status = RunStatus::kStopped;
       }
     }
     if (fs::exists(folder_ / fmt::format("{:03}.yaml", members_.size()))) {
@@ -146,6 +156,33 @@ class Sweep {
   void Signal(int signal_number) {
     for (Member& member : members_) {
       if (member.process != nullptr) member.process->Signal(signal_number);
+    }
+  }
+
+  // Stops the runs that the median rule is against. The file of the verdict
+  // keeps the same command from going on with them.
+  void JudgeRuns() {
+    const auto now = std::chrono::steady_clock::now();
+    if (!config_.median_rule.is_enabled || now < next_judgement_) return;
+    next_judgement_ = now + kJudgeInterval;
+    std::vector<MedianRule::Evaluations> complete;
+    for (const Member& member : members_) {
+      if (member.status == RunStatus::kComplete) {
+        complete.push_back(actors::ReadEvaluations(member.folder));
+      }
+    }
+    for (Member& member : members_) {
+      if (member.process == nullptr || member.is_done()) continue;
+      const auto run = actors::ReadEvaluations(member.folder);
+      const auto median = config_.median_rule.MedianAbove(run, complete);
+      if (!median) continue;
+      const std::string verdict = fmt::format(
+          "is stopped at step {}: no return above {:.1f}, the median of the "
+          "complete runs",
+          run.back().step, *median);
+      AtomicWriteFile(member.verdict_file(), verdict + "\n");
+      Say(member, verdict);
+      member.process->Signal(SIGTERM);
     }
   }
 
@@ -264,6 +301,7 @@ class Sweep {
   const fs::path folder_;
   std::vector<Member> members_;
   std::vector<std::string> resolved_;  // configurations of the members
+  std::chrono::steady_clock::time_point next_judgement_;
 };
 
 }  // namespace

@@ -11,13 +11,15 @@ namespace replicant::programs {
 // its own, and prints a table of them. In the folder of the sweep:
 //
 //   000.yaml, 000/, 000.log   the configuration, run folder and output of a run
+//   000.stopped               why the median rule has stopped the run
 //   results.csv               every evaluation of every run
 //   curves.png                a line for each run, a colour for each settings
 //   lock                      held while the sweep runs
 //
 // Runs that are complete are left alone, others go on: the same command
 // continues a sweep that was stopped. A signal ends the runs as it ends a
-// fleet. Returns 1 if a run has failed, or if the sweep was stopped.
+// fleet. Returns 1 if a run has failed, or if the sweep was stopped; runs that
+// the median rule has stopped count as complete.
 //
 // Throws ConfigError, before anything is trained, for a sweep or a run with
 // mistakes, and for one that differs from what its folder holds; IoError if the

@@ -104,6 +104,8 @@ SweepConfig SweepConfig::Read(config::Reader& reader) {
   reader.Field("seeds", &c.seeds, {0, INT64_MAX}, {1, kMaxElements},
                "run.seed, each in a run of its own");
   reader.Field("jobs", &c.jobs, {1, kMaxElements}, "runs at once on this host");
+  reader.Section("median_rule", &c.median_rule,
+                 "stops runs that fall behind, by the median stopping rule");
   if (c.config.empty()) reader.Error("config", "is empty; want a file");
   if (std::set(c.seeds.begin(), c.seeds.end()).size() != c.seeds.size()) {
     reader.Error("seeds", "has a seed twice");

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/config/reader.h"
+#include "programs/sweep/median_rule.h"
 
 namespace replicant::programs {
 
@@ -45,6 +46,7 @@ struct SweepConfig {
   int64_t draw_seed = 1;
   std::vector<int64_t> seeds = {1};
   int64_t jobs = 1;  // runs at once
+  MedianRule median_rule;
 
   static SweepConfig Read(config::Reader& reader);
 };

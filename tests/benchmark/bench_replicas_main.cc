@@ -2,13 +2,14 @@
 // over all numbers of replicas. scripts/bench/scaling runs it.
 //
 //   bench_replicas --case NAME [--set OVERRIDE...] [--replicas 1 2 4 8 16]
-//                  [--rows N] [--batch N] [--rounds N]
+//                  [--rows N] [--batch N] [--rounds N] [--devices N]
 //
 // Weak scaling gives every replica --rows rows, strong scaling divides --batch
 // rows. One replica alone on the rows of each is measured beside. A replica has
 // one thread. Lines: time and processor time of a step by replicas and batch;
 // and once, of one replica, the time of its updates, and when in its step the
-// buckets of gradients are ready.
+// buckets of gradients are ready. With --devices one replica on so many logical
+// devices, on --batch rows, and nothing else.
 //
 // NAME is a file of tests/benchmark/workloads.
 #include <fmt/format.h>
@@ -36,6 +37,7 @@ struct Options {
   int64_t rows = 1;
   int64_t batch = 16;
   int rounds = 5;
+  int devices = 0;  // 0: replicas of one
 };
 
 // Of all threads of this process.
@@ -105,7 +107,26 @@ void PrintProfile(const Options& options) {
   fmt::print("{}\n", line.ToString());
 }
 
+void RunDevices(const Options& options) {
+  const auto timer =
+      MakeTimer(options, options.batch, {.logical_devices = options.devices});
+  for (int round = 0; round < options.rounds; ++round) {
+    const double begin = ProcessorMs();
+    const double wall_ms = timer->TimeStep();
+    const double cpu_ms = ProcessorMs() - begin;
+    metrics::JsonObject line;
+    line.Add("name", fmt::format("devices/{}", options.name))
+        .Add("devices", options.devices)
+        .Add("batch", options.batch)
+        .Add("wall_ms", wall_ms)
+        .Add("cpu_ms", cpu_ms)
+        .Add("idle", 1.0 - cpu_ms / (options.devices * wall_ms));
+    fmt::print("{}\n", line.ToString());
+  }
+}
+
 void Run(const Options& options) {
+  if (options.devices > 0) return RunDevices(options);
   PrintProfile(options);
   // by replicas and batch
   std::map<std::pair<int, int64_t>, std::unique_ptr<ReplicaTimer>> timers;
@@ -151,6 +172,7 @@ int main(int argc, char** argv) try {
   app.add_option("--replicas", options.replicas, "numbers of replicas");
   app.add_option("--rows", options.rows, "of a replica, weak scaling");
   app.add_option("--batch", options.batch, "of all replicas, strong scaling");
+  app.add_option("--devices", options.devices, "logical devices");
   app.add_option("--rounds", options.rounds, "over all numbers");
   CLI11_PARSE(app, argc, argv);
   replicant::learner::Run(options);

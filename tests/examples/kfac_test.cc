@@ -57,9 +57,7 @@ InputFn Examples(int64_t length) {
   };
 }
 
-KfacOptions Options() {
-  return {.sizes = {2, 6, 5, 1}, .dtype = DType::kF64};
-}
+KfacOptions Options() { return {.sizes = {2, 6, 5, 1}, .dtype = DType::kF64}; }
 
 std::map<std::string, std::vector<double>> Train(
     const ReplicationConfig& config) {

@@ -125,6 +125,18 @@ TEST_F(HostPoolTest, AHostThatLeavesFailsNoProcess) {
   EXPECT_TRUE(other->IsLost());
 }
 
+// Would catch an actor that waits until its killed agent counts as lost, while
+// the next agent of the host has room.
+TEST_F(HostPoolTest, AnAgentTakesThePlaceOfAnEarlierOneOfItsName) {
+  Join(1, "a");
+  const auto process = pool_.Start(actor_, 1, {}, "");
+  Join(1, "a");  // an answer was lost
+  EXPECT_FALSE(process->Poll());
+  Join(2, "a");
+  EXPECT_TRUE(process->IsLost());
+  EXPECT_TRUE(pool_.HasRoom("actor"));
+}
+
 TEST_F(HostPoolTest, LogsAreWrittenWhereTheyBelong) {
   Join(1, "a");
   const auto log = folder_.path() / "log";

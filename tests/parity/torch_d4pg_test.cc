@@ -40,9 +40,10 @@ class TorchD4pgTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(TorchD4pgTest, TenUpdatesAreThoseOfPyTorch) {
   const std::string name = "d4pg_" + GetParam().golden;
-  const auto config = config::Load<agents::d4pg::StepGraphConfig>(
-                          config::Document::FromFile(testing::TorchGolden(name + ".yaml")))
-                          .config;
+  const auto config =
+      config::Load<agents::d4pg::StepGraphConfig>(
+          config::Document::FromFile(testing::TorchGolden(name + ".yaml")))
+          .config;
   const nn::StepGraph workload =
       agents::d4pg::BuildStepGraph(config, GetParam().dtype);
   const auto backend = testing::MakeTestedBackend(GetParam().backend);
@@ -54,9 +55,9 @@ TEST_P(TorchD4pgTest, TenUpdatesAreThoseOfPyTorch) {
       testing::TorchGolden(name + ".expected.safetensors"));
   testing::ErrorTable table;
   for (const char* group : {"gradients", "losses", "steps", "variables"}) {
-    testing::ExpectNearGolden(
-        result, group, expected, group,
-        testing::D4pgTolerance(group, GetParam().dtype), table);
+    testing::ExpectNearGolden(result, group, expected, group,
+                              testing::D4pgTolerance(group, GetParam().dtype),
+                              table);
   }
   // a gradient that PyTorch's side lacks would not have been compared
   for (const nn::NamedOutput& gradient : workload.gradients) {

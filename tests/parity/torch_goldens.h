@@ -1,11 +1,14 @@
 #pragma once
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "core/tensor/safetensors.h"
 #include "tests/parity/golden_error.h"
@@ -68,8 +71,7 @@ inline void ExpectNearGolden(const std::map<std::string, HostTensor>& result,
   ASSERT_FALSE(wanted.empty()) << golden_group;
   for (const auto& [name, tensor] : wanted) {
     ASSERT_TRUE(result.contains(group + name)) << group << name;
-    double error =
-        RelativeError(result.at(group + name).view(), tensor.view());
+    double error = RelativeError(result.at(group + name).view(), tensor.view());
     // a gradient that is zero but for rounding, as that of a bias before a
     // norm, is held against the others
     const double own = LargestElement(tensor.view());
@@ -77,6 +79,48 @@ inline void ExpectNearGolden(const std::map<std::string, HostTensor>& result,
     EXPECT_LE(error, tolerance) << golden_group << name;
     table.Add(golden_group, "largest error", error);
   }
+}
+
+inline constexpr int64_t kAutocastSteps = 20;
+
+// Of the difference over all steps.
+inline double RootMeanSquare(const std::vector<double>& a,
+                             const std::vector<double>& b) {
+  double sum = 0.0;
+  for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return std::sqrt(sum / static_cast<double>(a.size()));
+}
+
+// Holds the losses of kAutocastSteps updates in bf16 against those of PyTorch's
+// autocast, and prints how far they are apart.
+inline void ExpectLossNearAutocast(const std::string& golden,
+                                   const std::string& loss,
+                                   const std::vector<double>& ours,
+                                   const std::string& backend) {
+  const SafetensorsReader expected(TorchGolden("bf16_losses.safetensors"));
+  const auto read = [&](const char* kind) {
+    return ToDoubles(
+        expected.Read(fmt::format("{}/{}/{}", golden, kind, loss)).view());
+  };
+  const std::vector<double> autocast = read("autocast");
+  const std::vector<double> exact = read("f64");
+  // two that round in bf16, at places that are not all the same, are apart by
+  // sqrt(2) of what one of them is from the exact one; the largest of the
+  // cases is some twice the mean. 2^-8, a step of bf16, for a loss that
+  // rounding happened not to touch.
+  const double scale =
+      RootMeanSquare(exact, std::vector<double>(kAutocastSteps, 0.0));
+  const double error = RootMeanSquare(autocast, exact);
+  const double tolerance =
+      2.0 * std::sqrt(2.0) * std::max(error, 0x1p-8 * scale);
+  EXPECT_LE(RootMeanSquare(ours, autocast), tolerance) << golden << " " << loss;
+  // nor may it be f32 that was computed: bf16 leaves its mark
+  EXPECT_GE(RootMeanSquare(ours, exact), 1e-6 * scale) << golden << " " << loss;
+  fmt::print(
+      "{:20} {:10} {:20} to autocast {:.1e}, autocast to f64 {:.1e}, "
+      "ours to f64 {:.1e} of {:.1e}\n",
+      golden, backend, loss, RootMeanSquare(ours, autocast), error,
+      RootMeanSquare(ours, exact), scale);
 }
 
 }  // namespace replicant::testing

@@ -44,7 +44,8 @@ learner::StepGraphBuilder::Built Load(
   return learner::BuiltInWorkloads()
       .Get(c.golden.substr(0, c.golden.find('_')), "golden")
       .step_graph.build(
-          config::Document::FromFile(testing::TorchGolden(c.golden + ".yaml"), overrides),
+          config::Document::FromFile(testing::TorchGolden(c.golden + ".yaml"),
+                                     overrides),
           c.dtype);
 }
 

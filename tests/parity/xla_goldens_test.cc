@@ -21,8 +21,6 @@ namespace {
 
 using testing::NamedTensors;
 
-constexpr int64_t kSteps = 10;
-
 std::string Dotted(std::string name) {
   std::ranges::replace(name, '/', '.');
   return name;
@@ -43,9 +41,10 @@ nn::StepGraph StepOf(const std::string& golden) {
       .step;
 }
 
-exporting::StableHloModule ModuleOf(const nn::StepGraph& step) {
+exporting::StableHloModule ModuleOf(const nn::StepGraph& step,
+                                    graph::Precision precision) {
   std::vector<graph::Output> outputs;
-  exporting::StableHloOptions options;
+  exporting::StableHloOptions options{.precision = precision};
   const auto add = [&](const char* group, const auto& named) {
     for (const nn::NamedOutput& output : named) {
       outputs.push_back(output.output);
@@ -64,19 +63,20 @@ exporting::StableHloModule ModuleOf(const nn::StepGraph& step) {
 HostTensor RowAs(const HostTensor& rows, int64_t row, DType dtype,
                  const Shape& shape) {
   const TensorView view = rows.view()[row % rows.shape()[0]];
-  const HostTensor one = testing::Values(dtype, shape, testing::ToDoubles(view));
+  const HostTensor one =
+      testing::Values(dtype, shape, testing::ToDoubles(view));
   return testing::Stack({one.view()});
 }
 
 // A golden on its way to XLA and back.
 struct Training {
-  explicit Training(const std::string& golden)
+  Training(const std::string& golden, graph::Precision precision)
       : name(golden),
         step(StepOf(golden)),
-        module(ModuleOf(step)),
+        module(ModuleOf(step, precision)),
         expected(testing::TorchGolden(golden + ".expected.safetensors")) {}
 
-  testing::XlaRun Run() const {
+  testing::XlaRun Run(int64_t num_steps) const {
     const SafetensorsReader input(testing::TorchGolden(name + ".safetensors"));
     testing::XlaRun run{.name = name, .modules = {&module}};
     // the first values are the probe's
@@ -86,16 +86,14 @@ struct Training {
     for (const graph::VariableSpec& spec : step.graph->variables()) {
       run.variables.emplace(
           spec.name,
-          HostTensor::Clone(
-              start.at("variables/" + Dotted(spec.name)).view()));
+          HostTensor::Clone(start.at("variables/" + Dotted(spec.name)).view()));
     }
-    for (int64_t s = 0; s < kSteps; ++s) {
+    for (int64_t s = 0; s < num_steps; ++s) {
       testing::XlaStep made;
       for (const exporting::StableHloArgument& a : module.arguments) {
         if (a.kind != exporting::StableHloArgument::Kind::kInput) continue;
-        made.arguments.emplace(
-            a.name,
-            RowAs(input.Read("batches/" + a.name), s, a.dtype, a.shape));
+        made.arguments.emplace(a.name, RowAs(input.Read("batches/" + a.name), s,
+                                             a.dtype, a.shape));
       }
       run.steps.push_back(std::move(made));
     }
@@ -122,8 +120,9 @@ struct Training {
     testing::ErrorTable table;
     for (const char* group : {"gradients", "losses", "steps", "variables"}) {
       const double tolerance =
-          name.starts_with("d4pg") ? testing::D4pgTolerance(group, DType::kF32)
-                                   : testing::ModelTolerance(group, DType::kF32);
+          name.starts_with("d4pg")
+              ? testing::D4pgTolerance(group, DType::kF32)
+              : testing::ModelTolerance(group, DType::kF32);
       testing::ExpectNearGolden(found, group, expected, group, tolerance,
                                 table);
     }
@@ -136,21 +135,46 @@ struct Training {
   SafetensorsReader expected;
 };
 
-TEST(XlaGoldensTest, TenUpdatesAreThoseOfPyTorch) {
+// Runs all trainings and calls check(training, its result).
+template <typename Check>
+void RunAll(const std::vector<std::string>& goldens, graph::Precision precision,
+            int64_t num_steps, const Check& check) {
   std::vector<Training> trainings;
-  for (const char* golden :
-       {"d4pg_state", "d4pg_pixels", "d4pg_shared_encoder", "d4pg_prediction",
-        "resnet50_basic", "resnet50_bottleneck", "sngan_32", "sngan_64"}) {
-    trainings.emplace_back(golden);
+  for (const std::string& golden : goldens) {
+    trainings.emplace_back(golden, precision);
   }
   std::vector<testing::XlaRun> runs;
   runs.reserve(trainings.size());
-  for (const Training& training : trainings) runs.push_back(training.Run());
-  const std::vector<testing::XlaResult> results = testing::RunXla(runs);
-  for (size_t i = 0; i < trainings.size(); ++i) {
-    SCOPED_TRACE(trainings[i].name);
-    trainings[i].Compare(results[i]);
+  for (const Training& training : trainings) {
+    runs.push_back(training.Run(num_steps));
   }
+  const std::vector<testing::XlaResult> results = testing::RunXla(runs);
+  for (size_t i = 0; i < trainings.size(); ++i) check(trainings[i], results[i]);
+}
+
+TEST(XlaGoldensTest, TenUpdatesAreThoseOfPyTorch) {
+  RunAll({"d4pg_state", "d4pg_pixels", "d4pg_shared_encoder", "d4pg_prediction",
+          "resnet50_basic", "resnet50_bottleneck", "sngan_32", "sngan_64"},
+         graph::Precision::kF32, /*num_steps=*/10,
+         [](const Training& training, const testing::XlaResult& result) {
+           training.Compare(result);
+         });
+}
+
+TEST(XlaGoldensTest, TwentyLossesInBF16AreNearAutocast) {
+  RunAll({"d4pg_prediction", "resnet50_basic", "sngan_32"},
+         graph::Precision::kBF16, testing::kAutocastSteps,
+         [](const Training& training, const testing::XlaResult& result) {
+           for (const nn::NamedOutput& loss : training.step.losses) {
+             std::vector<double> ours;
+             for (const NamedTensors& of_step : result.outputs) {
+               ours.push_back(testing::ToDoubles(
+                   of_step.at("losses/" + loss.name).view())[0]);
+             }
+             testing::ExpectLossNearAutocast(training.name, loss.name, ours,
+                                             "xla");
+           }
+         });
 }
 
 }  // namespace

@@ -118,6 +118,26 @@ TEST_F(TrainingSweepTest, ASignalStopsItsRunsWhichThenGoOn) {
   resumed.Wait();
 }
 
+// A pole that hangs never has the returns of one that stands.
+TEST_F(TrainingSweepTest, ARunThatFallsBehindIsStoppedForGood) {
+  const auto file = WriteSweep(
+      "learner.limits.max_seconds=12\n"
+      "      - evaluation.interval_s=0.5",
+      "grid: [{key: task.name, values: [cartpole-balance, "
+      "cartpole-swingup]}]\n"
+      "median_rule: {enabled: true, min_complete_runs: 1}\n");
+  const CommandResult result = RunSweep(file);
+  EXPECT_TRUE(result.status.ok()) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("run 001 (small, task.name=cartpole-"
+                                       "swingup, seed 1) is stopped at step "));
+  EXPECT_THAT(ReadFile(sweep_ / "001.stopped"),
+              HasSubstr("the median of the complete runs"));
+
+  const CommandResult again = RunSweep(file);
+  EXPECT_TRUE(again.status.ok()) << again.output;
+  EXPECT_THAT(again.output, Not(HasSubstr("goes on")));
+}
+
 TEST_F(TrainingSweepTest, AMistakeInOneRunComesBeforeTheFirstStarts) {
   const CommandResult result =
       RunSweep(WriteSweep("learner.limits.max_steps=30",

@@ -185,7 +185,7 @@ TEST_F(TrainingTest, AModelIsExportedWithoutImagesAndReplicas) {
       "images.train=/no/such/folder"};
   const std::vector<std::string> words = {"--checkpoint", run_.string(),
                                           "--to"};
-  for (const char* name : {"model.safetensors", "model.onnx"}) {
+  for (const char* name : {"model.safetensors", "model.onnx", "model.mlir"}) {
     const auto model = folder_.path() / name;
     const CommandResult exported =
         run("export", with(with(words, {model.string(), "--set",
@@ -197,8 +197,15 @@ TEST_F(TrainingTest, AModelIsExportedWithoutImagesAndReplicas) {
     EXPECT_TRUE(std::filesystem::exists(model));
   }
   EXPECT_THAT(run("export", with(words, {"model.pt"})).output,
-              HasSubstr("--to: got 'model.pt', want a file .safetensors or "
-                        ".onnx"));
+              HasSubstr("--to: got 'model.pt', want a file .safetensors, "
+                        ".onnx or .mlir"));
+  // the training step is for all replicas, with the checkpoint's values
+  EXPECT_THAT(ReadFile(folder_.path() / "model.mlir"),
+              HasSubstr("mhlo.num_replicas = 2 : i32"));
+  EXPECT_THAT(ReadFile(folder_.path() / "model.mlir.json"),
+              HasSubstr("\"num_replicas\": 2"));
+  const auto values = folder_.path() / "model.mlir.safetensors";
+  EXPECT_THAT(ReadFile(values), HasSubstr("\"optimizer/"));
   // a training does need them
   EXPECT_THAT(run("learner", with(config, elsewhere)).output,
               HasSubstr("/no/such/folder"));

@@ -82,9 +82,9 @@ std::vector<XlaResult> RunXla(const std::vector<XlaRun>& runs) {
 std::vector<HostTensor> Draw(const graph::Program& draws,
                              runtime::VariableStore& store,
                              const NamedTensors& inputs) {
-  runtime::Executor plan(
-      *draws.graph, {.outputs = draws.outputs, .updates = draws.updates},
-      store);
+  runtime::Executor plan(*draws.graph,
+                         {.outputs = draws.outputs, .updates = draws.updates},
+                         store);
   for (const std::string& name : plan.input_names()) {
     std::ranges::copy(inputs.at(name).bytes(), plan.input(name).data());
   }
@@ -100,8 +100,7 @@ HostTensor Stack(const std::vector<TensorView>& tensors) {
   std::vector<int64_t> dims = {static_cast<int64_t>(tensors.size())};
   const auto one = tensors[0].shape().dims();
   dims.insert(dims.end(), one.begin(), one.end());
-  HostTensor stacked(tensors[0].dtype(),
-                     Shape(std::span<const int64_t>(dims)));
+  HostTensor stacked(tensors[0].dtype(), Shape(std::span<const int64_t>(dims)));
   auto to = stacked.bytes().begin();
   for (const TensorView& tensor : tensors) {
     to = std::ranges::copy(tensor.bytes(), to).out;

@@ -42,8 +42,8 @@ struct XlaResult {
 std::vector<XlaResult> RunXla(const std::vector<XlaRun>& runs);
 
 // Runs the program that draws a module's random numbers
-// (exporting::StableHloModule::draws) with the counters in `store`. `inputs` has
-// those that the program needs.
+// (exporting::StableHloModule::draws) with the counters in `store`. `inputs`
+// has those that the program needs.
 std::vector<HostTensor> Draw(const graph::Program& draws,
                              runtime::VariableStore& store,
                              const NamedTensors& inputs);

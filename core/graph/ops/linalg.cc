@@ -45,13 +45,15 @@ std::vector<Output> BatchMatMulGradient(const GradientContext& context) {
   const bool transpose_a = context.node.attributes.Bool("transpose_a");
   const bool transpose_b = context.node.attributes.Bool("transpose_b");
   const Output da =
-      transpose_a ? BatchMatMul(
-                        b, dc, {.transpose_a = transpose_b, .transpose_b = true})
-                  : BatchMatMul(dc, b, {.transpose_b = !transpose_b});
+      transpose_a
+          ? BatchMatMul(b, dc,
+                        {.transpose_a = transpose_b, .transpose_b = true})
+          : BatchMatMul(dc, b, {.transpose_b = !transpose_b});
   const Output db =
-      transpose_b ? BatchMatMul(
-                        dc, a, {.transpose_a = true, .transpose_b = transpose_a})
-                  : BatchMatMul(a, dc, {.transpose_a = !transpose_a});
+      transpose_b
+          ? BatchMatMul(dc, a,
+                        {.transpose_a = true, .transpose_b = transpose_a})
+          : BatchMatMul(a, dc, {.transpose_a = !transpose_a});
   return {da, db};
 }
 

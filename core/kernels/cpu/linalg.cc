@@ -33,8 +33,8 @@ class BatchMatMulKernel : public Kernel {
         m_(request.output().shape[1]),
         n_(request.output().shape[2]),
         k_(request.input(0).shape[transpose_a_ ? 1 : 2]),
-        num_threads_(ThreadsFor(request.num_threads, batch_ * m_ * n_ * k_ / 8)) {
-  }
+        num_threads_(
+            ThreadsFor(request.num_threads, batch_ * m_ * n_ * k_ / 8)) {}
 
   void Bind(const KernelBindings& bindings) override { bindings_ = bindings; }
 

@@ -43,12 +43,12 @@ RunFunction MakeBatchMatMul(const KernelRequest& request) {
                              .k = request.input(0).shape[transpose_a ? 1 : 2],
                              .transpose_a = transpose_a,
                              .transpose_b = attributes.Bool("transpose_b")};
-  return DispatchFloating(
-      request.output().dtype, [&]<typename T>() -> RunFunction {
-        return [plan](const Operands& operands) {
-          RunBatchMatMul<T>(plan, operands);
-        };
-      });
+  return DispatchFloating(request.output().dtype,
+                          [&]<typename T>() -> RunFunction {
+                            return [plan](const Operands& operands) {
+                              RunBatchMatMul<T>(plan, operands);
+                            };
+                          });
 }
 
 // The lower factor of a symmetric [n, n] in place, row by row. Returns whether
@@ -117,12 +117,12 @@ RunFunction MakeSolve(const KernelRequest& request) {
   // a factor, and a column of the solution
   auto work =
       std::make_shared<std::vector<double>>(static_cast<size_t>(n * n + n));
-  return DispatchFloating(
-      request.output().dtype, [&]<typename T>() -> RunFunction {
-        return [=](const Operands& operands) {
-          RunSolve<T>(batch, n, m, *work, operands);
-        };
-      });
+  return DispatchFloating(request.output().dtype,
+                          [&]<typename T>() -> RunFunction {
+                            return [=](const Operands& operands) {
+                              RunSolve<T>(batch, n, m, *work, operands);
+                            };
+                          });
 }
 
 }  // namespace

@@ -68,8 +68,7 @@ HloValues WriteAllReduce(HloBuilder& b, const StableHloNode& n) {
   const DType wire = n.attributes().Has("wire")
                          ? *ParseDType(n.attributes().Text("wire"))
                          : x.dtype;
-  const HloValue sum =
-      AllReduced(b, b.Convert(x, wire), RegionOf(call.op));
+  const HloValue sum = AllReduced(b, b.Convert(x, wire), RegionOf(call.op));
   return {Scaled(b, b.Convert(sum, x.dtype), call.factor)};
 }
 
@@ -98,8 +97,8 @@ HloValues WriteReduceScatter(HloBuilder& b, const StableHloNode& n) {
             .operands = {x},
             .dtype = x.dtype,
             .shape = n.type().shape,
-            .attributes = fmt::format("scatter_dimension = 0 : i64, {}",
-                                      AllReplicas(b)),
+            .attributes =
+                fmt::format("scatter_dimension = 0 : i64, {}", AllReplicas(b)),
             .regions = {{.op = RegionOf(call.op), .dtype = x.dtype}}});
   return {Scaled(b, rows, call.factor)};
 }

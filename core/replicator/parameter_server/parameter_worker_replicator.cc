@@ -412,10 +412,11 @@ void ParameterWorker::CountSteps(const Part& part, int64_t version) {
 }
 
 void ParameterWorker::Stop() {
-  if (worker_ != 0 || !is_started_) return;
-  if (!std::exchange(is_over_, true)) {
+  if (!leads() || !is_started_) return;
+  if (!std::exchange(is_over_, true) && worker_ == 0) {
     for (const auto& server : servers_) server->End();
   }
+  // of the others of the group
   inner_->Stop();
 }
 

@@ -145,8 +145,8 @@ ServerLink::Answer ServerLink::Await() {
     case rpc::CallResult::kOk:
       break;
     case rpc::CallResult::kError:
-      throw CommError(fmt::format("{} refuses to {}: {}", Name(), what_,
-                                  reply.error_text));
+      throw CommError(
+          fmt::format("{} refuses to {}: {}", Name(), what_, reply.error_text));
     default:
       throw CommError(fmt::format(
           "worker {}: {} has not answered for {:.0f} s, asked to {}; hint: "

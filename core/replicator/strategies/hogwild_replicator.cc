@@ -209,8 +209,7 @@ class HogwildStep : public Step {
       }
       // nobody waits for input while a result is due
       const NextResult next = input_.pipeline(i).Next(
-          begun_.empty() ? deadline : Clock::Real().Now(),
-          plans_[i]->batch());
+          begun_.empty() ? deadline : Clock::Real().Now(), plans_[i]->batch());
       if (next == NextResult::kTimeout) result = next;
       if (next != NextResult::kOk) continue;
       if (plans_[i]->IsAtBegin()) BeginCounters(i);
@@ -318,9 +317,9 @@ void HogwildReplicator::Declare(const Graph& graph, int replica) {
 void HogwildReplicator::AddCounters(const Graph& graph,
                                     std::vector<Counter>* counters) {
   for (const VariableSpec& spec : graph.variables()) {
-    if (!IsCounter(spec) || std::ranges::find(*counters, spec.name,
-                                              &Counter::name) !=
-                                counters->end()) {
+    if (!IsCounter(spec) ||
+        std::ranges::find(*counters, spec.name, &Counter::name) !=
+            counters->end()) {
       continue;
     }
     Counter counter{.name = spec.name, .shared = &variables_.at(spec.name)};

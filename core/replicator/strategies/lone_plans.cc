@@ -19,7 +19,8 @@ class AccumulatingReplica : public LoneReplica {
 
  private:
   Output DoMeanGradient(Output gradient, CallSite site) override {
-    return sums_.Mean(gradient, [](Output mean) { return mean; }, site);
+    return sums_.Mean(
+        gradient, [](Output mean) { return mean; }, site);
   }
   Output DoRowOffset(int64_t rows_of_all) override {
     return sums_.RowOffset(rows_of_all);
@@ -39,10 +40,9 @@ LonePlans::LonePlans(const std::vector<StepFn>& parts,
                      const Options& options)
     : accumulation_steps_(options.accumulation_steps), specs_(specs) {
   for (const StepFn& step_fn : parts) {
-    Accumulation accumulation{
-        .steps = accumulation_steps_,
-        .part_number =
-            options.first_part_number + static_cast<int>(parts_.size())};
+    Accumulation accumulation{.steps = accumulation_steps_,
+                              .part_number = options.first_part_number +
+                                             static_cast<int>(parts_.size())};
     std::vector<std::string> names;
     Part part;
     if (accumulation_steps_ > 1) {

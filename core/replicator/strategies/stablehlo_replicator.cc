@@ -110,13 +110,19 @@ void StableHloReplicator::AddModule(const std::vector<InputSpec>& specs,
   variables_.Declare(declarations);
 }
 
-std::unique_ptr<Input> StableHloReplicator::DoMakeInput(
-    const InputFn& input_fn, InputMode mode) {
+ModuleReplicator MakeModuleReplicator(const ReplicationConfig& config,
+                                      uint64_t seed) {
+  auto replicator = std::make_unique<StableHloReplicator>(config, seed);
+  const std::vector<StableHloStep>* steps = &replicator->steps();
+  return {.replicator = std::move(replicator), .steps = steps};
+}
+
+std::unique_ptr<Input> StableHloReplicator::DoMakeInput(const InputFn& input_fn,
+                                                        InputMode mode) {
   const int replicas = config_.replicas;
   const int pipelines = mode == InputMode::kPerReplica ? replicas : 1;
   return std::make_unique<ModuleInput>(
-      this,
-      input_fn({.num_replicas = replicas, .num_pipelines = pipelines}),
+      this, input_fn({.num_replicas = replicas, .num_pipelines = pipelines}),
       replicas / pipelines);
 }
 

@@ -15,8 +15,8 @@ namespace {
 // The first lines that differ.
 [[noreturn]] void FailOnDifference(int replica, std::string_view first,
                                    std::string_view other) {
-  const auto at = static_cast<size_t>(
-      std::ranges::mismatch(first, other).in1 - first.begin());
+  const auto at = static_cast<size_t>(std::ranges::mismatch(first, other).in1 -
+                                      first.begin());
   const auto line_at = [at](std::string_view text) {
     const size_t begin = text.rfind('\n', at == 0 ? 0 : at - 1) + 1;
     return text.substr(begin, text.find('\n', at) - begin);

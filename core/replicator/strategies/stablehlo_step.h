@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "core/export/stablehlo.h"
 #include "core/replicator/input.h"
 #include "core/replicator/replicator.h"
+#include "core/replicator/step_modules.h"
 #include "core/replicator/strategies/built_replica.h"
 
 // A step function as a StableHLO module for several replicas. The collectives
@@ -26,18 +26,6 @@ struct StableHloStepOptions {
   graph::Precision precision = graph::Precision::kF32;
   // Of the module.
   std::string name = "step";
-};
-
-struct StableHloStep {
-  // StableHloStepOptions::name.
-  std::string name;
-  // Its `draws` are those of replica 0.
-  exporting::StableHloModule module;
-  // By replica: StableHloModule::draws.
-  std::vector<graph::Program> draws;
-  // All variables that the step declares, with their initializers: what a
-  // VariableStore is to hold.
-  std::vector<graph::VariableSpec> variables;
 };
 
 // Calls `step_fn` for each replica and returns the module that all of them run.

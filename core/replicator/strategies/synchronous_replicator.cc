@@ -86,10 +86,9 @@ struct Replica {
 class TeamReplicator : public SynchronousReplicator {
  public:
   TeamReplicator(const ReplicationConfig& config, uint64_t seed,
-                        const kernels::BackendFactory& make_backend,
-                        int process)
-      : TeamReplicator(config, seed, make_backend,
-                              MakeRanks(config, process)) {}
+                 const kernels::BackendFactory& make_backend, int process)
+      : TeamReplicator(config, seed, make_backend, MakeRanks(config, process)) {
+  }
 
   ~TeamReplicator() override {
     // the others must not wait for one that is being destroyed
@@ -129,8 +128,8 @@ class TeamReplicator : public SynchronousReplicator {
 
  private:
   TeamReplicator(const ReplicationConfig& config, uint64_t seed,
-                        const kernels::BackendFactory& make_backend,
-                        comm::LocalRanks ranks)
+                 const kernels::BackendFactory& make_backend,
+                 comm::LocalRanks ranks)
       : seed_(seed),
         config_(config),
         between_(std::move(ranks.processes)),
@@ -333,8 +332,8 @@ comm::LocalRanks MakeTcpRanks(const ReplicationConfig& config, int process,
                             options);
 }
 
-comm::LocalRanks TeamReplicator::MakeRanks(
-    const ReplicationConfig& config, int process) {
+comm::LocalRanks TeamReplicator::MakeRanks(const ReplicationConfig& config,
+                                           int process) {
   const comm::CommunicatorOptions options{
       .timeout = Milliseconds(config.timeout_s),
       .heartbeat_interval = Milliseconds(config.heartbeat_interval_s),
@@ -507,8 +506,7 @@ void TeamReplicator::ShareVariables(const BuiltReplica& built) {
   }
 }
 
-void TeamReplicator::AddChannels(
-    const std::vector<BuiltReplica>& built) {
+void TeamReplicator::AddChannels(const std::vector<BuiltReplica>& built) {
   for (size_t i = 0; i < replicas_.size(); ++i) {
     replicas_[i].channels.push_back(std::make_unique<Channels>(
         built[i].program.num_channels, Milliseconds(config_.timeout_s)));
@@ -645,8 +643,7 @@ void TeamReplicator::SpreadVariables() {
 std::unique_ptr<SynchronousReplicator> MakeSynchronousReplicator(
     const ReplicationConfig& config, uint64_t seed,
     const kernels::BackendFactory& make_backend, int process) {
-  return std::make_unique<TeamReplicator>(config, seed, make_backend,
-                                                 process);
+  return std::make_unique<TeamReplicator>(config, seed, make_backend, process);
 }
 
 }  // namespace replicant::replicator

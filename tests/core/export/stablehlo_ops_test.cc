@@ -34,9 +34,9 @@ ModuleOfCase ModuleOf(const OpCase& op_case, graph::Precision precision) {
     options.output_names.push_back(std::to_string(i));
   }
   ModuleOfCase made{
-      .module = ToStableHlo(graph::ExtractProgram(builder.graph(),
-                                                  built.outputs, built.updates),
-                            options),
+      .module = ToStableHlo(
+          graph::ExtractProgram(builder.graph(), built.outputs, built.updates),
+          options),
       .run = {.name = op_case.name}};
   for (const graph::VariableSpec& spec : builder.graph().variables()) {
     HostTensor value(spec.dtype, spec.shape);

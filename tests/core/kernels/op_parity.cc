@@ -38,9 +38,8 @@ CaseResults RunCase(const OpCase& op_case, CaseBuilder& builder,
   const CaseProgram program = BuildCase(op_case, builder);
   runtime::VariableStore store(backend, /*seed=*/1);
   runtime::Executor plan(
-      builder.graph(),
-      {.outputs = program.outputs, .updates = program.updates}, store,
-      {.passes = passes});
+      builder.graph(), {.outputs = program.outputs, .updates = program.updates},
+      store, {.passes = passes});
   for (const auto& [name, value] : builder.values()) {
     const auto view = plan.input(name);
     std::memcpy(view.data(), value.bytes().data(), value.size_bytes());

@@ -264,17 +264,17 @@ Output PositiveDefinite(CaseBuilder& b, const Shape& shape) {
     }
     return values;
   }();
-  return graph::Add(b.Normal(shape),
-                    graph::Cast(b.graph().Constant(diagonal.view()),
-                                b.floating()));
+  return graph::Add(
+      b.Normal(shape),
+      graph::Cast(b.graph().Constant(diagonal.view()), b.floating()));
 }
 
 void AddLinalg(Cases& cases) {
   struct Size {
     int64_t batch, m, k, n;
   };
-  for (const Size s : {Size{1, 1, 1, 1}, Size{3, 7, 13, 5}, Size{5, 130, 40, 33},
-                       Size{64, 9, 20, 17}}) {
+  for (const Size s : {Size{1, 1, 1, 1}, Size{3, 7, 13, 5},
+                       Size{5, 130, 40, 33}, Size{64, 9, 20, 17}}) {
     for (int i = 0; i < 4; ++i) {
       const bool ta = (i & 1) != 0;
       const bool tb = (i & 2) != 0;
@@ -282,15 +282,14 @@ void AddLinalg(Cases& cases) {
           ta ? Shape({s.batch, s.k, s.m}) : Shape({s.batch, s.m, s.k});
       const Shape w =
           tb ? Shape({s.batch, s.n, s.k}) : Shape({s.batch, s.k, s.n});
-      cases.push_back(
-          {fmt::format("BatchMatMul_{}x{}x{}x{}{}{}", s.batch, s.m, s.k, s.n,
-                       ta ? "_ta" : "", tb ? "_tb" : ""),
-           [=](CaseBuilder& b) {
-             return Outputs{
-                 graph::BatchMatMul(b.Normal(a), b.Normal(w),
-                                    {.transpose_a = ta, .transpose_b = tb})};
-           },
-           static_cast<double>(std::max({s.m, s.k, s.n}))});
+      cases.push_back({fmt::format("BatchMatMul_{}x{}x{}x{}{}{}", s.batch, s.m,
+                                   s.k, s.n, ta ? "_ta" : "", tb ? "_tb" : ""),
+                       [=](CaseBuilder& b) {
+                         return Outputs{graph::BatchMatMul(
+                             b.Normal(a), b.Normal(w),
+                             {.transpose_a = ta, .transpose_b = tb})};
+                       },
+                       static_cast<double>(std::max({s.m, s.k, s.n}))});
     }
   }
   for (const int64_t n : {1, 4, 37, 90}) {
@@ -298,13 +297,13 @@ void AddLinalg(Cases& cases) {
       for (const int64_t batch : {0, 3}) {
         const Shape a = batch == 0 ? Shape({n, n}) : Shape({batch, n, n});
         const Shape right = batch == 0 ? Shape({n, m}) : Shape({batch, n, m});
-        cases.push_back(
-            {fmt::format("CholeskySolve_{}x{}x{}", batch, n, m),
-             [=](CaseBuilder& b) {
-               const Output s = PositiveDefinite(b, a);
-               return Outputs{graph::CholeskySolve(s, b.Normal(right))};
-             },
-             static_cast<double>(2 * n)});
+        cases.push_back({fmt::format("CholeskySolve_{}x{}x{}", batch, n, m),
+                         [=](CaseBuilder& b) {
+                           const Output s = PositiveDefinite(b, a);
+                           return Outputs{
+                               graph::CholeskySolve(s, b.Normal(right))};
+                         },
+                         static_cast<double>(2 * n)});
       }
     }
   }

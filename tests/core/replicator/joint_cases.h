@@ -66,22 +66,22 @@ inline StepOutputs DiscriminatorPart(ReplicaContext& replica,
   const GanNetworks networks(g);
   const nn::StepCounter counter = nn::AddStepCounter(g, "d_step");
   const Output x = batch.at("x");
-  const Output fake = graph::StopGradient(networks.Generate(
-      Latent(replica, "d_z", counter.value, x.shape()[0])));
+  const Output fake = graph::StopGradient(
+      networks.Generate(Latent(replica, "d_z", counter.value, x.shape()[0])));
   const Output loss = graph::Add(
       graph::ReduceMean(graph::Square(graph::Add(networks.Judge(x), -1.0))),
       graph::ReduceMean(graph::Square(networks.Judge(fake))));
   const std::vector<Output> gradients =
       graph::Gradients(loss, networks.Read(networks.discriminator));
-  const Optimizer adam = replica.WrapOptimizer(
-      [&](const std::vector<VariableId>& variables,
-          const std::vector<Output>& mean) {
+  const Optimizer adam =
+      replica.WrapOptimizer([&](const std::vector<VariableId>& variables,
+                                const std::vector<Output>& mean) {
         return nn::Adam(g, "d_adam", variables, mean,
                         g.Scalar(0.02, DType::kF64), counter.value);
       });
-  const Optimizer sgd = replica.WrapOptimizer(
-      [&](const std::vector<VariableId>& variables,
-          const std::vector<Output>& mean) {
+  const Optimizer sgd =
+      replica.WrapOptimizer([&](const std::vector<VariableId>& variables,
+                                const std::vector<Output>& mean) {
         return nn::Sgd(g, "d_sgd", variables, mean, g.Scalar(0.05, DType::kF64),
                        {.momentum = 0.5});
       });
@@ -101,18 +101,18 @@ inline StepOutputs GeneratorPart(ReplicaContext& replica, const Inputs& batch) {
       Latent(replica, "g_z", counter.value, batch.at("x").shape()[0]));
   const Output loss =
       graph::ReduceMean(graph::Square(graph::Add(networks.Judge(image), -1.0)));
-  const Optimizer adam = replica.WrapOptimizer(
-      [&](const std::vector<VariableId>& variables,
-          const std::vector<Output>& mean) {
+  const Optimizer adam =
+      replica.WrapOptimizer([&](const std::vector<VariableId>& variables,
+                                const std::vector<Output>& mean) {
         return nn::Adam(g, "g_adam", variables, mean,
                         g.Scalar(0.02, DType::kF64), counter.value);
       });
-  return {.values = {{"generator_loss",
-                      replica.AllReduce(loss, ReduceOp::kMean)}},
-          .updates = {adam(networks.generator,
-                           graph::Gradients(loss, networks.Read(
-                                                      networks.generator))),
-                      counter.advance}};
+  return {
+      .values = {{"generator_loss", replica.AllReduce(loss, ReduceOp::kMean)}},
+      .updates = {
+          adam(networks.generator,
+               graph::Gradients(loss, networks.Read(networks.generator))),
+          counter.advance}};
 }
 
 // Batches of an accumulating training: those of one that learns from all rows

@@ -185,10 +185,11 @@ TEST(JointTest, GroupsThatSpanProcessesLearnTogether) {
     others.emplace_back([&config, process] {
       const auto replicator =
           Replicator::Create(config, /*seed=*/3, {.index = process});
-      const auto input = replicator->MakeInput([&](const InputContext& context) {
-        EXPECT_EQ(context.group_id, process / 2);
-        return GanRows(1, 1'000'000)(context);
-      });
+      const auto input =
+          replicator->MakeInput([&](const InputContext& context) {
+            EXPECT_EQ(context.group_id, process / 2);
+            return GanRows(1, 1'000'000)(context);
+          });
       const auto step =
           replicator->BuildJoint(*input, {DiscriminatorPart, GeneratorPart});
       while (step->Run(kNoWait) != NextResult::kEnd) {
@@ -244,11 +245,11 @@ TEST(JointTest, RefusesNoPartsAndValuesOfOneName) {
   EXPECT_EQ(MessageOf<InvalidArgument>(
                 [&] { (void)replicator->BuildJoint(*input, {}); }),
             "BuildJoint: a step has one part at least, got none");
-  EXPECT_EQ(MessageOf<InvalidArgument>([&] {
-              (void)replicator->BuildJoint(*input,
-                                           {GeneratorPart, GeneratorPart});
-            }),
-            "the step function gives two values called 'generator_loss'");
+  EXPECT_EQ(
+      MessageOf<InvalidArgument>([&] {
+        (void)replicator->BuildJoint(*input, {GeneratorPart, GeneratorPart});
+      }),
+      "the step function gives two values called 'generator_loss'");
 }
 
 }  // namespace

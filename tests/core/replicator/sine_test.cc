@@ -108,6 +108,33 @@ TEST(SineTest, LearnsWithParameterServers) {
   std::filesystem::remove_all(folder);
 }
 
+// One group of two processes: the bits of two replicas in one.
+TEST(SineTest, LearnsWithAGroupOfTwoProcesses) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() /
+                                       fmt::format("sine-group-{}", getpid());
+  std::filesystem::create_directories(folder);
+  const std::string yaml = fmt::format(
+      "{{strategy: parameter_server, replicas: 2, replicas_per_group: 2,\n"
+      " processes_per_group: 2, rendezvous: {0}/meet, servers: [ipc://{0}/a],\n"
+      " timeout_s: 120}}",
+      folder.string());
+  AtomicWriteFile(folder / "others.yaml", yaml);
+  std::vector<std::unique_ptr<Process>> others;
+  for (const auto& [role, index] :
+       {std::pair("server", "0"), {"worker", "1"}}) {
+    others.push_back(std::make_unique<Process>(ProcessOptions{
+        .command = {REPLICANT_SINE, (folder / "others.yaml").string(), role,
+                    index}}));
+  }
+  EXPECT_EQ(LossOf(yaml), LossOf("{strategy: in_graph, replicas: 2}"));
+  for (const auto& other : others) {
+    const auto status = other->Wait(kTimeout);
+    ASSERT_TRUE(status.has_value());
+    EXPECT_TRUE(status->ok()) << status->ToString();
+  }
+  std::filesystem::remove_all(folder);
+}
+
 #if REPLICANT_MPI
 TEST(SineTest, LearnsInManyProcesses) {
   const std::vector<std::string> mpirun = {

@@ -26,6 +26,27 @@ TEST_P(D4pgInGraphTest, LearnsFromPixelsAsOneReplica) {
   CheckLearnsAsOneReplica(PixelCase(DType::kF32), Config("cpu"));
 }
 
+// Encoder and policy on the first device, the critic on the last one.
+TEST(D4pgDevicesTest, AnyNumberOfDevicesGivesTheBitsOfOne) {
+  for (const D4pgCase& c : {StateCase(DType::kF32), PixelCase(DType::kF32)}) {
+    for (const int replicas : {1, 2}) {
+      const auto train = [&](int devices) {
+        return TrainD4pg(c, {.strategy = replicas > 1 ? &Strategy::kInGraph
+                                                      : &Strategy::kSingle,
+                             .replicas = replicas,
+                             .backend = "cpu",
+                             .logical_devices = devices});
+      };
+      const D4pgRun one = train(1);
+      for (const int devices : {2, 3}) {
+        const D4pgRun many = train(devices);
+        EXPECT_EQ(many.last, one.last) << replicas << " " << devices;
+        EXPECT_EQ(many.priorities, one.priorities);
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Replicas, D4pgInGraphTest, ::testing::Values(2, 4, 8));
 
 }  // namespace

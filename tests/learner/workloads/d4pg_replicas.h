@@ -11,6 +11,7 @@
 #include "agents/d4pg/networks.h"
 #include "core/base/rng.h"
 #include "learner/workloads/agent/agent_step.h"
+#include "tests/learner/workloads/training.h"
 #include "tests/learner/workloads/variables_of.h"
 
 // D4PG's whole update on N replicas against the same on one: the same global
@@ -125,21 +126,33 @@ struct D4pgRun {
   int64_t num_steps = 0;
 };
 
+inline Training D4pgTraining(const D4pgCase& c) {
+  const std::shared_ptr<const agents::Agent> agent =
+      agents::d4pg::MakeAgent(c.agent);
+  return {.input =
+              [c](const replicator::InputContext& context) {
+                return std::make_unique<TransitionRows>(c, context);
+              },
+          .steps = {[c, agent](replicator::ReplicaContext& replica,
+                               const replicator::Inputs& inputs) {
+            return BuildAgentStep(replica, inputs, *agent, c.learning_spec())
+                .outputs;
+          }},
+          .start =
+              [c, agent](runtime::VariableStore& variables) {
+                RunAgentStart(*agent, c.learning_spec(), kReplicaSeed,
+                              variables);
+              },
+          .num_steps = kReplicaSteps};
+}
+
 inline D4pgRun TrainD4pg(const D4pgCase& c,
                          const replicator::ReplicationConfig& config) {
-  const auto agent = agents::d4pg::MakeAgent(c.agent);
-  const auto replicator = replicator::Replicator::Create(config, /*seed=*/3);
-  const auto input =
-      replicator->MakeInput([&](const replicator::InputContext& context) {
-        return std::make_unique<TransitionRows>(c, context);
-      });
-  const auto step =
-      replicator->Build(*input, [&](replicator::ReplicaContext& replica,
-                                    const replicator::Inputs& inputs) {
-        return BuildAgentStep(replica, inputs, *agent, c.learning_spec())
-            .outputs;
-      });
-  RunAgentStart(*agent, c.learning_spec(), /*seed=*/3, replicator->variables());
+  const Training training = D4pgTraining(c);
+  const auto replicator = replicator::Replicator::Create(config, kReplicaSeed);
+  const auto input = replicator->MakeInput(training.input);
+  const auto step = replicator->Build(*input, training.steps[0]);
+  training.start(replicator->variables());
   D4pgRun run;
   run.first = ValuesOf(replicator->variables());
   while (step->Run({}) == replicator::NextResult::kOk) ++run.num_steps;

@@ -16,13 +16,14 @@ ImageRun TrainResNet50(int logical_devices) {
   // so that every block counts from the first step on
   model.has_zero_gamma = false;
   return TrainImages(
-      {.batch_size = 2, .side = 224, .num_classes = 1000, .seed = 5},
-      {[=](replicator::ReplicaContext& replica,
-           const replicator::Inputs& inputs) {
-        return BuildResNetStep(replica, inputs, model, DType::kF32);
-      }},
-      {.backend = "cpu", .logical_devices = logical_devices},
-      /*num_steps=*/2);
+      ImageTraining(
+          {.batch_size = 2, .side = 224, .num_classes = 1000, .seed = 5},
+          {[=](replicator::ReplicaContext& replica,
+               const replicator::Inputs& inputs) {
+            return BuildResNetStep(replica, inputs, model, DType::kF32);
+          }},
+          /*num_steps=*/2),
+      {.backend = "cpu", .logical_devices = logical_devices});
 }
 
 TEST(FullResNetTest, ResNet50OnTwoLogicalDevicesIsResNet50OnOne) {

@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "learner/workloads/image_steps.h"
 #include "learner/workloads/synthetic_images.h"
+#include "tests/learner/workloads/training.h"
 #include "tests/learner/workloads/variables_of.h"
 
 // The image models' updates on N replicas against the same on one: the same
@@ -23,27 +23,29 @@ struct ImageRun {
   std::vector<double> losses;
 };
 
-// What a step builds; a training goes through several in turn, on one input.
-using ImageStepFn = std::function<replicator::StepOutputs(
-    replicator::ReplicaContext&, const replicator::Inputs&)>;
+inline Training ImageTraining(const SyntheticImagesOptions& images,
+                              const std::vector<replicator::StepFn>& steps,
+                              int num_steps = kImageSteps) {
+  return {.input =
+              [images](const replicator::InputContext& context) {
+                return std::make_unique<SyntheticImages>(images, context);
+              },
+          .steps = steps,
+          .num_steps = num_steps};
+}
 
-inline ImageRun TrainImages(const SyntheticImagesOptions& images,
-                            const std::vector<ImageStepFn>& step_fns,
-                            const replicator::ReplicationConfig& config,
-                            int num_steps = kImageSteps) {
-  const auto replicator = replicator::Replicator::Create(config, /*seed=*/3);
-  const auto input =
-      replicator->MakeInput([&](const replicator::InputContext& context) {
-        return std::make_unique<SyntheticImages>(images, context);
-      });
+inline ImageRun TrainImages(const Training& training,
+                            const replicator::ReplicationConfig& config) {
+  const auto replicator = replicator::Replicator::Create(config, kReplicaSeed);
+  const auto input = replicator->MakeInput(training.input);
   std::vector<std::unique_ptr<replicator::Step>> steps;
-  steps.reserve(step_fns.size());
-  for (const ImageStepFn& step_fn : step_fns) {
+  steps.reserve(training.steps.size());
+  for (const replicator::StepFn& step_fn : training.steps) {
     steps.push_back(replicator->Build(*input, step_fn));
   }
   ImageRun run;
   run.first = ValuesOf(replicator->variables());
-  for (int i = 0; i < num_steps; ++i) {
+  for (int i = 0; i < training.num_steps; ++i) {
     replicator::Step& step = *steps[static_cast<size_t>(i) % steps.size()];
     EXPECT_EQ(step.Run({}), replicator::NextResult::kOk);
     const TensorView loss = step.value("loss");
@@ -55,9 +57,9 @@ inline ImageRun TrainImages(const SyntheticImagesOptions& images,
   return run;
 }
 
-inline ImageRun TrainResNet(DType dtype, models::NormStatistics statistics,
-                            const replicator::ReplicationConfig& config,
-                            int num_steps = kImageSteps) {
+inline Training ResNetTraining(DType dtype, models::NormStatistics statistics,
+                               int num_steps = kImageSteps,
+                               int micro_batches = 1) {
   models::resnet::ResNetConfig model;
   model.depth = models::resnet::Depth::k18;
   model.stem = models::resnet::Stem::kSmall;
@@ -68,18 +70,26 @@ inline ImageRun TrainResNet(DType dtype, models::NormStatistics statistics,
   model.has_zero_gamma = false;
   model.optimizer.learning_rate = 0.005;
   model.batch_norm_statistics = statistics;
-  return TrainImages(
+  model.micro_batches = micro_batches;
+  return ImageTraining(
       {.batch_size = kImageBatch, .side = 16, .num_classes = 3, .seed = 5},
       {[=](replicator::ReplicaContext& replica,
            const replicator::Inputs& inputs) {
         return BuildResNetStep(replica, inputs, model, dtype);
       }},
-      config, num_steps);
+      num_steps);
+}
+
+inline ImageRun TrainResNet(DType dtype, models::NormStatistics statistics,
+                            const replicator::ReplicationConfig& config,
+                            int num_steps = kImageSteps,
+                            int micro_batches = 1) {
+  return TrainImages(
+      ResNetTraining(dtype, statistics, num_steps, micro_batches), config);
 }
 
 // Two updates of the discriminator for one of the generator.
-inline ImageRun TrainSngan(DType dtype,
-                           const replicator::ReplicationConfig& config) {
+inline Training SnganTraining(DType dtype) {
   models::sngan::SnganConfig model;
   model.num_classes = 3;
   model.latent_size = 4;
@@ -91,11 +101,16 @@ inline ImageRun TrainSngan(DType dtype,
       return BuildSnganStep(replica, inputs, model, network, dtype);
     };
   };
-  const ImageStepFn discriminator = step_fn(SnganNetwork::kDiscriminator);
-  return TrainImages(
+  const replicator::StepFn discriminator =
+      step_fn(SnganNetwork::kDiscriminator);
+  return ImageTraining(
       {.batch_size = kImageBatch, .side = 32, .num_classes = 3, .seed = 5},
-      {discriminator, discriminator, step_fn(SnganNetwork::kGenerator)},
-      config);
+      {discriminator, discriminator, step_fn(SnganNetwork::kGenerator)});
+}
+
+inline ImageRun TrainSngan(DType dtype,
+                           const replicator::ReplicationConfig& config) {
+  return TrainImages(SnganTraining(dtype), config);
 }
 
 // Both updates in one step.

@@ -27,17 +27,16 @@ TEST(BatchMatMulTest, IsTheProductOfEachPair) {
     const bool tb = (i & 2) != 0;
     GraphRunner runner;
     const Output a = runner.Input(
-        "a", RandomNormal(DType::kF64,
-                          ta ? Shape({3, 4, 2}) : Shape({3, 2, 4}), 1));
+        "a",
+        RandomNormal(DType::kF64, ta ? Shape({3, 4, 2}) : Shape({3, 2, 4}), 1));
     const Output b = runner.Input(
-        "b", RandomNormal(DType::kF64,
-                          tb ? Shape({3, 5, 4}) : Shape({3, 4, 5}), 2));
+        "b",
+        RandomNormal(DType::kF64, tb ? Shape({3, 5, 4}) : Shape({3, 4, 5}), 2));
     const Output c = BatchMatMul(a, b, {ta, tb});
     ASSERT_EQ(c.shape(), Shape({3, 2, 5}));
     // against MatMul on slices
     const auto pair = [&](Output x, int64_t at) {
-      const Output one =
-          Slice(x, {at, 0, 0}, {1, x.shape()[1], x.shape()[2]});
+      const Output one = Slice(x, {at, 0, 0}, {1, x.shape()[1], x.shape()[2]});
       return Reshape(one, {x.shape()[1], x.shape()[2]});
     };
     for (int64_t at = 0; at < 3; ++at) {
@@ -64,8 +63,7 @@ TEST(CholeskySolveTest, GradientMatchesCentralDifferences) {
   for (const bool is_batch : {false, true}) {
     GraphRunner runner;
     const Shape square = is_batch ? Shape({2, 4, 4}) : Shape({4, 4});
-    const Output a =
-        runner.Input("a", RandomNormal(DType::kF64, square, 1));
+    const Output a = runner.Input("a", RandomNormal(DType::kF64, square, 1));
     const Output b = runner.Input(
         "b", RandomNormal(DType::kF64,
                           is_batch ? Shape({2, 4, 3}) : Shape({4, 3}), 2));
@@ -83,8 +81,8 @@ TEST(CholeskySolveTest, AMatrixThatIsNotPositiveDefiniteGivesNaN) {
   const Output a = runner.Input(
       "a", Values(DType::kF64, Shape({2, 2, 2}),
                   std::vector{1.0, 2.0, 2.0, 1.0, 1.0, 0.0, 0.0, 1.0}));
-  const Output b = runner.Input(
-      "b", Values(DType::kF64, Shape({2, 2, 1}), std::vector{1.0, 1.0, 1.0, 1.0}));
+  const Output b = runner.Input("b", Values(DType::kF64, Shape({2, 2, 1}),
+                                            std::vector{1.0, 1.0, 1.0, 1.0}));
   const std::vector<double> x = runner.Eval(CholeskySolve(a, b));
   EXPECT_TRUE(std::isnan(x[0]) && std::isnan(x[1]));
   // of the other one
@@ -103,9 +101,8 @@ TEST(LinalgTest, RefusesOtherShapes) {
             "matrices [B,M,K] and [B,K,N] of one floating dtype, got a "
             "f32[2,3,4] and b f32[3,4]");
   EXPECT_EQ(
-      MessageOf([&] {
-        BatchMatMul(batch, other, {.transpose_b = true}, kSite);
-      }),
+      MessageOf(
+          [&] { BatchMatMul(batch, other, {.transpose_b = true}, kSite); }),
       "model.cc:12: BatchMatMul 'BatchMatMul': batches or inner dimensions "
       "differ: a f32[2,3,4] and b f32[2,3,5] transposed");
   EXPECT_EQ(MessageOf([&] { CholeskySolve(m, s, kSite); }),

@@ -13,8 +13,8 @@
 namespace replicant::replicator {
 namespace {
 
-using ::testing::StartsWith;
 using testing::MessageOf;
+using ::testing::StartsWith;
 
 // Learns the sum of the columns by plain SGD with a rate of `rate`.
 StepFn LinearStep(double rate) {
@@ -32,9 +32,9 @@ StepFn LinearStep(double rate) {
         graph::Sub(graph::MatMul(x, g.Read(w)),
                    graph::ReduceSum(x, {.axes = {1}, .keep_dims = true}));
     const Output loss = graph::ReduceMean(graph::Square(error));
-    const Optimizer sgd = replica.WrapOptimizer(
-        [&](const std::vector<VariableId>& variables,
-            const std::vector<Output>& gradients) {
+    const Optimizer sgd =
+        replica.WrapOptimizer([&](const std::vector<VariableId>& variables,
+                                  const std::vector<Output>& gradients) {
           return nn::Sgd(g, "sgd", variables, gradients,
                          g.Scalar(rate, DType::kF64));
         });
@@ -137,28 +137,27 @@ TEST(DownpourTest, RefusesPushesThatHaveNoSum) {
           [&] { (void)replicator->Build(*input, NetworkStep); }),
       StartsWith("push_interval: 'last' is pushed whole, and has no sum over "
                  "updates; allowed for this step: 1"));
-  EXPECT_THAT(MessageOf<InvalidArgument>([&] {
-                (void)replicator->Build(
-                    *input, [](ReplicaContext& replica, const Inputs& batch) {
-                      Graph& g = replica.graph();
-                      const VariableId w = g.AddVariable(
-                          {.name = "w",
-                           .dtype = DType::kF64,
-                           .shape = Shape({kColumns, 1})});
-                      const Output loss = graph::ReduceMean(graph::Square(
-                          graph::MatMul(batch.at("x"), g.Read(w))));
-                      const auto gradients = replica.MeanGradients(
-                          graph::Gradients(loss, {g.Read(w)}));
-                      return StepOutputs{
-                          .values = {},
-                          .updates = {nn::Sgd(g, "sgd", {w}, gradients,
-                                              g.Scalar(0.1, DType::kF64), {},
-                                              {.max_global_norm = 1.0})}};
-                    });
-              }),
-              ::testing::HasSubstr(
-                  "is no mean of gradients, and its sum over updates means "
-                  "nothing (the norm of a clipped update, say)"));
+  EXPECT_THAT(
+      MessageOf<InvalidArgument>([&] {
+        (void)replicator->Build(*input, [](ReplicaContext& replica,
+                                           const Inputs& batch) {
+          Graph& g = replica.graph();
+          const VariableId w = g.AddVariable({.name = "w",
+                                              .dtype = DType::kF64,
+                                              .shape = Shape({kColumns, 1})});
+          const Output loss = graph::ReduceMean(
+              graph::Square(graph::MatMul(batch.at("x"), g.Read(w))));
+          const auto gradients =
+              replica.MeanGradients(graph::Gradients(loss, {g.Read(w)}));
+          return StepOutputs{.values = {},
+                             .updates = {nn::Sgd(g, "sgd", {w}, gradients,
+                                                 g.Scalar(0.1, DType::kF64), {},
+                                                 {.max_global_norm = 1.0})}};
+        });
+      }),
+      ::testing::HasSubstr(
+          "is no mean of gradients, and its sum over updates means "
+          "nothing (the norm of a clipped update, say)"));
 }
 
 }  // namespace

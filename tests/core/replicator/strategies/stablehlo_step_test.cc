@@ -63,12 +63,12 @@ StepOutputs EveryPrimitive(ReplicaContext& replica, const Inputs& batch) {
   StepOutputs step;
   step.updates.push_back(counter.advance);
   const Output sum = graph::ReduceSum(y, {.axes = {0}});
-  const auto sgd = replica.WrapOptimizer([&](const auto& variables,
-                                             const auto& gradients) {
-    return graph::SgdUpdate(variables, {}, gradients,
-                            graph.Scalar(0.5, DType::kF64),
-                            graph.Scalar(1.0, DType::kF64));
-  });
+  const auto sgd =
+      replica.WrapOptimizer([&](const auto& variables, const auto& gradients) {
+        return graph::SgdUpdate(variables, {}, gradients,
+                                graph.Scalar(0.5, DType::kF64),
+                                graph.Scalar(1.0, DType::kF64));
+      });
   step.updates.push_back(sgd({w}, {sum}));
   const std::vector<std::pair<const char*, graph::ReplicaAgreement>> own = {
       {"mean", graph::ReplicaAgreement::kMean},
@@ -86,15 +86,15 @@ StepOutputs EveryPrimitive(ReplicaContext& replica, const Inputs& batch) {
   }
   const Output scattered =
       replica.ReduceScatter(graph::Concat(parts, 0), ReduceOp::kMean);
-  step.values = {{"sum", replica.AllSum(y)},
-                 {"mean", replica.AllReduce(y, ReduceOp::kMean)},
-                 {"min", replica.AllMin(y)},
-                 {"max", replica.AllMax(y)},
-                 {"prod", replica.AllReduce(y, ReduceOp::kProd)},
-                 {"gathered", replica.AllGather(y)},
-                 {"scattered", replica.AllGather(scattered)},
-                 {"broadcast", replica.Broadcast(
-                                   y, replica.num_replicas() - 1)}};
+  step.values = {
+      {"sum", replica.AllSum(y)},
+      {"mean", replica.AllReduce(y, ReduceOp::kMean)},
+      {"min", replica.AllMin(y)},
+      {"max", replica.AllMax(y)},
+      {"prod", replica.AllReduce(y, ReduceOp::kProd)},
+      {"gathered", replica.AllGather(y)},
+      {"scattered", replica.AllGather(scattered)},
+      {"broadcast", replica.Broadcast(y, replica.num_replicas() - 1)}};
   return step;
 }
 
@@ -199,8 +199,7 @@ TEST(StableHloStepTest, StepsAreThoseOfOurReplicas) {
     const Trained ours = TrainOurs(configs[i]);
     for (size_t s = 0; s < ours.values.size(); ++s) {
       for (const auto& [name, want] : ours.values[s]) {
-        ExpectNear(HostTensor::Clone(
-                       results[i].outputs[s].at(name).view()[0]),
+        ExpectNear(HostTensor::Clone(results[i].outputs[s].at(name).view()[0]),
                    want.view(), fmt::format("step {} {}", s, name));
       }
     }

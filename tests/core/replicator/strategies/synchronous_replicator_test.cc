@@ -3,8 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <latch>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/graph/ops/random.h"
@@ -61,6 +67,69 @@ StepOutputs ValueOnly(Output x) {
 constexpr const char* kHint =
     "; hint: every replica calls the same primitives on the same types in the "
     "same order, and computes the same from the results";
+
+// A structure of every kind that nested.h names.
+struct Everything {
+  Output one;
+  std::map<std::string, std::vector<Output>> by_name;
+  std::pair<Output, std::optional<Output>> pair;
+  std::optional<Output> none;
+  std::tuple<Output, std::array<Output, 2>> tuple;
+
+  void ForEachMember(const auto& visit) {
+    visit(one), visit(by_name), visit(pair), visit(none), visit(tuple);
+  }
+};
+
+TEST(SynchronousReplicatorTest, ReducesAndGathersStructures) {
+  const auto replicator = Replicator::Create(
+      {.strategy = &Strategy::kInGraph, .replicas = 4, .backend = "reference"},
+      /*seed=*/1);
+  const auto input = replicator->MakeInput(Rows(4, 1, WholeValue));
+  const auto step = replicator->Build(
+      *input, [](ReplicaContext& replica, const Inputs& batch) {
+        const Output x = batch.at("x");
+        const auto times = [&](double factor) { return graph::Mul(x, factor); };
+        const Everything all{.one = times(1.0),
+                             .by_name = {{"b", {times(2.0), times(3.0)}},
+                                         {"a", {times(4.0)}},
+                                         {"empty", {}}},
+                             .pair = {times(5.0), times(6.0)},
+                             .none = std::nullopt,
+                             .tuple = {times(7.0), {times(8.0), times(9.0)}}};
+        StepOutputs outputs;
+        const auto give = [&](Everything reduced) {
+          ForEachOutput(reduced, [&](Output& output) {
+            outputs.values.emplace_back(std::to_string(outputs.values.size()),
+                                        output);
+          });
+          EXPECT_FALSE(reduced.none.has_value());
+        };
+        give(replica.AllReduce(all, ReduceOp::kSum));
+        give(replica.Broadcast(all, /*source=*/2));
+        const auto gathered = replica.AllGather(std::map<int, Output>{{1, x}});
+        outputs.values.emplace_back("gathered", gathered.at(1));
+        return outputs;
+      });
+  ASSERT_EQ(step->Run(kNoWait), NextResult::kOk);
+  // the members in their order, those of a map by key
+  constexpr std::array kFactors = {1.0, 4.0, 2.0, 3.0, 5.0, 6.0, 7.0, 8.0, 9.0};
+  for (int64_t c = 0; c < kColumns; ++c) {
+    double sum = 0.0;
+    for (int64_t r = 0; r < 4; ++r) {
+      sum += WholeValue(0, r, c);
+      EXPECT_EQ(
+          Values(*step, "gathered")[static_cast<size_t>(r * kColumns + c)],
+          WholeValue(0, r, c));
+    }
+    for (size_t i = 0; i < kFactors.size(); ++i) {
+      const auto at = static_cast<size_t>(c);
+      EXPECT_EQ(Values(*step, std::to_string(i))[at], kFactors[i] * sum);
+      EXPECT_EQ(Values(*step, std::to_string(i + kFactors.size()))[at],
+                kFactors[i] * WholeValue(0, 2, c));
+    }
+  }
+}
 
 TEST(SynchronousReplicatorTest, RefusesPiecesThatCannotBeReduced) {
   const auto one = [](Output x) {

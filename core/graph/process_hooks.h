@@ -1,0 +1,24 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "core/graph/graph.h"
+
+namespace replicant::graph {
+
+// What one of several processes that run the same program does with its graphs
+// (replicator::Distribute()); a process of its own has none.
+struct ProcessHooks {
+  // The part of an input that this process takes; one of one: all of it.
+  std::function<InputPart(const Shape&)> part_of_input;
+  // The mean over all processes of the gradients of an optimizer (core/nn).
+  std::function<std::vector<Output>(const std::vector<Output>&)> mean_gradients;
+};
+
+// Null for none. Set before graphs are built, and outlives them.
+// Thread-safety: set by one thread, while no other one builds graphs.
+const ProcessHooks* ProcessHooksInForce();
+void SetProcessHooks(const ProcessHooks* hooks);
+
+}  // namespace replicant::graph

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+
+#include "core/graph/passes/passes.h"
+#include "core/kernels/backend.h"
+#include "core/runtime/variable_store.h"
+
+namespace replicant::runtime {
+
+// Something that a process adds to every plan that it compiles, such as calls
+// to other processes (replicator::Distribute()).
+class PlanExtension {
+ public:
+  // What it has added to one plan, for the life of the plan.
+  class Part {
+   public:
+    virtual ~Part() = default;
+    // Null for a node that the backend compiles.
+    virtual std::unique_ptr<kernels::Kernel> MakeKernel(
+        const graph::Graph& graph, const graph::Node& node) = 0;
+    // Called before every run of the plan.
+    virtual void BeforeRun(VariableStore& variables) = 0;
+  };
+
+  virtual ~PlanExtension() = default;
+  // Called before the passes. Null: the program is left as it is.
+  virtual std::unique_ptr<Part> Extend(graph::Program* program,
+                                       bool is_host_memory) = 0;
+};
+
+// Null for none. It outlives the plans.
+// Thread-safety: set by one thread, while no other one compiles plans.
+PlanExtension* PlanExtensionInForce();
+void SetPlanExtension(PlanExtension* extension);
+
+}  // namespace replicant::runtime

@@ -1,0 +1,65 @@
+// The program of docs/graph.md: a layer learns from batches of 256 rows, with a
+// graph, an optimizer and an executor of its own. The first line of main() lets
+// a launcher run it in several processes, each on its part of every batch:
+//
+//   transparent
+//   mpirun -n 2 transparent
+//   REPLICANT_NUM_PROCESSES=2 REPLICANT_RENDEZVOUS=/tmp/meet
+//     REPLICANT_PROCESS=0 transparent     (and once more with 1)
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <span>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "core/graph/gradients.h"
+#include "core/graph/ops/elementwise.h"
+#include "core/graph/ops/reduce.h"
+#include "core/kernels/backend.h"
+#include "core/nn/layers.h"
+#include "core/nn/optimizers.h"
+#include "core/replicator/strategies/distribute.h"
+#include "core/runtime/executor.h"
+
+using namespace replicant;  // NOLINT
+
+int main() try {
+  const auto processes = replicator::Distribute(/*batch_size=*/256);
+
+  graph::Graph g(/*seed=*/1);
+  const graph::Output x = g.Input("observation", DType::kF32, Shape({256, 24}));
+  const nn::Dense hidden(g, "hidden", 24, 256);
+  // the layer learns to give every row's mean
+  const graph::Output mean =
+      graph::ReduceMean(x, {.axes = {1}, .keep_dims = true});
+  const graph::Output loss =
+      graph::ReduceMean(graph::Square(graph::Sub(hidden(x), mean)));
+  std::vector<graph::Output> weights;
+  for (const graph::VariableId v : hidden.variables()) {
+    weights.push_back(g.Read(v));
+  }
+  const nn::StepCounter step = nn::AddStepCounter(g);
+  const graph::Output update =
+      nn::Adam(g, "adam", hidden.variables(), graph::Gradients(loss, weights),
+               g.Scalar(1e-2, DType::kF32), step.value,
+               /*options=*/{}, {.max_global_norm = 1.0});
+
+  const auto backend = kernels::MakeBackend("cpu", {.num_threads = 1});
+  runtime::VariableStore store(*backend, /*seed=*/1);
+  runtime::Executor plan(
+      g, {.outputs = {loss}, .updates = {update, step.advance}}, store);
+  RandomStream random(/*seed=*/2, "observations");
+  for (int i = 0; i < 20; ++i) {
+    for (float& v : plan.input("observation").Span<float>()) {
+      v = static_cast<float>(random.Normal());
+    }
+    plan.Run();
+    if (processes->leads()) {
+      std::printf("loss %.6f\n", plan.output(0).Span<float>()[0]);
+    }
+  }
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "transparent: %s\n", e.what());
+  return 1;
+}

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "actors/evaluation_log.h"
+#include "core/config/reader.h"
+
+namespace replicant::programs {
+
+// The median stopping rule: a run that has reached step s is stopped if its
+// best return so far is below the median, over the complete runs, of the mean
+// of their returns up to s.
+//
+// Source: Golovin et al., "Google Vizier: A Service for Black-Box
+// Optimization", KDD 2017, section 3.2.1.
+struct MedianRule {
+  using Evaluations = std::vector<actors::EvaluationRecord>;  // oldest first
+
+  bool is_enabled = false;
+  int64_t min_steps = 0;          // of the learner, before a run is judged
+  int64_t min_complete_runs = 3;  // that have an evaluation up to its step
+
+  static MedianRule Read(config::Reader& reader);
+
+  // Returns the median that `run` lies below, none if it goes on.
+  std::optional<double> MedianAbove(
+      const Evaluations& run, std::span<const Evaluations> complete) const;
+};
+
+}  // namespace replicant::programs

@@ -1,0 +1,218 @@
+#include "fleet/host_agent.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/fs.h"
+#include "core/base/thread.h"
+#include "core/rpc/curve.h"
+#include "core/rpc/group_key.h"
+#include "core/rpc/server.h"
+#include "fleet/host_launcher.h"
+#include "fleet/host_pool.h"
+
+namespace replicant::fleet {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+bool Await(const std::function<bool()>& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(5ms);
+  }
+  return true;
+}
+
+// A launcher in threads of this process, and an agent in the test's thread.
+class HostAgentTest : public ::testing::Test {
+ protected:
+  HostAgentTest() {
+    rpc::WriteKeyPair(key_file_, rpc::GenerateCurveKeyPair());
+    Serve(2.0);
+  }
+  ~HostAgentTest() override { StopServing(); }
+
+  void Serve(double timeout_s) {
+    pool_.emplace(HostPool::Options{.files = {{"config.yaml", "x: 1\n"}},
+                                    .timeout = FromSeconds(timeout_s)});
+    context_.emplace();
+    const auto key = rpc::GroupKey::FromFile(key_file_);
+    guard_ = key.MakeGuard(*context_);
+    rpc::ServerOptions options;
+    options.socket.curve = key.server_role();
+    server_.emplace(*context_, rpc::SupervisionProtocol(), options);
+    pool_->AttachTo(*server_);
+    endpoint_ = server_->Bind("tcp://127.0.0.1:*");
+    loop_.emplace("launcher",
+                  [this](const Thread::StopToken&) { server_->Run(); });
+  }
+  void StopServing() {
+    if (!loop_) return;
+    server_->Stop();
+    loop_.reset();
+  }
+
+  // Runs the agent until it ends, with `command` for every role; `act` runs
+  // meanwhile.
+  bool RunAgent(const std::vector<std::string>& command,
+                const std::function<void()>& act) {
+    const Thread actions("actions", [&](const Thread::StopToken&) { act(); });
+    HostAgentOptions options{
+        .find_launcher =
+            [this] {
+              return LauncherAddress{endpoint_, key_file_};
+            },
+        .make_command =
+            [&](const rpc::RoleId&, const std::filesystem::path& folder) {
+              folder_of_agent_ = folder;
+              return command;
+            },
+        .host = "test",
+        .slots = 1,
+        .join_timeout = 1s,
+        .drain_timeout = 20s,
+        .lease_fd = lease_fd_};
+    return RunHostAgent(options, stop_);
+  }
+  std::unique_ptr<RoleProcess> Start() {
+    EXPECT_TRUE(Await([&] { return pool_->HasRoom("actor"); }));
+    return pool_->Start({"actor", 3}, 2, {"more"}, log_);
+  }
+
+  TemporaryFolder folder_;
+  const std::filesystem::path key_file_ = folder_.path() / "run.key";
+  const std::filesystem::path log_ = folder_.path() / "log";
+  StopSignal stop_;
+  std::optional<HostPool> pool_;
+  std::optional<rpc::ZmqContext> context_;
+  std::unique_ptr<rpc::ZapHandler> guard_;
+  std::optional<rpc::Server> server_;
+  std::optional<Thread> loop_;
+  std::string endpoint_;
+  std::filesystem::path folder_of_agent_;
+  int lease_fd_ = -1;
+};
+
+// Would catch an agent without the files, the place or the log of a role.
+TEST_F(HostAgentTest, RunsWhatItIsToldAndSaysHowItEnded) {
+  std::optional<ExitStatus> status;
+  const bool is_good = RunAgent(
+      {"/bin/sh", "-c",
+       "echo $0 $REPLICANT_ROLE $REPLICANT_ROLE_INDEX $REPLICANT_INCARNATION; "
+       "stat -c %a $REPLICANT_KEY_FILE; cat $(dirname "
+       "$REPLICANT_KEY_FILE)/config.yaml; exit 5"},
+      [&] {
+        const auto process = Start();
+        Await([&] { return process->Poll().has_value(); });
+        status = process->Poll();
+        Await([&] {
+          return std::filesystem::exists(log_) &&
+                 ReadFile(log_).find("x: 1") != std::string::npos;
+        });
+        pool_->Dismiss("done");
+      });
+  EXPECT_TRUE(is_good);
+  EXPECT_EQ(status, (ExitStatus{5, 0}));
+  EXPECT_EQ(ReadFile(log_), "more actor 3 2\n600\nx: 1\n");
+  EXPECT_FALSE(std::filesystem::exists(folder_of_agent_));
+}
+
+// Would catch a process that outlives its launcher.
+TEST_F(HostAgentTest, EndsWithItsLease) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  lease_fd_ = ends[0];
+  std::unique_ptr<RoleProcess> process;
+  RunAgent({"/bin/sh", "-c", "echo $$; exec sleep 1000"}, [&] {
+    process = Start();
+    Await([&] {
+      return std::filesystem::exists(log_) && !ReadFile(log_).empty();
+    });
+    ::close(ends[1]);
+  });
+  const int pid = std::stoi(ReadFile(log_));
+  EXPECT_EQ(::kill(pid, 0), -1);
+  ::close(ends[0]);
+  process.reset();
+}
+
+TEST_F(HostAgentTest, EndsItsProcessesWithoutALauncher) {
+  std::unique_ptr<RoleProcess> process;
+  const bool is_good =
+      RunAgent({"/bin/sh", "-c", "echo $$; exec sleep 1000"}, [&] {
+        process = Start();
+        Await([&] {
+          return std::filesystem::exists(log_) && !ReadFile(log_).empty();
+        });
+        StopServing();  // the socket stays and answers nobody
+      });
+  EXPECT_FALSE(is_good);
+  EXPECT_EQ(::kill(std::stoi(ReadFile(log_)), 0), -1);
+  process.reset();
+}
+
+// Would catch an actor that counts as failed, or steps that are dropped.
+TEST_F(HostAgentTest, DrainsAndSaysGoodbyeOnASignal) {
+  bool was_lost = false;
+  const bool is_good = RunAgent(
+      {"/bin/sh", "-c",
+       "trap 'echo drained; exit 0' TERM; echo ready; while true; do sleep "
+       "0.05; done"},
+      [&] {
+        const auto process = Start();
+        Await([&] {
+          return std::filesystem::exists(log_) && !ReadFile(log_).empty();
+        });
+        ::kill(::getpid(), SIGTERM);
+        Await([&] { return process->Poll().has_value(); });
+        was_lost = process->IsLost();
+      });
+  EXPECT_TRUE(is_good);
+  EXPECT_TRUE(was_lost);
+}
+
+TEST_F(HostAgentTest, AWrongKeyIsNamed) {
+  const std::filesystem::path other = folder_.path() / "other.key";
+  rpc::WriteKeyPair(other, rpc::GenerateCurveKeyPair());
+  const HostAgentOptions options{.find_launcher =
+                                     [&] {
+                                       return LauncherAddress{endpoint_, other};
+                                     },
+                                 .make_command = {},
+                                 .host = "test",
+                                 .join_timeout = 60s};
+  try {
+    RunHostAgent(options, stop_);
+    FAIL() << "no CommError";
+  } catch (const CommError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("key"));
+  }
+}
+
+TEST(TicketTest, HoldsAddressAndKey) {
+  const TemporaryFolder folder;
+  const auto key = folder.path() / "run.key";
+  rpc::WriteKeyPair(key, rpc::GenerateCurveKeyPair());
+  EXPECT_EQ(MakeTicket("tcp://10.0.0.2:7", key),
+            "tcp://10.0.0.2:7\n" + ReadFile(key) + "end\n");
+}
+
+}  // namespace
+}  // namespace replicant::fleet
