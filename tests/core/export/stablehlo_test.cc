@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/rng.h"
 #include "core/graph/gradients.h"
 #include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/matmul.h"
@@ -15,7 +17,9 @@
 #include "core/graph/ops/reduce.h"
 #include "core/graph/ops/shape_ops.h"
 #include "core/graph/ops/state.h"
+#include "core/kernels/backend.h"
 #include "core/nn/optimizers.h"
+#include "core/runtime/executor.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::exporting {
@@ -117,6 +121,39 @@ TEST(StableHloTest, TheDescriptionSaysHowToDraw) {
   EXPECT_EQ(noise["draw"]["step"], "step");
   EXPECT_EQ(description["arguments"][1]["aliased_result"], 1);
   EXPECT_EQ(description["results"][2]["kind"], "output");
+}
+
+// What docs/stablehlo.md says to hosts that have the description alone.
+TEST(StableHloTest, TheFormulaOfThePageGivesTheDraws) {
+  SmallStep step;
+  const StableHloModule module =
+      ModuleOf(step.graph, {step.loss}, step.updates);
+  const auto description = nlohmann::json::parse(DescribeStableHlo(module));
+  const auto& draw = description["arguments"][4]["draw"];
+  const uint64_t key =
+      std::stoull(draw["key"].get<std::string>(), nullptr, /*base=*/16);
+  const double low = draw["low"];
+  const double high = draw["high"];
+
+  const auto backend = kernels::MakeBackend("reference");
+  runtime::VariableStore store(*backend, /*seed=*/1);
+  runtime::Executor plan(
+      *module.draws.graph,
+      {.outputs = module.draws.outputs, .updates = module.draws.updates},
+      store);
+  for (uint32_t s = 0; s < 2; ++s) {
+    plan.Run();
+    const auto numbers = plan.output(0).Span<int32_t>();
+    for (uint32_t i = 0; i < 12; ++i) {
+      const auto b = Philox4x32(
+          {s, 0, i / 3, i % 3},
+          {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
+      const uint64_t w0 = b[0] | uint64_t{b[1]} << 32;
+      const double u = static_cast<double>(w0 >> 11) * 0x1p-53;
+      EXPECT_EQ(numbers[i], low + std::floor(u * (high - low)))
+          << s << " " << i;
+    }
+  }
 }
 
 TEST(StableHloTest, AnOpWithoutAFormIsNamedWithItsLine) {
