@@ -84,7 +84,7 @@ TEST(LoweringTest, WhatTravelsAsBf16HasBucketsOfItsOwn) {
   const Chain chain(graph);
   std::vector<Output> out = chain.Reduce();
   out.push_back(AddAllReduce(chain.loss, ReduceOp::kMean, kPlace,
-                             CallSite::Here(), DType::kBF16));
+                             CallSite::Here(), {.dtype = DType::kBF16}));
   EXPECT_THAT(LowerCollectives(ProgramOf(graph, out), {}).calls,
               ElementsAre("AllReduce mean of 1 tensors, bf16[1]",
                           "AllReduce mean of 3 tensors, f32[192]"));
