@@ -128,6 +128,7 @@ std::span<const std::byte* const> ProcessCollectives::GatherAll(
       layout_.host_of[static_cast<size_t>(exchange_.process())]);
   const std::vector<int>& host = layout_.hosts[own_host];
   std::vector<size_t> sizes;
+  sizes.reserve(host.size());
   for (const int p : host) sizes.push_back(CountOf(p) * size_bytes);
   GatherBlocks(host, sizes, blocks);
   const size_t num_hosts = layout_.hosts.size();
@@ -306,6 +307,7 @@ void ProcessCollectives::BroadcastByTree(int root, std::span<std::byte> bytes) {
   };
   if (exchange_.process() == leader_of(own_host)) {
     std::vector<int> leaders;
+    leaders.reserve(layout_.hosts.size());
     for (int h = 0; h < static_cast<int>(layout_.hosts.size()); ++h) {
       leaders.push_back(leader_of(h));
     }
