@@ -91,9 +91,12 @@ class Membership {
     client_.Connect(launcher_.endpoint);
   }
 
-  // Offers the host; false if there was no answer in time. Throws IoError if
-  // the launcher refuses it.
+  // Offers the host; false if there was no answer in time. Throws CommError if
+  // the keys do not fit, and IoError if the launcher refuses the host.
   bool Join() {
+    if (client_.AwaitSession(kJoinAttempt) != rpc::CallResult::kOk) {
+      return false;
+    }
     const rpc::JoinRequest request = {
         .agent = id_,
         .host = options_.host,
