@@ -61,8 +61,9 @@ HloValues WriteAllReduce(HloBuilder& b, const StableHloNode& n) {
   const HloValue& x = n.input(0);
   if (b.num_replicas() == 1) return {x};
   if (n.attributes().Has("top_k")) {
-    n.Fail("sends a gradient's largest elements alone, which has no form in "
-           "StableHLO; hint: replication.top_k: 0");
+    n.Fail(
+        "sends a gradient's largest elements alone, which has no form in "
+        "StableHLO; hint: replication.top_k: 0");
   }
   const CallSpec call = CallOf(n.node);
   const DType wire = n.attributes().Has("wire")

@@ -22,8 +22,8 @@ class StableHloReplicator : public Replicator {
   StableHloReplicator(const ReplicationConfig& config, uint64_t seed);
 
   // In the order of Build(). A step of several parts has a module for each,
-  // named "<name>_0" and on; with accumulation a part has two, of which the first
-  // is named "<name>_earlier".
+  // named "<name>_0" and on; with accumulation a part has two, of which the
+  // first is named "<name>_earlier".
   const std::vector<StableHloStep>& steps() const { return steps_; }
 
   int num_replicas() const override { return config_.replicas; }

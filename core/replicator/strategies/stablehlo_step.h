@@ -19,8 +19,8 @@ struct StableHloStepOptions {
   int num_replicas = 1;
   // The number format of gradients between replicas.
   Wire wire = {};
-  // An update of several batches has two modules, kEarlier and kLast, whose sums
-  // are variables (per replica); kIsFirstBatch and kBatchNumber are their
+  // An update of several batches has two modules, kEarlier and kLast, whose
+  // sums are variables (per replica); kIsFirstBatch and kBatchNumber are their
   // inputs.
   Accumulation accumulation = {};
   graph::Precision precision = graph::Precision::kF32;

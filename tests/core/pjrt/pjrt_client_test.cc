@@ -1,6 +1,4 @@
 // The client against a plugin that records what it is asked for.
-#include "core/pjrt/client.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/pjrt/client.h"
 #include "core/tensor/host_tensor.h"
 #include "tests/support/fake_pjrt/fake_pjrt.h"
 #include "tests/support/message_of.h"

@@ -1,5 +1,3 @@
-#include "core/pjrt/plugin.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "core/pjrt/plugin.h"
 #include "tests/support/fake_pjrt/fake_pjrt.h"
 #include "tests/support/message_of.h"
 
