@@ -139,7 +139,7 @@ HloValues WriteBatchNorm(HloBuilder& b, const StableHloNode& n) {
 HloValue BehindRelu(const Norm& norm, const StableHloNode& n,
                     const HloValue& x_hat, size_t y) {
   HloBuilder& b = norm.b;
-  const HloValue dy = Input(b, n, 0);
+  HloValue dy = Input(b, n, 0);
   if (!n.attributes().Bool("relu")) return dy;
   const HloValue value =
       n.inputs.size() > y ? Input(b, n, y)

@@ -112,6 +112,7 @@ struct Training {
         continue;
       }
       std::vector<TensorView> rows;
+      rows.reserve(result.outputs.size());
       for (const NamedTensors& of_step : result.outputs) {
         rows.push_back(of_step.at(output).view()[0]);
       }
@@ -140,6 +141,7 @@ template <typename Check>
 void RunAll(const std::vector<std::string>& goldens, graph::Precision precision,
             int64_t num_steps, const Check& check) {
   std::vector<Training> trainings;
+  trainings.reserve(goldens.size());
   for (const std::string& golden : goldens) {
     trainings.emplace_back(golden, precision);
   }
@@ -167,6 +169,7 @@ TEST(XlaGoldensTest, TwentyLossesInBF16AreNearAutocast) {
          [](const Training& training, const testing::XlaResult& result) {
            for (const nn::NamedOutput& loss : training.step.losses) {
              std::vector<double> ours;
+             ours.reserve(result.outputs.size());
              for (const NamedTensors& of_step : result.outputs) {
                ours.push_back(testing::ToDoubles(
                    of_step.at("losses/" + loss.name).view())[0]);

@@ -52,6 +52,7 @@ ModuleRun::ModuleRun(std::string name,
 void ModuleRun::AddStep(size_t module, const NamedTensors& inputs) {
   const replicator::StableHloStep& step = modules_[module];
   std::vector<std::vector<HostTensor>> draws;
+  draws.reserve(step.draws.size());
   for (size_t r = 0; r < step.draws.size(); ++r) {
     draws.push_back(Draw(step.draws[r], *counters_[r], inputs));
   }
@@ -62,6 +63,7 @@ void ModuleRun::AddStep(size_t module, const NamedTensors& inputs) {
           a.name, Divide(inputs.at(a.name), a, step.module.num_replicas));
     } else if (a.kind == Kind::kDraw) {
       std::vector<TensorView> of_replicas;
+      of_replicas.reserve(draws.size());
       for (const auto& own : draws) of_replicas.push_back(own[a.draw].view());
       made.arguments.emplace(a.name, Stack(of_replicas));
     }

@@ -90,6 +90,7 @@ std::vector<HostTensor> Draw(const graph::Program& draws,
   }
   plan.Run();
   std::vector<HostTensor> numbers;
+  numbers.reserve(plan.num_outputs());
   for (size_t i = 0; i < plan.num_outputs(); ++i) {
     numbers.push_back(HostTensor::Clone(plan.output(i)));
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,8 +22,8 @@ using exporting::StableHloNode;
 
 // "replica_groups = ...": all replicas, in one group.
 std::string AllReplicas(const HloBuilder& b) {
-  std::vector<int> replicas;
-  for (int r = 0; r < b.num_replicas(); ++r) replicas.push_back(r);
+  std::vector<int> replicas(static_cast<size_t>(b.num_replicas()));
+  std::iota(replicas.begin(), replicas.end(), 0);
   return fmt::format("replica_groups = dense<[[{}]]> : tensor<1x{}xi64>",
                      fmt::join(replicas, ", "), b.num_replicas());
 }

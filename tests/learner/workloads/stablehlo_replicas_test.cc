@@ -23,6 +23,8 @@ using replicator::Strategy;
 testing::NamedTensors NextBatch(replicator::InputPipeline& pipeline) {
   std::vector<HostTensor> tensors;
   std::vector<MutableTensorView> views;
+  tensors.reserve(pipeline.specs().size());
+  views.reserve(pipeline.specs().size());
   for (const replicator::InputSpec& spec : pipeline.specs()) {
     tensors.emplace_back(spec.dtype, spec.shape);
   }
@@ -88,6 +90,7 @@ Ours TrainOurs(const Case& c) {
       replicator::Replicator::Create({.backend = "cpu"}, kReplicaSeed);
   const auto input = replicator->MakeInput(c.training.input);
   std::vector<std::unique_ptr<replicator::Step>> steps;
+  steps.reserve(c.training.steps.size());
   for (const replicator::StepFn& step : c.training.steps) {
     steps.push_back(replicator->Build(*input, step));
   }

@@ -81,6 +81,7 @@ StepOutputs EveryPrimitive(ReplicaContext& replica, const Inputs& batch) {
   }
   // rows for every replica: [R * rows, 3]
   std::vector<Output> parts;
+  parts.reserve(static_cast<size_t>(replica.num_replicas()));
   for (int r = 0; r < replica.num_replicas(); ++r) {
     parts.push_back(graph::Mul(y, r + 1.0));
   }
