@@ -55,7 +55,7 @@ class Cluster:
         self.folder, self.daemons = folder, []
         self.config = folder / "slurm.conf"
         host = socket.gethostname().split(".")[0]
-        base = 20000 + os.getpid() % 20000
+        base = 20000 + 8 * os.getpid() % 12000
         nodes = "\n".join(
             f"NodeName=n{i + 1} NodeHostname={host} NodeAddr=127.0.0.1 "
             f"Port={base + i + 1} CPUs={cpus} RealMemory=4000 State=UNKNOWN"
