@@ -26,6 +26,47 @@ HloValues WriteMatMul(HloBuilder& b, const StableHloNode& n) {
            contracted_a, contracted_b, ProductPrecision(n.input(0).dtype))})};
 }
 
+HloValues WriteBatchMatMul(HloBuilder& b, const StableHloNode& n) {
+  const int contracted_a = n.attributes().Bool("transpose_a") ? 1 : 2;
+  const int contracted_b = n.attributes().Bool("transpose_b") ? 2 : 1;
+  return {b.Op(
+      {.op = "dot_general",
+       .operands = {n.input(0), n.input(1)},
+       .dtype = n.type().dtype,
+       .shape = n.type().shape,
+       .attributes = fmt::format(
+           "dot_dimension_numbers = #stablehlo.dot<"
+           "lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], "
+           "lhs_contracting_dimensions = [{}], "
+           "rhs_contracting_dimensions = [{}]>, {}",
+           contracted_a, contracted_b, ProductPrecision(n.input(0).dtype))})};
+}
+
+// S x = b by S = L L^T: L y = b, then L^T x = y.
+HloValues WriteCholeskySolve(HloBuilder& b, const StableHloNode& n) {
+  const HloValue a = b.Widen(n.input(0));
+  const Dims swapped = a.shape.rank() == 2 ? Dims{1, 0} : Dims{0, 2, 1};
+  const HloValue symmetric = b.Mul(b.Add(a, b.Transpose(a, swapped)), 0.5);
+  const HloValue lower = b.Op({.op = "cholesky",
+                               .operands = {symmetric},
+                               .dtype = a.dtype,
+                               .shape = a.shape,
+                               .attributes = "lower = true"});
+  const auto solve = [&](const HloValue& right, std::string_view transpose) {
+    return b.Op(
+        {.op = "triangular_solve",
+         .operands = {lower, right},
+         .dtype = right.dtype,
+         .shape = right.shape,
+         .attributes = fmt::format("left_side = true, lower = true, "
+                                   "transpose_a = #stablehlo<transpose {}>, "
+                                   "unit_diagonal = false",
+                                   transpose)});
+  };
+  const HloValue y = solve(b.Widen(n.input(1)), "NO_TRANSPOSE");
+  return {b.Convert(solve(y, "TRANSPOSE"), n.type().dtype)};
+}
+
 // --- over the last axis ---
 
 // [...] -> [..., K]
@@ -112,6 +153,8 @@ HloValues WriteProjection(HloBuilder& b, const StableHloNode& n) {
 
 void AddRowForms(StableHloForms& forms) {
   forms["MatMul"] = {&WriteMatMul};
+  forms["BatchMatMul"] = {&WriteBatchMatMul};
+  forms["CholeskySolve"] = {&WriteCholeskySolve};
   forms["Softmax"] = {&WriteSoftmax};
   forms["LogSoftmax"] = {&WriteLogSoftmax};
   forms["SoftmaxCrossEntropy"] = {&WriteCrossEntropy};
