@@ -150,8 +150,9 @@ inline void CheckPrimitives(
   EXPECT_EQ(step->Run(kNoWait), NextResult::kEnd);
 }
 
-// A loss of one replica that goes through every differentiable primitive; the
-// replicas weigh it differently, if they may compute differently.
+// A loss of one replica that goes through every differentiable primitive. If
+// the replicas may compute differently they weigh it differently, and it goes
+// through Broadcast, too, whose gradient is 0 on all but one.
 inline Output LossThroughPrimitives(ReplicaContext& replica, Output x,
                                     bool may_differ) {
   const int n = replica.num_replicas();
@@ -161,15 +162,17 @@ inline Output LossThroughPrimitives(ReplicaContext& replica, Output x,
   for (int r = 0; r < n; ++r) rows.push_back(graph::Mul(x, r + 0.5));
   const Output stacked = graph::Concat(rows, 0);
   const Output y = replica.AllReduce(graph::Square(x), ReduceOp::kMean);
-  const std::vector<Output> terms = {
+  std::vector<Output> terms = {
       graph::Square(replica.AllSum(graph::Square(x))),
       graph::Mul(y, x),
       graph::Square(replica.AllMax(x)),
       graph::Square(replica.AllMin(x)),
       graph::Exp(graph::Mul(replica.AllGather(x), 0.1)),
       graph::Square(replica.ReduceScatter(stacked, ReduceOp::kSum)),
-      graph::Square(replica.ReduceScatter(stacked, ReduceOp::kMean)),
-      graph::Mul(graph::Square(replica.Broadcast(x, n - 1)), x)};
+      graph::Square(replica.ReduceScatter(stacked, ReduceOp::kMean))};
+  if (may_differ) {
+    terms.push_back(graph::Mul(graph::Square(replica.Broadcast(x, n - 1)), x));
+  }
   Output loss = graph::ReduceSum(terms[0]);
   for (size_t i = 1; i < terms.size(); ++i) {
     loss = graph::Add(loss, graph::ReduceSum(terms[i]));

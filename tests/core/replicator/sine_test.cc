@@ -56,7 +56,9 @@ TEST(SineTest, LearnsOnAnyNumberOfReplicas) {
 
 TEST(SineTest, LearnsOnReplicasThatDoNotWaitForEachOther) {
   EXPECT_EQ(LossOf("{strategy: hogwild}"), LossOf("{}"));
-  EXPECT_LT(LossOf("{strategy: hogwild, replicas: 2}"), 0.05);
+  // 0.006 to 0.02 by the median; a replica that was interrupted for long puts
+  // an old gradient on top. Without learning the loss is 0.5.
+  EXPECT_LT(LossOf("{strategy: hogwild, replicas: 2}"), 0.15);
 }
 
 // Two replicas in each process: the bits are those of one process, whatever
