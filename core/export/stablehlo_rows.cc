@@ -11,35 +11,27 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// Of matrices, or of each pair of a batch of them.
 HloValues WriteMatMul(HloBuilder& b, const StableHloNode& n) {
-  const int contracted_a = n.attributes().Bool("transpose_a") ? 0 : 1;
-  const int contracted_b = n.attributes().Bool("transpose_b") ? 1 : 0;
+  const int rank = n.type().shape.rank();
+  const bool is_batch = rank == 3;
+  const int contracted_a =
+      n.attributes().Bool("transpose_a") ? rank - 2 : rank - 1;
+  const int contracted_b =
+      n.attributes().Bool("transpose_b") ? rank - 1 : rank - 2;
   return {b.Op(
       {.op = "dot_general",
        .operands = {n.input(0), n.input(1)},
        .dtype = n.type().dtype,
        .shape = n.type().shape,
-       .attributes = fmt::format(
-           "dot_dimension_numbers = "
-           "#stablehlo.dot<lhs_contracting_dimensions = [{}], "
-           "rhs_contracting_dimensions = [{}]>, {}",
-           contracted_a, contracted_b, ProductPrecision(n.input(0).dtype))})};
-}
-
-HloValues WriteBatchMatMul(HloBuilder& b, const StableHloNode& n) {
-  const int contracted_a = n.attributes().Bool("transpose_a") ? 1 : 2;
-  const int contracted_b = n.attributes().Bool("transpose_b") ? 2 : 1;
-  return {b.Op(
-      {.op = "dot_general",
-       .operands = {n.input(0), n.input(1)},
-       .dtype = n.type().dtype,
-       .shape = n.type().shape,
-       .attributes = fmt::format(
-           "dot_dimension_numbers = #stablehlo.dot<"
-           "lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], "
-           "lhs_contracting_dimensions = [{}], "
-           "rhs_contracting_dimensions = [{}]>, {}",
-           contracted_a, contracted_b, ProductPrecision(n.input(0).dtype))})};
+       .attributes = fmt::format("dot_dimension_numbers = #stablehlo.dot<{}"
+                                 "lhs_contracting_dimensions = [{}], "
+                                 "rhs_contracting_dimensions = [{}]>, {}",
+                                 is_batch ? "lhs_batching_dimensions = [0], "
+                                            "rhs_batching_dimensions = [0], "
+                                          : "",
+                                 contracted_a, contracted_b,
+                                 ProductPrecision(n.input(0).dtype))})};
 }
 
 // S x = b by S = L L^T: L y = b, then L^T x = y.
@@ -153,7 +145,7 @@ HloValues WriteProjection(HloBuilder& b, const StableHloNode& n) {
 
 void AddRowForms(StableHloForms& forms) {
   forms["MatMul"] = {&WriteMatMul};
-  forms["BatchMatMul"] = {&WriteBatchMatMul};
+  forms["BatchMatMul"] = {&WriteMatMul};
   forms["CholeskySolve"] = {&WriteCholeskySolve};
   forms["Softmax"] = {&WriteSoftmax};
   forms["LogSoftmax"] = {&WriteLogSoftmax};
