@@ -13,6 +13,7 @@
 #include "core/pjrt/client.h"
 #include "core/replicator/pjrt/device_step.h"
 #include "core/replicator/pjrt/device_variables.h"
+#include "core/replicator/strategies/part_sequence.h"
 #include "core/replicator/strategies/processes.h"
 #include "core/replicator/strategies/shared_input.h"
 #include "core/replicator/strategies/stablehlo_step.h"
@@ -43,8 +44,8 @@ class PjrtStep : public Step {
 
   PjrtStep(SharedInput* input, int accumulation_steps, std::vector<Part> parts)
       : input_(*input),
-        accumulation_steps_(accumulation_steps),
-        parts_(std::move(parts)) {
+        parts_(std::move(parts)),
+        sequence_(input, parts_.size(), accumulation_steps) {
     for (Part& part : parts_) {
       part.newest = &part.last;
       names_.AddPart(part.last.value_names());
@@ -54,19 +55,13 @@ class PjrtStep : public Step {
   NextResult Run(Clock::TimePoint deadline) override {
     const NextResult result = input_.Fetch(deadline);
     if (result != NextResult::kOk) return result;
-    input_.Use();
-    const bool keeps = parts_.size() > 1 && accumulation_steps_ > 1;
-    const int64_t number = batch_number_;
-    batch_number_ = (batch_number_ + 1) % accumulation_steps_;
-    if (keeps) input_.Keep(static_cast<size_t>(number));
-    RunPart(&parts_[0], number);
-    if (batch_number_ != 0) return result;
-    for (size_t part = 1; part < parts_.size(); ++part) {
-      for (int64_t kept = 0; kept < accumulation_steps_; ++kept) {
-        if (keeps) input_.Recall(static_cast<size_t>(kept));
-        RunPart(&parts_[part], kept);
-      }
-    }
+    // a part ends with an exception or goes on
+    static_cast<void>(sequence_.Advance([this](size_t index, int64_t batch) {
+      Part& part = parts_[index];
+      part.newest = sequence_.IsLast(batch) ? &part.last : &*part.earlier;
+      part.newest->Run(input_, batch);
+      return true;
+    }));
     return result;
   }
 
@@ -79,18 +74,10 @@ class PjrtStep : public Step {
   }
 
  private:
-  void RunPart(Part* part, int64_t number) {
-    const bool is_last = number + 1 == accumulation_steps_;
-    part->newest = is_last ? &part->last : &*part->earlier;
-    part->newest->Run(input_, number);
-  }
-
   SharedInput& input_;
-  const int accumulation_steps_;
   std::vector<Part> parts_;
+  PartSequence sequence_;
   ValueNames names_;
-  // the number of the next batch
-  int64_t batch_number_ = 0;
 };
 
 class PjrtReplicator : public Replicator {
@@ -164,7 +151,7 @@ std::unique_ptr<Step> PjrtReplicator::DoBuild(
     StableHloStepOptions step{
         .seed = seed_,
         .num_replicas = config_.replicas,
-        .wire = {.dtype = config_.wire, .top_k = config_.top_k},
+        .wire = GradientWire(config_),
         .accumulation = {.steps = config_.accumulation_steps,
                          .part_number = num_parts_++},
         .precision = options.passes.precision,

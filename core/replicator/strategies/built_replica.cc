@@ -44,6 +44,8 @@ class BatchReplica : public GraphReplica {
 std::vector<Output> AddVariableAgreement(ReplicaContext& replica,
                                          const std::vector<Output>& outputs,
                                          const std::vector<Output>& updates) {
+  // one replica agrees with itself
+  if (replica.num_replicas() == 1) return {};
   Graph& graph = replica.graph();
   std::vector<Output> added;
   for (const auto& [id, site] : FindLocalUpdates(graph, outputs, updates)) {

@@ -19,6 +19,11 @@
 // calls between the replicas.
 namespace replicant::replicator {
 
+// How gradients travel under `config`.
+inline Wire GradientWire(const ReplicationConfig& config) {
+  return {.dtype = config.wire, .top_k = config.top_k};
+}
+
 struct BuildOptions {
   uint64_t seed = 0;
   LoweringOptions lowering;

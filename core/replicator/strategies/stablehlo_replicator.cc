@@ -80,7 +80,7 @@ std::unique_ptr<Step> StableHloReplicator::DoBuild(
     StableHloStepOptions step{
         .seed = seed_,
         .num_replicas = config_.replicas,
-        .wire = {.dtype = config_.wire, .top_k = config_.top_k},
+        .wire = GradientWire(config_),
         .accumulation = {.steps = config_.accumulation_steps,
                          .part_number = num_parts_++},
         .precision = options.passes.precision,

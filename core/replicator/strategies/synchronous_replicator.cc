@@ -26,6 +26,7 @@
 #include "core/replicator/graph/transfers.h"
 #include "core/replicator/strategies/built_replica.h"
 #include "core/replicator/strategies/compiled_step.h"
+#include "core/replicator/strategies/part_sequence.h"
 #include "core/replicator/strategies/processes.h"
 #include "core/replicator/strategies/replica_team.h"
 #include "core/replicator/strategies/shared_input.h"
@@ -228,6 +229,7 @@ class SynchronousStep : public Step {
         input_(*input),
         names_(std::move(names)),
         parts_(std::move(parts)),
+        sequence_(input, parts_.size(), replicator->accumulation_steps()),
         hooks_(std::move(hooks)),
         run_([this](size_t replica, size_t device) {
           current_->RunDevice(replica, device, input_);
@@ -238,21 +240,9 @@ class SynchronousStep : public Step {
   NextResult Run(Clock::TimePoint deadline) override {
     const NextResult result = replicator_.Agree(input_.Fetch(deadline));
     if (result != NextResult::kOk) return result;
-    input_.Use();
-    const int64_t count = replicator_.accumulation_steps();
-    const int64_t number = std::exchange(batch_number_,  //
-                                         (batch_number_ + 1) % count);
-    const bool keeps = parts_.size() > 1 && count > 1;
-    if (keeps) input_.Keep(static_cast<size_t>(number));
-    if (!RunPart(0, number)) return NextResult::kEnd;
-    if (number + 1 < count) return result;
-    for (size_t part = 1; part < parts_.size(); ++part) {
-      for (int64_t kept = 0; kept < count; ++kept) {
-        if (keeps) input_.Recall(static_cast<size_t>(kept));
-        if (!RunPart(part, kept)) return NextResult::kEnd;
-      }
-    }
-    return result;
+    const bool goes_on = sequence_.Advance(
+        [this](size_t part, int64_t batch) { return RunPart(part, batch); });
+    return goes_on ? result : NextResult::kEnd;
   }
 
   TensorView value(std::string_view name) const override {
@@ -277,15 +267,15 @@ class SynchronousStep : public Step {
 
  private:
   // Returns whether the run goes on.
-  bool RunPart(size_t index, int64_t number) {
-    if (number == 0 && hooks_.begin && !replicator_.BeginPart(hooks_, index)) {
+  bool RunPart(size_t index, int64_t batch) {
+    if (batch == 0 && hooks_.begin && !replicator_.BeginPart(hooks_, index)) {
       return false;
     }
     Part& part = parts_[index];
-    const bool is_last = number + 1 == replicator_.accumulation_steps();
+    const bool is_last = sequence_.IsLast(batch);
     part.newest = is_last ? &part.last : &*part.earlier;
     current_ = part.newest;
-    current_->SetBatchNumber(number);
+    current_->SetBatchNumber(batch);
     replicator_.RunTeam(run_);
     replicator_.NoteVersions();
     if (is_last && hooks_.end) hooks_.end(index);
@@ -296,11 +286,10 @@ class SynchronousStep : public Step {
   SharedInput& input_;
   const ValueNames names_;
   std::vector<Part> parts_;
+  PartSequence sequence_;
   const PartHooks hooks_;
   // of the run under way
   CompiledStep* current_ = nullptr;
-  // the number of the next batch
-  int64_t batch_number_ = 0;
   const TeamReplicator::DeviceWork run_;
 };
 
@@ -399,7 +388,7 @@ std::unique_ptr<Step> TeamReplicator::BuildWithHooks(
                                      << 20,
                      // a debug run must not read a bucket that is being reduced
                      .is_async = !options.check_finite},
-        .wire = {.dtype = config_.wire, .top_k = config_.top_k},
+        .wire = GradientWire(config_),
         .accumulation = {.steps = config_.accumulation_steps,
                          .part_number = num_parts_++},
         .logical_devices = config_.logical_devices};

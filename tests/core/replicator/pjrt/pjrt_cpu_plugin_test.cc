@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/core/replicator/joint_cases.h"
 #include "tests/core/replicator/replication_cases.h"
 
 namespace replicant::replicator {
@@ -55,6 +56,12 @@ TEST_P(PjrtCpuPluginTest, AccumulatesAsTheReferenceBackend) {
     if (name == "last" || name.starts_with("accumulation")) continue;
     EXPECT_LE(NormOfDifference(value, device.at(name)), 1e-9) << name;
   }
+}
+
+// Would catch a later part that does not see the variables of an earlier one on
+// the device, or that runs on another batch.
+TEST_P(PjrtCpuPluginTest, TrainsBothPartsOfAJointStep) {
+  CheckTrainsGanAsOneReplica(Config());
 }
 
 INSTANTIATE_TEST_SUITE_P(Replicas, PjrtCpuPluginTest,

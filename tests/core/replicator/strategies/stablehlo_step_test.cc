@@ -20,6 +20,7 @@
 #include "core/graph/ops/state.h"
 #include "core/nn/optimizers.h"
 #include "core/replicator/strategies/stablehlo_replicator.h"
+#include "tests/core/replicator/joint_cases.h"
 #include "tests/core/replicator/replication_cases.h"
 #include "tests/support/message_of.h"
 #include "tests/support/module_run.h"
@@ -134,11 +135,13 @@ Trained TrainOurs(const ReplicationConfig& config) {
 }
 
 // The batch of all replicas, and what a host says to an accumulating module.
-NamedTensors InputsOf(int64_t step, int64_t accumulation_steps) {
-  HostTensor x(DType::kF64, Shape({kGlobalRows, kColumns}));
-  for (int64_t i = 0; i < kGlobalRows * kColumns; ++i) {
+NamedTensors InputsOf(int64_t step, int64_t accumulation_steps,
+                      int64_t rows = kGlobalRows,
+                      const ValueFn& value = WholeValue) {
+  HostTensor x(DType::kF64, Shape({rows, kColumns}));
+  for (int64_t i = 0; i < rows * kColumns; ++i) {
     x.MutableSpan<double>()[static_cast<size_t>(i)] =
-        WholeValue(step, i / kColumns, i % kColumns);
+        value(step, i / kColumns, i % kColumns);
   }
   HostTensor is_first(DType::kBool, Shape({}));
   is_first.MutableSpan<bool>()[0] = step % accumulation_steps == 0;
@@ -185,9 +188,9 @@ void ExpectNear(const HostTensor& got, TensorView want,
 }
 
 TEST(StableHloStepTest, StepsAreThoseOfOurReplicas) {
-  std::vector<ReplicationConfig> configs = {InGraph(1), InGraph(2), InGraph(4),
-                                            InGraph(8),
-                                            InGraph(2, /*accumulation=*/2)};
+  std::vector<ReplicationConfig> configs = {
+      InGraph(1), InGraph(2), InGraph(4), InGraph(8),
+      InGraph(2, /*accumulation_steps=*/2)};
   std::vector<std::unique_ptr<ModuleTraining>> trainings;
   std::vector<XlaRun> runs;
   for (const ReplicationConfig& config : configs) {
@@ -211,6 +214,47 @@ TEST(StableHloStepTest, StepsAreThoseOfOurReplicas) {
   }
 }
 
+// A host runs the modules of a joint step as PartSequence does: the first part
+// as a batch arrives, the second on all batches after the last.
+TEST(StableHloStepTest, ModulesOfAJointStepTrainBothNetworks) {
+  constexpr int64_t kBatches = 2;  // of an update
+  constexpr int64_t kRows = kGanRows / kBatches;
+  StableHloReplicator replicator(InGraph(2, kBatches), kSeed);
+  const auto input = replicator.MakeInput(GanRows(kBatches, kGanUpdates));
+  const auto step = replicator.BuildJoint(
+      *input, {DiscriminatorPart, GeneratorPart}, {.name = "gan"});
+  std::vector<std::string> names;
+  for (const StableHloStep& module : replicator.steps()) {
+    names.push_back(module.name);
+  }
+  ASSERT_EQ(names, (std::vector<std::string>{"gan_0_earlier", "gan_0",
+                                             "gan_1_earlier", "gan_1"}));
+
+  testing::ModuleRun run("joint", replicator.steps(),
+                         testing::ValuesOf(replicator.variables()));
+  const ValueFn value = [](int64_t batch, int64_t row, int64_t column) {
+    return RealValue(batch / kBatches, batch % kBatches * kRows + row, column);
+  };
+  for (int64_t update = 0; update < kGanUpdates; ++update) {
+    for (size_t module = 0; module < names.size(); ++module) {
+      const int64_t batch =
+          update * kBatches + static_cast<int64_t>(module) % kBatches;
+      run.AddStep(module, InputsOf(batch, kBatches, kRows, value));
+    }
+  }
+  std::vector<XlaRun> runs;
+  runs.push_back(std::move(run.run()));
+  const std::vector<XlaResult> results = testing::RunXla(runs);
+  for (const auto& [name, want] : TrainGan({.backend = "reference"})) {
+    if (name.ends_with("_loss")) continue;
+    const HostTensor got =
+        HostTensor::Clone(results[0].variables.at(name).view()[0]);
+    // rounding grows through six updates
+    EXPECT_LE(NormOfDifference(testing::ToDoubles(got.view()), want), 1e-9)
+        << name;
+  }
+}
+
 TEST(StableHloStepTest, ReplicasThatComputeDifferentlyHaveNoModule) {
   const auto step = [](ReplicaContext& replica, const Inputs& batch) {
     return StepOutputs{
@@ -227,6 +271,23 @@ TEST(StableHloStepTest, ReplicasThatComputeDifferentlyHaveNoModule) {
       "hint: a step may depend on its replica through the batch, random "
       "numbers and primitives only"))
       << message;
+}
+
+// Whatever a single replica computes is what all compute.
+TEST(StableHloStepTest, OneReplicaMayTrainByItsOwnGradient) {
+  const auto step = [](ReplicaContext& replica, const Inputs& batch) {
+    graph::Graph& g = replica.graph();
+    const VariableId w =
+        g.AddVariable({.name = "w", .dtype = DType::kF32, .shape = Shape({2})});
+    return StepOutputs{
+        .updates = {graph::Assign(g, w, graph::Add(g.Read(w), batch.at("x")))}};
+  };
+  const std::vector<InputSpec> specs = {{"x", DType::kF32, Shape({2})}};
+  EXPECT_EQ(BuildStableHloStep(specs, step, {}).variables.size(), 1U);
+  EXPECT_TRUE(MessageOf<InvalidArgument>([&] {
+                BuildStableHloStep(specs, step, {.num_replicas = 2});
+              }).find("'w' is trained, but every replica would update it") !=
+              std::string::npos);
 }
 
 TEST(StableHloStepTest, ReplicasThatDoNotWaitHaveNoModule) {
