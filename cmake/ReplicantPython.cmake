@@ -7,8 +7,6 @@ if(REPLICANT_PYTHON)
   find_package(nanobind CONFIG REQUIRED)
 
   set(CMAKE_POSITION_INDEPENDENT_CODE ON)
-  # no symbol of a module is replaced at run time: functions may be inlined
-  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fno-semantic-interposition>)
 
   if(SKBUILD AND NOT EXISTS "${REPLICANT_VENV}/bin/python")
     execute_process(
@@ -19,6 +17,11 @@ if(REPLICANT_PYTHON)
     cmake_path(SET REPLICANT_VENV NORMALIZE "${mujoco}/../../../..")
     set(REPLICANT_VENV "${REPLICANT_VENV}" CACHE PATH "" FORCE)
   endif()
+endif()
+
+if(CMAKE_POSITION_INDEPENDENT_CODE)
+  # no symbol of a module is replaced at run time: functions may be inlined
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fno-semantic-interposition>)
 endif()
 
 # replicant_python_module(<name> SOURCES ... DEPS ...)
