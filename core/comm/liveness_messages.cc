@@ -44,15 +44,6 @@ rpc::Message OnePart(rpc::WireWriter& writer) {
   return message;
 }
 
-rpc::WireReader ReaderOf(std::string_view what,
-                         std::span<const rpc::Frame> payload) {
-  if (payload.size() != 1) {
-    throw rpc::MalformedMessage(
-        fmt::format("{}: {} parts, want 1", what, payload.size()));
-  }
-  return {what, payload[0].bytes()};
-}
-
 }  // namespace
 
 rpc::Protocol LivenessProtocol() {
@@ -69,7 +60,7 @@ rpc::Message LivenessBeat::Encode() const {
 }
 
 LivenessBeat LivenessBeat::Decode(std::span<const rpc::Frame> payload) {
-  rpc::WireReader reader = ReaderOf("liveness.beat", payload);
+  rpc::WireReader reader("liveness.beat", payload);
   LivenessBeat beat;
   beat.rank = reader.Read<uint32_t>("rank");
   beat.state = ReadState(reader);
@@ -89,7 +80,7 @@ rpc::Message LivenessAnswer::Encode() const {
 
 LivenessAnswer LivenessAnswer::Decode(std::span<const rpc::Frame> payload) {
   constexpr std::string_view kWhat = "liveness.answer";
-  rpc::WireReader reader = ReaderOf(kWhat, payload);
+  rpc::WireReader reader(kWhat, payload);
   LivenessAnswer answer;
   const auto order = reader.Read<uint8_t>("order");
   if (order > static_cast<uint8_t>(Order::kEnd)) {

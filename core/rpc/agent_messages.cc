@@ -15,15 +15,6 @@ namespace {
 constexpr uint32_t kMaxPathBytes = 1024;
 constexpr uint32_t kMaxArguments = 100;
 
-std::span<const std::byte> OnlyPart(std::string_view message,
-                                    std::span<const Frame> payload) {
-  if (payload.size() != 1) {
-    throw MalformedMessage(
-        fmt::format("{}: {} parts, want 1", message, payload.size()));
-  }
-  return payload[0].bytes();
-}
-
 uint32_t ReadCount(WireReader& reader, std::string_view message,
                    std::string_view field, uint32_t most) {
   const auto count = reader.Read<uint32_t>(field);
@@ -77,14 +68,6 @@ bool StaysInside(const std::string& path) {
   return path.find('\0') == std::string::npos;
 }
 
-std::string OneLine(std::string text) {
-  if (text.size() > kMaxReasonBytes) text.resize(kMaxReasonBytes);
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-  }
-  return text;
-}
-
 }  // namespace
 
 Message JoinRequest::Encode() const {
@@ -104,10 +87,10 @@ Message JoinRequest::Encode() const {
 
 JoinRequest JoinRequest::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kName = "supervision.join";
-  WireReader reader(kName, OnlyPart(kName, payload));
+  WireReader reader(kName, payload);
   JoinRequest join;
   join.agent = reader.Read<uint64_t>("agent");
-  join.host = OneLine(reader.ReadString("host", kMaxHostBytes));
+  join.host = OneLine(reader.ReadString("host", kMaxHostBytes), kMaxHostBytes);
   join.role = reader.ReadString("role", kMaxRoleBytes);
   join.processors = reader.Read<uint32_t>("processors");
   join.slots = reader.Read<uint32_t>("slots");
@@ -121,7 +104,7 @@ JoinRequest JoinRequest::Decode(std::span<const Frame> payload) {
 
 Message JoinReply::Encode() const {
   WireWriter writer;
-  writer.WriteString(OneLine(refusal));
+  writer.WriteString(OneLine(refusal, kMaxReasonBytes));
   writer.Write(timeout_s);
   writer.Write(static_cast<uint32_t>(files.size()));
   for (const AgentFile& file : files) {
@@ -133,7 +116,7 @@ Message JoinReply::Encode() const {
 
 JoinReply JoinReply::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kName = "supervision.join reply";
-  WireReader reader(kName, OnlyPart(kName, payload));
+  WireReader reader(kName, payload);
   JoinReply reply;
   reply.refusal = reader.ReadString("refusal", kMaxReasonBytes);
   reply.timeout_s = reader.Read<double>("timeout_s");
@@ -180,7 +163,7 @@ Message AgentReport::Encode() const {
 
 AgentReport AgentReport::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kName = "supervision.report";
-  WireReader reader(kName, OnlyPart(kName, payload));
+  WireReader reader(kName, payload);
   AgentReport report;
   report.agent = reader.Read<uint64_t>("agent");
   report.is_leaving = reader.ReadBool("is_leaving");
@@ -211,7 +194,7 @@ AgentReport AgentReport::Decode(std::span<const Frame> payload) {
 Message ReportReply::Encode() const {
   WireWriter writer;
   writer.Write(static_cast<uint8_t>(verdict));
-  writer.WriteString(OneLine(reason));
+  writer.WriteString(OneLine(reason, kMaxReasonBytes));
   writer.Write(static_cast<uint32_t>(orders.size()));
   for (const AgentOrder& order : orders) {
     writer.Write(order.number);
@@ -226,7 +209,7 @@ Message ReportReply::Encode() const {
 
 ReportReply ReportReply::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kName = "supervision.report reply";
-  WireReader reader(kName, OnlyPart(kName, payload));
+  WireReader reader(kName, payload);
   ReportReply reply;
   reply.verdict = static_cast<Verdict>(ReadByte(
       reader, kName, "verdict", static_cast<uint8_t>(Verdict::kLeave)));

@@ -118,16 +118,6 @@ std::string ReadName(WireReader& reader, std::string_view field) {
   return name;
 }
 
-// The only part of `payload`.
-std::span<const std::byte> OnlyPart(std::string_view message,
-                                    std::span<const Frame> payload) {
-  if (payload.size() != 1) {
-    throw MalformedMessage(fmt::format("{}: payload of {} parts, want 1",
-                                       message, payload.size()));
-  }
-  return payload[0].bytes();
-}
-
 }  // namespace
 
 Message Encode(const Header& header, Message payload) {
@@ -189,7 +179,7 @@ Message ErrorBody::Encode() const {
 }
 
 ErrorBody ErrorBody::Decode(std::span<const Frame> payload) {
-  WireReader reader("error reply", OnlyPart("error reply", payload));
+  WireReader reader("error reply", payload);
   ErrorBody body;
   body.code = static_cast<ErrorCode>(reader.Read<uint16_t>("code"));
   body.text = reader.ReadString("text", kMaxTextBytes);
@@ -225,7 +215,7 @@ Message HelloBody::Encode() const {
 }
 
 HelloBody HelloBody::Decode(std::span<const Frame> payload) {
-  WireReader reader("hello", OnlyPart("hello", payload));
+  WireReader reader("hello", payload);
   HelloBody body;
   body.protocol_name = ReadName(reader, "protocol name");
   body.protocol_version = reader.Read<uint32_t>("protocol version");

@@ -43,20 +43,6 @@ bool IsLowerOrDigit(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
 
-// One line of at most kMaxReasonBytes, cut between two UTF-8 characters.
-std::string OneLine(std::string_view text) {
-  if (text.size() > kMaxReasonBytes) {
-    size_t end = kMaxReasonBytes;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) {
-      --end;
-    }
-    text = text.substr(0, end);
-  }
-  std::string line(text);
-  std::replace_if(line.begin(), line.end(), IsControl, ' ');
-  return line;
-}
-
 std::string ReadReason(WireReader& reader, std::string_view message) {
   std::string reason = reader.ReadString("reason", kMaxReasonBytes);
   if (std::any_of(reason.begin(), reason.end(), IsControl)) {
@@ -77,15 +63,6 @@ E ReadEnum(WireReader& reader, std::string_view message, std::string_view field,
                                        static_cast<int>(largest)));
   }
   return static_cast<E>(value);
-}
-
-std::span<const std::byte> OnlyPart(std::string_view message,
-                                    std::span<const Frame> payload) {
-  if (payload.size() != 1) {
-    throw MalformedMessage(
-        fmt::format("{}: {} parts, want 1", message, payload.size()));
-  }
-  return payload[0].bytes();
 }
 
 // The problem of the fields that Encode() and Decode() both check; empty if
@@ -164,7 +141,7 @@ Message Heartbeat::Encode() const {
   writer.Write(incarnation);
   writer.Write(pid);
   writer.Write(static_cast<uint8_t>(state));
-  writer.WriteString(OneLine(reason));
+  writer.WriteString(OneLine(reason, kMaxReasonBytes));
   writer.Write(waiting_s);
   writer.Write(static_cast<uint32_t>(numbers.size()));
   for (const auto& [name, number] : numbers) {
@@ -177,7 +154,7 @@ Message Heartbeat::Encode() const {
 
 Heartbeat Heartbeat::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kName = "supervision.beat";
-  WireReader reader(kName, OnlyPart(kName, payload));
+  WireReader reader(kName, payload);
   Heartbeat beat;
   beat.id.role = reader.ReadString("role", kMaxRoleBytes);
   beat.id.index = reader.Read<uint32_t>("index");
@@ -214,13 +191,13 @@ Heartbeat Heartbeat::Decode(std::span<const Frame> payload) {
 Message BeatReply::Encode() const {
   WireWriter writer;
   writer.Write(static_cast<uint8_t>(order));
-  writer.WriteString(OneLine(reason));
+  writer.WriteString(OneLine(reason, kMaxReasonBytes));
   return MakeMessage(writer.Finish());
 }
 
 BeatReply BeatReply::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kName = "supervision.beat reply";
-  WireReader reader(kName, OnlyPart(kName, payload));
+  WireReader reader(kName, payload);
   BeatReply reply;
   reply.order = ReadEnum(reader, kName, "order", Order::kStop);
   reply.reason = ReadReason(reader, kName);

@@ -2,11 +2,30 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "core/base/error.h"
 
 namespace replicant::rpc {
+
+std::string OneLine(std::string_view text, size_t max_bytes) {
+  const auto byte_at = [&](size_t i) {
+    return static_cast<unsigned char>(text[i]);
+  };
+  size_t end = std::min(text.size(), max_bytes);
+  // back to the first byte of the character that does not fit
+  while (end > 0 && end < text.size() && (byte_at(end) & 0xc0) == 0x80) --end;
+  std::string line(text.substr(0, end));
+  std::ranges::replace_if(
+      line,
+      [](char c) {
+        const auto byte = static_cast<unsigned char>(c);
+        return byte < 0x20 || byte == 0x7f;
+      },
+      ' ');
+  return line;
+}
 
 void WireWriter::WriteString(std::string_view text) {
   WriteBytes(std::as_bytes(std::span(text)));
@@ -24,6 +43,15 @@ void WireWriter::WriteCount(size_t count) {
         count, std::numeric_limits<uint32_t>::max()));
   }
   Write(static_cast<uint32_t>(count));
+}
+
+WireReader::WireReader(std::string_view message, std::span<const Frame> payload)
+    : message_(message) {
+  if (payload.size() != 1) {
+    throw MalformedMessage(
+        fmt::format("{}: {} parts, want 1", message, payload.size()));
+  }
+  bytes_ = payload[0].bytes();
 }
 
 bool WireReader::ReadBool(std::string_view field) {

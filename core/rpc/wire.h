@@ -19,6 +19,10 @@ namespace replicant::rpc {
 static_assert(std::endian::native == std::endian::little,
               "numbers go to the wire as they lie in memory");
 
+// A text as one line for a message: control characters become spaces. At most
+// `max_bytes`, cut between two characters of UTF-8.
+std::string OneLine(std::string_view text, size_t max_bytes);
+
 // Bytes that break their format.
 class MalformedMessage : public CommError {
  public:
@@ -96,6 +100,8 @@ class WireReader {
   // `message` names what is read; it must outlive the reader.
   WireReader(std::string_view message, std::span<const std::byte> bytes)
       : message_(message), bytes_(bytes) {}
+  // Reads the only part of a payload; another number of parts is an error.
+  WireReader(std::string_view message, std::span<const Frame> payload);
 
   template <WireNumber T>
   T Read(std::string_view field) {

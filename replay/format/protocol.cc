@@ -64,13 +64,6 @@ constexpr std::string_view kMessageTable = R"(replay 2
   reply: no part
 )";
 
-// Returns the only part of a message; checks that there is one.
-std::span<const std::byte> OnlyPart(std::string_view message,
-                                    std::span<const Frame> payload) {
-  CheckNumParts(message, payload, 1);
-  return payload[0].bytes();
-}
-
 uint64_t ReadWriter(WireReader& reader, std::string_view message) {
   const auto writer = reader.Read<uint64_t>("writer");
   if (writer == 0) {
@@ -129,7 +122,7 @@ Message ServiceInfo::Encode() const {
 
 ServiceInfo ServiceInfo::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kName = "replay.describe reply";
-  WireReader reader(kName, OnlyPart(kName, payload));
+  WireReader reader(kName, payload);
   ServiceInfo info;
   info.shape.observation_bytes = reader.Read<int64_t>("observation_bytes");
   info.shape.action_bytes = reader.Read<int64_t>("action_bytes");
@@ -255,7 +248,7 @@ Message InsertAck::Encode() const {
 
 InsertAck InsertAck::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kName = "replay.insert reply";
-  WireReader reader(kName, OnlyPart(kName, payload));
+  WireReader reader(kName, payload);
   const auto state = reader.Read<uint8_t>("state");
   if (state > static_cast<uint8_t>(InsertState::kClosed)) {
     throw MalformedMessage(
@@ -278,7 +271,7 @@ Message CloseWriterRequest::Encode() const {
 
 CloseWriterRequest CloseWriterRequest::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kName = "replay.close_writer";
-  WireReader reader(kName, OnlyPart(kName, payload));
+  WireReader reader(kName, payload);
   const CloseWriterRequest request{ReadWriter(reader, kName)};
   reader.Finish();
   return request;
@@ -335,7 +328,7 @@ BatchPlace ReadPlace(WireReader& reader) {
 
 SampleRequest SampleRequest::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kName = "replay.sample";
-  WireReader reader(kName, OnlyPart(kName, payload));
+  WireReader reader(kName, payload);
   SampleRequest request;
   request.table = reader.ReadString("table", kMaxNameBytes);
   request.count = reader.Read<uint32_t>("count");
@@ -369,7 +362,7 @@ Message UpdateRequest::Encode() const {
 
 UpdateRequest UpdateRequest::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kName = "replay.update";
-  WireReader reader(kName, OnlyPart(kName, payload));
+  WireReader reader(kName, payload);
   UpdateRequest request;
   request.table = reader.ReadString("table", kMaxNameBytes);
   const auto slots = reader.ReadArray<uint32_t>("slot", kMaxUpdatesPerMessage);
@@ -398,7 +391,7 @@ Message UpdateReply::Encode() const {
 
 UpdateReply UpdateReply::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kName = "replay.update reply";
-  WireReader reader(kName, OnlyPart(kName, payload));
+  WireReader reader(kName, payload);
   const UpdateReply reply{reader.Read<uint32_t>("num_updated")};
   reader.Finish();
   return reply;
@@ -412,7 +405,7 @@ Message CheckpointRequest::Encode() const {
 
 CheckpointRequest CheckpointRequest::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kName = "replay.checkpoint";
-  WireReader reader(kName, OnlyPart(kName, payload));
+  WireReader reader(kName, payload);
   const CheckpointRequest request{reader.Read<uint64_t>("id")};
   reader.Finish();
   if (request.id == 0 || request.id > kMaxCheckpointId) {
@@ -430,7 +423,7 @@ Message StatusReply::Encode() const {
 
 StatusReply StatusReply::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kName = "replay.status reply";
-  WireReader reader(kName, OnlyPart(kName, payload));
+  WireReader reader(kName, payload);
   StatusReply reply{reader.ReadString("json", kMaxStatusBytes)};
   reader.Finish();
   return reply;

@@ -100,5 +100,25 @@ TEST(WireTest, RawBytesHaveNoCount) {
   EXPECT_EQ(reader.offset(), 2u);
 }
 
+TEST(WireTest, APayloadHasOnePart) {
+  WireWriter writer;
+  writer.Write<uint32_t>(7);
+  Message payload;
+  EXPECT_EQ(MessageOf<MalformedMessage>([&] { WireReader("m", payload); }),
+            "m: 0 parts, want 1");
+  payload.push_back(writer.Finish());
+  EXPECT_EQ(WireReader("m", payload).Read<uint32_t>("x"), 7u);
+}
+
+TEST(WireTest, OneLineHasNoControlCharactersAndWholeOnesOfUtf8) {
+  EXPECT_EQ(OneLine("a\nb\tc\x7f", 100), "a b c ");
+  EXPECT_EQ(OneLine("abc", 3), "abc");
+  EXPECT_EQ(OneLine("abc", 2), "ab");
+  // e with an acute accent has two bytes
+  EXPECT_EQ(OneLine("a\xc3\xa9", 3), "a\xc3\xa9");
+  EXPECT_EQ(OneLine("a\xc3\xa9", 2), "a");
+  EXPECT_EQ(OneLine("\xc3\xa9", 1), "");
+}
+
 }  // namespace
 }  // namespace replicant::rpc
