@@ -36,6 +36,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -417,19 +418,49 @@ void RunReplicas(const Case& c, const Options& options) {
   fmt::print("{}\n", line.ToString());
 }
 
-// One replica with the threads of all, and the replicas, step by step.
+// Medians in ms of the steps of a turn.
+struct Turn {
+  double step_ms = 0.0;
+  double bucket_ms = 0.0;
+  double call_ms = 0.0;
+};
+
+// Steps as in a training, one after the other, while the other program rests.
+// After its last step a program's OpenMP threads spin for some milliseconds on
+// the processors of this one: these pass first.
+Turn TakeTurn(ReplicaTimer* timer) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kRest(20);
+  constexpr std::chrono::milliseconds kLength(100);
+  std::this_thread::sleep_for(kRest);
+  timer->TimeStep();  // wakes this program's threads
+  std::vector<double> steps, buckets, calls;
+  const auto begin = Clock::now();
+  do {
+    steps.push_back(timer->TimeStep());
+    buckets.push_back(timer->bucket_ms());
+    calls.push_back(timer->call_ms());
+  } while (Clock::now() - begin < kLength);
+  return {.step_ms = Median(steps),
+          .bucket_ms = Median(buckets),
+          .call_ms = Median(calls)};
+}
+
+// One replica with the threads of all, and the replicas, in turns.
 void RunInTurns(const Case& c, const Options& options) {
   const int threads = options.replicas * c.threads;
   const auto one = MakeTimer(c, options, 1, threads);
   const auto many = MakeTimer(c, options, options.replicas, c.threads);
   for (int round = 0; round < options.rounds; ++round) {
+    const Turn of_one = TakeTurn(one.get());
+    const Turn of_many = TakeTurn(many.get());
     metrics::JsonObject line;
     line.Add("name", ReplicaName(c, options))
-        .Add("one_ms", one->TimeStep())
-        .Add("value", many->TimeStep())
+        .Add("one_ms", of_one.step_ms)
+        .Add("value", of_many.step_ms)
         .Add("unit", "ms")
-        .Add("reduce_ms", many->bucket_ms())
-        .Add("call_ms", many->call_ms());
+        .Add("reduce_ms", of_many.bucket_ms)
+        .Add("call_ms", of_many.call_ms);
     fmt::print("{}\n", line.ToString());
     std::fflush(stdout);
   }
