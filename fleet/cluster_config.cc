@@ -60,6 +60,17 @@ HostConfig HostConfig::Read(config::Reader& reader) {
   reader.Field("actors", &c.actors, {0, 10000},
                "maximum number of actors on it; 0: its processors divided by "
                "cluster.roles.actor.cores");
+  reader.Field("shard_address", &c.shard_address,
+               "address of this host, tcp://ADDRESS:PORT, at which a shard of "
+               "the replay listens there; empty: no shard. Hosts with an "
+               "address take the shards in their order, or have all of them on "
+               "the launcher's host");
+  reader.Field("shard_folder", &c.shard_folder,
+               "folder on this host for the checkpoints of its shard, which "
+               "survive the host's agent");
+  if (c.shard_address.empty() != c.shard_folder.empty()) {
+    reader.Error("shard_folder", "and shard_address must be given together");
+  }
   if (!IsHostName(c.name)) {
     reader.Error("name", fmt::format("'{}' is not the name of a host", c.name));
   }
@@ -195,6 +206,15 @@ ClusterConfig ClusterConfig::Read(config::Reader& reader) {
     }
   }
   return c;
+}
+
+std::vector<std::string> ClusterConfig::ShardAddresses() const {
+  std::vector<std::string> addresses;
+  if (backend != ClusterBackend::kSsh) return addresses;
+  for (const HostConfig& host : hosts) {
+    if (!host.shard_address.empty()) addresses.push_back(host.shard_address);
+  }
+  return addresses;
 }
 
 std::vector<std::string> FillTemplate(const std::string& command_template,

@@ -22,6 +22,9 @@ std::string ToString(ClusterBackend backend);
 struct HostConfig {
   std::string name;    // as ssh takes it
   int64_t actors = 0;  // 0: its processors divided by an actor's cores
+  // Where a shard of the replay listens on it; empty: there is none.
+  std::string shard_address;
+  std::string shard_folder;  // of that shard's checkpoints
 
   static HostConfig Read(config::Reader& reader);
 };
@@ -80,6 +83,13 @@ struct ClusterConfig {
   KubernetesConfig kubernetes;
 
   bool has_hosts() const { return backend != ClusterBackend::kLocal; }
+  // The addresses of the replay's shards on `hosts`, by index. Under another
+  // backend than ssh there are none.
+  std::vector<std::string> ShardAddresses() const;
+  // Whether the replay runs on hosts that join.
+  bool has_remote_replay() const {
+    return has_hosts() && (replay_on_host || !ShardAddresses().empty());
+  }
 
   static ClusterConfig Read(config::Reader& reader);
 };

@@ -175,16 +175,17 @@ bool HostPool::IsHeard(const Agent& agent) const {
   return options_.clock->Now() - agent.heard_at <= kHeard;
 }
 
-int64_t HostPool::RoomOf(const Agent& agent, const std::string& role) const {
-  if (agent.role != role || !IsHeard(agent)) return 0;
+int64_t HostPool::RoomOf(const Agent& agent, const rpc::RoleId& id) const {
+  const bool takes_it = agent.role == id.role || agent.role == id.ToString();
+  if (!takes_it || !IsHeard(agent)) return 0;
   return agent.slots - static_cast<int64_t>(agent.processes.size());
 }
 
-HostPool::Agent* HostPool::FindRoom(const std::string& role) {
+HostPool::Agent* HostPool::FindRoom(const rpc::RoleId& id) {
   Agent* best = nullptr;
   int64_t most = 0;
-  for (auto& [id, agent] : agents_) {
-    const int64_t room = RoomOf(agent, role);
+  for (auto& [number, agent] : agents_) {
+    const int64_t room = RoomOf(agent, id);
     if (room > most) {
       most = room;
       best = &agent;
@@ -193,12 +194,11 @@ HostPool::Agent* HostPool::FindRoom(const std::string& role) {
   return best;
 }
 
-bool HostPool::HasRoom(const std::string& role) const {
+bool HostPool::HasRoom(const rpc::RoleId& id) const {
   MutexLock lock(mutex_);
   if (dismissed_because_) return false;
-  return std::ranges::any_of(agents_, [&](const auto& entry) {
-    return RoomOf(entry.second, role) > 0;
-  });
+  return std::ranges::any_of(
+      agents_, [&](const auto& entry) { return RoomOf(entry.second, id) > 0; });
 }
 
 std::unique_ptr<RoleProcess> HostPool::Start(
@@ -206,7 +206,7 @@ std::unique_ptr<RoleProcess> HostPool::Start(
     const std::vector<std::string>& arguments,
     const std::filesystem::path& log) {
   MutexLock lock(mutex_);
-  Agent* const agent = FindRoom(id.role);
+  Agent* const agent = FindRoom(id);
   if (agent == nullptr) {
     throw IoError(fmt::format("no host has room for {}", id.ToString()));
   }

@@ -30,7 +30,7 @@ namespace replicant::fleet {
 //
 //   HostPool pool(options);
 //   pool.AttachTo(server);            // before server.Run()
-//   if (pool.HasRoom("actor")) process = pool.Start(id, 1, {}, log);
+//   if (pool.HasRoom(id)) process = pool.Start(id, 1, {}, log);
 //   pool.Update();                    // now and then: finds the lost ones
 //   pool.Dismiss("the run is over");
 //
@@ -59,8 +59,9 @@ class HostPool {
 
   void AttachTo(rpc::Server& server);
 
-  // Whether a host that answers has room for one process more of the role.
-  bool HasRoom(const std::string& role) const EXCLUDES(mutex_);
+  // Whether a host that answers has room for the process. A host offers room
+  // for any process of a role ("actor"), or for a certain one ("replay-1").
+  bool HasRoom(const rpc::RoleId& id) const EXCLUDES(mutex_);
   // Starts a process of the role on the host with the most room. The agent adds
   // `arguments` to its command; its output is appended to `log`. The process
   // must not outlive the pool. Throws IoError if no host has room.
@@ -111,9 +112,9 @@ class HostPool {
   void Lose(const std::function<bool(const Agent& agent)>& is_lost,
             const std::string& why) REQUIRES(mutex_);
   // Processes that the agent takes now: none if it is silent.
-  int64_t RoomOf(const Agent& agent, const std::string& role) const;
+  int64_t RoomOf(const Agent& agent, const rpc::RoleId& id) const;
   // The agent with the most room; nullptr if none has any.
-  Agent* FindRoom(const std::string& role) REQUIRES(mutex_);
+  Agent* FindRoom(const rpc::RoleId& id) REQUIRES(mutex_);
   bool IsHeard(const Agent& agent) const;
   void Order(const std::shared_ptr<ProcessState>& state, const ProcessKey& key,
              int signal_number) EXCLUDES(mutex_);

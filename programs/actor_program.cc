@@ -18,7 +18,7 @@
 #include "core/rpc/heartbeat_sender.h"
 #include "programs/check_run.h"
 #include "programs/step_shape.h"
-#include "replay/client/step_writer.h"
+#include "replay/client/sharded_writer.h"
 
 namespace replicant::programs {
 namespace {
@@ -33,12 +33,12 @@ int64_t FirstPosition(uint32_t incarnation) {
   return (int64_t{incarnation} - 1) << 31;
 }
 
-// The writer that takes the steps of one environment to the replay.
-std::unique_ptr<replay::StepWriter> MakeWriter(const RunConfig& config,
-                                               const agents::TaskSpec& task,
-                                               const std::string& name) {
+// The writer that takes the steps of an environment to the replay.
+std::unique_ptr<replay::ShardedWriter> MakeWriter(const RunConfig& config,
+                                                  const agents::TaskSpec& task,
+                                                  int64_t environment,
+                                                  const std::string& name) {
   replay::StepWriterOptions writer;
-  writer.endpoint = config.replay.bind;
   writer.curve = ReplayClientRole(config);
   writer.name = name;
   writer.shape = StepShapeOf(task);
@@ -46,12 +46,16 @@ std::unique_ptr<replay::StepWriter> MakeWriter(const RunConfig& config,
   writer.codec = config.actors.codec;
   writer.queue_groups = config.actors.queue_groups;
   writer.append_timeout = FromSeconds(config.actors.append_timeout_s);
-  return std::make_unique<replay::StepWriter>(writer);
+  return std::make_unique<replay::ShardedWriter>(replay::ShardedWriterOptions{
+      .endpoints = config.replay.Endpoints(),
+      .writer = writer,
+      .environment = environment,
+      .num_environments = config.actors.count * config.actors.environments});
 }
 
 // Sends what is left. Nobody learns from steps that the rate limiter holds back
 // for longer.
-void Drain(const std::vector<std::unique_ptr<replay::StepWriter>>& writers) {
+void Drain(const std::vector<std::unique_ptr<replay::ShardedWriter>>& writers) {
   const Clock::TimePoint deadline = Clock::Real().Now() + 300ms;
   for (const auto& writer : writers) {
     if (!writer->Flush(deadline)) {
@@ -89,11 +93,11 @@ int Run(const Invocation& invocation, int64_t index) {
                                   rpc::GroupKey::FromFile(KeyFileOf(config)),
                                   &policy);
 
-  std::vector<std::unique_ptr<replay::StepWriter>> writers;
+  std::vector<std::unique_ptr<replay::ShardedWriter>> writers;
   std::vector<replay::StepSink*> sinks;
   for (int64_t e = 0; e < num_environments; ++e) {
-    writers.push_back(
-        MakeWriter(config, task, fmt::format("actor-{}/{}", index, e)));
+    writers.push_back(MakeWriter(config, task, first_environment + e,
+                                 fmt::format("actor-{}/{}", index, e)));
     sinks.push_back(writers.back().get());
   }
 

@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "learner/checkpoint_folder.h"
 #include "programs/make_workload.h"
+#include "replay/checkpoint/shard_folder.h"
 
 namespace replicant::programs {
 namespace {
@@ -104,6 +105,9 @@ void CheckVariables(const RunConfig& config, const agents::TaskSpec& task,
 
 void CheckResume(const RunConfig& config, const agents::TaskSpec& task,
                  const std::filesystem::path& run_folder) {
+  if (config.has_actors()) {
+    replay::CheckNumShards(run_folder / "replay", config.replay.shards);
+  }
   const std::filesystem::path folder = run_folder / "checkpoints";
   if (!std::filesystem::is_directory(folder)) return;
   const learner::CheckpointFolder checkpoints(folder, /*num_kept=*/1);

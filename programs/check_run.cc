@@ -67,10 +67,7 @@ void CheckAddresses(RunConfig config) {
     // every part has another one
     if (endpoint == "auto") continue;
     // of another host
-    if (address.part == "replay" && config.cluster.has_hosts() &&
-        config.cluster.replay_on_host) {
-      continue;
-    }
+    if (address.is_replay() && config.cluster.has_remote_replay()) continue;
     if (!fleet::IsOfAnyPort(endpoint)) {
       addresses.emplace_back(address.key, endpoint);
       continue;
@@ -133,9 +130,9 @@ void CheckCluster(RunConfig config) {
   static_cast<void>(fleet::ResolveClusterAddress(cluster.address));
   for (const PartAddress& address : AddressesOf(&config)) {
     // only the learner's host has servers
-    if (address.part != "replay" && address.part != "parameters") continue;
+    if (!address.is_replay() && address.part != "parameters") continue;
     const std::string& endpoint = *address.endpoint;
-    if (address.part == "replay" && cluster.replay_on_host &&
+    if (address.is_replay() && cluster.has_remote_replay() &&
         (endpoint == "auto" || fleet::IsOfAnyPort(endpoint))) {
       throw ConfigError(fmt::format(
           "replay.bind: '{}' with cluster.replay_on_host; want tcp://HOST:PORT "

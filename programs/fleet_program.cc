@@ -39,6 +39,7 @@
 #include "programs/summary.h"
 #include "programs/sweep/sweep.h"
 #include "replay/checkpoint/checkpointer.h"
+#include "replay/checkpoint/shard_folder.h"
 
 namespace replicant::programs {
 namespace {
@@ -49,15 +50,19 @@ using fleet::RunFolder;
 constexpr uint64_t kMaxFileForHosts = rpc::kMaxAgentFileBytes;
 
 // Returns why a part of the checkpoint of `step` cannot be read, or "" if all
-// parts can. The replay's is in the folder if `has_replay`.
+// parts can. Those of the replay's shards are in the folder if there are any.
 std::string FindDamage(const std::filesystem::path& run,
                        const learner::CheckpointFolder& checkpoints,
-                       int64_t step, bool has_replay) {
+                       int64_t step, int64_t num_shards) {
   try {
     const learner::Manifest manifest = checkpoints.ReadManifest(step);
     std::string damage = runtime::FindDamage(checkpoints.PathOf(step));
-    if (!damage.empty() || !manifest.has_input || !has_replay) return damage;
-    return replay::FindDamage(run / "replay", manifest.id);
+    if (!manifest.has_input) return damage;
+    for (int64_t i = 0; i < num_shards && damage.empty(); ++i) {
+      damage = replay::FindDamage(
+          replay::ShardFolder(run / "replay", i, num_shards), manifest.id);
+    }
+    return damage;
   } catch (const Error& error) {
     return error.what();
   }
@@ -66,14 +71,14 @@ std::string FindDamage(const std::filesystem::path& run,
 // Sets aside checkpoints that are newer than the newest one whose parts can all
 // be read, so that learner and replay go back to one moment. If there is none,
 // the roles report the damage.
-void LeaveOutDamaged(const std::filesystem::path& folder, bool has_replay) {
+void LeaveOutDamaged(const std::filesystem::path& folder, int64_t num_shards) {
   const learner::CheckpointFolder checkpoints(folder / "checkpoints",
                                               /*num_kept=*/1);
   std::vector<std::pair<int64_t, std::string>> damaged;
   const std::vector<int64_t> steps = checkpoints.Steps();
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     const std::string damage =
-        FindDamage(folder, checkpoints, *step, has_replay);
+        FindDamage(folder, checkpoints, *step, num_shards);
     if (!damage.empty()) {
       damaged.emplace_back(*step, damage);
       continue;
@@ -185,10 +190,8 @@ fleet::HostsOfRun HostsOf(const RunConfig& config, const Commands& commands,
           .files = FilesForHosts(folder),
           .timeout = FromSeconds(config.cluster.host_timeout_s),
           .processors_per_process = config.cluster.roles.at("actor").cores}};
-  if (config.cluster.backend != fleet::ClusterBackend::kSsh) return hosts;
-  for (const fleet::HostConfig& host : config.cluster.hosts) {
-    hosts.launched.push_back(
-        {.name = host.name, .command = AgentCommand(config, host, commands)});
+  if (config.cluster.backend == fleet::ClusterBackend::kSsh) {
+    hosts.launched = LaunchedAgents(config, commands);
   }
   return hosts;
 }
@@ -198,7 +201,8 @@ int Run(RunConfig config, const Commands& commands,
   const std::filesystem::path& path = folder.path();
   const AnnouncedAddresses announced = AnnounceAddresses(path, &config);
   const StopSignal stop;
-  LeaveOutDamaged(path, /*has_replay=*/!config.cluster.replay_on_host);
+  LeaveOutDamaged(
+      path, config.cluster.has_remote_replay() ? 0 : config.replay.shards);
   const int64_t first_step = FirstStep(path);
   const RolePlan plan{
       .config = config,

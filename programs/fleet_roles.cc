@@ -77,6 +77,7 @@ void MakeReplay(const RolePlan& plan, RoleSpec* spec) {
                         config.learner.num_kept_checkpoints + 1),
       spec);
   spec->first_arguments = RestoreArguments(plan.run_folder);
+  AddIndex(spec);
 }
 
 void MakeLearner(const RolePlan& plan, RoleSpec* spec) {
@@ -147,16 +148,16 @@ int64_t NumLocalActors(const RunConfig& config) {
              : config.actors.count;
 }
 
-bool HasRemoteReplay(const RunConfig& config) {
-  return config.cluster.has_hosts() && config.cluster.replay_on_host;
-}
-
 }  // namespace
 
 std::vector<rpc::RoleId> RemoteRoles(const RunConfig& config) {
   std::vector<rpc::RoleId> roles;
   if (!config.has_actors()) return roles;
-  if (HasRemoteReplay(config)) roles.push_back({"replay", 0});
+  if (config.cluster.has_remote_replay()) {
+    for (int64_t i = 0; i < config.replay.shards; ++i) {
+      roles.push_back({"replay", static_cast<uint32_t>(i)});
+    }
+  }
   for (int64_t i = NumLocalActors(config); i < config.actors.count; ++i) {
     roles.push_back({"actor", static_cast<uint32_t>(i)});
   }
@@ -190,8 +191,11 @@ std::vector<RoleRequest> RoleRequests(const RunConfig& config) {
     }
   }
   if (!config.has_actors()) return requests;
-  if (!HasRemoteReplay(config)) {
-    requests.push_back({.id = {"replay", 0}, .load = 0.2});
+  if (!config.cluster.has_remote_replay()) {
+    for (int64_t i = 0; i < config.replay.shards; ++i) {
+      requests.push_back(
+          {.id = {"replay", static_cast<uint32_t>(i)}, .load = 0.2});
+    }
   }
   for (int64_t i = 0; i < NumLocalActors(config); ++i) {
     requests.push_back({.id = {"actor", static_cast<uint32_t>(i)}});

@@ -38,6 +38,11 @@ struct JoinOptions {
   int64_t join_timeout_s = 600;
 };
 
+// Whether a host offers room for the replay, or for one shard of it.
+bool IsReplay(const std::string& role) {
+  return role == "replay" || role.starts_with("replay-");
+}
+
 JoinOptions ParseJoin(int argc, const char* const* argv) {
   JoinOptions options;
   const std::vector<std::string> words(argv + 1, argv + argc);
@@ -55,10 +60,11 @@ JoinOptions ParseJoin(int argc, const char* const* argv) {
     } else if (name == "--host") {
       options.host = value;
     } else if (name == "--role") {
-      if (value != "actor" && value != "replay") {
-        throw ConfigError(fmt::format(
-            "--role {}: a host runs no such role; allowed: actor, replay",
-            value));
+      if (value != "actor" && !IsReplay(value)) {
+        throw ConfigError(
+            fmt::format("--role {}: a host runs no such role; allowed: actor, "
+                        "replay, or replay-N for shard N of the replay",
+                        value));
       }
       options.role = value;
     } else if (name == "--keep") {
@@ -145,7 +151,7 @@ std::optional<int> JoinRun(int argc, const char* const* argv,
       .make_command = {},
       .host = join.host,
       .role = join.role,
-      .slots = join.role == "replay" ? 1 : static_cast<uint32_t>(join.actors),
+      .slots = IsReplay(join.role) ? 1 : static_cast<uint32_t>(join.actors),
       .join_timeout = std::chrono::seconds(join.join_timeout_s)};
   if (join.target == kInput) {
     options.lease_fd = STDIN_FILENO;
@@ -186,17 +192,33 @@ std::optional<int> JoinRun(int argc, const char* const* argv,
   return fleet::RunHostAgent(options, stop) ? 0 : 1;
 }
 
-std::vector<std::string> AgentCommand(const RunConfig& config,
-                                      const fleet::HostConfig& host,
-                                      const Commands& commands) {
+std::vector<fleet::HostLauncher::Host> LaunchedAgents(
+    const RunConfig& config, const Commands& commands) {
   const std::string& programs = config.cluster.programs;
-  std::vector<std::string> words =
+  const std::vector<std::string> fleet_command =
       (programs.empty() ? commands : commands.At(programs)).Of("fleet");
-  words.insert(words.end(), {std::string(kJoin), kInput, "--host", host.name,
-                             "--actors", std::to_string(host.actors)});
-  // ssh gives the words to a shell
-  for (std::string& word : words) word = ShellWord(word);
-  return fleet::FillTemplate(config.cluster.ssh_command, words, host.name);
+  std::vector<fleet::HostLauncher::Host> agents;
+  const auto add = [&](const fleet::HostConfig& host, const std::string& name,
+                       const std::vector<std::string>& options) {
+    std::vector<std::string> words = fleet_command;
+    words.insert(words.end(), {std::string(kJoin), kInput, "--host", name});
+    words.insert(words.end(), options.begin(), options.end());
+    // ssh gives the words to a shell
+    for (std::string& word : words) word = ShellWord(word);
+    agents.push_back({.name = name,
+                      .command = fleet::FillTemplate(config.cluster.ssh_command,
+                                                     words, host.name)});
+  };
+  int num_shards = 0;
+  for (const fleet::HostConfig& host : config.cluster.hosts) {
+    add(host, host.name, {"--actors", std::to_string(host.actors)});
+    if (host.shard_address.empty()) continue;
+    // an agent of its own: it comes and goes with the shard
+    const std::string role = fmt::format("replay-{}", num_shards++);
+    add(host, host.name + "/" + role,
+        {"--role", role, "--keep", host.shard_folder});
+  }
+  return agents;
 }
 
 }  // namespace replicant::programs

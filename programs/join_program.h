@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/config/command_line.h"
+#include "fleet/host_launcher.h"
 #include "programs/commands.h"
 #include "programs/registry.h"
 #include "programs/run_config.h"
@@ -24,7 +25,8 @@ void AddJoin(config::CommandLine& command_line);
 //   --host NAME                        in logs and status, another one for each
 //                                      agent; the host's own name and a number
 //   --actors N                         at most; 0: by the processors
-//   --role replay                      runs the replay in the place of actors
+//   --role replay                      runs the replay in the place of actors,
+//                                      or with replay-N shard N of it
 //   --keep FOLDER                      of the replay's checkpoints; without it
 //                                      they end with the agent
 //   --join_timeout_s S                 without a launcher for so long it ends
@@ -34,10 +36,10 @@ void AddJoin(config::CommandLine& command_line);
 std::optional<int> JoinRun(int argc, const char* const* argv,
                            const Registry& registry, const Commands& commands);
 
-// The command that starts the agent of a host for the launcher, which writes
-// its address and key to the command's standard input.
-std::vector<std::string> AgentCommand(const RunConfig& config,
-                                      const fleet::HostConfig& host,
-                                      const Commands& commands);
+// The agents that the launcher starts under ssh: one for the actors of each
+// host, and one for each shard of the replay. It writes its address and key to
+// the standard input of their commands.
+std::vector<fleet::HostLauncher::Host> LaunchedAgents(const RunConfig& config,
+                                                      const Commands& commands);
 
 }  // namespace replicant::programs

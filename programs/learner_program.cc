@@ -51,7 +51,7 @@ replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
   const RunConfig& config = invocation.config();
   const agents::TaskSpec task = TaskOf(invocation);
   replay::BatchReaderOptions reader;
-  reader.endpoints = {config.replay.bind};
+  reader.endpoints = config.replay.Endpoints();
   reader.curve = ReplayClientRole(config);
   reader.name = fmt::format("learner-{}", worker);
   reader.shape = StepShapeOf(task);

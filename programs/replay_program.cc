@@ -22,6 +22,7 @@
 #include "core/rpc/group_key.h"
 #include "core/rpc/heartbeat_sender.h"
 #include "fleet/run_folder.h"
+#include "replay/checkpoint/shard_folder.h"
 #include "replay/service/replay_config.h"
 #include "replay/service/service.h"
 #include "replay/service/service_metrics.h"
@@ -36,7 +37,7 @@ struct Service {
   rpc::CurveRole client_role;
 };
 
-int PrintStatus(const Service& service) {
+void PrintStatus(const Service& service) {
   const std::string& endpoint = service.endpoint;
   rpc::ZmqContext context;
   rpc::Client client(
@@ -54,13 +55,12 @@ int PrintStatus(const Service& service) {
   std::fputs(replay::StatusText(replay::StatusReply::Decode(reply.payload).json)
                  .c_str(),
              stdout);
-  return 0;
 }
 
-// The service that --status names: an endpoint without keys, or the folder of a
-// run, whose config.yaml holds every key of the configuration.
-Service FindService(const std::string& given) {
-  if (given.find("://") != std::string::npos) return {given, {}};
+// The services that --status names: an endpoint without keys, or the folder of
+// a run, whose config.yaml holds every key of the configuration.
+std::vector<Service> FindServices(const std::string& given) {
+  if (given.find("://") != std::string::npos) return {{given, {}}};
   if (!std::filesystem::exists(given)) {
     throw IoError(
         fmt::format("--status {}: neither an address, such as "
@@ -83,8 +83,26 @@ Service FindService(const std::string& given) {
   config.run.key_file = find("run", "key_file", "auto");
   config.replay.key_file = find("replay", "key_file", "");
   config.replay.bind = find("replay", "bind", "auto");
+  config.replay.shards =
+      ParseInteger("replay.shards", find("replay", "shards", "1"), {1, 1000});
   ResolveAddresses(run, &config);
-  return {config.replay.bind, ReplayClientRole(config)};
+  std::vector<Service> services;
+  for (const std::string& endpoint : config.replay.Endpoints()) {
+    services.push_back({endpoint, ReplayClientRole(config)});
+  }
+  return services;
+}
+
+int PrintStatusOf(const std::string& given) {
+  const std::vector<Service> services = FindServices(given);
+  for (size_t i = 0; i < services.size(); ++i) {
+    if (services.size() > 1) {
+      std::printf("%sshard %zu at %s\n", i == 0 ? "" : "\n", i,
+                  services[i].endpoint.c_str());
+    }
+    PrintStatus(services[i]);
+  }
+  return 0;
 }
 
 // The service's own pair, or that of the run.
@@ -236,11 +254,16 @@ struct StopOnExit {
   ~StopOnExit() { server.Stop(); }
 };
 
-int Serve(const RunConfig& run_config) {
-  const replay::ReplayConfig& config = run_config.replay;
+// Serves shard `index` of the run's replay.
+int Serve(const RunConfig& run_config, int64_t index) {
+  const replay::ReplayConfig config = run_config.replay.OfShard(index);
+  if (!run_config.replay.checkpoint_folder.empty()) {
+    replay::CheckNumShards(run_config.replay.checkpoint_folder,
+                           run_config.replay.shards);
+  }
   const StopSignal stop;
-  rpc::HeartbeatSender heartbeat(
-      rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"replay", 0}}));
+  rpc::HeartbeatSender heartbeat(rpc::HeartbeatSenderOptions::FromEnvironment(
+      {.id = {"replay", static_cast<uint32_t>(index)}}));
   replay::Shard shard(config.MakeShardConfig(), &Clock::Real());
   const auto checkpointer = MakeCheckpointer(config, &shard, &heartbeat);
   const auto key = rpc::GroupKey::FromFile(KeyFileOf(run_config));
@@ -301,21 +324,27 @@ int Serve(const RunConfig& run_config) {
 
 Program ReplayProgram() {
   const auto status_endpoint = std::make_shared<std::string>();
+  const auto index_text = std::make_shared<std::string>("0");
   return {
       .name = "replay",
       .about = "Stores the steps of actors and serves batches to learners.",
       .add_options =
-          [status_endpoint](config::CommandLine& command_line) {
+          [status_endpoint, index_text](config::CommandLine& command_line) {
+            command_line.AddOption("--index", index_text.get(),
+                                   "serve this shard, less than replay.shards");
             command_line.AddOption(
                 "--status", status_endpoint.get(),
                 "print the status of the service at this address, or of the "
                 "run in this folder, without --config");
           },
       .run =
-          [status_endpoint](const Invocation& invocation) {
-            if (!status_endpoint->empty())
-              return PrintStatus(FindService(*status_endpoint));
-            return Serve(invocation.config());
+          [status_endpoint, index_text](const Invocation& invocation) {
+            if (!status_endpoint->empty()) {
+              return PrintStatusOf(*status_endpoint);
+            }
+            const RunConfig& config = invocation.config();
+            return Serve(config, ParseInteger("--index", *index_text,
+                                              {0, config.replay.shards - 1}));
           },
       .run_without_config =
           [](int argc, const char* const* argv, const Registry& /*registry*/,
@@ -323,7 +352,7 @@ Program ReplayProgram() {
         if (argc != 3 || std::string_view(argv[1]) != "--status") {
           return std::nullopt;
         }
-        return PrintStatus(FindService(argv[2]));
+        return PrintStatusOf(argv[2]);
       }};
 }
 

@@ -32,6 +32,23 @@ void ReadWorkloads(config::Reader& reader, const Registry& registry,
   }
 }
 
+// Gives the shards of the replay the addresses of their hosts.
+void UseShardsOfHosts(config::Reader& reader, RunConfig* c) {
+  const std::vector<std::string> addresses = c->cluster.ShardAddresses();
+  if (addresses.empty()) return;
+  const auto num_hosts = static_cast<int64_t>(addresses.size());
+  if (num_hosts != c->replay.shards) {
+    reader.Error(
+        "cluster.hosts",
+        fmt::format("{} of them have a shard_address, and replay.shards is {}; "
+                    "want an address for each shard, or none",
+                    num_hosts, c->replay.shards));
+    return;
+  }
+  c->replay.bind = addresses[0];
+  if (num_hosts > 1) c->replay.shard_binds = addresses;
+}
+
 // Linux's abstract namespace: no file is left behind, a path of any length has
 // a name, and a second process cannot take the address over.
 std::string Resolve(const std::filesystem::path& run_folder,
@@ -61,6 +78,7 @@ RunConfig RunConfig::Read(config::Reader& reader, const Registry& registry) {
   reader.Section("fleet", &c.fleet,
                  "how the launcher watches the processes of a run");
   reader.Section("cluster", &c.cluster, "the hosts of a run");
+  UseShardsOfHosts(reader, &c);
   c.log = config::ReadLogOptions(reader);
   c.workload = registry.workloads.Find(c.learner.workload);
   if (c.workload == nullptr) {
@@ -126,10 +144,19 @@ config::Manual DescribeRunConfig(const Registry& registry) {
 }
 
 std::vector<PartAddress> AddressesOf(RunConfig* config) {
-  std::vector<PartAddress> addresses = {
-      {"replay", "replay.bind", &config->replay.bind},
-      {"parameters", "learner.parameter_bind",
-       &config->learner.parameter_bind}};
+  std::vector<PartAddress> addresses;
+  replay::ReplayConfig& replay = config->replay;
+  if (replay.shards == 1) {
+    addresses.push_back({"replay", "replay.bind", &replay.bind});
+  } else {
+    replay.shard_binds = replay.Endpoints();
+  }
+  for (size_t i = 0; i < replay.shard_binds.size(); ++i) {
+    addresses.push_back(
+        {fmt::format("replay-{}", i), "replay.bind", &replay.shard_binds[i]});
+  }
+  addresses.push_back({"parameters", "learner.parameter_bind",
+                       &config->learner.parameter_bind});
   const replicator::ReplicationConfig& replication =
       config->learner.replication;
   if (!replication.strategy->has_servers) return addresses;

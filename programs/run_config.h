@@ -70,9 +70,12 @@ config::Manual DescribeRunConfig(const Registry& registry);
 
 // An address at which a part of a run listens.
 struct PartAddress {
-  std::string part;  // "replay", "parameters", "server-0"
-  std::string key;   // of the configuration
+  // "replay", of several shards "replay-0"; "parameters", "server-0"
+  std::string part;
+  std::string key;  // of the configuration
   std::string* endpoint;
+
+  bool is_replay() const { return part.starts_with("replay"); }
 };
 // Those of a run with actors and of one with parameter servers, in `config`.
 std::vector<PartAddress> AddressesOf(RunConfig* config);

@@ -3,7 +3,7 @@
 namespace replicant::fleet {
 
 bool HostsBackend::HasRoom(const RoleSpec& spec) const {
-  return !spec.is_remote || pool_.HasRoom(spec.id.role);
+  return !spec.is_remote || pool_.HasRoom(spec.id);
 }
 
 std::unique_ptr<RoleProcess> HostsBackend::Start(

@@ -74,6 +74,12 @@ void TrainInLockstep(const RunConfig& config, const env::TaskRegistry& tasks,
         config.workload->name));
   }
   CheckReplay(config.replay, config.learner.batch_size);
+  if (config.replay.shards != 1) {
+    throw ConfigError(fmt::format(
+        "replay.shards: {}: lockstep keeps its replay in its own process, "
+        "where shards divide no work; allowed: 1",
+        config.replay.shards));
+  }
 
   // the task
   const auto seed = static_cast<uint64_t>(config.run.seed);

@@ -64,7 +64,8 @@ metadata:
   namespace: @NAMESPACE@
 spec:
   serviceName: @NAME@-replay
-  replicas: 1
+  replicas: @SHARDS@
+  podManagementPolicy: Parallel
   selector:
     matchLabels: {app: @NAME@-replay}
   template:
@@ -77,11 +78,14 @@ spec:
         image: "@IMAGE@"
         command: ["fleet"]
         args: ["--join", "@JOIN@", "--key_file", "/secret/run.key",
-               "--role", "replay", "--host", "$(POD_NAME)", "--keep", "/data",
+               "--role", "replay-$(SHARD)", "--host", "$(POD_NAME)", "--keep", "/data",
                "--join_timeout_s", "1000000"]
         env:
         - name: POD_NAME
           valueFrom: {fieldRef: {fieldPath: metadata.name}}
+        - name: SHARD
+          valueFrom:
+            fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}
         ports:
         - {name: replay, containerPort: @REPLAY_PORT@}
         resources: @REPLAY_RESOURCES@
@@ -251,7 +255,7 @@ std::string RenderKubernetes(const RenderInput& input) {
       "run.dir=/run/replicant",
       fmt::format("run.key_file=/secret/{}", kKeyName),
       fmt::format("cluster.port={}", kJoinPort), "cluster.replay_on_host=true",
-      fmt::format("replay.bind=tcp://{0}-replay-0.{0}-replay:{1}", name,
+      fmt::format("replay.bind=tcp://{0}-replay-{{shard}}.{0}-replay:{1}", name,
                   kReplayPort)};
   if (config.task.suite_folder.empty()) {
     settings.push_back(fmt::format("task.suite_folder={}", kSuiteFolder));
@@ -288,6 +292,7 @@ std::string RenderKubernetes(const RenderInput& input) {
       {"JOIN_TIMEOUT", fmt::format("{:.0f}", cluster.join_timeout_s)},
       {"ACTOR_PODS", std::to_string(kubernetes.actor_pods)},
       {"ACTORS_PER_POD", std::to_string(actors)},
+      {"SHARDS", std::to_string(config.replay.shards)},
       {"REPLAY_STORAGE", kubernetes.replay_storage},
       {"RUN_STORAGE", kubernetes.run_storage},
       {"STORAGE_CLASS_2", storage_class(2)},

@@ -143,9 +143,9 @@ std::string RenderSlurm(const RenderInput& input) {
   const auto& actor = cluster.roles.at("actor");
   const replicator::ReplicationConfig& replication = config.learner.replication;
   const int64_t actors = ActorsPerHost(config, slurm.actor_tasks);
-  const int64_t cores = learner.cores + cluster.roles.at("replay").cores +
-                        cluster.roles.at("evaluator").cores +
-                        cluster.local_actors * actor.cores;
+  const int64_t cores =
+      learner.cores + config.replay.shards * cluster.roles.at("replay").cores +
+      cluster.roles.at("evaluator").cores + cluster.local_actors * actor.cores;
   const std::vector<std::string> words =
       (cluster.programs.empty() ? input.commands
                                 : input.commands.At(cluster.programs))

@@ -45,6 +45,7 @@ BatchReaderOptions Checked(BatchReaderOptions options) {
 BatchReader::BatchReader(BatchReaderOptions options)
     : options_(Checked(std::move(options))),
       random_(options_.seed, "replay-reader"),
+      first_draws_at_(Clock::Real().Now() + std::chrono::seconds(2)),
       assembler_({.name = options_.name,
                   .shape = options_.shape,
                   .batch_size = options_.batch_size,
@@ -61,6 +62,7 @@ BatchReader::BatchReader(BatchReaderOptions options)
     client.on_session_change = [this, index](uint64_t /*old*/,
                                              uint64_t /*current*/) {
       shards_[index].is_restarted = true;
+      shards_[index].table.reset();
     };
     Shard shard;
     shard.endpoint = endpoint;

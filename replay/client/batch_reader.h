@@ -24,6 +24,7 @@
 #include "replay/client/batch_assembler.h"
 #include "replay/client/batch_source.h"
 #include "replay/client/importance_weights.h"
+#include "replay/client/table_state.h"
 #include "replay/format/batch_codec.h"
 #include "replay/format/protocol.h"
 
@@ -81,6 +82,12 @@ struct BatchReaderMetrics {
 //
 // where P_i is its probability within the service. This is exact even if the
 // masses have changed meanwhile, because both factors are those of the draw.
+//
+// With several services the reader asks each for its table's size and mass five
+// times a second, so that one that gets few draws has its share, too. It draws
+// once all tables together hold as many items as their min_size_to_sample sum
+// to, or one of them already holds its writers up. A table below its own
+// minimum has no share until it has filled.
 //
 // Services of this host write into the memory of a batch (BatchAssembler). If a
 // reply is lost, the batch begins anew in other memory, because the service may
@@ -152,6 +159,10 @@ class BatchReader : public BatchSource {
     Clock::TimePoint next_check;  // while it is not checked
     Clock::TimePoint down_until;  // its last request was lost
     double mass = 1.0;
+    // With several services: what the table says of itself, once it has.
+    std::optional<TableState> table;
+    Clock::TimePoint next_status;
+    std::optional<rpc::Client::RequestId> status_request;
     // of all services behind this endpoint so far
     int64_t total_steps = 0;
     // what services before this one had counted and it has not
@@ -198,6 +209,11 @@ class BatchReader : public BatchSource {
   void Request(const std::shared_ptr<BatchAssembly>& assembly,
                int64_t first_row, int64_t count);
   void AskForPostponed();
+  // Asks the services for the states of their tables, if there are several.
+  void AskForStatus();
+  void HandleStatus(Shard& shard, const rpc::CallReply& reply);
+  // Whether the tables together may be drawn from.
+  bool HaveEnough() const;
   std::vector<double> Shares() const;
   void Receive(Shard& shard, int32_t index) EXCLUDES(mutex_);
   void HandleReply(Shard& shard, int32_t index, SampleInFlight in_flight,
@@ -224,6 +240,8 @@ class BatchReader : public BatchSource {
   std::vector<rpc::Client*> clients_;  // of shards_, for waiting
   // the network thread's
   RandomStream random_;
+  // until then the first draws wait for the masses of all services
+  const Clock::TimePoint first_draws_at_;
   std::vector<Postponed> postponed_;
   // of the table, once a service has told it; the same for all services
   std::optional<BatchForm> form_;

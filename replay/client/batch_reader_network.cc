@@ -7,7 +7,8 @@
 // bring fewer rows than requested, or none; the rest is requested again, from
 // whichever services are up then. So an assembly always knows how many rows are
 // missing, and every missing row is either requested or postponed until some
-// service is up. A complete assembly goes to the decode threads.
+// service is up and has enough items. A complete assembly goes to the decode
+// threads.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -26,6 +27,8 @@ namespace {
 constexpr auto kCheckInterval = std::chrono::seconds(1);
 constexpr auto kRetryInterval = std::chrono::milliseconds(100);
 constexpr auto kIdleInterval = std::chrono::milliseconds(200);
+// Interval at which several services are asked for the states of their tables.
+constexpr auto kStatusInterval = std::chrono::milliseconds(200);
 // Time that a service has to answer after the end of a request's wait.
 constexpr auto kGrace = std::chrono::seconds(5);
 
@@ -51,6 +54,7 @@ Clock::Duration BatchReader::RunOnce() {
     Receive(shards_[i], static_cast<int32_t>(i));
   }
   SendUpdates();
+  AskForStatus();
   AskForPostponed();
   if (is_any_checked) AskForBatches();
   if (!is_any_checked) return Clock::Duration(0);
@@ -143,13 +147,57 @@ void BatchReader::AskForPostponed() {
   }
 }
 
+void BatchReader::AskForStatus() {
+  if (shards_.size() == 1) return;
+  const Clock::TimePoint now = Clock::Real().Now();
+  for (Shard& shard : shards_) {
+    if (!shard.is_checked || shard.status_request || now < shard.next_status) {
+      continue;
+    }
+    shard.next_status = now + kStatusInterval;
+    rpc::CallOptions call;
+    call.timeout = kGrace;
+    call.is_idempotent = true;
+    shard.status_request = shard.client->Start(kStatusKind, {}, call);
+  }
+}
+
+void BatchReader::HandleStatus(Shard& shard, const rpc::CallReply& reply) {
+  shard.status_request.reset();
+  if (reply.result != rpc::CallResult::kOk) return;
+  shard.table =
+      ParseTableState(StatusReply::Decode(reply.payload).json, options_.table);
+  if (shard.table) shard.mass = shard.table->mass;
+}
+
+bool BatchReader::HaveEnough() const {
+  if (shards_.size() == 1) return true;
+  int64_t size = 0, min_size = 0;
+  bool is_any_full = false, is_any_unknown = false;
+  for (const Shard& shard : shards_) {
+    if (!shard.table) {
+      is_any_unknown = true;
+      continue;
+    }
+    size += shard.table->size;
+    min_size += shard.table->min_size;
+    is_any_full |= shard.table->holds_writers_up;
+  }
+  if (is_any_unknown && Clock::Real().Now() < first_draws_at_) return false;
+  // a writer that waits for draws would otherwise wait for the other tables
+  return size >= min_size || is_any_full;
+}
+
 // Empty while no service is up.
 std::vector<double> BatchReader::Shares() const {
+  if (!HaveEnough()) return {};
   const Clock::TimePoint now = Clock::Real().Now();
   std::vector<double> shares;
   double total = 0.0;
   for (const Shard& shard : shards_) {
-    const bool is_up = shard.is_checked && now >= shard.down_until;
+    const bool can_draw =
+        shards_.size() == 1 || (shard.table && shard.table->can_draw());
+    const bool is_up = shard.is_checked && now >= shard.down_until && can_draw;
     shares.push_back(is_up ? shard.mass : 0.0);
     total += shares.back();
   }
@@ -212,6 +260,8 @@ void BatchReader::Receive(Shard& shard, int32_t index) {
                   std::move(reply));
     } else if (shard.checkpoint_request == *id) {
       HandleCheckpointReply(shard, reply);
+    } else if (shard.status_request == *id) {
+      HandleStatus(shard, reply);
     }
   }
 }

@@ -80,12 +80,16 @@ StepWriter::~StepWriter() { Close(); }
 
 // --- the caller's side ---
 
-void StepWriter::BeginEpisode() {
+void StepWriter::AbandonEpisode() {
   MutexLock lock(mutex_);
-  if (is_open_) {
-    DropGroup();
-    DropEpisode(episode_);
-  }
+  if (!std::exchange(is_open_, false)) return;
+  DropGroup();
+  DropEpisode(episode_);
+}
+
+void StepWriter::BeginEpisode() {
+  AbandonEpisode();
+  MutexLock lock(mutex_);
   ++episode_;
   is_open_ = true;
   next_step_ = 0;
@@ -287,7 +291,12 @@ bool StepWriter::CheckService() {
   rpc::CallOptions options = kCall;
   options.timeout = kIdleInterval;
   const rpc::CallReply reply = client_.Call(kDescribeKind, {}, options);
-  if (reply.result != rpc::CallResult::kOk) return false;
+  const bool is_answered = reply.result == rpc::CallResult::kOk;
+  {
+    MutexLock lock(mutex_);
+    metrics_.is_connected = is_answered;
+  }
+  if (!is_answered) return false;
   const ServiceInfo info = ServiceInfo::Decode(reply.payload);
   if (!(info.shape == options_.shape)) {
     const auto text = [](const StepShape& shape) {

@@ -95,6 +95,8 @@ class StepWriter : public StepSink {
 
   // Starts an episode; one that was not ended is dropped and counted.
   void BeginEpisode() override EXCLUDES(mutex_);
+  // Drops the open episode, if there is one, and counts it.
+  void AbandonEpisode() EXCLUDES(mutex_);
   // The next step of the episode. Throws InvalidArgument for a wrong length,
   // and CommError if the service refuses this writer.
   AppendResult Append(const Step& step, Clock::TimePoint deadline);

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <cstring>
+
+#include "replay/checkpoint/shard_folder.h"
 #include "replay/format/frame_codec.h"
 #include "replay/format/protocol.h"
 
@@ -31,16 +35,90 @@ RateLimiterConfig ReadRateLimiter(config::Reader& parent) {
   return c;
 }
 
+constexpr int64_t kMaxShards = 256;
+constexpr int64_t kMinShardBytes = 1 << 20;
+constexpr const char* kShardWord = "{shard}";
+
+// Returns ceil(total / parts).
+int64_t Part(int64_t total, int64_t parts) {
+  return (total + parts - 1) / parts;
+}
+
+// Raises the number behind the last colon by `index`.
+std::string NextPort(const std::string& address, int64_t index) {
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  const char* const end = address.data() + address.size();
+  if (colon == std::string::npos) return address;
+  const char* const begin = address.data() + colon + 1;
+  const auto parsed = std::from_chars(begin, end, port);
+  if (begin == end || parsed.ptr != end) return address;
+  return fmt::format("{}:{}", address.substr(0, colon), port + index);
+}
+
+// Returns the address of a shard.
+std::string ShardBind(std::string bind, int64_t index) {
+  const size_t at = bind.find(kShardWord);
+  if (at != std::string::npos) {
+    return bind.replace(at, std::strlen(kShardWord), std::to_string(index));
+  }
+  if (index == 0) return bind;
+  if (bind.starts_with("tcp://")) return NextPort(bind, index);
+  if (bind.starts_with("ipc://")) return fmt::format("{}-{}", bind, index);
+  return bind;
+}
+
+RateLimiterLimits LimitsOf(const ReplayConfig& config,
+                           const TableConfig& table) {
+  RateLimiterLimits limits = config.limits;
+  limits.max_size = table.max_size;
+  limits.max_times_sampled = table.max_times_sampled;
+  return limits;
+}
+
+// Says of each table why it cannot be divided among the shards.
+void CheckShards(config::Reader& reader, const ReplayConfig& c) {
+  if (c.shards == 1) return;
+  const ReplayConfig part = c.OfShard(0);
+  for (const auto& [name, section] : part.tables) {
+    const TableConfig& table = section.table;
+    const bool is_ordered = table.sampler == SelectorKind::kFifo ||
+                            table.sampler == SelectorKind::kLifo;
+    if (is_ordered || table.rate_limiter.mode == RateLimiterMode::kQueue) {
+      reader.Error("shards",
+                   fmt::format("{}: table {} is a queue or gives its items in "
+                               "order, and {} services have no common order; "
+                               "allowed: 1, or sampler prioritized or uniform",
+                               c.shards, name, c.shards));
+      continue;
+    }
+    const std::string why =
+        WhyRefused(table.rate_limiter, LimitsOf(part, table));
+    if (why.empty()) continue;
+    reader.Error("shards", fmt::format("{}: table {}, of which each shard has "
+                                       "1/{}: {}",
+                                       c.shards, name, c.shards, why));
+  }
+  if (part.max_bytes < kMinShardBytes) {
+    reader.Error("shards",
+                 fmt::format("{}: max_bytes {} gives each shard less than {}",
+                             c.shards, c.max_bytes, kMinShardBytes));
+  }
+  if (part.disk.max_bytes != 0 && part.disk.max_bytes < kMinDiskTierBytes) {
+    reader.Error(
+        "shards",
+        fmt::format("{}: disk_max_bytes {} gives each shard less than {}",
+                    c.shards, c.disk.max_bytes, kMinDiskTierBytes));
+  }
+}
+
 // Reads the sections, and says of each table why it cannot work.
 void ReadTables(config::Reader& reader, ReplayConfig* c) {
   reader.Sections("tables", &c->tables, {0, kMaxTables},
                   "tables by name; without any there is one called default");
   for (const auto& [name, section] : c->tables) {
-    RateLimiterLimits limits = c->limits;
-    limits.max_size = section.table.max_size;
-    limits.max_times_sampled = section.table.max_times_sampled;
     for (const std::string& why :
-         {WhyRefused(section.table.rate_limiter, limits),
+         {WhyRefused(section.table.rate_limiter, LimitsOf(*c, section.table)),
           WhyRefused(section.table.n_step)}) {
       if (why.empty()) continue;
       reader.Error("tables", fmt::format("{}: {}", name, why));
@@ -90,14 +168,20 @@ TableSection TableSection::Read(config::Reader& reader) {
 
 ReplayConfig ReplayConfig::Read(config::Reader& reader) {
   ReplayConfig c;
+  reader.Field("shards", &c.shards, {1, kMaxShards},
+               "number of replay services that a run spreads its episodes "
+               "over. Sizes, memory and rate limiters are totals, of which "
+               "each shard has its part");
   reader.Field("bind", &c.bind,
                "ZeroMQ endpoint of the service; auto: a socket of the run's "
                "own, for this host alone; tcp://ADDRESS:*: a free port, which "
                "the run announces. Without keys only auto, loopback and ipc "
-               "are allowed");
+               "are allowed. Of several shards, shard i has the port + i, or "
+               "its number in the place of {shard}");
   reader.Field(
       "metrics_address", &c.metrics_address,
-      "ADDRESS:PORT where Prometheus reads the metrics; empty for none");
+      "ADDRESS:PORT where Prometheus reads the metrics; empty for none. Shard "
+      "i has the port + i");
   reader.Field("observation_bytes", &c.shape.observation_bytes,
                {0, kMaxRowBytes},
                "bytes of an observation without its pixels; a fleet sets it");
@@ -112,7 +196,7 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
                {1, 1'000'000'000},
                "prefetch depth x batch size, summed over all readers; the rate "
                "limiter must allow for it");
-  reader.Field("max_bytes", &c.max_bytes, {1 << 20, int64_t{1} << 50},
+  reader.Field("max_bytes", &c.max_bytes, {kMinShardBytes, int64_t{1} << 50},
                "bytes of memory for steps; beyond them the oldest steps move "
                "to the disk, or are removed without a disk tier");
   std::string disk_folder;
@@ -161,6 +245,8 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
       "allowed_clients_file", &c.allowed_clients_file,
       "file with the public key of one client per line; needed with key_file");
   ReadTables(reader, &c);
+  CheckShards(reader, c);
+  if (c.shards == 1) c.bind = ShardBind(c.bind, 0);
   if (c.key_file.empty() != c.allowed_clients_file.empty()) {
     reader.Error("key_file", "and allowed_clients_file must be given together");
   }
@@ -178,6 +264,45 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
     reader.Error("restore_checkpoint", "needs a checkpoint_folder");
   }
   return c;
+}
+
+std::vector<std::string> ReplayConfig::Endpoints() const {
+  if (shards == 1) return {ShardBind(bind, 0)};
+  if (!shard_binds.empty()) return shard_binds;
+  std::vector<std::string> endpoints;
+  for (int64_t i = 0; i < shards; ++i) {
+    endpoints.push_back(ShardBind(bind, i));
+  }
+  return endpoints;
+}
+
+ReplayConfig ReplayConfig::OfShard(int64_t index) const {
+  ReplayConfig part = *this;
+  part.bind = Endpoints().at(static_cast<size_t>(index));
+  part.shard_binds.clear();
+  part.shards = 1;
+  if (shards == 1) return part;
+  part.metrics_address = NextPort(metrics_address, index);
+  part.seed = seed + index;
+  part.max_bytes = max_bytes / shards;
+  part.disk.max_bytes = disk.max_bytes / shards;
+  if (!disk.folder.empty()) {
+    part.disk.folder = ShardFolder(disk.folder, index, shards);
+  }
+  if (!checkpoint_folder.empty()) {
+    part.checkpoint_folder = ShardFolder(checkpoint_folder, index, shards);
+  }
+  part.limits.samples_in_flight = Part(limits.samples_in_flight, shards);
+  // without a table there is one of the defaults
+  if (part.tables.empty()) part.tables[TableConfig().name];
+  for (auto& [name, section] : part.tables) {
+    TableConfig& table = section.table;
+    table.max_size = Part(table.max_size, shards);
+    RateLimiterConfig& limiter = table.rate_limiter;
+    limiter.min_size_to_sample = Part(limiter.min_size_to_sample, shards);
+    limiter.error_buffer /= static_cast<double>(shards);
+  }
+  return part;
 }
 
 ShardConfig ReplayConfig::MakeShardConfig() const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "core/config/reader.h"
 #include "core/rpc/curve.h"
@@ -18,9 +19,15 @@ struct TableSection {
   static TableSection Read(config::Reader& reader);
 };
 
-// Section `replay`: one replay service.
+// Section `replay`: the replay of a run, one service or several shards.
 struct ReplayConfig {
+  // Number of services. Sizes, memory and rate limiters of this section are
+  // totals over them; OfShard() gives each its part.
+  int64_t shards = 1;
   std::string bind = "auto";
+  // The addresses of the shards if there are several; empty: those that `bind`
+  // gives.
+  std::vector<std::string> shard_binds = {};
   std::string metrics_address;  // empty: none
   StepShape shape;
   std::map<std::string, TableSection> tables;  // none: one called "default"
@@ -44,8 +51,19 @@ struct ReplayConfig {
 
   static ReplayConfig Read(config::Reader& reader);
 
-  // Makes the configuration of the shard.
+  // Makes the configuration of a service that holds everything.
   ShardConfig MakeShardConfig() const;
+
+  // Returns the section of shard `index` alone: its address, its folders and
+  // port for metrics, and 1/shards of sizes, memory and limits, rounded up.
+  //
+  // The rate limiter acts in each shard. For `ratio` the errors of the shards
+  // (replay/table/rate_limiter.h) sum to the error of one table, because each
+  // shard has 1/shards of min_size_to_sample, and 1/shards of error_buffer
+  // bounds that sum by error_buffer.
+  ReplayConfig OfShard(int64_t index) const;
+  // The addresses of the shards, by index.
+  std::vector<std::string> Endpoints() const;
 };
 
 }  // namespace replicant::replay

@@ -28,6 +28,7 @@ json ToObject(const TableStatus& table) {
           {"size", table.size},
           {"max_size", table.max_size},
           {"mass", table.mass},
+          {"min_size_to_sample", table.min_size_to_sample},
           {"inserts", table.inserts},
           {"samples", table.samples},
           {"error", table.error},

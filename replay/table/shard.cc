@@ -545,6 +545,9 @@ ShardStatus Shard::Status() const {
          .size = table.size(),
          .max_size = table.config().max_size,
          .mass = table.mass(),
+         .min_size_to_sample = limiter.config().mode == RateLimiterMode::kQueue
+                                   ? 1
+                                   : limiter.config().min_size_to_sample,
          .inserts = limiter.inserts(),
          .samples = limiter.samples(),
          .error = limiter.error(),

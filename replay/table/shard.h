@@ -72,6 +72,7 @@ struct TableStatus {
   std::string name;
   int64_t size = 0, max_size = 0;
   double mass = 0.0;
+  int64_t min_size_to_sample = 0;  // below it no item is drawn
   int64_t inserts = 0, samples = 0;
   double error = 0.0;  // of replay/table/rate_limiter.h
   int64_t updates = 0, late_updates = 0;

@@ -92,7 +92,7 @@ class HostAgentTest : public ::testing::Test {
     return RunHostAgent(options, stop_);
   }
   std::unique_ptr<RoleProcess> Start() {
-    EXPECT_TRUE(Await([&] { return pool_->HasRoom("actor"); }));
+    EXPECT_TRUE(Await([&] { return pool_->HasRoom({"actor", 0}); }));
     return pool_->Start({"actor", 3}, 2, {"more"}, log_);
   }
 

@@ -44,16 +44,16 @@ class HostPoolTest : public ::testing::Test {
 };
 
 TEST_F(HostPoolTest, AHostThatJoinsGetsFilesAndProcesses) {
-  EXPECT_FALSE(pool_.HasRoom("actor"));
+  EXPECT_FALSE(pool_.HasRoom({"actor", 0}));
   EXPECT_EQ(MessageOf<IoError>([&] { pool_.Start(actor_, 1, {}, ""); }),
             "no host has room for actor-0");
   EXPECT_EQ(Join(1, "a").files,
             (std::vector<rpc::AgentFile>{{"config.yaml", "x"}}));
-  ASSERT_TRUE(pool_.HasRoom("actor"));
+  ASSERT_TRUE(pool_.HasRoom({"actor", 0}));
   const auto process =
       pool_.Start(actor_, 3, {"--from", "7"}, folder_.path() / "log");
   EXPECT_EQ(process->host(), "a");
-  EXPECT_FALSE(pool_.HasRoom("actor"));
+  EXPECT_FALSE(pool_.HasRoom({"actor", 0}));
   EXPECT_FALSE(process->Poll());
 
   const rpc::ReportReply reply = Report(1);
@@ -64,7 +64,7 @@ TEST_F(HostPoolTest, AHostThatJoinsGetsFilesAndProcesses) {
                                          .incarnation = 3,
                                          .signal = 0,
                                          .arguments = {"--from", "7"}}));
-  EXPECT_FALSE(pool_.HasRoom("replay"));
+  EXPECT_FALSE(pool_.HasRoom({"replay", 0}));
   // an answer may be lost: an order comes again until it was carried out
   EXPECT_EQ(Report(1).orders.size(), 1u);
   EXPECT_EQ(Report(1, /*last_order=*/1).orders.size(), 0u);
@@ -79,7 +79,22 @@ TEST_F(HostPoolTest, AHostThatJoinsGetsFilesAndProcesses) {
   pool_.Report(end);
   EXPECT_EQ(process->Poll(), (ExitStatus{4, 0}));
   EXPECT_FALSE(process->IsLost());
-  EXPECT_TRUE(pool_.HasRoom("actor"));
+  EXPECT_TRUE(pool_.HasRoom({"actor", 0}));
+}
+
+// A shard's address and checkpoints are those of one host. Would catch a shard
+// that another host of the replay takes.
+TEST_F(HostPoolTest, AHostCanOfferRoomForOneProcessAlone) {
+  pool_.Join({.agent = 1,
+              .host = "a",
+              .role = "replay-1",
+              .processors = 4,
+              .slots = 1});
+  EXPECT_FALSE(pool_.HasRoom({"replay", 0}));
+  EXPECT_FALSE(pool_.HasRoom({"actor", 1}));
+  EXPECT_TRUE(pool_.HasRoom({"replay", 1}));
+  EXPECT_EQ(pool_.Start({"replay", 1}, 1, {}, folder_.path() / "log")->host(),
+            "a");
 }
 
 TEST_F(HostPoolTest, TheHostWithTheMostRoomIsTaken) {
@@ -90,7 +105,7 @@ TEST_F(HostPoolTest, TheHostWithTheMostRoomIsTaken) {
   const auto third = pool_.Start({"actor", 2}, 1, {}, "");
   EXPECT_EQ(first->host(), "by processors");
   EXPECT_NE(second->host(), third->host());
-  EXPECT_FALSE(pool_.HasRoom("actor"));
+  EXPECT_FALSE(pool_.HasRoom({"actor", 0}));
 }
 
 // Would catch a supervisor that kills, or starts twice, what is only cut off.
@@ -102,7 +117,7 @@ TEST_F(HostPoolTest, AShortSilenceEndsNothingAndALongOneLosesTheHost) {
   pool_.Update();
   EXPECT_FALSE(process->IsReachable());
   EXPECT_FALSE(process->Poll());
-  EXPECT_FALSE(pool_.HasRoom("actor"));
+  EXPECT_FALSE(pool_.HasRoom({"actor", 0}));
   EXPECT_EQ(Report(1).verdict, Verdict::kGoOn);
   EXPECT_TRUE(process->IsReachable());
 
@@ -134,7 +149,7 @@ TEST_F(HostPoolTest, AnAgentTakesThePlaceOfAnEarlierOneOfItsName) {
   EXPECT_FALSE(process->Poll());
   Join(2, "a");
   EXPECT_TRUE(process->IsLost());
-  EXPECT_TRUE(pool_.HasRoom("actor"));
+  EXPECT_TRUE(pool_.HasRoom({"actor", 0}));
 }
 
 TEST_F(HostPoolTest, LogsAreWrittenWhereTheyBelong) {

@@ -75,6 +75,27 @@ TEST(AnnounceAddressesTest, EveryProgramFindsTheFreePorts) {
       "replay.bind: tcp://203.0.113.1:*: Cannot assign requested address");
 }
 
+// Would catch two shards at one address.
+TEST(AnnounceAddressesTest, EveryShardHasAPortOfItsOwn) {
+  const TemporaryFolder folder;
+  RunConfig fleet;
+  fleet.replay.shards = 3;
+  fleet.replay.bind = "tcp://127.0.0.1:*";
+  RunConfig role = fleet, other = fleet;
+  const auto claims = AnnounceAddresses(folder.path(), &fleet).ports;
+  EXPECT_EQ(claims.size(), 3u);
+  ResolveAddresses(folder.path(), &role);
+  EXPECT_EQ(
+      role.replay.Endpoints(),
+      (std::vector<std::string>{claims[0].endpoint(), claims[1].endpoint(),
+                                claims[2].endpoint()}));
+  other.replay.bind = "auto";
+  ResolveAddresses(folder.path() / "other", &other);
+  const std::vector<std::string> sockets = other.replay.Endpoints();
+  EXPECT_EQ(std::set<std::string>(sockets.begin(), sockets.end()).size(), 3u);
+  EXPECT_EQ(sockets[2].substr(0, 17), "ipc://@replicant-");
+}
+
 const replicator::Strategy kOwnStrategy{
     .name = "own",
     .doc = "a strategy of a user's",

@@ -12,6 +12,7 @@
 #include "core/base/fs.h"
 #include "core/base/process.h"
 #include "core/config/document.h"
+#include "programs/join_program.h"
 #include "programs/shell_word.h"
 #include "tests/support/message_of.h"
 
@@ -124,6 +125,66 @@ TEST_F(RenderTest, TheConfigurationOfThePodsLoads) {
   EXPECT_EQ(loaded.config.replay.bind,
             "tcp://my-run-replay-0.my-run-replay:7101");
   EXPECT_EQ(loaded.config.run.key_file, "/secret/run.key");
+}
+
+// Would catch pods that share an address, or a shard on another's volume.
+TEST_F(RenderTest, EveryShardOfTheReplayHasAPod) {
+  RenderAs("kubernetes", std::string(kRun) + "replay: {shards: 3}\n");
+  EXPECT_THAT(Read("3-replay.yaml"),
+              AllOf(HasSubstr("  replicas: 3\n"),
+                    HasSubstr("\"--role\", \"replay-$(SHARD)\"")));
+  const auto map = config::Document::FromFile(folder_ / "1-config.yaml");
+  const std::string yaml =
+      map.root().Find("data")->value.Find("config.yaml")->value.text;
+  const auto loaded = LoadRunConfig(
+      config::Document::FromText("config.yaml", yaml), Registry::BuiltIn());
+  EXPECT_EQ(
+      loaded.config.replay.Endpoints(),
+      (std::vector<std::string>{"tcp://my-run-replay-0.my-run-replay:7101",
+                                "tcp://my-run-replay-1.my-run-replay:7101",
+                                "tcp://my-run-replay-2.my-run-replay:7101"}));
+}
+
+// Two processors for each shard.
+TEST_F(RenderTest, TheJobOfTheLearnerHasRoomForAllShards) {
+  RenderAs("slurm", std::string(kRun) + "replay: {shards: 3}\n");
+  EXPECT_THAT(Read("run.sbatch"), HasSubstr("#SBATCH --cpus-per-task=13\n"));
+}
+
+TEST_F(RenderTest, HostsUnderSshTakeTheShardsInOrder) {
+  const auto load = [](int shards) {
+    return LoadRunConfig(
+               config::Document::FromText(
+                   "run.yaml",
+                   "task: {name: cartpole-swingup}\n"
+                   "replay: {shards: " +
+                       std::to_string(shards) +
+                       "}\n"
+                       "cluster:\n"
+                       "  backend: ssh\n"
+                       "  hosts:\n"
+                       "    - {name: a, shard_address: \"tcp://10.0.0.5:71\", "
+                       "shard_folder: /d}\n"
+                       "    - {name: b}\n"
+                       "    - {name: c, shard_address: \"tcp://10.0.0.6:71\", "
+                       "shard_folder: /e}\n"),
+               Registry::BuiltIn())
+        .config;
+  };
+  const RunConfig config = load(2);
+  EXPECT_EQ(
+      config.replay.Endpoints(),
+      (std::vector<std::string>{"tcp://10.0.0.5:71", "tcp://10.0.0.6:71"}));
+  const auto agents = LaunchedAgents(config, Commands::InFolder("/opt"));
+  ASSERT_EQ(agents.size(), 5u);
+  EXPECT_EQ(agents[1].name, "a/replay-0");
+  EXPECT_THAT(agents[4].command,
+              ::testing::IsSupersetOf(
+                  {"c", "--role", "replay-1", "--keep", "/e", "c/replay-1"}));
+  EXPECT_THAT(
+      MessageOf<ConfigError>([&] { load(3); }),
+      HasSubstr("cluster.hosts: 2 of them have a shard_address, and "
+                "replay.shards is 3; want an address for each shard, or none"));
 }
 
 TEST_F(RenderTest, MistakesAreNamed) {

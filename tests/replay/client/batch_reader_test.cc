@@ -373,7 +373,6 @@ TEST(BatchReaderTest, ThreeShardsDrawAndWeighLikeOne) {
   }
   BatchReader reader(options);
   Batch batch;
-  // the first draws are made before all masses are known
   const auto give_up = After(seconds(60));
   const auto knows_masses = [&] {
     for (size_t i = 0; i < batch.shards.size(); ++i) {
@@ -414,6 +413,64 @@ TEST(BatchReaderTest, ThreeShardsDrawAndWeighLikeOne) {
                   5 * std::sqrt(expected));
     }
   }
+}
+
+ShardConfig WithMinimum(const EpisodeMaker& maker, int64_t min_size) {
+  ShardConfig config = ConfigOf(maker);
+  config.tables[0].rate_limiter.min_size_to_sample = min_size;
+  return config;
+}
+
+// The minimum of two tables is that of their sum. Would catch draws from the
+// table that is the first to be full.
+TEST(BatchReaderTest, TablesReachTheirMinimumTogether) {
+  const EpisodeMaker maker = MakePixels();
+  RunningService first(WithMinimum(maker, 5)), second(WithMinimum(maker, 5));
+  Insert(first.shard(), maker, 1, 1, 6);
+  Insert(second.shard(), maker, 1, 2, 3);
+  BatchReader reader({.endpoints = {first.endpoint(), second.endpoint()},
+                      .shape = maker.shape,
+                      .batch_size = 8,
+                      .prefetch = 1});
+  Batch batch;
+  EXPECT_EQ(reader.Next(After(milliseconds(700)), &batch),
+            ReadResult::kTimeout);
+  Insert(second.shard(), maker, 1, 3, 1);
+  // ten items are enough; the second table has too few to be drawn from
+  ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  for (const double p : batch.probabilities) EXPECT_DOUBLE_EQ(p, 1.0 / 6);
+  // five items: it has its share
+  Insert(second.shard(), maker, 1, 4, 1);
+  const auto give_up = After(seconds(60));
+  while (batch.probabilities[0] > 0.1 && Clock::Real().Now() < give_up) {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  }
+  for (const double p : batch.probabilities) EXPECT_DOUBLE_EQ(p, 1.0 / 11);
+}
+
+// Would catch writers that wait for draws, which wait for the other table.
+TEST(BatchReaderTest, ATableThatHoldsItsWritersUpIsDrawnFrom) {
+  const EpisodeMaker maker = MakePixels();
+  ShardConfig config = ConfigOf(maker);
+  config.tables[0].rate_limiter = {.mode = RateLimiterMode::kRatio,
+                                   .samples_per_insert = 1.0,
+                                   .min_size_to_sample = 5,
+                                   .error_buffer = 2.0};
+  RunningService first(config), second(config);
+  uint64_t sequence = 0;
+  for (auto& group : maker.Groups(/*episode=*/1, /*num_steps=*/20)) {
+    if (first.shard().TryInsert(1, ++sequence, std::move(group)) !=
+        InsertResult::kInserted) {
+      break;
+    }
+  }
+  ASSERT_TRUE(first.shard().Status().tables[0].insert_wait.is_waiting);
+  BatchReader reader({.endpoints = {first.endpoint(), second.endpoint()},
+                      .shape = maker.shape,
+                      .batch_size = 2,
+                      .prefetch = 1});
+  Batch batch;
+  EXPECT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
 }
 
 TEST(BatchReaderTest, ANewServiceIsReadAfterARestart) {

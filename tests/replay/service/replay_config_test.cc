@@ -69,6 +69,81 @@ TEST(ReplayConfigTest, RefusesALimiterThatCouldDeadlock) {
             "full batch; hint: raise error_buffer to 512");
 }
 
+// Would catch a total that every shard gets in full.
+TEST(ReplayConfigTest, AShardHasItsPartOfTheTotals) {
+  const ReplayConfig config = ReadText(R"(
+replay:
+  shards: 3
+  bind: tcp://127.0.0.1:7001
+  metrics_address: 127.0.0.1:9000
+  max_bytes: 9e6
+  disk_folder: /d
+  disk_max_bytes: 6e6
+  checkpoint_folder: /c
+  samples_in_flight: 400
+  seed: 5
+  tables:
+    t: {max_size: 100, rate_limiter: {min_size_to_sample: 10, error_buffer: 900}}
+)")
+                                  .replay;
+  EXPECT_EQ(
+      config.Endpoints(),
+      (std::vector<std::string>{"tcp://127.0.0.1:7001", "tcp://127.0.0.1:7002",
+                                "tcp://127.0.0.1:7003"}));
+  const ReplayConfig part = config.OfShard(2);
+  EXPECT_EQ(part.shards, 1);
+  EXPECT_EQ(part.bind, "tcp://127.0.0.1:7003");
+  EXPECT_EQ(part.metrics_address, "127.0.0.1:9002");
+  EXPECT_EQ(part.checkpoint_folder, "/c/shard-2-of-3");
+  EXPECT_EQ(part.seed, 7);
+  const ShardConfig shard = part.MakeShardConfig();
+  EXPECT_EQ(shard.max_bytes, 3'000'000);
+  EXPECT_EQ(shard.disk.folder, "/d/shard-2-of-3");
+  EXPECT_EQ(shard.disk.max_bytes, 2'000'000);
+  EXPECT_EQ(shard.limits.samples_in_flight, 134);
+  ASSERT_EQ(shard.tables.size(), 1u);
+  EXPECT_EQ(shard.tables[0].max_size, 34);
+  EXPECT_EQ(shard.tables[0].rate_limiter.min_size_to_sample, 4);
+  EXPECT_EQ(shard.tables[0].rate_limiter.error_buffer, 300.0);
+  EXPECT_EQ(shard.tables[0].rate_limiter.samples_per_insert, 8.0);
+}
+
+TEST(ReplayConfigTest, ShardsHaveAddressesOfTheirOwn) {
+  const auto endpoints = [](const std::string& bind) {
+    ReplayConfig config;
+    config.shards = 2;
+    config.bind = bind;
+    return config.Endpoints();
+  };
+  using Strings = std::vector<std::string>;
+  EXPECT_EQ(endpoints("auto"), (Strings{"auto", "auto"}));
+  EXPECT_EQ(endpoints("tcp://h:*"), (Strings{"tcp://h:*", "tcp://h:*"}));
+  EXPECT_EQ(endpoints("tcp://r-{shard}.r:7101"),
+            (Strings{"tcp://r-0.r:7101", "tcp://r-1.r:7101"}));
+  EXPECT_EQ(endpoints("ipc:///tmp/r"),
+            (Strings{"ipc:///tmp/r", "ipc:///tmp/r-1"}));
+}
+
+TEST(ReplayConfigTest, RefusesShardsThatCannotWork) {
+  const auto message = [](const std::string& text) {
+    return replicant::testing::MessageOf<ConfigError>([&] { ReadText(text); });
+  };
+  EXPECT_EQ(message("replay:\n  shards: 2\n  tables: {t: {sampler: fifo}}\n"),
+            "run.yaml:2:11: replay.shards: 2: table t is a queue or gives its "
+            "items in order, and 2 services have no common order; allowed: 1, "
+            "or sampler prioritized or uniform");
+  EXPECT_EQ(
+      message("replay:\n  shards: 4\n"
+              "  tables: {t: {rate_limiter: {error_buffer: 20}}}\n"),
+      "run.yaml:2:11: replay.shards: 4: table t, of which each shard has 1/4: "
+      "error_buffer 5 is below samples_per_insert x the 1 items of one message "
+      "= 8: a message could wait for samples that wait for its items; hint: "
+      "raise error_buffer to 8");
+  EXPECT_EQ(message("replay: {shards: 2, max_bytes: 2000000}\n"),
+            "run.yaml:1:18: replay.shards: 2: max_bytes 2000000 gives each "
+            "shard less than 1048576");
+}
+
 TEST(ReplayConfigTest, RefusesHalfOfAPair) {
   EXPECT_EQ(
       replicant::testing::MessageOf<ConfigError>(

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "replay/client/step_sink.h"
+#include "replay/client/step_writer.h"
+
+namespace replicant::replay {
+
+struct ShardedWriterOptions {
+  // One for each shard of the replay.
+  std::vector<std::string> endpoints;
+  // Of the writer to each shard; without its endpoint.
+  StepWriterOptions writer = {};
+  // The environment of this writer, and how many write to the replay.
+  int64_t environment = 0;
+  int64_t num_environments = 1;
+  // An episode that begins goes to another shard if its own has not answered
+  // for so long.
+  Clock::Duration patience = std::chrono::seconds(2);
+};
+
+// Streams the steps of one environment to the shards of a replay: each episode
+// to one shard.
+//
+// Environment e of E writes to shard e mod N of N, so that a shard has the
+// connections of E / N environments. If N does not divide E, the last E mod N
+// environments take the shards in turn, episode by episode, so that all shards
+// get equally many episodes.
+//
+// An episode begins on the next shard that answers while its own does not. A
+// shard whose rate limiter holds writers up answers: its environments wait, as
+// they would with one service. Once begun, an episode stays: while its shard is
+// away it waits as StepWriter does, and what was not acknowledged is sent
+// again. So a shard that is lost costs no acknowledged step, and the
+// environments of the other shards go on.
+//
+// Thread-safety: as StepWriter.
+class ShardedWriter : public StepSink {
+ public:
+  // Connects to the environment's own shard in the background, to others once
+  // they are needed. Throws as StepWriter does, and InvalidArgument without
+  // endpoints. `clock` outlives the writer.
+  explicit ShardedWriter(ShardedWriterOptions options,
+                         Clock* clock = &Clock::Real());
+
+  void BeginEpisode() override;
+  void Append(const Step& step) override;
+  void EndEpisode(std::span<const std::byte> observation,
+                  std::span<const std::byte> frame) override;
+
+  // See StepWriter; of all shards.
+  [[nodiscard]] bool Flush(Clock::TimePoint deadline);
+  void StopWaiting() EXCLUDES(mutex_);
+  void Close();
+  // Sums over the shards; is_connected if one of them is.
+  StepWriterMetrics metrics() const EXCLUDES(mutex_);
+
+  // The shard of the episode that was begun last.
+  int64_t shard() const { return current_; }
+
+ private:
+  int64_t num_shards() const {
+    return static_cast<int64_t>(options_.endpoints.size());
+  }
+  // The shard that the next episode belongs to.
+  int64_t OwnShard() const;
+  // Whether an episode may begin on the shard now.
+  bool IsUsable(int64_t shard);
+  StepWriter& WriterOf(int64_t shard) EXCLUDES(mutex_);
+
+  const ShardedWriterOptions options_;
+  Clock* const clock_;
+  int64_t num_episodes_ = 0;
+  int64_t current_ = 0;
+  // when the shard was last seen to answer, or to be asked first
+  std::vector<std::optional<Clock::TimePoint>> heard_at_;
+
+  // guards the pointers, for StopWaiting() and metrics() of other threads; a
+  // writer is made once and never goes before this object
+  mutable Mutex mutex_;
+  std::vector<std::unique_ptr<StepWriter>> writers_ GUARDED_BY(mutex_);
+  bool never_waits_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace replicant::replay

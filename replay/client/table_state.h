@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace replicant::replay {
+
+// What a reader of several services needs to know of a table.
+struct TableState {
+  double mass = 0.0;
+  int64_t size = 0;
+  int64_t min_size = 0;  // below it the table gives no item
+  bool holds_writers_up = false;
+
+  bool can_draw() const { return mass > 0.0 && size >= min_size; }
+};
+
+// Reads the state from the JSON of a status reply (docs/replay_protocol.md);
+// nothing if it has no such table, or is broken.
+std::optional<TableState> ParseTableState(const std::string& status,
+                                          const std::string& table);
+
+}  // namespace replicant::replay
