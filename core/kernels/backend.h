@@ -76,6 +76,19 @@ class Stream {
                             size_t size_bytes) = 0;
 };
 
+// Work recorded from a stream (Backend::Record()), which the device launches as
+// one. It uses the memory that its launches were bound to.
+//
+// Destruction: before the kernels that were recorded.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+
+  // Queues all of the work, in the order in which it was recorded. Throws
+  // DeviceError.
+  virtual void Launch(Stream& stream) = 0;
+};
+
 // Where the operands of a kernel lie. The tensors have the types of the node's
 // inputs and outputs. Memory of different operands does not overlap, with two
 // exceptions:
@@ -129,6 +142,10 @@ class Kernel {
   // have equal sizes, and no later kernel reads the input.
   virtual bool CanShare(int /*input*/, int /*output*/) const { return false; }
 
+  // Whether every Launch() queues the same work on its stream and does nothing
+  // else, so that a recording of one launch stands for all later ones.
+  virtual bool CanRecord() const { return false; }
+
   // Fixes the operands. Called before the first launch, and again only if they
   // move.
   virtual void Bind(const KernelBindings& bindings) = 0;
@@ -162,6 +179,11 @@ class Backend {
   // Memory with undefined contents. Throws DeviceError if the device has too
   // little.
   virtual std::unique_ptr<Buffer> Allocate(size_t size_bytes) = 0;
+  // Memory of the host, which copies of a Stream reach without the host's help:
+  // it does not wait for them. Contents are undefined. Throws DeviceError.
+  virtual std::unique_ptr<Buffer> AllocateHost(size_t size_bytes) {
+    return Allocate(size_bytes);  // for is_host_memory()
+  }
   virtual std::unique_ptr<Stream> CreateStream() = 0;
   virtual std::unique_ptr<Event> CreateEvent() = 0;
   // `inputs` has one entry for each input of the node, or none where the caller
@@ -170,6 +192,15 @@ class Backend {
   virtual std::unique_ptr<Kernel> CompileKernel(
       const graph::Graph& graph, const graph::Node& node,
       std::span<const InputTraits> inputs = {}) = 0;
+  // Records what `issue` queues on `stream`, without running it. `issue`
+  // neither allocates nor waits, and queues kernels that CanRecord() and copies
+  // from and to memory of the device or of AllocateHost(). Null, without a call
+  // of `issue`, where the backend records nothing. Throws what `issue` throws,
+  // and DeviceError; the stream can be used again after either.
+  virtual std::unique_ptr<Recording> Record(
+      Stream& /*stream*/, const std::function<void()>& /*issue*/) {
+    return nullptr;
+  }
   // A group for plans of backends of this kind and device. Null where kernels
   // of several plans compute nothing together.
   virtual std::unique_ptr<ReplicaGroup> CreateReplicaGroup() { return nullptr; }
@@ -180,6 +211,8 @@ struct BackendOptions {
   int num_threads = 1;
   // Number of the device; GPU only.
   int device_index = 0;
+  // Whether Backend::Record() records; GPU only.
+  bool has_recordings = true;
 };
 
 // Makes a backend by name: MakeBackend(), or a function of a program or test

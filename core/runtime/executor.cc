@@ -16,6 +16,8 @@
 #include "core/graph/ops/optimizer.h"
 #include "core/graph/ops/shape_ops.h"
 #include "core/graph/print.h"
+#include "core/runtime/device_boundary.h"
+#include "core/runtime/launch_sequence.h"
 #include "core/runtime/numeric_check.h"
 #include "core/runtime/placement.h"
 #include "core/runtime/plan_extension.h"
@@ -30,9 +32,10 @@
 //    backend learns which inputs stay constant between runs.
 // 3. Placement gives every tensor an address (core/runtime/placement.h).
 // 4. Kernels are bound to these addresses once. A run copies the inputs to the
-//    device, launches the kernels in sequence and copies the fetched outputs
-//    back. Where the host can reach the backend's memory, the caller's views
-//    are that memory and nothing is copied.
+//    device (core/runtime/device_boundary.h), launches the kernels in sequence
+//    (core/runtime/launch_sequence.h) and copies the fetched outputs back.
+//    Where the host can reach the backend's memory, the caller's views are that
+//    memory and nothing is copied.
 namespace replicant::runtime {
 namespace {
 
@@ -104,7 +107,8 @@ class Executor::Impl {
         check_finite_(options.check_finite),
         has_profile_(options.has_profile),
         program_(MakeProgram(graph, spec, backend_, options, &extension_)),
-        stream_(backend_.CreateStream()) {
+        stream_(backend_.CreateStream()),
+        sequence_(&backend_) {
     report_.num_nodes = static_cast<int>(graph.nodes().size());
     store.Declare(*program_.graph);
     const std::vector<NodeId> order = ScheduleNodes(*program_.graph);
@@ -114,7 +118,21 @@ class Executor::Impl {
     Allocate(placement);
     BindKernels(order, placement);
     BindBoundary(placement);
+    if (device_ != nullptr) {
+      sequence_.AddCopies(
+          [this](kernels::Stream& stream) { device_->CopyOutputs(stream); });
+    }
   }
+  ~Impl() {
+    if (!is_running_) return;
+    try {
+      stream_->Synchronize();
+    } catch (const DeviceError&) {
+      // nobody asked for the results
+    }
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   MutableTensorView input(std::string_view name) {
     const auto found = inputs_.find(name);
@@ -123,36 +141,39 @@ class Executor::Impl {
                                         name, fmt::join(input_names(), ", ")));
     }
     for (WholeInput& whole : whole_inputs_) {
-      if (whole.part.data() == found->second.view.data()) {
+      if (whole.part.data() == found->second.data()) {
         return whole.rows.mutable_view();
       }
     }
-    return found->second.view;
+    return found->second;
   }
 
   std::vector<std::string> input_names() const {
     std::vector<std::string> names;
-    for (const auto& [name, boundary] : inputs_) names.push_back(name);
+    for (const auto& [name, view] : inputs_) names.push_back(name);
     return names;
   }
 
   TensorView output(size_t index) const {
     REPLICANT_CHECK_LT(index, outputs_.size());
-    return outputs_[index].view;
+    return outputs_[index];
   }
 
   size_t num_outputs() const { return outputs_.size(); }
 
-  void Run() {
-    const bool is_host = backend_.is_host_memory();
-    if (extension_) extension_->BeforeRun(store_);
+  void SendInputs() {
+    if (are_inputs_sent_) return;
     for (WholeInput& input : whole_inputs_) input.TakePart();
-    if (!is_host) {
-      for (auto& [name, input] : inputs_) {
-        stream_->CopyToDevice(input.device, input.view.data(),
-                              input.view.size_bytes());
-      }
-    }
+    if (device_ != nullptr) device_->Send();
+    are_inputs_sent_ = true;
+  }
+
+  void Start() {
+    if (extension_) extension_->BeforeRun(store_);
+    SendInputs();
+    are_inputs_sent_ = false;
+    is_running_ = true;
+    if (device_ != nullptr) device_->Receive(*stream_);
     for (ConstantInput& constant : constant_inputs_) {
       const uint64_t version = constant.variable->version.value();
       if (version == constant.version) continue;
@@ -161,25 +182,21 @@ class Executor::Impl {
     }
     // counted before the launches: a run that fails may have written as well
     for (VariableStore::Variable* variable : written_) variable->version.Add();
-    if (check_finite_) {
-      CheckSourcesFinite();
-      for (size_t i = 0; i < launches_.size(); ++i) {
-        launches_[i]->Launch(*stream_);
-        CheckFinite(launched_nodes_[i]);
-      }
-    } else if (has_profile_) {
-      LaunchTimed();
+    if (check_finite_ || has_profile_) {
+      LaunchOneByOne();
+      if (device_ != nullptr) device_->CopyOutputs(*stream_);
     } else {
-      for (Kernel* kernel : launches_) kernel->Launch(*stream_);
+      sequence_.Launch(*stream_);
     }
-    if (!is_host) {
-      for (Boundary& output : outputs_) {
-        stream_->CopyToHost(output.view.data(), output.device,
-                            output.view.size_bytes());
-      }
-    }
-    stream_->Synchronize();
+    if (device_ != nullptr) device_->WaitUntilSent();
   }
+
+  void Wait() {
+    stream_->Synchronize();
+    is_running_ = false;
+  }
+
+  bool can_fill_ahead() const { return device_ != nullptr; }
 
   const PlanReport& report() const { return report_; }
   std::string ToText() const { return graph::PrintText(*program_.graph); }
@@ -207,12 +224,6 @@ class Executor::Impl {
     uint64_t version;
   };
 
-  // An input or output: where the device has it and where the caller sees it.
-  struct Boundary {
-    std::byte* device;
-    MutableTensorView view;
-  };
-
   // An input of which the plan takes a part, and the caller fills the whole.
   struct WholeInput {
     HostTensor rows;
@@ -228,7 +239,16 @@ class Executor::Impl {
     }
   };
 
-  void LaunchTimed() {
+  // Launches the kernels for debug mode or a profile.
+  void LaunchOneByOne() {
+    if (check_finite_) {
+      CheckSourcesFinite();
+      for (size_t i = 0; i < launches_.size(); ++i) {
+        launches_[i]->Launch(*stream_);
+        CheckFinite(launched_nodes_[i]);
+      }
+      return;
+    }
     using Clock = std::chrono::steady_clock;
     launch_ms_.resize(launches_.size(), 0.0);
     for (size_t i = 0; i < launches_.size(); ++i) {
@@ -338,6 +358,11 @@ class Executor::Impl {
     report_.constant_size_bytes = placement.constant_size_bytes();
     arena_ = backend_.Allocate(report_.memory.arena_size_bytes);
     boundary_ = backend_.Allocate(report_.boundary_size_bytes);
+    if (!backend_.is_host_memory()) {
+      device_ = std::make_unique<DeviceBoundary>(backend_, boundary_.get(),
+                                                 placement.input_size_bytes());
+      report_.boundary_size_bytes += device_->landing_size_bytes();
+    }
     constants_ = backend_.Allocate(report_.constant_size_bytes);
     scratch_ = backend_.Allocate(report_.scratch_size_bytes);
     for (const Node& node : program_.graph->nodes()) {
@@ -384,30 +409,27 @@ class Executor::Impl {
       }
       kernel->second->Bind(bindings);
       launches_.push_back(kernel->second.get());
+      sequence_.Add(kernel->second.get());
       launched_nodes_.push_back(id);
       if (check_finite_) bound_outputs_[id] = bindings.outputs;
     }
   }
 
   // The caller's view: the device's own memory where the host can reach it.
-  Boundary MakeBoundary(Endpoint endpoint, const Placement& placement) {
+  MutableTensorView ViewOf(Endpoint endpoint, const Placement& placement) {
     const graph::TensorType& type = program_.graph->type(endpoint);
-    std::byte* device = Address(endpoint, placement);
-    if (backend_.is_host_memory()) {
-      return {device, MutableTensorView(type.dtype, type.shape, device)};
-    }
-    staging_.emplace_back(type.dtype, type.shape);
-    return {device, staging_.back().mutable_view()};
+    std::byte* const device = Address(endpoint, placement);
+    return {type.dtype, type.shape,
+            device_ == nullptr ? device : device_->HostAddress(device)};
   }
 
   void BindBoundary(const Placement& placement) {
     for (const Node& node : program_.graph->nodes()) {
       if (node.op != &graph::InputOp()) continue;
-      const Boundary boundary = MakeBoundary({node.id, 0}, placement);
-      inputs_.emplace(node.name, boundary);
+      const MutableTensorView view = ViewOf({node.id, 0}, placement);
+      inputs_.emplace(node.name, view);
       const graph::InputPart part = graph::InputPart::Of(node);
       if (part.count == 1) continue;
-      const MutableTensorView& view = boundary.view;
       whole_inputs_.push_back(
           {.rows = HostTensor(view.dtype(), view.shape().WithLeading(
                                                 view.shape()[0] * part.count)),
@@ -415,14 +437,14 @@ class Executor::Impl {
            .index = part.index});
     }
     for (const Output& output : program_.outputs) {
-      outputs_.push_back(MakeBoundary(output.endpoint(), placement));
+      outputs_.push_back(ViewOf(output.endpoint(), placement));
     }
   }
 
   // What the run starts from: an op is not to blame for what it was given.
   void CheckSourcesFinite() {
-    for (const auto& [name, input] : inputs_) {
-      ThrowIfNotFinite("input", name, HostTensor::Clone(input.view));
+    for (const auto& [name, view] : inputs_) {
+      ThrowIfNotFinite("input", name, HostTensor::Clone(view));
     }
     for (const Node& node : program_.graph->nodes()) {
       if (node.op == &graph::VariableOp()) {
@@ -471,7 +493,8 @@ class Executor::Impl {
   std::unique_ptr<Buffer> boundary_;
   std::unique_ptr<Buffer> constants_;
   std::unique_ptr<Buffer> scratch_;
-  std::vector<HostTensor> staging_;
+  // null where the host reaches the backend's memory
+  std::unique_ptr<DeviceBoundary> device_;
   std::map<NodeId, std::unique_ptr<Kernel>> kernels_;
   std::vector<ConstantInput> constant_inputs_;
   // the store's variables that the plan updates; entries of a map stay put
@@ -485,9 +508,13 @@ class Executor::Impl {
   int num_profiled_runs_ = 0;
   // debug mode only
   std::map<NodeId, std::vector<std::byte*>> bound_outputs_;
-  std::map<std::string, Boundary, std::less<>> inputs_;
+  std::map<std::string, MutableTensorView, std::less<>> inputs_;
   std::vector<WholeInput> whole_inputs_;
-  std::vector<Boundary> outputs_;
+  std::vector<MutableTensorView> outputs_;
+  bool are_inputs_sent_ = false;
+  bool is_running_ = false;
+  // after what its recordings use
+  LaunchSequence sequence_;
 };
 
 Executor::Executor(const Graph& graph, const PlanSpec& spec,
@@ -508,7 +535,15 @@ TensorView Executor::output(size_t index) const { return impl_->output(index); }
 
 size_t Executor::num_outputs() const { return impl_->num_outputs(); }
 
-void Executor::Run() { impl_->Run(); }
+void Executor::Run() {
+  Start();
+  Wait();
+}
+
+void Executor::Start() { impl_->Start(); }
+void Executor::Wait() { impl_->Wait(); }
+void Executor::SendInputs() { impl_->SendInputs(); }
+bool Executor::can_fill_ahead() const { return impl_->can_fill_ahead(); }
 
 const PlanReport& Executor::report() const { return impl_->report(); }
 

@@ -63,7 +63,7 @@ struct PlanReport {
   MemoryPlan memory;    // intermediate tensors
   size_t scratch_size_bytes = 0;
   size_t constant_size_bytes = 0;
-  // inputs and fetched outputs
+  // inputs and fetched outputs; on a device, inputs twice (see Executor)
   size_t boundary_size_bytes = 0;
   // variables that the plan uses (owned by the store)
   size_t variable_size_bytes = 0;
@@ -89,6 +89,19 @@ struct PlanReport {
 // Compiling runs the passes, orders the nodes, lays every tensor out in memory
 // and prepares every kernel. Run() makes no allocation. The same inputs,
 // variables, build and number of threads give the same bits.
+//
+// On a device whose memory the host cannot reach, inputs and outputs lie in
+// pinned memory of the host, and the inputs of the next run can travel while
+// this one computes:
+//
+//   step.Start();
+//   ... fill step.input("observation") for the next run ...
+//   step.SendInputs();
+//   step.Wait();
+//   ... read step.output(0) of this run ...
+//
+// From the second run on the launches are recorded and run as one, where the
+// backend records (kernels::Backend::Record()).
 //
 // A node that updates a variable runs after everything that uses the version
 // it replaces.
@@ -119,8 +132,21 @@ class Executor {
   TensorView output(size_t index) const;
   size_t num_outputs() const;
 
-  // Throws DeviceError, and NumericError in debug mode.
+  // Start() and Wait(). Throws DeviceError, and NumericError in debug mode.
   void Run();
+
+  // Queues a run, with the inputs as they are now or were at SendInputs(). The
+  // inputs may be filled again when it returns if can_fill_ahead(), and after
+  // Wait() if not. Wait() comes before the next Start(). Throws what Run()
+  // throws.
+  void Start();
+  // Blocks until the run is over; its outputs are there then. Throws
+  // DeviceError.
+  void Wait();
+  // Starts to copy the inputs of the next run to the device: they must not be
+  // written before its Start() returns. Without a call, Start() does it.
+  void SendInputs();
+  bool can_fill_ahead() const;
 
   const PlanReport& report() const;
   // With CompileOptions::has_profile: the kernels, the slowest first, over the

@@ -27,6 +27,10 @@ Placement::Placement(const graph::Program& program,
       kernels_(kernels),
       target_(target) {
   FindLastUses();
+  for (const Node& node : graph_.nodes()) {
+    if (node.op == &graph::InputOp()) PlaceAtBoundary({node.id, 0});
+  }
+  input_size_ = boundary_size_;
   for (const Output& output : program.outputs) {
     PlaceAtBoundary(output.endpoint());
   }
@@ -57,9 +61,7 @@ void Placement::PlaceAtBoundary(Endpoint endpoint) {
 void Placement::PlaceOutputs(const Node& node, int32_t step) {
   for (int32_t i = 0; i < static_cast<int32_t>(node.outputs.size()); ++i) {
     const Endpoint endpoint{node.id, i};
-    if (node.op == &graph::InputOp()) {
-      PlaceAtBoundary(endpoint);
-    } else if (node.op == &graph::ConstantOp()) {
+    if (node.op == &graph::ConstantOp()) {
       places_[endpoint] = {Place::Kind::kConstant, constant_size_};
       constant_size_ += RoundUp(SizeOf(endpoint));
     } else if (node.op == &graph::VariableOp()) {

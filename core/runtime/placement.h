@@ -43,7 +43,9 @@ class Placement {
     return memory_.offsets[place.position];
   }
   const MemoryPlan& memory() const { return memory_; }
+  // The inputs come first in the boundary buffer.
   size_t boundary_size_bytes() const { return boundary_size_; }
+  size_t input_size_bytes() const { return input_size_; }
   size_t constant_size_bytes() const { return constant_size_; }
 
  private:
@@ -64,6 +66,7 @@ class Placement {
   std::vector<Lifetime> blocks_;
   MemoryPlan memory_;
   size_t boundary_size_ = 0;
+  size_t input_size_ = 0;
   size_t constant_size_ = 0;
 };
 

@@ -156,6 +156,9 @@ class GuardedBackend : public Backend {
   const graph::TargetInfo& target() const override {
     return reference_->target();
   }
+  std::unique_ptr<Buffer> AllocateHost(size_t size_bytes) override {
+    return reference_->Allocate(size_bytes);
+  }
   std::unique_ptr<Buffer> Allocate(size_t size_bytes) override {
     return std::make_unique<GuardedBuffer>(pages_, size_bytes);
   }

@@ -8,6 +8,7 @@
 #include "core/kernels/cuda/cuda_kernels.h"
 #include "core/kernels/cuda/device.h"
 #include "core/kernels/cuda/library_backend.h"
+#include "core/kernels/cuda/recorded_graph.h"
 
 namespace replicant::kernels {
 namespace cuda {
@@ -90,8 +91,9 @@ class CudaTarget : public graph::TargetInfo {
 
 class CudaBackend : public Backend {
  public:
-  CudaBackend(const Libraries& libraries, int device_index)
-      : device_(std::make_shared<Device>(libraries, device_index)),
+  CudaBackend(const Libraries& libraries, const BackendOptions& options)
+      : device_(std::make_shared<Device>(libraries, options.device_index)),
+        has_recordings_(options.has_recordings),
         functions_(device_) {}
 
   std::string_view name() const override { return "cuda"; }
@@ -101,11 +103,18 @@ class CudaBackend : public Backend {
   std::unique_ptr<Buffer> Allocate(size_t size_bytes) override {
     return AllocateOn(device_, size_bytes);
   }
+  std::unique_ptr<Buffer> AllocateHost(size_t size_bytes) override {
+    return AllocatePinnedOn(device_, size_bytes);
+  }
   std::unique_ptr<Stream> CreateStream() override {
     return CreateStreamOn(device_);
   }
   std::unique_ptr<Event> CreateEvent() override {
     return CreateEventOn(device_);
+  }
+  std::unique_ptr<Recording> Record(
+      Stream& stream, const std::function<void()>& issue) override {
+    return has_recordings_ ? RecordOn(device_, stream, issue) : nullptr;
   }
 
   std::unique_ptr<Kernel> CompileKernel(
@@ -125,6 +134,7 @@ class CudaBackend : public Backend {
 
  private:
   const std::shared_ptr<const Device> device_;
+  const bool has_recordings_;
   FunctionCache functions_;
   CudaTarget target_;
 };
@@ -163,7 +173,7 @@ std::string TakesAll(const KernelRequest& /*request*/) { return {}; }
 
 std::unique_ptr<Backend> MakeBackendOn(const Libraries& libraries,
                                        const BackendOptions& options) {
-  return std::make_unique<CudaBackend>(libraries, options.device_index);
+  return std::make_unique<CudaBackend>(libraries, options);
 }
 
 }  // namespace cuda

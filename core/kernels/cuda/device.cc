@@ -52,6 +52,37 @@ class CudaBuffer : public Buffer {
   CUdeviceptr address_ = 0;
 };
 
+class PinnedBuffer : public Buffer {
+ public:
+  PinnedBuffer(std::shared_ptr<const Device> device, size_t size_bytes)
+      : device_(std::move(device)), size_bytes_(size_bytes) {
+    if (size_bytes == 0) return;
+    const CUresult result =
+        device_->driver().MemHostAlloc(&address_, size_bytes);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+      throw DeviceError(fmt::format(
+          "{}: cannot allocate {} bytes of pinned memory of the host",
+          device_->name(), size_bytes));
+    }
+    device_->Check(result, "cuMemHostAlloc");
+  }
+  ~PinnedBuffer() override {
+    if (address_ != nullptr) {
+      device_->driver_for_cleanup().MemFreeHost(address_);
+    }
+  }
+  PinnedBuffer(const PinnedBuffer&) = delete;
+  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
+
+  std::byte* data() override { return static_cast<std::byte*>(address_); }
+  size_t size_bytes() const override { return size_bytes_; }
+
+ private:
+  const std::shared_ptr<const Device> device_;
+  const size_t size_bytes_;
+  void* address_ = nullptr;
+};
+
 class CudaEvent : public Event {
  public:
   explicit CudaEvent(std::shared_ptr<const Device> device)
@@ -246,6 +277,11 @@ std::shared_ptr<const GeneratedFunction> FunctionCache::Get(
 std::unique_ptr<Buffer> AllocateOn(std::shared_ptr<const Device> device,
                                    size_t size_bytes) {
   return std::make_unique<CudaBuffer>(std::move(device), size_bytes);
+}
+
+std::unique_ptr<Buffer> AllocatePinnedOn(std::shared_ptr<const Device> device,
+                                         size_t size_bytes) {
+  return std::make_unique<PinnedBuffer>(std::move(device), size_bytes);
 }
 
 std::unique_ptr<Stream> CreateStreamOn(std::shared_ptr<const Device> device) {

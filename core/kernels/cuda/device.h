@@ -106,6 +106,9 @@ class FunctionCache {
 // Memory, streams and events of a device. They throw DeviceError.
 std::unique_ptr<Buffer> AllocateOn(std::shared_ptr<const Device> device,
                                    size_t size_bytes);
+// Pinned memory of the host.
+std::unique_ptr<Buffer> AllocatePinnedOn(std::shared_ptr<const Device> device,
+                                         size_t size_bytes);
 std::unique_ptr<Stream> CreateStreamOn(std::shared_ptr<const Device> device);
 std::unique_ptr<Event> CreateEventOn(std::shared_ptr<const Device> device);
 

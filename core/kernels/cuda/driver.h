@@ -22,8 +22,10 @@ struct KernelLaunch {
   CUfunction function = nullptr;
   unsigned num_blocks = 1;
   unsigned threads_per_block = 1;
-  // The argument, read before LaunchKernel() returns.
+  // The argument, read before LaunchKernel() returns, and its size, which the
+  // device knows by itself.
   const void* argument = nullptr;
+  size_t argument_size_bytes = 0;
   // Elements, or rows, that the launch computes.
   int64_t count = 0;
   // What the kernel reads and writes, for a driver that checks launches. The
@@ -67,6 +69,11 @@ class Driver {
   virtual CUresult MemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from,
                                    size_t size_bytes, CUstream stream) = 0;
 
+  // Pinned memory of the host, which copies run beside the host's own work from
+  // and to.
+  virtual CUresult MemHostAlloc(void** address, size_t size_bytes) = 0;
+  virtual CUresult MemFreeHost(void* address) = 0;
+
   // Streams and events without the default stream's implicit order, events
   // without timing.
   virtual CUresult StreamCreate(CUstream* stream) = 0;
@@ -77,6 +84,16 @@ class Driver {
   virtual CUresult EventDestroy(CUevent event) = 0;
   virtual CUresult EventRecord(CUevent event, CUstream stream) = 0;
   virtual CUresult EventSynchronize(CUevent event) = 0;
+
+  // Between the two calls the stream runs nothing: its work becomes nodes of
+  // the graph. In the mode "thread local": this thread may meanwhile neither
+  // allocate nor wait, others may.
+  virtual CUresult StreamBeginCapture(CUstream stream) = 0;
+  virtual CUresult StreamEndCapture(CUstream stream, CUgraph* graph) = 0;
+  virtual CUresult GraphDestroy(CUgraph graph) = 0;
+  virtual CUresult GraphInstantiate(CUgraphExec* executable, CUgraph graph) = 0;
+  virtual CUresult GraphExecDestroy(CUgraphExec executable) = 0;
+  virtual CUresult GraphLaunch(CUgraphExec executable, CUstream stream) = 0;
 
   virtual CUresult ModuleLoadData(CUmodule* module, const void* image) = 0;
   virtual CUresult ModuleUnload(CUmodule module) = 0;

@@ -14,6 +14,7 @@ class ElementwiseStep : public Step {
       : function_(std::move(function)),
         launch_(LaunchOf(function_->get(), count, /*is_row=*/false)) {
     launch_.argument = &argument_;
+    launch_.argument_size_bytes = sizeof argument_;
   }
   ElementwiseStep(const ElementwiseStep&) = delete;
   ElementwiseStep& operator=(const ElementwiseStep&) = delete;

@@ -39,6 +39,7 @@ class StepKernel : public Kernel {
   bool CanShare(int input, int output) const override {
     return output == 0 && can_share_[static_cast<size_t>(input)];
   }
+  bool CanRecord() const override { return true; }
 
   void Bind(const KernelBindings& bindings) override {
     ranges_ = {};

@@ -60,6 +60,7 @@ class BodyStep : public Step {
         launch_(LaunchOf(device.FindFunction(KernelName<Body>::kName), count,
                          KernelName<Body>::kIsRow)) {
     launch_.argument = &body_;
+    launch_.argument_size_bytes = sizeof body_;
   }
   BodyStep(const BodyStep&) = delete;
   BodyStep& operator=(const BodyStep&) = delete;

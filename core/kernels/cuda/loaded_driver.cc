@@ -32,6 +32,8 @@ class LoadedDriver : public Driver {
     REPLICANT_FIND(cuMemcpyHtoDAsync);
     REPLICANT_FIND(cuMemcpyDtoHAsync);
     REPLICANT_FIND(cuMemcpyDtoDAsync);
+    REPLICANT_FIND(cuMemHostAlloc);
+    REPLICANT_FIND(cuMemFreeHost);
     REPLICANT_FIND(cuStreamCreate);
     REPLICANT_FIND(cuStreamDestroy);
     REPLICANT_FIND(cuStreamSynchronize);
@@ -40,6 +42,12 @@ class LoadedDriver : public Driver {
     REPLICANT_FIND(cuEventDestroy);
     REPLICANT_FIND(cuEventRecord);
     REPLICANT_FIND(cuEventSynchronize);
+    REPLICANT_FIND(cuStreamBeginCapture);
+    REPLICANT_FIND(cuStreamEndCapture);
+    REPLICANT_FIND(cuGraphDestroy);
+    REPLICANT_FIND(cuGraphInstantiate);
+    REPLICANT_FIND(cuGraphExecDestroy);
+    REPLICANT_FIND(cuGraphLaunch);
     REPLICANT_FIND(cuModuleLoadData);
     REPLICANT_FIND(cuModuleUnload);
     REPLICANT_FIND(cuModuleGetFunction);
@@ -98,6 +106,12 @@ class LoadedDriver : public Driver {
                            CUstream stream) override {
     return cuMemcpyDtoDAsync_(to, from, size_bytes, stream);
   }
+  CUresult MemHostAlloc(void** address, size_t size_bytes) override {
+    return cuMemHostAlloc_(address, size_bytes, CU_MEMHOSTALLOC_PORTABLE);
+  }
+  CUresult MemFreeHost(void* address) override {
+    return cuMemFreeHost_(address);
+  }
   CUresult StreamCreate(CUstream* stream) override {
     return cuStreamCreate_(stream, CU_STREAM_NON_BLOCKING);
   }
@@ -121,6 +135,24 @@ class LoadedDriver : public Driver {
   }
   CUresult EventSynchronize(CUevent event) override {
     return cuEventSynchronize_(event);
+  }
+  CUresult StreamBeginCapture(CUstream stream) override {
+    return cuStreamBeginCapture_(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  }
+  CUresult StreamEndCapture(CUstream stream, CUgraph* graph) override {
+    return cuStreamEndCapture_(stream, graph);
+  }
+  CUresult GraphDestroy(CUgraph graph) override {
+    return cuGraphDestroy_(graph);
+  }
+  CUresult GraphInstantiate(CUgraphExec* executable, CUgraph graph) override {
+    return cuGraphInstantiate_(executable, graph, 0);
+  }
+  CUresult GraphExecDestroy(CUgraphExec executable) override {
+    return cuGraphExecDestroy_(executable);
+  }
+  CUresult GraphLaunch(CUgraphExec executable, CUstream stream) override {
+    return cuGraphLaunch_(executable, stream);
   }
   CUresult ModuleLoadData(CUmodule* module, const void* image) override {
     return cuModuleLoadData_(module, image);
@@ -168,6 +200,8 @@ class LoadedDriver : public Driver {
   decltype(cuMemcpyHtoDAsync)* cuMemcpyHtoDAsync_;
   decltype(cuMemcpyDtoHAsync)* cuMemcpyDtoHAsync_;
   decltype(cuMemcpyDtoDAsync)* cuMemcpyDtoDAsync_;
+  decltype(cuMemHostAlloc)* cuMemHostAlloc_;
+  decltype(cuMemFreeHost)* cuMemFreeHost_;
   decltype(cuStreamCreate)* cuStreamCreate_;
   decltype(cuStreamDestroy)* cuStreamDestroy_;
   decltype(cuStreamSynchronize)* cuStreamSynchronize_;
@@ -176,6 +210,12 @@ class LoadedDriver : public Driver {
   decltype(cuEventDestroy)* cuEventDestroy_;
   decltype(cuEventRecord)* cuEventRecord_;
   decltype(cuEventSynchronize)* cuEventSynchronize_;
+  decltype(cuStreamBeginCapture)* cuStreamBeginCapture_;
+  decltype(cuStreamEndCapture)* cuStreamEndCapture_;
+  decltype(cuGraphDestroy)* cuGraphDestroy_;
+  decltype(cuGraphInstantiate)* cuGraphInstantiate_;
+  decltype(cuGraphExecDestroy)* cuGraphExecDestroy_;
+  decltype(cuGraphLaunch)* cuGraphLaunch_;
   decltype(cuModuleLoadData)* cuModuleLoadData_;
   decltype(cuModuleUnload)* cuModuleUnload_;
   decltype(cuModuleGetFunction)* cuModuleGetFunction_;

@@ -29,12 +29,19 @@ class HostAndDeviceCompiler : public kernels::cuda::SourceCompiler {
 
 std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
     const std::shared_ptr<FakeDriver>& driver, int device_index) {
+  return MakeFakeCudaBackend(
+      driver, kernels::BackendOptions{.device_index = device_index});
+}
+
+std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
+    const std::shared_ptr<FakeDriver>& driver,
+    const kernels::BackendOptions& options) {
   return kernels::cuda::MakeBackendOn(
       {.driver = driver,
        .compiler = MakeHostSourceCompiler(),
        .matmul = MakeHostMatMul(driver),
        .convolution = MakeHostConvolution(driver)},
-      {.device_index = device_index});
+      options);
 }
 
 std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(

@@ -11,6 +11,9 @@ namespace replicant::testing {
 // The CUDA backend on a fake driver, with every library replaced by host code.
 std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
     const std::shared_ptr<FakeDriver>& driver, int device_index = 0);
+std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
+    const std::shared_ptr<FakeDriver>& driver,
+    const kernels::BackendOptions& options);
 // The same with another compiler, whose images the driver loads.
 std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
     const std::shared_ptr<FakeDriver>& driver,

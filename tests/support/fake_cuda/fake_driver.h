@@ -12,6 +12,7 @@
 
 #include "core/base/mutex.h"
 #include "core/kernels/cuda/driver.h"
+#include "tests/support/fake_cuda/captured_graph.h"
 #include "tests/support/fake_cuda/memory_order.h"
 
 namespace replicant::testing {
@@ -39,11 +40,24 @@ struct FakeDriverOptions {
 // launches run the host-compiled bodies of the own kernels, or the
 // host-compiled source of a generated one (HostSourceCompiler).
 //
+// Pinned memory of the host is closed to it while a copy may still use it,
+// until the host has waited for the copy: a write then, or a read of what is
+// being written, ends the process with SIGSEGV.
+//
+// A captured stream runs nothing. Launching the graph runs what was captured,
+// in its order, on what its addresses then hold; each node's operands are
+// checked anew.
+//
 // problems() lists what a real device would not have told:
 // - an operand that lies in no live allocation, or leaves it;
 // - two accesses to the same bytes, one a write, that no stream order, event or
 //   synchronisation puts in an order;
-// - a call without a current context, with a dead handle, or that frees twice.
+// - a call without a current context, with a dead handle, or that frees twice;
+// - while this thread captures: a call that allocates or waits, work on a
+// stream
+//   outside of the capture, which no launch of the graph would repeat, and a
+//   copy from or to memory of the host that is not pinned;
+// - pinned memory that is freed while a copy may use it.
 // live() lists what was not destroyed. FailCall() makes one call fail.
 //
 // Thread-safety: any thread.
@@ -62,7 +76,8 @@ class FakeDriver : public kernels::cuda::Driver {
   // has no effect then, unless it destroys something.
   void FailCall(size_t index, CUresult result) EXCLUDES(mutex_);
 
-  // Runs `work` as a library's work on a stream, with these operands open.
+  // Runs `work` as a library's work on a stream, with these operands open. A
+  // captured stream keeps a copy of it: it must refer to nothing of the caller.
   CUresult RunOnHost(const std::string& name, CUstream stream,
                      std::span<const kernels::cuda::MemoryRange> reads,
                      std::span<const kernels::cuda::MemoryRange> writes,
@@ -87,6 +102,8 @@ class FakeDriver : public kernels::cuda::Driver {
                            CUstream stream) override;
   CUresult MemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t size_bytes,
                            CUstream stream) override;
+  CUresult MemHostAlloc(void** address, size_t size_bytes) override;
+  CUresult MemFreeHost(void* address) override;
   CUresult StreamCreate(CUstream* stream) override;
   CUresult StreamDestroy(CUstream stream) override;
   CUresult StreamSynchronize(CUstream stream) override;
@@ -95,6 +112,12 @@ class FakeDriver : public kernels::cuda::Driver {
   CUresult EventDestroy(CUevent event) override;
   CUresult EventRecord(CUevent event, CUstream stream) override;
   CUresult EventSynchronize(CUevent event) override;
+  CUresult StreamBeginCapture(CUstream stream) override;
+  CUresult StreamEndCapture(CUstream stream, CUgraph* graph) override;
+  CUresult GraphDestroy(CUgraph graph) override;
+  CUresult GraphInstantiate(CUgraphExec* executable, CUgraph graph) override;
+  CUresult GraphExecDestroy(CUgraphExec executable) override;
+  CUresult GraphLaunch(CUgraphExec executable, CUstream stream) override;
   CUresult ModuleLoadData(CUmodule* module, const void* image) override;
   CUresult ModuleUnload(CUmodule module) override;
   CUresult ModuleGetFunction(CUfunction* function, CUmodule module,
@@ -104,10 +127,15 @@ class FakeDriver : public kernels::cuda::Driver {
   std::string DescribeError(CUresult error) override;
 
  private:
+  using Range = kernels::cuda::MemoryRange;
+  // Of the device, or pinned memory of the host.
   struct Allocation {
     size_t size_bytes;
     size_t mapped_bytes;
+    bool is_host;
     AccessHistory history;
+    // of pinned memory: what the host has not waited for
+    std::vector<Access> pending;
   };
   using HostFunction = void (*)(const void* argument, int64_t count);
   struct Function {
@@ -127,10 +155,27 @@ class FakeDriver : public kernels::cuda::Driver {
   Allocation* Find(const std::string& user,
                    const kernels::cuda::MemoryRange& range, CUdeviceptr* start)
       REQUIRES(mutex_);
-  CUresult Run(const std::string& name, CUstream stream,
-               std::span<const kernels::cuda::MemoryRange> reads,
-               std::span<const kernels::cuda::MemoryRange> writes,
-               const std::function<void()>& work) REQUIRES(mutex_);
+  // Unmaps an allocation of the device, or of the host.
+  CUresult Free(const char* call, CUdeviceptr address, bool is_host)
+      REQUIRES(mutex_);
+  CUresult Allocate(CUdeviceptr* address, size_t size_bytes, bool is_host)
+      REQUIRES(mutex_);
+  // Runs the work, or notes it if the stream is captured.
+  CUresult Issue(StreamWork work, CUstream stream) REQUIRES(mutex_);
+  // Runs the work as the next of the stream `number`, whose clock is `clock`.
+  CUresult Execute(const StreamWork& work, uintptr_t number, Clock* clock)
+      REQUIRES(mutex_);
+  // Opens pinned memory that no copy uses any more, as this thread knows.
+  void ReleaseHostMemory() REQUIRES(mutex_);
+  static void Protect(CUdeviceptr address, const Allocation& allocation);
+  // Adds the host's side of a copy to its operands, if that is pinned memory.
+  CUresult AddHostSide(const void* host, size_t size_bytes, CUstream stream,
+                       const char* call, std::vector<Range>* ranges)
+      REQUIRES(mutex_);
+  // The capture that a stream takes part in, and the one that this thread has
+  // begun; null for none.
+  Capture* CaptureOf(CUstream stream) REQUIRES(mutex_);
+  Capture* OwnCapture() REQUIRES(mutex_);
   Clock& HostClock() REQUIRES(mutex_) {
     return host_clocks_[std::this_thread::get_id()];
   }
@@ -150,6 +195,12 @@ class FakeDriver : public kernels::cuda::Driver {
   std::map<CUdeviceptr, Allocation> allocations_ GUARDED_BY(mutex_);
   std::map<uintptr_t, Clock> streams_ GUARDED_BY(mutex_);
   std::map<uintptr_t, Clock> events_ GUARDED_BY(mutex_);
+  // by the stream on which each was begun
+  std::map<uintptr_t, Capture> captures_ GUARDED_BY(mutex_);
+  // what marks a place in a capture, and no work that has run
+  std::set<uintptr_t> captured_events_ GUARDED_BY(mutex_);
+  std::map<uintptr_t, CapturedGraph> graphs_ GUARDED_BY(mutex_);
+  std::map<uintptr_t, ExecutableGraph> executables_ GUARDED_BY(mutex_);
   std::map<uintptr_t, Module> modules_ GUARDED_BY(mutex_);
   // what each thread of the host knows to be done
   std::map<std::thread::id, Clock> host_clocks_ GUARDED_BY(mutex_);

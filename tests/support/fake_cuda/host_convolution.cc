@@ -1,5 +1,6 @@
 #include "tests/support/fake_cuda/host_convolution.h"
 
+#include <array>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -90,6 +91,45 @@ void ApplyEpilogue(const ConvolutionProblem& p, CUdeviceptr bias,
   }
 }
 
+// One operand of a convolution.
+struct Operand {
+  CUdeviceptr address;
+  int64_t count;
+  bool is_result;
+};
+
+// x, w, y
+std::array<Operand, 3> OperandsOf(const ConvolutionProblem& p,
+                                  const ConvolutionOperands& operands) {
+  return {{{operands.x, p.b * p.h * p.w * p.c,
+            p.kind == ConvolutionKind::kInputGradient},
+           {operands.w, p.o * p.kh * p.kw * p.c,
+            p.kind == ConvolutionKind::kWeightGradient},
+           {operands.y, p.b * p.yh * p.yw * p.o,
+            p.kind == ConvolutionKind::kForward}}};
+}
+
+void Compute(const ConvolutionProblem& p, const ConvolutionOperands& operands) {
+  std::memset(PointerTo(operands.workspace), 0xFF, kWorkspaceBytes);
+  const auto [x, w, y] = OperandsOf(p, operands);
+  const auto read = [&](const Operand& operand) {
+    return Read(operand.address, p.dtype, operand.count, operand.is_result);
+  };
+  Tensors tensors{read(x), read(w), read(y)};
+  AddProducts(p, tensors);
+  ApplyEpilogue(p, operands.bias, tensors.y);
+  const auto write = [&](const Operand& operand,
+                         const std::vector<double>& values) {
+    for (int64_t i = 0; operand.is_result && i < operand.count; ++i) {
+      kernels::Store(PointerTo(operand.address), p.dtype, i,
+                     values[static_cast<size_t>(i)]);
+    }
+  };
+  write(x, tensors.x);
+  write(w, tensors.w);
+  write(y, tensors.y);
+}
+
 class HostPlan : public ConvolutionPlan {
  public:
   HostPlan(std::shared_ptr<FakeDriver> driver,
@@ -99,49 +139,20 @@ class HostPlan : public ConvolutionPlan {
   size_t workspace_size_bytes() const override { return kWorkspaceBytes; }
 
   void Launch(const ConvolutionOperands& operands, CUstream stream) override {
-    struct Operand {
-      CUdeviceptr address;
-      int64_t count;
-      bool is_result;
-    };
-    const Operand x{operands.x, p_.b * p_.h * p_.w * p_.c,
-                    p_.kind == ConvolutionKind::kInputGradient};
-    const Operand w{operands.w, p_.o * p_.kh * p_.kw * p_.c,
-                    p_.kind == ConvolutionKind::kWeightGradient};
-    const Operand y{operands.y, p_.b * p_.yh * p_.yw * p_.o,
-                    p_.kind == ConvolutionKind::kForward};
     std::vector<MemoryRange> reads;
     std::vector<MemoryRange> writes = {{operands.workspace, kWorkspaceBytes}};
     if (p_.has_bias) {
       reads.push_back(
           {operands.bias, static_cast<size_t>(p_.o) * DTypeSize(p_.dtype)});
     }
-    for (const Operand& operand : {x, w, y}) {
+    for (const Operand& operand : OperandsOf(p_, operands)) {
       (operand.is_result ? writes : reads)
           .push_back({operand.address, static_cast<size_t>(operand.count) *
                                            DTypeSize(p_.dtype)});
     }
     const CUresult result =
-        driver_->RunOnHost("convolution", stream, reads, writes, [&] {
-          std::memset(PointerTo(operands.workspace), 0xFF, kWorkspaceBytes);
-          const auto read = [&](const Operand& operand) {
-            return Read(operand.address, p_.dtype, operand.count,
-                        operand.is_result);
-          };
-          Tensors tensors{read(x), read(w), read(y)};
-          AddProducts(p_, tensors);
-          ApplyEpilogue(p_, operands.bias, tensors.y);
-          const auto write = [&](const Operand& operand,
-                                 const std::vector<double>& values) {
-            for (int64_t i = 0; operand.is_result && i < operand.count; ++i) {
-              kernels::Store(PointerTo(operand.address), p_.dtype, i,
-                             values[static_cast<size_t>(i)]);
-            }
-          };
-          write(x, tensors.x);
-          write(w, tensors.w);
-          write(y, tensors.y);
-        });
+        driver_->RunOnHost("convolution", stream, reads, writes,
+                           [p = p_, operands] { Compute(p, operands); });
     if (result != CUDA_SUCCESS) {
       throw DeviceError("convolution: " + driver_->DescribeError(result));
     }

@@ -54,8 +54,9 @@ class HostPlan : public MatMulPlan {
     const std::array<MemoryRange, 2> writes = {
         {{operands.c, bytes(p.m * p.n, p.out)},
          {operands.workspace, kWorkspaceBytes}}};
-    const CUresult result = driver_->RunOnHost("matmul", stream, reads, writes,
-                                               [&] { Compute(p, operands); });
+    const CUresult result =
+        driver_->RunOnHost("matmul", stream, reads, writes,
+                           [p, operands] { Compute(p, operands); });
     if (result != CUDA_SUCCESS) {
       throw DeviceError("matmul: " + driver_->DescribeError(result));
     }

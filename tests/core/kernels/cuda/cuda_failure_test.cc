@@ -24,8 +24,8 @@ using testing::FakeDriver;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A training step with every kind of call: copies, library, own and generated
-// kernels, an update.
+// Training steps with every kind of call: copies, library, own and generated
+// kernels, an update; launched one by one, then recorded, then as a graph.
 void TrainOnce(const std::shared_ptr<FakeDriver>& driver) {
   const auto backend = testing::MakeFakeCudaBackend(driver);
   graph::Graph g;
@@ -42,7 +42,7 @@ void TrainOnce(const std::shared_ptr<FakeDriver>& driver) {
                        g.Scalar(1.0, DType::kF32));
   runtime::VariableStore store(*backend, /*seed=*/1);
   runtime::Executor plan(g, {.outputs = {loss}, .updates = {update}}, store);
-  plan.Run();
+  for (int i = 0; i < 3; ++i) plan.Run();
   const auto event = backend->CreateEvent();
   const auto stream = backend->CreateStream();
   stream->Record(*event);
@@ -53,9 +53,10 @@ void TrainOnce(const std::shared_ptr<FakeDriver>& driver) {
 }
 
 bool IsCleanup(const std::string& call) {
-  return call == "cuMemFree" || call == "cuModuleUnload" ||
-         call == "cuDevicePrimaryCtxRelease" || call == "cuStreamDestroy" ||
-         call == "cuEventDestroy";
+  return call == "cuMemFree" || call == "cuMemFreeHost" ||
+         call == "cuModuleUnload" || call == "cuDevicePrimaryCtxRelease" ||
+         call == "cuStreamDestroy" || call == "cuEventDestroy" ||
+         call == "cuGraphDestroy" || call == "cuGraphExecDestroy";
 }
 
 // A call that fails ends in an exception that names it, and nothing is left
@@ -94,7 +95,9 @@ TEST(CudaFailureTest, EachCallThatFailsIsNamedAndLeavesNothing) {
   for (const char* call :
        {"cuInit", "cuMemAlloc", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync",
         "cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel", "matmul",
-        "cuStreamWaitEvent", "cuEventSynchronize", "cuStreamSynchronize"}) {
+        "cuStreamWaitEvent", "cuEventSynchronize", "cuStreamSynchronize",
+        "cuMemHostAlloc", "cuStreamBeginCapture", "cuStreamEndCapture",
+        "cuGraphInstantiate", "cuGraphLaunch"}) {
     EXPECT_TRUE(failed.contains(call)) << call;
   }
 }

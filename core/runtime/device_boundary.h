@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "core/kernels/backend.h"
+
+namespace replicant::runtime {
+
+// How inputs and outputs of a plan travel between the host and a device whose
+// memory it cannot reach.
+//
+// The caller's tensors lie in pinned memory. Inputs go to a landing area on a
+// stream of their own, and from there, on the plan's stream, to where kernels
+// read them. The next inputs can therefore travel while the plan computes:
+//
+//   host            fill   Send   Receive   fill next   Send
+//   own stream             host -> landing              host -> landing
+//   plan's stream                 landing -> inputs, kernels, outputs -> host
+//
+// Thread-safety: one thread at a time.
+class DeviceBoundary {
+ public:
+  // `boundary` has the inputs in its first `input_size_bytes` and the outputs
+  // behind them; it outlives this, and so does the backend. Throws DeviceError.
+  DeviceBoundary(kernels::Backend& backend, kernels::Buffer* boundary,
+                 size_t input_size_bytes);
+  // Waits for copies that are on the way.
+  ~DeviceBoundary();
+  DeviceBoundary(const DeviceBoundary&) = delete;
+  DeviceBoundary& operator=(const DeviceBoundary&) = delete;
+
+  // Where the host has what the device has at this address of the boundary.
+  std::byte* HostAddress(const std::byte* device) const;
+  size_t landing_size_bytes() const { return landing_->size_bytes(); }
+
+  // Starts to copy the inputs to the device, behind the last Receive().
+  void Send();
+  // Moves what was sent last to where kernels read it, in stream order.
+  void Receive(kernels::Stream& stream);
+  // Blocks until the host may write its inputs again.
+  void WaitUntilSent();
+  // Copies the outputs to the host, in stream order; can be recorded.
+  void CopyOutputs(kernels::Stream& stream);
+
+ private:
+  std::byte* const device_inputs_;
+  std::byte* const device_outputs_;
+  const std::unique_ptr<kernels::Buffer> inputs_;   // of the host
+  const std::unique_ptr<kernels::Buffer> outputs_;  // of the host
+  const std::unique_ptr<kernels::Buffer> landing_;
+  const std::unique_ptr<kernels::Stream> stream_;
+  const std::unique_ptr<kernels::Event> landed_;
+  const std::unique_ptr<kernels::Event> taken_;
+  bool is_sending_ = false;
+};
+
+}  // namespace replicant::runtime

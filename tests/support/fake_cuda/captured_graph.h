@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/kernels/cuda/driver.h"
+#include "tests/support/fake_cuda/memory_order.h"
+
+// What FakeDriver keeps of a captured stream.
+namespace replicant::testing {
+
+// Work of a stream: a launch, a copy or a call of a library.
+struct StreamWork {
+  std::string name;
+  std::vector<kernels::cuda::MemoryRange> reads;
+  std::vector<kernels::cuda::MemoryRange> writes;
+  // Refers to nothing that its issuer may change or destroy.
+  std::function<void()> run;
+  // Of the module whose function it launches; 0 for none.
+  uintptr_t module = 0;
+  bool is_copy = false;
+};
+
+// An operation of one of the streams of a capture.
+struct GraphOperation {
+  enum class Kind { kWork, kRecord, kWait };
+
+  Kind kind;
+  uintptr_t stream;
+  uintptr_t event = 0;  // kRecord, kWait
+  StreamWork work = {};
+};
+
+struct CapturedGraph {
+  uintptr_t origin = 0;  // the stream that was captured
+  std::vector<GraphOperation> operations;
+};
+
+// A capture in progress.
+struct Capture {
+  std::thread::id thread;
+  CapturedGraph graph;
+  // the origin, and what waited for an event of the capture
+  std::set<uintptr_t> streams;
+  std::set<uintptr_t> events;
+  bool is_invalid = false;
+};
+
+struct ExecutableGraph {
+  CapturedGraph graph;
+  // Streams of the graph other than the origin are streams of its own.
+  std::map<uintptr_t, uintptr_t> numbers;
+  std::map<uintptr_t, Clock> clocks;
+};
+
+// Whether everything in the graph comes before the last operation of its
+// origin.
+bool IsJoined(const CapturedGraph& graph);
+
+}  // namespace replicant::testing
