@@ -42,10 +42,13 @@ LearnerConfig LearnerConfig::Read(
                "of all actors");
   reader.Field(
       "precision", &c.precision,
-      {{"f32", graph::Precision::kF32}, {"bf16", graph::Precision::kBF16}},
-      "precision of products and activations: f32, or bf16 with weights, "
+      {{"f32", graph::Precision::kF32},
+       {"tf32", graph::Precision::kTF32},
+       {"bf16", graph::Precision::kBF16}},
+      "precision of products and activations: f32, tf32 (backend cuda rounds "
+      "the operands of products; others compute f32), or bf16 with weights, "
       "statistics, losses and optimizer in f32 (docs/graph.md); a run may "
-      "resume in the other one");
+      "resume in another one");
   config::Reader replication = reader.Section(
       "replication", "devices and processes that compute a training step");
   c.replication = replicator::ReplicationConfig::Read(replication, strategies);

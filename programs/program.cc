@@ -23,6 +23,7 @@
 #include "programs/fleet_program.h"
 #include "programs/learner_program.h"
 #include "programs/lockstep/lockstep_program.h"
+#include "programs/plan/plan_program.h"
 #include "programs/replay_program.h"
 
 namespace replicant::programs {
@@ -89,7 +90,7 @@ int Guard(const std::string& name, const std::function<int()>& main) {
 std::vector<Program> AllPrograms() {
   return {FleetProgram(),     LearnerProgram(), ActorProgram(),
           EvaluatorProgram(), ReplayProgram(),  LockstepProgram(),
-          ExportProgram()};
+          ExportProgram(),    PlanProgram()};
 }
 
 int RunProgram(int argc, char** argv, const Registry& registry) {

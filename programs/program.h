@@ -25,8 +25,8 @@ struct Invocation {
   const RunConfig& config() const { return loaded.config; }
 };
 
-// One program of a run: fleet, learner, actor, evaluator, replay, lockstep
-// or export.
+// One program of a run: fleet, learner, actor, evaluator, replay, lockstep,
+// export or plan.
 struct Program {
   // The first word of its messages and of the lines of its log.
   std::string name;

@@ -271,6 +271,10 @@ StableHloModule ToStableHlo(const graph::Program& program,
   if (options.precision == graph::Precision::kF32) {
     return Translator(program, options).Run();
   }
+  if (options.precision == graph::Precision::kTF32) {
+    throw InvalidArgument(
+        "StableHLO: precision tf32 is of backend cuda; allowed: f32, bf16");
+  }
   const graph::Program cast = graph::Autocast(program);
   return Translator(cast, options).Run();
 }

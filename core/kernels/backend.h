@@ -128,6 +128,28 @@ struct InputTraits {
   std::string name_in_group = {};
 };
 
+// One launch of a kernel, for readers of a plan.
+struct LaunchDescription {
+  enum class Kind { kLibrary, kOwnKernel, kGenerated, kCopy };
+  // What multiplies and adds: tensor cores with operands of TF32 or bf16, or
+  // the arithmetic of f32.
+  enum class Unit { kF32, kTF32, kBF16 };
+
+  Kind kind = Kind::kLibrary;
+  std::string name = "call of a library";
+  double flops = 0.0;  // 2 for each multiplication with its addition
+  Unit unit = Unit::kF32;
+};
+
+// What a kernel does to compute one node.
+struct KernelDescription {
+  std::vector<LaunchDescription> launches;
+  // Bytes of the node's inputs and outputs.
+  size_t operand_bytes = 0;
+  // Bytes that its launches hand on through scratch, each written and read.
+  size_t scratch_bytes = 0;
+};
+
 // One node, prepared for a device: primitives made, programs decoded.
 class Kernel {
  public:
@@ -145,6 +167,9 @@ class Kernel {
   // Whether every Launch() queues the same work on its stream and does nothing
   // else, so that a recording of one launch stands for all later ones.
   virtual bool CanRecord() const { return false; }
+
+  // For readers of a plan, once bound. No launches where a backend says nothing.
+  virtual KernelDescription Describe() const { return {}; }
 
   // Fixes the operands. Called before the first launch, and again only if they
   // move.

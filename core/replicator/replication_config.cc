@@ -140,6 +140,9 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
                "loops), or pjrt "
                "(XLA, by a plugin)");
   reader.Section("pjrt", &c.pjrt, "backend pjrt");
+  reader.Field("cuda_graphs", &c.cuda_graphs,
+               "backend cuda: a step is recorded once and launched as one CUDA "
+               "graph. false: kernel by kernel");
   reader.Field("logical_devices", &c.logical_devices, {1, 64},
                "logical devices of each replica. A model that supports them "
                "divides its layers among them; on the CPU each one is a group "

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/config/reader.h"
+#include "core/kernels/backend.h"
 #include "core/replicator/strategy.h"
 #include "core/tensor/dtype.h"
 
@@ -28,6 +29,8 @@ struct ReplicationConfig {
   // "cpu", "cuda", "reference", "pjrt"
   std::string backend = "cpu";
   PjrtConfig pjrt;
+  // Backend cuda: whether a step is launched as graphs.
+  bool cuda_graphs = true;
   // Devices among which the ops of one replica are divided. On the CPU each is
   // a group of processors.
   int logical_devices = 1;
@@ -79,6 +82,10 @@ struct ReplicationConfig {
   // empty: none. No key of the section: the programs set it to that of the run.
   std::string key_file;
 
+  // Of the backend of each replica.
+  kernels::BackendOptions backend_options() const {
+    return {.num_threads = threads, .has_recordings = cuda_graphs};
+  }
   // Whether steps run by a PJRT plugin and not by a kernels::Backend.
   bool has_pjrt() const { return backend == "pjrt"; }
   // The backend of policies, which no plugin runs.

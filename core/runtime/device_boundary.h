@@ -32,7 +32,6 @@ class DeviceBoundary {
 
   // Where the host has what the device has at this address of the boundary.
   std::byte* HostAddress(const std::byte* device) const;
-  size_t landing_size_bytes() const { return landing_->size_bytes(); }
 
   // Starts to copy the inputs to the device, behind the last Receive().
   void Send();

@@ -88,16 +88,6 @@ graph::Program MakeProgram(const Graph& graph, const PlanSpec& spec,
 
 }  // namespace
 
-std::string PlanReport::ToString() const {
-  return fmt::format(
-      "plan: {} nodes, {} kernels, peak {} bytes (intermediate {} of {} "
-      "unshared, lower bound {}; scratch {}, constants {}, boundary {}), "
-      "variables {} bytes",
-      num_nodes, num_kernels, peak_size_bytes(), memory.arena_size_bytes,
-      memory.unshared_size_bytes, memory.lower_bound_bytes, scratch_size_bytes,
-      constant_size_bytes, boundary_size_bytes, variable_size_bytes);
-}
-
 class Executor::Impl {
  public:
   Impl(const Graph& graph, const PlanSpec& spec, VariableStore& store,
@@ -115,6 +105,12 @@ class Executor::Impl {
     FindWrittenVariables();
     CompileKernels(order, options);
     const Placement placement(program_, order, kernels_, backend_.target());
+    DescribeMemory(*program_.graph, order, placement, backend_.target(),
+                   &report_);
+    if (!backend_.is_host_memory()) {
+      // their landing area
+      report_.boundary_size_bytes += placement.input_size_bytes();
+    }
     Allocate(placement);
     BindKernels(order, placement);
     BindBoundary(placement);
@@ -353,15 +349,32 @@ class Executor::Impl {
   }
 
   void Allocate(const Placement& placement) {
-    report_.memory = placement.memory();
-    report_.boundary_size_bytes = placement.boundary_size_bytes();
-    report_.constant_size_bytes = placement.constant_size_bytes();
+    try {
+      AllocateAll(placement);
+    } catch (const DeviceError& e) {
+      throw DeviceError(fmt::format(
+          "{}; the plan wants {} bytes for itself (intermediate {}, scratch "
+          "{}, constants {}, boundary {}) and {} for variables; its largest "
+          "tensors: {}",
+          e.what(), report_.peak_size_bytes(), report_.memory.arena_size_bytes,
+          report_.scratch_size_bytes, report_.constant_size_bytes,
+          report_.boundary_size_bytes, report_.variable_size_bytes,
+          report_.LargestTensors()));
+    }
+  }
+
+  void AllocateAll(const Placement& placement) {
+    for (const Node& node : program_.graph->nodes()) {
+      if (node.op == &graph::VariableOp()) {
+        report_.variable_size_bytes +=
+            store_.at(node.name).buffer->size_bytes();
+      }
+    }
     arena_ = backend_.Allocate(report_.memory.arena_size_bytes);
-    boundary_ = backend_.Allocate(report_.boundary_size_bytes);
+    boundary_ = backend_.Allocate(placement.boundary_size_bytes());
     if (!backend_.is_host_memory()) {
       device_ = std::make_unique<DeviceBoundary>(backend_, boundary_.get(),
                                                  placement.input_size_bytes());
-      report_.boundary_size_bytes += device_->landing_size_bytes();
     }
     constants_ = backend_.Allocate(report_.constant_size_bytes);
     scratch_ = backend_.Allocate(report_.scratch_size_bytes);
@@ -370,9 +383,6 @@ class Executor::Impl {
         stream_->CopyToDevice(Address({node.id, 0}, placement),
                               node.constant->bytes().data(),
                               node.constant->size_bytes());
-      } else if (node.op == &graph::VariableOp()) {
-        report_.variable_size_bytes +=
-            store_.at(node.name).buffer->size_bytes();
       }
     }
     stream_->Synchronize();
@@ -410,6 +420,9 @@ class Executor::Impl {
       kernel->second->Bind(bindings);
       launches_.push_back(kernel->second.get());
       sequence_.Add(kernel->second.get());
+      report_.kernels.push_back({.op = std::string(node.op->name),
+                                 .name = node.name,
+                                 .description = kernel->second->Describe()});
       launched_nodes_.push_back(id);
       if (check_finite_) bound_outputs_[id] = bindings.outputs;
     }

@@ -11,8 +11,8 @@
 #include "core/graph/graph.h"
 #include "core/graph/passes/passes.h"
 #include "core/kernels/backend.h"
-#include "core/runtime/memory_planner.h"
 #include "core/runtime/numeric_check.h"
+#include "core/runtime/plan_report.h"
 #include "core/runtime/variable_store.h"
 #include "core/tensor/host_tensor.h"
 #include "core/tensor/tensor_view.h"
@@ -55,26 +55,6 @@ struct KernelProfile {
   std::string op;
   std::string name;
   double mean_ms = 0.0;  // per run
-};
-
-struct PlanReport {
-  int num_nodes = 0;    // of the graph, as given
-  int num_kernels = 0;  // launched by a run
-  MemoryPlan memory;    // intermediate tensors
-  size_t scratch_size_bytes = 0;
-  size_t constant_size_bytes = 0;
-  // inputs and fetched outputs; on a device, inputs twice (see Executor)
-  size_t boundary_size_bytes = 0;
-  // variables that the plan uses (owned by the store)
-  size_t variable_size_bytes = 0;
-
-  // Everything that the plan itself allocates.
-  size_t peak_size_bytes() const {
-    return memory.arena_size_bytes + scratch_size_bytes + constant_size_bytes +
-           boundary_size_bytes;
-  }
-  // One line for a log.
-  std::string ToString() const;
 };
 
 // A compiled graph: compile once, run many times.

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -41,18 +42,26 @@ int64_t PositiveInteger(const std::string& name, const std::string& text) {
   return value;
 }
 
+const std::map<std::string, graph::Precision>& Precisions() {
+  static const std::map<std::string, graph::Precision> precisions = {
+      {"f32", graph::Precision::kF32},
+      {"tf32", graph::Precision::kTF32},
+      {"bf16", graph::Precision::kBF16}};
+  return precisions;
+}
+
 void CheckOptions(const Options& options) {
   if (options.dtype != "f32" && options.dtype != "f64") {
     throw ConfigError(
         fmt::format("--dtype {}: want one of f32, f64", options.dtype));
   }
-  if (options.precision != "f32" && options.precision != "bf16") {
-    throw ConfigError(fmt::format("--precision {}: want one of f32, bf16",
+  if (!Precisions().contains(options.precision)) {
+    throw ConfigError(fmt::format("--precision {}: want one of f32, tf32, bf16",
                                   options.precision));
   }
-  if (options.precision == "bf16" && options.dtype != "f32") {
-    throw ConfigError(fmt::format("--precision bf16: want --dtype f32, got {}",
-                                  options.dtype));
+  if (options.precision != "f32" && options.dtype != "f32") {
+    throw ConfigError(fmt::format("--precision {}: want --dtype f32, got {}",
+                                  options.precision, options.dtype));
   }
   if (options.input.empty()) throw ConfigError("--input FILE is missing");
   if (options.output.empty()) throw ConfigError("--output FILE is missing");
@@ -82,8 +91,7 @@ void Run(const Options& options, const config::Arguments& arguments) {
   const ProbeResult result = RunProbe(
       loaded.step, *backend, SafetensorsReader(options.input), options.input,
       {.steps = PositiveInteger("steps", options.steps),
-       .precision = options.precision == "bf16" ? graph::Precision::kBF16
-                                                : graph::Precision::kF32,
+       .precision = Precisions().at(options.precision),
        .check_finite = options.check_finite});
   std::vector<NamedTensorView> tensors;
   for (const auto& [name, tensor] : result) {
@@ -115,7 +123,7 @@ int Main(int argc, char** argv) {
   command_line.AddOption("--dtype", &options.dtype,
                          "of variables and computation: f32 or f64");
   command_line.AddOption("--precision", &options.precision,
-                         "what is multiplied and kept: f32 or bf16");
+                         "what is multiplied and kept: f32, tf32 or bf16");
   command_line.AddFlag("--check_finite", &options.check_finite,
                        "name the first op that makes NaN or infinity (slow)");
   command_line.AddVersion(fleet::Version());

@@ -4,7 +4,7 @@
 #include "core/graph/ops/matmul.h"
 
 // Linear algebra on matrices and on batches of them. Floating, one dtype;
-// accumulated in at least f32. On `cuda` there is no kernel.
+// accumulated in at least f32.
 namespace replicant::graph {
 
 // The matrix product of each of B pairs,

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/graph/passes/autocast.h"
 #include "core/graph/passes/rewriter.h"
+#include "core/graph/passes/tf32.h"
 
 namespace replicant::graph {
 namespace {
@@ -97,6 +98,7 @@ Program RunPasses(Program program, const TargetInfo& target,
                                         name, KnownNames()));
     }
   }
+  if (options.precision == Precision::kTF32) program = AllowTF32(program);
   if (options.precision == Precision::kBF16) program = Autocast(program);
   for (const Pass& pass : AllPasses()) {
     if (std::find(options.off.begin(), options.off.end(), pass.name) ==

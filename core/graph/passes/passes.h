@@ -47,13 +47,14 @@ struct Pass {
 //   prune             drop nodes that nothing needs any more
 const std::vector<Pass>& AllPasses();
 
-// The precision of products and stored tensors: see autocast.h.
-enum class Precision { kF32, kBF16 };
+// The precision of products and stored tensors. kTF32: see tf32.h; kBF16: see
+// autocast.h.
+enum class Precision { kF32, kTF32, kBF16 };
 
 struct PassOptions {
   // Names of the passes to skip.
   std::vector<std::string> off;
-  // kBF16 runs Autocast() before all passes.
+  // kTF32 runs AllowTF32() before all passes, kBF16 Autocast().
   Precision precision = Precision::kF32;
 };
 

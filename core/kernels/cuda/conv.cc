@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/graph/passes/tf32.h"
 #include "core/kernels/cuda/convolution_library.h"
 #include "core/kernels/cuda/cuda_kernels.h"
 
@@ -21,6 +22,7 @@ ConvolutionProblem ProblemOf(const KernelRequest& request) {
       .stride = attributes.Int("stride"),
       .padding = attributes.Int("padding"),
       .dtype = request.input(0).dtype,
+      .allows_tf32 = graph::AllowsTF32(request.node),
       .has_bias = op == "Conv2d" && request.node.inputs.size() > 2,
       .has_relu = attributes.Has("activation")};
   Shape x = request.input(0).shape;
@@ -45,47 +47,6 @@ ConvolutionProblem ProblemOf(const KernelRequest& request) {
   return p;
 }
 
-class ConvolutionStep : public Step {
- public:
-  ConvolutionStep(std::unique_ptr<ConvolutionPlan> plan, ConvolutionKind kind,
-                  AddressFunction bias, size_t weight_offset,
-                  size_t workspace_offset)
-      : plan_(std::move(plan)),
-        kind_(kind),
-        bias_(std::move(bias)),
-        weight_offset_(weight_offset),
-        workspace_offset_(workspace_offset) {}
-
-  void Bind(const KernelBindings& bindings,
-            const OperandRanges& /*ranges*/) override {
-    const CUdeviceptr first = AddressOf(bindings.inputs[0]);
-    const CUdeviceptr result = AddressOf(bindings.outputs[0]);
-    operands_ = {.x = first,
-                 .w = AddressOf(bindings.scratch + weight_offset_),
-                 .y = result};
-    if (kind_ == ConvolutionKind::kInputGradient) {
-      std::swap(operands_.x, operands_.y);
-    } else if (kind_ == ConvolutionKind::kWeightGradient) {
-      operands_.y = AddressOf(bindings.inputs[1]);
-    }
-    if (bias_) operands_.bias = bias_(bindings);
-    if (plan_->workspace_size_bytes() > 0) {
-      operands_.workspace = AddressOf(bindings.scratch + workspace_offset_);
-    }
-  }
-  void Launch(const Device& /*device*/, CUstream stream) override {
-    plan_->Launch(operands_, stream);
-  }
-
- private:
-  const std::unique_ptr<ConvolutionPlan> plan_;
-  const ConvolutionKind kind_;
-  const AddressFunction bias_;  // null without one
-  const size_t weight_offset_;
-  const size_t workspace_offset_;
-  ConvolutionOperands operands_;
-};
-
 const char* KindName(ConvolutionKind kind) {
   switch (kind) {
     case ConvolutionKind::kForward:
@@ -97,6 +58,57 @@ const char* KindName(ConvolutionKind kind) {
   }
   return "weight gradient";
 }
+
+class ConvolutionStep : public Step {
+ public:
+  ConvolutionStep(std::unique_ptr<ConvolutionPlan> plan,
+                  const ConvolutionProblem& problem, AddressFunction bias,
+                  size_t weight_offset, size_t workspace_offset)
+      : plan_(std::move(plan)),
+        problem_(problem),
+        bias_(std::move(bias)),
+        weight_offset_(weight_offset),
+        workspace_offset_(workspace_offset) {}
+
+  void Bind(const KernelBindings& bindings,
+            const OperandRanges& /*ranges*/) override {
+    const CUdeviceptr first = AddressOf(bindings.inputs[0]);
+    const CUdeviceptr result = AddressOf(bindings.outputs[0]);
+    operands_ = {.x = first,
+                 .w = AddressOf(bindings.scratch + weight_offset_),
+                 .y = result};
+    if (problem_.kind == ConvolutionKind::kInputGradient) {
+      std::swap(operands_.x, operands_.y);
+    } else if (problem_.kind == ConvolutionKind::kWeightGradient) {
+      operands_.y = AddressOf(bindings.inputs[1]);
+    }
+    if (bias_) operands_.bias = bias_(bindings);
+    if (plan_->workspace_size_bytes() > 0) {
+      operands_.workspace = AddressOf(bindings.scratch + workspace_offset_);
+    }
+  }
+  void Launch(const Device& /*device*/, CUstream stream) override {
+    plan_->Launch(operands_, stream);
+  }
+  LaunchDescription Describe() const override {
+    const ConvolutionProblem& p = problem_;
+    return {.name = fmt::format("{} {}x{}x{}x{} {}x{}x{}/{}{}{}",
+                                KindName(p.kind), p.b, p.h, p.w, p.c, p.o, p.kh,
+                                p.kw, p.stride, p.has_bias ? " bias" : "",
+                                p.has_relu ? " relu" : ""),
+            .flops = 2.0 * static_cast<double>(p.b * p.yh * p.yw) *
+                     static_cast<double>(p.o * p.c * p.kh * p.kw),
+            .unit = UnitOf(p.dtype, p.allows_tf32)};
+  }
+
+ private:
+  const std::unique_ptr<ConvolutionPlan> plan_;
+  const ConvolutionProblem problem_;
+  const AddressFunction bias_;  // null without one
+  const size_t weight_offset_;
+  const size_t workspace_offset_;
+  ConvolutionOperands operands_;
+};
 
 DeviceError NoEngine(const KernelBuilder& builder,
                      const ConvolutionProblem& p) {
@@ -117,10 +129,10 @@ void MakeConvolution(KernelBuilder& builder) {
   const WeightShape shape{.c = problem.c, .p = problem.kh * problem.kw};
   const size_t weight = builder.AddScratch(static_cast<size_t>(num_weights) *
                                            DTypeSize(problem.dtype));
-  const size_t workspace = builder.AddScratch(plan->workspace_size_bytes());
+  const size_t workspace = builder.AddWorkspace(plan->workspace_size_bytes());
   auto step = std::make_unique<ConvolutionStep>(
-      std::move(plan), problem.kind,
-      problem.has_bias ? AddBias(builder) : nullptr, weight, workspace);
+      std::move(plan), problem, problem.has_bias ? AddBias(builder) : nullptr,
+      weight, workspace);
   if (problem.kind == ConvolutionKind::kWeightGradient) {
     builder.Add(std::move(step));
     DispatchFloat(problem.dtype, builder.output().dtype,

@@ -28,8 +28,10 @@ struct ConvolutionProblem {
   int64_t yh = 0, yw = 0;
   int64_t stride = 1, padding = 0;
   DType dtype = DType::kF32;  // of all tensors: f32 or bf16
-  // kForward in bf16 only: a bias is added, then a relu applied, before the
-  // result is rounded. No relu without a bias.
+  // Operands of f32 may be rounded to TF32.
+  bool allows_tf32 = false;
+  // kForward in bf16 or TF32 only: a bias is added, then a relu applied, before
+  // the result is rounded. No relu without a bias.
   bool has_bias = false;
   bool has_relu = false;
 };
@@ -66,8 +68,8 @@ class ConvolutionLibrary {
 };
 
 // cuDNN 9: the first engine of its heuristics that supports the problem,
-// summing in f32. Problems in f32 take no
-// engine that rounds their operands to TF32. The library is loaded for the
+// summing in f32. Problems in f32 take no engine that rounds their operands to
+// TF32 unless they allow it. The library is loaded for the
 // first plan, so that workloads without convolutions run without it.
 //
 // With `device_properties` (JSON, as cuDNN describes a device) plans are made

@@ -30,6 +30,7 @@ struct Functions {
     library.Find("cublasLtMatmulDescSetAttribute", &desc_set);
     library.Find("cublasLtMatrixLayoutCreate", &layout_create);
     library.Find("cublasLtMatrixLayoutDestroy", &layout_destroy);
+    library.Find("cublasLtMatrixLayoutSetAttribute", &layout_set);
     library.Find("cublasLtMatmulPreferenceCreate", &preference_create);
     library.Find("cublasLtMatmulPreferenceDestroy", &preference_destroy);
     library.Find("cublasLtMatmulPreferenceSetAttribute", &preference_set);
@@ -50,6 +51,7 @@ struct Functions {
   decltype(cublasLtMatmulDescSetAttribute)* desc_set;
   decltype(cublasLtMatrixLayoutCreate)* layout_create;
   decltype(cublasLtMatrixLayoutDestroy)* layout_destroy;
+  decltype(cublasLtMatrixLayoutSetAttribute)* layout_set;
   decltype(cublasLtMatmulPreferenceCreate)* preference_create;
   decltype(cublasLtMatmulPreferenceDestroy)* preference_destroy;
   decltype(cublasLtMatmulPreferenceSetAttribute)* preference_set;
@@ -119,17 +121,29 @@ class CublasLtPlan : public MatMulPlan {
              "cublasLtMatmulDescSetAttribute");
   }
 
-  // The layout of a row-major matrix [rows, columns].
-  void MakeLayout(cublasLtMatrixLayout_t* layout, DType dtype, int64_t rows,
-                  int64_t columns) {
+  // The layout of row-major matrices [rows, columns], one behind the other.
+  void MakeLayout(cublasLtMatrixLayout_t* layout, DType dtype, int64_t batch,
+                  int64_t rows, int64_t columns) {
     f_.Check(f_.layout_create(layout, DataTypeOf(dtype),
                               static_cast<uint64_t>(columns),
                               static_cast<uint64_t>(rows), columns),
              "cublasLtMatrixLayoutCreate");
+    if (batch == 1) return;
+    const auto count = static_cast<int32_t>(batch);
+    const int64_t stride = rows * columns;
+    f_.Check(f_.layout_set(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                           sizeof count),
+             "cublasLtMatrixLayoutSetAttribute(count)");
+    f_.Check(f_.layout_set(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                           &stride, sizeof stride),
+             "cublasLtMatrixLayoutSetAttribute(stride)");
   }
 
   void MakeDescriptors(const MatMulProblem& p) {
-    f_.Check(f_.desc_create(&desc_, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+    f_.Check(f_.desc_create(&desc_,
+                            p.allows_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                          : CUBLAS_COMPUTE_32F,
+                            CUDA_R_32F),
              "cublasLtMatmulDescCreate");
     // the first matrix of the library is b
     Set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -141,9 +155,11 @@ class CublasLtPlan : public MatMulPlan {
     } else if (p.has_relu) {
       Set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_RELU);
     }
-    MakeLayout(&a_, p.in, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k);
-    MakeLayout(&b_, p.in, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n);
-    MakeLayout(&c_, p.out, p.m, p.n);
+    MakeLayout(&a_, p.in, p.batch, p.transpose_a ? p.k : p.m,
+               p.transpose_a ? p.m : p.k);
+    MakeLayout(&b_, p.in, p.batch, p.transpose_b ? p.n : p.k,
+               p.transpose_b ? p.k : p.n);
+    MakeLayout(&c_, p.out, p.batch, p.m, p.n);
   }
 
   void ChooseAlgorithm(const MatMulProblem& p) {
@@ -167,8 +183,9 @@ class CublasLtPlan : public MatMulPlan {
                      &best, &num_found);
     if (status != CUBLAS_STATUS_SUCCESS || num_found == 0) {
       throw DeviceError(fmt::format(
-          "cuBLASLt has no algorithm for [{},{}] x [{},{}] in {}: {}", p.m, p.k,
-          p.k, p.n, DTypeName(p.in), f_.status_text(status)));
+          "cuBLASLt has no algorithm for {} of [{},{}] x [{},{}] in {}: {}",
+          p.batch, p.m, p.k, p.k, p.n, DTypeName(p.in),
+          f_.status_text(status)));
     }
     algorithm_ = best.algo;
     workspace_size_bytes_ = best.workspaceSize;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/graph/passes/tf32.h"
 #include "core/kernels/cuda/cuda_kernels.h"
 #include "core/kernels/cuda/device.h"
 #include "core/kernels/cuda/library_backend.h"
@@ -21,6 +22,7 @@ const CudaKernelTable& Table() {
     AddConvKernels(rows);
     AddElementwiseKernels(rows);
     AddIndexingKernels(rows);
+    AddLinalgKernels(rows);
     AddMatMulKernels(rows);
     AddOptimizerKernels(rows);
     AddPoolKernels(rows);
@@ -81,11 +83,12 @@ class CudaTarget : public graph::TargetInfo {
 
  private:
   // cuDNN fuses into convolutions a bias and a relu behind it, on tensor cores
-  // only, which f32 does not take.
+  // only, which f32 without TF32 does not take.
   static bool HasEpilogue(const graph::Node& root) {
     return root.op->name == "MatMul" ||
            (root.op->name == "Conv2d" &&
-            root.output_type().dtype == DType::kBF16);
+            (root.output_type().dtype == DType::kBF16 ||
+             graph::AllowsTF32(root)));
   }
 };
 

@@ -26,6 +26,7 @@ void AddBatchNormKernels(CudaKernelTable& table);
 void AddConvKernels(CudaKernelTable& table);
 void AddElementwiseKernels(CudaKernelTable& table);
 void AddIndexingKernels(CudaKernelTable& table);
+void AddLinalgKernels(CudaKernelTable& table);
 void AddMatMulKernels(CudaKernelTable& table);
 void AddOptimizerKernels(CudaKernelTable& table);
 void AddPoolKernels(CudaKernelTable& table);
@@ -87,6 +88,13 @@ int64_t PartsOf(int64_t rows, int64_t columns);
 // lie in scratch.
 void AddPartialSums(KernelBuilder& builder, size_t scratch_offset,
                     int64_t parts, int64_t columns, size_t output);
+
+// What multiplies operands of a dtype.
+inline LaunchDescription::Unit UnitOf(DType in, bool allows_tf32) {
+  using Unit = LaunchDescription::Unit;
+  if (in == DType::kBF16) return Unit::kBF16;
+  return allows_tf32 ? Unit::kTF32 : Unit::kF32;
+}
 
 // Where an operand lies.
 using AddressFunction = std::function<CUdeviceptr(const KernelBindings&)>;

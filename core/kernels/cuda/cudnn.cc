@@ -317,7 +317,10 @@ std::optional<Descriptor> TryMakePlan(const Functions& f, const Target& target,
                                       const ConvolutionProblem& p) {
   const Descriptor graph = MakeGraph(f, target, p);
   for (const Descriptor& config : FindEngines(f, target, graph)) {
-    if (p.dtype == DType::kF32 && UsesTensorCores(f, config)) continue;
+    if (p.dtype == DType::kF32 && !p.allows_tf32 &&
+        UsesTensorCores(f, config)) {
+      continue;
+    }
     Descriptor plan(f, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     if (target.handle != nullptr) {
       plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE,

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "core/kernels/cuda/cuda_kernels.h"
 #include "core/kernels/cuda/elementwise_source.h"
 
@@ -10,8 +12,9 @@ using graph::ScalarProgram;
 class ElementwiseStep : public Step {
  public:
   ElementwiseStep(std::shared_ptr<const GeneratedFunction> function,
-                  int64_t count)
+                  int64_t count, size_t num_instructions)
       : function_(std::move(function)),
+        num_instructions_(num_instructions),
         launch_(LaunchOf(function_->get(), count, /*is_row=*/false)) {
     launch_.argument = &argument_;
     launch_.argument_size_bytes = sizeof argument_;
@@ -32,9 +35,16 @@ class ElementwiseStep : public Step {
     device.Check(device.libraries().driver->LaunchKernel(launch_, stream),
                  "elementwise kernel");
   }
+  LaunchDescription Describe() const override {
+    return {.kind = LaunchDescription::Kind::kGenerated,
+            .name = fmt::format("elementwise of {} ops", num_instructions_),
+            .flops = static_cast<double>(num_instructions_) *
+                     static_cast<double>(launch_.count)};
+  }
 
  private:
   const std::shared_ptr<const GeneratedFunction> function_;
+  const size_t num_instructions_;
   ElementwiseArgument argument_{};
   KernelLaunch launch_;
 };
@@ -47,10 +57,12 @@ void MakeElementwise(KernelBuilder& builder) {
   for (size_t i = 0; i < builder.node().inputs.size(); ++i) {
     inputs.push_back(builder.input(i));
   }
-  const std::string source = ElementwiseSource(
-      builder.attributes().Program("program"), inputs, builder.output());
+  const ScalarProgram& program = builder.attributes().Program("program");
+  const std::string source =
+      ElementwiseSource(program, inputs, builder.output());
   builder.Add(std::make_unique<ElementwiseStep>(
-      builder.functions().Get(source, kElementwiseFunction), count));
+      builder.functions().Get(source, kElementwiseFunction), count,
+      program.instructions.size()));
 }
 
 std::string WhyNotElementwise(const KernelRequest& request) {

@@ -19,10 +19,12 @@ class StepKernel : public Kernel {
  public:
   StepKernel(std::shared_ptr<const Device> device, const KernelRequest& request,
              std::vector<std::unique_ptr<Step>> steps,
-             size_t scratch_size_bytes, bool shares_elements)
+             size_t scratch_size_bytes, size_t workspace_size_bytes,
+             bool shares_elements)
       : device_(std::move(device)),
         steps_(std::move(steps)),
-        scratch_size_bytes_(scratch_size_bytes) {
+        scratch_size_bytes_(scratch_size_bytes),
+        workspace_size_bytes_(workspace_size_bytes) {
     for (size_t i = 0; i < request.node.inputs.size(); ++i) {
       const graph::TensorType& type = request.input(i);
       input_sizes_.push_back(SizeOf(type));
@@ -40,6 +42,18 @@ class StepKernel : public Kernel {
     return output == 0 && can_share_[static_cast<size_t>(input)];
   }
   bool CanRecord() const override { return true; }
+  KernelDescription Describe() const override {
+    KernelDescription description{.scratch_bytes = scratch_size_bytes_ -
+                                                   workspace_size_bytes_};
+    for (const auto* sizes : {&input_sizes_, &output_sizes_}) {
+      for (const size_t size : *sizes) description.operand_bytes += size;
+    }
+    for (const auto& step : steps_) {
+      if (step->IsEmpty()) continue;
+      description.launches.push_back(step->Describe());
+    }
+    return description;
+  }
 
   void Bind(const KernelBindings& bindings) override {
     ranges_ = {};
@@ -66,6 +80,7 @@ class StepKernel : public Kernel {
   const std::shared_ptr<const Device> device_;
   const std::vector<std::unique_ptr<Step>> steps_;
   const size_t scratch_size_bytes_;
+  const size_t workspace_size_bytes_;
   std::vector<size_t> input_sizes_;
   std::vector<size_t> output_sizes_;
   std::vector<bool> can_share_;
@@ -83,11 +98,15 @@ class CopyStep : public Step {
     to_ = AddressOf(bindings.outputs[0]);
   }
   void Launch(const Device& device, CUstream stream) override {
-    // an output that took the input's memory needs no copy
-    if (from_ == to_) return;
+    if (IsEmpty()) return;
     device.Check(device.libraries().driver->MemcpyDtoDAsync(
                      to_, from_, size_bytes_, stream),
                  "cuMemcpyDtoDAsync");
+  }
+  // an output that took the input's memory needs no copy
+  bool IsEmpty() const override { return from_ == to_; }
+  LaunchDescription Describe() const override {
+    return {.kind = LaunchDescription::Kind::kCopy, .name = "copy"};
   }
 
  private:
@@ -115,6 +134,13 @@ size_t KernelBuilder::AddScratch(size_t size_bytes) {
   return offset;
 }
 
+size_t KernelBuilder::AddWorkspace(size_t size_bytes) {
+  const size_t before = scratch_size_bytes_;
+  const size_t offset = AddScratch(size_bytes);
+  workspace_size_bytes_ += scratch_size_bytes_ - before;
+  return offset;
+}
+
 void KernelBuilder::CopyInput(size_t input) {
   const size_t size_bytes = SizeOf(output());
   if (size_bytes > 0) Add(std::make_unique<CopyStep>(input, size_bytes));
@@ -122,7 +148,8 @@ void KernelBuilder::CopyInput(size_t input) {
 
 std::unique_ptr<Kernel> KernelBuilder::Build() {
   return std::make_unique<StepKernel>(device_, request_, std::move(steps_),
-                                      scratch_size_bytes_, shares_elements_);
+                                      scratch_size_bytes_,
+                                      workspace_size_bytes_, shares_elements_);
 }
 
 }  // namespace replicant::kernels::cuda

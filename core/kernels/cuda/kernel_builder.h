@@ -28,6 +28,9 @@ class Step {
                     const OperandRanges& ranges) = 0;
   // The context of `device` is current. Throws DeviceError.
   virtual void Launch(const Device& device, CUstream stream) = 0;
+  // Whether Launch() has nothing to do, as it was bound.
+  virtual bool IsEmpty() const { return false; }
+  virtual LaunchDescription Describe() const { return {}; }
 };
 
 // Typed addresses of operands.
@@ -75,6 +78,10 @@ class BodyStep : public Step {
     device.Check(device.libraries().driver->LaunchKernel(launch_, stream),
                  KernelName<Body>::kName);
   }
+  LaunchDescription Describe() const override {
+    return {.kind = LaunchDescription::Kind::kOwnKernel,
+            .name = KernelName<Body>::kName};
+  }
 
  private:
   Body body_;
@@ -107,6 +114,8 @@ class KernelBuilder {
 
   // Takes `size_bytes` of scratch for all steps; returns their offset.
   size_t AddScratch(size_t size_bytes);
+  // The same for memory that a library uses within one of its calls.
+  size_t AddWorkspace(size_t size_bytes);
   // Lets output 0 take the memory of an input of its shape and element size.
   void ShareElements() { shares_elements_ = true; }
 
@@ -131,6 +140,7 @@ class KernelBuilder {
   const KernelRequest& request_;
   std::vector<std::unique_ptr<Step>> steps_;
   size_t scratch_size_bytes_ = 0;
+  size_t workspace_size_bytes_ = 0;  // of scratch_size_bytes_
   bool shares_elements_ = false;
 };
 

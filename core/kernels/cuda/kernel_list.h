@@ -2,6 +2,7 @@
 
 #include "core/kernels/cuda/bodies/batch_norm.h"
 #include "core/kernels/cuda/bodies/indexing.h"
+#include "core/kernels/cuda/bodies/linalg.h"
 #include "core/kernels/cuda/bodies/pool.h"
 #include "core/kernels/cuda/bodies/random.h"
 #include "core/kernels/cuda/bodies/reduce.h"
@@ -110,6 +111,8 @@
   ELEMENTS(layer_norm_dv_f32, LayerNormVectorGradient<float, float>)         \
   ELEMENTS(layer_norm_dv_bf16, LayerNormVectorGradient<BFloat16, BFloat16>)  \
   ELEMENTS(layer_norm_dv_bf16_f32, LayerNormVectorGradient<BFloat16, float>) \
+  ROWS(cholesky_solve_f32, CholeskySolve<float>)                             \
+  ROWS(cholesky_solve_bf16, CholeskySolve<BFloat16>)                         \
   ELEMENTS(sgd_update, SgdUpdate)                                            \
   ELEMENTS(adam_update, AdamUpdate)                                          \
   ELEMENTS(moving_average_update, MovingAverageUpdate)                       \

@@ -1,7 +1,11 @@
+#include <fmt/format.h>
+
+#include "core/graph/passes/tf32.h"
 #include "core/kernels/cuda/cuda_kernels.h"
 #include "core/kernels/cuda/matmul_library.h"
 
-// Matrix products by the library, with bias and relu in its epilogue.
+// Matrix products by the library, with bias and relu in its epilogue, and
+// batches of them.
 namespace replicant::kernels::cuda {
 namespace {
 
@@ -9,22 +13,27 @@ MatMulProblem ProblemOf(const KernelRequest& request) {
   const graph::Attributes& attributes = request.node.attributes;
   const bool transpose_a = attributes.Bool("transpose_a");
   const Shape& c = request.output().shape;
-  return {.m = c[0],
-          .n = c[1],
-          .k = request.input(0).shape[transpose_a ? 0 : 1],
+  // of BatchMatMul, the first dimension counts matrices
+  const int rows = c.rank() - 2;
+  return {.m = c[rows],
+          .n = c[rows + 1],
+          .k = request.input(0).shape[transpose_a ? rows : rows + 1],
+          .batch = rows == 1 ? c[0] : 1,
           .transpose_a = transpose_a,
           .transpose_b = attributes.Bool("transpose_b"),
           .in = request.input(0).dtype,
           .out = request.output().dtype,
+          .allows_tf32 = graph::AllowsTF32(request.node),
           .has_bias = request.node.inputs.size() > 2,
           .has_relu = attributes.Has("activation")};
 }
 
 class MatMulStep : public Step {
  public:
-  MatMulStep(std::unique_ptr<MatMulPlan> plan, size_t workspace_offset,
-             AddressFunction bias)
-      : plan_(std::move(plan)),
+  MatMulStep(const MatMulProblem& problem, std::unique_ptr<MatMulPlan> plan,
+             size_t workspace_offset, AddressFunction bias)
+      : problem_(problem),
+        plan_(std::move(plan)),
         workspace_offset_(workspace_offset),
         bias_(std::move(bias)) {}
 
@@ -41,8 +50,19 @@ class MatMulStep : public Step {
   void Launch(const Device& /*device*/, CUstream stream) override {
     plan_->Launch(operands_, stream);
   }
+  LaunchDescription Describe() const override {
+    const MatMulProblem& p = problem_;
+    return {.name = fmt::format("matmul {}{}x{}x{}{}{}",
+                                p.batch > 1 ? fmt::format("{}x", p.batch) : "",
+                                p.m, p.k, p.n, p.has_bias ? " bias" : "",
+                                p.has_relu ? " relu" : ""),
+            .flops = 2.0 * static_cast<double>(p.batch * p.m) *
+                     static_cast<double>(p.n * p.k),
+            .unit = UnitOf(p.in, p.allows_tf32)};
+  }
 
  private:
+  const MatMulProblem problem_;
   const std::unique_ptr<MatMulPlan> plan_;
   const size_t workspace_offset_;
   const AddressFunction bias_;  // null without one
@@ -51,12 +71,12 @@ class MatMulStep : public Step {
 
 void MakeMatMul(KernelBuilder& builder) {
   const MatMulProblem problem = ProblemOf(builder.request());
-  if (problem.m == 0 || problem.n == 0) return;
+  if (problem.m == 0 || problem.n == 0 || problem.batch == 0) return;
   static_cast<void>(builder.device().driver());
   auto plan = builder.device().libraries().matmul->Plan(problem);
-  const size_t workspace = builder.AddScratch(plan->workspace_size_bytes());
+  const size_t workspace = builder.AddWorkspace(plan->workspace_size_bytes());
   builder.Add(std::make_unique<MatMulStep>(
-      std::move(plan), workspace,
+      problem, std::move(plan), workspace,
       problem.has_bias ? AddBias(builder) : nullptr));
 }
 
@@ -100,6 +120,7 @@ std::string WhyNotBias(const KernelRequest& request) {
 
 void AddMatMulKernels(CudaKernelTable& table) {
   table["MatMul"] = {&MakeMatMul, &WhyNotMatMul};
+  table["BatchMatMul"] = {&MakeMatMul, &WhyNotMatMul};
 }
 
 }  // namespace replicant::kernels::cuda

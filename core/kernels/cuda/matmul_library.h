@@ -11,16 +11,20 @@
 
 namespace replicant::kernels::cuda {
 
-// c = epilogue(op(a) op(b)), row-major; see graph/ops/matmul.h.
+// c = epilogue(op(a) op(b)) for each of `batch` pairs of matrices that lie one
+// behind the other, row-major; see graph/ops/matmul.h, linalg.h.
 struct MatMulProblem {
   bool operator==(const MatMulProblem&) const = default;
 
   int64_t m = 0, n = 0, k = 0;  // all positive
+  int64_t batch = 1;            // positive
   bool transpose_a = false;
   bool transpose_b = false;
   DType in = DType::kF32;   // of a and b: f32 or bf16
   DType out = DType::kF32;  // of c and the bias: `in`, or f32 of bf16 operands
-  bool has_bias = false;
+  // Operands of f32 may be rounded to TF32.
+  bool allows_tf32 = false;
+  bool has_bias = false;  // of a batch of 1
   bool has_relu = false;
 };
 

@@ -11,6 +11,10 @@ std::unique_ptr<Backend> MakeCudaBackend(const BackendOptions& options) {
                                 options.device_index));
 }
 
+std::unique_ptr<Backend> MakeDescribedCudaBackend() {
+  throw DeviceError("cuda: this build has no CUDA backend");
+}
+
 bool HasCudaDevice() { return false; }
 
 }  // namespace replicant::kernels

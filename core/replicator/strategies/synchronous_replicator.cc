@@ -352,8 +352,7 @@ std::vector<Replica> TeamReplicator::MakeReplicas(
   std::vector<Replica> replicas;
   for (auto& communicator : communicators) {
     Replica replica;
-    replica.backend =
-        make_backend(config.backend, {.num_threads = config.threads});
+    replica.backend = make_backend(config.backend, config.backend_options());
     replica.variables =
         std::make_unique<runtime::VariableStore>(*replica.backend, seed);
     replica.communicator = std::move(communicator);

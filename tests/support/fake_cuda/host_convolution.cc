@@ -1,5 +1,6 @@
 #include "tests/support/fake_cuda/host_convolution.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -7,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/kernels/common/element.h"
+#include "tests/support/fake_cuda/tf32.h"
 
 namespace replicant::testing {
 namespace {
@@ -113,7 +115,11 @@ void Compute(const ConvolutionProblem& p, const ConvolutionOperands& operands) {
   std::memset(PointerTo(operands.workspace), 0xFF, kWorkspaceBytes);
   const auto [x, w, y] = OperandsOf(p, operands);
   const auto read = [&](const Operand& operand) {
-    return Read(operand.address, p.dtype, operand.count, operand.is_result);
+    std::vector<double> values =
+        Read(operand.address, p.dtype, operand.count, operand.is_result);
+    if (p.allows_tf32)
+      std::ranges::transform(values, values.begin(), RoundToTF32);
+    return values;
   };
   Tensors tensors{read(x), read(w), read(y)};
   AddProducts(p, tensors);

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/kernels/common/element.h"
+#include "tests/support/fake_cuda/tf32.h"
 
 namespace replicant::testing {
 namespace {
@@ -17,23 +18,34 @@ using kernels::cuda::MemoryRange;
 
 constexpr size_t kWorkspaceBytes = 192;
 
-void Compute(const MatMulProblem& p, const MatMulOperands& operands) {
-  const std::byte* a = PointerTo(operands.a);
-  const std::byte* b = PointerTo(operands.b);
-  std::memset(PointerTo(operands.workspace), 0xFF, kWorkspaceBytes);
+// Pair `i` of the batch.
+void ComputeOne(const MatMulProblem& p, const MatMulOperands& operands,
+                int64_t pair) {
+  const auto load = [&](CUdeviceptr address, int64_t size, int64_t i) {
+    const double value =
+        kernels::Load(PointerTo(address), p.in, pair * size + i);
+    return p.allows_tf32 ? RoundToTF32(value) : value;
+  };
   for (int64_t i = 0; i < p.m; ++i) {
     for (int64_t j = 0; j < p.n; ++j) {
       double sum = 0.0;
       for (int64_t k = 0; k < p.k; ++k) {
-        sum +=
-            kernels::Load(a, p.in, p.transpose_a ? k * p.m + i : i * p.k + k) *
-            kernels::Load(b, p.in, p.transpose_b ? j * p.k + k : k * p.n + j);
+        sum += load(operands.a, p.m * p.k,
+                    p.transpose_a ? k * p.m + i : i * p.k + k) *
+               load(operands.b, p.k * p.n,
+                    p.transpose_b ? j * p.k + k : k * p.n + j);
       }
       if (p.has_bias) sum += kernels::Load(PointerTo(operands.bias), p.out, j);
       if (p.has_relu && sum < 0.0) sum = 0.0;
-      kernels::Store(PointerTo(operands.c), p.out, i * p.n + j, sum);
+      kernels::Store(PointerTo(operands.c), p.out, (pair * p.m + i) * p.n + j,
+                     sum);
     }
   }
+}
+
+void Compute(const MatMulProblem& p, const MatMulOperands& operands) {
+  std::memset(PointerTo(operands.workspace), 0xFF, kWorkspaceBytes);
+  for (int64_t pair = 0; pair < p.batch; ++pair) ComputeOne(p, operands, pair);
 }
 
 class HostPlan : public MatMulPlan {
@@ -48,11 +60,12 @@ class HostPlan : public MatMulPlan {
     const auto bytes = [](int64_t count, DType dtype) {
       return static_cast<size_t>(count) * DTypeSize(dtype);
     };
-    std::vector<MemoryRange> reads = {{operands.a, bytes(p.m * p.k, p.in)},
-                                      {operands.b, bytes(p.k * p.n, p.in)}};
+    std::vector<MemoryRange> reads = {
+        {operands.a, bytes(p.batch * p.m * p.k, p.in)},
+        {operands.b, bytes(p.batch * p.k * p.n, p.in)}};
     if (p.has_bias) reads.push_back({operands.bias, bytes(p.n, p.out)});
     const std::array<MemoryRange, 2> writes = {
-        {{operands.c, bytes(p.m * p.n, p.out)},
+        {{operands.c, bytes(p.batch * p.m * p.n, p.out)},
          {operands.workspace, kWorkspaceBytes}}};
     const CUresult result =
         driver_->RunOnHost("matmul", stream, reads, writes,

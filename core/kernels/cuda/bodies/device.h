@@ -67,6 +67,8 @@ class Warp {
 #ifdef __CUDA_ARCH__
   REPLICANT_DEVICE explicit Warp(int lane) : lane_(lane) {}
   REPLICANT_DEVICE bool is_first_lane() const { return lane_ == 0; }
+  // Lets every thread see what the others have written to memory.
+  REPLICANT_DEVICE void Synchronize() const { __syncwarp(); }
 
   // Calls f(i) for all i < n.
   template <typename Function>
@@ -90,7 +92,8 @@ class Warp {
  private:
   int lane_;
 #else
-  bool is_first_lane() const { return true; }
+  REPLICANT_DEVICE bool is_first_lane() const { return true; }
+  REPLICANT_DEVICE void Synchronize() const {}
 
   template <typename Function>
   REPLICANT_DEVICE void ForEach(int64_t n, const Function& f) const {

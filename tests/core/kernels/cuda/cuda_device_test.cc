@@ -5,6 +5,9 @@
 #include <memory>
 
 #include "core/base/error.h"
+#include "core/graph/ops/losses.h"
+#include "core/graph/ops/matmul.h"
+#include "core/runtime/executor.h"
 #include "tests/support/fake_cuda/fake_backend.h"
 #include "tests/support/message_of.h"
 
@@ -54,6 +57,26 @@ TEST(CudaDeviceTest, TooLittleMemoryNamesWhatIsFree) {
   EXPECT_EQ(MessageOf([&] { backend->Allocate(401); }),
             "cuda:0: cannot allocate 401 bytes; 400 of 1000 bytes are free");
   EXPECT_EQ(backend->Allocate(400)->size_bytes(), 400U);
+}
+
+TEST(CudaDeviceTest, APlanThatDoesNotFitNamesItsLargestTensors) {
+  const auto driver = std::make_shared<FakeDriver>(
+      FakeDriverOptions{.memory_size_bytes = 20000});
+  const auto backend = MakeFakeCudaBackend(driver);
+  graph::Graph g;
+  const graph::Output x = g.Input("x", DType::kF32, {64, 32});
+  const graph::VariableId w = g.AddVariable({.name = "w", .shape = {32, 16}});
+  const graph::Output y = graph::Softmax(graph::MatMul(x, g.Read(w)));
+  runtime::VariableStore store(*backend, /*seed=*/1);
+  // the boundary is x twice, once to land, and y
+  EXPECT_EQ(
+      MessageOf([&] {
+        runtime::Executor(g, {.outputs = {y}, .updates = {}}, store);
+      }),
+      "cuda:0: cannot allocate 8192 bytes; 1568 of 20000 bytes are free; the "
+      "plan wants 24768 bytes for itself (intermediate 4096, scratch 192, "
+      "constants 0, boundary 20480) and 2048 for variables; its largest "
+      "tensors: MatMul f32[64,16] 4096 bytes");
 }
 
 TEST(CudaDeviceTest, AFailedCallIsNamed) {

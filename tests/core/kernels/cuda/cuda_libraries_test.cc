@@ -112,6 +112,12 @@ TEST(CudaLibrariesTest, CudnnPlansConvolutionsForADescribedH100) {
       if (kind == ConvolutionKind::kForward) {
         expect_planned(DType::kBF16, /*is_fused=*/true);
       }
+      problem.allows_tf32 = true;
+      expect_planned(DType::kF32, /*is_fused=*/false);
+      if (kind == ConvolutionKind::kForward) {
+        expect_planned(DType::kF32, /*is_fused=*/true);
+      }
+      problem.allows_tf32 = false;
     }
   }
 }

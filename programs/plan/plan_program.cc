@@ -1,0 +1,75 @@
+#include "programs/plan/plan_program.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/kernels/cuda_backend.h"
+#include "programs/make_workload.h"
+#include "programs/plan/plan_text.h"
+
+namespace replicant::programs {
+namespace {
+
+struct Options {
+  std::string device = "cuda";
+  bool lists_all = false;
+};
+
+int Print(const Invocation& invocation, const Options& options) {
+  if (options.device != "cuda") {
+    throw ConfigError(fmt::format("--device {}: want cuda", options.device));
+  }
+  const learner::LearnerConfig& learner = invocation.config().learner;
+  fmt::print("{}: one of {} replicas, batch {} of all\n", learner.workload,
+             learner.replication.replicas, learner.batch_size);
+  for (const replicator::StepPlan& plan : PlansOf(invocation)) {
+    fmt::print("\n{}", PlanText(plan, options.lists_all));
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::vector<replicator::StepPlan> PlansOf(const Invocation& invocation) {
+  const RunConfig& config = invocation.config();
+  replicator::PlanReplicator planner = replicator::MakePlanReplicator(
+      config.learner.replication, static_cast<uint64_t>(config.run.seed),
+      [](std::string_view /*name*/,
+         const kernels::BackendOptions& /*options*/) {
+        return kernels::MakeDescribedCudaBackend();
+      });
+  const std::vector<replicator::StepPlan>* const plans = planner.plans;
+  // owns the replicator
+  const auto workload =
+      MakeWorkload(invocation, std::move(planner.replicator),
+                   /*source=*/nullptr, /*reads_images=*/false);
+  return *plans;
+}
+
+Program PlanProgram() {
+  const auto options = std::make_shared<Options>();
+  return {.name = "plan",
+          .about =
+              "Prints what a training step becomes on a device, which need not "
+              "be there: launches, bytes, FLOPs, memory and a lower bound of "
+              "the time.",
+          .add_options =
+              [options](config::CommandLine& command_line) {
+                command_line.AddOption("--device", &options->device,
+                                       "device to plan for: cuda, an H100");
+                command_line.AddFlag("--kernels", &options->lists_all,
+                                     "print every kernel, in the order of "
+                                     "launches");
+              },
+          .run =
+              [options](const Invocation& invocation) {
+                return Print(invocation, *options);
+              }};
+}
+
+}  // namespace replicant::programs
