@@ -168,7 +168,7 @@ class Kernel {
   // else, so that a recording of one launch stands for all later ones.
   virtual bool CanRecord() const { return false; }
 
-  // For readers of a plan, once bound. No launches where a backend says nothing.
+  // For readers of a plan, once bound. Empty where a backend says nothing.
   virtual KernelDescription Describe() const { return {}; }
 
   // Fixes the operands. Called before the first launch, and again only if they
