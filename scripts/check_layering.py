@@ -60,8 +60,8 @@ REGISTRIES = {
 # A vendor's headers, and the folder whose public headers alone may show them.
 VENDOR_HEADERS = [
     (re.compile(r"(oneapi/)?dnnl"), "core/kernels/cpu"),
-    (re.compile(r"cuda|cudnn|cublas"), "core/kernels/cuda"),
-    (re.compile(r"nccl\.h|mpi\.h"), "core/comm"),
+    (re.compile(r"cuda|cudnn|cublas|nccl\.h"), "core/kernels/cuda"),
+    (re.compile(r"mpi\.h"), "core/comm"),
     (re.compile(r"pjrt_c_api"), "core/pjrt"),
     (re.compile(r"zmq"), "core/rpc"),
     (re.compile(r"mujoco/"), "env"),

@@ -94,6 +94,10 @@ class Communicator {
   // Processes without heartbeats (heartbeat_timeout) notice at their deadline,
   // unless this process exits, which ends them all.
   virtual void Abort(const std::string& reason) = 0;
+  // Why the group cannot be used any more, as far as this rank knows without a
+  // call: an Abort(), or what the heartbeats found. Empty while it works. Any
+  // thread.
+  [[nodiscard]] virtual std::string Failure() const { return {}; }
 
  protected:
   // The ranks of every part of a Split(), by color and in their order within

@@ -171,6 +171,12 @@ void ProcessExchange::End(const std::string& reason,
   if (liveness_ && !to_others.empty()) liveness_->Report(to_others);
 }
 
+std::string ProcessExchange::Failure() const {
+  if (liveness_ && liveness_->has_verdict()) return liveness_->verdict();
+  const MutexLock lock(mutex_);
+  return reason_;
+}
+
 void ProcessExchange::ThrowIfAborted() {
   if (liveness_ && liveness_->has_verdict()) {
     End(liveness_->verdict(), /*to_others=*/"");

@@ -81,6 +81,8 @@ class ProcessExchange {
   // Reports that this process cannot go on to the others, if they are watched.
   void Abort(const std::string& reason) EXCLUDES(mutex_);
   void ThrowIfAborted() EXCLUDES(mutex_);
+  // Why calls fail from now on; empty while they do not.
+  std::string Failure() const EXCLUDES(mutex_);
 
  protected:
   struct Message {
@@ -156,7 +158,7 @@ class ProcessExchange {
   std::vector<Message> messages_;
 
   std::atomic<bool> is_aborted_{false};
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::string reason_ GUARDED_BY(mutex_);
 };
 

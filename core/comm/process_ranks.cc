@@ -50,6 +50,7 @@ class ProcessRanks {
     });
   }
 
+  std::string Failure() const { return exchange_->Failure(); }
   void Abort(const std::string& reason) {
     exchange_->Abort(reason);
     threads_.Abort(reason);
@@ -116,6 +117,7 @@ class ProcessCommunicator : public Communicator {
   }
 
   void Abort(const std::string& reason) override { shared_->Abort(reason); }
+  std::string Failure() const override { return shared_->Failure(); }
 
  private:
   void DoRun(const Collective& c) override { shared_->Run(thread_, c); }

@@ -71,6 +71,7 @@ class ThreadCommunicator : public Communicator {
   }
 
   void Abort(const std::string& reason) override { group_.Abort(reason); }
+  std::string Failure() const override { return group_.Failure(); }
 
  private:
   void DoRun(const Collective& c) override {

@@ -43,6 +43,11 @@ void ThreadGroup::Abort(const std::string& reason) {
   arrived_.NotifyAll();
 }
 
+std::string ThreadGroup::Failure() const {
+  const MutexLock lock(mutex_);
+  return reason_;
+}
+
 bool ThreadGroup::HaveAllArrived(uint64_t meeting) const {
   return std::all_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
     return slot.arrivals.load() >= meeting;

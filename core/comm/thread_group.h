@@ -47,6 +47,8 @@ class ThreadGroup {
   void MeetAfterWork(int member) { Meet(member, /*has_deadline=*/false); }
 
   void Abort(const std::string& reason) EXCLUDES(mutex_);
+  // The reason of the first failure; empty without one.
+  std::string Failure() const EXCLUDES(mutex_);
 
  private:
   static constexpr size_t kCacheLine = 64;
@@ -75,7 +77,7 @@ class ThreadGroup {
   std::vector<Slot> slots_;
   std::atomic<int> num_sleepers_{0};
   std::atomic<bool> is_aborted_{false};
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar arrived_;
   std::string reason_ GUARDED_BY(mutex_);
 };

@@ -178,6 +178,8 @@ class Kernel {
   virtual void Launch(Stream& stream) = 0;
 };
 
+class DeviceCollectives;
+
 class Backend {
  public:
   static constexpr size_t kAlignment = 64;
@@ -229,6 +231,9 @@ class Backend {
   // A group for plans of backends of this kind and device. Null where kernels
   // of several plans compute nothing together.
   virtual std::unique_ptr<ReplicaGroup> CreateReplicaGroup() { return nullptr; }
+  // What replicas reach each other by without the host
+  // (core/kernels/device_collectives.h). Null where the host's memory serves.
+  virtual DeviceCollectives* collectives() { return nullptr; }
 };
 
 struct BackendOptions {

@@ -162,6 +162,14 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
   reader.Field("bucket_mib", &c.bucket_mib, {1, 1024},
                "bucket size in MiB: gradients are reduced in buckets of this "
                "size while the backward pass goes on");
+  reader.Field("devices", &c.devices, {0, 1023}, {0, 1024},
+               "backend cuda: devices of the replicas of each host, in turn; "
+               "empty: replica i of a host takes device i. [0]: all on one");
+  reader.Field("collectives", &c.collectives,
+               {{"device", Collectives::kDevice}, {"host", Collectives::kHost}},
+               "backend cuda: where replicas exchange tensors. device: by "
+               "NCCL, or by a kernel if one process has all of them on one "
+               "device. host: through host memory");
   reader.Field("timeout_s", &c.timeout_s, {0.1, 36000.0},
                "seconds before a collective fails because a replica is "
                "missing, which ends the run. Must be longer than the first "
@@ -238,6 +246,11 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
     reader.Error("replicas", fmt::format("{} is one replica", strategy.name));
   }
   return c;
+}
+
+int ReplicationConfig::DeviceOf(int number) const {
+  if (devices.empty()) return number;
+  return devices[static_cast<size_t>(number) % devices.size()];
 }
 
 int ReplicationConfig::num_processes() const {

@@ -46,6 +46,13 @@ struct ReplicationConfig {
   double top_k = 0.0;
   // Gradients are reduced as soon as this many MiB of them are computed.
   int bucket_mib = 4;
+  // Devices of the replicas of one host, in turn; empty: replica i of the host
+  // takes device i. Not for a backend in host memory.
+  std::vector<int> devices;
+  // Where replicas on devices exchange tensors: kDevice is NCCL, or a kernel
+  // for replicas of one device; kHost copies them to the host and back.
+  enum class Collectives { kDevice, kHost };
+  Collectives collectives = Collectives::kDevice;
   // Seconds before a collective fails because a replica is missing.
   double timeout_s = 300.0;
   // between_graph: replicas in each process.
@@ -82,14 +89,18 @@ struct ReplicationConfig {
   // empty: none. No key of the section: the programs set it to that of the run.
   std::string key_file;
 
-  // Of the backend of each replica.
-  kernels::BackendOptions backend_options() const {
-    return {.num_threads = threads, .has_recordings = cuda_graphs};
+  // Of the backend of replica `number` of its host.
+  kernels::BackendOptions backend_options(int number) const {
+    return {.num_threads = threads,
+            .device_index = DeviceOf(number),
+            .has_recordings = cuda_graphs};
   }
   // Whether steps run by a PJRT plugin and not by a kernels::Backend.
   bool has_pjrt() const { return backend == "pjrt"; }
   // The backend of policies, which no plugin runs.
   std::string policy_backend() const { return has_pjrt() ? "cpu" : backend; }
+  // The device of replica `number` of its host.
+  int DeviceOf(int number) const;
   // Number of replicas that share a batch.
   int replicas_of_group() const;
   // Number of processes of between_graph; 1 of another strategy.

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/passes/tf32.h"
+#include "core/kernels/cuda/collectives.h"
 #include "core/kernels/cuda/cuda_kernels.h"
 #include "core/kernels/cuda/device.h"
 #include "core/kernels/cuda/library_backend.h"
@@ -97,7 +98,8 @@ class CudaBackend : public Backend {
   CudaBackend(const Libraries& libraries, const BackendOptions& options)
       : device_(std::make_shared<Device>(libraries, options.device_index)),
         has_recordings_(options.has_recordings),
-        functions_(device_) {}
+        functions_(device_),
+        collectives_(MakeCollectivesOn(device_)) {}
 
   std::string_view name() const override { return "cuda"; }
   std::string device() const override { return device_->name(); }
@@ -119,6 +121,7 @@ class CudaBackend : public Backend {
       Stream& stream, const std::function<void()>& issue) override {
     return has_recordings_ ? RecordOn(device_, stream, issue) : nullptr;
   }
+  DeviceCollectives* collectives() override { return collectives_.get(); }
 
   std::unique_ptr<Kernel> CompileKernel(
       const graph::Graph& graph, const graph::Node& node,
@@ -139,6 +142,7 @@ class CudaBackend : public Backend {
   const std::shared_ptr<const Device> device_;
   const bool has_recordings_;
   FunctionCache functions_;
+  const std::unique_ptr<DeviceCollectives> collectives_;
   CudaTarget target_;
 };
 
@@ -187,7 +191,8 @@ std::unique_ptr<Backend> MakeCudaBackend(const BackendOptions& options) {
     libraries = {.driver = cuda::LoadDriver(),
                  .compiler = cuda::LoadNvrtc(),
                  .matmul = cuda::LoadCublasLt(),
-                 .convolution = cuda::MakeCudnn()};
+                 .convolution = cuda::MakeCudnn(),
+                 .nccl = cuda::MakeNccl()};
   } catch (const DeviceError& e) {
     throw DeviceError(
         fmt::format("cuda:{}: {}", options.device_index, e.what()));

@@ -220,6 +220,16 @@ Device::~Device() {
   driver.DevicePrimaryCtxRelease(device_);
 }
 
+std::string Device::Uuid() const {
+  std::string bytes;
+  Check(driver().DeviceGetUuid(&bytes, device_), "cuDeviceGetUuid");
+  std::string digits;
+  for (const char byte : bytes) {
+    digits += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  }
+  return digits;
+}
+
 Driver& Device::driver() const {
   Driver& driver = *libraries_.driver;
   Check(driver.CtxSetCurrent(context_), "cuCtxSetCurrent");

@@ -10,6 +10,7 @@
 #include "core/kernels/cuda/convolution_library.h"
 #include "core/kernels/cuda/driver.h"
 #include "core/kernels/cuda/matmul_library.h"
+#include "core/kernels/cuda/nccl_library.h"
 #include "core/kernels/cuda/source_compiler.h"
 
 namespace replicant::kernels::cuda {
@@ -20,6 +21,7 @@ struct Libraries {
   std::shared_ptr<SourceCompiler> compiler;
   std::shared_ptr<MatMulLibrary> matmul;
   std::shared_ptr<ConvolutionLibrary> convolution;
+  std::shared_ptr<NcclLibrary> nccl;
 };
 
 // One GPU with its primary context, and the functions of own kernels.
@@ -40,6 +42,8 @@ class Device {
   const std::string& name() const { return name_; }
   // 90 for compute capability 9.0.
   int compute_capability() const { return compute_capability_; }
+  // 32 hexadecimal digits that no other device has. Throws DeviceError.
+  std::string Uuid() const;
   int num_multiprocessors() const { return num_multiprocessors_; }
   const Libraries& libraries() const { return libraries_; }
 

@@ -52,6 +52,8 @@ class Driver {
   virtual CUresult DeviceGetCount(int* count) = 0;
   virtual CUresult DeviceGet(CUdevice* device, int index) = 0;
   virtual CUresult DeviceGetName(std::string* name, CUdevice device) = 0;
+  // 16 bytes that no other device has.
+  virtual CUresult DeviceGetUuid(std::string* uuid, CUdevice device) = 0;
   virtual CUresult DeviceGetAttribute(int* value, CUdevice_attribute attribute,
                                       CUdevice device) = 0;
   virtual CUresult DevicePrimaryCtxRetain(CUcontext* context,

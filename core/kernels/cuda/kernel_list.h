@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/kernels/cuda/bodies/batch_norm.h"
+#include "core/kernels/cuda/bodies/collective.h"
 #include "core/kernels/cuda/bodies/indexing.h"
 #include "core/kernels/cuda/bodies/linalg.h"
 #include "core/kernels/cuda/bodies/pool.h"
@@ -117,7 +118,17 @@
   ELEMENTS(adam_update, AdamUpdate)                                          \
   ELEMENTS(moving_average_update, MovingAverageUpdate)                       \
   ROWS(sum_of_squares, SumOfSquares)                                         \
-  ROWS(root_of_sum, RootOfSum)
+  ROWS(root_of_sum, RootOfSum)                                               \
+  ELEMENTS(combine_replicas_f32, CombineReplicas<float>)                     \
+  ELEMENTS(combine_replicas_bf16, CombineReplicas<BFloat16>)                 \
+  ELEMENTS(combine_replicas_i32, CombineReplicas<int32_t>)                   \
+  ELEMENTS(combine_replicas_i64, CombineReplicas<int64_t>)                   \
+  ELEMENTS(pack_bucket_f32, PackBucket<float, float>)                        \
+  ELEMENTS(pack_bucket_bf16, PackBucket<BFloat16, BFloat16>)                 \
+  ELEMENTS(pack_bucket_f32_bf16, PackBucket<float, BFloat16>)                \
+  ELEMENTS(unpack_bucket_f32, UnpackBucket<float, float>)                    \
+  ELEMENTS(unpack_bucket_bf16, UnpackBucket<BFloat16, BFloat16>)             \
+  ELEMENTS(unpack_bucket_bf16_f32, UnpackBucket<BFloat16, float>)
 
 namespace replicant::kernels::cuda {
 

@@ -22,6 +22,7 @@ class LoadedDriver : public Driver {
     REPLICANT_FIND(cuDeviceGetCount);
     REPLICANT_FIND(cuDeviceGet);
     REPLICANT_FIND(cuDeviceGetName);
+    REPLICANT_FIND(cuDeviceGetUuid);
     REPLICANT_FIND(cuDeviceGetAttribute);
     REPLICANT_FIND(cuDevicePrimaryCtxRetain);
     REPLICANT_FIND(cuDevicePrimaryCtxRelease);
@@ -71,6 +72,12 @@ class LoadedDriver : public Driver {
     const CUresult result =
         cuDeviceGetName_(text.data(), static_cast<int>(text.size()), device);
     *name = text.data();
+    return result;
+  }
+  CUresult DeviceGetUuid(std::string* uuid, CUdevice device) override {
+    CUuuid bytes{};
+    const CUresult result = cuDeviceGetUuid_(&bytes, device);
+    uuid->assign(bytes.bytes, sizeof bytes.bytes);
     return result;
   }
   CUresult DeviceGetAttribute(int* value, CUdevice_attribute attribute,
@@ -190,6 +197,7 @@ class LoadedDriver : public Driver {
   decltype(cuDeviceGetCount)* cuDeviceGetCount_;
   decltype(cuDeviceGet)* cuDeviceGet_;
   decltype(cuDeviceGetName)* cuDeviceGetName_;
+  decltype(cuDeviceGetUuid)* cuDeviceGetUuid_;
   decltype(cuDeviceGetAttribute)* cuDeviceGetAttribute_;
   decltype(cuDevicePrimaryCtxRetain)* cuDevicePrimaryCtxRetain_;
   decltype(cuDevicePrimaryCtxRelease)* cuDevicePrimaryCtxRelease_;

@@ -42,7 +42,8 @@ class Planner : public Replicator {
           const kernels::BackendFactory& make_backend)
       : num_replicas_(config.replicas_of_group()),
         seed_(seed),
-        backend_(make_backend(config.backend, config.backend_options())),
+        backend_(
+            make_backend(config.backend, config.backend_options(/*number=*/0))),
         variables_(*backend_, seed) {}
 
   const std::vector<StepPlan>& plans() const { return plans_; }

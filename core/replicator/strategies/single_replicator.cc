@@ -55,7 +55,8 @@ class SingleReplicator : public Replicator {
                    const kernels::BackendFactory& make_backend)
       : seed_(seed),
         accumulation_steps_(config.accumulation_steps),
-        backend_(make_backend(config.backend, config.backend_options())),
+        backend_(
+            make_backend(config.backend, config.backend_options(/*number=*/0))),
         variables_(*backend_, seed) {}
 
   int num_replicas() const override { return 1; }

@@ -17,15 +17,18 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/comm/host_addresses.h"
 #include "core/comm/mpi_communicator.h"
 #include "core/comm/tcp_communicator.h"
 #include "core/comm/thread_communicator.h"
 #include "core/kernels/backend.h"
 #include "core/replicator/graph/agreement.h"
 #include "core/replicator/graph/collective_kernels.h"
+#include "core/replicator/graph/device_call_kernels.h"
 #include "core/replicator/graph/transfers.h"
 #include "core/replicator/strategies/built_replica.h"
 #include "core/replicator/strategies/compiled_step.h"
+#include "core/replicator/strategies/device_team.h"
 #include "core/replicator/strategies/part_sequence.h"
 #include "core/replicator/strategies/processes.h"
 #include "core/replicator/strategies/replica_team.h"
@@ -124,6 +127,15 @@ class TeamReplicator : public SynchronousReplicator {
   // replicas, each on its thread. A failure ends all of them.
   using DeviceWork = std::function<void(size_t, size_t)>;
   void RunTeam(const DeviceWork& work);
+  // Runs work(), the plan of one device of a replica.
+  template <typename Plan>
+  void RunPlan(size_t replica, const Plan& plan) {
+    if (device_team_) {
+      device_team_->Run(replica, plan);
+    } else {
+      plan();
+    }
+  }
   // Notes that only steps have written variables so far.
   void NoteVersions();
 
@@ -134,25 +146,33 @@ class TeamReplicator : public SynchronousReplicator {
       : seed_(seed),
         config_(config),
         between_(std::move(ranks.processes)),
-        replicas_(
-            MakeReplicas(config, seed, make_backend, std::move(ranks.ranks))),
+        replicas_(MakeReplicas(config, seed, make_backend,
+                               FirstOnHost(config, between_.get()),
+                               std::move(ranks.ranks))),
         team_(static_cast<int>(replicas_.size()) * config.logical_devices),
         processes_(between_.get()),
         local_{.first = replicas_[0].communicator->rank(),
                .count = static_cast<int>(replicas_.size()),
                .total = config.replicas} {
     StartQueues();
+    ConnectDevices();
   }
 
   // Threads only for in_graph.
   static comm::LocalRanks MakeRanks(const ReplicationConfig& config,
                                     int process);
+  // The number of this process's first replica among those of its host; all
+  // processes call it.
+  static int FirstOnHost(const ReplicationConfig& config,
+                         comm::Communicator* between);
   static std::vector<Replica> MakeReplicas(
       const ReplicationConfig& config, uint64_t seed,
-      const kernels::BackendFactory& make_backend,
+      const kernels::BackendFactory& make_backend, int first_on_host,
       std::vector<std::unique_ptr<comm::Communicator>> communicators);
   // Makes the queue of every replica.
   void StartQueues();
+  // Lets replicas on devices reach each other without the host.
+  void ConnectDevices();
   std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
                                      InputMode mode) override {
     return std::make_unique<SharedInput>(this, &processes_, local_, input_fn,
@@ -176,6 +196,7 @@ class TeamReplicator : public SynchronousReplicator {
   void CheckAgreementOfAll(const std::vector<BuiltReplica>& built);
   void Abort(const std::string& reason) {
     for (Replica& replica : replicas_) replica.Abort(reason);
+    if (device_team_) device_team_->Abort(reason);
     for (const auto& updates : shared_updates_) updates->Abort(reason);
   }
   bool IsHostMemory() const { return replicas_[0].backend->is_host_memory(); }
@@ -200,6 +221,8 @@ class TeamReplicator : public SynchronousReplicator {
   // Null for in_graph.
   const std::unique_ptr<comm::Communicator> between_;
   std::vector<Replica> replicas_;
+  // null where the host makes the calls
+  std::unique_ptr<DeviceTeam> device_team_;
   // for each program
   std::vector<std::unique_ptr<SharedUpdates>> shared_updates_;
   ReplicaTeam team_;
@@ -232,7 +255,8 @@ class SynchronousStep : public Step {
         sequence_(input, parts_.size(), replicator->accumulation_steps()),
         hooks_(std::move(hooks)),
         run_([this](size_t replica, size_t device) {
-          current_->RunDevice(replica, device, input_);
+          replicator_.RunPlan(
+              replica, [&] { current_->RunDevice(replica, device, input_); });
         }) {
     for (Part& part : parts_) part.newest = &part.last;
   }
@@ -298,9 +322,11 @@ std::string DescribeGroup(const ReplicationConfig& c) {
   return fmt::format(
       "strategy {}, replicas {}, replicas_per_process {}, wire {}, top_k {}, "
       "bucket_mib "
-      "{}, accumulation_steps {}, logical_devices {}",
+      "{}, accumulation_steps {}, logical_devices {}, collectives {}",
       c.strategy->name, c.replicas, c.replicas_per_process, DTypeName(c.wire),
-      c.top_k, c.bucket_mib, c.accumulation_steps, c.logical_devices);
+      c.top_k, c.bucket_mib, c.accumulation_steps, c.logical_devices,
+      c.collectives == ReplicationConfig::Collectives::kHost ? "host"
+                                                             : "device");
 }
 
 comm::LocalRanks MakeTcpRanks(const ReplicationConfig& config, int process,
@@ -321,12 +347,15 @@ comm::LocalRanks MakeTcpRanks(const ReplicationConfig& config, int process,
                             options);
 }
 
+comm::CommunicatorOptions OptionsOf(const ReplicationConfig& config) {
+  return {.timeout = Milliseconds(config.timeout_s),
+          .heartbeat_interval = Milliseconds(config.heartbeat_interval_s),
+          .heartbeat_timeout = Milliseconds(config.heartbeat_timeout_s)};
+}
+
 comm::LocalRanks TeamReplicator::MakeRanks(const ReplicationConfig& config,
                                            int process) {
-  const comm::CommunicatorOptions options{
-      .timeout = Milliseconds(config.timeout_s),
-      .heartbeat_interval = Milliseconds(config.heartbeat_interval_s),
-      .heartbeat_timeout = Milliseconds(config.heartbeat_timeout_s)};
+  const comm::CommunicatorOptions options = OptionsOf(config);
   if (!config.strategy->has_processes) {
     return {.processes = nullptr,
             .ranks = comm::MakeThreadCommunicators(config.replicas, options)};
@@ -345,14 +374,28 @@ comm::LocalRanks TeamReplicator::MakeRanks(const ReplicationConfig& config,
   return ranks;
 }
 
+int TeamReplicator::FirstOnHost(const ReplicationConfig& config,
+                                comm::Communicator* between) {
+  // no other backend asks for it
+  if (between == nullptr || config.backend != "cuda") return 0;
+  const std::vector<std::string> hosts =
+      Processes(between).Gather(comm::NetworkName());
+  const auto own = static_cast<size_t>(between->rank());
+  const auto before =
+      std::count(hosts.begin(), hosts.begin() + between->rank(), hosts[own]);
+  return static_cast<int>(before) * config.replicas_per_process;
+}
+
 std::vector<Replica> TeamReplicator::MakeReplicas(
     const ReplicationConfig& config, uint64_t seed,
-    const kernels::BackendFactory& make_backend,
+    const kernels::BackendFactory& make_backend, int first_on_host,
     std::vector<std::unique_ptr<comm::Communicator>> communicators) {
   std::vector<Replica> replicas;
   for (auto& communicator : communicators) {
     Replica replica;
-    replica.backend = make_backend(config.backend, config.backend_options());
+    const auto number = first_on_host + static_cast<int>(replicas.size());
+    replica.backend =
+        make_backend(config.backend, config.backend_options(number));
     replica.variables =
         std::make_unique<runtime::VariableStore>(*replica.backend, seed);
     replica.communicator = std::move(communicator);
@@ -370,6 +413,15 @@ void TeamReplicator::StartQueues() {
     replica.queue =
         std::make_unique<comm::CollectiveQueue>(replica.communicator.get());
   });
+}
+
+void TeamReplicator::ConnectDevices() {
+  if (config_.collectives == ReplicationConfig::Collectives::kHost) return;
+  std::vector<DeviceTeam::Member> members;
+  for (const Replica& replica : replicas_) {
+    members.push_back({replica.backend.get(), replica.communicator.get()});
+  }
+  device_team_ = DeviceTeam::Connect(members, processes_, OptionsOf(config_));
 }
 
 std::unique_ptr<Step> TeamReplicator::BuildWithHooks(
@@ -442,12 +494,18 @@ CompiledStep TeamReplicator::CompileAll(
       Replica& replica = replicas_[i];
       const graph::Program& program = built[i].program.devices[device];
       CollectiveKernels kernels(replica.queue.get(), IsHostMemory());
+      std::optional<DeviceCallKernels> on_device;
+      if (device_team_) {
+        on_device.emplace(&device_team_->of(i), replica.backend.get());
+      }
       Channels& channels = *replica.channels.back();
       runtime::CompileOptions with_calls = options;
       with_calls.replica_group = groups[device].get();
       with_calls.make_kernel = [&](const Graph& graph,
                                    const graph::Node& node) {
-        auto kernel = kernels.Make(graph, node);
+        std::unique_ptr<kernels::Kernel> kernel;
+        if (on_device) kernel = on_device->Make(graph, node);
+        if (!kernel) kernel = kernels.Make(graph, node);
         if (!kernel) {
           kernel = channels.MakeKernel(graph, node, IsHostMemory());
         }

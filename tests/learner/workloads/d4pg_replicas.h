@@ -146,10 +146,12 @@ inline Training D4pgTraining(const D4pgCase& c) {
           .num_steps = kReplicaSteps};
 }
 
-inline D4pgRun TrainD4pg(const D4pgCase& c,
-                         const replicator::ReplicationConfig& config) {
+inline D4pgRun TrainD4pg(
+    const D4pgCase& c, const replicator::ReplicationConfig& config,
+    const kernels::BackendFactory& make_backend = kernels::MakeBackend) {
   const Training training = D4pgTraining(c);
-  const auto replicator = replicator::Replicator::Create(config, kReplicaSeed);
+  const auto replicator = replicator::Replicator::Create(
+      config, kReplicaSeed, /*place=*/{}, make_backend);
   const auto input = replicator->MakeInput(training.input);
   const auto step = replicator->Build(*input, training.steps[0]);
   training.start(replicator->variables());
@@ -168,17 +170,21 @@ inline D4pgRun TrainD4pg(const D4pgCase& c,
   return run;
 }
 
-inline void CheckLearnsAsOneReplica(
-    const D4pgCase& c, const replicator::ReplicationConfig& config) {
-  const D4pgRun one =
-      TrainD4pg(c, {.backend = config.backend, .threads = config.threads});
-  const D4pgRun many = TrainD4pg(c, config);
+inline void CheckSameLearning(const D4pgCase& c, const D4pgRun& one,
+                              const D4pgRun& many) {
   CheckSameTraining(one.first, one.last, many.last, c.spec.dtype);
   ASSERT_EQ(one.priorities.size(), static_cast<size_t>(kReplicaBatch));
   ASSERT_EQ(many.priorities.size(), static_cast<size_t>(kReplicaBatch));
   EXPECT_LE(
       Distance(one.priorities, many.priorities),
       1e-3 * Distance(one.priorities, std::vector<double>(kReplicaBatch)));
+}
+
+inline void CheckLearnsAsOneReplica(
+    const D4pgCase& c, const replicator::ReplicationConfig& config) {
+  CheckSameLearning(
+      c, TrainD4pg(c, {.backend = config.backend, .threads = config.threads}),
+      TrainD4pg(c, config));
 }
 
 }  // namespace replicant::learner

@@ -40,8 +40,21 @@ std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
       {.driver = driver,
        .compiler = MakeHostSourceCompiler(),
        .matmul = MakeHostMatMul(driver),
-       .convolution = MakeHostConvolution(driver)},
+       .convolution = MakeHostConvolution(driver),
+       .nccl = kernels::cuda::MakeNccl()},
       options);
+}
+
+std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
+    const std::shared_ptr<FakeDriver>& driver,
+    std::shared_ptr<kernels::cuda::NcclLibrary> nccl, int device_index) {
+  return kernels::cuda::MakeBackendOn(
+      {.driver = driver,
+       .compiler = MakeHostSourceCompiler(),
+       .matmul = MakeHostMatMul(driver),
+       .convolution = MakeHostConvolution(driver),
+       .nccl = std::move(nccl)},
+      {.device_index = device_index});
 }
 
 std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
@@ -51,7 +64,8 @@ std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
       {.driver = driver,
        .compiler = std::move(compiler),
        .matmul = MakeHostMatMul(driver),
-       .convolution = MakeHostConvolution(driver)},
+       .convolution = MakeHostConvolution(driver),
+       .nccl = kernels::cuda::MakeNccl()},
       {});
 }
 

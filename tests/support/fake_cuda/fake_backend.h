@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "core/kernels/backend.h"
+#include "core/kernels/cuda/nccl_library.h"
 #include "core/kernels/cuda/source_compiler.h"
 #include "tests/support/fake_cuda/fake_driver.h"
 
@@ -14,6 +15,10 @@ std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
 std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
     const std::shared_ptr<FakeDriver>& driver,
     const kernels::BackendOptions& options);
+// The same with NCCL between devices: a library of one "process".
+std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
+    const std::shared_ptr<FakeDriver>& driver,
+    std::shared_ptr<kernels::cuda::NcclLibrary> nccl, int device_index);
 // The same with another compiler, whose images the driver loads.
 std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
     const std::shared_ptr<FakeDriver>& driver,

@@ -94,6 +94,18 @@ std::optional<CUresult> FakeDriver::Begin(const std::string& call,
 
 void FakeDriver::Problem(const std::string& text) { problems_.push_back(text); }
 
+CUresult FakeDriver::Note(const std::string& call) {
+  const MutexLock lock(mutex_);
+  return Begin(call).value_or(CUDA_SUCCESS);
+}
+
+int FakeDriver::current_device() const {
+  const MutexLock lock(mutex_);
+  const auto found = current_.find(std::this_thread::get_id());
+  REPLICANT_CHECK(found != current_.end(), "no current context");
+  return static_cast<int>(NumberOf(found->second)) - 1;
+}
+
 CUresult FakeDriver::Init() {
   const MutexLock lock(mutex_);
   if (const auto failure = Begin("cuInit", false)) return *failure;
@@ -125,6 +137,13 @@ CUresult FakeDriver::DeviceGetName(std::string* name, CUdevice /*device*/) {
   const MutexLock lock(mutex_);
   if (const auto failure = Begin("cuDeviceGetName", false)) return *failure;
   *name = "fake H100";
+  return CUDA_SUCCESS;
+}
+
+CUresult FakeDriver::DeviceGetUuid(std::string* uuid, CUdevice device) {
+  const MutexLock lock(mutex_);
+  if (const auto failure = Begin("cuDeviceGetUuid", false)) return *failure;
+  *uuid = std::string(16, static_cast<char>(0xA0 + device));
   return CUDA_SUCCESS;
 }
 

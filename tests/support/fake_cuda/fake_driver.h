@@ -29,6 +29,15 @@ struct FakeDriverOptions {
   // Memory of each device.
   size_t memory_size_bytes = size_t{4} << 30;
   CUresult init_result = CUDA_SUCCESS;
+  // Whether what one thread has waited for is done for all that come later,
+  // because the threads order themselves by means that the driver does not see.
+  bool host_threads_are_ordered = false;
+};
+
+// One stream's part of work that runs on several streams at once.
+struct StreamPart {
+  CUstream stream = nullptr;
+  std::vector<kernels::cuda::MemoryRange> reads, writes;
 };
 
 // A CUDA driver without a GPU, which records and checks what its caller does.
@@ -83,11 +92,23 @@ class FakeDriver : public kernels::cuda::Driver {
                      std::span<const kernels::cuda::MemoryRange> writes,
                      const std::function<void()>& work) EXCLUDES(mutex_);
 
+  // Notes a library's call; returns the result that it shall fail with.
+  CUresult Note(const std::string& call) EXCLUDES(mutex_);
+  // The device whose context is current in this thread.
+  int current_device() const EXCLUDES(mutex_);
+  // Work of several streams, each of whose parts is ordered by its own stream.
+  // Every thread that adds a part calls Arrive(), and one of them runs all.
+  CUresult Arrive(CUstream stream) EXCLUDES(mutex_);
+  CUresult RunOnStreams(const std::string& name,
+                        std::span<const StreamPart> parts,
+                        const std::function<void()>& work) EXCLUDES(mutex_);
+
   CUresult Init() override;
   CUresult DriverGetVersion(int* version) override;
   CUresult DeviceGetCount(int* count) override;
   CUresult DeviceGet(CUdevice* device, int index) override;
   CUresult DeviceGetName(std::string* name, CUdevice device) override;
+  CUresult DeviceGetUuid(std::string* uuid, CUdevice device) override;
   CUresult DeviceGetAttribute(int* value, CUdevice_attribute attribute,
                               CUdevice device) override;
   CUresult DevicePrimaryCtxRetain(CUcontext* context, CUdevice device) override;
@@ -165,6 +186,10 @@ class FakeDriver : public kernels::cuda::Driver {
   // Runs the work as the next of the stream `number`, whose clock is `clock`.
   CUresult Execute(const StreamWork& work, uintptr_t number, Clock* clock)
       REQUIRES(mutex_);
+  // Runs the work with the operands of all parts open.
+  CUresult ExecuteParts(const std::string& name,
+                        std::span<const StreamPart> parts,
+                        const std::function<void()>& work) REQUIRES(mutex_);
   // Opens pinned memory that no copy uses any more, as this thread knows.
   void ReleaseHostMemory() REQUIRES(mutex_);
   static void Protect(CUdeviceptr address, const Allocation& allocation);
@@ -177,7 +202,9 @@ class FakeDriver : public kernels::cuda::Driver {
   Capture* CaptureOf(CUstream stream) REQUIRES(mutex_);
   Capture* OwnCapture() REQUIRES(mutex_);
   Clock& HostClock() REQUIRES(mutex_) {
-    return host_clocks_[std::this_thread::get_id()];
+    return host_clocks_[options_.host_threads_are_ordered
+                            ? std::thread::id()
+                            : std::this_thread::get_id()];
   }
   bool IsStream(const char* call, CUstream stream) REQUIRES(mutex_);
   bool IsEvent(const char* call, CUevent event) REQUIRES(mutex_);

@@ -209,6 +209,47 @@ CUresult FakeDriver::RunOnHost(const std::string& name, CUstream stream,
                stream);
 }
 
+CUresult FakeDriver::Arrive(CUstream stream) {
+  const MutexLock lock(mutex_);
+  if (!IsStream("a library's call", stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (CaptureOf(stream) != nullptr) {
+    Problem("a call between devices: within a capture");
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  streams_[NumberOf(stream)].Join(HostClock());
+  return CUDA_SUCCESS;
+}
+
+CUresult FakeDriver::RunOnStreams(const std::string& name,
+                                  std::span<const StreamPart> parts,
+                                  const std::function<void()>& work) {
+  const MutexLock lock(mutex_);
+  if (const auto failure = Begin(name)) return *failure;
+  return ExecuteParts(name, parts, work);
+}
+
+CUresult FakeDriver::ExecuteParts(const std::string& name,
+                                  std::span<const StreamPart> parts,
+                                  const std::function<void()>& work) {
+  if (parts.empty()) {
+    work();
+    return CUDA_SUCCESS;
+  }
+  const StreamPart& part = parts.front();
+  if (!IsStream(name.c_str(), part.stream)) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult of_others = CUDA_SUCCESS;
+  const CUresult result = Execute(
+      {.name = name,
+       .reads = part.reads,
+       .writes = part.writes,
+       .run =
+           [&]() REQUIRES(mutex_) {
+             of_others = ExecuteParts(name, parts.subspan(1), work);
+           }},
+      NumberOf(part.stream), &streams_[NumberOf(part.stream)]);
+  return result == CUDA_SUCCESS ? of_others : result;
+}
+
 CUresult FakeDriver::AddHostSide(const void* host, size_t size_bytes,
                                  CUstream stream, const char* call,
                                  std::vector<MemoryRange>* ranges) {

@@ -7,6 +7,7 @@
 #include "core/kernels/cuda/convolution_library.h"
 #include "core/kernels/cuda/elementwise_source.h"
 #include "core/kernels/cuda/matmul_library.h"
+#include "core/kernels/cuda/nccl_library.h"
 #include "core/kernels/cuda/source_compiler.h"
 #include "core/kernels/cuda_backend.h"
 #include "tests/support/message_of.h"
@@ -64,6 +65,21 @@ TEST(CudaLibrariesTest, NvrtcSaysWhatIsWrongAndWhere) {
                     HasSubstr("generated.cu(1): error: identifier \"y\" is "
                               "undefined"),
                     HasSubstr("int x = y;")));
+}
+
+// What NCCL does without a device.
+TEST(CudaLibrariesTest, NcclHasItsEntryPointsAndMakesUniqueIds) {
+  const auto nccl = MakeNccl();
+  EXPECT_THAT(nccl->version(), StartsWith("2."));
+  const std::string id = nccl->NewUniqueId();
+  EXPECT_EQ(id.size(), 128U);
+  EXPECT_NE(nccl->NewUniqueId(), id);
+  // with a device it would wait for the other rank
+  if (HasCudaDevice()) return;
+  EXPECT_THAT(MessageOf<DeviceError>([&] {
+                static_cast<void>(nccl->Join(id, /*rank=*/0, /*size=*/2));
+              }),
+              StartsWith("ncclCommInitRankConfig: "));
 }
 
 // Plans of real layers for an H100 that is not there: the first layers of the

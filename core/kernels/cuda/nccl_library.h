@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <memory>
+#include <string>
+
+#include "core/kernels/device_collectives.h"
+
+namespace replicant::kernels::cuda {
+
+// One rank of a group that NCCL connects: DeviceRank on the library's own
+// terms. The context of the rank's device is current in every call.
+//
+// Thread-safety: that of DeviceRank.
+class NcclRank {
+ public:
+  virtual ~NcclRank() = default;
+
+  // Throws DeviceError.
+  virtual void Launch(const DeviceCall& call, CUstream stream) = 0;
+  [[nodiscard]] virtual DeviceRank::Status Poll() = 0;
+  virtual void Leave() = 0;
+  virtual void Abort() = 0;
+};
+
+// NCCL, or what stands for it in tests.
+//
+// Thread-safety: any thread.
+class NcclLibrary {
+ public:
+  virtual ~NcclLibrary() = default;
+
+  // "2.28.9". Throws DeviceError if the library is missing.
+  virtual std::string version() = 0;
+  // The bytes of a new unique id. Throws DeviceError.
+  virtual std::string NewUniqueId() = 0;
+  // Starts to join on the device of the current context, without waiting for
+  // the others. Throws DeviceError.
+  virtual std::unique_ptr<NcclRank> Join(const std::string& unique_id, int rank,
+                                         int size) = 0;
+};
+
+// NCCL 2, found at run time by the first call that needs it. Communicators do
+// not block, so that a rank that never comes leaves its caller the choice to
+// wait or to give up.
+std::unique_ptr<NcclLibrary> MakeNccl();
+
+}  // namespace replicant::kernels::cuda

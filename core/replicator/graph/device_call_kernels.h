@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "core/kernels/backend.h"
+#include "core/replicator/graph/device_communicator.h"
+
+namespace replicant::replicator {
+
+// Makes the kernels of the calls (call_ops.h) of one replica's plan on the
+// device: buckets are packed and unpacked by kernels, reduced on the
+// communicator's stream while the plan's goes on, and the plan's stream waits
+// for the result where it is used. The host waits nowhere.
+class DeviceCallKernels {
+ public:
+  // Both outlive the kernels.
+  DeviceCallKernels(DeviceCommunicator* communicator, kernels::Backend* backend)
+      : communicator_(*communicator), backend_(*backend) {}
+
+  // Null for a node that is no call, and for a bucket with top_k, which the
+  // host makes. Throws DeviceError for elements that no device reduces.
+  std::unique_ptr<kernels::Kernel> Make(const graph::Graph& graph,
+                                        const graph::Node& node);
+
+  // A bucket that is packed by one kernel and unpacked by another.
+  struct Bucket {
+    std::byte* packed = nullptr;
+    std::unique_ptr<kernels::Event> done;
+  };
+
+ private:
+  DeviceCommunicator& communicator_;
+  kernels::Backend& backend_;
+  std::map<int64_t, std::shared_ptr<Bucket>> buckets_;
+};
+
+}  // namespace replicant::replicator

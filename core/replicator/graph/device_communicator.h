@@ -1,0 +1,76 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/comm/communicator.h"
+#include "core/kernels/backend.h"
+#include "core/kernels/device_collectives.h"
+
+namespace replicant::replicator {
+
+// The calls of one replica with the others whose operands are memory of its
+// device. They run on a stream of their own, so that the plan goes on:
+//
+//   comm.Launch(call, stream, done)   behind what `stream` holds so far
+//   ...
+//   stream.Wait(done)                 before the result is used
+//
+// The host does not wait for the device. All replicas make the same calls in
+// the same order.
+//
+// Errors: a replica that is missing, Abort() and a failed device end in a
+// CommError that names the rank, on all of them. A device that waits for a
+// replica that is gone would wait forever: DeviceWatch aborts it.
+//
+// Thread-safety: Launch() from one thread at a time; Abort(), Poll() and
+// failure() from any.
+class DeviceCommunicator {
+ public:
+  virtual ~DeviceCommunicator() = default;
+
+  // "nccl, rank 1 of 4 (cuda:1)".
+  virtual const std::string& name() const = 0;
+  // Why it cannot reduce elements of this type; empty if it can.
+  virtual std::string WhyNot(DType dtype) const = 0;
+  // Waits until all replicas have joined. Throws CommError.
+  virtual void AwaitOthers() = 0;
+
+  // Queues a call, of factor 1 and no barrier, behind what `stream` holds so
+  // far, and records `done` behind it. Operands are device memory.
+  virtual void Launch(const comm::Collective& call, kernels::Stream& stream,
+                      kernels::Event& done) = 0;
+
+  // Says that no call follows. All of a process say so before one is destroyed.
+  virtual void Leave() = 0;
+  // Ends all calls, now and later.
+  virtual void Abort(const std::string& reason) = 0;
+  // The reason of the first Abort(); empty without one.
+  virtual std::string failure() const = 0;
+  // What has gone wrong on the device since; empty if nothing.
+  virtual std::string Poll() = 0;
+  // The last call that was launched, for messages.
+  virtual std::string last_call() const = 0;
+};
+
+// The communicators of replicas of this process that share one device, by
+// rank. The host meets in each call so that a replica's stream can wait for
+// the streams of the others, and each replica reduces a part for all:
+// sums are in rank order, with the bits of comm::Communicator. Throws
+// InvalidArgument for more than DeviceCollectives::kMaxSharers.
+std::vector<std::unique_ptr<DeviceCommunicator>> MakeSharedDeviceCommunicators(
+    const std::vector<kernels::Backend*>& backends,
+    const comm::CommunicatorOptions& options);
+
+// The communicator of one replica of several with a device each, by the
+// library of `backend`. All ranks make one for the same `group`
+// (DeviceCollectives::NewGroup()), and then AwaitOthers(). A wait ends when
+// `host`, the replica's other communicator, which outlives this, has failed.
+// Throws DeviceError.
+std::unique_ptr<DeviceCommunicator> MakeLibraryCommunicator(
+    kernels::Backend& backend, const std::string& group,
+    const comm::Communicator* host, const comm::CommunicatorOptions& options);
+
+}  // namespace replicant::replicator
