@@ -51,4 +51,4 @@ def run_here():
 def bf16(is_on):
     """The context of forward passes: autocast to bf16 if `is_on`."""
     import torch
-    return torch.autocast("cpu", torch.bfloat16, enabled=is_on)
+    return torch.autocast(torch.get_default_device().type, torch.bfloat16, enabled=is_on)

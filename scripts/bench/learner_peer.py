@@ -1,12 +1,14 @@
 """One case of bench_learner in PyTorch, for scripts/bench/learner.
 
-    learner_peer.py NAME eager|compile SECONDS
+    learner_peer.py NAME eager|compile|autotune SECONDS [DEVICE]
     learner_peer.py NAME eager|compile memory
 
 Warms up, then prints one JSON line for every line that it reads; or makes ten
-steps and prints the resident memory after the first and after the tenth.
+steps and prints the resident memory after the first and after the tenth. DEVICE is
+cpu, or cuda. autotune is torch.compile's max-autotune, with CUDA graphs.
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -14,6 +16,10 @@ import sys
 
 import torch
 import yaml
+
+# before the models, which make constants
+DEVICE = sys.argv[4] if len(sys.argv) > 4 else "cpu"
+torch.set_default_device(DEVICE)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -36,7 +42,7 @@ IMAGE_MODELS = {"resnet50": torch_resnet50, "sngan": torch_sngan}
 def learner_step(name, is_compiled, precision):
     workload = load(name)
     options = {"compile": is_compiled, "autocast": precision == "bf16"}
-    generator = torch.Generator().manual_seed(1)
+    generator = torch.Generator(DEVICE).manual_seed(1)
     module = IMAGE_MODELS.get(name.split("-")[0])
     if module is not None:
         learner = module.Learner(workload, torch.float32, **options)
@@ -83,13 +89,26 @@ def measure_memory(step, steps=10):
     return {"first_mb": first, "tenth_mb": last, "growth_mb": last - first}
 
 
+def on_device(step):
+    """The step until the device is done with it."""
+    if DEVICE == "cpu":
+        return step
+
+    def synchronized():
+        step()
+        torch.cuda.synchronize()
+    return synchronized
+
+
 def main():
-    name, mode, seconds = sys.argv[1:]
+    name, mode, seconds = sys.argv[1:4]
+    if mode == "autotune":
+        torch.compile = functools.partial(torch.compile, mode="max-autotune")
     group, case, precision, threads = name.split("/")
     torch.set_num_threads(int(threads.removeprefix("threads-")))
     torch.manual_seed(1)
     make = learner_step if group == "learner" else actor_step
-    step = make(case, mode == "compile", precision)
+    step = on_device(make(case, mode != "eager", precision))
     if seconds == "memory":
         print(json.dumps(measure_memory(step)))
         return

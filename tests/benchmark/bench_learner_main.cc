@@ -53,6 +53,7 @@
 #include "core/runtime/executor.h"
 #include "learner/workloads/built_in.h"
 #include "tests/benchmark/time_replicas.h"
+#include "tests/support/source_folder.h"
 
 namespace replicant::learner {
 namespace {
@@ -128,7 +129,7 @@ std::vector<Case> AllCases(const Options& options) {
 
 config::Document DocumentOf(const std::string& workload) {
   return config::Document::FromFile(
-      std::filesystem::path(REPLICANT_SOURCE_DIR) /
+      testing::SourceFolder(REPLICANT_SOURCE_DIR) /
       "tests/benchmark/workloads" / (workload + ".yaml"));
 }
 

@@ -12,14 +12,14 @@
 
 #include "core/tensor/safetensors.h"
 #include "tests/parity/golden_error.h"
+#include "tests/support/source_folder.h"
 
 // What ten updates of a workload gave, against PyTorch's in tests/golden/torch.
 // For tests with FINDS_FILES.
 namespace replicant::testing {
 
 inline std::filesystem::path TorchGolden(const std::string& file) {
-  return std::filesystem::path(REPLICANT_SOURCE_DIR) / "tests/golden/torch" /
-         file;
+  return SourceFolder(REPLICANT_SOURCE_DIR) / "tests/golden/torch" / file;
 }
 
 // What each group of D4PG's may differ by, of its largest element.

@@ -21,6 +21,7 @@
 #include "core/tensor/safetensors.h"
 #include "tests/parity/golden_error.h"
 #include "tests/support/graph_runner.h"
+#include "tests/support/source_folder.h"
 
 namespace replicant::graph {
 namespace {
@@ -250,7 +251,7 @@ std::string NameOf(const Target& target) {
 }
 
 SafetensorsReader Goldens() {
-  return SafetensorsReader(std::filesystem::path(REPLICANT_SOURCE_DIR) /
+  return SafetensorsReader(testing::SourceFolder(REPLICANT_SOURCE_DIR) /
                            "tests/golden/torch/ops.safetensors");
 }
 

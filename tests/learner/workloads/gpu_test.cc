@@ -1,0 +1,125 @@
+// Replicas on the GPUs of this machine, for scripts/gpu_check. The same without
+// a GPU: devices_test.cc.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "core/kernels/cuda/driver.h"
+#include "core/kernels/cuda_backend.h"
+#include "core/kernels/device_collectives.h"
+#include "tests/learner/workloads/d4pg_replicas.h"
+#include "tests/support/device_requirement.h"
+
+namespace replicant::learner {
+namespace {
+
+using kernels::DeviceCall;
+using kernels::DeviceRank;
+using replicator::ReplicationConfig;
+using replicator::Strategy;
+
+int CountDevices() {
+  if (!kernels::HasCudaDevice()) return 0;
+  const auto driver = kernels::cuda::LoadDriver();
+  int count = 0;
+  EXPECT_EQ(driver->Init(), CUDA_SUCCESS);
+  EXPECT_EQ(driver->DeviceGetCount(&count), CUDA_SUCCESS);
+  return count;
+}
+
+ReplicationConfig OnDevices(int replicas, std::vector<int> devices,
+                            ReplicationConfig::Collectives collectives =
+                                ReplicationConfig::Collectives::kDevice) {
+  return {.strategy = replicas > 1 ? &Strategy::kInGraph : &Strategy::kSingle,
+          .replicas = replicas,
+          .backend = "cuda",
+          .devices = std::move(devices),
+          .collectives = collectives,
+          .timeout_s = 60.0};
+}
+
+TEST(GpuTest, ReplicasOnOneGpuLearnAsOne) {
+  if (CountDevices() == 0) {
+    REPLICANT_SKIP_WITHOUT("cuda", "this machine has no CUDA device");
+  }
+  for (const D4pgCase& c : {StateCase(DType::kF32), PixelCase(DType::kF32)}) {
+    const D4pgRun one = TrainD4pg(c, OnDevices(1, {0}));
+    for (const int replicas : {2, 4}) {
+      const D4pgRun many = TrainD4pg(c, OnDevices(replicas, {0}));
+      CheckSameLearning(c, one, many);
+      // sums are in rank order on the host, too
+      const D4pgRun host = TrainD4pg(
+          c, OnDevices(replicas, {0}, ReplicationConfig::Collectives::kHost));
+      EXPECT_EQ(many.last, host.last) << replicas;
+      EXPECT_EQ(TrainD4pg(c, OnDevices(replicas, {0})).last, many.last);
+    }
+  }
+}
+
+// The library's entry points and types, with one device.
+TEST(GpuTest, NcclOfOneRankGivesBackWhatItGets) {
+  if (CountDevices() == 0) {
+    REPLICANT_SKIP_WITHOUT("nccl", "this machine has no CUDA device");
+  }
+  const auto backend = kernels::MakeBackend("cuda");
+  kernels::DeviceCollectives& collectives = *backend->collectives();
+  RecordProperty("library", collectives.library());
+  const auto rank =
+      collectives.Join(collectives.NewGroup(), /*rank=*/0, /*size=*/1);
+  const auto await = [&] {
+    DeviceRank::Status status = rank->Poll();
+    while (status.state == DeviceRank::State::kInProgress) {
+      std::this_thread::yield();
+      status = rank->Poll();
+    }
+    ASSERT_EQ(status.state, DeviceRank::State::kReady) << status.problem;
+  };
+  await();
+  std::vector<float> values(1000);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(i) - 500.0F;
+  }
+  const size_t size = values.size() * sizeof(float);
+  const auto in = backend->Allocate(size);
+  const auto out = backend->Allocate(size);
+  const auto stream = backend->CreateStream();
+  using Kind = DeviceCall::Kind;
+  for (const Kind kind : {Kind::kAllReduce, Kind::kAllGather,
+                          Kind::kReduceScatter, Kind::kBroadcast}) {
+    stream->CopyToDevice(
+        in->data(), reinterpret_cast<const std::byte*>(values.data()), size);
+    rank->Launch({.kind = kind,
+                  .dtype = DType::kF32,
+                  .in = in->data(),
+                  .out = out->data(),
+                  .count = static_cast<int64_t>(values.size())},
+                 *stream);
+    await();
+    std::vector<float> result(values.size());
+    stream->CopyToHost(reinterpret_cast<std::byte*>(result.data()), out->data(),
+                       size);
+    stream->Synchronize();
+    EXPECT_EQ(result, values) << static_cast<int>(kind);
+  }
+}
+
+TEST(GpuTest, NcclBetweenAllGpusLearnsAsOneReplica) {
+  const int num_devices = CountDevices();
+  if (num_devices < 2) {
+    REPLICANT_SKIP_WITHOUT("nccl", "this machine has " << num_devices
+                                                       << " CUDA devices, "
+                                                          "want 2 or more");
+  }
+  for (const D4pgCase& c : {StateCase(DType::kF32), PixelCase(DType::kF32)}) {
+    const D4pgRun one = TrainD4pg(c, OnDevices(1, {0}));
+    for (int replicas = 2; replicas <= num_devices; replicas *= 2) {
+      const D4pgRun many = TrainD4pg(c, OnDevices(replicas, {}));
+      CheckSameLearning(c, one, many);
+      EXPECT_EQ(TrainD4pg(c, OnDevices(replicas, {})).last, many.last);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace replicant::learner
