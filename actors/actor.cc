@@ -33,7 +33,7 @@ std::span<const T> Row(const std::vector<T>& rows, int64_t index,
 }  // namespace
 
 Actor::Actor(const agents::TaskSpec& task, env::VectorEnvironment* environments,
-             PolicyRunner* policy, std::vector<replay::StepSink*> sinks,
+             Policy* policy, std::vector<replay::StepSink*> sinks,
              ActorOptions options)
     : task_(task),
       environments_(*environments),

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "actors/policy_runner.h"
+#include "actors/policy.h"
 #include "agents/exploration.h"
 #include "agents/task_spec.h"
 #include "core/base/rng.h"
@@ -67,7 +67,7 @@ class Actor {
   // One sink per environment; all arguments outlive the actor. Starts an
   // episode in each environment.
   Actor(const agents::TaskSpec& task, env::VectorEnvironment* environments,
-        PolicyRunner* policy, std::vector<replay::StepSink*> sinks,
+        Policy* policy, std::vector<replay::StepSink*> sinks,
         ActorOptions options);
 
   // Makes one step in every environment. If its episode is over, the step
@@ -125,7 +125,7 @@ class Actor {
 
   const agents::TaskSpec task_;
   env::VectorEnvironment& environments_;
-  PolicyRunner& policy_;
+  Policy& policy_;
   const std::vector<replay::StepSink*> sinks_;
   const ActorOptions options_;
   RandomStream random_;

@@ -13,6 +13,17 @@ ActorsConfig ActorsConfig::Read(config::Reader& reader) {
                "threads that step the environments of an actor; 0 for the "
                "actor's own thread");
   reader.Section("exploration", &c.exploration, "noise on the actions");
+  reader.Field(
+      "inference", &c.inference,
+      {{"actor", InferencePlace::kActor}, {"host", InferencePlace::kHost}},
+      "what computes the policy: actor: each actor for its own "
+      "environments; host: one inference server for all actors, in "
+      "batches");
+  reader.Field("inference_threads", &c.inference_threads, {1, 1024},
+               "threads of the inference server's policy (inference: host)");
+  reader.Field("inference_wait_ms", &c.inference_wait_ms, {0.1, 10000.0},
+               "milliseconds for which an observation waits for those of other "
+               "actors (inference: host)");
   reader.Field("group_steps", &c.group_steps, {1, replay::kMaxGroupSteps},
                "steps that are sent, stored and removed together");
   reader.Field("codec", &c.codec,

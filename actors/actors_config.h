@@ -8,12 +8,21 @@
 
 namespace replicant::actors {
 
+// Where the actors' policy is computed.
+enum class InferencePlace {
+  kActor,  // by each actor for its own environments
+  kHost    // by one server of the host for all of its actors, in batches
+};
+
 // Section `actors`: the processes that act, and how they send their steps.
 struct ActorsConfig {
   int64_t count = 1;         // processes
   int64_t environments = 1;  // of one process, stepped together
   int env_threads = 0;       // 0: the actor's own thread steps them
   agents::ExplorationConfig exploration;
+  InferencePlace inference = InferencePlace::kActor;
+  int64_t inference_threads = 1;
+  double inference_wait_ms = 2.0;
   // Steps that are sent, stored and evicted together; their frames share a
   // dictionary (replay/format/frame_codec.h).
   int64_t group_steps = 8;

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "actors/policy.h"
 #include "agents/agent.h"
 #include "agents/task_spec.h"
 #include "core/kernels/backend.h"
@@ -24,10 +25,10 @@ struct PolicyRunnerOptions {
   uint64_t seed = 0;
 };
 
-// A policy that acts for E environments at once.
+// A policy that this process computes for E environments at once.
 //
 // Thread-safety: one thread makes all calls.
-class PolicyRunner {
+class PolicyRunner : public Policy {
  public:
   // Throws ConfigError if the agent does not fit the task.
   PolicyRunner(const agents::Agent& agent, const agents::TaskSpec& task,
@@ -39,14 +40,9 @@ class PolicyRunner {
                      const std::string& where);
   runtime::VariableStore& variables() { return variables_; }
 
-  // To be filled before Act(): observations [E, ...] of the task's shape, u8 or
-  // f32, and with noise its scale by environment [E].
-  MutableTensorView observations() { return observations_; }
-  std::span<float> noise_scales() { return noise_scales_; }
-
-  // Actions in [-1, 1], f32 [E, A]; valid until the next call. `step` keys the
-  // noise: never the same twice.
-  TensorView Act(int64_t step);
+  MutableTensorView observations() override { return observations_; }
+  std::span<float> noise_scales() override { return noise_scales_; }
+  TensorView Act(int64_t step) override;
 
  private:
   std::unique_ptr<kernels::Backend> backend_;

@@ -189,6 +189,7 @@ ClusterConfig ClusterConfig::Read(config::Reader& reader) {
   read("actor", "every actor", {});
   read("learner", "the learner", {.cores = 4});
   read("replay", "every replay service", {.cores = 2});
+  read("inference", "the inference server", {});
   read("evaluator", "the evaluator", {});
   read("server", "every parameter server", {});
   read("worker", "every worker beside the learner", {.cores = 4});

@@ -78,6 +78,7 @@ FleetConfig FleetConfig::Read(config::Reader& reader) {
   read("server", "every parameter server; restores its own checkpoint",
        {.budget = 5});
   read("worker", "every worker beside the learner", {.budget = 20});
+  read("inference", "the inference server", {.budget = 20});
   read("evaluator", "the evaluator", {.initial_backoff_s = 2.0});
   return c;
 }

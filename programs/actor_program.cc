@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "actors/actor.h"
-#include "actors/followed_policy.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/process.h"
 #include "core/base/thread.h"
 #include "core/rpc/heartbeat_sender.h"
+#include "programs/actor_policy.h"
 #include "programs/check_run.h"
+#include "programs/inference_role.h"
 #include "programs/step_shape.h"
 #include "replay/client/sharded_writer.h"
 
@@ -83,15 +84,11 @@ int Run(const Invocation& invocation, int64_t index) {
   const agents::TaskSpec task = agents::MakeTaskSpec(
       config.task,
       *env::MakeConfiguredEnvironment(registry, config.task, seed, 0));
-  actors::PolicyRunner policy(
-      *config.MakeAgent(), task,
-      {.backend = config.learner.replication.policy_backend(),
-       .num_environments = num_environments,
-       .first_environment = first_environment,
-       .seed = seed});
-  actors::FollowedPolicy followed(config.learner.parameter_bind,
-                                  rpc::GroupKey::FromFile(KeyFileOf(config)),
-                                  &policy);
+  const auto is_over = [&stop, &heartbeat] {
+    return stop.count() > 0 || heartbeat.StopOrder().has_value();
+  };
+  const std::unique_ptr<ActorPolicy> followed =
+      MakeActorPolicy(config, task, index, is_over);
 
   std::vector<std::unique_ptr<replay::ShardedWriter>> writers;
   std::vector<replay::StepSink*> sinks;
@@ -104,7 +101,7 @@ int Run(const Invocation& invocation, int64_t index) {
   double last_return = 0.0;
   double last_length = 0.0;
   int64_t num_episodes = 0;
-  Actor actor(task, &environments, &policy, sinks,
+  Actor actor(task, &environments, &followed->policy(), sinks,
               {.exploration = config.actors.exploration,
                .first_environment = first_environment,
                .num_all_environments = config.actors.count * num_environments,
@@ -127,9 +124,6 @@ int Run(const Invocation& invocation, int64_t index) {
     }
     return sum;
   };
-  const auto is_over = [&stop, &heartbeat] {
-    return stop.count() > 0 || heartbeat.StopOrder().has_value();
-  };
   // an order to stop also ends a wait for the replay
   const Thread watch("stop-watch", [&](const Thread::StopToken& token) {
     while (!token.IsStopRequested()) {
@@ -142,12 +136,12 @@ int Run(const Invocation& invocation, int64_t index) {
   });
   // the first actions already follow the learner's policy
   heartbeat.SetState(rpc::RoleState::kWaiting, "parameters of the learner");
-  while (!is_over() && !followed.version()) followed.Poll(100ms);
+  while (!is_over() && !followed->version()) followed->Poll(100ms);
   heartbeat.SetState(rpc::RoleState::kRunning);
   while (!is_over()) {
-    actor.SetGlobalSteps(followed.agent_steps());
+    actor.SetGlobalSteps(followed->agent_steps());
     actor.Step();
-    followed.Poll(0ms);
+    followed->Poll(0ms);
     heartbeat.SetWaited(waited_s(), "replay: no room yet");
     heartbeat.SetCounter("agent_steps", static_cast<double>(actor.num_steps()));
     heartbeat.SetCounter(
@@ -158,7 +152,8 @@ int Run(const Invocation& invocation, int64_t index) {
       heartbeat.SetGauge("episode_length", last_length);
     }
     heartbeat.SetGauge("noise_scale", actor.NoiseScale());
-    heartbeat.SetGauge("policy_step", static_cast<double>(*followed.version()));
+    heartbeat.SetGauge("policy_step",
+                       static_cast<double>(*followed->version()));
   }
   heartbeat.SetState(rpc::RoleState::kDraining, "steps under way");
   Drain(writers);
@@ -178,17 +173,32 @@ int Run(const Invocation& invocation, int64_t index) {
 Program ActorProgram() {
   // shared by the option and the run that reads it
   const auto index_text = std::make_shared<std::string>("0");
+  const auto role = std::make_shared<std::string>("actor");
   return {.name = "actor",
           .about = "Acts in environments and streams the steps to the replay.",
           .add_options =
-              [index_text](config::CommandLine& command_line) {
+              [index_text, role](config::CommandLine& command_line) {
+                command_line.AddOption(
+                    "--role", role.get(),
+                    "actor, or inference: the server that computes the policy "
+                    "for all actors (actors.inference: host)");
                 command_line.AddOption(
                     "--index", index_text.get(),
                     "index of this actor, less than actors.count");
               },
           .run =
-              [index_text](const Invocation& invocation) {
+              [index_text, role](const Invocation& invocation) {
                 const RunConfig& config = invocation.config();
+                if (*role == "inference") {
+                  LogOptions log = config.log;
+                  log.role = "inference";
+                  InitLogging(log);
+                  return ServeInference(invocation);
+                }
+                if (*role != "actor") {
+                  throw ConfigError(fmt::format(
+                      "--role '{}': want actor or inference", *role));
+                }
                 const int64_t index = ParseInteger(
                     "--index", *index_text, {0, config.actors.count - 1});
                 LogOptions log = config.log;

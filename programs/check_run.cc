@@ -127,6 +127,12 @@ void CheckCluster(RunConfig config) {
         "the default, makes a pair",
         backend));
   }
+  if (config.actors.inference != actors::InferencePlace::kActor) {
+    throw ConfigError(fmt::format(
+        "actors.inference: host: the launcher's host alone has an inference "
+        "server, and cluster.backend {} has actors on others; allowed: actor",
+        backend));
+  }
   static_cast<void>(fleet::ResolveClusterAddress(cluster.address));
   for (const PartAddress& address : AddressesOf(&config)) {
     // only the learner's host has servers

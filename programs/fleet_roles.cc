@@ -118,6 +118,12 @@ void MakeEvaluator(const RolePlan& plan, RoleSpec* spec) {
   spec->command.insert(spec->command.end(), {"--began_ms", plan.began_ms});
 }
 
+// The actors' server: it starts with them and ends after them.
+void MakeInference(const RolePlan& /*plan*/, RoleSpec* spec) {
+  spec->start_stage = 2;
+  spec->stop_stage = 1;
+}
+
 void MakeActor(const RolePlan& /*plan*/, RoleSpec* spec) {
   spec->data_flow = fleet::DataFlow::kProduces;
   spec->start_stage = 2;
@@ -129,8 +135,8 @@ void MakeActor(const RolePlan& /*plan*/, RoleSpec* spec) {
 struct RoleKind {
   std::string_view role;
   std::string_view program;
-  // Started as `learner --role ROLE --index I`.
-  bool is_of_learner = false;
+  // Started as `PROGRAM --role ROLE --index I`.
+  bool is_named = false;
   void (*make)(const RolePlan& plan, RoleSpec* spec);
 };
 constexpr RoleKind kRoles[] = {
@@ -139,6 +145,7 @@ constexpr RoleKind kRoles[] = {
     {"server", "learner", true, &MakeServer},
     {"worker", "learner", true, &MakeWorker},
     {"evaluator", "evaluator", false, &MakeEvaluator},
+    {"inference", "actor", true, &MakeInference},
     {"actor", "actor", false, &MakeActor},
 };
 
@@ -197,6 +204,11 @@ std::vector<RoleRequest> RoleRequests(const RunConfig& config) {
           {.id = {"replay", static_cast<uint32_t>(i)}, .load = 0.2});
     }
   }
+  if (config.actors.inference == actors::InferencePlace::kHost) {
+    requests.push_back(
+        {.id = {"inference", 0},
+         .threads = static_cast<int>(config.actors.inference_threads)});
+  }
   for (int64_t i = 0; i < NumLocalActors(config); ++i) {
     requests.push_back({.id = {"actor", static_cast<uint32_t>(i)}});
   }
@@ -219,7 +231,7 @@ RoleSpec MakeRole(const PlacedRole& placed, const RolePlan& plan) {
   spec.command = plan.commands.Of(kind->program);
   spec.command.insert(spec.command.end(),
                       {"--config", plan.config_file.string()});
-  if (kind->is_of_learner) {
+  if (kind->is_named) {
     spec.command.insert(spec.command.end(), {"--role", role});
     AddIndex(&spec);
   }

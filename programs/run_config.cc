@@ -241,6 +241,10 @@ AnnouncedAddresses AnnounceAddresses(const std::filesystem::path& run_folder,
   return announced;
 }
 
+std::string InferenceEndpoint(const RunConfig& config) {
+  return Resolve(RunFolderOf(config), "auto", "inference");
+}
+
 std::filesystem::path KeyFileOf(const RunConfig& config) {
   if (config.run.key_file != "auto") return config.run.key_file;
   return fleet::RunFolder::KeyFile(RunFolderOf(config));

@@ -105,6 +105,9 @@ inline constexpr const char* kJoinPart = "fleet";
 std::string AnnouncedAddress(const std::filesystem::path& run_folder,
                              const std::string& part);
 
+// The socket of the inference server of this host, if the actors have one.
+std::string InferenceEndpoint(const RunConfig& config);
+
 // The file of the key pair that the processes of the run hold; empty: none.
 std::filesystem::path KeyFileOf(const RunConfig& config);
 // How the clients of the run reach its replay: with the run's pair, and with

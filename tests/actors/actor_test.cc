@@ -6,7 +6,9 @@
 #include <cstring>
 #include <optional>
 
+#include "actors/policy_runner.h"
 #include "agents/d4pg/agent.h"
+#include "core/base/error.h"
 #include "core/runtime/parameters.h"
 #include "env/task_config.h"
 #include "env/tasks/suite.h"

@@ -59,12 +59,13 @@ TEST(FleetConfigTest, ReadsEveryKey) {
 
 TEST(FleetConfigTest, EachRoleHasItsDefaults) {
   const FleetConfig c = Read("").fleet;
-  EXPECT_EQ(c.restart.size(), 6u);
+  EXPECT_EQ(c.restart.size(), 7u);
   EXPECT_EQ(c.restart.at("actor").budget, 20);
   EXPECT_EQ(c.restart.at("replay").budget, 5);
   EXPECT_EQ(c.restart.at("learner").budget, 5);
   EXPECT_EQ(c.restart.at("server").budget, 5);
   EXPECT_EQ(c.restart.at("worker").budget, 20);
+  EXPECT_EQ(c.restart.at("inference").budget, 20);
   EXPECT_EQ(c.restart.at("evaluator").initial_backoff_s, 2.0);
 }
 

@@ -37,6 +37,27 @@ inline pid_t ProcessOf(pid_t fleet, const std::string& role) {
   return 0;
 }
 
+// The same for the process with `option` and `value` in its command line.
+inline pid_t ProcessOf(pid_t fleet, const std::string& option,
+                       const std::string& value) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream status(entry.path() / "status");
+    bool is_of_fleet = false;
+    for (std::string line; std::getline(status, line);) {
+      is_of_fleet |= line == "PPid:\t" + std::to_string(fleet);
+    }
+    if (!is_of_fleet) continue;
+    std::ifstream file(entry.path() / "cmdline");
+    std::string last;
+    for (std::string word; std::getline(file, word, '\0'); last = word) {
+      if (last == option && word == value) {
+        return std::stoi(entry.path().filename().string());
+      }
+    }
+  }
+  return 0;
+}
+
 class TrainingFixture : public ::testing::Test {
  protected:
   // A shipped recipe, made small.

@@ -103,6 +103,48 @@ TEST_F(TrainingRecoveryTest, AKilledEvaluatorComesBackAndTheTrainingGoesOn) {
   }
 }
 
+// Actors wait for their inference server, and go on with the next one.
+TEST_F(TrainingRecoveryTest, AKilledInferenceServerComesBack) {
+  const auto output = folder_.path() / "output";
+  Process fleet({.command = Command(
+                     {"learner.limits.max_steps=0", "evaluation.enabled=false",
+                      "actors.inference=host", "actors.count=2",
+                      "learner.checkpoint_interval_s=0.3",
+                      "fleet.restart.inference.initial_backoff_s=0.1"}),
+                 .stdout_file = output,
+                 .stderr_file = output});
+  ASSERT_TRUE(AwaitFile(run_ / "logs" / "learner-0.1.log", "stood still for"))
+      << ReadFile(output);
+  ASSERT_EQ(::kill(ProcessOf(fleet.pid(), "--role", "inference"), SIGKILL), 0);
+  ASSERT_TRUE(AwaitFile(output, "inference-0 starts (incarnation 2)"))
+      << ReadFile(output);
+  ASSERT_TRUE(AwaitFile(run_ / "logs" / "inference-0.2.log", "listening at"))
+      << ReadFile(output);
+  // it serves once the actors have asked it
+  const auto has_served = [&] {
+    const std::string status =
+        RunCommand({.command = {REPLICANT_FLEET, "--status", run_.string()}},
+                   std::chrono::minutes(1))
+            .output;
+    const size_t row = status.find("inference-0");
+    return row != std::string::npos &&
+           status.substr(row, status.find('\n', row) - row).find("rows") !=
+               std::string::npos;
+  };
+  const auto deadline = Clock::Real().Now() + std::chrono::minutes(3);
+  while (!has_served() && Clock::Real().Now() < deadline) {
+  }
+  EXPECT_TRUE(has_served()) << ReadFile(output);
+  fleet.Signal(SIGINT);
+  const auto status = fleet.Wait(std::chrono::minutes(3));
+  ASSERT_TRUE(status && status->ok()) << ReadFile(output);
+  const std::string text = ReadFile(output);
+  EXPECT_THAT(text, HasSubstr("inference-0: signal 9 (Killed); starts again"));
+  EXPECT_THAT(text, Not(HasSubstr("actor-0 starts (incarnation 2)")));
+  EXPECT_THAT(ReadFile(run_ / "logs" / "inference-0.2.log"),
+              testing::ContainsRegex("ends after [1-9][0-9]* batches"));
+}
+
 // A run that has ended goes on from its last checkpoint with all its parts,
 // and by what --set changes.
 TEST_F(TrainingRecoveryTest, AnEndedRunIsResumedAsAWhole) {

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -21,26 +20,6 @@ using ::testing::HasSubstr;
 
 class TrainingShardsTest : public TrainingFixture {
  protected:
-  // The process of a shard; 0: none.
-  static pid_t ShardProcess(pid_t fleet, int index) {
-    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-      std::ifstream file(entry.path() / "cmdline");
-      std::string word;
-      std::vector<std::string> words;
-      while (std::getline(file, word, '\0')) words.push_back(word);
-      if (words.size() < 2 || !words[0].ends_with("/replay") ||
-          words.back() != std::to_string(index)) {
-        continue;
-      }
-      std::ifstream status(entry.path() / "status");
-      for (std::string line; std::getline(status, line);) {
-        if (line == "PPid:\t" + std::to_string(fleet)) {
-          return std::stoi(entry.path().filename().string());
-        }
-      }
-    }
-    return 0;
-  }
   // The step of the newest whole checkpoint; 0: there is none.
   int64_t NewestStep() const {
     int64_t newest = 0;
@@ -98,7 +77,8 @@ TEST_F(TrainingShardsTest, AKilledShardComesBackAndTheTrainingGoesOn) {
        .stderr_file = folder_.path() / "out"});
   ASSERT_TRUE(AwaitCheckpointAfter(0)) << Output();
 
-  const pid_t shard = ShardProcess(fleet.pid(), 1);
+  // only shards have an index other than 0 behind the option
+  const pid_t shard = ProcessOf(fleet.pid(), "--index", "1");
   ASSERT_NE(shard, 0) << Output();
   ASSERT_EQ(::kill(shard, SIGKILL), 0);
   ASSERT_TRUE(

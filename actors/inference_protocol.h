@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/rpc/envelope.h"
+#include "core/rpc/frame.h"
+
+// The messages between actors and the inference server of their host
+// (actors/inference_server.h). Text of the protocol, which makes its schema
+// hash: InferenceMessageTable().
+namespace replicant::actors {
+
+inline constexpr uint16_t kDescribeKind = 1;
+inline constexpr uint16_t kActKind = 2;
+// Rows of one request.
+inline constexpr uint32_t kMaxInferenceRows = 4096;
+
+std::string_view InferenceMessageTable();
+const rpc::Protocol& InferenceProtocol();
+
+// The answer to kDescribeKind: what the server's policy takes and gives.
+struct InferenceInfo {
+  uint64_t observation_bytes = 0;  // of one row
+  uint64_t action_size = 0;
+  // The learner's step of the server's parameters, and the agent steps that the
+  // learner knew of then; not set before the first parameters.
+  bool has_parameters = false;
+  uint64_t version = 0;
+  int64_t agent_steps = 0;
+
+  rpc::Message Encode() const;
+  static InferenceInfo Decode(std::span<const rpc::Frame> payload);
+  bool operator==(const InferenceInfo&) const = default;
+};
+
+// kActKind: observations of E environments.
+struct ActRequest {
+  std::vector<float> noise_scales;          // [E]
+  std::span<const std::byte> observations;  // [E, ...], without gaps
+
+  // Copies the observations.
+  rpc::Message Encode() const;
+  // Borrows the observations from `payload`.
+  static ActRequest Decode(std::span<const rpc::Frame> payload);
+};
+
+// The answer to kActKind.
+struct ActReply {
+  uint64_t version = 0;
+  int64_t agent_steps = 0;
+  std::vector<float> actions;  // [E, A]
+
+  rpc::Message Encode() const;
+  static ActReply Decode(std::span<const rpc::Frame> payload);
+  bool operator==(const ActReply&) const = default;
+};
+
+}  // namespace replicant::actors

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/tensor/tensor_view.h"
+
+namespace replicant::actors {
+
+// Chooses the actions of E environments: PolicyRunner computes them,
+// RemotePolicy has the inference server of the host compute them.
+//
+// Thread-safety: one thread makes all calls.
+class Policy {
+ public:
+  virtual ~Policy() = default;
+
+  // To be filled before Act(): observations [E, ...] of the task's shape, u8 or
+  // f32, and with noise its scale by environment [E].
+  virtual MutableTensorView observations() = 0;
+  virtual std::span<float> noise_scales() = 0;
+
+  // Actions in [-1, 1], f32 [E, A]; valid until the next call. `step` keys the
+  // noise: never the same twice.
+  virtual TensorView Act(int64_t step) = 0;
+};
+
+}  // namespace replicant::actors

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "actors/policy.h"
+#include "agents/task_spec.h"
+#include "core/base/clock.h"
+#include "core/rpc/client.h"
+#include "core/tensor/host_tensor.h"
+
+namespace replicant::actors {
+
+struct RemotePolicyOptions {
+  std::string endpoint;  // of the inference server
+  rpc::CurveRole curve = {};
+  std::string name = "actor";
+  int64_t num_environments = 1;
+  // Whether the actor ends: no call waits for the server from then on.
+  std::function<bool()> is_over = [] { return false; };
+};
+
+// A policy that the inference server of the host computes
+// (actors/inference_server.h). While the server is away, calls wait for the
+// next one: a request without an answer is sent again.
+//
+// Thread-safety: one thread makes all calls.
+class RemotePolicy : public Policy {
+ public:
+  // Connects in the background. Throws CommError for an endpoint that cannot be
+  // parsed.
+  RemotePolicy(const agents::TaskSpec& task, RemotePolicyOptions options);
+
+  MutableTensorView observations() override {
+    return observations_.mutable_view();
+  }
+  std::span<float> noise_scales() override { return noise_scales_; }
+  // `step` is not used: the server keys the noise. Once is_over(), it may
+  // return the actions of the last call. Throws CommError if the server serves
+  // another task.
+  TensorView Act(int64_t step) override;
+
+  // Asks whether the server has parameters; waits for them until `timeout`.
+  // Throws CommError if it serves another task.
+  void AwaitParameters(Clock::Duration timeout);
+  // The learner's step of the parameters that acted last; empty before the
+  // first ones.
+  std::optional<uint64_t> version() const { return version_; }
+  // Agent steps of all actors that the learner knew of at that step.
+  int64_t agent_steps() const { return agent_steps_; }
+  // Time spent in waits for the server.
+  double waited_s() const { return waited_s_; }
+
+ private:
+  // The answer; nothing if is_over().
+  std::optional<rpc::CallReply> Ask(uint16_t kind, rpc::Message request);
+
+  const RemotePolicyOptions options_;
+  HostTensor observations_;
+  HostTensor actions_;
+  std::vector<float> noise_scales_;
+  rpc::ZmqContext context_;
+  rpc::Client client_;
+  std::optional<uint64_t> version_;
+  int64_t agent_steps_ = 0;
+  double waited_s_ = 0.0;
+};
+
+}  // namespace replicant::actors
