@@ -63,7 +63,7 @@ class RecordedGraph : public Recording {
 
 }  // namespace
 
-std::unique_ptr<Recording> RecordOn(std::shared_ptr<const Device> device,
+std::unique_ptr<Recording> RecordOn(const std::shared_ptr<const Device>& device,
                                     Stream& stream,
                                     const std::function<void()>& issue) {
   Capture capture(*device, HandleOf(stream));

@@ -15,7 +15,7 @@ namespace replicant::kernels::cuda {
 //
 // Libraries may load code and memory at their first call, which a capture
 // forbids: run everything once before it is recorded.
-std::unique_ptr<Recording> RecordOn(std::shared_ptr<const Device> device,
+std::unique_ptr<Recording> RecordOn(const std::shared_ptr<const Device>& device,
                                     Stream& stream,
                                     const std::function<void()>& issue);
 
