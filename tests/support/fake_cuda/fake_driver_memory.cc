@@ -136,7 +136,8 @@ CUresult FakeDriver::Execute(const StreamWork& work, uintptr_t number,
   if (!work.is_copy) launches_.push_back(work.name);
   const uint64_t tick = clock->Advance(number);
   std::map<CUdeviceptr, Allocation*> touched;
-  const auto note = [&](const MemoryRange& range, bool is_write) {
+  const auto note = [&](const MemoryRange& range,
+                        bool is_write) REQUIRES(mutex_) {
     CUdeviceptr start = 0;
     Allocation* allocation = Find(work.name, range, &start);
     if (allocation == nullptr) return false;

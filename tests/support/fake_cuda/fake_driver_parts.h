@@ -21,6 +21,7 @@ inline uintptr_t NumberOf(const void* handle) {
 // Handles are numbers, so that a use of one as an address is seen.
 template <typename Handle>
 Handle HandleOf(uintptr_t number) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
   return reinterpret_cast<Handle>(number);
 }
 
