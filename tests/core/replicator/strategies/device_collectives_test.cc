@@ -244,7 +244,7 @@ TEST(DeviceCollectivesTest, GradientsOfBf16HaveTheBitsOfTheHost) {
 }
 
 // Gradients do not leave the device: a step copies to the host what is fetched,
-// and nothing else.
+// which is recorded once, and nothing else.
 TEST(DeviceCollectivesTest, NoCallPassesThroughTheHost) {
   const auto count_copies = [](Collectives collectives) {
     Machine machine(2);
@@ -252,9 +252,10 @@ TEST(DeviceCollectivesTest, NoCallPassesThroughTheHost) {
     const auto calls = machine.driver().calls();
     return std::count(calls.begin(), calls.end(), "cuMemcpyDtoHAsync");
   };
-  // 2 replicas, 5 steps, 10 values; and two variables at the end
-  EXPECT_EQ(count_copies(Collectives::kDevice), 2 * 5 * 10 + 2);
-  EXPECT_GT(count_copies(Collectives::kHost), 2 * 5 * 10 + 2);
+  // 2 replicas, 5 steps; a call through the host copies in each of them, and
+  // there are at least 9
+  EXPECT_LT(count_copies(Collectives::kDevice), 2 * 5);
+  EXPECT_GE(count_copies(Collectives::kHost), 2 * 5 * 9);
 }
 
 // Each process with a device of its own, over TCP.
