@@ -26,13 +26,6 @@ constexpr const char* kMessageTable = R"(inference 1
 
 constexpr uint32_t kMaxActionElements = kMaxInferenceRows * 256;
 
-void CheckNumParts(std::string_view message, std::span<const Frame> payload,
-                   size_t count) {
-  if (payload.size() == count) return;
-  throw MalformedMessage(
-      fmt::format("{}: {} parts, want {}", message, payload.size(), count));
-}
-
 }  // namespace
 
 std::string_view InferenceMessageTable() { return kMessageTable; }
@@ -55,8 +48,7 @@ Message InferenceInfo::Encode() const {
 
 InferenceInfo InferenceInfo::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kMessage = "inference.describe reply";
-  CheckNumParts(kMessage, payload, 1);
-  WireReader reader(kMessage, payload[0].bytes());
+  WireReader reader(kMessage, payload);
   InferenceInfo info;
   info.observation_bytes = reader.Read<uint64_t>("observation_bytes");
   info.action_size = reader.Read<uint64_t>("action_size");
@@ -78,7 +70,10 @@ Message ActRequest::Encode() const {
 
 ActRequest ActRequest::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kMessage = "inference.act";
-  CheckNumParts(kMessage, payload, 2);
+  if (payload.size() != 2) {
+    throw MalformedMessage(
+        fmt::format("{}: {} parts, want 2", kMessage, payload.size()));
+  }
   WireReader reader(kMessage, payload[0].bytes());
   ActRequest request;
   request.noise_scales =
@@ -101,8 +96,7 @@ Message ActReply::Encode() const {
 
 ActReply ActReply::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kMessage = "inference.act reply";
-  CheckNumParts(kMessage, payload, 1);
-  WireReader reader(kMessage, payload[0].bytes());
+  WireReader reader(kMessage, payload);
   ActReply reply;
   reply.version = reader.Read<uint64_t>("version");
   reply.agent_steps = reader.Read<int64_t>("agent_steps");

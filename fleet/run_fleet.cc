@@ -1,17 +1,22 @@
 #include "fleet/run_fleet.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/base/clock.h"
 #include "core/base/error.h"
+#include "core/base/mutex.h"
 #include "core/base/thread.h"
 #include "core/metrics/progress.h"
+#include "core/rpc/agent_messages.h"
 #include "core/rpc/group_key.h"
 #include "core/rpc/server.h"
 #include "fleet/backends/hosts.h"
@@ -50,6 +55,11 @@ class HeartbeatServer {
   ~HeartbeatServer() { server_.Stop(); }
 
   const std::string& endpoint() const { return endpoint_; }
+  // How often somebody has asked the fleet to end the run, and who did so last.
+  std::pair<int, std::string> StopRequests() const EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return {num_stop_requests_, stopped_by_};
+  }
   // Throws what has ended its loop.
   void Check() {
     if (!loop_.IsRunning()) loop_.Join();
@@ -64,15 +74,63 @@ class HeartbeatServer {
   std::string Attach(rpc::HeartbeatMonitor* monitor, HostPool* pool,
                      const std::string& bind) {
     monitor->AttachTo(server_);
+    server_.Handle(rpc::kStopKind, [this](rpc::Request& request,
+                                          rpc::Responder responder) {
+      const auto stop = rpc::StopRequest::Decode(request.payload);
+      {
+        MutexLock lock(mutex_);
+        ++num_stop_requests_;
+        stopped_by_ = stop.who;
+      }
+      responder.Reply({});
+    });
     if (pool != nullptr) pool->AttachTo(server_);
     return server_.Bind(bind);
   }
 
+  mutable Mutex mutex_;
+  int num_stop_requests_ GUARDED_BY(mutex_) = 0;
+  std::string stopped_by_ GUARDED_BY(mutex_);
   rpc::ZmqContext context_;
   const std::unique_ptr<rpc::ZapHandler> guard_;
   rpc::Server server_;
   const std::string endpoint_;
   Thread loop_;
+};
+
+// Passes signals, and what hosts ask for, on to the supervisor: the first one
+// drains the roles, a second one kills them.
+class StopOrders {
+ public:
+  explicit StopOrders(const StopSignal* stop) : stop_(*stop) {}
+
+  // `requests` is HeartbeatServer::StopRequests().
+  void Pass(const std::pair<int, std::string>& requests,
+            Supervisor* supervisor) {
+    if (stop_.count() > num_signals_) {
+      const Clock::TimePoint now = Clock::Real().Now();
+      if (num_signals_ == 0) first_signal_ = now;
+      num_signals_ = stop_.count();
+      supervisor->RequestStop("stopped by a signal");
+      if (num_signals_ > 1 &&
+          !(stop_.is_termination() && now - first_signal_ < kOneTermination)) {
+        supervisor->StopNow("stopped by a second signal");
+      }
+    }
+    const auto& [count, who] = requests;
+    if (count <= num_requests_) return;
+    num_requests_ = count;
+    supervisor->RequestStop(fmt::format("stopped by {}", who));
+    if (count > 1) supervisor->StopNow(fmt::format("killed by {}", who));
+  }
+
+  int num_signals() const { return num_signals_; }
+
+ private:
+  const StopSignal& stop_;
+  int num_signals_ = 0;
+  Clock::TimePoint first_signal_{};
+  int num_requests_ = 0;
 };
 
 // Waits until a process ends or a signal comes.
@@ -140,20 +198,10 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
   }
   RunReporter reporter;
   Clock::TimePoint next_report{};
-  int num_signals = 0;
-  Clock::TimePoint first_signal{};
+  StopOrders orders(&stop);
   bool has_started = false;
   while (!supervisor.IsFinished()) {
-    if (stop.count() > num_signals) {
-      const Clock::TimePoint now = Clock::Real().Now();
-      if (num_signals == 0) first_signal = now;
-      num_signals = stop.count();
-      supervisor.RequestStop("stopped by a signal");
-      if (num_signals > 1 &&
-          !(stop.is_termination() && now - first_signal < kOneTermination)) {
-        supervisor.StopNow("stopped by a second signal");
-      }
-    }
+    orders.Pass(server.StopRequests(), &supervisor);
     server.Check();
     if (pool) pool->Update();
     if (launcher && !supervisor.IsStopping()) launcher->Step();
@@ -182,7 +230,8 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
               .Make(supervisor, monitor, pool ? &*pool : nullptr, status, now)
               .ToJson());
     }
-    if (!supervisor.IsFinished()) AwaitEvent(supervisor, stop, num_signals);
+    if (!supervisor.IsFinished())
+      AwaitEvent(supervisor, stop, orders.num_signals());
   }
   curves.Add(status, monitor.All());
   RunResult result = supervisor.result();

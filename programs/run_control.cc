@@ -19,8 +19,13 @@
 #include "core/base/error.h"
 #include "core/base/fs.h"
 #include "core/base/process.h"
+#include "core/rpc/agent_messages.h"
+#include "core/rpc/client.h"
+#include "core/rpc/group_key.h"
+#include "core/rpc/heartbeat.h"
 #include "fleet/run_folder.h"
 #include "fleet/run_report.h"
+#include "programs/run_config.h"
 
 namespace replicant::programs {
 namespace {
@@ -29,6 +34,7 @@ using fleet::RunFolder;
 using namespace std::chrono_literals;
 
 constexpr auto kPollInterval = 200ms;
+constexpr auto kAnswerPatience = 10s;
 
 // RUN of the command line, as RunFolder::Find() takes it.
 std::filesystem::path RunOf(const std::string& given) {
@@ -45,19 +51,22 @@ int ShowStatus(const std::filesystem::path& run) {
   return 0;
 }
 
+// "HOST" of "HOST/PID".
+std::string HostOf(const std::string& owner) {
+  return owner.substr(0, owner.rfind('/'));
+}
+
 // The process that runs in the folder, on this host. Throws IoError if there is
 // none, or if it runs on another host.
 pid_t OwnerHere(const std::filesystem::path& run) {
   const std::string owner = RunFolder::LastOwner(run);
-  const std::string self = HostAndPid();
   const size_t slash = owner.rfind('/');
-  const std::string host = owner.substr(0, slash);
-  const std::string this_host = self.substr(0, self.rfind('/'));
-  if (slash != std::string::npos && host != this_host) {
+  const std::string this_host = HostOf(HostAndPid());
+  if (slash != std::string::npos && HostOf(owner) != this_host) {
     throw IoError(fmt::format(
         "{}: the last process that ran there is {}, and this is {}; hint: run "
         "fleet --stop on {}",
-        run.string(), owner, this_host, host));
+        run.string(), owner, this_host, HostOf(owner)));
   }
   pid_t pid = 0;
   const char* const end = owner.data() + owner.size();
@@ -71,7 +80,51 @@ pid_t OwnerHere(const std::filesystem::path& run) {
   return pid;
 }
 
+// Asks the fleet at `endpoint` to end its run. Throws CommError if it does not
+// answer.
+void AskToStop(const std::string& endpoint,
+               const std::filesystem::path& key_file) {
+  rpc::ZmqContext context;
+  rpc::ClientOptions options;
+  options.name = "fleet --stop";
+  options.socket.curve = rpc::GroupKey::FromFile(key_file).client_role();
+  rpc::Client client(context, rpc::SupervisionProtocol(), options);
+  client.Connect(endpoint);
+  const rpc::CallReply reply = client.Call(
+      rpc::kStopKind,
+      rpc::StopRequest{fmt::format("fleet --stop of {}", HostAndPid())}
+          .Encode(),
+      {.timeout = kAnswerPatience});
+  if (reply.result == rpc::CallResult::kOk) return;
+  throw CommError(fmt::format("{}: the fleet does not answer within {} s{}{}",
+                              endpoint, kAnswerPatience.count(),
+                              reply.error_text.empty() ? "" : ": ",
+                              reply.error_text));
+}
+
+// Ends a run whose fleet is on another host and lets hosts join: it has
+// announced where it listens. Returns nothing if the fleet is here, or lets no
+// host join.
+std::optional<int> StopElsewhere(const std::filesystem::path& run) {
+  const std::string owner = RunFolder::LastOwner(run);
+  const std::string endpoint = AnnouncedAddress(run, kJoinPart);
+  if (HostOf(owner) == HostOf(HostAndPid()) || endpoint.empty() ||
+      RunFolder::StatusOf(run) != fleet::RunStatus::kRunning) {
+    return std::nullopt;
+  }
+  AskToStop(endpoint, RunFolder::KeyFile(run));
+  fmt::print("process {} drains its roles; fleet --stop once more kills them\n",
+             owner);
+  std::fflush(stdout);
+  while (RunFolder::StatusOf(run) == fleet::RunStatus::kRunning) {
+    std::this_thread::sleep_for(kPollInterval);
+  }
+  fmt::print("it has ended\n");
+  return 0;
+}
+
 int Stop(const std::filesystem::path& run) {
+  if (const auto code = StopElsewhere(run)) return *code;
   const pid_t pid = OwnerHere(run);
   // a SIGTERM would let hosts wait for the run to go on
   if (::kill(pid, SIGINT) != 0) {

@@ -8,7 +8,8 @@
 //
 //   fleet --status RUN                  what every role does
 //   fleet --logs RUN [ROLE] [--follow]  the newest logs of its roles
-//   fleet --stop RUN                    asks the fleet to end, and waits
+//   fleet --stop RUN                    asks the fleet to end, and waits; from
+//                                       another host if it lets hosts join
 //
 // ROLE is "actor" or "actor-3"; none: all roles.
 namespace replicant::programs {

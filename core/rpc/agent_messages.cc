@@ -70,6 +70,20 @@ bool StaysInside(const std::string& path) {
 
 }  // namespace
 
+Message StopRequest::Encode() const {
+  WireWriter writer;
+  writer.WriteString(OneLine(who, kMaxHostBytes));
+  return MakeMessage(writer.Finish());
+}
+
+StopRequest StopRequest::Decode(std::span<const Frame> payload) {
+  WireReader reader("supervision.stop", payload);
+  StopRequest stop;
+  stop.who = OneLine(reader.ReadString("who", kMaxHostBytes), kMaxHostBytes);
+  reader.Finish();
+  return stop;
+}
+
 Message JoinRequest::Encode() const {
   if (host.empty() || host.size() > kMaxHostBytes) {
     throw InvalidArgument(

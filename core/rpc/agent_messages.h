@@ -17,11 +17,21 @@ namespace replicant::rpc {
 
 inline constexpr uint16_t kJoinKind = 2;
 inline constexpr uint16_t kReportKind = 3;
+inline constexpr uint16_t kStopKind = 4;
 inline constexpr uint32_t kMaxHostBytes = 256;
 inline constexpr uint32_t kMaxAgentFiles = 10'000;
 inline constexpr uint32_t kMaxAgentFileBytes = 256u << 20;
 inline constexpr uint32_t kMaxAgentProcesses = 10'000;
 inline constexpr uint32_t kMaxLogChunkBytes = 1u << 20;
+
+// Somebody asks the fleet to end its run. The answer has no part.
+struct StopRequest {
+  std::string who;  // for the log
+
+  Message Encode() const;
+  static StopRequest Decode(std::span<const Frame> payload);
+  bool operator==(const StopRequest&) const = default;
+};
 
 // An agent offers its host.
 struct JoinRequest {

@@ -11,7 +11,7 @@
 namespace replicant::rpc {
 namespace {
 
-constexpr std::string_view kMessageTable = R"(supervision 2
+constexpr std::string_view kMessageTable = R"(supervision 3
 1 beat
   request: string role, u32 index, u32 incarnation, u32 pid,
     u8 state (0 starting, 1 running, 2 draining, 3 waiting),
@@ -32,6 +32,9 @@ constexpr std::string_view kMessageTable = R"(supervision 2
     (u64 number, u8 kind (0 start, 1 signal), string role, u32 index,
     u32 incarnation, i32 signal, u32 num_arguments, num_arguments x
     string argument)
+4 stop
+  request: string who
+  reply: no part
 )";
 
 bool IsControl(char c) {
@@ -94,7 +97,7 @@ std::string_view SupervisionMessageTable() { return kMessageTable; }
 
 const Protocol& SupervisionProtocol() {
   static const auto protocol =
-      Protocol::FromTable("supervision", 2, kMessageTable);
+      Protocol::FromTable("supervision", 3, kMessageTable);
   return protocol;
 }
 

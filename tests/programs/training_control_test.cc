@@ -128,6 +128,24 @@ TEST_F(TrainingControlTest, ARunOfAnotherHostIsStoppedThere) {
   EXPECT_THAT(stop.output, HasSubstr("hint: run fleet --stop on elsewhere"));
 }
 
+// A fleet that lets hosts join is stopped from any of them.
+TEST_F(TrainingControlTest, ARunThatHostsJoinIsStoppedFromAnother) {
+  Process fleet(
+      {.command = Command(
+           {"learner.limits.max_steps=0", "evaluation.enabled=false",
+            "cluster={backend: slurm, address: 127.0.0.1, local_actors: 1}"}),
+       .stdout_file = folder_.path() / "out",
+       .stderr_file = folder_.path() / "out"});
+  ASSERT_TRUE(AwaitFile(run_ / "status.json", "\"updates\"")) << Output();
+  AtomicWriteFile(run_ / "lock", "elsewhere/17");
+  const CommandResult stop = Fleet({"--stop", run_.string()});
+  EXPECT_TRUE(stop.status.ok()) << stop.output;
+  EXPECT_THAT(stop.output, AllOf(HasSubstr("process elsewhere/17 drains"),
+                                 HasSubstr("it has ended")));
+  EXPECT_TRUE(fleet.Wait().ok()) << Output();
+  EXPECT_THAT(Output(), HasSubstr("stopped: stopped by fleet --stop of "));
+}
+
 TEST_F(TrainingControlTest, WordsThatDoNotBelongAreNamed) {
   EXPECT_THAT(Fleet({"--status"}).output,
               HasSubstr("--status: want the folder of a run"));

@@ -21,6 +21,8 @@ TEST(AgentMessagesTest, EveryMessageComesBackAsItWas) {
                          .processors = 8,
                          .slots = 2};
   EXPECT_EQ(JoinRequest::Decode(join.Encode()), join);
+  const StopRequest stop{"fleet --stop of node/7"};
+  EXPECT_EQ(StopRequest::Decode(stop.Encode()), stop);
 
   const JoinReply joined{.refusal = "full",
                          .timeout_s = 2.5,
