@@ -32,6 +32,10 @@ class DescribedDriver : public Driver {
     *name = "described device";
     return CUDA_SUCCESS;
   }
+  CUresult DeviceGetUuid(std::string* uuid, CUdevice /*device*/) override {
+    uuid->assign(16, '\0');
+    return CUDA_SUCCESS;
+  }
   // An H100 SXM: NVIDIA H100 Tensor Core GPU Architecture, table 3.
   CUresult DeviceGetAttribute(int* value, CUdevice_attribute attribute,
                               CUdevice /*device*/) override {
@@ -188,7 +192,9 @@ std::unique_ptr<Backend> MakeDescribedCudaBackend() {
       {.driver = std::make_shared<cuda::DescribedDriver>(),
        .compiler = std::make_shared<cuda::NoCompiler>(),
        .matmul = std::make_shared<cuda::NoMatMul>(),
-       .convolution = std::make_shared<cuda::NoConvolution>()},
+       .convolution = std::make_shared<cuda::NoConvolution>(),
+       // for several replicas
+       .nccl = nullptr},
       {.has_recordings = false});
 }
 
