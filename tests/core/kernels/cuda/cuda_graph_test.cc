@@ -33,7 +33,7 @@ using testing::MessageOf;
 
 // w -= 0.5 sum(x) in every element; the output is -w as it was before.
 struct Step {
-  Step(Backend& backend, const runtime::CompileOptions& options = {})
+  explicit Step(Backend& backend, const runtime::CompileOptions& options = {})
       : store(backend, /*seed=*/1) {
     graph::Graph g;
     const graph::VariableId w = g.AddVariable({.name = "w", .shape = {2}});
