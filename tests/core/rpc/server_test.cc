@@ -51,7 +51,9 @@ void SetUpEcho(Server& server) {
   server.Handle(kThrow, [](Request& request, Responder /*responder*/) {
     const std::string text(request.payload.at(0).text());
     if (text == "argument") throw InvalidArgument("bad argument");
-    if (text == "payload") WireReader("m", {}).Read<int>("x");
+    if (text == "payload") {
+      WireReader("m", std::span<const std::byte>()).Read<int>("x");
+    }
     throw IoError("disk full");
   });
 }
