@@ -239,15 +239,15 @@ CUresult FakeDriver::ExecuteParts(const std::string& name,
   const StreamPart& part = parts.front();
   if (!IsStream(name.c_str(), part.stream)) return CUDA_ERROR_INVALID_HANDLE;
   CUresult of_others = CUDA_SUCCESS;
-  const CUresult result = Execute(
-      {.name = name,
-       .reads = part.reads,
-       .writes = part.writes,
-       .run =
-           [&]() REQUIRES(mutex_) {
-             of_others = ExecuteParts(name, parts.subspan(1), work);
-           }},
-      NumberOf(part.stream), &streams_[NumberOf(part.stream)]);
+  const CUresult result =
+      Execute({.name = name,
+               .reads = part.reads,
+               .writes = part.writes,
+               .run =
+                   [&]() REQUIRES(mutex_) {
+                     of_others = ExecuteParts(name, parts.subspan(1), work);
+                   }},
+              NumberOf(part.stream), &streams_[NumberOf(part.stream)]);
   return result == CUDA_SUCCESS ? of_others : result;
 }
 
