@@ -137,10 +137,11 @@ std::string RunReport::Table(double now) const {
   const double age_s = now - time;
   const bool is_silent = status == "running" && age_s > kSilentS;
   std::string text = fmt::format(
-      "status   {}, {} ago{}\nfleet    {}\nlimit    {}\n", status,
+      "status   {}, {} ago{}\nfleet    {}\n", status,
       metrics::FormatDuration(std::max(age_s, 0.0)),
-      is_silent ? ": the fleet has died, or its disk stands still" : "", fleet,
-      limit);
+      is_silent ? ": the fleet has died, or its disk stands still" : "", fleet);
+  // nothing limits a run that has ended
+  if (status == "running") text += fmt::format("limit    {}\n", limit);
   if (!problem.empty()) text += fmt::format("problem  {}\n", problem);
   for (const HostPool::HostView& host : hosts) {
     text +=
@@ -152,22 +153,26 @@ std::string RunReport::Table(double now) const {
   }
   size_t name_width = 4;
   size_t state_width = 5;
+  size_t host_width = 0;
   for (const Role& role : roles) {
     name_width = std::max(name_width, role.name.size());
     state_width = std::max(state_width, role.state.size());
+    host_width = std::max(host_width, role.host.size());
   }
+  // a run on one host has no column of hosts
+  if (host_width > 0) host_width = std::max(host_width, size_t{4}) + 2;
   const auto add = [&](std::string_view name, std::string_view state,
                        std::string_view process, std::string_view failures,
-                       std::string_view numbers) {
-    text += fmt::format("{:{}}  {:{}}  {:>8}  {:>8}  {}\n", name, name_width,
-                        state, state_width, process, failures, numbers);
+                       std::string_view host, std::string_view numbers) {
+    text += fmt::format("{:{}}  {:{}}  {:>8}  {:>8}  {:{}}{}\n", name,
+                        name_width, state, state_width, process, failures,
+                        host_width > 0 ? host : "", host_width, numbers);
   };
   text += "\n";
-  add("role", "state", "process", "failures", "numbers");
+  add("role", "state", "process", "failures", "host", "numbers");
   for (const Role& role : roles) {
-    const std::string place = role.host.empty() ? "" : " on " + role.host;
     add(role.name, role.state, std::to_string(role.process),
-        std::to_string(role.num_failures), NumbersOf(role) + place);
+        std::to_string(role.num_failures), role.host, NumbersOf(role));
   }
   std::string remarks;
   for (const Role& role : roles) {

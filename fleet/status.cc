@@ -239,7 +239,8 @@ std::vector<std::string> FleetStatus::LimitForms() const {
   const double share = std::max(consumer_share, producer_share);
   if (share < kLeastShare) return {"none"};
   // at times both sides wait at once, and neither is held up by the other
-  if (consumer_share + producer_share > 1.0) {
+  if (std::min(consumer_share, producer_share) >= kLeastShare &&
+      consumer_share + producer_share > 1.0) {
     return Forms(buffer_, fmt::format("{} and {}s wait", consumer_, producer_),
                  std::min(consumer_share, producer_share), Reason(buffer_));
   }

@@ -68,13 +68,26 @@ TEST_F(RunReportTest, ShowsRolesRatesAndReasons) {
             "actor-0 failed: exit code 3\n");
 }
 
+TEST_F(RunReportTest, ShowsTheHostOfARoleWhereThereAreSeveral) {
+  report_.roles[0].host = "node12";
+  report_.roles.push_back(
+      {.name = "learner-0", .state = "running", .process = 9});
+  EXPECT_THAT(
+      report_.Table(/*now=*/1003.0),
+      HasSubstr("role       state     process  failures  host    numbers\n"
+                "actor-0    waiting        17         2  node12  "
+                "frames 12.3k (412.5/s)\n"
+                "learner-0  running         9         0          \n"));
+}
+
 TEST_F(RunReportTest, SaysThatAFleetIsSilent) {
   EXPECT_THAT(report_.Table(/*now=*/1042.0),
               HasSubstr("running, 42s ago: the fleet has died, or its disk "
                         "stands still"));
   report_.status = "complete";
   EXPECT_THAT(report_.Table(/*now=*/1042.0),
-              AllOf(HasSubstr("complete, 42s ago"), Not(HasSubstr("died"))));
+              AllOf(HasSubstr("complete, 42s ago"), Not(HasSubstr("died")),
+                    Not(HasSubstr("limit"))));
 }
 
 TEST_F(RunReportTest, NamesAFileThatIsMissingOrBroken) {

@@ -121,6 +121,20 @@ TEST_F(FleetStatusTest, WhereBothSidesWaitTheBufferIsTheLimit) {
   EXPECT_EQ(status_.Limit(), "replay: learner and actors wait 80% (no room)");
 }
 
+TEST_F(FleetStatusTest, ASideThatHardlyWaitsIsTheLimitOfOneThatAlwaysDoes) {
+  roles_ = {{.id = {"actor", 0}, .data_flow = DataFlow::kProduces},
+            {.id = {"replay", 0}, .data_flow = DataFlow::kBuffers},
+            {.id = {"learner", 0}, .data_flow = DataFlow::kConsumes}};
+  Heartbeat& learner = Beat("learner", 0);
+  Heartbeat& actor = Beat("actor", 0);
+  for (int i = 0; i < 12; ++i) {
+    learner.waiting_s += 0.02;
+    actor.waiting_s += 1.0;
+    Update();
+  }
+  EXPECT_EQ(status_.Limit(), "learner: actors wait 100%");
+}
+
 TEST_F(FleetStatusTest, ARoleThatIsNotThereIsTheLimit) {
   roles_ = {{.id = {"actor", 1},
              .phase = RolePhase::kBackingOff,
