@@ -243,10 +243,13 @@ void HostPool::Order(const std::shared_ptr<ProcessState>& state,
 void HostPool::Forget(uint64_t id, const std::string& why) {
   const auto found = agents_.find(id);
   const Agent& agent = found->second;
-  spdlog::warn(
-      "host {} {}; {} of its processes run elsewhere when there is "
-      "room",
-      agent.host, why, agent.processes.size());
+  if (agent.processes.empty()) {
+    spdlog::info("host {} {}; it ran no process", agent.host, why);
+  } else {
+    spdlog::warn(
+        "host {} {}; {} of its processes run elsewhere when there is room",
+        agent.host, why, agent.processes.size());
+  }
   for (const auto& [key, state] : agent.processes) {
     state->is_lost = true;
     state->status = ExitStatus{-1, SIGKILL};

@@ -119,7 +119,10 @@ std::optional<int> StopElsewhere(const std::filesystem::path& run) {
   while (RunFolder::StatusOf(run) == fleet::RunStatus::kRunning) {
     std::this_thread::sleep_for(kPollInterval);
   }
-  fmt::print("it has ended\n");
+  // the lock, which the fleet holds to its very end, can be tried on its host
+  // alone
+  fmt::print("it has ended; {} may still evaluate and film the last policy\n",
+             owner);
   return 0;
 }
 
