@@ -307,6 +307,8 @@ std::vector<HostPool::HostView> HostPool::Hosts() const {
          .num_processes = static_cast<int64_t>(agent.processes.size()),
          .silent_s = ToSeconds(options_.clock->Now() - agent.heard_at)});
   }
+  // their ids are random
+  std::ranges::stable_sort(views, {}, &HostView::name);
   return views;
 }
 
