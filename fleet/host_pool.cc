@@ -40,7 +40,7 @@ void WriteAt(const std::filesystem::path& file, uint64_t offset,
 }  // namespace
 
 // A process as its supervisor sees it.
-class HostPool::HostProcess : public RoleProcess {
+class HostPool::HostProcess final : public RoleProcess {
  public:
   HostProcess(HostPool* pool, std::shared_ptr<ProcessState> state,
               ProcessKey key)
