@@ -14,9 +14,11 @@ target_compile_options(replicant_flags INTERFACE
   # members that a designated initialiser leaves out have their defaults
   $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${REPLICANT_WARNINGS_AS_ERRORS}>>:-Werror>)
-# less to compile
+# less to compile; a precompiled header has it, and must be the first
+set(fmt_once "SHELL:-include ${PROJECT_SOURCE_DIR}/core/base/fmt_once.h")
+set(is_precompiled "$<BOOL:$<TARGET_PROPERTY:REPLICANT_IS_PRECOMPILED>>")
 target_compile_options(replicant_flags INTERFACE
-  "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:SHELL:-include ${PROJECT_SOURCE_DIR}/core/base/fmt_once.h>>")
+  "$<BUILD_INTERFACE:$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:${is_precompiled}>>:${fmt_once}>>")
 if(REPLICANT_SANITIZE)
   target_compile_options(replicant_flags INTERFACE
     -fsanitize=${REPLICANT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
@@ -26,11 +28,35 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND
    (REPLICANT_SANITIZE OR NOT REPLICANT_WARNINGS_AS_ERRORS))
   target_compile_options(replicant_flags INTERFACE
-    -Wno-maybe-uninitialized -Wno-restrict -Wno-stringop-overflow)
+    -Wno-array-bounds -Wno-maybe-uninitialized -Wno-restrict -Wno-stringop-overflow)
 endif()
 if(REPLICANT_FUZZ)
   target_compile_options(replicant_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
+
+set(precompiled_header "${PROJECT_SOURCE_DIR}/core/base/precompiled.h")
+if(REPLICANT_PCH)
+  file(CONFIGURE OUTPUT precompiled.cc CONTENT "")
+  add_library(replicant_precompiled OBJECT "${CMAKE_CURRENT_BINARY_DIR}/precompiled.cc")
+  target_include_directories(replicant_precompiled PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(replicant_precompiled PRIVATE fmt::fmt spdlog::spdlog replicant_flags)
+  set_target_properties(replicant_precompiled PROPERTIES REPLICANT_IS_PRECOMPILED ON)
+  target_precompile_headers(replicant_precompiled PRIVATE "${precompiled_header}")
+endif()
+
+# replicant_precompile(<name> DEP...): with REPLICANT_PCH, a precompiled header.
+# Targets of equal flags share one.
+function(replicant_precompile name)
+  if(NOT REPLICANT_PCH)
+    return()
+  endif()
+  set_target_properties(${name} PROPERTIES REPLICANT_IS_PRECOMPILED ON)
+  if("OpenMP::OpenMP_CXX" IN_LIST ARGN)
+    target_precompile_headers(${name} PRIVATE "${precompiled_header}")
+  else()
+    target_precompile_headers(${name} REUSE_FROM replicant_precompiled)
+  endif()
+endfunction()
 
 # replicant_library(<name> SOURCES a.cc... [DEPS public...] [PRIVATE_DEPS ...])
 # One static library per folder; its DEPS are the arrows of docs/architecture.md.
@@ -44,6 +70,7 @@ function(replicant_library name)
   target_compile_features(${name} PUBLIC cxx_std_20)
   target_link_libraries(${name} PUBLIC ${ARG_DEPS}
                                 PRIVATE replicant_flags ${ARG_PRIVATE_DEPS})
+  replicant_precompile(${name} ${ARG_DEPS} ${ARG_PRIVATE_DEPS})
   replicant_install_target(${name})
 endfunction()
 
