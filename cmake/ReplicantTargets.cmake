@@ -15,10 +15,10 @@ target_compile_options(replicant_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${REPLICANT_WARNINGS_AS_ERRORS}>>:-Werror>)
 # less to compile; a precompiled header has it, and must be the first
-set(fmt_once "SHELL:-include ${PROJECT_SOURCE_DIR}/core/base/fmt_once.h")
+set(fmt_once_header "${PROJECT_SOURCE_DIR}/core/base/fmt_once.h")
 set(is_precompiled "$<BOOL:$<TARGET_PROPERTY:REPLICANT_IS_PRECOMPILED>>")
 target_compile_options(replicant_flags INTERFACE
-  "$<BUILD_INTERFACE:$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:${is_precompiled}>>:${fmt_once}>>")
+  "$<BUILD_INTERFACE:$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:${is_precompiled}>>:SHELL:-include ${fmt_once_header}>>")
 if(REPLICANT_SANITIZE)
   target_compile_options(replicant_flags INTERFACE
     -fsanitize=${REPLICANT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
@@ -34,14 +34,14 @@ if(REPLICANT_FUZZ)
   target_compile_options(replicant_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-set(precompiled_header "${PROJECT_SOURCE_DIR}/core/base/precompiled.h")
+set(precompiled_headers "${fmt_once_header}" "${PROJECT_SOURCE_DIR}/core/base/precompiled.h")
 if(REPLICANT_PCH)
   file(CONFIGURE OUTPUT precompiled.cc CONTENT "")
   add_library(replicant_precompiled OBJECT "${CMAKE_CURRENT_BINARY_DIR}/precompiled.cc")
   target_include_directories(replicant_precompiled PRIVATE "${PROJECT_SOURCE_DIR}")
   target_link_libraries(replicant_precompiled PRIVATE fmt::fmt spdlog::spdlog replicant_flags)
   set_target_properties(replicant_precompiled PROPERTIES REPLICANT_IS_PRECOMPILED ON)
-  target_precompile_headers(replicant_precompiled PRIVATE "${precompiled_header}")
+  target_precompile_headers(replicant_precompiled PRIVATE ${precompiled_headers})
 endif()
 
 # replicant_precompile(<name> DEP...): with REPLICANT_PCH, a precompiled header.
@@ -52,7 +52,7 @@ function(replicant_precompile name)
   endif()
   set_target_properties(${name} PROPERTIES REPLICANT_IS_PRECOMPILED ON)
   if("OpenMP::OpenMP_CXX" IN_LIST ARGN)
-    target_precompile_headers(${name} PRIVATE "${precompiled_header}")
+    target_precompile_headers(${name} PRIVATE ${precompiled_headers})
   else()
     target_precompile_headers(${name} REUSE_FROM replicant_precompiled)
   endif()

@@ -2,8 +2,6 @@
 
 // The headers that most files include, for REPLICANT_PCH
 // (cmake/ReplicantTargets.cmake). A file still includes what it uses.
-#include "core/base/fmt_once.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
