@@ -70,10 +70,7 @@ Message ActRequest::Encode() const {
 
 ActRequest ActRequest::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kMessage = "inference.act";
-  if (payload.size() != 2) {
-    throw MalformedMessage(
-        fmt::format("{}: {} parts, want 2", kMessage, payload.size()));
-  }
+  rpc::CheckNumParts(kMessage, payload, 2);
   WireReader reader(kMessage, payload[0].bytes());
   ActRequest request;
   request.noise_scales =

@@ -27,13 +27,6 @@ Shape RowsOf(int64_t count, const Shape& row) {
   return Shape(dims);
 }
 
-rpc::ClientOptions ClientOptionsOf(const RemotePolicyOptions& options) {
-  rpc::ClientOptions client;
-  client.name = options.name;
-  client.socket.curve = options.curve;
-  return client;
-}
-
 }  // namespace
 
 RemotePolicy::RemotePolicy(const agents::TaskSpec& task,
@@ -44,7 +37,8 @@ RemotePolicy::RemotePolicy(const agents::TaskSpec& task,
       actions_(DType::kF32,
                Shape({options_.num_environments, task.action_size()})),
       noise_scales_(static_cast<size_t>(options_.num_environments)),
-      client_(context_, InferenceProtocol(), ClientOptionsOf(options_)) {
+      client_(context_, InferenceProtocol(),
+              {.socket = {.curve = options_.curve}, .name = options_.name}) {
   client_.Connect(options_.endpoint);
 }
 

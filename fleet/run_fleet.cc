@@ -230,8 +230,9 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
               .Make(supervisor, monitor, pool ? &*pool : nullptr, status, now)
               .ToJson());
     }
-    if (!supervisor.IsFinished())
+    if (!supervisor.IsFinished()) {
       AwaitEvent(supervisor, stop, orders.num_signals());
+    }
   }
   curves.Add(status, monitor.All());
   RunResult result = supervisor.result();

@@ -27,6 +27,13 @@ std::string OneLine(std::string_view text, size_t max_bytes) {
   return line;
 }
 
+void CheckNumParts(std::string_view message, std::span<const Frame> payload,
+                   size_t count) {
+  if (payload.size() == count) return;
+  throw MalformedMessage(
+      fmt::format("{}: {} parts, want {}", message, payload.size(), count));
+}
+
 void WireWriter::WriteString(std::string_view text) {
   WriteBytes(std::as_bytes(std::span(text)));
 }
@@ -47,10 +54,7 @@ void WireWriter::WriteCount(size_t count) {
 
 WireReader::WireReader(std::string_view message, std::span<const Frame> payload)
     : message_(message) {
-  if (payload.size() != 1) {
-    throw MalformedMessage(
-        fmt::format("{}: {} parts, want 1", message, payload.size()));
-  }
+  CheckNumParts(message, payload, 1);
   bytes_ = payload[0].bytes();
 }
 

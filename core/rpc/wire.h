@@ -29,6 +29,11 @@ class MalformedMessage : public CommError {
   using CommError::CommError;
 };
 
+// Throws MalformedMessage, with the name of the message, for another number of
+// parts.
+void CheckNumParts(std::string_view message, std::span<const Frame> payload,
+                   size_t count);
+
 // Numbers that have one form on the wire: little-endian two's complement, or
 // IEEE 754 of 4 and 8 bytes. bool is not among them; see WriteBool().
 template <typename T>

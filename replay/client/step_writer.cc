@@ -52,19 +52,13 @@ StepWriterOptions Checked(StepWriterOptions options) {
   return options;
 }
 
-rpc::ClientOptions ClientOptionsOf(const StepWriterOptions& options) {
-  rpc::ClientOptions client;
-  client.name = options.name;
-  client.socket.curve = options.curve;
-  return client;
-}
-
 }  // namespace
 
 StepWriter::StepWriter(StepWriterOptions options, Clock* clock)
     : options_(Checked(std::move(options))),
       clock_(clock),
-      client_(context_, ReplayProtocol(), ClientOptionsOf(options_)) {
+      client_(context_, ReplayProtocol(),
+              {.socket = {.curve = options_.curve}, .name = options_.name}) {
   if (options_.shape.frame_bytes > 0) {
     // one more than the steps, for the last observation
     encoder_.emplace(options_.codec, options_.shape.frame_bytes,

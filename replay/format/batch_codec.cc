@@ -428,7 +428,7 @@ std::vector<T> ReadColumn(WireReader& reader, std::string_view field,
 BatchMessage::BatchMessage(rpc::Message payload, const StepShape& shape,
                            const BatchTarget* target)
     : payload_(std::move(payload)), shape_(shape) {
-  CheckNumParts(kName, payload_, 3);
+  rpc::CheckNumParts(kName, payload_, 3);
   ReadColumns();
   if (target == nullptr && (are_rows_in_memory_ || are_segments_in_memory_)) {
     throw MalformedMessage(

@@ -93,13 +93,6 @@ const rpc::Protocol& ReplayProtocol() {
   return protocol;
 }
 
-void CheckNumParts(std::string_view message, std::span<const Frame> payload,
-                   size_t count) {
-  if (payload.size() == count) return;
-  throw MalformedMessage(
-      fmt::format("{}: {} parts, want {}", message, payload.size(), count));
-}
-
 // --- describe ---
 
 Message ServiceInfo::Encode() const {
@@ -185,7 +178,7 @@ Message InsertRequest::Encode() const {
 
 InsertRequest InsertRequest::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kName = "replay.insert";
-  CheckNumParts(kName, payload, 2);
+  rpc::CheckNumParts(kName, payload, 2);
   WireReader reader(kName, payload[0].bytes());
   InsertRequest request;
   request.writer = ReadWriter(reader, kName);

@@ -210,8 +210,4 @@ struct CheckpointRequest {
   static CheckpointRequest Decode(std::span<const rpc::Frame> payload);
 };
 
-// Throws rpc::MalformedMessage unless a message has `count` parts.
-void CheckNumParts(std::string_view message,
-                   std::span<const rpc::Frame> payload, size_t count);
-
 }  // namespace replicant::replay

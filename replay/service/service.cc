@@ -85,7 +85,7 @@ Service::Service(Shard* shard, ServiceOptions options, Clock* clock)
 void Service::AttachTo(rpc::Server& server) {
   server_ = &server;
   server.Handle(kDescribeKind, [this](Request& request, Responder responder) {
-    CheckNumParts("replay.describe", request.payload, 0);
+    rpc::CheckNumParts("replay.describe", request.payload, 0);
     responder.Reply(Info().Encode());
   });
   server.Handle(kInsertKind, [this](Request& request, Responder responder) {
@@ -104,7 +104,7 @@ void Service::AttachTo(rpc::Server& server) {
   server.Handle(
       kStatusKind,
       [this](Request& request, Responder responder) {
-        CheckNumParts("replay.status", request.payload, 0);
+        rpc::CheckNumParts("replay.status", request.payload, 0);
         responder.Reply(StatusReply{StatusJson()}.Encode());
       },
       rpc::Server::Answers::kAtOnce);

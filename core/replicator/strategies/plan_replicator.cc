@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "core/base/check.h"
-#include "core/base/error.h"
 #include "core/replicator/step_plans.h"
 #include "core/replicator/strategies/lone_plans.h"
+#include "core/replicator/strategies/step_interface.h"
 
 namespace replicant::replicator {
 namespace {
@@ -20,20 +20,6 @@ class PlanInput : public Input {
  private:
   // lives as long: a workload asks it what it waits for
   const std::unique_ptr<InputPipeline> pipeline_;
-};
-
-class PlannedStep : public Step {
- public:
-  NextResult Run(Clock::TimePoint /*deadline*/) override { Fail(); }
-  TensorView value(std::string_view /*name*/) const override { Fail(); }
-  const runtime::PlanReport& report() const override { return report_; }
-
- private:
-  [[noreturn]] static void Fail() {
-    throw InvalidArgument("a step whose plan is read does not run");
-  }
-
-  runtime::PlanReport report_;
 };
 
 class Planner : public Replicator {
@@ -72,7 +58,8 @@ class Planner : public Replicator {
           {part == 0 ? options.name : fmt::format("{}_{}", options.name, part),
            plans.report()});
     }
-    return std::make_unique<PlannedStep>();
+    return std::make_unique<UnrunStep>(
+        "a step whose plan is read does not run");
   }
 
   const int num_replicas_;

@@ -8,6 +8,7 @@
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "core/graph/graph.h"
+#include "core/replicator/strategies/step_interface.h"
 
 namespace replicant::replicator {
 namespace {
@@ -32,20 +33,6 @@ class ModuleInput : public Input {
   // lives as long: a workload asks it what it waits for
   std::unique_ptr<InputPipeline> pipeline_;
   std::vector<InputSpec> specs_;
-};
-
-class ModuleStep : public Step {
- public:
-  NextResult Run(Clock::TimePoint /*deadline*/) override { Fail(); }
-  TensorView value(std::string_view /*name*/) const override { Fail(); }
-  const runtime::PlanReport& report() const override { return report_; }
-
- private:
-  [[noreturn]] static void Fail() {
-    throw InvalidArgument("a step that is exported as a module does not run");
-  }
-
-  runtime::PlanReport report_;
 };
 
 }  // namespace
@@ -95,7 +82,8 @@ std::unique_ptr<Step> StableHloReplicator::DoBuild(
     }
     AddModule(own_input->specs(), parts[part], step);
   }
-  return std::make_unique<ModuleStep>();
+  return std::make_unique<UnrunStep>(
+      "a step that is exported as a module does not run");
 }
 
 void StableHloReplicator::AddModule(const std::vector<InputSpec>& specs,

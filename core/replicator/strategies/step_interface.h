@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/replicator/replicator.h"
 
 // What every strategy does alike around a step function.
@@ -16,6 +18,23 @@ namespace replicant::replicator {
 
 // A graph input for each tensor of a batch.
 Inputs AddInputs(Graph& graph, const std::vector<InputSpec>& specs);
+
+// A step that was built to be read and does not run: Run() and value() throw
+// InvalidArgument with `reason`.
+class UnrunStep : public Step {
+ public:
+  explicit UnrunStep(std::string reason) : reason_(std::move(reason)) {}
+
+  NextResult Run(Clock::TimePoint /*deadline*/) override { Fail(); }
+  TensorView value(std::string_view /*name*/) const override { Fail(); }
+  const runtime::PlanReport& report() const override { return report_; }
+
+ private:
+  [[noreturn]] void Fail() const { throw InvalidArgument(reason_); }
+
+  const std::string reason_;
+  runtime::PlanReport report_;
+};
 
 // The values of a step by name, over all of its parts.
 class ValueNames {

@@ -52,17 +52,8 @@ struct CombineReplicas {
 template <typename T>
 struct BucketParts {
   REPLICANT_DEVICE T& At(int64_t i) const {
-    int low = 0;
-    int high = count - 1;
-    while (low < high) {
-      const int middle = (low + high + 1) / 2;
-      if (first[middle] <= i) {
-        low = middle;
-      } else {
-        high = middle - 1;
-      }
-    }
-    return data[low][i - first[low]];
+    const int part = PartAt(first, count, i);
+    return data[part][i - first[part]];
   }
 
   int count;

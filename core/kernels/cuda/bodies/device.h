@@ -35,6 +35,22 @@ struct ArithmeticOf<int64_t> {
 template <typename T>
 using Arithmetic = typename ArithmeticOf<T>::Type;
 
+// The part of a sequence of `count` parts that holds element i; first[p] is the
+// place of part p's first element.
+REPLICANT_DEVICE inline int PartAt(const int64_t* first, int count, int64_t i) {
+  int low = 0;
+  int high = count - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (first[middle] <= i) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
 template <typename T>
 REPLICANT_DEVICE Arithmetic<T> Load(const T* data, int64_t i) {
   return static_cast<Arithmetic<T>>(data[i]);

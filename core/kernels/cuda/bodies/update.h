@@ -21,17 +21,8 @@ struct TensorGroups {
 
   // The place of element i of the sequence.
   REPLICANT_DEVICE Place PlaceOf(int64_t i) const {
-    int low = 0;
-    int high = count - 1;
-    while (low < high) {
-      const int middle = (low + high + 1) / 2;
-      if (first[middle] <= i) {
-        low = middle;
-      } else {
-        high = middle - 1;
-      }
-    }
-    return {low, i - first[low]};
+    const int tensor = PartAt(first, count, i);
+    return {tensor, i - first[tensor]};
   }
   REPLICANT_DEVICE float& At(int group, Place place) const {
     return pointers[group * count + place.tensor][place.index];
