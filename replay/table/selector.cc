@@ -50,16 +50,23 @@ class WeightedSelector : public Selector {
   void Insert(int64_t slot, double priority) override {
     tree_.Set(slot, WeightOf(priority));
   }
-  void Update(int64_t slot, double priority) override {
-    tree_.Set(slot, WeightOf(priority));
+  void Update(std::span<const int64_t> slots,
+              std::span<const double> priorities) override {
+    if (is_uniform_) return;
+    SumTree::Weight weights[kBlock];
+    for (size_t begin = 0; begin < slots.size(); begin += kBlock) {
+      const size_t count = std::min(kBlock, slots.size() - begin);
+      for (size_t i = 0; i < count; ++i) {
+        weights[i] = WeightOf(priorities[begin + i]);
+      }
+      tree_.Set(slots.subspan(begin, count), {weights, count});
+    }
   }
   void Remove(int64_t slot) override { tree_.Set(slot, 0); }
   bool CanSelect() const override { return tree_.total() > 0; }
 
   void Select(RandomStream& random, std::span<Draw> draws) const override {
     REPLICANT_CHECK(CanSelect(), "no slot that can be drawn");
-    // in blocks, so that targets and slots fit on the stack
-    constexpr size_t kBlock = 256;
     uint64_t targets[kBlock];
     int64_t slots[kBlock];
     const auto total = static_cast<double>(tree_.total());
@@ -82,6 +89,9 @@ class WeightedSelector : public Selector {
   }
 
  private:
+  // Many slots are served in blocks, whose arrays fit on the stack.
+  static constexpr size_t kBlock = 256;
+
   SumTree::Weight WeightOf(double priority) const {
     if (is_uniform_) return static_cast<SumTree::Weight>(kUnitsPerWeight);
     if (priority == 0.0) return 0;
@@ -110,7 +120,8 @@ class QueueSelector : public Selector {
     newest_ = added;
     ++size_;
   }
-  void Update(int64_t /*slot*/, double /*priority*/) override {}
+  void Update(std::span<const int64_t> /*slots*/,
+              std::span<const double> /*priorities*/) override {}
   void Remove(int64_t slot) override {
     const Link link = links_[static_cast<size_t>(slot)];
     (link.before == kNone ? oldest_ : links_[Index(link.before)].after) =
@@ -154,9 +165,12 @@ class LowestPrioritySelector : public Selector {
     heap_.push_back(static_cast<int32_t>(slot));
     MoveUp(heap_.size() - 1);
   }
-  void Update(int64_t slot, double priority) override {
-    entries_[Index(slot)].priority = priority;
-    Restore(entries_[Index(slot)].place);
+  void Update(std::span<const int64_t> slots,
+              std::span<const double> priorities) override {
+    for (size_t i = 0; i < slots.size(); ++i) {
+      entries_[Index(slots[i])].priority = priorities[i];
+      Restore(entries_[Index(slots[i])].place);
+    }
   }
   void Remove(int64_t slot) override {
     const size_t place = entries_[Index(slot)].place;

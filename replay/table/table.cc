@@ -199,16 +199,18 @@ int64_t Table::UpdatePriorities(std::span<const PriorityUpdate> updates) {
                       config_.name, update.priority));
     }
   }
-  int64_t num_updated = 0;
+  updated_slots_.clear();
+  new_priorities_.clear();
   for (const PriorityUpdate& update : updates) {
     if (!IsLive(update.key)) continue;
     items_[update.key.slot].priority = update.priority;
-    sampler_->Update(update.key.slot, static_cast<double>(update.priority));
-    remover_->Update(update.key.slot, static_cast<double>(update.priority));
     max_priority_ = std::max(max_priority_, update.priority);
-    ++num_updated;
+    updated_slots_.push_back(update.key.slot);
+    new_priorities_.push_back(static_cast<double>(update.priority));
   }
-  return num_updated;
+  sampler_->Update(updated_slots_, new_priorities_);
+  remover_->Update(updated_slots_, new_priorities_);
+  return static_cast<int64_t>(updated_slots_.size());
 }
 
 void Table::ReadContents(TableContents* contents) const {

@@ -137,7 +137,10 @@ class Table {
   uint32_t max_generation_ = 0;
   int64_t size_ = 0;
   float max_priority_ = 1.0f;
-  std::vector<Draw> draws_;  // kept for its memory
+  // kept for their memory
+  std::vector<Draw> draws_;
+  std::vector<int64_t> updated_slots_;
+  std::vector<double> new_priorities_;
 };
 
 }  // namespace replicant::replay

@@ -55,6 +55,10 @@ double ExpectedProbability(SelectorKind kind, double exponent,
   return 1.0;
 }
 
+void Update(int64_t slot, double priority, Selector* selector) {
+  selector->Update({&slot, 1}, {&priority, 1});
+}
+
 // Catches a selector that loses a slot, returns a removed one, orders wrongly
 // after updates, or reports another probability than it draws with.
 TEST(SelectorTest, AgreesWithAnObviousModelOverRandomOperations) {
@@ -73,7 +77,7 @@ TEST(SelectorTest, AgreesWithAnObviousModelOverRandomOperations) {
         selector->Insert(slot, priority);
         model[slot] = {priority, i};
       } else if (random.UniformInt(2) == 0) {
-        selector->Update(slot, priority);
+        Update(slot, priority, selector.get());
         model[slot].priority = priority;
       } else {
         selector->Remove(slot);
@@ -94,6 +98,40 @@ TEST(SelectorTest, AgreesWithAnObviousModelOverRandomOperations) {
   }
 }
 
+TEST(SelectorTest, ManyUpdatesAtOnceEqualThoseOneByOne) {
+  constexpr int64_t kCapacity = 100;
+  for (const SelectorKind kind : kAllKinds) {
+    SCOPED_TRACE(ToString(kind));
+    const auto at_once = MakeSelector(kind, kCapacity, 0.6);
+    const auto one_by_one = MakeSelector(kind, kCapacity, 0.6);
+    for (int64_t slot = 0; slot < kCapacity; ++slot) {
+      at_once->Insert(slot, 1.0);
+      one_by_one->Insert(slot, 1.0);
+    }
+    // more than a block of them, with every slot several times
+    RandomStream random(6, ToString(kind));
+    std::vector<int64_t> slots;
+    std::vector<double> priorities;
+    for (int i = 0; i < 700; ++i) {
+      slots.push_back(random.UniformInt(kCapacity));
+      priorities.push_back(random.Uniform());
+      Update(slots.back(), priorities.back(), one_by_one.get());
+    }
+    at_once->Update(slots, priorities);
+    EXPECT_EQ(at_once->mass(), one_by_one->mass());
+    RandomStream same(7, "draws");
+    RandomStream again(7, "draws");
+    while (at_once->CanSelect()) {
+      Draw draw, expected;
+      at_once->Select(same, {&draw, 1});
+      one_by_one->Select(again, {&expected, 1});
+      ASSERT_EQ(draw, expected);
+      at_once->Remove(draw.slot);
+      one_by_one->Remove(draw.slot);
+    }
+  }
+}
+
 TEST(SelectorTest, CanSelectExactlyWhenSomethingCanBeDrawn) {
   for (const SelectorKind kind : kAllKinds) {
     SCOPED_TRACE(ToString(kind));
@@ -101,7 +139,7 @@ TEST(SelectorTest, CanSelectExactlyWhenSomethingCanBeDrawn) {
     EXPECT_FALSE(selector->CanSelect());
     selector->Insert(1, 0.0);
     EXPECT_EQ(selector->CanSelect(), kind != SelectorKind::kPrioritized);
-    selector->Update(1, 2.0);
+    Update(1, 2.0, selector.get());
     EXPECT_TRUE(selector->CanSelect());
     selector->Remove(1);
     EXPECT_FALSE(selector->CanSelect());
@@ -169,7 +207,7 @@ TEST(SelectorTest, PrioritizedHoldsTinyAndHugePrioritiesAtItsLimits) {
   const auto selector = MakeSelector(SelectorKind::kPrioritized, 2);
   selector->Insert(0, 1e-300);
   EXPECT_EQ(selector->mass(), 0x1p-20);
-  selector->Update(0, 1e300);
+  Update(0, 1e300, selector.get());
   EXPECT_NEAR(selector->mass(), 0x1p18, 1.0);
 }
 
