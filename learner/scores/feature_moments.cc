@@ -5,6 +5,7 @@
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/base/error.h"
 
@@ -19,13 +20,28 @@ Eigen::Map<const RowMatrix> MatrixOf(const std::vector<double>& values,
   return {values.data(), size, size};
 }
 
-// The root of a symmetric matrix; eigenvalues that rounding made negative count
-// as 0.
+// Roots of the eigenvalues of a positive semidefinite matrix. What rounding can
+// have made of an eigenvalue 0 counts as 0.
+Eigen::VectorXd RootsOf(const Eigen::VectorXd& eigenvalues) {
+  const double rounding = static_cast<double>(eigenvalues.size()) *
+                          std::numeric_limits<double>::epsilon() *
+                          eigenvalues.cwiseAbs().maxCoeff();
+  return (eigenvalues.array() > rounding).select(eigenvalues, 0.0).cwiseSqrt();
+}
+
 RowMatrix RootOf(const RowMatrix& matrix) {
   const Eigen::SelfAdjointEigenSolver<RowMatrix> solver(matrix);
-  return solver.eigenvectors() *
-         solver.eigenvalues().cwiseMax(0.0).cwiseSqrt().asDiagonal() *
+  return solver.eigenvectors() * RootsOf(solver.eigenvalues()).asDiagonal() *
          solver.eigenvectors().transpose();
+}
+
+// The trace of the root of a b: the root of a, times b, times the root of a has
+// its eigenvalues and is symmetric.
+double TraceOfRoot(const RowMatrix& a, const RowMatrix& b) {
+  const RowMatrix root = RootOf(a);
+  const Eigen::SelfAdjointEigenSolver<RowMatrix> solver(root * b * root,
+                                                        Eigen::EigenvaluesOnly);
+  return RootsOf(solver.eigenvalues()).sum();
 }
 
 }  // namespace
@@ -105,10 +121,8 @@ double FrechetDistance(const FeatureMoments& a, const FeatureMoments& b) {
                             values_b = b.Covariance();
   const RowMatrix covariance_a = MatrixOf(values_a, a.size());
   const RowMatrix covariance_b = MatrixOf(values_b, b.size());
-  const Eigen::BDCSVD<Eigen::MatrixXd> roots(RootOf(covariance_a) *
-                                             RootOf(covariance_b));
   double distance = covariance_a.trace() + covariance_b.trace() -
-                    2.0 * roots.singularValues().sum();
+                    2.0 * TraceOfRoot(covariance_a, covariance_b);
   for (size_t i = 0; i < mean_a.size(); ++i) {
     distance += (mean_a[i] - mean_b[i]) * (mean_a[i] - mean_b[i]);
   }
