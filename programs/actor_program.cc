@@ -60,7 +60,16 @@ void Drain(const std::vector<std::unique_ptr<replay::ShardedWriter>>& writers) {
   const Clock::TimePoint deadline = Clock::Real().Now() + 300ms;
   for (const auto& writer : writers) {
     if (!writer->Flush(deadline)) {
-      spdlog::warn("some steps did not reach the replay");
+      const replay::StepWriterMetrics metrics = writer->metrics();
+      const int64_t num_left = metrics.appended_steps -
+                               metrics.acknowledged_steps -
+                               metrics.dropped_steps;
+      if (metrics.is_connected) {
+        spdlog::info("the replay took no more: {} steps are left out",
+                     num_left);
+      } else {
+        spdlog::warn("the replay does not answer: {} steps are lost", num_left);
+      }
     }
     writer->Close();
   }
