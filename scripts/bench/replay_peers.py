@@ -12,6 +12,7 @@ one. If Reverb has several ways to do a task, each is measured and the best coun
 FRAMES is the file of scripts/bench/record_frames.py, 84 x 84 x 3 bytes a frame.
 """
 
+import itertools
 import json
 import os
 import subprocess
@@ -283,11 +284,13 @@ class Cpprb:
         if case == "sample-state":
             return [lambda s: rate(
                 lambda: len(buffer.sample(BATCH, beta=0.4)["indexes"]), s)]
-        indexes = buffer.sample(BATCH, beta=0.4)["indexes"]
+        # as in bench_shard: a hundred batches, one after the other
+        batches = itertools.cycle([buffer.sample(BATCH, beta=0.4)["indexes"]
+                                   for _ in range(100)])
         priorities = rng.rand(BATCH)
 
         def update():
-            buffer.update_priorities(indexes, priorities)
+            buffer.update_priorities(next(batches), priorities)
             return BATCH
         return [lambda s: rate(update, s)]
 
