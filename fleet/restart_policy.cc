@@ -43,4 +43,11 @@ std::optional<Clock::Duration> RestartTracker::Failed(Clock::TimePoint now) {
   return FromSeconds(pause_s);
 }
 
+Clock::TimePoint RestartTracker::AllowedAgainAt() const {
+  if (num_recent() <= policy_.budget) return {};
+  const auto last_to_leave =
+      static_cast<size_t>(num_recent() - policy_.budget - 1);
+  return recent_[last_to_leave] + FromSeconds(policy_.window_s);
+}
+
 }  // namespace replicant::fleet

@@ -43,6 +43,10 @@ class RestartTracker {
   // before the restart, or std::nullopt if the budget is spent.
   std::optional<Clock::Duration> Failed(Clock::TimePoint now);
 
+  // When a role whose budget is spent may start again: so many of its failures
+  // have left the window by then.
+  Clock::TimePoint AllowedAgainAt() const;
+
   // Failures within the window that ends at the last failure.
   int64_t num_recent() const { return static_cast<int64_t>(recent_.size()); }
   const RestartPolicy& policy() const { return policy_; }

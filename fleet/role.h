@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,14 @@ struct RoleSpec {
   bool is_remote = false;
   // Whether the run starts and goes on while it waits for a host.
   bool is_elastic = false;
+  // The role is a member of the run's elastic group if this is not null. The
+  // members make every step together: they start together, one that is lost
+  // ends the others (kExitPeerLost), and then all start again. The first one
+  // leads. One whose restarts are used up is left out, and the group goes on
+  // as long as `min_group_size` members are there. Returns what is appended to
+  // the command of the member that has this rank of so many.
+  std::function<std::vector<std::string>(int rank, int size)> group_arguments;
+  int min_group_size = 1;
   DataFlow data_flow = DataFlow::kNone;
   RestartPolicy restart;
 };

@@ -39,6 +39,8 @@ std::string StateOf(const Supervisor::RoleView& role,
       return "killed";
     case RolePhase::kBackingOff:
       return fmt::format("restarts in {:.0f} s", std::ceil(role.backoff_s));
+    case RolePhase::kLeftOut:
+      return "left out";
     case RolePhase::kEnded:
       break;
   }

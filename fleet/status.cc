@@ -149,6 +149,7 @@ std::string FleetStatus::LimitOfPhases(
                            std::ceil(role.backoff_s), role.last_failure);
       case RolePhase::kPending:
       case RolePhase::kReady:
+      case RolePhase::kLeftOut:
       case RolePhase::kEnded:
         break;
     }

@@ -60,6 +60,7 @@ Supervisor::Supervisor(Options options, std::vector<RoleSpec> specs,
     RestartTracker tracker(spec.restart, random);
     members_.push_back({std::move(spec), std::move(tracker)});
   }
+  FindGroup();
 }
 
 void Supervisor::Step() {
@@ -70,6 +71,7 @@ void Supervisor::Step() {
   for (Member& member : members_) CheckExit(member);
   if (!IsStopping()) {
     for (Member& member : members_) CheckHeartbeat(member);
+    StepGroup();
     StartDue();
   }
   // a stop may have begun above
@@ -107,17 +109,13 @@ void Supervisor::CheckExit(Member& member) {
     }
     return;
   }
+  if (member.spec.group_arguments) return EndMember(member, *status, is_lost);
   if (status->ok() && !was_killed &&
       member.spec.on_success != RoleSpec::OnSuccess::kRestart) {
     member.phase = RolePhase::kEnded;
     spdlog::info("{} is done", name);
     if (member.spec.on_success == RoleSpec::OnSuccess::kCompletesRun) {
-      const auto last = monitor_.Latest(member.spec.id);
-      const bool says_why =
-          last && last->beat.state == rpc::RoleState::kDraining;
-      const std::string why = says_why ? last->beat.reason : "";
-      BeginStop(RunStatus::kComplete, name + " has completed the run" +
-                                          (why.empty() ? "" : ": " + why));
+      Complete(member);
     }
     return;
   }
@@ -133,6 +131,15 @@ void Supervisor::CheckExit(Member& member) {
           : "";
   HandleFailure(member, status->ToString(), last_line,
                 status->code == kExitConfig && !member.has_run);
+}
+
+void Supervisor::Complete(const Member& member) {
+  const auto last = monitor_.Latest(member.spec.id);
+  const bool says_why = last && last->beat.state == rpc::RoleState::kDraining;
+  const std::string why = says_why ? last->beat.reason : "";
+  BeginStop(RunStatus::kComplete, member.spec.id.ToString() +
+                                      " has completed the run" +
+                                      (why.empty() ? "" : ": " + why));
 }
 
 void Supervisor::CheckHeartbeat(Member& member) {
@@ -177,12 +184,13 @@ bool Supervisor::MayStart(const Member& member) const {
   return std::all_of(members_.begin(), members_.end(), [&](const Member& m) {
     return m.spec.start_stage >= member.spec.start_stage ||
            m.phase == RolePhase::kReady || m.phase == RolePhase::kEnded ||
-           m.spec.is_elastic;
+           m.phase == RolePhase::kLeftOut || m.spec.is_elastic;
   });
 }
 
 void Supervisor::StartDue() {
   for (Member& member : members_) {
+    if (member.spec.group_arguments) continue;  // StartGroup() does
     const bool is_due =
         member.phase == RolePhase::kPending
             ? MayStart(member)
@@ -212,6 +220,8 @@ void Supervisor::Start(Member& member) {
     process.command.insert(process.command.end(), spec.first_arguments.begin(),
                            spec.first_arguments.end());
   }
+  process.command.insert(process.command.end(), member.group_arguments.begin(),
+                         member.group_arguments.end());
   process.environment = spec.environment;
   for (std::string& variable : heartbeat.ToEnvironment()) {
     process.environment.push_back(std::move(variable));
@@ -286,6 +296,7 @@ void Supervisor::HandleFailure(Member& member, const std::string& why,
         policy.window_s, LogOf(member));
     return;
   }
+  if (!is_of_configuration && LeaveOut(member, why)) return;
   member.phase = RolePhase::kEnded;
   const std::string tail =
       LogTail(LogOf(member), kLogTailLines, /*indent=*/"  ");
@@ -357,7 +368,8 @@ void Supervisor::AdvanceStop() {
 
 bool Supervisor::HasStarted() const {
   return std::all_of(members_.begin(), members_.end(), [](const Member& m) {
-    return m.has_run || m.spec.is_optional || m.spec.is_elastic;
+    return m.has_run || m.spec.is_optional || m.spec.is_elastic ||
+           m.phase == RolePhase::kLeftOut;
   });
 }
 

@@ -24,6 +24,7 @@ enum class RolePhase {
   kReady,       // runs
   kKilled,      // got SIGKILL and has not ended yet
   kBackingOff,  // failed; a restart follows
+  kLeftOut,     // its group goes on without it, until it may start again
   kEnded,
 };
 
@@ -64,6 +65,12 @@ struct RunResult {
 // A remote role waits until the backend has room for it. If its host is lost it
 // waits for another one, which is no failure; while its host is silent, its own
 // silence is none either.
+//
+// An elastic group (RoleSpec::group_arguments) starts as a whole, and as a whole
+// again once a member has failed and all others have ended. Only the one that
+// has failed is counted, and waits. A member whose budget is spent is left out.
+// When its failures have left the window, the leader is asked to end, which
+// writes its state down, and the group starts with all that are there.
 //
 // A pause between two calls of Step() (the machine slept, a debugger stopped
 // the supervisor) does not count as silence of the roles.
@@ -136,11 +143,36 @@ class Supervisor {
     std::string last_failure;
     // kKilled: the reason
     std::string killed_because;
+    // kKilled: since others of its group have ended
+    bool is_killed_with_group = false;
+    // appended to the command by its place in its group
+    std::vector<std::string> group_arguments;
     // set when the role is asked to drain
     std::optional<Clock::TimePoint> drain_deadline;
   };
 
+  // Of the elastic group; all false while it runs undisturbed.
+  struct Group {
+    std::vector<Member*> members;  // the first one leads; empty: no group
+    bool is_ending = false;        // a member has ended, and the others follow
+    bool has_failed = false;       // a member has failed by itself
+    bool is_growing = false;       // the leader was asked to end
+    // when a member that still runs is killed
+    std::optional<Clock::TimePoint> end_by;
+  };
+
   void CheckExit(Member& member);
+  // The role has ended with success, which completes the run.
+  void Complete(const Member& member);
+  // --- supervisor_group.cc ---
+  void FindGroup();
+  void EndMember(Member& member, const ExitStatus& status, bool is_lost);
+  // Whether the group goes on without the member; notes that it does.
+  bool LeaveOut(Member& member, const std::string& why);
+  void StepGroup();
+  void StartGroup();
+  void GrowGroup();
+  std::vector<Member*> GroupWithout(RolePhase phase) const;
   void CheckHeartbeat(Member& member);
   void StartDue();
   void Start(Member& member);
@@ -157,7 +189,7 @@ class Supervisor {
   // Makes the file for the output of a process; "" if it cannot be made, which
   // stands for the fleet's own output.
   std::filesystem::path MakeLog(const Member& member) const;
-  // Whether every role of a smaller start stage runs or has ended.
+  // Whether every role of a smaller start stage runs, has ended or is left out.
   bool MayStart(const Member& member) const;
 
   const Options options_;
@@ -166,6 +198,7 @@ class Supervisor {
   rpc::HeartbeatMonitor& monitor_;
   Clock& clock_;
   std::vector<Member> members_;
+  Group group_;
   Clock::TimePoint now_;
   // silence of a role counts from here at the earliest
   Clock::TimePoint watching_since_;

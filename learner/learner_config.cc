@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/base/error.h"
+
 namespace replicant::learner {
 
 LimitsConfig LimitsConfig::Read(config::Reader& reader) {
@@ -72,6 +74,42 @@ LearnerConfig LearnerConfig::Read(
                              c.batch_size, replicas));
   }
   return c;
+}
+
+LearnerConfig LearnerOfProcesses(const LearnerConfig& config, int processes) {
+  const replicator::ReplicationConfig& all = config.replication;
+  const int fewest =
+      all.is_elastic() ? all.min_processes : all.num_processes();
+  if (processes < fewest || processes > all.num_processes()) {
+    throw ConfigError(fmt::format(
+        "learner.replication: a group of {} processes; allowed: {} to {}, by "
+        "min_processes and replicas",
+        processes, fewest, all.num_processes()));
+  }
+  LearnerConfig c = config;
+  c.replication.replicas = processes * all.replicas_per_process;
+  // of the whole group, for a group that has shrunk
+  c.replication.min_processes = 0;
+  c.batch_size -= c.batch_size % c.replication.replicas;
+  c.replication.learning_rate_scale = static_cast<double>(c.batch_size) /
+                                      static_cast<double>(config.batch_size);
+  return c;
+}
+
+void CheckSameBatch(const LearnerConfig& config) {
+  const replicator::ReplicationConfig& replication = config.replication;
+  if (!replication.is_elastic()) return;
+  for (int n = replication.min_processes; n < replication.num_processes();
+       ++n) {
+    const int replicas = n * replication.replicas_per_process;
+    if (config.batch_size % replicas == 0) continue;
+    throw ConfigError(fmt::format(
+        "learner.replication.min_processes: {} allows {} replicas, among which "
+        "learner.batch_size {} cannot be divided evenly; workload {} counts "
+        "its place in the images in batches, which must stay the same",
+        replication.min_processes, replicas, config.batch_size,
+        config.workload));
+  }
 }
 
 }  // namespace replicant::learner

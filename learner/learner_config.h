@@ -44,4 +44,17 @@ struct LearnerConfig {
                             const replicator::StrategyRegistry& strategies);
 };
 
+// Returns the section for `processes` of the processes of a group that is
+// between replication.min_processes and all of them. The batch of a step stays
+// where the replicas of these processes divide it; otherwise it is the largest
+// one that they divide, B' of B rows, and learning rates are multiplied by
+// B' / B (linear scaling, arXiv:1706.02677, sec. 2.1). Throws ConfigError for
+// another number of processes.
+LearnerConfig LearnerOfProcesses(const LearnerConfig& config, int processes);
+
+// Throws ConfigError, with both numbers, if the batch would have another size
+// on a number of processes that is allowed: for workloads that count their
+// place in the data in batches.
+void CheckSameBatch(const LearnerConfig& config);
+
 }  // namespace replicant::learner

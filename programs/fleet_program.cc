@@ -367,6 +367,7 @@ Program FleetProgram() {
             CheckCluster(config);
             CheckHeartbeats(config);
             CheckBackend(config);
+            if (!config.has_actors()) learner::CheckSameBatch(config.learner);
             fleet::CheckMetricsAddress(config.fleet);
             if (config.has_actors()) {
               task = CheckRun(config, invocation.registry.tasks);

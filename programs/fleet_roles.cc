@@ -80,6 +80,17 @@ void MakeReplay(const RolePlan& plan, RoleSpec* spec) {
   AddIndex(spec);
 }
 
+// Lets the learner's group go on without a process that stays lost.
+void MakeElastic(const RolePlan& plan, RoleSpec* spec) {
+  const replicator::ReplicationConfig& replication =
+      plan.config.learner.replication;
+  if (!replication.is_elastic()) return;
+  spec->min_group_size = replication.min_processes;
+  spec->group_arguments = [](int rank, int size) -> std::vector<std::string> {
+    return {"--rank", fmt::format("{}/{}", rank, size)};
+  };
+}
+
 void MakeLearner(const RolePlan& plan, RoleSpec* spec) {
   spec->data_flow = fleet::DataFlow::kConsumes;
   spec->start_stage = 1;
@@ -90,6 +101,7 @@ void MakeLearner(const RolePlan& plan, RoleSpec* spec) {
   if (replication.uses_mpi()) {
     RunUnderMpi(replication, spec);
   }
+  MakeElastic(plan, spec);
 }
 
 // A parameter server: it has done its part once the learner has ended the
@@ -107,6 +119,7 @@ void MakeWorker(const RolePlan& plan, RoleSpec* spec) {
   spec->start_stage = is_of_step ? 1 : 2;
   spec->stop_stage = is_of_step ? 1 : 0;
   spec->on_success = OnSuccess::kDone;
+  MakeElastic(plan, spec);
 }
 
 // It ends by itself when the policy is good enough.

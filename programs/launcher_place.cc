@@ -157,6 +157,11 @@ std::optional<LauncherPlace> PlaceOfLearner(
   if (is_of_fleet || replication.uses_mpi()) return std::nullopt;
   auto place = FindLauncherPlace();
   if (!place || place->num_workers == replication.num_workers()) return place;
+  if (replication.is_elastic() && place->role == "worker" &&
+      place->num_workers >= replication.min_processes &&
+      place->num_workers < replication.num_processes()) {
+    return place;
+  }
   throw ConfigError(fmt::format(
       "{}: a launcher has started {} workers, and learner.replication has {}; "
       "hint: strategy between_graph, communicator tcp, replicas {}",

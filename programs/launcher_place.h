@@ -44,7 +44,7 @@ std::optional<LauncherPlace> FindLauncherPlace(
 // The place of a learner whose processes meet without MPI; nothing if it is a
 // role of a fleet, which has given it a place, or if no launcher has. Throws
 // ConfigError, too, if the launcher has started another number of workers than
-// `replication` has.
+// `replication` has; replication.min_processes allows fewer.
 std::optional<LauncherPlace> PlaceOfLearner(
     const replicator::ReplicationConfig& replication);
 

@@ -43,6 +43,7 @@ constexpr const char* kEvaluate = "--evaluate";
 struct Options {
   std::string role;  // empty: learner, or what a launcher says
   std::string index;
+  std::string rank;        // "1/2", of a group that may shrink; empty: none
   std::string checkpoint;  // to evaluate; empty for none
 };
 
@@ -246,14 +247,84 @@ int Run(const Invocation& invocation) {
              : 0;
 }
 
+// The place of a process in a group that may have fewer than the configuration
+// says.
+struct GroupPlace {
+  int rank = 0;
+  int size = 1;
+};
+
+// Reads --rank, "RANK/SIZE".
+GroupPlace ParseRank(const std::string& text) {
+  const size_t slash = text.find('/');
+  if (slash == std::string::npos) {
+    throw ConfigError(fmt::format("--rank '{}': want RANK/SIZE", text));
+  }
+  const int64_t size =
+      ParseInteger("--rank: SIZE", text.substr(slash + 1), {1, 1024});
+  const int64_t rank =
+      ParseInteger("--rank: RANK", text.substr(0, slash), {0, size - 1});
+  return {static_cast<int>(rank), static_cast<int>(size)};
+}
+
+// The configuration of a process in a group of this size.
+config::Loaded<RunConfig> LoadedOfGroup(const Invocation& invocation,
+                                        int size) {
+  config::Loaded<RunConfig> loaded = invocation.loaded;
+  learner::LearnerConfig& learner = loaded.config.learner;
+  const int64_t batch_size = learner.batch_size;
+  const int num_all = learner.replication.num_processes();
+  learner = learner::LearnerOfProcesses(learner, size);
+  if (size < num_all) {
+    spdlog::warn(
+        "{} of {} processes: {} replicas with {} rows of a step each ({} of {} "
+        "in all), learning rates x {:.4g}",
+        size, num_all, learner.replication.replicas,
+        learner.batch_size / learner.replication.replicas, learner.batch_size,
+        batch_size, learner.replication.learning_rate_scale);
+  }
+  return loaded;
+}
+
+// Runs a process of an elastic group. It ends with kExitPeerLost if another one
+// is lost: the supervisor counts no failure of this one then.
+int RunMember(const Invocation& invocation, const rpc::RoleId& id,
+              const GroupPlace& place) {
+  const config::Loaded<RunConfig> loaded =
+      LoadedOfGroup(invocation, place.size);
+  const Invocation own{.registry = invocation.registry,
+                       .commands = invocation.commands,
+                       .loaded = loaded};
+  if (place.rank > 0) {
+    LogOptions log = own.config().log;
+    log.role = id.ToString();
+    InitLogging(log);
+  }
+  try {
+    if (place.rank == 0) return Run(own);
+    return RunBeside(own, id, {.index = place.rank});
+  } catch (const CommError& error) {
+    std::fprintf(stderr, "%s: %s\n", id.ToString().c_str(), error.what());
+    return kExitPeerLost;
+  }
+}
+
 // Runs the role that --role and --index name, or the launcher of this process.
-int RunRole(const Invocation& invocation, std::string role,
-            std::string index_text) {
+int RunRole(const Invocation& invocation, const Options& options) {
   const RunConfig& config = invocation.config();
   const replicator::ReplicationConfig& replication = config.learner.replication;
+  std::string role = options.role;
+  std::string index_text = options.index;
+  if (!config.has_actors()) learner::CheckSameBatch(config.learner);
   if (role.empty()) {
     role = "learner";
     if (const auto place = PlaceOfLearner(replication)) {
+      if (replication.is_elastic()) {
+        return RunMember(invocation,
+                         {place->index == 0 ? "learner" : "worker",
+                          static_cast<uint32_t>(place->index)},
+                         {place->index, place->num_workers});
+      }
       const bool leads = place->role == "worker" && place->index == 0;
       if (!leads) {
         role = place->role;
@@ -288,16 +359,24 @@ int RunRole(const Invocation& invocation, std::string role,
   const int64_t index = ParseInteger(
       "--index", index_text.empty() ? std::to_string(first) : index_text,
       {first, last});
-  if (role == "learner") return Run(invocation);
+  if (role == "learner") {
+    return options.rank.empty()
+               ? Run(invocation)
+               : RunMember(invocation, {role, 0}, ParseRank(options.rank));
+  }
+  const rpc::RoleId id = {role, static_cast<uint32_t>(index)};
+  if (!options.rank.empty()) {
+    return RunMember(invocation, id, ParseRank(options.rank));
+  }
   LogOptions log = config.log;
-  log.role = fmt::format("{}-{}", role, index);
+  log.role = id.ToString();
   InitLogging(log);
   replicator::ProcessPlace place{.is_server = is_server,
                                  .index = static_cast<int>(index)};
   if (is_server) {
     place.folder = RunFolderOf(config) / "servers" / log.role;
   }
-  return RunBeside(invocation, {role, static_cast<uint32_t>(index)}, place);
+  return RunBeside(invocation, id, place);
 }
 
 }  // namespace
@@ -318,6 +397,11 @@ Program LearnerProgram() {
             command_line.AddOption(
                 "--index", &options->index,
                 "index of the worker, from 1, or of the server, from 0");
+            command_line.AddOption(
+                "--rank", &options->rank,
+                "RANK/SIZE, the place of this process in a group that has "
+                "fewer processes now than the configuration says "
+                "(learner.replication.min_processes)");
             command_line.AddConfigOption(
                 kEvaluate, &options->checkpoint,
                 "folder of a run, whose newest checkpoint is evaluated, or of "
@@ -331,7 +415,7 @@ Program LearnerProgram() {
             if (!options->checkpoint.empty()) {
               return Evaluate(invocation, options->checkpoint);
             }
-            return RunRole(invocation, options->role, options->index);
+            return RunRole(invocation, *options);
           }};
 }
 

@@ -16,6 +16,9 @@ namespace replicant {
 // Exit code of a program that cannot run with its configuration: EX_CONFIG of
 // sysexits.h. Starting it again does not help.
 inline constexpr int kExitConfig = 78;
+// Exit code of a process of a group that ends since another one is lost:
+// EX_TEMPFAIL of sysexits.h.
+inline constexpr int kExitPeerLost = 75;
 
 // How a process ended.
 struct ExitStatus {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/graph/learning_rate_scale.h"
 #include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/state.h"
 #include "core/graph/process_hooks.h"
@@ -45,6 +46,12 @@ std::vector<Output> MeanOfProcesses(const std::vector<Output>& gradients) {
   return hooks == nullptr ? gradients : hooks->mean_gradients(gradients);
 }
 
+// The rate of a run whose batches have another size now (LearningRateScale).
+Output Scaled(Output learning_rate) {
+  const double scale = graph::LearningRateScale::InForce();
+  return scale == 1.0 ? learning_rate : graph::Mul(learning_rate, scale);
+}
+
 void Check(const Graph& graph, bool is_good, const std::string& message) {
   if (is_good) return;
   throw InvalidArgument(
@@ -76,7 +83,7 @@ Output Adam(Graph& graph, const std::string& name,
       .parameters = parameters,
       .first_moments = AddSlots(graph, name + "/m", parameters),
       .second_moments = AddSlots(graph, name + "/v", parameters)};
-  return graph::AdamUpdate(graph, variables, means, learning_rate,
+  return graph::AdamUpdate(graph, variables, means, Scaled(learning_rate),
                            GradientScale(graph, means, clip), step, options);
 }
 
@@ -91,7 +98,7 @@ Output Sgd(Graph& graph, const std::string& name,
     momenta = AddSlots(graph, name + "/momentum", parameters);
   }
   const std::vector<Output> means = MeanOfProcesses(gradients);
-  return graph::SgdUpdate(parameters, momenta, means, learning_rate,
+  return graph::SgdUpdate(parameters, momenta, means, Scaled(learning_rate),
                           GradientScale(graph, means, clip), options);
 }
 

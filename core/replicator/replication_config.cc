@@ -69,6 +69,13 @@ void CheckGroups(const ReplicationConfig& c, config::Reader& reader) {
     check_division("replicas_per_process", c.replicas_per_process,
                    "processes of");
   }
+  refuse_unless(has_processes && !c.uses_mpi(), "min_processes",
+                c.min_processes == 0, "between_graph with communicator tcp");
+  if (has_processes && c.min_processes > c.num_processes()) {
+    reader.Error("min_processes",
+                 fmt::format("{} is more than the {} processes that there are",
+                             c.min_processes, c.num_processes()));
+  }
 }
 
 // Checks what backend pjrt cannot do, and the keys that are only its own.
@@ -186,6 +193,10 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
                "tcp://HOST:PORT: the first one listens there. auto: a file in "
                "the run's folder, for this host alone; another path: such a "
                "file");
+  reader.Field("min_processes", &c.min_processes, {0, 1024},
+               "between_graph with communicator tcp: the group goes on with so "
+               "many processes at the fewest when others stay lost, and grows "
+               "again when those are back; 0: with all or not at all");
   reader.Field("heartbeat_interval_s", &c.heartbeat_interval_s, {0.01, 60.0},
                "between_graph: seconds between two heartbeats of a process");
   reader.Field("heartbeat_timeout_s", &c.heartbeat_timeout_s, {0.0, 36000.0},

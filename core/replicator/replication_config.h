@@ -64,6 +64,12 @@ struct ReplicationConfig {
   // replace kAuto by a file in the run's folder.
   static constexpr const char* kAuto = "auto";
   std::string rendezvous = kAuto;
+  // kTcp: the fewest processes with which the group goes on that has lost
+  // others; 0: all of them.
+  int min_processes = 0;
+  // Of the optimizers' learning rates. No key of the section:
+  // learner::LearnerOfProcesses() sets it for a group that has lost processes.
+  double learning_rate_scale = 1.0;
   // between_graph: seconds between the heartbeats of a process, and seconds of
   // silence after which the others end. A timeout of 0 turns heartbeats off.
   double heartbeat_interval_s = 0.2;
@@ -105,6 +111,10 @@ struct ReplicationConfig {
   int replicas_of_group() const;
   // Number of processes of between_graph; 1 of another strategy.
   int num_processes() const;
+  // Whether the group goes on after it has lost a process for good.
+  bool is_elastic() const {
+    return min_processes > 0 && min_processes < num_processes();
+  }
   bool uses_mpi() const {
     return strategy->has_processes && communicator == Communicator::kMpi;
   }

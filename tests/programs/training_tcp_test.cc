@@ -13,12 +13,14 @@
 
 #include "core/base/fs.h"
 #include "core/base/process.h"
+#include "core/tensor/safetensors.h"
 #include "tests/programs/training_fixture.h"
 
 namespace replicant {
 namespace {
 
 using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
 
 class TrainingTcpTest : public TrainingFixture {};
 
@@ -61,6 +63,69 @@ TEST_F(TrainingTcpTest, AWorkerThatIsKilledEndsTheGroupWhichThenGoesOn) {
   const auto status = fleet.Wait(std::chrono::minutes(3));
   ASSERT_TRUE(status.has_value()) << Output();
   EXPECT_TRUE(status->ok()) << Output();
+}
+
+// The number behind the last `words` of a log.
+int64_t NumberBehind(const std::filesystem::path& log,
+                     const std::string& words) {
+  const std::string text = ReadFile(log);
+  const size_t at = text.rfind(words);
+  return at == std::string::npos ? -1 : std::stoll(text.substr(at + words.size()));
+}
+
+// Three processes, of which one stays lost: the group goes on with two from the
+// newest checkpoint, and grows to three again from where the two have ended.
+TEST_F(TrainingTcpTest, AGroupGoesOnWithoutALostWorkerAndGrowsAgain) {
+  const std::string resumed = "goes on from the checkpoint of step ";
+  Process fleet({.command = Command(
+                     {"learner.limits.max_steps=0", "learner.batch_size=90",
+                      "learner.checkpoint_interval_s=0.3",
+                      "evaluation.enabled=false", "learner.log_interval_s=0.1",
+                      "learner.replication={strategy: between_graph, replicas: "
+                      "3, min_processes: 2, communicator: tcp}",
+                      "fleet.restart.worker={budget: 0, window_s: 5}"}),
+                 .stdout_file = folder_.path() / "out",
+                 .stderr_file = folder_.path() / "out"});
+  const auto log = [&](int incarnation) {
+    return run_ / "logs" / fmt::format("learner-0.{}.log", incarnation);
+  };
+  ASSERT_TRUE(AwaitFile(log(1), "stood still for")) << Output();
+  const pid_t worker = ProcessOf(
+      run_, std::string("--role\0worker\0--index\0001",
+                        sizeof("--role\0worker\0--index\0001") - 1));
+  ASSERT_GT(worker, 0);
+  ::kill(worker, SIGKILL);
+  ASSERT_TRUE(AwaitFile(log(2), resumed)) << Output();
+  EXPECT_THAT(ReadFile(log(2)),
+              HasSubstr("2 of 3 processes: 2 replicas with 45 rows of a step "
+                        "each (90 of 90 in all), learning rates x 1"));
+  // one may be complete that the log does not name any more
+  EXPECT_GE(NumberBehind(log(2), resumed),
+            NumberBehind(log(1), " of step "));
+  EXPECT_THAT(Output(), HasSubstr("the group goes on with 2 of 3 members"));
+
+  ASSERT_TRUE(AwaitFile(log(3), resumed)) << Output();
+  // nothing is computed twice when it grows
+  EXPECT_EQ(NumberBehind(log(3), resumed),
+            NumberBehind(log(2), "ends at step "));
+  EXPECT_GT(NumberBehind(log(3), resumed), NumberBehind(log(2), resumed));
+  ASSERT_TRUE(AwaitFile(log(3), "stood still for")) << Output();
+  EXPECT_GT(ProcessOf(run_, std::string("--rank\0001/3",
+                                        sizeof("--rank\0001/3") - 1)),
+            0);
+  fleet.Signal(SIGTERM);
+  const auto status = fleet.Wait(std::chrono::minutes(3));
+  ASSERT_TRUE(status.has_value()) << Output();
+  EXPECT_TRUE(status->ok()) << Output();
+  // every step that the learner counts has made one update of the variables
+  const int64_t steps = NumberBehind(log(3), "ends at step ");
+  EXPECT_GT(steps, NumberBehind(log(3), resumed));
+  const HostTensor updates =
+      SafetensorsReader(run_ / "checkpoints" /
+                        fmt::format("step-{:012}", steps) /
+                        "variables.safetensors")
+          .Read("step");
+  EXPECT_EQ(updates.Span<int64_t>()[0], steps);
 }
 
 }  // namespace

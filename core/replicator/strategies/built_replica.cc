@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/graph/learning_rate_scale.h"
 #include "core/graph/ops/state.h"
 #include "core/replicator/graph/graph_replica.h"
 #include "core/replicator/strategies/step_interface.h"
@@ -82,6 +83,7 @@ ReplicaProgram BuildReplicaProgram(ReplicaPlace place,
                                    const BuildOptions& options) {
   Graph graph(options.seed);
   BatchReplica replica(graph, place, options);
+  const graph::LearningRateScale scale(options.learning_rate_scale);
   StepOutputs made = step_fn(replica, AddInputs(graph, specs));
   const bool is_earlier = options.accumulation.role == BatchRole::kEarlier;
   if (options.take_over && !is_earlier) {

@@ -31,6 +31,8 @@ struct BuildOptions {
   Wire wire;
   Accumulation accumulation;
   int logical_devices = 1;
+  // Of the optimizers' learning rates.
+  double learning_rate_scale = 1.0;
   // The place among the replicas that share one copy of the trained variables:
   // those of this process.
   ReplicaPlace sharing;

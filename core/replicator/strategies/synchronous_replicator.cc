@@ -442,7 +442,8 @@ std::unique_ptr<Step> TeamReplicator::BuildWithHooks(
         .wire = GradientWire(config_),
         .accumulation = {.steps = config_.accumulation_steps,
                          .part_number = num_parts_++},
-        .logical_devices = config_.logical_devices};
+        .logical_devices = config_.logical_devices,
+        .learning_rate_scale = config_.learning_rate_scale};
     if (hooks.take_over) {
       build.take_over = [&hooks, part](Graph& graph, StepOutputs outputs) {
         return hooks.take_over(part, graph, std::move(outputs));
