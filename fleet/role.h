@@ -55,6 +55,9 @@ struct RoleSpec {
   bool is_remote = false;
   // Whether the run starts and goes on while it waits for a host.
   bool is_elastic = false;
+  // Whether the run goes on without it when its restart budget is spent, until
+  // its failures have left the window and it starts again.
+  bool may_be_left_out = false;
   // The role is a member of the run's elastic group if this is not null. The
   // members make every step together: they start together, one that is lost
   // ends the others (kExitPeerLost), and then all start again. The first one

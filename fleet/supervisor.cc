@@ -191,10 +191,11 @@ bool Supervisor::MayStart(const Member& member) const {
 void Supervisor::StartDue() {
   for (Member& member : members_) {
     if (member.spec.group_arguments) continue;  // StartGroup() does
-    const bool is_due =
-        member.phase == RolePhase::kPending
-            ? MayStart(member)
-            : member.phase == RolePhase::kBackingOff && now_ >= member.start_at;
+    const bool waits = member.phase == RolePhase::kBackingOff ||
+                       member.phase == RolePhase::kLeftOut;
+    const bool is_due = member.phase == RolePhase::kPending
+                            ? MayStart(member)
+                            : waits && now_ >= member.start_at;
     if (is_due && backend_.HasRoom(member.spec)) Start(member);
     if (IsStopping()) return;
   }

@@ -66,11 +66,11 @@ struct RunResult {
 // waits for another one, which is no failure; while its host is silent, its own
 // silence is none either.
 //
-// An elastic group (RoleSpec::group_arguments) starts as a whole, and as a whole
-// again once a member has failed and all others have ended. Only the one that
-// has failed is counted, and waits. A member whose budget is spent is left out.
-// When its failures have left the window, the leader is asked to end, which
-// writes its state down, and the group starts with all that are there.
+// An elastic group (RoleSpec::group_arguments) starts as a whole, and as a
+// whole again once a member has failed and all others have ended. Only the one
+// that has failed is counted, and waits. A member whose budget is spent is left
+// out. When its failures have left the window, the leader is asked to end,
+// which writes its state down, and the group starts with all that are there.
 //
 // A pause between two calls of Step() (the machine slept, a debugger stopped
 // the supervisor) does not count as silence of the roles.
@@ -167,8 +167,11 @@ class Supervisor {
   // --- supervisor_group.cc ---
   void FindGroup();
   void EndMember(Member& member, const ExitStatus& status, bool is_lost);
-  // Whether the group goes on without the member; notes that it does.
+  // Whether the run, or its group, goes on without the member; notes that it
+  // does.
   bool LeaveOut(Member& member, const std::string& why);
+  void WaitLeftOut(Member& member, const std::string& why,
+                   const std::string& who_goes_on);
   void StepGroup();
   void StartGroup();
   void GrowGroup();

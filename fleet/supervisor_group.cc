@@ -62,6 +62,10 @@ void Supervisor::EndMember(Member& member, const ExitStatus& status,
 }
 
 bool Supervisor::LeaveOut(Member& member, const std::string& why) {
+  if (member.spec.may_be_left_out) {
+    WaitLeftOut(member, why, "the run goes on without it");
+    return true;
+  }
   if (!member.spec.group_arguments || &member == group_.members.front()) {
     return false;
   }
@@ -73,23 +77,29 @@ bool Supervisor::LeaveOut(Member& member, const std::string& why) {
                   name, num_left, member.spec.min_group_size);
     return false;
   }
+  WaitLeftOut(member, why,
+              fmt::format("the group goes on with {} of {} members", num_left,
+                          group_.members.size()));
+  return true;
+}
+
+void Supervisor::WaitLeftOut(Member& member, const std::string& why,
+                             const std::string& who_goes_on) {
+  const RestartPolicy& policy = member.tracker.policy();
   member.phase = RolePhase::kLeftOut;
   member.start_at = member.tracker.AllowedAgainAt();
   spdlog::warn(
-      "{}: {}, after the {} restarts in {:g} s that are allowed; the group "
-      "goes on with {} of {} members, and tries {} again in {:.3g} s; see {}",
-      name, why, member.tracker.policy().budget,
-      member.tracker.policy().window_s, num_left, group_.members.size(), name,
-      ToSeconds(member.start_at - now_), LogOf(member));
-  return true;
+      "{}: {}, after the {} restarts in {:g} s that are allowed; {}, and it "
+      "may start again in {:.3g} s; see {}",
+      member.spec.id.ToString(), why, policy.budget, policy.window_s,
+      who_goes_on, ToSeconds(member.start_at - now_), LogOf(member));
 }
 
 void Supervisor::StepGroup() {
   if (group_.members.empty()) return;
-  const bool runs =
-      std::ranges::any_of(group_.members, [](const Member* member) {
-        return member->process != nullptr;
-      });
+  const bool runs = std::ranges::any_of(
+      group_.members,
+      [](const Member* member) { return member->process != nullptr; });
   if (!runs) return StartGroup();
   if (!group_.end_by) return GrowGroup();
   if (now_ < *group_.end_by) return;

@@ -120,6 +120,9 @@ void MakeWorker(const RolePlan& plan, RoleSpec* spec) {
   spec->stop_stage = is_of_step ? 1 : 0;
   spec->on_success = OnSuccess::kDone;
   MakeElastic(plan, spec);
+  // the others of a parameter server do without it; the learner leads
+  spec->may_be_left_out =
+      !is_of_step && plan.config.learner.replication.processes_per_group == 1;
 }
 
 // It ends by itself when the policy is good enough.

@@ -809,5 +809,30 @@ TEST_F(SupervisorGroupTest, AnEndThatNobodyExplainsCountsForTheLeader) {
   EXPECT_TRUE(supervisor_->IsStopping());
 }
 
+TEST_F(SupervisorTest, ARoleThatMayBeLeftOutComesBackWhenItsFailuresAreOld) {
+  std::vector<RoleSpec> specs = Specs();
+  specs[2].may_be_left_out = true;
+  specs[2].restart = {.budget = 0, .window_s = 30.0};
+  Make(specs);
+  for (const RoleId& id : {kReplay, kLearner, kActor}) {
+    supervisor_->Step();
+    Beat(id);
+  }
+  supervisor_->Step();
+  backend_.TakeEvents();
+  Exit("actor-0", {-1, SIGKILL});
+  supervisor_->Step();
+  EXPECT_EQ(PhaseOf(kActor), RolePhase::kLeftOut);
+  EXPECT_FALSE(supervisor_->IsStopping());
+  for (int i = 0; i < 29; ++i) {
+    Pass(seconds(1));
+    Beat(kReplay);
+    Beat(kLearner);
+  }
+  EXPECT_THAT(backend_.TakeEvents(), IsEmpty());
+  Pass(seconds(1));
+  EXPECT_THAT(backend_.TakeEvents(), ElementsAre("start actor-0"));
+}
+
 }  // namespace
 }  // namespace replicant::fleet

@@ -160,5 +160,35 @@ TEST_F(AsynchronousTrainingTest, AKilledWorkerAndServerComeBack) {
               ::testing::Not(HasSubstr("learner-0 starts (incarnation 2)")));
 }
 
+// A worker that is left out, its restarts used up, and joins again later.
+TEST_F(AsynchronousTrainingTest, AWorkerLeavesAndJoinsWhileTheOthersTrain) {
+  const auto output = folder_.path() / "output";
+  Process fleet({.command = Command(
+                     Servers(), {"fleet.restart.worker={budget: 0, window_s: "
+                                 "4}"}),
+                 .stdout_file = output,
+                 .stderr_file = output});
+  ASSERT_TRUE(AwaitLog("server-0.1", "worker 1 joins")) << ReadFile(output);
+  ASSERT_TRUE(AwaitSaved(0));
+  const pid_t worker = FindProcess("worker", "1");
+  ASSERT_GT(worker, 0);
+  ::kill(worker, SIGKILL);
+  // the servers take the pushes of the other one
+  ASSERT_TRUE(AwaitSaved(SavedVersion())) << ReadFile(output);
+  ASSERT_TRUE(AwaitLog("server-0.1", "worker 1 joins again"))
+      << ReadFile(output);
+  ASSERT_TRUE(AwaitSaved(SavedVersion())) << ReadFile(output);
+  fleet.Signal(SIGTERM);
+  const auto status = fleet.Wait(60s);
+  ASSERT_TRUE(status.has_value()) << ReadFile(output);
+  EXPECT_TRUE(status->ok()) << ReadFile(output);
+  const std::string log = ReadFile(output);
+  EXPECT_THAT(log, HasSubstr("that are allowed; the run goes on without it"));
+  for (const char* role : {"learner-0", "server-0", "server-1", "replay-0"}) {
+    EXPECT_THAT(log, ::testing::Not(HasSubstr(std::string(role) +
+                                              " starts (incarnation 2)")));
+  }
+}
+
 }  // namespace
 }  // namespace replicant
