@@ -78,8 +78,7 @@ LearnerConfig LearnerConfig::Read(
 
 LearnerConfig LearnerOfProcesses(const LearnerConfig& config, int processes) {
   const replicator::ReplicationConfig& all = config.replication;
-  const int fewest =
-      all.is_elastic() ? all.min_processes : all.num_processes();
+  const int fewest = all.is_elastic() ? all.min_processes : all.num_processes();
   if (processes < fewest || processes > all.num_processes()) {
     throw ConfigError(fmt::format(
         "learner.replication: a group of {} processes; allowed: {} to {}, by "

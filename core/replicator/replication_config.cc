@@ -78,6 +78,58 @@ void CheckGroups(const ReplicationConfig& c, config::Reader& reader) {
   }
 }
 
+// Reads the keys of between_graph and parameter_server.
+void ReadGroups(config::Reader& reader, ReplicationConfig* c) {
+  reader.Field("replicas_per_process", &c->replicas_per_process, {1, 1024},
+               "between_graph: replicas in each process");
+  reader.Field("communicator", &c->communicator,
+               {{"mpi", ReplicationConfig::Communicator::kMpi},
+                {"tcp", ReplicationConfig::Communicator::kTcp}},
+               "between_graph: how processes reach each other. mpi: mpirun "
+               "starts them. tcp: each is started by itself, or by the fleet");
+  reader.Field("rendezvous", &c->rendezvous,
+               "between_graph with communicator tcp, and parameter_server with "
+               "processes_per_group: where the processes meet. "
+               "tcp://HOST:PORT: the first one listens there. auto: a file in "
+               "the run's folder, for this host alone; another path: such a "
+               "file");
+  reader.Field("min_processes", &c->min_processes, {0, 1024},
+               "between_graph with communicator tcp: the group goes on with so "
+               "many processes at the fewest when others stay lost, and grows "
+               "again when those are back; 0: with all or not at all");
+  reader.Field("heartbeat_interval_s", &c->heartbeat_interval_s, {0.01, 60.0},
+               "between_graph: seconds between two heartbeats of a process");
+  reader.Field("heartbeat_timeout_s", &c->heartbeat_timeout_s, {0.0, 36000.0},
+               "between_graph: seconds without a heartbeat after which a "
+               "process counts as dead and the others end. 0 turns heartbeats "
+               "off: a stalled process is then found after timeout_s");
+  reader.Field("servers", &c->servers, {1, 64},
+               "parameter_server: addresses of the servers; auto: a socket of "
+               "the run's own, for this host alone. Each server holds a part "
+               "of the variables");
+  reader.Field("replicas_per_group", &c->replicas_per_group, {1, 1024},
+               "parameter_server: replicas in each group, which make their "
+               "steps together; groups do not wait for each other");
+  reader.Field("processes_per_group", &c->processes_per_group, {1, 1024},
+               "parameter_server: processes of each group, which reach each "
+               "other as those of between_graph with communicator tcp");
+  reader.Field("staleness", &c->staleness, {0, 1'000'000},
+               "parameter_server: maximum number of updates by other workers "
+               "between a gradient's pull and its push. A worker over the "
+               "limit waits");
+  reader.Field("fetch_interval", &c->fetch_interval, {1, 1 << 20},
+               "parameter_server: updates of a worker between two pulls of the "
+               "variables (n_fetch of Downpour SGD). In between it updates its "
+               "own copy");
+  reader.Field("push_interval", &c->push_interval, {1, 1 << 20},
+               "parameter_server: updates of a worker whose gradients are "
+               "added up and pushed together (n_push of Downpour SGD)");
+  reader.Field("server_checkpoint_interval_s", &c->server_checkpoint_interval_s,
+               {0.1, 1e6},
+               "parameter_server: seconds between checkpoints of a server. A "
+               "server that is started again continues from its newest one");
+}
+
 // Checks what backend pjrt cannot do, and the keys that are only its own.
 void CheckPjrt(const ReplicationConfig& c, config::Reader& reader) {
   if (!c.has_pjrt()) {
@@ -181,53 +233,7 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
                "seconds before a collective fails because a replica is "
                "missing, which ends the run. Must be longer than the first "
                "process takes to write a checkpoint");
-  reader.Field("replicas_per_process", &c.replicas_per_process, {1, 1024},
-               "between_graph: replicas in each process");
-  reader.Field("communicator", &c.communicator,
-               {{"mpi", Communicator::kMpi}, {"tcp", Communicator::kTcp}},
-               "between_graph: how processes reach each other. mpi: mpirun "
-               "starts them. tcp: each is started by itself, or by the fleet");
-  reader.Field("rendezvous", &c.rendezvous,
-               "between_graph with communicator tcp, and parameter_server with "
-               "processes_per_group: where the processes meet. "
-               "tcp://HOST:PORT: the first one listens there. auto: a file in "
-               "the run's folder, for this host alone; another path: such a "
-               "file");
-  reader.Field("min_processes", &c.min_processes, {0, 1024},
-               "between_graph with communicator tcp: the group goes on with so "
-               "many processes at the fewest when others stay lost, and grows "
-               "again when those are back; 0: with all or not at all");
-  reader.Field("heartbeat_interval_s", &c.heartbeat_interval_s, {0.01, 60.0},
-               "between_graph: seconds between two heartbeats of a process");
-  reader.Field("heartbeat_timeout_s", &c.heartbeat_timeout_s, {0.0, 36000.0},
-               "between_graph: seconds without a heartbeat after which a "
-               "process counts as dead and the others end. 0 turns heartbeats "
-               "off: a stalled process is then found after timeout_s");
-  reader.Field("servers", &c.servers, {1, 64},
-               "parameter_server: addresses of the servers; auto: a socket of "
-               "the run's own, for this host alone. Each server holds a part "
-               "of the variables");
-  reader.Field("replicas_per_group", &c.replicas_per_group, {1, 1024},
-               "parameter_server: replicas in each group, which make their "
-               "steps together; groups do not wait for each other");
-  reader.Field("processes_per_group", &c.processes_per_group, {1, 1024},
-               "parameter_server: processes of each group, which reach each "
-               "other as those of between_graph with communicator tcp");
-  reader.Field("staleness", &c.staleness, {0, 1'000'000},
-               "parameter_server: maximum number of updates by other workers "
-               "between a gradient's pull and its push. A worker over the "
-               "limit waits");
-  reader.Field("fetch_interval", &c.fetch_interval, {1, 1 << 20},
-               "parameter_server: updates of a worker between two pulls of the "
-               "variables (n_fetch of Downpour SGD). In between it updates its "
-               "own copy");
-  reader.Field("push_interval", &c.push_interval, {1, 1 << 20},
-               "parameter_server: updates of a worker whose gradients are "
-               "added up and pushed together (n_push of Downpour SGD)");
-  reader.Field("server_checkpoint_interval_s", &c.server_checkpoint_interval_s,
-               {0.1, 1e6},
-               "parameter_server: seconds between checkpoints of a server. A "
-               "server that is started again continues from its newest one");
+  ReadGroups(reader, &c);
   CheckGroups(c, reader);
   CheckPjrt(c, reader);
   const Strategy& strategy = *c.strategy;

@@ -74,7 +74,8 @@ TEST(LearnerConfigTest, AWorkloadOfImagesKeepsItsBatch) {
 std::string ProblemsOf(const std::string& yaml) {
   return MessageOf<ConfigError>([&] {
     config::LoadBy<replicator::ReplicationConfig>(
-        config::Document::FromText("run.yaml", yaml), [](config::Reader& reader) {
+        config::Document::FromText("run.yaml", yaml),
+        [](config::Reader& reader) {
           return replicator::ReplicationConfig::Read(reader);
         });
   });

@@ -49,10 +49,9 @@ Variables TrainOn(const ReplicationConfig& config, int index, int64_t first,
   while (step->Run(kNoWait) == NextResult::kOk) {
   }
   if (index == 0) {
-    runtime::SaveCheckpoint(
-        folder / std::to_string(first + kSteps),
-        runtime::CopyVariables(replicator->variables()),
-        {.step = first + kSteps});
+    runtime::SaveCheckpoint(folder / std::to_string(first + kSteps),
+                            runtime::CopyVariables(replicator->variables()),
+                            {.step = first + kSteps});
   }
   return VariablesOf<double>(*replicator);
 }
@@ -110,19 +109,18 @@ double XAfterOneStep(double learning_rate_scale) {
   config.learning_rate_scale = learning_rate_scale;
   const auto replicator = Replicator::Create(config, /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(1, 1, WholeValue));
-  const auto step = replicator->Build(
-      *input, [](ReplicaContext& replica, const Inputs& /*batch*/) {
-        graph::Graph& g = replica.graph();
-        const graph::VariableId w = g.AddVariable(
-            {.name = "w", .dtype = DType::kF64, .shape = Shape({})});
-        const graph::Output loss = g.Read(w);
-        const auto mean = replica.MeanGradients(
-            graph::Gradients(loss, {g.Read(w)}));
-        return StepOutputs{
-            .values = {},
-            .updates = {nn::Sgd(g, "sgd", {w}, mean,
-                                g.Scalar(0.5, DType::kF64))}};
-      });
+  const auto step = replicator->Build(*input, [](ReplicaContext& replica,
+                                                 const Inputs& /*batch*/) {
+    graph::Graph& g = replica.graph();
+    const graph::VariableId w =
+        g.AddVariable({.name = "w", .dtype = DType::kF64, .shape = Shape({})});
+    const graph::Output loss = g.Read(w);
+    const auto mean =
+        replica.MeanGradients(graph::Gradients(loss, {g.Read(w)}));
+    return StepOutputs{
+        .values = {},
+        .updates = {nn::Sgd(g, "sgd", {w}, mean, g.Scalar(0.5, DType::kF64))}};
+  });
   EXPECT_EQ(step->Run(kNoWait), NextResult::kOk);
   return VariablesOf<double>(*replicator).at("w")[0];
 }
