@@ -113,6 +113,10 @@ SlurmConfig SlurmConfig::Read(config::Reader& reader) {
   reader.Field("warning_s", &c.warning_s, {1, 36000},
                "seconds before the time limit at which the learner's job "
                "writes a checkpoint and is requeued");
+  reader.Field("idle_task_s", &c.idle_task_s, {0.0, 1e6},
+               "seconds after which a task of the actors' array ends that is "
+               "not needed, since all actors run on other hosts; 0: it stands "
+               "by for a host that is lost");
   reader.Field("options", &c.options, {0, 100},
                "further options of every job, one #SBATCH line each, for "
                "example: --qos=low");

@@ -47,6 +47,7 @@ struct SlurmConfig {
   std::string time_limit = "1-00:00:00";
   int64_t actor_tasks = 1;
   int64_t warning_s = 60;
+  double idle_task_s = 60.0;         // 0: never
   std::vector<std::string> options;  // further #SBATCH lines
 
   static SlurmConfig Read(config::Reader& reader);

@@ -158,6 +158,15 @@ rpc::ReportReply HostPool::Report(const rpc::AgentReport& report) {
     agent.is_told_to_leave = true;
     return {Verdict::kLeave, *dismissed_because_, {}};
   }
+  if (options_.idle_timeout.count() > 0 && agent.not_needed_since &&
+      agent.processes.empty() &&
+      now - *agent.not_needed_since >= options_.idle_timeout) {
+    Forget(report.agent, "is not needed");
+    return {Verdict::kLeave,
+            "the host is not needed: all processes of the run have a place on "
+            "others",
+            {}};
+  }
   return {Verdict::kGoOn, "", agent.orders};
 }
 
@@ -266,7 +275,7 @@ void HostPool::Lose(const std::function<bool(const Agent& agent)>& is_lost,
   for (const uint64_t id : lost) Forget(id, why);
 }
 
-void HostPool::Update() {
+void HostPool::Update(bool have_all_a_place) {
   MutexLock lock(mutex_);
   const Clock::TimePoint now = options_.clock->Now();
   Lose(
@@ -275,6 +284,13 @@ void HostPool::Update() {
       },
       fmt::format("is lost: silent for more than {:.3g} s",
                   ToSeconds(options_.timeout)));
+  for (auto& [id, agent] : agents_) {
+    if (!have_all_a_place || !agent.processes.empty()) {
+      agent.not_needed_since.reset();
+    } else if (!agent.not_needed_since) {
+      agent.not_needed_since = now;
+    }
+  }
 }
 
 void HostPool::Lose(const std::string& host, const std::string& why) {

@@ -43,6 +43,8 @@ class HostPool {
     Clock::Duration timeout = std::chrono::seconds(60);
     // Actors of a host that names no number: its processors by these.
     int64_t processors_per_process = 1;
+    // A host that is not needed for so long is told to leave; 0: it stands by.
+    Clock::Duration idle_timeout{};
     Clock* clock = &Clock::Real();
   };
   struct HostView {
@@ -71,8 +73,9 @@ class HostPool {
                                      const std::filesystem::path& log)
       EXCLUDES(mutex_);
 
-  // Gives up hosts that have been silent for too long.
-  void Update() EXCLUDES(mutex_);
+  // Gives up hosts that have been silent for too long. If every process that
+  // hosts run has a place, the hosts without any are not needed.
+  void Update(bool have_all_a_place = false) EXCLUDES(mutex_);
   // Gives up the agents of a host: whoever started them says that they ended.
   void Lose(const std::string& host, const std::string& why) EXCLUDES(mutex_);
 
@@ -106,6 +109,7 @@ class HostPool {
     std::vector<rpc::AgentOrder> orders;  // not carried out yet
     std::map<ProcessKey, std::shared_ptr<ProcessState>> processes;
     bool is_told_to_leave = false;
+    std::optional<Clock::TimePoint> not_needed_since;
   };
 
   void Forget(uint64_t id, const std::string& why) REQUIRES(mutex_);

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -143,6 +144,30 @@ void AwaitEvent(const Supervisor& supervisor, const StopSignal& stop,
   ::poll(fds.data(), fds.size(), kStepMs);
 }
 
+// Whether all roles of other hosts run on one.
+bool HaveAllAPlace(const FleetRun& run,
+                   const std::vector<Supervisor::RoleView>& roles) {
+  const auto num_remote = std::ranges::count_if(
+      run.roles, [](const RoleSpec& role) { return role.is_remote; });
+  const auto num_placed =
+      std::ranges::count_if(roles, [](const Supervisor::RoleView& role) {
+        return !role.host.empty() && role.phase == RolePhase::kReady;
+      });
+  return num_placed == num_remote;
+}
+
+// Gives up lost hosts, and names those that have not come.
+void UpdateHosts(bool have_all_a_place, HostPool* pool, MissingHosts* missing) {
+  pool->Update(have_all_a_place);
+  std::vector<std::string> names;
+  for (const HostPool::HostView& host : pool->Hosts()) {
+    names.push_back(host.name);
+  }
+  if (const auto line = missing->Update(names, Clock::Real().Now())) {
+    spdlog::info("{}", *line);
+  }
+}
+
 // Tells the hosts that the run is over.
 void DismissHosts(HostPool& pool, const std::string& why) {
   pool.Dismiss(why);
@@ -199,11 +224,16 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
   RunReporter reporter;
   Clock::TimePoint next_report{};
   StopOrders orders(&stop);
+  MissingHosts missing(
+      run.hosts ? run.hosts->expected : std::vector<MissingHosts::Host>(),
+      Clock::Real().Now());
   bool has_started = false;
   while (!supervisor.IsFinished()) {
     orders.Pass(server.StopRequests(), &supervisor);
     server.Check();
-    if (pool) pool->Update();
+    if (pool) {
+      UpdateHosts(HaveAllAPlace(run, supervisor.Roles()), &*pool, &missing);
+    }
     if (launcher && !supervisor.IsStopping()) launcher->Step();
     supervisor.Step();
     if (!has_started && supervisor.HasStarted()) {
@@ -241,10 +271,10 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
   }
   // a role may have ended before it was seen to run
   if (result.status == RunStatus::kComplete) folder.AdoptConfig();
-  folder.SetReport(reporter
-                       .Make(supervisor, monitor, pool ? &*pool : nullptr,
-                             status, Clock::Real().Now())
-                       .ToJson());
+  folder.SetLastReport(reporter
+                           .Make(supervisor, monitor, pool ? &*pool : nullptr,
+                                 status, Clock::Real().Now())
+                           .ToJson());
   folder.SetStatus(result.status);
   folder.AwaitDisk(kDiskPatience);
   return result;

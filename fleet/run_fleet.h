@@ -9,6 +9,7 @@
 #include "fleet/fleet_config.h"
 #include "fleet/host_launcher.h"
 #include "fleet/host_pool.h"
+#include "fleet/missing_hosts.h"
 #include "fleet/role.h"
 #include "fleet/run_curves.h"
 #include "fleet/run_folder.h"
@@ -23,6 +24,8 @@ struct HostsOfRun {
   HostPool::Options pool;
   // Agents that the fleet starts itself.
   std::vector<HostLauncher::Host> launched = {};
+  // Hosts that the log names until they have joined.
+  std::vector<MissingHosts::Host> expected = {};
 };
 
 struct FleetRun {

@@ -290,6 +290,10 @@ void RunFolder::PostFile(const std::filesystem::path& path, std::string text) {
 
 void RunFolder::SetReport(std::string json) {
   if (disk_->WaitSeconds() > 0.0) return;
+  SetLastReport(std::move(json));
+}
+
+void RunFolder::SetLastReport(std::string json) {
   PostFile(path_ / kReportName, std::move(json));
 }
 

@@ -87,6 +87,8 @@ class RunFolder {
   void AdoptConfig();
   // Writes status.json, unless the disk still writes something else.
   void SetReport(std::string json);
+  // Writes the last one, behind whatever the disk still writes.
+  void SetLastReport(std::string json);
   static std::filesystem::path ReportFile(const std::filesystem::path& path);
   // The process that runs in `path`, a fleet or a learner alone, as it named
   // itself in the lock ("host12/4711"); it may have ended. Throws IoError.

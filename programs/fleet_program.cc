@@ -190,7 +190,18 @@ fleet::HostsOfRun HostsOf(const RunConfig& config, const Commands& commands,
           .files = FilesForHosts(folder),
           .timeout = FromSeconds(config.cluster.host_timeout_s),
           .processors_per_process = config.cluster.roles.at("actor").cores}};
+  const int64_t num_tasks = config.cluster.slurm.actor_tasks;
+  if (config.cluster.backend == fleet::ClusterBackend::kSlurm) {
+    hosts.pool.idle_timeout = FromSeconds(config.cluster.slurm.idle_task_s);
+    for (int64_t i = 0; i < num_tasks; ++i) {
+      hosts.expected.push_back({.label = fmt::format("array task {}", i),
+                                .name_end = fmt::format("_{}", i)});
+    }
+  }
   if (config.cluster.backend == fleet::ClusterBackend::kSsh) {
+    for (const fleet::HostConfig& host : config.cluster.hosts) {
+      hosts.expected.push_back({.label = host.name, .name_end = host.name});
+    }
     hosts.launched = LaunchedAgents(config, commands);
   }
   return hosts;

@@ -83,8 +83,8 @@ std::vector<Service> FindServices(const std::string& given) {
   config.run.key_file = find("run", "key_file", "auto");
   config.replay.key_file = find("replay", "key_file", "");
   config.replay.bind = find("replay", "bind", "auto");
-  config.replay.shards =
-      ParseInteger("replay.shards", find("replay", "shards", "1"), {1, 1000});
+  config.replay.shards = ParseInteger(
+      "replay.shards", find("replay", "shards", "1"), {1, replay::kMaxShards});
   ResolveAddresses(run, &config);
   std::vector<Service> services;
   for (const std::string& endpoint : config.replay.Endpoints()) {

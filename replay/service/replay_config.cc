@@ -35,7 +35,6 @@ RateLimiterConfig ReadRateLimiter(config::Reader& parent) {
   return c;
 }
 
-constexpr int64_t kMaxShards = 256;
 constexpr int64_t kMinShardBytes = 1 << 20;
 constexpr const char* kShardWord = "{shard}";
 

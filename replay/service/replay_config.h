@@ -12,6 +12,9 @@
 
 namespace replicant::replay {
 
+// Of the services of a run.
+inline constexpr int64_t kMaxShards = 256;
+
 // An element of section `replay.tables`.
 struct TableSection {
   TableConfig table;  // without its name

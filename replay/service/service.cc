@@ -638,7 +638,10 @@ void Service::LogStalls(const ShardStatus& status) {
     // a side that has not come yet may still be starting
     const bool is_starting =
         stalled.last.empty() && stalled.idle_s < ToSeconds(kStartTime);
-    const std::string side = is_starting ? "" : stalled.side;
+    // writers that have all said goodbye are no stall: the run ends
+    const bool have_ended = stalled.side == "writers" &&
+                            !stalled.last.empty() && status.num_writers == 0;
+    const std::string side = is_starting || have_ended ? "" : stalled.side;
     if (stalled_sides_[i] == side) continue;
     stalled_sides_[i] = side;
     if (side.empty()) {

@@ -185,5 +185,42 @@ TEST_F(HostPoolTest, ARunThatIsOverTellsEveryHost) {
   EXPECT_EQ(Join(3, "late").refusal, "complete");
 }
 
+TEST_F(HostPoolTest, AHostThatIsNotNeededIsToldToLeave) {
+  HostPool pool({.files = {},
+                 .timeout = seconds(60),
+                 .idle_timeout = seconds(10),
+                 .clock = &clock_});
+  for (const auto& [agent, host] : {std::pair(1, "a"), std::pair(2, "b")}) {
+    pool.Join({.agent = static_cast<uint64_t>(agent),
+               .host = host,
+               .processors = 1,
+               .slots = 1});
+  }
+  const auto report = [&](uint64_t agent) {
+    return pool.Report({.agent = agent, .last_order = 1});
+  };
+  const auto process = pool.Start(actor_, 1, {}, "");
+  const bool is_on_a = process->host() == "a";
+  const uint64_t idle = is_on_a ? 2 : 1;
+  // as long as something else may need it
+  for (int i = 0; i < 20; ++i) {
+    pool.Update(/*have_all_a_place=*/false);
+    clock_.Advance(seconds(1));
+    EXPECT_EQ(report(1).verdict, Verdict::kGoOn);
+    EXPECT_EQ(report(2).verdict, Verdict::kGoOn);
+  }
+  for (int i = 0; i < 10; ++i) {
+    pool.Update(/*have_all_a_place=*/true);
+    EXPECT_EQ(report(idle).verdict, Verdict::kGoOn);
+    clock_.Advance(seconds(1));
+  }
+  const rpc::ReportReply reply = report(idle);
+  EXPECT_EQ(reply.verdict, Verdict::kLeave);
+  EXPECT_EQ(reply.reason,
+            "the host is not needed: all processes of the run have a place on "
+            "others");
+  EXPECT_EQ(report(3 - idle).verdict, Verdict::kGoOn);
+}
+
 }  // namespace
 }  // namespace replicant::fleet

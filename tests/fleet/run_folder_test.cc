@@ -9,6 +9,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <future>
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
@@ -240,6 +241,23 @@ TEST(LogTailTest, ShowsTheLastWholeLines) {
   EXPECT_THAT(LogTail(file, 100'000, ""), StartsWith("line "));
   std::ofstream(file).close();
   EXPECT_EQ(LogTail(file, 3, ""), "");
+}
+
+TEST_F(RunFolderTest, TheLastReportIsWrittenWhileTheDiskIsBusy) {
+  RunFolder folder = RunFolder::Create(Config(), "{}\n");
+  const std::filesystem::path report = RunFolder::ReportFile(folder.path());
+  std::promise<void> is_busy;
+  std::promise<void> may_go_on;
+  static_cast<void>(folder.disk()->Post([&] {
+    is_busy.set_value();
+    may_go_on.get_future().wait();
+  }));
+  is_busy.get_future().wait();
+  folder.SetLastReport("the end");
+  folder.SetReport("one of many");
+  may_go_on.set_value();
+  folder.AwaitDisk(std::chrono::seconds(60));
+  EXPECT_EQ(ReadFile(report), "the end");
 }
 
 }  // namespace

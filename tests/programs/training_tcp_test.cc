@@ -70,7 +70,8 @@ int64_t NumberBehind(const std::filesystem::path& log,
                      const std::string& words) {
   const std::string text = ReadFile(log);
   const size_t at = text.rfind(words);
-  return at == std::string::npos ? -1 : std::stoll(text.substr(at + words.size()));
+  return at == std::string::npos ? -1
+                                 : std::stoll(text.substr(at + words.size()));
 }
 
 // Three processes, of which one stays lost: the group goes on with two from the
@@ -90,9 +91,9 @@ TEST_F(TrainingTcpTest, AGroupGoesOnWithoutALostWorkerAndGrowsAgain) {
     return run_ / "logs" / fmt::format("learner-0.{}.log", incarnation);
   };
   ASSERT_TRUE(AwaitFile(log(1), "stood still for")) << Output();
-  const pid_t worker = ProcessOf(
-      run_, std::string("--role\0worker\0--index\0001",
-                        sizeof("--role\0worker\0--index\0001") - 1));
+  const pid_t worker =
+      ProcessOf(run_, std::string("--role\0worker\0--index\0001",
+                                  sizeof("--role\0worker\0--index\0001") - 1));
   ASSERT_GT(worker, 0);
   ::kill(worker, SIGKILL);
   ASSERT_TRUE(AwaitFile(log(2), resumed)) << Output();
@@ -100,8 +101,7 @@ TEST_F(TrainingTcpTest, AGroupGoesOnWithoutALostWorkerAndGrowsAgain) {
               HasSubstr("2 of 3 processes: 2 replicas with 45 rows of a step "
                         "each (90 of 90 in all), learning rates x 1"));
   // one may be complete that the log does not name any more
-  EXPECT_GE(NumberBehind(log(2), resumed),
-            NumberBehind(log(1), " of step "));
+  EXPECT_GE(NumberBehind(log(2), resumed), NumberBehind(log(1), " of step "));
   EXPECT_THAT(Output(), HasSubstr("the group goes on with 2 of 3 members"));
 
   ASSERT_TRUE(AwaitFile(log(3), resumed)) << Output();

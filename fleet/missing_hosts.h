@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+
+namespace replicant::fleet {
+
+// Says which hosts of a run have not joined yet.
+//
+// Thread-safety: one thread.
+class MissingHosts {
+ public:
+  struct Host {
+    std::string label;  // for people: "array task 3"
+    // How the name ends under which it joins: "_3" of "n5.1042_3".
+    std::string name_end;
+  };
+
+  MissingHosts(std::vector<Host> expected, Clock::TimePoint start);
+
+  // Given the names of the hosts that are there, returns a line for the log, or
+  // nothing: while hosts are missing one after kPatience and one every
+  // kInterval, and one when the last of them has joined. A host that has joined
+  // once is not missing any more.
+  std::optional<std::string> Update(const std::vector<std::string>& joined,
+                                    Clock::TimePoint now);
+
+  static constexpr Clock::Duration kPatience = std::chrono::seconds(15);
+  static constexpr Clock::Duration kInterval = std::chrono::seconds(60);
+
+ private:
+  const size_t num_expected_;
+  std::vector<Host> missing_;
+  Clock::TimePoint next_line_;
+  bool has_named_any_ = false;
+};
+
+}  // namespace replicant::fleet

@@ -1,0 +1,51 @@
+#include "fleet/missing_hosts.h"
+
+#include <gtest/gtest.h>
+
+namespace replicant::fleet {
+namespace {
+
+using std::chrono::seconds;
+
+const Clock::TimePoint kStart{seconds(100)};
+
+std::vector<MissingHosts::Host> Tasks(int count) {
+  std::vector<MissingHosts::Host> tasks;
+  for (int i = 0; i < count; ++i) {
+    tasks.push_back(
+        {"array task " + std::to_string(i), "_" + std::to_string(i)});
+  }
+  return tasks;
+}
+
+TEST(MissingHostsTest, NamesThoseThatHaveNotJoinedUntilAllHave) {
+  MissingHosts missing(Tasks(3), kStart);
+  EXPECT_EQ(missing.Update({}, kStart + seconds(14)), std::nullopt);
+  EXPECT_EQ(missing.Update({"n1.7_1"}, kStart + seconds(15)),
+            "2 of 3 hosts have not joined yet: array task 0, array task 2");
+  EXPECT_EQ(missing.Update({}, kStart + seconds(74)), std::nullopt);
+  // task 1 has joined once
+  EXPECT_EQ(missing.Update({"n1.7_2"}, kStart + seconds(75)),
+            "1 of 3 hosts have not joined yet: array task 0");
+  EXPECT_EQ(missing.Update({"n2.7_0"}, kStart + seconds(76)),
+            "all 3 hosts have joined");
+  EXPECT_EQ(missing.Update({}, kStart + seconds(500)), std::nullopt);
+}
+
+TEST(MissingHostsTest, SaysNothingOfHostsThatComeSoon) {
+  MissingHosts missing(Tasks(1), kStart);
+  EXPECT_EQ(missing.Update({"n1.7_0"}, kStart + seconds(5)), std::nullopt);
+  EXPECT_EQ(missing.Update({}, kStart + seconds(50)), std::nullopt);
+  MissingHosts none({}, kStart);
+  EXPECT_EQ(none.Update({}, kStart + seconds(50)), std::nullopt);
+}
+
+TEST(MissingHostsTest, ALongListIsCutShort) {
+  MissingHosts missing(Tasks(10), kStart);
+  EXPECT_TRUE(missing.Update({}, kStart + seconds(20))
+                  .value()
+                  .ends_with("array task 7, 2 more"));
+}
+
+}  // namespace
+}  // namespace replicant::fleet
