@@ -261,5 +261,37 @@ TEST_F(BrokenDiskTest, AStalledSideIsNamedWithinFiveSeconds) {
   EXPECT_EQ(status["tables"][0]["sample_wait"]["who"], "learner");
 }
 
+// As at the end of a run, whose learner waits for a batch that will not come.
+TEST_F(BrokenDiskTest, WritersThatHaveEndedAreNotCalledStalled) {
+  ServiceProcess service(
+      REPLICANT_REPLAY, folder_.path(),
+      "  observation_bytes: 16\n"
+      "  action_bytes: 8\n"
+      "  tables:\n"
+      "    default:\n"
+      "      rate_limiter: {mode: min_size, min_size_to_sample: 1000}\n");
+  service.Start();
+  const EpisodeMaker maker;
+  {
+    StepWriter writer({.endpoint = service.endpoint(), .shape = maker.shape});
+    writer.BeginEpisode();
+    ASSERT_EQ(writer.Append({.observation = maker.Observation(1, 0),
+                             .action = maker.Action(1, 0)},
+                            Soon()),
+              AppendResult::kOk);
+    static_cast<void>(writer.EndEpisode(maker.Observation(1, 1), {}, Soon()));
+    ASSERT_TRUE(writer.Flush(Soon()));
+  }
+  BatchReader reader({.endpoints = {service.endpoint()},
+                      .name = "learner",
+                      .shape = maker.shape});
+  // the service looks for stalls once a second
+  service.AwaitStatus([](const nlohmann::json& now) {
+    const auto& stalled = now["tables"][0]["stalled"];
+    return !stalled.is_null() && stalled["seconds"] > 6.0;
+  });
+  EXPECT_THAT(service.log(), Not(HasSubstr("have stalled")));
+}
+
 }  // namespace
 }  // namespace replicant::replay::testing
