@@ -4,9 +4,8 @@
 
 namespace replicant::replicator {
 
-NextResult CheckedPipeline::Next(Clock::TimePoint deadline,
-                                 std::span<const MutableTensorView> batch) {
-  const NextResult result = inner_->Next(deadline, batch);
+NextResult CheckedPipeline::Check(NextResult result,
+                                  std::span<const MutableTensorView> batch) {
   if (result != NextResult::kOk) return result;
   for (size_t i = 0; i < batch.size(); ++i) {
     const InputSpec& spec = specs()[i];

@@ -27,9 +27,18 @@ class CheckedPipeline : public InputPipeline {
   // Throws what the pipeline inside throws, and runtime::NumericError. Batches
   // are counted from 0, in this process.
   NextResult Next(Clock::TimePoint deadline,
-                  std::span<const MutableTensorView> batch) override;
+                  std::span<const MutableTensorView> batch) override {
+    return Check(inner_->Next(deadline, batch), batch);
+  }
+  NextResult NextAhead(Clock::TimePoint deadline,
+                       std::span<const MutableTensorView> batch) override {
+    return Check(inner_->NextAhead(deadline, batch), batch);
+  }
+  void UseAhead() override { inner_->UseAhead(); }
 
  private:
+  NextResult Check(NextResult result, std::span<const MutableTensorView> batch);
+
   const std::unique_ptr<InputPipeline> inner_;
   int64_t num_batches_ = 0;
 };

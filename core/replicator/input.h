@@ -49,6 +49,18 @@ class InputPipeline {
   // floating elements are finite and class numbers in their range.
   virtual NextResult Next(Clock::TimePoint deadline,
                           std::span<const MutableTensorView> batch) = 0;
+
+  // Next() while a step computes with the batch before, so that the next one
+  // is there when the step is over. What the pipeline tells of its batch stays
+  // as it is until UseAhead(), which comes before any other call that gives a
+  // batch. A pipeline may refuse with kTimeout, and does unless it overrides
+  // this: its batches may depend on what the step computes.
+  virtual NextResult NextAhead(Clock::TimePoint /*deadline*/,
+                               std::span<const MutableTensorView> /*batch*/) {
+    return NextResult::kTimeout;
+  }
+  // A step begins with the batch that NextAhead() gave.
+  virtual void UseAhead() {}
 };
 
 // The part of the input that a pipeline gives.

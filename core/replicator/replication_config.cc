@@ -202,6 +202,10 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
   reader.Field("cuda_graphs", &c.cuda_graphs,
                "backend cuda: a step is recorded once and launched as one CUDA "
                "graph. false: kernel by kernel");
+  reader.Field("read_ahead", &c.read_ahead,
+               "backend cuda: the next batch is taken and sent to the device "
+               "while a step computes (strategies single, in_graph and "
+               "between_graph)");
   reader.Field("logical_devices", &c.logical_devices, {1, 64},
                "logical devices of each replica. A model that supports them "
                "divides its layers among them; on the CPU each one is a group "

@@ -31,6 +31,9 @@ struct ReplicationConfig {
   PjrtConfig pjrt;
   // Backend cuda: whether a step is launched as graphs.
   bool cuda_graphs = true;
+  // On a device, strategies single, in_graph and between_graph: whether the
+  // next batch is taken and sent while a step computes.
+  bool read_ahead = true;
   // Devices among which the ops of one replica are divided. On the CPU each is
   // a group of processors.
   int logical_devices = 1;

@@ -164,6 +164,11 @@ class Executor::Impl {
     are_inputs_sent_ = true;
   }
 
+  void RecallInputs() {
+    if (device_ != nullptr) device_->WaitUntilSent();
+    are_inputs_sent_ = false;
+  }
+
   void Start() {
     if (extension_) extension_->BeforeRun(store_);
     SendInputs();
@@ -556,6 +561,7 @@ void Executor::Run() {
 void Executor::Start() { impl_->Start(); }
 void Executor::Wait() { impl_->Wait(); }
 void Executor::SendInputs() { impl_->SendInputs(); }
+void Executor::RecallInputs() { impl_->RecallInputs(); }
 bool Executor::can_fill_ahead() const { return impl_->can_fill_ahead(); }
 
 const PlanReport& Executor::report() const { return impl_->report(); }

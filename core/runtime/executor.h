@@ -126,6 +126,9 @@ class Executor {
   // Starts to copy the inputs of the next run to the device: they must not be
   // written before its Start() returns. Without a call, Start() does it.
   void SendInputs();
+  // Takes SendInputs() back: the inputs may be read and filled again, and
+  // Start() sends them anew. Waits for the copy.
+  void RecallInputs();
   bool can_fill_ahead() const;
 
   const PlanReport& report() const;

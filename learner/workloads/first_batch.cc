@@ -22,4 +22,12 @@ replicator::NextResult FirstBatch::Next(
   return result;
 }
 
+replicator::NextResult FirstBatch::NextAhead(
+    Clock::TimePoint deadline, std::span<const MutableTensorView> batch) {
+  if (images_->position() >= limit_) return replicator::NextResult::kTimeout;
+  const replicator::NextResult result = Next(deadline, batch);
+  is_ahead_ = result == replicator::NextResult::kOk;
+  return result;
+}
+
 }  // namespace replicant::learner

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,7 +13,8 @@
 
 namespace replicant::learner {
 
-// A pipeline that keeps the first images that it gives, to be looked at.
+// A pipeline that keeps the first images that it gives, to be looked at, and
+// gives batches ahead of their step.
 //
 // Thread-safety: as a pipeline; Take() may run beside the other methods.
 class FirstBatch : public data::PositionedPipeline {
@@ -33,8 +36,17 @@ class FirstBatch : public data::PositionedPipeline {
   replicator::NextResult Next(Clock::TimePoint deadline,
                               std::span<const MutableTensorView> batch) override
       EXCLUDES(mutex_);
+  replicator::NextResult NextAhead(
+      Clock::TimePoint deadline,
+      std::span<const MutableTensorView> batch) override;
+  void UseAhead() override { is_ahead_ = false; }
+  // No batch will be used beyond so many from now on.
+  void SetLimit(int64_t num_batches) { limit_ = position() + num_batches; }
 
-  int64_t position() const override { return images_->position(); }
+  // Of the batches that steps use or have used.
+  int64_t position() const override {
+    return images_->position() - (is_ahead_ ? 1 : 0);
+  }
   void set_position(int64_t position) override {
     images_->set_position(position);
   }
@@ -48,6 +60,8 @@ class FirstBatch : public data::PositionedPipeline {
  private:
   std::unique_ptr<data::PositionedPipeline> images_;
   bool is_first_ = true;
+  bool is_ahead_ = false;
+  int64_t limit_ = std::numeric_limits<int64_t>::max();  // of position()
   Mutex mutex_;
   std::optional<data::Image> grid_ GUARDED_BY(mutex_);
 };

@@ -167,6 +167,13 @@ void ImageWorkload::Restore(const std::map<std::string, std::string>& state) {
   }
 }
 
+void ImageWorkload::Batches::SetLimit(int64_t num_batches) {
+  // only a lone group reads ahead
+  for (const auto& [group, images] : workload_.images_) {
+    images->SetLimit(num_batches);
+  }
+}
+
 void ImageWorkload::Batches::SetPaused(bool is_paused) {
   for (const auto& [group, images] : workload_.images_) {
     images->SetPaused(is_paused);

@@ -82,6 +82,7 @@ class ImageWorkload : public Workload {
   class Batches : public CheckpointedInput {
    public:
     explicit Batches(ImageWorkload* workload) : workload_(*workload) {}
+    void SetLimit(int64_t num_batches) override;
     void SetPaused(bool is_paused) override;
     bool IsDrained() const override;
 

@@ -109,6 +109,9 @@ class BatchReader : public BatchSource {
   ReadResult Next(Clock::TimePoint deadline, Batch* batch) override
       EXCLUDES(mutex_);
 
+  // It draws `prefetch` batches ahead anyway.
+  bool CanReadAhead() const override { return true; }
+
   // Sends a new priority for each item of `batch`, without waiting. Throws
   // InvalidArgument if one is negative or not finite, or not one for each.
   void UpdatePriorities(const Batch& batch,

@@ -27,6 +27,9 @@ class BatchSource {
   // Swaps the next batch with `batch` and uses the memory of the old one again.
   // Leaves `batch` alone unless the result is kOk.
   virtual ReadResult Next(Clock::TimePoint deadline, Batch* batch) = 0;
+  // Whether Next() may be called for a batch before UpdatePriorities() for the
+  // one before: not where that changes what the run computes.
+  virtual bool CanReadAhead() const { return false; }
   // Gives each item of `batch` a new priority. Throws InvalidArgument if one is
   // negative or not finite, or if there is not one for each item.
   virtual void UpdatePriorities(const Batch& batch,

@@ -12,7 +12,9 @@ namespace replicant::replicator {
 CompiledStep::CompiledStep(DevicePlans plans,
                            std::vector<PartitionedProgram::Place> outputs,
                            const std::vector<InputSpec>& specs)
-    : plans_(std::move(plans)), outputs_(std::move(outputs)) {
+    : plans_(std::move(plans)),
+      outputs_(std::move(outputs)),
+      sent_(plans_.size(), 0) {
   for (const auto& devices : plans_) {
     // inputs are on the first device
     runtime::Executor& plan = *devices[0].executor;
@@ -31,6 +33,7 @@ CompiledStep::CompiledStep(DevicePlans plans,
 }
 
 void CompiledStep::SetBatchNumber(int64_t number) {
+  ahead_->Set(Ahead::State::kUnknown);
   for (const MutableTensorView& view : is_first_) {
     view.Span<bool>()[0] = number == 0;
   }
@@ -39,12 +42,53 @@ void CompiledStep::SetBatchNumber(int64_t number) {
   }
 }
 
-void CompiledStep::RunDevice(size_t replica, size_t device,
-                             const SharedInput& input) {
-  if (device == 0) {
-    input.CopyTo(static_cast<int>(replica), batches_[replica]);
+void CompiledStep::Ahead::Set(State new_state) {
+  const MutexLock lock(mutex);
+  state = new_state;
+  changed.NotifyAll();
+}
+
+bool CompiledStep::Ahead::IsThere() {
+  const MutexLock lock(mutex);
+  while (state == State::kUnknown) changed.Wait(mutex);
+  return state == State::kThere;
+}
+
+bool CompiledStep::can_read_ahead() const {
+  return is_first_.empty() && batch_number_.empty() &&
+         plans_[0][0].executor->can_fill_ahead();
+}
+
+void CompiledStep::RunDevice(size_t replica, size_t device, SharedInput& input,
+                             bool reads_ahead) {
+  runtime::Executor& plan = *plans_[replica][device].executor;
+  if (device != 0) {
+    plan.Run();
+    return;
   }
-  plans_[replica][device].executor->Run();
+  TakeBatch(replica, input);
+  plan.Start();
+  if (reads_ahead) SendAhead(replica, input);
+  plan.Wait();
+}
+
+void CompiledStep::TakeBatch(size_t replica, const SharedInput& input) {
+  if (sent_[replica] == input.number()) return;
+  // a batch that another step took instead
+  if (sent_[replica] != 0) plans_[replica][0].executor->RecallInputs();
+  input.CopyTo(static_cast<int>(replica), batches_[replica]);
+}
+
+void CompiledStep::SendAhead(size_t replica, SharedInput& input) {
+  if (replica == 0) {
+    ahead_->Set(input.FetchAhead() ? Ahead::State::kThere
+                                   : Ahead::State::kNone);
+  }
+  sent_[replica] = 0;
+  if (!ahead_->IsThere()) return;
+  input.CopyAheadTo(static_cast<int>(replica), batches_[replica]);
+  plans_[replica][0].executor->SendInputs();
+  sent_[replica] = input.number() + 1;
 }
 
 TensorView CompiledStep::value(size_t index) const {

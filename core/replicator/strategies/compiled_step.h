@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/base/mutex.h"
 #include "core/replicator/graph/collective_kernels.h"
 #include "core/replicator/graph/partition.h"
 #include "core/replicator/replicator.h"
@@ -32,10 +33,17 @@ class CompiledStep {
                std::vector<PartitionedProgram::Place> outputs,
                const std::vector<InputSpec>& specs);
 
+  // Whether the batch of the next run can travel while one computes.
+  bool can_read_ahead() const;
   // Says which of an update's batches the next run is for.
   void SetBatchNumber(int64_t number);
-  // Takes the replica's rows of the batch and runs the device's plan.
-  void RunDevice(size_t replica, size_t device, const SharedInput& input);
+  // Takes the replica's rows of the batch and runs the device's plan. With
+  // `reads_ahead`, the batch after is taken and sent meanwhile.
+  void RunDevice(size_t replica, size_t device, SharedInput& input,
+                 bool reads_ahead);
+  // The first device of the first replica has failed: no other waits for the
+  // batch after.
+  void EndAhead() { ahead_->Set(Ahead::State::kNone); }
 
   // Value number `index` of the step, the first replica's.
   TensorView value(size_t index) const;
@@ -49,12 +57,30 @@ class CompiledStep {
   ReduceTimes reduce_times() const;
 
  private:
+  // What the first replica's thread tells the others of the batch after.
+  struct Ahead {
+    enum class State { kUnknown, kThere, kNone };
+    Mutex mutex;
+    CondVar changed;
+    State state GUARDED_BY(mutex) = State::kUnknown;
+
+    void Set(State new_state) EXCLUDES(mutex);
+    // Waits until it is known.
+    bool IsThere() EXCLUDES(mutex);
+  };
+
+  void TakeBatch(size_t replica, const SharedInput& input);
+  void SendAhead(size_t replica, SharedInput& input);
+
   DevicePlans plans_;
   std::vector<PartitionedProgram::Place> outputs_;
   // by replica: where its rows go
   std::vector<std::vector<MutableTensorView>> batches_;
   // of the replicas whose plans ask for it
   std::vector<MutableTensorView> is_first_, batch_number_;
+  // by replica: the number of the batch that its plan has been sent
+  std::vector<int64_t> sent_;
+  std::unique_ptr<Ahead> ahead_ = std::make_unique<Ahead>();
 };
 
 }  // namespace replicant::replicator

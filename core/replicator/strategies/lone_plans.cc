@@ -153,6 +153,11 @@ void LonePlans::Run() {
   batch_number_ = (batch_number_ + 1) % accumulation_steps_;
 }
 
+runtime::Executor* LonePlans::only_plan() const {
+  const bool is_only = parts_.size() == 1 && accumulation_steps_ == 1;
+  return is_only ? parts_[0].last->executor.get() : nullptr;
+}
+
 void LonePlans::RunPart(Part* part, int64_t batch_number) {
   const Plan& plan = PlanOf(*part, batch_number);
   for (const MutableTensorView& view : plan.is_first) {

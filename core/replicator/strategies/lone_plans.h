@@ -51,6 +51,9 @@ class LonePlans {
   bool IsAtEnd() const { return batch_number_ + 1 == accumulation_steps_; }
   // Learns from the batch.
   void Run();
+  // The only plan, for a caller that runs it itself: of a step of one part
+  // whose updates learn from one batch. Null for other steps.
+  runtime::Executor* only_plan() const;
 
   TensorView value(std::string_view name) const;
   // Of the first part's update.

@@ -37,6 +37,13 @@ std::vector<InputSpec> DecodeSpecs(const std::string& text) {
   return specs;
 }
 
+std::vector<MutableTensorView> ViewsOf(std::vector<HostTensor>& tensors) {
+  std::vector<MutableTensorView> views;
+  views.reserve(tensors.size());
+  for (HostTensor& tensor : tensors) views.push_back(tensor.mutable_view());
+  return views;
+}
+
 void Copy(TensorView from, MutableTensorView to) {
   if (to.size_bytes() > 0) std::memcpy(to.data(), from.data(), to.size_bytes());
 }
@@ -91,14 +98,21 @@ void SharedInput::TakeSpecs(const std::vector<InputSpec>& specs, Feed* feed) {
     specs_.push_back(OfOneReplica(spec, feed->num_replicas));
     feed->batch.emplace_back(spec.dtype, spec.shape);
   }
-  for (HostTensor& tensor : feed->batch) {
-    feed->views.push_back(tensor.mutable_view());
-  }
+  feed->views = ViewsOf(feed->batch);
 }
 
 NextResult SharedInput::Fetch(Clock::TimePoint deadline) {
+  if (error_ahead_) std::rethrow_exception(std::exchange(error_ahead_, {}));
   for (Feed& feed : feeds_) {
     if (feed.is_filled || feed.pipeline == nullptr) continue;
+    if (feed.is_ahead) {
+      std::swap(feed.batch, feed.ahead);
+      feed.views = ViewsOf(feed.batch);
+      feed.pipeline->UseAhead();
+      feed.is_ahead = false;
+      feed.is_filled = true;
+      continue;
+    }
     const NextResult result = feed.pipeline->Next(deadline, feed.views);
     if (result != NextResult::kOk) return result;
     feed.is_filled = true;
@@ -106,7 +120,31 @@ NextResult SharedInput::Fetch(Clock::TimePoint deadline) {
   return NextResult::kOk;
 }
 
+bool SharedInput::FetchAhead() noexcept {
+  // steps that take turns would read ahead for each other
+  if (num_steps_ > 1 || error_ahead_) return false;
+  try {
+    for (Feed& feed : feeds_) {
+      if (feed.pipeline == nullptr || feed.is_ahead) continue;
+      for (size_t i = feed.ahead.size(); i < feed.batch.size(); ++i) {
+        feed.ahead.emplace_back(feed.batch[i].dtype(), feed.batch[i].shape());
+      }
+      if (feed.pipeline->NextAhead(Clock::Real().Now(), ViewsOf(feed.ahead)) !=
+          NextResult::kOk) {
+        return false;
+      }
+      feed.is_ahead = true;
+    }
+  } catch (...) {
+    // of the next step, not of the one that computes
+    error_ahead_ = std::current_exception();
+    return false;
+  }
+  return !is_broadcast_;
+}
+
 void SharedInput::Use() {
+  ++number_;
   for (Feed& feed : feeds_) {
     feed.is_filled = false;
     if (!is_broadcast_) continue;
@@ -136,8 +174,9 @@ void SharedInput::Recall(size_t number) {
   }
 }
 
-void SharedInput::CopyTo(int local_replica,
-                         std::span<const MutableTensorView> batch) const {
+void SharedInput::CopyRows(int local_replica,
+                           std::span<const MutableTensorView> batch,
+                           std::vector<HostTensor> Feed::*tensors) const {
   const int replica = replicas_.first + local_replica;
   for (const Feed& feed : feeds_) {
     if (replica < feed.first_replica ||
@@ -148,8 +187,8 @@ void SharedInput::CopyTo(int local_replica,
     for (size_t i = 0; i < batch.size(); ++i) {
       const size_t size = batch[i].size_bytes();
       if (size == 0) continue;
-      std::memcpy(batch[i].data(), feed.batch[i].bytes().data() + row * size,
-                  size);
+      std::memcpy(batch[i].data(),
+                  (feed.*tensors)[i].bytes().data() + row * size, size);
     }
     return;
   }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,7 +34,8 @@ class SharedInput : public Input {
   // The tensors of one replica's batch.
   const std::vector<InputSpec>& specs() const { return specs_; }
 
-  // Waits for this process's part of the next batch.
+  // Waits for this process's part of the next batch. Throws what FetchAhead()
+  // has met.
   NextResult Fetch(Clock::TimePoint deadline);
   // Called when all processes have fetched: broadcasts a batch that only one
   // process has, and lets the next Fetch() get another batch.
@@ -43,7 +46,22 @@ class SharedInput : public Input {
   void Recall(size_t number);
   // Copies the rows of a replica of this process.
   void CopyTo(int local_replica,
-              std::span<const MutableTensorView> batch) const;
+              std::span<const MutableTensorView> batch) const {
+    CopyRows(local_replica, batch, &Feed::batch);
+  }
+
+  // Another step is built on the input.
+  void AddStep() { ++num_steps_; }
+  // While a step computes: takes the batch after, where it is there. Its memory
+  // is not that of the current one. Returns whether replicas may have their
+  // rows of it by CopyAheadTo(); they are those of batch number() + 1.
+  bool FetchAhead() noexcept;
+  void CopyAheadTo(int local_replica,
+                   std::span<const MutableTensorView> batch) const {
+    CopyRows(local_replica, batch, &Feed::ahead);
+  }
+  // Of the current batch: counts calls of Use().
+  int64_t number() const { return number_; }
 
  private:
   struct Feed {
@@ -52,8 +70,11 @@ class SharedInput : public Input {
     int first_replica = 0;
     int num_replicas = 1;
     std::vector<HostTensor> batch;
-    std::vector<MutableTensorView> views;
+    std::vector<MutableTensorView> views;  // of `batch`
     bool is_filled = false;
+    // what FetchAhead() has taken
+    std::vector<HostTensor> ahead;
+    bool is_ahead = false;
     // what Keep() has kept, by number
     std::vector<std::vector<HostTensor>> kept;
   };
@@ -61,6 +82,8 @@ class SharedInput : public Input {
   void AddFeed(const InputFn& input_fn, const InputContext& context,
                int first_replica);
   void TakeSpecs(const std::vector<InputSpec>& specs, Feed* feed);
+  void CopyRows(int local_replica, std::span<const MutableTensorView> batch,
+                std::vector<HostTensor> Feed::*tensors) const;
 
   const Replicator* owner_;
   Processes& processes_;
@@ -68,6 +91,9 @@ class SharedInput : public Input {
   const bool is_broadcast_;
   std::vector<InputSpec> specs_;
   std::vector<Feed> feeds_;
+  int num_steps_ = 0;
+  int64_t number_ = 0;
+  std::exception_ptr error_ahead_;
 };
 
 }  // namespace replicant::replicator

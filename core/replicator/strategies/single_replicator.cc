@@ -1,36 +1,130 @@
 #include "core/replicator/strategies/single_replicator.h"
 
+#include <cstring>
+#include <exception>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/error.h"
 #include "core/kernels/backend.h"
 #include "core/replicator/strategies/lone_plans.h"
+#include "core/tensor/host_tensor.h"
 
 namespace replicant::replicator {
 namespace {
 
+// A pipeline, and the batch that a step has read ahead.
 class SingleInput : public Input {
  public:
   SingleInput(const Replicator* owner, std::unique_ptr<InputPipeline> pipeline)
       : owner_(owner), pipeline_(std::move(pipeline)) {}
 
   const Replicator* owner() const { return owner_; }
-  InputPipeline& pipeline() { return *pipeline_; }
+  const std::vector<InputSpec>& specs() const { return pipeline_->specs(); }
+
+  void AddStep() { ++num_steps_; }
+
+  // Puts the next batch in `batch`, the inputs of `plan`. Throws what
+  // ReadAhead() has met.
+  NextResult Next(Clock::TimePoint deadline, const runtime::Executor* plan,
+                  std::span<const MutableTensorView> batch);
+  // While `plan` runs: takes the batch after, if it is there, and sends it.
+  void ReadAhead(runtime::Executor* plan,
+                 std::span<const MutableTensorView> batch);
+  // Takes the batch out of the plan that holds it.
+  void Recall();
+  void RecallFrom(const runtime::Executor* plan) {
+    if (plan_ahead_ != nullptr && plan_ahead_ == plan) Recall();
+  }
 
  private:
   const Replicator* owner_;
-  std::unique_ptr<InputPipeline> pipeline_;
+  const std::unique_ptr<InputPipeline> pipeline_;
+  int num_steps_ = 0;
+  // where the batch ahead is: in the inputs of a plan, or recalled
+  runtime::Executor* plan_ahead_ = nullptr;
+  std::span<const MutableTensorView> batch_ahead_;
+  std::vector<HostTensor> recalled_;
+  // met while reading ahead: of the next step, not of the one that ran
+  std::exception_ptr error_ahead_;
 };
+
+NextResult SingleInput::Next(Clock::TimePoint deadline,
+                             const runtime::Executor* plan,
+                             std::span<const MutableTensorView> batch) {
+  if (error_ahead_) std::rethrow_exception(std::exchange(error_ahead_, {}));
+  if (plan_ahead_ != plan) Recall();
+  if (plan_ahead_ == nullptr && recalled_.empty()) {
+    return pipeline_->Next(deadline, batch);
+  }
+  for (size_t i = 0; i < recalled_.size(); ++i) {
+    if (batch[i].size_bytes() == 0) continue;
+    std::memcpy(batch[i].data(), recalled_[i].bytes().data(),
+                batch[i].size_bytes());
+  }
+  recalled_.clear();
+  plan_ahead_ = nullptr;
+  pipeline_->UseAhead();
+  return NextResult::kOk;
+}
+
+void SingleInput::ReadAhead(runtime::Executor* plan,
+                            std::span<const MutableTensorView> batch) {
+  // steps that take turns would read ahead for each other
+  if (num_steps_ > 1) return;
+  try {
+    if (pipeline_->NextAhead(Clock::Real().Now(), batch) != NextResult::kOk) {
+      return;
+    }
+    plan_ahead_ = plan;
+    batch_ahead_ = batch;
+    plan->SendInputs();
+  } catch (...) {
+    error_ahead_ = std::current_exception();
+  }
+}
+
+void SingleInput::Recall() {
+  if (plan_ahead_ == nullptr) return;
+  plan_ahead_->RecallInputs();
+  for (const MutableTensorView& view : batch_ahead_) {
+    recalled_.push_back(HostTensor::Clone(view));
+  }
+  plan_ahead_ = nullptr;
+}
 
 class SingleStep : public Step {
  public:
-  SingleStep(InputPipeline& pipeline, std::unique_ptr<LonePlans> plans)
-      : pipeline_(pipeline), plans_(std::move(plans)) {}
+  // `can_read_ahead`: if the plan is one whose inputs can be filled ahead.
+  SingleStep(SingleInput* input, std::unique_ptr<LonePlans> plans,
+             bool can_read_ahead)
+      : input_(*input), plans_(std::move(plans)) {
+    runtime::Executor* const only = plans_->only_plan();
+    if (can_read_ahead && only != nullptr && only->can_fill_ahead()) {
+      plan_ = only;
+    }
+    input_.AddStep();
+  }
+  ~SingleStep() override {
+    try {
+      input_.RecallFrom(plan_);
+    } catch (const DeviceError&) {
+      // the batch is lost with its device
+    }
+  }
 
   NextResult Run(Clock::TimePoint deadline) override {
-    const NextResult result = pipeline_.Next(deadline, plans_->batch());
-    if (result == NextResult::kOk) plans_->Run();
+    const NextResult result = input_.Next(deadline, plan_, plans_->batch());
+    if (result != NextResult::kOk) return result;
+    if (plan_ == nullptr) {
+      plans_->Run();
+      return result;
+    }
+    plan_->Start();
+    input_.ReadAhead(plan_, plans_->batch());
+    plan_->Wait();
     return result;
   }
 
@@ -45,8 +139,10 @@ class SingleStep : public Step {
   }
 
  private:
-  InputPipeline& pipeline_;
+  SingleInput& input_;
   const std::unique_ptr<LonePlans> plans_;
+  // null for a step that does not read ahead
+  runtime::Executor* plan_ = nullptr;
 };
 
 class SingleReplicator : public Replicator {
@@ -55,6 +151,7 @@ class SingleReplicator : public Replicator {
                    const kernels::BackendFactory& make_backend)
       : seed_(seed),
         accumulation_steps_(config.accumulation_steps),
+        reads_ahead_(config.read_ahead),
         backend_(
             make_backend(config.backend, config.backend_options(/*number=*/0))),
         variables_(*backend_, seed) {}
@@ -76,19 +173,21 @@ class SingleReplicator : public Replicator {
     auto* own_input = dynamic_cast<SingleInput*>(&input);
     REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
                     "Build: the input is another replicator's");
-    InputPipeline& pipeline = own_input->pipeline();
     auto plans = std::make_unique<LonePlans>(
-        parts, pipeline.specs(),
+        parts, own_input->specs(),
         LonePlans::Options{.seed = seed_,
                            .accumulation_steps = accumulation_steps_,
                            .first_part_number = num_parts_});
     num_parts_ += static_cast<int>(parts.size());
     plans->Compile(variables_, options);
-    return std::make_unique<SingleStep>(pipeline, std::move(plans));
+    // debug mode reads the inputs of a run while it computes
+    return std::make_unique<SingleStep>(own_input, std::move(plans),
+                                        reads_ahead_ && !options.check_finite);
   }
 
   const uint64_t seed_;
   const int accumulation_steps_;
+  const bool reads_ahead_;
   int num_parts_ = 0;
   std::unique_ptr<kernels::Backend> backend_;
   runtime::VariableStore variables_;

@@ -247,17 +247,27 @@ class SynchronousStep : public Step {
   };
 
   SynchronousStep(TeamReplicator* replicator, SharedInput* input,
-                  ValueNames names, std::vector<Part> parts, PartHooks hooks)
+                  ValueNames names, std::vector<Part> parts, PartHooks hooks,
+                  bool can_read_ahead)
       : replicator_(*replicator),
         input_(*input),
         names_(std::move(names)),
         parts_(std::move(parts)),
         sequence_(input, parts_.size(), replicator->accumulation_steps()),
         hooks_(std::move(hooks)),
+        reads_ahead_(can_read_ahead && parts_.size() == 1 &&
+                     parts_[0].last.can_read_ahead()),
         run_([this](size_t replica, size_t device) {
-          replicator_.RunPlan(
-              replica, [&] { current_->RunDevice(replica, device, input_); });
+          try {
+            replicator_.RunPlan(replica, [&] {
+              current_->RunDevice(replica, device, input_, reads_ahead_);
+            });
+          } catch (...) {
+            if (replica == 0 && device == 0) current_->EndAhead();
+            throw;
+          }
         }) {
+    input_.AddStep();
     for (Part& part : parts_) part.newest = &part.last;
   }
 
@@ -312,6 +322,7 @@ class SynchronousStep : public Step {
   std::vector<Part> parts_;
   PartSequence sequence_;
   const PartHooks hooks_;
+  const bool reads_ahead_;
   // of the run under way
   CompiledStep* current_ = nullptr;
   const TeamReplicator::DeviceWork run_;
@@ -468,8 +479,10 @@ std::unique_ptr<Step> TeamReplicator::BuildWithHooks(
     compiled.push_back({.last = CompileAll(built, *own_input, options),
                         .earlier = std::move(earlier)});
   }
-  return std::make_unique<SynchronousStep>(this, own_input, std::move(names),
-                                           std::move(compiled), hooks);
+  // debug mode reads the inputs of a run while it computes
+  return std::make_unique<SynchronousStep>(
+      this, own_input, std::move(names), std::move(compiled), hooks,
+      config_.read_ahead && !options.check_finite);
 }
 
 CompiledStep TeamReplicator::CompileAll(

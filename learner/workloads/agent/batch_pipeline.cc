@@ -102,16 +102,24 @@ TransitionPipeline::TransitionPipeline(const agents::LearningSpec& spec,
   for (ThreadMemory& thread : threads_) {
     thread.frames = HostBuffer(static_cast<size_t>(row.total()));
   }
-  if (spec.window > 0) {
-    returns_.resize(static_cast<size_t>(batch_size));
-    discounts_.resize(static_cast<size_t>(batch_size));
+  for (Drawn* const drawn : {&used_, &ahead_}) {
+    if (spec.window == 0) break;
+    drawn->returns.resize(static_cast<size_t>(batch_size));
+    drawn->discounts.resize(static_cast<size_t>(batch_size));
   }
 }
 
-NextResult TransitionPipeline::Next(Clock::TimePoint deadline,
-                                    std::span<const MutableTensorView> batch) {
+NextResult TransitionPipeline::NextAhead(
+    Clock::TimePoint deadline, std::span<const MutableTensorView> batch) {
+  if (!source_->CanReadAhead()) return NextResult::kTimeout;
+  return Draw(deadline, batch, &ahead_);
+}
+
+NextResult TransitionPipeline::Draw(Clock::TimePoint deadline, Views batch,
+                                    Drawn* drawn) {
+  replay::Batch& drawn_batch = drawn->batch;
   const Clock::TimePoint begin = Clock::Real().Now();
-  const replay::ReadResult result = source_->Next(deadline, &batch_);
+  const replay::ReadResult result = source_->Next(deadline, &drawn_batch);
   wait_seconds_ += ToSeconds(Clock::Real().Now() - begin);
   is_drained_ = result == replay::ReadResult::kPaused;
   // a paused source gives more batches later
@@ -120,106 +128,109 @@ NextResult TransitionPipeline::Next(Clock::TimePoint deadline,
     return NextResult::kTimeout;
   }
   if (result == replay::ReadResult::kClosed) return NextResult::kEnd;
-  if (batch_.size != batch_size_ || batch_.form != form()) {
+  if (drawn_batch.size != batch_size_ || drawn_batch.form != form()) {
     throw CommError(fmt::format(
         "the replay gives batches of {} {} with stacks of {}; the learner "
         "wants {} {} with stacks of {}",
-        batch_.size, ToString(batch_.form), batch_.form.stack, batch_size_,
-        ToString(form()), form().stack));
+        drawn_batch.size, ToString(drawn_batch.form), drawn_batch.form.stack,
+        batch_size_, ToString(form()), form().stack));
   }
-  if (spec_.window > 0) WriteSteps(batch);
+  if (spec_.window > 0) WriteSteps(drawn, batch);
   if (spec_.task.has_pixels) {
-    WriteFrames(batch);
+    WriteFrames(drawn_batch, batch);
   } else {
-    WriteStates(batch);
+    WriteStates(drawn_batch, batch);
   }
-  const std::span actions = batch_.actions.bytes();
+  const std::span actions = drawn_batch.actions.bytes();
   for (int64_t row = 0; row < batch_size_; ++row) {
     // the first of a window's
     std::ranges::copy(
         PartOf(PartOf(actions, row, batch_size_), 0, form().num_actions()),
         RowOf(batch[kAction], row).begin());
   }
-  Copy(std::as_bytes(returns()), batch[kReward]);
-  Copy(std::as_bytes(discounts()), batch[kDiscount]);
-  Copy(std::as_bytes(std::span(batch_.weights)), batch[kWeight]);
+  Copy(std::as_bytes(ReturnsOf(*drawn)), batch[kReward]);
+  Copy(std::as_bytes(DiscountsOf(*drawn)), batch[kDiscount]);
+  Copy(std::as_bytes(std::span(drawn_batch.weights)), batch[kWeight]);
   return NextResult::kOk;
 }
 
-int64_t TransitionPipeline::NumReturnSteps(int64_t row) const {
-  return std::min<int64_t>(spec_.n_step,
-                           batch_.num_steps[static_cast<size_t>(row)]);
+int64_t TransitionPipeline::NumReturnSteps(int64_t num_steps) const {
+  return std::min<int64_t>(spec_.n_step, num_steps);
 }
 
-void TransitionPipeline::WriteSteps(Views batch) {
-  Copy(batch_.actions.bytes(), batch[kWindowAction]);
-  Copy(std::as_bytes(std::span(batch_.rewards)), batch[kWindowReward]);
-  Copy(std::as_bytes(std::span(batch_.discounts)), batch[kWindowDiscount]);
+void TransitionPipeline::WriteSteps(Drawn* drawn, Views batch) const {
+  const replay::Batch& from = drawn->batch;
+  Copy(from.actions.bytes(), batch[kWindowAction]);
+  Copy(std::as_bytes(std::span(from.rewards)), batch[kWindowReward]);
+  Copy(std::as_bytes(std::span(from.discounts)), batch[kWindowDiscount]);
   const std::span mask = batch[kWindowMask].Span<float>();
   const std::span bootstrap = batch[kWindowBootstrap].Span<float>();
   std::ranges::fill(mask, 0.0F);
   std::ranges::fill(bootstrap, 0.0F);
   const auto window = static_cast<size_t>(spec_.window);
-  for (size_t row = 0; row < returns_.size(); ++row) {
-    const auto num_steps = static_cast<size_t>(batch_.num_steps[row]);
-    const auto n =
-        static_cast<size_t>(NumReturnSteps(static_cast<int64_t>(row)));
+  for (size_t row = 0; row < drawn->returns.size(); ++row) {
+    const auto num_steps = static_cast<size_t>(from.num_steps[row]);
+    const auto n = static_cast<size_t>(NumReturnSteps(from.num_steps[row]));
     const size_t first = row * window;
     std::ranges::fill(mask.subspan(first, num_steps), 1.0F);
     bootstrap[first + n - 1] = 1.0F;
     double sum = 0.0;
     double discount = 1.0;
     for (size_t i = first; i < first + n; ++i) {
-      sum += discount * batch_.rewards[i];
-      discount *= spec_.discount * batch_.discounts[i];
+      sum += discount * from.rewards[i];
+      discount *= spec_.discount * from.discounts[i];
     }
-    returns_[row] = static_cast<float>(sum);
-    discounts_[row] = static_cast<float>(discount);
+    drawn->returns[row] = static_cast<float>(sum);
+    drawn->discounts[row] = static_cast<float>(discount);
   }
 }
 
-void TransitionPipeline::WriteStates(Views batch) {
+void TransitionPipeline::WriteStates(const replay::Batch& from,
+                                     Views batch) const {
   if (spec_.window == 0) {
-    Copy(batch_.observations.bytes(), batch[kObservation]);
-    Copy(batch_.next_observations.bytes(), batch[kNext]);
+    Copy(from.observations.bytes(), batch[kObservation]);
+    Copy(from.next_observations.bytes(), batch[kNext]);
     return;
   }
-  const std::span all = batch_.observations.bytes();
+  const std::span all = from.observations.bytes();
   for (int64_t row = 0; row < batch_size_; ++row) {
     const std::span states = PartOf(all, row, batch_size_);
     const auto state = [&](int64_t i) {
       return PartOf(states, i, form().num_observations());
     };
     std::ranges::copy(state(0), RowOf(batch[kObservation], row).begin());
-    std::ranges::copy(state(NumReturnSteps(row)),
-                      RowOf(batch[kNext], row).begin());
+    std::ranges::copy(
+        state(NumReturnSteps(from.num_steps[static_cast<size_t>(row)])),
+        RowOf(batch[kNext], row).begin());
     std::ranges::copy(states.subspan(state(0).size()),
                       RowOf(batch[kWindowObservation], row).begin());
   }
 }
 
-void TransitionPipeline::WriteFrames(Views batch) {
+void TransitionPipeline::WriteFrames(const replay::Batch& from, Views batch) {
   // exceptions must not leave a thread of the OpenMP team
   std::vector<std::exception_ptr> failures(threads_.size());
-  ParallelForEach(static_cast<int>(threads_.size()), batch_.size,
-                  [&](int thread, int64_t row) {
-                    const auto t = static_cast<size_t>(thread);
-                    try {
-                      ThreadMemory& memory = threads_[t];
-                      WriteRowOfFrames(batch_.FramesOf(row, memory.decoder,
-                                                       memory.frames.bytes()),
-                                       row, batch);
-                    } catch (...) {
-                      failures[t] = std::current_exception();
-                    }
-                  });
+  ParallelForEach(
+      static_cast<int>(threads_.size()), from.size,
+      [&](int thread, int64_t row) {
+        const auto t = static_cast<size_t>(thread);
+        try {
+          ThreadMemory& memory = threads_[t];
+          WriteRowOfFrames(
+              from.FramesOf(row, memory.decoder, memory.frames.bytes()), row,
+              from.num_steps[static_cast<size_t>(row)], batch);
+        } catch (...) {
+          failures[t] = std::current_exception();
+        }
+      });
   for (const auto& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }
 }
 
 void TransitionPipeline::WriteRowOfFrames(const replay::Batch::Frames& frames,
-                                          int64_t row, Views batch) {
+                                          int64_t row, int64_t num_steps,
+                                          Views batch) const {
   const int64_t stack = spec_.task.frame_stack;
   const std::span<std::byte> image = RowOf(batch[kObservation], row);
   const std::span<std::byte> next = RowOf(batch[kNext], row);
@@ -237,7 +248,6 @@ void TransitionPipeline::WriteRowOfFrames(const replay::Batch::Frames& frames,
   };
   InterleaveFrames(stack_of(0), stack, image);
   const std::span<std::byte> window = RowOf(batch[kWindowObservation], row);
-  const int64_t num_steps = batch_.num_steps[static_cast<size_t>(row)];
   for (int64_t i = 1; i <= spec_.window; ++i) {
     const std::span<std::byte> out = PartOf(window, i - 1, spec_.window);
     if (i > num_steps) {
@@ -246,7 +256,7 @@ void TransitionPipeline::WriteRowOfFrames(const replay::Batch::Frames& frames,
       InterleaveFrames(stack_of(i), stack, out);
     }
   }
-  std::ranges::copy(PartOf(window, NumReturnSteps(row) - 1, spec_.window),
+  std::ranges::copy(PartOf(window, NumReturnSteps(num_steps) - 1, spec_.window),
                     next.begin());
 }
 

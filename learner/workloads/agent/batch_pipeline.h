@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "agents/agent.h"
@@ -31,17 +32,19 @@ class TransitionPipeline : public replicator::InputPipeline {
   // Throws CommError if the source's batches do not fit the specification.
   replicator::NextResult Next(
       Clock::TimePoint deadline,
+      std::span<const MutableTensorView> batch) override {
+    return Draw(deadline, batch, &used_);
+  }
+  replicator::NextResult NextAhead(
+      Clock::TimePoint deadline,
       std::span<const MutableTensorView> batch) override;
+  void UseAhead() override { std::swap(used_, ahead_); }
 
-  // The batch that Next() drew last.
-  const replay::Batch& batch() const { return batch_; }
+  // The batch that Next() or UseAhead() gave last.
+  const replay::Batch& batch() const { return used_.batch; }
   // R and D of its transitions (agents::TransitionBatch), [B] each.
-  std::span<const float> returns() const {
-    return spec_.window > 0 ? returns_ : batch_.rewards;
-  }
-  std::span<const float> discounts() const {
-    return spec_.window > 0 ? discounts_ : batch_.discounts;
-  }
+  std::span<const float> returns() const { return ReturnsOf(used_); }
+  std::span<const float> discounts() const { return DiscountsOf(used_); }
   double wait_seconds() const { return wait_seconds_; }
   // Whether the last Next() found the source paused, with nothing left.
   bool is_drained() const { return is_drained_; }
@@ -55,17 +58,31 @@ class TransitionPipeline : public replicator::InputPipeline {
     replay::FrameDecoder decoder;
     HostBuffer frames;
   };
+  struct Drawn {
+    replay::Batch batch;
+    // of windows
+    std::vector<float> returns, discounts;
+  };
   using Views = std::span<const MutableTensorView>;
 
-  // Write batch_ as the inputs of the network: states, images of the stacked
-  // frames, and the steps of windows.
-  void WriteStates(Views batch);
-  void WriteFrames(Views batch);
+  replicator::NextResult Draw(Clock::TimePoint deadline, Views batch,
+                              Drawn* drawn);
+  // Write a drawn batch as the inputs of the network: states, images of the
+  // stacked frames, and the steps of windows.
+  void WriteStates(const replay::Batch& from, Views batch) const;
+  void WriteFrames(const replay::Batch& from, Views batch);
   void WriteRowOfFrames(const replay::Batch::Frames& frames, int64_t row,
-                        Views batch);
-  void WriteSteps(Views batch);
-  // Steps from o_t to the observation where the return of `row` bootstraps.
-  int64_t NumReturnSteps(int64_t row) const;
+                        int64_t num_steps, Views batch) const;
+  void WriteSteps(Drawn* drawn, Views batch) const;
+  // Steps from o_t to the observation where a return of so many steps
+  // bootstraps.
+  int64_t NumReturnSteps(int64_t num_steps) const;
+  std::span<const float> ReturnsOf(const Drawn& drawn) const {
+    return spec_.window > 0 ? drawn.returns : drawn.batch.rewards;
+  }
+  std::span<const float> DiscountsOf(const Drawn& drawn) const {
+    return spec_.window > 0 ? drawn.discounts : drawn.batch.discounts;
+  }
   replay::BatchForm form() const {
     return {.stack = spec_.task.frame_stack, .window = spec_.window};
   }
@@ -76,9 +93,7 @@ class TransitionPipeline : public replicator::InputPipeline {
   std::vector<ThreadMemory> threads_;
   replay::BatchSource* const source_;
   std::vector<replicator::InputSpec> specs_;
-  replay::Batch batch_;
-  // of windows
-  std::vector<float> returns_, discounts_;
+  Drawn used_, ahead_;
   double wait_seconds_ = 0.0;
   bool is_drained_ = false;
 };

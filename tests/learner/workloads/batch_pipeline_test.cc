@@ -71,6 +71,7 @@ class TableTransitions : public replay::BatchSource {
     }
     return replay::ReadResult::kOk;
   }
+  bool CanReadAhead() const override { return can_read_ahead; }
   void UpdatePriorities(const replay::Batch& /*batch*/,
                         std::span<const float> /*priorities*/) override {}
   void SetPaused(bool /*is_paused*/) override {}
@@ -94,6 +95,7 @@ class TableTransitions : public replay::BatchSource {
   }
 
   bool is_damaged = false;
+  bool can_read_ahead = true;
 
  private:
   const replay::BatchForm form_;
@@ -162,6 +164,29 @@ TEST_P(TransitionPipelineTest, ObservationsAreTheirFrames) {
                 source_.Image(batch.next_observations, row));
     }
   }
+}
+
+// catches priorities that are sent for the items of the batch after
+TEST_P(TransitionPipelineTest, ABatchStaysWhileTheNextOneIsReadAhead) {
+  ASSERT_EQ(Next(), replicator::NextResult::kOk);
+  const auto keys = pipeline_.batch().keys;
+  const std::vector<float> returns(pipeline_.returns().begin(),
+                                   pipeline_.returns().end());
+  ASSERT_EQ(pipeline_.NextAhead({}, views_), replicator::NextResult::kOk);
+  EXPECT_EQ(pipeline_.batch().keys, keys);
+  EXPECT_THAT(pipeline_.returns(), ::testing::ElementsAreArray(returns));
+  pipeline_.UseAhead();
+  EXPECT_NE(pipeline_.batch().keys, keys);
+  for (int64_t row = 0; row < kBatch; ++row) {
+    ASSERT_EQ(Image("observation", row),
+              source_.Image(pipeline_.batch().observations, row));
+  }
+}
+
+// such as a run in lockstep
+TEST_P(TransitionPipelineTest, ASourceMayRefuseToBeReadAhead) {
+  source_.can_read_ahead = false;
+  EXPECT_EQ(pipeline_.NextAhead({}, views_), replicator::NextResult::kTimeout);
 }
 
 TEST_P(TransitionPipelineTest, DamagedFramesAreAnError) {

@@ -96,6 +96,11 @@ class TransitionRows : public replicator::InputPipeline {
     ++step_;
     return replicator::NextResult::kOk;
   }
+  replicator::NextResult NextAhead(
+      Clock::TimePoint deadline,
+      std::span<const MutableTensorView> batch) override {
+    return Next(deadline, batch);
+  }
 
  private:
   static void Fill(RandomStream& random, const MutableTensorView& row) {

@@ -24,11 +24,13 @@ class DevicesTest : public ::testing::Test {
   }
 
   // `devices` as in the configuration.
-  D4pgRun Train(int replicas, std::vector<int> devices) {
+  D4pgRun Train(int replicas, std::vector<int> devices,
+                bool reads_ahead = true) {
     const ReplicationConfig config{
         .strategy = replicas > 1 ? &Strategy::kInGraph : &Strategy::kSingle,
         .replicas = replicas,
         .backend = "cuda",
+        .read_ahead = reads_ahead,
         .devices = std::move(devices)};
     return TrainD4pg(
         case_, config,
@@ -63,6 +65,13 @@ TEST_F(DevicesTest, D4pgOnAnyNumberOfReplicasAndDevicesLearnsAsOne) {
 
 TEST_F(DevicesTest, TwoRunsOfD4pgOnReplicasGiveTheSameBits) {
   ExpectSameBits(Train(2, {1}), Train(2, {1}));
+}
+
+// catches a batch that overwrites the one that a step still reads
+TEST_F(DevicesTest, ReadingAheadGivesTheSameBits) {
+  ExpectSameBits(Train(1, {}, /*reads_ahead=*/false), Train(1, {}));
+  ExpectSameBits(Train(2, {0}, /*reads_ahead=*/false), Train(2, {0}));
+  ExpectSameBits(Train(2, {}, /*reads_ahead=*/false), Train(2, {}));
 }
 
 }  // namespace
