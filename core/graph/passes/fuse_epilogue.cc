@@ -112,7 +112,10 @@ class EpilogueFuser {
       if (user != nullptr && IsActivation(*user) &&
           order_.MayJoin(root, *user)) {
         const ScalarProgram& activation = user->attributes.Program("program");
-        if (target_.CanFuseActivation(graph_, root, activation)) {
+        // the root as it will be: what comes behind may depend on a bias
+        Node with_bias = root;
+        if (fusion.bias.node >= 0) with_bias.inputs.push_back(fusion.bias);
+        if (target_.CanFuseActivation(graph_, with_bias, activation)) {
           fusion.activation = activation;
           chain.push_back(user->id);
         }

@@ -29,7 +29,9 @@ class StepKernel : public Kernel {
       const graph::TensorType& type = request.input(i);
       input_sizes_.push_back(SizeOf(type));
       can_share_.push_back(
-          shares_elements && type.shape == request.output().shape &&
+          // broadcasting with as many elements keeps their order
+          shares_elements &&
+          type.shape.num_elements() == request.output().shape.num_elements() &&
           DTypeSize(type.dtype) == DTypeSize(request.output().dtype));
     }
     for (const graph::TensorType& type : request.node.outputs) {
