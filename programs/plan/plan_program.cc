@@ -36,13 +36,18 @@ int Print(const Invocation& invocation, const Options& options) {
 }  // namespace
 
 std::vector<replicator::StepPlan> PlansOf(const Invocation& invocation) {
+  return PlansOf(invocation, [](std::string_view /*name*/,
+                                const kernels::BackendOptions& /*options*/) {
+    return kernels::MakeDescribedCudaBackend();
+  });
+}
+
+std::vector<replicator::StepPlan> PlansOf(
+    const Invocation& invocation, const kernels::BackendFactory& make_backend) {
   const RunConfig& config = invocation.config();
   replicator::PlanReplicator planner = replicator::MakePlanReplicator(
       config.learner.replication, static_cast<uint64_t>(config.run.seed),
-      [](std::string_view /*name*/,
-         const kernels::BackendOptions& /*options*/) {
-        return kernels::MakeDescribedCudaBackend();
-      });
+      make_backend);
   const std::vector<replicator::StepPlan>* const plans = planner.plans;
   // owns the replicator
   const auto workload =

@@ -42,6 +42,14 @@ struct ConvolutionOperands {
   CUdeviceptr workspace = 0;  // workspace_size_bytes()
 };
 
+// What a library took for a problem, for readers of a plan.
+struct ConvolutionChoice {
+  int64_t engine = -1;  // the library's number of it
+  // Configurations of engines that the library named as the best for the
+  // problem.
+  int64_t num_candidates = 0;
+};
+
 // One problem, ready to run.
 //
 // Thread-safety: one thread at a time.
@@ -50,6 +58,7 @@ class ConvolutionPlan {
   virtual ~ConvolutionPlan() = default;
 
   virtual size_t workspace_size_bytes() const = 0;
+  virtual ConvolutionChoice choice() const { return {}; }
   // Throws DeviceError.
   virtual void Launch(const ConvolutionOperands& operands, CUstream stream) = 0;
 };
@@ -65,6 +74,8 @@ class ConvolutionLibrary {
   // the library is missing.
   virtual std::unique_ptr<ConvolutionPlan> Plan(
       const ConvolutionProblem& problem) = 0;
+  // "cuDNN 9.19.0"; empty where nobody asks. Throws as Plan() does.
+  virtual std::string version() { return {}; }
 };
 
 // cuDNN 9: the first engine of its heuristics that supports the problem,

@@ -34,6 +34,7 @@ struct Functions {
     library.Find("cudnnBackendGetAttribute", &get_attribute);
     library.Find("cudnnBackendFinalize", &finalize);
     library.Find("cudnnBackendExecute", &execute);
+    library.Find("cudnnGetVersion", &version);
   }
 
   void Check(cudnnStatus_t status, const char* call) const {
@@ -51,6 +52,7 @@ struct Functions {
   decltype(cudnnBackendGetAttribute)* get_attribute;
   decltype(cudnnBackendFinalize)* finalize;
   decltype(cudnnBackendExecute)* execute;
+  decltype(cudnnGetVersion)* version;
 };
 
 // One of cuDNN's descriptors.
@@ -283,15 +285,29 @@ std::vector<Descriptor> FindEngines(const Functions& f, const Target& target,
   return engines;
 }
 
-// Whether the engine of a configuration uses tensor cores, which round f32
-// operands to TF32.
-bool UsesTensorCores(const Functions& f, const Descriptor& config) {
+// The engine of a configuration.
+Descriptor EngineOf(const Functions& f, const Descriptor& config) {
   Descriptor engine(f, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t handle = engine.get();
   int64_t count = 0;
   f.Check(f.get_attribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
                           CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &handle),
           "cudnnBackendGetAttribute(engine)");
+  return engine;
+}
+
+int64_t NumberOf(const Functions& f, const Descriptor& engine) {
+  int64_t number = -1;
+  int64_t count = 0;
+  f.Check(f.get_attribute(engine.get(), CUDNN_ATTR_ENGINE_GLOBAL_INDEX,
+                          CUDNN_TYPE_INT64, 1, &count, &number),
+          "cudnnBackendGetAttribute(engine number)");
+  return number;
+}
+
+// Whether an engine uses tensor cores, which round f32 operands to TF32.
+bool UsesTensorCores(const Functions& f, const Descriptor& engine) {
+  int64_t count = 0;
   std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT>
       notes{};
   f.Check(
@@ -312,13 +328,20 @@ int64_t WorkspaceOf(const Functions& f, const Descriptor& plan) {
   return size_bytes;
 }
 
+struct ChosenPlan {
+  Descriptor plan;
+  ConvolutionChoice choice;
+};
+
 // The execution plan of the first configuration that the device supports.
-std::optional<Descriptor> TryMakePlan(const Functions& f, const Target& target,
+std::optional<ChosenPlan> TryMakePlan(const Functions& f, const Target& target,
                                       const ConvolutionProblem& p) {
   const Descriptor graph = MakeGraph(f, target, p);
-  for (const Descriptor& config : FindEngines(f, target, graph)) {
+  const std::vector<Descriptor> configs = FindEngines(f, target, graph);
+  for (const Descriptor& config : configs) {
+    const Descriptor engine = EngineOf(f, config);
     if (p.dtype == DType::kF32 && !p.allows_tf32 &&
-        UsesTensorCores(f, config)) {
+        UsesTensorCores(f, engine)) {
       continue;
     }
     Descriptor plan(f, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -331,7 +354,9 @@ std::optional<Descriptor> TryMakePlan(const Functions& f, const Target& target,
     plan.Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
     if (plan.TryFinalize() == CUDNN_STATUS_SUCCESS &&
         WorkspaceOf(f, plan) <= kMaxWorkspaceBytes) {
-      return plan;
+      return ChosenPlan{.plan = std::move(plan),
+                        .choice = {.engine = NumberOf(f, engine),
+                                   .num_candidates = std::ssize(configs)}};
     }
   }
   return std::nullopt;
@@ -373,15 +398,18 @@ class Cudnn {
 
 class CudnnPlan : public ConvolutionPlan {
  public:
-  CudnnPlan(std::shared_ptr<const Cudnn> cudnn, Descriptor plan, bool has_bias)
+  CudnnPlan(std::shared_ptr<const Cudnn> cudnn, ChosenPlan chosen,
+            bool has_bias)
       : cudnn_(std::move(cudnn)),
         has_bias_(has_bias),
-        plan_(std::move(plan)),
+        choice_(chosen.choice),
+        plan_(std::move(chosen.plan)),
         workspace_size_bytes_(WorkspaceOf(cudnn_->functions(), plan_)) {}
 
   size_t workspace_size_bytes() const override {
     return static_cast<size_t>(workspace_size_bytes_);
   }
+  ConvolutionChoice choice() const override { return choice_; }
 
   void Launch(const ConvolutionOperands& operands, CUstream stream) override {
     const Functions& f = cudnn_->functions();
@@ -414,6 +442,7 @@ class CudnnPlan : public ConvolutionPlan {
  private:
   const std::shared_ptr<const Cudnn> cudnn_;
   const bool has_bias_;
+  const ConvolutionChoice choice_;
   const Descriptor plan_;
   const int64_t workspace_size_bytes_;
 };
@@ -426,17 +455,27 @@ class CudnnLibrary : public ConvolutionLibrary {
   std::unique_ptr<ConvolutionPlan> Plan(
       const ConvolutionProblem& problem) override {
     const MutexLock lock(mutex_);
-    if (cudnn_ == nullptr) {
-      cudnn_ = std::make_shared<const Cudnn>(device_properties_);
-    }
-    std::optional<Descriptor> plan =
+    Load();
+    std::optional<ChosenPlan> plan =
         TryMakePlan(cudnn_->functions(), cudnn_->target(), problem);
     if (!plan) return nullptr;
     return std::make_unique<CudnnPlan>(cudnn_, *std::move(plan),
                                        problem.has_bias);
   }
+  std::string version() override {
+    const MutexLock lock(mutex_);
+    Load();
+    const size_t number = cudnn_->functions().version();
+    return fmt::format("cuDNN {}.{}.{}", number / 10000, number / 100 % 100,
+                       number % 100);
+  }
 
  private:
+  void Load() REQUIRES(mutex_) {
+    if (cudnn_ != nullptr) return;
+    cudnn_ = std::make_shared<const Cudnn>(device_properties_);
+  }
+
   const std::string device_properties_;
   Mutex mutex_;
   std::shared_ptr<const Cudnn> cudnn_ GUARDED_BY(mutex_);

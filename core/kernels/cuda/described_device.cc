@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "core/kernels/cuda/library_backend.h"
 #include "core/kernels/cuda_backend.h"
@@ -185,17 +186,22 @@ class NoConvolution : public ConvolutionLibrary {
 };
 
 }  // namespace
+
+std::unique_ptr<Backend> MakeDescribedBackendOn(
+    std::shared_ptr<ConvolutionLibrary> convolution) {
+  return MakeBackendOn({.driver = std::make_shared<DescribedDriver>(),
+                        .compiler = std::make_shared<NoCompiler>(),
+                        .matmul = std::make_shared<NoMatMul>(),
+                        .convolution = std::move(convolution),
+                        // for several replicas
+                        .nccl = nullptr},
+                       {.has_recordings = false});
+}
+
 }  // namespace cuda
 
 std::unique_ptr<Backend> MakeDescribedCudaBackend() {
-  return cuda::MakeBackendOn(
-      {.driver = std::make_shared<cuda::DescribedDriver>(),
-       .compiler = std::make_shared<cuda::NoCompiler>(),
-       .matmul = std::make_shared<cuda::NoMatMul>(),
-       .convolution = std::make_shared<cuda::NoConvolution>(),
-       // for several replicas
-       .nccl = nullptr},
-      {.has_recordings = false});
+  return cuda::MakeDescribedBackendOn(std::make_shared<cuda::NoConvolution>());
 }
 
 }  // namespace replicant::kernels

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "core/kernels/backend.h"
+#include "core/kernels/cuda/convolution_library.h"
 #include "core/kernels/cuda/device.h"
 
 namespace replicant::kernels::cuda {
@@ -11,5 +12,9 @@ namespace replicant::kernels::cuda {
 // hand in their own. Throws as Device() does.
 std::unique_ptr<Backend> MakeBackendOn(const Libraries& libraries,
                                        const BackendOptions& options);
+
+// MakeDescribedCudaBackend() whose convolutions are planned by this library.
+std::unique_ptr<Backend> MakeDescribedBackendOn(
+    std::shared_ptr<ConvolutionLibrary> convolution);
 
 }  // namespace replicant::kernels::cuda

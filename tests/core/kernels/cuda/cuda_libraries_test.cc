@@ -10,6 +10,7 @@
 #include "core/kernels/cuda/nccl_library.h"
 #include "core/kernels/cuda/source_compiler.h"
 #include "core/kernels/cuda_backend.h"
+#include "tests/support/h100.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::kernels::cuda {
@@ -20,18 +21,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::MessageOf;
 using ::testing::StartsWith;
-
-// An H100 as cuDNN describes devices, from NVIDIA's data sheet.
-constexpr const char* kH100 = R"({"deviceVer":900,"driverVer":1,
-"cudaDeviceId":0,"totalGlobalMem":84942979072,
-"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],
-"regsPerBlock":65536,"multiProcessorCount":132,"warpSize":32,
-"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448,
-"reservedSharedMemoryPerBlock":1024,"maxSharedMemoryPerSM":233472,
-"maxRegistersPerSM":65536,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,
-"maxThreadsPerSM":2048,"pciDeviceId":9008,"isTccDriver":0,
-"supportCoopLaunch":1,"smClockRateKHz":1980000,"memClockRateKHz":2619000,
-"l2CacheSize":52428800,"deviceName":"NVIDIA H100 80GB HBM3"})";
 
 // Every scalar op on every dtype that it may meet.
 TEST(CudaLibrariesTest, NvrtcCompilesEveryScalarOp) {
@@ -85,7 +74,7 @@ TEST(CudaLibrariesTest, NcclHasItsEntryPointsAndMakesUniqueIds) {
 // Plans of real layers for an H100 that is not there: the first layers of the
 // encoders of D4PG, and layers of ResNet-50 and SN-GAN.
 TEST(CudaLibrariesTest, CudnnPlansConvolutionsForADescribedH100) {
-  const auto cudnn = MakeCudnn(kH100);
+  const auto cudnn = MakeCudnn(testing::kH100);
   struct Layer {
     int64_t b, size, c, o, k, stride, padding;
   };
