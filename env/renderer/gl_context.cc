@@ -169,9 +169,11 @@ struct EglApi {
       int32_t count = 0;
       if (query_devices(kMaxDevices, devices.data(), &count) == 0) count = 0;
       if (device_number < 0 || device_number >= count) {
-        throw DeviceError(
-            fmt::format("OpenGL: EGL device {} requested, EGL lists {}",
-                        device_number, count));
+        throw DeviceError(fmt::format(
+            "OpenGL: egl_device {} given; allowed: {}", device_number,
+            count == 0
+                ? "none, for EGL lists no device"
+                : fmt::format("0 to {}, those that EGL lists", count - 1)));
       }
       display = get_platform_display(
           kPlatformDevice, devices[static_cast<size_t>(device_number)],

@@ -1,5 +1,6 @@
 #include "env/renderer/gl_renderer.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -9,6 +10,7 @@
 #include "core/base/fs.h"
 #include "core/base/process.h"
 #include "tests/env/renderer/suite_model.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::env {
 namespace {
@@ -152,6 +154,36 @@ TEST(GlPlatformTest, NamesAreReadAndWritten) {
                  "OpenGL platform 'glx' given, one of auto, osmesa, egl, "
                  "egl-surfaceless is allowed");
   }
+}
+
+// On a machine without a GPU, Mesa's software renderer is EGL's only device.
+class EglDeviceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      GlContext::Make(GlPlatform::kEglDevice, 0);
+    } catch (const DeviceError& e) {
+      GTEST_SKIP() << e.what();
+    }
+  }
+};
+
+TEST_F(EglDeviceTest, TheFirstDeviceDraws) {
+  SuiteModel model("cartpole");
+  model.SetPose(1);
+  GlRenderer renderer(*model.model, GlPlatform::kEglDevice, 0);
+  const Picture first = Draw(renderer, model, 0);
+  EXPECT_EQ(Draw(renderer, model, 0), first);
+  // catches a context that draws nothing
+  EXPECT_NE(first, Picture(first.size(), first[0]));
+}
+
+TEST_F(EglDeviceTest, ADeviceThatIsNotThereNamesThoseThatAre) {
+  EXPECT_THAT(
+      testing::MessageOf<DeviceError>(
+          [] { GlContext::Make(GlPlatform::kEglDevice, 63); }),
+      ::testing::MatchesRegex("OpenGL: egl_device 63 given; allowed: 0 to "
+                              "[0-9]+, those that EGL lists"));
 }
 
 }  // namespace
