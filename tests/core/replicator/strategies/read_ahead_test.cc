@@ -119,8 +119,8 @@ class ReadAheadTest : public ::testing::TestWithParam<Case> {
   // The rows of the first replica in the batch that the step has learned from.
   static float BatchOf(Step& step) {
     EXPECT_EQ(step.Run({}), NextResult::kOk);
-    return -step.value("x").Span<float>()[0] /
-           static_cast<float>(kRows / GetParam().replicas);
+    const int64_t rows = kRows / GetParam().replicas;
+    return -step.value("x").Span<float>()[0] / static_cast<float>(rows);
   }
 
   const std::shared_ptr<FakeDriver> driver_ =
