@@ -28,10 +28,16 @@
 // half a turn. The gradient of the weights multiplies transformed images by
 // transformed result gradients, adds over the blocks, and transforms the sum
 // back once.
+//
+// Images and weights of bf16 are read as the floats that they are; transforms
+// and products are of f32, and a result is rounded once. What Winograd's way
+// adds to its error is a thousandth of that rounding.
 namespace replicant::kernels::cpu {
 namespace {
 
 using dnnl::memory;
+
+constexpr int64_t kManyWeights = 1 << 17;  // per tap
 
 // Conv2d, and its adjoint. The adjoint is a convolution too: of dy, padded with
 // 2 - padding zeros, and the weights turned by half a turn.
@@ -40,7 +46,8 @@ class WinogradConvKernel : public Kernel {
   WinogradConvKernel(const CpuRequest& request, bool is_adjoint)
       : num_threads_(request.num_threads),
         output_(request.output()),
-        tiling_(output_.shape, kTilesPerThread * num_threads_),
+        tiling_(output_.shape,
+                TilesPerThread(request.input(1).shape) * int64_t{num_threads_}),
         images_(request.input(0), tiling_,
                 is_adjoint ? 2 - request.node.attributes.Int("padding")
                            : request.node.attributes.Int("padding"),
@@ -109,8 +116,12 @@ class WinogradConvKernel : public Kernel {
 
  private:
   // The intermediate values of a block stay in the second-level cache, while
-  // the weights are read once per block.
-  static constexpr int64_t kTilesPerThread = 32;
+  // the weights are read once per block: where they do not stay there either,
+  // fewer and larger blocks are faster.
+  static int64_t TilesPerThread(const Shape& w) {
+    constexpr int64_t kWeightsOfCache = 1 << 16;  // per tap
+    return w[0] * w[1] < kWeightsOfCache ? 32 : 96;
+  }
   // Rows of pixels that a thread needs in addition to the result's own: those
   // of a tile, and one pixel for positions outside the image.
   static constexpr int64_t kRuns = kTileSide * kTileSide + 1;
@@ -332,20 +343,25 @@ bool PrefersWinograd(const CpuRequest& request) {
       w[1] % kWinogradLanes != 0 || to.num_elements() == 0) {
     return false;
   }
-  if (ComputeTypeOf(request.input(0).dtype) != memory::data_type::f32 ||
-      (is_weight_gradient && request.output().dtype != DType::kF32)) {
-    return false;
-  }
+  if (is_weight_gradient && request.output().dtype != DType::kF32) return false;
   // the transforms of images need enough channels to pay, those of weights
   // enough tiles; forward, where the weights are read out of order, many
   // weights need more tiles
-  constexpr int64_t kFewestChannels = 32;
-  constexpr int64_t kManyWeights = 1 << 17;  // per tap
   const bool is_gradient = is_weight_gradient || is_input_gradient;
-  const int64_t fewest_pixels =
-      is_gradient || w[0] * w[1] < kManyWeights ? 512 : 1024;
-  return std::min(w[0], w[1]) >= kFewestChannels &&
-         to.num_elements() / to[3] >= fewest_pixels;
+  const bool has_many_weights = w[0] * w[1] >= kManyWeights;
+  const int64_t num_pixels = to.num_elements() / to[3];
+  int64_t fewest_channels = 32;
+  int64_t fewest_pixels = is_gradient || !has_many_weights ? 512 : 1024;
+  if (ComputeTypeOf(request.input(0).dtype) != memory::data_type::f32) {
+    // the direct loops multiply bf16 at twice the rate of f32, so that a
+    // quarter of the products pays only if little else is added to them
+    if (!is_weight_gradient) fewest_channels = 64;
+    if (has_many_weights) fewest_pixels = 1024;
+    const Tiling tiling(to, /*max_tiles_per_block=*/1);
+    const int64_t tiled = tiling.count * kTileSide * kTileSide;
+    if (!is_weight_gradient && 2 * tiled > 3 * num_pixels) return false;
+  }
+  return std::min(w[0], w[1]) >= fewest_channels && num_pixels >= fewest_pixels;
 }
 
 std::unique_ptr<Kernel> MakeWinogradConv(const CpuRequest& request) {

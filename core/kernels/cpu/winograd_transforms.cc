@@ -14,6 +14,12 @@
 // clang-format on
 #include <hwy/highway.h>
 
+// The loops below are lambdas. Compilers make functions of the larger ones,
+// which pass a tile through memory: an image's transform then takes twice as
+// long.
+#undef WINOGRAD_INLINE
+#define WINOGRAD_INLINE HWY_ATTR __attribute__((always_inline))
+
 HWY_BEFORE_NAMESPACE();
 namespace replicant::kernels::cpu::HWY_NAMESPACE {
 
@@ -75,7 +81,7 @@ constexpr Matrix<3, 6> kWeightGradient = Transposed(kWeights);
 // index.
 template <size_t kCount, typename Run>
 HWY_INLINE void Unrolled(const Run& run) {
-  [&]<size_t... kI>(std::index_sequence<kI...>) HWY_ATTR {
+  [&]<size_t... kI>(std::index_sequence<kI...>) WINOGRAD_INLINE {
     (run(std::integral_constant<size_t, kI>()), ...);
   }
   (std::make_index_sequence<kCount>());
@@ -86,7 +92,7 @@ template <const auto& kL, size_t kRow>
 HWY_INLINE V Row(const V* x) {
   const D d;
   V sum = hn::Zero(d);
-  Unrolled<kL[0].size()>([&](auto k) HWY_ATTR {
+  Unrolled<kL[0].size()>([&](auto k) WINOGRAD_INLINE {
     constexpr float kFactor = kL[kRow][k];
     if constexpr (kFactor == 1.0f) {
       sum = hn::Add(sum, x[k]);
@@ -104,13 +110,15 @@ HWY_INLINE void Sandwich(const Load& load, const Store& store) {
   constexpr size_t kOut = kL.size();
   constexpr size_t kIn = kL[0].size();
   V half[kOut][kIn];
-  Unrolled<kIn>([&](auto j) HWY_ATTR {
+  Unrolled<kIn>([&](auto j) WINOGRAD_INLINE {
     V column[kIn];
-    Unrolled<kIn>([&](auto i) HWY_ATTR { column[i] = load(i, j); });
-    Unrolled<kOut>([&](auto i) HWY_ATTR { half[i][j] = Row<kL, i>(column); });
+    Unrolled<kIn>([&](auto i) WINOGRAD_INLINE { column[i] = load(i, j); });
+    Unrolled<kOut>([&](auto i)
+                       WINOGRAD_INLINE { half[i][j] = Row<kL, i>(column); });
   });
-  Unrolled<kOut>([&](auto i) HWY_ATTR {
-    Unrolled<kOut>([&](auto j) HWY_ATTR { store(i, j, Row<kL, j>(half[i])); });
+  Unrolled<kOut>([&](auto i) WINOGRAD_INLINE {
+    Unrolled<kOut>([&](auto j)
+                       WINOGRAD_INLINE { store(i, j, Row<kL, j>(half[i])); });
   });
 }
 
@@ -130,11 +138,11 @@ HWY_INLINE void FromPixels(const std::byte* const* pixels, size_t n,
   constexpr size_t kSide = kL[0].size();
   for (size_t c = 0; c < n; c += hn::Lanes(D())) {
     Sandwich<kL>(
-        [&](size_t i, size_t j) HWY_ATTR {
+        [&](size_t i, size_t j) WINOGRAD_INLINE {
           return LoadFloats(reinterpret_cast<const T*>(pixels[i * kSide + j]) +
                             c);
         },
-        [&](size_t i, size_t j, V value) HWY_ATTR {
+        [&](size_t i, size_t j, V value) WINOGRAD_INLINE {
           hn::StoreU(value, D(),
                      positions + (i * kWinogradInput + j) * stride + c);
         });
@@ -167,11 +175,11 @@ void Result(const float* positions, size_t stride, const float* bias, size_t n,
   for (size_t c = 0; c < n; c += hn::Lanes(d)) {
     const V offset = bias == nullptr ? hn::Zero(d) : hn::LoadU(d, bias + c);
     Sandwich<kResult>(
-        [&](size_t i, size_t j) HWY_ATTR {
+        [&](size_t i, size_t j) WINOGRAD_INLINE {
           return hn::LoadU(d,
                            positions + (i * kWinogradInput + j) * stride + c);
         },
-        [&](size_t i, size_t j, V value) HWY_ATTR {
+        [&](size_t i, size_t j, V value) WINOGRAD_INLINE {
           hn::StoreU(hn::Add(value, offset), d,
                      pixels[i * kWinogradOutput + j] + c);
         });
@@ -182,9 +190,10 @@ void Weights(const float* weights, size_t n, float* positions, size_t stride) {
   const D d;
   for (size_t c = 0; c < n; c += hn::Lanes(d)) {
     Sandwich<kWeights>(
-        [&](size_t i, size_t j)
-            HWY_ATTR { return hn::LoadU(d, weights + (i * 3 + j) * n + c); },
-        [&](size_t i, size_t j, V value) HWY_ATTR {
+        [&](size_t i, size_t j) WINOGRAD_INLINE {
+          return hn::LoadU(d, weights + (i * 3 + j) * n + c);
+        },
+        [&](size_t i, size_t j, V value) WINOGRAD_INLINE {
           hn::StoreU(value, d,
                      positions + (i * kWinogradInput + j) * stride + c);
         });
@@ -196,12 +205,13 @@ void WeightGradient(const float* positions, size_t stride, size_t n,
   const D d;
   for (size_t c = 0; c < n; c += hn::Lanes(d)) {
     Sandwich<kWeightGradient>(
-        [&](size_t i, size_t j) HWY_ATTR {
+        [&](size_t i, size_t j) WINOGRAD_INLINE {
           return hn::LoadU(d,
                            positions + (i * kWinogradInput + j) * stride + c);
         },
-        [&](size_t i, size_t j, V value)
-            HWY_ATTR { hn::StoreU(value, d, weights + (i * 3 + j) * n + c); });
+        [&](size_t i, size_t j, V value) WINOGRAD_INLINE {
+          hn::StoreU(value, d, weights + (i * 3 + j) * n + c);
+        });
   }
 }
 

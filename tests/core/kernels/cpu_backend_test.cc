@@ -9,6 +9,8 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <tuple>
+#include <vector>
 
 #include "core/graph/gradients.h"
 #include "core/graph/ops/conv.h"
@@ -23,6 +25,7 @@
 #include "core/nn/layers.h"
 #include "core/nn/optimizers.h"
 #include "core/runtime/executor.h"
+#include "core/tensor/bfloat16.h"
 #include "tests/support/allocation_counter.h"
 #include "tests/support/message_of.h"
 #include "tests/support/tensor_values.h"
@@ -290,6 +293,48 @@ TEST(CpuBackendTest, TheFirstLayerHasTheSameBitsOnAnyNumberOfThreads) {
   const auto one = run(1);
   EXPECT_EQ(run(2), one);
   EXPECT_EQ(run(5), one);
+}
+
+// Winograd's way multiplies floats in both precisions, so that a convolution in
+// bf16 is the one in f32, rounded. The direct loops add in another order, which
+// rounds tens of these 40,000 results and more the other way.
+TEST(CpuBackendTest, AConvolutionOfManyChannelsInBF16IsTheOneInF32Rounded) {
+  const Shape x_shape({2, 18, 17, 64});
+  const Shape w_shape({64, 64, 3, 3});
+  // y and the gradients of x and w, for x, w and dy of bf16's values
+  const auto run = [&](graph::Precision precision) {
+    Graph g(/*seed=*/0);
+    const Output x = g.Input("x", DType::kF32, x_shape);
+    const Output w = g.Input("w", DType::kF32, w_shape);
+    const Output dy = g.Input("dy", DType::kF32, x_shape);
+    const Output y = graph::Conv2d(x, w, {.padding = 1});
+    const auto gradients =
+        graph::Gradients(graph::ReduceSum(graph::Mul(y, dy)), {x, w});
+    const auto backend = MakeBackend("cpu", {.num_threads = 2});
+    runtime::VariableStore store(*backend, /*seed=*/1);
+    runtime::Executor plan(g, {.outputs = {y, gradients[0], gradients[1]}},
+                           store, {.passes = {.precision = precision}});
+    for (const auto& [name, shape, seed] :
+         {std::tuple{"x", x_shape, 1}, {"w", w_shape, 2}, {"dy", x_shape, 3}}) {
+      const HostTensor value = testing::RandomNormal(
+          DType::kBF16, shape, static_cast<uint64_t>(seed));
+      std::ranges::copy(testing::ToDoubles(value.view()),
+                        plan.input(name).Span<float>().begin());
+    }
+    plan.Run();
+    std::vector<std::vector<double>> outputs;
+    for (size_t i = 0; i < plan.num_outputs(); ++i) {
+      outputs.push_back(testing::ToDoubles(plan.output(i)));
+    }
+    return outputs;
+  };
+  auto want = run(graph::Precision::kF32);
+  for (size_t i = 0; i < 2; ++i) {
+    for (double& value : want[i]) {
+      value = static_cast<float>(BFloat16(static_cast<float>(value)));
+    }
+  }
+  EXPECT_EQ(run(graph::Precision::kBF16), want);
 }
 
 }  // namespace

@@ -63,7 +63,9 @@ void AddImages(Cases& cases) {
                                    // tiles, several, and each padding
                                    {Shape({2, 24, 23, 32}), 48, 3, 1, 1},
                                    {Shape({5, 31, 34, 48}), 32, 3, 1, 0},
-                                   {Shape({1, 31, 33, 32}), 32, 3, 1, 2}};
+                                   {Shape({1, 31, 33, 32}), 32, 3, 1, 2},
+                                   // in bf16 as well
+                                   {Shape({2, 18, 17, 64}), 80, 3, 1, 1}};
   for (const Conv& c : convs) {
     cases.push_back(
         {"Conv2d_" + c.ToString(),
