@@ -180,6 +180,21 @@ class ImageSums {
   std::vector<float> floats_;
 };
 
+// Takes what is larger than the best value so far, and NaN, which is kept, with
+// its place. Compilers make vectors of a loop without short circuits alone.
+template <typename T>
+void TakeLarger(const T* pixel, int64_t channels, int32_t offset, float* best,
+                int32_t* place) {
+#pragma omp simd
+  for (int64_t k = 0; k < channels; ++k) {
+    const auto value = static_cast<float>(pixel[k]);
+    const bool wins =
+        static_cast<int>(value > best[k]) | static_cast<int>(value != value);
+    best[k] = wins ? value : best[k];
+    place[k] = wins ? offset : place[k];
+  }
+}
+
 // inputs: x, dy. For each channel a thread keeps the largest value of the
 // window so far and the first pixel that has it.
 template <typename T>
@@ -198,20 +213,20 @@ std::unique_ptr<Kernel> MakeMaxPoolGradient(const CpuRequest& request) {
           int32_t* place = places.data() + s.c * thread;
           T* image = operands.output<T>() + n * s.image_size();
           float* dx = images.Begin(thread, image);
+          bool is_first = true;
           s.ForWindows(
-              n, [&](int64_t /*at*/) { std::fill_n(place, s.c, -1); },
+              n,
+              [&](int64_t /*at*/) {
+                is_first = true;
+                std::fill_n(best, s.c, -std::numeric_limits<float>::infinity());
+              },
               [&](int64_t xi) {
                 const T* pixel = x + xi;
                 const auto offset =
                     static_cast<int32_t>(xi - n * s.image_size());
-#pragma omp simd
-                for (int64_t k = 0; k < s.c; ++k) {
-                  const auto value = static_cast<float>(pixel[k]);
-                  const bool wins =
-                      place[k] < 0 || value > best[k] || value != value;
-                  best[k] = wins ? value : best[k];
-                  place[k] = wins ? offset : place[k];
-                }
+                if (is_first) std::fill_n(place, s.c, offset);
+                is_first = false;
+                TakeLarger(pixel, s.c, offset, best, place);
               },
               [&](int64_t at) {
                 for (int64_t k = 0; k < s.c; ++k) {
