@@ -72,6 +72,7 @@ StepCounter AddStepCounter(Graph& graph, const std::string& name,
           .advance = graph::Assign(graph, step, graph::Add(value, 1.0))};
 }
 
+// NOLINTNEXTLINE(readability-function-size): the last three have defaults
 Output Adam(Graph& graph, const std::string& name,
             const std::vector<VariableId>& parameters,
             const std::vector<Output>& gradients, Output learning_rate,
@@ -87,6 +88,7 @@ Output Adam(Graph& graph, const std::string& name,
                            GradientScale(graph, means, clip), step, options);
 }
 
+// NOLINTNEXTLINE(readability-function-size): the last three have defaults
 Output Sgd(Graph& graph, const std::string& name,
            const std::vector<VariableId>& parameters,
            const std::vector<Output>& gradients, Output learning_rate,
