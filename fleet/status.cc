@@ -48,7 +48,8 @@ void FleetStatus::Update(const std::vector<Supervisor::RoleView>& roles,
 void FleetStatus::NoteProblems(const std::vector<Supervisor::RoleView>& roles,
                                double disk_wait_s, Clock::TimePoint now) {
   problems_.clear();
-  const auto note_wait = [&](const std::string& name, double seconds) {
+  const auto note_wait = [&](const std::string& name,
+                             double seconds) REQUIRES(mutex_) {
     if (seconds < kLongDiskWaitS) return;
     problems_.push_back(
         fmt::format("{} waits {:.0f} s for the disk", name, seconds));
