@@ -11,6 +11,7 @@ const Clock::TimePoint kStart{seconds(100)};
 
 std::vector<MissingHosts::Host> Tasks(int count) {
   std::vector<MissingHosts::Host> tasks;
+  tasks.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
     tasks.push_back(
         {"array task " + std::to_string(i), "_" + std::to_string(i)});

@@ -82,8 +82,10 @@ TEST_F(TrainingTcpTest, AGroupGoesOnWithoutALostWorkerAndGrowsAgain) {
                      {"learner.limits.max_steps=0", "learner.batch_size=90",
                       "learner.checkpoint_interval_s=0.3",
                       "evaluation.enabled=false", "learner.log_interval_s=0.1",
-                      "learner.replication={strategy: between_graph, replicas: "
-                      "3, min_processes: 2, communicator: tcp}",
+                      "learner.replication.strategy=between_graph",
+                      "learner.replication.replicas=3",
+                      "learner.replication.min_processes=2",
+                      "learner.replication.communicator=tcp",
                       "fleet.restart.worker={budget: 0, window_s: 5}"}),
                  .stdout_file = folder_.path() / "out",
                  .stderr_file = folder_.path() / "out"});
