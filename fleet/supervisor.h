@@ -175,7 +175,8 @@ class Supervisor {
   void StepGroup();
   void StartGroup();
   void GrowGroup();
-  std::vector<Member*> GroupWithout(RolePhase phase) const;
+  // The members that are not left out.
+  std::vector<Member*> RestOfGroup() const;
   void CheckHeartbeat(Member& member);
   void StartDue();
   void Start(Member& member);

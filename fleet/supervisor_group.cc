@@ -26,11 +26,11 @@ void Supervisor::FindGroup() {
   }
 }
 
-std::vector<Supervisor::Member*> Supervisor::GroupWithout(
-    RolePhase phase) const {
+std::vector<Supervisor::Member*> Supervisor::RestOfGroup() const {
   std::vector<Member*> members;
-  std::ranges::copy_if(group_.members, std::back_inserter(members),
-                       [&](const Member* m) { return m->phase != phase; });
+  std::ranges::copy_if(
+      group_.members, std::back_inserter(members),
+      [](const Member* m) { return m->phase != RolePhase::kLeftOut; });
   return members;
 }
 
@@ -69,8 +69,7 @@ bool Supervisor::LeaveOut(Member& member, const std::string& why) {
   if (!member.spec.group_arguments || &member == group_.members.front()) {
     return false;
   }
-  const auto num_left =
-      static_cast<int>(GroupWithout(RolePhase::kLeftOut).size()) - 1;
+  const auto num_left = static_cast<int>(RestOfGroup().size()) - 1;
   const std::string name = member.spec.id.ToString();
   if (num_left < member.spec.min_group_size) {
     spdlog::error("without {} its group has {} members; it needs {} or more",
@@ -127,7 +126,7 @@ void Supervisor::StartGroup() {
       member->phase = RolePhase::kPending;
     }
   }
-  const std::vector<Member*> members = GroupWithout(RolePhase::kLeftOut);
+  const std::vector<Member*> members = RestOfGroup();
   const bool is_due =
       MayStart(leader) && std::ranges::none_of(members, [&](const Member* m) {
         return m->phase == RolePhase::kBackingOff && now_ < m->start_at;
@@ -151,7 +150,7 @@ void Supervisor::StartGroup() {
 // Asks the leader to end if a member that is left out may start again: the
 // next start of the group has it.
 void Supervisor::GrowGroup() {
-  const std::vector<Member*> members = GroupWithout(RolePhase::kLeftOut);
+  const std::vector<Member*> members = RestOfGroup();
   const bool all_run = std::ranges::all_of(members, [](const Member* member) {
     return member->phase == RolePhase::kReady;
   });
