@@ -17,6 +17,7 @@
 #include "core/base/error.h"
 #include "core/kernels/cuda/library_backend.h"
 #include "programs/plan/plan_program.h"
+#include "tests/programs/plans_of_file.h"
 #include "tests/support/h100.h"
 #include "tests/support/message_of.h"
 
@@ -83,18 +84,11 @@ class NotingLibrary : public ConvolutionLibrary {
 
 void CompileSteps(const std::string& file, const std::string& precision,
                   const std::shared_ptr<ConvolutionLibrary>& library) {
-  config::Document document = config::Document::FromFile(
-      std::filesystem::path(REPLICANT_SOURCE_DIR) / "configs" / file,
-      {"learner.precision=" + precision});
-  const Registry registry = Registry::BuiltIn();
-  const config::Loaded<RunConfig> loaded =
-      LoadRunConfig(std::move(document), registry);
-  const Commands commands = Commands::InFolder(".");
-  PlansOf({.registry = registry, .commands = commands, .loaded = loaded},
-          [&](std::string_view /*name*/,
-              const kernels::BackendOptions& /*options*/) {
-            return kernels::cuda::MakeDescribedBackendOn(library);
-          });
+  PlansOfFile(file, precision,
+              [&](std::string_view /*name*/,
+                  const kernels::BackendOptions& /*options*/) {
+                return kernels::cuda::MakeDescribedBackendOn(library);
+              });
 }
 
 // The workloads in the precisions that they are trained in.

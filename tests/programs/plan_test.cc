@@ -10,25 +10,13 @@
 #include "core/base/error.h"
 #include "programs/plan/plan_program.h"
 #include "programs/plan/plan_text.h"
+#include "tests/programs/plans_of_file.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::programs {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::vector<replicator::StepPlan> PlansOfFile(const std::string& file,
-                                              const std::string& precision) {
-  config::Document document = config::Document::FromFile(
-      std::filesystem::path(REPLICANT_SOURCE_DIR) / "configs" / file,
-      {"learner.precision=" + precision});
-  const Registry registry = Registry::BuiltIn();
-  const config::Loaded<RunConfig> loaded =
-      LoadRunConfig(std::move(document), registry);
-  const Commands commands = Commands::InFolder(".");
-  return PlansOf(
-      {.registry = registry, .commands = commands, .loaded = loaded});
-}
 
 // "library calls, own kernels, generated kernels, copies" of each part.
 std::string CountsOf(const std::string& file, const std::string& precision) {
