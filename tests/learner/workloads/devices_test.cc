@@ -1,43 +1,24 @@
 // Replicas on CUDA devices learn as one replica does: on one device that they
 // share, and on one each. Without a GPU (tests/support/fake_cuda).
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 #include "tests/learner/workloads/d4pg_replicas.h"
-#include "tests/support/fake_cuda/fake_backend.h"
-#include "tests/support/fake_cuda/host_nccl.h"
+#include "tests/learner/workloads/fake_devices.h"
 
 namespace replicant::learner {
 namespace {
 
-using replicator::ReplicationConfig;
-using replicator::Strategy;
-using testing::FakeDriver;
-using ::testing::IsEmpty;
-using testing::NcclWorld;
-
-class DevicesTest : public ::testing::Test {
+class DevicesTest : public FakeDevicesTest {
  protected:
-  void TearDown() override {
-    EXPECT_THAT(driver_->problems(), IsEmpty());
-    EXPECT_THAT(driver_->live(), IsEmpty());
-  }
-
   // `devices` as in the configuration.
   D4pgRun Train(int replicas, std::vector<int> devices,
                 bool reads_ahead = true) {
-    const ReplicationConfig config{
-        .strategy = replicas > 1 ? &Strategy::kInGraph : &Strategy::kSingle,
-        .replicas = replicas,
-        .backend = "cuda",
-        .read_ahead = reads_ahead,
-        .devices = std::move(devices)};
-    return TrainD4pg(
-        case_, config,
-        [&](std::string_view /*name*/, const kernels::BackendOptions& options) {
-          return testing::MakeFakeCudaBackend(
-              driver_, testing::MakeHostNccl(world_), options.device_index);
-        });
+    replicator::ReplicationConfig config = On(replicas, std::move(devices));
+    config.read_ahead = reads_ahead;
+    return TrainD4pg(case_, config, MakeBackends());
   }
   static void ExpectSameBits(const D4pgRun& a, const D4pgRun& b) {
     EXPECT_EQ(a.last, b.last);
@@ -45,11 +26,6 @@ class DevicesTest : public ::testing::Test {
   }
 
   const D4pgCase case_ = StateCase(DType::kF32);
-  const std::shared_ptr<FakeDriver> driver_ =
-      std::make_shared<FakeDriver>(testing::FakeDriverOptions{
-          .num_devices = 4, .host_threads_are_ordered = true});
-  const std::shared_ptr<NcclWorld> world_ =
-      std::make_shared<NcclWorld>(driver_);
 };
 
 TEST_F(DevicesTest, D4pgOnAnyNumberOfReplicasAndDevicesLearnsAsOne) {
@@ -60,6 +36,16 @@ TEST_F(DevicesTest, D4pgOnAnyNumberOfReplicasAndDevicesLearnsAsOne) {
     CheckSameLearning(case_, one, shared);
     // both sum in the order of ranks here
     ExpectSameBits(Train(replicas, {}), shared);
+  }
+}
+
+TEST_F(DevicesTest, D4pgFromPixelsLearnsAsTheReference) {
+  const D4pgCase pixels = PixelCase(DType::kF32);
+  const D4pgRun reference = TrainD4pg(pixels, {.backend = "reference"});
+  for (const auto& config : {On(1, {}), On(2, {}), On(4, {0})}) {
+    SCOPED_TRACE(config.replicas);
+    CheckSameLearning(pixels, reference,
+                      TrainD4pg(pixels, config, MakeBackends()));
   }
 }
 

@@ -23,6 +23,12 @@ struct ImageRun {
   std::vector<double> losses;
 };
 
+inline double ScalarOf(TensorView value) {
+  return value.dtype() == DType::kF64
+             ? value.Span<double>()[0]
+             : static_cast<double>(value.Span<float>()[0]);
+}
+
 inline Training ImageTraining(const SyntheticImagesOptions& images,
                               const std::vector<replicator::StepFn>& steps,
                               int num_steps = kImageSteps) {
@@ -34,9 +40,11 @@ inline Training ImageTraining(const SyntheticImagesOptions& images,
           .num_steps = num_steps};
 }
 
-inline ImageRun TrainImages(const Training& training,
-                            const replicator::ReplicationConfig& config) {
-  const auto replicator = replicator::Replicator::Create(config, kReplicaSeed);
+inline ImageRun TrainImages(
+    const Training& training, const replicator::ReplicationConfig& config,
+    const kernels::BackendFactory& make_backend = kernels::MakeBackend) {
+  const auto replicator = replicator::Replicator::Create(
+      config, kReplicaSeed, /*place=*/{}, make_backend);
   const auto input = replicator->MakeInput(training.input);
   std::vector<std::unique_ptr<replicator::Step>> steps;
   steps.reserve(training.steps.size());
@@ -48,10 +56,7 @@ inline ImageRun TrainImages(const Training& training,
   for (int i = 0; i < training.num_steps; ++i) {
     replicator::Step& step = *steps[static_cast<size_t>(i) % steps.size()];
     EXPECT_EQ(step.Run({}), replicator::NextResult::kOk);
-    const TensorView loss = step.value("loss");
-    run.losses.push_back(loss.dtype() == DType::kF64
-                             ? loss.Span<double>()[0]
-                             : static_cast<double>(loss.Span<float>()[0]));
+    run.losses.push_back(ScalarOf(step.value("loss")));
   }
   run.last = ValuesOf(replicator->variables());
   return run;
@@ -114,13 +119,16 @@ inline ImageRun TrainSngan(DType dtype,
 }
 
 // Both updates in one step.
-inline ImageRun TrainJointSngan(const replicator::ReplicationConfig& config) {
+inline ImageRun TrainJointSngan(
+    const replicator::ReplicationConfig& config, DType dtype = DType::kF64,
+    const kernels::BackendFactory& make_backend = kernels::MakeBackend) {
   models::sngan::SnganConfig model;
   model.num_classes = 3;
   model.latent_size = 4;
   model.generator_channels = 3;
   model.discriminator_channels = 3;
-  const auto replicator = replicator::Replicator::Create(config, /*seed=*/3);
+  const auto replicator = replicator::Replicator::Create(
+      config, kReplicaSeed, /*place=*/{}, make_backend);
   const auto input =
       replicator->MakeInput([&](const replicator::InputContext& context) {
         return std::make_unique<SyntheticImages>(
@@ -131,13 +139,13 @@ inline ImageRun TrainJointSngan(const replicator::ReplicationConfig& config) {
             context);
       });
   const auto step =
-      replicator->BuildJoint(*input, JointSnganParts(model, DType::kF64));
+      replicator->BuildJoint(*input, JointSnganParts(model, dtype));
   ImageRun run;
   run.first = ValuesOf(replicator->variables());
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(step->Run({}), replicator::NextResult::kOk);
     for (const char* const name : {"discriminator_loss", "generator_loss"}) {
-      run.losses.push_back(step->value(name).Span<double>()[0]);
+      run.losses.push_back(ScalarOf(step->value(name)));
     }
   }
   run.last = ValuesOf(replicator->variables());
