@@ -1,5 +1,7 @@
 // A device that is described and not there: kernels are compiled for it, to be
 // read. Launches are taken and dropped.
+#include "core/kernels/cuda/described_device.h"
+
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -37,17 +39,9 @@ class DescribedDriver : public Driver {
     uuid->assign(16, '\0');
     return CUDA_SUCCESS;
   }
-  // An H100 SXM: NVIDIA H100 Tensor Core GPU Architecture, table 3.
   CUresult DeviceGetAttribute(int* value, CUdevice_attribute attribute,
                               CUdevice /*device*/) override {
-    static const std::map<CUdevice_attribute, int> values = {
-        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
-        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
-        {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132}};
-    const auto found = values.find(attribute);
-    if (found == values.end()) return CUDA_ERROR_INVALID_VALUE;
-    *value = found->second;
-    return CUDA_SUCCESS;
+    return H100Attribute(value, attribute);
   }
   CUresult DevicePrimaryCtxRetain(CUcontext* /*context*/,
                                   CUdevice /*device*/) override {
@@ -186,6 +180,17 @@ class NoConvolution : public ConvolutionLibrary {
 };
 
 }  // namespace
+
+CUresult H100Attribute(int* value, CUdevice_attribute attribute) {
+  static const std::map<CUdevice_attribute, int> values = {
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
+      {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132}};
+  const auto found = values.find(attribute);
+  if (found == values.end()) return CUDA_ERROR_INVALID_VALUE;
+  *value = found->second;
+  return CUDA_SUCCESS;
+}
 
 std::unique_ptr<Backend> MakeDescribedBackendOn(
     std::shared_ptr<ConvolutionLibrary> convolution) {

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/base/check.h"
+#include "core/kernels/cuda/described_device.h"
 #include "tests/support/fake_cuda/fake_driver_parts.h"
 #include "tests/support/fake_cuda/host_compiler.h"
 #include "tests/support/fake_cuda/host_kernels.h"
@@ -154,15 +155,7 @@ CUresult FakeDriver::DeviceGetAttribute(int* value,
   if (const auto failure = Begin("cuDeviceGetAttribute", false)) {
     return *failure;
   }
-  // those of an H100
-  static const std::map<CUdevice_attribute, int> values = {
-      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
-      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
-      {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132}};
-  const auto found = values.find(attribute);
-  if (found == values.end()) return CUDA_ERROR_INVALID_VALUE;
-  *value = found->second;
-  return CUDA_SUCCESS;
+  return kernels::cuda::H100Attribute(value, attribute);
 }
 
 CUresult FakeDriver::DevicePrimaryCtxRetain(CUcontext* context,
