@@ -61,8 +61,9 @@ TaskConfig TaskConfig::Read(config::Reader& reader) {
                 {"egl", GlPlatform::kEglDevice},
                 {"egl-surfaceless", GlPlatform::kEglSurfaceless}},
                "platform that provides OpenGL");
-  pixels.Field("egl_device", &camera.renderer.egl_device, {0, 63},
-               "number of the GPU for platform egl");
+  pixels.Field(
+      "egl_device", &camera.renderer.egl_device, {0, 63},
+      "number of the GPU for platform egl, which has not yet run on one");
   pixels.Field("frame_stack", &c.pixels.frame_stack, {1, 16},
                "number of frames in an observation, oldest first");
   return c;
