@@ -120,7 +120,8 @@ function(replicant_add_test_program name source)
                                         GTest::gmock GTest::gtest_main)
 endfunction()
 
-# replicant_test(<file_test.cc> DEPS ... [LABELS unit|parity|golden|integration]
+# replicant_test(<file_test.cc> DEPS ...
+#                [LABELS unit|parity|golden|integration|cuda]
 #                [TIMEOUT seconds] [FINDS_FILES])
 # FINDS_FILES defines two macros for the test: REPLICANT_SOURCE_DIR, the root of
 # the repository, and REPLICANT_PYTHON, the interpreter of scripts/setup.
@@ -145,8 +146,14 @@ function(replicant_test source)
   # name a parameterised test by its parameter's name, not by the bytes
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
     NO_PRETTY_VALUES
-    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
-               ${replicant_test_environment})
+    PROPERTIES TIMEOUT ${ARG_TIMEOUT} ${replicant_test_environment})
+  # not among these properties, which take a list of labels apart
+  set(labels_file "${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake")
+  file(WRITE "${labels_file}"
+    "if(${name}_TESTS)\n"
+    "  set_tests_properties(\${${name}_TESTS} PROPERTIES LABELS \"${ARG_LABELS}\")\n"
+    "endif()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${labels_file}")
 endfunction()
 
 # replicant_mpi_test(<file_test.cc> RANKS 2 4 ... DEPS ...)
