@@ -120,8 +120,11 @@ function(replicant_add_test_program name source)
                                         GTest::gmock GTest::gtest_main)
 endfunction()
 
+# The tests with label `sanitized`: what scripts/test builds for sanitizers, too.
+add_custom_target(sanitized_tests)
+
 # replicant_test(<file_test.cc> DEPS ...
-#                [LABELS unit|parity|golden|integration|cuda]
+#                [LABELS unit|parity|golden|integration|cuda|sanitized]
 #                [TIMEOUT seconds] [FINDS_FILES])
 # FINDS_FILES defines two macros for the test: REPLICANT_SOURCE_DIR, the root of
 # the repository, and REPLICANT_PYTHON, the interpreter of scripts/setup.
@@ -139,6 +142,9 @@ function(replicant_test source)
   endif()
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
+  endif()
+  if("sanitized" IN_LIST ARG_LABELS)
+    add_dependencies(sanitized_tests ${name})
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)

@@ -53,9 +53,10 @@ class HostSourceCompiler : public kernels::cuda::SourceCompiler {
     std::ofstream(own_source) << source;
     // no contraction of products and sums, as the device code
     const std::string command = fmt::format(
-        "'{}' -std=c++17 -O1 -ffp-contract=off -fPIC -shared -o '{}' '{}' "
+        "'{}' -std=c++17 -O1 -ffp-contract=off -fPIC -shared {} -o '{}' '{}' "
         "2>'{}'",
-        REPLICANT_CXX_COMPILER, own, own_source, own + ".log");
+        REPLICANT_CXX_COMPILER, REPLICANT_GENERATED_FLAGS, own, own_source,
+        own + ".log");
     // the command has no input from outside
     const int status = std::system(command.c_str());  // NOLINT(cert-env33-c)
     if (status != 0) {

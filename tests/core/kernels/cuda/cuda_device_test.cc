@@ -7,8 +7,10 @@
 #include "core/base/error.h"
 #include "core/graph/ops/losses.h"
 #include "core/graph/ops/matmul.h"
+#include "core/kernels/cuda/device.h"
 #include "core/runtime/executor.h"
 #include "tests/support/fake_cuda/fake_backend.h"
+#include "tests/support/fake_cuda/host_compiler.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::kernels {
@@ -172,6 +174,38 @@ TEST_F(FakeDriverDeathTest, TheHostMayNotTouchDeviceMemory) {
   Write(*first_, *buffer_);
   EXPECT_DEATH(*buffer_->data() = std::byte{1}, "");
 }
+
+#ifdef __SANITIZE_ADDRESS__
+
+// The buffer is larger than what the launch declares of it.
+TEST_F(FakeDriverDeathTest, AGeneratedKernelMayNotLeaveItsOperands) {
+  const std::string image = testing::MakeHostSourceCompiler()->Compile(
+      "extern \"C\" void leave(const void* argument, long long /*count*/) {\n"
+      "  float* const x = *static_cast<float* const*>(argument);\n"
+      "  x[0] = x[1];\n"
+      "}\n",
+      /*compute_capability=*/90);
+  CUmodule module = nullptr;
+  ASSERT_EQ(driver_->ModuleLoadData(&module, image.c_str()), CUDA_SUCCESS);
+  cuda::KernelLaunch launch{.count = 1};
+  ASSERT_EQ(driver_->ModuleGetFunction(&launch.function, module, "leave"),
+            CUDA_SUCCESS);
+  const std::byte* const argument = buffer_->data();
+  launch.argument = &argument;
+  launch.argument_size_bytes = sizeof argument;
+  const cuda::MemoryRange ranges[] = {
+      {cuda::AddressOf(argument), sizeof(float)}};
+  launch.writes = ranges;
+  EXPECT_DEATH(
+      {
+        static_cast<void>(
+            driver_->LaunchKernel(launch, cuda::HandleOf(*first_)));
+      },
+      "use-after-poison");
+  EXPECT_EQ(driver_->ModuleUnload(module), CUDA_SUCCESS);
+}
+
+#endif
 
 }  // namespace
 }  // namespace replicant::kernels
