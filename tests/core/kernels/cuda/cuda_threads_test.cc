@@ -178,6 +178,8 @@ TEST_F(CudaThreadsTest, RanksOfSeveralThreadsReduceBetweenTheirDevices) {
   const auto world = std::make_shared<testing::NcclWorld>(driver_);
   std::vector<std::unique_ptr<Backend>> backends;
   std::vector<std::unique_ptr<DeviceRank>> ranks;
+  backends.reserve(kThreads);
+  ranks.reserve(kThreads);
   for (int i = 0; i < kThreads; ++i) {
     backends.push_back(testing::MakeFakeCudaBackend(
         driver_, testing::MakeHostNccl(world), /*device_index=*/i));
