@@ -91,7 +91,9 @@ std::vector<TensorType> InferPixelConv(const InferContext& context) {
 
 std::vector<TensorType> InferPixelWeightGradient(const InferContext& context) {
   CheckPixels(context);
-  return {{context.dtype(1), WantedShape(context)}};
+  const bool has_f32_result = context.attributes.Has("f32_result");
+  return {
+      {has_f32_result ? DType::kF32 : context.dtype(1), WantedShape(context)}};
 }
 
 std::vector<Output> ConvGradient(const GradientContext& context) {

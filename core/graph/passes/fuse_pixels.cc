@@ -64,9 +64,18 @@ class PixelFuser {
   }
 
   // Matches Affine(Cast(bytes)), the form of NormalizePixels(), with or without
-  // RandomShift() before it.
+  // RandomShift() before it; in bf16 rounded behind it (passes/autocast.h).
   std::optional<Pixels> Find(const Node& conv) const {
-    const Node* affine = Producer(conv.inputs[0], ScalarOp::kAffine, conv);
+    Endpoint image = conv.inputs[0];
+    if (graph_.type(image).dtype == DType::kBF16) {
+      const Node* rounding = Producer(image, ScalarOp::kCopy, conv);
+      if (rounding == nullptr ||
+          graph_.type(rounding->inputs[0]).dtype != DType::kF32) {
+        return std::nullopt;
+      }
+      image = rounding->inputs[0];
+    }
+    const Node* affine = Producer(image, ScalarOp::kAffine, conv);
     if (affine == nullptr) return std::nullopt;
     const Node* cast = Producer(affine->inputs[0], ScalarOp::kCopy, conv);
     if (cast == nullptr || graph_.type(cast->inputs[0]).dtype != DType::kU8) {

@@ -1,226 +1,33 @@
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "core/base/parallel.h"
 #include "core/kernels/cpu/cpu_kernels.h"
 #include "core/kernels/cpu/pack_memory.h"
-#include "core/kernels/cpu/primitive.h"
+#include "core/kernels/cpu/pixel_operands.h"
+#include "core/kernels/cpu/stored.h"
 #include "core/kernels/cpu/tile_program.h"
-#include "core/kernels/cpu/window_loops.h"
 
 // Convolutions of the first layer, which read pixels. oneDNN's would pad the
-// few channels to a whole vector, and would need the batch as floats in memory.
-// Here the thread that uses an image converts it to floats in its cache. A
-// thread takes the next image when it is free, so that a thread displaced by
-// other processes delays nobody.
+// few channels to a whole vector, and would need the batch as numbers in
+// memory. Here the thread that uses an image converts it to numbers in its
+// cache. A thread takes the next image when it is free, so that a thread
+// displaced by other processes delays nobody.
+//
+// In bf16 the numbers of an image are rounded after scaling, as everywhere.
+// (The pixels themselves would be exact in bf16; but padding is 0 after
+// scaling, and a result would be the difference of two larger sums.) Where the
+// processor multiplies bf16, so do the loops. Elsewhere they are those of f32.
 namespace replicant::kernels::cpu {
 namespace {
 
 size_t FloatBytes(int64_t n) { return static_cast<size_t>(n) * sizeof(float); }
 
-Windows WindowsOf(const graph::Attributes& attributes, const Shape& x,
-                  const Shape& w, const Shape& y) {
-  const int64_t stride = attributes.Int("stride");
-  return {.height = w[2],
-          .width = w[3] * x[3],
-          .step_down = stride,
-          .step = stride * x[3],
-          .down = y[1],
-          .across = y[2],
-          .channels = w[0]};
+// Whether the loops of bf16 compute operands of this dtype.
+bool MultipliesBF16(DType dtype) {
+  return dtype == DType::kBF16 &&
+         ComputeTypeOf(dtype) == dnnl::memory::data_type::bf16;
 }
-
-// The images of a batch of pixels [B, H, W, C]: shifted, scaled, padded.
-class PixelImages {
- public:
-  PixelImages(const CpuRequest& request, const Windows& windows)
-      : windows_(windows),
-        height_(request.input(0).shape[1]),
-        width_(request.input(0).shape[2]),
-        channels_(request.input(0).shape[3]),
-        padding_(request.node.attributes.Int("padding")),
-        scale_(static_cast<float>(request.node.attributes.Float("scale"))),
-        offset_(static_cast<float>(request.node.attributes.Float("offset"))),
-        is_shifted_(request.node.attributes.Has("is_shifted")) {}
-
-  // Pixels of one row, and as many more as the loops read.
-  size_t row_size_bytes() const {
-    const int64_t padded = (width_ + 2 * padding_) * channels_;
-    return static_cast<size_t>(std::max(padded, windows_.plain_row_size()) +
-                               Windows::kBlock);
-  }
-  void Bind(const KernelBindings& bindings) {
-    pixels_ = reinterpret_cast<const uint8_t*>(bindings.inputs[0]);
-    if (is_shifted_) {
-      offsets_ = reinterpret_cast<const int32_t*>(bindings.inputs.back());
-    }
-  }
-
-  // Makes image n as rows by blocks, or as plain rows. `row`: row_size_bytes().
-  void MakeBlocks(int64_t n, uint8_t* row, float* image) const {
-    Make(
-        n, row, windows_.blocked_row_size(), image,
-        [&](float* to) { PixelsToBlocks(windows_, row, scale_, offset_, to); },
-        [&](int64_t i) { return windows_.BlockedPlace(i); });
-  }
-  void MakePlain(int64_t n, uint8_t* row, float* image) const {
-    Make(
-        n, row, windows_.plain_row_size(), image,
-        [&](float* to) {
-          PixelsToRow(row, windows_.plain_row_size(), scale_, offset_, to);
-        },
-        [](int64_t i) { return i; });
-  }
-
- private:
-  // convert(to): the numbers of `row`; place(i): where number i of a row goes.
-  template <typename Convert, typename Place>
-  void Make(int64_t n, uint8_t* row, int64_t row_size, float* image,
-            const Convert& convert, const Place& place) const {
-    const int64_t down = is_shifted_ ? offsets_[2 * n] : 0;
-    const int64_t right = is_shifted_ ? offsets_[2 * n + 1] : 0;
-    const int64_t before = padding_ * channels_;
-    const int64_t after =
-        std::min(before + width_ * channels_, windows_.plain_row_size());
-    for (int64_t r = 0; r < windows_.num_rows(); ++r, image += row_size) {
-      const int64_t i = r - padding_;
-      if (i < 0 || i >= height_) {
-        std::fill_n(image, row_size, 0.0f);
-        continue;
-      }
-      const int64_t from = std::clamp<int64_t>(i + down, 0, height_ - 1);
-      CopyRow(n * height_ + from, right, row + before);
-      convert(image);
-      if (padding_ == 0) continue;
-      for (int64_t k = 0; k < before; ++k) image[place(k)] = 0.0f;
-      for (int64_t k = after; k < windows_.plain_row_size(); ++k) {
-        image[place(k)] = 0.0f;
-      }
-    }
-  }
-
-  // Row `line` of all images, each pixel from `right` pixels further on, with
-  // the first or last one repeated.
-  void CopyRow(int64_t line, int64_t right, uint8_t* to) const {
-    const auto pixel = static_cast<size_t>(channels_);
-    const uint8_t* from = pixels_ + line * width_ * channels_;
-    const auto copy = [&](int64_t source, int64_t target, int64_t count) {
-      std::memcpy(to + target * channels_, from + source * channels_,
-                  static_cast<size_t>(count) * pixel);
-    };
-    // pixels of the result that have one of their own
-    const int64_t first = std::clamp<int64_t>(-right, 0, width_);
-    const int64_t last = std::clamp<int64_t>(width_ - right, first, width_);
-    for (int64_t j = 0; j < first; ++j) copy(0, j, 1);
-    if (last > first) copy(first + right, first, last - first);
-    const int64_t border = right > 0 ? width_ - 1 : 0;
-    for (int64_t j = last; j < width_; ++j) copy(border, j, 1);
-  }
-
-  Windows windows_;
-  int64_t height_, width_, channels_;
-  int64_t padding_;
-  float scale_;
-  float offset_;
-  bool is_shifted_;
-  const uint8_t* pixels_ = nullptr;
-  const int32_t* offsets_ = nullptr;
-};
-
-// Weights [O, C, KH, KW] in the order of the loops: vectors of channels.
-class WindowWeights {
- public:
-  explicit WindowWeights(const Shape& w)
-      : o_(w[0]),
-        c_(w[1]),
-        kh_(w[2]),
-        kw_(w[3]),
-        lanes_(WindowLanes()),
-        num_vectors_((o_ + lanes_ - 1) / lanes_) {}
-
-  int64_t num_channels() const { return num_vectors_ * lanes_; }
-  int64_t size() const { return num_channels() * c_ * kh_ * kw_; }
-
-  // Elements beyond the last channel are 0.
-  void Pack(const float* w, float* packed) const {
-    for (int64_t vector = 0; vector < num_vectors_; ++vector) {
-      ForRuns([&](int64_t at) {
-        for (int64_t lane = 0; lane < lanes_; ++lane) {
-          const int64_t o = vector * lanes_ + lane;
-          *packed++ = o < o_ ? w[o * c_ * kh_ * kw_ + at] : 0.0f;
-        }
-      });
-    }
-  }
-  void Unpack(const float* packed, float* w) const {
-    for (int64_t vector = 0; vector < num_vectors_; ++vector) {
-      const int64_t first = vector * lanes_;
-      const int64_t count = std::min(lanes_, o_ - first);
-      ForRuns([&](int64_t at) {
-        for (int64_t lane = 0; lane < count; ++lane) {
-          w[(first + lane) * c_ * kh_ * kw_ + at] = packed[lane];
-        }
-        packed += lanes_;
-      });
-    }
-  }
-
- private:
-  // Calls visit(offset in a channel's weights) in the order of the loops.
-  template <typename Visit>
-  void ForRuns(const Visit& visit) const {
-    for (int64_t u = 0; u < kh_; ++u) {
-      for (int64_t v = 0; v < kw_; ++v) {
-        for (int64_t c = 0; c < c_; ++c) visit((c * kh_ + u) * kw_ + v);
-      }
-    }
-  }
-
-  int64_t o_, c_, kh_, kw_;
-  int64_t lanes_;
-  int64_t num_vectors_;
-};
-
-// A thread's scratch memory for one image.
-class ThreadScratch {
- public:
-  ThreadScratch(int num_threads, size_t row_size_bytes, size_t image_floats,
-                size_t workspace_floats, ScratchLayout* scratch)
-      : num_threads_(num_threads) {
-    ScratchLayout one;
-    row_ = one.Add(row_size_bytes);
-    image_ = one.Add(image_floats * sizeof(float));
-    workspace_ = one.Add(workspace_floats * sizeof(float));
-    size_bytes_ = one.size_bytes();
-    offset_ = scratch->Add(size_bytes_ * static_cast<size_t>(num_threads));
-  }
-
-  int num_threads() const { return num_threads_; }
-  void Bind(std::byte* scratch) { base_ = scratch + offset_; }
-  uint8_t* row(int thread) const {
-    return reinterpret_cast<uint8_t*>(Of(thread) + row_);
-  }
-  float* image(int thread) const {
-    return reinterpret_cast<float*>(Of(thread) + image_);
-  }
-  float* workspace(int thread) const {
-    return reinterpret_cast<float*>(Of(thread) + workspace_);
-  }
-
- private:
-  std::byte* Of(int thread) const {
-    return base_ + static_cast<size_t>(thread) * size_bytes_;
-  }
-
-  int num_threads_;
-  size_t row_ = 0;
-  size_t image_ = 0;
-  size_t workspace_ = 0;
-  size_t size_bytes_ = 0;
-  size_t offset_ = 0;
-  std::byte* base_ = nullptr;
-};
 
 TileProgram ActivationOf(const graph::Attributes& attributes) {
   return attributes.Has("activation")
@@ -232,21 +39,34 @@ TileProgram ActivationOf(const graph::Attributes& attributes) {
 class PixelConvKernel : public Kernel {
  public:
   explicit PixelConvKernel(const CpuRequest& request)
-      : windows_(WindowsOf(request.node.attributes, request.input(0).shape,
+      : dtype_(request.output().dtype),
+        multiplies_bf16_(MultipliesBF16(dtype_)),
+        windows_(WindowsOf(request.node.attributes, request.input(0).shape,
                            request.input(1).shape, request.output().shape)),
-        images_(request, windows_),
-        weights_(request.input(1).shape),
-        packed_(FloatBytes(weights_.size())),
+        images_(request, windows_, dtype_),
+        weights_(windows_, request.input(1).shape,
+                 multiplies_bf16_ ? kPairLanes : WindowLanes()),
+        packed_(multiplies_bf16_ ? static_cast<size_t>(weights_.num_pairs()) *
+                                       sizeof(BF16Pair)
+                                 : FloatBytes(weights_.size())),
         activation_(ActivationOf(request.node.attributes)),
         batch_(request.output().shape[0]),
-        has_bias_(request.node.inputs.size() > 2 &&
-                  request.input(2).dtype == DType::kF32),
-        threads_(request.num_threads, images_.row_size_bytes(),
-                 static_cast<size_t>(windows_.num_rows() *
-                                     windows_.blocked_row_size()),
-                 activation_.workspace_size(), &scratch_),
+        block_(BlockOf(windows_)),
+        threads_(
+            request.num_threads,
+            {images_.rows_size_bytes(), ImageBytes(),
+             FloatBytes(static_cast<int64_t>(activation_.workspace_size())),
+             dtype_ == DType::kF32
+                 ? 0
+                 : FloatBytes(block_.down * block_.across * block_.channels)},
+            &scratch_),
         bias_(scratch_.Add(FloatBytes(weights_.num_channels()))) {
     packed_.Keep(request.traits(1));
+    if (request.node.inputs.size() > 2 &&
+        graph::IsFloating(request.input(2).dtype)) {
+      bias_dtype_ = request.input(2).dtype;
+      has_bias_ = true;
+    }
   }
 
   void InputChanged(int input) override {
@@ -258,34 +78,97 @@ class PixelConvKernel : public Kernel {
   void Bind(const KernelBindings& bindings) override {
     images_.Bind(bindings);
     threads_.Bind(bindings.scratch);
-    w_ = reinterpret_cast<const float*>(bindings.inputs[1]);
-    if (has_bias_) {
-      given_bias_ = reinterpret_cast<const float*>(bindings.inputs[2]);
-    }
+    w_ = bindings.inputs[1];
+    if (has_bias_) given_bias_ = bindings.inputs[2];
     // the last part, empty unless every launch packs
-    packed_weights_ = reinterpret_cast<float*>(
-        packed_.Bind(bindings.scratch + scratch_.size_bytes()));
+    packed_weights_ = packed_.Bind(bindings.scratch + scratch_.size_bytes());
     padded_bias_ = reinterpret_cast<float*>(bindings.scratch + bias_);
-    y_ = reinterpret_cast<float*>(bindings.outputs[0]);
+    y_ = bindings.outputs[0];
   }
   void Launch(Stream& /*stream*/) override {
-    packed_.Refresh(
-        1, [&](int64_t /*piece*/) { weights_.Pack(w_, packed_weights_); });
+    packed_.Refresh(1, [&](int64_t /*piece*/) { Pack(); });
     std::fill_n(padded_bias_, weights_.num_channels(), 0.0f);
-    if (has_bias_) std::copy_n(given_bias_, windows_.channels, padded_bias_);
-    const int64_t size = windows_.down * windows_.across * windows_.channels;
+    if (has_bias_) {
+      const float* bias =
+          LoadRun(given_bias_, bias_dtype_, 0, windows_.channels, padded_bias_);
+      if (bias != padded_bias_) {
+        std::copy_n(bias, windows_.channels, padded_bias_);
+      }
+    }
     ParallelForEach(threads_.num_threads(), batch_, [&](int thread, int64_t n) {
-      float* image = threads_.image(thread);
-      float* y = y_ + n * size;
-      images_.MakeBlocks(n, threads_.row(thread), image);
-      ConvolveWindows(windows_, image, packed_weights_, padded_bias_, y);
-      if (!activation_.is_empty()) {
-        activation_.RunInPlace(y, size, threads_.workspace(thread));
+      MakeImage(thread, n);
+      for (int64_t row = 0; row < windows_.down; row += block_.down) {
+        ConvolveRows(thread, n, row);
       }
     });
   }
 
  private:
+  enum Part : size_t { kRows, kImage, kWorkspace, kResult };
+
+  // As many rows of windows as keep their results in the first-level cache
+  // until the activation has read them.
+  static Windows BlockOf(Windows windows) {
+    constexpr int64_t kFirstLevelFloats = 4 * 1024;
+    const int64_t row_size =
+        std::max<int64_t>(1, windows.across * windows.channels);
+    windows.down =
+        std::clamp<int64_t>(kFirstLevelFloats / row_size, 1, windows.down);
+    return windows;
+  }
+  size_t ImageBytes() const {
+    return static_cast<size_t>(windows_.num_rows() *
+                               windows_.blocked_row_size()) *
+           (multiplies_bf16_ ? sizeof(BFloat16) : sizeof(float));
+  }
+  void Pack() {
+    if (multiplies_bf16_) {
+      weights_.PackPairs(reinterpret_cast<const BFloat16*>(w_),
+                         reinterpret_cast<BF16Pair*>(packed_weights_));
+    } else if (dtype_ == DType::kBF16) {
+      weights_.Pack(reinterpret_cast<const BFloat16*>(w_),
+                    reinterpret_cast<float*>(packed_weights_));
+    } else {
+      weights_.Pack(reinterpret_cast<const float*>(w_),
+                    reinterpret_cast<float*>(packed_weights_));
+    }
+  }
+  void MakeImage(int thread, int64_t n) const {
+    auto* rows = threads_.part<uint8_t>(thread, kRows);
+    if (multiplies_bf16_) {
+      images_.MakeBlocks(n, rows, threads_.part<BFloat16>(thread, kImage));
+    } else {
+      images_.MakeBlocks(n, rows, threads_.part<float>(thread, kImage));
+    }
+  }
+  // Rows of image n's result, from `row` on, with bias and activation.
+  void ConvolveRows(int thread, int64_t n, int64_t row) const {
+    Windows part = block_;
+    part.down = std::min(block_.down, windows_.down - row);
+    const int64_t row_size = windows_.across * windows_.channels;
+    const int64_t begin = (n * windows_.down + row) * row_size;
+    const int64_t size = part.down * row_size;
+    float* y =
+        PlaceOfRun(y_, dtype_, begin, threads_.part<float>(thread, kResult));
+    const int64_t first =
+        row * windows_.step_down * windows_.blocked_row_size();
+    if (multiplies_bf16_) {
+      ConvolveWindowsOfBF16(
+          part, threads_.part<BFloat16>(thread, kImage) + first,
+          reinterpret_cast<const BF16Pair*>(packed_weights_), padded_bias_, y);
+    } else {
+      ConvolveWindows(part, threads_.part<float>(thread, kImage) + first,
+                      reinterpret_cast<const float*>(packed_weights_),
+                      padded_bias_, y);
+    }
+    if (!activation_.is_empty()) {
+      activation_.RunInPlace(y, size, threads_.part<float>(thread, kWorkspace));
+    }
+    StoreRun(y, y_, dtype_, begin, size);
+  }
+
+  DType dtype_;
+  bool multiplies_bf16_;
   ScratchLayout scratch_;
   Windows windows_;
   PixelImages images_;
@@ -293,14 +176,16 @@ class PixelConvKernel : public Kernel {
   PackMemory packed_;
   TileProgram activation_;
   int64_t batch_;
-  bool has_bias_;
+  Windows block_;
   ThreadScratch threads_;
   size_t bias_;
-  const float* w_ = nullptr;
-  const float* given_bias_ = nullptr;
-  float* packed_weights_ = nullptr;
+  bool has_bias_ = false;
+  DType bias_dtype_ = DType::kF32;
+  const std::byte* w_ = nullptr;
+  const std::byte* given_bias_ = nullptr;
+  std::byte* packed_weights_ = nullptr;
   float* padded_bias_ = nullptr;
-  float* y_ = nullptr;
+  std::byte* y_ = nullptr;
 };
 
 // inputs: x, dy, offsets or none. The batch is divided into the same parts for
@@ -308,26 +193,40 @@ class PixelConvKernel : public Kernel {
 class PixelWeightGradientKernel : public Kernel {
  public:
   explicit PixelWeightGradientKernel(const CpuRequest& request)
-      : windows_(WindowsOf(request.node.attributes, request.input(0).shape,
+      : dtype_(request.input(1).dtype),
+        result_dtype_(request.output().dtype),
+        multiplies_bf16_(MultipliesBF16(dtype_)),
+        windows_(WindowsOf(request.node.attributes, request.input(0).shape,
                            request.output().shape, request.input(1).shape)),
-        images_(request, windows_),
-        weights_(request.output().shape),
+        images_(request, windows_, dtype_),
+        weights_(windows_, request.output().shape,
+                 multiplies_bf16_ ? kPairLanes : WindowLanes()),
         batch_(request.input(0).shape[0]),
+        gradient_size_(windows_.down * windows_.across * windows_.channels),
         // an empty batch needs one part, which writes the gradient
         num_parts_(std::clamp<int64_t>(batch_, 1, kParts)),
-        threads_(request.num_threads, images_.row_size_bytes(),
-                 static_cast<size_t>(windows_.num_rows() *
-                                     windows_.plain_row_size()),
-                 0, &scratch_),
-        sums_(scratch_.Add(FloatBytes(num_parts_ * weights_.size()))) {}
+        threads_(request.num_threads,
+                 {images_.rows_size_bytes(),
+                  // floats of an image, or pairs of two
+                  FloatBytes(windows_.num_rows() * windows_.plain_row_size()),
+                  GradientBytes()},
+                 &scratch_),
+        sums_(scratch_.Add(FloatBytes(num_parts_ * weights_.size()))),
+        unpacked_(scratch_.Add(result_dtype_ == DType::kF32
+                                   ? 0
+                                   : FloatBytes(NumWeights(request)))),
+        num_weights_(NumWeights(request)) {}
 
   size_t scratch_size_bytes() const override { return scratch_.size_bytes(); }
   void Bind(const KernelBindings& bindings) override {
     images_.Bind(bindings);
     threads_.Bind(bindings.scratch);
-    dy_ = reinterpret_cast<const float*>(bindings.inputs[1]);
+    dy_ = bindings.inputs[1];
     parts_ = reinterpret_cast<float*>(bindings.scratch + sums_);
-    dw_ = reinterpret_cast<float*>(bindings.outputs[0]);
+    dw_ = bindings.outputs[0];
+    dw_floats_ =
+        PlaceOfRun(dw_, result_dtype_, 0,
+                   reinterpret_cast<float*>(bindings.scratch + unpacked_));
   }
   void Launch(Stream& /*stream*/) override {
     ParallelForEach(threads_.num_threads(), num_parts_,
@@ -341,35 +240,77 @@ class PixelWeightGradientKernel : public Kernel {
                     for (int64_t i = begin; i < end; ++i) parts_[i] += more[i];
                   }
                 });
-    weights_.Unpack(parts_, dw_);
+    weights_.Unpack(parts_, dw_floats_);
+    StoreRun(dw_floats_, dw_, result_dtype_, 0, num_weights_);
   }
 
  private:
   // enough to share them out evenly, few enough to stay in the cache
   static constexpr int64_t kParts = 16;
+  enum Part : size_t { kRows, kImage, kGradient };
+
+  static int64_t NumWeights(const CpuRequest& request) {
+    return request.output().shape.num_elements();
+  }
+  // Scratch memory for dy of an image as floats, or of two as pairs.
+  size_t GradientBytes() const {
+    if (dtype_ == DType::kF32) return 0;
+    const int64_t channels =
+        multiplies_bf16_ ? weights_.num_channels() : windows_.channels;
+    return FloatBytes(windows_.down * windows_.across * channels);
+  }
 
   void AddUp(int thread, int64_t part) const {
     float* sum = parts_ + part * weights_.size();
     std::fill_n(sum, weights_.size(), 0.0f);
-    const int64_t size = windows_.down * windows_.across * windows_.channels;
+    const int64_t begin = batch_ * part / num_parts_;
     const int64_t end = batch_ * (part + 1) / num_parts_;
-    for (int64_t n = batch_ * part / num_parts_; n < end; ++n) {
-      images_.MakePlain(n, threads_.row(thread), threads_.image(thread));
-      AddWindowGradient(windows_, threads_.image(thread), dy_ + n * size, sum);
+    if (multiplies_bf16_) {
+      for (int64_t n = begin; n < end; n += 2) {
+        AddPair(thread, n, n + 1 < end, sum);
+      }
+    } else {
+      for (int64_t n = begin; n < end; ++n) AddImage(thread, n, sum);
     }
   }
+  void AddImage(int thread, int64_t n, float* sum) const {
+    auto* image = threads_.part<float>(thread, kImage);
+    images_.MakePlain(n, threads_.part<uint8_t>(thread, kRows), image);
+    const float* dy = LoadRun(dy_, dtype_, n * gradient_size_, gradient_size_,
+                              threads_.part<float>(thread, kGradient));
+    AddWindowGradient(windows_, image, dy, sum);
+  }
+  // Images n and n + 1, or n alone.
+  void AddPair(int thread, int64_t n, bool has_second, float* sum) const {
+    auto* images = threads_.part<BF16Pair>(thread, kImage);
+    images_.MakePairs(n, has_second ? n + 1 : n,
+                      threads_.part<uint8_t>(thread, kRows), images);
+    const auto* first =
+        reinterpret_cast<const BFloat16*>(dy_) + n * gradient_size_;
+    auto* dy = threads_.part<BF16Pair>(thread, kGradient);
+    RowsToPairs(first, has_second ? first + gradient_size_ : nullptr,
+                windows_.down * windows_.across, windows_.channels, dy);
+    AddWindowGradientOfPairs(windows_, images, dy, sum);
+  }
 
+  DType dtype_;
+  DType result_dtype_;
+  bool multiplies_bf16_;
   ScratchLayout scratch_;
   Windows windows_;
   PixelImages images_;
   WindowWeights weights_;
   int64_t batch_;
+  int64_t gradient_size_;  // of an image
   int64_t num_parts_;
   ThreadScratch threads_;
   size_t sums_;
-  const float* dy_ = nullptr;
+  size_t unpacked_;
+  int64_t num_weights_;
+  const std::byte* dy_ = nullptr;
   float* parts_ = nullptr;
-  float* dw_ = nullptr;
+  std::byte* dw_ = nullptr;
+  float* dw_floats_ = nullptr;
 };
 
 template <typename KernelType>
@@ -383,15 +324,15 @@ bool ShouldReadPixels(const KernelRequest& conv) {
   const graph::TensorType& x = conv.input(0);
   // a row's step must fill at least half of a block: otherwise the loops do
   // little work and spread it over much memory
-  return x.dtype == DType::kF32 &&
+  return (x.dtype == DType::kF32 || x.dtype == DType::kBF16) &&
          2 * conv.node.attributes.Int("stride") * x.shape[3] >= Windows::kBlock;
 }
 
 void AddPixelConvKernels(CpuKernelTable& table) {
   table["PixelConv2d"] = {.make = &Make<PixelConvKernel>,
-                          .why_not = &WhyNotF32};
+                          .why_not = &WhyNotF32OrBF16};
   table["PixelConv2dWeightGradient"] = {
-      .make = &Make<PixelWeightGradientKernel>, .why_not = &WhyNotF32};
+      .make = &Make<PixelWeightGradientKernel>, .why_not = &WhyNotF32OrBF16};
 }
 
 }  // namespace replicant::kernels::cpu

@@ -241,17 +241,6 @@ GradientFunction FindGradient(int64_t size, std::index_sequence<kI...>) {
   return kTiles[size - 1];
 }
 
-// Calls run(begin, size) for parts of [0, count) of about equal sizes, each at
-// most `most`.
-template <typename Run>
-void ForTiles(int64_t count, int64_t most, const Run& run) {
-  const int64_t num_tiles = (count + most - 1) / most;
-  for (int64_t tile = 0; tile < num_tiles; ++tile) {
-    const int64_t begin = count * tile / num_tiles;
-    run(begin, count * (tile + 1) / num_tiles - begin);
-  }
-}
-
 template <size_t kVectors>
 void ForwardVectors(const Windows& s, ForwardPart part) {
   constexpr size_t kColumns = kSums / kVectors;

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+
+#include "core/tensor/bfloat16.h"
 
 // The inner loops of convolutions over images of few channels, one image at a
 // time. A window's row is a run of KW * C adjacent floats. A loop keeps the
@@ -40,7 +43,36 @@ struct Windows {
   }
   // A row in its original order.
   int64_t plain_row_size() const { return num_steps() * step; }
+
+  // Calls visit(k, n) for the pieces of a run: numbers k .. k + n - 1 of it,
+  // which lie in one block, and side by side.
+  template <typename Visit>
+  void ForPieces(const Visit& visit) const {
+    for (int64_t begin = 0; begin < width; begin += step) {
+      const int64_t end = std::min(width, begin + step);
+      for (int64_t k = begin; k < end; k += kBlock) {
+        visit(k, std::min(kBlock, end - k));
+      }
+    }
+  }
+  // The pairs of all pieces of a run.
+  int64_t pairs_per_run() const {
+    int64_t count = 0;
+    ForPieces([&](int64_t /*k*/, int64_t n) { count += (n + 1) / 2; });
+    return count;
+  }
 };
+
+// Calls run(begin, size) for parts of [0, count) of about equal sizes, each at
+// most `most`.
+template <typename Run>
+void ForTiles(int64_t count, int64_t most, const Run& run) {
+  const int64_t num_tiles = (count + most - 1) / most;
+  for (int64_t tile = 0; tile < num_tiles; ++tile) {
+    const int64_t begin = count * tile / num_tiles;
+    run(begin, count * (tile + 1) / num_tiles - begin);
+  }
+}
 
 // Floats of a vector. Weights and their gradients are stored by vectors of
 // channels: [number of vectors, height, width, lanes]. The last vector's
@@ -64,5 +96,34 @@ void ConvolveWindows(const Windows& windows, const float* image, const float* w,
 // dw[u, k, o] += sum_{i, j} image[i, j; u, k] * dy[i, j, o], with plain rows.
 void AddWindowGradient(const Windows& windows, const float* image,
                        const float* dy, float* dw);
+
+// The loops in bf16 (window_loops_bf16.cc), for processors with AVX512_BF16
+// only. One instruction multiplies pairs of bf16 and adds both products to an
+// f32 sum. Vectors have kPairLanes channels.
+struct BF16Pair {
+  BFloat16 first, second;
+};
+inline constexpr int64_t kPairLanes = 16;
+
+// PixelsToBlocks(), rounded to bf16.
+void PixelsToBlocksOfBF16(const Windows& windows, const uint8_t* x, float scale,
+                          float offset, BFloat16* out);
+// out[i] = scale * (x[i], y[i]) + offset, rounded to bf16, for n pixels.
+void PixelsToPairs(const uint8_t* x, const uint8_t* y, int64_t n, float scale,
+                   float offset, BF16Pair* out);
+// out[i] = (x[i], y[i]) for rows of n numbers. The rows of `out` are whole
+// vectors of pairs; those beyond n are 0. Without y its numbers are 0.
+void RowsToPairs(const BFloat16* x, const BFloat16* y, int64_t num_rows,
+                 int64_t n, BF16Pair* out);
+
+// ConvolveWindows() of numbers of bf16. A pair of weights is of two adjacent
+// numbers of a piece (Windows::ForPieces).
+void ConvolveWindowsOfBF16(const Windows& windows, const BFloat16* image,
+                           const BF16Pair* w, const float* bias, float* y);
+
+// AddWindowGradient() of two images at once, whose numbers, like those of dy,
+// are paired. dy has whole vectors of channels.
+void AddWindowGradientOfPairs(const Windows& windows, const BF16Pair* images,
+                              const BF16Pair* dy, float* dw);
 
 }  // namespace replicant::kernels::cpu

@@ -199,7 +199,9 @@ RunFunction OnPixels(const KernelRequest& request, RunFunction conv) {
                    : nullptr;
     const auto* bytes = operands.input<uint8_t>(0);
     ForPixels(shape, offsets, [&](int64_t at, int64_t from) {
-      Store(images.data(), dtype, at, scale * bytes[from] + offset);
+      double pixel = scale * bytes[from] + offset;
+      if (dtype == DType::kBF16) pixel = static_cast<float>(pixel);
+      Store(images.data(), dtype, at, pixel);
     });
     on_images = operands;
     on_images.inputs[0] = images.data();

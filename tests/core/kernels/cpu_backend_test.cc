@@ -263,36 +263,85 @@ TEST(CpuBackendTest, RefusesATeamOfNobody) {
             "cpu: want at least 1 thread, got 0");
 }
 
+// The result and the gradient of the weights of a first layer.
+struct FirstLayer {
+  std::vector<double> y, dw;
+  bool operator==(const FirstLayer&) const = default;
+};
+
+FirstLayer RunFirstLayer(Backend& backend, graph::Precision precision) {
+  Graph graph(/*seed=*/0);
+  // an odd number of images in some parts of the batch; runs of odd length
+  const Shape shape({21, 20, 20, 9});
+  const Output x =
+      graph::NormalizePixels(graph.Input("x", DType::kU8, shape), DType::kF32);
+  const Output w = graph.Input("w", DType::kF32, Shape({24, 9, 3, 3}));
+  const Output y = graph::Conv2d(x, w, {.stride = 2, .padding = 1});
+  const Output gradient =
+      graph::Gradients(graph::ReduceSum(graph::Square(y)), {w})[0];
+  runtime::VariableStore store(backend, /*seed=*/1);
+  runtime::Executor plan(graph, {.outputs = {y, gradient}}, store,
+                         {.passes = {.precision = precision}});
+  EXPECT_NE(plan.ToText().find("PixelConv2dWeightGradient"), std::string::npos);
+  const auto fill = [&](const char* name, const HostTensor& value) {
+    std::memcpy(plan.input(name).data(), value.bytes().data(),
+                value.size_bytes());
+  };
+  fill("x", testing::RandomUniform(DType::kU8, shape, 0, 255, /*seed=*/1));
+  fill("w", testing::RandomNormal(DType::kF32, w.shape(), /*seed=*/2));
+  plan.Run();
+  return {.y = testing::ToDoubles(plan.output(0)),
+          .dw = testing::ToDoubles(plan.output(1))};
+}
+
 // The gradient's sums are divided by images, not by threads, and threads take
 // images as they get free.
 TEST(CpuBackendTest, TheFirstLayerHasTheSameBitsOnAnyNumberOfThreads) {
-  const auto run = [](int num_threads) {
-    Graph graph(/*seed=*/0);
-    const Shape shape({21, 20, 20, 9});
-    const Output x = graph::NormalizePixels(graph.Input("x", DType::kU8, shape),
-                                            DType::kF32);
-    const Output w = graph.Input("w", DType::kF32, Shape({24, 9, 4, 4}));
-    const Output y = graph::Conv2d(x, w, {.stride = 2});
-    const Output gradient =
-        graph::Gradients(graph::ReduceSum(graph::Square(y)), {w})[0];
-    const auto backend = MakeBackend("cpu", {.num_threads = num_threads});
-    runtime::VariableStore store(*backend, /*seed=*/1);
-    runtime::Executor plan(graph, {.outputs = {y, gradient}}, store);
-    EXPECT_NE(plan.ToText().find("PixelConv2dWeightGradient"),
-              std::string::npos);
-    const auto fill = [&](const char* name, const HostTensor& value) {
-      std::memcpy(plan.input(name).data(), value.bytes().data(),
-                  value.size_bytes());
+  for (const auto precision :
+       {graph::Precision::kF32, graph::Precision::kBF16}) {
+    const auto run = [&](int num_threads) {
+      const auto backend = MakeBackend("cpu", {.num_threads = num_threads});
+      return RunFirstLayer(*backend, precision);
     };
-    fill("x", testing::RandomUniform(DType::kU8, shape, 0, 255, /*seed=*/1));
-    fill("w", testing::RandomNormal(DType::kF32, w.shape(), /*seed=*/2));
-    plan.Run();
-    return std::pair(testing::ToDoubles(plan.output(0)),
-                     testing::ToDoubles(plan.output(1)));
+    const FirstLayer one = run(1);
+    EXPECT_EQ(run(2), one);
+    EXPECT_EQ(run(5), one);
+  }
+}
+
+// Numbers of the image are rounded to bf16 as in the reference, and so is y.
+// Sums of n products are of f32: they differ from the exact ones by up to
+// sqrt(n) * 2^-24 of their size, times 16 as in op_parity.cc.
+TEST(CpuBackendTest, TheFirstLayerInBF16RoundsTheImageAndTheResultOnly) {
+  const auto reference =
+      RunFirstLayer(*MakeBackend("reference"), graph::Precision::kBF16);
+  const auto got = RunFirstLayer(*MakeBackend("cpu", {.num_threads = 2}),
+                                 graph::Precision::kBF16);
+  const auto largest = [](const std::vector<double>& values) {
+    double most = 0.0;
+    for (const double value : values) most = std::max(most, std::abs(value));
+    return most;
   };
-  const auto one = run(1);
-  EXPECT_EQ(run(2), one);
-  EXPECT_EQ(run(5), one);
+  const auto tolerance = [&](const std::vector<double>& values, double n) {
+    return 16.0 * std::sqrt(n) * 0x1p-24 * largest(values);
+  };
+  // where the two sums lie on two sides of the middle between two values of
+  // bf16, the results are one place apart
+  const double of_y = tolerance(reference.y, /*n=*/81);
+  size_t num_apart = 0;
+  for (size_t i = 0; i < got.y.size(); ++i) {
+    ASSERT_NEAR(got.y[i], reference.y[i],
+                0x1p-7 * std::abs(reference.y[i]) + of_y);
+    if (got.y[i] != reference.y[i]) ++num_apart;
+  }
+  EXPECT_LT(num_apart, got.y.size() / 500);
+  // dy is rounded from the y of each, so that what is apart there counts
+  const double of_dw =
+      tolerance(reference.dw, /*n=*/21 * 100) +
+      static_cast<double>(num_apart) * 0x1p-7 * largest(reference.y);
+  for (size_t i = 0; i < got.dw.size(); ++i) {
+    ASSERT_NEAR(got.dw[i], reference.dw[i], of_dw);
+  }
 }
 
 // Winograd's way multiplies floats in both precisions, so that a convolution in

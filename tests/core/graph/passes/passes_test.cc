@@ -163,20 +163,24 @@ TEST(PassesTest, FusePixelsReadsBytesInTheConvolution) {
 }
 
 TEST(PassesTest, FusePixelsChangesNoBit) {
-  GraphRunner runner;
-  const FirstLayer layer(runner);
-  const auto plan = runner.Compile({.outputs = layer.outputs});
-  const auto plain =
-      runner.Compile({.outputs = layer.outputs}, {.passes = {{"fuse_pixels"}}});
-  const std::string text = plan->ToText();
-  EXPECT_NE(text.find(" = PixelConv2d("), std::string::npos) << text;
-  EXPECT_NE(text.find(" = PixelConv2dWeightGradient("), std::string::npos)
-      << text;
-  EXPECT_EQ(text.find("RandomShift"), std::string::npos) << text;
-  plan->Run();
-  plain->Run();
-  for (size_t i = 0; i < layer.outputs.size(); ++i) {
-    EXPECT_EQ(ToDoubles(plan->output(i)), ToDoubles(plain->output(i)));
+  for (const Precision precision : {Precision::kF32, Precision::kBF16}) {
+    GraphRunner runner;
+    const FirstLayer layer(runner);
+    const auto plan = runner.Compile({.outputs = layer.outputs},
+                                     {.passes = {.precision = precision}});
+    const auto plain = runner.Compile(
+        {.outputs = layer.outputs},
+        {.passes = {.off = {"fuse_pixels"}, .precision = precision}});
+    const std::string text = plan->ToText();
+    EXPECT_NE(text.find(" = PixelConv2d("), std::string::npos) << text;
+    EXPECT_NE(text.find(" = PixelConv2dWeightGradient("), std::string::npos)
+        << text;
+    EXPECT_EQ(text.find("RandomShift"), std::string::npos) << text;
+    plan->Run();
+    plain->Run();
+    for (size_t i = 0; i < layer.outputs.size(); ++i) {
+      EXPECT_EQ(ToDoubles(plan->output(i)), ToDoubles(plain->output(i)));
+    }
   }
 }
 
