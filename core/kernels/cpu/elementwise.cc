@@ -148,6 +148,8 @@ class ElementwiseKernel : public Kernel {
       can_share_.push_back(inputs_.back().CanBecome(output_dtype_));
     }
     const auto& program = request.node.attributes.Program("program");
+    is_copy_ = program.instructions.size() == 1 &&
+               program.instructions[0].op == graph::ScalarOp::kCopy;
     num_threads_ =
         ThreadsFor(request.num_threads,
                    size_ * static_cast<int64_t>(program.instructions.size()));
@@ -208,14 +210,20 @@ class ElementwiseKernel : public Kernel {
                      static_cast<size_t>(n), workspace);
         continue;
       }
-      program_.Run(operands.data(), result, static_cast<size_t>(n), workspace);
+      const float* computed = result;
+      if (is_copy_) {
+        computed = operands[0];
+      } else {
+        program_.Run(operands.data(), result, static_cast<size_t>(n),
+                     workspace);
+      }
       if (output_dtype_ == DType::kBF16) {
-        ToBF16(result, static_cast<size_t>(n),
+        ToBF16(computed, static_cast<size_t>(n),
                reinterpret_cast<BFloat16*>(bindings_.outputs[0]) + begin);
         continue;
       }
       auto* out = reinterpret_cast<uint8_t*>(bindings_.outputs[0]) + begin;
-      for (int64_t i = 0; i < n; ++i) out[i] = result[i] != 0.0f ? 1 : 0;
+      for (int64_t i = 0; i < n; ++i) out[i] = computed[i] != 0.0f ? 1 : 0;
     }
   }
 
@@ -224,6 +232,8 @@ class ElementwiseKernel : public Kernel {
   DType output_dtype_;
   std::vector<BroadcastInput> inputs_;
   std::vector<bool> can_share_;
+  // converts to another dtype, and computes nothing
+  bool is_copy_ = false;
   int num_threads_ = 1;
   size_t floats_per_thread_ = 0;
   KernelBindings bindings_;
