@@ -42,8 +42,9 @@ class TargetInfo {
   virtual bool CanFuseBias(const Graph& /*graph*/, const Node& /*root*/) const {
     return false;
   }
-  // Whether `root` (MatMul, Conv2d, or a norm) may apply `activation`, a chain
-  // of unary scalar ops, to its first output (attribute "activation").
+  // Whether `root` (MatMul, Conv2d, LayerNorm or BatchNorm) may apply
+  // `activation`, one unary scalar op, to its first output (attribute
+  // "activation"). `root` has the bias that it takes as its last input.
   virtual bool CanFuseActivation(const Graph& /*graph*/, const Node& /*root*/,
                                  const ScalarProgram& /*activation*/) const {
     return false;

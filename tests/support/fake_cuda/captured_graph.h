@@ -58,6 +58,15 @@ struct ExecutableGraph {
   std::map<uintptr_t, Clock> clocks;
 };
 
+// Goes through the operations of a graph in order. `origin` is the clock of the
+// captured stream, `others` has those of its other streams; records and waits
+// of events move them, and `run` runs a kWork as the next of the stream whose
+// clock it is given. Ends with the first result that is not a success.
+CUresult WalkGraph(
+    const CapturedGraph& graph, Clock* origin,
+    std::map<uintptr_t, Clock>* others,
+    const std::function<CUresult(const GraphOperation&, Clock*)>& run);
+
 // Whether everything in the graph comes before the last operation of its
 // origin.
 bool IsJoined(const CapturedGraph& graph);

@@ -234,27 +234,14 @@ CUresult FakeDriver::GraphLaunch(CUgraphExec executable, CUstream stream) {
   ExecutableGraph& made = found->second;
   Clock& origin = streams_[NumberOf(stream)];
   origin.Join(HostClock());
-  std::map<uintptr_t, Clock> events;
-  for (const GraphOperation& operation : made.graph.operations) {
-    const bool is_origin = operation.stream == made.graph.origin;
-    Clock& clock = is_origin ? origin : made.clocks[operation.stream];
-    switch (operation.kind) {
-      case GraphOperation::Kind::kWork: {
-        const uintptr_t number =
-            is_origin ? NumberOf(stream) : made.numbers.at(operation.stream);
-        const CUresult result = Execute(operation.work, number, &clock);
-        if (result != CUDA_SUCCESS) return result;
-        break;
-      }
-      case GraphOperation::Kind::kRecord:
-        events[operation.event] = clock;
-        break;
-      case GraphOperation::Kind::kWait:
-        clock.Join(events[operation.event]);
-        break;
-    }
-  }
-  return CUDA_SUCCESS;
+  return WalkGraph(
+      made.graph, &origin, &made.clocks,
+      [&](const GraphOperation& operation, Clock* clock) REQUIRES(mutex_) {
+        const uintptr_t number = operation.stream == made.graph.origin
+                                     ? NumberOf(stream)
+                                     : made.numbers.at(operation.stream);
+        return Execute(operation.work, number, clock);
+      });
 }
 
 }  // namespace replicant::testing
