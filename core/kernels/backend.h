@@ -167,6 +167,10 @@ class Kernel {
   // Whether every Launch() queues the same work on its stream and does nothing
   // else, so that a recording of one launch stands for all later ones.
   virtual bool CanRecord() const { return false; }
+  // How many more streams have work that the launching one has not waited for
+  // after a Launch() than before it: 1 for a kernel that starts work beside the
+  // plan, -1 for the one that waits for it. A recording holds both or neither.
+  virtual int open_forks() const { return 0; }
 
   // For readers of a plan, once bound. Empty where a backend says nothing.
   virtual KernelDescription Describe() const { return {}; }
@@ -220,10 +224,11 @@ class Backend {
       const graph::Graph& graph, const graph::Node& node,
       std::span<const InputTraits> inputs = {}) = 0;
   // Records what `issue` queues on `stream`, without running it. `issue`
-  // neither allocates nor waits, and queues kernels that CanRecord() and copies
-  // from and to memory of the device or of AllocateHost(). Null, without a call
-  // of `issue`, where the backend records nothing. Throws what `issue` throws,
-  // and DeviceError; the stream can be used again after either.
+  // neither allocates nor waits, and queues kernels that CanRecord(), with the
+  // joins of their forks, and copies from and to memory of the device or of
+  // AllocateHost(). Null, without a call of `issue`, where the backend records
+  // nothing. Throws what `issue` throws, and DeviceError; the stream can be
+  // used again after either.
   virtual std::unique_ptr<Recording> Record(
       Stream& /*stream*/, const std::function<void()>& /*issue*/) {
     return nullptr;

@@ -49,6 +49,7 @@ class DeviceCallKernel : public Kernel {
            (call_.kind == Collective::Kind::kAllReduce ||
             call_.kind == Collective::Kind::kBroadcast);
   }
+  bool CanRecord() const override { return communicator_.can_record(); }
   void Bind(const KernelBindings& bindings) override {
     in_ = bindings.inputs[0];
     out_ = {bindings.outputs[0], out_type_.shape.num_elements()};
@@ -103,6 +104,8 @@ class DeviceStartKernel : public Kernel {
     return input == 0 && output == 0 && parts_.size() == 1 &&
            spec_.wire.dtype == spec_.dtype;
   }
+  bool CanRecord() const override { return communicator_.can_record(); }
+  int open_forks() const override { return 1; }
   void Bind(const KernelBindings& bindings) override {
     for (size_t i = 0; i < parts_.size(); ++i) {
       // packing does not write into the tensors
@@ -133,9 +136,11 @@ class DeviceStartKernel : public Kernel {
 // Lets the plan's stream wait for a bucket, and unpacks it.
 class DeviceWaitKernel : public Kernel {
  public:
-  DeviceWaitKernel(DeviceCollectives* collectives,
+  DeviceWaitKernel(const DeviceCommunicator* communicator,
+                   DeviceCollectives* collectives,
                    std::shared_ptr<Bucket> bucket, const graph::Node& node)
-      : collectives_(*collectives),
+      : communicator_(*communicator),
+        collectives_(*collectives),
         bucket_(std::move(bucket)),
         spec_(BucketSpecOf(node)),
         parts_(PartsOf(node.outputs)) {}
@@ -144,6 +149,8 @@ class DeviceWaitKernel : public Kernel {
     return input == 0 && output == 0 && parts_.size() == 1 &&
            spec_.wire.dtype == spec_.dtype;
   }
+  bool CanRecord() const override { return communicator_.can_record(); }
+  int open_forks() const override { return -1; }
   void Bind(const KernelBindings& bindings) override {
     for (size_t i = 0; i < parts_.size(); ++i) {
       parts_[i].data = bindings.outputs[i];
@@ -156,6 +163,7 @@ class DeviceWaitKernel : public Kernel {
   }
 
  private:
+  const DeviceCommunicator& communicator_;
   DeviceCollectives& collectives_;
   const std::shared_ptr<Bucket> bucket_;
   const BucketSpec spec_;
@@ -194,7 +202,8 @@ std::unique_ptr<Kernel> DeviceCallKernels::Make(const graph::Graph& graph,
     return std::make_unique<DeviceStartKernel>(&communicator_, collectives,
                                                bucket, graph, node);
   }
-  return std::make_unique<DeviceWaitKernel>(collectives, bucket, node);
+  return std::make_unique<DeviceWaitKernel>(&communicator_, collectives, bucket,
+                                            node);
 }
 
 }  // namespace replicant::replicator

@@ -176,6 +176,8 @@ class SharedCommunicator : public Communicator {
     stream_->Record(done);
   }
   std::string Poll() override { return {}; }
+  // the host meets in each call
+  bool can_record() const override { return false; }
   void AwaitOthers() override {}
   void Leave() override {}
 
@@ -267,6 +269,7 @@ class LibraryCommunicator : public Communicator {
     stream_->Record(done);
   }
 
+  bool can_record() const override { return true; }
   void AwaitOthers() override { AwaitLibrary(); }
   void Leave() override { rank_->Leave(); }
 

@@ -38,6 +38,10 @@ class DeviceCommunicator {
   // Waits until all replicas have joined. Throws CommError.
   virtual void AwaitOthers() = 0;
 
+  // Whether a Launch() may be recorded (kernels::Backend::Record()), with the
+  // wait for `done`. All replicas record the same calls, and launch recordings
+  // in the same order. Recordings are destroyed before this.
+  virtual bool can_record() const = 0;
   // Queues a call, of factor 1 and no barrier, behind what `stream` holds so
   // far, and records `done` behind it. Operands are device memory.
   virtual void Launch(const comm::Collective& call, kernels::Stream& stream,
@@ -51,7 +55,7 @@ class DeviceCommunicator {
   virtual std::string failure() const = 0;
   // What has gone wrong on the device since; empty if nothing.
   virtual std::string Poll() = 0;
-  // The last call that was launched, for messages.
+  // The last call that was launched or recorded, for messages.
   virtual std::string last_call() const = 0;
 };
 

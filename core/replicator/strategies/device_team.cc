@@ -243,9 +243,10 @@ std::string DeviceTeam::FindFailure() {
     if (!communicator.failure().empty()) continue;
     std::string problem = communicator.Poll();
     if (problem.empty() && Clock::Real().Now() >= member.deadline) {
-      problem =
-          fmt::format("waited {} s for the others in {}",
-                      ToSeconds(options_.timeout), communicator.last_call());
+      problem = fmt::format(
+          "waited {} s for the others; the last call launched is "
+          "{}",
+          ToSeconds(options_.timeout), communicator.last_call());
     }
     if (problem.empty()) continue;
     return fmt::format("{}: {}", communicator.name(), problem);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "core/kernels/cuda/driver.h"
@@ -102,6 +103,24 @@ TEST(GpuTest, NcclOfOneRankGivesBackWhatItGets) {
     stream->Synchronize();
     EXPECT_EQ(result, values) << static_cast<int>(kind);
   }
+  // the same as a graph, which is gone before its rank
+  const auto recording = backend->Record(*stream, [&] {
+    rank->Launch({.in = out->data(),
+                  .out = in->data(),
+                  .count = static_cast<int64_t>(values.size())},
+                 *stream);
+    await();
+    stream->CopyOnDevice(out->data(), in->data(), size);
+  });
+  std::ranges::reverse(values);
+  stream->CopyToDevice(out->data(),
+                       reinterpret_cast<const std::byte*>(values.data()), size);
+  for (int i = 0; i < 3; ++i) recording->Launch(*stream);
+  std::vector<float> result(values.size());
+  stream->CopyToHost(reinterpret_cast<std::byte*>(result.data()), in->data(),
+                     size);
+  stream->Synchronize();
+  EXPECT_EQ(result, values);
 }
 
 TEST(GpuTest, NcclBetweenAllGpusLearnsAsOneReplica) {

@@ -14,7 +14,8 @@ CUresult WalkGraph(
                        ? *origin
                        : (*others)[operation.stream];
     switch (operation.kind) {
-      case GraphOperation::Kind::kWork: {
+      case GraphOperation::Kind::kWork:
+      case GraphOperation::Kind::kMeet: {
         const CUresult result = run(operation, &clock);
         if (result != CUDA_SUCCESS) return result;
         break;

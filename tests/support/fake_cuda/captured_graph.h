@@ -26,14 +26,28 @@ struct StreamWork {
   bool is_copy = false;
 };
 
+// A place in a stream's work: of a stream of the driver, or, with a clock, of
+// one of the streams of a graph that is being launched.
+struct StreamPlace {
+  uintptr_t number = 0;
+  Clock* clock = nullptr;
+
+  bool is_in_graph() const { return clock != nullptr; }
+};
+
+// A rank's part in a call of several ranks: called when its stream comes to the
+// call, without a lock. In a graph it returns when the call is over.
+using MeetFunction = std::function<CUresult(const StreamPlace&)>;
+
 // An operation of one of the streams of a capture.
 struct GraphOperation {
-  enum class Kind { kWork, kRecord, kWait };
+  enum class Kind { kWork, kMeet, kRecord, kWait };
 
   Kind kind;
   uintptr_t stream;
-  uintptr_t event = 0;  // kRecord, kWait
-  StreamWork work = {};
+  uintptr_t event = 0;     // kRecord, kWait
+  StreamWork work = {};    // kWork
+  MeetFunction meet = {};  // kMeet
 };
 
 struct CapturedGraph {
@@ -60,8 +74,9 @@ struct ExecutableGraph {
 
 // Goes through the operations of a graph in order. `origin` is the clock of the
 // captured stream, `others` has those of its other streams; records and waits
-// of events move them, and `run` runs a kWork as the next of the stream whose
-// clock it is given. Ends with the first result that is not a success.
+// of events move them, and `run` runs a kWork or kMeet as the next of the
+// stream whose clock it is given. Ends with the first result that is not a
+// success.
 CUresult WalkGraph(
     const CapturedGraph& graph, Clock* origin,
     std::map<uintptr_t, Clock>* others,

@@ -47,14 +47,15 @@ std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
 
 std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
     const std::shared_ptr<FakeDriver>& driver,
-    std::shared_ptr<kernels::cuda::NcclLibrary> nccl, int device_index) {
+    std::shared_ptr<kernels::cuda::NcclLibrary> nccl,
+    const kernels::BackendOptions& options) {
   return kernels::cuda::MakeBackendOn(
       {.driver = driver,
        .compiler = MakeHostSourceCompiler(),
        .matmul = MakeHostMatMul(driver),
        .convolution = MakeHostConvolution(driver),
        .nccl = std::move(nccl)},
-      {.device_index = device_index});
+      options);
 }
 
 std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(

@@ -16,6 +16,13 @@
 
 namespace replicant::testing {
 using kernels::cuda::KernelLaunch;
+namespace {
+
+CUcontext ContextOf(int device) {
+  return HandleOf<CUcontext>(static_cast<uintptr_t>(device) + 1);
+}
+
+}  // namespace
 
 FakeDriver::FakeDriver(const FakeDriverOptions& options) : options_(options) {}
 
@@ -31,7 +38,19 @@ FakeDriver::~FakeDriver() {
 
 std::vector<std::string> FakeDriver::calls() const {
   const MutexLock lock(mutex_);
-  return calls_;
+  std::vector<std::string> names;
+  names.reserve(calls_.size());
+  for (const Call& call : calls_) names.push_back(call.name);
+  return names;
+}
+
+std::vector<std::string> FakeDriver::calls_on(int device) const {
+  const MutexLock lock(mutex_);
+  std::vector<std::string> names;
+  for (const Call& call : calls_) {
+    if (call.context == ContextOf(device)) names.push_back(call.name);
+  }
+  return names;
 }
 
 std::vector<std::string> FakeDriver::launches() const {
@@ -69,21 +88,38 @@ void FakeDriver::FailCall(size_t index, CUresult result) {
   failures_[index] = result;
 }
 
+void FakeDriver::FailNext(const std::string& call, int device,
+                          CUresult result) {
+  const MutexLock lock(mutex_);
+  next_failures_[{call, ContextOf(device)}] = result;
+}
+
+void FakeDriver::Report(const std::string& problem) {
+  const MutexLock lock(mutex_);
+  Problem(problem);
+}
+
 std::optional<CUresult> FakeDriver::Begin(const std::string& call,
                                           bool needs_context) {
   const size_t index = calls_.size();
-  calls_.push_back(call);
-  if (needs_context && current_[std::this_thread::get_id()] == nullptr) {
+  CUcontext const context = current_[std::this_thread::get_id()];
+  calls_.push_back({.name = call, .context = context});
+  if (needs_context && context == nullptr) {
     Problem(fmt::format("{}: no current context", call));
     return CUDA_ERROR_INVALID_CONTEXT;
   }
   const auto failure = failures_.find(index);
   if (failure != failures_.end()) return failure->second;
+  if (const auto next = next_failures_.extract({call, context})) {
+    return next.mapped();
+  }
   // what a capture in the mode "thread local" forbids
   static const std::set<std::string> forbidden = {
-      "cuMemAlloc",       "cuMemFree",      "cuMemHostAlloc",
-      "cuMemFreeHost",    "cuModuleUnload", "cuStreamSynchronize",
-      "cuModuleLoadData", "cuGraphLaunch",  "cuEventSynchronize"};
+      "cuMemAlloc", "cuMemFree", "cuMemHostAlloc", "cuMemFreeHost",
+      "cuModuleUnload", "cuStreamSynchronize", "cuModuleLoadData",
+      "cuGraphLaunch", "cuEventSynchronize",
+      // it allocates and waits
+      "ncclCommInitRankConfig"};
   if (Capture* const capture = OwnCapture();
       capture != nullptr && forbidden.contains(call)) {
     capture->is_invalid = true;
@@ -165,7 +201,7 @@ CUresult FakeDriver::DevicePrimaryCtxRetain(CUcontext* context,
     return *failure;
   }
   ++num_contexts_;
-  *context = HandleOf<CUcontext>(static_cast<uintptr_t>(device) + 1);
+  *context = ContextOf(device);
   return CUDA_SUCCESS;
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/base/mutex.h"
@@ -36,7 +37,7 @@ struct FakeDriverOptions {
 
 // One stream's part of work that runs on several streams at once.
 struct StreamPart {
-  CUstream stream = nullptr;
+  StreamPlace place;
   std::vector<kernels::cuda::MemoryRange> reads, writes;
 };
 
@@ -55,7 +56,8 @@ struct StreamPart {
 //
 // A captured stream runs nothing. Launching the graph runs what was captured,
 // in its order, on what its addresses then hold; each node's operands are
-// checked anew.
+// checked anew. A launch returns when the graph is done: at a call between
+// ranks it blocks its thread until all have come (Meet()), as a driver may.
 //
 // problems() lists what a real device would not have told:
 // - an operand that lies in no live allocation, or leaves it;
@@ -75,8 +77,10 @@ class FakeDriver : public kernels::cuda::Driver {
   explicit FakeDriver(const FakeDriverOptions& options = {});
   ~FakeDriver() override;
 
-  // Names of the calls so far: "cuMemAlloc", and those of RunOnHost().
+  // Names of the calls so far: "cuMemAlloc", and those of libraries.
   std::vector<std::string> calls() const EXCLUDES(mutex_);
+  // Those that were made while the context of this device was current.
+  std::vector<std::string> calls_on(int device) const EXCLUDES(mutex_);
   // Names of the functions launched so far, and of the host work.
   std::vector<std::string> launches() const EXCLUDES(mutex_);
   std::vector<std::string> problems() const EXCLUDES(mutex_);
@@ -84,6 +88,11 @@ class FakeDriver : public kernels::cuda::Driver {
   // Makes call number `index` of calls(), counted from 0, return `result`. It
   // has no effect then, unless it destroys something.
   void FailCall(size_t index, CUresult result) EXCLUDES(mutex_);
+  // The same for the next call of this name on this device.
+  void FailNext(const std::string& call, int device, CUresult result)
+      EXCLUDES(mutex_);
+  // Adds to problems().
+  void Report(const std::string& problem) EXCLUDES(mutex_);
 
   // Runs `work` as a library's work on a stream, with these operands open. A
   // captured stream keeps a copy of it: it must refer to nothing of the caller.
@@ -96,9 +105,12 @@ class FakeDriver : public kernels::cuda::Driver {
   CUresult Note(const std::string& call) EXCLUDES(mutex_);
   // The device whose context is current in this thread.
   int current_device() const EXCLUDES(mutex_);
-  // Work of several streams, each of whose parts is ordered by its own stream.
-  // Every thread that adds a part calls Arrive(), and one of them runs all.
-  CUresult Arrive(CUstream stream) EXCLUDES(mutex_);
+  // Queues a rank's part in a call of several: `meet` is called now, or, if the
+  // stream is captured, in each launch of the graph. It refers to nothing of
+  // the caller. The last rank that comes calls RunOnStreams() for all, each of
+  // whose parts is ordered by its own stream.
+  CUresult Meet(const std::string& name, CUstream stream,
+                const MeetFunction& meet) EXCLUDES(mutex_);
   CUresult RunOnStreams(const std::string& name,
                         std::span<const StreamPart> parts,
                         const std::function<void()>& work) EXCLUDES(mutex_);
@@ -197,6 +209,8 @@ class FakeDriver : public kernels::cuda::Driver {
   CUresult AddHostSide(const void* host, size_t size_bytes, CUstream stream,
                        const char* call, std::vector<Range>* ranges)
       REQUIRES(mutex_);
+  // Reports work on a stream that is not captured while this thread captures.
+  void CheckNotCapturing(const std::string& name) REQUIRES(mutex_);
   // The capture that a stream takes part in, and the one that this thread has
   // begun; null for none.
   Capture* CaptureOf(CUstream stream) REQUIRES(mutex_);
@@ -211,10 +225,17 @@ class FakeDriver : public kernels::cuda::Driver {
 
   const FakeDriverOptions options_;
   mutable Mutex mutex_;
-  std::vector<std::string> calls_ GUARDED_BY(mutex_);
+  struct Call {
+    std::string name;
+    CUcontext context;
+  };
+  std::vector<Call> calls_ GUARDED_BY(mutex_);
   std::vector<std::string> launches_ GUARDED_BY(mutex_);
   std::vector<std::string> problems_ GUARDED_BY(mutex_);
   std::map<size_t, CUresult> failures_ GUARDED_BY(mutex_);
+  // of calls to come, by name and context
+  std::map<std::pair<std::string, CUcontext>, CUresult> next_failures_
+      GUARDED_BY(mutex_);
   size_t allocated_bytes_ GUARDED_BY(mutex_) = 0;
   int num_contexts_ GUARDED_BY(mutex_) = 0;
   uintptr_t next_handle_ GUARDED_BY(mutex_) = 1;

@@ -179,6 +179,11 @@ CUresult FakeDriver::Execute(const StreamWork& work, uintptr_t number,
   return CUDA_SUCCESS;
 }
 
+void FakeDriver::CheckNotCapturing(const std::string& name) {
+  if (OwnCapture() == nullptr) return;
+  Problem(fmt::format("{}: on a stream outside of the capture", name));
+}
+
 CUresult FakeDriver::Issue(StreamWork work, CUstream stream) {
   if (!IsStream(work.name.c_str(), stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (Capture* const capture = CaptureOf(stream)) {
@@ -188,9 +193,7 @@ CUresult FakeDriver::Issue(StreamWork work, CUstream stream) {
                                          .work = std::move(work)});
     return CUDA_SUCCESS;
   }
-  if (OwnCapture() != nullptr) {
-    Problem(fmt::format("{}: on a stream outside of the capture", work.name));
-  }
+  CheckNotCapturing(work.name);
   Clock& clock = streams_[NumberOf(stream)];
   // work is ordered after what the thread that issues it has waited for
   clock.Join(HostClock());
@@ -210,22 +213,29 @@ CUresult FakeDriver::RunOnHost(const std::string& name, CUstream stream,
                stream);
 }
 
-CUresult FakeDriver::Arrive(CUstream stream) {
-  const MutexLock lock(mutex_);
-  if (!IsStream("a library's call", stream)) return CUDA_ERROR_INVALID_HANDLE;
-  if (CaptureOf(stream) != nullptr) {
-    Problem("a call between devices: within a capture");
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+CUresult FakeDriver::Meet(const std::string& name, CUstream stream,
+                          const MeetFunction& meet) {
+  {
+    const MutexLock lock(mutex_);
+    if (const auto failure = Begin(name)) return *failure;
+    if (!IsStream(name.c_str(), stream)) return CUDA_ERROR_INVALID_HANDLE;
+    if (Capture* const capture = CaptureOf(stream)) {
+      if (capture->is_invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+      capture->graph.operations.push_back({.kind = GraphOperation::Kind::kMeet,
+                                           .stream = NumberOf(stream),
+                                           .meet = meet});
+      return CUDA_SUCCESS;
+    }
+    CheckNotCapturing(name);
+    streams_[NumberOf(stream)].Join(HostClock());
   }
-  streams_[NumberOf(stream)].Join(HostClock());
-  return CUDA_SUCCESS;
+  return meet({.number = NumberOf(stream)});
 }
 
 CUresult FakeDriver::RunOnStreams(const std::string& name,
                                   std::span<const StreamPart> parts,
                                   const std::function<void()>& work) {
   const MutexLock lock(mutex_);
-  if (const auto failure = Begin(name)) return *failure;
   return ExecuteParts(name, parts, work);
 }
 
@@ -237,7 +247,14 @@ CUresult FakeDriver::ExecuteParts(const std::string& name,
     return CUDA_SUCCESS;
   }
   const StreamPart& part = parts.front();
-  if (!IsStream(name.c_str(), part.stream)) return CUDA_ERROR_INVALID_HANDLE;
+  const uintptr_t number = part.place.number;
+  Clock* clock = part.place.clock;
+  if (clock == nullptr) {
+    if (!IsStream(name.c_str(), HandleOf<CUstream>(number))) {
+      return CUDA_ERROR_INVALID_HANDLE;
+    }
+    clock = &streams_[number];
+  }
   CUresult of_others = CUDA_SUCCESS;
   const CUresult result =
       Execute({.name = name,
@@ -247,7 +264,7 @@ CUresult FakeDriver::ExecuteParts(const std::string& name,
                    [&]() REQUIRES(mutex_) {
                      of_others = ExecuteParts(name, parts.subspan(1), work);
                    }},
-              NumberOf(part.stream), &streams_[NumberOf(part.stream)]);
+              number, clock);
   return result == CUDA_SUCCESS ? of_others : result;
 }
 

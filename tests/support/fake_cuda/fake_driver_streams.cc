@@ -173,10 +173,7 @@ CUresult FakeDriver::StreamEndCapture(CUstream stream, CUgraph* graph) {
   captures_.erase(found);
   if (failure) return *failure;
   if (capture.is_invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  if (!IsJoined(capture.graph)) {
-    Problem("cuStreamEndCapture: a stream of the capture was not joined");
-    return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-  }
+  if (!IsJoined(capture.graph)) return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   graphs_[next_handle_] = capture.graph;
   *graph = HandleOf<CUgraph>(next_handle_++);
   return CUDA_SUCCESS;
@@ -240,7 +237,15 @@ CUresult FakeDriver::GraphLaunch(CUgraphExec executable, CUstream stream) {
         const uintptr_t number = operation.stream == made.graph.origin
                                      ? NumberOf(stream)
                                      : made.numbers.at(operation.stream);
-        return Execute(operation.work, number, clock);
+        if (operation.kind == GraphOperation::Kind::kWork) {
+          return Execute(operation.work, number, clock);
+        }
+        // other ranks' threads launch their graphs meanwhile
+        mutex_.Unlock();
+        const CUresult result =
+            operation.meet({.number = number, .clock = clock});
+        mutex_.Lock();
+        return result;
       });
 }
 

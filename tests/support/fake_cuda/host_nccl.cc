@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "core/base/error.h"
@@ -120,28 +121,84 @@ int NcclWorld::num_leaving() const {
 
 std::set<int> NcclWorld::aborted() const {
   const MutexLock lock(mutex_);
-  return aborted_;
+  std::set<int> ranks;
+  for (const auto& [id, group] : groups_) {
+    ranks.insert(group.aborted.begin(), group.aborted.end());
+  }
+  return ranks;
+}
+
+void NcclWorld::CutOff(int rank) {
+  const MutexLock lock(mutex_);
+  cut_off_.insert(rank);
+}
+
+CUresult NcclWorld::Meet(const std::string& id, int rank,
+                         const Pending& pending) {
+  const MutexLock lock(mutex_);
+  Group& group = groups_.at(id);
+  // a kernel whose rank is aborted leaves at once
+  if (group.aborted.contains(rank)) return CUDA_SUCCESS;
+  const bool is_in_graph = pending.place.is_in_graph();
+  if (!is_in_graph || !cut_off_.contains(rank)) group.pending[rank] = pending;
+  if (static_cast<int>(group.pending.size()) == group.size) {
+    Run(group);
+    return CUDA_SUCCESS;
+  }
+  if (!is_in_graph) return CUDA_SUCCESS;
+  return AwaitOthers(group, rank, NameOf(pending.call.kind));
+}
+
+CUresult NcclWorld::AwaitOthers(Group& group, int rank, const char* name) {
+  const uint64_t own_run = group.num_runs;
+  const auto deadline = std::chrono::steady_clock::now() + graph_timeout_;
+  while (group.num_runs == own_run && !group.aborted.contains(rank)) {
+    if (std::chrono::steady_clock::now() >= deadline) {
+      driver_->Report(
+          fmt::format("{} of rank {} of {}: nobody has ended its "
+                      "wait for the others, in a graph",
+                      name, rank, group.size));
+      group.pending.erase(rank);
+      return CUDA_ERROR_LAUNCH_TIMEOUT;
+    }
+    changed_.WaitUntil(mutex_, deadline);
+  }
+  return CUDA_SUCCESS;
+}
+
+std::string NcclWorld::WhyNotOneCall(const Group& group) {
+  const Pending& first = group.pending.begin()->second;
+  for (const auto& [rank, pending] : group.pending) {
+    if (!Fit(first.call, pending.call)) return "ranks make different calls";
+    if (pending.place.is_in_graph() != first.place.is_in_graph()) {
+      return "ranks make a call in a graph and outside of one";
+    }
+    if (pending.number != first.number) {
+      return "ranks launch graphs of different captures";
+    }
+  }
+  return {};
 }
 
 void NcclWorld::Run(Group& group) {
+  ++group.num_runs;
+  changed_.NotifyAll();
+  if (const std::string why = WhyNotOneCall(group); !why.empty()) {
+    driver_->Report("NCCL: " + why);
+    for (int r = 0; r < group.size; ++r) group.problems[r] = why;
+    group.pending.clear();
+    return;
+  }
   std::vector<const DeviceCall*> calls;
   std::vector<StreamPart> works;
   for (const auto& [rank, pending] : group.pending) {
     const DeviceCall& call = pending.call;
-    if (!calls.empty() && !Fit(*calls[0], call)) {
-      // what NCCL makes of it is undefined; here it is said
-      for (int r = 0; r < group.size; ++r) {
-        group.problems[r] = "ranks make different calls";
-      }
-      group.pending.clear();
-      return;
-    }
     calls.push_back(&call);
     const auto bytes = [&](int64_t count) {
       return static_cast<size_t>(count) * DTypeSize(call.dtype);
     };
     works.push_back(
-        {.stream = pending.stream,
+        {.place = pending.place,
          .reads = {{kernels::cuda::AddressOf(call.in), bytes(InCount(call))}},
          .writes = {{kernels::cuda::AddressOf(call.out),
                      bytes(OutCount(call, group.size))}}});
@@ -167,31 +224,45 @@ class HostNcclRank : public NcclRank {
  public:
   HostNcclRank(std::shared_ptr<NcclWorld> world, std::string id, int rank)
       : world_(std::move(world)), id_(std::move(id)), rank_(rank) {}
+  ~HostNcclRank() override {
+    // NCCL waits for graphs that have its calls
+    if (in_graphs_.use_count() > 1) {
+      world_->driver_->Report(
+          fmt::format("ncclCommDestroy: rank {} has calls in a graph", rank_));
+    }
+  }
+  HostNcclRank(const HostNcclRank&) = delete;
+  HostNcclRank& operator=(const HostNcclRank&) = delete;
 
   void Launch(const DeviceCall& call, CUstream stream) override {
-    const MutexLock lock(world_->mutex_);
-    if (is_aborted_ || call.count == 0) return;
-    NcclWorld::Group& group = world_->groups_.at(id_);
-    if (const CUresult result = world_->driver_->Arrive(stream);
-        result != CUDA_SUCCESS) {
+    if (call.count == 0) return;
+    {
+      const MutexLock lock(world_->mutex_);
+      if (world_->groups_.at(id_).aborted.contains(rank_)) return;
+    }
+    NcclWorld::Pending pending{.call = call, .number = num_calls_++};
+    const CUresult result = world_->driver_->Meet(
+        NameOf(call.kind), stream,
+        [world = world_, id = id_, rank = rank_, pending,
+         held = in_graphs_](const StreamPlace& place) mutable {
+          pending.place = place;
+          return world->Meet(id, rank, pending);
+        });
+    if (result != CUDA_SUCCESS) {
       throw DeviceError(fmt::format("{}: {}", NameOf(call.kind),
                                     world_->driver_->DescribeError(result)));
-    }
-    group.pending[rank_] = {.call = call, .stream = stream};
-    if (static_cast<int>(group.pending.size()) == group.size) {
-      world_->Run(group);
     }
   }
 
   DeviceRank::Status Poll() override {
     using State = DeviceRank::State;
     const MutexLock lock(world_->mutex_);
-    if (is_aborted_) return {State::kFailed, "aborted"};
+    const NcclWorld::Group& group = world_->groups_.at(id_);
+    if (group.aborted.contains(rank_)) return {State::kFailed, "aborted"};
     const auto failure = world_->failures_.find(rank_);
     if (failure != world_->failures_.end()) {
       return {State::kFailed, failure->second};
     }
-    const NcclWorld::Group& group = world_->groups_.at(id_);
     const auto problem = group.problems.find(rank_);
     if (problem != group.problems.end()) {
       return {State::kFailed, problem->second};
@@ -207,15 +278,19 @@ class HostNcclRank : public NcclRank {
   }
   void Abort() override {
     const MutexLock lock(world_->mutex_);
-    is_aborted_ = true;
-    world_->aborted_.insert(rank_);
+    NcclWorld::Group& group = world_->groups_.at(id_);
+    group.aborted.insert(rank_);
+    group.pending.erase(rank_);
+    world_->changed_.NotifyAll();
   }
 
  private:
   const std::shared_ptr<NcclWorld> world_;
   const std::string id_;
   const int rank_;
-  bool is_aborted_ = false;
+  uint64_t num_calls_ = 0;
+  // held by the calls that graphs have
+  const std::shared_ptr<int> in_graphs_ = std::make_shared<int>();
 };
 
 class HostNccl : public NcclLibrary {
