@@ -26,7 +26,10 @@ DeviceBoundary::DeviceBoundary(kernels::Backend& backend,
 }
 
 DeviceBoundary::~DeviceBoundary() {
-  if (!is_sending_) return;
+  if (is_sending_) AwaitCopies();
+}
+
+void DeviceBoundary::AwaitCopies() noexcept {
   try {
     stream_->Synchronize();
   } catch (const DeviceError&) {
@@ -43,10 +46,16 @@ std::byte* DeviceBoundary::HostAddress(const std::byte* device) const {
 void DeviceBoundary::Send() {
   if (inputs_->size_bytes() == 0) return;
   stream_->Wait(*taken_);
-  is_sending_ = true;
-  stream_->CopyToDevice(landing_->data(), inputs_->data(),
-                        inputs_->size_bytes());
-  stream_->Record(*landed_);
+  try {
+    stream_->CopyToDevice(landing_->data(), inputs_->data(),
+                          inputs_->size_bytes());
+    stream_->Record(*landed_);
+    is_sending_ = true;
+  } catch (...) {
+    // nothing marks the end of this copy
+    AwaitCopies();
+    throw;
+  }
 }
 
 void DeviceBoundary::Receive(kernels::Stream& stream) {

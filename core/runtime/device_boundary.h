@@ -33,7 +33,8 @@ class DeviceBoundary {
   // Where the host has what the device has at this address of the boundary.
   std::byte* HostAddress(const std::byte* device) const;
 
-  // Starts to copy the inputs to the device, behind the last Receive().
+  // Starts to copy the inputs to the device, behind the last Receive(). Throws
+  // DeviceError; the host may write its inputs again then.
   void Send();
   // Moves what was sent last to where kernels read it, in stream order.
   void Receive(kernels::Stream& stream);
@@ -43,6 +44,9 @@ class DeviceBoundary {
   void CopyOutputs(kernels::Stream& stream);
 
  private:
+  // Blocks until no copy of Send() is on the way.
+  void AwaitCopies() noexcept;
+
   std::byte* const device_inputs_;
   std::byte* const device_outputs_;
   const std::unique_ptr<kernels::Buffer> inputs_;   // of the host

@@ -33,9 +33,10 @@ class SingleInput : public Input {
   // While `plan` runs: takes the batch after, if it is there, and sends it.
   void ReadAhead(runtime::Executor* plan,
                  std::span<const MutableTensorView> batch);
-  // Takes the batch out of the plan that holds it.
-  void Recall();
-  void RecallFrom(const runtime::Executor* plan) {
+  // Takes the batch out of the plan that holds it. Where that fails the batch
+  // is lost, and the next step throws the error.
+  void Recall() noexcept;
+  void RecallFrom(const runtime::Executor* plan) noexcept {
     if (plan_ahead_ != nullptr && plan_ahead_ == plan) Recall();
   }
 
@@ -47,6 +48,7 @@ class SingleInput : public Input {
   runtime::Executor* plan_ahead_ = nullptr;
   std::span<const MutableTensorView> batch_ahead_;
   std::vector<HostTensor> recalled_;
+  bool is_ahead_lost_ = false;
   // met while reading ahead: of the next step, not of the one that ran
   std::exception_ptr error_ahead_;
 };
@@ -54,8 +56,12 @@ class SingleInput : public Input {
 NextResult SingleInput::Next(Clock::TimePoint deadline,
                              const runtime::Executor* plan,
                              std::span<const MutableTensorView> batch) {
-  if (error_ahead_) std::rethrow_exception(std::exchange(error_ahead_, {}));
   if (plan_ahead_ != plan) Recall();
+  if (error_ahead_) {
+    // the pipeline gives no other batch before
+    if (std::exchange(is_ahead_lost_, false)) pipeline_->UseAhead();
+    std::rethrow_exception(std::exchange(error_ahead_, {}));
+  }
   if (plan_ahead_ == nullptr && recalled_.empty()) {
     return pipeline_->Next(deadline, batch);
   }
@@ -86,13 +92,18 @@ void SingleInput::ReadAhead(runtime::Executor* plan,
   }
 }
 
-void SingleInput::Recall() {
+void SingleInput::Recall() noexcept {
   if (plan_ahead_ == nullptr) return;
-  plan_ahead_->RecallInputs();
-  for (const MutableTensorView& view : batch_ahead_) {
-    recalled_.push_back(HostTensor::Clone(view));
+  try {
+    std::exchange(plan_ahead_, nullptr)->RecallInputs();
+    for (const MutableTensorView& view : batch_ahead_) {
+      recalled_.push_back(HostTensor::Clone(view));
+    }
+  } catch (...) {
+    recalled_.clear();
+    is_ahead_lost_ = true;
+    if (!error_ahead_) error_ahead_ = std::current_exception();
   }
-  plan_ahead_ = nullptr;
 }
 
 class SingleStep : public Step {
@@ -107,13 +118,7 @@ class SingleStep : public Step {
     }
     input_.AddStep();
   }
-  ~SingleStep() override {
-    try {
-      input_.RecallFrom(plan_);
-    } catch (const DeviceError&) {
-      // the batch is lost with its device
-    }
-  }
+  ~SingleStep() override { input_.RecallFrom(plan_); }
 
   NextResult Run(Clock::TimePoint deadline) override {
     const NextResult result = input_.Next(deadline, plan_, plans_->batch());

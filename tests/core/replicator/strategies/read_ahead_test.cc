@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <ostream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "core/graph/ops/reduce.h"
 #include "core/replicator/replicator.h"
 #include "tests/support/fake_cuda/fake_backend.h"
+#include "tests/support/fake_cuda/host_nccl.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::replicator {
@@ -21,8 +24,10 @@ namespace {
 
 using ::testing::ElementsAre;
 using testing::FakeDriver;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::MessageOf;
+using testing::NcclWorld;
 
 constexpr int64_t kRows = 4;
 
@@ -80,19 +85,25 @@ StepOutputs AddUp(ReplicaContext& replica, const Inputs& batch) {
           .updates = {update}};
 }
 
+bool IsCleanup(const std::string& call) {
+  return call == "cuMemFree" || call == "cuMemFreeHost" ||
+         call == "cuModuleUnload" || call.ends_with("Destroy") ||
+         call == "cuDevicePrimaryCtxRelease";
+}
+
 struct Case {
   std::string name;
   int replicas;
   std::vector<int> devices;
+
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 };
 
 class ReadAheadTest : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override { Make(/*reads_ahead=*/true); }
   void Make(bool reads_ahead) {
-    step_.reset();
-    input_.reset();
-    replicator_.reset();
+    Release();
     const int replicas = GetParam().replicas;
     replicator_ = Replicator::Create(
         {.strategy = replicas > 1 ? &Strategy::kInGraph : &Strategy::kSingle,
@@ -102,19 +113,33 @@ class ReadAheadTest : public ::testing::TestWithParam<Case> {
          .devices = GetParam().devices},
         /*seed=*/1, /*place=*/{},
         [&](std::string_view /*name*/, const kernels::BackendOptions& options) {
-          return testing::MakeFakeCudaBackend(driver_, options);
+          return testing::MakeFakeCudaBackend(
+              driver_, testing::MakeHostNccl(world_), options);
         });
     input_ = replicator_->MakeInput([&](const InputContext& context) {
       return std::make_unique<Counter>(context, &log_);
     });
     step_ = replicator_->Build(*input_, AddUp);
   }
-  void TearDown() override {
+  // Destroys everything, which must leave the driver clean.
+  void Release() {
     step_.reset();
     input_.reset();
     replicator_.reset();
-    EXPECT_THAT(driver_->problems(), IsEmpty());
+    if (!may_use_freed_memory_) {
+      EXPECT_THAT(driver_->problems(), IsEmpty());
+    }
     EXPECT_THAT(driver_->live(), IsEmpty());
+  }
+  void TearDown() override { Release(); }
+  // A new driver, with a step on it.
+  void StartAnew() {
+    Release();
+    may_use_freed_memory_ = false;
+    driver_ = MakeDriver();
+    world_ = std::make_shared<NcclWorld>(driver_);
+    log_ = {};
+    Make(/*reads_ahead=*/true);
   }
   // The rows of the first replica in the batch that the step has learned from.
   static float BatchOf(Step& step) {
@@ -123,10 +148,15 @@ class ReadAheadTest : public ::testing::TestWithParam<Case> {
     return -step.value("x").Span<float>()[0] / static_cast<float>(rows);
   }
 
-  const std::shared_ptr<FakeDriver> driver_ =
-      std::make_shared<FakeDriver>(testing::FakeDriverOptions{
-          .num_devices = 2, .host_threads_are_ordered = true});
+  static std::shared_ptr<FakeDriver> MakeDriver() {
+    return std::make_shared<FakeDriver>(testing::FakeDriverOptions{
+        .num_devices = 2, .host_threads_are_ordered = true});
+  }
+
+  std::shared_ptr<FakeDriver> driver_ = MakeDriver();
+  std::shared_ptr<NcclWorld> world_ = std::make_shared<NcclWorld>(driver_);
   Log log_;
+  bool may_use_freed_memory_ = false;
   std::unique_ptr<Replicator> replicator_;
   std::unique_ptr<Input> input_;
   std::unique_ptr<Step> step_;
@@ -134,7 +164,8 @@ class ReadAheadTest : public ::testing::TestWithParam<Case> {
 
 INSTANTIATE_TEST_SUITE_P(Strategies, ReadAheadTest,
                          ::testing::Values(Case{"one_replica", 1, {}},
-                                           Case{"two_on_one_device", 2, {0}}),
+                                           Case{"two_on_one_device", 2, {0}},
+                                           Case{"two_devices", 2, {}}),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(ReadAheadTest, StepsHaveTheBatchesInOrder) {
@@ -186,6 +217,78 @@ TEST_P(ReadAheadTest, ABatchOutlivesTheStepThatReadItAhead) {
   step_ = nullptr;
   step_ = replicator_->Build(*input_, AddUp);
   EXPECT_EQ(BatchOf(*step_), 2.0F);
+}
+
+// Every call of the driver fails once: in steps that read ahead, while a step
+// is destroyed and built anew with a batch ahead, and in a last step without
+// one, so that each error has a step that throws it.
+TEST_P(ReadAheadTest, EachCallThatFailsEndsInAnErrorAndLeavesNothing) {
+  std::set<std::string> failed;
+  // threads of replicas make their calls in another order each time
+  const size_t stride = GetParam().replicas > 1 ? 7 : 1;
+  for (size_t i = 0;; i += stride) {
+    StartAnew();
+    const size_t index = driver_->calls().size() + i;
+    driver_->FailCall(index, CUDA_ERROR_UNKNOWN);
+    std::vector<float> batches;
+    // calls of the destruction of a step
+    size_t begin = 0;
+    size_t end = 0;
+    const std::string message = MessageOf([&] {
+      for (int k = 1; k < 7; ++k) {
+        if (k == 4) {
+          begin = driver_->calls().size();
+          step_ = nullptr;
+          end = driver_->calls().size();
+          step_ = replicator_->Build(*input_, AddUp);
+        }
+        log_.has_batch_ahead = k < 6;
+        batches.push_back(BatchOf(*step_));
+      }
+    });
+    const std::vector<std::string> calls = driver_->calls();
+    if (calls.size() <= index) {
+      EXPECT_EQ(message, "no exception");
+      break;
+    }
+    // a cleanup that fails has nobody to tell; it sets the context, too
+    const bool is_lost = begin <= index && index < end;
+    const bool may_pass =
+        is_lost || calls[index] == "cuCtxSetCurrent" || IsCleanup(calls[index]);
+    // memory is freed all the same when it cannot be waited for
+    may_use_freed_memory_ = is_lost;
+    if (!may_pass || message != "no exception") {
+      EXPECT_THAT(message, HasSubstr("CUDA_ERROR_UNKNOWN"))
+          << "call " << i << ", " << calls[index];
+      failed.insert(calls[index]);
+    }
+    // none is lost or comes twice
+    for (size_t k = 0; k < batches.size(); ++k) {
+      EXPECT_EQ(batches[k], static_cast<float>(k + 1)) << "call " << i;
+    }
+  }
+  // threads do not fail the same calls each time
+  if (stride > 1) return;
+  for (const char* call :
+       {"cuMemcpyHtoDAsync", "cuMemcpyDtoDAsync", "cuEventRecord",
+        "cuStreamWaitEvent", "cuEventSynchronize", "cuGraphLaunch",
+        "cuStreamSynchronize", "cuMemHostAlloc"}) {
+    EXPECT_TRUE(failed.contains(call)) << call;
+  }
+}
+
+// catches a batch whose plan is gone: the next step would read its memory
+TEST_P(ReadAheadTest, ABatchThatCannotBeRecalledIsAnErrorOfTheNextStep) {
+  if (GetParam().replicas > 1) GTEST_SKIP() << "the host has a copy there";
+  EXPECT_EQ(BatchOf(*step_), 1.0F);
+  driver_->FailNext("cuEventSynchronize", /*device=*/0, CUDA_ERROR_UNKNOWN);
+  step_ = nullptr;
+  step_ = replicator_->Build(*input_, AddUp);
+  EXPECT_EQ(MessageOf([&] { static_cast<void>(step_->Run({})); }),
+            "cuda:0: cuEventSynchronize: CUDA_ERROR_UNKNOWN: unknown error");
+  // its batch is lost, and the pipeline knows that it is over
+  EXPECT_EQ(BatchOf(*step_), 3.0F);
+  EXPECT_THAT(log_.calls, ElementsAre("next", "ahead", "use", "next"));
 }
 
 // The calls of a step: the batch of the next one travels behind the launch,
