@@ -22,7 +22,8 @@ inline bool IsRequired(std::string_view name) {
 }  // namespace replicant::testing
 
 // Ends a test that lacks what `name` stands for ("cuda", "nccl"): with the
-// reason, or as a failure if REPLICANT_REQUIRE names it.
+// reason, a chain of <<, or as a failure if REPLICANT_REQUIRE names it.
+// NOLINTBEGIN(bugprone-macro-parentheses): no chain is an expression
 #define REPLICANT_SKIP_WITHOUT(name, reason)              \
   do {                                                    \
     if (replicant::testing::IsRequired(name)) {           \
@@ -30,3 +31,4 @@ inline bool IsRequired(std::string_view name) {
     }                                                     \
     GTEST_SKIP() << reason;                               \
   } while (false)
+// NOLINTEND(bugprone-macro-parentheses)

@@ -274,7 +274,7 @@ class LibraryCommunicator : public Communicator {
   void Leave() override { rank_->Leave(); }
 
   std::string Poll() override {
-    const std::string on_host = host_.Failure();
+    std::string on_host = host_.Failure();
     if (!on_host.empty()) return on_host;
     const DeviceRank::Status status = rank_->Poll();
     return status.state == DeviceRank::State::kFailed ? status.problem
@@ -300,8 +300,9 @@ class LibraryCommunicator : public Communicator {
       {
         const MutexLock lock(mutex_);
         ThrowIfFailed();
-        Clock::Real().WaitUntil(mutex_, changed_, now + kPollInterval,
-                                [&] { return !failure_.empty(); });
+        Clock::Real().WaitUntil(
+            mutex_, changed_, now + kPollInterval,
+            [&]() REQUIRES(mutex_) { return !failure_.empty(); });
         ThrowIfFailed();
       }
       status = rank_->Poll();
@@ -333,6 +334,7 @@ std::vector<std::unique_ptr<DeviceCommunicator>> MakeSharedDeviceCommunicators(
   }
   const auto shared = std::make_shared<SharedDevice>(size, options);
   std::vector<std::unique_ptr<DeviceCommunicator>> communicators;
+  communicators.reserve(backends.size());
   for (int rank = 0; rank < size; ++rank) {
     communicators.push_back(std::make_unique<SharedCommunicator>(
         *backends[static_cast<size_t>(rank)], shared, rank));

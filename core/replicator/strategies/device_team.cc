@@ -224,7 +224,7 @@ void DeviceTeam::WatchAll() {
     }
     Clock::Real().WaitUntil(mutex_, changed_,
                             Clock::Real().Now() + kWatchInterval,
-                            [&] { return is_stopped_; });
+                            [&]() REQUIRES(mutex_) { return is_stopped_; });
     if (is_stopped_) return;
     const std::string failure = FindFailure();
     if (failure.empty()) continue;

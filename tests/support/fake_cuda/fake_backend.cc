@@ -47,6 +47,14 @@ std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
 
 std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
     const std::shared_ptr<FakeDriver>& driver,
+    std::shared_ptr<kernels::cuda::NcclLibrary> nccl, int device_index) {
+  return MakeFakeCudaBackend(
+      driver, std::move(nccl),
+      kernels::BackendOptions{.device_index = device_index});
+}
+
+std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
+    const std::shared_ptr<FakeDriver>& driver,
     std::shared_ptr<kernels::cuda::NcclLibrary> nccl,
     const kernels::BackendOptions& options) {
   return kernels::cuda::MakeBackendOn(

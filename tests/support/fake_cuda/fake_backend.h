@@ -18,6 +18,9 @@ std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
 // The same with NCCL between devices: a library of one "process".
 std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
     const std::shared_ptr<FakeDriver>& driver,
+    std::shared_ptr<kernels::cuda::NcclLibrary> nccl, int device_index);
+std::unique_ptr<kernels::Backend> MakeFakeCudaBackend(
+    const std::shared_ptr<FakeDriver>& driver,
     std::shared_ptr<kernels::cuda::NcclLibrary> nccl,
     const kernels::BackendOptions& options);
 // The same with another compiler, whose images the driver loads.

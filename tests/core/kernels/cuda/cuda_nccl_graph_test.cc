@@ -69,7 +69,7 @@ class NcclGraphTest : public ::testing::Test {
     for (int i = 0; i < 2; ++i) {
       Rank& rank = ranks_[static_cast<size_t>(i)];
       rank.backend = testing::MakeFakeCudaBackend(
-          driver_, testing::MakeHostNccl(world_), {.device_index = i});
+          driver_, testing::MakeHostNccl(world_), i);
       if (i == 0) group = rank.backend->collectives()->NewGroup();
       rank.rank = rank.backend->collectives()->Join(group, i, 2);
       rank.device = rank.backend->Allocate(kBytes);

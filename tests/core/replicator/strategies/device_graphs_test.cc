@@ -29,6 +29,7 @@ std::vector<std::vector<std::string>> CallsOf(FakeDriver& driver,
                                               int num_devices,
                                               const Work& work) {
   std::vector<size_t> begin;
+  begin.reserve(static_cast<size_t>(num_devices));
   for (int device = 0; device < num_devices; ++device) {
     begin.push_back(driver.calls_on(device).size());
   }
@@ -123,8 +124,8 @@ TEST(DeviceGraphsTest, GraphsGiveTheBitsOfSingleLaunches) {
   }
 }
 
-// Work of the host between a bucket's start and its end: catches a graph that
-// ends before it has joined the call.
+// The host makes the calls of gradients with top_k, beside those of NCCL:
+// catches a graph that swallows its work.
 TEST(DeviceGraphsTest, CallsOfTheHostInBetweenGiveTheSameBits) {
   Machine machine(2);
   ReplicationConfig config = InGraph(2, {});
@@ -195,6 +196,7 @@ TEST(DeviceGraphsTest, AProcessThatDoesNotLaunchEndsTheOther) {
   const ReplicationConfig config = BetweenGraph(InGraph(2, {}), folder);
   std::vector<std::string> messages(2);
   std::vector<std::thread> threads;
+  threads.reserve(2);
   for (int process = 0; process < 2; ++process) {
     threads.emplace_back([&, process] {
       const Training run(config, machine.Backends(), process);
