@@ -244,8 +244,7 @@ std::string DeviceTeam::FindFailure() {
     std::string problem = communicator.Poll();
     if (problem.empty() && Clock::Real().Now() >= member.deadline) {
       problem = fmt::format(
-          "waited {} s for the others; the last call launched is "
-          "{}",
+          "waited {} s for the others; the last call launched is {}",
           ToSeconds(options_.timeout), communicator.last_call());
     }
     if (problem.empty()) continue;
