@@ -46,11 +46,13 @@ LearnerConfig LearnerConfig::Read(
       "precision", &c.precision,
       {{"f32", graph::Precision::kF32},
        {"tf32", graph::Precision::kTF32},
-       {"bf16", graph::Precision::kBF16}},
-      "precision of products and activations: f32, tf32 (backend cuda rounds "
-      "the operands of products; others compute f32), or bf16 with weights, "
-      "statistics, losses and optimizer in f32 (docs/graph.md); a run may "
-      "resume in another one");
+       {"bf16", graph::Precision::kBF16},
+       {"auto", graph::Precision::kAuto}},
+      "precision of products and activations: f32; tf32 (backend cuda rounds "
+      "the operands of products; others compute f32); bf16 with weights, "
+      "statistics, losses and optimizer in f32 (docs/graph.md); auto: bf16 "
+      "where the learner's processor (avx512_bf16) or device multiplies it, "
+      "otherwise f32. A run may resume in another precision");
   config::Reader replication = reader.Section(
       "replication", "devices and processes that compute a training step");
   c.replication = replicator::ReplicationConfig::Read(replication, strategies);

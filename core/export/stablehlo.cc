@@ -268,7 +268,8 @@ std::string_view ProductPrecision(DType dtype) {
 
 StableHloModule ToStableHlo(const graph::Program& program,
                             const StableHloOptions& options) {
-  if (options.precision == graph::Precision::kF32) {
+  if (options.precision == graph::Precision::kF32 ||
+      options.precision == graph::Precision::kAuto) {
     return Translator(program, options).Run();
   }
   if (options.precision == graph::Precision::kTF32) {

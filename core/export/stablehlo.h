@@ -111,7 +111,7 @@ struct StableHloOptions {
   int num_replicas = 1;
   // kBF16: products and stored tensors as in a step of ours
   // (core/graph/passes/autocast.h). Arguments and results do not depend on it.
-  // kTF32 is refused.
+  // kAuto: kF32. kTF32 is refused.
   graph::Precision precision = graph::Precision::kF32;
   // Forms of ops that layers above add, such as calls between replicas
   // (core/replicator/graph/stablehlo_collectives.h).

@@ -32,6 +32,10 @@ class TargetInfo {
   virtual std::string WhyUnsupported(const Graph& graph,
                                      const Node& node) const = 0;
 
+  // Whether products of bf16 are faster than those of f32, by the processor's
+  // or the device's own instructions.
+  virtual bool MultipliesBf16() const { return false; }
+
   // Whether an elementwise node may carry `program`, with this output.
   virtual bool CanFuseElementwise(const ScalarProgram& /*program*/,
                                   const TensorType& /*output*/) const {

@@ -88,6 +88,11 @@ const std::vector<Pass>& AllPasses() {
   return passes;
 }
 
+Precision PrecisionOn(const TargetInfo& target, Precision precision) {
+  if (precision != Precision::kAuto) return precision;
+  return target.MultipliesBf16() ? Precision::kBF16 : Precision::kF32;
+}
+
 Program RunPasses(Program program, const TargetInfo& target,
                   const PassOptions& options) {
   for (const std::string& name : options.off) {
@@ -98,8 +103,9 @@ Program RunPasses(Program program, const TargetInfo& target,
                                         name, KnownNames()));
     }
   }
-  if (options.precision == Precision::kTF32) program = AllowTF32(program);
-  if (options.precision == Precision::kBF16) program = Autocast(program);
+  const Precision precision = PrecisionOn(target, options.precision);
+  if (precision == Precision::kTF32) program = AllowTF32(program);
+  if (precision == Precision::kBF16) program = Autocast(program);
   for (const Pass& pass : AllPasses()) {
     if (std::find(options.off.begin(), options.off.end(), pass.name) ==
         options.off.end()) {

@@ -48,13 +48,17 @@ struct Pass {
 const std::vector<Pass>& AllPasses();
 
 // The precision of products and stored tensors. kTF32: see tf32.h; kBF16: see
-// autocast.h.
-enum class Precision { kF32, kTF32, kBF16 };
+// autocast.h; kAuto: kBF16 on a target that MultipliesBf16(), otherwise kF32.
+enum class Precision { kF32, kTF32, kBF16, kAuto };
+
+// Resolves kAuto.
+Precision PrecisionOn(const TargetInfo& target, Precision precision);
 
 struct PassOptions {
   // Names of the passes to skip.
   std::vector<std::string> off;
-  // kTF32 runs AllowTF32() before all passes, kBF16 Autocast().
+  // After PrecisionOn(): kTF32 runs AllowTF32() before all passes, kBF16
+  // Autocast().
   Precision precision = Precision::kF32;
 };
 

@@ -70,6 +70,9 @@ class CpuTarget : public graph::TargetInfo {
     if (row->second.why_not == nullptr) return {};
     return row->second.why_not({.graph = graph, .node = node});
   }
+  bool MultipliesBf16() const override {
+    return ComputeTypeOf(DType::kBF16) == dnnl::memory::data_type::bf16;
+  }
   bool CanFuseElementwise(const graph::ScalarProgram& program,
                           const graph::TensorType& /*output*/) const override {
     return TileProgram::CanRun(program);

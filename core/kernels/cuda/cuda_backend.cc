@@ -50,6 +50,9 @@ const HostKernelTable& HostTable() {
 
 class CudaTarget : public graph::TargetInfo {
  public:
+  explicit CudaTarget(int compute_capability)
+      : compute_capability_(compute_capability) {}
+
   std::string_view name() const override { return "cuda"; }
 
   std::string WhyUnsupported(const graph::Graph& graph,
@@ -58,6 +61,7 @@ class CudaTarget : public graph::TargetInfo {
     if (row == Table().end()) return "there is no kernel for this op";
     return row->second.why_not({.graph = graph, .node = node});
   }
+  bool MultipliesBf16() const override { return compute_capability_ >= 80; }
   bool CanFuseElementwise(const graph::ScalarProgram& /*program*/,
                           const graph::TensorType& /*output*/) const override {
     return true;
@@ -91,6 +95,8 @@ class CudaTarget : public graph::TargetInfo {
             (root.output_type().dtype == DType::kBF16 ||
              graph::AllowsTF32(root)));
   }
+
+  const int compute_capability_;
 };
 
 class CudaBackend : public Backend {
@@ -99,7 +105,8 @@ class CudaBackend : public Backend {
       : device_(std::make_shared<Device>(libraries, options.device_index)),
         has_recordings_(options.has_recordings),
         functions_(device_),
-        collectives_(MakeCollectivesOn(device_)) {}
+        collectives_(MakeCollectivesOn(device_)),
+        target_(device_->compute_capability()) {}
 
   std::string_view name() const override { return "cuda"; }
   std::string device() const override { return device_->name(); }

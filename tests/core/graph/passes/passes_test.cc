@@ -306,6 +306,39 @@ TEST(PassesTest, LayoutPutsARelayoutWhereWishesMeet) {
                 "Relayout_2 = Relayout(MatMul_2) layout= -> f32[2,2]\n");
 }
 
+// A target whose processor multiplies bf16, or does not.
+class Bf16Target : public TargetInfo {
+ public:
+  explicit Bf16Target(bool multiplies) : multiplies_(multiplies) {}
+  std::string_view name() const override { return "bf16"; }
+  std::string WhyUnsupported(const Graph& /*graph*/,
+                             const Node& /*node*/) const override {
+    return {};
+  }
+  bool MultipliesBf16() const override { return multiplies_; }
+
+ private:
+  bool multiplies_;
+};
+
+TEST(PassesTest, PrecisionAutoIsBf16WhereTheTargetMultipliesIt) {
+  Graph g;
+  const Output x = g.Input("x", DType::kF32, Shape({2, 2}));
+  const Output y = MatMul(x, x);
+  const auto text = [&](bool multiplies, Precision precision) {
+    return PrintText(*RunPasses(ExtractProgram(g, {y}, {}),
+                                Bf16Target(multiplies),
+                                {.precision = precision})
+                          .graph);
+  };
+  const std::string f32 = text(true, Precision::kF32);
+  const std::string bf16 = text(true, Precision::kBF16);
+  EXPECT_NE(f32, bf16);
+  EXPECT_EQ(text(true, Precision::kAuto), bf16);
+  EXPECT_EQ(text(false, Precision::kAuto), f32);
+  EXPECT_EQ(text(false, Precision::kBF16), bf16);
+}
+
 TEST(PassesTest, RefuseToSwitchOffAPassThatThereIsNot) {
   GraphRunner runner;
   const Output x = runner.Input("x", Values(DType::kF32, Shape({}), {2}));
