@@ -23,6 +23,7 @@
 #include "core/replicator/graph/collective_ops.h"
 #include "core/replicator/graph/lowering.h"
 #include "core/replicator/strategies/processes.h"
+#include "core/replicator/strategies/replica_ranks.h"
 #include "core/runtime/plan_extension.h"
 
 namespace replicant::replicator {
@@ -33,7 +34,6 @@ using graph::Node;
 constexpr const char* kProcess = "REPLICANT_PROCESS";
 constexpr const char* kNumProcesses = "REPLICANT_NUM_PROCESSES";
 constexpr const char* kRendezvous = "REPLICANT_RENDEZVOUS";
-constexpr const char* kRendezvousKey = "REPLICANT_RENDEZVOUS_KEY";
 
 std::string Variable(const char* name) {
   const char* const value = std::getenv(name);

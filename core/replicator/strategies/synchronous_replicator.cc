@@ -3,24 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <iterator>
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/base/check.h"
 #include "core/base/error.h"
-#include "core/comm/host_addresses.h"
-#include "core/comm/mpi_communicator.h"
-#include "core/comm/tcp_communicator.h"
-#include "core/comm/thread_communicator.h"
 #include "core/kernels/backend.h"
 #include "core/replicator/graph/agreement.h"
 #include "core/replicator/graph/collective_kernels.h"
@@ -31,10 +22,12 @@
 #include "core/replicator/strategies/device_team.h"
 #include "core/replicator/strategies/part_sequence.h"
 #include "core/replicator/strategies/processes.h"
+#include "core/replicator/strategies/replica_ranks.h"
 #include "core/replicator/strategies/replica_team.h"
 #include "core/replicator/strategies/shared_input.h"
 #include "core/replicator/strategies/shared_updates.h"
 #include "core/replicator/strategies/step_interface.h"
+#include "core/replicator/strategies/team_variables.h"
 
 // How a step is made and run.
 //
@@ -64,13 +57,6 @@ NextResult FromWord(int32_t word) {
   return word == 1 ? NextResult::kTimeout : NextResult::kOk;
 }
 
-// The environment's secret for a rendezvous at an address.
-constexpr const char* kRendezvousKey = "REPLICANT_RENDEZVOUS_KEY";
-
-std::chrono::milliseconds Milliseconds(double seconds) {
-  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
-}
-
 // What a replica computes with, shared by its logical devices.
 struct Replica {
   std::unique_ptr<kernels::Backend> backend;
@@ -91,8 +77,8 @@ class TeamReplicator : public SynchronousReplicator {
  public:
   TeamReplicator(const ReplicationConfig& config, uint64_t seed,
                  const kernels::BackendFactory& make_backend, int process)
-      : TeamReplicator(config, seed, make_backend, MakeRanks(config, process)) {
-  }
+      : TeamReplicator(config, seed, make_backend,
+                       MakeReplicaRanks(config, process)) {}
 
   ~TeamReplicator() override {
     // the others must not wait for one that is being destroyed
@@ -137,7 +123,7 @@ class TeamReplicator : public SynchronousReplicator {
     }
   }
   // Notes that only steps have written variables so far.
-  void NoteVersions();
+  void NoteVersions() { team_variables_.NoteVersions(); }
 
  private:
   TeamReplicator(const ReplicationConfig& config, uint64_t seed,
@@ -147,28 +133,24 @@ class TeamReplicator : public SynchronousReplicator {
         config_(config),
         between_(std::move(ranks.processes)),
         replicas_(MakeReplicas(config, seed, make_backend,
-                               FirstOnHost(config, between_.get()),
+                               FirstReplicaOnHost(config, between_.get()),
                                std::move(ranks.ranks))),
         team_(static_cast<int>(replicas_.size()) * config.logical_devices),
         processes_(between_.get()),
         local_{.first = replicas_[0].communicator->rank(),
                .count = static_cast<int>(replicas_.size()),
-               .total = config.replicas} {
+               .total = config.replicas},
+        team_variables_(StoresOf(replicas_), IsHostMemory()) {
     StartQueues();
     ConnectDevices();
   }
 
-  // Threads only for in_graph.
-  static comm::LocalRanks MakeRanks(const ReplicationConfig& config,
-                                    int process);
-  // The number of this process's first replica among those of its host; all
-  // processes call it.
-  static int FirstOnHost(const ReplicationConfig& config,
-                         comm::Communicator* between);
   static std::vector<Replica> MakeReplicas(
       const ReplicationConfig& config, uint64_t seed,
       const kernels::BackendFactory& make_backend, int first_on_host,
       std::vector<std::unique_ptr<comm::Communicator>> communicators);
+  static std::vector<runtime::VariableStore*> StoresOf(
+      const std::vector<Replica>& replicas);
   // Makes the queue of every replica.
   void StartQueues();
   // Lets replicas on devices reach each other without the host.
@@ -190,9 +172,6 @@ class TeamReplicator : public SynchronousReplicator {
                           const SharedInput& input,
                           const runtime::CompileOptions& options);
   void AddChannels(const std::vector<BuiltReplica>& built);
-  // Gives the replicas of this process one memory for the variables that they
-  // update together.
-  void ShareVariables(const BuiltReplica& built);
   void CheckAgreementOfAll(const std::vector<BuiltReplica>& built);
   void Abort(const std::string& reason) {
     for (Replica& replica : replicas_) replica.Abort(reason);
@@ -207,15 +186,6 @@ class TeamReplicator : public SynchronousReplicator {
     return replicas_.size() > 1 && config_.wire == DType::kF32 &&
            config_.top_k == 0.0 && IsHostMemory();
   }
-  // Whether a variable of another replica shares the first one's memory.
-  bool IsShared(const std::string& name,
-                const runtime::VariableStore& store) const {
-    return store.at(name).buffer == replicas_[0].variables->at(name).buffer;
-  }
-  // Whether anybody has written a variable since NoteVersions().
-  bool HaveVariablesChanged() const;
-  void SpreadVariables();
-
   const uint64_t seed_;
   const ReplicationConfig config_;
   // Null for in_graph.
@@ -228,10 +198,7 @@ class TeamReplicator : public SynchronousReplicator {
   ReplicaTeam team_;
   Processes processes_;
   const LocalReplicas local_;
-  // variables in which steps accumulate gradients, by name
-  std::set<std::string> sums_;
-  // the first replica's, by name, after the last step
-  std::map<std::string, uint64_t> versions_;
+  TeamVariables team_variables_;
   bool is_stopped_ = false;
   int num_parts_ = 0;
 };
@@ -328,75 +295,6 @@ class SynchronousStep : public Step {
   const TeamReplicator::DeviceWork run_;
 };
 
-// What processes must have alike, or their calls would differ.
-std::string DescribeGroup(const ReplicationConfig& c) {
-  return fmt::format(
-      "strategy {}, replicas {}, replicas_per_process {}, wire {}, top_k {}, "
-      "bucket_mib "
-      "{}, accumulation_steps {}, logical_devices {}, collectives {}",
-      c.strategy->name, c.replicas, c.replicas_per_process, DTypeName(c.wire),
-      c.top_k, c.bucket_mib, c.accumulation_steps, c.logical_devices,
-      c.collectives == ReplicationConfig::Collectives::kHost ? "host"
-                                                             : "device");
-}
-
-comm::LocalRanks MakeTcpRanks(const ReplicationConfig& config, int process,
-                              const comm::CommunicatorOptions& options) {
-  if (config.num_processes() > 1 &&
-      config.rendezvous == ReplicationConfig::kAuto) {
-    throw ConfigError(
-        "replication.rendezvous: auto is for the programs, which know a folder "
-        "of the run; allowed here: tcp://HOST:PORT, or a file");
-  }
-  const char* const key = std::getenv(kRendezvousKey);
-  return comm::MakeTcpRanks(config.replicas_per_process,
-                            {.process = process,
-                             .num_processes = config.num_processes(),
-                             .rendezvous = config.rendezvous,
-                             .key = key == nullptr ? "" : key,
-                             .description = DescribeGroup(config)},
-                            options);
-}
-
-comm::CommunicatorOptions OptionsOf(const ReplicationConfig& config) {
-  return {.timeout = Milliseconds(config.timeout_s),
-          .heartbeat_interval = Milliseconds(config.heartbeat_interval_s),
-          .heartbeat_timeout = Milliseconds(config.heartbeat_timeout_s)};
-}
-
-comm::LocalRanks TeamReplicator::MakeRanks(const ReplicationConfig& config,
-                                           int process) {
-  const comm::CommunicatorOptions options = OptionsOf(config);
-  if (!config.strategy->has_processes) {
-    return {.processes = nullptr,
-            .ranks = comm::MakeThreadCommunicators(config.replicas, options)};
-  }
-  if (!config.uses_mpi()) return MakeTcpRanks(config, process, options);
-  comm::LocalRanks ranks =
-      comm::MakeMpiRanks(config.replicas_per_process, options);
-  const int num_processes = config.num_processes();
-  if (ranks.processes->size() != num_processes) {
-    throw ConfigError(
-        fmt::format("replication: between_graph of {} replicas, {} in each "
-                    "process, wants {} processes, not {}; hint: mpirun -n {}",
-                    config.replicas, config.replicas_per_process, num_processes,
-                    ranks.processes->size(), num_processes));
-  }
-  return ranks;
-}
-
-int TeamReplicator::FirstOnHost(const ReplicationConfig& config,
-                                comm::Communicator* between) {
-  // no other backend asks for it
-  if (between == nullptr || config.backend != "cuda") return 0;
-  const std::vector<std::string> hosts =
-      Processes(between).Gather(comm::NetworkName());
-  const auto own = static_cast<size_t>(between->rank());
-  const auto before =
-      std::count(hosts.begin(), hosts.begin() + between->rank(), hosts[own]);
-  return static_cast<int>(before) * config.replicas_per_process;
-}
-
 std::vector<Replica> TeamReplicator::MakeReplicas(
     const ReplicationConfig& config, uint64_t seed,
     const kernels::BackendFactory& make_backend, int first_on_host,
@@ -413,6 +311,16 @@ std::vector<Replica> TeamReplicator::MakeReplicas(
     replicas.push_back(std::move(replica));
   }
   return replicas;
+}
+
+std::vector<runtime::VariableStore*> TeamReplicator::StoresOf(
+    const std::vector<Replica>& replicas) {
+  std::vector<runtime::VariableStore*> stores;
+  stores.reserve(replicas.size());
+  for (const Replica& replica : replicas) {
+    stores.push_back(replica.variables.get());
+  }
+  return stores;
 }
 
 void TeamReplicator::StartQueues() {
@@ -432,7 +340,8 @@ void TeamReplicator::ConnectDevices() {
   for (const Replica& replica : replicas_) {
     members.push_back({replica.backend.get(), replica.communicator.get()});
   }
-  device_team_ = DeviceTeam::Connect(members, processes_, OptionsOf(config_));
+  device_team_ =
+      DeviceTeam::Connect(members, processes_, CommunicatorOptionsOf(config_));
 }
 
 std::unique_ptr<Step> TeamReplicator::BuildWithHooks(
@@ -468,10 +377,13 @@ std::unique_ptr<Step> TeamReplicator::BuildWithHooks(
     }
     std::vector<BuiltReplica> built = BuildAll(*own_input, parts[part], build);
     names.AddPart(built[0].value_names);
-    sums_.insert(built[0].sums.begin(), built[0].sums.end());
+    team_variables_.AddSums(built[0].sums);
     // before a plan allocates their memory; earlier batches update none of
     // these
-    if (SharesUpdates()) ShareVariables(built[0]);
+    if (SharesUpdates()) {
+      team_variables_.Share(*built[0].program.devices[0].graph,
+                            built[0].variables);
+    }
     std::optional<CompiledStep> earlier;
     if (!built_earlier.empty()) {
       earlier = CompileAll(built_earlier, *own_input, options);
@@ -492,7 +404,8 @@ CompiledStep TeamReplicator::CompileAll(
   const auto num_devices = static_cast<size_t>(config_.logical_devices);
   shared_updates_.push_back(std::make_unique<SharedUpdates>(
       replicas_.size(), num_devices,
-      comm::CommunicatorOptions{.timeout = Milliseconds(config_.timeout_s)}));
+      comm::CommunicatorOptions{.timeout =
+                                    CommunicatorOptionsOf(config_).timeout}));
   SharedUpdates& updates = *shared_updates_.back();
   std::vector<std::unique_ptr<kernels::ReplicaGroup>> groups(num_devices);
   for (auto& group : groups) {
@@ -542,34 +455,10 @@ CompiledStep TeamReplicator::CompileAll(
   return {std::move(plans), built[0].program.outputs, input.specs()};
 }
 
-void TeamReplicator::ShareVariables(const BuiltReplica& built) {
-  const Graph& graph = *built.program.devices[0].graph;
-  runtime::VariableStore& first = *replicas_[0].variables;
-  first.Declare(graph);
-  for (size_t i = 1; i < replicas_.size(); ++i) {
-    runtime::VariableStore& store = *replicas_[i].variables;
-    for (const std::string& name : built.variables.shared) {
-      if (!store.Has(name)) store.Share(first.at(name));
-    }
-    const auto check = [&](const std::set<std::string>& names, bool is_shared) {
-      for (const std::string& name : names) {
-        if (!store.Has(name) || IsShared(name, store) == is_shared) continue;
-        throw InvalidArgument(fmt::format(
-            "'{}' is updated by all replicas of a process together in one step "
-            "and by each replica alone in another; hint: build the step with "
-            "its optimizer first",
-            name));
-      }
-    };
-    check(built.variables.shared, /*is_shared=*/true);
-    check(built.variables.own, /*is_shared=*/false);
-  }
-}
-
 void TeamReplicator::AddChannels(const std::vector<BuiltReplica>& built) {
   for (size_t i = 0; i < replicas_.size(); ++i) {
     replicas_[i].channels.push_back(std::make_unique<Channels>(
-        built[i].program.num_channels, Milliseconds(config_.timeout_s)));
+        built[i].program.num_channels, CommunicatorOptionsOf(config_).timeout));
   }
 }
 
@@ -622,20 +511,21 @@ void TeamReplicator::CheckAgreementOfAll(
 
 NextResult TeamReplicator::Agree(NextResult own) {
   if (is_stopped_) return NextResult::kEnd;
-  int32_t words[2] = {ToWord(own), HaveVariablesChanged() ? 0 : 1};
+  int32_t words[2] = {ToWord(own), team_variables_.HaveChanged() ? 0 : 1};
   processes_.Min(words);
   const NextResult result = FromWord(words[0]);
   is_stopped_ = processes_.size() > 1 && result == NextResult::kEnd;
-  if (result == NextResult::kOk && words[1] == 0) SpreadVariables();
+  if (result == NextResult::kOk && words[1] == 0)
+    team_variables_.Spread(processes_);
   return result;
 }
 
 bool TeamReplicator::BeginPart(const PartHooks& hooks, size_t part) {
   int32_t words[2] = {hooks.begin(part) ? 1 : 0, 1};
-  if (HaveVariablesChanged()) words[1] = 0;
+  if (team_variables_.HaveChanged()) words[1] = 0;
   processes_.Min(words);
   is_stopped_ = words[0] == 0;
-  if (!is_stopped_ && words[1] == 0) SpreadVariables();
+  if (!is_stopped_ && words[1] == 0) team_variables_.Spread(processes_);
   return !is_stopped_;
 }
 
@@ -653,49 +543,6 @@ void TeamReplicator::RunTeam(const DeviceWork& work) {
         // memory must outlive the call under way
         replicas_[i].queue->Drain();
       });
-}
-
-void TeamReplicator::NoteVersions() {
-  for (const auto& [name, variable] : variables().variables()) {
-    versions_[name] = variable.version.value();
-  }
-}
-
-bool TeamReplicator::HaveVariablesChanged() const {
-  const auto& variables = replicas_[0].variables->variables();
-  for (const auto& [name, variable] : variables) {
-    const auto noted = versions_.find(name);
-    // a new variable is the same everywhere
-    const uint64_t version = noted == versions_.end() ? 0 : noted->second;
-    if (variable.version.value() != version) return true;
-  }
-  return false;
-}
-
-void TeamReplicator::SpreadVariables() {
-  for (const auto& [name, ignored] : variables().variables()) {
-    // the variable may have been written in the middle of an update
-    if (sums_.contains(name)) continue;
-    runtime::VariableStore::Variable& first = variables().at(name);
-    std::optional<HostTensor> staging;
-    if (!IsHostMemory()) staging = variables().Get(name);
-    const MutableTensorView view =
-        staging ? staging->mutable_view()
-                : MutableTensorView(first.spec.dtype, first.spec.shape,
-                                    first.buffer->data());
-    if (processes_.size() > 1) {
-      processes_.Broadcast(view);
-      if (staging) {
-        variables().Set(name, view);
-      } else {
-        first.version.Add();
-      }
-    }
-    for (size_t i = 1; i < replicas_.size(); ++i) {
-      runtime::VariableStore& store = *replicas_[i].variables;
-      if (!IsShared(name, store)) store.Set(name, view);
-    }
-  }
 }
 
 }  // namespace
