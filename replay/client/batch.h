@@ -8,7 +8,7 @@
 
 #include "core/rpc/shared_memory.h"
 #include "core/tensor/host_buffer.h"
-#include "replay/format/batch_codec.h"
+#include "replay/format/batch_message.h"
 #include "replay/format/frame_codec.h"
 
 namespace replicant::replay {

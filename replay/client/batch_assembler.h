@@ -12,7 +12,8 @@
 #include "core/base/thread.h"
 #include "replay/client/batch.h"
 #include "replay/client/importance_weights.h"
-#include "replay/format/batch_codec.h"
+#include "replay/format/batch_message.h"
+#include "replay/format/batch_target.h"
 
 namespace replicant::replay {
 

@@ -25,7 +25,7 @@
 #include "replay/client/batch_source.h"
 #include "replay/client/importance_weights.h"
 #include "replay/client/table_state.h"
-#include "replay/format/batch_codec.h"
+#include "replay/format/batch_target.h"
 #include "replay/format/protocol.h"
 
 namespace replicant::replay {

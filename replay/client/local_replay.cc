@@ -7,6 +7,7 @@
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "replay/format/batch_codec.h"
+#include "replay/format/batch_message.h"
 
 namespace replicant::replay {
 

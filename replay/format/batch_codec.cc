@@ -6,9 +6,6 @@
 // to the last that the item needs, still compressed. With a target in shared
 // memory, items whose groups are not compressed need no segments: their frames
 // are copied to their places, one after the other with prefetching.
-//
-// The reader checks the header completely; segments are checked against the
-// steps that the item needs before any is decoded.
 #include "replay/format/batch_codec.h"
 
 #include <fmt/format.h>
@@ -16,25 +13,14 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/base/check.h"
 #include "core/base/error.h"
 #include "core/rpc/wire.h"
+#include "replay/format/frame_codec.h"
 
 namespace replicant::replay {
 namespace {
 
-using rpc::MalformedMessage;
-using rpc::WireReader;
 using rpc::WireWriter;
-
-constexpr std::string_view kName = "replay.sample reply";
-// Maximum number of groups of one item: its steps and its stack, with one step
-// per group.
-constexpr uint32_t kMaxSegmentsPerItem =
-    std::max(kMaxNStep, kMaxWindow) + kMaxStack + 1;
-// Maximum number of frames that an item holds.
-constexpr int64_t kMaxFramesPerItem =
-    std::max(kMaxWindow, kMaxStack) + kMaxStack;
 
 // A range of frames of one group that an item needs.
 struct Cut {
@@ -85,21 +71,14 @@ struct RowSpans {
   std::byte* actions;
 };
 
-std::byte* RowInMemory(const BatchTarget& target, uint64_t array,
-                       int64_t row_bytes) {
-  return target.memory->bytes().data() + array +
-         target.place.first_row * static_cast<uint64_t>(row_bytes);
-}
-
 // The rows in memory, or in `frame`, which is allocated.
 RowSpans PlaceRows(size_t count, const RowBytes& row, size_t max_part_bytes,
                    const BatchTarget* target, rpc::Frame* frame) {
   if (target != nullptr) {
     const BatchPlace& place = target->place;
-    return {
-        RowInMemory(*target, place.observations, row.observations),
-        RowInMemory(*target, place.next_observations, row.next_observations),
-        RowInMemory(*target, place.actions, row.actions)};
+    return {target->Rows(place.observations, row.observations),
+            target->Rows(place.next_observations, row.next_observations),
+            target->Rows(place.actions, row.actions)};
   }
   const auto bytes_of = [count](int64_t row_bytes) {
     return count * static_cast<size_t>(row_bytes);
@@ -290,9 +269,8 @@ Plan MakePlan(const SampledBatch& batch, const StepShape& shape,
       const auto index = static_cast<int64_t>(i);
       AddFrameCopies(
           batch, item, form, shape.frame_bytes,
-          RowInMemory(*target, target->place.frames, row.frames) +
-              index * row.frames,
-          RowInMemory(*target, target->place.next_frames, row.next_frames) +
+          target->Rows(target->place.frames, row.frames) + index * row.frames,
+          target->Rows(target->place.next_frames, row.next_frames) +
               index * row.next_frames,
           &plan.copies);
     }
@@ -349,34 +327,6 @@ rpc::Frame EncodeHeader(const SampledBatch& batch, BatchState state,
 
 }  // namespace
 
-void BatchTarget::Check(uint32_t count, const StepShape& shape,
-                        const BatchForm& form) const {
-  const uint64_t size = memory->bytes().size();
-  const auto check = [&](const char* name, uint64_t offset, uint64_t bytes) {
-    if (offset <= size && bytes <= size - offset) return;
-    throw InvalidArgument(fmt::format(
-        "replay.sample: place: {} bytes of {} at offset {} of a memory of {}",
-        bytes, name, offset, size));
-  };
-  const uint64_t rows = uint64_t{place.first_row} + count;
-  if (rows > kMaxItemsPerBatch) {
-    throw InvalidArgument(fmt::format(
-        "replay.sample: place: {} rows from row {} on; a batch has at most {}",
-        count, place.first_row, kMaxItemsPerBatch));
-  }
-  const auto bytes_of = [rows](int64_t row_bytes) {
-    return rows * static_cast<uint64_t>(row_bytes);
-  };
-  const RowBytes row = form.BytesOf(shape);
-  check("observations", place.observations, bytes_of(row.observations));
-  check("next_observations", place.next_observations,
-        bytes_of(row.next_observations));
-  check("actions", place.actions, bytes_of(row.actions));
-  check("frames", place.frames, bytes_of(row.frames));
-  check("next_frames", place.next_frames, bytes_of(row.next_frames));
-  check("segments", place.segments, place.segments_bytes);
-}
-
 rpc::Message EncodeBatch(const SampledBatch& batch, BatchState state,
                          const StepShape& shape, const BatchForm& form,
                          size_t max_part_bytes, const BatchTarget* target) {
@@ -403,308 +353,6 @@ rpc::Message EncodeBatch(const SampledBatch& batch, BatchState state,
   message.push_back(std::move(rows));
   message.push_back(std::move(segments));
   return message;
-}
-
-// --- the reader's side ---
-
-namespace {
-
-// Reads a column and checks that it is as long as the others.
-template <typename T>
-std::vector<T> ReadColumn(WireReader& reader, std::string_view field,
-                          size_t size) {
-  std::vector<T> column =
-      reader.ReadArray<T>(field, static_cast<uint32_t>(size));
-  if (column.size() != size) {
-    throw MalformedMessage(
-        fmt::format("{}: field '{}' has {} elements, want {}", kName, field,
-                    column.size(), size));
-  }
-  return column;
-}
-
-}  // namespace
-
-BatchMessage::BatchMessage(rpc::Message payload, const StepShape& shape,
-                           const BatchTarget* target)
-    : payload_(std::move(payload)), shape_(shape) {
-  rpc::CheckNumParts(kName, payload_, 3);
-  ReadColumns();
-  if (target == nullptr && (are_rows_in_memory_ || are_segments_in_memory_)) {
-    throw MalformedMessage(
-        fmt::format("{}: in memory that was not offered", kName));
-  }
-  if (target != nullptr) memory_ = target->memory;
-  FindRows(target);
-  FindSegments(target);
-  CheckSegments();
-}
-
-void BatchMessage::FindRows(const BatchTarget* target) {
-  const size_t count = items_.size();
-  const auto bytes_of = [count](int64_t row_bytes) {
-    return count * static_cast<size_t>(row_bytes);
-  };
-  if (are_rows_in_memory_) {
-    try {
-      target->Check(static_cast<uint32_t>(count), shape_, form_);
-    } catch (const InvalidArgument& e) {
-      throw MalformedMessage(fmt::format("{}: {}", kName, e.what()));
-    }
-    const auto rows = [&](uint64_t array, int64_t row_bytes) {
-      return std::span<const std::byte>(RowInMemory(*target, array, row_bytes),
-                                        bytes_of(row_bytes));
-    };
-    const BatchPlace& place = target->place;
-    observations_ = rows(place.observations, row_bytes_.observations);
-    next_observations_ =
-        rows(place.next_observations, row_bytes_.next_observations);
-    actions_ = rows(place.actions, row_bytes_.actions);
-    frames_ = rows(place.frames, row_bytes_.frames);
-    next_frames_ = rows(place.next_frames, row_bytes_.next_frames);
-  }
-  const size_t next_begin = bytes_of(row_bytes_.observations);
-  const size_t actions_begin =
-      next_begin + bytes_of(row_bytes_.next_observations);
-  const size_t size =
-      are_rows_in_memory_ ? 0 : actions_begin + bytes_of(row_bytes_.actions);
-  if (payload_[1].size() != size) {
-    throw MalformedMessage(fmt::format("{}: {} bytes of rows, want {}", kName,
-                                       payload_[1].size(), size));
-  }
-  if (are_rows_in_memory_) return;
-  const std::span<const std::byte> rows = payload_[1].bytes();
-  observations_ = rows.first(next_begin);
-  next_observations_ = rows.subspan(next_begin, actions_begin - next_begin);
-  actions_ = rows.subspan(actions_begin);
-}
-
-void BatchMessage::FindSegments(const BatchTarget* target) {
-  const size_t size = are_segments_in_memory_ ? 0 : segments_bytes_;
-  if (payload_[2].size() != size ||
-      (are_segments_in_memory_ &&
-       segments_bytes_ > target->place.segments_bytes)) {
-    throw MalformedMessage(
-        fmt::format("{}: {} bytes of segments, {} of them in part 2", kName,
-                    segments_bytes_, payload_[2].size()));
-  }
-  segment_data_ = are_segments_in_memory_
-                      ? target->memory->bytes().subspan(target->place.segments,
-                                                        segments_bytes_)
-                      : payload_[2].bytes();
-}
-
-void BatchMessage::ReadForm(WireReader& reader) {
-  const auto read = [&reader](const char* field, int64_t low, int64_t high) {
-    const int64_t value = reader.Read<uint32_t>(field);
-    if (value >= low && value <= high) return value;
-    throw MalformedMessage(fmt::format("{}: field '{}': {} is outside [{}, {}]",
-                                       kName, field, value, low, high));
-  };
-  form_.stack = read("stack", 1, kMaxStack);
-  form_.window = read("window", 0, kMaxWindow);
-  row_bytes_ = form_.BytesOf(shape_);
-}
-
-void BatchMessage::ReadColumns() {
-  WireReader reader(kName, payload_[0].bytes());
-  const auto state = reader.Read<uint8_t>("state");
-  if (state > static_cast<uint8_t>(BatchState::kClosed)) {
-    throw MalformedMessage(
-        fmt::format("{}: field 'state': no state {}", kName, state));
-  }
-  state_ = static_cast<BatchState>(state);
-  table_size_ = static_cast<int64_t>(reader.Read<uint64_t>("table_size"));
-  table_mass_ = reader.Read<double>("table_mass");
-  total_steps_ = static_cast<int64_t>(reader.Read<uint64_t>("total_steps"));
-  ReadForm(reader);
-  are_rows_in_memory_ = reader.ReadBool("rows_in_memory");
-  are_segments_in_memory_ = reader.ReadBool("segments_in_memory");
-  const auto slots = reader.ReadArray<uint32_t>("slot", kMaxItemsPerBatch);
-  const size_t count = slots.size();
-  const auto generations = ReadColumn<uint32_t>(reader, "generation", count);
-  const auto probabilities = ReadColumn<double>(reader, "probability", count);
-  const auto priorities = ReadColumn<float>(reader, "priority", count);
-  const auto rewards = ReadColumn<float>(reader, "reward", count);
-  const auto discounts = ReadColumn<float>(reader, "discount", count);
-  const auto times = ReadColumn<uint32_t>(reader, "times_sampled", count);
-  const auto steps = ReadColumn<uint32_t>(reader, "step", count);
-  const auto ns = ReadColumn<uint32_t>(reader, "n", count);
-  const auto num_segments = ReadColumn<uint32_t>(reader, "num_segments", count);
-  items_.reserve(count);
-  segment_ends_.reserve(count);
-  for (size_t i = 0; i < count; ++i) {
-    const int64_t max_n = form_.HasWindows() ? form_.window : kMaxNStep;
-    if (steps[i] > INT32_MAX || ns[i] > max_n) {
-      throw MalformedMessage(fmt::format("{}: item {} at step {} with n = {}",
-                                         kName, i, steps[i], ns[i]));
-    }
-    items_.push_back({.key = {slots[i], generations[i]},
-                      .probability = probabilities[i],
-                      .priority = priorities[i],
-                      .reward = rewards[i],
-                      .discount = discounts[i],
-                      .times_sampled = times[i],
-                      .step = steps[i],
-                      .n = ns[i]});
-    if (num_segments[i] > kMaxSegmentsPerItem) {
-      throw MalformedMessage(
-          fmt::format("{}: item {} of {} segments; at most {} are allowed",
-                      kName, i, num_segments[i], kMaxSegmentsPerItem));
-    }
-    segment_ends_.push_back((i == 0 ? 0 : segment_ends_[i - 1]) +
-                            num_segments[i]);
-  }
-
-  const size_t num_steps = count * static_cast<size_t>(form_.window);
-  step_rewards_ = ReadColumn<float>(reader, "step_reward", num_steps);
-  step_discounts_ = ReadColumn<float>(reader, "step_discount", num_steps);
-
-  const size_t total = count == 0 ? 0 : segment_ends_.back();
-  const auto first_steps = ReadColumn<uint32_t>(reader, "first_step", total);
-  const auto num_frames = ReadColumn<uint32_t>(reader, "num_frames", total);
-  const auto skips = ReadColumn<uint32_t>(reader, "skip", total);
-  const auto sizes = ReadColumn<uint32_t>(reader, "segment_bytes", total);
-  reader.Finish();
-  segments_.reserve(total);
-  for (size_t i = 0; i < total; ++i) {
-    segments_.push_back(
-        {first_steps[i], num_frames[i], skips[i], segments_bytes_, sizes[i]});
-    segments_bytes_ += sizes[i];
-  }
-}
-
-// The segments of each item hold every frame that it needs, in order.
-void BatchMessage::CheckSegments() const {
-  if (shape_.frame_bytes == 0) {
-    if (segments_.empty()) return;
-    throw MalformedMessage(
-        fmt::format("{}: {} segments without pixels", kName, segments_.size()));
-  }
-  for (size_t i = 0; i < items_.size(); ++i) {
-    const SampledItem& item = items_[i];
-    size_t next = i == 0 ? 0 : segment_ends_[i - 1];
-    // its frames are in memory
-    if (are_rows_in_memory_ && next == segment_ends_[i]) continue;
-    const auto is_covered = [&](int64_t begin, int64_t end) {
-      while (begin < end && next < segment_ends_[i]) {
-        const Segment& segment = segments_[next];
-        if (segment.num_frames > kMaxGroupFrames ||
-            segment.first_step > begin) {
-          return false;
-        }
-        begin = std::max(begin, segment.first_step + segment.num_frames);
-        if (begin < end) ++next;
-      }
-      return begin >= end;
-    };
-    const auto [first, second] = form_.NeededFrames(item.step, item.n);
-    if (!is_covered(first.begin, first.end) ||
-        !is_covered(std::max(first.end, second.begin), second.end)) {
-      throw MalformedMessage(fmt::format(
-          "{}: the segments of item {} do not hold all its frames", kName, i));
-    }
-  }
-}
-
-std::span<const std::byte> BatchMessage::RowOf(std::span<const std::byte> rows,
-                                               int64_t index,
-                                               int64_t row_bytes) const {
-  REPLICANT_CHECK(index >= 0 && index < size(), "item {} of {}", index, size());
-  return rows.subspan(static_cast<size_t>(index * row_bytes),
-                      static_cast<size_t>(row_bytes));
-}
-
-std::span<const std::byte> BatchMessage::Observation(int64_t index) const {
-  return RowOf(observations_, index, row_bytes_.observations);
-}
-
-std::span<const std::byte> BatchMessage::NextObservation(int64_t index) const {
-  return RowOf(next_observations_, index, row_bytes_.next_observations);
-}
-
-std::span<const std::byte> BatchMessage::Action(int64_t index) const {
-  return RowOf(actions_, index, row_bytes_.actions);
-}
-
-std::span<const float> BatchMessage::StepRewards(int64_t index) const {
-  return StepsOf(step_rewards_, index);
-}
-
-std::span<const float> BatchMessage::StepDiscounts(int64_t index) const {
-  return StepsOf(step_discounts_, index);
-}
-
-std::span<const float> BatchMessage::StepsOf(const std::vector<float>& steps,
-                                             int64_t index) const {
-  REPLICANT_CHECK(index >= 0 && index < size(), "item {} of {}", index, size());
-  const auto window = static_cast<size_t>(form_.window);
-  return std::span(steps).subspan(static_cast<size_t>(index) * window, window);
-}
-
-void BatchMessage::DecodeFrames(int64_t index, FrameDecoder& decoder,
-                                std::span<std::byte> frames,
-                                std::span<std::byte> next_frames) const {
-  const auto frame_bytes = static_cast<size_t>(shape_.frame_bytes);
-  REPLICANT_CHECK(index >= 0 && index < size(), "item {} of {}", index, size());
-  REPLICANT_CHECK_EQ(static_cast<int64_t>(frames.size()), row_bytes_.frames);
-  REPLICANT_CHECK_EQ(static_cast<int64_t>(next_frames.size()),
-                     row_bytes_.next_frames);
-  const auto i = static_cast<size_t>(index);
-  const size_t begin = i == 0 ? 0 : segment_ends_[i - 1];
-  if (begin == segment_ends_[i]) {
-    const auto copy = [&](std::span<const std::byte> from,
-                          std::span<std::byte> to) {
-      const auto row = RowOf(from, index, static_cast<int64_t>(to.size()));
-      if (row.data() != to.data() && !row.empty()) {
-        std::memcpy(to.data(), row.data(), row.size());
-      }
-    };
-    copy(frames_, frames);
-    copy(next_frames_, next_frames);
-    return;
-  }
-
-  // the steps that are wanted, in their order, each with its place
-  struct Wanted {
-    int64_t step;
-    std::byte* out;
-  };
-  Wanted wanted[kMaxFramesPerItem];
-  size_t num_wanted = 0;
-  const SampledItem& item = items_[i];
-  const auto want = [&](int64_t step, bool is_next, int64_t j) {
-    wanted[num_wanted++] = {step, (is_next ? next_frames : frames).data() +
-                                      static_cast<size_t>(j) * frame_bytes};
-  };
-  form_.ForEachFrame(item.step, item.n, want);
-  std::sort(wanted, wanted + num_wanted,
-            [](const Wanted& a, const Wanted& b) { return a.step < b.step; });
-  const auto num_zero = static_cast<size_t>(form_.NumZeroFrames(item.n));
-  std::ranges::fill(frames.last(num_zero * frame_bytes), std::byte{0});
-
-  const Wanted* next = wanted;
-  const Wanted* const end = wanted + num_wanted;
-  std::vector<FrameDecoder::Target> targets;
-  for (size_t s = begin; s < segment_ends_[i]; ++s) {
-    const Segment& segment = segments_[s];
-    const FrameGroupView group(
-        segment_data_.subspan(segment.offset, segment.size));
-    if (group.frame_bytes() != shape_.frame_bytes ||
-        segment.skip + segment.num_frames > group.num_frames()) {
-      throw MalformedMessage(
-          fmt::format("{}: a segment with frames [{}, {}) holds {} of {} bytes",
-                      kName, segment.skip, segment.skip + segment.num_frames,
-                      group.num_frames(), group.frame_bytes()));
-    }
-    targets.clear();
-    for (; next != end && next->step < segment.first_step + segment.num_frames;
-         ++next) {
-      targets.push_back(
-          {segment.skip + next->step - segment.first_step, next->out});
-    }
-    decoder.Decode(group, targets);
-  }
 }
 
 }  // namespace replicant::replay

@@ -2,17 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "core/rpc/frame.h"
-#include "core/rpc/shared_memory.h"
-#include "core/rpc/wire.h"
 #include "replay/format/batch_form.h"
-#include "replay/format/frame_codec.h"
-#include "replay/format/protocol.h"
+#include "replay/format/batch_target.h"
 #include "replay/format/sampled_batch.h"
 
 namespace replicant::replay {
@@ -33,16 +26,6 @@ enum class BatchState : uint8_t {
 // whose groups are not compressed has no segments: its frames are written to
 // their places. Segments that do not fit go with the message.
 
-// The place of a batch in memory that a reader shares.
-struct BatchTarget {
-  BatchPlace place;
-  std::shared_ptr<rpc::SharedMemory> memory;
-
-  // Throws InvalidArgument unless `count` items fit at the place.
-  void Check(uint32_t count, const StepShape& shape,
-             const BatchForm& form) const;
-};
-
 // Makes the message of `batch`, which was drawn from a table with this form.
 // The service copies the bytes only here. `target` was checked for these items,
 // or is nullptr. Throws InvalidArgument before it allocates a part longer than
@@ -51,92 +34,5 @@ rpc::Message EncodeBatch(const SampledBatch& batch, BatchState state,
                          const StepShape& shape, const BatchForm& form,
                          size_t max_part_bytes,
                          const BatchTarget* target = nullptr);
-
-// A received batch of B items.
-//
-// Thread-safety: const methods may run concurrently, each with a decoder of its
-// own.
-class BatchMessage {
- public:
-  // Takes the message over and checks all but the contents of the segments.
-  // `target` is the one that the request offered, or nullptr. Throws
-  // rpc::MalformedMessage.
-  BatchMessage(rpc::Message payload, const StepShape& shape,
-               const BatchTarget* target = nullptr);
-
-  BatchState state() const { return state_; }
-  int64_t size() const { return static_cast<int64_t>(items_.size()); }
-  // Without first_group and num_groups, which mean nothing here.
-  const std::vector<SampledItem>& items() const { return items_; }
-  int64_t table_size() const { return table_size_; }
-  double table_mass() const { return table_mass_; }
-  int64_t total_steps() const { return total_steps_; }
-  const BatchForm& form() const { return form_; }
-  const StepShape& shape() const { return shape_; }
-
-  // Whether the rows, and the frames of items without segments, lie in the
-  // memory of the target.
-  bool AreRowsInMemory() const { return are_rows_in_memory_; }
-  bool has_segments() const { return !segments_.empty(); }
-
-  // The rows of item `index` (checked), with BatchForm::BytesOf() each.
-  std::span<const std::byte> Observation(int64_t index) const;
-  std::span<const std::byte> NextObservation(int64_t index) const;
-  std::span<const std::byte> Action(int64_t index) const;
-  // [H] of item `index` of a table with windows (checked); else empty.
-  std::span<const float> StepRewards(int64_t index) const;
-  std::span<const float> StepDiscounts(int64_t index) const;
-
-  // Decodes the frames of an item into `frames` and `next_frames`, which have
-  // the sizes of BatchForm::BytesOf() (checked). Does nothing if the service
-  // has written them there. Throws rpc::MalformedMessage or IoError, with
-  // undefined output, if the segments are damaged.
-  void DecodeFrames(int64_t index, FrameDecoder& decoder,
-                    std::span<std::byte> frames,
-                    std::span<std::byte> next_frames) const;
-
- private:
-  struct Segment {
-    int64_t first_step = 0;
-    int64_t num_frames = 0;
-    int64_t skip = 0;
-    size_t offset = 0;  // in segment_data_
-    size_t size = 0;
-  };
-
-  void ReadColumns();
-  void ReadForm(rpc::WireReader& reader);
-  // Set the spans of rows and segments.
-  void FindRows(const BatchTarget* target);
-  void FindSegments(const BatchTarget* target);
-  void CheckSegments() const;
-  std::span<const float> StepsOf(const std::vector<float>& steps,
-                                 int64_t index) const;
-  std::span<const std::byte> RowOf(std::span<const std::byte> rows,
-                                   int64_t index, int64_t row_bytes) const;
-
-  rpc::Message payload_;
-  std::shared_ptr<rpc::SharedMemory> memory_;
-  const StepShape shape_;
-  BatchState state_ = BatchState::kFull;
-  int64_t table_size_ = 0;
-  double table_mass_ = 0.0;
-  int64_t total_steps_ = 0;
-  BatchForm form_;
-  RowBytes row_bytes_;
-  bool are_rows_in_memory_ = false;
-  bool are_segments_in_memory_ = false;
-  std::vector<SampledItem> items_;
-  std::vector<float> step_rewards_, step_discounts_;  // [B, H]
-  std::vector<Segment> segments_;
-  // of item i: [segment_ends_[i - 1], segment_ends_[i])
-  std::vector<size_t> segment_ends_;
-  size_t segments_bytes_ = 0;
-  // [B, ...] each
-  std::span<const std::byte> observations_, next_observations_, actions_;
-  // of the items without segments
-  std::span<const std::byte> frames_, next_frames_;
-  std::span<const std::byte> segment_data_;
-};
 
 }  // namespace replicant::replay

@@ -13,6 +13,7 @@
 #include "core/rpc/server.h"
 #include "replay/checkpoint/checkpoint_saver.h"
 #include "replay/format/batch_codec.h"
+#include "replay/format/batch_target.h"
 #include "replay/format/protocol.h"
 #include "replay/service/batch_encoder.h"
 #include "replay/service/reader_backlog.h"

@@ -7,7 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/rpc/wire.h"
-#include "replay/format/batch_codec.h"
+#include "replay/format/batch_message.h"
 #include "replay/format/protocol.h"
 
 namespace {

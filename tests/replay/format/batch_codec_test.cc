@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/rpc/wire.h"
+#include "replay/format/batch_message.h"
 #include "replay/table/shard.h"
 #include "tests/replay/episodes.h"
 #include "tests/support/message_of.h"

@@ -8,6 +8,7 @@
 #include "core/base/fs.h"
 #include "core/rpc/client.h"
 #include "replay/format/batch_codec.h"
+#include "replay/format/batch_message.h"
 #include "replay/service/service_status.h"
 #include "tests/replay/episodes.h"
 #include "tests/replay/running_service.h"
@@ -308,6 +309,7 @@ TEST(ReplayServiceTest, AReaderThatDoesNotReadGetsNoFurtherBatches) {
   Caller reader(service.endpoint(), "reader", {.receive_queue_messages = 1});
   ASSERT_EQ(reader.client().AwaitSession(seconds(60)), rpc::CallResult::kOk);
   std::vector<uint64_t> requests;
+  requests.reserve(kBatches);
   for (int i = 0; i < kBatches; ++i) {
     requests.push_back(reader.StartSample(kItems, 30'000));
   }
