@@ -10,13 +10,15 @@
 
 namespace replicant::testing {
 
-// Keeps the messages that are logged while it lives, from warnings up.
+// Keeps the messages that are logged while it lives, from warnings up or from
+// another level.
 //
 // Thread-safety: make and destroy it while no other thread logs.
 class LogLines {
  public:
-  LogLines() : sink_(std::make_shared<Sink>()) {
-    sink_->set_level(spdlog::level::warn);
+  explicit LogLines(spdlog::level::level_enum level = spdlog::level::warn)
+      : sink_(std::make_shared<Sink>()) {
+    sink_->set_level(level);
     spdlog::default_logger()->sinks().push_back(sink_);
   }
   ~LogLines() { spdlog::default_logger()->sinks().pop_back(); }

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <optional>
+#include <thread>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
@@ -43,6 +46,40 @@ TEST(FileLockTest, AMovedLockIsHeldOnce) {
   EXPECT_THROW(FileLock(file, "the folder"), IoError);
   moved.reset();
   EXPECT_NO_THROW(FileLock(file, "the folder"));
+}
+
+// catches a lock that is taken beside another, and one that waits for ever
+TEST(FileLockTest, AnAwaitedLockComesWhenItsOwnerLetsGo) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "lock";
+  constexpr int kThreads = 4;
+  constexpr int kTurns = 50;
+  std::atomic<int> owners = 0;
+  std::atomic<int> turns = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      for (int turn = 0; turn < kTurns; ++turn) {
+        const FileLock lock = FileLock::Await(file);
+        EXPECT_EQ(++owners, 1);
+        // lost by two that add at once
+        turns = turns + 1;
+        --owners;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(turns, kThreads * kTurns);
+  EXPECT_EQ(ReadFile(file), HostAndPid());
+}
+
+TEST(FileLockTest, AnAwaitedLockRefusesOthers) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "lock";
+  const FileLock lock = FileLock::Await(file);
+  EXPECT_EQ(MessageOf<IoError>([&] { FileLock(file, "the folder"); }),
+            "the folder: in use by process " + HostAndPid());
+  EXPECT_THROW(FileLock::Await("/no/such/folder/lock"), IoError);
 }
 
 TEST(FileLockTest, AFolderThatIsMissingIsNamed) {
