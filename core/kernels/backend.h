@@ -183,6 +183,7 @@ class Kernel {
 };
 
 class DeviceCollectives;
+class PlanCache;
 
 class Backend {
  public:
@@ -223,6 +224,9 @@ class Backend {
   virtual std::unique_ptr<Kernel> CompileKernel(
       const graph::Graph& graph, const graph::Node& node,
       std::span<const InputTraits> inputs = {}) = 0;
+  // Told when the kernels of a plan have been compiled, for a word about them
+  // in the log.
+  virtual void PlanCompiled() {}
   // Records what `issue` queues on `stream`, without running it. `issue`
   // neither allocates nor waits, and queues kernels that CanRecord(), with the
   // joins of their forks, and copies from and to memory of the device or of
@@ -248,6 +252,10 @@ struct BackendOptions {
   int device_index = 0;
   // Whether Backend::Record() records; GPU only.
   bool has_recordings = true;
+  // Not null: the plans of libraries are timed, and the fastest are taken and
+  // kept here (core/kernels/plan_cache.h); GPU only. Shared by the replicas of
+  // a process.
+  std::shared_ptr<PlanCache> tuned_plans = nullptr;
 };
 
 // Makes a backend by name: MakeBackend(), or a function of a program or test

@@ -296,6 +296,7 @@ class Executor::Impl {
       NoteConstantInputs(node, kernel.get(), traits);
       kernels_.emplace(id, std::move(kernel));
     }
+    backend_.PlanCompiled();
     for (const auto& [id, kernel] : kernels_) {
       report_.scratch_size_bytes =
           std::max(report_.scratch_size_bytes, kernel->scratch_size_bytes());

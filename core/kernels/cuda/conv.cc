@@ -121,9 +121,7 @@ DeviceError NoEngine(const KernelBuilder& builder,
 
 void MakeConvolution(KernelBuilder& builder) {
   const ConvolutionProblem problem = ProblemOf(builder.request());
-  // makes the context current for the library
-  static_cast<void>(builder.device().driver());
-  auto plan = builder.device().libraries().convolution->Plan(problem);
+  auto plan = builder.plans().Plan(problem);
   if (plan == nullptr) throw NoEngine(builder, problem);
   const int64_t num_weights = problem.o * problem.c * problem.kh * problem.kw;
   const WeightShape shape{.c = problem.c, .p = problem.kh * problem.kw};

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/tensor/dtype.h"
 
@@ -48,6 +49,8 @@ struct ConvolutionChoice {
   // Configurations of engines that the library named as the best for the
   // problem.
   int64_t num_candidates = 0;
+  // Operands of f32 are rounded to TF32, or to less.
+  bool rounds_f32 = false;
 };
 
 // One problem, ready to run.
@@ -58,6 +61,9 @@ class ConvolutionPlan {
   virtual ~ConvolutionPlan() = default;
 
   virtual size_t workspace_size_bytes() const = 0;
+  // Names the plan among those for its problem: the same in every process with
+  // this version of the library, and without tabs. Empty where there is one.
+  virtual std::string name() const { return {}; }
   virtual ConvolutionChoice choice() const { return {}; }
   // Throws DeviceError.
   virtual void Launch(const ConvolutionOperands& operands, CUstream stream) = 0;
@@ -74,14 +80,24 @@ class ConvolutionLibrary {
   // the library is missing.
   virtual std::unique_ptr<ConvolutionPlan> Plan(
       const ConvolutionProblem& problem) = 0;
+  // Up to `max` plans with different names, the best first as the library
+  // reckons: the first is that of Plan(). Throws as Plan() does.
+  virtual std::vector<std::unique_ptr<ConvolutionPlan>> Candidates(
+      const ConvolutionProblem& problem, int max);
+  // The candidate of this name; null if the library has none. Throws as Plan()
+  // does.
+  virtual std::unique_ptr<ConvolutionPlan> PlanNamed(
+      const ConvolutionProblem& problem, const std::string& name);
   // "cuDNN 9.19.0"; empty where nobody asks. Throws as Plan() does.
   virtual std::string version() { return {}; }
 };
 
-// cuDNN 9: the first engine of its heuristics that supports the problem,
-// summing in f32. Problems in f32 take no engine that rounds their operands to
-// TF32 unless they allow it. The library is loaded for the
-// first plan, so that workloads without convolutions run without it.
+// cuDNN 9: the engines of its heuristics that support the problem within a
+// workspace of 256 MiB, summing in f32. Problems in f32 take no engine that
+// rounds their operands unless they allow TF32. Where there are engines whose
+// results have the same bits in each run, as cuDNN says, only these are taken.
+// The library is loaded for the first plan, so that workloads without
+// convolutions run without it.
 //
 // With `device_properties` (JSON, as cuDNN describes a device) plans are made
 // for that device instead, without one at hand; they cannot be launched.

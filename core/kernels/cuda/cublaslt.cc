@@ -1,6 +1,8 @@
 #include <cublasLt.h>
 #include <fmt/format.h>
 
+#include <functional>
+#include <set>
 #include <utility>
 
 #include "core/base/error.h"
@@ -18,6 +20,8 @@ namespace {
 
 // NVIDIA's advice for Hopper.
 constexpr size_t kMaxWorkspaceBytes = size_t{32} << 20;
+// Algorithms among which one is looked up by its name.
+constexpr int kMaxListed = 64;
 
 struct Functions {
   explicit Functions(const SharedLibrary& library) {
@@ -35,6 +39,8 @@ struct Functions {
     library.Find("cublasLtMatmulPreferenceDestroy", &preference_destroy);
     library.Find("cublasLtMatmulPreferenceSetAttribute", &preference_set);
     library.Find("cublasLtMatmulAlgoGetHeuristic", &heuristic);
+    library.Find("cublasLtMatmulAlgoConfigGetAttribute", &algo_get);
+    library.Find("cublasLtGetVersion", &version);
   }
 
   void Check(cublasStatus_t status, const char* call) const {
@@ -56,6 +62,8 @@ struct Functions {
   decltype(cublasLtMatmulPreferenceDestroy)* preference_destroy;
   decltype(cublasLtMatmulPreferenceSetAttribute)* preference_set;
   decltype(cublasLtMatmulAlgoGetHeuristic)* heuristic;
+  decltype(cublasLtMatmulAlgoConfigGetAttribute)* algo_get;
+  decltype(cublasLtGetVersion)* version;
 };
 
 // The library's handle of the device that was current when it was made.
@@ -76,26 +84,100 @@ cudaDataType_t DataTypeOf(DType dtype) {
   return dtype == DType::kBF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-class CublasLtPlan : public MatMulPlan {
+// One of an algorithm's settings as text; "" for one that it does not have.
+template <typename T>
+std::string Setting(const Functions& f, const cublasLtMatmulAlgo_t& algorithm,
+                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                    const char* name) {
+  T value{};
+  size_t size_bytes = 0;
+  if (f.algo_get(&algorithm, attribute, &value, sizeof value, &size_bytes) !=
+      CUBLAS_STATUS_SUCCESS) {
+    return {};
+  }
+  return fmt::format("{} {} ", name, value);
+}
+
+// "algo 66 tile 20 ...": all that tells an algorithm from others.
+std::string NameOf(const Functions& f, const cublasLtMatmulAlgo_t& algorithm) {
+  const auto& a = algorithm;
+  std::string name =
+      Setting<int32_t>(f, a, CUBLASLT_ALGO_CONFIG_ID, "algo") +
+      Setting<uint32_t>(f, a, CUBLASLT_ALGO_CONFIG_TILE_ID, "tile") +
+      Setting<uint32_t>(f, a, CUBLASLT_ALGO_CONFIG_STAGES_ID, "stages") +
+      Setting<int32_t>(f, a, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, "split_k") +
+      Setting<uint32_t>(f, a, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+                        "reduction") +
+      Setting<uint32_t>(f, a, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, "swizzle") +
+      Setting<uint32_t>(f, a, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, "custom") +
+      Setting<uint16_t>(f, a, CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, "inner") +
+      Setting<uint16_t>(f, a, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, "cluster");
+  if (!name.empty()) name.pop_back();
+  return name;
+}
+
+// A problem as the library describes it.
+//
+// Thread-safety: any thread; Launch() one at a time.
+class Descriptors {
  public:
-  CublasLtPlan(std::shared_ptr<const Handle> handle,
-               const MatMulProblem& problem)
+  Descriptors(std::shared_ptr<const Handle> handle,
+              const MatMulProblem& problem)
       : handle_(std::move(handle)), f_(*handle_->functions) {
     try {
-      MakeDescriptors(problem);
-      ChooseAlgorithm(problem);
+      Make(problem);
     } catch (...) {
       Destroy();
       throw;
     }
   }
-  ~CublasLtPlan() override { Destroy(); }
-  CublasLtPlan(const CublasLtPlan&) = delete;
-  CublasLtPlan& operator=(const CublasLtPlan&) = delete;
+  ~Descriptors() { Destroy(); }
+  Descriptors(const Descriptors&) = delete;
+  Descriptors& operator=(const Descriptors&) = delete;
 
-  size_t workspace_size_bytes() const override { return workspace_size_bytes_; }
+  const Handle& handle() const { return *handle_; }
+  const Functions& functions() const { return f_; }
 
-  void Launch(const MatMulOperands& operands, CUstream stream) override {
+  // The library's algorithms, the best first, at most `max`. Throws DeviceError
+  // if there is none.
+  std::vector<cublasLtMatmulHeuristicResult_t> FindAlgorithms(
+      const MatMulProblem& p, int max) const {
+    cublasLtMatmulPreference_t preference = nullptr;
+    f_.Check(f_.preference_create(&preference),
+             "cublasLtMatmulPreferenceCreate");
+    const auto destroy = [this](cublasLtMatmulPreferenceOpaque_t* made) {
+      f_.preference_destroy(made);
+    };
+    const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, decltype(destroy)>
+        owner(preference, destroy);
+    const size_t limit = kMaxWorkspaceBytes;
+    f_.Check(
+        f_.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                          &limit, sizeof limit),
+        "cublasLtMatmulPreferenceSetAttribute");
+    std::vector<cublasLtMatmulHeuristicResult_t> found(
+        static_cast<size_t>(max));
+    int num_found = 0;
+    const cublasStatus_t status =
+        f_.heuristic(handle_->handle, desc_, b_, a_, c_, c_, preference, max,
+                     found.data(), &num_found);
+    found.resize(
+        status == CUBLAS_STATUS_SUCCESS ? static_cast<size_t>(num_found) : 0);
+    std::erase_if(found, [](const cublasLtMatmulHeuristicResult_t& result) {
+      return result.state != CUBLAS_STATUS_SUCCESS;
+    });
+    if (found.empty()) {
+      throw DeviceError(fmt::format(
+          "cuBLASLt has no algorithm for {} of [{},{}] x [{},{}] in {}: {}",
+          p.batch, p.m, p.k, p.k, p.n, DTypeName(p.in),
+          f_.status_text(status)));
+    }
+    return found;
+  }
+
+  void Launch(const cublasLtMatmulAlgo_t& algorithm,
+              size_t workspace_size_bytes, const MatMulOperands& operands,
+              CUstream stream) const {
     if (operands.bias != 0) {
       const auto* bias = reinterpret_cast<const void*>(operands.bias);
       f_.Check(f_.desc_set(desc_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
@@ -108,9 +190,9 @@ class CublasLtPlan : public MatMulPlan {
     f_.Check(f_.matmul(handle_->handle, desc_, &alpha,
                        reinterpret_cast<const void*>(operands.b), b_,
                        reinterpret_cast<const void*>(operands.a), a_, &beta, c,
-                       c_, c, c_, &algorithm_,
+                       c_, c, c_, &algorithm,
                        reinterpret_cast<void*>(operands.workspace),
-                       workspace_size_bytes_, stream),
+                       workspace_size_bytes, stream),
              "cublasLtMatmul");
   }
 
@@ -139,7 +221,7 @@ class CublasLtPlan : public MatMulPlan {
              "cublasLtMatrixLayoutSetAttribute(stride)");
   }
 
-  void MakeDescriptors(const MatMulProblem& p) {
+  void Make(const MatMulProblem& p) {
     f_.Check(f_.desc_create(&desc_,
                             p.allows_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
                                           : CUBLAS_COMPUTE_32F,
@@ -162,35 +244,6 @@ class CublasLtPlan : public MatMulPlan {
     MakeLayout(&c_, p.out, p.batch, p.m, p.n);
   }
 
-  void ChooseAlgorithm(const MatMulProblem& p) {
-    cublasLtMatmulPreference_t preference = nullptr;
-    f_.Check(f_.preference_create(&preference),
-             "cublasLtMatmulPreferenceCreate");
-    const auto destroy = [this](cublasLtMatmulPreferenceOpaque_t* made) {
-      f_.preference_destroy(made);
-    };
-    const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, decltype(destroy)>
-        owner(preference, destroy);
-    const size_t limit = kMaxWorkspaceBytes;
-    f_.Check(
-        f_.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                          &limit, sizeof limit),
-        "cublasLtMatmulPreferenceSetAttribute");
-    cublasLtMatmulHeuristicResult_t best{};
-    int num_found = 0;
-    const cublasStatus_t status =
-        f_.heuristic(handle_->handle, desc_, b_, a_, c_, c_, preference, 1,
-                     &best, &num_found);
-    if (status != CUBLAS_STATUS_SUCCESS || num_found == 0) {
-      throw DeviceError(fmt::format(
-          "cuBLASLt has no algorithm for {} of [{},{}] x [{},{}] in {}: {}",
-          p.batch, p.m, p.k, p.k, p.n, DTypeName(p.in),
-          f_.status_text(status)));
-    }
-    algorithm_ = best.algo;
-    workspace_size_bytes_ = best.workspaceSize;
-  }
-
   void Destroy() {
     if (a_ != nullptr) f_.layout_destroy(a_);
     if (b_ != nullptr) f_.layout_destroy(b_);
@@ -204,8 +257,28 @@ class CublasLtPlan : public MatMulPlan {
   cublasLtMatrixLayout_t a_ = nullptr;
   cublasLtMatrixLayout_t b_ = nullptr;
   cublasLtMatrixLayout_t c_ = nullptr;
-  cublasLtMatmulAlgo_t algorithm_{};
-  size_t workspace_size_bytes_ = 0;
+};
+
+class CublasLtPlan : public MatMulPlan {
+ public:
+  CublasLtPlan(std::shared_ptr<const Descriptors> descriptors,
+               const cublasLtMatmulHeuristicResult_t& choice)
+      : descriptors_(std::move(descriptors)),
+        algorithm_(choice.algo),
+        workspace_size_bytes_(choice.workspaceSize) {}
+
+  size_t workspace_size_bytes() const override { return workspace_size_bytes_; }
+  std::string name() const override {
+    return NameOf(descriptors_->functions(), algorithm_);
+  }
+  void Launch(const MatMulOperands& operands, CUstream stream) override {
+    descriptors_->Launch(algorithm_, workspace_size_bytes_, operands, stream);
+  }
+
+ private:
+  const std::shared_ptr<const Descriptors> descriptors_;
+  const cublasLtMatmulAlgo_t algorithm_;
+  const size_t workspace_size_bytes_;
 };
 
 class CublasLt : public MatMulLibrary {
@@ -217,12 +290,49 @@ class CublasLt : public MatMulLibrary {
         functions_(std::make_shared<Functions>(library_)) {}
 
   std::unique_ptr<MatMulPlan> Plan(const MatMulProblem& problem) override {
-    const MutexLock lock(mutex_);
-    if (handle_ == nullptr) handle_ = std::make_shared<Handle>(functions_);
-    return std::make_unique<CublasLtPlan>(handle_, problem);
+    return std::move(Candidates(problem, /*max=*/1)[0]);
+  }
+  std::vector<std::unique_ptr<MatMulPlan>> Candidates(
+      const MatMulProblem& problem, int max) override {
+    std::vector<std::unique_ptr<MatMulPlan>> plans;
+    std::set<std::string> names;
+    Visit(problem, max, [&](std::unique_ptr<MatMulPlan> plan) {
+      if (names.insert(plan->name()).second) plans.push_back(std::move(plan));
+      return true;
+    });
+    return plans;
+  }
+  std::unique_ptr<MatMulPlan> PlanNamed(const MatMulProblem& problem,
+                                        const std::string& name) override {
+    std::unique_ptr<MatMulPlan> found;
+    Visit(problem, kMaxListed, [&](std::unique_ptr<MatMulPlan> plan) {
+      if (plan->name() == name) found = std::move(plan);
+      return found == nullptr;
+    });
+    return found;
+  }
+  std::string version() override {
+    const size_t number = functions_->version();
+    return fmt::format("cuBLASLt {}.{}.{}", number / 10000, number / 100 % 100,
+                       number % 100);
   }
 
  private:
+  // Calls `visit` with plan after plan, the best first, while it returns true.
+  void Visit(const MatMulProblem& problem, int max,
+             const std::function<bool(std::unique_ptr<MatMulPlan>)>& visit) {
+    const MutexLock lock(mutex_);
+    if (handle_ == nullptr) handle_ = std::make_shared<Handle>(functions_);
+    // each plan has its own: a launch sets the bias in them
+    for (const auto& choice :
+         Descriptors(handle_, problem).FindAlgorithms(problem, max)) {
+      if (!visit(std::make_unique<CublasLtPlan>(
+              std::make_shared<Descriptors>(handle_, problem), choice))) {
+        return;
+      }
+    }
+  }
+
   const SharedLibrary library_;
   const std::shared_ptr<const Functions> functions_;
   Mutex mutex_;
@@ -230,6 +340,19 @@ class CublasLt : public MatMulLibrary {
 };
 
 }  // namespace
+
+std::vector<std::unique_ptr<MatMulPlan>> MatMulLibrary::Candidates(
+    const MatMulProblem& problem, int /*max*/) {
+  std::vector<std::unique_ptr<MatMulPlan>> plans;
+  plans.push_back(Plan(problem));
+  return plans;
+}
+
+std::unique_ptr<MatMulPlan> MatMulLibrary::PlanNamed(
+    const MatMulProblem& problem, const std::string& name) {
+  std::unique_ptr<MatMulPlan> plan = Plan(problem);
+  return plan->name() == name ? std::move(plan) : nullptr;
+}
 
 std::unique_ptr<MatMulLibrary> LoadCublasLt() {
   return std::make_unique<CublasLt>();

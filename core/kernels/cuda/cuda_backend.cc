@@ -105,6 +105,7 @@ class CudaBackend : public Backend {
       : device_(std::make_shared<Device>(libraries, options.device_index)),
         has_recordings_(options.has_recordings),
         functions_(device_),
+        plans_(device_, options.tuned_plans),
         collectives_(MakeCollectivesOn(device_)),
         target_(device_->compute_capability()) {}
 
@@ -140,15 +141,17 @@ class CudaBackend : public Backend {
                                     node.site.ToString(), why));
     }
     const KernelRequest request{.graph = graph, .node = node};
-    KernelBuilder builder(device_, functions_, request);
+    KernelBuilder builder(device_, functions_, plans_, request);
     Table().at(node.op->name).make(builder);
     return builder.Build();
   }
+  void PlanCompiled() override { plans_.Report(); }
 
  private:
   const std::shared_ptr<const Device> device_;
   const bool has_recordings_;
   FunctionCache functions_;
+  PlanTuner plans_;
   const std::unique_ptr<DeviceCollectives> collectives_;
   CudaTarget target_;
 };

@@ -98,14 +98,20 @@ class DescribedDriver : public Driver {
   CUresult StreamWaitEvent(CUstream /*stream*/, CUevent /*event*/) override {
     return CUDA_SUCCESS;
   }
-  CUresult EventCreate(CUevent* /*event*/) override { return CUDA_SUCCESS; }
+  CUresult EventCreate(CUevent* /*event*/, unsigned /*flags*/) override {
+    return CUDA_SUCCESS;
+  }
   CUresult EventDestroy(CUevent /*event*/) override { return CUDA_SUCCESS; }
   CUresult EventRecord(CUevent /*event*/, CUstream /*stream*/) override {
     return CUDA_SUCCESS;
   }
   CUresult EventSynchronize(CUevent /*event*/) override { return CUDA_SUCCESS; }
 
-  // nothing runs, so nothing is recorded
+  // nothing runs, so nothing is timed or recorded
+  CUresult EventElapsedTime(float* /*time_ms*/, CUevent /*start*/,
+                            CUevent /*end*/) override {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   CUresult StreamBeginCapture(CUstream /*stream*/) override {
     return CUDA_ERROR_NOT_SUPPORTED;
   }

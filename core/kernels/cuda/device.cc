@@ -87,7 +87,9 @@ class CudaEvent : public Event {
  public:
   explicit CudaEvent(std::shared_ptr<const Device> device)
       : device_(std::move(device)) {
-    device_->Check(device_->driver().EventCreate(&event_), "cuEventCreate");
+    device_->Check(
+        device_->driver().EventCreate(&event_, CU_EVENT_DISABLE_TIMING),
+        "cuEventCreate");
   }
   ~CudaEvent() override { device_->driver_for_cleanup().EventDestroy(event_); }
   CudaEvent(const CudaEvent&) = delete;
@@ -228,6 +230,16 @@ std::string Device::Uuid() const {
     digits += fmt::format("{:02x}", static_cast<unsigned char>(byte));
   }
   return digits;
+}
+
+std::string Device::Description() const {
+  std::string model;
+  Check(driver().DeviceGetName(&model, device_), "cuDeviceGetName");
+  int version = 0;
+  Check(driver().DriverGetVersion(&version), "cuDriverGetVersion");
+  return fmt::format("{}, compute capability {}.{}, driver of CUDA {}", model,
+                     compute_capability_ / 10, compute_capability_ % 10,
+                     VersionText(version));
 }
 
 Driver& Device::driver() const {

@@ -44,6 +44,9 @@ class Device {
   int compute_capability() const { return compute_capability_; }
   // 32 hexadecimal digits that no other device has. Throws DeviceError.
   std::string Uuid() const;
+  // "NVIDIA H100 80GB HBM3, compute capability 9.0, driver of CUDA 13.0".
+  // Throws DeviceError.
+  std::string Description() const;
   int num_multiprocessors() const { return num_multiprocessors_; }
   const Libraries& libraries() const { return libraries_; }
 

@@ -76,16 +76,20 @@ class Driver {
   virtual CUresult MemHostAlloc(void** address, size_t size_bytes) = 0;
   virtual CUresult MemFreeHost(void* address) = 0;
 
-  // Streams and events without the default stream's implicit order, events
-  // without timing.
+  // Streams without the default stream's implicit order.
   virtual CUresult StreamCreate(CUstream* stream) = 0;
   virtual CUresult StreamDestroy(CUstream stream) = 0;
   virtual CUresult StreamSynchronize(CUstream stream) = 0;
   virtual CUresult StreamWaitEvent(CUstream stream, CUevent event) = 0;
-  virtual CUresult EventCreate(CUevent* event) = 0;
+  // `flags` is CU_EVENT_DISABLE_TIMING, or CU_EVENT_DEFAULT for one that
+  // EventElapsedTime() takes.
+  virtual CUresult EventCreate(CUevent* event, unsigned flags) = 0;
   virtual CUresult EventDestroy(CUevent event) = 0;
   virtual CUresult EventRecord(CUevent event, CUstream stream) = 0;
   virtual CUresult EventSynchronize(CUevent event) = 0;
+  // Between two events that have passed.
+  virtual CUresult EventElapsedTime(float* time_ms, CUevent start,
+                                    CUevent end) = 0;
 
   // Between the two calls the stream runs nothing: its work becomes nodes of
   // the graph. In the mode "thread local": this thread may meanwhile neither

@@ -10,6 +10,7 @@
 #include "core/kernels/common/host_kernel.h"
 #include "core/kernels/cuda/device.h"
 #include "core/kernels/cuda/kernel_list.h"
+#include "core/kernels/cuda/plan_tuner.h"
 
 namespace replicant::kernels::cuda {
 
@@ -93,13 +94,18 @@ class BodyStep : public Step {
 // are added.
 class KernelBuilder {
  public:
-  // The cache and the request outlive the builder.
+  // The references outlive the builder.
   KernelBuilder(std::shared_ptr<const Device> device, FunctionCache& functions,
-                const KernelRequest& request)
-      : device_(std::move(device)), functions_(functions), request_(request) {}
+                PlanTuner& plans, const KernelRequest& request)
+      : device_(std::move(device)),
+        functions_(functions),
+        plans_(plans),
+        request_(request) {}
 
   const Device& device() const { return *device_; }
   FunctionCache& functions() const { return functions_; }
+  // Plans of the libraries.
+  PlanTuner& plans() const { return plans_; }
   const graph::TensorType& input(size_t i = 0) const {
     return request_.input(i);
   }
@@ -137,6 +143,7 @@ class KernelBuilder {
  private:
   std::shared_ptr<const Device> device_;
   FunctionCache& functions_;
+  PlanTuner& plans_;
   const KernelRequest& request_;
   std::vector<std::unique_ptr<Step>> steps_;
   size_t scratch_size_bytes_ = 0;

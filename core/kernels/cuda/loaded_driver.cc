@@ -43,6 +43,7 @@ class LoadedDriver : public Driver {
     REPLICANT_FIND(cuEventDestroy);
     REPLICANT_FIND(cuEventRecord);
     REPLICANT_FIND(cuEventSynchronize);
+    REPLICANT_FIND(cuEventElapsedTime);
     REPLICANT_FIND(cuStreamBeginCapture);
     REPLICANT_FIND(cuStreamEndCapture);
     REPLICANT_FIND(cuGraphDestroy);
@@ -131,8 +132,8 @@ class LoadedDriver : public Driver {
   CUresult StreamWaitEvent(CUstream stream, CUevent event) override {
     return cuStreamWaitEvent_(stream, event, 0);
   }
-  CUresult EventCreate(CUevent* event) override {
-    return cuEventCreate_(event, CU_EVENT_DISABLE_TIMING);
+  CUresult EventCreate(CUevent* event, unsigned flags) override {
+    return cuEventCreate_(event, flags);
   }
   CUresult EventDestroy(CUevent event) override {
     return cuEventDestroy_(event);
@@ -142,6 +143,10 @@ class LoadedDriver : public Driver {
   }
   CUresult EventSynchronize(CUevent event) override {
     return cuEventSynchronize_(event);
+  }
+  CUresult EventElapsedTime(float* time_ms, CUevent start,
+                            CUevent end) override {
+    return cuEventElapsedTime_(time_ms, start, end);
   }
   CUresult StreamBeginCapture(CUstream stream) override {
     return cuStreamBeginCapture_(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
@@ -218,6 +223,7 @@ class LoadedDriver : public Driver {
   decltype(cuEventDestroy)* cuEventDestroy_;
   decltype(cuEventRecord)* cuEventRecord_;
   decltype(cuEventSynchronize)* cuEventSynchronize_;
+  decltype(cuEventElapsedTime)* cuEventElapsedTime_;
   decltype(cuStreamBeginCapture)* cuStreamBeginCapture_;
   decltype(cuStreamEndCapture)* cuStreamEndCapture_;
   decltype(cuGraphDestroy)* cuGraphDestroy_;

@@ -72,8 +72,7 @@ class MatMulStep : public Step {
 void MakeMatMul(KernelBuilder& builder) {
   const MatMulProblem problem = ProblemOf(builder.request());
   if (problem.m == 0 || problem.n == 0 || problem.batch == 0) return;
-  static_cast<void>(builder.device().driver());
-  auto plan = builder.device().libraries().matmul->Plan(problem);
+  auto plan = builder.plans().Plan(problem);
   const size_t workspace = builder.AddWorkspace(plan->workspace_size_bytes());
   builder.Add(std::make_unique<MatMulStep>(
       problem, std::move(plan), workspace,

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "core/kernels/cuda/driver.h"
 #include "core/tensor/dtype.h"
@@ -42,6 +44,9 @@ class MatMulPlan {
   virtual ~MatMulPlan() = default;
 
   virtual size_t workspace_size_bytes() const = 0;
+  // Names the plan among those for its problem: the same in every process with
+  // this version of the library, and without tabs. Empty where there is one.
+  virtual std::string name() const { return {}; }
   // Throws DeviceError.
   virtual void Launch(const MatMulOperands& operands, CUstream stream) = 0;
 };
@@ -55,11 +60,21 @@ class MatMulLibrary {
 
   // Throws DeviceError if there is no algorithm for the problem.
   virtual std::unique_ptr<MatMulPlan> Plan(const MatMulProblem& problem) = 0;
+  // Up to `max` plans with different names, the best first as the library
+  // reckons: the first is that of Plan(). Throws as Plan() does.
+  virtual std::vector<std::unique_ptr<MatMulPlan>> Candidates(
+      const MatMulProblem& problem, int max);
+  // The candidate of this name; null if the library has none. Throws as Plan()
+  // does.
+  virtual std::unique_ptr<MatMulPlan> PlanNamed(const MatMulProblem& problem,
+                                                const std::string& name);
+  // "cuBLASLt 13.1.0"; empty where nobody asks.
+  virtual std::string version() { return {}; }
 };
 
-// cuBLASLt, found at run time: the algorithm that its heuristics rank first.
-// Sums in f32. Throws DeviceError if the library is missing; its handle is made
-// for the first plan, which needs a device.
+// cuBLASLt, found at run time: the algorithms of its heuristics. Sums in f32.
+// Throws DeviceError if the library is missing; its handle is made for the
+// first plan, which needs a device.
 std::unique_ptr<MatMulLibrary> LoadCublasLt();
 
 }  // namespace replicant::kernels::cuda

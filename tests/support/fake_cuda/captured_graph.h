@@ -24,6 +24,7 @@ struct StreamWork {
   // Of the module whose function it launches; 0 for none.
   uintptr_t module = 0;
   bool is_copy = false;
+  double time_us = 0.0;
 };
 
 // A place in a stream's work: of a stream of the driver, or, with a clock, of

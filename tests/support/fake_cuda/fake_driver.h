@@ -68,7 +68,8 @@ struct StreamPart {
 // stream
 //   outside of the capture, which no launch of the graph would repeat, and a
 //   copy from or to memory of the host that is not pinned;
-// - pinned memory that is freed while a copy may use it.
+// - pinned memory that is freed while a copy may use it;
+// - a time between events that have none, or that the host has not waited for.
 // live() lists what was not destroyed. FailCall() makes one call fail.
 //
 // Thread-safety: any thread.
@@ -96,10 +97,15 @@ class FakeDriver : public kernels::cuda::Driver {
 
   // Runs `work` as a library's work on a stream, with these operands open. A
   // captured stream keeps a copy of it: it must refer to nothing of the caller.
+  // Events measure `time_us` for it; other work takes no time.
   CUresult RunOnHost(const std::string& name, CUstream stream,
                      std::span<const kernels::cuda::MemoryRange> reads,
                      std::span<const kernels::cuda::MemoryRange> writes,
-                     const std::function<void()>& work) EXCLUDES(mutex_);
+                     const std::function<void()>& work, double time_us = 0.0)
+      EXCLUDES(mutex_);
+
+  // Whether the stream is being captured.
+  bool IsCaptured(CUstream stream) EXCLUDES(mutex_);
 
   // Notes a library's call; returns the result that it shall fail with.
   CUresult Note(const std::string& call) EXCLUDES(mutex_);
@@ -141,10 +147,12 @@ class FakeDriver : public kernels::cuda::Driver {
   CUresult StreamDestroy(CUstream stream) override;
   CUresult StreamSynchronize(CUstream stream) override;
   CUresult StreamWaitEvent(CUstream stream, CUevent event) override;
-  CUresult EventCreate(CUevent* event) override;
+  CUresult EventCreate(CUevent* event, unsigned flags) override;
   CUresult EventDestroy(CUevent event) override;
   CUresult EventRecord(CUevent event, CUstream stream) override;
   CUresult EventSynchronize(CUevent event) override;
+  CUresult EventElapsedTime(float* time_ms, CUevent start,
+                            CUevent end) override;
   CUresult StreamBeginCapture(CUstream stream) override;
   CUresult StreamEndCapture(CUstream stream, CUgraph* graph) override;
   CUresult GraphDestroy(CUgraph graph) override;
@@ -243,6 +251,9 @@ class FakeDriver : public kernels::cuda::Driver {
   std::map<CUdeviceptr, Allocation> allocations_ GUARDED_BY(mutex_);
   std::map<uintptr_t, Clock> streams_ GUARDED_BY(mutex_);
   std::map<uintptr_t, Clock> events_ GUARDED_BY(mutex_);
+  // time that a stream's work has taken, and what timed events have seen of it
+  std::map<uintptr_t, double> stream_times_us_ GUARDED_BY(mutex_);
+  std::map<uintptr_t, std::optional<double>> event_times_us_ GUARDED_BY(mutex_);
   // by the stream on which each was begun
   std::map<uintptr_t, Capture> captures_ GUARDED_BY(mutex_);
   // what marks a place in a capture, and no work that has run

@@ -175,6 +175,7 @@ CUresult FakeDriver::Execute(const StreamWork& work, uintptr_t number,
     }
   }
   work.run();
+  stream_times_us_[number] += work.time_us;
   for (const auto& [start, allocation] : touched) Protect(start, *allocation);
   return CUDA_SUCCESS;
 }
@@ -203,13 +204,15 @@ CUresult FakeDriver::Issue(StreamWork work, CUstream stream) {
 CUresult FakeDriver::RunOnHost(const std::string& name, CUstream stream,
                                std::span<const MemoryRange> reads,
                                std::span<const MemoryRange> writes,
-                               const std::function<void()>& work) {
+                               const std::function<void()>& work,
+                               double time_us) {
   const MutexLock lock(mutex_);
   if (const auto failure = Begin(name)) return *failure;
   return Issue({.name = name,
                 .reads = {reads.begin(), reads.end()},
                 .writes = {writes.begin(), writes.end()},
-                .run = work},
+                .run = work,
+                .time_us = time_us},
                stream);
 }
 

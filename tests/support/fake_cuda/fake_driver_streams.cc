@@ -78,10 +78,11 @@ CUresult FakeDriver::StreamWaitEvent(CUstream stream, CUevent event) {
   return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 }
 
-CUresult FakeDriver::EventCreate(CUevent* event) {
+CUresult FakeDriver::EventCreate(CUevent* event, unsigned flags) {
   const MutexLock lock(mutex_);
   if (const auto failure = Begin("cuEventCreate")) return *failure;
   events_[next_handle_] = {};
+  if (flags == CU_EVENT_DEFAULT) event_times_us_[next_handle_] = {};
   *event = HandleOf<CUevent>(next_handle_++);
   return CUDA_SUCCESS;
 }
@@ -91,6 +92,7 @@ CUresult FakeDriver::EventDestroy(CUevent event) {
   const auto failure = Begin("cuEventDestroy");
   if (!IsEvent("cuEventDestroy", event)) return CUDA_ERROR_INVALID_HANDLE;
   events_.erase(NumberOf(event));
+  event_times_us_.erase(NumberOf(event));
   captured_events_.erase(NumberOf(event));
   return failure.value_or(CUDA_SUCCESS);
 }
@@ -111,6 +113,32 @@ CUresult FakeDriver::EventRecord(CUevent event, CUstream stream) {
   }
   captured_events_.erase(NumberOf(event));
   events_[NumberOf(event)] = streams_[NumberOf(stream)];
+  if (const auto timed = event_times_us_.find(NumberOf(event));
+      timed != event_times_us_.end()) {
+    timed->second = stream_times_us_[NumberOf(stream)];
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult FakeDriver::EventElapsedTime(float* time_ms, CUevent start,
+                                      CUevent end) {
+  const MutexLock lock(mutex_);
+  if (const auto failure = Begin("cuEventElapsedTime")) return *failure;
+  std::vector<double> times_us;
+  for (CUevent event : {start, end}) {
+    if (!IsEvent("cuEventElapsedTime", event)) return CUDA_ERROR_INVALID_HANDLE;
+    const auto timed = event_times_us_.find(NumberOf(event));
+    if (timed == event_times_us_.end() || !timed->second) {
+      Problem("cuEventElapsedTime: an event without a time");
+      return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (!HostClock().Includes(events_[NumberOf(event)])) {
+      Problem("cuEventElapsedTime: the host has not waited for the event");
+      return CUDA_ERROR_NOT_READY;
+    }
+    times_us.push_back(*timed->second);
+  }
+  *time_ms = static_cast<float>(1e-3 * (times_us[1] - times_us[0]));
   return CUDA_SUCCESS;
 }
 
@@ -132,6 +160,11 @@ Capture* FakeDriver::CaptureOf(CUstream stream) {
     if (capture.streams.contains(NumberOf(stream))) return &capture;
   }
   return nullptr;
+}
+
+bool FakeDriver::IsCaptured(CUstream stream) {
+  const MutexLock lock(mutex_);
+  return CaptureOf(stream) != nullptr;
 }
 
 Capture* FakeDriver::OwnCapture() {

@@ -19,8 +19,6 @@ using kernels::cuda::ConvolutionPlan;
 using kernels::cuda::ConvolutionProblem;
 using kernels::cuda::MemoryRange;
 
-constexpr size_t kWorkspaceBytes = 320;
-
 // A tensor as doubles; zeros for the result.
 std::vector<double> Read(CUdeviceptr address, DType dtype, int64_t count,
                          bool is_result) {
@@ -111,8 +109,11 @@ std::array<Operand, 3> OperandsOf(const ConvolutionProblem& p,
             p.kind == ConvolutionKind::kForward}}};
 }
 
+void FillWorkspace(const MemoryRange& workspace) {
+  std::memset(PointerTo(workspace.address), 0xFF, workspace.size_bytes);
+}
+
 void Compute(const ConvolutionProblem& p, const ConvolutionOperands& operands) {
-  std::memset(PointerTo(operands.workspace), 0xFF, kWorkspaceBytes);
   const auto [x, w, y] = OperandsOf(p, operands);
   const auto read = [&](const Operand& operand) {
     std::vector<double> values =
@@ -139,14 +140,24 @@ void Compute(const ConvolutionProblem& p, const ConvolutionOperands& operands) {
 class HostPlan : public ConvolutionPlan {
  public:
   HostPlan(std::shared_ptr<FakeDriver> driver,
-           const ConvolutionProblem& problem)
-      : driver_(std::move(driver)), p_(problem) {}
+           const ConvolutionProblem& problem, HostCandidate candidate)
+      : driver_(std::move(driver)),
+        p_(problem),
+        candidate_(std::move(candidate)) {}
 
-  size_t workspace_size_bytes() const override { return kWorkspaceBytes; }
+  size_t workspace_size_bytes() const override {
+    return candidate_.workspace_size_bytes;
+  }
+  std::string name() const override { return candidate_.name; }
 
   void Launch(const ConvolutionOperands& operands, CUstream stream) override {
+    if (candidate_.fails ||
+        (candidate_.fails_in_capture && driver_->IsCaptured(stream))) {
+      throw DeviceError("convolution: " + candidate_.name + " fails");
+    }
     std::vector<MemoryRange> reads;
-    std::vector<MemoryRange> writes = {{operands.workspace, kWorkspaceBytes}};
+    std::vector<MemoryRange> writes = {
+        {operands.workspace, candidate_.workspace_size_bytes}};
     if (p_.has_bias) {
       reads.push_back(
           {operands.bias, static_cast<size_t>(p_.o) * DTypeSize(p_.dtype)});
@@ -156,9 +167,13 @@ class HostPlan : public ConvolutionPlan {
           .push_back({operand.address, static_cast<size_t>(operand.count) *
                                            DTypeSize(p_.dtype)});
     }
-    const CUresult result =
-        driver_->RunOnHost("convolution", stream, reads, writes,
-                           [p = p_, operands] { Compute(p, operands); });
+    const CUresult result = driver_->RunOnHost(
+        "convolution", stream, reads, writes,
+        [p = p_, operands, workspace = writes[0]] {
+          FillWorkspace(workspace);
+          Compute(p, operands);
+        },
+        candidate_.time_us);
     if (result != CUDA_SUCCESS) {
       throw DeviceError("convolution: " + driver_->DescribeError(result));
     }
@@ -167,27 +182,55 @@ class HostPlan : public ConvolutionPlan {
  private:
   const std::shared_ptr<FakeDriver> driver_;
   const ConvolutionProblem p_;
+  const HostCandidate candidate_;
 };
 
 class HostConvolution : public kernels::cuda::ConvolutionLibrary {
  public:
-  explicit HostConvolution(std::shared_ptr<FakeDriver> driver)
-      : driver_(std::move(driver)) {}
+  HostConvolution(std::shared_ptr<FakeDriver> driver,
+                  HostCandidates<ConvolutionProblem> candidates,
+                  std::string version)
+      : driver_(std::move(driver)),
+        candidates_(std::move(candidates)),
+        version_(std::move(version)) {}
 
   std::unique_ptr<ConvolutionPlan> Plan(
       const ConvolutionProblem& problem) override {
-    return std::make_unique<HostPlan>(driver_, problem);
+    return std::move(Candidates(problem, /*max=*/1)[0]);
   }
+  std::vector<std::unique_ptr<ConvolutionPlan>> Candidates(
+      const ConvolutionProblem& problem, int max) override {
+    std::vector<std::unique_ptr<ConvolutionPlan>> plans;
+    for (const HostCandidate& candidate : candidates_(problem)) {
+      if (std::ssize(plans) == max) break;
+      plans.push_back(std::make_unique<HostPlan>(driver_, problem, candidate));
+    }
+    return plans;
+  }
+  std::unique_ptr<ConvolutionPlan> PlanNamed(const ConvolutionProblem& problem,
+                                             const std::string& name) override {
+    for (const HostCandidate& candidate : candidates_(problem)) {
+      if (candidate.name == name) {
+        return std::make_unique<HostPlan>(driver_, problem, candidate);
+      }
+    }
+    return nullptr;
+  }
+  std::string version() override { return version_; }
 
  private:
   const std::shared_ptr<FakeDriver> driver_;
+  const HostCandidates<ConvolutionProblem> candidates_;
+  const std::string version_;
 };
 
 }  // namespace
 
 std::unique_ptr<kernels::cuda::ConvolutionLibrary> MakeHostConvolution(
-    std::shared_ptr<FakeDriver> driver) {
-  return std::make_unique<HostConvolution>(std::move(driver));
+    std::shared_ptr<FakeDriver> driver,
+    HostCandidates<ConvolutionProblem> candidates, std::string version) {
+  return std::make_unique<HostConvolution>(
+      std::move(driver), std::move(candidates), std::move(version));
 }
 
 }  // namespace replicant::testing

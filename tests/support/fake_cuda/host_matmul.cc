@@ -16,8 +16,6 @@ using kernels::cuda::MatMulPlan;
 using kernels::cuda::MatMulProblem;
 using kernels::cuda::MemoryRange;
 
-constexpr size_t kWorkspaceBytes = 192;
-
 // Pair `i` of the batch.
 void ComputeOne(const MatMulProblem& p, const MatMulOperands& operands,
                 int64_t pair) {
@@ -43,19 +41,32 @@ void ComputeOne(const MatMulProblem& p, const MatMulOperands& operands,
   }
 }
 
+void FillWorkspace(const MemoryRange& workspace) {
+  std::memset(PointerTo(workspace.address), 0xFF, workspace.size_bytes);
+}
+
 void Compute(const MatMulProblem& p, const MatMulOperands& operands) {
-  std::memset(PointerTo(operands.workspace), 0xFF, kWorkspaceBytes);
   for (int64_t pair = 0; pair < p.batch; ++pair) ComputeOne(p, operands, pair);
 }
 
 class HostPlan : public MatMulPlan {
  public:
-  HostPlan(std::shared_ptr<FakeDriver> driver, const MatMulProblem& problem)
-      : driver_(std::move(driver)), problem_(problem) {}
+  HostPlan(std::shared_ptr<FakeDriver> driver, const MatMulProblem& problem,
+           HostCandidate candidate)
+      : driver_(std::move(driver)),
+        problem_(problem),
+        candidate_(std::move(candidate)) {}
 
-  size_t workspace_size_bytes() const override { return kWorkspaceBytes; }
+  size_t workspace_size_bytes() const override {
+    return candidate_.workspace_size_bytes;
+  }
+  std::string name() const override { return candidate_.name; }
 
   void Launch(const MatMulOperands& operands, CUstream stream) override {
+    if (candidate_.fails ||
+        (candidate_.fails_in_capture && driver_->IsCaptured(stream))) {
+      throw DeviceError("matmul: " + candidate_.name + " fails");
+    }
     const MatMulProblem& p = problem_;
     const auto bytes = [](int64_t count, DType dtype) {
       return static_cast<size_t>(count) * DTypeSize(dtype);
@@ -66,10 +77,14 @@ class HostPlan : public MatMulPlan {
     if (p.has_bias) reads.push_back({operands.bias, bytes(p.n, p.out)});
     const std::array<MemoryRange, 2> writes = {
         {{operands.c, bytes(p.batch * p.m * p.n, p.out)},
-         {operands.workspace, kWorkspaceBytes}}};
-    const CUresult result =
-        driver_->RunOnHost("matmul", stream, reads, writes,
-                           [p, operands] { Compute(p, operands); });
+         {operands.workspace, candidate_.workspace_size_bytes}}};
+    const CUresult result = driver_->RunOnHost(
+        "matmul", stream, reads, writes,
+        [p, operands, workspace = writes[1]] {
+          FillWorkspace(workspace);
+          Compute(p, operands);
+        },
+        candidate_.time_us);
     if (result != CUDA_SUCCESS) {
       throw DeviceError("matmul: " + driver_->DescribeError(result));
     }
@@ -78,26 +93,53 @@ class HostPlan : public MatMulPlan {
  private:
   const std::shared_ptr<FakeDriver> driver_;
   const MatMulProblem problem_;
+  const HostCandidate candidate_;
 };
 
 class HostMatMul : public kernels::cuda::MatMulLibrary {
  public:
-  explicit HostMatMul(std::shared_ptr<FakeDriver> driver)
-      : driver_(std::move(driver)) {}
+  HostMatMul(std::shared_ptr<FakeDriver> driver,
+             HostCandidates<MatMulProblem> candidates, std::string version)
+      : driver_(std::move(driver)),
+        candidates_(std::move(candidates)),
+        version_(std::move(version)) {}
 
   std::unique_ptr<MatMulPlan> Plan(const MatMulProblem& problem) override {
-    return std::make_unique<HostPlan>(driver_, problem);
+    return std::move(Candidates(problem, /*max=*/1)[0]);
   }
+  std::vector<std::unique_ptr<MatMulPlan>> Candidates(
+      const MatMulProblem& problem, int max) override {
+    std::vector<std::unique_ptr<MatMulPlan>> plans;
+    for (const HostCandidate& candidate : candidates_(problem)) {
+      if (std::ssize(plans) == max) break;
+      plans.push_back(std::make_unique<HostPlan>(driver_, problem, candidate));
+    }
+    return plans;
+  }
+  std::unique_ptr<MatMulPlan> PlanNamed(const MatMulProblem& problem,
+                                        const std::string& name) override {
+    for (const HostCandidate& candidate : candidates_(problem)) {
+      if (candidate.name == name) {
+        return std::make_unique<HostPlan>(driver_, problem, candidate);
+      }
+    }
+    return nullptr;
+  }
+  std::string version() override { return version_; }
 
  private:
   const std::shared_ptr<FakeDriver> driver_;
+  const HostCandidates<MatMulProblem> candidates_;
+  const std::string version_;
 };
 
 }  // namespace
 
 std::unique_ptr<kernels::cuda::MatMulLibrary> MakeHostMatMul(
-    std::shared_ptr<FakeDriver> driver) {
-  return std::make_unique<HostMatMul>(std::move(driver));
+    std::shared_ptr<FakeDriver> driver,
+    HostCandidates<MatMulProblem> candidates, std::string version) {
+  return std::make_unique<HostMatMul>(std::move(driver), std::move(candidates),
+                                      std::move(version));
 }
 
 }  // namespace replicant::testing

@@ -20,6 +20,13 @@ class Clock {
     const auto found = ticks_.find(stream);
     return found != ticks_.end() && found->second >= tick;
   }
+  // Whether all that comes before `other` comes before this.
+  bool Includes(const Clock& other) const {
+    for (const auto& [stream, tick] : other.ticks_) {
+      if (!Has(stream, tick)) return false;
+    }
+    return true;
+  }
   void Join(const Clock& other) {
     for (const auto& [stream, tick] : other.ticks_) {
       uint64_t& own = ticks_[stream];

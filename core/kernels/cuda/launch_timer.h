@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/kernels/cuda/device.h"
+
+namespace replicant::kernels::cuda {
+
+// Measures how long a device takes for work, on a stream of its own.
+//
+// A launch of a few microseconds takes the host longer to issue than the device
+// to run. Launches are therefore recorded, as in a step (recorded_graph.h), and
+// the graph is launched between two events.
+//
+// Thread-safety: one thread at a time.
+class LaunchTimer {
+ public:
+  // Queues the same work at each call. Throws DeviceError.
+  using LaunchFunction = std::function<void(CUstream)>;
+
+  // Throws DeviceError.
+  explicit LaunchTimer(std::shared_ptr<const Device> device);
+  ~LaunchTimer();
+  LaunchTimer(const LaunchTimer&) = delete;
+  LaunchTimer& operator=(const LaunchTimer&) = delete;
+
+  // Microseconds of one launch: the median of some samples of several launches,
+  // after a warm-up. nullopt, and the reason in `why`, if the work cannot be
+  // launched or not be recorded. Throws DeviceError if the device fails.
+  std::optional<double> MedianUs(const LaunchFunction& launch,
+                                 std::string* why);
+
+ private:
+  double SampleUs(Recording& recording);
+  void Destroy();
+
+  const std::shared_ptr<const Device> device_;
+  const std::unique_ptr<Stream> stream_;
+  CUevent start_ = nullptr;
+  CUevent end_ = nullptr;
+};
+
+}  // namespace replicant::kernels::cuda
