@@ -201,6 +201,8 @@ class LoadedRank : public NcclRank {
 
 class Nccl : public NcclLibrary {
  public:
+  explicit Nccl(std::string file) : file_(std::move(file)) {}
+
   std::string version() override {
     const MutexLock lock(mutex_);
     Load();
@@ -229,7 +231,7 @@ class Nccl : public NcclLibrary {
   void Load() REQUIRES(mutex_) {
     if (functions_ != nullptr) return;
     const SharedLibrary library(
-        "libnccl.so.2",
+        file_,
         "install NCCL 2, name its folder in LD_LIBRARY_PATH, or set "
         "learner.replication.collectives: host");
     const auto functions = std::make_shared<Functions>(library);
@@ -243,6 +245,7 @@ class Nccl : public NcclLibrary {
     functions_ = functions;
   }
 
+  const std::string file_;
   Mutex mutex_;
   std::shared_ptr<const Functions> functions_ GUARDED_BY(mutex_);
   int version_ GUARDED_BY(mutex_) = 0;
@@ -250,6 +253,8 @@ class Nccl : public NcclLibrary {
 
 }  // namespace
 
-std::unique_ptr<NcclLibrary> MakeNccl() { return std::make_unique<Nccl>(); }
+std::unique_ptr<NcclLibrary> MakeNccl(std::string file) {
+  return std::make_unique<Nccl>(std::move(file));
+}
 
 }  // namespace replicant::kernels::cuda

@@ -43,7 +43,8 @@ class NcclLibrary {
 
 // NCCL 2, found at run time by the first call that needs it. Communicators do
 // not block, so that a rank that never comes leaves its caller the choice to
-// wait or to give up.
-std::unique_ptr<NcclLibrary> MakeNccl();
+// wait or to give up. Calls throw DeviceError if `file` cannot be loaded or is
+// older than the header that it was built with.
+std::unique_ptr<NcclLibrary> MakeNccl(std::string file = "libnccl.so.2");
 
 }  // namespace replicant::kernels::cuda

@@ -24,6 +24,8 @@ class NoNccl : public NcclLibrary {
 
 }  // namespace
 
-std::unique_ptr<NcclLibrary> MakeNccl() { return std::make_unique<NoNccl>(); }
+std::unique_ptr<NcclLibrary> MakeNccl(std::string /*file*/) {
+  return std::make_unique<NoNccl>();
+}
 
 }  // namespace replicant::kernels::cuda

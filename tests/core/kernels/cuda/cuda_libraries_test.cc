@@ -18,6 +18,7 @@ namespace {
 
 using graph::ScalarOp;
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using testing::MessageOf;
 using ::testing::StartsWith;
@@ -69,6 +70,26 @@ TEST(CudaLibrariesTest, NcclHasItsEntryPointsAndMakesUniqueIds) {
                 static_cast<void>(nccl->Join(id, /*rank=*/0, /*size=*/2));
               }),
               StartsWith("ncclCommInitRankConfig: "));
+}
+
+// tests/core/kernels/cuda/old_nccl.cc
+TEST(CudaLibrariesTest, AnOldNcclIsRefusedWithBothVersions) {
+  const auto nccl = MakeNccl(REPLICANT_OLD_NCCL);
+  const auto refuses = AllOf(StartsWith("NCCL 2.18.1 is installed, want 2."),
+                             EndsWith(" or newer; hint: update NCCL, or set "
+                                      "learner.replication.collectives: host"));
+  EXPECT_THAT(MessageOf<DeviceError>([&] { nccl->version(); }), refuses);
+  // catches a library that is taken when it is asked again
+  EXPECT_THAT(MessageOf<DeviceError>([&] { nccl->NewUniqueId(); }), refuses);
+}
+
+TEST(CudaLibrariesTest, ANcclThatIsMissingIsNamedWithAHint) {
+  EXPECT_THAT(
+      MessageOf<DeviceError>([] { MakeNccl("libno_nccl.so.2")->version(); }),
+      AllOf(StartsWith("cannot load libno_nccl.so.2: "),
+            EndsWith("; hint: install NCCL 2, name its folder in "
+                     "LD_LIBRARY_PATH, or set "
+                     "learner.replication.collectives: host")));
 }
 
 // Plans of real layers for an H100 that is not there: the first layers of the
