@@ -188,7 +188,7 @@ void PlanCache::WriteFile() {
 }
 
 void PlanCache::KeepToMemory(const std::string& why) {
-  if (!is_in_memory_) spdlog::warn("tuned plans are not kept: {}", why);
+  spdlog::warn("tuned plans are not kept: {}", why);
   is_in_memory_ = true;
 }
 

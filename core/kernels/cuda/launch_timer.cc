@@ -14,6 +14,10 @@ namespace {
 // resolve time.
 constexpr int kLaunches = 8;
 constexpr size_t kSamples = 5;
+// A first sample of more than so many times the best, and of more than the time
+// to bring a graph to the device, is of work that is not going to win.
+constexpr double kHopeless = 4.0;
+constexpr double kUploadUs = 1000.0;
 
 }  // namespace
 
@@ -39,7 +43,7 @@ void LaunchTimer::Destroy() {
 }
 
 std::optional<double> LaunchTimer::MedianUs(const LaunchFunction& launch,
-                                            std::string* why) {
+                                            double best_us, std::string* why) {
   CUstream const stream = HandleOf(*stream_);
   std::unique_ptr<Recording> recording;
   try {
@@ -56,7 +60,10 @@ std::optional<double> LaunchTimer::MedianUs(const LaunchFunction& launch,
     return std::nullopt;
   }
   // the first launch of a graph brings it to the device
-  static_cast<void>(SampleUs(*recording));
+  const double first_us = SampleUs(*recording);
+  if (first_us > kHopeless * best_us * kLaunches + kUploadUs) {
+    return first_us / kLaunches;
+  }
   std::array<double, kSamples> samples_us{};
   for (double& sample_us : samples_us) sample_us = SampleUs(*recording);
   std::ranges::sort(samples_us);

@@ -30,12 +30,14 @@ class LaunchTimer {
   LaunchTimer& operator=(const LaunchTimer&) = delete;
 
   // Microseconds of one launch: the median of some samples of several launches,
-  // after a warm-up. nullopt, and the reason in `why`, if the work cannot be
+  // after a warm-up. Work that takes far more than `best_us` in the warm-up is
+  // not sampled again. nullopt, and the reason in `why`, if the work cannot be
   // launched or not be recorded. Throws DeviceError if the device fails.
-  std::optional<double> MedianUs(const LaunchFunction& launch,
+  std::optional<double> MedianUs(const LaunchFunction& launch, double best_us,
                                  std::string* why);
 
  private:
+  // Of all launches of a recording.
   double SampleUs(Recording& recording);
   void Destroy();
 

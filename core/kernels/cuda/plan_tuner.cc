@@ -202,12 +202,16 @@ std::vector<std::optional<double>> PlanTuner::TimeAll(
   const auto start = std::chrono::steady_clock::now();
   LaunchTimer timer(device_);
   std::vector<std::optional<double>> times_us;
+  double best_us = std::numeric_limits<double>::infinity();
   std::string why;
   int num_failed = 0;
   for (size_t i = 0; i < names.size(); ++i) {
-    times_us.push_back(
-        timer.MedianUs([&](CUstream stream) { launch(i, stream); }, &why));
-    if (times_us.back()) continue;
+    times_us.push_back(timer.MedianUs(
+        [&](CUstream stream) { launch(i, stream); }, best_us, &why));
+    if (times_us.back()) {
+      best_us = std::min(best_us, *times_us.back());
+      continue;
+    }
     ++num_failed;
     spdlog::info("{}: {} is left out for {}: {}", device_->name(), names[i],
                  problem, why);

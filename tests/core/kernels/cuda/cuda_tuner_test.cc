@@ -176,6 +176,25 @@ TEST_F(CudaTunerTest, TheFirstStaysWhereItIsTheFastest) {
                                     "1.00 times")));
 }
 
+// Catches minutes that are spent on candidates of ten times the best's time.
+TEST_F(CudaTunerTest, AHopelessCandidateIsSampledOnce) {
+  const auto count_samples = [&](double slow_us) {
+    Offer offer;
+    offer.matmul = {{.name = "first", .time_us = 100.0},
+                    {.name = "slow", .time_us = slow_us}};
+    const TemporaryFolder folder;
+    const int64_t before = CountCalls("cuEventElapsedTime");
+    RunMatMul(*MakeBackend(driver_, std::make_shared<PlanCache>(folder.path()),
+                           offer));
+    EXPECT_THAT(ReadFile(folder.path() / "tuned_plans.txt"),
+                HasSubstr("\tfirst\t100.000 us"));
+    return CountCalls("cuEventElapsedTime") - before;
+  };
+  // a sample is 8 launches: 4 times 800 us, and 1000 us
+  EXPECT_EQ(count_samples(525.0), 6 + 6);
+  EXPECT_EQ(count_samples(526.0), 6 + 1);
+}
+
 // Catches a tie that is decided by chance.
 TEST_F(CudaTunerTest, OfEquallyFastCandidatesTheFirstIsTaken) {
   Offer offer;
