@@ -52,6 +52,7 @@ class SharedInput : public Input {
 
   // Another step is built on the input.
   void AddStep() { ++num_steps_; }
+  void RemoveStep() { --num_steps_; }
   // While a step computes: takes the batch after, where it is there. Its memory
   // is not that of the current one. Returns whether replicas may have their
   // rows of it by CopyAheadTo(); they are those of batch number() + 1.
@@ -91,7 +92,7 @@ class SharedInput : public Input {
   const bool is_broadcast_;
   std::vector<InputSpec> specs_;
   std::vector<Feed> feeds_;
-  int num_steps_ = 0;
+  int num_steps_ = 0;  // that exist
   int64_t number_ = 0;
   std::exception_ptr error_ahead_;
 };

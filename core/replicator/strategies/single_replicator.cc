@@ -25,6 +25,11 @@ class SingleInput : public Input {
   const std::vector<InputSpec>& specs() const { return pipeline_->specs(); }
 
   void AddStep() { ++num_steps_; }
+  // A step is destroyed: the batch that its plan holds is taken out.
+  void RemoveStep(const runtime::Executor* plan) noexcept {
+    if (plan_ahead_ != nullptr && plan_ahead_ == plan) Recall();
+    --num_steps_;
+  }
 
   // Puts the next batch in `batch`, the inputs of `plan`. Throws what
   // ReadAhead() has met.
@@ -33,17 +38,15 @@ class SingleInput : public Input {
   // While `plan` runs: takes the batch after, if it is there, and sends it.
   void ReadAhead(runtime::Executor* plan,
                  std::span<const MutableTensorView> batch);
+
+ private:
   // Takes the batch out of the plan that holds it. Where that fails the batch
   // is lost, and the next step throws the error.
   void Recall() noexcept;
-  void RecallFrom(const runtime::Executor* plan) noexcept {
-    if (plan_ahead_ != nullptr && plan_ahead_ == plan) Recall();
-  }
 
- private:
   const Replicator* owner_;
   const std::unique_ptr<InputPipeline> pipeline_;
-  int num_steps_ = 0;
+  int num_steps_ = 0;  // that exist
   // where the batch ahead is: in the inputs of a plan, or recalled
   runtime::Executor* plan_ahead_ = nullptr;
   std::span<const MutableTensorView> batch_ahead_;
@@ -118,7 +121,7 @@ class SingleStep : public Step {
     }
     input_.AddStep();
   }
-  ~SingleStep() override { input_.RecallFrom(plan_); }
+  ~SingleStep() override { input_.RemoveStep(plan_); }
 
   NextResult Run(Clock::TimePoint deadline) override {
     const NextResult result = input_.Next(deadline, plan_, plans_->batch());

@@ -237,6 +237,7 @@ class SynchronousStep : public Step {
     input_.AddStep();
     for (Part& part : parts_) part.newest = &part.last;
   }
+  ~SynchronousStep() override { input_.RemoveStep(); }
 
   NextResult Run(Clock::TimePoint deadline) override {
     const NextResult result = replicator_.Agree(input_.Fetch(deadline));

@@ -219,6 +219,27 @@ TEST_P(ReadAheadTest, ABatchOutlivesTheStepThatReadItAhead) {
   EXPECT_EQ(BatchOf(*step_), 2.0F);
 }
 
+// catches steps that are counted after their end
+TEST_P(ReadAheadTest, AStepThatIsBuiltAnewReadsAheadAgain) {
+  EXPECT_EQ(BatchOf(*step_), 1.0F);
+  step_ = nullptr;
+  step_ = replicator_->Build(*input_, AddUp);
+  for (int i = 2; i < 5; ++i) EXPECT_EQ(BatchOf(*step_), i);
+  EXPECT_THAT(log_.calls, ElementsAre("next", "ahead", "use", "ahead", "use",
+                                      "ahead", "use", "ahead"));
+}
+
+TEST_P(ReadAheadTest, AStepReadsAheadAgainWhenTheOthersAreGone) {
+  auto second = replicator_->Build(*input_, AddUp);
+  EXPECT_EQ(BatchOf(*step_), 1.0F);
+  EXPECT_EQ(BatchOf(*second), 2.0F);
+  second = nullptr;
+  EXPECT_EQ(BatchOf(*step_), 3.0F);
+  EXPECT_EQ(BatchOf(*step_), 4.0F);
+  EXPECT_THAT(log_.calls,
+              ElementsAre("next", "next", "next", "ahead", "use", "ahead"));
+}
+
 // Every call of the driver fails once: in steps that read ahead, while a step
 // is destroyed and built anew with a batch ahead, and in a last step without
 // one, so that each error has a step that throws it.
@@ -288,7 +309,7 @@ TEST_P(ReadAheadTest, ABatchThatCannotBeRecalledIsAnErrorOfTheNextStep) {
             "cuda:0: cuEventSynchronize: CUDA_ERROR_UNKNOWN: unknown error");
   // its batch is lost, and the pipeline knows that it is over
   EXPECT_EQ(BatchOf(*step_), 3.0F);
-  EXPECT_THAT(log_.calls, ElementsAre("next", "ahead", "use", "next"));
+  EXPECT_THAT(log_.calls, ElementsAre("next", "ahead", "use", "next", "ahead"));
 }
 
 // The calls of a step: the batch of the next one travels behind the launch,
