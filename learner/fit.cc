@@ -100,8 +100,9 @@ class Evaluator {
   Evaluator(const Model& model, const Dataset& dataset, int64_t batch_size,
             const replicator::ReplicationConfig& config)
       : dataset_(dataset),
-        backend_(kernels::MakeBackend(config.backend,
-                                      config.backend_options(/*number=*/0))),
+        backend_(kernels::MakeBackend(
+            config.backend,
+            config.backend_options(/*number=*/0, config.MakePlanCache()))),
         variables_(*backend_, /*seed=*/0) {
     AddPlan(model, std::min(batch_size, dataset.size()));
     const int64_t rest = dataset.size() % plans_[0].rows;

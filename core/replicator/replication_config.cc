@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
+
+#include "core/kernels/plan_cache.h"
+
 namespace replicant::replicator {
 namespace {
 
@@ -172,6 +176,20 @@ void CheckPjrt(const ReplicationConfig& c, config::Reader& reader) {
 
 }  // namespace
 
+CudaAutotuneConfig CudaAutotuneConfig::Read(config::Reader& reader) {
+  CudaAutotuneConfig c;
+  reader.Field("enabled", &c.is_enabled,
+               "time cuDNN's and cuBLASLt's plans of each convolution and "
+               "product when a step is compiled, and take the fastest. Times "
+               "differ from run to run, and so may the choice and with it the "
+               "last bits of results, unless the cache has it");
+  reader.Field("cache", &c.cache,
+               "folder of the file that keeps the choices, tuned_plans.txt, "
+               "which processes and runs share. Empty: "
+               "$XDG_CACHE_HOME/replicant or ~/.cache/replicant");
+  return c;
+}
+
 PjrtConfig PjrtConfig::Read(config::Reader& reader) {
   PjrtConfig c;
   reader.Field("plugin", &c.plugin,
@@ -201,6 +219,9 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
   reader.Field("cuda_graphs", &c.cuda_graphs,
                "backend cuda: a step is recorded once and launched as one CUDA "
                "graph. false: kernel by kernel");
+  reader.Section("cuda_autotune", &c.cuda_autotune,
+                 "backend cuda: which plans of NVIDIA's libraries are taken "
+                 "(not yet run on a device)");
   reader.Field("read_ahead", &c.read_ahead,
                "backend cuda: the next batch is taken and sent to the device "
                "while a step computes (strategies single, in_graph and "
@@ -266,6 +287,13 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
     reader.Error("replicas", fmt::format("{} is one replica", strategy.name));
   }
   return c;
+}
+
+std::shared_ptr<kernels::PlanCache> ReplicationConfig::MakePlanCache() const {
+  if (backend != "cuda" || !cuda_autotune.is_enabled) return nullptr;
+  return std::make_shared<kernels::PlanCache>(
+      cuda_autotune.cache.empty() ? kernels::PlanCache::DefaultFolder()
+                                  : std::filesystem::path(cuda_autotune.cache));
 }
 
 int ReplicationConfig::DeviceOf(int number) const {

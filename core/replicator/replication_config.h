@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/config/reader.h"
@@ -21,6 +23,16 @@ struct PjrtConfig {
   static PjrtConfig Read(config::Reader& reader);
 };
 
+// Section `replication.cuda_autotune`: backend cuda, plans of libraries.
+struct CudaAutotuneConfig {
+  // Whether plans are timed, and the fastest taken.
+  bool is_enabled = false;
+  // Folder of the file that keeps them; empty: PlanCache::DefaultFolder().
+  std::string cache;
+
+  static CudaAutotuneConfig Read(config::Reader& reader);
+};
+
 // Section `replication`: the strategy of the replicas and what they compute on.
 struct ReplicationConfig {
   const Strategy* strategy = &Strategy::kSingle;  // never null
@@ -31,6 +43,7 @@ struct ReplicationConfig {
   PjrtConfig pjrt;
   // Backend cuda: whether a step is launched as graphs.
   bool cuda_graphs = true;
+  CudaAutotuneConfig cuda_autotune;
   // On a device, strategies single, in_graph and between_graph: whether the
   // next batch is taken and sent while a step computes.
   bool read_ahead = true;
@@ -98,12 +111,17 @@ struct ReplicationConfig {
   // empty: none. No key of the section: the programs set it to that of the run.
   std::string key_file;
 
-  // Of the backend of replica `number` of its host.
-  kernels::BackendOptions backend_options(int number) const {
+  // Of the backend of replica `number` of its host. `tuned_plans` is that of
+  // MakePlanCache(); null for a backend that times nothing.
+  kernels::BackendOptions backend_options(
+      int number, std::shared_ptr<kernels::PlanCache> tuned_plans) const {
     return {.num_threads = threads,
             .device_index = DeviceOf(number),
-            .has_recordings = cuda_graphs};
+            .has_recordings = cuda_graphs,
+            .tuned_plans = std::move(tuned_plans)};
   }
+  // For all replicas of a process; null without cuda_autotune.
+  std::shared_ptr<kernels::PlanCache> MakePlanCache() const;
   // Whether steps run by a PJRT plugin and not by a kernels::Backend.
   bool has_pjrt() const { return backend == "pjrt"; }
   // The backend of policies, which no plugin runs.

@@ -3,7 +3,7 @@
 //
 //   bench_learner [--list] [--filter SUBSTRING] [--seconds S] [--backend NAME]
 //                 [--threads N] [--processor_time] [--profile] [--memory]
-//                 [--onnx FILE]
+//                 [--onnx FILE] [--cuda_autotune FOLDER]
 //                 [--replicas R [--strategy in_graph|between_graph
 //                                           [--replicas_per_process P]]
 //                               [--rounds ROUNDS]]
@@ -15,6 +15,9 @@
 // With --memory nothing is timed: ten steps, and the process's resident memory
 // after the first and after the tenth of them. One case per process, since what
 // a case leaves behind would be counted with the next.
+//
+// With --cuda_autotune the backend cuda times the plans of NVIDIA's libraries
+// first and keeps its choices in a file of that folder.
 //
 // With --replicas the same global batch is shared among R replicas of this
 // process, each of N threads (1 by default), through the replicator; by
@@ -55,6 +58,7 @@
 #include "core/export/onnx.h"
 #include "core/graph/passes/passes.h"
 #include "core/kernels/backend.h"
+#include "core/kernels/plan_cache.h"
 #include "core/metrics/json_lines.h"
 #include "core/runtime/executor.h"
 #include "learner/workloads/built_in.h"
@@ -71,8 +75,9 @@ struct Options {
   bool is_processor_time = false;
   bool has_profile = false;
   bool is_memory = false;
-  std::string onnx;  // file for the model of the case; empty: none
-  int replicas = 0;  // 0: the plan alone, without a replicator
+  std::string onnx;           // file for the model of the case; empty: none
+  std::string cuda_autotune;  // folder of the tuned plans; empty: not tuned
+  int replicas = 0;           // 0: the plan alone, without a replicator
   const replicator::Strategy* strategy = &replicator::Strategy::kInGraph;
   int replicas_per_process = 1;  // between_graph
   int rounds = 0;                // 0: replicas alone
@@ -330,8 +335,13 @@ metrics::JsonObject MeasureMemory(const std::string& name,
 metrics::JsonObject RunCase(const Case& c, const Options& options) {
   const nn::StepGraph workload = BuildCase(c);
   const runtime::PlanSpec spec = SpecOf(workload);
-  const auto backend =
-      kernels::MakeBackend(options.backend, {.num_threads = c.threads});
+  const auto backend = kernels::MakeBackend(
+      options.backend,
+      {.num_threads = c.threads,
+       .tuned_plans =
+           options.cuda_autotune.empty()
+               ? nullptr
+               : std::make_shared<kernels::PlanCache>(options.cuda_autotune)});
   runtime::VariableStore store(*backend, /*seed=*/1);
   runtime::Executor plan(*workload.graph, spec, store,
                          {.passes = {.precision = c.precision},
@@ -392,6 +402,8 @@ std::unique_ptr<ReplicaTimer> MakeTimer(const Case& c, const Options& options,
               replicas == 1 ? &replicator::Strategy::kSingle : options.strategy,
           .replicas = replicas,
           .backend = options.backend,
+          .cuda_autotune = {.is_enabled = !options.cuda_autotune.empty(),
+                            .cache = options.cuda_autotune},
           .threads = threads,
           .replicas_per_process = options.replicas_per_process},
       runtime::CompileOptions{.passes = {.precision = c.precision},
@@ -502,6 +514,9 @@ int main(int argc, char** argv) try {
                "print how resident memory grows instead of times");
   app.add_option("--onnx", options.onnx,
                  "also write the policy of the case, the only one, as ONNX");
+  app.add_option("--cuda_autotune", options.cuda_autotune,
+                 "backend cuda: take the fastest plans of libraries, kept in "
+                 "this folder");
   app.add_flag("--processor_time", options.is_processor_time,
                "time processors, not the clock");
   app.add_flag("--profile", options.has_profile,

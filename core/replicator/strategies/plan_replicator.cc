@@ -28,8 +28,9 @@ class Planner : public Replicator {
           const kernels::BackendFactory& make_backend)
       : num_replicas_(config.replicas_of_group()),
         seed_(seed),
-        backend_(
-            make_backend(config.backend, config.backend_options(/*number=*/0))),
+        backend_(make_backend(
+            config.backend,
+            config.backend_options(/*number=*/0, /*tuned_plans=*/nullptr))),
         variables_(*backend_, seed) {}
 
   const std::vector<StepPlan>& plans() const { return plans_; }

@@ -160,8 +160,9 @@ class SingleReplicator : public Replicator {
       : seed_(seed),
         accumulation_steps_(config.accumulation_steps),
         reads_ahead_(config.read_ahead),
-        backend_(
-            make_backend(config.backend, config.backend_options(/*number=*/0))),
+        backend_(make_backend(
+            config.backend,
+            config.backend_options(/*number=*/0, config.MakePlanCache()))),
         variables_(*backend_, seed) {}
 
   int num_replicas() const override { return 1; }

@@ -300,12 +300,14 @@ std::vector<Replica> TeamReplicator::MakeReplicas(
     const ReplicationConfig& config, uint64_t seed,
     const kernels::BackendFactory& make_backend, int first_on_host,
     std::vector<std::unique_ptr<comm::Communicator>> communicators) {
+  const std::shared_ptr<kernels::PlanCache> tuned_plans =
+      config.MakePlanCache();
   std::vector<Replica> replicas;
   for (auto& communicator : communicators) {
     Replica replica;
     const auto number = first_on_host + static_cast<int>(replicas.size());
-    replica.backend =
-        make_backend(config.backend, config.backend_options(number));
+    replica.backend = make_backend(config.backend,
+                                   config.backend_options(number, tuned_plans));
     replica.variables =
         std::make_unique<runtime::VariableStore>(*replica.backend, seed);
     replica.communicator = std::move(communicator);

@@ -12,8 +12,14 @@
 #include <vector>
 
 #include "agents/d4pg/step_graph.h"
+#include "core/base/fs.h"
+#include "core/kernels/cuda/library_backend.h"
+#include "core/kernels/plan_cache.h"
 #include "core/runtime/executor.h"
 #include "tests/support/fake_cuda/fake_backend.h"
+#include "tests/support/fake_cuda/host_compiler.h"
+#include "tests/support/fake_cuda/host_convolution.h"
+#include "tests/support/fake_cuda/host_matmul.h"
 #include "tests/support/tensor_values.h"
 
 namespace replicant::agents::d4pg {
@@ -22,6 +28,7 @@ namespace {
 using kernels::Backend;
 using ::testing::Contains;
 using testing::FakeDriver;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::ToDoubles;
 
@@ -100,6 +107,16 @@ double RelativeError(const std::vector<double>& got,
   return error;
 }
 
+// How often a text holds another.
+int64_t CountOf(const std::string& text, const std::string& part) {
+  int64_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos;
+       at = text.find(part, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
 class D4pgCudaTest : public ::testing::Test {
  protected:
   void TearDown() override {
@@ -125,6 +142,78 @@ TEST_F(D4pgCudaTest, StepsFromAStateMatchTheReference) {
   for (const auto& [name, values] : want) {
     EXPECT_LE(RelativeError(got.at(name), values), 1e-4) << name;
   }
+}
+
+// From pixels, by a small encoder.
+StepGraphConfig PixelConfig() {
+  StepGraphConfig config = SmallConfig();
+  config.observation = {12, 12, 3};
+  config.batch_size = 4;
+  config.agent.networks.encoder.kind = EncoderKind::kCustom;
+  config.agent.networks.encoder.channels = {4, 4};
+  config.agent.networks.encoder.kernels = {3, 3};
+  config.agent.networks.encoder.strides = {2, 1};
+  config.agent.networks.embedding_size = 10;
+  return config;
+}
+
+// Libraries with four plans of each problem, of which the third is the fastest
+// and the last does not run.
+template <typename Problem>
+std::vector<testing::HostCandidate> FourCandidates(const Problem& /*problem*/) {
+  return {{.name = "a", .time_us = 3.0, .workspace_size_bytes = 64},
+          {.name = "b", .time_us = 2.0, .workspace_size_bytes = 640},
+          {.name = "c", .time_us = 1.0, .workspace_size_bytes = 320},
+          {.name = "d", .fails = true}};
+}
+
+// Every plan of the libraries of the test computes the same numbers, so that
+// tuning changes no bit. Catches a tuner that changes a step: memory that it
+// leaves or takes, a workspace that is another plan's, a plan of another
+// problem.
+//
+// The bound is that of the steps above, but for biases, which begin at 0: 5
+// steps at rate 1e-4 move them by 5e-4, half of the scale of RelativeError().
+TEST_F(D4pgCudaTest, StepsWithTunedPlansMatchTheReference) {
+  const TemporaryFolder folder;
+  const auto reference = kernels::MakeBackend("reference");
+  const auto make_tuned = [&] {
+    using kernels::cuda::ConvolutionProblem;
+    using kernels::cuda::MatMulProblem;
+    return kernels::cuda::MakeBackendOn(
+        {.driver = driver_,
+         .compiler = testing::MakeHostSourceCompiler(),
+         .matmul =
+             testing::MakeHostMatMul(driver_, &FourCandidates<MatMulProblem>),
+         .convolution = testing::MakeHostConvolution(
+             driver_, &FourCandidates<ConvolutionProblem>),
+         .nccl = nullptr},
+        {.tuned_plans = std::make_shared<kernels::PlanCache>(folder.path())});
+  };
+  const auto count = [&](const std::string& call) {
+    const std::vector<std::string> calls = driver_->calls();
+    return std::ranges::count(calls, call);
+  };
+  for (const StepGraphConfig& config : {SmallConfig(), PixelConfig()}) {
+    const Values want = Train(*reference, config, /*num_steps=*/5);
+    const Values got = Train(*make_tuned(), config, /*num_steps=*/5);
+    const auto num_timed = count("cuEventElapsedTime");
+    EXPECT_GT(num_timed, 0);
+    EXPECT_EQ(Train(*backend_, config, /*num_steps=*/5), got);
+    ASSERT_EQ(got.size(), want.size());
+    for (const auto& [name, values] : want) {
+      EXPECT_LE(RelativeError(got.at(name), values),
+                name.ends_with("bias") ? 1e-3 : 1e-4)
+          << name;
+    }
+    // another process takes the same plans, untimed
+    EXPECT_EQ(Train(*make_tuned(), config, /*num_steps=*/5), got);
+    EXPECT_EQ(count("cuEventElapsedTime"), num_timed);
+  }
+  const std::string file = ReadFile(folder.path() / "tuned_plans.txt");
+  EXPECT_THAT(file, HasSubstr("convolution weight gradient"));
+  EXPECT_EQ(std::ranges::count(file, '\n'),
+            1 + CountOf(file, "\tc\t1.000 us\t3.000 us\n"));
 }
 
 TEST_F(D4pgCudaTest, TwoRunsGiveTheSameBits) {

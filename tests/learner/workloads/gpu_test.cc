@@ -4,13 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <string>
 #include <thread>
 
+#include "core/base/fs.h"
 #include "core/kernels/cuda/driver.h"
 #include "core/kernels/cuda_backend.h"
 #include "core/kernels/device_collectives.h"
 #include "tests/learner/workloads/d4pg_replicas.h"
 #include "tests/support/device_requirement.h"
+#include "tests/support/log_lines.h"
 
 namespace replicant::learner {
 namespace {
@@ -19,6 +23,8 @@ using kernels::DeviceCall;
 using kernels::DeviceRank;
 using replicator::ReplicationConfig;
 using replicator::Strategy;
+using ::testing::Contains;
+using ::testing::HasSubstr;
 
 int CountDevices() {
   if (!kernels::HasCudaDevice()) return 0;
@@ -55,6 +61,31 @@ TEST(GpuTest, ReplicasOnOneGpuLearnAsOne) {
       EXPECT_EQ(many.last, host.last) << replicas;
       EXPECT_EQ(TrainD4pg(c, OnDevices(replicas, {0})).last, many.last);
     }
+  }
+}
+
+// What cuDNN and cuBLASLt compute by the plans that are the fastest here, and
+// how a second run finds them.
+TEST(GpuTest, TunedPlansLearnAsTheLibrariesChoice) {
+  if (CountDevices() == 0) {
+    REPLICANT_SKIP_WITHOUT("cuda", "this machine has no CUDA device");
+  }
+  for (const D4pgCase& c : {StateCase(DType::kF32), PixelCase(DType::kF32)}) {
+    const TemporaryFolder folder;
+    const std::filesystem::path file = folder.path() / "tuned_plans.txt";
+    ReplicationConfig config = OnDevices(1, {0});
+    const D4pgRun untuned = TrainD4pg(c, config);
+    config.cuda_autotune = {.is_enabled = true, .cache = folder.path()};
+    const D4pgRun tuned = TrainD4pg(c, config);
+    CheckSameLearning(c, untuned, tuned);
+    const std::string plans = ReadFile(file);
+    EXPECT_GT(std::ranges::count(plans, '\n'), 1) << plans;
+    // the same plans, and nothing is timed
+    const testing::LogLines log(spdlog::level::info);
+    EXPECT_EQ(TrainD4pg(c, config).last, tuned.last);
+    EXPECT_EQ(ReadFile(file), plans);
+    EXPECT_THAT(log.lines(), Not(Contains(HasSubstr(": tuned "))));
+    EXPECT_THAT(log.lines(), Contains(HasSubstr(" tuned plans from ")));
   }
 }
 
