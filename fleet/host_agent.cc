@@ -30,7 +30,7 @@ using rpc::AgentOrder;
 using rpc::RoleId;
 using namespace std::chrono_literals;
 
-constexpr auto kReportInterval = 250ms;
+constexpr auto kHostReportInterval = 250ms;
 constexpr auto kStep = 50ms;
 constexpr auto kJoinAttempt = 2s;
 // without an answer of the launcher
@@ -41,7 +41,7 @@ constexpr auto kSureOfEnd = 30s;
 constexpr std::streamsize kLogBytes = 64 << 10;
 
 // as in a run's folder
-constexpr const char* kKeyName = "run.key";
+constexpr const char* kRunKeyName = "run.key";
 constexpr uint64_t kMaxKeyBytes = 4096;
 
 uint64_t RandomId() {
@@ -86,7 +86,7 @@ class Membership {
                 {.socket = {.curve = key_.client_role()},
                  .name = "agent of " + options.host}) {
     if (key_.is_set()) {
-      KeepFile({kKeyName, ReadFile(launcher_.key_file, kMaxKeyBytes)});
+      KeepFile({kRunKeyName, ReadFile(launcher_.key_file, kMaxKeyBytes)});
     }
     client_.Connect(launcher_.endpoint);
   }
@@ -200,7 +200,7 @@ class Membership {
     }
     request_ = client_.Start(rpc::kReportKind, report.Encode(),
                              {.timeout = 2 * timeout_, .is_idempotent = true});
-    next_report_ = Now() + kReportInterval;
+    next_report_ = Now() + kHostReportInterval;
   }
 
   static std::string NewBytesOf(const OwnProcess& own) {
@@ -261,7 +261,8 @@ class Membership {
               fmt::format("{}.{}.log", own.id.ToString(), own.incarnation);
     const rpc::HeartbeatSenderOptions heartbeat = {
         .endpoint = launcher_.endpoint,
-        .key_file = key_.is_set() ? (folder_.path() / kKeyName).string() : "",
+        .key_file =
+            key_.is_set() ? (folder_.path() / kRunKeyName).string() : "",
         .id = own.id,
         .incarnation = own.incarnation};
     ProcessOptions process;

@@ -15,7 +15,7 @@ using Kind = CurveField::Kind;
 
 constexpr auto kInterval = std::chrono::seconds(5);
 // Rates are measured over this time.
-constexpr auto kRateWindow = std::chrono::seconds(10);
+constexpr auto kCurveRateWindow = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -99,7 +99,7 @@ std::map<std::string, double> RunCurves::ValuesOf(
 double RunCurves::RateOf(const std::string& tag, double total) {
   if (std::isnan(total)) return NAN;
   metrics::RateMeter& meter =
-      meters_.try_emplace(tag, kRateWindow).first->second;
+      meters_.try_emplace(tag, kCurveRateWindow).first->second;
   meter.Add(clock_.Now(), total);
   return meter.rate();
 }

@@ -36,9 +36,7 @@ using actors::Evaluator;
 using actors::VideoFile;
 using namespace std::chrono_literals;
 
-constexpr const char* kCheckpoint = "--checkpoint";
-
-struct Options {
+struct EvaluatorOptions {
   std::string checkpoint;
   std::optional<std::string> video;
   std::string began_ms;
@@ -191,11 +189,12 @@ void PrintJson(const RunConfig& config, const std::filesystem::path& checkpoint,
 }
 
 // Evaluates a checkpoint and prints the result.
-int TryOut(const Invocation& invocation, const Options& options) {
+int TryOut(const Invocation& invocation, const EvaluatorOptions& options) {
   const RunConfig& config = invocation.config();
-  const std::filesystem::path run = FindRun(kCheckpoint, options.checkpoint);
+  const std::filesystem::path run =
+      FindRun(kCheckpointOption, options.checkpoint);
   const std::filesystem::path checkpoint =
-      FindCheckpoint(kCheckpoint, options.checkpoint);
+      FindCheckpoint(kCheckpointOption, options.checkpoint);
   Evaluator evaluator = MakeEvaluator(invocation);
   const runtime::CheckpointInfo info =
       runtime::LoadPartOfCheckpoint(checkpoint, evaluator.policy().variables());
@@ -245,7 +244,7 @@ int TryOut(const Invocation& invocation, const Options& options) {
   return has_video ? 0 : 1;
 }
 
-int Run(const Invocation& invocation, const Options& options) {
+int Run(const Invocation& invocation, const EvaluatorOptions& options) {
   if (!options.checkpoint.empty()) return TryOut(invocation, options);
   if (options.video) {
     throw ConfigError(
@@ -259,13 +258,13 @@ int Run(const Invocation& invocation, const Options& options) {
       .Run();
 }
 
-void AddOptions(config::CommandLine& command_line, Options* options) {
+void AddOptions(config::CommandLine& command_line, EvaluatorOptions* options) {
   command_line.AddConfigOption(
-      kCheckpoint, &options->checkpoint,
+      kCheckpointOption, &options->checkpoint,
       "folder of a run, whose newest checkpoint is evaluated, or of one "
       "checkpoint; the run's configuration applies",
       [](const std::string& given) {
-        return FindRun(kCheckpoint, given) / "config.yaml";
+        return FindRun(kCheckpointOption, given) / "config.yaml";
       });
   command_line.AddSetting("--episodes", "evaluation.episodes",
                           "number of episodes");
@@ -292,7 +291,7 @@ int EvaluatePolicy(const Invocation& invocation,
 }
 
 Program EvaluatorProgram() {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<EvaluatorOptions>();
   return {.name = "evaluator",
           .about = "Evaluates the policy of a training, without noise.",
           .add_options =

@@ -28,12 +28,11 @@
 namespace replicant::programs {
 namespace {
 
-constexpr const char* kCheckpoint = "--checkpoint";
 // Rows of the graph that becomes a model of any number of rows: no layer has
 // this size.
 constexpr int64_t kOnnxRows = 7919;
 
-struct Options {
+struct ExportOptions {
   std::string checkpoint;
   std::string file;
 };
@@ -160,7 +159,7 @@ int ExportModel(const Invocation& invocation,
   return 0;
 }
 
-int Export(const Invocation& invocation, const Options& options) {
+int Export(const Invocation& invocation, const ExportOptions& options) {
   const std::filesystem::path file = options.file;
   const std::string extension = file.extension().string();
   if (extension != ".safetensors" && extension != ".onnx" &&
@@ -171,7 +170,7 @@ int Export(const Invocation& invocation, const Options& options) {
   }
   std::optional<std::filesystem::path> checkpoint;
   if (!options.checkpoint.empty()) {
-    checkpoint = FindCheckpoint(kCheckpoint, options.checkpoint);
+    checkpoint = FindCheckpoint(kCheckpointOption, options.checkpoint);
     fmt::print("checkpoint {}\n", checkpoint->string());
   }
   if (extension == ".mlir") return ExportSteps(invocation, checkpoint, file);
@@ -184,7 +183,7 @@ int Export(const Invocation& invocation, const Options& options) {
 }  // namespace
 
 Program ExportProgram() {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ExportOptions>();
   return {
       .name = "export",
       .about =
@@ -193,11 +192,11 @@ Program ExportProgram() {
       .add_options =
           [options](config::CommandLine& command_line) {
             command_line.AddConfigOption(
-                kCheckpoint, &options->checkpoint,
+                kCheckpointOption, &options->checkpoint,
                 "folder of a run, whose newest checkpoint is written, or of "
                 "one checkpoint; the run's configuration applies",
                 [](const std::string& given) {
-                  return FindRun(kCheckpoint, given) / "config.yaml";
+                  return FindRun(kCheckpointOption, given) / "config.yaml";
                 });
             command_line.AddOption(
                 "--to", &options->file,

@@ -7,6 +7,8 @@
 // `option` is where the name was given: "--checkpoint".
 namespace replicant::programs {
 
+inline constexpr const char* kCheckpointOption = "--checkpoint";
+
 // Returns the folder of the run: `given`, or the one that holds the checkpoint
 // `given`. Throws IoError, which says what is allowed.
 std::filesystem::path FindRun(const std::string& option,

@@ -18,6 +18,7 @@
 #include "core/rpc/group_key.h"
 #include "core/rpc/heartbeat_sender.h"
 #include "core/rpc/server.h"
+#include "programs/stop_on_exit.h"
 
 namespace replicant::programs {
 namespace {
@@ -60,12 +61,6 @@ void Beat(const actors::InferenceServer& inference,
   heartbeat->SetGauge("policy_step", static_cast<double>(*inference.version()));
   heartbeat->SetState(rpc::RoleState::kRunning);
 }
-
-// Ends the server's loop before the thread that runs it is joined.
-struct StopOnExit {
-  rpc::Server& server;
-  ~StopOnExit() { server.Stop(); }
-};
 
 }  // namespace
 

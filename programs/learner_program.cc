@@ -40,7 +40,7 @@ using learner::Workload;
 
 constexpr const char* kEvaluate = "--evaluate";
 
-struct Options {
+struct LearnerOptions {
   std::string role;  // empty: learner, or what a launcher says
   std::string index;
   std::string rank;        // "1/2", of a group that may shrink; empty: none
@@ -310,7 +310,7 @@ int RunMember(const Invocation& invocation, const rpc::RoleId& id,
 }
 
 // Runs the role that --role and --index name, or the launcher of this process.
-int RunRole(const Invocation& invocation, const Options& options) {
+int RunRole(const Invocation& invocation, const LearnerOptions& options) {
   const RunConfig& config = invocation.config();
   const replicator::ReplicationConfig& replication = config.learner.replication;
   std::string role = options.role;
@@ -382,7 +382,7 @@ int RunRole(const Invocation& invocation, const Options& options) {
 }  // namespace
 
 Program LearnerProgram() {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<LearnerOptions>();
   return {
       .name = "learner",
       .about = "Trains a workload on batches of a replay or on images.",

@@ -22,6 +22,7 @@
 #include "core/rpc/group_key.h"
 #include "core/rpc/heartbeat_sender.h"
 #include "fleet/run_folder.h"
+#include "programs/stop_on_exit.h"
 #include "replay/checkpoint/shard_folder.h"
 #include "replay/service/replay_config.h"
 #include "replay/service/service.h"
@@ -247,12 +248,6 @@ void RunUntilStopped(const replay::ReplayConfig& config, const StopSignal& stop,
     }
   }
 }
-
-// Ends the server's loop before the thread that runs it is joined.
-struct StopOnExit {
-  rpc::Server& server;
-  ~StopOnExit() { server.Stop(); }
-};
 
 // Serves shard `index` of the run's replay.
 int Serve(const RunConfig& run_config, int64_t index) {

@@ -11,7 +11,7 @@ namespace {
 
 // Bytes of a message within one group: small enough for MPI's int and for the
 // memory of an all-reduce, large enough that processes seldom wait.
-constexpr size_t kPieceBytes = size_t{4} << 20;
+constexpr size_t kGroupPieceBytes = size_t{4} << 20;
 // Bytes of a piece that goes from group to group. Small ones fill and empty the
 // chain sooner; each costs about as much time as kMinPieceBytes of its bytes.
 constexpr size_t kMinPieceBytes = size_t{64} << 10;
@@ -71,7 +71,7 @@ void GroupChain::AllReduce(const Collective& c,
 // Time is that of (pieces + 2 last) steps, each of a fixed time and one of its
 // bytes: the best number of pieces is a square root.
 size_t GroupChain::PieceBytes(size_t part_bytes) const {
-  if (last_ == 0) return kPieceBytes;
+  if (last_ == 0) return kGroupPieceBytes;
   const double best = std::sqrt(static_cast<double>(part_bytes) *
                                 static_cast<double>(kMinPieceBytes) /
                                 (2.0 * static_cast<double>(last_)));

@@ -18,7 +18,7 @@ state: u64 calls begun, string call
 )";
 
 // A reason contains the text of an arbitrary exception.
-constexpr uint32_t kMaxTextBytes = 1 << 16;
+constexpr uint32_t kMaxReasonBytes = 1 << 16;
 constexpr uint32_t kMaxCallBytes = 1 << 12;
 constexpr uint32_t kMaxEndpoints = 256;
 
@@ -54,7 +54,7 @@ rpc::Message LivenessBeat::Encode() const {
   rpc::WireWriter writer;
   writer.Write(rank);
   Write(writer, state);
-  writer.WriteString(Cut(problem, kMaxTextBytes));
+  writer.WriteString(Cut(problem, kMaxReasonBytes));
   writer.WriteBool(is_leaving);
   return OnePart(writer);
 }
@@ -64,7 +64,7 @@ LivenessBeat LivenessBeat::Decode(std::span<const rpc::Frame> payload) {
   LivenessBeat beat;
   beat.rank = reader.Read<uint32_t>("rank");
   beat.state = ReadState(reader);
-  beat.problem = reader.ReadString("problem", kMaxTextBytes);
+  beat.problem = reader.ReadString("problem", kMaxReasonBytes);
   beat.is_leaving = reader.ReadBool("is_leaving");
   reader.Finish();
   return beat;
@@ -74,7 +74,7 @@ rpc::Message LivenessAnswer::Encode() const {
   rpc::WireWriter writer;
   writer.Write(static_cast<uint8_t>(order));
   Write(writer, state);
-  writer.WriteString(Cut(verdict, kMaxTextBytes));
+  writer.WriteString(Cut(verdict, kMaxReasonBytes));
   return OnePart(writer);
 }
 
@@ -89,7 +89,7 @@ LivenessAnswer LivenessAnswer::Decode(std::span<const rpc::Frame> payload) {
   }
   answer.order = static_cast<Order>(order);
   answer.state = ReadState(reader);
-  answer.verdict = reader.ReadString("verdict", kMaxTextBytes);
+  answer.verdict = reader.ReadString("verdict", kMaxReasonBytes);
   reader.Finish();
   return answer;
 }

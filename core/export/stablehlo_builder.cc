@@ -223,7 +223,6 @@ HloValue HloBuilder::Convert(const HloValue& x, DType dtype) {
 HloValue HloBuilder::ToInteger(const HloValue& x, DType dtype) {
   HloValue converted =
       Op({.op = "convert", .operands = {x}, .dtype = dtype, .shape = x.shape});
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double low = graph::RoundToDType(-kInfinity, dtype);
   const double high = graph::RoundToDType(kInfinity, dtype);
   const bool is_floating = graph::IsFloating(x.dtype);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,8 @@
 namespace replicant::exporting {
 
 using Dims = std::vector<int64_t>;
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // A tensor type of MLIR: "tensor<3x51xf32>", "tensor<ui8>", "tensor<4xi1>".
 std::string MlirTensor(DType dtype, const Shape& shape);

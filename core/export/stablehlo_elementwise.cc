@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <limits>
 
 #include "core/export/stablehlo_forms.h"
 #include "core/graph/ops/elementwise.h"
@@ -12,8 +11,6 @@ namespace {
 
 using graph::ScalarOp;
 using Instruction = graph::ScalarProgram::Instruction;
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 bool IsWhole(double x) { return x == std::trunc(x); }
 

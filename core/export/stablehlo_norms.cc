@@ -73,8 +73,8 @@ HloValue Input(HloBuilder& b, const StableHloNode& n, size_t i) {
   return b.Widen(n.input(i));
 }
 
-HloValue Result(HloBuilder& b, const StableHloNode& n, int output,
-                const HloValue& value) {
+HloValue ResultOf(HloBuilder& b, const StableHloNode& n, int output,
+                  const HloValue& value) {
   return b.Convert(value, n.type(output).dtype);
 }
 
@@ -86,7 +86,8 @@ HloValues WriteLayerNorm(HloBuilder& b, const StableHloNode& n) {
       norm.Scale(norm.Variance(x, mean), n.attributes().Float("epsilon"));
   const HloValue y = norm.Affine(norm.Normalised(x, mean, scale),
                                  Input(b, n, 1), Input(b, n, 2));
-  return {Result(b, n, 0, y), Result(b, n, 1, mean), Result(b, n, 2, scale)};
+  return {ResultOf(b, n, 0, y), ResultOf(b, n, 1, mean),
+          ResultOf(b, n, 2, scale)};
 }
 
 // dx = scale * (d - mean(d) - x^ mean(d x^)), d = dy gamma
@@ -106,9 +107,9 @@ HloValues WriteLayerNormGradient(HloBuilder& b, const StableHloNode& n) {
   const HloValue scale = Input(b, n, 4);
   const HloValue x_hat = norm.Normalised(Input(b, n, 1), Input(b, n, 3), scale);
   const HloValue d = b.Mul(dy, norm.SpreadVector(gamma));
-  return {Result(b, n, 0, InputGradient(norm, d, x_hat, scale)),
-          Result(b, n, 1, norm.SumToVector(b.Mul(dy, x_hat), gamma.shape)),
-          Result(b, n, 2, norm.SumToVector(dy, gamma.shape))};
+  return {ResultOf(b, n, 0, InputGradient(norm, d, x_hat, scale)),
+          ResultOf(b, n, 1, norm.SumToVector(b.Mul(dy, x_hat), gamma.shape)),
+          ResultOf(b, n, 2, norm.SumToVector(dy, gamma.shape))};
 }
 
 // --- batch norm ---
@@ -120,7 +121,7 @@ HloValue FinishBatchNorm(const Norm& norm, const StableHloNode& n,
   HloValue y = norm.Affine(x_hat, Input(b, n, 1), Input(b, n, 2));
   if (n.inputs.size() > residual) y = b.Add(y, Input(b, n, residual));
   if (n.attributes().Bool("relu")) y = b.Binary("maximum", y, b.Like(0.0, y));
-  return Result(b, n, 0, y);
+  return ResultOf(b, n, 0, y);
 }
 
 HloValues WriteBatchNorm(HloBuilder& b, const StableHloNode& n) {
@@ -131,7 +132,7 @@ HloValues WriteBatchNorm(HloBuilder& b, const StableHloNode& n) {
   const HloValue x_hat = norm.Normalised(
       x, mean, norm.Scale(variance, n.attributes().Float("epsilon")));
   return {FinishBatchNorm(norm, n, x_hat, /*residual=*/3),
-          Result(b, n, 1, mean), Result(b, n, 2, variance)};
+          ResultOf(b, n, 1, mean), ResultOf(b, n, 2, variance)};
 }
 
 // dy where the relu has let y through; y is input number `y` if there is a
@@ -158,10 +159,10 @@ HloValues WriteBatchNormGradient(HloBuilder& b, const StableHloNode& n) {
   const HloValue dz = BehindRelu(norm, n, x_hat, /*y=*/6);
   const HloValue d = b.Mul(dz, norm.SpreadVector(gamma));
   HloValues outputs = {
-      Result(b, n, 0, InputGradient(norm, d, x_hat, scale)),
-      Result(b, n, 1, norm.SumToVector(b.Mul(dz, x_hat), gamma.shape)),
-      Result(b, n, 2, norm.SumToVector(dz, gamma.shape))};
-  if (n.node.outputs.size() > 3) outputs.push_back(Result(b, n, 3, dz));
+      ResultOf(b, n, 0, InputGradient(norm, d, x_hat, scale)),
+      ResultOf(b, n, 1, norm.SumToVector(b.Mul(dz, x_hat), gamma.shape)),
+      ResultOf(b, n, 2, norm.SumToVector(dz, gamma.shape))};
+  if (n.node.outputs.size() > 3) outputs.push_back(ResultOf(b, n, 3, dz));
   return outputs;
 }
 
@@ -185,7 +186,7 @@ HloValues WriteBatchMoments(HloBuilder& b, const StableHloNode& n) {
   const Norm norm(b, n.input(0).shape, /*is_layer=*/false);
   const HloValue x = Input(b, n, 0);
   const HloValue mean = norm.Mean(x);
-  return {Result(b, n, 0, Moments(b, mean, norm.Variance(x, mean)))};
+  return {ResultOf(b, n, 0, Moments(b, mean, norm.Variance(x, mean)))};
 }
 
 // The means or variances [R, C] of moments [R, 2, C].
@@ -208,7 +209,7 @@ HloValues WriteCombineMoments(HloBuilder& b, const StableHloNode& n) {
   const HloValue distance = b.Sub(means, b.BroadcastTo(mean, means.shape));
   const HloValue variance = MeanOfParts(
       b, b.Add(MomentsColumn(b, moments, 1), b.Mul(distance, distance)));
-  return {Result(b, n, 0, Moments(b, mean, variance))};
+  return {ResultOf(b, n, 0, Moments(b, mean, variance))};
 }
 
 // inputs: dmoments [2, C], moments [R, 2, C], their combination [2, C]
@@ -226,10 +227,10 @@ HloValues WriteCombineMomentsGradient(HloBuilder& b, const StableHloNode& n) {
   const Shape column({means.shape[0], 1, means.shape[1]});
   const HloValue of_mean =
       b.Div(b.Add(dmean, b.Mul(b.Mul(dvariance, 2.0), distance)), parts);
-  return {Result(b, n, 0,
-                 b.Concat({b.Reshape(of_mean, column),
-                           b.Reshape(b.Div(dvariance, parts), column)},
-                          /*axis=*/1))};
+  return {ResultOf(b, n, 0,
+                   b.Concat({b.Reshape(of_mean, column),
+                             b.Reshape(b.Div(dvariance, parts), column)},
+                            /*axis=*/1))};
 }
 
 HloValues WriteBatchNormApply(HloBuilder& b, const StableHloNode& n) {
@@ -262,10 +263,10 @@ HloValues WriteBatchNormApplyGradient(HloBuilder& b, const StableHloNode& n) {
   const HloValue dvariance = b.Mul(
       b.Mul(b.Mul(scale, scale), b.Sum(b.Mul(d, x_hat), norm.reduced)), -0.5);
   HloValues outputs = {
-      Result(b, n, 0, norm.SumToVector(b.Mul(dz, x_hat), gamma.shape)),
-      Result(b, n, 1, norm.SumToVector(dz, gamma.shape)),
-      Result(b, n, 2, Moments(b, dmean, dvariance))};
-  if (n.node.outputs.size() > 3) outputs.push_back(Result(b, n, 3, dz));
+      ResultOf(b, n, 0, norm.SumToVector(b.Mul(dz, x_hat), gamma.shape)),
+      ResultOf(b, n, 1, norm.SumToVector(dz, gamma.shape)),
+      ResultOf(b, n, 2, Moments(b, dmean, dvariance))};
+  if (n.node.outputs.size() > 3) outputs.push_back(ResultOf(b, n, 3, dz));
   return outputs;
 }
 

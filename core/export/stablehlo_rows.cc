@@ -1,15 +1,11 @@
 // Matrix products, distributions over the last axis, losses.
 #include <fmt/format.h>
 
-#include <limits>
-
 #include "core/export/stablehlo_forms.h"
 #include "core/tensor/host_tensor.h"
 
 namespace replicant::exporting {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Of matrices, or of each pair of a batch of them.
 HloValues WriteMatMul(HloBuilder& b, const StableHloNode& n) {

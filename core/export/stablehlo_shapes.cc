@@ -2,15 +2,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <limits>
-
 #include "core/export/stablehlo_forms.h"
 #include "core/graph/ops/elementwise.h"
 
 namespace replicant::exporting {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Dims DimsOf(const Shape& shape) {
   return {shape.dims().begin(), shape.dims().end()};

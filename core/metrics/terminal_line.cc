@@ -34,7 +34,7 @@ int WidthOf(int fd) {
   return size.ws_col;
 }
 
-void WriteAll(int fd, std::string_view bytes) {
+void WriteText(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
@@ -91,7 +91,7 @@ int TerminalLine::columns() const {
 void TerminalLine::Show(std::string_view text) {
   MutexLock lock(mutex_);
   if (!is_live_) {
-    WriteAll(fd_, std::string(text) + "\n");
+    WriteText(fd_, std::string(text) + "\n");
     return;
   }
   text_ = text;
@@ -100,7 +100,7 @@ void TerminalLine::Show(std::string_view text) {
 
 void TerminalLine::PrintAbove(const std::function<void()>& print) {
   MutexLock lock(mutex_);
-  if (!text_.empty()) WriteAll(fd_, "\r" + std::string(kEraseRight));
+  if (!text_.empty()) WriteText(fd_, "\r" + std::string(kEraseRight));
   print();
   if (!text_.empty()) Paint();
 }
@@ -109,14 +109,14 @@ void TerminalLine::Finish() {
   MutexLock lock(mutex_);
   if (text_.empty()) return;
   Paint();
-  WriteAll(fd_, "\n");
+  WriteText(fd_, "\n");
   text_.clear();
 }
 
 void TerminalLine::Paint() {
   const std::string line = FitToColumns(text_, columns());
   // one write, so that no other program's output comes in between
-  WriteAll(fd_, "\r" + line + std::string(kEraseRight) + "\r");
+  WriteText(fd_, "\r" + line + std::string(kEraseRight) + "\r");
 }
 
 struct LogAboveLine::Wrapped {

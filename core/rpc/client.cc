@@ -17,7 +17,7 @@ namespace {
 
 constexpr Clock::TimePoint kNever{Clock::Duration::max()};
 // Maximum messages handled in a row before timers and deadlines run.
-constexpr int kMessagesPerTurn = 256;
+constexpr int kRepliesPerTurn = 256;
 
 ClientOptions Complete(ClientOptions options) {
   if (options.sender_id == 0) options.sender_id = RandomId();
@@ -289,7 +289,7 @@ SendResult Client::SendMessage(uint16_t kind, uint32_t flags,
 
 void Client::ReceiveAll() {
   Message message;
-  for (int i = 0; i < kMessagesPerTurn; ++i) {
+  for (int i = 0; i < kRepliesPerTurn; ++i) {
     switch (socket_.Receive(&message, Clock::Duration(0))) {
       case ReceiveResult::kOk:
         ++num_received_;

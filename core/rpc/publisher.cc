@@ -11,11 +11,8 @@
 namespace replicant::rpc {
 namespace {
 
-// A zero byte ends the topic on the wire: ZeroMQ matches prefixes, and "a"
-// must not match "ab".
-constexpr char kTopicEnd = '\0';
 // Messages taken in one call, so that a flood of them cannot hold it up.
-constexpr int kMessagesPerTurn = 256;
+constexpr int kSubscriptionsPerTurn = 256;
 
 PublisherOptions Complete(PublisherOptions options) {
   if (options.session_id == 0) options.session_id = RandomId();
@@ -71,7 +68,7 @@ void Publisher::Send(Value& value) {
 ReceiveResult Publisher::Process(Clock::Duration timeout) {
   // all that wait first, so that a topic goes out once for many subscribers
   std::set<std::string, std::less<>> topics;
-  for (int i = 0; i < kMessagesPerTurn; ++i) {
+  for (int i = 0; i < kSubscriptionsPerTurn; ++i) {
     Message message;
     const ReceiveResult result =
         socket_.Receive(&message, i == 0 ? timeout : Clock::Duration(0));

@@ -16,7 +16,7 @@ namespace replicant::rpc {
 namespace {
 
 // Maximum messages handled in a row before posted work and the tick run.
-constexpr int kMessagesPerTurn = 256;
+constexpr int kRequestsPerTurn = 256;
 // A tick that comes so late says that the loop, or the process, stood still.
 constexpr auto kStandstill = std::chrono::seconds(1);
 
@@ -192,7 +192,7 @@ void Server::RunTick() {
 }
 
 void Server::ReceiveSome() {
-  for (int i = 0; i < kMessagesPerTurn; ++i) {
+  for (int i = 0; i < kRequestsPerTurn; ++i) {
     Message message;
     const ReceiveResult result = socket_.Receive(&message, Clock::Duration(0));
     if (result == ReceiveResult::kTimeout || result == ReceiveResult::kClosed) {

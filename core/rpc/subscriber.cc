@@ -11,10 +11,8 @@
 namespace replicant::rpc {
 namespace {
 
-// See publisher.cc.
-constexpr char kTopicEnd = '\0';
 // Messages taken in one call, so that a flood of them cannot hold it up.
-constexpr int kMessagesPerTurn = 256;
+constexpr int kValuesPerTurn = 256;
 
 SubscriberOptions Complete(SubscriberOptions options) {
   // topic, header, description and payload
@@ -51,7 +49,7 @@ ReceiveResult Subscriber::Process(Clock::Duration timeout) {
   const Clock::TimePoint end = Clock::Real().Now() + timeout;
   HandleConnectionEvents();
   bool has_newer = false;
-  for (int i = 0; i < kMessagesPerTurn; ++i) {
+  for (int i = 0; i < kValuesPerTurn; ++i) {
     // after a newer value, only messages that are already here are taken
     const Clock::Duration wait =
         has_newer ? Clock::Duration(0) : end - Clock::Real().Now();

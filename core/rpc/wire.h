@@ -19,6 +19,10 @@ namespace replicant::rpc {
 static_assert(std::endian::native == std::endian::little,
               "numbers go to the wire as they lie in memory");
 
+// Ends a topic on the wire: ZeroMQ matches prefixes, and "a" must not match
+// "ab".
+inline constexpr char kTopicEnd = '\0';
+
 // A text as one line for a message: control characters become spaces. At most
 // `max_bytes`, cut between two characters of UTF-8.
 std::string OneLine(std::string_view text, size_t max_bytes);

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kMagic("\x93NUMPY", 6);
 constexpr size_t kPrefixAlignment = 64;
-constexpr uint32_t kMaxHeaderBytes = 65535;
+constexpr uint32_t kMaxNpyHeaderBytes = 65535;
 
 // Reads a stream whose length is known, so that no read runs past its end.
 class BoundedReader {
@@ -74,10 +74,10 @@ NpyHeader ReadHeader(BoundedReader& reader, const std::string& where) {
                     major, minor));
   }
   const uint32_t header_bytes = reader.ReadNumber(major == 1 ? 2 : 4);
-  if (header_bytes > kMaxHeaderBytes) {
+  if (header_bytes > kMaxNpyHeaderBytes) {
     throw IoError(
         fmt::format("{}: npy header of {} bytes; at most {} are allowed", where,
-                    header_bytes, kMaxHeaderBytes));
+                    header_bytes, kMaxNpyHeaderBytes));
   }
   return ParseNpyHeader(reader.ReadText(header_bytes), where);
 }

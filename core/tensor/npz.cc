@@ -247,7 +247,7 @@ HostTensor NpzReader::Read(std::string_view name) const {
 
 namespace {
 
-void CheckNames(std::span<const NamedTensorView> tensors) {
+void CheckNpzNames(std::span<const NamedTensorView> tensors) {
   std::set<std::string_view> seen;
   for (const NamedTensorView& named : tensors) {
     const std::string_view problem = NameProblem(named.name);
@@ -332,9 +332,9 @@ ZipSourcePtr BuildArchive(std::span<const NamedTensorView> tensors,
 
 // Hands the archive to `write` piece by piece.
 template <typename Write>
-void Encode(std::span<const NamedTensorView> tensors,
-            NpzCompression compression, Write&& write) {
-  CheckNames(tensors);
+void EncodeNpz(std::span<const NamedTensorView> tensors,
+               NpzCompression compression, Write&& write) {
+  CheckNpzNames(tensors);
   if (tensors.empty()) {
     // libzip deletes an archive without entries: this is the end record alone,
     // with all its counts zero (APPNOTE.TXT, 4.3.16)
@@ -362,7 +362,8 @@ void Encode(std::span<const NamedTensorView> tensors,
 std::string EncodeNpz(std::span<const NamedTensorView> tensors,
                       NpzCompression compression) {
   std::string text;
-  Encode(tensors, compression, [&](std::string_view piece) { text += piece; });
+  EncodeNpz(tensors, compression,
+            [&](std::string_view piece) { text += piece; });
   return text;
 }
 
@@ -370,8 +371,8 @@ void WriteNpz(const std::filesystem::path& path,
               std::span<const NamedTensorView> tensors,
               NpzCompression compression) {
   AtomicFile file(path);
-  Encode(tensors, compression,
-         [&](std::string_view piece) { file.Write(piece); });
+  EncodeNpz(tensors, compression,
+            [&](std::string_view piece) { file.Write(piece); });
   file.Commit();
 }
 

@@ -24,12 +24,12 @@ nn::Initializer Glorot(double gain) {
 }
 constexpr double kBlockGain = std::numbers::sqrt2;
 
-struct ConvSizes {
+struct SnganConvSizes {
   int64_t in, out, kernel;
 };
 
 nn::Conv2d AddConv(Graph& graph, const std::string& name,
-                   const ConvSizes& sizes, double gain, DType dtype) {
+                   const SnganConvSizes& sizes, double gain, DType dtype) {
   return {graph,
           name,
           sizes.in,

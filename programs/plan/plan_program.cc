@@ -15,12 +15,12 @@
 namespace replicant::programs {
 namespace {
 
-struct Options {
+struct PlanOptions {
   std::string device = "cuda";
   bool lists_all = false;
 };
 
-int Print(const Invocation& invocation, const Options& options) {
+int Print(const Invocation& invocation, const PlanOptions& options) {
   if (options.device != "cuda") {
     throw ConfigError(fmt::format("--device {}: want cuda", options.device));
   }
@@ -57,7 +57,7 @@ std::vector<replicator::StepPlan> PlansOf(
 }
 
 Program PlanProgram() {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PlanOptions>();
   return {.name = "plan",
           .about =
               "Prints what a training step becomes on a device, which need not "

@@ -34,7 +34,7 @@ namespace fs = std::filesystem;
 using fleet::RunFolder;
 using fleet::RunStatus;
 
-constexpr auto kPollInterval = std::chrono::milliseconds(200);
+constexpr auto kTrialPollInterval = std::chrono::milliseconds(200);
 // between two looks at the evaluations
 constexpr auto kJudgeInterval = std::chrono::seconds(2);
 constexpr int64_t kMaxConfigBytes = 1 << 24;
@@ -87,7 +87,7 @@ class Sweep {
         StartDue();
       }
       if (NumRunning() == 0) break;
-      std::this_thread::sleep_for(kPollInterval);
+      std::this_thread::sleep_for(kTrialPollInterval);
     }
     Report();
     return std::ranges::all_of(members_, &Member::is_done) ? 0 : 1;

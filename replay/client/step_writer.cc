@@ -28,7 +28,7 @@ namespace {
 
 // Maximum number of requests under way; more would only delay each answer.
 constexpr int64_t kMaxRequests = 4;
-constexpr auto kIdleInterval = std::chrono::milliseconds(200);
+constexpr auto kWriterIdleInterval = std::chrono::milliseconds(200);
 // The service may be away for long; requests under way are then sent again.
 constexpr rpc::CallOptions kCall = {.timeout = std::chrono::minutes(10),
                                     .is_idempotent = true};
@@ -283,7 +283,7 @@ void StepWriter::Run(const Thread::StopToken& stop) {
 
 bool StepWriter::CheckService() {
   rpc::CallOptions options = kCall;
-  options.timeout = kIdleInterval;
+  options.timeout = kWriterIdleInterval;
   const rpc::CallReply reply = client_.Call(kDescribeKind, {}, options);
   const bool is_answered = reply.result == rpc::CallResult::kOk;
   {
@@ -322,7 +322,7 @@ void StepWriter::Await() {
   rpc::Client* const client = &client_;
   rpc::Client::AwaitAny(
       {&client, 1}, wake_,
-      is_paused ? resume_at_ - now : Clock::Duration(kIdleInterval));
+      is_paused ? resume_at_ - now : Clock::Duration(kWriterIdleInterval));
   MutexLock lock(mutex_);
   wants_group_ = false;
 }

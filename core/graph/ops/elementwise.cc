@@ -102,7 +102,7 @@ void CheckOperands(const InferContext& context, ScalarOp op) {
   }
 }
 
-std::vector<TensorType> Infer(const InferContext& context) {
+std::vector<TensorType> InferElementwise(const InferContext& context) {
   const ScalarProgram& program = context.attributes.Program("program");
   REPLICANT_CHECK(program.num_inputs == context.num_inputs() &&
                       !program.instructions.empty(),
@@ -159,7 +159,7 @@ const OpDef& OpDefOf(ScalarOp op) {
       const std::string_view reason = WhyNoGradient(scalar_op);
       table[static_cast<size_t>(i)] = {
           .name = ScalarOpName(scalar_op),
-          .infer = &Infer,
+          .infer = &InferElementwise,
           .gradient = reason.empty() ? &ElementwiseGradient : nullptr,
           .no_gradient_reason = reason,
           .is_elementwise = true};
@@ -210,7 +210,7 @@ std::optional<Shape> BroadcastShapes(const Shape& a, const Shape& b) {
 const OpDef& FusedElementwiseOp() {
   static const OpDef op{
       .name = "FusedElementwise",
-      .infer = &Infer,
+      .infer = &InferElementwise,
       .no_gradient_reason = "only a pass adds it, after Gradients()",
       .is_elementwise = true};
   return op;

@@ -7,7 +7,7 @@
 namespace replicant::graph {
 namespace {
 
-std::vector<TensorType> Infer(const InferContext& context) {
+std::vector<TensorType> InferMatMul(const InferContext& context) {
   const bool transpose_a = context.attributes.Bool("transpose_a");
   const bool transpose_b = context.attributes.Bool("transpose_b");
   const Shape& a = context.shape(0);
@@ -57,7 +57,7 @@ std::vector<Output> Gradient(const GradientContext& context) {
 
 Output MatMul(Output a, Output b, const MatMulOptions& options, CallSite site) {
   static const OpDef op{
-      .name = "MatMul", .infer = &Infer, .gradient = &Gradient};
+      .name = "MatMul", .infer = &InferMatMul, .gradient = &Gradient};
   return a.graph->Add({.op = &op,
                        .inputs = {a, b},
                        .attributes = {{"transpose_a", options.transpose_a},

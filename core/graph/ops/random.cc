@@ -10,7 +10,7 @@
 namespace replicant::graph {
 namespace {
 
-std::vector<TensorType> Infer(const InferContext& context) {
+std::vector<TensorType> InferRandom(const InferContext& context) {
   const Shape shape(std::span(context.attributes.Ints("shape")));
   if (shape.rank() < 1) {
     context.Fail("want a shape of at least one dimension, got []");
@@ -60,7 +60,7 @@ Output RandomUniform(const RandomOptions& options, DType dtype,
                      const Shape& shape, CallSite site) {
   const Graph::SiteScope scope(options.step, site);
   static const OpDef op{.name = "RandomUniform",
-                        .infer = &Infer,
+                        .infer = &InferRandom,
                         .no_gradient_reason = kNoFloatingInput};
   return AddRandom(op, options, dtype, shape, {});
 }
@@ -69,7 +69,7 @@ Output RandomNormal(const RandomOptions& options, DType dtype,
                     const Shape& shape, CallSite site) {
   const Graph::SiteScope scope(options.step, site);
   static const OpDef op{.name = "RandomNormal",
-                        .infer = &Infer,
+                        .infer = &InferRandom,
                         .no_gradient_reason = kNoFloatingInput};
   return AddRandom(op, options, dtype, shape, {});
 }
@@ -78,7 +78,7 @@ Output RandomInt(const RandomOptions& options, const Shape& shape, int64_t low,
                  int64_t high, CallSite site) {
   const Graph::SiteScope scope(options.step, site);
   static const OpDef op{.name = "RandomInt",
-                        .infer = &Infer,
+                        .infer = &InferRandom,
                         .no_gradient_reason = kNoFloatingInput};
   if (low >= high || low < INT32_MIN || high > INT32_MAX) {
     throw InvalidArgument(

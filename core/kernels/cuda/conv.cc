@@ -15,7 +15,7 @@ namespace replicant::kernels::cuda {
 namespace {
 
 // x [B, H, W, C], w [O, C, KH, KW], y [B, YH, YW, O]
-ConvolutionProblem ProblemOf(const KernelRequest& request) {
+ConvolutionProblem ConvolutionOf(const KernelRequest& request) {
   const graph::Attributes& attributes = request.node.attributes;
   const std::string_view op = request.node.op->name;
   ConvolutionProblem p{
@@ -120,7 +120,7 @@ DeviceError NoEngine(const KernelBuilder& builder,
 }
 
 void MakeConvolution(KernelBuilder& builder) {
-  const ConvolutionProblem problem = ProblemOf(builder.request());
+  const ConvolutionProblem problem = ConvolutionOf(builder.request());
   auto plan = builder.plans().Plan(problem);
   if (plan == nullptr) throw NoEngine(builder, problem);
   const int64_t num_weights = problem.o * problem.c * problem.kh * problem.kw;
@@ -164,7 +164,7 @@ std::string WhyNotConvolution(const KernelRequest& request) {
       return "it takes no empty tensors, got " + type.ToString();
     }
   }
-  const ConvolutionProblem problem = ProblemOf(request);
+  const ConvolutionProblem problem = ConvolutionOf(request);
   if (problem.kind != ConvolutionKind::kWeightGradient &&
       request.output().dtype != problem.dtype) {
     return "it takes operands of the result's dtype, got " +

@@ -19,12 +19,12 @@ namespace replicant::kernels::cuda {
 namespace {
 
 // NVIDIA's advice for Hopper.
-constexpr size_t kMaxWorkspaceBytes = size_t{32} << 20;
+constexpr size_t kMaxMatMulWorkspaceBytes = size_t{32} << 20;
 // Algorithms among which one is looked up by its name.
 constexpr int kMaxListed = 64;
 
-struct Functions {
-  explicit Functions(const SharedLibrary& library) {
+struct CublasLtFunctions {
+  explicit CublasLtFunctions(const SharedLibrary& library) {
     library.Find("cublasLtCreate", &create);
     library.Find("cublasLtDestroy", &destroy);
     library.Find("cublasLtGetStatusString", &status_text);
@@ -68,7 +68,7 @@ struct Functions {
 
 // The library's handle of the device that was current when it was made.
 struct Handle {
-  explicit Handle(std::shared_ptr<const Functions> f)
+  explicit Handle(std::shared_ptr<const CublasLtFunctions> f)
       : functions(std::move(f)) {
     functions->Check(functions->create(&handle), "cublasLtCreate");
   }
@@ -76,17 +76,18 @@ struct Handle {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
-  std::shared_ptr<const Functions> functions;
+  std::shared_ptr<const CublasLtFunctions> functions;
   cublasLtHandle_t handle = nullptr;
 };
 
-cudaDataType_t DataTypeOf(DType dtype) {
+cudaDataType_t CudaTypeOf(DType dtype) {
   return dtype == DType::kBF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
 // One of an algorithm's settings as text; "" for one that it does not have.
 template <typename T>
-std::string Setting(const Functions& f, const cublasLtMatmulAlgo_t& algorithm,
+std::string Setting(const CublasLtFunctions& f,
+                    const cublasLtMatmulAlgo_t& algorithm,
                     cublasLtMatmulAlgoConfigAttributes_t attribute,
                     const char* name) {
   T value{};
@@ -99,7 +100,8 @@ std::string Setting(const Functions& f, const cublasLtMatmulAlgo_t& algorithm,
 }
 
 // "algo 66 tile 20 ...": all that tells an algorithm from others.
-std::string NameOf(const Functions& f, const cublasLtMatmulAlgo_t& algorithm) {
+std::string AlgorithmName(const CublasLtFunctions& f,
+                          const cublasLtMatmulAlgo_t& algorithm) {
   const auto& a = algorithm;
   std::string name =
       Setting<int32_t>(f, a, CUBLASLT_ALGO_CONFIG_ID, "algo") +
@@ -136,7 +138,7 @@ class Descriptors {
   Descriptors& operator=(const Descriptors&) = delete;
 
   const Handle& handle() const { return *handle_; }
-  const Functions& functions() const { return f_; }
+  const CublasLtFunctions& functions() const { return f_; }
 
   // The library's algorithms, the best first, at most `max`. Throws DeviceError
   // if there is none.
@@ -150,7 +152,7 @@ class Descriptors {
     };
     const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, decltype(destroy)>
         owner(preference, destroy);
-    const size_t limit = kMaxWorkspaceBytes;
+    const size_t limit = kMaxMatMulWorkspaceBytes;
     f_.Check(
         f_.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                           &limit, sizeof limit),
@@ -206,7 +208,7 @@ class Descriptors {
   // The layout of row-major matrices [rows, columns], one behind the other.
   void MakeLayout(cublasLtMatrixLayout_t* layout, DType dtype, int64_t batch,
                   int64_t rows, int64_t columns) {
-    f_.Check(f_.layout_create(layout, DataTypeOf(dtype),
+    f_.Check(f_.layout_create(layout, CudaTypeOf(dtype),
                               static_cast<uint64_t>(columns),
                               static_cast<uint64_t>(rows), columns),
              "cublasLtMatrixLayoutCreate");
@@ -233,7 +235,7 @@ class Descriptors {
     if (p.has_bias) {
       Set(CUBLASLT_MATMUL_DESC_EPILOGUE,
           p.has_relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS);
-      Set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, DataTypeOf(p.out));
+      Set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CudaTypeOf(p.out));
     } else if (p.has_relu) {
       Set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_RELU);
     }
@@ -252,7 +254,7 @@ class Descriptors {
   }
 
   const std::shared_ptr<const Handle> handle_;
-  const Functions& f_;
+  const CublasLtFunctions& f_;
   cublasLtMatmulDesc_t desc_ = nullptr;
   cublasLtMatrixLayout_t a_ = nullptr;
   cublasLtMatrixLayout_t b_ = nullptr;
@@ -269,7 +271,7 @@ class CublasLtPlan : public MatMulPlan {
 
   size_t workspace_size_bytes() const override { return workspace_size_bytes_; }
   std::string name() const override {
-    return NameOf(descriptors_->functions(), algorithm_);
+    return AlgorithmName(descriptors_->functions(), algorithm_);
   }
   void Launch(const MatMulOperands& operands, CUstream stream) override {
     descriptors_->Launch(algorithm_, workspace_size_bytes_, operands, stream);
@@ -287,7 +289,7 @@ class CublasLt : public MatMulLibrary {
       : library_(fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
                  "install cuBLAS of the CUDA toolkit, and name its folder in "
                  "LD_LIBRARY_PATH"),
-        functions_(std::make_shared<Functions>(library_)) {}
+        functions_(std::make_shared<CublasLtFunctions>(library_)) {}
 
   std::unique_ptr<MatMulPlan> Plan(const MatMulProblem& problem) override {
     return std::move(Candidates(problem, /*max=*/1)[0]);
@@ -334,7 +336,7 @@ class CublasLt : public MatMulLibrary {
   }
 
   const SharedLibrary library_;
-  const std::shared_ptr<const Functions> functions_;
+  const std::shared_ptr<const CublasLtFunctions> functions_;
   Mutex mutex_;
   std::shared_ptr<const Handle> handle_ GUARDED_BY(mutex_);
 };

@@ -81,7 +81,7 @@ std::string OffsetOf(const Box& box, size_t k) {
 }
 
 // Declares the indices i<axis> of element i.
-std::string Indices(const Box& box) {
+std::string SourceOfIndices(const Box& box) {
   if (box.sizes.size() < 2) return {};
   std::string text = "  long long rest = i;\n";
   for (size_t axis = box.sizes.size(); axis-- > 1;) {
@@ -133,7 +133,7 @@ std::string ElementwiseSource(const ScalarProgram& program,
   const Box box = MakeBox(inputs, output.shape);
   std::string source = reinterpret_cast<const char*>(elementwise_prelude);
   source += fmt::format("\nELEMENTWISE_KERNEL({}) {{\n", kElementwiseFunction);
-  source += Indices(box);
+  source += SourceOfIndices(box);
   std::vector<DType> values;
   for (size_t k = 0; k < inputs.size(); ++k) {
     source += fmt::format("  const auto v{0} = Load_{1}(a.inputs[{0}], {2});\n",

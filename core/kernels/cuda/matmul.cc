@@ -9,7 +9,7 @@
 namespace replicant::kernels::cuda {
 namespace {
 
-MatMulProblem ProblemOf(const KernelRequest& request) {
+MatMulProblem MatMulOf(const KernelRequest& request) {
   const graph::Attributes& attributes = request.node.attributes;
   const bool transpose_a = attributes.Bool("transpose_a");
   const Shape& c = request.output().shape;
@@ -70,7 +70,7 @@ class MatMulStep : public Step {
 };
 
 void MakeMatMul(KernelBuilder& builder) {
-  const MatMulProblem problem = ProblemOf(builder.request());
+  const MatMulProblem problem = MatMulOf(builder.request());
   if (problem.m == 0 || problem.n == 0 || problem.batch == 0) return;
   auto plan = builder.plans().Plan(problem);
   const size_t workspace = builder.AddWorkspace(plan->workspace_size_bytes());
@@ -81,7 +81,7 @@ void MakeMatMul(KernelBuilder& builder) {
 
 std::string WhyNotMatMul(const KernelRequest& request) {
   if (std::string why = WhyNotF32OrBF16(request); !why.empty()) return why;
-  const MatMulProblem problem = ProblemOf(request);
+  const MatMulProblem problem = MatMulOf(request);
   if (problem.k == 0) return "its sums have no terms";
   return problem.has_bias ? WhyNotBias(request) : "";
 }

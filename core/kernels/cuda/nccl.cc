@@ -20,13 +20,13 @@ constexpr int kMinVersion = NCCL_VERSION_CODE / 100 * 100;
 // How long a rank that ends waits for the others before it drops them.
 constexpr auto kFinalizeTime = std::chrono::seconds(5);
 
-std::string VersionText(int version) {
+std::string NcclVersionText(int version) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100,
                      version % 100);
 }
 
-struct Functions {
-  explicit Functions(const SharedLibrary& library) {
+struct NcclFunctions {
+  explicit NcclFunctions(const SharedLibrary& library) {
     library.Find("ncclGetVersion", &get_version);
     library.Find("ncclGetUniqueId", &get_unique_id);
     library.Find("ncclCommInitRankConfig", &init_rank);
@@ -105,7 +105,7 @@ ncclDataType_t TypeOf(DType dtype) {
 
 class LoadedRank : public NcclRank {
  public:
-  LoadedRank(std::shared_ptr<const Functions> functions,
+  LoadedRank(std::shared_ptr<const NcclFunctions> functions,
              const ncclUniqueId& unique_id, int rank, int size)
       : functions_(std::move(functions)), f_(*functions_), size_(size) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -190,8 +190,8 @@ class LoadedRank : public NcclRank {
   }
 
  private:
-  const std::shared_ptr<const Functions> functions_;
-  const Functions& f_;
+  const std::shared_ptr<const NcclFunctions> functions_;
+  const NcclFunctions& f_;
   const int size_;
   // the library frees a communicator that it aborts
   Mutex mutex_;
@@ -206,7 +206,7 @@ class Nccl : public NcclLibrary {
   std::string version() override {
     const MutexLock lock(mutex_);
     Load();
-    return VersionText(version_);
+    return NcclVersionText(version_);
   }
 
   std::string NewUniqueId() override {
@@ -234,20 +234,20 @@ class Nccl : public NcclLibrary {
         file_,
         "install NCCL 2, name its folder in LD_LIBRARY_PATH, or set "
         "learner.replication.collectives: host");
-    const auto functions = std::make_shared<Functions>(library);
+    const auto functions = std::make_shared<NcclFunctions>(library);
     functions->Check(functions->get_version(&version_), "ncclGetVersion");
     if (version_ < kMinVersion) {
       throw DeviceError(fmt::format(
           "NCCL {} is installed, want {} or newer; hint: update NCCL, or set "
           "learner.replication.collectives: host",
-          VersionText(version_), VersionText(kMinVersion)));
+          NcclVersionText(version_), NcclVersionText(kMinVersion)));
     }
     functions_ = functions;
   }
 
   const std::string file_;
   Mutex mutex_;
-  std::shared_ptr<const Functions> functions_ GUARDED_BY(mutex_);
+  std::shared_ptr<const NcclFunctions> functions_ GUARDED_BY(mutex_);
   int version_ GUARDED_BY(mutex_) = 0;
 };
 

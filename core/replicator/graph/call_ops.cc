@@ -76,18 +76,19 @@ std::vector<TensorType> InferWait(const InferContext& context) {
   return types;
 }
 
-constexpr std::string_view kLate = "gradients are taken before it is there";
+constexpr std::string_view kNoCallGradient =
+    "gradients are taken before it is there";
 constexpr OpDef kCall{.name = "CollectiveCall",
                       .infer = &InferCall,
-                      .no_gradient_reason = kLate,
+                      .no_gradient_reason = kNoCallGradient,
                       .is_pure = false};
 constexpr OpDef kStart{.name = "BucketStart",
                        .infer = &InferStart,
-                       .no_gradient_reason = kLate,
+                       .no_gradient_reason = kNoCallGradient,
                        .is_pure = false};
 constexpr OpDef kWait{.name = "BucketWait",
                       .infer = &InferWait,
-                      .no_gradient_reason = kLate,
+                      .no_gradient_reason = kNoCallGradient,
                       .is_pure = false};
 
 }  // namespace

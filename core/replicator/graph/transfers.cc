@@ -27,14 +27,15 @@ std::vector<TensorType> InferReceive(const InferContext& context) {
           context.inputs[0]};
 }
 
-constexpr std::string_view kLate = "gradients are taken before it is there";
+constexpr std::string_view kNoTransferGradient =
+    "gradients are taken before it is there";
 constexpr OpDef kSend{.name = "Send",
                       .infer = &InferSend,
-                      .no_gradient_reason = kLate,
+                      .no_gradient_reason = kNoTransferGradient,
                       .is_pure = false};
 constexpr OpDef kReceive{.name = "Receive",
                          .infer = &InferReceive,
-                         .no_gradient_reason = kLate,
+                         .no_gradient_reason = kNoTransferGradient,
                          .is_pure = false};
 
 // State shared by both sides of a transfer.

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 using Status = ServerReply::Status;
 
 // Time during which the worker tries to tell the servers of the end.
-constexpr auto kFarewell = 2s;
+constexpr auto kLeaveTime = 2s;
 // A request without an answer is repeated after this time.
 constexpr auto kAttempt = 5s;
 // Interval of a wait for one server at which the others are checked.
@@ -70,7 +70,7 @@ void ServerLink::End() {
   kind_ = ServerMessage::kEnd;
   const rpc::CallReply reply =
       client_.Call(static_cast<uint16_t>(kind_), rpc::Share(payload_),
-                   {.timeout = kFarewell, .is_idempotent = true});
+                   {.timeout = kLeaveTime, .is_idempotent = true});
   if (reply.result != rpc::CallResult::kOk) {
     spdlog::warn("{} was not told of the end", Name());
   }

@@ -71,7 +71,7 @@ struct Counter {
   std::vector<std::vector<int64_t>> ended_at;
 };
 
-struct Replica {
+struct HogwildReplica {
   std::unique_ptr<kernels::Backend> backend;
   std::unique_ptr<VariableStore> variables;
 };
@@ -135,7 +135,7 @@ class HogwildReplicator : public Replicator {
   const uint64_t seed_;
   const int accumulation_steps_;
   int num_parts_ = 0;
-  std::vector<Replica> replicas_;
+  std::vector<HogwildReplica> replicas_;
   // in the saved store
   std::unique_ptr<kernels::Backend> backend_;
   VariableStore variables_;
@@ -273,11 +273,11 @@ class HogwildStep : public Step {
   size_t newest_ = 0;
 };
 
-std::vector<Replica> MakeReplicas(const ReplicationConfig& config,
-                                  uint64_t seed,
-                                  const kernels::BackendFactory& make_backend) {
-  std::vector<Replica> replicas(static_cast<size_t>(config.replicas));
-  for (Replica& replica : replicas) {
+std::vector<HogwildReplica> MakeReplicas(
+    const ReplicationConfig& config, uint64_t seed,
+    const kernels::BackendFactory& make_backend) {
+  std::vector<HogwildReplica> replicas(static_cast<size_t>(config.replicas));
+  for (HogwildReplica& replica : replicas) {
     replica.backend =
         make_backend(config.backend, {.num_threads = config.threads});
     if (!replica.backend->is_host_memory()) {
@@ -323,7 +323,7 @@ void HogwildReplicator::AddCounters(const Graph& graph,
       continue;
     }
     Counter counter{.name = spec.name, .shared = &variables_.at(spec.name)};
-    for (Replica& replica : replicas_) {
+    for (HogwildReplica& replica : replicas_) {
       counter.own.push_back(&replica.variables->at(spec.name));
     }
     counter.begun_at.resize(replicas_.size());

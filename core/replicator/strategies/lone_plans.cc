@@ -29,7 +29,7 @@ class AccumulatingReplica : public LoneReplica {
   GradientSums sums_;
 };
 
-void Copy(TensorView from, MutableTensorView to) {
+void CopyInput(TensorView from, MutableTensorView to) {
   if (to.size_bytes() > 0) std::memcpy(to.data(), from.data(), to.size_bytes());
 }
 
@@ -131,11 +131,11 @@ void LonePlans::Run() {
   for (size_t i = 0; i < specs_.size() && parts_.size() > 1; ++i) {
     const MutableTensorView view = batch()[i];
     if (!kept_.empty()) {
-      Copy(view, kept_[at][i].mutable_view());
+      CopyInput(view, kept_[at][i].mutable_view());
       continue;
     }
     for (size_t p = 1; p < parts_.size(); ++p) {
-      Copy(view, parts_[p].last->batch[i]);
+      CopyInput(view, parts_[p].last->batch[i]);
     }
   }
   RunPart(&parts_[0], batch_number_);
@@ -144,7 +144,8 @@ void LonePlans::Run() {
       for (int64_t number = 0; number < accumulation_steps_; ++number) {
         const Plan& plan = PlanOf(parts_[p], number);
         for (size_t i = 0; i < specs_.size() && !kept_.empty(); ++i) {
-          Copy(kept_[static_cast<size_t>(number)][i].view(), plan.batch[i]);
+          CopyInput(kept_[static_cast<size_t>(number)][i].view(),
+                    plan.batch[i]);
         }
         RunPart(&parts_[p], number);
       }

@@ -44,7 +44,7 @@ std::vector<MutableTensorView> ViewsOf(std::vector<HostTensor>& tensors) {
   return views;
 }
 
-void Copy(TensorView from, MutableTensorView to) {
+void CopyBatch(TensorView from, MutableTensorView to) {
   if (to.size_bytes() > 0) std::memcpy(to.data(), from.data(), to.size_bytes());
 }
 
@@ -161,7 +161,7 @@ void SharedInput::Keep(size_t number) {
     for (size_t i = 0; i < feed.views.size(); ++i) {
       const MutableTensorView& view = feed.views[i];
       if (kept.size() <= i) kept.emplace_back(view.dtype(), view.shape());
-      Copy(view, kept[i].mutable_view());
+      CopyBatch(view, kept[i].mutable_view());
     }
   }
 }
@@ -169,7 +169,7 @@ void SharedInput::Keep(size_t number) {
 void SharedInput::Recall(size_t number) {
   for (Feed& feed : feeds_) {
     for (size_t i = 0; i < feed.views.size(); ++i) {
-      Copy(feed.kept[number][i].view(), feed.views[i]);
+      CopyBatch(feed.kept[number][i].view(), feed.views[i]);
     }
   }
 }

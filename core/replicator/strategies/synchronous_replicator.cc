@@ -58,7 +58,7 @@ NextResult FromWord(int32_t word) {
 }
 
 // What a replica computes with, shared by its logical devices.
-struct Replica {
+struct TeamReplica {
   std::unique_ptr<kernels::Backend> backend;
   std::unique_ptr<runtime::VariableStore> variables;
   std::unique_ptr<comm::Communicator> communicator;
@@ -145,12 +145,12 @@ class TeamReplicator : public SynchronousReplicator {
     ConnectDevices();
   }
 
-  static std::vector<Replica> MakeReplicas(
+  static std::vector<TeamReplica> MakeReplicas(
       const ReplicationConfig& config, uint64_t seed,
       const kernels::BackendFactory& make_backend, int first_on_host,
       std::vector<std::unique_ptr<comm::Communicator>> communicators);
   static std::vector<runtime::VariableStore*> StoresOf(
-      const std::vector<Replica>& replicas);
+      const std::vector<TeamReplica>& replicas);
   // Makes the queue of every replica.
   void StartQueues();
   // Lets replicas on devices reach each other without the host.
@@ -174,7 +174,7 @@ class TeamReplicator : public SynchronousReplicator {
   void AddChannels(const std::vector<BuiltReplica>& built);
   void CheckAgreementOfAll(const std::vector<BuiltReplica>& built);
   void Abort(const std::string& reason) {
-    for (Replica& replica : replicas_) replica.Abort(reason);
+    for (TeamReplica& replica : replicas_) replica.Abort(reason);
     if (device_team_) device_team_->Abort(reason);
     for (const auto& updates : shared_updates_) updates->Abort(reason);
   }
@@ -190,7 +190,7 @@ class TeamReplicator : public SynchronousReplicator {
   const ReplicationConfig config_;
   // Null for in_graph.
   const std::unique_ptr<comm::Communicator> between_;
-  std::vector<Replica> replicas_;
+  std::vector<TeamReplica> replicas_;
   // null where the host makes the calls
   std::unique_ptr<DeviceTeam> device_team_;
   // for each program
@@ -296,15 +296,15 @@ class SynchronousStep : public Step {
   const TeamReplicator::DeviceWork run_;
 };
 
-std::vector<Replica> TeamReplicator::MakeReplicas(
+std::vector<TeamReplica> TeamReplicator::MakeReplicas(
     const ReplicationConfig& config, uint64_t seed,
     const kernels::BackendFactory& make_backend, int first_on_host,
     std::vector<std::unique_ptr<comm::Communicator>> communicators) {
   const std::shared_ptr<kernels::PlanCache> tuned_plans =
       config.MakePlanCache();
-  std::vector<Replica> replicas;
+  std::vector<TeamReplica> replicas;
   for (auto& communicator : communicators) {
-    Replica replica;
+    TeamReplica replica;
     const auto number = first_on_host + static_cast<int>(replicas.size());
     replica.backend = make_backend(config.backend,
                                    config.backend_options(number, tuned_plans));
@@ -317,10 +317,10 @@ std::vector<Replica> TeamReplicator::MakeReplicas(
 }
 
 std::vector<runtime::VariableStore*> TeamReplicator::StoresOf(
-    const std::vector<Replica>& replicas) {
+    const std::vector<TeamReplica>& replicas) {
   std::vector<runtime::VariableStore*> stores;
   stores.reserve(replicas.size());
-  for (const Replica& replica : replicas) {
+  for (const TeamReplica& replica : replicas) {
     stores.push_back(replica.variables.get());
   }
   return stores;
@@ -331,7 +331,7 @@ void TeamReplicator::StartQueues() {
   team_.Run([this](int member) {
     const int num_devices = config_.logical_devices;
     if (member % num_devices != 0) return;
-    Replica& replica = replicas_[static_cast<size_t>(member / num_devices)];
+    TeamReplica& replica = replicas_[static_cast<size_t>(member / num_devices)];
     replica.queue =
         std::make_unique<comm::CollectiveQueue>(replica.communicator.get());
   });
@@ -340,7 +340,7 @@ void TeamReplicator::StartQueues() {
 void TeamReplicator::ConnectDevices() {
   if (config_.collectives == ReplicationConfig::Collectives::kHost) return;
   std::vector<DeviceTeam::Member> members;
-  for (const Replica& replica : replicas_) {
+  for (const TeamReplica& replica : replicas_) {
     members.push_back({replica.backend.get(), replica.communicator.get()});
   }
   device_team_ =
@@ -421,7 +421,7 @@ CompiledStep TeamReplicator::CompileAll(
   for (size_t current = 0; current < num_devices; ++current) {
     RunTeam([&](size_t i, size_t device) {
       if (device != current) return;
-      Replica& replica = replicas_[i];
+      TeamReplica& replica = replicas_[i];
       const graph::Program& program = built[i].program.devices[device];
       CollectiveKernels kernels(replica.queue.get(), IsHostMemory());
       std::optional<DeviceCallKernels> on_device;

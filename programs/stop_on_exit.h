@@ -1,0 +1,13 @@
+#pragma once
+
+#include "core/rpc/server.h"
+
+namespace replicant::programs {
+
+// Ends the server's loop before the thread that runs it is joined.
+struct StopOnExit {
+  rpc::Server& server;
+  ~StopOnExit() { server.Stop(); }
+};
+
+}  // namespace replicant::programs
