@@ -1,7 +1,6 @@
 // The executable of one program. REPLICANT_PROGRAM is its name.
-#include "programs/program.h"
+#include "programs/built_in_program.h"
 
 int main(int argc, char** argv) {
-  return replicant::programs::RunProgram(
-      REPLICANT_PROGRAM, argc, argv, replicant::programs::Registry::BuiltIn());
+  return replicant::programs::RunBuiltInProgram(REPLICANT_PROGRAM, argc, argv);
 }

@@ -18,6 +18,7 @@
 #include "core/rpc/heartbeat_sender.h"
 #include "fleet/version.h"
 #include "programs/actor_program.h"
+#include "programs/built_in_program.h"
 #include "programs/evaluator_program.h"
 #include "programs/export_program.h"
 #include "programs/fleet_program.h"
@@ -117,10 +118,10 @@ int RunProgram(int argc, char** argv, const Registry& registry,
   });
 }
 
-int RunProgram(const std::string& name, int argc, char** argv,
-               const Registry& registry) {
+int RunBuiltInProgram(const char* name, int argc, char** argv) {
   UsePassiveOpenMp(argv);
   return Guard(name, [&] {
+    const Registry registry = Registry::BuiltIn();
     const std::vector<Program> programs = AllPrograms();
     const Program* const program = Find(programs, name);
     if (program == nullptr) {

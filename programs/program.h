@@ -69,11 +69,6 @@ int RunProgram(int argc, char** argv, const Registry& registry);
 int RunProgram(int argc, char** argv, const Registry& registry,
                const std::filesystem::path& executable);
 
-// main() of an executable that is the one program `name`; the others lie beside
-// it.
-int RunProgram(const std::string& name, int argc, char** argv,
-               const Registry& registry);
-
 // Returns the value of an option. Throws ConfigError unless `text` is a whole
 // number in `range`.
 int64_t ParseInteger(const std::string& option, const std::string& text,
