@@ -58,6 +58,30 @@ function(replicant_precompile name)
   endif()
 endfunction()
 
+# replicant_runs_seldom(<name>): compiles a target whose speed nobody notices
+# with -O1, which saves a tenth to a third of the compiler's time.
+function(replicant_runs_seldom name)
+  target_compile_options(${name} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O1>)
+endfunction()
+
+# replicant_compile_together(<name>): with REPLICANT_UNITY, g++ reads the headers
+# once for eight files. A name in an anonymous namespace must then be the only one
+# of its library. A file with SKIP_UNITY_BUILD_INCLUSION is compiled alone, and so
+# is every file of a target with UNITY_BUILD OFF.
+function(replicant_compile_together name)
+  if(NOT REPLICANT_UNITY)
+    return()
+  endif()
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # the compiler collects garbage less often: 7 % of its time, for 0.7 GB
+    target_compile_options(${name} PRIVATE
+      --param=ggc-min-expand=200 --param=ggc-min-heapsize=524288
+      # takes a .cc that another file includes for a header
+      $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
 # replicant_library(<name> SOURCES a.cc... [DEPS public...] [PRIVATE_DEPS ...])
 # One static library per folder; its DEPS are the arrows of docs/architecture.md.
 function(replicant_library name)
@@ -71,6 +95,7 @@ function(replicant_library name)
   target_link_libraries(${name} PUBLIC ${ARG_DEPS}
                                 PRIVATE replicant_flags ${ARG_PRIVATE_DEPS})
   replicant_precompile(${name} ${ARG_DEPS} ${ARG_PRIVATE_DEPS})
+  replicant_compile_together(${name})
   replicant_install_target(${name})
 endfunction()
 
