@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""scripts/compile_commands.py on a build of two compilations, one of two files."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SCRIPT = pathlib.Path(__file__).parents[2] / "scripts" / "compile_commands.py"
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        build = pathlib.Path(folder) / "build"
+        unity = build / "base.dir" / "Unity" / "unity_0_cxx.cxx"
+        unity.parent.mkdir(parents=True)
+        unity.write_text('/* generated */\n\n#include "/src/a.cc"\n\n#include "/src/b.cc"\n')
+
+        def entry(file, options):
+            return {"directory": str(build), "command": f"c++ {options} -c {file}", "file": file}
+
+        (build / "compile_commands.json").write_text(
+            json.dumps([entry(str(unity), "-O1"), entry("/src/alone.cc", "-O2")]))
+        output = build / "lint"
+        subprocess.run([sys.executable, SCRIPT, build, output], check=True)
+        got = json.loads((output / "compile_commands.json").read_text())
+        want = [entry("/src/a.cc", "-O1"), entry("/src/b.cc", "-O1"),
+                entry("/src/alone.cc", "-O2")]
+        if got != want:
+            sys.exit(f"compile_commands_test: got {got}, want {want}")
+
+
+if __name__ == "__main__":
+    main()
