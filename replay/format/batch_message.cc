@@ -17,7 +17,7 @@ namespace {
 using rpc::MalformedMessage;
 using rpc::WireReader;
 
-constexpr std::string_view kName = "replay.sample reply";
+constexpr std::string_view kSampleReply = "replay.sample reply";
 // Maximum number of groups of one item: its steps and its stack, with one step
 // per group.
 constexpr uint32_t kMaxSegmentsPerItem =
@@ -34,8 +34,8 @@ std::vector<T> ReadColumn(WireReader& reader, std::string_view field,
       reader.ReadArray<T>(field, static_cast<uint32_t>(size));
   if (column.size() != size) {
     throw MalformedMessage(
-        fmt::format("{}: field '{}' has {} elements, want {}", kName, field,
-                    column.size(), size));
+        fmt::format("{}: field '{}' has {} elements, want {}", kSampleReply,
+                    field, column.size(), size));
   }
   return column;
 }
@@ -45,11 +45,11 @@ std::vector<T> ReadColumn(WireReader& reader, std::string_view field,
 BatchMessage::BatchMessage(rpc::Message payload, const StepShape& shape,
                            const BatchTarget* target)
     : payload_(std::move(payload)), shape_(shape) {
-  rpc::CheckNumParts(kName, payload_, 3);
+  rpc::CheckNumParts(kSampleReply, payload_, 3);
   ReadColumns();
   if (target == nullptr && (are_rows_in_memory_ || are_segments_in_memory_)) {
     throw MalformedMessage(
-        fmt::format("{}: in memory that was not offered", kName));
+        fmt::format("{}: in memory that was not offered", kSampleReply));
   }
   if (target != nullptr) memory_ = target->memory;
   FindRows(target);
@@ -66,7 +66,7 @@ void BatchMessage::FindRows(const BatchTarget* target) {
     try {
       target->Check(static_cast<uint32_t>(count), shape_, form_);
     } catch (const InvalidArgument& e) {
-      throw MalformedMessage(fmt::format("{}: {}", kName, e.what()));
+      throw MalformedMessage(fmt::format("{}: {}", kSampleReply, e.what()));
     }
     const auto rows = [&](uint64_t array, int64_t row_bytes) {
       return std::span<const std::byte>(target->Rows(array, row_bytes),
@@ -86,8 +86,8 @@ void BatchMessage::FindRows(const BatchTarget* target) {
   const size_t size =
       are_rows_in_memory_ ? 0 : actions_begin + bytes_of(row_bytes_.actions);
   if (payload_[1].size() != size) {
-    throw MalformedMessage(fmt::format("{}: {} bytes of rows, want {}", kName,
-                                       payload_[1].size(), size));
+    throw MalformedMessage(fmt::format("{}: {} bytes of rows, want {}",
+                                       kSampleReply, payload_[1].size(), size));
   }
   if (are_rows_in_memory_) return;
   const std::span<const std::byte> rows = payload_[1].bytes();
@@ -102,8 +102,8 @@ void BatchMessage::FindSegments(const BatchTarget* target) {
       (are_segments_in_memory_ &&
        segments_bytes_ > target->place.segments_bytes)) {
     throw MalformedMessage(
-        fmt::format("{}: {} bytes of segments, {} of them in part 2", kName,
-                    segments_bytes_, payload_[2].size()));
+        fmt::format("{}: {} bytes of segments, {} of them in part 2",
+                    kSampleReply, segments_bytes_, payload_[2].size()));
   }
   segment_data_ = are_segments_in_memory_
                       ? target->memory->bytes().subspan(target->place.segments,
@@ -116,7 +116,7 @@ void BatchMessage::ReadForm(WireReader& reader) {
     const int64_t value = reader.Read<uint32_t>(field);
     if (value >= low && value <= high) return value;
     throw MalformedMessage(fmt::format("{}: field '{}': {} is outside [{}, {}]",
-                                       kName, field, value, low, high));
+                                       kSampleReply, field, value, low, high));
   };
   form_.stack = read("stack", 1, kMaxStack);
   form_.window = read("window", 0, kMaxWindow);
@@ -124,11 +124,11 @@ void BatchMessage::ReadForm(WireReader& reader) {
 }
 
 void BatchMessage::ReadColumns() {
-  WireReader reader(kName, payload_[0].bytes());
+  WireReader reader(kSampleReply, payload_[0].bytes());
   const auto state = reader.Read<uint8_t>("state");
   if (state > static_cast<uint8_t>(BatchState::kClosed)) {
     throw MalformedMessage(
-        fmt::format("{}: field 'state': no state {}", kName, state));
+        fmt::format("{}: field 'state': no state {}", kSampleReply, state));
   }
   state_ = static_cast<BatchState>(state);
   table_size_ = static_cast<int64_t>(reader.Read<uint64_t>("table_size"));
@@ -154,7 +154,7 @@ void BatchMessage::ReadColumns() {
     const int64_t max_n = form_.HasWindows() ? form_.window : kMaxNStep;
     if (steps[i] > INT32_MAX || ns[i] > max_n) {
       throw MalformedMessage(fmt::format("{}: item {} at step {} with n = {}",
-                                         kName, i, steps[i], ns[i]));
+                                         kSampleReply, i, steps[i], ns[i]));
     }
     items_.push_back({.key = {slots[i], generations[i]},
                       .probability = probabilities[i],
@@ -167,7 +167,7 @@ void BatchMessage::ReadColumns() {
     if (num_segments[i] > kMaxSegmentsPerItem) {
       throw MalformedMessage(
           fmt::format("{}: item {} of {} segments; at most {} are allowed",
-                      kName, i, num_segments[i], kMaxSegmentsPerItem));
+                      kSampleReply, i, num_segments[i], kMaxSegmentsPerItem));
     }
     segment_ends_.push_back((i == 0 ? 0 : segment_ends_[i - 1]) +
                             num_segments[i]);
@@ -195,8 +195,8 @@ void BatchMessage::ReadColumns() {
 void BatchMessage::CheckSegments() const {
   if (shape_.frame_bytes == 0) {
     if (segments_.empty()) return;
-    throw MalformedMessage(
-        fmt::format("{}: {} segments without pixels", kName, segments_.size()));
+    throw MalformedMessage(fmt::format("{}: {} segments without pixels",
+                                       kSampleReply, segments_.size()));
   }
   for (size_t i = 0; i < items_.size(); ++i) {
     const SampledItem& item = items_[i];
@@ -218,8 +218,9 @@ void BatchMessage::CheckSegments() const {
     const auto [first, second] = form_.NeededFrames(item.step, item.n);
     if (!is_covered(first.begin, first.end) ||
         !is_covered(std::max(first.end, second.begin), second.end)) {
-      throw MalformedMessage(fmt::format(
-          "{}: the segments of item {} do not hold all its frames", kName, i));
+      throw MalformedMessage(
+          fmt::format("{}: the segments of item {} do not hold all its frames",
+                      kSampleReply, i));
     }
   }
 }
@@ -309,10 +310,10 @@ void BatchMessage::DecodeFrames(int64_t index, FrameDecoder& decoder,
         segment_data_.subspan(segment.offset, segment.size));
     if (group.frame_bytes() != shape_.frame_bytes ||
         segment.skip + segment.num_frames > group.num_frames()) {
-      throw MalformedMessage(
-          fmt::format("{}: a segment with frames [{}, {}) holds {} of {} bytes",
-                      kName, segment.skip, segment.skip + segment.num_frames,
-                      group.num_frames(), group.frame_bytes()));
+      throw MalformedMessage(fmt::format(
+          "{}: a segment with frames [{}, {}) holds {} of {} bytes",
+          kSampleReply, segment.skip, segment.skip + segment.num_frames,
+          group.num_frames(), group.frame_bytes()));
     }
     targets.clear();
     for (; next != end && next->step < segment.first_step + segment.num_frames;
