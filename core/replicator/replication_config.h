@@ -41,9 +41,9 @@ struct ReplicationConfig {
   // "cpu", "cuda", "reference", "pjrt"
   std::string backend = "cpu";
   PjrtConfig pjrt;
+  CudaAutotuneConfig cuda_autotune;
   // Backend cuda: whether a step is launched as graphs.
   bool cuda_graphs = true;
-  CudaAutotuneConfig cuda_autotune;
   // On a device, strategies single, in_graph and between_graph: whether the
   // next batch is taken and sent while a step computes.
   bool read_ahead = true;

@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/mutex.h"
 #include "core/base/shared_library.h"
+#include "core/kernels/cuda/driver.h"
 #include "core/kernels/cuda/matmul_library.h"
 
 // cuBLASLt takes matrices by columns. A row-major matrix [rows, columns] is the
@@ -181,21 +182,19 @@ class Descriptors {
               size_t workspace_size_bytes, const MatMulOperands& operands,
               CUstream stream) const {
     if (operands.bias != 0) {
-      const auto* bias = reinterpret_cast<const void*>(operands.bias);
+      const void* const bias = PointerOf(operands.bias);
       f_.Check(f_.desc_set(desc_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
                            sizeof bias),
                "cublasLtMatmulDescSetAttribute(bias)");
     }
     const float alpha = 1.0F;
     const float beta = 0.0F;
-    auto* c = reinterpret_cast<void*>(operands.c);
-    f_.Check(f_.matmul(handle_->handle, desc_, &alpha,
-                       reinterpret_cast<const void*>(operands.b), b_,
-                       reinterpret_cast<const void*>(operands.a), a_, &beta, c,
-                       c_, c, c_, &algorithm,
-                       reinterpret_cast<void*>(operands.workspace),
-                       workspace_size_bytes, stream),
-             "cublasLtMatmul");
+    void* const c = PointerOf(operands.c);
+    f_.Check(
+        f_.matmul(handle_->handle, desc_, &alpha, PointerOf(operands.b), b_,
+                  PointerOf(operands.a), a_, &beta, c, c_, c, c_, &algorithm,
+                  PointerOf(operands.workspace), workspace_size_bytes, stream),
+        "cublasLtMatmul");
   }
 
  private:

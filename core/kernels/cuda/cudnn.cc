@@ -16,6 +16,7 @@
 #include "core/base/shared_library.h"
 #include "core/kernels/cuda/convolution_library.h"
 #include "core/kernels/cuda/cudnn_graph.h"
+#include "core/kernels/cuda/driver.h"
 
 // cuDNN's graph interface: descriptors of tensors and of operations make an
 // operation graph, heuristics list engine configurations for it, the best
@@ -294,23 +295,19 @@ class CudnnPlan : public ConvolutionPlan {
     if (handle == nullptr) {
       throw DeviceError("a plan for described device properties cannot run");
     }
-    const auto pointer = [](CUdeviceptr address) {
-      // NOLINTNEXTLINE(performance-no-int-to-ptr)
-      return reinterpret_cast<void*>(address);
-    };
     std::vector<int64_t> ids = {cudnn::kX, cudnn::kW, cudnn::kY};
-    std::vector<void*> pointers = {pointer(operands.x), pointer(operands.w),
-                                   pointer(operands.y)};
+    std::vector<void*> pointers = {PointerOf(operands.x), PointerOf(operands.w),
+                                   PointerOf(operands.y)};
     if (has_bias_) {
       ids.push_back(cudnn::kBias);
-      pointers.push_back(pointer(operands.bias));
+      pointers.push_back(PointerOf(operands.bias));
     }
     Descriptor pack(f, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     pack.Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids);
     pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
              pointers);
     pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
-             std::vector{pointer(operands.workspace)});
+             std::vector{PointerOf(operands.workspace)});
     pack.Finalize("variant pack");
     f.Check(f.set_stream(handle, stream), "cudnnSetStream");
     f.Check(f.execute(handle, plan_.get(), pack.get()), "cudnnBackendExecute");

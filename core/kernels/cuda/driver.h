@@ -10,6 +10,12 @@
 
 namespace replicant::kernels::cuda {
 
+// An address of the device as the libraries take it.
+inline void* PointerOf(CUdeviceptr address) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
+  return reinterpret_cast<void*>(address);
+}
+
 // Memory of the device that a launch may touch.
 struct MemoryRange {
   CUdeviceptr address = 0;
