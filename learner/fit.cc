@@ -146,6 +146,7 @@ class Evaluator {
     Graph graph;
     std::vector<std::pair<std::string, Output>> inputs;
     const std::vector<InputSpec> specs = SpecsOf(dataset_, rows);
+    inputs.reserve(specs.size());
     for (const InputSpec& spec : specs) {
       inputs.emplace_back(spec.name,
                           graph.Input(spec.name, spec.dtype, spec.shape));

@@ -43,7 +43,9 @@ class CudaBuffer : public Buffer {
   CudaBuffer(const CudaBuffer&) = delete;
   CudaBuffer& operator=(const CudaBuffer&) = delete;
 
-  std::byte* data() override { return reinterpret_cast<std::byte*>(address_); }
+  std::byte* data() override {
+    return static_cast<std::byte*>(PointerOf(address_));
+  }
   size_t size_bytes() const override { return size_bytes_; }
 
  private:

@@ -131,7 +131,7 @@ std::string ElementwiseSource(const ScalarProgram& program,
                               std::span<const TensorType> inputs,
                               const TensorType& output) {
   const Box box = MakeBox(inputs, output.shape);
-  std::string source = reinterpret_cast<const char*>(elementwise_prelude);
+  std::string source = reinterpret_cast<const char*>(kElementwisePrelude);
   source += fmt::format("\nELEMENTWISE_KERNEL({}) {{\n", kElementwiseFunction);
   source += SourceOfIndices(box);
   std::vector<DType> values;

@@ -5,6 +5,6 @@
 
 namespace replicant::kernels::cuda {
 
-const void* OwnKernelImage() { return own_kernels_image; }
+const void* OwnKernelImage() { return kOwnKernelsImage; }
 
 }  // namespace replicant::kernels::cuda

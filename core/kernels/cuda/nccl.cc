@@ -114,9 +114,9 @@ class LoadedRank : public NcclRank {
              "ncclCommInitRankConfig");
   }
   ~LoadedRank() override {
-    Leave();
     const MutexLock lock(mutex_);
     if (comm_ == nullptr) return;
+    StartLeaving();
     // the others may still read this rank's memory
     const auto end = std::chrono::steady_clock::now() + kFinalizeTime;
     ncclResult_t state = ncclInProgress;
@@ -177,10 +177,7 @@ class LoadedRank : public NcclRank {
 
   void Leave() override {
     const MutexLock lock(mutex_);
-    if (comm_ == nullptr || is_leaving_) return;
-    is_leaving_ = true;
-    // how it goes on is seen when the rank is destroyed
-    static_cast<void>(f_.finalize(comm_));
+    if (comm_ != nullptr) StartLeaving();
   }
 
   void Abort() override {
@@ -190,6 +187,13 @@ class LoadedRank : public NcclRank {
   }
 
  private:
+  void StartLeaving() REQUIRES(mutex_) {
+    if (is_leaving_) return;
+    is_leaving_ = true;
+    // how it goes on is seen when the rank is destroyed
+    static_cast<void>(f_.finalize(comm_));
+  }
+
   const std::shared_ptr<const NcclFunctions> functions_;
   const NcclFunctions& f_;
   const int size_;

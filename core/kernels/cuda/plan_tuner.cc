@@ -170,18 +170,17 @@ auto PlanTuner::PlanBy(Library& library, const Problem& problem) {
   // the context is current for the library
   static_cast<void>(device_->driver());
   if (cache_ == nullptr) return library.Plan(problem);
-  if (device_description_.empty()) {
-    device_description_ = device_->Description();
-  }
   decltype(library.Plan(problem)) chosen;
   cache_->FindOrTune(
-      fmt::format("{}, {}: {}", device_description_, library.version(),
+      fmt::format("{}, {}: {}", device_->Description(), library.version(),
                   ToText(problem)),
       [&](const PlanCache::Entry& entry) {
         // the library may have changed within its version
         chosen = library.PlanNamed(problem, entry.plan);
-        if (chosen != nullptr) ++summary_.num_found;
-        return chosen != nullptr;
+        if (chosen == nullptr) return false;
+        const MutexLock lock(mutex_);
+        ++summary_.num_found;
+        return true;
       },
       [&] { return Tune(library, problem, &chosen); });
   return chosen;
@@ -222,6 +221,7 @@ std::vector<std::optional<double>> PlanTuner::TimeAll(
         "choice is taken",
         device_->name(), num_failed, problem, why);
   }
+  const MutexLock lock(mutex_);
   summary_.num_failed += num_failed;
   summary_.time += std::chrono::steady_clock::now() - start;
   return times_us;
@@ -229,6 +229,7 @@ std::vector<std::optional<double>> PlanTuner::TimeAll(
 
 void PlanTuner::Note(const std::string& problem, const PlanCache::Entry& entry,
                      bool is_first) {
+  const MutexLock lock(mutex_);
   ++summary_.num_tuned;
   if (is_first) ++summary_.num_kept;
   const double gain =
@@ -240,7 +241,10 @@ void PlanTuner::Note(const std::string& problem, const PlanCache::Entry& entry,
 }
 
 void PlanTuner::Report() {
-  const Summary done = std::exchange(summary_, {});
+  const Summary done = [&] {
+    const MutexLock lock(mutex_);
+    return std::exchange(summary_, {});
+  }();
   if (done.num_tuned == 0 && done.num_found == 0) return;
   const std::string place =
       cache_->file().empty() ? "memory" : cache_->file().string();

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/mutex.h"
 #include "core/kernels/cuda/convolution_library.h"
 #include "core/kernels/cuda/device.h"
 #include "core/kernels/cuda/matmul_library.h"
@@ -27,7 +28,7 @@ namespace replicant::kernels::cuda {
 //
 // Never in a capture: tuning allocates and waits.
 //
-// Thread-safety: one thread at a time.
+// Thread-safety: any thread; problems are tuned one at a time.
 class PlanTuner {
  public:
   // Without a cache nothing is timed.
@@ -40,7 +41,7 @@ class PlanTuner {
   std::unique_ptr<MatMulPlan> Plan(const MatMulProblem& problem);
 
   // Logs what was tuned, or found in the cache, since the last report.
-  void Report();
+  void Report() EXCLUDES(mutex_);
 
  private:
   // What was done since the last report.
@@ -62,14 +63,15 @@ class PlanTuner {
   // Times candidates by their names; nullopt for one that fails.
   std::vector<std::optional<double>> TimeAll(
       const std::string& problem, const std::vector<std::string>& names,
-      const std::function<void(size_t candidate, CUstream)>& launch);
+      const std::function<void(size_t candidate, CUstream)>& launch)
+      EXCLUDES(mutex_);
   void Note(const std::string& problem, const PlanCache::Entry& entry,
-            bool is_first);
+            bool is_first) EXCLUDES(mutex_);
 
   const std::shared_ptr<const Device> device_;
   const std::shared_ptr<PlanCache> cache_;
-  std::string device_description_;  // empty before the first problem
-  Summary summary_;
+  Mutex mutex_;
+  Summary summary_ GUARDED_BY(mutex_);
 };
 
 }  // namespace replicant::kernels::cuda

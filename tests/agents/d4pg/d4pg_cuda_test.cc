@@ -79,7 +79,7 @@ Values Train(Backend& backend, const StepGraphConfig& config, int num_steps) {
   }
   runtime::Executor plan(*step.graph, spec, store);
   for (int i = 0; i < num_steps; ++i) {
-    FillInputs(*step.graph, plan, static_cast<uint64_t>(100 * i));
+    FillInputs(*step.graph, plan, 100 * static_cast<uint64_t>(i));
     plan.Run();
   }
   Values values;

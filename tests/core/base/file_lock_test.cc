@@ -57,6 +57,7 @@ TEST(FileLockTest, AnAwaitedLockComesWhenItsOwnerLetsGo) {
   std::atomic<int> owners = 0;
   std::atomic<int> turns = 0;
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&] {
       for (int turn = 0; turn < kTurns; ++turn) {

@@ -229,6 +229,7 @@ TEST_F(PlanCacheTest, WritersAtOnceLoseNothing) {
   constexpr int kEntries = 6;
   std::atomic<int> num_tuned = 0;
   std::vector<std::thread> writers;
+  writers.reserve(kWriters);
   for (int writer = 0; writer < kWriters; ++writer) {
     writers.emplace_back([&, writer] {
       PlanCache cache(folder_.path());

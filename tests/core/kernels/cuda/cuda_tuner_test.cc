@@ -355,25 +355,39 @@ TEST(CudaTunerMemoryTest, AProblemThatDoesNotFitKeepsTheFirstAndSaysSo) {
   EXPECT_THAT(driver->live(), IsEmpty());
 }
 
-// As replicas do: each on its own thread with a backend of its own.
-TEST(CudaTunerReplicasTest, ReplicasTuneAProblemOnce) {
+// As replicas do: each on its own thread with a backend of its own, or all with
+// one. Catches a problem that is tuned twice; races show under ThreadSanitizer.
+class CudaTunerReplicasTest : public ::testing::TestWithParam<bool> {};
+
+TEST_P(CudaTunerReplicasTest, ReplicasTuneAProblemOnce) {
+  const bool share_a_backend = GetParam();
   const TemporaryFolder folder;
   constexpr int kReplicas = 4;
-  const auto driver =
-      std::make_shared<FakeDriver>(FakeDriverOptions{.num_devices = kReplicas});
+  const auto driver = std::make_shared<FakeDriver>(
+      FakeDriverOptions{.num_devices = share_a_backend ? 1 : kReplicas,
+                        .host_threads_are_ordered = share_a_backend});
   const auto cache = std::make_shared<PlanCache>(folder.path());
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kReplicas; ++i) {
-    threads.emplace_back([&, i] {
-      EXPECT_EQ(RunMatMul(*MakeBackend(driver, cache, {}, i)), 4.0F);
-    });
+  {
+    std::vector<std::unique_ptr<Backend>> backends;
+    for (int i = 0; i < (share_a_backend ? 1 : kReplicas); ++i) {
+      backends.push_back(MakeBackend(driver, cache, {}, i));
+    }
+    std::vector<std::jthread> threads;
+    threads.reserve(kReplicas);
+    for (int i = 0; i < kReplicas; ++i) {
+      threads.emplace_back([&, i] {
+        const auto index = static_cast<size_t>(share_a_backend ? 0 : i);
+        EXPECT_EQ(RunMatMul(*backends[index]), 4.0F);
+      });
+    }
   }
-  for (std::thread& thread : threads) thread.join();
   const std::vector<std::string> calls = driver->calls();
   EXPECT_EQ(std::ranges::count(calls, "matmul"), kTuningCalls + 2 * kReplicas);
   EXPECT_THAT(driver->problems(), IsEmpty());
   EXPECT_THAT(driver->live(), IsEmpty());
 }
+
+INSTANTIATE_TEST_SUITE_P(Backends, CudaTunerReplicasTest, ::testing::Bool());
 
 // A step is tuned and run; every call of the outside fails once. What fails
 // while a candidate is tried leaves it out, which the log tells; all else ends

@@ -60,6 +60,7 @@ std::vector<std::string> GoldenLines() {
 std::vector<std::string> NamesOf(
     const std::vector<std::unique_ptr<ConvolutionPlan>>& plans) {
   std::vector<std::string> names;
+  names.reserve(plans.size());
   for (const auto& plan : plans) names.push_back(plan->name());
   return names;
 }
