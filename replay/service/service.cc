@@ -33,12 +33,7 @@ using rpc::Responder;
 namespace {
 
 constexpr auto kCheckpointTimeout = std::chrono::hours(1);
-// Shared blocks of one reader: one per prefetched batch, and some that it is
-// about to withdraw.
-constexpr int64_t kMaxMemoriesPerPeer = 64;
 constexpr size_t kMaxWriters = 65536;
-// Time for the first writer and the first reader to come.
-constexpr auto kStartTime = std::chrono::seconds(30);
 
 }  // namespace
 
@@ -48,7 +43,7 @@ Service::Service(Shard* shard, ServiceOptions options, Clock* clock)
       clock_(clock),
       pending_batches_(static_cast<size_t>(shard->num_tables())),
       backlog_(options.max_unread_bytes),
-      rates_since_(clock->Now()) {
+      watch_(clock->Now()) {
   if (options_.credits < 1 || options_.credits > kMaxGroupsPerInsert) {
     throw InvalidArgument(
         fmt::format("replay service: credits {} are outside "
@@ -136,7 +131,7 @@ ServiceInfo Service::Info() const {
 std::string Service::StatusJson() const {
   std::optional<CheckpointStatus> checkpoints;
   if (saver_ != nullptr) checkpoints = saver_->Status();
-  return ToJson(shard_->Status(), counts_, rates_,
+  return ToJson(shard_->Status(), counts_, watch_.rates(),
                 server_ == nullptr ? rpc::ServerMetrics{} : server_->metrics(),
                 checkpoints ? &*checkpoints : nullptr);
 }
@@ -207,7 +202,8 @@ void Service::HandleInsert(Request& request, Responder responder) {
     return;
   }
   writer->peer = request.peer_id;
-  NoteLostSteps(insert);
+  watch_.NoteLostSteps(shard_->NoteStepsOf(
+      insert.writer, static_cast<int64_t>(insert.base_steps)));
   PendingAck pending{insert.writer, Take(insert, *writer), {}, responder};
   const bool must_wait =
       pending.ack.credits == 0 && insert.wait_ms > 0 && !is_closed_;
@@ -325,24 +321,6 @@ void Service::CloseWriters(const std::vector<uint64_t>& ids) {
   });
 }
 
-void Service::NoteLostSteps(const InsertRequest& request) {
-  const int64_t lost = shard_->NoteStepsOf(
-      request.writer, static_cast<int64_t>(request.base_steps));
-  if (lost == 0) return;
-  lost_steps_ += lost;
-  ++num_losers_;
-}
-
-// One line for all writers that came back since the last.
-void Service::LogLostSteps() {
-  if (num_losers_ == 0) return;
-  spdlog::warn(
-      "replay: {} steps of {} writers are lost: they were acknowledged by a "
-      "service before this one, after its last checkpoint",
-      lost_steps_, num_losers_);
-  lost_steps_ = num_losers_ = 0;
-}
-
 void Service::ForgetAbsentWriters() {
   if (!absent_until_.has_value() || clock_->Now() < *absent_until_) return;
   absent_until_.reset();
@@ -388,43 +366,12 @@ void Service::HandlePeerExpired(const rpc::Peer& peer) {
       shard_->ForgetSampleWait(static_cast<int64_t>(t));
     }
   }
-  ForgetMemory(
-      [&](const PeerMemory& memory) { return memory.peer == peer.id; });
+  memories_.ForgetPeer(peer.id);
+  counts_.shared_memory_bytes = memories_.size_bytes();
   Pump();
 }
 
 // --- readers ---
-
-void Service::ForgetMemory(
-    const std::function<bool(const PeerMemory&)>& is_gone) {
-  std::erase_if(memories_, [&](const PeerMemory& memory) {
-    if (!is_gone(memory)) return false;
-    counts_.shared_memory_bytes -=
-        static_cast<int64_t>(memory.memory->bytes().size());
-    return true;
-  });
-}
-
-std::optional<BatchTarget> Service::TargetOf(uint64_t peer,
-                                             const BatchPlace& place) {
-  if (!options_.shares_memory) return std::nullopt;
-  int64_t num_of_peer = 0;
-  for (const PeerMemory& known : memories_) {
-    if (known.peer != peer) continue;
-    if (known.memory->handle() == place.memory) return {{place, known.memory}};
-    ++num_of_peer;
-  }
-  if (num_of_peer >= kMaxMemoriesPerPeer) return std::nullopt;
-  std::string why;
-  auto memory = rpc::SharedMemory::Open(place.memory, &why);
-  if (memory == nullptr) {
-    spdlog::debug("replay: the memory of a reader cannot be shared: {}", why);
-    return std::nullopt;
-  }
-  memories_.push_back({peer, memory});
-  counts_.shared_memory_bytes += static_cast<int64_t>(memory->bytes().size());
-  return {{place, std::move(memory)}};
-}
 
 BatchForm Service::FormOf(int64_t table) const {
   return shard_->config().tables[static_cast<size_t>(table)].n_step.form();
@@ -448,8 +395,9 @@ void Service::HandleSample(Request& request, Responder responder) {
       {},
       {},
       responder};
-  if (sample.place) {
-    pending.target = TargetOf(request.peer_id, *sample.place);
+  if (sample.place && options_.shares_memory) {
+    pending.target = memories_.TargetAt(request.peer_id, *sample.place);
+    counts_.shared_memory_bytes = memories_.size_bytes();
   }
   if (pending.target) {
     pending.target->Check(sample.count, shard_->config().shape, form);
@@ -599,77 +547,9 @@ void Service::HandleTick() {
   backlog_.ForgetIdle();
   Pump();
   EndLate(now);
-  UpdateRates(now);
-  ForgetMemory(
-      [](const PeerMemory& memory) { return memory.memory->IsWithdrawn(); });
-}
-
-void Service::UpdateRates(Clock::TimePoint now) {
-  const double seconds = ToSeconds(now - rates_since_);
-  if (seconds < 1.0) return;
-  const ShardStatus status = shard_->Status();
-  LogStalls(status);
-  LogNoRoom(status.room_wait);
-  LogLostSteps();
-  ServiceRates totals;
-  totals.inserted_steps = static_cast<double>(status.inserted_steps);
-  for (const TableStatus& table : status.tables) {
-    totals.inserted_items += static_cast<double>(table.inserts);
-    totals.sampled_items += static_cast<double>(table.samples);
-    totals.updates += static_cast<double>(table.updates + table.late_updates);
-  }
-  const auto rate = [seconds](double is, double was) {
-    return (is - was) / seconds;
-  };
-  rates_ = {rate(totals.inserted_steps, totals_.inserted_steps),
-            rate(totals.inserted_items, totals_.inserted_items),
-            rate(totals.sampled_items, totals_.sampled_items),
-            rate(totals.updates, totals_.updates)};
-  totals_ = totals;
-  rates_since_ = now;
-}
-
-// Logs once when a side stalls, and once when it goes on.
-void Service::LogStalls(const ShardStatus& status) {
-  stalled_sides_.resize(status.tables.size());
-  for (size_t i = 0; i < status.tables.size(); ++i) {
-    const TableStatus& table = status.tables[i];
-    const StalledSide& stalled = table.stalled;
-    // a side that has not come yet may still be starting
-    const bool is_starting =
-        stalled.last.empty() && stalled.idle_s < ToSeconds(kStartTime);
-    // writers that have all said goodbye are no stall: the run ends
-    const bool have_ended = stalled.side == "writers" &&
-                            !stalled.last.empty() && status.num_writers == 0;
-    const std::string side = is_starting || have_ended ? "" : stalled.side;
-    if (stalled_sides_[i] == side) continue;
-    stalled_sides_[i] = side;
-    if (side.empty()) {
-      spdlog::info("replay: table '{}': both sides go on", table.name);
-      continue;
-    }
-    const WaitStatus& wait =
-        stalled.side == "readers" ? table.insert_wait : table.sample_wait;
-    spdlog::warn(
-        "replay: table '{}': the {} have stalled for {:.1f} s, last was {}; {} "
-        "waits: {}",
-        table.name, stalled.side, stalled.idle_s,
-        stalled.last.empty() ? "nobody" : stalled.last, wait.who, wait.why);
-  }
-}
-
-// Logs once when step groups find no room for some time, and once when they do.
-void Service::LogNoRoom(const WaitStatus& wait) {
-  const bool lacks_room =
-      wait.is_waiting && wait.waiting_s >= ToSeconds(kStallTime);
-  if (lacks_room == lacks_room_) return;
-  lacks_room_ = lacks_room;
-  if (lacks_room) {
-    spdlog::warn("replay: {} waits for {:.1f} s: {}", wait.who, wait.waiting_s,
-                 wait.why);
-  } else {
-    spdlog::info("replay: there is room for step groups again");
-  }
+  watch_.Update(*shard_, now);
+  memories_.ForgetWithdrawn();
+  counts_.shared_memory_bytes = memories_.size_bytes();
 }
 
 void Service::Close() {

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +16,8 @@
 #include "replay/format/protocol.h"
 #include "replay/service/batch_encoder.h"
 #include "replay/service/reader_backlog.h"
+#include "replay/service/reader_memories.h"
+#include "replay/service/service_watch.h"
 #include "replay/table/shard.h"
 
 namespace replicant::replay {
@@ -35,14 +36,6 @@ struct ServiceOptions {
   bool shares_memory = true;
   // Threads that encode batches with pixels; 0 to encode them in the loop.
   int64_t encode_threads = 2;
-};
-
-// Per second, over the last whole second or more.
-struct ServiceRates {
-  double inserted_steps = 0.0;
-  double inserted_items = 0.0;
-  double sampled_items = 0.0;
-  double updates = 0.0;
 };
 
 // Counts since the service was made, beside those of the shard and the server.
@@ -93,7 +86,7 @@ class Service {
 
   ServiceInfo Info() const;
   const ServiceCounts& counts() const { return counts_; }
-  const ServiceRates& rates() const { return rates_; }
+  const ServiceRates& rates() const { return watch_.rates(); }
   // The answer to kStatus; docs/replay_protocol.md lists the fields.
   std::string StatusJson() const;
 
@@ -123,12 +116,6 @@ class Service {
     std::optional<BatchTarget> target;
     rpc::Responder responder;
   };
-  // A block of memory that a peer shares.
-  struct PeerMemory {
-    uint64_t peer = 0;
-    std::shared_ptr<rpc::SharedMemory> memory;
-  };
-
   void HandleInsert(rpc::Request& request, rpc::Responder responder);
   void HandleSample(rpc::Request& request, rpc::Responder responder);
   void HandleUpdate(rpc::Request& request, rpc::Responder responder);
@@ -148,8 +135,6 @@ class Service {
   void CloseWriters(const std::vector<uint64_t>& ids);
   // Ends the open episodes of restored writers that did not come back.
   void ForgetAbsentWriters();
-  void NoteLostSteps(const InsertRequest& request);
-  void LogLostSteps();
   uint32_t CreditsOf(const Writer& writer) const;
   void Answer(const PendingAck& pending);
   void Answer(int64_t table, PendingBatch& pending, BatchState state);
@@ -158,10 +143,7 @@ class Service {
   // Counts a batch that leaves by the reader's connection as unread.
   std::shared_ptr<const ReaderBacklog::Share> BacklogOf(
       int64_t table, const PendingBatch& pending);
-  void ForgetMemory(const std::function<bool(const PeerMemory&)>& is_gone);
-  // The target that a peer offers; nothing if its memory cannot be mapped.
   BatchForm FormOf(int64_t table) const;
-  std::optional<BatchTarget> TargetOf(uint64_t peer, const BatchPlace& place);
 
   // Serves waiting requests as far as the rate limiters admit them.
   void Pump();
@@ -169,9 +151,6 @@ class Service {
   bool PumpBatches();
   void PumpWriters();
   void EndLate(Clock::TimePoint now);
-  void UpdateRates(Clock::TimePoint now);
-  void LogStalls(const ShardStatus& status);
-  void LogNoRoom(const WaitStatus& wait);
 
   Shard* const shard_;
   const ServiceOptions options_;
@@ -180,23 +159,16 @@ class Service {
   CheckpointSaver* saver_ = nullptr;
   bool is_closed_ = false;
   std::map<uint64_t, Writer> writers_;
-  // Lost steps that were not logged yet, and of how many writers.
-  int64_t lost_steps_ = 0;
-  int64_t num_losers_ = 0;
   // Deadline of the restored writers that are still absent, if there are any.
   std::optional<Clock::TimePoint> absent_until_;
   std::deque<uint64_t> waiting_writers_;  // by the start of their wait
   std::vector<PendingAck> pending_acks_;
   std::vector<std::deque<PendingBatch>> pending_batches_;  // by table
   ReaderBacklog backlog_;
-  std::vector<PeerMemory> memories_;
-  std::unique_ptr<BatchEncoder> encoder_;   // null: the loop encodes
-  bool lacks_room_ = false;                 // as logged last
-  std::vector<std::string> stalled_sides_;  // by table, as logged last
+  ReaderMemories memories_;
+  std::unique_ptr<BatchEncoder> encoder_;  // null: the loop encodes
   ServiceCounts counts_;
-  ServiceRates rates_;
-  ServiceRates totals_;  // at rates_since_
-  Clock::TimePoint rates_since_;
+  ServiceWatch watch_;
 };
 
 }  // namespace replicant::replay
