@@ -218,7 +218,7 @@ class Graph {
     std::vector<Layout> layouts = {};
   };
   // Adds a node and returns its first output. For op functions and passes.
-  // Throws what the op's InferTypes throws, leaving the graph unchanged.
+  // Throws what the op's `infer` throws, leaving the graph unchanged.
   Output Add(NodeSpec spec, CallSite site = CallSite::Here());
   // Output `index` of the node that `first` is the first output of.
   static Output OutputOf(Output first, int index);

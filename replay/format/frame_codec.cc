@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kMagic = 0x31474652;  // "RFG1"
 constexpr size_t kHeaderBytes = 16;
-// zstd's fastest level that still codes literals; see docs/decisions.md
+// zstd's fastest level that still codes literals
 constexpr int kZstdLevel = 1;
 
 using Bytes = std::span<const std::byte>;

@@ -9,7 +9,7 @@
 
 namespace replicant::replay {
 
-// Compression of frames, measured in docs/decisions.md; kLz4 is the default. In
+// Compression of frames, measured in docs/results; kLz4 is the default. In
 // frames above 64 KiB LZ4 cannot refer to the first frame of the group, and
 // kZstd is the better choice.
 enum class FrameCodec : uint16_t { kNone = 0, kLz4 = 1, kZstd = 2 };

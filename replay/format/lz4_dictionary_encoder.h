@@ -15,7 +15,7 @@ namespace replicant::replay {
 // looks for a match at that position of the dictionary first, which needs no
 // hash and finds the long matches, and else in a table of earlier positions. On
 // frames of the Control Suite this takes half the time of LZ4's own encoder and
-// gives smaller blocks (docs/decisions.md).
+// gives smaller blocks (docs/results).
 //
 // Thread-safety: one thread at a time.
 // Source: https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md
