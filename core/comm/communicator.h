@@ -31,7 +31,8 @@ struct Collective {
   int source = 0;
   TensorView in{DType::kU8, Shape({0}), nullptr};
   MutableTensorView out{DType::kU8, Shape({0}), nullptr};
-  // Factor on the result of a reduction. Not 1 for floating elements only.
+  // Factor on the result of a reduction; 1 unless elements are
+  // floating.
   double factor = 1.0;
   // The caller's place for messages ("step.cc:41"); must outlive the call.
   std::string_view place = {};
@@ -51,7 +52,7 @@ struct Collective {
 //
 // Errors: every call has a deadline, CommunicatorOptions::timeout. A missing
 // rank, an Abort() and a failed transport end the call on every rank with a
-// CommError that names the call and the ranks that wait and are missing. The
+// CommError that names the call, the waiting ranks and the missing ranks. The
 // group cannot be used afterwards: every later call throws the same. Memory of
 // a call that failed must outlive the communicators of all ranks in this
 // process. Arguments that do not fit throw InvalidArgument before anything
@@ -94,9 +95,9 @@ class Communicator {
   // Processes without heartbeats (heartbeat_timeout) notice at their deadline,
   // unless this process exits, which ends them all.
   virtual void Abort(const std::string& reason) = 0;
-  // Why the group cannot be used any more, as far as this rank knows without a
-  // call: an Abort(), or what the heartbeats found. Empty while it works. Any
-  // thread.
+  // Why the group has failed, as far as this rank knows without a call: an
+  // Abort() or a verdict of the heartbeats. Empty while the group works. May be
+  // called from any thread.
   [[nodiscard]] virtual std::string Failure() const { return {}; }
 
  protected:
@@ -126,9 +127,9 @@ struct CommunicatorOptions {
   // heartbeats off.
   std::chrono::milliseconds heartbeat_interval{200};
   std::chrono::milliseconds heartbeat_timeout{10'000};
-  // Between processes: the name of this one's host. Those of equal names share
-  // a host, and messages go from host to host as seldom as they can. Empty: the
-  // network namespace.
+  // Between processes: the name of this one's host. Processes with equal names
+  // share a host, and as few messages as possible go from host to host. Empty:
+  // the network namespace.
   std::string host = {};
 };
 

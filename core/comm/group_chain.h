@@ -16,13 +16,13 @@ namespace replicant::comm {
 // The elements are divided into parts, one for each process of the smallest
 // group; in every group a process owns a part. Piece by piece, the others of
 // the group send it their inputs, and it adds them to the sum that came from
-// the owner in the group before. Sums of all go back down the chain, and from
+// the owner in the group before. Complete sums go back down the chain, and from
 // every owner to its group. Per group n bytes arrive from each neighbour and n
 // leave.
 //
 // Piece i is added in group g in step i + g. With `last` the last group, its
-// sum comes back to group g in step i + 2 last - g, and is handed round one
-// step later.
+// sum comes back to group g in step i + 2 last - g, and goes round the group
+// one step later.
 //
 // bf16 is passed on as f32 until it is rounded, once, in the last group.
 //
@@ -44,9 +44,9 @@ class GroupChain {
   // One input of the group's sums.
   struct Term {
     int process = 0;
-    size_t thread = 0;  // of this process's, if it is of this one
+    size_t thread = 0;  // number in this process, if it has the rank
   };
-  // What is the same for all pieces of a call.
+  // State that all pieces of a call share.
   struct Call {
     const Collective& c;
     std::span<const std::byte* const> inputs;
@@ -58,7 +58,7 @@ class GroupChain {
     size_t num_pieces = 0;
     // Sums on their way up are f32.
     bool is_wide = false;
-    // Where inputs and the sum from the group before arrive.
+    // Buffers for arriving inputs and the previous group's sum.
     std::byte* terms = nullptr;
     std::byte* carry = nullptr;
     // A wide sum.
@@ -85,7 +85,7 @@ class GroupChain {
   size_t last_ = 0;
   size_t num_parts_ = 0;
   size_t place_ = 0;  // in the group; the part that this process owns
-  // owners of the same part in the groups before and behind
+  // owners of the same part in the previous and the next group
   int below_ = -1;
   int above_ = -1;
   std::vector<Term> terms_;  // in rank order

@@ -25,11 +25,11 @@ namespace replicant::comm {
 //
 // Once per interval a thread of every rank reports its current call to the
 // first rank, over ZeroMQ. The first rank holds one request of each rank at all
-// times, and answers it when the next one comes. It answers at once in two
-// cases: when it has a verdict, so that all ranks learn it at the same moment,
-// and when no request comes for two intervals, because a failed answer is how
-// it notices a broken connection. RankTable decides when the first rank gives
-// up a rank. Every other rank gives up the first one by the same rule.
+// times, and answers it when the next one comes. The answer is immediate in two
+// cases: when there is a verdict, so that all ranks learn it at the same
+// moment, and when no request comes for two intervals, because a failed answer
+// reveals a broken connection. RankTable decides when the first rank gives up
+// another one. Every other rank gives up the first one by the same rule.
 //
 // The verdict names the lost rank and the call that it is missing from, or it
 // is the reason that a rank gave to Report(). Every rank logs it. Waits check

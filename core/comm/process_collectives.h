@@ -40,8 +40,8 @@ namespace replicant::comm {
 //
 // A process sends O(log P) messages, or O(1) for each piece.
 //
-// Every way adds in rank order. Ranks of a split that lie mixed in the
-// processes cannot pass on sums, and are one group.
+// All algorithms add in rank order. A split whose ranks are not numbered by
+// process cannot pass on sums, and is one group.
 //
 // Thread-safety: one thread at a time.
 class ProcessCollectives {
@@ -58,9 +58,9 @@ class ProcessCollectives {
     return thread_of_[static_cast<size_t>(rank)];
   }
 
-  // Makes `c`, the call of the first rank of this process, for all of them,
-  // whose arguments are in `threads`. The result is in the first one's `out`; a
-  // reduce-scatter's in everyone's.
+  // Makes `c`, the call of this process's first rank, for all of its ranks;
+  // `threads` holds their arguments. The result is in the first rank's `out`,
+  // that of a reduce-scatter in every rank's.
   void Make(const Collective& c, const ThreadGroup& threads);
 
  private:
@@ -74,11 +74,11 @@ class ProcessCollectives {
   }
   bool IsSmall(size_t bytes_of_all) const;
 
-  // Recursive: copies the inputs of all ranks to scratch_, and points at the
-  // one of each rank.
+  // Recursive: copies the inputs of all ranks to scratch_ and returns a pointer
+  // to each rank's.
   std::span<const std::byte* const> GatherAll(size_t size_bytes);
-  // The blocks of `members` in `blocks`, in their order from this process's on,
-  // which is there already. `sizes`: by member.
+  // Gathers the members' blocks into `blocks`, in order, from this process's
+  // own on, which is there already. `sizes`: by member.
   void GatherBlocks(std::span<const int> members, std::span<const size_t> sizes,
                     std::byte* blocks);
 
@@ -103,7 +103,7 @@ class ProcessCollectives {
       if (p != exchange_.process()) visit(p);
     }
   }
-  // At least so much memory, kept between calls.
+  // Returns at least `size_bytes` of memory, kept between calls.
   static std::byte* Reserve(HostBuffer* buffer, size_t size_bytes);
 
   ProcessExchange& exchange_;

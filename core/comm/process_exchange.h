@@ -78,7 +78,7 @@ class ProcessExchange {
   // Sends and receives all added messages.
   void Exchange();
 
-  // Reports that this process cannot go on to the others, if they are watched.
+  // Reports to the others, if watched, that this process cannot go on.
   void Abort(const std::string& reason) EXCLUDES(mutex_);
   void ThrowIfAborted() EXCLUDES(mutex_);
   // Why calls fail from now on; empty while they do not.
@@ -88,7 +88,7 @@ class ProcessExchange {
   struct Message {
     int peer = 0;
     bool is_send = false;
-    // only read from if it is sent
+    // read only, if it is sent
     std::byte* data = nullptr;
     size_t size_bytes = 0;
   };
@@ -125,8 +125,8 @@ class ProcessExchange {
   // Fails the call at its deadline: "mpi: rank 0 of 3 waited 300 s in call 71,
   // barrier, for rank 1". `missing` may name a process several times.
   [[noreturn]] void ThrowMissing(std::vector<int> missing);
-  // Fails the call because of another process. Waits until the heartbeats have
-  // a verdict, which is better: they know who was the first to fail.
+  // Fails the call because of another process. Waits for a verdict of the
+  // heartbeats, which names the process that failed first.
   [[noreturn]] void ThrowProblem(const std::string& problem);
   // "rank 1", and where it is if that is known.
   virtual std::string NameOf(int peer) const;
@@ -135,9 +135,9 @@ class ProcessExchange {
   // Calls between processes before the first of a communicator.
   static const Collective kSetUp;
 
-  // Moves the messages. Calls ThrowIfAborted() now and then.
+  // Moves the messages. Calls ThrowIfAborted() regularly.
   virtual void Move(std::span<const Message> messages) = 0;
-  // This and all later calls fail.
+  // Called when this and all later calls are to fail.
   virtual void OnEnd() {}
 
   // Fails this and all later calls with the reason, and reports `to_others`

@@ -5,13 +5,13 @@
 
 namespace replicant::comm {
 
-// How the processes of a group lie on hosts, and in which order messages go
-// from one to the next. Processes are numbered in the order of their ranks.
+// The processes of a group by host, and the order in which messages go from one
+// process to the next. Processes are numbered in the order of their ranks.
 //
-// Memory of a host is fast and a link between hosts is slow, so that messages
-// should cross from host to host once. Reductions keep the order of ranks all
-// the same (communicator.h): the sum that leaves one host is the first term on
-// the next one.
+// Memory of a host is fast and a link between hosts is slow, so messages should
+// cross from host to host once. Reductions still keep rank order
+// (communicator.h): the sum that leaves one host is the first term on the next
+// one.
 struct ProcessLayout {
   // `host_of`: by process; equal numbers are one host.
   explicit ProcessLayout(std::span<const int> host_of);
@@ -25,12 +25,12 @@ struct ProcessLayout {
   std::vector<int> chain;
   // Processes that reduce together, each a part of the elements; sums go from
   // group to group. Groups are neighbouring processes of one host, kMaxGroup of
-  // them at most, in the order of processes. All processes are one group if
-  // there are no more than that, unless two of a host, which reduce before they
-  // send, can save bytes between hosts.
+  // them at most, in the order of processes. At most kMaxGroup processes form
+  // one group, unless two on one host can save bytes between hosts by reducing
+  // before they send.
   std::vector<std::vector<int>> groups;
 
-  // Processes up to which each sends to all others.
+  // Largest group in which each process sends to all others.
   static constexpr int kMaxGroup = 4;
 };
 

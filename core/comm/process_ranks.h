@@ -7,8 +7,8 @@
 
 namespace replicant::comm {
 
-// Makes `count` >= 1 (checked) ranks in this process, of those of all processes
-// of the exchange, which all call it.
+// Makes `count` >= 1 (checked) ranks in this process. All processes of the
+// exchange call it.
 //
 // When all ranks of a process have arrived at a call, the first one makes it
 // for them (process_collectives.h), and the others copy the result. The bits

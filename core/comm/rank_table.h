@@ -17,9 +17,9 @@ struct RankState {
   std::string call;
 };
 
-// What one rank of a group knows of the others, and which of them it gives up.
+// One rank's knowledge of the others in its group. Decides which to give up.
 //
-// A watched rank is given up if nothing was heard of it for `timeout` (it is
+// A watched rank is given up if nothing was heard from it for `timeout` (it is
 // stopped, or its host is gone), or if its connection broke and did not come
 // back within `reconnect_time` (it is dead). If more than half of the timeout
 // passes between two calls of FindLost(), that time does not count: this
@@ -42,12 +42,13 @@ class RankTable {
   bool IsAnyWatched() const;
 
   void Hear(int rank, RankState state);
-  // Notes that its connection broke, or is there again.
+  // Record that the rank's connection broke, or is restored.
   void Disconnect(int rank);
   void Reconnect(int rank) { ranks_[Index(rank)].disconnected_at.reset(); }
 
-  // Finds a watched rank to give up, and stops watching it. Returns who it is,
-  // why, and the call that it is missing from; std::nullopt if all are there.
+  // Finds a watched rank to give up, and stops watching it. Returns its
+  // name, why, and the call that it is missing from; std::nullopt if all are
+  // there.
   std::optional<std::string> FindLost();
 
   // The ranks that have not come to the first call in which others wait:

@@ -26,7 +26,7 @@ void Reduce(ReduceOp op, DType dtype, std::span<const std::byte* const> inputs,
             std::span<std::byte* const> outputs, size_t begin, size_t end,
             double factor = 1.0);
 
-// The same of bf16 whose inputs come in several portions: out[i] = `carry`[i]
+// The same for bf16 inputs that come in several portions: out[i] = `carry`[i]
 // combined with all inputs[j][i], for i < count, in f32. `carry`, the result of
 // the portions before, is null for the first one, and may be `out`. Narrowed
 // after the last one, it has the bits of Reduce().

@@ -7,9 +7,9 @@
 
 namespace replicant::comm {
 
-// What a process says of itself to the others of its group.
+// A process's account of itself to the others of its group.
 struct TcpGroup {
-  // This process, of num_processes.
+  // Index of this process among num_processes.
   int process = 0;
   int num_processes = 1;
   // Where the processes meet. "tcp://HOST:PORT": process 0 listens there, and
@@ -17,15 +17,15 @@ struct TcpGroup {
   // host: process 0 listens at a loopback port of its own, and writes port and
   // key there, for this user alone.
   std::string rendezvous;
-  // With an address: a secret that all processes share; may be empty. Anyone
-  // who reaches the address can otherwise take part.
+  // With an address: a secret that all processes share; may be empty. Without
+  // it, anyone who reaches the address can take part.
   std::string key;
-  // What else must be equal on all processes, for people to read
+  // Other settings that must be equal on all processes, as readable text
   // ("between_graph of 4 replicas").
   std::string description;
   // Whether a process may read large messages straight from the memory of
   // another one on its host, if the system lets it. False: all bytes go through
-  // connections. Two processes do so only if both say yes.
+  // connections. Two processes do so only if both allow it.
   bool reads_memory = true;
 };
 
@@ -43,8 +43,8 @@ struct TcpGroup {
 // Data is not encrypted. Each process has a connection, and a descriptor, for
 // each other one.
 //
-// Throws ConfigError for a group that cannot be, CommError if the processes do
-// not meet or process 0 refuses this one: another number of processes, another
+// Throws ConfigError for an invalid group, CommError if the processes do not
+// meet or process 0 refuses this one: another number of processes, another
 // description, key or version, or a number that is taken.
 LocalRanks MakeTcpRanks(int count, const TcpGroup& group,
                         const CommunicatorOptions& options = {});

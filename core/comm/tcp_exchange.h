@@ -21,9 +21,9 @@ namespace replicant::comm {
 // A ProcessExchange over TCP connections between all processes.
 //
 // A message is a header and its bytes, which go from and to the caller's memory
-// without a copy in this process. The header says which call the message is of,
-// so that processes that make different calls find out. A wait polls for some
-// microseconds and then sleeps.
+// without a copy in this process. The header names the message's call, so that
+// processes notice when their calls differ. A wait polls for some microseconds
+// and then sleeps.
 //
 // On one host a large message is its header alone, with the address of the
 // bytes, which the receiver reads from the sender's memory (process_vm_readv):
@@ -43,7 +43,7 @@ class TcpExchange : public ProcessExchange {
   std::shared_ptr<ProcessExchange> Split(bool is_member) override;
 
  private:
-  // In front of every message. The byte order is the host's, little-endian.
+  // Precedes every message. The byte order is the host's, little-endian.
   struct Header {
     std::string ToString() const;
     bool operator==(const Header&) const = default;
@@ -56,7 +56,7 @@ class TcpExchange : public ProcessExchange {
     uint8_t op = 0;
     uint8_t dtype = 0;
     std::array<uint8_t, 5> reserved{};
-    // of the bytes in the sender's memory; 0: they follow
+    // of the bytes in the sender's memory; 0: the bytes follow
     uint64_t address = 0;
   };
   static_assert(sizeof(Header) == 40);
@@ -75,7 +75,7 @@ class TcpExchange : public ProcessExchange {
     bool is_idle() const { return sends.is_done() && receives.is_done(); }
 
     int process = 0;
-    // whose memory this process reads, and which reads this one's; 0: neither
+    // process that shares memory reads, both ways; 0: none
     pid_t pid = 0;
     TcpSocket socket;
     std::string place;
@@ -86,13 +86,13 @@ class TcpExchange : public ProcessExchange {
     size_t num_to_receive = 0;
   };
 
-  // An empty message: the sender has read what was offered.
+  // An empty message: its sender has read the offered memory.
   static const Message kReceipt;
 
   void Move(std::span<const Message> messages) override;
   std::string NameOf(int peer) const override;
 
-  // Tries with which peers memory can be read, both ways.
+  // Finds the peers with which memory can be read, both ways.
   void FindReadable(bool reads_memory);
   // Adds the messages about memory that has been read.
   void AddReceipts(Peer* peer);
@@ -103,7 +103,7 @@ class TcpExchange : public ProcessExchange {
   }
   void ReadMemory(const Peer& peer, const Message& message);
   Header HeaderOf(const Message& message) const;
-  // These move what they can now, and return whether that was anything.
+  // These move all that they can now, and return whether they moved any.
   bool Push(Peer& peer);
   bool Pull(Peer& peer);
   // Waits until a peer that is not idle can go on, for a short time at most.

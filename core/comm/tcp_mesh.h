@@ -22,12 +22,12 @@ struct TcpMesh {
 };
 
 // Meets all processes of the group and connects each to each. Process 0 listens
-// at the rendezvous. The others tell it who they are; once all are there, it
-// tells everyone where the others listen, and the higher number of each pair
-// connects to the lower one. Connections of a wrong key are dropped.
+// at the rendezvous, where the others register. Once all have, process 0 sends
+// everyone the listening addresses, and the higher number of each pair connects
+// to the lower one. Connections with a wrong key are dropped.
 //
-// Throws CommError if they have not met after `timeout`, naming those that are
-// missing, or if process 0 refuses this one.
+// Throws CommError if not all have met after `timeout`, naming the missing
+// ones, or if process 0 refuses this one.
 TcpMesh MakeTcpMesh(const TcpGroup& group, std::chrono::milliseconds timeout);
 
 // The same for a part of a group, whose first process listens at `listener`,

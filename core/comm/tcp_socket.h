@@ -29,7 +29,7 @@ struct TcpAddress {
 // Thread-safety: one thread at a time.
 class TcpSocket {
  public:
-  // None.
+  // No socket.
   TcpSocket() = default;
   ~TcpSocket();
   TcpSocket(TcpSocket&& other) noexcept;
@@ -45,7 +45,7 @@ class TcpSocket {
 
   bool is_open() const { return fd_ >= 0; }
   int fd() const { return fd_; }
-  // The addresses of this side and of the other one.
+  // The addresses of this side and of the peer.
   TcpAddress local() const;
   TcpAddress remote() const;
   // Whether the other side has closed the connection, or it broke.

@@ -23,7 +23,7 @@ namespace replicant::comm {
 class ThreadGroup {
  public:
   struct Naming {
-    // What messages call a member: "rank".
+    // Noun for a member in messages: "rank".
     std::string_view member;
     // Prefix of failures that the member did not find itself: "threads" gives
     // "threads, rank 0 of 2: REASON". Empty: no prefix.
@@ -35,7 +35,7 @@ class ThreadGroup {
 
   int size() const { return static_cast<int>(slots_.size()); }
   const CommunicatorOptions& options() const { return options_; }
-  // Requires to be between Enter() and the next meeting.
+  // May be called between Enter() and the next meeting.
   const Collective& call_of(size_t member) const { return slots_[member].call; }
 
   // Shows this member's call to the others and waits for them. Throws CommError
@@ -43,7 +43,7 @@ class ThreadGroup {
   void Enter(int member, const Collective& collective);
   // Waits until all members have come.
   void Meet(int member) { Meet(member, /*has_deadline=*/true); }
-  // The same if another member comes after work that is sure to end.
+  // The same without a deadline: others come after work that is sure to end.
   void MeetAfterWork(int member) { Meet(member, /*has_deadline=*/false); }
 
   void Abort(const std::string& reason) EXCLUDES(mutex_);

@@ -17,16 +17,16 @@ namespace replicant::comm {
 //
 // An element is sent whole or kept whole, so that nothing is lost to rounding:
 // what was sent and the residual together are the residual's sum of gradients,
-// to the bit.
+// bit for bit.
 
-// Number of elements that are sent of `count`: at least one of a tensor that
-// has any. `share` is in (0, 1].
+// Number of elements sent out of `count`: at least one unless `count` is 0.
+// `share` is in (0, 1].
 size_t TopKCount(size_t count, double share);
 
 // One tensor's residual. Thread-safety: that of its caller.
 class TopKResidual {
  public:
-  // Zeros.
+  // Starts at zero.
   explicit TopKResidual(size_t count) : residual_(count) {}
 
   // Adds a gradient to the residual, and moves its indices.size() elements of

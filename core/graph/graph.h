@@ -165,7 +165,7 @@ struct InputPart {
   int64_t index = 0;
   int64_t count = 1;
 
-  // Of an InputOp(); one of one for an input that is whole.
+  // The part of an InputOp(); one of one for a whole input.
   static InputPart Of(const Node& node);
 };
 
@@ -220,7 +220,7 @@ class Graph {
   // Adds a node and returns its first output. For op functions and passes.
   // Throws what the op's `infer` throws, leaving the graph unchanged.
   Output Add(NodeSpec spec, CallSite site = CallSite::Here());
-  // Output `index` of the node that `first` is the first output of.
+  // Output `index` of the node whose first output is `first`.
   static Output OutputOf(Output first, int index);
 
   // Reserves the name of a stream of random numbers and returns it with the

@@ -3,8 +3,8 @@
 namespace replicant::graph {
 
 // Multiplies the learning rates of the optimizers (core/nn) that this thread
-// adds to a graph during its lifetime: of replicas that learn from other
-// batches than their configuration says (learner::LearnerOfProcesses()).
+// adds to a graph during its lifetime: for replicas whose batches differ from
+// their configuration (learner::LearnerOfProcesses()).
 //
 // Thread-safety: one thread, and no two scopes of it at a time (checked).
 class LearningRateScale {

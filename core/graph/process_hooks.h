@@ -7,8 +7,8 @@
 
 namespace replicant::graph {
 
-// What one of several processes that run the same program does with its graphs
-// (replicator::Distribute()); a process of its own has none.
+// Changes to the graphs of one of several processes that run the same program
+// (replicator::Distribute()). A lone process has none.
 struct ProcessHooks {
   // The part of an input that this process takes; one of one: all of it.
   std::function<InputPart(const Shape&)> part_of_input;

@@ -13,21 +13,21 @@
 namespace replicant::metrics {
 
 struct AppendFileOptions {
-  // Where the file is written; null: by the thread that calls. It must outlive
-  // the AppendFile.
+  // Writes the file; null: the calling thread writes it. Must outlive the
+  // AppendFile.
   DiskQueue* disk = nullptr;
   // Bytes that a file begins with: written at once to an empty one.
   std::string header;
   Clock* clock = &Clock::Real();
 };
 
-// A file that grows by whole records, whose loss hurts nobody: curves, logs.
+// A file that grows by whole records whose loss is harmless: curves, logs.
 //
 // Records gather in memory and reach the kernel together in Flush(). Records
 // that cannot be written (full disk, quota) are dropped and counted. The log
 // says so at most once a minute. The file is cut back to its earlier records
-// then, so that later ones stay readable. With a DiskQueue, a disk that stands
-// still delays records; a mebibyte of them waits, and further ones are dropped.
+// then, so that later ones stay readable. With a DiskQueue, a stalled disk
+// delays records; up to a mebibyte of them waits, and further ones are dropped.
 //
 // A crash of the process loses the records since the last flush; a crash during
 // a flush may leave one torn record at the end. Flush() does not call fsync: a
@@ -62,7 +62,7 @@ class AppendFile {
  private:
   class File;
 
-  // Hands the gathered records to the disk, behind what it has already.
+  // Hands the gathered records to the disk, after its earlier work.
   void Hand();
 
   DiskQueue* const disk_;

@@ -35,7 +35,7 @@ class Curves {
   // Events that were dropped so far, in both places.
   int64_t num_dropped() const EXCLUDES(mutex_);
 
-  // For what needs one place only: text, images.
+  // For data that needs one place only: text, images.
   EventWriter& by_updates() { return by_updates_; }
 
  private:

@@ -21,8 +21,8 @@ struct ProgressOptions {
   // line is printed elsewhere (a file, a pipe, a batch system's log).
   Clock::Duration live_interval = std::chrono::milliseconds(250);
   Clock::Duration plain_interval = std::chrono::seconds(30);
-  // Window over which rates are measured, and that for the time left, which
-  // should not jump.
+  // Windows over which rates and the time left are measured; a longer one keeps
+  // the time left from jumping.
   Clock::Duration rate_window = std::chrono::seconds(10);
   Clock::Duration left_window = std::chrono::seconds(60);
 };

@@ -10,12 +10,12 @@
 
 namespace replicant::replicator {
 
-// A pipeline whose batches are looked through before a step uses them
-// (runtime::CheckBatchTensor): a NaN reward or a label that is no class ends
-// the run at its batch, not as a wrong loss. Bytes, such as pixels, are left
-// alone.
+// Checks each batch of a pipeline before a step uses it
+// (runtime::CheckBatchTensor): a NaN reward or an invalid class label ends the
+// run at its batch instead of giving a wrong loss. Bytes, such as pixels, are
+// not checked.
 //
-// Thread-safety: as the pipeline inside.
+// Thread-safety: that of the inner pipeline.
 class CheckedPipeline : public InputPipeline {
  public:
   explicit CheckedPipeline(std::unique_ptr<InputPipeline> inner)
@@ -24,8 +24,8 @@ class CheckedPipeline : public InputPipeline {
   const std::vector<InputSpec>& specs() const override {
     return inner_->specs();
   }
-  // Throws what the pipeline inside throws, and runtime::NumericError. Batches
-  // are counted from 0, in this process.
+  // Throws what the inner pipeline throws, and runtime::NumericError, which
+  // counts this process's batches from 0.
   NextResult Next(Clock::TimePoint deadline,
                   std::span<const MutableTensorView> batch) override {
     return Check(inner_->Next(deadline, batch), batch);

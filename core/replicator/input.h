@@ -15,17 +15,17 @@
 
 namespace replicant::replicator {
 
-// One tensor of a batch, as one replica gets it.
+// One tensor of a batch.
 struct InputSpec {
   std::string name;
   DType dtype = DType::kF32;
   Shape shape;
-  // Of class numbers (i32 or i64): each lies in [0, num_classes). 0: no limit.
+  // Class labels (i32 or i64) lie in [0, num_classes). 0: no limit.
   int64_t num_classes = 0;
 };
 
-// The tensor of each of `num_replicas` that divide a batch's rows. Throws
-// InvalidArgument if they cannot.
+// Returns one replica's part when `num_replicas` divide the rows of a batch.
+// Throws InvalidArgument if they cannot.
 InputSpec OfOneReplica(const InputSpec& spec, int num_replicas);
 
 enum class [[nodiscard]] NextResult{
@@ -44,17 +44,17 @@ class InputPipeline {
   // The tensors of a batch; they never change.
   virtual const std::vector<InputSpec>& specs() const = 0;
 
-  // Writes the next batch: batch[i] has the type of specs()[i]. What was
-  // written is used only if it returns kOk. A replicator then checks that
-  // floating elements are finite and class numbers in their range.
+  // Writes the next batch: batch[i] has the type of specs()[i]. The contents
+  // are used only if it returns kOk. A replicator then checks that floating
+  // elements are finite and class numbers in their range.
   virtual NextResult Next(Clock::TimePoint deadline,
                           std::span<const MutableTensorView> batch) = 0;
 
-  // Next() while a step computes with the batch before, so that the next one
-  // is there when the step is over. What the pipeline tells of its batch stays
-  // as it is until UseAhead(), which comes before any other call that gives a
-  // batch. A pipeline may refuse with kTimeout, and does unless it overrides
-  // this: its batches may depend on what the step computes.
+  // Next() while a step computes with the previous batch, so that the next one
+  // is ready when the step ends. Anything that the pipeline reports about its
+  // current batch stays the same until UseAhead(), which precedes any other
+  // call that gives a batch. The default refuses with kTimeout, since batches
+  // may depend on the step's results.
   virtual NextResult NextAhead(Clock::TimePoint /*deadline*/,
                                std::span<const MutableTensorView> /*batch*/) {
     return NextResult::kTimeout;
@@ -63,14 +63,14 @@ class InputPipeline {
   virtual void UseAhead() {}
 };
 
-// The part of the input that a pipeline gives.
+// The part of the input that a pipeline provides.
 struct InputContext {
   // Number of replicas that share a batch: those of one group.
   int num_replicas = 1;
-  // This pipeline, of num_pipelines that share the work.
+  // Index of this pipeline among the num_pipelines that share the work.
   int pipeline_id = 0;
   int num_pipelines = 1;
-  // The group, of num_groups that draw batches of their own.
+  // Index of the group among num_groups, which draw their own batches.
   int group_id = 0;
   int num_groups = 1;
 

@@ -26,7 +26,7 @@
 namespace replicant::replicator {
 
 // Calls visit(Output&) for each Output of the structure, always in the same
-// order: that of the elements, of a map that of its keys.
+// order: element order, and key order for a map.
 template <typename T, typename Visit>
 void ForEachOutput(T& structure, const Visit& visit) {
   const auto visit_member = [&](auto& member) { ForEachOutput(member, visit); };
@@ -46,7 +46,7 @@ void ForEachOutput(T& structure, const Visit& visit) {
   }
 }
 
-// What stands for several Outputs, but is no list of them.
+// A structure of Outputs other than a list.
 template <typename T>
 concept NestedOutputs = !std::convertible_to<T, graph::Output> &&
                         !std::convertible_to<T, std::vector<graph::Output>> &&
@@ -54,7 +54,7 @@ concept NestedOutputs = !std::convertible_to<T, graph::Output> &&
   ForEachOutput(structure, [](graph::Output&) {});
 };
 
-// fn(all Outputs of the structure, in order), put back into their places.
+// Replaces all Outputs of the structure, in order, by the results of fn.
 template <typename T, typename Fn>
 T MapOutputs(T structure, const Fn& fn) {
   std::vector<graph::Output> outputs;

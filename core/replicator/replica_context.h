@@ -25,7 +25,7 @@ using comm::ToString;
 using Optimizer = std::function<Output(const std::vector<VariableId>&,
                                        const std::vector<Output>&)>;
 
-// One replica while its part of a step is built: what step functions are given
+// One replica while its part of a step is built: the argument of step functions
 // (TF-Replicator, arXiv:1902.00465, section 3).
 //
 // The primitives may be used anywhere in a step. Contract: every replica calls
@@ -43,14 +43,14 @@ class ReplicaContext {
   int num_replicas() const { return num_replicas_; }
   int num_logical_devices() const { return num_logical_devices_; }
 
-  // Places what is added while the result lives on one of this replica's
-  // logical devices (ReplicationConfig::logical_devices): ops, and the
-  // variables that they read first. Tensors get from device to device by
-  // themselves.
+  // Places ops added while the result lives, and variables that they read
+  // first, on one of this replica's logical devices
+  // (ReplicationConfig::logical_devices). Tensors move between devices
+  // automatically.
   //
   //   const auto device = replica.LogicalDevice(1);
   //
-  // Throws InvalidArgument for a device that there is not.
+  // Throws InvalidArgument for an unknown device.
   [[nodiscard]] Graph::DeviceScope LogicalDevice(
       int device, CallSite site = CallSite::Here());
 
@@ -80,7 +80,7 @@ class ReplicaContext {
   Output AllGather(Output x, CallSite site = CallSite::Here());
   // [num_replicas * n, ...] -> [n, ...]: this replica's rows of the reduced x.
   Output ReduceScatter(Output x, ReduceOp op, CallSite site = CallSite::Here());
-  // The x of replica `source`. Throws InvalidArgument for one there is not.
+  // The x of replica `source`. Throws InvalidArgument for an unknown replica.
   Output Broadcast(Output x, int source, CallSite site = CallSite::Here());
   // Structures, tensor by tensor.
   template <NestedOutputs T>
@@ -98,9 +98,9 @@ class ReplicaContext {
     });
   }
 
-  // Where this replica's `rows` rows of a batch stand among all that an update
-  // learns from: what random ops go by (graph::RandomOptions), so that any
-  // number of replicas and batches draws the same.
+  // The position of this replica's `rows` rows of a batch among all rows of an
+  // update. Random ops use it (graph::RandomOptions), so that the draws do not
+  // depend on the number of replicas and batches.
   struct RowRange {
     int64_t first_row = 0;
     Output row_offset;
@@ -121,30 +121,30 @@ class ReplicaContext {
     return AllGather(fn(x), site);
   }
 
-  // Pieces of work, of which replica i computes every num_replicas-th from
-  // pieces[i] on, alone: the factors of K-FAC, the rows of an evaluation. A
-  // piece builds its ops and returns their results; every replica calls it, and
-  // drops what is not its own. A piece calls no primitive and updates no
+  // Pieces of work, such as the factors of K-FAC or the rows of an evaluation.
+  // Only replica i computes pieces[i] and every num_replicas-th piece after it.
+  // A piece builds its ops and returns their results; every replica calls it
+  // and drops those not its own. A piece calls no primitive and updates no
   // variable. Results may differ in number and type from piece to piece.
   //
   // Gradients flow back into what the pieces read, as through Broadcast().
   using Piece = std::function<std::vector<Output>()>;
-  // Every replica gets the results of every piece, to the bit.
+  // Every replica gets the results of every piece, bit for bit.
   std::vector<std::vector<Output>> MapGather(const std::vector<Piece>& pieces,
                                              CallSite site = CallSite::Here());
   // All pieces' results reduced, one by one. A sum or mean travels as one
   // AllReduce. For kMin, kMax and kProd every replica gets all results and
-  // combines them in the order of the pieces, to the bit as one replica does,
-  // and the product, too, has a gradient. Throws InvalidArgument for no pieces
-  // or if they differ in the number of results, and ShapeError if they differ
-  // in a type or shape, for bool, and for a mean of integers.
+  // combines them in the order of the pieces, bit for bit as one replica does;
+  // here kProd has a gradient. Throws InvalidArgument for no pieces or if they
+  // differ in the number of results, and ShapeError if they differ in a type or
+  // shape, for bool, and for a mean of integers.
   std::vector<Output> MapReduce(const std::vector<Piece>& pieces, ReduceOp op,
                                 CallSite site = CallSite::Here());
 
-  // What an optimizer takes: the mean of all replicas' gradients, and of all
-  // batches of an update where it learns from several
-  // (ReplicationConfig::accumulation_steps). They travel as
-  // ReplicationConfig::wire says. All of a step are given once.
+  // The gradients for an optimizer: means over all replicas and over all
+  // batches of an update (ReplicationConfig::accumulation_steps), sent in the
+  // format of ReplicationConfig::wire. Each gradient of a step is passed
+  // once.
   std::vector<Output> MeanGradients(const std::vector<Output>& gradients,
                                     CallSite site = CallSite::Here());
   // `optimizer` on MeanGradients().
@@ -164,7 +164,7 @@ class ReplicaContext {
   // same types elsewhere.
   std::vector<Output> ResultsOf(const Piece& piece, int owner, CallSite site);
 
-  // What a strategy does; arguments are checked.
+  // Implemented by a strategy; arguments are checked already.
   virtual Output DoAllReduce(Output x, ReduceOp op, CallSite site) = 0;
   virtual Output DoAllGather(Output x, CallSite site) = 0;
   virtual Output DoReduceScatter(Output x, ReduceOp op, CallSite site) = 0;
@@ -172,8 +172,8 @@ class ReplicaContext {
   virtual Output DoMeanGradient(Output gradient, CallSite site) {
     return DoAllReduce(gradient, ReduceOp::kMean, site);
   }
-  // Rows of the update's earlier batches, of so many each; not valid where
-  // there are none.
+  // Number of rows in the update's earlier batches, `rows_of_all` each; an
+  // invalid Output if there are none.
   virtual Output DoRowOffset(int64_t /*rows_of_all*/) { return {}; }
 
   Graph& graph_;

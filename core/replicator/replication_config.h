@@ -17,13 +17,13 @@ namespace replicant::replicator {
 struct PjrtConfig {
   // File of the plugin.
   std::string plugin;
-  // "NAME=VALUE" each, of the plugin's client.
+  // Options of the plugin's client, "NAME=VALUE" each.
   std::vector<std::string> options;
 
   static PjrtConfig Read(config::Reader& reader);
 };
 
-// Section `replication.cuda_autotune`: backend cuda, plans of libraries.
+// Section `replication.cuda_autotune`: timing of library plans, backend cuda.
 struct CudaAutotuneConfig {
   // Whether plans are timed, and the fastest taken.
   bool is_enabled = false;
@@ -33,7 +33,7 @@ struct CudaAutotuneConfig {
   static CudaAutotuneConfig Read(config::Reader& reader);
 };
 
-// Section `replication`: the strategy of the replicas and what they compute on.
+// Section `replication`: the strategy of the replicas and their devices.
 struct ReplicationConfig {
   const Strategy* strategy = &Strategy::kSingle;  // never null
   // Number of replicas in all processes together.
@@ -57,8 +57,8 @@ struct ReplicationConfig {
   int accumulation_steps = 1;
   // The number format of f32 gradients between replicas: kF32 or kBF16.
   DType wire = DType::kF32;
-  // Not 0: the share of a gradient's elements that a replica sends, the
-  // largest ones; it adds the others to its next gradient.
+  // If not 0, a replica sends only this fraction of a gradient's elements, the
+  // largest, and adds the rest to its next gradient.
   double top_k = 0.0;
   // Gradients are reduced as soon as this many MiB of them are computed.
   int bucket_mib = 4;
@@ -80,10 +80,10 @@ struct ReplicationConfig {
   // replace kAuto by a file in the run's folder.
   static constexpr const char* kAuto = "auto";
   std::string rendezvous = kAuto;
-  // kTcp: the fewest processes with which the group goes on that has lost
+  // kTcp: the fewest processes with which a group continues after losing
   // others; 0: all of them.
   int min_processes = 0;
-  // Of the optimizers' learning rates. No key of the section:
+  // Factor on the optimizers' learning rates. Not a key of the section:
   // learner::LearnerOfProcesses() sets it for a group that has lost processes.
   double learning_rate_scale = 1.0;
   // between_graph: seconds between the heartbeats of a process, and seconds of
@@ -108,11 +108,11 @@ struct ReplicationConfig {
   int push_interval = 1;
   double server_checkpoint_interval_s = 10.0;
   // parameter_server: file of the key pair that servers and workers hold;
-  // empty: none. No key of the section: the programs set it to that of the run.
+  // empty: none. Not a key of the section: programs set it to the run's.
   std::string key_file;
 
-  // Of the backend of replica `number` of its host. `tuned_plans` is that of
-  // MakePlanCache(); null for a backend that times nothing.
+  // Options for the backend of replica `number` of its host. `tuned_plans` is
+  // that of MakePlanCache(); null for a backend that times nothing.
   kernels::BackendOptions backend_options(
       int number, std::shared_ptr<kernels::PlanCache> tuned_plans) const {
     return {.num_threads = threads,
@@ -122,7 +122,7 @@ struct ReplicationConfig {
   }
   // For all replicas of a process; null without cuda_autotune.
   std::shared_ptr<kernels::PlanCache> MakePlanCache() const;
-  // Whether steps run by a PJRT plugin and not by a kernels::Backend.
+  // Whether a PJRT plugin runs the steps, not a kernels::Backend.
   bool has_pjrt() const { return backend == "pjrt"; }
   // The backend of policies, which no plugin runs.
   std::string policy_backend() const { return has_pjrt() ? "cpu" : backend; }
@@ -130,7 +130,7 @@ struct ReplicationConfig {
   int DeviceOf(int number) const;
   // Number of replicas that share a batch.
   int replicas_of_group() const;
-  // Number of processes of between_graph; 1 of another strategy.
+  // Number of processes of between_graph; 1 for other strategies.
   int num_processes() const;
   // Whether the group goes on after it has lost a process for good.
   bool is_elastic() const {

@@ -18,8 +18,8 @@
 
 // A step written for one replica, run on as many as the configuration says,
 // after TF-Replicator (arXiv:1902.00465). Replicas that make their steps
-// together are a group; a primitive is between those of one group, and a batch
-// is for one.
+// together are a group. A primitive spans the replicas of one group, and so
+// does a batch.
 //
 //   auto replicator = Replicator::Create(config.replication, seed);
 //   auto input = replicator->MakeInput(input_fn);
@@ -41,7 +41,7 @@ class Inputs {
   explicit Inputs(std::vector<std::pair<std::string, Output>> tensors)
       : tensors_(std::move(tensors)) {}
 
-  // Throws InvalidArgument, naming those that there are.
+  // Throws InvalidArgument, listing the known names.
   Output at(std::string_view name, CallSite site = CallSite::Here()) const;
 
  private:
@@ -50,7 +50,7 @@ class Inputs {
 
 // What a step function returns.
 struct StepOutputs {
-  // To be read after a run, by name.
+  // Values to read after a run, by name.
   std::vector<std::pair<std::string, Output>> values;
   // Nodes that write variables.
   std::vector<Output> updates;
@@ -58,20 +58,20 @@ struct StepOutputs {
 
 using StepFn = std::function<StepOutputs(ReplicaContext&, const Inputs&)>;
 
-// What a replicator makes of an input function; steps draw batches from it.
-// Several steps may share one: each batch then goes to one of them, in the
-// order of their runs.
+// The batches of an input function; steps draw from it. Several steps may
+// share one: each batch then goes to one of them, in the order of their
+// runs.
 class Input {
  public:
   virtual ~Input() = default;
 };
 
-// What a step waited for in calls between replicas, seconds. Of every call only
-// the wait of the replica that came to it last counts, so that replicas of
-// different speed do not.
+// Seconds that a step waited in calls between replicas. Each call counts only
+// the wait of the replica that reached it last, so that differences in speed
+// between replicas do not count.
 struct ReduceTimes {
-  // For gradients: of buckets that are reduced while the plan goes on, or in
-  // front of updates that are made together.
+  // For gradients: in buckets that are reduced while the plan goes on, or
+  // before updates that replicas make together.
   double buckets_s = 0.0;
   double calls_s = 0.0;  // calls whose result is needed at once
 };
@@ -82,26 +82,26 @@ class Step {
   virtual ~Step() = default;
 
   // Waits for a batch until `deadline` and makes one step with it: an update of
-  // the variables, or, with ReplicationConfig::accumulation_steps, a share in
-  // one, all of whose `updates` run with its last batch. Anything but
-  // kOk means that nothing has run, on no replica: processes agree before a
-  // step, and a batch that is there already is kept for the next.
-  // Throws what the input throws, and what runtime::Executor::Run() throws.
+  // the variables, or, with ReplicationConfig::accumulation_steps, a part of
+  // one, whose `updates` run with its last batch. Any other result than kOk
+  // means that no replica has run: processes agree before a step, and a batch
+  // that has arrived is kept for the next. Throws what the input throws, and
+  // what runtime::Executor::Run() throws.
   virtual NextResult Run(Clock::TimePoint deadline) = 0;
 
-  // A value of the last step that ran; those of replica 0 where there are
-  // several (the first of this process). Throws InvalidArgument, naming those
-  // that there are.
+  // A value of the last step that ran, from the first replica of this
+  // process. Throws InvalidArgument, listing the known names, for an unknown
+  // name.
   virtual TensorView value(std::string_view name) const = 0;
 
-  // How many steps the run has made since the Run() before the last one: those
-  // of groups in other processes count.
+  // Number of steps between the last two calls of Run(), including those of
+  // groups in other processes.
   virtual int64_t num_steps() const { return 1; }
 
-  // Whose step the last one was: InputContext::group_id of its input.
+  // The group of the last step: InputContext::group_id of its input.
   virtual int group() const { return 0; }
 
-  // Of the last step, over the replicas of this process.
+  // Waits of the last step, over the replicas of this process.
   virtual ReduceTimes reduce_times() const { return {}; }
 
   // The plan, for a log.
@@ -111,8 +111,8 @@ class Step {
   virtual std::vector<runtime::KernelProfile> profile() const { return {}; }
 };
 
-// Which of the processes of a run makes a replicator, where they do not find
-// out by themselves.
+// The process of a run that makes a replicator, where processes cannot find it
+// out themselves.
 struct ProcessPlace {
   // A parameter server or a worker. Only parameter_server has servers.
   bool is_server = false;
@@ -140,17 +140,17 @@ class Replicator {
       const kernels::BackendFactory& make_backend);
   virtual ~Replicator() = default;
 
-  // Of all groups.
+  // Number of replicas in all groups.
   virtual int num_replicas() const = 0;
   // Steps that make one update together (ReplicationConfig).
   virtual int accumulation_steps() const { return 1; }
-  // Which of the run's processes this is. The first one leads: it logs, saves
+  // Index of this process in the run. The first process leads: it logs, saves
   // and publishes.
   virtual int process_id() const = 0;
 
-  // Calls `input_fn` for each pipeline that this process has by `mode`. A batch
-  // with numbers that no step can use (core/replicator/checked_pipeline.h) ends
-  // Step::Run() with runtime::NumericError.
+  // Calls `input_fn` for each pipeline that `mode` gives this process. A batch
+  // with invalid numbers (core/replicator/checked_pipeline.h) ends Step::Run()
+  // with runtime::NumericError.
   std::unique_ptr<Input> MakeInput(const InputFn& input_fn,
                                    InputMode mode = InputMode::kPerWorker);
 
@@ -158,8 +158,8 @@ class Replicator {
   // one of this replicator's (checked); it and the replicator outlive the step.
   // Throws what `step_fn` and runtime::Executor throw, and InvalidArgument if
   // two values have one name, if the replicas' steps do not agree
-  // (core/replicator/graph/agreement.h), or if a trained variable would become
-  // another one on every replica.
+  // (core/replicator/graph/agreement.h), or if a trained variable would differ
+  // between replicas.
   std::unique_ptr<Step> Build(Input& input, const StepFn& step_fn,
                               const runtime::CompileOptions& options = {}) {
     return BuildJoint(input, {step_fn}, options);
@@ -167,31 +167,31 @@ class Replicator {
 
   // A step of several parts, such as both updates of a GAN: every part learns
   // from the step's batch, one part after the other, and sees what those before
-  // it have updated. A part is built as a step is, with variables, values and
-  // optimizers of its own; what it does not update it finds as the part before
-  // left it.
+  // it have updated. A part is built as a step is, with its own variables,
+  // values and optimizers. Variables that it does not update keep the values
+  // that the previous part left.
   //
-  // With ReplicationConfig::accumulation_steps the first part has a batch in
-  // every Run(), and the others have all batches of the update with its last
-  // one. A value is that of the last batch that its part has had.
+  // With ReplicationConfig::accumulation_steps the first part runs on one batch
+  // in every Run(), and the others run on all batches of the update in its last
+  // Run(). A value is that of the last batch its part ran on.
   //
   // Throws as Build() does, and InvalidArgument for no parts.
   std::unique_ptr<Step> BuildJoint(Input& input,
                                    const std::vector<StepFn>& parts,
                                    const runtime::CompileOptions& options = {});
 
-  // The variables of all steps, as they are between steps; not to be touched
-  // once the next one runs. Where replicas have copies, these are the first
-  // one's, and what the first process writes into them the next step gives to
-  // all. Waits for steps that are under way.
+  // The variables of all steps, valid between steps; do not touch them while a
+  // step runs. Where replicas have copies, these are the first one's, and the
+  // next step copies the first process's writes to all. Waits for steps in
+  // progress.
   virtual runtime::VariableStore& variables() = 0;
 
-  // Whether steps were begun that no Run() has returned yet: replicas that do
+  // Whether steps have begun that no Run() has returned yet: replicas that do
   // not wait for each other begin more than one.
   virtual bool HasResults() const { return false; }
 
-  // Ends the run of all processes: Step::Run() gives kEnd where others still
-  // call it. For a process that ends while they may go on.
+  // Ends the run of all processes: Step::Run() returns kEnd in processes that
+  // still call it. For a process that ends before the others.
   virtual void Stop() = 0;
 
  protected:

@@ -8,7 +8,7 @@
 #include "core/replicator/replicator.h"
 #include "core/runtime/plan_report.h"
 
-// The plans of steps, to be read.
+// The plans of steps, for inspection.
 namespace replicant::replicator {
 
 // The plan of a part of a step of a workload.

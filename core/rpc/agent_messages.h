@@ -24,7 +24,7 @@ inline constexpr uint32_t kMaxAgentFileBytes = 256u << 20;
 inline constexpr uint32_t kMaxAgentProcesses = 10'000;
 inline constexpr uint32_t kMaxLogChunkBytes = 1u << 20;
 
-// Somebody asks the fleet to end its run. The answer has no part.
+// Asks the fleet to end its run. The answer is empty.
 struct StopRequest {
   std::string who;  // for the log
 
@@ -35,9 +35,9 @@ struct StopRequest {
 
 // An agent offers its host.
 struct JoinRequest {
-  uint64_t agent = 0;          // random: this run of the agent
-  std::string host;            // its name, for people
-  std::string role = "actor";  // that it runs processes of
+  uint64_t agent = 0;          // random id of this run of the agent
+  std::string host;            // its name, for messages
+  std::string role = "actor";  // role of its processes
   uint32_t processors = 1;
   uint32_t slots = 0;  // maximum number of processes; 0: the supervisor decides
 
@@ -57,13 +57,13 @@ struct AgentFile {
 };
 
 struct JoinReply {
-  std::string refusal;  // why the host is not wanted; empty: it is
+  std::string refusal;  // why the host is refused; empty: it is accepted
   // Seconds without an answer after which the agent ends its processes.
   double timeout_s = 60.0;
   std::vector<AgentFile> files;
 
   Message Encode() const;
-  // Also for a path that leads out of the folder.
+  // Also throws for a path that leads out of the folder.
   static JoinReply Decode(std::span<const Frame> payload);
   bool operator==(const JoinReply&) const = default;
 };
@@ -89,8 +89,8 @@ struct LogChunk {
   bool operator==(const LogChunk&) const = default;
 };
 
-// All processes of an agent. One that has ended is in every report until the
-// answer to one of them has come.
+// All processes of an agent. An ended process is in every report until one of
+// these reports is answered.
 struct AgentReport {
   uint64_t agent = 0;
   // The agent ends its processes and itself; no other report follows.
@@ -126,7 +126,7 @@ struct ReportReply {
 
   Verdict verdict = Verdict::kGoOn;
   std::string reason;  // one line, as in Heartbeat
-  // Those after `last_order` of the report.
+  // Orders after the report's `last_order`.
   std::vector<AgentOrder> orders;
 
   Message Encode() const;

@@ -92,7 +92,7 @@ struct ClientMetrics {
 //
 // Several requests may be in flight: Start() them, then Wait() for each or
 // WaitAny() for the next one. All work is done inside the calls: a client that
-// is not called sends no heartbeat, so call Process() now and then.
+// is not called sends no heartbeat, so call Process() regularly.
 //
 // Reconnection is automatic (not for inproc). Requests started while the server
 // is away wait for it until their timeout. After a reconnection the client says
@@ -128,7 +128,7 @@ class Client {
   // Waits for the reply, at most until the request's timeout. `id` must be one
   // of Start() that has not been waited for (checked).
   CallReply Wait(RequestId id);
-  // Whether Wait() would return at once; false, too, once the context was shut
+  // Whether Wait() would return at once; also false once the context was shut
   // down. `id` as for Wait().
   bool IsDone(RequestId id) const { return pending_.at(id).is_done; }
   // Waits until some request is done, whose reply Wait() then returns at once.

@@ -27,15 +27,15 @@ struct ConnectionEvent {
   std::string text;  // the reason of a failure; empty otherwise
 };
 
-// Which side of its connections a socket is. The one that binds learns of
-// failed handshakes alone, except those that its ZapHandler logs.
+// The side of its connections that a socket is. A binding socket learns only of
+// failed handshakes, except those that its ZapHandler logs.
 enum class SocketSide { kConnects, kBinds };
 
 // Reports the connections of one socket; tcp and ipc only, as inproc has no
 // events.
 //
 // Thread-safety: as the socket's; it belongs to the same thread and must be
-// destroyed before it.
+// destroyed before the socket.
 class SocketMonitor {
  public:
   // Call it before the socket connects or binds. Throws CommError.
@@ -58,7 +58,7 @@ class SocketMonitor {
 };
 
 // Counts failed handshakes and logs the 1st, 2nd, 4th, 8th ... of them: a peer
-// with a wrong key tries again and again.
+// with a wrong key retries forever.
 //
 // Thread-safety: one thread.
 class HandshakeFailures {

@@ -35,10 +35,10 @@ class Peers {
                     Clock::TimePoint now);
   // nullptr if it is not known; valid as long as that of Touch().
   const Peer* Find(uint64_t id) const;
-  // Takes out the peers last seen before `oldest`. O(peers).
+  // Removes and returns the peers last seen before `oldest`. O(peers).
   std::vector<Peer> Expire(Clock::TimePoint oldest);
 
-  // Counts `duration` as no silence of anybody. O(peers).
+  // Excludes `duration` from the silence of every peer. O(peers).
   void Postpone(Clock::Duration duration);
 
   size_t size() const { return peers_.size(); }

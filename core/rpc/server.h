@@ -30,7 +30,7 @@ struct ServerOptions {
   Clock::Duration reply_timeout = std::chrono::seconds(60);
   size_t max_peers = 4096;
   // Maximum number of unanswered requests, of all clients and of one; one more
-  // gets kBusy. The answers of one fit into its queue.
+  // gets kBusy. One client's answers fit into its queue.
   size_t max_unanswered = 65536;
   size_t max_unanswered_of_peer = 512;
   // Maximum answers to malformed messages per second; further ones are only
@@ -147,8 +147,8 @@ class Server {
   // gone. A peer that returns says hello again.
   void OnPeerLost(std::function<void(const Peer&)> callback);
 
-  // Answers a heartbeat that was not sent: what a client does not notice, and
-  // what finds a connection that is gone, for OnPeerLost(). In the loop.
+  // Sends an answer to no heartbeat. A client ignores it, and sending it finds
+  // a lost connection, for OnPeerLost(). Called in the loop.
   void Probe(uint64_t peer_id);
 
   // Called once when the loop ends. Work posted from then on does not run.
@@ -201,7 +201,7 @@ class Server {
   // Why there is no room for one more request of a peer; empty if there is.
   std::string Busy(uint64_t peer_id) const;
   // Forgets the unanswered requests of a peer that came by the connection
-  // `address`, all if that is empty, so that they may come again.
+  // `address`, all if that is empty, so that the peer may repeat them.
   void ForgetUnanswered(uint64_t peer_id, std::string_view address);
   // Takes a request out of the unanswered ones.
   std::optional<Unanswered> TakeUnanswered(uint64_t token);
@@ -233,7 +233,7 @@ class Server {
   std::function<void()> on_end_;
   Peers peers_;
   std::unordered_map<uint64_t, Unanswered> unanswered_;  // by token
-  // those that are not one-way, by peer and request: the token
+  // tokens of requests that are not one-way, by peer and request
   std::unordered_map<uint64_t, std::unordered_map<uint64_t, uint64_t>>
       unanswered_of_peer_;
   uint64_t last_token_ = 0;

@@ -80,9 +80,9 @@ struct SocketOptions {
   // queue stays full.
   int tcp_keepalive_idle_s = 5;
   int tcp_keepalive_interval_s = 2;
-  // ROUTER: a TCP connection whose peer reads nothing, or acknowledges nothing,
-  // of what waits for it is lost after so many seconds (TCP_USER_TIMEOUT), and
-  // what waited is dropped.
+  // ROUTER: a TCP connection is lost, and the data that waits for its peer
+  // dropped, once the peer has read or acknowledged none of that data for so
+  // many seconds (TCP_USER_TIMEOUT).
   int unread_timeout_s = 60;
   // Accept and connect IPv6 as well as IPv4.
   bool use_ipv6 = false;
@@ -143,10 +143,10 @@ class ZmqSocket {
   // "path.lock".
   std::string Bind(const std::string& endpoint);
 
-  // Connects in the background, again and again while the peer is away.
-  // Throws CommError for an endpoint that cannot be parsed, and InvalidArgument
-  // for a TCP address other than loopback without the CURVE client role: no
-  // service listens there without keys.
+  // Connects in the background and retries while the peer is away. Throws
+  // CommError for an endpoint that cannot be parsed, and InvalidArgument for a
+  // TCP address other than loopback without the CURVE client role: no service
+  // listens there without keys.
   void Connect(const std::string& endpoint);
   // Ends the connection of Connect(), dropping what is queued for it.
   void Disconnect(const std::string& endpoint);

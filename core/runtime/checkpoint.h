@@ -9,7 +9,7 @@
 
 namespace replicant::runtime {
 
-// What a checkpoint holds beside the variables.
+// Contents of a checkpoint besides the variables.
 struct CheckpointInfo {
   int64_t step = 0;
   // Anything that the program needs to resume: seeds, configuration, positions.
@@ -36,7 +36,7 @@ void SaveCheckpoint(const std::filesystem::path& folder,
 
 // Sets every variable of the store. Throws IoError, without changing the store,
 // if
-// - the folder is no checkpoint, or of a newer format,
+// - the folder is not a checkpoint, or has a newer format,
 // - it lacks a variable of the store, or has one that the store lacks,
 // - a variable has another dtype or shape.
 CheckpointInfo LoadCheckpoint(const std::filesystem::path& folder,
@@ -47,8 +47,8 @@ CheckpointInfo LoadCheckpoint(const std::filesystem::path& folder,
 CheckpointInfo LoadPartOfCheckpoint(const std::filesystem::path& folder,
                                     VariableStore& store);
 
-// Returns why the checkpoint is not whole, or "" if it is: a file is missing,
-// cut off or damaged in its structure. Reads no elements.
+// Returns why the checkpoint is incomplete, or "" if it is not: a file is
+// missing, cut off or damaged in its structure. Reads no elements.
 std::string FindDamage(const std::filesystem::path& folder);
 
 // Reads all but the variables. Throws IoError as LoadCheckpoint() does.

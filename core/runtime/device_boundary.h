@@ -7,8 +7,8 @@
 
 namespace replicant::runtime {
 
-// How inputs and outputs of a plan travel between the host and a device whose
-// memory it cannot reach.
+// Moves inputs and outputs of a plan between the host and a device whose memory
+// the host cannot reach.
 //
 // The caller's tensors lie in pinned memory. Inputs go to a landing area on a
 // stream of their own, and from there, on the plan's stream, to where kernels
@@ -22,21 +22,21 @@ namespace replicant::runtime {
 class DeviceBoundary {
  public:
   // `boundary` has the inputs in its first `input_size_bytes` and the outputs
-  // behind them; it outlives this, and so does the backend. Throws DeviceError.
+  // after them. Both arguments outlive this object. Throws DeviceError.
   DeviceBoundary(kernels::Backend& backend, kernels::Buffer* boundary,
                  size_t input_size_bytes);
-  // Waits for copies that are on the way.
+  // Waits for copies in progress.
   ~DeviceBoundary();
   DeviceBoundary(const DeviceBoundary&) = delete;
   DeviceBoundary& operator=(const DeviceBoundary&) = delete;
 
-  // Where the host has what the device has at this address of the boundary.
+  // The host's address for this device address within the boundary.
   std::byte* HostAddress(const std::byte* device) const;
 
-  // Starts to copy the inputs to the device, behind the last Receive(). Throws
-  // DeviceError; the host may write its inputs again then.
+  // Starts to copy the inputs to the device, after the last Receive(). Throws
+  // DeviceError, after which the host may write its inputs again.
   void Send();
-  // Moves what was sent last to where kernels read it, in stream order.
+  // Moves the last sent inputs to where kernels read them, in stream order.
   void Receive(kernels::Stream& stream);
   // Blocks until the host may write its inputs again.
   void WaitUntilSent();
@@ -44,7 +44,7 @@ class DeviceBoundary {
   void CopyOutputs(kernels::Stream& stream);
 
  private:
-  // Blocks until no copy of Send() is on the way.
+  // Blocks until no copy of Send() is in progress.
   void AwaitCopies() noexcept;
 
   std::byte* const device_inputs_;

@@ -19,12 +19,12 @@
 
 namespace replicant::runtime {
 
-// What one plan computes of a graph.
+// The part of a graph that one plan computes.
 struct PlanSpec {
   // Read with output(i) after a run.
   std::vector<graph::Output> outputs;
-  // Nodes that write variables, to be run; an update that another one builds
-  // on comes along.
+  // Nodes that write variables. A run also makes every update that these build
+  // on.
   std::vector<graph::Output> updates;
 };
 
@@ -32,10 +32,10 @@ struct CompileOptions {
   // Of the plan, where it is written out: letters, digits and _.
   std::string name = "step";
   graph::PassOptions passes;
-  // Debug mode: inputs and variables are looked through before a run, each
-  // kernel's floating-point outputs after it, and the first that holds NaN or
-  // infinity ends the run with a NumericError that names it. Slow; and switches
-  // off all fusion, so that what is named is what the user wrote.
+  // Debug mode: checks inputs and variables before a run and floating-point
+  // outputs after each kernel. The first tensor with NaN or infinity ends the
+  // run with a NumericError that names it. Slow; switches off all fusion, so
+  // that the error names an op of the user.
   bool check_finite = false;
   // Whether every kernel is timed (see Executor::profile()).
   bool has_profile = false;
@@ -103,8 +103,8 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   // Memory of the input, to be filled before Run(); it keeps its contents.
-  // Inputs that the plan does not need are there all the same.
-  // Throws InvalidArgument, naming the inputs, for an unknown name.
+  // Inputs that the plan does not need exist as well. Throws InvalidArgument,
+  // naming the inputs, for an unknown name.
   MutableTensorView input(std::string_view name);
   std::vector<std::string> input_names() const;
 
@@ -120,14 +120,14 @@ class Executor {
   // Wait() if not. Wait() comes before the next Start(). Throws what Run()
   // throws.
   void Start();
-  // Blocks until the run is over; its outputs are there then. Throws
+  // Blocks until the run is over; its outputs are then valid. Throws
   // DeviceError.
   void Wait();
   // Starts to copy the inputs of the next run to the device: they must not be
   // written before its Start() returns. Without a call, Start() does it.
   void SendInputs();
-  // Takes SendInputs() back: the inputs may be read and filled again, and
-  // Start() sends them anew. Waits for the copy.
+  // Cancels SendInputs(): the inputs may be read and filled again, and Start()
+  // sends them anew. Waits for the copy.
   void RecallInputs();
   bool can_fill_ahead() const;
 

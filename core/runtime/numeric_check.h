@@ -9,14 +9,14 @@
 
 namespace replicant::runtime {
 
-// A number that a computation cannot use: NaN, an infinity, or a class number
-// that is no class.
+// A number that a computation cannot use: NaN, an infinity, or an invalid class
+// label.
 class NumericError : public Error {
  public:
   using Error::Error;
 };
 
-// Returns the number of the first element that is NaN or infinite, or
+// Returns the index of the first element that is NaN or infinite, or
 // std::nullopt if there is none, as in tensors of whole numbers.
 std::optional<int64_t> FindNotFinite(TensorView tensor);
 

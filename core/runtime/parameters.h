@@ -25,7 +25,7 @@ inline constexpr std::string_view kParameterTable =
     "publication: safetensors of the variables of the topic, by name";
 
 // The named variables of the store. Throws InvalidArgument for an unknown name
-// or one that is there twice.
+// or a repeated one.
 std::string EncodeVariables(const VariableStore& store,
                             const std::vector<std::string>& names,
                             const SafetensorsMetadata& metadata = {});
@@ -40,7 +40,7 @@ std::map<std::string, HostTensor> ReadVariables(
     const SafetensorsReader& reader, const std::string& where,
     const VariableStore& store, Surplus surplus = Surplus::kRefuse);
 
-// Sets every variable that `bytes` hold. Throws IoError if the bytes are no
+// Sets every variable that `bytes` hold. Throws IoError if the bytes are not a
 // .safetensors file, and what ReadVariables() throws; the store is unchanged
 // then.
 void SetVariables(std::span<const std::byte> bytes, const std::string& where,

@@ -12,11 +12,11 @@ namespace replicant::runtime {
 // to other processes (replicator::Distribute()).
 class PlanExtension {
  public:
-  // What it has added to one plan, for the life of the plan.
+  // Additions to one plan, which live as long as the plan.
   class Part {
    public:
     virtual ~Part() = default;
-    // Null for a node that the backend compiles.
+    // Returns null for a node that the backend compiles.
     virtual std::unique_ptr<kernels::Kernel> MakeKernel(
         const graph::Graph& graph, const graph::Node& node) = 0;
     // Called before every run of the plan.
@@ -24,7 +24,7 @@ class PlanExtension {
   };
 
   virtual ~PlanExtension() = default;
-  // Called before the passes. Null: the program is left as it is.
+  // Called before the passes. Returns null to leave the program as it is.
   virtual std::unique_ptr<Part> Extend(graph::Program* program,
                                        bool is_host_memory) = 0;
 };

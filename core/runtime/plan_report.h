@@ -40,8 +40,8 @@ struct PlanReport {
   std::vector<PlannedKernel> kernels;
   // the largest in memory that is shared, largest first
   std::vector<PlannedTensor> largest_tensors;
-  // of inputs, fetched outputs, variables that are read, and those that are
-  // written: what every plan of this step reads and writes at least
+  // size of the inputs, fetched outputs, variables read and variables written:
+  // the least that any plan of this step reads and writes
   size_t least_bytes = 0;
 
   // Everything that the plan itself allocates.

@@ -12,7 +12,7 @@ namespace replicant::runtime {
 //
 // Throws InvalidArgument, naming variable and update, if a node needs a
 // version and also the one that replaces it, or if an update of several
-// variables reads the old value of one of them beside replacing it.
+// variables reads the old value of one of them besides replacing it.
 std::vector<graph::NodeId> ScheduleNodes(const graph::Graph& graph);
 
 }  // namespace replicant::runtime

@@ -49,13 +49,13 @@ class VariableStore {
   // backend must outlive the store.
   VariableStore(kernels::Backend& backend, uint64_t seed);
 
-  // Adds the variables of `graph` that the store has not yet, and gives them
-  // their first values. Throws ShapeError, adding none, if one is there with
-  // another dtype or shape.
+  // Adds the variables of `graph` that the store lacks, and gives them their
+  // first values. Throws ShapeError, adding none, if one exists with another
+  // dtype or shape.
   void Declare(const graph::Graph& graph);
 
   // Adds a variable of another store on the same kind of backend: both have its
-  // memory from then on. Throws InvalidArgument if there is one of the name.
+  // memory from then on. Throws InvalidArgument if the name is taken.
   void Share(const Variable& variable);
 
   bool Has(std::string_view name) const;

@@ -72,7 +72,8 @@ class VersionOrder {
   std::set<Endpoint> replaced_;
 };
 
-// The instruction of an elementwise node; null if it has several, or is none.
+// The instruction of an elementwise node that has one; null for
+// others.
 const ScalarProgram::Instruction* SingleInstruction(const Node& node);
 
 Program FoldConstants(const Program& program, const TargetInfo& target);

@@ -14,11 +14,11 @@ struct Signature {
   struct Entry {
     // Compared: "AllReduce mean of f32[3]".
     std::string what;
-    // Told: "step.cc:7"; empty where there is none.
+    // For messages: "step.cc:7"; empty if unknown.
     std::string where;
   };
   struct Section {
-    // One entry of it, in a message: "primitive".
+    // Name of one entry in messages: "primitive".
     std::string name;
     std::vector<Entry> entries;
   };
@@ -26,8 +26,8 @@ struct Signature {
   std::vector<Section> sections;
 };
 
-// The primitives, variables and updates of a program with placeholders. An
-// update counts by how it is computed, whatever the nodes are called.
+// The primitives, variables and updates of a program with placeholders. Updates
+// are compared by their computation, not by node names.
 Signature SignatureOf(const graph::Program& program);
 
 // Adds the calls of the lowered program.
@@ -42,17 +42,17 @@ void CheckAgreement(const std::vector<Signature>& signatures);
 std::string Encode(const std::vector<Signature>& signatures);
 std::vector<Signature> Decode(const std::string& text);
 
-// By node: whether what it computes differs between replicas.
+// For each node: whether its result differs between replicas.
 std::vector<bool> FindLocalNodes(const Graph& graph);
 
-// By node: whether it is computed on the way to one of these.
+// For each node: whether an output or update depends on it.
 std::vector<bool> FindNeededNodes(const Graph& graph,
                                   const std::vector<Output>& outputs,
                                   const std::vector<Output>& updates);
 
 // The variables that `updates` write with values that differ between replicas:
-// computed from the batch or random numbers by way of no primitive that gives
-// all replicas the same.
+// computed from the batch or random numbers without a primitive that makes the
+// result equal on all replicas.
 struct LocalUpdate {
   VariableId variable = -1;
   CallSite site;  // of the update

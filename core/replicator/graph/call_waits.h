@@ -16,7 +16,7 @@ struct CallWait {
 };
 using CallWaits = std::vector<CallWait>;
 
-// Writes the waiting time of one kernel.
+// Records the waiting time of one kernel.
 class WaitMeter {
  public:
   WaitMeter(std::shared_ptr<CallWaits> waits, bool is_bucket)
@@ -24,7 +24,7 @@ class WaitMeter {
     waits_->push_back({.is_bucket = is_bucket});
   }
 
-  // Runs `wait` and writes its duration.
+  // Runs `wait` and records its duration.
   template <typename Wait>
   void Measure(const Wait& wait) {
     using Clock = std::chrono::steady_clock;

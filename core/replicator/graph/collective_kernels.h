@@ -23,7 +23,7 @@ class CollectiveKernels {
   // The times that the kernels measure, valid while the pointer is held.
   const std::shared_ptr<CallWaits>& waits() const { return waits_; }
 
-  // Null for a node that is no call.
+  // Returns null for a node that is not a call.
   std::unique_ptr<kernels::Kernel> Make(const graph::Graph& graph,
                                         const graph::Node& node);
 

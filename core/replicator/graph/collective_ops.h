@@ -15,7 +15,7 @@
 //   y_r = row r of sum_s x_s   dx_r = (dy_0, dy_1, ...)
 //   y_r = x_source             dx_r = sum_s dy_s at the source, else 0
 //
-// A product has none, and neither has a scattered min or max.
+// A product has no gradient, nor has a scattered min or max.
 namespace replicant::replicator {
 
 struct ReplicaPlace {
@@ -23,15 +23,15 @@ struct ReplicaPlace {
   int count = 1;
 };
 
-// How the elements of a sum or mean of f32 travel.
+// Wire format of the elements of an f32 sum or mean.
 struct Wire {
   bool operator==(const Wire&) const = default;
 
-  // kBF16: every replica's x is rounded, and so is their sum, which is made in
-  // f32.
+  // kBF16: each replica's x is rounded, then summed in f32, and the sum is
+  // rounded.
   DType dtype = DType::kF32;
-  // Not 0: each replica sends this share of every tensor's elements, the
-  // largest, and adds the others to its next x (core/comm/top_k.h).
+  // If not 0, each replica sends only this fraction of every tensor's elements,
+  // the largest, and adds the rest to its next x (core/comm/top_k.h).
   double top_k = 0.0;
 };
 
@@ -50,13 +50,13 @@ enum class Primitive {
   kReduceScatter,
   kBroadcast
 };
-// The replica that the placeholder is of.
+// The replica that the placeholder belongs to.
 ReplicaPlace PlaceOf(const graph::Node& placeholder);
-// Which primitive the node stands for; kNone if it is no placeholder.
+// Which primitive the node stands for; kNone if it is not a placeholder.
 Primitive PrimitiveOf(const graph::Node& node);
-// How the elements of a placeholder travel.
+// The wire format of a placeholder's elements.
 Wire WireOf(const Graph& graph, const graph::Node& node);
-// Of a kAllReduce or kReduceScatter.
+// The reduction of a kAllReduce or kReduceScatter.
 ReduceOp ReduceOpOf(const graph::Node& node);
 // "AllReduce mean of f32[3]".
 std::string Describe(const Graph& graph, const graph::Node& node);

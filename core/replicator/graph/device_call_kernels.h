@@ -10,17 +10,18 @@
 namespace replicant::replicator {
 
 // Makes the kernels of the calls (call_ops.h) of one replica's plan on the
-// device: buckets are packed and unpacked by kernels, reduced on the
-// communicator's stream while the plan's goes on, and the plan's stream waits
-// for the result where it is used. The host waits nowhere.
+// device. Kernels pack and unpack buckets. The communicator's stream reduces
+// them while the plan's goes on, and the plan's stream waits for a result where
+// it is used. The host never waits.
 class DeviceCallKernels {
  public:
   // Both outlive the kernels.
   DeviceCallKernels(DeviceCommunicator* communicator, kernels::Backend* backend)
       : communicator_(*communicator), backend_(*backend) {}
 
-  // Null for a node that is no call, and for a bucket with top_k, which the
-  // host makes. Throws DeviceError for elements that no device reduces.
+  // Returns null for a node that is not a call and for a top_k bucket,
+  // which the host makes. Throws DeviceError for a dtype that no device
+  // reduces.
   std::unique_ptr<kernels::Kernel> Make(const graph::Graph& graph,
                                         const graph::Node& node);
 

@@ -4,8 +4,8 @@
 
 namespace replicant::replicator {
 
-// A replica that waits for no other: it is all that there is of its group, so
-// that every primitive is the identity.
+// The only replica of its group. It waits for no other, and every primitive is
+// the identity.
 class LoneReplica : public ReplicaContext {
  public:
   explicit LoneReplica(Graph& graph)

@@ -7,35 +7,35 @@
 #include "core/graph/passes/passes.h"
 #include "core/replicator/replica_context.h"
 
-// What becomes of the placeholders of collective_ops.h: calls between the
-// replicas, in one order.
+// Lowers the placeholders of collective_ops.h to calls between the replicas, in
+// one order.
 namespace replicant::replicator {
 
 struct LoweringOptions {
-  // All-reduces of one kind are made together, as soon as so many bytes of
-  // their inputs are there.
+  // All-reduces of one kind share a bucket, which is full once it holds this
+  // many bytes.
   size_t bucket_bytes = size_t{4} << 20;
   // Whether the plan computes on while a bucket is reduced.
   bool is_async = true;
 };
 
-// A program with calls in the place of its placeholders, each of which must be
+// A program with calls in place of its placeholders. Every placeholder must be
 // needed.
 struct LoweredProgram {
   graph::Program program;
-  // The calls in the order in which they are issued, as messages and
-  // comparisons know them: "AllReduce mean of 3 tensors, f32[1000]".
+  // The calls in issue order, in the form that messages and comparisons use:
+  // "AllReduce mean of 3 tensors, f32[1000]".
   std::vector<std::string> calls;
 };
 
-// - All-reduces of one op and dtype, on one logical device, share a bucket
-// while
-//   its size allows, in the order in which their inputs are computed: gradients
-//   of the last layers come first. None may wait for an input that another's
-//   result leads to.
-// - One that is larger than a bucket has one alone, which is neither packed nor
+// - All-reduces of one op and dtype on one logical device share a bucket while
+//   its size allows.
+//   They join in the order in which their inputs are computed: gradients of the
+//   last layers come first. An input must not depend on the result of another
+//   all-reduce in the bucket.
+// - An all-reduce larger than a bucket has its own, which is neither packed nor
 //   unpacked.
-// - A bucket is issued (BucketStart, which packs it) right behind the last of
+// - A bucket is issued (BucketStart, which packs it) right after the last of
 //   its inputs, and waited for (BucketWait, which unpacks) where the first of
 //   its placeholders stood.
 // - Everything else, and an all-reduce whose result is needed at once, is one

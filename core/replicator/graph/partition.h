@@ -8,18 +8,18 @@
 
 namespace replicant::replicator {
 
-// A program in as many as there are logical devices, each with the nodes that
-// were placed there (graph::Node::device).
+// A program divided into one program per logical device, each with the nodes
+// placed on that device (graph::Node::device).
 //
-// - Inputs of the graph are the first device's.
-// - Variables are where they are first read, their slots (momenta) beside them,
-//   and what updates a variable is where it is; an update of variables of
-//   several devices becomes one for each.
-// - What one device computes and another needs is sent and received
-//   (transfers.h), once for each device that needs it; constants are copied.
+// - Inputs of the graph are on the first device.
+// - A variable is on the device that first reads it, with its slots (momenta)
+//   and its updates. An update of variables on several devices becomes one
+//   update per device.
+// - A value that another device needs is sent and received (transfers.h), once
+//   for each device that needs it; constants are copied.
 struct PartitionedProgram {
   std::vector<graph::Program> devices;
-  // Where the outputs of the whole are: which output of which device.
+  // The place of each output of the whole program: a device's output.
   struct Place {
     size_t device = 0;
     size_t index = 0;

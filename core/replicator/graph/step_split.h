@@ -27,7 +27,8 @@ struct StepSplit {
   // In the step's own graph: what workers push, and what they update.
   std::vector<Output> pushed;
   std::vector<Output> updates;
-  // The servers' part: its outputs are what is pushed, which is cut off there.
+  // The servers' part, cut off at the pushed values, its
+  // outputs.
   graph::Program servers;
   // Variables that workers push, and those that they read.
   std::set<std::string> pushed_variables;
@@ -48,8 +49,8 @@ class Sharding {
  public:
   Sharding(const std::vector<const StepSplit*>& steps, int num_servers);
 
-  // By name: the servers that have it, ascending; the first one's is read.
-  // A kPerReplica variable has none.
+  // By name: the servers that hold it, ascending; reads use the first. A
+  // kPerReplica variable has none.
   const std::map<std::string, std::vector<int>>& servers() const {
     return servers_;
   }
@@ -69,7 +70,7 @@ struct ShardStep {
 ShardStep MakeShardStep(const StepSplit& split, const Sharding& sharding,
                         int server);
 
-// What workers and servers must have in common, one line for each tensor.
+// The tensors that workers and servers must agree on, one per line.
 std::string DescribeSplit(const StepSplit& split);
 
 }  // namespace replicant::replicator

@@ -7,10 +7,10 @@
 #include "core/replicator/graph/bucket.h"
 #include "core/replicator/graph/call_waits.h"
 
-// The kernels of a bucket whose replicas send their largest elements alone
-// (Wire::top_k): an all-gather of what each sends, which every replica adds up
-// in the order of replicas. The others' residual is in the first kernel's
-// memory; no checkpoint holds it. Arguments as in collective_kernels.cc.
+// The kernels of a bucket whose replicas send only their largest elements
+// (Wire::top_k): an all-gather of what each sends, which every replica sums in
+// replica order. The first kernel keeps the residual of the unsent elements; no
+// checkpoint holds it. Arguments as in collective_kernels.cc.
 namespace replicant::replicator {
 
 std::unique_ptr<kernels::Kernel> MakeTopKStart(comm::CollectiveQueue* queue,

@@ -38,11 +38,11 @@ class Channels {
   // Throws CommError after Abort() and at the timeout.
   void Take(int64_t channel, std::byte* data, size_t size_bytes)
       EXCLUDES(mutex_);
-  // Ends every wait, now and later.
+  // Fails every wait, now and later.
   void Abort(const std::string& reason) EXCLUDES(mutex_);
 
-  // Null for a node that is no transfer. The channels outlive the kernel.
-  // `is_host_memory` is the backend's.
+  // Returns null for a node that is not a transfer. The channels outlive the
+  // kernel. `is_host_memory` is the backend's.
   std::unique_ptr<kernels::Kernel> MakeKernel(const graph::Graph& graph,
                                               const graph::Node& node,
                                               bool is_host_memory);
@@ -56,8 +56,8 @@ class Channels {
   const std::chrono::milliseconds timeout_;
   Mutex mutex_;
   CondVar changed_;
-  // whether one is full is guarded; its data are the sender's while it is
-  // empty, and the receiver's while it is full
+  // mutex_ guards is_full; the sender owns data while it is false, and the
+  // receiver owns data while it is true
   std::vector<Channel> channels_;
   bool is_aborted_ GUARDED_BY(mutex_) = false;
   std::string reason_ GUARDED_BY(mutex_);

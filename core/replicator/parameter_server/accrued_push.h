@@ -13,10 +13,10 @@ namespace replicant::replicator {
 // et al. 2012, appendix 7, algorithm 7.1.
 class AccruedPush {
  public:
-  // Adds what an update pushes, always the same tensors. They are f32 or f64 if
-  // it is called more than once before Take() (checked).
+  // Adds the tensors of one push, always the same ones. They are f32 or f64 if
+  // Add() is called more than once before Take() (checked).
   void Add(const std::vector<TensorView>& pushed);
-  // The sums, which begin anew with the next Add(). They live until then.
+  // Returns the sums, valid until the next Add(), which starts new ones.
   std::vector<TensorView> Take();
 
  private:
@@ -25,7 +25,7 @@ class AccruedPush {
 };
 
 // Throws InvalidArgument, naming the place, if a step pushes anything but means
-// of gradients: the sum of something else means nothing.
+// of gradients: no other sum is meaningful.
 void CheckAccrues(const StepSplit& split);
 
 }  // namespace replicant::replicator

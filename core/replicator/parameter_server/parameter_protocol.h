@@ -8,8 +8,8 @@
 #include "core/rpc/envelope.h"
 #include "core/tensor/tensor_view.h"
 
-// What workers and parameter servers say to each other (docs/rpc.md,
-// "Parameter servers").
+// The messages between workers and parameter servers (docs/rpc.md, "Parameter
+// servers").
 namespace replicant::replicator {
 
 enum class ServerMessage : uint16_t {
@@ -24,16 +24,16 @@ rpc::Protocol ParameterServerProtocol();
 
 struct ServerRequest {
   uint32_t worker = 0;
-  // Random: this run of the worker.
+  // Random identifier of this run of the worker.
   uint64_t run = 0;
-  // Counts the worker's steps; a push has its pull's.
+  // Number of the worker's step; a push repeats that of its pull.
   uint64_t sequence = 0;
-  // Which of the training's steps; of a pull also one of those below.
+  // Index of a step of the training; a pull may use a value below.
   uint32_t step = 0;
 
   // All variables, between steps.
   static constexpr uint32_t kAllVariables = UINT32_MAX;
-  // None: the worker goes on with what it has, and will push.
+  // No variables: the worker keeps its copy, and will push.
   static constexpr uint32_t kNoVariables = UINT32_MAX - 1;
 
   rpc::Frame Encode() const;
@@ -45,7 +45,7 @@ struct ServerReply {
   enum class Status : uint8_t {
     kOk = 0,
     kJoinFirst = 1,  // the server does not know this run of the worker
-    kPullFirst = 2,  // it does not know of the pull: the push is lost
+    kPullFirst = 2,  // the server does not know the pull: push lost
     kEnded = 3,      // the training is over
   };
 

@@ -20,13 +20,13 @@
 
 namespace replicant::replicator {
 
-// What one parameter server does with the requests of workers: holds its part
-// of the variables and updates them with what is pushed, by the graph of the
-// step, one push at a time. StalenessGate says when.
+// Serves the requests of workers on one parameter server. Holds its part of the
+// variables and updates them from pushes with the step's graph, one push at a
+// time. StalenessGate decides when.
 //
 // - Pulls wait until the first worker has assigned the variables once, or they
 //   were restored from a checkpoint.
-// - A request that comes again is answered again and executed once.
+// - A repeated request is answered again and executed once.
 // - A worker that begins anew (joins with another run), whose connection is
 //   gone, or that is silent for `patience` between pull and push, is no longer
 //   waited for.
@@ -44,7 +44,7 @@ class ParameterShard {
   // Counts since the shard was made.
   struct Stats {
     int64_t pushes = 0;
-    int64_t lost_pushes = 0;  // of pulls that were not known any more
+    int64_t lost_pushes = 0;  // whose pulls were no longer known
     int64_t largest_staleness = 0;
   };
   using Reply = std::function<void(rpc::Message)>;
@@ -59,14 +59,14 @@ class ParameterShard {
   // training; nothing has changed then.
   void Handle(ServerMessage kind, rpc::Message payload, Reply reply,
               Clock::TimePoint now);
-  // To be called now and then: stops waiting for who is silent.
+  // Stops waiting for silent workers. To be called regularly.
   void Tick(Clock::TimePoint now);
   // The connection of a worker is gone. It may come back.
   void Lose(uint32_t worker);
 
   // Whether a worker has ended the training.
   bool is_over() const { return is_over_; }
-  // Whether every worker that is there was told so.
+  // Whether every worker still connected was told of the end.
   bool IsEveryoneTold() const;
   int64_t version() const { return gate_.version(); }
   const Stats& stats() const { return stats_; }
@@ -84,7 +84,7 @@ class ParameterShard {
     ServerMessage kind;
     ServerRequest request;
     rpc::Message payload;
-    // a request that came again has several
+    // a repeated request has several
     std::vector<Reply> replies;
   };
   struct Worker {
@@ -92,28 +92,28 @@ class ParameterShard {
     uint64_t pulled = 0;
     uint64_t pushed = 0;
     Clock::TimePoint heard_at;
-    // nobody is there who is to be told of the end
+    // left or disconnected: need not be told of the end
     bool is_gone = false;
     bool is_told = false;
   };
   struct ServedStep {
-    std::vector<std::string> read;  // what a pull gives
+    std::vector<std::string> read;  // variables that a pull returns
     std::unique_ptr<runtime::Executor> plan;
-    std::vector<MutableTensorView> inputs;  // what a push brings
+    std::vector<MutableTensorView> inputs;  // values of a push
   };
 
   void Join(const ServerRequest& request, const rpc::Message& payload);
   void CheckPush(const Waiting& waiting) const;
   void Queue(Waiting waiting);
-  // Answers what waits, as far as the gate lets it.
+  // Answers waiting requests as far as the gate allows.
   void Advance();
-  // Whether it was answered.
+  // Returns whether the request was answered.
   bool Try(Waiting& waiting, bool may_pull);
-  // What a pull for `step` gives.
+  // The variables that a pull for `step` returns.
   const std::vector<std::string>& Read(uint32_t step) const;
   void Apply(const Waiting& waiting);
   void DropPull(uint32_t worker, std::string_view why);
-  // Takes out what a worker waits for and has given up.
+  // Removes the waiting requests that a worker has given up.
   void DropWaiting(uint32_t worker);
   bool IsWaiting(uint32_t worker) const;
   std::vector<TensorView> Values(const std::vector<std::string>& names) const;

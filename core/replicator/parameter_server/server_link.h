@@ -29,7 +29,7 @@ class ServerLink {
     int server = 0;
     std::string endpoint;
     uint32_t worker = 0;
-    // Of the worker's steps (DescribeSplit()).
+    // DescribeSplit() of the worker's steps.
     std::string description;
     // Time after which a server that does not answer is an error.
     Clock::Duration timeout{0};
@@ -38,10 +38,10 @@ class ServerLink {
   ServerLink(rpc::ZmqContext& context, Options options,
              const rpc::GroupKey& key);
 
-  // Of the first worker. Returns the values of `held`, for a server that has
-  // lost them.
+  // First worker only: returns the values of `held` for a server that has lost
+  // them.
   std::function<std::vector<TensorView>()> values_to_assign;
-  // Of the first worker. Called every second of a wait for this server.
+  // First worker only: called every second of a wait for this server.
   std::function<void()> on_long_wait;
 
   // The variables of the server, and those that a pull for each step needs.

@@ -5,21 +5,21 @@
 
 namespace replicant::replicator {
 
-// Decides when a worker may pull the variables of a server and when it may push
-// what it made of them, so that no gradient is too old. The version of the
-// variables counts pushes; the staleness of a push is the number of pushes by
-// others since its pull:
+// Decides when a worker may pull a server's variables and when it may push the
+// gradient computed from them, so that no gradient is too stale. The version of
+// the variables counts pushes; the staleness of a push is the number of pushes
+// by others since its pull:
 //
 //   staleness = version before the push - version of the pull <= limit
 //
-// A push waits while another worker's would become too old by it, and a pull
-// waits while limit + 1 workers have pulled and not pushed yet. With v_0 <= v_1
-// <= ... the versions of those pulls this keeps
+// A push waits while it would make another worker's too stale, and a pull waits
+// while limit + 1 workers have pulled and not pushed yet. With v_0 <= v_1 <=
+// ... the versions of those pulls this keeps
 //
 //   version + j - v_j <= limit for every j,
 //
-// so that the oldest of them may always push: nobody waits forever as long as
-// those that have pulled go on to push, or are dropped.
+// so the worker with the oldest pull may always push. No worker waits forever
+// if every worker that has pulled goes on to push or is dropped.
 //
 // Thread-safety: one thread at a time.
 class StalenessGate {
@@ -30,7 +30,7 @@ class StalenessGate {
   int64_t version() const { return version_; }
   // Whether the worker has pulled and not pushed.
   bool Has(uint32_t worker) const { return pulled_.contains(worker); }
-  // Whether nobody else has.
+  // Whether no other worker has pulled and not pushed.
   bool IsEmptyBut(uint32_t worker) const {
     return pulled_.size() == (Has(worker) ? 1 : 0);
   }

@@ -29,11 +29,11 @@ struct StepDevices {
 //
 // Run:
 // 1. the variables that the host has written go to the devices, which may still
-//    compute the step before,
+//    compute the previous step,
 // 2. the host copies every replica's rows, draws its random numbers and hands
 //    both over,
-// 3. once the step before is over, the devices begin this one,
-// 4. what it writes takes the place of the variables that it has consumed.
+// 3. once the previous step is over, the devices begin this one,
+// 4. the step's results replace the variables that it has consumed.
 //
 // Thread-safety: one thread at a time.
 class DeviceStep {
@@ -43,13 +43,13 @@ class DeviceStep {
   DeviceStep(const StepDevices& devices, StableHloStep step,
              const std::vector<InputSpec>& specs);
 
-  // `batch_number`: of an update's batches, which one this is. Throws
-  // DeviceError, also for a step before that has failed.
+  // `batch_number`: index of the batch within its update. Throws DeviceError,
+  // also if an earlier step has failed.
   void Run(const SharedInput& input, int64_t batch_number);
 
   const std::vector<std::string>& value_names() const { return value_names_; }
-  // A value of the last run by its place among the names, the first replica's;
-  // waits for it. Throws DeviceError.
+  // The first replica's value of the last run, by its index in value_names().
+  // Waits for it. Throws DeviceError.
   TensorView value(size_t index) const;
 
   const runtime::PlanReport& report() const { return report_; }

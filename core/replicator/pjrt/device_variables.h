@@ -15,8 +15,8 @@
 namespace replicant::replicator {
 
 // The variables of all steps in the memory of the replicas' devices, with the
-// host's copy of the first replica's. Whoever has written a variable last, a
-// step or the host, has its value; the other side gets it when it asks.
+// host's copy of the first replica's. The last writer of a variable, a step or
+// the host, holds its value; the other side gets it on demand.
 //
 // Replica r is on device r of the client, which outlives this.
 //
@@ -35,31 +35,31 @@ class DeviceVariables {
   // Adds the variables of a step. Throws what runtime::VariableStore does.
   void Declare(const std::vector<graph::VariableSpec>& variables);
 
-  // The host's copy, after it has got what steps have written. What is written
-  // into it goes to the devices by Upload(). Throws DeviceError.
+  // The host's copy, brought up to date with what steps have written. Upload()
+  // sends the host's writes to the devices. Throws DeviceError.
   runtime::VariableStore& Fetch();
-  // The same of one variable. Throws InvalidArgument for an unknown name.
+  // The same for one variable. Throws InvalidArgument for an unknown name.
   TensorView Fetch(const std::string& name);
 
-  // Gives the devices the value of a variable, if it is the host that has it.
-  // Every replica gets the same. Throws DeviceError.
+  // Sends a variable's value to the devices if the host holds it. Every replica
+  // gets the same value. Throws DeviceError.
   void Upload(const std::string& name);
   // After Upload().
   const pjrt::Buffer& at(const std::string& name, size_t replica) const {
     return variables_.at(name).buffers[replica];
   }
 
-  // Takes what a step writes: a buffer for each replica.
+  // Takes a variable that a step wrote: one buffer per replica.
   void Replace(const std::string& name, std::vector<pjrt::Buffer> buffers);
 
-  // Notes the last step of any kind: when the devices have read what was handed
-  // over, and when they are done.
+  // Stores the events of the last step of any kind: the devices have read its
+  // arguments; they are done.
   void SetRunning(std::vector<pjrt::Event> reads,
                   std::vector<pjrt::Event> done) {
     reads_ = std::move(reads);
     done_ = std::move(done);
   }
-  // Wait for that; throw DeviceError if it has failed.
+  // Wait for these events; throw DeviceError if the step has failed.
   void AwaitReads() { Await(&reads_); }
   void AwaitStep() {
     AwaitReads();
@@ -78,7 +78,7 @@ class DeviceVariables {
     std::vector<pjrt::Buffer> buffers;
     // Whether a step has written it since the host's copy was made.
     bool is_newer = false;
-    // Of the host's copy, when it was the same as the devices'.
+    // Version of the host's copy when it last equalled the devices'.
     uint64_t host_version = 0;
     uint64_t num_writes = 0;
   };
@@ -90,7 +90,7 @@ class DeviceVariables {
   const pjrt::Client& client_;
   const size_t num_replicas_;
   runtime::VariableStore store_;
-  // those that have been on the devices
+  // variables that have been on the devices
   std::map<std::string, Variable> variables_;
   // of the last step
   std::vector<pjrt::Event> reads_, done_;

@@ -26,7 +26,7 @@ namespace replicant::replicator {
 // each of them, such as by ReplicaContext::MapGather() of pieces, is refused.
 //
 // Throws DeviceError if the build has no PJRT or the plugin cannot be used, and
-// ConfigError if it has fewer devices than there are replicas.
+// ConfigError if it has fewer devices than replicas.
 std::unique_ptr<Replicator> MakePjrtReplicator(
     const ReplicationConfig& config, uint64_t seed,
     const kernels::BackendFactory& make_backend);

@@ -28,7 +28,7 @@ class AsynchronousTeam {
     const std::function<void()> work_;
     // the team's mutex guards these
     bool is_done_ = true;
-    uint64_t number_ = 0;  // of those that the team has done
+    uint64_t number_ = 0;  // order of completion in the team
     std::exception_ptr error_;
   };
 

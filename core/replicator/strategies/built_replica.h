@@ -19,7 +19,7 @@
 // calls between the replicas.
 namespace replicant::replicator {
 
-// How gradients travel under `config`.
+// The wire format of gradients under `config`.
 inline Wire GradientWire(const ReplicationConfig& config) {
   return {.dtype = config.wire, .top_k = config.top_k};
 }
@@ -31,13 +31,13 @@ struct BuildOptions {
   Wire wire;
   Accumulation accumulation;
   int logical_devices = 1;
-  // Of the optimizers' learning rates.
+  // Factor on the optimizers' learning rates.
   double learning_rate_scale = 1.0;
   // The place among the replicas that share one copy of the trained variables:
   // those of this process.
   ReplicaPlace sharing;
-  // Takes what the step function gives, but not for an earlier batch, and
-  // returns what the replicas make of it. Values come first as they were.
+  // Replaces the outputs of the step function, except for an earlier batch. The
+  // original values come first, unchanged.
   std::function<StepOutputs(Graph&, StepOutputs)> take_over = {};
 };
 
@@ -52,7 +52,7 @@ struct ReplicaProgram {
 
 // Calls `step_fn` on a new graph; variables that each replica would update
 // alone get an agreement. Throws as BuildReplica(). `options.lowering` and
-// `options.sharing` do not count.
+// `options.sharing` are ignored.
 ReplicaProgram BuildReplicaProgram(ReplicaPlace place,
                                    const std::vector<InputSpec>& specs,
                                    const StepFn& step_fn,
@@ -62,7 +62,7 @@ struct BuiltReplica {
   PartitionedProgram program;
   std::vector<std::string> value_names;
   Signature signature;
-  // With BuildOptions::sharing, if these are several.
+  // Set if BuildOptions::sharing has several replicas.
   SharedVariables variables;
   // With accumulation: the variables that hold the sums, by name.
   std::set<std::string> sums;

@@ -35,19 +35,19 @@ class CompiledStep {
 
   // Whether the batch of the next run can travel while one computes.
   bool can_read_ahead() const;
-  // Says which of an update's batches the next run is for.
+  // Sets the index of the next run's batch in its update.
   void SetBatchNumber(int64_t number);
   // Takes the replica's rows of the batch and runs the device's plan. With
-  // `reads_ahead`, the batch after is taken and sent meanwhile.
+  // `reads_ahead`, the next batch is taken and sent meanwhile.
   void RunDevice(size_t replica, size_t device, SharedInput& input,
                  bool reads_ahead);
-  // The first device of the first replica has failed: no other waits for the
-  // batch after.
+  // Called when the first device of the first replica has failed: no other then
+  // waits for the next batch.
   void EndAhead() { ahead_->Set(Ahead::State::kNone); }
 
   // Value number `index` of the step, the first replica's.
   TensorView value(size_t index) const;
-  // Of the first device of the first replica.
+  // Report of the first replica's first device.
   const runtime::PlanReport& report() const {
     return plans_[0][0].executor->report();
   }
@@ -57,7 +57,8 @@ class CompiledStep {
   ReduceTimes reduce_times() const;
 
  private:
-  // What the first replica's thread tells the others of the batch after.
+  // News of the next batch, from the first replica's thread to the
+  // others.
   struct Ahead {
     enum class State { kUnknown, kThere, kNone };
     Mutex mutex;
@@ -76,7 +77,7 @@ class CompiledStep {
   std::vector<PartitionedProgram::Place> outputs_;
   // by replica: where its rows go
   std::vector<std::vector<MutableTensorView>> batches_;
-  // of the replicas whose plans ask for it
+  // for the replicas whose plans read them
   std::vector<MutableTensorView> is_first_, batch_number_;
   // by replica: the number of the batch that its plan has been sent
   std::vector<int64_t> sent_;

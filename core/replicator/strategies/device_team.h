@@ -19,8 +19,8 @@ namespace replicant::replicator {
 // The device communicators of this process's replicas, which one thread
 // watches while they make a step: a step that takes longer than the timeout, a
 // failure that the library reports and a failure of the host's communicator
-// (heartbeats) abort them all, so that no device waits for a replica that is
-// gone.
+// (heartbeats) abort them all, so that no device waits for a lost
+// replica.
 //
 // Thread-safety: Run() from each replica's own threads; Abort() from any; the
 // rest from one thread.
@@ -60,7 +60,7 @@ class DeviceTeam {
     ThrowIfFailed(replica);
   }
 
-  // Ends all calls of this process's replicas, now and later.
+  // Fails all calls of this process's replicas, now and later.
   void Abort(const std::string& reason);
 
  private:

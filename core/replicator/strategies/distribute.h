@@ -12,17 +12,17 @@ namespace replicant::replicator {
 //
 //   const auto processes = Distribute(/*batch_size=*/256);
 //
-// A launcher then starts it as often as one likes. Every process runs the whole
-// program and fills whole batches; of each it learns from its part:
+// A launcher then starts any number of processes. Every process runs the whole
+// program and fills whole batches, and learns from its own part of each:
 //
 // - An input whose leading dimension is `batch_size` (Graph::Input) has the
 //   rows of this process in its graph.
-// - The gradients of an optimizer of core/nn are the means of all processes'.
-// - The variables are the first process's from the first such run on.
+// - The gradients of an optimizer of core/nn are the means over all processes.
+// - From the first such run on, the variables are the first process's.
 // - A variable that is not trained, updated from these rows, is made equal by
 //   its ReplicaAgreement.
-// - What a plan gives is what one process gives: a floating scalar is the mean
-//   of all processes', and rows are gathered.
+// - A plan's outputs match those of one process: a floating scalar is the mean
+//   over all processes, and rows are gathered.
 //
 // So losses must be means over rows. Sums over a batch (SyncBatchNorm, a norm
 // of all rows) are those of this process's rows, and random ops without
@@ -47,12 +47,12 @@ class Distribution {
   bool leads() const { return process() == 0; }
 };
 
-// In force while the result lives; it outlives graphs and plans. Throws
+// Applies while the result lives, which must outlive graphs and plans. Throws
 // ConfigError for an environment that cannot be read and for a batch that
 // cannot be divided evenly, and what comm::MakeTcpRanks() and
 // comm::MakeMpiRanks() throw. Compiling a plan throws InvalidArgument for a
-// trained variable that would become another one in every process, and for an
-// output that is neither a floating scalar nor made of rows.
+// trained variable that would differ between processes, and for an output that
+// is neither a floating scalar nor made of rows.
 [[nodiscard]] std::unique_ptr<Distribution> Distribute(int64_t batch_size);
 
 }  // namespace replicant::replicator

@@ -12,17 +12,17 @@
 
 namespace replicant::replicator {
 
-// Which of the batches of an update a program is for. An update learns from one
+// The batches of an update that a program is for. An update learns from one
 // batch, or, with accumulation, from several: all but the last add their
 // gradients to sums that every replica keeps, in variables, and change nothing
 // else; the last one adds its own, and makes the update.
 enum class BatchRole { kOnly, kEarlier, kLast };
 
-// How a step is accumulated.
+// The accumulation of a step's gradients.
 struct Accumulation {
   // Batches of an update.
   int steps = 1;
-  // The number of the part among all of a replicator, which names its sums.
+  // Number of the part among all of a replicator; it names the sums.
   int part_number = 0;
   BatchRole role = BatchRole::kOnly;
 };

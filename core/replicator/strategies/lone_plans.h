@@ -29,7 +29,7 @@ class LonePlans {
   struct Options {
     uint64_t seed = 0;
     int accumulation_steps = 1;
-    // Of the first part (Accumulation::part_number); the others follow.
+    // Accumulation::part_number of the first part; the others follow.
     int first_part_number = 0;
   };
 
@@ -40,7 +40,7 @@ class LonePlans {
 
   // The graphs, for the variables that they declare.
   std::vector<const Graph*> graphs() const;
-  // `variables` outlive the plans. On the thread that runs them.
+  // `variables` outlive the plans. Call it on the thread that runs them.
   void Compile(runtime::VariableStore& variables,
                const runtime::CompileOptions& options);
 
@@ -51,8 +51,8 @@ class LonePlans {
   bool IsAtEnd() const { return batch_number_ + 1 == accumulation_steps_; }
   // Learns from the batch.
   void Run();
-  // The only plan, for a caller that runs it itself: of a step of one part
-  // whose updates learn from one batch. Null for other steps.
+  // The only plan of a step with one part and one batch per update, for a
+  // caller that runs it itself. Null for other steps.
   runtime::Executor* only_plan() const;
 
   TensorView value(std::string_view name) const;
@@ -73,7 +73,7 @@ class LonePlans {
   struct Part {
     std::unique_ptr<Plan> earlier;  // null where an update has one batch
     std::unique_ptr<Plan> last;
-    const Plan* newest = nullptr;  // whose values count
+    const Plan* newest = nullptr;  // value() reads it
   };
 
   std::unique_ptr<Plan> BuildPlan(const StepFn& step_fn,

@@ -10,8 +10,8 @@
 
 namespace replicant::replicator {
 
-// What the processes of a run tell each other between steps. A lone process
-// agrees with itself.
+// Exchanges between the processes of a run, made between steps. A lone process
+// gets its own values back.
 //
 // All processes make the same calls in the same order, and none while a plan
 // runs. They throw CommError, as comm::Communicator does.
@@ -26,12 +26,12 @@ class Processes {
   int rank() const;
   int size() const;
 
-  // The smallest of everybody's words, place by place.
+  // Replaces each word by its minimum over all processes.
   void Min(std::span<int32_t> words);
-  // The first process's tensor becomes everybody's.
+  // Copies the first process's tensor to all.
   void Broadcast(MutableTensorView tensor);
   std::string Broadcast(const std::string& text);
-  // Everybody's text, by rank.
+  // Returns every process's text, by rank.
   std::vector<std::string> Gather(const std::string& text);
 
  private:

@@ -34,8 +34,8 @@ class SharedInput : public Input {
   // The tensors of one replica's batch.
   const std::vector<InputSpec>& specs() const { return specs_; }
 
-  // Waits for this process's part of the next batch. Throws what FetchAhead()
-  // has met.
+  // Waits for this process's part of the next batch. Rethrows an exception that
+  // FetchAhead() has kept.
   NextResult Fetch(Clock::TimePoint deadline);
   // Called when all processes have fetched: broadcasts a batch that only one
   // process has, and lets the next Fetch() get another batch.
@@ -53,9 +53,9 @@ class SharedInput : public Input {
   // Another step is built on the input.
   void AddStep() { ++num_steps_; }
   void RemoveStep() { --num_steps_; }
-  // While a step computes: takes the batch after, where it is there. Its memory
-  // is not that of the current one. Returns whether replicas may have their
-  // rows of it by CopyAheadTo(); they are those of batch number() + 1.
+  // While a step computes: takes the next batch, if it is there, into memory of
+  // its own. Returns whether replicas may copy their rows of it with
+  // CopyAheadTo(); they are those of batch number() + 1.
   bool FetchAhead() noexcept;
   void CopyAheadTo(int local_replica,
                    std::span<const MutableTensorView> batch) const {

@@ -35,7 +35,7 @@ class StableHloReplicator : public Replicator {
  private:
   std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
                                      InputMode mode) override;
-  // The result is there to be held; it throws InvalidArgument when it is run.
+  // The result cannot run: Run() and value() throw InvalidArgument.
   std::unique_ptr<Step> DoBuild(
       Input& input, const std::vector<StepFn>& parts,
       const runtime::CompileOptions& options) override;

@@ -24,7 +24,7 @@ struct StableHloStepOptions {
   // inputs.
   Accumulation accumulation = {};
   graph::Precision precision = graph::Precision::kF32;
-  // Of the module.
+  // Name of the module.
   std::string name = "step";
 };
 
@@ -32,9 +32,9 @@ struct StableHloStepOptions {
 // `specs`: a batch of one replica; its tensors are the first inputs.
 //
 // Throws what `step_fn`, BuildReplica() and exporting::ToStableHlo() throw, and
-// InvalidArgument, at the line of the first difference, if the replicas compute
-// something else than each other besides random numbers: there is one module
-// for all.
+// InvalidArgument, at the line of the first difference, if the replicas'
+// computations differ in more than random numbers: all of them run one
+// module.
 StableHloStep BuildStableHloStep(const std::vector<InputSpec>& specs,
                                  const StepFn& step_fn,
                                  const StableHloStepOptions& options);

@@ -9,7 +9,7 @@
 #include "core/base/error.h"
 #include "core/replicator/replicator.h"
 
-// What every strategy does alike around a step function.
+// Helpers around a step function that all strategies share.
 namespace replicant::replicator {
 
 // Throws InvalidArgument "<what> '<name>'; there are: a, b".
@@ -19,8 +19,8 @@ namespace replicant::replicator {
 // A graph input for each tensor of a batch.
 Inputs AddInputs(Graph& graph, const std::vector<InputSpec>& specs);
 
-// A step that was built to be read and does not run: Run() and value() throw
-// InvalidArgument with `reason`.
+// A step that was built for inspection and does not run: Run() and value()
+// throw InvalidArgument with `reason`.
 class UnrunStep : public Step {
  public:
   explicit UnrunStep(std::string reason) : reason_(std::move(reason)) {}
@@ -44,9 +44,9 @@ class ValueNames {
     size_t index = 0;  // among the values of the part
   };
 
-  // Throws InvalidArgument for a name that is there already.
+  // Throws InvalidArgument for a name that is taken.
   void AddPart(const std::vector<std::string>& names);
-  // Throws InvalidArgument, naming those that there are.
+  // Throws InvalidArgument, listing the known names.
   Place Find(std::string_view name) const;
 
  private:

@@ -9,8 +9,8 @@
 
 namespace replicant::replicator {
 
-// What a strategy that is made of synchronous groups does around the parts of
-// their steps (parameter_server). Every process of a group has the same.
+// Hooks around the parts of a step, for a strategy made of synchronous groups
+// (parameter_server). Every process of a group has the same ones.
 struct PartHooks {
   // Takes what the part's step function gives: BuildOptions::take_over.
   std::function<StepOutputs(size_t part, Graph& graph, StepOutputs outputs)>
@@ -32,15 +32,16 @@ class SynchronousReplicator : public Replicator {
 
 // Strategies `in_graph` and `between_graph`: replicas that make every step
 // together, in one process on groups of its processors, or some in each process
-// under MPI.
+// over MPI or TCP.
 //
 // Each replica has a plan, a store and a communicator of its own. All stores
 // begin with the same values and get the same updates, so that they stay equal
 // bit by bit. Replicas of one process share one copy of the trained variables
 // (core/replicator/strategies/shared_updates.h) where their backend's memory is
-// the host's; on another backend each replica has a copy, and collectives stage
-// through host buffers. A variable that every replica updates with values of
-// its own is made equal within the step, as its ReplicaAgreement says.
+// the host's; on another backend each replica has a copy (see
+// ReplicationConfig::collectives). A variable that every replica updates with
+// values of its own is made equal within the step, as its ReplicaAgreement
+// says.
 //
 // A replica that fails ends the step of all.
 //

@@ -37,8 +37,8 @@ class TeamVariables {
   void NoteVersions();
   // Whether a variable of the first store was written since NoteVersions().
   bool HaveChanged() const;
-  // Gives every store of every process the first process's first one's values.
-  // All processes call it. Throws CommError.
+  // Copies the values of the first process's first store to all stores. All
+  // processes call it. Throws CommError.
   void Spread(Processes& processes);
 
  private:
