@@ -22,7 +22,7 @@ class DiskQueue {
   explicit DiskQueue(std::string thread_name = "disk",
                      Clock& clock = Clock::Real());
   // Finishes the work, for at most kEndPatience. Then it logs an error and
-  // leaves the thread to the disk that holds it.
+  // abandons the thread to the stalled disk.
   ~DiskQueue();
   DiskQueue(const DiskQueue&) = delete;
   DiskQueue& operator=(const DiskQueue&) = delete;

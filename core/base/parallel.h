@@ -46,9 +46,9 @@ void ParallelFor(int num_threads, int64_t count, const Run& run) {
 #endif
 }
 
-// Calls run(thread, i) for every i of [0, count), each in the first thread of
-// the team that is free. Which thread that is, and with it which scratch
-// memory, must not change a result. `run` does not throw.
+// Calls run(thread, i) for every i of [0, count), each on the first free thread
+// of the team. The choice of thread, and with it of scratch memory, must not
+// change a result. `run` does not throw.
 template <typename Run>
 void ParallelForEach(int num_threads, int64_t count, const Run& run) {
 #ifdef __SANITIZE_THREAD__

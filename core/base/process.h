@@ -16,7 +16,7 @@ namespace replicant {
 // Exit code of a program that cannot run with its configuration: EX_CONFIG of
 // sysexits.h. Starting it again does not help.
 inline constexpr int kExitConfig = 78;
-// Exit code of a process of a group that ends since another one is lost:
+// Exit code of a process that ends because its group has lost another one:
 // EX_TEMPFAIL of sysexits.h.
 inline constexpr int kExitPeerLost = 75;
 
@@ -114,8 +114,8 @@ class StopSignal {
 
   // Signals received so far.
   int count() const;
-  // Whether the first one was SIGTERM, by which a system ends what it wants to
-  // end; a person's Ctrl-C is SIGINT.
+  // Whether the first one was SIGTERM, which a system sends to end a process; a
+  // person's Ctrl-C sends SIGINT.
   bool is_termination() const;
   // Readable once count() > 0: for poll().
   int fd() const;

@@ -11,7 +11,7 @@ namespace replicant::config {
 
 // Makes the path that `document` holds for `key` absolute: a relative one in a
 // file is relative to that file's folder, one of the command line to the
-// working folder. Does nothing if the key is absent, empty or no text.
+// working folder. Does nothing if the key is absent, empty or not text.
 void MakeAbsolute(Document& document, std::string_view key);
 
 // Returns `resolved_yaml`, as Load() gives it, with the text `value` for `key`,

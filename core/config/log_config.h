@@ -6,7 +6,7 @@
 namespace replicant::config {
 
 // Declares and reads section `log` within `parent`. main() sets the role, which
-// is no key.
+// is not a key.
 LogOptions ReadLogOptions(Reader& parent);
 
 }  // namespace replicant::config

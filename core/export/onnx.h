@@ -13,7 +13,7 @@
 // Graphs as ONNX models, for other runtimes.
 namespace replicant::exporting {
 
-// Operators of this version of ONNX are used.
+// Version of the ONNX operator set in use.
 inline constexpr int64_t kOnnxOpset = 18;
 
 struct OnnxOptions {

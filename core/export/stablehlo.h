@@ -26,8 +26,8 @@
 //     execute; results of kVariable are the buffers of the next step
 namespace replicant::exporting {
 
-// The version of StableHLO whose ops and spelling the text has. Any parser of
-// this major version from it on reads the text.
+// The StableHLO version of the text. Any parser of the same major version that
+// is no older reads it.
 inline constexpr const char* kStableHloVersion = "1.0.0";
 
 struct StableHloArgument {
@@ -42,9 +42,9 @@ struct StableHloArgument {
   };
 
   Kind kind = Kind::kInput;
-  // Of the variable, the input, or the stream of random numbers.
+  // Name of the variable, the input or the stream of random numbers.
   std::string name;
-  // What every replica passes.
+  // Type of the value that every replica passes.
   DType dtype = DType::kF32;
   Shape shape;
   // False: all replicas pass the same value. True: each passes its own. All
@@ -67,7 +67,7 @@ struct StableHloResult {
   };
 
   Kind kind = Kind::kOutput;
-  // Of the variable, or StableHloOptions::output_names.
+  // Name of the variable, or from StableHloOptions::output_names.
   std::string name;
   DType dtype = DType::kF32;
   Shape shape;
@@ -82,16 +82,16 @@ struct StableHloModule {
   std::string text;
   // Variables in the order of their declaration, then inputs in the order of
   // theirs, then draws. Variables that the step neither reads nor writes are
-  // left out; inputs that it does not need are arguments all the same.
+  // left out; inputs that it does not need are arguments as well.
   std::vector<StableHloArgument> arguments;
   // New values of variables, in the order of their arguments, then outputs.
   std::vector<StableHloResult> results;
   int num_replicas = 1;
 
   // The host's part of a step: it draws the random numbers of one replica, the
-  // one whose program was given. Any backend of ours runs it and gives the
-  // numbers that a step of ours would draw (core/graph/ops/random.h), to the
-  // bit where its RandomNormal is that of `cpu`.
+  // one whose program was given. Any kernels::Backend runs it and draws the
+  // numbers of a Replicant step (core/graph/ops/random.h), bit for bit where
+  // its RandomNormal is that of `cpu`.
   //
   // Its graph has the variables and inputs that the draws depend on: step
   // counters and, with accumulation, scalars of the host. Its updates advance
@@ -104,12 +104,12 @@ struct StableHloModule {
 };
 
 struct StableHloOptions {
-  // Of the module: letters, digits and _.
+  // Name of the module: letters, digits and _.
   std::string name = "step";
   // One for each of the program's outputs.
   std::vector<std::string> output_names;
   int num_replicas = 1;
-  // kBF16: products and stored tensors as in a step of ours
+  // kBF16: products and stored tensors as in a Replicant step
   // (core/graph/passes/autocast.h). Arguments and results do not depend on it.
   // kAuto: kF32. kTF32 is refused.
   graph::Precision precision = graph::Precision::kF32;
@@ -127,8 +127,8 @@ struct StableHloOptions {
 StableHloModule ToStableHlo(const graph::Program& program,
                             const StableHloOptions& options);
 
-// Names of the ops that have a form here, sorted; elementwise ones, which all
-// have, are not named.
+// Names of the ops that have a form here, sorted; elementwise ops all have one
+// and are not listed.
 std::vector<std::string> StableHloOps();
 
 // Arguments and results as JSON, for runtimes that have only the text:

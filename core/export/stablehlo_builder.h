@@ -29,15 +29,15 @@ struct HloValue {
 };
 
 // Writes the body of a function of StableHLO, one op after the other. Callers
-// keep to the types that an op takes; a parser finds what is wrong. No call
-// emits an op that would change nothing.
+// pass types that the op takes; only a parser finds errors. No call emits an op
+// that would change nothing.
 //
 // Thread-safety: one thread at a time.
 class HloBuilder {
  public:
   explicit HloBuilder(int num_replicas) : num_replicas_(num_replicas) {}
 
-  // Of the module.
+  // Replicas of the module.
   int num_replicas() const { return num_replicas_; }
   // The ops so far, one a line.
   const std::string& text() const { return text_; }
@@ -92,7 +92,7 @@ class HloBuilder {
   // nearest for floating types, truncated and saturated for integers, != 0 for
   // bool.
   HloValue Convert(const HloValue& x, DType dtype);
-  // bf16 as f32, anything else as it is: what an op computes in.
+  // bf16 as f32, other types unchanged: the type that an op computes in.
   HloValue Widen(const HloValue& x);
 
   // --- constants ---
@@ -116,7 +116,8 @@ class HloBuilder {
   // As NumPy broadcasts.
   HloValue BroadcastTo(const HloValue& x, const Shape& shape);
   HloValue Slice(const HloValue& x, const Dims& begin, const Dims& end);
-  // Elements are `value`, rounded to x's dtype; negative numbers cut off.
+  // New elements are `value`, rounded to x's dtype; negative counts
+  // crop.
   HloValue Pad(const HloValue& x, double value, const Dims& before,
                const Dims& after, const Dims& between);
   HloValue Concat(const std::vector<HloValue>& xs, int64_t axis);
@@ -126,8 +127,8 @@ class HloBuilder {
 
   // --- reductions ---
 
-  // `op`: "add", "maximum", "minimum"; `first` is the value that changes
-  // nothing. The axes are gone from the result.
+  // `op`: "add", "maximum", "minimum"; `first` is the neutral element. The axes
+  // are gone from the result.
   HloValue Reduce(std::string_view op, double first, const HloValue& x,
                   const Dims& axes);
   HloValue Sum(const HloValue& x, const Dims& axes) {

@@ -27,8 +27,8 @@ struct StableHloNode {
 
 using HloValues = std::vector<HloValue>;
 
-// How an op is said in StableHLO. The ops compute in at least f32 and round
-// each result once, to the type that the graph has for it.
+// The translation of an op to StableHLO. The ops compute in at least f32 and
+// round each result once, to the type that the graph has for it.
 struct StableHloForm {
   // Adds the ops that compute the node and returns its outputs, all of them.
   using WriteFn = HloValues (*)(HloBuilder&, const StableHloNode&);

@@ -61,7 +61,7 @@ class Stream {
   virtual ~Stream() = default;
 
   virtual void Record(Event& event) = 0;
-  // Makes later launches wait for what `event` marks.
+  // Makes later launches wait for the work that `event` marks.
   virtual void Wait(Event& event) = 0;
   // Blocks until the stream is empty. Throws DeviceError.
   virtual void Synchronize() = 0;
@@ -89,9 +89,9 @@ class Recording {
   virtual void Launch(Stream& stream) = 0;
 };
 
-// Where the operands of a kernel lie. The tensors have the types of the node's
-// inputs and outputs. Memory of different operands does not overlap, with two
-// exceptions:
+// The addresses of a kernel's operands. The tensors have the types of the
+// node's inputs and outputs. Memory of different operands does not overlap,
+// with two exceptions:
 // - output i and input i are the same for i < node.updates.size(): the variable
 //   that the node updates in place,
 // - output o may be the same as input i after CanShare(i, o) has returned true.
@@ -105,8 +105,8 @@ struct KernelBindings {
 
 // The plans of replicas that train one copy of the variables in one process.
 // Kernels of these plans may compute something from a variable together, such
-// as its weights in another layout. The backend that makes a group defines what
-// is in it; the caller only holds it.
+// as its weights in another layout. The backend that makes a group defines its
+// contents; the caller only holds it.
 //
 // Thread-safety: kernels may be compiled with one group on several threads.
 class ReplicaGroup {
@@ -128,11 +128,11 @@ struct InputTraits {
   std::string name_in_group = {};
 };
 
-// One launch of a kernel, for readers of a plan.
+// One launch of a kernel, for plan reports.
 struct LaunchDescription {
   enum class Kind { kLibrary, kOwnKernel, kGenerated, kCopy };
-  // What multiplies and adds: tensor cores with operands of TF32 or bf16, or
-  // the arithmetic of f32.
+  // The unit that multiplies and adds: tensor cores with operands of TF32 or
+  // bf16, or the arithmetic of f32.
   enum class Unit { kF32, kTF32, kBF16 };
 
   Kind kind = Kind::kLibrary;
@@ -141,7 +141,7 @@ struct LaunchDescription {
   Unit unit = Unit::kF32;
 };
 
-// What a kernel does to compute one node.
+// The work of a kernel for one node.
 struct KernelDescription {
   std::vector<LaunchDescription> launches;
   // Bytes of the node's inputs and outputs.
@@ -167,12 +167,13 @@ class Kernel {
   // Whether every Launch() queues the same work on its stream and does nothing
   // else, so that a recording of one launch stands for all later ones.
   virtual bool CanRecord() const { return false; }
-  // How many more streams have work that the launching one has not waited for
-  // after a Launch() than before it: 1 for a kernel that starts work beside the
-  // plan, -1 for the one that waits for it. A recording holds both or neither.
+  // The change by a Launch() in the number of streams with work that the
+  // launching stream has not waited for: 1 for a kernel that starts work beside
+  // the plan, -1 for the one that waits for it. A recording holds both or
+  // neither.
   virtual int open_forks() const { return 0; }
 
-  // For readers of a plan, once bound. Empty where a backend says nothing.
+  // For plan reports, once bound. Empty if the backend describes nothing.
   virtual KernelDescription Describe() const { return {}; }
 
   // Fixes the operands. Called before the first launch, and again only if they
@@ -195,8 +196,8 @@ class Backend {
   virtual std::string_view name() const = 0;
   // For messages: "cuda:3", "cpu, 2 threads".
   virtual std::string device() const = 0;
-  // Whether the host may read and write Buffer::data(). Where it may not,
-  // values come and go by the copies of a Stream.
+  // Whether the host may read and write Buffer::data(). If not, copies of a
+  // Stream move values in and out.
   virtual bool is_host_memory() const = 0;
   // The device as the passes see it. Lives as long as the backend.
   virtual const graph::TargetInfo& target() const = 0;
@@ -211,8 +212,8 @@ class Backend {
   // Memory with undefined contents. Throws DeviceError if the device has too
   // little.
   virtual std::unique_ptr<Buffer> Allocate(size_t size_bytes) = 0;
-  // Memory of the host, which copies of a Stream reach without the host's help:
-  // it does not wait for them. Contents are undefined. Throws DeviceError.
+  // Host memory from and to which a Stream copies asynchronously: the host does
+  // not wait for the copies. Contents are undefined. Throws DeviceError.
   virtual std::unique_ptr<Buffer> AllocateHost(size_t size_bytes) {
     return Allocate(size_bytes);  // for is_host_memory()
   }
@@ -224,15 +225,15 @@ class Backend {
   virtual std::unique_ptr<Kernel> CompileKernel(
       const graph::Graph& graph, const graph::Node& node,
       std::span<const InputTraits> inputs = {}) = 0;
-  // Told when the kernels of a plan have been compiled, for a word about them
-  // in the log.
+  // Called when the kernels of a plan have been compiled. May log a summary of
+  // them.
   virtual void PlanCompiled() {}
   // Records what `issue` queues on `stream`, without running it. `issue`
   // neither allocates nor waits, and queues kernels that CanRecord(), with the
   // joins of their forks, and copies from and to memory of the device or of
-  // AllocateHost(). Null, without a call of `issue`, where the backend records
-  // nothing. Throws what `issue` throws, and DeviceError; the stream can be
-  // used again after either.
+  // AllocateHost(). Returns null, without calling `issue`, if the backend
+  // records nothing. Throws what `issue` throws, and DeviceError; the stream
+  // can be used again after either.
   virtual std::unique_ptr<Recording> Record(
       Stream& /*stream*/, const std::function<void()>& /*issue*/) {
     return nullptr;
@@ -240,8 +241,8 @@ class Backend {
   // A group for plans of backends of this kind and device. Null where kernels
   // of several plans compute nothing together.
   virtual std::unique_ptr<ReplicaGroup> CreateReplicaGroup() { return nullptr; }
-  // What replicas reach each other by without the host
-  // (core/kernels/device_collectives.h). Null where the host's memory serves.
+  // Calls between replicas that bypass the host
+  // (core/kernels/device_collectives.h). Null where host memory serves.
   virtual DeviceCollectives* collectives() { return nullptr; }
 };
 
@@ -269,7 +270,7 @@ std::unique_ptr<Backend> MakeBackend(std::string_view name,
                                      const BackendOptions& options = {});
 
 // Names of the backends of this build that can run on this machine, "reference"
-// first. The parity tests go through them.
+// first. The parity tests run over them.
 std::vector<std::string> BuiltBackends();
 
 }  // namespace replicant::kernels

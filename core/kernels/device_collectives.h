@@ -9,9 +9,9 @@
 #include "core/kernels/backend.h"
 #include "core/tensor/dtype.h"
 
-// What a backend whose memory is a device's own adds for replicas: calls
-// between devices by a vendor's library, and the arithmetic of replicas that
-// share one device. core/replicator makes collectives of it.
+// Support for replicas by a backend with device memory: calls between devices
+// by a vendor's library, and the arithmetic of replicas that share one device.
+// core/replicator builds collectives from it.
 namespace replicant::kernels {
 
 enum class DeviceReduceOp { kSum, kMin, kMax, kProd };
@@ -49,17 +49,17 @@ class DeviceRank {
 
   virtual ~DeviceRank() = default;
 
-  // Queues the call on the stream; a Poll() that gives kReady says that it is
-  // there, so that an event may be recorded behind it. Ranks make equal calls
+  // Queues the call on the stream. Once Poll() returns kReady the call is in
+  // the stream, and an event may be recorded after it. Ranks make equal calls
   // in one order. Throws DeviceError; does nothing after Abort().
   virtual void Launch(const DeviceCall& call, Stream& stream) = 0;
-  // How far the last Launch(), or joining the group, is.
+  // State of the last Launch(), or of joining the group.
   [[nodiscard]] virtual Status Poll() = 0;
-  // Says that this rank makes no more calls. Ranks of one process all say so
-  // before one of them is destroyed, which waits for the others.
+  // Declares that this rank makes no more calls. All ranks of one process do so
+  // before any of them is destroyed; destruction waits for the others.
   virtual void Leave() = 0;
-  // Ends calls that are queued or under way on this rank's device; their
-  // results are undefined. The rank cannot be used afterwards.
+  // Ends calls that are queued or running on this rank's device; their results
+  // are undefined. The rank cannot be used afterwards.
   virtual void Abort() = 0;
 };
 
@@ -69,12 +69,12 @@ struct BucketPart {
   int64_t count = 0;
 };
 
-// Of one backend, which outlives it.
+// The collectives of one backend, which outlives this object.
 //
 // Thread-safety: that of the backend.
 class DeviceCollectives {
  public:
-  // Replicas that may share one device.
+  // Maximum number of replicas that share one device.
   static constexpr int kMaxSharers = 64;
 
   virtual ~DeviceCollectives() = default;
@@ -112,7 +112,7 @@ class DeviceCollectives {
   // `wire`: `from` itself, or bf16 of f32.
   virtual void Pack(std::span<const BucketPart> parts, DType from,
                     std::byte* to, DType wire, Stream& stream) = 0;
-  // The inverse, times `factor`, which is not 1 for floating elements only. A
+  // The inverse, times `factor`, which is 1 unless elements are floating. A
   // single part may be `from` itself.
   virtual void Unpack(const std::byte* from, DType wire, double factor,
                       std::span<const BucketPart> parts, DType to,

@@ -26,8 +26,8 @@ namespace replicant::kernels {
 // Then, and where the folder cannot be written, the cache warns once and goes
 // on in memory.
 //
-// Thread-safety: any thread. Objects of one file in one process are to each
-// other what processes are.
+// Thread-safety: any thread. Objects of one file in one process behave as
+// separate processes do.
 class PlanCache {
  public:
   struct Entry {
@@ -35,7 +35,7 @@ class PlanCache {
 
     std::string plan;  // the library's name of it; not empty
     double time_us = 0.0;
-    // Of the plan that the library names first; 0 if that one fails.
+    // Time of the plan that the library names first; 0 if that plan fails.
     double first_time_us = 0.0;
   };
 
@@ -64,12 +64,12 @@ class PlanCache {
   using Entries = std::map<std::string, Entry>;
 
   std::optional<Entry> Find(const std::string& problem) EXCLUDES(mutex_);
-  // The lock of the file; nullopt, with a warning, if it cannot be had.
+  // The lock of the file; nullopt, with a warning, if it cannot be taken.
   std::optional<FileLock> LockFile() EXCLUDES(mutex_);
-  // Adds the file's entries, in the place of those in memory.
+  // Adds the file's entries, replacing those in memory.
   void ReadFile() EXCLUDES(mutex_);
   void WriteFile() EXCLUDES(mutex_);
-  // Warns, and keeps to memory from now on.
+  // Warns, and uses only memory from now on.
   void KeepToMemory(const std::string& why) REQUIRES(mutex_);
 
   std::filesystem::path file_;

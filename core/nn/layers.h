@@ -101,7 +101,7 @@ struct NormEpilogue {
 //   running = (1 - momentum) * running + momentum * batch
 //
 // with the unbiased batch variance, as in PyTorch. The batch norm layers below
-// call it under a Graph::SiteScope of theirs.
+// call it under their own Graph::SiteScope.
 class RunningStatistics {
  public:
   RunningStatistics(Graph& graph, const std::string& name, int64_t size,

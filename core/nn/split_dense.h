@@ -25,7 +25,7 @@
 namespace replicant::nn {
 
 // y_i = x weight_i^T + bias_i: [B, in] -> a [B, out / N] on each of N devices,
-// to the bit the columns of the whole where a backend's dot products do not
+// bit for bit the columns of the whole where a backend's dot products do not
 // depend on the number of columns.
 class ColumnDense {
  public:
@@ -51,7 +51,7 @@ class RowDense {
            int num_devices, const LayerOptions& options = {},
            CallSite site = CallSite::Here());
 
-  // Throws InvalidArgument unless there are N.
+  // Throws InvalidArgument unless xs.size() is N.
   Output operator()(const std::vector<Output>& xs,
                     CallSite site = CallSite::Here()) const;
 

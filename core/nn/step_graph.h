@@ -25,9 +25,9 @@ struct StepGraph {
   void AddGradients(const TrainedVariables& trained);
 
   std::unique_ptr<Graph> graph;
-  // By name of an input of class numbers: they lie in [0, num_classes).
+  // By name of an input of class labels, which lie in [0, num_classes).
   std::map<std::string, int64_t> num_classes;
-  // Updates of variables that a run must do (PlanSpec::updates).
+  // Updates of variables that a run must make (PlanSpec::updates).
   std::vector<Output> updates;
   // Scalars that training minimises.
   std::vector<NamedOutput> losses;

@@ -13,7 +13,7 @@ using graph::Graph;
 using graph::Output;
 using graph::VariableId;
 
-// Variables that a loss trains, and the gradient of the loss by each of them.
+// Variables that a loss trains, and the loss's gradient with respect to each.
 struct TrainedVariables {
   std::vector<VariableId> variables;
   std::vector<Output> gradients;  // gradients[i] belongs to variables[i]
@@ -25,7 +25,8 @@ struct TrainedVariables {
       const std::function<bool(const graph::VariableSpec&)>& is_wanted) const;
 };
 
-// Differentiates `loss` by `variables`. Throws what graph::Gradients() throws.
+// Returns d loss / d variable for each. Throws what graph::Gradients()
+// throws.
 TrainedVariables GradientsOf(Output loss, std::vector<VariableId> variables,
                              CallSite site = CallSite::Here());
 // The same for every trainable variable whose name begins with `prefix`, in the

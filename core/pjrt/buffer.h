@@ -13,7 +13,7 @@ void Destroyer<PJRT_Event>::operator()(PJRT_Event* event) const;
 template <>
 void Destroyer<PJRT_Buffer>::operator()(PJRT_Buffer* buffer) const;
 
-// The end of something that a device does: a transfer or an execution.
+// The completion of a device's work: a transfer or an execution.
 //
 // Its destructor waits, so that host memory may be freed after it, whatever
 // else has failed.
@@ -21,13 +21,13 @@ void Destroyer<PJRT_Buffer>::operator()(PJRT_Buffer* buffer) const;
 // Thread-safety: one thread at a time.
 class Event {
  public:
-  // One that is over.
+  // A completed event.
   Event() = default;
-  // `function` has begun it, for messages.
+  // `function` started the work; messages name it.
   Event(const Plugin& plugin, PJRT_Event* event, const char* function)
       : event_(event, {&plugin}), function_(function) {}
   Event(Event&&) = default;
-  // Waits for the end of the one before.
+  // Waits for the previous event first.
   Event& operator=(Event&& other) noexcept;
   ~Event();
 
@@ -39,13 +39,13 @@ class Event {
   const char* function_ = nullptr;
 };
 
-// A tensor in the memory of a device. Its value may still be under way; whoever
-// uses it waits for it.
+// A tensor in the memory of a device. Its value may still be in progress; every
+// use waits for it.
 //
 // Thread-safety: const methods may run concurrently.
 class Buffer {
  public:
-  // None.
+  // No buffer.
   Buffer() = default;
   Buffer(const Plugin& plugin, PJRT_Buffer* buffer)
       : buffer_(buffer, {&plugin}) {}
@@ -53,7 +53,7 @@ class Buffer {
   bool is_valid() const { return buffer_ != nullptr; }
 
   // Begins a copy of the value, row-major, into `host`, which has its type and
-  // is not touched until the event. Throws DeviceError.
+  // must not be touched until the event. Throws DeviceError.
   [[nodiscard]] Event CopyToHost(MutableTensorView host) const;
 
   PJRT_Buffer* handle() const { return buffer_.get(); }

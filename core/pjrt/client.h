@@ -24,11 +24,11 @@ void Destroyer<PJRT_Client>::operator()(PJRT_Client* client) const;
 // A tensor on its way to a device.
 struct Upload {
   Buffer buffer;
-  // When the host's memory may change again.
+  // Completes when the host's memory may change again.
   Event read;
 };
 
-// Options of a plugin, by name: what its vendor documents.
+// An option of a plugin, by name, as its vendor documents it.
 using ClientOption =
     std::pair<std::string, std::variant<std::string, bool, int64_t, float>>;
 
@@ -37,12 +37,12 @@ using ClientOption =
 ClientOption ParseClientOption(std::string_view text);
 
 // The devices of a plugin that this process may use. Buffers and executables
-// end before their client.
+// must be destroyed before their client.
 //
 // Thread-safety: const methods may run concurrently.
 class Client {
  public:
-  // Throws DeviceError, as when there is no device.
+  // Throws DeviceError, for example if there is no device.
   explicit Client(const Plugin& plugin,
                   const std::vector<ClientOption>& options = {});
 

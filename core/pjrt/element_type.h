@@ -9,7 +9,7 @@
 namespace replicant::pjrt {
 
 PJRT_Buffer_Type ToPjrt(DType dtype);
-// Not set for one that we do not have.
+// std::nullopt for a type that DType lacks.
 std::optional<DType> FromPjrt(PJRT_Buffer_Type type);
 
 }  // namespace replicant::pjrt

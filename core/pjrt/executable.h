@@ -16,11 +16,11 @@ template <>
 void Destroyer<PJRT_LoadedExecutable>::operator()(
     PJRT_LoadedExecutable* executable) const;
 
-// What one run of an executable gives, by device in the order of
+// Results of one run of an executable, by device in the order of
 // CompileOptions::device_ids.
 struct Execution {
   std::vector<std::vector<Buffer>> outputs;
-  // When the device has computed all of them.
+  // Completes when the device has computed all outputs.
   std::vector<Event> done;
 };
 
@@ -48,9 +48,9 @@ class Executable {
     DType dtype = DType::kF32;
     Shape shape;
   };
-  // Of each device.
+  // Outputs of each device.
   const std::vector<OutputType>& outputs() const { return outputs_; }
-  // Not set where the plugin does not know.
+  // std::nullopt if the plugin does not report it.
   const std::optional<MemoryStats>& memory() const { return memory_; }
 
   // Begins a run. `arguments`: those of each device. The module says by

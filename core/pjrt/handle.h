@@ -6,7 +6,7 @@
 
 namespace replicant::pjrt {
 
-// Gives an object of a plugin back to it. Defined where Handles are made.
+// Returns an object to its plugin. Defined where Handles are made.
 template <typename T>
 struct Destroyer {
   void operator()(T* object) const;

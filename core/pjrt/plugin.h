@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-// of the vendor's header, which only .cc files of this folder include
+// from the vendor's header, which only .cc files of this folder include
 struct PJRT_Api;
 struct PJRT_Error;
 
@@ -22,8 +22,8 @@ struct PJRT_Error;
 //
 // Everything runs asynchronously; events say when it is done. A function that
 // fails, at once or later, ends in a DeviceError
-// "<plugin>: <function>: <code>: <message>". Everything that was made until
-// then is freed.
+// "<plugin>: <function>: <code>: <message>". Objects made before the failure
+// are freed.
 namespace replicant::pjrt {
 
 // A loaded plugin. It stays loaded until the process ends, because plugins do
@@ -34,7 +34,7 @@ class Plugin {
  public:
   // Loads and initializes the plugin `file`, or returns the one that has been
   // loaded from it. Throws DeviceError, naming the file, if it cannot be
-  // loaded, is no plugin, has another version of the interface, lacks a
+  // loaded, is not a plugin, has another version of the interface, lacks a
   // function, or fails to initialize.
   static const Plugin& Load(const std::filesystem::path& file);
 
@@ -42,14 +42,14 @@ class Plugin {
   const std::string& file() const { return file_; }
   // "0.81": the version of the interface that the plugin was built with.
   std::string version() const;
-  // What the plugin says about itself: "xla_version",
+  // Facts that the plugin reports about itself: "xla_version",
   // "stablehlo_current_version" and others, as text.
   using Attributes = std::vector<std::pair<std::string, std::string>>;
   const Attributes& attributes() const { return attributes_; }
 
   const PJRT_Api& api() const { return *api_; }
-  // Throws DeviceError if `error` is one, and frees it. `function` has returned
-  // it.
+  // Throws DeviceError if `error`, which `function` returned, is not null;
+  // frees it.
   void Check(PJRT_Error* error, const char* function) const;
 
  private:

@@ -89,7 +89,7 @@ class WindowWeights {
   void PackPairs(const BFloat16* w, BF16Pair* packed) const;
 
  private:
-  // Where element k of row u of a window is among a channel's weights.
+  // Index of element k of a window's row u among a channel's weights.
   int64_t At(int64_t u, int64_t k) const {
     return (k % c_ * kh_ + u) * kw_ + k / c_;
   }

@@ -16,7 +16,7 @@ namespace replicant::kernels::cpu {
 const dnnl::engine& Engine();
 
 // A oneDNN primitive with its arguments. It is prepared once and runs without
-// an allocation of ours.
+// an allocation by our code.
 class Primitive {
  public:
   // A memory argument: DNNL_ARG_..., and its layout.
@@ -123,8 +123,8 @@ class ConvertedOperand {
 
   // The address that the primitive reads or writes.
   std::byte* Bind(const std::byte* stored, std::byte* scratch);
-  // Converts the stored operand for the primitive. `part`: the operand begins
-  // that many times the size of `type` further on.
+  // Converts the stored operand for the primitive. `part`: the operand's
+  // offset, in multiples of the size of `type`.
   void Load(int64_t part = 0) const;
   // Stores the primitive's result.
   void Store(int64_t part = 0) const;

@@ -4,8 +4,8 @@
 
 #include "core/kernels/cpu/cpu_kernels.h"
 
-// Convolutions as oneDNN's matrix products: of x [P, C KH KW], one row for what
-// each window sees, and the weights w [O, C KH KW] as they are stored:
+// Convolutions as oneDNN's matrix products: of x [P, C KH KW], one row for the
+// pixels of each window, and the weights w [O, C KH KW] as they are stored:
 //
 //   y = x w^T    dx = y w    dw = y^T x
 //

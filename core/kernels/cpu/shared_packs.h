@@ -79,7 +79,7 @@ class SharedPack {
 // Thread-safety: any thread.
 class SharedPacks : public ReplicaGroup {
  public:
-  // The pack of this name. The name says what is packed, and in which layout.
+  // The pack of this name. The name identifies the variable and the layout.
   std::shared_ptr<SharedPack> Get(const std::string& name, size_t size_bytes)
       EXCLUDES(mutex_);
 

@@ -3,7 +3,7 @@
 namespace replicant::kernels::cpu {
 
 // Treats floats below 2^-126 as 0, as operands and as results, on its thread
-// and from then on on the thread's OpenMP team, while the object lives.
+// and, from then on, on the thread's OpenMP team, while the object lives.
 // Processors are a hundred times slower on such numbers, and training produces
 // them: an optimizer's moments of a weight without gradients decay until they
 // are subnormal, and stay so.

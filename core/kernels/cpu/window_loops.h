@@ -45,7 +45,7 @@ struct Windows {
   int64_t plain_row_size() const { return num_steps() * step; }
 
   // Calls visit(k, n) for the pieces of a run: numbers k .. k + n - 1 of it,
-  // which lie in one block, and side by side.
+  // which lie side by side in one block.
   template <typename Visit>
   void ForPieces(const Visit& visit) const {
     for (int64_t begin = 0; begin < width; begin += step) {
@@ -116,8 +116,8 @@ void PixelsToPairs(const uint8_t* x, const uint8_t* y, int64_t n, float scale,
 void RowsToPairs(const BFloat16* x, const BFloat16* y, int64_t num_rows,
                  int64_t n, BF16Pair* out);
 
-// ConvolveWindows() of numbers of bf16. A pair of weights is of two adjacent
-// numbers of a piece (Windows::ForPieces).
+// ConvolveWindows() in bf16. A pair of weights is for two adjacent numbers of a
+// piece (Windows::ForPieces).
 void ConvolveWindowsOfBF16(const Windows& windows, const BFloat16* image,
                            const BF16Pair* w, const float* bias, float* y);
 

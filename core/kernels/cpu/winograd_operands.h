@@ -126,9 +126,9 @@ class TransformedImages {
   int num_threads_;
 };
 
-// Transforms weights [O, C, 3, 3], f32 or bf16, to what the product takes: [C,
-// O] per position, or, for the gradient of the input, [O, C] of the kernels
-// turned by half a turn.
+// Transforms weights [O, C, 3, 3], f32 or bf16, to the operands of the product:
+// [C, O] per position, or, for the gradient of the input, [O, C] of the kernels
+// rotated by 180 degrees.
 class TransformedWeights {
  public:
   TransformedWeights(const graph::TensorType& type, bool is_adjoint,
@@ -145,7 +145,7 @@ class TransformedWeights {
   template <typename T>
   void MakeRows(const T* weights, int64_t first, int64_t last,
                 float* positions);
-  // Loads `count` rows, stored [from, to, 9], turned by half a turn.
+  // Loads `count` rows, stored [from, to, 9], rotated by 180 degrees.
   template <typename T>
   void LoadTurned(const T* weights, int64_t count, float* rows) const;
   // Loads `count` rows, stored [to, from, 9]. Cache lines are read and written

@@ -11,8 +11,8 @@
 //   y  = A^T [ (G g G^T) . (B^T d B) ] A          . element by element
 //   dg = G^T [ (B^T d B) . (A dy A^T) ] G         summed over tiles
 //
-// d is of the image [6, 6], g of the weights [3, 3], y of the result [4, 4];
-// what lies between is indexed by position p = 0 .. 35, row by row.
+// d is a tile of the image [6, 6], g the weights [3, 3], y a tile of the result
+// [4, 4]; values between are indexed by position p = 0 .. 35, row by row.
 //
 // Polynomials are interpolated at 0, +-3/4, +-3/2 and infinity, which costs f32
 // less accuracy than the usual 0, +-1, +-2: sums over 128 channels are off by

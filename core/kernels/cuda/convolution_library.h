@@ -12,7 +12,7 @@
 
 namespace replicant::kernels::cuda {
 
-// Which of the three products of a convolution layer is computed.
+// The product of a convolution layer to compute.
 enum class ConvolutionKind { kForward, kInputGradient, kWeightGradient };
 
 // y = x * w of graph/ops/conv.h or one of its adjoints, with channels last:
@@ -43,7 +43,7 @@ struct ConvolutionOperands {
   CUdeviceptr workspace = 0;  // workspace_size_bytes()
 };
 
-// What a library took for a problem, for readers of a plan.
+// A library's choice for a problem, for plan reports.
 struct ConvolutionChoice {
   int64_t engine = -1;  // the library's number of it
   // Configurations of engines that the library named as the best for the
@@ -62,7 +62,7 @@ class ConvolutionPlan {
 
   virtual size_t workspace_size_bytes() const = 0;
   // Names the plan among those for its problem: the same in every process with
-  // this version of the library, and without tabs. Empty where there is one.
+  // this version of the library, and without tabs. Empty if it is the only one.
   virtual std::string name() const { return {}; }
   virtual ConvolutionChoice choice() const { return {}; }
   // Throws DeviceError.
@@ -80,27 +80,27 @@ class ConvolutionLibrary {
   // the library is missing.
   virtual std::unique_ptr<ConvolutionPlan> Plan(
       const ConvolutionProblem& problem) = 0;
-  // Up to `max` plans with different names, the best first as the library
-  // reckons: the first is that of Plan(). Throws as Plan() does.
+  // Up to `max` plans with different names, the best first by the library's
+  // estimate: the first is that of Plan(). Throws as Plan() does.
   virtual std::vector<std::unique_ptr<ConvolutionPlan>> Candidates(
       const ConvolutionProblem& problem, int max);
   // The candidate of this name; null if the library has none. Throws as Plan()
   // does.
   virtual std::unique_ptr<ConvolutionPlan> PlanNamed(
       const ConvolutionProblem& problem, const std::string& name);
-  // "cuDNN 9.19.0"; empty where nobody asks. Throws as Plan() does.
+  // "cuDNN 9.19.0"; empty if unknown. Throws as Plan() does.
   virtual std::string version() { return {}; }
 };
 
 // cuDNN 9: the engines of its heuristics that support the problem within a
 // workspace of 256 MiB, summing in f32. Problems in f32 take no engine that
 // rounds their operands unless they allow TF32. Where there are engines whose
-// results have the same bits in each run, as cuDNN says, only these are taken.
-// The library is loaded for the first plan, so that workloads without
+// results have the same bits in each run, as cuDNN reports, only these are
+// taken. The library is loaded for the first plan, so that workloads without
 // convolutions run without it.
 //
 // With `device_properties` (JSON, as cuDNN describes a device) plans are made
-// for that device instead, without one at hand; they cannot be launched.
+// for that device instead, which need not exist here; they cannot be launched.
 std::unique_ptr<ConvolutionLibrary> MakeCudnn(
     std::string device_properties = {});
 

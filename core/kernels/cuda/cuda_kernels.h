@@ -10,7 +10,7 @@
 
 namespace replicant::kernels::cuda {
 
-// How the CUDA backend computes one op.
+// The CUDA backend's implementation of one op.
 struct CudaKernel {
   // Adds the steps of a node.
   void (*make)(KernelBuilder& builder);
@@ -89,18 +89,18 @@ int64_t PartsOf(int64_t rows, int64_t columns);
 void AddPartialSums(KernelBuilder& builder, size_t scratch_offset,
                     int64_t parts, int64_t columns, size_t output);
 
-// What multiplies operands of a dtype.
+// The unit that multiplies operands of a dtype.
 inline LaunchDescription::Unit UnitOf(DType in, bool allows_tf32) {
   using Unit = LaunchDescription::Unit;
   if (in == DType::kBF16) return Unit::kBF16;
   return allows_tf32 ? Unit::kTF32 : Unit::kF32;
 }
 
-// Where an operand lies.
+// Returns the address of an operand.
 using AddressFunction = std::function<CUdeviceptr(const KernelBindings&)>;
 
 // The bias of a node, input 2, in the dtype of output 0: the libraries take no
-// other. One of f32 is rounded to bf16 first.
+// other dtype. One of f32 is rounded to bf16 first.
 AddressFunction AddBias(KernelBuilder& builder);
 // Why AddBias() cannot ("" if it can).
 std::string WhyNotBias(const KernelRequest& request);

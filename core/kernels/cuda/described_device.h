@@ -4,8 +4,8 @@
 
 namespace replicant::kernels::cuda {
 
-// What cuDeviceGetAttribute() gives on an H100 SXM (NVIDIA H100 Tensor Core GPU
-// Architecture, table 3), for the attributes that the backend asks for;
+// The result of cuDeviceGetAttribute() on an H100 SXM (NVIDIA H100 Tensor Core
+// GPU Architecture, table 3), for the attributes that the backend asks for;
 // CUDA_ERROR_INVALID_VALUE for others.
 CUresult H100Attribute(int* value, CUdevice_attribute attribute);
 

@@ -34,8 +34,8 @@ struct KernelLaunch {
   size_t argument_size_bytes = 0;
   // Elements, or rows, that the launch computes.
   int64_t count = 0;
-  // What the kernel reads and writes, for a driver that checks launches. The
-  // device makes no use of them.
+  // Memory that the kernel reads and writes, for a driver that checks launches.
+  // The device ignores these.
   std::span<const MemoryRange> reads;
   std::span<const MemoryRange> writes;
 };
@@ -44,9 +44,9 @@ struct KernelLaunch {
 // with the meaning of the CUDA driver API, without the prefix "cu".
 //
 // No program links libcuda: LoadDriver() resolves the entry points at run time,
-// so that one binary runs on machines with and without a GPU. Tests put a
-// driver in its place that keeps "device memory" on the host and checks every
-// call (tests/support/fake_cuda).
+// so that one binary runs on machines with and without a GPU. Tests substitute
+// a driver that keeps "device memory" on the host and checks every call
+// (tests/support/fake_cuda).
 //
 // Thread-safety: as the driver API; any thread.
 class Driver {
@@ -77,8 +77,8 @@ class Driver {
   virtual CUresult MemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from,
                                    size_t size_bytes, CUstream stream) = 0;
 
-  // Pinned memory of the host, which copies run beside the host's own work from
-  // and to.
+  // Pinned memory of the host. Copies from and to it run beside the host's own
+  // work.
   virtual CUresult MemHostAlloc(void** address, size_t size_bytes) = 0;
   virtual CUresult MemFreeHost(void* address) = 0;
 

@@ -29,7 +29,7 @@ class Step {
                     const OperandRanges& ranges) = 0;
   // The context of `device` is current. Throws DeviceError.
   virtual void Launch(const Device& device, CUstream stream) = 0;
-  // Whether Launch() has nothing to do, as it was bound.
+  // Whether Launch() has nothing to do, as bound.
   virtual bool IsEmpty() const { return false; }
   virtual LaunchDescription Describe() const { return {}; }
 };

@@ -45,7 +45,7 @@ class MatMulPlan {
 
   virtual size_t workspace_size_bytes() const = 0;
   // Names the plan among those for its problem: the same in every process with
-  // this version of the library, and without tabs. Empty where there is one.
+  // this version of the library, and without tabs. Empty if it is the only one.
   virtual std::string name() const { return {}; }
   // Throws DeviceError.
   virtual void Launch(const MatMulOperands& operands, CUstream stream) = 0;
@@ -60,15 +60,15 @@ class MatMulLibrary {
 
   // Throws DeviceError if there is no algorithm for the problem.
   virtual std::unique_ptr<MatMulPlan> Plan(const MatMulProblem& problem) = 0;
-  // Up to `max` plans with different names, the best first as the library
-  // reckons: the first is that of Plan(). Throws as Plan() does.
+  // Up to `max` plans with different names, the best first by the library's
+  // estimate: the first is that of Plan(). Throws as Plan() does.
   virtual std::vector<std::unique_ptr<MatMulPlan>> Candidates(
       const MatMulProblem& problem, int max);
   // The candidate of this name; null if the library has none. Throws as Plan()
   // does.
   virtual std::unique_ptr<MatMulPlan> PlanNamed(const MatMulProblem& problem,
                                                 const std::string& name);
-  // "cuBLASLt 13.1.0"; empty where nobody asks.
+  // "cuBLASLt 13.1.0"; empty if unknown.
   virtual std::string version() { return {}; }
 };
 

@@ -9,8 +9,8 @@
 
 namespace replicant::kernels::cuda {
 
-// One rank of a group that NCCL connects: DeviceRank on the library's own
-// terms. The context of the rank's device is current in every call.
+// One rank of a group that NCCL connects: DeviceRank in the library's own
+// types. The context of the rank's device is current in every call.
 //
 // Thread-safety: that of DeviceRank.
 class NcclRank {
@@ -24,7 +24,7 @@ class NcclRank {
   virtual void Abort() = 0;
 };
 
-// NCCL, or what stands for it in tests.
+// NCCL, or its substitute in tests.
 //
 // Thread-safety: any thread.
 class NcclLibrary {
@@ -42,9 +42,9 @@ class NcclLibrary {
 };
 
 // NCCL 2, found at run time by the first call that needs it. Communicators do
-// not block, so that a rank that never comes leaves its caller the choice to
-// wait or to give up. Calls throw DeviceError if `file` cannot be loaded or is
-// older than the header that it was built with.
+// not block, so that the caller may give up waiting for a rank that never
+// comes. Calls throw DeviceError if `file` cannot be loaded or is older than
+// the header that it was built with.
 std::unique_ptr<NcclLibrary> MakeNccl(std::string file = "libnccl.so.2");
 
 }  // namespace replicant::kernels::cuda

@@ -23,8 +23,8 @@ namespace replicant::kernels::cuda {
 // operands of its own (launch_timer.h), whose contents are undefined. A
 // candidate that fails is left out. The library's choice stays where all fail,
 // and where operands and workspace do not fit into the free memory, with a
-// warning; such a problem is not kept. Candidates keep the library's rules: an
-// f32 problem without TF32 has none that rounds.
+// warning; such a problem is not cached. Candidates keep the library's rules:
+// an f32 problem without TF32 has none that rounds.
 //
 // Never in a capture: tuning allocates and waits.
 //
@@ -44,7 +44,7 @@ class PlanTuner {
   void Report() EXCLUDES(mutex_);
 
  private:
-  // What was done since the last report.
+  // Counts since the last report.
   struct Summary {
     int num_found = 0;   // in the cache
     int num_tuned = 0;   // among several candidates

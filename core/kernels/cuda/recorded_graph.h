@@ -8,10 +8,10 @@
 
 namespace replicant::kernels::cuda {
 
-// What `issue` queues on `stream`, as a CUDA graph: captured from the stream,
-// instantiated, and launched by one call. `issue` may fork to other streams and
-// must join them again, by events. Throws DeviceError, and what `issue` throws;
-// the capture has ended then.
+// The work that `issue` queues on `stream`, as a CUDA graph: captured from the
+// stream, instantiated, and launched by one call. `issue` may fork to other
+// streams and must join them again, by events. Throws DeviceError, and what
+// `issue` throws; the capture has ended then.
 //
 // Libraries may load code and memory at their first call, which a capture
 // forbids: run everything once before it is recorded.

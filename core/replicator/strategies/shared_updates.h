@@ -32,13 +32,13 @@ struct SharedVariables {
   std::set<std::string> own;
 };
 
-// Puts the replica's part of each update that `place`, the replicas of this
-// process, make together in the place of the whole. What is trained is the
-// replica's own only where the program also updates it with what the replica
-// alone knows. `program` has placeholders (collective_ops.h) between
-// `num_replicas`; where these are all of this process an optimizer needs none
-// of its gradients' means if they are for it alone, and made of f32 or f64 as
-// they are.
+// Replaces each update that the replicas of this process (`place`) make
+// together by this replica's part of it. A trained variable stays the replica's
+// own only if the program also updates it from values that the replica alone
+// knows. `program` has placeholders (collective_ops.h) between `num_replicas`.
+// If all of these are in this process, an optimizer reads every replica's f32
+// or f64 gradients instead of their mean or sum, unless that is rounded or used
+// elsewhere.
 struct SharedProgram {
   graph::Program program;
   SharedVariables variables;

@@ -107,7 +107,7 @@ struct BatchNorm {
   bool has_relu;
 };
 
-// What the gradients read.
+// Inputs of the gradients.
 template <typename T, typename V>
 struct BatchNormInputs {
   REPLICANT_DEVICE float Scale(int64_t c) const {
@@ -117,7 +117,7 @@ struct BatchNormInputs {
   REPLICANT_DEVICE float Normalised(int64_t row, int64_t c) const {
     return (Load(x, row * shape.channels + c) - Load(mean, c)) * Scale(c);
   }
-  // dy behind the relu: 0 for what it has cut off.
+  // dy through the relu: 0 where the relu has cut off.
   REPLICANT_DEVICE float Gradient(int64_t row, int64_t c) const {
     const int64_t i = row * shape.channels + c;
     if (!has_relu) return Load(dy, i);

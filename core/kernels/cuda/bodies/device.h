@@ -5,7 +5,7 @@
 
 #include "core/tensor/bfloat16.h"
 
-// What the bodies of own kernels share.
+// Shared parts of the bodies of own kernels.
 //
 // A body is a plain struct: its fields are the kernel's argument (pointers to
 // device memory, sizes), and its call operator computes one element or one row.

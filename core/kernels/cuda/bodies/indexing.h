@@ -45,7 +45,7 @@ struct BoxCopy {
 // Weights of a convolution, [O, C, P] with P = KH KW in the graph and [O, P, C]
 // with channels last, as the library takes them.
 struct WeightShape {
-  // Where element i of the channels-last order lies in the graph's.
+  // Index in the graph's order of element i of the channels-last order.
   REPLICANT_DEVICE int64_t GraphIndex(int64_t i) const {
     return (i / c / p * c + i % c) * p + i / c % p;
   }

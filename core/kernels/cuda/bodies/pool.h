@@ -39,7 +39,7 @@ struct PoolShape {
       }
     }
   }
-  // The first window whose end is behind position i.
+  // The first window that ends after position i.
   REPLICANT_DEVICE int64_t FirstWindow(int64_t i) const {
     const int64_t before = i + padding - window + 1;
     return before <= 0 ? 0 : (before + stride - 1) / stride;
@@ -56,7 +56,7 @@ struct MaxPool {
     Store(y, at,
           Load(x, Best(x, s, n, at / s.c / s.yw % s.yh, at / s.c % s.yw, k)));
   }
-  // Where the largest element of a window lies: the first of equal ones. NaN
+  // Index of the largest element of a window, the first of equal ones. NaN
   // wins.
   static REPLICANT_DEVICE int64_t Best(const T* x, const PoolShape& s,
                                        int64_t n, int64_t row, int64_t column,

@@ -16,7 +16,7 @@ struct Reducer {
     const bool takes_b = kind == Reduction::kMax ? b > a : b < a;
     return takes_b || b != b ? b : a;
   }
-  // What leaves any other operand unchanged.
+  // The neutral element: leaves any other operand unchanged.
   template <typename A>
   REPLICANT_DEVICE A Neutral() const {
     if (kind == Reduction::kSum) return A{0};

@@ -13,7 +13,7 @@ inline constexpr int kMaxUpdatePointers = 2048;
 // tensors: parameters, moments, gradients. Pointer g * count + i is tensor i of
 // group g. The argument of a launch may have 32 kB.
 struct TensorGroups {
-  // One element: which tensor, and where in it.
+  // One element: its tensor, and its index there.
   struct Place {
     int tensor;
     int64_t index;
