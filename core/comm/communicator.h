@@ -31,8 +31,7 @@ struct Collective {
   int source = 0;
   TensorView in{DType::kU8, Shape({0}), nullptr};
   MutableTensorView out{DType::kU8, Shape({0}), nullptr};
-  // Factor on the result of a reduction; 1 unless elements are
-  // floating.
+  // Factor on the result of a reduction; 1 unless elements are floating.
   double factor = 1.0;
   // The caller's place for messages ("step.cc:41"); must outlive the call.
   std::string_view place = {};

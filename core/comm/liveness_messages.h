@@ -49,7 +49,7 @@ struct LivenessAnswer {
   static LivenessAnswer Decode(std::span<const rpc::Frame> payload);
 };
 
-// How to reach the first rank. Secret: holds a private key.
+// The addresses of the first rank. Secret: holds a private key.
 struct LivenessAddress {
   // "tcp://10.0.0.2:41234": at least one of them can be reached.
   std::vector<std::string> endpoints;

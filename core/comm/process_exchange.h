@@ -88,7 +88,7 @@ class ProcessExchange {
   struct Message {
     int peer = 0;
     bool is_send = false;
-    // read only, if it is sent
+    // only read if is_send
     std::byte* data = nullptr;
     size_t size_bytes = 0;
   };

@@ -25,9 +25,9 @@ struct ProcessLayout {
   std::vector<int> chain;
   // Processes that reduce together, each a part of the elements; sums go from
   // group to group. Groups are neighbouring processes of one host, kMaxGroup of
-  // them at most, in the order of processes. At most kMaxGroup processes form
-  // one group, unless two on one host can save bytes between hosts by reducing
-  // before they send.
+  // them at most, in the order of processes. All processes are one
+  // group if they are at most kMaxGroup, unless two on one host can save bytes
+  // between hosts by reducing before they send.
   std::vector<std::vector<int>> groups;
 
   // Largest group in which each process sends to all others.

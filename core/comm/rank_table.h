@@ -46,9 +46,8 @@ class RankTable {
   void Disconnect(int rank);
   void Reconnect(int rank) { ranks_[Index(rank)].disconnected_at.reset(); }
 
-  // Finds a watched rank to give up, and stops watching it. Returns its
-  // name, why, and the call that it is missing from; std::nullopt if all are
-  // there.
+  // Finds a watched rank to give up, and stops watching it. Returns its name,
+  // why, and the call that it is missing from; std::nullopt if all are there.
   std::optional<std::string> FindLost();
 
   // The ranks that have not come to the first call in which others wait:

@@ -10,8 +10,8 @@
 // The arithmetic of collectives, shared by all transports.
 namespace replicant::comm {
 
-// How to combine the elements of several ranks or replicas. kMean is the sum
-// times 1 / their number, for floating elements.
+// Combines the elements of several ranks or replicas. kMean is the sum times
+// 1 / their number, for floating elements.
 enum class ReduceOp { kSum, kMean, kMin, kMax, kProd };
 // "sum", "mean", ...
 std::string_view ToString(ReduceOp op);

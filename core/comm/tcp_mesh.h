@@ -17,7 +17,7 @@ struct TcpMesh {
   std::vector<std::string> places;
   // Opens connections to this group, and to groups that are split from it.
   std::string key;
-  // Where this process listens for more: one host's group stays on loopback.
+  // Address for further listening: one host's group stays on loopback.
   std::string bind_host;
 };
 

@@ -116,8 +116,7 @@ class HloBuilder {
   // As NumPy broadcasts.
   HloValue BroadcastTo(const HloValue& x, const Shape& shape);
   HloValue Slice(const HloValue& x, const Dims& begin, const Dims& end);
-  // New elements are `value`, rounded to x's dtype; negative counts
-  // crop.
+  // New elements are `value`, rounded to x's dtype; negative counts crop.
   HloValue Pad(const HloValue& x, double value, const Dims& before,
                const Dims& after, const Dims& between);
   HloValue Concat(const std::vector<HloValue>& xs, int64_t axis);

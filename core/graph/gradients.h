@@ -17,9 +17,9 @@ namespace replicant::graph {
 // - `loss` is not a floating scalar (shape []),
 // - an x is not floating, or `loss` does not depend on it except through
 //   StopGradient and the like,
-// - an op between an x and `loss` has no gradient.
-//   The message then names the op,
-//   its site and the reason.
+// - an op between an x and `loss` has no gradient;
+//   the message names the op, its site
+//   and the reason.
 // After an error, the adjoint ops added so far stay in the graph, unused.
 std::vector<Output> Gradients(Output loss, const std::vector<Output>& wrt,
                               CallSite site = CallSite::Here());

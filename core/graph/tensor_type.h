@@ -7,7 +7,7 @@
 
 namespace replicant::graph {
 
-// How the elements of a tensor lie in memory.
+// The layout of a tensor's elements in memory.
 //
 // The empty tag is row-major, the logical layout. Only row-major tensors enter
 // or leave a plan. Any other tag ("nChw16c") belongs to the backend that chose

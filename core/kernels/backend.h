@@ -167,10 +167,9 @@ class Kernel {
   // Whether every Launch() queues the same work on its stream and does nothing
   // else, so that a recording of one launch stands for all later ones.
   virtual bool CanRecord() const { return false; }
-  // The change by a Launch() in the number of streams with work that the
-  // launching stream has not waited for: 1 for a kernel that starts work beside
-  // the plan, -1 for the one that waits for it. A recording holds both or
-  // neither.
+  // Change by a Launch() in the number of streams whose work is not awaited: 1
+  // for a kernel that starts work beside the plan, -1 for the one that waits
+  // for it. A recording holds both or neither.
   virtual int open_forks() const { return 0; }
 
   // For plan reports, once bound. Empty if the backend describes nothing.

@@ -25,8 +25,7 @@ struct TrainedVariables {
       const std::function<bool(const graph::VariableSpec&)>& is_wanted) const;
 };
 
-// Returns d loss / d variable for each. Throws what graph::Gradients()
-// throws.
+// Returns d loss / d variable for each. Throws what graph::Gradients() throws.
 TrainedVariables GradientsOf(Output loss, std::vector<VariableId> variables,
                              CallSite site = CallSite::Here());
 // The same for every trainable variable whose name begins with `prefix`, in the

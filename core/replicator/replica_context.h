@@ -37,7 +37,7 @@ class ReplicaContext {
  public:
   virtual ~ReplicaContext() = default;
 
-  // Where the step is built.
+  // The graph in which the step is built.
   Graph& graph() const { return graph_; }
   int replica_id() const { return replica_id_; }
   int num_replicas() const { return num_replicas_; }

@@ -48,7 +48,7 @@ class Inputs {
   std::vector<std::pair<std::string, Output>> tensors_;
 };
 
-// What a step function returns.
+// The result of a step function.
 struct StepOutputs {
   // Values to read after a run, by name.
   std::vector<std::pair<std::string, Output>> values;

@@ -28,7 +28,7 @@ struct StableHloStep {
 // them (core/replicator/strategies/stablehlo_replicator.h).
 struct ModuleReplicator {
   std::unique_ptr<Replicator> replicator;
-  // What it has built so far. Owned by the replicator.
+  // The modules that it has built so far. Owned by the replicator.
   const std::vector<StableHloStep>* steps = nullptr;
 };
 

@@ -22,7 +22,7 @@ struct StepPlan {
 // none of them. Calls between replicas are left out.
 struct PlanReplicator {
   std::unique_ptr<Replicator> replicator;
-  // What it has compiled so far. Owned by the replicator.
+  // The plans that it has compiled so far. Owned by the replicator.
   const std::vector<StepPlan>* plans = nullptr;
 };
 

@@ -147,8 +147,8 @@ class Server {
   // gone. A peer that returns says hello again.
   void OnPeerLost(std::function<void(const Peer&)> callback);
 
-  // Sends an answer to no heartbeat. A client ignores it, and sending it finds
-  // a lost connection, for OnPeerLost(). Called in the loop.
+  // Sends a heartbeat's answer unasked. A client ignores it, and sending it
+  // finds a lost connection, for OnPeerLost(). Called in the loop.
   void Probe(uint64_t peer_id);
 
   // Called once when the loop ends. Work posted from then on does not run.
@@ -173,7 +173,7 @@ class Server {
  private:
   friend class Responder;
 
-  // Where an answer goes.
+  // The destination of an answer.
   struct ReplyTo {
     Frame address;
     uint16_t kind = 0;

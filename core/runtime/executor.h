@@ -29,7 +29,7 @@ struct PlanSpec {
 };
 
 struct CompileOptions {
-  // Of the plan, where it is written out: letters, digits and _.
+  // Name of the plan where it is written out: letters, digits and _.
   std::string name = "step";
   graph::PassOptions passes;
   // Debug mode: checks inputs and variables before a run and floating-point

@@ -13,7 +13,7 @@
 
 namespace replicant::runtime {
 
-// Where a tensor lies.
+// The place of a tensor in memory.
 struct Place {
   enum class Kind { kArena, kBoundary, kConstant, kVariable };
 

@@ -72,8 +72,7 @@ class VersionOrder {
   std::set<Endpoint> replaced_;
 };
 
-// The instruction of an elementwise node that has one; null for
-// others.
+// The instruction of an elementwise node that has one; null for others.
 const ScalarProgram::Instruction* SingleInstruction(const Node& node);
 
 Program FoldConstants(const Program& program, const TargetInfo& target);

@@ -21,7 +21,7 @@ inline const float* LoadRun(const std::byte* data, DType dtype, int64_t begin,
   return scratch;
 }
 
-// Where to compute elements from `begin` on, before StoreRun().
+// The memory in which to compute elements from `begin` on, before StoreRun().
 inline float* PlaceOfRun(std::byte* data, DType dtype, int64_t begin,
                          float* scratch) {
   return dtype == DType::kF32 ? reinterpret_cast<float*>(data) + begin

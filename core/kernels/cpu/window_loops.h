@@ -35,7 +35,7 @@ struct Windows {
   int64_t blocked_row_size() const {
     return blocks_per_step() * num_steps() * kBlock;
   }
-  // Where float `i` of the row lies.
+  // Index of float `i` of the row.
   int64_t BlockedPlace(int64_t i) const {
     const int64_t in_step = i % step;
     return (in_step / kBlock * num_steps() + i / step) * kBlock +

@@ -37,7 +37,7 @@ class LaunchTimer {
                                  std::string* why);
 
  private:
-  // Of all launches of a recording.
+  // Microseconds of all launches of a recording.
   double SampleUs(Recording& recording);
   void Destroy();
 

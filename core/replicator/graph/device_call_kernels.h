@@ -19,9 +19,8 @@ class DeviceCallKernels {
   DeviceCallKernels(DeviceCommunicator* communicator, kernels::Backend* backend)
       : communicator_(*communicator), backend_(*backend) {}
 
-  // Returns null for a node that is not a call and for a top_k bucket,
-  // which the host makes. Throws DeviceError for a dtype that no device
-  // reduces.
+  // Null for a node that is not a call, and for a bucket with top_k, which the
+  // host makes. Throws DeviceError for a dtype that no device reduces.
   std::unique_ptr<kernels::Kernel> Make(const graph::Graph& graph,
                                         const graph::Node& node);
 

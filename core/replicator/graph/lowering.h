@@ -31,8 +31,8 @@ struct LoweredProgram {
 // - All-reduces of one op and dtype on one logical device share a bucket while
 //   its size allows.
 //   They join in the order in which their inputs are computed: gradients of the
-//   last layers come first. An input must not depend on the result of another
-//   all-reduce in the bucket.
+//   last layers come first.
+//   No input depends on the result of another all-reduce in the bucket.
 // - An all-reduce larger than a bucket has its own, which is neither packed nor
 //   unpacked.
 // - A bucket is issued (BucketStart, which packs it) right after the last of

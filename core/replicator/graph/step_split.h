@@ -27,8 +27,7 @@ struct StepSplit {
   // In the step's own graph: what workers push, and what they update.
   std::vector<Output> pushed;
   std::vector<Output> updates;
-  // The servers' part, cut off at the pushed values, its
-  // outputs.
+  // The servers' part, cut off at the pushed values, which are its outputs.
   graph::Program servers;
   // Variables that workers push, and those that they read.
   std::set<std::string> pushed_variables;

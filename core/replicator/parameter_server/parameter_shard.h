@@ -71,7 +71,7 @@ class ParameterShard {
   int64_t version() const { return gate_.version(); }
   const Stats& stats() const { return stats_; }
 
-  // What a checkpoint holds: the variables, and the pushes that were executed.
+  // Contents of a checkpoint: the variables, and the pushes that were executed.
   runtime::HostVariables CopyVariables() const {
     return runtime::CopyVariables(variables_);
   }

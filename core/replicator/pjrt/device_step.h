@@ -57,7 +57,7 @@ class DeviceStep {
  private:
   using Argument = exporting::StableHloArgument;
 
-  // What one replica passes besides variables.
+  // The arguments of one replica besides variables.
   struct HostPart {
     // for each argument of kind kInput, in their order
     std::vector<HostTensor> inputs;

@@ -57,8 +57,7 @@ class CompiledStep {
   ReduceTimes reduce_times() const;
 
  private:
-  // News of the next batch, from the first replica's thread to the
-  // others.
+  // News of the next batch, from the first replica's thread to the others.
   struct Ahead {
     enum class State { kUnknown, kThere, kNone };
     Mutex mutex;

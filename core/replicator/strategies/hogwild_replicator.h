@@ -21,7 +21,7 @@ namespace replicant::replicator {
 //   that of one replica.
 // - Counters are exact: a variable of whole numbers that is not trained is
 //   private to a replica during a step, and must move by the same amount in
-//   every step. A step counts on from the steps begun before it.
+//   every step. A step begins at the count of steps begun before it.
 // - Accumulation: each replica adds up gradients of its own, and updates with
 //   its last batch. A counter is read at the update's first batch. variables()
 //   waits for batches, not for updates: sums stay where they are.

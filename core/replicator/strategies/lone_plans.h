@@ -44,7 +44,7 @@ class LonePlans {
   void Compile(runtime::VariableStore& variables,
                const runtime::CompileOptions& options);
 
-  // Where the next batch goes.
+  // The memory for the next batch.
   std::span<const MutableTensorView> batch() const;
   // Whether the next batch is the first or the last one of an update.
   bool IsAtBegin() const { return batch_number_ == 0; }
@@ -56,7 +56,7 @@ class LonePlans {
   runtime::Executor* only_plan() const;
 
   TensorView value(std::string_view name) const;
-  // Of the first part's update.
+  // Report of the first part's update.
   const runtime::PlanReport& report() const;
   std::vector<runtime::KernelProfile> profile() const;
 

@@ -61,7 +61,7 @@ class SharedInput : public Input {
                    std::span<const MutableTensorView> batch) const {
     CopyRows(local_replica, batch, &Feed::ahead);
   }
-  // Of the current batch: counts calls of Use().
+  // Number of the current batch: counts calls of Use().
   int64_t number() const { return number_; }
 
  private:

@@ -38,10 +38,9 @@ class SynchronousReplicator : public Replicator {
 // begin with the same values and get the same updates, so that they stay equal
 // bit by bit. Replicas of one process share one copy of the trained variables
 // (core/replicator/strategies/shared_updates.h) where their backend's memory is
-// the host's; on another backend each replica has a copy (see
-// ReplicationConfig::collectives). A variable that every replica updates with
-// values of its own is made equal within the step, as its ReplicaAgreement
-// says.
+// the host's; on another backend each replica has a copy. A variable that every
+// replica updates with values of its own is made equal within the step, as its
+// ReplicaAgreement says.
 //
 // A replica that fails ends the step of all.
 //
