@@ -12,7 +12,7 @@
 
 // A layer is a set of variables and a function that applies them. It can be
 // applied many times, to any input that fits, and always uses the newest
-// version of its variables. Variables have PyTorch's names behind the open
+// version of its variables. Variables have PyTorch's names after the open
 // scopes and the layer's name: "critic/hidden/weight".
 //
 // Constructors throw InvalidArgument for a name that is taken. Applying a layer

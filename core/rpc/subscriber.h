@@ -40,7 +40,7 @@ struct SubscriberMetrics {
 };
 
 // Keeps the newest value of each topic it subscribed to, from one Publisher.
-// Reconnects, and subscribes again, by itself (not for inproc).
+// Reconnects and subscribes again automatically (not for inproc).
 //
 // Thread-safety: as ZmqSocket, one thread.
 class Subscriber {

@@ -22,7 +22,7 @@ inline constexpr size_t kMaxInterleavedFrames = 64;
 void InterleaveFrames(std::span<const std::span<const uint8_t>> frames,
                       std::span<uint8_t> out);
 
-// The same for frames that lie one behind the other, [num_frames, pixels, 3].
+// The same for frames that lie one after another, [num_frames, pixels, 3].
 void InterleaveFrames(std::span<const std::byte> frames, int64_t num_frames,
                       std::span<std::byte> out);
 

@@ -14,7 +14,7 @@
 namespace replicant::kernels::cuda {
 
 // c = epilogue(op(a) op(b)) for each of `batch` pairs of matrices that lie one
-// behind the other, row-major; see graph/ops/matmul.h, linalg.h.
+// after another, row-major; see graph/ops/matmul.h, linalg.h.
 struct MatMulProblem {
   bool operator==(const MatMulProblem&) const = default;
 

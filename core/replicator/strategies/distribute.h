@@ -32,9 +32,9 @@ namespace replicant::replicator {
 // The processes are those that mpirun has started, or, with these environment
 // variables, those that meet over TCP (comm::TcpGroup):
 //
-//   REPLICANT_PROCESS, REPLICANT_NUM_PROCESSES this process and their number
-//   REPLICANT_RENDEZVOUS tcp://HOST:PORT, or a file REPLICANT_RENDEZVOUS_KEY
-//   the secret of an address
+//   REPLICANT_PROCESS, REPLICANT_NUM_PROCESSES   this process, their number
+//   REPLICANT_RENDEZVOUS                         tcp://HOST:PORT, or a file
+//   REPLICANT_RENDEZVOUS_KEY                     the secret of an address
 //
 // Without either the process is alone, and nothing changes.
 class Distribution {
