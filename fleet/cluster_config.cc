@@ -63,8 +63,8 @@ HostConfig HostConfig::Read(config::Reader& reader) {
   reader.Field("shard_address", &c.shard_address,
                "address of this host, tcp://ADDRESS:PORT, at which a shard of "
                "the replay listens there; empty: no shard. Hosts with an "
-               "address take the shards in their order, or have all of them on "
-               "the launcher's host");
+               "address take the shards in order; if no host has one, all "
+               "shards run on the launcher's host");
   reader.Field("shard_folder", &c.shard_folder,
                "folder on this host for the checkpoints of its shard, which "
                "survive the host's agent");
@@ -81,8 +81,8 @@ RoleResources RoleResources::Read(config::Reader& reader,
                                   RoleResources defaults) {
   RoleResources c = std::move(defaults);
   reader.Field("cores", &c.cores, {1, 100000},
-               "processors that one process asks a cluster for; an actor's "
-               "also say how many actors a host takes");
+               "processors that one process asks a cluster for; a host takes "
+               "as many actors as fit on its processors");
   reader.Field("gpus", &c.gpus, {0, 10000},
                "GPUs that one process asks Slurm or Kubernetes for");
   reader.Field("memory_mb", &c.memory_mb, {0, int64_t{1} << 40},
@@ -90,9 +90,9 @@ RoleResources RoleResources::Read(config::Reader& reader,
                "not asked for");
   reader.Field(
       "command", &c.command,
-      "command that starts the process, with {command} in the place "
-      "of its own, for example: numactl --localalloc {command}; empty: "
-      "its own. Blanks separate words; there are no quotes");
+      "command that starts the process, with {command} in place of the "
+      "process's own command, for example: numactl --localalloc {command}; "
+      "empty: its own. Blanks separate words; there are no quotes");
   return c;
 }
 
@@ -113,10 +113,10 @@ SlurmConfig SlurmConfig::Read(config::Reader& reader) {
   reader.Field("warning_s", &c.warning_s, {1, 36000},
                "seconds before the time limit at which the learner's job "
                "writes a checkpoint and is requeued");
-  reader.Field("idle_task_s", &c.idle_task_s, {0.0, 1e6},
-               "seconds after which a task of the actors' array ends that is "
-               "not needed, since all actors run on other hosts; 0: it stands "
-               "by for a host that is lost");
+  reader.Field(
+      "idle_task_s", &c.idle_task_s, {0.0, 1e6},
+      "seconds after which a task of the actors' array ends if all actors run "
+      "on other hosts; 0: the task stands by to replace a lost host");
   reader.Field("options", &c.options, {0, 100},
                "further options of every job, one #SBATCH line each, for "
                "example: --qos=low");
@@ -155,17 +155,18 @@ ClusterConfig ClusterConfig::Read(config::Reader& reader) {
                "replay and evaluator run on the launcher's host, actors on all "
                "hosts that join");
   reader.Field("address", &c.address,
-               "numeric address under which other hosts reach the launcher's "
-               "host; auto: that of its first network interface");
+               "numeric address at which other hosts reach the launcher's "
+               "host; auto: the address of its first network interface");
   reader.Field("port", &c.port, {0, 65535},
-               "port at which the launcher takes in hosts; 0: a free one, "
+               "port at which hosts join the launcher; 0: a free one, "
                "announced in RUN/addresses.yaml");
-  reader.Field("local_actors", &c.local_actors, {0, 10000},
-               "actors on the launcher's host beside the learner; the others "
-               "run on the hosts that join. Under local all of them are");
+  reader.Field(
+      "local_actors", &c.local_actors, {0, 10000},
+      "actors on the launcher's host beside the learner; the others run on the "
+      "hosts that join. With backend local, all actors run here");
   reader.Field("replay_on_host", &c.replay_on_host,
                "whether the replay runs on a host that joins by fleet --join "
-               "... --role replay, in the place of the launcher's. replay.bind "
+               "... --role replay, instead of the launcher's host. replay.bind "
                "is then tcp://HOST:PORT of that host");
   reader.Field("programs", &c.programs,
                "folder of the programs on the other hosts, or the path of "
@@ -181,10 +182,10 @@ ClusterConfig ClusterConfig::Read(config::Reader& reader) {
   c.ssh_command = kSshCommand;
   reader.Field("ssh_command", &c.ssh_command,
                "command that starts the agent on a host, with {host} and "
-               "{command}. It passes its standard input on, and ends the agent "
-               "when that ends");
+               "{command}. The command must forward its standard input, and "
+               "end the agent at the end of that input");
   config::Reader roles = reader.Section(
-      "roles", "what one process of a role asks for, and how it is started");
+      "roles", "resources and start command of one process of each role");
   const auto read = [&](const char* role, const char* doc,
                         RoleResources defaults) {
     config::Reader section = roles.Section(role, doc);

@@ -23,11 +23,12 @@ RunSection RunSection::Read(config::Reader& reader) {
                "run folder, new or empty; empty: runs/NAME-TIMESTAMP");
   reader.Field("seed", &c.seed, {0, INT64_MAX},
                "seed of all random numbers of the run");
-  reader.Field("key_file", &c.key_file,
-               "file of the CURVE key pair that all processes of the run hold; "
-               "auto: RUN/run.key, which a fleet makes, or none where there is "
-               "no such file; empty: none. Without a pair every socket of the "
-               "run stays on loopback and ipc, open to all users of the host");
+  reader.Field(
+      "key_file", &c.key_file,
+      "file with the CURVE key pair that all processes of the run share; auto: "
+      "RUN/run.key, which a fleet creates, or none if that file does not "
+      "exist; empty: none. Without a pair, every socket of the run stays on "
+      "loopback and ipc, open to all users of the host");
   if (!IsFolderName(c.name)) {
     reader.Error("name",
                  "want 1 to 100 letters, digits, '_', '-' and '.', the first "
@@ -40,9 +41,9 @@ FleetConfig FleetConfig::Read(config::Reader& reader) {
   FleetConfig c;
   reader.Field(
       "start_timeout_s", &c.start_timeout_s, {0.1, 36000.0},
-      "seconds from the start of a process, or from the last progress that "
-      "its heartbeats show (a replay that restores), to its first heartbeat "
-      "that says it runs; a later one is killed and has failed");
+      "maximum seconds from the start of a process, or from the last progress "
+      "in its heartbeats (a replay restoring its checkpoint), to its first "
+      "heartbeat in state running; a slower process is killed and has failed");
   reader.Field(
       "heartbeat_timeout_s", &c.heartbeat_timeout_s, {1.0, 3600.0},
       "seconds without a heartbeat after which a process is killed and "
@@ -52,7 +53,7 @@ FleetConfig FleetConfig::Read(config::Reader& reader) {
   reader.Field("last_evaluation_timeout_s", &c.last_evaluation_timeout_s,
                {0.1, 36000.0},
                "seconds for the evaluation of the last checkpoint, after all "
-               "roles have ended; a longer one is ended with a warning");
+               "roles have ended; a longer one is aborted with a warning");
   reader.Field("progress_interval_s", &c.progress_interval_s, {0.1, 36000.0},
                "seconds between progress lines when stderr is no terminal");
   reader.Field("metrics_address", &c.metrics_address,
@@ -61,8 +62,8 @@ FleetConfig FleetConfig::Read(config::Reader& reader) {
                "address other than loopback serves every host that reaches it");
   reader.Field("exclusive_learner", &c.exclusive_learner,
                "whether no other role runs on the learner's processors; false "
-               "for a small machine whose actors would leave theirs idle, held "
-               "back by the replay's rate limiter");
+               "for a small machine on which the replay's rate limiter would "
+               "leave the actors' processors idle");
 
   config::Reader restart =
       reader.Section("restart", "restarts of failed roles");

@@ -65,8 +65,8 @@ LearnerConfig LearnerConfig::Read(
                "number of newest checkpoints to keep");
   reader.Field("parameter_bind", &c.parameter_bind,
                "ZeroMQ endpoint that publishes the parameters; auto: a socket "
-               "of the run's own, for this host alone; tcp://ADDRESS:*: a free "
-               "port, which the run announces; empty for none");
+               "of this run, for this host only; tcp://ADDRESS:*: a free port, "
+               "which the run announces; empty for none");
   reader.Field("publish_interval_s", &c.publish_interval_s, {0.001, 3600.0},
                "minimum seconds between two publications of the parameters");
   const int replicas = c.replication.replicas_of_group();

@@ -100,10 +100,10 @@ NetworkConfig NetworkConfig::Read(config::Reader& reader) {
   reader.Field("critic_last_layer_scale", &c.critic_last_layer_scale,
                {1e-6, 1.0},
                "factor of the initial values of the critic's last layer");
-  reader.Field("critic_bias_slope", &c.critic_bias_slope, {0.0, 10.0},
-               "initial bias of atom k in the critic's last layer is lower "
-               "by this times k, so that values start near v_min; 0: values "
-               "start in the middle");
+  reader.Field(
+      "critic_bias_slope", &c.critic_bias_slope, {0.0, 10.0},
+      "atom k of the critic's last layer starts with its bias lowered by slope "
+      "* k, so that values start near v_min; 0: values start in the middle");
   return c;
 }
 
@@ -138,15 +138,15 @@ TargetConfig TargetConfig::Read(config::Reader& reader) {
 
 PredictionConfig PredictionConfig::Read(config::Reader& reader) {
   PredictionConfig c;
-  reader.Field("horizon", &c.horizon, {0, 100},
-               "steps that a model predicts from an observation's embedding "
-               "and the actions that follow; the table's window has as many. "
-               "0: no model");
+  reader.Field(
+      "horizon", &c.horizon, {0, 100},
+      "number of steps that a model predicts from an observation's embedding "
+      "and the following actions; must equal the table's window. 0: no model");
   reader.Field("hidden_sizes", &c.hidden_sizes, {1, kMaxSize}, {1, 16},
                "sizes of the model's hidden layers; the first has layer norm");
   reader.Field("critic_trains_encoder", &c.critic_trains_encoder,
-               "whether the critic's loss trains the encoder beside the "
-               "model's loss; otherwise the latter alone does");
+               "whether the critic's loss trains the encoder in addition to "
+               "the model's loss; otherwise only the model's loss does");
   reader.Field("latent_weight", &c.latent_weight, {0.0, 1e6},
                "weight of the squared error of the next embedding");
   reader.Field("reward_weight", &c.reward_weight, {0.0, 1e6},
@@ -192,8 +192,8 @@ D4pgConfig D4pgConfig::Read(config::Reader& reader) {
                  "optimizer of critic and encoder");
   reader.Field("max_action_gradient_norm", &c.max_action_gradient_norm,
                {0.0, 1e6},
-               "maximum norm of the value's gradient by the action, per row "
-               "of a batch; 0: no clipping");
+               "maximum norm of the value's gradient with respect to the "
+               "action, per row of a batch; 0: no clipping");
   reader.Field("pre_tanh_penalty_weight", &c.pre_tanh_penalty_weight,
                {0.0, 1e3},
                "weight of the penalty on the policy's outputs before tanh, "

@@ -91,32 +91,33 @@ void ReadGroups(config::Reader& reader, ReplicationConfig* c) {
                 {"tcp", ReplicationConfig::Communicator::kTcp}},
                "between_graph: how processes reach each other. mpi: mpirun "
                "starts them. tcp: each is started by itself, or by the fleet");
-  reader.Field("rendezvous", &c->rendezvous,
-               "between_graph with communicator tcp, and parameter_server with "
-               "processes_per_group: where the processes meet. "
-               "tcp://HOST:PORT: the first one listens there. auto: a file in "
-               "the run's folder, for this host alone; another path: such a "
-               "file");
-  reader.Field("min_processes", &c->min_processes, {0, 1024},
-               "between_graph with communicator tcp: the group goes on with so "
-               "many processes at the fewest when others stay lost, and grows "
-               "again when those are back; 0: with all or not at all");
+  reader.Field(
+      "rendezvous", &c->rendezvous,
+      "between_graph with communicator tcp, and parameter_server with "
+      "processes_per_group: where the processes meet. tcp://HOST:PORT: the "
+      "first one listens there. auto: a file in the run's folder, for this "
+      "host only; any other path: that file");
+  reader.Field(
+      "min_processes", &c->min_processes, {0, 1024},
+      "between_graph with communicator tcp: minimum number of processes with "
+      "which the group continues while others are lost; it grows again when "
+      "they return. 0: all processes are needed");
   reader.Field("heartbeat_interval_s", &c->heartbeat_interval_s, {0.01, 60.0},
                "between_graph: seconds between two heartbeats of a process");
   reader.Field("heartbeat_timeout_s", &c->heartbeat_timeout_s, {0.0, 36000.0},
                "between_graph: seconds without a heartbeat after which a "
                "process counts as dead and the others end. 0 turns heartbeats "
                "off: a stalled process is then found after timeout_s");
-  reader.Field("servers", &c->servers, {1, 64},
-               "parameter_server: addresses of the servers; auto: a socket of "
-               "the run's own, for this host alone. Each server holds a part "
-               "of the variables");
+  reader.Field(
+      "servers", &c->servers, {1, 64},
+      "parameter_server: addresses of the servers; auto: a socket of this run, "
+      "for this host only. Each server holds a part of the variables");
   reader.Field("replicas_per_group", &c->replicas_per_group, {1, 1024},
                "parameter_server: replicas in each group, which make their "
                "steps together; groups do not wait for each other");
   reader.Field("processes_per_group", &c->processes_per_group, {1, 1024},
-               "parameter_server: processes of each group, which reach each "
-               "other as those of between_graph with communicator tcp");
+               "parameter_server: processes of each group; they communicate "
+               "like those of between_graph with communicator tcp");
   reader.Field("staleness", &c->staleness, {0, 1'000'000},
                "parameter_server: maximum number of updates by other workers "
                "between a gradient's pull and its push. A worker over the "
@@ -180,9 +181,9 @@ CudaAutotuneConfig CudaAutotuneConfig::Read(config::Reader& reader) {
   CudaAutotuneConfig c;
   reader.Field("enabled", &c.is_enabled,
                "time cuDNN's and cuBLASLt's plans of each convolution and "
-               "product when a step is compiled, and take the fastest. Times "
-               "differ from run to run, and so may the choice and with it the "
-               "last bits of results, unless the cache has it");
+               "product when a step is compiled, and take the fastest. Timings "
+               "differ between runs, so the choice and the last bits of "
+               "results may differ too, unless the cache holds the choice");
   reader.Field("cache", &c.cache,
                "folder of the file that keeps the choices, tuned_plans.txt, "
                "which processes and runs share. Empty: "
@@ -220,8 +221,8 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
                "backend cuda: a step is recorded once and launched as one CUDA "
                "graph. false: kernel by kernel");
   reader.Section("cuda_autotune", &c.cuda_autotune,
-                 "backend cuda: which plans of NVIDIA's libraries are taken "
-                 "(not yet run on a device)");
+                 "backend cuda: choice of plans of NVIDIA's libraries (not yet "
+                 "run on a device)");
   reader.Field("read_ahead", &c.read_ahead,
                "backend cuda: the next batch is taken and sent to the device "
                "while a step computes (strategies single, in_graph and "

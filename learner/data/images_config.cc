@@ -33,20 +33,20 @@ ImagesConfig ImagesConfig::Read(config::Reader& reader) {
                "is the class; image_folder: a folder of JPEG and PNG files for "
                "each class; tar_shards: tar files in WebDataset's layout");
   reader.Field("train", &c.train,
-               "folder of image_folder, or tar file or folder of them of "
-               "tar_shards, to train on");
+               "training images: a folder (image_folder), or a tar file or a "
+               "folder of tar files (tar_shards)");
   reader.Field("evaluation", &c.evaluation,
-               "the same for evaluations; empty for none");
+               "evaluation images, in the same form; empty for none");
   reader.Field("num_train", &c.num_train, {1, 1'000'000'000},
                "images of an epoch; rendered only");
   reader.Field("num_evaluation", &c.num_evaluation, {0, 1'000'000'000},
-               "images of an evaluation, none of them of the training; "
+               "images of an evaluation, disjoint from the training images; "
                "rendered only");
   reader.Field("variation", &c.variation, {0.0, 1.0},
                "how far cameras, lights and colours vary; 0: as in the Control "
                "Suite; rendered only");
   reader.Section("augmentation", &c.augmentation,
-                 "what training sees of an image");
+                 "random crop, flip and colours of training images");
   reader.Field("evaluation_crop", &c.evaluation_crop, {0.1, 1.0},
                "side of the square in the centre that an evaluation sees, as a "
                "share of the image's shorter side");

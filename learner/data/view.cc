@@ -101,7 +101,7 @@ AugmentationConfig AugmentationConfig::Read(config::Reader& reader) {
                "smallest area of a random_resized crop, as a share of the "
                "image");
   reader.Field("has_flip", &c.has_flip,
-               "whether every other image of training, by chance, is mirrored");
+               "whether each training image is mirrored with probability 1/2");
   reader.Field("color_jitter", &c.color_jitter, {0.0, 1.0},
                "largest change of brightness, contrast and saturation, as a "
                "share; 0 for none");

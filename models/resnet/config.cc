@@ -9,10 +9,10 @@ SgdConfig SgdConfig::Read(config::Reader& reader) {
   reader.Field("kind", &c.kind,
                {{"sgd", OptimizerKind::kSgd}, {"lars", OptimizerKind::kLars}},
                "sgd: stochastic gradient descent with momentum; lars: the same "
-               "with a rate for each weight by its norm and its gradient's, "
-               "for batches of thousands (arXiv:1708.03888)");
+               "with a rate per weight tensor, from its norm and the norm of "
+               "its gradient, for batches of thousands (arXiv:1708.03888)");
   reader.Field("trust_coefficient", &c.trust_coefficient, {1e-6, 1.0},
-               "lars: factor of the rate of each weight");
+               "lars: factor of the rate of each weight tensor");
   reader.Field("learning_rate", &c.learning_rate, {0.0, 100.0},
                "learning rate after the warm-up; usually 0.1 per 256 images "
                "of a batch");
@@ -82,11 +82,11 @@ ResNetConfig ResNetConfig::Read(config::Reader& reader) {
                "steps between evaluations on all images of images.evaluation, "
                "in f32; 0 for none");
   reader.Field("initial_variables", &c.initial_variables,
-               "safetensors file with torchvision's names of variables that a "
-               "new run starts with; empty for random ones");
+               "safetensors file, with torchvision's names, of a new run's "
+               "initial variables; empty: random");
   reader.Field("has_initial_head", &c.has_initial_head,
-               "whether the last layer starts with those of initial_variables, "
-               "too; false for other classes");
+               "whether initial_variables also set the last layer; false if "
+               "the classes differ");
   return c;
 }
 

@@ -8,10 +8,10 @@ AdamConfig AdamConfig::Read(config::Reader& reader) {
   AdamConfig c;
   reader.Field("learning_rate", &c.learning_rate, {0.0, 1.0},
                "initial learning rate of Adam");
-  reader.Field("discriminator_learning_rate", &c.discriminator_learning_rate,
-               {0.0, 1.0},
-               "that of the discriminator, if it differs (the two time-scale "
-               "update rule, arXiv:1706.08500); null: learning_rate");
+  reader.Field(
+      "discriminator_learning_rate", &c.discriminator_learning_rate, {0.0, 1.0},
+      "learning rate of the discriminator, if different (the two time-scale "
+      "update rule, arXiv:1706.08500); null: learning_rate");
   reader.Field("beta1", &c.beta1, {0.0, 0.9999},
                "decay rate of Adam's first moments");
   reader.Field("beta2", &c.beta2, {0.0, 0.99999},
@@ -78,9 +78,9 @@ SnganConfig SnganConfig::Read(config::Reader& reader) {
   reader.Field("evaluation_network", &c.evaluation_network,
                "description of that network, a YAML file; empty: the file of "
                "the same name with .yaml");
-  reader.Field("num_evaluation_images", &c.num_evaluation_images,
-               {2, 10'000'000},
-               "training images of an evaluation, and as many generated ones");
+  reader.Field(
+      "num_evaluation_images", &c.num_evaluation_images, {2, 10'000'000},
+      "number of training images in an evaluation, and of generated images");
   reader.Field("evaluation_interval_steps", &c.evaluation_interval_steps,
                {0, 1'000'000'000},
                "steps between evaluations; 0: only by learner --evaluate");

@@ -15,8 +15,7 @@ namespace {
 RateLimiterConfig ReadRateLimiter(config::Reader& parent) {
   RateLimiterConfig c;
   config::Reader reader =
-      parent.Section("rate_limiter",
-                     "how many samples the table gives per item that comes in");
+      parent.Section("rate_limiter", "when samples and inserts have to wait");
   reader.Field(
       "mode", &c.mode,
       {{"ratio", RateLimiterMode::kRatio},
@@ -114,7 +113,7 @@ void CheckShards(config::Reader& reader, const ReplayConfig& c) {
 // Reads the sections, and says of each table why it cannot work.
 void ReadTables(config::Reader& reader, ReplayConfig* c) {
   reader.Sections("tables", &c->tables, {0, kMaxTables},
-                  "tables by name; without any there is one called default");
+                  "tables by name; empty: one table named default");
   for (const auto& [name, section] : c->tables) {
     for (const std::string& why :
          {WhyRefused(section.table.rate_limiter, LimitsOf(*c, section.table)),
@@ -150,11 +149,11 @@ TableSection TableSection::Read(config::Reader& reader) {
       "max_times_sampled", &c.max_times_sampled, {0, 1'000'000},
       "number of samples after which an item is removed; 0 for no limit");
   reader.Field("n_step", &c.n_step.n_step, {1, kMaxNStep},
-               "number of steps of a transition, at most those of the window "
-               "if the table has windows");
+               "number of steps of a transition; at most window if the table "
+               "has windows");
   reader.Field("window", &c.n_step.window, {0, kMaxWindow},
-               "number of successive steps of an item, which then holds each "
-               "of them; 0 for n-step transitions");
+               "number of successive steps that an item holds; 0 for n-step "
+               "transitions");
   reader.Field("period", &c.n_step.period, {1, kMaxWindow},
                "number of steps from the beginning of one window to the next; "
                "windows overlap by window - period");
@@ -168,19 +167,18 @@ TableSection TableSection::Read(config::Reader& reader) {
 ReplayConfig ReplayConfig::Read(config::Reader& reader) {
   ReplayConfig c;
   reader.Field("shards", &c.shards, {1, kMaxShards},
-               "number of replay services that a run spreads its episodes "
-               "over. Sizes, memory and rate limiters are totals, of which "
-               "each shard has its part");
-  reader.Field("bind", &c.bind,
-               "ZeroMQ endpoint of the service; auto: a socket of the run's "
-               "own, for this host alone; tcp://ADDRESS:*: a free port, which "
-               "the run announces. Without keys only auto, loopback and ipc "
-               "are allowed. Of several shards, shard i has the port + i, or "
-               "its number in the place of {shard}");
+               "number of replay services among which a run divides its "
+               "episodes. Sizes, memory and rate limiters are totals; each "
+               "shard gets an equal share");
   reader.Field(
-      "metrics_address", &c.metrics_address,
-      "ADDRESS:PORT where Prometheus reads the metrics; empty for none. Shard "
-      "i has the port + i");
+      "bind", &c.bind,
+      "ZeroMQ endpoint of the service; auto: a socket of this run, for this "
+      "host only; tcp://ADDRESS:*: a free port, which the run announces. "
+      "Without keys only auto, loopback and ipc are allowed. With several "
+      "shards, shard i uses port + i, or its number in place of {shard}");
+  reader.Field("metrics_address", &c.metrics_address,
+               "ADDRESS:PORT where Prometheus reads the metrics; empty for "
+               "none. Shard i uses port + i");
   reader.Field("observation_bytes", &c.shape.observation_bytes,
                {0, kMaxRowBytes},
                "bytes of an observation without its pixels; a fleet sets it");
@@ -231,8 +229,8 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
   reader.Field("checkpoint_interval_s", &c.checkpoint_interval_s, {0.0, 1e6},
                "seconds between checkpoints; 0 for one at the end only");
   reader.Field("num_kept_checkpoints", &c.num_kept_checkpoints, {1, 1000},
-               "number of newest checkpoints to keep, counted apart for those "
-               "taken on time and those that clients asked for");
+               "number of newest checkpoints to keep; periodic ones and those "
+               "that clients requested are counted separately");
   reader.Field(
       "restore_checkpoint", &c.restore_checkpoint,
       {0, static_cast<int64_t>(kMaxCheckpointId)},

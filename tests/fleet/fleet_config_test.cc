@@ -18,8 +18,9 @@ struct Sections {
 
   static Sections Read(config::Reader& reader) {
     Sections c;
-    reader.Section("run", &c.run, "what is run, and where it lies");
-    reader.Section("fleet", &c.fleet, "how its processes are watched");
+    reader.Section("run", &c.run, "name, folder and seed of the run");
+    reader.Section("fleet", &c.fleet,
+                   "how the launcher watches the processes of a run");
     return c;
   }
 };
