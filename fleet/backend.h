@@ -24,13 +24,13 @@ class RoleProcess {
   virtual void Signal(int signal_number) = 0;
   // Descriptor that turns readable when the process ends, for poll(); -1: none.
   virtual int fd() const = 0;
-  // Whether news of the process can come. While its host is silent, its own
-  // silence says nothing.
+  // Whether reports about the process can arrive. While its host is silent, the
+  // process's own silence says nothing.
   virtual bool IsReachable() const { return true; }
-  // Once it has ended: whether its host was lost or has left, which is no
-  // failure of the process.
+  // After the process has ended: whether its host was lost or left, which does
+  // not count as a failure of the process.
   virtual bool IsLost() const { return false; }
-  // The host that it runs on; empty: this one.
+  // The host that runs the process; empty: this one.
   virtual std::string host() const { return {}; }
 };
 
@@ -39,11 +39,11 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Whether there is a host that the role can be started on now.
+  // Whether some host can start the role now.
   virtual bool HasRoom(const RoleSpec& /*spec*/) const { return true; }
-  // Starts `options.command` with its output in `options.stdout_file`, as the
-  // role's process number `incarnation`. Throws IoError if it cannot be
-  // started; nothing runs then.
+  // Starts `options.command` with its output in `options.stdout_file`, as
+  // process number `incarnation` of the role. If the start fails, throws
+  // IoError and leaves no process.
   virtual std::unique_ptr<RoleProcess> Start(const RoleSpec& spec,
                                              uint32_t incarnation,
                                              const ProcessOptions& options) = 0;

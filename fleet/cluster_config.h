@@ -22,14 +22,14 @@ std::string ToString(ClusterBackend backend);
 struct HostConfig {
   std::string name;    // as ssh takes it
   int64_t actors = 0;  // 0: its processors divided by an actor's cores
-  // Where a shard of the replay listens on it; empty: there is none.
+  // Address of the replay shard on this host; empty: no shard.
   std::string shard_address;
   std::string shard_folder;  // of that shard's checkpoints
 
   static HostConfig Read(config::Reader& reader);
 };
 
-// An element of `cluster.roles`: what one process of the role asks for.
+// An element of `cluster.roles`: resources of one process of the role.
 struct RoleResources {
   int64_t cores = 1;
   int64_t gpus = 0;
@@ -39,7 +39,7 @@ struct RoleResources {
   static RoleResources Read(config::Reader& reader, RoleResources defaults);
 };
 
-// Section `cluster.slurm`: what the rendered job scripts ask for.
+// Section `cluster.slurm`: settings of the rendered job scripts.
 struct SlurmConfig {
   std::string partition;  // empty: the site's default
   std::string actor_partition;
@@ -53,7 +53,7 @@ struct SlurmConfig {
   static SlurmConfig Read(config::Reader& reader);
 };
 
-// Section `cluster.kubernetes`: what the rendered manifests say.
+// Section `cluster.kubernetes`: settings of the rendered manifests.
 struct KubernetesConfig {
   std::string image = "replicant:latest";
   std::string space = "default";  // the namespace
@@ -65,9 +65,9 @@ struct KubernetesConfig {
   static KubernetesConfig Read(config::Reader& reader);
 };
 
-// Section `cluster`: where the processes of a run live. The launcher, the
-// learner, the replay and the evaluator share one host; actors live on any
-// host that joins.
+// Section `cluster`: the hosts of a run's processes. The launcher, the learner
+// and the evaluator share one host, by default with the replay; actors run on
+// any host that joins.
 struct ClusterConfig {
   ClusterBackend backend = ClusterBackend::kLocal;
   std::string address = "auto";
@@ -84,8 +84,8 @@ struct ClusterConfig {
   KubernetesConfig kubernetes;
 
   bool has_hosts() const { return backend != ClusterBackend::kLocal; }
-  // The addresses of the replay's shards on `hosts`, by index. Under another
-  // backend than ssh there are none.
+  // The addresses of the replay's shards on `hosts`, by index; empty unless the
+  // backend is ssh.
   std::vector<std::string> ShardAddresses() const;
   // Whether the replay runs on hosts that join.
   bool has_remote_replay() const {
@@ -95,17 +95,17 @@ struct ClusterConfig {
   static ClusterConfig Read(config::Reader& reader);
 };
 
-// Puts `words` in the place of the word {command} of a template, and `host` in
-// the place of {host} anywhere. A template without {command} has the words at
-// its end. Blanks separate the words of a template; there are no quotes.
+// Replaces the word {command} of a template by `words`, and {host} anywhere by
+// `host`. A template without {command} gets the words at its end. Blanks
+// separate the words of a template; there are no quotes.
 std::vector<std::string> FillTemplate(const std::string& command_template,
                                       const std::vector<std::string>& words,
                                       const std::string& host = "");
 
-// The numeric address of this host under which others reach it: `given`, or
-// for "auto" the first IPv4 address of a network interface that is up, other
-// than loopback. Throws ConfigError if there is none, or if `given` is no
-// numeric address.
+// The numeric address of this host for other hosts: `given`, or for "auto" the
+// first IPv4 address of a network interface that is up, other than loopback.
+// Throws ConfigError if there is no such address, or if `given` is not
+// numeric.
 std::string ResolveClusterAddress(const std::string& given);
 
 }  // namespace replicant::fleet

@@ -22,17 +22,17 @@ struct CpuTopology {
   // Best first: one thread of every core, package by package, then the second
   // threads in the same order.
   std::vector<Processor> processors;
-  // Processors' worth of time that the control group allows.
+  // CPU time that the control group allows, in processors.
   double quota = std::numeric_limits<double>::infinity();
 
-  // Number of processors that can be kept busy: all of them, or the whole ones
-  // within the quota; at least 1.
+  // Number of processors that can be kept busy: all of them, or the quota
+  // rounded down; at least 1.
   int NumUsable() const;
 };
 
 // Reads /sys and /proc/self/cgroup (cgroup v1 and v2) below `root`. A processor
-// whose files cannot be read counts as a core of its own; without a readable
-// quota there is none. `allowed` must not be empty.
+// without readable files counts as a core of its own; an unreadable quota
+// counts as no quota. `allowed` must not be empty.
 CpuTopology ReadCpuTopology(const CpuSet& allowed = CpuSet::OfThisThread(),
                             const std::filesystem::path& root = "/");
 

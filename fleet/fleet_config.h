@@ -14,8 +14,8 @@ struct RunSection {
   std::string name = "run";
   std::string dir;  // empty: runs/NAME-TIMESTAMP
   int64_t seed = 1;
-  // File of the key pair that all processes of the run hold. "auto":
-  // RUN/run.key, which a fleet makes; empty: none.
+  // File with the key pair that all processes of the run share. "auto":
+  // RUN/run.key, which a fleet creates; empty: none.
   std::string key_file = "auto";
 
   static RunSection Read(config::Reader& reader);

@@ -15,14 +15,14 @@ namespace replicant::fleet {
 
 // Keeps one agent running on each host of a list, by a command such as ssh.
 //
-// The agent is given its launcher's endpoint and key on its standard input, so
-// that they are on no command line and in no file; it ends when that input
-// ends. The input ends with this process, however it ends. A command that ends
-// is started again after a pause that doubles up to 30 s: a host that was lost
-// joins again by itself.
+// The agent reads its launcher's endpoint and key from standard input, so that
+// they appear on no command line and in no file, and ends with that input. The
+// input ends when this process ends, even by a crash. A command that ends is
+// restarted after a pause that doubles up to 30 s, so a lost host joins again
+// without help.
 //
-// Thread-safety: the thread that made it, which lives as long as the agents
-// should.
+// Thread-safety: only the thread that made it; the agents die with that
+// thread.
 class HostLauncher {
  public:
   struct Host {
@@ -39,7 +39,7 @@ class HostLauncher {
   HostLauncher(const HostLauncher&) = delete;
   HostLauncher& operator=(const HostLauncher&) = delete;
 
-  // Starts what is due; does not wait.
+  // Starts the commands that are due; does not wait.
   void Step();
 
   // Name and log of each host.
@@ -66,8 +66,8 @@ class HostLauncher {
   std::vector<Member> members_;
 };
 
-// What an agent reads on its standard input: the endpoint of its launcher, and
-// the file of the key pair that both hold. Throws IoError as ReadKeyPair()
+// The text for an agent's standard input: the endpoint of its launcher, and
+// the file of the key pair that both share. Throws IoError as ReadKeyPair()
 // does.
 std::string MakeTicket(const std::string& endpoint,
                        const std::filesystem::path& key_file);

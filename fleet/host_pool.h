@@ -22,11 +22,11 @@ namespace replicant::fleet {
 // The hosts that have joined a run, and the processes on them.
 //
 // Each host has an agent (fleet/host_agent.h), which joins, reports four times
-// a second and gets orders in the answers. A host joins and leaves whenever it
-// likes. One that is silent for `timeout` is lost: its processes have ended by
-// then, because an agent without an answer for so long ends them. One that
-// returns before that goes on as if nothing had happened. The names of hosts
-// are unique: an agent takes the place of an earlier one of the same name.
+// a second and gets orders in the answers. Hosts may join and leave at any
+// time. A host that is silent for `timeout` is lost: an agent without an answer
+// for that long has ended its processes. A host that returns earlier continues
+// as if nothing had happened. Host names are unique: an agent replaces an
+// earlier one of the same name.
 //
 //   HostPool pool(options);
 //   pool.AttachTo(server);            // before server.Run()
@@ -38,12 +38,12 @@ namespace replicant::fleet {
 class HostPool {
  public:
   struct Options {
-    // What every agent is given: configuration, addresses, key, model.
+    // Files that every agent receives: configuration, addresses, key, model.
     std::vector<rpc::AgentFile> files;
     Clock::Duration timeout = std::chrono::seconds(60);
-    // Actors of a host that names no number: its processors by these.
+    // Processors per actor, for a host that sets no number of actors.
     int64_t processors_per_process = 1;
-    // A host that is not needed for so long is told to leave; 0: it stands by.
+    // Time after which an unneeded host is told to leave; 0: never.
     Clock::Duration idle_timeout{};
     Clock* clock = &Clock::Real();
   };
@@ -61,8 +61,8 @@ class HostPool {
 
   void AttachTo(rpc::Server& server);
 
-  // Whether a host that answers has room for the process. A host offers room
-  // for any process of a role ("actor"), or for a certain one ("replay-1").
+  // Whether a responsive host has room for the process. A host offers room for
+  // any process of a role ("actor"), or for one of them ("replay-1").
   bool HasRoom(const rpc::RoleId& id) const EXCLUDES(mutex_);
   // Starts a process of the role on the host with the most room. The agent adds
   // `arguments` to its command; its output is appended to `log`. The process
@@ -73,20 +73,20 @@ class HostPool {
                                      const std::filesystem::path& log)
       EXCLUDES(mutex_);
 
-  // Gives up hosts that have been silent for too long. If every process that
-  // hosts run has a place, the hosts without any are not needed.
+  // Gives up hosts that have been silent for too long. If `have_all_a_place`,
+  // every remote process is placed, and hosts without processes are unneeded.
   void Update(bool have_all_a_place = false) EXCLUDES(mutex_);
-  // Gives up the agents of a host: whoever started them says that they ended.
+  // Gives up the agents of a host, after their launcher has seen them end.
   void Lose(const std::string& host, const std::string& why) EXCLUDES(mutex_);
 
   // From now on tells every agent to leave, and refuses new ones.
   void Dismiss(const std::string& why) EXCLUDES(mutex_);
-  // Whether no agent is left that answers and was not told.
+  // Whether every agent that still answers has been told to leave.
   bool IsDismissed() const EXCLUDES(mutex_);
 
   std::vector<HostView> Hosts() const EXCLUDES(mutex_);
 
-  // The answers to the messages of agents, which AttachTo() sends.
+  // Computes the answer to an agent's message; AttachTo() sends it.
   rpc::JoinReply Join(const rpc::JoinRequest& request) EXCLUDES(mutex_);
   rpc::ReportReply Report(const rpc::AgentReport& report) EXCLUDES(mutex_);
 
@@ -115,7 +115,7 @@ class HostPool {
   void Forget(uint64_t id, const std::string& why) REQUIRES(mutex_);
   void Lose(const std::function<bool(const Agent& agent)>& is_lost,
             const std::string& why) REQUIRES(mutex_);
-  // Processes that the agent takes now: none if it is silent.
+  // Number of processes that the agent can take now; 0 if it is silent.
   int64_t RoomOf(const Agent& agent, const rpc::RoleId& id) const;
   // The agent with the most room; nullptr if none has any.
   Agent* FindRoom(const rpc::RoleId& id) REQUIRES(mutex_);
@@ -129,7 +129,7 @@ class HostPool {
   mutable Mutex mutex_;
   std::map<uint64_t, Agent> agents_ GUARDED_BY(mutex_);
   std::optional<std::string> dismissed_because_ GUARDED_BY(mutex_);
-  // writes the logs: no disk holds up the answers
+  // writes the logs, so that no disk delays the answers
   DiskQueue disk_;
 };
 

@@ -17,12 +17,12 @@ namespace replicant::fleet {
 // as it is.
 std::string_view MessageOfLogLine(std::string_view line);
 
-// Repeats the warnings and errors of roles in the log of this process: the
-// lines of core/base/log.h with level W, E or C, as "ROLE: MESSAGE". A role
-// that has more than kMaxLinesPerMinute of them is told by a count.
+// Repeats the warnings and errors of roles in this process's log: the lines of
+// core/base/log.h with level W, E or C, as "ROLE: MESSAGE". Lines beyond
+// kMaxLinesPerMinute of a role are only counted.
 //
-// A thread of its own reads the files, so that no disk holds up the caller; the
-// destructor waits for it.
+// A separate thread reads the files, so that no disk delays the caller; the
+// destructor waits for that thread.
 //
 // Thread-safety: any thread.
 class LogFollower {
@@ -30,13 +30,13 @@ class LogFollower {
   explicit LogFollower(
       Clock::Duration interval = std::chrono::milliseconds(250),
       Clock& clock = Clock::Real());
-  // Reads what the files hold by now.
+  // Reads the rest of the files.
   ~LogFollower();
   LogFollower(const LogFollower&) = delete;
   LogFollower& operator=(const LogFollower&) = delete;
 
-  // Follows `file`, from its beginning, in the place of an earlier file of the
-  // role. It may not exist yet.
+  // Follows `file` from its beginning, instead of the role's earlier file. The
+  // file need not exist yet.
   void Follow(const std::string& role, const std::filesystem::path& file)
       EXCLUDES(mutex_);
 
@@ -64,7 +64,7 @@ class LogFollower {
   std::map<std::string, Role> roles_;  // of the thread alone
   Mutex mutex_;
   std::map<std::string, std::filesystem::path> newest_ GUARDED_BY(mutex_);
-  // what the thread has yet to turn to, in order
+  // files that the thread has yet to open, in order
   std::vector<std::pair<std::string, std::filesystem::path>> orders_
       GUARDED_BY(mutex_);
   Thread thread_;

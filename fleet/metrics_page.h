@@ -24,18 +24,18 @@ namespace replicant::fleet {
 //   replicant_ROLE_NUMBER[_total]               that of a number "ROLE/NUMBER"
 //
 // Characters that Prometheus does not allow in a name become '_'. A counter
-// continues over the restarts of its role. A role that has ended keeps its last
+// continues over restarts of its role. A role that has ended keeps its last
 // numbers. The page shows at most 10000 roles.
 //
 // Thread-safety: one thread at a time; scrapes run on threads of the page.
 class MetricsPage {
  public:
-  // Listens at `address`, "<IPv4 address>:<port>", for the run of that name.
-  // Throws ConfigError, naming fleet.metrics_address, if the address has
-  // another form or cannot be listened on.
+  // Listens at `address`, "<IPv4 address>:<port>", for the run named `run`.
+  // Throws ConfigError, naming fleet.metrics_address, if the address is
+  // malformed or cannot be bound.
   MetricsPage(const std::string& address, std::string run);
 
-  // Takes in the present state. O(roles * numbers * log).
+  // Sets the page to the present state. O(roles * numbers * log).
   void Update(const std::vector<Supervisor::RoleView>& roles,
               const std::vector<rpc::HeartbeatMonitor::Entry>& beats);
 
@@ -44,7 +44,7 @@ class MetricsPage {
   std::string Url() const { return exposer_.Url(); }
 
  private:
-  // A counter of the page, fed with totals that start again at zero with each
+  // A counter of the page, fed with totals that restart at zero with each
   // incarnation.
   struct Total {
     metrics::Counter* counter = nullptr;
@@ -63,7 +63,7 @@ class MetricsPage {
   };
 
   metrics::Labels LabelsOf(const rpc::RoleId& id) const;
-  // The member of `id`, made if there is none; nullptr beyond the maximum.
+  // The member of `id`, made if absent; nullptr beyond the maximum.
   Member* MemberOf(const rpc::RoleId& id);
   void TakeIn(const rpc::Heartbeat& beat);
   // Adds the series of a number unless it exists or cannot be added.
@@ -76,8 +76,8 @@ class MetricsPage {
   std::map<rpc::RoleId, Member> members_;
 };
 
-// Throws ConfigError if config.metrics_address is set and cannot be listened
-// on: for a program to call before it makes a run folder.
+// Throws ConfigError if config.metrics_address is set and cannot be bound. Lets
+// a program check the address before it makes a run folder.
 void CheckMetricsAddress(const FleetConfig& config);
 
 }  // namespace replicant::fleet

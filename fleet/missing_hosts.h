@@ -15,16 +15,16 @@ class MissingHosts {
  public:
   struct Host {
     std::string label;  // for people: "array task 3"
-    // How the name ends under which it joins: "_3" of "n5.1042_3".
+    // End of the host's name when it joins: "_3" of "n5.1042_3".
     std::string name_end;
   };
 
   MissingHosts(std::vector<Host> expected, Clock::TimePoint start);
 
-  // Given the names of the hosts that are there, returns a line for the log, or
-  // nothing: while hosts are missing one after kPatience and one every
-  // kInterval, and one when the last of them has joined. A host that has joined
-  // once is not missing any more.
+  // Given the names of the hosts that have joined, returns a line for the log,
+  // or nothing. There is one line after kPatience and one every kInterval while
+  // hosts are missing, and one when the last has joined. A host that has joined
+  // once no longer counts as missing.
   std::optional<std::string> Update(const std::vector<std::string>& joined,
                                     Clock::TimePoint now);
 

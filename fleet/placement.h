@@ -13,18 +13,18 @@ namespace replicant::fleet {
 // Processors that a role needs.
 struct RoleRequest {
   rpc::RoleId id;
-  // Threads that compute. 0, for exclusive roles only: an equal part of the
-  // processors that the others leave.
+  // Threads that compute. 0, for exclusive roles only: an equal share of the
+  // processors that the other roles leave.
   int threads = 1;
   // Share of a processor that each thread keeps busy.
   double load = 1.0;
-  // Whether it shares its processors with no other role, if there are enough.
+  // Whether it gets processors of its own, if there are enough.
   bool is_exclusive = false;
 };
 
 struct PlacedRole {
   RoleRequest request;
-  // The role should run as many threads. Empty: it is bound to none.
+  // The role should run one thread per processor. Empty: it is not bound.
   CpuSet cpus;
 };
 
@@ -43,11 +43,11 @@ struct PlacedRole {
 std::vector<PlacedRole> Place(const CpuTopology& topology,
                               const std::vector<RoleRequest>& requests);
 
-// The same among the processors that no other fleet has claimed. Claims those
-// that it assigns. If a machine without other fleets could bind more of the
-// requested threads to processors of their own, no role is bound to any: the
-// kernel then shares all processors among the fleets. Throws IoError as
-// ProcessorClaims does.
+// The same among the processors that no other fleet has claimed; claims those
+// that it assigns. If the machine without other fleets would give more of the
+// requested threads processors of their own, binds no role: the kernel then
+// shares all processors among the fleets. Throws IoError as ProcessorClaims
+// does.
 std::vector<PlacedRole> PlaceBesideOthers(
     const CpuTopology& topology, const std::vector<RoleRequest>& requests,
     ProcessorClaims* claims);

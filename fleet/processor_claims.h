@@ -7,13 +7,13 @@
 
 namespace replicant::fleet {
 
-// Claims of processors, so that fleets of one machine do not bind their roles
-// to the same ones. A claim binds nobody else; it ends with the object, or with
-// its process.
+// Claims of processors, so that fleets on one machine do not bind their roles
+// to the same ones. Claims are advisory: other programs may use the processors.
+// A claim ends with the object or its process.
 //
 // A claim of processor N is the socket "@NAME-N" in Linux's abstract namespace:
-// it needs no file, holds between users, and the kernel ends it. Containers
-// with network namespaces of their own do not see each other's claims.
+// it needs no file, works across users, and the kernel removes it. Containers
+// with separate network namespaces do not see each other's claims.
 //
 // Thread-safety: one thread at a time.
 class ProcessorClaims {
@@ -25,9 +25,9 @@ class ProcessorClaims {
   ProcessorClaims& operator=(const ProcessorClaims&) = delete;
 
   // Claims those of `cpus` that no other object has claimed, and returns all
-  // that this one has. Throws IoError if the system has no socket left.
+  // claims of this object. Throws IoError if no socket can be made.
   CpuSet Claim(const CpuSet& cpus);
-  // Gives all but `cpus` back.
+  // Releases all claims but `cpus`.
   void KeepOnly(const CpuSet& cpus);
 
  private:

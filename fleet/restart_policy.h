@@ -18,8 +18,8 @@ namespace replicant::fleet {
 //   min(initial_backoff_s * 2^(k-1), max_backoff_s) * u,
 //   u uniform in [1 - jitter, 1 + jitter)
 //
-// so that roles that failed together do not restart together. More than
-// `budget` failures within the window end the run.
+// The jitter keeps roles that failed together from restarting together. More
+// than `budget` failures within the window end the run.
 struct RestartPolicy {
   double initial_backoff_s = 0.5;
   double max_backoff_s = 30.0;
@@ -39,11 +39,11 @@ class RestartTracker {
   RestartTracker(const RestartPolicy& policy, RandomStream random)
       : policy_(policy), random_(random) {}
 
-  // Records a failure at `now`, which must not go back. Returns the pause
+  // Records a failure at `now`, which must not decrease. Returns the pause
   // before the restart, or std::nullopt if the budget is spent.
   std::optional<Clock::Duration> Failed(Clock::TimePoint now);
 
-  // When a role whose budget is spent may start again: so many of its failures
+  // When a role with a spent budget may start again: enough of its failures
   // have left the window by then.
   Clock::TimePoint AllowedAgainAt() const;
 

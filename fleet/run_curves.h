@@ -32,7 +32,7 @@ struct CurveField {
   std::string number;
 };
 
-// The numbers by which a run's curves count.
+// The numbers on the axes of a run's curves.
 struct CurveAxis {
   std::string role;    // "learner"
   std::string steps;   // gauge of its updates
@@ -45,8 +45,8 @@ struct CurveAxis {
 //   events.out.tfevents.*  the same for TensorBoard (metrics::Curves)
 //
 // `disk` writes the files. Points that cannot be written are dropped
-// (metrics::AppendFile); a file that cannot be opened costs the curves, and the
-// log says so.
+// (metrics::AppendFile). If a file cannot be opened, there are no curves, and
+// the log says so.
 //
 // Thread-safety: one thread.
 class RunCurves {
@@ -55,7 +55,7 @@ class RunCurves {
             std::vector<CurveField> fields, DiskQueue* disk = nullptr,
             Clock* clock = &Clock::Real());
 
-  // Writes a point now, if the learner has told its place.
+  // Writes a point now, if the learner has reported its step.
   void Add(const FleetStatus& status,
            const std::vector<rpc::HeartbeatMonitor::Entry>& beats);
   // The same once in an interval.
@@ -63,7 +63,7 @@ class RunCurves {
               const std::vector<rpc::HeartbeatMonitor::Entry>& beats);
 
  private:
-  // Values by tag; those that nobody has told are left out.
+  // Values by tag, without those that no role has reported.
   std::map<std::string, double> ValuesOf(
       const FleetStatus& status,
       const std::vector<rpc::HeartbeatMonitor::Entry>& beats, double step);

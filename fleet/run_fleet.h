@@ -32,13 +32,13 @@ struct FleetRun {
   FleetConfig config;
   uint64_t seed = 0;
   std::vector<RoleSpec> roles;
-  // File of the key pair that fleet and roles hold (rpc::GroupKey); empty:
+  // File with the key pair that fleet and roles share (rpc::GroupKey); empty:
   // none.
   std::string key_file = {};
-  // Entries of the progress line on stderr, behind the problem, if there is
+  // Entries of the progress line on stderr, after the problem, if there is
   // one.
   std::vector<ProgressField> progress;
-  // Curves of the run's folder, and what they are over; no fields: no curves.
+  // Axes of the curves in the run's folder; no fields: no curves.
   CurveAxis curve_axis = {};
   std::vector<CurveField> curves = {};
   // None: all roles run on this machine.
@@ -46,14 +46,14 @@ struct FleetRun {
 };
 
 // Runs the roles as processes of this machine, and elastic ones on the hosts
-// that join, until the run completes, fails or
-// is stopped. The first SIGINT or SIGTERM (counted by `stop`) drains the roles
-// in order, a second one kills them; two SIGTERM within 2 s are one. No process
-// is left when the function returns, nor when this process is killed. The
-// folder's state records the end; `status` holds the last heartbeats of the
-// roles. At the end hosts are told to leave, but after a SIGTERM: whoever stops
-// the machine, or a job of a batch system, starts the run again, and the hosts
-// wait for that.
+// that join, until the run completes, fails or is stopped. The first SIGINT
+// or SIGTERM (counted by `stop`) drains the roles in order, a second one
+// kills them; two SIGTERM within 2 s count as one. All processes have ended
+// when the function returns, and die if this process is killed. The folder's
+// state records the end; `status` holds the roles' last heartbeats. At the
+// end the hosts are told to leave, except after a SIGTERM: the hosts then
+// wait, because whoever stops the machine or the batch job will start the run
+// again.
 //
 // Call it from main(): the roles die with the calling thread. Throws
 // InvalidArgument for roles that Supervisor refuses, and ConfigError if

@@ -36,11 +36,11 @@ std::string ToString(RunStatus status);
 //   lock           held while a fleet, or a learner alone, runs here
 //   logs/          ROLE-INDEX.INCARNATION.log, the output of each process
 //
-// The roles add their own files: metrics, checkpoints, videos.
+// The roles add metrics, checkpoints and videos.
 //
-// While the object lives, no process can make another one of the same folder.
-// Once it is made, it never waits for the disk, and a disk that is full or
-// stands still costs no more than the newest state.yaml, with a warning.
+// While the object lives, no process can open the same folder. After its
+// construction the object never waits for the disk; a full or stalled disk
+// costs no more than the newest state.yaml, with a warning.
 //
 // Thread-safety: one thread at a time.
 class RunFolder {
@@ -51,9 +51,9 @@ class RunFolder {
   static RunFolder Create(const RunSection& run,
                           const std::string& resolved_yaml);
   // Resumes an earlier run, with the configuration `resolved_yaml` or, if this
-  // is empty, its own. config.yaml keeps the run's own until AdoptConfig().
-  // Throws IoError if the folder holds no run or is in use, and ConfigError if
-  // its state cannot be read.
+  // is empty, the run's own. config.yaml keeps the run's own until
+  // AdoptConfig(). Throws IoError if the folder holds no run or is in use, and
+  // ConfigError if its state cannot be read.
   static RunFolder Resume(const std::filesystem::path& path,
                           const std::string& resolved_yaml = "");
   // The folder of the run that `given` names: the folder itself, or a file or
@@ -67,8 +67,8 @@ class RunFolder {
   // is not there or holds no run.
   static std::filesystem::path ConfigFile(const std::filesystem::path& path);
 
-  // The status of the run in `path`; none if no run was started there. A run
-  // whose fleet was killed stays kRunning. Throws ConfigError if its state
+  // The status of the run in `path`; nothing if no run was started there. A run
+  // stays kRunning if its fleet was killed. Throws ConfigError if its state
   // cannot be read.
   static std::optional<RunStatus> StatusOf(const std::filesystem::path& path);
 
@@ -80,44 +80,44 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
   // The configuration of this start, for the roles.
   const std::filesystem::path& config_file() const { return config_file_; }
-  // Writes it anew. Throws IoError.
+  // Replaces the configuration of this start. Throws IoError.
   void SetConfig(const std::string& resolved_yaml);
-  // Makes it config.yaml, once every role has started with it: only then it is
-  // known to fit the run's checkpoints. Logs a problem with the disk.
+  // Renames it to config.yaml, once every role has started with it: only then
+  // is it known to fit the run's checkpoints. Logs a disk problem.
   void AdoptConfig();
-  // Writes status.json, unless the disk still writes something else.
+  // Writes status.json; skipped while the disk is busy with another file.
   void SetReport(std::string json);
-  // Writes the last one, behind whatever the disk still writes.
+  // Writes the last report, after everything that the disk has still to write.
   void SetLastReport(std::string json);
   static std::filesystem::path ReportFile(const std::filesystem::path& path);
-  // The process that runs in `path`, a fleet or a learner alone, as it named
-  // itself in the lock ("host12/4711"); it may have ended. Throws IoError.
+  // The process that holds or last held the lock of `path`, a fleet or a
+  // learner alone: "host12/4711". It may have ended. Throws IoError.
   static std::string LastOwner(const std::filesystem::path& path);
   // Whether process `pid` of this host holds the lock of `path`.
   static bool IsOwner(const std::filesystem::path& path, pid_t pid);
-  // The file of the run's key pair, made if it is not there. A resumed run
-  // keeps its pair. Throws IoError.
+  // The file of the run's key pair, created if absent. A resumed run keeps its
+  // pair. Throws IoError.
   std::filesystem::path MakeKey() const;
   // The file of the key pair of the run in `path`; empty: it has none.
   static std::filesystem::path KeyFile(const std::filesystem::path& path);
   std::filesystem::path LogFile(const rpc::RoleId& id,
                                 uint32_t incarnation) const;
 
-  // Returns the number of a role's next process, from 1 for the first one in
-  // the whole run.
+  // Returns the number of a role's next process; the first process of the whole
+  // run has number 1.
   uint32_t NextIncarnation(const rpc::RoleId& id);
   // Number of starts of the run, and its status before this start: kRunning for
-  // a new run, or if the fleet before this one was killed.
+  // a new run, or if the previous fleet was killed.
   int64_t num_starts() const { return num_starts_; }
   RunStatus previous_status() const { return previous_status_; }
   void SetStatus(RunStatus status);
 
-  // Waits until the state is written, for at most `timeout`; logs an error if
+  // Waits until the state is written, at most for `timeout`; logs an error if
   // it is not.
   void AwaitDisk(Clock::Duration timeout);
-  // Writes the files of the run that must not hold up the caller.
+  // Writes files of the run without delaying the caller.
   DiskQueue* disk() { return disk_.get(); }
-  // Seconds for which the disk has held up one of them.
+  // Total time that the disk has delayed these files, seconds.
   double DiskWaitSeconds() const { return disk_->WaitSeconds(); }
 
  private:
@@ -128,8 +128,8 @@ class RunFolder {
   // Writes the state on the disk's thread.
   void PostState();
   void PostFile(const std::filesystem::path& path, std::string text);
-  // Raises the incarnations to those of the logs, of which a full disk may have
-  // left no note in the state.
+  // Raises the incarnations to those of the log files, which the state may lack
+  // after a full disk.
   void CountLogs();
 
   std::filesystem::path path_;

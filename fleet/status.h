@@ -23,8 +23,8 @@ struct ProgressGoal {
   double goal = 0.0;
 };
 
-// One entry of a run's progress line: a number from a role's heartbeats, or
-// what a run has once.
+// One entry of a run's progress line: a number from a role's heartbeats, or a
+// value of the whole run.
 struct ProgressField {
   enum class Kind {
     kCount,     // the sum over the role, with its goal
@@ -55,8 +55,8 @@ class FleetStatus {
   explicit FleetStatus(Clock::Duration window = std::chrono::seconds(10))
       : window_(window) {}
 
-  // Takes in the state at `now`, which must not go back. `disk_wait_s` is the
-  // time for which a disk has held up the fleet itself.
+  // Sets the state to that at `now`, which must not decrease. `disk_wait_s` is
+  // the time for which a disk has delayed the fleet itself.
   void Update(const std::vector<Supervisor::RoleView>& roles,
               const std::vector<rpc::HeartbeatMonitor::Entry>& beats,
               bool is_stopping, Clock::TimePoint now, double disk_wait_s = 0.0)
@@ -86,7 +86,7 @@ class FleetStatus {
   // data is shown: its rate limiter knows what it waits for.
   std::string Limit() const EXCLUDES(mutex_);
 
-  // What goes wrong without a role that fails; empty if nothing does.
+  // A problem that has made no role fail; empty if there is none.
   //
   //   "learner-0 waits 35 s for the disk"   for 10 s and more
   //   "learner-0 has lost 120 records of its curves"   within the last minute
@@ -109,7 +109,7 @@ class FleetStatus {
     metrics::RateMeter waiting;
     std::string reason;  // of the last wait
     // records of its curves that were lost: by this process, by all of them,
-    // and when that grew last
+    // and the time of the last loss
     double num_dropped = 0.0;
     double num_dropped_by_all = 0.0;
     std::optional<Clock::TimePoint> dropped_at;

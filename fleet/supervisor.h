@@ -17,7 +17,7 @@
 
 namespace replicant::fleet {
 
-// Life of a role, as its supervisor sees it.
+// State of a role in its supervisor.
 enum class RolePhase {
   kPending,     // not started yet
   kStarting,    // started; no heartbeat says yet that it runs
@@ -49,34 +49,34 @@ struct RunResult {
 //     ... wait until a process ends, or 50 ms
 //   }
 //
-// A role runs once one of its heartbeats says kRunning or kWaiting. It fails if
-// it ends (unless OnSuccess says otherwise), does not run within
-// start_timeout_s after its start, or after the last change of a number in its
-// heartbeats (a replay counts what it restores), or sends no heartbeat for
-// heartbeat_timeout_s. A failed role is killed if it still lives, and restarted
-// as its RestartPolicy allows. When the budget of a role is spent the run fails
-// and the other roles drain; if the role is optional the run continues with a
-// warning. A role that ends with kExitConfig before it has run has no budget:
-// nothing heals a configuration.
+// A role runs once a heartbeat says kRunning or kWaiting. It fails if it ends
+// (unless OnSuccess says otherwise), sends no heartbeat for
+// heartbeat_timeout_s, or does not run within start_timeout_s of its start or
+// of the last change of a number in its heartbeats (a replay counts what it
+// restores). A failed role is killed if it still lives, and restarted as its
+// RestartPolicy allows. When a role's budget is spent, the run fails and the
+// other roles drain; without an optional role the run continues with a warning.
+// A role that ends with kExitConfig before it has run is not restarted: a
+// restart cannot repair a configuration.
 //
 // A role that completes the run may give the reason in its last heartbeat, as
 // the reason of kDraining.
 //
-// A remote role waits until the backend has room for it. If its host is lost it
-// waits for another one, which is no failure; while its host is silent, its own
-// silence is none either.
+// A remote role waits until the backend has room for it. The loss of its host
+// is no failure: the role waits for another host. While its host is silent, the
+// role's own silence is no failure either.
 //
-// An elastic group (RoleSpec::group_arguments) starts as a whole, and as a
-// whole again once a member has failed and all others have ended. Only the one
-// that has failed is counted, and waits. A member whose budget is spent is left
-// out. When its failures have left the window, the leader is asked to end,
-// which writes its state down, and the group starts with all that are there.
+// An elastic group (RoleSpec::group_arguments) starts as a whole, and again as
+// a whole after a member has failed and all others have ended. Only the failed
+// member's failure counts against its budget. A member with a spent budget is
+// left out. Once its failures have left the window, the leader is asked to end,
+// which saves its state, and the group starts with all members that are ready.
 //
 // A pause between two calls of Step() (the machine slept, a debugger stopped
 // the supervisor) does not count as silence of the roles.
 //
-// Thread-safety: one thread; with LocalBackend one that lives as long as the
-// roles should.
+// Thread-safety: one thread; with LocalBackend the roles die with that
+// thread.
 class Supervisor {
  public:
   struct Options {
@@ -111,10 +111,10 @@ class Supervisor {
   // Drains all roles in the order of their stop stages. Only the first call has
   // an effect.
   void RequestStop(const std::string& why);
-  // Kills all roles.
+  // Kills all roles at once.
   void StopNow(const std::string& why);
 
-  // Whether every role has run, optional and elastic ones aside.
+  // Whether every role has run, except optional and elastic ones.
   bool HasStarted() const;
   bool IsStopping() const { return result_.has_value(); }
   bool IsFinished() const;
@@ -134,40 +134,40 @@ class Supervisor {
     uint32_t incarnation = 0;
     bool has_run = false;
     int64_t num_failures = 0;
-    // When it started, or showed progress in its start; and what it showed.
+    // When it started or last showed progress in its start; and the progress.
     Clock::TimePoint progressed_at;
     std::map<std::string, rpc::BeatNumber> progress;
     Clock::TimePoint start_at;  // kBackingOff
-    // its silence counts from here at the earliest: its host was silent
+    // its silence counts from here at the earliest, as its host was silent
     Clock::TimePoint heard_of_at;
     std::string last_failure;
     // kKilled: the reason
     std::string killed_because;
-    // kKilled: since others of its group have ended
+    // kKilled: because others of its group have ended
     bool is_killed_with_group = false;
-    // appended to the command by its place in its group
+    // appended to the command, by its rank in its group
     std::vector<std::string> group_arguments;
     // set when the role is asked to drain
     std::optional<Clock::TimePoint> drain_deadline;
   };
 
-  // Of the elastic group; all false while it runs undisturbed.
+  // State of the elastic group; all false while it runs undisturbed.
   struct Group {
     std::vector<Member*> members;  // the first one leads; empty: no group
     bool is_ending = false;        // a member has ended, and the others follow
     bool has_failed = false;       // a member has failed by itself
     bool is_growing = false;       // the leader was asked to end
-    // when a member that still runs is killed
+    // when members that still run are killed
     std::optional<Clock::TimePoint> end_by;
   };
 
   void CheckExit(Member& member);
-  // The role has ended with success, which completes the run.
+  // Ends the run because the role has ended with success.
   void Complete(const Member& member);
   // --- supervisor_group.cc ---
   void FindGroup();
   void EndMember(Member& member, const ExitStatus& status, bool is_lost);
-  // Whether the run, or its group, goes on without the member; notes that it
+  // Whether the run or its group continues without the member; records that it
   // does.
   bool LeaveOut(Member& member, const std::string& why);
   void WaitLeftOut(Member& member, const std::string& why,
@@ -190,8 +190,8 @@ class Supervisor {
                      bool is_of_configuration = false);
   void BeginStop(RunStatus status, std::string message);
   std::string LogOf(const Member& member) const;
-  // Makes the file for the output of a process; "" if it cannot be made, which
-  // stands for the fleet's own output.
+  // Makes the file for the output of a process; "" if that fails, and the
+  // process then uses the fleet's own output.
   std::filesystem::path MakeLog(const Member& member) const;
   // Whether every role of a smaller start stage runs, has ended or is left out.
   bool MayStart(const Member& member) const;
