@@ -22,8 +22,8 @@ struct EpisodeResult {
   double episode_return = 0;  // sum of the agent steps' rewards
 };
 
-// The state of an actor. An actor with the same environments goes on from it to
-// the bit.
+// The state of an actor. An actor with the same environments continues from it
+// bit-exactly.
 struct ActorState {
   struct Episode {
     int64_t number = 0;          // of its environment, the first is 0
@@ -35,7 +35,7 @@ struct ActorState {
   uint64_t random_position = 0;
 };
 
-// The time that an actor has spent in each part, seconds.
+// Seconds that an actor has spent in each part.
 struct ActorTimes {
   double policy_s = 0.0;
   double environments_s = 0.0;  // physics and rendering
@@ -44,22 +44,22 @@ struct ActorTimes {
 
 struct ActorOptions {
   agents::ExplorationConfig exploration;
-  // The global number of environment 0, and the environments of all actors.
+  // Global number of environment 0, and number of environments of all actors.
   int64_t first_environment = 0;
   int64_t num_all_environments = 1;
   uint64_t seed = 0;
-  // Where the random streams and episode numbers begin. A restarted actor needs
-  // another position, or it would repeat itself.
+  // First position of the random streams and episode numbers. A restarted actor
+  // needs another position, or it would repeat itself.
   int64_t first_position = 0;
-  // Keeps the actions of the episodes under way, for state().
+  // Whether to keep the actions of open episodes, for state().
   bool keeps_state = false;
   // Called at the end of every episode.
   std::function<void(const EpisodeResult&)> on_episode =
       [](const EpisodeResult&) {};
 };
 
-// Acts in E environments at once, with one inference for all of them, and gives
-// every step to the sink of its environment.
+// Acts in E environments at once, with one inference for all of them, and
+// passes each step to its environment's sink.
 //
 // Thread-safety: one thread makes all calls.
 class Actor {
@@ -70,27 +70,27 @@ class Actor {
         Policy* policy, std::vector<replay::StepSink*> sinks,
         ActorOptions options);
 
-  // Makes one step in every environment. If its episode is over, the step
+  // Makes one step in every environment. After the end of an episode, the step
   // starts the next one.
   void Step();
 
-  // Agent steps of this actor, without those that only started an episode.
+  // Agent steps of this actor, except those that only started an episode.
   int64_t num_steps() const { return num_steps_; }
-  // The present scale of the noise, the mean over the environments.
+  // The present noise scale, averaged over the environments.
   double NoiseScale() const;
   const ActorTimes& times() const { return times_; }
   // Agent steps of all actors, for the schedules of the exploration: the value
   // of SetGlobalSteps(), or an estimate from this actor's steps if that is
   // larger.
   int64_t num_all_steps() const;
-  // Sets the counted steps of all actors, including processes that are gone.
+  // Sets the number of steps of all actors, including ended processes.
   void SetGlobalSteps(int64_t num_steps) { num_global_steps_ = num_steps; }
 
   // Precondition: keeps_state (checked).
   ActorState state() const;
-  // Repeats the episodes of `state` up to its step. The sinks get all of their
-  // steps again, from BeginEpisode() on, and must skip those that they have.
-  // Throws InvalidArgument for a state of other environments.
+  // Repeats the episodes of `state` up to its step. The sinks receive all of
+  // their steps again, from BeginEpisode() on, and must skip those that they
+  // have. Throws InvalidArgument for a state of other environments.
   void Restore(const ActorState& state);
 
  private:
@@ -106,7 +106,7 @@ class Actor {
   int64_t size() const { return environments_.size(); }
   Observed MakeObserved() const;
   static env::BatchBuffer BufferOf(Observed& observed);
-  // Makes `observations` of the state that the environments wrote.
+  // Converts the state written by the environments to `observations`.
   static void Convert(Observed& observed);
   std::span<const std::byte> ObservationOf(const Observed& observed,
                                            int64_t index) const;
@@ -116,8 +116,8 @@ class Actor {
   void ChooseActions();
   // Scales the action of environment `index` to the task's range.
   void ToTaskActions(int64_t index);
-  // Repeats one step in the environments `ids`: the one that comes `left` steps
-  // before the present.
+  // Repeats one step in the environments `ids`: the step `left` steps before
+  // the present.
   void Repeat(const ActorState& state, const std::vector<int>& ids,
               int64_t left);
   // Gives the sink of environment `index` its step between now_ and next_.

@@ -8,13 +8,13 @@
 
 namespace replicant::actors {
 
-// Where the actors' policy is computed.
+// Process that computes the actors' policy.
 enum class InferencePlace {
   kActor,  // by each actor for its own environments
   kHost    // by one server of the host for all of its actors, in batches
 };
 
-// Section `actors`: the processes that act, and how they send their steps.
+// Section `actors`: the actor processes, and how they send their steps.
 struct ActorsConfig {
   int64_t count = 1;         // processes
   int64_t environments = 1;  // of one process, stepped together
@@ -27,10 +27,10 @@ struct ActorsConfig {
   // dictionary (replay/format/frame_codec.h).
   int64_t group_steps = 8;
   replay::FrameCodec codec = replay::FrameCodec::kLz4;
-  // Groups of one environment that may wait to be sent; then the actor waits. A
-  // short queue keeps the replay close to the current policy.
+  // Maximum number of groups per environment that wait to be sent; then the
+  // actor waits. A short queue keeps the replay close to the current policy.
   int64_t queue_groups = 64;
-  // Longest wait for room in the replay; then the episode is given up.
+  // Maximum wait for room in the replay; then the episode is dropped.
   double append_timeout_s = 60.0;
 
   static ActorsConfig Read(config::Reader& reader);

@@ -11,32 +11,32 @@
 
 namespace replicant::actors {
 
-// A policy that acts for any number of rows: those of several actors in one
+// A policy for any number of rows, such as those of several actors in one
 // batch. It has plans for batches of 1, 2, 4, ... rows up to `max_rows` and
-// runs the smallest that holds the rows; more rows than that take several runs.
+// runs the smallest that fits; more rows take several runs.
 //
 // The noise of a row is keyed by its place in the batch and by a count of runs,
-// so no two rows of a server's life draw the same noise. Its scale is the
-// row's own.
+// so no two rows in a server's life share noise. Each row has its own noise
+// scale.
 //
 // Thread-safety: one thread makes all calls.
 class BatchedPolicy {
  public:
-  // Observations of one actor, and where its actions go.
+  // Observations of one actor, and the destination of its actions.
   struct Rows {
     std::span<const std::byte> observations;  // [E, ...]
     std::span<const float> noise_scales;      // [E]
     std::span<float> actions;                 // [E, A]
   };
 
-  // `first_run` is the first count of runs. num_environments and
-  // first_environment of the options are ignored. Throws as PolicyRunner, and
-  // InvalidArgument unless max_rows > 0.
+  // `first_run` is the initial count of runs. The options num_environments and
+  // first_environment are ignored. Throws what PolicyRunner's constructor
+  // throws, and InvalidArgument unless max_rows > 0.
   BatchedPolicy(const agents::Agent& agent, const agents::TaskSpec& task,
                 const PolicyRunnerOptions& options, int64_t max_rows,
                 int64_t first_run = 0);
 
-  // As PolicyRunner's; of all plans.
+  // As PolicyRunner::SetParameters(), for all plans.
   void SetParameters(std::span<const std::byte> bytes,
                      const std::string& where);
   // Writes the actions of all rows, in [-1, 1].
@@ -44,7 +44,7 @@ class BatchedPolicy {
 
   int64_t observation_bytes() const { return observation_bytes_; }
   int64_t action_size() const { return action_size_; }
-  // Rows of the plans that have run, padding included.
+  // Rows of the executed plans, padding included.
   int64_t num_computed_rows() const { return num_computed_rows_; }
 
  private:
@@ -52,14 +52,14 @@ class BatchedPolicy {
     int64_t num_rows = 0;
     std::unique_ptr<PolicyRunner> runner;
   };
-  // Where one row of the batch comes from.
+  // Source of one row of the batch.
   struct Row {
     std::span<const std::byte> observation;
     float noise_scale = 0.0F;
     std::span<float> action;
   };
 
-  // Precondition: no more rows than the largest plan has.
+  // Precondition: no more rows than in the largest plan.
   void Run(std::span<const Row> rows);
 
   std::vector<Plan> plans_;  // by number of rows

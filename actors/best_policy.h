@@ -9,7 +9,7 @@
 
 namespace replicant::actors {
 
-// The best policy of a run by the mean return of an evaluation, kept as a
+// The policy of a run with the largest mean return in an evaluation, kept as a
 // checkpoint of the policy's variables alone:
 //
 //   RUN/best/step-000000012000
@@ -22,13 +22,13 @@ class BestPolicy {
   explicit BestPolicy(std::filesystem::path run_folder)
       : run_folder_(std::move(run_folder)) {}
 
-  // Replaces the kept policy by `policy`, which the evaluation `record` is of,
-  // if its return is larger. A failure is logged, and the kept one stays.
+  // Replaces the kept policy by `policy` if its evaluation `record` has a
+  // larger mean return. A failure is logged, and the kept one stays.
   void Offer(const EvaluationRecord& record,
              const runtime::VariableStore& policy, int64_t agent_steps);
 
-  // Returns the checkpoint of the best policy; nothing if there is none that
-  // can be read.
+  // Returns the checkpoint of the best policy; nothing if there is no readable
+  // one.
   static std::optional<std::filesystem::path> Find(
       const std::filesystem::path& run_folder);
 

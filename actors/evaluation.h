@@ -17,9 +17,9 @@ struct EvaluationResult {
   std::vector<double> returns;
   std::vector<int64_t> lengths;  // agent steps
 
-  // Over the episodes, of which there must be one.
+  // Over the episodes; there must be at least one.
   double Mean() const;
-  // Of the sample; 0 for fewer than two episodes.
+  // Sample standard deviation; 0 for fewer than two episodes.
   double StandardDeviation() const;
   double Min() const;
   double Max() const;
@@ -29,18 +29,18 @@ struct EvaluationResult {
 struct EvaluationOptions {
   int64_t num_episodes = 10;
   // Factor from an agent step's reward to the sum of its control steps'
-  // rewards: the action repeat if rewards are averaged over it, else 1.
+  // rewards: the action repeat if the reward is their mean, else 1.
   double return_scale = 1.0;
-  // Called after every step, the first one of an episode included.
+  // Called after every step, including the first of an episode.
   std::function<void(const env::TimeStep&)> on_step = [](const env::TimeStep&) {
   };
   // Called after every step; true ends the evaluation without a result.
   std::function<bool()> should_stop = [] { return false; };
 };
 
-// Runs the policy without noise in the first episodes of the environment, so
-// that every evaluation begins in the same states. `environment` must be one of
-// `task`; `policy` is for one environment and has no noise (checked).
+// Runs the policy without noise in the environment's first episodes, so that
+// all evaluations begin in the same states. `environment` must be one of
+// `task`; `policy` must be for one environment and without noise (checked).
 //
 // std::nullopt if should_stop() has ended the evaluation.
 std::optional<EvaluationResult> Evaluate(const agents::TaskSpec& task,

@@ -40,28 +40,28 @@ EvaluationRecord MakeRecord(double seconds, int64_t step,
 std::vector<EvaluationRecord> ReadEvaluations(
     const std::filesystem::path& run_folder);
 
-// Returns when a run that resumes now has begun, in seconds on Clock::Now():
-// the present minus the time of its last evaluation. All processes of a host
-// share that time, which a change of the wall clock does not move.
+// Returns when a run that resumes now began, in seconds on Clock::Now(): the
+// present minus the time of its last evaluation. All processes of a host share
+// that clock, and a change of the wall clock does not move it.
 double FindBeginning(const std::filesystem::path& run_folder,
                      const Clock& clock = Clock::Real());
 
 // Writes a run's evaluations:
 //
 //   evaluations.jsonl      a line each: seconds, step, frames, episodes,
-//   return,
-//                          return_std, return_min, return_max, length, returns
+//                          return, return_std, return_min, return_max, length,
+//                          returns
 //   events.out.tfevents.*  evaluation/return, evaluation/return_std,
 //                          evaluation/length and evaluation/video
 //                          (metrics::Curves)
 //
-// Each evaluation is written at once. Thread-safety: one thread at a time; one
-// process writes a run's log.
+// Each evaluation is written immediately. Thread-safety: one thread at a time;
+// one process writes a run's log.
 class EvaluationLog {
  public:
-  // `began_s` is when the run began, as FindBeginning() gives it. `disk` writes
-  // the files; null: Write() does. Throws IoError if the folder cannot be
-  // written.
+  // `began_s` is the time when the run began, from FindBeginning(). `disk`
+  // writes the files; null: Write() does. Throws IoError if the folder cannot
+  // be written.
   EvaluationLog(const std::filesystem::path& run_folder, double began_s,
                 Clock* clock = &Clock::Real(), DiskQueue* disk = nullptr);
 
@@ -71,7 +71,7 @@ class EvaluationLog {
   // A record that cannot be written is dropped and counted.
   void Write(const EvaluationRecord& record);
   // Shows a video in TensorBoard, as a small animated GIF of its first seconds,
-  // which the program ffmpeg makes. A failure is logged.
+  // made by the program ffmpeg. A failure is logged.
   void AddVideo(const std::filesystem::path& video, int64_t step);
 
   int64_t num_dropped() const {

@@ -6,9 +6,9 @@
 
 namespace replicant::actors {
 
-// Says when the next evaluation is due: every evaluation.interval_frames if
-// that is given, at multiples of it, else every evaluation.interval_s. The
-// first one is due at once.
+// Decides when the next evaluation is due: at multiples of
+// evaluation.interval_frames if that is set, else every evaluation.interval_s.
+// The first one is due at once.
 class EvaluationSchedule {
  public:
   explicit EvaluationSchedule(const EvaluationConfig& config)

@@ -16,8 +16,8 @@
 
 namespace replicant::actors {
 
-// All that it takes to try a policy out: an environment, the policy without
-// noise, a camera.
+// The parts of an evaluation: an environment, the policy without noise, a
+// camera.
 //
 // Thread-safety: one thread makes all calls.
 class Evaluator {
@@ -32,17 +32,17 @@ class Evaluator {
   // constructor throw.
   Evaluator(const env::TaskRegistry& registry, Options options);
 
-  // Whose parameters are tried out.
+  // The evaluated policy, for setting its parameters.
   PolicyRunner& policy() { return policy_; }
 
   struct Trial {
     EvaluationResult result;
-    // Why the film that was asked for is not there; empty if it is.
+    // Why the requested video is missing; empty if there is one.
     std::string video_problem;
   };
-  // One evaluation, with its first episode filmed into `video` unless that is
-  // empty. A film that cannot be made costs nothing else. std::nullopt, and no
-  // film, if `should_stop` gave it up.
+  // Runs one evaluation and films its first episode into `video`, unless that
+  // is empty. A failed video does not affect the result. Returns std::nullopt,
+  // without a video, if `should_stop` ended the evaluation.
   std::optional<Trial> Run(const std::filesystem::path& video,
                            const std::function<bool()>& should_stop);
 

@@ -10,7 +10,7 @@
 
 namespace replicant::actors {
 
-// A policy that follows the learner's.
+// A policy with the learner's newest parameters.
 //
 // Thread-safety: one thread makes all calls.
 class FollowedPolicy {
@@ -26,7 +26,7 @@ class FollowedPolicy {
   void Poll(Clock::Duration timeout);
   // The learner's step of the parameters; empty before the first ones.
   std::optional<uint64_t> version() const { return version_; }
-  // Agent steps of all actors that the learner knew of at that step.
+  // Agent steps of all actors that the learner had counted at that step.
   int64_t agent_steps() const { return agent_steps_; }
 
  private:

@@ -10,8 +10,8 @@
 #include "core/rpc/frame.h"
 
 // The messages between actors and the inference server of their host
-// (actors/inference_server.h). Text of the protocol, which makes its schema
-// hash: InferenceMessageTable().
+// (actors/inference_server.h). InferenceMessageTable() is the text of the
+// protocol's schema hash.
 namespace replicant::actors {
 
 inline constexpr uint16_t kDescribeKind = 1;
@@ -22,12 +22,12 @@ inline constexpr uint32_t kMaxInferenceRows = 4096;
 std::string_view InferenceMessageTable();
 const rpc::Protocol& InferenceProtocol();
 
-// The answer to kDescribeKind: what the server's policy takes and gives.
+// The answer to kDescribeKind: the inputs and outputs of the server's policy.
 struct InferenceInfo {
   uint64_t observation_bytes = 0;  // of one row
   uint64_t action_size = 0;
-  // The learner's step of the server's parameters, and the agent steps that the
-  // learner knew of then; not set before the first parameters.
+  // The learner's step of the server's parameters, and the agent steps that it
+  // had counted then; not set before the first parameters.
   bool has_parameters = false;
   uint64_t version = 0;
   int64_t agent_steps = 0;

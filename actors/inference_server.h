@@ -23,7 +23,7 @@ struct PublishedParameters {
 };
 
 struct InferenceServerOptions {
-  // Longest wait of a request for those of other actors.
+  // Maximum wait of a request for those of other actors.
   Clock::Duration max_wait = std::chrono::milliseconds(2);
   // Called before each batch and every max_wait; returns newer parameters, or
   // nothing.
@@ -38,15 +38,15 @@ struct InferenceMetrics {
   int64_t batches = 0;
 };
 
-// Computes the policy for all actors of a host: takes observations from them,
-// and answers with actions.
+// Computes the policy for all actors of a host: receives observations and
+// answers with actions.
 //
-// Requests wait until every actor that has asked within the last second waits
-// for an answer, or the oldest has waited for max_wait. Then they are computed
-// as one batch with the newest parameters, which the server fetches once for
-// all of its actors. Before the first parameters requests wait for them. An
-// actor repeats a request that a server took with it; to act twice on one
-// observation does no harm.
+// Requests wait until every actor that has sent one within the last second
+// waits for an answer, or the oldest has waited for max_wait. They are then
+// computed as one batch with the newest parameters, which the server fetches
+// once for all of its actors. Until the first parameters arrive, requests wait.
+// If a server ends without an answer, the actor sends its request again; acting
+// twice on one observation is harmless.
 //
 // Thread-safety: the loop's thread of the rpc server; metrics() there, too.
 class InferenceServer {
@@ -72,7 +72,7 @@ class InferenceServer {
 
   void HandleAct(rpc::Request& request, rpc::Responder responder);
   void PollParameters();
-  // Whether every actor that is at work waits for an answer.
+  // Whether every active actor waits for an answer.
   bool IsEverybodyHere() const;
   void RunBatch();
   void Tick();
@@ -82,7 +82,7 @@ class InferenceServer {
   std::optional<uint64_t> version_;
   int64_t agent_steps_ = 0;
   std::vector<Waiting> waiting_;
-  // when each actor asked last
+  // time of each actor's last request
   std::map<uint64_t, Clock::TimePoint> asked_at_;
   InferenceMetrics metrics_;
 };

@@ -10,13 +10,13 @@
 
 namespace replicant::actors {
 
-// Follows the policy that a learner publishes (core/runtime/parameters.h).
+// Receives the policy that a learner publishes (core/runtime/parameters.h).
 //
 // Thread-safety: one thread makes all calls.
 class ParameterClient {
  public:
-  // Connects in the background, and again whenever the learner comes back.
-  // The learner holds `key`, too. Throws what ZmqSocket::Connect() throws.
+  // Connects in the background, and again whenever the learner comes back. The
+  // learner holds the same `key`. Throws what ZmqSocket::Connect() throws.
   explicit ParameterClient(const std::string& endpoint,
                            const rpc::GroupKey& key = {});
 

@@ -7,21 +7,21 @@
 
 namespace replicant::actors {
 
-// Chooses the actions of E environments: PolicyRunner computes them,
-// RemotePolicy has the inference server of the host compute them.
+// Chooses the actions of E environments. PolicyRunner computes them;
+// RemotePolicy asks the inference server of the host.
 //
 // Thread-safety: one thread makes all calls.
 class Policy {
  public:
   virtual ~Policy() = default;
 
-  // To be filled before Act(): observations [E, ...] of the task's shape, u8 or
-  // f32, and with noise its scale by environment [E].
+  // The inputs, to be filled before Act(): observations [E, ...] of the task's
+  // shape, u8 or f32, and with noise the noise scale by environment [E].
   virtual MutableTensorView observations() = 0;
   virtual std::span<float> noise_scales() = 0;
 
-  // Actions in [-1, 1], f32 [E, A]; valid until the next call. `step` keys the
-  // noise: never the same twice.
+  // Returns actions in [-1, 1], f32 [E, A]; valid until the next call. `step`
+  // keys the noise and must differ between calls.
   virtual TensorView Act(int64_t step) = 0;
 };
 

@@ -34,8 +34,8 @@ class PolicyRunner : public Policy {
   PolicyRunner(const agents::Agent& agent, const agents::TaskSpec& task,
                const PolicyRunnerOptions& options);
 
-  // Takes up parameters that a learner published, or those of a checkpoint.
-  // Throws IoError, leaving the policy as it was, if they do not fit.
+  // Sets parameters that a learner published, or those of a checkpoint. Throws
+  // IoError, leaving the policy as it was, if they do not fit.
   void SetParameters(std::span<const std::byte> bytes,
                      const std::string& where);
   runtime::VariableStore& variables() { return variables_; }

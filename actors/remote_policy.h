@@ -20,7 +20,7 @@ struct RemotePolicyOptions {
   rpc::CurveRole curve = {};
   std::string name = "actor";
   int64_t num_environments = 1;
-  // Whether the actor ends: no call waits for the server from then on.
+  // Whether the actor ends; no call then waits for the server any more.
   std::function<bool()> is_over = [] { return false; };
 };
 
@@ -39,7 +39,7 @@ class RemotePolicy : public Policy {
     return observations_.mutable_view();
   }
   std::span<float> noise_scales() override { return noise_scales_; }
-  // `step` is not used: the server keys the noise. Once is_over(), it may
+  // `step` is not used: the server keys the noise. Once is_over() is true, may
   // return the actions of the last call. Throws CommError if the server serves
   // another task.
   TensorView Act(int64_t step) override;
@@ -47,10 +47,10 @@ class RemotePolicy : public Policy {
   // Asks whether the server has parameters; waits for them until `timeout`.
   // Throws CommError if it serves another task.
   void AwaitParameters(Clock::Duration timeout);
-  // The learner's step of the parameters that acted last; empty before the
+  // The learner's step of the parameters of the last actions; empty before the
   // first ones.
   std::optional<uint64_t> version() const { return version_; }
-  // Agent steps of all actors that the learner knew of at that step.
+  // Agent steps of all actors that the learner had counted at that step.
   int64_t agent_steps() const { return agent_steps_; }
   // Time spent in waits for the server.
   double waited_s() const { return waited_s_; }

@@ -16,7 +16,7 @@
 namespace replicant::agents {
 
 // The H steps that follow o_t in each row of a batch, as inputs of a graph. A
-// window has k steps; beyond them all inputs are 0.
+// window has k steps; all inputs after them are 0.
 struct StepWindow {
   graph::Output observation;  // [B, H, ...]: o_{t+1} ...
   graph::Output action;       // [B, H, A]: a_t ...
@@ -40,7 +40,7 @@ struct TransitionBatch {
   std::optional<StepWindow> window = {};
 };
 
-// The problem that a learner solves.
+// The learning problem of an agent.
 struct LearningSpec {
   TaskSpec task;
   double discount = 0.99;  // per agent step
@@ -50,7 +50,7 @@ struct LearningSpec {
   DType dtype = DType::kF32;
 };
 
-// One update of everything that a learner trains.
+// One update of all trained variables.
 struct AgentUpdate {
   // Scalars of the replica's rows for the curves, which show their means over
   // the replicas: "critic_loss".
@@ -59,9 +59,9 @@ struct AgentUpdate {
   std::vector<std::pair<std::string, graph::Output>> values;
   // [B]: new priorities of the sampled items.
   graph::Output priority;
-  // The nodes that write variables.
+  // Nodes that write variables.
   std::vector<graph::Output> updates;
-  // Further scalars for the curves, of all rows already: gradient norms,
+  // Further scalars for the curves, already over all rows: gradient norms,
   // learning rates.
   std::vector<std::pair<std::string, graph::Output>> scalars = {};
 };
@@ -69,26 +69,26 @@ struct AgentUpdate {
 struct PolicyOptions {
   // E, the number of environments that act together.
   int64_t num_environments = 1;
-  // Whether Gaussian noise is added, with the scale of input "noise_scale"
-  // (arXiv:1804.08617, section 4).
+  // Whether the policy adds Gaussian noise with the scale of input
+  // "noise_scale" (arXiv:1804.08617, section 4).
   bool has_noise = true;
   // Global number of environment 0, which keys the noise: actors with one seed
   // and different numbers draw different noise.
   int64_t first_environment = 0;
 };
 
-// An agent: a policy for actors, and the update by which a learner trains it.
-// Both are builders of graphs and share their variables by name.
+// An agent: a policy for actors, and the update with which a learner trains it.
+// Both functions build graphs; they share variables by name.
 //
-// A program adds an agent of its own to its registry (programs/registry.h). The
-// learner, the actors and the evaluator then run it without a change.
+// A program adds its own agent to its registry (programs/registry.h). The
+// learner, the actors and the evaluator then run the agent unchanged.
 //
 // Thread-safety: const methods may run concurrently on different graphs.
 class Agent {
  public:
   virtual ~Agent() = default;
 
-  // Throws ConfigError if the agent cannot learn this.
+  // Throws ConfigError if the agent cannot learn this problem.
   virtual void Check(const LearningSpec& spec) const = 0;
 
   // Adds the policy and returns the actions, f32 [E, A] in [-1, 1]. Its inputs
@@ -102,8 +102,8 @@ class Agent {
                                   const TransitionBatch& batch,
                                   const nn::ReplicaHooks& hooks) const = 0;
 
-  // Adds what a new run runs once before its first update, such as copies to
-  // target networks, and returns the nodes that write. None by default.
+  // Adds the nodes that a new run executes once before its first update, such
+  // as copies to target networks, and returns those that write. Default: none.
   virtual std::vector<graph::Output> BuildStart(
       graph::Graph& /*graph*/, const LearningSpec& /*spec*/) const {
     return {};
@@ -118,7 +118,7 @@ class Agent {
     return "";
   }
 
-  // Returns whether the policy reads this variable: the learner publishes it.
+  // Returns whether the policy reads this variable, so that it is published.
   virtual bool IsOfPolicy(std::string_view variable) const = 0;
 };
 

@@ -18,7 +18,7 @@ struct ExplorationConfig {
   double final_scale = 0.3;
   int64_t decay_steps = 0;
   // Environment i of N acts with scale * spread^(i / (N - 1)), as in Ape-X
-  // (arXiv:1803.00933). 1: all environments have one scale.
+  // (arXiv:1803.00933). 1: all environments have the same scale.
   double spread = 1.0;
 
   static ExplorationConfig Read(config::Reader& reader);

@@ -10,8 +10,8 @@
 
 namespace replicant::agents {
 
-// An environment as agent and replay see it. Observations and actions are f32,
-// actions in [-1, 1]; pixels are u8.
+// An environment in the form that agent and replay use. Observations and
+// actions are f32, actions in [-1, 1]; pixels are u8.
 struct TaskSpec {
   bool has_pixels = false;
   // Shape of an observation: [O], or [H, W, 3 * frame_stack] with pixels.
@@ -32,7 +32,7 @@ struct TaskSpec {
   int64_t action_size() const {
     return static_cast<int64_t>(action_minimum.size());
   }
-  // Sizes of one step's rows in the replay: an observation without its frame,
+  // Bytes of one step's rows in the replay: an observation without its frame,
   // an action, and the newest frame [H, W, 3].
   int64_t observation_bytes() const;
   int64_t action_bytes() const;

@@ -12,8 +12,8 @@
 
 namespace replicant::programs {
 
-// The policy of an actor process, and how it follows the learner's: by itself,
-// or through the inference server of the host.
+// The policy of an actor process, with the learner's parameters. It is computed
+// by the process, or by the inference server of the host.
 //
 // Thread-safety: one thread makes all calls.
 class ActorPolicy {
@@ -21,16 +21,16 @@ class ActorPolicy {
   virtual ~ActorPolicy() = default;
 
   virtual actors::Policy& policy() = 0;
-  // Takes up newer parameters if there are any; waits for the first ones until
+  // Sets newer parameters if there are any; waits for the first ones until
   // `timeout`.
   virtual void Poll(Clock::Duration timeout) = 0;
   // The learner's step of the parameters; empty before the first ones.
   virtual std::optional<uint64_t> version() const = 0;
-  // Agent steps of all actors that the learner knew of at that step.
+  // Agent steps of all actors that the learner had counted at that step.
   virtual int64_t agent_steps() const = 0;
 };
 
-// Makes the policy of actor `index` as the configuration says. `is_over` ends
+// Makes the policy of actor `index` from the configuration. `is_over` ends
 // waits for an inference server.
 std::unique_ptr<ActorPolicy> MakeActorPolicy(const RunConfig& config,
                                              const agents::TaskSpec& task,

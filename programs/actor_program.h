@@ -4,7 +4,7 @@
 
 namespace replicant::programs {
 
-// Makes the actor: it acts in its environments by the newest policy that the
+// Makes the actor: it acts in its environments with the newest policy that the
 // learner published, and streams every step to the replay.
 Program ActorProgram();
 

@@ -2,8 +2,8 @@
 
 namespace replicant::programs {
 
-// main() of an executable that is the one program `name`, with the names of
-// Registry::BuiltIn(); the other programs lie beside it. Otherwise as
+// main() of an executable for the one program `name`, with the entries of
+// Registry::BuiltIn(). The other programs lie in the same folder. Otherwise as
 // RunProgram() (programs/program.h).
 //
 // A header of its own: an executable for each program compiles it.

@@ -7,8 +7,8 @@
 
 namespace replicant::programs {
 
-// Checks that the run in `run_folder` can go on with `config`, before anything
-// of it is changed. Without a checkpoint there is nothing to check.
+// Checks that the run in `run_folder` can continue with `config`, before any
+// file of the run changes. Without a checkpoint, every configuration passes.
 //
 // Throws ConfigError if the run has reached one of its limits, and names the
 // key to raise, or if the configured workload can load none of its checkpoints;

@@ -7,13 +7,13 @@
 namespace replicant::programs {
 
 // Throws ConfigError for a section `replay` that works alone, but not with the
-// learner and the actors of a run: with several tables, or with a table that
-// cannot hold a batch.
+// learner and the actors of a run: several tables, or a table that cannot hold
+// a batch.
 void CheckReplay(const replay::ReplayConfig& config, int64_t batch_size);
 
-// Checks a run with actors before its roles start: CheckReplay(), and its
-// environment, which it makes. Returns how the task looks to an agent. Throws
-// ConfigError, and what making the environment throws.
+// Checks a run with actors before its roles start: CheckReplay(), and the
+// environment, which it makes. Returns the task's specification for the agent.
+// Throws ConfigError, and what making the environment throws.
 agents::TaskSpec CheckRun(const RunConfig& config,
                           const env::TaskRegistry& tasks);
 
@@ -22,16 +22,16 @@ agents::TaskSpec CheckRun(const RunConfig& config,
 // chosen later (AnnounceAddresses()).
 void CheckAddresses(RunConfig config);
 
-// Throws ConfigError if other hosts could not take part in the run: without
-// keys or actors, or with an address that they do not reach.
+// Throws ConfigError if other hosts could not join the run: no keys, no actors,
+// or an address that they cannot reach.
 void CheckCluster(RunConfig config);
 
-// Throws ConfigError if a file of keys that the configuration names cannot be
-// read, or if the replay has a key of its own and the run none.
+// Throws ConfigError if a configured key file cannot be read, or if the replay
+// has a key of its own and the run has none.
 void CheckKeys(const RunConfig& config);
 
 // Throws ConfigError if the fleet would kill a silent learner of several
-// processes before they could name the one that stands still.
+// processes before the learner could name the stalled process.
 void CheckHeartbeats(const RunConfig& config);
 
 // Throws ConfigError if the learner's backend cannot run here.

@@ -8,8 +8,8 @@
 
 namespace replicant::programs {
 
-// The command lines that start the programs of a run: those of this project,
-// or those of a user's executable, which is all of them.
+// The command lines that start the programs of a run: this project's
+// executables, or one executable of a user that contains all programs.
 class Commands {
  public:
   // Each program is an executable of its own in `folder`.

@@ -6,11 +6,11 @@
 
 namespace replicant::programs {
 
-// Makes the evaluator: it tries the policy out without noise, either beside a
-// training, whose newest parameters it follows, or once with a checkpoint.
+// Makes the evaluator: it runs the policy without noise, either during a
+// training with the newest parameters, or once with a checkpoint.
 Program EvaluatorProgram();
 
-// What `evaluator --checkpoint CHECKPOINT` does; returns the exit code.
+// Runs `evaluator --checkpoint CHECKPOINT`; returns the exit code.
 int EvaluatePolicy(const Invocation& invocation, const std::string& checkpoint);
 
 }  // namespace replicant::programs

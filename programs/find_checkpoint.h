@@ -3,14 +3,14 @@
 #include <filesystem>
 #include <string>
 
-// Checkpoints as users name them: by the folder of a run, or of one checkpoint.
-// `option` is where the name was given: "--checkpoint".
+// Finds checkpoints that users name by the folder of a run or of one
+// checkpoint. `option` is the option that gave the name: "--checkpoint".
 namespace replicant::programs {
 
 inline constexpr const char* kCheckpointOption = "--checkpoint";
 
-// Returns the folder of the run: `given`, or the one that holds the checkpoint
-// `given`. Throws IoError, which says what is allowed.
+// Returns the folder of the run: `given`, or the run that holds the checkpoint
+// `given`. Throws IoError, naming the allowed forms.
 std::filesystem::path FindRun(const std::string& option,
                               const std::string& given);
 

@@ -5,7 +5,7 @@
 namespace replicant::programs {
 
 // Makes the launcher: it starts, watches, restarts and stops the programs of a
-// run on this machine, and says at the end what the run came to.
+// run, and prints a summary at the end.
 Program FleetProgram();
 
 }  // namespace replicant::programs

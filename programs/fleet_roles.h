@@ -12,23 +12,23 @@
 #include "programs/commands.h"
 #include "programs/run_config.h"
 
-// The processes of a run, as placement and supervisor want them described.
+// The processes of a run, described for placement and supervisor.
 namespace replicant::programs {
 
-// Returns the roles that run on the launcher's host, with the processors that
-// they ask for.
+// Returns the roles on the launcher's host, with the processors that they
+// request.
 std::vector<fleet::RoleRequest> RoleRequests(const RunConfig& config);
 // Returns the roles that run on the hosts that join; none without such hosts.
 std::vector<rpc::RoleId> RemoteRoles(const RunConfig& config);
 
-// The facts that the command lines of the roles are made from.
+// Input of MakeRole() that all roles share.
 struct RolePlan {
   const RunConfig& config;
   const Commands& commands;
   // Undefined for a run without actors.
   agents::TaskSpec task;
   std::filesystem::path run_folder;
-  // Where the replay keeps its checkpoints.
+  // Folder of the replay's checkpoints.
   std::filesystem::path storage_folder;
   std::filesystem::path config_file;  // that every role reads
   std::filesystem::path key_file;     // of the run's key pair; empty: none
@@ -36,8 +36,8 @@ struct RolePlan {
   std::string began_ms;
 };
 
-// Describes one role to the supervisor: its command, its stages, what its end
-// means. Throws IoError if the run's checkpoints cannot be read.
+// Describes one role to the supervisor: its command, its stages, the meaning of
+// its end. Throws IoError if the run's checkpoints cannot be read.
 fleet::RoleSpec MakeRole(const fleet::PlacedRole& placed, const RolePlan& plan);
 
 // Returns the fields of the progress line.

@@ -10,10 +10,10 @@
 #include "programs/registry.h"
 #include "programs/run_config.h"
 
-// Hosts that take part in a run.
+// Programs of hosts that join a run.
 namespace replicant::programs {
 
-// Adds --join to the help of the fleet.
+// Adds --join to the fleet's help.
 void AddJoin(config::CommandLine& command_line);
 
 // Offers this host to a running fleet and runs its actors:

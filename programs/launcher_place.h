@@ -8,14 +8,14 @@
 
 namespace replicant::programs {
 
-// Where a foreign launcher has put this process: torchrun, mpirun, srun, or
-// whatever sets TF_CONFIG.
+// The place of this process among those started by torchrun, mpirun, srun, or a
+// launcher that sets TF_CONFIG.
 struct LauncherPlace {
   std::string role = "worker";  // "worker" or "server"
   int index = 0;                // worker 0 leads
   int num_workers = 1;
-  // Where the workers may meet, "tcp://HOST:PORT"; empty if the launcher names
-  // no place.
+  // Meeting point of the workers, "tcp://HOST:PORT"; empty if the launcher
+  // names none.
   std::string rendezvous;
   std::string source;  // of these, for messages: "RANK and WORLD_SIZE"
 };
@@ -24,8 +24,8 @@ struct LauncherPlace {
 using Environment = std::function<std::optional<std::string>(const char* name)>;
 std::optional<std::string> ProcessEnvironment(const char* name);
 
-// The first of these that is there, and nothing if none is or if the launcher
-// has started one process alone:
+// Reads the first of these that is set. Returns nothing if none is, or if the
+// launcher has started a single process:
 //
 //   TF_CONFIG                          cluster chief and worker, or ps; the
 //                                      first worker's address
@@ -37,13 +37,13 @@ std::optional<std::string> ProcessEnvironment(const char* name);
 //   SLURM_PROCID, SLURM_STEP_NUM_TASKS srun; the first host of the step, and a
 //                                      port from the number of the job
 //
-// Throws ConfigError for values that cannot be read or do not fit each other.
+// Throws ConfigError for values that are malformed or inconsistent.
 std::optional<LauncherPlace> FindLauncherPlace(
     const Environment& environment = ProcessEnvironment);
 
-// The place of a learner whose processes meet without MPI; nothing if it is a
-// role of a fleet, which has given it a place, or if no launcher has. Throws
-// ConfigError, too, if the launcher has started another number of workers than
+// The place of a learner whose processes meet without MPI. Returns nothing for
+// a role of a fleet, which already has its place, or without a launcher. Also
+// throws ConfigError if the launcher has started another number of workers than
 // `replication` has; replication.min_processes allows fewer.
 std::optional<LauncherPlace> PlaceOfLearner(
     const replicator::ReplicationConfig& replication);

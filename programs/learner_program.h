@@ -4,7 +4,7 @@
 
 namespace replicant::programs {
 
-// Makes the learner: it draws batches of the replay or images, trains, and
+// Makes the learner: it draws batches from the replay, or images, trains, and
 // publishes parameters.
 Program LearnerProgram();
 

@@ -9,9 +9,9 @@
 namespace replicant::programs {
 
 // Draws the mean return of a run's evaluations, with a band of one standard
-// deviation, over minutes and, if they are known, over frames. Writes a PNG
-// file with the program gnuplot. Throws IoError with a hint if gnuplot is
-// missing or fails.
+// deviation, over minutes and, if known, over frames. Writes a PNG file with
+// the program gnuplot. Throws IoError with a hint if gnuplot is missing or
+// fails.
 void DrawLearningCurve(const std::vector<actors::EvaluationRecord>& records,
                        const std::string& title,
                        const std::filesystem::path& file);
@@ -22,14 +22,14 @@ void DrawLearningCurve(const std::vector<actors::EvaluationRecord>& records,
 std::vector<actors::EvaluationRecord> DrawCurveOfRun(
     const std::filesystem::path& run_folder, const std::string& title);
 
-// The evaluations of runs with the same settings and other seeds.
+// The evaluations of runs that differ only in their seed.
 struct CurveOfSettings {
   std::string label;
   std::vector<std::vector<actors::EvaluationRecord>> runs;
 };
 
-// Draws a line for each run over minutes, those of the same settings in one
-// colour. Does nothing without evaluations. Throws what DrawLearningCurve()
+// Draws a line for each run over minutes, with one colour per settings.
+// Does nothing without evaluations. Throws what DrawLearningCurve()
 // throws.
 void DrawCurvesOfSettings(const std::vector<CurveOfSettings>& curves,
                           const std::filesystem::path& file);

@@ -14,13 +14,13 @@ namespace replicant::programs {
 // cannot draw from the replay.
 agents::TaskSpec TaskOf(const Invocation& invocation);
 
-// Makes one replica in this process, to use the model of a run whatever
-// strategy trains it.
+// Makes a single replica in this process, for using a run's model independently
+// of the strategy that trains it.
 std::unique_ptr<replicator::Replicator> MakeOneReplica(const RunConfig& config);
 
-// Makes the workload that the configuration names. `source` is null unless this
-// process draws batches for an agent; `reads_images` is false if it will only
-// use the variables. Throws ConfigError, and what the workload throws.
+// Makes the configured workload. `source` is null unless this process draws
+// batches for an agent; `reads_images` is false if only the variables will be
+// used. Throws ConfigError, and what the workload throws.
 std::unique_ptr<learner::Workload> MakeWorkload(
     const Invocation& invocation,
     std::unique_ptr<replicator::Replicator> replicator,

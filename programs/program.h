@@ -16,7 +16,7 @@
 
 namespace replicant::programs {
 
-// The parts of a run that a program is given.
+// The inputs of a program.
 struct Invocation {
   const Registry& registry;
   const Commands& commands;
@@ -28,19 +28,19 @@ struct Invocation {
 // One program of a run: fleet, learner, actor, evaluator, replay, lockstep,
 // export or plan.
 struct Program {
-  // The first word of its messages and of the lines of its log.
+  // First word of its messages and log lines.
   std::string name;
-  // A sentence for --help.
+  // One sentence for --help.
   std::string about;
-  // Adds the options that only this program has.
+  // Adds options of this program alone.
   std::function<void(config::CommandLine&)> add_options =
       [](config::CommandLine&) {};
   // Returns the exit code.
   std::function<int(const Invocation&)> run;
-  // Whether it chooses the ports of a run, which the others read.
+  // Whether it chooses the run's ports, which the other programs read.
   bool announces_addresses = false;
-  // Handles a command line that needs no configuration of this program, and
-  // returns the exit code; returns nothing for any other command line.
+  // Handles command lines that need no configuration and returns the exit code;
+  // returns nothing for any other command line.
   std::function<std::optional<int>(int argc, const char* const* argv,
                                    const Registry& registry,
                                    const Commands& commands)>
@@ -52,20 +52,20 @@ struct Program {
 // The programs of this project.
 std::vector<Program> AllPrograms();
 
-// main() of a user's executable, which is every program of a run: its first
-// argument is the name of the program. Reads the command line and the
+// main() of a user's executable, which contains every program of a run: its
+// first argument is the name of the program. Reads the command line and the
 // configuration, sets up the log and returns the exit code of the program.
 // --help and --print_config_docs print and return 0. An exception ends the
 // program with one line on stderr, "NAME: MESSAGE", and 1. A role of a fleet
-// ends with kExitConfig if the exception is a ConfigError, InvalidArgument or
-// DeviceError, whose cause is the configuration.
+// ends with kExitConfig if the configuration is the cause: after a ConfigError,
+// InvalidArgument or DeviceError.
 //
-// Idle OpenMP threads sleep, in the processes that a program starts too.
+// Idle OpenMP threads sleep, also in processes that the program starts.
 int RunProgram(int argc, char** argv, const Registry& registry);
 
-// The same for a program inside an interpreter: the roles of a fleet are
-// started by `executable`, which takes the same arguments. Idle OpenMP threads
-// sleep if the environment variable OMP_WAIT_POLICY says so.
+// The same for a program inside an interpreter. `executable` starts the roles
+// of a fleet and takes the same arguments. Idle OpenMP threads sleep if the
+// environment variable OMP_WAIT_POLICY says so.
 int RunProgram(int argc, char** argv, const Registry& registry,
                const std::filesystem::path& executable);
 

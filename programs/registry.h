@@ -7,8 +7,8 @@
 
 namespace replicant::programs {
 
-// Everything that a run's configuration can name. A program of a user's adds
-// its own entries to the built-in ones:
+// The named entries that a run's configuration can refer to. A user's program
+// adds its own entries to the built-in ones:
 //
 //   int main(int argc, char** argv) {
 //     auto registry = replicant::programs::Registry::BuiltIn();

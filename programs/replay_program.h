@@ -5,7 +5,7 @@
 namespace replicant::programs {
 
 // Makes the replay service: it holds the steps of actors and serves batches to
-// learners. `replay --status ADDRESS` shows one that runs.
+// learners. `replay --status ADDRESS` shows a running service.
 Program ReplayProgram();
 
 }  // namespace replicant::programs

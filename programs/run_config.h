@@ -25,7 +25,7 @@
 namespace replicant::programs {
 
 // The configuration of a whole run. Every program of the run reads all of it,
-// so that the first one finds any mistake.
+// so that the first program reports every mistake.
 struct RunConfig {
   fleet::RunSection run;
   env::TaskConfig task;
@@ -39,11 +39,11 @@ struct RunConfig {
   LogOptions log;
   // The section of each registered workload, by the workload's name.
   std::map<std::string, std::any> workloads;
-  // The workload that learner.workload names; the registry may go before it.
+  // The workload that learner.workload names; may outlive the registry.
   std::shared_ptr<const learner::WorkloadDef> workload;
 
-  // Reads the sections above and one for each workload of `registry`. A wrong
-  // learner.workload is a problem of the reader.
+  // Reads the sections above and one for each workload of `registry`. An
+  // unknown learner.workload is reported to the reader.
   static RunConfig Read(config::Reader& reader, const Registry& registry);
 
   // Whether the run has actors, a replay and a policy to evaluate.
@@ -52,13 +52,13 @@ struct RunConfig {
   std::shared_ptr<const agents::Agent> MakeAgent() const {
     return workload->make_agent(section());
   }
-  // The images of the run, of the sources of `registry`, which outlives them.
+  // The images of the run, from the sources of `registry`, which outlives them.
   data::ImageInput ImagesOf(const Registry& registry) const;
   // The section of learner.workload.
   const std::any& section() const { return workloads.at(workload->name); }
   // The table that the learner samples.
   replay::TableConfig sampled_table() const;
-  // The problem of the run: discount, n and window are the table's.
+  // The learning problem: the table gives discount, n and window.
   agents::LearningSpec SpecOf(const agents::TaskSpec& task_spec) const;
 };
 
@@ -68,7 +68,7 @@ config::Loaded<RunConfig> LoadRunConfig(config::Document document,
 // The manual of a run's configuration.
 config::Manual DescribeRunConfig(const Registry& registry);
 
-// An address at which a part of a run listens.
+// The address of a part of a run that listens.
 struct PartAddress {
   // "replay", of several shards "replay-0"; "parameters", "server-0"
   std::string part;
@@ -77,13 +77,13 @@ struct PartAddress {
 
   bool is_replay() const { return part.starts_with("replay"); }
 };
-// Those of a run with actors and of one with parameter servers, in `config`.
+// The addresses in `config`, of a run with actors or with parameter servers.
 std::vector<PartAddress> AddressesOf(RunConfig* config);
 
-// Gives the addresses of a run their values. "auto" is a socket of this host,
-// named after the run's folder. The port of "tcp://ADDRESS:*" is in the
-// folder's addresses.yaml, if a fleet has announced it. So the programs of a
-// run find each other, and two runs never share an address. Passes the run's
+// Fills in the addresses of a run. "auto" becomes a socket of this host, named
+// after the run's folder. The port of "tcp://ADDRESS:*" comes from the
+// folder's addresses.yaml, if a fleet has announced it. The programs of a run
+// thus find each other, and two runs never share an address. Passes the run's
 // key file to the sections that need it. Throws ConfigError for a broken
 // addresses.yaml.
 void ResolveAddresses(const std::filesystem::path& run_folder,
@@ -94,11 +94,11 @@ struct AnnouncedAddresses {
   std::string join_endpoint;            // where hosts join; empty: nowhere
 };
 // Chooses a free port for every "tcp://ADDRESS:*" and announces the addresses
-// in the folder. With other hosts "auto" is a port of the cluster's address.
-// Throws ConfigError, which names the key, and IoError.
+// in the folder. With other hosts, "auto" becomes a port of the cluster's
+// address. Throws ConfigError, which names the key, and IoError.
 AnnouncedAddresses AnnounceAddresses(const std::filesystem::path& run_folder,
                                      RunConfig* config);
-// The address that the fleet of the folder has announced for a part of the run
+// The address that the folder's fleet has announced for a part of the run
 // ("replay"; kJoinPart: where hosts join); empty: none. Throws ConfigError for
 // a broken file.
 inline constexpr const char* kJoinPart = "fleet";
@@ -108,14 +108,14 @@ std::string AnnouncedAddress(const std::filesystem::path& run_folder,
 // The socket of the inference server of this host, if the actors have one.
 std::string InferenceEndpoint(const RunConfig& config);
 
-// The file of the key pair that the processes of the run hold; empty: none.
+// File with the key pair that the run's processes share; empty: none.
 std::filesystem::path KeyFileOf(const RunConfig& config);
-// How the clients of the run reach its replay: with the run's pair, and with
-// the replay's own public key if it has one. Throws IoError if a file of keys
-// cannot be read, and ConfigError if the replay has keys and the run none.
+// CURVE settings of the run's clients for its replay: the run's key pair, and
+// the replay's public key if it has a key of its own. Throws IoError if a key
+// file cannot be read, and ConfigError if only the replay has keys.
 rpc::CurveRole ReplayClientRole(const RunConfig& config);
 
-// The folder that the programs of a run write to: run.dir, or runs/NAME.
+// The output folder of the run's programs: run.dir, or runs/NAME.
 std::filesystem::path RunFolderOf(const RunConfig& config);
 
 }  // namespace replicant::programs

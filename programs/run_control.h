@@ -4,7 +4,7 @@
 
 #include "core/config/command_line.h"
 
-// What one does to a run from outside, on any host that sees its folder:
+// Commands for a running run, on any host that sees its folder:
 //
 //   fleet --status RUN                  what every role does
 //   fleet --logs RUN [ROLE] [--follow]  the newest logs of its roles
@@ -17,9 +17,9 @@ namespace replicant::programs {
 // Adds the options to --help.
 void AddRunControl(config::CommandLine& command_line);
 
-// Does what such a command line says, and returns the exit code; returns
-// nothing for any other command line. Throws ConfigError for words that do not
-// belong to it, and IoError if there is no such run or if it cannot be reached.
+// Runs such a command and returns the exit code; returns nothing for any other
+// command line. Throws ConfigError for unexpected words, and IoError if there
+// is no such run or if it cannot be reached.
 std::optional<int> ControlRun(int argc, const char* const* argv);
 
 }  // namespace replicant::programs

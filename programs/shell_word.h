@@ -4,7 +4,7 @@
 
 namespace replicant::programs {
 
-// Quotes a word for a POSIX shell, if it needs that.
+// Quotes a word for a POSIX shell, if necessary.
 std::string ShellWord(const std::string& word);
 
 }  // namespace replicant::programs

@@ -5,7 +5,7 @@
 
 namespace replicant::programs {
 
-// The lengths of a task's steps in the replay: writers, readers and a replay of
+// The sizes of a task's steps in the replay. Writers, readers and a replay in
 // the same process must agree on them.
 replay::StepShape StepShapeOf(const agents::TaskSpec& task);
 

@@ -14,24 +14,24 @@
 
 namespace replicant::programs {
 
-// The totals of an ended run, as its launcher knows them; NaN where it does
-// not.
+// The totals of an ended run, as its launcher knows them; NaN for unknown
+// values.
 struct RunTotals {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
   // "complete", and the reason for the end in a few words.
   std::string status;
   std::string reason;
-  // The step that the run was resumed at; 0 if it was not resumed.
+  // The step from which the run was resumed; 0 for a new run.
   int64_t resumed_at = 0;
-  // All below count from there.
+  // All values below count from that step.
   double wall_clock_s = 0.0;
   double frames = kUnknown;
   double updates = kUnknown;
   double samples_per_insert = kUnknown;
   // Scalars of the last training step, by name.
   std::vector<std::pair<std::string, double>> last_scalars = {};
-  // The program and the arguments that resume the run; empty: the fleet's.
+  // The program and arguments that resume the run; empty: those of the fleet.
   std::vector<std::string> resume_arguments = {};
 };
 

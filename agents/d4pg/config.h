@@ -97,7 +97,7 @@ struct OptimizerConfig {
 struct PredictionConfig {
   int64_t horizon = 0;  // H, steps; 0: no prediction
   std::vector<int64_t> hidden_sizes = {256, 256};
-  // false: the encoder learns by prediction alone
+  // false: only the prediction trains the encoder
   bool critic_trains_encoder = true;
   double latent_weight = 1.0;
   double reward_weight = 0.1;

@@ -36,9 +36,9 @@ graph::Output ExpectedValue(graph::Output probabilities, const Support& support,
                             graph::CallSite site = graph::CallSite::Here());
 
 // Returns why a target reward[b] + discount[b] * z, z in [v_min, v_max], leaves
-// that range, with the keys to change, or "" if none does. All stay inside
-// while reward[b] / (1 - discount[b]) does: the return if all steps had this
-// reward.
+// that range, with the keys to change, or "" if none does. A target stays
+// inside if reward[b] / (1 - discount[b]) does; this is the return if every
+// step had the same reward.
 std::string WhyClipped(const Support& support, std::span<const float> reward,
                        std::span<const float> discount);
 

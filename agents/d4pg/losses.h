@@ -22,8 +22,8 @@ struct CriticLossResult {
   Output loss;
   // new priorities by the rule `priority`, [B]; no gradient flows through them
   Output priority;
-  // For the curves, [B] each: the expected return of the sampled actions, that
-  // of the target minus it, and the entropy of the target, in nats.
+  // For the curves, [B] each: the expected return of the sampled actions, the
+  // target's expected return minus that, and the target's entropy in nats.
   Output value;
   Output td_error;
   Output target_entropy;
@@ -39,8 +39,8 @@ struct PolicyLossResult {
   // that of `loss`, but with dvalue/daction clipped per row.
   Output objective;
 };
-// `value` [B] is the critic's expected return of policy.action; it depends on
-// this output.
+// `value` [B] is the critic's expected return of policy.action and must depend
+// on that output.
 //
 //   penalty = weight * mean(max(|pre_tanh| - limit, 0)^2)
 PolicyLossResult PolicyLoss(const PolicyNetwork::Result& policy, Output value,

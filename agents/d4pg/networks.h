@@ -50,8 +50,8 @@ struct AgentSpec {
 void CheckSpec(const NetworkConfig& config, const AgentSpec& spec);
 
 // x -> tanh(LayerNorm(Linear(x))): [B, in] -> [B, size]. Layers "0" and "1"
-// under the scope open at construction. The networks below call it and Head
-// under a Graph::SiteScope of theirs.
+// under the scope that is open at construction. The networks below call it and
+// Head under their own Graph::SiteScope.
 class Embedding {
  public:
   Embedding(Graph& graph, const NetworkConfig& config, int64_t in, int64_t size,
@@ -66,8 +66,8 @@ class Embedding {
 };
 
 // Maps pixels [B, H, W, C] u8, scaled to [-0.5, 0.5], to features [B, F], where
-// F = H' W' C' of the last convolution, in that order. Observations of kState
-// pass unchanged. A shared embedding follows; F is its size then.
+// F = H' W' C' of the last convolution, in that order. kState passes
+// observations unchanged. With a shared embedding at the end, F is its size.
 class Encoder {
  public:
   Encoder(Graph& graph, const NetworkConfig& config, const AgentSpec& spec,
@@ -150,7 +150,7 @@ class CriticNetwork {
   // features [B, F], action [B, A]
   Result operator()(Output features, Output action,
                     CallSite site = CallSite::Here()) const;
-  // The logical device on which it computes; 0 at first.
+  // Sets the logical device that computes it; initially 0.
   void PlaceOn(int device) { device_ = device; }
   const std::vector<VariableId>& variables() const { return variables_; }
 

@@ -7,10 +7,10 @@
 #include "agents/d4pg/config.h"
 #include "agents/d4pg/networks.h"
 
-// A representation that predicts: a model of the next steps in the space of the
-// encoder's embedding, whose loss trains the encoder (MR.Q, arXiv:2501.16142,
-// section 4.1). Letters: B batch, H horizon, Z size of the embedding, A
-// actions.
+// Representation learning by prediction: a model of the next steps in the space
+// of the encoder's embedding, whose loss trains the encoder (MR.Q,
+// arXiv:2501.16142, section 4.1). Letters: B batch, H horizon, Z size of the
+// embedding, A actions.
 namespace replicant::agents::d4pg {
 
 // Maps an embedding and an action to the embedding, the reward and the discount
@@ -57,7 +57,7 @@ struct PredictionLossResult {
   Output latent_loss;
   Output reward_loss;
 };
-// The model's prediction for a step is its input for the next one.
+// The model's predicted embedding is its input for the next step.
 PredictionLossResult PredictionLoss(const Model& model,
                                     const PredictionInputs& inputs,
                                     const PredictionConfig& config,

@@ -11,7 +11,7 @@
 
 namespace replicant::agents::d4pg {
 
-// A D4PG agent and its training outside of a run: everything that determines
+// A D4PG agent and its training outside of a run: all settings that determine
 // the graph of a learner's step. The programs workload_probe and bench_learner
 // read it.
 struct StepGraphConfig {

@@ -40,7 +40,7 @@ struct Update {
   Output next_shift;
   // Scalars f32[] for the curves: "critic_learning_rate" and
   // "policy_learning_rate"; with clipping also "critic_gradient_norm" and
-  // "policy_gradient_norm", the global norms before it.
+  // "policy_gradient_norm", the global norms before clipping.
   std::vector<std::pair<std::string, Output>> scalars;
   // Updates that a run must do (PlanSpec::updates).
   std::vector<Output> updates;
@@ -76,8 +76,8 @@ Update BuildUpdate(Graph& graph, const D4pgConfig& config,
                    CallSite site = CallSite::Here());
 
 // Adds the networks alone and returns the update that copies the online
-// networks to the target networks. A new training runs it once, before the
-// first update.
+// networks to the target networks. A new training runs this update once, before
+// its first training update.
 Output BuildTargetCopy(Graph& graph, const D4pgConfig& config,
                        const AgentSpec& spec, int64_t num_atoms,
                        CallSite site = CallSite::Here());

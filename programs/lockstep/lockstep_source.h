@@ -14,12 +14,12 @@
 
 namespace replicant::programs {
 
-// Draws batches from a replay of this process and lets the actor act whenever
-// the rate limiter holds a batch back. So actor, replay and learner take turns
-// in an order that the configuration alone decides.
+// Draws batches from a replay in this process, and steps the actor whenever the
+// rate limiter holds a batch back. The configuration alone thus decides the
+// order in which actor, replay and learner take turns.
 //
-// Its checkpoints hold the replay's shard and what actor and writers are in the
-// middle of: a run that goes on from one equals, to the bit, a run that was not
+// Its checkpoints hold the replay's shard and the unfinished work of actor and
+// writers: a run that resumes from one equals, bit for bit, a run that was not
 // stopped.
 //
 // Thread-safety: one thread makes all calls.
@@ -31,36 +31,36 @@ class LockstepSource : public replay::BatchSource {
                  actors::PolicyRunner* policy)
       : replay_(*replay), checkpointer_(*checkpointer), policy_(*policy) {}
 
-  // Names the parts that need the source, or what needs it, to be made. Call
-  // this before any other method. All outlive the source's last call;
-  // `writers`, one per environment, are the actor's sinks.
+  // Sets the parts that are made after the source. Call this before any other
+  // method. All outlive the source's last call; `writers`, one per environment,
+  // are the actor's sinks.
   void Connect(actors::Actor* actor,
                std::vector<replay::LocalReplay::Writer>* writers,
                learner::Workload* workload);
 
   // Steps the actor, with the learner's newest policy, until the replay gives a
-  // whole batch. A batch that is begun is drawn to its end even while the
-  // source is paused.
+  // whole batch. A batch that has begun is completed even if the source is
+  // paused.
   replay::ReadResult Next(Clock::TimePoint deadline,
                           replay::Batch* batch) override;
   void UpdatePriorities(const replay::Batch& batch,
                         std::span<const float> priorities) override;
 
   void SetPaused(bool is_paused) override { is_paused_ = is_paused; }
-  // Saves the shard as number `id`, and the rest in `folder`. All of it is on
+  // Saves the shard as number `id`, and the rest in `folder`. Everything is on
   // disk on return.
   void StartCheckpoint(uint64_t id,
                        const std::filesystem::path& folder) override;
   replay::CheckpointState PollCheckpoint() override {
     return replay::CheckpointState::kSaved;
   }
-  // Brings actor and writers to the state that StartCheckpoint() wrote to
-  // `folder`; the shard must hold that checkpoint already. Throws IoError, and
+  // Restores actor and writers from the state that StartCheckpoint() wrote to
+  // `folder`; the shard must already hold that checkpoint. Throws IoError, and
   // what Actor::Restore() throws.
   void Restore(const std::filesystem::path& folder);
 
  private:
-  // Gives the actor's policy the learner's variables if they have changed.
+  // Copies the learner's variables to the actor's policy if they have changed.
   void UpdatePolicy();
 
   replay::LocalReplay& replay_;

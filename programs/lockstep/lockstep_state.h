@@ -9,7 +9,7 @@
 
 namespace replicant::programs {
 
-// The state of a training in lockstep beside the learner's variables and the
+// The state of a lockstep training besides the learner's variables and the
 // replay's shard: actor and writers in the middle of their episodes.
 struct LockstepState {
   actors::ActorState actor;

@@ -33,8 +33,8 @@ class PeriodicEvaluation {
   }
   // Evaluates if the interval has passed.
   void RunIfDue(const learner::Progress& progress, int64_t num_frames);
-  // Evaluates unless the policy of this step was evaluated last: for the end of
-  // a run.
+  // Evaluates at the end of a run, unless the last evaluation was of this
+  // step's policy.
   void RunLast(const learner::Progress& progress, int64_t num_frames);
 
   // Whether an evaluation has reached evaluation.stop_at_return.

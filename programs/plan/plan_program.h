@@ -8,13 +8,13 @@
 
 namespace replicant::programs {
 
-// Makes `plan`: it prints what a training step of a configuration becomes on a
-// device, which need not be there.
+// Makes `plan`: it prints the kernels of a configuration's training step on a
+// device, which need not be present.
 Program PlanProgram();
 
 // The plans of a configuration's steps for one replica on the backend `cuda`,
-// or on what `make_backend` makes. Throws ConfigError, and DeviceError in a
-// build without the backend.
+// or on the backend that `make_backend` makes. Throws ConfigError, and
+// DeviceError in a build without the backend.
 std::vector<replicator::StepPlan> PlansOf(const Invocation& invocation);
 std::vector<replicator::StepPlan> PlansOf(
     const Invocation& invocation, const kernels::BackendFactory& make_backend);

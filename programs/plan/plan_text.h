@@ -6,14 +6,14 @@
 
 namespace replicant::programs {
 
-// What a plan launches and moves, over all of its kernels.
+// Launches and memory traffic of a plan, summed over its kernels.
 struct PlanTotals {
   int num_library_calls = 0;
   int num_own_kernels = 0;
   int num_generated = 0;
   int num_copies = 0;
-  // Bytes of all kernels' operands and scratch, each read or written once by
-  // each kernel: what would move if caches kept nothing.
+  // Bytes of all kernels' operands and scratch, each read or written once per
+  // kernel: the traffic without any caching.
   double bytes = 0.0;
   double product_flops = 0.0;  // of library calls
   double other_flops = 0.0;    // of generated kernels
@@ -28,7 +28,7 @@ struct PlanTotals {
 
 PlanTotals TotalsOf(const runtime::PlanReport& report);
 
-// A plan in some twenty lines: launches, bytes, FLOPs, memory, time, the
+// A plan in about twenty lines: launches, bytes, FLOPs, memory, time, the
 // largest tensors and the slowest kernels; all kernels with `lists_all`.
 std::string PlanText(const replicator::StepPlan& plan, bool lists_all);
 

@@ -8,7 +8,7 @@
 #include "programs/commands.h"
 #include "programs/run_config.h"
 
-// Files by which a batch system runs a configuration: `fleet --render BACKEND
+// Files with which a batch system runs a configuration: `fleet --render BACKEND
 // --to FOLDER`.
 namespace replicant::programs {
 
@@ -21,16 +21,16 @@ struct RenderInput {
 };
 
 // Writes config.yaml and the files of `backend`, "slurm" or "kubernetes", into
-// `folder`, which is new or empty, and returns what to do with them, in lines
-// for a terminal. Throws ConfigError for another backend and for a
-// configuration that does not fit it, and IoError.
+// `folder`, which is new or empty, and returns instructions for their use, as
+// lines for a terminal. Throws ConfigError for another backend or for a
+// configuration that does not fit the backend, and IoError.
 std::string Render(const std::string& backend, const RenderInput& input);
 
-// The parts of Render(), which makes the folder and config.yaml.
+// The parts of Render(), which makes the folder and config.yaml itself.
 std::string RenderSlurm(const RenderInput& input);
 std::string RenderKubernetes(const RenderInput& input);
 
-// Replaces each @NAME@ of a template by its value; one without a value is a
+// Replaces each @NAME@ of a template by its value; a name without a value is a
 // bug.
 struct TemplateValue {
   std::string name;
@@ -43,7 +43,7 @@ std::string FillIn(std::string text, const std::vector<TemplateValue>& values);
 std::string WithSettings(const RenderInput& input,
                          const std::vector<std::string>& settings);
 
-// Actors of each of `num_hosts` hosts, rounded up.
+// Actors per host on `num_hosts` hosts, rounded up.
 int64_t ActorsPerHost(const RunConfig& config, int64_t num_hosts);
 
 }  // namespace replicant::programs

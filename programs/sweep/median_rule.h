@@ -25,7 +25,7 @@ struct MedianRule {
 
   static MedianRule Read(config::Reader& reader);
 
-  // Returns the median that `run` lies below, none if it goes on.
+  // Returns the median if `run` lies below it; nothing if the run continues.
   std::optional<double> MedianAbove(
       const Evaluations& run, std::span<const Evaluations> complete) const;
 };

@@ -7,8 +7,8 @@
 
 namespace replicant::programs {
 
-// Trains the runs of a sweep (SweepConfig), `jobs` at once, each by a fleet of
-// its own, and prints a table of them. In the folder of the sweep:
+// Trains the runs of a sweep (SweepConfig), `jobs` at once, each with its own
+// fleet, and prints a table of the results. The sweep's folder holds:
 //
 //   000.yaml, 000/, 000.log   the configuration, run folder and output of a run
 //   000.stopped               why the median rule has stopped the run
@@ -16,13 +16,13 @@ namespace replicant::programs {
 //   curves.png                a line for each run, a colour for each settings
 //   lock                      held while the sweep runs
 //
-// Runs that are complete are left alone, others go on: the same command
-// continues a sweep that was stopped. A signal ends the runs as it ends a
-// fleet. Returns 1 if a run has failed, or if the sweep was stopped; runs that
-// the median rule has stopped count as complete.
+// Complete runs are skipped and others resume, so the same command continues a
+// stopped sweep. A signal ends the runs as it ends a fleet. Returns 1 if a run
+// has failed, or if the sweep was stopped; runs that the median rule has
+// stopped count as complete.
 //
-// Throws ConfigError, before anything is trained, for a sweep or a run with
-// mistakes, and for one that differs from what its folder holds; IoError if the
+// Throws ConfigError, before any training, for a sweep or a run with mistakes,
+// and for one that differs from the contents of its folder; IoError if the
 // folder cannot be written or is in use.
 int RunSweep(const std::filesystem::path& file, const Registry& registry,
              const Commands& commands);

@@ -58,8 +58,8 @@ struct SweepRun {
   int64_t seed = 1;
 };
 
-// Every variant with every combination of the grid, with every draw, with every
-// seed, in this order. A sweep gives the same runs each time.
+// Returns every variant with every combination of the grid, every draw and
+// every seed, nested in this order. A sweep gives the same runs each time.
 std::vector<SweepRun> RunsOf(const SweepConfig& sweep);
 
 }  // namespace replicant::programs
