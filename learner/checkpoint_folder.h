@@ -15,9 +15,9 @@ namespace replicant::learner {
 // is complete once this file exists.
 struct Manifest {
   int64_t step = 0;
-  // Names the parts outside the folder; unique in the run.
+  // Names the parts stored outside the folder; unique in the run.
   uint64_t id = 0;
-  // Time that the run had trained.
+  // Training time of the run so far, seconds.
   double seconds = 0.0;
   // Whether the input has a part: the replay's checkpoint of this id.
   bool has_input = false;
@@ -25,10 +25,10 @@ struct Manifest {
   static Manifest Read(config::Reader& reader);
 };
 
-// The checkpoints of one run: folders "step-000000012000" (see
-// runtime/checkpoint.h), of which the newest are kept. A checkpoint without a
-// manifest is incomplete: its variables can be read, but no run resumes from
-// it.
+// The checkpoints of one run: folders "step-000000012000"
+// (core/runtime/checkpoint.h), of which the newest are kept. A checkpoint
+// without a manifest is incomplete: its variables can be read, but no run
+// resumes from it.
 //
 // Thread-safety: one thread at a time; one process writes.
 class CheckpointFolder {
@@ -37,9 +37,9 @@ class CheckpointFolder {
   // at least 1.
   CheckpointFolder(std::filesystem::path folder, int num_kept);
 
-  // Writes the learner's part of the checkpoint of info.step, over an
+  // Writes the learner's part of the checkpoint of info.step, replacing an
   // incomplete one of this step. Throws IoError if it cannot be written or a
-  // complete one exists; the other checkpoints are untouched.
+  // complete one exists; other checkpoints are untouched.
   void Save(const runtime::HostVariables& variables,
             const runtime::CheckpointInfo& info);
   // Removes that part, unless the checkpoint is complete.
@@ -49,8 +49,8 @@ class CheckpointFolder {
   // Makes a complete checkpoint incomplete, because a part outside the folder
   // is damaged. Throws IoError.
   void LeaveOut(int64_t step) const;
-  // Writes the manifest, as every part is on disk. Then removes incomplete
-  // checkpoints, and complete ones beyond num_kept; logs what it cannot remove.
+  // Writes the manifest; every part must be on disk. Then removes incomplete
+  // checkpoints, and complete ones beyond num_kept, and logs failed removals.
   // Throws IoError if the manifest cannot be written.
   void Complete(const Manifest& manifest);
 
@@ -65,8 +65,8 @@ class CheckpointFolder {
   // Reads the manifest of the newest complete checkpoint, if there is one.
   // Throws IoError or ConfigError if it cannot be read.
   std::optional<Manifest> NewestManifest() const;
-  // The id for the next checkpoint, above that of every manifest. A checkpoint
-  // that did not become complete leaves its id to the next.
+  // The id of the next checkpoint, above those of all manifests. A checkpoint
+  // that did not complete leaves its id to the next one.
   uint64_t NextId() const;
 
   // Loads the newest complete checkpoint that can be read, and logs those that
@@ -76,7 +76,7 @@ class CheckpointFolder {
       runtime::VariableStore& store) const;
 
  private:
-  // Complete or not.
+  // Complete and incomplete.
   std::vector<int64_t> AllSteps() const;
   std::filesystem::path ManifestOf(int64_t step) const;
   void Remove(int64_t step) const;

@@ -12,14 +12,14 @@
 #include "core/replicator/replicator.h"
 #include "core/tensor/host_tensor.h"
 
-// Training without a loop of one's own, after Keras' model.fit():
+// Training without writing a loop, after Keras' model.fit():
 //
 //   const FitResult result = Fit(model, examples, {.folder = "runs/spirals",
 //                                                  .epochs = 20,
 //                                                  .evaluation = &held_out});
 //
-// It is the learner's loop (learner/learner.h) around the model: curves, a line
-// in learner.jsonl, checkpoints, and a resume from the newest one of `folder`.
+// Runs the learner's loop (learner/learner.h) on the model: curves, a line in
+// learner.jsonl, checkpoints, and a resume from the newest one of `folder`.
 namespace replicant::learner {
 
 // Examples in memory: column `name` is a tensor [N, ...], and row i of all
@@ -28,26 +28,26 @@ struct Dataset {
   struct Column {
     std::string name;
     HostTensor values;
-    // Of class numbers (i32, i64): each lies in [0, num_classes). 0: no limit.
+    // For class numbers (i32, i64) in [0, num_classes). 0: no limit.
     int64_t num_classes = 0;
   };
   std::vector<Column> columns;
 
   // Throws InvalidArgument for no columns, a column without rows, and columns
-  // of different numbers of them.
+  // of different lengths.
   int64_t size() const;
 };
 
-// A model: its scores on a batch, the first of which is minimised. All are
-// floating scalars, means over the batch's rows: {{"loss", ...}, {"accuracy",
-// ...}}. Variables are declared on the way; those that are trainable are
-// trained.
+// A model: its scores on a batch; training minimises the first. All scores
+// are floating scalars, means over the batch's rows: {{"loss", ...},
+// {"accuracy", ...}}. The function declares the variables; the trainable ones
+// are trained.
 struct Model {
   using Scores = std::vector<std::pair<std::string, graph::Output>>;
 
   std::function<Scores(graph::Graph&, const replicator::Inputs&)> scores;
-  // The update of `variables` by `gradients` (their means over all replicas) in
-  // step `step`, i64[], from 0 on. Empty: Adam with a rate of 1e-3.
+  // Updates `variables` with `gradients` (their means over all replicas) in
+  // step `step`, i64[], counted from 0. Empty: Adam with a rate of 1e-3.
   std::function<graph::Output(
       graph::Graph&, const std::vector<graph::VariableId>& variables,
       const std::vector<graph::Output>& gradients, graph::Output step)>
@@ -55,14 +55,14 @@ struct Model {
 };
 
 struct FitOptions {
-  // Of the run: checkpoints, curves, learner.jsonl.
+  // Folder of the run: checkpoints, curves, learner.jsonl.
   std::filesystem::path folder;
   int64_t epochs = 1;
-  // Of all replicas of a group. The last examples of an epoch that do not fill
-  // a batch begin the next epoch's first one.
+  // Over all replicas of a group. The examples left at the end of an epoch
+  // begin the first batch of the next epoch.
   int64_t batch_size = 32;
-  // Examples to evaluate the model on after every epoch; null for none. Every
-  // score appears as "evaluation_<name>".
+  // Examples for an evaluation after every epoch; null for none. Every score
+  // appears as "evaluation_<name>".
   const Dataset* evaluation = nullptr;
   uint64_t seed = 0;
   double checkpoint_interval_s = 300.0;
@@ -76,16 +76,16 @@ struct FitOptions {
 struct FitResult {
   int64_t num_steps = 0;  // of the run, over all resumes
   // For each epoch that ended in this call: the means of its scores over its
-  // steps, and the scores of the evaluation. Empty in processes after the
-  // first.
+  // steps, and the scores of the evaluation. Empty except in the first
+  // process.
   std::vector<std::map<std::string, double>> epochs;
-  // The trained variables by name, of the first process.
+  // The trained variables by name; only in the first process.
   std::map<std::string, HostTensor> variables;
 };
 
-// Trains to the end of the epochs. Where the folder has a checkpoint it goes on
-// from there; a run that has ended trains no more. Throws InvalidArgument for
-// datasets and options that do not fit, and what Replicator::Build(),
+// Trains to the end of the epochs. Resumes from the folder's checkpoint if
+// there is one; a run that has ended trains no further. Throws InvalidArgument
+// for datasets and options that do not fit, and what Replicator::Build(),
 // Replicator::Create() and Learner throw.
 FitResult Fit(const Model& model, const Dataset& training,
               const FitOptions& options);

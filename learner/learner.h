@@ -36,15 +36,15 @@ struct Progress {
   int64_t step = 0;      // training steps since the run began
   double seconds = 0.0;  // of training since the run began, over all resumes
   double steps_per_s = 0.0;  // since the last report
-  // Share of the time since the last report that went into waits for input, in
-  // [0, 1].
+  // Share of the time since the last report spent waiting for input, in [0,
+  // 1].
   double wait_share = 0.0;
   double wait_seconds = 0.0;     // in this process
   std::string wait_reason;       // empty unless the last Step() timed out
   int64_t frames = 0;            // Workload::NumFrames()
   std::optional<double> epochs;  // Workload::NumEpochs()
-  // Seconds since the newest complete checkpoint, or since the start of this
-  // process without one; negative if there are none during the training.
+  // Seconds since the newest complete checkpoint, or without one since the
+  // start of this process; negative if there are none during the training.
   double checkpoint_age_s = -1.0;
   int64_t num_failed_checkpoints = 0;  // since the newest complete one
   int64_t num_dropped_records = 0;     // of the curves
@@ -78,25 +78,25 @@ void Follow(
 //
 // The run resumes from the newest complete checkpoint, if there is one.
 //
-// The means of a workload's scalars since the line before appear as
-// "learner/<name>"; with them "learner/steps_per_s", "learner/wait_share" and
-// "learner/frames". Its histograms are those of the last step.
+// The means of a workload's scalars since the previous line appear as
+// "learner/<name>", beside "learner/steps_per_s", "learner/wait_share" and
+// "learner/frames". Histograms are those of the last step.
 //
 // Thread-safety: one thread, the workload's.
 class Learner {
  public:
   // `workload`, `clock` and `disk` outlive the learner. `disk` writes curves
-  // and checkpoints; null: the training waits for the disk. Throws IoError for
-  // a folder that cannot be written or a checkpoint that does not fit,
-  // CommError if the parameters' address cannot be bound.
+  // and checkpoints; null: the training waits for the disk. Throws IoError if
+  // the folder cannot be written or a checkpoint does not fit, CommError if the
+  // parameters' address cannot be bound.
   Learner(const LearnerConfig& config, const std::filesystem::path& folder,
           Workload* workload, LearnerHooks hooks = {},
           Clock* clock = &Clock::Real(), DiskQueue* disk = nullptr);
 
   // Trains to the end of the run and writes a last checkpoint. Throws what the
   // workload's Step() throws (a runtime::NumericError names the step), and
-  // IoError if the last checkpoint cannot be written. An earlier checkpoint
-  // that fails is logged and tried again after the interval.
+  // IoError if the last checkpoint cannot be written. Earlier checkpoints that
+  // fail are logged and tried again after the interval.
   EndReason Run();
 
   int64_t step() const { return step_; }
@@ -110,7 +110,7 @@ class Learner {
     Clock::TimePoint next;
     Clock::Duration length{0};
 
-    // Returns whether the interval has passed, and if so begins the next one.
+    // Returns whether the interval has passed, and if so starts the next one.
     bool HasPassed(Clock::TimePoint now);
   };
 
@@ -118,7 +118,7 @@ class Learner {
   bool IsAtStepLimit() const {
     return config_.limits.max_steps > 0 && step_ >= config_.limits.max_steps;
   }
-  // Workload::Step(), whose NumericError gets the step.
+  // Workload::Step(); adds the step to a NumericError.
   NextResult RunStep();
   void TakeStep();
   void AddScalars();

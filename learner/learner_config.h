@@ -35,8 +35,8 @@ struct LearnerConfig {
 
   std::string parameter_bind = "auto";  // empty: none published
   double publish_interval_s = 1.0;
-  // File of the run's key pair, for the socket of the parameters; empty: none.
-  // No key of the section: the programs set it to that of the run.
+  // File with the run's key pair, for the socket of the parameters; empty:
+  // none. Not a key of the section: the programs set it from that of the run.
   std::string key_file;
 
   // `strategies` are the allowed values of `replication.strategy`.
@@ -44,17 +44,17 @@ struct LearnerConfig {
                             const replicator::StrategyRegistry& strategies);
 };
 
-// Returns the section for `processes` of the processes of a group that is
-// between replication.min_processes and all of them. The batch of a step stays
-// where the replicas of these processes divide it; otherwise it is the largest
-// one that they divide, B' of B rows, and learning rates are multiplied by
-// B' / B (linear scaling, arXiv:1706.02677, sec. 2.1). Throws ConfigError for
-// another number of processes.
+// Returns the section for `processes` processes of a group, between
+// replication.min_processes and all of them. The batch of a step is unchanged
+// if the replicas of these processes divide it; otherwise it is the largest
+// that they divide, B' of B rows, and learning rates are multiplied by B' / B
+// (linear scaling, arXiv:1706.02677, sec. 2.1). Throws ConfigError for another
+// number of processes.
 LearnerConfig LearnerOfProcesses(const LearnerConfig& config, int processes);
 
 // Throws ConfigError, with both numbers, if the batch would have another size
-// on a number of processes that is allowed: for workloads that count their
-// place in the data in batches.
+// on an allowed number of processes. For workloads that count their position in
+// the data in batches.
 void CheckSameBatch(const LearnerConfig& config);
 
 }  // namespace replicant::learner

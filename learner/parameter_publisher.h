@@ -15,13 +15,13 @@
 namespace replicant::learner {
 
 // Publishes sets of variables (core/runtime/parameters.h) from its own thread.
-// A new subscriber gets the newest value at once, and then every newer one.
+// A new subscriber receives the newest value at once, then every newer one.
 //
 // Thread-safety: Publish() is for any thread.
 class ParameterPublisher {
  public:
-  // Binds `endpoint`; "tcp://127.0.0.1:*" takes a free port. Subscribers hold
-  // `key`. Throws what ZmqSocket::Bind() throws.
+  // Binds `endpoint`; "tcp://127.0.0.1:*" takes a free port. Subscribers use
+  // the same `key`. Throws what ZmqSocket::Bind() throws.
   explicit ParameterPublisher(const std::string& endpoint,
                               const rpc::GroupKey& key = {});
   ParameterPublisher(const ParameterPublisher&) = delete;
@@ -30,8 +30,8 @@ class ParameterPublisher {
   // The endpoint for subscribers.
   const std::string& endpoint() const { return endpoint_; }
 
-  // Replaces the value of `topic`. Never waits: a newer value replaces one that
-  // was not sent yet.
+  // Replaces the value of `topic`. Never waits: a newer value replaces an
+  // unsent one.
   void Publish(const std::string& topic, uint64_t version, std::string bytes)
       EXCLUDES(mutex_);
 

@@ -24,44 +24,44 @@ namespace replicant::learner {
 //   3. The learner's part is written. Once the input has saved itself, too, the
 //      manifest is written.
 //
-// Step 1 waits a few seconds at most. Batches that come later, because actors
+// Step 1 waits a few seconds at most. Batches that arrive later, because actors
 // are away, count as sampled in the checkpoint, but are not learned from. Step
-// 3 runs beside the training if there is a DiskQueue. Without one the training
-// waits for the learner's part to be written, in step 2.
+// 3 runs during the training if there is a DiskQueue; otherwise the training
+// waits in step 2 until the learner's part is written.
 //
-// A checkpoint that fails is logged. Training goes on, and the checkpoint
-// before stays.
+// A failed checkpoint is logged. Training continues, and the previous
+// checkpoint remains.
 //
 // Thread-safety: one thread, the workload's.
 class RunCheckpointer {
  public:
-  // `seconds` returns the time that the run has trained, for the manifest.
-  // `disk` may be null. All outlive this object.
+  // `seconds` returns the run's training time, for the manifest. `disk` may be
+  // null. All outlive this object.
   RunCheckpointer(CheckpointFolder* folder, Workload* workload,
                   std::function<double()> seconds, Clock* clock,
                   DiskQueue* disk = nullptr);
 
   // Begins a checkpoint, unless one is under way, the newest is of this step,
-  // or this is step 0, where a checkpoint would equal a new run.
+  // or this is step 0, whose checkpoint would equal a new run.
   void Start(int64_t step);
-  // Goes on with the checkpoint under way; called after each Step() of the
+  // Advances the checkpoint under way; called after each Step() of the
   // workload.
   void Advance(int64_t step);
 
   // Writes a checkpoint at the end of the run and waits until it is complete,
-  // kLastSavePatience at most. `take_step` calls the workload's Step() and
-  // returns the training step, or nothing if the run may not make another.
-  // Throws IoError if the learner's part cannot be written in time. A failure
-  // of the input's part is logged and leaves the checkpoint incomplete.
+  // at most kLastSavePatience. `take_step` calls the workload's Step() and
+  // returns the training step, or nothing if the run may make no more. Throws
+  // IoError if the learner's part is not written in time. If the input's part
+  // fails, logs the failure and leaves the checkpoint incomplete.
   void SaveLast(int64_t step,
                 const std::function<std::optional<int64_t>()>& take_step);
 
-  // Below the time that the fleet gives a role to end.
+  // Less than the time that the fleet gives a role to end.
   static constexpr Clock::Duration kLastSavePatience = std::chrono::seconds(45);
 
-  // When the newest checkpoint of this process was complete.
+  // Time when this process completed its newest checkpoint.
   std::optional<Clock::TimePoint> completed_at() const { return completed_at_; }
-  // Checkpoints that have failed since.
+  // Failed checkpoints since then.
   int64_t num_failed() const { return num_failed_; }
 
  private:
@@ -78,16 +78,16 @@ class RunCheckpointer {
   bool IsDrained() const;
   // Step 2. Throws Error on failure; then no checkpoint is under way.
   void Cut(int64_t step);
-  // Step 3, as far as it goes without a wait. Throws as
+  // Step 3, as far as possible without waiting. Throws as
   // CheckpointedInput::PollSaved(), CheckpointFolder::Save() and Complete() do.
   void Proceed();
-  // Runs `work`. If that throws Error, logs the reason and returns false.
+  // Runs `work`. If it throws Error, logs the reason and returns false.
   bool Guard(const std::function<void()>& work);
   void Fail(const std::string& why);
   // Waits for the end of step 3.
   void AwaitEnd(Clock::TimePoint deadline);
-  // Waits until the learner's part is written. Throws IoError if that fails or
-  // is late.
+  // Waits until the learner's part is written. Throws IoError on failure or at
+  // the deadline.
   void AwaitLearnersPart(Clock::TimePoint deadline);
 
   CheckpointFolder& folder_;

@@ -17,7 +17,7 @@ namespace replicant::learner {
 
 using replicator::NextResult;
 
-// A PNG of something that a model makes or sees.
+// A PNG of data that a model makes or sees.
 struct Picture {
   std::string name;  // "samples"
   int height = 0;
@@ -25,29 +25,29 @@ struct Picture {
   std::string png;
 };
 
-// A model in training, as the learner sees it: makes steps, holds the
+// A model in training, as the learner uses it: makes steps, holds the
 // variables, and reports its scalars. A workload builds its step on a
-// replicator (core/replicator/replicator.h). The loop around it, with limits,
-// checkpoints and logs, is the same for all workloads (learner/learner.h).
+// replicator (core/replicator/replicator.h). All workloads share one loop, with
+// limits, checkpoints and logs (learner/learner.h).
 //
-// Thread-safety: one thread makes all calls, the one that made the workload.
+// Thread-safety: only the thread that made the workload calls it.
 class Workload {
  public:
   virtual ~Workload() = default;
 
-  // Makes one training step; waits for its input until `deadline`. With any
-  // result but kOk no step was made.
+  // Makes one training step; waits for its input until `deadline`. Unless it
+  // returns kOk, no step was made.
   virtual NextResult Step(Clock::TimePoint deadline) = 0;
 
-  // Number of steps that the run has made since the Step() before the last one,
-  // including steps of processes that do not wait for this one.
+  // Number of steps of the run since the Step() before the last one, including
+  // steps of processes that do not wait for this one.
   virtual int64_t NumNewSteps() const { return 1; }
 
-  // Ends the run: in processes that train together with this one, Step() gives
-  // kEnd from now on.
+  // Ends the run: in processes that train together with this one, Step()
+  // returns kEnd from now on.
   virtual void Stop() {}
 
-  // Says in a few words what Step() waits for: "replay: 812 of 1000 items".
+  // Describes briefly what Step() waits for: "replay: 812 of 1000 items".
   virtual std::string WaitReason() const = 0;
 
   // Total time that Step() has waited for input so far, seconds.
@@ -58,7 +58,7 @@ class Workload {
 
   // State besides the variables that a resume needs: counters, positions of
   // random streams and of the input. Restore() takes the result of State() and
-  // throws InvalidArgument if it cannot use it.
+  // throws InvalidArgument for an unusable one.
   virtual std::map<std::string, std::string> State() const { return {}; }
   virtual void Restore(const std::map<std::string, std::string>& /*state*/) {}
 
@@ -66,8 +66,8 @@ class Workload {
   // interval: {"critic_loss", 1.25}.
   virtual std::vector<std::pair<std::string, double>> Scalars() const = 0;
 
-  // Values of the last step whose distributions the curves show, by name; they
-  // stand until the next Step().
+  // Values of the last step, by name, for histograms in the curves; valid until
+  // the next Step().
   virtual std::vector<std::pair<std::string, std::span<const float>>>
   Histograms() const {
     return {};
@@ -77,7 +77,7 @@ class Workload {
   // environments.
   virtual int64_t NumFrames() const { return 0; }
 
-  // Passes over the data so far; nothing for data that has no end.
+  // Passes over the data so far; nothing for endless data.
   virtual std::optional<double> NumEpochs() const { return std::nullopt; }
 
   // Names of the variables to publish during training, such as the policy that
@@ -91,18 +91,18 @@ class Workload {
   // Pictures made since the last call, for the curves and the run's folder.
   virtual std::vector<Picture> TakePictures() { return {}; }
 
-  // How good the model is on data that it does not learn from, by name:
-  // {"evaluation_accuracy", 0.91}; empty if there are none. All processes of
-  // the run make the call together. Throws what Step() throws.
+  // Scores of the model on held-out data, by name: {"evaluation_accuracy",
+  // 0.91}; empty if there are none. All processes of the run make the call
+  // together. Throws what Step() throws.
   virtual std::vector<std::pair<std::string, double>> Evaluate() { return {}; }
 
-  // Names of the variables that the model is used by after the training.
+  // Names of the variables that the trained model uses.
   virtual std::vector<std::string> ModelVariables() {
     return PublishedVariables();
   }
 
-  // Adds the model as it is used after the training, for `batch_size` rows, and
-  // returns its outputs by name. It reads ModelVariables() by their names.
+  // Adds the trained model for `batch_size` rows and returns its outputs by
+  // name. It reads ModelVariables() by their names.
   virtual std::vector<std::pair<std::string, graph::Output>> BuildModel(
       graph::Graph& /*graph*/, int64_t /*batch_size*/) const {
     return {};
@@ -112,13 +112,13 @@ class Workload {
   // weights; empty for none.
   virtual std::string ModelDescription() const { return {}; }
 
-  // Sets the first values of a new training where they are not those of the
-  // variables' initializers. Not called for one that goes on from a checkpoint.
-  // Throws IoError.
+  // Sets the initial values of a new training that differ from the variables'
+  // initializers. Not called when a training resumes from a checkpoint. Throws
+  // IoError.
   virtual void Begin() {}
 
-  // The input's part in the run's checkpoints; null if it has none. Owned by
-  // the workload, and the same in every call.
+  // The part of the input in the run's checkpoints; null if there is none.
+  // Owned by the workload, and the same in every call.
   virtual CheckpointedInput* input() { return nullptr; }
 };
 

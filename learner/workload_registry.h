@@ -21,7 +21,7 @@
 
 namespace replicant::learner {
 
-// The parts of a run that a workload is made from.
+// Arguments for making a workload.
 struct WorkloadArguments {
   LearnerConfig learner;
   uint64_t seed = 0;
@@ -32,7 +32,7 @@ struct WorkloadArguments {
   // --- a workload with an agent only ---
   agents::LearningSpec spec = {};
   // Draws the batches and outlives the workload; null in a process that follows
-  // another one's steps.
+  // the steps of another.
   replay::BatchSource* source = nullptr;
 };
 
@@ -42,13 +42,13 @@ struct StepGraphBuilder {
     nn::StepGraph step;
     std::string resolved_yaml;
   };
-  // The manual of its configuration.
+  // The manual of the tool's configuration.
   std::function<config::Manual()> describe;
   // `dtype` is the type of variables and computation. Throws ConfigError.
   std::function<Built(config::Document document, DType dtype)> build;
 };
 
-// One value of `learner.workload`: something that the learner can train.
+// One value of `learner.workload`: a model that the learner can train.
 struct WorkloadDef {
   std::string name;
   // Key of its section at the root of a run's configuration, and the section's
@@ -56,7 +56,7 @@ struct WorkloadDef {
   std::string section;
   std::string section_doc;
   // Keys of the section that are paths; relative ones are relative to the file
-  // that gives them.
+  // that contains the key.
   std::vector<std::string> path_keys = {};
   // Reads the section. The value is passed to the functions below.
   std::function<std::any(config::Reader& reader)> read_section;
@@ -83,8 +83,8 @@ class WorkloadRegistry {
   void Add(WorkloadDef workload);
   // Returns null if there is none.
   std::shared_ptr<const WorkloadDef> Find(std::string_view name) const;
-  // Throws ConfigError that names all of them; `option` is where the name was
-  // given: "--workload".
+  // Throws ConfigError that lists all names; `option` is the option that gave
+  // the name: "--workload".
   const WorkloadDef& Get(std::string_view name, std::string_view option) const;
   // "d4pg, resnet50, sngan"
   std::string Names() const;

@@ -6,7 +6,7 @@
 
 namespace replicant::models {
 
-// The rows that the statistics of a batch norm are computed from.
+// The rows over which a batch norm computes its statistics.
 enum class NormStatistics {
   kSync,        // those of all replicas
   kPerReplica,  // the replica's own
@@ -23,7 +23,7 @@ inline void ReadNormStatistics(config::Reader& reader, NormStatistics* value) {
                "waiting for the others");
 }
 
-// Returns what a batch norm with these statistics gathers by; null for
+// Returns the gather function of a batch norm with these statistics; null for
 // kPerReplica.
 inline nn::GatherFn GatherFor(const nn::ReplicaHooks& hooks,
                               NormStatistics statistics) {

@@ -8,27 +8,27 @@
 
 #include "learner/data/image.h"
 
-// Decoders of the part of a JPEG or PNG file that a network will see.
+// Decoders of the visible part of a JPEG or PNG file.
 //
-// Every colour type becomes RGB of 8 bits: grey is repeated, of 16 bits the
-// high 8 are kept, CMYK is converted as Pillow does, transparency is dropped,
-// of an animated PNG the first frame is decoded. Colour profiles and the
-// orientation of a camera are ignored.
+// Every colour type becomes 8-bit RGB: grey is repeated, 16-bit channels keep
+// the high 8 bits, CMYK is converted as in Pillow, transparency is dropped, and
+// an animated PNG gives its first frame. Colour profiles and camera orientation
+// are ignored.
 namespace replicant::data {
 
-// Images of more pixels are refused.
+// Larger images are refused.
 constexpr int64_t kMaxPixels = 100'000'000;
 
-// Of the size of an image, the part to decode: inside it, with an area.
+// Chooses the part to decode for an image size: inside, with positive area.
 using ChooseBox = std::function<Box(const ImageSize&)>;
 
-// Decodes into `*image`, whose memory is used again, and returns where the
-// chosen box lies in it. Of a JPEG, what a filter around the box does not need
-// is not decoded, and a box of at least twice `min_side` pixels is decoded at
-// 1/2, 1/4 or 1/8 of the size, by its transform.
+// Decodes into `*image`, reusing its memory, and returns the position of the
+// chosen box in it. JPEG data beyond the reach of a filter around the box is
+// not decoded; a JPEG box of at least twice `min_side` pixels is decoded at
+// 1/2, 1/4 or 1/8 of the size by the inverse DCT.
 //
-// Throws IoError, "<where>: ...", for a file that is neither, is damaged or cut
-// off, or has more than kMaxPixels; and what `choose` throws.
+// Throws IoError, "<where>: ...", for a file that is neither format, is damaged
+// or truncated, or has more than kMaxPixels; and what `choose` throws.
 Box DecodeImage(std::span<const std::byte> bytes, const std::string& where,
                 const ChooseBox& choose, int64_t min_side, Image* image);
 

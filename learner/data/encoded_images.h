@@ -14,7 +14,7 @@ namespace replicant::data {
 // Larger files are refused.
 constexpr uint64_t kMaxImageBytes = uint64_t{1} << 28;
 
-// Where the bytes of an image lie, and its class.
+// Location of an image's bytes, and its class.
 struct EncodedImage {
   int32_t file = 0;  // index of EncodedImages::files
   int32_t label = 0;
@@ -23,7 +23,7 @@ struct EncodedImage {
   uint64_t size_bytes = 0;
 };
 
-// What a source has found: the images in the order of their files.
+// The images of a source, in the order of their files.
 struct EncodedImages {
   std::vector<std::filesystem::path> files;
   std::vector<EncodedImage> images;
@@ -31,26 +31,26 @@ struct EncodedImages {
   int64_t num_classes = 0;
 };
 
-// Opens a folder with a folder of images per class, as torchvision's
-// ImageFolder: classes are numbered in the order of their names, images are the
+// Opens a folder with one folder of images per class, like torchvision's
+// ImageFolder: classes are numbered in the order of their names; images are the
 // .jpg, .jpeg and .png files at any depth, in the order of their paths. Other
 // files are ignored.
 //
-// Throws IoError for a folder that cannot be read, or has no class, and for a
-// class without an image.
+// Throws IoError for a folder that cannot be read or has no class, and for a
+// class without images.
 EncodedImages ListImageFolder(const std::filesystem::path& folder);
 
-// Opens tar files in the layout of WebDataset: the members KEY.jpg (or .jpeg,
-// .png) and KEY.cls, the number of the class as text, stand one after the
-// other and are an example; other members are ignored. `path` is a tar file or
-// a folder of them (*.tar, in the order of their names). Their headers are
-// read, one read for each member.
+// Opens tar files in WebDataset's layout: an example is the members KEY.jpg (or
+// .jpeg, .png) and KEY.cls, the class number as text, one after the other.
+// Other members are ignored. `path` is a tar file or a folder of tar files
+// (*.tar, in the order of their names). Reads their headers, one read per
+// member.
 //
-// Throws IoError for files that are no tar or cut off, without an example, and
-// for an image without a class.
+// Throws IoError for files that are not tar or are truncated, files without an
+// example, and an image without a class.
 EncodedImages ListTarShards(const std::filesystem::path& path);
 
-// The source of listed images. Reads each with one call.
+// Makes the source of listed images; reads each with one call.
 std::unique_ptr<ImageSource> MakeEncodedSource(EncodedImages images);
 
 }  // namespace replicant::data

@@ -8,25 +8,25 @@
 
 namespace replicant::data {
 
-// The order in which a run sees the examples of a source: every epoch has each
-// of them once, in an order of its own, a function of the seed and the epoch.
+// The order in which a run sees a source's examples: every epoch has each of
+// them once, in its own order, which is a function of the seed and the epoch.
 //
-// Without blocks an epoch is a random permutation. With blocks, such as shards,
-// they come in random order, and the examples are shuffled within windows of
-// that sequence: few blocks are read at a time.
+// Without blocks, an epoch is a random permutation. Blocks, such as shards,
+// come in random order, and the examples are shuffled within windows of that
+// sequence, so that few blocks are read at a time.
 //
-// Thread-safety: any thread. Keeps the orders of two epochs, 8 bytes an
+// Thread-safety: any thread. Keeps the orders of two epochs, 8 bytes per
 // example.
 class EpochOrder {
  public:
-  // Examples that are shuffled together where there are blocks.
+  // Examples that are shuffled together if there are blocks.
   static constexpr int64_t kWindow = 8192;
 
   // `block_sizes` are those of ImageSource::BlockSizes().
   EpochOrder(std::vector<int64_t> block_sizes, uint64_t seed);
 
   int64_t size() const { return size_; }
-  // The example at place `position` >= 0 of the run: of epoch position /
+  // The example at place `position` >= 0 of the run, in epoch position /
   // size(). Amortised O(1).
   int64_t At(int64_t position) EXCLUDES(mutex_);
 
@@ -44,7 +44,7 @@ class EpochOrder {
     int64_t epoch = -1;
     Order order;
   };
-  // an epoch is at its number modulo 2
+  // epoch e is in entry e modulo 2
   Entry entries_[2] GUARDED_BY(mutex_);
 };
 

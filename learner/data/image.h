@@ -10,7 +10,7 @@ struct ImageSize {
   int64_t width = 0;
 };
 
-// A part of an image, in its pixels; edges may lie between two pixels.
+// A part of an image, in pixels; edges may lie between two pixels.
 struct Box {
   double left = 0.0;
   double top = 0.0;

@@ -23,8 +23,8 @@ struct ImagePipelineOptions {
   int64_t side = 224;        // pixels
   int64_t num_classes = 10;  // at least the source's
   uint64_t seed = 0;
-  // Training: endless, in the order of EpochOrder, seen as `augmentation` says.
-  // Otherwise one pass over the source in its own order, seen as View(crop).
+  // Training: endless, in the order of EpochOrder, augmented by `augmentation`.
+  // Otherwise one pass over the source in its own order, through View(crop).
   bool is_training = true;
   AugmentationConfig augmentation = {};
   double evaluation_crop = 0.875;
@@ -32,25 +32,25 @@ struct ImagePipelineOptions {
   int num_batches_ahead = 2;
 };
 
-// Reads batches of a source. Batch b of the run has the examples at places
-// [b * batch_size, (b + 1) * batch_size) of the order; a pipeline gives its
-// rows of it and reads no others. Any number of pipelines thus gives the same
+// Reads batches of a source. Batch b of the run has the examples at places [b *
+// batch_size, (b + 1) * batch_size) of the order; a pipeline returns its rows
+// of the batch and reads no others. Any number of pipelines thus gives the same
 // batches together, and an epoch has each example once.
 //
 // Inputs: "image" [B, side, side, 3] u8 and "label" [B] i32; in an evaluation
-// also "weight" [B] f32: 0 for a row without an example, such as those behind
-// the last one, which are black and of class 0.
+// also "weight" [B] f32, which is 0 for a row without an example. Rows after
+// the last example are black and of class 0.
 //
-// An image that cannot be read is logged once and left out: training takes the
-// next one in the order that can be read, an evaluation gives it weight 0.
+// An unreadable image is logged once and left out: training takes the next
+// readable one in the order, an evaluation gives it weight 0.
 //
-// Threads of its own decode ahead. The result does not depend on their number.
+// Its threads decode ahead. The result does not depend on their number.
 //
 // Thread-safety: as InputPipeline.
 class ImagePipeline : public PositionedPipeline {
  public:
-  // Throws InvalidArgument if the pipelines do not divide the batch evenly, or
-  // for a source with more classes.
+  // Throws InvalidArgument if the batch size is no multiple of the number of
+  // pipelines, or the source has more classes than num_classes.
   ImagePipeline(const ImagePipelineOptions& options,
                 const replicator::InputContext& context);
   ~ImagePipeline() override;
@@ -58,7 +58,7 @@ class ImagePipeline : public PositionedPipeline {
   const std::vector<replicator::InputSpec>& specs() const override {
     return specs_;
   }
-  // Throws IoError if kMaxUnreadable images in turn cannot be read.
+  // Throws IoError if kMaxUnreadable successive images cannot be read.
   replicator::NextResult Next(
       Clock::TimePoint deadline,
       std::span<const MutableTensorView> batch) override;
@@ -133,7 +133,7 @@ class ImagePipeline : public PositionedPipeline {
   mutable Mutex mutex_;
   CondVar has_work_, has_batch_;
   bool is_stopped_ GUARDED_BY(mutex_) = false;
-  // the next row that a thread takes
+  // the next row for a thread to take
   int64_t next_batch_ GUARDED_BY(mutex_) = 0;
   int64_t next_row_ GUARDED_BY(mutex_) = 0;
   int64_t num_taken_ GUARDED_BY(mutex_) = 0;  // batches, by Next()

@@ -17,15 +17,15 @@ class ImageReader {
  public:
   virtual ~ImageReader() = default;
 
-  // Writes what `view` sees of example `index` to `rgb`, u8 [side, side, 3],
-  // row 0 on top, and returns its class. A function of the index and the view.
-  // Throws IoError, which names the example, if it cannot be read.
+  // Writes the part of example `index` that `view` shows to `rgb`, u8 [side,
+  // side, 3], row 0 on top, and returns its class. A function of the index and
+  // the view. Throws IoError, which names the example, if it cannot be read.
   virtual int32_t Read(int64_t index, View view, int64_t side,
                        std::span<uint8_t> rgb) = 0;
 };
 
-// A set of labelled images, each with an index in [0, size()). Which of them a
-// batch holds is the pipeline's matter (learner/data/image_pipeline.h).
+// A set of labelled images, each with an index in [0, size()). The pipeline
+// chooses the images of a batch (learner/data/image_pipeline.h).
 //
 // Thread-safety: all methods are const and may run concurrently.
 class ImageSource {
@@ -33,11 +33,11 @@ class ImageSource {
   virtual ~ImageSource() = default;
 
   virtual int64_t size() const = 0;
-  // Names of the classes, by number; empty if they have none.
+  // Names of the classes, by number; empty if there are none.
   virtual const std::vector<std::string>& class_names() const = 0;
   // Classes are in [0, num_classes()).
   virtual int64_t num_classes() const = 0;
-  // Sizes of the runs of indices that lie together on the disk, such as shards;
+  // Sizes of the runs of indices that are contiguous on disk, such as shards;
   // they sum to size().
   virtual std::vector<int64_t> BlockSizes() const { return {size()}; }
   virtual std::unique_ptr<ImageReader> MakeReader() const = 0;

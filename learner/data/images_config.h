@@ -11,7 +11,7 @@
 
 namespace replicant::data {
 
-// Section `images`: where the images of a workload come from.
+// Section `images`: the images of a workload.
 struct ImagesConfig {
   std::string source = "synthetic";
   std::string train;
@@ -30,19 +30,19 @@ struct ImagesConfig {
 // The two sets of a run; no image is in both.
 enum class Split { kTrain, kEvaluation };
 
-// Makes the images of a split. Returns null for an evaluation that the
-// configuration leaves out. Throws IoError and ConfigError.
+// Makes the images of a split. Returns null for an evaluation without
+// configured images. Throws IoError and ConfigError.
 using MakeImageSource = std::function<std::shared_ptr<const ImageSource>(
     const ImagesConfig& config, Split split, uint64_t seed)>;
 
-// The values of `images.source`, by name. "synthetic" is none of them: those
-// are made in the step (learner/workloads/synthetic_images.h).
+// The values of `images.source`, by name, except "synthetic", whose images are
+// made in the step (learner/workloads/synthetic_images.h).
 using ImageSources = std::map<std::string, MakeImageSource>;
 
-// The images of a run, as a workload is given them.
+// The image input of a workload.
 struct ImageInput {
   ImagesConfig config;
-  // The source of a split; null for none. An empty function: synthetic images.
+  // Opens the source of a split; null for none. Empty: synthetic images.
   std::function<std::shared_ptr<const ImageSource>(Split split)> open;
 };
 

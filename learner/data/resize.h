@@ -8,17 +8,17 @@
 
 namespace replicant::data {
 
-// Resizes a part of an image by a triangle filter whose support grows with the
-// reduction (antialiased bilinear). The result equals that of Pillow's
-// resize(size, BILINEAR, box) within 1 grey level; Pillow rounds the
-// intermediate image to bytes, this keeps it in f32.
+// Resizes a part of an image with a triangle filter whose support grows with
+// the reduction (antialiased bilinear). The result equals that of Pillow's
+// resize(size, BILINEAR, box) within 1 grey level: Pillow rounds the
+// intermediate image to bytes, this class keeps it in f32.
 //
 // Thread-safety: one thread at a time; buffers are kept between calls.
 class Resizer {
  public:
   // Writes `box` of `image` to `rgb`, u8 [out.height, out.width, 3]. The filter
-  // reads pixels outside the box, but none outside the image. The box lies in
-  // the image, has an area, and `rgb` has the size (checked).
+  // reads pixels outside the box, but none outside the image. The box must lie
+  // in the image and have an area, and `rgb` must have the size (checked).
   void Resize(const Image& image, const Box& box, const ImageSize& out,
               std::span<uint8_t> rgb);
 

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-// The inner loops of Resizer, for the instruction set of the processor. Each
-// output is summed tap by tap in f32 without fused operations, so that every
-// processor gives the same bytes.
+// The inner loops of Resizer, for the processor's instruction set. Each output
+// is summed tap by tap in f32 without fused operations, so that every processor
+// gives the same bytes.
 namespace replicant::data::internal {
 
 // sums[k] = sum over j in [0, num_taps) of weights[j] * rows[j * stride + k],

@@ -18,12 +18,12 @@ struct TarMember {
 // Reads `out.size()` bytes at `offset`; throws IoError.
 using ReadAt = std::function<void(uint64_t offset, std::span<std::byte> out)>;
 
-// Calls `visit` for every regular file in a tar file of `size_bytes`, in its
-// order: ustar, with the long names of GNU tar and pax. Sparse files and
-// compressed tar files are none.
+// Calls `visit` for every regular file in a tar file of `size_bytes`, in order.
+// Supports ustar with the long names of GNU tar and pax, but no sparse or
+// compressed files.
 //
-// Throws IoError, "<where>: ...", for a header with a wrong sum, a member that
-// goes beyond the end, and what `read` and `visit` throw.
+// Throws IoError, "<where>: ...", for a header with a wrong checksum or a
+// member beyond the end, and what `read` and `visit` throw.
 void ForEachTarMember(uint64_t size_bytes, const std::string& where,
                       const ReadAt& read,
                       const std::function<void(const TarMember&)>& visit);

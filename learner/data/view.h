@@ -12,7 +12,7 @@ namespace replicant::data {
 
 enum class Crop { kRandomResized, kCenter };
 
-// Section `images.augmentation`: what training sees of an image.
+// Section `images.augmentation`: random changes of training images.
 struct AugmentationConfig {
   Crop crop = Crop::kRandomResized;
   double min_area = 0.08;     // share of the image
@@ -22,8 +22,8 @@ struct AugmentationConfig {
   static AugmentationConfig Read(config::Reader& reader);
 };
 
-// What of an image is seen, and how. In training it is random: a crop of
-// random area and ratio (arXiv:1409.4842, section 6, as torchvision's
+// The visible part of an image, and its changes. In training it is random: a
+// crop of random area and ratio (arXiv:1409.4842, section 6, as torchvision's
 // RandomResizedCrop), a flip, and factors of brightness, contrast and
 // saturation in [1 - color_jitter, 1 + color_jitter]. An evaluation sees the
 // square in the centre.
@@ -34,12 +34,12 @@ class View {
   // A view of training, a function of `random`.
   View(const AugmentationConfig& config, const RandomStream& random)
       : config_(config), random_(random) {}
-  // The square in the centre whose side is `share` of the image's shorter one.
+  // The square in the centre; side `share` of the image's shorter side.
   explicit View(double share) : share_(share) {}
 
-  // The part of an image of this size.
+  // Chooses the part of an image of this size.
   Box ChooseBox(const ImageSize& size);
-  // Flips and colours the part, u8 [side, side, 3], after it is resized.
+  // Flips and colours the resized part, u8 [side, side, 3].
   void Finish(int64_t side, std::span<uint8_t> rgb);
 
  private:

@@ -6,8 +6,8 @@
 
 namespace replicant::learner {
 
-// Mean and covariance of feature vectors, in double. The sums are those of the
-// differences from the first vector, so that a mean far from 0 costs no digits.
+// Mean and covariance of feature vectors, in double. Sums are over differences
+// from the first vector, so that a mean far from 0 costs no digits.
 //
 // Thread-safety: one thread at a time.
 class FeatureMoments {
@@ -15,7 +15,7 @@ class FeatureMoments {
   // Throws InvalidArgument unless `size` is positive.
   explicit FeatureMoments(int64_t size);
 
-  // Adds vectors, [n, size] in rows. Throws InvalidArgument, without a change,
+  // Adds vectors, [n, size] in rows. Throws InvalidArgument, changing nothing,
   // for another length or a number that is not finite.
   void Add(std::span<const float> features);
 
@@ -39,10 +39,10 @@ class FeatureMoments {
 //
 //   |m_a - m_b|^2 + tr(C_a + C_b - 2 (C_a C_b)^(1/2))
 //
-// The trace of the root is the sum of the singular values of
-// C_a^(1/2) C_b^(1/2), whose error is that of the product: covariances without
-// full rank need no special case. Throws InvalidArgument for different sizes
-// and fewer than two vectors.
+// The trace of the root is the sum of the singular values of C_a^(1/2)
+// C_b^(1/2), as accurate as that product: covariances without full rank need no
+// special case. Throws InvalidArgument for different sizes or fewer than two
+// vectors.
 double FrechetDistance(const FeatureMoments& a, const FeatureMoments& b);
 
 }  // namespace replicant::learner

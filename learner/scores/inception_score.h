@@ -17,7 +17,7 @@ struct InceptionScore {
 };
 
 // `probabilities` is [n, num_classes] in rows. Throws InvalidArgument for other
-// lengths, fewer rows than splits, or rows that are no distributions.
+// lengths, fewer rows than splits, or rows that are not distributions.
 InceptionScore ComputeInceptionScore(std::span<const float> probabilities,
                                      int64_t num_classes,
                                      int64_t num_splits = 10);

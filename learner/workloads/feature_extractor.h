@@ -14,13 +14,13 @@
 
 namespace replicant::learner {
 
-// What a network says of n images.
+// Outputs of a network for n images.
 struct ImageFeatures {
   std::vector<float> features;       // [n, feature_size]
   std::vector<float> probabilities;  // [n, num_classes]; empty without logits
 };
 
-// Runs the network whose features generated images are judged by, on the CPU.
+// Runs the network whose features score generated images, on the CPU.
 //
 // Thread-safety: one thread at a time.
 class FeatureExtractor {
@@ -31,8 +31,8 @@ class FeatureExtractor {
   FeatureExtractor(const std::filesystem::path& weights,
                    const std::filesystem::path& description, int threads);
 
-  // Appends those of `rgb`, u8 [n, side, side, 3], which are resized to the
-  // size that the network takes.
+  // Appends the outputs for `rgb`, u8 [n, side, side, 3], resized to the
+  // network's input size.
   void Extract(std::span<const uint8_t> rgb, int64_t side,
                ImageFeatures* features);
 

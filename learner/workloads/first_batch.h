@@ -13,8 +13,8 @@
 
 namespace replicant::learner {
 
-// A pipeline that keeps the first images that it gives, to be looked at, and
-// gives batches ahead of their step.
+// A pipeline that keeps its first images for a picture, and can return batches
+// ahead of their step.
 //
 // Thread-safety: as a pipeline; Take() may run beside the other methods.
 class FirstBatch : public data::PositionedPipeline {
@@ -23,8 +23,8 @@ class FirstBatch : public data::PositionedPipeline {
   explicit FirstBatch(std::unique_ptr<data::PositionedPipeline> images)
       : images_(std::move(images)) {}
 
-  // The first images of the first batch, up to kMaxRows rows of kMaxColumns, as
-  // one; after that none.
+  // The first images of the first batch as one picture, up to kMaxRows rows of
+  // kMaxColumns; nothing in later calls.
   std::optional<data::Image> Take() EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     return std::exchange(grid_, {});
@@ -40,10 +40,10 @@ class FirstBatch : public data::PositionedPipeline {
       Clock::TimePoint deadline,
       std::span<const MutableTensorView> batch) override;
   void UseAhead() override { is_ahead_ = false; }
-  // No batch will be used beyond so many from now on.
+  // At most `num_batches` further batches will be used.
   void SetLimit(int64_t num_batches) { limit_ = position() + num_batches; }
 
-  // Of the batches that steps use or have used.
+  // Counts the batches that steps use or have used.
   int64_t position() const override {
     return images_->position() - (is_ahead_ ? 1 : 0);
   }

@@ -7,9 +7,9 @@
 
 namespace replicant::learner {
 
-// Returns the hooks by which a model's update runs on the replicas of
-// `replica`; `rows` is the number of rows of its batch. They refer to
-// `replica`, which outlives the building of its step.
+// Returns the hooks that run a model's update on the replicas of `replica`;
+// `rows` is the number of rows of its batch. The hooks refer to `replica`,
+// which must outlive the building of its step.
 nn::ReplicaHooks HooksOf(replicator::ReplicaContext& replica, int64_t rows);
 
 }  // namespace replicant::learner

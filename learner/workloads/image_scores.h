@@ -15,8 +15,8 @@
 
 namespace replicant::learner {
 
-// Compares generated images with those of a source: FID, and the Inception
-// Score if the network of the features classifies.
+// Compares generated images with those of a source: FID, and also the Inception
+// Score if the feature network classifies.
 //
 // Thread-safety: one thread at a time.
 class ImageScores {
@@ -24,25 +24,25 @@ class ImageScores {
   struct Options {
     int64_t num_images = 5000;  // of the source, and as many generated ones
     int64_t side = 32;          // of the images, in pixels
-    // how the source's images are seen, as in training
+    // the view of the source's images, as in training
     data::AugmentationConfig augmentation = {};
     uint64_t seed = 0;
   };
   // Uses the first images of the source, all of them if it has fewer. Without
-  // an extractor Score() only calls `generate`, for processes that make images
-  // together with the one that has it.
+  // an extractor, Score() only calls `generate`: for processes that make images
+  // together with the process that has the extractor.
   ImageScores(std::unique_ptr<FeatureExtractor> extractor,
               std::shared_ptr<const data::ImageSource> source,
               const Options& options);
 
   // Makes images [n, side, side, 3] u8 of the classes `labels`, [n]; `first` is
-  // the number of the first of them.
+  // the number of the first image.
   using Generate = std::function<std::vector<uint8_t>(
       int64_t first, std::span<const int32_t> labels)>;
-  // Calls `generate` for the classes of the source's images, `batch_size` or
-  // less at a time. Gives evaluation_fid, evaluation_inception_score and
-  // evaluation_images. Throws IoError if no two of the source's images can be
-  // read.
+  // Calls `generate` for the classes of the source's images, at most
+  // `batch_size` at a time. Returns evaluation_fid, evaluation_inception_score
+  // and evaluation_images. Throws IoError if fewer than two of the source's
+  // images can be read.
   std::vector<std::pair<std::string, double>> Score(int64_t batch_size,
                                                     const Generate& generate);
 

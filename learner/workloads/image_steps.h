@@ -6,10 +6,10 @@
 #include "models/resnet/config.h"
 #include "models/sngan/config.h"
 
-// The updates of the image models (resnet50/update.h, sngan/update.h) as steps
-// of one replica, on its rows of the batch: inputs "image" [B, H, W, 3] u8 and
-// "label" [B] i32. Any number of replicas learns the same as one replica with
-// all rows, if batch norms are over all replicas.
+// The updates of the image models (update.h in models/resnet and models/sngan)
+// as steps of one replica, on its rows: inputs "image" [B, H, W, 3] u8 and
+// "label" [B] i32. Any number of replicas computes the update of one replica
+// with all rows, if batch norms use all replicas.
 //
 // `dtype` is that of parameters and computation.
 namespace replicant::learner {
@@ -28,9 +28,9 @@ replicator::StepOutputs BuildResNetEvaluation(
 // The network that a step of SN-GAN updates.
 enum class SnganNetwork { kDiscriminator, kGenerator };
 
-// Generates images with the running statistics of batch norm, by the averaged
-// variables if there are any (average_decay): z [B, latent_size] f32 and labels
-// [B] i32 to [B, H, W, 3] in (-1, 1).
+// Generates images with the running statistics of batch norm, using the
+// averaged variables if there are any (average_decay): z [B, latent_size] f32
+// and labels [B] i32 to [B, H, W, 3] in (-1, 1).
 graph::Output BuildSnganSamples(graph::Graph& graph, graph::Output z,
                                 graph::Output label,
                                 const models::sngan::SnganConfig& config);

@@ -25,9 +25,9 @@ struct ImageOptions {
 };
 
 // The base of workloads that learn from images: the replicator, and the input
-// with its place in a checkpoint. Every process reads its own rows of a batch;
-// the first one's checkpoint has the number of batches, which determines the
-// place of all, and which the others are told before their first step.
+// with its position in a checkpoint. Every process reads its own rows of a
+// batch. The first process's checkpoint has the number of batches, which gives
+// the position of all processes; the others receive it before their first step.
 //
 // Thread-safety: as a workload.
 class ImageWorkload : public Workload {
@@ -58,12 +58,12 @@ class ImageWorkload : public Workload {
 
   static Picture MakePicture(const std::string& name, const data::Image& image);
 
-  // Tells the place of the run to processes that do not have it; called by
-  // every Step(). Returns kOk once that is done.
+  // Sends the run's position to processes that lack it; called by every Step().
+  // Returns kOk once that is done.
   NextResult AlignInputs(Clock::TimePoint deadline);
   // Images of this process that could not be read.
   int64_t NumUnreadable() const;
-  // Batches taken by the run.
+  // Number of batches that the run has taken.
   int64_t num_batches() const;
 
   replicator::Replicator& replicator() { return *replicator_; }
@@ -98,7 +98,7 @@ class ImageWorkload : public Workload {
   int num_groups_ = 1;
   int num_pipelines_ = 1;
   std::unique_ptr<replicator::Input> input_;
-  // a step whose only value is the place of the first process
+  // a step whose only value is the first process's position
   std::unique_ptr<replicator::Input> place_input_;
   std::unique_ptr<replicator::Step> place_step_;
   bool is_aligned_ = false;

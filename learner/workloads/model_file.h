@@ -7,16 +7,16 @@
 #include "core/runtime/variable_store.h"
 
 // Models as safetensors files with PyTorch's names: '.' for the '/' of our
-// variables, whose shapes are PyTorch's already. Averages
-// (core/nn/optimizers.h) have the names of the variables that they are of.
+// variables, whose shapes are already PyTorch's. Averages
+// (core/nn/optimizers.h) are stored under the names of their variables.
 namespace replicant::learner {
 
-// Returns the averages among `names`, or all of them if there is none.
+// Returns the averages among `names`, or all `names` if there are none.
 std::vector<std::string> AveragesIn(std::vector<std::string> names);
 
-// Sets the variables `names` of `store`; others of the file are ignored. Throws
-// IoError, without a change, for a file that cannot be read, lacks one or has
-// one of another type or shape.
+// Sets the variables `names` of `store` and ignores the file's others. Throws
+// IoError, changing nothing, if the file cannot be read, or lacks a variable or
+// has it with another type or shape.
 void ReadModel(const std::filesystem::path& path,
                const std::vector<std::string>& names,
                runtime::VariableStore* store);

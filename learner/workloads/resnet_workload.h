@@ -12,14 +12,14 @@
 
 namespace replicant::learner {
 
-// Trains ResNet-50 to classify images, by the update of resnet50/update.h, and
-// evaluates it every evaluation_interval_steps on all images of the
-// evaluation, each once, over all replicas.
+// Trains a residual network to classify images, with the update of
+// models/resnet/update.h, and evaluates it every evaluation_interval_steps on
+// each evaluation image once, over all replicas.
 class ResNetWorkload : public ImageWorkload {
  public:
   // `batch_size` is that of all replicas. Throws what ImageWorkload and
-  // Replicator::Build() throw, and ConfigError for an evaluation of replicas
-  // that do not make their steps together.
+  // Replicator::Build() throw, and ConfigError for an evaluation with replicas
+  // that do not step together.
   ResNetWorkload(const models::resnet::ResNetConfig& config, int64_t batch_size,
                  graph::Precision precision, uint64_t seed,
                  std::unique_ptr<replicator::Replicator> replicator,
@@ -27,12 +27,12 @@ class ResNetWorkload : public ImageWorkload {
 
   NextResult Step(Clock::TimePoint deadline) override;
   int64_t NumNewSteps() const override { return step_->num_steps(); }
-  // loss and accuracy, of the batch, and those of the last evaluation.
+  // loss and accuracy of the batch, and the scores of the last evaluation.
   std::vector<std::pair<std::string, double>> Scalars() const override;
-  // evaluation_accuracy, evaluation_top5_accuracy, evaluation_loss and
-  // evaluation_images, their number; empty without images to evaluate on.
+  // evaluation_accuracy, evaluation_top5_accuracy, evaluation_loss and the
+  // image count evaluation_images; empty without evaluation images.
   std::vector<std::pair<std::string, double>> Evaluate() override;
-  // The network's, or their averages if there are any.
+  // The network's variables, or their averages if there are any.
   std::vector<std::string> ModelVariables() override;
   // "image", u8 [B, side, side, 3], to "logits" [B, classes].
   std::vector<std::pair<std::string, graph::Output>> BuildModel(
@@ -48,7 +48,7 @@ class ResNetWorkload : public ImageWorkload {
 
   const models::resnet::ResNetConfig config_;
   std::unique_ptr<replicator::Step> step_;
-  // null without images to evaluate on
+  // null without evaluation images
   std::unique_ptr<replicator::Input> evaluation_input_;
   std::unique_ptr<replicator::Step> evaluation_step_;
   data::ImagePipeline* evaluation_images_ = nullptr;

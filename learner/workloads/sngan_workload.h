@@ -16,10 +16,10 @@
 
 namespace replicant::learner {
 
-// Trains SN-GAN by the updates of sngan/update.h: a step is one update of the
-// discriminator or, after discriminator_steps of them, one of the generator; or
-// both on one batch (joint_updates). Both draw from one input; the generator
-// uses its labels only.
+// Trains SN-GAN with the updates of models/sngan/update.h. A step is one update
+// of the discriminator or, after discriminator_steps of them, one of the
+// generator; or both on one batch (joint_updates). Both draw from one input;
+// the generator uses only its labels.
 class SnganWorkload : public ImageWorkload {
  public:
   // `batch_size` is that of all replicas. Throws what ImageWorkload and
@@ -40,7 +40,7 @@ class SnganWorkload : public ImageWorkload {
   std::vector<std::pair<std::string, double>> Evaluate() override;
   // Also "samples": a grid of generated images.
   std::vector<Picture> TakePictures() override;
-  // The generator's, or their averages if there are any.
+  // The generator's variables, or their averages if there are any.
   std::vector<std::string> ModelVariables() override;
   // The generator: "z" [B, latent_size] and "label" [B] to "image"
   // [B, side, side, 3] in (-1, 1).
@@ -53,7 +53,7 @@ class SnganWorkload : public ImageWorkload {
  private:
   std::unique_ptr<replicator::Step> BuildUpdate(
       const models::sngan::SnganConfig& config, SnganNetwork network);
-  // Generates images for latent vectors of an own input.
+  // Generates images for latent vectors from an input of its own.
   struct Sampler {
     std::unique_ptr<replicator::Input> input;
     std::unique_ptr<replicator::Step> step;
@@ -70,15 +70,15 @@ class SnganWorkload : public ImageWorkload {
   void BuildEvaluation(const models::sngan::SnganConfig& config, uint64_t seed,
                        const data::ImageInput& images);
   void DrawGrid();
-  // Runs a step of this kind, whatever comes next in the cycle.
+  // Runs a step of this kind, regardless of the position in the cycle.
   NextResult RunStep(bool is_generator, Clock::TimePoint deadline);
   NextResult RunJointStep(Clock::TimePoint deadline);
   // Pictures and evaluations that are due after a step.
   void MakeWhatIsDue();
 
   const models::sngan::SnganConfig config_;
-  // a cycle is the steps of the discriminator's updates, then those of one
-  // update of the generator
+  // a cycle has the steps of the discriminator's updates, then those of one
+  // generator update
   const int64_t generator_begin_, cycle_length_;
   // null with joint updates
   std::unique_ptr<replicator::Step> discriminator_step_;

@@ -21,13 +21,13 @@ struct SyntheticImagesOptions {
 // length and colours, at a random phase and under noise.
 //
 // Inputs: "image" [B, side, side, 3] u8 and "label" [B] i32. Image i of the run
-// is a function of the seed and i, so that any number of pipelines gives the
-// same batches together. The images never end, and Next() never waits.
+// is a function of the seed and i, so any number of pipelines gives the same
+// batches together. The images never end, and Next() never waits.
 //
 // Thread-safety: one thread at a time.
 class SyntheticImages : public data::PositionedPipeline {
  public:
-  // Throws InvalidArgument if the pipelines do not divide the batch evenly.
+  // Throws InvalidArgument unless the pipelines divide the batch evenly.
   SyntheticImages(const SyntheticImagesOptions& options,
                   const replicator::InputContext& context);
 

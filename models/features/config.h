@@ -8,8 +8,8 @@
 #include "core/config/reader.h"
 #include "models/resnet/config.h"
 
-// The description of a network whose features generated images are judged by: a
-// YAML file beside its weights. config.cc has the keys, their ranges and their
+// The description of a network whose features score generated images: a YAML
+// file beside its weights. config.cc has the keys, their ranges and their
 // meaning.
 namespace replicant::models::features {
 
@@ -33,7 +33,7 @@ struct LayerConfig {
   int64_t window = 3;
   int64_t stride = 1;
   std::vector<int64_t> padding = {0, 0};  // rows and columns, on each side
-  // whether the mean of a pool counts the padding
+  // whether the mean of a pool includes the padding
   bool has_padding_in_mean = false;
   double epsilon = 1e-5;
 
@@ -41,14 +41,14 @@ struct LayerConfig {
 };
 
 struct FeatureNetworkConfig {
-  // If there is one, the network is a ResNet, and nothing below counts.
+  // If set, the network is a ResNet, and the fields below are ignored.
   std::optional<resnet::ResNetConfig> resnet;
   int64_t image_size = 299;  // pixels
   // of the colours, whose range is [0, 1]
   std::vector<double> mean = {0.5, 0.5, 0.5};
   std::vector<double> deviation = {0.5, 0.5, 0.5};
   std::vector<LayerConfig> layers;
-  // names of the layers that give them
+  // names of the layers with these outputs
   std::string features;
   std::string logits;  // empty for none
 

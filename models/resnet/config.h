@@ -42,8 +42,8 @@ struct ResNetConfig {
   double label_smoothing = 0.0;
   bool has_zero_gamma = true;
   NormStatistics batch_norm_statistics = NormStatistics::kPerReplica;
-  // Parts of a replica's rows that go through its logical devices one behind
-  // the other.
+  // Parts of a replica's rows that pass through its logical devices in a
+  // pipeline.
   int micro_batches = 1;
   SgdConfig optimizer;
   double average_decay = 0.0;             // of a moving average; 0: none

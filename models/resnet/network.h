@@ -46,7 +46,7 @@ class ResNet {
  public:
   // `dtype` is that of parameters and computation. `replicas` gathers the
   // statistics of batch norms (batch_norm_statistics: sync) and gives the
-  // number of logical devices, among which the blocks are divided evenly, in
+  // number of logical devices; the blocks are divided evenly among them, in
   // order.
   ResNet(Graph& graph, const ResNetConfig& config, DType dtype = DType::kF32,
          const nn::ReplicaHooks& replicas = {},

@@ -23,7 +23,7 @@ Output LearningRate(const SgdConfig& config, Output step,
                     DType dtype = DType::kF32,
                     CallSite site = CallSite::Here());
 
-// How well logits [B, K] predict labels [B].
+// Scores of logits [B, K] against labels [B].
 struct Score {
   Output loss;      // mean cross-entropy, without weight decay
   Output accuracy;  // share of images whose label has the largest logit
@@ -31,17 +31,17 @@ struct Score {
 Score BuildScore(Output logits, Output label, const ResNetConfig& config,
                  CallSite site = CallSite::Here());
 
-// Adds the network as it is used after the training: with the running
-// statistics, of the averaged variables if there are any (average_decay).
-// Images [B, H, W, 3] u8 to logits [B, K].
+// Adds the network for use after the training: with the running statistics, of
+// the averaged variables if there are any (average_decay). Images [B, H, W, 3]
+// u8 to logits [B, K].
 Output BuildLogits(Graph& graph, const ResNetConfig& config, DType dtype,
                    Output image, CallSite site = CallSite::Here());
 
 // Sums over the rows of a batch, f32 [], each row times its weight.
 struct Evaluation {
   Output loss;  // cross-entropy, without label smoothing
-  // Rows whose label's logit is the largest, and among the 5 largest; equal
-  // logits count against it.
+  // Rows whose label's logit is the largest, and among the 5 largest; an equal
+  // other logit counts as larger.
   Output top1, top5;
   Output weight;
 };
@@ -62,11 +62,11 @@ struct Update {
 // updates.
 //
 // Micro-batches (ResNetConfig::micro_batches) go forward one after the other,
-// then backward from the last one on, and the step updates once, by the mean of
-// their gradients. With several logical devices this is a pipeline: a device
-// begins the next micro-batch while the others have the ones before (Huang et
-// al., "GPipe", arXiv:1811.06965). Throws InvalidArgument if they do not divide
-// the batch.
+// then backward from the last one on, and the step updates once, with the mean
+// of their gradients. Several logical devices form a pipeline: a device begins
+// the next micro-batch while the others process earlier ones (Huang et al.,
+// "GPipe", arXiv:1811.06965). Throws InvalidArgument if they do not divide the
+// batch.
 Update BuildUpdate(Graph& graph, const ResNetConfig& config, DType dtype,
                    const Batch& batch, const nn::ReplicaHooks& replicas = {},
                    CallSite site = CallSite::Here());

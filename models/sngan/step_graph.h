@@ -30,8 +30,8 @@ struct StepGraphConfig {
 //                   "generator_logits"
 //   kBoth           the discriminator's update, then the generator's
 //   kEvaluate       inputs "z", "fake_label"; outputs "image" and "logits",
-//   with
-//                   the running statistics and without power iterations
+//                   with the running statistics and without power
+//                   iterations
 nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype);
 
 }  // namespace replicant::models::sngan

@@ -10,7 +10,7 @@
 
 namespace replicant::learner {
 
-// An agent's step, with the names of what it gives.
+// An agent's step, with the names of its outputs.
 struct AgentStep {
   replicator::StepOutputs outputs;
   std::vector<std::string> losses;
@@ -20,10 +20,10 @@ struct AgentStep {
 
 // Builds an agent's whole update as a step of one replica, on its rows of the
 // batch: inputs "observation", "action", "reward", "discount",
-// "next_observation" and "importance_weight", and of a window (LearningSpec)
+// "next_observation" and "importance_weight", and for a window (LearningSpec)
 // "window_observation", "window_action", "window_reward", "window_discount",
-// "window_mask" and "window_bootstrap". Any number of replicas learns
-// what one would learn from all rows.
+// "window_mask" and "window_bootstrap". Any number of replicas computes the
+// update of one replica with all rows.
 //
 // Values: the agent's losses and scalars, [], over all rows; "priority" and the
 // agent's values, [global batch], by global row.

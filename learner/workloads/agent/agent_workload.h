@@ -20,12 +20,12 @@
 namespace replicant::learner {
 
 // Trains an agent: draws n-step transitions, runs the agent's whole update as
-// one step, sends the new priorities back.
+// one step, and sends the new priorities back.
 class AgentWorkload : public Workload {
  public:
-  // Only the first process has arguments.source; the others follow it
-  // (learner/learner.h) and give null. Throws what Agent::Check() throws, and
-  // what replicator::Replicator::Build() throws.
+  // Only the first process has arguments.source; the others follow its steps
+  // (learner/learner.h) and pass null. Throws what Agent::Check() and
+  // replicator::Replicator::Build() throw.
   AgentWorkload(std::shared_ptr<const agents::Agent> agent,
                 WorkloadArguments arguments);
 
@@ -47,7 +47,7 @@ class AgentWorkload : public Workload {
   // The priority and the agent's values.
   std::vector<std::pair<std::string, std::span<const float>>> Histograms()
       const override;
-  // The policy's, with the agent steps that they are from.
+  // The policy's variables, with the agent steps behind them.
   std::vector<std::string> PublishedVariables() const override {
     return published_;
   }
@@ -55,7 +55,7 @@ class AgentWorkload : public Workload {
   // The policy without noise: "observation" to "action" in [-1, 1].
   std::vector<std::pair<std::string, graph::Output>> BuildModel(
       graph::Graph& graph, int64_t batch_size) const override;
-  // Of all that actors have brought to the replay.
+  // Frames of all steps that actors have sent to the replay.
   int64_t NumFrames() const override {
     return num_agent_steps_ * spec_.task.action_repeat;
   }
@@ -68,8 +68,8 @@ class AgentWorkload : public Workload {
   }
 
  private:
-  // Takes note of the batch of the last step, and warns of returns that the
-  // agent cannot represent.
+  // Records the batch of the last step, and warns of returns that the agent
+  // cannot represent.
   void Inspect(const TransitionPipeline& pipeline);
   double MeanAge() const;
   // Of the last step.
@@ -86,10 +86,10 @@ class AgentWorkload : public Workload {
   TransitionInput transitions_;
   std::unique_ptr<replicator::Input> input_;
   std::unique_ptr<replicator::Step> step_;
-  // names of what the agent gives
+  // names of the agent's outputs
   std::vector<std::string> losses_, scalars_, values_;
-  // The youngest item of a service that was drawn so far, and the number of
-  // slots that its table has used.
+  // The youngest item of a service drawn so far, and the number of slots that
+  // its table has used.
   struct Youngest {
     uint32_t generation = 0;
     uint32_t slot = 0;

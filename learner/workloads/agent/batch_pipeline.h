@@ -16,7 +16,7 @@ namespace replicant::learner {
 
 // Draws batches of transitions and lays them out as the inputs of
 // agents::d4pg::AddBatchInputs(): the frames of a stack become the channels of
-// one image, oldest first. Of windows it makes the n-step transitions, too.
+// one image, oldest first. From windows it also makes the n-step transitions.
 //
 // Thread-safety: one thread at a time.
 class TransitionPipeline : public replicator::InputPipeline {
@@ -40,7 +40,7 @@ class TransitionPipeline : public replicator::InputPipeline {
       std::span<const MutableTensorView> batch) override;
   void UseAhead() override { std::swap(used_, ahead_); }
 
-  // The batch that Next() or UseAhead() gave last.
+  // The batch that Next() or UseAhead() returned last.
   const replay::Batch& batch() const { return used_.batch; }
   // R and D of its transitions (agents::TransitionBatch), [B] each.
   std::span<const float> returns() const { return ReturnsOf(used_); }
@@ -74,7 +74,7 @@ class TransitionPipeline : public replicator::InputPipeline {
   void WriteRowOfFrames(const replay::Batch::Frames& frames, int64_t row,
                         int64_t num_steps, Views batch) const;
   void WriteSteps(Drawn* drawn, Views batch) const;
-  // Steps from o_t to the observation where a return of so many steps
+  // Steps from o_t to the observation where a return of `num_steps` steps
   // bootstraps.
   int64_t NumReturnSteps(int64_t num_steps) const;
   std::span<const float> ReturnsOf(const Drawn& drawn) const {

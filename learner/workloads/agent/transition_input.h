@@ -12,8 +12,8 @@
 
 namespace replicant::learner {
 
-// The input of a workload with an agent: one source of batches, and a pipeline
-// for each group of replicas that draws from it in this process.
+// The input of a workload with an agent: one source of batches, and one
+// pipeline for each group of replicas in this process.
 //
 // Thread-safety: one thread at a time.
 class TransitionInput : public CheckpointedInput {
