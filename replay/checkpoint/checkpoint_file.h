@@ -9,11 +9,11 @@
 
 namespace replicant::replay {
 
-// The head of a checkpoint's file, before its snapshot. The file's format is in
-// replay/checkpoint/checkpointer.h.
+// The head of a checkpoint file, before its snapshot.
+// replay/checkpoint/checkpointer.h has the format of the file.
 struct CheckpointHead {
   uint64_t number = 0;
-  // The id that a client gave; 0 for a checkpoint taken on time.
+  // The client's id; 0 for a periodic checkpoint.
   uint64_t id = 0;
   // First segment of the journal that follows this checkpoint.
   uint64_t journal_segment = 0;
@@ -34,16 +34,16 @@ struct CheckpointFile {
 std::filesystem::path CheckpointPath(const std::filesystem::path& folder,
                                      uint64_t number);
 
-// Writes the file whole or not at all. Throws IoError.
+// Writes the file atomically. Throws IoError.
 void WriteCheckpointFile(const std::filesystem::path& folder,
                          const CheckpointHead& head,
                          std::span<const std::byte> snapshot);
 
-// Throws IoError if the file is missing, cut off or damaged.
+// Throws IoError if the file is missing, truncated or damaged.
 CheckpointFile ReadCheckpointFile(const std::filesystem::path& folder,
                                   uint64_t number);
-// Reads the head alone. Throws IoError if the head is missing or damaged;
-// damage behind it goes unnoticed.
+// Reads only the head. Throws IoError if the head is missing or damaged; damage
+// after it goes unnoticed.
 CheckpointHead ReadCheckpointHead(const std::filesystem::path& folder,
                                   uint64_t number);
 

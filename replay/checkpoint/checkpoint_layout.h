@@ -19,7 +19,7 @@ enum class Durability {
   kJournal
 };
 
-// "layout.yaml" of a folder of checkpoints: what its files were written with.
+// "layout.yaml" of a checkpoint folder: the settings of its files.
 struct CheckpointLayout {
   StepShape shape;
   Durability durability = Durability::kCheckpoint;
@@ -34,8 +34,8 @@ std::optional<CheckpointLayout> ReadLayout(const std::filesystem::path& folder);
 void WriteLayout(const std::filesystem::path& folder,
                  const CheckpointLayout& layout);
 
-// Throws InvalidArgument, naming both shapes, if the steps of the folder have
-// another shape than `shape`.
+// Throws InvalidArgument, naming both shapes, unless the steps of the folder
+// have shape `shape`.
 void CheckSameShape(const std::filesystem::path& folder,
                     const CheckpointLayout& layout, const StepShape& shape);
 

@@ -14,7 +14,7 @@
 
 namespace replicant::replay {
 
-// How the checkpoints of a service fare.
+// Status of a service's checkpoints.
 struct CheckpointStatus {
   uint64_t last_number = 0;     // of the last one saved or restored; 0: none
   std::optional<double> age_s;  // since this process saved one
@@ -22,28 +22,28 @@ struct CheckpointStatus {
   std::string last_problem;  // "" if the last one was saved
 };
 
-// Writes checkpoints in its own thread, one after the other. A checkpoint shows
-// the shard as it was at Start(); the caller goes on while the thread writes.
+// Writes checkpoints in its own thread, one after the other. A checkpoint holds
+// the shard as it was at Start(); the caller continues while the thread writes.
 //
 // Thread-safety: all methods may be called from any thread.
 class CheckpointSaver {
  public:
-  // Called in the saver's thread: with "" once the checkpoint is on the disk,
-  // or with the reason why it could not be written.
+  // Called in the saver's thread: with "" once the checkpoint is on disk, or
+  // with the reason for its failure.
   using Done = std::function<void(const std::string& problem)>;
 
   // Both outlive this object.
   CheckpointSaver(Shard* shard, Checkpointer* checkpointer);
-  // Writes what was started.
+  // Writes all queued snapshots.
   ~CheckpointSaver() { Finish(); }
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
-  // Takes the snapshot now and queues it; `id` is the one of
-  // Checkpointer::Save(). Returns false and does nothing after Finish(), or if
-  // kMaxWaiting snapshots wait already: each of them holds memory.
+  // Takes the snapshot now and queues it; `id` is as for Checkpointer::Save().
+  // Returns false and does nothing after Finish(), or if kMaxWaiting snapshots
+  // are queued already: each of them holds memory.
   [[nodiscard]] bool Start(uint64_t id, Done done) EXCLUDES(mutex_);
-  // Waits until everything that was started is written, and ends the thread.
+  // Waits until all queued snapshots are written, and ends the thread.
   void Finish() EXCLUDES(mutex_);
 
   CheckpointStatus Status() const EXCLUDES(mutex_);

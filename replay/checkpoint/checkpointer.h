@@ -26,23 +26,23 @@ struct CheckpointOptions {
   Durability durability = Durability::kCheckpoint;
   // Segments are closed beyond this size.
   int64_t segment_bytes = int64_t{64} << 20;
-  // Number of complete checkpoints to keep, at least 1: so many without an id,
-  // and the newest checkpoint of so many ids. The older ones serve if the
-  // newest is damaged, or if a run goes back.
+  // Number of complete checkpoints to keep, at least 1, among those without an
+  // id; and number of ids to keep, with the newest checkpoint of each. Older
+  // ones serve if the newest is damaged, or if a run goes back.
   int64_t num_kept = 2;
   // The id of the checkpoint to restore; 0 for the newest of all.
   uint64_t restore_id = 0;
-  // Called for every group that is restored: a large replay takes minutes.
+  // Called for every restored group: a large replay takes minutes.
   std::function<void()> on_restored_group = [] {};
 };
 
-// What the Checkpointer's constructor found and restored.
+// Results of the restore in Checkpointer's constructor.
 struct RestoreReport {
-  // The number of the checkpoint that was loaded; none if no checkpoint could
-  // be loaded.
+  // The number of the loaded checkpoint; none if no checkpoint could be
+  // loaded.
   std::optional<uint64_t> number;
   uint64_t id = 0;  // its id, or 0
-  // Groups of the journal that were inserted after it.
+  // Groups of the journal that were inserted after the checkpoint.
   int64_t journal_groups = 0;
   // Why newer checkpoints were skipped, or where the journal stopped: one line
   // each, naming the file.
@@ -59,41 +59,41 @@ struct RestoreReport {
 //   layout.yaml               the sizes of steps and the durability
 //   lock                      held while a Checkpointer lives
 //
-// A checkpoint writes the groups that came since the last one and a snapshot of
-// everything else, forces both to the disk, and only then renames its file; so
-// a crash at any byte leaves the checkpoint before. The shard serves meanwhile
-// and stops only while TakeSnapshot() copies. Segments that no kept checkpoint
-// needs are deleted. Only checkpoints that were read whole or written by this
-// object count as kept; one that cannot be read is set aside. If most of a
-// segment is dead, its live groups are written
-// again; so the folder stays below about twice the shard's size per kept
+// A checkpoint writes the groups added since the last one and a snapshot
+// of everything else, forces both to disk, and only then renames its
+// file, so a crash at any byte leaves the previous checkpoint. The shard
+// keeps serving and stops only while TakeSnapshot() copies. Segments
+// that no kept checkpoint needs are deleted. Only checkpoints that this
+// object has read whole or written count as kept; unreadable ones are
+// set aside. If most of a segment is dead, its live groups are written
+// again, so the folder stays below about twice the shard's size per kept
 // checkpoint.
 //
-// Checkpoints are numbered 1, 2, 3, ... A checkpoint that a client asked for
-// also has the client's id. Restoring an id goes back to that moment: the
-// journal after it is ignored, and the state is saved at once under the next
-// number, which makes it the newest.
+// Checkpoints are numbered 1, 2, 3, ... A checkpoint that a client requested
+// also has the client's id. Restoring an id goes back to that moment: the later
+// journal is ignored, and the state is saved at once under the next number,
+// which makes it the newest.
 //
 // A checkpoint file is: magic "RCK1" u32, version 3 u32, number u64, id u64,
 // first segment of the journal after it u64, bytes of the snapshot u64, number
-// of segments u32, CRC-32C of all up to the snapshot but itself u32, CRC-32C of
-// the snapshot u32, zero u32, the segments that its groups lie in, u64 each,
+// of segments u32, CRC-32C of all bytes up to the snapshot except itself u32,
+// CRC-32C of the snapshot u32, zero u32, the segments of its groups, u64 each,
 // the snapshot (replay/table/snapshot.h). Version 2, which is still read, has
 // no windows.
 //
-// Thread-safety: all methods may be called from any thread; Save() calls of
-// several threads go one after the other.
+// Thread-safety: all methods may be called from any thread; concurrent Save()
+// calls run one after the other.
 class Checkpointer {
  public:
   // Makes the folder if it is missing and restores `shard`, which must be new,
-  // from the newest whole checkpoint (of restore_id, if given). Newer ones that
-  // are damaged are set aside. With kJournal the shard writes its journal from
-  // now on. `shard` outlives this object.
+  // from the newest whole checkpoint (of restore_id, if given). Newer damaged
+  // ones are set aside. With kJournal the shard writes its journal from now on.
+  // `shard` outlives this object.
   //
   // Throws, without changing a file: IoError if the folder cannot be used, is
-  // in use by another process, or has checkpoints (of restore_id, if given) of
-  // which none can be restored; InvalidArgument if its steps have another shape
-  // than the shard's, and like Shard::Restore.
+  // in use by another process, or none of its checkpoints (of restore_id, if
+  // given) can be restored; InvalidArgument if its steps differ in shape from
+  // the shard's; and as Shard::Restore().
   Checkpointer(const CheckpointOptions& options, Shard* shard);
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
@@ -102,11 +102,11 @@ class Checkpointer {
   // What the constructor found and restored.
   const RestoreReport& restored() const { return restored_; }
 
-  // Writes a checkpoint of the shard as it is now; returns its number. Throws
-  // IoError, leaving the checkpoints before it, if it cannot be written.
+  // Writes a checkpoint of the shard's present state and returns its number.
+  // Throws IoError on failure; earlier checkpoints remain.
   uint64_t Save();
-  // The same for a snapshot that was taken earlier. `id` is the client's, or 0;
-  // of several checkpoints with one id the newest counts.
+  // The same for an earlier snapshot. `id` is the client's, or 0; among
+  // checkpoints with the same id, the newest counts.
   uint64_t Save(const ShardSnapshot& snapshot, uint64_t id);
 
   // The number of the last checkpoint saved or found, or 0.
@@ -126,18 +126,18 @@ class Checkpointer {
   std::vector<std::shared_ptr<StoredGroup>> ReadGroups(
       const EncodedSnapshot& encoded) REQUIRES(mutex_);
   void ReplayJournal(uint64_t first_segment) REQUIRES(mutex_);
-  // Moves a checkpoint and links to its segments to a folder of their own.
+  // Moves a checkpoint, with links to its segments, to a separate folder.
   // Throws IoError.
   void SetAside(uint64_t number) REQUIRES(mutex_);
-  // Reads the kept checkpoints that nobody has read yet, and sets aside those
-  // that are damaged. Throws IoError if that fails.
+  // Reads the kept checkpoints that were not read yet, and sets damaged ones
+  // aside. Throws IoError if that fails.
   void VerifyKept() EXCLUDES(mutex_);
 
   // Appends a record to the open segment, and opens one if there is none.
   GroupLocation AppendRecord(const SegmentRecord& record) REQUIRES(mutex_);
   void AppendLocked(const Group& group) REQUIRES(mutex_);
   void AppendLimiters(const LimiterStates& states) EXCLUDES(mutex_);
-  // Whether this segment still takes groups.
+  // Whether the segment still accepts groups.
   bool IsOpen(uint64_t segment) const REQUIRES(mutex_);
   void AppendNewGroups(const ShardSnapshot& snapshot) EXCLUDES(mutex_);
   void AppendLiveOfSparseSegments(const ShardSnapshot& snapshot)
@@ -154,15 +154,15 @@ class Checkpointer {
   std::optional<FileLock> lock_;
   RestoreReport restored_;
 
-  // Held for a whole Save(), so that saves follow each other.
+  // Held for a whole Save(), so that saves run one after the other.
   Mutex save_mutex_;
-  // Held for moments only, since an insert may wait for it. Lock order: the
-  // shard's lock first, then this one.
+  // Held only briefly, since an insert may wait for it. Lock order: the shard's
+  // lock first, then this one.
   mutable Mutex mutex_;
-  // The last one takes new groups; the others wait to be forced to the disk.
+  // The last one takes new groups; the others are not forced to disk yet.
   std::vector<std::shared_ptr<SegmentWriter>> writers_ GUARDED_BY(mutex_);
   uint64_t next_segment_ GUARDED_BY(mutex_) = 1;
-  // The limiters' states that the journal got last, encoded.
+  // The limiters' states last written to the journal, encoded.
   std::vector<std::byte> limiters_ GUARDED_BY(mutex_);
   // The groups' places, by serial.
   std::unordered_map<uint64_t, GroupLocation> locations_ GUARDED_BY(mutex_);

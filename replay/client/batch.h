@@ -13,8 +13,8 @@
 
 namespace replicant::replay {
 
-// B items, n-step transitions or windows, in the layout that the learner needs,
-// in aligned memory. replay/format/batch_form.h has the rows of both forms.
+// B items, n-step transitions or windows, in the learner's layout, in aligned
+// memory. replay/format/batch_form.h has the rows of both forms.
 struct Batch {
   int64_t size = 0;  // B
   BatchForm form;
@@ -40,8 +40,8 @@ struct Batch {
   std::vector<int64_t> times_sampled;
   std::vector<ItemKey> keys;
   std::vector<int32_t> shards;  // index of the endpoint that it came from
-  // Number of steps that all writers had inserted at the last draw, those
-  // included that the reader saw counted before a service was restarted.
+  // Number of steps that all writers had inserted at the last draw, including
+  // steps that the reader saw counted before a service restarted.
   int64_t total_steps = 0;
   // The shared memory that holds the buffers, if a reader shares them.
   std::shared_ptr<rpc::SharedMemory> memory;
@@ -59,8 +59,8 @@ struct Batch {
   // The caller sets the buffers.
   void Resize(int64_t batch_size, const BatchForm& item_form);
 
-  // Copies the items of a message to the rows from first_row on. They were
-  // drawn by `shard`, which a draw chose with probability `share`. Throws what
+  // Copies the items of a message to the rows from first_row on. `shard` drew
+  // them; a draw goes to that shard with probability `share`. Throws what
   // BatchMessage::DecodeFrames() throws.
   void Take(const BatchMessage& message, int64_t first_row, int32_t shard,
             double share, FrameDecoder& decoder);
@@ -68,7 +68,7 @@ struct Batch {
   void TakeCompressed(BatchMessage message, int64_t first_row, int32_t shard,
                       double share);
   // Returns the frames of a row: in the buffers, or decoded into `room`, which
-  // has the bytes of its frames and next frames (checked). Throws what
+  // has the size of its frames and next frames (checked). Throws what
   // BatchMessage::DecodeFrames() throws. Several threads may call this at once,
   // each with its own decoder and room.
   struct Frames {

@@ -17,7 +17,7 @@
 
 namespace replicant::replay {
 
-// A batch that is being filled: services reply with parts of its rows.
+// A batch that is being filled by the replies of services, one part each.
 struct BatchAssembly {
   // One service's reply.
   struct Part {
@@ -34,15 +34,15 @@ struct BatchAssembly {
 };
 
 // Makes batches from the replies of services: provides their memory, decodes
-// and stacks the frames in its own threads, or leaves frames compressed for the
-// user of the batch, and sets the importance weights.
+// and stacks the frames in its own threads (or leaves frames compressed for the
+// user of the batch), and sets the importance weights.
 //
-// The buffers of a batch lie in memory that services of this host may write to
-// (core/rpc/shared_memory.h). Rows and uncompressed frames arrive at their
-// place; compressed frames are decoded from there.
+// The buffers of a batch lie in memory that services of this host can write to
+// (core/rpc/shared_memory.h). Rows and uncompressed frames arrive in place;
+// compressed frames are decoded from that memory.
 //
-// Thread-safety: one thread at a time; on_ready and on_failure come from that
-// one and from the decode threads.
+// Thread-safety: one thread at a time; that thread and the decode threads call
+// on_ready and on_failure.
 class BatchAssembler {
  public:
   struct Options {
@@ -55,7 +55,7 @@ class BatchAssembler {
     bool shares_memory = true;
     // Receives each complete batch.
     std::function<void(Batch)> on_ready;
-    // Called in the handler of the exception that ends a decode thread.
+    // Called while the exception that ends a decode thread is being handled.
     std::function<void()> on_failure;
   };
 
@@ -64,9 +64,9 @@ class BatchAssembler {
   BatchAssembler(const BatchAssembler&) = delete;
   BatchAssembler& operator=(const BatchAssembler&) = delete;
 
-  // Returns an assembly without any row. It uses the buffers of `spare` again
-  // if they fit. New buffers are in shared memory if `takes_memory`: some
-  // service would write there.
+  // Returns an assembly without rows. It reuses the buffers of `spare` if they
+  // fit. New buffers are in shared memory if `takes_memory`, which means that
+  // some service would write there.
   std::shared_ptr<BatchAssembly> Begin(Batch spare, const BatchForm& form,
                                        bool takes_memory);
   // The place where a service may write these rows; std::nullopt if the buffers
@@ -78,7 +78,7 @@ class BatchAssembler {
   // BatchMessage::DecodeFrames() throws.
   void Finish(std::shared_ptr<BatchAssembly> assembly) EXCLUDES(mutex_);
 
-  // Ends the decode threads and drops assemblies that they have not begun.
+  // Ends the decode threads and drops assemblies that no thread has begun.
   void Close() EXCLUDES(mutex_);
 
  private:

@@ -31,26 +31,26 @@
 namespace replicant::replay {
 
 struct BatchReaderOptions {
-  // One per service; every batch is drawn from all of them.
+  // One per service; every batch draws from all of them.
   std::vector<std::string> endpoints;
   std::string name = "reader";
   rpc::CurveRole curve = {};
   StepShape shape;
   std::string table = "default";
-  // The length of windows that the reader expects of the table; 0: n-step
-  // transitions; std::nullopt: takes what the table has.
+  // Expected length of the table's windows; 0: n-step transitions;
+  // std::nullopt: accepts either.
   std::optional<int64_t> window = 0;
   int64_t batch_size = 256;
-  // Number of batches that are requested, on their way, or ready.
+  // Number of batches requested, on their way, or ready.
   int64_t prefetch = 2;
   // 0 leaves frames compressed, for Batch::FramesOf().
   int64_t decode_threads = 1;
   ImportanceSchedule importance = {};  // exponents in [0, 1]
-  // After this time a service answers with the items that it has; the reader
+  // Time after which a service answers with the items that it has; the reader
   // requests the rest again.
   std::chrono::milliseconds wait = std::chrono::milliseconds(400);
-  // Services of this host write batches into memory that the reader shares.
-  // Without it, and from other hosts, batches come as messages.
+  // Whether services of this host write batches into memory that the reader
+  // shares. Otherwise, and from other hosts, batches arrive as messages.
   bool shares_memory = true;
   uint64_t seed = 0;  // of the choice among services
   // Deadline of a checkpoint that BatchSource's caller starts. Services may
@@ -75,23 +75,23 @@ struct BatchReaderMetrics {
 // The reader's thread keeps `prefetch` batches under way. Decode threads decode
 // and stack the frames; with decode_threads 0 the user of the batch does so.
 // Each draw of a batch goes to service s with probability M_s / sum M, where
-// M_s is the mass that the service's table stated last
+// M_s is the last reported mass of the service's table
 // (replay/table/selector.h). Item i has probability
 //
 //   (M_s / sum M) P_i
 //
-// where P_i is its probability within the service. This is exact even if the
-// masses have changed meanwhile, because both factors are those of the draw.
+// where P_i is its probability within the service. This is exact even if masses
+// have changed meanwhile, because both factors are those of the draw.
 //
 // With several services the reader asks each for its table's size and mass five
-// times a second, so that one that gets few draws has its share, too. It draws
-// once all tables together hold as many items as their min_size_to_sample sum
-// to, or one of them already holds its writers up. A table below its own
-// minimum has no share until it has filled.
+// times a second, so that services with few draws also keep their share. It
+// starts to draw once all tables together hold the sum of their
+// min_size_to_sample, or one of them already makes its writers wait. A table
+// below its own minimum has no share until it has filled.
 //
 // Services of this host write into the memory of a batch (BatchAssembler). If a
-// reply is lost, the batch begins anew in other memory, because the service may
-// still write to the old one.
+// reply is lost, the batch starts again in other memory, because the service
+// may still write to the old one.
 //
 // Thread-safety: Next(), UpdatePriorities(), metrics() and Close() may be
 // called from any thread.
@@ -104,12 +104,12 @@ class BatchReader : public BatchSource {
   BatchReader(const BatchReader&) = delete;
   BatchReader& operator=(const BatchReader&) = delete;
 
-  // Swaps the next batch with `batch`, whose memory is used again. Throws
-  // CommError if a service refuses this reader or its batches are broken.
+  // Swaps the next batch with `batch` and reuses its memory. Throws CommError
+  // if a service refuses this reader or its batches are malformed.
   ReadResult Next(Clock::TimePoint deadline, Batch* batch) override
       EXCLUDES(mutex_);
 
-  // It draws `prefetch` batches ahead anyway.
+  // True: the reader draws `prefetch` batches ahead in any case.
   bool CanReadAhead() const override { return true; }
 
   // Sends a new priority for each item of `batch`, without waiting. Throws
@@ -118,35 +118,35 @@ class BatchReader : public BatchSource {
                         std::span<const float> priorities) override
       EXCLUDES(mutex_);
 
-  // A paused reader asks for no batch, so a checkpoint counts no item as
-  // sampled that nobody has seen.
+  // A paused reader requests no batch, so that a checkpoint counts no unseen
+  // item as sampled.
   void SetPaused(bool is_paused) override EXCLUDES(mutex_);
-  // Batches that are under way already come even beyond the limit.
+  // Batches already under way arrive even beyond the limit.
   void SetLimit(int64_t num_batches) override EXCLUDES(mutex_);
   // Asks every service to write checkpoint `id`, each into its own folder. The
-  // reader asks for no batch until the requests are sent. Throws
+  // reader requests no batch until these requests are sent. Throws
   // InvalidArgument if `id` is 0.
   void StartCheckpoint(uint64_t id, Clock::TimePoint deadline) EXCLUDES(mutex_);
   // The same with checkpoint_timeout from now as the deadline.
   void StartCheckpoint(uint64_t id,
                        const std::filesystem::path& folder) override
       EXCLUDES(mutex_);
-  // kSaved once the checkpoint is on the disk of every service; kNotKept if a
-  // service has no folder for checkpoints. Throws CommError with the reason if
-  // a service cannot write the checkpoint, was restarted meanwhile, or is late.
+  // kSaved once the checkpoint is on disk in every service; kNotKept if a
+  // service has no checkpoint folder. Throws CommError with the reason if a
+  // service cannot write the checkpoint, restarted meanwhile, or is late.
   CheckpointState PollCheckpoint() override EXCLUDES(mutex_);
   // Starts a checkpoint and waits for it; one call at a time. Returns and
   // throws as PollCheckpoint() does.
   CheckpointState Checkpoint(uint64_t id, Clock::TimePoint deadline)
       EXCLUDES(mutex_);
 
-  // Ends all waits with kClosed; priorities that were given are sent first.
+  // Ends all waits with kClosed; sends pending priorities first.
   void Close() EXCLUDES(mutex_);
 
   BatchReaderMetrics metrics() const EXCLUDES(mutex_);
 
  private:
-  // Rows of a batch, asked for from one service.
+  // Rows of a batch, requested from one service.
   struct SampleInFlight {
     std::shared_ptr<BatchAssembly> assembly;
     int64_t first_row = 0;
@@ -162,19 +162,19 @@ class BatchReader : public BatchSource {
     Clock::TimePoint next_check;  // while it is not checked
     Clock::TimePoint down_until;  // its last request was lost
     double mass = 1.0;
-    // With several services: what the table says of itself, once it has.
+    // With several services: the last reported state of the table.
     std::optional<TableState> table;
     Clock::TimePoint next_status;
     std::optional<rpc::Client::RequestId> status_request;
     // of all services behind this endpoint so far
     int64_t total_steps = 0;
-    // what services before this one had counted and it has not
+    // steps that earlier services had counted and this one lacks
     int64_t lost_steps = 0;
     bool is_restarted = false;  // no answer since
     std::map<rpc::Client::RequestId, SampleInFlight> in_flight;
     std::optional<rpc::Client::RequestId> checkpoint_request;
   };
-  // The checkpoint that StartCheckpoint() has started last.
+  // The checkpoint last started by StartCheckpoint().
   struct CheckpointCall {
     uint64_t id = 0;
     Clock::TimePoint deadline;
@@ -194,21 +194,21 @@ class BatchReader : public BatchSource {
     std::vector<PriorityUpdate> updates;
   };
 
-  // Whether Next() has no batch to give and none is under way.
+  // Whether Next() has no batch to return and none is under way.
   bool IsDrained() const REQUIRES(mutex_) {
     return num_under_way_ == 0 && (is_paused_ || num_wanted_ <= 0);
   }
 
   // --- the network's thread ---
   void Run(const Thread::StopToken& stop);
-  // Does one turn of the loop, without its wait; returns the longest wait.
+  // Makes one pass of the loop, without its wait; returns the longest wait.
   Clock::Duration RunOnce();
   bool CheckService(Shard& shard, bool is_needed);
   // Throws CommError unless the table has the form that the reader expects.
   void CheckForm(const std::string& endpoint, const BatchForm& form);
   void AskForBatches() EXCLUDES(mutex_);
   std::shared_ptr<BatchAssembly> NewAssembly() EXCLUDES(mutex_);
-  // Divides rows of the batch among the services by mass, and requests them.
+  // Divides the batch's rows among the services by mass, and requests them.
   void Request(const std::shared_ptr<BatchAssembly>& assembly,
                int64_t first_row, int64_t count);
   void AskForPostponed();
@@ -243,10 +243,10 @@ class BatchReader : public BatchSource {
   std::vector<rpc::Client*> clients_;  // of shards_, for waiting
   // the network thread's
   RandomStream random_;
-  // until then the first draws wait for the masses of all services
+  // until then the first draws wait for every service's mass
   const Clock::TimePoint first_draws_at_;
   std::vector<Postponed> postponed_;
-  // of the table, once a service has told it; the same for all services
+  // form of the table, once a service has sent it; equal in all services
   std::optional<BatchForm> form_;
   // wakes the network thread: room for a batch, priorities, the end
   rpc::WakeEvent wake_;
@@ -256,11 +256,11 @@ class BatchReader : public BatchSource {
   std::deque<Batch> ready_ GUARDED_BY(mutex_);
   std::vector<Batch> spare_ GUARDED_BY(mutex_);
   std::deque<Update> updates_ GUARDED_BY(mutex_);
-  // requested and not yet given by Next()
+  // requested and not yet returned by Next()
   int64_t num_under_way_ GUARDED_BY(mutex_) = 0;
   bool is_closed_ GUARDED_BY(mutex_) = false;
   bool is_paused_ GUARDED_BY(mutex_) = false;
-  // batches that Next() may still give
+  // batches that Next() may still return
   int64_t num_wanted_ GUARDED_BY(mutex_) = std::numeric_limits<int64_t>::max();
   CheckpointCall checkpoint_ GUARDED_BY(mutex_);
   std::exception_ptr failure_ GUARDED_BY(mutex_);

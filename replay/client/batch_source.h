@@ -13,42 +13,42 @@ namespace replicant::replay {
 // The result of drawing a batch.
 enum class [[nodiscard]] ReadResult{
     kOk, kTimeout, kClosed,
-    // The source is paused, and every batch that was under way has been given.
+    // The source is paused, and has returned every batch under way.
     kPaused};
 
-// Gives batches of items and takes their new priorities: BatchReader draws from
-// replay services, a run in lockstep from a replay of its own process.
+// Draws batches of items and takes their new priorities. BatchReader draws from
+// replay services, a lockstep run from a replay in its own process.
 //
 // Thread-safety: one thread at a time, unless an implementation allows more.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
 
-  // Swaps the next batch with `batch` and uses the memory of the old one again.
-  // Leaves `batch` alone unless the result is kOk.
+  // Swaps the next batch with `batch` and reuses the old one's memory. Leaves
+  // `batch` unchanged unless the result is kOk.
   virtual ReadResult Next(Clock::TimePoint deadline, Batch* batch) = 0;
-  // Whether Next() may be called for a batch before UpdatePriorities() for the
-  // one before: not where that changes what the run computes.
+  // Whether Next() may be called before UpdatePriorities() for the previous
+  // batch; false where that would change the run's results.
   virtual bool CanReadAhead() const { return false; }
-  // Gives each item of `batch` a new priority. Throws InvalidArgument if one is
-  // negative or not finite, or if there is not one for each item.
+  // Sets a new priority for each item of `batch`. Throws InvalidArgument if one
+  // is negative or not finite, or if their number differs.
   virtual void UpdatePriorities(const Batch& batch,
                                 std::span<const float> priorities) = 0;
 
-  // Next() gives at most `num_batches` more, then kPaused. The source fetches
-  // no batch beyond them. By default there is no limit.
+  // Next() returns at most `num_batches` more batches, then kPaused. The source
+  // fetches none beyond them. By default there is no limit.
   virtual void SetLimit(int64_t /*num_batches*/) {}
-  // A paused source asks for no new batch: Next() gives the batches that are
-  // under way, then kPaused.
+  // A paused source requests no new batch: Next() returns the batches under
+  // way, then kPaused.
   virtual void SetPaused(bool is_paused) = 0;
 
-  // Starts checkpoint `id` of the replay and forgets the one before. The
-  // checkpoint holds every priority given before this call and none given
-  // later. `folder` takes what has no other place. Does not wait for the disk.
+  // Starts checkpoint `id` of the replay and forgets the previous one. The
+  // checkpoint holds every priority set before this call and none set later.
+  // `folder` takes the parts without another place. Does not wait for the disk.
   virtual void StartCheckpoint(uint64_t id,
                                const std::filesystem::path& folder) = 0;
-  // Returns the state of the checkpoint that was started last. Throws CommError
-  // with the reason if it cannot be saved or is not saved in time.
+  // Returns the state of the checkpoint started last. Throws CommError with the
+  // reason if it cannot be saved, or not in time.
   virtual CheckpointState PollCheckpoint() = 0;
 };
 

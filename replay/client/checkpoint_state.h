@@ -2,7 +2,7 @@
 
 namespace replicant::replay {
 
-// The state of a checkpoint's part that is saved beside the training.
+// State of a checkpoint part that is saved during the training.
 enum class [[nodiscard]] CheckpointState{
     kPending,
     kSaved,    // on disk

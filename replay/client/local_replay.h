@@ -25,22 +25,22 @@ struct LocalReplayOptions {
   ImportanceSchedule importance = {};  // exponents in [0, 1]
 };
 
-// A replay in the process of its user, without threads and without a network:
-// its contents and draws depend on the order of the calls alone. For runs
-// in lockstep (programs/lockstep/lockstep_training.h), tests and debugging.
-// Steps and batches take the same way through codecs as those of a service; its
-// first table is drawn from.
+// A replay in its user's process, without threads and without a network: the
+// order of the calls alone determines its contents and draws. For lockstep runs
+// (programs/lockstep/lockstep_training.h), tests and debugging. Steps and
+// batches pass through the same codecs as those of a service. Draws come from
+// the first table.
 //
 // Thread-safety: one thread makes all calls.
 class LocalReplay {
  public:
-  // Throws InvalidArgument for settings that cannot be used.
+  // Throws InvalidArgument for unusable settings.
   explicit LocalReplay(LocalReplayOptions options);
 
   // Streams the steps of one environment, as StepWriter does.
   class Writer : public StepSink {
    public:
-    // `replay` outlives the writer. No two writers have one id.
+    // `replay` outlives the writer. Writers must differ in their id.
     Writer(LocalReplay* replay, uint64_t id) : replay_(*replay), id_(id) {}
 
     void BeginEpisode() override;
@@ -55,8 +55,8 @@ class LocalReplay {
       int64_t num_sent = 0;  // observations of that episode
     };
     State state() const { return {episode_, sequence_, num_sent_}; }
-    // Goes on from `state`: the next BeginEpisode() begins the episode of the
-    // state again, and Append() skips the steps that the replay has.
+    // Continues from `state`: the next BeginEpisode() repeats the state's
+    // episode, and Append() skips the steps that the replay has.
     void Restore(const State& state);
 
    private:
@@ -74,11 +74,11 @@ class LocalReplay {
     std::optional<FrameGroupEncoder> encoder_;
   };
 
-  // Inserts waiting items that are admitted now; true if none is left. If not,
-  // the user should draw before it writes more.
+  // Inserts waiting items that are admitted now; true if none is left. If
+  // false, the user should draw before writing more.
   bool MayWrite();
 
-  // Draws a batch if the rate limiter admits all of it now; false if not.
+  // Draws a batch if the rate limiter admits all of it now; otherwise false.
   [[nodiscard]] bool Next(Batch* batch);
   // Throws like Table::UpdatePriorities().
   void UpdatePriorities(const Batch& batch, std::span<const float> priorities);
@@ -86,7 +86,7 @@ class LocalReplay {
   Shard& shard() { return shard_; }
 
   // The writers whose items wait for the rate limiter. Between two batches, a
-  // checkpoint needs nothing beside them and the shard.
+  // checkpoint needs only these and the shard.
   const std::vector<uint64_t>& waiting() const { return waiting_; }
   void set_waiting(std::vector<uint64_t> ids) { waiting_ = std::move(ids); }
   // Whether Next() has drawn only part of a batch so far.

@@ -14,15 +14,15 @@
 namespace replicant::replay {
 
 struct ShardedWriterOptions {
-  // One for each shard of the replay.
+  // One per shard of the replay.
   std::vector<std::string> endpoints;
-  // Of the writer to each shard; without its endpoint.
+  // Options of each shard's writer, without the endpoint.
   StepWriterOptions writer = {};
-  // The environment of this writer, and how many write to the replay.
+  // Number of this writer's environment, and number of all environments.
   int64_t environment = 0;
   int64_t num_environments = 1;
-  // An episode that begins goes to another shard if its own has not answered
-  // for so long.
+  // Time without an answer after which a new episode goes to another shard than
+  // its own.
   Clock::Duration patience = std::chrono::seconds(2);
 };
 
@@ -34,17 +34,17 @@ struct ShardedWriterOptions {
 // environments take the shards in turn, episode by episode, so that all shards
 // get equally many episodes.
 //
-// An episode begins on the next shard that answers while its own does not. A
-// shard whose rate limiter holds writers up answers: its environments wait, as
-// they would with one service. Once begun, an episode stays: while its shard is
-// away it waits as StepWriter does, and what was not acknowledged is sent
-// again. So a shard that is lost costs no acknowledged step, and the
-// environments of the other shards go on.
+// While its own shard does not answer, a new episode goes to the next shard
+// that does. A shard whose rate limiter makes writers wait still answers: its
+// environments wait, as they would with one service. An episode never changes
+// shards: while its shard is away it waits as StepWriter does, and
+// unacknowledged steps are sent again. A lost shard thus costs no acknowledged
+// step, and the environments of other shards continue.
 //
 // Thread-safety: as StepWriter.
 class ShardedWriter : public StepSink {
  public:
-  // Connects to the environment's own shard in the background, to others once
+  // Connects to the environment's own shard in the background, to others when
   // they are needed. Throws as StepWriter does, and InvalidArgument without
   // endpoints. `clock` outlives the writer.
   explicit ShardedWriter(ShardedWriterOptions options,
@@ -55,21 +55,21 @@ class ShardedWriter : public StepSink {
   void EndEpisode(std::span<const std::byte> observation,
                   std::span<const std::byte> frame) override;
 
-  // See StepWriter; of all shards.
+  // As StepWriter::Flush(), for all shards.
   [[nodiscard]] bool Flush(Clock::TimePoint deadline);
   void StopWaiting() EXCLUDES(mutex_);
   void Close();
   // Sums over the shards; is_connected if one of them is.
   StepWriterMetrics metrics() const EXCLUDES(mutex_);
 
-  // The shard of the episode that was begun last.
+  // The shard of the episode begun last.
   int64_t shard() const { return current_; }
 
  private:
   int64_t num_shards() const {
     return static_cast<int64_t>(options_.endpoints.size());
   }
-  // The shard that the next episode belongs to.
+  // The preferred shard of the next episode.
   int64_t OwnShard() const;
   // Whether an episode may begin on the shard now.
   bool IsUsable(int64_t shard);
@@ -79,11 +79,11 @@ class ShardedWriter : public StepSink {
   Clock* const clock_;
   int64_t num_episodes_ = 0;
   int64_t current_ = 0;
-  // when the shard was last seen to answer, or to be asked first
+  // time when the shard last answered, or was first asked
   std::vector<std::optional<Clock::TimePoint>> heard_at_;
 
-  // guards the pointers, for StopWaiting() and metrics() of other threads; a
-  // writer is made once and never goes before this object
+  // guards the pointers, for StopWaiting() and metrics() in other threads; a
+  // writer is made once and lives as long as this object
   mutable Mutex mutex_;
   std::vector<std::unique_ptr<StepWriter>> writers_ GUARDED_BY(mutex_);
   bool never_waits_ GUARDED_BY(mutex_) = false;

@@ -6,8 +6,8 @@
 
 namespace replicant::replay {
 
-// Step t of an episode: (o_t, a_t, r_{t+1}, d_{t+1}). Borrows its bytes for the
-// call that takes it. The lengths are those of the replay's StepShape.
+// Step t of an episode: (o_t, a_t, r_{t+1}, d_{t+1}). Borrows its bytes during
+// the call that takes it. The lengths are those of the replay's StepShape.
 struct Step {
   std::span<const std::byte> observation;  // o_t, observation_bytes
   std::span<const std::byte> frame;        // of o_t, frame_bytes
@@ -17,15 +17,15 @@ struct Step {
   std::optional<float> priority;           // of the item that begins at t
 };
 
-// Takes the steps of one environment: StepWriter sends them to a replay
-// service, LocalReplay::Writer puts them into a replay of the same process.
+// Takes the steps of one environment. StepWriter sends them to a replay
+// service; LocalReplay::Writer inserts them into a replay of the same process.
 //
 // Thread-safety: one thread at a time.
 class StepSink {
  public:
   virtual ~StepSink() = default;
 
-  // Starts an episode. An episode that was not ended is dropped.
+  // Starts an episode; drops an unfinished one.
   virtual void BeginEpisode() = 0;
   // Adds the next step of the episode. May wait. If the sink cannot take the
   // step, it drops the rest of the episode and counts the loss.

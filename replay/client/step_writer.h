@@ -29,16 +29,16 @@ struct StepWriterOptions {
   // writer sends a group once it is full or its episode ends.
   int64_t group_steps = 8;
   FrameCodec codec = FrameCodec::kLz4;
-  // Groups that may wait to be sent; then Append() waits.
+  // Maximum number of groups waiting to be sent; then Append() waits.
   int64_t queue_groups = 64;
   // Maximum number of groups in one message.
   int64_t message_groups = 64;
-  // Longest time that the service keeps an answer back while a rate limiter
-  // holds the writer up.
+  // Longest time that the service delays an answer while a rate limiter makes
+  // the writer wait.
   std::chrono::milliseconds wait = std::chrono::milliseconds(400);
   // Names this run of the writer; 0 draws a random id.
   uint64_t writer_id = 0;
-  // Longest wait of a StepSink call, which has no deadline of its own.
+  // Maximum wait of a StepSink call, which has no deadline of its own.
   Clock::Duration append_timeout = std::chrono::seconds(60);
 };
 
@@ -74,50 +74,50 @@ struct StepWriterMetrics {
 //   writer.Flush(deadline);
 //
 // Append() compresses steps and puts full groups into a bounded queue; the
-// writer's thread sends them within the credits that the service grants. While
-// the service is away, or a rate limiter holds the writer up, the queue fills.
-// Then Append() waits, at most until its deadline, and gives the episode up
-// rather than hold the environment. After a reconnection the writer sends all
-// unacknowledged groups again; the service inserts each once.
+// writer's thread sends them within the service's credits. While the service is
+// away, or a rate limiter makes the writer wait, the queue fills. Append() then
+// waits until its deadline at most, and drops the episode rather than stop the
+// environment. After a reconnection the writer sends all unacknowledged groups
+// again; the service inserts each once.
 //
-// Thread-safety: metrics() and StopWaiting() may be called from any thread, the
-// rest by one.
+// Thread-safety: any thread may call metrics() and StopWaiting(); one thread
+// makes all other calls.
 class StepWriter : public StepSink {
  public:
   // Connects in the background. Throws InvalidArgument for options outside
   // their range, CommError for an endpoint that cannot be parsed. `clock`
   // outlives the writer.
   explicit StepWriter(StepWriterOptions options, Clock* clock = &Clock::Real());
-  // Drops what is not acknowledged.
+  // Drops unacknowledged steps.
   ~StepWriter() override;
   StepWriter(const StepWriter&) = delete;
   StepWriter& operator=(const StepWriter&) = delete;
 
-  // Starts an episode; one that was not ended is dropped and counted.
+  // Starts an episode; drops and counts an unfinished one.
   void BeginEpisode() override EXCLUDES(mutex_);
   // Drops the open episode, if there is one, and counts it.
   void AbandonEpisode() EXCLUDES(mutex_);
   // The next step of the episode. Throws InvalidArgument for a wrong length,
   // and CommError if the service refuses this writer.
   AppendResult Append(const Step& step, Clock::TimePoint deadline);
-  // o_T ends the episode.
+  // Ends the episode with o_T.
   AppendResult EndEpisode(std::span<const std::byte> observation,
                           std::span<const std::byte> frame,
                           Clock::TimePoint deadline);
 
-  // StepSink: the same with append_timeout from now as the deadline. An episode
-  // that was given up is counted in metrics().
+  // StepSink: the same with append_timeout from now as the deadline. metrics()
+  // counts a dropped episode.
   void Append(const Step& step) override;
   void EndEpisode(std::span<const std::byte> observation,
                   std::span<const std::byte> frame) override;
 
-  // Waits until the queue has room for a group, or never will have; false at
-  // the deadline. The next call then does not wait. Lets a caller wait in parts
-  // without giving the episode up.
+  // Waits until the queue has room for a group, or can never have it; false at
+  // the deadline. The next call then does not wait. Lets a caller wait in
+  // several parts without dropping the episode.
   [[nodiscard]] bool AwaitRoom(Clock::TimePoint deadline) EXCLUDES(mutex_);
   // Waits until all groups are acknowledged; false at the deadline.
   [[nodiscard]] bool Flush(Clock::TimePoint deadline) EXCLUDES(mutex_);
-  // From now on no call waits for room in the queue: an episode without room is
+  // From now on no call waits for room in the queue; an episode without room is
   // dropped. Lets a program end in time.
   void StopWaiting() EXCLUDES(mutex_);
   // Drops the queue, tells the service that this writer ends, and stops. Later
@@ -140,7 +140,7 @@ class StepWriter : public StepSink {
   // Returns kOk if the open episode can go on.
   AppendResult CheckOpen() EXCLUDES(mutex_);
   AppendResult QueueGroup(Clock::TimePoint deadline) EXCLUDES(mutex_);
-  // Whether a group of the open episode can be queued, or is lost anyway.
+  // Whether the open episode's next group can be queued, or is lost anyway.
   bool HasRoom() const REQUIRES(mutex_);
   // Forgets the group that is being filled.
   void DropGroup() REQUIRES(mutex_);

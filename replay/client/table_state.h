@@ -6,7 +6,7 @@
 
 namespace replicant::replay {
 
-// What a reader of several services needs to know of a table.
+// State of a table for a reader of several services.
 struct TableState {
   double mass = 0.0;
   int64_t size = 0;
@@ -16,8 +16,8 @@ struct TableState {
   bool can_draw() const { return mass > 0.0 && size >= min_size; }
 };
 
-// Reads the state from the JSON of a status reply (docs/replay_protocol.md);
-// nothing if it has no such table, or is broken.
+// Parses the state from the JSON of a status reply (docs/replay_protocol.md);
+// nothing if the reply lacks the table or is malformed.
 std::optional<TableState> ParseTableState(const std::string& status,
                                           const std::string& table);
 

@@ -22,14 +22,14 @@ enum class BatchState : uint8_t {
 // skip + i of a segment is the frame of step first_step + i,
 // 0 <= i < num_frames.
 //
-// If the reader shares memory, rows and segments are written there. An item
-// whose groups are not compressed has no segments: its frames are written to
-// their places. Segments that do not fit go with the message.
+// If the reader shares memory, rows and segments are written there. Items of
+// uncompressed groups have no segments: their frames are written in place.
+// Segments that do not fit travel with the message.
 
 // Makes the message of `batch`, which was drawn from a table with this form.
-// The service copies the bytes only here. `target` was checked for these items,
-// or is nullptr. Throws InvalidArgument before it allocates a part longer than
-// `max_part_bytes`.
+// Here alone the service copies the bytes. `target` was checked for these
+// items, or is nullptr. Throws InvalidArgument before it allocates a part
+// longer than `max_part_bytes`.
 rpc::Message EncodeBatch(const SampledBatch& batch, BatchState state,
                          const StepShape& shape, const BatchForm& form,
                          size_t max_part_bytes,

@@ -46,8 +46,8 @@ struct StepRange {
 //   frames        [stack] of o_t            [H + stack] each frame once
 //   next frames   [stack] of o_{t+k}        none
 //
-// Frame j of a window is that of step max(0, t - stack + 1 + j): frames
-// [i, i + stack) are the stack of o_{t+i}. What lies beyond k steps is zero.
+// Frame j of a window is that of step max(0, t - stack + 1 + j): frames [i, i +
+// stack) are the stack of o_{t+i}. Values beyond k steps are zero.
 struct BatchForm {
   int64_t stack = 1;   // frames of one stacked observation
   int64_t window = 0;  // H; 0 for n-step transitions
@@ -68,8 +68,8 @@ struct BatchForm {
             .next_frames = next * stack * shape.frame_bytes};
   }
 
-  // The steps whose frames an item of `k` steps from `t` on needs, in two
-  // ranges in the order of time. They may overlap.
+  // The steps whose frames an item of `k` steps from `t` on needs, as two
+  // ranges in time order, which may overlap.
   std::array<StepRange, 2> NeededFrames(int64_t t, int64_t k) const {
     const int64_t second = HasWindows() ? t + 1 : StackBegin(t + k);
     return {{{StackBegin(t), t + 1}, {second, t + k + 1}}};

@@ -23,15 +23,15 @@ namespace replicant::replay {
 // own.
 class BatchMessage {
  public:
-  // Takes the message over and checks all but the contents of the segments.
-  // `target` is the one that the request offered, or nullptr. Throws
+  // Takes over the message and checks everything except the segments'
+  // contents. `target` is the request's offer, or nullptr. Throws
   // rpc::MalformedMessage.
   BatchMessage(rpc::Message payload, const StepShape& shape,
                const BatchTarget* target = nullptr);
 
   BatchState state() const { return state_; }
   int64_t size() const { return static_cast<int64_t>(items_.size()); }
-  // Without first_group and num_groups, which mean nothing here.
+  // Without first_group and num_groups, which have no meaning here.
   const std::vector<SampledItem>& items() const { return items_; }
   int64_t table_size() const { return table_size_; }
   double table_mass() const { return table_mass_; }
@@ -54,8 +54,8 @@ class BatchMessage {
 
   // Decodes the frames of an item into `frames` and `next_frames`, which have
   // the sizes of BatchForm::BytesOf() (checked). Does nothing if the service
-  // has written them there. Throws rpc::MalformedMessage or IoError, with
-  // undefined output, if the segments are damaged.
+  // has already written them there. Throws rpc::MalformedMessage or IoError,
+  // with undefined output, if the segments are damaged.
   void DecodeFrames(int64_t index, FrameDecoder& decoder,
                     std::span<std::byte> frames,
                     std::span<std::byte> next_frames) const;

@@ -15,7 +15,7 @@ struct BatchTarget {
   BatchPlace place;
   std::shared_ptr<rpc::SharedMemory> memory;
 
-  // The rows of the array at offset `array`, from the batch's first one on.
+  // The batch's rows of the array at offset `array`, from its first row on.
   std::byte* Rows(uint64_t array, int64_t row_bytes) const {
     return memory->bytes().data() + array +
            place.first_row * static_cast<uint64_t>(row_bytes);

@@ -32,7 +32,7 @@ std::string_view ToString(FrameCodec codec);
 //                 frame i - 1 ends, the first at 0
 //   16 + 4 n      payload, to the end of the block
 //
-// A frame that compression does not make smaller is stored as it is: its length
+// A frame that compression does not shrink is stored uncompressed: its length
 // in the payload is then frame_bytes.
 inline constexpr int64_t kMaxGroupFrames = 256;
 inline constexpr int64_t kMaxFrameBytes = int64_t{1} << 26;
@@ -49,9 +49,9 @@ class FrameGroupEncoder {
   FrameGroupEncoder(FrameGroupEncoder&&) noexcept;
   FrameGroupEncoder& operator=(FrameGroupEncoder&&) noexcept;
 
-  // Compresses one more frame into the group that is being filled. Throws
-  // InvalidArgument if `frame` has another length than frame_bytes.
-  // Precondition: not full() (checked; aborts).
+  // Compresses one more frame into the current group. Throws InvalidArgument
+  // unless `frame` has frame_bytes bytes. Precondition: not full() (checked;
+  // aborts).
   void Add(std::span<const std::byte> frame);
 
   int64_t num_frames() const;
@@ -71,9 +71,9 @@ class FrameGroupEncoder {
 // Thread-safety: immutable.
 class FrameGroupView {
  public:
-  // Checks all of the header, and that the payload has the stated length.
-  // Throws IoError naming what is wrong; reads nothing outside `block`, which
-  // may hold anything.
+  // Checks the whole header, and that the payload has the stated length. Throws
+  // IoError naming the fault; reads nothing outside `block`, whose contents may
+  // be arbitrary.
   explicit FrameGroupView(std::span<const std::byte> block);
 
   FrameCodec codec() const { return codec_; }
@@ -82,11 +82,11 @@ class FrameGroupView {
   // The compressed bytes of frame `index` in [0, num_frames()).
   std::span<const std::byte> Payload(int64_t index) const;
 
-  // A block that holds only what decoding the frames [first, first + count)
-  // needs: these frames and, if they are compressed with it, the first one.
-  // Frame first + i of this group is frame SubsetIndex(first) + i there.
-  // WriteSubset fills `out`, whose length is SubsetBytes of the same range.
-  // Precondition: the range lies within the group, count > 0 (checked).
+  // SubsetBytes() is the size of a block with only the frames that decoding
+  // [first, first + count) needs: these and, if it is their dictionary, the
+  // first one. WriteSubset() writes that block to `out`, which must have this
+  // size. There, frame first + i is frame SubsetIndex(first) + i. Precondition:
+  // the range lies within the group, count > 0 (checked).
   size_t SubsetBytes(int64_t first, int64_t count) const;
   void WriteSubset(int64_t first, int64_t count,
                    std::span<std::byte> out) const;
@@ -113,19 +113,19 @@ class FrameDecoder {
   FrameDecoder(FrameDecoder&&) noexcept;
   FrameDecoder& operator=(FrameDecoder&&) noexcept;
 
-  // A frame of a group and where it goes, [frame_bytes].
+  // A frame of a group and its destination, [frame_bytes].
   struct Target {
     int64_t index;
     std::byte* out;
   };
-  // Decodes frames of a group, each to its own place and only once; a frame
-  // that has several targets is copied. Preconditions: `targets` ascend by
-  // index, lie within the group (checked; aborts) and do not overlap in memory.
-  // Throws IoError, with what was written then undefined, if the payload breaks
+  // Decodes frames of a group, each to its target and only once; a frame
+  // with several targets is copied. Preconditions: `targets` ascend by
+  // index, lie within the group (checked; aborts) and do not overlap in
+  // memory. Throws IoError, leaving undefined output, if the payload breaks
   // the format.
   void Decode(const FrameGroupView& group, std::span<const Target> targets);
-  // The frames [first, first + count) one after the other to `out`,
-  // [count, frame_bytes] (checked; aborts).
+  // Decodes the frames [first, first + count) in order to `out`, [count,
+  // frame_bytes] (checked; aborts).
   void Decode(const FrameGroupView& group, int64_t first, int64_t count,
               std::span<std::byte> out);
 

@@ -13,8 +13,8 @@ namespace replicant::replay {
 // A step group in the replay: its bytes, in memory or on disk, and its writer.
 // It never changes once it is in a store.
 //
-// Ownership: shared by the store and everything that reads it outside the
-// shard's lock.
+// Ownership: shared by the store and all readers outside the shard's
+// lock.
 struct Group {
   // Throws IoError like StepGroupView.
   Group(std::vector<std::byte> bytes, const StepShape& shape)
@@ -28,13 +28,13 @@ struct Group {
         is_on_disk(true),
         owner_(std::move(owner)) {}
 
-  // Starts to read the bytes if they are on disk; does not wait.
+  // Starts to read the bytes if they are on disk, without waiting.
   void WillRead() const;
 
   const std::span<const std::byte> block;
   const StepGroupView view;
   const bool is_on_disk = false;
-  // Counts the groups of a store, from 1, in the order of Add(); the same in
+  // Numbers the groups of a store, from 1, in the order of Add(); equal in
   // every checkpoint.
   uint64_t serial = 0;
   uint64_t writer = 0;

@@ -11,10 +11,10 @@ namespace replicant::replay {
 // Compresses frames that resemble a dictionary of the same length into LZ4
 // blocks. Every LZ4 library decodes them with that external dictionary.
 //
-// Frames of one episode are mostly equal at the same position. So the encoder
-// looks for a match at that position of the dictionary first, which needs no
-// hash and finds the long matches, and else in a table of earlier positions. On
-// frames of the Control Suite this takes half the time of LZ4's own encoder and
+// Frames of one episode are mostly equal at the same position. The encoder
+// first looks for a match at that position of the dictionary, which needs no
+// hash and finds the long matches, then in a table of earlier positions. On
+// frames of the Control Suite it takes half the time of LZ4's own encoder and
 // gives smaller blocks (docs/results).
 //
 // Thread-safety: one thread at a time.
@@ -23,29 +23,29 @@ class Lz4DictionaryEncoder {
  public:
   // Positions in dictionary and frame fit in 16 bits.
   static constexpr size_t kMaxFrameBytes = 32767;
-  // Bytes that Compress() may write behind the block.
+  // Bytes that Compress() may write after the block.
   static constexpr size_t kSlackBytes = 64;
 
   // Precondition: frame_bytes in [1, kMaxFrameBytes] (checked; aborts).
   explicit Lz4DictionaryEncoder(size_t frame_bytes);
 
-  // Takes the dictionary of the frames to come, [frame_bytes] (checked).
+  // Sets the dictionary of the next frames, [frame_bytes] (checked).
   void SetDictionary(std::span<const std::byte> dictionary);
 
   // Writes the block of `frame`, [frame_bytes] (checked), to `out` and returns
-  // its size; 0 if that would not be below frame_bytes. `out` has room for
+  // its size; 0 if it would not be below frame_bytes. `out` has room for
   // frame_bytes + kSlackBytes (not checked).
   size_t Compress(std::span<const std::byte> frame, std::byte* out);
 
  private:
   static constexpr int kHashBits = 13;
-  // For every hash of 5 bytes the last position that had it.
+  // The last position of every hash of 5 bytes.
   using Table = std::array<uint16_t, size_t{1} << kHashBits>;
 
   const size_t frame_bytes_;
   Table dictionary_table_{};
   Table table_{};
-  // the dictionary, the frame behind it, and some bytes that may be read
+  // the dictionary, the frame after it, and some readable padding
   std::vector<uint8_t> window_;
 };
 

@@ -76,20 +76,20 @@ struct ServiceInfo {
 // kInsert: successive step groups of one writer.
 //
 // The groups are numbered first_sequence, first_sequence + 1, ... A writer
-// promises never again to send a group below base_sequence. So even a restarted
-// service that knows nothing can tell which number comes next:
-// max(its last + 1, base_sequence). A smaller number was seen before. A larger
-// one came too early and is refused, as it would hide the groups between.
+// never again sends a group below base_sequence. Even a restarted service
+// without state thus knows the next number: max(its last + 1, base_sequence). A
+// smaller number is a duplicate. A larger one is too early and is refused,
+// since it would hide the groups between.
 //
 // A request without groups only asks for the answer.
 struct InsertRequest {
   uint64_t writer = 0;  // a random number other than 0
   uint64_t base_sequence = 1;
-  // Number of steps in groups below base_sequence that were acknowledged and
-  // not dropped. Those that the service lacks were lost when it was restarted.
+  // Number of acknowledged, not dropped steps in groups below base_sequence.
+  // Those that the service lacks were lost when it restarted.
   uint64_t base_steps = 0;
   uint64_t first_sequence = 1;
-  // Longest time that the service keeps the answer back while the writer has no
+  // Longest time that the service delays the answer while the writer has no
   // credits.
   uint32_t wait_ms = 0;
   std::vector<std::span<const std::byte>> blocks;  // replay/format/step_group.h
@@ -102,7 +102,7 @@ struct InsertRequest {
 
 enum class InsertState : uint8_t {
   kTaken = 0,  // all groups are in
-  // All groups are in, but items wait for a rate limiter. The writer gets no
+  // All groups are in, but items wait for a rate limiter. The writer has no
   // credits until they are admitted.
   kWaiting = 1,
   // The groups after last_sequence are refused. The writer should send them
@@ -117,12 +117,12 @@ std::string_view ToString(InsertState state);
 // The answer to kInsert.
 struct InsertAck {
   InsertState state = InsertState::kTaken;
-  // Every group of the writer up to this one is in or was dropped.
+  // Every group of the writer up to this one is inserted or was dropped.
   uint64_t last_sequence = 0;
   // Groups that the writer may send beyond last_sequence.
   uint32_t credits = 0;
-  // Groups of this request that continue no episode known to the service. The
-  // rest of their episode is lost, too.
+  // Groups of this request that continue no known episode. The rest of their
+  // episode is lost too.
   std::vector<uint64_t> dropped;
 
   rpc::Message Encode() const;
@@ -140,7 +140,7 @@ struct CloseWriterRequest {
 };
 
 // The place of a batch in its reader's memory. Row r of an array begins at the
-// array's offset + r times the bytes of a row. The batch takes the rows from
+// array's offset + r times the row size. The batch takes the rows from
 // first_row on. Offsets are in SharedMemory::bytes().
 struct BatchPlace {
   rpc::SharedMemoryHandle memory;
@@ -150,7 +150,7 @@ struct BatchPlace {
   uint64_t actions = 0;
   uint64_t frames = 0;
   uint64_t next_frames = 0;
-  // Room for the segments of this batch alone.
+  // Space for the segments of this batch only.
   uint64_t segments = 0;
   uint64_t segments_bytes = 0;
   uint32_t first_row = 0;
@@ -158,17 +158,17 @@ struct BatchPlace {
   bool operator==(const BatchPlace&) const = default;
 };
 
-// kSample: asks for a batch. The answer (replay/format/batch_codec.h) comes
+// kSample: requests a batch. The answer (replay/format/batch_codec.h) is sent
 // once the batch is full or wait_ms have passed.
 struct SampleRequest {
   std::string table;
   uint32_t count = 0;  // in [1, kMaxItemsPerBatch]
   uint32_t wait_ms = 0;
-  // Memory that the reader shares. A service that cannot reach it answers as
-  // if none had been offered.
+  // Memory that the reader shares. A service that cannot map it ignores the
+  // offer.
   std::optional<BatchPlace> place = {};
-  // The length of the table's windows, or 0 if it has n-step transitions. A
-  // service refuses a reader that expects the other.
+  // Length of the table's windows, or 0 for n-step transitions. A service
+  // refuses a reader with a wrong expectation.
   uint32_t window = 0;
 
   rpc::Message Encode() const;
@@ -199,9 +199,9 @@ struct StatusReply {
   static StatusReply Decode(std::span<const rpc::Frame> payload);
 };
 
-// kCheckpoint: asks for a checkpoint of the present state. It holds everything
-// that its sender sent before it on this connection, and nothing sent after.
-// The answer, which is empty, comes once the checkpoint is on disk.
+// kCheckpoint: requests a checkpoint of the present state, with everything that
+// its sender sent before on this connection, and nothing sent later. The
+// answer, which is empty, is sent once the checkpoint is on disk.
 struct CheckpointRequest {
   // Names the checkpoint for a restore; in [1, kMaxCheckpointId].
   uint64_t id = 0;

@@ -10,8 +10,8 @@
 namespace replicant::replay {
 
 // Names a live item of a table: its slot and the slot's generation. The
-// generation changes when the item is removed, so a late message about it does
-// not reach the next item of the slot.
+// generation changes when the item is removed, so a late message cannot affect
+// the slot's next item.
 struct ItemKey {
   uint32_t slot = 0;
   uint32_t generation = 0;
@@ -19,7 +19,7 @@ struct ItemKey {
   bool operator==(const ItemKey&) const = default;
 };
 
-// One item as it is drawn: an n-step transition or a window
+// One drawn item: an n-step transition or a window
 // (replay/format/batch_form.h).
 struct SampledItem {
   ItemKey key;
@@ -37,13 +37,13 @@ struct SampledItem {
   int64_t num_groups = 0;
 };
 
-// Drawn items and the groups that hold them. The batch keeps its groups even if
-// the table removes the items.
+// Drawn items and their groups. The batch keeps its groups even if the table
+// removes the items.
 struct SampledBatch {
   std::vector<SampledItem> items;
-  // A group that several items share appears for each of them.
+  // A group shared by several items appears once for each of them.
   std::vector<std::shared_ptr<const Group>> groups;
-  // The table at the last draw; a reader of several shards needs both.
+  // State of the table at the last draw, for readers of several shards.
   int64_t table_size = 0;
   double table_mass = 0.0;  // Selector::mass()
   // Shard::num_steps() at the last draw.

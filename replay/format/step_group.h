@@ -15,10 +15,10 @@ bool IsPriority(double priority);
 // Writers send, the replay stores, and checkpoints hold step groups.
 //
 // Step t of an episode of T steps is (o_t, a_t, r_{t+1}, d_{t+1}) for t < T;
-// the last observation o_T comes alone, in the group that ends the episode. So
-// a group of S steps holds S observations, and S + 1 if it ends the episode. An
-// observation is a row of observation_bytes and, where there are pixels, one
-// frame of the frame group (replay/format/frame_codec.h) in the same place.
+// the last observation o_T is added alone, in the group that ends the episode.
+// A group of S steps thus holds S observations, or S + 1 if it ends the
+// episode. An observation is a row of observation_bytes and, with pixels, the
+// frame with the same index in the frame group (replay/format/frame_codec.h).
 // Little-endian:
 //
 //   offset  size  field
@@ -39,7 +39,7 @@ bool IsPriority(double priority);
 inline constexpr int64_t kMaxGroupSteps = 255;
 inline constexpr int64_t kMaxRowBytes = int64_t{1} << 20;
 
-// The lengths of every step in one service.
+// The sizes of every step in one service.
 struct StepShape {
   int64_t observation_bytes = 0;
   int64_t action_bytes = 0;
@@ -58,8 +58,8 @@ class StepGroupBuilder {
                    int64_t first_step);
 
   // Adds (o_t, a_t, r_{t+1}, d_{t+1}) for the next t. Throws InvalidArgument if
-  // a row has the wrong length, the group is full or has ended, or if some
-  // steps of it come with a priority and some without.
+  // a row has the wrong length, the group is full or has ended, or only some of
+  // its steps have a priority.
   void AddStep(std::span<const std::byte> observation,
                std::span<const std::byte> action, float reward, float discount,
                std::optional<float> priority = std::nullopt);
@@ -88,9 +88,9 @@ class StepGroupBuilder {
 // Thread-safety: immutable.
 class StepGroupView {
  public:
-  // Checks that `block`, which may hold anything, is a step group of `shape`
-  // with a sound frame group, finite rewards, discounts in [0, 1] and
-  // priorities that are finite and >= 0. Throws IoError naming what is wrong.
+  // Checks that `block`, whose contents may be arbitrary, is a step group of
+  // `shape` with a valid frame group, finite rewards, discounts in [0, 1] and
+  // finite priorities >= 0. Throws IoError naming the fault.
   StepGroupView(std::span<const std::byte> block, const StepShape& shape);
 
   uint64_t episode() const { return episode_; }
@@ -104,8 +104,8 @@ class StepGroupView {
   // One past the step of the last observation.
   int64_t end_observation() const { return first_step_ + num_observations(); }
 
-  // By row i, counted from first_step. Preconditions: i < num_steps(), for
-  // Observation i < num_observations() (checked).
+  // Values of row i, counted from first_step. Preconditions: i < num_steps(),
+  // for Observation() i < num_observations() (checked).
   float reward(int64_t i) const { return Float(0, i); }
   float discount(int64_t i) const { return Float(1, i); }
   // Precondition: has_priorities().
@@ -127,7 +127,7 @@ class StepGroupView {
   int64_t num_steps_ = 0;
   bool ends_episode_ = false;
   bool has_priorities_ = false;
-  // where in the block the observations begin
+  // offset of the observations in the block
   size_t observations_begin_ = 0;
 };
 

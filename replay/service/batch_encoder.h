@@ -15,7 +15,7 @@
 
 namespace replicant::replay {
 
-// A drawn batch and the form that its reader wants.
+// A drawn batch and the form that its reader expects.
 struct EncodeJob {
   SampledBatch batch;
   BatchState state = BatchState::kFull;
@@ -31,10 +31,10 @@ rpc::Message Encode(const EncodeJob& job);
 // Encodes batches in its own threads, so that copying megabytes of frames does
 // not delay the service's other messages.
 //
-// Thread-safety: for one thread; `done` is called in the encoder's.
+// Thread-safety: one thread; the encoder's threads call `done`.
 class BatchEncoder {
  public:
-  // Called with the message, or with an empty one and the reason.
+  // Called with the message, or with an empty one and the error.
   using Done = std::function<void(rpc::Message message, std::string error)>;
 
   // Throws InvalidArgument unless num_threads is in [1, 64].
@@ -45,8 +45,8 @@ class BatchEncoder {
   BatchEncoder& operator=(const BatchEncoder&) = delete;
 
   void Start(EncodeJob job, Done done) EXCLUDES(mutex_);
-  // Waits for the jobs that are being encoded and drops the others. No `done`
-  // is called after this.
+  // Waits for the jobs that are being encoded and drops the others. `done` is
+  // not called afterwards.
   void Stop() EXCLUDES(mutex_);
 
  private:

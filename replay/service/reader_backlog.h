@@ -9,14 +9,14 @@
 
 namespace replicant::replay {
 
-// The bytes of batches that were drawn for readers and have not left this
-// process yet, per reader. A reader that asks and does not read would otherwise
-// fill the memory with the answers that its connection does not take.
+// Counts, per reader, the bytes of drawn batches that have not left this
+// process yet. A reader that requests batches and does not read them could
+// otherwise fill the memory.
 //
 // Thread-safety: for one thread; a Share may end in any thread.
 class ReaderBacklog {
  public:
-  // Counts the bytes of one batch as long as it lives.
+  // Counts the bytes of one batch while it lives.
   class Share {
    public:
     Share(std::shared_ptr<std::atomic<int64_t>> total, int64_t bytes);
@@ -31,11 +31,11 @@ class ReaderBacklog {
 
   explicit ReaderBacklog(int64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // Whether one more batch may be drawn for the reader `peer`. A reader without
-  // a backlog may get a batch of any size.
+  // Whether one more batch may be drawn for reader `peer`. A reader without a
+  // backlog may have a batch of any size.
   bool HasRoom(uint64_t peer) const;
   std::shared_ptr<const Share> Add(uint64_t peer, int64_t bytes);
-  // Forgets the readers that have no backlog. O(readers).
+  // Forgets readers without a backlog. O(readers).
   void ForgetIdle();
 
  private:
@@ -43,7 +43,7 @@ class ReaderBacklog {
   std::unordered_map<uint64_t, std::shared_ptr<std::atomic<int64_t>>> totals_;
 };
 
-// Keeps `share` until the longest part of `message` was handed to the network,
+// Keeps `share` until the longest part of `message` is passed to the network,
 // or dropped.
 void KeepUntilSent(std::shared_ptr<const ReaderBacklog::Share> share,
                    rpc::Message* message);

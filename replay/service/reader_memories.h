@@ -11,20 +11,20 @@
 
 namespace replicant::replay {
 
-// The blocks of memory that readers share, mapped when a batch is first wanted
-// in them.
+// The blocks of memory that readers share; each is mapped when a batch first
+// needs it.
 //
 // Thread-safety: one thread at a time.
 class ReaderMemories {
  public:
-  // The target that the reader `peer` offers; nothing if its memory cannot be
-  // mapped, or if it has the limit of blocks.
+  // The target that reader `peer` offers; nothing if its memory cannot be
+  // mapped, or if the reader has the maximum number of blocks.
   std::optional<BatchTarget> TargetAt(uint64_t peer, const BatchPlace& place);
   void ForgetPeer(uint64_t peer);
-  // Forgets the blocks that their readers have withdrawn.
+  // Forgets the blocks that readers have withdrawn.
   void ForgetWithdrawn();
 
-  // Memory that is mapped now.
+  // Mapped memory.
   int64_t size_bytes() const { return size_bytes_; }
 
  private:

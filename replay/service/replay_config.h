@@ -12,7 +12,7 @@
 
 namespace replicant::replay {
 
-// Of the services of a run.
+// Maximum number of services of a run.
 inline constexpr int64_t kMaxShards = 256;
 
 // An element of section `replay.tables`.
@@ -25,11 +25,11 @@ struct TableSection {
 // Section `replay`: the replay of a run, one service or several shards.
 struct ReplayConfig {
   // Number of services. Sizes, memory and rate limiters of this section are
-  // totals over them; OfShard() gives each its part.
+  // totals; OfShard() gives each service its share.
   int64_t shards = 1;
   std::string bind = "auto";
-  // The addresses of the shards if there are several; empty: those that `bind`
-  // gives.
+  // Addresses of the shards if there are several; empty: derived from
+  // `bind`.
   std::vector<std::string> shard_binds = {};
   std::string metrics_address;  // empty: none
   StepShape shape;

@@ -26,19 +26,19 @@ struct ServiceOptions {
   // Maximum number of unacknowledged step groups of a writer, in [1,
   // kMaxGroupsPerInsert].
   uint32_t credits = 64;
-  // Time for a writer to come back that was restored with an open episode.
+  // Time for a writer to return that was restored with an open episode.
   Clock::Duration return_timeout = std::chrono::seconds(10);
-  // The longest part of a message that readers accept.
+  // Maximum size of a message part that readers accept.
   size_t max_part_bytes = size_t{256} << 20;
-  // A reader gets no further batch while it leaves more bytes unread.
+  // Unread bytes above which a reader gets no further batch.
   int64_t max_unread_bytes = int64_t{128} << 20;
-  // Writes batches into memory that readers share.
+  // Whether to write batches into memory that readers share.
   bool shares_memory = true;
-  // Threads that encode batches with pixels; 0 to encode them in the loop.
+  // Threads that encode batches with pixels; 0: the loop encodes them.
   int64_t encode_threads = 2;
 };
 
-// Counts since the service was made, beside those of the shard and the server.
+// Counts since the service was made, besides those of the shard and the server.
 struct ServiceCounts {
   int64_t inserts = 0;           // messages
   int64_t duplicate_groups = 0;  // sent again by a writer
@@ -54,8 +54,8 @@ struct ServiceCounts {
 };
 
 // Answers the messages of replay/format/protocol.h from a shard. A request that
-// cannot be answered yet is kept, in the order of arrival, until the rate
-// limiter admits it or its deadline comes.
+// cannot be answered yet waits, in the order of arrival, until the rate limiter
+// admits it or its deadline passes.
 //
 //   Shard shard(config, &clock);
 //   rpc::Server server(context, ReplayProtocol(), options);
@@ -63,13 +63,13 @@ struct ServiceCounts {
 //   service.AttachTo(server);
 //
 // A writer whose peer has been silent for the server's peer_timeout loses its
-// open episode, and may come back with its next one.
+// open episode; it may return with its next episode.
 //
-// Thread-safety: for the thread of the server's loop.
+// Thread-safety: only the thread of the server's loop.
 class Service {
  public:
   // Throws InvalidArgument for settings outside their range. `shard` and
-  // `clock` outlive the service, and the service the server's loop.
+  // `clock` must outlive the service, and the service the server's loop.
   Service(Shard* shard, ServiceOptions options, Clock* clock);
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
@@ -77,7 +77,7 @@ class Service {
   // Sets the handlers, the tick and the peer expiry of `server`.
   void AttachTo(rpc::Server& server);
 
-  // Sets the saver of the checkpoints that clients ask for; with nullptr they
+  // Sets the saver of the checkpoints that clients request; with nullptr they
   // are refused. `saver` outlives the service or its replacement.
   void SetCheckpointSaver(CheckpointSaver* saver) { saver_ = saver; }
 
@@ -93,13 +93,13 @@ class Service {
  private:
   struct Writer {
     uint64_t peer = 0;  // 0: restored, and silent since
-    // Groups in the shard of which, or before which, items wait for a limiter.
+    // Inserted groups whose items, or items before them, wait for a limiter.
     uint32_t unadmitted = 0;
     bool is_waiting = false;
-    // Dropped groups that the writer may not have heard of, ascending.
+    // Dropped groups that the writer may not know of, ascending.
     std::deque<uint64_t> dropped = {};
   };
-  // An answer to a writer that is kept until it has credits.
+  // An answer that is delayed until the writer has credits.
   struct PendingAck {
     uint64_t writer = 0;
     InsertAck ack;
@@ -130,22 +130,22 @@ class Service {
   bool TakeGroup(uint64_t id, uint64_t sequence,
                  std::span<const std::byte> block, Writer& writer,
                  InsertAck* ack);
-  // nullptr if the writer is new and there are too many.
+  // nullptr if the writer is new and there are too many already.
   Writer* FindOrAddWriter(uint64_t id);
   void CloseWriters(const std::vector<uint64_t>& ids);
-  // Ends the open episodes of restored writers that did not come back.
+  // Ends the open episodes of restored writers that have not returned.
   void ForgetAbsentWriters();
   uint32_t CreditsOf(const Writer& writer) const;
   void Answer(const PendingAck& pending);
   void Answer(int64_t table, PendingBatch& pending, BatchState state);
   void Answer(const rpc::Responder& responder, int64_t num_items,
               rpc::Message message, std::string_view error);
-  // Counts a batch that leaves by the reader's connection as unread.
+  // Counts a batch sent over the reader's connection as unread.
   std::shared_ptr<const ReaderBacklog::Share> BacklogOf(
       int64_t table, const PendingBatch& pending);
   BatchForm FormOf(int64_t table) const;
 
-  // Serves waiting requests as far as the rate limiters admit them.
+  // Serves waiting requests as far as rate limiters permit.
   void Pump();
   // Draws for waiting batches; true if anything was drawn.
   bool PumpBatches();

@@ -10,7 +10,7 @@
 
 namespace replicant::replay {
 
-// Shows the state of a service as Prometheus metrics, "replicant_replay_...".
+// Exposes a service's state as Prometheus metrics, "replicant_replay_...".
 //
 // Thread-safety: one thread at a time.
 class ServiceMetrics {
@@ -18,7 +18,7 @@ class ServiceMetrics {
   // `registry` outlives this object.
   explicit ServiceMetrics(metrics::Registry* registry) : registry_(registry) {}
 
-  // `checkpoints` is null for a service that keeps none.
+  // `checkpoints` is null for a service without checkpoints.
   void Update(const ShardStatus& shard, const rpc::ServerMetrics& server,
               const CheckpointStatus* checkpoints);
 

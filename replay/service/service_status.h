@@ -9,7 +9,7 @@
 namespace replicant::replay {
 
 // The status of a service as one JSON object; docs/replay_protocol.md lists the
-// fields. `checkpoints` is null for a service that keeps none.
+// fields. `checkpoints` is null for a service without checkpoints.
 std::string ToJson(const ShardStatus& shard, const ServiceCounts& counts,
                    const ServiceRates& rates, const rpc::ServerMetrics& server,
                    const CheckpointStatus* checkpoints);

@@ -9,7 +9,7 @@
 
 namespace replicant::replay {
 
-// Per second, over the last whole second or more.
+// Rates per second, over the last period of at least a second.
 struct ServiceRates {
   double inserted_steps = 0.0;
   double inserted_items = 0.0;
@@ -17,18 +17,18 @@ struct ServiceRates {
   double updates = 0.0;
 };
 
-// Measures the rates of a shard, and logs what an operator should know: once
-// when a side stalls or steps find no room, and once when they go on.
+// Measures the rates of a shard, and logs events for an operator: once when a
+// side stalls or steps find no room, and once when they continue.
 //
 // Thread-safety: one thread at a time.
 class ServiceWatch {
  public:
   explicit ServiceWatch(Clock::TimePoint now) : since_(now) {}
 
-  // Steps that a writer had sent to a service before this one; logged by the
-  // next Update(), in one line for all writers.
+  // Reports steps that a writer had sent to an earlier service. The next
+  // Update() logs them in one line for all writers.
   void NoteLostSteps(int64_t num_steps);
-  // Looks at the shard, at most once a second.
+  // Checks the shard, at most once a second.
   void Update(const Shard& shard, Clock::TimePoint now);
 
   const ServiceRates& rates() const { return rates_; }

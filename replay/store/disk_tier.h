@@ -16,23 +16,23 @@ struct DiskTierConfig {
   int64_t max_bytes = 0;  // 0: no disk tier
 };
 
-// Holds on disk the step groups that memory has no room for.
+// Holds the step groups that do not fit into memory on disk.
 //
 // Groups are appended to segment files (replay/store/segment.h) of about
-// max_bytes / 64. The files have no name, so nothing is left of them however
-// the process ends. A sample reads its groups through a mapping of the file,
-// page by page. A file is deleted with the last of its groups and counts in
-// full until then.
+// max_bytes / 64. The files are unlinked, so none remains however the process
+// ends. A sample reads its groups through a mapping of the file, page by page.
+// A file is deleted with the last of its groups; until then its full size
+// counts.
 //
 // A disk error during a read ends the process (SIGBUS), as a memory error
-// would; the run then goes on from its checkpoint.
+// would; the run then resumes from its checkpoint.
 //
 // Thread-safety: one thread at a time; the groups can be read by any.
 class DiskTier {
  public:
-  // Makes the folder if it is missing, and removes files that another process
-  // made and could not unlink. Throws IoError, and InvalidArgument for
-  // max_bytes below kMinDiskTierBytes.
+  // Makes the folder if it is missing, and removes files that an earlier
+  // process could not unlink. Throws IoError, and InvalidArgument for max_bytes
+  // below kMinDiskTierBytes.
   explicit DiskTier(DiskTierConfig config);
   DiskTier(const DiskTier&) = delete;
   DiskTier& operator=(const DiskTier&) = delete;
@@ -40,8 +40,8 @@ class DiskTier {
   // Whether `group` fits below max_bytes.
   bool HasRoomFor(const Group& group) const;
 
-  // A group whose bytes are on disk. The tier counts its file while `use`
-  // lives; the file itself stays until the last reader has released `group`.
+  // A group with its bytes on disk. The tier counts its file while `use` lives;
+  // the file itself remains until the last reader has released `group`.
   struct Moved {
     std::shared_ptr<const Group> group;
     std::shared_ptr<const void> use;
@@ -49,7 +49,7 @@ class DiskTier {
   // Throws IoError, for example if the disk is full.
   Moved Write(const Group& group, const StepShape& shape);
 
-  // Bytes of the files that hold a group in use.
+  // Total size of the files that hold a group in use.
   int64_t size_bytes() const;
   int64_t max_bytes() const { return config_.max_bytes; }
 
@@ -65,7 +65,7 @@ class DiskTier {
   // the file that takes new groups, and its use
   std::shared_ptr<Segment> open_;
   std::shared_ptr<FileUse> open_use_;
-  // one for each file that may still be needed
+  // one per file that may still be needed
   mutable std::vector<std::weak_ptr<FileUse>> uses_;
 };
 

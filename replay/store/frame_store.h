@@ -11,7 +11,7 @@
 
 namespace replicant::replay {
 
-// A step group in a store, with its links to items and to the rest of its
+// A step group in a store, linked to its items and to the next group of its
 // episode. Each item counts as a use. Guarded by the shard's lock.
 struct StoredGroup {
   explicit StoredGroup(std::shared_ptr<const Group> group,
@@ -31,22 +31,22 @@ struct StoredGroup {
   std::shared_ptr<const Group> data;
   std::shared_ptr<const void> disk_use;  // of DiskTier::Moved, while stored
   const uint64_t serial;
-  // The next group of the same episode. An item whose steps go on there has a
+  // The next group of the same episode. An item that continues there holds a
   // use of that group, so it may follow this link.
   StoredGroup* next = nullptr;
-  // The serial of `next`, even after that group has gone; 0 for none.
+  // The serial of `next`, even after that group was removed; 0 for none.
   uint64_t next_serial = 0;
   // Items and open episodes that need this group.
   int64_t uses = 0;
-  // Items whose first group this is; some may be gone since.
+  // Items that begin in this group; some may have been removed since.
   std::vector<ItemOfTable> items;
   std::list<std::shared_ptr<StoredGroup>>::iterator place;
 };
 
-// Holds the step groups of a shard, the oldest first, and counts their bytes.
+// Holds the step groups of a shard, oldest first, and counts their bytes.
 //
-// A group stays in the store while it has a use. After the last release its
-// memory is freed once no reader pins it any more.
+// A group stays in the store while it has a use. After its last release, its
+// memory is freed as soon as no reader holds it.
 //
 // Thread-safety: none of its own; the shard's lock guards it.
 class FrameStore {
@@ -57,18 +57,18 @@ class FrameStore {
   FrameStore() : first_in_memory_(groups_.end()) {}
   // With a disk tier, unless disk.max_bytes is 0. Throws like DiskTier.
   FrameStore(const DiskTierConfig& disk, const StepShape& shape);
-  // Groups that readers still pin may outlive the store.
+  // Groups that readers still hold may outlive the store.
   FrameStore(const FrameStore&) = delete;
   FrameStore& operator=(const FrameStore&) = delete;
 
-  // Adds a group with one use, which the caller releases. Its serial is larger
-  // than the serials of all groups before it (checked).
+  // Adds a group with one use, which the caller must release. Its serial must
+  // exceed those of all earlier groups (checked).
   StoredGroup& Add(std::shared_ptr<StoredGroup> group);
 
   void Use(StoredGroup& group) { ++group.uses; }
   // Removes the group if this was its last use.
   void Release(StoredGroup& group);
-  // The same for `count` groups in a row of one episode.
+  // The same for `count` successive groups of one episode.
   void UseRange(StoredGroup& first, int64_t count);
   void ReleaseRange(StoredGroup& first, int64_t count);
 
@@ -85,8 +85,8 @@ class FrameStore {
   StoredGroup* OldestInMemory() const;
   StoredGroup* NextInMemory(const StoredGroup& group) const;
 
-  // Bytes of memory of the groups in the store; without those that have left
-  // it and are still pinned by readers.
+  // Memory of the groups in the store, bytes; without removed groups that
+  // readers still hold.
   int64_t memory_bytes() const { return memory_bytes_; }
   int64_t num_groups() const { return static_cast<int64_t>(groups_.size()); }
   int64_t num_on_disk() const { return num_on_disk_; }

@@ -19,8 +19,8 @@ namespace replicant::replay {
 // (EncodeLimiters of replay/table/snapshot.h). Version 1, which is still read,
 // has none.
 //
-// A crash may leave part of a record at the end. Its length or checksum tells,
-// and it is never read as a group.
+// A crash may leave a partial record at the end. Its length or checksum reveals
+// it, and it is never read as a group.
 struct SegmentRecord {
   uint64_t serial = 0;
   uint64_t writer = 0;
@@ -46,12 +46,12 @@ class SegmentWriter {
   SegmentWriter& operator=(const SegmentWriter&) = delete;
 
   // Appends a record and returns its offset. On return the operating system has
-  // the bytes: they survive a crash of this process, not yet one of the
-  // machine. Throws IoError, for example if the disk is full; the segment is
-  // unchanged then.
+  // the bytes: they survive a crash of this process, but not of the machine.
+  // Throws IoError, leaving the segment unchanged, for example if the disk is
+  // full.
   int64_t Append(const SegmentRecord& record);
-  // Forces all records appended so far to the disk; may run beside Append().
-  // Throws IoError.
+  // Forces all records appended so far to disk; may run concurrently with
+  // Append(). Throws IoError.
   void Sync() const;
 
   uint64_t number() const { return number_; }
@@ -69,15 +69,15 @@ class SegmentWriter {
 using RecordVisitor =
     std::function<void(int64_t offset, const SegmentRecord& record)>;
 
-// Reads the records at `offsets` and gives each to `visit`, in that order.
+// Reads the records at `offsets` and passes each to `visit`, in that order.
 // Throws IoError with file and offset if the file is not segment `number` or
 // has no whole record there.
 void ReadRecords(const std::filesystem::path& path, uint64_t number,
                  std::span<const int64_t> offsets, const RecordVisitor& visit);
 
-// Reads all records up to the end of the file, or up to the first one that is
-// not whole, where a crash stopped. Returns the number of bytes not read.
-// Throws IoError if the file is not segment `number`.
+// Reads all records up to the end of the file, or up to the first partial one,
+// which a crash has left. Returns the number of unread bytes. Throws IoError if
+// the file is not segment `number`.
 int64_t ReadAllRecords(const std::filesystem::path& path, uint64_t number,
                        const RecordVisitor& visit);
 

@@ -11,11 +11,11 @@
 namespace replicant::replay {
 
 // How a table makes items from steps: an n-step transition from every step on,
-// or a window of H steps in a row from every `period`-th step on. Successive
+// or a window of H successive steps from every `period`-th step on. Successive
 // windows overlap by H - period steps. The last ones of an episode are shorter.
 struct NStepConfig {
-  // n, in [1, kMaxNStep]; with windows the n of the returns that a reader makes
-  // of them, in [1, H]
+  // n, in [1, kMaxNStep]; with windows in [1, H], the n of the returns that a
+  // reader makes from them
   int64_t n_step = 1;
   double discount = 0.99;  // gamma, in [0, 1]
   int64_t stack = 1;       // frames of one stacked observation, >= 1
@@ -29,14 +29,14 @@ struct NStepConfig {
   bool operator==(const NStepConfig&) const = default;
 };
 
-// Why these settings cannot be used; empty if they can.
+// Why these settings cannot be used; empty if they are valid.
 std::string WhyRefused(const NStepConfig& config);
-// The settings that items depend on, for messages: "n_step 3, discount 0.99 and
-// stack 1", or "window 8, period 4, n_step 3, discount 0.99 and stack 1".
+// The settings that determine the items, for messages: "n_step 3, discount 0.99
+// and stack 1", or "window 8, period 4, n_step 3, discount 0.99 and stack 1".
 std::string ToString(const NStepConfig& config);
 
-// One item, a transition or a window: the groups that hold it, and the sums of
-// its steps.
+// One item, a transition or a window: its groups, and the sums of its
+// steps.
 //
 //   R = sum_{i<k} (prod_{j<i} gamma d_{t+1+j}) r_{t+1+i}
 //   D =  prod_{j<k} gamma d_{t+1+j}
@@ -69,7 +69,7 @@ class NStepAssembler {
   NStepAssembler& operator=(NStepAssembler&&) = delete;
 
   // Appends to `items`, in the order of t, every item that `group` completes:
-  // those whose last observation it brings, and all the rest if it ends the
+  // those with their last observation in it, and all the rest if it ends the
   // episode.
   // Each item has a use of each of its groups; the item's owner releases them
   // (FrameStore::ReleaseRange).
@@ -77,10 +77,10 @@ class NStepAssembler {
   // open (checked; aborts).
   void Append(StoredGroup& group, std::vector<NStepItem>* items);
 
-  // Forgets an open episode, for example because its writer is gone.
+  // Forgets an open episode, for example after its writer has gone.
   void Reset();
 
-  // Number of steps from that on which begins the next item.
+  // Number of steps from the beginning of the next item on.
   int64_t num_open_steps() const;
 
   // --- for a checkpoint ---
@@ -88,7 +88,7 @@ class NStepAssembler {
   // The groups held, oldest first, and the t of the next item.
   const std::vector<StoredGroup*>& open_groups() const { return groups_; }
   int64_t next_step() const { return next_step_; }
-  // Goes on with an open episode. Precondition: no episode is open.
+  // Continues an open episode. Precondition: no episode is open.
   void Restore(const std::vector<StoredGroup*>& groups, int64_t next_step);
 
  private:

@@ -28,7 +28,7 @@ struct RateLimiterConfig {
   bool operator==(const RateLimiterConfig&) const = default;
 };
 
-// The limits that a RateLimiterConfig must work with.
+// The limits with which a RateLimiterConfig must be compatible.
 struct RateLimiterLimits {
   // Maximum number of items in the table.
   int64_t max_size = 0;
@@ -43,8 +43,8 @@ struct RateLimiterLimits {
 
 // Returns why `config` cannot be used, or "" if it can. It cannot if
 //  - the table can never hold min_size_to_sample items,
-//  - writers and readers could wait for each other: the buffer must take what
-//    is sent and requested at once,
+//  - writers and readers could wait for each other; to prevent this, the buffer
+//    must cover what is sent and requested at once,
 //      error_buffer >= max(samples_per_insert insert_chunk, samples_in_flight)
 //    and 2 error_buffer >= samples_per_insert + 1,
 //  - max_times_sampled removes items before samples_per_insert is reached, or,
@@ -77,28 +77,28 @@ class RateLimiter {
   int64_t AdmitInserts(int64_t wanted, int64_t size) const;
   int64_t AdmitSamples(int64_t wanted, int64_t size) const;
 
-  // Record what was done.
+  // Record inserts or samples that were made.
   void CountInserts(int64_t count) { inserts_ += count; }
   void CountSamples(int64_t count) { samples_ += count; }
 
-  // Return "" if one more would be admitted now, else the reason for the wait.
+  // Return "" if one more is admitted now, else the reason for the wait.
   std::string WhyInsertsWait(int64_t size) const;
   std::string WhySamplesWait(int64_t size) const;
 
-  // What a checkpoint keeps.
+  // The state that a checkpoint keeps.
   struct State {
     RateLimiterConfig config;
     int64_t inserts = 0, samples = 0;
     double correction = 0.0;
   };
   State state() const { return {config_, inserts_, samples_, correction_}; }
-  // Goes on from `state` with the settings of this limiter. If the state has
-  // other settings, an error outside the buffer is moved to the nearer end, so
-  // that neither side has to make up for the past.
+  // Continues from `state` with this limiter's settings. If the state has other
+  // settings, an error outside the buffer is moved to the nearer end, so that
+  // neither side has to make up for the past.
   void Restore(const State& state);
-  // The same for a later state of the limiter that was restored. Inserts since
-  // were repeated and stay; a state with fewer samples than known is an older
-  // one and changes nothing.
+  // The same for a later state of the restored limiter. Inserts since then were
+  // repeated and remain; a state with fewer samples is an older one and changes
+  // nothing.
   void RestoreSamples(const State& state);
 
   int64_t inserts() const { return inserts_; }
@@ -108,25 +108,25 @@ class RateLimiter {
   const RateLimiterConfig& config() const { return config_; }
 
  private:
-  // The part of a state besides its inserts.
+  // Takes over a state, except its inserts.
   void TakeOver(const State& state);
 
   const RateLimiterConfig config_;
   const RateLimiterLimits limits_;
   int64_t inserts_ = 0;
   int64_t samples_ = 0;
-  // Added to the error; not zero only after Restore().
+  // Added to the error; nonzero only after Restore().
   double correction_ = 0.0;
 };
 
-// For the status: how long one side of a table has waited.
+// Measures how long one side of a table has waited, for the status.
 //
 // Thread-safety: one thread at a time.
 class WaitRecord {
  public:
-  // `who` was refused at `now`. Starts a wait unless one has begun.
+  // Records that `who` was refused at `now`. Starts a wait unless one runs.
   void NoteRefused(std::string_view who, Clock::TimePoint now);
-  // The side was admitted. Ends the wait.
+  // Records that the side was admitted. Ends the wait.
   void NoteAdmitted() { since_.reset(); }
 
   bool is_waiting() const { return since_.has_value(); }

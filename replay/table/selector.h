@@ -20,7 +20,7 @@ enum class SelectorKind {
 // "prioritized", "uniform", "fifo", "lifo", "lowest_priority".
 std::string_view ToString(SelectorKind kind);
 
-// One drawn slot and the probability with which a draw gives it.
+// One drawn slot and the probability of drawing it.
 struct Draw {
   int64_t slot = 0;
   double probability = 0.0;
@@ -28,12 +28,12 @@ struct Draw {
   bool operator==(const Draw&) const = default;
 };
 
-// A Selector chooses one of the slots that it holds: the item that a table
-// samples next, or the item that it removes when it is full.
+// A Selector chooses one of its slots: the next item that a table samples, or
+// the item that a full table removes.
 //
-// Slots are numbers in [0, capacity), each held at most once. To insert a slot
-// twice, or to update or remove a slot that is not held, is a bug of the
-// caller. Priorities are finite and >= 0, as IsPriority() says.
+// Slots are numbers in [0, capacity), each held at most once. Inserting a held
+// slot, or updating or removing one that is not held, is a bug of the caller.
+// Priorities are finite and >= 0 (IsPriority()).
 //
 // Thread-safety: const methods may run concurrently; the others need exclusive
 // access. Shard holds the lock (replay/table/shard.h).
@@ -42,9 +42,9 @@ class Selector {
   virtual ~Selector() = default;
 
   virtual void Insert(int64_t slot, double priority) = 0;
-  // Gives slots[i] priorities[i], in order: of a repeated slot the last one
-  // counts. One call for many is faster: it fetches memory ahead.
-  // Precondition: equal lengths.
+  // Sets the priority of slots[i] to priorities[i], in order: for a repeated
+  // slot the last one counts. One call for many slots is faster, since it
+  // prefetches memory. Precondition: equal lengths.
   virtual void Update(std::span<const int64_t> slots,
                       std::span<const double> priorities) = 0;
   virtual void Remove(int64_t slot) = 0;
@@ -59,9 +59,9 @@ class Selector {
   // Precondition: CanSelect() (checked; aborts).
   virtual void Select(RandomStream& random, std::span<Draw> draws) const = 0;
 
-  // The total weight of the slots: the sum of priority^exponent for
-  // kPrioritized, to 2^-20 each; the number of slots otherwise. A reader of
-  // several services draws from each in proportion to it.
+  // The total weight of the slots: for kPrioritized the sum of
+  // priority^exponent, each rounded to 2^-20; otherwise the number of slots. A
+  // reader of several services draws from each in proportion to its mass.
   virtual double mass() const = 0;
 };
 

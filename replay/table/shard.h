@@ -25,9 +25,9 @@ namespace replicant::replay {
 struct ShardConfig {
   StepShape shape;
   std::vector<TableConfig> tables;  // at least one, of different names
-  // Memory for step groups, counted as replay/store/frame_store.h says. Beyond
-  // it the oldest groups move to the disk tier. Without a disk tier, or if the
-  // disk tier is full, they are evicted with every item that lies in them.
+  // Memory for step groups, counted as in replay/store/frame_store.h. Beyond it
+  // the oldest groups move to the disk tier. Without a disk tier, or if it is
+  // full, they are evicted together with every item that needs them.
   int64_t max_bytes = int64_t{1} << 33;
   DiskTierConfig disk;
   // The limits of the clients; each table sets max_size and max_times_sampled
@@ -37,15 +37,15 @@ struct ShardConfig {
 };
 
 enum class [[nodiscard]] InsertResult{
-    // The steps and every item that they complete are in.
+    // The steps and all completed items are inserted.
     kInserted,
-    // The steps are in, but some of their items wait for a rate limiter. The
-    // writer need not send them again: Resume() goes on.
+    // The steps are inserted, but some of their items wait for a rate limiter.
+    // Resume() continues; the writer need not send them again.
     kWait,
-    // The steps continue no known episode and are dropped, but counted. The
-    // writer should go on with its next episode.
+    // The steps continue no known episode; they are dropped and counted. The
+    // writer should continue with its next episode.
     kDropped,
-    // The steps are not in: open episodes hold max_bytes of memory. The writer
+    // Nothing is inserted: open episodes hold max_bytes of memory. The writer
     // should send the group again later.
     kNoRoom,
     // The shard is closed.
@@ -53,7 +53,7 @@ enum class [[nodiscard]] InsertResult{
 
 enum class [[nodiscard]] SampleResult{kOk, kTimeout, kClosed};
 
-// The wait of one side of a table, if there is one.
+// The wait of one side of a table, if any.
 struct WaitStatus {
   bool is_waiting = false;
   std::string who;
@@ -61,7 +61,7 @@ struct WaitStatus {
   double waiting_s = 0.0;
 };
 
-// The side of a table for which the other side waits.
+// The side of a table that makes the other side wait.
 struct StalledSide {
   std::string side;  // "writers" or "readers"; empty for neither
   std::string last;  // the client that was served last; empty for none so far
@@ -81,14 +81,14 @@ struct TableStatus {
   StalledSide stalled;
 };
 inline constexpr Clock::Duration kStallTime = std::chrono::seconds(2);
-// Closed writers whose last sequence is remembered.
+// Maximum number of closed writers whose last sequence is remembered.
 inline constexpr size_t kMaxClosedWriters = 65536;
 
 struct ShardStatus {
   std::vector<TableStatus> tables;
   int64_t size_bytes = 0, max_bytes = 0;  // of memory
-  // Set while step groups find no room in it, although nothing is left that
-  // could be evicted.
+  // Set while step groups find no room in memory, although nothing more can be
+  // evicted.
   WaitStatus room_wait;
   int64_t disk_bytes = 0, max_disk_bytes = 0;
   int64_t num_groups = 0, num_writers = 0;
@@ -106,17 +106,17 @@ struct ShardStatus {
 // The state of one replay service: its tables, their steps, and the position of
 // each writer. replay/service/service.h adds the network.
 //
-// Each writer has a number of its own and numbers its step groups 1, 2, 3, ...
-// A group whose number was seen is ignored, so a writer may send a group twice.
-// A group that begins an episode, or does not go on where the open one stopped,
-// ends the open episode without its last steps; these are counted.
+// Each writer has a unique id and numbers its step groups 1, 2, 3, ... A group
+// with a known number is ignored, so a writer may send a group twice. A group
+// that begins an episode, or does not continue the open one, ends the open
+// episode without its last steps; these are counted.
 //
 // Thread-safety: all methods may be called from any thread. One lock guards
 // everything; step groups are checked and copied outside it.
 class Shard {
  public:
-  // Throws InvalidArgument for settings that cannot be used. `clock` outlives
-  // the shard.
+  // Throws InvalidArgument for unusable settings. `clock` outlives the
+  // shard.
   Shard(ShardConfig config, Clock* clock);
   ~Shard();
   Shard(const Shard&) = delete;
@@ -131,8 +131,8 @@ class Shard {
   // Inserts the waiting items of `writer` that are admitted now; kInserted if
   // none is left.
   InsertResult Resume(uint64_t writer);
-  // TryInsert(), then Resume() until all items are in or `deadline` has come:
-  // kWait then.
+  // TryInsert(), then Resume() until all items are inserted; kWait if that
+  // takes until `deadline`.
   InsertResult Insert(uint64_t writer, uint64_t sequence,
                       std::vector<std::byte> block, Clock::TimePoint deadline);
   // Number of steps that writers have inserted so far, including steps that
@@ -142,14 +142,14 @@ class Shard {
   uint64_t LastSequence(uint64_t writer) const;
   // Number of steps that `writer` has inserted.
   int64_t StepsOf(uint64_t writer) const;
-  // `steps` steps of the writer were acknowledged, perhaps by a service before
-  // this one. Returns how many of them this shard lacks, as after a crash
-  // without a journal, and counts these as lost. No other count contains them.
+  // Reports that `steps` steps of the writer were acknowledged, perhaps by an
+  // earlier service. Returns how many this shard lacks, as after a crash
+  // without a journal, and counts them as lost; no other count includes them.
   int64_t NoteStepsOf(uint64_t writer, int64_t steps);
   // The writers that were not closed, ascending.
   std::vector<uint64_t> OpenWriters() const;
   // Drops the writer's open episode and waiting items. Its last sequence is
-  // remembered, in case it comes back, until kMaxClosedWriters others were
+  // remembered, in case it returns, until kMaxClosedWriters others were
   // closed.
   void CloseWriter(uint64_t writer) { CloseWriters({&writer, 1}); }
   void CloseWriters(std::span<const uint64_t> writers);
@@ -161,14 +161,14 @@ class Shard {
   std::optional<int64_t> FindTable(std::string_view name) const;
 
   // Adds to `batch` as many items as are admitted now, at most `wanted`, and
-  // returns how many. If none is, the status names `who` as waiting.
+  // returns their number. If it is 0, the status shows `who` as waiting.
   int64_t TrySample(int64_t table, int64_t wanted, std::string_view who,
                     SampledBatch* batch);
   // Adds `count` items to `batch` as they are admitted. After kTimeout or
   // kClosed the batch holds the items drawn until then.
   SampleResult Sample(int64_t table, int64_t count, std::string_view who,
                       Clock::TimePoint deadline, SampledBatch* batch);
-  // The waiting reader has gone: the status names it no more.
+  // Removes a waiting reader that has gone from the status.
   void ForgetSampleWait(int64_t table);
   // Returns how many of the keys name a live item. Throws like
   // Table::UpdatePriorities().
@@ -177,7 +177,7 @@ class Shard {
 
   // --- checkpoints (replay/checkpoint/checkpointer.h) ---
 
-  // Returns the present state. Holds the lock while it copies the items.
+  // Returns the present state. Holds the lock while copying the items.
   ShardSnapshot TakeSnapshot() const;
   // Makes a group of a snapshot, for Restore(). Its bytes are on disk if
   // `wants_disk` and there is room. Throws IoError like Group.
@@ -185,37 +185,37 @@ class Shard {
                                          uint64_t serial, uint64_t writer,
                                          uint64_t sequence, bool wants_disk);
   // Restores a snapshot. Throws InvalidArgument, leaving the shard as it was,
-  // if this config lacks one of its tables, or if a table makes other items
-  // than the snapshot holds (n_step, discount, stack). Precondition: `snapshot`
-  // is from DecodeSnapshot() and used once; nothing was inserted yet (checked;
-  // aborts).
+  // if this config lacks one of its tables, or if a table would make other
+  // items than the snapshot holds (n_step, discount, stack). Precondition:
+  // `snapshot` is from DecodeSnapshot() and used once; nothing was inserted yet
+  // (checked; aborts).
   void Restore(const ShardSnapshot& snapshot);
-  // Where a shard writes what happens between checkpoints. Both functions are
-  // called under the lock, and may throw IoError.
+  // Records changes between checkpoints. Both functions are called under the
+  // lock, and may throw IoError.
   struct Journal {
-    // Takes the group of an insert before the insert returns. An insert whose
-    // group cannot be written changes nothing.
+    // Takes the group of an insert before the insert returns. If the group
+    // cannot be written, the insert changes nothing.
     std::function<void(const Group&)> append_group;
-    // Takes the limiters' states if items were drawn since the last time:
-    // before a group, once waiting items were admitted, and every
-    // kSamplesPerJournalRecord samples. If it throws, the next time makes up
-    // for it.
+    // Takes the limiters' states if items were drawn since the last call:
+    // before a group, after waiting items were admitted, and every
+    // kSamplesPerJournalRecord samples. After a failure, the next call includes
+    // the missing samples.
     std::function<void(const LimiterStates&)> append_limiters;
   };
   static constexpr int64_t kSamplesPerJournalRecord = 1024;
-  // Writes a journal from now on; an empty one ends this.
+  // Writes a journal from now on; an empty one stops it.
   void SetJournal(Journal journal);
-  // Takes over limiters' states of the journal and admits the items that they
-  // let in.
+  // Takes over limiters' states from the journal and admits the items that they
+  // permit.
   void ReplayLimiters(const LimiterStates& states);
-  // Inserts a group of the journal as it was inserted before.
+  // Inserts a group from the journal in its original place.
   InsertResult Replay(uint64_t serial, uint64_t writer, uint64_t sequence,
                       std::vector<std::byte> block);
 
   // The serial of the group inserted last, or 0.
   uint64_t last_serial() const;
 
-  // Ends all waits, and all later inserts and samples, with kClosed.
+  // Ends all present and later waits, inserts and samples with kClosed.
   void Close();
 
   ShardStatus Status() const;
@@ -252,7 +252,7 @@ class Shard {
   void ForgetOpenEpisode(Writer& writer) REQUIRES(mutex_);
   void ForgetWaitingItems(Writer& writer) REQUIRES(mutex_);
   bool MakeRoom(int64_t bytes) REQUIRES(mutex_);
-  // Moves the group to the disk; true if it is there now, or evicted. May evict
+  // Moves the group to disk; true if it is now there, or evicted. May evict
   // groups on disk with serials above `last_evicted`, and raises that.
   bool MoveToDisk(StoredGroup& group, uint64_t* last_evicted) REQUIRES(mutex_);
   bool EvictOldestOnDisk(uint64_t* last_evicted) REQUIRES(mutex_);
@@ -260,9 +260,9 @@ class Shard {
   void Evict(StoredGroup& group) REQUIRES(mutex_);
   InsertResult InsertLocked(uint64_t id, uint64_t sequence,
                             std::shared_ptr<Group> group) REQUIRES(mutex_);
-  // Moves waiting items into the tables; true if none is left.
+  // Moves admitted waiting items into the tables; true if none is left.
   bool Admit(uint64_t id, Writer& writer) REQUIRES(mutex_);
-  // Gives the journal the limiters' states if they are due.
+  // Writes the limiters' states to the journal if they are due.
   void JournalLimiters() REQUIRES(mutex_);
   // Whether Admit() would change anything.
   bool CanAdmit(uint64_t id) const REQUIRES(mutex_);
@@ -271,7 +271,7 @@ class Shard {
   WaitStatus StatusOf(const WaitRecord& record, std::string why) const
       REQUIRES(mutex_);
   int64_t NumOpenWriters() const REQUIRES(mutex_);
-  // Who holds the memory that step groups wait for.
+  // Describes who holds the memory that step groups wait for.
   std::string WhyNoRoom() const REQUIRES(mutex_);
   StalledSide StalledSideOf(const TableState& state) const REQUIRES(mutex_);
   TableState& TableAt(int64_t table) REQUIRES(mutex_);
@@ -284,15 +284,15 @@ class Shard {
   CondVar changed_;
   bool is_closed_ GUARDED_BY(mutex_) = false;
   Journal journal_ GUARDED_BY(mutex_);
-  // Drawn since the journal got the limiters' states.
+  // Samples since the journal last got the limiters' states.
   int64_t num_unjournaled_samples_ GUARDED_BY(mutex_) = 0;
-  // before the tables and writers, which release what they use of it
+  // before the tables and writers, which release their uses of it
   FrameStore store_ GUARDED_BY(mutex_);
   bool is_disk_failing_ GUARDED_BY(mutex_) = false;
   // the vector itself never changes
   std::vector<TableState> tables_;
   std::map<uint64_t, Writer> writers_ GUARDED_BY(mutex_);
-  // by the time of closing; those that came back since are still among them
+  // in the order of closing; may include writers that have returned
   std::deque<uint64_t> closed_writers_ GUARDED_BY(mutex_);
   WaitRecord room_wait_ GUARDED_BY(mutex_);
   ShardStatus counts_ GUARDED_BY(mutex_);  // only its counters are used

@@ -15,9 +15,9 @@
 
 namespace replicant::replay {
 
-// The state of a shard at one moment, without the bytes of its step groups: a
-// checkpoint consists of it and the segments. Of the settings it holds only
-// those that the items depend on.
+// The state of a shard at one moment, without the bytes of its step groups. A
+// checkpoint consists of a snapshot and the segments. The snapshot has only the
+// settings that determine the items.
 //
 // The snapshot shares the groups with the shard and does not change when the
 // shard does. Thread-safety: immutable once made.
@@ -58,12 +58,12 @@ struct ShardSnapshot {
 // The rate limiters' states by the names of their tables.
 using LimiterStates = std::map<std::string, RateLimiter::State>;
 
-// Encodes them for the journal, which keeps them between checkpoints.
+// Encodes the states for the journal, which keeps them between checkpoints.
 std::vector<std::byte> EncodeLimiters(const LimiterStates& states);
-// Throws IoError for bytes that are no states.
+// Throws IoError for bytes that are not encoded states.
 LimiterStates DecodeLimiters(std::span<const std::byte> bytes);
 
-// The place of a group in the segments.
+// The location of a group in the segments.
 struct GroupLocation {
   uint64_t segment = 0;
   int64_t offset = 0;
@@ -76,22 +76,22 @@ std::vector<std::byte> EncodeSnapshot(
     const ShardSnapshot& snapshot,
     const std::function<GroupLocation(uint64_t serial)>& location);
 
-// An encoded snapshot before its groups are read.
+// An encoded snapshot whose groups are not read yet.
 struct EncodedSnapshot {
   struct Place {
     uint64_t serial = 0, next_serial = 0;
     GroupLocation location;
   };
   std::vector<Place> places;  // ascending serials
-  // The rest of it.
+  // The rest of the snapshot.
   std::span<const std::byte> body;
 };
 
-// Reads the places of the groups. Throws IoError for bytes that are not a
+// Reads the locations of the groups. Throws IoError for bytes that are not a
 // snapshot.
 EncodedSnapshot DecodePlaces(std::span<const std::byte> bytes);
 // Reads the rest; `groups` are those of encoded.places, in that order. Throws
-// IoError if a number points to no group or slot.
+// IoError if a number refers to no group or slot.
 ShardSnapshot DecodeSnapshot(const EncodedSnapshot& encoded,
                              std::vector<std::shared_ptr<StoredGroup>> groups);
 

@@ -11,15 +11,15 @@ namespace replicant::replay {
 //
 //   P(i) = weight(i) / total(),   0 <= i < capacity()
 //
-// Weights are whole numbers, so that every sum is exact: the tree cannot drift
-// whatever the number of updates, and no draw can land on a slot of weight
-// zero. The caller maps a priority to a weight (replay/table/selector.h).
+// Weights are whole numbers, so every sum is exact: the tree cannot drift after
+// any number of updates, and no draw can return a slot of weight zero. The
+// caller maps a priority to a weight (replay/table/selector.h).
 //
-// Layout: 16 children per node. A node stores, for each child, the sum of the
-// weights of that child and of the children before it, so that choosing a child
-// is one comparison of 16 numbers, and an update adds one difference to a
-// suffix of each node on the way to the root. Both are vector code chosen at
-// run time (replay/table/sum_tree_kernels.h); every choice gives the same
+// Layout: 16 children per node. A node stores, for each child, the prefix
+// sum of the weights up to that child. Choosing a child is thus one
+// comparison of 16 numbers, and an update adds one difference to a suffix
+// of each node on the way to the root. Both are vector code chosen at run
+// time (replay/table/sum_tree_kernels.h); every choice gives the same
 // slots.
 //
 // Thread-safety: const methods may run concurrently; Set() needs exclusive
@@ -31,8 +31,8 @@ class SumTree {
  public:
   using Weight = uint64_t;
 
-  // 2^24 slots of 2^38 - 1 sum to less than 2^62: no sum can overflow, and a
-  // signed comparison, which all vector units have, is right.
+  // 2^24 slots of 2^38 - 1 sum to less than 2^62: no sum can overflow, and the
+  // signed comparisons of all vector units suffice.
   static constexpr int64_t kMaxCapacity = int64_t{1} << 24;
   static constexpr Weight kMaxWeight = (Weight{1} << 38) - 1;
 
@@ -40,16 +40,16 @@ class SumTree {
   // [1, kMaxCapacity].
   explicit SumTree(int64_t capacity);
 
-  // Sets weight(slots[i]) to weights[i], in order: of a repeated slot the last
-  // one counts. O(log capacity) each, with the memory fetched ahead.
-  // Throws InvalidArgument, leaving the tree unchanged, if the lengths differ,
-  // a slot is outside [0, capacity()) or a weight above kMaxWeight.
+  // Sets weight(slots[i]) to weights[i], in order: for a repeated slot the last
+  // one counts. O(log capacity) each, with memory prefetched. Throws
+  // InvalidArgument, leaving the tree unchanged, if the lengths differ, a slot
+  // is outside [0, capacity()) or a weight above kMaxWeight.
   void Set(std::span<const int64_t> slots, std::span<const Weight> weights);
   void Set(int64_t slot, Weight weight) { Set({&slot, 1}, {&weight, 1}); }
 
   // Writes to slots[i] the slot whose interval of the cumulative weights holds
-  // targets[i], which is in [0, total()). Its weight is never zero.
-  // Precondition: equal lengths, targets below total() (checked; aborts).
+  // targets[i], in [0, total()). Its weight is never zero. Precondition: equal
+  // lengths, targets below total() (checked; aborts).
   void Find(std::span<const Weight> targets, std::span<int64_t> slots) const;
   int64_t Find(Weight target) const;
 

@@ -24,7 +24,7 @@ struct TableConfig {
   double priority_exponent = 0.6;
   // kFifo, kLifo or kLowestPriority.
   SelectorKind remover = SelectorKind::kFifo;
-  // An item is removed after so many samples; 0 for no limit.
+  // Number of samples after which an item is removed; 0 for no limit.
   int64_t max_times_sampled = 0;
   NStepConfig n_step;
   RateLimiterConfig rate_limiter;
@@ -55,21 +55,21 @@ struct TableContents {
 };
 
 // A table of items, sampled by priority, by age or uniformly. The items' steps
-// lie in a FrameStore that all tables of the shard share.
+// are in a FrameStore that all tables of the shard share.
 //
 // Thread-safety: none of its own; the shard's lock guards it.
 class Table {
  public:
-  // Throws InvalidArgument, with the table's name, for settings that cannot be
-  // used. `index` is this table's number in the shard; `store` outlives it.
+  // Throws InvalidArgument, with the table's name, for unusable settings.
+  // `index` is this table's number in the shard; `store` outlives the table.
   Table(const TableConfig& config, const RateLimiterLimits& limits,
         uint32_t index, FrameStore* store);
   ~Table();
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
 
-  // Returns how many of `wanted` inserts are admitted now. All are while every
-  // priority is zero: nothing can be sampled then, and both sides would wait.
+  // Returns how many of `wanted` inserts are admitted now. While every priority
+  // is zero all are: nothing can be sampled, and both sides would wait forever.
   int64_t AdmitInserts(int64_t wanted) const;
   // Inserts an item and takes over its uses of groups. Its priority is the
   // writer's, or else the largest that the table has seen. Removes another item
@@ -78,9 +78,9 @@ class Table {
   void Insert(const NStepItem& item);
 
   // Draws as many items as are admitted now, at most `wanted`, adds them to
-  // `batch` and returns how many. The draws of one call are stratified. With
-  // max_times_sampled, a draw may remove its item; so items are drawn one by
-  // one, each from those left.
+  // `batch` and returns their number. The draws of one call are stratified.
+  // With max_times_sampled a draw may remove its item, so items are drawn one
+  // by one, each from the remaining ones.
   int64_t Sample(int64_t wanted, RandomStream& random, SampledBatch* batch);
 
   // Sets priorities and returns how many of the keys name a live item.
@@ -99,15 +99,15 @@ class Table {
 
   // --- for a checkpoint ---
 
-  // Fills `contents`, using the memory that its vectors have.
+  // Fills `contents`, reusing the memory of its vectors.
   void ReadContents(TableContents* contents) const;
   size_t num_slots() const { return items_.size(); }
   // Fills an empty table; `contents.items` hold their groups and no uses. Items
-  // keep their keys, and later items get the slots that they would have got. If
+  // keep their keys, and later items get the slots that they would have had. If
   // the table has become too small for that, the oldest items are left out.
   // Precondition: the table is empty (checked).
   void Restore(const TableContents& contents);
-  // Goes on after a restore with the samples of a later state.
+  // After a restore, continues with the samples of a later state.
   void RestoreSamples(const RateLimiter::State& state) {
     limiter_.RestoreSamples(state);
   }
@@ -129,8 +129,8 @@ class Table {
   std::vector<TableItem> items_;  // by slot; grows up to max_size
   std::vector<uint32_t> free_slots_;
   uint64_t num_ordered_ = 0;
-  // The smallest generation of an item that is inserted in this process. It is
-  // above every generation that an earlier process can have used since its last
+  // The smallest generation of an item that this process inserts. It exceeds
+  // every generation that an earlier process can have used since its last
   // checkpoint.
   static constexpr uint32_t kGenerationsPerRestore = 1 << 20;
   uint32_t first_generation_ = 0;
