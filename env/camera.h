@@ -19,8 +19,8 @@ struct CameraOptions {
   RendererOptions renderer;
 };
 
-// The number of the camera that `camera` names, by name or number.
-// Throws InvalidArgument, listing the model's cameras, if there is none.
+// The number of the camera with name or number `camera`. Throws
+// InvalidArgument, listing the model's cameras, if there is none.
 int FindCamera(const Physics& physics, const std::string& camera);
 
 // A camera of one model, with a renderer of its own.
@@ -28,20 +28,20 @@ int FindCamera(const Physics& physics, const std::string& camera);
 // Thread-safety: one thread at a time, which may change between calls.
 class Camera {
  public:
-  // Throws InvalidArgument for an unknown camera or a bad picture size. Passes
-  // on the exceptions of MakeRenderer().
+  // Throws InvalidArgument for an unknown camera or an invalid picture size,
+  // and what MakeRenderer() throws.
   Camera(const Physics& physics, const CameraOptions& options);
 
-  // The same camera for a copy of the model. The two share their copies of its
+  // The same camera for a copy of the model. Both share one copy of its
   // textures, meshes and height fields.
   Camera(const Camera& sibling, const Physics& physics);
 
   // Draws the present state of `physics` as uint8 [height, width, 3], row 0 on
-  // top. `physics` must be of the camera's model; its simulation is unaffected.
+  // top. `physics` must have the camera's model; its simulation is unaffected.
   // Throws as Renderer::Render() does.
   void Render(Physics& physics, std::span<uint8_t> rgb);
 
-  // Call it after a change of the model's height fields, textures or meshes.
+  // Must be called after a change of height fields, textures or meshes.
   void ReloadAssets(const Physics& physics);
 
   int height() const { return height_; }

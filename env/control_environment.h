@@ -11,7 +11,7 @@
 namespace replicant::env {
 
 struct ControlOptions {
-  // Simulated time at which an episode is cut off (discount 1), at the first
+  // Simulated time after which an episode is cut off (discount 1), at the first
   // control step that reaches it; kInfinity for never.
   double time_limit_s = 0.0;
   // Simulated time per action, a whole multiple of the model's timestep; 0 for
@@ -51,11 +51,11 @@ class ControlEnvironment : public Environment {
   }
   const EnvironmentCounters& counters() const override { return counters_; }
 
-  // Starts an episode in a given state instead of a drawn one.
+  // Starts an episode in a given state instead of a random one.
   //   state  mj_getState of mjSTATE_INTEGRATION
-  // Set model arrays that the reset would have drawn before, through
-  // mutable_physics(). Throws InvalidArgument for a state of another size or an
-  // invalid one.
+  // Set model arrays that the reset would have randomized before this call,
+  // through mutable_physics(). Throws InvalidArgument for a state of another
+  // size or an invalid one.
   TimeStep ResetTo(std::span<const double> state, const ObservationBuffer& out);
 
   const Task& task() const { return *task_; }

@@ -11,7 +11,7 @@
 
 namespace replicant::env {
 
-// Event counts in the life of an environment.
+// Event counts since an environment was made.
 struct EnvironmentCounters {
   int64_t episodes = 0;     // started, including those skipped by a seek
   int64_t steps = 0;        // control steps; resets are not counted
@@ -30,7 +30,7 @@ class Environment {
   virtual const ActionSpec& action_spec() const = 0;
 
   // Starts an episode; returns its first step.
-  // Throws InvalidArgument, leaving the state, if a buffer has a wrong size.
+  // Throws InvalidArgument, changing nothing, if a buffer has a wrong size.
   virtual TimeStep Reset(const ObservationBuffer& out) = 0;
 
   // Makes one control step. After a last step, and before the first Reset(), it
@@ -39,25 +39,25 @@ class Environment {
   // A step after which the physics has diverged ends the episode with reward 0
   // and discount 0; its observation is that of the model's default pose.
   //
-  // Throws InvalidArgument, leaving the state, unless the action has
-  // action_spec().size() finite elements and every buffer the right size.
+  // Throws InvalidArgument, changing nothing, unless the action has
+  // action_spec().size() finite elements and every buffer has the right size.
   virtual TimeStep Step(std::span<const double> action,
                         const ObservationBuffer& out) = 0;
 
   // Ends the episode. The next step or Reset() starts episode `episode` >= 0 of
   // this environment, counted from 0. The episode number and the actions since
-  // its start determine the state to the bit; a resumed run restores it so.
+  // its start determine the state to the bit, so a resumed run restores it.
   virtual void SeekEpisode(int64_t episode) = 0;
 
-  // Writes the observation of the present state again, for wrappers that learn
-  // only after a step that the observation is wanted.
-  // Throws InvalidArgument if a buffer has a wrong size.
+  // Writes the observation of the present state again, for wrappers that decide
+  // after a step whether they need it. Throws InvalidArgument if a buffer has a
+  // wrong size.
   virtual void Observe(const ObservationBuffer& out) = 0;
 
   // Simulated time of one step.
   virtual double control_timestep_s() const = 0;
 
-  // The simulation, for renderers (which use scratch space in mjData).
+  // The simulation, for renderers (they use scratch space in mjData).
   virtual const Physics& physics() const = 0;
   virtual Physics& mutable_physics() = 0;
 

@@ -4,20 +4,20 @@
 
 namespace replicant::env {
 
-// Copies a model with everything that it reads, so that the copy needs nothing
+// Copies a model with all files that it reads, so that the copy needs nothing
 // outside `folder`:
 //
 //   model.xml   the MJCF file with its includes in their places
 //   assets/N/   each mesh, texture, height field, skin and attached model,
 //               under its own name, since MuJoCo names assets after their files
 //
-// Every other attribute stays as it is written, so MuJoCo compiles the copy to
-// the same model. Files are looked for as MuJoCo does: includes beside the main
-// file, then beside the file that includes them; assets in meshdir and
+// All other attributes stay unchanged, so MuJoCo compiles the copy to
+// the same model. Files are searched as in MuJoCo: includes beside the
+// main file, then beside the including file; assets in meshdir and
 // texturedir.
 //
 // Makes the folder and returns the path of model.xml. Throws IoError if a file
-// is missing, is no XML or cannot be written.
+// is missing, is not XML or cannot be written.
 std::filesystem::path CopyMjcf(const std::filesystem::path& mjcf,
                                const std::filesystem::path& folder);
 

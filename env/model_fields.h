@@ -8,15 +8,15 @@
 
 namespace replicant::env {
 
-// Arrays of mjModel by name, for resets that change them and files that hold
+// Arrays of mjModel by name, for resets that change them and files that contain
 // them: "geom_pos" is [ngeom, 3] of f64, "geom_rgba" [ngeom, 4] of f32. An
-// array of single numbers has one dimension.
+// array of scalars has one dimension.
 //
 // Only floating-point arrays can be accessed. Integer arrays hold indices, and
 // a wrong index would make MuJoCo read outside its memory.
 
-// Valid as long as the model. Throws InvalidArgument, with the nearest name, if
-// there is no such floating-point array.
+// Valid while the model lives. Throws InvalidArgument, with the nearest name,
+// if there is no such floating-point array.
 MutableTensorView ModelField(mjModel& model, const std::string& name);
 
 // All names that ModelField() knows, in the order of mjModel.

@@ -24,17 +24,17 @@ using MjModelPtr = std::unique_ptr<mjModel, MjModelDeleter>;
 using MjDataPtr = std::unique_ptr<mjData, MjDataDeleter>;
 using MjSpecPtr = std::unique_ptr<mjSpec, MjSpecDeleter>;
 
-// Reads an MJCF file into a specification that can still be edited. Includes
-// and assets are found relative to the file.
-// Throws IoError with MuJoCo's message if the file is missing or cannot be
-// parsed.
+// Parses an MJCF file into a specification that can still be
+// edited. Includes and assets are found relative to the file.
+// Throws IoError with MuJoCo's message if the file is missing or
+// cannot be parsed.
 MjSpecPtr ParseMjcf(const std::filesystem::path& path);
 
 // Compiles `spec`, which came from `path` (for messages only).
 // Throws IoError with MuJoCo's message if the model cannot be built.
 MjModelPtr CompileModel(mjSpec& spec, const std::filesystem::path& path);
 
-// Copies of a model share nothing.
+// Copies a model deeply.
 MjModelPtr CopyModel(const mjModel& model);
 
 // The simulation state that belongs to `model`, at the model's defaults.

@@ -27,18 +27,18 @@ enum class [[nodiscard]] PhysicsStatus{
 };
 
 // One MuJoCo model with its simulation state, stepped in the order of
-// dm_control. After every call the quantities derived from positions and
-// velocities (body frames, velocity sensors, contacts) belong to the present
-// state; sensors of the acceleration stage (touch, force, accelerometer) belong
-// to the last step.
+// dm_control. After every call, quantities derived from positions and
+// velocities (body frames, velocity sensors, contacts) match the present state;
+// sensors of the acceleration stage (touch, force, accelerometer) match the
+// last step.
 //
-// The object owns its model, since tasks change it at reset (target positions,
+// The object owns its model because tasks change it at reset (target positions,
 // terrain).
 //
 // Thread-safety: one thread at a time; different objects are independent.
 class Physics {
  public:
-  // `name` is for messages. The state is that after Reset().
+  // `name` is for messages. Starts in the state after Reset().
   explicit Physics(MjModelPtr model, std::string name = "model");
 
   const mjModel& model() const { return *model_; }
@@ -51,8 +51,8 @@ class Physics {
   // A MuJoCo warning is no error here, since the state is about to change.
   void Reset();
 
-  // Computes all derived quantities of the present state, with the actuators
-  // switched off because no action was given yet.
+  // Computes all derived quantities of the present state, with actuators off
+  // because no action was given yet.
   PhysicsStatus ForwardWithoutActuation();
 
   // Advances by `count` >= 1 physics timesteps with the present controls. Needs
@@ -120,8 +120,8 @@ class Physics {
   std::string name_;
 };
 
-// Vectors of the world: difference, length, and `v` seen from a frame whose
-// rotation matrix is `frame` (its transpose applied to v).
+// Vectors in world coordinates: difference, length, and `v` in the coordinates
+// of a frame with rotation matrix `frame` (its transpose applied to v).
 Vec3 Minus(Span3 a, Span3 b);
 double Norm(std::span<const double> v);
 Vec3 ToFrame(Span3 v, Span9 frame);

@@ -19,12 +19,12 @@ struct PixelOptions {
 // width, 3 * frame_stack], holds the last frames of the episode, oldest first.
 // The first frame of an episode fills the stack.
 //
-// A frame is drawn only for a call with a buffer for pixels or for the newest
+// A frame is drawn only if the call has a buffer for pixels or for the newest
 // frame; a step without one adds no frame to the stack. ActionRepeat may
-// therefore lie inside or around, and only the last of the repeated steps is
-// drawn.
+// therefore be the inner or outer wrapper: only the last of the repeated steps
+// is drawn.
 //
-// After a divergence the picture is that of the default pose.
+// After a divergence the frame shows the default pose.
 //
 // Source: dm_control.suite.wrappers.pixels, with the frame stack of the Atari
 // agents (doi:10.1038/nature14236).
@@ -34,7 +34,7 @@ class Pixels : public EnvironmentWrapper {
   // `frame_stack` < 1, and what Camera's constructor throws.
   Pixels(std::unique_ptr<Environment> environment, const PixelOptions& options);
   // The same for another environment of the same model, before the first reset
-  // of either. The two share the renderer's copies of the model's assets.
+  // of either. Both share the renderer's copies of the model's assets.
   Pixels(std::unique_ptr<Environment> environment, const Pixels& sibling);
 
   const ObservationSpec& observation_spec() const override { return spec_; }
@@ -52,7 +52,7 @@ class Pixels : public EnvironmentWrapper {
   };
   // Records that `step` has led to a new state.
   void Follow(const TimeStep& step);
-  // Draws the present state unless it is drawn, and writes the parts of the
+  // Draws the present state unless that is done, and writes the parts of the
   // stack that `out` has buffers for.
   void WritePixels(const ObservationBuffer& out);
 

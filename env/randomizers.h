@@ -9,11 +9,11 @@
 
 namespace replicant::env {
 
-// A direction, uniform on the sphere of v.size() - 1 dimensions: normal
-// numbers, normalised. One draw per element.
+// Draws a direction, uniform on the sphere of v.size() - 1 dimensions, by
+// normalising normal numbers. One draw per element.
 void RandomDirection(RandomStream& random, std::span<double> v);
 
-// The quaternion of a turn by `angle` around z.
+// The quaternion of a rotation by `angle` about z.
 std::array<double, 4> AzimuthQuaternion(double angle);
 
 // Draws a position for every joint, in joint order, as dm_control does:
@@ -30,9 +30,9 @@ std::array<double, 4> AzimuthQuaternion(double angle);
 // Derived quantities are not updated.
 void RandomizeJoints(Physics& physics, RandomStream& random);
 
-// Calls `draw` until the model is free of contacts, at most `max_attempts`
-// times; the derived quantities are then up to date (actuation off).
-// Throws Error if it never is.
+// Calls `draw` until the model has no contacts, at most `max_attempts` times;
+// the derived quantities are then up to date (actuation off). Throws Error if
+// every attempt has contacts.
 void DrawUntilNoContact(Physics& physics, int max_attempts,
                         const std::function<void()>& draw);
 

@@ -25,7 +25,7 @@ class Recorder {
   // and VideoWriter::Write() do.
   void Record(const TimeStep& step);
 
-  // Waits until the file is whole. Throws IoError. No step may follow.
+  // Waits until the file is complete. Throws IoError. No step may follow.
   void Finish() { writer_.Finish(); }
 
  private:

@@ -18,7 +18,7 @@ enum class Sigmoid { kGaussian, kLongTail, kReciprocal, kLinear, kQuadratic };
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct ToleranceOptions {
-  // Bounds of the interval of value 1, both included.
+  // Bounds, both included, of the interval with value 1.
   double lower = 0.0;
   double upper = 0.0;
   // Distance from the bounds at which the value is `value_at_margin`; 0 for a

@@ -12,18 +12,18 @@
 
 namespace replicant::env {
 
-// A recorded part of an episode, for replay.
+// A recorded part of an episode, for playback.
 struct RolloutInput {
   // mj_getState of mjSTATE_INTEGRATION, right after the reset.
   std::span<const double> state;
   // [steps, action size], row-major.
   std::span<const double> actions;
-  // Arrays of mjModel that the reset had changed.
+  // Arrays of mjModel that the reset changed.
   std::vector<NamedTensorView> model_fields;
 };
 
-// The results of T control steps; T is smaller than the number of actions if
-// the episode ended earlier.
+// The results of T control steps. T is less than the number of actions if the
+// episode ended earlier.
 struct Rollout {
   std::vector<double> observation;  // [T + 1, state size]; row 0 is the start
   std::vector<double> reward;       // [T]

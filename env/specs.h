@@ -34,8 +34,8 @@ struct ObservationSpec {
   int64_t Offset(const std::string& name) const;
 };
 
-// Bounds of an action, both included; -1e10 and 1e10 for an actuator without
-// bounds. An action outside reaches MuJoCo unchanged.
+// Bounds of an action, both included; -1e10 and 1e10 for an unbounded actuator.
+// An action beyond them reaches MuJoCo unchanged.
 struct ActionSpec {
   std::vector<double> minimum;
   std::vector<double> maximum;

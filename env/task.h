@@ -59,11 +59,11 @@ class ObservationWriter {
   std::vector<Entry> entries_;
 };
 
-// Turns a physics into an environment: defines the start of an episode, the
+// Defines an environment on a physics: the start of an episode, the
 // observation, the reward and the end.
 //
-// A task keeps ids of the model's objects but no state of the episode. All
-// changing state is in the physics, so that a restored state continues exactly.
+// A task keeps ids of the model's objects but no episode state. All changing
+// state is in the physics, so that a restored state continues exactly.
 //
 // Thread-safety: as that of the environment that owns it.
 class Task {
@@ -77,15 +77,15 @@ class Task {
   virtual void Bind(Physics& physics, RandomStream& random) = 0;
 
   // Draws the start of an episode. The physics is in its default pose; the
-  // model is as the last episode left it. Derived quantities are updated
-  // afterwards. Throws Error if no start is found.
+  // model is as the last episode left it. Derived quantities are updated after
+  // the call. Throws Error if no start is found.
   virtual void InitializeEpisode(Physics& physics, RandomStream& random) = 0;
 
   // Writes the observation.
   virtual void Observe(const Physics& physics,
                        ObservationWriter& writer) const = 0;
 
-  // The reward of the control step that was just made.
+  // The reward of the last control step.
   virtual double Reward(const Physics& physics) const = 0;
 
   // The last discount if the episode ends here. By default it continues until

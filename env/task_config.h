@@ -32,20 +32,20 @@ struct TaskConfig {
 // Pixels around both, so that an observation holds the last frames of whole
 // repeated steps. The model is loaded once.
 //
-// The environments have the indices `first_index` to `first_index + count - 1`,
-// which with `seed` select their random streams. Throws as
-// TaskRegistry::Find(), LoadModel() and Pixels do, and ConfigError for pixels
-// or an MJCF file of a task that is no MuJoCo simulation.
+// The environments have the indices `first_index` to `first_index + count - 1`;
+// these and `seed` select their random streams. Throws as TaskRegistry::Find(),
+// LoadModel() and Pixels do, and ConfigError for pixels or an MJCF file with a
+// task that is not a MuJoCo simulation.
 std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
     const TaskRegistry& registry, const TaskConfig& config, uint64_t seed,
     int64_t first_index, int64_t count);
-// The same with a model that LoadConfiguredModel() has loaded.
+// The same with a model from LoadConfiguredModel().
 std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
     const TaskRegistry& registry, const TaskConfig& config,
     const mjModel& model, uint64_t seed, int64_t first_index, int64_t count);
 MjModelPtr LoadConfiguredModel(const TaskRegistry& registry,
                                const TaskConfig& config);
-// The environment of one index.
+// The environment with one index.
 std::unique_ptr<Environment> MakeConfiguredEnvironment(
     const TaskRegistry& registry, const TaskConfig& config, uint64_t seed,
     int64_t index);

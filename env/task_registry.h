@@ -18,7 +18,7 @@ namespace replicant::env {
 // The caller's choices for MakeEnvironment().
 struct EnvironmentOptions {
   uint64_t seed = 0;
-  // Distinguishes environments of one seed: each draws from its own streams.
+  // Distinguishes environments with one seed: each has its own random streams.
   int64_t index = 0;
   // Replaces the task's model; empty for none.
   std::filesystem::path mjcf;
@@ -33,17 +33,17 @@ struct TaskDefinition {
   // The MJCF file; a relative path lies in the Control Suite's folder.
   std::filesystem::path model;
   ControlOptions options;
-  // Changes the model before it is compiled; may be empty.
+  // Edits the model before it is compiled; may be empty.
   std::function<void(mjSpec&)> edit;
   std::function<std::unique_ptr<Task>()> make_task;
-  // Makes the whole environment, for one that is no MuJoCo simulation: it has
-  // no physics(), so nothing can draw it. The members above but `name` then
-  // have no meaning.
+  // Makes the whole environment, for one that is not a MuJoCo simulation: it
+  // has no physics(), so nothing can draw it. The members above, except `name`,
+  // are then ignored.
   std::function<std::unique_ptr<Environment>(const EnvironmentOptions&)>
       make_environment = {};
 };
 
-// A maker of tasks of one class with fixed arguments, for make_task.
+// Makes tasks of one class with fixed arguments; a value for make_task.
 template <typename T, typename... Args>
 std::function<std::unique_ptr<Task>()> TaskMaker(Args... args) {
   return [args...] { return std::make_unique<T>(args...); };
@@ -59,7 +59,7 @@ std::filesystem::path SuiteModelFolder();
 MjModelPtr LoadModel(const TaskDefinition& task,
                      const EnvironmentOptions& options);
 
-// An environment with its own copy of `model`, the result of LoadModel(). Many
+// Makes an environment with its own copy of `model`, from LoadModel(). Many
 // environments of one task can share one load.
 std::unique_ptr<ControlEnvironment> MakeEnvironment(
     const TaskDefinition& task, const EnvironmentOptions& options,
@@ -68,7 +68,7 @@ std::unique_ptr<ControlEnvironment> MakeEnvironment(
 std::unique_ptr<ControlEnvironment> MakeEnvironment(
     const TaskDefinition& task, const EnvironmentOptions& options);
 
-// Tasks by name. A program makes one from SuiteTasks() (env/tasks/suite.h) and
+// Tasks by name. A program starts from SuiteTasks() (env/tasks/suite.h) and
 // adds its own.
 //
 // Thread-safety: const methods may run concurrently.

@@ -7,11 +7,11 @@ namespace replicant::env {
 // Position of a time step in its episode; the numbers are dm_env's.
 enum class StepType : int8_t { kFirst = 0, kMid = 1, kLast = 2 };
 
-// The result of a step, beside the observation in the caller's buffers.
+// The result of a step, besides the observation in the caller's buffers.
 //
-// The discount is 1 within an episode and where it is cut off (time limit), and
-// 0 where it terminates. Reward and discount of a first step have no meaning
-// (dm_env has None there); they are 0 and 1.
+// The discount is 1 within an episode and at a cut-off (time limit), and 0 at a
+// termination. Reward and discount of a first step have no meaning (None in
+// dm_env); they are 0 and 1.
 //
 // Source of the terms: dm_env (github.com/google-deepmind/dm_env).
 struct TimeStep {

@@ -15,7 +15,7 @@ namespace replicant::env {
 struct VectorOptions {
   // Threads that step environments; 0: the caller's thread steps them.
   int threads = 0;
-  // The processors of each thread, taken in turn; empty: no restriction.
+  // The processors of each thread, assigned in turn; empty: no restriction.
   std::vector<CpuSet> cpus;
 };
 
@@ -36,10 +36,10 @@ struct BatchBuffer {
 // and rendered while the policy runs for the other half. Both modes may be
 // mixed when no environment is under way.
 //
-// Results do not depend on the number of threads. An environment whose episode
-// is over starts the next one with its next step, as in Environment.
+// Results do not depend on the number of threads. After the end of its episode,
+// an environment starts the next one with its next step, as in Environment.
 //
-// An exception of an environment (a renderer without a device, say) is kept and
+// An environment's exception (a renderer without a device, say) is kept and
 // thrown by the call that would have returned the environment.
 //
 // Thread-safety: one thread at a time calls the methods.
@@ -78,8 +78,8 @@ class VectorEnvironment {
   }
 
   // Makes a step in every environment; `actions` is [E, action size]. Throws
-  // InvalidArgument, before any environment moves, for wrong sizes and actions
-  // that are not finite.
+  // InvalidArgument, before any environment changes, for wrong sizes and
+  // actions that are not finite.
   void Step(std::span<const double> actions, const BatchBuffer& out);
 
   // Starts a step in the environments `ids` (none under way, none twice) and
@@ -101,7 +101,7 @@ class VectorEnvironment {
 
  private:
   enum class Call { kReset, kStep };
-  // Buffers of one environment for the call that it is about to make.
+  // Buffers of one environment for its next call.
   struct Job {
     Call call = Call::kStep;
     ObservationBuffer out;
@@ -111,7 +111,7 @@ class VectorEnvironment {
 
   void CheckBatch(const BatchBuffer& out) const;
   void CheckActions(size_t count, std::span<const double> actions) const;
-  // Throws InvalidArgument unless every one exists, stands, and appears once.
+  // Throws InvalidArgument unless all exist, are idle and appear once.
   void CheckIds(std::span<const int> ids) const;
   void Prepare(int id, Call call, const BatchBuffer& out);
   void Submit(std::span<const int> ids);
@@ -128,8 +128,8 @@ class VectorEnvironment {
   const size_t state_size_;
   const size_t pixels_size_;
   const size_t frame_size_;
-  // Row i belongs to environment i: written by the caller before it is queued,
-  // then by the worker, and read again by the caller after it is done.
+  // Row i belongs to environment i. The caller writes it before queueing the
+  // environment, then the worker does, and the caller reads it at the end.
   std::vector<double> actions_;
   std::vector<Job> jobs_;
   // 0, 1, ... E - 1, and scratch of the same size.
@@ -141,15 +141,15 @@ class VectorEnvironment {
   mutable Mutex mutex_;
   CondVar work_arrived_;
   CondVar work_done_;
-  // Environments to step, first in first out, and finished ones. Both have room
-  // for all environments; an environment is in at most one of them.
+  // Environments to step, first in first out, and finished ones. Both have
+  // space for all environments; an environment is in at most one of them.
   std::vector<int> queue_ GUARDED_BY(mutex_);
   std::vector<int> done_ GUARDED_BY(mutex_);
-  // Number of environments that Receive() waits for; 0: it does not wait.
+  // Number of environments that Receive() waits for; 0: no wait.
   size_t wanted_ GUARDED_BY(mutex_) = 0;
   bool is_stopping_ GUARDED_BY(mutex_) = false;
   size_t num_threads_ = 0;
-  // last, so that they end before what they use is destroyed
+  // last, so that they end before the members that they use
   std::vector<std::unique_ptr<Thread>> threads_;
 };
 

@@ -12,18 +12,18 @@
 namespace replicant::env {
 
 // Writes frames into a video file (H.264 in MP4, or the format of the file's
-// ending) through a pipe to the program ffmpeg.
+// extension) through a pipe to the program ffmpeg.
 //
 // Thread-safety: one thread at a time.
 class VideoWriter {
  public:
-  // An ffmpeg that takes no frame for `patience`, or as long to end, is killed.
-  // Throws IoError with a hint if ffmpeg cannot be started, and InvalidArgument
-  // unless both sides and the rate are > 0.
+  // Kills ffmpeg if it takes no frame for `patience`, or takes that long to
+  // end. Throws IoError with a hint if ffmpeg cannot be started, and
+  // InvalidArgument unless both sides and the rate are > 0.
   VideoWriter(std::filesystem::path file, int height, int width,
               double frames_per_second,
               std::chrono::milliseconds patience = std::chrono::minutes(1));
-  // Ends ffmpeg; the file is only whole after Finish().
+  // Ends ffmpeg; the file is complete only after Finish().
   ~VideoWriter();
   VideoWriter(const VideoWriter&) = delete;
   VideoWriter& operator=(const VideoWriter&) = delete;
@@ -32,14 +32,14 @@ class VideoWriter {
   // ffmpeg's message if ffmpeg has failed, InvalidArgument for a wrong size.
   void Write(std::span<const uint8_t> rgb);
 
-  // Waits until the file is whole. Throws IoError with ffmpeg's message if it
-  // could not be written. No frame may follow.
+  // Waits until the file is complete. Throws IoError with ffmpeg's message if
+  // it could not be written. No frame may follow.
   void Finish();
 
  private:
-  // Waits for ffmpeg; throws unless it ended well.
+  // Waits for ffmpeg; throws unless it succeeded.
   void WaitForEnd();
-  // Kills ffmpeg; throws IoError that says what it has not done.
+  // Kills ffmpeg; throws IoError with the operation that timed out.
   [[noreturn]] void GiveUp(const char* what);
 
   std::filesystem::path file_;

@@ -13,8 +13,8 @@ namespace replicant::env {
 enum class RewardReduction { kMean, kSum };
 
 // Repeats every action for several control steps and observes (and renders)
-// only the last of them. The end of an episode ends the repetition; the mean is
-// over the steps made.
+// only the last of them. The end of an episode ends the repetition; a mean
+// reward covers the steps made.
 class ActionRepeat : public EnvironmentWrapper {
  public:
   // Throws InvalidArgument unless `count` >= 1.
@@ -53,7 +53,7 @@ class StepLimit : public EnvironmentWrapper {
 };
 
 // The last `depth` frames of an episode as one image with the channels of all
-// frames, oldest first: the network's input.
+// frames, oldest first, for the network.
 //
 //   frame   [pixels, 3]
 //   stack   [pixels, depth * 3]
@@ -71,7 +71,7 @@ class FrameStack {
   void Push();
   // Fills the whole stack with the frame, at the start of an episode.
   void Fill();
-  // The frame that was added last. There must be one (checked).
+  // The frame added last. There must be one (checked).
   std::span<const uint8_t> newest() const;
   // Writes the stack: pixels * depth * 3 bytes. There must be a frame
   // (checked).

@@ -11,17 +11,17 @@
 namespace replicant::env {
 
 // The ray caster, or MuJoCo's OpenGL renderer for scenes that the ray caster
-// cannot draw. It changes over once, at the first such scene; the first of a
-// process warns with the reason.
+// cannot draw. Switches once, at the first such scene; the first switch of a
+// process logs a warning with the reason.
 //
 // Thread-safety: one thread at a time.
 class AutoRenderer : public Renderer {
  public:
-  // Throws DeviceError, with the reason of both, if neither can draw the
-  // model's assets.
+  // Throws DeviceError, with both reasons, if neither can draw the model's
+  // assets.
   AutoRenderer(const mjModel& model, const RendererOptions& options);
 
-  // Throws DeviceError, with the reason of both, if neither can draw the scene.
+  // Throws DeviceError, with both reasons, if neither can draw the scene.
   void Render(const mjModel& model, mjData& data, int camera, int height,
               int width, std::span<uint8_t> rgb) override;
   void ReloadAssets(const mjModel& model) override {
@@ -33,7 +33,7 @@ class AutoRenderer : public Renderer {
   AutoRenderer(const RendererOptions& options, bool has_changed,
                std::unique_ptr<Renderer> renderer);
 
-  // Goes on with OpenGL, because of `reason`.
+  // Switches to OpenGL, because of `reason`.
   void ChangeOver(const mjModel& model, const UnsupportedScene& reason);
 
   RendererOptions options_;

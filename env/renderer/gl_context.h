@@ -20,24 +20,24 @@ GlPlatform ParseGlPlatform(std::string_view name);
 
 // An OpenGL context without a window.
 //
-// The libraries are opened with dlopen when the first context is made, so that
-// a program that never draws with OpenGL runs on machines without it. MuJoCo
-// looks up OpenGL once per process; all contexts of a process therefore come
-// from one platform.
+// The libraries are opened with dlopen when the first context is made, so a
+// program that never uses OpenGL runs on machines without it. MuJoCo looks up
+// OpenGL once per process; all contexts of a process must therefore use one
+// platform.
 //
 // Mesa's software renderer starts a thread per core. Since one process per core
 // draws here, LP_NUM_THREADS=0 is set before Mesa is loaded, unless the
-// variable is set already.
+// variable is already set.
 //
-// Thread-safety: Make() may be called from any thread, a context is for one
-// thread at a time.
+// Thread-safety: any thread may call Make(); only one thread at a time may use
+// a context.
 class GlContext {
  public:
   virtual ~GlContext() = default;
 
   // Throws DeviceError if the platform is missing or fails, or if this process
   // has a context of another platform. `egl_device` is an index into EGL's list
-  // of devices, from 0; used by kEglDevice only.
+  // of devices, from 0; only kEglDevice uses it.
   static std::unique_ptr<GlContext> Make(GlPlatform platform, int egl_device);
 
   // Binds the context to the calling thread while it lives.

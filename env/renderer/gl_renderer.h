@@ -22,7 +22,7 @@ namespace replicant::env {
 // Thread-safety: one thread at a time, which may change between calls.
 class GlRenderer : public Renderer {
  public:
-  // Throws DeviceError if this OpenGL is missing.
+  // Throws DeviceError if this platform is missing.
   GlRenderer(const mjModel& model, GlPlatform platform, int egl_device);
   ~GlRenderer() override;
 

@@ -39,10 +39,10 @@ struct RendererOptions {
 // dm_control: all categories of geoms, skins and sites of groups 0-2, textures,
 // shadows, reflection, sky box, four samples per pixel; no range finder rays.
 //
-// A renderer is made for one model and keeps copies of its textures, meshes and
-// height fields. Render() accepts the same model with other numbers (colours,
-// sizes, positions, lights) or a copy of it. Call ReloadAssets() after a change
-// of hfield_data, tex_data or mesh_*.
+// A renderer belongs to one model and keeps copies of its textures, meshes and
+// height fields. Render() accepts the same model with other values (colours,
+// sizes, positions, lights) or a copy of it. ReloadAssets() must follow a
+// change of hfield_data, tex_data or mesh_*.
 //
 // Thread-safety: one thread at a time; different renderers are independent.
 class Renderer {
@@ -65,7 +65,7 @@ class Renderer {
   // Reloads height fields, textures and meshes after a change.
   virtual void ReloadAssets(const mjModel& model) = 0;
 
-  // A renderer of the same kind for a copy of this one's model. Both share the
+  // Makes a renderer of the same kind for a copy of this model. Both share
   // assets where possible. Throws as MakeRenderer() does.
   virtual std::unique_ptr<Renderer> MakeSibling(const mjModel& model) const = 0;
 };

@@ -9,15 +9,15 @@
 
 namespace replicant::env {
 
-// A renderer cannot draw a part of the scene; the message names it.
+// The renderer cannot draw a part of the scene, which the message names.
 class UnsupportedScene : public Error {
  public:
   using Error::Error;
 };
 
-// MuJoCo's abstract picture of a state: geoms, lights and camera, as
-// mjv_updateScene fills them with dm_control's options. Both renderers draw
-// from it.
+// MuJoCo's abstract picture of a state: geoms, lights and camera, filled
+// in by mjv_updateScene with dm_control's options. Both renderers draw
+// it.
 //
 // Thread-safety: one thread at a time.
 class Scene {

@@ -12,12 +12,12 @@ namespace replicant::env {
 // The arm with a hand of two fingers that manipulator and stacker share.
 class PlanarArm {
  public:
-  // `touch_sensors` are those that are observed, in order.
-  // Throws InvalidArgument if the model has no such arm.
+  // `touch_sensors` are the observed sensors, in order. Throws InvalidArgument
+  // if the model has no such arm.
   PlanarArm(const Physics& physics,
             const std::vector<std::string>& touch_sensors);
 
-  // Draws every joint from its range, or all angles if it has none, and sets
+  // Draws every joint from its range, or from all angles without one, and sets
   // finger and thumb to the same angle.
   void DrawPose(Physics& physics, RandomStream& random) const;
 

@@ -10,8 +10,8 @@
 namespace replicant::env::raycast {
 
 // Draws `snapshot` into `rgb`, uint8 [height, width, 3], with the widest
-// vectors that this processor has. The result is the same for all widths.
-// `sky` is reused from picture to picture; `frame` is working memory only.
+// vectors of this processor. All widths give the same result. `sky` is reused
+// from picture to picture; `frame` is working memory only.
 void Draw(const Snapshot& snapshot, const Tables& tables, Frame& frame,
           Sky& sky, std::span<uint8_t> rgb);
 

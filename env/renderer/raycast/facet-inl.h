@@ -15,11 +15,11 @@ namespace replicant::env::raycast::HWY_NAMESPACE {
 
 // OpenGL lights the corners of triangles and blends the colours between them,
 // so the look of a curved geom depends on MuJoCo's division into triangles: by
-// default 28 slices around the axis and 16 stacks along it. Here no geom is
-// divided beforehand; the triangle follows from the point where the ray hits
-// the true shape.
+// default 28 slices around the axis and 16 stacks along it. No geom is divided
+// in advance here; the triangle follows from the point where the ray hits the
+// exact shape.
 //
-// All display lists are made of cells with the corners, in cell coordinates
+// All display lists consist of cells with these corners, in cell coordinates
 // (u, v) in [0, 1]:
 //
 //   D (0,1) ---- C (1,1)
@@ -34,7 +34,7 @@ struct Triangle {
   Vec3 normal[3];  // unit
 };
 
-// Which of the two values a triangle's corners have along u and v.
+// Selects one of two values along u and v for each corner of a triangle.
 struct CornerChoice {
   Mask u0, v0;  // corner 0 is C where set, else A
   Mask v1;      // corner 1 is C where set, else B
@@ -63,7 +63,7 @@ HWY_INLINE Row If(Mask m, const Row& yes, const Row& no) {
           If(m, yes.normal_z, no.normal_z)};
 }
 
-// Whether a shape that is round about z has the normals of a ball or tube.
+// Whether a shape that is round about z has the normals of a ball or a tube.
 inline bool IsRound(const Primitive& p) {
   return p.size[0] == p.size[1] &&
          (p.shape != Shape::kEllipsoid || p.size[0] == p.size[2]);

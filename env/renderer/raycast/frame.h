@@ -10,8 +10,8 @@
 
 namespace replicant::env::raycast {
 
-// Samples per pixel, where llvmpipe has them: distances from the left and from
-// the top edge of the pixel. (OpenGL counts rows from the bottom.)
+// Samples per pixel, at llvmpipe's positions: distances from the left and the
+// top edge of the pixel. (OpenGL counts rows from the bottom.)
 inline constexpr int kNumSamples = 4;
 inline constexpr int kAllSamples = 15;  // a bit for each
 inline constexpr std::array<float, kNumSamples> kSampleX = {.375f, .875f, .125f,
@@ -19,7 +19,7 @@ inline constexpr std::array<float, kNumSamples> kSampleX = {.375f, .875f, .125f,
 inline constexpr std::array<float, kNumSamples> kSampleY = {.875f, .625f, .375f,
                                                             .125f};
 
-// No ray of a picture hits as far away as this.
+// Farther than any hit of a picture's rays.
 inline constexpr float kMiss = 1e30f;
 
 // A colour in one word: 8-bit channels 10 bits apart, so that the four samples
@@ -51,7 +51,7 @@ inline constexpr auto kLaneNumbers = [] {
   return numbers;
 }();
 
-// Memory for `size` lanes with room for a whole vector behind the last one.
+// Memory for `size` lanes and a whole vector after the last one.
 template <typename T>
 class Lanes {
  public:
@@ -84,13 +84,13 @@ struct Sky {
   Lanes<uint32_t> color;  // per pixel
 };
 
-// The pixels in which one primitive is seen: y << 16 | x, a bit per sample and
-// of triangles the number. A pixel can be there once per sample.
+// The pixels in which one primitive is seen: y << 16 | x, a bit per sample and,
+// for triangles, the number. A pixel can appear once per sample.
 struct PixelList {
   std::vector<int32_t> pixels, samples, triangles;
   size_t count = 0;
 
-  // Makes room for `more` and a whole vector behind them.
+  // Makes room for `more` and a whole vector after them.
   void Reserve(size_t more) {
     const size_t need = count + more + Lanes<int32_t>::kPadding;
     if (need <= pixels.size()) return;
@@ -111,11 +111,11 @@ struct SeenSamples {
 // Working memory of one picture, reused for the next one. Pixel (x, y) is at
 // y * stride + x.
 struct Frame {
-  // Rows that are traced together: few enough to stay in the fastest cache.
+  // Rows that are traced together: few enough for the fastest cache.
   static constexpr int kBandRows = 4;
   size_t stride = 0;
 
-  // of one band: directly, and behind the mirror
+  // of one band: seen directly, and in the mirror
   SeenSamples direct, mirrored;
   // of the whole picture, by primitive
   std::vector<PixelList> direct_lists, mirrored_lists;

@@ -1,4 +1,4 @@
-// Where rays enter the shapes. Included once per instruction set.
+// Intersections of rays with shapes. Included once per instruction set.
 #include <type_traits>
 
 #include "env/renderer/raycast/frame.h"
@@ -20,8 +20,8 @@ HWY_INLINE Float SafeInverse(Float v) {
   return Set(1.0f) / If(hn::Abs(v) < tiny, tiny, v);
 }
 
-// Where rays o + t d start, in a primitive's unit coordinates, and inverses of
-// what depends on that alone; see Nearness().
+// Origin of rays o + t d in a primitive's unit coordinates, and inverses that
+// depend on it alone; see Nearness().
 struct Origin {
   Vec3 at;
   Vec3 inverse;
@@ -69,25 +69,25 @@ HWY_INLINE Origin MakeOrigin(const Primitive& p, Vec3 o) {
 }
 
 // Nearness() gives 1 / t of the point where the ray o + t d enters a shape from
-// outside: positive for t > 0, else zero or negative where the ray misses the
-// shape or enters it behind its start. (Inverse depth, too, is what OpenGL
-// compares.) With |o + t d| = 1 written as a t^2 + 2 b t + c = 0 it is
+// outside: positive for t > 0; zero or negative if the ray misses the shape or
+// enters it before its origin. (OpenGL also compares inverse depths.) With
+// |o + t d| = 1 written as a t^2 + 2 b t + c = 0 it is
 //
 //   1 / t = (-b + sqrt(b^2 - a c)) / c,
 //
-// where c belongs to the start alone: there is no division per ray. The
-// discriminant comes from the moment o x d, as a - (o x d)^2: unlike b^2 - a c
-// it stays exact when the ray starts hundreds of radii away.
+// where c depends on the origin alone, so that no division per ray is needed.
+// The discriminant comes from the moment o x d, as a - (o x d)^2: unlike b^2 -
+// a c it stays exact when the ray starts hundreds of radii away.
 
 //
-// Rays come several at a time: a processor that waits for one has the others
-// to go on with, and whether any hits is asked once for all.
+// Several rays are computed together to hide latencies, and one test covers the
+// hits of all.
 template <size_t kCount>
 using Floats = std::array<Float, kCount>;
 template <size_t kCount>
 using Vec3s = std::array<Vec3, kCount>;
 
-// Whether the mask holds for no lane of any.
+// Whether no lane of any mask is set.
 template <size_t kCount>
 HWY_INLINE bool IsNone(const std::array<Mask, kCount>& masks) {
   Mask any = masks[0];
@@ -119,8 +119,8 @@ HWY_INLINE Floats<kCount> BallNearness(const Vec3s<kCount>& o,
   return nearness;
 }
 
-// A capsule or cylinder: the endless tube of radius 1 about z, and past an end
-// of it what closes that.
+// A capsule or cylinder: the infinite tube of radius 1 about z, and beyond its
+// ends the caps.
 template <Shape kShape, size_t kCount>
 HWY_INLINE Floats<kCount> RoundNearness(const Primitive& p, const Origin& o,
                                         const Vec3s<kCount>& d) {
@@ -172,8 +172,8 @@ HWY_INLINE Floats<kCount> RoundNearness(const Primitive& p, const Origin& o,
   return nearness;
 }
 
-// The ray enters the cube from -1 to 1 by the last of the faces turned to its
-// start that it comes to, unless it has left the cube by then.
+// The ray enters the cube from -1 to 1 at the last face plane that it crosses
+// among those that face its origin, unless it has left the cube by then.
 HWY_INLINE Float BoxNearness(const Origin& o, Vec3 d) {
   const auto is_turned = [](Float inverse)
                              HWY_ATTR { return inverse != Zero(); };
@@ -183,8 +183,8 @@ HWY_INLINE Float BoxNearness(const Origin& o, Vec3 d) {
   const Float nearness =
       hn::Min(hn::Min(face(o.inverse.x, d.x), face(o.inverse.y, d.y)),
               face(o.inverse.z, d.z));
-  // of a face that is turned to the start only the one across from it can have
-  // been passed; comparing with itself would leave holes along the edges
+  // only the opposite face of a face towards the origin can have been passed; a
+  // comparison with itself would leave holes along the edges
   const auto is_inside = [&](Float at, Float inverse,
                              Float direction) HWY_ATTR {
     const Float place = Fma(at, nearness, direction);
@@ -212,7 +212,7 @@ struct TriangleHits {
   Int index;
 };
 
-// Where rays o + t d meet the fronts of triangle `i`; `*is_hit` where they do.
+// Where rays o + t d hit the front of triangle `i`; sets `*is_hit` there.
 // Source: Moeller and Trumbore, Fast, Minimum Storage Ray/Triangle
 // Intersection, Journal of Graphics Tools 2(1), 1997.
 HWY_INLINE Float MeetTriangle(const TriangleSet& set, size_t i, Vec3 o, Vec3 d,
@@ -238,14 +238,14 @@ HWY_INLINE Float MeetTriangle(const TriangleSet& set, size_t i, Vec3 o, Vec3 d,
   return Dot(edge2, q) / If(is_front, determinant, Set(1.0f));
 }
 
-// The first triangles with t_min < t < t_max; with kAny some triangle. Lanes
-// with t_max < t_min take no part.
+// The first triangles with t_min < t < t_max; with kAny any such triangle.
+// Lanes with t_max < t_min are inactive.
 //
-// All lanes go through the tree together, which neighbouring rays mostly would
-// anyway. A lane's result does not depend on the others nor on the order of the
-// visits: a hit counts from where its ray enters the leaf's box on, so that no
-// box that was passed over, being entered behind the best hit, could have held
-// a better one; of equal hits the one of the lower number stays.
+// All lanes traverse the tree together, as neighbouring rays mostly would
+// anyway. A lane's result depends neither on the others nor on the order of the
+// visits: a hit counts only from its ray's entry into the leaf's box on, so a
+// skipped box, which is entered after the best hit, cannot hold a better one;
+// among equal hits the lower number wins.
 template <bool kAny>
 HWY_ATTR TriangleHits FindTriangles(const TriangleSet& set, Vec3 o, Vec3 d,
                                     Float t_min, Float t_max) {
@@ -272,7 +272,7 @@ HWY_ATTR TriangleHits FindTriangles(const TriangleSet& set, Vec3 o, Vec3 d,
     const Float leave =
         hn::Min(hn::Min(hn::Max(low.x, high.x), hn::Max(low.y, high.y)),
                 hn::Max(low.z, high.z));
-    // room for rounding: no edge of a triangle may be lost
+    // tolerance for rounding: no edge of a triangle may be lost
     const Mask meets = hn::And(enter <= leave * Set(1.00001f), enter <= best);
     if (hn::AllFalse(kFloat, meets)) continue;
     if (node.count == 0) {

@@ -28,7 +28,7 @@ struct LocalLight {
 struct LocalScene {
   Float3 eye;
   float shininess;
-  // light that is everywhere: emission and global ambient
+  // ambient part: emission and global ambient light
   Float3 base;
   std::array<LocalLight, 8> lights;
   int num_lights;
@@ -69,15 +69,15 @@ struct SurfacePoint {
   Vec3 place, normal, to_eye;
 };
 
-// Adds what one light gives some points of a surface:
+// Adds the light that some points of a surface receive from one source:
 //
 //   a * s * (ambient + diffuse * max(0, n.l) +
 //            specular * max(0, n.h)^shininess)
 //
 // with a the attenuation, s the spot light's cone, l towards the light and h
 // half way between l and the eye (OpenGL 2.1 specification, 2.14.1, with a
-// local viewer). Points are taken together, step by step: a processor that
-// waits for one has the others to go on with.
+// local viewer). Points are computed together, step by step, to hide
+// latencies.
 template <size_t kCount>
 HWY_INLINE void AddLight(const LocalLight& local, float shininess,
                          const std::array<SurfacePoint, kCount>& points,
@@ -146,7 +146,7 @@ HWY_INLINE Color ClampColor(Color c) {
   return {Clamp(c.x, 0, 1), Clamp(c.y, 0, 1), Clamp(c.z, 0, 1)};
 }
 
-// Which lights a drawing pass has.
+// The lights of a drawing pass.
 enum class Pass {
   kAll,         // all lights: reflections and transparent geoms
   kShadowless,  // emission and the lights without shadow

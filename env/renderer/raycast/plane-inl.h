@@ -1,5 +1,5 @@
-// Planes in pieces: neighbouring pixels share the corners of a plane's cells
-// and most of what may shade them. Included once per instruction set.
+// Planes in parts: neighbouring pixels share corners of a plane's cells and
+// most of the casters that may shade them. Included once per instruction set.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -27,8 +27,8 @@ struct PlanePart {
   int num_corners() const { return num_columns() * (row_high - row_low + 1); }
 };
 
-// Where the ray through picture coordinates (x, y) meets the plane; `fallback`
-// where it does not or far away.
+// The point where the ray through picture coordinates (x, y) hits the plane;
+// `fallback` if there is none, or only far away.
 HWY_INLINE Vec3 MeetPlane(const LocalRays& rays, Float x, Float y,
                           Vec3 fallback) {
   const Vec3 d = rays.Direction(x, y);
@@ -38,8 +38,8 @@ HWY_INLINE Vec3 MeetPlane(const LocalRays& rays, Float x, Float y,
           If(is_near, Fma(d.y, t, Set(rays.origin[1])), fallback.y), Zero()};
 }
 
-// Points of a vector of pixels: the sample's, which chooses the triangle, and
-// the centre's, which is coloured.
+// Points of a vector of pixels: the sample's point selects the triangle, the
+// centre's point is coloured.
 struct PlanePoints {
   Vec3 hit, center;
 };
@@ -52,9 +52,9 @@ HWY_INLINE PlanePoints FindPoints(const LocalRays& rays,
   return {hit, MeetPlane(rays, at.x + half, at.y + half, hit)};
 }
 
-// The rectangle around the points behind the rectangle of pixels that `list`
-// from `begin` to `end` lies in; false if that reaches beyond the plane's
-// horizon. A list goes through the picture row by row.
+// The rectangle of the plane that covers the pixels of `list` from `begin` to
+// `end`; false if it reaches beyond the plane's horizon. A list goes through
+// the picture row by row.
 inline bool FindRect(const Drawing& drawing, const PixelList& list,
                      size_t begin, size_t end, Footprint* rect) {
   const LocalRays& rays = drawing.rays;
@@ -79,7 +79,7 @@ inline bool FindRect(const Drawing& drawing, const PixelList& list,
                static_cast<float>(y) * rays.per_y[i];
       }
       const float t = -rays.origin[2] / d[2];
-      // a pixel here may not be larger than the whole picture's scene
+      // a pixel here must not be larger than the whole scene
       if (!(t > 0 && t < 1e4f)) return false;
       rect->x_low = std::min(rect->x_low, rays.origin[0] + d[0] * t);
       rect->x_high = std::max(rect->x_high, rays.origin[0] + d[0] * t);
@@ -90,7 +90,7 @@ inline bool FindRect(const Drawing& drawing, const PixelList& list,
   return true;
 }
 
-// The same from the points themselves.
+// The same, measured from the points themselves.
 inline HWY_ATTR Footprint MeasureRect(const Drawing& drawing,
                                       const PixelList& list, size_t begin,
                                       size_t end) {
@@ -101,8 +101,8 @@ inline HWY_ATTR Footprint MeasureRect(const Drawing& drawing,
     const PixelPlaces at = FindPlaces(hn::LoadU(kInt, list.pixels.data() + i),
                                       hn::LoadU(kInt, list.samples.data() + i));
     const auto [hit, center] = FindPoints(drawing.rays, at);
-    // what lies behind the end must not matter: it differs between vectors of
-    // different lengths
+    // lanes after the end must not count: they depend on the vector
+    // length
     const Mask counts = hn::RebindMask(
         kFloat, hn::Lt(CountFrom(static_cast<int32_t>(i)), last));
     x_low = If(counts, hn::Min(x_low, hn::Min(hit.x, center.x)), x_low);
@@ -127,7 +127,7 @@ inline HWY_ATTR PlanePart FindPart(const Drawing& drawing,
   const auto line = [](const PlaneGrid& grid, float at) HWY_ATTR {
     return hn::GetLane(FindGridCell(grid, Set(at)).index);
   };
-  // a line more on either side, for rounding
+  // one more line on either side, for rounding
   part.column_low = std::max(0, line(p.grid[0], part.rect.x_low) - 1);
   part.column_high =
       std::min(p.grid[0].num_cells, line(p.grid[0], part.rect.x_high) + 2);
@@ -194,8 +194,8 @@ inline HWY_ATTR void LightCorners(const Drawing& drawing, CornerTable& table) {
   }
 }
 
-// A vector of points of a part: the cell that each is drawn with and the place
-// in it, which may lie outside.
+// A vector of points of a part: the cell of each, and the position in that
+// cell, which may lie outside.
 struct CellPlaces {
   Int index;       // of the cell's corner A in the table
   Float u, v;      // of the centre
@@ -215,8 +215,8 @@ HWY_INLINE CellPlaces FindCellPlaces(const Primitive& p, const PlanePart& part,
           (points.center.y - y.low) * y.per_width, hit_u + hit_v >= Set(1.0f)};
 }
 
-// Where the colours of a cell's corners count: going from corner A (or C, in
-// the second triangle) along one edge and then the other.
+// Weights of a cell's corner colours, from corner A (or C, in the second
+// triangle) along one edge and then the other.
 struct CellWeights {
   Mask is_second;
   Float first, second;
@@ -233,8 +233,8 @@ HWY_INLINE Float BlendCorners(const CellWeights& weights, Float a, Float b,
 }
 
 // Blends the corners of every pixel's cell, for all passes. The corners of
-// neighbouring cells are taken from vectors of them, those of the first row and
-// those of the next one.
+// neighbouring cells are loaded as vectors, one for the first row and one for
+// the next.
 HWY_INLINE void BlendCells(const CornerTable& table, const CellPlaces& places,
                            size_t num_passes, Color* colors) {
   const auto columns = static_cast<size_t>(table.part.num_columns());
@@ -266,7 +266,7 @@ HWY_INLINE void BlendCells(const CornerTable& table, const CellPlaces& places,
     const Int at = places.index - hn::Set(kInt, base);
     const auto is_here = hn::And(todo, hn::Lt(at, hn::Set(kInt, last)));
     const Mask here = hn::RebindMask(kFloat, is_here);
-    // lanes that wait for another turn may look up anything
+    // inactive lanes may look up any entry
     const Int mask = hn::Set(kInt, last);
     const auto own = hn::IndicesFromVec(kFloat, hn::And(at, mask));
     const auto next =
@@ -296,7 +296,7 @@ HWY_INLINE void BlendCells(const CornerTable& table, const CellPlaces& places,
 // Pixels of a part: some rows of a small picture.
 inline constexpr size_t kLargestPart = 384;
 
-// Numbers of the pixels of a part, and of a whole vector behind them.
+// Values of a part's pixels, and of a whole vector after them.
 template <typename T>
 using PerPixel = std::array<T, kLargestPart + 2 * hn::MaxLanes(kFloat)>;
 
@@ -382,7 +382,7 @@ inline HWY_ATTR void FindTexturePlaces(const Drawing& drawing,
   }
 }
 
-// Pixels of a part whose texels are to be blended, by number.
+// Pixels of a part whose texels must be blended, by number.
 struct BlendedPixels {
   HWY_ALIGN PerPixel<int32_t> index;
   size_t count = 0;
@@ -394,7 +394,7 @@ struct BlendedPixels {
   }
 };
 
-// Reads the texels of one colour; lists the other pixels.
+// Reads the texels of pixels with a single colour; lists the other pixels.
 inline HWY_ATTR void ReadEvenTexels(const Texture& texture, PartPixels& part,
                                     BlendedPixels& blended) {
   for (size_t i = 0; i < part.size(); i += NumLanes()) {
@@ -430,7 +430,7 @@ inline HWY_ATTR void BlendTexels(const Texture& texture, BlendedPixels& blended,
 }
 
 // Reads the texture. Most pixels of a chequered floor see a single colour; the
-// others are brought together before their texels are blended.
+// others are gathered before their texels are blended.
 inline HWY_ATTR void ReadTexture(const Drawing& drawing, const PixelList& list,
                                  PartPixels& part) {
   const Primitive& p = *drawing.primitive;
@@ -455,7 +455,7 @@ inline HWY_ATTR void ReadTexture(const Drawing& drawing, const PixelList& list,
 
 inline HWY_ATTR void FindCells(const Primitive& p, const PlanePart& plane,
                                PartPixels& part) {
-  // the pixels that fill the last vector may lie in other parts
+  // the pixels that pad the last vector may lie in other parts
   const Int last = hn::Set(kInt, plane.num_corners() - plane.num_columns() - 2);
   for (size_t i = 0; i < part.size(); i += NumLanes()) {
     const CellPlaces places = FindCellPlaces(p, plane, part.Points(i));
@@ -468,7 +468,7 @@ inline HWY_ATTR void FindCells(const Primitive& p, const PlanePart& plane,
   }
 }
 
-// Lights the part and puts it together with the texture.
+// Lights the part and combines it with the texture.
 inline HWY_ATTR void LightPart(const Drawing& drawing, const CornerTable& table,
                                const PartPixels& part, Frame& frame) {
   const size_t num_passes =
@@ -527,7 +527,7 @@ inline std::vector<Casters> FindFootprints(const Drawing& drawing) {
   return all;
 }
 
-// Those of `all` whose shadows may fall on a part.
+// The casters of `all` whose shadows may fall on a part.
 inline void ChooseCasters(const Casters& all, const Footprint& part,
                           Casters& chosen) {
   chosen.primitives.clear();
@@ -543,7 +543,7 @@ inline void ChooseCasters(const Casters& all, const Footprint& part,
 
 inline HWY_ATTR void ShadePlane(const Drawing& drawing, const PixelList& list,
                                 Frame& frame) {
-  // less where there are too many corners
+  // smaller if there are too many corners
   constexpr size_t kSmallestPart = 96;
   CornerTable table;
   PartPixels part;

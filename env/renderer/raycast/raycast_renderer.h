@@ -17,16 +17,16 @@ namespace replicant::env {
 // OpenGL.
 //
 // Four rays per pixel, at llvmpipe's sample positions, find the visible geoms.
-// Each geom is then shaded once per pixel as OpenGL would shade the triangle
-// that is hit: lit at its corners, blended between them, textured with mip
-// maps. Lights with shadow have passes of their own, each rounded to 8 bits.
-// The code works on vectors of pixels; the instruction set is chosen at run
-// time, and all sets give the same bits on every machine.
+// Each geom is then shaded once per pixel like the hit triangle in OpenGL: lit
+// at its corners, blended between them, textured with mip maps. Lights with
+// shadow have separate passes, each rounded to 8 bits. The code works on
+// vectors of pixels; the instruction set is chosen at run time, and all sets
+// give the same bits on every machine.
 //
 // Draws planes, spheres, ellipsoids, capsules, cylinders, boxes, meshes and
 // height fields.
 //
-// Thread-safety: one thread at a time; renderers share nothing.
+// Thread-safety: one thread at a time; siblings share only constant assets.
 class RaycastRenderer : public Renderer {
  public:
   // Throws UnsupportedScene for textures that cannot be drawn.
@@ -43,7 +43,7 @@ class RaycastRenderer : public Renderer {
 
   Scene scene_;
   raycast::Tables tables_;
-  // shared with siblings; another object after a change
+  // shared with siblings; replaced when they are reloaded
   std::shared_ptr<const raycast::Assets> assets_;
   raycast::Sky sky_;
 };

@@ -11,7 +11,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace replicant::env::raycast::HWY_NAMESPACE {
 
-// The two mip map levels that a texture is blended from.
+// The two mip map levels that are blended.
 struct MipLevels {
   Int level;
   // share of level + 1; none where <= 0
@@ -19,16 +19,16 @@ struct MipLevels {
 };
 
 // `rho` is the largest distance in texels of level 0 between neighbouring
-// pixels. llvmpipe blends two levels over half the range only ("brilinear",
-// lp_bld_sample.c): with rho * 1.2374 = 2^e m it takes level e and the share
-// 2 m - 3 of level e + 1.
+// pixels. llvmpipe blends two levels only over half the range ("brilinear",
+// lp_bld_sample.c): with rho * 1.2374 = 2^e m it uses level e and the share 2 m
+// - 3 of level e + 1.
 HWY_INLINE MipLevels ChooseLevels(const Texture& texture, Float rho) {
   constexpr float kPreFactor = 3.5f / (2.0f * 1.41421356f);
   Float exponent, mantissa;
   SplitFloat(hn::Max(rho * Set(kPreFactor), Set(1e-6f)), &exponent, &mantissa);
   const Float last = Set(static_cast<float>(texture.num_levels - 1));
   const Float share = mantissa * Set(2.0f) - Set(3.0f);
-  // nothing to blend with outside the levels there are
+  // no blending beyond the existing levels
   const Mask is_blended = hn::And(exponent >= Zero(), exponent < last);
   return {ToInt(hn::Min(hn::Max(exponent, Zero()), last)),
           If(is_blended, share, Set(-1.0f))};
@@ -75,8 +75,8 @@ HWY_INLINE Image FindImage(const Texture& texture, Int level, Int face) {
   return image;
 }
 
-// Four texels about (s, t), coordinates in [0, 1] over the image; repeated
-// outside for a flat texture, held at the edge for a face of a cube.
+// Blends four texels about (s, t), coordinates in [0, 1] over the image; a flat
+// texture repeats outside, a face of a cube is clamped to its edge.
 HWY_INLINE Color Bilinear(const Texture& texture, Int level, Int face, Float s,
                           Float t) {
   const Image image = FindImage(texture, level, face);
@@ -126,13 +126,13 @@ HWY_INLINE Color Filtered(const Texture& texture, const MipLevels& mip,
   return color * Set(1.0f / 255.0f);
 }
 
-// Place to read in a flat texture: coordinates in [0, 1) and levels.
+// Position in a flat texture: coordinates in [0, 1) and levels.
 struct FlatPlace {
   Float s, t;
   MipLevels mip;
 };
 
-// The place of coordinates (s, t), which move by (sx, tx) and (sy, ty) from
+// The position for coordinates (s, t) that change by (sx, tx) and (sy, ty) from
 // pixel to pixel.
 HWY_INLINE FlatPlace FindFlatPlace(const Texture& texture, Float s, Float t,
                                    Float sx, Float tx, Float sy, Float ty) {
@@ -158,8 +158,8 @@ HWY_INLINE Int FirstTexel(const Texture& texture, Int level,
       kInt, reinterpret_cast<const int32_t*>(texture.texels.data()), index);
 }
 
-// Colour in [0, 1] where the four texels of either level have the same;
-// `*is_known` says where.
+// Colour in [0, 1] where the four texels of either level are equal; `*is_known`
+// is set there.
 HWY_INLINE Color SampleEven(const Texture& texture, const FlatPlace& at,
                             Mask* is_known) {
   const MipLevels& mip = at.mip;
@@ -190,8 +190,8 @@ HWY_INLINE Vec3 CubeAxes(Vec3 d, Mask is_x, Mask is_y, Mask is_negative) {
           If(is_negative, Zero() - major, major)};
 }
 
-// Colour of a cube texture in direction `d`, which moves by `dx` and `dy` from
-// pixel to pixel.
+// Colour of a cube texture in direction `d`, which changes by `dx` and `dy`
+// from pixel to pixel.
 HWY_INLINE Color SampleCube(const Texture& texture, Vec3 d, Vec3 dx, Vec3 dy) {
   const Float ax = hn::Abs(d.x);
   const Float ay = hn::Abs(d.y);

@@ -16,7 +16,7 @@ namespace replicant::env::raycast::HWY_NAMESPACE {
 // Shades the pixels of `list`.
 inline HWY_ATTR void Shade(const Drawing& drawing, PixelList& list,
                            Frame& frame) {
-  // fill the last vector with copies of a real pixel
+  // pad the last vector with copies of a real pixel
   for (size_t i = list.count; i < list.count + NumLanes(); ++i) {
     list.pixels[i] = list.pixels[0];
     list.samples[i] = list.samples[0];

@@ -1,5 +1,5 @@
-// Colours of pixels from the triangle that each of them shows. Included once
-// per instruction set.
+// Colours of pixels from the triangle visible in each. Included once per
+// instruction set.
 #include "env/renderer/raycast/facet-inl.h"
 #include "env/renderer/raycast/sampling-inl.h"
 #include "env/renderer/raycast/shadow-inl.h"
@@ -15,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace replicant::env::raycast::HWY_NAMESPACE {
 
-// How a list of pixels is drawn.
+// Settings for drawing a list of pixels.
 struct Drawing {
   const Snapshot* snapshot;
   const Tables* tables;
@@ -28,8 +28,8 @@ struct Drawing {
 };
 
 // Positions of a vector of pixels: coordinates of the top left corner, and of
-// the place whose triangle is drawn: the centre of a pixel that is covered in
-// full, else the first sample that is covered.
+// the point that selects the triangle: the centre of a fully covered pixel,
+// else the first covered sample.
 struct PixelPlaces {
   Float x, y, sample_x, sample_y;
   bool are_centers;  // all samples' places
@@ -75,8 +75,8 @@ HWY_INLINE TrianglePlane MakePlane(const Triangle& t) {
   return plane;
 }
 
-// Where a ray meets the plane of a triangle; `fallback` where it does not meet
-// its front at a fair angle.
+// The point where a ray hits the plane of a triangle; `fallback` if the ray
+// does not hit its front at a sufficient angle.
 HWY_INLINE Vec3 MeetPlane(const TrianglePlane& plane, const Float3& origin,
                           Vec3 direction, Vec3 fallback) {
   const Vec3 to_corner = plane.corner - Set(origin);
@@ -85,13 +85,13 @@ HWY_INLINE Vec3 MeetPlane(const TrianglePlane& plane, const Float3& origin,
   const Mask is_front = hn::And(slope < Zero(), height < Zero());
   const Float t = height / If(is_front, slope, Set(-1.0f));
   const Vec3 point = Fma(direction, t, Set(origin));
-  // far outside the picture's scene nothing is drawn that matters
+  // points far outside the scene do not matter
   const Mask is_near = t < Set(1e6f);
   return If(hn::And(is_front, is_near), point, fallback);
 }
 
-// Shares of corners 1 and 2 at a point of the plane; outside the triangle the
-// colours go on as they change inside, as OpenGL's do at a pixel's centre.
+// Weights of corners 1 and 2 at a point of the plane; outside the triangle the
+// colours are extrapolated, as OpenGL's are at a pixel's centre.
 HWY_INLINE void Shares(const TrianglePlane& plane, Vec3 point, Float* share1,
                        Float* share2) {
   const Vec3 v = point - plane.corner;
@@ -104,9 +104,9 @@ struct TexturePoint {
   Vec3 place, dx, dy;
 };
 
-// Those of the centres of a vector of pixels. Neighbours within an aligned
+// The texture points of a vector of pixel centres. Neighbours within an aligned
 // square of two by two pixels, counted from the bottom row, share their
-// differences, as in OpenGL. `meet(x, y)` is the point of the surface behind
+// differences, as in OpenGL. `meet(x, y)` is the point of the surface at
 // picture coordinates (x, y), in local coordinates.
 template <typename Meet>
 HWY_INLINE TexturePoint FindTexturePoint(const Drawing& drawing,
@@ -154,7 +154,7 @@ HWY_INLINE Int Pack(Bytes c) {
                             hn::ShiftLeft<2 * kChannelBits>(c.b)));
 }
 
-// Where a vector of pixels meets a shape, on the sample's own ray.
+// Where a vector of pixels hits a shape, on the sample's own ray.
 template <Shape kShape>
 HWY_INLINE Vec3 FindHit(const Drawing& drawing, const PixelPlaces& at) {
   const Primitive& p = *drawing.primitive;
@@ -181,9 +181,9 @@ HWY_INLINE Triangle LoadTriangle(const TriangleSet& set, Int index) {
   return triangle;
 }
 
-// Adds up the passes. `blend(pass, index, light)` gives the colour of one at
-// the pixels' centres `center` (local): pass number `index`, with light number
-// `light`. `may_shade(footprint)` filters the casters.
+// Adds up the passes. `blend(pass, index, light)` gives the colour of pass
+// number `index`, with light number `light`, at the pixels' centres `center`
+// (local). `may_shade(footprint)` filters the casters.
 template <typename Blend, typename MayShade>
 HWY_INLINE Bytes AddPasses(const Drawing& drawing, Vec3 center, Color texture,
                            const Blend& blend, const MayShade& may_shade) {
@@ -248,7 +248,7 @@ HWY_INLINE Bytes ShadeTriangle(const Drawing& drawing, const PixelPlaces& at,
   return AddPasses(drawing, center, texture, blend, may_shade);
 }
 
-// Shades the vector of the list that begins with pixel `i`; corners are lit for
+// Shades the vector of the list that begins at pixel `i`; corners are lit for
 // each pixel.
 template <Shape kShape>
 HWY_INLINE Bytes ShadePixels(const Drawing& drawing, const PixelList& list,

@@ -16,11 +16,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace replicant::env::raycast::HWY_NAMESPACE {
 
-// Casters beyond this part of the way from the light to a point are the point's
-// own surface.
+// Casters beyond this fraction of the way from the light to a point are the
+// point's own surface.
 inline constexpr float kShadowEnd = 0.9999f;
 
-// A rectangle of a plane, in its coordinates.
+// A rectangle of a plane, in the plane's coordinates.
 struct Footprint {
   float x_low = -kMiss, x_high = kMiss, y_low = -kMiss, y_high = kMiss;
 
@@ -38,16 +38,16 @@ struct Footprint {
 
 inline constexpr Footprint kNowhere = {kMiss, -kMiss, kMiss, -kMiss};
 
-// A light with shadow and the primitives that may stand between it and one
+// A light with shadow and the primitives that may cast shadows on one
 // receiver.
 struct Casters {
   const Light* light = nullptr;
-  // the spot light's place, for every primitive of the snapshot
+  // the spot light's position in unit coordinates of every primitive
   std::vector<SharedOrigin> origins;
   std::vector<const Primitive*> primitives;
-  // where the shadows of these can fall if the receiver is a plane
+  // where their shadows can fall if the receiver is a plane
   std::vector<Footprint> footprints;
-  // what these lie in
+  // bounds of all footprints
   Footprint around = kNowhere;
 };
 
@@ -67,14 +67,14 @@ inline std::vector<Casters> MakeCasters(const Snapshot& snapshot) {
   return all;
 }
 
-// A ball that holds the points which may be shaded, in world coordinates.
+// A ball around the points to be shaded, in world coordinates.
 struct Ball {
   Float3 center;
   float radius;
 };
 
 // Whether the ball around `caster` can reach between the light and `receiver`.
-// Cones are taken for cylinders: never false by mistake.
+// Cones are treated as cylinders; never returns a wrong false.
 inline bool MayShade(const Light& light, const Primitive& caster,
                      const Ball& receiver) {
   const auto dot = [](const Float3& a, const Float3& b) {
@@ -99,7 +99,7 @@ inline bool MayShade(const Light& light, const Primitive& caster,
   return aside2 <= reach * reach;
 }
 
-// The rectangle of `plane` that the shadow of `caster` cannot leave.
+// A rectangle of `plane` that contains the shadow of `caster`.
 inline Footprint FindFootprint(const Light& light, const Primitive& caster,
                                const Primitive& plane) {
   // half axes of the box around the caster, in the plane's coordinates
@@ -127,7 +127,7 @@ inline Footprint FindFootprint(const Light& light, const Primitive& caster,
             : Float3{at[0] - lamp[0], at[1] - lamp[1], at[2] - lamp[2]};
     const float start = light.is_directional ? at[2] : lamp[2];
     const float t = -start / ray[2];
-    // rays that come from behind the lamp or hardly meet the plane
+    // rays from behind the lamp, or nearly parallel to the plane
     if (!(std::abs(t) < 1e4f) || (!light.is_directional && t <= 0)) return {};
     const Float3& from = light.is_directional ? at : lamp;
     print.x_low = std::min(print.x_low, from[0] + ray[0] * t);
@@ -141,7 +141,7 @@ inline Footprint FindFootprint(const Light& light, const Primitive& caster,
           print.y_high + margin};
 }
 
-// Lists what may shade points of `primitive` that lie in `receiver`.
+// Lists casters that may shade points of `primitive` inside `receiver`.
 inline void FindCasters(const Snapshot& snapshot, const Primitive& primitive,
                         const Ball& receiver, Casters& casters) {
   casters.primitives.clear();
@@ -157,9 +157,9 @@ inline void FindCasters(const Snapshot& snapshot, const Primitive& primitive,
   }
 }
 
-// Whether the light reaches world points `point` of those in `wanted`. What
-// lies outside the light's shadow map is lit. `may_shade(footprint)`
-// tells whether the shadow of a caster needs to be looked for.
+// Whether the light reaches the world points `point`, for lanes in `wanted`.
+// Points outside the light's shadow map are lit. `may_shade(footprint)` tells
+// whether the shadow of a caster must be tested.
 template <typename MayShade>
 HWY_INLINE Mask IsLit(const Snapshot& snapshot, const Casters& casters,
                       Vec3 point, Mask wanted, const MayShade& may_shade) {

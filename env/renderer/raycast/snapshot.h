@@ -27,7 +27,7 @@ enum class Shape {
 };
 
 // The division of one side of a plane into cells whose corners are lit: a
-// border cell of width `pad` at either end and cells of width `step` between
+// border cell of width `pad` at either end, with cells of width `step` between
 // them.
 struct PlaneGrid {
   float half = 0;  // the side reaches from -half to half
@@ -41,7 +41,7 @@ struct PlaneGrid {
   float Line(int k) const;
 };
 
-// Picture coordinates [x0, x1) x [y0, y1) that a primitive cannot leave.
+// Bounds [x0, x1) x [y0, y1) of a primitive in picture coordinates.
 struct ScreenRect {
   int x0 = 0, y0 = 0, x1 = 0, y1 = 0;
   bool empty() const { return x0 >= x1 || y0 >= y1; }
@@ -59,7 +59,7 @@ struct Rays {
   Float3 per_y;
 };
 
-// A light; the sums and products are those of OpenGL's fixed pipeline.
+// A light; sums and products follow OpenGL's fixed pipeline.
 struct Light {
   bool is_directional = false;
   bool casts_shadow = false;
@@ -69,12 +69,12 @@ struct Light {
   Float3 attenuation{};  // constant, linear, quadratic
   float cos_cutoff = -1;
   float exponent = 0;
-  // Only points inside this square (spot: slope to the axis, directional:
-  // distance) about the light's axis can be shadowed; its sides are along
+  // Only points inside this square about the light's axis can be shadowed
+  // (spot: slope to the axis, directional: distance); its sides lie along
   // `shadow_x` and `shadow_y`.
   float shadow_half = 0;
   Float3 shadow_x{}, shadow_y{};
-  // casters nearer to the light than this throw no shadow
+  // casters nearer to the light than this cast no shadow
   float shadow_near = 0;
 };
 
@@ -87,10 +87,10 @@ struct Primitive {
   Float3 half_box{};  // half sides of the box around it, local
   float bounding_radius = 0;
 
-  // Unit coordinates, in which rays are traced: local ones over the size, so
-  // that an ellipsoid becomes the unit ball, a box the cube from -1 to 1, a
+  // Unit coordinates for tracing rays: local coordinates divided by the size,
+  // so that an ellipsoid becomes the unit ball, a box the cube from -1 to 1, a
   // capsule one of radius 1 and a cylinder one of radius 1 and its own length;
-  // planes and triangles stay as they are.
+  // planes and triangles are unchanged.
   Float9 world_to_unit{};      // of directions
   float unit_half_length = 0;  // kCapsule, kCylinder
 
@@ -115,16 +115,16 @@ struct Primitive {
   bool may_meet_sky = false;
 };
 
-// Everything that one picture is drawn from.
+// All inputs of one picture.
 //
-// The camera's projection, the lights and the geoms in the order in which
-// MuJoCo lists them, which decides ties.
+// The camera's projection, the lights and the geoms in MuJoCo's order, which
+// decides ties.
 struct Snapshot {
   int height = 0;
   int width = 0;
   float near_depth = 0;
   float far_depth = 0;
-  // view direction, right and up: the sky depends on nothing else
+  // view direction, right and up; the sky depends only on these
   Float9 orientation{};
   float slope_x = 0, slope_y = 0;
 
@@ -141,7 +141,7 @@ struct Snapshot {
   std::vector<int> transparent;
 
   const Texture* sky = nullptr;
-  // half height and radius of the cylinder that the sky is painted on
+  // half height and radius of the cylinder with the sky's picture
   float sky_distance = 0;
 
   // slices and stacks of curved shapes, squares per side of boxes

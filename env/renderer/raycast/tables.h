@@ -7,7 +7,7 @@ namespace replicant::env::raycast {
 // Sines and cosines of the corners of MuJoCo's display lists.
 struct Tables {
   static constexpr int kMaxSlices = 256;
-  // a whole vector may be read from any entry on
+  // padded: a whole vector may be read from any entry on
   static constexpr int kSize = kMaxSlices + 64;
 
   int num_slices = 0;

@@ -8,15 +8,15 @@
 
 namespace replicant::env::raycast {
 
-// A texture with its mip maps, as OpenGL keeps them: level 0 is the model's,
-// level k + 1 has half the sides of level k (rounded down, at least 1) down to
-// 1 x 1, each filtered from the one before it by two by two texels and rounded
-// to 8 bits.
+// A texture with its mip maps, as in OpenGL: level 0 is the model's; level k +
+// 1 has half the sides of level k (rounded down, at least 1) down to 1 x 1,
+// each filtered from the level before by two by two texels and rounded to 8
+// bits.
 //
 // A texel is one uint32: red in bits 0-7, green 8-15, blue 16-23. Bit 24,
 // kEven, is set if the texel, the next one in its row and the two below them
 // all have the same colour, so that any blend of the four has it too. Beyond an
-// edge a 2D texture continues with its opposite side, a cube's face with its
+// edge a 2D texture continues at its opposite side, a cube's face repeats its
 // own edge. Level k starts at `offset[k]`; a 2D texture has one image per
 // level, row 0 first; a cube texture six: +x, -x, +y, -y, +z, -z.
 struct Texture {
@@ -38,7 +38,7 @@ struct Texture {
 // UnsupportedScene if the texture is not RGB or RGBA, or is in sRGB.
 Texture MakeTexture(const mjModel& model, int id);
 
-// Whether `texture`, which was made of texture `id` of `model` or a copy of it,
+// Whether `texture`, made from texture `id` of `model` or of a copy of it,
 // still has its texels.
 bool IsTextureOf(const Texture& texture, const mjModel& model, int id);
 

@@ -9,9 +9,9 @@
 namespace replicant::env::raycast {
 
 // The triangles of a mesh or of a height field, in the geom's coordinates, with
-// a tree of boxes to find the one that a ray hits first (FindTriangles() in
-// intersect-inl.h): a bounding volume hierarchy, cut at the median of the
-// longest side down to four triangles.
+// a bounding volume hierarchy for finding the first one that a ray hits
+// (FindTriangles() in intersect-inl.h). The hierarchy is split at the median of
+// the longest side down to four triangles.
 //
 // Thread-safety: const methods may run concurrently.
 class TriangleSet {
@@ -42,7 +42,7 @@ class TriangleSet {
   const float* normal(size_t k, size_t axis) const {
     return normals_[3 * k + axis].data();
   }
-  // Half sides of a box about the origin that holds everything.
+  // Half sides of a box about the origin that contains all triangles.
   const Point& half_box() const { return half_box_; }
 
  private:
@@ -53,12 +53,12 @@ class TriangleSet {
   Point half_box_{};
 };
 
-// Mesh `id` with the normals that MuJoCo draws it with: a corner's own, or the
-// triangle's where the two are more than 37 degrees apart.
+// Mesh `id` with the normals that MuJoCo draws: a corner's own, or the
+// triangle's where the two differ by more than 37 degrees.
 TriangleSet MakeMesh(const mjModel& model, int id);
 
-// Height field `id`: its surface, four sides and the bottom, as MuJoCo draws
-// them; one normal per triangle.
+// Height field `id`: its surface, four sides and the bottom, as drawn by
+// MuJoCo; one normal per triangle.
 TriangleSet MakeHeightField(const mjModel& model, int id);
 
 }  // namespace replicant::env::raycast

@@ -18,9 +18,9 @@ namespace replicant::env::raycast::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Every operation below rounds once and in the same way on every instruction
-// set: multiply and add are fused where Fma() says so and nowhere else, and
-// no processor's own approximation of a reciprocal or root is used. Lanes never
-// mix. A lane's result therefore does not depend on the vector's length.
+// set: multiply and add are fused only in Fma() and NegFma(), and no
+// processor-specific approximation of a reciprocal or root is used. Lanes never
+// mix, so a lane's result does not depend on the vector's length.
 using FloatTag = hn::ScalableTag<float>;
 using IntTag = hn::ScalableTag<int32_t>;
 using Float = hn::Vec<FloatTag>;
@@ -76,9 +76,9 @@ HWY_INLINE Float NegFma(Float a, Float b, Float c) {
 #endif
 }
 
-// 1 / sqrt(v) to 5e-6, for v > 1e-37: two steps of Newton's from the float
-// whose bits are nearly half of v's (Lomont, Fast Inverse Square Root, 2003). A
-// root and a division take three times as long.
+// 1 / sqrt(v) to 5e-6, for v > 1e-37: two Newton steps from the float whose
+// bits are nearly half of v's (Lomont, Fast Inverse Square Root, 2003). A root
+// and a division take three times as long.
 HWY_INLINE Float InverseRoot(Float v) {
   const Int bits = hn::BitCast(kInt, v);
   Float y =
@@ -227,8 +227,8 @@ HWY_INLINE Float Exp2(Float v) {
   return If(is_tiny, Zero(), a * hn::BitCast(kFloat, scale));
 }
 
-// Raises all `v`, which lie in [0, 1], to a power; by repeated squaring for the
-// whole exponents that materials usually have.
+// Raises all `v`, in [0, 1], to a power, using repeated squaring for the whole
+// exponents that materials usually have.
 template <size_t kCount>
 HWY_INLINE void RaiseAll(float exponent, std::array<Float, kCount>& v) {
   const int whole = static_cast<int>(exponent);

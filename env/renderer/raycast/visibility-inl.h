@@ -1,4 +1,4 @@
-// Which primitive every sample of the picture sees. Included once per
+// Finds the primitive that each sample of the picture sees. Included once per
 // instruction set.
 #include <algorithm>
 #include <vector>
@@ -15,26 +15,26 @@
 HWY_BEFORE_NAMESPACE();
 namespace replicant::env::raycast::HWY_NAMESPACE {
 
-// One pass over the picture: directly, or by way of the mirror.
+// One pass over the picture: directly, or through the mirror.
 enum class Layer { kDirect, kMirrored };
 
 // Rows [y0, y1) of the picture.
 struct Band {
   int y0, y1;
 
-  // The part of `rect` in the band, begun at a whole vector.
+  // The part of `rect` in the band, starting at a whole vector.
   ScreenRect Cut(const ScreenRect& rect) const {
     if (rect.empty()) return {};
     return {rect.x0 - rect.x0 % static_cast<int>(NumLanes()),
             std::max(rect.y0, y0), rect.x1, std::min(rect.y1, y1)};
   }
-  // Place of pixel (x, y) in arrays of a band.
+  // Index of pixel (x, y) in arrays of a band.
   size_t Place(const Frame& frame, int x, int y) const {
     return static_cast<size_t>(y - y0) * frame.stride + static_cast<size_t>(x);
   }
 };
 
-// A primitive and the rays that may meet it.
+// A primitive and the rays that may hit it.
 struct Target {
   const Snapshot* snapshot;
   const Primitive* primitive;
@@ -50,8 +50,8 @@ struct Target {
         origin(Set(unit.origin)),
         may_meet_sky(layer == Layer::kDirect && primitive->may_meet_sky) {}
 
-  // 1 / depth of the samples of pixels that begin with (x, y); 0 or less where
-  // there is nothing to be seen.
+  // 1 / depth of the samples of pixels from (x, y) on; 0 or less where the
+  // primitive is not seen.
   template <Shape kShape>
   HWY_INLINE Floats<kNumSamples> Look(int x, int y) const {
     Vec3s<kNumSamples> d;
@@ -70,8 +70,8 @@ struct Target {
     return nearness;
   }
 
-  // `nearness`, but 0 where the sky is nearer: a ray meets it where it has gone
-  // that far across or up.
+  // `nearness`, but 0 where the sky is nearer: a ray hits the sky at that
+  // distance across or up.
   HWY_INLINE Float BeforeSky(Float x, Float y, Float nearness) const {
     const Rays& world = snapshot->rays;
     const Vec3 ray =
@@ -84,8 +84,8 @@ struct Target {
   }
 };
 
-// Writes primitive `index` to the samples in `rect` that it is the nearest of.
-// At equal depth a later primitive wins, as with OpenGL's GL_GEQUAL.
+// Writes primitive `index` to the samples in `rect` where it is nearest. At
+// equal depth a later primitive wins, as with OpenGL's GL_GEQUAL.
 template <Shape kShape, Layer kLayer>
 HWY_ATTR void CoverShape(const Target& target, int index, const Band& band,
                          const ScreenRect& rect, Frame& frame) {
@@ -120,9 +120,9 @@ HWY_ATTR void CoverShape(const Target& target, int index, const Band& band,
   }
 }
 
-// The same for triangles, of which the number is kept. They may be smaller than
-// a pixel: the rays of a vector are those of few pixels, all samples of each,
-// so that they go through the same part of the tree.
+// The same for triangles, whose number is kept. Triangles may be smaller than a
+// pixel: the rays of a vector come from few pixels, with all samples of each,
+// so that they traverse the same part of the tree.
 template <Layer kLayer>
 HWY_ATTR void CoverTriangles(const Target& target, int index, const Band& band,
                              const ScreenRect& rect, Frame& frame) {
@@ -159,7 +159,7 @@ HWY_ATTR void CoverTriangles(const Target& target, int index, const Band& band,
   for (int y = rect.y0; y < rect.y1; ++y) {
     for (int x = rect.x0; x < rect.x1; x += pixels) {
       const size_t at = band.Place(frame, x, y);
-      // one vector; several where a vector is shorter than a pixel's samples
+      // one vector, or several if it is shorter than a pixel's samples
       for (size_t first = 0; first < kNumSamples; first += NumLanes()) {
         look(x, y, first);
         for (size_t lane = 0; lane < NumLanes(); ++lane) {
@@ -201,15 +201,15 @@ HWY_INLINE void AppendNonZero(Int samples, Int pixel, const int32_t* triangles,
   AppendNonZero(samples, pixel, list);
 }
 
-// The way to list the samples of a primitive's pixels.
+// How the samples of a primitive's pixels are listed.
 enum class Listing {
-  // all samples of a pixel together: the mirror has one colour per pixel, to
-  // which its reflection is added
+  // all samples of a pixel together: the mirror has one colour per pixel, and
+  // its reflection is added to that
   kPerPixel,
-  // a pixel that is covered in part once for each of its samples: at an edge
-  // they lie on triangles that look different
+  // a partly covered pixel once per sample: at an edge the samples lie on
+  // triangles that look different
   kPerSample,
-  // the same where a pixel's samples see several triangles
+  // the same if a pixel's samples see several triangles
   kPerTriangle,
 };
 
@@ -221,7 +221,7 @@ inline Listing ListingOf(const Snapshot& snapshot, size_t index) {
                                                     : Listing::kPerSample;
 }
 
-// Appends the pixels of a vector, of which `seen` has the triangles at `at`.
+// Appends the pixels of a vector; `seen` has their triangles at `at`.
 HWY_INLINE void Append(Int samples, int x, int y, Listing listing,
                        const SeenSamples& seen, size_t at, PixelList& list) {
   if (hn::AllTrue(kInt, hn::Eq(samples, hn::Zero(kInt)))) return;
@@ -248,8 +248,8 @@ HWY_INLINE void Append(Int samples, int x, int y, Listing listing,
   }
 }
 
-// Appends the pixels of `rect` by which of their samples are seen:
-// `find_seen(x, y, place)` gives a bit for each.
+// Appends the pixels of `rect` with their visible samples; `find_seen(x, y,
+// place)` gives a bit for each.
 template <typename FindSeen>
 HWY_INLINE void AppendSeen(const Snapshot& snapshot, const Band& band,
                            const ScreenRect& rect, Listing listing,
@@ -296,8 +296,8 @@ inline HWY_ATTR void ListDirect(const Snapshot& snapshot, size_t index,
       });
 }
 
-// Lists the pixels in which primitive `index` is seen in the mirror: it counts
-// where the mirror itself is seen.
+// Lists the pixels in which primitive `index` is seen in the mirror, where the
+// mirror itself is visible.
 inline HWY_ATTR void ListMirrored(const Snapshot& snapshot, size_t index,
                                   const Band& band, Frame& frame) {
   const Int id = hn::Set(kInt, static_cast<int32_t>(index));
@@ -315,8 +315,8 @@ inline HWY_ATTR void ListMirrored(const Snapshot& snapshot, size_t index,
       });
 }
 
-// Lists the pixels that a transparent primitive covers in front of what is
-// opaque.
+// Lists the pixels that a transparent primitive covers in front of opaque
+// ones.
 inline HWY_ATTR void ListTransparent(const Target& target, size_t index,
                                      const Band& band, Frame& frame) {
   const Snapshot& snapshot = *target.snapshot;
@@ -337,7 +337,7 @@ inline HWY_ATTR void ListTransparent(const Target& target, size_t index,
   });
 }
 
-// Nothing is seen yet in a band.
+// Clears a band: nothing is seen yet.
 inline HWY_ATTR void ClearSeen(const Snapshot& snapshot, const Band& band,
                                const Frame& frame, SeenSamples& seen) {
   const size_t size = static_cast<size_t>(band.y1 - band.y0) * frame.stride;
@@ -351,7 +351,7 @@ inline HWY_ATTR void ClearSeen(const Snapshot& snapshot, const Band& band,
   }
 }
 
-// A band that no primitive reaches into.
+// Draws a band that contains no primitive.
 inline HWY_ATTR void PutSkyAlone(const Snapshot& snapshot, const Sky& painted,
                                  const Band& band, Frame& frame) {
   const size_t begin = static_cast<size_t>(band.y0) * frame.stride;
@@ -368,7 +368,7 @@ inline HWY_ATTR void PutSkyAlone(const Snapshot& snapshot, const Sky& painted,
   }
 }
 
-// Starts the picture with the sky, in the samples that see nothing else.
+// Starts the picture with the sky, in the samples without a primitive.
 inline HWY_ATTR void PutSky(const Snapshot& snapshot, const Sky& painted,
                             const Band& band, Frame& frame) {
   const size_t begin = static_cast<size_t>(band.y0) * frame.stride;
@@ -431,7 +431,7 @@ inline void FindMirrored(const Snapshot& snapshot, const Views& views,
   });
 }
 
-// Lists where each primitive is seen and starts the picture with the sky.
+// Lists the visible pixels of each primitive and draws the sky.
 inline HWY_ATTR void FindVisible(const Snapshot& snapshot, const Views& views,
                                  const Sky& sky, Frame& frame) {
   const size_t num = snapshot.primitives.size();
