@@ -33,7 +33,7 @@ struct HostAgentOptions {
                                          const std::filesystem::path& folder)>
       make_command;
   std::string host;            // name for people
-  std::string role = "actor";  // that it runs processes of
+  std::string role = "actor";  // role of its processes
   uint32_t slots = 0;  // maximum number of processes; 0: by the processors
   // Maximum time to look for a launcher.
   Clock::Duration join_timeout = std::chrono::seconds(600);

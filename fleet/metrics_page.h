@@ -21,7 +21,7 @@ namespace replicant::fleet {
 //   replicant_fleet_role_waiting_seconds_total  time that the role has waited
 //   replicant_role_NUMBER                       a gauge of its heartbeats
 //   replicant_role_NUMBER_total                 a counter of its heartbeats
-//   replicant_ROLE_NUMBER[_total]               that of a number "ROLE/NUMBER"
+//   replicant_ROLE_NUMBER[_total]               the same for "ROLE/NUMBER"
 //
 // Characters that Prometheus does not allow in a name become '_'. A counter
 // continues over restarts of its role. A role that has ended keeps its last

@@ -51,9 +51,9 @@ struct FleetRun {
 // kills them; two SIGTERM within 2 s count as one. All processes have ended
 // when the function returns, and die if this process is killed. The folder's
 // state records the end; `status` holds the roles' last heartbeats. At the
-// end the hosts are told to leave, except after a SIGTERM: the hosts then
-// wait, because whoever stops the machine or the batch job will start the run
-// again.
+// end the hosts are told to leave, except after a SIGTERM: a machine or batch
+// job that is stopped starts the run again later, and the hosts wait for
+// that.
 //
 // Call it from main(): the roles die with the calling thread. Throws
 // InvalidArgument for roles that Supervisor refuses, and ConfigError if

@@ -23,7 +23,7 @@ struct RunReport {
     std::string state;     // "pending", "starting", "running", "waiting", ...
     std::string reason;    // of a wait or a restart
     uint32_t process = 0;  // 0: none yet
-    std::string host;      // that it runs on; empty: that of the fleet
+    std::string host;      // where it runs; empty: the fleet's
     int64_t num_failures = 0;  // since this start of the run
     std::string last_failure;
     // of its last heartbeat; and the growth of its counters per second
@@ -36,7 +36,7 @@ struct RunReport {
   double time = 0.0;           // of the report: seconds since 1970
   std::string limit, problem;  // FleetStatus
   std::vector<Role> roles;
-  std::vector<HostPool::HostView> hosts;  // that have joined
+  std::vector<HostPool::HostView> hosts;  // joined
 
   std::string ToJson() const;
   // Throws IoError if there is none, or if it cannot be read.

@@ -24,7 +24,7 @@ enum class RolePhase {
   kReady,       // runs
   kKilled,      // got SIGKILL and has not ended yet
   kBackingOff,  // failed; a restart follows
-  kLeftOut,     // its group goes on without it, until it may start again
+  kLeftOut,     // its group continues without it until it may restart
   kEnded,
 };
 
@@ -96,7 +96,7 @@ class Supervisor {
     double backoff_s = 0.0;
     std::string last_failure;
     DataFlow data_flow = DataFlow::kNone;
-    std::string host;          // that it runs on; empty: this one
+    std::string host;          // where it runs; empty: this one
     bool has_no_room = false;  // kPending: no host can take it
   };
 

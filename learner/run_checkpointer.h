@@ -17,7 +17,7 @@ namespace replicant::learner {
 // Takes checkpoints of a whole run while it trains. A checkpoint cuts the run
 // at one step:
 //
-//   1. The workload's input is paused. Training goes on with the batches under
+//   1. The workload's input is paused. Training continues with batches under
 //      way until none is left.
 //   2. The learner's part is copied. The input starts to save its present
 //      state and is no longer paused.
@@ -101,7 +101,7 @@ class RunCheckpointer {
   Clock::TimePoint drain_until_;
   Manifest manifest_;  // of the checkpoint under way, in kSaving
   Clock::TimePoint cut_at_;
-  double cut_seconds_ = 0.0;  // time that Cut() held up the training
+  double cut_seconds_ = 0.0;  // time that Cut() delayed the training
   std::optional<Clock::TimePoint> completed_at_;
   int64_t num_failed_ = 0;
 };

@@ -30,7 +30,7 @@ struct RolePlan {
   std::filesystem::path run_folder;
   // Folder of the replay's checkpoints.
   std::filesystem::path storage_folder;
-  std::filesystem::path config_file;  // that every role reads
+  std::filesystem::path config_file;  // read by every role
   std::filesystem::path key_file;     // of the run's key pair; empty: none
   // actors::FindBeginning(), in milliseconds.
   std::string began_ms;

@@ -24,12 +24,12 @@ void AddJoin(config::CommandLine& command_line);
 //                                      it ends (fleet/host_launcher.h)
 //   --host NAME                        in logs and status, another one for each
 //                                      agent; the host's own name and a number
-//   --actors N                         at most; 0: by the processors
-//   --role replay                      runs the replay in the place of actors,
-//                                      or with replay-N shard N of it
-//   --keep FOLDER                      of the replay's checkpoints; without it
-//                                      they end with the agent
-//   --join_timeout_s S                 without a launcher for so long it ends
+//   --actors N                         maximum; 0: by the processors
+//   --role replay                      runs the replay instead of actors; with
+//                                      replay-N its shard N
+//   --keep FOLDER                      for the replay's checkpoints; without it
+//                                      they are lost with the agent
+//   --join_timeout_s S                 maximum time without a launcher
 //
 // Returns the exit code, or nothing for a command line without --join. Throws
 // ConfigError for one that is wrong.

@@ -29,7 +29,7 @@ struct Update {
   // (CriticLossResult), and "policy_saturation", the share of actions that the
   // policy chooses beyond 0.99 of their range.
   std::vector<std::pair<std::string, Output>> row_diagnostics;
-  // Of this replica's rows, [] each: "critic_dormant_share" and
+  // Over this replica's rows, [] each: "critic_dormant_share" and
   // "policy_dormant_share" (nn::DormantShare()) of the heads' hidden units;
   // with a prediction also "latent_loss" and "reward_loss"
   // (PredictionLossResult).

@@ -18,7 +18,7 @@ constexpr uint64_t kMaxImageBytes = uint64_t{1} << 28;
 struct EncodedImage {
   int32_t file = 0;  // index of EncodedImages::files
   int32_t label = 0;
-  // Of a member of a tar file; 0 for a whole file.
+  // Offset of a member of a tar file; 0 for a whole file.
   uint64_t offset = 0;
   uint64_t size_bytes = 0;
 };

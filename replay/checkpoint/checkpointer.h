@@ -99,7 +99,7 @@ class Checkpointer {
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
-  // What the constructor found and restored.
+  // Results of the restore in the constructor.
   const RestoreReport& restored() const { return restored_; }
 
   // Writes a checkpoint of the shard's present state and returns its number.

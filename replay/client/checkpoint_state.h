@@ -6,7 +6,7 @@ namespace replicant::replay {
 enum class [[nodiscard]] CheckpointState{
     kPending,
     kSaved,    // on disk
-    kNotKept,  // whoever should save it keeps no checkpoints
+    kNotKept,  // its owner keeps no checkpoints
 };
 
 }  // namespace replicant::replay

@@ -93,7 +93,7 @@ class FrameGroupView {
   int64_t SubsetIndex(int64_t first) const;
 
  private:
-  // Where frame `index` ends in the payload.
+  // Offset of the end of frame `index` in the payload.
   uint32_t End(int64_t index) const;
   bool NeedsFirst(int64_t first) const;
 

@@ -72,7 +72,7 @@ class AgentWorkload : public Workload {
   // cannot represent.
   void Inspect(const TransitionPipeline& pipeline);
   double MeanAge() const;
-  // Of the last step.
+  // The pipeline of the last step.
   const TransitionPipeline& pipeline() const {
     return transitions_.pipeline(step_->group());
   }

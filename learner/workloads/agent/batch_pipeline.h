@@ -60,7 +60,7 @@ class TransitionPipeline : public replicator::InputPipeline {
   };
   struct Drawn {
     replay::Batch batch;
-    // of windows
+    // for windows
     std::vector<float> returns, discounts;
   };
   using Views = std::span<const MutableTensorView>;

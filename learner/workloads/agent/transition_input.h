@@ -29,7 +29,7 @@ class TransitionInput : public CheckpointedInput {
 
   // Whether this process draws batches.
   bool is_drawing() const { return !pipelines_.empty(); }
-  // Has the batch that was given last.
+  // The pipeline of a group; holds the last returned batch.
   const TransitionPipeline& pipeline(int group) const {
     return *pipelines_.at(group);
   }
