@@ -15,9 +15,11 @@ void UsePassiveOpenMp(char* const* argv) {
   constexpr const char* kPolicy = "OMP_WAIT_POLICY";
   if (std::getenv(kPolicy) != nullptr) return;
   ::setenv(kPolicy, "passive", /*overwrite=*/1);
-  // a millisecond or two, so that the next loop of the same step finds them
-  // awake: waking sleepers costs a step of D4PG from pixels a tenth of its time
-  ::setenv("GOMP_SPINCOUNT", "30000", /*overwrite=*/0);
+  // Some milliseconds, libgomp's default: the next loop of the same step finds
+  // the threads awake, even if another process has taken the core of one of them
+  // for a slice of time. With a tenth of it, a busy process on one of two cores
+  // cost nine tenths of the learner's updates.
+  ::setenv("GOMP_SPINCOUNT", "300000", /*overwrite=*/0);
   ::execv("/proc/self/exe", argv);
   // only a failure comes back
   throw IoError(fmt::format("UsePassiveOpenMp: cannot start {} again: {}",
