@@ -128,10 +128,16 @@ ServiceInfo Service::Info() const {
   return info;
 }
 
+ServiceCounts Service::counts() const {
+  ServiceCounts counts = counts_;
+  counts.shared_memory_bytes = memories_.size_bytes();
+  return counts;
+}
+
 std::string Service::StatusJson() const {
   std::optional<CheckpointStatus> checkpoints;
   if (saver_ != nullptr) checkpoints = saver_->Status();
-  return ToJson(shard_->Status(), counts_, watch_.rates(),
+  return ToJson(shard_->Status(), counts(), watch_.rates(),
                 server_ == nullptr ? rpc::ServerMetrics{} : server_->metrics(),
                 checkpoints ? &*checkpoints : nullptr);
 }
@@ -367,7 +373,6 @@ void Service::HandlePeerExpired(const rpc::Peer& peer) {
     }
   }
   memories_.ForgetPeer(peer.id);
-  counts_.shared_memory_bytes = memories_.size_bytes();
   Pump();
 }
 
@@ -397,7 +402,6 @@ void Service::HandleSample(Request& request, Responder responder) {
       responder};
   if (sample.place && options_.shares_memory) {
     pending.target = memories_.TargetAt(request.peer_id, *sample.place);
-    counts_.shared_memory_bytes = memories_.size_bytes();
   }
   if (pending.target) {
     pending.target->Check(sample.count, shard_->config().shape, form);
@@ -549,7 +553,6 @@ void Service::HandleTick() {
   EndLate(now);
   watch_.Update(*shard_, now);
   memories_.ForgetWithdrawn();
-  counts_.shared_memory_bytes = memories_.size_bytes();
 }
 
 void Service::Close() {

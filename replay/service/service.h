@@ -85,7 +85,7 @@ class Service {
   void Close();
 
   ServiceInfo Info() const;
-  const ServiceCounts& counts() const { return counts_; }
+  ServiceCounts counts() const;
   const ServiceRates& rates() const { return watch_.rates(); }
   // The answer to kStatus; docs/replay_protocol.md lists the fields.
   std::string StatusJson() const;
@@ -167,7 +167,7 @@ class Service {
   ReaderBacklog backlog_;
   ReaderMemories memories_;
   std::unique_ptr<BatchEncoder> encoder_;  // null: the loop encodes
-  ServiceCounts counts_;
+  ServiceCounts counts_;                   // all but shared_memory_bytes
   ServiceWatch watch_;
 };
 

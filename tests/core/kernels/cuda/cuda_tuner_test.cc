@@ -363,20 +363,22 @@ TEST_P(CudaTunerReplicasTest, ReplicasTuneAProblemOnce) {
   const bool share_a_backend = GetParam();
   const TemporaryFolder folder;
   constexpr int kReplicas = 4;
+  const int num_backends = share_a_backend ? 1 : kReplicas;
   const auto driver = std::make_shared<FakeDriver>(
-      FakeDriverOptions{.num_devices = share_a_backend ? 1 : kReplicas,
+      FakeDriverOptions{.num_devices = num_backends,
                         .host_threads_are_ordered = share_a_backend});
   const auto cache = std::make_shared<PlanCache>(folder.path());
   {
     std::vector<std::unique_ptr<Backend>> backends;
-    for (int i = 0; i < (share_a_backend ? 1 : kReplicas); ++i) {
+    backends.reserve(static_cast<size_t>(num_backends));
+    for (int i = 0; i < num_backends; ++i) {
       backends.push_back(MakeBackend(driver, cache, {}, i));
     }
     std::vector<std::jthread> threads;
     threads.reserve(kReplicas);
     for (int i = 0; i < kReplicas; ++i) {
       threads.emplace_back([&, i] {
-        const auto index = static_cast<size_t>(share_a_backend ? 0 : i);
+        const auto index = static_cast<size_t>(i % num_backends);
         EXPECT_EQ(RunMatMul(*backends[index]), 4.0F);
       });
     }
