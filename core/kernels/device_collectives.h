@@ -58,8 +58,9 @@ class DeviceRank {
   // Declares that this rank makes no more calls. All ranks of one process do so
   // before any of them is destroyed; destruction waits for the others.
   virtual void Leave() = 0;
-  // Ends calls that are queued or running on this rank's device; their results
-  // are undefined. The rank cannot be used afterwards.
+  // Ends calls that are queued or running on this rank's device, soon; their
+  // results are undefined. The rank cannot be used afterwards, and is destroyed
+  // after the graphs that have its calls.
   virtual void Abort() = 0;
 };
 

@@ -23,6 +23,15 @@ DeviceBoundary::DeviceBoundary(kernels::Backend& backend,
       std::memset(buffer->data(), 0, buffer->size_bytes());
     }
   }
+  // outputs are copied with the padding between them, which nobody writes
+  stream_->CopyToDevice(device_outputs_, outputs_->data(),
+                        outputs_->size_bytes());
+  try {
+    stream_->Synchronize();
+  } catch (...) {
+    AwaitCopies();
+    throw;
+  }
 }
 
 DeviceBoundary::~DeviceBoundary() {

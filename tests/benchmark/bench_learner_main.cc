@@ -109,13 +109,20 @@ struct Case {
 };
 
 std::vector<Case> AllCases(const Options& options) {
+  std::vector<const char*> learners = {
+      "d4pg-state-256",     "d4pg-nature-128", "d4pg-drq-256",  "d4pg-light-64",
+      "d4pg-prediction-64", "resnet50-8",      "resnet50-16",   "sngan-32-d-16",
+      "sngan-32-g-16",      "sngan-64-d-16",   "sngan-64-g-16",
+  };
+  if (options.backend == "cuda") {
+    // too large for two processors
+    for (const char* name : {"d4pg-nature-256", "resnet50-128", "resnet50-256"})
+      learners.push_back(name);
+  }
   std::vector<Case> cases;
   for (const int threads : {1, 2}) {
     if (options.threads != 0 && options.threads != threads) continue;
-    for (const char* name :
-         {"d4pg-state-256", "d4pg-nature-128", "d4pg-drq-256", "d4pg-light-64",
-          "d4pg-prediction-64", "resnet50-8", "resnet50-16", "sngan-32-d-16",
-          "sngan-32-g-16", "sngan-64-d-16", "sngan-64-g-16"}) {
+    for (const char* name : learners) {
       for (const auto precision :
            {graph::Precision::kF32, graph::Precision::kBF16}) {
         cases.push_back({.group = "learner",

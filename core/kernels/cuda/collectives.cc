@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/base/mutex.h"
+#include "core/base/thread.h"
 #include "core/kernels/cuda/kernel_builder.h"
 
 namespace replicant::kernels::cuda {
@@ -38,7 +41,8 @@ MemoryRange RangeOf(const std::byte* data, int64_t begin, int64_t count,
   return {AddressOf(data + begin * size), static_cast<size_t>(count * size)};
 }
 
-// Adds the device to what the library says.
+// Adds the device to what the library says, and a thread that may wait in its
+// abort.
 class CudaRank : public DeviceRank {
  public:
   CudaRank(std::shared_ptr<const Device> device, const std::string& group,
@@ -48,6 +52,10 @@ class CudaRank : public DeviceRank {
     Named([&] { rank_ = device_->libraries().nccl->Join(group, rank, size); });
   }
   ~CudaRank() override {
+    {
+      const MutexLock lock(mutex_);
+      aborting_.reset();
+    }
     static_cast<void>(device_->driver_for_cleanup());
     rank_.reset();
   }
@@ -55,23 +63,34 @@ class CudaRank : public DeviceRank {
   CudaRank& operator=(const CudaRank&) = delete;
 
   void Launch(const DeviceCall& call, Stream& stream) override {
+    const MutexLock lock(mutex_);
+    if (aborting_) return;
     static_cast<void>(device_->driver());
     Named([&] { rank_->Launch(call, HandleOf(stream)); });
   }
   Status Poll() override {
-    Status status = rank_->Poll();
+    const MutexLock lock(mutex_);
+    Status status = aborting_
+                        ? Status{State::kFailed, "the communicator was aborted"}
+                        : rank_->Poll();
     if (status.state == State::kFailed) {
       status.problem = fmt::format("{}: {}", device_->name(), status.problem);
     }
     return status;
   }
   void Leave() override {
+    const MutexLock lock(mutex_);
+    if (aborting_) return;
     static_cast<void>(device_->driver_for_cleanup());
     rank_->Leave();
   }
   void Abort() override {
-    static_cast<void>(device_->driver_for_cleanup());
-    rank_->Abort();
+    const MutexLock lock(mutex_);
+    if (aborting_) return;
+    aborting_.emplace("nccl-abort", [this](const Thread::StopToken&) {
+      static_cast<void>(device_->driver_for_cleanup());
+      rank_->Abort();
+    });
   }
 
  private:
@@ -86,6 +105,8 @@ class CudaRank : public DeviceRank {
 
   const std::shared_ptr<const Device> device_;
   std::unique_ptr<NcclRank> rank_;
+  Mutex mutex_;  // held in calls of rank_, but for Abort(), which is the last
+  std::optional<Thread> aborting_ GUARDED_BY(mutex_);
 };
 
 class CudaCollectives : public DeviceCollectives {

@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/mutex.h"
 #include "core/base/shared_library.h"
+#include "core/kernels/backend.h"
 #include "core/kernels/cuda/driver.h"
 #include "core/kernels/cuda/matmul_library.h"
 
@@ -153,11 +154,18 @@ class Descriptors {
     };
     const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, decltype(destroy)>
         owner(preference, destroy);
-    const size_t limit = kMaxMatMulWorkspaceBytes;
-    f_.Check(
-        f_.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                          &limit, sizeof limit),
-        "cublasLtMatmulPreferenceSetAttribute");
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute,
+                            auto value) {
+      f_.Check(f_.preference_set(preference, attribute, &value, sizeof value),
+               "cublasLtMatmulPreferenceSetAttribute");
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMaxMatMulWorkspaceBytes);
+    for (const auto alignment : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+                                 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                                 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+                                 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+      prefer(alignment, static_cast<uint32_t>(Backend::kAlignment));
+    }
     std::vector<cublasLtMatmulHeuristicResult_t> found(
         static_cast<size_t>(max));
     int num_found = 0;
@@ -291,15 +299,21 @@ class CublasLt : public MatMulLibrary {
         functions_(std::make_shared<CublasLtFunctions>(library_)) {}
 
   std::unique_ptr<MatMulPlan> Plan(const MatMulProblem& problem) override {
-    return std::move(Candidates(problem, /*max=*/1)[0]);
+    std::unique_ptr<MatMulPlan> first;
+    Visit(problem, /*max=*/1, [&](std::unique_ptr<MatMulPlan> plan) {
+      first = std::move(plan);
+      return false;
+    });
+    return first;
   }
   std::vector<std::unique_ptr<MatMulPlan>> Candidates(
       const MatMulProblem& problem, int max) override {
     std::vector<std::unique_ptr<MatMulPlan>> plans;
     std::set<std::string> names;
-    Visit(problem, max, [&](std::unique_ptr<MatMulPlan> plan) {
+    // as many are listed as where one is looked up by its name
+    Visit(problem, kMaxListed, [&](std::unique_ptr<MatMulPlan> plan) {
       if (names.insert(plan->name()).second) plans.push_back(std::move(plan));
-      return true;
+      return plans.size() < static_cast<size_t>(max);
     });
     return plans;
   }

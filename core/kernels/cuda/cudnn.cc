@@ -264,10 +264,13 @@ class Cudnn {
 
   const Functions& functions() const { return f_; }
   const Target& target() const { return target_; }
+  // Held while a launch uses the handle.
+  Mutex& launch_mutex() const { return launch_mutex_; }
 
  private:
   const SharedLibrary library_;
   const Functions f_;
+  mutable Mutex launch_mutex_;
   std::vector<Descriptor> properties_;  // one, or none
   Target target_;
 };
@@ -309,6 +312,8 @@ class CudnnPlan : public ConvolutionPlan {
     pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
              std::vector{PointerOf(operands.workspace)});
     pack.Finalize("variant pack");
+    // devices of a replica share the handle, and with it its stream
+    const MutexLock lock(cudnn_->launch_mutex());
     f.Check(f.set_stream(handle, stream), "cudnnSetStream");
     f.Check(f.execute(handle, plan_.get(), pack.get()), "cudnnBackendExecute");
   }

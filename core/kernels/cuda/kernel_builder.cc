@@ -10,6 +10,12 @@ namespace {
 constexpr int64_t kThreadsPerBlock = 256;
 // Bodies take several elements a thread beyond this.
 constexpr int64_t kMaxBlocks = 1 << 20;
+// What allocations of the driver have, and libraries may count on.
+constexpr size_t kWorkspaceAlignment = 256;
+
+size_t RoundUp(size_t size, size_t alignment) {
+  return (size + alignment - 1) / alignment * alignment;
+}
 
 size_t SizeOf(const graph::TensorType& type) {
   return static_cast<size_t>(type.shape.num_elements()) * DTypeSize(type.dtype);
@@ -131,13 +137,13 @@ KernelLaunch LaunchOf(CUfunction function, int64_t count, bool is_row) {
 
 size_t KernelBuilder::AddScratch(size_t size_bytes) {
   const size_t offset = scratch_size_bytes_;
-  scratch_size_bytes_ += (size_bytes + Backend::kAlignment - 1) /
-                         Backend::kAlignment * Backend::kAlignment;
+  scratch_size_bytes_ = RoundUp(offset + size_bytes, Backend::kAlignment);
   return offset;
 }
 
 size_t KernelBuilder::AddWorkspace(size_t size_bytes) {
   const size_t before = scratch_size_bytes_;
+  scratch_size_bytes_ = RoundUp(before, kWorkspaceAlignment);
   const size_t offset = AddScratch(size_bytes);
   workspace_size_bytes_ += scratch_size_bytes_ - before;
   return offset;

@@ -120,7 +120,8 @@ class KernelBuilder {
 
   // Takes `size_bytes` of scratch for all steps; returns their offset.
   size_t AddScratch(size_t size_bytes);
-  // The same for memory that a library uses within one of its calls.
+  // The same for memory that a library uses within one of its calls, aligned
+  // for any.
   size_t AddWorkspace(size_t size_bytes);
   // Lets output 0 take the memory of an input of its shape and element size.
   void ShareElements() { shares_elements_ = true; }

@@ -1,5 +1,7 @@
 #include <array>
+#include <set>
 
+#include "core/base/mutex.h"
 #include "core/base/shared_library.h"
 #include "core/kernels/cuda/driver.h"
 
@@ -43,7 +45,8 @@ class LoadedDriver : public Driver {
     REPLICANT_FIND(cuEventDestroy);
     REPLICANT_FIND(cuEventRecord);
     REPLICANT_FIND(cuEventSynchronize);
-    REPLICANT_FIND(cuEventElapsedTime);
+    // the name before CUDA 12.8: of an older driver, its version is the error
+    library_.Find("cuEventElapsedTime", &cuEventElapsedTime_);
     REPLICANT_FIND(cuStreamBeginCapture);
     REPLICANT_FIND(cuStreamEndCapture);
     REPLICANT_FIND(cuGraphDestroy);
@@ -87,7 +90,8 @@ class LoadedDriver : public Driver {
   }
   CUresult DevicePrimaryCtxRetain(CUcontext* context,
                                   CUdevice device) override {
-    return cuDevicePrimaryCtxRetain_(context, device);
+    const CUresult result = cuDevicePrimaryCtxRetain_(context, device);
+    return result == CUDA_SUCCESS ? KeepContext(device) : result;
   }
   CUresult DevicePrimaryCtxRelease(CUdevice device) override {
     return cuDevicePrimaryCtxRelease_(device);
@@ -196,6 +200,19 @@ class LoadedDriver : public Driver {
   }
 
  private:
+  // Retains the context once more, for the rest of the process: the libraries
+  // keep state in it, which a context that goes and comes again would lack.
+  CUresult KeepContext(CUdevice device) {
+    static Mutex mutex;
+    static std::set<CUdevice> kept;
+    const MutexLock lock(mutex);
+    if (kept.contains(device)) return CUDA_SUCCESS;
+    CUcontext same = nullptr;
+    const CUresult result = cuDevicePrimaryCtxRetain_(&same, device);
+    if (result == CUDA_SUCCESS) kept.insert(device);
+    return result;
+  }
+
   SharedLibrary library_;
   decltype(cuInit)* cuInit_;
   decltype(cuDriverGetVersion)* cuDriverGetVersion_;

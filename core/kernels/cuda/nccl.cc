@@ -103,7 +103,7 @@ ncclDataType_t TypeOf(DType dtype) {
   REPLICANT_CHECK(false, "DType {}", static_cast<int>(dtype));
 }
 
-class LoadedRank : public NcclRank {
+class LoadedRank final : public NcclRank {
  public:
   LoadedRank(std::shared_ptr<const NcclFunctions> functions,
              const ncclUniqueId& unique_id, int rank, int size)
@@ -114,9 +114,8 @@ class LoadedRank : public NcclRank {
              "ncclCommInitRankConfig");
   }
   ~LoadedRank() override {
-    const MutexLock lock(mutex_);
     if (comm_ == nullptr) return;
-    StartLeaving();
+    Leave();
     // the others may still read this rank's memory
     const auto end = std::chrono::steady_clock::now() + kFinalizeTime;
     ncclResult_t state = ncclInProgress;
@@ -134,8 +133,7 @@ class LoadedRank : public NcclRank {
   LoadedRank& operator=(const LoadedRank&) = delete;
 
   void Launch(const DeviceCall& call, CUstream stream) override {
-    const MutexLock lock(mutex_);
-    if (comm_ == nullptr || call.count == 0) return;
+    if (call.count == 0) return;
     const auto count = static_cast<size_t>(call.count);
     const ncclDataType_t type = TypeOf(call.dtype);
     switch (call.kind) {
@@ -163,10 +161,6 @@ class LoadedRank : public NcclRank {
   }
 
   DeviceRank::Status Poll() override {
-    const MutexLock lock(mutex_);
-    if (comm_ == nullptr) {
-      return {DeviceRank::State::kFailed, "the communicator was aborted"};
-    }
     ncclResult_t state = ncclSuccess;
     const ncclResult_t result = f_.async_error(comm_, &state);
     if (result != ncclSuccess) state = result;
@@ -176,31 +170,20 @@ class LoadedRank : public NcclRank {
   }
 
   void Leave() override {
-    const MutexLock lock(mutex_);
-    if (comm_ != nullptr) StartLeaving();
-  }
-
-  void Abort() override {
-    const MutexLock lock(mutex_);
-    if (comm_ == nullptr) return;
-    f_.abort(std::exchange(comm_, nullptr));
-  }
-
- private:
-  void StartLeaving() REQUIRES(mutex_) {
     if (is_leaving_) return;
     is_leaving_ = true;
     // how it goes on is seen when the rank is destroyed
     static_cast<void>(f_.finalize(comm_));
   }
 
+  void Abort() override { f_.abort(std::exchange(comm_, nullptr)); }
+
+ private:
   const std::shared_ptr<const NcclFunctions> functions_;
   const NcclFunctions& f_;
   const int size_;
-  // the library frees a communicator that it aborts
-  Mutex mutex_;
-  ncclComm_t comm_ GUARDED_BY(mutex_) = nullptr;
-  bool is_leaving_ GUARDED_BY(mutex_) = false;
+  ncclComm_t comm_ = nullptr;  // freed by the library when it aborts
+  bool is_leaving_ = false;
 };
 
 class Nccl : public NcclLibrary {

@@ -12,7 +12,7 @@ namespace replicant::kernels::cuda {
 // One rank of a group that NCCL connects: DeviceRank in the library's own
 // types. The context of the rank's device is current in every call.
 //
-// Thread-safety: that of DeviceRank.
+// Thread-safety: one call at a time, and none after Abort().
 class NcclRank {
  public:
   virtual ~NcclRank() = default;
@@ -21,6 +21,8 @@ class NcclRank {
   virtual void Launch(const DeviceCall& call, CUstream stream) = 0;
   [[nodiscard]] virtual DeviceRank::Status Poll() = 0;
   virtual void Leave() = 0;
+  // Ends the rank's calls at once, and returns when the graphs that have any
+  // are destroyed.
   virtual void Abort() = 0;
 };
 

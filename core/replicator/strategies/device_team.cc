@@ -24,7 +24,7 @@ std::vector<std::string> Lines(const std::string& text) {
   return lines;
 }
 
-// What each process gets from f(), by process; a failure of one is thrown by
+// What f() returns in each process, by process. A failure of one is thrown by
 // all.
 template <typename Function>
 std::vector<std::string> GatherOrThrow(Processes& processes,

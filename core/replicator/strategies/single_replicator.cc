@@ -31,8 +31,8 @@ class SingleInput : public Input {
     --num_steps_;
   }
 
-  // Puts the next batch in `batch`, the inputs of `plan`. Throws what
-  // ReadAhead() has met.
+  // Puts the next batch in `batch`, the inputs of `plan`. Throws the error of
+  // the last ReadAhead() where it failed.
   NextResult Next(Clock::TimePoint deadline, const runtime::Executor* plan,
                   std::span<const MutableTensorView> batch);
   // While `plan` runs: takes the batch after, if it is there, and sends it.

@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace replicant::kernels {
@@ -16,21 +19,35 @@ using testing::OpCase;
 class OpParity
     : public ::testing::TestWithParam<std::tuple<std::string, int, OpCase>> {
  protected:
+  static void TearDownTestSuite() { backends_.clear(); }
+
+  // One for all cases: a GPU's takes a while to start.
+  Backend& backend() {
+    const auto& [name, num_threads, op_case] = GetParam();
+    std::unique_ptr<Backend>& result = backends_[{name, num_threads}];
+    if (result == nullptr) {
+      result = MakeBackend(name, {.num_threads = num_threads});
+    }
+    return *result;
+  }
+
   const OpCase op_case_ = std::get<2>(GetParam());
-  const std::unique_ptr<Backend> backend_ = MakeBackend(
-      std::get<0>(GetParam()), {.num_threads = std::get<1>(GetParam())});
+
+ private:
+  static inline std::map<std::pair<std::string, int>, std::unique_ptr<Backend>>
+      backends_;
 };
 
 TEST_P(OpParity, MatchesTheReference) {
-  testing::ExpectMatchesReference(op_case_, *backend_);
+  testing::ExpectMatchesReference(op_case_, backend());
 }
 
 TEST_P(OpParity, MatchesTheReferenceInBF16) {
-  testing::ExpectMatchesReferenceInBF16(op_case_, *backend_);
+  testing::ExpectMatchesReferenceInBF16(op_case_, backend());
 }
 
 TEST_P(OpParity, TheSameThreadsGiveTheSameBits) {
-  testing::ExpectSameBits(op_case_, *backend_);
+  testing::ExpectSameBits(op_case_, backend());
 }
 
 std::vector<std::tuple<std::string, int, OpCase>> AllParameters() {

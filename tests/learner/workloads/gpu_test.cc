@@ -7,11 +7,18 @@
 #include <filesystem>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "core/base/fs.h"
+#include "core/base/rng.h"
+#include "core/graph/ops/conv.h"
+#include "core/graph/ops/matmul.h"
+#include "core/graph/ops/shape_ops.h"
 #include "core/kernels/cuda/driver.h"
 #include "core/kernels/cuda_backend.h"
 #include "core/kernels/device_collectives.h"
+#include "core/runtime/executor.h"
 #include "tests/learner/workloads/d4pg_replicas.h"
 #include "tests/support/device_requirement.h"
 #include "tests/support/log_lines.h"
@@ -86,6 +93,54 @@ TEST(GpuTest, TunedPlansLearnAsTheLibrariesChoice) {
     EXPECT_EQ(ReadFile(file), plans);
     EXPECT_THAT(log.lines(), Not(Contains(HasSubstr(": tuned "))));
     EXPECT_THAT(log.lines(), Contains(HasSubstr(" tuned plans from ")));
+  }
+}
+
+// A product of numbers in [0.5, 1) and a convolution of them.
+std::vector<float> Products(kernels::Backend& backend,
+                            graph::Precision precision) {
+  graph::Graph g;
+  const graph::Output x = g.Input("x", DType::kF32, {8, 16, 16, 32});
+  const graph::Output w = g.Input("w", DType::kF32, {32, 32, 3, 3});
+  const graph::Output rows = graph::Reshape(x, {2048, 32});
+  const graph::Output columns = graph::Reshape(w, {32, 288});
+  runtime::VariableStore store(backend, /*seed=*/1);
+  runtime::Executor plan(
+      g,
+      {.outputs = {graph::MatMul(rows, columns), graph::Conv2d(x, w)},
+       .updates = {}},
+      store, {.passes = {.precision = precision}});
+  for (const char* name : {"x", "w"}) {
+    RandomStream random(1, name);
+    for (float& value : plan.input(name).Span<float>()) {
+      value = static_cast<float>(0.5 + 0.5 * random.Uniform());
+    }
+  }
+  plan.Run();
+  std::vector<float> results;
+  for (size_t i = 0; i < 2; ++i) {
+    const auto values = plan.output(i).Span<float>();
+    results.insert(results.end(), values.begin(), values.end());
+  }
+  return results;
+}
+
+// The bounds are those of operands that lose 13 bits, or of sums of f32.
+TEST(GpuTest, Tf32RoundsNoMoreThanItsOperands) {
+  if (CountDevices() == 0) {
+    REPLICANT_SKIP_WITHOUT("cuda", "this machine has no CUDA device");
+  }
+  const auto cuda = kernels::MakeBackend("cuda");
+  const auto reference = kernels::MakeBackend("reference");
+  const auto exact = Products(*reference, graph::Precision::kF32);
+  for (const auto& [precision, bound] :
+       {std::pair{graph::Precision::kTF32, 0x1p-9},
+        {graph::Precision::kF32, 288 * 0x1p-24}}) {
+    const auto got = Products(*cuda, precision);
+    ASSERT_EQ(got.size(), exact.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      ASSERT_NEAR(got[i] / exact[i], 1.0F, bound) << i;
+    }
   }
 }
 

@@ -20,11 +20,15 @@ CUresult FakeDriver::Allocate(CUdeviceptr* address, size_t size_bytes,
   if (size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const size_t mapped = (size_bytes + page - 1) / page * page;
-  void* pages =
-      mmap(nullptr, mapped, is_host ? PROT_READ | PROT_WRITE : PROT_NONE,
-           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* pages = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   REPLICANT_CHECK(pages != MAP_FAILED, "mmap of {} bytes", mapped);
-  if (!is_host) ASAN_POISON_MEMORY_REGION(pages, mapped);
+  // NaN, as f32 and as bf16, to whoever reads what nobody wrote
+  std::memset(pages, 0xFF, mapped);
+  if (!is_host) {
+    REPLICANT_CHECK_EQ(mprotect(pages, mapped, PROT_NONE), 0);
+    ASAN_POISON_MEMORY_REGION(pages, mapped);
+  }
   *address = reinterpret_cast<CUdeviceptr>(pages);
   allocations_[*address] = {.size_bytes = size_bytes,
                             .mapped_bytes = mapped,

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "core/base/error.h"
@@ -119,13 +120,19 @@ int NcclWorld::num_leaving() const {
   return num_leaving_;
 }
 
-std::set<int> NcclWorld::aborted() const {
+std::set<int> NcclWorld::AwaitAborts(size_t count) {
+  const auto deadline = std::chrono::steady_clock::now() + graph_timeout_;
   const MutexLock lock(mutex_);
-  std::set<int> ranks;
-  for (const auto& [id, group] : groups_) {
-    ranks.insert(group.aborted.begin(), group.aborted.end());
+  while (true) {
+    std::set<int> ranks;
+    for (const auto& [id, group] : groups_) {
+      ranks.insert(group.aborted.begin(), group.aborted.end());
+    }
+    if (ranks.size() >= count || std::chrono::steady_clock::now() >= deadline) {
+      return ranks;
+    }
+    changed_.WaitUntil(mutex_, deadline);
   }
-  return ranks;
 }
 
 void NcclWorld::CutOff(int rank) {
@@ -236,10 +243,6 @@ class HostNcclRank : public NcclRank {
 
   void Launch(const DeviceCall& call, CUstream stream) override {
     if (call.count == 0) return;
-    {
-      const MutexLock lock(world_->mutex_);
-      if (world_->groups_.at(id_).aborted.contains(rank_)) return;
-    }
     NcclWorld::Pending pending{.call = call, .number = num_calls_++};
     const CUresult result = world_->driver_->Meet(
         NameOf(call.kind), stream,
@@ -258,7 +261,6 @@ class HostNcclRank : public NcclRank {
     using State = DeviceRank::State;
     const MutexLock lock(world_->mutex_);
     const NcclWorld::Group& group = world_->groups_.at(id_);
-    if (group.aborted.contains(rank_)) return {State::kFailed, "aborted"};
     const auto failure = world_->failures_.find(rank_);
     if (failure != world_->failures_.end()) {
       return {State::kFailed, failure->second};
@@ -277,11 +279,19 @@ class HostNcclRank : public NcclRank {
     ++world_->num_leaving_;
   }
   void Abort() override {
-    const MutexLock lock(world_->mutex_);
-    NcclWorld::Group& group = world_->groups_.at(id_);
-    group.aborted.insert(rank_);
-    group.pending.erase(rank_);
-    world_->changed_.NotifyAll();
+    {
+      const MutexLock lock(world_->mutex_);
+      NcclWorld::Group& group = world_->groups_.at(id_);
+      group.aborted.insert(rank_);
+      group.pending.erase(rank_);
+      world_->changed_.NotifyAll();
+    }
+    const auto deadline =
+        std::chrono::steady_clock::now() + world_->graph_timeout_;
+    while (in_graphs_.use_count() > 1 &&
+           std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   }
 
  private:

@@ -27,7 +27,8 @@ namespace replicant::testing {
 // the driver: calls that do not fit together, one that some ranks make in a
 // graph and others outside of it, graphs of different captures. Other problems
 // of the driver: a rank that is destroyed before its graphs, and one that waits
-// for the others in a graph for longer than `graph_timeout`.
+// for the others in a graph for longer than `graph_timeout`. As in NCCL, an
+// abort returns when the rank's graphs are destroyed.
 //
 // Thread-safety: any thread.
 class NcclWorld {
@@ -43,8 +44,9 @@ class NcclWorld {
   void CutOff(int rank) EXCLUDES(mutex_);
   // Ranks that have left.
   int num_leaving() const EXCLUDES(mutex_);
-  // Ranks whose communicator was aborted.
-  std::set<int> aborted() const EXCLUDES(mutex_);
+  // Ranks whose communicator was aborted, once there are `count`, or after
+  // `graph_timeout`.
+  std::set<int> AwaitAborts(size_t count) EXCLUDES(mutex_);
 
  private:
   friend class HostNccl;

@@ -157,7 +157,7 @@ TEST(DeviceCollectivesTest, AFailureOfTheLibraryNamesTheRankAndEndsAll) {
       MessageOf<CommError>([&] { static_cast<void>(step->Run(kNoWait)); }),
       AllOf(HasSubstr("rank 1 of 2 (cuda:1)"),
             HasSubstr("remote error: connection closed")));
-  EXPECT_THAT(machine.world().aborted(), ::testing::ElementsAre(0, 1));
+  EXPECT_THAT(machine.world().AwaitAborts(2), ::testing::ElementsAre(0, 1));
   // and does not come back
   EXPECT_THAT(
       MessageOf<CommError>([&] { static_cast<void>(step->Run(kNoWait)); }),
@@ -205,7 +205,7 @@ TEST(DeviceCollectivesTest, AStepThatDoesNotEndIsAborted) {
       }),
       "nccl, rank 0 of 2 (cuda:0): waited 0.05 s for the others; the last "
       "call launched is call 0, join");
-  EXPECT_THAT(machine.world().aborted(), ::testing::ElementsAre(0, 1));
+  EXPECT_THAT(machine.world().AwaitAborts(2), ::testing::ElementsAre(0, 1));
   // the other processes hear of it by the host
   EXPECT_THAT(hosts[1]->Failure(), HasSubstr("waited 0.05 s"));
 }

@@ -144,7 +144,7 @@ TEST(DeviceGraphsTest, AReplicaThatDoesNotLaunchEndsTheOthers) {
   machine.driver().FailNext("cuGraphLaunch", /*device=*/2, CUDA_ERROR_UNKNOWN);
   EXPECT_EQ(run.MessageOfStep(),
             "cuda:2: cuGraphLaunch: CUDA_ERROR_UNKNOWN: unknown error");
-  EXPECT_THAT(machine.world().aborted(), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(machine.world().AwaitAborts(4), ElementsAre(0, 1, 2, 3));
   // and does not come back
   EXPECT_THAT(run.MessageOfStep(), HasSubstr("replica 2: cuda:2"));
 }
@@ -174,7 +174,7 @@ TEST(DeviceGraphsTest, ARankThatDoesNotComeEndsTheStepByItsDeadline) {
               AllOf(StartsWith("nccl, rank "),
                     HasSubstr("waited 5 s for the others; the last call "
                               "launched is call ")));
-  EXPECT_THAT(machine.world().aborted(), ElementsAre(0, 1));
+  EXPECT_THAT(machine.world().AwaitAborts(2), ElementsAre(0, 1));
 }
 
 // An error that the library reports while ranks wait within their graphs.
