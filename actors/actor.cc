@@ -120,9 +120,12 @@ double Actor::NoiseScale() const {
 
 void Actor::ChooseActions() {
   const int64_t num_done = num_all_steps();
+  const int64_t hold_steps = options_.exploration.hold_steps;
   if (options_.exploration.IsRandom(num_done)) {
-    for (float& action : actions_) {
-      action = static_cast<float>(random_.Uniform(-1.0, 1.0));
+    if (num_calls_ % hold_steps == 0) {
+      for (float& action : actions_) {
+        action = static_cast<float>(random_.Uniform(-1.0, 1.0));
+      }
     }
   } else {
     const std::span<std::byte> wanted = policy_.observations().bytes();
@@ -136,7 +139,7 @@ void Actor::ChooseActions() {
       scales[e] =
           static_cast<float>(ScaleOf(static_cast<int64_t>(e), num_done));
     }
-    const auto chosen = policy_.Act(num_calls_).Span<float>();
+    const auto chosen = policy_.Act(num_calls_ / hold_steps).Span<float>();
     std::copy(chosen.begin(), chosen.end(), actions_.begin());
   }
   for (int64_t e = 0; e < size(); ++e) ToTaskActions(e);

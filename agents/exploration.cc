@@ -18,6 +18,9 @@ ExplorationConfig ExplorationConfig::Read(config::Reader& reader) {
   reader.Field("decay_steps", &c.decay_steps, {0, 1'000'000'000},
                "agent steps over which the scale changes linearly; 0: "
                "final_scale from the start");
+  reader.Field("hold_steps", &c.hold_steps, {1, 1000},
+               "agent steps for which a draw of noise is kept; more than 1 "
+               "finds rewards that single draws rarely reach");
   reader.Field("spread", &c.spread, {1e-3, 1e3},
                "ratio of the last environment's scale to the first one's; "
                "those between are spaced geometrically");

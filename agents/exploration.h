@@ -17,6 +17,9 @@ struct ExplorationConfig {
   double initial_scale = 0.3;
   double final_scale = 0.3;
   int64_t decay_steps = 0;
+  // Agent steps of an environment that share a draw, of noise and of random
+  // actions. Held noise goes farther: single draws of a random walk cancel out.
+  int64_t hold_steps = 1;
   // Environment i of N acts with scale * spread^(i / (N - 1)), as in Ape-X
   // (arXiv:1803.00933). 1: all environments have the same scale.
   double spread = 1.0;

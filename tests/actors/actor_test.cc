@@ -267,6 +267,23 @@ TEST(ActorTest, RandomAtFirstThenByThePolicy) {
   for (size_t i = 4; i < 8; ++i) EXPECT_EQ(steps[i].action[0], 1.0F);
 }
 
+TEST(ActorTest, HeldNoiseStaysForItsSteps) {
+  Rig rig(kState, 1,
+          {.exploration = {
+               .random_steps = 3, .final_scale = 0.1, .hold_steps = 3}});
+  // a policy that always gives 0
+  runtime::VariableStore& variables = rig.policy->variables();
+  for (const auto& [name, variable] : variables.variables()) {
+    variables.Set(name,
+                  HostTensor(variable.spec.dtype, variable.spec.shape).view());
+  }
+  for (int i = 0; i < 9; ++i) rig.actor->Step();
+  const auto& steps = rig.sinks[0].episodes[0].steps;
+  for (size_t i = 0; i + 1 < 9; ++i) {
+    EXPECT_EQ(steps[i].action == steps[i + 1].action, i % 3 != 2) << i;
+  }
+}
+
 TEST(ActorTest, TheSameSeedActsTheSame) {
   const auto actions = [] {
     Rig rig(kState, 2,
