@@ -19,12 +19,12 @@ using testing::OpCase;
 class OpParity
     : public ::testing::TestWithParam<std::tuple<std::string, int, OpCase>> {
  protected:
-  static void TearDownTestSuite() { backends_.clear(); }
+  static void TearDownTestSuite() { made_backends.clear(); }
 
   // One for all cases: a GPU's takes a while to start.
   Backend& backend() {
     const auto& [name, num_threads, op_case] = GetParam();
-    std::unique_ptr<Backend>& result = backends_[{name, num_threads}];
+    std::unique_ptr<Backend>& result = made_backends[{name, num_threads}];
     if (result == nullptr) {
       result = MakeBackend(name, {.num_threads = num_threads});
     }
@@ -35,7 +35,7 @@ class OpParity
 
  private:
   static inline std::map<std::pair<std::string, int>, std::unique_ptr<Backend>>
-      backends_;
+      made_backends;
 };
 
 TEST_P(OpParity, MatchesTheReference) {
