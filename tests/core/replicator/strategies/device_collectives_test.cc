@@ -194,8 +194,8 @@ TEST(DeviceCollectivesTest, AStepThatDoesNotEndIsAborted) {
         {backends.back().get(), hosts[static_cast<size_t>(i)].get()});
   }
   Processes one(nullptr);
-  const auto team = DeviceTeam::Connect(
-      members, one, {.timeout = std::chrono::milliseconds(50)});
+  auto team = DeviceTeam::Connect(members, one,
+                                  {.timeout = std::chrono::milliseconds(50)});
   ASSERT_NE(team, nullptr);
   EXPECT_EQ(
       MessageOf<CommError>([&] {
@@ -206,7 +206,8 @@ TEST(DeviceCollectivesTest, AStepThatDoesNotEndIsAborted) {
       "nccl, rank 0 of 2 (cuda:0): waited 0.05 s for the others; the last "
       "call launched is call 0, join");
   EXPECT_THAT(machine.world().AwaitAborts(2), ::testing::ElementsAre(0, 1));
-  // the other processes hear of it by the host
+  // the other processes hear of it by the host, a moment later
+  team.reset();
   EXPECT_THAT(hosts[1]->Failure(), HasSubstr("waited 0.05 s"));
 }
 
