@@ -6,7 +6,7 @@
 //                 [--onnx FILE] [--cuda_autotune FOLDER]
 //                 [--replicas R [--strategy in_graph|between_graph
 //                                           [--replicas_per_process P]]
-//                               [--rounds ROUNDS]]
+//                               [--pjrt_plugin FILE] [--rounds ROUNDS]]
 //
 // With --processor_time the times are of this process on all processors, which
 // other programs disturb less: for cases of one thread, since threads wait
@@ -25,7 +25,8 @@
 // `mpirun -n R/P`. What a step waited for is then printed as well: `reduce_ms`
 // for gradients that are reduced behind the backward pass, `call_ms` for what
 // is needed at once (batch norm over all replicas), without the time for which
-// replicas waited for slower ones.
+// replicas waited for slower ones. With --pjrt_plugin XLA's compiler makes the
+// step for the plugin's devices, one for each replica.
 //
 // The workloads are the YAML files of tests/benchmark/workloads.
 #include <fmt/format.h>
@@ -77,6 +78,7 @@ struct Options {
   bool is_memory = false;
   std::string onnx;           // file for the model of the case; empty: none
   std::string cuda_autotune;  // folder of the tuned plans; empty: not tuned
+  std::string pjrt_plugin;    // backend pjrt
   int replicas = 0;           // 0: the plan alone, without a replicator
   const replicator::Strategy* strategy = &replicator::Strategy::kInGraph;
   int replicas_per_process = 1;  // between_graph
@@ -114,7 +116,7 @@ std::vector<Case> AllCases(const Options& options) {
       "d4pg-prediction-64", "resnet50-8",      "resnet50-16",   "sngan-32-d-16",
       "sngan-32-g-16",      "sngan-64-d-16",   "sngan-64-g-16",
   };
-  if (options.backend == "cuda") {
+  if (options.backend == "cuda" || options.backend == "pjrt") {
     // too large for two processors
     for (const char* name : {"d4pg-nature-256", "resnet50-128", "resnet50-256"})
       learners.push_back(name);
@@ -409,6 +411,7 @@ std::unique_ptr<ReplicaTimer> MakeTimer(const Case& c, const Options& options,
               replicas == 1 ? &replicator::Strategy::kSingle : options.strategy,
           .replicas = replicas,
           .backend = options.backend,
+          .pjrt = {.plugin = options.pjrt_plugin, .options = {}},
           .cuda_autotune = {.is_enabled = !options.cuda_autotune.empty(),
                             .cache = options.cuda_autotune},
           .threads = threads,
@@ -524,13 +527,22 @@ int main(int argc, char** argv) try {
   app.add_option("--cuda_autotune", options.cuda_autotune,
                  "backend cuda: take the fastest plans of libraries, kept in "
                  "this folder");
+  app.add_option("--replicas", options.replicas,
+                 "the learner's cases on so many replicas")
+      ->check(CLI::Range(1, 64));
+  app.add_option_function<std::string>(
+         "--pjrt_plugin",
+         [&options](const std::string& file) {
+           options.backend = "pjrt";
+           options.pjrt_plugin = file;
+         },
+         "the replicas are devices of this PJRT plugin")
+      ->needs("--replicas")
+      ->excludes("--backend");
   app.add_flag("--processor_time", options.is_processor_time,
                "time processors, not the clock");
   app.add_flag("--profile", options.has_profile,
                "print the time of every kernel to stderr");
-  app.add_option("--replicas", options.replicas,
-                 "the learner's cases on so many replicas")
-      ->check(CLI::Range(1, 64));
   app.add_option("--rounds", options.rounds,
                  "of one replica and of several, in turns")
       ->needs("--replicas")

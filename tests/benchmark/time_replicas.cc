@@ -149,7 +149,16 @@ ReplicaTimer::ReplicaTimer(const ReplicaCase& c,
         return std::make_unique<OneBatch>(
             c.specs(context.PipelineBatchSize(c.batch_size)));
       })),
-      step_(replicator_->Build(*input_, c.step_fn, options)) {
+      step_(replicator_->Build(
+          *input_,
+          [&](ReplicaContext& replica, const Inputs& inputs) {
+            replicator::StepOutputs outputs = c.step_fn(replica, inputs);
+            values_.clear();
+            for (const auto& [name, output] : outputs.values)
+              values_.push_back(name);
+            return outputs;
+          },
+          options)) {
   for (int i = 0; i < kWarmUpSteps && leads(); ++i) TimeStep();
 }
 
@@ -167,6 +176,8 @@ double ReplicaTimer::TimeStep() {
   using std::chrono::steady_clock;
   const auto start = steady_clock::now();
   REPLICANT_CHECK(step_->Run({}) == NextResult::kOk, "the batch is there");
+  // a device may still compute: its values wait for it
+  for (const std::string& name : values_) step_->value(name);
   return std::chrono::duration<double, std::milli>(steady_clock::now() - start)
       .count();
 }

@@ -39,7 +39,7 @@ class ReplicaTimer {
 
   // Whether this is the process that measures.
   bool leads() const { return replicator_->process_id() == 0; }
-  // Of one step, in ms.
+  // Of one step and of reading its values, in ms.
   double TimeStep();
   // What the last one waited for, in ms.
   double bucket_ms() const { return 1e3 * step_->reduce_times().buckets_s; }
@@ -52,6 +52,7 @@ class ReplicaTimer {
  private:
   std::unique_ptr<replicator::Replicator> replicator_;
   std::unique_ptr<replicator::Input> input_;
+  std::vector<std::string> values_;  // names
   std::unique_ptr<replicator::Step> step_;
 };
 
