@@ -50,7 +50,6 @@ Actor::Actor(const agents::TaskSpec& task, env::VectorEnvironment* environments,
       made_(episodes_.size()),
       num_calls_(options_.first_position) {
   REPLICANT_CHECK_EQ(sinks_.size(), static_cast<size_t>(size()));
-  random_.set_position(static_cast<uint64_t>(options_.first_position));
   for (int e = 0; e < environments_.size(); ++e) {
     const auto i = static_cast<size_t>(e);
     episodes_[i].environment = options_.first_environment + e;
@@ -120,12 +119,11 @@ double Actor::NoiseScale() const {
 
 void Actor::ChooseActions() {
   const int64_t num_done = num_all_steps();
-  const int64_t hold_steps = options_.exploration.hold_steps;
+  const int64_t draw = num_calls_ / options_.exploration.hold_steps;
   if (options_.exploration.IsRandom(num_done)) {
-    if (num_calls_ % hold_steps == 0) {
-      for (float& action : actions_) {
-        action = static_cast<float>(random_.Uniform(-1.0, 1.0));
-      }
+    random_.set_position(static_cast<uint64_t>(draw) * actions_.size());
+    for (float& action : actions_) {
+      action = static_cast<float>(random_.Uniform(-1.0, 1.0));
     }
   } else {
     const std::span<std::byte> wanted = policy_.observations().bytes();
@@ -139,7 +137,7 @@ void Actor::ChooseActions() {
       scales[e] =
           static_cast<float>(ScaleOf(static_cast<int64_t>(e), num_done));
     }
-    const auto chosen = policy_.Act(num_calls_ / hold_steps).Span<float>();
+    const auto chosen = policy_.Act(draw).Span<float>();
     std::copy(chosen.begin(), chosen.end(), actions_.begin());
   }
   for (int64_t e = 0; e < size(); ++e) ToTaskActions(e);
@@ -204,10 +202,7 @@ void Actor::Emit(int64_t index) {
 
 ActorState Actor::state() const {
   REPLICANT_CHECK(options_.keeps_state, "an actor that keeps no state");
-  return {.episodes = made_,
-          .num_steps = num_steps_,
-          .num_calls = num_calls_,
-          .random_position = random_.position()};
+  return {.episodes = made_, .num_steps = num_steps_, .num_calls = num_calls_};
 }
 
 void Actor::Restore(const ActorState& state) {
@@ -245,7 +240,6 @@ void Actor::Restore(const ActorState& state) {
   }
   num_steps_ = state.num_steps;
   num_calls_ = state.num_calls;
-  random_.set_position(state.random_position);
   is_restoring_ = false;
 }
 

@@ -32,7 +32,6 @@ struct ActorState {
   std::vector<Episode> episodes;  // by environment
   int64_t num_steps = 0;
   int64_t num_calls = 0;
-  uint64_t random_position = 0;
 };
 
 // Seconds that an actor has spent in each part.

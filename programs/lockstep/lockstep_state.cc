@@ -50,9 +50,8 @@ std::vector<T> ReadValues(const SafetensorsReader& reader,
 
 void WriteLockstepState(const std::filesystem::path& path,
                         const LockstepState& state) {
-  const std::vector<int64_t> actor = {
-      state.actor.num_steps, state.actor.num_calls,
-      static_cast<int64_t>(state.actor.random_position)};
+  const std::vector<int64_t> actor = {state.actor.num_steps,
+                                      state.actor.num_calls};
   std::vector<int64_t> episodes, writers;
   for (const auto& episode : state.actor.episodes) {
     episodes.push_back(episode.number);
@@ -76,10 +75,9 @@ void WriteLockstepState(const std::filesystem::path& path,
 LockstepState ReadLockstepState(const std::filesystem::path& path) {
   const SafetensorsReader reader(path);
   LockstepState state;
-  const auto actor = ReadValues<int64_t>(reader, path, kActor, 3);
+  const auto actor = ReadValues<int64_t>(reader, path, kActor, 2);
   state.actor.num_steps = actor[0];
   state.actor.num_calls = actor[1];
-  state.actor.random_position = static_cast<uint64_t>(actor[2]);
   for (const int64_t number : ReadValues<int64_t>(reader, path, kEpisodes)) {
     const std::string name = ActionsName(state.actor.episodes.size());
     state.actor.episodes.push_back(
