@@ -24,11 +24,13 @@ if(REPLICANT_SANITIZE)
     -fsanitize=${REPLICANT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(replicant_flags INTERFACE -fsanitize=${REPLICANT_SANITIZE})
 endif()
-# instrumented code and -O3 give g++ 12 false positives of these warnings
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND
-   (REPLICANT_SANITIZE OR NOT REPLICANT_WARNINGS_AS_ERRORS))
-  target_compile_options(replicant_flags INTERFACE
+# instrumented code, -O1 and -O3 give g++ 12 false positives of these warnings
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(without_false_positives
     -Wno-array-bounds -Wno-maybe-uninitialized -Wno-restrict -Wno-stringop-overflow)
+endif()
+if(REPLICANT_SANITIZE OR NOT REPLICANT_WARNINGS_AS_ERRORS)
+  target_compile_options(replicant_flags INTERFACE ${without_false_positives})
 endif()
 if(REPLICANT_FUZZ)
   target_compile_options(replicant_flags INTERFACE -fsanitize=fuzzer-no-link)
@@ -135,14 +137,32 @@ elseif(REPLICANT_SANITIZE MATCHES "address")
     "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp")
 endif()
 
+# Half of the compiler's time for a test goes into headers that all tests include:
+# they share a precompiled one, which ccache cannot use.
+function(replicant_link_as_test name)
+  target_link_libraries(${name} PRIVATE ${ARGN} replicant_flags
+                                        GTest::gmock GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES
+    REPLICANT_IS_PRECOMPILED ON CXX_COMPILER_LAUNCHER ""
+    RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  replicant_runs_seldom(${name})
+  target_compile_options(${name} PRIVATE ${without_false_positives})
+endfunction()
+
 # replicant_add_test_program(name source DEP...)
 # Builds a test program without adding it to ctest.
 function(replicant_add_test_program name source)
+  if(NOT TARGET replicant_test_headers)
+    file(CONFIGURE OUTPUT test_headers.cc CONTENT "")
+    add_executable(replicant_test_headers "${CMAKE_CURRENT_BINARY_DIR}/test_headers.cc")
+    replicant_link_as_test(replicant_test_headers fmt::fmt spdlog::spdlog)
+    target_include_directories(replicant_test_headers PRIVATE "${PROJECT_SOURCE_DIR}")
+    target_precompile_headers(replicant_test_headers PRIVATE
+      ${precompiled_headers} "${PROJECT_SOURCE_DIR}/tests/support/precompiled.h")
+  endif()
   add_executable(${name} ${source})
-  set_target_properties(${name} PROPERTIES
-    RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
-  target_link_libraries(${name} PRIVATE ${ARGN} replicant_flags
-                                        GTest::gmock GTest::gtest_main)
+  replicant_link_as_test(${name} ${ARGN})
+  target_precompile_headers(${name} REUSE_FROM replicant_test_headers)
 endfunction()
 
 # The tests with label `sanitized`: what scripts/test builds for sanitizers, too.

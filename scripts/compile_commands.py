@@ -5,7 +5,8 @@
 
 With REPLICANT_UNITY a build compiles files that include several sources each.
 OUTPUT_FOLDER/compile_commands.json has every source with the command of the file
-that includes it.
+that includes it, and without g++'s precompiled headers, which clang cannot read and
+in which a file finds what it does not include.
 """
 import json
 import pathlib
@@ -16,11 +17,13 @@ import sys
 def entries_of(entry):
     """The entries of the sources that the entry's file stands for."""
     file = entry["file"]
+    command = re.sub(r" (-Winvalid-pch )?-include \S+/cmake_pch\.hxx", "", entry["command"])
+    entry = {**entry, "command": command}
     if "/Unity/unity_" not in file:
         return [entry]
     sources = re.findall(r'^#include "(.*)"$', pathlib.Path(file).read_text(), re.MULTILINE)
     return [
-        {**entry, "file": source, "command": entry["command"].replace(file, source)}
+        {**entry, "file": source, "command": command.replace(file, source)}
         for source in sources
     ]
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""scripts/compile_commands.py on a build of two compilations, one of two files."""
+"""scripts/compile_commands.py on a build of three compilations, one of two files and
+one with a precompiled header."""
 import json
 import pathlib
 import subprocess
@@ -19,13 +20,15 @@ def main():
         def entry(file, options):
             return {"directory": str(build), "command": f"c++ {options} -c {file}", "file": file}
 
-        (build / "compile_commands.json").write_text(
-            json.dumps([entry(str(unity), "-O1"), entry("/src/alone.cc", "-O2")]))
+        header = f"-Winvalid-pch -include {build}/tests/x.dir/cmake_pch.hxx"
+        (build / "compile_commands.json").write_text(json.dumps(
+            [entry(str(unity), "-O1"), entry("/src/alone.cc", "-O2"),
+             entry("/src/a_test.cc", f"-O2 {header}")]))
         output = build / "lint"
         subprocess.run([sys.executable, SCRIPT, build, output], check=True)
         got = json.loads((output / "compile_commands.json").read_text())
         want = [entry("/src/a.cc", "-O1"), entry("/src/b.cc", "-O1"),
-                entry("/src/alone.cc", "-O2")]
+                entry("/src/alone.cc", "-O2"), entry("/src/a_test.cc", "-O2")]
         if got != want:
             sys.exit(f"compile_commands_test: got {got}, want {want}")
 

@@ -250,10 +250,11 @@ TYPED_TEST_P(CommunicatorTest, CutsLargeTensorsIntoPieces) {
       }
       std::vector<float> sum(static_cast<size_t>(n));
       comm.AllReduce(View(x, 0, n), Mutable(sum, 0, n), ReduceOp::kSum);
+      const int64_t sum_of_ranks = size * (size - 1) / 2;
       int64_t num_wrong = 0;
       for (int64_t i = 0; i < n; ++i) {
-        const float expected = static_cast<float>(size) * value(i, 0) +
-                               static_cast<float>(size * (size - 1) / 2);
+        const auto expected = static_cast<float>(size) * value(i, 0) +
+                              static_cast<float>(sum_of_ranks);
         if (sum[static_cast<size_t>(i)] != expected) ++num_wrong;
       }
       EXPECT_EQ(num_wrong, 0);

@@ -51,6 +51,7 @@ class Rendezvous {
 // Runs body(process) on a thread for each process.
 void RunProcesses(int count, const std::function<void(int)>& body) {
   std::vector<std::unique_ptr<Thread>> threads;
+  threads.reserve(static_cast<size_t>(count));
   for (int p = 0; p < count; ++p) {
     threads.push_back(std::make_unique<Thread>(
         "process", [&, p](const Thread::StopToken&) { body(p); }));
