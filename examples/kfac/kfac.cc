@@ -8,6 +8,7 @@
 #include "core/graph/gradients.h"
 #include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/linalg.h"
+#include "core/graph/ops/matmul.h"
 #include "core/graph/ops/random.h"
 #include "core/graph/ops/reduce.h"
 #include "core/graph/ops/shape_ops.h"

@@ -7,7 +7,10 @@
 namespace replicant::graph {
 namespace {
 
-std::vector<TensorType> InferMatMul(const InferContext& context) {
+using Product = Output (*)(Output, Output, const MatMulOptions&, CallSite);
+
+// The type of c for matrices (rank 2), or for batches of them (rank 3).
+TensorType InferProduct(const InferContext& context, int rank) {
   const bool transpose_a = context.attributes.Bool("transpose_a");
   const bool transpose_b = context.attributes.Bool("transpose_b");
   const Shape& a = context.shape(0);
@@ -18,51 +21,86 @@ std::vector<TensorType> InferMatMul(const InferContext& context) {
                        context.inputs[1].ToString(),
                        transpose_b ? " transposed" : "");
   };
-  if (a.rank() != 2 || b.rank() != 2 || !IsFloating(context.dtype(0)) ||
+  const bool is_batch = rank == 3;
+  if (a.rank() != rank || b.rank() != rank || !IsFloating(context.dtype(0)) ||
       context.dtype(0) != context.dtype(1)) {
-    context.Fail(fmt::format("want two matrices of one floating dtype, got {}",
-                             describe()));
+    context.Fail(fmt::format(
+        "want two {} of one floating dtype, got {}",
+        is_batch ? "batches of matrices [B,M,K] and [B,K,N]" : "matrices",
+        describe()));
   }
-  if (a[transpose_a ? 0 : 1] != b[transpose_b ? 1 : 0]) {
-    context.Fail(fmt::format("inner dimensions differ: {}", describe()));
+  const int row = rank - 2, column = rank - 1;
+  if (a[transpose_a ? row : column] != b[transpose_b ? column : row] ||
+      (is_batch && a[0] != b[0])) {
+    context.Fail(fmt::format("{}inner dimensions differ: {}",
+                             is_batch ? "batches or " : "", describe()));
   }
-  const int64_t n = b[transpose_b ? 0 : 1];
+  const int64_t m = a[transpose_a ? column : row];
+  const int64_t n = b[transpose_b ? row : column];
+  return {context.ResultDType(),
+          is_batch ? Shape({a[0], m, n}) : Shape({m, n})};
+}
+
+std::vector<TensorType> InferMatMul(const InferContext& context) {
+  const TensorType c = InferProduct(context, 2);
   if (context.num_inputs() == 3) {
-    REPLICANT_CHECK(context.shape(2) == Shape({n}), "bias {} of {} columns",
-                    context.shape(2).ToString(), n);
+    REPLICANT_CHECK(context.shape(2) == Shape({c.shape[1]}),
+                    "bias {} of {} columns", context.shape(2).ToString(),
+                    c.shape[1]);
   }
-  return {{context.ResultDType(), Shape({a[transpose_a ? 1 : 0], n})}};
+  return {c};
+}
+
+std::vector<TensorType> InferBatchMatMul(const InferContext& context) {
+  return {InferProduct(context, 3)};
 }
 
 // With A = a or a^T and B = b or b^T: dA = dc B^T and dB = A^T dc. The gradient
 // of a transposed operand is computed transposed.
+template <Product kProduct>
 std::vector<Output> Gradient(const GradientContext& context) {
   const Output& a = context.input(0);
   const Output& b = context.input(1);
   const Output& dc = context.output_gradient();
   const bool transpose_a = context.node.attributes.Bool("transpose_a");
   const bool transpose_b = context.node.attributes.Bool("transpose_b");
+  const auto product = [](Output x, Output y, const MatMulOptions& options) {
+    return kProduct(x, y, options, CallSite::Here());
+  };
   const Output da =
       transpose_a
-          ? MatMul(b, dc, {.transpose_a = transpose_b, .transpose_b = true})
-          : MatMul(dc, b, {.transpose_b = !transpose_b});
+          ? product(b, dc, {.transpose_a = transpose_b, .transpose_b = true})
+          : product(dc, b, {.transpose_b = !transpose_b});
   const Output db =
       transpose_b
-          ? MatMul(dc, a, {.transpose_a = true, .transpose_b = transpose_a})
-          : MatMul(a, dc, {.transpose_a = !transpose_a});
+          ? product(dc, a, {.transpose_a = true, .transpose_b = transpose_a})
+          : product(a, dc, {.transpose_a = !transpose_a});
   return {da, db};
+}
+
+Output AddProduct(const OpDef& op, Output a, Output b,
+                  const MatMulOptions& options, CallSite site) {
+  return a.graph->Add({.op = &op,
+                       .inputs = {a, b},
+                       .attributes = {{"transpose_a", options.transpose_a},
+                                      {"transpose_b", options.transpose_b}}},
+                      site);
 }
 
 }  // namespace
 
 Output MatMul(Output a, Output b, const MatMulOptions& options, CallSite site) {
   static const OpDef op{
-      .name = "MatMul", .infer = &InferMatMul, .gradient = &Gradient};
-  return a.graph->Add({.op = &op,
-                       .inputs = {a, b},
-                       .attributes = {{"transpose_a", options.transpose_a},
-                                      {"transpose_b", options.transpose_b}}},
-                      site);
+      .name = "MatMul", .infer = &InferMatMul, .gradient = &Gradient<&MatMul>};
+  return AddProduct(op, a, b, options, site);
+}
+
+Output BatchMatMul(Output a, Output b, const MatMulOptions& options,
+                   CallSite site) {
+  static const OpDef op{.name = "BatchMatMul",
+                        .infer = &InferBatchMatMul,
+                        .gradient = &Gradient<&BatchMatMul>};
+  return AddProduct(op, a, b, options, site);
 }
 
 }  // namespace replicant::graph

@@ -29,4 +29,18 @@ struct MatMulOptions {
 Output MatMul(Output a, Output b, const MatMulOptions& options = {},
               CallSite site = CallSite::Here());
 
+// The matrix product of each of B pairs,
+//
+//   c[i,m,n] = sum_k a[i,m,k] * b[i,k,n]
+//
+// Args:
+//   a  [B, M, K], or [B, K, M] with transpose_a
+//   b  [B, K, N], or [B, N, K] with transpose_b
+// Returns:
+//   c  [B, M, N]
+// Floating, one dtype; accumulated in at least f32.
+// Throws ShapeError unless both have rank 3, one B and one K.
+Output BatchMatMul(Output a, Output b, const MatMulOptions& options = {},
+                   CallSite site = CallSite::Here());
+
 }  // namespace replicant::graph

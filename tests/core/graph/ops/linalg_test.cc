@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/graph/ops/elementwise.h"
+#include "core/graph/ops/matmul.h"
 #include "core/graph/ops/shape_ops.h"
 #include "tests/support/graph_runner.h"
 #include "tests/support/message_of.h"

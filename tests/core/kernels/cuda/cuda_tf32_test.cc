@@ -10,7 +10,6 @@
 #include "core/graph/gradients.h"
 #include "core/graph/ops/conv.h"
 #include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/linalg.h"
 #include "core/graph/ops/matmul.h"
 #include "core/graph/ops/reduce.h"
 #include "core/runtime/executor.h"
