@@ -8,6 +8,7 @@
 
 #include "core/kernels/backend.h"
 #include "core/kernels/common/host_kernel.h"
+#include "core/kernels/common/supported_dtypes.h"
 
 // The interface of a family of CPU kernels.
 namespace replicant::kernels::cpu {
@@ -59,9 +60,5 @@ bool ShouldReadPixels(const KernelRequest& conv);
 // The kernel of common/ for an op that it has (checked). Slow: for nodes that a
 // family does not take.
 std::unique_ptr<Kernel> MakeCommonKernel(const KernelRequest& request);
-
-// The rule of floating ops: every floating operand is f32, or f32 or bf16.
-std::string WhyNotF32(const KernelRequest& request);
-std::string WhyNotF32OrBF16(const KernelRequest& request);
 
 }  // namespace replicant::kernels::cpu

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/base/check.h"
+#include "core/kernels/common/supported_dtypes.h"
 #include "core/kernels/cuda/kernel_builder.h"
 
 namespace replicant::kernels::cuda {
@@ -34,10 +35,7 @@ void AddReduceKernels(CudaKernelTable& table);
 void AddRowKernels(CudaKernelTable& table);
 void AddShapeKernels(CudaKernelTable& table);
 
-// Reasons, for CudaKernel::why_not: an operand that is floating but neither f32
-// nor bf16; or that is floating but not f32; or none.
-std::string WhyNotF32OrBF16(const KernelRequest& request);
-std::string WhyNotF32(const KernelRequest& request);
+// For CudaKernel::why_not, beside those of supported_dtypes.h: no reason.
 std::string TakesAll(const KernelRequest& request);
 
 // Calls function.operator()<T>() with float or BFloat16.

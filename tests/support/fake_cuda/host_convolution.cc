@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/kernels/common/element.h"
+#include "tests/support/fake_cuda/host_library.h"
 #include "tests/support/fake_cuda/tf32.h"
 
 namespace replicant::testing {
@@ -185,51 +186,14 @@ class HostPlan : public ConvolutionPlan {
   const HostCandidate candidate_;
 };
 
-class HostConvolution : public kernels::cuda::ConvolutionLibrary {
- public:
-  HostConvolution(std::shared_ptr<FakeDriver> driver,
-                  HostCandidates<ConvolutionProblem> candidates,
-                  std::string version)
-      : driver_(std::move(driver)),
-        candidates_(std::move(candidates)),
-        version_(std::move(version)) {}
-
-  std::unique_ptr<ConvolutionPlan> Plan(
-      const ConvolutionProblem& problem) override {
-    return std::move(Candidates(problem, /*max=*/1)[0]);
-  }
-  std::vector<std::unique_ptr<ConvolutionPlan>> Candidates(
-      const ConvolutionProblem& problem, int max) override {
-    std::vector<std::unique_ptr<ConvolutionPlan>> plans;
-    for (const HostCandidate& candidate : candidates_(problem)) {
-      if (std::ssize(plans) == max) break;
-      plans.push_back(std::make_unique<HostPlan>(driver_, problem, candidate));
-    }
-    return plans;
-  }
-  std::unique_ptr<ConvolutionPlan> PlanNamed(const ConvolutionProblem& problem,
-                                             const std::string& name) override {
-    for (const HostCandidate& candidate : candidates_(problem)) {
-      if (candidate.name == name) {
-        return std::make_unique<HostPlan>(driver_, problem, candidate);
-      }
-    }
-    return nullptr;
-  }
-  std::string version() override { return version_; }
-
- private:
-  const std::shared_ptr<FakeDriver> driver_;
-  const HostCandidates<ConvolutionProblem> candidates_;
-  const std::string version_;
-};
-
 }  // namespace
 
 std::unique_ptr<kernels::cuda::ConvolutionLibrary> MakeHostConvolution(
     std::shared_ptr<FakeDriver> driver,
     HostCandidates<ConvolutionProblem> candidates, std::string version) {
-  return std::make_unique<HostConvolution>(
+  return std::make_unique<
+      HostLibrary<kernels::cuda::ConvolutionLibrary, ConvolutionProblem,
+                  ConvolutionPlan, HostPlan>>(
       std::move(driver), std::move(candidates), std::move(version));
 }
 

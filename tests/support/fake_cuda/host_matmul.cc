@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/kernels/common/element.h"
+#include "tests/support/fake_cuda/host_library.h"
 #include "tests/support/fake_cuda/tf32.h"
 
 namespace replicant::testing {
@@ -96,50 +97,14 @@ class HostPlan : public MatMulPlan {
   const HostCandidate candidate_;
 };
 
-class HostMatMul : public kernels::cuda::MatMulLibrary {
- public:
-  HostMatMul(std::shared_ptr<FakeDriver> driver,
-             HostCandidates<MatMulProblem> candidates, std::string version)
-      : driver_(std::move(driver)),
-        candidates_(std::move(candidates)),
-        version_(std::move(version)) {}
-
-  std::unique_ptr<MatMulPlan> Plan(const MatMulProblem& problem) override {
-    return std::move(Candidates(problem, /*max=*/1)[0]);
-  }
-  std::vector<std::unique_ptr<MatMulPlan>> Candidates(
-      const MatMulProblem& problem, int max) override {
-    std::vector<std::unique_ptr<MatMulPlan>> plans;
-    for (const HostCandidate& candidate : candidates_(problem)) {
-      if (std::ssize(plans) == max) break;
-      plans.push_back(std::make_unique<HostPlan>(driver_, problem, candidate));
-    }
-    return plans;
-  }
-  std::unique_ptr<MatMulPlan> PlanNamed(const MatMulProblem& problem,
-                                        const std::string& name) override {
-    for (const HostCandidate& candidate : candidates_(problem)) {
-      if (candidate.name == name) {
-        return std::make_unique<HostPlan>(driver_, problem, candidate);
-      }
-    }
-    return nullptr;
-  }
-  std::string version() override { return version_; }
-
- private:
-  const std::shared_ptr<FakeDriver> driver_;
-  const HostCandidates<MatMulProblem> candidates_;
-  const std::string version_;
-};
-
 }  // namespace
 
 std::unique_ptr<kernels::cuda::MatMulLibrary> MakeHostMatMul(
     std::shared_ptr<FakeDriver> driver,
     HostCandidates<MatMulProblem> candidates, std::string version) {
-  return std::make_unique<HostMatMul>(std::move(driver), std::move(candidates),
-                                      std::move(version));
+  return std::make_unique<HostLibrary<kernels::cuda::MatMulLibrary,
+                                      MatMulProblem, MatMulPlan, HostPlan>>(
+      std::move(driver), std::move(candidates), std::move(version));
 }
 
 }  // namespace replicant::testing
