@@ -19,6 +19,12 @@ ActorsConfig ActorsConfig::Read(config::Reader& reader) {
       "what computes the policy: actor: each actor for its own "
       "environments; host: one inference server for all actors, in "
       "batches");
+  reader.Field(
+      "inference_backend", &c.inference_backend,
+      {{"cpu", InferenceBackend::kCpu}, {"cuda", InferenceBackend::kCuda}},
+      "what computes the inference server's policy (inference: host); "
+      "cuda (not yet run on a device) shares the host's first GPU with "
+      "a learner there");
   reader.Field("inference_threads", &c.inference_threads, {1, 1024},
                "threads of the inference server's policy (inference: host)");
   reader.Field("inference_wait_ms", &c.inference_wait_ms, {0.1, 10000.0},

@@ -14,6 +14,9 @@ enum class InferencePlace {
   kHost    // by one server of the host for all of its actors, in batches
 };
 
+// Backend of that server's policy.
+enum class InferenceBackend { kCpu, kCuda };
+
 // Section `actors`: the actor processes, and how they send their steps.
 struct ActorsConfig {
   int64_t count = 1;         // processes
@@ -21,6 +24,7 @@ struct ActorsConfig {
   int env_threads = 0;       // 0: the actor's own thread steps them
   agents::ExplorationConfig exploration;
   InferencePlace inference = InferencePlace::kActor;
+  InferenceBackend inference_backend = InferenceBackend::kCpu;
   int64_t inference_threads = 1;
   double inference_wait_ms = 2.0;
   // Steps that are sent, stored and evicted together; their frames share a

@@ -140,8 +140,8 @@ endif()
 # Half of the compiler's time for a test goes into headers that all tests include:
 # they share a precompiled one, which ccache cannot use.
 function(replicant_link_as_test name)
-  target_link_libraries(${name} PRIVATE ${ARGN} replicant_flags
-                                        GTest::gmock GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE
+    ${ARGN} replicant_flags GTest::gmock GTest::gtest_main fmt::fmt spdlog::spdlog)
   set_target_properties(${name} PROPERTIES
     REPLICANT_IS_PRECOMPILED ON CXX_COMPILER_LAUNCHER ""
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
@@ -155,7 +155,7 @@ function(replicant_add_test_program name source)
   if(NOT TARGET replicant_test_headers)
     file(CONFIGURE OUTPUT test_headers.cc CONTENT "")
     add_executable(replicant_test_headers "${CMAKE_CURRENT_BINARY_DIR}/test_headers.cc")
-    replicant_link_as_test(replicant_test_headers fmt::fmt spdlog::spdlog)
+    replicant_link_as_test(replicant_test_headers)
     target_include_directories(replicant_test_headers PRIVATE "${PROJECT_SOURCE_DIR}")
     target_precompile_headers(replicant_test_headers PRIVATE
       ${precompiled_headers} "${PROJECT_SOURCE_DIR}/tests/support/precompiled.h")

@@ -2,6 +2,7 @@
 # build. The file keeps its modification time if nothing has changed.
 #
 #   cmake -DSOURCE=... -DOUTPUT=... -P ReplicantVersion.cmake
+cmake_minimum_required(VERSION 3.25)
 set(git "")
 execute_process(COMMAND git -C "${SOURCE}" rev-parse --short=12 HEAD
   OUTPUT_VARIABLE commit ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE

@@ -76,7 +76,10 @@ int ServeInference(const Invocation& invocation) {
                                                    config.task, seed, 0));
   actors::BatchedPolicy policy(
       *config.MakeAgent(), task,
-      {.backend = config.learner.replication.policy_backend(),
+      {.backend =
+           config.actors.inference_backend == actors::InferenceBackend::kCuda
+               ? "cuda"
+               : "cpu",
        .threads = static_cast<int>(config.actors.inference_threads),
        .seed = seed},
       /*max_rows=*/config.actors.count * config.actors.environments,

@@ -124,8 +124,11 @@ struct ReplicationConfig {
   std::shared_ptr<kernels::PlanCache> MakePlanCache() const;
   // Whether a PJRT plugin runs the steps, not a kernels::Backend.
   bool has_pjrt() const { return backend == "pjrt"; }
-  // The backend of policies, which no plugin runs.
-  std::string policy_backend() const { return has_pjrt() ? "cpu" : backend; }
+  // The backend of the policies of actors and evaluators, which run where there
+  // may be no device.
+  std::string policy_backend() const {
+    return backend == "reference" ? backend : "cpu";
+  }
   // The device of replica `number` of its host.
   int DeviceOf(int number) const;
   // Number of replicas that share a batch.
