@@ -170,14 +170,17 @@ add_custom_target(sanitized_tests)
 
 # replicant_test(<file_test.cc> DEPS ...
 #                [LABELS unit|parity|golden|integration|cuda|sanitized]
-#                [TIMEOUT seconds] [FINDS_FILES])
+#                [TIMEOUT seconds] [SHARDS number] [FINDS_FILES])
+# Each of its tests is one of ctest's. With SHARDS they are divided among so many
+# of ctest's: for hundreds of tests that are shorter than the start of a process.
+#
 # FINDS_FILES defines two macros for the test: REPLICANT_SOURCE_DIR, the root of
 # the repository, and REPLICANT_PYTHON, the interpreter of scripts/setup.
 #
 # TIMEOUT ends a test that hangs. It is many times the duration of the test, since
 # machines may be slow and busy.
 function(replicant_test source)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "FINDS_FILES" "TIMEOUT" "DEPS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "FINDS_FILES" "TIMEOUT;SHARDS" "DEPS;LABELS")
   get_filename_component(name ${source} NAME_WE)
   replicant_add_test_program(${name} ${source} ${ARG_DEPS})
   if(ARG_FINDS_FILES)
@@ -193,6 +196,17 @@ function(replicant_test source)
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
+  endif()
+  if(ARG_SHARDS)
+    foreach(shard RANGE 1 ${ARG_SHARDS})
+      math(EXPR index "${shard} - 1")
+      add_test(NAME ${name}.shard-${shard} COMMAND
+        ${CMAKE_COMMAND} -E env GTEST_TOTAL_SHARDS=${ARG_SHARDS} GTEST_SHARD_INDEX=${index}
+        $<TARGET_FILE:${name}>)
+      set_tests_properties(${name}.shard-${shard} PROPERTIES
+        LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ${replicant_test_environment})
+    endforeach()
+    return()
   endif()
   # name a parameterised test by its parameter's name, not by the bytes
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
