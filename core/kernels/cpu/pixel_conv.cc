@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "core/base/parallel.h"
@@ -65,7 +66,6 @@ class PixelConvKernel : public Kernel {
     if (request.node.inputs.size() > 2 &&
         graph::IsFloating(request.input(2).dtype)) {
       bias_dtype_ = request.input(2).dtype;
-      has_bias_ = true;
     }
   }
 
@@ -79,7 +79,7 @@ class PixelConvKernel : public Kernel {
     images_.Bind(bindings);
     threads_.Bind(bindings.scratch);
     w_ = bindings.inputs[1];
-    if (has_bias_) given_bias_ = bindings.inputs[2];
+    if (bias_dtype_) given_bias_ = bindings.inputs[2];
     // the last part, empty unless every launch packs
     packed_weights_ = packed_.Bind(bindings.scratch + scratch_.size_bytes());
     padded_bias_ = reinterpret_cast<float*>(bindings.scratch + bias_);
@@ -88,9 +88,9 @@ class PixelConvKernel : public Kernel {
   void Launch(Stream& /*stream*/) override {
     packed_.Refresh(1, [&](int64_t /*piece*/) { Pack(); });
     std::fill_n(padded_bias_, weights_.num_channels(), 0.0f);
-    if (has_bias_) {
-      const float* bias =
-          LoadRun(given_bias_, bias_dtype_, 0, windows_.channels, padded_bias_);
+    if (bias_dtype_) {
+      const float* bias = LoadRun(given_bias_, *bias_dtype_, 0,
+                                  windows_.channels, padded_bias_);
       if (bias != padded_bias_) {
         std::copy_n(bias, windows_.channels, padded_bias_);
       }
@@ -179,8 +179,7 @@ class PixelConvKernel : public Kernel {
   Windows block_;
   ThreadScratch threads_;
   size_t bias_;
-  bool has_bias_ = false;
-  DType bias_dtype_ = DType::kF32;
+  std::optional<DType> bias_dtype_;  // none: no bias
   const std::byte* w_ = nullptr;
   const std::byte* given_bias_ = nullptr;
   std::byte* packed_weights_ = nullptr;
