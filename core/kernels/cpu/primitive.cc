@@ -48,6 +48,13 @@ std::optional<Eltwise> EltwiseOf(
   }
 }
 
+// Whether the processor has this instruction set. The number of a set has the
+// bits of those that it includes.
+bool Has(dnnl_cpu_isa_t isa) {
+  return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) &
+          static_cast<unsigned>(isa)) == static_cast<unsigned>(isa);
+}
+
 }  // namespace
 
 const dnnl::engine& Engine() {
@@ -131,11 +138,17 @@ dnnl::memory::data_type DataTypeOf(DType dtype) {
 }
 
 dnnl::memory::data_type ComputeTypeOf(DType dtype) {
-  // the number of an instruction set has the bits of those that it includes
-  constexpr auto kNeeded = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_bf16);
-  const auto isa = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
-  return (isa & kNeeded) == kNeeded ? DataTypeOf(dtype)
-                                    : dnnl::memory::data_type::f32;
+  return Has(dnnl_cpu_isa_avx512_core_bf16) ? DataTypeOf(dtype)
+                                            : dnnl::memory::data_type::f32;
+}
+
+int64_t RowSizeForProduct(int64_t columns) {
+  constexpr int64_t kCompeting = 256;
+  constexpr int64_t kLine = 16;
+  return columns > 0 && columns % kCompeting == 0 &&
+                 !Has(dnnl_cpu_isa_avx512_core)
+             ? columns + kLine
+             : columns;
 }
 
 Product::Product(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
@@ -143,17 +156,68 @@ Product::Product(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
                  const dnnl::memory::desc& result,
                  const dnnl::primitive_attr& attributes,
                  ScratchLayout* scratch) {
-  const dnnl::matmul::primitive_desc description(Engine(), a, b, bias, result,
-                                                 attributes);
+  dnnl::memory::desc read_a = a;
+  dnnl::memory::desc read_b = b;
+  CopyToLongerRows(DNNL_ARG_SRC, 1, b.get_dims().back(), &read_a, scratch);
+  CopyToLongerRows(DNNL_ARG_WEIGHTS, 0, a.get_dims().front(), &read_b, scratch);
+  const dnnl::matmul::primitive_desc description(Engine(), read_a, read_b, bias,
+                                                 result, attributes);
   const dnnl::memory::desc scratchpad = description.scratchpad_desc();
   std::vector<Primitive::Argument> arguments = {
-      {DNNL_ARG_SRC, a},
-      {DNNL_ARG_WEIGHTS, b},
+      {DNNL_ARG_SRC, read_a},
+      {DNNL_ARG_WEIGHTS, read_b},
       {DNNL_ARG_DST, result},
       {DNNL_ARG_SCRATCHPAD, scratchpad}};
   if (!bias.is_zero()) arguments.emplace_back(DNNL_ARG_BIAS, bias);
   primitive_ = Primitive(dnnl::matmul(description), arguments);
   scratchpad_at_ = scratch->Add(scratchpad.get_size());
+}
+
+void Product::CopyToLongerRows(int argument, size_t summed, int64_t num_uses,
+                               dnnl::memory::desc* operand,
+                               ScratchLayout* scratch) {
+  // less does not pay for the copy
+  constexpr int64_t kMinUses = 128;
+  constexpr int64_t kFactor = 512;
+  if (operand->get_ndims() != 2 || operand->get_dims()[summed] == 1 ||
+      num_uses < kMinUses) {
+    return;
+  }
+  dnnl::memory::dims strides = operand->get_strides();
+  const int64_t row_size = RowSizeForProduct(strides[summed]);
+  if (strides[1 - summed] != 1 || strides[summed] % kFactor != 0 ||
+      row_size == strides[summed]) {
+    return;
+  }
+  strides[summed] = row_size;
+  const dnnl::memory::desc longer(operand->get_dims(), operand->get_data_type(),
+                                  strides);
+  copies_.push_back({.argument = argument,
+                     .reorder = MakeReorder(*operand, longer),
+                     .at = scratch->Add(longer.get_size())});
+  *operand = longer;
+}
+
+void Product::Bind(int argument, const std::byte* data) {
+  for (Copy& copy : copies_) {
+    if (copy.argument == argument) {
+      return copy.reorder.Bind(DNNL_ARG_FROM, data);
+    }
+  }
+  primitive_.Bind(argument, data);
+}
+
+void Product::BindScratch(const std::byte* scratch) {
+  primitive_.Bind(DNNL_ARG_SCRATCHPAD, scratch + scratchpad_at_);
+  for (Copy& copy : copies_) {
+    copy.reorder.Bind(DNNL_ARG_TO, scratch + copy.at);
+    primitive_.Bind(copy.argument, scratch + copy.at);
+  }
+}
+
+void Product::Run() {
+  for (Copy& copy : copies_) copy.reorder.Run();
+  primitive_.Run();
 }
 
 ConvertedOperand::ConvertedOperand(const graph::TensorType& type,

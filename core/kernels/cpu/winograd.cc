@@ -168,9 +168,10 @@ class WinogradConvKernel : public Kernel {
         pixels[static_cast<size_t>(i * kTileSide + j)] = lines[row] + j * n;
       }
     }
-    TransformResult(
-        result_data_ + number * n, static_cast<size_t>(result_.stride),
-        bias_ ? bias_->data() : nullptr, static_cast<size_t>(n), pixels.data());
+    TransformResult(result_data_ + number * result_.row_size,
+                    static_cast<size_t>(result_.stride),
+                    bias_ ? bias_->data() : nullptr, static_cast<size_t>(n),
+                    pixels.data());
     for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
       if (!activation_.is_empty()) {
         activation_.RunInPlace(
@@ -268,10 +269,11 @@ class WinogradWeightGradientKernel : public Kernel {
           const auto pixels =
               gradient_pixels_.Find(operands_.inputs[1], tile < tiling_.count,
                                     at.image, at.row, at.column);
-          TransformResultGradient(pixels.data(), gradient_pixels_.dtype(),
-                                  static_cast<size_t>(gradients_.columns),
-                                  Place(gradients_at_) + i * gradients_.columns,
-                                  static_cast<size_t>(gradients_.stride));
+          TransformResultGradient(
+              pixels.data(), gradient_pixels_.dtype(),
+              static_cast<size_t>(gradients_.columns),
+              Place(gradients_at_) + i * gradients_.row_size,
+              static_cast<size_t>(gradients_.stride));
         });
   }
 
@@ -298,7 +300,7 @@ class WinogradWeightGradientKernel : public Kernel {
                   float* taps, float* output) const {
     for (int64_t c = 0; c < kWinogradLanes; ++c) {
       TransformWeightGradient(
-          positions + (first_c + c) * weights_.columns + first_o,
+          positions + (first_c + c) * weights_.row_size + first_o,
           static_cast<size_t>(weights_.stride), kWinogradChannels,
           taps + c * kTaps * kWinogradLanes);
     }

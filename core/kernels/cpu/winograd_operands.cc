@@ -2,20 +2,28 @@
 
 #include <algorithm>
 
+#include "core/kernels/cpu/primitive.h"
+
 namespace replicant::kernels::cpu {
 
 using dnnl::memory;
+
+PositionMatrices::PositionMatrices(int64_t num_rows, int64_t num_columns)
+    : rows(num_rows),
+      columns(num_columns),
+      row_size(RowSizeForProduct(num_columns)),
+      stride(num_rows * row_size) {}
 
 memory::desc PositionMatrices::Desc(bool is_transposed) const {
   constexpr auto kPositions = static_cast<int64_t>(kWinogradPositions);
   if (is_transposed) {
     return {{kPositions, columns, rows},
             memory::data_type::f32,
-            memory::dims{stride, 1, columns}};
+            memory::dims{stride, 1, row_size}};
   }
   return {{kPositions, rows, columns},
           memory::data_type::f32,
-          memory::dims{stride, columns, 1}};
+          memory::dims{stride, row_size, 1}};
 }
 
 size_t PositionMatrices::size_bytes() const {
@@ -53,7 +61,7 @@ void TransformedImages::Make(const std::byte* images, int64_t first,
                                       at.row - padding_, at.column - padding_);
                      TransformImage(pixels.data(), pixels_.dtype(),
                                     static_cast<size_t>(matrices.columns),
-                                    positions + i * matrices.columns,
+                                    positions + i * matrices.row_size,
                                     static_cast<size_t>(matrices.stride));
                    });
 }
@@ -94,7 +102,7 @@ void TransformedWeights::MakeRows(const T* weights, int64_t first, int64_t last,
           }
           for (int64_t i = 0; i < count; ++i) {
             TransformWeights(rows + i * kTaps * n, static_cast<size_t>(n),
-                             positions + (from + i) * n,
+                             positions + (from + i) * matrices.row_size,
                              static_cast<size_t>(matrices.stride));
           }
         }

@@ -25,14 +25,14 @@ inline constexpr int64_t kTaps = 9;  // of a 3x3 kernel
 
 // One f32 matrix [rows, columns] per position, one after the other.
 struct PositionMatrices {
-  PositionMatrices(int64_t num_rows, int64_t num_columns)
-      : rows(num_rows), columns(num_columns), stride(num_rows * num_columns) {}
+  PositionMatrices(int64_t num_rows, int64_t num_columns);
 
   dnnl::memory::desc Desc(bool is_transposed = false) const;
   size_t size_bytes() const;
 
   int64_t rows, columns;
-  int64_t stride;  // elements of one matrix
+  int64_t row_size;  // elements from one row to the next
+  int64_t stride;    // elements of one matrix
 };
 
 // The result of a convolution, [B, H, W, C], cut into tiles of 4x4 pixels. A

@@ -65,7 +65,10 @@ void AddImages(Cases& cases) {
                                    {Shape({5, 31, 34, 48}), 32, 3, 1, 0},
                                    {Shape({1, 31, 33, 32}), 32, 3, 1, 2},
                                    // in bf16 as well
-                                   {Shape({2, 18, 17, 64}), 80, 3, 1, 1}};
+                                   {Shape({2, 18, 17, 64}), 80, 3, 1, 1},
+                                   // rows 1 KiB apart: RowSizeForProduct()
+                                   {Shape({2, 18, 17, 256}), 32, 3, 1, 1},
+                                   {Shape({2, 18, 17, 32}), 256, 3, 1, 1}};
   for (const Conv& c : convs) {
     cases.push_back(
         {"Conv2d_" + c.ToString(),

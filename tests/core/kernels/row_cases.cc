@@ -27,7 +27,9 @@ void AddMatMul(Cases& cases) {
     int64_t m, k, n;
   };
   for (const Size s : {Size{1, 1, 1}, Size{7, 13, 5}, Size{1, 200, 37},
-                       Size{3, 51, 6}, Size{64, 129, 100}, Size{256, 24, 51}}) {
+                       Size{3, 51, 6}, Size{64, 129, 100}, Size{256, 24, 51},
+                       // rows 2 KiB apart: RowSizeForProduct()
+                       Size{512, 9, 512}, Size{512, 1, 512}}) {
     for (int i = 0; i < 4; ++i) {
       const bool ta = (i & 1) != 0;
       const bool tb = (i & 2) != 0;
