@@ -176,16 +176,16 @@ Product::Product(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
 void Product::CopyToLongerRows(int argument, size_t summed, int64_t num_uses,
                                dnnl::memory::desc* operand,
                                ScratchLayout* scratch) {
-  // less does not pay for the copy
+  // fewer uses, or rows 1 KiB apart, do not pay for the copy
   constexpr int64_t kMinUses = 128;
-  constexpr int64_t kFactor = 512;
+  constexpr int64_t kCompeting = 512;
   if (operand->get_ndims() != 2 || operand->get_dims()[summed] == 1 ||
       num_uses < kMinUses) {
     return;
   }
   dnnl::memory::dims strides = operand->get_strides();
   const int64_t row_size = RowSizeForProduct(strides[summed]);
-  if (strides[1 - summed] != 1 || strides[summed] % kFactor != 0 ||
+  if (strides[1 - summed] != 1 || strides[summed] % kCompeting != 0 ||
       row_size == strides[summed]) {
     return;
   }

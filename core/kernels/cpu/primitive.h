@@ -88,10 +88,10 @@ class ScratchLayout {
   size_t size_bytes_ = 0;
 };
 
-// The best distance, in floats, of the rows of an f32 matrix b of a product. It
-// is `columns` but for AVX2, where the library's product takes up to twice as
-// long if rows are a multiple of 1 KiB apart: they compete for few sets of the
-// first-level cache.
+// The best distance, in floats, of the rows of an f32 matrix whose rows a
+// product adds up, as those of b. It is `columns` but for AVX2, where the
+// library's product takes up to twice as long if they are a multiple of 1 KiB
+// apart: they compete for few sets of the first-level cache.
 int64_t RowSizeForProduct(int64_t columns);
 
 // A product of matrices, or of one matrix per position: a b, plus a bias.
