@@ -51,6 +51,18 @@ inline constexpr auto kLaneNumbers = [] {
   return numbers;
 }();
 
+// Of eight lanes those whose bit is set in the index, in order; the rest are 0.
+inline constexpr auto kLanesOfBits = [] {
+  std::array<std::array<uint8_t, 8>, 256> lanes{};
+  for (size_t bits = 0; bits < lanes.size(); ++bits) {
+    size_t count = 0;
+    for (uint8_t lane = 0; lane < 8; ++lane) {
+      if ((bits >> lane & 1) != 0) lanes[bits][count++] = lane;
+    }
+  }
+  return lanes;
+}();
+
 // Memory for `size` lanes and a whole vector after the last one.
 template <typename T>
 class Lanes {

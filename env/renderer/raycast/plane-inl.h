@@ -388,9 +388,9 @@ struct BlendedPixels {
   size_t count = 0;
 
   HWY_INLINE void Append(size_t first, Mask which) {
-    count += hn::CompressStore(CountFrom(static_cast<int32_t>(first)),
-                               hn::RebindMask(kInt, which), kInt,
-                               index.data() + count);
+    count += StoreChosen(hn::RebindMask(kInt, which),
+                         CountFrom(static_cast<int32_t>(first)),
+                         index.data() + count);
   }
 };
 

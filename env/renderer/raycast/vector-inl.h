@@ -119,6 +119,25 @@ HWY_INLINE bool IsUniform(Int v, int32_t* value) {
   return hn::AllTrue(kInt, hn::Eq(v, hn::Set(kInt, *value)));
 }
 
+// Stores the lanes of `v` for which `which` holds, side by side; their number.
+// Writes a whole vector.
+HWY_INLINE size_t StoreChosen(hn::Mask<IntTag> which, Int v, int32_t* out) {
+#if HWY_TARGET == HWY_AVX2
+  // GCC copies the table of Highway's Compress() to the stack at every call
+  std::array<uint8_t, 8> bits;
+  hn::StoreMaskBits(kInt, which, bits.data());
+  const hn::Rebind<uint8_t, IntTag> bytes;
+  const Int lanes =
+      hn::PromoteTo(kInt, hn::LoadU(bytes, kLanesOfBits[bits.front()].data()));
+  v = hn::TableLookupLanes(v, hn::IndicesFromVec(kInt, lanes));
+#else
+  // CompressStore() takes over a hundred cycles on Zen 4
+  v = hn::Compress(v, which);
+#endif
+  hn::StoreU(v, kInt, out);
+  return hn::CountTrue(kInt, which);
+}
+
 // A point or direction per lane.
 struct Vec3 {
   Float x, y, z;

@@ -183,22 +183,17 @@ HWY_ATTR void Cover(const Target& target, int index, const Band& band,
   });
 }
 
-// Appends the lanes whose `samples` are not zero to the list.
-HWY_INLINE void AppendNonZero(Int samples, Int pixel, PixelList& list) {
-  const auto is_covered = hn::Gt(samples, hn::Zero(kInt));
-  hn::CompressStore(samples, is_covered, kInt,
-                    list.samples.data() + list.count);
-  list.count += hn::CompressStore(pixel, is_covered, kInt,
-                                  list.pixels.data() + list.count);
-}
+// Appends the lanes whose `samples` are not zero to the list; `triangles` may
+// be null.
 HWY_INLINE void AppendNonZero(Int samples, Int pixel, const int32_t* triangles,
                               PixelList& list) {
+  const auto is_covered = hn::Gt(samples, hn::Zero(kInt));
   if (triangles != nullptr) {
-    hn::CompressStore(hn::LoadU(kInt, triangles),
-                      hn::Gt(samples, hn::Zero(kInt)), kInt,
-                      list.triangles.data() + list.count);
+    StoreChosen(is_covered, hn::LoadU(kInt, triangles),
+                list.triangles.data() + list.count);
   }
-  AppendNonZero(samples, pixel, list);
+  StoreChosen(is_covered, samples, list.samples.data() + list.count);
+  list.count += StoreChosen(is_covered, pixel, list.pixels.data() + list.count);
 }
 
 // How the samples of a primitive's pixels are listed.
@@ -227,7 +222,7 @@ HWY_INLINE void Append(Int samples, int x, int y, Listing listing,
   if (hn::AllTrue(kInt, hn::Eq(samples, hn::Zero(kInt)))) return;
   const Int pixel = CountFrom((y << 16) | x);
   if (listing == Listing::kPerPixel) {
-    return AppendNonZero(samples, pixel, list);
+    return AppendNonZero(samples, pixel, nullptr, list);
   }
   std::array<const int32_t*, kNumSamples> triangles{};
   auto is_full = hn::Eq(samples, hn::Set(kInt, kAllSamples));
