@@ -1,7 +1,6 @@
 #include "core/kernels/cpu/window_loops.h"
 
 #include <algorithm>
-#include <utility>
 
 // As in vector_functions.cc: the project's baseline is AVX2.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
@@ -112,7 +111,8 @@ struct ForwardPart {
 
 // Adds the rows to the results of kColumns adjacent windows of a row.
 template <size_t kVectors, size_t kColumns>
-void ForwardTile(const ForwardPart& part, int64_t row, int64_t column) {
+HWY_NOINLINE void ForwardTile(const ForwardPart& part, int64_t row,
+                              int64_t column) {
   const D d;
   const int64_t lanes = Lanes();
   const Windows& s = part.s;
@@ -183,7 +183,7 @@ struct GradientPart {
 
 // Adds the rows to the gradients of kNumbers weights of a run, from `k` on.
 template <size_t kVectors, size_t kNumbers>
-void GradientTile(const GradientPart& part, int64_t k) {
+HWY_NOINLINE void GradientTile(const GradientPart& part, int64_t k) {
   const D d;
   const int64_t lanes = Lanes();
   const Windows& s = part.s;
@@ -223,24 +223,6 @@ void GradientTile(const GradientPart& part, int64_t k) {
   }
 }
 
-using ForwardFunction = void (*)(const ForwardPart&, int64_t, int64_t);
-using GradientFunction = void (*)(const GradientPart&, int64_t);
-
-// The loop for `size` columns or numbers, with `size` in 1 .. kSums / kVectors.
-template <size_t kVectors, size_t... kI>
-ForwardFunction FindForward(int64_t size, std::index_sequence<kI...>) {
-  static constexpr ForwardFunction kTiles[] = {
-      &ForwardTile<kVectors, kI + 1>...};
-  return kTiles[size - 1];
-}
-
-template <size_t kVectors, size_t... kI>
-GradientFunction FindGradient(int64_t size, std::index_sequence<kI...>) {
-  static constexpr GradientFunction kTiles[] = {
-      &GradientTile<kVectors, kI + 1>...};
-  return kTiles[size - 1];
-}
-
 template <size_t kVectors>
 void ForwardVectors(const Windows& s, ForwardPart part) {
   constexpr size_t kColumns = kSums / kVectors;
@@ -251,10 +233,10 @@ void ForwardVectors(const Windows& s, ForwardPart part) {
     part.u = u;
     part.num_u = num_u;
     for (int64_t row = 0; row < s.down; ++row) {
-      ForTiles(s.across, kColumns, [&](int64_t column, int64_t size) {
-        FindForward<kVectors>(size, std::make_index_sequence<kColumns>())(
-            part, row, column);
-      });
+      ForConstantTiles<kColumns>(
+          s.across, [&](auto size, int64_t column) HWY_ATTR {
+            ForwardTile<kVectors, size()>(part, row, column);
+          });
     }
   });
 }
@@ -268,9 +250,8 @@ void GradientVectors(const Windows& s, GradientPart part) {
     part.first = first;
     part.last = first + num_rows;
     for (part.u = 0; part.u < s.height; ++part.u) {
-      ForTiles(s.width, kNumbers, [&](int64_t k, int64_t size) {
-        FindGradient<kVectors>(size, std::make_index_sequence<kNumbers>())(part,
-                                                                           k);
+      ForConstantTiles<kNumbers>(s.width, [&](auto size, int64_t k) HWY_ATTR {
+        GradientTile<kVectors, size()>(part, k);
       });
     }
   });

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 #include "core/tensor/bfloat16.h"
 
@@ -72,6 +74,21 @@ void ForTiles(int64_t count, int64_t most, const Run& run) {
     const int64_t begin = count * tile / num_tiles;
     run(begin, count * (tile + 1) / num_tiles - begin);
   }
+}
+
+// The same with sizes that are constants: run(std::integral_constant<size_t,
+// size>(), begin).
+template <size_t kMost, typename Run>
+void ForConstantTiles(int64_t count, const Run& run) {
+  ForTiles(count, kMost, [&](int64_t begin, int64_t size) {
+    const auto run_if = [&](auto constant) {
+      if (size == static_cast<int64_t>(constant())) run(constant, begin);
+    };
+    [&]<size_t... kI>(std::index_sequence<kI...>) {
+      (run_if(std::integral_constant<size_t, kI + 1>()), ...);
+    }
+    (std::make_index_sequence<kMost>());
+  });
 }
 
 // Floats of a vector. Weights and their gradients are stored by vectors of
