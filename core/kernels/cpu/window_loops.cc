@@ -78,17 +78,22 @@ struct Channels {
   int64_t first;  // channel
   size_t in_last;
 
+  // AVX2's masked stores take as long as ten others.
+  template <size_t kVectors>
+  HWY_INLINE bool IsWhole(size_t v) const {
+    return v + 1 < kVectors || in_last == hn::Lanes(D());
+  }
   template <size_t kVectors>
   HWY_INLINE V Load(const float* row, size_t v) const {
     const float* from = row + first + static_cast<int64_t>(v) * Lanes();
-    return v + 1 < kVectors
+    return IsWhole<kVectors>(v)
                ? hn::LoadU(D(), from)
                : hn::MaskedLoad(hn::FirstN(D(), in_last), D(), from);
   }
   template <size_t kVectors>
   HWY_INLINE void Store(V value, float* row, size_t v) const {
     float* to = row + first + static_cast<int64_t>(v) * Lanes();
-    if (v + 1 < kVectors) {
+    if (IsWhole<kVectors>(v)) {
       hn::StoreU(value, D(), to);
     } else {
       hn::BlendedStore(value, hn::FirstN(D(), in_last), D(), to);
@@ -121,7 +126,7 @@ HWY_NOINLINE void ForwardTile(const ForwardPart& part, int64_t row,
   HWY_UNROLL(28) for (size_t i = 0; i < kVectors * kColumns; ++i) {
     const size_t v = i % kVectors;
     const auto t = static_cast<int64_t>(i / kVectors);
-    sums[i] = part.u == 0
+    sums[i] = part.u == 0 && part.bias != nullptr
                   ? hn::LoadU(d, part.bias + static_cast<int64_t>(v) * lanes)
                   : part.channels.Load<kVectors>(y + t * s.channels, v);
   }
@@ -274,16 +279,17 @@ void ForChannels(const Windows& s, const Run& run) {
 void Convolve(const Windows& s, const float* image, const float* w,
               const float* bias, float* y) {
   ForChannels(s, [&](Channels channels, bool is_one, int64_t weights) {
-    const ForwardPart part{.s = s,
-                           .channels = channels,
-                           .u = 0,
-                           .num_u = 0,
-                           .image = image,
-                           .row_size = s.blocked_row_size(),
-                           .block_distance = s.num_steps() * Windows::kBlock,
-                           .w = w + weights,
-                           .bias = bias + channels.first,
-                           .y = y};
+    const ForwardPart part{
+        .s = s,
+        .channels = channels,
+        .u = 0,
+        .num_u = 0,
+        .image = image,
+        .row_size = s.blocked_row_size(),
+        .block_distance = s.num_steps() * Windows::kBlock,
+        .w = w + weights,
+        .bias = bias == nullptr ? nullptr : bias + channels.first,
+        .y = y};
     if (is_one) {
       ForwardVectors<1>(s, part);
     } else {

@@ -69,10 +69,15 @@ struct Windows {
 // most `most`.
 template <typename Run>
 void ForTiles(int64_t count, int64_t most, const Run& run) {
+  if (count == 0) return;
   const int64_t num_tiles = (count + most - 1) / most;
+  const int64_t size = count / num_tiles;
+  const int64_t num_larger = count % num_tiles;
+  int64_t begin = 0;
   for (int64_t tile = 0; tile < num_tiles; ++tile) {
-    const int64_t begin = count * tile / num_tiles;
-    run(begin, count * (tile + 1) / num_tiles - begin);
+    const int64_t of_tile = tile < num_larger ? size + 1 : size;
+    run(begin, of_tile);
+    begin += of_tile;
   }
 }
 
@@ -106,7 +111,7 @@ void PixelsToBlocks(const Windows& windows, const uint8_t* x, float scale,
 // y[i, j, o] = bias[o] + sum_{u, k} image[i, j; u, k] * w[u, k, o]
 //
 // image: num_rows() rows by blocks; y: [down, across, channels]; bias: whole
-// vectors of channels.
+// vectors of channels. Without a bias (null) adds to y.
 void ConvolveWindows(const Windows& windows, const float* image, const float* w,
                      const float* bias, float* y);
 

@@ -1,8 +1,5 @@
 #include "core/kernels/cpu/winograd_transforms.h"
 
-#include <array>
-#include <utility>
-
 #include "core/tensor/bfloat16.h"
 
 // Compiled once for each instruction set of interest, as vector_functions.cc.
@@ -12,33 +9,11 @@
 // clang-format off: foreach_target.h comes before what it is to repeat
 #include <hwy/foreach_target.h>
 // clang-format on
-#include <hwy/highway.h>
 
-// The loops below are lambdas. Compilers make functions of the larger ones,
-// which pass a tile through memory: an image's transform then takes twice as
-// long.
-#undef WINOGRAD_INLINE
-#define WINOGRAD_INLINE HWY_ATTR __attribute__((always_inline))
+#include "core/kernels/cpu/sandwich-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace replicant::kernels::cpu::HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
-using D = hn::ScalableTag<float>;
-using V = hn::Vec<D>;
-
-template <size_t kRows, size_t kColumns>
-using Matrix = std::array<std::array<float, kColumns>, kRows>;
-
-template <size_t kRows, size_t kColumns>
-constexpr Matrix<kColumns, kRows> Transposed(
-    const Matrix<kRows, kColumns>& matrix) {
-  Matrix<kColumns, kRows> result{};
-  for (size_t i = 0; i < kRows; ++i) {
-    for (size_t j = 0; j < kColumns; ++j) result[j][i] = matrix[i][j];
-  }
-  return result;
-}
 
 // The points are 0, +-kA, +-kB and infinity.
 constexpr float kA = 0.75f;
@@ -76,51 +51,6 @@ constexpr Matrix<6, 3> kWeights = {{
 // clang-format on
 constexpr Matrix<6, 4> kResultGradient = Transposed(kResult);
 constexpr Matrix<3, 6> kWeightGradient = Transposed(kWeights);
-
-// Calls run(std::integral_constant 0), ... (kCount - 1): a loop with a constant
-// index.
-template <size_t kCount, typename Run>
-HWY_INLINE void Unrolled(const Run& run) {
-  [&]<size_t... kI>(std::index_sequence<kI...>) WINOGRAD_INLINE {
-    (run(std::integral_constant<size_t, kI>()), ...);
-  }
-  (std::make_index_sequence<kCount>());
-}
-
-// sum_k kL[kRow][k] x[k]
-template <const auto& kL, size_t kRow>
-HWY_INLINE V Row(const V* x) {
-  const D d;
-  V sum = hn::Zero(d);
-  Unrolled<kL[0].size()>([&](auto k) WINOGRAD_INLINE {
-    constexpr float kFactor = kL[kRow][k];
-    if constexpr (kFactor == 1.0f) {
-      sum = hn::Add(sum, x[k]);
-    } else if constexpr (kFactor != 0.0f) {
-      sum = hn::MulAdd(hn::Set(d, kFactor), x[k], sum);
-    }
-  });
-  return sum;
-}
-
-// L t L^T for a tile t of vectors: load(i, j) returns its elements, store(i, j,
-// value) takes the result's.
-template <const auto& kL, typename Load, typename Store>
-HWY_INLINE void Sandwich(const Load& load, const Store& store) {
-  constexpr size_t kOut = kL.size();
-  constexpr size_t kIn = kL[0].size();
-  V half[kOut][kIn];
-  Unrolled<kIn>([&](auto j) WINOGRAD_INLINE {
-    V column[kIn];
-    Unrolled<kIn>([&](auto i) WINOGRAD_INLINE { column[i] = load(i, j); });
-    Unrolled<kOut>([&](auto i)
-                       WINOGRAD_INLINE { half[i][j] = Row<kL, i>(column); });
-  });
-  Unrolled<kOut>([&](auto i) WINOGRAD_INLINE {
-    Unrolled<kOut>([&](auto j)
-                       WINOGRAD_INLINE { store(i, j, Row<kL, j>(half[i])); });
-  });
-}
 
 HWY_INLINE V LoadFloats(const float* x) { return hn::LoadU(D(), x); }
 HWY_INLINE V LoadFloats(const BFloat16* x) {

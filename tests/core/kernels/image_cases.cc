@@ -132,6 +132,9 @@ void AddPixelConvs(Cases& cases) {
   const std::vector<Conv> convs = {
       {Shape({3, 64, 64, 9}), 16, 8, 4, 0, true},
       {Shape({2, 16, 16, 9}), 32, 8, 4, 0, false},
+      // tiles of Winograd's that reach beyond the result, and several blocks
+      {Shape({9, 28, 24, 9}), 32, 8, 4, 0, true},
+      {Shape({1, 72, 72, 9}), 64, 8, 4, 0, false},
       {Shape({3, 13, 12, 9}), 5, 3, 2, 1, true},
       // three vectors of channels, the last partly filled
       {Shape({2, 9, 11, 3}), 41, 3, 3, 0, true},
