@@ -281,7 +281,7 @@ bool WindowTiles::Prefer(const Windows& s) {
   if (s.channels == 0 || s.channels % (2 * WindowLanes()) != 0) return false;
   const int64_t results = s.down * s.across;
   const int64_t tiled = RoundUp(s.down, kResults) * RoundUp(s.across, kResults);
-  return 4 * tiled <= 5 * results;
+  return results > 0 && 4 * tiled <= 5 * results;
 }
 
 WindowTiles::WindowTiles(const Windows& windows)
