@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <thread>
 
 #include "core/base/error.h"
 #include "tests/replay/episodes.h"
@@ -14,6 +16,7 @@
 namespace replicant::replay {
 namespace {
 
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::After;
 using testing::EpisodeMaker;
@@ -122,9 +125,16 @@ TEST_F(ShardedWriterTest, EpisodesPassOverAShardThatIsAway) {
   // those that begin before the loss is seen wait for the shard
   uint64_t episode = 0;
   const auto give_up = After(seconds(60));
+  const auto is_unseen = [&] {
+    return writer->shard() == 0 && Clock::Real().Now() < give_up;
+  };
   do {
     WriteEpisode(*writer, ++episode);
-  } while (writer->shard() == 0 && Clock::Real().Now() < give_up);
+    // more of them would fill the queue
+    while (is_unseen() && writer->metrics().is_connected) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  } while (is_unseen());
   ASSERT_EQ(writer->shard(), 1);
   services_[0] = std::make_unique<RunningService>(Config(), endpoints_[0]);
   ASSERT_TRUE(writer->Flush(After(seconds(60))));
