@@ -209,18 +209,17 @@ class PixelConvKernel : public Kernel {
     auto* cells = threads_.part<float>(thread, kCells);
     auto* products = threads_.part<float>(thread, kProducts);
     const auto* weights = reinterpret_cast<const float*>(packed_weights_);
-    tiles_->ForParts([&](int64_t row, int64_t u, int64_t first, int64_t count) {
-      TransformCells(*tiles_, pixels, row, u, first, count, CellOrder::kBlocks,
-                     cells);
-      const Windows windows = tiles_->AtPosition(count);
+    tiles_->ForParts([&](const TilePart& part) {
+      TransformCells(*tiles_, pixels, part, CellOrder::kBlocks, cells);
+      const Windows windows = tiles_->AtPosition(part.num_tiles);
       for (int64_t j = 0; j < WindowTiles::kCells; ++j) {
-        const int64_t position = row * WindowTiles::kCells + j;
-        ConvolveWindows(
-            windows, cells + j * tiles_->cells_size(),
-            weights + tiles_->WeightsAt(position, u, weights_.num_channels()),
-            u == 0 ? no_bias_.data() : nullptr,
-            products + position * tiles_->products_size() +
-                first * windows_.channels);
+        const int64_t position = part.row * WindowTiles::kCells + j;
+        ConvolveWindows(windows, cells + j * tiles_->cells_size(),
+                        weights + tiles_->WeightsAt(position, part.u,
+                                                    weights_.num_channels()),
+                        part.u == 0 ? no_bias_.data() : nullptr,
+                        products + position * tiles_->products_size() +
+                            part.first * windows_.channels);
       }
     });
     const int64_t size = windows_.down * windows_.across * windows_.channels;
@@ -374,17 +373,16 @@ class PixelWeightGradientKernel : public Kernel {
     TransformTileGradients(
         *tiles_, reinterpret_cast<const float*>(dy_) + n * gradient_size_,
         products);
-    tiles_->ForParts([&](int64_t row, int64_t u, int64_t first, int64_t count) {
-      TransformCells(*tiles_, pixels, row, u, first, count, CellOrder::kPlain,
-                     cells);
-      const Windows windows = tiles_->AtPosition(count);
+    tiles_->ForParts([&](const TilePart& part) {
+      TransformCells(*tiles_, pixels, part, CellOrder::kPlain, cells);
+      const Windows windows = tiles_->AtPosition(part.num_tiles);
       for (int64_t j = 0; j < WindowTiles::kCells; ++j) {
-        const int64_t position = row * WindowTiles::kCells + j;
+        const int64_t position = part.row * WindowTiles::kCells + j;
         AddWindowGradient(
             windows, cells + j * tiles_->cells_size(),
             products + position * tiles_->products_size() +
-                first * windows_.channels,
-            sum + tiles_->WeightsAt(position, u, weights_.num_channels()));
+                part.first * windows_.channels,
+            sum + tiles_->WeightsAt(position, part.u, weights_.num_channels()));
       }
     });
   }

@@ -48,15 +48,6 @@ constexpr float SumOf(const std::array<float, kSide>& factors) {
   return sum;
 }
 
-// A part of TransformCells().
-struct CellPart {
-  const WindowTiles& tiles;
-  const PixelRows& pixels;
-  int64_t u, first, num_tiles;
-  CellOrder order;
-  float* cells;
-};
-
 using Words = hn::Vec<hn::CappedTag<int16_t, Windows::kBlock>>;
 
 // Stores scale * sums + offset.
@@ -78,26 +69,25 @@ HWY_INLINE void StoreNumbers(Words sums, V scale, V offset, float* to) {
 
 // Positions kRow * 4 .. kRow * 4 + 3.
 template <size_t kRow>
-void CellsOfRow(const CellPart& part) {
+void CellsOfRow(const WindowTiles& tiles, const PixelRows& pixels,
+                const TilePart& part, CellOrder order, float* cells) {
   const hn::DFromV<Words> words;
   const hn::Rebind<uint8_t, decltype(words)> bytes;
-  const PixelRows& pixels = part.pixels;
-  const int64_t across = part.tiles.across();
-  const int64_t step = part.tiles.windows().step;
-  const int64_t row_distance = part.tiles.windows().step_down * pixels.row_size;
-  const int64_t size = part.tiles.cells_size();
-  const bool is_blocked = part.order == CellOrder::kBlocks;
+  const int64_t across = tiles.across();
+  const int64_t step = tiles.windows().step;
+  const int64_t row_distance = tiles.windows().step_down * pixels.row_size;
+  const int64_t size = tiles.cells_size();
+  const bool is_blocked = order == CellOrder::kBlocks;
   const int64_t to_next_block =
       is_blocked ? part.num_tiles * Windows::kBlock : Windows::kBlock;
-  const int64_t to_next_tile =
-      is_blocked ? Windows::kBlock : part.tiles.cell_size();
+  const int64_t to_next_tile = is_blocked ? Windows::kBlock : tiles.cell_size();
   const auto num_words = static_cast<int64_t>(hn::Lanes(words));
   for (int64_t i = 0; i < part.num_tiles; ++i) {
     const int64_t tile = part.first + i;
     const uint8_t* from = pixels.data + part.u * pixels.row_size +
                           tile / across * WindowTiles::kResults * row_distance +
                           tile % across * WindowTiles::kResults * step;
-    float* to = part.cells + i * to_next_tile;
+    float* to = cells + i * to_next_tile;
     for (int64_t k = 0; k < step; k += num_words) {
       Words sums[kSide];
       Unrolled<kSide>([&](auto j) WINOGRAD_INLINE {
@@ -122,12 +112,12 @@ void CellsOfRow(const CellPart& part) {
   }
 }
 
-void Cells(const WindowTiles& tiles, const PixelRows& pixels, int64_t row,
-           int64_t u, int64_t first, int64_t num_tiles, CellOrder order,
-           float* cells) {
-  const CellPart part{tiles, pixels, u, first, num_tiles, order, cells};
+void Cells(const WindowTiles& tiles, const PixelRows& pixels,
+           const TilePart& part, CellOrder order, float* cells) {
   Unrolled<kSide>([&](auto i) HWY_ATTR {
-    if (row == static_cast<int64_t>(i())) CellsOfRow<i()>(part);
+    if (part.row == static_cast<int64_t>(i())) {
+      CellsOfRow<i()>(tiles, pixels, part, order, cells);
+    }
   });
 }
 
@@ -308,10 +298,8 @@ Windows WindowTiles::AtPosition(int64_t num_tiles) const {
 }
 
 void TransformCells(const WindowTiles& tiles, const PixelRows& pixels,
-                    int64_t row, int64_t u, int64_t first, int64_t num_tiles,
-                    CellOrder order, float* cells) {
-  HWY_DYNAMIC_DISPATCH(Cells)
-  (tiles, pixels, row, u, first, num_tiles, order, cells);
+                    const TilePart& part, CellOrder order, float* cells) {
+  HWY_DYNAMIC_DISPATCH(Cells)(tiles, pixels, part, order, cells);
 }
 
 void TransformProducts(const WindowTiles& tiles, const float* products,

@@ -22,6 +22,14 @@
 // Source: arXiv:1509.09308.
 namespace replicant::kernels::cpu {
 
+// Some of an image's tiles, at a row of positions and of one pixel row of their
+// cells.
+struct TilePart {
+  int64_t row;  // of positions
+  int64_t u;    // pixel row
+  int64_t first, num_tiles;
+};
+
 // The tiles of an image. Those at its far edges may reach beyond the results.
 //
 // A row of cells is as many rows of pixels; products are added up over these.
@@ -66,14 +74,13 @@ class WindowTiles {
            u * num_channels * windows_.step;
   }
 
-  // Calls run(row of positions, pixel row of cells, first tile, tiles) for the
-  // parts of an image.
+  // Calls run(part) for the parts of an image.
   template <typename Run>
   void ForParts(const Run& run) const {
     for (int64_t row = 0; row < kCells; ++row) {
       for (int64_t u = 0; u < windows_.step_down; ++u) {
         ForTiles(count(), block_, [&](int64_t first, int64_t num_tiles) {
-          run(row, u, first, num_tiles);
+          run(TilePart{row, u, first, num_tiles});
         });
       }
     }
@@ -94,12 +101,11 @@ struct PixelRows {
 
 enum class CellOrder { kBlocks, kPlain };
 
-// B^T d B, for one of ForParts(): for each position of the row an image for
-// AtPosition(), by blocks or of plain rows. `pixels` are those of covered();
-// behind a row kBlock more are read.
+// B^T d B of a part: for each position of the row an image for AtPosition(), by
+// blocks or of plain rows. `pixels` are those of covered(); behind a row kBlock
+// more are read.
 void TransformCells(const WindowTiles& tiles, const PixelRows& pixels,
-                    int64_t row, int64_t u, int64_t first, int64_t num_tiles,
-                    CellOrder order, float* cells);
+                    const TilePart& part, CellOrder order, float* cells);
 // A^T m A + bias: y [down, across, channels] from products of all positions.
 void TransformProducts(const WindowTiles& tiles, const float* products,
                        const float* bias, float* y);

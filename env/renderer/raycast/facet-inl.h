@@ -105,7 +105,7 @@ HWY_INLINE RoundCell SphereCell(const Tables& tables, const Primitive& p,
   const Float flatness = Set(p.size[0] / size_z);
   const Float sign = hn::CopySign(Set(1.0f), z);
   const auto make = [&](Int i) HWY_ATTR {
-    const auto size = static_cast<size_t>(tables.num_rows() + 1);
+    const auto size = static_cast<size_t>(tables.num_rows()) + 1;
     const Float c = Lookup(tables.cos_elevation.data(), size, i);
     const Float s = Lookup(tables.sin_elevation.data(), size, i) * sign;
     return Row{c, Fma(s, Set(size_z), center), c, s * flatness};
@@ -194,7 +194,7 @@ HWY_INLINE Triangle FindRoundTriangle(const Tables& tables, const Primitive& p,
   const Float slice = Clamp(hn::Floor(scaled), 0.0f, slices - 1.0f);
   const Int index = ToInt(slice);
   const Int next = index + hn::Set(kInt, 1);
-  const auto size = static_cast<size_t>(tables.num_slices + 1);
+  const auto size = static_cast<size_t>(tables.num_slices) + 1;
   const Float cos_low = Lookup(tables.cos_azimuth.data(), size, index);
   const Float sin_low = Lookup(tables.sin_azimuth.data(), size, index);
   const Float cos_high = Lookup(tables.cos_azimuth.data(), size, next);

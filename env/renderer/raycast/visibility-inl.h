@@ -243,16 +243,24 @@ HWY_INLINE void Append(Int samples, int x, int y, Listing listing,
   }
 }
 
-// Appends the pixels of `rect` with their visible samples; `find_seen(x, y,
-// place)` gives a bit for each.
+// Pixels to be listed, and where.
+struct ListedPixels {
+  ScreenRect rect;
+  Listing listing;
+  const SeenSamples& seen;
+  PixelList& list;
+};
+
+// Appends the pixels with their visible samples; `find_seen(x, y, place)` gives
+// a bit for each.
 template <typename FindSeen>
 HWY_INLINE void AppendSeen(const Snapshot& snapshot, const Band& band,
-                           const ScreenRect& rect, Listing listing,
-                           const Frame& frame, const SeenSamples& seen,
-                           PixelList& list, const FindSeen& find_seen) {
+                           const Frame& frame, const ListedPixels& pixels,
+                           const FindSeen& find_seen) {
+  const ScreenRect& rect = pixels.rect;
   if (rect.empty()) return;
-  list.Reserve(static_cast<size_t>(kNumSamples) *
-               static_cast<size_t>(rect.y1 - rect.y0) * frame.stride);
+  pixels.list.Reserve(static_cast<size_t>(kNumSamples) *
+                      static_cast<size_t>(rect.y1 - rect.y0) * frame.stride);
   const auto lanes = static_cast<int>(NumLanes());
   for (int y = rect.y0; y < rect.y1; ++y) {
     for (int x = rect.x0; x < rect.x1; x += lanes) {
@@ -261,8 +269,8 @@ HWY_INLINE void AppendSeen(const Snapshot& snapshot, const Band& band,
       // lanes right of the picture hold leftovers
       const auto is_inside =
           hn::Lt(CountFrom(x), hn::Set(kInt, snapshot.width));
-      Append(hn::IfThenElseZero(is_inside, samples), x, y, listing, seen, at,
-             list);
+      Append(hn::IfThenElseZero(is_inside, samples), x, y, pixels.listing,
+             pixels.seen, at, pixels.list);
     }
   }
 }
@@ -282,9 +290,10 @@ inline HWY_ATTR void ListDirect(const Snapshot& snapshot, size_t index,
                                 const Band& band, Frame& frame) {
   const Int id = hn::Set(kInt, static_cast<int32_t>(index));
   AppendSeen(
-      snapshot, band, band.Cut(snapshot.primitives[index].rect),
-      ListingOf(snapshot, index), frame, frame.direct,
-      frame.direct_lists[index], [&](int /*x*/, int /*y*/, size_t at) HWY_ATTR {
+      snapshot, band, frame,
+      {band.Cut(snapshot.primitives[index].rect), ListingOf(snapshot, index),
+       frame.direct, frame.direct_lists[index]},
+      [&](int /*x*/, int /*y*/, size_t at) HWY_ATTR {
         return SampleBits([&](size_t s) HWY_ATTR {
           return hn::Eq(hn::LoadU(kInt, frame.direct.id[s].data() + at), id);
         });
@@ -298,9 +307,9 @@ inline HWY_ATTR void ListMirrored(const Snapshot& snapshot, size_t index,
   const Int id = hn::Set(kInt, static_cast<int32_t>(index));
   const Int mirror = hn::Set(kInt, snapshot.mirror);
   AppendSeen(
-      snapshot, band, band.Cut(snapshot.primitives[index].mirrored_rect),
-      ListingOf(snapshot, index), frame, frame.mirrored,
-      frame.mirrored_lists[index],
+      snapshot, band, frame,
+      {band.Cut(snapshot.primitives[index].mirrored_rect),
+       ListingOf(snapshot, index), frame.mirrored, frame.mirrored_lists[index]},
       [&](int /*x*/, int /*y*/, size_t at) HWY_ATTR {
         return SampleBits([&](size_t s) HWY_ATTR {
           return hn::And(
@@ -318,8 +327,9 @@ inline HWY_ATTR void ListTransparent(const Target& target, size_t index,
   const Float nearest = Set(1.0f / snapshot.near_depth);
   VisitShape(target.primitive->shape, [&](auto shape) HWY_ATTR {
     AppendSeen(
-        snapshot, band, band.Cut(target.primitive->rect), Listing::kPerSample,
-        frame, frame.direct, frame.direct_lists[index],
+        snapshot, band, frame,
+        {band.Cut(target.primitive->rect), Listing::kPerSample, frame.direct,
+         frame.direct_lists[index]},
         [&](int x, int y, size_t at) HWY_ATTR {
           const Floats<kNumSamples> nearness = target.Look<shape()>(x, y);
           return SampleBits([&](size_t s) HWY_ATTR {

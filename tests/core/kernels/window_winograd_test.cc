@@ -95,17 +95,17 @@ TEST_P(WindowWinogradTest, ProductsOfTilesAreTheConvolution) {
   TransformWindowWeights(tiles, s.channels, weights.data(), positions.data());
   std::vector<float> products = NoProducts(tiles);
   std::vector<float> cells = NoCells(tiles);
-  tiles.ForParts([&](int64_t row, int64_t u, int64_t first, int64_t count) {
-    TransformCells(tiles, c.rows(), row, u, first, count, CellOrder::kBlocks,
-                   cells.data());
+  tiles.ForParts([&](const TilePart& part) {
+    TransformCells(tiles, c.rows(), part, CellOrder::kBlocks, cells.data());
     for (int64_t j = 0; j < WindowTiles::kCells; ++j) {
-      const int64_t position = row * WindowTiles::kCells + j;
+      const int64_t position = part.row * WindowTiles::kCells + j;
       ConvolveWindows(
-          tiles.AtPosition(count), cells.data() + j * tiles.cells_size(),
-          positions.data() + tiles.WeightsAt(position, u, s.channels),
+          tiles.AtPosition(part.num_tiles),
+          cells.data() + j * tiles.cells_size(),
+          positions.data() + tiles.WeightsAt(position, part.u, s.channels),
           /*bias=*/nullptr,
           products.data() + position * tiles.products_size() +
-              first * s.channels);
+              part.first * s.channels);
     }
   });
   std::vector<float> y(static_cast<size_t>(s.down * s.across * s.channels));
@@ -140,16 +140,16 @@ TEST_P(WindowWinogradTest, GradientsOfTilesAreThatOfTheWeights) {
   std::vector<float> positions(static_cast<size_t>(
       WindowTiles::kPositions * tiles.weights_size(s.channels)));
   std::vector<float> cells = NoCells(tiles);
-  tiles.ForParts([&](int64_t row, int64_t u, int64_t first, int64_t count) {
-    TransformCells(tiles, c.rows(), row, u, first, count, CellOrder::kPlain,
-                   cells.data());
+  tiles.ForParts([&](const TilePart& part) {
+    TransformCells(tiles, c.rows(), part, CellOrder::kPlain, cells.data());
     for (int64_t j = 0; j < WindowTiles::kCells; ++j) {
-      const int64_t position = row * WindowTiles::kCells + j;
+      const int64_t position = part.row * WindowTiles::kCells + j;
       AddWindowGradient(
-          tiles.AtPosition(count), cells.data() + j * tiles.cells_size(),
+          tiles.AtPosition(part.num_tiles),
+          cells.data() + j * tiles.cells_size(),
           products.data() + position * tiles.products_size() +
-              first * s.channels,
-          positions.data() + tiles.WeightsAt(position, u, s.channels));
+              part.first * s.channels,
+          positions.data() + tiles.WeightsAt(position, part.u, s.channels));
     }
   });
   std::vector<float> dw(static_cast<size_t>(c.num_weights()));

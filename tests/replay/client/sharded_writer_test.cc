@@ -77,7 +77,7 @@ class ShardedWriterTest : public ::testing::Test {
     return steps;
   }
 
-  const EpisodeMaker maker_;
+  const EpisodeMaker maker_ = {};
   std::vector<std::unique_ptr<RunningService>> services_;
   std::vector<std::string> endpoints_;
 };
