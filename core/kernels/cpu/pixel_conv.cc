@@ -79,7 +79,6 @@ class PixelConvKernel : public Kernel {
                  : 0},
             &scratch_),
         bias_(scratch_.Add(FloatBytes(weights_.num_channels()))),
-        no_bias_(static_cast<size_t>(weights_.num_channels())),
         of_windows_(scratch_.Add(tiles_ ? FloatBytes(weights_.size()) : 0)) {
     packed_.Keep(request.traits(1));
     if (request.node.inputs.size() > 2 &&
@@ -148,8 +147,7 @@ class PixelConvKernel : public Kernel {
   }
   size_t PackedBytes() const {
     if (tiles_) {
-      return FloatBytes(WindowTiles::kPositions *
-                        tiles_->weights_size(weights_.num_channels()));
+      return FloatBytes(WindowTiles::kPositions * tiles_->weights_size());
     }
     return multiplies_bf16_
                ? static_cast<size_t>(weights_.num_pairs()) * sizeof(BF16Pair)
@@ -158,7 +156,7 @@ class PixelConvKernel : public Kernel {
   void Pack() {
     if (tiles_) {
       weights_.Pack(reinterpret_cast<const float*>(w_), window_weights_);
-      TransformWindowWeights(*tiles_, weights_.num_channels(), window_weights_,
+      TransformWindowWeights(*tiles_, window_weights_,
                              reinterpret_cast<float*>(packed_weights_));
     } else if (multiplies_bf16_) {
       weights_.PackPairs(reinterpret_cast<const BFloat16*>(w_),
@@ -208,19 +206,10 @@ class PixelConvKernel : public Kernel {
         images_.LoadPixels(n, threads_.part<uint8_t>(thread, kImage));
     auto* cells = threads_.part<float>(thread, kCells);
     auto* products = threads_.part<float>(thread, kProducts);
-    const auto* weights = reinterpret_cast<const float*>(packed_weights_);
     tiles_->ForParts([&](const TilePart& part) {
       TransformCells(*tiles_, pixels, part, CellOrder::kBlocks, cells);
-      const Windows windows = tiles_->AtPosition(part.num_tiles);
-      for (int64_t j = 0; j < WindowTiles::kCells; ++j) {
-        const int64_t position = part.row * WindowTiles::kCells + j;
-        ConvolveWindows(windows, cells + j * tiles_->cells_size(),
-                        weights + tiles_->WeightsAt(position, part.u,
-                                                    weights_.num_channels()),
-                        part.u == 0 ? no_bias_.data() : nullptr,
-                        products + position * tiles_->products_size() +
-                            part.first * windows_.channels);
-      }
+      ConvolveCells(*tiles_, part, cells,
+                    reinterpret_cast<const float*>(packed_weights_), products);
     });
     const int64_t size = windows_.down * windows_.across * windows_.channels;
     float* y = reinterpret_cast<float*>(y_) + n * size;
@@ -245,7 +234,6 @@ class PixelConvKernel : public Kernel {
   Windows block_;
   ThreadScratch threads_;
   size_t bias_;
-  std::vector<float> no_bias_;  // zeros
   size_t of_windows_;
   std::optional<DType> bias_dtype_;  // none: no bias
   const std::byte* w_ = nullptr;
@@ -270,8 +258,7 @@ class PixelWeightGradientKernel : public Kernel {
         images_(request, tiles_ ? tiles_->covered() : windows_, dtype_),
         weights_(windows_, request.output().shape,
                  multiplies_bf16_ ? kPairLanes : WindowLanes()),
-        sum_size_(tiles_ ? WindowTiles::kPositions *
-                               tiles_->weights_size(weights_.num_channels())
+        sum_size_(tiles_ ? WindowTiles::kPositions * tiles_->weights_size()
                          : weights_.size()),
         batch_(request.input(0).shape[0]),
         gradient_size_(windows_.down * windows_.across * windows_.channels),
@@ -321,8 +308,7 @@ class PixelWeightGradientKernel : public Kernel {
                   }
                 });
     if (tiles_) {
-      TransformWindowWeightGradient(*tiles_, weights_.num_channels(), parts_,
-                                    window_weights_);
+      TransformWindowWeightGradient(*tiles_, parts_, window_weights_);
     }
     weights_.Unpack(tiles_ ? window_weights_ : parts_, dw_floats_);
     StoreRun(dw_floats_, dw_, result_dtype_, 0, num_weights_);
@@ -375,15 +361,7 @@ class PixelWeightGradientKernel : public Kernel {
         products);
     tiles_->ForParts([&](const TilePart& part) {
       TransformCells(*tiles_, pixels, part, CellOrder::kPlain, cells);
-      const Windows windows = tiles_->AtPosition(part.num_tiles);
-      for (int64_t j = 0; j < WindowTiles::kCells; ++j) {
-        const int64_t position = part.row * WindowTiles::kCells + j;
-        AddWindowGradient(
-            windows, cells + j * tiles_->cells_size(),
-            products + position * tiles_->products_size() +
-                part.first * windows_.channels,
-            sum + tiles_->WeightsAt(position, part.u, weights_.num_channels()));
-      }
+      AddCellGradient(*tiles_, part, cells, products, sum);
     });
   }
   void AddImage(int thread, int64_t n, float* sum) const {

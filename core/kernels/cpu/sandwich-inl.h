@@ -50,18 +50,16 @@ HWY_INLINE void Unrolled(const Run& run) {
   (std::make_index_sequence<kCount>());
 }
 
-// sum_k kL[kRow][k] x[k], of vectors of floats or, if all factors are 0, 1 or
-// -1, of integers. One factor at least is 1, or the first one is not 0.
+// sum_k kL[kRow][k] x[k], of vectors of floats or, if the factors are 0, 1 and
+// -1 and the first of them is 1, of integers.
 template <const auto& kL, size_t kRow, typename Vector>
 HWY_INLINE Vector Row(const Vector* x) {
   const hn::DFromV<Vector> d;
   constexpr auto kFactors = kL[kRow];
-  // the sum begins with it
   constexpr size_t kBegin = [=] {
-    for (size_t k = 0; k < kFactors.size(); ++k) {
-      if (kFactors[k] == 1.0f) return k;
-    }
-    return size_t{0};
+    size_t k = 0;
+    while (kFactors[k] == 0.0f) ++k;
+    return k;
   }();
   Vector sum = x[kBegin];
   if constexpr (kFactors[kBegin] != 1.0f) {
@@ -69,7 +67,7 @@ HWY_INLINE Vector Row(const Vector* x) {
   }
   Unrolled<kFactors.size()>([&](auto k) WINOGRAD_INLINE {
     constexpr float kFactor = kFactors[k];
-    if constexpr (k() == kBegin || kFactor == 0.0f) {
+    if constexpr (k() <= kBegin || kFactor == 0.0f) {
       // nothing to add
     } else if constexpr (kFactor == 1.0f) {
       sum = hn::Add(sum, x[k]);

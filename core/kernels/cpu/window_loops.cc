@@ -78,7 +78,7 @@ struct Channels {
   int64_t first;  // channel
   size_t in_last;
 
-  // AVX2's masked stores take as long as ten others.
+  // Masked stores of AVX2 are slow.
   template <size_t kVectors>
   HWY_INLINE bool IsWhole(size_t v) const {
     return v + 1 < kVectors || in_last == hn::Lanes(D());

@@ -16,12 +16,13 @@ HWY_BEFORE_NAMESPACE();
 namespace replicant::kernels::cpu::HWY_NAMESPACE {
 
 // clang-format off
-// B^T
+// B^T; the rows of -1 and infinity, and with them those of G, have the sign that
+// lets the transform begin with an addition
 constexpr Matrix<4, 4> kCells = {{
     {1, 0, -1, 0},
     {0, 1, 1, 0},
-    {0, -1, 1, 0},
-    {0, -1, 0, 1}}};
+    {0, 1, -1, 0},
+    {0, 1, 0, -1}}};
 // A^T
 constexpr Matrix<3, 4> kProducts = {{
     {1, 1, 1, 0},
@@ -31,8 +32,8 @@ constexpr Matrix<3, 4> kProducts = {{
 constexpr Matrix<4, 2> kWindowWeights = {{
     {1, 0},
     {0.5f, 0.5f},
-    {0.5f, -0.5f},
-    {0, 1}}};
+    {-0.5f, 0.5f},
+    {0, -1}}};
 // clang-format on
 constexpr Matrix<4, 3> kTileGradients = Transposed(kProducts);
 constexpr Matrix<2, 4> kWindowWeightGradient = Transposed(kWindowWeights);
@@ -187,11 +188,10 @@ void TileGradients(const WindowTiles& tiles, const float* dy, float* products) {
   }
 }
 
-// Where the weights of vectors of channels are: of a window [vectors, 2
-// heights, 2 widths, lanes], and of a position [height, vectors, width, lanes].
+// Where weights are: those of a window [vectors, 2 heights, 2 widths, lanes],
+// and those of a position [height, vectors, width, lanes].
 struct WeightPlaces {
   const WindowTiles& tiles;
-  int64_t num_channels;
   int64_t height = tiles.windows().step_down;  // of a cell
   int64_t width = tiles.windows().step;
 
@@ -199,7 +199,7 @@ struct WeightPlaces {
   // numbers of a cell.
   template <typename Run>
   HWY_INLINE void ForNumbers(const Run& run) const {
-    const int64_t num_vectors = num_channels / NumLanes();
+    const int64_t num_vectors = tiles.windows().channels / NumLanes();
     for (int64_t vector = 0; vector < num_vectors; ++vector) {
       for (int64_t u = 0; u < height; ++u) {
         for (int64_t k = 0; k < width; ++k) {
@@ -215,14 +215,13 @@ struct WeightPlaces {
            NumLanes();
   }
   HWY_INLINE int64_t ToPosition(size_t i, size_t j) const {
-    return static_cast<int64_t>(i * kSide + j) *
-           tiles.weights_size(num_channels);
+    return static_cast<int64_t>(i * kSide + j) * tiles.weights_size();
   }
 };
 
-void WindowWeightsOf(const WindowTiles& tiles, int64_t num_channels,
-                     const float* weights, float* positions) {
-  const WeightPlaces places{tiles, num_channels};
+void WindowWeightsOf(const WindowTiles& tiles, const float* weights,
+                     float* positions) {
+  const WeightPlaces places{tiles};
   places.ForNumbers([&](int64_t of_window, int64_t of_position) HWY_ATTR {
     Sandwich<kWindowWeights>(
         [&](size_t i, size_t j) WINOGRAD_INLINE {
@@ -235,9 +234,9 @@ void WindowWeightsOf(const WindowTiles& tiles, int64_t num_channels,
   });
 }
 
-void WindowWeightGradient(const WindowTiles& tiles, int64_t num_channels,
-                          const float* positions, float* weights) {
-  const WeightPlaces places{tiles, num_channels};
+void WindowWeightGradient(const WindowTiles& tiles, const float* positions,
+                          float* weights) {
+  const WeightPlaces places{tiles};
   places.ForNumbers([&](int64_t of_window, int64_t of_position) HWY_ATTR {
     Sandwich<kWindowWeightGradient>(
         [&](size_t i, size_t j) WINOGRAD_INLINE {
@@ -266,6 +265,21 @@ namespace {
 
 int64_t RoundUp(int64_t n, int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
+}
+
+// Calls run(windows, cells, products, weights) for the positions of a part,
+// with the place of each among those of all positions.
+template <typename Run>
+void ForPositions(const WindowTiles& tiles, const TilePart& part,
+                  const Run& run) {
+  const Windows& s = tiles.windows();
+  const Windows windows = tiles.AtPosition(part.num_tiles);
+  for (int64_t j = 0; j < WindowTiles::kCells; ++j) {
+    const int64_t position = part.row * WindowTiles::kCells + j;
+    run(windows, j * tiles.cells_size(),
+        position * tiles.products_size() + part.first * s.channels,
+        position * tiles.weights_size() + part.u * s.step * s.channels);
+  }
 }
 
 }  // namespace
@@ -307,6 +321,32 @@ void TransformCells(const WindowTiles& tiles, const PixelRows& pixels,
   HWY_DYNAMIC_DISPATCH(Cells)(tiles, pixels, part, order, cells);
 }
 
+void ConvolveCells(const WindowTiles& tiles, const TilePart& part,
+                   const float* cells, const float* weights, float* products) {
+  ForPositions(tiles, part,
+               [&](const Windows& windows, int64_t of_cells,
+                   int64_t of_products, int64_t of_weights) {
+                 float* y = products + of_products;
+                 if (part.u == 0) {
+                   std::fill_n(y, windows.across * windows.channels, 0.0f);
+                 }
+                 ConvolveWindows(windows, cells + of_cells,
+                                 weights + of_weights, /*bias=*/nullptr, y);
+               });
+}
+
+void AddCellGradient(const WindowTiles& tiles, const TilePart& part,
+                     const float* cells, const float* products,
+                     float* weights) {
+  ForPositions(tiles, part,
+               [&](const Windows& windows, int64_t of_cells,
+                   int64_t of_products, int64_t of_weights) {
+                 AddWindowGradient(windows, cells + of_cells,
+                                   products + of_products,
+                                   weights + of_weights);
+               });
+}
+
 void TransformProducts(const WindowTiles& tiles, const float* products,
                        const float* bias, float* y) {
   HWY_DYNAMIC_DISPATCH(Products)(tiles, products, bias, y);
@@ -317,17 +357,14 @@ void TransformTileGradients(const WindowTiles& tiles, const float* dy,
   HWY_DYNAMIC_DISPATCH(TileGradients)(tiles, dy, products);
 }
 
-void TransformWindowWeights(const WindowTiles& tiles, int64_t num_channels,
-                            const float* weights, float* positions) {
-  HWY_DYNAMIC_DISPATCH(WindowWeightsOf)
-  (tiles, num_channels, weights, positions);
+void TransformWindowWeights(const WindowTiles& tiles, const float* weights,
+                            float* positions) {
+  HWY_DYNAMIC_DISPATCH(WindowWeightsOf)(tiles, weights, positions);
 }
 
 void TransformWindowWeightGradient(const WindowTiles& tiles,
-                                   int64_t num_channels, const float* positions,
-                                   float* weights) {
-  HWY_DYNAMIC_DISPATCH(WindowWeightGradient)
-  (tiles, num_channels, positions, weights);
+                                   const float* positions, float* weights) {
+  HWY_DYNAMIC_DISPATCH(WindowWeightGradient)(tiles, positions, weights);
 }
 
 }  // namespace replicant::kernels::cpu

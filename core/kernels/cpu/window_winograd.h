@@ -55,23 +55,14 @@ class WindowTiles {
   int64_t across() const { return covered_.across / kResults; }
   int64_t count() const { return down() * across(); }
 
-  // Tiles whose cells of kCells positions stay in the first-level cache until
-  // they are used.
-  int64_t block() const { return block_; }
   // Floats of a cell's row of pixels, in whole blocks.
   int64_t cell_size() const { return cell_size_; }
-  // Floats of one position: of a block's cells, of all tiles' products, and of
-  // weights, whose `num_channels` are of whole vectors.
+  // Floats of one position: of a part's cells, of all tiles' products, and of
+  // weights.
   int64_t cells_size() const { return block_ * cell_size_; }
   int64_t products_size() const { return count() * windows_.channels; }
-  int64_t weights_size(int64_t num_channels) const {
-    return num_channels * windows_.step_down * windows_.step;
-  }
-  // Index of the weights that meet pixel row `u` of the cells at a position.
-  // They are [number of vectors, step, lanes].
-  int64_t WeightsAt(int64_t position, int64_t u, int64_t num_channels) const {
-    return position * weights_size(num_channels) +
-           u * num_channels * windows_.step;
+  int64_t weights_size() const {
+    return windows_.step_down * windows_.step * windows_.channels;
   }
 
   // Calls run(part) for the parts of an image.
@@ -88,7 +79,10 @@ class WindowTiles {
 
  private:
   Windows windows_, covered_;
-  int64_t cell_size_, block_;
+  int64_t cell_size_;
+  // tiles whose cells of kCells positions stay in the first-level cache until
+  // they are used
+  int64_t block_;
 };
 
 // Rows of pixels, `row_size` apart, and the numbers that they stand for: scale
@@ -106,19 +100,26 @@ enum class CellOrder { kBlocks, kPlain };
 // more are read.
 void TransformCells(const WindowTiles& tiles, const PixelRows& pixels,
                     const TilePart& part, CellOrder order, float* cells);
+// Multiplies a part's cells, by blocks, by the weights of all positions. Sets
+// its products where part.u is 0, else adds to them.
+void ConvolveCells(const WindowTiles& tiles, const TilePart& part,
+                   const float* cells, const float* weights, float* products);
+// Adds the gradient of the weights of all positions from a part's cells, in
+// plain rows, and the gradient of the products.
+void AddCellGradient(const WindowTiles& tiles, const TilePart& part,
+                     const float* cells, const float* products, float* weights);
 // A^T m A + bias: y [down, across, channels] from products of all positions.
 void TransformProducts(const WindowTiles& tiles, const float* products,
                        const float* bias, float* y);
 // A dy A^T, of all positions.
 void TransformTileGradients(const WindowTiles& tiles, const float* dy,
                             float* products);
-// G g G^T: weights of all positions from those of windows(), `num_channels` in
-// whole vectors.
-void TransformWindowWeights(const WindowTiles& tiles, int64_t num_channels,
-                            const float* weights, float* positions);
+// G g G^T: weights of all positions, each [step_down, number of vectors, step,
+// lanes], from those of windows().
+void TransformWindowWeights(const WindowTiles& tiles, const float* weights,
+                            float* positions);
 // G^T u G.
 void TransformWindowWeightGradient(const WindowTiles& tiles,
-                                   int64_t num_channels, const float* positions,
-                                   float* weights);
+                                   const float* positions, float* weights);
 
 }  // namespace replicant::kernels::cpu

@@ -72,9 +72,11 @@ struct Case {
   std::vector<uint8_t> pixels;
 };
 
-std::vector<float> NoProducts(const WindowTiles& tiles) {
+// Memory that was used before.
+std::vector<float> OldProducts(const WindowTiles& tiles) {
   return std::vector<float>(
-      static_cast<size_t>(WindowTiles::kPositions * tiles.products_size()));
+      static_cast<size_t>(WindowTiles::kPositions * tiles.products_size()),
+      7.0F);
 }
 
 std::vector<float> NoCells(const WindowTiles& tiles) {
@@ -90,23 +92,14 @@ TEST_P(WindowWinogradTest, ProductsOfTilesAreTheConvolution) {
   const Windows& s = tiles.windows();
   const std::vector<float> weights = Random(c.num_weights(), "weights");
   const std::vector<float> bias = Random(s.channels, "bias");
-  std::vector<float> positions(static_cast<size_t>(
-      WindowTiles::kPositions * tiles.weights_size(s.channels)));
-  TransformWindowWeights(tiles, s.channels, weights.data(), positions.data());
-  std::vector<float> products = NoProducts(tiles);
+  std::vector<float> positions(
+      static_cast<size_t>(WindowTiles::kPositions * tiles.weights_size()));
+  TransformWindowWeights(tiles, weights.data(), positions.data());
+  std::vector<float> products = OldProducts(tiles);
   std::vector<float> cells = NoCells(tiles);
   tiles.ForParts([&](const TilePart& part) {
     TransformCells(tiles, c.rows(), part, CellOrder::kBlocks, cells.data());
-    for (int64_t j = 0; j < WindowTiles::kCells; ++j) {
-      const int64_t position = part.row * WindowTiles::kCells + j;
-      ConvolveWindows(
-          tiles.AtPosition(part.num_tiles),
-          cells.data() + j * tiles.cells_size(),
-          positions.data() + tiles.WeightsAt(position, part.u, s.channels),
-          /*bias=*/nullptr,
-          products.data() + position * tiles.products_size() +
-              part.first * s.channels);
-    }
+    ConvolveCells(tiles, part, cells.data(), positions.data(), products.data());
   });
   std::vector<float> y(static_cast<size_t>(s.down * s.across * s.channels));
   TransformProducts(tiles, products.data(), bias.data(), y.data());
@@ -135,25 +128,18 @@ TEST_P(WindowWinogradTest, GradientsOfTilesAreThatOfTheWeights) {
   const Windows& s = tiles.windows();
   const std::vector<float> dy =
       Random(s.down * s.across * s.channels, "gradient");
-  std::vector<float> products = NoProducts(tiles);
+  std::vector<float> products = OldProducts(tiles);
   TransformTileGradients(tiles, dy.data(), products.data());
-  std::vector<float> positions(static_cast<size_t>(
-      WindowTiles::kPositions * tiles.weights_size(s.channels)));
+  std::vector<float> positions(
+      static_cast<size_t>(WindowTiles::kPositions * tiles.weights_size()));
   std::vector<float> cells = NoCells(tiles);
   tiles.ForParts([&](const TilePart& part) {
     TransformCells(tiles, c.rows(), part, CellOrder::kPlain, cells.data());
-    for (int64_t j = 0; j < WindowTiles::kCells; ++j) {
-      const int64_t position = part.row * WindowTiles::kCells + j;
-      AddWindowGradient(
-          tiles.AtPosition(part.num_tiles),
-          cells.data() + j * tiles.cells_size(),
-          products.data() + position * tiles.products_size() +
-              part.first * s.channels,
-          positions.data() + tiles.WeightsAt(position, part.u, s.channels));
-    }
+    AddCellGradient(tiles, part, cells.data(), products.data(),
+                    positions.data());
   });
   std::vector<float> dw(static_cast<size_t>(c.num_weights()));
-  TransformWindowWeightGradient(tiles, s.channels, positions.data(), dw.data());
+  TransformWindowWeightGradient(tiles, positions.data(), dw.data());
 
   for (int64_t u = 0; u < s.height; ++u) {
     for (int64_t k = 0; k < s.width; ++k) {
