@@ -14,6 +14,17 @@ PositionMatrices::PositionMatrices(int64_t num_rows, int64_t num_columns)
       row_size(RowSizeForProduct(num_columns)),
       stride(num_rows * row_size) {}
 
+PositionMatrices PositionMatrices::ByBlocks(int64_t num_rows,
+                                            int64_t num_columns,
+                                            int64_t block) {
+  PositionMatrices result(num_rows, num_columns);
+  result.row_size = block;
+  result.block = block;
+  result.block_distance = num_rows * block;
+  result.stride = num_rows * num_columns;
+  return result;
+}
+
 memory::desc PositionMatrices::Desc(bool is_transposed) const {
   constexpr auto kPositions = static_cast<int64_t>(kWinogradPositions);
   if (is_transposed) {
@@ -26,49 +37,52 @@ memory::desc PositionMatrices::Desc(bool is_transposed) const {
           memory::dims{stride, row_size, 1}};
 }
 
-size_t PositionMatrices::size_bytes() const {
-  return kWinogradPositions * static_cast<size_t>(stride) * sizeof(float);
+size_t PositionMatrices::size() const {
+  return kWinogradPositions * static_cast<size_t>(stride);
 }
 
-Tiling::Tiling(const Shape& result, int64_t max_tiles_per_block)
+Tiling::Tiling(const Shape& result, int64_t max_tiles_per_block, BlockSize size)
     : down((result[1] + kTileSide - 1) / kTileSide),
       across((result[2] + kTileSide - 1) / kTileSide),
       count(result[0] * down * across) {
   const int64_t num_blocks =
       (count + max_tiles_per_block - 1) / max_tiles_per_block;
   block = (count + num_blocks - 1) / num_blocks;
-  // an odd number: matrices at a distance of a power of two would compete for
-  // the same cache lines, and oneDNN's fastest products allow no other gaps
-  block += 1 - block % 2;
+  if (size == BlockSize::kOdd) block += 1 - block % 2;
 }
 
 TransformedImages::TransformedImages(const graph::TensorType& type,
-                                     const Tiling& tiling, int64_t padding,
-                                     int num_threads)
-    : matrices(tiling.block, type.shape[3]),
+                                     const Tiling& tiling,
+                                     const PositionMatrices& form,
+                                     int64_t padding, int num_threads)
+    : matrices(form),
       tiling_(tiling),
       padding_(padding),
       pixels_(type),
       num_threads_(num_threads) {}
 
+TransformedImages::Pixels::Pixels TransformedImages::Find(
+    const std::byte* images, int64_t tile) const {
+  const Tiling::Place at = tiling_.PlaceOf(tile);
+  return pixels_.Find(images, tile < tiling_.count, at.image, at.row - padding_,
+                      at.column - padding_);
+}
+
 void TransformedImages::Make(const std::byte* images, int64_t first,
                              float* positions) const {
-  tiling_.ForBlock(num_threads_, first,
-                   [&](int /*thread*/, int64_t tile, int64_t i) {
-                     const Tiling::Place at = tiling_.PlaceOf(tile);
-                     const auto pixels =
-                         pixels_.Find(images, tile < tiling_.count, at.image,
-                                      at.row - padding_, at.column - padding_);
-                     TransformImage(pixels.data(), pixels_.dtype(),
-                                    static_cast<size_t>(matrices.columns),
-                                    positions + i * matrices.row_size,
-                                    static_cast<size_t>(matrices.stride));
-                   });
+  tiling_.ForBlock(
+      num_threads_, first, [&](int /*thread*/, int64_t tile, int64_t i) {
+        pixels_.Fetch(Find(images, tile + kTilesAhead));
+        TransformImage(Find(images, tile).data(), pixels_.dtype(),
+                       static_cast<size_t>(matrices.columns),
+                       positions + i * matrices.row_size, matrices.places());
+      });
 }
 
 TransformedWeights::TransformedWeights(const graph::TensorType& type,
+                                       const PositionMatrices& form,
                                        bool is_adjoint, int num_threads)
-    : matrices(type.shape[is_adjoint ? 0 : 1], type.shape[is_adjoint ? 1 : 0]),
+    : matrices(form),
       dtype_(type.dtype),
       is_adjoint_(is_adjoint),
       num_threads_(num_threads),
@@ -103,7 +117,7 @@ void TransformedWeights::MakeRows(const T* weights, int64_t first, int64_t last,
           for (int64_t i = 0; i < count; ++i) {
             TransformWeights(rows + i * kTaps * n, static_cast<size_t>(n),
                              positions + (from + i) * matrices.row_size,
-                             static_cast<size_t>(matrices.stride));
+                             matrices.places());
           }
         }
       });

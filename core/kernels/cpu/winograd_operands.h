@@ -25,20 +25,36 @@ inline constexpr int64_t kTaps = 9;  // of a 3x3 kernel
 
 // One f32 matrix [rows, columns] per position, one after the other.
 struct PositionMatrices {
+  // By rows, for products of oneDNN.
   PositionMatrices(int64_t num_rows, int64_t num_columns);
+  // By blocks of columns, which are matrices by rows, for the loops of windows.
+  static PositionMatrices ByBlocks(int64_t num_rows, int64_t num_columns,
+                                   int64_t block);
 
+  // Of matrices by rows.
   dnnl::memory::desc Desc(bool is_transposed = false) const;
-  size_t size_bytes() const;
+  PositionPlaces places() const {
+    return {.stride = static_cast<size_t>(stride),
+            .block = static_cast<size_t>(block),
+            .block_distance = static_cast<size_t>(block_distance)};
+  }
+  size_t size() const;  // in floats
+  size_t size_bytes() const { return size() * sizeof(float); }
 
   int64_t rows, columns;
-  int64_t row_size;  // elements from one row to the next
-  int64_t stride;    // elements of one matrix
+  int64_t row_size;  // floats from one row to the next
+  int64_t stride;    // floats of one matrix
+  int64_t block = kWinogradLanes;
+  int64_t block_distance = kWinogradLanes;
 };
 
 // The result of a convolution, [B, H, W, C], cut into tiles of 4x4 pixels. A
 // block of tiles is computed at a time.
 struct Tiling {
-  Tiling(const Shape& result, int64_t max_tiles_per_block);
+  // Positions at a distance of a power of two compete for the same cache lines;
+  // blocks of odd sizes avoid it. oneDNN's fastest products allow no gaps.
+  enum class BlockSize : uint8_t { kAny, kOdd };
+  Tiling(const Shape& result, int64_t max_tiles_per_block, BlockSize size);
 
   struct Place {
     int64_t image, row, column;  // of the tile's first pixel in the result
@@ -67,6 +83,20 @@ struct Tiling {
   int64_t block;         // tiles per block
 };
 
+// Tiles from the one at work to the one whose pixels are fetched into the
+// caches. The processor does not foresee the rows of a tile.
+inline constexpr int64_t kTilesAhead = 2;
+
+enum class Access : uint8_t { kRead, kWrite };
+
+template <Access kAccess>
+void Prefetch(const std::byte* data, int64_t num_bytes) {
+  constexpr int64_t kCacheLine = 64;
+  for (int64_t i = 0; i < num_bytes; i += kCacheLine) {
+    __builtin_prefetch(data + i, kAccess == Access::kWrite ? 1 : 0);
+  }
+}
+
 // The pixels of a tensor that one tile reads. A pixel outside the image, or of
 // a surplus tile, is one of zeros.
 template <int64_t kWidth>
@@ -74,55 +104,68 @@ class PixelsOfTile {
  public:
   explicit PixelsOfTile(const graph::TensorType& type)
       : dtype_(type.dtype),
-        shape_(type.shape),
-        zeros_(static_cast<size_t>(shape_[3])) {}
+        height_(type.shape[1]),
+        width_(type.shape[2]),
+        pixel_size_(type.shape[3] *
+                    static_cast<int64_t>(DTypeSize(type.dtype))),
+        zeros_(static_cast<size_t>(type.shape[3])) {}
 
   using Pixels = std::array<const std::byte*, kWidth * kWidth>;
   // (row, column) is the tile's first pixel, which may lie outside the image.
   // `exists` is false for a surplus tile.
   Pixels Find(const std::byte* data, bool exists, int64_t image, int64_t row,
               int64_t column) const {
-    const auto pixel_size = shape_[3] * static_cast<int64_t>(DTypeSize(dtype_));
+    const auto* zeros = reinterpret_cast<const std::byte*>(zeros_.data());
     Pixels pixels;
     for (int64_t i = 0; i < kWidth; ++i) {
       const int64_t y = row + i;
-      const bool is_row = exists && y >= 0 && y < shape_[1];
+      const bool is_row = exists && y >= 0 && y < height_;
       const std::byte* line =
-          is_row ? data + (image * shape_[1] + y) * shape_[2] * pixel_size
+          is_row ? data + (image * height_ + y) * width_ * pixel_size_
                  : nullptr;
       for (int64_t j = 0; j < kWidth; ++j) {
         const int64_t x = column + j;
         pixels[static_cast<size_t>(i * kWidth + j)] =
-            is_row && x >= 0 && x < shape_[2]
-                ? line + x * pixel_size
-                : reinterpret_cast<const std::byte*>(zeros_.data());
+            is_row && x >= 0 && x < width_ ? line + x * pixel_size_ : zeros;
       }
     }
     return pixels;
+  }
+  void Fetch(const Pixels& pixels) const {
+    for (const std::byte* pixel : pixels) {
+      Prefetch<Access::kRead>(pixel, pixel_size_);
+    }
   }
   DType dtype() const { return dtype_; }
 
  private:
   DType dtype_;
-  Shape shape_;
+  int64_t height_, width_;
+  int64_t pixel_size_;  // bytes
   std::vector<float> zeros_;
 };
 
 // Transforms the image of a block of tiles.
 class TransformedImages {
  public:
+  // `form`: of the matrices, [tiles, C].
   TransformedImages(const graph::TensorType& type, const Tiling& tiling,
-                    int64_t padding, int num_threads);
+                    const PositionMatrices& form, int64_t padding,
+                    int num_threads);
 
   // Writes the positions of the block that begins with tile `first`.
   void Make(const std::byte* images, int64_t first, float* positions) const;
 
-  const PositionMatrices matrices;  // [tiles, C]
+  const PositionMatrices matrices;
 
  private:
+  using Pixels = PixelsOfTile<kImageTileSide>;
+
+  Pixels::Pixels Find(const std::byte* images, int64_t tile) const;
+
   Tiling tiling_;
   int64_t padding_;
-  PixelsOfTile<kImageTileSide> pixels_;
+  Pixels pixels_;
   int num_threads_;
 };
 
@@ -131,7 +174,8 @@ class TransformedImages {
 // rotated by 180 degrees.
 class TransformedWeights {
  public:
-  TransformedWeights(const graph::TensorType& type, bool is_adjoint,
+  TransformedWeights(const graph::TensorType& type,
+                     const PositionMatrices& form, bool is_adjoint,
                      int num_threads);
 
   // Writes piece `piece` of `num_pieces`, which are parts of the matrices'

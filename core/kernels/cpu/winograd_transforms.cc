@@ -64,50 +64,53 @@ HWY_INLINE V LoadFloats(const BFloat16* x) {
 // Pixels of T to the 36 positions.
 template <const auto& kL, typename T>
 HWY_INLINE void FromPixels(const std::byte* const* pixels, size_t n,
-                           float* positions, size_t stride) {
+                           float* positions, const PositionPlaces& places) {
   constexpr size_t kSide = kL[0].size();
+  const size_t stride = places.stride;
   for (size_t c = 0; c < n; c += hn::Lanes(D())) {
+    float* tile = positions + places.OfChannel(c);
     Sandwich<kL>(
         [&](size_t i, size_t j) WINOGRAD_INLINE {
           return LoadFloats(reinterpret_cast<const T*>(pixels[i * kSide + j]) +
                             c);
         },
         [&](size_t i, size_t j, V value) WINOGRAD_INLINE {
-          hn::StoreU(value, D(),
-                     positions + (i * kWinogradInput + j) * stride + c);
+          hn::StoreU(value, D(), tile + (i * kWinogradInput + j) * stride);
         });
   }
 }
 
 template <const auto& kL>
 HWY_INLINE void FromStored(const std::byte* const* pixels, DType dtype,
-                           size_t n, float* positions, size_t stride) {
+                           size_t n, float* positions,
+                           const PositionPlaces& places) {
   if (dtype == DType::kBF16) {
-    FromPixels<kL, BFloat16>(pixels, n, positions, stride);
+    FromPixels<kL, BFloat16>(pixels, n, positions, places);
   } else {
-    FromPixels<kL, float>(pixels, n, positions, stride);
+    FromPixels<kL, float>(pixels, n, positions, places);
   }
 }
 
 void Image(const std::byte* const* pixels, DType dtype, size_t n,
-           float* positions, size_t stride) {
-  FromStored<kImage>(pixels, dtype, n, positions, stride);
+           float* positions, const PositionPlaces& places) {
+  FromStored<kImage>(pixels, dtype, n, positions, places);
 }
 
 void ResultGradient(const std::byte* const* pixels, DType dtype, size_t n,
-                    float* positions, size_t stride) {
-  FromStored<kResultGradient>(pixels, dtype, n, positions, stride);
+                    float* positions, const PositionPlaces& places) {
+  FromStored<kResultGradient>(pixels, dtype, n, positions, places);
 }
 
-void Result(const float* positions, size_t stride, const float* bias, size_t n,
-            float* const* pixels) {
+void Result(const float* positions, const PositionPlaces& places,
+            const float* bias, size_t n, float* const* pixels) {
   const D d;
+  const size_t stride = places.stride;
   for (size_t c = 0; c < n; c += hn::Lanes(d)) {
+    const float* tile = positions + places.OfChannel(c);
     const V offset = bias == nullptr ? hn::Zero(d) : hn::LoadU(d, bias + c);
     Sandwich<kResult>(
         [&](size_t i, size_t j) WINOGRAD_INLINE {
-          return hn::LoadU(d,
-                           positions + (i * kWinogradInput + j) * stride + c);
+          return hn::LoadU(d, tile + (i * kWinogradInput + j) * stride);
         },
         [&](size_t i, size_t j, V value) WINOGRAD_INLINE {
           hn::StoreU(hn::Add(value, offset), d,
@@ -116,28 +119,31 @@ void Result(const float* positions, size_t stride, const float* bias, size_t n,
   }
 }
 
-void Weights(const float* weights, size_t n, float* positions, size_t stride) {
+void Weights(const float* weights, size_t n, float* positions,
+             const PositionPlaces& places) {
   const D d;
+  const size_t stride = places.stride;
   for (size_t c = 0; c < n; c += hn::Lanes(d)) {
+    float* tile = positions + places.OfChannel(c);
     Sandwich<kWeights>(
         [&](size_t i, size_t j) WINOGRAD_INLINE {
           return hn::LoadU(d, weights + (i * 3 + j) * n + c);
         },
         [&](size_t i, size_t j, V value) WINOGRAD_INLINE {
-          hn::StoreU(value, d,
-                     positions + (i * kWinogradInput + j) * stride + c);
+          hn::StoreU(value, d, tile + (i * kWinogradInput + j) * stride);
         });
   }
 }
 
-void WeightGradient(const float* positions, size_t stride, size_t n,
-                    float* weights) {
+void WeightGradient(const float* positions, const PositionPlaces& places,
+                    size_t n, float* weights) {
   const D d;
+  const size_t stride = places.stride;
   for (size_t c = 0; c < n; c += hn::Lanes(d)) {
+    const float* tile = positions + places.OfChannel(c);
     Sandwich<kWeightGradient>(
         [&](size_t i, size_t j) WINOGRAD_INLINE {
-          return hn::LoadU(d,
-                           positions + (i * kWinogradInput + j) * stride + c);
+          return hn::LoadU(d, tile + (i * kWinogradInput + j) * stride);
         },
         [&](size_t i, size_t j, V value) WINOGRAD_INLINE {
           hn::StoreU(value, d, weights + (i * 3 + j) * n + c);
@@ -158,28 +164,30 @@ HWY_EXPORT(Weights);
 HWY_EXPORT(WeightGradient);
 
 void TransformImage(const std::byte* const* pixels, DType dtype, size_t n,
-                    float* positions, size_t stride) {
-  HWY_DYNAMIC_DISPATCH(Image)(pixels, dtype, n, positions, stride);
+                    float* positions, const PositionPlaces& places) {
+  HWY_DYNAMIC_DISPATCH(Image)(pixels, dtype, n, positions, places);
 }
 
 void TransformResultGradient(const std::byte* const* pixels, DType dtype,
-                             size_t n, float* positions, size_t stride) {
-  HWY_DYNAMIC_DISPATCH(ResultGradient)(pixels, dtype, n, positions, stride);
+                             size_t n, float* positions,
+                             const PositionPlaces& places) {
+  HWY_DYNAMIC_DISPATCH(ResultGradient)(pixels, dtype, n, positions, places);
 }
 
-void TransformResult(const float* positions, size_t stride, const float* bias,
-                     size_t n, float* const* pixels) {
-  HWY_DYNAMIC_DISPATCH(Result)(positions, stride, bias, n, pixels);
+void TransformResult(const float* positions, const PositionPlaces& places,
+                     const float* bias, size_t n, float* const* pixels) {
+  HWY_DYNAMIC_DISPATCH(Result)(positions, places, bias, n, pixels);
 }
 
 void TransformWeights(const float* weights, size_t n, float* positions,
-                      size_t stride) {
-  HWY_DYNAMIC_DISPATCH(Weights)(weights, n, positions, stride);
+                      const PositionPlaces& places) {
+  HWY_DYNAMIC_DISPATCH(Weights)(weights, n, positions, places);
 }
 
-void TransformWeightGradient(const float* positions, size_t stride, size_t n,
+void TransformWeightGradient(const float* positions,
+                             const PositionPlaces& places, size_t n,
                              float* weights) {
-  HWY_DYNAMIC_DISPATCH(WeightGradient)(positions, stride, n, weights);
+  HWY_DYNAMIC_DISPATCH(WeightGradient)(positions, places, n, weights);
 }
 
 }  // namespace replicant::kernels::cpu

@@ -27,23 +27,40 @@ inline constexpr size_t kWinogradPositions = 36;
 // The number of channels must be a multiple of this.
 inline constexpr size_t kWinogradChannels = 16;
 
+// Where the values between are: channel c of position p at
+//
+//   p * stride + c / block * block_distance + c % block
+//
+// A block is whole vectors.
+struct PositionPlaces {
+  size_t stride;
+  size_t block = kWinogradChannels;
+  size_t block_distance = kWinogradChannels;
+
+  // Of a channel at position 0.
+  size_t OfChannel(size_t c) const {
+    return c / block * block_distance + c % block;
+  }
+};
+
 // All functions take n channels (a multiple of kWinogradChannels) of one tile.
-// Position p is stored p * stride after the first one.
 
 // B^T d B. `pixels`: 36 addresses of f32 or bf16.
 void TransformImage(const std::byte* const* pixels, DType dtype, size_t n,
-                    float* positions, size_t stride);
+                    float* positions, const PositionPlaces& places);
 // A dy A^T. `pixels`: 16 addresses of f32 or bf16.
 void TransformResultGradient(const std::byte* const* pixels, DType dtype,
-                             size_t n, float* positions, size_t stride);
+                             size_t n, float* positions,
+                             const PositionPlaces& places);
 // A^T m A + bias. `pixels`: 16 addresses for the result. `bias` may be null.
-void TransformResult(const float* positions, size_t stride, const float* bias,
-                     size_t n, float* const* pixels);
+void TransformResult(const float* positions, const PositionPlaces& places,
+                     const float* bias, size_t n, float* const* pixels);
 // G g G^T. Weight k of the 9 of a channel is at k * n.
 void TransformWeights(const float* weights, size_t n, float* positions,
-                      size_t stride);
+                      const PositionPlaces& places);
 // G^T u G. Writes weights in the order of TransformWeights().
-void TransformWeightGradient(const float* positions, size_t stride, size_t n,
+void TransformWeightGradient(const float* positions,
+                             const PositionPlaces& places, size_t n,
                              float* weights);
 
 }  // namespace replicant::kernels::cpu

@@ -64,6 +64,8 @@ void AddImages(Cases& cases) {
                                    {Shape({2, 24, 23, 32}), 48, 3, 1, 1},
                                    {Shape({5, 31, 34, 48}), 32, 3, 1, 0},
                                    {Shape({1, 31, 33, 32}), 32, 3, 1, 2},
+                                   // few channels, and several blocks of tiles
+                                   {Shape({3, 31, 34, 32}), 32, 3, 1, 1},
                                    // in bf16 as well
                                    {Shape({2, 18, 17, 64}), 80, 3, 1, 1},
                                    // rows 1 KiB apart: RowSizeForProduct()

@@ -161,6 +161,7 @@ TEST_P(SharedConvTest, TheInputGradientPacksOnce) {
 INSTANTIATE_TEST_SUITE_P(
     Ways, SharedConvTest,
     ::testing::Values(Case{"Winograd", Shape({1, 24, 24, 48}), 32, 1, true},
+                      Case{"FewChannels", Shape({1, 24, 24, 32}), 32, 1, true},
                       Case{"OneDnn", Shape({1, 8, 8, 64}), 128, 2, false},
                       // too few to be cut
                       Case{"Whole", Shape({1, 8, 8, 8}), 8, 2, false}),

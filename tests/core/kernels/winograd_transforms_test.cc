@@ -17,6 +17,7 @@ constexpr size_t kChannels = 2 * kWinogradChannels;
 constexpr size_t kOut = kWinogradOutput;
 constexpr size_t kIn = kWinogradInput;
 constexpr size_t kTaps = 3;
+constexpr PositionPlaces kPlaces{.stride = kChannels};
 
 // Numbers around 1 that bf16 holds exactly, `size` pixels or taps of channels.
 std::vector<float> Random(size_t size, const char* name) {
@@ -62,7 +63,7 @@ Positions Product(const Positions& a, const Positions& b) {
 Positions OfImage(const Tile& tile) {
   Positions result = NoPositions();
   TransformImage(Pixels(tile.image).data(), DType::kF32, kChannels,
-                 result.data(), kChannels);
+                 result.data(), kPlaces);
   return result;
 }
 
@@ -73,14 +74,14 @@ TEST(WinogradTransformsTest, ATileIsTheDirectConvolutionPlusTheBias) {
   const Tile tile;
   const std::vector<float> bias = Random(1, "bias");
   Positions weights = NoPositions();
-  TransformWeights(tile.weights.data(), kChannels, weights.data(), kChannels);
+  TransformWeights(tile.weights.data(), kChannels, weights.data(), kPlaces);
   const Positions product = Product(OfImage(tile), weights);
   std::vector<float> result(kOut * kOut * kChannels);
   std::array<float*, kOut * kOut> pixels{};
   for (size_t i = 0; i < pixels.size(); ++i) {
     pixels[i] = result.data() + i * kChannels;
   }
-  TransformResult(product.data(), kChannels, bias.data(), kChannels,
+  TransformResult(product.data(), kPlaces, bias.data(), kChannels,
                   pixels.data());
   for (size_t i = 0; i < kOut; ++i) {
     for (size_t j = 0; j < kOut; ++j) {
@@ -104,10 +105,10 @@ TEST(WinogradTransformsTest, TheGradientOfWeightsIsTheDirectOne) {
   const Tile tile;
   Positions gradient = NoPositions();
   TransformResultGradient(Pixels(tile.gradient).data(), DType::kF32, kChannels,
-                          gradient.data(), kChannels);
+                          gradient.data(), kPlaces);
   const Positions product = Product(OfImage(tile), gradient);
   std::vector<float> result(kTaps * kTaps * kChannels);
-  TransformWeightGradient(product.data(), kChannels, kChannels, result.data());
+  TransformWeightGradient(product.data(), kPlaces, kChannels, result.data());
   for (size_t u = 0; u < kTaps; ++u) {
     for (size_t v = 0; v < kTaps; ++v) {
       for (size_t c = 0; c < kChannels; ++c) {
@@ -133,16 +134,16 @@ TEST(WinogradTransformsTest, PixelsOfBF16AreReadAsTheFloatsThatTheyAre) {
   for (const float x : tile.image) halves.push_back(BFloat16(x));
   Positions got = NoPositions();
   TransformImage(Pixels(halves).data(), DType::kBF16, kChannels, got.data(),
-                 kChannels);
+                 kPlaces);
   EXPECT_EQ(got, OfImage(tile));
 
   halves.clear();
   for (const float x : tile.gradient) halves.push_back(BFloat16(x));
   Positions want = NoPositions();
   TransformResultGradient(Pixels(tile.gradient).data(), DType::kF32, kChannels,
-                          want.data(), kChannels);
+                          want.data(), kPlaces);
   TransformResultGradient(Pixels(halves).data(), DType::kBF16, kChannels,
-                          got.data(), kChannels);
+                          got.data(), kPlaces);
   EXPECT_EQ(got, want);
 }
 
