@@ -119,7 +119,9 @@ double Actor::NoiseScale() const {
 
 void Actor::ChooseActions() {
   const int64_t num_done = num_all_steps();
-  const int64_t draw = num_calls_ / options_.exploration.hold_steps;
+  // the first call that shares the draw
+  const int64_t draw =
+      num_calls_ - num_calls_ % options_.exploration.HoldSteps(num_done);
   if (options_.exploration.IsRandom(num_done)) {
     random_.set_position(static_cast<uint64_t>(draw) * actions_.size());
     for (float& action : actions_) {

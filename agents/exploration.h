@@ -12,14 +12,16 @@ namespace replicant::agents {
 struct ExplorationConfig {
   // Agent steps with uniform random actions before the policy acts.
   int64_t random_steps = 500;
-  // The scale changes linearly from `initial_scale` to `final_scale` over
-  // `decay_steps` agent steps; 0 steps: final_scale from the start.
   double initial_scale = 0.3;
   double final_scale = 0.3;
-  int64_t decay_steps = 0;
   // Agent steps of an environment that share a draw, of noise and of random
-  // actions. Held noise goes farther: single draws of a random walk cancel out.
-  int64_t hold_steps = 1;
+  // actions. Held noise goes farther, for single draws of a random walk cancel
+  // out, but it topples what has to balance.
+  int64_t initial_hold_steps = 1;
+  int64_t final_hold_steps = 1;
+  // Scale and hold change linearly from initial to final over `decay_steps`
+  // agent steps; 0 steps: final from the start.
+  int64_t decay_steps = 0;
   // Environment i of N acts with scale * spread^(i / (N - 1)), as in Ape-X
   // (arXiv:1803.00933). 1: all environments have the same scale.
   double spread = 1.0;
@@ -33,6 +35,13 @@ struct ExplorationConfig {
   // `agent_steps`.
   double Scale(int64_t agent_steps, int64_t index,
                int64_t num_environments) const;
+  // Returns the steps that share a draw after `agent_steps`.
+  int64_t HoldSteps(int64_t agent_steps) const;
+
+ private:
+  // Returns the value on the line from `initial` to `final_value`, which is
+  // reached after decay_steps.
+  double Decayed(double initial, double final_value, int64_t agent_steps) const;
 };
 
 }  // namespace replicant::agents

@@ -154,7 +154,9 @@ TEST(ActorTest, GoesOnFromAState) {
     config.has_pixels = has_pixels;
     config.pixels = {.camera = {.height = 16, .width = 16}, .frame_stack = 2};
     const ActorOptions options = {
-        .exploration = {.random_steps = 20, .hold_steps = hold_steps},
+        .exploration = {.random_steps = 20,
+                        .initial_hold_steps = hold_steps,
+                        .decay_steps = 30},
         .keeps_state = true};
     // the episodes are of 10 steps: mid in one, at its end, at its start
     for (const int num_steps : {4, 10, 11, 15}) {
@@ -271,7 +273,7 @@ TEST(ActorTest, RandomAtFirstThenByThePolicy) {
 TEST(ActorTest, HeldNoiseStaysForItsSteps) {
   Rig rig(kState, 1,
           {.exploration = {
-               .random_steps = 3, .final_scale = 0.1, .hold_steps = 3}});
+               .random_steps = 3, .final_scale = 0.1, .final_hold_steps = 3}});
   // a policy that always gives 0
   runtime::VariableStore& variables = rig.policy->variables();
   for (const auto& [name, variable] : variables.variables()) {

@@ -19,6 +19,18 @@ TEST(ExplorationTest, WithoutDecayItIsTheFinalScale) {
   EXPECT_DOUBLE_EQ(config.Scale(0, 0, 1), 0.2);
 }
 
+TEST(ExplorationTest, HoldFallsWithTheScale) {
+  const ExplorationConfig config{
+      .initial_hold_steps = 4, .final_hold_steps = 1, .decay_steps = 300};
+  EXPECT_EQ(config.HoldSteps(0), 4);
+  EXPECT_EQ(config.HoldSteps(49), 4);
+  EXPECT_EQ(config.HoldSteps(51), 3);
+  EXPECT_EQ(config.HoldSteps(150), 3);  // 2.5 is rounded up
+  EXPECT_EQ(config.HoldSteps(200), 2);
+  EXPECT_EQ(config.HoldSteps(300), 1);
+  EXPECT_EQ(config.HoldSteps(1'000'000), 1);
+}
+
 TEST(ExplorationTest, EnvironmentsSpreadGeometrically) {
   const ExplorationConfig config{.final_scale = 0.8, .spread = 0.25};
   EXPECT_DOUBLE_EQ(config.Scale(0, 0, 3), 0.8);
