@@ -69,11 +69,9 @@ Actor::Observed Actor::MakeObserved() const {
     made.pixels.resize(num_rows *
                        static_cast<size_t>(task_.observation.num_elements()));
     made.frames.resize(num_rows * static_cast<size_t>(task_.frame_bytes()));
-  } else {
-    made.state.resize(num_rows *
-                      static_cast<size_t>(task_.observation.num_elements()));
-    made.observations.resize(made.state.size());
   }
+  made.state.resize(num_rows * static_cast<size_t>(task_.num_state_values()));
+  made.values.resize(made.state.size());
   return made;
 }
 
@@ -86,12 +84,12 @@ env::BatchBuffer Actor::BufferOf(Observed& observed) {
 
 void Actor::Convert(Observed& observed) {
   std::copy(observed.state.begin(), observed.state.end(),
-            observed.observations.begin());
+            observed.values.begin());
 }
 
 std::span<const std::byte> Actor::ObservationOf(const Observed& observed,
                                                 int64_t index) const {
-  return std::as_bytes(Row(observed.observations, index, size()));
+  return std::as_bytes(Row(observed.values, index, size()));
 }
 
 std::span<const std::byte> Actor::FrameOf(const Observed& observed,
@@ -129,11 +127,13 @@ void Actor::ChooseActions() {
     }
   } else {
     const std::span<std::byte> wanted = policy_.observations().bytes();
-    const auto seen = task_.has_pixels
-                          ? std::as_bytes(std::span(now_.pixels))
-                          : std::as_bytes(std::span(now_.observations));
+    const auto seen = task_.has_pixels ? std::as_bytes(std::span(now_.pixels))
+                                       : std::as_bytes(std::span(now_.values));
     REPLICANT_CHECK_EQ(wanted.size(), seen.size());
     std::memcpy(wanted.data(), seen.data(), seen.size());
+    if (task_.state_size > 0) {
+      std::ranges::copy(now_.values, policy_.states().begin());
+    }
     const std::span<float> scales = policy_.noise_scales();
     for (size_t e = 0; e < scales.size(); ++e) {
       scales[e] =

@@ -96,7 +96,7 @@ class Actor {
   // The observations of the environments after one step; [E, ...] each.
   struct Observed {
     std::vector<double> state;
-    std::vector<float> observations;  // the state as the agent takes it
+    std::vector<float> values;  // the state as the agent takes it
     std::vector<uint8_t> pixels;
     std::vector<uint8_t> frames;  // the newest of each stack
     std::vector<env::TimeStep> steps;
@@ -105,7 +105,7 @@ class Actor {
   int64_t size() const { return environments_.size(); }
   Observed MakeObserved() const;
   static env::BatchBuffer BufferOf(Observed& observed);
-  // Converts the state written by the environments to `observations`.
+  // Converts the state written by the environments to `values`.
   static void Convert(Observed& observed);
   std::span<const std::byte> ObservationOf(const Observed& observed,
                                            int64_t index) const;

@@ -13,7 +13,9 @@ BatchedPolicy::BatchedPolicy(const agents::Agent& agent,
                              const agents::TaskSpec& task,
                              const PolicyRunnerOptions& options,
                              int64_t max_rows, int64_t first_run)
-    : action_size_(task.action_size()), next_run_(first_run) {
+    : state_size_(task.state_size),
+      action_size_(task.action_size()),
+      next_run_(first_run) {
   if (max_rows < 1) {
     throw InvalidArgument(
         fmt::format("BatchedPolicy: max_rows must be >= 1, got {}", max_rows));
@@ -38,11 +40,13 @@ void BatchedPolicy::SetParameters(std::span<const std::byte> bytes,
 void BatchedPolicy::Act(std::span<const Rows> all) {
   std::vector<Row> rows;
   const auto row_bytes = static_cast<size_t>(observation_bytes_);
+  const auto row_numbers = static_cast<size_t>(state_size_);
   const auto row_actions = static_cast<size_t>(action_size_);
   for (const Rows& one : all) {
     for (size_t i = 0; i < one.noise_scales.size(); ++i) {
       rows.push_back(
           {.observation = one.observations.subspan(i * row_bytes, row_bytes),
+           .state = one.states.subspan(i * row_numbers, row_numbers),
            .noise_scale = one.noise_scales[i],
            .action = one.actions.subspan(i * row_actions, row_actions)});
     }
@@ -59,11 +63,15 @@ void BatchedPolicy::Run(std::span<const Row> rows) {
   });
   PolicyRunner& runner = *plan->runner;
   const std::span<std::byte> observations = runner.observations().bytes();
+  const std::span<float> states = runner.states();
   const std::span<float> scales = runner.noise_scales();
   const auto row_bytes = static_cast<size_t>(observation_bytes_);
   for (size_t i = 0; i < rows.size(); ++i) {
     std::memcpy(observations.data() + i * row_bytes, rows[i].observation.data(),
                 row_bytes);
+    std::ranges::copy(
+        rows[i].state,
+        states.begin() + static_cast<std::ptrdiff_t>(i * rows[i].state.size()));
     if (!scales.empty()) scales[i] = rows[i].noise_scale;
   }
   // rows beyond hold what they held: nobody reads their actions

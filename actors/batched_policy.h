@@ -25,6 +25,7 @@ class BatchedPolicy {
   // Observations of one actor, and the destination of its actions.
   struct Rows {
     std::span<const std::byte> observations;  // [E, ...]
+    std::span<const float> states;            // [E, S], beside pixels
     std::span<const float> noise_scales;      // [E]
     std::span<float> actions;                 // [E, A]
   };
@@ -43,6 +44,7 @@ class BatchedPolicy {
   void Act(std::span<const Rows> all);
 
   int64_t observation_bytes() const { return observation_bytes_; }
+  int64_t state_size() const { return state_size_; }
   int64_t action_size() const { return action_size_; }
   // Rows of the executed plans, padding included.
   int64_t num_computed_rows() const { return num_computed_rows_; }
@@ -55,6 +57,7 @@ class BatchedPolicy {
   // Source of one row of the batch.
   struct Row {
     std::span<const std::byte> observation;
+    std::span<const float> state;
     float noise_scale = 0.0F;
     std::span<float> action;
   };
@@ -64,6 +67,7 @@ class BatchedPolicy {
 
   std::vector<Plan> plans_;  // by number of rows
   int64_t observation_bytes_ = 0;
+  int64_t state_size_ = 0;
   int64_t action_size_ = 0;
   int64_t next_run_;
   int64_t num_computed_rows_ = 0;

@@ -42,18 +42,13 @@ std::optional<EvaluationResult> Evaluate(const agents::TaskSpec& task,
   REPLICANT_CHECK(policy->noise_scales().empty(),
                   "a policy with noise is evaluated");
   const MutableTensorView wanted = policy->observations();
-  std::vector<double> state;
-  env::ObservationBuffer out;
-  if (task.has_pixels) {
-    out.pixels = wanted.Span<uint8_t>();
-  } else {
-    state.resize(static_cast<size_t>(task.observation.num_elements()));
-    out.state = state;
-  }
+  std::vector<double> state(static_cast<size_t>(task.num_state_values()));
+  env::ObservationBuffer out{.state = state};
+  if (task.has_pixels) out.pixels = wanted.Span<uint8_t>();
+  const std::span<float> values =
+      task.has_pixels ? policy->states() : wanted.Span<float>();
   const auto observe = [&](const env::TimeStep& step) {
-    if (!task.has_pixels) {
-      std::copy(state.begin(), state.end(), wanted.Span<float>().begin());
-    }
+    std::ranges::copy(state, values.begin());
     options.on_step(step);
   };
   std::vector<double> action(static_cast<size_t>(task.action_size()));

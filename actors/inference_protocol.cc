@@ -13,17 +13,19 @@ using rpc::Message;
 using rpc::WireReader;
 using rpc::WireWriter;
 
-constexpr const char* kMessageTable = R"(inference 1
+constexpr const char* kMessageTable = R"(inference 2
 1 describe
   request: no part
-  reply: u64 observation_bytes, u64 action_size, bool has_parameters,
-    u64 version, i64 agent_steps
+  reply: u64 observation_bytes, u64 state_size, u64 action_size,
+    bool has_parameters, u64 version, i64 agent_steps
 2 act
-  request part 0: array of f32 noise_scale
+  request part 0: array of f32 noise_scale, array of f32 state, the states of
+    all observations
   request part 1: as many observations, without gaps
   reply: u64 version, i64 agent_steps, array of f32 action
 )";
 
+constexpr uint32_t kMaxStateElements = kMaxInferenceRows * 4096;
 constexpr uint32_t kMaxActionElements = kMaxInferenceRows * 256;
 
 }  // namespace
@@ -32,13 +34,14 @@ std::string_view InferenceMessageTable() { return kMessageTable; }
 
 const rpc::Protocol& InferenceProtocol() {
   static const auto protocol =
-      rpc::Protocol::FromTable("inference", 1, kMessageTable);
+      rpc::Protocol::FromTable("inference", 2, kMessageTable);
   return protocol;
 }
 
 Message InferenceInfo::Encode() const {
   WireWriter writer;
   writer.Write(observation_bytes);
+  writer.Write(state_size);
   writer.Write(action_size);
   writer.WriteBool(has_parameters);
   writer.Write(version);
@@ -51,6 +54,7 @@ InferenceInfo InferenceInfo::Decode(std::span<const Frame> payload) {
   WireReader reader(kMessage, payload);
   InferenceInfo info;
   info.observation_bytes = reader.Read<uint64_t>("observation_bytes");
+  info.state_size = reader.Read<uint64_t>("state_size");
   info.action_size = reader.Read<uint64_t>("action_size");
   info.has_parameters = reader.ReadBool("has_parameters");
   info.version = reader.Read<uint64_t>("version");
@@ -62,6 +66,7 @@ InferenceInfo InferenceInfo::Decode(std::span<const Frame> payload) {
 Message ActRequest::Encode() const {
   WireWriter writer;
   writer.WriteArray<float>(noise_scales);
+  writer.WriteArray<float>(states);
   Message message;
   message.push_back(writer.Finish());
   message.push_back(Frame::Copy(observations));
@@ -75,6 +80,7 @@ ActRequest ActRequest::Decode(std::span<const Frame> payload) {
   ActRequest request;
   request.noise_scales =
       reader.ReadArray<float>("noise_scale", kMaxInferenceRows);
+  request.states = reader.ReadArray<float>("state", kMaxStateElements);
   reader.Finish();
   if (request.noise_scales.empty()) {
     throw MalformedMessage(fmt::format("{}: no rows", kMessage));

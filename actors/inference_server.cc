@@ -27,6 +27,7 @@ void InferenceServer::AttachTo(rpc::Server& server) {
         responder.Reply(InferenceInfo{
             .observation_bytes =
                 static_cast<uint64_t>(policy_.observation_bytes()),
+            .state_size = static_cast<uint64_t>(policy_.state_size()),
             .action_size = static_cast<uint64_t>(policy_.action_size()),
             .has_parameters = version_.has_value(),
             .version = version_.value_or(0),
@@ -54,11 +55,15 @@ void InferenceServer::HandleAct(rpc::Request& request,
   const size_t num_rows = waiting.request.noise_scales.size();
   const size_t wanted =
       num_rows * static_cast<size_t>(policy_.observation_bytes());
-  if (waiting.request.observations.size() != wanted) {
+  const size_t wanted_states =
+      num_rows * static_cast<size_t>(policy_.state_size());
+  if (waiting.request.observations.size() != wanted ||
+      waiting.request.states.size() != wanted_states) {
     throw InvalidArgument(fmt::format(
-        "inference: {} bytes for {} observations, want {}; hint: give server "
-        "and actors the same task",
-        waiting.request.observations.size(), num_rows, wanted));
+        "inference: {} bytes and {} numbers of a state for {} observations, "
+        "want {} and {}; hint: give server and actors the same task",
+        waiting.request.observations.size(), waiting.request.states.size(),
+        num_rows, wanted, wanted_states));
   }
   asked_at_[request.peer_id] = waiting.since;
   ++metrics_.requests;
@@ -101,6 +106,7 @@ void InferenceServer::RunBatch() {
     one.reply.actions.resize(count *
                              static_cast<size_t>(policy_.action_size()));
     rows.push_back({.observations = one.request.observations,
+                    .states = one.request.states,
                     .noise_scales = one.request.noise_scales,
                     .actions = one.reply.actions});
     metrics_.rows += static_cast<int64_t>(count);

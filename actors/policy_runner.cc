@@ -28,6 +28,7 @@ PolicyRunner::PolicyRunner(const agents::Agent& agent,
       variables_(*backend_, options.seed),
       plan_(Compile(agent, task, options, variables_)),
       observations_(plan_.input("observation")) {
+  if (task.state_size > 0) states_ = plan_.input("state").Span<float>();
   if (options.has_noise) {
     noise_scales_ = plan_.input("noise_scale").Span<float>();
     step_ = plan_.input("step").Span<int64_t>().data();

@@ -41,6 +41,7 @@ class PolicyRunner : public Policy {
   runtime::VariableStore& variables() { return variables_; }
 
   MutableTensorView observations() override { return observations_; }
+  std::span<float> states() override { return states_; }
   std::span<float> noise_scales() override { return noise_scales_; }
   TensorView Act(int64_t step) override;
 
@@ -49,6 +50,7 @@ class PolicyRunner : public Policy {
   runtime::VariableStore variables_;
   runtime::Executor plan_;
   MutableTensorView observations_;
+  std::span<float> states_;
   std::span<float> noise_scales_;
   int64_t* step_ = nullptr;
 };

@@ -32,8 +32,9 @@ Shape RowsOf(int64_t count, const Shape& row) {
 RemotePolicy::RemotePolicy(const agents::TaskSpec& task,
                            RemotePolicyOptions options)
     : options_(std::move(options)),
-      observations_(task.has_pixels ? DType::kU8 : DType::kF32,
+      observations_(task.observation_dtype(),
                     RowsOf(options_.num_environments, task.observation)),
+      states_(static_cast<size_t>(options_.num_environments * task.state_size)),
       actions_(DType::kF32,
                Shape({options_.num_environments, task.action_size()})),
       noise_scales_(static_cast<size_t>(options_.num_environments)),
@@ -66,8 +67,10 @@ std::optional<rpc::CallReply> RemotePolicy::Ask(uint16_t kind,
 
 TensorView RemotePolicy::Act(int64_t /*step*/) {
   while (!options_.is_over()) {
-    const auto reply = Ask(
-        kActKind, ActRequest{noise_scales_, observations_.bytes()}.Encode());
+    const ActRequest request{.noise_scales = noise_scales_,
+                             .states = states_,
+                             .observations = observations_.bytes()};
+    const auto reply = Ask(kActKind, request.Encode());
     if (!reply) break;
     if (reply->result != rpc::CallResult::kOk) {
       // it has no parameters yet, or ends: the next one answers
@@ -96,18 +99,19 @@ void RemotePolicy::AwaitParameters(Clock::Duration timeout) {
     if (!reply) return;
     if (reply->result == rpc::CallResult::kOk) {
       const InferenceInfo info = InferenceInfo::Decode(reply->payload);
-      const uint64_t row_bytes =
-          observations_.size_bytes() /
-          static_cast<uint64_t>(options_.num_environments);
+      const auto num_rows = static_cast<uint64_t>(options_.num_environments);
+      const uint64_t row_bytes = observations_.size_bytes() / num_rows;
+      const uint64_t state_size = states_.size() / num_rows;
       const auto action_size = static_cast<uint64_t>(actions_.shape()[1]);
       if (info.observation_bytes != row_bytes ||
-          info.action_size != action_size) {
+          info.state_size != state_size || info.action_size != action_size) {
         throw CommError(fmt::format(
-            "{}: the policy takes observations of {} bytes and gives actions "
-            "of {} numbers, the actor '{}' has {} and {}; hint: give both the "
-            "same task",
-            options_.endpoint, info.observation_bytes, info.action_size,
-            options_.name, row_bytes, action_size));
+            "{}: the policy takes observations of {} bytes and states of {} "
+            "numbers and gives actions of {}, the actor '{}' has {}, {} and "
+            "{}; hint: give both the same task",
+            options_.endpoint, info.observation_bytes, info.state_size,
+            info.action_size, options_.name, row_bytes, state_size,
+            action_size));
       }
       if (info.has_parameters) {
         version_ = info.version;

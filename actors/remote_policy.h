@@ -38,6 +38,7 @@ class RemotePolicy : public Policy {
   MutableTensorView observations() override {
     return observations_.mutable_view();
   }
+  std::span<float> states() override { return states_; }
   std::span<float> noise_scales() override { return noise_scales_; }
   // `step` is not used: the server keys the noise. Once is_over() is true, may
   // return the actions of the last call. Throws CommError if the server serves
@@ -61,6 +62,7 @@ class RemotePolicy : public Policy {
 
   const RemotePolicyOptions options_;
   HostTensor observations_;
+  std::vector<float> states_;
   HostTensor actions_;
   std::vector<float> noise_scales_;
   rpc::ZmqContext context_;

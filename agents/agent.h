@@ -19,6 +19,7 @@ namespace replicant::agents {
 // window has k steps; all inputs after them are 0.
 struct StepWindow {
   graph::Output observation;  // [B, H, ...]: o_{t+1} ...
+  graph::Output state;        // [B, H, S], see TransitionBatch
   graph::Output action;       // [B, H, A]: a_t ...
   graph::Output reward;       // [B, H]: r_{t+1} ...
   graph::Output discount;     // [B, H]: d_{t+1} ..., 0 at an end
@@ -31,10 +32,13 @@ struct StepWindow {
 // B rows.
 struct TransitionBatch {
   graph::Output observation;  // [B, ...]: u8 pixels or f32 states
-  graph::Output action;       // [B, A], in [-1, 1]
-  graph::Output reward;       // [B]: R, the discounted sum of n rewards
-  graph::Output discount;     // [B]: D, product of n discounts; 0 at an end
+  // [B, S]: the state beside the pixels; invalid if TaskSpec::state_size is 0
+  graph::Output state;
+  graph::Output action;    // [B, A], in [-1, 1]
+  graph::Output reward;    // [B]: R, the discounted sum of n rewards
+  graph::Output discount;  // [B]: D, product of n discounts; 0 at an end
   graph::Output next_observation;   // [B, ...]: where the return bootstraps
+  graph::Output next_state;         // [B, S]
   graph::Output importance_weight;  // [B], > 0; largest of the batch is <= 1
   // of a table with windows; otherwise none
   std::optional<StepWindow> window = {};
@@ -92,8 +96,9 @@ class Agent {
   virtual void Check(const LearningSpec& spec) const = 0;
 
   // Adds the policy and returns the actions, f32 [E, A] in [-1, 1]. Its inputs
-  // are "observation" [E, ...] and, with noise, "noise_scale" f32 [E] (0 for
-  // the mean action) and "step" i64 [], which keys the noise.
+  // are "observation" [E, ...], with a state beside pixels "state" f32 [E, S],
+  // and, with noise, "noise_scale" f32 [E] (0 for the mean action) and "step"
+  // i64 [], which keys the noise.
   virtual graph::Output BuildPolicy(graph::Graph& graph, const TaskSpec& task,
                                     const PolicyOptions& options) const = 0;
 

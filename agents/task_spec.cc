@@ -14,9 +14,7 @@ constexpr double kUnbounded = 1e10;
 }  // namespace
 
 int64_t TaskSpec::observation_bytes() const {
-  return has_pixels
-             ? 0
-             : observation.num_elements() * static_cast<int64_t>(sizeof(float));
+  return num_state_values() * static_cast<int64_t>(sizeof(float));
 }
 
 int64_t TaskSpec::action_bytes() const {
@@ -56,6 +54,9 @@ TaskSpec MakeTaskSpec(const env::TaskConfig& config,
   return {.has_pixels = config.has_pixels,
           .observation = config.has_pixels ? observations.Find("pixels").shape
                                            : Shape({observations.state_size()}),
+          .state_size = config.has_pixels && config.has_state_beside_pixels
+                            ? observations.state_size()
+                            : 0,
           .frame_stack = config.has_pixels ? config.pixels.frame_stack : 1,
           .action_repeat = config.action_repeat,
           .largest_reward = is_mean ? 1.0 : repeat,

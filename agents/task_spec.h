@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "core/tensor/dtype.h"
 #include "core/tensor/shape.h"
 #include "env/environment.h"
 #include "env/task_config.h"
@@ -16,6 +17,8 @@ struct TaskSpec {
   bool has_pixels = false;
   // Shape of an observation: [O], or [H, W, 3 * frame_stack] with pixels.
   Shape observation;
+  // Numbers of the state beside the pixels; 0: none.
+  int64_t state_size = 0;
   int64_t frame_stack = 1;
   // Control steps per agent step. Each control step counts as a frame.
   int64_t action_repeat = 1;
@@ -32,6 +35,13 @@ struct TaskSpec {
   int64_t action_size() const {
     return static_cast<int64_t>(action_minimum.size());
   }
+  DType observation_dtype() const {
+    return has_pixels ? DType::kU8 : DType::kF32;
+  }
+  // The numbers of an observation that are no pixels.
+  int64_t num_state_values() const {
+    return has_pixels ? state_size : observation.num_elements();
+  }
   // Bytes of one step's rows in the replay: an observation without its frame,
   // an action, and the newest frame [H, W, 3].
   int64_t observation_bytes() const;
@@ -42,8 +52,8 @@ struct TaskSpec {
   void ToTaskRange(std::span<const float> action, std::span<double> out) const;
 };
 
-// Describes `environment`, which was made from `config`. With pixels the agent
-// sees only the pixels. Throws ConfigError if an action has no bounds (lqr).
+// Describes `environment`, which was made from `config`. Throws ConfigError if
+// an action has no bounds (lqr).
 TaskSpec MakeTaskSpec(const env::TaskConfig& config,
                       const env::Environment& environment);
 

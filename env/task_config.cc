@@ -66,6 +66,9 @@ TaskConfig TaskConfig::Read(config::Reader& reader) {
       "number of the GPU for platform egl, which has not yet run on one");
   pixels.Field("frame_stack", &c.pixels.frame_stack, {1, 16},
                "number of frames in an observation, oldest first");
+  pixels.Field("state", &c.has_state_beside_pixels,
+               "whether the agent sees the state beside the pixels: the "
+               "numbers that it would see without them");
   return c;
 }
 

@@ -21,9 +21,11 @@ struct TaskConfig {
   std::string suite_folder;
   int action_repeat = 1;
   RewardReduction action_repeat_reward = RewardReduction::kMean;
-  // Whether the observation has pixels, and their form.
+  // Whether the observation has pixels, their form, and whether the agent sees
+  // the state beside them.
   bool has_pixels = false;
   PixelOptions pixels;
+  bool has_state_beside_pixels = false;
 
   static TaskConfig Read(config::Reader& reader);
 };

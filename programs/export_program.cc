@@ -57,6 +57,7 @@ std::map<std::string, std::string> MetadataOf(
   metadata["action_repeat"] = std::to_string(task.action_repeat);
   if (task.has_pixels) {
     metadata["frame_stack"] = std::to_string(task.frame_stack);
+    metadata["state_size"] = std::to_string(task.state_size);
     metadata["camera"] = config.task.pixels.camera.camera;
   }
   return metadata;

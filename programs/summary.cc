@@ -21,7 +21,8 @@ using Rows = std::vector<std::pair<std::string, std::string>>;
 std::string TaskText(const env::TaskConfig& task) {
   if (!task.has_pixels) return task.name + " from state";
   const env::CameraOptions& camera = task.pixels.camera;
-  return fmt::format("{} from pixels, {}x{}, {} frames", task.name,
+  return fmt::format("{} from pixels{}, {}x{}, {} frames", task.name,
+                     task.has_state_beside_pixels ? " and state" : "",
                      camera.height, camera.width, task.pixels.frame_stack);
 }
 

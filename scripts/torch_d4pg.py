@@ -26,9 +26,11 @@ def convolutions(encoder):
 
 
 class Encoder(nn.Module):
-    """Pixels [B, H, W, C] u8 to features [B, F]; vectors pass."""
+    """Pixels [B, H, W, C] u8 to features [B, F]; vectors pass. Returns what the
+    heads read: the features, and the state [B, S] beside pixels unless there
+    is none or a shared embedding has read it."""
 
-    def __init__(self, config, observation):
+    def __init__(self, config, observation, state_size):
         super().__init__()
         layers, size = [], list(observation)
         for channels, kernel, stride in convolutions(config["encoder"]):
@@ -40,15 +42,19 @@ class Encoder(nn.Module):
         self.trunk = None
         if config["shared_embedding"]:
             self.trunk = nn.Sequential(
-                *embedding(self.feature_size, config["embedding_size"]))
+                *embedding(self.feature_size + state_size,
+                           config["embedding_size"]))
             self.feature_size = config["embedding_size"]
 
-    def forward(self, x, dtype):
+    def forward(self, x, state, dtype):
         if self.convnet is not None:
             # channels last in memory: the permutations move nothing
             x = x.permute(0, 3, 1, 2).to(dtype) * (1 / 255) - 0.5
             x = self.convnet(x).permute(0, 2, 3, 1).flatten(1)
-        return x if self.trunk is None else self.trunk(x)
+        beside = [] if state is None else [state]
+        if self.trunk is None:
+            return [x, *beside]
+        return [self.trunk(torch.cat([x, *beside], 1))]
 
 
 def embedding(in_size, size):
@@ -85,15 +91,18 @@ class Networks(nn.Module):
     def __init__(self, workload, has_encoder=True):
         super().__init__()
         networks = workload["agent"]["networks"]
-        encoder = Encoder(networks, workload["observation"])
+        state_size = workload.get("state_size", 0)
+        encoder = Encoder(networks, workload["observation"], state_size)
         if has_encoder:
             self.encoder = encoder
+        # of the heads; a shared embedding has read the state
+        beside = 0 if networks["shared_embedding"] else state_size
         self.policy = Network(networks, encoder.feature_size,
-                              networks["policy_hidden_sizes"], 0,
+                              networks["policy_hidden_sizes"], beside,
                               workload["action_size"])
         self.critic = Network(networks, encoder.feature_size,
                               networks["critic_hidden_sizes"],
-                              workload["action_size"],
+                              beside + workload["action_size"],
                               workload["agent"]["distribution"]["num_atoms"])
 
 
@@ -136,11 +145,16 @@ def shift(x, offsets):
              columns[:, None, :]]
 
 
+def detached(features):
+    return [x.detach() for x in features]
+
+
 class Learner:
     """One update of everything, like BuildUpdate()."""
 
     def __init__(self, workload, dtype, compile=False, autocast=False):
         self.autocast = autocast
+        self.batch_names = batch_names(workload)
         self.config = workload["agent"]
         self.dtype = dtype
         self.agent = Agent(workload).to(dtype)
@@ -205,25 +219,31 @@ class Learner:
             loss = loss + (losses * window["mask"][:, i]).mean()
         return loss
 
-    def critic_loss(self, o, a, r, d, o2, w, window=None):
+    def critic_loss(self, o, a, r, d, o2, w, more):
+        """`more` has the states beside pixels, and the window."""
         agent, target = self.agent, self.agent.target
+        window = {n.removeprefix("window_"): t for n, t in more.items()
+                  if n.startswith("window_")}
         with torch.no_grad():
             encoder = target.encoder if hasattr(target, "encoder") else agent.encoder
             with torch_environment.bf16(self.autocast):
-                if window is None:
-                    h2 = encoder(self.shifted(o2), self.dtype)
+                if not window:
+                    h2 = encoder(self.shifted(o2), more.get("next_state"),
+                                 self.dtype)
                 else:
-                    images = window["observation"]
-                    targets = encoder(images.flatten(0, 1), self.dtype).reshape(
-                        *images.shape[:2], -1)
-                    h2 = (targets * window["bootstrap"][:, :, None]).sum(1)
-                logits2 = target.critic(h2, torch.tanh(target.policy(h2)))
+                    images, states = window["observation"], window.get("state")
+                    targets, = encoder(
+                        images.flatten(0, 1),
+                        None if states is None else states.flatten(0, 1),
+                        self.dtype)
+                    targets = targets.reshape(*images.shape[:2], -1)
+                    h2 = [(targets * window["bootstrap"][:, :, None]).sum(1)]
+                logits2 = target.critic(*h2, torch.tanh(target.policy(*h2)))
             m = project(F.softmax(logits2.to(self.dtype), 1), r, d, self.z)
         with torch_environment.bf16(self.autocast):
-            h = agent.encoder(self.shifted(o), self.dtype)
-            prediction = self.config["prediction"]
-            stops = window is not None and not prediction["critic_trains_encoder"]
-            logits = agent.critic(h.detach() if stops else h, a)
+            h = agent.encoder(self.shifted(o), more.get("state"), self.dtype)
+            stops = window and not self.config["prediction"]["critic_trains_encoder"]
+            logits = agent.critic(*(detached(h) if stops else h), a)
         logits = logits.to(self.dtype)
         cross_entropy = -(m * F.log_softmax(logits, 1)).sum(1)
         loss = (cross_entropy * (w / w.max())).mean()
@@ -234,16 +254,16 @@ class Learner:
             priority = ((m * self.z).sum(1) - value).abs()
             if self.config["priority"] == "lap":
                 priority = priority.clamp(min=1)
-        model_loss = (0.0 if window is None
-                      else self.prediction_loss(h, targets, window))
+        model_loss = (self.prediction_loss(*h, targets, window) if window
+                      else 0.0)
         return loss, loss + model_loss, h, priority, value
 
     def policy_value(self, h):
         with torch_environment.bf16(self.autocast):
-            pre_tanh = self.agent.policy(h)
+            pre_tanh = self.agent.policy(*h)
             action = torch.tanh(pre_tanh)
             chosen = action.detach().requires_grad_()
-            logits = self.agent.critic(h, chosen)
+            logits = self.agent.critic(*h, chosen)
         probabilities = F.softmax(logits.to(self.dtype), 1)
         return pre_tanh, action, chosen, (probabilities * self.z).sum(1)
 
@@ -274,14 +294,12 @@ class Learner:
             nn.utils.clip_grad_norm_(parameters.values(), limit, foreach=True)
         optimizer.step()
 
-    def step(self, o, a, r, d, o2, w, *window):
-        # by name, or none
-        window = dict(zip(WINDOW_NAMES, window)) or None
+    def step(self, o, a, r, d, o2, w, *more):
         loss, all_losses, h, priority, value = self.critic_forward(
-            o, a, r, d, o2, w, window)
+            o, a, r, d, o2, w, dict(zip(self.batch_names[6:], more)))
         critic_gradients = torch.autograd.grad(
             all_losses, list(self.critic_parameters.values()))
-        policy_loss, policy_gradients = self.policy_gradients(h.detach())
+        policy_loss, policy_gradients = self.policy_gradients(detached(h))
         # clones: clipping works in place
         self.gradients = None if not self.keep_gradients else {
             n: g.clone() for n, g in zip(
@@ -321,6 +339,13 @@ def random_batch(workload, dtype, generator):
         observation(), uniform(batch, workload["action_size"]) * 2 - 1,
         uniform(batch) * 3 * workload["largest_reward"], discount.to(dtype),
         observation(), 0.1 + uniform(batch)]
+    state_size = workload.get("state_size", 0)
+
+    def states(*dims):
+        return ([torch.randn(*dims, state_size, dtype=dtype, generator=generator)]
+                if state_size > 0 else [])
+
+    transitions += states(batch) + states(batch)
     horizon = workload["agent"]["prediction"]["horizon"]
     if horizon == 0:
         return transitions
@@ -333,7 +358,8 @@ def random_batch(workload, dtype, generator):
     return transitions + [
         images, actions * mask[:, :, None],
         uniform(batch, horizon) * workload["largest_reward"] * mask,
-        (uniform(batch, horizon) > 0.1) * mask, mask, bootstrap]
+        (uniform(batch, horizon) > 0.1) * mask, mask, bootstrap,
+        *states(batch, horizon)]
 
 
 BATCH_NAMES = ["observation", "action", "reward", "discount",
@@ -344,6 +370,8 @@ WINDOW_NAMES = ["observation", "action", "reward", "discount", "mask", "bootstra
 
 def batch_names(workload):
     """The inputs of a batch, in the order of Learner.step()."""
+    has_state = workload.get("state_size", 0) > 0
+    names = BATCH_NAMES + ["state", "next_state"] * has_state
     if workload["agent"]["prediction"]["horizon"] == 0:
-        return BATCH_NAMES
-    return BATCH_NAMES + [f"window_{name}" for name in WINDOW_NAMES]
+        return names
+    return names + [f"window_{name}" for name in WINDOW_NAMES + ["state"] * has_state]

@@ -69,6 +69,7 @@ class D4pgAgent : public Agent {
  private:
   static AgentSpec SpecOf(const LearningSpec& spec) {
     return {.observation = spec.task.observation,
+            .state_size = spec.task.state_size,
             .action_size = spec.task.action_size(),
             .dtype = spec.dtype};
   }

@@ -61,6 +61,20 @@ std::array<int64_t, 3> ConvnetSize(const NetworkConfig& config,
   return size;
 }
 
+// x beside the state, if there is one. [B, N] -> [B, N + S]
+Output WithState(Output x, Output state) {
+  return state.is_valid() ? graph::Concat({x, state}, /*axis=*/1) : x;
+}
+
+// Numbers that a head reads: those of the embedding, or of features without
+// one, and those of the state.
+int64_t HeadInputs(const NetworkConfig& config, const AgentSpec& spec,
+                   const std::optional<Embedding>& trunk,
+                   int64_t feature_size) {
+  return (trunk ? config.embedding_size : feature_size) +
+         (config.has_shared_embedding ? 0 : spec.state_size);
+}
+
 std::optional<Embedding> MakeTrunk(Graph& graph, const NetworkConfig& config,
                                    int64_t feature_size, DType dtype) {
   if (config.has_shared_embedding || !config.encoder.has_pixels()) {
@@ -100,7 +114,13 @@ void CheckSpec(const NetworkConfig& config, const AgentSpec& spec) {
                           "pixels, or task.pixels.enabled: false",
                           observation.ToString()));
   }
-  if (!has_pixels) return;
+  if (!has_pixels) {
+    if (spec.state_size == 0) return;
+    throw ConfigError(fmt::format(
+        "D4PG: a state of {} numbers beside the observation {}, which has no "
+        "pixels",
+        spec.state_size, observation.ToString()));
+  }
   const auto [height, width, channels] = ConvnetSize(config, observation);
   if (height < 1 || width < 1) {
     throw ConfigError(fmt::format(
@@ -120,8 +140,8 @@ Encoder::Encoder(Graph& graph, const NetworkConfig& config,
       has_pixels_ ? AddConvnet(graph, config, spec) : spec.observation[0];
   if (!config.has_shared_embedding) return;
   const Graph::Scope trunk_scope(graph, "trunk");
-  embedding_.emplace(graph, config, feature_size_, config.embedding_size,
-                     spec.dtype);
+  embedding_.emplace(graph, config, feature_size_ + spec.state_size,
+                     config.embedding_size, spec.dtype);
   feature_size_ = config.embedding_size;
 }
 
@@ -141,7 +161,8 @@ int64_t Encoder::AddConvnet(Graph& graph, const NetworkConfig& config,
   return height * width * channels;
 }
 
-Output Encoder::operator()(Output observation, CallSite site) const {
+Features Encoder::operator()(Output observation, Output state,
+                             CallSite site) const {
   const Graph::SiteScope scope(observation, site);
   Output x = observation;
   if (has_pixels_) {
@@ -151,7 +172,8 @@ Output Encoder::operator()(Output observation, CallSite site) const {
     }
     x = graph::Reshape(x, {x.shape()[0], -1});
   }
-  return embedding_ ? (*embedding_)(x) : x;
+  if (!embedding_) return {.encoded = x, .state = state};
+  return {.encoded = (*embedding_)(WithState(x, state)), .state = {}};
 }
 
 std::vector<VariableId> Encoder::variables() const {
@@ -226,7 +248,7 @@ PolicyNetwork::PolicyNetwork(Graph& graph, const NetworkConfig& config,
     head_.emplace(
         graph, config,
         Head::Options{.hidden_sizes = sizes,
-                      .in = trunk_ ? config.embedding_size : feature_size,
+                      .in = HeadInputs(config, spec, trunk_, feature_size),
                       .out = spec.action_size,
                       .last_layer = LastLayerOptions(
                           config, config.policy_last_layer_scale,
@@ -236,12 +258,13 @@ PolicyNetwork::PolicyNetwork(Graph& graph, const NetworkConfig& config,
   head_->AppendVariables(&variables_);
 }
 
-PolicyNetwork::Result PolicyNetwork::operator()(Output features,
+PolicyNetwork::Result PolicyNetwork::operator()(const Features& features,
                                                 CallSite site) const {
-  const Graph::SiteScope scope(features, site);
-  const Output x = trunk_ ? (*trunk_)(features) : features;
+  const Output encoded = features.encoded;
+  const Graph::SiteScope scope(encoded, site);
+  const Output x = trunk_ ? (*trunk_)(encoded) : encoded;
   Result result;
-  result.pre_tanh = (*head_)(x, &result.hidden);
+  result.pre_tanh = (*head_)(WithState(x, features.state), &result.hidden);
   result.action = graph::Tanh(result.pre_tanh);
   return result;
 }
@@ -255,12 +278,11 @@ CriticNetwork::CriticNetwork(Graph& graph, const NetworkConfig& config,
   {
     const Graph::Scope head_scope(graph, "head");
     const auto& sizes = config.critic_hidden_sizes;
-    const int64_t embedding_size =
-        trunk_ ? config.embedding_size : feature_size;
     head_.emplace(
         graph, config,
         Head::Options{.hidden_sizes = sizes,
-                      .in = embedding_size + spec.action_size,
+                      .in = HeadInputs(config, spec, trunk_, feature_size) +
+                            spec.action_size,
                       .out = num_atoms,
                       .last_layer = LastLayerOptions(
                           config, config.critic_last_layer_scale,
@@ -270,14 +292,17 @@ CriticNetwork::CriticNetwork(Graph& graph, const NetworkConfig& config,
   head_->AppendVariables(&variables_);
 }
 
-CriticNetwork::Result CriticNetwork::operator()(Output features, Output action,
+CriticNetwork::Result CriticNetwork::operator()(const Features& features,
+                                                Output action,
                                                 CallSite site) const {
-  const Graph::SiteScope scope(features, site);
-  const Graph::DeviceScope device(*features.graph, device_);
-  const Output x = trunk_ ? (*trunk_)(features) : features;
+  const Output encoded = features.encoded;
+  const Graph::SiteScope scope(encoded, site);
+  const Graph::DeviceScope device(*encoded.graph, device_);
+  const Output x = trunk_ ? (*trunk_)(encoded) : encoded;
   Result result;
-  result.logits =
-      (*head_)(graph::Concat({x, action}, /*axis=*/1), &result.hidden);
+  result.logits = (*head_)(graph::Concat({WithState(x, features.state), action},
+                                         /*axis=*/1),
+                           &result.hidden);
   return result;
 }
 

@@ -20,7 +20,11 @@
 //                                the activation) ..., Linear
 //   critic/trunk, critic/head    the same
 //
-// Letters: B batch, H W C image, F features, A actions, K atoms.
+// A state beside pixels joins the embedding: at the input of a shared one,
+// otherwise at the input of each head, beside its embedding of the pixels.
+//
+// Letters: B batch, H W C image, S state beside it, F features, A actions, K
+// atoms.
 //
 // Constructors throw InvalidArgument for a name that is taken in the graph.
 namespace replicant::agents::d4pg {
@@ -34,6 +38,8 @@ using graph::VariableId;
 struct AgentSpec {
   // shape of one observation: [O] floating, or [H, W, C] u8 for pixels
   Shape observation;
+  // S, the numbers of a state beside pixels; 0: none
+  int64_t state_size = 0;
   // actions are in [-1, 1]^A; the actor maps them to the task's range
   int64_t action_size = 0;
   // dtype of parameters and computation
@@ -46,7 +52,8 @@ struct AgentSpec {
 
 // Throws ConfigError, with the reason, if networks of `config` cannot be built
 // for `spec`: there is no action, the observation has the wrong rank for the
-// encoder, or the image is too small for its convolutions.
+// encoder, the image is too small for its convolutions, or there is a state
+// beside an observation without pixels.
 void CheckSpec(const NetworkConfig& config, const AgentSpec& spec);
 
 // x -> tanh(LayerNorm(Linear(x))): [B, in] -> [B, size]. Layers "0" and "1"
@@ -65,6 +72,13 @@ class Embedding {
   nn::LayerNorm norm_;
 };
 
+// What the heads read.
+struct Features {
+  Output encoded;  // [B, F]
+  // [B, S]; invalid without a state beside pixels and with a shared embedding
+  Output state;
+};
+
 // Maps pixels [B, H, W, C] u8, scaled to [-0.5, 0.5], to features [B, F], where
 // F = H' W' C' of the last convolution, in that order. kState passes
 // observations unchanged. With a shared embedding at the end, F is its size.
@@ -73,7 +87,9 @@ class Encoder {
   Encoder(Graph& graph, const NetworkConfig& config, const AgentSpec& spec,
           CallSite site = CallSite::Here());
 
-  Output operator()(Output observation, CallSite site = CallSite::Here()) const;
+  // `state` [B, S] is invalid without a state beside pixels.
+  Features operator()(Output observation, Output state = {},
+                      CallSite site = CallSite::Here()) const;
   int64_t feature_size() const { return feature_size_; }
   // Empty for kState without a shared embedding.
   std::vector<VariableId> variables() const;
@@ -126,7 +142,8 @@ class PolicyNetwork {
     // of the head's activations, [B, N] each
     std::vector<Output> hidden;
   };
-  Result operator()(Output features, CallSite site = CallSite::Here()) const;
+  Result operator()(const Features& features,
+                    CallSite site = CallSite::Here()) const;
   const std::vector<VariableId>& variables() const { return variables_; }
 
  private:
@@ -147,8 +164,8 @@ class CriticNetwork {
     // of the head's activations, [B, N] each
     std::vector<Output> hidden;
   };
-  // features [B, F], action [B, A]
-  Result operator()(Output features, Output action,
+  // action [B, A]
+  Result operator()(const Features& features, Output action,
                     CallSite site = CallSite::Here()) const;
   // Sets the logical device that computes it; initially 0.
   void PlaceOn(int device) { device_ = device; }

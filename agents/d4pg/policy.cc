@@ -15,8 +15,12 @@ Output BuildPolicy(Graph& graph, const NetworkConfig& config,
   const int64_t count = options.num_environments;
   const graph::TensorType type = spec.ObservationType(config, count);
   const Output observation = graph.Input("observation", type.dtype, type.shape);
+  Output state;
+  if (spec.state_size > 0) {
+    state = graph.Input("state", spec.dtype, Shape({count, spec.state_size}));
+  }
   const Output mean =
-      graph::Cast(policy(encoder(observation)).action, DType::kF32);
+      graph::Cast(policy(encoder(observation, state)).action, DType::kF32);
   if (!options.has_noise) return mean;
 
   const Output scale = graph.Input("noise_scale", DType::kF32, Shape({count}));

@@ -11,6 +11,8 @@ StepGraphConfig StepGraphConfig::Read(config::Reader& reader) {
   reader.Section("agent", &c.agent, "the D4PG agent");
   reader.Field("observation", &c.observation, {1, 1 << 20}, {1, 3},
                "dimensions of one observation: [O], or [H, W, C] of pixels");
+  reader.Field("state_size", &c.state_size, {0, 1 << 20},
+               "numbers of a state beside pixels; 0: none");
   reader.Field("action_size", &c.action_size, {1, 1000}, "number of actions");
   reader.Field("batch_size", &c.batch_size, {1, 65536}, "transitions per step");
   reader.Field("discount", &c.discount, {0.0, 0.999999},
@@ -25,6 +27,7 @@ StepGraphConfig StepGraphConfig::Read(config::Reader& reader) {
 
 AgentSpec StepGraphConfig::Spec(DType dtype) const {
   return {.observation = Shape(std::span<const int64_t>(observation)),
+          .state_size = state_size,
           .action_size = action_size,
           .dtype = dtype};
 }

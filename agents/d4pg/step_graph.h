@@ -17,6 +17,7 @@ namespace replicant::agents::d4pg {
 struct StepGraphConfig {
   D4pgConfig agent;
   std::vector<int64_t> observation = {24};
+  int64_t state_size = 0;  // of a state beside pixels; 0: none
   int64_t action_size = 6;
   int64_t batch_size = 256;
   double discount = 0.99;       // per agent step

@@ -130,53 +130,72 @@ Output Saturation(Graph& graph, Output action) {
                            {.axes = {1}});
 }
 
-// Features of observations that are a target: no gradient flows into them.
-Output TargetFeatures(const AllNetworks& networks, Output observation) {
-  return networks.target_encoder
-             ? (*networks.target_encoder)(observation)
-             : graph::StopGradient(networks.encoder(observation));
+// No gradient flows into the result; none flows into a state anyway.
+Features Stopped(const Features& features) {
+  return {.encoded = graph::StopGradient(features.encoded),
+          .state = features.state};
 }
 
-// Features of a window's observations, [B, H, F].
-Output WindowFeatures(const AllNetworks& networks, const StepWindow& window) {
-  const Shape& shape = window.observation.shape();
+// Features of observations that are a target: no gradient flows into them.
+Features TargetFeatures(const AllNetworks& networks, Output observation,
+                        Output state) {
+  return networks.target_encoder
+             ? (*networks.target_encoder)(observation, state)
+             : Stopped(networks.encoder(observation, state));
+}
+
+// [B, H, ...] -> [B H, ...]
+Output RowsOfSteps(Output steps) {
+  const Shape& shape = steps.shape();
   std::vector<int64_t> rows(shape.dims().begin() + 1, shape.dims().end());
   rows[0] = shape[0] * shape[1];
-  return graph::Reshape(
-      TargetFeatures(networks, graph::Reshape(window.observation, rows)),
-      {shape[0], shape[1], networks.encoder.feature_size()});
+  return graph::Reshape(steps, rows);
+}
+
+// Embeddings of a window's observations, [B, H, F].
+Output WindowEmbeddings(const AllNetworks& networks, const StepWindow& window) {
+  const Shape& shape = window.observation.shape();
+  const Output state =
+      window.state.is_valid() ? RowsOfSteps(window.state) : Output{};
+  const Features features =
+      TargetFeatures(networks, RowsOfSteps(window.observation), state);
+  return graph::Reshape(features.encoded,
+                        {shape[0], shape[1], networks.encoder.feature_size()});
 }
 
 // Those of the observations where returns bootstrap. [B, H, F] -> [B, F]
-Output BootstrapFeatures(Output features, const StepWindow& window) {
-  const Shape& shape = features.shape();
+Features BootstrapFeatures(Output embeddings, const StepWindow& window) {
+  const Shape& shape = embeddings.shape();
   const Output chosen =
       graph::Reshape(window.bootstrap, {shape[0], shape[1], 1});
-  return graph::ReduceSum(graph::Mul(features, chosen), {.axes = {1}});
+  return {.encoded =
+              graph::ReduceSum(graph::Mul(embeddings, chosen), {.axes = {1}}),
+          .state = {}};
 }
 
 // Adds all losses and their gradients by the parameters that they train.
 void AddLosses(Graph& graph, const D4pgConfig& config, const Support& support,
                const TransitionBatch& batch, const AllNetworks& networks,
                const nn::ReplicaHooks& hooks, Update* update) {
-  const Output features = networks.encoder(batch.observation);
+  const Features features = networks.encoder(batch.observation, batch.state);
   std::optional<PredictionLossResult> prediction;
-  Output next_features;
+  Features next_features;
   if (networks.model) {
-    const Output window = WindowFeatures(networks, *batch.window);
+    const Output window = WindowEmbeddings(networks, *batch.window);
     prediction = PredictionLoss(*networks.model,
-                                {.embedding = features,
+                                {.embedding = features.encoded,
                                  .window = *batch.window,
                                  .next_embeddings = window},
                                 config.prediction);
     next_features = BootstrapFeatures(window, *batch.window);
   } else {
-    next_features = TargetFeatures(networks, batch.next_observation);
+    next_features =
+        TargetFeatures(networks, batch.next_observation, batch.next_state);
   }
   const Output next_action = (*networks.target_policy)(next_features).action;
   const Output next_logits =
       (*networks.target_critic)(next_features, next_action).logits;
-  const Output stopped = graph::StopGradient(features);
+  const Features stopped = Stopped(features);
   const bool trains_encoder =
       !prediction || config.prediction.critic_trains_encoder;
   const CriticNetwork::Result judged =
@@ -278,15 +297,21 @@ TransitionBatch AddBatchInputs(Graph& graph, const D4pgConfig& config,
   const graph::TensorType observation =
       spec.ObservationType(config.networks, batch_size);
   const Shape per_row({batch_size});
+  const bool has_state = spec.state_size > 0;
+  const Shape states({batch_size, spec.state_size});
   TransitionBatch batch;
   batch.observation =
       graph.Input("observation", observation.dtype, observation.shape);
+  if (has_state) batch.state = graph.Input("state", spec.dtype, states);
   batch.action =
       graph.Input("action", spec.dtype, Shape({batch_size, spec.action_size}));
   batch.reward = graph.Input("reward", spec.dtype, per_row);
   batch.discount = graph.Input("discount", spec.dtype, per_row);
   batch.next_observation =
       graph.Input("next_observation", observation.dtype, observation.shape);
+  if (has_state) {
+    batch.next_state = graph.Input("next_state", spec.dtype, states);
+  }
   batch.importance_weight =
       graph.Input("importance_weight", spec.dtype, per_row);
   const int64_t horizon = config.prediction.horizon;
@@ -295,9 +320,15 @@ TransitionBatch AddBatchInputs(Graph& graph, const D4pgConfig& config,
   std::vector<int64_t> observations = {batch_size, horizon};
   observations.insert(observations.end(), spec.observation.dims().begin(),
                       spec.observation.dims().end());
+  Output state;
+  if (has_state) {
+    state = graph.Input("window_state", spec.dtype,
+                        Shape({batch_size, horizon, spec.state_size}));
+  }
   batch.window = {
       .observation = graph.Input("window_observation", observation.dtype,
                                  Shape(std::span<const int64_t>(observations))),
+      .state = state,
       .action = graph.Input("window_action", spec.dtype,
                             Shape({batch_size, horizon, spec.action_size})),
       .reward = graph.Input("window_reward", spec.dtype, per_step),

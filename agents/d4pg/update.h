@@ -15,7 +15,8 @@
 namespace replicant::agents::d4pg {
 
 // Adds inputs "observation", "action", ... for B transitions; with a prediction
-// also "window_observation", "window_action", ...
+// also "window_observation", "window_action", ... With a state beside pixels
+// there are "state", "next_state" and "window_state", too.
 TransitionBatch AddBatchInputs(Graph& graph, const D4pgConfig& config,
                                const AgentSpec& spec, int64_t batch_size,
                                CallSite site = CallSite::Here());
@@ -55,7 +56,8 @@ struct Update {
 // ("critic_optimizer", "policy_optimizer") and counter ("step") to the graph,
 // and the whole update:
 //
-// - features h = encoder(shift(o)), h' = target encoder(shift'(o')); without
+// - features h = encoder(shift(o), s), h' = target encoder(shift'(o'), s'),
+//   with the states s beside pixels, if there are any; without
 //   target.has_encoder the online encoder computes h', and no gradient flows
 //   into it from there
 // - critic and encoder: CriticLoss() of (h, action)

@@ -9,6 +9,7 @@
 
 import os
 import pathlib
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -88,12 +89,20 @@ class Policy:
         """Actions in the task's range, float64 [A], or [B, A] for a batch.
 
         observation  as the policy's environment gives it: uint8 [H, W, 3 frame_stack], or the
-                     numbers [O]; a batch has B in front. A new B compiles a plan
+                     numbers [O]; a batch has B in front. A new B compiles a plan. Of a run with
+                     task.pixels.state a dictionary of "pixels" and "state" [S]
         explore      standard deviation of Gaussian noise, where the range of actions is [-1, 1];
                      0: the policy's own action
         """
         if explore is True:
             raise InvalidArgument("explore: give the standard deviation of the noise, such as 0.2")
+        state = np.empty(0, np.float32)
+        if self._core.state_size > 0:
+            if not isinstance(observation, Mapping) or not {"pixels", "state"} <= {*observation}:
+                raise InvalidArgument('policy: want an observation with "pixels" and "state"; '
+                                      "hint: task.pixels.state of the run is true")
+            state = np.ascontiguousarray(observation["state"], dtype=np.float32)
+            observation = observation["pixels"]
         array = np.ascontiguousarray(observation, dtype=self._dtype)
         is_batch = array.ndim == len(self._shape) + 1
         if array.shape[1:] != self._shape if is_batch else array.shape != self._shape:
@@ -101,7 +110,7 @@ class Policy:
                                   f"{self._shape}, or that with a batch in front")
         rows = array.shape[0] if is_batch else 1
         act = self._core.act_pixels if self._core.has_pixels else self._core.act_state
-        actions = act(array, rows, float(explore))
+        actions = act(array, state, rows, float(explore))
         return actions if is_batch else actions[0]
 
     def make_env(self, num_envs: int = 1, **options) -> envs.VectorEnv:

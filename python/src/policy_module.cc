@@ -79,12 +79,15 @@ class Policy {
   Policy(const Policy&) = delete;
   Policy& operator=(const Policy&) = delete;
 
-  // `observations` are the elements of a batch of the task's type; returns
-  // actions in the task's range, f64 [rows, A].
   template <typename T>
-  nb::object Act(
-      const nb::ndarray<const T, nb::c_contig, nb::device::cpu>& observations,
-      int64_t rows, double noise_scale) {
+  using Elements = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
+
+  // `observations` are the elements of a batch of the task's type, `states`
+  // those of the states beside pixels; returns actions in the task's range, f64
+  // [rows, A].
+  template <typename T>
+  nb::object Act(const Elements<T>& observations, const Elements<float>& states,
+                 int64_t rows, double noise_scale) {
     if (getpid() != process_) {
       throw Error(fmt::format(
           "this policy was loaded in process {}, this is its fork {}; hint: "
@@ -96,14 +99,8 @@ class Policy {
     const auto out = nb::cast<nb::ndarray<double, nb::c_contig>>(actions);
     nb::gil_scoped_release release;
     actors::PolicyRunner& runner = RunnerFor(rows);
-    const std::span<T> in = runner.observations().Span<T>();
-    if (in.size() != observations.size()) {
-      throw InvalidArgument(fmt::format(
-          "policy: an observation of {} elements, want {} {}",
-          observations.size() / static_cast<size_t>(rows),
-          in.size() / static_cast<size_t>(rows), task_.observation.ToString()));
-    }
-    std::copy_n(observations.data(), observations.size(), in.begin());
+    Copy("an observation", observations, rows, runner.observations().Span<T>());
+    Copy("a state", states, rows, runner.states());
     std::fill(runner.noise_scales().begin(), runner.noise_scales().end(),
               static_cast<float>(noise_scale));
     const TensorView chosen = runner.Act(num_calls_++);
@@ -121,6 +118,18 @@ class Policy {
   const PolicyConfig& config() const { return config_; }
 
  private:
+  template <typename T>
+  static void Copy(const char* what, const Elements<T>& from, int64_t rows,
+                   std::span<T> to) {
+    if (to.size() != from.size()) {
+      throw InvalidArgument(fmt::format("policy: {} of {} elements, want {}",
+                                        what,
+                                        from.size() / static_cast<size_t>(rows),
+                                        to.size() / static_cast<size_t>(rows)));
+    }
+    std::copy_n(from.data(), from.size(), to.begin());
+  }
+
   static agents::TaskSpec TaskOf(const env::TaskConfig& config,
                                  const std::string& own_task,
                                  const nb::object& make_adapter) {
@@ -168,6 +177,7 @@ nb::dict EnvironmentOf(const PolicyConfig& config) {
   if (config.task.has_pixels) {
     const env::CameraOptions& camera = config.task.pixels.camera;
     options["pixels"] = nb::make_tuple(camera.height, camera.width);
+    options["state"] = config.task.has_state_beside_pixels;
     options["camera"] = camera.camera;
     options["renderer"] = std::string(env::ToString(camera.renderer.kind));
     options["frame_stack"] = config.task.pixels.frame_stack;
@@ -186,13 +196,15 @@ NB_MODULE(_policy, module) {
                     int, const std::string&, const nb::object&>(),
            "config_file"_a, "checkpoint"_a, "suite_folder"_a, "threads"_a,
            "own_task"_a, "make_adapter"_a.none())
-      .def("act_pixels", &Policy::Act<uint8_t>, "observations"_a, "rows"_a,
-           "noise_scale"_a)
-      .def("act_state", &Policy::Act<float>, "observations"_a, "rows"_a,
-           "noise_scale"_a)
+      .def("act_pixels", &Policy::Act<uint8_t>, "observations"_a, "states"_a,
+           "rows"_a, "noise_scale"_a)
+      .def("act_state", &Policy::Act<float>, "observations"_a, "states"_a,
+           "rows"_a, "noise_scale"_a)
       .def_prop_ro("step", &Policy::step)
       .def_prop_ro("has_pixels",
                    [](const Policy& p) { return p.task().has_pixels; })
+      .def_prop_ro("state_size",
+                   [](const Policy& p) { return p.task().state_size; })
       .def_prop_ro("observation_shape",
                    [](const Policy& p) {
                      nb::list shape;

@@ -251,6 +251,31 @@ TEST(ActorTest, FramesAreTheNewestOfTheStack) {
   EXPECT_EQ(rig.sinks[0].episodes[0].last_frame, newest());
 }
 
+// The state beside pixels is that of a task without them, in the replay and
+// for the policy.
+TEST(ActorTest, AStateBesidePixelsIsThatOfTheTask) {
+  env::TaskConfig config = kState;
+  config.has_pixels = true;
+  config.pixels = {.camera = {.height = 16, .width = 16}, .frame_stack = 2};
+  config.has_state_beside_pixels = true;
+  const ActorOptions options = {.exploration = {.random_steps = 8}};
+  Rig both(config, 1, options), state(kState, 1, options);
+  for (int i = 0; i < 8; ++i) {
+    both.actor->Step();
+    state.actor->Step();
+  }
+  const auto& steps = both.sinks[0].episodes[0].steps;
+  for (size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(steps[i].observation,
+              state.sinks[0].episodes[0].steps[i].observation);
+    EXPECT_EQ(steps[i].frame.size(), 16U * 16 * 3);
+  }
+  both.actor->Step();
+  EXPECT_THAT(both.policy->states(),
+              ::testing::ElementsAreArray(
+                  both.sinks[0].episodes[0].steps[8].observation));
+}
+
 TEST(ActorTest, RandomAtFirstThenByThePolicy) {
   Rig rig(kState, 1, {.exploration = {.random_steps = 4, .final_scale = 0.0}});
   // a policy that always gives tanh(100) = 1

@@ -131,6 +131,45 @@ TEST_F(BatchedPolicyTest, EachRowHasNoiseOfItsOwnScale) {
   EXPECT_NE(first[2], second[2]);
 }
 
+// Would catch states that stay behind, or go to another row.
+TEST(BatchedPolicyOfPixelsTest, AStateBesidePixelsGoesWithItsRow) {
+  const agents::TaskSpec task{.has_pixels = true,
+                              .observation = Shape({4, 4, 3}),
+                              .state_size = 2,
+                              .action_minimum = {-1.0},
+                              .action_maximum = {1.0}};
+  const auto agent = agents::d4pg::MakeAgent(
+      {.networks = {.encoder = {.kind = agents::d4pg::EncoderKind::kCustom,
+                                .channels = {4},
+                                .kernels = {4},
+                                .strides = {4}},
+                    .policy_hidden_sizes = {8}}});
+  std::vector<std::byte> pixels(3 * 48);
+  for (size_t i = 0; i < pixels.size(); ++i) {
+    pixels[i] = static_cast<std::byte>(i);
+  }
+  const std::vector<float> states = {0.5F, -1.0F, 2.0F, 0.25F, -3.0F, 1.0F};
+  PolicyRunner alone(*agent, task, Options(3));
+  std::ranges::copy(pixels, alone.observations().bytes().begin());
+  std::ranges::copy(states, alone.states().begin());
+  std::ranges::fill(alone.noise_scales(), 0.0F);
+  const auto wanted = alone.Act(0).Span<float>();
+
+  BatchedPolicy policy(*agent, task, Options(), /*max_rows=*/2);
+  EXPECT_EQ(policy.state_size(), 2);
+  const std::vector<float> scales(3, 0.0F);
+  std::vector<float> actions(3);
+  const BatchedPolicy::Rows rows{.observations = pixels,
+                                 .states = states,
+                                 .noise_scales = scales,
+                                 .actions = actions};
+  policy.Act({&rows, 1});
+  EXPECT_THAT(actions, Pointwise(FloatNear(1e-6F), wanted));
+  std::ranges::fill(alone.states(), 0.0F);
+  EXPECT_THAT(alone.Act(0).Span<float>(),
+              ::testing::Not(Pointwise(FloatNear(1e-6F), actions)));
+}
+
 class InferenceTest : public ::testing::Test {
  protected:
   // A server with a policy, in a thread of its own.
@@ -262,24 +301,27 @@ TEST_F(InferenceTest, AnActorOfAnotherTaskIsRefused) {
                       {.endpoint = service.server.endpoint()});
   EXPECT_THAT(MessageOf<CommError>(
                   [&] { remote.AwaitParameters(std::chrono::minutes(1)); }),
-              HasSubstr("the policy takes observations of 12 bytes and gives "
-                        "actions of 2 numbers, the actor 'actor' has 16 and 2; "
-                        "hint: give both the same task"));
-  EXPECT_THAT(
-      MessageOf<CommError>([&] { static_cast<void>(remote.Act(0)); }),
-      HasSubstr("inference: 16 bytes for 1 observations, want 12; hint"));
+              HasSubstr("the policy takes observations of 12 bytes and states "
+                        "of 0 numbers and gives actions of 2, the actor "
+                        "'actor' has 16, 0 and 2; hint: give both the same "
+                        "task"));
+  EXPECT_THAT(MessageOf<CommError>([&] { static_cast<void>(remote.Act(0)); }),
+              HasSubstr("inference: 16 bytes and 0 numbers of a state for 1 "
+                        "observations, want 12 and 0; hint"));
 }
 
 TEST(InferenceProtocolTest, MessagesComeBackAsTheyWere) {
-  const InferenceInfo info{12, 2, true, 7, -1};
+  const InferenceInfo info{12, 5, 2, true, 7, -1};
   EXPECT_EQ(InferenceInfo::Decode(info.Encode()), info);
   const ActReply reply{3, 4, {0.5F, -0.5F}};
   EXPECT_EQ(ActReply::Decode(reply.Encode()), reply);
   const std::vector<float> rows = {1.0F, 2.0F};
-  const ActRequest request{{0.1F, 0.2F}, std::as_bytes(std::span(rows))};
+  const ActRequest request{
+      {0.1F, 0.2F}, {3.0F, 4.0F}, std::as_bytes(std::span(rows))};
   const rpc::Message message = request.Encode();
   const ActRequest read = ActRequest::Decode(message);
   EXPECT_EQ(read.noise_scales, request.noise_scales);
+  EXPECT_EQ(read.states, request.states);
   EXPECT_TRUE(std::ranges::equal(read.observations, request.observations));
   EXPECT_THROW(ActRequest::Decode(reply.Encode()), rpc::MalformedMessage);
   EXPECT_THROW(ActRequest::Decode(ActRequest{}.Encode()),

@@ -43,7 +43,7 @@ TEST(TaskSpecTest, RewardsOfRepeatedActions) {
 }
 
 TEST(TaskSpecTest, OfAPixelTask) {
-  const env::TaskConfig config = {
+  env::TaskConfig config = {
       .name = "cartpole-swingup",
       .has_pixels = true,
       .pixels = {.camera = {.height = 16, .width = 24}, .frame_stack = 2}};
@@ -51,6 +51,16 @@ TEST(TaskSpecTest, OfAPixelTask) {
   EXPECT_EQ(spec.observation, Shape({16, 24, 6}));
   EXPECT_EQ(spec.observation_bytes(), 0);
   EXPECT_EQ(spec.frame_bytes(), 16 * 24 * 3);
+
+  config.has_state_beside_pixels = true;
+  const TaskSpec both = MakeTaskSpec(config, *Make(config));
+  EXPECT_EQ(both.observation, spec.observation);
+  EXPECT_EQ(both.state_size, 5);
+  EXPECT_EQ(both.observation_bytes(), 5 * 4);
+  EXPECT_EQ(both.frame_bytes(), spec.frame_bytes());
+  // without pixels the state is the observation already
+  config.has_pixels = false;
+  EXPECT_EQ(MakeTaskSpec(config, *Make(config)).state_size, 0);
 }
 
 TEST(TaskSpecTest, ScalesActions) {

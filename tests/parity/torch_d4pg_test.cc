@@ -23,7 +23,8 @@ struct Case {
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const char* golden :
-       {"state", "pixels", "shared_encoder", "prediction"}) {
+       {"state", "pixels", "pixels_and_state", "shared_encoder", "prediction",
+        "prediction_and_state"}) {
     cases.push_back({golden, "reference", DType::kF64});
     for (const std::string& backend : testing::TestedBackends()) {
       cases.push_back({golden, backend, DType::kF32});

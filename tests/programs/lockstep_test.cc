@@ -107,11 +107,23 @@ TEST_F(LockstepTest, LearnsFromPixels) {
   EXPECT_TRUE(result.status.ok()) << result.output;
 }
 
+TEST_F(LockstepTest, PredictsFromPixelsAndTheStateBesideThem) {
+  const CommandResult result = RunShort(
+      "both",
+      {"task.pixels={enabled: true, height: 24, width: 24, state: true}",
+       kSmallEncoder, "agent.random_shift=2", "learner.batch_size=8",
+       "agent.networks.shared_embedding=true", "agent.prediction.horizon=3",
+       "replay.tables.default.window=3", "replay.tables.default.n_step=2",
+       "learner.limits.max_steps=5"});
+  EXPECT_TRUE(result.status.ok()) << result.output;
+}
+
 // Stopped at any step and resumed, a run goes on as if it had not been: to the
 // bit, with all that lies beside the learner.
 TEST_F(LockstepTest, ARunThatIsResumedEqualsOneThatWasNot) {
   const std::vector<std::string> pixels = {
-      "task.pixels={enabled: true, height: 24, width: 24, frame_stack: 2}",
+      "task.pixels={enabled: true, height: 24, width: 24, frame_stack: 2, "
+      "state: true}",
       kSmallEncoder, "agent.random_shift=2", "learner.batch_size=8",
       // episodes of 13 steps: many end in the middle of a group
       "task.action_repeat=80"};

@@ -70,6 +70,20 @@ def test_an_evaluation_repeats_and_equals_the_evaluators(run):
     assert first_return_by_evaluator(run) == pytest.approx(returns[0], rel=1e-3)
 
 
+def test_a_policy_of_pixels_and_state_sees_what_the_evaluator_sees(tmp_path):
+    both = replicant.train(CONFIG.with_name("smoke.yaml"),
+                           {"learner.limits.max_steps": 40, "task.pixels.state": True},
+                           folder=tmp_path / "run").wait(timeout=280)
+    policy = both.policy()
+    observation, _ = policy.make_env(num_envs=2).reset()
+    assert {name: value.shape for name, value in observation.items()} == {
+        "pixels": (2, 32, 32, 9), "state": (2, 5)}
+    assert policy.act(observation).shape == (2, 1)
+    assert first_return_by_evaluator(both) == pytest.approx(policy.evaluate(1)[0], rel=1e-3)
+    with pytest.raises(errors.InvalidArgument, match='want an observation with "pixels"'):
+        policy.act(observation["pixels"])
+
+
 def test_a_policy_of_pixels_sees_what_the_evaluator_sees(tmp_path):
     pixels = replicant.train(CONFIG.with_name("smoke.yaml"), {"learner.limits.max_steps": 40},
                              folder=tmp_path / "run").wait(timeout=280)

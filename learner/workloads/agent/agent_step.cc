@@ -33,6 +33,11 @@ AgentStep BuildAgentStep(ReplicaContext& replica,
       .discount = inputs.at("discount"),
       .next_observation = inputs.at("next_observation"),
       .importance_weight = inputs.at("importance_weight")};
+  const bool has_state = spec.task.state_size > 0;
+  if (has_state) {
+    batch.state = inputs.at("state");
+    batch.next_state = inputs.at("next_state");
+  }
   if (spec.window > 0) {
     batch.window = {.observation = inputs.at("window_observation"),
                     .action = inputs.at("window_action"),
@@ -40,6 +45,7 @@ AgentStep BuildAgentStep(ReplicaContext& replica,
                     .discount = inputs.at("window_discount"),
                     .mask = inputs.at("window_mask"),
                     .bootstrap = inputs.at("window_bootstrap")};
+    if (has_state) batch.window->state = inputs.at("window_state");
   }
   const agents::AgentUpdate update = agent.BuildUpdate(
       replica.graph(), spec, batch, HooksOf(replica, reward.shape()[0]));

@@ -37,6 +37,19 @@ enum : size_t {
   kWindowBootstrap
 };
 
+// Indices of the inputs that hold states. Those beside pixels come last.
+struct StateInputs {
+  size_t now = kObservation;
+  size_t next = kNext;
+  size_t window = kWindowObservation;
+};
+
+StateInputs StateInputsOf(const agents::LearningSpec& spec) {
+  if (!spec.task.has_pixels) return {};
+  const size_t begin = spec.window == 0 ? kWeight + 1 : kWindowBootstrap + 1;
+  return {.now = begin, .next = begin + 1, .window = begin + 2};
+}
+
 // [leading..., dims of one...]
 Shape Stacked(std::vector<int64_t> leading, const Shape& one) {
   leading.insert(leading.end(), one.dims().begin(), one.dims().end());
@@ -46,7 +59,7 @@ Shape Stacked(std::vector<int64_t> leading, const Shape& one) {
 std::vector<replicator::InputSpec> MakeSpecs(const agents::LearningSpec& spec,
                                              int64_t batch_size) {
   const agents::TaskSpec& task = spec.task;
-  const DType observation_dtype = task.has_pixels ? DType::kU8 : DType::kF32;
+  const DType observation_dtype = task.observation_dtype();
   const Shape observations = Stacked({batch_size}, task.observation);
   const Shape per_row({batch_size});
   std::vector<replicator::InputSpec> specs = {
@@ -56,17 +69,27 @@ std::vector<replicator::InputSpec> MakeSpecs(const agents::LearningSpec& spec,
       {"discount", DType::kF32, per_row},
       {"next_observation", observation_dtype, observations},
       {"importance_weight", DType::kF32, per_row}};
-  if (spec.window == 0) return specs;
-  const Shape per_step({batch_size, spec.window});
-  specs.insert(specs.end(),
-               {{"window_observation", observation_dtype,
-                 Stacked({batch_size, spec.window}, task.observation)},
-                {"window_action", DType::kF32,
-                 Shape({batch_size, spec.window, task.action_size()})},
-                {"window_reward", DType::kF32, per_step},
-                {"window_discount", DType::kF32, per_step},
-                {"window_mask", DType::kF32, per_step},
-                {"window_bootstrap", DType::kF32, per_step}});
+  const bool has_window = spec.window > 0;
+  if (has_window) {
+    const Shape per_step({batch_size, spec.window});
+    specs.insert(specs.end(),
+                 {{"window_observation", observation_dtype,
+                   Stacked({batch_size, spec.window}, task.observation)},
+                  {"window_action", DType::kF32,
+                   Shape({batch_size, spec.window, task.action_size()})},
+                  {"window_reward", DType::kF32, per_step},
+                  {"window_discount", DType::kF32, per_step},
+                  {"window_mask", DType::kF32, per_step},
+                  {"window_bootstrap", DType::kF32, per_step}});
+  }
+  if (task.state_size == 0) return specs;
+  const Shape states({batch_size, task.state_size});
+  specs.insert(specs.end(), {{"state", DType::kF32, states},
+                             {"next_state", DType::kF32, states}});
+  if (has_window) {
+    specs.push_back({"window_state", DType::kF32,
+                     Shape({batch_size, spec.window, task.state_size})});
+  }
   return specs;
 }
 
@@ -136,11 +159,8 @@ NextResult TransitionPipeline::Draw(Clock::TimePoint deadline, Views batch,
         batch_size_, ToString(form()), form().stack));
   }
   if (spec_.window > 0) WriteSteps(drawn, batch);
-  if (spec_.task.has_pixels) {
-    WriteFrames(drawn_batch, batch);
-  } else {
-    WriteStates(drawn_batch, batch);
-  }
+  if (spec_.task.has_pixels) WriteFrames(drawn_batch, batch);
+  if (spec_.task.num_state_values() > 0) WriteStates(drawn_batch, batch);
   const std::span actions = drawn_batch.actions.bytes();
   for (int64_t row = 0; row < batch_size_; ++row) {
     // the first of a window's
@@ -187,9 +207,10 @@ void TransitionPipeline::WriteSteps(Drawn* drawn, Views batch) const {
 
 void TransitionPipeline::WriteStates(const replay::Batch& from,
                                      Views batch) const {
+  const StateInputs to = StateInputsOf(spec_);
   if (spec_.window == 0) {
-    Copy(from.observations.bytes(), batch[kObservation]);
-    Copy(from.next_observations.bytes(), batch[kNext]);
+    Copy(from.observations.bytes(), batch[to.now]);
+    Copy(from.next_observations.bytes(), batch[to.next]);
     return;
   }
   const std::span all = from.observations.bytes();
@@ -198,12 +219,12 @@ void TransitionPipeline::WriteStates(const replay::Batch& from,
     const auto state = [&](int64_t i) {
       return PartOf(states, i, form().num_observations());
     };
-    std::ranges::copy(state(0), RowOf(batch[kObservation], row).begin());
+    std::ranges::copy(state(0), RowOf(batch[to.now], row).begin());
     std::ranges::copy(
         state(NumReturnSteps(from.num_steps[static_cast<size_t>(row)])),
-        RowOf(batch[kNext], row).begin());
+        RowOf(batch[to.next], row).begin());
     std::ranges::copy(states.subspan(state(0).size()),
-                      RowOf(batch[kWindowObservation], row).begin());
+                      RowOf(batch[to.window], row).begin());
   }
 }
 

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -91,8 +92,38 @@ TEST(NetworksTest, StateHasNeitherEncoderNorTrunk) {
   EXPECT_TRUE(encoder.variables().empty());
   EXPECT_EQ(graph.variables()[0].name, "policy/head/0/weight");
   const Output x = graph.Input("x", DType::kF32, Shape({3, 4}));
-  EXPECT_EQ(encoder(x), x);
-  EXPECT_EQ(policy(x).action.shape(), Shape({3, 2}));
+  EXPECT_EQ(encoder(x).encoded, x);
+  EXPECT_EQ(policy(encoder(x)).action.shape(), Shape({3, 2}));
+}
+
+// A shared embedding reads a state beside pixels; otherwise each head does.
+TEST(NetworksTest, AStateBesidePixelsJoinsTheEmbedding) {
+  const AgentSpec spec{
+      .observation = Shape({64, 64, 9}), .state_size = 3, .action_size = 2};
+  for (const bool is_shared : {false, true}) {
+    NetworkConfig config = Small(EncoderKind::kLight);
+    config.has_shared_embedding = is_shared;
+    Graph graph;
+    const Encoder encoder(graph, config, spec);
+    const PolicyNetwork policy(graph, config, spec, encoder.feature_size());
+    const CriticNetwork critic(graph, config, spec, encoder.feature_size(), 11);
+    EXPECT_THAT(
+        NamesAndShapes(graph),
+        ::testing::IsSupersetOf(
+            is_shared
+                ? std::vector<std::string>{"encoder/trunk/0/weight [5,1155]",
+                                           "policy/head/0/weight [7,5]",
+                                           "critic/head/0/weight [8,7]"}
+                : std::vector<std::string>{"policy/trunk/0/weight [5,1152]",
+                                           "policy/head/0/weight [7,8]",
+                                           "critic/head/0/weight [8,10]"}));
+    const Output pixels = graph.Input("x", DType::kU8, Shape({4, 64, 64, 9}));
+    const Output state = graph.Input("s", DType::kF32, Shape({4, 3}));
+    const Features features = encoder(pixels, state);
+    EXPECT_EQ(features.state.is_valid(), !is_shared);
+    const Output action = policy(features).action;
+    EXPECT_EQ(critic(features, action).logits.shape(), Shape({4, 11}));
+  }
 }
 
 // What a recipe needs to start: small actions, and values near v_min.
@@ -143,6 +174,13 @@ TEST(NetworksTest, RefusesObservationsThatTheEncoderCannotTake) {
             "its convolutions; hint: larger task.pixels.height and width");
   EXPECT_EQ(check(EncoderKind::kState, Shape({24}), 0),
             "D4PG: want at least one action, got 0");
+  EXPECT_EQ(MessageOf<ConfigError>([] {
+              CheckSpec(Small(EncoderKind::kState), {.observation = Shape({24}),
+                                                     .state_size = 3,
+                                                     .action_size = 1});
+            }),
+            "D4PG: a state of 3 numbers beside the observation [24], which has "
+            "no pixels");
 }
 
 }  // namespace

@@ -111,6 +111,7 @@ class PipelineTest : public ::testing::TestWithParam<bool> {
       : source_(GetParam(), items),
         pipeline_({.task = {.has_pixels = true,
                             .observation = Shape({10, 10, 3 * kStack}),
+                            .state_size = 4,
                             .frame_stack = kStack,
                             .action_minimum = {-1.0, -1.0},
                             .action_maximum = {1.0, 1.0}},
@@ -134,6 +135,12 @@ class PipelineTest : public ::testing::TestWithParam<bool> {
     const auto found =
         std::ranges::find(specs, name, &replicator::InputSpec::name);
     return views_.at(static_cast<size_t>(found - specs.begin()));
+  }
+  // Whether row `i` of an input holds the state in a row of `states`.
+  bool HasState(const std::string& name, int64_t i, const HostBuffer& states,
+                int64_t row) const {
+    return std::memcmp(View(name).data() + i * 16, states.data() + row * 16,
+                       16) == 0;
   }
   // Image `i` of an input.
   std::vector<std::byte> Image(const std::string& name, int64_t i) const {
@@ -162,6 +169,8 @@ TEST_P(TransitionPipelineTest, ObservationsAreTheirFrames) {
                 source_.Image(batch.observations, row));
       ASSERT_EQ(Image("next_observation", row),
                 source_.Image(batch.next_observations, row));
+      ASSERT_TRUE(HasState("state", row, batch.observations, row));
+      ASSERT_TRUE(HasState("next_state", row, batch.next_observations, row));
     }
   }
 }
@@ -221,8 +230,14 @@ TEST_P(WindowPipelineTest, ImagesAndMaskFollowTheSteps) {
       };
       ASSERT_EQ(Image("observation", row), image(0));
       ASSERT_EQ(Image("next_observation", row), image(std::min<int64_t>(2, k)));
+      const int64_t first = row * (kWindow + 1);
+      ASSERT_TRUE(HasState("state", row, batch.observations, first));
+      ASSERT_TRUE(HasState("next_state", row, batch.observations,
+                           first + std::min<int64_t>(2, k)));
       for (int64_t step = 0; step < kWindow; ++step) {
         const int64_t index = row * kWindow + step;
+        ASSERT_TRUE(HasState("window_state", index, batch.observations,
+                             first + step + 1));
         ASSERT_EQ(Image("window_observation", index),
                   step < k ? image(step + 1) : none);
         ASSERT_EQ(mask[static_cast<size_t>(index)], step < k ? 1.0F : 0.0F);
