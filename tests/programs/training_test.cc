@@ -125,6 +125,20 @@ TEST_F(TrainingTest, TrainsFromPixelsOnReplicas) {
   }
 }
 
+// Through replay, inference server, learner and evaluator.
+TEST_F(TrainingTest, TrainsFromPixelsAndTheStateBesideThem) {
+  const CommandResult result = RunCommand(
+      {.command = Command({"learner.limits.max_steps=4", "learner.batch_size=8",
+                           "task.pixels.height=24", "task.pixels.width=24",
+                           "task.pixels.state=true", "actors.inference=host"},
+                          "cartpole_swingup_pixels")},
+      std::chrono::minutes(3));
+  EXPECT_TRUE(result.status.ok()) << result.output;
+  EXPECT_THAT(result.output,
+              HasSubstr("from pixels and state, 24x24, 3 frames"));
+  EXPECT_THAT(result.output, HasSubstr("(2 episodes) at step 4"));
+}
+
 // A learner that no fleet has started says where it writes and what it came to.
 TEST_F(TrainingTest, ALearnerAloneKeepsItsConfigurationAndSumsUp) {
   const auto learner =
