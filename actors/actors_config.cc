@@ -1,5 +1,9 @@
 #include "actors/actors_config.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "replay/format/step_group.h"
 
 namespace replicant::actors {
@@ -44,6 +48,16 @@ ActorsConfig ActorsConfig::Read(config::Reader& reader) {
   reader.Field("append_timeout_s", &c.append_timeout_s, {0.01, 1e6},
                "seconds that an actor waits for room in the replay before it "
                "gives the episode up");
+  const int64_t longest_hold = std::max(c.exploration.initial_hold_steps,
+                                        c.exploration.final_hold_steps);
+  if (c.inference == InferencePlace::kHost && longest_hold > 1) {
+    reader.Error("inference",
+                 fmt::format("host draws new noise for each batch, but "
+                             "exploration holds a draw for {} steps; want "
+                             "actor, or exploration.initial_hold_steps and "
+                             "final_hold_steps: 1",
+                             longest_hold));
+  }
   return c;
 }
 

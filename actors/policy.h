@@ -23,7 +23,7 @@ class Policy {
   virtual std::span<float> noise_scales() = 0;
 
   // Returns actions in [-1, 1], f32 [E, A]; valid until the next call. `step`
-  // keys the noise and must differ between calls.
+  // keys the noise: calls with one step share a draw.
   virtual TensorView Act(int64_t step) = 0;
 };
 
