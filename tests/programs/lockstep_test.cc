@@ -122,8 +122,7 @@ TEST_F(LockstepTest, PredictsFromPixelsAndTheStateBesideThem) {
 // bit, with all that lies beside the learner.
 TEST_F(LockstepTest, ARunThatIsResumedEqualsOneThatWasNot) {
   const std::vector<std::string> pixels = {
-      "task.pixels={enabled: true, height: 24, width: 24, frame_stack: 2, "
-      "state: true}",
+      "task.pixels={enabled: true, height: 24, width: 24, state: true}",
       kSmallEncoder, "agent.random_shift=2", "learner.batch_size=8",
       // episodes of 13 steps: many end in the middle of a group
       "task.action_repeat=80"};
