@@ -69,12 +69,10 @@ VectorEnvironment::VectorEnvironment(
   std::iota(all_ids_.begin(), all_ids_.end(), 0);
   queue_.reserve(environments_.size());
   done_.reserve(environments_.size());
+  share_.reserve(environments_.size());
   for (int i = 0; i < options.threads; ++i) {
-    const size_t turn =
-        options.cpus.empty() ? 0 : static_cast<size_t>(i) % options.cpus.size();
     threads_.push_back(std::make_unique<Thread>(
         fmt::format("env-{}", i),
-        options.cpus.empty() ? CpuSet() : options.cpus[turn],
         [this](const Thread::StopToken& /*token*/) { Work(); }));
   }
 }
@@ -117,7 +115,9 @@ void VectorEnvironment::RunAll(Call call, const BatchBuffer& out) {
         num_under_way_));
   }
   for (const int id : all_ids_) Prepare(id, call, out);
-  Submit(all_ids_);
+  // a thread that wakes takes longer to begin than the one that is here
+  Submit(all_ids_, num_threads_ == 0 ? 0 : num_threads_ - 1);
+  HelpOut();
   Receive(received_);
 }
 
@@ -134,7 +134,8 @@ void VectorEnvironment::Send(std::span<const int> ids,
               actions_.begin() + static_cast<std::ptrdiff_t>(row));
     Prepare(ids[k], Call::kStep, out);
   }
-  Submit(ids);
+  Submit(ids, num_threads_);
+  if (num_threads_ == 0) HelpOut();
 }
 
 void VectorEnvironment::SendReset(std::span<const int> ids,
@@ -142,7 +143,8 @@ void VectorEnvironment::SendReset(std::span<const int> ids,
   CheckBatch(out);
   CheckIds(ids);
   for (const int id : ids) Prepare(id, Call::kReset, out);
-  Submit(ids);
+  Submit(ids, num_threads_);
+  if (num_threads_ == 0) HelpOut();
 }
 
 void VectorEnvironment::Receive(std::span<int> ids) {
@@ -229,17 +231,12 @@ void VectorEnvironment::Prepare(int id, Call call, const BatchBuffer& out) {
       .step = &out.steps[static_cast<size_t>(id)]};
 }
 
-void VectorEnvironment::Submit(std::span<const int> ids) {
+void VectorEnvironment::Submit(std::span<const int> ids, size_t num_threads) {
   for (const int id : ids) is_under_way_[static_cast<size_t>(id)] = true;
   num_under_way_ += static_cast<int>(ids.size());
-  if (num_threads_ == 0) {
-    for (const int id : ids) RunJob(id);
-    HandBack(ids);
-    return;
-  }
   MutexLock lock(mutex_);
   queue_.insert(queue_.end(), ids.begin(), ids.end());
-  work_arrived_.NotifyAll();
+  for (size_t i = 0; i < num_threads; ++i) work_arrived_.NotifyOne();
 }
 
 void VectorEnvironment::RunJob(int id) {
@@ -265,13 +262,29 @@ void VectorEnvironment::Work() {
   }
 }
 
+void VectorEnvironment::HelpOut() {
+  const auto take = [this] {
+    MutexLock lock(mutex_);
+    return TakeQueued(share_);
+  };
+  while (take()) {
+    for (const int id : share_) RunJob(id);
+    HandBack(share_);
+  }
+}
+
 bool VectorEnvironment::TakeShare(std::vector<int>& share) {
   MutexLock lock(mutex_);
   while (queue_.empty() && !is_stopping_) work_arrived_.Wait(mutex_);
-  if (is_stopping_) return false;
+  return !is_stopping_ && TakeQueued(share);
+}
+
+bool VectorEnvironment::TakeQueued(std::vector<int>& share) {
+  if (queue_.empty()) return false;
   // a thread leaves work for the others, so that a slow environment delays few
   // environments of its share
-  const size_t size = std::max<size_t>(1, queue_.size() / (2 * num_threads_));
+  const size_t size = std::max<size_t>(
+      1, queue_.size() / (2 * std::max<size_t>(1, num_threads_)));
   const auto end = queue_.begin() + static_cast<std::ptrdiff_t>(size);
   share.assign(queue_.begin(), end);
   queue_.erase(queue_.begin(), end);

@@ -15,8 +15,6 @@ namespace replicant::env {
 struct VectorOptions {
   // Threads that step environments; 0: the caller's thread steps them.
   int threads = 0;
-  // The processors of each thread, assigned in turn; empty: no restriction.
-  std::vector<CpuSet> cpus;
 };
 
 // Output buffers of a batch of E environments; row i belongs to environment i.
@@ -31,10 +29,11 @@ struct BatchBuffer {
 // E environments of equal specs, stepped together on T threads.
 //
 // Synchronous: Reset() and Step() act on all environments and return when all
-// are done. Asynchronous: Send() gives actions to some and Receive() returns
-// finished ones while the others continue, so that one half can be simulated
-// and rendered while the policy runs for the other half. Both modes may be
-// mixed when no environment is under way.
+// are done; the caller's thread takes the part of one of the T. Asynchronous:
+// Send() gives actions to some and Receive() returns finished ones while the
+// others continue, so that one half can be simulated and rendered while the
+// policy runs for the other half. Both modes may be mixed when no environment
+// is under way.
 //
 // Results do not depend on the number of threads. After the end of its episode,
 // an environment starts the next one with its next step, as in Environment.
@@ -46,7 +45,7 @@ struct BatchBuffer {
 class VectorEnvironment {
  public:
   // Throws InvalidArgument unless there is at least one environment, all specs
-  // are equal, `threads` >= 0 and the process may run on the processors.
+  // are equal and `threads` >= 0.
   VectorEnvironment(std::vector<std::unique_ptr<Environment>> environments,
                     const VectorOptions& options);
   ~VectorEnvironment();
@@ -114,12 +113,17 @@ class VectorEnvironment {
   // Throws InvalidArgument unless all exist, are idle and appear once.
   void CheckIds(std::span<const int> ids) const;
   void Prepare(int id, Call call, const BatchBuffer& out);
-  void Submit(std::span<const int> ids);
+  // Queues the environments and wakes that many threads.
+  void Submit(std::span<const int> ids, size_t num_threads) EXCLUDES(mutex_);
   void RunJob(int id);
   // The loop of a thread.
   void Work();
+  // Runs what is queued on the caller's thread.
+  void HelpOut();
   // Waits for work; false when the thread should end.
   bool TakeShare(std::vector<int>& share) EXCLUDES(mutex_);
+  // Takes a thread's share of the queue; false if it is empty.
+  bool TakeQueued(std::vector<int>& share) REQUIRES(mutex_);
   void HandBack(std::span<const int> ids) EXCLUDES(mutex_);
   void RunAll(Call call, const BatchBuffer& out);
 
@@ -135,6 +139,7 @@ class VectorEnvironment {
   // 0, 1, ... E - 1, and scratch of the same size.
   std::vector<int> all_ids_;
   std::vector<int> received_;
+  std::vector<int> share_;  // of the caller's thread
   std::vector<bool> is_under_way_;
   int num_under_way_ = 0;
 
