@@ -72,8 +72,11 @@ VectorEnvironment::VectorEnvironment(
   share_.reserve(environments_.size());
   for (int i = 0; i < options.threads; ++i) {
     threads_.push_back(std::make_unique<Thread>(
-        fmt::format("env-{}", i),
-        [this](const Thread::StopToken& /*token*/) { Work(); }));
+        fmt::format("env-{}", i), [this](const Thread::StopToken& /*token*/) {
+          std::vector<int> share;
+          share.reserve(environments_.size());
+          Work(share, /*waits=*/true);
+        }));
   }
 }
 
@@ -116,8 +119,7 @@ void VectorEnvironment::RunAll(Call call, const BatchBuffer& out) {
   }
   for (const int id : all_ids_) Prepare(id, call, out);
   // a thread that wakes takes longer to begin than the one that is here
-  Submit(all_ids_, num_threads_ == 0 ? 0 : num_threads_ - 1);
-  HelpOut();
+  Submit(all_ids_, /*takes_part=*/true);
   Receive(received_);
 }
 
@@ -134,8 +136,7 @@ void VectorEnvironment::Send(std::span<const int> ids,
               actions_.begin() + static_cast<std::ptrdiff_t>(row));
     Prepare(ids[k], Call::kStep, out);
   }
-  Submit(ids, num_threads_);
-  if (num_threads_ == 0) HelpOut();
+  Submit(ids, /*takes_part=*/num_threads_ == 0);
 }
 
 void VectorEnvironment::SendReset(std::span<const int> ids,
@@ -143,8 +144,7 @@ void VectorEnvironment::SendReset(std::span<const int> ids,
   CheckBatch(out);
   CheckIds(ids);
   for (const int id : ids) Prepare(id, Call::kReset, out);
-  Submit(ids, num_threads_);
-  if (num_threads_ == 0) HelpOut();
+  Submit(ids, /*takes_part=*/num_threads_ == 0);
 }
 
 void VectorEnvironment::Receive(std::span<int> ids) {
@@ -231,12 +231,17 @@ void VectorEnvironment::Prepare(int id, Call call, const BatchBuffer& out) {
       .step = &out.steps[static_cast<size_t>(id)]};
 }
 
-void VectorEnvironment::Submit(std::span<const int> ids, size_t num_threads) {
+void VectorEnvironment::Submit(std::span<const int> ids, bool takes_part) {
   for (const int id : ids) is_under_way_[static_cast<size_t>(id)] = true;
   num_under_way_ += static_cast<int>(ids.size());
-  MutexLock lock(mutex_);
-  queue_.insert(queue_.end(), ids.begin(), ids.end());
-  for (size_t i = 0; i < num_threads; ++i) work_arrived_.NotifyOne();
+  {
+    MutexLock lock(mutex_);
+    queue_.insert(queue_.end(), ids.begin(), ids.end());
+    for (size_t i = takes_part ? 1 : 0; i < num_threads_; ++i) {
+      work_arrived_.NotifyOne();
+    }
+  }
+  if (takes_part) Work(share_, /*waits=*/false);
 }
 
 void VectorEnvironment::RunJob(int id) {
@@ -253,34 +258,17 @@ void VectorEnvironment::RunJob(int id) {
   }
 }
 
-void VectorEnvironment::Work() {
-  std::vector<int> share;
-  share.reserve(environments_.size());
-  while (TakeShare(share)) {
+void VectorEnvironment::Work(std::vector<int>& share, bool waits) {
+  while (TakeShare(share, waits)) {
     for (const int id : share) RunJob(id);
     HandBack(share);
   }
 }
 
-void VectorEnvironment::HelpOut() {
-  const auto take = [this] {
-    MutexLock lock(mutex_);
-    return TakeQueued(share_);
-  };
-  while (take()) {
-    for (const int id : share_) RunJob(id);
-    HandBack(share_);
-  }
-}
-
-bool VectorEnvironment::TakeShare(std::vector<int>& share) {
+bool VectorEnvironment::TakeShare(std::vector<int>& share, bool waits) {
   MutexLock lock(mutex_);
-  while (queue_.empty() && !is_stopping_) work_arrived_.Wait(mutex_);
-  return !is_stopping_ && TakeQueued(share);
-}
-
-bool VectorEnvironment::TakeQueued(std::vector<int>& share) {
-  if (queue_.empty()) return false;
+  while (waits && queue_.empty() && !is_stopping_) work_arrived_.Wait(mutex_);
+  if (is_stopping_ || queue_.empty()) return false;
   // a thread leaves work for the others, so that a slow environment delays few
   // environments of its share
   const size_t size = std::max<size_t>(

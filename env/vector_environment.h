@@ -113,17 +113,14 @@ class VectorEnvironment {
   // Throws InvalidArgument unless all exist, are idle and appear once.
   void CheckIds(std::span<const int> ids) const;
   void Prepare(int id, Call call, const BatchBuffer& out);
-  // Queues the environments and wakes that many threads.
-  void Submit(std::span<const int> ids, size_t num_threads) EXCLUDES(mutex_);
+  // Queues the environments for all threads, or for the caller's and all but
+  // one.
+  void Submit(std::span<const int> ids, bool takes_part) EXCLUDES(mutex_);
   void RunJob(int id);
-  // The loop of a thread.
-  void Work();
-  // Runs what is queued on the caller's thread.
-  void HelpOut();
-  // Waits for work; false when the thread should end.
-  bool TakeShare(std::vector<int>& share) EXCLUDES(mutex_);
-  // Takes a thread's share of the queue; false if it is empty.
-  bool TakeQueued(std::vector<int>& share) REQUIRES(mutex_);
+  // Steps shares of the queue until it is empty or, if the thread waits for
+  // work, until it should end.
+  void Work(std::vector<int>& share, bool waits) EXCLUDES(mutex_);
+  bool TakeShare(std::vector<int>& share, bool waits) EXCLUDES(mutex_);
   void HandBack(std::span<const int> ids) EXCLUDES(mutex_);
   void RunAll(Call call, const BatchBuffer& out);
 
