@@ -335,9 +335,10 @@ void Service::ForgetAbsentWriters() {
     if (writer.peer == 0) absent.push_back(id);
   }
   if (absent.empty()) return;
-  spdlog::warn(
-      "replay: {} writers did not come back after the restart: their open "
-      "episodes are dropped",
+  // no warning: a run that is resumed always has new writers
+  spdlog::info(
+      "replay: {} open episodes are dropped: their writers did not come back "
+      "after the restart",
       absent.size());
   CloseWriters(absent);
   counts_.expired_writers += static_cast<int64_t>(absent.size());
