@@ -215,16 +215,17 @@ void FillInputs(runtime::Executor& plan) {
 }
 
 // Multiplications and additions of the matrix products and convolutions that a
-// run does, in 1e9: equal nodes counted once.
-double GigaFlop(const nn::StepGraph& workload, const runtime::PlanSpec& spec,
-                const graph::TargetInfo& target) {
+// run does, in 1e9, by the node's name: equal nodes counted once.
+std::map<std::string, double> GigaFlopOfNodes(const nn::StepGraph& workload,
+                                              const runtime::PlanSpec& spec,
+                                              const graph::TargetInfo& target) {
   const graph::Program program = graph::RunPasses(
       graph::ExtractProgram(*workload.graph, spec.outputs, spec.updates),
       target,
       {.off = {"fold", "fuse_epilogue", "fuse_pixels", "fuse_elementwise",
                "layout"}});
   const graph::Graph& g = *program.graph;
-  double flop = 0.0;
+  std::map<std::string, double> gflop;
   for (const graph::Node& node : g.nodes()) {
     const auto elements = [&](size_t input) {
       return static_cast<double>(
@@ -232,9 +233,10 @@ double GigaFlop(const nn::StepGraph& workload, const runtime::PlanSpec& spec,
     };
     const auto outputs = static_cast<double>(
         node.outputs.empty() ? 0 : node.output_type().shape.num_elements());
+    double flop = 0.0;
     if (node.op->name == "MatMul") {
       // sqrt of (M K)(K N)(M N) is M K N
-      flop += 2.0 * std::sqrt(elements(0) * elements(1) * outputs);
+      flop = 2.0 * std::sqrt(elements(0) * elements(1) * outputs);
     } else if (node.op->name == "Conv2d" ||
                node.op->name == "Conv2dInputGradient") {
       // positions of the output image times the weights
@@ -242,14 +244,15 @@ double GigaFlop(const nn::StepGraph& workload, const runtime::PlanSpec& spec,
       const double positions =
           (node.op->name == "Conv2d" ? outputs : elements(0)) /
           static_cast<double>(w.shape[0]);
-      flop += 2.0 * positions * static_cast<double>(w.shape.num_elements());
+      flop = 2.0 * positions * static_cast<double>(w.shape.num_elements());
     } else if (node.op->name == "Conv2dWeightGradient") {
       const graph::TensorType& dw = node.output_type();
-      flop += 2.0 * elements(1) / static_cast<double>(dw.shape[0]) *
-              static_cast<double>(dw.shape.num_elements());
+      flop = 2.0 * elements(1) / static_cast<double>(dw.shape[0]) *
+             static_cast<double>(dw.shape.num_elements());
     }
+    if (flop > 0.0) gflop[node.name] = flop * 1e-9;
   }
-  return flop * 1e-9;
+  return gflop;
 }
 
 int64_t NumParameters(const nn::StepGraph& workload) {
@@ -295,24 +298,41 @@ std::vector<double> TimeRuns(runtime::Executor& plan, const Options& options) {
 }
 
 // Mean time per run of every op, and of all ops of one kind, largest first.
-void PrintProfile(const std::vector<runtime::KernelProfile>& profile) {
-  double total = 0.0;
-  std::map<std::string, double> kinds;
+// Rates are those of the direct sums, whatever a kernel does.
+void PrintProfile(const std::vector<runtime::KernelProfile>& profile,
+                  const std::map<std::string, double>& gflop_of_nodes = {}) {
+  struct Sum {
+    double ms = 0.0;
+    double gflop = 0.0;
+  };
+  Sum all;
+  const auto print = [&](const Sum& sum, const std::string& op,
+                         const std::string& name) {
+    const std::string rate =
+        sum.gflop == 0.0 ? ""
+                         : fmt::format("{:.2f} GFLOP, {:.0f} GFLOP/s",
+                                       sum.gflop, sum.gflop / (sum.ms * 1e-3));
+    fmt::print(stderr, "{:8.4f} ms {:5.1f} %  {:26} {:22} {}\n", sum.ms,
+               100.0 * sum.ms / all.ms, rate, op, name);
+  };
+  std::map<std::string, Sum> kinds;
+  std::vector<Sum> kernels;
   for (const auto& kernel : profile) {
-    total += kernel.mean_ms;
-    kinds[kernel.op] += kernel.mean_ms;
+    const auto node = gflop_of_nodes.find(kernel.name);
+    kernels.push_back(
+        {.ms = kernel.mean_ms,
+         .gflop = node == gflop_of_nodes.end() ? 0.0 : node->second});
+    for (Sum* sum : {&all, &kinds[kernel.op]}) {
+      sum->ms += kernels.back().ms;
+      sum->gflop += kernels.back().gflop;
+    }
   }
-  std::vector<std::pair<double, std::string>> sums;
-  sums.reserve(kinds.size());
-  for (const auto& [op, ms] : kinds) sums.emplace_back(ms, op);
-  std::ranges::sort(sums, std::greater<>());
-  for (const auto& [ms, op] : sums) {
-    fmt::print(stderr, "{:8.4f} ms {:5.1f} %  {:22} all\n", ms,
-               100.0 * ms / total, op);
-  }
-  for (const auto& kernel : profile) {
-    fmt::print(stderr, "{:8.4f} ms {:5.1f} %  {:22} {}\n", kernel.mean_ms,
-               100.0 * kernel.mean_ms / total, kernel.op, kernel.name);
+  std::vector<std::pair<std::string, Sum>> sums(kinds.begin(), kinds.end());
+  std::ranges::sort(sums, std::greater<>(),
+                    [](const auto& kind) { return kind.second.ms; });
+  for (const auto& [op, sum] : sums) print(sum, op, "all");
+  for (size_t i = 0; i < profile.size(); ++i) {
+    print(kernels[i], profile[i].op, profile[i].name);
   }
 }
 
@@ -367,10 +387,13 @@ metrics::JsonObject RunCase(const Case& c, const Options& options) {
   }
   if (options.is_memory) return MeasureMemory(c.FullName(), plan);
   const std::vector<double> times = TimeRuns(plan, options);
-  if (options.has_profile) PrintProfile(plan.profile());
+  const std::map<std::string, double> gflop_of_nodes =
+      GigaFlopOfNodes(workload, spec, backend->target());
+  if (options.has_profile) PrintProfile(plan.profile(), gflop_of_nodes);
 
   const double median = times[times.size() / 2];
-  const double gflop = GigaFlop(workload, spec, backend->target());
+  double gflop = 0.0;
+  for (const auto& [name, of_node] : gflop_of_nodes) gflop += of_node;
   const auto peak =
       plan.report().peak_size_bytes() + plan.report().variable_size_bytes;
   const char* wait_policy = std::getenv("OMP_WAIT_POLICY");

@@ -282,11 +282,16 @@ bool PrefersProduct(const CpuRequest& request) {
   const int64_t num_weights = types.w.shape.num_elements();
   if (types.w.shape[2] != 1 || types.w.shape[3] != 1 ||
       attributes.Int("padding") != 0) {
-    // unpacking the gradient has a fixed cost, however few the pixels
-    constexpr int64_t kMostPixels = 511;
     constexpr int64_t kFewestWeights = 1 << 20;
-    return types.made == Made::kW && num_pixels <= kMostPixels &&
-           num_weights >= kFewestWeights;
+    if (num_weights < kFewestWeights) return false;
+    if (types.made == Made::kY) {
+      // oneDNN's direct loops take a row of the result at a time, four pixels
+      // of an image of 4x4; bf16 and fewer pixels were not measured
+      return num_pixels >= 256 && num_pixels <= 512 &&
+             ComputeTypeOf(types.x.dtype) == memory::data_type::f32;
+    }
+    // unpacking the gradient has a fixed cost, however few the pixels
+    return types.made == Made::kW && num_pixels <= 511;
   }
   if (types.made == Made::kW) {
     // oneDNN's convolution has no fast loops for the gradient of many weights,

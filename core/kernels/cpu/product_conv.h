@@ -10,7 +10,7 @@
 //   y = x w^T    dx = y w    dw = y^T x
 //
 // No weights are packed, and no gradient is unpacked. Windows of several pixels
-// are supported for the gradient of the weights only.
+// are not supported for the gradient of the images.
 namespace replicant::kernels::cpu {
 
 // Whether this method is faster for a Conv2d or one of its gradients.

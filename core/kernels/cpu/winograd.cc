@@ -47,10 +47,9 @@ constexpr int64_t kManyWeights = 1 << 17;  // per tap
 // Whether the loops of windows multiply, for weights of so many channels.
 bool HasFewChannels(const Shape& w) { return std::max(w[0], w[1]) <= 32; }
 
-// Weights [from, to], in the order of the loops of windows or by rows.
-PositionMatrices WeightForm(bool has_few_channels, int64_t from, int64_t to) {
-  return has_few_channels ? PositionMatrices::ByBlocks(from, to, WindowLanes())
-                          : PositionMatrices(from, to);
+// Weights [from, to] in the order of the loops of windows.
+PositionMatrices WindowWeights(int64_t from, int64_t to) {
+  return PositionMatrices::ByBlocks(from, to, WindowLanes());
 }
 
 // A block's tiles of `from` channels as windows, by weights to `to` channels.
@@ -85,8 +84,10 @@ class WinogradConvKernel : public Kernel {
                            : request.node.attributes.Int("padding"),
                 team_),
         weights_(request.input(1),
-                 WeightForm(has_few_channels_, images_.matrices.columns,
-                            output_.shape[3]),
+                 has_few_channels_
+                     ? WindowWeights(images_.matrices.columns, output_.shape[3])
+                     : PositionMatrices::ForProductOf(images_.matrices,
+                                                      output_.shape[3]),
                  is_adjoint, num_threads_),
         packed_(weights_.matrices.size_bytes()),
         result_(tiling_.block, output_.shape[3]),
@@ -298,14 +299,16 @@ class WinogradWeightGradientKernel : public Kernel {
                 request.node.attributes.Int("padding"), num_threads_),
         gradients_(tiling_.block, request.input(1).shape[3]),
         gradient_pixels_(request.input(1)),
-        weights_(WeightForm(has_few_channels_, images_.matrices.columns,
-                            gradients_.columns)),
+        weights_(has_few_channels_ ? WindowWeights(images_.matrices.columns,
+                                                   gradients_.columns)
+                                   : PositionMatrices(images_.matrices.columns,
+                                                      gradients_.columns)),
         images_at_(scratch_.Add(images_.matrices.size_bytes())),
         gradients_at_(scratch_.Add(gradients_.size_bytes())),
         weights_at_(scratch_.Add(weights_.size_bytes())),
         taps_(static_cast<size_t>(num_threads_ * kBlockTaps * kWinogradLanes)) {
     if (has_few_channels_) return;
-    const memory::desc x = images_.matrices.Desc(/*is_transposed=*/true);
+    const memory::desc x = images_.matrices.TransposedDesc();
     const memory::desc dy = gradients_.Desc();
     const memory::desc dw = weights_.Desc();
     product_ = Product(x, dy, /*bias=*/{}, dw, AttributesOf({}), &scratch_);

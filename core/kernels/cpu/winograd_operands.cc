@@ -1,12 +1,32 @@
 #include "core/kernels/cpu/winograd_operands.h"
 
 #include <algorithm>
+#include <array>
 
+#include "core/base/check.h"
 #include "core/kernels/cpu/primitive.h"
 
 namespace replicant::kernels::cpu {
 
 using dnnl::memory;
+
+namespace {
+
+constexpr auto kPositions = static_cast<int64_t>(kWinogradPositions);
+
+// The layouts of oneDNN that are matrices by blocks, of rows that are a
+// multiple of 16.
+struct Blocks {
+  int64_t columns;
+  memory::format_tag tag;
+};
+constexpr std::array<Blocks, 4> kBlocksOfProducts = {
+    {{.columns = 64, .tag = memory::format_tag::aCB16b64c},
+     {.columns = 48, .tag = memory::format_tag::aCB16b48c},
+     {.columns = 32, .tag = memory::format_tag::aCB16b32c},
+     {.columns = 16, .tag = memory::format_tag::aCB16b16c}}};
+
+}  // namespace
 
 PositionMatrices::PositionMatrices(int64_t num_rows, int64_t num_columns)
     : rows(num_rows),
@@ -25,16 +45,42 @@ PositionMatrices PositionMatrices::ByBlocks(int64_t num_rows,
   return result;
 }
 
-memory::desc PositionMatrices::Desc(bool is_transposed) const {
-  constexpr auto kPositions = static_cast<int64_t>(kWinogradPositions);
-  if (is_transposed) {
-    return {{kPositions, columns, rows},
-            memory::data_type::f32,
-            memory::dims{stride, 1, row_size}};
+PositionMatrices PositionMatrices::ForProductOf(const PositionMatrices& a,
+                                                int64_t num_columns) {
+  const PositionMatrices by_rows(a.columns, num_columns);
+  const memory::desc any(by_rows.Desc().get_dims(), memory::data_type::f32,
+                         memory::format_tag::any);
+  const memory::desc best =
+      dnnl::matmul::primitive_desc(Engine(), a.Desc(), any,
+                                   PositionMatrices(a.rows, num_columns).Desc(),
+                                   AttributesOf({}))
+          .weights_desc();
+  for (const Blocks& blocks : kBlocksOfProducts) {
+    if (num_columns % blocks.columns != 0) continue;
+    const PositionMatrices by_blocks =
+        ByBlocks(a.columns, num_columns, blocks.columns);
+    if (best == by_blocks.Desc()) return by_blocks;
   }
-  return {{kPositions, rows, columns},
+  return by_rows;
+}
+
+memory::desc PositionMatrices::Desc() const {
+  const memory::dims dims = {kPositions, rows, columns};
+  if (block_distance == kWinogradLanes) {
+    return {dims, memory::data_type::f32, memory::dims{stride, row_size, 1}};
+  }
+  const auto* const blocks =
+      std::ranges::find(kBlocksOfProducts, block, &Blocks::columns);
+  REPLICANT_CHECK(
+      blocks != kBlocksOfProducts.end() && rows % kWinogradLanes == 0,
+      "{} rows in blocks of {} columns", rows, block);
+  return {dims, memory::data_type::f32, blocks->tag};
+}
+
+memory::desc PositionMatrices::TransposedDesc() const {
+  return {{kPositions, columns, rows},
           memory::data_type::f32,
-          memory::dims{stride, row_size, 1}};
+          memory::dims{stride, 1, row_size}};
 }
 
 size_t PositionMatrices::size() const {

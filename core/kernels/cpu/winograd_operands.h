@@ -30,9 +30,15 @@ struct PositionMatrices {
   // By blocks of columns, which are matrices by rows, for the loops of windows.
   static PositionMatrices ByBlocks(int64_t num_rows, int64_t num_columns,
                                    int64_t block);
+  // The matrices by which oneDNN multiplies `a` fastest: by blocks, if it would
+  // otherwise copy them to such blocks in each product, or by rows.
+  static PositionMatrices ForProductOf(const PositionMatrices& a,
+                                       int64_t num_columns);
 
-  // Of matrices by rows.
-  dnnl::memory::desc Desc(bool is_transposed = false) const;
+  // For products of oneDNN: by rows, or in the blocks of ForProductOf().
+  dnnl::memory::desc Desc() const;
+  // Of matrices by rows, as their transposes.
+  dnnl::memory::desc TransposedDesc() const;
   PositionPlaces places() const {
     return {.stride = static_cast<size_t>(stride),
             .block = static_cast<size_t>(block),

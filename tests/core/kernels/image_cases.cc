@@ -57,6 +57,8 @@ void AddImages(Cases& cases) {
                                    // few pixels and many weights of larger ones
                                    {Shape({2, 5, 4, 384}), 304, 3, 1, 1},
                                    {Shape({1, 7, 6, 384}), 304, 3, 2, 0},
+                                   // few enough to be multiplied forward, too
+                                   {Shape({16, 4, 4, 384}), 304, 3, 1, 1},
                                    // more than is converted at a time
                                    {Shape({4, 64, 64, 72}), 2, 1, 1, 0},
                                    // enough for Winograd's way: one block of
