@@ -9,17 +9,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "replay/table/priority_weights.h"
 #include "replay/table/sum_tree.h"
 
 namespace replicant::replay {
 namespace {
 
-constexpr double kUnitsPerWeight = 0x1p20;
+using internal::kUnitsPerWeight;
 constexpr int32_t kNone = -1;
 
 // The j-th of `count` equal parts of [0, total) is [Part(j), Part(j + 1)).
@@ -48,7 +48,9 @@ class WeightedSelector : public Selector {
       : is_uniform_(is_uniform), exponent_(exponent), tree_(capacity) {}
 
   void Insert(int64_t slot, double priority) override {
-    tree_.Set(slot, WeightOf(priority));
+    SumTree::Weight weight;
+    WeightsOf({&priority, 1}, &weight);
+    tree_.Set(slot, weight);
   }
   void Update(std::span<const int64_t> slots,
               std::span<const double> priorities) override {
@@ -56,9 +58,7 @@ class WeightedSelector : public Selector {
     SumTree::Weight weights[kBlock];
     for (size_t begin = 0; begin < slots.size(); begin += kBlock) {
       const size_t count = std::min(kBlock, slots.size() - begin);
-      for (size_t i = 0; i < count; ++i) {
-        weights[i] = WeightOf(priorities[begin + i]);
-      }
+      WeightsOf(priorities.subspan(begin, count), weights);
       tree_.Set(slots.subspan(begin, count), {weights, count});
     }
   }
@@ -92,14 +92,15 @@ class WeightedSelector : public Selector {
   // Many slots are served in blocks, whose arrays fit on the stack.
   static constexpr size_t kBlock = 256;
 
-  SumTree::Weight WeightOf(double priority) const {
-    if (is_uniform_) return static_cast<SumTree::Weight>(kUnitsPerWeight);
-    if (priority == 0.0) return 0;
-    const double weight =
-        exponent_ == 1.0 ? priority : std::pow(priority, exponent_);
-    constexpr auto kMaxUnits = static_cast<double>(SumTree::kMaxWeight);
-    return static_cast<SumTree::Weight>(
-        std::clamp(std::nearbyint(weight * kUnitsPerWeight), 1.0, kMaxUnits));
+  void WeightsOf(std::span<const double> priorities,
+                 SumTree::Weight* weights) const {
+    if (is_uniform_) {
+      std::fill_n(weights, priorities.size(),
+                  static_cast<SumTree::Weight>(kUnitsPerWeight));
+    } else {
+      internal::WeightsOf(priorities.data(), priorities.size(), exponent_,
+                          weights);
+    }
   }
 
   const bool is_uniform_;

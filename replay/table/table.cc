@@ -135,6 +135,14 @@ bool Table::IsLive(ItemKey key) const {
          items_[key.slot].generation == key.generation;
 }
 
+void Table::Prefetch(size_t slot) const {
+  if (slot >= items_.size()) return;
+  // an item may lie in two cache lines
+  const TableItem& item = items_[slot];
+  __builtin_prefetch(&item.first);
+  __builtin_prefetch(&item.priority);
+}
+
 void Table::Remove(ItemKey key) {
   if (IsLive(key)) RemoveSlot(key.slot);
 }
@@ -149,6 +157,7 @@ int64_t Table::Sample(int64_t wanted, RandomStream& random,
   draws_.resize(static_cast<size_t>(admitted));
   if (config_.max_times_sampled == 0) {
     sampler_->Select(random, draws_);
+    for (const Draw& draw : draws_) Prefetch(static_cast<size_t>(draw.slot));
     for (const Draw& draw : draws_) AddToBatch(draw, batch);
     limiter_.CountSamples(admitted);
     return admitted;
@@ -198,6 +207,7 @@ int64_t Table::UpdatePriorities(std::span<const PriorityUpdate> updates) {
           fmt::format("table '{}': priority {} must be finite and >= 0",
                       config_.name, update.priority));
     }
+    Prefetch(update.key.slot);
   }
   updated_slots_.clear();
   new_priorities_.clear();

@@ -118,6 +118,8 @@ class Table {
   void Enter(uint32_t slot);
   void AddToBatch(const Draw& draw, SampledBatch* batch);
   bool IsLive(ItemKey key) const;
+  // Fetches an item into the cache, ahead of its use. Any number is allowed.
+  void Prefetch(size_t slot) const;
 
   const TableConfig config_;
   const uint32_t index_;
