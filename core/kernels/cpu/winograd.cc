@@ -1,5 +1,7 @@
 #include "core/kernels/cpu/winograd.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -97,7 +99,8 @@ class WinogradConvKernel : public Kernel {
         images_at_(AddToScratch(images_.matrices)),
         result_at_(AddToScratch(result_)),
         runs_(static_cast<size_t>(num_threads_ * kRuns * result_.columns)) {
-    packed_.Apply(request.traits(1), "positions");
+    packed_.Apply(request.traits(1), fmt::format("positions in blocks of {}",
+                                                 weights_.matrices.block));
     if (request.node.inputs.size() > 2) bias_.emplace(request.input(2));
     if (request.node.attributes.Has("activation")) {
       activation_ = TileProgram(request.node.attributes.Program("activation"));
