@@ -5,8 +5,8 @@
 
 With REPLICANT_UNITY a build compiles files that include several sources each.
 OUTPUT_FOLDER/compile_commands.json has every source with the command of the file
-that includes it, and without g++'s precompiled headers, which clang cannot read and
-in which a file finds what it does not include.
+that includes it, without g++'s precompiled headers, which clang cannot read and in
+which a file finds what it does not include, and without g++'s parameters.
 """
 import json
 import pathlib
@@ -17,7 +17,8 @@ import sys
 def entries_of(entry):
     """The entries of the sources that the entry's file stands for."""
     file = entry["file"]
-    command = re.sub(r" (-Winvalid-pch )?-include \S+/cmake_pch\.hxx", "", entry["command"])
+    command = re.sub(r" (-Winvalid-pch )?-include \S+/cmake_pch\.hxx| --param=\S+", "",
+                     entry["command"])
     entry = {**entry, "command": command}
     if "/Unity/unity_" not in file:
         return [entry]
