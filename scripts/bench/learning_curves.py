@@ -226,21 +226,23 @@ def band(seeds):
 
 
 def plot(studies, path):
-    """Draws a panel per task: a line per study, its interval over seeds shaded."""
+    """Draws a panel per task, as far as its runs came: a line per study, its
+    interval over seeds shaded."""
     tasks = tasks_of(studies)
     columns = min(4, len(tasks))
     height = (len(tasks) + columns - 1) // columns
     script = [f"set terminal pngcairo noenhanced size {420 * columns},{300 * height + 40}",
-              f"set output '{path}'", "set key bottom right samplen 1",
-              "set yrange [0:1000]", "set xrange [0:*]",
+              f"set output '{path}'", "set yrange [0:1000]",
               "set xlabel 'thousand frames' offset 0,0.7",
               f"set multiplot layout {height},{columns}"]
     for t, task in enumerate(tasks):
-        parts = []
+        parts, points = [], []
         for n, (name, study) in enumerate(studies.items()):
             seeds = study.get(task)
             if not seeds:
                 continue
+            if not is_published(seeds):
+                points += [point for curve in seeds.values() for point in curve]
             block = f"$d{t}_{n}"
             rows = ([(f, r, r, r) for f, r in sorted(seeds["mean"])]
                     if is_published(seeds) else band(seeds))
@@ -255,6 +257,10 @@ def plot(studies, path):
                          f"fs transparent solid 0.2 lc {n + 1} notitle")
             parts.append(f"{block} using ($1/1000):2 with lines lw 2 lc {n + 1} "
                          f"title \"{name} ({len(seeds)})\"")
-        script.append(f"set title '{task}'")
+        end = max((point[0] for point in points), default=0) / 1000
+        # the key lies where no curve is
+        is_low = bool(points) and max(point[1] for point in points) < 600
+        script += [f"set title '{task}'", f"set xrange [0:{end or '*'}]",
+                   f"set key {'top left' if is_low else 'bottom right'} samplen 1"]
         script.append("plot " + ", ".join(parts))
     subprocess.run(["gnuplot"], input="\n".join(script), text=True, check=True)
