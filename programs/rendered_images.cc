@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <mutex>
 #include <numbers>
 #include <set>
 #include <string>
@@ -46,9 +47,12 @@ constexpr double kMaxLogGamma = 0.7;
 constexpr double kMaxPaint = 0.8;
 
 struct Domain {
+  std::string name;
   env::TaskDefinition task;
   env::MjModelPtr model;
   std::vector<int> cameras;
+  // of `model`; those of its copies share its assets
+  std::unique_ptr<env::Renderer> renderer;
 };
 
 // Cameras that see the whole domain: not those on a limb or in an eye.
@@ -144,8 +148,8 @@ class Stage {
       : domain_(domain),
         environment_(env::MakeEnvironment(
             domain.task, {.seed = seed, .index = stream}, *domain.model)),
-        renderer_(env::MakeRenderer(environment_->physics().model(),
-                                    {.kind = env::RendererKind::kRaycast})) {}
+        renderer_(
+            domain.renderer->MakeSibling(environment_->physics().model())) {}
 
   // Draws the start of an episode, [side, side, 3].
   void Draw(int64_t episode, double strength, RandomStream& random,
@@ -229,35 +233,50 @@ class Stage {
   std::unique_ptr<env::Renderer> renderer_;
 };
 
-bool CanDraw(const Domain& domain) {
+// Throws UnsupportedScene for a domain that cannot be drawn.
+Domain LoadDomain(std::string name, const env::TaskDefinition& task) {
+  env::MjModelPtr model = env::LoadModel(task, {});
+  std::vector<int> cameras = OutsideCameras(*model);
+  auto renderer =
+      env::MakeRenderer(*model, {.kind = env::RendererKind::kRaycast});
+  Domain domain{std::move(name), task, std::move(model), std::move(cameras),
+                std::move(renderer)};
   constexpr int64_t kSide = 8;
   std::vector<uint8_t> rgb(kSide * kSide * 3);
   RandomStream random(/*seed=*/0, "rendered/test");
-  try {
-    Stage(domain, /*seed=*/0, /*stream=*/0)
-        .Draw(0, /*strength=*/0.0, random, kSide, rgb);
-  } catch (const env::UnsupportedScene&) {
-    return false;
-  }
-  return true;
+  Stage(domain, /*seed=*/0, /*stream=*/0)
+      .Draw(0, /*strength=*/0.0, random, kSide, rgb);
+  return domain;
 }
+
+// The domains that can be drawn, in the order of their first tasks.
+std::vector<Domain> LoadDomains(const env::TaskRegistry& tasks) {
+  std::vector<Domain> domains;
+  std::set<std::string> seen;
+  for (const env::TaskDefinition& task : tasks.tasks()) {
+    const std::string name = task.name.substr(0, task.name.find('-'));
+    if (!seen.insert(name).second) continue;
+    try {
+      domains.push_back(LoadDomain(name, task));
+    } catch (const env::UnsupportedScene&) {
+      continue;
+    }
+  }
+  return domains;
+}
+
+using SharedDomains = std::shared_ptr<const std::vector<Domain>>;
 
 class RenderedSource : public ImageSource {
  public:
-  RenderedSource(const env::TaskRegistry& tasks, uint64_t seed, bool is_train,
+  RenderedSource(SharedDomains domains, uint64_t seed, bool is_train,
                  int64_t size, double variation)
-      : seed_(seed), is_train_(is_train), size_(size), variation_(variation) {
-    std::set<std::string> seen;
-    for (const env::TaskDefinition& task : tasks.tasks()) {
-      const std::string name = task.name.substr(0, task.name.find('-'));
-      if (!seen.insert(name).second) continue;
-      env::MjModelPtr model = env::LoadModel(task, {});
-      std::vector<int> cameras = OutsideCameras(*model);
-      Domain domain{task, std::move(model), std::move(cameras)};
-      if (!CanDraw(domain)) continue;
-      names_.push_back(name);
-      domains_.push_back(std::move(domain));
-    }
+      : domains_(std::move(domains)),
+        seed_(seed),
+        is_train_(is_train),
+        size_(size),
+        variation_(variation) {
+    for (const Domain& domain : *domains_) names_.push_back(domain.name);
   }
 
   int64_t size() const override { return size_; }
@@ -275,7 +294,7 @@ class RenderedSource : public ImageSource {
   class Reader : public ImageReader {
    public:
     explicit Reader(const RenderedSource& source)
-        : source_(source), stages_(source.domains_.size()) {}
+        : source_(source), stages_(source.domains_->size()) {}
 
     int32_t Read(int64_t index, View view, int64_t side,
                  std::span<uint8_t> rgb) override {
@@ -283,7 +302,7 @@ class RenderedSource : public ImageSource {
       const char* split = source_.is_train_ ? "train" : "evaluation";
       if (!stages_[label]) {
         stages_[label] =
-            std::make_unique<Stage>(source_.domains_[label], source_.seed_,
+            std::make_unique<Stage>((*source_.domains_)[label], source_.seed_,
                                     /*stream=*/source_.is_train_ ? 0 : 1);
       }
       RandomStream random(source_.seed_,
@@ -298,24 +317,34 @@ class RenderedSource : public ImageSource {
     std::vector<std::unique_ptr<Stage>> stages_;  // made when first drawn
   };
 
+  const SharedDomains domains_;
   const uint64_t seed_;
   const bool is_train_;
   const int64_t size_;
   const double variation_;
   std::vector<std::string> names_;
-  std::vector<Domain> domains_;
 };
 
 }  // namespace
 
 data::MakeImageSource RenderedImages(const env::TaskRegistry& tasks) {
-  return [tasks](const data::ImagesConfig& config, data::Split split,
-                 uint64_t seed) -> std::shared_ptr<const ImageSource> {
+  struct Loaded {
+    std::once_flag once;
+    SharedDomains domains;
+  };
+  // loading takes seconds: once for both splits
+  const auto loaded = std::make_shared<Loaded>();
+  return [tasks, loaded](const data::ImagesConfig& config, data::Split split,
+                         uint64_t seed) -> std::shared_ptr<const ImageSource> {
     const bool is_train = split == data::Split::kTrain;
     const int64_t size = is_train ? config.num_train : config.num_evaluation;
     if (size == 0) return nullptr;
-    return std::make_shared<RenderedSource>(tasks, seed, is_train, size,
-                                            config.variation);
+    std::call_once(loaded->once, [&] {
+      loaded->domains =
+          std::make_shared<const std::vector<Domain>>(LoadDomains(tasks));
+    });
+    return std::make_shared<RenderedSource>(loaded->domains, seed, is_train,
+                                            size, config.variation);
   };
 }
 
