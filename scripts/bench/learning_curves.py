@@ -236,13 +236,14 @@ def plot(studies, path):
               "set xlabel 'thousand frames' offset 0,0.7",
               f"set multiplot layout {height},{columns}"]
     for t, task in enumerate(tasks):
-        parts, points = [], []
+        parts = []
+        points = [point for study in studies.values()
+                  for curve in study.get(task, {}).values()
+                  if not is_published(study[task]) for point in curve]
         for n, (name, study) in enumerate(studies.items()):
             seeds = study.get(task)
             if not seeds:
                 continue
-            if not is_published(seeds):
-                points += [point for curve in seeds.values() for point in curve]
             block = f"$d{t}_{n}"
             rows = ([(f, r, r, r) for f, r in sorted(seeds["mean"])]
                     if is_published(seeds) else band(seeds))
