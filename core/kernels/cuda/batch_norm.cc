@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <optional>
+
 #include "core/kernels/cuda/cuda_kernels.h"
 
 // Batch norm, whole and in parts for statistics over several replicas. Inputs
@@ -5,12 +8,58 @@
 namespace replicant::kernels::cuda {
 namespace {
 
-NormRows RowsOf(const graph::TensorType& x, const graph::TensorType& gamma) {
+// Threads that read memory as fast as the device can, each several packs ahead.
+constexpr int64_t kWantedThreads = 1 << 15;
+// Rows of a part: fewer make too many partial sums, or read a slice's
+// parameters too often.
+constexpr int64_t kMinRows = 16;
+
+NormRows CutInto(NormRows shape, int64_t parts) {
+  const auto divide = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  shape.part_size = divide(shape.example_size, parts);
+  shape.parts = divide(shape.example_size, shape.part_size);
+  return shape;
+}
+
+// Parts that make enough threads of kLanes channels each.
+template <int kLanes>
+int64_t PartsFor(const NormRows& shape) {
+  return std::max<int64_t>(kWantedThreads * shape.example_size * kLanes /
+                               (shape.rows * shape.channels),
+                           1);
+}
+
+// For sums.
+template <int kLanes>
+NormRows Cut(const NormRows& shape) {
+  return CutInto(shape, std::clamp<int64_t>(shape.example_size / kMinRows, 1,
+                                            PartsFor<kLanes>(shape)));
+}
+
+// For work without sums, which has no need of few parts.
+template <int kLanes>
+NormRows CutFinely(const NormRows& shape) {
+  const int64_t parts =
+      std::max(PartsFor<kLanes>(shape), shape.example_size / kMinRows);
+  return CutInto(shape, std::min(parts, shape.example_size));
+}
+
+template <int kLanes>
+int64_t NumSlices(const NormRows& shape) {
+  return shape.rows / shape.example_size * shape.parts * shape.channels /
+         kLanes;
+}
+
+NormRows RowsOf(const graph::TensorType& x) {
   const int64_t channels = x.shape[x.shape.rank() - 1];
   const int64_t rows = x.shape.num_elements() / channels;
-  return {.rows = rows,
-          .channels = channels,
-          .example_size = gamma.shape.rank() == 2 ? rows / x.shape[0] : rows};
+  return CutInto({.rows = rows, .channels = channels, .example_size = rows}, 1);
+}
+
+NormRows RowsOf(const graph::TensorType& x, const graph::TensorType& gamma) {
+  NormRows shape = RowsOf(x);
+  if (gamma.shape.rank() == 2) shape.example_size = shape.rows / x.shape[0];
+  return shape;
 }
 
 // Addresses of the mean and the variance of a launch.
@@ -24,52 +73,54 @@ struct Statistics {
 // they go.
 template <typename T, typename V, typename Place>
 void AddStatistics(KernelBuilder& builder, const Place& place) {
-  const int64_t channels =
-      builder.input().shape[builder.input().shape.rank() - 1];
-  const int64_t rows = builder.input().shape.num_elements() / channels;
-  const int64_t parts = PartsOf(rows, channels);
-  const size_t partial = builder.AddScratch(
-      static_cast<size_t>(2 * parts * channels) * sizeof(float));
-  builder.Launch(
-      ColumnMoments<T>{.rows = rows, .channels = channels, .parts = parts},
-      parts * channels,
-      [partial](ColumnMoments<T>& b, const KernelBindings& bindings) {
-        b.x = In<T>(bindings, 0);
-        b.moments = Scratch<float>(bindings, partial);
-      });
-  using Combine = CombineColumnMoments<V>;
-  builder.Launch(Combine{.rows = rows, .channels = channels, .parts = parts},
-                 channels,
-                 [partial, place](Combine& b, const KernelBindings& bindings) {
-                   const Statistics<V> statistics = place(bindings);
-                   b.moments = Scratch<float>(bindings, partial);
-                   b.mean = statistics.mean;
-                   b.variance = statistics.variance;
-                 });
+  const NormRows all = RowsOf(builder.input());
+  DispatchLanes<T>(all.channels, [&]<int kLanes>() {
+    const NormRows shape = Cut<kLanes>(all);
+    const size_t partial = builder.AddScratch(
+        static_cast<size_t>(2 * shape.parts * shape.channels) * sizeof(float));
+    using Moments = ColumnMoments<T, kLanes>;
+    builder.Launch(Moments{.shape = shape}, NumSlices<kLanes>(shape),
+                   [partial](Moments& b, const KernelBindings& bindings) {
+                     b.x = In<T>(bindings, 0);
+                     b.moments = Scratch<float>(bindings, partial);
+                   });
+    using Combine = CombineColumnMoments<V>;
+    builder.Launch(
+        Combine{.shape = shape}, shape.channels,
+        [partial, place](Combine& b, const KernelBindings& bindings) {
+          const Statistics<V> statistics = place(bindings);
+          b.moments = Scratch<float>(bindings, partial);
+          b.mean = statistics.mean;
+          b.variance = statistics.variance;
+        });
+  });
 }
 
 // Adds y from statistics that `place` finds. The residual is input `residual`
 // if there is one.
 template <typename T, typename V, typename Place>
 void AddNormalise(KernelBuilder& builder, size_t residual, const Place& place) {
-  using Body = BatchNorm<T, V>;
   const bool has_residual = builder.node().inputs.size() > residual;
-  const Body body{
-      .shape = RowsOf(builder.input(), builder.input(1)),
-      .epsilon = static_cast<float>(builder.attributes().Float("epsilon")),
-      .has_relu = builder.attributes().Bool("relu")};
-  builder.Launch(body, builder.output().shape.num_elements(),
-                 [=](Body& b, const KernelBindings& bindings) {
-                   const Statistics<const V> statistics = place(bindings);
-                   b.x = In<T>(bindings, 0);
-                   b.gamma = In<V>(bindings, 1);
-                   b.beta = In<V>(bindings, 2);
-                   b.mean = statistics.mean;
-                   b.variance = statistics.variance;
-                   b.residual =
-                       has_residual ? In<T>(bindings, residual) : nullptr;
-                   b.y = Out<T>(bindings);
-                 });
+  const NormRows rows = RowsOf(builder.input(), builder.input(1));
+  DispatchLanes<T>(rows.channels, [&]<int kLanes>() {
+    using Body = BatchNorm<T, V, kLanes>;
+    const Body body{
+        .shape = CutFinely<kLanes>(rows),
+        .epsilon = static_cast<float>(builder.attributes().Float("epsilon")),
+        .has_relu = builder.attributes().Bool("relu")};
+    builder.Launch(body, NumSlices<kLanes>(body.shape),
+                   [=](Body& b, const KernelBindings& bindings) {
+                     const Statistics<const V> statistics = place(bindings);
+                     b.x = In<T>(bindings, 0);
+                     b.gamma = In<V>(bindings, 1);
+                     b.beta = In<V>(bindings, 2);
+                     b.mean = statistics.mean;
+                     b.variance = statistics.variance;
+                     b.residual =
+                         has_residual ? In<T>(bindings, residual) : nullptr;
+                     b.y = Out<T>(bindings);
+                   });
+  });
 }
 
 // inputs: x, gamma, beta, perhaps a residual; outputs: y, mean, variance
@@ -133,26 +184,22 @@ class GradientBuilder {
     AddSums(dgamma);
   }
 
-  // Adds dx, output `output`.
-  void AddInputGradient(size_t output) {
-    using Body = BatchNormInputGradient<T, V>;
-    builder_.Launch(Body{}, shape_.rows * shape_.channels,
-                    [in = in_, output, totals = totals_](
-                        Body& b, const KernelBindings& bindings) {
-                      b.in = in(bindings);
-                      b.totals = Scratch<float>(bindings, totals);
-                      b.dx = Out<T>(bindings, output);
-                    });
-  }
-  // Adds dz, output `output`.
-  void AddMask(size_t output) {
-    using Body = BatchNormMask<T, V>;
-    builder_.Launch(
-        Body{}, shape_.rows * shape_.channels,
-        [in = in_, output](Body& b, const KernelBindings& bindings) {
-          b.in = in(bindings);
-          b.dz = Out<T>(bindings, output);
-        });
+  // Adds dx and dz, outputs `dx` and `dz`, if there are such.
+  void AddElements(std::optional<size_t> dx, std::optional<size_t> dz) {
+    if (!dx && !dz) return;
+    DispatchLanes<T>(shape_.channels, [&]<int kLanes>() {
+      using Body = BatchNormInputGradient<T, V, kLanes>;
+      const NormRows shape = CutFinely<kLanes>(shape_);
+      builder_.Launch(Body{}, NumSlices<kLanes>(shape),
+                      [=, in = in_, totals = totals_](
+                          Body& b, const KernelBindings& bindings) {
+                        b.in = in(bindings);
+                        b.in.shape = shape;
+                        b.totals = Scratch<float>(bindings, totals);
+                        b.dx = dx ? Out<T>(bindings, *dx) : nullptr;
+                        b.dz = dz ? Out<T>(bindings, *dz) : nullptr;
+                      });
+    });
   }
   // Adds dmoments, output `output`.
   void AddMomentsGradient(size_t output) {
@@ -174,19 +221,25 @@ class GradientBuilder {
   void AddSums(size_t dgamma) {
     const int64_t channels = shape_.channels;
     const int64_t examples = shape_.rows / shape_.example_size;
-    const int64_t parts = PartsOf(shape_.example_size, examples * channels);
-    const auto size_bytes =
-        static_cast<size_t>(examples * parts * channels) * sizeof(float);
-    const size_t sums = builder_.AddScratch(size_bytes);
-    const size_t dots = builder_.AddScratch(size_bytes);
-    using Sums = BatchNormSums<T, V>;
-    builder_.Launch(
-        Sums{.parts = parts}, examples * parts * channels,
-        [in = in_, sums, dots](Sums& b, const KernelBindings& bindings) {
-          b.in = in(bindings);
-          b.sums = Scratch<float>(bindings, sums);
-          b.dots = Scratch<float>(bindings, dots);
-        });
+    size_t sums = 0;
+    size_t dots = 0;
+    int64_t parts = 1;
+    DispatchLanes<T>(shape_.channels, [&]<int kLanes>() {
+      const NormRows shape = Cut<kLanes>(shape_);
+      parts = shape.parts;
+      const auto size_bytes =
+          static_cast<size_t>(examples * parts * channels) * sizeof(float);
+      sums = builder_.AddScratch(size_bytes);
+      dots = builder_.AddScratch(size_bytes);
+      using Sums = BatchNormSums<T, V, kLanes>;
+      builder_.Launch(Sums{}, NumSlices<kLanes>(shape),
+                      [=, in = in_](Sums& b, const KernelBindings& bindings) {
+                        b.in = in(bindings);
+                        b.in.shape = shape;
+                        b.sums = Scratch<float>(bindings, sums);
+                        b.dots = Scratch<float>(bindings, dots);
+                      });
+    });
     using Vectors = BatchNormVectors<V>;
     builder_.Launch(
         Vectors{.channels = channels, .parts = parts}, examples * channels,
@@ -239,6 +292,12 @@ BatchNormInputs<T, V> InputsWithoutAddresses(const KernelBuilder& builder) {
           .has_relu = builder.attributes().Bool("relu")};
 }
 
+// The output with dz, if there is one.
+std::optional<size_t> DzOf(const KernelBuilder& builder) {
+  if (builder.node().outputs.size() > 3) return 3;
+  return std::nullopt;
+}
+
 // inputs: dy, x, gamma, beta, mean, variance, perhaps y; outputs: dx, dgamma,
 // dbeta, perhaps the residual's gradient
 void MakeBatchNormGradient(KernelBuilder& builder) {
@@ -252,8 +311,7 @@ void MakeBatchNormGradient(KernelBuilder& builder) {
                                 /*y=*/6);
         };
         GradientBuilder<T, V, decltype(in)> gradient(builder, in, /*dgamma=*/1);
-        gradient.AddInputGradient(/*output=*/0);
-        if (builder.node().outputs.size() > 3) gradient.AddMask(/*output=*/3);
+        gradient.AddElements(/*dx=*/0, DzOf(builder));
       });
 }
 
@@ -273,7 +331,7 @@ void MakeBatchNormApplyGradient(KernelBuilder& builder) {
         };
         GradientBuilder<T, V, decltype(in)> gradient(builder, in, /*dgamma=*/0);
         gradient.AddMomentsGradient(/*output=*/2);
-        if (builder.node().outputs.size() > 3) gradient.AddMask(/*output=*/3);
+        gradient.AddElements(/*dx=*/std::nullopt, DzOf(builder));
       });
 }
 

@@ -63,6 +63,17 @@ void DispatchFloat(DType dtype, DType vector, const Function& function) {
                 [&]<typename T>() { function.template operator()<T, T>(); });
 }
 
+// Calls function.operator()<kLanes>() with the longest packs of T that divide
+// rows of so many columns.
+template <typename T, typename Function>
+void DispatchLanes(int64_t columns, const Function& function) {
+  if (columns % kMaxLanes<T> == 0) {
+    function.template operator()<kMaxLanes<T>>();
+  } else {
+    function.template operator()<1>();
+  }
+}
+
 // Calls function.operator()<Word>() with the unsigned integer of an element's
 // size.
 template <typename Function>

@@ -12,10 +12,11 @@ using graph::ScalarProgram;
 class ElementwiseStep : public Step {
  public:
   ElementwiseStep(std::shared_ptr<const GeneratedFunction> function,
-                  int64_t count, size_t num_instructions)
+                  int64_t count, int64_t lanes, size_t num_instructions)
       : function_(std::move(function)),
+        count_(count),
         num_instructions_(num_instructions),
-        launch_(LaunchOf(function_->get(), count, /*is_row=*/false)) {
+        launch_(LaunchOf(function_->get(), count / lanes, /*is_row=*/false)) {
     launch_.argument = &argument_;
     launch_.argument_size_bytes = sizeof argument_;
   }
@@ -39,11 +40,12 @@ class ElementwiseStep : public Step {
     return {.kind = LaunchDescription::Kind::kGenerated,
             .name = fmt::format("elementwise of {} ops", num_instructions_),
             .flops = static_cast<double>(num_instructions_) *
-                     static_cast<double>(launch_.count)};
+                     static_cast<double>(count_)};
   }
 
  private:
   const std::shared_ptr<const GeneratedFunction> function_;
+  const int64_t count_;
   const size_t num_instructions_;
   ElementwiseArgument argument_{};
   KernelLaunch launch_;
@@ -58,11 +60,11 @@ void MakeElementwise(KernelBuilder& builder) {
     inputs.push_back(builder.input(i));
   }
   const ScalarProgram& program = builder.attributes().Program("program");
-  const std::string source =
+  const GeneratedSource source =
       ElementwiseSource(program, inputs, builder.output());
   builder.Add(std::make_unique<ElementwiseStep>(
-      builder.functions().Get(source, kElementwiseFunction), count,
-      program.instructions.size()));
+      builder.functions().Get(source.text, kElementwiseFunction), count,
+      source.lanes, program.instructions.size()));
 }
 
 std::string WhyNotElementwise(const KernelRequest& request) {

@@ -4,7 +4,7 @@
 //   ELEMENTWISE_KERNEL(name) { ... }
 //
 // defines the function `name` with the argument `a` (ElementwiseArgument). Its
-// body computes element i.
+// body computes the elements of pack i.
 struct Argument {
   const void* inputs[16];
   void* output;
@@ -13,6 +13,7 @@ struct Argument {
 #ifdef __CUDACC_RTC__
 
 #define DEVICE __device__ inline
+#define UNROLL _Pragma("unroll")
 #define INF __int_as_float(0x7F800000)
 #define ELEMENTWISE_KERNEL(name)                                         \
   DEVICE void Element(const Argument& a, long long i);                   \
@@ -44,6 +45,7 @@ using ::trunc;
 #else
 
 #define DEVICE inline
+#define UNROLL
 #define INF __builtin_inff()
 #define ELEMENTWISE_KERNEL(name)                                 \
   DEVICE void Element(const Argument& a, long long i);           \
@@ -89,6 +91,27 @@ DEVICE unsigned short ToBFloat16(float x) {
   }
   return (unsigned short)((word + 0x7FFFu + ((word >> 16) & 1u)) >> 16);
 }
+
+// Element_<dtype> is an element in memory.
+using Element_f32 = float;
+using Element_bf16 = unsigned short;
+using Element_u8 = unsigned char;
+using Element_bool = unsigned char;
+using Element_i32 = int;
+using Element_i64 = long long;
+
+// Neighbours in memory, which a thread loads or stores at once.
+template <typename T, int kLanes>
+struct alignas(sizeof(T) * kLanes) Pack {
+  DEVICE static Pack At(const void* x, long long i) {
+    return *(const Pack*)((const T*)x + i);
+  }
+  DEVICE void StoreAt(void* y, long long i) const {
+    *(Pack*)((T*)y + i) = *this;
+  }
+
+  T values[kLanes];
+};
 
 // Elements as float or double: Load_<dtype>, Store_<dtype>.
 DEVICE float Load_f32(const void* x, long long i) {

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 // made of elementwise_prelude.h
@@ -64,12 +66,45 @@ Box MakeBox(std::span<const TensorType> inputs, const Shape& output) {
   return box;
 }
 
-// The place of input k for element i, by the indices i<axis> of the box.
+// Bytes that a thread loads at once.
+constexpr int64_t kPackBytes = 16;
+
+// Whether neighbours of the output along the last axis are neighbours of input
+// k, and not one element.
+bool IsPacked(const Box& box, size_t k) {
+  return !box.sizes.empty() && box.strides[k].back() == 1;
+}
+
+// The most neighbours that are a pack in the output and in every input.
+int64_t LanesOf(const Box& box, std::span<const TensorType> inputs,
+                const TensorType& output) {
+  if (box.sizes.empty()) return 1;
+  size_t largest = DTypeSize(output.dtype);
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    if (IsPacked(box, k)) {
+      largest = std::max(largest, DTypeSize(inputs[k].dtype));
+    } else if (box.strides[k].back() != 0) {
+      return 1;
+    }
+  }
+  const int64_t lanes =
+      std::min<int64_t>(8, kPackBytes / static_cast<int64_t>(largest));
+  if (box.sizes.back() % lanes != 0) return 1;
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    for (size_t axis = 0; IsPacked(box, k) && axis + 1 < box.sizes.size();
+         ++axis) {
+      if (box.strides[k][axis] % lanes != 0) return 1;
+    }
+  }
+  return lanes;
+}
+
+// The place of input k for element `at`, by the indices i<axis> of the box.
 std::string OffsetOf(const Box& box, size_t k) {
   const std::vector<int64_t>& strides = box.strides[k];
   // one axis: the input goes along with the output, or stays
   if (strides.size() < 2) {
-    return strides.empty() || strides[0] == 0 ? "0" : "i";
+    return strides.empty() || strides[0] == 0 ? "0" : "at";
   }
   std::string offset;
   for (size_t axis = 0; axis < strides.size(); ++axis) {
@@ -80,10 +115,10 @@ std::string OffsetOf(const Box& box, size_t k) {
   return offset.empty() ? "0" : offset;
 }
 
-// Declares the indices i<axis> of element i.
+// Declares the indices i<axis> of element `at`.
 std::string SourceOfIndices(const Box& box) {
   if (box.sizes.size() < 2) return {};
-  std::string text = "  long long rest = i;\n";
+  std::string text = "  long long rest = at;\n";
   for (size_t axis = box.sizes.size(); axis-- > 1;) {
     text += fmt::format(
         "  const long long i{0} = rest % {1}LL;\n  rest /= {1}LL;\n", axis,
@@ -127,27 +162,51 @@ std::string Expression(const ScalarProgram::Instruction& instruction,
 
 }  // namespace
 
-std::string ElementwiseSource(const ScalarProgram& program,
-                              std::span<const TensorType> inputs,
-                              const TensorType& output) {
+GeneratedSource ElementwiseSource(const ScalarProgram& program,
+                                  std::span<const TensorType> inputs,
+                                  const TensorType& output) {
   const Box box = MakeBox(inputs, output.shape);
+  const int64_t lanes = LanesOf(box, inputs, output);
+  const auto pack = [lanes](DType dtype) {
+    return fmt::format("Pack<Element_{}, {}>", DTypeName(dtype), lanes);
+  };
   std::string source = reinterpret_cast<const char*>(kElementwisePrelude);
   source += fmt::format("\nELEMENTWISE_KERNEL({}) {{\n", kElementwiseFunction);
+  source += fmt::format("  const long long at = i * {};\n", lanes);
   source += SourceOfIndices(box);
+  std::string loads;
   std::vector<DType> values;
   for (size_t k = 0; k < inputs.size(); ++k) {
-    source += fmt::format("  const auto v{0} = Load_{1}(a.inputs[{0}], {2});\n",
-                          k, DTypeName(inputs[k].dtype), OffsetOf(box, k));
-    values.push_back(inputs[k].dtype);
+    const DType dtype = inputs[k].dtype;
+    const std::string offset = OffsetOf(box, k);
+    if (IsPacked(box, k)) {
+      source +=
+          fmt::format("  const auto x{0} = {1}::At(a.inputs[{0}], {2});\n", k,
+                      pack(dtype), offset);
+      loads +=
+          fmt::format("    const auto v{0} = Load_{1}(x{0}.values, lane);\n", k,
+                      DTypeName(dtype));
+    } else {
+      source +=
+          fmt::format("  const auto v{0} = Load_{1}(a.inputs[{0}], {2});\n", k,
+                      DTypeName(dtype), offset);
+    }
+    values.push_back(dtype);
   }
+  source += fmt::format(
+      "  {} y;\n  UNROLL\n  for (int lane = 0; lane < {}; ++lane) {{\n",
+      pack(output.dtype), lanes);
+  source += loads;
   for (const ScalarProgram::Instruction& instruction : program.instructions) {
-    source += fmt::format("  const auto v{} = {};\n", values.size(),
+    source += fmt::format("    const auto v{} = {};\n", values.size(),
                           Expression(instruction, values));
     values.push_back(instruction.dtype);
   }
-  source += fmt::format("  Store_{}(a.output, i, v{});\n}}\n",
-                        DTypeName(output.dtype), values.size() - 1);
-  return source;
+  source += fmt::format(
+      "    Store_{}(y.values, lane, v{});\n  }}\n  y.StoreAt(a.output, "
+      "at);\n}}\n",
+      DTypeName(output.dtype), values.size() - 1);
+  return {.text = std::move(source), .lanes = lanes};
 }
 
 }  // namespace replicant::kernels::cuda

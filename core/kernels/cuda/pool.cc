@@ -17,16 +17,19 @@ PoolShape ShapeOf(const KernelBuilder& builder, const Shape& x,
           .padding = attributes.Int("padding")};
 }
 
-template <template <typename> typename Pool>
-void MakePool(KernelBuilder& builder) {
+void MakeMaxPool(KernelBuilder& builder) {
   const PoolShape shape =
       ShapeOf(builder, builder.input().shape, builder.output().shape);
   DispatchFloat(builder.output().dtype, [&]<typename T>() {
-    builder.Launch(Pool<T>{.s = shape}, builder.output().shape.num_elements(),
-                   [](Pool<T>& b, const KernelBindings& bindings) {
-                     b.x = In<T>(bindings, 0);
-                     b.y = Out<T>(bindings);
-                   });
+    DispatchLanes<T>(shape.c, [&]<int kLanes>() {
+      using Body = MaxPool<T, kLanes>;
+      builder.Launch(Body{.s = shape},
+                     builder.output().shape.num_elements() / kLanes,
+                     [](Body& b, const KernelBindings& bindings) {
+                       b.x = In<T>(bindings, 0);
+                       b.y = Out<T>(bindings);
+                     });
+    });
   });
 }
 
@@ -35,12 +38,28 @@ void MakeMaxPoolGradient(KernelBuilder& builder) {
   const PoolShape shape =
       ShapeOf(builder, builder.output().shape, builder.input(1).shape);
   DispatchFloat(builder.output().dtype, [&]<typename T>() {
-    builder.Launch(MaxPoolGradient<T>{.s = shape},
-                   builder.output().shape.num_elements(),
-                   [](MaxPoolGradient<T>& b, const KernelBindings& bindings) {
+    DispatchLanes<T>(shape.c, [&]<int kLanes>() {
+      using Body = MaxPoolGradient<T, kLanes>;
+      builder.Launch(Body{.s = shape},
+                     builder.output().shape.num_elements() / kLanes,
+                     [](Body& b, const KernelBindings& bindings) {
+                       b.x = In<T>(bindings, 0);
+                       b.dy = In<T>(bindings, 1);
+                       b.dx = Out<T>(bindings);
+                     });
+    });
+  });
+}
+
+void MakeAveragePool(KernelBuilder& builder) {
+  const PoolShape shape =
+      ShapeOf(builder, builder.input().shape, builder.output().shape);
+  DispatchFloat(builder.output().dtype, [&]<typename T>() {
+    using Body = AveragePool<T>;
+    builder.Launch(Body{.s = shape}, builder.output().shape.num_elements(),
+                   [](Body& b, const KernelBindings& bindings) {
                      b.x = In<T>(bindings, 0);
-                     b.dy = In<T>(bindings, 1);
-                     b.dx = Out<T>(bindings);
+                     b.y = Out<T>(bindings);
                    });
   });
 }
@@ -83,8 +102,8 @@ void MakeUpsample(KernelBuilder& builder) {
 }  // namespace
 
 void AddPoolKernels(CudaKernelTable& table) {
-  table["MaxPool2d"] = {&MakePool<MaxPool>, &WhyNotF32OrBF16};
-  table["AveragePool2d"] = {&MakePool<AveragePool>, &WhyNotF32OrBF16};
+  table["MaxPool2d"] = {&MakeMaxPool, &WhyNotF32OrBF16};
+  table["AveragePool2d"] = {&MakeAveragePool, &WhyNotF32OrBF16};
   table["MaxPool2dGradient"] = {&MakeMaxPoolGradient, &WhyNotF32OrBF16};
   table["AveragePool2dGradient"] = {&MakeAveragePoolGradient, &WhyNotF32OrBF16};
   table["UpsampleNearest2d"] = {&MakeUpsample, &WhyNotF32OrBF16};

@@ -13,8 +13,11 @@
 // (tests/support/fake_cuda), where tests compare it with the reference backend.
 #ifdef __CUDACC__
 #define REPLICANT_DEVICE __host__ __device__
+// Before a loop over an array of constant size, which must stay in registers.
+#define REPLICANT_UNROLL _Pragma("unroll")
 #else
 #define REPLICANT_DEVICE
+#define REPLICANT_UNROLL
 #endif
 
 namespace replicant::kernels::cuda {
@@ -59,6 +62,30 @@ template <typename T>
 REPLICANT_DEVICE void Store(T* data, int64_t i, Arithmetic<T> value) {
   data[i] = static_cast<T>(value);
 }
+
+// Neighbours in memory, which one thread loads or stores at once; the address
+// is a multiple of their size.
+template <typename T, int kLanes>
+struct alignas(sizeof(T) * kLanes) Pack {
+  REPLICANT_DEVICE static Pack At(const T* data, int64_t i) {
+    return *reinterpret_cast<const Pack*>(data + i);
+  }
+  REPLICANT_DEVICE void StoreAt(T* data, int64_t i) const {
+    *reinterpret_cast<Pack*>(data + i) = *this;
+  }
+  REPLICANT_DEVICE float Get(int lane) const {
+    return static_cast<float>(values[lane]);
+  }
+  REPLICANT_DEVICE void Set(int lane, float value) {
+    values[lane] = static_cast<T>(value);
+  }
+
+  T values[kLanes];
+};
+
+// Lanes of the longest pack that a device loads at once, 16 bytes.
+template <typename T>
+inline constexpr int kMaxLanes = static_cast<int>(16 / sizeof(T));
 
 // Indices of rows, i32 or i64.
 struct Indices {

@@ -48,29 +48,55 @@ struct PoolShape {
   int64_t h, w, c, yh, yw, window, stride, padding;
 };
 
-template <typename T>
-struct MaxPool {
-  REPLICANT_DEVICE void operator()(int64_t at) const {
-    const int64_t k = at % s.c;
-    const int64_t n = at / s.c / s.yw / s.yh;
-    Store(y, at,
-          Load(x, Best(x, s, n, at / s.c / s.yw % s.yh, at / s.c % s.yw, k)));
-  }
-  // Index of the largest element of a window, the first of equal ones. NaN
-  // wins.
-  static REPLICANT_DEVICE int64_t Best(const T* x, const PoolShape& s,
-                                       int64_t n, int64_t row, int64_t column,
-                                       int64_t k) {
+// The largest elements of a window in kLanes neighbouring channels.
+template <typename T, int kLanes>
+struct WindowMax {
+  // Of window (row, column) of image n, channels from k on.
+  REPLICANT_DEVICE WindowMax(const T* x, const PoolShape& s, int64_t n,
+                             int64_t row, int64_t column, int64_t k) {
     const PoolShape::Window window = s.WindowOf(row, column);
-    int64_t best = -1;
+    REPLICANT_UNROLL
+    for (int lane = 0; lane < kLanes; ++lane) {
+      value[lane] = -INFINITY;
+      place[lane] = -1;
+    }
     for (int64_t i = window.top; i < window.bottom; ++i) {
       for (int64_t j = window.left; j < window.right; ++j) {
         const int64_t at = s.XOffset(n, i, j, k);
-        const float value = Load(x, at);
-        if (best < 0 || value > Load(x, best) || value != value) best = at;
+        const auto pack = Pack<T, kLanes>::At(x, at);
+        REPLICANT_UNROLL
+        for (int lane = 0; lane < kLanes; ++lane) {
+          const float other = pack.Get(lane);
+          // the first of equal ones; NaN wins
+          if (place[lane] >= 0 && !(other > value[lane]) && other == other) {
+            continue;
+          }
+          value[lane] = other;
+          place[lane] = at;
+        }
       }
     }
-    return best;
+  }
+
+  float value[kLanes];
+  int64_t place[kLanes];  // of lane 0 of the pack
+};
+
+// Element i of [B, yh, yw, c / kLanes].
+template <typename T, int kLanes>
+struct MaxPool {
+  REPLICANT_DEVICE void operator()(int64_t i) const {
+    const int64_t groups = s.c / kLanes;
+    const int64_t pixel = i / groups;
+    const WindowMax<T, kLanes> max(x, s, pixel / s.yw / s.yh,
+                                   pixel / s.yw % s.yh, pixel % s.yw,
+                                   i % groups * kLanes);
+    Pack<T, kLanes> result;
+    REPLICANT_UNROLL
+    for (int lane = 0; lane < kLanes; ++lane) {
+      result.Set(lane, max.value[lane]);
+    }
+    result.StoreAt(y, i * kLanes);
   }
 
   const T* x;
@@ -78,19 +104,30 @@ struct MaxPool {
   PoolShape s;
 };
 
-template <typename T>
+// Element i of [B, h, w, c / kLanes].
+template <typename T, int kLanes>
 struct MaxPoolGradient {
-  REPLICANT_DEVICE void operator()(int64_t at) const {
-    const int64_t k = at % s.c;
-    const int64_t n = at / s.c / s.w / s.h;
-    float sum = 0.0F;
-    s.ForWindowsOf(
-        at / s.c / s.w % s.h, at / s.c % s.w, [&](int64_t row, int64_t column) {
-          if (MaxPool<T>::Best(x, s, n, row, column, k) == at) {
-            sum += Load(dy, ((n * s.yh + row) * s.yw + column) * s.c + k);
-          }
-        });
-    Store(dx, at, sum);
+  REPLICANT_DEVICE void operator()(int64_t i) const {
+    const int64_t groups = s.c / kLanes;
+    const int64_t k = i % groups * kLanes;
+    const int64_t pixel = i / groups;
+    const int64_t n = pixel / s.w / s.h;
+    float sum[kLanes] = {};
+    s.ForWindowsOf(pixel / s.w % s.h, pixel % s.w,
+                   [&](int64_t row, int64_t column) {
+                     const WindowMax<T, kLanes> max(x, s, n, row, column, k);
+                     const auto gradient = Pack<T, kLanes>::At(
+                         dy, ((n * s.yh + row) * s.yw + column) * s.c + k);
+                     REPLICANT_UNROLL
+                     for (int lane = 0; lane < kLanes; ++lane) {
+                       if (max.place[lane] == i * kLanes)
+                         sum[lane] += gradient.Get(lane);
+                     }
+                   });
+    Pack<T, kLanes> result;
+    REPLICANT_UNROLL
+    for (int lane = 0; lane < kLanes; ++lane) result.Set(lane, sum[lane]);
+    result.StoreAt(dx, i * kLanes);
   }
 
   const T* x;

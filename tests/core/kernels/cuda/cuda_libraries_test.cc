@@ -40,7 +40,7 @@ TEST(CudaLibrariesTest, NvrtcCompilesEveryScalarOp) {
     const graph::TensorType type{dtype, Shape({5, 7})};
     const graph::TensorType row{dtype, Shape({7})};
     const std::vector<graph::TensorType> inputs = {type, row, type};
-    const std::string source = ElementwiseSource(program, inputs, type);
+    const std::string source = ElementwiseSource(program, inputs, type).text;
     EXPECT_THAT(nvrtc->Compile(source, /*compute_capability=*/90),
                 StartsWith("\x7F"
                            "ELF"))
