@@ -5,7 +5,8 @@
 namespace replicant::testing {
 namespace {
 
-using namespace kernels::cuda;
+// the list of kernels names their bodies without it
+using namespace kernels::cuda;  // NOLINT(google-build-using-namespace)
 
 template <typename Body>
 void RunElements(const void* argument, int64_t count) {
