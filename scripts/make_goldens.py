@@ -329,6 +329,10 @@ def model(workload, module, seed):
                 continue
             if "norm" in name or "bn" in name:
                 p.add_(0.2 * torch.rand_like(p))
+            # blocks of three layers add little to their shortcut: else 53 norms
+            # blow rounding errors up until some ReLU's input changes its sign
+            if name.endswith("bn3.weight"):
+                p.mul_(0.125)
             # numbers that f32 holds, so that every type starts from the same
             p.copy_(p.float())
     tensors = {f"variables/{n}": p.float().clone()
