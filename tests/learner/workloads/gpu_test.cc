@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "core/kernels/device_collectives.h"
 #include "core/runtime/executor.h"
 #include "tests/learner/workloads/d4pg_replicas.h"
+#include "tests/learner/workloads/image_replicas.h"
 #include "tests/support/device_requirement.h"
 #include "tests/support/log_lines.h"
 
@@ -67,6 +69,54 @@ TEST(GpuTest, ReplicasOnOneGpuLearnAsOne) {
           c, OnDevices(replicas, {0}, ReplicationConfig::Collectives::kHost));
       EXPECT_EQ(many.last, host.last) << replicas;
       EXPECT_EQ(TrainD4pg(c, OnDevices(replicas, {0})).last, many.last);
+    }
+  }
+}
+
+TEST(GpuTest, ImageModelsOnReplicasOnOneGpuLearnAsTheReference) {
+  if (CountDevices() == 0) {
+    REPLICANT_SKIP_WITHOUT("cuda", "this machine has no CUDA device");
+  }
+  constexpr DType kType = DType::kF32;
+  const Training resnet =
+      ResNetTraining(kType, models::NormStatistics::kSync, /*num_steps=*/4);
+  const Training sngan = SnganTraining(kType);
+  using Train = std::function<ImageRun(const ReplicationConfig&)>;
+  const std::vector<std::pair<const char*, Train>> models = {
+      {"ResNet",
+       [&](const ReplicationConfig& config) {
+         return TrainImages(resnet, config, kernels::MakeBackend);
+       }},
+      {"SN-GAN",
+       [&](const ReplicationConfig& config) {
+         return TrainImages(sngan, config, kernels::MakeBackend);
+       }},
+      {"joint SN-GAN", [](const ReplicationConfig& config) {
+         return TrainJointSngan(config, kType, kernels::MakeBackend);
+       }}};
+  for (const auto& [name, train] : models) {
+    SCOPED_TRACE(name);
+    const ImageRun reference = train({.backend = "reference"});
+    for (const int replicas : {1, 2, 4}) {
+      SCOPED_TRACE(replicas);
+      CheckSameRun(reference, train(OnDevices(replicas, {0})), kType);
+    }
+  }
+}
+
+// A run of the same launches one by one, and without reading ahead.
+TEST(GpuTest, GraphsGiveTheBitsOfSingleLaunches) {
+  if (CountDevices() == 0) {
+    REPLICANT_SKIP_WITHOUT("cuda", "this machine has no CUDA device");
+  }
+  for (const D4pgCase& c : {StateCase(DType::kF32), PixelCase(DType::kF32)}) {
+    for (const int replicas : {1, 2}) {
+      ReplicationConfig config = OnDevices(replicas, {0});
+      const D4pgRun graphs = TrainD4pg(c, config);
+      EXPECT_EQ(TrainD4pg(c, config).last, graphs.last);
+      config.cuda_graphs = false;
+      config.read_ahead = false;
+      EXPECT_EQ(TrainD4pg(c, config).last, graphs.last);
     }
   }
 }
