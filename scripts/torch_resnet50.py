@@ -68,7 +68,9 @@ class ResNet(nn.Module):
         dtype = self.fc.weight.dtype
         # channels last in memory: the permutation moves nothing
         x = image.to(dtype) * (1 / 255)
-        x = (x - torch.tensor(MEAN, dtype=dtype)) / torch.tensor(STD, dtype=dtype)
+        mean, std = (torch.tensor(values, dtype=dtype, device=x.device)
+                     for values in (MEAN, STD))
+        x = (x - mean) / std
         x = F.relu(self.bn1(self.conv1(x.permute(0, 3, 1, 2))), inplace=True)
         if self.has_pool:
             x = F.max_pool2d(x, 3, 2, 1)
