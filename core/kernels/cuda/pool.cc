@@ -1,8 +1,15 @@
+#include <fmt/format.h>
+
+#include <optional>
+
 #include "core/kernels/cuda/cuda_kernels.h"
 
 // Pooling and upsampling of images.
 namespace replicant::kernels::cuda {
 namespace {
+
+// So that a place in a window is 16 bits.
+constexpr int64_t kMaxWindow = 255;
 
 PoolShape ShapeOf(const KernelBuilder& builder, const Shape& x,
                   const Shape& y) {
@@ -17,38 +24,60 @@ PoolShape ShapeOf(const KernelBuilder& builder, const Shape& x,
           .padding = attributes.Int("padding")};
 }
 
+// Adds the largest elements of x's windows or, with an offset in scratch, their
+// places.
+template <typename T, int kLanes>
+void AddMaxPool(KernelBuilder& builder, const PoolShape& shape,
+                int64_t num_windows, std::optional<size_t> places) {
+  using Body = MaxPool<T, kLanes>;
+  builder.Launch(Body{.s = shape}, num_windows / kLanes,
+                 [places](Body& b, const KernelBindings& bindings) {
+                   b.x = In<T>(bindings, 0);
+                   b.y = places ? nullptr : Out<T>(bindings);
+                   b.places =
+                       places ? Scratch<uint16_t>(bindings, *places) : nullptr;
+                 });
+}
+
 void MakeMaxPool(KernelBuilder& builder) {
-  const PoolShape shape =
-      ShapeOf(builder, builder.input().shape, builder.output().shape);
-  DispatchFloat(builder.output().dtype, [&]<typename T>() {
+  const graph::TensorType& y = builder.output();
+  const PoolShape shape = ShapeOf(builder, builder.input().shape, y.shape);
+  DispatchFloat(y.dtype, [&]<typename T>() {
     DispatchLanes<T>(shape.c, [&]<int kLanes>() {
-      using Body = MaxPool<T, kLanes>;
-      builder.Launch(Body{.s = shape},
-                     builder.output().shape.num_elements() / kLanes,
-                     [](Body& b, const KernelBindings& bindings) {
-                       b.x = In<T>(bindings, 0);
-                       b.y = Out<T>(bindings);
-                     });
+      AddMaxPool<T, kLanes>(builder, shape, y.shape.num_elements(),
+                            /*places=*/std::nullopt);
     });
   });
 }
 
 // inputs: x, dy
 void MakeMaxPoolGradient(KernelBuilder& builder) {
-  const PoolShape shape =
-      ShapeOf(builder, builder.output().shape, builder.input(1).shape);
-  DispatchFloat(builder.output().dtype, [&]<typename T>() {
+  const graph::TensorType& dy = builder.input(1);
+  const PoolShape shape = ShapeOf(builder, builder.output().shape, dy.shape);
+  const int64_t num_windows = dy.shape.num_elements();
+  DispatchFloat(dy.dtype, [&]<typename T>() {
     DispatchLanes<T>(shape.c, [&]<int kLanes>() {
+      const size_t places = builder.AddScratch(
+          static_cast<size_t>(num_windows) * sizeof(uint16_t));
+      AddMaxPool<T, kLanes>(builder, shape, num_windows, places);
       using Body = MaxPoolGradient<T, kLanes>;
       builder.Launch(Body{.s = shape},
                      builder.output().shape.num_elements() / kLanes,
-                     [](Body& b, const KernelBindings& bindings) {
-                       b.x = In<T>(bindings, 0);
+                     [places](Body& b, const KernelBindings& bindings) {
+                       b.places = Scratch<uint16_t>(bindings, places);
                        b.dy = In<T>(bindings, 1);
                        b.dx = Out<T>(bindings);
                      });
     });
   });
+}
+
+std::string WhyNotMaxPool(const KernelRequest& request) {
+  if (std::string why = WhyNotF32OrBF16(request); !why.empty()) return why;
+  const int64_t window = request.node.attributes.Int("window");
+  if (window <= kMaxWindow) return {};
+  return fmt::format("it takes windows of at most {0} x {0} pixels, got {1}",
+                     kMaxWindow, window);
 }
 
 void MakeAveragePool(KernelBuilder& builder) {
@@ -102,9 +131,9 @@ void MakeUpsample(KernelBuilder& builder) {
 }  // namespace
 
 void AddPoolKernels(CudaKernelTable& table) {
-  table["MaxPool2d"] = {&MakeMaxPool, &WhyNotF32OrBF16};
+  table["MaxPool2d"] = {&MakeMaxPool, &WhyNotMaxPool};
   table["AveragePool2d"] = {&MakeAveragePool, &WhyNotF32OrBF16};
-  table["MaxPool2dGradient"] = {&MakeMaxPoolGradient, &WhyNotF32OrBF16};
+  table["MaxPool2dGradient"] = {&MakeMaxPoolGradient, &WhyNotMaxPool};
   table["AveragePool2dGradient"] = {&MakeAveragePoolGradient, &WhyNotF32OrBF16};
   table["UpsampleNearest2d"] = {&MakeUpsample, &WhyNotF32OrBF16};
 }

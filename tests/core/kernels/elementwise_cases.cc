@@ -57,9 +57,15 @@ void AddElementwise(Cases& cases) {
       {"Minimum", &graph::Minimum}, {"Maximum", &graph::Maximum},
   };
   const std::vector<std::pair<Shape, Shape>> shapes = {
-      {Shape({7, 5}), Shape({7, 5})},      {Shape({301, 51}), Shape({51})},
-      {Shape({301, 1}), Shape({301, 51})}, {Shape({}), Shape({4, 3})},
+      {Shape({7, 5}), Shape({7, 5})},
+      {Shape({301, 51}), Shape({51})},
+      {Shape({301, 1}), Shape({301, 51})},
+      {Shape({}), Shape({4, 3})},
       {Shape({3, 1, 5}), Shape({4, 1})},
+      // last axes of whole packs of elements
+      {Shape({64}), Shape({64})},
+      {Shape({5, 6, 32}), Shape({6, 32})},
+      {Shape({5, 1, 32}), Shape({5, 6, 1})},
   };
   for (const auto& [name, op] : binary) {
     for (size_t i = 0; i < shapes.size(); ++i) {
@@ -110,23 +116,27 @@ void AddLogic(Cases& cases) {
          return Outputs{graph::And(p, q), graph::Or(p, q), graph::Not(p)};
        },
        1.0, false});
-  cases.push_back({"Where",
-                   [](CaseBuilder& b) {
-                     return Outputs{graph::Where(
-                         b.Whole(DType::kBool, Shape({40, 3}), 0, 2),
-                         b.Normal(Shape({40, 3})), b.Normal(Shape({3})))};
-                   },
-                   40.0});
-  for (const DType to : {DType::kU8, DType::kI32, DType::kI64, DType::kBool}) {
-    cases.push_back({fmt::format("Cast_{}", DTypeName(to)),
-                     [to](CaseBuilder& b) {
-                       // 0.5 away from whole numbers, some out of range
-                       const Output x = graph::Affine(
-                           b.Whole(DType::kF32, Shape({97}), -40, 300), 1.0,
-                           0.5);
-                       return Outputs{graph::Cast(x, to)};
+  for (const int64_t n : {3, 16}) {
+    cases.push_back({fmt::format("Where_{}", n),
+                     [n](CaseBuilder& b) {
+                       return Outputs{graph::Where(
+                           b.Whole(DType::kBool, Shape({40, n}), 0, 2),
+                           b.Normal(Shape({40, n})), b.Normal(Shape({n})))};
                      },
-                     1.0, false});
+                     40.0});
+  }
+  for (const DType to : {DType::kU8, DType::kI32, DType::kI64, DType::kBool}) {
+    for (const int64_t n : {96, 97}) {
+      cases.push_back({fmt::format("Cast_{}_{}", DTypeName(to), n),
+                       [to, n](CaseBuilder& b) {
+                         // 0.5 away from whole numbers, some out of range
+                         const Output x = graph::Affine(
+                             b.Whole(DType::kF32, Shape({n}), -40, 300), 1.0,
+                             0.5);
+                         return Outputs{graph::Cast(x, to)};
+                       },
+                       1.0, false});
+    }
   }
   cases.push_back({"IntegerArithmetic",
                    [](CaseBuilder& b) {

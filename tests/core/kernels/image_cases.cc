@@ -87,23 +87,24 @@ void AddImages(Cases& cases) {
                      c.sum_length()});
   }
   struct Pool {
-    int64_t window, stride, padding;
+    int64_t window, stride, padding, channels;
   };
-  for (const Pool p : {Pool{2, 2, 0}, Pool{3, 2, 1}, Pool{3, 1, 2}}) {
+  for (const Pool p : {Pool{2, 2, 0, 19}, Pool{3, 2, 1, 19}, Pool{3, 1, 2, 19},
+                       Pool{3, 2, 1, 16}}) {
     const auto options = graph::PoolOptions{
         .window = p.window, .stride = p.stride, .padding = p.padding};
+    const Shape x({3, 9, 8, p.channels});
     const std::string size =
-        fmt::format("w{}s{}p{}", p.window, p.stride, p.padding);
+        fmt::format("w{}s{}p{}c{}", p.window, p.stride, p.padding, p.channels);
     cases.push_back({"MaxPool2d_" + size,
-                     [options](CaseBuilder& b) {
-                       return Outputs{graph::MaxPool2d(
-                           b.Normal(Shape({3, 9, 8, 19})), options)};
+                     [x, options](CaseBuilder& b) {
+                       return Outputs{graph::MaxPool2d(b.Normal(x), options)};
                      },
                      9.0});
     cases.push_back({"AveragePool2d_" + size,
-                     [options](CaseBuilder& b) {
-                       return Outputs{graph::AveragePool2d(
-                           b.Normal(Shape({3, 9, 8, 19})), options)};
+                     [x, options](CaseBuilder& b) {
+                       return Outputs{
+                           graph::AveragePool2d(b.Normal(x), options)};
                      },
                      9.0});
   }

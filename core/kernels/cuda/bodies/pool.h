@@ -39,6 +39,12 @@ struct PoolShape {
       }
     }
   }
+  // The place of pixel (i, j) in window (row, column).
+  REPLICANT_DEVICE uint16_t PlaceIn(int64_t row, int64_t column, int64_t i,
+                                    int64_t j) const {
+    return static_cast<uint16_t>((i + padding - row * stride) * window + j +
+                                 padding - column * stride);
+  }
   // The first window that ends after position i.
   REPLICANT_DEVICE int64_t FirstWindow(int64_t i) const {
     const int64_t before = i + padding - window + 1;
@@ -48,38 +54,34 @@ struct PoolShape {
   int64_t h, w, c, yh, yw, window, stride, padding;
 };
 
-// The largest elements of a window in kLanes neighbouring channels.
+// The largest elements of a window in kLanes neighbouring channels, and their
+// places in it, those that the image's edge cuts off counted.
 template <typename T, int kLanes>
 struct WindowMax {
   // Of window (row, column) of image n, channels from k on.
   REPLICANT_DEVICE WindowMax(const T* x, const PoolShape& s, int64_t n,
                              int64_t row, int64_t column, int64_t k) {
     const PoolShape::Window window = s.WindowOf(row, column);
-    REPLICANT_UNROLL
-    for (int lane = 0; lane < kLanes; ++lane) {
-      value[lane] = -INFINITY;
-      place[lane] = -1;
-    }
+    bool is_first = true;
     for (int64_t i = window.top; i < window.bottom; ++i) {
       for (int64_t j = window.left; j < window.right; ++j) {
-        const int64_t at = s.XOffset(n, i, j, k);
-        const auto pack = Pack<T, kLanes>::At(x, at);
+        const auto pack = Pack<T, kLanes>::At(x, s.XOffset(n, i, j, k));
+        const uint16_t at = s.PlaceIn(row, column, i, j);
         REPLICANT_UNROLL
         for (int lane = 0; lane < kLanes; ++lane) {
           const float other = pack.Get(lane);
           // the first of equal ones; NaN wins
-          if (place[lane] >= 0 && !(other > value[lane]) && other == other) {
-            continue;
-          }
+          if (!is_first && !(other > value[lane]) && other == other) continue;
           value[lane] = other;
           place[lane] = at;
         }
+        is_first = false;
       }
     }
   }
 
-  float value[kLanes];
-  int64_t place[kLanes];  // of lane 0 of the pack
+  float value[kLanes] = {};
+  uint16_t place[kLanes] = {};
 };
 
 // Element i of [B, yh, yw, c / kLanes].
@@ -91,46 +93,58 @@ struct MaxPool {
     const WindowMax<T, kLanes> max(x, s, pixel / s.yw / s.yh,
                                    pixel / s.yw % s.yh, pixel % s.yw,
                                    i % groups * kLanes);
-    Pack<T, kLanes> result;
-    REPLICANT_UNROLL
-    for (int lane = 0; lane < kLanes; ++lane) {
-      result.Set(lane, max.value[lane]);
+    if (y != nullptr) {
+      Pack<T, kLanes> result;
+      REPLICANT_UNROLL
+      for (int lane = 0; lane < kLanes; ++lane) {
+        result.Set(lane, max.value[lane]);
+      }
+      result.StoreAt(y, i * kLanes);
     }
-    result.StoreAt(y, i * kLanes);
+    if (places != nullptr) {
+      Pack<uint16_t, kLanes> result;
+      REPLICANT_UNROLL
+      for (int lane = 0; lane < kLanes; ++lane) {
+        result.values[lane] = max.place[lane];
+      }
+      result.StoreAt(places, i * kLanes);
+    }
   }
 
   const T* x;
-  T* y;
+  T* y;              // null: places only
+  uint16_t* places;  // null: none
   PoolShape s;
 };
 
-// Element i of [B, h, w, c / kLanes].
+// Element i of [B, h, w, c / kLanes], from the places that MaxPool finds.
 template <typename T, int kLanes>
 struct MaxPoolGradient {
   REPLICANT_DEVICE void operator()(int64_t i) const {
     const int64_t groups = s.c / kLanes;
-    const int64_t k = i % groups * kLanes;
     const int64_t pixel = i / groups;
     const int64_t n = pixel / s.w / s.h;
+    const int64_t x_row = pixel / s.w % s.h;
+    const int64_t x_column = pixel % s.w;
     float sum[kLanes] = {};
-    s.ForWindowsOf(pixel / s.w % s.h, pixel % s.w,
-                   [&](int64_t row, int64_t column) {
-                     const WindowMax<T, kLanes> max(x, s, n, row, column, k);
-                     const auto gradient = Pack<T, kLanes>::At(
-                         dy, ((n * s.yh + row) * s.yw + column) * s.c + k);
-                     REPLICANT_UNROLL
-                     for (int lane = 0; lane < kLanes; ++lane) {
-                       if (max.place[lane] == i * kLanes)
-                         sum[lane] += gradient.Get(lane);
-                     }
-                   });
+    s.ForWindowsOf(x_row, x_column, [&](int64_t row, int64_t column) {
+      const int64_t at =
+          ((n * s.yh + row) * s.yw + column) * s.c + i % groups * kLanes;
+      const uint16_t own = s.PlaceIn(row, column, x_row, x_column);
+      const auto place = Pack<uint16_t, kLanes>::At(places, at);
+      const auto gradient = Pack<T, kLanes>::At(dy, at);
+      REPLICANT_UNROLL
+      for (int lane = 0; lane < kLanes; ++lane) {
+        if (place.values[lane] == own) sum[lane] += gradient.Get(lane);
+      }
+    });
     Pack<T, kLanes> result;
     REPLICANT_UNROLL
     for (int lane = 0; lane < kLanes; ++lane) result.Set(lane, sum[lane]);
     result.StoreAt(dx, i * kLanes);
   }
 
-  const T* x;
+  const uint16_t* places;
   const T* dy;
   T* dx;
   PoolShape s;
