@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -47,6 +48,18 @@ struct LearnerOptions {
   std::string checkpoint;  // to evaluate; empty for none
 };
 
+// Threads that decode frames beside the learner's steps. A step that uses all
+// processors decodes its own frames: a thread beside it would only hold it up.
+// A GPU's step of a millisecond wants more frames than one thread decodes.
+int64_t DecodeThreadsBeside(const replicator::ReplicationConfig& replication) {
+  constexpr int64_t kMaxThreads = 4;
+  const int64_t threads =
+      replication.backend == "cpu" ? replication.threads : 1;
+  const auto processors = static_cast<int64_t>(CpuSet::OfThisThread().size());
+  return std::clamp<int64_t>(processors - threads * replication.replicas, 0,
+                             kMaxThreads);
+}
+
 replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
                                            int worker) {
   const RunConfig& config = invocation.config();
@@ -59,13 +72,9 @@ replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
   reader.table = config.sampled_table().name;
   reader.batch_size = config.learner.batch_size;
   reader.importance = config.learner.importance;
-  // a step that uses all processors decodes its own frames: a thread beside it
-  // would only hold it up
-  const replicator::ReplicationConfig& replication = config.learner.replication;
-  const bool has_spare = replication.backend != "cpu" ||
-                         replication.threads * replication.replicas <
-                             CpuSet::OfThisThread().size();
-  reader.decode_threads = has_spare ? 1 : 0;
+  reader.decode_threads = DecodeThreadsBeside(config.learner.replication);
+  // each decode thread has a batch, and the step one
+  reader.prefetch = std::max(reader.prefetch, reader.decode_threads + 1);
   // each worker draws other items
   reader.seed =
       MemberSeed(static_cast<uint64_t>(config.run.seed), "learner", worker);
