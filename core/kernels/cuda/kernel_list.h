@@ -10,6 +10,12 @@
 #include "core/kernels/cuda/bodies/rows.h"
 #include "core/kernels/cuda/bodies/update.h"
 
+// A body whose last argument is a number of lanes, with the longest packs and
+// without: NAME and NAME_1.
+#define REPLICANT_PACKED(ELEMENTS, name, body, T, ...)            \
+  ELEMENTS(name, body<T, __VA_OPT__(__VA_ARGS__, ) kMaxLanes<T>>) \
+  ELEMENTS(name##_1, body<T, __VA_OPT__(__VA_ARGS__, ) 1>)
+
 // Every own kernel, by the name of its function: ELEMENTS(name, body) for a
 // body that computes one element, ROWS(name, body) for one that computes one
 // row with one warp. The device code, its host twin and KernelName are made
@@ -49,22 +55,16 @@
   ELEMENTS(random_int, RandomInt)                                              \
   ELEMENTS(upsample_16, Upsample<uint16_t>)                                    \
   ELEMENTS(upsample_32, Upsample<uint32_t>)                                    \
-  ELEMENTS(max_pool_f32, MaxPool<float, kMaxLanes<float>>)                     \
-  ELEMENTS(max_pool_f32_1, MaxPool<float, 1>)                                  \
-  ELEMENTS(max_pool_bf16, MaxPool<BFloat16, kMaxLanes<BFloat16>>)              \
-  ELEMENTS(max_pool_bf16_1, MaxPool<BFloat16, 1>)                              \
-  ELEMENTS(max_pool_dx_f32, MaxPoolGradient<float, kMaxLanes<float>>)          \
-  ELEMENTS(max_pool_dx_f32_1, MaxPoolGradient<float, 1>)                       \
-  ELEMENTS(max_pool_dx_bf16, MaxPoolGradient<BFloat16, kMaxLanes<BFloat16>>)   \
-  ELEMENTS(max_pool_dx_bf16_1, MaxPoolGradient<BFloat16, 1>)                   \
+  REPLICANT_PACKED(ELEMENTS, max_pool_f32, MaxPool, float)                     \
+  REPLICANT_PACKED(ELEMENTS, max_pool_bf16, MaxPool, BFloat16)                 \
+  REPLICANT_PACKED(ELEMENTS, max_pool_dx_f32, MaxPoolGradient, float)          \
+  REPLICANT_PACKED(ELEMENTS, max_pool_dx_bf16, MaxPoolGradient, BFloat16)      \
   ELEMENTS(average_pool_f32, AveragePool<float>)                               \
   ELEMENTS(average_pool_bf16, AveragePool<BFloat16>)                           \
   ELEMENTS(average_pool_dx_f32, AveragePoolGradient<float>)                    \
   ELEMENTS(average_pool_dx_bf16, AveragePoolGradient<BFloat16>)                \
-  ELEMENTS(column_moments_f32, ColumnMoments<float, kMaxLanes<float>>)         \
-  ELEMENTS(column_moments_f32_1, ColumnMoments<float, 1>)                      \
-  ELEMENTS(column_moments_bf16, ColumnMoments<BFloat16, kMaxLanes<BFloat16>>)  \
-  ELEMENTS(column_moments_bf16_1, ColumnMoments<BFloat16, 1>)                  \
+  REPLICANT_PACKED(ELEMENTS, column_moments_f32, ColumnMoments, float)         \
+  REPLICANT_PACKED(ELEMENTS, column_moments_bf16, ColumnMoments, BFloat16)     \
   ROWS(combine_column_moments_f32, CombineColumnMoments<float>)                \
   ROWS(combine_column_moments_bf16, CombineColumnMoments<BFloat16>)            \
   ROWS(batch_norm_vectors_f32, BatchNormVectors<float>)                        \
@@ -77,33 +77,20 @@
   ELEMENTS(combine_moments_bf16, CombineMoments<BFloat16>)                     \
   ELEMENTS(combine_moments_dx_f32, CombineMomentsGradient<float>)              \
   ELEMENTS(combine_moments_dx_bf16, CombineMomentsGradient<BFloat16>)          \
-  ELEMENTS(batch_norm_f32, BatchNorm<float, float, kMaxLanes<float>>)          \
-  ELEMENTS(batch_norm_f32_1, BatchNorm<float, float, 1>)                       \
-  ELEMENTS(batch_norm_bf16,                                                    \
-           BatchNorm<BFloat16, BFloat16, kMaxLanes<BFloat16>>)                 \
-  ELEMENTS(batch_norm_bf16_1, BatchNorm<BFloat16, BFloat16, 1>)                \
-  ELEMENTS(batch_norm_bf16_f32,                                                \
-           BatchNorm<BFloat16, float, kMaxLanes<BFloat16>>)                    \
-  ELEMENTS(batch_norm_bf16_f32_1, BatchNorm<BFloat16, float, 1>)               \
-  ELEMENTS(batch_norm_sums_f32, BatchNormSums<float, float, kMaxLanes<float>>) \
-  ELEMENTS(batch_norm_sums_f32_1, BatchNormSums<float, float, 1>)              \
-  ELEMENTS(batch_norm_sums_bf16,                                               \
-           BatchNormSums<BFloat16, BFloat16, kMaxLanes<BFloat16>>)             \
-  ELEMENTS(batch_norm_sums_bf16_1, BatchNormSums<BFloat16, BFloat16, 1>)       \
-  ELEMENTS(batch_norm_sums_bf16_f32,                                           \
-           BatchNormSums<BFloat16, float, kMaxLanes<BFloat16>>)                \
-  ELEMENTS(batch_norm_sums_bf16_f32_1, BatchNormSums<BFloat16, float, 1>)      \
-  ELEMENTS(batch_norm_dx_f32,                                                  \
-           BatchNormInputGradient<float, float, kMaxLanes<float>>)             \
-  ELEMENTS(batch_norm_dx_f32_1, BatchNormInputGradient<float, float, 1>)       \
-  ELEMENTS(batch_norm_dx_bf16,                                                 \
-           BatchNormInputGradient<BFloat16, BFloat16, kMaxLanes<BFloat16>>)    \
-  ELEMENTS(batch_norm_dx_bf16_1,                                               \
-           BatchNormInputGradient<BFloat16, BFloat16, 1>)                      \
-  ELEMENTS(batch_norm_dx_bf16_f32,                                             \
-           BatchNormInputGradient<BFloat16, float, kMaxLanes<BFloat16>>)       \
-  ELEMENTS(batch_norm_dx_bf16_f32_1,                                           \
-           BatchNormInputGradient<BFloat16, float, 1>)                         \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_f32, BatchNorm, float, float)          \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_bf16, BatchNorm, BFloat16, BFloat16)   \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_bf16_f32, BatchNorm, BFloat16, float)  \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_sums_f32, BatchNormSums, float, float) \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_sums_bf16, BatchNormSums, BFloat16,    \
+                   BFloat16)                                                   \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_sums_bf16_f32, BatchNormSums,          \
+                   BFloat16, float)                                            \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_dx_f32, BatchNormInputGradient, float, \
+                   float)                                                      \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_dx_bf16, BatchNormInputGradient,       \
+                   BFloat16, BFloat16)                                         \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_dx_bf16_f32, BatchNormInputGradient,   \
+                   BFloat16, float)                                            \
   ROWS(reduce_row_f32, ReduceRow<float, float>)                                \
   ROWS(reduce_row_bf16, ReduceRow<BFloat16, BFloat16>)                         \
   ROWS(reduce_row_bf16_f32, ReduceRow<BFloat16, float>)                        \

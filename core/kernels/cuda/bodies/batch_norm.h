@@ -260,6 +260,23 @@ struct BatchNormInputs {
     return {mean, variance, gamma, beta, epsilon, slice};
   }
 
+  // Calls visit(block, k, row) for each row of a slice: row k of a block of up
+  // to kRows.
+  template <int kRows, int kLanes, typename Visit>
+  REPLICANT_DEVICE void ForRows(const NormSlice& slice,
+                                const NormParameters<V, kLanes>& p,
+                                const Visit& visit) const {
+    for (int64_t row = slice.begin; row < slice.end; row += kRows) {
+      const int size = BlockSize<kRows>(slice.end - row);
+      const Block<kLanes, kRows> block(*this, p, slice, row, size);
+      REPLICANT_UNROLL
+      for (int k = 0; k < kRows; ++k) {
+        if (k >= size) break;
+        visit(block, k, row + k);
+      }
+    }
+  }
+
   const T* dy;
   const T* x;
   const V* gamma;
@@ -283,21 +300,15 @@ struct BatchNormSums {
     const auto p = in.template ParametersOf<kLanes>(slice);
     float sum[kLanes] = {};
     float dot[kLanes] = {};
-    for (int64_t row = slice.begin; row < slice.end; row += kRows) {
-      const int size = BlockSize<kRows>(slice.end - row);
-      const typename BatchNormInputs<T, V>::template Block<kLanes, kRows> block(
-          in, p, slice, row, size);
-      REPLICANT_UNROLL
-      for (int k = 0; k < kRows; ++k) {
-        if (k >= size) break;
-        REPLICANT_UNROLL
-        for (int lane = 0; lane < kLanes; ++lane) {
-          const float dz = block.Gradient(k, lane);
-          sum[lane] += dz;
-          dot[lane] += dz * block.Normalised(k, lane);
-        }
-      }
-    }
+    in.template ForRows<kRows>(slice, p,
+                               [&](const auto& block, int k, int64_t /*row*/) {
+                                 REPLICANT_UNROLL
+                                 for (int lane = 0; lane < kLanes; ++lane) {
+                                   const float dz = block.Gradient(k, lane);
+                                   sum[lane] += dz;
+                                   dot[lane] += dz * block.Normalised(k, lane);
+                                 }
+                               });
     REPLICANT_UNROLL
     for (int lane = 0; lane < kLanes; ++lane) {
       sums[i * kLanes + lane] = sum[lane];
@@ -383,27 +394,21 @@ struct BatchNormInputGradient {
         dots[lane] = totals[shape.channels + c] / count;
       }
     }
-    for (int64_t row = slice.begin; row < slice.end; row += kRows) {
-      const int size = BlockSize<kRows>(slice.end - row);
-      const typename BatchNormInputs<T, V>::template Block<kLanes, kRows> block(
-          in, p, slice, row, size);
-      REPLICANT_UNROLL
-      for (int k = 0; k < kRows; ++k) {
-        if (k >= size) break;
-        Pack<T, kLanes> to_x, to_residual;
-        REPLICANT_UNROLL
-        for (int lane = 0; lane < kLanes; ++lane) {
-          const float gradient = block.Gradient(k, lane);
-          to_residual.Set(lane, gradient);
-          to_x.Set(lane,
-                   p.scales[lane] * (gradient * p.gammas[lane] - sums[lane] -
-                                     block.Normalised(k, lane) * dots[lane]));
-        }
-        const int64_t at = (row + k) * shape.channels + slice.channel;
-        if (dx != nullptr) to_x.StoreAt(dx, at);
-        if (dz != nullptr) to_residual.StoreAt(dz, at);
-      }
-    }
+    in.template ForRows<kRows>(
+        slice, p, [&](const auto& block, int k, int64_t row) {
+          Pack<T, kLanes> to_x, to_residual;
+          REPLICANT_UNROLL
+          for (int lane = 0; lane < kLanes; ++lane) {
+            const float gradient = block.Gradient(k, lane);
+            to_residual.Set(lane, gradient);
+            to_x.Set(lane,
+                     p.scales[lane] * (gradient * p.gammas[lane] - sums[lane] -
+                                       block.Normalised(k, lane) * dots[lane]));
+          }
+          const int64_t at = row * shape.channels + slice.channel;
+          if (dx != nullptr) to_x.StoreAt(dx, at);
+          if (dz != nullptr) to_residual.StoreAt(dz, at);
+        });
   }
 
   BatchNormInputs<T, V> in;
