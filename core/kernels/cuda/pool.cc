@@ -72,7 +72,7 @@ void MakeMaxPoolGradient(KernelBuilder& builder) {
   });
 }
 
-std::string WhyNotMaxPool(const KernelRequest& request) {
+std::string WhyNotMaxPoolGradient(const KernelRequest& request) {
   if (std::string why = WhyNotF32OrBF16(request); !why.empty()) return why;
   const int64_t window = request.node.attributes.Int("window");
   if (window <= kMaxWindow) return {};
@@ -131,9 +131,9 @@ void MakeUpsample(KernelBuilder& builder) {
 }  // namespace
 
 void AddPoolKernels(CudaKernelTable& table) {
-  table["MaxPool2d"] = {&MakeMaxPool, &WhyNotMaxPool};
+  table["MaxPool2d"] = {&MakeMaxPool, &WhyNotF32OrBF16};
   table["AveragePool2d"] = {&MakeAveragePool, &WhyNotF32OrBF16};
-  table["MaxPool2dGradient"] = {&MakeMaxPoolGradient, &WhyNotMaxPool};
+  table["MaxPool2dGradient"] = {&MakeMaxPoolGradient, &WhyNotMaxPoolGradient};
   table["AveragePool2dGradient"] = {&MakeAveragePoolGradient, &WhyNotF32OrBF16};
   table["UpsampleNearest2d"] = {&MakeUpsample, &WhyNotF32OrBF16};
 }
