@@ -48,8 +48,9 @@ inline double D4pgTolerance(const std::string& group, DType dtype) {
 // it notices. f64: how far running statistics move is f32 in our graphs.
 inline double ModelTolerance(const std::string& group, DType dtype) {
   const bool is_f64 = dtype == DType::kF64;
-  if (group == "gradients") return is_f64 ? 1e-11 : 1e-4;
-  if (group == "losses" || group == "steps") return is_f64 ? 1e-11 : 1e-4;
+  if (group == "gradients" || group == "losses" || group == "steps") {
+    return is_f64 ? 1e-11 : 1e-4;
+  }
   return is_f64 ? 3e-7 : 3e-2;
 }
 
