@@ -20,7 +20,7 @@ TESTS = ("op_parity_test", "torch_ops_test", "torch_d4pg_test", "torch_models_te
          "torch_bf16_test", "gpu_test", "planted_errors")
 PROGRAMS = ("bench_learner", "fleet", "actor", "evaluator", "learner", "replay")
 DATA = ("configs", "tests/golden/torch", "tests/benchmark/workloads", "scripts/gpu_check",
-        "scripts/bench/learner_peer.py", "scripts/bench/peer_timing.py",
+        "scripts/gpu_peers.py", "scripts/bench/learner_peer.py", "scripts/bench/peer_timing.py",
         "scripts/torch_d4pg.py", "scripts/torch_environment.py",
         "scripts/torch_resnet50.py", "scripts/torch_sngan.py")
 # of the suite's models: what the task of stage `training` includes

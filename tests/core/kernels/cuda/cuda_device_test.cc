@@ -5,8 +5,11 @@
 #include <memory>
 
 #include "core/base/error.h"
+#include "core/graph/gradients.h"
 #include "core/graph/ops/losses.h"
 #include "core/graph/ops/matmul.h"
+#include "core/graph/ops/pool.h"
+#include "core/graph/ops/reduce.h"
 #include "core/kernels/cuda/device.h"
 #include "core/runtime/executor.h"
 #include "tests/support/fake_cuda/fake_backend.h"
@@ -17,6 +20,7 @@ namespace replicant::kernels {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using testing::FakeDriver;
 using testing::FakeDriverOptions;
 using ::testing::HasSubstr;
@@ -59,6 +63,18 @@ TEST(CudaDeviceTest, TooLittleMemoryNamesWhatIsFree) {
   EXPECT_EQ(MessageOf([&] { backend->Allocate(401); }),
             "cuda:0: cannot allocate 401 bytes; 400 of 1000 bytes are free");
   EXPECT_EQ(backend->Allocate(400)->size_bytes(), 400U);
+}
+
+TEST(CudaDeviceTest, PlacesInAWideWindowAreRefused) {
+  const auto backend = MakeFakeCudaBackend(std::make_shared<FakeDriver>());
+  graph::Graph g;
+  const graph::Output x = g.Input("x", DType::kF32, {1, 256, 256, 1});
+  const graph::Output y = graph::MaxPool2d(x, {.window = 256, .stride = 256});
+  EXPECT_TRUE(backend->SupportsOp(g, y.producer()));
+  const graph::Output dx = graph::Gradients(graph::ReduceSum(y), {x})[0];
+  EXPECT_THAT(
+      MessageOf([&] { backend->CompileKernel(g, dx.producer()); }),
+      EndsWith("it takes windows of at most 255 x 255 pixels, got 256"));
 }
 
 TEST(CudaDeviceTest, APlanThatDoesNotFitNamesItsLargestTensors) {
