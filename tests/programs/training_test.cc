@@ -114,12 +114,12 @@ TEST_F(TrainingTest, TrainsFromPixelsOnReplicas) {
         {.command =
              Command({"evaluation.enabled=false", "learner.limits.max_steps=4",
                       "learner.batch_size=8", "agent.random_shift=2",
-                      "task.pixels.height=24", "task.pixels.width=24",
+                      "task.pixels.height=32", "task.pixels.width=32",
                       "task.pixels.frame_stack=2"},
                      recipe)},
         std::chrono::minutes(3));
     EXPECT_TRUE(result.status.ok()) << result.output;
-    EXPECT_THAT(result.output, HasSubstr("from pixels, 24x24, 2 frames"));
+    EXPECT_THAT(result.output, HasSubstr("from pixels, 32x32, 2 frames"));
     EXPECT_THAT(result.output, HasSubstr("updates             4 ("));
     std::filesystem::remove_all(run_);
   }
@@ -129,13 +129,14 @@ TEST_F(TrainingTest, TrainsFromPixelsOnReplicas) {
 TEST_F(TrainingTest, TrainsFromPixelsAndTheStateBesideThem) {
   const CommandResult result = RunCommand(
       {.command = Command({"learner.limits.max_steps=4", "learner.batch_size=8",
-                           "task.pixels.height=24", "task.pixels.width=24",
-                           "task.pixels.state=true", "actors.inference=host"},
+                           "task.pixels.height=32", "task.pixels.width=32",
+                           "task.pixels.state=true", "actors.inference=host",
+                           "actors.exploration.initial_hold_steps=1"},
                           "cartpole_swingup_pixels")},
       std::chrono::minutes(3));
   EXPECT_TRUE(result.status.ok()) << result.output;
   EXPECT_THAT(result.output,
-              HasSubstr("from pixels and state, 24x24, 3 frames"));
+              HasSubstr("from pixels and state, 32x32, 3 frames"));
   EXPECT_THAT(result.output, HasSubstr("(2 episodes) at step 4"));
 }
 
