@@ -51,8 +51,9 @@ LearnerConfig LearnerConfig::Read(
       "precision of products and activations: f32; tf32 (backend cuda rounds "
       "the operands of products; others compute f32); bf16 with weights, "
       "statistics, losses and optimizer in f32 (docs/graph.md); auto: bf16 "
-      "where the learner's processor (avx512_bf16) or device multiplies it, "
-      "otherwise f32. A run may resume in another precision");
+      "where the learner's processor (avx512_bf16, on an Intel amx as well) or "
+      "device multiplies it faster, otherwise f32. A run may resume in another "
+      "precision");
   config::Reader replication = reader.Section(
       "replication", "devices and processes that compute a training step");
   c.replication = replicator::ReplicationConfig::Read(replication, strategies);

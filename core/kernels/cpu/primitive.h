@@ -61,9 +61,10 @@ dnnl::memory::desc Matrix(int64_t rows, int64_t columns, bool is_transposed,
 // oneDNN's name of a dtype: f32 or bf16 (checked).
 dnnl::memory::data_type DataTypeOf(DType dtype);
 // The type in which a primitive takes operands of this dtype. It is bf16 only
-// if the processor multiplies bf16 (AVX512_BF16 and later). Elsewhere oneDNN's
-// bf16 primitives take five times as long as f32 ones, and converting before
-// and after gives the same result, because bf16 products are exact in f32.
+// if the processor multiplies bf16 faster than f32: with AVX512_BF16, on an
+// Intel with AMX as well. Elsewhere oneDNN's bf16 primitives take twice (Intel
+// without AMX) to five times as long as f32 ones, and converting before and
+// after gives the same result, because bf16 products are exact in f32.
 dnnl::memory::data_type ComputeTypeOf(DType dtype);
 
 // The attributes of every primitive here: scratch memory from the caller, and
