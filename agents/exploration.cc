@@ -8,8 +8,8 @@ namespace replicant::agents {
 ExplorationConfig ExplorationConfig::Read(config::Reader& reader) {
   ExplorationConfig c;
   reader.Field("random_steps", &c.random_steps, {0, 1'000'000'000},
-               "agent steps with uniform random actions before the policy "
-               "acts");
+               "agent steps, of all actors together, with uniform random "
+               "actions before the policy acts");
   reader.Field("initial_scale", &c.initial_scale, {0.0, 10.0},
                "initial standard deviation of the noise; 1 is half an "
                "action's range");
@@ -22,8 +22,8 @@ ExplorationConfig ExplorationConfig::Read(config::Reader& reader) {
                "agent steps for which a draw of noise is kept after "
                "decay_steps");
   reader.Field("decay_steps", &c.decay_steps, {0, 1'000'000'000},
-               "agent steps over which scale and hold change linearly; 0: "
-               "final values from the start");
+               "agent steps, of all actors together, over which scale and hold "
+               "change linearly; 0: final values from the start");
   reader.Field("spread", &c.spread, {1e-3, 1e3},
                "ratio of the last environment's scale to the first one's; "
                "those between are spaced geometrically");

@@ -214,15 +214,14 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
   reader.Field("replicas", &c.replicas, {1, 1024},
                "number of replicas in all processes together");
   reader.Field("backend", &c.backend,
-               "backend that computes: cpu, cuda (not yet run on a device), "
-               "reference (slow, exact loops), or pjrt (XLA, by a plugin)");
+               "backend that computes: cpu, cuda, reference (slow, exact "
+               "loops), or pjrt (XLA, by a plugin)");
   reader.Section("pjrt", &c.pjrt, "backend pjrt");
   reader.Field("cuda_graphs", &c.cuda_graphs,
                "backend cuda: a step is recorded once and launched as one CUDA "
                "graph. false: kernel by kernel");
   reader.Section("cuda_autotune", &c.cuda_autotune,
-                 "backend cuda: choice of plans of NVIDIA's libraries (not yet "
-                 "run on a device)");
+                 "backend cuda: choice of plans of NVIDIA's libraries");
   reader.Field("read_ahead", &c.read_ahead,
                "backend cuda: the next batch is taken and sent to the device "
                "while a step computes (strategies single, in_graph and "
