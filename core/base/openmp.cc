@@ -15,11 +15,11 @@ void UsePassiveOpenMp(char* const* argv) {
   constexpr const char* kPolicy = "OMP_WAIT_POLICY";
   if (std::getenv(kPolicy) != nullptr) return;
   ::setenv(kPolicy, "passive", /*overwrite=*/1);
-  // Some milliseconds, libgomp's default: the next loop of the same step finds
-  // the threads awake, even if another process has taken the core of one of
-  // them for a slice of time. With a tenth of it, a busy process on one of two
-  // cores cost nine tenths of the learner's updates.
-  ::setenv("GOMP_SPINCOUNT", "300000", /*overwrite=*/0);
+  // About a tenth of a millisecond: the next loop of the same step finds the
+  // threads awake. With libgomp's own 300000, two learners with threads on the
+  // same cores could spin through each other's slices in every loop, at 1 % of
+  // their rate.
+  ::setenv("GOMP_SPINCOUNT", "5000", /*overwrite=*/0);
   ::execv("/proc/self/exe", argv);
   // only a failure comes back
   throw IoError(fmt::format("UsePassiveOpenMp: cannot start {} again: {}",
