@@ -194,7 +194,7 @@ void Actor::Emit(int64_t index) {
                .discount = static_cast<float>(step.discount)});
   ++num_steps_;
   ++episode.length;
-  episode.episode_return += step.reward;
+  episode.episode_return += task_.SumOfRewards(step);
   if (!step.IsLast()) return;
   sink.EndEpisode(ObservationOf(next_, index), FrameOf(next_, index));
   if (!is_restoring_) options_.on_episode(episode);

@@ -19,7 +19,7 @@ namespace replicant::actors {
 struct EpisodeResult {
   int64_t environment = 0;
   int64_t length = 0;         // agent steps
-  double episode_return = 0;  // sum of the agent steps' rewards
+  double episode_return = 0;  // sum of the control steps' rewards
 };
 
 // The state of an actor. An actor with the same environments continues from it

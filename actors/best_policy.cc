@@ -60,19 +60,19 @@ void BestPolicy::Offer(const EvaluationRecord& record,
   if (std::isnan(record.mean) || (best && record.mean <= best->mean_return)) {
     return;
   }
-  const std::filesystem::path path =
-      FolderOf(run_folder_) / fmt::format("step-{:012}", record.step);
+  const std::string name = fmt::format("step-{:012}", record.step);
+  std::filesystem::path path = FolderOf(run_folder_) / name;
   try {
     // a step that is there already was evaluated with other episodes
-    std::filesystem::remove_all(path);
+    for (int i = 2; std::filesystem::exists(path); ++i) {
+      path = FolderOf(run_folder_) / fmt::format("{}-{}", name, i);
+    }
     runtime::SaveCheckpoint(
         path, runtime::CopyVariables(policy),
         {.step = record.step,
          .metadata = {{kReturnKey, fmt::format("{}", record.mean)},
                       {agents::kAgentStepsKey, std::to_string(agent_steps)}}});
-    for (const Kept& kept : before) {
-      if (kept.path != path) std::filesystem::remove_all(kept.path);
-    }
+    for (const Kept& kept : before) std::filesystem::remove_all(kept.path);
   } catch (const std::exception& error) {
     spdlog::warn("the best policy is not kept: {}", error.what());
   }

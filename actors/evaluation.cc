@@ -65,10 +65,10 @@ std::optional<EvaluationResult> Evaluate(const agents::TaskSpec& task,
       task.ToTaskRange(policy->Act(length).Span<float>(), action);
       step = environment->Step(action, out);
       observe(step);
-      sum += step.reward;
+      sum += task.SumOfRewards(step);
       ++length;
     }
-    result.returns.push_back(sum * options.return_scale);
+    result.returns.push_back(sum);
     result.lengths.push_back(length);
   }
   return result;

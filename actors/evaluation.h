@@ -28,9 +28,6 @@ struct EvaluationResult {
 
 struct EvaluationOptions {
   int64_t num_episodes = 10;
-  // Factor from an agent step's reward to the sum of its control steps'
-  // rewards: the action repeat if the reward is their mean, else 1.
-  double return_scale = 1.0;
   // Called after every step, including the first of an episode.
   std::function<void(const env::TimeStep&)> on_step = [](const env::TimeStep&) {
   };

@@ -84,7 +84,6 @@ std::optional<Evaluator::Trial> Evaluator::Run(
   }
   auto result = Evaluate(task_, environment_.get(), &policy_,
                          {.num_episodes = options_.evaluation.episodes,
-                          .return_scale = task_.return_scale,
                           .on_step =
                               [&](const env::TimeStep& step) {
                                 if (film) film->OnStep(step);

@@ -60,7 +60,7 @@ TaskSpec MakeTaskSpec(const env::TaskConfig& config,
           .frame_stack = config.has_pixels ? config.pixels.frame_stack : 1,
           .action_repeat = config.action_repeat,
           .largest_reward = is_mean ? 1.0 : repeat,
-          .return_scale = is_mean ? repeat : 1.0,
+          .has_mean_rewards = is_mean,
           .action_minimum = actions.minimum,
           .action_maximum = actions.maximum};
 }

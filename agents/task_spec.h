@@ -25,9 +25,9 @@ struct TaskSpec {
   // Largest reward of one agent step. Rewards of the Control Suite are in [0,
   // 1] per control step.
   double largest_reward = 1.0;
-  // Factor from a sum of agent steps' rewards to the Control Suite's return,
-  // the sum over control steps.
-  double return_scale = 1.0;
+  // Whether an agent step's reward is the mean of its control steps' rewards
+  // instead of their sum.
+  bool has_mean_rewards = true;
   // The task's own range of actions.
   std::vector<double> action_minimum;
   std::vector<double> action_maximum;
@@ -47,6 +47,13 @@ struct TaskSpec {
   int64_t observation_bytes() const;
   int64_t action_bytes() const;
   int64_t frame_bytes() const;
+
+  // The sum of the rewards of a step's control steps: the Control Suite's
+  // return is the sum of these over an episode. The last step of an episode may
+  // have fewer control steps than action_repeat.
+  double SumOfRewards(const env::TimeStep& step) const {
+    return has_mean_rewards ? step.reward * step.control_steps : step.reward;
+  }
 
   // Maps an action linearly from [-1, 1] to the task's range.
   void ToTaskRange(std::span<const float> action, std::span<double> out) const;

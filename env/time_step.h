@@ -18,6 +18,8 @@ struct TimeStep {
   StepType step_type = StepType::kFirst;
   double reward = 0.0;
   double discount = 1.0;
+  // Control steps that `reward` covers; ActionRepeat makes several.
+  int control_steps = 1;
 
   bool IsFirst() const { return step_type == StepType::kFirst; }
   bool IsLast() const { return step_type == StepType::kLast; }

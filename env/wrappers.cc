@@ -48,6 +48,7 @@ TimeStep ActionRepeat::Step(std::span<const double> action,
   } while (made < count_ && step.step_type == StepType::kMid);
   if (!is_observed) inner().Observe(out);
   step.reward = reduction_ == RewardReduction::kMean ? reward / made : reward;
+  step.control_steps = made;
   return step;
 }
 

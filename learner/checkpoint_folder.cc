@@ -46,7 +46,7 @@ Manifest Manifest::Read(config::Reader& reader) {
 }
 
 CheckpointFolder::CheckpointFolder(std::filesystem::path folder, int num_kept)
-    : folder_(std::move(folder)), num_kept_(num_kept) {
+    : CheckpointReader(std::move(folder)), num_kept_(num_kept) {
   if (num_kept < 1) {
     throw InvalidArgument(fmt::format(
         "CheckpointFolder: {} checkpoints to keep; want at least 1", num_kept));
@@ -94,7 +94,7 @@ void CheckpointFolder::Remove(int64_t step) const {
   }
 }
 
-std::vector<int64_t> CheckpointFolder::AllSteps() const {
+std::vector<int64_t> CheckpointReader::AllSteps() const {
   std::vector<int64_t> steps;
   std::error_code error;
   for (const auto& entry :
@@ -102,33 +102,33 @@ std::vector<int64_t> CheckpointFolder::AllSteps() const {
     const auto step = ParseName(entry.path().filename().string());
     if (step) steps.push_back(*step);
   }
-  if (error) {
+  if (error && error != std::errc::no_such_file_or_directory) {
     throw IoError::FromErrno("cannot list", folder_, error.value());
   }
   std::sort(steps.begin(), steps.end());
   return steps;
 }
 
-std::vector<int64_t> CheckpointFolder::Steps() const {
+std::vector<int64_t> CheckpointReader::Steps() const {
   std::vector<int64_t> steps = AllSteps();
   std::erase_if(steps, [this](int64_t step) { return !IsComplete(step); });
   return steps;
 }
 
-std::filesystem::path CheckpointFolder::ManifestOf(int64_t step) const {
+std::filesystem::path CheckpointReader::ManifestOf(int64_t step) const {
   return PathOf(step) / kManifestFile;
 }
 
-bool CheckpointFolder::IsComplete(int64_t step) const {
+bool CheckpointReader::IsComplete(int64_t step) const {
   return std::filesystem::exists(ManifestOf(step));
 }
 
-Manifest CheckpointFolder::ReadManifest(int64_t step) const {
+Manifest CheckpointReader::ReadManifest(int64_t step) const {
   return config::Load<Manifest>(config::Document::FromFile(ManifestOf(step)))
       .config;
 }
 
-std::optional<Manifest> CheckpointFolder::NewestManifest() const {
+std::optional<Manifest> CheckpointReader::NewestManifest() const {
   const std::vector<int64_t> steps = Steps();
   if (steps.empty()) return std::nullopt;
   return ReadManifest(steps.back());
@@ -146,11 +146,11 @@ uint64_t CheckpointFolder::NextId() const {
   return last + 1;
 }
 
-std::filesystem::path CheckpointFolder::PathOf(int64_t step) const {
+std::filesystem::path CheckpointReader::PathOf(int64_t step) const {
   return folder_ / fmt::format("{}{:012}", kPrefix, step);
 }
 
-std::optional<runtime::CheckpointInfo> CheckpointFolder::LoadNewest(
+std::optional<runtime::CheckpointInfo> CheckpointReader::LoadNewest(
     runtime::VariableStore& store) const {
   std::vector<int64_t> steps = Steps();
   std::exception_ptr first_error;

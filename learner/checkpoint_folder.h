@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/config/reader.h"
@@ -25,16 +26,52 @@ struct Manifest {
   static Manifest Read(config::Reader& reader);
 };
 
-// The checkpoints of one run: folders "step-000000012000"
-// (core/runtime/checkpoint.h), of which the newest are kept. A checkpoint
-// without a manifest is incomplete: its variables can be read, but no run
-// resumes from it.
+// The checkpoints of one run, to be read: folders "step-000000012000"
+// (core/runtime/checkpoint.h). A checkpoint without a manifest is incomplete:
+// its variables can be read, but no run resumes from it. Changes nothing on
+// disk, so any process of any host may read beside the run's learner.
+//
+// Thread-safety: any number of threads.
+class CheckpointReader {
+ public:
+  // A folder that does not exist has no checkpoints.
+  explicit CheckpointReader(std::filesystem::path folder)
+      : folder_(std::move(folder)) {}
+
+  // Steps of the complete checkpoints, ascending. Throws IoError.
+  std::vector<int64_t> Steps() const;
+  bool IsComplete(int64_t step) const;
+  std::filesystem::path PathOf(int64_t step) const;
+
+  // Reads the manifest of a complete checkpoint. Throws IoError or ConfigError
+  // if it cannot be read.
+  Manifest ReadManifest(int64_t step) const;
+  // Reads the manifest of the newest complete checkpoint, if there is one.
+  // Throws IoError or ConfigError if it cannot be read.
+  std::optional<Manifest> NewestManifest() const;
+
+  // Loads the newest complete checkpoint that can be read, and logs those that
+  // cannot; std::nullopt if there is none at all. If none can be read, throws
+  // the IoError of the newest.
+  std::optional<runtime::CheckpointInfo> LoadNewest(
+      runtime::VariableStore& store) const;
+
+ protected:
+  // Complete and incomplete.
+  std::vector<int64_t> AllSteps() const;
+  std::filesystem::path ManifestOf(int64_t step) const;
+
+  std::filesystem::path folder_;
+};
+
+// The same checkpoints for the process that writes them; the newest are kept.
 //
 // Thread-safety: one thread at a time; one process writes.
-class CheckpointFolder {
+class CheckpointFolder : public CheckpointReader {
  public:
-  // Makes the folder. Throws IoError, and InvalidArgument unless `num_kept` is
-  // at least 1.
+  // Makes the folder and removes files that a killed process of this host left
+  // unfinished. Throws IoError, and InvalidArgument unless `num_kept` is at
+  // least 1.
   CheckpointFolder(std::filesystem::path folder, int num_kept);
 
   // Writes the learner's part of the checkpoint of info.step, replacing an
@@ -54,34 +91,13 @@ class CheckpointFolder {
   // Throws IoError if the manifest cannot be written.
   void Complete(const Manifest& manifest);
 
-  // Steps of the complete checkpoints, ascending.
-  std::vector<int64_t> Steps() const;
-  bool IsComplete(int64_t step) const;
-  std::filesystem::path PathOf(int64_t step) const;
-
-  // Reads the manifest of a complete checkpoint. Throws IoError or ConfigError
-  // if it cannot be read.
-  Manifest ReadManifest(int64_t step) const;
-  // Reads the manifest of the newest complete checkpoint, if there is one.
-  // Throws IoError or ConfigError if it cannot be read.
-  std::optional<Manifest> NewestManifest() const;
   // The id of the next checkpoint, above those of all manifests. A checkpoint
   // that did not complete leaves its id to the next one.
   uint64_t NextId() const;
 
-  // Loads the newest complete checkpoint that can be read, and logs those that
-  // cannot; std::nullopt if there is none at all. If none can be read, throws
-  // the IoError of the newest.
-  std::optional<runtime::CheckpointInfo> LoadNewest(
-      runtime::VariableStore& store) const;
-
  private:
-  // Complete and incomplete.
-  std::vector<int64_t> AllSteps() const;
-  std::filesystem::path ManifestOf(int64_t step) const;
   void Remove(int64_t step) const;
 
-  std::filesystem::path folder_;
   int num_kept_;
 };
 

@@ -176,8 +176,8 @@ class FitWorkload : public Workload {
  public:
   FitWorkload(const Model& model, const Dataset& training,
               const FitOptions& options)
-      : epoch_batches_(static_cast<double>(training.size()) /
-                       static_cast<double>(options.batch_size)),
+      : dataset_size_(training.size()),
+        batch_size_(options.batch_size),
         order_({training.size()}, options.seed),
         replicator_(replicator::Replicator::Create(
             options.replication, options.seed, options.place)) {
@@ -230,7 +230,8 @@ class FitWorkload : public Workload {
     return scalars;
   }
   std::optional<double> NumEpochs() const override {
-    return static_cast<double>(num_batches_) / epoch_batches_;
+    return static_cast<double>(num_batches_ * batch_size_) /
+           static_cast<double>(dataset_size_);
   }
   std::map<std::string, std::string> State() const override {
     return {{kBatches, std::to_string(num_batches_)}};
@@ -263,10 +264,7 @@ class FitWorkload : public Workload {
   }
 
  private:
-  int64_t epoch() const {
-    return static_cast<int64_t>(static_cast<double>(num_batches_) /
-                                epoch_batches_);
-  }
+  int64_t epoch() const { return num_batches_ * batch_size_ / dataset_size_; }
 
   replicator::StepOutputs BuildStep(const Model& model,
                                     replicator::ReplicaContext& replica,
@@ -313,7 +311,8 @@ class FitWorkload : public Workload {
     epochs_.push_back(std::move(scores));
   }
 
-  const double epoch_batches_;
+  const int64_t dataset_size_;
+  const int64_t batch_size_;
   data::EpochOrder order_;
   std::unique_ptr<replicator::Replicator> replicator_;
   std::vector<DatasetPipeline*> pipelines_;  // of this process; input_'s

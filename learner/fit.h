@@ -75,7 +75,8 @@ struct FitOptions {
 
 struct FitResult {
   int64_t num_steps = 0;  // of the run, over all resumes
-  // For each epoch that ended in this call: the means of its scores over its
+  // For each step in this call that ended an epoch, or several at once if the
+  // batch is larger than the dataset: the means of its scores over its
   // steps, and the scores of the evaluation. Empty except in the first
   // process.
   std::vector<std::map<std::string, double>> epochs;

@@ -172,6 +172,7 @@ void Learner::TakeStep() {
       step_ += workload_.NumNewSteps();
       AddScalars();
       wait_reason_.clear();
+      hooks_.on_step(step_, seconds());
       break;
     case NextResult::kTimeout:
       wait_reason_ = workload_.WaitReason();

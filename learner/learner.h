@@ -53,6 +53,9 @@ struct Progress {
 struct LearnerHooks {
   // Called between steps; true ends the run.
   std::function<bool()> should_stop = [] { return false; };
+  // Called after each step with the steps and seconds of Progress; cheap.
+  std::function<void(int64_t step, double seconds)> on_step = [](int64_t,
+                                                                 double) {};
   // Called every log_interval_s and at the end.
   std::function<void(const Progress&)> on_progress = [](const Progress&) {};
   // The configuration of the run, YAML, for TensorBoard; empty for none.

@@ -53,11 +53,12 @@ void RunCheckpointer::Start(int64_t step) {
 }
 
 void RunCheckpointer::Advance(int64_t step) {
+  bool has_cut = true;
   const bool is_good = Guard([&] {
-    if (phase_ == Phase::kDraining && IsDrained()) Cut(step);
+    if (phase_ == Phase::kDraining && IsDrained()) has_cut = Cut(step);
     Proceed();
   });
-  if (is_good) return;
+  if (is_good && has_cut) return;
   // behind what the disk may still write of it
   PostOrRun(disk_, [folder = folder_, failed = manifest_.step] {
     folder.Discard(failed);
@@ -80,7 +81,7 @@ void RunCheckpointer::Fail(const std::string& why) {
   ++num_failed_;
 }
 
-void RunCheckpointer::Cut(int64_t step) {
+bool RunCheckpointer::Cut(int64_t step) {
   phase_ = Phase::kIdle;
   // the input goes on even if this fails
   struct Unpause {
@@ -102,9 +103,12 @@ void RunCheckpointer::Cut(int64_t step) {
   phase_ = Phase::kWriting;
   // without a queue, StartSaving() finds the folder
   if (disk_ == nullptr) writing_.get();
-  if (input_) input_->StartSaving(manifest_.id, folder_.PathOf(step));
+  const bool has_started = Guard([&] {
+    if (input_) input_->StartSaving(manifest_.id, folder_.PathOf(step));
+  });
   cut_at_ = clock_.Now();
   cut_seconds_ = ToSeconds(cut_at_ - begin);
+  return has_started;
 }
 
 void RunCheckpointer::Proceed() {
@@ -176,7 +180,7 @@ void RunCheckpointer::SaveLast(
     if (!next) break;
     step = *next;
   }
-  Cut(step);
+  static_cast<void>(Cut(step));
   AwaitLearnersPart(deadline);
   AwaitEnd(deadline);
 }

@@ -76,8 +76,9 @@ class RunCheckpointer {
   bool IsWanted(int64_t step) const;
   void Pause();
   bool IsDrained() const;
-  // Step 2. Throws Error on failure; then no checkpoint is under way.
-  void Cut(int64_t step);
+  // Step 2. Returns false if the input cannot start, which is logged. Throws
+  // Error if the learner's part fails. Then no checkpoint is under way.
+  bool Cut(int64_t step);
   // Step 3, as far as possible without waiting. Throws as
   // CheckpointedInput::PollSaved(), CheckpointFolder::Save() and Complete() do.
   void Proceed();

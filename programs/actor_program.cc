@@ -117,7 +117,7 @@ int Run(const Invocation& invocation, int64_t index) {
                .seed = seed,
                .first_position = FirstPosition(heartbeat_options.incarnation),
                .on_episode = [&](const actors::EpisodeResult& episode) {
-                 last_return = episode.episode_return * task.return_scale;
+                 last_return = episode.episode_return;
                  last_length = static_cast<double>(episode.length);
                  ++num_episodes;
                }});

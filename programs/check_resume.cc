@@ -82,7 +82,7 @@ std::unique_ptr<learner::Workload> MakeSmallWorkload(
 
 // The newest checkpoint may be damaged; the learner then loads an older one.
 void CheckVariables(const RunConfig& config, const agents::TaskSpec& task,
-                    const learner::CheckpointFolder& checkpoints,
+                    const learner::CheckpointReader& checkpoints,
                     const std::filesystem::path& run_folder) {
   const auto workload = MakeSmallWorkload(config, task);
   const std::vector<int64_t> steps = checkpoints.Steps();
@@ -108,9 +108,7 @@ void CheckResume(const RunConfig& config, const agents::TaskSpec& task,
   if (config.has_actors()) {
     replay::CheckNumShards(run_folder / "replay", config.replay.shards);
   }
-  const std::filesystem::path folder = run_folder / "checkpoints";
-  if (!std::filesystem::is_directory(folder)) return;
-  const learner::CheckpointFolder checkpoints(folder, /*num_kept=*/1);
+  const learner::CheckpointReader checkpoints(run_folder / "checkpoints");
   const std::optional<learner::Manifest> newest = checkpoints.NewestManifest();
   if (!newest) return;
   const auto agent_steps = agents::AgentStepsIn(

@@ -52,7 +52,7 @@ constexpr uint64_t kMaxFileForHosts = rpc::kMaxAgentFileBytes;
 // Returns why a part of the checkpoint of `step` cannot be read, or "" if all
 // parts can. Those of the replay's shards are in the folder if there are any.
 std::string FindDamage(const std::filesystem::path& run,
-                       const learner::CheckpointFolder& checkpoints,
+                       const learner::CheckpointReader& checkpoints,
                        int64_t step, int64_t num_shards) {
   try {
     const learner::Manifest manifest = checkpoints.ReadManifest(step);

@@ -37,8 +37,7 @@ void AddIndex(RoleSpec* spec) {
 std::vector<std::string> RestoreArguments(
     const std::filesystem::path& run_folder) {
   const auto manifest =
-      learner::CheckpointFolder(run_folder / "checkpoints", /*num_kept=*/1)
-          .NewestManifest();
+      learner::CheckpointReader(run_folder / "checkpoints").NewestManifest();
   if (!manifest || !manifest->has_input) return {};
   return {"--set", fmt::format("replay.restore_checkpoint={}", manifest->id)};
 }

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -70,6 +71,7 @@ replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
   reader.name = fmt::format("learner-{}", worker);
   reader.shape = StepShapeOf(task);
   reader.table = config.sampled_table().name;
+  reader.window = config.sampled_table().n_step.window;
   reader.batch_size = config.learner.batch_size;
   reader.importance = config.learner.importance;
   reader.decode_threads = DecodeThreadsBeside(config.learner.replication);
@@ -195,6 +197,9 @@ int Run(const Invocation& invocation) {
   std::optional<FileLock> lock;
   if (is_alone) lock.emplace(LockAlone(invocation));
   DiskQueue disk;
+  // read by the heartbeat's thread
+  std::atomic<int64_t> updates = 0;
+  std::atomic<double> seconds = 0.0;
   rpc::HeartbeatSender heartbeat(heartbeat_options);
   heartbeat.SetGaugeSource("disk_wait_s", [&] { return disk.WaitSeconds(); });
   std::optional<replay::BatchReader> transitions;
@@ -210,13 +215,16 @@ int Run(const Invocation& invocation) {
   learner::Learner learner(
       config.learner, RunFolderOf(config), workload.get(),
       {.should_stop = [&] { return stop.count() > 0 || heartbeat.StopOrder(); },
+       .on_step =
+           [&](int64_t step, double run_seconds) {
+             updates = step;
+             seconds = run_seconds;
+           },
        .on_progress =
            [&](const learner::Progress& progress) {
-             heartbeat.SetGauge("updates", static_cast<double>(progress.step));
              heartbeat.SetGauge("updates_per_s", progress.steps_per_s);
              heartbeat.SetWaited(progress.wait_seconds, progress.wait_reason);
              heartbeat.SetGauge("frames", static_cast<double>(progress.frames));
-             heartbeat.SetGauge("seconds", progress.seconds);
              if (progress.epochs) {
                heartbeat.SetGauge("epochs", *progress.epochs);
              }
@@ -241,6 +249,11 @@ int Run(const Invocation& invocation) {
        .config_yaml = invocation.loaded.resolved_yaml},
       &Clock::Real(), &disk);
   const int64_t first_step = last.step = learner.step();
+  updates = first_step;
+  seconds = learner.seconds();
+  heartbeat.SetGaugeSource("updates",
+                           [&] { return static_cast<double>(updates.load()); });
+  heartbeat.SetGaugeSource("seconds", [&] { return seconds.load(); });
   if (is_alone) BeginAlone(invocation);
   heartbeat.SetState(rpc::RoleState::kRunning);
   const Clock::TimePoint start = Clock::Real().Now();

@@ -70,9 +70,7 @@ std::optional<std::filesystem::path> NewestVideo(
 
 std::optional<std::filesystem::path> NewestCheckpoint(
     const std::filesystem::path& run_folder) {
-  const std::filesystem::path folder = run_folder / "checkpoints";
-  if (!std::filesystem::is_directory(folder)) return std::nullopt;
-  const learner::CheckpointFolder checkpoints(folder, /*num_kept=*/1);
+  const learner::CheckpointReader checkpoints(run_folder / "checkpoints");
   const std::vector<int64_t> steps = checkpoints.Steps();
   if (steps.empty()) return std::nullopt;
   return checkpoints.PathOf(steps.back());

@@ -76,8 +76,8 @@ ImageWorkload::ImageWorkload(std::unique_ptr<replicator::Replicator> replicator,
   std::shared_ptr<const data::ImageSource> source;
   if (images.input.open) {
     source = images.input.open(data::Split::kTrain);
-    epoch_batches_ = static_cast<double>(source->size()) /
-                     static_cast<double>(images.batch_size);
+    dataset_size_ = source->size();
+    batch_size_ = images.batch_size;
   }
   input_ = replicator_->MakeInput([&](const replicator::InputContext& context) {
     auto pipeline =
@@ -152,8 +152,9 @@ int64_t ImageWorkload::num_batches() const {
 }
 
 std::optional<double> ImageWorkload::NumEpochs() const {
-  if (epoch_batches_ == 0.0) return std::nullopt;
-  return static_cast<double>(num_batches()) / epoch_batches_;
+  if (dataset_size_ == 0) return std::nullopt;
+  return static_cast<double>(num_batches() * batch_size_) /
+         static_cast<double>(dataset_size_);
 }
 
 std::map<std::string, std::string> ImageWorkload::State() const {

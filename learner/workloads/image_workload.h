@@ -91,7 +91,8 @@ class ImageWorkload : public Workload {
   };
 
   graph::Precision precision_;
-  double epoch_batches_ = 0.0;  // 0: no epochs
+  int64_t dataset_size_ = 0;  // 0: no epochs
+  int64_t batch_size_ = 0;
   std::unique_ptr<replicator::Replicator> replicator_;
   // by group, owned by input_
   std::map<int, FirstBatch*> images_;

@@ -18,8 +18,10 @@
 
 #include "actors/actor.h"
 #include "core/base/error.h"
+#include "core/base/file_lock.h"
 #include "core/base/fs.h"
 #include "core/base/process.h"
+#include "fleet/run_folder.h"
 #include "learner/checkpoint_folder.h"
 #include "learner/learner.h"
 #include "programs/check_run.h"
@@ -46,6 +48,35 @@ replay::LocalReplayOptions ReplayOptionsOf(const RunConfig& config,
   return options;
 }
 
+// Throws ConfigError for what lockstep does not do.
+void Check(const RunConfig& config) {
+  if (!config.has_actors()) {
+    throw ConfigError(fmt::format(
+        "learner.workload: {} has no actors; lockstep trains agents",
+        config.workload->name));
+  }
+  CheckReplay(config.replay, config.learner.batch_size);
+  if (config.replay.shards != 1) {
+    throw ConfigError(fmt::format(
+        "replay.shards: {}: lockstep keeps its replay in its own process, "
+        "where shards divide no work; allowed: 1",
+        config.replay.shards));
+  }
+}
+
+// Makes and locks the run's folder. Throws ConfigError for a fleet's, and
+// IoError while another process trains there.
+FileLock LockFolder(const std::filesystem::path& folder) {
+  if (fleet::RunFolder::StatusOf(folder)) {
+    throw ConfigError(
+        fmt::format("run.dir: {}: a run of a fleet, which lockstep cannot go "
+                    "on with; hint: fleet --resume",
+                    folder.string()));
+  }
+  MakeFolders(folder);
+  return fleet::RunFolder::Lock(folder);
+}
+
 // Restores the shard of the checkpoint that `manifest` names. Without a
 // complete checkpoint the run begins anew, and the replay's part of any other
 // is removed.
@@ -64,86 +95,104 @@ std::unique_ptr<replay::Checkpointer> MakeCheckpointer(
   return std::make_unique<replay::Checkpointer>(options, shard);
 }
 
-}  // namespace
+// The parts of a run, in the order in which they need each other.
+class LockstepTraining {
+ public:
+  LockstepTraining(const RunConfig& config, const env::TaskRegistry& tasks);
 
-void TrainInLockstep(const RunConfig& config, const env::TaskRegistry& tasks,
-                     const std::string& resolved_yaml) {
-  if (!config.has_actors()) {
-    throw ConfigError(fmt::format(
-        "learner.workload: {} has no actors; lockstep trains agents",
-        config.workload->name));
-  }
-  CheckReplay(config.replay, config.learner.batch_size);
-  if (config.replay.shards != 1) {
-    throw ConfigError(fmt::format(
-        "replay.shards: {}: lockstep keeps its replay in its own process, "
-        "where shards divide no work; allowed: 1",
-        config.replay.shards));
+  // Trains to the end of the run.
+  void Run(const std::string& resolved_yaml);
+
+ private:
+  std::vector<replay::StepSink*> Sinks();
+  int64_t num_frames() const {
+    return actor_.num_steps() * task_.action_repeat;
   }
 
-  // the task
-  const auto seed = static_cast<uint64_t>(config.run.seed);
-  env::VectorEnvironment environments(
-      env::MakeConfiguredEnvironments(tasks, config.task, seed,
-                                      /*first_index=*/0,
-                                      config.actors.environments),
-      {});
-  const agents::TaskSpec task = agents::MakeTaskSpec(
-      config.task,
-      *env::MakeConfiguredEnvironment(tasks, config.task, seed, 0));
+  const RunConfig& config_;
+  const env::TaskRegistry& tasks_;
+  const uint64_t seed_;
+  env::VectorEnvironment environments_;
+  const agents::TaskSpec task_;
 
-  // the replay, as the newest complete checkpoint has it
-  replay::LocalReplay replay(ReplayOptionsOf(config, task));
-  const std::filesystem::path folder = RunFolderOf(config);
-  const learner::CheckpointFolder checkpoints(
-      folder / "checkpoints", config.learner.num_kept_checkpoints);
-  const auto manifest = checkpoints.NewestManifest();
-  const auto checkpointer =
-      MakeCheckpointer(config, folder, manifest, &replay.shard());
+  const std::filesystem::path folder_;
+  const FileLock lock_;
+  const learner::CheckpointReader checkpoints_;
+  const std::optional<learner::Manifest> manifest_;  // the newest complete one
 
-  // the learner's workload, which draws from the replay
-  actors::PolicyRunner policy(
-      *config.MakeAgent(), task,
-      {.backend = config.learner.replication.policy_backend(),
-       .num_environments = environments.size(),
-       .seed = seed});
-  LockstepSource source(&replay, checkpointer.get(), &policy);
-  const std::unique_ptr<learner::Workload> workload = config.workload->make(
-      config.section(), {.learner = config.learner,
-                         .seed = seed,
-                         .replicator = replicator::Replicator::Create(
-                             config.learner.replication, seed),
-                         .spec = config.SpecOf(task),
-                         .source = &source});
+  // as `manifest_` has it
+  replay::LocalReplay replay_;
+  const std::unique_ptr<replay::Checkpointer> checkpointer_;
 
-  // the actor, which writes to it
-  std::vector<replay::LocalReplay::Writer> writers;
-  for (int64_t e = 0; e < environments.size(); ++e) {
-    writers.emplace_back(&replay, static_cast<uint64_t>(e) + 1);
+  // draws from the replay
+  actors::PolicyRunner policy_;
+  LockstepSource source_;
+  const std::unique_ptr<learner::Workload> workload_;
+
+  // writes to the replay
+  std::vector<replay::LocalReplay::Writer> writers_;
+  actors::Actor actor_;
+};
+
+LockstepTraining::LockstepTraining(const RunConfig& config,
+                                   const env::TaskRegistry& tasks)
+    : config_(config),
+      tasks_(tasks),
+      seed_(static_cast<uint64_t>(config.run.seed)),
+      environments_(env::MakeConfiguredEnvironments(tasks, config.task, seed_,
+                                                    /*first_index=*/0,
+                                                    config.actors.environments),
+                    {}),
+      task_(agents::MakeTaskSpec(
+          config.task,
+          *env::MakeConfiguredEnvironment(tasks, config.task, seed_, 0))),
+      folder_(RunFolderOf(config)),
+      lock_(LockFolder(folder_)),
+      checkpoints_(folder_ / "checkpoints"),
+      manifest_(checkpoints_.NewestManifest()),
+      replay_(ReplayOptionsOf(config, task_)),
+      checkpointer_(
+          MakeCheckpointer(config, folder_, manifest_, &replay_.shard())),
+      policy_(*config.MakeAgent(), task_,
+              {.backend = config.learner.replication.policy_backend(),
+               .num_environments = environments_.size(),
+               .seed = seed_}),
+      source_(&replay_, checkpointer_.get(), &policy_),
+      workload_(config.workload->make(
+          config.section(), {.learner = config.learner,
+                             .seed = seed_,
+                             .replicator = replicator::Replicator::Create(
+                                 config.learner.replication, seed_),
+                             .spec = config.SpecOf(task_),
+                             .source = &source_})),
+      actor_(task_, &environments_, &policy_, Sinks(),
+             {.exploration = config.actors.exploration,
+              .num_all_environments = environments_.size(),
+              .seed = seed_,
+              .keeps_state = true}) {
+  source_.Connect(&actor_, &writers_, workload_.get());
+  if (manifest_) source_.Restore(checkpoints_.PathOf(manifest_->step));
+}
+
+std::vector<replay::StepSink*> LockstepTraining::Sinks() {
+  for (int64_t e = 0; e < environments_.size(); ++e) {
+    writers_.emplace_back(&replay_, static_cast<uint64_t>(e) + 1);
   }
   std::vector<replay::StepSink*> sinks;
-  sinks.reserve(writers.size());
-  for (auto& writer : writers) sinks.push_back(&writer);
-  actors::Actor actor(task, &environments, &policy, sinks,
-                      {.exploration = config.actors.exploration,
-                       .num_all_environments = environments.size(),
-                       .seed = seed,
-                       .keeps_state = true});
-  source.Connect(&actor, &writers, workload.get());
-  if (manifest) source.Restore(checkpoints.PathOf(manifest->step));
+  sinks.reserve(writers_.size());
+  for (auto& writer : writers_) sinks.push_back(&writer);
+  return sinks;
+}
 
-  // the loop, with evaluations at its reports
+void LockstepTraining::Run(const std::string& resolved_yaml) {
   const StopSignal stop;
   std::optional<PeriodicEvaluation> evaluation;
-  if (config.evaluation.enabled) {
-    evaluation.emplace(config, tasks, folder, workload.get());
+  if (config_.evaluation.enabled) {
+    evaluation.emplace(config_, tasks_, folder_, workload_.get(), &stop);
   }
-  const auto num_frames = [&] {
-    return actor.num_steps() * task.action_repeat;
-  };
   learner::Progress newest;
   learner::Learner learner(
-      config.learner, folder, workload.get(),
+      config_.learner, folder_, workload_.get(),
       {.should_stop =
            [&] {
              return stop.count() > 0 ||
@@ -157,18 +206,24 @@ void TrainInLockstep(const RunConfig& config, const env::TaskRegistry& tasks,
        .config_yaml = resolved_yaml});
   if (evaluation) evaluation->ScheduleAfter(learner.seconds(), num_frames());
   // replay and actor are those of the manifest's step
-  if (manifest && learner.step() != manifest->step) {
+  if (manifest_ && learner.step() != manifest_->step) {
     throw IoError(fmt::format("{}: the learner's part cannot be read",
-                              checkpoints.PathOf(manifest->step).string()));
+                              checkpoints_.PathOf(manifest_->step).string()));
   }
-  std::filesystem::remove_all(folder / "model");
-  AtomicWriteFile(folder / "config.yaml",
-                  KeepModel(config, tasks, folder, resolved_yaml));
+  AtomicWriteFile(folder_ / "config.yaml",
+                  KeepModel(config_, tasks_, folder_, resolved_yaml));
   learner.Run();
-  if (evaluation) {
-    evaluation->RunLast(newest, num_frames());
-    DrawCurveOfRun(folder, config.task.name);
-  }
+  if (!evaluation) return;
+  evaluation->RunLast(newest, num_frames());
+  DrawCurveOfRun(folder_, config_.task.name);
+}
+
+}  // namespace
+
+void TrainInLockstep(const RunConfig& config, const env::TaskRegistry& tasks,
+                     const std::string& resolved_yaml) {
+  Check(config);
+  LockstepTraining(config, tasks).Run(resolved_yaml);
 }
 
 }  // namespace replicant::programs

@@ -9,9 +9,11 @@ namespace replicant::programs {
 PeriodicEvaluation::PeriodicEvaluation(const RunConfig& config,
                                        const env::TaskRegistry& registry,
                                        const std::filesystem::path& folder,
-                                       learner::Workload* workload)
+                                       learner::Workload* workload,
+                                       const StopSignal* stop)
     : config_(config.evaluation),
       workload_(*workload),
+      stop_(*stop),
       evaluator_(registry,
                  {.task = config.task,
                   .agent = config.MakeAgent(),
@@ -26,23 +28,28 @@ void PeriodicEvaluation::RunIfDue(const learner::Progress& progress,
                                   int64_t num_frames) {
   if (!schedule_.IsDue(progress.seconds, num_frames)) return;
   ScheduleAfter(progress.seconds, num_frames);
-  Run(progress, num_frames);
+  Run(progress, num_frames, /*max_signals=*/0);
 }
 
 void PeriodicEvaluation::RunLast(const learner::Progress& progress,
                                  int64_t num_frames) {
-  if (last_step_ != progress.step) Run(progress, num_frames);
+  if (last_step_ != progress.step) Run(progress, num_frames, /*max_signals=*/1);
 }
 
 void PeriodicEvaluation::Run(const learner::Progress& progress,
-                             int64_t num_frames) {
+                             int64_t num_frames, int max_signals) {
   for (const std::string& name : workload_.PublishedVariables()) {
     evaluator_.policy().variables().Set(name,
                                         workload_.variables().Get(name).view());
   }
   const double seconds = log_.Now();
-  const auto evaluation =
-      evaluator_.Run(/*video=*/"", /*should_stop=*/[] { return false; });
+  const auto evaluation = evaluator_.Run(
+      /*video=*/"", [&] { return stop_.count() > max_signals; });
+  if (!evaluation) {
+    spdlog::info("the evaluation of step {} is given up: a signal",
+                 progress.step);
+    return;
+  }
   const actors::EvaluationRecord record = actors::MakeRecord(
       seconds, progress.step, num_frames, evaluation->result);
   log_.Write(record);

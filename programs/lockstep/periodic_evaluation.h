@@ -8,6 +8,7 @@
 #include "actors/evaluation_log.h"
 #include "actors/evaluation_schedule.h"
 #include "actors/evaluator.h"
+#include "core/base/process.h"
 #include "env/task_registry.h"
 #include "learner/learner.h"
 #include "learner/workload.h"
@@ -22,29 +23,33 @@ namespace replicant::programs {
 // Thread-safety: one thread makes all calls, the workload's.
 class PeriodicEvaluation {
  public:
-  // `registry` and `workload` outlive this object. `folder` is the run's.
+  // `registry`, `workload` and `stop` outlive this object. `folder` is the
+  // run's.
   PeriodicEvaluation(const RunConfig& config, const env::TaskRegistry& registry,
                      const std::filesystem::path& folder,
-                     learner::Workload* workload);
+                     learner::Workload* workload, const StopSignal* stop);
 
   // Plans the next evaluation one interval after this point of the training.
   void ScheduleAfter(double seconds, int64_t num_frames) {
     schedule_.Advance(seconds, num_frames);
   }
-  // Evaluates if the interval has passed.
+  // Evaluates if the interval has passed; a signal to stop ends it.
   void RunIfDue(const learner::Progress& progress, int64_t num_frames);
   // Evaluates at the end of a run, unless the last evaluation was of this
-  // step's policy.
+  // step's policy; a second signal ends or skips it.
   void RunLast(const learner::Progress& progress, int64_t num_frames);
 
   // Whether an evaluation has reached evaluation.stop_at_return.
   bool is_good_enough() const { return is_good_enough_; }
 
  private:
-  void Run(const learner::Progress& progress, int64_t num_frames);
+  // Gives up at one signal more than `max_signals`.
+  void Run(const learner::Progress& progress, int64_t num_frames,
+           int max_signals);
 
   const actors::EvaluationConfig config_;
   learner::Workload& workload_;
+  const StopSignal& stop_;
   actors::Evaluator evaluator_;
   actors::EvaluationLog log_;
   const int64_t action_repeat_;

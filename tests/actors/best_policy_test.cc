@@ -62,6 +62,16 @@ TEST_F(BestPolicyTest, KeepsTheOneWithTheLargestReturn) {
       std::filesystem::exists(run_.path() / "best" / "step-000000000020"));
 }
 
+// The one before stays until the new one is on the disk.
+TEST_F(BestPolicyTest, AStepMayBeKeptAgain) {
+  Offer(30, 5.0);
+  const auto before = BestPolicy::Find(run_.path());
+  Offer(30, 6.0);
+  EXPECT_EQ(BestPolicy::Find(run_.path()),
+            run_.path() / "best" / "step-000000000030-2");
+  EXPECT_FALSE(std::filesystem::exists(*before));
+}
+
 TEST_F(BestPolicyTest, ADamagedOneIsReplaced) {
   Offer(20, 9.0);
   AtomicWriteFile(*BestPolicy::Find(run_.path()) / "checkpoint.json", "{");

@@ -67,9 +67,12 @@ TEST(EvaluatorTest, EveryEvaluationHasTheSameEpisodes) {
 // The Control Suite's return, however the rewards of an agent step are taken
 // together.
 TEST(EvaluatorTest, ReturnsAreSumsOverControlSteps) {
-  Evaluator::Options sum = Cartpole();
+  Evaluator::Options mean = Cartpole();
+  // the last of four steps has 100 of the 1000 control steps
+  mean.task.action_repeat = 300;
+  Evaluator::Options sum = mean;
   sum.task.action_repeat_reward = env::RewardReduction::kSum;
-  const auto means = MakeEvaluator(Cartpole()).Run("", GoOn)->result.returns;
+  const auto means = MakeEvaluator(mean).Run("", GoOn)->result.returns;
   const auto sums = MakeEvaluator(sum).Run("", GoOn)->result.returns;
   ASSERT_EQ(means.size(), sums.size());
   for (size_t i = 0; i < sums.size(); ++i) EXPECT_NEAR(means[i], sums[i], 1e-6);

@@ -30,16 +30,18 @@ TEST(TaskSpecTest, OfAStateTask) {
   EXPECT_EQ(spec.action_repeat, 4);
 }
 
-// The largest return is 1000, whichever way rewards are reduced.
+// The return is the same, whichever way rewards are reduced, also of a last
+// step that makes fewer control steps.
 TEST(TaskSpecTest, RewardsOfRepeatedActions) {
   env::TaskConfig config = {.name = "cheetah-run", .action_repeat = 4};
   const TaskSpec mean = MakeTaskSpec(config, *Make(config));
   EXPECT_EQ(mean.largest_reward, 1.0);
-  EXPECT_EQ(mean.return_scale, 4.0);
+  EXPECT_EQ(mean.SumOfRewards({.reward = 0.5, .control_steps = 4}), 2.0);
+  EXPECT_EQ(mean.SumOfRewards({.reward = 0.5, .control_steps = 3}), 1.5);
   config.action_repeat_reward = env::RewardReduction::kSum;
   const TaskSpec sum = MakeTaskSpec(config, *Make(config));
   EXPECT_EQ(sum.largest_reward, 4.0);
-  EXPECT_EQ(sum.return_scale, 1.0);
+  EXPECT_EQ(sum.SumOfRewards({.reward = 2.0, .control_steps = 4}), 2.0);
 }
 
 TEST(TaskSpecTest, OfAPixelTask) {

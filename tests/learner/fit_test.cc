@@ -108,6 +108,16 @@ TEST(FitTest, GoesOnWhereItEnded) {
   EXPECT_TRUE(Fit(Linear(), training, options).epochs.empty());
 }
 
+// 9 / (9.0 / 7.0) is less than 7.
+TEST(FitTest, EndsAtTheEpochItWasGiven) {
+  const TemporaryFolder folder;
+  const FitResult result =
+      Fit(Linear(), Line(9),
+          {.folder = folder.path() / "run", .epochs = 7, .batch_size = 7});
+  EXPECT_EQ(result.num_steps, 9);
+  EXPECT_EQ(result.epochs.size(), 7U);
+}
+
 TEST(FitTest, ReplicasLearnAsOne) {
   const TemporaryFolder folder;
   const Dataset training = Line();

@@ -58,6 +58,7 @@ class FakeWorkload : public Workload, public CheckpointedInput {
   void StartSaving(uint64_t id,
                    const std::filesystem::path& /*folder*/) override {
     EXPECT_TRUE(is_paused);
+    if (!start_problem.empty()) throw IoError(start_problem);
     saved_ids.push_back(id);
   }
   replay::CheckpointState PollSaved() override {
@@ -73,6 +74,7 @@ class FakeWorkload : public Workload, public CheckpointedInput {
   std::vector<uint64_t> saved_ids;
   replay::CheckpointState part = replay::CheckpointState::kSaved;
   std::string problem;
+  std::string start_problem;
   std::function<void()> on_poll;
 
  private:
@@ -157,6 +159,12 @@ TEST_F(RunCheckpointerTest, OneThatFailsLeavesTheOneBeforeAndItsId) {
   }
   EXPECT_EQ(num_folders, 1);
   workload_.problem.clear();
+  workload_.start_problem = "Read-only file system";
+  checkpointer_.Start(workload_.step);
+  Step(3);
+  EXPECT_THAT(folder_.Steps(), ElementsAre(3));
+  EXPECT_FALSE(workload_.is_paused);
+  workload_.start_problem.clear();
   checkpointer_.Start(workload_.step);
   Step(3);
   EXPECT_EQ(folder_.Steps().size(), 2U);
@@ -197,11 +205,14 @@ TEST_F(RunCheckpointerTest, TheLastOneLearnsFromWhatIsUnderWay) {
 }
 
 TEST_F(RunCheckpointerTest, WithoutTheInputsPartTheLastOneIsKeptIncomplete) {
-  workload_.problem = "the replay is gone";
-  Step(4);
-  SaveLast();
-  EXPECT_THAT(folder_.Steps(), IsEmpty());
-  EXPECT_TRUE(std::filesystem::exists(folder_.PathOf(6)));
+  for (std::string* problem : {&workload_.problem, &workload_.start_problem}) {
+    *problem = "the replay is gone";
+    Step(4);
+    SaveLast();
+    EXPECT_THAT(folder_.Steps(), IsEmpty());
+    EXPECT_TRUE(std::filesystem::exists(folder_.PathOf(workload_.step)));
+    problem->clear();
+  }
 }
 
 // The fleet kills a learner that takes longer than a minute to end.

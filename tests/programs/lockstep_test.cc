@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "core/base/file_lock.h"
 #include "core/base/fs.h"
 #include "core/base/process.h"
 
@@ -158,6 +161,61 @@ TEST_F(LockstepTest, ARunThatIsResumedEqualsOneThatWasNot) {
           << name << ": " << file;
     }
   }
+}
+
+// The run goes on from its own copy of the model, as often as one likes.
+TEST_F(LockstepTest, ARunWithItsOwnModelIsResumedByItsOwnFile) {
+  const auto run = folder_.path() / "a";
+  ASSERT_TRUE(RunShort("a", {"task.mjcf=" REPLICANT_SUITE "/cartpole.xml"})
+                  .status.ok());
+  for (const int steps : {40, 50}) {
+    const CommandResult resumed =
+        RunLockstep(run / "config.yaml",
+                    {"run.dir=" + run.string(),
+                     "learner.limits.max_steps=" + std::to_string(steps)});
+    EXPECT_TRUE(resumed.status.ok()) << resumed.output;
+    EXPECT_TRUE(std::filesystem::exists(run / "model" / "model.xml"));
+  }
+}
+
+// What another process writes there stays.
+TEST_F(LockstepTest, RefusesAFolderThatIsInUseOrAFleets) {
+  const auto run = folder_.path() / "a";
+  MakeFolders(run / "replay");
+  AtomicWriteFile(run / "replay" / "segment-00000001.log", "x");
+  {
+    const FileLock lock(run / "lock", "a test");
+    const CommandResult result = RunShort("a");
+    EXPECT_EQ(result.status.code, 1);
+    EXPECT_THAT(result.output, HasSubstr("in use by process"));
+  }
+  AtomicWriteFile(run / "state.yaml", "status: stopped\n");
+  const CommandResult result = RunShort("a");
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(result.output, HasSubstr("fleet --resume"));
+  EXPECT_TRUE(std::filesystem::exists(run / "replay" / "segment-00000001.log"));
+}
+
+TEST_F(LockstepTest, ASignalEndsAnEvaluation) {
+  Process process(
+      {.command = {REPLICANT_LOCKSTEP, "--config",
+                   std::string(REPLICANT_SOURCE_DIR) +
+                       "/configs/cartpole_swingup_state.yaml",
+                   "--set", "run.dir=" + (folder_.path() / "a").string(),
+                   "--set", "learner.parameter_bind=\"\"", "--set",
+                   "learner.log_interval_s=0.01", "--set",
+                   "evaluation={episodes: 10000, interval_s: 0.1}"},
+       .stdout_file = folder_.path() / "out",
+       .stderr_file = folder_.path() / "out"});
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  process.Signal(SIGTERM);
+  // the last evaluation begins
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  process.Signal(SIGTERM);
+  const auto status = process.Wait(std::chrono::seconds(30));
+  ASSERT_TRUE(status.has_value());
+  EXPECT_TRUE(status->ok());
+  EXPECT_THAT(ReadFile(folder_.path() / "out"), HasSubstr("is given up"));
 }
 
 TEST_F(LockstepTest, AMistakeIsOneClearLine) {

@@ -94,6 +94,15 @@ TEST_F(TrainingTest, TrainsAndLeavesAFolder) {
   }
 }
 
+// The learner's reader takes windows where the table has them.
+TEST_F(TrainingTest, TrainsAnEmbeddingThatPredicts) {
+  const CommandResult result = RunFleet(
+      {"evaluation.enabled=false", "agent.networks.shared_embedding=true",
+       "agent.prediction.horizon=3", "replay.tables.default.window=3"});
+  EXPECT_TRUE(result.status.ok()) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("updates             50 ("));
+}
+
 TEST_F(TrainingTest, TrainsOnReplicasInOneProcess) {
   const CommandResult result =
       RunFleet({"evaluation.enabled=false",
