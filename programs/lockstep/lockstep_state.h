@@ -19,7 +19,7 @@ struct LockstepState {
   std::vector<uint64_t> waiting;
 };
 
-// A .safetensors file: i64 "actor" [3], "episodes" [E], "writers" [E, 3] and
+// A .safetensors file: i64 "actor" [2], "episodes" [E], "writers" [E, 3] and
 // "waiting" [W], f32 "actions/E" of each environment, with the fields in the
 // order of the structs. Throws IoError if it cannot be written.
 void WriteLockstepState(const std::filesystem::path& path,
