@@ -189,7 +189,7 @@ class Membership {
                                .bytes = bytes});
       }
       // the launcher looks into the log once it knows of the end
-      own.is_end_in_flight = own.status && bytes.empty();
+      own.is_end_in_flight = own.status && bytes.empty() && !is_draining_;
       rpc::AgentProcess process{.id = own.id, .incarnation = own.incarnation};
       if (own.is_end_in_flight) {
         process.has_ended = true;
@@ -227,6 +227,7 @@ class Membership {
       own.num_sent += std::exchange(own.num_in_flight, 0);
       return own.is_end_in_flight;
     });
+    if (is_draining_) return std::nullopt;
     switch (answer.verdict) {
       case rpc::ReportReply::Verdict::kJoinAgain:
         spdlog::info("{}; joins again", answer.reason);
@@ -284,9 +285,10 @@ class Membership {
     processes_.push_back(std::move(own));
   }
 
-  // Lets the processes drain and says goodbye.
+  // Lets the processes drain, sends the rest of their logs and says goodbye.
+  // Their ends are the host's, and are not reported.
   void Leave() {
-    is_leaving_ = true;
+    is_draining_ = true;
     spdlog::info("host {} leaves the run", options_.host);
     for (OwnProcess& own : processes_) {
       if (!own.status) own.process->Signal(SIGTERM);
@@ -300,12 +302,20 @@ class Membership {
         return own.status.has_value();
       });
     };
-    while (!all_ended() && Now() < deadline) {
+    const auto all_sent = [this] {
+      return std::ranges::all_of(processes_, [](const OwnProcess& own) {
+        return NewBytesOf(own).empty();
+      });
+    };
+    while (!(all_ended() && all_sent()) && Now() < deadline) {
       client_.Process(kStep);
       if (HasEnded(options_.lease_fd)) return;
+      static_cast<void>(ReadAnswer());
+      if (!request_ && Now() >= next_report_) SendReport();
     }
     processes_.clear();
     request_.reset();
+    is_leaving_ = true;
     SendReport();
     const Clock::TimePoint patience = Now() + 2s;
     while (request_ && !client_.IsDone(*request_) && Now() < patience) {
@@ -327,6 +337,7 @@ class Membership {
   Clock::TimePoint next_look_;
   std::optional<rpc::Client::RequestId> request_;
   uint64_t last_order_ = 0;
+  bool is_draining_ = false;
   bool is_leaving_ = false;
   // destroyed, and so killed, before the folder goes
   std::vector<OwnProcess> processes_;

@@ -69,7 +69,13 @@ void HostLauncher::Step() {
         HandleEnd(member, *status);
       }
     } else if (clock_.Now() >= member.start_at) {
-      Start(member);
+      try {
+        Start(member);
+      } catch (const IoError& error) {
+        // a command that has never run is a mistake of the configuration
+        if (member.num_failures == 0) throw;
+        BackOff(member, fmt::format("cannot be started: {}", error.what()));
+      }
     }
   }
 }
@@ -104,6 +110,16 @@ void HostLauncher::HandleEnd(Member& member, const ExitStatus& status) {
   member.process.reset();
   Close(member);
   pool_.Lose(member.host.name, "its agent has ended");
+  const std::string last_line =
+      LogTail(member.log, /*max_lines=*/1, /*indent=*/"");
+  BackOff(member,
+          fmt::format("has ended: {}{}", status.ToString(),
+                      last_line.empty()
+                          ? ""
+                          : fmt::format(" ({})", MessageOfLogLine(last_line))));
+}
+
+void HostLauncher::BackOff(Member& member, const std::string& why) {
   const Clock::TimePoint now = clock_.Now();
   if (now - member.started_at > kGoodRun) member.num_failures = 0;
   const double pause_s = std::min(
@@ -112,14 +128,8 @@ void HostLauncher::HandleEnd(Member& member, const ExitStatus& status) {
                                              member.num_failures, 10)));
   ++member.num_failures;
   member.start_at = now + FromSeconds(pause_s);
-  const std::string last_line =
-      LogTail(member.log, /*max_lines=*/1, /*indent=*/"");
-  spdlog::warn("host {}: its agent has ended: {}{}; starts again in {:.0f} s",
-               member.host.name, status.ToString(),
-               last_line.empty()
-                   ? ""
-                   : fmt::format(" ({})", MessageOfLogLine(last_line)),
-               pause_s);
+  spdlog::warn("host {}: its agent {}; starts again in {:.0f} s",
+               member.host.name, why, pause_s);
 }
 
 std::vector<std::pair<std::string, std::filesystem::path>> HostLauncher::Logs()

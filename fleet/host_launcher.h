@@ -39,7 +39,8 @@ class HostLauncher {
   HostLauncher(const HostLauncher&) = delete;
   HostLauncher& operator=(const HostLauncher&) = delete;
 
-  // Starts the commands that are due; does not wait.
+  // Starts the commands that are due; does not wait. Throws IoError if a
+  // command cannot be started for the first time.
   void Step();
 
   // Name and log of each host.
@@ -58,6 +59,8 @@ class HostLauncher {
 
   void Start(Member& member);
   void HandleEnd(Member& member, const ExitStatus& status);
+  // Sets the time of the next start.
+  void BackOff(Member& member, const std::string& why);
   static void Close(Member& member);
 
   const std::string ticket_;

@@ -331,7 +331,9 @@ void RunFolder::CountLogs() {
     const std::string number = stem.extension();
     uint32_t incarnation = 0;
     const char* const end = number.data() + number.size();
+    // other logs are those of hosts, whose names may be anything
     if (entry.path().extension() != ".log" || number.empty() ||
+        !rpc::IsRoleName(stem.stem().string()) ||
         std::from_chars(number.data() + 1, end, incarnation).ptr != end) {
       continue;
     }

@@ -41,6 +41,12 @@ void FleetStatus::Update(const std::vector<Supervisor::RoleView>& roles,
   MutexLock lock(mutex_);
   NoteDataFlow(roles);
   for (const auto& entry : beats) TakeIn(entry, now);
+  for (const Supervisor::RoleView& role : roles) {
+    const auto found = members_.find(role.id);
+    if (found == members_.end()) continue;
+    found->second.is_gone =
+        role.phase != RolePhase::kStarting && role.phase != RolePhase::kReady;
+  }
   limit_of_phases_ = is_stopping ? "stopping" : LimitOfPhases(roles);
   NoteProblems(roles, disk_wait_s, now);
 }
@@ -158,22 +164,42 @@ std::string FleetStatus::LimitOfPhases(
   return "";
 }
 
+std::vector<const FleetStatus::Member*> FleetStatus::MembersOf(
+    std::string_view role) const {
+  std::vector<const Member*> present;
+  std::vector<const Member*> all;
+  for (const auto& [id, member] : members_) {
+    if (id.role != role) continue;
+    all.push_back(&member);
+    if (!member.is_gone) present.push_back(&member);
+  }
+  return present.empty() ? all : present;
+}
+
 double FleetStatus::Sum(std::string_view role, std::string_view number) const {
   MutexLock lock(mutex_);
   double sum = 0.0;
   bool has_any = false;
+  const auto add = [&](double value) {
+    sum += value;
+    has_any = true;
+  };
   const std::string name(number);
   for (const auto& [id, member] : members_) {
     if (id.role != role) continue;
-    const auto now = member.beat.numbers.find(name);
     const auto ended = member.ended.find(name);
-    if (now != member.beat.numbers.end()) {
-      sum += now->second.value;
-      has_any = true;
+    if (ended != member.ended.end()) add(ended->second);
+    const auto now = member.beat.numbers.find(name);
+    if (now != member.beat.numbers.end() &&
+        now->second.kind == rpc::BeatNumber::Kind::kCounter) {
+      add(now->second.value);
     }
-    if (ended != member.ended.end()) {
-      sum += ended->second;
-      has_any = true;
+  }
+  for (const Member* const member : MembersOf(role)) {
+    const auto now = member->beat.numbers.find(name);
+    if (now != member->beat.numbers.end() &&
+        now->second.kind == rpc::BeatNumber::Kind::kGauge) {
+      add(now->second.value);
     }
   }
   return has_any ? sum : kNaN;
@@ -183,9 +209,9 @@ double FleetStatus::Mean(std::string_view role, std::string_view number) const {
   MutexLock lock(mutex_);
   double sum = 0.0;
   int count = 0;
-  for (const auto& [id, member] : members_) {
-    const auto found = member.beat.numbers.find(std::string(number));
-    if (id.role != role || found == member.beat.numbers.end()) continue;
+  for (const Member* const member : MembersOf(role)) {
+    const auto found = member->beat.numbers.find(std::string(number));
+    if (found == member->beat.numbers.end()) continue;
     sum += found->second.value;
     ++count;
   }
@@ -210,9 +236,9 @@ double FleetStatus::Last(std::string_view role, std::string_view number) const {
 double FleetStatus::WaitingShare(std::string_view role) const {
   double sum = 0.0;
   int count = 0;
-  for (const auto& [id, member] : members_) {
-    const double share = member.waiting.rate();
-    if (id.role != role || std::isnan(share)) continue;
+  for (const Member* const member : MembersOf(role)) {
+    const double share = member->waiting.rate();
+    if (std::isnan(share)) continue;
     sum += std::clamp(share, 0.0, 1.0);
     ++count;
   }
@@ -221,8 +247,8 @@ double FleetStatus::WaitingShare(std::string_view role) const {
 
 std::string FleetStatus::Reason(std::string_view role) const {
   for (const std::string_view source : {role, std::string_view(buffer_)}) {
-    for (const auto& [id, member] : members_) {
-      if (id.role == source && !member.reason.empty()) return member.reason;
+    for (const Member* const member : MembersOf(source)) {
+      if (!member->reason.empty()) return member->reason;
     }
   }
   return "";

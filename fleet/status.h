@@ -46,7 +46,8 @@ struct ProgressField {
 // Combines the heartbeats of a fleet.
 //
 // A counter is summed over all processes of the role, ended ones included, and
-// so never shrinks. A gauge is taken from the newest heartbeat of each process.
+// so never shrinks. A gauge is taken from the newest heartbeat of each process
+// that runs, or of all once none of the role runs.
 //
 // Thread-safety: all methods may be called from any thread.
 class FleetStatus {
@@ -62,7 +63,7 @@ class FleetStatus {
               bool is_stopping, Clock::TimePoint now, double disk_wait_s = 0.0)
       EXCLUDES(mutex_);
 
-  // Sum and mean over all processes of `role`; NaN if none has the number.
+  // Sum and mean over the processes of `role`; NaN if none has the number.
   double Sum(std::string_view role, std::string_view number) const
       EXCLUDES(mutex_);
   double Mean(std::string_view role, std::string_view number) const
@@ -107,7 +108,8 @@ class FleetStatus {
     Clock::TimePoint beat_time;
     std::map<std::string, double> ended;  // counters of earlier incarnations
     metrics::RateMeter waiting;
-    std::string reason;  // of the last wait
+    std::string reason;    // of the last wait
+    bool is_gone = false;  // ended, or waits to be started again
     // records of its curves that were lost: by this process, by all of them,
     // and the time of the last loss
     double num_dropped = 0.0;
@@ -125,6 +127,9 @@ class FleetStatus {
   std::vector<std::string> LimitForms() const EXCLUDES(mutex_);
   void NoteProblems(const std::vector<Supervisor::RoleView>& roles,
                     double disk_wait_s, Clock::TimePoint now) REQUIRES(mutex_);
+  // The members of `role` whose gauges count.
+  std::vector<const Member*> MembersOf(std::string_view role) const
+      REQUIRES(mutex_);
   // Share of the time that the processes of `role` wait, 0 to 1.
   double WaitingShare(std::string_view role) const REQUIRES(mutex_);
   std::string Reason(std::string_view role) const REQUIRES(mutex_);

@@ -11,6 +11,7 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/base/process.h"
 #include "core/comm/host_addresses.h"
 #include "core/comm/liveness_messages.h"
 
@@ -135,7 +136,7 @@ void Liveness::CheckEnd() const {
   spdlog::critical("{} is ended where it stands, after: {}", name_, verdict_);
   spdlog::default_logger()->flush();
   // nothing else ends a blocked call of MPI
-  std::_Exit(1);
+  std::_Exit(kExitPeerLost);
 }
 
 // --- the first rank ---

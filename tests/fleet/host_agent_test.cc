@@ -186,6 +186,8 @@ TEST_F(HostAgentTest, DrainsAndSaysGoodbyeOnASignal) {
       });
   EXPECT_TRUE(is_good);
   EXPECT_TRUE(was_lost);
+  // the disk's thread writes the last lines
+  EXPECT_TRUE(Await([&] { return ReadFile(log_).ends_with("drained\n"); }));
 }
 
 TEST_F(HostAgentTest, AWrongKeyIsNamed) {

@@ -70,7 +70,10 @@ TEST_F(RunFolderTest, LogsCountWhereTheStateWasNotWritten) {
     RunFolder folder = RunFolder::Create(Config(), "{}\n");
     std::ofstream(folder.LogFile({"actor", 0}, 3)) << "";
     std::ofstream(path_ / "logs" / "last-evaluation.log") << "";
+    std::ofstream(path_ / "logs" / "host-me@node-2.example.1.log") << "";
   }
+  // a name that state.yaml cannot hold would end the second one
+  static_cast<void>(RunFolder::Resume(path_));
   RunFolder folder = RunFolder::Resume(path_);
   EXPECT_EQ(folder.NextIncarnation({"actor", 0}), 4u);
   EXPECT_EQ(folder.NextIncarnation({"learner", 0}), 1u);

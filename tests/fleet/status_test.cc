@@ -74,6 +74,25 @@ TEST_F(FleetStatusTest, CountersOfEarlierIncarnationsStay) {
   EXPECT_EQ(status_.Sum("actor", "return"), 2.0);
 }
 
+// What an actor of a lost host said last says nothing of the others.
+TEST_F(FleetStatusTest, GaugesAreOfThoseThatRun) {
+  roles_ = {{.id = {"actor", 0}, .phase = RolePhase::kReady},
+            {.id = {"actor", 1}, .phase = RolePhase::kBackingOff}};
+  for (uint32_t i = 0; i < 2; ++i) {
+    Heartbeat& beat = Beat("actor", i);
+    beat.numbers["policy_step"] = {BeatNumber::Kind::kGauge, 100.0 - 90.0 * i};
+    beat.numbers["frames"] = {BeatNumber::Kind::kCounter, 50.0};
+  }
+  Update();
+  EXPECT_EQ(status_.Mean("actor", "policy_step"), 100.0);
+  EXPECT_EQ(status_.Sum("actor", "policy_step"), 100.0);
+  EXPECT_EQ(status_.Sum("actor", "frames"), 100.0);
+  // at the end of a run none runs
+  for (auto& role : roles_) role.phase = RolePhase::kEnded;
+  Update();
+  EXPECT_EQ(status_.Mean("actor", "policy_step"), 55.0);
+}
+
 TEST_F(FleetStatusTest, TheSideThatDoesNotWaitIsTheLimit) {
   roles_ = {{.id = {"actor", 0}, .data_flow = DataFlow::kProduces},
             {.id = {"actor", 1}, .data_flow = DataFlow::kProduces},

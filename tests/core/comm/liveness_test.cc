@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/process.h"
 #include "core/comm/host_addresses.h"
 #include "core/comm/liveness_messages.h"
 #include "tests/support/message_of.h"
@@ -249,7 +250,7 @@ TEST(LivenessDeathTest, WhoDoesNotEndIsEnded) {
         // the other one never comes
         std::this_thread::sleep_for(1min);
       },
-      ::testing::ExitedWithCode(1), "");
+      ::testing::ExitedWithCode(kExitPeerLost), "");
 }
 
 }  // namespace
