@@ -135,7 +135,8 @@ void AddJoin(config::CommandLine& command_line) {
   command_line.AddOption(
       "--join", &ignored,
       "run actors of the run in this folder on this host: --join RUN "
-      "[--actors N] [--host NAME] [--join_timeout_s S], or tcp://HOST:PORT "
+      "[--actors N] [--host NAME] [--role actor|replay|replay-N] "
+      "[--keep FOLDER] [--join_timeout_s S], or tcp://HOST:PORT "
       "--key_file FILE in the place of RUN");
 }
 
@@ -156,7 +157,9 @@ std::optional<int> JoinRun(int argc, const char* const* argv,
   if (join.target == kInput) {
     options.lease_fd = STDIN_FILENO;
     const fleet::LauncherAddress launcher = ReadTicket(folder.path());
-    options.find_launcher = [launcher] { return launcher; };
+    options.find_launcher = [launcher] {
+      return fleet::LauncherAddress(launcher);
+    };
   } else if (join.target.find("://") != std::string::npos) {
     options.find_launcher = [&join] {
       return fleet::LauncherAddress{join.target, join.key_file};

@@ -34,7 +34,8 @@ ImagesConfig ImagesConfig::Read(config::Reader& reader) {
                "each class; tar_shards: tar files in WebDataset's layout");
   reader.Field("train", &c.train,
                "training images: a folder (image_folder), or a tar file or a "
-               "folder of tar files (tar_shards)");
+               "folder of tar files (tar_shards), relative to the file that "
+               "holds this key");
   reader.Field("evaluation", &c.evaluation,
                "evaluation images, in the same form; empty for none");
   reader.Field("num_train", &c.num_train, {1, 1'000'000'000},

@@ -83,7 +83,8 @@ ResNetConfig ResNetConfig::Read(config::Reader& reader) {
                "in f32; 0 for none");
   reader.Field("initial_variables", &c.initial_variables,
                "safetensors file, with torchvision's names, of a new run's "
-               "initial variables; empty: random");
+               "initial variables, relative to the file that holds this key; "
+               "empty: random");
   reader.Field("has_initial_head", &c.has_initial_head,
                "whether initial_variables also set the last layer; false if "
                "the classes differ");

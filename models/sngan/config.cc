@@ -74,10 +74,12 @@ SnganConfig SnganConfig::Read(config::Reader& reader) {
   reader.Field("evaluation_features", &c.evaluation_features,
                "weights of the network whose features an evaluation (FID, "
                "Inception Score) compares: a safetensors file, such as the "
-               "export of a resnet50; empty for no evaluation");
+               "export of a resnet50, relative to the file that holds this "
+               "key; empty for no evaluation");
   reader.Field("evaluation_network", &c.evaluation_network,
-               "description of that network, a YAML file; empty: the file of "
-               "the same name with .yaml");
+               "description of that network, a YAML file, relative to the file "
+               "that holds this key; empty: the file of the same name with "
+               ".yaml");
   reader.Field(
       "num_evaluation_images", &c.num_evaluation_images, {2, 10'000'000},
       "number of training images in an evaluation, and of generated images");
