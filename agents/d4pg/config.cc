@@ -132,7 +132,8 @@ TargetConfig TargetConfig::Read(config::Reader& reader) {
                "updates from one copy to the next, for periodic_copy");
   reader.Field("has_encoder", &c.has_encoder,
                "whether next observations go through a target encoder; "
-               "otherwise through the online encoder. Pixels only");
+               "otherwise through the online encoder. For pixels, or a shared "
+               "embedding");
   return c;
 }
 
