@@ -88,8 +88,9 @@ std::vector<EvaluationRecord> ReadEvaluations(
     try {
       records.push_back(ParseLine(nlohmann::json::parse(line)));
     } catch (const std::exception& e) {
-      throw IoError(fmt::format("{}:{}: not an evaluation record: {}",
-                                path.string(), number, e.what()));
+      throw IoError(fmt::format(
+          "{}:{}: not an evaluation record: {}; hint: remove the line",
+          path.string(), number, e.what()));
     }
   }
   return records;

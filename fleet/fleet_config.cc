@@ -19,8 +19,10 @@ bool IsFolderName(const std::string& name) {
 RunSection RunSection::Read(config::Reader& reader) {
   RunSection c;
   reader.Field("name", &c.name, "name of the run");
-  reader.Field("dir", &c.dir,
-               "run folder, new or empty; empty: runs/NAME-TIMESTAMP");
+  reader.Field(
+      "dir", &c.dir,
+      "run folder, new or empty; empty: runs/NAME-TIMESTAMP of a fleet, "
+      "runs/NAME of lockstep and of a role that is started by hand");
   reader.Field("seed", &c.seed, {0, INT64_MAX},
                "seed of all random numbers of the run");
   reader.Field(

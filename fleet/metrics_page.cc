@@ -32,18 +32,18 @@ std::string SeriesName(const std::string& role, const std::string& number) {
   return name;
 }
 
-// Serves `registry` at `address`; an error names the key.
-metrics::Exposer Listen(const std::string& address,
+// Serves `registry` at `address`; an error names `key`.
+metrics::Exposer Listen(std::string_view key, const std::string& address,
                         const metrics::Registry& registry) try {
   return metrics::Exposer({address}, registry);
 } catch (const Error& e) {
-  throw ConfigError(fmt::format("fleet.metrics_address: {}", e.what()));
+  throw ConfigError(fmt::format("{}: {}", key, e.what()));
 }
 
 }  // namespace
 
 MetricsPage::MetricsPage(const std::string& address, std::string run)
-    : run_(std::move(run)), exposer_(Listen(address, registry_)) {}
+    : run_(std::move(run)), exposer_(Listen(kMetricsKey, address, registry_)) {}
 
 metrics::Labels MetricsPage::LabelsOf(const rpc::RoleId& id) const {
   return {
@@ -141,10 +141,10 @@ void MetricsPage::TakeIn(const rpc::Heartbeat& beat) {
   }
 }
 
-void CheckMetricsAddress(const FleetConfig& config) {
-  if (config.metrics_address.empty()) return;
+void CheckMetricsAddress(std::string_view key, const std::string& address) {
+  if (address.empty()) return;
   metrics::Registry registry;
-  Listen(config.metrics_address, registry);
+  Listen(key, address, registry);
 }
 
 }  // namespace replicant::fleet

@@ -76,8 +76,11 @@ class MetricsPage {
   std::map<rpc::RoleId, Member> members_;
 };
 
-// Throws ConfigError if config.metrics_address is set and cannot be bound. Lets
-// a program check the address before it makes a run folder.
-void CheckMetricsAddress(const FleetConfig& config);
+// The key of the page's address.
+inline constexpr std::string_view kMetricsKey = "fleet.metrics_address";
+
+// Throws ConfigError, with the key, if `address` is set and cannot be bound.
+// Lets a program check it before it makes a run folder.
+void CheckMetricsAddress(std::string_view key, const std::string& address);
 
 }  // namespace replicant::fleet

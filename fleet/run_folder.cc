@@ -83,10 +83,22 @@ std::filesystem::path NewFolder(const RunSection& run) {
 }
 
 // Whether a folder holds more than the lock.
+// Whether the file is one that FileLock writes: empty, or "HOST/PID".
+bool IsLock(const std::filesystem::path& file) {
+  const std::string text = ReadFile(file, /*max_size_bytes=*/4096);
+  const size_t slash = text.rfind('/');
+  return text.empty() ||
+         (slash != std::string::npos && slash + 1 < text.size() &&
+          text.find_first_not_of("0123456789\n", slash + 1) ==
+              std::string::npos);
+}
+
 bool IsInUse(const std::filesystem::path& path) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
-    if (entry.path().filename() != kLockName) return true;
+    if (entry.path().filename() != kLockName || !IsLock(entry.path())) {
+      return true;
+    }
   }
   return false;
 }
@@ -131,9 +143,7 @@ RunFolder::RunFolder(const std::filesystem::path& path)
     : path_(std::filesystem::absolute(path)),
       config_file_(path_ / kConfigName),
       lock_(path_ / kLockName, kInUse),
-      disk_(std::make_unique<DiskQueue>()) {
-  RemoveStaleTemporaries(path_);
-}
+      disk_(std::make_unique<DiskQueue>()) {}
 
 RunFolder::~RunFolder() {
   disk_.reset();
@@ -158,12 +168,17 @@ RunFolder RunFolder::Create(const RunSection& run,
   const std::filesystem::path path = NewFolder(run);
   std::optional<RunFolder> folder;
   ForNewFolder(path, [&] {
-    MakeFolders(path);
-    folder.emplace(RunFolder(path));
-    if (IsInUse(path)) {
+    const auto check_new = [&path] {
+      if (!IsInUse(path)) return;
       throw IoError(
           "it is not empty; hint: fleet --resume FOLDER resumes a run");
-    }
+    };
+    MakeFolders(path);
+    // before a file changes that is not a run's, and once nobody can begin here
+    const std::filesystem::path lock = path / kLockName;
+    if (!std::filesystem::exists(lock) || !IsLock(lock)) check_new();
+    folder.emplace(RunFolder(path));
+    check_new();
     AtomicWriteFile(path / kConfigName, resolved_yaml);
     folder->BeginStart(run.name, run.seed);
   });
@@ -210,7 +225,12 @@ RunFolder RunFolder::Resume(const std::filesystem::path& path,
                             const std::string& resolved_yaml) {
   ConfigFile(path);
   try {
+    // what would end the start later on
+    if (const auto key = KeyFile(path); !key.empty()) {
+      static_cast<void>(rpc::ReadKeyPair(key));
+    }
     RunFolder folder(path);
+    RemoveStaleTemporaries(folder.path_);
     const StateFile state =
         config::Load<StateFile>(config::Document::FromFile(path / kStateName))
             .config;

@@ -11,6 +11,8 @@
 #include "actors/evaluation_log.h"
 #include "agents/agent_steps.h"
 #include "core/base/error.h"
+#include "core/config/document.h"
+#include "core/config/edit.h"
 #include "learner/checkpoint_folder.h"
 #include "programs/make_workload.h"
 #include "replay/checkpoint/shard_folder.h"
@@ -103,9 +105,29 @@ void CheckVariables(const RunConfig& config, const agents::TaskSpec& task,
 
 }  // namespace
 
+void CheckSameRun(const std::string& resolved_yaml,
+                  const std::filesystem::path& run_folder) {
+  const std::filesystem::path file = run_folder / "config.yaml";
+  if (!std::filesystem::exists(file)) return;
+  const auto before = config::Document::FromFile(file);
+  const auto now = config::Document::FromText("resolved", resolved_yaml);
+  for (const char* const key :
+       {"run.seed", "learner.workload", "task.name", "task.action_repeat"}) {
+    const auto was = config::ValueOf(before, key);
+    const auto is = config::ValueOf(now, key);
+    if (!was || !is || *was == *is) continue;
+    throw ConfigError(
+        fmt::format("{}: {}, but the run in {} has {}; hint: --set "
+                    "run.dir=FOLDER begins another run",
+                    key, *is, run_folder.string(), *was));
+  }
+}
+
 void CheckResume(const RunConfig& config, const agents::TaskSpec& task,
                  const std::filesystem::path& run_folder) {
   if (config.has_actors()) {
+    // the roles read the evaluations, too
+    static_cast<void>(actors::ReadEvaluations(run_folder));
     replay::CheckNumShards(run_folder / "replay", config.replay.shards);
   }
   const learner::CheckpointReader checkpoints(run_folder / "checkpoints");

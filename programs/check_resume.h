@@ -1,11 +1,19 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "agents/task_spec.h"
 #include "programs/run_config.h"
 
 namespace replicant::programs {
+
+// Throws ConfigError, with key and both values, if the run in `run_folder` has
+// another seed, task or workload than `resolved_yaml`: what it has learned would
+// be mixed with something else. A folder without a config.yaml has no run.
+// Changes nothing.
+void CheckSameRun(const std::string& resolved_yaml,
+                  const std::filesystem::path& run_folder);
 
 // Checks that the run in `run_folder` can continue with `config`, before any
 // file of the run changes. Without a checkpoint, every configuration passes.

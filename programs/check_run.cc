@@ -16,8 +16,49 @@
 #include "core/rpc/group_key.h"
 #include "core/rpc/socket.h"
 #include "env/camera.h"
+#include "fleet/metrics_page.h"
 
 namespace replicant::programs {
+namespace {
+
+// Throws ConfigError for an endpoint that no process could listen at.
+void CheckForm(const std::string& key, const std::string& endpoint) {
+  constexpr std::string_view kIpc = "ipc://";
+  if (endpoint.starts_with("tcp://")) return;
+  if (!endpoint.starts_with(kIpc)) {
+    throw ConfigError(fmt::format(
+        "{}: '{}': want auto, tcp://ADDRESS:PORT, ipc://FILE or ipc://@NAME",
+        key, endpoint));
+  }
+  // a trial would leave a file behind; the service itself refuses one in use
+  const std::filesystem::path file = endpoint.substr(kIpc.size());
+  if (!endpoint.starts_with("ipc://@") && file.has_parent_path() &&
+      !std::filesystem::is_directory(file.parent_path())) {
+    throw ConfigError(fmt::format("{}: '{}': no folder {}", key, endpoint,
+                                  file.parent_path().string()));
+  }
+}
+
+// Throws ConfigError for what would end the replay at each of its starts.
+void CheckReplayHere(const RunConfig& config) {
+  constexpr const char* kMetrics = "replay.metrics_address";
+  const std::string& address = config.replay.metrics_address;
+  // port 0 is another one for each
+  if (!address.empty() && !address.ends_with(":0") &&
+      address == config.fleet.metrics_address) {
+    throw ConfigError(fmt::format("{}: {} is that of {}, too; want another",
+                                  kMetrics, address, fleet::kMetricsKey));
+  }
+  fleet::CheckMetricsAddress(kMetrics, address);
+  const std::filesystem::path& folder = config.replay.disk.folder;
+  if (std::filesystem::exists(folder) &&
+      !std::filesystem::is_directory(folder)) {
+    throw ConfigError(
+        fmt::format("replay.disk_folder: {} is no folder", folder.string()));
+  }
+}
+
+}  // namespace
 
 void CheckReplay(const replay::ReplayConfig& config, int64_t batch_size) {
   if (config.tables.size() > 1) {
@@ -61,6 +102,7 @@ agents::TaskSpec CheckRun(const RunConfig& config,
 }
 
 void CheckAddresses(RunConfig config) {
+  if (!config.cluster.has_remote_replay()) CheckReplayHere(config);
   std::vector<std::pair<std::string, std::string>> addresses;
   for (const PartAddress& address : AddressesOf(&config)) {
     const std::string& endpoint = *address.endpoint;
@@ -68,6 +110,7 @@ void CheckAddresses(RunConfig config) {
     if (endpoint == "auto") continue;
     // of another host
     if (address.is_replay() && config.cluster.has_remote_replay()) continue;
+    CheckForm(address.key, endpoint);
     if (!fleet::IsOfAnyPort(endpoint)) {
       addresses.emplace_back(address.key, endpoint);
       continue;
@@ -92,8 +135,6 @@ void CheckAddresses(RunConfig config) {
       throw ConfigError(fmt::format("{}: {} is that of {}, too; want another",
                                     key, endpoint, same->first));
     }
-    // a trial of an ipc path would leave its files behind; the service itself
-    // refuses one in use
     if (!endpoint.starts_with("tcp://")) continue;
     rpc::ZmqContext context;
     // any pair will do: the run's own is not made yet

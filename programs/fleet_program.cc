@@ -328,6 +328,22 @@ std::optional<int> BecomeProgram(int argc, const char* const* argv) {
   throw IoError::FromErrno("run", executable, errno);
 }
 
+// Throws ConfigError for a command among the options of a run: it would be
+// ignored, and a training would start.
+void CheckNoCommand(int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    for (const auto& [command, form] :
+         {std::pair("--status", "RUN"), std::pair("--logs", "RUN [ROLE]"),
+          std::pair("--stop", "RUN"), std::pair("--join", "RUN [OPTIONS]"),
+          std::pair("--sweep", "FILE")}) {
+      if (word.substr(0, word.find('=')) != command) continue;
+      throw ConfigError(
+          fmt::format("{}: want it alone: fleet {} {}", word, command, form));
+    }
+  }
+}
+
 }  // namespace
 
 Program FleetProgram() {
@@ -371,6 +387,9 @@ Program FleetProgram() {
             if (!render->backend.empty()) {
               return RenderFiles(invocation, *render);
             }
+            if (!render->folder.empty()) {
+              throw ConfigError("--to: needs --render slurm or kubernetes");
+            }
             RunConfig config = invocation.config();
             agents::TaskSpec task;
             // every check comes before there is a folder
@@ -379,15 +398,19 @@ Program FleetProgram() {
             CheckHeartbeats(config);
             CheckBackend(config);
             if (!config.has_actors()) learner::CheckSameBatch(config.learner);
-            fleet::CheckMetricsAddress(config.fleet);
+            fleet::CheckMetricsAddress(fleet::kMetricsKey,
+                                       config.fleet.metrics_address);
             if (config.has_actors()) {
               task = CheckRun(config, invocation.registry.tasks);
               CheckAddresses(config);
             } else {
               config.evaluation.enabled = false;
             }
-            if (!resumed->empty()) CheckResume(config, task, *resumed);
             const std::string& yaml = invocation.loaded.resolved_yaml;
+            if (!resumed->empty()) {
+              CheckSameRun(yaml, *resumed);
+              CheckResume(config, task, *resumed);
+            }
             RunFolder folder = resumed->empty()
                                    ? RunFolder::Create(config.run, yaml)
                                    : RunFolder::Resume(*resumed, yaml);
@@ -406,11 +429,11 @@ Program FleetProgram() {
         if (const auto code = JoinRun(argc, argv, registry, commands)) {
           return code;
         }
-        if (argc < 2 || std::string_view(argv[1]) != "--sweep") {
-          return std::nullopt;
+        if (argc == 3 && std::string_view(argv[1]) == "--sweep") {
+          return RunSweep(argv[2], registry, commands);
         }
-        if (argc != 3) throw ConfigError("--sweep: want the file of a sweep");
-        return RunSweep(argv[2], registry, commands);
+        CheckNoCommand(argc, argv);
+        return std::nullopt;
       }};
 }
 

@@ -8,6 +8,7 @@
 #include "core/base/fs.h"
 #include "core/metrics/format.h"
 #include "fleet/run_folder.h"
+#include "programs/check_resume.h"
 #include "programs/summary.h"
 
 namespace replicant::programs {
@@ -53,6 +54,7 @@ std::string ProgressText(const RunConfig& config,
 FileLock LockAlone(const Invocation& invocation) {
   const std::filesystem::path folder = FolderOf(invocation);
   MakeFolders(folder);
+  CheckSameRun(invocation.loaded.resolved_yaml, folder);
   return fleet::RunFolder::Lock(folder);
 }
 

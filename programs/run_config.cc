@@ -54,7 +54,9 @@ void UseShardsOfHosts(config::Reader& reader, RunConfig* c) {
 std::string Resolve(const std::filesystem::path& run_folder,
                     const std::string& address, const std::string& part) {
   if (address != "auto") return address;
-  const std::string path = std::filesystem::weakly_canonical(run_folder);
+  // a relative path that does not exist yet would stay relative
+  const std::string path =
+      std::filesystem::weakly_canonical(std::filesystem::absolute(run_folder));
   return fmt::format("ipc://@replicant-{:08x}-{}", Crc32c(path), part);
 }
 

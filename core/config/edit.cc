@@ -33,6 +33,15 @@ std::filesystem::path FolderOf(Document& document, const Place& place) {
 
 }  // namespace
 
+std::optional<std::string> ValueOf(const Document& document,
+                                   std::string_view key) {
+  const Node* const found = FindNode(document, key);
+  if (found == nullptr || found->kind != Node::Kind::kScalar) {
+    return std::nullopt;
+  }
+  return found->text;
+}
+
 void MakeAbsolute(Document& document, std::string_view key) {
   const Node* const found = FindNode(document, key);
   if (found == nullptr || found->kind != Node::Kind::kScalar ||

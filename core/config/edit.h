@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -8,6 +9,11 @@
 // Values of a configuration outside its structs. A key is given as its dotted
 // path: "task.mjcf".
 namespace replicant::config {
+
+// The text of the scalar that `document` holds for `key`; nothing if there is
+// none.
+std::optional<std::string> ValueOf(const Document& document,
+                                   std::string_view key);
 
 // Makes the path that `document` holds for `key` absolute: a relative one in a
 // file is relative to that file's folder, one of the command line to the

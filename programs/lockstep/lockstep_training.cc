@@ -10,6 +10,7 @@
 #include "programs/lockstep/lockstep_training.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <filesystem>
 #include <memory>
@@ -24,6 +25,7 @@
 #include "fleet/run_folder.h"
 #include "learner/checkpoint_folder.h"
 #include "learner/learner.h"
+#include "programs/check_resume.h"
 #include "programs/check_run.h"
 #include "programs/learning_curve.h"
 #include "programs/lockstep/lockstep_source.h"
@@ -64,22 +66,33 @@ void Check(const RunConfig& config) {
   }
 }
 
-// Makes and locks the run's folder. Throws ConfigError for a fleet's, and
-// IoError while another process trains there.
-FileLock LockFolder(const std::filesystem::path& folder) {
+// Makes and locks the run's folder. Throws ConfigError for a folder of
+// something else or of another run, and IoError while another process trains
+// there.
+FileLock LockFolder(const std::filesystem::path& folder,
+                    const std::string& resolved_yaml) {
+  const auto refuse = [&folder](const char* why) {
+    throw ConfigError(fmt::format("run.dir: {}: {}", folder.string(), why));
+  };
   if (fleet::RunFolder::StatusOf(folder)) {
-    throw ConfigError(
-        fmt::format("run.dir: {}: a run of a fleet, which lockstep cannot go "
-                    "on with; hint: fleet --resume",
-                    folder.string()));
+    refuse("a run of a fleet; hint: fleet --resume goes on with it");
   }
   MakeFolders(folder);
+  // the learner's first file
+  if (!std::filesystem::exists(folder / "learner.jsonl")) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (entry.path().filename() != "lock") {
+        refuse("it is not empty, and holds no run; want another folder");
+      }
+    }
+  }
+  CheckSameRun(resolved_yaml, folder);
   return fleet::RunFolder::Lock(folder);
 }
 
 // Restores the shard of the checkpoint that `manifest` names. Without a
 // complete checkpoint the run begins anew, and the replay's part of any other
-// is removed.
+// is set aside.
 std::unique_ptr<replay::Checkpointer> MakeCheckpointer(
     const RunConfig& config, const std::filesystem::path& folder,
     const std::optional<learner::Manifest>& manifest, replay::Shard* shard) {
@@ -89,8 +102,14 @@ std::unique_ptr<replay::Checkpointer> MakeCheckpointer(
   options.num_kept = config.learner.num_kept_checkpoints + 1;
   if (manifest) {
     options.restore_id = manifest->id;
-  } else {
-    std::filesystem::remove_all(options.folder);
+  } else if (std::filesystem::exists(options.folder)) {
+    std::filesystem::path aside = folder / "replay.unfinished";
+    for (int i = 2; std::filesystem::exists(aside); ++i) {
+      aside = folder / fmt::format("replay.unfinished-{}", i);
+    }
+    spdlog::warn("{} belongs to no complete checkpoint; it is now {}",
+                 options.folder.string(), aside.string());
+    std::filesystem::rename(options.folder, aside);
   }
   return std::make_unique<replay::Checkpointer>(options, shard);
 }
@@ -98,10 +117,11 @@ std::unique_ptr<replay::Checkpointer> MakeCheckpointer(
 // The parts of a run, in the order in which they need each other.
 class LockstepTraining {
  public:
-  LockstepTraining(const RunConfig& config, const env::TaskRegistry& tasks);
+  LockstepTraining(const RunConfig& config, const env::TaskRegistry& tasks,
+                   const std::string& resolved_yaml);
 
   // Trains to the end of the run.
-  void Run(const std::string& resolved_yaml);
+  void Run();
 
  private:
   std::vector<replay::StepSink*> Sinks();
@@ -111,6 +131,7 @@ class LockstepTraining {
 
   const RunConfig& config_;
   const env::TaskRegistry& tasks_;
+  const std::string& resolved_yaml_;
   const uint64_t seed_;
   env::VectorEnvironment environments_;
   const agents::TaskSpec task_;
@@ -135,9 +156,11 @@ class LockstepTraining {
 };
 
 LockstepTraining::LockstepTraining(const RunConfig& config,
-                                   const env::TaskRegistry& tasks)
+                                   const env::TaskRegistry& tasks,
+                                   const std::string& resolved_yaml)
     : config_(config),
       tasks_(tasks),
+      resolved_yaml_(resolved_yaml),
       seed_(static_cast<uint64_t>(config.run.seed)),
       environments_(env::MakeConfiguredEnvironments(tasks, config.task, seed_,
                                                     /*first_index=*/0,
@@ -147,7 +170,7 @@ LockstepTraining::LockstepTraining(const RunConfig& config,
           config.task,
           *env::MakeConfiguredEnvironment(tasks, config.task, seed_, 0))),
       folder_(RunFolderOf(config)),
-      lock_(LockFolder(folder_)),
+      lock_(LockFolder(folder_, resolved_yaml)),
       checkpoints_(folder_ / "checkpoints"),
       manifest_(checkpoints_.NewestManifest()),
       replay_(ReplayOptionsOf(config, task_)),
@@ -184,7 +207,7 @@ std::vector<replay::StepSink*> LockstepTraining::Sinks() {
   return sinks;
 }
 
-void LockstepTraining::Run(const std::string& resolved_yaml) {
+void LockstepTraining::Run() {
   const StopSignal stop;
   std::optional<PeriodicEvaluation> evaluation;
   if (config_.evaluation.enabled) {
@@ -203,7 +226,7 @@ void LockstepTraining::Run(const std::string& resolved_yaml) {
              newest = progress;
              if (evaluation) evaluation->RunIfDue(progress, num_frames());
            },
-       .config_yaml = resolved_yaml});
+       .config_yaml = resolved_yaml_});
   if (evaluation) evaluation->ScheduleAfter(learner.seconds(), num_frames());
   // replay and actor are those of the manifest's step
   if (manifest_ && learner.step() != manifest_->step) {
@@ -211,7 +234,7 @@ void LockstepTraining::Run(const std::string& resolved_yaml) {
                               checkpoints_.PathOf(manifest_->step).string()));
   }
   AtomicWriteFile(folder_ / "config.yaml",
-                  KeepModel(config_, tasks_, folder_, resolved_yaml));
+                  KeepModel(config_, tasks_, folder_, resolved_yaml_));
   learner.Run();
   if (!evaluation) return;
   evaluation->RunLast(newest, num_frames());
@@ -223,7 +246,7 @@ void LockstepTraining::Run(const std::string& resolved_yaml) {
 void TrainInLockstep(const RunConfig& config, const env::TaskRegistry& tasks,
                      const std::string& resolved_yaml) {
   Check(config);
-  LockstepTraining(config, tasks).Run(resolved_yaml);
+  LockstepTraining(config, tasks, resolved_yaml).Run();
 }
 
 }  // namespace replicant::programs

@@ -103,16 +103,17 @@ TEST_F(MetricsPageTest, ANumberThatCannotBeShownIsLeftOut) {
 
 TEST(MetricsPageAddressTest, AnAddressThatCannotBeUsedNamesItsKey) {
   const MetricsPage first(kAnyPort, "walk");
-  FleetConfig config;
-  CheckMetricsAddress(config);
-  config.metrics_address = "127.0.0.1:" + std::to_string(first.port());
-  const std::string message =
-      MessageOf<ConfigError>([&] { CheckMetricsAddress(config); });
-  EXPECT_THAT(message, HasSubstr("fleet.metrics_address: " + HostAndPid() +
-                                 ": metrics address '" +
-                                 config.metrics_address + "': cannot listen"));
-  config.metrics_address = "localhost:9464";
-  EXPECT_EQ(MessageOf<ConfigError>([&] { CheckMetricsAddress(config); }),
+  CheckMetricsAddress(kMetricsKey, "");
+  std::string address = "127.0.0.1:" + std::to_string(first.port());
+  const auto refusal = [&address] {
+    return MessageOf<ConfigError>(
+        [&address] { CheckMetricsAddress(kMetricsKey, address); });
+  };
+  EXPECT_THAT(refusal(),
+              HasSubstr("fleet.metrics_address: " + HostAndPid() +
+                        ": metrics address '" + address + "': cannot listen"));
+  address = "localhost:9464";
+  EXPECT_EQ(refusal(),
             "fleet.metrics_address: metrics address 'localhost:9464': want an "
             "IPv4 address and a port, such as 127.0.0.1:9464 (port 0: any)");
 }

@@ -139,6 +139,14 @@ TEST_F(RunFolderTest, RefusesAFolderThatHoldsSomething) {
   EXPECT_EQ(MessageOf<IoError>([&] { RunFolder::Create(Config(), ""); }),
             message);
   std::filesystem::remove(path_ / "notes.txt");
+  // nor are files taken for those of a run
+  for (const char* name : {"lock", "letter.tmp-999999-1"}) {
+    std::ofstream(path_ / name) << "door code 4711";
+    EXPECT_EQ(MessageOf<IoError>([&] { RunFolder::Create(Config(), ""); }),
+              message);
+    EXPECT_EQ(ReadFile(path_ / name), "door code 4711");
+    std::filesystem::remove(path_ / name);
+  }
   EXPECT_EQ(MessageOf<IoError>([&] { RunFolder::Create(Config(), ""); }),
             "no exception");
 }

@@ -55,6 +55,32 @@ TEST(CheckAddressesTest, RefusesAnAddressThatIsGivenTwice) {
   EXPECT_NO_THROW(CheckAddresses(config));
 }
 
+TEST(CheckAddressesTest, RefusesWhatNobodyCanListenAt) {
+  const TemporaryFolder folder;
+  const auto refusal = [](const RunConfig& config) {
+    return MessageOf<ConfigError>([&config] { CheckAddresses(config); });
+  };
+  RunConfig config;
+  config.replay.bind = "127.0.0.1:7000";
+  EXPECT_EQ(refusal(config),
+            "replay.bind: '127.0.0.1:7000': want auto, tcp://ADDRESS:PORT, "
+            "ipc://FILE or ipc://@NAME");
+  config.replay.bind = "ipc:///nonexistent/x";
+  EXPECT_EQ(refusal(config),
+            "replay.bind: 'ipc:///nonexistent/x': no folder /nonexistent");
+  config = {};
+  config.replay.metrics_address = config.fleet.metrics_address = "127.0.0.1:9";
+  EXPECT_EQ(refusal(config),
+            "replay.metrics_address: 127.0.0.1:9 is that of "
+            "fleet.metrics_address, too; want another");
+  config = {};
+  const auto file = folder.path() / "file";
+  AtomicWriteFile(file, "");
+  config.replay.disk.folder = file;
+  EXPECT_EQ(refusal(config),
+            "replay.disk_folder: " + file.string() + " is no folder");
+}
+
 TEST(CheckBackendTest, RefusesOneThatCannotRunHere) {
   RunConfig config;
   EXPECT_NO_THROW(CheckBackend(config));

@@ -179,21 +179,34 @@ TEST_F(LockstepTest, ARunWithItsOwnModelIsResumedByItsOwnFile) {
 }
 
 // What another process writes there stays.
-TEST_F(LockstepTest, RefusesAFolderThatIsInUseOrAFleets) {
+TEST_F(LockstepTest, RefusesAFolderOfSomethingElse) {
   const auto run = folder_.path() / "a";
   MakeFolders(run / "replay");
-  AtomicWriteFile(run / "replay" / "segment-00000001.log", "x");
+  AtomicWriteFile(run / "replay" / "thesis.txt", "x");
+  const auto refusal = [this](const std::vector<std::string>& settings = {}) {
+    const CommandResult result = RunShort("a", settings);
+    EXPECT_EQ(result.status.code, 1);
+    return result.output;
+  };
+  EXPECT_THAT(refusal(), HasSubstr("it is not empty, and holds no run"));
+  AtomicWriteFile(run / "learner.jsonl", "");
   {
     const FileLock lock(run / "lock", "a test");
-    const CommandResult result = RunShort("a");
-    EXPECT_EQ(result.status.code, 1);
-    EXPECT_THAT(result.output, HasSubstr("in use by process"));
+    EXPECT_THAT(refusal(), HasSubstr("in use by process"));
   }
+  AtomicWriteFile(run / "config.yaml", "task: {name: cartpole-balance}\n");
+  EXPECT_THAT(refusal(),
+              HasSubstr("task.name: cartpole-swingup, but the run in "));
+  AtomicWriteFile(run / "config.yaml", "run: {seed: 1}\n");
+  EXPECT_THAT(refusal({"run.seed=2"}), HasSubstr("run.seed: 2, but the run"));
   AtomicWriteFile(run / "state.yaml", "status: stopped\n");
-  const CommandResult result = RunShort("a");
-  EXPECT_EQ(result.status.code, 1);
-  EXPECT_THAT(result.output, HasSubstr("fleet --resume"));
-  EXPECT_TRUE(std::filesystem::exists(run / "replay" / "segment-00000001.log"));
+  EXPECT_THAT(refusal(), HasSubstr("fleet --resume"));
+  EXPECT_TRUE(std::filesystem::exists(run / "replay" / "thesis.txt"));
+  // a run that was killed before its first checkpoint begins anew
+  std::filesystem::remove(run / "state.yaml");
+  EXPECT_TRUE(RunShort("a").status.ok());
+  EXPECT_TRUE(
+      std::filesystem::exists(run / "replay.unfinished" / "thesis.txt"));
 }
 
 TEST_F(LockstepTest, ASignalEndsAnEvaluation) {

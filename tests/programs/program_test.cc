@@ -43,6 +43,9 @@ TEST(ResolveAddressesTest, ARunHasAddressesOfItsOwn) {
   EXPECT_EQ(a.replay.bind.substr(0, 17), "ipc://@replicant-");
   EXPECT_EQ(resolve("/tmp/b/../a").replay.bind, a.replay.bind);
   EXPECT_NE(resolve("/tmp/b").replay.bind, a.replay.bind);
+  // before the folder is made and after it
+  EXPECT_EQ(resolve("not-there").replay.bind,
+            resolve(std::filesystem::current_path() / "not-there").replay.bind);
   const std::vector<std::string>& servers = a.learner.replication.servers;
   EXPECT_EQ(servers[1], "tcp://127.0.0.1:9");
   EXPECT_EQ(std::set<std::string>({a.replay.bind, a.learner.parameter_bind,

@@ -55,6 +55,25 @@ TEST_F(TrainingMistakesTest, AMistakeStartsNothing) {
   expect("run.key_file=/nowhere/run.key", "run.key_file: ");
 }
 
+// A command among the options of a run is no training.
+TEST_F(TrainingMistakesTest, ACommandStandsAlone) {
+  for (const auto& [words, message] :
+       {std::pair(std::vector<std::string>{"--stop", "RUN"},
+                  "fleet: --stop: want it alone: fleet --stop RUN"),
+        std::pair(std::vector<std::string>{"--sweep=FILE"},
+                  "fleet: --sweep=FILE: want it alone: fleet --sweep FILE"),
+        std::pair(std::vector<std::string>{"--to", "FOLDER"},
+                  "fleet: --to: needs --render")}) {
+    std::vector<std::string> command = Command({});
+    command.insert(command.end(), words.begin(), words.end());
+    const CommandResult result =
+        RunCommand({.command = command}, std::chrono::minutes(1));
+    EXPECT_EQ(result.status.code, 1);
+    EXPECT_THAT(result.output, HasSubstr(message));
+    EXPECT_FALSE(std::filesystem::exists(run_));
+  }
+}
+
 // A file that may not grow is what a full disk looks like to its writer.
 TEST_F(TrainingMistakesTest, ADiskThatFillsUpEndsTheRun) {
   const auto run_with = [&](int limit_of_half_kib) {

@@ -212,6 +212,21 @@ TEST_F(TrainingRecoveryTest, AResumeThatCannotWorkLeavesTheRunAlone) {
                   run_.string()))
         << sizes;
   }
+  EXPECT_THAT(resume({"learner.limits.max_steps=80", "run.seed=7"}),
+              HasSubstr("run.seed: 7, but the run in " + run_.string() +
+                        " has 1; hint"));
+  const auto permissions = [this](std::filesystem::perms others) {
+    std::filesystem::permissions(run_ / "run.key",
+                                 std::filesystem::perms::owner_read | others);
+  };
+  permissions(std::filesystem::perms::others_read);
+  EXPECT_THAT(resume({"learner.limits.max_steps=80"}), HasSubstr("run.key"));
+  permissions({});
+  const std::string evaluations = ReadFile(run_ / "evaluations.jsonl");
+  AtomicWriteFile(run_ / "evaluations.jsonl", "no\n" + evaluations);
+  EXPECT_THAT(resume({"learner.limits.max_steps=80"}),
+              HasSubstr("evaluations.jsonl:1: not an evaluation record"));
+  AtomicWriteFile(run_ / "evaluations.jsonl", evaluations);
   EXPECT_TRUE(RunEvaluator({"--checkpoint", run_.string(), "--episodes", "1"})
                   .status.ok());
 }
