@@ -11,7 +11,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <random>
 #include <thread>
 #include <utility>
 
@@ -20,6 +19,7 @@
 #include "core/base/thread.h"
 #include "core/rpc/agent_messages.h"
 #include "core/rpc/client.h"
+#include "core/rpc/envelope.h"
 #include "core/rpc/group_key.h"
 #include "core/rpc/heartbeat_sender.h"
 
@@ -43,11 +43,6 @@ constexpr std::streamsize kLogBytes = 64 << 10;
 // as in a run's folder
 constexpr const char* kRunKeyName = "run.key";
 constexpr uint64_t kMaxKeyBytes = 4096;
-
-uint64_t RandomId() {
-  std::random_device device;
-  return (uint64_t{device()} << 32) | device();
-}
 
 // Whether the other end of a pipe is gone. What it says is not read.
 bool HasEnded(int lease_fd) {
@@ -327,7 +322,7 @@ class Membership {
   const StopSignal& stop_;
   const LauncherAddress launcher_;
   const rpc::GroupKey key_;
-  const uint64_t id_ = RandomId();
+  const uint64_t id_ = rpc::RandomId();
   const TemporaryFolder folder_;
   rpc::ZmqContext context_;
   rpc::Client client_;

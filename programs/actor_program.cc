@@ -34,31 +34,75 @@ int64_t FirstPosition(uint32_t incarnation) {
   return (int64_t{incarnation} - 1) << 31;
 }
 
-// The writer that takes the steps of an environment to the replay.
-std::unique_ptr<replay::ShardedWriter> MakeWriter(const RunConfig& config,
-                                                  const agents::TaskSpec& task,
-                                                  int64_t environment,
-                                                  const std::string& name) {
-  replay::StepWriterOptions writer;
-  writer.curve = ReplayClientRole(config);
-  writer.name = name;
-  writer.shape = StepShapeOf(task);
-  writer.group_steps = config.actors.group_steps;
-  writer.codec = config.actors.codec;
-  writer.queue_groups = config.actors.queue_groups;
-  writer.append_timeout = FromSeconds(config.actors.append_timeout_s);
-  return std::make_unique<replay::ShardedWriter>(replay::ShardedWriterOptions{
-      .endpoints = config.replay.Endpoints(),
-      .writer = writer,
-      .environment = environment,
-      .num_environments = config.actors.count * config.actors.environments});
+// The writers that take the steps of an actor's environments to the replay, one
+// for each.
+class Writers {
+ public:
+  Writers(const RunConfig& config, const agents::TaskSpec& task, int64_t index);
+
+  std::vector<replay::StepSink*> sinks() const;
+  // Sums over all.
+  double WaitedSeconds() const;
+  int64_t AcknowledgedSteps() const;
+  // Ends every wait for the replay, from any thread.
+  void StopWaiting();
+  // Sends what is left, and closes. Nobody learns from steps that the rate
+  // limiter holds back for longer.
+  void Drain();
+
+ private:
+  std::vector<std::unique_ptr<replay::ShardedWriter>> writers_;
+};
+
+Writers::Writers(const RunConfig& config, const agents::TaskSpec& task,
+                 int64_t index) {
+  const int64_t num_environments = config.actors.environments;
+  for (int64_t e = 0; e < num_environments; ++e) {
+    replay::StepWriterOptions writer;
+    writer.curve = ReplayClientRole(config);
+    writer.name = fmt::format("actor-{}/{}", index, e);
+    writer.shape = StepShapeOf(task);
+    writer.group_steps = config.actors.group_steps;
+    writer.codec = config.actors.codec;
+    writer.queue_groups = config.actors.queue_groups;
+    writer.append_timeout = FromSeconds(config.actors.append_timeout_s);
+    writers_.push_back(
+        std::make_unique<replay::ShardedWriter>(replay::ShardedWriterOptions{
+            .endpoints = config.replay.Endpoints(),
+            .writer = writer,
+            .environment = index * num_environments + e,
+            .num_environments = config.actors.count * num_environments}));
+  }
 }
 
-// Sends what is left. Nobody learns from steps that the rate limiter holds back
-// for longer.
-void Drain(const std::vector<std::unique_ptr<replay::ShardedWriter>>& writers) {
+std::vector<replay::StepSink*> Writers::sinks() const {
+  std::vector<replay::StepSink*> sinks;
+  sinks.reserve(writers_.size());
+  for (const auto& writer : writers_) sinks.push_back(writer.get());
+  return sinks;
+}
+
+double Writers::WaitedSeconds() const {
+  double sum = 0.0;
+  for (const auto& writer : writers_) sum += writer->metrics().waited_s;
+  return sum;
+}
+
+int64_t Writers::AcknowledgedSteps() const {
+  int64_t sum = 0;
+  for (const auto& writer : writers_) {
+    sum += writer->metrics().acknowledged_steps;
+  }
+  return sum;
+}
+
+void Writers::StopWaiting() {
+  for (const auto& writer : writers_) writer->StopWaiting();
+}
+
+void Writers::Drain() {
   const Clock::TimePoint deadline = Clock::Real().Now() + 300ms;
-  for (const auto& writer : writers) {
+  for (const auto& writer : writers_) {
     if (!writer->Flush(deadline)) {
       const replay::StepWriterMetrics metrics = writer->metrics();
       const int64_t num_left = metrics.appended_steps -
@@ -73,6 +117,26 @@ void Drain(const std::vector<std::unique_ptr<replay::ShardedWriter>>& writers) {
     }
     writer->Close();
   }
+}
+
+// The episodes that an actor has finished.
+struct Episodes {
+  int64_t count = 0;
+  actors::EpisodeResult last;
+};
+
+void Report(const Actor& actor, const Episodes& episodes,
+            const agents::TaskSpec& task, rpc::HeartbeatSender* heartbeat) {
+  heartbeat->SetCounter("agent_steps", static_cast<double>(actor.num_steps()));
+  heartbeat->SetCounter(
+      "frames", static_cast<double>(actor.num_steps() * task.action_repeat));
+  heartbeat->SetCounter("episodes", static_cast<double>(episodes.count));
+  if (episodes.count > 0) {
+    heartbeat->SetGauge("return", episodes.last.episode_return);
+    heartbeat->SetGauge("episode_length",
+                        static_cast<double>(episodes.last.length));
+  }
+  heartbeat->SetGauge("noise_scale", actor.NoiseScale());
 }
 
 int Run(const Invocation& invocation, int64_t index) {
@@ -98,48 +162,22 @@ int Run(const Invocation& invocation, int64_t index) {
   };
   const std::unique_ptr<ActorPolicy> followed =
       MakeActorPolicy(config, task, index, is_over);
-
-  std::vector<std::unique_ptr<replay::ShardedWriter>> writers;
-  std::vector<replay::StepSink*> sinks;
-  for (int64_t e = 0; e < num_environments; ++e) {
-    writers.push_back(MakeWriter(config, task, first_environment + e,
-                                 fmt::format("actor-{}/{}", index, e)));
-    sinks.push_back(writers.back().get());
-  }
-
-  double last_return = 0.0;
-  double last_length = 0.0;
-  int64_t num_episodes = 0;
-  Actor actor(task, &environments, &followed->policy(), sinks,
+  Writers writers(config, task, index);
+  Episodes episodes;
+  Actor actor(task, &environments, &followed->policy(), writers.sinks(),
               {.exploration = config.actors.exploration,
                .first_environment = first_environment,
                .num_all_environments = config.actors.count * num_environments,
                .seed = seed,
                .first_position = FirstPosition(heartbeat_options.incarnation),
-               .on_episode = [&](const actors::EpisodeResult& episode) {
-                 last_return = episode.episode_return;
-                 last_length = static_cast<double>(episode.length);
-                 ++num_episodes;
+               .on_episode = [&episodes](const actors::EpisodeResult& episode) {
+                 episodes.last = episode;
+                 ++episodes.count;
                }});
-  const auto waited_s = [&writers] {
-    double sum = 0.0;
-    for (const auto& writer : writers) sum += writer->metrics().waited_s;
-    return sum;
-  };
-  const auto acknowledged_steps = [&writers] {
-    int64_t sum = 0;
-    for (const auto& writer : writers) {
-      sum += writer->metrics().acknowledged_steps;
-    }
-    return sum;
-  };
   // an order to stop also ends a wait for the replay
   const Thread watch("stop-watch", [&](const Thread::StopToken& token) {
     while (!token.IsStopRequested()) {
-      if (is_over()) {
-        for (const auto& writer : writers) writer->StopWaiting();
-        return;
-      }
+      if (is_over()) return writers.StopWaiting();
       std::this_thread::sleep_for(50ms);
     }
   });
@@ -151,29 +189,20 @@ int Run(const Invocation& invocation, int64_t index) {
     actor.SetGlobalSteps(followed->agent_steps());
     actor.Step();
     followed->Poll(0ms);
-    heartbeat.SetWaited(waited_s(), "replay: no room yet");
-    heartbeat.SetCounter("agent_steps", static_cast<double>(actor.num_steps()));
-    heartbeat.SetCounter(
-        "frames", static_cast<double>(actor.num_steps() * task.action_repeat));
-    heartbeat.SetCounter("episodes", static_cast<double>(num_episodes));
-    if (num_episodes > 0) {
-      heartbeat.SetGauge("return", last_return);
-      heartbeat.SetGauge("episode_length", last_length);
-    }
-    heartbeat.SetGauge("noise_scale", actor.NoiseScale());
+    heartbeat.SetWaited(writers.WaitedSeconds(), "replay: no room yet");
+    Report(actor, episodes, task, &heartbeat);
     heartbeat.SetGauge("policy_step",
                        static_cast<double>(*followed->version()));
   }
   heartbeat.SetState(rpc::RoleState::kDraining, "steps under way");
-  Drain(writers);
+  writers.Drain();
   spdlog::info(
       "ends after {} agent steps, {} of them acknowledged by the replay, and "
-      "{} "
-      "episodes; policy {:.1f} s, environments {:.1f} s, replay {:.1f} s, of "
-      "which waiting {:.1f} s",
-      actor.num_steps(), acknowledged_steps(), num_episodes,
+      "{} episodes; policy {:.1f} s, environments {:.1f} s, replay {:.1f} s, "
+      "of which waiting {:.1f} s",
+      actor.num_steps(), writers.AcknowledgedSteps(), episodes.count,
       actor.times().policy_s, actor.times().environments_s,
-      actor.times().sinks_s, waited_s());
+      actor.times().sinks_s, writers.WaitedSeconds());
   return 0;
 }
 
