@@ -59,23 +59,26 @@ std::vector<Output> SourcesOf(Graph& graph, const std::vector<Output>& results,
     const graph::Node& node = graph.node(at.node);
     if (node.id >= begin && !node.inputs.empty()) {
       pending.insert(pending.end(), node.inputs.begin(), node.inputs.end());
-    } else if (graph::IsFloating(node.output_type(at.index).dtype)) {
+    } else if (graph::IsFloating(node.output_type(at.index).dtype) &&
+               (node.id < begin || node.constant == nullptr)) {
       sources.push_back({&graph, at.node, at.index});
     }
   }
   return sources;
 }
 
-// Zeros of the type of `like`, which count as computed from the sources.
+// Zeros of the type of `like`, which count as computed from the sources. Value
+// and gradient are zero for infinite sources too.
 Output ZerosThatDependOn(const std::vector<Output>& sources, Output like,
                          CallSite site) {
   Graph& graph = *like.graph;
   Output zero = graph.Scalar(0.0, like.dtype(), site);
   if (graph::IsFloating(like.dtype())) {
+    const Output never = graph.Scalar(0.0, DType::kBool, site);
     for (const Output& source : sources) {
       const Output sum =
           graph::Cast(graph::ReduceSum(source, {}, site), like.dtype(), site);
-      zero = graph::Add(zero, graph::Mul(sum, 0.0, site), site);
+      zero = graph::Where(never, sum, zero, site);
     }
   }
   return graph::BroadcastTo(zero, like.shape(), site);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -134,6 +135,58 @@ inline void CheckSharesWork(const ReplicationConfig& config) {
   EXPECT_EQ(many.at("size_min"), std::vector{2.0});
   EXPECT_EQ(many.at("size_max"), std::vector{6.0});
   EXPECT_EQ(many.at("size_prod"), std::vector{720.0});
+}
+
+// A piece may make infinite constants and read tensors whose sum overflows.
+inline StepOutputs InfinityStep(ReplicaContext& replica, const Inputs& batch) {
+  Graph& g = replica.graph();
+  const Output w = g.Read(
+      g.AddVariable({.name = "w",
+                     .dtype = DType::kF64,
+                     .shape = Shape({3}),
+                     .initializer = [](RandomStream&, MutableTensorView value) {
+                       const auto elements = value.Span<double>();
+                       for (size_t i = 0; i < 3; ++i) {
+                         elements[i] = 0.5 + 0.5 * static_cast<double>(i);
+                       }
+                     }}));
+  const Output large = graph::Mul(w, 1e308);
+  const std::vector<ReplicaContext::Piece> pieces = {
+      [=, &g]() -> std::vector<Output> {
+        const Output masked =
+            graph::Where(graph::Greater(w, g.Scalar(0.75, DType::kF64)), w,
+                         g.Scalar(-INFINITY, DType::kF64));
+        return {graph::ReduceSum(graph::Exp(masked))};
+      },
+      [=]() -> std::vector<Output> {
+        return {graph::ReduceSum(graph::Mul(large, 1e-308))};
+      }};
+  StepOutputs outputs;
+  Output loss = g.Scalar(0.0, DType::kF64);
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean}) {
+    const Output result = replica.MapReduce(pieces, op)[0];
+    outputs.values.emplace_back(ToString(op), result);
+    loss = graph::Add(loss, result);
+  }
+  outputs.values.emplace_back(
+      "gradient", replica.MeanGradients(graph::Gradients(loss, {w}))[0]);
+  // every step has a batch
+  outputs.values.emplace_back("x", graph::ReduceSum(batch.at("x")));
+  return outputs;
+}
+
+inline void CheckPiecesMayBeInfinite(const ReplicationConfig& config) {
+  const auto replicator = Replicator::Create(config, /*seed=*/5);
+  const auto input =
+      replicator->MakeInput(Rows(config.replicas, 1, WholeValue));
+  const auto step = replicator->Build(*input, InfinityStep);
+  ASSERT_EQ(step->Run(kNoWait), NextResult::kOk);
+  const double sum = std::exp(1.0) + std::exp(1.5) + 3.0;
+  EXPECT_NEAR(Values(*step, "sum")[0], sum, 1e-9);
+  EXPECT_NEAR(Values(*step, "mean")[0], 0.5 * sum, 1e-9);
+  const std::vector<double> gradient = {1.5, 1.5 * (std::exp(1.0) + 1.0),
+                                        1.5 * (std::exp(1.5) + 1.0)};
+  EXPECT_LE(NormOfDifference(Values(*step, "gradient"), gradient), 1e-9);
 }
 
 }  // namespace replicant::replicator

@@ -50,6 +50,10 @@ TEST_P(InGraphTest, SharesOutPiecesOfWork) {
   CheckSharesWork(InGraph(GetParam()));
 }
 
+TEST_P(InGraphTest, PiecesMayBeInfinite) {
+  CheckPiecesMayBeInfinite(InGraph(GetParam()));
+}
+
 INSTANTIATE_TEST_SUITE_P(Replicas, InGraphTest, ::testing::Values(1, 2, 4, 8));
 
 // What Build() says of a step on `n` replicas.
