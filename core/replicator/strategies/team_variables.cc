@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "core/base/error.h"
@@ -43,19 +44,44 @@ void TeamVariables::NoteVersions() {
 }
 
 bool TeamVariables::HaveChanged() const {
+  return std::ranges::any_of(
+      stores_[0]->variables(),
+      [this](const auto& entry) { return HasChanged(entry.second); });
+}
+
+bool TeamVariables::HasChanged(
+    const runtime::VariableStore::Variable& variable) const {
+  const auto noted = versions_.find(variable.spec.name);
+  // a new variable is the same everywhere
+  const uint64_t version = noted == versions_.end() ? 0 : noted->second;
+  return variable.version.value() != version;
+}
+
+std::set<std::string> TeamVariables::FindKept(Processes& processes) const {
+  // they may have been written in the middle of an update
+  std::set<std::string> kept = sums_;
+  std::vector<std::string> own;
+  std::string has_changed;  // a letter for each of `own`
   for (const auto& [name, variable] : stores_[0]->variables()) {
-    const auto noted = versions_.find(name);
-    // a new variable is the same everywhere
-    const uint64_t version = noted == versions_.end() ? 0 : noted->second;
-    if (variable.version.value() != version) return true;
+    if (variable.spec.is_trainable || sums_.contains(name) ||
+        variable.spec.agreement != graph::ReplicaAgreement::kPerReplica) {
+      continue;
+    }
+    own.push_back(name);
+    has_changed += HasChanged(variable) ? 'y' : 'n';
   }
-  return false;
+  // the first process decides, so that all make the same calls
+  if (!own.empty()) has_changed = processes.Broadcast(has_changed);
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (has_changed[i] == 'n') kept.insert(own[i]);
+  }
+  return kept;
 }
 
 void TeamVariables::Spread(Processes& processes) {
+  const std::set<std::string> kept = FindKept(processes);
   for (const auto& [name, ignored] : first().variables()) {
-    // the variable may have been written in the middle of an update
-    if (sums_.contains(name)) continue;
+    if (kept.contains(name)) continue;
     runtime::VariableStore::Variable& own = first().at(name);
     std::optional<HostTensor> staging;
     if (!is_host_memory_) staging = first().Get(name);

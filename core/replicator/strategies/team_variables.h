@@ -37,12 +37,17 @@ class TeamVariables {
   void NoteVersions();
   // Whether a variable of the first store was written since NoteVersions().
   bool HaveChanged() const;
-  // Copies the values of the first process's first store to all stores. All
+  // Copies the values of the first process's first store to all stores; those
+  // of a kPerReplica variable only if that one was written itself. All
   // processes call it. Throws CommError.
   void Spread(Processes& processes);
 
  private:
   runtime::VariableStore& first() { return *stores_[0]; }
+  // Whether a variable of the first store was written since NoteVersions().
+  bool HasChanged(const runtime::VariableStore::Variable& variable) const;
+  // The variables that Spread() leaves as they are.
+  std::set<std::string> FindKept(Processes& processes) const;
   // Whether a variable of `store` lies in the first one's memory.
   bool IsShared(const std::string& name,
                 const runtime::VariableStore& store) const;

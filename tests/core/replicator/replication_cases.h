@@ -335,4 +335,53 @@ inline void CheckTrainsAsOneReplica(const ReplicationConfig& config) {
   }
 }
 
+// Every replica sums its rows, and reads a variable that a program writes.
+inline StepOutputs OwnSumStep(ReplicaContext& replica, const Inputs& batch) {
+  Graph& g = replica.graph();
+  const VariableId sum =
+      g.AddVariable({.name = "sum",
+                     .dtype = DType::kF64,
+                     .shape = Shape({1, kColumns}),
+                     .is_trainable = false,
+                     .agreement = graph::ReplicaAgreement::kPerReplica});
+  const VariableId other = g.AddVariable(
+      {.name = "other", .dtype = DType::kF64, .shape = Shape({})});
+  const Output next = graph::Add(g.Read(sum), batch.at("x"));
+  return {.values = {{"sums", replica.AllGather(next)},
+                     {"others", replica.AllGather(g.Read(other))}},
+          .updates = {graph::Assign(g, sum, next)}};
+}
+
+// A kPerReplica variable stays each replica's own while others are written,
+// until the program writes it.
+inline void CheckKeepsVariablesPerReplica(const ReplicationConfig& config) {
+  const int n = config.replicas;
+  const auto replicator = Replicator::Create(config, /*seed=*/1);
+  const auto input = replicator->MakeInput(Rows(n, 3, WholeValue));
+  const auto step = replicator->Build(*input, OwnSumStep);
+  const auto write = [&](const char* name, const Shape& shape, double value) {
+    if (replicator->process_id() != 0) return;
+    const std::vector<double> values(kColumns, value);
+    replicator->variables().Set(name,
+                                TensorView(DType::kF64, shape, values.data()));
+  };
+  const auto check_sums = [&](const std::function<double(int64_t)>& expected) {
+    ASSERT_EQ(step->Run(kNoWait), NextResult::kOk);
+    for (int64_t r = 0; r < n; ++r) {
+      EXPECT_EQ(Values(*step, "sums")[static_cast<size_t>(r * kColumns)],
+                expected(r))
+          << "replica " << r;
+    }
+  };
+  check_sums([](int64_t r) { return WholeValue(0, r, 0); });
+  write("other", Shape({}), 2.5);
+  check_sums(
+      [](int64_t r) { return WholeValue(0, r, 0) + WholeValue(1, r, 0); });
+  EXPECT_EQ(Values(*step, "others"),
+            std::vector<double>(static_cast<size_t>(n), 2.5));
+  write("sum", Shape({1, kColumns}), 10.0);
+  check_sums([](int64_t r) { return 10.0 + WholeValue(2, r, 0); });
+  replicator->Stop();
+}
+
 }  // namespace replicant::replicator

@@ -77,6 +77,14 @@ TEST_P(ParameterServerTest, AGroupComputesWhatItsReplicasCompute) {
   replicator->Stop();
 }
 
+TEST_P(ParameterServerTest, AVariablePerReplicaStaysItsOwn) {
+  const ServerFolder folder;
+  ReplicationConfig config = folder.Config(GetParam(), 2, 0);
+  config.replicas_per_group = 2;
+  const auto servers = StartServers(config, Rows(2, 0, WholeValue), OwnSumStep);
+  CheckKeepsVariablesPerReplica(config);
+}
+
 INSTANTIATE_TEST_SUITE_P(Servers, ParameterServerTest,
                          ::testing::Values(1, 2, 3));
 

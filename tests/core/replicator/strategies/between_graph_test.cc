@@ -37,6 +37,10 @@ TEST_P(BetweenGraphTest, GradientsFlowThroughPrimitives) {
   CheckGradients(BetweenGraph());
 }
 
+TEST_P(BetweenGraphTest, AVariablePerReplicaStaysItsOwn) {
+  CheckKeepsVariablesPerReplica(BetweenGraph());
+}
+
 TEST_P(BetweenGraphTest, SharesOutPiecesOfWork) {
   CheckSharesWork(BetweenGraph());
 }

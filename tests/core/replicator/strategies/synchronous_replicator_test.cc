@@ -46,6 +46,10 @@ TEST_P(InGraphTest, ReplicasTrainAsOne) {
   CheckTrainsAsOneReplica(InGraph(GetParam()));
 }
 
+TEST_P(InGraphTest, AVariablePerReplicaStaysItsOwn) {
+  CheckKeepsVariablesPerReplica(InGraph(GetParam()));
+}
+
 TEST_P(InGraphTest, SharesOutPiecesOfWork) {
   CheckSharesWork(InGraph(GetParam()));
 }
@@ -329,31 +333,6 @@ TEST(SynchronousReplicatorTest, RefusesAGradientOfAProduct) {
                        }),
             "step.cc:7: AllReduce prod 'AllReduce' has no gradient; hint: "
             "StopGradient in front of it, if none should flow");
-}
-
-TEST(SynchronousReplicatorTest, AVariablePerReplicaStaysItsOwn) {
-  const auto replicator = Replicator::Create(InGraph(2), /*seed=*/1);
-  const auto input = replicator->MakeInput(Rows(2, 2, WholeValue));
-  const auto step = replicator->Build(
-      *input, [](ReplicaContext& replica, const Inputs& batch) {
-        Graph& g = replica.graph();
-        const VariableId sum =
-            g.AddVariable({.name = "sum",
-                           .dtype = DType::kF64,
-                           .shape = Shape({1, kColumns}),
-                           .is_trainable = false,
-                           .agreement = graph::ReplicaAgreement::kPerReplica});
-        const Output next = graph::Add(g.Read(sum), batch.at("x"));
-        return StepOutputs{.values = {{"sums", replica.AllGather(next)}},
-                           .updates = {graph::Assign(g, sum, next)}};
-      });
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_EQ(step->Run(kNoWait), NextResult::kOk);
-  }
-  for (int64_t r = 0; r < 2; ++r) {
-    EXPECT_EQ(Values(*step, "sums")[static_cast<size_t>(r * kColumns)],
-              WholeValue(0, r, 0) + WholeValue(1, r, 0));
-  }
 }
 
 TEST(SynchronousReplicatorTest, VariablesThatAreSetReachAllReplicas) {
