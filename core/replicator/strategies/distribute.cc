@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -138,6 +139,7 @@ class ProcessGroup : public Distribution, public runtime::PlanExtension {
 
   comm::CollectiveQueue& queue() { return queue_; }
   // Gives all processes the first one's variables, once for each variable.
+  // Throws InvalidArgument in all of them if they have different ones.
   void Spread(runtime::VariableStore& variables);
 
  private:
@@ -151,8 +153,9 @@ class ProcessGroup : public Distribution, public runtime::PlanExtension {
   const ReplicaPlace place_;
   const int64_t rows_;
   graph::ProcessHooks hooks_;
-  // the memory of variables that are equal everywhere
-  std::set<const void*> spread_;
+  // The memory of variables that are equal everywhere; by owner, as another
+  // variable may get the address once it is freed.
+  std::set<std::weak_ptr<kernels::Buffer>, std::owner_less<>> spread_;
 };
 
 class DistributedPlan : public runtime::PlanExtension::Part {
@@ -257,11 +260,30 @@ void ProcessGroup::MakeOutputsWhole(graph::Program* program) const {
 }
 
 void ProcessGroup::Spread(runtime::VariableStore& variables) {
+  std::vector<std::string> names;
+  std::string description;
   for (const auto& [name, variable] : variables.variables()) {
-    if (!spread_.insert(variable.buffer->data()).second) continue;
+    if (spread_.contains(variable.buffer)) continue;
+    names.push_back(name);
+    description += fmt::format("{}{} {}{}", description.empty() ? "" : ", ",
+                               name, DTypeName(variable.spec.dtype),
+                               variable.spec.shape.ToString());
+  }
+  if (names.empty()) return;
+  std::erase_if(spread_, [](const auto& memory) { return memory.expired(); });
+  const std::vector<std::string> all = processes_.Gather(description);
+  for (size_t i = 1; i < all.size(); ++i) {
+    if (all[i] == all[0]) continue;
+    throw InvalidArgument(fmt::format(
+        "Distribute: processes 0 and {} begin with different variables: {} and "
+        "{}; hint: the store of a plan holds the same ones in every process",
+        i, all[0], all[i]));
+  }
+  for (const std::string& name : names) {
     HostTensor value = variables.Get(name);
     processes_.Broadcast(value.mutable_view());
     variables.Set(name, value.view());
+    spread_.insert(variables.at(name).buffer);
   }
 }
 

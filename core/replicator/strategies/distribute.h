@@ -52,7 +52,8 @@ class Distribution {
 // cannot be divided evenly, and what comm::MakeTcpRanks() and
 // comm::MakeMpiRanks() throw. Compiling a plan throws InvalidArgument for a
 // trained variable that would differ between processes, and for an output that
-// is neither a floating scalar nor made of rows.
+// is neither a floating scalar nor made of rows. A plan's first run throws it
+// in all processes if their stores hold different variables.
 [[nodiscard]] std::unique_ptr<Distribution> Distribute(int64_t batch_size);
 
 }  // namespace replicant::replicator
