@@ -67,7 +67,8 @@ class ParameterWorker : public Replicator {
         worker_(worker),
         place_(GroupPlace::Of(config, worker)),
         inner_(MakeSynchronousReplicator(GroupConfig(config, place_.group),
-                                         seed, make_backend, place_.member)) {
+                                         seed, make_backend, place_.member,
+                                         place_.group)) {
     if (!inner_->variables().backend().is_host_memory()) {
       throw ConfigError(
           fmt::format("replication: a worker of parameter servers sends "

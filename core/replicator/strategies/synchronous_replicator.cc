@@ -12,6 +12,7 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/base/rng.h"
 #include "core/kernels/backend.h"
 #include "core/replicator/graph/agreement.h"
 #include "core/replicator/graph/collective_kernels.h"
@@ -76,9 +77,10 @@ struct TeamReplica {
 class TeamReplicator : public SynchronousReplicator {
  public:
   TeamReplicator(const ReplicationConfig& config, uint64_t seed,
-                 const kernels::BackendFactory& make_backend, int process)
+                 const kernels::BackendFactory& make_backend, int process,
+                 int group)
       : TeamReplicator(config, seed, make_backend,
-                       MakeReplicaRanks(config, process)) {}
+                       MakeReplicaRanks(config, process), group) {}
 
   ~TeamReplicator() override {
     // the others must not wait for one that is being destroyed
@@ -128,8 +130,8 @@ class TeamReplicator : public SynchronousReplicator {
  private:
   TeamReplicator(const ReplicationConfig& config, uint64_t seed,
                  const kernels::BackendFactory& make_backend,
-                 comm::LocalRanks ranks)
-      : seed_(seed),
+                 comm::LocalRanks ranks, int group)
+      : graph_seed_(MemberSeed(seed, "group", group)),
         config_(config),
         between_(std::move(ranks.processes)),
         replicas_(MakeReplicas(config, seed, make_backend,
@@ -186,7 +188,7 @@ class TeamReplicator : public SynchronousReplicator {
     return replicas_.size() > 1 && config_.wire == DType::kF32 &&
            config_.top_k == 0.0 && IsHostMemory();
   }
-  const uint64_t seed_;
+  const uint64_t graph_seed_;
   const ReplicationConfig config_;
   // Null for in_graph.
   const std::unique_ptr<comm::Communicator> between_;
@@ -357,7 +359,7 @@ std::unique_ptr<Step> TeamReplicator::BuildWithHooks(
   std::vector<SynchronousStep::Part> compiled;
   for (size_t part = 0; part < parts.size(); ++part) {
     BuildOptions build{
-        .seed = seed_,
+        .seed = graph_seed_,
         .lowering = {.bucket_bytes = static_cast<size_t>(config_.bucket_mib)
                                      << 20,
                      // a debug run must not read a bucket that is being reduced
@@ -552,8 +554,9 @@ void TeamReplicator::RunTeam(const DeviceWork& work) {
 
 std::unique_ptr<SynchronousReplicator> MakeSynchronousReplicator(
     const ReplicationConfig& config, uint64_t seed,
-    const kernels::BackendFactory& make_backend, int process) {
-  return std::make_unique<TeamReplicator>(config, seed, make_backend, process);
+    const kernels::BackendFactory& make_backend, int process, int group) {
+  return std::make_unique<TeamReplicator>(config, seed, make_backend, process,
+                                          group);
 }
 
 }  // namespace replicant::replicator

@@ -44,9 +44,12 @@ class SynchronousReplicator : public Replicator {
 //
 // A replica that fails ends the step of all.
 //
-// `process`: this one's number among those that meet over TCP.
+// `process`: this one's number among those that meet over TCP. `group`: the
+// number of this group of parameter_server. Each group draws random numbers of
+// its own, the first one those of `single`.
 std::unique_ptr<SynchronousReplicator> MakeSynchronousReplicator(
     const ReplicationConfig& config, uint64_t seed,
-    const kernels::BackendFactory& make_backend, int process = 0);
+    const kernels::BackendFactory& make_backend, int process = 0,
+    int group = 0);
 
 }  // namespace replicant::replicator

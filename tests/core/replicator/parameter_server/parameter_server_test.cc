@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "core/graph/ops/random.h"
 #include "core/replicator/parameter_server/parameter_server_replicator.h"
 #include "tests/core/replicator/parameter_server/server_threads.h"
 #include "tests/core/replicator/replication_cases.h"
@@ -209,6 +210,42 @@ TEST(ParameterServersTest, WorkersLearnTogether) {
 }
 
 // --- what ends and begins again ---
+
+// Draws for two rows, the same in every step.
+StepOutputs NoiseStep(ReplicaContext& replica, const Inputs& batch) {
+  Graph& g = replica.graph();
+  const nn::StepCounter counter = nn::AddStepCounter(g, "step");
+  const int64_t rows = batch.at("x").shape()[0];
+  const auto [first_row, row_offset] = replica.Rows(rows);
+  const Output noise = graph::RandomNormal({.name = "noise",
+                                            .step = g.Scalar(0.0, DType::kI64),
+                                            .first_row = first_row,
+                                            .row_offset = row_offset},
+                                           DType::kF64, Shape({rows, 1}));
+  return {.values = {{"noise", replica.AllGather(noise)}},
+          .updates = {counter.advance}};
+}
+
+TEST(ParameterServersTest, EachGroupDrawsRandomNumbersOfItsOwn) {
+  const ServerFolder folder;
+  ReplicationConfig config = folder.Config(1, 4, 3);
+  config.replicas_per_group = 2;
+  const auto servers = StartServers(config, NoiseStep);
+  const auto draw = [](Replicator& replicator) {
+    const auto input = replicator.MakeInput(Rows(2, 1, WholeValue));
+    const auto step = replicator.Build(*input, NoiseStep);
+    EXPECT_EQ(step->Run(kNoWait), NextResult::kOk);
+    return Values(*step, "noise");
+  };
+  const auto first = Replicator::Create(config, /*seed=*/3);
+  const auto second = Replicator::Create(config, /*seed=*/3, {.index = 1});
+  const auto single = Replicator::Create({.backend = "reference"}, /*seed=*/3);
+  const std::vector<double> noise = draw(*first);
+  EXPECT_EQ(noise, draw(*single));
+  const std::vector<double> other = draw(*second);
+  for (size_t row = 0; row < 2; ++row) EXPECT_NE(other[row], noise[row]);
+  first->Stop();
+}
 
 TEST(ParameterServersTest, AWorkerThatIsGoneHoldsNobodyUpOnceItIsBack) {
   const ServerFolder folder;
