@@ -9,7 +9,9 @@
 
 namespace replicant::replicator {
 
-AsynchronousTeam::AsynchronousTeam(int size) {
+// Where a thread cannot be started the destructor ends the others, as the
+// delegated constructor has completed.
+AsynchronousTeam::AsynchronousTeam(int size) : AsynchronousTeam() {
   const std::vector<CpuSet> groups = CoreGroups(CpuSet::OfThisThread(), size);
   for (int i = 0; i < size; ++i) {
     members_.push_back(std::make_unique<Member>());

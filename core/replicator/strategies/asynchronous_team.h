@@ -32,6 +32,7 @@ class AsynchronousTeam {
     std::exception_ptr error_;
   };
 
+  // Throws std::system_error if the system refuses a thread.
   explicit AsynchronousTeam(int size);
   // Waits until all are idle.
   ~AsynchronousTeam();
@@ -57,6 +58,8 @@ class AsynchronousTeam {
     Task* task = nullptr;  // under way
     std::unique_ptr<Thread> thread;
   };
+
+  AsynchronousTeam() = default;
 
   static bool IsIdleMember(const std::unique_ptr<Member>& member) {
     return member->task == nullptr;

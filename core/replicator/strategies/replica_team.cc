@@ -23,7 +23,10 @@ std::vector<CpuSet> CoreGroups(const CpuSet& cpus, int num_groups) {
   return groups;
 }
 
-ReplicaTeam::ReplicaTeam(int size) : size_(size) {
+// Where a thread cannot be started the destructor ends the others, as the
+// delegated constructor has completed.
+ReplicaTeam::ReplicaTeam(int size) : ReplicaTeam() {
+  size_ = size;
   if (size == 1) return;
   const std::vector<CpuSet> groups = CoreGroups(CpuSet::OfThisThread(), size);
   for (int i = 0; i < size; ++i) {

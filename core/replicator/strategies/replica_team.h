@@ -23,6 +23,7 @@ std::vector<CpuSet> CoreGroups(const CpuSet& cpus, int num_groups);
 // Thread-safety: one thread at a time.
 class ReplicaTeam {
  public:
+  // Throws std::system_error if the system refuses a thread.
   explicit ReplicaTeam(int size);
   ~ReplicaTeam();
 
@@ -42,11 +43,13 @@ class ReplicaTeam {
     const EndOthers& end_others;
   };
 
+  ReplicaTeam() = default;
+
   void Serve(int member) EXCLUDES(mutex_);
   // Does the member's part of a job; an exception is kept in error_.
   void Do(const Job& job, int member) EXCLUDES(mutex_);
 
-  const int size_;
+  int size_ = 1;
   Mutex mutex_;
   CondVar changed_;
   const Job* job_ GUARDED_BY(mutex_) = nullptr;
