@@ -162,7 +162,9 @@ class ShardCheckpoints {
 
   bool is_kept() const { return !folder_.empty(); }
 
+  // Removes what a killed server has left unfinished, too.
   void RestoreNewest(ParameterShard* shard) const {
+    RemoveStaleTemporaries(folder_);
     const auto versions = Versions();
     if (versions.empty()) return;
     shard->Restore(PathOf(*versions.rbegin()));

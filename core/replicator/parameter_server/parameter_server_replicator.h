@@ -34,8 +34,8 @@ std::unique_ptr<Replicator> MakeParameterWorker(
 //
 // Every server_checkpoint_interval_s the server saves its variables to
 // `folder`/version-N and deletes the older version. A server that finds such a
-// checkpoint at its start continues from it. With an empty `folder` it saves
-// nothing.
+// checkpoint at its start continues from it, and removes what a killed one has
+// left unfinished. With an empty `folder` it saves nothing.
 std::unique_ptr<Replicator> MakeParameterServer(
     const ReplicationConfig& config, uint64_t seed, int server,
     const std::filesystem::path& folder,

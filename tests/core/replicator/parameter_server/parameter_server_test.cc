@@ -303,10 +303,14 @@ TEST(ParameterServersTest, AServerGoesOnFromItsCheckpoint) {
     std::this_thread::sleep_for(5ms);
   }
   server.reset();
+  // of a process that has died: no process has the number
+  const auto unfinished = checkpoints / "version-11.tmp-4194304-0";
+  MakeFolders(unfinished);
   server = std::make_unique<ServerThread>(config, 0, Rows(16, 0, RealValue),
                                           GapStep, checkpoints);
   for (int i = 0; i < 5; ++i) ASSERT_EQ(step->Run(kNoWait), NextResult::kOk);
   EXPECT_EQ(Floats(replicator->variables()).at("count")[0], 15.0);
+  EXPECT_FALSE(std::filesystem::exists(unfinished));
   replicator->Stop();
 }
 
