@@ -50,7 +50,7 @@ class Histogram {
   // strictly ascending.
   explicit Histogram(std::vector<double> limits);
 
-  // O(log buckets).
+  // O(buckets).
   void Observe(double value);
 
   const std::vector<double>& limits() const { return limits_; }

@@ -94,8 +94,8 @@ constexpr Strategy Strategy::kHogwild{
 constexpr Strategy Strategy::kParameterServer{
     .name = "parameter_server",
     .doc =
-        "groups of replicas, one process each; servers hold and update the "
-        "variables",
+        "groups of replicas, each in one process or in several; servers hold "
+        "and update the variables",
     .has_servers = true,
     .is_synchronous = false,
     .replicas_of_group = &ReplicasOfProcessGroup,

@@ -9,8 +9,9 @@
 // Strategy `parameter_server`: each server holds a part of the variables and
 // updates it. Workers pull variables, make a step and push gradients; a worker
 // waits for the others only at the bound on staleness (StalenessGate). A worker
-// is a group of `replicas_per_group` replicas of one process, which make their
-// steps together as in `in_graph`.
+// is a group of `replicas_per_group` replicas, which make their steps together:
+// in one process as in `in_graph`, or in `processes_per_group`, of which the
+// first one talks to the servers.
 //
 // The step function is the same as for other strategies: servers run the part
 // behind its primitives (core/replicator/graph/step_split.h), with the same
