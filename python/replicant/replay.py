@@ -86,24 +86,21 @@ class _Layout:
             offset += leaf.num_bytes
             alignment = max(alignment, dtype.alignment)
         self.num_bytes = -(-offset // alignment) * alignment if self.leaves else 0
-        self._row = np.zeros(self.num_bytes, np.uint8)
         self._is_plain = len(self.leaves) == 1 and not self.leaves[0].path
 
     def pack(self, value) -> np.ndarray:
-        """The bytes of one row, valid until the next call."""
-        if not self.leaves:
-            return self._row
+        """The bytes of one row. Writers in several threads share a layout: it keeps no row."""
         if self._is_plain:
             array = np.ascontiguousarray(self.leaves[0].cast(value))
             return array.reshape(-1).view(np.uint8)
+        row = np.zeros(self.num_bytes, np.uint8)
         for leaf in self.leaves:
             part = value
             for name in leaf.path:
                 part = part[name]
             end = leaf.offset + leaf.num_bytes
-            self._row[leaf.offset:end] = np.ascontiguousarray(leaf.cast(part)).reshape(-1).view(
-                np.uint8)
-        return self._row
+            row[leaf.offset:end] = np.ascontiguousarray(leaf.cast(part)).reshape(-1).view(np.uint8)
+        return row
 
     def unpack(self, rows: np.ndarray):
         """Views of the rows [..., num_bytes], nested as the structure was."""

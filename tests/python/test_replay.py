@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import gymnasium
@@ -90,6 +91,38 @@ def test_frames_are_stored_once_and_come_back_stacked():
             for k in range(3):
                 np.testing.assert_array_equal(batch.frames[row, k], frames[max(0, t - 2 + k)])
                 np.testing.assert_array_equal(batch.next_frames[row, k], frames[max(0, t - 1 + k)])
+
+
+def test_writers_in_threads_do_not_mix_their_rows():
+    signature = replay.Signature({"id": ((), "float32"), "image": ((32, 32), "float32")},
+                                 ((1,), "float32"))
+
+    def write(service, number):
+        observation = {"id": number, "image": np.full((32, 32), number)}
+        with service.writer() as writer:
+            writer.begin()
+            for _ in range(300):
+                assert writer.append(observation, [number], 0.0)
+            assert writer.end(observation) and writer.flush(60)
+
+    # threads take turns as often as they can
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with replay.Replay.start(signature, {"default": {"sampler": "uniform"}}) as service:
+            threads = [threading.Thread(target=write, args=(service, k)) for k in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            await_steps(service, 4 * 300)
+            batch = service.reader(batch_size=2048).sample(timeout=60)
+    finally:
+        sys.setswitchinterval(interval)
+    number = batch.action[:, 0]
+    np.testing.assert_array_equal(batch.observation["id"], number)
+    np.testing.assert_array_equal(batch.observation["image"].min((1, 2)), number)
+    np.testing.assert_array_equal(batch.observation["image"].max((1, 2)), number)
 
 
 def await_steps(service, count):
