@@ -31,11 +31,12 @@ MAGIC, VERSION = 0x314C5052, 1
 REPLY, ERROR, ONE_WAY = 1, 2, 4
 HELLO, HEARTBEAT = 0xFF01, 0xFF02
 DESCRIBE, INSERT, CLOSE_WRITER, SAMPLE, UPDATE, STATUS, CHECKPOINT = 1, 2, 3, 4, 5, 6, 7
-UNKNOWN_SESSION, BUSY, SHUTTING_DOWN = 4, 8, 10
+MALFORMED, UNKNOWN_SESSION, BUSY, SHUTTING_DOWN = 1, 4, 8, 10
 TAKEN, WAITING, NO_ROOM, NO_CREDITS, OUT_OF_ORDER, CLOSED = range(6)
 HEADER = struct.Struct("<IHHIIQQQQQI")  # and the checksum of these 60 bytes
 PROTOCOL = pathlib.Path(__file__).parents[1] / "docs" / "replay_protocol.md"
 
+FLOAT_MAX = float(np.finfo("f4").max)
 ATTEMPT_S = 1.0  # before an unanswered request is repeated
 DEAD_S = 10.0  # of silence, before a connection is made anew
 
@@ -381,7 +382,7 @@ class Writer:
         self.group_steps = group_steps
         self.id = secrets.randbits(64) | 1
         self.steps = 0  # acknowledged and not dropped
-        self.dropped = 0  # groups that continued no episode known to the service
+        self.dropped = 0  # groups that continued no episode known to the service, or were refused
         self.last_ack = None
         self._groups = []  # not acknowledged
         self._base = 1  # the number of the first of them
@@ -402,7 +403,14 @@ class Writer:
     def append(self, observation, action, reward, discount=1.0, frame=None,
                priority=None):
         """Step (o_t, a_t, r_{t+1}, d_{t+1}); all or no steps of an episode have a
-        priority. Waits while the service has no room."""
+        priority. Waits while the service has no room. ValueError for a number that a
+        step cannot have; the episode goes on without that step."""
+        if not abs(reward) <= FLOAT_MAX:
+            raise ValueError(f"reward {reward}; want a finite float32")
+        if not 0 <= discount <= 1:
+            raise ValueError(f"discount {discount} is outside [0, 1]")
+        if priority is not None and not 0 <= priority <= FLOAT_MAX:
+            raise ValueError(f"priority {priority}; want a finite float32 >= 0")
         self._steps.append((observation, action, reward, discount, priority))
         self._frames.append(frame)
         if len(self._steps) == self.group_steps:
@@ -415,12 +423,20 @@ class Writer:
         self._steps = None
 
     def insert(self, groups):
-        """Sends finished step groups until all are acknowledged."""
+        """Sends finished step groups until all are acknowledged. A ServiceError gives up
+        the group that the service refused."""
         self._groups += groups
         deadline = time.monotonic() + self.client.timeout_s
         while self._groups:
             num_before = len(self._groups)
-            self._send_once()
+            try:
+                self._send_once(self._groups[: self._credits])
+            except ServiceError as error:
+                if error.code == MALFORMED:
+                    # the groups before the refused one are in
+                    self._send_once([])
+                    self._take_off(is_dropped=True)
+                raise
             if len(self._groups) < num_before:
                 deadline = time.monotonic() + self.client.timeout_s
             elif time.monotonic() >= deadline:
@@ -439,9 +455,17 @@ class Writer:
         self._steps, self._frames = [], []
         self.insert([group])
 
-    def _send_once(self):
+    def _take_off(self, is_dropped):
+        """Forgets the first group, which the service has or never will."""
+        group = self._groups.pop(0)
+        if is_dropped:
+            self.dropped += 1
+        else:
+            self.steps += struct.unpack_from("<H", group, 4)[0]
+        self._base += 1
+
+    def _send_once(self, groups):
         # without a group it asks for credits
-        groups = self._groups[: self._credits]
         wait_ms = 1000
         header = struct.pack("<QQQQI", self.id, self._base, self.steps, self._base,
                              wait_ms)
@@ -452,12 +476,7 @@ class Writer:
         ack["dropped"] = reader.array("u8").tolist()
         # a restarted service may know a smaller number than the writer's own
         while self._groups and self._base <= ack["last_sequence"]:
-            group = self._groups.pop(0)
-            if self._base in ack["dropped"]:
-                self.dropped += 1
-            else:
-                self.steps += struct.unpack_from("<H", group, 4)[0]
-            self._base += 1
+            self._take_off(is_dropped=self._base in ack["dropped"])
         self._credits, self.last_ack = ack["credits"], ack
 
 

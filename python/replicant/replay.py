@@ -294,7 +294,8 @@ class Writer(_Client):
         timeout   seconds to wait for room in the queue; None: without end
 
         False if the episode is lost from some step on: no room in time, or a restarted service
-        that no longer knows it. The next begin() goes on.
+        that no longer knows it. The next begin() goes on. InvalidArgument for a step that does not
+        fit, such as one with a reward of NaN; the episode goes on without it.
         """
         s = self._signature
         return self._core.append(

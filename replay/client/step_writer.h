@@ -97,8 +97,9 @@ class StepWriter : public StepSink {
   void BeginEpisode() override EXCLUDES(mutex_);
   // Drops the open episode, if there is one, and counts it.
   void AbandonEpisode() EXCLUDES(mutex_);
-  // The next step of the episode. Throws InvalidArgument for a wrong length,
-  // and CommError if the service refuses this writer.
+  // The next step of the episode. Throws InvalidArgument for a wrong length or
+  // a number that a step cannot have, and goes on without that step; CommError
+  // if the service refuses this writer.
   AppendResult Append(const Step& step, Clock::TimePoint deadline);
   // Ends the episode with o_T.
   AppendResult EndEpisode(std::span<const std::byte> observation,

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <string>
 
 #include "core/base/check.h"
 #include "core/base/error.h"
@@ -45,6 +46,23 @@ void CheckRow(const char* name, size_t size, int64_t want) {
   }
 }
 
+// What is wrong with the numbers of a step; "" if nothing is.
+std::string FaultOf(int64_t step, float reward, float discount,
+                    std::optional<float> priority) {
+  if (!std::isfinite(reward)) {
+    return fmt::format("reward {} of step {} is not finite", reward, step);
+  }
+  if (!(discount >= 0.0f && discount <= 1.0f)) {
+    return fmt::format("discount {} of step {} is outside [0, 1]", discount,
+                       step);
+  }
+  if (priority && !IsPriority(static_cast<double>(*priority))) {
+    return fmt::format("priority {} of step {} is not finite and >= 0",
+                       *priority, step);
+  }
+  return "";
+}
+
 }  // namespace
 
 bool IsPriority(double priority) {
@@ -76,6 +94,9 @@ void StepGroupBuilder::AddStep(Bytes observation, Bytes action, float reward,
                                float discount, std::optional<float> priority) {
   CheckRow("an observation", observation.size(), shape_.observation_bytes);
   CheckRow("an action", action.size(), shape_.action_bytes);
+  const std::string fault =
+      FaultOf(first_step_ + num_steps(), reward, discount, priority);
+  if (!fault.empty()) throw InvalidArgument("StepGroupBuilder: " + fault);
   if (ends_episode_ || num_steps() == kMaxGroupSteps) {
     throw InvalidArgument(fmt::format(
         "StepGroupBuilder: no step fits after {} steps{}", num_steps(),
@@ -184,18 +205,10 @@ StepGroupView::StepGroupView(Bytes block, const StepShape& shape)
 
 void StepGroupView::CheckNumbers() const {
   for (int64_t i = 0; i < num_steps_; ++i) {
-    const bool is_discount = discount(i) >= 0.0f && discount(i) <= 1.0f;
-    if (!std::isfinite(reward(i)) || !is_discount) {
-      throw IoError(fmt::format(
-          "step group: reward {} or discount {} of step {} is out of range",
-          reward(i), discount(i), first_step_ + i));
-    }
-    if (has_priorities_ && !IsPriority(static_cast<double>(priority(i)))) {
-      throw IoError(
-          fmt::format("step group: priority {} of step {} is out of "
-                      "range",
-                      priority(i), first_step_ + i));
-    }
+    const std::string fault =
+        FaultOf(first_step_ + i, reward(i), discount(i),
+                has_priorities_ ? std::optional(priority(i)) : std::nullopt);
+    if (!fault.empty()) throw IoError("step group: " + fault);
   }
 }
 

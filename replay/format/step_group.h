@@ -57,9 +57,10 @@ class StepGroupBuilder {
   StepGroupBuilder(const StepShape& shape, uint64_t episode,
                    int64_t first_step);
 
-  // Adds (o_t, a_t, r_{t+1}, d_{t+1}) for the next t. Throws InvalidArgument if
-  // a row has the wrong length, the group is full or has ended, or only some of
-  // its steps have a priority.
+  // Adds (o_t, a_t, r_{t+1}, d_{t+1}) for the next t. Throws InvalidArgument,
+  // adding nothing, if a row has the wrong length, a number is out of its range
+  // (see StepGroupView), the group is full or has ended, or only some of its
+  // steps have a priority.
   void AddStep(std::span<const std::byte> observation,
                std::span<const std::byte> action, float reward, float discount,
                std::optional<float> priority = std::nullopt);

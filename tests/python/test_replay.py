@@ -319,6 +319,23 @@ def test_bad_settings_and_shapes_are_refused_with_the_reason():
                 other.flush(0.01)
 
 
+@pytest.mark.parametrize("numbers, message", [
+    ({"reward": float("nan")}, "reward nan of step 3 is not finite"),
+    ({"reward": 1e300}, "reward inf of step 3 is not finite"),
+    ({"reward": 0.0, "discount": 1.5}, r"discount 1.5 of step 3 is outside \[0, 1\]"),
+    ({"reward": 0.0, "priority": -1.0}, "priority -1 of step 3 is not finite and >= 0"),
+])
+def test_a_step_with_wrong_numbers_is_refused_at_once_and_alone(numbers, message):
+    with replay.Replay.start(STATE) as service, service.writer() as writer:
+        writer.begin()
+        for t in range(3):
+            assert writer.append([0, t], [0], 0.0, priority=numbers.get("priority") and 1.0)
+        with pytest.raises(errors.InvalidArgument, match=message):
+            writer.append([0, 3], [0], **numbers)
+        assert writer.end([0, 3]) and writer.flush(60)
+        assert writer.metrics["acknowledged_steps"] == 3
+
+
 def test_a_service_with_keys_lets_in_who_is_listed(tmp_path):
     for name in ("service", "client", "stranger"):
         replay.make_keys(tmp_path / f"{name}.key", tmp_path / f"{name}.public")

@@ -69,7 +69,32 @@ def basic(client):
     except replay_client.ServiceError as error:
         assert str(error) == "error 6: replay.sample: no table 'others'; there are: t"
     assert client.status()["counts"]["inserted_steps"] == 6
+    check_refusals(client)
     client.checkpoint(17)
+    writer.close()
+
+
+def check_refusals(client):
+    """A step or a group that is refused leaves the writer as it was."""
+    writer = replay_client.Writer(client, group_steps=4)
+    writer.begin()
+    writer.append(observation(8, 0), struct.pack("<Q", 0), 0.0)
+    for numbers in ((float("nan"),), (1e300,), (0.0, 1.5), (0.0, 1.0, None, -1.0)):
+        try:
+            writer.append(observation(8, 1), struct.pack("<Q", 1), *numbers)
+            raise SystemExit(f"{numbers} were taken")
+        except ValueError:
+            pass
+    writer.end(observation(8, 1))
+    bad = replay_client.step_group(
+        writer.info, 9, 0, [(observation(9, 0), struct.pack("<Q", 0), float("inf"), 1.0)])
+    try:
+        writer.insert([bad])
+        raise SystemExit("a reward of inf was taken")
+    except replay_client.ServiceError as error:
+        assert "reward inf of step 0 is not finite" in str(error), error
+    write_episode(writer, 10, 6)
+    assert (writer.steps, writer.dropped) == (7, 1)
     writer.close()
 
 

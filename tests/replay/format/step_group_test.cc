@@ -94,12 +94,11 @@ TEST(StepGroupTest, ADamagedGroupIsNamed) {
   EXPECT_EQ(MessageOf(Bytes(good.begin(), good.end() - 1)),
             "step group: 68 bytes, where the header says 69");
   EXPECT_EQ(MessageOf(With(good, 32, std::nanf(""))),
-            "step group: reward nan or discount 1 of step 4 is out of range");
+            "step group: reward nan of step 4 is not finite");
   EXPECT_EQ(MessageOf(With(good, 44, 1.5f)),
-            "step group: reward -1.5 or discount 1.5 of step 5 is out of "
-            "range");
+            "step group: discount 1.5 of step 5 is outside [0, 1]");
   EXPECT_EQ(MessageOf(With(good, 48, -1.0f)),
-            "step group: priority -1 of step 4 is out of range");
+            "step group: priority -1 of step 4 is not finite and >= 0");
 }
 
 TEST(StepGroupTest, FramesThatDoNotFitTheObservationsAreNamed) {
@@ -142,6 +141,18 @@ TEST(StepGroupTest, TheBuilderRefusesWhatDoesNotFit) {
             "StepGroupBuilder: a group without steps");
   EXPECT_EQ(message([&] { builder.AddStep(Row(4, 0), Row(2, 0), 0, 1); }),
             "StepGroupBuilder: an observation of 4 bytes, want 3");
+  const auto message_of = [&](float reward, float discount, float priority) {
+    return message([&] {
+      builder.AddStep(Row(3, 0), Row(2, 0), reward, discount, priority);
+    });
+  };
+  EXPECT_EQ(message_of(std::nanf(""), 1, 1),
+            "StepGroupBuilder: reward nan of step 0 is not finite");
+  EXPECT_EQ(message_of(0, 1.5f, 1),
+            "StepGroupBuilder: discount 1.5 of step 0 is outside [0, 1]");
+  EXPECT_EQ(message_of(0, 1, -1),
+            "StepGroupBuilder: priority -1 of step 0 is not finite and >= 0");
+  EXPECT_EQ(builder.num_steps(), 0);
   builder.AddStep(Row(3, 0), Row(2, 0), 0, 1);
   EXPECT_EQ(message([&] { builder.AddStep(Row(3, 0), Row(2, 0), 0, 1, 1.0f); }),
             "StepGroupBuilder: some steps have a priority and some do not");
