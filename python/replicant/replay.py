@@ -385,7 +385,7 @@ class Reader(_Client):
         return rows.view(leaf.dtype).reshape(len(rows), count, *leaf.shape)
 
     def update_priorities(self, batch: Batch | Windows, priorities) -> None:
-        """Sends a new priority for each item of `batch`; does not wait."""
+        """Sends a new priority for each item of `batch`, which this reader drew; does not wait."""
         self._core.update(batch._held, np.ascontiguousarray(priorities, dtype=np.float32))
 
     def checkpoint(self, id: int, timeout: float | None = None) -> bool:

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/rpc/shared_memory.h"
@@ -40,6 +41,11 @@ struct Batch {
   std::vector<int64_t> times_sampled;
   std::vector<ItemKey> keys;
   std::vector<int32_t> shards;  // index of the endpoint that it came from
+  // The BatchReader that drew it and its table, for UpdatePriorities(); 0 and
+  // "": none. [services] how often each was restarted before the draws.
+  uint64_t reader_id = 0;
+  std::string table;
+  std::vector<int64_t> num_restarts;
   // Number of steps that all writers had inserted at the last draw, including
   // steps that the reader saw counted before a service restarted.
   int64_t total_steps = 0;

@@ -62,6 +62,7 @@ BatchReader::BatchReader(BatchReaderOptions options)
     client.on_session_change = [this, index](uint64_t /*old*/,
                                              uint64_t /*current*/) {
       shards_[index].is_restarted = true;
+      ++shards_[index].num_restarts;
       shards_[index].table.reset();
     };
     Shard shard;
@@ -106,14 +107,22 @@ void BatchReader::UpdatePriorities(const Batch& batch,
         fmt::format("BatchReader: {} priorities for a batch of {}",
                     priorities.size(), batch.size));
   }
+  if (batch.reader_id != id_) {
+    throw InvalidArgument(fmt::format(
+        "BatchReader: '{}', which reads table '{}', did not draw this batch "
+        "of table '{}'; hint: give the priorities to the reader that drew it",
+        options_.name, options_.table, batch.table));
+  }
   std::vector<Update> updates(options_.endpoints.size());
   for (size_t i = 0; i < priorities.size(); ++i) {
     if (!IsPriority(static_cast<double>(priorities[i]))) {
       throw InvalidArgument(fmt::format(
           "BatchReader: priority {} must be finite and >= 0", priorities[i]));
     }
-    Update& update = updates[static_cast<size_t>(batch.shards[i])];
+    const auto shard = static_cast<size_t>(batch.shards[i]);
+    Update& update = updates[shard];
     update.shard = batch.shards[i];
+    update.num_restarts = batch.num_restarts[shard];
     update.updates.push_back({batch.keys[i], priorities[i]});
   }
   MutexLock lock(mutex_);

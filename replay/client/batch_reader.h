@@ -66,8 +66,9 @@ struct BatchReaderMetrics {
   int64_t partial_replies = 0;  // with fewer items than requested
   int64_t lost_requests = 0;    // without an answer, and repeated
   int64_t sent_updates = 0;
-  int64_t dropped_updates = 0;  // because a service was away or slow
-  int64_t ready_batches = 0;    // now
+  // because a service was away or slow, or restarted after the draw
+  int64_t dropped_updates = 0;
+  int64_t ready_batches = 0;  // now
 };
 
 // Draws batches from one or more replay services, ahead of time.
@@ -113,7 +114,9 @@ class BatchReader : public BatchSource {
   bool CanReadAhead() const override { return true; }
 
   // Sends a new priority for each item of `batch`, without waiting. Throws
-  // InvalidArgument if one is negative or not finite, or not one for each.
+  // InvalidArgument if one is negative or not finite, or not one for each, or
+  // if another reader drew the batch. Drops and counts those of items that a
+  // service drew before it was restarted: it may have given their keys again.
   void UpdatePriorities(const Batch& batch,
                         std::span<const float> priorities) override
       EXCLUDES(mutex_);
@@ -171,6 +174,7 @@ class BatchReader : public BatchSource {
     // steps that earlier services had counted and this one lacks
     int64_t lost_steps = 0;
     bool is_restarted = false;  // no answer since
+    int64_t num_restarts = 0;
     std::map<rpc::Client::RequestId, SampleInFlight> in_flight;
     std::optional<rpc::Client::RequestId> checkpoint_request;
   };
@@ -191,6 +195,7 @@ class BatchReader : public BatchSource {
   };
   struct Update {
     int32_t shard;
+    int64_t num_restarts;  // before the draws
     std::vector<PriorityUpdate> updates;
   };
 
@@ -238,6 +243,7 @@ class BatchReader : public BatchSource {
   void Fail() EXCLUDES(mutex_);
 
   const BatchReaderOptions options_;
+  const uint64_t id_ = rpc::RandomId();
   rpc::ZmqContext context_;
   std::vector<Shard> shards_;          // the network thread's
   std::vector<rpc::Client*> clients_;  // of shards_, for waiting

@@ -135,8 +135,15 @@ std::shared_ptr<BatchAssembly> BatchReader::NewAssembly() {
   }
   bool takes_memory = false;
   for (const Shard& shard : shards_) takes_memory |= shard.takes_memory;
-  return assembler_.Begin(std::move(spare), form_.value_or(BatchForm()),
-                          takes_memory);
+  auto assembly = assembler_.Begin(std::move(spare),
+                                   form_.value_or(BatchForm()), takes_memory);
+  assembly->batch.reader_id = id_;
+  assembly->batch.table = options_.table;
+  assembly->batch.num_restarts.clear();
+  for (const Shard& shard : shards_) {
+    assembly->batch.num_restarts.push_back(shard.num_restarts);
+  }
+  return assembly;
 }
 
 void BatchReader::AskForPostponed() {
@@ -362,10 +369,14 @@ void BatchReader::SendUpdates() {
       checkpoint_.is_sent = true;
     }
   }
-  int64_t num_sent = 0, num_dropped = 0;
+  int64_t num_sent = 0, num_dropped = 0, num_stale = 0;
   for (Update& update : updates) {
     const auto count = static_cast<int64_t>(update.updates.size());
-    rpc::Client& client = *shards_[static_cast<size_t>(update.shard)].client;
+    const Shard& shard = shards_[static_cast<size_t>(update.shard)];
+    if (update.num_restarts != shard.num_restarts) {
+      num_stale += count;
+      continue;
+    }
     const UpdateRequest request{options_.table, std::move(update.updates)};
     // a late priority is worth little: wait for a service only if a checkpoint
     // must hold the priorities
@@ -375,7 +386,7 @@ void BatchReader::SendUpdates() {
                                    Clock::Duration(0), kGrace)
                              : Clock::Duration(0);
     const auto result =
-        client.SendOneWay(kUpdateKind, request.Encode(), timeout);
+        shard.client->SendOneWay(kUpdateKind, request.Encode(), timeout);
     (result == rpc::SendResult::kOk ? num_sent : num_dropped) += count;
   }
   if (checkpoint && num_dropped == 0) {
@@ -388,7 +399,7 @@ void BatchReader::SendUpdates() {
     ready_changed_.NotifyAll();
   }
   metrics_.sent_updates += num_sent;
-  metrics_.dropped_updates += num_dropped;
+  metrics_.dropped_updates += num_dropped + num_stale;
 }
 
 void BatchReader::SendCheckpoint(uint64_t id, Clock::TimePoint deadline) {

@@ -495,6 +495,68 @@ TEST(BatchReaderTest, ANewServiceIsReadAfterARestart) {
   EXPECT_EQ(episode, 2u);
 }
 
+// Without this, an update would change whatever item has the same key there.
+TEST(BatchReaderTest, ABatchOfAnotherReaderTakesNoPriorities) {
+  const EpisodeMaker maker = MakePixels();
+  ShardConfig config = ConfigOf(maker);
+  config.tables.push_back(config.tables[0]);
+  config.tables[1].name = "others";
+  RunningService service(config), second(config);
+  for (RunningService* one : {&service, &second}) {
+    Insert(one->shard(), maker, 1, 1, 8);
+  }
+  BatchReader both({.endpoints = {service.endpoint(), second.endpoint()},
+                    .shape = maker.shape,
+                    .batch_size = 16});
+  BatchReader reader({.endpoints = {service.endpoint()},
+                      .name = "learner",
+                      .shape = maker.shape,
+                      .table = "others"});
+  Batch batch;
+  ASSERT_EQ(both.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  EXPECT_EQ(replicant::testing::MessageOf<InvalidArgument>([&] {
+              reader.UpdatePriorities(batch, std::vector<float>(16, 2.0f));
+            }),
+            "BatchReader: 'learner', which reads table 'others', did not draw "
+            "this batch of table 'default'; hint: give the priorities to the "
+            "reader that drew it");
+  both.UpdatePriorities(batch, std::vector<float>(16, 2.0f));
+}
+
+// A service without a checkpoint gives the keys of the one before it again.
+TEST(BatchReaderTest, PrioritiesOfAServiceBeforeARestartAreDropped) {
+  const EpisodeMaker maker = MakePixels();
+  std::optional<RunningService> service(std::in_place, ConfigOf(maker));
+  const std::string endpoint = service->endpoint();
+  Insert(service->shard(), maker, 1, 1, 8);
+  BatchReader reader({.endpoints = {endpoint},
+                      .shape = maker.shape,
+                      .batch_size = 8,
+                      .prefetch = 1});
+  Batch old, batch;
+  ASSERT_EQ(reader.Next(After(seconds(60)), &old), ReadResult::kOk);
+  service.reset();
+  service.emplace(ConfigOf(maker), endpoint);
+  Insert(service->shard(), maker, 1, 2, 8);
+  // batches of the first service may still be on the way
+  do {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  } while (Load<uint64_t>(batch.observations, 0) == 1);
+  reader.UpdatePriorities(old, std::vector<float>(8, 77.0f));
+  ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  reader.UpdatePriorities(batch, std::vector<float>(8, 2.0f));
+  const auto give_up = After(seconds(60));
+  while (reader.metrics().sent_updates < 8 && Clock::Real().Now() < give_up) {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  }
+  EXPECT_EQ(reader.metrics().dropped_updates, 8);
+  while (service->shard().Status().tables[0].updates == 0 &&
+         Clock::Real().Now() < give_up) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(service->shard().Status().tables[0].mass, 8 * 2.0);
+}
+
 // A learner's count of steps does not fall when a service loses some of them.
 TEST(BatchReaderTest, StepsThatAServiceLostStayCounted) {
   const EpisodeMaker maker = MakePixels();
