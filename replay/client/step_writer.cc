@@ -48,6 +48,20 @@ StepWriterOptions Checked(StepWriterOptions options) {
              kMaxRowBytes);
   CheckRange("action_bytes", options.shape.action_bytes, 0, kMaxRowBytes);
   CheckRange("frame_bytes", options.shape.frame_bytes, 0, kMaxFrameBytes);
+  CheckRange("message_bytes", options.message_bytes, 1, kMaxMessageBytes);
+  // of the rows and numbers of a step whose frame does not compress
+  const int64_t step_bytes = options.shape.observation_bytes +
+                             options.shape.frame_bytes +
+                             options.shape.action_bytes + 16;
+  // the last observation, and the headers
+  const int64_t group_bytes = (options.group_steps + 1) * step_bytes + 64;
+  if (group_bytes > kMaxMessageBytes) {
+    throw InvalidArgument(fmt::format(
+        "StepWriter: a group of {} steps can have {} bytes, a message {}; "
+        "hint: group_steps {}",
+        options.group_steps, group_bytes, kMaxMessageBytes,
+        (kMaxMessageBytes - 64) / step_bytes - 1));
+  }
   if (options.writer_id == 0) options.writer_id = rpc::RandomId();
   return options;
 }
@@ -353,6 +367,7 @@ bool StepWriter::SendGroups() {
     request.wait_ms = static_cast<uint32_t>(options_.wait.count());
     // groups to send again, then new ones. The blocks in sent_ keep their
     // addresses until this thread drops them
+    int64_t num_bytes = 0;
     while (request.blocks.size() < limit) {
       if (num_under_way_ == sent_.size()) {
         if (queue_.empty() || next_sequence_ > last_allowed_) break;
@@ -361,7 +376,11 @@ bool StepWriter::SendGroups() {
         sent_.back().sequence = next_sequence_++;
       }
       if (sent_[num_under_way_].sequence > last_allowed_) break;
-      request.blocks.push_back(sent_[num_under_way_++].block);
+      const std::vector<std::byte>& block = sent_[num_under_way_].block;
+      num_bytes += static_cast<int64_t>(block.size());
+      if (!request.blocks.empty() && num_bytes > options_.message_bytes) break;
+      request.blocks.push_back(block);
+      ++num_under_way_;
     }
     const bool has_more = num_under_way_ < sent_.size() || !queue_.empty();
     if (request.blocks.empty() && (num_requests_ > 0 || !has_more)) {

@@ -20,6 +20,9 @@
 
 namespace replicant::replay {
 
+// The groups of a message are one part of it.
+inline constexpr int64_t kMaxMessageBytes = rpc::SocketOptions().max_part_bytes;
+
 struct StepWriterOptions {
   std::string endpoint;
   std::string name = "writer";
@@ -33,6 +36,9 @@ struct StepWriterOptions {
   int64_t queue_groups = 64;
   // Maximum number of groups in one message.
   int64_t message_groups = 64;
+  // Maximum number of bytes of the groups in one message; a longer group goes
+  // alone.
+  int64_t message_bytes = kMaxMessageBytes;
   // Longest time that the service delays an answer while a rate limiter makes
   // the writer wait.
   std::chrono::milliseconds wait = std::chrono::milliseconds(400);
@@ -85,8 +91,8 @@ struct StepWriterMetrics {
 class StepWriter : public StepSink {
  public:
   // Connects in the background. Throws InvalidArgument for options outside
-  // their range, CommError for an endpoint that cannot be parsed. `clock`
-  // outlives the writer.
+  // their range and for a group that no message has room for, CommError for an
+  // endpoint that cannot be parsed. `clock` outlives the writer.
   explicit StepWriter(StepWriterOptions options, Clock* clock = &Clock::Real());
   // Drops unacknowledged steps.
   ~StepWriter() override;

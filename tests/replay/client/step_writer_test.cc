@@ -140,6 +140,26 @@ TEST(StepWriterTest, ARestartedServiceGetsWhatWasNotAcknowledgedOnce) {
   EXPECT_EQ(metrics.appended_steps, 16 + 4 + 13);
 }
 
+// Groups that gathered while the service was away are more than one message
+// takes.
+TEST(StepWriterTest, NoMessageIsLongerThanItsLimit) {
+  const EpisodeMaker maker = MakePixels(FrameCodec::kNone);
+  std::optional<RunningService> service(std::in_place, ConfigOf(maker));
+  const std::string endpoint = service->endpoint();
+  service.reset();
+  // a group is longer than 300 bytes: two fit into a message, three do not
+  StepWriter writer({.endpoint = endpoint,
+                     .shape = maker.shape,
+                     .group_steps = 1,
+                     .codec = FrameCodec::kNone,
+                     .message_bytes = 900});
+  ASSERT_EQ(WriteEpisode(writer, maker, 1, 19), AppendResult::kOk);
+  service.emplace(ConfigOf(maker), endpoint);
+  ASSERT_TRUE(writer.Flush(After(seconds(60))));
+  EXPECT_EQ(service->shard().Status().inserted_steps, 19);
+  EXPECT_GE(service->counts().inserts, 10);
+}
+
 // A writer to nowhere whose queue is full, three steps into an episode.
 struct FullWriter {
   FullWriter() {
@@ -259,6 +279,14 @@ TEST(StepWriterTest, RefusesWhatDoesNotFit) {
                                  .group_steps = 0});
             }),
             "StepWriter: group_steps 0 is outside [1, 255]");
+  EXPECT_EQ(
+      replicant::testing::MessageOf<InvalidArgument>([&] {
+        StepWriter writer({.endpoint = "tcp://127.0.0.1:1",
+                           .shape = {.frame_bytes = 1 << 25},
+                           .group_steps = 8});
+      }),
+      "StepWriter: a group of 8 steps can have 301990096 bytes, a message "
+      "268435456; hint: group_steps 6");
   EpisodeMaker other = maker;
   other.shape.action_bytes = 4;
   RunningService service(ConfigOf(other));
