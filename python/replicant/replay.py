@@ -27,6 +27,7 @@ import json
 import os
 import subprocess
 import sys
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -425,6 +426,8 @@ class Replay:
         self._server = server
         self.signature = signature
         self.endpoint: str = server.endpoint
+        # also when Python ends while a daemon thread holds the service
+        weakref.finalize(self, server.close)
 
     @classmethod
     def start(cls, signature: Signature, tables: Mapping[str, Mapping[str, Any]] | None = None, *,

@@ -11,6 +11,7 @@
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "env/tasks/suite.h"
+#include "python/src/module.h"
 
 namespace replicant::python {
 namespace nb = nanobind;
@@ -76,7 +77,7 @@ EnvironmentBatch::~EnvironmentBatch() {
     return;
   }
   // threads may wait for the GIL in a task of Python's
-  nb::gil_scoped_release release;
+  GilRelease release;
   cameras_.clear();
   environments_.reset();
 }
@@ -91,7 +92,7 @@ void EnvironmentBatch::MakeEnvironments(const Seeds& seeds) {
     throw InvalidArgument(fmt::format("seed: got {} seeds for {} environments",
                                       seeds.size(), options_.num_environments));
   }
-  nb::gil_scoped_release release;
+  GilRelease release;
   if (model_ == nullptr) {
     model_ = env::LoadConfiguredModel(registry_, options_.task);
   }
@@ -272,7 +273,7 @@ void EnvironmentBatch::ResetAll() {
   CheckProcess();
   now_ = &TakeArrays();
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     environments_->Reset(BufferOf(*now_));
   }
   FillResults(*now_, all_ids_);
@@ -302,7 +303,7 @@ nb::object EnvironmentBatch::Reset(
   ResultArrays& arrays = TakeArrays(&old);
   for (const int id : all_ids_) CopyRow(old, id, arrays, id);
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     environments_->SendReset(ids, BufferOf(arrays));
     environments_->Receive(ids);
   }
@@ -327,7 +328,7 @@ void EnvironmentBatch::Advance(const Actions& actions) {
   }
   ResultArrays& arrays = TakeArrays();
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     environments_->Step(elements, BufferOf(arrays));
   }
   now_ = &arrays;
@@ -351,7 +352,7 @@ nb::dict EnvironmentBatch::StartEpisodes() {
   info["final_obs"] = ObservationOf(last);
   info["_final_obs"] = is_last;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     environments_->SendReset(ids, BufferOf(*now_));
     environments_->Receive(ids);
   }
@@ -386,7 +387,7 @@ void EnvironmentBatch::Send(const Actions& actions, const Ids& ids) {
   }
   const std::span<const double> elements = CheckActions(actions, ids.size());
   if (staging_ == nullptr) staging_ = MakeArrays();
-  nb::gil_scoped_release release;
+  GilRelease release;
   environments_->Send({ids.data(), ids.size()}, elements, BufferOf(*staging_));
 }
 
@@ -398,7 +399,7 @@ nb::tuple EnvironmentBatch::Receive(int count) {
   }
   std::vector<int> ids(static_cast<size_t>(count));
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     environments_->Receive(ids);
   }
   ResultArrays& arrays = TakeArrays();
@@ -453,7 +454,7 @@ nb::object EnvironmentBatch::Render(int id, const env::CameraOptions& camera) {
   const nb::object picture = numpy_.attr("empty")(
       nb::make_tuple(camera.height, camera.width, 3), "uint8");
   const std::span<uint8_t> rgb = ElementsOf<uint8_t>(picture);
-  nb::gil_scoped_release release;
+  GilRelease release;
   if (one == nullptr) {
     one = sibling == cameras_.end()
               ? std::make_unique<env::Camera>(environment.physics(), camera)

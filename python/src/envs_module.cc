@@ -309,12 +309,11 @@ void BindVideo(nb::module_& module) {
           "write",
           [](env::VideoWriter& writer, const Frame& frame) {
             const std::span<const uint8_t> bytes(frame.data(), frame.size());
-            nb::gil_scoped_release release;
+            GilRelease release;
             writer.Write(bytes);
           },
           "frame"_a)
-      .def("finish", &env::VideoWriter::Finish,
-           nb::call_guard<nb::gil_scoped_release>());
+      .def("finish", &env::VideoWriter::Finish, nb::call_guard<GilRelease>());
 }
 
 }  // namespace

@@ -44,6 +44,8 @@ void SetUpModule() {
   // no thread that a fork would lose: a warning is written at once anyway
   spdlog::flush_every(std::chrono::seconds(0));
   nb::register_exception_translator(Translate);
+  // what a daemon thread holds when Python ends is no fault of a module
+  nb::set_leak_warnings(false);
 }
 
 }  // namespace replicant::python

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cxxabi.h>
 #include <nanobind/nanobind.h>
+#include <unistd.h>
 
 namespace replicant::python {
 
@@ -8,5 +10,25 @@ namespace replicant::python {
 // core/base/error.h into those of replicant.errors with the same message, and
 // logs warnings on stderr.
 void SetUpModule();
+
+// Releases the GIL while it lives. When Python ends, it ends a daemon thread
+// that takes the GIL by unwinding its stack, which nanobind's own class turns
+// into an abort. Such a thread waits here for the end of the process instead.
+class GilRelease {
+ public:
+  GilRelease() : state_(PyEval_SaveThread()) {}
+  ~GilRelease() {
+    try {
+      PyEval_RestoreThread(state_);
+    } catch (const abi::__forced_unwind&) {
+      while (true) pause();
+    }
+  }
+  GilRelease(const GilRelease&) = delete;
+  GilRelease& operator=(const GilRelease&) = delete;
+
+ private:
+  PyThreadState* const state_;
+};
 
 }  // namespace replicant::python

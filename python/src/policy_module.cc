@@ -73,7 +73,7 @@ class Policy {
         threads_(threads),
         agent_(agents::d4pg::MakeAgent(config_.agent)),
         task_(TaskOf(config_.task, own_task, make_adapter)) {
-    nb::gil_scoped_release release;
+    GilRelease release;
     RunnerFor(1);
   }
   Policy(const Policy&) = delete;
@@ -97,7 +97,7 @@ class Policy {
     const nb::object actions = nb::module_::import_("numpy").attr("empty")(
         nb::make_tuple(rows, task_.action_size()), "float64");
     const auto out = nb::cast<nb::ndarray<double, nb::c_contig>>(actions);
-    nb::gil_scoped_release release;
+    GilRelease release;
     actors::PolicyRunner& runner = RunnerFor(rows);
     Copy("an observation", observations, rows, runner.observations().Span<T>());
     Copy("a state", states, rows, runner.states());
@@ -137,7 +137,7 @@ class Policy {
     if (!make_adapter.is_none()) {
       registry.Add(DefinePythonEnvironment(own_task, make_adapter));
     }
-    nb::gil_scoped_release release;
+    GilRelease release;
     return agents::MakeTaskSpec(
         config, *env::MakeConfiguredEnvironment(registry, config, /*seed=*/0,
                                                 /*index=*/0));

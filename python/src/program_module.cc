@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "programs/program.h"
+#include "python/src/module.h"
 #include "python/src/python_environment.h"
 
 namespace replicant::python {
@@ -23,7 +24,7 @@ int Run(std::vector<std::string> words, const std::string& executable,
   argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
-  nb::gil_scoped_release release;
+  GilRelease release;
   return programs::RunProgram(static_cast<int>(words.size()), argv.data(),
                               registry, executable);
 }

@@ -56,7 +56,7 @@ bool WaitInSlices(const std::optional<double>& timeout_s, const Wait& wait) {
     const Clock::TimePoint now = clock.Now();
     bool is_done = false;
     {
-      nb::gil_scoped_release release;
+      GilRelease release;
       is_done = wait(std::min(end, now + kSlice));
     }
     if (is_done) return true;
@@ -92,7 +92,7 @@ class Writer {
       static_cast<void>(writer_.release());
       return;
     }
-    nb::gil_scoped_release release;
+    GilRelease release;
     writer_.reset();
   }
   Writer(const Writer&) = delete;
@@ -139,7 +139,7 @@ class Writer {
 
   void Close() {
     if (!process_.IsHere()) return;
-    nb::gil_scoped_release release;
+    GilRelease release;
     writer_->Close();
   }
 
@@ -264,7 +264,7 @@ class Reader {
       static_cast<void>(reader_.release());
       return;
     }
-    nb::gil_scoped_release release;
+    GilRelease release;
     reader_.reset();
   }
   Reader(const Reader&) = delete;
@@ -315,7 +315,7 @@ class Reader {
 
   void Close() {
     if (!process_.IsHere()) return;
-    nb::gil_scoped_release release;
+    GilRelease release;
     reader_->Close();
   }
 
@@ -411,7 +411,7 @@ class Server {
       static_cast<void>(server_.release());
       return;
     }
-    nb::gil_scoped_release release;
+    GilRelease release;
     server_.reset();
   }
   Server(const Server&) = delete;
@@ -420,7 +420,7 @@ class Server {
   const std::string& endpoint() const { return server_->endpoint(); }
   void Close() {
     if (!process_.IsHere()) return;
-    nb::gil_scoped_release release;
+    GilRelease release;
     server_->Close();
   }
 
@@ -510,7 +510,7 @@ void BindClients(nb::module_& module) {
 
   nb::class_<Server>(module, "Server")
       .def(nb::init<const std::string&>(), "yaml"_a,
-           nb::call_guard<nb::gil_scoped_release>())
+           nb::call_guard<GilRelease>())
       .def_prop_ro("endpoint", &Server::endpoint)
       .def("close", &Server::Close);
 

@@ -1,4 +1,5 @@
-"""Ctrl-C ends every call that waits or computes for long."""
+"""Ctrl-C ends every call that waits or computes for long; such a call in a daemon thread does
+not disturb the end of the program."""
 
 import signal
 import subprocess
@@ -63,3 +64,53 @@ except KeyboardInterrupt:
     assert child.stdout.readline() == "interrupted\n"
     print(f"{call}: {time.monotonic() - sent:.3f} s")
     assert child.wait(60) == 0
+
+
+# what a daemon thread repeats until the program ends
+DAEMONS = {
+    "step": (ENVS, "env.step(actions)"),
+    "sample": (REPLAY + "reader = service.reader()\n", "reader.sample()"),
+    "status": (REPLAY, "service.status()"),
+}
+
+
+@pytest.mark.parametrize("call", sorted(DAEMONS))
+def test_a_daemon_thread_in_a_call_lets_the_program_end(call):
+    prepare, repeated = DAEMONS[call]
+    program = f"""import threading, time
+{prepare}
+def repeat():
+    while True:
+        {repeated}
+threading.Thread(target=repeat, daemon=True).start()
+time.sleep(0.3)
+"""
+    for _ in range(3):
+        ended = subprocess.run([sys.executable, "-c", program], timeout=60, stderr=subprocess.PIPE,
+                               text=True)
+        assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("process", ["thread", "child"])
+def test_a_service_saves_its_steps_when_the_program_ends(tmp_path, process):
+    start = f"""
+from replicant import replay
+signature = replay.Signature(((2,), "float32"), ((1,), "float32"))
+service = replay.Replay.start(signature, checkpoint_folder={str(tmp_path / "replay")!r},
+                              process={process!r})
+"""
+    write = """
+import threading
+writer, reader = service.writer(), service.reader()
+threading.Thread(target=reader.sample, daemon=True).start()
+writer.begin()
+for t in range(8):
+    writer.append([t, t], [t], 0.0)
+writer.end([8, 8])
+writer.flush()
+"""
+    ask = "print(service.status()['tables'][0]['size'])"
+    command = [sys.executable, "-c"]
+    assert subprocess.run([*command, start + write], timeout=60).returncode == 0
+    again = subprocess.run([*command, start + ask], timeout=60, stdout=subprocess.PIPE)
+    assert again.stdout == b"8\n"
