@@ -53,11 +53,23 @@ class _Leaf:
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
     def cast(self, value) -> np.ndarray:
-        array = np.asarray(value, dtype=self.dtype)
+        """The value in this type. InvalidArgument if it has another shape or does not fit: floats
+        are rounded to floats, never to integers, and integers stay as they are."""
+        array = np.asarray(value)
+        name = "/".join(self.path) or "array"
         if array.shape != self.shape:
-            name = "/".join(self.path) or "array"
             raise InvalidArgument(f"{name}: got the shape {array.shape}, want {self.shape}")
-        return array
+        if array.dtype == self.dtype or array.size == 0:
+            return array.astype(self.dtype, copy=False)
+        if array.dtype.kind in "iu" and self.dtype.kind in "biu":
+            is_bool = self.dtype.kind == "b"
+            low, high = (0, 1) if is_bool else (np.iinfo(self.dtype).min, np.iinfo(self.dtype).max)
+            if array.min() < low or array.max() > high:
+                raise InvalidArgument(f"{name}: got {array.min()} to {array.max()}, want "
+                                      f"{self.dtype}, {low} to {high}")
+        elif not np.can_cast(array.dtype, self.dtype, "same_kind"):
+            raise InvalidArgument(f"{name}: got {array.dtype}, want {self.dtype}")
+        return array.astype(self.dtype)
 
 
 def _flatten(value, path=()):
@@ -70,6 +82,12 @@ def _flatten(value, path=()):
     else:
         shape, dtype = value
         yield path, tuple(shape), np.dtype(dtype)
+
+
+def _check_given(name, value, is_wanted):
+    if is_wanted != (value is not None):
+        raise InvalidArgument(f"{name}: got {'none' if value is None else 'one'}, the signature "
+                              f"has {'one' if is_wanted else 'none'}")
 
 
 class _Layout:
@@ -144,12 +162,14 @@ class Signature:
         self.frame_bytes = self._frame.num_bytes
 
     def _pack_observation(self, observation, extra) -> np.ndarray:
-        if self.has_extra != (extra is not None):
-            has = "an" if self.has_extra else "no"
-            raise InvalidArgument(f"extra: got {extra!r}, the signature has {has} extra")
+        _check_given("extra", extra, self.has_extra)
         if not self.has_extra:
             return self._observation.pack(observation)
         return self._observation.pack({"observation": observation, "extra": extra})
+
+    def _pack_frame(self, frame) -> np.ndarray | None:
+        _check_given("frame", frame, self.frame_bytes > 0)
+        return None if frame is None else self._frame.pack(frame)
 
     def _unpack_observation(self, rows: np.ndarray) -> tuple[Nested, Nested]:
         """Observations and extras of the rows [..., observation_bytes]."""
@@ -277,7 +297,6 @@ class Writer(_Client):
             endpoint, name, **signature._bytes, group_steps=group_steps, codec=codec,
             queue_groups=queue_groups, key_file=str(key_file),
             server_key_file=str(server_key_file))
-        self._has_frames = signature.frame_bytes > 0
 
     def begin(self) -> None:
         """Starts an episode; one that was not ended is dropped."""
@@ -301,14 +320,14 @@ class Writer(_Client):
         s = self._signature
         return self._core.append(
             s._pack_observation(observation, extra), s._action.pack(action), reward, discount,
-            s._frame.pack(frame) if self._has_frames else None, priority, timeout)
+            s._pack_frame(frame), priority, timeout)
 
     def end(self, observation: Nested, *, frame=None, extra: Nested = None,
             timeout: float | None = None) -> bool:
         """Ends the episode with its last observation, which has no action."""
         s = self._signature
-        return self._core.end(s._pack_observation(observation, extra),
-                              s._frame.pack(frame) if self._has_frames else None, timeout)
+        return self._core.end(s._pack_observation(observation, extra), s._pack_frame(frame),
+                              timeout)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Waits until the service has all full groups; False if it has not in time."""

@@ -214,7 +214,7 @@ def test_wrong_windows_are_refused():
     with replay.Replay.start(signature) as service:
         writer = service.writer()
         writer.begin()
-        with pytest.raises(errors.InvalidArgument, match="the signature has an extra"):
+        with pytest.raises(errors.InvalidArgument, match="extra: got none, the signature has one"):
             writer.append([0, 0], [0], 0.0)
 
 
@@ -334,6 +334,39 @@ def test_a_step_with_wrong_numbers_is_refused_at_once_and_alone(numbers, message
             writer.append([0, 3], [0], **numbers)
         assert writer.end([0, 3]) and writer.flush(60)
         assert writer.metrics["acknowledged_steps"] == 3
+
+
+def test_values_that_would_change_are_refused():
+    signature = replay.Signature(
+        {"pixel": ((2,), "uint8"), "count": ((), "int64"), "flag": ((), "bool")}, ((1,), "float32"))
+    good = {"pixel": [0, 255], "count": np.int8(-3), "flag": 1}
+    with replay.Replay.start(signature) as service:
+        writer = service.writer()
+        writer.begin()
+        for name, value, message in [
+                ("pixel", [0.2, 0.5], "pixel: got float64, want uint8"),
+                ("pixel", [-1, 300], "pixel: got -1 to 300, want uint8, 0 to 255"),
+                ("count", 1.9, "count: got float64, want int64"),
+                ("flag", 2, "flag: got 2 to 2, want bool, 0 to 1")]:
+            with pytest.raises(errors.InvalidArgument, match=message):
+                writer.append(good | {name: value}, [0], 0.0)
+        with pytest.raises(errors.InvalidArgument, match="got complex128, want float32"):
+            writer.append(good, [1j], 0.0)
+        # an integer action, and one in another precision
+        assert writer.append(good, [1], 0.0) and writer.append(good, np.full(1, 0.1), 0.0)
+        with pytest.raises(errors.InvalidArgument, match="frame: got one, the signature has none"):
+            writer.append(good, [1], 0.0, frame=np.zeros((4, 4)))
+        assert writer.end(good) and writer.flush(60)
+        observation = service.reader(batch_size=8).sample(timeout=60).observation
+        np.testing.assert_array_equal(observation["pixel"], np.tile(np.uint8([0, 255]), (8, 1)))
+        assert (observation["count"] == -3).all() and observation["flag"].all()
+    signature = replay.Signature(None, ((1,), "float32"), frame=((4, 6, 3), "uint8"))
+    with replay.Replay.start(signature) as service:
+        writer = service.writer()
+        writer.begin()
+        for call in (lambda: writer.append(None, [0], 0.0), lambda: writer.end(None)):
+            with pytest.raises(errors.InvalidArgument, match="frame: got none"):
+                call()
 
 
 def test_a_service_with_keys_lets_in_who_is_listed(tmp_path):
