@@ -136,6 +136,13 @@ AppendResult StepWriter::Append(const Step& step, Clock::TimePoint deadline) {
   if (const auto result = CheckOpen(); result != AppendResult::kOk) {
     return result;
   }
+  // all steps of a group have a priority, or none has
+  if (builder_ && builder_->num_steps() > 0 &&
+      builder_->has_priorities() != step.priority.has_value()) {
+    if (const auto result = QueueGroup(deadline); result != AppendResult::kOk) {
+      return result;
+    }
+  }
   if (!builder_) builder_.emplace(options_.shape, episode_, next_step_);
   if (static_cast<int64_t>(step.frame.size()) != options_.shape.frame_bytes) {
     AddFrame(step.frame);  // throws, before the row is in

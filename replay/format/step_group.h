@@ -68,6 +68,7 @@ class StepGroupBuilder {
   void AddLastObservation(std::span<const std::byte> observation);
 
   int64_t num_steps() const { return static_cast<int64_t>(rewards_.size()); }
+  bool has_priorities() const { return !priorities_.empty(); }
 
   // Returns the block. `frames` is the frame group of the same observations, or
   // empty. Throws InvalidArgument if nothing was added.

@@ -140,6 +140,39 @@ TEST(StepWriterTest, ARestartedServiceGetsWhatWasNotAcknowledgedOnce) {
   EXPECT_EQ(metrics.appended_steps, 16 + 4 + 13);
 }
 
+// A group holds priorities for all of its steps or for none.
+TEST(StepWriterTest, AnyStepMayHaveAPriority) {
+  const EpisodeMaker maker = MakePixels();
+  ShardConfig config = ConfigOf(maker);
+  config.tables[0].sampler = SelectorKind::kFifo;
+  config.tables[0].max_times_sampled = 1;
+  config.tables[0].rate_limiter = {.mode = RateLimiterMode::kQueue};
+  RunningService service(config);
+  StepWriter writer(
+      {.endpoint = service.endpoint(), .shape = maker.shape, .group_steps = 3});
+  writer.BeginEpisode();
+  for (int64_t t = 0; t < 9; ++t) {
+    const auto observation = maker.Observation(1, t);
+    const auto frame = maker.Frame(1, t);
+    const auto action = maker.Action(1, t);
+    Step step{observation, frame, action, 0.0f, 1.0f};
+    if (t % 4 == 0) step.priority = 0.25f * static_cast<float>(t);
+    ASSERT_EQ(writer.Append(step, After(seconds(60))), AppendResult::kOk);
+  }
+  ASSERT_EQ(writer.EndEpisode(maker.Observation(1, 9), maker.Frame(1, 9),
+                              After(seconds(60))),
+            AppendResult::kOk);
+  ASSERT_TRUE(writer.Flush(After(seconds(60))));
+  const SampledBatch batch = AllItems(config, service.shard());
+  ASSERT_EQ(batch.items.size(), 9u);
+  for (const SampledItem& item : batch.items) {
+    // 0, 1 and 2; the others have the largest so far, at least 1
+    EXPECT_EQ(item.priority, item.step == 0   ? 0.0f
+                             : item.step == 8 ? 2.0f
+                                              : 1.0f);
+  }
+}
+
 // Groups that gathered while the service was away are more than one message
 // takes.
 TEST(StepWriterTest, NoMessageIsLongerThanItsLimit) {
