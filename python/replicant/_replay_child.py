@@ -1,5 +1,6 @@
 """A replay service as a child process: reads its configuration from the first line of standard
-input, prints its address as JSON, and ends with the end of the input."""
+input, prints its address as JSON, and ends with the end of the input. An error is printed as JSON,
+too."""
 
 import json
 import sys
@@ -8,15 +9,14 @@ import sys
 def main():
     from replicant import _replay, errors
 
-    yaml = sys.stdin.readline()
     try:
-        server = _replay.Server(yaml)
+        server = _replay.Server(sys.stdin.readline())
+        print(json.dumps({"endpoint": server.endpoint}), flush=True)
+        sys.stdin.read()
+        server.close()
     except errors.Error as error:
         print(json.dumps({"error": str(error), "kind": type(error).__name__}), flush=True)
         return 1
-    print(json.dumps({"endpoint": server.endpoint}), flush=True)
-    sys.stdin.read()
-    server.close()
     return 0
 
 

@@ -33,8 +33,8 @@ from typing import Any
 
 import numpy as np
 
-from replicant import _replay
-from replicant.errors import CommError, ConfigError, InvalidArgument
+from replicant import _replay, errors
+from replicant.errors import CommError, InvalidArgument
 
 # An array, or a dictionary of such, by name.
 Nested = Any
@@ -422,19 +422,25 @@ class _Child:
             stdout=subprocess.PIPE, text=True, start_new_session=True)
         self._process.stdin.write(yaml + "\n")
         self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        answer = json.loads(line) if line else {"error": "the child process has ended"}
-        if "error" in answer:
-            self._process.stdin.close()
-            self._process.wait()
-            kind = {"ConfigError": ConfigError, "InvalidArgument": InvalidArgument}
-            raise kind.get(answer.get("kind"), CommError)(answer["error"])
+        answer = self._read()
+        if not answer:
+            self.close()
+            raise CommError("the child process has ended")
         self.endpoint = answer["endpoint"]
         self.pid = self._process.pid
+
+    def _read(self) -> dict[str, Any]:
+        """The next line of the child, empty at its end. Raises the error that it tells."""
+        answer = json.loads(self._process.stdout.readline() or "{}")
+        if "error" in answer:
+            self._process.wait()
+            raise getattr(errors, answer["kind"])(answer["error"])
+        return answer
 
     def close(self):
         if self._process.poll() is None:
             self._process.stdin.close()
+            self._read()
             self._process.wait()
 
 
@@ -484,7 +490,8 @@ class Replay:
         return status(self.endpoint, timeout, **keys)
 
     def close(self) -> None:
-        """Ends the service. With a checkpoint folder it saves a checkpoint."""
+        """Ends the service and frees its address. With a checkpoint folder it saves a checkpoint;
+        IoError if it cannot. A service in threads tries again at the next call."""
         self._server.close()
 
     def __enter__(self):

@@ -1,8 +1,8 @@
 #include "python/src/replay_server.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <future>
 #include <string_view>
 #include <utility>
@@ -65,18 +65,21 @@ ReplayServer::ReplayServer(const std::string& yaml)
     : config_(ReadConfig(yaml)),
       shard_(config_.MakeShardConfig(), &Clock::Real()),
       checkpointer_(MakeCheckpointer(config_, &shard_)),
-      server_(context_, replay::ReplayProtocol(), ServerOptionsOf(config_)),
-      service_(&shard_, ServiceOptionsOf(config_), &Clock::Real()) {
+      context_(std::in_place),
+      server_(std::in_place, *context_, replay::ReplayProtocol(),
+              ServerOptionsOf(config_)),
+      service_(std::in_place, &shard_, ServiceOptionsOf(config_),
+               &Clock::Real()) {
   if (!config_.key_file.empty()) {
-    zap_.emplace(context_, rpc::ReadPublicKeys(config_.allowed_clients_file));
+    zap_.emplace(*context_, rpc::ReadPublicKeys(config_.allowed_clients_file));
   }
   if (checkpointer_ != nullptr) {
     saver_.emplace(&shard_, checkpointer_.get());
-    service_.SetCheckpointSaver(&*saver_);
+    service_->SetCheckpointSaver(&*saver_);
   }
-  service_.AttachTo(server_);
-  endpoint_ = server_.Bind(config_.bind);
-  loop_.emplace("replay", [this](const Thread::StopToken&) { server_.Run(); });
+  service_->AttachTo(*server_);
+  endpoint_ = server_->Bind(config_.bind);
+  loop_.emplace("replay", [this](const Thread::StopToken&) { server_->Run(); });
 }
 
 ReplayServer::~ReplayServer() {
@@ -88,30 +91,46 @@ ReplayServer::~ReplayServer() {
 }
 
 void ReplayServer::Close() {
-  if (std::exchange(is_closed_, true)) return;
+  const MutexLock lock(mutex_);
+  if (loop_) Stop();
+  if (checkpointer_ == nullptr) return;
+  try {
+    checkpointer_->Save();
+  } catch (const IoError& e) {
+    throw IoError(
+        fmt::format("the last checkpoint is not saved: {}; number {} stays the "
+                    "newest; hint: close() tries again",
+                    e.what(), checkpointer_->last_number()));
+  }
+  // the folder is free for the next service
+  checkpointer_.reset();
+}
+
+void ReplayServer::Stop() {
   // no insert after this point: the last checkpoint holds all that was
   // acknowledged
   auto closed = std::make_shared<std::promise<void>>();
   auto future = closed->get_future();
   if (loop_->IsRunning()) {
-    server_.Post([this, closed] {
-      service_.Close();
+    server_->Post([this, closed] {
+      service_->Close();
       closed->set_value();
     });
     while (loop_->IsRunning() && future.wait_for(std::chrono::milliseconds(
                                      100)) != std::future_status::ready) {
     }
   }
-  server_.Stop();
+  server_->Stop();
   loop_->Join();
-  if (saver_) {
-    saver_->Finish();
-    checkpointer_->Save();
-    // the folder is free for the next service
-    service_.SetCheckpointSaver(nullptr);
-    saver_.reset();
-    checkpointer_.reset();
-  }
+  loop_.reset();
+  // its last answers go to the server
+  if (saver_) saver_->Finish();
+  // the address is free for the next service once the context has ended
+  service_.reset();
+  server_.reset();
+  zap_.reset();
+  context_.reset();
+  saver_.reset();
 }
 
 }  // namespace replicant::python

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "core/base/mutex.h"
 #include "core/base/thread.h"
 #include "core/rpc/server.h"
 #include "core/rpc/zap.h"
@@ -19,7 +20,7 @@ namespace replicant::python {
 // restores the newest checkpoint, and saves one when it ends; checkpoints in
 // between are those that readers ask for.
 //
-// Thread-safety: Close() and the destructor by one thread, the rest by any.
+// Thread-safety: all methods may be called from any thread.
 class ReplayServer {
  public:
   // `yaml` is the section `replay` of a configuration. Throws ConfigError that
@@ -33,21 +34,26 @@ class ReplayServer {
 
   const std::string& endpoint() const { return endpoint_; }
 
-  // Ends the service and saves the last checkpoint. Throws IoError if that
-  // cannot be written. A second call does nothing.
-  void Close();
+  // Ends the service, frees its address, saves the last checkpoint and frees
+  // its folder. Throws IoError if the checkpoint cannot be written; another
+  // call tries again. Does nothing once it is saved.
+  void Close() EXCLUDES(mutex_);
 
  private:
+  // Ends all but the shard and the checkpointer.
+  void Stop() REQUIRES(mutex_);
+
   const replay::ReplayConfig config_;
   replay::Shard shard_;
   std::unique_ptr<replay::Checkpointer> checkpointer_;  // null: no folder
-  rpc::ZmqContext context_;
-  std::optional<rpc::ZapHandler> zap_;
-  rpc::Server server_;
-  replay::Service service_;
-  std::optional<replay::CheckpointSaver> saver_;
   std::string endpoint_;
-  bool is_closed_ = false;
+  Mutex mutex_;  // of Close()
+  // none once it has ended
+  std::optional<rpc::ZmqContext> context_;
+  std::optional<rpc::ZapHandler> zap_;
+  std::optional<rpc::Server> server_;
+  std::optional<replay::CheckpointSaver> saver_;
+  std::optional<replay::Service> service_;
   std::optional<Thread> loop_;  // last: it uses all of the above
 };
 

@@ -292,6 +292,31 @@ def test_a_checkpoint_brings_the_steps_back(tmp_path, process):
         assert service.status()["tables"][0]["size"] == 5
 
 
+@pytest.mark.parametrize("process", ["thread", "child"])
+def test_a_last_checkpoint_that_fails_is_an_error(tmp_path, process):
+    folder, away = tmp_path / "checkpoints", tmp_path / "away"
+    options = {"checkpoint_folder": str(folder)}
+    service = replay.Replay.start(STATE, process=process, **options)
+    with service.writer() as writer:
+        write_episode(writer, 5)
+    folder.rename(away)
+    with pytest.raises(errors.IoError, match="the last checkpoint is not saved"):
+        service.close()
+    away.rename(folder)
+    service.close()
+    with replay.Replay.start(STATE, **options) as service:
+        assert service.status()["tables"][0]["size"] == (5 if process == "thread" else 0)
+
+
+@pytest.mark.parametrize("process", ["thread", "child"])
+def test_an_address_is_free_once_its_service_is_closed(process):
+    with replay.Replay.start(STATE) as service:
+        address = service.endpoint
+    for _ in range(3):
+        with replay.Replay.start(STATE, bind=address, process=process) as again:
+            assert again.endpoint == address
+
+
 def test_bad_settings_and_shapes_are_refused_with_the_reason():
     with pytest.raises(errors.ConfigError, match="did you mean 'n_step'"):
         replay.Replay.start(STATE, {"default": {"n_steps": 3}})
