@@ -312,6 +312,7 @@ void CountStop(int signal) {
 struct StopSignal::OldHandlers {
   struct sigaction interrupt;
   struct sigaction terminate;
+  struct sigaction hang_up;
 };
 
 StopSignal::StopSignal() : old_handlers_(std::make_unique<OldHandlers>()) {
@@ -328,17 +329,26 @@ StopSignal::StopSignal() : old_handlers_(std::make_unique<OldHandlers>()) {
   // count()
   ::sigaction(SIGINT, &action, &old_handlers_->interrupt);
   ::sigaction(SIGTERM, &action, &old_handlers_->terminate);
+  ::sigaction(SIGHUP, nullptr, &old_handlers_->hang_up);
+  if (old_handlers_->hang_up.sa_handler != SIG_IGN) {
+    ::sigaction(SIGHUP, &action, nullptr);
+  }
+  // for good: the exit of the process writes what stdout still holds
+  ::signal(SIGPIPE, SIG_IGN);
 }
 
 StopSignal::~StopSignal() {
   ::sigaction(SIGINT, &old_handlers_->interrupt, nullptr);
   ::sigaction(SIGTERM, &old_handlers_->terminate, nullptr);
+  ::sigaction(SIGHUP, &old_handlers_->hang_up, nullptr);
   ::close(stop_fd.exchange(-1));
 }
 
 int StopSignal::count() const { return stop_count.load(); }
 
-bool StopSignal::is_termination() const { return first_stop.load() == SIGTERM; }
+bool StopSignal::is_termination() const {
+  return first_stop.load() == SIGTERM || first_stop.load() == SIGHUP;
+}
 
 int StopSignal::fd() const { return stop_fd.load(); }
 

@@ -97,13 +97,16 @@ struct CommandResult {
 CommandResult RunCommand(ProcessOptions options,
                          std::chrono::milliseconds timeout);
 
-// Counts SIGINT and SIGTERM instead of ending the process. The first one asks
-// for a clean stop, the second one for an immediate end.
+// Counts SIGINT, SIGTERM and SIGHUP instead of ending the process. The first
+// one asks for a clean stop, the second one for an immediate end. A SIGHUP that
+// the process ignores, as under nohup, stays ignored.
 //
 //   StopSignal stop;
 //   while (stop.count() == 0) Step();
 //
 // At most one lives at a time (checked). Its destructor restores the handlers.
+// SIGPIPE is ignored for good, since a process outlives the readers of its
+// output.
 // Thread-safety: count() and fd() are for any thread.
 class StopSignal {
  public:
@@ -114,8 +117,8 @@ class StopSignal {
 
   // Signals received so far.
   int count() const;
-  // Whether the first one was SIGTERM, which a system sends to end a process; a
-  // person's Ctrl-C sends SIGINT.
+  // Whether the first one was SIGTERM or SIGHUP, which a system sends to end a
+  // process or closes its terminal with; a person's Ctrl-C sends SIGINT.
   bool is_termination() const;
   // Readable once count() > 0: for poll().
   int fd() const;

@@ -39,6 +39,14 @@ constexpr auto kTrialPollInterval = std::chrono::milliseconds(200);
 constexpr auto kJudgeInterval = std::chrono::seconds(2);
 constexpr int64_t kMaxConfigBytes = 1 << 24;
 
+// Prints to stdout at once. Unlike fmt::print(), it does not throw if the
+// reader has gone.
+template <typename... Args>
+void Print(fmt::format_string<Args...> format, Args&&... args) {
+  std::fputs(fmt::format(format, std::forward<Args>(args)...).c_str(), stdout);
+  std::fflush(stdout);
+}
+
 // One run of the sweep, with its files.
 struct Member {
   SweepRun run;
@@ -72,8 +80,8 @@ class Sweep {
     const FileLock lock(folder_ / "lock",
                         fmt::format("sweep {}", folder_.string()));
     KeepConfigs();
-    fmt::print("sweep folder: {}, {} runs, {} at once\n", folder_.string(),
-               members_.size(), config_.jobs);
+    Print("sweep folder: {}, {} runs, {} at once\n", folder_.string(),
+          members_.size(), config_.jobs);
     const StopSignal stop;
     int num_signals = 0;
     while (true) {
@@ -230,9 +238,8 @@ class Sweep {
   }
 
   void Say(const Member& member, const std::string& what) const {
-    fmt::print("run {} ({}, seed {}) {}\n", member.number, member.run.label,
-               member.run.seed, what);
-    std::fflush(stdout);
+    Print("run {} ({}, seed {}) {}\n", member.number, member.run.label,
+          member.run.seed, what);
   }
 
   // Writes results.csv and curves.png, and prints the table.
@@ -256,14 +263,14 @@ class Sweep {
     try {
       DrawCurvesOfSettings(curves, folder_ / "curves.png");
     } catch (const IoError& e) {
-      fmt::print("{}\n", e.what());
+      Print("{}\n", e.what());
     }
     size_t width = 8;
     for (const CurveOfSettings& curve : curves) {
       width = std::max(width, curve.label.size());
     }
-    fmt::print("\n{:{}}  {:>5}  {:>16}  {:>8}  {:>7}\n", "settings", width,
-               "seeds", "last return", "best", "minutes");
+    Print("\n{:{}}  {:>5}  {:>16}  {:>8}  {:>7}\n", "settings", width, "seeds",
+          "last return", "best", "minutes");
     for (const CurveOfSettings& curve : curves) {
       double best = -INFINITY;
       double minutes = 0.0;
@@ -274,7 +281,7 @@ class Sweep {
         minutes += records.back().seconds / 60.0;
       }
       if (last.empty()) {
-        fmt::print("{:{}}  {:>5}  no evaluation\n", curve.label, width, 0);
+        Print("{:{}}  {:>5}  no evaluation\n", curve.label, width, 0);
         continue;
       }
       const auto count = static_cast<double>(last.size());
@@ -285,13 +292,13 @@ class Sweep {
         variance +=
             (value - mean) * (value - mean) / std::max(count - 1.0, 1.0);
       }
-      fmt::print("{:{}}  {:>5}  {:>8.1f} +- {:>4.1f}  {:>8.1f}  {:>7.1f}\n",
-                 curve.label, width, last.size(), mean, std::sqrt(variance),
-                 best, minutes / count);
+      Print("{:{}}  {:>5}  {:>8.1f} +- {:>4.1f}  {:>8.1f}  {:>7.1f}\n",
+            curve.label, width, last.size(), mean, std::sqrt(variance), best,
+            minutes / count);
     }
     for (const char* name : {"results.csv", "curves.png"}) {
       if (fs::exists(folder_ / name)) {
-        fmt::print("{}\n", (folder_ / name).string());
+        Print("{}\n", (folder_ / name).string());
       }
     }
   }

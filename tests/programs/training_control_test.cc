@@ -117,6 +117,29 @@ TEST_F(TrainingControlTest, ADeadFleetIsNotStopped) {
   EXPECT_THAT(stop.output, HasSubstr("no fleet and no learner runs there"));
 }
 
+TEST_F(TrainingControlTest, AClosedTerminalEndsTheRunInGoodOrder) {
+  ::signal(SIGHUP, SIG_DFL);  // the tests may run under nohup
+  Process fleet = StartTraining();
+  ASSERT_TRUE(AwaitFile(run_ / "status.json", "\"updates\"")) << Output();
+  fleet.Signal(SIGHUP);
+  EXPECT_TRUE(fleet.Wait().ok()) << Output();
+  EXPECT_THAT(Fleet({"--status", run_.string()}).output,
+              HasSubstr("status   stopped, "));
+}
+
+TEST_F(TrainingControlTest, ARunOutlivesTheReaderOfItsOutput) {
+  std::vector<std::string> command = {
+      "bash", "-c", "set -o pipefail; \"$@\" 2>&1 | head -n 1", "bash"};
+  const std::vector<std::string> fleet =
+      Command({"evaluation.enabled=false", "fleet.progress_interval_s=0.1"});
+  command.insert(command.end(), fleet.begin(), fleet.end());
+  const CommandResult result =
+      RunCommand({.command = command}, std::chrono::minutes(3));
+  EXPECT_TRUE(result.status.ok()) << result.status.ToString();
+  EXPECT_THAT(Fleet({"--status", run_.string()}).output,
+              HasSubstr("status   complete, "));
+}
+
 // The lock names the host of the fleet, whose processes are out of reach.
 TEST_F(TrainingControlTest, ARunOfAnotherHostIsStoppedThere) {
   Process fleet = StartTraining();

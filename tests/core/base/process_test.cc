@@ -158,9 +158,35 @@ TEST(StopSignalTest, CountsSignalsInsteadOfEndingTheProcess) {
   EXPECT_EQ(stop.count(), 2);
 }
 
+// A closed terminal and a reader that has gone must not end a run.
+TEST(StopSignalTest, CountsAHangUpAndIgnoresABrokenPipe) {
+  ::signal(SIGHUP, SIG_DFL);
+  {
+    const StopSignal stop;
+    ::raise(SIGHUP);
+    EXPECT_EQ(stop.count(), 1);
+    EXPECT_TRUE(stop.is_termination());
+  }
+  ::raise(SIGPIPE);
+}
+
+TEST(StopSignalTest, LeavesAHangUpIgnoredUnderNohup) {
+  ::signal(SIGHUP, SIG_IGN);
+  {
+    const StopSignal stop;
+    ::raise(SIGHUP);
+    EXPECT_EQ(stop.count(), 0);
+  }
+  ::raise(SIGHUP);
+  ::signal(SIGHUP, SIG_DFL);
+}
+
 TEST(StopSignalDeathTest, HandlersAreRestoredByTheDestructor) {
   { const StopSignal stop; }
   EXPECT_EXIT(::raise(SIGTERM), ::testing::KilledBySignal(SIGTERM), "");
+  ::signal(SIGHUP, SIG_DFL);
+  { const StopSignal stop; }
+  EXPECT_EXIT(::raise(SIGHUP), ::testing::KilledBySignal(SIGHUP), "");
 }
 
 TEST(StopSignalDeathTest, SecondOneAtATimeIsABug) {
