@@ -1,9 +1,12 @@
 #include "programs/program.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <exception>
@@ -74,9 +77,22 @@ bool IsOfConfiguration(const std::exception& e) {
          dynamic_cast<const DeviceError*>(&e) != nullptr;
 }
 
+// Opens /dev/null as each of stdin, stdout and stderr that is closed. The next
+// file would take its descriptor, and with it the lines of the log.
+void OpenStandardStreams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    // the lowest free descriptor is `fd`
+    if (::open("/dev/null", O_RDWR) != fd) {
+      throw IoError::FromErrno("open", "/dev/null", errno);
+    }
+  }
+}
+
 // Runs `main`; an exception becomes a line on stderr and an exit code.
 int Guard(const std::string& name, const std::function<int()>& main) {
   try {
+    OpenStandardStreams();
     return main();
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(), e.what());

@@ -19,6 +19,7 @@ namespace replicant {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 CommandResult RunLockstep(const std::filesystem::path& config,
                           const std::vector<std::string>& settings) {
@@ -72,6 +73,23 @@ TEST_F(LockstepTest, TheSameSeedGivesTheSameBits) {
               HasSubstr("\"critic_loss\":"));
   EXPECT_THAT(ReadFile(folder_.path() / "a" / "config.yaml"),
               HasSubstr("max_steps: 30"));
+}
+
+// Started without stderr, a program must not log into the first file that it
+// opens.
+TEST_F(LockstepTest, AClosedStderrLeavesNoLogInTheRun) {
+  const std::filesystem::path run = folder_.path() / "run";
+  const CommandResult result =
+      RunCommand({.command = {"sh", "-c", R"("$0" "$@" 2>&-)",
+                              REPLICANT_LOCKSTEP, "--config",
+                              std::string(REPLICANT_SOURCE_DIR) +
+                                  "/configs/cartpole_swingup_state.yaml",
+                              "--set", "run.dir=" + run.string(), "--set",
+                              "learner.parameter_bind=\"\"", "--set",
+                              "learner.limits.max_steps=1"}},
+                 std::chrono::minutes(2));
+  EXPECT_TRUE(result.status.ok()) << result.status.ToString();
+  EXPECT_THAT(ReadFile(run / "lock"), Not(HasSubstr(" lockstep/")));
 }
 
 TEST_F(LockstepTest, EvaluatesAndStopsAtAGoodReturn) {
