@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -86,8 +87,11 @@ class Sweep {
     int num_signals = 0;
     while (true) {
       if (stop.count() > num_signals) {
-        num_signals = stop.count();
-        Signal(num_signals > 1 ? SIGKILL : SIGTERM);
+        // one a turn: two at once could reach a fleet as one
+        ++num_signals;
+        Signal(num_signals > 2         ? SIGKILL
+               : stop.is_termination() ? SIGTERM
+                                       : SIGINT);
       }
       Collect();
       if (num_signals == 0) {
@@ -143,11 +147,13 @@ class Sweep {
             member.config_file.string(), member.number, member.run.label,
             member.run.seed));
       }
-      if (RunFolder::StatusOf(member.folder) == RunStatus::kComplete) {
-        member.status = RunStatus::kComplete;
-      } else if (fs::exists(member.verdict_file())) {
-        member.status = RunStatus::kStopped;
-      }
+      Try(&member, [&] {
+        if (RunFolder::StatusOf(member.folder) == RunStatus::kComplete) {
+          member.status = RunStatus::kComplete;
+        } else if (fs::exists(member.verdict_file())) {
+          member.status = RunStatus::kStopped;
+        }
+      });
     }
     if (fs::exists(folder_ / fmt::format("{:03}.yaml", members_.size()))) {
       throw ConfigError(fmt::format(
@@ -167,6 +173,17 @@ class Sweep {
     }
   }
 
+  // Works on one run. An exception fails this run and no other one.
+  template <typename Work>
+  void Try(Member* member, const Work& work) {
+    try {
+      work();
+    } catch (const std::exception& e) {
+      member->status = RunStatus::kFailed;
+      Say(*member, fmt::format("fails: {}", e.what()));
+    }
+  }
+
   // Stops the runs that the median rule is against. The file of the verdict
   // keeps the same command from going on with them.
   void JudgeRuns() {
@@ -174,40 +191,50 @@ class Sweep {
     if (!config_.median_rule.is_enabled || now < next_judgement_) return;
     next_judgement_ = now + kJudgeInterval;
     std::vector<MedianRule::Evaluations> complete;
-    for (const Member& member : members_) {
-      if (member.status == RunStatus::kComplete) {
-        complete.push_back(actors::ReadEvaluations(member.folder));
-      }
+    for (Member& member : members_) {
+      if (member.status != RunStatus::kComplete) continue;
+      Try(&member,
+          [&] { complete.push_back(actors::ReadEvaluations(member.folder)); });
     }
     for (Member& member : members_) {
-      if (member.process == nullptr || member.is_done()) continue;
-      const auto run = actors::ReadEvaluations(member.folder);
-      const auto median = config_.median_rule.MedianAbove(run, complete);
-      if (!median) continue;
-      const std::string verdict = fmt::format(
-          "is stopped at step {}: no return above {:.1f}, the median of the "
-          "complete runs",
-          run.back().step, *median);
-      AtomicWriteFile(member.verdict_file(), verdict + "\n");
-      Say(member, verdict);
-      member.process->Signal(SIGTERM);
+      if (member.process == nullptr || member.status) continue;
+      Try(&member, [&] { Judge(member, complete); });
     }
+  }
+
+  void Judge(const Member& member,
+             const std::vector<MedianRule::Evaluations>& complete) const {
+    if (member.is_done()) return;
+    const auto run = actors::ReadEvaluations(member.folder);
+    const auto median = config_.median_rule.MedianAbove(run, complete);
+    if (!median) return;
+    const std::string verdict = fmt::format(
+        "is stopped at step {}: no return above {:.1f}, the median of the "
+        "complete runs",
+        run.back().step, *median);
+    AtomicWriteFile(member.verdict_file(), verdict + "\n");
+    Say(member, verdict);
+    member.process->Signal(SIGTERM);
   }
 
   void StartDue() {
     for (Member& member : members_) {
       if (NumRunning() >= config_.jobs) return;
       if (member.status || member.process != nullptr) continue;
-      std::vector<std::string> command = commands_.Of("fleet");
-      const bool is_new = !RunFolder::StatusOf(member.folder);
-      command.push_back(is_new ? "--config" : "--resume");
-      command.push_back((is_new ? member.config_file : member.folder).string());
-      member.process =
-          std::make_unique<Process>(ProcessOptions{.command = command,
-                                                   .stdout_file = member.log,
-                                                   .stderr_file = member.log});
-      Say(member, is_new ? "starts" : "goes on");
+      Try(&member, [&] { Start(&member); });
     }
+  }
+
+  void Start(Member* member) {
+    std::vector<std::string> command = commands_.Of("fleet");
+    const bool is_new = !RunFolder::StatusOf(member->folder);
+    command.push_back(is_new ? "--config" : "--resume");
+    command.push_back((is_new ? member->config_file : member->folder).string());
+    member->process =
+        std::make_unique<Process>(ProcessOptions{.command = command,
+                                                 .stdout_file = member->log,
+                                                 .stderr_file = member->log});
+    Say(*member, is_new ? "starts" : "goes on");
   }
 
   void Collect() {
@@ -216,25 +243,29 @@ class Sweep {
       const auto exit = member.process->Wait(std::chrono::milliseconds(0));
       if (!exit) continue;
       member.process.reset();
-      member.status =
-          RunFolder::StatusOf(member.folder).value_or(RunStatus::kFailed);
-      // one that has died before it could say so
-      if (!exit->ok() && member.status != RunStatus::kStopped) {
-        member.status = RunStatus::kFailed;
-      }
-      const auto records = actors::ReadEvaluations(member.folder);
-      Say(member,
-          fmt::format(
-              "{}{}", ToString(*member.status),
-              records.empty()
-                  ? ""
-                  : fmt::format(
-                        ", return {:.1f} after {}", records.back().mean,
-                        metrics::FormatDuration(records.back().seconds))) +
-              (exit->ok() ? ""
-                          : fmt::format(" ({}); see {}", exit->ToString(),
-                                        member.log.string())));
+      Try(&member, [&] { Conclude(*exit, &member); });
     }
+  }
+
+  // Tells how a run has ended.
+  void Conclude(const ExitStatus& exit, Member* member) {
+    member->status =
+        RunFolder::StatusOf(member->folder).value_or(RunStatus::kFailed);
+    // one that has died before it could say so
+    if (!exit.ok() && member->status != RunStatus::kStopped) {
+      member->status = RunStatus::kFailed;
+    }
+    const auto records = actors::ReadEvaluations(member->folder);
+    Say(*member, fmt::format("{}{}", ToString(*member->status),
+                             records.empty()
+                                 ? ""
+                                 : fmt::format(", return {:.1f} after {}",
+                                               records.back().mean,
+                                               metrics::FormatDuration(
+                                                   records.back().seconds))) +
+                     (exit.ok() ? ""
+                                : fmt::format(" ({}); see {}", exit.ToString(),
+                                              member->log.string())));
   }
 
   void Say(const Member& member, const std::string& what) const {
@@ -243,15 +274,16 @@ class Sweep {
   }
 
   // Writes results.csv and curves.png, and prints the table.
-  void Report() const {
+  void Report() {
     std::string csv = "run,settings,seed,seconds,frames,step,return\n";
     std::vector<CurveOfSettings> curves;
     std::map<std::string, size_t> curve_of;
-    for (const Member& member : members_) {
+    for (Member& member : members_) {
       const auto [found, is_new] =
           curve_of.try_emplace(member.run.label, curves.size());
       if (is_new) curves.push_back({.label = member.run.label, .runs = {}});
-      const auto records = actors::ReadEvaluations(member.folder);
+      std::vector<actors::EvaluationRecord> records;
+      Try(&member, [&] { records = actors::ReadEvaluations(member.folder); });
       for (const actors::EvaluationRecord& record : records) {
         csv += fmt::format("{},\"{}\",{},{:.1f},{},{},{}\n", member.number,
                            member.run.label, member.run.seed, record.seconds,

@@ -17,9 +17,10 @@ namespace replicant::programs {
 //   lock                      held while the sweep runs
 //
 // Complete runs are skipped and others resume, so the same command continues a
-// stopped sweep. A signal ends the runs as it ends a fleet. Returns 1 if a run
-// has failed, or if the sweep was stopped; runs that the median rule has
-// stopped count as complete.
+// stopped sweep. A signal ends the runs as it ends a fleet; a third one kills
+// the fleets. A run that cannot start, or whose files cannot be read, has
+// failed and holds up no other one. Returns 1 if a run has failed, or if the
+// sweep was stopped; runs that the median rule has stopped count as complete.
 //
 // Throws ConfigError, before any training, for a sweep or a run with mistakes,
 // and for one that differs from the contents of its folder; IoError if the

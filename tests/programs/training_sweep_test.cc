@@ -47,6 +47,11 @@ class TrainingSweepTest : public TrainingFixture {
   CommandResult RunSweep(const std::filesystem::path& file) const {
     return RunCommand({.command = SweepCommand(file)}, std::chrono::minutes(5));
   }
+  Process StartSweep(const std::filesystem::path& file) const {
+    return Process({.command = SweepCommand(file),
+                    .stdout_file = folder_.path() / "out",
+                    .stderr_file = folder_.path() / "out"});
+  }
 
   const std::filesystem::path sweep_ = folder_.path() / "runs";
 };
@@ -99,9 +104,7 @@ TEST_F(TrainingSweepTest, TrainsEveryRunAndComparesThem) {
 
 TEST_F(TrainingSweepTest, ASignalStopsItsRunsWhichThenGoOn) {
   const auto endless = WriteSweep("learner.limits.max_steps=0", "");
-  Process sweep({.command = SweepCommand(endless),
-                 .stdout_file = folder_.path() / "out",
-                 .stderr_file = folder_.path() / "out"});
+  Process sweep = StartSweep(endless);
   ASSERT_TRUE(AwaitFile(sweep_ / "000/status.json", "\"updates\"")) << Output();
   const CommandResult second = RunSweep(endless);
   EXPECT_FALSE(second.status.ok());
@@ -110,10 +113,45 @@ TEST_F(TrainingSweepTest, ASignalStopsItsRunsWhichThenGoOn) {
   EXPECT_EQ(sweep.Wait().code, 1) << Output();
   EXPECT_THAT(Output(), HasSubstr("run 000 (small, seed 1) stopped, return "));
 
-  Process resumed({.command = SweepCommand(endless),
-                   .stdout_file = folder_.path() / "out",
-                   .stderr_file = folder_.path() / "out"});
-  ASSERT_TRUE(AwaitFile(folder_.path() / "out", "seed 1) goes on")) << Output();
+  std::filesystem::remove(sweep_ / "000.log");
+  Process resumed = StartSweep(endless);
+  ASSERT_TRUE(AwaitFile(sweep_ / "000.log", "run folder: ")) << Output();
+  EXPECT_THAT(Output(), HasSubstr("seed 1) goes on"));
+  resumed.Signal(SIGTERM);
+  ASSERT_TRUE(AwaitFile(sweep_ / "000.log", "; draining")) << Output();
+  // for a fleet it is the same one, which no SIGKILL follows
+  resumed.Signal(SIGTERM);
+  resumed.Wait();
+  EXPECT_THAT(Output(), Not(HasSubstr("Killed")));
+  EXPECT_THAT(ReadFile(sweep_ / "000/state.yaml"),
+              HasSubstr("status: stopped"));
+}
+
+// Would catch a sweep that ends, and so kills the other runs.
+TEST_F(TrainingSweepTest, ARunWhoseFilesAreDamagedHoldsUpNoOther) {
+  const auto endless = WriteSweep(
+      "learner.limits.max_steps=0\n"
+      "      - evaluation.enabled=false",
+      "seeds: [1, 2]\njobs: 2\n");
+  Process sweep = StartSweep(endless);
+  ASSERT_TRUE(AwaitFile(sweep_ / "000/status.json", "\"updates\"")) << Output();
+  ASSERT_TRUE(AwaitFile(sweep_ / "001/status.json", "\"updates\"")) << Output();
+  AtomicWriteFile(sweep_ / "000/evaluations.jsonl", "damaged\n");
+  RunCommand({.command = {REPLICANT_FLEET, "--stop", sweep_ / "000"}},
+             std::chrono::minutes(3));
+  ASSERT_TRUE(AwaitFile(folder_.path() / "out",
+                        "run 000 (small, seed 1) fails: " +
+                            (sweep_ / "000/evaluations.jsonl:1: ").string()))
+      << Output();
+  sweep.Signal(SIGTERM);
+  EXPECT_EQ(sweep.Wait(), (ExitStatus{1, 0})) << Output();
+  EXPECT_THAT(Output(), HasSubstr("run 001 (small, seed 2) stopped"));
+
+  AtomicWriteFile(sweep_ / "000/state.yaml", "status: damaged\n");
+  Process resumed = StartSweep(endless);
+  ASSERT_TRUE(AwaitFile(folder_.path() / "out", "seed 2) goes on")) << Output();
+  EXPECT_THAT(Output(), HasSubstr("seed 1) fails: " +
+                                  (sweep_ / "000/state.yaml:1:").string()));
   resumed.Signal(SIGTERM);
   resumed.Wait();
 }
