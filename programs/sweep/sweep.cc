@@ -48,6 +48,13 @@ void Print(fmt::format_string<Args...> format, Args&&... args) {
   std::fflush(stdout);
 }
 
+// A field of a CSV file (RFC 4180).
+std::string Quoted(const std::string& text) {
+  std::string field;
+  for (const char c : text) field.append(c == '"' ? 2 : 1, c);
+  return "\"" + field + "\"";
+}
+
 // One run of the sweep, with its files.
 struct Member {
   SweepRun run;
@@ -285,9 +292,10 @@ class Sweep {
       std::vector<actors::EvaluationRecord> records;
       Try(&member, [&] { records = actors::ReadEvaluations(member.folder); });
       for (const actors::EvaluationRecord& record : records) {
-        csv += fmt::format("{},\"{}\",{},{:.1f},{},{},{}\n", member.number,
-                           member.run.label, member.run.seed, record.seconds,
-                           record.frames.value_or(0), record.step, record.mean);
+        csv += fmt::format("{},{},{},{:.1f},{},{},{}\n", member.number,
+                           Quoted(member.run.label), member.run.seed,
+                           record.seconds, record.frames.value_or(0),
+                           record.step, record.mean);
       }
       if (!records.empty()) curves[found->second].runs.push_back(records);
     }

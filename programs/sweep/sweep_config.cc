@@ -45,6 +45,22 @@ std::string DrawFrom(const SweepConfig::Draw& draw, std::mt19937_64& random) {
   return fmt::format("{}={:.4g}", draw.key, value);
 }
 
+// "a.b" of "a.b=c".
+std::string KeyOf(const std::string& setting) {
+  return setting.substr(0, setting.find('='));
+}
+
+// Refuses a key, given in `field`, that the sweep sets in every run.
+void CheckKey(const std::string& key, const char* field,
+              config::Reader* reader) {
+  if (key == "run.seed") {
+    reader->Error(field, "sets run.seed, as the sweep does; hint: use 'seeds'");
+  }
+  if (key == "run.dir") {
+    reader->Error(field, "sets run.dir, as the sweep does; hint: use 'folder'");
+  }
+}
+
 }  // namespace
 
 SweepConfig::Variant SweepConfig::Variant::Read(config::Reader& reader) {
@@ -53,6 +69,9 @@ SweepConfig::Variant SweepConfig::Variant::Read(config::Reader& reader) {
   reader.Field("set", &c.settings, {0, kMaxElements},
                "settings, KEY=VALUE as --set takes them");
   if (c.name.empty()) reader.Error("name", "is empty; want a name");
+  for (const std::string& setting : c.settings) {
+    CheckKey(KeyOf(setting), "set", &reader);
+  }
   return c;
 }
 
@@ -61,7 +80,11 @@ SweepConfig::Axis SweepConfig::Axis::Read(config::Reader& reader) {
   reader.Field("key", &c.key, "dotted key of the configuration");
   reader.Field("values", &c.values, {0, kMaxElements}, "values of the key");
   if (c.key.empty()) reader.Error("key", "is empty; want a key");
+  CheckKey(c.key, "key", &reader);
   if (c.values.empty()) reader.Error("values", "is empty; want values");
+  if (std::set(c.values.begin(), c.values.end()).size() != c.values.size()) {
+    reader.Error("values", "has a value twice");
+  }
   return c;
 }
 
@@ -74,6 +97,7 @@ SweepConfig::Draw SweepConfig::Draw::Read(config::Reader& reader) {
                {{"linear", Scale::kLinear}, {"log", Scale::kLog}},
                "distribution between the two");
   if (c.key.empty()) reader.Error("key", "is empty; want a key");
+  CheckKey(c.key, "key", &reader);
   if (c.low >= c.high) {
     reader.Error("high",
                  fmt::format("is {}; want more than low, {}", c.high, c.low));
@@ -114,6 +138,24 @@ SweepConfig SweepConfig::Read(config::Reader& reader) {
   for (const Variant& variant : c.variants) {
     if (!names.insert(variant.name).second) {
       reader.Error("variants", fmt::format("has '{}' twice", variant.name));
+    }
+  }
+  // labels would show every value of a key, and runs have the last one
+  std::set<std::string> keys;
+  const auto add = [&](const char* section, const std::string& key) {
+    if (keys.insert(key).second) return;
+    reader.Error(
+        section,
+        fmt::format("has {} again; want a key once in grid and random", key));
+  };
+  for (const Axis& axis : c.grid) add("grid", axis.key);
+  for (const Draw& draw : c.random) add("random", draw.key);
+  for (const Variant& variant : c.variants) {
+    for (const std::string& setting : variant.settings) {
+      if (!keys.contains(KeyOf(setting))) continue;
+      reader.Error("variants",
+                   fmt::format("'{}' sets {}, as grid or random does",
+                               variant.name, KeyOf(setting)));
     }
   }
   return c;

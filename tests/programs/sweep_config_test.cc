@@ -97,5 +97,35 @@ job: 2
   }
 }
 
+// Would catch labels that name what is not trained, and runs that are trained
+// twice.
+TEST(SweepConfigTest, EveryKeyHasOnePlace) {
+  const std::string message = MessageOf([] {
+    ReadSweep(R"(
+config: run.yaml
+variants:
+  - {name: a, set: [agent.tau=1]}
+  - {name: b, set: [run.dir=x]}
+grid:
+  - {key: run.seed, values: [5, 6]}
+  - {key: agent.tau, values: [1, 2, 1]}
+  - {key: agent.tau, values: [3]}
+random:
+  - {key: run.dir}
+  - {key: agent.tau}
+)");
+  });
+  for (const char* part :
+       {"variants.1.set: sets run.dir, as the sweep does; hint: use 'folder'",
+        "grid.0.key: sets run.seed, as the sweep does; hint: use 'seeds'",
+        "grid.1.values: has a value twice",
+        "grid: has agent.tau again; want a key once in grid and random",
+        "random.0.key: sets run.dir, as the sweep does; hint: use 'folder'",
+        "random: has agent.tau again; want a key once in grid and random",
+        "variants: 'a' sets agent.tau, as grid or random does"}) {
+    EXPECT_THAT(message, HasSubstr(part));
+  }
+}
+
 }  // namespace
 }  // namespace replicant::programs

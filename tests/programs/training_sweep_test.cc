@@ -105,7 +105,9 @@ TEST_F(TrainingSweepTest, TrainsEveryRunAndComparesThem) {
 TEST_F(TrainingSweepTest, ASignalStopsItsRunsWhichThenGoOn) {
   const auto endless = WriteSweep("learner.limits.max_steps=0", "");
   Process sweep = StartSweep(endless);
-  ASSERT_TRUE(AwaitFile(sweep_ / "000/status.json", "\"updates\"")) << Output();
+  // the learner has a batch, which it learns from before it ends
+  ASSERT_TRUE(AwaitFile(sweep_ / "000/status.json", "\"samples_per_insert\""))
+      << Output();
   const CommandResult second = RunSweep(endless);
   EXPECT_FALSE(second.status.ok());
   EXPECT_THAT(second.output, HasSubstr("in use by process "));
@@ -161,7 +163,7 @@ TEST_F(TrainingSweepTest, ARunThatFallsBehindIsStoppedForGood) {
   const auto file = WriteSweep(
       "learner.limits.max_seconds=12\n"
       "      - evaluation.interval_s=0.5",
-      "grid: [{key: task.name, values: [cartpole-balance, "
+      "grid: [{key: task.name, values: ['\"cartpole-balance\"', "
       "cartpole-swingup]}]\n"
       "median_rule: {enabled: true, min_complete_runs: 1}\n");
   const CommandResult result = RunSweep(file);
@@ -170,6 +172,9 @@ TEST_F(TrainingSweepTest, ARunThatFallsBehindIsStoppedForGood) {
                                        "swingup, seed 1) is stopped at step "));
   EXPECT_THAT(ReadFile(sweep_ / "001.stopped"),
               HasSubstr("the median of the complete runs"));
+  EXPECT_THAT(
+      ReadFile(sweep_ / "results.csv"),
+      HasSubstr("000,\"small, task.name=\"\"cartpole-balance\"\"\",1,"));
 
   const CommandResult again = RunSweep(file);
   EXPECT_TRUE(again.status.ok()) << again.output;
