@@ -141,9 +141,9 @@ void EvaluationLog::Write(const EvaluationRecord& record) {
 }
 
 void EvaluationLog::AddVideo(const std::filesystem::path& video, int64_t step) {
-  const TemporaryFolder folder;
-  const std::filesystem::path gif = folder.path() / "video.gif";
   try {
+    const TemporaryFolder folder;
+    const std::filesystem::path gif = folder.path() / "video.gif";
     const CommandResult result = RunCommand(
         {.command = {"ffmpeg", "-v", "error", "-i", video.string(), "-t",
                      kGifSeconds, "-vf", kGifFilter, gif.string()}},

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <cstdlib>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -181,9 +182,15 @@ void MakeFolders(const std::filesystem::path& path) {
 }
 
 TemporaryFolder::TemporaryFolder(std::string_view name) {
-  std::string pattern =
-      (std::filesystem::temp_directory_path() / fmt::format("{}-XXXXXX", name))
-          .string();
+  std::error_code error;
+  const std::filesystem::path parent =
+      std::filesystem::temp_directory_path(error);
+  if (error) {
+    const char* const given = std::getenv("TMPDIR");
+    throw IoError(fmt::format("TMPDIR={}: {}; want a folder",
+                              given == nullptr ? "" : given, error.message()));
+  }
+  std::string pattern = (parent / fmt::format("{}-XXXXXX", name)).string();
   if (::mkdtemp(pattern.data()) == nullptr) {
     throw IoError::FromErrno("create folder", pattern, errno);
   }

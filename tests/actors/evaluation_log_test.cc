@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <string>
 
 #include "core/base/error.h"
@@ -123,6 +124,14 @@ TEST_F(EvaluationLogTest, RefusesAnotherFile) {
                 .find((run_ / "evaluations.jsonl").string() +
                       ":1: not an evaluation record: "),
             0U);
+}
+
+// An evaluator must not end for want of a video.
+TEST_F(EvaluationLogTest, WithoutATemporaryFolderThereIsNoVideo) {
+  EvaluationLog log(run_, 0.0, &clock_);
+  ::setenv("TMPDIR", "/no/such/folder", /*overwrite=*/1);
+  EXPECT_NO_THROW(log.AddVideo(run_ / "video.mp4", 1));
+  ::setenv("TMPDIR", folder_.path().parent_path().c_str(), /*overwrite=*/1);
 }
 
 }  // namespace

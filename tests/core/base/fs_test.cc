@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <string>
 
 #include "core/base/error.h"
@@ -152,6 +153,16 @@ TEST(TemporaryFolderTest, GoesWithAllItHolds) {
     EXPECT_TRUE(fs::exists(path / "a" / "b" / "file"));
   }
   EXPECT_FALSE(fs::exists(path));
+}
+
+TEST(TemporaryFolderTest, ErrorNamesTheVariableThatIsWrong) {
+  const fs::path parent = TemporaryFolder().path().parent_path();
+  ::setenv("TMPDIR", "/no/such/folder", /*overwrite=*/1);
+  const std::string message =
+      MessageOf<IoError>([] { const TemporaryFolder folder; });
+  ::setenv("TMPDIR", parent.c_str(), /*overwrite=*/1);
+  EXPECT_EQ(message,
+            "TMPDIR=/no/such/folder: No such file or directory; want a folder");
 }
 
 }  // namespace
