@@ -1,6 +1,6 @@
 """A replay service as a child process: reads its configuration from the first line of standard
-input, prints its address as JSON, and ends with the end of the input. An error is printed as JSON,
-too."""
+input, prints its address as JSON, and ends at the next line or the end of the input. An error is
+printed as JSON, too."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ def main():
     try:
         server = _replay.Server(sys.stdin.readline())
         print(json.dumps({"endpoint": server.endpoint}), flush=True)
-        sys.stdin.read()
+        sys.stdin.readline()
         server.close()
     except errors.Error as error:
         print(json.dumps({"error": str(error), "kind": type(error).__name__}), flush=True)

@@ -22,6 +22,7 @@ Every wait ends with Ctrl-C. Objects of this module belong to the process that m
 forked child a call raises Error.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -414,12 +415,15 @@ class Reader(_Client):
 
 
 class _Child:
-    """A service in a child process, which ends with this one."""
+    """A service in a child process. It ends when this process does, because its input ends then."""
+
+    _all = weakref.WeakSet()
 
     def __init__(self, yaml: str):
         self._process = subprocess.Popen(
             [sys.executable, "-m", "replicant._replay_child"], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True, start_new_session=True)
+        self._all.add(self)
         self._process.stdin.write(yaml + "\n")
         self._process.stdin.flush()
         answer = self._read()
@@ -439,9 +443,19 @@ class _Child:
 
     def close(self):
         if self._process.poll() is None:
-            self._process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):  # it has just ended
+                print("close", file=self._process.stdin, flush=True)
             self._read()
             self._process.wait()
+
+    @classmethod
+    def leave_inputs(cls):
+        """In a fork: holds no input of a child open."""
+        for child in cls._all:
+            child._process.stdin.close()
+
+
+os.register_at_fork(after_in_child=_Child.leave_inputs)
 
 
 class Replay:

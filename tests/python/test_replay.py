@@ -3,6 +3,7 @@
 import gc
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -466,18 +467,20 @@ def test_a_forked_child_makes_its_own_clients():
         assert len(reader.sample(timeout=60)) == 2
 
 
-def test_a_child_service_ends_with_its_parent():
-    program = """
-import os, signal
-from replicant import replay
-service = replay.Replay.start(replay.Signature(((2,), "float32"), None), process="child")
-print(service._server.pid, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-    parent = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
-                            timeout=60)
-    pid = int(parent.stdout)
-    deadline = time.monotonic() + 60
+def test_a_fork_does_not_hold_up_a_child_service():
+    context = multiprocessing.get_context("fork")
+    service = replay.Replay.start(STATE, process="child")
+    fork = context.Process(target=time.sleep, args=(60,))
+    fork.start()
+    began = time.monotonic()
+    service.close()
+    assert time.monotonic() - began < 30
+    fork.kill()
+    fork.join()
+
+
+def await_end(pid):
+    deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
             with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
@@ -487,3 +490,24 @@ os.kill(os.getpid(), signal.SIGKILL)
             return
         time.sleep(0.05)
     raise AssertionError("the child process still runs")
+
+
+@pytest.mark.parametrize("fork", ["", "os.fork() or time.sleep(60)"])
+def test_a_child_service_ends_with_its_parent(fork):
+    program = f"""
+import os, signal, time
+from replicant import replay
+service = replay.Replay.start(replay.Signature(((2,), "float32"), None), process="child")
+print(service._server.pid, flush=True)
+{fork}
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
+                          start_new_session=True) as parent:
+        pid = int(parent.stdout.readline())
+        parent.wait(60)
+        try:
+            await_end(pid)
+        finally:
+            if fork:
+                os.killpg(parent.pid, signal.SIGKILL)
