@@ -44,6 +44,7 @@ Path = str | os.PathLike[str]
 
 @dataclasses.dataclass(frozen=True)
 class _Leaf:
+    name: str  # in errors
     path: tuple[str, ...]
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -56,8 +57,11 @@ class _Leaf:
     def cast(self, value) -> np.ndarray:
         """The value in this type. InvalidArgument if it has another shape or does not fit: floats
         are rounded to floats, never to integers, and integers stay as they are."""
-        array = np.asarray(value)
-        name = "/".join(self.path) or "array"
+        name = self.name
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise InvalidArgument(f"{name}: {error}") from None
         if array.shape != self.shape:
             raise InvalidArgument(f"{name}: got the shape {array.shape}, want {self.shape}")
         if array.dtype == self.dtype or array.size == 0:
@@ -73,16 +77,28 @@ class _Leaf:
         return array.astype(self.dtype)
 
 
-def _flatten(value, path=()):
+def _join(*names):
+    return "/".join(name for name in names if name)
+
+
+def _flatten(root, value, path=()):
+    """The path, shape and type of each array; `root` is what errors call the structure."""
     spaces = getattr(value, "spaces", value)  # of gymnasium.spaces.Dict
     if isinstance(spaces, Mapping):
         for name, part in spaces.items():
-            yield from _flatten(part, (*path, str(name)))
-    elif hasattr(value, "shape") and hasattr(value, "dtype"):
-        yield path, tuple(int(side) for side in value.shape), np.dtype(value.dtype)
-    else:
-        shape, dtype = value
-        yield path, tuple(shape), np.dtype(dtype)
+            yield from _flatten(root, part, (*path, str(name)))
+        return
+    try:
+        shape, dtype = (value.shape, value.dtype) if hasattr(value, "shape") else value
+        shape, dtype = tuple(int(side) for side in shape), np.dtype(dtype)
+        is_storable = min(shape, default=0) >= 0 and not dtype.hasobject
+    except (TypeError, ValueError):
+        is_storable = False
+    if not is_storable:
+        raise InvalidArgument(
+            f"{_join(root, *path)}: got {type(value).__name__} {value!r:.100}, want an array, a "
+            "space, a spec, a pair (shape, dtype), or a dictionary of these")
+    yield path, shape, dtype
 
 
 def _check_given(name, value, is_wanted):
@@ -94,14 +110,12 @@ def _check_given(name, value, is_wanted):
 class _Layout:
     """How nested arrays lie in a row of bytes."""
 
-    def __init__(self, structure):
+    def __init__(self, name, structure):
         self.leaves: list[_Leaf] = []
         offset = alignment = 0
-        for path, shape, dtype in [] if structure is None else _flatten(structure):
-            if dtype.hasobject:
-                raise InvalidArgument(f"{'/'.join(path)}: arrays of objects cannot be stored")
+        for path, shape, dtype in [] if structure is None else _flatten(name, structure):
             offset = -(-offset // dtype.alignment) * dtype.alignment
-            leaf = _Leaf(path, shape, dtype, offset)
+            leaf = _Leaf(_join(name, *path), path, shape, dtype, offset)
             self.leaves.append(leaf)
             offset += leaf.num_bytes
             alignment = max(alignment, dtype.alignment)
@@ -117,7 +131,12 @@ class _Layout:
         for leaf in self.leaves:
             part = value
             for name in leaf.path:
-                part = part[name]
+                try:
+                    part = part[name]
+                except (KeyError, IndexError, TypeError):
+                    given = list(part) if isinstance(part, Mapping) else type(part).__name__
+                    raise InvalidArgument(f"{leaf.name}: got {given}, want a dictionary with "
+                                          f"'{name}'") from None
             end = leaf.offset + leaf.num_bytes
             row[leaf.offset:end] = np.ascontiguousarray(leaf.cast(part)).reshape(-1).view(np.uint8)
         return row
@@ -155,9 +174,12 @@ class Signature:
         self.has_extra = extra is not None
         # one row for both
         both = {} if observation is None else {"observation": observation}
-        self._observation = _Layout({**both, "extra": extra} if self.has_extra else observation)
-        self._action = _Layout(action)
-        self._frame = _Layout(frame)
+        self._observation = (_Layout("", {**both, "extra": extra}) if self.has_extra
+                             else _Layout("observation", observation))
+        self._action = _Layout("action", action)
+        self._frame = _Layout("frame", frame)
+        if len(self._frame.leaves) > 1:
+            raise InvalidArgument(f"frame: got {len(self._frame.leaves)} arrays, want one")
         self.observation_bytes = self._observation.num_bytes
         self.action_bytes = self._action.num_bytes
         self.frame_bytes = self._frame.num_bytes
@@ -458,6 +480,16 @@ class _Child:
 os.register_at_fork(after_in_child=_Child.leave_inputs)
 
 
+def _to_json(value):
+    """What json.dumps() does not know."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    raise InvalidArgument(f"Replay.start: got {type(value).__name__} {value!r:.100}, want numbers, "
+                          "strings, paths, lists and dictionaries")
+
+
 class Replay:
     """A replay service; see start(). Any process of this host may connect to `endpoint`."""
 
@@ -489,7 +521,7 @@ class Replay:
         sections = {name: {**defaults, **table}
                     for name, table in (tables or {"default": {}}).items()}
         # JSON is YAML
-        yaml = json.dumps({**signature._bytes, **options, "tables": sections})
+        yaml = json.dumps({**signature._bytes, **options, "tables": sections}, default=_to_json)
         return cls(_replay.Server(yaml) if process == "thread" else _Child(yaml), signature)
 
     def writer(self, **options) -> Writer:

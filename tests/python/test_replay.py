@@ -395,6 +395,43 @@ def test_values_that_would_change_are_refused():
                 call()
 
 
+@pytest.mark.parametrize("arguments, message", [
+    ({"observation": {"a": gymnasium.spaces.Text(5)}}, "observation/a: got Text .*, want an array"),
+    ({"observation": gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(2)])},
+     "observation: got Tuple"),
+    ({"observation": ((3,), "float32", "x")}, "observation: got tuple"),
+    ({"observation": None, "extra": ((-3,), "float32")}, "extra: got tuple"),
+    ({"observation": None, "action": np.array([object()])}, "action: got ndarray"),
+    ({"observation": None, "frame": {"a": ((4,), "uint8"), "b": ((4,), "uint8")}},
+     "frame: got 2 arrays, want one"),
+])
+def test_what_a_signature_cannot_have_is_named(arguments, message):
+    with pytest.raises(errors.InvalidArgument, match=message):
+        replay.Signature(**{"action": ((1,), "float32")} | arguments)
+
+
+def test_values_of_another_structure_are_named():
+    signature = replay.Signature({"a": ((), "float32"), "b": ((2,), "float32")}, None)
+    with replay.Replay.start(signature) as service:
+        writer = service.writer()
+        writer.begin()
+        for value, message in [
+                ({"a": 1.0}, r"observation/b: got \['a'\], want a dictionary with 'b'"),
+                (np.zeros(3), "observation/a: got ndarray, want a dictionary with 'a'"),
+                ({"a": 1.0, "b": [[1], [1, 2]]}, "observation/b: .*inhomogeneous"),
+                ({"a": object(), "b": [1, 2]}, "observation/a: got object, want float32")]:
+            with pytest.raises(errors.InvalidArgument, match=message):
+                writer.append(value, None, 0.0)
+
+
+def test_settings_may_be_paths_and_numbers_of_numpy(tmp_path):
+    tables = {"default": {"n_step": np.int64(3), "discount": np.float32(0.5)}}
+    with replay.Replay.start(STATE, tables, checkpoint_folder=tmp_path / "replay"):
+        assert (tmp_path / "replay").exists()
+    with pytest.raises(errors.InvalidArgument, match="Replay.start: got object .*, want numbers"):
+        replay.Replay.start(STATE, seed=object())
+
+
 def test_a_service_with_keys_lets_in_who_is_listed(tmp_path):
     for name in ("service", "client", "stranger"):
         replay.make_keys(tmp_path / f"{name}.key", tmp_path / f"{name}.public")
