@@ -39,7 +39,7 @@ class TrainingControlTest : public TrainingFixture {
 
 TEST_F(TrainingControlTest, ShowsARunAndEndsIt) {
   Process fleet = StartTraining();
-  ASSERT_TRUE(AwaitFile(run_ / "status.json", "\"updates\"")) << Output();
+  ASSERT_TRUE(AwaitFile(run_ / "status.json", "\"updates_per_s\"")) << Output();
   const CommandResult status = Fleet({"--status", run_.string()});
   EXPECT_TRUE(status.status.ok()) << status.output;
   EXPECT_THAT(status.output,
@@ -109,7 +109,7 @@ TEST_F(TrainingControlTest, EverySeriesOfTheDashboardIsServed) {
 
 TEST_F(TrainingControlTest, ADeadFleetIsNotStopped) {
   Process fleet = StartTraining();
-  ASSERT_TRUE(AwaitFile(run_ / "status.json", "\"updates\"")) << Output();
+  ASSERT_TRUE(AwaitFile(run_ / "status.json", "\"updates_per_s\"")) << Output();
   fleet.Signal(SIGKILL);
   fleet.Wait();
   const CommandResult stop = Fleet({"--stop", run_.string()});
@@ -120,7 +120,7 @@ TEST_F(TrainingControlTest, ADeadFleetIsNotStopped) {
 TEST_F(TrainingControlTest, AClosedTerminalEndsTheRunInGoodOrder) {
   ::signal(SIGHUP, SIG_DFL);  // the tests may run under nohup
   Process fleet = StartTraining();
-  ASSERT_TRUE(AwaitFile(run_ / "status.json", "\"updates\"")) << Output();
+  ASSERT_TRUE(AwaitFile(run_ / "status.json", "\"updates_per_s\"")) << Output();
   fleet.Signal(SIGHUP);
   EXPECT_TRUE(fleet.Wait().ok()) << Output();
   EXPECT_THAT(Fleet({"--status", run_.string()}).output,
@@ -143,7 +143,7 @@ TEST_F(TrainingControlTest, ARunOutlivesTheReaderOfItsOutput) {
 // The lock names the host of the fleet, whose processes are out of reach.
 TEST_F(TrainingControlTest, ARunOfAnotherHostIsStoppedThere) {
   Process fleet = StartTraining();
-  ASSERT_TRUE(AwaitFile(run_ / "status.json", "\"updates\"")) << Output();
+  ASSERT_TRUE(AwaitFile(run_ / "status.json", "\"updates_per_s\"")) << Output();
   EXPECT_TRUE(Fleet({"--stop", run_.string()}).status.ok());
   AtomicWriteFile(run_ / "lock", "elsewhere/17");
   const CommandResult stop = Fleet({"--stop", run_.string()});
@@ -159,7 +159,7 @@ TEST_F(TrainingControlTest, ARunThatHostsJoinIsStoppedFromAnother) {
             "cluster={backend: slurm, address: 127.0.0.1, local_actors: 1}"}),
        .stdout_file = folder_.path() / "out",
        .stderr_file = folder_.path() / "out"});
-  ASSERT_TRUE(AwaitFile(run_ / "status.json", "\"updates\"")) << Output();
+  ASSERT_TRUE(AwaitFile(run_ / "status.json", "\"updates_per_s\"")) << Output();
   AtomicWriteFile(run_ / "lock", "elsewhere/17");
   const CommandResult stop = Fleet({"--stop", run_.string()});
   EXPECT_TRUE(stop.status.ok()) << stop.output;

@@ -136,8 +136,10 @@ TEST_F(TrainingSweepTest, ARunWhoseFilesAreDamagedHoldsUpNoOther) {
       "      - evaluation.enabled=false",
       "seeds: [1, 2]\njobs: 2\n");
   Process sweep = StartSweep(endless);
-  ASSERT_TRUE(AwaitFile(sweep_ / "000/status.json", "\"updates\"")) << Output();
-  ASSERT_TRUE(AwaitFile(sweep_ / "001/status.json", "\"updates\"")) << Output();
+  ASSERT_TRUE(AwaitFile(sweep_ / "000/status.json", "\"updates_per_s\""))
+      << Output();
+  ASSERT_TRUE(AwaitFile(sweep_ / "001/status.json", "\"updates_per_s\""))
+      << Output();
   AtomicWriteFile(sweep_ / "000/evaluations.jsonl", "damaged\n");
   RunCommand({.command = {REPLICANT_FLEET, "--stop", sweep_ / "000"}},
              std::chrono::minutes(3));
