@@ -17,7 +17,6 @@
 #include "core/base/error.h"
 #include "core/base/process.h"
 #include "core/base/thread.h"
-#include "core/metrics/exposer.h"
 #include "core/rpc/client.h"
 #include "core/rpc/group_key.h"
 #include "core/rpc/heartbeat_sender.h"
@@ -26,8 +25,8 @@
 #include "replay/checkpoint/shard_folder.h"
 #include "replay/service/replay_config.h"
 #include "replay/service/service.h"
-#include "replay/service/service_metrics.h"
 #include "replay/service/service_status.h"
+#include "replay/service/service_upkeep.h"
 
 namespace replicant::programs {
 namespace {
@@ -210,42 +209,19 @@ void RunUntilStopped(const replay::ReplayConfig& config, const StopSignal& stop,
                      const replay::Shard& shard, const rpc::Server& server,
                      replay::CheckpointSaver* saver, Thread* loop,
                      rpc::HeartbeatSender* heartbeat) {
-  metrics::Registry registry;
-  std::optional<metrics::Exposer> exposer;
-  if (!config.metrics_address.empty()) {
-    exposer.emplace(metrics::ExposerOptions{config.metrics_address}, registry);
-    spdlog::info("metrics at {}", exposer->Url());
-  }
-  replay::ServiceMetrics service_metrics(&registry);
+  replay::ServiceUpkeep upkeep(config, &server, saver);
   const replay::ShardConfig shard_config = config.MakeShardConfig();
-  Clock& clock = Clock::Real();
-  const auto interval = FromSeconds(config.checkpoint_interval_s);
-  Clock::TimePoint next_checkpoint = clock.Now() + interval;
   while (stop.count() == 0 && !heartbeat->StopOrder()) {
     if (!loop->IsRunning()) {
       loop->Join();
       throw CommError("replay: the loop that serves has ended");
     }
     const replay::ShardStatus status = shard.Status();
-    std::optional<replay::CheckpointStatus> checkpoints;
-    if (saver != nullptr) checkpoints = saver->Status();
-    service_metrics.Update(status, server.metrics(),
-                           checkpoints ? &*checkpoints : nullptr);
     Beat(shard_config, status, heartbeat);
     pollfd waiting = {stop.fd(), POLLIN, 0};
-    auto timeout = std::chrono::milliseconds(500);
-    if (saver != nullptr && interval.count() > 0) {
-      timeout =
-          std::clamp(std::chrono::duration_cast<std::chrono::milliseconds>(
-                         next_checkpoint - clock.Now()),
-                     std::chrono::milliseconds(1), timeout);
-    }
+    const auto timeout =
+        std::chrono::ceil<std::chrono::milliseconds>(upkeep.Run(status));
     poll(&waiting, 1, static_cast<int>(timeout.count()));
-    if (saver != nullptr && interval.count() > 0 &&
-        clock.Now() >= next_checkpoint &&
-        saver->Start(/*id=*/0, /*done=*/nullptr)) {
-      next_checkpoint = clock.Now() + interval;
-    }
   }
 }
 

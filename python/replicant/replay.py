@@ -513,7 +513,7 @@ class Replay:
         process  "thread": in threads of this process; "child": in a child process, which ends when
                  this one does
         options  further keys of the section replay in configs/reference.yaml: max_bytes, bind,
-                 checkpoint_folder, durability, seed, ...
+                 checkpoint_folder, durability, seed, ...; all but shards
         """
         if process not in ("thread", "child"):
             raise InvalidArgument(f"process: got {process!r}, want 'thread' or 'child'")

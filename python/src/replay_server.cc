@@ -20,6 +20,12 @@ replay::ReplayConfig ReadConfig(const std::string& yaml) {
   replay::ReplayConfig config = config::Load<replay::ReplayConfig>(
                                     config::Document::FromText("replay", yaml))
                                     .config;
+  if (config.shards != 1) {
+    throw ConfigError(fmt::format(
+        "replay: shards: got {}, a program's service is one shard; hint: start "
+        "several and give a reader all their endpoints",
+        config.shards));
+  }
   // a run has an address of its own, a service of a program takes a free one
   if (config.bind == "auto") config.bind = "tcp://127.0.0.1:*";
   return config;
@@ -79,6 +85,12 @@ ReplayServer::ReplayServer(const std::string& yaml)
   }
   service_->AttachTo(*server_);
   endpoint_ = server_->Bind(config_.bind);
+  upkeep_.emplace(config_, &*server_, saver_ ? &*saver_ : nullptr);
+  upkeep_thread_.emplace("replay-upkeep", [this](const Thread::StopToken& s) {
+    while (!s.IsStopRequested() &&
+           !upkeep_ends_.try_acquire_for(upkeep_->Run(shard_.Status()))) {
+    }
+  });
   loop_.emplace("replay", [this](const Thread::StopToken&) { server_->Run(); });
 }
 
@@ -107,6 +119,10 @@ void ReplayServer::Close() {
 }
 
 void ReplayServer::Stop() {
+  // does not wait for the next turn of the thread
+  upkeep_ends_.release();
+  upkeep_thread_.reset();
+  upkeep_.reset();
   // no insert after this point: the last checkpoint holds all that was
   // acknowledged
   auto closed = std::make_shared<std::promise<void>>();

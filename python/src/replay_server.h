@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <semaphore>
 #include <string>
 
 #include "core/base/mutex.h"
@@ -12,20 +13,20 @@
 #include "replay/checkpoint/checkpointer.h"
 #include "replay/service/replay_config.h"
 #include "replay/service/service.h"
+#include "replay/service/service_upkeep.h"
 #include "replay/table/shard.h"
 
 namespace replicant::python {
 
 // A replay service in threads of this process. With a checkpoint folder it
-// restores the newest checkpoint, and saves one when it ends; checkpoints in
-// between are those that readers ask for.
+// restores the newest checkpoint, and saves one when it ends.
 //
 // Thread-safety: all methods may be called from any thread.
 class ReplayServer {
  public:
-  // `yaml` is the section `replay` of a configuration. Throws ConfigError that
-  // lists every problem, CommError if it cannot bind, IoError if a checkpoint
-  // cannot be restored.
+  // `yaml` is the section `replay` of a configuration, of one shard. Throws
+  // ConfigError that lists every problem, CommError if it cannot bind, IoError
+  // if a checkpoint cannot be restored.
   explicit ReplayServer(const std::string& yaml);
   // As Close(), but logs what that throws.
   ~ReplayServer();
@@ -54,7 +55,10 @@ class ReplayServer {
   std::optional<rpc::Server> server_;
   std::optional<replay::CheckpointSaver> saver_;
   std::optional<replay::Service> service_;
-  std::optional<Thread> loop_;  // last: it uses all of the above
+  std::optional<replay::ServiceUpkeep> upkeep_;
+  std::binary_semaphore upkeep_ends_{0};
+  // last: they use all of the above
+  std::optional<Thread> upkeep_thread_, loop_;
 };
 
 }  // namespace replicant::python

@@ -4,10 +4,12 @@ import gc
 import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 
 import gymnasium
 import numpy as np
@@ -291,6 +293,26 @@ def test_a_checkpoint_brings_the_steps_back(tmp_path, process):
         assert service.status()["tables"][0]["size"] == 8
     with replay.Replay.start(STATE, restore_checkpoint=7, **options) as service:
         assert service.status()["tables"][0]["size"] == 5
+
+
+@pytest.mark.parametrize("process", ["thread", "child"])
+def test_metrics_and_periodic_checkpoints_are_kept_up(tmp_path, process):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with replay.Replay.start(STATE, process=process, checkpoint_folder=tmp_path / "checkpoints",
+                             checkpoint_interval_s=0.1, metrics_address=address) as service:
+        with service.writer() as writer:
+            write_episode(writer, 5)
+        deadline = time.monotonic() + 60
+        while service.status()["checkpoints"]["last"] == 0:
+            assert time.monotonic() < deadline
+        metrics = b""
+        while b'replicant_replay_items{table="default"} 5' not in metrics:
+            assert time.monotonic() < deadline
+            with urllib.request.urlopen(f"http://{address}/metrics") as page:
+                metrics = page.read()
+    with pytest.raises(errors.ConfigError, match="shards: got 2, a program's service is one shard"):
+        replay.Replay.start(STATE, shards=2, bind="tcp://127.0.0.1:{shard}", process=process)
 
 
 @pytest.mark.parametrize("process", ["thread", "child"])
