@@ -66,27 +66,30 @@ void CheckEvaluations(const actors::EvaluationConfig& evaluation,
   }
 }
 
-// The workload on one replica: its variables are those of every strategy. A
-// batch of two rows keeps it small.
+// The workload on one replica: its variables are those of every strategy. An
+// agent's is small with a batch of two rows.
 std::unique_ptr<learner::Workload> MakeSmallWorkload(
-    const RunConfig& config, const agents::TaskSpec& task) {
+    const Invocation& invocation, const agents::TaskSpec& task) {
+  const RunConfig& config = invocation.config();
+  if (!config.has_actors()) {
+    return MakeWorkload(invocation, MakeOneReplica(config), /*source=*/nullptr,
+                        /*reads_images=*/false);
+  }
   const auto seed = static_cast<uint64_t>(config.run.seed);
   learner::WorkloadArguments arguments{.learner = config.learner,
                                        .seed = seed,
                                        .replicator = MakeOneReplica(config)};
   arguments.learner.replication = {};
   arguments.learner.batch_size = 2;
-  if (config.has_actors()) {
-    arguments.spec = config.SpecOf(task);
-  }
+  arguments.spec = config.SpecOf(task);
   return config.workload->make(config.section(), std::move(arguments));
 }
 
 // The newest checkpoint may be damaged; the learner then loads an older one.
-void CheckVariables(const RunConfig& config, const agents::TaskSpec& task,
+void CheckVariables(const Invocation& invocation, const agents::TaskSpec& task,
                     const learner::CheckpointReader& checkpoints,
                     const std::filesystem::path& run_folder) {
-  const auto workload = MakeSmallWorkload(config, task);
+  const auto workload = MakeSmallWorkload(invocation, task);
   const std::vector<int64_t> steps = checkpoints.Steps();
   std::string problem;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
@@ -105,14 +108,19 @@ void CheckVariables(const RunConfig& config, const agents::TaskSpec& task,
 
 }  // namespace
 
-void CheckSameRun(const std::string& resolved_yaml,
+void CheckSameRun(const RunConfig& config, const std::string& resolved_yaml,
                   const std::filesystem::path& run_folder) {
   const std::filesystem::path file = run_folder / "config.yaml";
   if (!std::filesystem::exists(file)) return;
   const auto before = config::Document::FromFile(file);
   const auto now = config::Document::FromText("resolved", resolved_yaml);
-  for (const char* const key :
-       {"run.seed", "learner.workload", "task.name", "task.action_repeat"}) {
+  std::vector<const char*> keys = {"run.seed", "learner.workload"};
+  if (config.has_actors()) {
+    keys.insert(keys.end(), {"task.name", "task.action_repeat"});
+  } else {
+    keys.push_back("learner.batch_size");
+  }
+  for (const char* const key : keys) {
     const auto was = config::ValueOf(before, key);
     const auto is = config::ValueOf(now, key);
     if (!was || !is || *was == *is) continue;
@@ -123,8 +131,9 @@ void CheckSameRun(const std::string& resolved_yaml,
   }
 }
 
-void CheckResume(const RunConfig& config, const agents::TaskSpec& task,
+void CheckResume(const Invocation& invocation, const agents::TaskSpec& task,
                  const std::filesystem::path& run_folder) {
+  const RunConfig& config = invocation.config();
   if (config.has_actors()) {
     // the roles read the evaluations, too
     static_cast<void>(actors::ReadEvaluations(run_folder));
@@ -141,7 +150,7 @@ void CheckResume(const RunConfig& config, const agents::TaskSpec& task,
                .frames = agent_steps.value_or(0) * config.task.action_repeat},
               run_folder);
   if (config.has_actors()) CheckEvaluations(config.evaluation, run_folder);
-  CheckVariables(config, task, checkpoints, run_folder);
+  CheckVariables(invocation, task, checkpoints, run_folder);
 }
 
 }  // namespace replicant::programs

@@ -408,8 +408,8 @@ Program FleetProgram() {
             }
             const std::string& yaml = invocation.loaded.resolved_yaml;
             if (!resumed->empty()) {
-              CheckSameRun(yaml, *resumed);
-              CheckResume(config, task, *resumed);
+              CheckSameRun(config, yaml, *resumed);
+              CheckResume(invocation, task, *resumed);
             }
             RunFolder folder = resumed->empty()
                                    ? RunFolder::Create(config.run, yaml)

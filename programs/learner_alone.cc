@@ -54,7 +54,7 @@ std::string ProgressText(const RunConfig& config,
 FileLock LockAlone(const Invocation& invocation) {
   const std::filesystem::path folder = FolderOf(invocation);
   MakeFolders(folder);
-  CheckSameRun(invocation.loaded.resolved_yaml, folder);
+  CheckSameRun(invocation.config(), invocation.loaded.resolved_yaml, folder);
   return fleet::RunFolder::Lock(folder);
 }
 

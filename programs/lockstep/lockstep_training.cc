@@ -69,8 +69,8 @@ void Check(const RunConfig& config) {
 // Makes and locks the run's folder. Throws ConfigError for a folder of
 // something else or of another run, and IoError while another process trains
 // there.
-FileLock LockFolder(const std::filesystem::path& folder,
-                    const std::string& resolved_yaml) {
+FileLock LockFolder(const RunConfig& config, const std::string& resolved_yaml,
+                    const std::filesystem::path& folder) {
   const auto refuse = [&folder](const char* why) {
     throw ConfigError(fmt::format("run.dir: {}: {}", folder.string(), why));
   };
@@ -86,7 +86,7 @@ FileLock LockFolder(const std::filesystem::path& folder,
       }
     }
   }
-  CheckSameRun(resolved_yaml, folder);
+  CheckSameRun(config, resolved_yaml, folder);
   return fleet::RunFolder::Lock(folder);
 }
 
@@ -170,7 +170,7 @@ LockstepTraining::LockstepTraining(const RunConfig& config,
           config.task,
           *env::MakeConfiguredEnvironment(tasks, config.task, seed_, 0))),
       folder_(RunFolderOf(config)),
-      lock_(LockFolder(folder_, resolved_yaml)),
+      lock_(LockFolder(config, resolved_yaml, folder_)),
       checkpoints_(folder_ / "checkpoints"),
       manifest_(checkpoints_.NewestManifest()),
       replay_(ReplayOptionsOf(config, task_)),

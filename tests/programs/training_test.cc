@@ -52,6 +52,17 @@ TEST_F(TrainingTest, TrainsImageModelsOnReplicas) {
           run_ / "checkpoints/step-000000000004/variables.safetensors"))
           << recipe << ", " << replication;
       EXPECT_FALSE(std::filesystem::exists(run_ / "logs" / "actor-0.1.log"));
+      const auto resume = [this](const std::string& setting) {
+        return RunCommand(
+            {.command = {REPLICANT_FLEET, "--resume", run_.string(), "--set",
+                         "learner.limits.max_steps=5", "--set", setting}},
+            std::chrono::minutes(3));
+      };
+      // images are counted in batches
+      EXPECT_THAT(resume("learner.batch_size=4").output,
+                  HasSubstr("learner.batch_size: 4, but the run in "));
+      const CommandResult resumed = resume("log.level=info");
+      EXPECT_TRUE(resumed.status.ok()) << resumed.output;
       std::filesystem::remove_all(run_);
     }
   }
