@@ -65,8 +65,8 @@ class File {
   const int fd_;
 };
 
-std::string LowerExtension(std::string_view name) {
-  const size_t dot = name.rfind('.');
+// The part of `name` after the dot at `dot`, if there is one, in lower case.
+std::string LowerExtension(std::string_view name, size_t dot) {
   std::string extension(dot == std::string_view::npos ? ""
                                                       : name.substr(dot + 1));
   std::ranges::transform(extension, extension.begin(),
@@ -74,8 +74,7 @@ std::string LowerExtension(std::string_view name) {
   return extension;
 }
 
-bool IsImageName(std::string_view name) {
-  const std::string extension = LowerExtension(name);
+bool IsImageExtension(std::string_view extension) {
   return extension == "jpg" || extension == "jpeg" || extension == "png";
 }
 
@@ -203,7 +202,8 @@ class ShardLister {
 
  private:
   void Visit(const TarMember& member) {
-    // a key ends at the first dot of the file's name
+    // a key ends at the first dot of the file's name, and all after it is the
+    // extension: KEY.seg.png is no image
     const size_t slash = member.name.rfind('/');
     const size_t dot =
         member.name.find('.', slash == std::string::npos ? 0 : slash + 1);
@@ -212,9 +212,14 @@ class ShardLister {
       Finish();
       key_ = key;
     }
-    if (LowerExtension(member.name) == "cls") {
+    const std::string extension = LowerExtension(member.name, dot);
+    if (extension == "cls") {
       label_ = ReadLabel(member);
-    } else if (IsImageName(member.name)) {
+    } else if (IsImageExtension(extension)) {
+      if (image_) {
+        throw IoError(fmt::format("{}: two images of one example: {} and {}",
+                                  path_.string(), image_->name, member.name));
+      }
       image_ = member;
     }
   }
@@ -248,7 +253,7 @@ class ShardLister {
            .label = *label_,
            .offset = image_->offset,
            .size_bytes = image_->size_bytes});
-      images_.num_classes = std::max<int64_t>(images_.num_classes, *label_ + 1);
+      images_.num_classes = std::max(images_.num_classes, int64_t{*label_} + 1);
     }
     image_.reset();
     label_.reset();
@@ -271,8 +276,9 @@ EncodedImages ListImageFolder(const fs::path& folder) {
     const auto label = static_cast<int32_t>(result.class_names.size());
     const std::vector<fs::path> files =
         PathsIn<fs::recursive_directory_iterator>(path, [](const auto& entry) {
+          const std::string& name = entry.path().native();
           return entry.is_regular_file() &&
-                 IsImageName(entry.path().filename().native());
+                 IsImageExtension(LowerExtension(name, name.rfind('.')));
         });
     if (files.empty()) {
       throw IoError(fmt::format(

@@ -41,13 +41,13 @@ struct EncodedImages {
 EncodedImages ListImageFolder(const std::filesystem::path& folder);
 
 // Opens tar files in WebDataset's layout: an example is the members KEY.jpg (or
-// .jpeg, .png) and KEY.cls, the class number as text, one after the other.
-// Other members are ignored. `path` is a tar file or a folder of tar files
-// (*.tar, in the order of their names). Reads their headers, one read per
-// member.
+// .jpeg, .png) and KEY.cls, the class number as text, one after the other. KEY
+// has no dot behind its last slash. Other members are ignored, KEY.seg.png too.
+// `path` is a tar file or a folder of tar files (*.tar, in the order of their
+// names). Reads their headers, one read per member.
 //
 // Throws IoError for files that are not tar or are truncated, files without an
-// example, and an image without a class.
+// example, an image without a class, and two images with one key.
 EncodedImages ListTarShards(const std::filesystem::path& path);
 
 // Makes the source of listed images; reads each with one call.

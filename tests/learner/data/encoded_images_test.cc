@@ -44,6 +44,7 @@ for label, name in enumerate(["cat", "dog", "emu"]):
         Image.new("RGB", (9, 8), (40 * label, 100 * i, 7)).save(path)
         key = f"{'long/' * 40}{label}-{i}"
         add(shards[i], key + ".jpg", path.read_bytes())
+        add(shards[i], key + ".seg.png", b"a mask")
         add(shards[i], key + ".json", b"{}")
         add(shards[i], key + ".cls", f"{label}\n".encode())
 for shard in shards:
@@ -139,6 +140,35 @@ TEST_F(EncodedImagesTest, ShardsThatCannotBeUsedAreErrors) {
   EXPECT_THAT(shards(path), EndsWith("ends in a header at byte 2048"));
   AtomicWriteFile(path, "x" + tar.substr(1));
   EXPECT_EQ(shards(path), path.string() + ": no tar header at byte 0");
+}
+
+// A shard of one example with these members.
+constexpr const char* kMakeShard = R"(
+import io, sys, tarfile
+with tarfile.open(sys.argv[1], "w") as shard:
+    for member in sys.argv[2:]:
+        name, _, text = member.partition("=")
+        info = tarfile.TarInfo(name)
+        info.size = len(text)
+        shard.addfile(info, io.BytesIO(text.encode()))
+)";
+
+TEST_F(EncodedImagesTest, ShardHasOneImageForEachKey) {
+  const auto path = root() / "one.tar";
+  const auto make = [&](const std::string& image) {
+    const CommandResult made = RunCommand(
+        {.command = {REPLICANT_PYTHON, "-c", kMakeShard, path.string(),
+                     "a.jpg=x", image, "a.cls=2147483647"}},
+        std::chrono::minutes(3));
+    ASSERT_TRUE(made.status.ok()) << made.output;
+  };
+  make("a.depth.jpg=y");
+  EXPECT_EQ(ListTarShards(path).images.size(), 1U);
+  // no class number overflows
+  EXPECT_EQ(ListTarShards(path).num_classes, int64_t{1} << 31);
+  make("a.png=y");
+  EXPECT_EQ(MessageOf<IoError>([&] { ListTarShards(path); }),
+            path.string() + ": two images of one example: a.jpg and a.png");
 }
 
 // An image that is damaged after it was listed names its file.
