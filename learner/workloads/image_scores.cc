@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "learner/data/epoch_order.h"
 #include "learner/scores/inception_score.h"
 
 namespace replicant::learner {
@@ -15,6 +16,9 @@ namespace {
 constexpr int64_t kNumSplits = 10;
 // Images that are read before their features are computed.
 constexpr size_t kNumAtOnce = 256;
+// Draws the images of the source: the same in all runs, so that their scores
+// compare.
+constexpr uint64_t kSubsetSeed = 0;
 
 }  // namespace
 
@@ -32,16 +36,20 @@ void ImageScores::ReadSource() {
   const auto image_bytes =
       static_cast<size_t>(options_.side * options_.side * 3);
   FeatureMoments moments(extractor_->feature_size());
+  // files are often in the order of their classes: one permutation of all
+  // gives the subset, and each split of the Inception Score, every class
+  data::EpochOrder order({source_->size()}, kSubsetSeed);
   std::vector<int32_t> labels;
   std::vector<uint8_t> rgb;
   for (int64_t i = 0; i < options_.num_images; ++i) {
+    const int64_t index = order.At(i);
     rgb.resize(rgb.size() + image_bytes);
     try {
       labels.push_back(reader->Read(
-          i,
+          index,
           data::View(
               options_.augmentation,
-              RandomStream(options_.seed, fmt::format("evaluation/{}", i))),
+              RandomStream(options_.seed, fmt::format("evaluation/{}", index))),
           options_.side, std::span(rgb).last(image_bytes)));
     } catch (const IoError& e) {
       spdlog::warn("left out of the evaluation: {}", e.what());

@@ -28,9 +28,10 @@ class ImageScores {
     data::AugmentationConfig augmentation = {};
     uint64_t seed = 0;
   };
-  // Uses the first images of the source, all of them if it has fewer. Without
-  // an extractor, Score() only calls `generate`: for processes that make images
-  // together with the process that has the extractor.
+  // Uses a random subset of the source's images, in random order, the same in
+  // every run; all of them if it has fewer. Without an extractor, Score() only
+  // calls `generate`: for processes that make images together with the process
+  // that has the extractor.
   ImageScores(std::unique_ptr<FeatureExtractor> extractor,
               std::shared_ptr<const data::ImageSource> source,
               const Options& options);
