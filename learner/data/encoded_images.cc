@@ -78,13 +78,14 @@ bool IsImageExtension(std::string_view extension) {
   return extension == "jpg" || extension == "jpeg" || extension == "png";
 }
 
-// Paths in a folder that `keep` wants, sorted.
+// Paths in a folder that `keep` wants, sorted. `keep` takes the iterator.
 template <typename Iterator, typename Keep>
 std::vector<fs::path> PathsIn(const fs::path& folder, Keep keep) {
   std::vector<fs::path> paths;
   try {
-    for (const fs::directory_entry& entry : Iterator(folder)) {
-      if (keep(entry)) paths.push_back(entry.path());
+    constexpr auto kOptions = fs::directory_options::follow_directory_symlink;
+    for (Iterator entry(folder, kOptions); entry != Iterator(); ++entry) {
+      if (keep(entry)) paths.push_back(entry->path());
     }
   } catch (const fs::filesystem_error& error) {
     throw IoError::FromErrno("cannot read folder", folder,
@@ -92,6 +93,26 @@ std::vector<fs::path> PathsIn(const fs::path& folder, Keep keep) {
   }
   std::ranges::sort(paths);
   return paths;
+}
+
+// Images at any depth below a folder, sorted.
+std::vector<fs::path> ImagesBelow(const fs::path& folder) {
+  // the folders on the way down, without links
+  std::vector<fs::path> above;
+  return PathsIn<fs::recursive_directory_iterator>(folder, [&](auto& entry) {
+    const fs::path& path = entry->path();
+    if (entry->is_directory()) {
+      // a link back up would lead down again without end
+      above.resize(static_cast<size_t>(entry.depth()));
+      above.push_back(fs::canonical(path.parent_path()));
+      if (std::ranges::count(above, fs::canonical(path)) > 0) {
+        entry.disable_recursion_pending();
+      }
+    }
+    const std::string& name = path.native();
+    return entry->is_regular_file() &&
+           IsImageExtension(LowerExtension(name, name.rfind('.')));
+  });
 }
 
 class EncodedSource : public ImageSource {
@@ -272,14 +293,9 @@ class ShardLister {
 EncodedImages ListImageFolder(const fs::path& folder) {
   EncodedImages result;
   for (const fs::path& path : PathsIn<fs::directory_iterator>(
-           folder, [](const auto& entry) { return entry.is_directory(); })) {
+           folder, [](const auto& entry) { return entry->is_directory(); })) {
     const auto label = static_cast<int32_t>(result.class_names.size());
-    const std::vector<fs::path> files =
-        PathsIn<fs::recursive_directory_iterator>(path, [](const auto& entry) {
-          const std::string& name = entry.path().native();
-          return entry.is_regular_file() &&
-                 IsImageExtension(LowerExtension(name, name.rfind('.')));
-        });
+    const std::vector<fs::path> files = ImagesBelow(path);
     if (files.empty()) {
       throw IoError(fmt::format(
           "{}: a class without an image; want .jpg, .jpeg or .png files",
@@ -305,7 +321,7 @@ EncodedImages ListTarShards(const fs::path& path) {
   std::vector<fs::path> shards = {path};
   if (fs::is_directory(path)) {
     shards = PathsIn<fs::directory_iterator>(path, [](const auto& entry) {
-      return entry.path().extension() == ".tar";
+      return entry->path().extension() == ".tar";
     });
   }
   for (const fs::path& shard : shards) ShardLister(shard, &result).List();

@@ -33,7 +33,8 @@ struct EncodedImages {
 
 // Opens a folder with one folder of images per class, like torchvision's
 // ImageFolder: classes are numbered in the order of their names; images are the
-// .jpg, .jpeg and .png files at any depth, in the order of their paths. Other
+// .jpg, .jpeg and .png files at any depth, in the order of their paths. Links
+// to folders are followed, but not back to a folder on the way down. Other
 // files are ignored.
 //
 // Throws IoError for a folder that cannot be read or has no class, and for a

@@ -92,6 +92,21 @@ TEST_F(EncodedImagesTest, FolderHasAClassForEachFolder) {
   EXPECT_THAT(all[5], ElementsAre(2, 80, 100, 7));
 }
 
+TEST_F(EncodedImagesTest, FolderHasTheImagesBehindLinks) {
+  namespace fs = std::filesystem;
+  const fs::path cat = root() / "folder/cat";
+  MakeFolders(root() / "store/more");
+  fs::rename(cat / "a.jpg", root() / "store/more/a.jpg");
+  fs::create_directory_symlink(root() / "store/more", cat / "link");
+  // ways round in a circle, one through two links
+  fs::create_directory_symlink(cat, cat / "deep/up");
+  fs::create_directory_symlink(cat, root() / "store/more/back");
+  const EncodedImages images = ListImageFolder(root() / "folder");
+  EXPECT_EQ(images.images.size(), 6U);
+  EXPECT_EQ(images.files[0], cat / "deep/b.PNG");
+  EXPECT_EQ(images.files[1], cat / "link/a.jpg");
+}
+
 TEST_F(EncodedImagesTest, ShardsHoldTheSameImages) {
   const auto shards = MakeEncodedSource(ListTarShards(root() / "shards"));
   const auto files = MakeEncodedSource(ListImageFolder(root() / "folder"));
