@@ -192,8 +192,11 @@ void Learner::AddScalars() {
       next = static_cast<size_t>(found - sums_.begin());
       if (found == sums_.end()) sums_.push_back({.name = name});
     }
-    sums_[next].sum += value;
-    ++sums_[next].count;
+    ScalarSum& sum = sums_[next];
+    // every step repeats the scores of the last evaluation
+    if (name.starts_with("evaluation_")) sum = {.name = name};
+    sum.sum += value;
+    ++sum.count;
     ++next;
   }
 }

@@ -63,7 +63,9 @@ class Workload {
   virtual void Restore(const std::map<std::string, std::string>& /*state*/) {}
 
   // Scalars of the last step, for the curves, which show their means over an
-  // interval: {"critic_loss", 1.25}.
+  // interval: {"critic_loss", 1.25}. The scores of the last evaluation,
+  // "evaluation_...", are among those of every later step; the curves show the
+  // last ones.
   virtual std::vector<std::pair<std::string, double>> Scalars() const = 0;
 
   // Values of the last step, by name, for histograms in the curves; valid until

@@ -60,7 +60,8 @@ class SumWorkload : public Workload {
     random_.set_position(std::stoull(state.at("random_position")));
   }
   std::vector<std::pair<std::string, double>> Scalars() const override {
-    return {{"loss", 0.5}, {"sum", static_cast<double>(random_.position())}};
+    const auto position = static_cast<double>(random_.position());
+    return {{"loss", 0.5}, {"evaluation_sum", position}, {"sum", position}};
   }
   std::vector<std::pair<std::string, std::span<const float>>> Histograms()
       const override {
@@ -239,6 +240,9 @@ TEST_F(LearnerTest, ReportsRatesAndWhatItWaitsFor) {
   // the mean of the steps since the line before: 1 to 4, then 5 to 9
   EXPECT_THAT(lines, HasSubstr("\"sum\":2.5"));
   EXPECT_THAT(lines, HasSubstr("\"sum\":7.0}"));
+  // scores are no means, which would mix evaluations
+  EXPECT_THAT(lines, HasSubstr("\"evaluation_sum\":4.0"));
+  EXPECT_THAT(lines, HasSubstr("\"evaluation_sum\":9.0"));
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 4);
 }
 
