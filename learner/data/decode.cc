@@ -30,7 +30,7 @@ Box DecodeImage(std::span<const std::byte> bytes, const std::string& where,
     return DecodeJpeg(bytes, where, choose, min_side, image);
   }
   if (BeginsWith(bytes, kPng)) return DecodePng(bytes, where, choose, image);
-  throw IoError(fmt::format("{}: neither a JPEG nor a PNG", where));
+  throw DamagedImage(fmt::format("{}: neither a JPEG nor a PNG", where));
 }
 
 }  // namespace replicant::data

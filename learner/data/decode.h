@@ -27,8 +27,8 @@ using ChooseBox = std::function<Box(const ImageSize&)>;
 // not decoded; a JPEG box of at least twice `min_side` pixels is decoded at
 // 1/2, 1/4 or 1/8 of the size by the inverse DCT.
 //
-// Throws IoError, "<where>: ...", for a file that is neither format, is damaged
-// or truncated, or has more than kMaxPixels; and what `choose` throws.
+// Throws DamagedImage, "<where>: ...", for a file that is neither format, is
+// damaged or truncated, or has more than kMaxPixels; and what `choose` throws.
 Box DecodeImage(std::span<const std::byte> bytes, const std::string& where,
                 const ChooseBox& choose, int64_t min_side, Image* image);
 

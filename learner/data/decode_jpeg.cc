@@ -158,14 +158,15 @@ Box DecodeJpeg(std::span<const std::byte> bytes, const std::string& where,
   Decompressor jpeg(bytes);
   const auto check = [&](bool is_good) {
     if (is_good) return;
-    throw IoError(fmt::format("{}: damaged JPEG: {}", where, jpeg.ErrorText()));
+    throw DamagedImage(
+        fmt::format("{}: damaged JPEG: {}", where, jpeg.ErrorText()));
   };
   check(jpeg.ReadHeader());
   const ImageSize size{.height = jpeg.info().image_height,
                        .width = jpeg.info().image_width};
   if (size.height * size.width > kMaxPixels) {
-    throw IoError(fmt::format("{}: {}x{} pixels; at most {} in all", where,
-                              size.width, size.height, kMaxPixels));
+    throw DamagedImage(fmt::format("{}: {}x{} pixels; at most {} in all", where,
+                                   size.width, size.height, kMaxPixels));
   }
   const Box box = choose(size);
   const int denominator = ScaleDenominator(box, min_side);

@@ -82,13 +82,14 @@ Box DecodePng(std::span<const std::byte> bytes, const std::string& where,
   PngReader png(bytes);
   const auto check = [&](bool is_good) {
     if (is_good) return;
-    throw IoError(fmt::format("{}: damaged PNG: {}", where, png.error_text()));
+    throw DamagedImage(
+        fmt::format("{}: damaged PNG: {}", where, png.error_text()));
   };
   check(png.ReadHeader());
   const ImageSize size{.height = png.height(), .width = png.width()};
   if (size.height * size.width > kMaxPixels) {
-    throw IoError(fmt::format("{}: {}x{} pixels; at most {} in all", where,
-                              size.width, size.height, kMaxPixels));
+    throw DamagedImage(fmt::format("{}: {}x{} pixels; at most {} in all", where,
+                                   size.width, size.height, kMaxPixels));
   }
   const Box box = choose(size);
   check(png.StartRows());

@@ -24,15 +24,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Files that a reader keeps open.
-constexpr size_t kMaxOpenFiles = 64;
+// Tar files that a reader keeps open. Every thread has a reader, and the limit
+// of a process is often 1024.
+constexpr size_t kMaxOpenFiles = 16;
 
-// An open file.
+// Throws the error of a system call on a file.
+[[noreturn]] void ThrowErrno(const char* what, const fs::path& path,
+                             int error_number) {
+  std::string text = IoError::FromErrno(what, path, error_number).what();
+  if (error_number == ENOENT) throw DamagedImage(text);
+  if (error_number == EMFILE) {
+    text += "; hint: raise the limit of the process, ulimit -n";
+  }
+  throw IoError(text);
+}
+
+// An open file. Throws DamagedImage if it is missing or too short.
 class File {
  public:
   explicit File(const fs::path& path)
       : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_ < 0) throw IoError::FromErrno("cannot open", path, errno);
+    if (fd_ < 0) ThrowErrno("cannot open", path, errno);
   }
   ~File() { close(fd_); }
   File(const File&) = delete;
@@ -40,9 +52,7 @@ class File {
 
   uint64_t Size() const {
     struct stat status = {};
-    if (fstat(fd_, &status) != 0) {
-      throw IoError::FromErrno("cannot read", path_, errno);
-    }
+    if (fstat(fd_, &status) != 0) ThrowErrno("cannot read", path_, errno);
     return static_cast<uint64_t>(status.st_size);
   }
   void Read(uint64_t offset, std::span<std::byte> out) const {
@@ -50,9 +60,9 @@ class File {
       const ssize_t count =
           pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
       if (count < 0 && errno == EINTR) continue;
-      if (count < 0) throw IoError::FromErrno("cannot read", path_, errno);
+      if (count < 0) ThrowErrno("cannot read", path_, errno);
       if (count == 0) {
-        throw IoError(
+        throw DamagedImage(
             fmt::format("{}: ends at byte {}", path_.string(), offset));
       }
       offset += static_cast<uint64_t>(count);
@@ -144,15 +154,18 @@ class EncodedReader : public ImageReader {
                std::span<uint8_t> rgb) override {
     const EncodedImage& example = images_.images[static_cast<size_t>(index)];
     const fs::path& path = images_.files[static_cast<size_t>(example.file)];
-    const File& file = Open(example.file, path);
     // no member of a tar file is at its start
-    const uint64_t size = example.offset > 0 ? example.size_bytes : file.Size();
+    const bool is_member = example.offset > 0;
+    std::optional<File> whole;
+    const File& file =
+        is_member ? Open(example.file, path) : whole.emplace(path);
+    const uint64_t size = is_member ? example.size_bytes : file.Size();
     const std::string where =
-        example.offset > 0
+        is_member
             ? fmt::format("{}: image at byte {}", path.string(), example.offset)
             : path.string();
     if (size > kMaxImageBytes) {
-      throw IoError(
+      throw DamagedImage(
           fmt::format("{}: {} bytes; at most {}", where, size, kMaxImageBytes));
     }
     bytes_.resize(size);
@@ -167,7 +180,7 @@ class EncodedReader : public ImageReader {
   }
 
  private:
-  // The file, among the last ones that were opened.
+  // The tar file, among the last ones that were opened.
   const File& Open(int32_t number, const fs::path& path) {
     const auto found = std::ranges::find(
         files_, number, [](const auto& entry) { return entry.first; });

@@ -3,7 +3,16 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/base/error.h"
+
 namespace replicant::data {
+
+// An image that is damaged, too large or not there. A run leaves it out; any
+// other error ends the run.
+class DamagedImage : public IoError {
+ public:
+  using IoError::IoError;
+};
 
 struct ImageSize {
   int64_t height = 0;

@@ -137,7 +137,7 @@ void ImagePipeline::ReadTrainingRow(ImageReader& reader, int64_t place,
       rows.label[static_cast<size_t>(row)] =
           reader.Read(index, view, options_.side, ImageOf(row, rows));
       return;
-    } catch (const IoError& error) {
+    } catch (const DamagedImage& error) {
       AddUnreadable(index, error);
       if (i + 1 == kMaxUnreadable) {
         throw IoError(fmt::format("{} images in turn cannot be read: {}",
@@ -158,14 +158,14 @@ void ImagePipeline::ReadEvaluationRow(ImageReader& reader, int64_t place,
                                    options_.side, ImageOf(row, rows));
       rows.weight[at] = 1.0F;
       return;
-    } catch (const IoError& error) {
+    } catch (const DamagedImage& error) {
       AddUnreadable(place, error);
     }
   }
   std::ranges::fill(ImageOf(row, rows), uint8_t{0});
 }
 
-void ImagePipeline::AddUnreadable(int64_t index, const IoError& error) {
+void ImagePipeline::AddUnreadable(int64_t index, const DamagedImage& error) {
   bool is_new = false;
   {
     const MutexLock lock(mutex_);

@@ -41,8 +41,8 @@ struct ImagePipelineOptions {
 // also "weight" [B] f32, which is 0 for a row without an example. Rows after
 // the last example are black and of class 0.
 //
-// An unreadable image is logged once and left out: training takes the next
-// readable one in the order, an evaluation gives it weight 0.
+// An image that is damaged or missing is logged once and left out: training
+// takes the next readable one in the order, an evaluation gives it weight 0.
 //
 // Its threads decode ahead. The result does not depend on their number.
 //
@@ -58,7 +58,8 @@ class ImagePipeline : public PositionedPipeline {
   const std::vector<replicator::InputSpec>& specs() const override {
     return specs_;
   }
-  // Throws IoError if kMaxUnreadable successive images cannot be read.
+  // Throws IoError if kMaxUnreadable successive images are damaged, and what
+  // ImageReader::Read() throws for other reasons.
   replicator::NextResult Next(
       Clock::TimePoint deadline,
       std::span<const MutableTensorView> batch) override;
@@ -104,7 +105,7 @@ class ImagePipeline : public PositionedPipeline {
                          const Rows& rows);
   std::span<uint8_t> ImageOf(int64_t row, const Rows& rows) const;
   // Counts and logs an example that cannot be read.
-  void AddUnreadable(int64_t index, const IoError& error) EXCLUDES(mutex_);
+  void AddUnreadable(int64_t index, const DamagedImage& error) EXCLUDES(mutex_);
 
   Slot& SlotOf(int64_t number) {
     return slots_[static_cast<size_t>(number) % slots_.size()];

@@ -19,7 +19,8 @@ class ImageReader {
 
   // Writes the part of example `index` that `view` shows to `rgb`, u8 [side,
   // side, 3], row 0 on top, and returns its class. A function of the index and
-  // the view. Throws IoError, which names the example, if it cannot be read.
+  // the view. Throws DamagedImage, which names the example, if it is damaged or
+  // missing, and IoError if the system cannot read it.
   virtual int32_t Read(int64_t index, View view, int64_t side,
                        std::span<uint8_t> rgb) = 0;
 };

@@ -51,7 +51,7 @@ void ImageScores::ReadSource() {
               options_.augmentation,
               RandomStream(options_.seed, fmt::format("evaluation/{}", index))),
           options_.side, std::span(rgb).last(image_bytes)));
-    } catch (const IoError& e) {
+    } catch (const data::DamagedImage& e) {
       spdlog::warn("left out of the evaluation: {}", e.what());
       rgb.resize(rgb.size() - image_bytes);
     }

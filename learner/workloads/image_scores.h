@@ -42,8 +42,8 @@ class ImageScores {
       int64_t first, std::span<const int32_t> labels)>;
   // Calls `generate` for the classes of the source's images, at most
   // `batch_size` at a time. Returns evaluation_fid, evaluation_inception_score
-  // and evaluation_images. Throws IoError if fewer than two of the source's
-  // images can be read.
+  // and evaluation_images. Leaves out damaged images. Throws IoError if fewer
+  // than two of the source's images can be read, or the system cannot read one.
   std::vector<std::pair<std::string, double>> Score(int64_t batch_size,
                                                     const Generate& generate);
 

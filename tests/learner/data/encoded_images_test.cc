@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <filesystem>
@@ -186,13 +187,57 @@ TEST_F(EncodedImagesTest, ShardHasOneImageForEachKey) {
             path.string() + ": two images of one example: a.jpg and a.png");
 }
 
+// Sets the limit of open files of this process; restores it.
+class OpenFilesLimit {
+ public:
+  explicit OpenFilesLimit(rlim_t limit) {
+    getrlimit(RLIMIT_NOFILE, &old_);
+    const rlimit changed = {.rlim_cur = limit, .rlim_max = old_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &changed);
+  }
+  ~OpenFilesLimit() { setrlimit(RLIMIT_NOFILE, &old_); }
+  OpenFilesLimit(const OpenFilesLimit&) = delete;
+  OpenFilesLimit& operator=(const OpenFilesLimit&) = delete;
+
+ private:
+  rlimit old_ = {};
+};
+
+TEST_F(EncodedImagesTest, OnlyDamagedAndMissingImagesAreDamaged) {
+  const auto source = MakeEncodedSource(ListImageFolder(root() / "folder"));
+  const auto path = root() / "folder/cat/a.jpg";
+  const auto reader = source->MakeReader();
+  std::vector<uint8_t> rgb(4 * 4 * 3);
+  const auto read = [&] { reader->Read(0, View(1.0), 4, rgb); };
+  read();
+  {
+    // a whole file does not stay open, so this one is opened again
+    const OpenFilesLimit limit(0);
+    EXPECT_THROW(
+        {
+          try {
+            read();
+          } catch (const DamagedImage&) {
+          }
+        },
+        IoError);
+    EXPECT_EQ(MessageOf<IoError>(read),
+              "cannot open: " + path.string() +
+                  ": Too many open files; hint: raise the limit of the "
+                  "process, ulimit -n");
+  }
+  std::filesystem::remove(path);
+  EXPECT_EQ(MessageOf<DamagedImage>(read),
+            "cannot open: " + path.string() + ": No such file or directory");
+}
+
 // An image that is damaged after it was listed names its file.
 TEST_F(EncodedImagesTest, UnreadableImageIsNamed) {
   const auto source = MakeEncodedSource(ListImageFolder(root() / "folder"));
   const auto path = root() / "folder/cat/a.jpg";
   AtomicWriteFile(path, "text");
   std::vector<uint8_t> rgb(4 * 4 * 3);
-  EXPECT_EQ(MessageOf<IoError>(
+  EXPECT_EQ(MessageOf<DamagedImage>(
                 [&] { source->MakeReader()->Read(0, View(1.0), 4, rgb); }),
             path.string() + ": neither a JPEG nor a PNG");
 }

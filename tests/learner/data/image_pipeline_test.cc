@@ -26,8 +26,11 @@ using ::testing::ElementsAre;
 // index, so that a batch shows which ones it holds. Some cannot be read.
 class NumberedImages : public ImageSource {
  public:
-  explicit NumberedImages(int64_t size, std::vector<int64_t> unreadable = {})
-      : size_(size), unreadable_(std::move(unreadable)) {}
+  explicit NumberedImages(int64_t size, std::vector<int64_t> unreadable = {},
+                          bool is_damaged = true)
+      : size_(size),
+        unreadable_(std::move(unreadable)),
+        is_damaged_(is_damaged) {}
 
   int64_t size() const override { return size_; }
   const std::vector<std::string>& class_names() const override {
@@ -45,7 +48,9 @@ class NumberedImages : public ImageSource {
     int32_t Read(int64_t index, View view, int64_t side,
                  std::span<uint8_t> rgb) override {
       if (std::ranges::count(images_.unreadable_, index) > 0) {
-        throw IoError("image " + std::to_string(index));
+        const std::string name = "image " + std::to_string(index);
+        if (!images_.is_damaged_) throw IoError(name);
+        throw DamagedImage(name);
       }
       const Box box = view.ChooseBox({.height = 256, .width = 256});
       std::ranges::fill(rgb, static_cast<uint8_t>(box.left + box.top));
@@ -59,6 +64,7 @@ class NumberedImages : public ImageSource {
 
   int64_t size_;
   std::vector<int64_t> unreadable_;
+  bool is_damaged_;  // or the system cannot read them
   std::vector<std::string> names_;
 };
 
@@ -198,6 +204,21 @@ TEST(ImagePipelineTest, UnreadableImageIsLoggedOnceAndLeftOut) {
   ImagePipeline evaluation(options, {});
   EXPECT_THAT(Take(evaluation).weight,
               ElementsAre(1.0F, 1.0F, 0.0F, 1.0F, 1.0F, 1.0F));
+}
+
+// Would catch scores of fewer images because too many files are open.
+TEST(ImagePipelineTest, AnErrorOfTheSystemLeavesNoImageOut) {
+  ImagePipelineOptions options = Options(6, 6);
+  options.source = std::make_shared<NumberedImages>(6, std::vector<int64_t>{2},
+                                                    /*is_damaged=*/false);
+  for (const bool is_training : {true, false}) {
+    options.is_training = is_training;
+    for (const int threads : {0, 1}) {
+      options.num_threads = threads;
+      ImagePipeline pipeline(options, {});
+      EXPECT_EQ(MessageOf<IoError>([&] { Take(pipeline); }), "image 2");
+    }
+  }
 }
 
 TEST(ImagePipelineTest, NoReadableImageIsAnError) {

@@ -53,7 +53,7 @@ class Stripes : public data::ImageSource {
     explicit Reader(const Stripes& stripes) : stripes_(stripes) {}
     int32_t Read(int64_t index, data::View /*view*/, int64_t side,
                  std::span<uint8_t> rgb) override {
-      if (index == stripes_.unreadable_) throw IoError("damaged");
+      if (index == stripes_.unreadable_) throw data::DamagedImage("damaged");
       const bool is_train = stripes_.split_ == data::Split::kTrain;
       RandomStream random(is_train ? 1 : 2, std::to_string(index));
       const auto label = static_cast<int32_t>(index % 3);

@@ -239,7 +239,7 @@ class NoiseSource : public data::ImageSource {
     explicit Reader(const NoiseSource& source) : source_(source) {}
     int32_t Read(int64_t index, data::View /*view*/, int64_t side,
                  std::span<uint8_t> rgb) override {
-      if (index == source_.unreadable_) throw IoError("damaged");
+      if (index == source_.unreadable_) throw data::DamagedImage("damaged");
       const auto label = static_cast<int32_t>(
           source_.is_sorted_ ? 2 * index / source_.size_ : index % 2);
       std::ranges::copy(
